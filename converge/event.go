@@ -1,0 +1,44 @@
+package converge
+
+import (
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// Kind is what an Event tells.
+type Kind string
+
+// The kinds, in the order in which a step goes through them. Every step ends with
+// exactly one of Unchanged, Changed, FailedStep, Skipped and Cancelled.
+const (
+	Checking   Kind = "checking"  // the first look begins
+	Acting     Kind = "acting"    // a difference was found (Diff) and is being closed
+	Progress   Kind = "progress"  // deep code says what it does (Message)
+	Waiting    Kind = "waiting"   // acted; looking again still finds a difference (Message)
+	Unchanged  Kind = "unchanged" // nothing was to be done
+	Changed    Kind = "changed"   // done, and seen to be
+	FailedStep Kind = "failed"    // Err says why
+	Skipped    Kind = "skipped"   // something it needs failed (Message)
+	Cancelled  Kind = "cancelled" // the context ended first
+)
+
+// Final reports whether k ends a step.
+func (k Kind) Final() bool {
+	switch k {
+	case Unchanged, Changed, FailedStep, Skipped, Cancelled:
+		return true
+	}
+	return false
+}
+
+// Event is one thing that happened in a run.
+type Event struct {
+	Time    time.Time     `json:"time"`
+	Step    string        `json:"step"`
+	Kind    Kind          `json:"kind"`
+	Diff    drift.Diff    `json:"diff,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Err     error         `json:"-"`
+	Elapsed time.Duration `json:"-"` // since the step's first look began
+}

@@ -1,0 +1,83 @@
+package converge
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Graph holds steps and their needs. The zero Graph is empty and ready for use.
+// Build it in one goroutine; then any number of Plans and Runs may follow, one at
+// a time.
+type Graph struct {
+	nodes []*Ref
+	names map[string]bool
+	errs  []error
+}
+
+// Ref refers to a step in a graph, for others to need.
+type Ref struct {
+	graph *Graph
+	index int
+	step  Step
+	needs []*Ref
+}
+
+// Add puts a step into the graph, after what it needs. A need of nil is none.
+// Since a Ref exists only after its step was added, there are no cycles.
+// Mistakes (a name used twice, a Ref of another graph) are returned by Plan and Run.
+func (g *Graph) Add(s Step, needs ...*Ref) *Ref {
+	if g.names == nil {
+		g.names = map[string]bool{}
+	}
+	if g.names[s.Name()] {
+		g.errs = append(g.errs, fmt.Errorf("converge: step %q was added twice", s.Name()))
+	}
+	g.names[s.Name()] = true
+	r := &Ref{graph: g, index: len(g.nodes), step: s}
+	for _, n := range needs {
+		switch {
+		case n == nil:
+		case n.graph != g:
+			g.errs = append(g.errs, fmt.Errorf("converge: step %q needs %q of another graph", s.Name(), n.step.Name()))
+		default:
+			r.needs = append(r.needs, n)
+		}
+	}
+	g.nodes = append(g.nodes, r)
+	return r
+}
+
+// Len returns how many steps there are.
+func (g *Graph) Len() int { return len(g.nodes) }
+
+// Names returns the steps' names in the order of Add.
+func (g *Graph) Names() []string {
+	names := make([]string, len(g.nodes))
+	for i, n := range g.nodes {
+		names[i] = n.step.Name()
+	}
+	return names
+}
+
+func (g *Graph) err() error { return errors.Join(g.errs...) }
+
+// each runs work for every step in a goroutine of its own, after those of its
+// needs have returned, and returns when all have.
+func (g *Graph) each(work func(*Ref)) {
+	done := make([]chan struct{}, len(g.nodes))
+	for i := range done {
+		done[i] = make(chan struct{})
+	}
+	for _, n := range g.nodes {
+		go func() {
+			defer close(done[n.index])
+			for _, need := range n.needs {
+				<-done[need.index]
+			}
+			work(n)
+		}()
+	}
+	for _, d := range done {
+		<-d
+	}
+}

@@ -1,0 +1,110 @@
+package converge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// Verdict is what a plan says of a step.
+type Verdict string
+
+// The verdicts.
+const (
+	Clean    Verdict = "clean"    // nothing differs
+	Change   Verdict = "change"   // something differs, and Run would act on it
+	Wait     Verdict = "wait"     // something differs, and Run would wait for it
+	Deferred Verdict = "deferred" // cannot be looked at before what it needs is there
+	Failed   Verdict = "failed"   // looking failed
+)
+
+// Item is one step in a plan.
+type Item struct {
+	Step    string     `json:"step"`
+	Verdict Verdict    `json:"verdict"`
+	Diff    drift.Diff `json:"diff,omitempty"`
+	Because string     `json:"because,omitempty"` // why deferred
+	Err     error      `json:"-"`
+}
+
+// Plan is what Run would do, as far as can be seen without doing it.
+type Plan struct {
+	Items []Item `json:"items"` // in the order of Add
+}
+
+// Changes reports whether anything is to be done.
+func (p *Plan) Changes() bool {
+	for _, it := range p.Items {
+		if it.Verdict != Clean && it.Verdict != Failed {
+			return true
+		}
+	}
+	return false
+}
+
+// Err returns the failures to look, joined.
+func (p *Plan) Err() error {
+	var errs []error
+	for _, it := range p.Items {
+		if it.Err != nil {
+			errs = append(errs, &StepError{Step: it.Step, Err: it.Err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Plan looks at every step and changes nothing. Failures to look are in the items
+// and in Plan.Err; the error returned here is a mistake in the graph, or ctx's.
+func (g *Graph) Plan(ctx context.Context) (*Plan, error) {
+	if err := g.err(); err != nil {
+		return nil, err
+	}
+	items := make([]Item, len(g.nodes))
+	g.each(func(n *Ref) { items[n.index] = look(ctx, n, items) })
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return &Plan{Items: items}, nil
+}
+
+func look(ctx context.Context, n *Ref, items []Item) Item {
+	it := Item{Step: n.step.Name()}
+	for _, need := range n.needs {
+		if why := blocks(items[need.index]); why != "" {
+			it.Verdict, it.Because = Deferred, why
+			return it
+		}
+	}
+	diff, act, err := n.step.Check(ctx)
+	switch {
+	case err != nil:
+		it.Verdict, it.Err = Failed, err
+	case diff.Empty():
+		it.Verdict = Clean
+	case act == nil:
+		it.Verdict, it.Diff = Wait, diff
+	default:
+		it.Verdict, it.Diff = Change, diff
+	}
+	return it
+}
+
+// blocks says why a dependent of it cannot be looked at, or "". What is there but
+// to be changed or restarted can be looked at, and so can what depends on it.
+func blocks(it Item) string {
+	switch it.Verdict {
+	case Failed:
+		return fmt.Sprintf("%s could not be looked at", it.Step)
+	case Deferred:
+		return "after " + it.Step
+	case Change, Wait:
+		for _, f := range it.Diff {
+			if f.Effect == drift.Create || f.Effect == drift.Replace {
+				return "after " + it.Step
+			}
+		}
+	}
+	return ""
+}

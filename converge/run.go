@@ -1,0 +1,190 @@
+package converge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// Run brings every step about, each as soon as what it needs is there, and
+// returns the joined errors of those that failed, nil when all are done. When ctx
+// ends, Run returns once its goroutines have, with an error that wraps ctx.Err().
+//
+// listen, if not nil, is told what happens; it is never called concurrently.
+func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
+	if err := g.err(); err != nil {
+		return nil, err
+	}
+	r := &run{listen: listen, reports: make([]StepReport, len(g.nodes))}
+	g.each(func(n *Ref) { r.step(ctx, n) })
+	report := &Report{Steps: r.reports}
+	if err := ctx.Err(); err != nil {
+		return report, errors.Join(context.Cause(ctx), err, report.err())
+	}
+	return report, report.err()
+}
+
+type run struct {
+	mu      sync.Mutex
+	listen  func(Event)
+	reports []StepReport // each written by its step's goroutine alone
+}
+
+// step takes one step from its first look to its end.
+func (r *run) step(ctx context.Context, n *Ref) {
+	rep := &r.reports[n.index]
+	*rep = StepReport{Step: n.step.Name(), Started: time.Now()}
+	for _, need := range n.needs {
+		rep.Needs = append(rep.Needs, need.step.Name())
+	}
+	emit := func(e Event) {
+		e.Step, e.Time = rep.Step, time.Now()
+		e.Elapsed = e.Time.Sub(rep.Started)
+		r.emit(e)
+	}
+	end := func(k Kind, message string, err error) {
+		rep.Kind, rep.Ended, rep.Err = k, time.Now(), err
+		emit(Event{Kind: k, Message: message, Err: err})
+	}
+	for _, need := range n.needs {
+		if k := r.reports[need.index].Kind; k != Changed && k != Unchanged {
+			end(Skipped, "needs "+need.step.Name(), nil)
+			return
+		}
+	}
+	ctx = progress.With(ctx, func(u progress.Update) { emit(Event{Kind: Progress, Message: u.String()}) })
+	changed, err := bring(ctx, n.step, emit)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		end(Cancelled, "", nil)
+	case err != nil:
+		end(FailedStep, "", err)
+	case changed:
+		end(Changed, "", nil)
+	default:
+		end(Unchanged, "", nil)
+	}
+}
+
+func (r *run) emit(e Event) {
+	if r.listen == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listen(e)
+}
+
+// bring checks, acts and settles one step.
+func bring(ctx context.Context, s Step, emit func(Event)) (changed bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	emit(Event{Kind: Checking})
+	diff, act, err := s.Check(ctx)
+	if err != nil {
+		return false, err
+	}
+	if diff.Empty() {
+		return false, nil
+	}
+	if act != nil {
+		emit(Event{Kind: Acting, Diff: diff})
+		if err := act(ctx); err != nil {
+			return true, err
+		}
+		diff = nil
+	}
+	return true, settle(ctx, s, diff, emit)
+}
+
+// settle looks until nothing differs or the step's time is over. seen is what the
+// last look found, nil if the first is still to come.
+func settle(ctx context.Context, s Step, seen drift.Diff, emit func(Event)) error {
+	limit, poll := patienceOf(s)
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	look, said := seen == nil, ""
+	last := &NotConverged{After: limit, Diff: seen}
+	for {
+		if look {
+			diff, _, err := s.Check(ctx)
+			if err == nil && diff.Empty() {
+				return nil
+			}
+			if isPermanent(err) {
+				return err
+			}
+			last.Diff, last.Err = diff, err
+		}
+		look = true
+		if words := last.words(); words != said {
+			said = words
+			emit(Event{Kind: Waiting, Diff: last.Diff, Message: words})
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return last
+		case <-time.After(poll):
+		}
+	}
+}
+
+func (e *NotConverged) words() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return e.Diff.String()
+}
+
+// StepReport is how a step went.
+type StepReport struct {
+	Step    string
+	Needs   []string
+	Kind    Kind
+	Started time.Time // when all that it needs was done
+	Ended   time.Time
+	Err     error
+}
+
+// Report is how a run went, in the order of Add.
+type Report struct {
+	Steps []StepReport
+}
+
+// Count returns how many steps ended as k.
+func (r *Report) Count(k Kind) int {
+	n := 0
+	for _, s := range r.Steps {
+		if s.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+// Of returns the report of the named step.
+func (r *Report) Of(step string) (StepReport, bool) {
+	i := slices.IndexFunc(r.Steps, func(s StepReport) bool { return s.Step == step })
+	if i < 0 {
+		return StepReport{}, false
+	}
+	return r.Steps[i], true
+}
+
+func (r *Report) err() error {
+	var errs []error
+	for _, s := range r.Steps {
+		if s.Err != nil {
+			errs = append(errs, &StepError{Step: s.Step, Err: s.Err})
+		}
+	}
+	return errors.Join(errs...)
+}

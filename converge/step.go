@@ -1,0 +1,78 @@
+package converge
+
+import (
+	"context"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// Act closes a difference that a Check has found.
+type Act func(ctx context.Context) error
+
+// Step is one thing to be brought about. Implementations are safe for use by one
+// goroutine at a time; Resource is the implementation that nearly all want.
+type Step interface {
+	// Name identifies the step within its graph, e.g. "vm/wk-gpu1".
+	Name() string
+	// Check looks, without changing anything. An empty Diff means done; otherwise
+	// the Act closes the difference. A nil Act means that time will.
+	Check(ctx context.Context) (drift.Diff, Act, error)
+}
+
+// Defaults of a [Resource]'s patience.
+const (
+	DefaultSettle = 5 * time.Minute
+	DefaultPoll   = time.Second
+)
+
+// Resource is a Step made of a look, a pure comparison and an action; S is the
+// state that Observe sees.
+type Resource[S any] struct {
+	ID      string
+	Observe func(ctx context.Context) (S, error)
+	Diff    func(S) drift.Diff
+	Apply   func(ctx context.Context, seen S) error // nil: wait until Diff is empty
+
+	// Settle is how long, after Apply, looking again may still find a difference
+	// or fail (0: DefaultSettle).
+	Settle time.Duration
+	// Poll is the time between looks while settling (0: DefaultPoll).
+	Poll time.Duration
+}
+
+// Name returns the ID.
+func (r *Resource[S]) Name() string { return r.ID }
+
+// Check observes and compares.
+func (r *Resource[S]) Check(ctx context.Context) (drift.Diff, Act, error) {
+	seen, err := r.Observe(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	diff := r.Diff(seen)
+	if diff.Empty() || r.Apply == nil {
+		return diff, nil, nil
+	}
+	return diff, func(ctx context.Context) error { return r.Apply(ctx, seen) }, nil
+}
+
+// patience is implemented by steps that say how long they may take to settle.
+type patience interface {
+	patience() (settle, poll time.Duration)
+}
+
+func (r *Resource[S]) patience() (settle, poll time.Duration) { return r.Settle, r.Poll }
+
+func patienceOf(s Step) (settle, poll time.Duration) {
+	if p, ok := s.(patience); ok {
+		settle, poll = p.patience()
+	}
+	if settle == 0 {
+		settle = DefaultSettle
+	}
+	if poll == 0 {
+		poll = DefaultPoll
+	}
+	return settle, poll
+}
