@@ -1,0 +1,138 @@
+package archtest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/cps-gpu/homelab/"
+
+// leaves may be imported by everybody: they hold the standard library only.
+var leaves = []string{"secret", "converge/drift", "converge/progress"}
+
+// allowed says which of the project's packages each may import, beside leaves.
+// A package that is not here may import nothing of ours.
+var allowed = map[string][]string{
+	"secret": nil, "converge/drift": nil, "converge/progress": nil,
+
+	"remote":            nil,
+	"remote/ssh":        {"remote"},
+	"remote/remotetest": {"remote"},
+	"cloudinit":         nil,
+	"internal/iso9660":  nil,
+
+	"converge": nil,
+	"kube":     nil,
+	"proxmox":  {"remote"},
+	"k3s":      {"remote", "kube"},
+	"nvidia":   {"remote", "cloudinit", "kube"},
+
+	"proxmox/pvesim":       {"proxmox/pvesim/guest", "remote", "remote/remotetest"},
+	"proxmox/pvesim/guest": {"internal/iso9660", "remote", "remote/remotetest"},
+	"internal/kubesim":     {"proxmox/pvesim/guest"},
+
+	"cluster": {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "k3s", "kube", "nvidia"},
+
+	"internal/labctl":  nil,
+	"internal/console": {"converge", "cluster", "nvidia", "proxmox"},
+	"internal/session": {"cluster", "converge", "proxmox", "remote", "remote/ssh", "internal/console", "internal/labctl", "nvidia"},
+	"internal/bench":   {"cluster", "converge", "proxmox", "proxmox/pvesim", "proxmox/pvesim/guest", "internal/kubesim", "remote", "remote/ssh"},
+}
+
+// owners says which packages alone may import a heavy dependency.
+var owners = map[string][]string{
+	"github.com/luthermonson/go-proxmox": {"proxmox"},
+	"golang.org/x/crypto/ssh":            {"remote/ssh", "remote/remotetest"},
+	"k8s.io/client-go":                   {"kube", "internal/kubesim"},
+	"github.com/magefile/mage":           {"magefiles"},
+	"mvdan.cc/sh":                        {"proxmox/pvesim/guest"},
+	"github.com/vbauerster/mpb":          {"internal/console"},
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Standard   bool
+}
+
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Standard"}, args...)...)
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else {
+			require.NoError(t, err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func inside(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+func TestImportsPointDown(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if inside(name, "examples") || inside(name, "magefiles") || name == "proxmox/pvesim/cmd/pvesim" {
+			continue // the edge may compose anything
+		}
+		may, known := allowed[name]
+		if !assert.True(t, known, "%s has no row in the table of the architecture", name) {
+			continue
+		}
+		for _, imp := range p.Imports {
+			ours, ok := strings.CutPrefix(imp, module)
+			if ok && !slices.Contains(leaves, ours) {
+				assert.Contains(t, may, ours, "%s must not import %s", name, ours)
+			}
+		}
+	}
+}
+
+func TestHeavyDependenciesHaveOneOwner(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		for _, imp := range p.Imports {
+			for dep, own := range owners {
+				if inside(imp, dep) && !slices.ContainsFunc(own, func(o string) bool { return inside(name, o) }) {
+					t.Errorf("%s imports %s, which belongs to %v", name, imp, own)
+				}
+			}
+		}
+	}
+}
+
+func TestLeavesHoldTheStandardLibraryOnly(t *testing.T) {
+	for _, leaf := range leaves {
+		for _, p := range list(t, "-deps", "./"+leaf) {
+			assert.True(t, p.Standard || inside(p.ImportPath, module+leaf), "%s depends on %s", leaf, p.ImportPath)
+		}
+	}
+}
+
+// TestEveryRowIsUsed keeps the table honest.
+func TestEveryRowIsUsed(t *testing.T) {
+	var have []string
+	for _, p := range list(t, "./...") {
+		have = append(have, strings.TrimPrefix(p.ImportPath, module))
+	}
+	for name := range allowed {
+		assert.Contains(t, have, name)
+	}
+}
