@@ -1,0 +1,253 @@
+package cluster
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Lab is the endpoint that means the embedded lab and no real Proxmox host.
+const Lab = "lab"
+
+// Spec is what a cluster should be: everything that cluster.yaml says, merged,
+// defaulted and checked. Nobody changes a Spec after [Load].
+type Spec struct {
+	Name    string // of the cluster; also the tag of its VMs and the prefix of its images, ISOs and mappings
+	File    string // where it was read from, as it was given to Load
+	Dir     string // the folder of File; relative paths in the file are already joined to it
+	Proxmox Proxmox
+	Image   Image
+	Network Network // the default; every Node carries its own, already merged
+	Nodes   []Node  // servers first, then agents, each in the order of the file
+	Access  Access
+	Guest   Guest
+	K3s     K3s
+	NVIDIA  NVIDIA
+
+	Warnings []Problem // what is allowed and probably not meant
+}
+
+// Proxmox says where the Proxmox VE API is and how to prove who we are.
+type Proxmox struct {
+	Endpoint    string    // Lab, or https://host:port without a path
+	TokenID     string    // user@realm!name; empty for the lab, which brings its own
+	TokenSecret SecretRef // zero for the lab
+	User        string    // user@realm, for verbs that set up the host; may be empty
+	Password    SecretRef // of User
+
+	CAFile      string // PEM file that signs the API's certificate; empty: the system's roots
+	Fingerprint string // SHA-256 of the certificate, upper-case hex with colons; empty: not pinned
+	Insecure    bool   // do not check the certificate at all
+
+	Host  string // the host of nodes that name none
+	Hosts []Host // every host that carries a node or is declared, sorted by name
+}
+
+// Host is one Proxmox VE host, called node in Proxmox's API.
+type Host struct {
+	Name    string
+	SSH     string          // user@address:port for host:prep; empty: root@<name>:22
+	Cores   int             // declared capacity, zero: unknown
+	Memory  Size            // declared capacity, zero: unknown
+	GPUs    int             // declared capacity, zero: unknown
+	Storage map[string]Size // declared capacity by storage, may be empty
+}
+
+// Image says what the nodes' template is made from.
+type Image struct {
+	URL     string // of a cloud image, qcow2 whatever its suffix
+	SHA256  string // lower-case hex; never empty when URL is set, but for the lab
+	Release string // Ubuntu's code name, e.g. noble
+
+	Template string // an existing template by VMID or name; then URL is empty and nothing is baked
+
+	ImageStorage    string // holds the downloaded image; content "import"
+	TemplateStorage string // holds the template's disk; content "images"
+	SeedStorage     string // holds the seed ISOs; content "iso"
+	SecureBoot      bool   // Microsoft's and the distribution's keys enrolled in the EFI variables
+}
+
+// Network is the network of one node, or the default of all.
+type Network struct {
+	Bridge  string
+	VLAN    int // 0: untagged
+	MTU     int // 0: the bridge's
+	Queues  int // 0 in the default; of a node: its cores
+	Prefix  netip.Prefix
+	Gateway netip.Addr
+	DNS     []netip.Addr
+	Search  []string
+}
+
+// Access says who may log in to the nodes and how they are reached.
+type Access struct {
+	User         string   // the admin user on each node
+	PublicKeys   []string // authorized_keys lines
+	PrivateKey   string   // path; empty and no Agent: a key is made and kept beside the file
+	Agent        bool     // use the agent at SSH_AUTH_SOCK
+	Jump         string   // user@host:port, or empty
+	Proxy        string   // socks5://host:port, or empty
+	PasswordHash SecretRef
+}
+
+// Guest is what every node gets at first boot beside what we need ourselves.
+type Guest struct {
+	Packages      []string
+	Sysctls       map[string]string
+	KernelModules []string
+	Files         []File
+	APTMirror     string
+	APTProxy      string
+	Timezone      string
+}
+
+// File is one file on a node.
+type File struct {
+	Path    string
+	Content string
+	Owner   string // user:group
+	Perm    uint32 // e.g. 0o644
+}
+
+// K3s says what Kubernetes should be.
+type K3s struct {
+	Version      string // exact, e.g. v1.36.5+k3s1
+	VIP          netip.Addr
+	VIPInterface string // empty: the one that carries the node's address
+	TLSSANs      []string
+	PodCIDR      netip.Prefix
+	ServiceCIDR  netip.Prefix
+
+	ClusterDomain  string
+	Disable        []string // K3s components, e.g. traefik
+	FlannelBackend string   // vxlan, host-gw, wireguard-native, none
+
+	ServerConfig map[string]any // further keys of a server's config.yaml, checked against K3s' own
+	AgentConfig  map[string]any // further keys of every node's config.yaml
+
+	SecretsEncryption bool
+	Snapshots         Snapshots
+	Registries        map[string]any // registries.yaml; may be nil
+	RegistryAuth      []RegistryAuth // merged into Registries' configs when the file is written
+	AirgapDir         string         // folder with k3s, sha256sum-<arch>.txt and the image tarball; empty: the internet
+}
+
+// Snapshots says when etcd is saved, and where to.
+type Snapshots struct {
+	Schedule  string // cron, five fields
+	Retention int
+	S3        *S3 // nil: only on the servers
+}
+
+// S3 is a bucket for etcd snapshots.
+type S3 struct {
+	Endpoint, Region, Bucket, Folder string
+	AccessKey, SecretKey             SecretRef
+}
+
+// RegistryAuth is the login of one image registry.
+type RegistryAuth struct {
+	Host     string
+	Username string
+	Password SecretRef
+}
+
+// Choices of NVIDIA.Stack.
+const (
+	StackDevicePlugin = "device-plugin"
+	StackOperator     = "operator"
+	StackNone         = "none"
+)
+
+// Choices of NVIDIA.DriverMode.
+const (
+	DriverPrebuilt = "prebuilt" // signed modules from Ubuntu's archive, in the template
+	DriverDKMS     = "dkms"     // built on the node
+	DriverOperator = "operator" // a container of the GPU operator
+	DriverNone     = "none"     // somebody else's business
+)
+
+// NVIDIA says which driver the GPU nodes get and how pods ask for GPUs.
+type NVIDIA struct {
+	Stack      string // StackDevicePlugin, StackOperator or StackNone
+	DriverMode string // DriverPrebuilt, DriverDKMS, DriverOperator or DriverNone
+	Branch     string // "auto", or pinned, e.g. 580-server
+	Flavour    string // "auto", "open" or "proprietary"
+	Sharing    Sharing
+	Values     map[string]any // raw overrides for the chosen stack's values; may be nil
+}
+
+// Choices of Sharing.Strategy.
+const (
+	SharingNone        = "none"
+	SharingTimeSlicing = "time-slicing"
+	SharingMPS         = "mps"
+	SharingMIG         = "mig"
+)
+
+// Sharing says how one GPU serves several pods.
+type Sharing struct {
+	Strategy string // SharingNone, SharingTimeSlicing, SharingMPS or SharingMIG
+	Replicas int    // for time-slicing and MPS
+	Layouts  []MIGLayout
+}
+
+// MIGLayout is how some GPUs of a node are cut.
+type MIGLayout struct {
+	GPUs     []int          // indices; empty: all
+	Profiles map[string]int // e.g. 3g.20gb: 2; empty: MIG off
+}
+
+// Problem is one thing that is wrong in a file, and the cure.
+type Problem struct {
+	File         string
+	Line, Column int    // from 1
+	What         string // what is wrong
+	Cure         string // what to write instead; may be empty
+}
+
+// Servers returns the control-plane nodes.
+func (s *Spec) Servers() []Node { return s.nodes(func(n Node) bool { return n.Role == Server }) }
+
+// Agents returns the nodes that are not servers.
+func (s *Spec) Agents() []Node { return s.nodes(func(n Node) bool { return n.Role == Agent }) }
+
+// GPUNodes returns the nodes that ask for GPUs.
+func (s *Spec) GPUNodes() []Node { return s.nodes(func(n Node) bool { return n.GPUs.Count > 0 }) }
+
+// Node returns the node of that name.
+func (s *Spec) Node(name string) (Node, bool) {
+	i := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		return Node{}, false
+	}
+	return s.Nodes[i], true
+}
+
+// APIAddress is where the Kubernetes API answers: the VIP, or the only server's
+// own address. It is not valid for a lone server with DHCP and no VIP.
+func (s *Spec) APIAddress() netip.Addr {
+	if s.K3s.VIP.IsValid() {
+		return s.K3s.VIP
+	}
+	return s.Servers()[0].Address.Addr()
+}
+
+// IsLab reports whether the cluster lives in the embedded lab.
+func (s *Spec) IsLab() bool { return s.Proxmox.Endpoint == Lab }
+
+func (s *Spec) nodes(keep func(Node) bool) []Node {
+	var out []Node
+	for _, n := range s.Nodes {
+		if keep(n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Startup is the place of a VM in its host's boot order.
+type Startup struct {
+	Order    int           // 0: not set
+	Up, Down time.Duration // how long the host waits after starting, and for the shutdown
+}
