@@ -1,0 +1,113 @@
+package iso9660
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func seed() map[string][]byte {
+	return map[string][]byte{
+		"user-data":      bytes.Repeat([]byte("#cloud-config\n"), 1000),
+		"meta-data":      []byte("instance-id: x\n"),
+		"network-config": []byte("version: 2\n"),
+		"empty":          {},
+	}
+}
+
+func TestBuildAndFiles(t *testing.T) {
+	image, err := Build("cidata", seed())
+	require.NoError(t, err)
+	assert.Zero(t, len(image)%sector)
+
+	files, label, err := Files(bytes.NewReader(image), int64(len(image)))
+	require.NoError(t, err)
+	assert.Equal(t, "cidata", label)
+	assert.Equal(t, seed(), files)
+}
+
+// Not parallel: it changes the process's time zone.
+func TestBuildIsDeterministic(t *testing.T) {
+	local := time.Local
+	t.Cleanup(func() { time.Local = local })
+	first, err := Build("cidata", seed())
+	require.NoError(t, err)
+
+	time.Sleep(1100 * time.Millisecond) // dates in an image count hundredths and whole seconds
+	time.Local = time.FixedZone("far away", 11*3600)
+	t.Setenv("TMPDIR", t.TempDir())
+	second, err := Build("cidata", seed())
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(first, second), "the same files gave other bytes")
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	require.NoError(t, err)
+	assert.Empty(t, left, "the staging folder stays behind")
+}
+
+func TestBuildRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		label string
+		files map[string][]byte
+		want  string
+	}{
+		"no label":   {"", seed(), `ISO label "": want 1 to 16 characters`},
+		"long label": {"abcdefghijklmnopq", seed(), "want 1 to 16"},
+		"no files":   {"cidata", nil, "no files"},
+		"folder":     {"cidata", map[string][]byte{"a/b": nil}, `"a/b" is not a file name`},
+		"outside":    {"cidata", map[string][]byte{"..": nil}, `".." is not a file name`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Build(tc.label, tc.files)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+// What other people's programs see is what counts.
+func TestOtherReaders(t *testing.T) {
+	image, err := Build("cidata", seed())
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "seed.iso")
+	require.NoError(t, os.WriteFile(path, image, 0o600))
+
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"isoinfo": {[]string{"isoinfo", "-J", "-f", "-i", path}, []string{"/user-data", "/meta-data", "/network-config"}},
+		"blkid":   {[]string{"blkid", "-p", "-o", "export", path}, []string{"LABEL=cidata", "TYPE=iso9660"}},
+		"xorriso": {[]string{"xorriso", "-read_fs", "any", "-indev", path, "-find", "/"}, []string{"user-data"}},
+		"bsdtar":  {[]string{"bsdtar", "-tf", path}, []string{"user-data", "meta-data", "network-config"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(tc.args[0]); err != nil {
+				t.Skipf("%s is not installed", tc.args[0])
+			}
+			out, err := exec.Command(tc.args[0], tc.args[1:]...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			for _, want := range tc.want {
+				assert.Contains(t, string(out), want)
+			}
+		})
+	}
+}
+
+func FuzzFiles(f *testing.F) {
+	image, err := Build("cidata", map[string][]byte{"user-data": []byte("x")})
+	require.NoError(f, err)
+	f.Add(image)
+	f.Add(image[:descriptors+3*sector])
+	f.Add([]byte("not an image"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		files, _, err := Files(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			assert.Nil(t, files)
+		}
+	})
+}
