@@ -1,0 +1,125 @@
+package guest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Internet answers a download with its content, or an error that wraps
+// [ErrNotFound] for what the server does not have.
+type Internet func(url string) ([]byte, error)
+
+// ErrNotFound is an HTTP 404.
+var ErrNotFound = errors.New("404 Not Found")
+
+// DefaultInternet serves what a cluster downloads, small and made up but true to
+// its own checksums: K3s releases of any version (binary, air-gap images and
+// sha256sum files), NVIDIA's apt key, and Ubuntu's noble cloud image with its
+// SHA256SUMS.
+func DefaultInternet() Internet {
+	return func(raw string) ([]byte, error) {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return nil, err
+		}
+		if u.Scheme != "https" && u.Scheme != "http" {
+			return nil, fmt.Errorf("unsupported scheme %q", u.Scheme)
+		}
+		switch u.Host {
+		case "github.com":
+			if rest, ok := strings.CutPrefix(u.Path, "/k3s-io/k3s/releases/download/"); ok {
+				return k3sRelease(rest)
+			}
+		case "nvidia.github.io":
+			if u.Path == "/libnvidia-container/gpgkey" {
+				return []byte(nvidiaKey), nil
+			}
+		case "cloud-images.ubuntu.com":
+			return ubuntuImage(u.Path)
+		}
+		return nil, fmt.Errorf("%s: %w", raw, ErrNotFound)
+	}
+}
+
+// nvidiaKey stands for NVIDIA's key; nothing here checks signatures.
+const nvidiaKey = `-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+bm90IGEga2V5OiB0aGlzIGlzIHRoZSBzaW11bGF0ZWQgaW50ZXJuZXQ=
+-----END PGP PUBLIC KEY BLOCK-----
+`
+
+// noble is the content of the simulated image file.
+const noble = "QFI\xfb pvesim ubuntu-24.04 noble-server-cloudimg-amd64\n"
+
+func ubuntuImage(p string) ([]byte, error) {
+	dir, file, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
+	if i := strings.LastIndexByte(file, '/'); i >= 0 {
+		file = file[i+1:]
+	}
+	const image = "noble-server-cloudimg-amd64.img"
+	if dir == "noble" || dir == "minimal" || dir == "releases" {
+		switch file {
+		case image:
+			return []byte(noble), nil
+		case "SHA256SUMS":
+			return fmt.Appendf(nil, "%x *%s\n", sha256.Sum256([]byte(noble)), image), nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", p, ErrNotFound)
+}
+
+// OpenImage returns the disk in a downloaded image file. It knows the image that
+// [DefaultInternet] serves.
+func OpenImage(content []byte) (*Disk, error) {
+	if string(content) != noble {
+		return nil, errors.New("guest: not a disk image that this simulator knows")
+	}
+	return NewBase("noble"), nil
+}
+
+func k3sRelease(rest string) ([]byte, error) {
+	version, file, ok := strings.Cut(rest, "/")
+	if !ok || !strings.HasPrefix(version, "v1.") || !strings.Contains(version, "+k3s") {
+		return nil, fmt.Errorf("K3s release %s: %w", rest, ErrNotFound)
+	}
+	files := map[string][]byte{}
+	for _, arch := range []string{"amd64", "arm64"} {
+		binary := "k3s"
+		if arch != "amd64" {
+			binary += "-" + arch
+		}
+		files[binary] = program("k3s", "version: "+version, "arch: "+arch)
+		for _, ext := range []string{"", ".gz", ".zst"} {
+			name := "k3s-airgap-images-" + arch + ".tar" + ext
+			files[name] = []byte("pvesim air-gap images " + version + " " + arch + ext + "\n")
+		}
+	}
+	if arch, ok := strings.CutPrefix(file, "sha256sum-"); ok {
+		arch = strings.TrimSuffix(arch, ".txt")
+		var b strings.Builder
+		for _, name := range []string{"k3s", "k3s-" + arch, "k3s-airgap-images-" + arch + ".tar", "k3s-airgap-images-" + arch + ".tar.gz", "k3s-airgap-images-" + arch + ".tar.zst"} {
+			if content, ok := files[name]; ok && (name != "k3s" || arch == "amd64") {
+				fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(content), name)
+			}
+		}
+		if b.Len() > 0 {
+			return []byte(b.String()), nil
+		}
+	}
+	if file == "k3s-images.txt" {
+		return []byte("docker.io/rancher/mirrored-pause:3.6\n"), nil
+	}
+	if content, ok := files[file]; ok {
+		return content, nil
+	}
+	return nil, fmt.Errorf("K3s release %s: %w", rest, ErrNotFound)
+}
+
+// program makes an executable file that stands for the Go function of that name.
+// Copied elsewhere, it still is that program; further lines carry its version.
+func program(name string, lines ...string) []byte {
+	return []byte("\x7fELF\x02\x01\x01\nprogram: " + name + "\n" + strings.Join(lines, "\n") + "\n")
+}

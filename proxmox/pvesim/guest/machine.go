@@ -1,0 +1,162 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Config describes a machine: what a hypervisor plugs together. It is not
+// changed by the Machine, except for the contents of its disks.
+type Config struct {
+	Name    string        // of the VM, for messages
+	VMID    int           // of the VM; part of what makes a guest's identifiers its own
+	Disk    *Disk         // the OS disk's contents; persists over power cycles
+	MACs    []string      // of its network cards, in order; any case
+	CPUs    int           // seen by the guest
+	Memory  int64         // bytes
+	PCI     []PCI         // passed-through functions
+	Disks   []BlockDevice // in order; the first is the OS disk
+	Network *Network      // where its cards are plugged in; nil is nowhere
+	Speed   float64       // how many times faster than life; 0 is 1
+
+	// Seed returns the ISO in the CD drive at each boot; nil for an empty drive.
+	Seed func() ([]byte, error)
+	// Internet is what curl, wget and cloud-init can download from; nil is nothing.
+	Internet Internet
+	// Kubernetes makes the control plane when K3s starts as a first server.
+	Kubernetes Kubernetes
+
+	Faults Faults
+
+	// OnPoweroff is told that the guest has powered itself off, on its own or
+	// asked by Shutdown. With reboot it starts again by itself, and this is
+	// only news. It is called without locks held, after the guest has stopped.
+	OnPoweroff func(reboot bool)
+}
+
+// PCI is a passed-through function as the guest sees it.
+type PCI struct {
+	Address   string // in the guest, e.g. "0000:01:00.0"
+	Host      string // on the host, e.g. "0000:41:00.0"
+	Vendor    uint16 // 0x10de is NVIDIA
+	Device    uint16
+	SubVendor uint16
+	SubDevice uint16
+	Class     uint32 // e.g. 0x030200
+	UUID      string // of a GPU, "GPU-…"; made from Host when empty
+	Model     string // e.g. "NVIDIA A100-PCIE-40GB"; taken from a small table when empty
+}
+
+// BlockDevice is a disk as the guest sees it.
+type BlockDevice struct {
+	Serial string // /dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_<serial>, or virtio-<serial>
+	Size   int64  // bytes
+	Data   *Disk  // contents; nil for the OS disk means Config.Disk, for others an empty disk that is kept in the Machine
+}
+
+// Faults are things that go wrong in a guest.
+type Faults struct {
+	AgentNeverAnswers bool // the QEMU guest agent does not come up
+	DriverFailsToLoad bool // RmInitAdapter fails for every GPU
+	NodeNeverReady    bool // K3s runs, but its kubelet never joins
+	SSHRefuses        bool // port 22 refuses connections
+	NeverBoots        bool // stays in the firmware
+}
+
+// ErrOff is returned by what needs a running guest.
+var ErrOff = errors.New("guest: the machine is off")
+
+// Machine is one virtual computer. It is safe for concurrent use.
+type Machine struct {
+	cfg Config
+
+	mu     sync.Mutex
+	faults Faults
+	sys    *system // the running system, nil when off
+	muts   []string
+	extra  map[string]*Disk // contents of data disks that came without, by serial
+}
+
+// New returns a machine that is off.
+func New(cfg Config) *Machine {
+	if cfg.Speed <= 0 {
+		cfg.Speed = 1
+	}
+	cfg.MACs = slices.Clone(cfg.MACs)
+	cfg.PCI = slices.Clone(cfg.PCI)
+	cfg.Disks = slices.Clone(cfg.Disks)
+	if cfg.Disk == nil {
+		cfg.Disk = NewDisk()
+	}
+	return &Machine{cfg: cfg, faults: cfg.Faults, extra: map[string]*Disk{}}
+}
+
+// SetFaults changes the faults; those of booting count from the next boot.
+func (m *Machine) SetFaults(f Faults) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faults = f
+}
+
+// Disk returns the OS disk.
+func (m *Machine) Disk() *Disk { return m.cfg.Disk }
+
+// Running reports whether the machine is on.
+func (m *Machine) Running() bool { return m.system() != nil }
+
+func (m *Machine) system() *system {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sys
+}
+
+// Mutations returns what commands (over SSH, the guest agent or cloud-init) have
+// changed so far in this guest: files written, units started or stopped,
+// packages installed or removed. What services write by themselves is not among
+// them, nor is anything below /run, /proc, /sys and /dev.
+func (m *Machine) Mutations() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.muts)
+}
+
+// maxMutations bounds the memory that a busy guest's list takes; of a longer
+// list the beginning is forgotten.
+const maxMutations = 2000
+
+func (m *Machine) mutated(what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.muts) >= maxMutations {
+		m.muts = append(m.muts[:0], m.muts[maxMutations/2:]...)
+	}
+	m.muts = append(m.muts, what)
+}
+
+// scale turns a duration of the simulated world into one of the clock.
+func (m *Machine) scale(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / m.cfg.Speed)
+}
+
+// pause waits for d of simulated time; it reports false when ctx ended before.
+func (m *Machine) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(m.scale(d))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Interface is a network card as the guest agent reports it.
+type Interface struct {
+	Name  string
+	MAC   string
+	Addrs []netip.Prefix
+}

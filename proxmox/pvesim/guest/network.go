@@ -1,0 +1,249 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Handler serves one connection and returns when it has ended. It closes conn.
+type Handler func(ctx context.Context, conn net.Conn)
+
+// Host is what answers at an address of a [Network].
+type Host interface {
+	// Listen returns what serves a port, or nil when nothing listens there.
+	Listen(port uint16) Handler
+}
+
+// Network is a virtual network, layers 2 and 3 in one: every address on it can
+// be reached from every other. The zero Network is ready to use.
+type Network struct {
+	// DHCP is where machines without a static address get one; none by default.
+	// It must not be changed once a machine has booted.
+	DHCP netip.Prefix
+	// Speed divides the waiting for hosts that do not answer; 0 is 1.
+	Speed float64
+
+	mu       sync.Mutex
+	hosts    map[netip.Addr]Host
+	seen     map[netip.Addr]bool       // addresses that once answered: dialling them times out
+	leases   map[string]netip.Addr     // by client identifier
+	clusters map[string]*cluster       // by identifier on the servers' disks
+	conns    map[Host]map[*conn]func() // open connections to a host, with what ends their handler
+	nextPort uint16
+}
+
+const (
+	unreachableAfter = 3 * time.Second   // Linux gives up on ARP after three tries
+	timeoutAfter     = 127 * time.Second // six SYN retries
+)
+
+// Register makes h answer at addr. Where somebody else does so already, the
+// newcomer wins, as the last gratuitous ARP does.
+func (n *Network) Register(addr netip.Addr, h Host) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hosts == nil {
+		n.hosts, n.seen = map[netip.Addr]Host{}, map[netip.Addr]bool{}
+	}
+	n.hosts[addr], n.seen[addr] = h, true
+}
+
+// Unregister takes h from all its addresses and resets its connections.
+func (n *Network) Unregister(h Host) {
+	n.mu.Lock()
+	var ends []func()
+	for addr, other := range n.hosts {
+		if other == h {
+			delete(n.hosts, addr)
+		}
+	}
+	for c, end := range n.conns[h] {
+		ends = append(ends, c.reset, end)
+	}
+	delete(n.conns, h)
+	n.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+}
+
+// unregisterAddr takes one address from h, and leaves its connections alone.
+func (n *Network) unregisterAddr(addr netip.Addr, h Host) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hosts[addr] == h {
+		delete(n.hosts, addr)
+	}
+}
+
+// Host returns who answers at addr, or nil.
+func (n *Network) Host(addr netip.Addr) Host {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.hosts[addr]
+}
+
+// Addresses returns every address that answers at the moment.
+func (n *Network) Addresses() []netip.Addr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]netip.Addr, 0, len(n.hosts))
+	for a := range n.hosts {
+		out = append(out, a)
+	}
+	return out
+}
+
+// Dial connects to an address as "10.0.0.11:22". As on a real network, a closed
+// port refuses at once, an address that nobody has is found unreachable after 3 s,
+// and one that answered before only times out.
+func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	addr, port, err := parseAddress(network, address)
+	if err != nil {
+		return nil, err
+	}
+	to := net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, port))
+	h, err := n.reach(ctx, addr, to)
+	if err != nil {
+		return nil, err
+	}
+	serve := h.Listen(port)
+	if serve == nil {
+		return nil, dialError(to, syscall.ECONNREFUSED)
+	}
+	return n.connect(ctx, h, to, serve), nil
+}
+
+func parseAddress(network, address string) (netip.Addr, uint16, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return netip.Addr{}, 0, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return netip.Addr{}, 0, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("unknown port %q", portText)}
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Addr{}, 0, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}}
+	}
+	return addr.Unmap(), uint16(port), nil
+}
+
+func dialError(to net.Addr, errno syscall.Errno) error {
+	return &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: &osError{errno}}
+}
+
+// osError prints like os.SyscallError and says of itself what net.Error wants to know.
+type osError struct{ errno syscall.Errno }
+
+func (e *osError) Error() string   { return "connect: " + e.errno.Error() }
+func (e *osError) Unwrap() error   { return e.errno }
+func (e *osError) Timeout() bool   { return e.errno == syscall.ETIMEDOUT }
+func (e *osError) Temporary() bool { return e.Timeout() }
+
+// reach finds who answers at addr, or waits as long as TCP would.
+func (n *Network) reach(ctx context.Context, addr netip.Addr, to net.Addr) (Host, error) {
+	n.mu.Lock()
+	h, seen := n.hosts[addr], n.seen[addr]
+	n.mu.Unlock()
+	if h != nil {
+		return h, nil
+	}
+	wait, errno := unreachableAfter, syscall.EHOSTUNREACH
+	if seen {
+		wait, errno = timeoutAfter, syscall.ETIMEDOUT
+	}
+	if n.Speed > 0 {
+		wait = time.Duration(float64(wait) / n.Speed)
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil, dialError(to, errno)
+	case <-ctx.Done():
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: ctx.Err()}
+	}
+}
+
+// connect makes the connection and lets serve have its other end, for as long as
+// the host is there. The caller's context ends only the dialling.
+func (n *Network) connect(ctx context.Context, h Host, to net.Addr, serve Handler) net.Conn {
+	n.mu.Lock()
+	n.nextPort++
+	from := &net.TCPAddr{IP: net.IPv4(10, 255, 255, 254), Port: 32768 + int(n.nextPort%28000)}
+	client, server := pipe(from, to)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	if n.conns == nil {
+		n.conns = map[Host]map[*conn]func(){}
+	}
+	if n.conns[h] == nil {
+		n.conns[h] = map[*conn]func(){}
+	}
+	n.conns[h][server] = cancel
+	n.mu.Unlock()
+	go func() {
+		defer func() {
+			cancel()
+			_ = server.Close()
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			delete(n.conns[h], server)
+		}()
+		serve(ctx, server)
+	}()
+	return client
+}
+
+// lease returns the address that DHCP gives to a client: the same one for the
+// same identifier, whoever sends it. The first 99 addresses stay free for
+// static use where the network is large enough.
+func (n *Network) lease(client string) (netip.Prefix, bool) {
+	if !n.DHCP.IsValid() {
+		return netip.Prefix{}, false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if addr, ok := n.leases[client]; ok {
+		return netip.PrefixFrom(addr, n.DHCP.Bits()), true
+	}
+	if n.leases == nil {
+		n.leases = map[string]netip.Addr{}
+	}
+	addr := n.DHCP.Masked().Addr()
+	if n.DHCP.Addr().Is4() && n.DHCP.Bits() <= 24 {
+		for range 99 {
+			addr = addr.Next()
+		}
+	}
+	taken := map[netip.Addr]bool{}
+	for _, a := range n.leases {
+		taken[a] = true
+	}
+	for addr = addr.Next(); n.DHCP.Contains(addr.Next()); addr = addr.Next() {
+		if !taken[addr] && n.hosts[addr] == nil {
+			n.leases[client] = addr
+			return netip.PrefixFrom(addr, n.DHCP.Bits()), true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// Close ends every control plane that guests of this network have formed.
+func (n *Network) Close() error {
+	n.mu.Lock()
+	clusters := n.clusters
+	n.clusters = nil
+	n.mu.Unlock()
+	for _, c := range clusters {
+		c.close()
+	}
+	return nil
+}
