@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"io"
 )
@@ -26,4 +27,29 @@ type Cmd struct {
 	Stdin  io.Reader // nil is no input
 	Stdout io.Writer // nil discards
 	Stderr io.Writer // nil discards; the end of it is in ExitError all the same
+}
+
+// Run runs a command that needs no input and whose output is of no interest.
+func Run(ctx context.Context, r Runner, args ...string) error {
+	return r.Run(ctx, Cmd{Args: args})
+}
+
+// Output runs a command and returns what it wrote to its standard output. What
+// was written is returned with an error, too.
+func Output(ctx context.Context, r Runner, args ...string) ([]byte, error) {
+	var out bytes.Buffer
+	err := r.Run(ctx, Cmd{Args: args, Stdout: &out})
+	return out.Bytes(), err
+}
+
+// Sudo returns a Runner that runs commands as root by way of sudo, which must not
+// ask for a password: one that would is an [*ExitError] at once.
+func Sudo(r Runner) Runner {
+	return RunnerFunc(func(ctx context.Context, cmd Cmd) error {
+		if len(cmd.Args) == 0 {
+			return r.Run(ctx, cmd) // the transport's own error, not sudo's usage
+		}
+		cmd.Args = append([]string{"sudo", "-n", "--"}, cmd.Args...)
+		return r.Run(ctx, cmd)
+	})
 }
