@@ -1,0 +1,90 @@
+package cloudinit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Bake is what goes into a template before it is sealed: software that every
+// clone needs, and nothing about any one machine.
+type Bake struct {
+	Hostname   string // while it is being baked
+	InstanceID string // empty: made of the hostname and a digest
+	Packages   []string
+	Holds      []string // packages that must not change by themselves
+	APTSources []APTSource
+	APTMirror  string // URL in place of Ubuntu's archive
+	APTProxy   string // URL of an HTTP proxy for packages
+	Upgrade    bool   // bring the image's own packages up to date first
+	Files      []File
+	Commands   [][]string // argument vectors, run in order after all else
+}
+
+// APTSource is a further repository of packages.
+type APTSource struct {
+	Name string // of the file under /etc/apt/sources.list.d, without its suffix
+	Line string // "deb [signed-by=$KEY_FILE] https://… /"
+	Key  string // armoured public key, kept where $KEY_FILE says
+}
+
+// RenderTemplate describes the machine in which a template is baked. It has no
+// login at all: it is reached through the guest agent, whose package it installs
+// and starts first of all.
+func RenderTemplate(b Bake) (NoCloud, error) {
+	if !hostnames.MatchString(b.Hostname) {
+		return NoCloud{}, fmt.Errorf("template: hostname %q: want lower-case letters, digits and dashes, at most 63", b.Hostname)
+	}
+	u := UserData{
+		Hostname:       b.Hostname,
+		ManageEtcHosts: true,
+		DisableRoot:    true,
+		SSHKeyTypes:    []string{"ed25519"},
+		APT:            apt(b.APTMirror, b.APTProxy),
+		PackageUpdate:  true,
+		PackageUpgrade: b.Upgrade,
+		Packages:       withAgent(b.Packages),
+		RunCmd:         [][]string{{"systemctl", "start", agent}},
+	}
+	if err := u.addSources(b.APTSources); err != nil {
+		return NoCloud{}, fmt.Errorf("template: %w", err)
+	}
+	for _, f := range b.Files {
+		w, err := f.write()
+		if err != nil {
+			return NoCloud{}, fmt.Errorf("template: %w", err)
+		}
+		u.WriteFiles = append(u.WriteFiles, w)
+	}
+	if len(b.Holds) > 0 {
+		u.RunCmd = append(u.RunCmd, append([]string{"apt-mark", "hold"}, b.Holds...))
+	}
+	u.RunCmd = append(u.RunCmd, b.Commands...)
+	return identify(NoCloud{UserData: u}, b.Hostname, b.InstanceID)
+}
+
+// agent is both the package and the unit.
+const agent = "qemu-guest-agent"
+
+func withAgent(packages []string) []string {
+	if slices.Contains(packages, agent) {
+		return packages
+	}
+	return slices.Concat([]string{agent}, packages)
+}
+
+func (u *UserData) addSources(sources []APTSource) error {
+	for _, s := range sources {
+		if s.Name == "" || s.Line == "" {
+			return errors.New("an APT source needs a name and a line")
+		}
+		if u.APT == nil {
+			u.APT = &APT{}
+		}
+		if u.APT.Sources == nil {
+			u.APT.Sources = map[string]Source{}
+		}
+		u.APT.Sources[s.Name+".list"] = Source{Source: s.Line, Key: s.Key}
+	}
+	return nil
+}

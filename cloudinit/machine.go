@@ -1,0 +1,238 @@
+package cloudinit
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Machine is what a cluster's node should be at first boot.
+type Machine struct {
+	Hostname       string
+	InstanceID     string   // empty: made of the hostname and a digest of the other documents
+	User           string   // the administrator; empty means "ubuntu"
+	AuthorizedKeys []string // the administrator's public SSH keys
+	PasswordHash   string   // a crypt(3) hash for the console; empty: no password. Never a password.
+	MAC            string
+	Address        netip.Prefix // the zero Prefix asks DHCP
+	Gateway        netip.Addr   // inside Address's prefix; the zero Addr sets no default route
+	DNS            []netip.Addr
+	Search         []string // DNS search domains
+	MTU            int      // bytes; 0 means the interface's own
+	Disks          []Mount
+	Packages       []string
+	Sysctls        map[string]string
+	KernelModules  []string
+	Files          []File
+	APTMirror      string // URL in place of Ubuntu's archive
+	APTProxy       string // URL of an HTTP proxy for packages
+	Timezone       string
+}
+
+// Mount is a data disk, found by its serial number and mounted. It is formatted
+// only when it carries no file system.
+type Mount struct {
+	Serial string // as given to the virtual disk, at most 20 characters
+	FS     string // empty means ext4
+	Path   string // where to mount it
+}
+
+// scsiID is how udev names a disk of a virtio-scsi or SCSI controller of QEMU's
+// under /dev/disk/by-id, before the serial.
+const scsiID = "/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_"
+
+// Device returns the path under which Linux shows the disk, on a SCSI controller.
+func (m Mount) Device() string { return scsiID + m.Serial }
+
+var (
+	serials   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,20}$`)
+	hostnames = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	users     = regexp.MustCompile(`^[a-z_][-a-z0-9_]{0,31}$`)
+)
+
+// RenderServer describes a node of the control plane.
+func RenderServer(m Machine) (NoCloud, error) { return m.render(kubernetesSysctls()) }
+
+// RenderWorker describes a node that runs workloads. It differs from a server in
+// what heavy users of memory maps and file watches need: notebooks, data loaders,
+// databases.
+func RenderWorker(m Machine) (NoCloud, error) {
+	sysctls := kubernetesSysctls()
+	sysctls["vm.max_map_count"] = "1048576"
+	sysctls["fs.inotify.max_user_watches"] = "1048576"
+	return m.render(sysctls)
+}
+
+// kubernetesSysctls are what the kubelet checks for or K3s needs.
+func kubernetesSysctls() map[string]string {
+	return map[string]string{
+		"net.ipv4.ip_forward":                 "1",
+		"net.bridge.bridge-nf-call-iptables":  "1",
+		"net.bridge.bridge-nf-call-ip6tables": "1",
+		"fs.inotify.max_user_instances":       "8192",
+		"fs.inotify.max_user_watches":         "524288",
+		"vm.overcommit_memory":                "1",  // the kubelet wants these three:
+		"kernel.panic":                        "10", // pkg/kubelet/cm, --protect-kernel-defaults
+		"kernel.panic_on_oops":                "1",
+	}
+}
+
+func (m Machine) render(sysctls map[string]string) (NoCloud, error) {
+	if err := m.check(); err != nil {
+		return NoCloud{}, fmt.Errorf("machine %q: %w", m.Hostname, err)
+	}
+	network, err := m.network()
+	if err != nil {
+		return NoCloud{}, fmt.Errorf("machine %q: %w", m.Hostname, err)
+	}
+	maps.Copy(sysctls, m.Sysctls)
+	user, err := m.userData(sysctls)
+	if err != nil {
+		return NoCloud{}, fmt.Errorf("machine %q: %w", m.Hostname, err)
+	}
+	return identify(NoCloud{UserData: user, Network: network}, m.Hostname, m.InstanceID)
+}
+
+// identify completes n with its meta-data.
+func identify(n NoCloud, hostname, id string) (NoCloud, error) {
+	n.MetaData = MetaData{InstanceID: id, LocalHostname: hostname}
+	if id != "" {
+		return n, nil
+	}
+	n.MetaData.InstanceID = hostname
+	digest, err := n.Digest()
+	if err != nil {
+		return NoCloud{}, err
+	}
+	n.MetaData.InstanceID = hostname + "-" + digest[:12]
+	return n, nil
+}
+
+func (m Machine) check() error {
+	if !hostnames.MatchString(m.Hostname) {
+		return fmt.Errorf("hostname %q: want lower-case letters, digits and dashes, at most 63", m.Hostname)
+	}
+	if m.User != "" && !users.MatchString(m.User) || m.User == "root" {
+		return fmt.Errorf("user %q: want a login name other than root", m.User)
+	}
+	if len(m.AuthorizedKeys) == 0 && m.PasswordHash == "" {
+		return fmt.Errorf("nobody could log in: give at least one public SSH key")
+	}
+	if m.PasswordHash != "" && !strings.HasPrefix(m.PasswordHash, "$") {
+		return fmt.Errorf("the password hash is not one: make it with openssl passwd -6")
+	}
+	if m.MTU != 0 && (m.MTU < 1280 || m.MTU > 65535) {
+		return fmt.Errorf("MTU %d: want 1280 to 65535", m.MTU)
+	}
+	return m.checkDisks()
+}
+
+func (m Machine) checkDisks() error {
+	paths := map[string]bool{}
+	for _, d := range m.Disks {
+		if !serials.MatchString(d.Serial) {
+			return fmt.Errorf("disk serial %q: want at most 20 letters, digits, _ and -", d.Serial)
+		}
+		if d.Path == "/" || !path.IsAbs(d.Path) || path.Clean(d.Path) != d.Path || strings.ContainsAny(d.Path, " \t\n") {
+			return fmt.Errorf("disk %s: mount path %q: want an absolute path below /", d.Serial, d.Path)
+		}
+		if paths[d.Path] || paths[d.Serial] {
+			return fmt.Errorf("disk %s, mounted on %s: another disk has the same serial or path", d.Serial, d.Path)
+		}
+		paths[d.Path], paths[d.Serial] = true, true
+	}
+	return nil
+}
+
+func (m Machine) userData(sysctls map[string]string) (UserData, error) {
+	u := UserData{
+		Hostname:       m.Hostname,
+		ManageEtcHosts: true,
+		DisableRoot:    true,
+		Users:          []User{m.user()},
+		SSHKeyTypes:    []string{"ed25519"},
+		Timezone:       m.Timezone,
+		APT:            apt(m.APTMirror, m.APTProxy),
+		PackageUpdate:  len(m.Packages) > 0,
+		Packages:       m.Packages,
+	}
+	for _, d := range m.Disks {
+		u.mount(d)
+	}
+	files := slices.Concat(kernelFiles(m.modules(), sysctls), m.Files)
+	for _, f := range files {
+		w, err := f.write()
+		if err != nil {
+			return UserData{}, err
+		}
+		u.WriteFiles = append(u.WriteFiles, w)
+	}
+	// systemd has read both files by the time cloud-init writes them.
+	u.RunCmd = [][]string{append([]string{"modprobe", "-a"}, m.modules()...), {"sysctl", "--quiet", "--system"}}
+	return u, nil
+}
+
+func (m Machine) user() User {
+	name := m.User
+	if name == "" {
+		name = "ubuntu"
+	}
+	return User{
+		Name:              name,
+		Shell:             "/bin/bash",
+		Groups:            []string{"adm", "sudo"},
+		Sudo:              "ALL=(ALL) NOPASSWD:ALL",
+		LockPassword:      m.PasswordHash == "",
+		HashedPassword:    m.PasswordHash,
+		SSHAuthorizedKeys: m.AuthorizedKeys,
+	}
+}
+
+// modules are those of every Kubernetes node, then the machine's own.
+func (m Machine) modules() []string {
+	all := []string{"overlay", "br_netfilter"}
+	for _, name := range m.KernelModules {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func kernelFiles(modules []string, sysctls map[string]string) []File {
+	var s strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(sysctls)) {
+		fmt.Fprintf(&s, "%s = %s\n", key, sysctls[key])
+	}
+	return []File{
+		{Path: "/etc/modules-load.d/kubernetes.conf", Content: []byte(strings.Join(modules, "\n") + "\n")},
+		{Path: "/etc/sysctl.d/90-kubernetes.conf", Content: []byte(s.String())},
+	}
+}
+
+func (u *UserData) mount(d Mount) {
+	fs := d.FS
+	if fs == "" {
+		fs = "ext4"
+	}
+	u.FSSetup = append(u.FSSetup, FSSetup{Filesystem: fs, Device: d.Device(), Partition: "none"})
+	// nofail: a missing disk should not keep the machine from booting into a state
+	// in which one can see what is wrong.
+	u.Mounts = append(u.Mounts, []string{d.Device(), d.Path, fs, "defaults,nofail,discard", "0", "2"})
+}
+
+func apt(mirror, proxy string) *APT {
+	if mirror == "" && proxy == "" {
+		return nil
+	}
+	a := &APT{HTTPProxy: proxy}
+	if mirror != "" {
+		a.Primary = []Mirror{{Arches: []string{"default"}, URI: mirror}}
+		a.Security = a.Primary
+	}
+	return a
+}

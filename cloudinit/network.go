@@ -1,0 +1,102 @@
+package cloudinit
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// Network is a network-config of version 2, which Ubuntu hands to netplan.
+type Network struct {
+	Version   int                 `yaml:"version"`
+	Ethernets map[string]Ethernet `yaml:"ethernets"`
+}
+
+// Ethernet is one interface.
+type Ethernet struct {
+	Match          Match        `yaml:"match"`
+	SetName        string       `yaml:"set-name"`
+	DHCP4          bool         `yaml:"dhcp4"`
+	DHCPIdentifier string       `yaml:"dhcp-identifier,omitempty"`
+	Addresses      []string     `yaml:"addresses,omitempty"` // address/prefix length
+	Routes         []Route      `yaml:"routes,omitempty"`
+	Nameservers    *Nameservers `yaml:"nameservers,omitempty"`
+	MTU            int          `yaml:"mtu,omitempty"` // bytes
+}
+
+// Match finds the interface. Lower case: Linux prints it so, Proxmox does not.
+type Match struct {
+	MAC string `yaml:"macaddress"`
+}
+
+// Route is one route.
+type Route struct {
+	To  string `yaml:"to"`
+	Via string `yaml:"via"`
+}
+
+// Nameservers are asked in order.
+type Nameservers struct {
+	Addresses []string `yaml:"addresses,omitempty"`
+	Search    []string `yaml:"search,omitempty"`
+}
+
+// Interface is what the machine's one interface is called, whatever slot the
+// hypervisor puts it in.
+const Interface = "eth0"
+
+// Render returns the document that cloud-init reads.
+func (n Network) Render() ([]byte, error) {
+	b, err := marshal(n)
+	if err != nil {
+		return nil, fmt.Errorf("render network-config: %w", err)
+	}
+	return b, nil
+}
+
+func (m Machine) network() (Network, error) {
+	mac, err := net.ParseMAC(m.MAC)
+	if err != nil || len(mac) != 6 {
+		return Network{}, fmt.Errorf("MAC address %q: want six bytes, such as bc:24:11:00:00:01", m.MAC)
+	}
+	eth := Ethernet{Match: Match{MAC: mac.String()}, SetName: Interface, MTU: m.MTU}
+	if len(m.DNS) > 0 || len(m.Search) > 0 {
+		eth.Nameservers = &Nameservers{Search: m.Search}
+		for _, a := range m.DNS {
+			eth.Nameservers.Addresses = append(eth.Nameservers.Addresses, a.String())
+		}
+	}
+	if err := m.address(&eth); err != nil {
+		return Network{}, err
+	}
+	return Network{Version: 2, Ethernets: map[string]Ethernet{Interface: eth}}, nil
+}
+
+func (m Machine) address(eth *Ethernet) error {
+	if !m.Address.IsValid() {
+		if m.Gateway.IsValid() {
+			return errors.New("a gateway without an address: give the machine an address, or leave both to DHCP")
+		}
+		// By default the DHCP client identifies itself by machine-id, which clones
+		// of one image may share.
+		eth.DHCP4, eth.DHCPIdentifier = true, "mac"
+		return nil
+	}
+	eth.Addresses = []string{m.Address.String()}
+	if !m.Gateway.IsValid() {
+		return nil
+	}
+	if !m.Address.Masked().Contains(m.Gateway) || m.Gateway == m.Address.Addr() {
+		return fmt.Errorf("gateway %s: want another address inside %s", m.Gateway, m.Address.Masked())
+	}
+	eth.Routes = []Route{{To: netip.PrefixFrom(unspecified(m.Gateway), 0).String(), Via: m.Gateway.String()}}
+	return nil
+}
+
+func unspecified(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}

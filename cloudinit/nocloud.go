@@ -1,0 +1,69 @@
+package cloudinit
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/cps-gpu/homelab/internal/iso9660"
+)
+
+// Label is the volume label by which cloud-init finds a NoCloud disk.
+const Label = "cidata"
+
+// NoCloud is all that a machine is told at first boot.
+type NoCloud struct {
+	UserData UserData
+	MetaData MetaData
+	Network  Network
+}
+
+// Files returns the three documents by the names that cloud-init looks for.
+func (n NoCloud) Files() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, render := range map[string]func() ([]byte, error){
+		"user-data":      n.UserData.Render,
+		"meta-data":      n.MetaData.Render,
+		"network-config": n.Network.Render,
+	} {
+		b, err := render()
+		if err != nil {
+			return nil, err
+		}
+		files[name] = b
+	}
+	if len(n.Network.Ethernets) == 0 {
+		delete(files, "network-config") // cloud-init then asks for an address on the first interface
+	}
+	return files, nil
+}
+
+// ISO returns an image to attach as a CD-ROM. Equal documents give equal bytes.
+func (n NoCloud) ISO() ([]byte, error) {
+	files, err := n.Files()
+	if err != nil {
+		return nil, err
+	}
+	return iso9660.Build(Label, files)
+}
+
+// Digest returns 64 hexadecimal digits that change whenever a document does. The
+// first twelve are enough for a name.
+func (n NoCloud) Digest() (string, error) {
+	files, err := n.Files()
+	if err != nil {
+		return "", err
+	}
+	return Digest(files["user-data"], files["meta-data"], files["network-config"]), nil
+}
+
+// Digest returns the SHA-256, in hexadecimal, of the parts, each with its length
+// before it, so that no two lists of parts run into the same bytes.
+func Digest(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(p))) // a hash never fails
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
