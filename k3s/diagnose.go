@@ -1,0 +1,110 @@
+package k3s
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Diagnosis is what K3s' journal tells about why it does not run.
+type Diagnosis struct {
+	Cause string // in words
+	Cure  string // what to do; empty where waiting is all there is to do
+	Line  string // the line that told
+	Fatal bool   // it will not get better by itself
+}
+
+// String returns the cause and the cure.
+func (d Diagnosis) String() string {
+	if d.Cure == "" {
+		return d.Cause
+	}
+	return d.Cause + ": " + d.Cure
+}
+
+// symptom is a piece of a journal line and what it means.
+type symptom struct {
+	text  string
+	cause string
+	cure  string
+	fatal bool
+}
+
+// symptoms are in the order of what says more: an agent that is refused says so,
+// and says "not ready" in the same breath. The texts are K3s' own.
+var symptoms = []symptom{
+	{"Node password rejected, duplicate hostname",
+		"the cluster knows another machine of this name", "delete its Node (kubectl delete node NAME frees the password too), or give this machine a name of its own", true},
+	{"etcd cluster join failed: duplicate node name found",
+		"etcd still has a member of this name", "delete the Node of the old server, which removes its member, then start this one again", true},
+	{"bootstrap data already found and encrypted with different token",
+		"this machine holds the data of a cluster with another token", "join with the token that is in " + serverTokenFile + " of a running server", true},
+	{"the member has been permanently removed from the cluster",
+		"this server was removed from etcd", "stop k3s, delete /var/lib/rancher/k3s/server/db, and let it join again", true},
+	{"This node has been removed from the cluster",
+		"this server was removed from etcd", "restart k3s to let it join again", true},
+	{"token CA hash does not match the Cluster CA certificate hash",
+		"the token is of another cluster", "read the token again from a server of this one", true},
+	{"failed to bootstrap cluster data: not authorized",
+		"the token is wrong, or is one for agents", "join servers with " + serverTokenFile + " of a running server", true},
+	{"failed to bootstrap cluster data: forbidden",
+		"a bootstrap token cannot make a server", "join servers with " + serverTokenFile + " of a running server", true},
+	{"critical configuration value mismatch between servers",
+		"a setting differs from that of the other servers", "give all servers the same addresses, domain, disabled components and encryption", true},
+	{"--token is required",
+		"there is no token to join with", "write one to " + TokenFile, true},
+	{"flag provided but not defined",
+		"config.yaml has a key that an agent does not know", "take it out of " + ConfigFile, true},
+	{"default runtime nvidia was not found",
+		"default-runtime is nvidia, and the container toolkit is not installed", "install nvidia-container-toolkit first, or drop default-runtime", true},
+	{"unknown 'kubernetes.io' or 'k8s.io' labels specified",
+		"a node-label is one that a kubelet may not give itself", "set it through the API instead", true},
+	{"bind: address already in use",
+		"another process has one of K3s' ports", "stop it; k3s-killall.sh ends what an earlier K3s left", true},
+	{"no space left on device",
+		"the disk is full", "make room or grow the disk", true},
+	{"not authorized",
+		"the server refuses the token: it is wrong, or was deleted", "read the token again from " + serverTokenFile + " of a running server", true},
+	{"context deadline exceeded (Client.Timeout",
+		"the server does not answer", "", false},
+	{"failed to get CA certs",
+		"the server cannot be reached", "", false},
+	{"connection refused",
+		"the server does not take connections yet", "", false},
+	{"no route to host",
+		"there is no route to the server", "", false},
+	{"server is not ready",
+		"the server is not ready yet", "", false},
+	{"Waiting for etcd",
+		"etcd is starting", "", false},
+	{"Waiting for API server",
+		"the API server is starting", "", false},
+}
+
+// Diagnose reads the end of K3s' journal. What will not get better by itself is
+// told before what may; of two that are alike, the later line.
+func Diagnose(journal []string) (Diagnosis, bool) {
+	for _, fatal := range []bool{true, false} {
+		for _, s := range symptoms {
+			if s.fatal != fatal {
+				continue
+			}
+			for i := len(journal) - 1; i >= 0; i-- {
+				if strings.Contains(journal[i], s.text) {
+					return Diagnosis{Cause: s.cause, Cure: s.cure, Line: journal[i], Fatal: s.fatal}, true
+				}
+			}
+		}
+	}
+	return Diagnosis{}, false
+}
+
+// StartError is a K3s that will not come up by itself.
+type StartError struct {
+	Role      Role
+	Diagnosis Diagnosis
+}
+
+// Error says what is wrong and what to do.
+func (e *StartError) Error() string {
+	return fmt.Sprintf("k3s %s does not start: %s (journal: %s)", e.Role, e.Diagnosis, e.Diagnosis.Line)
+}

@@ -1,0 +1,223 @@
+package k3s
+
+import (
+	"crypto/sha256"
+	_ "embed" // the units below
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// The units are files of their own so that they can be read, and diffed, as what
+// they are.
+var (
+	//go:embed k3s.service
+	serverUnit string
+	//go:embed k3s-agent.service
+	agentUnit string
+)
+
+// plan is a spec in the form that Diff and the starting functions work with.
+type plan struct {
+	role      Role
+	version   string
+	keys      map[string]any
+	config    []byte // config.yaml
+	manifests map[string][]byte
+	summary   string
+}
+
+func (s Server) plan() (plan, error) {
+	keys, err := s.keys()
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{role: RoleServer, version: s.Version, keys: keys, manifests: s.Manifests,
+		summary: fmt.Sprintf("k3s %s, first server of the cluster", s.Version)}
+	if s.URL != "" {
+		p.summary = fmt.Sprintf("k3s %s, server of %s", s.Version, s.URL)
+	}
+	p.config, err = render(keys)
+	return p, err
+}
+
+func (a Agent) plan() (plan, error) {
+	keys, err := a.keys()
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{role: RoleAgent, version: a.Version, keys: keys,
+		summary: fmt.Sprintf("k3s %s, agent of %s", a.Version, a.URL)}
+	p.config, err = render(keys)
+	return p, err
+}
+
+func (p plan) unit() string {
+	if p.role == RoleAgent {
+		return agentUnit
+	}
+	return serverUnit
+}
+
+// digest names what a start applies. It is written on the machine after the start
+// was asked for, so a difference means that K3s still runs as it did before.
+func (p plan) digest() string {
+	h := sha256.New()
+	for _, part := range []string{p.version, string(p.config), p.unit()} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+// Diff says how the machine differs from s. An s that is not valid differs in
+// everything: [Server.Validate] says why.
+func (s Server) Diff(have State) drift.Diff {
+	p, err := s.plan()
+	if err != nil {
+		return invalid(err)
+	}
+	return p.diff(have)
+}
+
+// Diff says how the machine differs from a. An a that is not valid differs in
+// everything: [Agent.Validate] says why.
+func (a Agent) Diff(have State) drift.Diff {
+	p, err := a.plan()
+	if err != nil {
+		return invalid(err)
+	}
+	return p.diff(have)
+}
+
+func invalid(err error) drift.Diff {
+	return drift.Diff{{Path: "spec", Want: err.Error(), Effect: drift.Create, Note: "not valid"}}
+}
+
+func (p plan) diff(have State) drift.Diff {
+	if have.Role == RoleNone && have.Config == nil {
+		d := drift.Missing(p.summary)
+		if have.Version != "" && have.Version != p.version {
+			d = append(d, p.versionDiff(have)...)
+		}
+		return d
+	}
+	var d drift.Diff
+	if have.Role != RoleNone && have.Role != p.role {
+		d = append(d, drift.Field{Path: "role", Have: string(have.Role), Want: string(p.role), Effect: drift.Replace,
+			Note: "drain it, delete its Node, remove K3s, and let it join again"})
+	}
+	d = append(d, p.versionDiff(have)...)
+	d = append(d, diffKeys(have.Config, p.keys)...)
+	if have.Role == p.role && have.Unit != "" && strings.TrimSpace(have.Unit) != strings.TrimSpace(p.unit()) {
+		d = append(d, drift.Field{Path: "unit", Have: "another text", Want: p.role.Unit() + ".service of this version", Effect: drift.Restart})
+	}
+	if _, joins := p.keys["token-file"]; joins && have.TokenMode != "600" {
+		d = append(d, drift.Field{Path: "token-file", Have: mode(have.TokenMode), Want: mode("600"), Effect: drift.Restart})
+	}
+	d = append(d, diffManifests(have.Manifests, p.manifests)...)
+	if d.Effect() < drift.Restart && have.Running() && have.Applied != p.digest() {
+		d = append(d, drift.Field{Path: "running", Have: "as before the last change", Want: "as configured", Effect: drift.Restart})
+	}
+	return append(d, p.activeDiff(have)...)
+}
+
+func (p plan) versionDiff(have State) drift.Diff {
+	if have.Version == "" {
+		return drift.Diff{{Path: "version", Want: p.version, Effect: drift.Create}}
+	}
+	d := drift.Compare("version", have.Version, p.version, drift.Restart)
+	if err := checkUpgrade(have.Version, p.version); err != nil && len(d) > 0 {
+		d[0].Note = err.Error()
+	}
+	return d
+}
+
+// activeDiff says whether the unit runs. What its journal tells is the note.
+func (p plan) activeDiff(have State) drift.Diff {
+	var d drift.Diff
+	if !have.Running() {
+		f := drift.Field{Path: "state", Have: have.Active, Want: "active", Effect: drift.Create}
+		if diagnosis, ok := have.Diagnosis(); ok {
+			f.Note = diagnosis.String()
+		}
+		d = append(d, f)
+	}
+	if have.Role == p.role && !have.Enabled {
+		d = append(d, drift.Field{Path: "enabled", Have: "no", Want: "yes", Effect: drift.Update, Note: "it would not start with the machine"})
+	}
+	return d
+}
+
+// diffKeys compares what config.yaml says, not how: order and quotes do not count.
+func diffKeys(have, want map[string]any) drift.Diff {
+	if have == nil {
+		return drift.Diff{{Path: "config", Want: ConfigFile, Effect: drift.Restart}}
+	}
+	var d drift.Diff
+	for _, key := range sortedKeys(want) {
+		d = append(d, drift.Compare("config/"+key, show(have, key), show(want, key), drift.Restart)...)
+	}
+	for _, key := range sortedKeys(have) {
+		if _, asked := want[key]; !asked {
+			d = append(d, drift.Field{Path: "config/" + key, Have: show(have, key), Effect: drift.Restart})
+		}
+	}
+	return d
+}
+
+// show returns a key's value for comparing and for people, both of which want
+// ["a"] and "a" to be one thing, as they are to K3s. What may be a secret of a
+// hand-written file is not shown.
+func show(keys map[string]any, key string) string {
+	v, there := keys[key]
+	if !there {
+		return ""
+	}
+	for _, secretive := range []string{"token", "secret-key", "access-key", "vpn-auth", "datastore-endpoint"} {
+		if strings.HasSuffix(key, secretive) {
+			return "[secret]"
+		}
+	}
+	b, err := yaml.Marshal(v)
+	if err == nil {
+		b, err = yaml.YAMLToJSON(b)
+	}
+	var plain any
+	if err != nil || json.Unmarshal(b, &plain) != nil {
+		return fmt.Sprint(v)
+	}
+	if list, ok := plain.([]any); ok {
+		parts := make([]string, len(list))
+		for i, e := range list {
+			parts[i] = fmt.Sprint(e)
+		}
+		return strings.Join(parts, ",")
+	}
+	return fmt.Sprint(plain)
+}
+
+func diffManifests(have map[string]string, want map[string][]byte) drift.Diff {
+	var d drift.Diff
+	for _, name := range sortedKeys(want) {
+		sum := sha256.Sum256(want[name])
+		w := hex.EncodeToString(sum[:])
+		if h := have[name]; h != w {
+			d = append(d, drift.Field{Path: "manifest/" + name, Have: short(h), Want: short(w), Effect: drift.Update})
+		}
+	}
+	return d
+}
+
+func short(sum string) string { return sum[:min(12, len(sum))] }
+
+func mode(bits string) string {
+	if bits == "" {
+		return ""
+	}
+	return TokenFile + " with mode 0" + bits
+}

@@ -1,0 +1,85 @@
+package k3s
+
+import (
+	"context"
+	_ "embed" // the script below
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+//go:embed remove.sh
+var removeScript string
+
+var (
+	snapshotName  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	snapshotSaved = regexp.MustCompile(`Snapshot ([^\s"]+) saved`)
+)
+
+// Snapshot saves etcd on a running server and returns the name of the snapshot,
+// which is name with the machine's name and the time after it. It lies in
+// /var/lib/rancher/k3s/server/db/snapshots of that machine.
+func Snapshot(ctx context.Context, r remote.Runner, name string) (string, error) {
+	if !snapshotName.MatchString(name) {
+		return "", fmt.Errorf("snapshot name %q: write lower-case letters, digits and '-'", name)
+	}
+	progress.Say(ctx, "saving a snapshot of etcd")
+	out, err := remote.Output(ctx, r, Binary, "etcd-snapshot", "save", "--name", name)
+	if err != nil {
+		return "", fmt.Errorf("save a snapshot of etcd: %w", err)
+	}
+	m := snapshotSaved.FindSubmatch(out)
+	if m == nil {
+		return "", errors.New("save a snapshot of etcd: k3s ended well but named no snapshot; look with k3s etcd-snapshot ls")
+	}
+	return string(m[1]), nil
+}
+
+// UpgradeServer brings a machine where K3s runs to another release and to what s
+// says, and returns when it was told to start again. Servers go before agents, one
+// at a time; draining is the caller's.
+func UpgradeServer(ctx context.Context, r remote.Runner, release Release, s Server) error {
+	if release.Version != s.Version {
+		return fmt.Errorf("upgrade a server: the release is %s and the spec says %s", release.Version, s.Version)
+	}
+	if err := upgrade(ctx, r, release); err != nil {
+		return err
+	}
+	return s.bring(ctx, r)
+}
+
+// UpgradeAgent is [UpgradeServer] for an agent.
+func UpgradeAgent(ctx context.Context, r remote.Runner, release Release, j Join) error {
+	if release.Version != j.Agent.Version {
+		return fmt.Errorf("upgrade an agent: the release is %s and the spec says %s", release.Version, j.Agent.Version)
+	}
+	if err := upgrade(ctx, r, release); err != nil {
+		return err
+	}
+	return JoinAgent(ctx, r, j)
+}
+
+func upgrade(ctx context.Context, r remote.Runner, release Release) error {
+	have, err := Observe(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := checkUpgrade(have.Version, release.Version); err != nil {
+		return err
+	}
+	_, err = Install(ctx, r, release)
+	return err
+}
+
+// Remove takes K3s off the machine, with all its data. Draining the node and
+// deleting it from the cluster come first and are the caller's.
+func Remove(ctx context.Context, r remote.Runner) error {
+	progress.Say(ctx, "removing k3s")
+	if err := remote.Run(ctx, r, "sh", "-c", removeScript, "remove.sh"); err != nil {
+		return fmt.Errorf("remove k3s: %w", err)
+	}
+	return nil
+}

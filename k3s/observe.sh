@@ -1,0 +1,64 @@
+#!/bin/sh
+# Prints all that there is to know about K3s on this machine, in one go, as
+# sections that begin with a line "@@ NAME". It changes nothing, and it never
+# prints what is in a token file.
+#
+# usage: observe.sh
+set -u
+
+etc=/etc/rancher/k3s
+manifests=/var/lib/rancher/k3s/server/manifests
+
+section() { printf '\n@@ %s\n' "$1"; }
+
+section version
+if [ -x /usr/local/bin/k3s ]; then
+	/usr/local/bin/k3s --version 2>/dev/null
+fi
+
+for unit in k3s k3s-agent; do
+	file=/etc/systemd/system/$unit.service
+	if [ -f "$file" ]; then
+		section "unit $unit"
+		cat "$file"
+		section "active $unit"
+		active=$(systemctl is-active "$unit" 2>/dev/null)
+		printf '%s\n' "$active"
+		section "enabled $unit"
+		systemctl is-enabled "$unit" 2>/dev/null
+		if [ "$active" != active ]; then
+			section "journal $unit"
+			# Only what was said since we last asked it to start: older
+			# lines tell of troubles that may be over.
+			if [ -f "$etc/homelab.started" ]; then
+				journalctl -u "$unit" -n 60 -o cat --no-pager --since "@$(stat -c %Y "$etc/homelab.started")" 2>/dev/null
+			else
+				journalctl -u "$unit" -n 60 -o cat --no-pager 2>/dev/null
+			fi
+		fi
+	fi
+done
+
+section config
+if [ -f "$etc/config.yaml" ]; then
+	cat "$etc/config.yaml"
+fi
+
+section token
+if [ -f "$etc/token" ]; then
+	stat -c '%a' "$etc/token"
+fi
+
+section applied
+if [ -f "$etc/homelab.applied" ]; then
+	cat "$etc/homelab.applied"
+fi
+
+section manifests
+for file in "$manifests"/*.yaml; do
+	if [ -f "$file" ]; then
+		sha256sum "$file"
+	fi
+done
+
+section end

@@ -1,0 +1,142 @@
+package k3s
+
+import (
+	"context"
+	_ "embed" // the script below
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+//go:embed start.sh
+var startScript string
+
+// Join is what an agent needs to become one of a cluster.
+type Join struct {
+	Server string       // the cluster's URL, https://VIP:6443; may be left to Agent.URL
+	Token  secret.Value // from [AgentToken] or [Token] of a server
+	Agent  Agent
+}
+
+// StartServer makes the machine the first server of a cluster, or brings it back
+// to what s says. K3s must be installed (see [Install]). It returns when K3s was
+// told to start; [Wait] waits until it has.
+func StartServer(ctx context.Context, r remote.Runner, s Server) error {
+	if s.URL != "" {
+		return errors.New("start the first server: URL is set; use JoinServer for a server that joins " + s.URL)
+	}
+	return s.bring(ctx, r)
+}
+
+// JoinServer makes the machine a further server of the cluster at s.URL. One
+// server joins at a time: etcd takes a member only when it knows the last one is
+// well. It returns when K3s was told to start.
+func JoinServer(ctx context.Context, r remote.Runner, s Server) error {
+	if s.URL == "" || s.Token.IsZero() {
+		return errors.New("join a server: URL and Token must be set; without them it would make a cluster of its own")
+	}
+	return s.bring(ctx, r)
+}
+
+// JoinAgent makes the machine a worker of the cluster. It returns when K3s was told
+// to start.
+func JoinAgent(ctx context.Context, r remote.Runner, j Join) error {
+	a := j.Agent
+	switch {
+	case a.URL == "":
+		a.URL = j.Server
+	case j.Server != "" && j.Server != a.URL:
+		return fmt.Errorf("join an agent: Server is %s and Agent.URL is %s: write one of them", j.Server, a.URL)
+	}
+	if j.Token.IsZero() {
+		return errors.New("join an agent: Token must be set; read it from a server with AgentToken")
+	}
+	p, err := a.plan()
+	if err != nil {
+		return fmt.Errorf("join an agent: %w", err)
+	}
+	return bring(ctx, r, p, j.Token)
+}
+
+func (s Server) bring(ctx context.Context, r remote.Runner) error {
+	p, err := s.plan()
+	if err != nil {
+		return fmt.Errorf("start a server: %w", err)
+	}
+	return bring(ctx, r, p, s.Token)
+}
+
+// ErrRole is a machine that is a server and should be an agent, or the other way.
+// There is no way from one to the other but [Remove].
+var ErrRole = errors.New("the machine has another role")
+
+// ErrNotInstalled is a machine without the binary of the wanted version.
+var ErrNotInstalled = errors.New("k3s is not installed in the wanted version")
+
+// bring looks at the machine, writes what differs, and starts K3s, or starts it
+// again where what it runs with has changed.
+func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) error {
+	have, err := Observe(ctx, r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case have.Role != RoleNone && have.Role != p.role:
+		return fmt.Errorf("%w: it is %s and should be %s; drain it, delete its Node and remove K3s first", ErrRole, have.Role, p.role)
+	case have.Version != p.version:
+		return fmt.Errorf("%w: %s is %q and should be %s", ErrNotInstalled, Binary, have.Version, p.version)
+	}
+	d := p.diff(have)
+	if d.Empty() {
+		return nil
+	}
+	if err := write(ctx, r, p, token, have); err != nil {
+		return err
+	}
+	verb := "start"
+	if d.Effect() == drift.Restart || have.Active == "activating" && have.Applied != p.digest() {
+		verb = "restart"
+	}
+	progress.Say(ctx, "%sing k3s %s", verb, p.role)
+	err = remote.Run(ctx, r, "sh", "-c", startScript, "start.sh", p.role.Unit(), verb, p.digest())
+	if err != nil {
+		return fmt.Errorf("%s k3s %s: %w", verb, p.role, err)
+	}
+	return nil
+}
+
+// write puts down the files that differ. The token goes first and the unit last,
+// so that a machine that reboots half-way does not start half-configured.
+func write(ctx context.Context, r remote.Runner, p plan, token secret.Value, have State) error {
+	type file struct {
+		path    string
+		content []byte
+		perm    fs.FileMode
+	}
+	var files []file
+	if !token.IsZero() {
+		files = append(files, file{TokenFile, []byte(token.Reveal() + "\n"), 0o600})
+	}
+	for _, name := range sortedKeys(p.manifests) {
+		if len(diffManifests(have.Manifests, map[string][]byte{name: p.manifests[name]})) > 0 {
+			files = append(files, file{ManifestsDir + "/" + name, p.manifests[name], 0o600})
+		}
+	}
+	if len(diffKeys(have.Config, p.keys)) > 0 {
+		files = append(files, file{ConfigFile, p.config, 0o600})
+	}
+	if have.Unit != p.unit() {
+		files = append(files, file{"/etc/systemd/system/" + p.role.Unit() + ".service", []byte(p.unit()), 0o644})
+	}
+	for _, f := range files {
+		if err := remote.WriteFile(ctx, r, f.path, f.content, f.perm); err != nil {
+			return fmt.Errorf("configure k3s %s: %w", p.role, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package k3s
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the script below
+	"fmt"
+	"path"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/remote"
+)
+
+//go:embed observe.sh
+var observeScript string
+
+// State is what K3s is on a machine now.
+type State struct {
+	Role    Role   // by the units that are there
+	Version string // of the binary; empty when there is none
+	Active  string // as systemd says: active, activating, deactivating, failed, inactive; empty without a unit
+	Enabled bool   // starts with the machine
+
+	Config    map[string]any    // config.yaml
+	Unit      string            // the unit file
+	TokenMode string            // permission bits of the token file, e.g. "600"; empty when there is none
+	Applied   string            // digest of what was last started
+	Manifests map[string]string // SHA-256 of the files in the manifests folder, by name
+	Journal   []string          // what K3s said since it was last started, its end; only where it is not active
+}
+
+// Running reports whether K3s has started and, for an agent, has joined.
+func (s State) Running() bool { return s.Active == "active" }
+
+// Diagnosis says what keeps K3s from running, if its journal tells.
+func (s State) Diagnosis() (Diagnosis, bool) {
+	if s.Running() {
+		return Diagnosis{}, false
+	}
+	return Diagnose(s.Journal)
+}
+
+// Observe looks at K3s on the machine behind r, in one round trip. A machine
+// without K3s is a State with no role and no version, not an error.
+func Observe(ctx context.Context, r remote.Runner) (State, error) {
+	out, err := remote.Output(ctx, r, "sh", "-c", observeScript, "observe.sh")
+	if err != nil {
+		return State{}, fmt.Errorf("look at k3s: %w", err)
+	}
+	s, err := parseState(out)
+	if err != nil {
+		return State{}, fmt.Errorf("look at k3s: %w", err)
+	}
+	return s, nil
+}
+
+// parseState reads what observe.sh printed.
+func parseState(out []byte) (State, error) {
+	sections := split(out)
+	if _, whole := sections["end"]; !whole {
+		return State{}, fmt.Errorf("the answer was cut short after %d bytes", len(out))
+	}
+	s := State{Manifests: map[string]string{}}
+	if m := versionLine.FindStringSubmatch(sections["version"]); m != nil {
+		s.Version = m[1]
+	}
+	for _, role := range []Role{RoleServer, RoleAgent} {
+		unit, there := sections["unit "+role.Unit()]
+		if !there {
+			continue
+		}
+		if s.Role != RoleNone {
+			s.Role = RoleBoth
+			continue
+		}
+		s.Role, s.Unit = role, unit
+		s.Active = strings.TrimSpace(sections["active "+role.Unit()])
+		s.Enabled = strings.TrimSpace(sections["enabled "+role.Unit()]) == "enabled"
+		s.Journal = lines(sections["journal "+role.Unit()])
+	}
+	if text := sections["config"]; strings.TrimSpace(text) != "" {
+		if err := yaml.Unmarshal([]byte(text), &s.Config); err != nil {
+			// A broken file is a difference like any other, and is written anew.
+			s.Config = map[string]any{"(broken)": err.Error()}
+		}
+	}
+	s.TokenMode = strings.TrimSpace(sections["token"])
+	s.Applied = strings.TrimSpace(sections["applied"])
+	for _, line := range lines(sections["manifests"]) {
+		if sum, file, ok := strings.Cut(line, "  "); ok {
+			s.Manifests[path.Base(file)] = sum
+		}
+	}
+	return s, nil
+}
+
+// split cuts what observe.sh printed into its sections, by name. Each begins with
+// an empty line that is not part of what came before.
+func split(out []byte) map[string]string {
+	sections := map[string]string{}
+	for _, part := range bytes.Split(out, []byte("\n@@ "))[1:] {
+		name, text, _ := bytes.Cut(part, []byte("\n"))
+		sections[string(name)] = string(text)
+	}
+	return sections
+}
+
+func lines(s string) []string {
+	var out []string
+	for line := range strings.SplitSeq(s, "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			out = append(out, line)
+		}
+	}
+	return out
+}

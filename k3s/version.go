@@ -1,0 +1,79 @@
+package k3s
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strconv"
+)
+
+// DefaultVersion is the release that this version of the package was made for.
+const DefaultVersion = "v1.36.5+k3s1"
+
+var (
+	versionText = regexp.MustCompile(`^v1\.(\d{1,3})\.(\d{1,3})(?:-rc(\d{1,3}))?\+k3s(\d{1,3})$`)
+	versionLine = regexp.MustCompile(`(?m)^k3s version (\S+)`)
+)
+
+// checkVersion refuses anything but an exact release: a channel such as "stable"
+// is another version tomorrow.
+func checkVersion(v string) error {
+	if !versionText.MatchString(v) {
+		return fmt.Errorf("k3s version %q: write an exact release such as %s", v, DefaultVersion)
+	}
+	return nil
+}
+
+// CompareVersions returns -1, 0 or +1 as a is older than, the same as, or newer
+// than b. A text that is no version is older than any.
+func CompareVersions(a, b string) int {
+	va, vb := versionParts(a), versionParts(b)
+	for i := range va {
+		if c := cmp.Compare(va[i], vb[i]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// versionParts returns minor, patch, release candidate (none is the highest) and
+// the K3s revision.
+func versionParts(v string) [4]int {
+	m := versionText.FindStringSubmatch(v)
+	if m == nil {
+		return [4]int{-1, -1, -1, -1}
+	}
+	var p [4]int
+	for i, s := range m[1:] {
+		p[i], _ = strconv.Atoi(s)
+	}
+	if m[3] == "" {
+		p[2] = 1 << 16
+	}
+	return p
+}
+
+// checkUpgrade says whether going from one version to the other is a step that
+// Kubernetes supports: never back, and never over a minor version.
+func checkUpgrade(from, to string) error {
+	f, t := versionParts(from), versionParts(to)
+	switch {
+	case from == "" || from == to:
+		return nil
+	case f[0] < 0:
+		return fmt.Errorf("the installed k3s says version %q, which is no release: move %s away by hand", from, Binary)
+	case CompareVersions(from, to) > 0:
+		return &VersionError{From: from, To: to, Why: "Kubernetes has no way back: restore a snapshot taken before the upgrade instead"}
+	case t[0]-f[0] > 1:
+		return &VersionError{From: from, To: to, Why: fmt.Sprintf("go through every minor version in between: the next is a v1.%d release", f[0]+1)}
+	}
+	return nil
+}
+
+// VersionError refuses a change of version.
+type VersionError struct{ From, To, Why string }
+
+// Error says which change and why not.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("k3s cannot go from %s to %s: %s", e.From, e.To, e.Why)
+}
