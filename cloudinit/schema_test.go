@@ -1,0 +1,76 @@
+package cloudinit
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// schemas are cloud-init's own, as published with its versions.
+const schemas = "../../shared/data/schemas"
+
+func TestSchema(t *testing.T) {
+	if _, err := os.Stat(schemas); err != nil {
+		t.Skipf("NOT CHECKED against cloud-init's schemas: %v", err)
+	}
+	for _, version := range []string{"26.1-noble", "26.2"} {
+		c := jsonschema.NewCompiler()
+		cloud, err := c.Compile(filepath.Join(schemas, "cloud-init-"+version+"-schema-cloud-config-v1.json"))
+		require.NoError(t, err)
+		network, err := c.Compile(filepath.Join(schemas, "cloud-init-"+version+"-schema-network-config-v2.json"))
+		require.NoError(t, err)
+		for name, n := range rendered(t) {
+			files, err := n.Files()
+			require.NoError(t, err)
+			assert.NoError(t, cloud.Validate(document(t, files["user-data"])), "%s %s user-data", version, name)
+			if b, ok := files["network-config"]; ok {
+				assert.NoError(t, network.Validate(document(t, b)), "%s %s network-config", version, name)
+			}
+		}
+		// A schema that accepts anything would prove nothing.
+		assert.Error(t, cloud.Validate(document(t, []byte("runcmd: 3\n"))))
+		assert.Error(t, network.Validate(document(t, []byte("version: 2\nethernet: {}\n"))))
+	}
+}
+
+func document(t *testing.T, b []byte) any {
+	t.Helper()
+	j, err := sigsyaml.YAMLToJSON(b)
+	require.NoError(t, err)
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(j))
+	require.NoError(t, err)
+	return doc
+}
+
+// TestProgram asks the cloud-init program of this machine.
+func TestProgram(t *testing.T) {
+	if _, err := exec.LookPath("cloud-init"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("cloud-init is not installed: apt-get install cloud-init")
+		}
+		t.Skip("NOT CHECKED by cloud-init schema: the program is not installed")
+	}
+	for name, n := range rendered(t) {
+		if len(n.UserData.Users) == 0 {
+			// Debian 12 has a version whose schema calls "users: []" too short, though
+			// its documentation gives it as the way to have no default user. Ubuntu
+			// 24.04's schema, checked above, takes it.
+			n.UserData.Users = []User{{Name: "nobody-in-particular"}}
+		}
+		user, err := n.UserData.Render()
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "user-data")
+		require.NoError(t, os.WriteFile(path, user, 0o600))
+		out, err := exec.Command("cloud-init", "schema", "--config-file", path).CombinedOutput()
+		assert.NoError(t, err, "%s: %s", name, out)
+		assert.NotContains(t, strings.ToLower(string(out)), "deprecated", name)
+	}
+}

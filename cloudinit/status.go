@@ -1,0 +1,118 @@
+package cloudinit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// State is how far cloud-init has come in this boot.
+type State string
+
+// The states that cloud-init knows.
+const (
+	NotStarted State = "not started"
+	Running    State = "running"
+	Done       State = "done"
+	Failed     State = "error" // done, or still running, but something went wrong for good
+	Disabled   State = "disabled"
+)
+
+// Status is what `cloud-init status --format json` prints.
+type Status struct {
+	State       State               `json:"status"`
+	Extended    string              `json:"extended_status"` // e.g. "degraded done", "error - running"
+	Detail      string              `json:"detail"`
+	Datasource  string              `json:"datasource"`
+	BootCode    string              `json:"boot_status_code"`
+	LastUpdate  string              `json:"last_update"`
+	Errors      []string            `json:"errors"`
+	Recoverable map[string][]string `json:"recoverable_errors"` // by level: WARNING, DEPRECATED, ERROR, CRITICAL
+}
+
+// ErrNotDone means that cloud-init is still at work.
+var ErrNotDone = errors.New("cloud-init is not done yet")
+
+// FailedError means that cloud-init gave up on something; the machine is not what
+// it was told to be.
+type FailedError struct {
+	Errors []string // cloud-init's own words
+}
+
+// Error implements error.
+func (e *FailedError) Error() string {
+	words := strings.Join(e.Errors, "; ")
+	if words == "" {
+		words = "no reason given"
+	}
+	return "cloud-init failed: " + words + ": see /var/log/cloud-init-output.log and /var/log/cloud-init.log on the machine"
+}
+
+// ParseStatus reads the output of `cloud-init status --format json`. With --wait,
+// some versions print dots first, which are skipped.
+//
+// The program's exit status need not be looked at: it is 1 for a failure and 2
+// for success with recoverable errors, of which the document tells more. A
+// runner's error of either kind is therefore no reason not to parse the output.
+func ParseStatus(out []byte) (Status, error) {
+	start := bytes.IndexByte(out, '{')
+	if start < 0 {
+		return Status{}, fmt.Errorf("cloud-init status: no JSON in %q", shorten(out))
+	}
+	var s Status
+	if err := json.Unmarshal(out[start:], &s); err != nil {
+		return Status{}, fmt.Errorf("cloud-init status: %w", err)
+	}
+	switch s.State {
+	case NotStarted, Running, Done, Failed, Disabled:
+		return s, nil
+	case "degraded done": // what some versions say in status itself
+		s.State, s.Extended = Done, "degraded done"
+		return s, nil
+	default:
+		return Status{}, fmt.Errorf("cloud-init status: unknown status %q", s.State)
+	}
+}
+
+// Err returns nil when cloud-init is done, whatever it warned of; [ErrNotDone]
+// while it is at work; and what is wrong otherwise.
+func (s Status) Err() error {
+	switch s.State {
+	case Done:
+		return nil
+	case Failed:
+		return &FailedError{Errors: s.Errors}
+	case Disabled:
+		return errors.New("cloud-init is disabled on this machine: remove /etc/cloud/cloud-init.disabled, or use an image in which it is enabled")
+	default:
+		return ErrNotDone
+	}
+}
+
+// Warnings are the errors that cloud-init recovered from, each with its level,
+// in a stable order. Deprecations are left out: they concern whoever writes the
+// document, and ours is checked against the schema.
+func (s Status) Warnings() []string {
+	var all []string
+	for _, level := range slices.Sorted(maps.Keys(s.Recoverable)) {
+		if level == "DEPRECATED" {
+			continue
+		}
+		for _, text := range s.Recoverable[level] {
+			all = append(all, level+": "+text)
+		}
+	}
+	return all
+}
+
+func shorten(b []byte) string {
+	const most = 80
+	if len(b) > most {
+		return string(b[:most]) + "…"
+	}
+	return string(b)
+}
