@@ -89,6 +89,9 @@ func Files(r io.ReaderAt, size int64) (files map[string][]byte, label string, er
 			files, label, err = nil, "", fmt.Errorf("read ISO: damaged image: %v", p)
 		}
 	}()
+	if err := bounded(r, size); err != nil {
+		return nil, "", fmt.Errorf("read ISO: %w", err)
+	}
 	image, err := diskfs.Read(&reader{ReaderAt: r, size: size}, size, 0, sector)
 	if err != nil {
 		return nil, "", fmt.Errorf("read ISO: %w", err)
@@ -118,14 +121,47 @@ func Files(r io.ReaderAt, size int64) (files map[string][]byte, label string, er
 	return files, strings.TrimRight(image.Label(), " \x00"), nil
 }
 
+// Types of volume descriptors, ECMA-119 8.1.1, and where in one of them things are.
+const (
+	primary, supplementary, terminator = 1, 2, 255
+
+	pathTableSize = 132
+	rootRecord    = 156 // a directory record: where the root folder is, and its size
+	dates         = 813
+)
+
+// extent returns the place and size that a directory record gives, in bytes.
+func extent(record []byte) (from, size int64) {
+	return int64(binary.LittleEndian.Uint32(record[2:])) * sector, int64(binary.LittleEndian.Uint32(record[10:]))
+}
+
+// bounded refuses an image whose tables claim to be larger than the image: the
+// library allocates what they say.
+func bounded(r io.ReaderAt, size int64) error {
+	volume := make([]byte, sector)
+	for at := int64(descriptors); ; at += sector {
+		if _, err := r.ReadAt(volume, at); err != nil {
+			return fmt.Errorf("not an ISO 9660 image: %w", err)
+		}
+		if string(volume[1:6]) != "CD001" {
+			return errors.New("not an ISO 9660 image")
+		}
+		switch volume[0] {
+		case terminator:
+			return nil
+		case primary, supplementary:
+			from, length := extent(volume[rootRecord:])
+			if table := int64(binary.LittleEndian.Uint32(volume[pathTableSize:])); from+length > size || table > size {
+				return fmt.Errorf("damaged image: tables of %d and %d bytes in an image of %d", length, table, size)
+			}
+		}
+	}
+}
+
 // undate replaces every date in the image: four in each volume descriptor
 // (ECMA-119 8.4.26 to 8.4.29) and one in each directory record (9.1.5). Dates are
 // all that differs between two images of the same files.
 func undate(image []byte) error {
-	const (
-		primary, supplementary, terminator = 1, 2, 255
-		rootRecord, dates                  = 156, 813
-	)
 	unspecified := append([]byte(strings.Repeat("0", 16)), 0) // 8.4.26.1: no date given
 	for at := descriptors; at+sector <= len(image); at += sector {
 		volume := image[at : at+sector]
@@ -137,9 +173,8 @@ func undate(image []byte) error {
 				copy(volume[dates+i*len(unspecified):], unspecified)
 			}
 			undateRecord(volume[rootRecord:])
-			from := int(binary.LittleEndian.Uint32(volume[rootRecord+2:])) * sector
-			size := int(binary.LittleEndian.Uint32(volume[rootRecord+10:]))
-			if from+size > len(image) {
+			from, size := extent(volume[rootRecord:])
+			if from+size > int64(len(image)) {
 				return fmt.Errorf("root folder at %d, %d bytes, is outside the image", from, size)
 			}
 			undateFolder(image[from : from+size])
