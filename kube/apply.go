@@ -1,0 +1,258 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// Manager is the field manager under which this package applies: the fields that
+// it once set and no longer does are removed, and all others are left alone.
+const Manager = "homelab"
+
+// Result says what became of an applied object.
+type Result string
+
+// The results.
+const (
+	Created    Result = "created"
+	Configured Result = "configured"
+	Unchanged  Result = "unchanged"
+)
+
+// Change is an object and what became of it.
+type Change struct {
+	Ref    Ref    `json:"object"`
+	Result Result `json:"result"`
+}
+
+// String returns e.g. "daemonset kube-system/x configured".
+func (c Change) String() string { return c.Ref.String() + " " + string(c.Result) }
+
+// parallel is how many objects are looked at or written at a time.
+const parallel = 8
+
+// Apply makes objs what they say, by server-side apply, and reports what became of
+// each, in the order given. Objects that are so already are not written. Namespaces
+// and definitions of kinds go first, then what pods refer to, then the rest.
+func (c *Client) Apply(ctx context.Context, objs ...runtime.Object) ([]Change, error) {
+	changes := make([]Change, len(objs))
+	err := each(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
+		s, err := c.look(ctx, u)
+		if err != nil {
+			return fmt.Errorf("apply %s: %w", refOf(u), err)
+		}
+		changes[i] = Change{Ref: s.ref, Result: s.result()}
+		if changes[i].Result == Unchanged {
+			return nil
+		}
+		_, err = c.ssa(ctx, s.path, u, false)
+		return err
+	})
+	return changes, err
+}
+
+// Diff says how the cluster differs from objs, by a server-side apply that the API
+// server works out and does not keep.
+func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (drift.Diff, error) {
+	diffs := make([]drift.Diff, len(objs))
+	err := each(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
+		s, err := c.look(ctx, u)
+		var noKind *NoKindError
+		switch {
+		case errors.As(err, &noKind):
+			diffs[i] = drift.Diff{{Path: refOf(u).path(), Want: "new", Effect: drift.Create, Note: err.Error()}}
+			return nil
+		case errors.Is(err, ErrInvalid) && s.live != nil:
+			diffs[i] = drift.Diff{{Path: s.ref.path(), Have: "as it is", Want: "as asked", Effect: drift.Replace, Note: err.Error()}}
+			return nil
+		case err != nil:
+			return fmt.Errorf("compare %s: %w", refOf(u), err)
+		}
+		diffs[i] = s.diff()
+		return nil
+	})
+	var all drift.Diff
+	for _, d := range diffs {
+		all = append(all, d...)
+	}
+	return all, err
+}
+
+// seen is an object as it is, and as it would be after being applied.
+type seen struct {
+	ref         Ref
+	path        string
+	live, after *unstructured.Unstructured // live is nil when it is not there
+}
+
+func (c *Client) look(ctx context.Context, u *unstructured.Unstructured) (seen, error) {
+	p, err := c.place(ctx, u)
+	s := seen{ref: refOf(u), path: p}
+	if err != nil {
+		return s, err
+	}
+	live := &unstructured.Unstructured{}
+	err = c.do(ctx, request{doing: "read " + s.ref.String(), path: p}, &live.Object)
+	if errors.Is(err, ErrNotFound) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	s.live = live
+	s.after, err = c.ssa(ctx, p, u, true)
+	return s, err
+}
+
+// ssa applies u, or has the API server say what would become of it.
+func (c *Client) ssa(ctx context.Context, path string, u *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
+	query := url.Values{"fieldManager": {Manager}, "force": {"true"}}
+	if dryRun {
+		query.Set("dryRun", metav1.DryRunAll)
+	}
+	after := &unstructured.Unstructured{}
+	err := c.do(ctx, request{doing: "apply " + refOf(u).String(), verb: http.MethodPatch, path: path, query: query,
+		kind: string(types.ApplyYAMLPatchType), body: u.Object}, &after.Object)
+	return after, err
+}
+
+func (s seen) result() Result {
+	switch {
+	case s.live == nil:
+		return Created
+	case s.same():
+		return Unchanged
+	}
+	return Configured
+}
+
+// same reports whether applying changes nothing: no field, and nothing of which
+// fields are ours. Without the latter, a field that we stop to ask for later
+// would not be taken away.
+func (s seen) same() bool {
+	return reflect.DeepEqual(lasting(s.live), lasting(s.after)) && ours(s.live) == ours(s.after)
+}
+
+// lasting returns u without what changes by itself.
+func lasting(u *unstructured.Unstructured) map[string]any {
+	m := runtime.DeepCopyJSON(u.Object)
+	delete(m, "status")
+	if meta, ok := m["metadata"].(map[string]any); ok {
+		for _, k := range []string{"managedFields", "resourceVersion", "generation"} {
+			delete(meta, k)
+		}
+	}
+	return m
+}
+
+// ours returns the fields of u that belong to [Manager].
+func ours(u *unstructured.Unstructured) string {
+	for _, e := range u.GetManagedFields() {
+		if e.Manager == Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.FieldsV1 != nil {
+			b, _ := json.Marshal(e.FieldsV1)
+			return string(b)
+		}
+	}
+	return ""
+}
+
+// each calls do for every object, in the order in which they need each other.
+func each(ctx context.Context, objs []runtime.Object, do func(context.Context, int, *unstructured.Unstructured) error) error {
+	stages := make([][]int, 3)
+	plains := make([]*unstructured.Unstructured, len(objs))
+	for i, o := range objs {
+		u, err := plain(o)
+		if err != nil {
+			return err
+		}
+		plains[i] = u
+		stages[stage(u.GetKind())] = append(stages[stage(u.GetKind())], i)
+	}
+	for _, indexes := range stages {
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(parallel)
+		for _, i := range indexes {
+			g.Go(func() error { return do(ctx, i, plains[i]) })
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stage(kind string) int {
+	switch kind {
+	case "Namespace", "CustomResourceDefinition":
+		return 0
+	case "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret",
+		"StorageClass", "PersistentVolume", "PersistentVolumeClaim", "PriorityClass", "RuntimeClass", "Service",
+		"ResourceQuota", "LimitRange":
+		return 1
+	}
+	return 2
+}
+
+// Get reads the object that has out's kind, namespace and name into out. One that
+// is not there is [ErrNotFound].
+func (c *Client) Get(ctx context.Context, out runtime.Object) error {
+	u, err := plain(out)
+	if err != nil {
+		return err
+	}
+	p, err := c.place(ctx, u)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", refOf(u), err)
+	}
+	var live map[string]any
+	if err := c.do(ctx, request{doing: "read " + refOf(u).String(), path: p}, &live); err != nil {
+		return err
+	}
+	if to, ok := out.(*unstructured.Unstructured); ok {
+		to.Object = live
+		return nil
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live, out); err != nil {
+		return fmt.Errorf("read %s: %w", refOf(u), err)
+	}
+	return nil
+}
+
+// Delete deletes objs, and what they own after them, last one first. Those that
+// are not there, or whose kind is not, are fine. It does not wait until they are gone.
+func (c *Client) Delete(ctx context.Context, objs ...runtime.Object) error {
+	for i := len(objs) - 1; i >= 0; i-- {
+		u, err := plain(objs[i])
+		if err != nil {
+			return err
+		}
+		p, err := c.place(ctx, u)
+		var noKind *NoKindError
+		if errors.As(err, &noKind) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("delete %s: %w", refOf(u), err)
+		}
+		background := metav1.DeletePropagationBackground
+		err = c.do(ctx, request{doing: "delete " + refOf(u).String(), verb: http.MethodDelete, path: p,
+			body: metav1.DeleteOptions{PropagationPolicy: &background}}, nil)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// Config says which cluster, and how to get there.
+type Config struct {
+	Kubeconfig []byte // as kubectl reads it, proxy-url included
+	Context    string // which of its contexts; empty: the current one
+
+	// Dial connects to the API server. Nil connects as kubectl does. With a Dial
+	// the kubeconfig's proxy-url is not used: Dial is the way.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// Wrap goes around every request, for tests that count them and for tracing.
+	Wrap func(http.RoundTripper) http.RoundTripper
+
+	// Timeout is how long one request may take. Default 30 s.
+	Timeout time.Duration
+}
+
+// Client talks to one cluster. It is safe for concurrent use.
+type Client struct {
+	base      *url.URL
+	http      *http.Client
+	transport *http.Transport
+	timeout   time.Duration
+	rest      *rest.Config
+
+	mu    sync.Mutex
+	kinds map[string][]metav1.APIResource // by group and version
+}
+
+// New makes a Client. It does not connect yet; [Client.Reachable] does.
+func New(cfg Config) (*Client, error) {
+	raw, err := clientcmd.Load(cfg.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	rc, err := clientcmd.NewNonInteractiveClientConfig(*raw, cfg.Context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: server %q: %w", rc.Host, err)
+	}
+	tlsConfig, err := rest.TLSConfigFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	// A transport of our own: the library's are shared by the whole process and
+	// live as long, and limit the rate to 5 requests a second.
+	transport := &http.Transport{
+		Proxy:               rc.Proxy,
+		DialContext:         cfg.Dial,
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+		IdleConnTimeout:     90 * time.Second,
+	}
+	if cfg.Dial != nil {
+		transport.Proxy = nil
+	} else {
+		transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+	}
+	rt, err := rest.HTTPWrappersForConfig(rc, transport)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if cfg.Wrap != nil {
+		rt = cfg.Wrap(rt)
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 30 * time.Second
+	}
+	return &Client{base: base, http: &http.Client{Transport: rt}, transport: transport, timeout: cfg.Timeout,
+		rest: rc, kinds: map[string][]metav1.APIResource{}}, nil
+}
+
+// Close gives the idle connections back.
+func (c *Client) Close() error {
+	c.transport.CloseIdleConnections()
+	return nil
+}
+
+// Server returns the URL that the kubeconfig names.
+func (c *Client) Server() string { return c.base.String() }
+
+// Reachable asks the API server whether it is ready to serve.
+func (c *Client) Reachable(ctx context.Context) error {
+	return c.do(ctx, request{doing: "ask whether the API server is ready", path: "/readyz"}, nil)
+}
+
+// Version returns the API server's version, e.g. "v1.36.5+k3s1".
+func (c *Client) Version(ctx context.Context) (string, error) {
+	var v struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	err := c.do(ctx, request{doing: "ask the API server's version", path: "/version"}, &v)
+	return v.GitVersion, err
+}
+
+// request is one call of the API.
+type request struct {
+	doing string // for errors: "apply configmap default/x"
+	verb  string // default GET
+	path  string
+	query url.Values
+	kind  string // content type of body; default application/json
+	body  any    // marshalled as JSON; []byte goes as it is
+}
+
+// maxBusy is how often a server that says "too many requests, come back in n
+// seconds" is asked again. An eviction that a budget forbids says no such time.
+const maxBusy = 5
+
+// do makes a request and decodes the answer into out, unless out is nil.
+func (c *Client) do(ctx context.Context, r request, out any) error {
+	body, err := encode(r.body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.doing, err)
+	}
+	for try := 0; ; try++ {
+		wait, err := c.once(ctx, r, body, out)
+		if err == nil || wait == 0 || try == maxBusy {
+			return explain(r.doing, err)
+		}
+		progress.Say(ctx, "the API server is busy: asking again in %s", wait)
+		select {
+		case <-ctx.Done():
+			return explain(r.doing, errors.Join(err, ctx.Err()))
+		case <-time.After(wait):
+		}
+	}
+}
+
+func encode(body any) ([]byte, error) {
+	switch b := body.(type) {
+	case nil:
+		return nil, nil
+	case []byte:
+		return b, nil
+	}
+	return json.Marshal(body)
+}
+
+// once makes a request once. wait is how long the server asks to wait before the
+// next try, 0 when another try is of no use.
+func (c *Client) once(ctx context.Context, r request, body []byte, out any) (wait time.Duration, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
+	defer cancel()
+	u := c.base.JoinPath(r.path)
+	u.RawQuery = r.query.Encode()
+	verb := r.verb
+	if verb == "" {
+		verb = http.MethodGet
+	}
+	req, err := http.NewRequestWithContext(ctx, verb, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", Manager)
+	if body != nil {
+		req.Header.Set("Content-Type", r.kind)
+		if r.kind == "" {
+			req.Header.Set("Content-Type", "application/json")
+		}
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, causeOf(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, causeOf(ctx, err)
+	}
+	warn(ctx, resp.Header)
+	if resp.StatusCode >= http.StatusBadRequest {
+		return retryAfter(resp), statusError(resp, answer)
+	}
+	if out == nil {
+		return 0, nil
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return 0, fmt.Errorf("the API server's answer: %w", err)
+	}
+	return 0, nil
+}
+
+// causeOf tells our own time limit from the caller's.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+func retryAfter(resp *http.Response) time.Duration {
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < http.StatusInternalServerError {
+		return 0
+	}
+	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || n < 1 {
+		return 0
+	}
+	return min(time.Duration(n)*time.Second, time.Minute)
+}
+
+// warn passes on what the API server warns of, such as a deprecated version.
+func warn(ctx context.Context, h http.Header) {
+	warnings, _ := utilnet.ParseWarningHeaders(h.Values("Warning"))
+	for _, w := range warnings {
+		progress.Say(ctx, "the API server warns: %s", w.Text)
+	}
+}

@@ -1,0 +1,197 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// Drain says how a node is emptied.
+type Drain struct {
+	Timeout        time.Duration // default 5 minutes
+	DeleteEmptyDir bool          // evict pods whose emptyDir volumes, and the data in them, go with them
+	Force          bool          // evict pods that nobody will make again
+	GracePeriod    time.Duration // that pods get to end; default their own
+}
+
+// DrainError is a node that could not be emptied.
+type DrainError struct {
+	Node    string
+	Waiting []string // a phrase for each pod that is still there, with the reason
+}
+
+// Error lists the pods.
+func (e *DrainError) Error() string {
+	return fmt.Sprintf("drain node %s: %d pods are still there: %s", e.Node, len(e.Waiting), strings.Join(e.Waiting, "; "))
+}
+
+// drainInterval is how often evictions are tried again and the pods looked at.
+const drainInterval = 2 * time.Second
+
+// Cordon keeps new pods off a node. It writes nothing when that is so already.
+func (c *Client) Cordon(ctx context.Context, name string) error {
+	return c.cordon(ctx, name, true)
+}
+
+// Uncordon lets new pods onto a node.
+func (c *Client) Uncordon(ctx context.Context, name string) error {
+	return c.cordon(ctx, name, false)
+}
+
+func (c *Client) cordon(ctx context.Context, name string, cordoned bool) error {
+	n, err := c.Node(ctx, name)
+	if err != nil || n.Cordoned == cordoned {
+		return err
+	}
+	doing := "uncordon node " + name
+	var value any // null: the field goes away
+	if cordoned {
+		doing, value = "cordon node "+name, true
+	}
+	return c.patchNode(ctx, doing, name, map[string]any{"spec": map[string]any{"unschedulable": value}})
+}
+
+// Drain cordons a node and evicts its pods, honouring disruption budgets, and
+// returns when they are gone. Pods of DaemonSets and of the kubelet itself stay. A
+// pod that may not be evicted under d is a [*DrainError] before any is.
+func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
+	if err := c.Cordon(ctx, name); err != nil {
+		return err
+	}
+	if d.Timeout <= 0 {
+		d.Timeout = 5 * time.Minute
+	}
+	deadline := time.NewTimer(d.Timeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(drainInterval)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		pods, err := c.pods(ctx, "drain node "+name, "", onNode(name))
+		if err != nil {
+			return err
+		}
+		pods = slices.DeleteFunc(pods, stays)
+		if first {
+			if refused := d.refused(pods); len(refused) > 0 {
+				return &DrainError{Node: name, Waiting: refused}
+			}
+		}
+		if len(pods) == 0 {
+			return nil
+		}
+		waiting, err := c.evictAll(ctx, pods, d)
+		if err != nil {
+			return err
+		}
+		if len(waiting) > 0 {
+			progress.Say(ctx, "draining %s: waiting for %s", name, summary(waiting))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", &DrainError{Node: name, Waiting: waiting}, ctx.Err())
+		case <-deadline.C:
+			return &DrainError{Node: name, Waiting: waiting}
+		case <-tick.C:
+		}
+	}
+}
+
+// stays reports whether a pod is none of drain's business.
+func stays(p corev1.Pod) bool {
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	o := owner(&p.ObjectMeta)
+	return mirror || o != nil && o.Kind == "DaemonSet"
+}
+
+// refused returns a phrase for each pod that may not be evicted.
+func (d Drain) refused(pods []corev1.Pod) []string {
+	var out []string
+	for i := range pods {
+		p := &pods[i]
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		switch {
+		case ended || p.DeletionTimestamp != nil:
+		case !d.Force && owner(&p.ObjectMeta) == nil:
+			out = append(out, "pod "+podRef(p)+" belongs to nothing that would make it again (force evicts it)")
+		case !d.DeleteEmptyDir && hasEmptyDir(p):
+			out = append(out, "pod "+podRef(p)+" has data in an emptyDir (deleting that must be allowed)")
+		}
+	}
+	return out
+}
+
+func hasEmptyDir(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
+}
+
+// evictAll asks for the eviction of each pod that is not on its way already, and
+// returns a phrase for each pod that is still there.
+func (c *Client) evictAll(ctx context.Context, pods []corev1.Pod, d Drain) ([]string, error) {
+	var waiting []string
+	for i := range pods {
+		p := &pods[i]
+		if p.DeletionTimestamp != nil {
+			waiting = append(waiting, "pod "+podRef(p)+" to end")
+			continue
+		}
+		err := c.evict(ctx, p, d)
+		var status apierrors.APIStatus
+		switch {
+		case err == nil:
+			waiting = append(waiting, "pod "+podRef(p)+" to end")
+		case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict):
+		case errors.As(err, &status) && status.Status().Code == http.StatusTooManyRequests:
+			waiting = append(waiting, "pod "+podRef(p)+": PDB "+budget(status.Status()))
+		default:
+			return nil, err
+		}
+	}
+	return waiting, nil
+}
+
+func (c *Client) evict(ctx context.Context, p *corev1.Pod, d Drain) error {
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}}
+	if d.GracePeriod > 0 {
+		seconds := int64(d.GracePeriod / time.Second)
+		options.GracePeriodSeconds = &seconds
+	}
+	return c.do(ctx, request{doing: "evict pod " + podRef(p), verb: http.MethodPost,
+		path: path(corev1.SchemeGroupVersion, p.Namespace, "pods", p.Name, "eviction"),
+		body: policyv1.Eviction{
+			TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+			DeleteOptions: options,
+		}}, nil)
+}
+
+// budget says why an eviction was refused, in the API server's words: the cause
+// names the budget and counts its pods.
+func budget(s metav1.Status) string {
+	if s.Details != nil {
+		for _, cause := range s.Details.Causes {
+			if cause.Message != "" {
+				return cause.Message
+			}
+		}
+	}
+	return s.Message
+}
+
+// summary is the first phrase, and how many more there are.
+func summary(waiting []string) string {
+	if len(waiting) == 1 {
+		return waiting[0]
+	}
+	return fmt.Sprintf("%s, and %d more", waiting[0], len(waiting)-1)
+}

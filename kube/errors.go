@@ -1,0 +1,127 @@
+package kube
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What a caller may act on; compare with errors.Is. The API server's own error,
+// with its words and code, is wrapped too.
+var (
+	ErrNotFound     = errors.New("not found")
+	ErrConflict     = errors.New("changed by another in between")
+	ErrInvalid      = errors.New("refused as invalid")
+	ErrForbidden    = errors.New("not allowed")
+	ErrUnauthorized = errors.New("not known to the API server")
+	ErrUnreachable  = errors.New("the API server does not answer")
+	ErrCertificate  = errors.New("the API server's certificate is not trusted")
+)
+
+// Error is a call of the API that failed.
+type Error struct {
+	Doing string // e.g. "apply daemonset kube-system/x"
+	Kind  error  // one of the errors above, nil when none fits
+	Hint  string // what to do, where we know
+	Err   error  // what came back
+}
+
+// Error returns what was done, what came back, and what to do.
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s: %v", e.Doing, e.Err)
+	if e.Kind != nil && !strings.Contains(s, e.Kind.Error()) {
+		s = fmt.Sprintf("%s: %v: %v", e.Doing, e.Kind, e.Err)
+	}
+	if e.Hint != "" {
+		s += ": " + e.Hint
+	}
+	return s
+}
+
+// Unwrap gives errors.Is and errors.As both the kind and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Kind == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Kind, e.Err}
+}
+
+// explain sorts an error. Everything this package knows of how Kubernetes fails
+// is here.
+func explain(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{Doing: doing, Err: err}
+	var status apierrors.APIStatus
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	switch {
+	case errors.As(err, &status):
+		e.Kind, e.Hint = explainStatus(status.Status())
+	case errors.Is(err, context.Canceled):
+	case errors.As(err, &authority):
+		e.Kind, e.Hint = ErrCertificate, "the kubeconfig is of another cluster, or of one made anew: read it again from a server"
+	case errors.As(err, &host):
+		e.Kind, e.Hint = ErrCertificate, "the address is not among the server's names: add it to tls-san of every server"
+	default:
+		e.Kind = ErrUnreachable
+	}
+	return e
+}
+
+func explainStatus(s metav1.Status) (kind error, hint string) {
+	switch {
+	case s.Code == http.StatusNotFound:
+		return ErrNotFound, ""
+	case s.Code == http.StatusConflict:
+		return ErrConflict, ""
+	case s.Code == http.StatusForbidden && strings.Contains(s.Message, "is being terminated"):
+		return ErrConflict, "wait until the old namespace is gone"
+	case s.Code == http.StatusForbidden:
+		return ErrForbidden, ""
+	case s.Code == http.StatusUnauthorized:
+		return ErrUnauthorized, "the kubeconfig's credentials have expired or are of another cluster: read it again from a server"
+	case immutable(s):
+		return ErrInvalid, "delete it and apply it again"
+	case s.Code == http.StatusUnprocessableEntity || s.Code == http.StatusBadRequest:
+		return ErrInvalid, ""
+	case s.Code == http.StatusServiceUnavailable || s.Code == http.StatusBadGateway || s.Code == http.StatusGatewayTimeout:
+		return ErrUnreachable, ""
+	}
+	return nil, ""
+}
+
+func immutable(s metav1.Status) bool {
+	return s.Code == http.StatusUnprocessableEntity && strings.Contains(s.Message, "immutable")
+}
+
+// statusError makes an error of an answer that is not a success. What comes from
+// something in between, such as a load balancer, is no Status.
+func statusError(resp *http.Response, body []byte) error {
+	var s metav1.Status
+	if err := json.Unmarshal(body, &s); err == nil && s.Kind == "Status" && s.Code != 0 {
+		return &apierrors.StatusError{ErrStatus: s}
+	}
+	text := strings.TrimSpace(string(body[:min(len(body), 200)]))
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(resp.StatusCode), //nolint:gosec // a status code
+		Message: strings.TrimSpace(fmt.Sprintf("HTTP %s %s", resp.Status, text)),
+	}}
+}
+
+// NoKindError is a kind that the API server does not serve: its
+// CustomResourceDefinition is not there, or not yet established.
+type NoKindError struct{ APIVersion, Kind string }
+
+// Error names the kind.
+func (e *NoKindError) Error() string {
+	return fmt.Sprintf("the API server has no kind %s of %s: its CustomResourceDefinition is missing or not established yet", e.Kind, e.APIVersion)
+}

@@ -1,0 +1,221 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// Annotations in which a node remembers what [Client.Mark] set, so that it can be
+// taken away when it is no longer asked for, and nothing else ever is.
+//
+// Server-side apply would do that for labels, but not for taints: to it they are
+// one value, whose owner owns node.kubernetes.io/unreachable too.
+const (
+	ownedLabels = "homelab.cps-gpu.github.com/owned-labels"
+	ownedTaints = "homelab.cps-gpu.github.com/owned-taints"
+)
+
+// Marks are the labels and taints that a node should have, besides those that
+// Kubernetes, K3s and others give it.
+type Marks struct {
+	Labels map[string]string
+	Taints []Taint
+}
+
+// Validate says everything that is wrong with m.
+func (m Marks) Validate() error {
+	var errs []error
+	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
+		for _, why := range slices.Concat(validation.IsQualifiedName(k), validation.IsValidLabelValue(m.Labels[k])) {
+			errs = append(errs, fmt.Errorf("label %s=%s: %s", k, m.Labels[k], why))
+		}
+		if who := keeper(k); who != "" {
+			errs = append(errs, fmt.Errorf("label %s: %s sets it, and would set it again", k, who))
+		}
+	}
+	ids := map[string]bool{}
+	for _, t := range m.Taints {
+		if err := t.check(); err != nil {
+			errs = append(errs, fmt.Errorf("taint %s: %w", t, err))
+		}
+		if ids[t.id()] {
+			errs = append(errs, fmt.Errorf("taint %s: there is another of this key and effect", t))
+		}
+		ids[t.id()] = true
+	}
+	return errors.Join(errs...)
+}
+
+func (t Taint) check() error {
+	var errs []error
+	for _, why := range slices.Concat(validation.IsQualifiedName(t.Key), validation.IsValidLabelValue(t.Value)) {
+		errs = append(errs, errors.New(why))
+	}
+	if !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect) {
+		errs = append(errs, fmt.Errorf("effect %q: write NoSchedule, PreferNoSchedule or NoExecute", t.Effect))
+	}
+	for _, prefix := range []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"} {
+		if strings.HasPrefix(t.Key, prefix) {
+			errs = append(errs, errors.New("Kubernetes sets and clears those of "+prefix))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keeper returns who looks after a label, empty when nobody does.
+func keeper(label string) string {
+	prefix, name, _ := strings.Cut(label, "/")
+	switch {
+	case prefix == "kubernetes.io" && slices.Contains([]string{"hostname", "arch", "os"}, name),
+		prefix == "beta.kubernetes.io":
+		return "the kubelet"
+	case prefix == "node-role.kubernetes.io" && slices.Contains([]string{"control-plane", "master", "etcd"}, name),
+		strings.HasSuffix(prefix, "k3s.io"), strings.HasSuffix(prefix, "k3s.cattle.io"):
+		return "K3s"
+	}
+	return ""
+}
+
+// Diff says how n differs from m. Labels and taints that are neither in m nor ours
+// do not count.
+func (m Marks) Diff(n Node) drift.Diff {
+	var d drift.Diff
+	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
+		have, there := n.Labels[k]
+		d = append(d, mark("label/"+k, have, there, m.Labels[k], slices.Contains(n.OwnedLabels, k))...)
+	}
+	for _, k := range n.OwnedLabels {
+		if _, asked := m.Labels[k]; !asked {
+			d = append(d, drift.Field{Path: "label/" + k, Have: quoted(n.Labels[k]), Effect: drift.Update})
+		}
+	}
+	have := byID(n.Taints)
+	want := byID(m.Taints)
+	for _, t := range m.Taints {
+		h, there := have[t.id()]
+		d = append(d, mark("taint/"+t.Key, h.String(), there, t.String(), slices.Contains(n.OwnedTaints, t.id()))...)
+	}
+	for _, id := range n.OwnedTaints {
+		if _, asked := want[id]; !asked {
+			d = append(d, drift.Field{Path: "taint/" + strings.TrimSuffix(id, ":"+id[strings.LastIndexByte(id, ':')+1:]), Have: idText(have, id), Effect: drift.Update})
+		}
+	}
+	return d
+}
+
+func mark(path, have string, there bool, want string, owned bool) drift.Diff {
+	switch {
+	case !there:
+		return drift.Diff{{Path: path, Want: quoted(want), Effect: drift.Update}}
+	case have != want:
+		return drift.Diff{{Path: path, Have: quoted(have), Want: quoted(want), Effect: drift.Update}}
+	case !owned:
+		return drift.Diff{{Path: path, Have: quoted(have), Want: quoted(want), Effect: drift.Update, Note: "set by another; from now on it is looked after"}}
+	}
+	return nil
+}
+
+func quoted(s string) string {
+	if s == "" {
+		return `""`
+	}
+	return s
+}
+
+func idText(have map[string]Taint, id string) string {
+	if t, ok := have[id]; ok {
+		return t.String()
+	}
+	return id
+}
+
+func byID(taints []Taint) map[string]Taint {
+	m := make(map[string]Taint, len(taints))
+	for _, t := range taints {
+		m[t.id()] = t
+	}
+	return m
+}
+
+// maxConflicts is how often a node is read again because another changed it in
+// between: kubelets report often.
+const maxConflicts = 8
+
+// Mark gives a node the labels and taints of m, takes away those that it once gave
+// and m no longer has, and writes nothing when there is nothing to do.
+func (c *Client) Mark(ctx context.Context, name string, m Marks) error {
+	if err := m.Validate(); err != nil {
+		return fmt.Errorf("mark node %s: %w", name, err)
+	}
+	var err error
+	for range maxConflicts {
+		var n Node
+		if n, err = c.Node(ctx, name); err != nil {
+			return err
+		}
+		if m.Diff(n).Empty() {
+			return nil
+		}
+		err = c.patchNode(ctx, "mark node "+name, name, m.patch(n))
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return err
+}
+
+// patch is the merge patch from n to m. Naming the version that was read makes the
+// API server refuse it if anything changed in between, which matters for taints:
+// they are replaced as a whole.
+func (m Marks) patch(n Node) map[string]any {
+	labels := map[string]any{}
+	for _, k := range n.OwnedLabels {
+		labels[k] = nil
+	}
+	for k, v := range m.Labels {
+		labels[k] = v
+	}
+	want := byID(m.Taints)
+	taints := []Taint{}
+	for _, t := range n.Taints {
+		if _, asked := want[t.id()]; !asked && !slices.Contains(n.OwnedTaints, t.id()) {
+			taints = append(taints, t)
+		}
+	}
+	taints = append(taints, m.Taints...)
+	ids := slices.Sorted(maps.Keys(want))
+	return map[string]any{
+		"metadata": map[string]any{
+			"resourceVersion": n.resourceVersion,
+			"labels":          labels,
+			"annotations": map[string]any{
+				ownedLabels: orNil(slices.Sorted(maps.Keys(m.Labels))),
+				ownedTaints: orNil(ids),
+			},
+		},
+		"spec": map[string]any{"taints": taints},
+	}
+}
+
+// orNil joins a list for an annotation; an empty one removes the annotation.
+func orNil(list []string) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return strings.Join(list, ",")
+}
+
+func listOf(annotation string) []string {
+	if annotation == "" {
+		return nil
+	}
+	return strings.Split(annotation, ",")
+}

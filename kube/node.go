@@ -1,0 +1,202 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const nodesPath = "/api/v1/nodes"
+
+// Node is a node as the cluster sees it.
+type Node struct {
+	Name       string
+	Ready      bool
+	Reason     string // why it is not ready, in words; empty when it is
+	Role       string // "server" or "agent", by the control-plane label
+	Version    string // of its kubelet
+	InternalIP netip.Addr
+	Labels     map[string]string
+	Taints     []Taint
+	Cordoned   bool // takes no new pods
+	Created    time.Time
+	Runtime    string // e.g. "containerd://2.1.4-k3s1"
+
+	// Allocatable is what pods can be given, Capacity what there is.
+	Allocatable, Capacity corev1.ResourceList
+
+	// OwnedLabels and OwnedTaints are those that [Client.Mark] set: keys, and keys
+	// with effect.
+	OwnedLabels, OwnedTaints []string
+
+	resourceVersion string
+}
+
+// Count returns how much of a resource pods can be given, in whole units, e.g. of
+// "nvidia.com/gpu". One that the node does not have is 0.
+func (n Node) Count(resource string) int64 {
+	q := n.Allocatable[corev1.ResourceName(resource)]
+	return q.Value()
+}
+
+// Taint keeps pods away that do not tolerate it.
+type Taint struct {
+	Key    string `json:"key"`
+	Value  string `json:"value,omitempty"`
+	Effect string `json:"effect"` // NoSchedule, PreferNoSchedule or NoExecute
+}
+
+// String returns e.g. "nvidia.com/gpu=present:NoSchedule".
+func (t Taint) String() string {
+	if t.Value == "" {
+		return t.id()
+	}
+	return t.Key + "=" + t.Value + ":" + t.Effect
+}
+
+// id is what there can be one of on a node.
+func (t Taint) id() string { return t.Key + ":" + t.Effect }
+
+// ParseTaint reads key=value:Effect or key:Effect, as kubectl writes them.
+func ParseTaint(s string) (Taint, error) {
+	t, err := parseTaint(s)
+	if err == nil {
+		err = t.check()
+	}
+	if err != nil {
+		return Taint{}, fmt.Errorf("taint %q: %w", s, err)
+	}
+	return t, nil
+}
+
+func parseTaint(s string) (Taint, error) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return Taint{}, errors.New("write key=value:Effect or key:Effect")
+	}
+	key, value, _ := strings.Cut(s[:i], "=")
+	return Taint{Key: key, Value: value, Effect: s[i+1:]}, nil
+}
+
+// Nodes returns every node of the cluster, by name.
+func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+	var list corev1.NodeList
+	if err := c.do(ctx, request{doing: "list the nodes", path: nodesPath}, &list); err != nil {
+		return nil, err
+	}
+	nodes := make([]Node, len(list.Items))
+	for i := range list.Items {
+		nodes[i] = nodeOf(&list.Items[i])
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// Node returns one node. One that is not there is [ErrNotFound].
+func (c *Client) Node(ctx context.Context, name string) (Node, error) {
+	var n corev1.Node
+	err := c.do(ctx, request{doing: "read node " + name, path: nodePath(name)}, &n)
+	if err != nil {
+		return Node{}, err
+	}
+	return nodeOf(&n), nil
+}
+
+// DeleteNode deletes a node's object; K3s frees its password with it, and removes
+// a server from etcd. One that is not there is fine.
+func (c *Client) DeleteNode(ctx context.Context, name string) error {
+	err := c.do(ctx, request{doing: "delete node " + name, verb: http.MethodDelete, path: nodePath(name)}, nil)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func nodePath(name string) string { return path(corev1.SchemeGroupVersion, "", "nodes", name) }
+
+// patchNode sends a JSON merge patch.
+func (c *Client) patchNode(ctx context.Context, doing, name string, patch map[string]any) error {
+	return c.do(ctx, request{doing: doing, verb: http.MethodPatch, path: nodePath(name),
+		query: map[string][]string{"fieldManager": {Manager}}, kind: string(types.MergePatchType), body: patch}, nil)
+}
+
+func nodeOf(n *corev1.Node) Node {
+	out := Node{
+		Name: n.Name, Role: roleOf(n.Labels), Version: n.Status.NodeInfo.KubeletVersion,
+		Labels: n.Labels, Cordoned: n.Spec.Unschedulable, Created: n.CreationTimestamp.Time,
+		Runtime:     n.Status.NodeInfo.ContainerRuntimeVersion,
+		Allocatable: n.Status.Allocatable, Capacity: n.Status.Capacity,
+		OwnedLabels: listOf(n.Annotations[ownedLabels]), OwnedTaints: listOf(n.Annotations[ownedTaints]),
+		resourceVersion: n.ResourceVersion,
+	}
+	out.Ready, out.Reason = readiness(n)
+	for _, t := range n.Spec.Taints {
+		out.Taints = append(out.Taints, Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	for _, a := range n.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP && !out.InternalIP.IsValid() {
+			out.InternalIP = ip
+		}
+	}
+	return out
+}
+
+func roleOf(labels map[string]string) string {
+	for _, key := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
+		if _, ok := labels[key]; ok {
+			return "server"
+		}
+	}
+	return "agent"
+}
+
+func readiness(n *corev1.Node) (ok bool, reason string) {
+	for _, cond := range n.Status.Conditions {
+		if cond.Type != corev1.NodeReady {
+			continue
+		}
+		switch cond.Status {
+		case corev1.ConditionTrue:
+			return true, ""
+		case corev1.ConditionUnknown:
+			return false, "its kubelet has not been heard of since " + cond.LastTransitionTime.UTC().Format(time.TimeOnly)
+		default:
+			return false, words(cond.Reason, cond.Message)
+		}
+	}
+	return false, "its kubelet has not reported yet"
+}
+
+// words joins a reason and a message, either of which may be empty.
+func words(reason, message string) string {
+	return strings.Trim(reason+": "+message, ": ")
+}
+
+// list reads a collection of pods.
+func (c *Client) pods(ctx context.Context, doing, namespace string, query map[string][]string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.do(ctx, request{doing: doing, path: path(corev1.SchemeGroupVersion, namespace, "pods", ""), query: query}, &list)
+	return list.Items, err
+}
+
+// onNode selects what runs on a node; every node where it is empty.
+func onNode(node string) map[string][]string {
+	if node == "" {
+		return nil
+	}
+	return map[string][]string{"fieldSelector": {"spec.nodeName=" + node}}
+}
+
+func podRef(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+
+func owner(o *metav1.ObjectMeta) *metav1.OwnerReference { return metav1.GetControllerOf(o) }

@@ -1,0 +1,126 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Termination is how a container ended.
+type Termination struct {
+	Pod, Node, Container string
+	ExitCode             int
+	Reason               string // e.g. Completed, Error, OOMKilled
+	Message              string // what it wrote to /dev/termination-log
+}
+
+// PodTermination returns how the containers of the pods that selector matches
+// ended, by pod and container. Those that still run are left out.
+func (c *Client) PodTermination(ctx context.Context, namespace, selector string) ([]Termination, error) {
+	pods, err := c.pods(ctx, fmt.Sprintf("read how the pods %s of %s ended", selector, namespace), namespace,
+		map[string][]string{"labelSelector": {selector}})
+	if err != nil {
+		return nil, err
+	}
+	var out []Termination
+	for i := range pods {
+		out = append(out, terminations(&pods[i])...)
+	}
+	slices.SortFunc(out, func(a, b Termination) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container))
+	})
+	return out, nil
+}
+
+func terminations(p *corev1.Pod) []Termination {
+	var out []Termination
+	for _, cs := range p.Status.ContainerStatuses {
+		if t := cs.State.Terminated; t != nil {
+			out = append(out, Termination{Pod: p.Name, Node: p.Spec.NodeName, Container: cs.Name,
+				ExitCode: int(t.ExitCode), Reason: t.Reason, Message: t.Message})
+		}
+	}
+	return out
+}
+
+// Holder is a pod that has been given some of a resource.
+type Holder struct {
+	Namespace, Pod, Node string
+	Count                int64
+	Phase                string
+}
+
+// String returns e.g. "jupyter/jupyter-ada holds 2 on wk-gpu1".
+func (h Holder) String() string {
+	return fmt.Sprintf("%s/%s holds %d on %s", h.Namespace, h.Pod, h.Count, h.Node)
+}
+
+// WhoHolds returns the pods that have been given some of a resource such as
+// "nvidia.com/gpu" and have not ended, on one node, or on all where node is empty.
+func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder, error) {
+	pods, err := c.pods(ctx, "ask who holds "+resource, "", onNode(node))
+	if err != nil {
+		return nil, err
+	}
+	var out []Holder
+	for i := range pods {
+		p := &pods[i]
+		n := requests(p, corev1.ResourceName(resource))
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		if n > 0 && !ended && p.Spec.NodeName != "" {
+			out = append(out, Holder{Namespace: p.Namespace, Pod: p.Name, Node: p.Spec.NodeName, Count: n, Phase: string(p.Status.Phase)})
+		}
+	}
+	slices.SortFunc(out, func(a, b Holder) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
+	})
+	return out, nil
+}
+
+// requests is what a pod takes of a resource: the sum of its containers, or the
+// most of one init container, which run one after the other.
+func requests(p *corev1.Pod, resource corev1.ResourceName) int64 {
+	var sum, most int64
+	for _, ct := range p.Spec.Containers {
+		sum += quantity(ct.Resources, resource)
+	}
+	for _, ct := range p.Spec.InitContainers {
+		n := quantity(ct.Resources, resource)
+		if ct.RestartPolicy != nil && *ct.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sum += n // a sidecar
+			continue
+		}
+		most = max(most, n)
+	}
+	return max(sum, most)
+}
+
+func quantity(r corev1.ResourceRequirements, resource corev1.ResourceName) int64 {
+	q, ok := r.Requests[resource]
+	if !ok {
+		q = r.Limits[resource]
+	}
+	return q.Value()
+}
+
+// stuck says what keeps a pod from running, in the words of the scheduler, the
+// kubelet or the container runtime. It is empty for one that nothing keeps.
+func stuck(p *corev1.Pod) string {
+	for _, cond := range p.Status.Conditions {
+		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {
+			return words(cond.Reason, cond.Message)
+		}
+	}
+	for _, cs := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if w := cs.State.Waiting; w != nil && w.Reason != "" {
+			return fmt.Sprintf("container %s: %s", cs.Name, words(w.Reason, w.Message))
+		}
+	}
+	if p.Status.Phase == corev1.PodFailed {
+		return words(p.Status.Reason, p.Status.Message)
+	}
+	return ""
+}

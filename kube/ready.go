@@ -1,0 +1,156 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Ready reports whether an object is there and does its work, and if it does not
+// yet, why, in words that fit after "waiting: ". Kinds of which nothing is known
+// are ready when they are there.
+func (c *Client) Ready(ctx context.Context, obj runtime.Object) (ok bool, reason string, err error) {
+	u, err := plain(obj)
+	if err != nil {
+		return false, "", err
+	}
+	ref := refOf(u)
+	err = c.Get(ctx, u)
+	var noKind *NoKindError
+	switch {
+	case errors.Is(err, ErrNotFound), errors.As(err, &noKind):
+		return false, ref.String() + " is not there yet", nil
+	case err != nil:
+		return false, "", err
+	}
+	reason, err = lacks(u)
+	if err != nil {
+		return false, "", fmt.Errorf("look at %s: %w", ref, err)
+	}
+	if reason != "" {
+		return false, refOf(u).String() + ": " + reason, nil
+	}
+	return true, "", nil
+}
+
+// lacks says what an object lacks to be ready; nothing when it is.
+func lacks(u *unstructured.Unstructured) (string, error) {
+	if u.GetDeletionTimestamp() != nil {
+		return "it is being deleted", nil
+	}
+	switch u.GroupVersionKind().GroupKind().String() {
+	case "Deployment.apps":
+		return typed(u, deploymentLacks)
+	case "DaemonSet.apps":
+		return typed(u, daemonSetLacks)
+	case "StatefulSet.apps":
+		return typed(u, statefulSetLacks)
+	case "Job.batch":
+		return typed(u, jobLacks)
+	case "Pod":
+		return typed(u, podLacks)
+	case "Node":
+		return typed(u, func(n *corev1.Node) string { _, reason := readiness(n); return reason })
+	case "PersistentVolumeClaim":
+		return typed(u, func(p *corev1.PersistentVolumeClaim) string {
+			if p.Status.Phase == corev1.ClaimBound {
+				return ""
+			}
+			return "no volume is bound to it yet"
+		})
+	case "CustomResourceDefinition.apiextensions.k8s.io":
+		return established(u), nil
+	}
+	return "", nil
+}
+
+// typed looks at u as the type that look wants.
+func typed[T any](u *unstructured.Unstructured, look func(*T) string) (string, error) {
+	v := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, v); err != nil {
+		return "", err
+	}
+	return look(v), nil
+}
+
+const notSeen = "its controller has not seen it yet"
+
+func deploymentLacks(d *appsv1.Deployment) string {
+	want := int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	for _, cond := range d.Status.Conditions {
+		if cond.Type == appsv1.DeploymentProgressing && cond.Reason == "ProgressDeadlineExceeded" {
+			return words(cond.Reason, cond.Message)
+		}
+	}
+	return replicasLack(d.Status.ObservedGeneration < d.Generation, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, want)
+}
+
+func statefulSetLacks(s *appsv1.StatefulSet) string {
+	want := int32(1)
+	if s.Spec.Replicas != nil {
+		want = *s.Spec.Replicas
+	}
+	return replicasLack(s.Status.ObservedGeneration < s.Generation, s.Status.UpdatedReplicas, s.Status.ReadyReplicas, want)
+}
+
+func daemonSetLacks(d *appsv1.DaemonSet) string {
+	s := d.Status
+	return replicasLack(s.ObservedGeneration < d.Generation, s.UpdatedNumberScheduled, s.NumberReady, s.DesiredNumberScheduled)
+}
+
+func replicasLack(unseen bool, updated, ready, want int32) string {
+	switch {
+	case unseen:
+		return notSeen
+	case updated < want:
+		return fmt.Sprintf("%d of %d pods are of this version", updated, want)
+	case ready < want:
+		return fmt.Sprintf("%d of %d pods are ready", ready, want)
+	}
+	return ""
+}
+
+func jobLacks(j *batchv1.Job) string {
+	switch s := jobOf(j, nil); s.Phase {
+	case JobSucceeded:
+		return ""
+	case JobFailed:
+		return "it has failed: " + s.Reason
+	default:
+		return "it has not ended yet"
+	}
+}
+
+func podLacks(p *corev1.Pod) string {
+	for _, cond := range p.Status.Conditions {
+		if cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	if p.Status.Phase == corev1.PodSucceeded {
+		return ""
+	}
+	if why := stuck(p); why != "" {
+		return why
+	}
+	return "it is not ready yet"
+}
+
+func established(u *unstructured.Unstructured) string {
+	conds, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conds {
+		if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
+			return ""
+		}
+	}
+	return "it is not established yet"
+}
