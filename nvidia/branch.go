@@ -1,0 +1,199 @@
+package nvidia
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Flavour is which of NVIDIA's two sets of kernel modules a driver uses.
+type Flavour string
+
+// The flavours.
+const (
+	Open        Flavour = "open"
+	Proprietary Flavour = "proprietary"
+)
+
+// Driver is a driver series of Ubuntu's "server" kind.
+type Driver struct {
+	Branch  int // e.g. 580
+	Flavour Flavour
+}
+
+// String returns Ubuntu's name of the series, e.g. "580-server-open".
+func (d Driver) String() string {
+	s := strconv.Itoa(d.Branch) + "-server"
+	if d.Flavour == Open {
+		s += "-open"
+	}
+	return s
+}
+
+var series = regexp.MustCompile(`^(\d{3})(-server)?(-open)?$`)
+
+// ParseDriver reads Ubuntu's name of a series: "580-server-open" is open,
+// "580-server" is proprietary. The desktop series ("580-open", "580") conflict
+// with the server ones and are refused.
+func ParseDriver(s string) (Driver, error) {
+	m := series.FindStringSubmatch(s)
+	if m == nil || m[2] == "" {
+		return Driver{}, fmt.Errorf("driver %q: want a server series, such as %s", s, Driver{DefaultBranch, Open})
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return Driver{}, fmt.Errorf("driver %q: %w", s, err)
+	}
+	if m[3] != "" {
+		return Driver{n, Open}, nil
+	}
+	return Driver{n, Proprietary}, nil
+}
+
+// DefaultBranch is NVIDIA's long-term branch.
+const DefaultBranch = 580
+
+// Branch is a branch's place in NVIDIA's life cycle.
+type Branch struct {
+	Number int
+	Kind   string // NVIDIA's word: "long-term support", "production", "new feature"
+	Until  string // the month in which support ends, or ended
+	Ended  bool   // as of LifecycleDate
+	Server bool   // Ubuntu 24.04 has a server series of it that is not an alias of another
+	Use    int    // what to use instead, when it has ended or is not packaged
+}
+
+// Where the table of branches comes from, and its date.
+const (
+	LifecycleSource = "https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html"
+	LifecycleDate   = "2026-11"
+)
+
+// Branches returns NVIDIA's life cycle as far as it concerns Ubuntu 24.04, oldest first.
+func Branches() []Branch {
+	return []Branch{
+		{470, "last for Kepler", "", true, false, DefaultBranch},
+		{535, "long-term support", "June 2026", true, true, DefaultBranch},
+		{550, "production", "2025", true, true, DefaultBranch},
+		{565, "new feature", "2025", true, false, DefaultBranch}, // in 24.04 an alias of 580
+		{570, "production", "February 2026", true, true, DefaultBranch},
+		{575, "new feature", "2025", true, false, DefaultBranch}, // in 24.04 an alias of 580
+		{580, "long-term support", "June 2028", false, true, 0},
+		{590, "new feature", "2026", true, false, 595}, // in 24.04 an alias of 595
+		{595, "production", "March 2027", false, true, 0},
+		{610, "new feature", "August 2026", true, false, 595},
+	}
+}
+
+// firstOpenOnly is the first branch without proprietary modules.
+const firstOpenOnly = 615
+
+// Policy says what the owner of a machine wants of its driver.
+type Policy struct {
+	Branch    string  // "580", "580-server" (the branch alone) or "580-server-open"; empty: chosen here
+	Flavour   Flavour // empty: chosen here
+	Installed string  // the series on the machine, in Ubuntu's words; it stays unless Branch or Flavour says otherwise
+}
+
+// BranchError means that no driver fits, or not the one that was asked for.
+type BranchError struct {
+	Asked string // what was asked for, or is installed; empty when nothing was
+	Why   string
+	Do    string // what to write instead
+}
+
+// Error implements error.
+func (e *BranchError) Error() string {
+	if e.Asked == "" {
+		return fmt.Sprintf("no NVIDIA driver fits: %s: %s", e.Why, e.Do)
+	}
+	return fmt.Sprintf("NVIDIA driver %s does not fit: %s: %s", e.Asked, e.Why, e.Do)
+}
+
+// SelectDriverBranch chooses the driver for a machine with the given GPUs, and
+// says why, in words. An installed series is kept as long as it fits: a newer
+// one never comes by itself.
+func SelectDriverBranch(gpus []PCIID, policy Policy) (Driver, string, error) {
+	need, err := needs(gpus)
+	if err != nil {
+		return Driver{}, "", err
+	}
+	wish, err := policy.wish()
+	if err != nil {
+		return Driver{}, "", err
+	}
+	fit, err := need.best()
+	if err != nil {
+		return Driver{}, "", err
+	}
+	installed, err := policy.installed()
+	if err != nil {
+		return Driver{}, "", err
+	}
+	switch {
+	case wish.Branch != 0 || wish.Flavour != "":
+		return need.pinned(wish, installed, fit)
+	case installed.Branch != 0:
+		return need.kept(installed, fit)
+	default:
+		return fit, need.reason(fit), nil
+	}
+}
+
+// wish reads Branch and Flavour; what they leave open is zero.
+func (p Policy) wish() (Driver, error) {
+	d := Driver{Flavour: p.Flavour}
+	if p.Flavour != "" && p.Flavour != Open && p.Flavour != Proprietary {
+		return Driver{}, &BranchError{string(p.Flavour), "there is no such flavour", fmt.Sprintf("write %s or %s", Open, Proprietary)}
+	}
+	if p.Branch == "" {
+		return d, nil
+	}
+	m := series.FindStringSubmatch(p.Branch)
+	if m == nil {
+		return Driver{}, &BranchError{p.Branch, "that is not a branch", fmt.Sprintf("write %d, or leave it out", DefaultBranch)}
+	}
+	d.Branch, _ = strconv.Atoi(m[1]) // three digits
+	if m[3] == "" {
+		return d, nil
+	}
+	if m[2] == "" {
+		return Driver{}, &BranchError{p.Branch, "that is the desktop series, which conflicts with the server one", fmt.Sprintf("write %s-server-open", m[1])}
+	}
+	if p.Flavour == Proprietary {
+		return Driver{}, &BranchError{p.Branch, "the flavour says proprietary", "write one of the two"}
+	}
+	d.Flavour = Open
+	return d, nil
+}
+
+func (p Policy) installed() (Driver, error) {
+	if p.Installed == "" {
+		return Driver{}, nil
+	}
+	return ParseDriver(p.Installed)
+}
+
+// find returns the branch's row; ok is false for a number that NVIDIA never used
+// or that is newer than the table.
+func find(number int) (b Branch, ok bool) {
+	all := Branches()
+	i := slices.IndexFunc(all, func(b Branch) bool { return b.Number == number })
+	if i < 0 {
+		return Branch{Number: number}, false
+	}
+	return all[i], true
+}
+
+// current are the branches that can be installed and are supported, as text.
+func current() string {
+	var names []string
+	for _, b := range Branches() {
+		if b.Server && !b.Ended {
+			names = append(names, strconv.Itoa(b.Number))
+		}
+	}
+	return strings.Join(names, " or ")
+}

@@ -1,0 +1,144 @@
+package nvidia
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func ids(t testing.TB, texts ...string) []PCIID {
+	t.Helper()
+	out := make([]PCIID, len(texts))
+	for i, s := range texts {
+		id, err := ParsePCIID(s)
+		require.NoError(t, err)
+		out[i] = id
+	}
+	return out
+}
+
+const (
+	a100    = "10de:20f1"
+	h200    = "10de:2335"
+	gh200   = "10de:2342"
+	v100    = "10de:1db4"
+	k80     = "10de:102d"
+	rtx5090 = "10de:2b85"
+	future  = "10de:3fff"
+)
+
+func TestSelectDriverBranch(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gpus   []string
+		policy Policy
+		want   string
+		reason string
+	}{
+		"default":                   {[]string{a100, a100}, Policy{}, "580-server-open", "580-server-open: NVIDIA's long-term support branch, until June 2028; for NVIDIA A100-PCIE-40GB (Ampere)"},
+		"old chip":                  {[]string{v100}, Policy{}, "580-server", "580-server: NVIDIA's long-term support branch, until June 2028; branch 580 is the last for NVIDIA Tesla V100 PCIe 16GB (Volta), and it does not work with the open kernel modules; for NVIDIA Tesla V100 PCIe 16GB (Volta)"},
+		"new chip":                  {[]string{rtx5090}, Policy{}, "580-server-open", "580-server-open: NVIDIA's long-term support branch, until June 2028; NVIDIA GeForce RTX 5090 (Blackwell) works only with the open kernel modules; for NVIDIA GeForce RTX 5090 (Blackwell)"},
+		"mixed, old and supported":  {[]string{v100, a100}, Policy{}, "580-server", ""},
+		"unknown":                   {[]string{future}, Policy{}, "580-server-open", "580-server-open: NVIDIA's long-term support branch, until June 2028; WARNING: not in our table of 2026-11, perhaps too new for this branch: 10de:3fff"},
+		"pinned":                    {[]string{a100}, Policy{Branch: "595"}, "595-server-open", "595-server-open: pinned, supported until March 2027; for NVIDIA A100-PCIE-40GB (Ampere)"},
+		"pinned series":             {[]string{a100}, Policy{Branch: "595-server-open"}, "595-server-open", ""},
+		"pinned branch and flavour": {[]string{a100}, Policy{Branch: "580-server", Flavour: Proprietary}, "580-server", ""},
+		"flavour":                   {[]string{a100}, Policy{Flavour: Proprietary}, "580-server", "580-server: flavour pinned, supported until June 2028; for NVIDIA A100-PCIE-40GB (Ampere)"},
+		"installed stays":           {[]string{a100}, Policy{Installed: "595-server-open"}, "595-server-open", "595-server-open: installed, and kept; for NVIDIA A100-PCIE-40GB (Ampere)"},
+		"installed, ended, stays":   {[]string{a100}, Policy{Installed: "535-server"}, "535-server", "535-server: installed, and kept; NVIDIA's support for it ended in June 2026: pin 580 to replace it; for NVIDIA A100-PCIE-40GB (Ampere)"},
+		"pin replaces installed":    {[]string{a100}, Policy{Installed: "535-server", Branch: "580"}, "580-server-open", ""},
+		"flavour keeps the branch":  {[]string{a100}, Policy{Installed: "595-server-open", Flavour: Proprietary}, "595-server", ""},
+		"pinned as installed":       {[]string{a100}, Policy{Installed: "570-server-open", Branch: "570"}, "570-server-open", "570-server-open: pinned, and installed; NVIDIA's support for it ended in February 2026: pin 580 to replace it; for NVIDIA A100-PCIE-40GB (Ampere)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, reason, err := SelectDriverBranch(ids(t, tc.gpus...), tc.policy)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, d.String())
+			if tc.reason != "" {
+				assert.Equal(t, tc.reason, reason)
+			}
+		})
+	}
+}
+
+func TestSelectDriverBranchRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gpus   []string
+		policy Policy
+		want   string
+	}{
+		"too new for the chip":      {[]string{v100}, Policy{Branch: "595"}, "NVIDIA driver 595-server does not fit: branch 580 is the last for NVIDIA Tesla V100 PCIe 16GB (Volta): write 580-server, or leave branch and flavour out"},
+		"too old for the chip":      {[]string{rtx5090}, Policy{Branch: "535"}, "NVIDIA driver 535-server-open does not fit: NVIDIA GeForce RTX 5090 (Blackwell) is known from branch 570 on: write 580-server-open, or leave branch and flavour out"},
+		"open on an old chip":       {[]string{v100}, Policy{Branch: "580-server-open"}, "does not work with the open kernel modules: write 580-server"},
+		"proprietary on a new chip": {[]string{rtx5090}, Policy{Flavour: Proprietary}, "works only with the open kernel modules: write 580-server-open"},
+		"proprietary on GH200":      {[]string{gh200}, Policy{Flavour: Proprietary}, "NVIDIA GH200 120GB (Hopper) works only with the open kernel modules"},
+		"ended":                     {[]string{a100}, Policy{Branch: "535"}, "NVIDIA driver 535-server-open does not fit: NVIDIA's support for it ended in June 2026: write 580-server-open"},
+		"not packaged":              {[]string{a100}, Policy{Branch: "610"}, "Ubuntu 24.04 has no server series of that branch; supported are 580 or 595"},
+		"never heard of":            {[]string{a100}, Policy{Branch: "999"}, "no server series"},
+		"no proprietary any more":   {[]string{a100}, Policy{Branch: "620", Flavour: Proprietary}, "from branch 615 on there are only open kernel modules"},
+		"mixed beyond help":         {[]string{v100, rtx5090}, Policy{}, "works only with the open kernel modules, NVIDIA Tesla V100 PCIe 16GB (Volta) only with the proprietary ones: put them into different machines"},
+		"no branch left":            {[]string{k80}, Policy{}, "branch 470 is the last for"},
+		"installed does not fit":    {[]string{rtx5090}, Policy{Installed: "580-server"}, "it is installed and is not replaced by itself: pin 580-server-open to replace it"},
+		"desktop series":            {[]string{a100}, Policy{Branch: "580-open"}, "that is the desktop series, which conflicts with the server one: write 580-server-open"},
+		"nonsense":                  {[]string{a100}, Policy{Branch: "latest"}, "NVIDIA driver latest does not fit: that is not a branch: write 580"},
+		"unknown flavour":           {[]string{a100}, Policy{Flavour: "free"}, "write open or proprietary"},
+		"two flavours":              {[]string{a100}, Policy{Branch: "580-server-open", Flavour: Proprietary}, "write one of the two"},
+		"not NVIDIA's":              {[]string{"1002:20f1"}, Policy{}, "PCI device 1002:20f1 is not NVIDIA's"},
+		"nothing":                   {nil, Policy{}, "no GPU"},
+		"installed is desktop":      {[]string{a100}, Policy{Installed: "580"}, "want a server series"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := SelectDriverBranch(ids(t, tc.gpus...), tc.policy)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+	_, _, err := SelectDriverBranch(ids(t, v100), Policy{Branch: "595"})
+	var bad *BranchError
+	assert.ErrorAs(t, err, &bad)
+}
+
+// Every GPU of the table gets a driver that fits it, or (Kepler) a reason.
+func TestEveryGPU(t *testing.T) {
+	for _, g := range GPUs() {
+		d, reason, err := SelectDriverBranch([]PCIID{g.ID}, Policy{})
+		if g.Architecture == Kepler {
+			assert.ErrorContains(t, err, "470", g)
+			continue
+		}
+		require.NoError(t, err, g)
+		assert.Contains(t, reason, g.Name)
+		assert.Equal(t, g.Open == OpenUnsupported, d.Flavour == Proprietary, g)
+		assert.GreaterOrEqual(t, d.Branch, g.MinBranch, g)
+		if g.LastBranch != 0 {
+			assert.LessOrEqual(t, d.Branch, g.LastBranch, g)
+		}
+	}
+}
+
+// A choice, made again on a machine on which it is installed, is the same.
+func TestChoiceIsStable(t *testing.T) {
+	for _, gpus := range [][]string{{a100}, {v100}, {rtx5090}, {h200, a100}, {future}} {
+		first, _, err := SelectDriverBranch(ids(t, gpus...), Policy{})
+		require.NoError(t, err)
+		again, _, err := SelectDriverBranch(ids(t, gpus...), Policy{Installed: first.String()})
+		require.NoError(t, err)
+		assert.Equal(t, first, again)
+	}
+}
+
+func FuzzSelectDriverBranch(f *testing.F) {
+	f.Add(uint16(0x20f1), uint16(0x1db4), "580", "", "")
+	f.Add(uint16(0x2b85), uint16(0x2b85), "", "proprietary", "595-server-open")
+	f.Fuzz(func(t *testing.T, a, b uint16, branch, flavour, installed string) {
+		gpus := []PCIID{{Vendor: Vendor, Device: a}, {Vendor: Vendor, Device: b}}
+		d, reason, err := SelectDriverBranch(gpus, Policy{Branch: branch, Flavour: Flavour(flavour), Installed: installed})
+		if err != nil {
+			assert.Zero(t, d)
+			return
+		}
+		assert.NotEmpty(t, reason)
+		back, err := ParseDriver(d.String())
+		require.NoError(t, err)
+		assert.Equal(t, d, back)
+	})
+}

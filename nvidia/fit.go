@@ -1,0 +1,201 @@
+package nvidia
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// need is what the GPUs of one machine ask of its driver, together.
+type need struct {
+	gpus    []GPU
+	unknown []PCIID
+	min     GPU // the one that needs the newest branch
+	last    GPU // the one that is dropped first; LastBranch 0: none is
+	open    *GPU
+	closed  *GPU
+}
+
+func needs(ids []PCIID) (need, error) {
+	var n need
+	for _, id := range ids {
+		if id.Vendor != Vendor {
+			return need{}, fmt.Errorf("PCI device %s is not NVIDIA's", id)
+		}
+		g, ok := Lookup(id)
+		if !ok {
+			n.unknown = append(n.unknown, id)
+			continue
+		}
+		n.add(g)
+	}
+	if len(ids) == 0 {
+		return need{}, fmt.Errorf("no GPU to choose a driver for")
+	}
+	if n.open != nil && n.closed != nil {
+		return need{}, &BranchError{
+			Why: fmt.Sprintf("%s works only with the open kernel modules, %s only with the proprietary ones", n.open, n.closed),
+			Do:  "put them into different machines",
+		}
+	}
+	return n, nil
+}
+
+func (n *need) add(g GPU) {
+	n.gpus = append(n.gpus, g)
+	if g.MinBranch > n.min.MinBranch {
+		n.min = g
+	}
+	if g.LastBranch != 0 && (n.last.LastBranch == 0 || g.LastBranch < n.last.LastBranch) {
+		n.last = g
+	}
+	switch g.Open {
+	case OpenRequired:
+		n.open = &g
+	case OpenUnsupported:
+		n.closed = &g
+	}
+}
+
+// best is the driver that we choose when nobody says anything: the default branch
+// if the GPUs allow it, else the oldest supported branch that they do allow.
+func (n need) best() (Driver, error) {
+	flavour := Open
+	if n.closed != nil {
+		flavour = Proprietary
+	}
+	all := Branches()
+	slices.SortStableFunc(all, func(a, b Branch) int {
+		switch {
+		case a.Number == DefaultBranch:
+			return -1
+		case b.Number == DefaultBranch:
+			return 1
+		default:
+			return a.Number - b.Number
+		}
+	})
+	for _, b := range all {
+		if b.Ended || !b.Server {
+			continue
+		}
+		if d := (Driver{b.Number, flavour}); n.refuses(d) == "" {
+			return d, nil
+		}
+	}
+	return Driver{}, &BranchError{Why: n.refuses(Driver{DefaultBranch, flavour}), Do: "take the GPU out of the machine; no branch that is still supported knows it"}
+}
+
+// refuses says why a driver does not work for one of the GPUs, or nothing.
+func (n need) refuses(d Driver) string {
+	switch {
+	case n.last.LastBranch != 0 && d.Branch > n.last.LastBranch:
+		return fmt.Sprintf("branch %d is the last for %s", n.last.LastBranch, n.last)
+	case d.Branch < n.min.MinBranch:
+		return fmt.Sprintf("%s is known from branch %d on", n.min, n.min.MinBranch)
+	case d.Flavour == Open && n.closed != nil:
+		return fmt.Sprintf("%s does not work with the open kernel modules", n.closed)
+	case d.Flavour == Proprietary && n.open != nil:
+		return fmt.Sprintf("%s works only with the open kernel modules", n.open)
+	case d.Flavour == Proprietary && d.Branch >= firstOpenOnly:
+		return fmt.Sprintf("from branch %d on there are only open kernel modules", firstOpenOnly)
+	default:
+		return ""
+	}
+}
+
+// pinned judges what was asked for.
+func (n need) pinned(wish, installed, fit Driver) (Driver, string, error) {
+	d := wish
+	if d.Flavour == "" {
+		d.Flavour = fit.Flavour
+	}
+	why := "pinned"
+	if d.Branch == 0 { // only the flavour is pinned
+		d.Branch = fit.Branch
+		why = "flavour pinned"
+		if installed.Branch != 0 {
+			d.Branch = installed.Branch
+		}
+	}
+	do := fmt.Sprintf("write %s, or leave branch and flavour out", fit)
+	if reason := n.refuses(d); reason != "" {
+		return Driver{}, "", &BranchError{d.String(), reason, do}
+	}
+	switch b, known := find(d.Branch); {
+	case d == installed: // it is there already, so it can be had
+		return d, n.words(d, why+", and installed"+ended(b)), nil
+	case known && b.Ended:
+		return Driver{}, "", &BranchError{d.String(), "NVIDIA's support for it ended" + month(b), do}
+	case !known || !b.Server:
+		return Driver{}, "", &BranchError{d.String(), fmt.Sprintf("Ubuntu 24.04 has no server series of that branch; supported are %s", current()), do}
+	default:
+		return d, n.words(d, why+", supported until "+b.Until), nil
+	}
+}
+
+// kept judges what is installed.
+func (n need) kept(installed, fit Driver) (Driver, string, error) {
+	if reason := n.refuses(installed); reason != "" {
+		return Driver{}, "", &BranchError{installed.String(), reason, fmt.Sprintf("it is installed and is not replaced by itself: pin %s to replace it", fit)}
+	}
+	b, _ := find(installed.Branch)
+	return installed, n.words(installed, "installed, and kept"+ended(b)), nil
+}
+
+// ended is a warning, or nothing.
+func ended(b Branch) string {
+	if !b.Ended {
+		return ""
+	}
+	return fmt.Sprintf("; NVIDIA's support for it ended%s: pin %d to replace it", month(b), b.Use)
+}
+
+func month(b Branch) string {
+	if b.Until == "" {
+		return ""
+	}
+	return " in " + b.Until
+}
+
+// reason explains our own choice.
+func (n need) reason(d Driver) string {
+	b, _ := find(d.Branch)
+	why := fmt.Sprintf("NVIDIA's %s branch, until %s", b.Kind, b.Until)
+	switch {
+	case n.closed != nil:
+		why = fmt.Sprintf("%s; %s, and it does not work with the open kernel modules", why, n.refuses(Driver{n.closed.LastBranch + 1, Proprietary}))
+	case d.Branch != DefaultBranch:
+		why = fmt.Sprintf("%s; %s", why, n.refuses(Driver{DefaultBranch, d.Flavour}))
+	case n.open != nil:
+		why = fmt.Sprintf("%s; %s", why, n.refuses(Driver{DefaultBranch, Proprietary}))
+	}
+	return n.words(d, why)
+}
+
+// words joins the driver, the reason, the GPUs, and a warning for those that the
+// table does not know.
+func (n need) words(d Driver, why string) string {
+	s := fmt.Sprintf("%s: %s", d, why)
+	if names := n.names(); names != "" {
+		s += "; for " + names
+	}
+	if len(n.unknown) > 0 {
+		ids := make([]string, len(n.unknown))
+		for i, id := range n.unknown {
+			ids[i] = id.String()
+		}
+		s += fmt.Sprintf("; WARNING: not in our table of %s, perhaps too new for this branch: %s", LifecycleDate, strings.Join(ids, ", "))
+	}
+	return s
+}
+
+func (n need) names() string {
+	var names []string
+	for _, g := range n.gpus {
+		if s := g.String(); !slices.Contains(names, s) {
+			names = append(names, s)
+		}
+	}
+	return strings.Join(names, ", ")
+}

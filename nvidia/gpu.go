@@ -1,0 +1,211 @@
+package nvidia
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Vendor is NVIDIA's PCI vendor id.
+const Vendor uint16 = 0x10de
+
+// PCIID says what kind of device a PCI function is.
+type PCIID struct {
+	Vendor, Device       uint16
+	SubVendor, SubDevice uint16 // who built the card; 0 when not known
+}
+
+// String returns e.g. "10de:20f1", or "10de:20f1 10de:145f" with the subsystem.
+func (p PCIID) String() string {
+	s := fmt.Sprintf("%04x:%04x", p.Vendor, p.Device)
+	if p.SubVendor != 0 {
+		s += fmt.Sprintf(" %04x:%04x", p.SubVendor, p.SubDevice)
+	}
+	return s
+}
+
+// ParsePCIID reads "10de:20f1", "0x10de:0x20f1", either of them followed by a
+// space or a colon and the subsystem in the same form, and the form of nvidia-smi,
+// "0x20F110DE", in which the device comes first.
+func ParsePCIID(s string) (PCIID, error) {
+	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == ' ' })
+	ids := make([]uint16, 0, 4)
+	for _, part := range parts {
+		digits := strings.TrimPrefix(strings.ToLower(part), "0x")
+		if len(parts) == 1 && len(digits) == 8 {
+			parts = append(parts, "") // counts as two
+			both, err := strconv.ParseUint(digits, 16, 32)
+			if err != nil {
+				return PCIID{}, badID(s)
+			}
+			ids = append(ids, uint16(both), uint16(both>>16))
+			break
+		}
+		n, err := strconv.ParseUint(digits, 16, 16)
+		if err != nil || len(digits) != 4 {
+			return PCIID{}, badID(s)
+		}
+		ids = append(ids, uint16(n))
+	}
+	switch len(ids) {
+	case 2:
+		return PCIID{Vendor: ids[0], Device: ids[1]}, nil
+	case 4:
+		return PCIID{Vendor: ids[0], Device: ids[1], SubVendor: ids[2], SubDevice: ids[3]}, nil
+	default:
+		return PCIID{}, badID(s)
+	}
+}
+
+func badID(s string) error {
+	return fmt.Errorf("PCI id %q: want vendor:device in hexadecimal, such as 10de:20f1", s)
+}
+
+// Architecture is a generation of chips, in NVIDIA's words.
+type Architecture string
+
+// The architectures of the embedded table, oldest first.
+const (
+	Kepler    Architecture = "Kepler"
+	Maxwell   Architecture = "Maxwell"
+	Pascal    Architecture = "Pascal"
+	Volta     Architecture = "Volta"
+	Turing    Architecture = "Turing"
+	Ampere    Architecture = "Ampere"
+	Ada       Architecture = "Ada Lovelace"
+	Hopper    Architecture = "Hopper"
+	Blackwell Architecture = "Blackwell"
+)
+
+// OpenModules says whether a chip works with the open kernel modules.
+type OpenModules int
+
+const (
+	OpenSupported   OpenModules = iota // either flavour, open recommended
+	OpenRequired                       // only the open modules know the chip
+	OpenUnsupported                    // only the proprietary modules know the chip
+)
+
+// GPU is a kind of GPU.
+type GPU struct {
+	ID           PCIID
+	Name         string
+	Architecture Architecture
+	Open         OpenModules
+	MinBranch    int // first driver branch that knows the chip; 0: every branch that is still supported
+	LastBranch   int // last driver branch that knows the chip; 0: none has dropped it
+	MIGInstances int // most instances the chip can be divided into; 0: not at all
+}
+
+// String returns e.g. "NVIDIA A100-PCIE-40GB (Ampere)".
+func (g GPU) String() string {
+	if g.Architecture == "" {
+		return g.Name
+	}
+	return fmt.Sprintf("%s (%s)", g.Name, g.Architecture)
+}
+
+// Lookup finds a GPU by vendor and device id.
+func Lookup(id PCIID) (GPU, bool) {
+	if id.Vendor != Vendor {
+		return GPU{}, false
+	}
+	all, err := table()
+	if err != nil { // the table is embedded and tested
+		return GPU{}, false
+	}
+	g, ok := all[id.Device]
+	g.ID = id
+	return g, ok
+}
+
+// GPUs returns every GPU of the table, by device id.
+func GPUs() []GPU {
+	all, err := table()
+	if err != nil {
+		return nil
+	}
+	gpus := make([]GPU, 0, len(all))
+	for _, device := range slices.Sorted(maps.Keys(all)) {
+		gpus = append(gpus, all[device])
+	}
+	return gpus
+}
+
+// tsv is made from NVIDIA's published lists by TestTable with -update; its first
+// line names the sources.
+//
+//go:embed gpus.tsv
+var tsv string
+
+// table reads tsv once.
+var table = sync.OnceValues(func() (map[uint16]GPU, error) { return parseTable(tsv) })
+
+// columns of the table; a dash or nothing is zero.
+const (
+	colDevice = iota
+	colArchitecture
+	colOpen // "required" where the architecture alone does not say so
+	colMinBranch
+	colMIG
+	colName
+	columns
+)
+
+func parseTable(text string) (map[uint16]GPU, error) {
+	all := map[uint16]GPU{}
+	for n, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		col := strings.Split(line, "\t")
+		if len(col) != columns {
+			return nil, fmt.Errorf("GPU table: line %d has %d columns", n+1, len(col))
+		}
+		device, err1 := strconv.ParseUint(col[colDevice], 16, 16)
+		minBranch, err2 := number(col[colMinBranch])
+		mig, err3 := number(col[colMIG])
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return nil, fmt.Errorf("GPU table: line %d: %w", n+1, err)
+		}
+		g := GPU{
+			ID:           PCIID{Vendor: Vendor, Device: uint16(device)},
+			Name:         col[colName],
+			Architecture: Architecture(col[colArchitecture]),
+			MinBranch:    minBranch,
+			MIGInstances: mig,
+		}
+		g.ruled(col[colOpen] == "required")
+		all[uint16(device)] = g
+	}
+	return all, nil
+}
+
+func number(s string) (int, error) {
+	if s == "" {
+		return 0, nil
+	}
+	return strconv.Atoi(s)
+}
+
+// ruled fills in what follows from the architecture. Source: README.md of
+// NVIDIA/open-gpu-kernel-modules, and NVIDIA's table of supported drivers.
+func (g *GPU) ruled(openRequired bool) {
+	switch g.Architecture {
+	case Kepler:
+		g.Open, g.LastBranch = OpenUnsupported, 470
+	case Maxwell, Pascal, Volta:
+		g.Open, g.LastBranch = OpenUnsupported, 580
+	case Blackwell:
+		g.Open, g.MinBranch = OpenRequired, max(g.MinBranch, 570)
+	default:
+		if openRequired { // Grace Hopper
+			g.Open = OpenRequired
+		}
+	}
+}

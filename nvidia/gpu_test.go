@@ -1,0 +1,133 @@
+package nvidia
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "rewrite the embedded table and the golden files")
+
+// published is the list that the table is made from, where it is at hand.
+const published = "../../shared/data/nvidia-gpus.json"
+
+// TestTable makes the embedded table from the published list and compares.
+func TestTable(t *testing.T) {
+	raw, err := os.ReadFile(published)
+	if err != nil {
+		t.Skipf("NOT COMPARED with the published list: %v", err)
+	}
+	var list struct {
+		Generated string
+		Sources   map[string]string
+		GPUs      []struct {
+			ID, Name, Architecture, OpenModules string
+			MinBranch, MigMaxInstances          *int
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &list))
+
+	var b strings.Builder
+	fmt.Fprintf(&b, "# As of %s. Sources: %s; %s; %s.\n", list.Generated, list.Sources["openTable"], list.Sources["pciIds"], list.Sources["mig"])
+	b.WriteString("# device\tarchitecture\topen modules\tfirst branch\tMIG instances\tname\n")
+	for _, g := range list.GPUs {
+		open := ""
+		if g.OpenModules == "required" && g.Architecture != string(Blackwell) {
+			open = g.OpenModules
+		}
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\n", g.ID, g.Architecture, open, optional(g.MinBranch), optional(g.MigMaxInstances), g.Name)
+	}
+	if *update {
+		require.NoError(t, os.WriteFile("gpus.tsv", []byte(b.String()), 0o644))
+		tsv = b.String()
+	}
+	assert.Equal(t, b.String(), tsv, "run the test with -update")
+	assert.Less(t, len(tsv), 60_000)
+
+	for _, g := range list.GPUs {
+		id, err := ParsePCIID("10de:" + g.ID)
+		require.NoError(t, err)
+		got, ok := Lookup(id)
+		require.True(t, ok, g.ID)
+		assert.Equal(t, g.Name, got.Name)
+		assert.Equal(t, map[string]OpenModules{"required": OpenRequired, "supported": OpenSupported, "unsupported": OpenUnsupported}[g.OpenModules], got.Open, g.Name)
+	}
+}
+
+func optional(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprint(*n)
+}
+
+func TestLookup(t *testing.T) {
+	a100, ok := Lookup(PCIID{Vendor: Vendor, Device: 0x20f1, SubVendor: 0x10de, SubDevice: 0x145f})
+	require.True(t, ok)
+	assert.Equal(t, "NVIDIA A100-PCIE-40GB (Ampere)", a100.String())
+	assert.Equal(t, 7, a100.MIGInstances)
+	assert.Equal(t, uint16(0x145f), a100.ID.SubDevice)
+
+	v100, _ := Lookup(PCIID{Vendor: Vendor, Device: 0x1db4})
+	assert.Equal(t, OpenUnsupported, v100.Open)
+	assert.Equal(t, 580, v100.LastBranch)
+
+	_, ok = Lookup(PCIID{Vendor: 0x1002, Device: 0x20f1})
+	assert.False(t, ok, "another vendor's device with the same number")
+	_, ok = Lookup(PCIID{Vendor: Vendor, Device: 0xffff})
+	assert.False(t, ok)
+	assert.Greater(t, len(GPUs()), 500)
+}
+
+func TestParsePCIID(t *testing.T) {
+	a100 := PCIID{Vendor: 0x10de, Device: 0x20f1}
+	card := PCIID{Vendor: 0x10de, Device: 0x20f1, SubVendor: 0x10de, SubDevice: 0x145f}
+	for in, want := range map[string]PCIID{
+		"10de:20f1":           a100,
+		"10DE:20F1":           a100,
+		"0x10de:0x20f1":       a100,
+		"0x10de 0x20f1":       a100,
+		"0x20F110DE":          a100,
+		"10de:20f1 10de:145f": card,
+		"10de:20f1:10de:145f": card,
+	} {
+		got, err := ParsePCIID(in)
+		require.NoError(t, err, in)
+		assert.Equal(t, want, got, in)
+	}
+	for _, in := range []string{"", "10de", "10de:", "10de:20f", "10de:20f1:10de", "10de:20g1", "a:b:c:d", "zzzzzzzz", "10de:20f1:1:2:3"} {
+		_, err := ParsePCIID(in)
+		assert.ErrorContains(t, err, "such as 10de:20f1", in)
+	}
+}
+
+func FuzzParsePCIID(f *testing.F) {
+	for _, s := range []string{"10de:20f1", "0x20F110DE", "10de:20f1 10de:145f", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		id, err := ParsePCIID(s)
+		if err != nil {
+			return
+		}
+		again, err := ParsePCIID(id.String())
+		require.NoError(t, err)
+		if id.SubVendor == 0 { // what String leaves out
+			id.SubDevice = 0
+		}
+		assert.Equal(t, id, again)
+	})
+}
+
+func TestParseTableRefuses(t *testing.T) {
+	for _, text := range []string{"20f1\tAmpere", "zz\tAmpere\t\t\t\tx", "20f1\tAmpere\t\tx\t\tx", "20f1\tAmpere\t\t\tx\tx"} {
+		_, err := parseTable(text)
+		assert.ErrorContains(t, err, "GPU table: line 1", text)
+	}
+}
