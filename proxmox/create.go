@@ -1,0 +1,233 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// CreateSpec is a VM made from an image and not from a template: the one that
+// becomes the template.
+type CreateSpec struct {
+	Name        string
+	Host        string
+	VMID        int // 0: the next free one
+	Owner       string
+	Tags        []string
+	Image       string // volume id of the image to import
+	Storage     string // of the disks
+	DiskSize    Size   // the OS disk is grown to this
+	Cores       int
+	Memory      Size
+	CPUType     string // default host
+	SecureBoot  bool   // enrol Microsoft's keys in the firmware's variables: only signed kernels and modules load then
+	NICs        []NIC
+	Seed        string // volume id of the NoCloud ISO
+	Description string
+}
+
+// params writes the whole VM: q35 and OVMF, which give a GPU's memory the room
+// that it needs, with a disk for the firmware's variables (without one they are
+// lost); a serial console, without which Ubuntu's cloud kernel panics when its
+// disk grows; the agent's channel; no balloon.
+func (s CreateSpec) params(vmid int) params {
+	cpu := s.CPUType
+	if cpu == "" {
+		cpu = "host"
+	}
+	p := params{
+		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": "ovmf",
+		"efidisk0":    fmt.Sprintf("%s:0,efitype=4m,pre-enrolled-keys=%s", s.Storage, zeroOne(s.SecureBoot)),
+		"scsihw":      "virtio-scsi-single",
+		"scsi0":       fmt.Sprintf("%s:0,import-from=%s,discard=on,iothread=1,ssd=1", s.Storage, s.Image),
+		"boot":        "order=scsi0",
+		"serial0":     "socket",
+		"vga":         "std",
+		"agent":       "enabled=1",
+		"cpu":         cpu,
+		"cores":       s.Cores,
+		"memory":      s.Memory.mib(),
+		"balloon":     0,
+		"tags":        strings.Join(cleanTags(append([]string{s.Owner}, s.Tags...)), ";"),
+		"description": s.Description,
+	}
+	if s.Description == "" {
+		delete(p, "description")
+	}
+	for i, n := range s.NICs {
+		p[fmt.Sprintf("net%d", i)] = n.line(nil)
+	}
+	if s.Seed != "" {
+		p[seedSlot] = seedValue(s.Seed)
+	}
+	return p
+}
+
+func (s CreateSpec) check() error {
+	var errs []error
+	if !dnsName.MatchString(s.Name) {
+		errs = append(errs, fmt.Errorf("vm name %q is not a DNS name", s.Name))
+	}
+	for what, v := range map[string]string{"host": s.Host, "owner": s.Owner, "image": s.Image, "storage": s.Storage} {
+		if v == "" {
+			errs = append(errs, fmt.Errorf("vm %s: no %s", s.Name, what))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CreateVM makes the VM, stopped, with its disk grown, unless it is there. It
+// goes on where an earlier run ended.
+func (c *Client) CreateVM(ctx context.Context, spec CreateSpec) (*VM, error) {
+	if err := spec.check(); err != nil {
+		return nil, err
+	}
+	vm, err := c.VM(ctx, spec.Owner, spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	if vm != nil && vm.Locked != "" {
+		if vm, err = c.unlocked(ctx, vm); err != nil {
+			return nil, err
+		}
+	}
+	if vm == nil {
+		if err := c.Conflict(ctx, spec.Owner, spec.Name); err != nil {
+			return nil, err
+		}
+		if vm, err = c.create(ctx, spec); err != nil {
+			return nil, err
+		}
+	}
+	vm.Owner = spec.Owner
+	return vm, c.growTo(ctx, vm, "scsi0", spec.DiskSize)
+}
+
+func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
+	release, err := c.storages.allocate(ctx, spec.Host, spec.Storage, true)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	for range attempts {
+		vmid := spec.VMID
+		if vmid == 0 {
+			if vmid, err = c.next(ctx); err != nil {
+				return nil, err
+			}
+		}
+		progress.Say(ctx, "creating %s as VM %d from %s", spec.Name, vmid, spec.Image)
+		vm, err := c.createAs(ctx, spec, vmid)
+		switch {
+		case err == nil:
+			return vm, nil
+		case !saidTaken(words(err)) || spec.VMID != 0:
+			return nil, fmt.Errorf("create %s: %w", spec.Name, err)
+		}
+	}
+	return nil, fmt.Errorf("create %s: every VMID that Proxmox offered was taken by another: is something else making VMs?", spec.Name)
+}
+
+func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, error) {
+	mine := func() (*VM, error) {
+		vm, err := c.read(ctx, spec.Host, vmid, false)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case vm.Locked == "create" && vm.Name == "":
+			return c.unlocked(ctx, vm) // a create writes its options when the disks are there
+		case vm.Name != spec.Name || !vm.ours(spec.Owner):
+			return nil, nil
+		case vm.Locked != "":
+			return c.unlocked(ctx, vm)
+		}
+		return vm, nil
+	}
+	var found *VM
+	err := c.settle(ctx, spec.Host, vmid, func() error {
+		return c.do(ctx, http.MethodPost, nodePath(spec.Host, "qemu"), spec.params(vmid))
+	}, func() (bool, error) {
+		var err error
+		found, err = mine()
+		return found != nil, err
+	})
+	if err != nil && saidTaken(words(err)) {
+		if found, lookErr := mine(); lookErr == nil && found != nil {
+			return found, nil
+		}
+	}
+	if err != nil || found != nil {
+		return found, err
+	}
+	c.power.set(vmid, false)
+	return c.read(ctx, spec.Host, vmid, false)
+}
+
+// growTo grows a disk to size, unless it has it.
+func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) error {
+	disk, found := vm.Disk(slot)
+	if !found {
+		return fmt.Errorf("proxmox: %s has no disk %s", vm, slot)
+	}
+	if disk.Size >= size {
+		return nil
+	}
+	progress.Say(ctx, "growing %s of %s to %s", slot, vm, size)
+	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
+		return c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": slot, "size": size.diskSize()})
+	}, func() (bool, error) {
+		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
+		if err != nil {
+			return false, err
+		}
+		disk, _ := now.Disk(slot)
+		return disk.Size >= size, nil
+	})
+	if err != nil {
+		return c.explain(ctx, vm, "grow", err)
+	}
+	return nil
+}
+
+// Convert makes a stopped VM a template, without its seed: a clone must not boot
+// with somebody else's. A VM that is one already is left alone.
+func (c *Client) Convert(ctx context.Context, vm *VM) error {
+	now, err := c.Refresh(ctx, vm)
+	switch {
+	case err != nil:
+		return err
+	case now.Template:
+		return nil
+	case now.Running:
+		return fmt.Errorf("proxmox: %s runs: a template is made of a VM that is off", now)
+	}
+	if now.Seed != "" {
+		err := c.settle(ctx, now.Host, now.VMID, func() error {
+			return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "config"), params{"delete": seedSlot})
+		}, func() (bool, error) {
+			seen, err := c.read(ctx, now.Host, now.VMID, false)
+			return err == nil && seen.Seed == "", err
+		})
+		if err != nil {
+			return c.explain(ctx, now, "take the seed out of", err)
+		}
+	}
+	progress.Say(ctx, "converting %s to a template", now)
+	err = c.settle(ctx, now.Host, now.VMID, func() error {
+		return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "template"), nil)
+	}, func() (bool, error) {
+		seen, err := c.read(ctx, now.Host, now.VMID, false)
+		return err == nil && seen.Template, err
+	})
+	if err != nil {
+		return c.explain(ctx, now, "convert", err)
+	}
+	vm.Template, vm.Seed = true, ""
+	return nil
+}

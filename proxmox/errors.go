@@ -1,0 +1,378 @@
+package proxmox
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Errors that callers may ask for with [errors.Is].
+var (
+	// ErrNotFound says that the VM, volume or mapping is not there. (Proxmox says so with status 500.)
+	ErrNotFound = errors.New("not found")
+	// ErrAgentNotRunning says that the guest agent does not answer (yet).
+	ErrAgentNotRunning = errors.New("the guest agent is not running")
+	// ErrUnauthorized says that the token is not accepted.
+	ErrUnauthorized = errors.New("the API token is not accepted")
+)
+
+// Class says what one may do about a failure.
+type Class int
+
+const (
+	// Permanent failures come again when tried again.
+	Permanent Class = iota
+	// Transient failures are worth another try, after looking at what is there.
+	Transient
+	// Unknown outcomes left the request in the dark: it may have been done, may
+	// be under way still, or never have arrived. Look, then decide.
+	Unknown
+)
+
+// String names the class.
+func (c Class) String() string {
+	return [...]string{"permanent", "transient", "unknown outcome"}[c]
+}
+
+// Error is an answer of Proxmox's API that is not a success, or no answer at all
+// (Status 0).
+type Error struct {
+	Status  int               // HTTP status; 595 and 596 are Proxmox's own: a daemon or node that could not be reached, or did not answer in 30 s
+	Method  string            // of the request
+	Path    string            // of the request, below /api2/json
+	Message string            // Proxmox's words
+	Errors  map[string]string // what is wrong with each parameter, for status 400
+	Token   string            // the token's id, never its secret
+	Cause   error             // what the network said, for Status 0
+}
+
+// Error returns what failed, in Proxmox's words, and what to do about it.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "proxmox: %s %s: ", e.Method, e.Path)
+	b.WriteString(e.text())
+	if e.Status == 0 && e.Method != http.MethodGet {
+		b.WriteString(": whether it was done is not known")
+	}
+	if h := e.hint(); h != "" {
+		b.WriteString("\n  ")
+		b.WriteString(h)
+	}
+	return b.String()
+}
+
+// text is what Proxmox said.
+func (e *Error) text() string {
+	message := strings.TrimSpace(e.Message)
+	if message == "" {
+		message = http.StatusText(e.Status)
+	}
+	if e.Status != 0 && !strings.HasPrefix(message, "Permission check failed") {
+		message = fmt.Sprintf("%s (status %d)", message, e.Status)
+	}
+	for _, k := range slices.Sorted(maps.Keys(e.Errors)) {
+		message += fmt.Sprintf("; %s: %s", k, strings.Join(strings.Fields(e.Errors[k]), " "))
+	}
+	return message
+}
+
+// Unwrap returns the network's error, if that was it.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is makes the package's sentinel errors work with [errors.Is].
+func (e *Error) Is(target error) bool {
+	switch target {
+	case ErrUnauthorized:
+		return e.Status == http.StatusUnauthorized
+	case ErrNotFound, ErrAgentNotRunning:
+		return saidSentinel(e.Message, target)
+	}
+	return false
+}
+
+// IsPermission reports whether a privilege is missing.
+func (e *Error) IsPermission() bool { _, _, ok := e.Permission(); return ok }
+
+// Permission returns the object path and the privileges of which the token lacks
+// one (or all), as far as Proxmox names them.
+func (e *Error) Permission() (path string, privileges []string, ok bool) {
+	if path, privileges, ok = permission(e.Message); ok {
+		return path, privileges, true
+	}
+	return "", nil, e.Status == http.StatusForbidden
+}
+
+// Class says what one may do about e.
+func (e *Error) Class() Class {
+	switch {
+	case e.Status == 595 && strings.Contains(e.Message, "refused"):
+		// The daemon behind pveproxy is down: nothing was done.
+		return Transient
+	case e.Status == 0, e.Status == 595, e.Status == 596, e.Status == http.StatusBadGateway,
+		e.Status == http.StatusServiceUnavailable, e.Status == http.StatusGatewayTimeout:
+		return Unknown
+	}
+	return classOf(e.Message)
+}
+
+// TaskError is a task that ended badly.
+type TaskError struct {
+	UPID  UPID
+	Exit  string   // the task's exit status
+	Log   []string // the last lines of its log
+	Token string   // the token's id, never its secret
+}
+
+// Error returns what failed, in Proxmox's words, and what to do about it.
+func (e *TaskError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "proxmox: %s failed: %s", e.UPID.what(), e.Exit)
+	for _, line := range e.Log {
+		line = strings.TrimSpace(strings.TrimPrefix(line, "TASK ERROR: "))
+		if line != "" && line != "no content" && !strings.Contains(e.Exit, line) {
+			b.WriteString("\n  | ")
+			b.WriteString(line)
+		}
+	}
+	if h := hintFor(e.Exit, e.Token, e.UPID.ID); h != "" {
+		b.WriteString("\n  ")
+		b.WriteString(h)
+	}
+	return b.String()
+}
+
+// Is makes the package's sentinel errors work with [errors.Is].
+func (e *TaskError) Is(target error) bool { return saidSentinel(e.Exit, target) }
+
+// Class says what one may do about e.
+func (e *TaskError) Class() Class { return classOf(e.Exit) }
+
+// IsPermission reports whether a privilege is missing.
+func (e *TaskError) IsPermission() bool { _, _, ok := permission(e.Exit); return ok }
+
+// ConflictError is a VM that has the name of one of ours but not our tag. It is
+// somebody else's and is never touched.
+type ConflictError struct {
+	Name, Owner, Host string
+	VMID              int
+}
+
+// Error returns the conflict and the ways out of it.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("proxmox: VM %d on %s is called %s, but does not carry the tag %s: it is not ours and stays as it is\n"+
+		"  rename one of the two, or remove the other VM; to hand it over instead: qm set %d --tags %s",
+		e.VMID, e.Host, e.Name, e.Owner, e.VMID, e.Owner)
+}
+
+// DuplicateError is more than one VM with one name and our tag.
+type DuplicateError struct {
+	Name, Owner string
+	VMIDs       []int
+}
+
+// Error returns the doubles.
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("proxmox: VMs %v are all called %s and carry the tag %s: remove all but one (qm destroy VMID --purge)",
+		e.VMIDs, e.Name, e.Owner)
+}
+
+// LockedError is a VM that is locked while nothing is at work on it: what held
+// the lock died. A token may not unlock it.
+type LockedError struct {
+	Host, Lock string
+	VMID       int
+}
+
+// Error returns the lock and how to get rid of it.
+func (e *LockedError) Error() string {
+	cure := fmt.Sprintf("qm unlock %d", e.VMID)
+	if e.Lock == "clone" || e.Lock == "create" {
+		cure += fmt.Sprintf(" && qm destroy %d --purge", e.VMID)
+	}
+	return fmt.Sprintf("proxmox: VM %d on %s is locked (%s) and no task is at work on it\n  run on %s as root: %s",
+		e.VMID, e.Host, e.Lock, e.Host, cure)
+}
+
+// ClassOf returns the class of the first error in err's chain that has one; an
+// error that is not Proxmox's is permanent.
+func ClassOf(err error) Class {
+	var classed interface {
+		error
+		Class() Class
+	}
+	if errors.As(err, &classed) {
+		return classed.Class()
+	}
+	return Permanent
+}
+
+// From here on is what Proxmox says, and the only place that looks into it.
+
+var (
+	permissionText = regexp.MustCompile(`Permission check failed(?: \((/[^,()]*), ([A-Za-z.|, ]+)\))?`)
+	rootOnlyText   = regexp.MustCompile(`[Oo]nly root can (?:set|pass)|user != root@pam`)
+	lockedText     = regexp.MustCompile(`VM is locked \(([a-z-]+)\)`)
+	takenText      = regexp.MustCompile(`unable to create VM \d+(?:: config file already exists| - VM \d+ already exists)|VM \d+ already exists`)
+	gpuBusyText    = regexp.MustCompile(`already in use by VMID '(\d+)'|reserved for use by VMID '?(\d+)'?`)
+)
+
+// transientTexts mark failures that go away by themselves: a lock held by
+// somebody else, a worker that died before its work began, a section file that
+// was changed between read and write.
+var transientTexts = []string{
+	"got timeout", "got lock request timeout", "got no worker upid",
+	"detected modified configuration", "checksum mismatch (file change by other user?)",
+}
+
+// classOf sorts a message or exit status.
+func classOf(text string) Class {
+	for _, t := range transientTexts {
+		if strings.Contains(text, t) {
+			return Transient
+		}
+	}
+	return Permanent
+}
+
+// saidSentinel reports whether text is how Proxmox says target.
+func saidSentinel(text string, target error) bool {
+	switch target {
+	case ErrAgentNotRunning:
+		return strings.Contains(text, "QEMU guest agent is not running")
+	case ErrNotFound:
+		return strings.Contains(text, "does not exist") && !strings.Contains(text, "pool '") ||
+			strings.Contains(text, "no such task") || strings.Contains(text, "not defined")
+	}
+	return false
+}
+
+// saidTaken reports whether text is a VMID that somebody else has.
+func saidTaken(text string) bool { return takenText.MatchString(text) }
+
+// saidLock returns the lock that text complains of, "" when none.
+func saidLock(text string) string {
+	if m := lockedText.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// saidGone reports whether text says that a VM that was to be stopped or changed is off.
+func saidGone(text string) bool { return strings.Contains(text, "is not running") }
+
+// saidNoPID reports whether the agent knows no such process: its result was read.
+func saidNoPID(text string) bool {
+	return strings.Contains(text, "Agent error: PID") && strings.Contains(text, "does not exist")
+}
+
+// saidNoProgram reports whether the agent could not find the program to run.
+func saidNoProgram(text string) bool {
+	return strings.Contains(text, "Failed to execute child process") && strings.Contains(text, "No such file")
+}
+
+// words returns what Proxmox said in err, "" when it said nothing.
+func words(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		out := e.Message
+		for _, v := range e.Errors {
+			out += "\n" + v
+		}
+		return out
+	}
+	var t *TaskError
+	if errors.As(err, &t) {
+		return t.Exit
+	}
+	return ""
+}
+
+// permission reads "Permission check failed (/vms/100, VM.Audit|VM.Config.Disk)".
+func permission(text string) (path string, privileges []string, ok bool) {
+	m := permissionText.FindStringSubmatch(text)
+	if m == nil {
+		return "", nil, false
+	}
+	return m[1], strings.FieldsFunc(m[2], func(r rune) bool { return r == '|' || r == ',' || r == ' ' }), true
+}
+
+func (e *Error) hint() string {
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		return fmt.Sprintf("the token %s is unknown, expired or disabled, or its secret is another: see pveum user token list %s",
+			e.Token, userOf(e.Token))
+	case e.Status == http.StatusForbidden && !e.namesPrivilege():
+		return fmt.Sprintf("the token %s lacks a privilege that Proxmox does not name%s; see pveum user token permissions %s",
+			e.Token, likelyPrivilege(e.Method, e.Path), tokenWords(e.Token))
+	case e.Status == 595 || e.Status == 596:
+		return "Proxmox's proxy got no answer from the node or its daemon within 30 s: see systemctl status pvedaemon pveproxy there"
+	}
+	return hintFor(e.Message, e.Token, "")
+}
+
+func (e *Error) namesPrivilege() bool {
+	_, p, ok := permission(e.Message)
+	return ok && len(p) > 0
+}
+
+// likelyPrivilege names what the requests whose refusals are bare want (pve-storage, qemu-server API sources).
+func likelyPrivilege(method, path string) string {
+	switch {
+	case strings.HasSuffix(path, "/upload"):
+		return " (upload wants Datastore.AllocateTemplate on the storage)"
+	case strings.HasSuffix(path, "/download-url"):
+		return " (download-url wants Datastore.AllocateTemplate on the storage, and Sys.AccessNetwork on the node or Sys.Audit and Sys.Modify on /)"
+	case method == http.MethodPost && strings.HasSuffix(path, "/qemu"):
+		return " (create wants VM.Allocate, Datastore.AllocateSpace, SDN.Use and VM.Config.*)"
+	}
+	return ""
+}
+
+// hintFor says what to do about a message or exit status, "" when we do not know.
+func hintFor(text, token, id string) string {
+	if path, privileges, ok := permission(text); ok && len(privileges) > 0 {
+		return grant(path, privileges, strings.Contains(text, "|"), token)
+	}
+	if m := gpuBusyText.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("the card belongs to VM %s now: stop that VM or take the card from it (hostpciN in qm config %s)", m[1]+m[2], m[1]+m[2])
+	}
+	switch {
+	case rootOnlyText.MatchString(text):
+		return "only root@pam itself may do this, no token, not even root's: use a resource mapping or leave the option out"
+	case strings.Contains(text, "PCI device mapping invalid"), strings.Contains(text, "PCI device mapping not found"):
+		return "the mapping does not fit the hardware (any more): it has to be made again from what the host reports"
+	case strings.Contains(text, "could not find a free device"):
+		return "every card of the mapping is in use by another VM"
+	case strings.Contains(text, "IOMMU not present"):
+		return "switch the IOMMU on in the firmware and on the kernel's command line, then reboot the host"
+	case strings.Contains(text, "is not running") && strings.Contains(text, "guest agent"):
+		return "the guest is still booting, or qemu-guest-agent is not installed in it"
+	case lockedText.MatchString(text):
+		return "something is at work on the VM, or died while it was: qm unlock " + id
+	}
+	return ""
+}
+
+// grant says how to give a token what it lacks. A role set on a deeper path
+// replaces those of the paths above, so the cure is a privilege more in the role
+// that the token has, not another role on path.
+func grant(path string, privileges []string, anyOf bool, token string) string {
+	which := strings.Join(privileges, " and ")
+	if anyOf {
+		which = "one of " + strings.Join(privileges, ", ")
+	}
+	return fmt.Sprintf("the token %s lacks %s on %s; add it to the role that it has there: pveum role modify ROLE --append 1 --privs %s"+
+		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)",
+		token, which, path, privileges[0])
+}
+
+func userOf(token string) string {
+	user, _, _ := strings.Cut(token, "!")
+	return user
+}
+
+func tokenWords(token string) string { return strings.Replace(token, "!", " ", 1) }

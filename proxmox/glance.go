@@ -1,0 +1,101 @@
+package proxmox
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// glanceAge is for how long an answer to a shared question may be used again.
+// Proxmox itself refreshes what it knows of all VMs every 10 s.
+const glanceAge = 3 * time.Second
+
+// glances are GETs that many ask at once: all VMs, the content of a storage, the
+// hardware of a host. One request answers everybody who asked before it was
+// sent, and those who ask shortly after, until something of ours changed it.
+type glances struct {
+	mu   sync.Mutex
+	byID map[string]*glance
+}
+
+type glance struct {
+	turn       chan struct{} // holds one token while a request is under way
+	generation int           // counts what made older answers stale
+	answered   int           // generation at which the answer was asked for
+	at         time.Time
+	answer     any // nil when there is none
+}
+
+// look returns the answer to GET path, shared where possible. The answer must
+// not be changed.
+func look[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	var zero T
+	id := path + "?" + query.Encode()
+	g := c.glances.of(id)
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	}
+	if answer, ok := c.glances.fresh(g); ok {
+		return answer.(T), nil
+	}
+	generation := c.glances.begin(g)
+	var out T
+	if err := c.get(ctx, path, query, &out); err != nil {
+		return zero, err
+	}
+	c.glances.end(g, generation, out)
+	return out, nil
+}
+
+func (gs *glances) of(id string) *glance {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if gs.byID == nil {
+		gs.byID = map[string]*glance{}
+	}
+	g := gs.byID[id]
+	if g == nil {
+		g = &glance{turn: make(chan struct{}, 1)}
+		gs.byID[id] = g
+	}
+	return g
+}
+
+func (gs *glances) fresh(g *glance) (any, bool) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	ok := g.answer != nil && g.answered == g.generation && time.Since(g.at) < glanceAge
+	return g.answer, ok
+}
+
+func (gs *glances) begin(g *glance) int {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	return g.generation
+}
+
+func (gs *glances) end(g *glance, generation int, answer any) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	g.answer, g.answered, g.at = answer, generation, time.Now()
+}
+
+// forget makes answers stale that a request to path may have changed.
+func (gs *glances) forget(path string) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	vm := strings.Contains(path, "/qemu")
+	for id, g := range gs.byID {
+		switch {
+		case vm && strings.HasPrefix(id, "/cluster/resources"),
+			strings.HasPrefix(path, "/cluster/mapping") && strings.HasPrefix(id, "/cluster/mapping"),
+			strings.Contains(path, "/storage/") && strings.Contains(id, "/storage/"):
+			g.generation++
+		}
+	}
+}

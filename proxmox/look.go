@@ -1,0 +1,319 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+// resource is an entry of GET /cluster/resources?type=vm. Tags and lock are
+// fresh; name, status and template are what the node's pvestatd last told, up to
+// 10 s ago, and missing for a VM that it has not seen yet.
+type resource struct {
+	Type     string   `json:"type"`
+	VMID     flexInt  `json:"vmid"`
+	Name     string   `json:"name"`
+	Node     string   `json:"node"`
+	Status   string   `json:"status"`
+	Tags     string   `json:"tags"`
+	Lock     string   `json:"lock"`
+	Template flexBool `json:"template"`
+	MaxMem   flexInt  `json:"maxmem"`
+	MaxCPU   flexInt  `json:"maxcpu"`
+}
+
+// resources returns all VMs that the token may see.
+func (c *Client) resources(ctx context.Context) ([]resource, error) {
+	all, err := look[[]resource](ctx, c, "/cluster/resources", url.Values{"type": {"vm"}})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// VM returns the VM with that name and the tag owner, nil when there is none. A
+// VM of that name that is not ours is not returned; see [Client.Conflict].
+func (c *Client) VM(ctx context.Context, owner, name string) (*VM, error) {
+	found, _, err := c.named(ctx, owner, name)
+	if err != nil {
+		return nil, err
+	}
+	switch len(found) {
+	case 0:
+		return nil, nil
+	case 1:
+		return found[0], nil
+	}
+	dup := &DuplicateError{Name: name, Owner: owner}
+	for _, vm := range found {
+		dup.VMIDs = append(dup.VMIDs, vm.VMID)
+	}
+	slices.Sort(dup.VMIDs)
+	return nil, dup
+}
+
+// Conflict returns a [*ConflictError] when the name is taken by a VM that is not ours.
+func (c *Client) Conflict(ctx context.Context, owner, name string) error {
+	found, foreign, err := c.named(ctx, owner, name)
+	if err != nil || len(found) > 0 || len(foreign) == 0 {
+		return err
+	}
+	return &ConflictError{Name: name, Owner: owner, VMID: foreign[0].VMID, Host: foreign[0].Host}
+}
+
+// Template returns the template with that name and the tag owner, nil when there
+// is none. A VM that is to become one is found with [Client.VM]. Where several
+// hosts have their own, the one on the host with the lowest name is returned;
+// see [Client.TemplateOn].
+func (c *Client) Template(ctx context.Context, owner, name string) (*VM, error) {
+	return c.TemplateOn(ctx, owner, "", name)
+}
+
+// TemplateOn is Template, but prefers the one on host.
+func (c *Client) TemplateOn(ctx context.Context, owner, host, name string) (*VM, error) {
+	found, _, err := c.named(ctx, owner, name)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(vm *VM) bool { return !vm.Template })
+	slices.SortFunc(found, func(a, b *VM) int {
+		switch {
+		case a.Host == b.Host:
+			return a.VMID - b.VMID
+		case a.Host == host || b.Host != host && a.Host < b.Host:
+			return -1
+		}
+		return 1
+	})
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return found[0], nil
+}
+
+// named returns the VMs called name, ours and others'.
+func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign []*VM, err error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range all {
+		if r.Type != "qemu" || r.Name != name && !nameless(r) {
+			continue
+		}
+		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
+		switch {
+		case errors.Is(err, ErrNotFound):
+			continue // destroyed since
+		case err != nil && r.Name != name:
+			continue // one that we may not see is not ours
+		case err != nil:
+			return nil, nil, err
+		case vm.Name != name:
+			continue
+		}
+		vm.Owner = owner
+		if vm.ours(owner) {
+			ours = append(ours, vm)
+		} else {
+			foreign = append(foreign, vm)
+		}
+	}
+	return ours, foreign, nil
+}
+
+// nameless reports whether r is so new that its name is not known yet.
+func nameless(r resource) bool {
+	return r.Name == "" && (r.Status == "" || r.Status == "unknown" || r.Status == "stopped")
+}
+
+// Summary is a VM in a list.
+type Summary struct {
+	Name     string
+	VMID     int
+	Host     string
+	Template bool
+	Running  bool
+	Locked   string
+	Tags     []string
+	Cores    int
+	Memory   Size
+}
+
+// VMs returns every VM and template with the tag owner, sorted by name. It costs
+// one request, shared with all lookups at that time.
+func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Summary
+	for _, r := range all {
+		if r.Type != "qemu" {
+			continue
+		}
+		s := Summary{
+			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,
+			Tags: splitTags(r.Tags), Cores: int(r.MaxCPU), Memory: Size(r.MaxMem),
+		}
+		ours := slices.Contains(s.Tags, owner)
+		if nameless(r) && (ours || len(s.Tags) == 0) {
+			vm, err := c.read(ctx, r.Node, s.VMID, false)
+			if err != nil {
+				continue
+			}
+			s.Name, s.Template, s.Locked, s.Tags, s.Cores, s.Memory = vm.Name, vm.Template, vm.Locked, vm.Tags, vm.Cores, vm.Memory
+			ours = vm.ours(owner)
+		}
+		if ours {
+			s.Running = !s.Template && c.isRunning(ctx, r)
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b Summary) int {
+		switch {
+		case a.Name < b.Name:
+			return -1
+		case a.Name > b.Name:
+			return 1
+		}
+		return a.VMID - b.VMID
+	})
+	return out, nil
+}
+
+// Refresh reads vm's configuration and power state again.
+func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
+	running, err := c.status(ctx, vm.Host, vm.VMID)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.read(ctx, vm.Host, vm.VMID, running)
+	if err != nil {
+		return nil, err
+	}
+	out.Owner = vm.Owner
+	return out, nil
+}
+
+// read returns a VM's configuration, with what is pending, in one request.
+func (c *Client) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
+	var entries []pendingEntry
+	if err := c.get(ctx, vmPath(host, vmid, "pending"), nil, &entries); err != nil {
+		return nil, err
+	}
+	return newVM(host, vmid, entries, running), nil
+}
+
+// status asks the host itself whether a VM runs.
+func (c *Client) status(ctx context.Context, host string, vmid int) (running bool, err error) {
+	var now struct {
+		Status string `json:"status"`
+	}
+	if err := c.get(ctx, vmPath(host, vmid, "status", "current"), nil, &now); err != nil {
+		return false, err
+	}
+	return now.Status == "running", nil
+}
+
+// isRunning says whether a VM runs: what we did to it ourselves in the last
+// seconds is newer than the list.
+func (c *Client) isRunning(ctx context.Context, r resource) bool {
+	if running, known := c.power.get(int(r.VMID)); known {
+		return running
+	}
+	switch r.Status {
+	case "running":
+		return true
+	case "stopped":
+		return false
+	}
+	running, err := c.status(ctx, r.Node, int(r.VMID))
+	return err == nil && running
+}
+
+// powerNotes remember what our own tasks did to VMs, for as long as the list of
+// resources may lag behind.
+type powerNotes struct {
+	mu   sync.Mutex
+	byID map[int]powerNote
+}
+
+type powerNote struct {
+	running bool
+	at      time.Time
+}
+
+// statusLag is how old the status in /cluster/resources may be: pvestatd tells
+// every 10 s.
+const statusLag = 12 * time.Second
+
+func (p *powerNotes) set(vmid int, running bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byID == nil {
+		p.byID = map[int]powerNote{}
+	}
+	p.byID[vmid] = powerNote{running, time.Now()}
+}
+
+func (p *powerNotes) get(vmid int) (running, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	note, found := p.byID[vmid]
+	if !found || time.Since(note.at) > statusLag {
+		return false, false
+	}
+	return note.running, true
+}
+
+// vmids hands out VMIDs. Proxmox's nextid reserves nothing, so those given to
+// somebody here are kept apart. Those of VMs that we destroyed are not used
+// again: their cleanup may still hold a lock.
+type vmids struct {
+	mu   sync.Mutex
+	used map[int]bool
+}
+
+// next returns a free VMID and reserves it within this process.
+func (c *Client) next(ctx context.Context) (int, error) {
+	var first flexInt
+	if err := c.get(ctx, "/cluster/nextid", nil, &first); err != nil {
+		return 0, err
+	}
+	for id := int(first); ; id++ {
+		if !c.vmids.reserve(id) {
+			continue
+		}
+		if id == int(first) {
+			return id, nil
+		}
+		var same flexInt
+		err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(id)}}, &same)
+		var e *Error
+		switch {
+		case err == nil:
+			return id, nil
+		case !errors.As(err, &e) || e.Status != http.StatusBadRequest || !saidTaken(words(err)):
+			return 0, err
+		}
+	}
+}
+
+// reserve reports whether id was free.
+func (v *vmids) reserve(id int) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.used == nil {
+		v.used = map[int]bool{}
+	}
+	if v.used[id] {
+		return false
+	}
+	v.used[id] = true
+	return true
+}

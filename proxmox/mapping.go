@@ -1,0 +1,321 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// Mapping is a resource mapping: a name for PCI devices that a token may give to
+// VMs, where only root@pam itself may name the devices directly. Several devices
+// of one host are alternatives, of which a VM gets the first free one.
+type Mapping struct {
+	ID          string
+	Description string
+	Devices     []MappedDevice
+}
+
+// MappedDevice is a device of a mapping, with what the host reports of it: a VM
+// does not start when the two differ.
+type MappedDevice struct {
+	Host       string
+	Address    PCIAddress // mostly without a function: the whole card
+	ID         string     // 10de:20b2
+	Subsystem  string     // 10de:1463
+	IOMMUGroup int        // -1: none
+}
+
+// MapGPUs returns the mapping of whole cards of one host.
+func MapGPUs(id, description, host string, gpus ...GPU) Mapping {
+	m := Mapping{ID: id, Description: description}
+	for _, g := range gpus {
+		m.Devices = append(m.Devices, MappedDevice{
+			Host: host, Address: g.Address.Whole(), ID: g.ID(), Subsystem: g.Subsystem, IOMMUGroup: g.IOMMUGroup,
+		})
+	}
+	return m
+}
+
+// MappingState is a mapping as it was seen.
+type MappingState struct {
+	Mapping
+	Problems []string // what does not fit the hardware of the host that was checked
+	Digest   string
+
+	extra map[string]string // options that we have no word for
+	raw   []string          // entries that we cannot read
+}
+
+var mappingID = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*[a-zA-Z0-9_]$`)
+
+func (m Mapping) check() error {
+	if !mappingID.MatchString(m.ID) {
+		return fmt.Errorf("mapping id %q: write a letter, then letters, digits, - and _", m.ID)
+	}
+	if len(m.Devices) == 0 {
+		return fmt.Errorf("mapping %s has no devices", m.ID)
+	}
+	return nil
+}
+
+// line writes a device as the map option wants it.
+func (d MappedDevice) line() string {
+	p := Properties{{"node", d.Host}, {"path", d.Address.String()}, {"id", d.ID}}
+	if d.IOMMUGroup >= 0 {
+		p = append(p, Property{"iommugroup", itoa(d.IOMMUGroup)})
+	}
+	return p.With("subsystem-id", d.Subsystem).String()
+}
+
+// parseMapped reads an entry of the map option.
+func parseMapped(s string) (MappedDevice, error) {
+	p, err := ParseProperties(s)
+	if err != nil {
+		return MappedDevice{}, err
+	}
+	address, err := ParsePCIAddress(p.Get("path"))
+	if err != nil {
+		return MappedDevice{}, err
+	}
+	return MappedDevice{
+		Host: p.Get("node"), Address: address, ID: p.Get("id"), Subsystem: p.Get("subsystem-id"),
+		IOMMUGroup: number(p.Get("iommugroup"), -1),
+	}, nil
+}
+
+// Diff returns how have differs from m. It is pure.
+func (m Mapping) Diff(have *MappingState) drift.Diff {
+	if have == nil {
+		return drift.Missing("mapping of " + plural(len(m.Devices), "device"))
+	}
+	var out drift.Diff
+	out = append(out, drift.Compare("description", have.Description, m.Description, drift.Update)...)
+	want, got := deviceLines(m.Devices), append(deviceLines(have.Devices), have.raw...)
+	for _, w := range want {
+		if !slices.Contains(got, w) {
+			out = append(out, drift.Field{Path: "device", Want: w, Effect: drift.Update})
+		}
+	}
+	for _, g := range got {
+		if !slices.Contains(want, g) {
+			out = append(out, drift.Field{Path: "device", Have: g, Effect: drift.Update})
+		}
+	}
+	if len(out) == 0 {
+		for _, p := range have.Problems {
+			out = append(out, drift.Field{Path: "hardware", Have: p, Want: "a mapping that fits", Effect: drift.Update})
+		}
+	}
+	return out
+}
+
+func deviceLines(all []MappedDevice) []string {
+	out := make([]string, len(all))
+	for i, d := range all {
+		out[i] = d.line()
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Mappings returns the PCI mappings that the token may see, sorted by id. With a
+// host, Proxmox compares them with that host's hardware and says what does not
+// fit.
+func (c *Client) Mappings(ctx context.Context, host string) ([]MappingState, error) {
+	type entry struct {
+		ID          string   `json:"id"`
+		Description string   `json:"description"`
+		Map         []string `json:"map"`
+		Digest      string   `json:"digest"`
+		Mdev        flexBool `json:"mdev"`
+		Live        flexBool `json:"live-migration-capable"`
+		Checks      []struct {
+			Message  string `json:"message"`
+			Severity string `json:"severity"`
+		} `json:"checks"`
+	}
+	query := url.Values{}
+	if host != "" {
+		query.Set("check-node", host)
+	}
+	all, err := look[[]entry](ctx, c, "/cluster/mapping/pci", query)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]MappingState, 0, len(all))
+	for _, e := range all {
+		s := MappingState{Mapping: Mapping{ID: e.ID, Description: strings.TrimSpace(e.Description)}, Digest: e.Digest, extra: map[string]string{}}
+		for _, line := range e.Map {
+			if d, err := parseMapped(line); err == nil {
+				s.Devices = append(s.Devices, d)
+			} else {
+				s.raw = append(s.raw, line)
+			}
+		}
+		for _, check := range e.Checks {
+			s.Problems = append(s.Problems, strings.TrimSpace(check.Message))
+		}
+		if e.Mdev {
+			s.extra["mdev"] = "1"
+		}
+		if e.Live {
+			s.extra["live-migration-capable"] = "1"
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b MappingState) int { return strings.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// Mapping returns one mapping, compared with host's hardware when host is not
+// empty; nil when there is none.
+func (c *Client) Mapping(ctx context.Context, id, host string) (*MappingState, error) {
+	all, err := c.Mappings(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if m.ID == id {
+			return &m, nil
+		}
+	}
+	return nil, nil
+}
+
+// EnsureMapping makes the mapping, or writes it anew when it differs or no longer
+// fits the hardware, and asks Proxmox whether it fits then.
+func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	host := m.Devices[0].Host
+	have, err := c.Mapping(ctx, m.ID, host)
+	if err != nil {
+		return err
+	}
+	if diff := m.Diff(have); diff.Empty() {
+		return nil
+	}
+	progress.Say(ctx, "mapping %s: %s", m.ID, plural(len(m.Devices), "device"))
+	lines := make([]string, len(m.Devices)) // in the caller's order, in which they are given out
+	for i, d := range m.Devices {
+		lines[i] = d.line()
+	}
+	p := params{"map": lines}
+	if m.Description != "" {
+		p["description"] = m.Description
+	}
+	err = c.settle(ctx, host, 0, func() error {
+		if have == nil {
+			p["id"] = m.ID
+			return c.call(ctx, http.MethodPost, "/cluster/mapping/pci", p, nil)
+		}
+		delete(p, "id")
+		if m.Description == "" && have.Description != "" {
+			p["delete"] = "description"
+		}
+		return c.call(ctx, http.MethodPut, "/cluster/mapping/pci/"+url.PathEscape(m.ID), p, nil)
+	}, func() (bool, error) {
+		have, err = c.Mapping(ctx, m.ID, host)
+		return err == nil && m.Diff(have).Empty(), err
+	})
+	if err != nil {
+		return fmt.Errorf("mapping %s: %w", m.ID, err)
+	}
+	return c.checkMapping(ctx, m)
+}
+
+// checkMapping asks Proxmox whether the mapping fits each host's hardware.
+func (c *Client) checkMapping(ctx context.Context, m Mapping) error {
+	hosts := map[string]bool{}
+	for _, d := range m.Devices {
+		if hosts[d.Host] {
+			continue
+		}
+		hosts[d.Host] = true
+		now, err := c.Mapping(ctx, m.ID, d.Host)
+		switch {
+		case err != nil:
+			return err
+		case now == nil:
+			return fmt.Errorf("mapping %s was made, but cannot be seen: the token lacks Mapping.Use or Mapping.Audit on /mapping/pci/%s", m.ID, m.ID)
+		case len(now.Problems) > 0:
+			return fmt.Errorf("mapping %s does not fit the hardware of %s: %s", m.ID, d.Host, strings.Join(now.Problems, "; "))
+		}
+	}
+	return nil
+}
+
+// DeleteMapping deletes a mapping. One that is not there is no error; Proxmox
+// deletes one that is in use as well.
+func (c *Client) DeleteMapping(ctx context.Context, id string) error {
+	err := c.call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// AttachGPU gives a device to an existing VM, by its mapping, in the next free
+// slot. It checks what Proxmox checks at start only: that the mapping is there
+// and fits the host, and that the machine can have PCIe. A VM that has it
+// already is left alone. In a running VM the device waits for the next start;
+// [VM.Pending] shows it.
+func (c *Client) AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
+	now, err := c.Refresh(ctx, vm)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(now.GPUs, func(g HostPCI) bool {
+		return g.Mapping == device.Mapping && (device.Slot == "" || device.Slot == g.Slot)
+	}) {
+		return nil
+	}
+	mapping, err := c.Mapping(ctx, device.Mapping, now.Host)
+	switch {
+	case err != nil:
+		return err
+	case mapping == nil:
+		return fmt.Errorf("proxmox: there is no mapping %s, or the token may not see it (Mapping.Use on /mapping/pci/%s)", device.Mapping, device.Mapping)
+	case !slices.ContainsFunc(mapping.Devices, func(d MappedDevice) bool { return d.Host == now.Host }):
+		return fmt.Errorf("proxmox: mapping %s has no device on %s, where %s is", device.Mapping, now.Host, now)
+	case len(mapping.Problems) > 0:
+		return fmt.Errorf("proxmox: mapping %s does not fit the hardware of %s: %s", device.Mapping, now.Host, strings.Join(mapping.Problems, "; "))
+	case device.PCIe && !strings.Contains(now.Machine, "q35"):
+		return fmt.Errorf("proxmox: %s is of machine type %s; PCIe wants q35: set machine=q35 while it is off", now, orNone(now.Machine))
+	}
+	if device.Slot == "" {
+		if device.Slot, err = freeSlot(now); err != nil {
+			return err
+		}
+	}
+	p := params{device.Slot: device.line(), "balloon": 0, "digest": now.Digest}
+	if err := c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "config"), p); err != nil {
+		return fmt.Errorf("attach %s to %s: %w", device.Mapping, now, err)
+	}
+	after, err := c.Refresh(ctx, now)
+	if err != nil {
+		return err
+	}
+	after.Owner = vm.Owner
+	*vm = *after
+	return nil
+}
+
+func freeSlot(vm *VM) (string, error) {
+	for i := range 16 {
+		slot := fmt.Sprintf("hostpci%d", i)
+		if _, taken := vm.config[slot]; !taken {
+			return slot, nil
+		}
+	}
+	return "", fmt.Errorf("proxmox: %s has 16 passed-through devices, which is all that it can have", vm)
+}

@@ -1,0 +1,290 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// attempts bounds how often work that meets a transient failure is begun again,
+// and firstPause is the wait before the second time; the waits double.
+const (
+	attempts   = 6
+	firstPause = 500 * time.Millisecond
+)
+
+// settle does work until it is done. After a failure that is transient, or whose
+// outcome is unknown, it waits for what may still be under way on the VM, looks
+// whether the work is done after all, and only then begins it again.
+func (c *Client) settle(ctx context.Context, host string, vmid int, work func() error, done func() (bool, error)) error {
+	pause := firstPause
+	for try := 1; ; try++ {
+		err := work()
+		if err == nil || ctx.Err() != nil || ClassOf(err) == Permanent || try == attempts {
+			return err
+		}
+		progress.Say(ctx, "VM %d: %s; looking, then trying again", vmid, brief(err))
+		if err := sleep(ctx, jitter(pause)); err != nil {
+			return err
+		}
+		pause *= 2
+		if err := c.quiet(ctx, host, vmid); err != nil {
+			return err
+		}
+		if ok, err := done(); err != nil || ok {
+			return err
+		}
+	}
+}
+
+// jitter returns between half of d and one and a half of it.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+
+// brief is Proxmox's words in an error, or its first line.
+func brief(err error) string {
+	if w := strings.TrimSpace(words(err)); w != "" {
+		return w
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// quiet waits for every task that runs on the VM, however it ends.
+func (c *Client) quiet(ctx context.Context, host string, vmid int) error {
+	all, err := c.running(ctx, host)
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		upid, err := ParseUPID(l.UPID)
+		if err != nil || l.ID != itoa(vmid) {
+			continue
+		}
+		if err := c.wait(ctx, upid); err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Start starts vm, if it does not run, and waits until Proxmox says that it does.
+// Proxmox is given the time that its own formula grants for the VM's shape.
+func (c *Client) Start(ctx context.Context, vm *VM) error {
+	limit := startTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.config["hugepages"] != "")
+	progress.Say(ctx, "starting %s, up to %s", vm, limit)
+	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
+		return c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", "start"), params{"timeout": int(limit.Seconds())})
+	}, func() (bool, error) { return c.status(ctx, vm.Host, vm.VMID) })
+	if err != nil {
+		return c.explain(ctx, vm, "start", err)
+	}
+	vm.Running = true
+	c.power.set(vm.VMID, true)
+	return nil
+}
+
+// shutdownTime is how long a guest gets to shut down before it is switched off.
+const shutdownTime = 3 * time.Minute
+
+// Shutdown asks the guest to shut down, and switches it off when it has not after
+// three minutes. A VM that does not run is left alone.
+func (c *Client) Shutdown(ctx context.Context, vm *VM) error {
+	progress.Say(ctx, "shutting down %s", vm)
+	return c.down(ctx, vm, "shutdown", params{"timeout": int(shutdownTime.Seconds()), "forceStop": 1})
+}
+
+// Stop switches vm off at once.
+func (c *Client) Stop(ctx context.Context, vm *VM) error {
+	progress.Say(ctx, "stopping %s", vm)
+	p := params{}
+	if c.version.Major() >= 8 {
+		p["overrule-shutdown"] = 1
+	}
+	return c.down(ctx, vm, "stop", p)
+}
+
+func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error {
+	stopped := func() (bool, error) {
+		running, err := c.status(ctx, vm.Host, vm.VMID)
+		if errors.Is(err, ErrNotFound) {
+			return true, nil
+		}
+		return !running, err
+	}
+	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
+		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", verb), p)
+		if saidGone(words(err)) {
+			return nil
+		}
+		return err
+	}, stopped)
+	if err != nil {
+		return c.explain(ctx, vm, verb, err)
+	}
+	vm.Running = false
+	c.power.set(vm.VMID, false)
+	return nil
+}
+
+// WaitStopped waits until the guest has switched itself off.
+func (c *Client) WaitStopped(ctx context.Context, vm *VM) error {
+	for {
+		running, err := c.status(ctx, vm.Host, vm.VMID)
+		if err != nil {
+			return err
+		}
+		if !running {
+			vm.Running = false
+			c.power.set(vm.VMID, false)
+			return nil
+		}
+		progress.Say(ctx, "waiting for %s to power off", vm.Name)
+		if err := sleep(ctx, 2*c.cfg.Poll); err != nil {
+			return fmt.Errorf("%s has not powered off: %w", vm, err)
+		}
+	}
+}
+
+// Remove stops vm and destroys it with its disks, and checks that they are gone.
+// It looks first whether the VM is still the one that vm describes: a VMID may
+// have been given to another since.
+func (c *Client) Remove(ctx context.Context, vm *VM) error {
+	now, err := c.Refresh(ctx, vm)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case now.Name != vm.Name || vm.Owner != "" && !now.ours(vm.Owner):
+		return fmt.Errorf("proxmox: VM %d on %s is %s with tags %v now, not %s: not removed", vm.VMID, vm.Host, now.Name, now.Tags, vm.Name)
+	}
+	if now.Locked != "" {
+		if now, err = c.unlocked(ctx, now); err != nil || now == nil {
+			return err
+		}
+	}
+	if now.Running {
+		if err := c.Stop(ctx, now); err != nil {
+			return err
+		}
+	}
+	if err := c.destroys.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.destroys.Release(1)
+	return c.destroy(ctx, now)
+}
+
+func (c *Client) destroy(ctx context.Context, vm *VM) error {
+	c.vmids.reserve(vm.VMID)
+	progress.Say(ctx, "destroying %s", vm)
+	gone := func() (bool, error) {
+		_, err := c.status(ctx, vm.Host, vm.VMID)
+		if errors.Is(err, ErrNotFound) {
+			return true, nil
+		}
+		return false, err
+	}
+	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
+		err := c.do(ctx, http.MethodDelete, vmPath(vm.Host, vm.VMID), params{"purge": 1, "destroy-unreferenced-disks": 1})
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	}, gone)
+	if err != nil {
+		return c.explain(ctx, vm, "destroy", err)
+	}
+	c.power.forget(vm.VMID)
+	return c.volumesGone(ctx, vm)
+}
+
+func (p *powerNotes) forget(vmid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byID, vmid)
+}
+
+// volumesGone removes what a destroy left behind: its "WARNINGS: 1" may hide
+// "Could not remove disk".
+func (c *Client) volumesGone(ctx context.Context, vm *VM) error {
+	var left []string
+	for _, storage := range vm.storagesInUse() {
+		c.glances.forget(nodePath(vm.Host, "storage", storage))
+		all, err := c.Volumes(ctx, vm.Host, storage, "images")
+		if err != nil {
+			return fmt.Errorf("VM %d is destroyed, but whether its disks are gone could not be seen: %w", vm.VMID, err)
+		}
+		for _, v := range all {
+			if v.VMID == vm.VMID {
+				left = append(left, v.ID)
+			}
+		}
+	}
+	for _, id := range left {
+		if err := c.DeleteVolume(ctx, vm.Host, id); err != nil {
+			return fmt.Errorf("VM %d is destroyed, but its disk %s is not: %w", vm.VMID, id, err)
+		}
+	}
+	return nil
+}
+
+// unlocked waits until nothing holds vm's lock any more and returns the VM as it
+// is then; nil when it is gone.
+func (c *Client) unlocked(ctx context.Context, vm *VM) (*VM, error) {
+	for idle := 0; ; {
+		tasks, err := c.running(ctx, vm.Host)
+		if err != nil {
+			return nil, err
+		}
+		tasks = slices.DeleteFunc(tasks, func(l listed) bool { return !holds(l, vm) })
+		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case now.Locked == "":
+			now.Owner = vm.Owner
+			return now, nil
+		}
+		if len(tasks) > 0 {
+			idle = 0
+			progress.Say(ctx, "waiting for %s, which is locked (%s) by a running %s", vm, now.Locked, tasks[0].Type)
+			if upid, err := ParseUPID(tasks[0].UPID); err == nil {
+				if err := c.wait(ctx, upid); err != nil && ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+			}
+		} else if idle++; idle > 2 {
+			return nil, &LockedError{Host: vm.Host, VMID: vm.VMID, Lock: now.Locked}
+		}
+		if err := sleep(ctx, c.cfg.Poll); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// holds reports whether a running task may be what locks vm. A clone's task is
+// named after the VM that is copied.
+func holds(l listed, vm *VM) bool {
+	return l.ID == itoa(vm.VMID) || vm.Locked == "clone" && l.Type == "qmclone"
+}
+
+// explain adds to an error which VM it happened to, and makes a lock that nobody
+// holds plain.
+func (c *Client) explain(ctx context.Context, vm *VM, verb string, err error) error {
+	if ctx.Err() == nil && saidLock(words(err)) != "" {
+		if _, locked := c.unlocked(ctx, vm); locked != nil {
+			err = locked
+		}
+	}
+	return fmt.Errorf("%s %s: %w", verb, vm, err)
+}

@@ -1,0 +1,257 @@
+package proxmox
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// VMSpec is a VM as it should be: a clone of a template, given its own shape.
+type VMSpec struct {
+	Name        string // a DNS name; with Owner the VM's identity
+	Host        string // the Proxmox node that it runs on
+	VMID        int    // 0: the next free one
+	Owner       string // the tag that makes it ours, e.g. homelab-a100
+	Tags        []string
+	Template    string // name of the template, which carries Owner too
+	Full        bool   // copy the disks; else they are linked to the template's
+	Storage     string // of the copies, for Full
+	Cores       int
+	Memory      Size
+	CPUType     string // default host
+	NUMA        bool
+	OnBoot      bool   // start with the host
+	Startup     string // order=1,up=30; wants Sys.Modify on /
+	Description string
+	NICs        []NIC
+	Disks       []Disk    // the first is the template's disk, grown; the others are made
+	GPUs        []HostPCI // in the order of hostpci0, hostpci1, …
+	Seed        string    // volume id of the NoCloud ISO, on ide2
+	Running     bool      // false: no opinion
+}
+
+// NIC is a network interface (virtio).
+type NIC struct {
+	Bridge string
+	MAC    string // empty: Proxmox makes one up, once
+	VLAN   int    // 0: untagged
+	MTU    int    // 0: 1500; 1: that of the bridge
+	Queues int    // 0: one
+}
+
+// Disk is a disk of a VM.
+type Disk struct {
+	Slot     string // scsi0
+	Storage  string // where it is made; where it is found, in a VM
+	Size     Size   // 0: as it is
+	Serial   string // by which the guest finds it
+	SSD      bool   // shown as one
+	Discard  bool   // freed blocks are given back
+	IOThread bool
+	Volume   string // in a VM: the volume's id
+}
+
+// HostPCI is a passed-through device.
+type HostPCI struct {
+	Slot    string // hostpci0; may be empty in a spec
+	Mapping string // id of the resource mapping
+	PCIe    bool   // wants q35
+	ROMBar  bool   // show the option ROM; OVMF and data centre cards do without
+}
+
+// seedSlot is where the NoCloud ISO goes; cloud images look at every drive.
+const seedSlot = "ide2"
+
+// seedValue is the config line of the seed.
+func seedValue(volume string) string { return volume + ",media=cdrom" }
+
+var (
+	dnsName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$`)
+	tagName = regexp.MustCompile(`^[a-z0-9_][a-z0-9_+.-]*$`)
+	slotted = regexp.MustCompile(`^(scsi|virtio|sata|ide)[0-9]+$`)
+)
+
+// check finds what Proxmox would refuse, or worse, accept.
+func (s VMSpec) check() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("vm "+s.Name+": "+format, args...))
+	}
+	if !dnsName.MatchString(s.Name) {
+		bad("%q is not a DNS name", s.Name)
+	}
+	if s.Host == "" {
+		bad("no host")
+	}
+	for _, t := range append([]string{s.Owner}, s.Tags...) {
+		if !tagName.MatchString(t) {
+			bad("tag %q: write lower-case letters, digits and _+.-", t)
+		}
+	}
+	if s.VMID != 0 && (s.VMID < 100 || s.VMID > 999999999) {
+		bad("vmid %d is not between 100 and 999999999", s.VMID)
+	}
+	if s.Full && s.Storage == "" {
+		bad("a full clone needs a storage")
+	}
+	if len(s.Description) > 8192 {
+		bad("the description has more than 8192 characters")
+	}
+	for _, d := range s.Disks {
+		if !slotted.MatchString(d.Slot) {
+			bad("disk %q: write scsi0, scsi1, …", d.Slot)
+		}
+	}
+	for i, g := range s.GPUs {
+		if g.Mapping == "" {
+			bad("hostpci%d has no mapping: only root@pam itself may pass a device through without one", i)
+		}
+	}
+	if len(s.GPUs) > 16 {
+		bad("%d passed-through devices; Proxmox takes 16", len(s.GPUs))
+	}
+	return errors.Join(errs...)
+}
+
+// String describes the VM in a few words: "16 cores, 128GiB, 2 GPUs".
+func (s VMSpec) String() string {
+	parts := []string{plural(s.Cores, "core"), s.Memory.String()}
+	if len(s.Disks) > 0 && s.Disks[0].Size > 0 {
+		sizes := make([]string, len(s.Disks))
+		for i, d := range s.Disks {
+			sizes[i] = d.Size.String()
+		}
+		parts = append(parts, "disk "+strings.Join(sizes, " + "))
+	}
+	if n := len(s.GPUs); n > 0 {
+		parts = append(parts, plural(n, "GPU"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// tags returns all tags as Proxmox keeps them: lower case, sorted, each once.
+func (s VMSpec) tags() []string { return cleanTags(append([]string{s.Owner}, s.Tags...)) }
+
+func cleanTags(tags []string) []string {
+	set := map[string]bool{}
+	for _, t := range tags {
+		if t = strings.ToLower(strings.TrimSpace(t)); t != "" {
+			set[t] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// splitTags reads a tag list as Proxmox does.
+func splitTags(s string) []string {
+	return cleanTags(strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }))
+}
+
+func (s VMSpec) cpuType() string {
+	if s.CPUType == "" {
+		return "host"
+	}
+	return s.CPUType
+}
+
+// marker is the description of a VM between its clone and its configuration. It
+// is how a half-made VM is known as ours after a crash.
+func marker(owner string) string {
+	return "Unfinished: this VM is being made for " + owner + "."
+}
+
+// line writes the config line of the interface; old is the line it replaces.
+// What we have no word for (firewall, rate, …) stays.
+func (n NIC) line(old Properties) string {
+	mac := n.MAC
+	if mac == "" {
+		_, mac = model(old)
+	}
+	p := Properties{{"virtio", mac}}
+	if mac == "" {
+		p = Properties{{"", "virtio"}}
+	}
+	p = p.With("bridge", n.Bridge).With("tag", positive(n.VLAN)).With("mtu", positive(n.MTU)).With("queues", positive(n.Queues))
+	for _, kv := range old {
+		switch kv.Key {
+		case "bridge", "tag", "mtu", "queues", "":
+		default:
+			if name, _ := model(old); kv.Key != name {
+				p = append(p, kv)
+			}
+		}
+	}
+	return p.String()
+}
+
+// model returns an interface's model and address.
+func model(p Properties) (name, mac string) {
+	if len(p) == 0 {
+		return "", ""
+	}
+	if p[0].Key == "" {
+		return p[0].Value, p.Get("macaddr")
+	}
+	if p[0].Key == "model" {
+		return p[0].Value, p.Get("macaddr")
+	}
+	return p[0].Key, p[0].Value
+}
+
+func positive(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// line writes the config line of the disk. Without an old line the disk is made.
+func (d Disk) line(old Properties) string {
+	p := old
+	if len(p) == 0 {
+		p = Properties{{"", d.Storage + ":" + d.Size.gib()}}
+	}
+	discard := ""
+	if d.Discard {
+		discard = "on"
+	}
+	return p.With("serial", d.Serial).With("ssd", onOff(d.SSD)).With("discard", discard).With("iothread", onOff(d.IOThread)).String()
+}
+
+// line writes the config line of the device.
+func (h HostPCI) line() string {
+	p := Properties{{"mapping", h.Mapping}}.With("pcie", onOff(h.PCIe))
+	if !h.ROMBar {
+		p = p.With("rombar", "0")
+	}
+	return p.String()
+}
+
+// startTimeout is how long Proxmox gives a VM to start (config_aware_timeout in
+// qemu-server): 30 s, a second per GiB above 30 GiB, four times that with a
+// passed-through device since all memory is pinned first, 150 s at least with
+// huge pages, and 5 s per interface.
+func startTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
+	seconds := int64(30)
+	if memory.mib() > 30720 {
+		seconds = memory.mib() / 1024
+	}
+	if devices > 0 {
+		seconds *= 4
+	}
+	if hugepages {
+		seconds = max(seconds, 150)
+	}
+	return time.Duration(seconds+5*int64(nics)) * time.Second
+}

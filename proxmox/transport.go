@@ -1,0 +1,148 @@
+package proxmox
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// apiRoot is where the API begins below the host.
+const apiRoot = "/api2/json"
+
+// statusErrors turns every answer of status 400 and above into an [*Error] with
+// Proxmox's words. go-proxmox hands errors of its transport through, while it
+// takes 404, 502, 595 and 596 for success and drops the words of 403 and 500.
+type statusErrors struct {
+	next  http.RoundTripper
+	token string
+}
+
+func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := t.next.RoundTrip(req)
+	if err != nil {
+		if ctxErr := req.Context().Err(); ctxErr != nil {
+			return nil, ctxErr
+		}
+		return nil, &Error{Method: req.Method, Path: apiPath(req), Message: networkText(err), Token: t.token, Cause: err}
+	}
+	if res.StatusCode < http.StatusBadRequest {
+		return res, nil
+	}
+	defer func() { _ = res.Body.Close() }()
+	e := &Error{Status: res.StatusCode, Method: req.Method, Path: apiPath(req), Token: t.token}
+	var body struct {
+		Message string                     `json:"message"`
+		Errors  map[string]json.RawMessage `json:"errors"`
+	}
+	// Before pve-http-server 5.2.0, and always for 401 and 59x, the words are in
+	// the status line alone.
+	raw, readErr := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if readErr != nil && req.Context().Err() != nil {
+		return nil, req.Context().Err()
+	}
+	if json.Unmarshal(raw, &body) == nil {
+		e.Message = strings.TrimSpace(body.Message)
+		for k, v := range body.Errors {
+			if e.Errors == nil {
+				e.Errors = map[string]string{}
+			}
+			e.Errors[k] = unquote(v)
+		}
+	}
+	if e.Message == "" {
+		_, reason, _ := strings.Cut(res.Status, " ")
+		e.Message = strings.TrimSpace(reason)
+	}
+	return nil, e
+}
+
+// apiPath is the request's path as Proxmox's documentation writes it. Queries
+// stay out: a parameter may be long.
+func apiPath(req *http.Request) string { return strings.TrimPrefix(req.URL.Path, apiRoot) }
+
+// networkText says in short what kept an answer from coming.
+func networkText(err error) string {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed before an answer came"
+	case errors.As(err, &op):
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
+}
+
+// retryGets tries a GET again when no answer came or Proxmox's proxy could not
+// reach the daemon. Nothing but a GET is ever sent twice: a lost answer to a
+// POST says nothing about the work.
+type retryGets struct {
+	next http.RoundTripper
+}
+
+// getTries bounds how often a GET is sent; the waits between grow from firstGetWait.
+const (
+	getTries     = 4
+	firstGetWait = 250 * time.Millisecond
+)
+
+func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
+	wait := firstGetWait
+	for try := 1; ; try++ {
+		res, err := t.next.RoundTrip(req)
+		if err == nil || req.Method != http.MethodGet || try == getTries || !worthAnotherGet(err) {
+			return res, err
+		}
+		if sleep(req.Context(), wait) != nil {
+			return nil, req.Context().Err()
+		}
+		wait *= 2
+	}
+}
+
+// worthAnotherGet reports whether the failure is one that passes.
+func worthAnotherGet(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || e.Class() == Permanent {
+		return false
+	}
+	if e.Status != 0 {
+		return e.Class() == Unknown || e.Status == 595
+	}
+	var cert *tls.CertificateVerificationError
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &cert), errors.As(err, &dns), isFingerprint(err):
+		return false
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return false // that was wait enough
+	}
+	return true
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// unquote returns a JSON string's text, and any other JSON as it is written.
+func unquote(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}

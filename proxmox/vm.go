@@ -1,0 +1,222 @@
+package proxmox
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// VM is a virtual machine as it was seen. Its shape is what it has or will have
+// at its next start; [VM.Pending] is what is not in effect before that.
+type VM struct {
+	Name        string
+	VMID        int
+	Host        string
+	Owner       string // the tag it was found by
+	Template    bool
+	Running     bool
+	Unfinished  bool   // cloned by us, not configured yet
+	Locked      string // clone, create, backup, …; empty when it is not
+	Tags        []string
+	Cores       int
+	Memory      Size
+	CPUType     string
+	NUMA        bool
+	OnBoot      bool
+	Startup     string
+	Description string
+	Machine     string // q35
+	BIOS        string // ovmf
+	Agent       bool   // the guest agent's channel is there
+	Balloon     bool   // memory may be taken away; must not be with a passed-through device
+	NICs        []NIC
+	Disks       []Disk
+	GPUs        []HostPCI
+	Seed        string // volume id of the ISO on ide2
+	Digest      string
+	Pending     []PendingKey // set, but in effect after the next start only; empty when stopped
+
+	config map[string]string // every key, as it will be
+}
+
+// PendingKey is a change that waits for the VM's next start.
+type PendingKey struct{ Key, Have, Want string }
+
+// String names the VM: "wk-gpu1 (VM 104 on pve1)".
+func (v *VM) String() string {
+	if v == nil {
+		return "no VM"
+	}
+	return fmt.Sprintf("%s (VM %d on %s)", v.Name, v.VMID, v.Host)
+}
+
+// pendingEntry is an entry of GET /nodes/N/qemu/ID/pending, which shows both
+// what is and what will be.
+type pendingEntry struct {
+	Key     string    `json:"key"`
+	Value   *flexText `json:"value"`
+	Pending *flexText `json:"pending"`
+	Delete  flexInt   `json:"delete"`
+}
+
+// newVM reads the configuration of a VM.
+func newVM(host string, vmid int, entries []pendingEntry, running bool) *VM {
+	config := make(map[string]string, len(entries))
+	vm := &VM{Host: host, VMID: vmid, Running: running, config: config}
+	for _, e := range entries {
+		have, want := "", ""
+		if e.Value != nil {
+			have = string(*e.Value)
+			want = have
+		}
+		if e.Pending != nil {
+			want = string(*e.Pending)
+		} else if e.Delete != 0 {
+			want = ""
+		}
+		if want != "" || e.Value != nil && e.Delete == 0 {
+			config[e.Key] = want
+		}
+		if running && have != want {
+			vm.Pending = append(vm.Pending, PendingKey{e.Key, have, want})
+		}
+	}
+	slices.SortFunc(vm.Pending, func(a, b PendingKey) int { return strings.Compare(a.Key, b.Key) })
+	vm.read()
+	return vm
+}
+
+// read fills the fields from the configuration.
+func (v *VM) read() {
+	c := v.config
+	v.Name = c["name"]
+	v.Template = c["template"] == "1"
+	v.Locked = c["lock"]
+	v.Tags = splitTags(c["tags"])
+	v.Cores = number(c["cores"], 1) * number(c["sockets"], 1)
+	v.Memory = Size(number(loose(c["memory"]).First("current", ""), 512)) * MiB
+	v.CPUType = loose(c["cpu"]).First("cputype", "")
+	v.NUMA = c["numa"] == "1"
+	v.OnBoot = c["onboot"] == "1"
+	v.Startup = c["startup"]
+	v.Description = strings.TrimSpace(c["description"])
+	v.Machine = loose(c["machine"]).First("type", "")
+	v.BIOS = c["bios"]
+	agent := loose(c["agent"])
+	v.Agent = agent.First("", "enabled") == "1"
+	v.Balloon = c["balloon"] != "0"
+	v.Digest = c["digest"]
+	for i := range 32 {
+		if line, ok := c[fmt.Sprintf("net%d", i)]; ok {
+			v.NICs = append(v.NICs, seenNIC(loose(line)))
+		}
+	}
+	for _, slot := range diskSlots(c) {
+		v.Disks = append(v.Disks, seenDisk(slot, loose(c[slot])))
+	}
+	for i := range 16 {
+		slot := fmt.Sprintf("hostpci%d", i)
+		if line, ok := c[slot]; ok {
+			p := loose(line)
+			v.GPUs = append(v.GPUs, HostPCI{Slot: slot, Mapping: p.Get("mapping"), PCIe: p.Bool("pcie"), ROMBar: p.Get("rombar") == "" || p.Bool("rombar")})
+		}
+	}
+	if p := loose(c[seedSlot]); p.Get("media") == "cdrom" {
+		if volume := p.First("file", ""); volume != "none" {
+			v.Seed = volume
+		}
+	}
+}
+
+// loose reads a property string that Proxmox has accepted; one that we cannot
+// read has no properties.
+func loose(s string) Properties {
+	p, _ := ParseProperties(s)
+	return p
+}
+
+func number(s string, otherwise int) int {
+	if n, err := strconv.Atoi(strings.TrimSpace(s)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// diskSlots returns the slots that hold disks: no CD drives, not the variables
+// of the firmware or the TPM.
+func diskSlots(config map[string]string) []string {
+	var out []string
+	for k, line := range config {
+		if slotted.MatchString(k) && loose(line).Get("media") != "cdrom" && !strings.HasPrefix(line, "none") {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, compareSlots)
+	return out
+}
+
+// compareSlots orders scsi2 before scsi10.
+func compareSlots(a, b string) int {
+	split := func(s string) (string, int) {
+		name := strings.TrimRight(s, "0123456789")
+		return name, number(s[len(name):], 0)
+	}
+	an, ai := split(a)
+	bn, bi := split(b)
+	if an != bn {
+		return strings.Compare(an, bn)
+	}
+	return ai - bi
+}
+
+func seenNIC(p Properties) NIC {
+	_, mac := model(p)
+	return NIC{Bridge: p.Get("bridge"), MAC: mac, VLAN: number(p.Get("tag"), 0), MTU: number(p.Get("mtu"), 0), Queues: number(p.Get("queues"), 0)}
+}
+
+func seenDisk(slot string, p Properties) Disk {
+	volume := p.First("file", "")
+	storage, _, _ := strings.Cut(volume, ":")
+	size, _ := ParseSize(p.Get("size"))
+	return Disk{
+		Slot: slot, Storage: storage, Size: size, Serial: p.Get("serial"), SSD: p.Bool("ssd"),
+		Discard: p.Bool("discard"), IOThread: p.Bool("iothread"), Volume: volume,
+	}
+}
+
+// Disk returns the disk in slot.
+func (v *VM) Disk(slot string) (Disk, bool) {
+	for _, d := range v.Disks {
+		if d.Slot == slot {
+			return d, true
+		}
+	}
+	return Disk{}, false
+}
+
+// ours reports whether the VM belongs to owner, by tag or by the mark of a
+// half-made one.
+func (v *VM) ours(owner string) bool {
+	return slices.Contains(v.Tags, strings.ToLower(owner)) || v.Description == marker(owner)
+}
+
+// storagesInUse returns the storages that hold something of the VM.
+func (v *VM) storagesInUse() []string {
+	set := map[string]bool{}
+	for k, line := range v.config {
+		if !slotted.MatchString(k) && !strings.HasPrefix(k, "efidisk") && !strings.HasPrefix(k, "tpmstate") && !strings.HasPrefix(k, "unused") {
+			continue
+		}
+		p := loose(line)
+		if storage, _, ok := strings.Cut(p.First("file", ""), ":"); ok && p.Get("media") != "cdrom" {
+			set[storage] = true
+		}
+	}
+	out := make([]string, 0, len(set))
+	for s := range set {
+		out = append(out, s)
+	}
+	slices.Sort(out)
+	return out
+}
