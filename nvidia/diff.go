@@ -1,0 +1,136 @@
+package nvidia
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// DiffPackages says which packages are missing or not held. It is all that can
+// be looked at where there is no GPU, as in a machine in which a template is made.
+func (d Driver) DiffPackages(s DriverState) drift.Diff {
+	return packages(d.Packages(), d.Holds(), s)
+}
+
+// Diff says what differs between the driver as it should be and as it is: its
+// packages, and what is loaded.
+func (d Driver) Diff(s DriverState) drift.Diff {
+	diff := d.DiffPackages(s)
+	if s.MismatchNVML() {
+		return append(diff, drift.Field{
+			Path: "driver", Have: "module " + s.Loaded, Want: "module and libraries of one version", Effect: drift.Restart,
+			Note: "a driver was installed over the one that is loaded, and no program can use a GPU until the machine restarts: drain the node, restart it, and keep kernel and driver held",
+		})
+	}
+	if s.Loaded == "" {
+		return append(diff, drift.Field{Path: "driver", Have: "not loaded", Want: d.String(), Effect: drift.Restart, Note: whyNotLoaded(s)})
+	}
+	if branch, _, _ := strings.Cut(s.Loaded, "."); branch != fmt.Sprint(d.Branch) {
+		return append(diff, drift.Field{Path: "driver", Have: s.Loaded, Want: d.String(), Effect: drift.Restart, Note: "the installed driver is loaded at the next start"})
+	}
+	if open := d.Flavour == Open; s.LoadedOpen != open {
+		return append(diff, drift.Field{Path: "driver", Have: flavourOf(s.LoadedOpen) + " modules", Want: flavourOf(open) + " modules", Effect: drift.Restart, Note: "the installed driver is loaded at the next start"})
+	}
+	return diff
+}
+
+// DiffGPUs says whether the driver has brought up as many GPUs as the machine has.
+func DiffGPUs(s DriverState, want int) drift.Diff {
+	if len(s.GPUs()) == want {
+		return nil
+	}
+	return drift.Diff{{
+		Path: "gpus", Have: fmt.Sprint(len(s.GPUs())), Want: fmt.Sprint(want), Effect: drift.Restart, Note: whyNotLoaded(s),
+	}}
+}
+
+// DiffPackages says which of the toolkit's packages are missing, of another
+// version, or not held.
+func (t Toolkit) DiffPackages(s DriverState) drift.Diff {
+	return packages(t.Packages(), t.Holds(), s)
+}
+
+// Diff says what differs between the toolkit as it should be and as it is: its
+// packages, and whether K3s has seen it. On a machine that K3s has not been
+// started on, there is nothing to see yet.
+func (t Toolkit) Diff(s DriverState) drift.Diff {
+	diff := t.DiffPackages(s)
+	if s.Containerd.Template != "" {
+		diff = append(diff, drift.Field{
+			Path: "containerd", Have: s.Containerd.Template, Effect: drift.Restart,
+			Note: "the template hides what K3s finds out by itself: remove the file and restart K3s",
+		})
+	}
+	if s.Runtime == "" {
+		return append(diff, drift.Field{Path: "runtime", Have: "no nvidia-container-runtime", Want: "nvidia-container-runtime in PATH", Effect: drift.Create, Note: "install " + t.Holds()[0]})
+	}
+	if s.Containerd.Configured && !s.Containerd.NVIDIA {
+		diff = append(diff, drift.Field{
+			Path: "containerd", Have: "no runtime nvidia", Want: "runtime nvidia", Effect: drift.Restart,
+			Note: "the toolkit came after K3s had started, which looks for it only then: restart k3s-agent (or k3s, on a server)",
+		})
+	}
+	return diff
+}
+
+func packages(want, holds []string, s DriverState) drift.Diff {
+	var diff drift.Diff
+	for _, p := range want {
+		name := bare(p)
+		have, ok := s.Packages[name]
+		_, version, pinned := strings.Cut(p, "=")
+		switch {
+		case !ok:
+			diff = append(diff, drift.Field{Path: "package/" + name, Want: "installed", Effect: drift.Create})
+		case pinned && have != version:
+			diff = append(diff, drift.Field{Path: "package/" + name, Have: have, Want: version})
+		}
+	}
+	for _, name := range holds {
+		if !slices.Contains(s.Held, name) {
+			diff = append(diff, drift.Field{Path: "hold/" + name, Have: "may change by itself", Want: "held"})
+		}
+	}
+	return diff
+}
+
+func flavourOf(open bool) string {
+	if open {
+		return string(Open)
+	}
+	return string(Proprietary)
+}
+
+// causes are what the kernel's log and nvidia-smi say when a driver does not come
+// up, and what it means. The first that is found counts.
+func causes() [][2]string {
+	return [][2]string{
+		{"Key was rejected by service", "Secure Boot refuses the module: use the modules that Canonical signs (linux-modules-nvidia-…), not ones built on the machine, or turn Secure Boot off"},
+		{"requires use of the NVIDIA open kernel modules", "the chip needs the open kernel modules: choose the -open series"},
+		{"is not supported by open", "the chip does not work with the open kernel modules: choose the proprietary series"},
+		{"not supported by the NVIDIA", "the chip and the driver's branch do not fit: leave branch and flavour to be chosen by PCI id"},
+		{"This PCI I/O region assigned to your NVIDIA device is invalid", "the machine's firmware gave the GPU no room for its memory: the VM needs machine type q35, OVMF and CPU type host"},
+		{"fallen off the bus", "the GPU does not answer any more: stop and start the VM (a restart from inside does not reset the card), and look at the host's log"},
+		{"RmInitAdapter failed", "the driver could not bring up the GPU: stop and start the VM; if it stays so, branch or flavour do not fit the chip, or the firmware gave it no room"},
+		{"No devices were found", "the module is loaded but sees no GPU: is the mapping attached to the VM?"},
+		{"couldn't communicate with the NVIDIA driver", "no module is loaded: the modules are for another kernel than the running one, or there is no GPU in the machine; restart it, then look at dmesg"},
+	}
+}
+
+func whyNotLoaded(s DriverState) string {
+	said := strings.Join(s.Log, "\n")
+	if s.SMIError != nil {
+		said += "\n" + s.SMIError.Error()
+	}
+	for _, c := range causes() {
+		if strings.Contains(said, c[0]) {
+			return c[1] + fmt.Sprintf(" (%q)", c[0])
+		}
+	}
+	if s.SMIError != nil {
+		return s.SMIError.Error()
+	}
+	return ""
+}

@@ -1,0 +1,176 @@
+package nvidia
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// What nvidia-smi says instead of an answer.
+var (
+	ErrVersionMismatch = errors.New("NVIDIA's kernel module and libraries are of different versions")
+	ErrNotLoaded       = errors.New("NVIDIA's kernel module is not loaded")
+	ErrNoDevices       = errors.New("the driver sees no GPU")
+	ErrNotInstalled    = errors.New("nvidia-smi is not installed")
+)
+
+// SMI is the report of `nvidia-smi -q -x`.
+type SMI struct {
+	Driver string   `json:"driver"` // version
+	CUDA   string   `json:"cuda"`   // newest CUDA that the driver serves
+	GPUs   []SMIGPU `json:"gpus"`   // in nvidia-smi's order, which is that of the PCI addresses
+}
+
+// SMIGPU is one GPU.
+type SMIGPU struct {
+	Index       int         `json:"index"`
+	Name        string      `json:"name"`
+	UUID        string      `json:"uuid"`
+	Address     string      `json:"address"` // PCI address in the guest, e.g. "00000000:01:00.0"
+	ID          PCIID       `json:"id"`
+	Memory      int64       `json:"memory"`      // bytes
+	MIG         bool        `json:"mig"`         // divided into instances
+	MIGPending  bool        `json:"migPending"`  // will be after a reset
+	Instances   []MIGDevice `json:"instances"`   // of a divided GPU
+	ECC         bool        `json:"ecc"`         // error correction is on
+	ECCErrors   int64       `json:"eccErrors"`   // uncorrectable ones since the driver was loaded
+	RowsFailing bool        `json:"rowsFailing"` // remapping of bad memory rows is pending or has failed: the card wants a reset, or replacement
+	Virtual     string      `json:"virtual"`     // "Pass-Through", "None", "VGPU"…
+	Persistence bool        `json:"persistence"` // the driver stays initialised without clients
+}
+
+// MIGDevice is one instance of a divided GPU.
+type MIGDevice struct {
+	Index           int   `json:"index"`
+	GPUInstance     int   `json:"gpuInstance"`
+	ComputeInstance int   `json:"computeInstance"`
+	Memory          int64 `json:"memory"` // bytes
+}
+
+// smiLog mirrors the parts of NVIDIA's nvsmi_device_v12.dtd (and v13) that we read.
+type smiLog struct {
+	XMLName xml.Name `xml:"nvidia_smi_log"`
+	Driver  string   `xml:"driver_version"`
+	CUDA    string   `xml:"cuda_version"`
+	GPUs    []smiGPU `xml:"gpu"`
+}
+
+type smiGPU struct {
+	Address     string   `xml:"id,attr"`
+	Name        string   `xml:"product_name"`
+	UUID        string   `xml:"uuid"`
+	Persistence string   `xml:"persistence_mode"`
+	Virtual     string   `xml:"gpu_virtualization_mode>virtualization_mode"`
+	Device      string   `xml:"pci>pci_device_id"`
+	Subsystem   string   `xml:"pci>pci_sub_system_id"`
+	Memory      string   `xml:"fb_memory_usage>total"`
+	MIG         string   `xml:"mig_mode>current_mig"`
+	MIGPending  string   `xml:"mig_mode>pending_mig"`
+	Instances   []smiMIG `xml:"mig_devices>mig_device"`
+	ECC         string   `xml:"ecc_mode>current_ecc"`
+	SRAM        string   `xml:"ecc_errors>volatile>sram_uncorrectable"`        // before branch 535
+	SRAMParity  string   `xml:"ecc_errors>volatile>sram_uncorrectable_parity"` // from 535 on, in two parts
+	SRAMSecDed  string   `xml:"ecc_errors>volatile>sram_uncorrectable_secded"`
+	DRAM        string   `xml:"ecc_errors>volatile>dram_uncorrectable"`
+	RowsPending string   `xml:"remapped_rows>remapped_row_pending"`
+	RowsFailure string   `xml:"remapped_rows>remapped_row_failure"`
+}
+
+type smiMIG struct {
+	Index           string `xml:"index"`
+	GPUInstance     string `xml:"gpu_instance_id"`
+	ComputeInstance string `xml:"compute_instance_id"`
+	Memory          string `xml:"fb_memory_usage>total"`
+}
+
+// ParseSMI reads the output of `nvidia-smi -q -x`, or what the program says in
+// its place; the error is then one of the Err values, with the program's words.
+func ParseSMI(out []byte) (SMI, error) {
+	if !bytes.Contains(out, []byte("<nvidia_smi_log")) {
+		return SMI{}, smiRefusal(string(out))
+	}
+	var log smiLog
+	if err := xml.Unmarshal(out, &log); err != nil {
+		return SMI{}, fmt.Errorf("nvidia-smi: %w", err)
+	}
+	s := SMI{Driver: log.Driver, CUDA: log.CUDA}
+	for i, g := range log.GPUs {
+		gpu, err := g.read(i)
+		if err != nil {
+			return SMI{}, fmt.Errorf("nvidia-smi: GPU %s: %w", g.Address, err)
+		}
+		s.GPUs = append(s.GPUs, gpu)
+	}
+	return s, nil
+}
+
+func (g smiGPU) read(index int) (SMIGPU, error) {
+	id, err := ParsePCIID(g.Device)
+	if err != nil {
+		return SMIGPU{}, err
+	}
+	if sub, err := ParsePCIID(g.Subsystem); err == nil {
+		id.SubVendor, id.SubDevice = sub.Vendor, sub.Device
+	}
+	out := SMIGPU{
+		Index: index, Name: g.Name, UUID: g.UUID, Address: g.Address, ID: id,
+		Memory:      memory(g.Memory),
+		MIG:         g.MIG == "Enabled",
+		MIGPending:  g.MIGPending == "Enabled",
+		ECC:         g.ECC == "Enabled",
+		ECCErrors:   count(g.SRAM) + count(g.SRAMParity) + count(g.SRAMSecDed) + count(g.DRAM),
+		RowsFailing: g.RowsPending == "Yes" || g.RowsFailure == "Yes",
+		Virtual:     g.Virtual,
+		Persistence: g.Persistence == "Enabled",
+	}
+	for _, m := range g.Instances {
+		out.Instances = append(out.Instances, MIGDevice{
+			Index: int(count(m.Index)), GPUInstance: int(count(m.GPUInstance)), ComputeInstance: int(count(m.ComputeInstance)), Memory: memory(m.Memory),
+		})
+	}
+	return out, nil
+}
+
+// memory reads "40960 MiB"; anything else, such as "N/A", is 0.
+func memory(s string) int64 {
+	number, ok := strings.CutSuffix(strings.TrimSpace(s), " MiB")
+	if !ok {
+		return 0
+	}
+	const most = 1 << 40 // in MiB, so that nothing overflows
+	return min(count(number), most) << 20
+}
+
+// count reads a number; anything else, such as "N/A", is 0.
+func count(s string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// smiRefusal finds out what nvidia-smi means. This is the one place in which its
+// words are matched.
+func smiRefusal(said string) error {
+	said = strings.Join(lines(said), " ")
+	kind := errors.New("nvidia-smi gave no report")
+	switch {
+	case strings.Contains(said, "version mismatch"):
+		kind = ErrVersionMismatch
+	case strings.Contains(said, "couldn't communicate with the NVIDIA driver"), strings.Contains(said, "Driver Not Loaded"):
+		kind = ErrNotLoaded
+	case strings.Contains(said, "No devices were found"):
+		kind = ErrNoDevices
+	case said == "", strings.Contains(said, "not found"), strings.Contains(said, "No such file"):
+		return ErrNotInstalled
+	}
+	const most = 300
+	if len(said) > most {
+		said = said[:most] + "…"
+	}
+	return fmt.Errorf("%w: %s", kind, strings.ToValidUTF8(said, "?"))
+}
