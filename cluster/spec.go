@@ -127,9 +127,8 @@ type K3s struct {
 
 	SecretsEncryption bool
 	Snapshots         Snapshots
-	Registries        map[string]any // registries.yaml; may be nil
-	RegistryAuth      []RegistryAuth // merged into Registries' configs when the file is written
-	AirgapDir         string         // folder with k3s, sha256sum-<arch>.txt and the image tarball; empty: the internet
+	Registries        []Registry // what registries.yaml says, in the order of the file
+	AirgapDir         string     // folder with k3s, sha256sum-<arch>.txt and the image tarball; empty: the internet
 }
 
 // Snapshots says when etcd is saved, and where to.
@@ -145,11 +144,15 @@ type S3 struct {
 	AccessKey, SecretKey             SecretRef
 }
 
-// RegistryAuth is the login of one image registry.
-type RegistryAuth struct {
-	Host     string
-	Username string
-	Password SecretRef
+// Registry is how nodes reach one image registry.
+type Registry struct {
+	Name      string            // e.g. docker.io
+	Endpoints []string          // asked in its place, in order; may be empty
+	Rewrite   map[string]string // image name patterns and what they become
+	Username  string
+	Password  SecretRef
+	CAFile    string // local path; empty: the system's roots
+	Insecure  bool
 }
 
 // Choices of NVIDIA.Stack.
@@ -196,14 +199,6 @@ type Sharing struct {
 type MIGLayout struct {
 	GPUs     []int          // indices; empty: all
 	Profiles map[string]int // e.g. 3g.20gb: 2; empty: MIG off
-}
-
-// Problem is one thing that is wrong in a file, and the cure.
-type Problem struct {
-	File         string
-	Line, Column int    // from 1
-	What         string // what is wrong
-	Cure         string // what to write instead; may be empty
 }
 
 // Servers returns the control-plane nodes.

@@ -1,0 +1,203 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var (
+	defaultPodCIDR     = netip.MustParsePrefix("10.42.0.0/16")
+	defaultServiceCIDR = netip.MustParsePrefix("10.43.0.0/16")
+)
+
+var components = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
+
+func (r *resolver) k3s() {
+	raw := &r.raw.K3s
+	k := K3s{
+		Version: cmp.Or(raw.Version, defaultK3s), VIP: raw.VIP, VIPInterface: raw.VIPInterface, TLSSANs: raw.TLSSANs,
+		PodCIDR: raw.PodCIDR, ServiceCIDR: raw.ServiceCIDR, ClusterDomain: cmp.Or(raw.ClusterDomain, "cluster.local"),
+		Disable: raw.Disable, FlannelBackend: r.choice(&raw.FlannelBackend, "flannelBackend", "vxlan", "host-gw", "wireguard-native", "none"),
+		ServerConfig: raw.Server, AgentConfig: raw.Agent, SecretsEncryption: or(raw.SecretsEncryption, true),
+		AirgapDir: r.existing(&raw.Airgap, raw.Airgap, true),
+	}
+	if !r.isSet(&raw.PodCIDR) {
+		k.PodCIDR = defaultPodCIDR
+	}
+	if !r.isSet(&raw.ServiceCIDR) {
+		k.ServiceCIDR = defaultServiceCIDR
+	}
+	r.spec.K3s = k
+	r.k3sVersion(&raw.Version)
+	r.passThrough(&raw.Server, "server", serverKeys)
+	r.passThrough(&raw.Agent, "agent", agentKeys)
+	r.snapshots()
+	r.registries()
+	for i, d := range raw.Disable {
+		if !contains(components, d) {
+			cure := orSuggest(d, components)
+			if key := "disable-" + d; contains(serverKeys, key) {
+				cure = "it is not a packaged component: write server: {" + key + ": true}"
+			}
+			r.wrong(&raw.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
+		}
+	}
+	for i, s := range raw.TLSSANs {
+		if !isHost(s) {
+			r.wrong(&raw.TLSSANs[i], fmt.Sprintf("%q can be neither a name nor an address in a certificate", s), "write e.g. k3s.home.arpa")
+		}
+	}
+	if !isDNSName(k.ClusterDomain) {
+		r.wrong(&raw.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
+	}
+	if k.VIPInterface != "" && !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
+		r.wrong(&raw.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
+	}
+}
+
+var k3sSyntax = regexp.MustCompile(`^v1\.([0-9]{1,3})\.[0-9]{1,3}(-rc[0-9]+)?\+k3s[0-9]{1,3}$`)
+
+// oldestMinor is the oldest Kubernetes 1.x that still gets fixes, as of November 2026.
+const oldestMinor = 34
+
+func (r *resolver) k3sVersion(at *string) {
+	v := r.spec.K3s.Version
+	if m := k3sSyntax.FindStringSubmatch(v); m != nil {
+		if minor, _ := strconv.Atoi(m[1]); minor < oldestMinor {
+			r.warn(at, fmt.Sprintf("K3s %s gets no fixes any more", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, defaultK3s))
+		}
+		return
+	}
+	example := "write an exact release, e.g. " + defaultK3s
+	switch plain := strings.TrimPrefix(v, "v"); {
+	case k3sSyntax.MatchString("v" + plain):
+		example = "write v" + plain
+	case k3sSyntax.MatchString("v" + strings.Replace(plain, "-k3s", "+k3s", 1)):
+		example = "write v" + strings.Replace(plain, "-k3s", "+k3s", 1)
+	case k3sSyntax.MatchString("v" + plain + "+k3s1"):
+		example = "write v" + plain + "+k3s1"
+	}
+	r.wrong(at, fmt.Sprintf("%q is not a K3s release", v), example)
+}
+
+// managed are keys of K3s' config.yaml that follow from the rest of the file.
+var managed = map[string]string{
+	"token": "the token is made by K3s, and read from the first server", "token-file": "the token is made by K3s, and read from the first server",
+	"agent-token": "all nodes join with the cluster's own token", "agent-token-file": "all nodes join with the cluster's own token",
+	"server": "nodes join through k3s.vip", "cluster-init": "the first server does it", "tls-san": "write k3s.tlsSANs",
+	"cluster-cidr": "write k3s.podCIDR", "service-cidr": "write k3s.serviceCIDR", "cluster-domain": "write k3s.clusterDomain",
+	"disable": "write k3s.disable", "flannel-backend": "write k3s.flannelBackend", "secrets-encryption": "write k3s.secretsEncryption",
+	"node-name": "a node's name is its VM's", "node-ip": "write address of the node", "node-label": "write labels of the node or pool",
+	"node-taint": "write taints of the node or pool", "etcd-snapshot-schedule-cron": "write k3s.snapshots.schedule",
+	"etcd-snapshot-retention": "write k3s.snapshots.retention", "etcd-s3": "write k3s.snapshots.s3", "etcd-s3-endpoint": "write k3s.snapshots.s3.endpoint",
+	"etcd-s3-bucket": "write k3s.snapshots.s3.bucket", "etcd-s3-region": "write k3s.snapshots.s3.region", "etcd-s3-folder": "write k3s.snapshots.s3.folder",
+	"etcd-s3-access-key": "write k3s.snapshots.s3.accessKey with a reference", "etcd-s3-secret-key": "write k3s.snapshots.s3.secretKey with a reference",
+	"etcd-s3-session-token": "session tokens end; use a key of its own", "private-registry": "write k3s.registries", "with-node-id": "a node's name is its VM's",
+	"cluster-reset": "restoring is not a setting", "cluster-reset-restore-path": "restoring is not a setting", "disable-agent": "every server is a node",
+	"datastore-endpoint": "the servers keep etcd themselves", "disable-etcd": "the servers keep etcd themselves", "https-listen-port": "kube-vip and the join use 6443",
+	"data-dir": "artefacts and manifests go to /var/lib/rancher/k3s", "vpn-auth": "it carries a key; write vpn-auth-file",
+}
+
+// passThrough checks further keys of config.yaml against those that K3s knows:
+// servers drop unknown ones with a warning, agents die of them.
+func (r *resolver) passThrough(at *map[string]any, role string, known []string) {
+	for _, key := range slices.Sorted(maps.Keys(*at)) {
+		place := r.marks[member{at, key}].at
+		name := strings.TrimSuffix(key, "+") // key+ appends
+		switch why, ours := managed[name]; {
+		case ours:
+			r.wrong(place, fmt.Sprintf("k3s.%s.%s is set by this project", role, key), why)
+		case contains(known, name):
+		case role == "agent" && contains(serverKeys, name):
+			r.wrong(place, fmt.Sprintf("%q is a key of servers, and K3s agents end when they see it", key), "move it to k3s.server")
+		default:
+			cure := "it may be newer than this program, or gone"
+			if s := suggest(name, known); s != "" {
+				cure = fmt.Sprintf("did you mean %q?", s)
+			}
+			r.wrong(place, fmt.Sprintf("K3s has no setting %q for its %ss", key, role), cure)
+		}
+	}
+}
+
+func (r *resolver) snapshots() {
+	raw := &r.raw.K3s.Snapshots
+	s := Snapshots{Schedule: cmp.Or(raw.Schedule, "0 */12 * * *"), Retention: or(raw.Retention, 5)}
+	r.between(raw.Retention, &raw.Retention, "retention", 1, 10000)
+	if !isCron(s.Schedule) {
+		r.wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule", s.Schedule), "write five fields as for cron, e.g. 0 */12 * * *")
+	}
+	if b := raw.S3; b != nil {
+		s.S3 = &S3{
+			Endpoint: cmp.Or(b.Endpoint, "s3.amazonaws.com"), Region: cmp.Or(b.Region, "us-east-1"), Bucket: b.Bucket, Folder: b.Folder,
+			AccessKey: b.AccessKey.in(r.spec.Dir), SecretKey: b.SecretKey.in(r.spec.Dir),
+		}
+		if b.Bucket == "" {
+			r.wrong(&b.Bucket, "s3 has no bucket", "write bucket: and its name")
+		}
+		if b.AccessKey.IsZero() {
+			r.wrong(&b.AccessKey, "s3 has no accessKey", "write accessKey: env:NAME")
+		}
+		if b.SecretKey.IsZero() {
+			r.wrong(&b.SecretKey, "s3 has no secretKey", "write secretKey: env:NAME")
+		}
+	}
+	r.spec.K3s.Snapshots = s
+}
+
+// cronFields are the lowest and highest number of each field of a cron expression.
+var cronFields = [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 7}}
+
+var cronItem = regexp.MustCompile(`^(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?$`)
+
+// isCron reports whether s is a cron expression of five fields, or a macro that K3s' scheduler knows.
+func isCron(s string) bool {
+	if contains([]string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}, s) {
+		return true
+	}
+	fields := strings.Fields(s)
+	if len(fields) != len(cronFields) {
+		return false
+	}
+	for i, f := range fields {
+		for item := range strings.SplitSeq(f, ",") {
+			m := cronItem.FindStringSubmatch(item)
+			if m == nil || m[3] == "0" {
+				return false
+			}
+			for _, number := range m[1:3] {
+				if n, err := strconv.Atoi(number); err == nil && (n < cronFields[i][0] || n > cronFields[i][1]) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (r *resolver) registries() {
+	for _, e := range r.raw.K3s.Registries {
+		raw := e.Value
+		reg := Registry{
+			Name: e.Name, Endpoints: raw.Endpoints, Rewrite: raw.Rewrite, Username: raw.Username,
+			Password: raw.Password.in(r.spec.Dir), CAFile: r.existing(&raw.CA, raw.CA, false), Insecure: raw.Insecure,
+		}
+		host, port, hasPort := strings.Cut(e.Name, ":")
+		if e.Name != "*" && (!isHost(host) || hasPort && !isPort(port)) {
+			r.wrong(raw, fmt.Sprintf("%q is not a registry", e.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
+		}
+		for i := range raw.Endpoints {
+			r.isURL(&raw.Endpoints[i], "https", "http")
+		}
+		if (raw.Username == "") != raw.Password.IsZero() {
+			r.wrong(raw, fmt.Sprintf("registry %s has half a login", e.Name), "write both username and password")
+		}
+		r.spec.K3s.Registries = append(r.spec.K3s.Registries, reg)
+	}
+}

@@ -1,0 +1,365 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxNodes bounds what one pool makes, so that a slip of the finger is a message
+// and not a machine out of memory.
+const maxNodes = 5000
+
+// poolOnly are a pool's keys that its nodes do not inherit.
+var poolOnly = []string{"count", "prefix", "first", "names", "addresses", "vmids"}
+
+// makeNodes merges defaults, pools and nodes into plannedNodes. Merging is done on
+// the trees: what a node inherits keeps the place where it was written.
+func (r *resolver) makeNodes(root *tree) {
+	base := &tree{kind: kindMapping}
+	if network := root.get("network").ifMapping(); network != nil {
+		base = base.with("network", network)
+	}
+	base = merge(base, root.get("defaults").ifMapping())
+	madeBy := map[string]string{}
+	for _, p := range r.raw.Pools {
+		pool := root.get("pools").get(p.Name)
+		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`, p.Name) {
+			r.wrong(p.Value, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
+		}
+		names := r.poolNames(p.Name, p.Value)
+		for _, n := range names {
+			if other, ok := madeBy[n]; ok {
+				r.wrong(p.Value, fmt.Sprintf("pools %s and %s both make a node %s", other, p.Name, n), "write prefix: or first: in one of them")
+			}
+			madeBy[n] = p.Name
+		}
+		for _, n := range r.raw.Nodes {
+			if n.Value.Pool == p.Name && !slices.Contains(names, n.Name) {
+				names = append(names, n.Name)
+			}
+		}
+		if len(names) == 0 {
+			r.warn(p.Value, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
+		}
+		r.poolMembers(p, names, merge(base, pool.ifMapping().without(poolOnly...)), root.get("nodes"))
+	}
+	r.loneNodes(base, root.get("nodes"), madeBy)
+	if len(r.raw.Pools) == 0 && len(r.raw.Nodes) == 0 {
+		r.wrong(&r.raw.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
+	}
+}
+
+// ifMapping returns t when it is a mapping: what else it is has been reported.
+func (t *tree) ifMapping() *tree {
+	if t == nil || t.kind != kindMapping {
+		return nil
+	}
+	return t
+}
+
+// poolNames lists the names that the pool itself makes.
+func (r *resolver) poolNames(pool string, raw *rawPool) []string {
+	if len(raw.Names) > 0 {
+		for _, at := range []any{&raw.Count, &raw.Prefix, &raw.First} {
+			if r.isSet(at) {
+				r.wrong(at, "the pool has names, so this means nothing", "remove it, or names")
+			}
+		}
+		for i, n := range raw.Names {
+			if j := slices.Index(raw.Names, n); j < i {
+				r.wrong(&raw.Names[i], fmt.Sprintf("node %s is here twice", n), "give it another name")
+			}
+		}
+		return raw.Names
+	}
+	first, count := or(raw.First, 1), or(raw.Count, 0)
+	r.between(raw.Count, &raw.Count, "count", 0, maxNodes)
+	r.between(raw.First, &raw.First, "first", 0, maxNodes)
+	var names []string
+	for i := range min(max(count, 0), maxNodes) {
+		names = append(names, cmp.Or(raw.Prefix, pool)+strconv.Itoa(first+i))
+	}
+	return names
+}
+
+// poolMembers makes a pool's nodes. The n-th node takes the n-th address and VMID,
+// whether or not others have their own: overriding one node moves no other.
+func (r *resolver) poolMembers(p entry[rawPool], names []string, shape, nodes *tree) {
+	addresses := expand(p.Value.Addresses, len(names), func(a addressRange) (netip.Addr, func() (netip.Addr, bool)) {
+		next := a.from
+		return next, func() (netip.Addr, bool) { next = next.Next(); return next, next.IsValid() && !a.to.Less(next) }
+	})
+	vmids := expand(p.Value.VMIDs, len(names), func(v vmidRange) (int, func() (int, bool)) {
+		next := v.from
+		return next, func() (int, bool) { next++; return next, next <= v.to }
+	})
+	r.enough(&p.Value.Addresses, "addresses", p.Name, len(addresses), len(names))
+	r.enough(&p.Value.VMIDs, "VMIDs", p.Name, len(vmids), len(names))
+	for i, name := range names {
+		own := nodes.get(name).ifMapping()
+		t := merge(shape, own)
+		if i < len(addresses) && !own.says("address") && !own.says("external") && !own.get("network").says("dhcp") {
+			a := addresses[i]
+			t = t.with("address", &tree{kind: kindText, text: a.value.String(), at: r.marks[&p.Value.Addresses[a.from]].at})
+		}
+		if i < len(vmids) {
+			v := vmids[i]
+			t = t.with("vmid", &tree{kind: kindNumber, text: strconv.Itoa(v.value), at: r.marks[&p.Value.VMIDs[v.from]].at})
+		}
+		if own == nil {
+			moved := *t
+			moved.at = r.place(p.Value)
+			t = &moved
+		}
+		r.node(name, p.Name, t, r.raw.Nodes.get(name))
+	}
+}
+
+// says reports whether t has the key, null or not.
+func (t *tree) says(name string) bool { return t != nil && t.index(name) >= 0 }
+
+func (r *resolver) enough(at any, what, pool string, have, want int) {
+	if r.isSet(at) && have < want {
+		r.wrong(at, fmt.Sprintf("pool %s has %d nodes and %d %s", pool, want, have, what), "write a range for all of them, or count less")
+	}
+}
+
+// expanded is one value of a range, and the index of the range.
+type expanded[T any] struct {
+	value T
+	from  int
+}
+
+// expand lists the first n values of ranges.
+func expand[R, T any](ranges []R, n int, begin func(R) (T, func() (T, bool))) []expanded[T] {
+	var out []expanded[T]
+	for i, r := range ranges {
+		v, next := begin(r)
+		for ok := true; ok && len(out) < n; v, ok = next() {
+			out = append(out, expanded[T]{v, i})
+		}
+	}
+	return out
+}
+
+// loneNodes makes the nodes that no pool has made.
+func (r *resolver) loneNodes(base, nodes *tree, madeBy map[string]string) {
+	for _, n := range r.raw.Nodes {
+		pool, made := madeBy[n.Name]
+		switch {
+		case made && n.Value.Pool != "" && n.Value.Pool != pool:
+			r.wrong(&n.Value.Pool, fmt.Sprintf("node %s is made by pool %s and says that it belongs to %s", n.Name, pool, n.Value.Pool), "remove pool, or give the node another name")
+		case made:
+		case n.Value.Pool != "" && r.raw.Pools.get(n.Value.Pool) == nil:
+			r.wrong(&n.Value.Pool, fmt.Sprintf("there is no pool %q", n.Value.Pool), orSuggest(n.Value.Pool, r.raw.Pools.names()))
+		case n.Value.Pool == "":
+			r.node(n.Name, "", merge(base, nodes.get(n.Name).ifMapping()), n.Value)
+		}
+	}
+}
+
+// node resolves one node. own is its entry under nodes, or nil.
+func (r *resolver) node(name, pool string, t *tree, own *rawNode) {
+	raw := &rawNode{}
+	r.decodeMerged(t, raw)
+	n := &Node{
+		Name: name, Pool: pool, Role: Role(r.choice(&raw.Role, "role", string(Agent), string(Server))), Host: cmp.Or(raw.Host, r.defaultHost()),
+		VMID: or(raw.VMID, 0), MAC: or(raw.MAC, StableMAC(r.spec.Name, name)), Network: r.network(&raw.Network),
+		CPUType: cmp.Or(raw.CPU, "host"), OnBoot: or(raw.OnBoot, true), Startup: Startup(raw.Startup),
+		Tags: raw.Tags, Description: raw.Description, Labels: raw.Labels,
+	}
+	if raw.External != "" {
+		r.external(n, raw)
+	}
+	n.GPUs = r.gpus(&raw.GPUs, n.External)
+	r.shape(n, raw)
+	r.disks(n, raw)
+	if raw.Address.IsValid() && n.Network.Prefix.IsValid() && raw.Address.BitLen() == n.Network.Prefix.Addr().BitLen() {
+		n.Address = netip.PrefixFrom(raw.Address, n.Network.Prefix.Bits())
+	}
+	if n.Network.Queues == 0 {
+		n.Network.Queues = min(n.Cores, 64)
+	}
+	switch {
+	case raw.Taints != nil:
+		n.Taints = *raw.Taints
+	case n.GPUs.Count > 0 && n.Role == Agent:
+		n.Taints = []Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: "NoSchedule"}}
+	}
+	if own != nil {
+		r.marks[raw] = mark{r.place(own), true}
+	}
+	r.nodes = append(r.nodes, plannedNode{n, raw})
+}
+
+// external resolves a machine that we do not make.
+func (r *resolver) external(n *Node, raw *rawNode) {
+	n.External, n.Host, n.VMID = true, "", 0
+	login := r.login(&raw.External, r.spec.Access.User)
+	user, host, _ := cutLast(login, "@")
+	addr, err := netip.ParseAddrPort(host)
+	switch {
+	case login == "":
+		return
+	case err != nil:
+		r.wrong(&raw.External, "an external machine is named by its address", "write user@10.0.0.40:22")
+		return
+	}
+	n.SSHUser, n.SSHPort = user, int(addr.Port())
+	if n.SSHUser == r.spec.Access.User {
+		n.SSHUser = ""
+	}
+	n.Address = netip.PrefixFrom(addr.Addr(), addr.Addr().BitLen())
+	if n.Network.Prefix.Contains(addr.Addr()) {
+		n.Address = netip.PrefixFrom(addr.Addr(), n.Network.Prefix.Bits())
+	}
+	if raw.Address.IsValid() {
+		r.wrong(&raw.Address, "external holds the machine's address", "remove address")
+	}
+	if raw.VMID != nil {
+		r.wrong(&raw.VMID, "an external machine is no VM of ours", "remove vmid")
+	}
+}
+
+// shape sets cores and memory; GPU nodes are given more, since a notebook that
+// waits for memory leaves its card idle.
+func (r *resolver) shape(n *Node, raw *rawNode) {
+	cores, memory := 8, 16*GiB
+	switch {
+	case n.GPUs.Count > 0:
+		cores, memory = 16, 64*GiB
+	case n.Role == Server:
+		cores, memory = 4, 8*GiB
+	}
+	n.Cores, n.Memory, n.NUMA = or(raw.Cores, cores), or(raw.Memory, memory), or(raw.NUMA, n.GPUs.Count > 0)
+	r.between(raw.Cores, &raw.Cores, "cores", 1, 1024)
+	least := 512 * MiB
+	if n.Role == Server {
+		least = 2 * GiB
+	}
+	switch {
+	case n.Memory < least:
+		r.wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for K3s on a node of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
+	case n.Memory%MiB != 0:
+		r.wrong(&raw.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/MiB*MiB).String())
+	}
+	if !matches(`^(custom-)?[A-Za-z0-9][A-Za-z0-9_.-]*(,[a-z-]+=[^,\s]+)*$`, n.CPUType) {
+		r.wrong(&raw.CPU, fmt.Sprintf("%q cannot be a CPU type", n.CPUType), "write host, or a type that Proxmox lists")
+	}
+	for i, tag := range n.Tags {
+		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*$`, tag) {
+			r.wrong(&raw.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")
+		}
+	}
+	if len(n.Description) > 8000 { // Proxmox allows 8192, and we add a line
+		r.wrong(&raw.Description, "the description has more than 8000 characters", "shorten it")
+	}
+	if raw.VMID != nil {
+		r.between(raw.VMID, &raw.VMID, "vmid", minVMID, maxVMID)
+	}
+	r.storageName(&raw.Storage)
+}
+
+const (
+	leastOSDisk = 8 * GiB
+	maxSerial   = 20 // what the SCSI disk shows of a serial in the guest
+)
+
+func (r *resolver) disks(n *Node, raw *rawNode) {
+	storage := cmp.Or(raw.Storage, r.defaultStorage())
+	size := 60 * GiB
+	if n.Role == Agent {
+		size = 100 * GiB
+	}
+	n.OSDisk = OSDisk{DiskOptions{Storage: storage, Size: size, SSD: true, Discard: true, IOThread: true}}
+	for _, e := range raw.Disks {
+		d, o := e.Value, DiskOptions{
+			Storage: cmp.Or(e.Value.Storage, storage), Size: or(e.Value.Size, 0),
+			SSD: or(e.Value.SSD, true), Discard: or(e.Value.Discard, true), IOThread: or(e.Value.IOThread, true),
+		}
+		r.storageName(&d.Storage)
+		if o.Size%GiB != 0 {
+			r.wrong(&d.Size, fmt.Sprintf("disk size %s is not a whole number of GiB", o.Size), fmt.Sprintf("write %dGiB", o.Size.GiB()))
+		}
+		if e.Name == "os" {
+			o.Size = or(d.Size, size)
+			n.OSDisk = OSDisk{o}
+			r.osDisk(d, o)
+			continue
+		}
+		r.disk(e.Name, d)
+		n.Disks = append(n.Disks, Disk{
+			DiskOptions: o, Name: e.Name, Mount: d.Mount,
+			Role: r.diskRole(e.Name, d), FS: r.diskFS(d),
+		})
+	}
+	if len(n.Disks) > 14 {
+		r.wrong(&raw.Disks, fmt.Sprintf("the node has %d disks beside os", len(n.Disks)), "make do with 14")
+	}
+	r.mounts(raw)
+}
+
+func (r *resolver) osDisk(d *rawDisk, o DiskOptions) {
+	if o.Size < leastOSDisk {
+		r.wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for Ubuntu, K3s and images", o.Size), "write 20GiB or more")
+	}
+	for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
+		if r.isSet(at) {
+			r.wrong(at, "the disk os is the one that the node boots from: this cannot be chosen", "remove it")
+		}
+	}
+}
+
+func (r *resolver) disk(name string, d *rawDisk) {
+	switch {
+	case !matches(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`, name) || len(name) > maxSerial:
+		r.wrong(d, fmt.Sprintf("%q cannot be a disk's name, which is also its serial", name), "write at most 20 letters, digits, hyphens and underscores")
+	case d.Size == nil:
+		r.wrong(&d.Size, fmt.Sprintf("disk %s has no size", name), "write size: 500GiB")
+	case *d.Size <= 0:
+		r.wrong(&d.Size, fmt.Sprintf("disk %s has size 0", name), "write size: 500GiB")
+	}
+	switch {
+	case d.Mount == "" && d.FS != "":
+		r.wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem and is mounted nowhere", name), "write mount: /data, or remove fs")
+	case d.Mount != "" && (!isCleanPath(d.Mount) || d.Mount == "/"):
+		r.wrong(&d.Mount, fmt.Sprintf("%q cannot be mounted on", d.Mount), "write an absolute path that is not /, e.g. /scratch")
+	}
+}
+
+// mounts reports two disks at one place.
+func (r *resolver) mounts(raw *rawNode) {
+	seen := map[string]string{}
+	for _, e := range raw.Disks {
+		if m := e.Value.Mount; m != "" {
+			if other, ok := seen[m]; ok {
+				r.wrong(&e.Value.Mount, fmt.Sprintf("disks %s and %s are both mounted on %s", other, e.Name, m), "mount one of them elsewhere")
+			}
+			seen[m] = e.Name
+		}
+	}
+}
+
+func (r *resolver) diskRole(name string, d *rawDisk) string {
+	if d.Role == "" && name == RoleScratch {
+		return RoleScratch
+	}
+	return r.choice(&d.Role, "role", RoleData, RoleScratch)
+}
+
+func (r *resolver) diskFS(d *rawDisk) string {
+	if fs := r.choice(&d.FS, "fs", "ext4", "xfs"); d.Mount != "" {
+		return fs
+	}
+	return ""
+}
+
+// isCleanPath reports whether p is absolute and in its shortest form.
+func isCleanPath(p string) bool {
+	return strings.HasPrefix(p, "/") && !strings.Contains(p+"/", "//") && !strings.Contains(p+"/", "/./") &&
+		!strings.Contains(p+"/", "/../") && (p == "/" || !strings.HasSuffix(p, "/")) && !strings.ContainsAny(p, "\x00\r\n")
+}

@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+)
+
+// The image that is used when the file names none: Ubuntu 24.04, the last one read
+// from cloud-images.ubuntu.com/releases/noble. A dated one, since the contents of
+// release/ change under a checksum.
+const (
+	defaultImageURL    = "https://cloud-images.ubuntu.com/releases/noble/release-20260826/ubuntu-24.04-server-cloudimg-amd64.img"
+	defaultImageSHA256 = "d0fe84bb5f80853425fa6be28e2c106f30104c3cfe8611933f2e65c9b63f0e30"
+)
+
+// defaultK3s is the release that is used when the file names none.
+const defaultK3s = "v1.36.5+k3s1"
+
+const userName = `^[a-z_][a-z0-9_-]{0,31}$`
+
+// matches compiles as it goes: the file is small and read once.
+func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
+
+func (r *resolver) image() {
+	raw := &r.raw.Image
+	img := Image{
+		URL: raw.URL, SHA256: strings.ToLower(raw.SHA256), Template: raw.Template,
+		Release:      r.choice(&raw.Release, "release", "noble"),
+		ImageStorage: cmp.Or(raw.Storage, "local"), SeedStorage: cmp.Or(raw.SeedStorage, "local"),
+		TemplateStorage: raw.TemplateStorage, SecureBoot: raw.SecureBoot,
+	}
+	switch {
+	case img.Template != "" && img.URL != "":
+		r.wrong(&raw.Template, "the image is both a template and a URL", "keep template to use one that exists, or url to make one")
+	case img.Template != "":
+	case img.URL == "" && img.SHA256 == "":
+		img.URL, img.SHA256 = defaultImageURL, defaultImageSHA256
+	case img.URL == "":
+		r.wrong(&raw.URL, "the image has a checksum and no URL", "write url: beside it")
+	case img.SHA256 == "" && !r.spec.IsLab():
+		r.wrong(&raw.SHA256, "the image has no checksum", "write sha256: with the image's line in the file SHA256SUMS beside it")
+	}
+	if img.SHA256 != "" && !matches(`^[0-9a-f]{64}$`, img.SHA256) {
+		r.wrong(&raw.SHA256, "sha256 is not a SHA-256", "write its 64 hex digits")
+	}
+	r.isURL(&raw.URL, "http", "https")
+	for _, at := range []*string{&raw.Storage, &raw.TemplateStorage, &raw.SeedStorage} {
+		r.storageName(at)
+	}
+	r.spec.Image = img
+}
+
+// storageName checks a storage's ID: a letter, then letters, digits, - _ and .
+func (r *resolver) storageName(at *string) {
+	if *at != "" && !matches(`^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$`, *at) {
+		r.wrong(at, fmt.Sprintf("%q cannot be a storage's name", *at), "write the name that pvesm status shows, e.g. local-lvm")
+	}
+}
+
+// isURL checks a URL, without repeating it when it carries a password.
+func (r *resolver) isURL(at *string, schemes ...string) {
+	if *at == "" {
+		return
+	}
+	u, err := url.Parse(*at)
+	switch {
+	case err == nil && u.User != nil:
+		r.wrong(at, "this URL carries a login", "write it without one; passwords belong into files or the environment")
+	case err != nil || u.Host == "" || !contains(schemes, u.Scheme):
+		r.wrong(at, "this is not a URL that can be used here", "write "+schemes[0]+"://host and the rest")
+	}
+}
+
+// network resolves one network section; its checks need the nodes, and come later.
+func (r *resolver) network(raw *rawNetwork) Network {
+	n := Network{
+		Bridge: cmp.Or(raw.Bridge, "vmbr0"), VLAN: or(raw.VLAN, 0), MTU: or(raw.MTU, 0), Queues: or(raw.Queues, 0),
+		Prefix: raw.Prefix, Gateway: raw.Gateway, DNS: raw.DNS, Search: raw.Search,
+	}
+	if len(n.DNS) == 0 && n.Gateway.IsValid() && !raw.DHCP {
+		n.DNS = []netip.Addr{n.Gateway}
+	}
+	r.between(raw.VLAN, &raw.VLAN, "vlan", 1, 4094)
+	r.between(raw.MTU, &raw.MTU, "mtu", 576, 65520)
+	r.between(raw.Queues, &raw.Queues, "queues", 1, 64)
+	if !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, n.Bridge) {
+		r.wrong(&raw.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
+	}
+	for i, s := range n.Search {
+		if !isDNSName(s) {
+			r.wrong(&raw.Search[i], fmt.Sprintf("%q is not a domain", s), "write e.g. home.arpa")
+		}
+	}
+	return n
+}
+
+// between checks a number that may be absent.
+func (r *resolver) between(v *int, at any, name string, low, high int) {
+	if v != nil && (*v < low || *v > high) {
+		r.wrong(at, fmt.Sprintf("%s is %d", name, *v), fmt.Sprintf("write a number from %d to %d", low, high))
+	}
+}
+
+func (r *resolver) access() {
+	raw := &r.raw.SSH
+	a := Access{
+		User: cmp.Or(raw.User, "ubuntu"), Agent: raw.Agent, Proxy: raw.Proxy,
+		PrivateKey: r.existing(&raw.PrivateKey, string(raw.PrivateKey), false), PasswordHash: raw.PasswordHash.in(r.spec.Dir),
+	}
+	if !matches(userName, a.User) || a.User == "root" {
+		r.wrong(&raw.User, fmt.Sprintf("%q cannot be the admin user", a.User), "write a name in lower-case letters that is not root, e.g. ubuntu")
+	}
+	for i := range raw.PublicKeys {
+		a.PublicKeys = append(a.PublicKeys, r.publicKeys(&raw.PublicKeys[i])...)
+	}
+	if raw.Jump != "" {
+		a.Jump = r.login(&raw.Jump, a.User)
+	}
+	r.isURL(&raw.Proxy, "socks5", "socks5h")
+	if len(a.PublicKeys) == 0 && (a.PrivateKey != "" || a.Agent) {
+		r.wrong(&raw.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or leave all of them out to have a key made")
+	}
+	r.spec.Access = a
+}
+
+// maxSource bounds files that are read beside the cluster file.
+const maxSource = 1 << 20
+
+// publicKeys returns the keys of one item: itself, or the lines of the file it names.
+func (r *resolver) publicKeys(at *publicKey) []string {
+	if isAuthorizedKey(string(*at)) {
+		return []string{string(*at)}
+	}
+	path := strings.TrimPrefix(string(*at), "file:")
+	if strings.ContainsAny(path, " \t\n") || path == "" {
+		r.wrong(at, "this is not a public key", "write a line as in ~/.ssh/id_ed25519.pub, or that file's path")
+		return nil
+	}
+	text, ok := r.source(at, path)
+	if !ok {
+		return nil
+	}
+	var keys []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if !isAuthorizedKey(line) {
+			r.wrong(at, path+" holds a line that is not a public key", "name a .pub file")
+			return nil
+		}
+		keys = append(keys, line)
+	}
+	return keys
+}
+
+// source reads a file that the cluster file names.
+func (r *resolver) source(at any, path string) (string, bool) {
+	before := len(r.problems)
+	path = r.existing(at, path, false)
+	if len(r.problems) > before {
+		return "", false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		r.wrong(at, err.Error(), "make it readable")
+		return "", false
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSource+1))
+	switch {
+	case err != nil:
+		r.wrong(at, err.Error(), "make it readable")
+		return "", false
+	case len(b) > maxSource:
+		r.wrong(at, path+" is larger than 1 MiB", "fetch it on the node instead; this goes into the seed of every node")
+		return "", false
+	}
+	return string(b), true
+}
+
+// isAuthorizedKey reports whether s is an authorized_keys line: the type, and a
+// base64 blob that begins with the same type (RFC 4253, section 6.6).
+func isAuthorizedKey(s string) bool {
+	f := strings.Fields(s)
+	if len(f) < 2 || strings.ContainsAny(s, "\r\n") {
+		return false
+	}
+	blob, err := base64.StdEncoding.DecodeString(f[1])
+	n := len(f[0])
+	return err == nil && len(blob) > 4+n && blob[0] == 0 && blob[1] == 0 && blob[2] == 0 && int(blob[3]) == n && string(blob[4:4+n]) == f[0]
+}
+
+func (r *resolver) guest() {
+	raw := &r.raw.Guest
+	g := Guest{
+		Packages: raw.Packages, Sysctls: raw.Sysctls, KernelModules: raw.KernelModules,
+		APTMirror: raw.APT.Mirror, APTProxy: raw.APT.Proxy, Timezone: cmp.Or(raw.Timezone, "Etc/UTC"),
+	}
+	r.isURL(&raw.APT.Mirror, "http", "https")
+	r.isURL(&raw.APT.Proxy, "http", "https")
+	for i, p := range g.Packages {
+		if !matches(`^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$`, p) {
+			r.wrong(&raw.Packages[i], fmt.Sprintf("%q cannot be a package", p), "write its name, or name=version")
+		}
+	}
+	for i, m := range g.KernelModules {
+		if !matches(`^[A-Za-z0-9_-]+$`, m) {
+			r.wrong(&raw.KernelModules[i], fmt.Sprintf("%q cannot be a kernel module", m), "write its name alone, e.g. br_netfilter")
+		}
+	}
+	for k, v := range g.Sysctls {
+		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_./*-]*$`, k) || strings.ContainsAny(v, "\r\n") || v == "" {
+			r.wrong(r.marks[member{&raw.Sysctls, k}].at, fmt.Sprintf("%q cannot be set by sysctl", k), "write name: value, e.g. vm.max_map_count: 262144")
+		}
+	}
+	if !matches(`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$`, g.Timezone) {
+		r.wrong(&raw.Timezone, fmt.Sprintf("%q is not a time zone", g.Timezone), "write e.g. Europe/Vienna or Etc/UTC")
+	}
+	for i := range raw.Files {
+		g.Files = append(g.Files, r.file(&raw.Files[i]))
+	}
+	r.spec.Guest = g
+}
+
+// ours are files on the nodes that this project writes.
+var ours = []string{"/etc/rancher/k3s/", "/var/lib/rancher/k3s/", "/etc/systemd/system/k3s"}
+
+func (r *resolver) file(raw *rawGuestFile) File {
+	f := File{Path: raw.Path, Content: or(raw.Content, ""), Owner: cmp.Or(raw.Owner, "root:root"), Perm: cmp.Or(uint32(raw.Mode), 0o644)}
+	switch {
+	case raw.Path == "":
+		r.wrong(&raw.Path, "a file has no path", "write path: and an absolute path on the node")
+	case !isCleanPath(raw.Path):
+		r.wrong(&raw.Path, fmt.Sprintf("%q is not an absolute path", raw.Path), "write it in full, e.g. /etc/motd")
+	}
+	for _, prefix := range ours {
+		if strings.HasPrefix(raw.Path, prefix) {
+			r.wrong(&raw.Path, raw.Path+" is written by this project", "say it in k3s: (server, agent, registries)")
+		}
+	}
+	switch {
+	case raw.Content != nil && raw.Source != "":
+		r.wrong(&raw.Source, "the file has both content and source", "keep one of them")
+	case raw.Content == nil && raw.Source == "":
+		r.wrong(&raw.Content, "the file has neither content nor source", `write content: "" for an empty one`)
+	case raw.Source != "":
+		f.Content, _ = r.source(&raw.Source, raw.Source)
+	}
+	if strings.Contains(f.Content, "PRIVATE KEY-----") {
+		r.wrong(&raw.Path, "the file would carry a private key into the nodes' seed images, which the Proxmox host stores unencrypted", "bring it to the nodes in another way")
+	}
+	if !matches(`^[a-z_][a-z0-9_-]*(:[a-z_][a-z0-9_-]*)?$`, f.Owner) {
+		r.wrong(&raw.Owner, fmt.Sprintf("%q cannot own a file", f.Owner), "write user:group, e.g. root:root")
+	}
+	return f
+}

@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// rawField is one field of a raw type.
+type rawField struct {
+	name  string
+	index []int
+}
+
+// rawFields lists the fields of a raw type, those of an inlined type included.
+func rawFields(t reflect.Type) []rawField {
+	var out []rawField
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if option == "inline" {
+			for _, in := range rawFields(f.Type) {
+				out = append(out, rawField{in.name, append([]int{i}, in.index...)})
+			}
+			continue
+		}
+		out = append(out, rawField{name, []int{i}})
+	}
+	return out
+}
+
+// structure decodes a mapping into a struct. Fields that are not there are marked
+// with the mapping's place, so that "x is missing" points somewhere useful.
+func (d *decoder) structure(t *tree, v reflect.Value, name string) {
+	fields := rawFields(v.Type())
+	known := make([]string, len(fields))
+	for i, f := range fields {
+		known[i] = f.name
+		to := v.FieldByIndex(f.index)
+		value, ok := t.lookup(f.name)
+		if !ok || value.value.kind == kindNull {
+			d.absent(to, t.at)
+			continue
+		}
+		d.value(value.value, to, f.name)
+	}
+	if d.quiet {
+		return
+	}
+	for _, f := range t.fields {
+		if !contains(known, f.name) {
+			d.unknown(f, name, v.Type(), known)
+		}
+	}
+}
+
+// absent marks v and what is in it with the place of the mapping that lacks it.
+func (d *decoder) absent(v reflect.Value, at pos) {
+	d.marks[v.Addr().Interface()] = mark{at, false}
+	if v.Kind() != reflect.Struct || !strings.HasPrefix(v.Type().Name(), "raw") {
+		return
+	}
+	for _, f := range rawFields(v.Type()) {
+		d.absent(v.FieldByIndex(f.index), at)
+	}
+}
+
+// rootOnly are options of a VM that Proxmox lets nobody set but root@pam with a
+// password: not even root's token. Source: qemu-server, API2/Qemu.pm, check_vm_modify_config_perm.
+var rootOnly = map[string]string{
+	"hugepages": "memory is pinned for GPU nodes anyway", "keephugepages": "memory is pinned for GPU nodes anyway",
+	"affinity": "use numa: true, or set it by hand as root", "args": "say what you need it for in an issue",
+	"romfile": "the card's own ROM is used; rombar: false hides it", "hookscript": "set it by hand as root",
+	"lock": "Proxmox sets it", "vmgenid": "Proxmox makes one", "arch": "nodes are x86-64",
+	"ivshmem": "set it by hand as root",
+}
+
+func (d *decoder) unknown(f field, in string, t reflect.Type, known []string) {
+	where := ""
+	if in != "" {
+		where = " in " + in
+	}
+	if why, ok := rootOnly[f.name]; ok && (t == reflect.TypeFor[rawShape]() || contains(known, "cores") || t == reflect.TypeFor[rawGPUs]()) {
+		d.undecodable(f.at, fmt.Sprintf("%s can be set only by root@pam with a password, and Proxmox refuses it to any API token, root's too", f.name), "remove it; "+why)
+		return
+	}
+	what := fmt.Sprintf("unknown key %q%s", f.name, where)
+	if s := suggest(f.name, known); s != "" {
+		d.undecodable(f.at, what, fmt.Sprintf("did you mean %q?", s))
+		return
+	}
+	if paths := placesOf(f.name); len(paths) > 0 {
+		d.undecodable(f.at, what, "it belongs in "+oneOf(paths))
+		return
+	}
+	d.undecodable(f.at, what, "known here: "+strings.Join(known, ", "))
+}
+
+// placesOf lists the sections that know a key, for one that was put into the wrong one.
+func placesOf(name string) []string {
+	var out []string
+	for _, f := range rawFields(reflect.TypeFor[rawFile]()) {
+		t := reflect.TypeFor[rawFile]().FieldByIndex(f.index).Type
+		if f.name == name {
+			out = append(out, "the outermost level")
+		}
+		if t.Kind() != reflect.Struct {
+			continue
+		}
+		for _, in := range rawFields(t) {
+			if in.name == name {
+				out = append(out, f.name)
+			}
+		}
+	}
+	return out
+}
