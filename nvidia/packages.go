@@ -49,7 +49,7 @@ type Toolkit struct {
 	Version string // of the packages, e.g. "1.20.1-1"; empty means ToolkitVersion
 }
 
-// Where the toolkit comes from.
+// Where the toolkit comes from. apt itself fills in $(ARCH).
 const (
 	ToolkitVersion = "1.20.1-1"
 	ToolkitKeyURL  = "https://nvidia.github.io/libnvidia-container/gpgkey"
@@ -114,8 +114,6 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 	if err != nil {
 		return fmt.Errorf("fetch the key of NVIDIA's package repository: %w", err)
 	}
-	// The architecture is the machine's own: apt knows no $(ARCH) outside of a
-	// repository's path, where it does.
 	if err := remote.WriteFile(ctx, r, toolkitList, []byte(toolkitSource), 0o644); err != nil {
 		return fmt.Errorf("install NVIDIA container toolkit: %w", err)
 	}

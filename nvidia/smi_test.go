@@ -1,0 +1,75 @@
+package nvidia
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func sample(t testing.TB) []byte {
+	t.Helper()
+	b, err := os.ReadFile("testdata/a100.xml")
+	require.NoError(t, err)
+	return b
+}
+
+func TestParseSMI(t *testing.T) {
+	s, err := ParseSMI(sample(t))
+	require.NoError(t, err)
+	assert.Equal(t, "580.173.02", s.Driver)
+	assert.Equal(t, "13.0", s.CUDA)
+	require.Len(t, s.GPUs, 2)
+	card := PCIID{Vendor: 0x10de, Device: 0x20f1, SubVendor: 0x10de, SubDevice: 0x145f}
+	assert.Equal(t, SMIGPU{
+		Name: "NVIDIA A100-PCIE-40GB", UUID: "GPU-5b1c3a52-7d3c-4b0e-9c55-1f2e3d4c5b6a", Address: "00000000:01:00.0", ID: card,
+		Memory: 40960 << 20, ECC: true, Virtual: "Pass-Through", Persistence: true,
+	}, s.GPUs[0])
+
+	divided := s.GPUs[1]
+	assert.Equal(t, 1, divided.Index)
+	assert.True(t, divided.MIG)
+	assert.Equal(t, []MIGDevice{{Index: 0, GPUInstance: 1, Memory: 19968 << 20}, {Index: 1, GPUInstance: 5, Memory: 9856 << 20}}, divided.Instances)
+	assert.Equal(t, int64(3), divided.ECCErrors)
+	assert.True(t, divided.RowsFailing)
+	_, err = json.Marshal(s)
+	assert.NoError(t, err)
+}
+
+func TestParseSMIRefusals(t *testing.T) {
+	for said, want := range map[string]error{
+		"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.173\n":                                                       ErrVersionMismatch,
+		"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n": ErrNotLoaded,
+		"No devices were found\n":       ErrNoDevices,
+		"sh: 38: nvidia-smi: not found": ErrNotInstalled,
+		"":                              ErrNotInstalled,
+	} {
+		_, err := ParseSMI([]byte(said))
+		assert.ErrorIs(t, err, want, said)
+	}
+	_, err := ParseSMI([]byte("Failed to initialize NVML: Unknown Error\n"))
+	assert.EqualError(t, err, "nvidia-smi gave no report: Failed to initialize NVML: Unknown Error")
+	_, err = ParseSMI([]byte("<nvidia_smi_log><gpu>"))
+	assert.ErrorContains(t, err, "nvidia-smi: XML")
+	_, err = ParseSMI([]byte(`<nvidia_smi_log><gpu id="x"><pci><pci_device_id>?</pci_device_id></pci></gpu></nvidia_smi_log>`))
+	assert.ErrorContains(t, err, "GPU x: PCI id")
+}
+
+func FuzzParseSMI(f *testing.F) {
+	f.Add(sample(f))
+	f.Add([]byte("No devices were found"))
+	f.Add([]byte(`<nvidia_smi_log><gpu id="x"><pci><pci_device_id>20F110DE</pci_device_id></pci><fb_memory_usage><total>99999999999 MiB</total></fb_memory_usage></gpu></nvidia_smi_log>`))
+	f.Fuzz(func(t *testing.T, out []byte) {
+		s, err := ParseSMI(out)
+		if err != nil {
+			assert.Empty(t, s.GPUs)
+			return
+		}
+		for i, g := range s.GPUs {
+			assert.Equal(t, i, g.Index)
+			assert.GreaterOrEqual(t, g.Memory, int64(0))
+		}
+	})
+}
