@@ -101,10 +101,26 @@ func (r *resolver) finish() {
 			r.spec.NVIDIA.DriverMode = DriverPrebuilt
 		}
 	}
-	if r.spec.Image.TemplateStorage == "" {
+	r.templateStorage()
+}
+
+// templateStorage puts each host's template where its first node boots from,
+// unless the file says another place.
+func (r *resolver) templateStorage() {
+	asked := r.spec.Image.TemplateStorage
+	for i := range r.spec.Proxmox.Hosts {
+		h := &r.spec.Proxmox.Hosts[i]
+		h.TemplateStorage = cmp.Or(asked, r.defaultStorage())
+		for _, n := range slices.Backward(r.spec.Nodes) {
+			if asked == "" && n.Host == h.Name {
+				h.TemplateStorage = n.OSDisk.Storage
+			}
+		}
+	}
+	if asked == "" {
 		r.spec.Image.TemplateStorage = r.defaultStorage()
-		if len(r.nodes) > 0 && r.nodes[0].OSDisk.Storage != "" {
-			r.spec.Image.TemplateStorage = r.nodes[0].OSDisk.Storage
+		if len(r.spec.Nodes) > 0 && !r.spec.Nodes[0].External {
+			r.spec.Image.TemplateStorage = r.spec.Nodes[0].OSDisk.Storage
 		}
 	}
 }

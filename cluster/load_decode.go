@@ -171,7 +171,7 @@ func instead(u encoding.TextUnmarshaler) string {
 		return "write 10.0.0.11, or 10.0.0.11-10.0.0.13"
 	case *vmidRange:
 		return "write 201, or 201-204; VMIDs are 100 to 999999999"
-	case *startup:
+	case *bootOrder:
 		return "write order=1,up=30,down=120, any of them; up and down are seconds"
 	case *fileMode:
 		return `write it in octal, e.g. "0644"`

@@ -51,6 +51,10 @@ type Host struct {
 	Memory  Size            // declared capacity, zero: unknown
 	GPUs    int             // declared capacity, zero: unknown
 	Storage map[string]Size // declared capacity by storage, may be empty
+
+	// TemplateStorage holds the template's disk on this host: image.templateStorage,
+	// or else where the first of its nodes boots from, so that clones are linked.
+	TemplateStorage string
 }
 
 // Image says what the nodes' template is made from.
@@ -62,7 +66,7 @@ type Image struct {
 	Template string // an existing template by VMID or name; then URL is empty and nothing is baked
 
 	ImageStorage    string // holds the downloaded image; content "import"
-	TemplateStorage string // holds the template's disk; content "images"
+	TemplateStorage string // holds the template's disk, content "images"; see Spec.TemplateStorage for one host
 	SeedStorage     string // holds the seed ISOs; content "iso"
 	SecureBoot      bool   // Microsoft's and the distribution's keys enrolled in the EFI variables
 }
@@ -226,6 +230,16 @@ func (s *Spec) APIAddress() netip.Addr {
 		return s.K3s.VIP
 	}
 	return s.Servers()[0].Address.Addr()
+}
+
+// TemplateStorage returns the storage of the template's disk on a host.
+func (s *Spec) TemplateStorage(host string) string {
+	for _, h := range s.Proxmox.Hosts {
+		if h.Name == host {
+			return h.TemplateStorage
+		}
+	}
+	return s.Image.TemplateStorage
 }
 
 // IsLab reports whether the cluster lives in the embedded lab.

@@ -11,7 +11,7 @@ type rawShape struct {
 	CPU         string            `yaml:"cpu" jsonschema_description:"CPU type of the VM. Default host."`
 	NUMA        *bool             `yaml:"numa" jsonschema_description:"Show NUMA to the guest. Default: on GPU nodes."`
 	OnBoot      *bool             `yaml:"onboot" jsonschema_description:"Start with the host. Default true."`
-	Startup     startup           `yaml:"startup" jsonschema_description:"Place in the boot order, e.g. order=1,up=30,down=120. Needs the privilege Sys.Modify on /."`
+	Startup     bootOrder         `yaml:"startup" jsonschema_description:"Place in the boot order, e.g. order=1,up=30,down=120. Needs the privilege Sys.Modify on /."`
 	Tags        []string          `yaml:"tags" jsonschema_description:"Further tags of the VM."`
 	Description string            `yaml:"description" jsonschema_description:"Notes of the VM."`
 	Storage     string            `yaml:"storage" jsonschema_description:"Storage of disks that name none. Default local-lvm; vmdata in the lab."`

@@ -87,12 +87,12 @@ func (r *vmidRange) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// startup is Proxmox's own syntax, order=1,up=30,down=120; the numbers are seconds.
-type startup Startup
+// bootOrder is Proxmox's own syntax, order=1,up=30,down=120; the numbers are seconds.
+type bootOrder Startup
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *startup) UnmarshalText(b []byte) error {
-	var out startup
+func (s *bootOrder) UnmarshalText(b []byte) error {
+	var out bootOrder
 	for part := range strings.SplitSeq(string(b), ",") {
 		key, value, _ := strings.Cut(part, "=")
 		n, err := strconv.ParseUint(value, 10, 16)
