@@ -33,13 +33,16 @@ type MappedDevice struct {
 	IOMMUGroup int        // -1: none
 }
 
+// Mapped returns the whole card as an entry of a mapping.
+func (g GPU) Mapped(host string) MappedDevice {
+	return MappedDevice{Host: host, Address: g.Address.Whole(), ID: g.ID(), Subsystem: g.Subsystem, IOMMUGroup: g.IOMMUGroup}
+}
+
 // MapGPUs returns the mapping of whole cards of one host.
 func MapGPUs(id, description, host string, gpus ...GPU) Mapping {
 	m := Mapping{ID: id, Description: description}
 	for _, g := range gpus {
-		m.Devices = append(m.Devices, MappedDevice{
-			Host: host, Address: g.Address.Whole(), ID: g.ID(), Subsystem: g.Subsystem, IOMMUGroup: g.IOMMUGroup,
-		})
+		m.Devices = append(m.Devices, g.Mapped(host))
 	}
 	return m
 }
@@ -50,8 +53,7 @@ type MappingState struct {
 	Problems []string // what does not fit the hardware of the host that was checked
 	Digest   string
 
-	extra map[string]string // options that we have no word for
-	raw   []string          // entries that we cannot read
+	unread []string // entries that we cannot read
 }
 
 var mappingID = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*[a-zA-Z0-9_]$`)
@@ -98,7 +100,7 @@ func (m Mapping) Diff(have *MappingState) drift.Diff {
 	}
 	var out drift.Diff
 	out = append(out, drift.Compare("description", have.Description, m.Description, drift.Update)...)
-	want, got := deviceLines(m.Devices), append(deviceLines(have.Devices), have.raw...)
+	want, got := deviceLines(m.Devices), append(deviceLines(have.Devices), have.unread...)
 	for _, w := range want {
 		if !slices.Contains(got, w) {
 			out = append(out, drift.Field{Path: "device", Want: w, Effect: drift.Update})
@@ -135,8 +137,6 @@ func (c *Client) Mappings(ctx context.Context, host string) ([]MappingState, err
 		Description string   `json:"description"`
 		Map         []string `json:"map"`
 		Digest      string   `json:"digest"`
-		Mdev        flexBool `json:"mdev"`
-		Live        flexBool `json:"live-migration-capable"`
 		Checks      []struct {
 			Message  string `json:"message"`
 			Severity string `json:"severity"`
@@ -152,22 +152,16 @@ func (c *Client) Mappings(ctx context.Context, host string) ([]MappingState, err
 	}
 	out := make([]MappingState, 0, len(all))
 	for _, e := range all {
-		s := MappingState{Mapping: Mapping{ID: e.ID, Description: strings.TrimSpace(e.Description)}, Digest: e.Digest, extra: map[string]string{}}
+		s := MappingState{Mapping: Mapping{ID: e.ID, Description: strings.TrimSpace(e.Description)}, Digest: e.Digest}
 		for _, line := range e.Map {
 			if d, err := parseMapped(line); err == nil {
 				s.Devices = append(s.Devices, d)
 			} else {
-				s.raw = append(s.raw, line)
+				s.unread = append(s.unread, line)
 			}
 		}
 		for _, check := range e.Checks {
 			s.Problems = append(s.Problems, strings.TrimSpace(check.Message))
-		}
-		if e.Mdev {
-			s.extra["mdev"] = "1"
-		}
-		if e.Live {
-			s.extra["live-migration-capable"] = "1"
 		}
 		out = append(out, s)
 	}
@@ -262,60 +256,4 @@ func (c *Client) DeleteMapping(ctx context.Context, id string) error {
 		return nil
 	}
 	return err
-}
-
-// AttachGPU gives a device to an existing VM, by its mapping, in the next free
-// slot. It checks what Proxmox checks at start only: that the mapping is there
-// and fits the host, and that the machine can have PCIe. A VM that has it
-// already is left alone. In a running VM the device waits for the next start;
-// [VM.Pending] shows it.
-func (c *Client) AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
-	now, err := c.Refresh(ctx, vm)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(now.GPUs, func(g HostPCI) bool {
-		return g.Mapping == device.Mapping && (device.Slot == "" || device.Slot == g.Slot)
-	}) {
-		return nil
-	}
-	mapping, err := c.Mapping(ctx, device.Mapping, now.Host)
-	switch {
-	case err != nil:
-		return err
-	case mapping == nil:
-		return fmt.Errorf("proxmox: there is no mapping %s, or the token may not see it (Mapping.Use on /mapping/pci/%s)", device.Mapping, device.Mapping)
-	case !slices.ContainsFunc(mapping.Devices, func(d MappedDevice) bool { return d.Host == now.Host }):
-		return fmt.Errorf("proxmox: mapping %s has no device on %s, where %s is", device.Mapping, now.Host, now)
-	case len(mapping.Problems) > 0:
-		return fmt.Errorf("proxmox: mapping %s does not fit the hardware of %s: %s", device.Mapping, now.Host, strings.Join(mapping.Problems, "; "))
-	case device.PCIe && !strings.Contains(now.Machine, "q35"):
-		return fmt.Errorf("proxmox: %s is of machine type %s; PCIe wants q35: set machine=q35 while it is off", now, orNone(now.Machine))
-	}
-	if device.Slot == "" {
-		if device.Slot, err = freeSlot(now); err != nil {
-			return err
-		}
-	}
-	p := params{device.Slot: device.line(), "balloon": 0, "digest": now.Digest}
-	if err := c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "config"), p); err != nil {
-		return fmt.Errorf("attach %s to %s: %w", device.Mapping, now, err)
-	}
-	after, err := c.Refresh(ctx, now)
-	if err != nil {
-		return err
-	}
-	after.Owner = vm.Owner
-	*vm = *after
-	return nil
-}
-
-func freeSlot(vm *VM) (string, error) {
-	for i := range 16 {
-		slot := fmt.Sprintf("hostpci%d", i)
-		if _, taken := vm.config[slot]; !taken {
-			return slot, nil
-		}
-	}
-	return "", fmt.Errorf("proxmox: %s has 16 passed-through devices, which is all that it can have", vm)
 }

@@ -99,6 +99,7 @@ func (d PCIDevice) isBridge() bool { return strings.HasPrefix(d.Class, "0604") }
 // GPU is a graphics card in a host.
 type GPU struct {
 	PCIDevice
+	Model     string      // what people call it: A100 PCIe 40GB
 	Functions []PCIDevice // the card's other functions: audio, USB
 	Group     []PCIDevice // what else is in its IOMMU group and not part of the card
 }
@@ -174,7 +175,7 @@ func (c *Client) GPUs(ctx context.Context, host string) ([]GPU, error) {
 		if !d.IsGPU() {
 			continue
 		}
-		gpu := GPU{PCIDevice: d}
+		gpu := GPU{PCIDevice: d, Model: modelOf(d.Name)}
 		for _, other := range all {
 			switch {
 			case other.Address == d.Address:
@@ -187,4 +188,15 @@ func (c *Client) GPUs(ctx context.Context, host string) ([]GPU, error) {
 		out = append(out, gpu)
 	}
 	return out, nil
+}
+
+// modelOf takes the model's name out of "GA100 [A100 PCIe 40GB]", which is how
+// the PCI database writes chip and product.
+func modelOf(name string) string {
+	if _, rest, ok := strings.Cut(name, "["); ok {
+		if model, _, ok := strings.Cut(rest, "]"); ok {
+			return model
+		}
+	}
+	return name
 }

@@ -19,7 +19,8 @@ type Volume struct {
 	Content string // iso, import, images, …
 	Format  string
 	Size    Size
-	VMID    int // the VM that it belongs to, 0 when to none
+	VMID    int    // the VM that it belongs to, 0 when to none
+	Parent  string // of a linked clone: what it hangs on
 }
 
 // Name returns what follows the last slash of the id.
@@ -39,6 +40,7 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 		Format  string   `json:"format"`
 		Size    flexInt  `json:"size"`
 		VMID    flexText `json:"vmid"`
+		Parent  string   `json:"parent"`
 	}
 	all, err := look[[]entry](ctx, c, nodePath(host, "storage", storage, "content"), query)
 	if err != nil {
@@ -46,10 +48,35 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 	}
 	out := make([]Volume, len(all))
 	for i, e := range all {
-		out[i] = Volume{ID: e.VolID, Content: e.Content, Format: e.Format, Size: Size(e.Size), VMID: number(string(e.VMID), 0)}
+		out[i] = Volume{ID: e.VolID, Content: e.Content, Format: e.Format, Size: Size(e.Size), VMID: number(string(e.VMID), 0), Parent: e.Parent}
 	}
 	slices.SortFunc(out, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
+}
+
+// HasClones reports whether linked clones hang on a template's disks.
+func (c *Client) HasClones(ctx context.Context, template *Summary) (bool, error) {
+	vm, err := c.read(ctx, template.Host, template.VMID, false)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	base := fmt.Sprintf("base-%d-disk-", template.VMID)
+	for _, storage := range vm.storagesInUse() {
+		all, err := c.Volumes(ctx, template.Host, storage, "images")
+		if err != nil {
+			return false, err
+		}
+		for _, v := range all {
+			// Files are linked by path, the volume's id shows it; other storages tell the parent.
+			if v.VMID != template.VMID && (strings.Contains(v.Parent, base) || strings.Contains(v.ID, base)) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // Storage is a storage as a host sees it.

@@ -1,0 +1,65 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// AttachGPU gives a device to an existing VM, by its mapping, in the next free
+// slot. It checks what Proxmox checks at start only: that the mapping is there
+// and fits the host, and that the machine can have PCIe. A VM that has it
+// already is left alone. In a running VM the device waits for the next start;
+// [VM.Pending] shows it.
+func (c *Client) AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
+	now, err := c.Refresh(ctx, vm)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(now.GPUs, func(g HostPCI) bool {
+		return g.Mapping == device.Mapping && (device.Slot == "" || device.Slot == g.Slot)
+	}) {
+		return nil
+	}
+	mapping, err := c.Mapping(ctx, device.Mapping, now.Host)
+	switch {
+	case err != nil:
+		return err
+	case mapping == nil:
+		return fmt.Errorf("proxmox: there is no mapping %s, or the token may not see it (Mapping.Use on /mapping/pci/%s)", device.Mapping, device.Mapping)
+	case !slices.ContainsFunc(mapping.Devices, func(d MappedDevice) bool { return d.Host == now.Host }):
+		return fmt.Errorf("proxmox: mapping %s has no device on %s, where %s is", device.Mapping, now.Host, now)
+	case len(mapping.Problems) > 0:
+		return fmt.Errorf("proxmox: mapping %s does not fit the hardware of %s: %s", device.Mapping, now.Host, strings.Join(mapping.Problems, "; "))
+	case device.PCIe && !strings.Contains(now.Machine, "q35"):
+		return fmt.Errorf("proxmox: %s is of machine type %s; PCIe wants q35: set machine=q35 while it is off", now, orNone(now.Machine))
+	}
+	if device.Slot == "" {
+		if device.Slot, err = freeSlot(now); err != nil {
+			return err
+		}
+	}
+	p := params{device.Slot: device.line(), "balloon": 0, "digest": now.Digest}
+	if err := c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "config"), p); err != nil {
+		return fmt.Errorf("attach %s to %s: %w", device.Mapping, now, err)
+	}
+	after, err := c.Refresh(ctx, now)
+	if err != nil {
+		return err
+	}
+	after.Owner = vm.Owner
+	*vm = *after
+	return nil
+}
+
+func freeSlot(vm *VM) (string, error) {
+	for i := range 16 {
+		slot := fmt.Sprintf("hostpci%d", i)
+		if _, taken := vm.config[slot]; !taken {
+			return slot, nil
+		}
+	}
+	return "", fmt.Errorf("proxmox: %s has 16 passed-through devices, which is all that it can have", vm)
+}
