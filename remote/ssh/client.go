@@ -1,0 +1,215 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// maxSessions is how many commands run at a time over one connection. OpenSSH
+// refuses an eleventh (sshd_config(5), MaxSessions).
+const maxSessions = 8
+
+// Client runs commands on one machine. It is safe for concurrent use: further
+// commands than an SSH server takes at a time wait for their turn.
+type Client struct {
+	cfg      Config
+	sessions chan struct{} // a place for each command that may run now
+
+	turn    chan struct{} // held by who looks at or changes current
+	current *conn
+
+	closing sync.Once
+	closed  chan struct{}
+}
+
+var _ remote.Runner = (*Client)(nil)
+
+// New makes a Client that connects when it is first used.
+func New(cfg Config) *Client {
+	return &Client{
+		cfg:      cfg,
+		sessions: make(chan struct{}, maxSessions),
+		turn:     make(chan struct{}, 1),
+		closed:   make(chan struct{}),
+	}
+}
+
+// Dial makes a Client and connects it.
+func Dial(ctx context.Context, cfg Config) (*Client, error) {
+	c := New(cfg)
+	if _, err := c.connection(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Addr returns the address that the client was made for.
+func (c *Client) Addr() string { return c.cfg.Addr }
+
+// Close ends the connection, and with it what still runs on it.
+func (c *Client) Close() error {
+	c.closing.Do(func() { close(c.closed) }) // also ends a connect in progress
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
+	if c.current != nil {
+		c.current.close()
+		c.current = nil
+	}
+	return nil
+}
+
+// errClosed is what ends a connect in progress when the client is closed.
+var errClosed = fmt.Errorf("ssh: the client is closed: %w", net.ErrClosed)
+
+// connection returns the connection, made if there is none that lives.
+func (c *Client) connection(ctx context.Context) (*conn, error) {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, interrupted(ctx, "connecting to "+c.cfg.Addr)
+	}
+	select {
+	case <-c.closed:
+		return nil, errClosed
+	default:
+	}
+	if c.current != nil {
+		if c.current.alive(ctx) {
+			return c.current, nil
+		}
+		// Not waited for: a connection that hangs may take its time to end.
+		go c.current.close()
+		c.current = nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-c.closed:
+			cancel(errClosed)
+		case <-ctx.Done():
+		}
+	}()
+	made, err := connect(ctx, &c.cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.current = made
+	return made, nil
+}
+
+// Run implements [remote.Runner]. The command is run by the login shell of the
+// user, which must quote as POSIX says; nothing in its arguments is expanded.
+//
+// When ctx ends, the command is sent SIGTERM, as far as the server allows that
+// (OpenSSH signals the user's own processes, so not one that sudo started), and
+// nothing is written to its Stdout and Stderr after Run returned. A Stdin that
+// blocks for ever is left behind; it is read once more at most.
+func (c *Client) Run(ctx context.Context, cmd remote.Cmd) error {
+	line, err := quote(cmd.Args)
+	if err != nil {
+		return err
+	}
+	for again := false; ; again = true {
+		select {
+		case c.sessions <- struct{}{}:
+		case <-ctx.Done():
+			return interrupted(ctx, cmd.String())
+		}
+		leave := func() { <-c.sessions }
+		on, err := c.connection(ctx)
+		if err != nil {
+			leave()
+			return err
+		}
+		err = newProcess(on, cmd, line).run(ctx, leave)
+		if errors.Is(err, errNotStarted) && !again {
+			c.drop(on) // it had broken while it was idle
+			continue
+		}
+		return err
+	}
+}
+
+// Dial opens a TCP connection from the machine to addr, which is a name or an
+// address as that machine sees it. ctx bounds the dialling only.
+func (c *Client) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if _, port, err := net.SplitHostPort(addr); err != nil || network != "tcp" {
+		return nil, fmt.Errorf("ssh: cannot dial %s %q: it must be tcp and host:port", network, addr)
+	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return nil, fmt.Errorf("ssh: cannot dial %q: %w", addr, err)
+	}
+	for again := false; ; again = true {
+		on, err := c.connection(ctx)
+		if err != nil {
+			return nil, err
+		}
+		done := on.use()
+		nc, err := on.DialContext(ctx, network, addr)
+		if err == nil {
+			return &tunnel{Conn: nc, done: done}, nil
+		}
+		done()
+		if ctx.Err() != nil {
+			return nil, interrupted(ctx, fmt.Sprintf("dialling %s through %s", addr, c.cfg.Addr))
+		}
+		var refused *xssh.OpenChannelError
+		if !errors.As(err, &refused) && !again {
+			c.drop(on) // it had broken while it was idle
+			continue
+		}
+		return nil, &UnreachableError{Addr: addr, Via: c.cfg.Addr, Err: explainRefusal(err)}
+	}
+}
+
+// drop gives up a connection that has broken.
+func (c *Client) drop(broken *conn) {
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
+	if c.current == broken {
+		c.current = nil
+	}
+	// Not waited for: a connection that hangs may take its time to end.
+	go broken.close()
+}
+
+// explainRefusal adds what to do to a server's refusal to open a channel.
+func explainRefusal(err error) error {
+	var refused *xssh.OpenChannelError
+	if errors.As(err, &refused) && refused.Reason == xssh.Prohibited {
+		return fmt.Errorf("it does not forward connections (AllowTcpForwarding and PermitOpen of its sshd_config): %w", err)
+	}
+	return err
+}
+
+// tunnel is a TCP connection made on the other side.
+type tunnel struct {
+	net.Conn
+	done func()
+}
+
+// CloseWrite says that nothing more will be sent, as for a *net.TCPConn.
+func (t *tunnel) CloseWrite() error {
+	if half, ok := t.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+func (t *tunnel) Close() error {
+	defer t.done()
+	if err := t.Conn.Close(); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil // the other side was first
+}

@@ -1,0 +1,375 @@
+package ssh_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/remotetest"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+func TestContractInProcess(t *testing.T) {
+	m := inProcess(t)
+	connect := func(t *testing.T) remote.Runner { return client(t, m.config()) }
+	remotetest.Contract(t, connect)
+	remotetest.Bulk(t, connect)
+}
+
+func TestContractOpenSSH(t *testing.T) {
+	m := debian(t)
+	connect := func(t *testing.T) remote.Runner { return client(t, m.config()) }
+	remotetest.Contract(t, connect)
+	remotetest.Bulk(t, connect)
+}
+
+// TestContractTwoJumps goes through two hosts that only forward.
+func TestContractTwoJumps(t *testing.T) {
+	inner, bastion, m := inProcess(t), inProcess(t), inProcess(t)
+	for _, jump := range []*machine{inner, bastion} {
+		jump.Forward, jump.Exec = new(net.Dialer).DialContext, nil
+	}
+	connect := func(t *testing.T) remote.Runner {
+		first := client(t, bastion.config())
+		cfg := inner.config()
+		cfg.Dial, cfg.Via = first.Dial, "bastion"
+		second := client(t, cfg)
+		cfg = m.config()
+		cfg.Dial, cfg.Via = second.Dial, "inner"
+		return client(t, cfg)
+	}
+	remotetest.Contract(t, connect)
+	remotetest.Bulk(t, connect)
+}
+
+func TestContractOpenSSHJump(t *testing.T) {
+	jump, m := debian(t), debian(t)
+	connect := func(t *testing.T) remote.Runner {
+		cfg := m.config()
+		cfg.Dial = client(t, jump.config()).Dial
+		return client(t, cfg)
+	}
+	remotetest.Contract(t, connect)
+}
+
+func TestSecretsStayOnStdin(t *testing.T) {
+	m := inProcess(t)
+	const token = "K10f00f::server:hunter2"
+	require.NoError(t, remote.WriteFile(t.Context(), client(t, m.config()), t.TempDir()+"/token", []byte(token), 0o600))
+	require.Len(t, m.commands, 1)
+	assert.NotContains(t, m.commands[0], "hunter2")
+	assert.Contains(t, m.commands[0], "/token")
+}
+
+func TestWrongHostKey(t *testing.T) {
+	m, other := inProcess(t), inProcess(t)
+	cfg := m.config()
+	cfg.HostKeys = other.config().HostKeys
+	_, err := ssh.Dial(t.Context(), cfg)
+	var wrong *ssh.HostKeyError
+	require.ErrorAs(t, err, &wrong)
+	assert.Equal(t, m.addr, wrong.Addr)
+	got, want := xssh.FingerprintSHA256(m.HostKey.PublicKey()), xssh.FingerprintSHA256(other.HostKey.PublicKey())
+	assert.EqualError(t, err, "the host key of "+m.addr+" is "+got+" (ssh-ed25519), but pinned is "+want+" (ssh-ed25519): "+
+		"the machine was made anew, another one has its address, or somebody is in between; "+
+		"forget the pinned key only if you know that it is the first")
+	assert.Empty(t, m.commands)
+}
+
+func TestNoHostKey(t *testing.T) {
+	m := inProcess(t)
+	cfg := m.config()
+	cfg.HostKeys = ssh.Pin()
+	_, err := ssh.Dial(t.Context(), cfg)
+	var none *ssh.HostKeyError
+	require.ErrorAs(t, err, &none)
+	assert.ErrorContains(t, err, "no host key of "+m.addr+" is known, and it will not be trusted unseen")
+
+	lookup := errors.New("guest agent is down")
+	cfg.HostKeys = func(context.Context, string) ([]xssh.PublicKey, error) { return nil, lookup }
+	_, err = ssh.Dial(t.Context(), cfg)
+	assert.ErrorIs(t, err, lookup)
+	cfg.HostKeys = nil
+	_, err = ssh.Dial(t.Context(), cfg)
+	assert.ErrorContains(t, err, "Config.HostKeys is not set")
+}
+
+func TestWrongUserKey(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *machine{
+		"InProcess": func(t testing.TB, _ ...string) *machine { return inProcess(t) },
+		"OpenSSH":   debian,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := start(t)
+			cfg := m.config()
+			stranger, _ := newKey(t)
+			cfg.Signers = []xssh.Signer{stranger}
+			_, err := ssh.Dial(t.Context(), cfg)
+			var refused *ssh.AuthError
+			require.ErrorAs(t, err, &refused)
+			assert.Equal(t, m.user, refused.User)
+			assert.ErrorContains(t, err, m.addr+" does not let "+m.user+" in with "+
+				xssh.FingerprintSHA256(stranger.PublicKey())+" (ssh-ed25519): is the user right")
+
+			cfg.Signers = nil
+			for range 12 { // more than the six that a server puts up with
+				stranger, _ := newKey(t)
+				cfg.Signers = append(cfg.Signers, stranger)
+			}
+			_, err = ssh.Dial(t.Context(), cfg)
+			require.ErrorAs(t, err, &refused)
+			assert.Len(t, refused.Offered, 12)
+
+			cfg.Signers = []xssh.Signer{stranger, m.key}
+			c, err := ssh.Dial(t.Context(), cfg)
+			require.NoError(t, err)
+			require.NoError(t, c.Close())
+
+			cfg.Signers = nil
+			_, err = ssh.Dial(t.Context(), cfg)
+			assert.EqualError(t, err, "no key to log in to "+m.addr+" as "+m.user+" with: give a private key or an SSH agent")
+		})
+	}
+}
+
+// TestServerShowsThePinnedType: a server with several host keys shows the one that
+// we know, and not the one that it or we would prefer.
+func TestServerShowsThePinnedType(t *testing.T) {
+	dir := t.TempDir()
+	keygen(t, "-t", "rsa", "-b", "2048", "-N", "", "-f", dir+"/rsa")
+	keygen(t, "-t", "ecdsa", "-N", "", "-f", dir+"/ecdsa")
+	m := debian(t, "HostKey "+dir+"/rsa", "HostKey "+dir+"/ecdsa")
+	for _, name := range []string{"rsa", "ecdsa"} {
+		known, err := ssh.LoadSigner(dir + "/" + name)
+		require.NoError(t, err)
+		cfg := m.config()
+		cfg.HostKeys = ssh.Pin(known.PublicKey())
+		assert.NoError(t, remote.Run(t.Context(), client(t, cfg), "true"), name)
+	}
+	only := debian(t)
+	known, err := ssh.LoadSigner(dir + "/ecdsa")
+	require.NoError(t, err)
+	cfg := only.config()
+	cfg.HostKeys = ssh.Pin(known.PublicKey())
+	_, err = ssh.Dial(t.Context(), cfg)
+	var wrong *ssh.HostKeyError
+	require.ErrorAs(t, err, &wrong)
+	assert.Equal(t, []string{"ssh-ed25519"}, wrong.Has)
+	assert.ErrorContains(t, err, "has no host key of the pinned types")
+}
+
+// silent listens, accepts, and never says a word.
+func silent(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	serve(t, l, func(ctx context.Context, l net.Listener) error {
+		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+		defer stop()
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return nil
+			}
+			defer func() { _ = c.Close() }()
+		}
+	})
+	return l.Addr().String()
+}
+
+func TestHandshakeNeverAnswered(t *testing.T) {
+	m := newMachine(t)
+	m.addr = silent(t)
+	cfg := m.config()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := ssh.Dial(ctx, cfg)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "connecting to "+m.addr)
+	assert.Less(t, time.Since(began), 250*time.Millisecond)
+
+	cfg.Timeout = 50 * time.Millisecond
+	began = time.Now()
+	_, err = ssh.Dial(t.Context(), cfg)
+	var unreachable *ssh.UnreachableError
+	require.ErrorAs(t, err, &unreachable)
+	assert.ErrorContains(t, err, "cannot reach "+m.addr+": no answer within 50ms")
+	assert.Less(t, time.Since(began), 250*time.Millisecond)
+}
+
+func TestUnreachable(t *testing.T) {
+	m, bastion := newMachine(t), inProcess(t)
+	m.addr = "127.0.0.1:1"
+	_, err := ssh.Dial(t.Context(), m.config())
+	var unreachable *ssh.UnreachableError
+	require.ErrorAs(t, err, &unreachable)
+	assert.ErrorContains(t, err, "cannot reach 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused")
+
+	cfg := m.config()
+	cfg.Dial = client(t, bastion.config()).Dial
+	_, err = ssh.Dial(t.Context(), cfg)
+	require.ErrorAs(t, err, &unreachable)
+	assert.ErrorContains(t, err, "cannot reach 127.0.0.1:1 through "+bastion.addr+": it does not forward connections (AllowTcpForwarding")
+
+	bastion.Forward = new(net.Dialer).DialContext
+	_, err = ssh.Dial(t.Context(), cfg)
+	require.ErrorAs(t, err, &unreachable)
+	assert.ErrorContains(t, err, "cannot reach 127.0.0.1:1 through "+bastion.addr+": ")
+	assert.ErrorContains(t, err, "connection refused")
+
+	gone := newMachine(t)
+	gone.addr = "127.0.0.1:1"
+	cfg.Dial = client(t, gone.config()).Dial
+	_, err = ssh.Dial(t.Context(), cfg)
+	assert.EqualError(t, err, "cannot reach 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused", "said once, of the jump host")
+}
+
+func TestHangsUp(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	serve(t, l, func(ctx context.Context, l net.Listener) error {
+		defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return nil
+			}
+			_ = c.Close()
+		}
+	})
+	m := newMachine(t)
+	m.addr = l.Addr().String()
+	_, err = ssh.Dial(t.Context(), m.config())
+	var unreachable *ssh.UnreachableError
+	require.ErrorAs(t, err, &unreachable)
+	assert.ErrorContains(t, err, "it accepts connections, but hangs up during the SSH handshake")
+}
+
+func TestCancelEndsTheCommand(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *machine{
+		"InProcess": func(t testing.TB, _ ...string) *machine { return inProcess(t) },
+		"OpenSSH":   debian,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := start(t)
+			if name == "OpenSSH" && m.user == "root" {
+				t.Skip("SKIPPED: sshd(8) sends no signals to root's commands; run the tests as another user")
+			}
+			c := client(t, m.config())
+			mark := t.TempDir() + "/ended"
+			ctx, cancel := context.WithCancel(t.Context())
+			out, in := io.Pipe()
+			go func() {
+				_, _ = io.ReadFull(out, make([]byte, 8))
+				cancel()
+			}()
+			err := c.Run(ctx, remote.Cmd{Stdout: in, Args: []string{"sh", "-c", `trap 'echo TERM >"$1"; exit' TERM; echo started; sleep 30 & wait`, "sh", mark}})
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.ErrorContains(t, err, `sh -c "trap 'echo TERM`)
+			require.EventuallyWithT(t, func(t *assert.CollectT) {
+				b, err := remote.ReadFile(context.Background(), c, mark)
+				assert.NoError(t, err)
+				assert.Equal(t, "TERM\n", string(b))
+			}, 5*time.Second, 20*time.Millisecond)
+		})
+	}
+}
+
+func TestReconnects(t *testing.T) {
+	m := newMachine(t)
+	m.listen(t)
+	dials := make(chan net.Conn, 10)
+	cfg := m.config()
+	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		dials <- c
+		return c, err
+	}
+	c := client(t, cfg)
+	require.NoError(t, remote.Run(t.Context(), c, "true"))
+	require.NoError(t, remote.Run(t.Context(), c, "true"))
+	require.Len(t, dials, 1, "one connection for both")
+	_ = (<-dials).Close()
+	require.NoError(t, remote.Run(t.Context(), c, "true"), "a new one, when the old has broken")
+
+	broken := make(chan error, 1)
+	started, in := io.Pipe()
+	go func() {
+		broken <- c.Run(context.Background(), remote.Cmd{Args: []string{"sh", "-c", "echo started; sleep 30"}, Stdout: in})
+	}()
+	_, err := io.ReadFull(started, make([]byte, 8))
+	require.NoError(t, err)
+	_ = (<-dials).Close()
+	err = <-broken
+	var lost *ssh.LostError
+	require.ErrorAs(t, err, &lost)
+	assert.ErrorContains(t, err, "the connection to "+m.addr+` broke while sh -c "echo started; sleep 30" ran; whether it did its work is not known`)
+	assert.Empty(t, dials, "a command that was started is not repeated")
+	require.NoError(t, remote.Run(t.Context(), c, "true"))
+}
+
+func TestClose(t *testing.T) {
+	m := inProcess(t)
+	c := ssh.New(m.config())
+	started, in := io.Pipe()
+	broken := make(chan error, 1)
+	go func() {
+		broken <- c.Run(context.Background(), remote.Cmd{Args: []string{"sh", "-c", "echo started; sleep 30"}, Stdout: in})
+	}()
+	_, err := io.ReadFull(started, make([]byte, 8))
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	assert.Error(t, <-broken)
+	assert.ErrorIs(t, remote.Run(t.Context(), c, "true"), net.ErrClosed)
+	require.NoError(t, c.Close())
+
+	// While it connects.
+	m = newMachine(t)
+	m.addr = silent(t)
+	c = ssh.New(m.config())
+	go func() { broken <- remote.Run(context.Background(), c, "true") }()
+	select {
+	case err := <-broken:
+		t.Fatal(err)
+	case <-time.After(30 * time.Millisecond):
+	}
+	require.NoError(t, c.Close())
+	assert.ErrorIs(t, <-broken, net.ErrClosed)
+}
+
+func TestDialCarriesAnyProtocol(t *testing.T) {
+	m := debian(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	serve(t, l, func(ctx context.Context, l net.Listener) error {
+		defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return nil
+			}
+			b, _ := io.ReadAll(c) // to the end: half closing must arrive
+			_, _ = io.WriteString(c, strings.ToUpper(string(b)))
+			_ = c.Close()
+		}
+	})
+	c := client(t, m.config())
+	nc, err := c.Dial(t.Context(), "tcp", l.Addr().String())
+	require.NoError(t, err)
+	_, err = io.WriteString(nc, "hello")
+	require.NoError(t, err)
+	require.NoError(t, nc.(interface{ CloseWrite() error }).CloseWrite())
+	b, err := io.ReadAll(nc)
+	require.NoError(t, err)
+	assert.Equal(t, "HELLO", string(b))
+	require.NoError(t, nc.Close())
+}

@@ -1,0 +1,147 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// connect dials and shakes hands, and gives up when ctx or the config's time is over.
+func connect(ctx context.Context, cfg *Config) (*conn, error) {
+	keys, err := cfg.hostKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	signers, err := cfg.signers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	progress.Say(ctx, "connecting to %s", cfg.Addr)
+	bounded, cancel := context.WithTimeout(ctx, cfg.timeout())
+	defer cancel()
+	nc, err := cfg.dial(bounded)
+	if err != nil {
+		return nil, failed(ctx, cfg, err)
+	}
+	hello := &handshake{cfg: cfg, pinned: keys, signers: signers}
+	client, err := hello.shake(bounded, nc)
+	if err != nil {
+		return nil, failed(ctx, cfg, err)
+	}
+	return newConn(client, nc, cfg.Addr, cfg.keepAlive()), nil
+}
+
+// failed turns what went wrong while connecting into the error to return.
+func failed(ctx context.Context, cfg *Config, err error) error {
+	if ctx.Err() != nil {
+		return interrupted(ctx, "connecting to "+cfg.Addr)
+	}
+	if is[*HostKeyError](err) || is[*AuthError](err) || is[*UnreachableError](err) {
+		return err // of this connection, or of a jump host on the way to it
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %s: %w", cfg.timeout(), err)
+	}
+	via := cfg.Via
+	if via == "" && cfg.Dial != nil {
+		via = "its jump host or proxy"
+	}
+	return &UnreachableError{Addr: cfg.Addr, Via: via, Err: err}
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// handshake is one attempt to be let in.
+type handshake struct {
+	cfg     *Config
+	pinned  []xssh.PublicKey
+	signers []xssh.Signer
+
+	known  bool          // the server has proved to be the one we know
+	wrong  *HostKeyError // or else what it showed
+	banner string
+}
+
+// shake runs the handshake over nc. When it fails, nc is closed.
+func (h *handshake) shake(ctx context.Context, nc net.Conn) (*xssh.Client, error) {
+	type result struct {
+		client *xssh.Client
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		c, chans, reqs, err := xssh.NewClientConn(nc, h.cfg.Addr, h.config())
+		if err != nil {
+			done <- result{err: h.explain(err)}
+			return
+		}
+		done <- result{client: xssh.NewClient(c, chans, reqs)}
+	}()
+	select {
+	case r := <-done:
+		return r.client, r.err
+	case <-ctx.Done():
+		// Ends the goroutine. Not waited for: closing a connection through a
+		// jump host that hangs may take as long as that one takes to be given up.
+		go func() {
+			_ = nc.Close()
+			if r := <-done; r.client != nil {
+				_ = r.client.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+func (h *handshake) config() *xssh.ClientConfig {
+	return &xssh.ClientConfig{
+		Config:            algorithms(),
+		User:              h.cfg.User,
+		Auth:              []xssh.AuthMethod{xssh.PublicKeys(h.signers...)},
+		HostKeyAlgorithms: hostKeyAlgorithms(h.pinned),
+		HostKeyCallback:   h.check,
+		BannerCallback:    func(text string) error { h.banner += text; return nil },
+	}
+}
+
+// check accepts the pinned keys and no other. The server has by then proved that
+// it holds the private half.
+func (h *handshake) check(_ string, _ net.Addr, shown xssh.PublicKey) error {
+	for _, k := range h.pinned {
+		if bytes.Equal(k.Marshal(), shown.Marshal()) {
+			h.known = true
+			return nil
+		}
+	}
+	h.wrong = &HostKeyError{Addr: h.cfg.Addr, Want: fingerprints(h.pinned), Got: fingerprint(shown)}
+	return h.wrong
+}
+
+// explain tells apart who was not content: we with the server's key, the server
+// with ours, or the network. No text is matched: it is known how far we came.
+func (h *handshake) explain(err error) error {
+	var disagree *xssh.AlgorithmNegotiationError
+	var network net.Error
+	switch {
+	case h.wrong != nil:
+		return h.wrong
+	case errors.As(err, &disagree) && disagree.What == "host key":
+		return &HostKeyError{Addr: h.cfg.Addr, Want: fingerprints(h.pinned), Has: disagree.RequestedAlgorithms}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.As(err, &network):
+		return fmt.Errorf("it accepts connections, but hangs up during the SSH handshake: %w", err)
+	case h.known:
+		return &AuthError{Addr: h.cfg.Addr, User: h.cfg.User, Offered: offered(h.signers), Banner: h.banner, Err: err}
+	default:
+		return err
+	}
+}

@@ -1,0 +1,60 @@
+package ssh
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	xssh "golang.org/x/crypto/ssh"
+)
+
+// GenerateKey makes an ed25519 key pair: the private half as OpenSSH's PEM, to be
+// kept in a file of mode 0600, and the public half as a line for authorized_keys.
+func GenerateKey() (privatePEM []byte, authorizedKey string, err error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, "", fmt.Errorf("ssh: generate a key: %w", err)
+	}
+	block, err := xssh.MarshalPrivateKey(private, "homelab")
+	if err != nil {
+		return nil, "", fmt.Errorf("ssh: generate a key: %w", err)
+	}
+	key, err := xssh.NewPublicKey(public)
+	if err != nil {
+		return nil, "", fmt.Errorf("ssh: generate a key: %w", err)
+	}
+	line := strings.TrimSpace(string(xssh.MarshalAuthorizedKey(key))) + " homelab"
+	return pem.EncodeToMemory(block), line, nil
+}
+
+// LoadSigner reads a private key from a file, in OpenSSH's or another usual PEM
+// format. A key that others may read is refused, as ssh(1) does.
+func LoadSigner(path string) (xssh.Signer, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("private key: %w", err)
+	}
+	if perm := info.Mode().Perm(); perm&0o077 != 0 {
+		return nil, fmt.Errorf("private key %s may be read by others (mode %04o): run chmod 600 %s", path, perm, path)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("private key: %w", err)
+	}
+	signer, err := xssh.ParsePrivateKey(b)
+	if err == nil {
+		return signer, nil
+	}
+	if _, ok := errors.AsType[*xssh.PassphraseMissingError](err); ok {
+		return nil, fmt.Errorf("private key %s is protected by a passphrase: load it into an SSH agent with ssh-add %s "+
+			"and use the agent, or use a key without one: %w", path, path, err)
+	}
+	if _, _, _, _, public := xssh.ParseAuthorizedKey(b); public == nil {
+		return nil, fmt.Errorf("private key %s is a public key: give the file without .pub", path)
+	}
+	return nil, fmt.Errorf("private key %s: %w", path, err)
+}

@@ -1,0 +1,244 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha1" // #nosec G505 -- what OpenSSH hashes host names with; not for security of ours
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	xssh "golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+)
+
+// KnownHosts is a file of host keys in OpenSSH's format (sshd(8), SSH_KNOWN_HOSTS
+// FILE FORMAT), so that "ssh -o UserKnownHostsFile=…" trusts what we trust. It may
+// be a file that OpenSSH wrote: hashed names, patterns and revoked keys count, lines
+// that cannot be read do not and are left as they are. Certificate authorities
+// are not supported.
+//
+// It is safe for concurrent use within a process. Between processes a write is
+// atomic, and the last one wins.
+type KnownHosts struct {
+	path string
+	mu   sync.Mutex
+}
+
+// NewKnownHosts makes a KnownHosts of a file, which need not exist yet.
+func NewKnownHosts(path string) *KnownHosts { return &KnownHosts{path: path} }
+
+// HostKeys is a [Config.HostKeys].
+func (k *KnownHosts) HostKeys(_ context.Context, addr string) ([]xssh.PublicKey, error) {
+	return k.Lookup(addr)
+}
+
+// Lookup returns the keys known for addr, which is host:port; none is no error.
+func (k *KnownHosts) Lookup(addr string) ([]xssh.PublicKey, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	content, err := k.read()
+	if err != nil {
+		return nil, err
+	}
+	name := knownhosts.Normalize(addr)
+	var keys, revoked []xssh.PublicKey
+	for line := range bytes.Lines(content) {
+		entry, ok := parseEntry(line)
+		if !ok || !entry.matches(name) {
+			continue
+		}
+		switch entry.marker {
+		case "":
+			keys = append(keys, entry.key)
+		case "revoked":
+			revoked = append(revoked, entry.key)
+		}
+	}
+	return slices.DeleteFunc(keys, func(key xssh.PublicKey) bool {
+		return slices.ContainsFunc(revoked, func(r xssh.PublicKey) bool { return sameKey(key, r) })
+	}), nil
+}
+
+// Store makes keys the ones known for addr, in place of all before; without keys,
+// addr is forgotten. Other hosts' lines, patterns and comments stay as they are. A
+// file that is already right is not touched.
+func (k *KnownHosts) Store(addr string, keys ...xssh.PublicKey) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before, err := k.read()
+	if err != nil {
+		return err
+	}
+	after := replaceKeys(before, knownhosts.Normalize(addr), keys)
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	if err := writeAtomically(k.path, after, 0o644); err != nil {
+		return fmt.Errorf("known hosts: %w", err)
+	}
+	return nil
+}
+
+func (k *KnownHosts) read() ([]byte, error) {
+	content, err := os.ReadFile(k.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("known hosts: %w", err)
+	}
+	return content, nil
+}
+
+// replaceKeys returns content with keys as the only ones for name. Lines that say
+// so already stay in their place.
+func replaceKeys(content []byte, name string, keys []xssh.PublicKey) []byte {
+	var out bytes.Buffer
+	missing := slices.Clone(keys)
+	for line := range bytes.Lines(content) {
+		entry, ok := parseEntry(line)
+		if !ok || entry.marker != "" || !entry.names(name) {
+			out.Write(line)
+			continue
+		}
+		if i := slices.IndexFunc(missing, func(key xssh.PublicKey) bool { return sameKey(key, entry.key) }); i >= 0 {
+			missing = slices.Delete(missing, i, i+1)
+			out.Write(line)
+			continue
+		}
+		out.Write(entry.without(name, line))
+	}
+	if b := out.Bytes(); len(missing) > 0 && len(b) > 0 && b[len(b)-1] != '\n' {
+		out.WriteByte('\n')
+	}
+	for _, key := range missing {
+		out.WriteString(knownhosts.Line([]string{name}, key) + "\n")
+	}
+	return out.Bytes()
+}
+
+// entry is one line of the file.
+type entry struct {
+	marker string   // "", "revoked" or "cert-authority"
+	hosts  []string // names, patterns, negated patterns, hashed names
+	key    xssh.PublicKey
+}
+
+// parseEntry reads one line; it is not ok for comments, blanks and rubbish.
+func parseEntry(line []byte) (entry, bool) {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 || line[0] == '#' {
+		return entry{}, false
+	}
+	marker, hosts, key, _, _, err := xssh.ParseKnownHosts(line)
+	if err != nil {
+		return entry{}, false
+	}
+	return entry{marker: marker, hosts: hosts, key: key}, true
+}
+
+// matches reports whether the entry is about name, which is normalised. One
+// negated pattern that matches rules the whole line out, as in OpenSSH.
+func (e *entry) matches(name string) bool {
+	found := false
+	for _, host := range e.hosts {
+		pattern, negated := strings.CutPrefix(host, "!")
+		if !wildcard(strings.ToLower(pattern), strings.ToLower(name)) && !hashed(host, name) {
+			continue
+		}
+		if negated {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+// names reports whether the entry has name itself, not by a pattern.
+func (e *entry) names(name string) bool {
+	return slices.ContainsFunc(e.hosts, func(host string) bool { return isName(host, name) })
+}
+
+func isName(host, name string) bool { return strings.EqualFold(host, name) || hashed(host, name) }
+
+// without returns the entry's line with name taken out of it, or nothing when it
+// was the only one.
+func (e *entry) without(name string, line []byte) []byte {
+	rest := slices.DeleteFunc(slices.Clone(e.hosts), func(host string) bool { return isName(host, name) })
+	if len(rest) == 0 {
+		return nil
+	}
+	line = bytes.TrimLeft(line, " \t")
+	return append([]byte(strings.Join(rest, ",")), line[bytes.IndexAny(line, " \t"):]...)
+}
+
+// wildcard matches * (any text) and ? (any one character).
+func wildcard(pattern, text string) bool {
+	// Where to go on when what follows the last star does not fit after all.
+	star, mark := -1, 0
+	p, t := 0, 0
+	for t < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, mark = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p, t = p+1, t+1
+		case star >= 0:
+			mark++
+			p, t = star+1, mark
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// hashed reports whether host is "|1|salt|hash" of name.
+func hashed(host, name string) bool {
+	parts := strings.Split(host, "|")
+	if len(parts) != 4 || parts[0] != "" || parts[1] != "1" {
+		return false
+	}
+	salt, err := base64.StdEncoding.DecodeString(parts[2])
+	if err != nil {
+		return false
+	}
+	sum, err := base64.StdEncoding.DecodeString(parts[3])
+	if err != nil {
+		return false
+	}
+	mac := hmac.New(sha1.New, salt)
+	mac.Write([]byte(name))
+	return hmac.Equal(mac.Sum(nil), sum)
+}
+
+func sameKey(a, b xssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
+
+// writeAtomically puts a whole file in place, or leaves the old one.
+func writeAtomically(path string, content []byte, perm fs.FileMode) (err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

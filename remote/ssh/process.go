@@ -1,0 +1,218 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// grace is how long an orderly end is waited for after a command was cancelled.
+// It leaves half of the 200 ms that [remote.Runner] promises.
+const grace = 80 * time.Millisecond
+
+// errNotStarted is a connection that turned out to be broken before the command
+// was sent over it.
+var errNotStarted = errors.New("the connection broke before the command was sent")
+
+// process is one run of a command.
+type process struct {
+	on   *conn
+	cmd  remote.Cmd
+	line string
+
+	tail           remote.Tail
+	stdout, stderr *output
+
+	failing sync.Mutex
+	failure error // of the caller's own streams
+}
+
+func newProcess(on *conn, cmd remote.Cmd, line string) *process {
+	p := &process{on: on, cmd: cmd, line: line}
+	turn := make(chan struct{}, 1) // shared: the caller's streams may be one and the same
+	p.stdout = &output{turn: turn, to: cmd.Stdout}
+	p.stderr = &output{turn: turn, to: cmd.Stderr, tail: &p.tail}
+	return p
+}
+
+// run runs the command until it or ctx ends. ended is called when the session is
+// really over, which after a cancellation may be later.
+func (p *process) run(ctx context.Context, ended func()) error {
+	var result error
+	over := make(chan struct{})
+	done := p.on.use()
+	go func() {
+		defer ended()
+		defer done()
+		defer close(over)
+		result = p.live(ctx)
+	}()
+	select {
+	case <-over:
+		if result == nil || ctx.Err() == nil {
+			return result
+		}
+	case <-ctx.Done():
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-over:
+		case <-timer.C:
+		}
+		p.stdout.detach()
+		p.stderr.detach()
+	}
+	return interrupted(ctx, fmt.Sprintf("%s on %s", p.cmd, p.on.addr))
+}
+
+// live is the life of the command's session.
+func (p *process) live(ctx context.Context) error {
+	session, err := p.on.NewSession()
+	if err != nil {
+		if refused, ok := errors.AsType[*xssh.OpenChannelError](err); ok {
+			return fmt.Errorf("ssh: %s refuses to run commands (MaxSessions of its sshd_config, or a restricted account): %w", p.on.addr, refused)
+		}
+		return fmt.Errorf("ssh: %s: %w: %w", p.on.addr, errNotStarted, err)
+	}
+	abort := func() {
+		_ = session.Signal(xssh.SIGTERM)
+		_ = session.Close()
+	}
+	defer func() { _ = session.Close() }()
+	defer context.AfterFunc(ctx, abort)()
+
+	fail := p.failer(abort)
+	p.stdout.fail = func(err error) { fail("its standard output", err) }
+	p.stderr.fail = func(err error) { fail("its standard error", err) }
+	session.Stdout, session.Stderr = p.stdout, p.stderr
+	stdin, err := session.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := session.Start(p.line); err != nil {
+		return p.notStarted(err)
+	}
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		p.feed(stdin, func(err error) { fail("its standard input", err) })
+	}()
+	err = session.Wait()
+	// The reader is the caller's again; but one that blocks is not waited for.
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-fed:
+	case <-timer.C:
+	}
+	return p.outcome(err)
+}
+
+// notStarted is the error of an exec request that failed.
+func (p *process) notStarted(err error) error {
+	if errors.Is(err, io.EOF) {
+		return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: err}
+	}
+	// The library's own error repeats the command line, which may be long.
+	return fmt.Errorf("ssh: %s refuses to run %s: is the account restricted to another command?", p.on.addr, p.cmd)
+}
+
+// failer returns a function that notes the first failure of one of the caller's
+// streams and ends the command.
+func (p *process) failer(abort func()) func(what string, err error) {
+	return func(what string, err error) {
+		p.failing.Lock()
+		defer p.failing.Unlock()
+		if p.failure == nil {
+			p.failure = fmt.Errorf("%s: %s: %w", p.cmd, what, err)
+			go abort() // may block, and the caller of this must go on reading
+		}
+	}
+}
+
+// feed sends the caller's Stdin. A program that does not read it to the end is no
+// failure; a reader that fails is.
+func (p *process) feed(stdin io.WriteCloser, fail func(error)) {
+	if p.cmd.Stdin != nil {
+		source := &failingReader{r: p.cmd.Stdin}
+		if _, err := io.Copy(stdin, source); err != nil && source.err != nil {
+			fail(source.err)
+			return // without an end of file, which would look as if all had come
+		}
+	}
+	_ = stdin.Close()
+}
+
+// outcome turns how the session ended into what Run returns.
+func (p *process) outcome(err error) error {
+	p.failing.Lock()
+	defer p.failing.Unlock()
+	if p.failure != nil {
+		return p.failure
+	}
+	if err == nil {
+		return nil
+	}
+	if exit, ok := errors.AsType[*xssh.ExitError](err); ok {
+		return &remote.ExitError{Args: p.cmd.Args, Code: exit.ExitStatus(), Signal: exit.Signal(), Stderr: p.tail.String()}
+	}
+	return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: err}
+}
+
+// failingReader remembers that it was the reader that failed.
+type failingReader struct {
+	r   io.Reader
+	err error
+}
+
+func (f *failingReader) Read(b []byte) (int, error) {
+	n, err := f.r.Read(b)
+	if err != nil && err != io.EOF {
+		f.err = err
+	}
+	return n, err
+}
+
+// output hands on what the command writes, until it is detached. To the session it
+// never fails: a stream that is not read to its end would block the command.
+type output struct {
+	turn chan struct{}
+	to   io.Writer // nil: nobody wants it, or not any more
+	tail *remote.Tail
+	fail func(error)
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.turn <- struct{}{}
+	defer func() { <-o.turn }()
+	if o.tail != nil {
+		_, _ = o.tail.Write(b)
+	}
+	if o.to != nil {
+		if _, err := o.to.Write(b); err != nil {
+			o.to = nil
+			o.fail(err)
+		}
+	}
+	return len(b), nil
+}
+
+// detach makes sure that nothing more is written to the caller's writer, unless
+// that very writer is what blocks.
+func (o *output) detach() {
+	timer := time.NewTimer(grace / 4)
+	defer timer.Stop()
+	select {
+	case o.turn <- struct{}{}:
+		o.to = nil
+		<-o.turn
+	case <-timer.C:
+	}
+}
