@@ -1,0 +1,166 @@
+package labctl
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// KubernetesVersion is of the control plane that the lab is built with. Without it
+// in the program's version variables, kubectl cannot talk to it.
+const KubernetesVersion = "v1.36.3"
+
+// module is where the lab's source is found.
+const module = "github.com/cps-gpu/homelab"
+
+// Build makes the lab's program in o.Dir and returns its path. With Go's build
+// cache warm and nothing changed it takes a second or two; the very first time it
+// compiles Kubernetes, which takes minutes, and says so.
+func Build(ctx context.Context, o Options) (string, error) {
+	source, err := o.source()
+	if err != nil {
+		return "", err
+	}
+	out, err := filepath.Abs(filepath.Join(cmp.Or(o.Dir, DefaultDir), binFile))
+	if err != nil {
+		return "", fmt.Errorf("build the lab: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o700); err != nil {
+		return "", fmt.Errorf("build the lab: %w", err)
+	}
+	minor := strings.Split(strings.TrimPrefix(KubernetesVersion, "v"), ".")
+	const variables = "k8s.io/component-base/version."
+	flags := "-s -w -X " + variables + "gitVersion=" + KubernetesVersion +
+		" -X " + variables + "gitMajor=" + minor[0] + " -X " + variables + "gitMinor=" + minor[1]
+	args := []string{"build", "-C", filepath.Join(source, "lab"), "-v", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/labd"}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	counter := &compiled{}
+	cmd.Stderr = counter
+	// A workspace of the caller's would change what is built.
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	stop := sayBuilding(ctx, counter)
+	err = cmd.Run()
+	stop()
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("build the lab: %w", ctx.Err())
+	case errors.Is(err, exec.ErrNotFound):
+		return "", fmt.Errorf("the lab is built with Go, and there is no go command: install Go 1.26, or point proxmox.endpoint at a real host: %w", err)
+	case err != nil:
+		return "", fmt.Errorf("build the lab: %w\n%s", err, counter.errors())
+	}
+	return out, nil
+}
+
+// source finds the repository, at o.Source or upwards from the current folder.
+func (o Options) source() (string, error) {
+	dir, err := filepath.Abs(o.Source)
+	if err != nil {
+		return "", fmt.Errorf("the lab's source: %w", err)
+	}
+	for start := dir; ; dir = filepath.Dir(dir) {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(data, []byte("module "+module+"\n")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no clone of %s at or above %s: the lab runs from its source, so run this inside of one", module, start)
+		}
+	}
+}
+
+// sayBuilding reports every second until stop is called.
+func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		began := time.Now()
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				progress.Say(ctx, "building the lab: %s", counter.say(time.Since(began)))
+			}
+		}
+	})
+	return func() { close(done); running.Wait() }
+}
+
+// compiled counts the packages that `go build -v` names, one a line.
+type compiled struct {
+	mu   sync.Mutex
+	rest []byte
+	n    int
+	last string
+	text []string // lines that are no package: errors
+}
+
+func (c *compiled) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rest = append(c.rest, p...)
+	for {
+		line, rest, found := bytes.Cut(c.rest, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		c.rest = rest
+		if text := string(line); strings.ContainsAny(text, " :#") {
+			c.text = append(c.text, text)
+		} else {
+			c.n, c.last = c.n+1, text
+		}
+	}
+}
+
+// few is how many packages are compiled anew after a small change of ours.
+const few = 40
+
+func (c *compiled) say(elapsed time.Duration) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	elapsed = elapsed.Round(time.Second)
+	if c.n <= few {
+		return elapsed.String()
+	}
+	return fmt.Sprintf("compiling Kubernetes, once: 4 to 8 minutes on two cores, cached afterwards (%s so far, %d packages, now %s)", elapsed, c.n, c.last)
+}
+
+func (c *compiled) errors() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const most = 20
+	return strings.Join(c.text[max(0, len(c.text)-most):], "\n")
+}
+
+// Digest is what tells one build of the lab from another.
+func Digest(binary string) (string, error) {
+	f, err := os.Open(binary)
+	if err != nil {
+		return "", fmt.Errorf("digest of the lab: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("digest of the lab: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}

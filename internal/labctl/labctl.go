@@ -1,0 +1,261 @@
+package labctl
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// Options say which lab.
+type Options struct {
+	Dir    string // its folder; DefaultDir when empty
+	Model  string // of the hardware; "eight-a100" when empty
+	Source string // the repository to build it from; found from the current folder when empty
+}
+
+// DefaultModel is the hardware of a lab that nobody said anything about.
+const DefaultModel = "eight-a100"
+
+// Limits of waiting. A lab is ready in about 5 s.
+const (
+	startPatience = 2 * time.Minute
+	stopPatience  = 5 * time.Second
+	look          = 100 * time.Millisecond
+)
+
+// Alive marks dir as the folder of a lab that runs for as long as the returned
+// lock is held. The lab calls it first of all; a second lab is refused.
+func Alive(dir string) (*Lock, error) {
+	lock, err := tryLock(dir, lifeFile)
+	if errors.Is(err, errLocked) {
+		return nil, fmt.Errorf("a lab runs in %s already", dir)
+	}
+	return lock, err
+}
+
+// Find returns the lab that runs in dir, or an error that wraps [ErrNotRunning].
+// What a crash left behind is no lab.
+func Find(ctx context.Context, dir string) (State, error) {
+	dir = cmp.Or(dir, DefaultDir)
+	if !alive(dir) {
+		return State{}, ErrNotRunning
+	}
+	s, err := readState(dir)
+	if err != nil {
+		return State{}, err
+	}
+	if err := s.ping(ctx); err != nil {
+		return State{}, fmt.Errorf("the lab (pid %d) runs but does not answer; stop it with lab:stop: %w", s.PID, err)
+	}
+	return s, nil
+}
+
+func alive(dir string) bool {
+	if _, err := os.Stat(filepath.Join(dir, lifeFile)); err != nil {
+		return false
+	}
+	lock, err := tryLock(dir, lifeFile)
+	if err == nil {
+		lock.Unlock()
+	}
+	return errors.Is(err, errLocked)
+}
+
+// ping makes a TLS connection to the endpoint and checks whose it is.
+func (s State) ping(ctx context.Context) error {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	u, err := url.Parse(s.Endpoint)
+	if err != nil {
+		return fmt.Errorf("endpoint: %w", err)
+	}
+	dialer := tls.Dialer{Config: &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, // the fingerprint is what we go by
+		VerifyConnection: func(c tls.ConnectionState) error {
+			if got := Fingerprint(c.PeerCertificates[0].Raw); got != s.Fingerprint {
+				return fmt.Errorf("the certificate at %s has the fingerprint %s and not %s", s.Endpoint, got, s.Fingerprint)
+			}
+			return nil
+		},
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return fmt.Errorf("endpoint: %w", err)
+	}
+	return conn.Close()
+}
+
+// Fingerprint writes the SHA-256 of a certificate as Proxmox does.
+func Fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
+	parts := make([]string, len(sum))
+	for i, b := range sum {
+		parts[i] = fmt.Sprintf("%02X", b)
+	}
+	return strings.Join(parts, ":")
+}
+
+// Start returns the lab of a folder, after having built and started it where
+// there is none. What it does and waits for goes to ctx's progress listener.
+func Start(ctx context.Context, o Options) (State, error) {
+	o.Dir, o.Model = cmp.Or(o.Dir, DefaultDir), cmp.Or(o.Model, DefaultModel)
+	if s, err := o.found(ctx); !errors.Is(err, ErrNotRunning) {
+		return s, err
+	}
+	lock, err := o.lockStart(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	defer lock.Unlock()
+	if s, err := o.found(ctx); !errors.Is(err, ErrNotRunning) { // another command was faster
+		return s, err
+	}
+	binary, err := Build(ctx, o)
+	if err != nil {
+		return State{}, err
+	}
+	return o.launch(ctx, binary)
+}
+
+// found is Find, and refuses a lab with other hardware.
+func (o Options) found(ctx context.Context) (State, error) {
+	s, err := Find(ctx, o.Dir)
+	if err == nil && s.Model != o.Model {
+		return s, fmt.Errorf("the lab runs with the hardware %q, and %q is asked for: end it with lab:stop first", s.Model, o.Model)
+	}
+	return s, err
+}
+
+func (o Options) lockStart(ctx context.Context) (*Lock, error) {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		lock, err := tryLock(o.Dir, startFile)
+		if !errors.Is(err, errLocked) {
+			return lock, err
+		}
+		progress.Say(ctx, "waiting for another command that starts the lab")
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another command is starting the lab: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// launch starts the program in a session of its own and waits until it is ready.
+func (o Options) launch(ctx context.Context, binary string) (State, error) {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return State{}, fmt.Errorf("lab: %w", err)
+	}
+	log := filepath.Join(dir, logFile)
+	if err := os.MkdirAll(filepath.Dir(log), 0o700); err != nil {
+		return State{}, fmt.Errorf("lab: %w", err)
+	}
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return State{}, fmt.Errorf("lab: %w", err)
+	}
+	defer out.Close()
+	cmd := exec.Command(binary, "serve", "-dir", dir, "-model", o.Model) //nolint:noctx // it outlives ctx
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Dir = dir
+	detach(cmd)
+	if err := cmd.Start(); err != nil {
+		return State{}, fmt.Errorf("lab: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	s, err := o.awaitReady(ctx, cmd.Process.Pid, log, ended)
+	if err != nil {
+		_ = kill(cmd.Process.Pid)
+	}
+	return s, err
+}
+
+func (o Options) awaitReady(ctx context.Context, pid int, log string, ended <-chan error) (State, error) {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		if s, err := readState(o.Dir); err == nil && s.PID == pid {
+			return s, nil
+		}
+		progress.Say(ctx, "starting the lab: %s", cmp.Or(lastLine(log), "its program"))
+		select {
+		case err := <-ended:
+			return State{}, fmt.Errorf("the lab ended (%w): %s; its log is %s", err, lastLine(log), log)
+		case <-ctx.Done():
+			return State{}, fmt.Errorf("the lab is not ready (%s); its log is %s: %w", lastLine(log), log, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func lastLine(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	data = bytes.TrimSpace(data)
+	return string(data[bytes.LastIndexByte(data, '\n')+1:])
+}
+
+// Stop ends the lab of a folder with all it runs, within about 5 s. It is no error
+// that there is none.
+func Stop(ctx context.Context, dir string) error {
+	dir = cmp.Or(dir, DefaultDir)
+	if !alive(dir) {
+		return RemoveState(dir)
+	}
+	s, err := readState(dir)
+	if errors.Is(err, ErrNotRunning) {
+		return fmt.Errorf("a lab is just starting in %s: wait until it is there", dir)
+	}
+	if err != nil {
+		return err
+	}
+	if err := terminate(s.PID); err != nil {
+		return fmt.Errorf("end the lab (pid %d): %w", s.PID, err)
+	}
+	if err := awaitEnd(ctx, dir, stopPatience); err == nil || ctx.Err() != nil {
+		return errors.Join(err, RemoveState(dir))
+	}
+	// Its children are killed by the kernel when it is.
+	if err := kill(s.PID); err != nil {
+		return fmt.Errorf("kill the lab (pid %d): %w", s.PID, err)
+	}
+	return errors.Join(awaitEnd(ctx, dir, stopPatience), RemoveState(dir))
+}
+
+func awaitEnd(ctx context.Context, dir string, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for alive(dir) {
+		progress.Say(ctx, "waiting for the lab's programs to end")
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the lab still runs: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+//go:build unix
+
+package labctl
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// Lock is a file lock; the kernel drops it when the process that holds it ends.
+type Lock struct{ file *os.File }
+
+// errLocked is what tryLock says when another process holds the lock.
+var errLocked = errors.New("locked by another process")
+
+func tryLock(dir, name string) (*Lock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		_ = f.Close()
+		return nil, errLocked
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return &Lock{file: f}, nil
+}
+
+// Unlock gives the lock back.
+func (l *Lock) Unlock() { _ = l.file.Close() }
+
+// detach makes cmd outlive us: a session of its own, away from our terminal.
+func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+
+func terminate(pid int) error { return syscall.Kill(pid, syscall.SIGTERM) }
+
+func kill(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }

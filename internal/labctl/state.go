@@ -1,0 +1,97 @@
+package labctl
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Banner says what is simulated, in one line. It is shown every time the lab is used.
+const Banner = "embedded lab: the Proxmox VE host, its VMs and their GPUs are simulated; the API calls, the SSH sessions and the Kubernetes control plane are real"
+
+// DefaultDir is where the lab keeps its state, under the current folder.
+const DefaultDir = ".lab"
+
+// State is what a running lab says of itself in lab.json. It holds no secret.
+type State struct {
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Binary  string    `json:"binary"` // digest of the program that runs
+	Model   string    `json:"model"`  // of the hardware, e.g. "eight-a100"
+
+	Endpoint    string `json:"endpoint"`    // of the Proxmox API, https://127.0.0.1:…
+	Fingerprint string `json:"fingerprint"` // of its certificate, SHA-256 as Proxmox writes it
+	TokenID     string `json:"tokenID"`     // e.g. "homelab@pve!lab"
+	TokenFile   string `json:"tokenFile"`   // its secret, 0600
+
+	Jump  Jump   `json:"jump"`
+	SOCKS string `json:"socks"` // "socks5://127.0.0.1:…": kubectl's proxy-url
+}
+
+// Jump is the SSH jump host through which the guests' virtual addresses are reached.
+type Jump struct {
+	Address string `json:"address"` // host:port
+	User    string `json:"user"`
+	HostKey string `json:"hostKey"` // as in an authorized_keys file
+	KeyFile string `json:"keyFile"` // the private key to log in with, 0600
+}
+
+// Token reads the API token's secret.
+func (s State) Token() (secret.Value, error) { return secret.FromFile(s.TokenFile) }
+
+// ErrNotRunning is what Find says when there is no lab in a folder.
+var ErrNotRunning = errors.New("the lab is not running")
+
+// Files of a lab's folder.
+const (
+	stateFile = "lab.json"
+	lifeFile  = "alive.lock" // locked by the lab as long as it lives
+	startFile = "start.lock" // locked by a Start that is under way
+	logFile   = "log/labd.log"
+	binFile   = "bin/labd"
+)
+
+// WriteState says in dir that the lab is ready, all at once. The lab calls it.
+func WriteState(dir string, s State) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("lab state: %w", err)
+	}
+	path := filepath.Join(dir, stateFile)
+	if err := os.WriteFile(path+".new", append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("lab state: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("lab state: %w", err)
+	}
+	return nil
+}
+
+// RemoveState takes the state back, when the lab ends.
+func RemoveState(dir string) error {
+	if err := os.Remove(filepath.Join(dir, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("lab state: %w", err)
+	}
+	return nil
+}
+
+func readState(dir string) (State, error) {
+	data, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{}, ErrNotRunning
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("lab state: %w", err)
+	}
+	var s State
+	if err := json.Unmarshal(data, &s); err != nil {
+		return State{}, fmt.Errorf("lab state %s: %w", filepath.Join(dir, stateFile), err)
+	}
+	return s, nil
+}

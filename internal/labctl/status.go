@@ -1,0 +1,107 @@
+package labctl
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Status is how a running lab is.
+type Status struct {
+	State
+	Uptime    time.Duration
+	Processes []Process // the lab itself first
+	Outdated  bool      // it runs another build than the one that is in its folder now
+}
+
+// Process is one of the lab's programs.
+type Process struct {
+	PID    int
+	Name   string // "serve" is the lab itself; "kube-apiserver", …
+	Memory int64  // bytes that it has for itself and its part of what it shares; 0 when not known
+}
+
+// Memory is what all its programs take together, in bytes.
+func (s Status) Memory() int64 {
+	var sum int64
+	for _, p := range s.Processes {
+		sum += p.Memory
+	}
+	return sum
+}
+
+// Stat looks at the lab of a folder. Processes are known on Linux only.
+func Stat(ctx context.Context, dir string) (Status, error) {
+	dir = cmp.Or(dir, DefaultDir)
+	s, err := Find(ctx, dir)
+	if err != nil {
+		return Status{}, err
+	}
+	status := Status{State: s, Uptime: time.Since(s.Started).Round(time.Second)}
+	for _, pid := range append([]int{s.PID}, children(s.PID)...) {
+		status.Processes = append(status.Processes, inspect(pid))
+	}
+	if digest, err := Digest(filepath.Join(dir, binFile)); err == nil {
+		status.Outdated = digest != s.Binary
+	}
+	return status, nil
+}
+
+// children lists the processes that pid started, from every thread of it.
+func children(pid int) []int {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		for _, field := range strings.Fields(string(data)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
+}
+
+func inspect(pid int) Process {
+	p := Process{PID: pid}
+	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil {
+		if args := bytes.Split(line, []byte{0}); len(args) > 1 {
+			p.Name = string(args[1])
+		}
+	}
+	p.Memory = proportional(pid)
+	return p
+}
+
+// proportional reads Pss: pages that several processes share count in part for
+// each, so the sum over all is what the machine really lacks.
+func proportional(pid int) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "Pss:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(text, "kB")), 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib << 10
+		}
+	}
+	return 0
+}

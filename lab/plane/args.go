@@ -1,0 +1,78 @@
+package plane
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/lab/component"
+)
+
+// idleControllers are the controller-manager's that nothing in the lab needs.
+const idleControllers = "-bootstrap-signer-controller,-token-cleaner-controller,-cloud-node-lifecycle-controller," +
+	"-node-route-controller,-service-lb-controller,-horizontal-pod-autoscaler-controller," +
+	"-persistentvolume-attach-detach-controller,-ttl-controller"
+
+// args are the command line of a component: everything on loopback, everything
+// with certificates of the cluster's own CA, no leader election among one.
+func (cp *controlPlane) args(name string) []string {
+	pki := cp.ca.path
+	ca := pki("ca.crt")
+	etcd := "https://127.0.0.1:" + strconv.Itoa(cp.etcd)
+	switch name {
+	case component.Etcd:
+		return []string{
+			"-data-dir=" + filepath.Join(cp.dir, "etcd"),
+			"-listen-client-urls=" + etcd,
+			"-listen-peer-urls=https://127.0.0.1:" + strconv.Itoa(cp.peer),
+			"-trusted-ca-file=" + ca, "-cert-file=" + pki("etcd.crt"), "-key-file=" + pki("etcd.key"),
+		}
+	case component.APIServer:
+		return []string{
+			"--etcd-servers=" + etcd, "--etcd-cafile=" + ca,
+			"--etcd-certfile=" + pki("etcd.crt"), "--etcd-keyfile=" + pki("etcd.key"),
+			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(cp.port),
+			// Nothing in the cluster can use a loopback endpoint, so there is none.
+			"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
+			"--client-ca-file=" + ca, "--anonymous-auth=false",
+			"--authorization-mode=Node,RBAC", "--allow-privileged=true",
+			"--service-cluster-ip-range=" + cp.services.String(),
+			"--service-account-issuer=https://kubernetes.default.svc." + cp.domain,
+			"--service-account-key-file=" + pki("service.key"),
+			"--service-account-signing-key-file=" + pki("service.key"),
+			"--profiling=false", "--event-ttl=1h",
+		}
+	case component.ControllerManager:
+		return []string{
+			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",
+			"--bind-address=127.0.0.1", "--secure-port=0", "--profiling=false",
+			"--service-account-private-key-file=" + pki("service.key"), "--root-ca-file=" + ca,
+			"--allocate-node-cidrs=true", "--cluster-cidr=" + cp.pods.String(),
+			"--service-cluster-ip-range=" + cp.services.String(),
+			"--node-monitor-period=2s", "--controllers=*," + idleControllers,
+		}
+	case component.Scheduler:
+		return []string{
+			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",
+			"--bind-address=127.0.0.1", "--secure-port=0", "--profiling=false",
+		}
+	case component.KWOK:
+		return []string{
+			"--kubeconfig=" + cp.adminConfig, "--config=" + cp.stagesFile(),
+			"--manage-nodes-with-label-selector=" + managedLabel + "=" + managedValue,
+			"--cidr=" + cp.pods.String(), "--node-lease-duration-seconds=40",
+			// Its server would listen on all interfaces.
+			"--server-address=", "--node-port=0",
+		}
+	default:
+		panic("plane: no such component: " + name)
+	}
+}
+
+// newTicker paces every wait in this package.
+func newTicker() *time.Ticker { return time.NewTicker(50 * time.Millisecond) }
+
+// joined is what of a list a message says.
+func joined(list []string) string { return strings.Join(list, ", ") }

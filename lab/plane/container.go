@@ -1,0 +1,231 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/third_party/forked/golang/expansion"
+)
+
+// mountError is something that a pod wants from the cluster and that is not there
+// yet. The kubelet waits for it.
+type mountError struct {
+	Volume string
+	Err    error
+}
+
+func (e *mountError) Error() string {
+	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+}
+
+func (e *mountError) Unwrap() error { return e.Err }
+
+// containers resolves what the guest needs to run a pod: [0] its init containers,
+// [1] the others.
+func (k *kubelet) containers(ctx context.Context, m *member, pod *corev1.Pod) ([][]Container, error) {
+	volumes := map[string]map[string][]byte{}
+	for _, v := range pod.Spec.Volumes {
+		files, err := k.volume(ctx, pod, v)
+		if err != nil {
+			return nil, err
+		}
+		volumes[v.Name] = files
+	}
+	out := make([][]Container, 2)
+	for list, specs := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i, spec := range specs {
+			c, err := k.container(ctx, m, pod, spec, volumes)
+			if err != nil {
+				return nil, err
+			}
+			if list == 1 {
+				k.grant(&c, m, pod, i)
+			}
+			out[list] = append(out[list], c)
+		}
+	}
+	return out, nil
+}
+
+// grant tells a container its GPUs as the device plugin does. Without the nvidia
+// runtime nobody reads that, and the container sees none.
+func (k *kubelet) grant(c *Container, m *member, pod *corev1.Pod, index int) {
+	const variable = "NVIDIA_VISIBLE_DEVICES"
+	if !usesNVIDIA(pod) {
+		c.Env[variable] = "void"
+		return
+	}
+	if uuids := k.visible(m, pod, index); len(uuids) > 0 {
+		c.GPUs, c.Env[variable] = len(uuids), strings.Join(uuids, ",")
+	}
+	if c.Env[variable] == "all" {
+		c.GPUs = len(m.usable())
+	}
+}
+
+func (k *kubelet) container(ctx context.Context, m *member, pod *corev1.Pod, spec corev1.Container, volumes map[string]map[string][]byte) (Container, error) {
+	env, err := k.environment(ctx, m, pod, spec)
+	if err != nil {
+		return Container{}, err
+	}
+	c := Container{Image: spec.Image, Env: env, Files: map[string][]byte{}}
+	expand := expansion.MappingFuncFor(env)
+	for _, arg := range append(append([]string(nil), spec.Command...), spec.Args...) {
+		c.Args = append(c.Args, expansion.Expand(arg, expand))
+	}
+	for _, mount := range spec.VolumeMounts {
+		files := volumes[mount.Name]
+		if mount.SubPath != "" {
+			if data, ok := files[mount.SubPath]; ok {
+				c.Files[mount.MountPath] = data
+			}
+			continue
+		}
+		for name, data := range files {
+			c.Files[path.Join(mount.MountPath, name)] = data
+		}
+	}
+	return c, nil
+}
+
+// volume returns the files of a volume; kinds that have none at first are empty.
+func (k *kubelet) volume(ctx context.Context, pod *corev1.Pod, v corev1.Volume) (map[string][]byte, error) {
+	var all map[string][]byte
+	var items []corev1.KeyToPath
+	var optional *bool
+	var err error
+	switch {
+	case v.ConfigMap != nil:
+		all, err = k.configMap(ctx, pod.Namespace, v.ConfigMap.Name)
+		items, optional = v.ConfigMap.Items, v.ConfigMap.Optional
+	case v.Secret != nil:
+		all, err = k.secret(ctx, pod.Namespace, v.Secret.SecretName)
+		items, optional = v.Secret.Items, v.Secret.Optional
+	default:
+		return nil, nil
+	}
+	if apierrors.IsNotFound(err) {
+		if optional != nil && *optional {
+			return nil, nil
+		}
+		return nil, &mountError{Volume: v.Name, Err: err}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: %w", v.Name, err)
+	}
+	if len(items) == 0 {
+		return all, nil
+	}
+	some := map[string][]byte{}
+	for _, item := range items {
+		data, ok := all[item.Key]
+		if !ok {
+			return nil, &mountError{Volume: v.Name, Err: fmt.Errorf("references non-existent config key: %s", item.Key)}
+		}
+		some[item.Path] = data
+	}
+	return some, nil
+}
+
+func (k *kubelet) configMap(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	cm, err := k.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for key, text := range cm.Data {
+		files[key] = []byte(text)
+	}
+	for key, data := range cm.BinaryData {
+		files[key] = data
+	}
+	return files, nil
+}
+
+func (k *kubelet) secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	s, err := k.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return s.Data, nil
+}
+
+func (k *kubelet) environment(ctx context.Context, m *member, pod *corev1.Pod, spec corev1.Container) (map[string]string, error) {
+	env := map[string]string{"HOSTNAME": pod.Name}
+	for _, from := range spec.EnvFrom {
+		files, err := k.envSource(ctx, pod, from)
+		if err != nil {
+			return nil, err
+		}
+		for key, value := range files {
+			env[from.Prefix+key] = string(value)
+		}
+	}
+	for _, e := range spec.Env {
+		if e.ValueFrom == nil {
+			env[e.Name] = expansion.Expand(e.Value, expansion.MappingFuncFor(env))
+			continue
+		}
+		value, err := k.envValue(ctx, m, pod, *e.ValueFrom)
+		if err != nil {
+			return nil, err
+		}
+		env[e.Name] = value
+	}
+	return env, nil
+}
+
+func (k *kubelet) envSource(ctx context.Context, pod *corev1.Pod, from corev1.EnvFromSource) (map[string][]byte, error) {
+	v := corev1.Volume{Name: "env"}
+	if from.ConfigMapRef != nil {
+		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: from.ConfigMapRef.LocalObjectReference, Optional: from.ConfigMapRef.Optional}
+	}
+	if from.SecretRef != nil {
+		v.Secret = &corev1.SecretVolumeSource{SecretName: from.SecretRef.Name, Optional: from.SecretRef.Optional}
+	}
+	return k.volume(ctx, pod, v)
+}
+
+func (k *kubelet) envValue(ctx context.Context, m *member, pod *corev1.Pod, from corev1.EnvVarSource) (string, error) {
+	v := corev1.Volume{Name: "env"}
+	var key string
+	switch {
+	case from.FieldRef != nil:
+		return fieldOf(m, pod, from.FieldRef.FieldPath), nil
+	case from.ConfigMapKeyRef != nil:
+		key = from.ConfigMapKeyRef.Key
+		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: from.ConfigMapKeyRef.LocalObjectReference, Optional: from.ConfigMapKeyRef.Optional}
+	case from.SecretKeyRef != nil:
+		key = from.SecretKeyRef.Key
+		v.Secret = &corev1.SecretVolumeSource{SecretName: from.SecretKeyRef.Name, Optional: from.SecretKeyRef.Optional}
+	default:
+		return "", nil
+	}
+	files, err := k.volume(ctx, pod, v)
+	return string(files[key]), err
+}
+
+// fieldOf is the downward API, as far as pods use it for their environment.
+func fieldOf(m *member, pod *corev1.Pod, field string) string {
+	switch field {
+	case "metadata.name":
+		return pod.Name
+	case "metadata.namespace":
+		return pod.Namespace
+	case "metadata.uid":
+		return string(pod.UID)
+	case "spec.nodeName":
+		return m.Name
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName
+	case "status.hostIP", "status.podIP":
+		return m.InternalIP.String()
+	default:
+		return ""
+	}
+}

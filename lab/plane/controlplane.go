@@ -1,0 +1,272 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/cps-gpu/homelab/lab/component"
+)
+
+// startTimeout is how long a control plane may take to be ready. On two cores it
+// takes 4 s, and some 20 s when a build has them at the same time.
+const startTimeout = 3 * time.Minute
+
+// networks are the settings that a control plane cannot change once it runs.
+type networks struct {
+	services, pods netip.Prefix
+	domain         string
+}
+
+// controlPlane is one running set of components with its own CA and its own data.
+type controlPlane struct {
+	networks
+	dir, logs, exe string
+	log            *slog.Logger
+
+	ca          *authority
+	admin       pair
+	etcd, peer  int // ports
+	port        int // of the API server
+	config      *rest.Config
+	client      *kubernetes.Clientset
+	adminConfig string // path of a kubeconfig for the components
+
+	mu      sync.Mutex
+	procs   []*process
+	stopped bool
+}
+
+// startControlPlane brings a control plane up in dir. A port that somebody takes
+// in the moment before a component listens there is answered with other ports.
+func startControlPlane(ctx context.Context, cp *controlPlane) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	const attempts = 4
+	for attempt := 1; ; attempt++ {
+		err := cp.start(ctx)
+		if err == nil {
+			return nil
+		}
+		cp.stop()
+		var ended *exitError
+		if attempt == attempts || !errors.As(err, &ended) || !ended.portTaken() {
+			return fmt.Errorf("the control plane did not start: %w", err)
+		}
+		cp.log.Info("a port was taken in between; once more with others", "component", ended.Component)
+	}
+}
+
+func (cp *controlPlane) start(ctx context.Context) error {
+	cp.mu.Lock()
+	cp.stopped, cp.procs = false, nil
+	cp.mu.Unlock()
+	if err := cp.prepare(); err != nil {
+		return err
+	}
+	// The API server tries until etcd is there, so both start at once.
+	if err := cp.spawnAll(component.Etcd, component.APIServer); err != nil {
+		return err
+	}
+	if err := cp.until(ctx, "the API server", cp.readyz); err != nil {
+		return err
+	}
+	if err := cp.spawnAll(component.ControllerManager, component.Scheduler, component.KWOK); err != nil {
+		return err
+	}
+	// A pod before its namespace's ServiceAccount is refused.
+	return cp.until(ctx, "the service account default", func(ctx context.Context) error {
+		for _, ns := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+			if _, err := cp.client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// prepare makes certificates, files and clients for a start with fresh ports.
+func (cp *controlPlane) prepare() (err error) {
+	if err := os.RemoveAll(cp.dir); err != nil {
+		return fmt.Errorf("control plane: %w", err)
+	}
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	cp.etcd, cp.peer, cp.port = ports[0], ports[1], ports[2]
+	if cp.ca, err = newAuthority(filepath.Join(cp.dir, "pki")); err != nil {
+		return err
+	}
+	if cp.admin, err = cp.ca.issue("system:admin", "system:masters"); err != nil {
+		return err
+	}
+	if err := cp.serve(nil); err != nil {
+		return err
+	}
+	if _, _, err := cp.ca.issueFile("etcd", "etcd", "", "127.0.0.1", "localhost"); err != nil {
+		return err
+	}
+	if _, err := cp.ca.signingKey("service.key"); err != nil {
+		return err
+	}
+	admin, err := kubeconfig(cp.url(), cp.ca.pem, cp.admin)
+	if err != nil {
+		return err
+	}
+	cp.adminConfig = filepath.Join(cp.dir, "admin.kubeconfig")
+	if err := writeAtomic(cp.adminConfig, admin); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	if err := cp.writeStages(); err != nil {
+		return err
+	}
+	cp.config = restConfig(cp.url(), cp.ca.pem, cp.admin)
+	cp.client, err = kubernetes.NewForConfig(cp.config)
+	return err
+}
+
+// serve makes the API server's certificate good for sans as well. The API server
+// watches the file and takes the new one within milliseconds.
+func (cp *controlPlane) serve(sans []string) error {
+	// The Service kubernetes has the first address of the range.
+	service := cp.services.Masked().Addr().Next().String()
+	names := []string{"127.0.0.1", "localhost", service, "kubernetes", "kubernetes.default",
+		"kubernetes.default.svc", "kubernetes.default.svc." + cp.domain}
+	for _, san := range sans {
+		if !slices.Contains(names, san) {
+			names = append(names, san)
+		}
+	}
+	_, _, err := cp.ca.issueFile("apiserver", "k3s", "", names...)
+	return err
+}
+
+func (cp *controlPlane) url() string { return "https://" + cp.address() }
+
+func (cp *controlPlane) address() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(cp.port))
+}
+
+func (cp *controlPlane) readyz(ctx context.Context) error {
+	_, err := cp.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		return fmt.Errorf("not ready yet: %w", err)
+	}
+	return err
+}
+
+func (cp *controlPlane) until(ctx context.Context, what string, ready func(context.Context) error) error {
+	return until(ctx, what, ready, cp.processes()...)
+}
+
+func (cp *controlPlane) processes() []*process {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return slices.Clone(cp.procs)
+}
+
+func (cp *controlPlane) spawnAll(names ...string) error {
+	for _, name := range names {
+		if _, err := cp.spawn(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (cp *controlPlane) spawn(name string) (*process, error) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if cp.stopped {
+		return nil, fmt.Errorf("%s: the control plane is being stopped", name)
+	}
+	p, err := spawn(cp.exe, name, filepath.Join(cp.logs, name+".log"), cp.args(name)...)
+	if err != nil {
+		return nil, err
+	}
+	cp.procs = slices.DeleteFunc(cp.procs, func(old *process) bool { return old.name == name })
+	cp.procs = append(cp.procs, p)
+	return p, nil
+}
+
+// watch starts a component again when it ends by itself, until ctx does. None
+// should; a lab of many hours may still see one killed for memory.
+func (cp *controlPlane) watch(ctx context.Context) {
+	for _, p := range cp.processes() {
+		go func() {
+			for ctx.Err() == nil {
+				select {
+				case <-ctx.Done():
+					return
+				case <-p.done:
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(time.Second):
+				}
+				cp.log.Warn("a component ended and is started again", "component", p.name, "why", p.ended())
+				again, err := cp.spawn(p.name)
+				if err != nil {
+					return
+				}
+				p = again
+			}
+		}()
+	}
+}
+
+// stop kills all components and forgets their data.
+func (cp *controlPlane) stop() {
+	cp.mu.Lock()
+	procs := cp.procs
+	cp.stopped, cp.procs = true, nil
+	cp.mu.Unlock()
+	var all sync.WaitGroup
+	for _, p := range procs {
+		all.Go(p.kill)
+	}
+	all.Wait()
+	_ = os.RemoveAll(cp.dir)
+}
+
+// freePorts finds n different loopback ports that nobody listens on.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("a free port: %w", err)
+		}
+		defer l.Close() // all at the end, so that they differ
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports, nil
+}
+
+func (cp *controlPlane) stagesFile() string { return filepath.Join(cp.dir, "stages.yaml") }
+
+// writeStages writes what KWOK does with nodes and pods. It has nothing built in.
+func (cp *controlPlane) writeStages() error {
+	all := slices.Concat(nodeStages, []byte("---\n"), podStages)
+	if err := writeAtomic(cp.stagesFile(), all); err != nil {
+		return fmt.Errorf("stages: %w", err)
+	}
+	return nil
+}

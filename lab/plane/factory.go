@@ -1,0 +1,258 @@
+package plane
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+)
+
+// Options say where control planes live.
+type Options struct {
+	Dir  string       // data and keys of each, in a folder of its own, 0700; gone with it
+	Logs string       // one file a component
+	Exe  string       // the program that is all components: see package component
+	Log  *slog.Logger // what the lab itself says; nil discards
+}
+
+// Factory makes clusters. It is a guest.Kubernetes.
+//
+// One control plane is kept ready in advance ([Factory.Prewarm]), so that a guest
+// that starts K3s does not wait for more than the real thing would.
+type Factory struct {
+	opts  Options
+	ctx   context.Context
+	close context.CancelFunc
+
+	mu     sync.Mutex
+	made   int
+	spare  *spare
+	planes map[*plane]bool
+	warm   sync.WaitGroup
+}
+
+// spare is a control plane that nobody has asked for yet.
+type spare struct {
+	cp   *controlPlane
+	done chan struct{}
+	err  error
+}
+
+// New makes a factory; its planes live until Close, or until ctx ends.
+func New(ctx context.Context, opts Options) *Factory {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	return &Factory{opts: opts, ctx: ctx, close: cancel, planes: map[*plane]bool{}}
+}
+
+// defaults are K3s' networks.
+func defaults() networks {
+	return networks{
+		services: netip.MustParsePrefix("10.43.0.0/16"),
+		pods:     netip.MustParsePrefix("10.42.0.0/16"),
+		domain:   "cluster.local",
+	}
+}
+
+// Prewarm starts a control plane with K3s' default networks, and returns at once.
+// The next [Factory.Form] takes it.
+func (f *Factory) Prewarm() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.spare != nil || f.ctx.Err() != nil {
+		return
+	}
+	s := &spare{cp: f.blank(defaults()), done: make(chan struct{})}
+	f.spare = s
+	f.warm.Go(func() {
+		defer close(s.done)
+		s.err = startControlPlane(f.ctx, s.cp)
+	})
+}
+
+// Ready waits for the control plane that [Factory.Prewarm] started.
+func (f *Factory) Ready(ctx context.Context) error {
+	f.mu.Lock()
+	s := f.spare
+	f.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the control plane: %w", ctx.Err())
+	case <-s.done:
+		return s.err
+	}
+}
+
+// blank makes a control plane that is not started. f.mu is held.
+func (f *Factory) blank(n networks) *controlPlane {
+	f.made++
+	return &controlPlane{
+		networks: n, exe: f.opts.Exe, logs: f.opts.Logs, log: f.opts.Log,
+		dir: filepath.Join(f.opts.Dir, strconv.Itoa(f.made)),
+	}
+}
+
+// Form makes a cluster whose API server's certificate is good for cfg.TLSSANs.
+func (f *Factory) Form(ctx context.Context, cfg PlaneConfig) (Plane, error) {
+	want := defaults()
+	if cfg.ServiceCIDR.IsValid() {
+		want.services = cfg.ServiceCIDR
+	}
+	if cfg.PodCIDR.IsValid() {
+		want.pods = cfg.PodCIDR
+	}
+	want.domain = cmp.Or(cfg.DNSDomain, want.domain)
+	cp, err := f.take(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	p, err := f.assemble(ctx, cp, cfg.TLSSANs)
+	if err != nil {
+		cp.stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// take returns the spare where it fits, or a new one.
+func (f *Factory) take(ctx context.Context, want networks) (*controlPlane, error) {
+	f.mu.Lock()
+	s := f.spare
+	f.spare = nil
+	f.mu.Unlock()
+	if s != nil {
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+			f.warm.Go(func() { <-s.done; s.cp.stop() })
+			return nil, fmt.Errorf("waiting for the control plane: %w", ctx.Err())
+		}
+		if s.err == nil && s.cp.networks == want {
+			return s.cp, nil
+		}
+		s.cp.stop()
+	}
+	if f.ctx.Err() != nil {
+		return nil, errClosed
+	}
+	f.mu.Lock()
+	cp := f.blank(want)
+	f.mu.Unlock()
+	return cp, startControlPlane(ctx, cp)
+}
+
+func (f *Factory) assemble(ctx context.Context, cp *controlPlane, sans []string) (*plane, error) {
+	if err := cp.serve(sans); err != nil {
+		return nil, err
+	}
+	if err := cp.until(ctx, "the API server's certificate for "+joined(sans), func(ctx context.Context) error {
+		return cp.goodFor(ctx, sans)
+	}); err != nil {
+		return nil, err
+	}
+	dyn, err := dynamic.NewForConfig(cp.config)
+	if err != nil {
+		return nil, fmt.Errorf("control plane: %w", err)
+	}
+	p := &plane{
+		cp: cp, log: f.opts.Log, dynamic: dyn,
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(cp.client.Discovery())),
+	}
+	p.ctx, p.cancel = context.WithCancel(f.ctx)
+	p.closed = func() { f.forget(p) }
+	f.mu.Lock()
+	f.planes[p] = true
+	f.mu.Unlock()
+	p.kubelet = newKubelet(p)
+	cp.watch(p.ctx)
+	p.running.Go(func() { p.kubelet.run(p.ctx) })
+	if err := p.Apply(ctx, k3sManifest); err != nil {
+		return nil, fmt.Errorf("what K3s ships: %w", err)
+	}
+	return p, nil
+}
+
+// goodFor tries the certificate that the API server shows now.
+func (cp *controlPlane) goodFor(ctx context.Context, sans []string) error {
+	roots := x509.NewCertPool()
+	roots.AddCert(cp.ca.cert)
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(ctx, "tcp", cp.address())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+	for _, san := range sans {
+		if err := shown.VerifyHostname(san); err != nil && net.ParseIP(san) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget drops a closed plane and gets the next control plane ready.
+func (f *Factory) forget(p *plane) {
+	f.mu.Lock()
+	delete(f.planes, p)
+	f.mu.Unlock()
+	f.Prewarm()
+}
+
+// Close ends every cluster and waits until no component is left.
+func (f *Factory) Close() error {
+	f.close()
+	f.mu.Lock()
+	s := f.spare
+	f.spare = nil
+	planes := make([]*plane, 0, len(f.planes))
+	for p := range f.planes {
+		planes = append(planes, p)
+	}
+	f.mu.Unlock()
+	for _, p := range planes {
+		_ = p.Close()
+	}
+	if s != nil {
+		s.cp.stop() // also ends a start that is under way
+		<-s.done
+		s.cp.stop()
+	}
+	f.warm.Wait()
+	return nil
+}
+
+// Processes are the ids of all components that run now.
+func (f *Factory) Processes() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var pids []int
+	add := func(cp *controlPlane) {
+		for _, p := range cp.processes() {
+			pids = append(pids, p.cmd.Process.Pid)
+		}
+	}
+	for p := range f.planes {
+		add(p.cp)
+	}
+	if f.spare != nil {
+		add(f.spare.cp)
+	}
+	return pids
+}

@@ -1,0 +1,139 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// watchDevices keeps each node's allocatable GPUs at what its device plugin would
+// register: the GPUs that containers can use there, as long as the plugin runs.
+func (k *kubelet) watchDevices(ctx context.Context) {
+	tick := time.NewTicker(recheck / 2)
+	defer tick.Stop()
+	for {
+		for _, m := range k.members() {
+			if err := k.advertise(ctx, m); err != nil && ctx.Err() == nil {
+				k.log.Info("GPUs of a node", "node", m.Name, "why", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// advertise writes the count into the Node where it differs.
+func (k *kubelet) advertise(ctx context.Context, m *member) error {
+	want, registered := int64(0), false
+	if k.pluginRuns(m) {
+		want, registered = int64(len(m.GPUs())), true
+	}
+	node, err := k.client.CoreV1().Nodes().Get(ctx, m.Name, metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("look at node: %w", err)
+	}
+	have, known := node.Status.Allocatable[gpuResource]
+	if known && have.Value() == want || !known && (!registered || want == 0) {
+		return nil
+	}
+	list := corev1.ResourceList{gpuResource: *resource.NewQuantity(want, resource.DecimalSI)}
+	patch := map[string]any{"status": map[string]any{"capacity": list, "allocatable": list}}
+	_, err = patchNode(ctx, k.client, m.Name, patch, "status")
+	return err
+}
+
+// pluginRuns reports whether NVIDIA's device plugin is up on the node and sees
+// the driver, which it does only in a container of the nvidia runtime.
+func (k *kubelet) pluginRuns(m *member) bool {
+	if m.GPUs == nil {
+		return false
+	}
+	for _, pod := range k.podsOn(m.Name) {
+		if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || !usesNVIDIA(pod) {
+			continue
+		}
+		for _, c := range pod.Spec.Containers {
+			if strings.Contains(c.Image, "k8s-device-plugin") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func usesNVIDIA(pod *corev1.Pod) bool {
+	return pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == nvidiaRuntime
+}
+
+// requested is how many GPUs a container asks for.
+func requested(c corev1.Container) int {
+	q := c.Resources.Limits[gpuResource]
+	return int(q.Value())
+}
+
+// allocate gives a pod its GPUs, as the kubelet does when it admits one. It says
+// how many were wanted and free; false when they were too few.
+func (k *kubelet) allocate(m *member, pod *corev1.Pod) (want, free int, ok bool) {
+	for _, c := range pod.Spec.Containers {
+		want += requested(c)
+	}
+	if want == 0 {
+		return 0, 0, true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, has := m.devices[pod.UID]; has {
+		return want, 0, true
+	}
+	taken := map[string]bool{}
+	for _, uuids := range m.devices {
+		for _, uuid := range uuids {
+			taken[uuid] = true
+		}
+	}
+	var list []string
+	for _, gpu := range m.usable() {
+		if !taken[gpu.UUID] {
+			list = append(list, gpu.UUID)
+		}
+	}
+	if len(list) < want {
+		return want, len(list), false
+	}
+	m.devices[pod.UID] = list[:want]
+	return want, len(list), true
+}
+
+func (m *member) usable() []GPU {
+	if m.GPUs == nil {
+		return nil
+	}
+	return m.GPUs()
+}
+
+// visible are the GPUs of a container, in the order of its pod's containers.
+func (k *kubelet) visible(m *member, pod *corev1.Pod, index int) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first := 0
+	for _, c := range pod.Spec.Containers[:index] {
+		first += requested(c)
+	}
+	n := requested(pod.Spec.Containers[index])
+	if all := m.devices[pod.UID]; first+n <= len(all) {
+		return all[first : first+n]
+	}
+	return nil
+}
+
+func admissionMessage(want, free int) string {
+	return fmt.Sprintf("requested number of devices unavailable for %s. Requested: %d, Available: %d", gpuResource, want, free)
+}

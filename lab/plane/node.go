@@ -1,0 +1,192 @@
+package plane
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// A node with this label is KWOK's to keep alive. It is a label, and not an
+// annotation, since KWOK lets go of a node only when its watch says so.
+const (
+	managedLabel = "kwok.x-k8s.io/node"
+	managedValue = "fake"
+)
+
+// kubeletPort is where the API server asks a node for logs.
+const kubeletPort = 10250
+
+// gpuResource is what NVIDIA's device plugin registers.
+const gpuResource corev1.ResourceName = "nvidia.com/gpu"
+
+// register does what a kubelet and K3s do when they come up: make the Node if there
+// is none, with all labels and taints of the configuration; bring one that is there
+// up to date, but for those labels and taints, which count at registration only.
+func (p *plane) register(ctx context.Context, n Node) error {
+	fresh, err := nodeObject(n)
+	if err != nil {
+		return err
+	}
+	_, err = p.cp.client.CoreV1().Nodes().Create(ctx, fresh, metav1.CreateOptions{})
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("register node %s: %w", n.Name, err)
+	}
+	meta := map[string]any{"metadata": map[string]any{"labels": builtinLabels(n), "annotations": fresh.Annotations}}
+	fresh.Status.Conditions = nil
+	old, err := patchNode(ctx, p.cp.client, n.Name, meta)
+	if err != nil {
+		return err
+	}
+	if _, had := old.Status.Capacity[gpuResource]; had {
+		// The kubelet forgets devices until their plugin has registered again.
+		fresh.Status.Capacity[gpuResource], fresh.Status.Allocatable[gpuResource] = resource.Quantity{}, resource.Quantity{}
+	}
+	_, err = patchNode(ctx, p.cp.client, n.Name, map[string]any{"status": fresh.Status}, "status")
+	return err
+}
+
+// deregister makes the Node what it is when its kubelet has been silent for long:
+// KWOK lets go of it, and its conditions are unknown.
+func (p *plane) deregister(ctx context.Context, name string) error {
+	meta := map[string]any{"metadata": map[string]any{"labels": map[string]any{managedLabel: nil}}}
+	if _, err := patchNode(ctx, p.cp.client, name, meta); err != nil {
+		return err
+	}
+	now := metav1.Now()
+	var conditions []corev1.NodeCondition
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		conditions = append(conditions, corev1.NodeCondition{
+			Type: kind, Status: corev1.ConditionUnknown, LastTransitionTime: now, LastHeartbeatTime: now,
+			Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
+		})
+	}
+	_, err := patchNode(ctx, p.cp.client, name, map[string]any{"status": map[string]any{"conditions": conditions}}, "status")
+	return err
+}
+
+func patchNode(ctx context.Context, client kubernetes.Interface, name string, patch any, sub ...string) (*corev1.Node, error) {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", name, err)
+	}
+	node, err := client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, sub...)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", name, err)
+	}
+	return node, nil
+}
+
+// builtinLabels are those that K3s and its kubelet bring up to date at each start.
+func builtinLabels(n Node) map[string]string {
+	labels := map[string]string{
+		managedLabel:                       managedValue,
+		corev1.LabelHostname:               n.Name,
+		corev1.LabelArchStable:             "amd64",
+		corev1.LabelOSStable:               "linux",
+		corev1.LabelInstanceTypeStable:     "k3s",
+		"beta.kubernetes.io/arch":          "amd64",
+		"beta.kubernetes.io/os":            "linux",
+		"beta.kubernetes.io/instance-type": "k3s",
+	}
+	if n.Role == "server" {
+		labels["node-role.kubernetes.io/control-plane"] = "true"
+		labels["node-role.kubernetes.io/etcd"] = "true"
+	}
+	return labels
+}
+
+func nodeObject(n Node) (*corev1.Node, error) {
+	labels := maps.Clone(n.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, builtinLabels(n))
+	taints, err := parseTaints(n.Taints)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	annotations := map[string]string{
+		"k3s.io/hostname": n.Name, "k3s.io/internal-ip": n.InternalIP.String(),
+		"alpha.kubernetes.io/provided-node-ip": n.InternalIP.String(),
+	}
+	if n.Role == "server" {
+		annotations["etcd.k3s.cattle.io/node-address"] = n.InternalIP.String()
+		annotations["etcd.k3s.cattle.io/node-name"] = n.Name + "-" + shortHash(n.Name)[:8]
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: annotations},
+		Spec:       corev1.NodeSpec{ProviderID: "k3s://" + n.Name, Taints: taints},
+		Status:     nodeStatus(n),
+	}, nil
+}
+
+func nodeStatus(n Node) corev1.NodeStatus {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewQuantity(int64(n.CPUs), resource.DecimalSI),
+		corev1.ResourceMemory:           *resource.NewQuantity(n.Memory, resource.BinarySI),
+		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
+		corev1.ResourceEphemeralStorage: resource.MustParse("60Gi"),
+	}
+	now := metav1.NewTime(time.Now())
+	return corev1.NodeStatus{
+		Capacity: capacity, Allocatable: maps.Clone(capacity),
+		Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: n.InternalIP.String()},
+			{Type: corev1.NodeHostName, Address: n.Name},
+		},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
+		NodeInfo: corev1.NodeSystemInfo{
+			MachineID: shortHash(n.Name), SystemUUID: shortHash(n.Name + "/uuid"), BootID: shortHash(n.Name + now.String()),
+			KernelVersion: "6.8.0-79-generic", OSImage: "Ubuntu 24.04.3 LTS (simulated)",
+			ContainerRuntimeVersion: "containerd://2.1.5-k3s1", KubeletVersion: n.Version, KubeProxyVersion: "",
+			OperatingSystem: "linux", Architecture: "amd64",
+		},
+		Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: now, LastHeartbeatTime: now,
+			Reason: "KubeletNotReady", Message: "container runtime network not ready: cni plugin not initialized",
+		}},
+	}
+}
+
+// parseTaints reads taints of the form key=value:Effect or key:Effect.
+func parseTaints(texts []string) ([]corev1.Taint, error) {
+	var taints []corev1.Taint
+	for _, text := range texts {
+		rest, effect, ok := cutLast(text, ":")
+		if !ok {
+			return nil, fmt.Errorf("taint %q has no effect: write key=value:NoSchedule", text)
+		}
+		key, value, _ := strings.Cut(rest, "=")
+		taints = append(taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+	}
+	return taints, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// shortHash makes an id that looks like one and is the same every time.
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,82 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+)
+
+// plane is one cluster: a control plane, and a kubelet for each node that joined.
+type plane struct {
+	cp      *controlPlane
+	log     *slog.Logger
+	dynamic dynamic.Interface
+	mapper  *restmapper.DeferredDiscoveryRESTMapper
+	kubelet *kubelet
+	ctx     context.Context // the cluster's life: its controllers run under it
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	closed  func() // called once when the cluster is no more
+	once    sync.Once
+}
+
+// Join registers a node and keeps it Ready from now on.
+func (p *plane) Join(ctx context.Context, n Node) error {
+	if err := p.register(ctx, n); err != nil {
+		return err
+	}
+	p.kubelet.start(n)
+	return nil
+}
+
+// Leave stops a node's kubelet. The Node remains, NotReady, until somebody deletes it.
+func (p *plane) Leave(name string) {
+	if !p.kubelet.stop(name) {
+		return
+	}
+	const patience = 10 * time.Second
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if err := p.deregister(ctx, name); err != nil && p.ctx.Err() == nil {
+		p.log.Info("a node left whose Node could not be marked", "node", name, "why", err)
+	}
+}
+
+// Dial connects to the API server's TLS port.
+func (p *plane) Dial(ctx context.Context) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.cp.address())
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	return conn, nil
+}
+
+// Kubeconfig returns the administrator's, for a server URL like https://10.0.0.100:6443.
+func (p *plane) Kubeconfig(server string) []byte {
+	out, err := kubeconfig(server, p.cp.ca.pem, p.cp.admin)
+	if err != nil { // of constants and our own certificates
+		p.log.Error("kubeconfig", "why", err)
+	}
+	return out
+}
+
+// Close ends the cluster and forgets it.
+func (p *plane) Close() error {
+	p.once.Do(func() {
+		p.cancel()
+		p.cp.stop()
+		p.running.Wait()
+		p.closed()
+	})
+	return nil
+}
+
+// errClosed is what Form says after Close.
+var errClosed = errors.New("the lab is being stopped")

@@ -1,0 +1,128 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// process is one component, running as a child that does not outlive us.
+type process struct {
+	name string
+	log  string // the file that its output goes to
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	err  error         // why, once done is closed
+}
+
+// spawn starts exe as the component name.
+//
+// The kernel kills a child with Pdeathsig when the thread that started it ends, so
+// each child gets a goroutine that keeps its thread for as long as the child lives.
+func spawn(exe, name, logFile string, args ...string) (*process, error) {
+	if err := os.MkdirAll(filepath.Dir(logFile), 0o700); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	cmd := exec.Command(exe, append([]string{name}, args...)...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Dir = filepath.Dir(logFile)
+	// No proxy and no kubeconfig of the user's may reach a component, and nothing
+	// that looks for files in the home directory may find any.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "TMPDIR=" + os.TempDir()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p := &process{name: name, log: logFile, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer out.Close()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		started <- nil
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// kill ends the process and its group, and returns when it is gone. There is
+// nothing that a component could do in a graceful shutdown that anyone needs.
+func (p *process) kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.done
+}
+
+// ended says why the process is no more, with the end of its log; nil while it runs.
+func (p *process) ended() error {
+	select {
+	case <-p.done:
+		return &exitError{Component: p.name, Err: p.err, Log: p.log, Tail: tail(p.log, 5)}
+	default:
+		return nil
+	}
+}
+
+// exitError is a component that ended by itself.
+type exitError struct {
+	Component string
+	Err       error  // of its exit status
+	Log       string // the whole log
+	Tail      string // its last lines
+}
+
+func (e *exitError) Error() string {
+	return fmt.Sprintf("%s ended (%v): %s; its log is %s", e.Component, e.Err, e.Tail, e.Log)
+}
+
+func (e *exitError) Unwrap() error { return e.Err }
+
+// portTaken reports whether the component ended since another program had taken
+// its port in the moment between our choosing and its listening.
+func (e *exitError) portTaken() bool { return strings.Contains(e.Tail, "address already in use") }
+
+// tail returns the last n lines of a file, joined by " | ".
+func tail(path string, n int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], " | ")
+}
+
+// until calls ready about every 50 ms until it returns nil, one of the processes
+// ends, or ctx does; then the last answer of ready is part of the error.
+func until(ctx context.Context, what string, ready func(context.Context) error, procs ...*process) error {
+	tick := newTicker()
+	defer tick.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		for _, p := range procs {
+			if ended := p.ended(); ended != nil {
+				return ended
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s (%w): %w", what, err, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
