@@ -1,0 +1,247 @@
+package nvidia
+
+import (
+	"fmt"
+
+	"github.com/goccy/go-yaml"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// PluginImage is NVIDIA's device plugin.
+const PluginImage = "nvcr.io/nvidia/k8s-device-plugin:v0.20.1"
+
+// PluginName is what the plugin's namespace, DaemonSet and ConfigMap are called.
+const PluginName = "nvidia-device-plugin"
+
+// SharingMode is how several containers use one GPU.
+type SharingMode string
+
+// The modes. MPS is experimental in the plugin, and does not go with MIG.
+const (
+	Exclusive   SharingMode = ""
+	TimeSlicing SharingMode = "time-slicing"
+	MPS         SharingMode = "mps"
+)
+
+// MIGStrategy is how instances of divided GPUs are offered.
+type MIGStrategy string
+
+// The strategies.
+const (
+	MIGNone   MIGStrategy = "none"   // whole GPUs only
+	MIGSingle MIGStrategy = "single" // every GPU of a node divided alike; instances are called nvidia.com/gpu
+	MIGMixed  MIGStrategy = "mixed"  // instances are called by their profile, e.g. nvidia.com/mig-1g.5gb
+)
+
+// PluginOptions say how GPUs are offered to containers.
+type PluginOptions struct {
+	Namespace string         // empty means PluginName
+	Image     string         // empty means PluginImage
+	Taints    []corev1.Taint // further taints on nodes with GPUs
+	Sharing   SharingMode
+	Replicas  int         // how often a shared GPU is offered; 2 or more
+	MIG       MIGStrategy // empty means none
+}
+
+// DevicePlugin returns the objects that make GPUs allocatable: a namespace, the
+// configuration, and a DaemonSet on every node that carries [LabelPresent]; with
+// MPS, its control daemon as well. The runtime class is K3s' own and not among them.
+func DevicePlugin(o PluginOptions) ([]runtime.Object, error) {
+	if o.Namespace == "" {
+		o.Namespace = PluginName
+	}
+	if o.Image == "" {
+		o.Image = PluginImage
+	}
+	if o.MIG == "" {
+		o.MIG = MIGNone
+	}
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("NVIDIA device plugin: %w", err)
+	}
+	config, err := o.config()
+	if err != nil {
+		return nil, fmt.Errorf("NVIDIA device plugin: %w", err)
+	}
+	objects := []runtime.Object{o.namespace(), config, o.plugin(config.Data[configKey])}
+	if o.Sharing == MPS {
+		objects = append(objects, o.control(config.Data[configKey]))
+	}
+	return objects, nil
+}
+
+func (o PluginOptions) check() error {
+	switch o.MIG {
+	case MIGNone, MIGSingle, MIGMixed:
+	default:
+		return fmt.Errorf("MIG strategy %q: want %s, %s or %s", o.MIG, MIGNone, MIGSingle, MIGMixed)
+	}
+	switch o.Sharing {
+	case Exclusive:
+		if o.Replicas > 1 {
+			return fmt.Errorf("%d replicas of a GPU that is not shared: choose %s or %s", o.Replicas, TimeSlicing, MPS)
+		}
+		return nil
+	case TimeSlicing, MPS:
+	default:
+		return fmt.Errorf("sharing %q: want %s or %s, or nothing", o.Sharing, TimeSlicing, MPS)
+	}
+	if o.Replicas < 2 {
+		return fmt.Errorf("%s with %d replicas shares nothing: want 2 or more", o.Sharing, o.Replicas)
+	}
+	if o.Sharing == MPS && o.MIG != MIGNone {
+		return fmt.Errorf("MPS does not work on instances of divided GPUs: choose one of the two")
+	}
+	return nil
+}
+
+// configKey is the file in the ConfigMap, mounted under configDir.
+const (
+	configKey = "config.yaml"
+	configDir = "/etc/nvidia-device-plugin"
+)
+
+// pluginConfig is version v1 of the plugin's own format.
+type pluginConfig struct {
+	Version string `yaml:"version"`
+	Flags   struct {
+		MIGStrategy     MIGStrategy `yaml:"migStrategy"`
+		FailOnInitError bool        `yaml:"failOnInitError"`
+	} `yaml:"flags"`
+	Sharing *pluginSharing `yaml:"sharing,omitempty"`
+}
+
+type pluginSharing struct {
+	TimeSlicing *replicated `yaml:"timeSlicing,omitempty"`
+	MPS         *replicated `yaml:"mps,omitempty"`
+}
+
+type replicated struct {
+	// Asking for two shares of a GPU gives no more than one: refuse it.
+	FailRequestsGreaterThanOne bool              `yaml:"failRequestsGreaterThanOne,omitempty"`
+	Resources                  []replicaResource `yaml:"resources"`
+}
+
+type replicaResource struct {
+	Name     string `yaml:"name"`
+	Replicas int    `yaml:"replicas"`
+}
+
+func (o PluginOptions) config() (*corev1.ConfigMap, error) {
+	c := pluginConfig{Version: "v1"}
+	c.Flags.MIGStrategy = o.MIG
+	shared := &replicated{Resources: []replicaResource{{Name: string(Resource), Replicas: o.Replicas}}}
+	switch o.Sharing {
+	case TimeSlicing:
+		shared.FailRequestsGreaterThanOne = true
+		c.Sharing = &pluginSharing{TimeSlicing: shared}
+	case MPS: // which refuses such requests anyway
+		c.Sharing = &pluginSharing{MPS: shared}
+	}
+	b, err := yaml.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: o.meta(PluginName),
+		Data:       map[string]string{configKey: string(b)},
+	}, nil
+}
+
+func (o PluginOptions) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: o.Namespace, Labels: map[string]string{"app.kubernetes.io/name": name}}
+}
+
+func (o PluginOptions) namespace() *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: o.Namespace, Labels: map[string]string{
+			"pod-security.kubernetes.io/enforce": "privileged", // the pods mount folders of the node
+		}},
+	}
+}
+
+func (o PluginOptions) plugin(config string) *appsv1.DaemonSet {
+	container := corev1.Container{
+		Name:            "plugin",
+		Image:           o.Image,
+		Command:         []string{"nvidia-device-plugin"},
+		Env:             o.env(),
+		SecurityContext: o.pluginSecurity(),
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "device-plugins", MountPath: "/var/lib/kubelet/device-plugins"},
+			{Name: "config", MountPath: configDir, ReadOnly: true},
+		},
+	}
+	volumes := []corev1.Volume{folder("device-plugins", "/var/lib/kubelet/device-plugins", corev1.HostPathDirectory), configVolume()}
+	if o.Sharing == MPS {
+		container.VolumeMounts = append(container.VolumeMounts, mpsMounts()...)
+		volumes = append(volumes, mpsVolumes()...)
+	}
+	return o.daemonSet(PluginName, config, corev1.PodSpec{Containers: []corev1.Container{container}, Volumes: volumes})
+}
+
+func (o PluginOptions) pluginSecurity() *corev1.SecurityContext {
+	if o.MIG != MIGNone { // the plugin looks into the instances' capabilities
+		return &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
+	}
+	no := false
+	return &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+}
+
+func (o PluginOptions) env() []corev1.EnvVar {
+	env := []corev1.EnvVar{
+		{Name: "CONFIG_FILE", Value: configDir + "/" + configKey},
+		{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"},
+		{Name: "NVIDIA_DRIVER_CAPABILITIES", Value: "compute,utility"},
+	}
+	if o.MIG != MIGNone {
+		env = append(env, corev1.EnvVar{Name: "NVIDIA_MIG_MONITOR_DEVICES", Value: "all"})
+	}
+	if o.Sharing == MPS {
+		env = append(env, corev1.EnvVar{Name: "MPS_ROOT", Value: mpsRoot})
+	}
+	return env
+}
+
+// daemonSet runs spec on every node with a GPU.
+func (o PluginOptions) daemonSet(name, config string, spec corev1.PodSpec) *appsv1.DaemonSet {
+	class := RuntimeClass
+	spec.RuntimeClassName = &class
+	spec.PriorityClassName = "system-node-critical"
+	spec.NodeSelector = Labels()
+	spec.Tolerations = append([]corev1.Toleration{{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists}}, Tolerations(o.Taints...)...)
+	labels := map[string]string{"app.kubernetes.io/name": name}
+	all := intstr.FromString("100%") // the pods do not stand in for each other
+	return &appsv1.DaemonSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
+		ObjectMeta: o.meta(name),
+		Spec: appsv1.DaemonSetSpec{
+			Selector:       &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &all}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{configDigest: digest(config)}},
+				Spec:       spec,
+			},
+		},
+	}
+}
+
+// configDigest changes with the configuration, so that pods start anew with it:
+// the plugin reads it once.
+const configDigest = "homelab.cps-gpu.github.com/config"
+
+func folder(name, path string, kind corev1.HostPathType) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+}
+
+func configVolume() corev1.Volume {
+	return corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: PluginName}},
+	}}
+}

@@ -1,0 +1,153 @@
+package nvidia
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const twoGPUs = `cat <<'END'
+0, GPU-5b1c3a52-7d3c-4b0e-9c55-1f2e3d4c5b6a, NVIDIA A100-PCIE-40GB, 580.173.02, 40960
+1, GPU-0e9d8c7b-6a5f-4e3d-8c2b-1a0f9e8d7c6b, NVIDIA A100-PCIE-40GB, 580.173.02, 40960
+END
+`
+
+// verify runs the real script with programs that answer as those of the image do.
+func verify(t *testing.T, expected, smi, sample string) (message string, ok bool) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, body := range map[string]string{"nvidia-smi": smi, "vectorAdd": sample} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body), 0o755))
+	}
+	log := filepath.Join(dir, "termination-log")
+	cmd := exec.Command("sh", "-c", verifyScript, "sh", expected, log, filepath.Join(dir, "vectorAdd"))
+	cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin"}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	err := cmd.Run()
+	written, readErr := os.ReadFile(log)
+	require.NoError(t, readErr)
+	assert.Equal(t, string(written), out.String(), "log and stdout")
+	return string(written), err == nil
+}
+
+func TestVerifyScript(t *testing.T) {
+	message, ok := verify(t, "2", twoGPUs, "cat; echo '[Vector addition of 50000 elements]'; echo 'Test PASSED'\n")
+	assert.True(t, ok)
+	results, err := ParseVerify(message)
+	require.NoError(t, err)
+	require.Len(t, results, 2)
+	assert.Equal(t, VerifyResult{
+		UUID: "GPU-0e9d8c7b-6a5f-4e3d-8c2b-1a0f9e8d7c6b", Index: 1, Name: "NVIDIA A100-PCIE-40GB", Driver: "580.173.02", Memory: 40960 << 20, Passed: true,
+	}, results[1])
+}
+
+func TestVerifyScriptFindsTheBadGPU(t *testing.T) {
+	message, ok := verify(t, "2", twoGPUs, `case $CUDA_VISIBLE_DEVICES in
+*0e9d*) echo 'Failed to allocate device vector A (error code'; echo 'out of memory * )!' ; exit 1 ;;
+esac
+echo 'Test PASSED'
+`)
+	assert.False(t, ok)
+	results, err := ParseVerify(message)
+	require.NoError(t, err)
+	require.Len(t, results, 2)
+	assert.True(t, results[0].Passed)
+	assert.False(t, results[1].Passed)
+	assert.Equal(t, "Failed to allocate device vector A (error code out of memory * )!", results[1].Detail)
+}
+
+func TestVerifyScriptFailures(t *testing.T) {
+	for name, tc := range map[string]struct{ expected, smi, sample, want string }{
+		"too few":           {"3", twoGPUs, "echo Test PASSED", "2 GPUs, expected 3"},
+		"too many":          {"1", twoGPUs, "echo Test PASSED", "2 GPUs, expected 1"},
+		"none":              {"0", "echo No devices were found; exit 6", "echo Test PASSED", "nvidia-smi failed with status 6: No devices were found"},
+		"nothing expected":  {"0", "true", "true", ""},
+		"silent success":    {"2", twoGPUs, "true", ""},
+		"words, but failed": {"2", twoGPUs, "echo Test PASSED; exit 1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			message, ok := verify(t, tc.expected, tc.smi, tc.sample)
+			if name == "nothing expected" {
+				_, err := ParseVerify(message)
+				assert.ErrorContains(t, err, "left no results")
+				return
+			}
+			assert.False(t, ok)
+			results, err := ParseVerify(message)
+			if tc.want != "" {
+				assert.ErrorContains(t, err, tc.want)
+				return
+			}
+			require.NoError(t, err)
+			for _, r := range results {
+				assert.False(t, r.Passed)
+			}
+		})
+	}
+}
+
+// Eight failing GPUs fit into what Kubernetes keeps of a termination message.
+func TestVerifyMessageFits(t *testing.T) {
+	eight := "cat <<'END'\n" + strings.Repeat("0, GPU-5b1c3a52-7d3c-4b0e-9c55-1f2e3d4c5b6a, NVIDIA RTX PRO 6000 Blackwell Server Edition, 580.173.02, 97887\n", 8) + "END\n"
+	message, _ := verify(t, "8", eight, "i=0; while [ $i -lt 100 ]; do echo some words of an error; i=$((i+1)); done; exit 1\n")
+	assert.Less(t, len(message), 4096)
+	results, err := ParseVerify(message)
+	require.NoError(t, err)
+	assert.Len(t, results, 8)
+}
+
+func TestVerifyObjects(t *testing.T) {
+	objects := VerifyObjects("wk-gpu1", 2, VerifyOptions{RunID: "r1", Timeout: 5 * time.Minute, Taints: []corev1.Taint{{Key: "pool", Effect: corev1.TaintEffectNoSchedule}}})
+	golden(t, "verify.yaml", objects)
+}
+
+func TestVerifyName(t *testing.T) {
+	assert.Equal(t, "gpu-verify-wk-gpu1-r1", VerifyName("wk-gpu1", "r1"))
+	long := strings.Repeat("very-long-name.", 16) + "example"
+	a, b := VerifyName(long, "r1"), VerifyName(long, "r2")
+	assert.NotEqual(t, a, b)
+	for _, name := range []string{a, b, VerifyName("a.b", "")} {
+		assert.Empty(t, validation.IsDNS1123Label(name+"-abcde"), name)
+	}
+}
+
+func TestParseVerifyRefuses(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                   "left no results",
+		"hello":                              `"hello" is not a result`,
+		"gpu|U|0|MAYBE|n|d|1|":               "is not a result",
+		"gpu|U|x|PASSED|n|d|1|":              `index "x"`,
+		"gpu|U|-1|PASSED|n|d|1|":             `index "-1"`,
+		"gpu||0|PASSED|n|d|1|":               "is not a result",
+		"error|1 GPUs, expected 2":           "1 GPUs, expected 2",
+		"gpu|U|0|PASSED|n|d|1|\ngpu|U|1|PAS": "is not a result", // cut short
+	} {
+		_, err := ParseVerify(in)
+		assert.ErrorContains(t, err, want, in)
+	}
+}
+
+func FuzzParseVerify(f *testing.F) {
+	f.Add("gpu|GPU-1|0|PASSED|NVIDIA A100|580.1|40960|\nerror|x\n")
+	f.Add("gpu|GPU-1|0|FAILED|a|b|c|d|e")
+	f.Fuzz(func(t *testing.T, message string) {
+		results, err := ParseVerify(message)
+		if err == nil {
+			assert.NotEmpty(t, results)
+		}
+		for _, r := range results {
+			assert.NotEmpty(t, r.UUID)
+			assert.GreaterOrEqual(t, r.Memory, int64(0))
+		}
+	})
+}
