@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // startCommands runs a pod that is to end, in the background, once.
@@ -60,7 +62,7 @@ type podRun struct {
 }
 
 // runPod runs the init containers one by one and then the others side by side.
-func (k *kubelet) runPod(ctx context.Context, m *member, pod *corev1.Pod, containers [][]Container) error {
+func (k *kubelet) runPod(ctx context.Context, m *member, pod *corev1.Pod, containers [][]guest.Container) error {
 	r := &podRun{k: k, m: m, pod: pod, started: metav1.Now()}
 	for _, c := range pod.Spec.InitContainers {
 		r.inits = append(r.inits, waiting(c, "PodInitializing"))
@@ -95,7 +97,7 @@ func (k *kubelet) runPod(ctx context.Context, m *member, pod *corev1.Pod, contai
 
 // runContainer runs one command, again and again where the pod's restart policy
 // says so. It returns an error when ctx ended or the API server would not listen.
-func (r *podRun) runContainer(ctx context.Context, list []corev1.ContainerStatus, i int, c Container) error {
+func (r *podRun) runContainer(ctx context.Context, list []corev1.ContainerStatus, i int, c guest.Container) error {
 	spec := r.spec(list)[i]
 	pause := 10 * time.Second // doubles up to five minutes, as the kubelet's
 	for {

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // mountError is something that a pod wants from the cluster and that is not there
@@ -27,7 +29,7 @@ func (e *mountError) Unwrap() error { return e.Err }
 
 // containers resolves what the guest needs to run a pod: [0] its init containers,
 // [1] the others.
-func (k *kubelet) containers(ctx context.Context, m *member, pod *corev1.Pod) ([][]Container, error) {
+func (k *kubelet) containers(ctx context.Context, m *member, pod *corev1.Pod) ([][]guest.Container, error) {
 	volumes := map[string]map[string][]byte{}
 	for _, v := range pod.Spec.Volumes {
 		files, err := k.volume(ctx, pod, v)
@@ -36,7 +38,7 @@ func (k *kubelet) containers(ctx context.Context, m *member, pod *corev1.Pod) ([
 		}
 		volumes[v.Name] = files
 	}
-	out := make([][]Container, 2)
+	out := make([][]guest.Container, 2)
 	for list, specs := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i, spec := range specs {
 			c, err := k.container(ctx, m, pod, spec, volumes)
@@ -54,7 +56,7 @@ func (k *kubelet) containers(ctx context.Context, m *member, pod *corev1.Pod) ([
 
 // grant tells a container its GPUs as the device plugin does. Without the nvidia
 // runtime nobody reads that, and the container sees none.
-func (k *kubelet) grant(c *Container, m *member, pod *corev1.Pod, index int) {
+func (k *kubelet) grant(c *guest.Container, m *member, pod *corev1.Pod, index int) {
 	const variable = "NVIDIA_VISIBLE_DEVICES"
 	if !usesNVIDIA(pod) {
 		c.Env[variable] = "void"
@@ -68,12 +70,12 @@ func (k *kubelet) grant(c *Container, m *member, pod *corev1.Pod, index int) {
 	}
 }
 
-func (k *kubelet) container(ctx context.Context, m *member, pod *corev1.Pod, spec corev1.Container, volumes map[string]map[string][]byte) (Container, error) {
+func (k *kubelet) container(ctx context.Context, m *member, pod *corev1.Pod, spec corev1.Container, volumes map[string]map[string][]byte) (guest.Container, error) {
 	env, err := k.environment(ctx, m, pod, spec)
 	if err != nil {
-		return Container{}, err
+		return guest.Container{}, err
 	}
-	c := Container{Image: spec.Image, Env: env, Files: map[string][]byte{}}
+	c := guest.Container{Image: spec.Image, Env: env, Files: map[string][]byte{}}
 	expand := expansion.MappingFuncFor(env)
 	for _, arg := range append(append([]string(nil), spec.Command...), spec.Args...) {
 		c.Args = append(c.Args, expansion.Expand(arg, expand))

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // Options say where control planes live.
@@ -109,7 +111,7 @@ func (f *Factory) blank(n networks) *controlPlane {
 }
 
 // Form makes a cluster whose API server's certificate is good for cfg.TLSSANs.
-func (f *Factory) Form(ctx context.Context, cfg PlaneConfig) (Plane, error) {
+func (f *Factory) Form(ctx context.Context, cfg guest.PlaneConfig) (guest.Plane, error) {
 	want := defaults()
 	if cfg.ServiceCIDR.IsValid() {
 		want.services = cfg.ServiceCIDR

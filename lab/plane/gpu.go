@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // watchDevices keeps each node's allocatable GPUs at what its device plugin would
@@ -112,7 +114,7 @@ func (k *kubelet) allocate(m *member, pod *corev1.Pod) (want, free int, ok bool)
 	return want, len(list), true
 }
 
-func (m *member) usable() []GPU {
+func (m *member) usable() []guest.GPU {
 	if m.GPUs == nil {
 		return nil
 	}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // kubelet is what stands between the pods of all nodes and their guests, where
@@ -41,7 +43,7 @@ type kubelet struct {
 
 // member is a node whose kubelet is up.
 type member struct {
-	Node
+	guest.Node
 	running map[types.UID]context.CancelFunc // pods whose commands run now
 	devices map[types.UID][]string           // GPUs given to pods
 }
@@ -119,7 +121,7 @@ func (k *kubelet) next(ctx context.Context) bool {
 }
 
 // start makes a node's kubelet come up; pods bound to it are looked at.
-func (k *kubelet) start(n Node) {
+func (k *kubelet) start(n guest.Node) {
 	k.stop(n.Name)
 	k.mu.Lock()
 	k.nodes[n.Name] = &member{Node: n, running: map[types.UID]context.CancelFunc{}, devices: map[types.UID][]string{}}

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // A node with this label is KWOK's to keep alive. It is a label, and not an
@@ -34,7 +36,7 @@ const gpuResource corev1.ResourceName = "nvidia.com/gpu"
 // register does what a kubelet and K3s do when they come up: make the Node if there
 // is none, with all labels and taints of the configuration; bring one that is there
 // up to date, but for those labels and taints, which count at registration only.
-func (p *plane) register(ctx context.Context, n Node) error {
+func (p *plane) register(ctx context.Context, n guest.Node) error {
 	fresh, err := nodeObject(n)
 	if err != nil {
 		return err
@@ -92,7 +94,7 @@ func patchNode(ctx context.Context, client kubernetes.Interface, name string, pa
 }
 
 // builtinLabels are those that K3s and its kubelet bring up to date at each start.
-func builtinLabels(n Node) map[string]string {
+func builtinLabels(n guest.Node) map[string]string {
 	labels := map[string]string{
 		managedLabel:                       managedValue,
 		corev1.LabelHostname:               n.Name,
@@ -110,7 +112,7 @@ func builtinLabels(n Node) map[string]string {
 	return labels
 }
 
-func nodeObject(n Node) (*corev1.Node, error) {
+func nodeObject(n guest.Node) (*corev1.Node, error) {
 	labels := maps.Clone(n.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -135,7 +137,7 @@ func nodeObject(n Node) (*corev1.Node, error) {
 	}, nil
 }
 
-func nodeStatus(n Node) corev1.NodeStatus {
+func nodeStatus(n guest.Node) corev1.NodeStatus {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(n.CPUs), resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(n.Memory, resource.BinarySI),

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // plane is one cluster: a control plane, and a kubelet for each node that joined.
@@ -28,7 +30,7 @@ type plane struct {
 }
 
 // Join registers a node and keeps it Ready from now on.
-func (p *plane) Join(ctx context.Context, n Node) error {
+func (p *plane) Join(ctx context.Context, n guest.Node) error {
 	if err := p.register(ctx, n); err != nil {
 		return err
 	}

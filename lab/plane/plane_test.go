@@ -22,6 +22,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/lab/plane"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 const vip = "10.0.0.100"
@@ -60,7 +61,7 @@ func factory(t *testing.T) *plane.Factory {
 }
 
 // client connects as a user would: to the VIP, by way of Dial.
-func client(t *testing.T, p plane.Plane) *kubernetes.Clientset {
+func client(t *testing.T, p guest.Plane) *kubernetes.Clientset {
 	t.Helper()
 	config, err := clientcmd.RESTConfigFromKubeConfig(p.Kubeconfig("https://" + vip + ":6443"))
 	require.NoError(t, err)
@@ -99,24 +100,24 @@ func is[T comparable](what string, want, have T) error {
 
 // worker is a node whose GPUs can come and go.
 type worker struct {
-	plane.Node
+	guest.Node
 	gpus atomic.Int64
 }
 
 func newWorker(name, ip string, gpus int64) *worker {
 	w := &worker{}
 	w.gpus.Store(gpus)
-	w.Node = plane.Node{
+	w.Node = guest.Node{
 		Name: name, Role: "agent", InternalIP: netip.MustParseAddr(ip), Version: "v1.36.5+k3s1",
 		Labels: map[string]string{"gpu": "a100"}, Taints: []string{"nvidia.com/gpu=present:NoSchedule"}, CPUs: 16, Memory: 64 << 30,
-		GPUs: func() []plane.GPU {
-			var list []plane.GPU
+		GPUs: func() []guest.GPU {
+			var list []guest.GPU
 			for i := range w.gpus.Load() {
-				list = append(list, plane.GPU{UUID: fmt.Sprintf("GPU-%s-%d", name, i), Model: "NVIDIA A100-PCIE-40GB", Index: int(i)})
+				list = append(list, guest.GPU{UUID: fmt.Sprintf("GPU-%s-%d", name, i), Model: "NVIDIA A100-PCIE-40GB", Index: int(i)})
 			}
 			return list
 		},
-		Run: func(_ context.Context, c plane.Container) (int, string, string) {
+		Run: func(_ context.Context, c guest.Container) (int, string, string) {
 			script := string(c.Files["/verify/verify.sh"])
 			if script == "" {
 				return 127, "sh: 0: cannot open", ""
@@ -169,12 +170,12 @@ spec:
 func TestClusterFromFormToVerifiedGPUs(t *testing.T) {
 	f := factory(t)
 	began := time.Now()
-	p, err := f.Form(t.Context(), plane.PlaneConfig{TLSSANs: []string{vip, "10.0.0.11", "k8s.example.org"}, Version: "v1.36.5+k3s1"})
+	p, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip, "10.0.0.11", "k8s.example.org"}, Version: "v1.36.5+k3s1"})
 	require.NoError(t, err)
 	t.Logf("formed after %s", time.Since(began).Round(time.Millisecond))
 	c := client(t, p)
 
-	server := plane.Node{Name: "cp-1", Role: "server", InternalIP: netip.MustParseAddr("10.0.0.11"), Version: "v1.36.5+k3s1", CPUs: 4, Memory: 8 << 30}
+	server := guest.Node{Name: "cp-1", Role: "server", InternalIP: netip.MustParseAddr("10.0.0.11"), Version: "v1.36.5+k3s1", CPUs: 4, Memory: 8 << 30}
 	w := newWorker("wk-gpu1", "10.0.0.21", 2)
 	require.NoError(t, p.Join(t.Context(), server))
 	require.NoError(t, p.Join(t.Context(), w.Node))
@@ -278,7 +279,7 @@ func thirdPodStaysPending(t *testing.T, c kubernetes.Interface) {
 	})
 }
 
-func leaveAndComeBack(t *testing.T, p plane.Plane, c kubernetes.Interface, w *worker) {
+func leaveAndComeBack(t *testing.T, p guest.Plane, c kubernetes.Interface, w *worker) {
 	t.Helper()
 	// The driver goes: no GPU is allocatable.
 	w.gpus.Store(0)
