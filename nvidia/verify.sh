@@ -1,7 +1,7 @@
 #!/bin/sh
 # Computes on every GPU of this container and says how it went: one line a GPU, to
 # stdout and to the file from which Kubernetes takes a container's last words. Fails
-# unless there are as many GPUs as expected and all of them compute.
+# unless there are as many GPUs as expected, not none, and all of them compute.
 #
 #   verify.sh EXPECTED [LOG [SAMPLE]]
 #
@@ -45,7 +45,7 @@ done <<LIST
 $list
 LIST
 
-if [ "$found" -ne "$expected" ]; then
+if [ "$found" -eq 0 ] || [ "$found" -ne "$expected" ]; then
 	say "error|$found GPUs, expected $expected"
 	exit 1
 fi
