@@ -120,7 +120,7 @@ func (s VMSpec) diffTags(d *differ, vm *VM) {
 	if !vm.Unfinished {
 		want = cleanTags(append(want, vm.Tags...))
 	}
-	d.set("tags", strings.Join(vm.Tags, ";"), strings.Join(want, ";"), drift.Update, "tags", strings.Join(want, ";"))
+	d.set("tags", strings.Join(cleanTags(vm.Tags), ";"), strings.Join(want, ";"), drift.Update, "tags", strings.Join(want, ";"))
 }
 
 func (s VMSpec) diffNICs(d *differ, vm *VM) {

@@ -51,7 +51,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 // what [Size.String] writes. Like Proxmox, it takes G, GB and GiB all as 1024³.
 func ParseSize(s string) (Size, error) {
 	text := strings.TrimSpace(s)
-	number := strings.TrimRightFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	number := text[:len(text)-len(strings.TrimLeft(text, "0123456789."))]
 	unit := Size(1)
 	switch strings.ToLower(strings.TrimSpace(text[len(number):])) {
 	case "", "b":

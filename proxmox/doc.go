@@ -1,0 +1,54 @@
+// Package proxmox is the part of Proxmox VE that a cluster needs, made safe.
+//
+// [Dial] makes a [Client] from an address and an API token. With it one finds and
+// shapes VMs by name and tag ([Client.VM], [Client.Shape], [Client.Remove]), makes
+// the template that they are cloned from ([Client.FetchImage], [Client.CreateVM],
+// [Client.Convert]), hands GPUs to them ([Client.GPUs], [Client.EnsureMapping],
+// [Client.AttachGPU]), uploads their first-boot ISO ([Client.Upload]) and runs
+// commands in them through the guest agent ([Client.Guest]).
+//
+// # Three nouns
+//
+// A [VMSpec] says what a VM should be, a [VM] is what was seen, and
+// [VMSpec.Diff] is pure and says what lies between, and what each difference
+// costs: a change in place, a restart, another VM. Shape does what Diff says and
+// nothing else, so it may be called again after any failure: what is there
+// already is not done twice. A new VM costs four requests that change something
+// (clone, configure, grow, start).
+//
+// # Whose VM it is
+//
+// Identity is name and tag. A VM that has the name of one of ours but not the
+// cluster's tag is somebody else's: it is not changed, not removed, and making
+// one beside it is a [ConflictError]. Between its clone and its configuration a
+// VM carries a mark in its description, so one that a crash left half-made is
+// recognised and completed.
+//
+// # What Proxmox does not promise
+//
+// Several habits of Proxmox are handled here so that callers need not know them:
+//
+//   - A task that fails, fails under HTTP 200. Every task is waited for, all those
+//     of a node with one request; "WARNINGS: 1" is a success, anything else but OK a
+//     [TaskError] with the end of its log.
+//   - Errors are 500 with a text. [Error] carries the text, the privilege that is
+//     missing and the command that grants it; [ClassOf] sorts failures into
+//     permanent, transient and unknown outcome. Only GETs are ever sent twice; after
+//     anything else whose outcome is not known, we look, and then decide.
+//   - Locks are short and fail rather than queue. Clones are made from templates
+//     only, six at a time, with one full copy per storage at a time.
+//   - The list of all VMs is up to ten seconds old. What our own tasks did since is
+//     known here and counts for more.
+//   - A configuration is checked when the VM starts, not when it is set. Mappings and
+//     machine types are checked here before.
+//
+// # What it is not
+//
+// It is no general client: there are no containers, backups, pools, users or
+// firewalls. It uses github.com/luthermonson/go-proxmox as transport of requests;
+// no type of that package appears here, and none of its waits, retries, uploads
+// or logs are used.
+//
+// Nothing here needs SSH to the host or a password. What only root@pam may do
+// (IOMMU, vfio, the token itself) is not done here.
+package proxmox
