@@ -33,10 +33,11 @@ var verifyScript string
 const (
 	verifyFile = "verify.sh"
 	verifyDir  = "/verify"
+	verifyMap  = "gpu-verify-script" // the same for every run and node
 	labelRun   = "homelab.cps-gpu.github.com/verify"
 )
 
-// VerifyName is what the Job for a node is called, and its ConfigMap.
+// VerifyName is what the Job for a node is called.
 func VerifyName(node, runID string) string {
 	name := "gpu-verify-" + strings.ReplaceAll(node, ".", "-")
 	if runID != "" {
@@ -49,10 +50,11 @@ func VerifyName(node, runID string) string {
 	return name
 }
 
-// VerifyObjects returns a Job, and the ConfigMap with its script, that computes on
-// every GPU of one node. It requests all of them at once, so it shows as well that
-// Kubernetes can give them away, and it fails when the container sees another
-// number. When it ends, its container's termination message is for [ParseVerify].
+// VerifyObjects returns a Job that computes on every GPU of one node. It requests
+// all of them at once, so it shows as well that Kubernetes can give them away, and
+// it fails when the container sees another number. The ConfigMap before it holds
+// the script and is the same for every node. When the Job ends, its container's
+// termination message is for [ParseVerify].
 func VerifyObjects(node string, gpus int, o VerifyOptions) []runtime.Object {
 	if o.Namespace == "" {
 		o.Namespace = PluginName
@@ -71,7 +73,7 @@ func VerifyObjects(node string, gpus int, o VerifyOptions) []runtime.Object {
 	return []runtime.Object{
 		&corev1.ConfigMap{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: meta,
+			ObjectMeta: metav1.ObjectMeta{Name: verifyMap, Namespace: o.Namespace, Labels: map[string]string{"app.kubernetes.io/name": "gpu-verify"}},
 			Data:       map[string]string{verifyFile: verifyScript},
 		},
 		&batchv1.Job{
@@ -110,7 +112,7 @@ func verifyJob(node string, gpus int, meta metav1.ObjectMeta, o VerifyOptions) b
 					VolumeMounts:             []corev1.VolumeMount{{Name: "script", MountPath: verifyDir, ReadOnly: true}},
 				}},
 				Volumes: []corev1.Volume{{Name: "script", VolumeSource: corev1.VolumeSource{
-					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: meta.Name}},
+					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: verifyMap}},
 				}}},
 			},
 		},

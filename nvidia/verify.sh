@@ -17,10 +17,17 @@ say() {
 	printf '%s\n' "$1" >>"$log"
 }
 
+# One line of at most 200 characters, from any number of words.
+brief() {
+	words=$*
+	printf '%.200s' "$words"
+}
+
 list=$(nvidia-smi --query-gpu=index,uuid,name,driver_version,memory.total --format=csv,noheader,nounits 2>&1)
 status=$?
 if [ "$status" -ne 0 ]; then
-	say "error|nvidia-smi failed with status $status: $list"
+	# shellcheck disable=SC2086 # split into words, to be joined by single blanks
+	say "error|nvidia-smi failed with status $status: $(brief $list)"
 	exit 1
 fi
 
@@ -33,9 +40,8 @@ while IFS=, read -r index uuid name driver memory; do
 	out=$(CUDA_VISIBLE_DEVICES=$uuid "$sample" </dev/null 2>&1)
 	status=$?
 	verdict=FAILED
-	detail=
-	for word in $out; do detail="$detail $word"; done # on one line
-	detail=$(printf '%.200s' "${detail# }")
+	# shellcheck disable=SC2086
+	detail=$(brief $out)
 	case $status:$out in
 	0:*'Test PASSED'*) verdict=PASSED detail= ;;
 	*) failed=$((failed + 1)) ;;

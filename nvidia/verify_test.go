@@ -70,7 +70,7 @@ func TestVerifyScriptFailures(t *testing.T) {
 	for name, tc := range map[string]struct{ expected, smi, sample, want string }{
 		"too few":           {"3", twoGPUs, "echo Test PASSED", "2 GPUs, expected 3"},
 		"too many":          {"1", twoGPUs, "echo Test PASSED", "2 GPUs, expected 1"},
-		"none":              {"0", "echo No devices were found; exit 6", "echo Test PASSED", "nvidia-smi failed with status 6: No devices were found"},
+		"none":              {"0", "echo No devices; echo were found; exit 6", "echo Test PASSED", "nvidia-smi failed with status 6: No devices were found"},
 		"nothing expected":  {"0", "true", "true", "0 GPUs, expected 0"},
 		"silent success":    {"2", twoGPUs, "true", ""},
 		"words, but failed": {"2", twoGPUs, "echo Test PASSED; exit 1", ""},
