@@ -19,7 +19,7 @@ func (c *connection) session(ctx context.Context, nch ssh.NewChannel) {
 	select {
 	case c.places <- struct{}{}:
 	default:
-		_ = nch.Reject(ssh.Prohibited, "open failed") // as OpenSSH says it
+		_ = nch.Reject(ssh.ConnectionFailed, "open failed") // as OpenSSH says it
 		return
 	}
 	leave := func() { <-c.places }

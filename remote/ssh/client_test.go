@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,6 +60,25 @@ func TestContractOpenSSHJump(t *testing.T) {
 		return client(t, cfg)
 	}
 	remotetest.Contract(t, connect)
+}
+
+// TestFewSessions: a hardened server takes fewer sessions than we expect.
+func TestFewSessions(t *testing.T) {
+	few := inProcess(t)
+	few.MaxSessions = 2
+	for name, m := range map[string]*machine{"InProcess": few, "OpenSSH": debian(t, "MaxSessions 2")} {
+		t.Run(name, func(t *testing.T) {
+			c := client(t, m.config())
+			var all sync.WaitGroup
+			for range 12 {
+				all.Go(func() { assert.NoError(t, remote.Run(t.Context(), c, "sleep", "0.02")) })
+			}
+			all.Wait()
+		})
+	}
+	none := debian(t, "MaxSessions 0")
+	err := remote.Run(t.Context(), client(t, none.config()), "true")
+	assert.ErrorContains(t, err, none.addr+" refuses to run commands (MaxSessions of its sshd_config")
 }
 
 func TestSecretsStayOnStdin(t *testing.T) {

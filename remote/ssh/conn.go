@@ -2,6 +2,8 @@ package ssh
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -20,8 +22,10 @@ type conn struct {
 	gone chan struct{}  // closed when the connection has ended
 	work sync.WaitGroup // the connection's own goroutines
 
-	users atomic.Int64 // sessions and tunnels in use
-	used  atomic.Int64 // when it was last known to live, in Unix nanoseconds
+	users   atomic.Int64 // commands and tunnels
+	running atomic.Int64 // sessions
+	opened  atomic.Int64 // sessions ever opened
+	used    atomic.Int64 // when it was last known to live, in Unix nanoseconds
 }
 
 func newConn(client *xssh.Client, under net.Conn, addr string, every time.Duration) *conn {
@@ -42,6 +46,40 @@ func (c *conn) use() (done func()) {
 		c.used.Store(time.Now().UnixNano())
 		c.users.Add(-1)
 	})
+}
+
+// session opens a session. One that is refused while others come and go is asked
+// for again: the server may take fewer than we think, and OpenSSH may not have
+// noticed yet that the one before has ended. Without others, five times are enough.
+func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
+	pause := 10 * time.Millisecond
+	for alone := 1; ; alone++ {
+		before := c.opened.Load()
+		session, err := c.NewSession()
+		if err == nil {
+			c.opened.Add(1)
+			c.running.Add(1)
+			return session, nil
+		}
+		refused, ok := errors.AsType[*xssh.OpenChannelError](err)
+		if !ok {
+			return nil, fmt.Errorf("ssh: %s: %w: %w", c.addr, errNotStarted, err)
+		}
+		if c.running.Load() > 0 || c.opened.Load() != before {
+			alone = 0
+		}
+		if alone >= 5 {
+			return nil, fmt.Errorf("ssh: %s refuses to run commands (MaxSessions of its sshd_config, or an account for forwarding only): %w", c.addr, refused)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, interrupted(ctx, "waiting for a session on "+c.addr)
+		}
+		pause = min(2*pause, 200*time.Millisecond)
+	}
 }
 
 // keepAlive closes a connection that is in use and gives no sign of life. One that

@@ -74,13 +74,11 @@ func (p *process) run(ctx context.Context, ended func()) error {
 
 // live is the life of the command's session.
 func (p *process) live(ctx context.Context) error {
-	session, err := p.on.NewSession()
+	session, err := p.on.session(ctx)
 	if err != nil {
-		if refused, ok := errors.AsType[*xssh.OpenChannelError](err); ok {
-			return fmt.Errorf("ssh: %s refuses to run commands (MaxSessions of its sshd_config, or a restricted account): %w", p.on.addr, refused)
-		}
-		return fmt.Errorf("ssh: %s: %w: %w", p.on.addr, errNotStarted, err)
+		return err
 	}
+	defer p.on.running.Add(-1)
 	abort := func() {
 		_ = session.Signal(xssh.SIGTERM)
 		_ = session.Close()

@@ -44,8 +44,16 @@ type machine struct {
 	commands []string // what was run
 }
 
+// path is the PATH of commands on the machines of these tests.
+func path(t testing.TB) string {
+	bin, err := filepath.Abs("testdata/bin")
+	require.NoError(t, err)
+	return bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+}
+
 // newMachine makes a machine that listens nowhere yet.
 func newMachine(t testing.TB) *machine {
+	t.Setenv("PATH", path(t))
 	m := &machine{user: "ubuntu"}
 	m.HostKey, _ = newKey(t)
 	m.key, _ = newKey(t)
@@ -125,15 +133,15 @@ func debian(t testing.TB, options ...string) *machine {
 	m.key, _ = newKey(t)
 	dir := t.TempDir()
 	write := func(name string, content []byte) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, content, 0o600))
-		return path
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, content, 0o600))
+		return file
 	}
 	config := append([]string{
 		"HostKey " + write("host_key", private),
 		"AuthorizedKeysFile " + write("authorized_keys", xssh.MarshalAuthorizedKey(m.key.PublicKey())),
 		"StrictModes no", "UsePAM no", "PasswordAuthentication no", "PermitRootLogin yes", "PidFile none",
-		"SetEnv HOME=" + dir, // without anyone's .bashrc, which bash reads for sshd
+		"SetEnv PATH=" + path(t) + " HOME=" + dir, // without anyone's .bashrc, which bash reads for sshd
 	}, options...)
 	file := write("sshd_config", []byte(strings.Join(config, "\n")+"\n"))
 	l, err := net.Listen("tcp", "127.0.0.1:0")

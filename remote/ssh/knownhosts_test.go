@@ -1,0 +1,187 @@
+package ssh_test
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	xssh "golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// line is a known_hosts line of hosts as they are given.
+func line(hosts string, key xssh.PublicKey) string {
+	return hosts + " " + string(xssh.MarshalAuthorizedKey(key))
+}
+
+func publicKeys(t testing.TB, n int) []xssh.PublicKey {
+	out := make([]xssh.PublicKey, n)
+	for i := range out {
+		signer, _ := newKey(t)
+		out[i] = signer.PublicKey()
+	}
+	return out
+}
+
+func TestKnownHostsStoreAndLookup(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state", "known_hosts")
+	k := publicKeys(t, 3)
+	known := ssh.NewKnownHosts(file)
+	got, err := known.Lookup("10.0.0.11:22")
+	require.NoError(t, err)
+	assert.Empty(t, got, "a file that does not exist knows nobody")
+
+	require.NoError(t, known.Store("10.0.0.11:22", k[0]))
+	require.NoError(t, known.Store("10.0.0.11:2222", k[1]))
+	require.NoError(t, known.Store("[fd00::1]:22", k[2]))
+	for addr, want := range map[string]xssh.PublicKey{"10.0.0.11:22": k[0], "10.0.0.11:2222": k[1], "[fd00::1]:22": k[2]} {
+		got, err := ssh.NewKnownHosts(file).HostKeys(t.Context(), addr)
+		require.NoError(t, err)
+		assert.Equal(t, []xssh.PublicKey{want}, got, addr)
+	}
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, line("10.0.0.11", k[0])+line("[10.0.0.11]:2222", k[1])+line("fd00::1", k[2]), string(b))
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o644), info.Mode().Perm())
+
+	require.NoError(t, known.Store("10.0.0.11:22", k[1], k[2]))
+	got, err = known.Lookup("10.0.0.11:22")
+	require.NoError(t, err)
+	assert.Equal(t, []xssh.PublicKey{k[1], k[2]}, got, "the new ones in place of the old")
+	require.NoError(t, known.Store("10.0.0.11:22"))
+	got, err = known.Lookup("10.0.0.11:22")
+	require.NoError(t, err)
+	assert.Empty(t, got, "forgotten")
+	left, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	assert.Len(t, left, 1, "no temporary file stays")
+}
+
+func TestKnownHostsKeepsWhatIsNotOurs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "known_hosts")
+	k := publicKeys(t, 4)
+	salted := knownhosts.HashHostname("secret.example")
+	before := "# a comment\n\n" + line("*.example,!bad.example", k[0]) + line("A.lan,10.0.0.5", k[1]) + line(salted, k[2]) +
+		"rubbish\nhost ssh-ed25519 AAAA\n" + line("@revoked *", k[3]) + line("@cert-authority *", k[0]) +
+		strings.TrimSuffix(line("10.0.0.6", k[3]), "\n")
+	require.NoError(t, os.WriteFile(file, []byte(before), 0o600))
+	known := ssh.NewKnownHosts(file)
+	for addr, want := range map[string][]xssh.PublicKey{
+		"x.example:22": {k[0]}, "bad.example:22": nil, "a.lan:22": {k[1]}, "10.0.0.5:22": {k[1]},
+		"secret.example:22": {k[0], k[2]}, "10.0.0.6:22": nil, "10.0.0.5:23": nil, "host:22": nil,
+	} {
+		got, err := known.Lookup(addr)
+		require.NoError(t, err)
+		assert.ElementsMatch(t, want, got, addr)
+	}
+
+	require.NoError(t, known.Store("10.0.0.5:22", k[2]))
+	require.NoError(t, known.Store("secret.example:22", k[3]))
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	after := strings.Replace(before, "A.lan,10.0.0.5 ", "A.lan ", 1)
+	after = strings.Replace(after, line(salted, k[2]), "", 1)
+	assert.Equal(t, after+"\n"+line("10.0.0.5", k[2])+line("secret.example", k[3]), string(b))
+
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.NoError(t, known.Store("10.0.0.5:22", k[2]))
+	again, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.True(t, os.SameFile(info, again), "a file that is right is not written")
+}
+
+func TestKnownHostsSideBySide(t *testing.T) {
+	known := ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts"))
+	key := publicKeys(t, 1)[0]
+	var all sync.WaitGroup
+	for i := range 30 {
+		all.Go(func() {
+			assert.NoError(t, known.Store(net.JoinHostPort(net.IPv4(10, 0, 0, byte(i)).String(), "22"), key))
+		})
+	}
+	all.Wait()
+	for i := range 30 {
+		got, err := known.Lookup(net.IPv4(10, 0, 0, byte(i)).String() + ":22")
+		require.NoError(t, err)
+		assert.Len(t, got, 1)
+	}
+}
+
+// TestKnownHostsIsOpenSSHs: ssh(1) trusts a file of ours, and we one of its.
+func TestKnownHostsIsOpenSSHs(t *testing.T) {
+	client1, err := exec.LookPath("ssh")
+	if err != nil {
+		t.Skip("SKIPPED: there is no ssh here: apt-get install openssh-client")
+	}
+	m := inProcess(t)
+	dir := t.TempDir()
+	ours := filepath.Join(dir, "known_hosts")
+	require.NoError(t, ssh.NewKnownHosts(ours).Store(m.addr, m.HostKey.PublicKey()))
+	signer, private := newKey(t)
+	m.key = signer
+	id := filepath.Join(dir, "id")
+	require.NoError(t, os.WriteFile(id, private, 0o600))
+	host, port, err := net.SplitHostPort(m.addr)
+	require.NoError(t, err)
+	login := func(file string, options ...string) {
+		args := append(options, "-F", "none", "-i", id, "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
+			"-o", "GlobalKnownHostsFile=none", "-o", "UserKnownHostsFile="+file, "-p", port, m.user+"@"+host, "echo hello")
+		out, err := exec.CommandContext(t.Context(), client1, args...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		assert.Contains(t, string(out), "hello\n")
+	}
+	login(ours, "-o", "StrictHostKeyChecking=yes")
+
+	theirs := filepath.Join(dir, "hashed")
+	login(theirs, "-o", "StrictHostKeyChecking=no", "-o", "HashKnownHosts=yes")
+	got, err := ssh.NewKnownHosts(theirs).Lookup(m.addr)
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	assert.Equal(t, m.HostKey.PublicKey().Marshal(), got[0].Marshal())
+}
+
+func FuzzKnownHosts(f *testing.F) {
+	key := publicKeys(f, 2)
+	f.Add([]byte(line("10.0.0.1", key[0])), "10.0.0.1:22")
+	f.Add([]byte("# x\n"+line("*,!a", key[0])+"\n\n|1|x|y z\n@revoked"), "a:22")
+	f.Add([]byte(line("a, b,,c", key[1])+line(knownhosts.HashHostname("h"), key[0])), "h:2222")
+	f.Add([]byte(" \t"+line("[h]:2222", key[1])+"\r\nx"), "h:2222")
+	file := filepath.Join(f.TempDir(), "known_hosts")
+	f.Fuzz(func(t *testing.T, content []byte, addr string) {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil || strings.ContainsAny(host+port, ", \t\r\n\v\f*?!|#@[]\x00\"\\") || host == "" || port == "" {
+			t.Skip()
+		}
+		require.NoError(t, os.WriteFile(file, content, 0o600))
+		known := ssh.NewKnownHosts(file)
+		_, err = known.Lookup(addr)
+		require.NoError(t, err)
+		lines := bytes.Count(content, []byte("\n"))
+		require.NoError(t, known.Store(addr, key[0]))
+		got, err := known.Lookup(addr)
+		require.NoError(t, err)
+		marshalled := make([][]byte, len(got))
+		for i, k := range got {
+			marshalled[i] = k.Marshal()
+		}
+		if !bytes.Contains(content, []byte("@")) && !bytes.Contains(content, []byte("!")) {
+			assert.Contains(t, marshalled, key[0].Marshal())
+		}
+		require.NoError(t, known.Store(addr))
+		after, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, bytes.Count(after, []byte("\n")), lines+1, "other lines do not multiply")
+	})
+}
