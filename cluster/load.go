@@ -45,12 +45,15 @@ type resolver struct {
 	raw   *rawFile
 	spec  *Spec
 	nodes []plannedNode // as spec.Nodes, in the same order
+
+	badRole bool // some node has a role that there is not, so servers cannot be counted
 }
 
 // plannedNode is a node together with what it was made from, for the places.
 type plannedNode struct {
 	*Node
-	raw *rawNode
+	raw   *rawNode
+	short bool // its pool's addresses do not reach it, which has been said
 }
 
 func (r *resolver) resolve(root *tree) {

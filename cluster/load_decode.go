@@ -57,9 +57,11 @@ func (d *decoder) value(t *tree, v reflect.Value, name string) {
 		if _, ok := v.Interface().(rawGPUs); ok {
 			t = gpusMapping(t)
 		}
-		if d.is(t, kindMapping, name) {
-			d.structure(t, v, name)
+		if !d.is(t, kindMapping, name) {
+			d.absent(v, t.at)
+			return
 		}
+		d.structure(t, v, name)
 	case reflect.Slice:
 		if d.is(t, kindSequence, name) {
 			v.Set(reflect.MakeSlice(v.Type(), len(t.items), len(t.items)))

@@ -141,10 +141,10 @@ func (r *resolver) snapshots() {
 		if b.Bucket == "" {
 			r.wrong(&b.Bucket, "s3 has no bucket", "write bucket: and its name")
 		}
-		if b.AccessKey.IsZero() {
+		if !r.isSet(&b.AccessKey) {
 			r.wrong(&b.AccessKey, "s3 has no accessKey", "write accessKey: env:NAME")
 		}
-		if b.SecretKey.IsZero() {
+		if !r.isSet(&b.SecretKey) {
 			r.wrong(&b.SecretKey, "s3 has no secretKey", "write secretKey: env:NAME")
 		}
 	}
@@ -195,7 +195,7 @@ func (r *resolver) registries() {
 		for i := range raw.Endpoints {
 			r.isURL(&raw.Endpoints[i], "https", "http")
 		}
-		if (raw.Username == "") != raw.Password.IsZero() {
+		if r.isSet(&raw.Username) != r.isSet(&raw.Password) {
 			r.wrong(raw, fmt.Sprintf("registry %s has half a login", e.Name), "write both username and password")
 		}
 		r.spec.K3s.Registries = append(r.spec.K3s.Registries, reg)

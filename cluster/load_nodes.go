@@ -24,33 +24,44 @@ func (r *resolver) makeNodes(root *tree) {
 		base = base.with("network", network)
 	}
 	base = merge(base, root.get("defaults").ifMapping())
-	madeBy := map[string]string{}
+	names, madeBy := r.allPoolNames()
 	for _, p := range r.raw.Pools {
-		pool := root.get("pools").get(p.Name)
-		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`, p.Name) {
-			r.wrong(p.Value, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
-		}
-		names := r.poolNames(p.Name, p.Value)
-		for _, n := range names {
-			if other, ok := madeBy[n]; ok {
-				r.wrong(p.Value, fmt.Sprintf("pools %s and %s both make a node %s", other, p.Name, n), "write prefix: or first: in one of them")
-			}
-			madeBy[n] = p.Name
-		}
+		members := names[p.Name]
 		for _, n := range r.raw.Nodes {
-			if n.Value.Pool == p.Name && !slices.Contains(names, n.Name) {
-				names = append(names, n.Name)
+			if n.Value.Pool == p.Name && madeBy[n.Name] == "" {
+				members = append(members, n.Name)
 			}
 		}
-		if len(names) == 0 {
+		if len(members) == 0 {
 			r.warn(p.Value, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
 		}
-		r.poolMembers(p, names, merge(base, pool.ifMapping().without(poolOnly...)), root.get("nodes"))
+		r.poolMembers(p, members, merge(base, root.get("pools").get(p.Name).ifMapping().without(poolOnly...)), root.get("nodes"))
 	}
 	r.loneNodes(base, root.get("nodes"), madeBy)
 	if len(r.raw.Pools) == 0 && len(r.raw.Nodes) == 0 {
 		r.wrong(&r.raw.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
 	}
+}
+
+// allPoolNames lists the nodes that each pool makes, and who makes each node.
+func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]string) {
+	names, madeBy = map[string][]string{}, map[string]string{}
+	for _, p := range r.raw.Pools {
+		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`, p.Name) {
+			r.wrong(p.Value, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
+		}
+		names[p.Name] = slices.DeleteFunc(r.poolNames(p.Name, p.Value), func(n string) bool {
+			other, twice := madeBy[n]
+			if twice && other != p.Name {
+				r.wrong(p.Value, fmt.Sprintf("pools %s and %s both make a node %s", other, p.Name, n), "write prefix: or first: in one of them")
+			}
+			if !twice {
+				madeBy[n] = p.Name
+			}
+			return twice
+		})
+	}
+	return names, madeBy
 }
 
 // ifMapping returns t when it is a mapping: what else it is has been reported.
@@ -74,7 +85,7 @@ func (r *resolver) poolNames(pool string, raw *rawPool) []string {
 				r.wrong(&raw.Names[i], fmt.Sprintf("node %s is here twice", n), "give it another name")
 			}
 		}
-		return raw.Names
+		return slices.Clone(raw.Names)
 	}
 	first, count := or(raw.First, 1), or(raw.Count, 0)
 	r.between(raw.Count, &raw.Count, "count", 0, maxNodes)
@@ -97,6 +108,12 @@ func (r *resolver) poolMembers(p entry[rawPool], names []string, shape, nodes *t
 		next := v.from
 		return next, func() (int, bool) { next++; return next, next <= v.to }
 	})
+	if slices.ContainsFunc(p.Value.Addresses, func(a addressRange) bool { return !a.from.IsValid() }) {
+		addresses = nil
+	}
+	if slices.ContainsFunc(p.Value.VMIDs, func(v vmidRange) bool { return v.from == 0 }) {
+		vmids = nil
+	}
 	r.enough(&p.Value.Addresses, "addresses", p.Name, len(addresses), len(names))
 	r.enough(&p.Value.VMIDs, "VMIDs", p.Name, len(vmids), len(names))
 	for i, name := range names {
@@ -116,15 +133,17 @@ func (r *resolver) poolMembers(p entry[rawPool], names []string, shape, nodes *t
 			t = &moved
 		}
 		r.node(name, p.Name, t, r.raw.Nodes.get(name))
+		r.nodes[len(r.nodes)-1].short = i >= len(addresses) && r.isSet(&p.Value.Addresses)
 	}
 }
 
 // says reports whether t has the key, null or not.
 func (t *tree) says(name string) bool { return t != nil && t.index(name) >= 0 }
 
+// enough reports a pool whose lists do not reach its last node.
 func (r *resolver) enough(at any, what, pool string, have, want int) {
-	if r.isSet(at) && have < want {
-		r.wrong(at, fmt.Sprintf("pool %s has %d nodes and %d %s", pool, want, have, what), "write a range for all of them, or count less")
+	if r.isSet(at) && have > 0 && have < want {
+		r.wrong(at, fmt.Sprintf("pool %s has %d nodes and %s for %d", pool, want, what, have), "write a range for all of them, or count less")
 	}
 }
 
@@ -167,7 +186,7 @@ func (r *resolver) node(name, pool string, t *tree, own *rawNode) {
 	raw := &rawNode{}
 	r.decodeMerged(t, raw)
 	n := &Node{
-		Name: name, Pool: pool, Role: Role(r.choice(&raw.Role, "role", string(Agent), string(Server))), Host: cmp.Or(raw.Host, r.defaultHost()),
+		Name: name, Pool: pool, Role: r.role(raw), Host: cmp.Or(raw.Host, r.defaultHost()),
 		VMID: or(raw.VMID, 0), MAC: or(raw.MAC, StableMAC(r.spec.Name, name)), Network: r.network(&raw.Network),
 		CPUType: cmp.Or(raw.CPU, "host"), OnBoot: or(raw.OnBoot, true), Startup: Startup(raw.Startup),
 		Tags: raw.Tags, Description: raw.Description, Labels: raw.Labels,
@@ -193,7 +212,13 @@ func (r *resolver) node(name, pool string, t *tree, own *rawNode) {
 	if own != nil {
 		r.marks[raw] = mark{r.place(own), true}
 	}
-	r.nodes = append(r.nodes, plannedNode{n, raw})
+	r.nodes = append(r.nodes, plannedNode{Node: n, raw: raw})
+}
+
+func (r *resolver) role(raw *rawNode) Role {
+	role := r.choice(&raw.Role, "role", string(Agent), string(Server))
+	r.badRole = r.badRole || raw.Role != "" && raw.Role != role
+	return Role(role)
 }
 
 // external resolves a machine that we do not make.

@@ -29,7 +29,9 @@ func (r *resolver) proxmox() {
 		r.labNeedsNone()
 		return
 	}
-	r.credentials()
+	if raw.Endpoint != "" {
+		r.credentials()
+	}
 	r.trust()
 }
 
@@ -48,11 +50,11 @@ func (r *resolver) labNeedsNone() {
 func (r *resolver) credentials() {
 	raw := &r.raw.Proxmox
 	switch {
-	case raw.Token == "" && raw.Secret.IsZero():
+	case raw.Token == "" && !r.isSet(&raw.Secret):
 		r.wrong(&raw.Token, "proxmox has no API token", "write token: user@realm!name and secret: env:NAME; mage host:prep makes one")
 	case raw.Token == "":
 		r.wrong(&raw.Token, "proxmox has a token's secret and not its ID", "write token: user@realm!name")
-	case raw.Secret.IsZero():
+	case !r.isSet(&raw.Secret):
 		r.wrong(&raw.Secret, "the API token has no secret", "write secret: env:NAME or secret: file:PATH")
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // kind is what a tree is.
@@ -69,6 +70,7 @@ type builder struct {
 	c       *checker
 	anchors map[string]*tree
 	weight  int
+	burst   bool // it unfolds to more than maxWeight
 }
 
 // readTree parses a document. It returns nil when nothing useful is there; the
@@ -94,6 +96,8 @@ func readTree(c *checker, data []byte) *tree {
 		root = t
 	}
 	switch {
+	case b.burst:
+		return nil
 	case root == nil || root.kind == kindNull:
 		c.undecodable(pos{}, "the file is empty", "begin with name:, proxmox:, k3s: and pools:, as examples/one-gpu/cluster.yaml does")
 		return nil
@@ -151,8 +155,7 @@ func (b *builder) build(n ast.Node, depth int) *tree {
 		return &tree{weight: 1}
 	}
 	t := &tree{at: place(n), weight: 1}
-	if b.weight++; depth > maxDepth || b.weight > maxWeight {
-		b.c.undecodable(t.at, "this unfolds to more than a cluster can need", "write it out without anchors inside anchors")
+	if b.grow(t.at, 1, depth) {
 		return t
 	}
 	switch n := n.(type) {
@@ -172,7 +175,10 @@ func (b *builder) build(n ast.Node, depth int) *tree {
 	case *ast.SequenceNode:
 		t.kind = kindSequence
 		for _, v := range n.Values {
-			item := b.build(v, depth+1)
+			item := joined(v)
+			if item == nil {
+				item = b.build(v, depth+1)
+			}
 			t.items = append(t.items, item)
 			t.weight += item.weight
 		}
@@ -188,6 +194,33 @@ func (b *builder) build(n ast.Node, depth int) *tree {
 	return t
 }
 
+// joined mends what the parser does to plain text with a colon in a list inside
+// braces: there it takes 01:00 for the mapping {01: 00}. YAML 1.2 (7.3.3) has it as
+// text, since no blank follows the colon. It returns nil for anything else.
+func joined(n ast.Node) *tree {
+	m, ok := n.(*ast.MappingNode)
+	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
+		return nil
+	}
+	v := m.Values[0]
+	if _, plain := v.Key.(ast.ScalarNode); !plain {
+		return nil
+	}
+	if _, plain := v.Value.(ast.ScalarNode); !plain {
+		return nil
+	}
+	key, colon, value := v.Key.GetToken(), v.Start, v.Value.GetToken()
+	if colon == nil || value.Position.Offset != colon.Position.Offset+1 || isQuoted(key) || isQuoted(value) {
+		return nil
+	}
+	text := strings.TrimLeft(key.Origin, " \t\r\n") + ":" + strings.TrimSpace(value.Origin)
+	return &tree{kind: kindText, at: place(v.Key), text: text, weight: 1}
+}
+
+func isQuoted(t *token.Token) bool {
+	return t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
+}
+
 func (b *builder) anchor(n *ast.AnchorNode, depth int) *tree {
 	t := b.build(n.Value, depth+1)
 	b.anchors[n.Name.GetToken().Value] = t
@@ -201,11 +234,22 @@ func (b *builder) alias(n *ast.AliasNode, t *tree) *tree {
 		b.c.undecodable(t.at, fmt.Sprintf("the alias *%s has no anchor &%s above it", name, name), "define the anchor first, and not inside itself")
 		return t
 	}
-	if b.weight += to.weight; b.weight > maxWeight {
-		b.c.undecodable(t.at, "aliases unfold to more than a cluster can need", "write it out without anchors inside anchors")
+	if b.grow(t.at, to.weight, 0) {
 		return t
 	}
 	return to
+}
+
+// grow counts what the tree unfolds to, and reports once when that is too much.
+func (b *builder) grow(at pos, by, depth int) bool {
+	if b.burst {
+		return true
+	}
+	if b.weight += by; depth > maxDepth || b.weight > maxWeight {
+		b.c.undecodable(at, "this unfolds to more than a cluster can need", "write it out, without anchors inside anchors and with less depth")
+		b.burst = true
+	}
+	return b.burst
 }
 
 func (b *builder) tagged(n *ast.TagNode, depth int) *tree {

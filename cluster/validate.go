@@ -35,7 +35,7 @@ func (r *resolver) servers() {
 		}
 	}
 	switch {
-	case len(r.nodes) == 0: // said elsewhere
+	case len(r.nodes) == 0 || r.badRole: // said elsewhere
 	case servers == 0:
 		r.wrong(at, "the cluster has no server", "write role: server in one of the pools; 3 servers survive the loss of one")
 	case servers%2 == 0:

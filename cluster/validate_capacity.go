@@ -16,7 +16,12 @@ func (r *resolver) cards() {
 		for i, a := range n.GPUs.PCI {
 			key := card{n.Host, a.Whole()}
 			at := any(&n.raw.GPUs.PCI[i])
-			if first, ok := seen[key]; ok {
+			first, ok := seen[key]
+			if ok && owner[key] == n.Name {
+				r.wrong(at, fmt.Sprintf("GPU %s is named twice for node %s", key.pci, n.Name), "name another, or remove it")
+				continue
+			}
+			if ok {
 				r.wrong(at, fmt.Sprintf("GPU %s on %s is promised to %s and to %s, first in %s", key.pci, n.Host, owner[key], n.Name, r.line(first)), "give each card to one node")
 				continue
 			}

@@ -26,11 +26,11 @@ func (r *resolver) nodeNetwork(n plannedNode) {
 		r.wrong(&raw.Gateway, fmt.Sprintf("the network %s has no gateway", net.Prefix), "write gateway: under network, e.g. gateway: "+net.Prefix.Addr().Next().String())
 	}
 	addr := n.raw.Address
-	if !addr.IsValid() {
-		r.wrong(&n.raw.Address, fmt.Sprintf("node %s has no address", n.Name), "write addresses: in its pool, address: in the node, or network: {dhcp: true}")
-		return
-	}
 	switch {
+	case !addr.IsValid() && n.short:
+		return
+	case !addr.IsValid():
+		r.wrong(&n.raw.Address, fmt.Sprintf("node %s has no address", n.Name), "write addresses: in its pool, address: in the node, or network: {dhcp: true}")
 	case !r.insidePrefix(&n.raw.Address, "address", addr, net.Prefix):
 	case addr == net.Gateway:
 		r.wrong(&n.raw.Address, fmt.Sprintf("address %s is the gateway's", addr), "write another")
