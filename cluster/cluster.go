@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// Backend is how a cluster's world is reached.
+type Backend struct {
+	Proxmox *proxmox.Client
+	Signers []ssh.Signer // keys to log in to the guests with
+	Agent   string       // socket of an SSH agent with further keys, or empty
+	// Dial reaches the guests and the Kubernetes API; nil dials directly. A jump
+	// host is its ssh.Client's Dial.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	Via  string // what messages call that way, e.g. "jump host bastion"
+	// ProxyURL goes into the kubeconfig that is written for kubectl; may be empty.
+	ProxyURL string
+	// Dir holds the files of this cluster on this machine: kubeconfig and
+	// known_hosts. Both can be lost: they are made again from the world.
+	Dir string
+	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
+	KubeWrap func(http.RoundTripper) http.RoundTripper
+}
+
+// Cluster binds a Spec to a Backend. It is safe for concurrent use.
+type Cluster struct {
+	spec *Spec
+	Backend
+
+	guests  map[string]*guest // by node name
+	hosts   *ssh.KnownHosts
+	api     api
+	placing placing
+	// restarting is held by the one node that is being taken down and up again.
+	restarting chan struct{}
+}
+
+// New binds spec to b. It touches nothing but makes b.Dir.
+func New(spec *Spec, b Backend) (*Cluster, error) {
+	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the folder of cluster %s: %w", spec.Name, err)
+	}
+	c := &Cluster{
+		spec: spec, Backend: b, guests: map[string]*guest{},
+		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
+		restarting: make(chan struct{}, 1),
+	}
+	for _, n := range spec.Nodes {
+		c.guests[n.Name] = c.newGuest(n)
+	}
+	return c, nil
+}
+
+// Spec returns what the cluster should be.
+func (c *Cluster) Spec() *Spec { return c.spec }
+
+// KubeconfigPath is where Up leaves the administrator's kubeconfig.
+func (c *Cluster) KubeconfigPath() string { return filepath.Join(c.Dir, "kubeconfig") }
+
+// Close ends the connections to the guests.
+func (c *Cluster) Close() {
+	for _, g := range c.guests {
+		g.close()
+	}
+}

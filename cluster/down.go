@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Down takes away all that Up made, and nothing else: VMs with the cluster's tag,
+// then templates, ISOs, the image and mappings, then the files of the cluster on
+// this machine. It looks first, so that every machine it will destroy has a step
+// of its own that can be shown and asked about.
+func (c *Cluster) Down(ctx context.Context) (*converge.Graph, error) {
+	down := &converge.Graph{}
+	var gone []*converge.Ref
+	if c.Proxmox != nil {
+		vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+		if err != nil {
+			return nil, err
+		}
+		for _, vm := range vms {
+			if !c.isTemplate(vm) {
+				gone = append(gone, down.Add(c.destroyStep(vm)))
+			}
+		}
+		gone = append(gone, down.Add(&converge.Resource[[]rest]{
+			ID: "leftovers",
+			Observe: func(ctx context.Context) ([]rest, error) {
+				return c.rests(ctx, func(context.Context, string) (keep, error) { return keep{}, nil })
+			},
+			Diff:  diffRests,
+			Apply: c.clear,
+		}, gone...))
+	}
+	down.Add(c.filesStep(), gone...)
+	return down, nil
+}
+
+func (c *Cluster) destroyStep(seen proxmox.Summary) *converge.Resource[*proxmox.VM] {
+	return &converge.Resource[*proxmox.VM]{
+		ID:      "vm/" + seen.Name,
+		Observe: func(ctx context.Context) (*proxmox.VM, error) { return c.Proxmox.VM(ctx, c.spec.tag(), seen.Name) },
+		Diff: func(vm *proxmox.VM) drift.Diff {
+			if vm == nil {
+				return nil
+			}
+			return drift.Unwanted(fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host))
+		},
+		Apply: c.Proxmox.Remove,
+	}
+}
+
+// filesStep removes what Up left on this machine. The login key stays: it is the
+// user's, and a next cluster will use it.
+func (c *Cluster) filesStep() *converge.Resource[[]string] {
+	return &converge.Resource[[]string]{
+		ID: "files",
+		Observe: func(context.Context) ([]string, error) {
+			var have []string
+			for _, path := range []string{c.KubeconfigPath(), c.hosts.Path()} {
+				if _, err := os.Stat(path); err == nil {
+					have = append(have, path)
+				} else if !errors.Is(err, fs.ErrNotExist) {
+					return nil, err
+				}
+			}
+			return have, nil
+		},
+		Diff: func(have []string) drift.Diff {
+			var d drift.Diff
+			for _, path := range have {
+				d = append(d, drift.Unwanted(path)...)
+			}
+			return d
+		},
+		Apply: func(_ context.Context, have []string) error {
+			for _, path := range have {
+				if err := os.Remove(path); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

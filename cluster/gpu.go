@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/nvidia"
+)
+
+// driverSeen is a node's driver, and the one that it should have.
+type driverSeen struct {
+	nvidia.DriverState
+	want nvidia.Driver
+}
+
+// driverStep proves that the driver has brought up all of a node's GPUs, and that
+// the container toolkit is there, before K3s starts and looks for it. What the
+// template did not bring is installed.
+func (c *Cluster) driverStep(n Node) *converge.Resource[driverSeen] {
+	toolkit := nvidia.Toolkit{}
+	return &converge.Resource[driverSeen]{
+		ID: "driver/" + n.Name,
+		Observe: func(ctx context.Context) (driverSeen, error) {
+			seen, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
+			if err != nil {
+				return driverSeen{}, err
+			}
+			want, err := c.driverFor(ctx, n.Host, installed(seen))
+			return driverSeen{seen, want}, err
+		},
+		Diff: func(s driverSeen) drift.Diff {
+			d := append(s.want.Diff(s.DriverState), toolkit.Diff(s.DriverState)...)
+			if s.Loaded != "" {
+				d = append(d, nvidia.DiffGPUs(s.DriverState, n.GPUs.Count)...)
+			}
+			return d
+		},
+		Apply: func(ctx context.Context, s driverSeen) error {
+			if err := nvidia.InstallDriver(ctx, c.root(n.Name), s.want); err != nil {
+				return err
+			}
+			return nvidia.InstallToolkit(ctx, c.root(n.Name), toolkit)
+		},
+		Settle: driverTime,
+		Poll:   3 * time.Second,
+	}
+}
+
+// driverTime is how long a driver may take to bring up its GPUs after boot.
+const driverTime = 90 * time.Second
+
+// installed names the series that is on a machine, so that it stays.
+func installed(s nvidia.DriverState) string {
+	branch, _, _ := strings.Cut(s.Loaded, ".")
+	n, err := strconv.Atoi(branch)
+	if err != nil {
+		return ""
+	}
+	d := nvidia.Driver{Branch: n, Flavour: nvidia.Proprietary}
+	if s.LoadedOpen {
+		d.Flavour = nvidia.Open
+	}
+	return d.String()
+}

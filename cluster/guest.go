@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// hostKeyFile is where a guest keeps the public half of its host key.
+const hostKeyFile = "/etc/ssh/ssh_host_ed25519_key.pub"
+
+// guest is a node seen from inside.
+type guest struct {
+	node Node
+	addr string // host:port of its SSH server
+	ssh  *ssh.Client
+	root remote.Runner // the same, as root
+	// absent is set once its machine was seen not to be there: what others ask of
+	// it in this run, it cannot know.
+	absent atomic.Bool
+	// started is set once this run told K3s there to start: from then on what its
+	// journal says is about that start.
+	started atomic.Bool
+}
+
+func (c *Cluster) newGuest(n Node) *guest {
+	user, port := c.spec.Access.User, "22"
+	if n.External {
+		port = strconv.Itoa(n.SSHPort)
+		if n.SSHUser != "" {
+			user = n.SSHUser
+		}
+	}
+	g := &guest{node: n, addr: net.JoinHostPort(n.Address.Addr().String(), port)}
+	g.ssh = ssh.New(ssh.Config{
+		Addr: g.addr, User: user, Signers: c.Signers, Agent: c.Agent,
+		Dial: c.Dial, Via: c.Via,
+		HostKeys: func(ctx context.Context, addr string) ([]ssh.PublicKey, error) { return c.hostKeys(ctx, n, addr) },
+	})
+	g.root = remote.Sudo(g.ssh)
+	return g
+}
+
+func (g *guest) close() { _ = g.ssh.Close() }
+
+// root returns the runner that is root on a node.
+func (c *Cluster) root(node string) remote.Runner { return c.guests[node].root }
+
+// hostKeys returns the host keys of a node. They are read through the guest agent,
+// over the authenticated API, and kept in known_hosts, which is a cache and nothing
+// more: it is forgotten when the VM is made, and when a key does not fit.
+func (c *Cluster) hostKeys(ctx context.Context, n Node, addr string) ([]ssh.PublicKey, error) {
+	keys, err := c.hosts.Lookup(addr)
+	if err != nil || len(keys) > 0 {
+		return keys, err
+	}
+	if n.External {
+		return nil, fmt.Errorf("node %s is not made by us, so its host key cannot be read over Proxmox: put its line into %s", n.Name, c.hosts.Path())
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil {
+		return nil, err
+	}
+	if vm == nil {
+		return nil, fmt.Errorf("there is no VM %s", n.Name)
+	}
+	b, err := c.Proxmox.AgentReadFile(ctx, vm, hostKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ssh.ParseAuthorizedKey(string(b))
+	if err != nil {
+		return nil, fmt.Errorf("%s of %s: %w", hostKeyFile, n.Name, err)
+	}
+	return []ssh.PublicKey{key}, c.hosts.Store(addr, key)
+}
+
+// inside is what a guest says of itself.
+type inside struct {
+	status  cloudinit.Status
+	problem string // why it could not be asked yet
+}
+
+// guestStep waits until a node can be logged in to and its first boot is over.
+func (c *Cluster) guestStep(n Node) *converge.Resource[inside] {
+	return &converge.Resource[inside]{
+		ID:      "guest/" + n.Name,
+		Observe: func(ctx context.Context) (inside, error) { return c.lookInside(ctx, n) },
+		Diff: func(s inside) drift.Diff {
+			if s.problem != "" {
+				return drift.Diff{{Have: s.problem, Want: "a login over SSH", Effect: drift.Create}}
+			}
+			if s.status.State != cloudinit.Done {
+				return drift.Diff{{Path: "first boot", Have: string(s.status.State), Want: "done", Effect: drift.Create}}
+			}
+			return nil
+		},
+		Settle: bootTime,
+		Poll:   2 * time.Second,
+	}
+}
+
+// bootTime is how long a machine may take from power-on to the end of its first
+// boot. Servers with much memory pass it through to the guest page by page first.
+const bootTime = 10 * time.Minute
+
+// lookInside asks a guest how far it is. Not to be reachable is an answer; a wrong
+// host key, a login that is refused or a failed first boot are errors that waiting
+// does not mend.
+func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
+	g := c.guests[n.Name]
+	out, err := cloudInitStatus(ctx, g.ssh)
+	var wrong *ssh.HostKeyError
+	if errors.As(err, &wrong) && wrong.Got != "" && !n.External {
+		// The machine may have been made anew since the key was kept.
+		if err := c.hosts.Store(g.addr); err != nil {
+			return inside{}, err
+		}
+		out, err = cloudInitStatus(ctx, g.ssh)
+	}
+	var auth *ssh.AuthError
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return inside{}, ctx.Err()
+	case errors.As(err, &auth), errors.As(err, &wrong):
+		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, c.agentHint(ctx, n)))
+	default:
+		progress.Say(ctx, "%s", firstLine(err.Error()))
+		return inside{problem: notYet(err)}, nil
+	}
+	status, err := cloudinit.ParseStatus(out)
+	if err != nil {
+		return inside{}, err
+	}
+	if err := status.Err(); err != nil && !errors.Is(err, cloudinit.ErrNotDone) {
+		return inside{}, converge.Permanent(fmt.Errorf("first boot of %s failed: %w", n.Name, err))
+	}
+	return inside{status: status}, nil
+}
+
+// cloudInitStatus reads the status, whose exit code repeats what it says.
+func cloudInitStatus(ctx context.Context, r remote.Runner) ([]byte, error) {
+	out, err := remote.Output(ctx, r, "cloud-init", "status", "--format", "json")
+	var exit *remote.ExitError
+	if errors.As(err, &exit) && len(out) > 0 {
+		return out, nil
+	}
+	return out, err
+}
+
+// agentHint says whether the guest at least lives, for an error about its login.
+func (c *Cluster) agentHint(ctx context.Context, n Node) string {
+	if n.External {
+		return ""
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil || vm == nil {
+		return ""
+	}
+	return fmt.Sprintf("; the VM is %d on %s: its seed may not have been read, look at its console", vm.VMID, vm.Host)
+}
+
+// notYet names the stage that a guest which cannot be logged in to is in.
+func notYet(err error) string {
+	if errors.Is(err, proxmox.ErrAgentNotRunning) {
+		return "booting, the guest agent does not answer yet"
+	}
+	return firstLine(err.Error())
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

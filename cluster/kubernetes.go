@@ -1,0 +1,256 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// apiPort is where K3s' servers, and the VIP in front of them, serve Kubernetes.
+const apiPort = "6443"
+
+// url is how members and users of the cluster reach its API.
+func (s *Spec) url() string {
+	return "https://" + net.JoinHostPort(s.APIAddress().String(), apiPort)
+}
+
+// k3sNode is what servers and agents have in common. Labels and taints are not in
+// it: a kubelet sets them once, when it registers, and they should follow the file
+// for ever. See nodeStep.
+func k3sNode(n Node, extra map[string]any) k3s.Node {
+	node := k3s.Node{Name: n.Name, Extra: extra}
+	if !n.DHCP() {
+		node.IPs = append(node.IPs, n.Address.Addr())
+	}
+	return node
+}
+
+// k3sServer is a server as it should be. The first makes the cluster unless it
+// joins one that is there; the others always join.
+func (s *Spec) k3sServer(n Node, joins bool) (k3s.Server, error) {
+	extra := map[string]any{}
+	for _, more := range []map[string]any{s.K3s.AgentConfig, s.K3s.ServerConfig} {
+		for k, v := range more {
+			extra[k] = v
+		}
+	}
+	srv := k3s.Server{
+		Node: k3sNode(n, extra), Version: s.K3s.Version,
+		TLSSANs:     append([]string(nil), s.K3s.TLSSANs...),
+		ClusterCIDR: s.K3s.PodCIDR, ServiceCIDR: s.K3s.ServiceCIDR, ClusterDomain: s.K3s.ClusterDomain,
+		FlannelBackend: s.K3s.FlannelBackend, Disable: s.K3s.Disable,
+		SecretsEncryption: s.K3s.SecretsEncryption,
+		SnapshotSchedule:  s.K3s.Snapshots.Schedule, SnapshotRetention: s.K3s.Snapshots.Retention,
+	}
+	if s.K3s.VIP.IsValid() {
+		srv.TLSSANs = append([]string{s.K3s.VIP.String()}, srv.TLSSANs...)
+	}
+	if joins {
+		srv.URL = s.url()
+		return srv, nil
+	}
+	if s.K3s.VIP.IsValid() {
+		manifest, err := k3s.KubeVIP(k3s.VIP{Address: s.K3s.VIP, Interface: s.K3s.VIPInterface})
+		if err != nil {
+			return srv, err
+		}
+		srv.Manifests = map[string][]byte{k3s.KubeVIPManifest: manifest}
+	}
+	return srv, nil
+}
+
+func (s *Spec) k3sAgent(n Node) k3s.Agent {
+	return k3s.Agent{Node: k3sNode(n, s.K3s.AgentConfig), Version: s.K3s.Version, URL: s.url()}
+}
+
+// k3sStep brings K3s up on a node.
+func (c *Cluster) k3sStep(n Node) *converge.Resource[k3s.State] {
+	step := &converge.Resource[k3s.State]{
+		ID:      "k3s/" + n.Name,
+		Observe: func(ctx context.Context) (k3s.State, error) { return c.observeK3s(ctx, n) },
+		Settle:  joinTime,
+		Poll:    2 * time.Second,
+	}
+	if n.Role == Agent {
+		agent := c.spec.k3sAgent(n)
+		step.Diff = agent.Diff
+		step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringAgent(ctx, n, agent, have) }
+		return step
+	}
+	step.Diff = func(have k3s.State) drift.Diff {
+		srv, err := c.spec.k3sServer(n, c.joins(n, have))
+		if err != nil {
+			return drift.Missing(err.Error())
+		}
+		return srv.Diff(have)
+	}
+	step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringServer(ctx, n, have) }
+	return step
+}
+
+// joinTime is how long a node may take to join: etcd takes one member at a time,
+// and images may have to be unpacked.
+const joinTime = 10 * time.Minute
+
+// observeK3s looks, and gives up on what waiting does not mend.
+func (c *Cluster) observeK3s(ctx context.Context, n Node) (k3s.State, error) {
+	have, err := k3s.Observe(ctx, c.root(n.Name))
+	if err != nil {
+		return have, err
+	}
+	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && c.guests[n.Name].started.Load() {
+		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
+	}
+	return have, nil
+}
+
+// joins reports whether a server belongs to a cluster that another one made. The
+// first one of the file makes it, unless it is seen to have joined.
+func (c *Cluster) joins(n Node, have k3s.State) bool {
+	_, joined := have.Config["server"]
+	return joined || n.Name != c.spec.Servers()[0].Name
+}
+
+func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error {
+	joins := c.joins(n, have)
+	token, err := c.token(ctx, n.Name, k3s.Token)
+	switch {
+	case err == nil && have.Config == nil:
+		joins = true // the cluster is there already, without this machine
+	case joins && err != nil:
+		return err
+	case errors.Is(err, errNoServer):
+	case err != nil:
+		return err
+	}
+	srv, err := c.spec.k3sServer(n, joins)
+	if err != nil {
+		return err
+	}
+	c.guests[n.Name].started.Store(true)
+	if stale(have, srv.Version) {
+		srv.Token = token
+		return c.takeDown(ctx, n, func(ctx context.Context) error {
+			return k3s.UpgradeServer(ctx, c.root(n.Name), c.release(), srv)
+		})
+	}
+	if err := c.ensureK3s(ctx, n, have); err != nil {
+		return err
+	}
+	if joins {
+		srv.Token = token
+		return k3s.JoinServer(ctx, c.root(n.Name), srv)
+	}
+	return k3s.StartServer(ctx, c.root(n.Name), srv)
+}
+
+func (c *Cluster) bringAgent(ctx context.Context, n Node, agent k3s.Agent, have k3s.State) error {
+	token, err := c.token(ctx, n.Name, k3s.AgentToken)
+	if err != nil {
+		return err
+	}
+	join := k3s.Join{Token: token, Agent: agent}
+	c.guests[n.Name].started.Store(true)
+	if stale(have, agent.Version) {
+		return c.takeDown(ctx, n, func(ctx context.Context) error {
+			return k3s.UpgradeAgent(ctx, c.root(n.Name), c.release(), join)
+		})
+	}
+	if err := c.ensureK3s(ctx, n, have); err != nil {
+		return err
+	}
+	return k3s.JoinAgent(ctx, c.root(n.Name), join)
+}
+
+// stale reports whether K3s runs, in another version than it should.
+func stale(have k3s.State, want string) bool {
+	return have.Role != k3s.RoleNone && have.Version != "" && have.Version != want
+}
+
+// ensureK3s puts the binary in place where the template did not bring it.
+func (c *Cluster) ensureK3s(ctx context.Context, n Node, have k3s.State) error {
+	if have.Version == c.spec.K3s.Version {
+		return nil
+	}
+	_, err := k3s.Install(ctx, c.root(n.Name), c.release())
+	return err
+}
+
+func (c *Cluster) release() k3s.Release { return k3s.Release{Version: c.spec.K3s.Version} }
+
+// errNoServer says that no server of the cluster is up.
+var errNoServer = errors.New("no server of the cluster runs K3s")
+
+// token reads what nodes join with from the first server that has it. It is never
+// made up: a cluster that is there has one, see failure K5.
+func (c *Cluster) token(ctx context.Context, but string, read tokenReader) (secret.Value, error) {
+	var errs []error
+	for _, n := range c.spec.Servers() {
+		if n.Name == but {
+			continue
+		}
+		token, err := c.tokenOf(ctx, n.Name, read)
+		if err == nil {
+			return token, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+	}
+	return secret.Value{}, fmt.Errorf("%w: %w", errNoServer, errors.Join(errs...))
+}
+
+// vipStep waits until the virtual address answers: nobody joins before.
+func (c *Cluster) vipStep() *converge.Resource[error] {
+	addr := net.JoinHostPort(c.spec.APIAddress().String(), apiPort)
+	return &converge.Resource[error]{
+		ID: "api/" + c.spec.APIAddress().String(),
+		Observe: func(ctx context.Context) (error, error) {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			conn, err := c.dial(ctx, "tcp", addr)
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err, nil
+		},
+		Diff: func(err error) drift.Diff {
+			if err == nil {
+				return nil
+			}
+			return drift.Diff{{Have: firstLine(err.Error()), Want: "the API answers at " + addr, Effect: drift.Create}}
+		},
+		Settle: 3 * time.Minute,
+	}
+}
+
+func (c *Cluster) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if c.Dial != nil {
+		return c.Dial(ctx, network, addr)
+	}
+	return new(net.Dialer).DialContext(ctx, network, addr)
+}
+
+// labels are those that the file says, and those that others look for.
+func labels(n Node) map[string]string {
+	out := map[string]string{}
+	for k, v := range n.Labels {
+		out[k] = v
+	}
+	if n.Pool != "" {
+		out[poolLabel] = n.Pool
+	}
+	if n.GPUs.Count > 0 {
+		out[nvidia.LabelPresent] = "true"
+	}
+	return out
+}
+
+// poolLabel says which pool of the file a node belongs to.
+const poolLabel = "homelab.cps-gpu.github.com/pool"

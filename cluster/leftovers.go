@@ -1,0 +1,246 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// removedStep takes away machines that carry the cluster's tag and are not in the
+// file any more: drained, deleted from Kubernetes, destroyed.
+func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
+	return &converge.Resource[[]proxmox.Summary]{
+		ID: "removed",
+		Observe: func(ctx context.Context) ([]proxmox.Summary, error) {
+			vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+			return slices.DeleteFunc(vms, func(vm proxmox.Summary) bool {
+				_, wanted := c.spec.Node(vm.Name)
+				return wanted || c.isTemplate(vm)
+			}), err
+		},
+		Diff: func(vms []proxmox.Summary) drift.Diff {
+			var d drift.Diff
+			for _, vm := range vms {
+				d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host), Effect: drift.Remove, Note: "no longer in the file"})
+			}
+			return d
+		},
+		Apply: func(ctx context.Context, vms []proxmox.Summary) error {
+			for _, vm := range vms {
+				if err := c.retire(ctx, vm); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// isTemplate reports whether a VM of ours is, or is becoming, a template.
+func (c *Cluster) isTemplate(vm proxmox.Summary) bool {
+	return vm.Template || strings.HasPrefix(vm.Name, c.spec.Name+"-template-")
+}
+
+// retire takes one machine out of the cluster and off its host.
+func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
+	_, err := c.drain(ctx, vm.Name)
+	if errors.Is(err, errNoServer) {
+		progress.Say(ctx, "%s: no API answers, so it is not drained", vm.Name)
+	} else if err != nil {
+		return err
+	}
+	if err == nil {
+		if err := c.deleteNode(ctx, vm.Name); err != nil {
+			return err
+		}
+	}
+	progress.Say(ctx, "destroying %s", vm.Name)
+	return c.remove(ctx, vm)
+}
+
+// remove destroys a machine or template of ours.
+func (c *Cluster) remove(ctx context.Context, seen proxmox.Summary) error {
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), seen.Name)
+	if err != nil || vm == nil {
+		return err
+	}
+	return c.Proxmox.Remove(ctx, vm)
+}
+
+// rest is what lies about on a host.
+type rest struct {
+	host      string
+	volumes   []proxmox.Volume
+	mappings  []string
+	templates []proxmox.Summary
+}
+
+func (r rest) diff() drift.Diff {
+	var d drift.Diff
+	for _, v := range r.volumes {
+		d = append(d, drift.Field{Path: v.Name(), Have: "on " + r.host, Effect: drift.Remove})
+	}
+	for _, m := range r.mappings {
+		d = append(d, drift.Field{Path: "mapping/" + m, Have: "unused", Effect: drift.Remove})
+	}
+	for _, vm := range r.templates {
+		d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("template %d on %s", vm.VMID, r.host), Effect: drift.Remove})
+	}
+	return d
+}
+
+// leftoversStep clears what earlier files asked for: seeds, mappings, templates.
+func (c *Cluster) leftoversStep() *converge.Resource[[]rest] {
+	return &converge.Resource[[]rest]{
+		ID:      "leftovers",
+		Observe: func(ctx context.Context) ([]rest, error) { return c.rests(ctx, c.wanted) },
+		Diff:    diffRests,
+		Apply:   c.clear,
+	}
+}
+
+func diffRests(all []rest) drift.Diff {
+	var d drift.Diff
+	for _, r := range all {
+		d = append(d, r.diff()...)
+	}
+	return d
+}
+
+// keep says what is still needed on a host.
+type keep struct {
+	files, mappings map[string]bool
+	templates       map[string]bool // by name
+}
+
+// wanted is what the file as it is now needs.
+func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
+	k := keep{
+		files:    map[string]bool{c.spec.imageFile(): true},
+		mappings: map[string]bool{}, templates: map[string]bool{},
+	}
+	t, err := c.template(ctx, host)
+	if err != nil {
+		return k, err
+	}
+	k.templates[t.name] = true
+	for _, n := range c.spec.Nodes {
+		if n.External {
+			continue
+		}
+		k.mappings[c.spec.mappingID(n.Name)] = n.GPUs.Count > 0
+		if n.Host != host {
+			continue
+		}
+		sd, err := c.seed(n)
+		if err != nil {
+			return k, err
+		}
+		k.files[sd.file] = true
+	}
+	return k, nil
+}
+
+// rests looks for what is ours and not kept. A template that clones hang on stays:
+// Proxmox could not remove it, and it is not in the way.
+func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) (keep, error)) ([]rest, error) {
+	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	if err != nil {
+		return nil, err
+	}
+	var out []rest
+	for i, host := range c.templateHosts() {
+		k, err := kept(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		r := rest{host: host}
+		if r.volumes, err = c.ownVolumes(ctx, host, k.files); err != nil {
+			return nil, err
+		}
+		if i == 0 { // mappings belong to all hosts
+			if r.mappings, err = c.ownMappings(ctx, host, k.mappings); err != nil {
+				return nil, err
+			}
+		}
+		for _, vm := range vms {
+			if vm.Host == host && c.isTemplate(vm) && !k.templates[vm.Name] {
+				used, err := c.Proxmox.HasClones(ctx, &vm)
+				if err != nil {
+					return nil, err
+				}
+				if !used {
+					r.templates = append(r.templates, vm)
+				}
+			}
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func (c *Cluster) ownVolumes(ctx context.Context, host string, keep map[string]bool) ([]proxmox.Volume, error) {
+	var out []proxmox.Volume
+	storages := []string{c.spec.Image.SeedStorage, c.spec.Image.ImageStorage}
+	slices.Sort(storages)
+	for _, storage := range slices.Compact(storages) {
+		if storage == "" {
+			continue
+		}
+		volumes, err := c.Proxmox.Volumes(ctx, host, storage, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range volumes {
+			if v.VMID == 0 && c.spec.ownsFile(v.Name()) && !keep[v.Name()] {
+				out = append(out, v)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]bool) ([]string, error) {
+	all, err := c.Proxmox.Mappings(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, m := range all {
+		if m.Description == c.spec.ourMapping() && !keep[m.ID] {
+			out = append(out, m.ID)
+		}
+	}
+	return out, nil
+}
+
+func (c *Cluster) clear(ctx context.Context, all []rest) error {
+	for _, r := range all {
+		for i := range r.templates {
+			progress.Say(ctx, "removing template %s", r.templates[i].Name)
+			if err := c.remove(ctx, r.templates[i]); err != nil {
+				return err
+			}
+		}
+		for _, v := range r.volumes {
+			progress.Say(ctx, "removing %s", v.Name())
+			if err := c.Proxmox.DeleteVolume(ctx, r.host, v.ID); err != nil {
+				return err
+			}
+		}
+		for _, m := range r.mappings {
+			progress.Say(ctx, "removing mapping %s", m)
+			if err := c.Proxmox.DeleteMapping(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// seed is what a node is told at first boot, as an image with its name.
+type seed struct {
+	file string // its name on the storage
+	iso  []byte
+}
+
+// machine is a node as cloud-init should make it. Nothing secret is in it.
+func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
+	m := cloudinit.Machine{
+		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
+		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway,
+		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
+		Packages: s.Guest.Packages, Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
+		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy, Timezone: s.Guest.Timezone,
+	}
+	for _, d := range n.Disks {
+		if d.Mount != "" {
+			m.Disks = append(m.Disks, cloudinit.Mount{Serial: d.Name, FS: d.FS, Path: d.Mount})
+		}
+	}
+	for _, f := range s.Guest.Files {
+		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
+	}
+	return m
+}
+
+// seed renders a node's first boot.
+func (c *Cluster) seed(n Node) (seed, error) {
+	render := cloudinit.RenderServer
+	if n.Role == Agent {
+		render = cloudinit.RenderWorker
+	}
+	doc, err := render(c.spec.machine(n, c.authorizedKeys()))
+	if err != nil {
+		return seed{}, err
+	}
+	digest, err := doc.Digest()
+	if err != nil {
+		return seed{}, err
+	}
+	iso, err := doc.ISO()
+	if err != nil {
+		return seed{}, err
+	}
+	return seed{file: c.spec.seedFile(n.Name, digest), iso: iso}, nil
+}
+
+// authorizedKeys are the keys that the file names and those that we log in with.
+func (c *Cluster) authorizedKeys() []string {
+	keys := append([]string(nil), c.spec.Access.PublicKeys...)
+	for _, s := range c.Signers {
+		keys = append(keys, ssh.AuthorizedKey(s.PublicKey()))
+	}
+	seen := map[string]bool{}
+	var out []string
+	for _, k := range keys {
+		f := strings.Fields(k)
+		if len(f) < 2 || seen[f[1]] {
+			continue
+		}
+		seen[f[1]] = true
+		out = append(out, k)
+	}
+	return out
+}
+
+// vm is a node as Proxmox should have it.
+func (c *Cluster) vm(n Node, template, seedFile string) proxmox.VMSpec {
+	s := c.spec
+	full := n.OSDisk.Storage != s.Image.TemplateStorage
+	spec := proxmox.VMSpec{
+		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: s.tag(), Tags: n.Tags,
+		Template: template, Full: full,
+		Cores: n.Cores, Memory: proxmox.Size(n.Memory), CPUType: n.CPUType, NUMA: n.NUMA,
+		OnBoot: n.OnBoot, Startup: startupOption(n.Startup), Description: n.Description,
+		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
+		Running: true,
+		NICs: []proxmox.NIC{{
+			Bridge: n.Network.Bridge, MAC: n.MAC.String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU, Queues: n.Network.Queues,
+		}},
+		Disks: []proxmox.Disk{disk("scsi0", "", n.OSDisk.DiskOptions)},
+	}
+	if full {
+		spec.Storage = n.OSDisk.Storage
+	}
+	for i, d := range n.Disks {
+		spec.Disks = append(spec.Disks, disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions))
+	}
+	for i := range n.GPUs.Count {
+		spec.GPUs = append(spec.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe, ROMBar: n.GPUs.ROMBar})
+	}
+	return spec
+}
+
+// mappingOf names the mapping of a node's i-th GPU: one that exists already, where
+// the file says so, or the node's own, which holds all its cards.
+func (c *Cluster) mappingOf(n Node, i int) string {
+	if len(n.GPUs.Mapping) > 0 {
+		return n.GPUs.Mapping[i]
+	}
+	return c.spec.mappingID(n.Name)
+}
+
+func disk(slot, serial string, o DiskOptions) proxmox.Disk {
+	return proxmox.Disk{
+		Slot: slot, Serial: serial, Storage: o.Storage, Size: proxmox.Size(o.Size),
+		SSD: o.SSD, Discard: o.Discard, IOThread: o.IOThread,
+	}
+}
+
+// startupOption is a boot order as Proxmox writes it: order=1,up=30,down=60, in seconds.
+func startupOption(s Startup) string {
+	if s.Order == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("order=%d", s.Order)
+	if s.Up > 0 {
+		text += fmt.Sprintf(",up=%d", int(s.Up.Seconds()))
+	}
+	if s.Down > 0 {
+		text += fmt.Sprintf(",down=%d", int(s.Down.Seconds()))
+	}
+	return text
+}

@@ -1,0 +1,321 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// api is the connection to Kubernetes. It is made from the kubeconfig of a living
+// server, never from the file that we leave for kubectl: that may be of another
+// cluster.
+type api struct {
+	mu     sync.Mutex
+	config string // what client was made of
+	client *kube.Client
+}
+
+// kube returns the client for the cluster's API.
+func (c *Cluster) kube(ctx context.Context) (*kube.Client, error) {
+	c.api.mu.Lock()
+	client := c.api.client
+	c.api.mu.Unlock()
+	if client != nil {
+		return client, nil
+	}
+	_, err := c.fetchKubeconfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	return c.api.client, nil
+}
+
+// fetchKubeconfig reads the administrator's kubeconfig from the first server that
+// has one.
+func (c *Cluster) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
+	read := func(ctx context.Context, r remote.Runner) (secret.Value, error) {
+		return k3s.Kubeconfig(ctx, r, c.spec.url(), c.spec.Name)
+	}
+	config, err := c.token(ctx, "", read)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	if c.api.client != nil && c.api.config == config.Reveal() {
+		return config, nil
+	}
+	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: c.dial, Wrap: c.KubeWrap})
+	if err != nil {
+		return secret.Value{}, err
+	}
+	c.api.client, c.api.config = client, config.Reveal()
+	return config, nil
+}
+
+// tokenReader reads a secret from a server.
+type tokenReader func(ctx context.Context, r remote.Runner) (secret.Value, error)
+
+// askTime bounds how long one server is asked for what another may have too.
+const askTime = 20 * time.Second
+
+func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
+	if c.guests[server].absent.Load() {
+		return secret.Value{}, errors.New("its machine was made just now")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return read(ctx, c.root(server))
+}
+
+// kubeconfigStep leaves a kubeconfig for kubectl, mode 0600.
+func (c *Cluster) kubeconfigStep() *converge.Resource[[]byte] {
+	path := c.KubeconfigPath()
+	var want []byte
+	return &converge.Resource[[]byte]{
+		ID: "kubeconfig",
+		Observe: func(ctx context.Context) ([]byte, error) {
+			config, err := c.fetchKubeconfig(ctx)
+			if err != nil {
+				return nil, err
+			}
+			want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()), k3s.Access{Server: c.spec.url(), Cluster: c.spec.Name, ProxyURL: c.ProxyURL})
+			if err != nil {
+				return nil, err
+			}
+			info, err := os.Stat(path)
+			if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Perm() != 0o600 {
+				return nil, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			return os.ReadFile(path)
+		},
+		Diff: func(have []byte) drift.Diff {
+			switch {
+			case have == nil:
+				return drift.Diff{{Want: path, Effect: drift.Update}}
+			case !bytes.Equal(have, want):
+				return drift.Diff{{Have: "of an earlier cluster or address", Want: path, Effect: drift.Update}}
+			}
+			return nil
+		},
+		Apply: func(context.Context, []byte) error { return writeSecretFile(path, want) },
+	}
+}
+
+// writeSecretFile replaces a file in one move; nobody else may ever read it.
+func writeSecretFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // made with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	if _, err := f.Write(data); err != nil {
+		_ = f.Close()
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// nodeStep keeps a node Ready, with the labels and taints of the file, and takes
+// away those that the file no longer has.
+func (c *Cluster) nodeStep(n Node) *converge.Resource[*kube.Node] {
+	marks := c.marks(n)
+	return &converge.Resource[*kube.Node]{
+		ID:      "node/" + n.Name,
+		Observe: func(ctx context.Context) (*kube.Node, error) { return c.observeNode(ctx, n.Name) },
+		Diff: func(have *kube.Node) drift.Diff {
+			if have == nil {
+				return drift.Diff{{Have: "not registered", Want: "Ready", Effect: drift.Create}}
+			}
+			d := marks.Diff(*have)
+			if !have.Ready {
+				d = append(d, drift.Field{Path: "status", Have: "not ready: " + have.Reason, Want: "Ready", Effect: drift.Create})
+			}
+			if have.Cordoned {
+				d = append(d, drift.Field{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: drift.Update})
+			}
+			return append(d, drift.Compare("version", have.Version, c.spec.K3s.Version, drift.Restart)...)
+		},
+		Apply: func(ctx context.Context, have *kube.Node) error {
+			if have == nil {
+				if err := c.waitRegistered(ctx, n.Name); err != nil {
+					return err
+				}
+			}
+			return c.settleNode(ctx, n.Name, marks)
+		},
+		Settle: readyTime,
+		Poll:   2 * time.Second,
+	}
+}
+
+// readyTime is how long a node may take from having joined to being Ready.
+const readyTime = 5 * time.Minute
+
+func (c *Cluster) observeNode(ctx context.Context, name string) (*kube.Node, error) {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return nil, err
+	}
+	have, err := client.Node(ctx, name)
+	if errors.Is(err, kube.ErrNotFound) {
+		return nil, nil
+	}
+	return &have, err
+}
+
+func (c *Cluster) marks(n Node) kube.Marks {
+	m := kube.Marks{Labels: labels(n)}
+	for _, t := range n.Taints {
+		m.Taints = append(m.Taints, kube.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	return m
+}
+
+func (c *Cluster) settleNode(ctx context.Context, name string, marks kube.Marks) error {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return err
+	}
+	if err := client.Mark(ctx, name, marks); err != nil {
+		return err
+	}
+	return client.Uncordon(ctx, name)
+}
+
+// drain empties a node, if there is a cluster that has it, and reports whether
+// there is.
+func (c *Cluster) drain(ctx context.Context, node string) (inCluster bool, err error) {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return false, err
+	}
+	if _, err := client.Node(ctx, node); errors.Is(err, kube.ErrNotFound) {
+		return false, nil
+	}
+	progress.Say(ctx, "draining %s", node)
+	return true, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true})
+}
+
+func (c *Cluster) deleteNode(ctx context.Context, node string) error {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return err
+	}
+	return client.DeleteNode(ctx, node)
+}
+
+// waitRegistered waits until a kubelet has introduced itself.
+func (c *Cluster) waitRegistered(ctx context.Context, node string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("%s runs K3s, but did not register with the cluster: see journalctl -u k3s-agent there", node))
+	defer cancel()
+	for {
+		have, err := c.observeNode(ctx, node)
+		if err == nil && have != nil {
+			return nil
+		}
+		progress.Say(ctx, "waiting for %s to register", node)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// waitReady waits until a node that was down is Ready again, and lets pods back.
+func (c *Cluster) waitReady(ctx context.Context, node string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTime+readyTime, fmt.Errorf("%s did not become Ready again", node))
+	defer cancel()
+	why := ""
+	for {
+		client, err := c.kube(ctx)
+		var have kube.Node
+		if err == nil {
+			have, err = client.Node(ctx, node)
+		}
+		switch {
+		case err == nil && have.Ready:
+			return client.Uncordon(ctx, node)
+		case err == nil:
+			why = have.Reason
+		default:
+			why = firstLine(err.Error())
+		}
+		progress.Say(ctx, "waiting for %s to be Ready again: %s", node, why)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s", context.Cause(ctx), why)
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// hasDriver reports whether a node's driver is ours to look after.
+func (c *Cluster) hasDriver(n Node) bool {
+	return n.GPUs.Count > 0 && c.spec.NVIDIA.DriverMode == DriverPrebuilt && c.spec.NVIDIA.Stack != StackNone
+}
+
+// hasPlugin reports whether GPUs are made allocatable by us.
+func (c *Cluster) hasPlugin() bool {
+	return len(c.spec.GPUNodes()) > 0 && c.spec.NVIDIA.Stack == StackDevicePlugin
+}
+
+// allocatableStep waits until Kubernetes can give away all of a node's GPUs.
+func (c *Cluster) allocatableStep(n Node) *converge.Resource[int64] {
+	want := c.allocatable(n)
+	return &converge.Resource[int64]{
+		ID: "allocatable/" + n.Name,
+		Observe: func(ctx context.Context) (int64, error) {
+			have, err := c.observeNode(ctx, n.Name)
+			if err != nil || have == nil {
+				return 0, err
+			}
+			return have.Count(string(nvidia.Resource)), nil
+		},
+		Diff: func(have int64) drift.Diff {
+			if have == want {
+				return nil
+			}
+			return drift.Diff{{
+				Path: "GPUs", Have: fmt.Sprint(have), Want: fmt.Sprintf("%d allocatable", want), Effect: drift.Create,
+				Note: "driver, container toolkit and device plugin must all be there",
+			}}
+		},
+		Settle: readyTime,
+		Poll:   2 * time.Second,
+	}
+}
+
+// allocatable is how many GPUs a node should offer: its cards, times how many pods
+// share one.
+func (c *Cluster) allocatable(n Node) int64 {
+	count := int64(n.GPUs.Count)
+	if s := n.GPUs.Sharing; s.Strategy == SharingTimeSlicing || s.Strategy == SharingMPS {
+		count *= int64(max(1, s.Replicas))
+	}
+	return count
+}

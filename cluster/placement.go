@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// placing remembers which cards this run has given out, so that nodes which choose
+// at the same time do not choose the same.
+type placing struct {
+	mu    sync.Mutex
+	given map[gpuSlot]string // → node
+}
+
+// gpuSlot is a passed-through device with all its functions.
+type gpuSlot struct {
+	host    string
+	address proxmox.PCIAddress // of the whole device
+}
+
+func cardAt(host string, a proxmox.PCIAddress) gpuSlot { return gpuSlot{host, a.Whole()} }
+
+// gpusStep finds or makes the resource mapping of a node's cards. A mapping that is
+// there and still fits is kept, whatever we would choose today.
+func (c *Cluster) gpusStep(n Node) *converge.Resource[[]proxmox.MappingState] {
+	return &converge.Resource[[]proxmox.MappingState]{
+		ID:      "gpus/" + n.Name,
+		Observe: func(ctx context.Context) ([]proxmox.MappingState, error) { return c.Proxmox.Mappings(ctx, n.Host) },
+		Diff:    func(all []proxmox.MappingState) drift.Diff { return c.diffMapping(n, all) },
+		Apply: func(ctx context.Context, all []proxmox.MappingState) error {
+			if len(n.GPUs.Mapping) > 0 {
+				return converge.Permanent(fmt.Errorf("the file names resource mappings for %s that are not there or do not fit: %s", n.Name, c.diffMapping(n, all)))
+			}
+			cards, err := c.place(ctx, n)
+			if err != nil {
+				return converge.Permanent(err)
+			}
+			return c.Proxmox.EnsureMapping(ctx, proxmox.MapGPUs(c.spec.mappingID(n.Name), c.spec.ourMapping(), n.Host, cards...))
+		},
+	}
+}
+
+func find(all []proxmox.MappingState, id string) *proxmox.MappingState {
+	for i := range all {
+		if all[i].ID == id {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) diffMapping(n Node, all []proxmox.MappingState) drift.Diff {
+	if len(n.GPUs.Mapping) > 0 {
+		return diffNamed(n, all)
+	}
+	m := find(all, c.spec.mappingID(n.Name))
+	if m == nil {
+		return drift.Missing(fmt.Sprintf("mapping of %d GPUs", n.GPUs.Count))
+	}
+	var d drift.Diff
+	if len(m.Problems) > 0 {
+		d = append(d, drift.Field{Path: "mapping", Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: drift.Restart})
+	}
+	have := addresses(m, n.Host)
+	if len(n.GPUs.PCI) == 0 {
+		return append(d, drift.Compare("cards", len(have), n.GPUs.Count, drift.Restart)...)
+	}
+	var want []string
+	for _, a := range n.GPUs.PCI {
+		want = append(want, a.Whole().String())
+	}
+	slices.Sort(want)
+	return append(d, drift.Compare("cards", strings.Join(have, " "), strings.Join(want, " "), drift.Restart)...)
+}
+
+// diffNamed checks mappings that are somebody else's.
+func diffNamed(n Node, all []proxmox.MappingState) drift.Diff {
+	var d drift.Diff
+	for _, id := range n.GPUs.Mapping {
+		switch m := find(all, id); {
+		case m == nil:
+			d = append(d, drift.Field{Path: id, Want: "a resource mapping", Effect: drift.Create})
+		case len(m.Problems) > 0:
+			d = append(d, drift.Field{Path: id, Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: drift.Create})
+		}
+	}
+	return d
+}
+
+// addresses lists the cards that a mapping has on a host, sorted.
+func addresses(m *proxmox.MappingState, host string) []string {
+	var out []string
+	for _, d := range m.Devices {
+		if d.Host == host {
+			out = append(out, d.Address.Whole().String())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// place chooses a node's cards: those that the file names, or the first free ones
+// that sit next to each other. Neighbours on the bus share a NUMA node on every
+// board we know of; Proxmox does not tell the NUMA node itself.
+func (c *Cluster) place(ctx context.Context, n Node) ([]proxmox.GPU, error) {
+	c.placing.mu.Lock()
+	defer c.placing.mu.Unlock()
+	gpus, err := c.Proxmox.GPUs(ctx, n.Host)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := c.taken(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := choose(n, gpus, taken)
+	if err != nil {
+		return nil, err
+	}
+	if c.placing.given == nil {
+		c.placing.given = map[gpuSlot]string{}
+	}
+	for _, g := range chosen {
+		c.placing.given[cardAt(n.Host, g.Address)] = n.Name
+	}
+	return chosen, nil
+}
+
+// taken says who has which card of n's host: any VM, running or not, ours or not,
+// through a mapping or raw; our mappings of other nodes; what this run gave out.
+func (c *Cluster) taken(ctx context.Context, n Node) (map[gpuSlot]string, error) {
+	taken := map[gpuSlot]string{}
+	mappings, err := c.Proxmox.Mappings(ctx, n.Host)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := c.Proxmox.PCIUses(ctx, n.Host)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range uses {
+		if u.Name == n.Name && slices.Contains(u.Tags, c.spec.tag()) {
+			continue
+		}
+		for _, a := range u.Addresses {
+			taken[cardAt(n.Host, a)] = fmt.Sprintf("VM %d %q", u.VMID, u.Name)
+		}
+	}
+	for _, m := range mappings {
+		if m.Description != c.spec.ourMapping() || m.ID == c.spec.mappingID(n.Name) {
+			continue
+		}
+		for _, d := range m.Devices {
+			taken[cardAt(d.Host, d.Address)] = "mapping " + m.ID
+		}
+	}
+	for given, node := range c.placing.given {
+		if node != n.Name {
+			taken[given] = "node " + node
+		}
+	}
+	return taken, nil
+}
+
+// candidate reports whether a card may become one of the node's.
+func candidate(n Node, g proxmox.GPU) bool {
+	if len(n.GPUs.PCI) > 0 {
+		return slices.ContainsFunc(n.GPUs.PCI, func(a PCIAddress) bool { return a.Whole().String() == g.Address.Whole().String() })
+	}
+	return strings.Contains(strings.ToLower(g.Name), strings.ToLower(n.GPUs.Model))
+}
+
+// choose is the pure part of place. Asked for by address, a card that cannot be had
+// is an error; asked for by number, the next one is taken.
+func choose(n Node, gpus []proxmox.GPU, taken map[gpuSlot]string) ([]proxmox.GPU, error) {
+	var free []proxmox.GPU
+	var why []string
+	for _, g := range gpus {
+		who := taken[cardAt(n.Host, g.Address)]
+		switch {
+		case !candidate(n, g):
+			why = append(why, fmt.Sprintf("%s is a %s", g.Address, g.Name))
+		case who != "":
+			why = append(why, fmt.Sprintf("%s belongs to %s", g.Address, who))
+		case g.Problem() != "":
+			why = append(why, fmt.Sprintf("%s %s", g.Address, g.Problem()))
+		default:
+			free = append(free, g)
+		}
+	}
+	if len(free) >= n.GPUs.Count {
+		return free[:n.GPUs.Count], nil
+	}
+	asked := fmt.Sprintf("%d GPUs", n.GPUs.Count)
+	if len(n.GPUs.PCI) > 0 {
+		asked = fmt.Sprintf("the GPUs at %v", n.GPUs.PCI)
+	}
+	if len(gpus) == 0 {
+		why = []string{"none is there, or the token may not see them: grant it Sys.Audit on /"}
+	}
+	return nil, fmt.Errorf("%s asks for %s, and host %s can give %d: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
+}

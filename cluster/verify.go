@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// GPUResult is how one GPU of one node did.
+type GPUResult struct {
+	Node string `json:"node"`
+	nvidia.VerifyResult
+}
+
+// Verification is a proof, under way or done, that every GPU computes.
+type Verification struct {
+	cluster *Cluster
+	run     string // tells the Jobs of this run from earlier ones
+
+	mu      sync.Mutex
+	results map[string][]nvidia.VerifyResult
+}
+
+// GPUVerify prepares a Job for each node with GPUs, which computes on every one of
+// them. Run the graph, then read the Results.
+func (c *Cluster) GPUVerify() (*converge.Graph, *Verification) {
+	v := &Verification{cluster: c, run: runID(), results: map[string][]nvidia.VerifyResult{}}
+	g := &converge.Graph{}
+	for _, n := range c.spec.GPUNodes() {
+		g.Add(v.step(n), g.Add(c.allocatableStep(n)))
+	}
+	return g, v
+}
+
+// runID is short, fit for a name, and different each time.
+func runID() string { return time.Now().UTC().Format("150405") + lower(secret.Random(3).Reveal()) }
+
+// lower keeps of s what a Kubernetes name may hold.
+func lower(s string) string {
+	var out []rune
+	for _, r := range s {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			out = append(out, r-'A'+'a')
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			out = append(out, r)
+		}
+	}
+	return string(out)
+}
+
+// verified is where a node's Job stands.
+type verified struct {
+	kube.Job
+	results []nvidia.VerifyResult
+	problem error
+}
+
+func (v *Verification) step(n Node) *converge.Resource[verified] {
+	return &converge.Resource[verified]{
+		ID:      "verify/" + n.Name,
+		Observe: func(ctx context.Context) (verified, error) { return v.observe(ctx, n) },
+		Diff: func(s verified) drift.Diff {
+			if s.Phase == kube.JobSucceeded {
+				return nil
+			}
+			f := drift.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %d GPUs succeeds", n.GPUs.Count), Effect: drift.Create}
+			if s.Reason != "" {
+				f.Have += ": " + s.Reason
+			}
+			return drift.Diff{f}
+		},
+		Apply: func(ctx context.Context, _ verified) error {
+			client, err := v.cluster.kube(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = client.Apply(ctx, v.objects(n)...)
+			return err
+		},
+		Settle: verifyTime,
+		Poll:   2 * time.Second,
+	}
+}
+
+// verifyTime is how long a node may take: the first time, gigabytes of image are
+// pulled.
+const verifyTime = 12 * time.Minute
+
+func (v *Verification) objects(n Node) []runtime.Object {
+	return nvidia.VerifyObjects(n.Name, n.GPUs.Count, nvidia.VerifyOptions{RunID: v.run, Taints: v.cluster.spec.gpuTaints()})
+}
+
+// observe looks at a node's Job. One that has ended badly is an error that waiting
+// does not mend.
+func (v *Verification) observe(ctx context.Context, n Node) (verified, error) {
+	client, err := v.cluster.kube(ctx)
+	if err != nil {
+		return verified{}, err
+	}
+	name := nvidia.VerifyName(n.Name, v.run)
+	job, err := client.JobState(ctx, nvidia.PluginName, name)
+	if err != nil {
+		return verified{}, err
+	}
+	s := verified{Job: job}
+	switch {
+	case job.Phase == kube.JobPending:
+		s.Reason = v.busy(ctx, client, n, job.Reason)
+		return s, nil
+	case !job.Ended():
+		return s, nil
+	}
+	ended, err := client.PodTermination(ctx, nvidia.PluginName, "job-name="+name)
+	if err != nil {
+		return s, err
+	}
+	for _, t := range ended {
+		results, problem := nvidia.ParseVerify(t.Message)
+		s.results, s.problem = append(s.results, results...), errors.Join(s.problem, problem)
+	}
+	v.keep(n.Name, s.results)
+	return s, converge.Permanent(s.verdict(n))
+}
+
+// verdict is what is wrong with a Job that has ended, nil when all is well.
+func (s verified) verdict(n Node) error {
+	var errs []error
+	for _, r := range s.results {
+		if !r.Passed {
+			errs = append(errs, fmt.Errorf("GPU %d (%s, %s) of %s failed: %s", r.Index, r.Name, r.UUID, n.Name, r.Detail))
+		}
+	}
+	switch {
+	case len(errs) > 0:
+	case s.problem != nil:
+		errs = append(errs, s.problem)
+	case s.Phase == kube.JobFailed:
+		errs = append(errs, fmt.Errorf("the job failed: %s", s.Reason))
+	case len(s.results) != n.GPUs.Count:
+		errs = append(errs, fmt.Errorf("%s has %d GPUs and %d of them computed", n.Name, n.GPUs.Count, len(s.results)))
+	}
+	return errors.Join(errs...)
+}
+
+// busy adds to why a Job does not start who holds the GPUs that it waits for.
+func (v *Verification) busy(ctx context.Context, client *kube.Client, n Node, reason string) string {
+	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
+	if err != nil || len(holders) == 0 {
+		return reason
+	}
+	for _, h := range holders {
+		reason += "; " + h.String()
+	}
+	return reason
+}
+
+func (v *Verification) keep(node string, results []nvidia.VerifyResult) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.results[node] = results
+}
+
+// Results are those of all GPUs that have been heard of, in the order of the file.
+func (v *Verification) Results() []GPUResult {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []GPUResult
+	for _, n := range v.cluster.spec.GPUNodes() {
+		for _, r := range v.results[n.Name] {
+			out = append(out, GPUResult{Node: n.Name, VerifyResult: r})
+		}
+	}
+	return out
+}
+
+// Clean removes the Jobs of this run. Those that nobody cleaned go by themselves
+// after an hour.
+func (v *Verification) Clean(ctx context.Context) error {
+	client, err := v.cluster.kube(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range v.cluster.spec.GPUNodes() {
+		errs = append(errs, client.Delete(ctx, v.objects(n)...))
+	}
+	return errors.Join(errs...)
+}

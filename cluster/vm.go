@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// isoContent is what Proxmox calls a volume that may be put into a CD drive.
+const isoContent = "iso"
+
+// seedStep uploads what a node is told at first boot.
+func (c *Cluster) seedStep(n Node) *converge.Resource[bool] {
+	storage := c.spec.Image.SeedStorage
+	return &converge.Resource[bool]{
+		ID: "seed/" + n.Name,
+		Observe: func(ctx context.Context) (bool, error) {
+			sd, err := c.seed(n)
+			if err != nil {
+				return false, err
+			}
+			volumes, err := c.Proxmox.Volumes(ctx, n.Host, storage, "")
+			if err != nil {
+				return false, err
+			}
+			return slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == sd.file }), nil
+		},
+		Diff: func(there bool) drift.Diff {
+			if there {
+				return nil
+			}
+			return drift.Missing("first-boot ISO on " + storage)
+		},
+		Apply: func(ctx context.Context, _ bool) error {
+			sd, err := c.seed(n)
+			if err != nil {
+				return err
+			}
+			_, err = c.Proxmox.Upload(ctx, n.Host, storage, sd.file, sd.iso)
+			return err
+		},
+	}
+}
+
+// vmStep makes a node's VM and keeps it in shape.
+func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
+	// What a VM was cloned from does not show in it, so a look needs no template.
+	want := func(template string) (proxmox.VMSpec, error) {
+		sd, err := c.seed(n)
+		return c.vm(n, template, sd.file), err
+	}
+	return &converge.Resource[*proxmox.VM]{
+		ID: "vm/" + n.Name,
+		Observe: func(ctx context.Context) (*proxmox.VM, error) {
+			vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+			if err == nil && vm == nil {
+				c.guests[n.Name].absent.Store(true)
+			}
+			return vm, err
+		},
+		Diff: func(vm *proxmox.VM) drift.Diff {
+			spec, err := want("")
+			if err != nil {
+				return drift.Missing(err.Error())
+			}
+			return spec.Diff(vm)
+		},
+		Apply: func(ctx context.Context, vm *proxmox.VM) error {
+			t, err := c.template(ctx, n.Host)
+			if err != nil {
+				return err
+			}
+			spec, err := want(t.name)
+			if err != nil {
+				return err
+			}
+			return c.shape(ctx, n, spec, vm)
+		},
+		Settle: 2 * time.Minute,
+	}
+}
+
+// shape brings a VM to its spec. One that must stop for that is drained first, and
+// only one at a time is down.
+func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *proxmox.VM) error {
+	switch diff := spec.Diff(vm); {
+	case vm == nil:
+		// Whatever was known of a machine of this name is of another one.
+		if err := c.hosts.Store(c.guests[n.Name].addr); err != nil {
+			return err
+		}
+	case diff.Effect() == drift.Replace:
+		return converge.Permanent(fmt.Errorf("%s cannot become what the file asks while it lives: %s\n"+
+			"  take it out of the file, run cluster:up, put it back and run cluster:up again", n.Name, replaced(diff)))
+	case diff.Effect() == drift.Restart && vm.Running:
+		return c.takeDown(ctx, n, func(ctx context.Context) error { return c.Proxmox.Shape(ctx, spec, vm) })
+	}
+	return c.Proxmox.Shape(ctx, spec, vm)
+}
+
+// replaced keeps of a diff what calls for a replacement.
+func replaced(d drift.Diff) drift.Diff {
+	return slices.DeleteFunc(slices.Clone(d), func(f drift.Field) bool { return f.Effect != drift.Replace })
+}
+
+// takeDown drains a node, does what needs it down, and waits until it is Ready
+// again, so that never more than one node is away.
+func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) error {
+	progress.Say(ctx, "waiting for another node to come back")
+	select {
+	case c.restarting <- struct{}{}:
+		defer func() { <-c.restarting }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	inCluster, err := c.drain(ctx, n.Name)
+	if err != nil {
+		return err
+	}
+	if err := do(ctx); err != nil || !inCluster {
+		return err
+	}
+	return c.waitReady(ctx, n.Name)
+}

@@ -1,0 +1,171 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/console"
+)
+
+// Validate has nothing to do but to say that Load was content.
+func (s *Session) Validate() error {
+	servers, agents, gpus := len(s.Spec.Servers()), len(s.Spec.Agents()), 0
+	for _, n := range s.Spec.GPUNodes() {
+		gpus += n.GPUs.Count
+	}
+	s.Say("%s is valid: %d servers, %d agents, %d GPUs.", s.Spec.Name, servers, agents, gpus)
+	return nil
+}
+
+// Plan prints what Up would do. Its exit code is 0 for nothing and 2 for something.
+func (s *Session) Plan(ctx context.Context) error {
+	plan, err := s.Cluster.Up().Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Console.Plan(plan); err != nil {
+		return err
+	}
+	if err := plan.Err(); err != nil {
+		return failedf(1, "not everything could be looked at")
+	}
+	if plan.Changes() {
+		return failedf(pending, "there is something to change: go tool mage cluster:up does it")
+	}
+	return nil
+}
+
+// Up brings the world to what the file says.
+func (s *Session) Up(ctx context.Context) error {
+	start := time.Now()
+	report, err := s.run(ctx, s.Cluster.Up())
+	if err != nil {
+		return err
+	}
+	if report.Count(converge.Changed) == 0 {
+		s.Say("Nothing to change: %d steps looked, all as asked (%s).", len(report.Steps), since(start))
+		return nil
+	}
+	s.Say("Done in %s: %d steps changed something, %d found nothing to do.", since(start), report.Count(converge.Changed), report.Count(converge.Unchanged))
+	s.Say("\nNext:\n  go tool mage gpu:verify       run a CUDA job on every GPU\n  kubectl --kubeconfig=%s get nodes", s.Cluster.KubeconfigPath())
+	return nil
+}
+
+// run runs a graph with the display that fits, and tells failures once more at the
+// end, where they are read.
+func (s *Session) run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
+	display := s.Display()
+	report, err := g.Run(ctx, display.Listen)
+	display.Close()
+	switch {
+	case report == nil:
+		return nil, err
+	case ctx.Err() != nil:
+		return report, failedf(130, "interrupted; run it again and it goes on from here")
+	case err == nil:
+		return report, nil
+	}
+	n := 0
+	for _, step := range report.Steps {
+		if step.Err == nil {
+			continue
+		}
+		n++
+		s.Say("\n✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
+	}
+	s.Say("")
+	return report, failedf(1, "%d of %d steps failed, %d could not begin; what is done stays done: mend it and run it again",
+		n, len(report.Steps), report.Count(converge.Skipped))
+}
+
+// Status prints a line for each node and what is wrong.
+func (s *Session) Status(ctx context.Context) error {
+	plan, err := s.Cluster.Up().Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.Console.Plan(plan)
+	}
+	wrong := s.Console.Status(plan)
+	if wrong {
+		return failedf(pending, "not everything is as asked: go tool mage cluster:plan tells more")
+	}
+	return nil
+}
+
+// Down takes the cluster away, after having asked.
+func (s *Session) Down(ctx context.Context) error {
+	graph, err := s.Cluster.Down(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := graph.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if err := plan.Err(); err != nil {
+		return err
+	}
+	if !plan.Changes() {
+		s.Say("Nothing of %s is there.", s.Spec.Name)
+		return nil
+	}
+	if !s.opt.Yes {
+		if err := s.Console.Plan(plan); err != nil {
+			return err
+		}
+		if err := ask(ctx, s.Console, fmt.Sprintf("Destroy all this? Type the cluster's name (%s): ", s.Spec.Name), s.Spec.Name); err != nil {
+			return err
+		}
+	}
+	report, err := s.run(ctx, graph)
+	if err == nil {
+		s.Say("Gone: %d steps.", report.Count(converge.Changed))
+	}
+	return err
+}
+
+// ask returns nil when the answer is want.
+func ask(ctx context.Context, c *console.Console, question, want string) error {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return failedf(refused, "nobody is here to ask: add -yes")
+	}
+	_, _ = fmt.Fprint(c.Talk, question)
+	answer := make(chan string, 1)
+	go func() { // ends with the process if nobody answers
+		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		if err != nil {
+			line = ""
+		}
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case got := <-answer:
+		if got != want {
+			return failed(refused, errors.New("nothing was changed"))
+		}
+		return nil
+	}
+}
+
+// Kubeconfig prints the path of the kubeconfig, after having brought it up to date.
+func (s *Session) Kubeconfig(ctx context.Context) error {
+	if err := s.Cluster.WriteKubeconfig(ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(s.Data, s.Cluster.KubeconfigPath())
+	return err
+}
+
+func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }

@@ -1,0 +1,259 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/net/proxy"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/examples"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Options are the flags that commands share.
+type Options struct {
+	Spec    string        // path of the cluster file; empty: cluster.yaml, or the example
+	JSON    bool          // data as JSON lines
+	Yes     bool          // do not ask
+	Timeout time.Duration // of the whole command; 0: none
+}
+
+// DefaultSpec is the file that is used when it is there and no other is named.
+const DefaultSpec = "cluster.yaml"
+
+// Session is a command at work.
+type Session struct {
+	*console.Console
+	opt     Options
+	Spec    *cluster.Spec
+	Cluster *cluster.Cluster
+
+	jump *ssh.Client
+}
+
+// Load reads the cluster file and prints its warnings.
+func Load(o Options) (*Session, error) {
+	s := &Session{Console: console.New(o.JSON), opt: o}
+	var err error
+	switch _, missing := os.Stat(DefaultSpec); {
+	case o.Spec != "":
+		s.Spec, err = cluster.Load(o.Spec)
+	case errors.Is(missing, fs.ErrNotExist):
+		s.Say("No %s here: using the example eight-a100 (examples/eight-a100/cluster.yaml).", DefaultSpec)
+		s.Spec, err = cluster.Parse("eight-a100/cluster.yaml", examples.EightA100)
+	default:
+		s.Spec, err = cluster.Load(DefaultSpec)
+	}
+	if err != nil {
+		return nil, failed(invalid, err)
+	}
+	for _, w := range s.Spec.Warnings {
+		s.Say("warning: %s", w)
+	}
+	return s, nil
+}
+
+// Open loads the file and reaches for the world.
+func Open(ctx context.Context, o Options) (*Session, error) {
+	s, err := Load(o)
+	if err != nil {
+		return nil, err
+	}
+	backend := cluster.Backend{Dir: s.dir()}
+	if err := os.MkdirAll(backend.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := s.login(&backend); err != nil {
+		return nil, failed(invalid, err)
+	}
+	if s.Spec.IsLab() {
+		err = s.openLab(ctx, &backend)
+	} else {
+		err = s.openSite(ctx, &backend)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Cluster, err = cluster.New(s.Spec, backend)
+	return s, err
+}
+
+// Close ends all connections.
+func (s *Session) Close() {
+	if s.Cluster != nil {
+		s.Cluster.Close()
+	}
+	if s.jump != nil {
+		_ = s.jump.Close()
+	}
+}
+
+// dir is where the files of the cluster on this machine are.
+func (s *Session) dir() string { return filepath.Join(s.Spec.Dir, ".homelab", s.Spec.Name) }
+
+// login finds the keys to log in to the guests with. A key is made where the file
+// names none: it is kept beside the file, for this cluster alone.
+func (s *Session) login(b *cluster.Backend) error {
+	a := s.Spec.Access
+	if a.Agent {
+		b.Agent = os.Getenv("SSH_AUTH_SOCK")
+		if b.Agent == "" {
+			return errors.New("access.agent is set, and no SSH agent runs here (SSH_AUTH_SOCK is empty): start one with eval $(ssh-agent) and ssh-add")
+		}
+		return nil
+	}
+	path := a.PrivateKey
+	if path == "" {
+		path = filepath.Join(b.Dir, "id_ed25519")
+		if err := ensureKey(path); err != nil {
+			return err
+		}
+	}
+	signer, err := ssh.LoadSigner(path)
+	if err != nil {
+		return err
+	}
+	b.Signers = []ssh.Signer{signer}
+	return nil
+}
+
+func ensureKey(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	private, public, err := ssh.GenerateKey()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".pub", []byte(public+"\n"), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(path, private, 0o600)
+}
+
+// openLab starts or finds the lab, and goes through its jump host as one would go
+// through that of a real site.
+func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
+	s.Say("%s", labctl.Banner)
+	lab, err := s.StartLab(ctx)
+	if err != nil {
+		return err
+	}
+	token, err := lab.Token()
+	if err != nil {
+		return err
+	}
+	s.Redact.Add(token)
+	b.Proxmox, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: lab.Endpoint, Fingerprint: lab.Fingerprint, TokenID: lab.TokenID, TokenSecret: token, Poll: labPoll})
+	if err != nil {
+		return err
+	}
+	signer, err := ssh.LoadSigner(lab.Jump.KeyFile)
+	if err != nil {
+		return err
+	}
+	key, err := ssh.ParseAuthorizedKey(lab.Jump.HostKey)
+	if err != nil {
+		return err
+	}
+	s.jump = ssh.New(ssh.Config{Addr: lab.Jump.Address, User: lab.Jump.User, Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key)})
+	b.Dial, b.Via, b.ProxyURL = s.jump.Dial, "the lab's jump host", lab.SOCKS
+	return nil
+}
+
+// labPoll is how often running tasks are looked at: those of the lab are short.
+const labPoll = 250 * time.Millisecond
+
+// StartLab returns the lab, started if there is none. What that takes is said as
+// it goes: the first build takes minutes.
+func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
+	said := ""
+	ctx = progress.With(ctx, func(u progress.Update) {
+		if m := u.String(); m != said {
+			said = m
+			s.Progress(m)
+		}
+	})
+	defer s.Progress("")
+	return labctl.Start(ctx, labctl.Options{})
+}
+
+// openSite reaches a real Proxmox VE, and its guests through a jump host or proxy
+// where the file names one.
+func (s *Session) openSite(ctx context.Context, b *cluster.Backend) error {
+	p := s.Spec.Proxmox
+	token, err := p.TokenSecret.Resolve()
+	if err != nil {
+		return failed(invalid, fmt.Errorf("proxmox.secret: %w", err))
+	}
+	s.Redact.Add(token)
+	if p.Insecure {
+		s.Say("warning: the certificate of %s is not checked (proxmox.insecure)", p.Endpoint)
+	}
+	b.Proxmox, err = proxmox.Dial(ctx, proxmox.Config{
+		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
+		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure,
+	})
+	if err != nil {
+		return err
+	}
+	switch a := s.Spec.Access; {
+	case a.Jump != "":
+		return s.openJump(b, a.Jump)
+	case a.Proxy != "":
+		return openProxy(b, a.Proxy)
+	}
+	return nil
+}
+
+func (s *Session) openJump(b *cluster.Backend, jump string) error {
+	user, addr, ok := strings.Cut(jump, "@")
+	if !ok {
+		return failed(invalid, fmt.Errorf("access.jump %q: write user@host:port", jump))
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		addr = net.JoinHostPort(addr, "22")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return err
+	}
+	known := ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts"))
+	s.jump = ssh.New(ssh.Config{Addr: addr, User: user, Signers: b.Signers, Agent: b.Agent, HostKeys: known.HostKeys})
+	b.Dial, b.Via = s.jump.Dial, "jump host "+addr
+	return nil
+}
+
+func openProxy(b *cluster.Backend, address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return failed(invalid, fmt.Errorf("access.proxy: %w", err))
+	}
+	dialer, err := proxy.FromURL(u, proxy.Direct)
+	if err != nil {
+		return failed(invalid, fmt.Errorf("access.proxy: %w", err))
+	}
+	ctxDialer, ok := dialer.(proxy.ContextDialer)
+	if !ok {
+		return failed(invalid, fmt.Errorf("access.proxy %s: write socks5://host:port", u.Redacted()))
+	}
+	b.Dial, b.Via, b.ProxyURL = ctxDialer.DialContext, "proxy "+u.Host, address
+	return nil
+}
+
+// AddSecrets makes values known that no output may show.
+func (s *Session) AddSecrets(values ...secret.Value) { s.Redact.Add(values...) }

@@ -1,0 +1,52 @@
+//go:build mage
+
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+)
+
+// Test runs all tests: the library with the race detector, then the lab with its real control plane.
+func Test(ctx context.Context) error {
+	return each(ctx, [][]string{
+		{"go", "vet", "./..."},
+		{"go", "test", "-race", "./..."},
+		{"go", "-C", "lab", "vet", "./..."},
+		{"go", "-C", "lab", "test", "-timeout", "20m", "./..."},
+	})
+}
+
+// Lint runs the linters of .golangci.yml over every module.
+func Lint(ctx context.Context) error {
+	const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"
+	if err := run(ctx, "go", "-C", "tools", "build", "-o", "../.lab/bin/golangci-lint", linter); err != nil {
+		return err
+	}
+	if err := run(ctx, ".lab/bin/golangci-lint", "run", "./..."); err != nil {
+		return err
+	}
+	return run(ctx, "sh", "-c", "cd lab && ../.lab/bin/golangci-lint run -c ../.golangci.yml ./...")
+}
+
+// Bench prints what docs/performance.md records: requests, virtual makespan, real time, memory.
+func Bench(ctx context.Context) error {
+	return run(ctx, "go", "test", "-run", "^$", "-bench", ".", "-benchtime", "1x", "./cluster", "./proxmox")
+}
+
+func each(ctx context.Context, commands [][]string) error {
+	for _, c := range commands {
+		if err := run(ctx, c...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a command with our streams. Mage's own helpers know no context.
+func run(ctx context.Context, argv ...string) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}

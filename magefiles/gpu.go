@@ -1,0 +1,25 @@
+//go:build mage
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/cps-gpu/homelab/internal/session"
+)
+
+// GPU is what all this is for.
+type GPU mg.Namespace
+
+// List shows every GPU of every host: model, group, mapping, owner. Flags: -spec=FILE -json.
+func (GPU) List(ctx context.Context, spec *string, json *bool) error {
+	return with(ctx, options(spec, json, nil, nil), (*session.Session).GPUList)
+}
+
+// Verify runs a CUDA job on every GPU of every node and shows what it said. Flags: -spec=FILE -json -timeout=15m.
+func (GPU) Verify(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
+	return with(ctx, options(spec, json, nil, timeout), (*session.Session).GPUVerify)
+}

@@ -1,0 +1,23 @@
+//go:build mage
+
+package main
+
+import (
+	"context"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/cps-gpu/homelab/internal/session"
+)
+
+// Lab is the simulated Proxmox host with a real Kubernetes control plane.
+type Lab mg.Namespace
+
+// Start builds the lab if need be and starts it in the background.
+func (Lab) Start(ctx context.Context) error { return session.LabStart(ctx) }
+
+// Status says whether the lab runs, where, and what it takes. Flags: -json.
+func (Lab) Status(ctx context.Context, json *bool) error { return session.LabStatus(ctx, value(json)) }
+
+// Stop ends the lab and everything in it.
+func (Lab) Stop(ctx context.Context) error { return session.LabStop(ctx) }

@@ -1,0 +1,81 @@
+//go:build mage
+
+// GPU Kubernetes at home and in the lab, on Proxmox: one file, one command.
+package main
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/cps-gpu/homelab/internal/session"
+)
+
+// Cluster is what cluster.yaml describes.
+type Cluster mg.Namespace
+
+// Validate checks cluster.yaml and says everything that is wrong with it. Flags: -spec=FILE.
+func (Cluster) Validate(spec *string) error {
+	s, err := session.Load(options(spec, nil, nil, nil))
+	if err != nil {
+		return err
+	}
+	return s.Validate()
+}
+
+// Plan says what cluster:up would do; exit code 0 for nothing, 2 for something. Flags: -spec=FILE -json -timeout=10m.
+func (Cluster) Plan(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
+	return with(ctx, options(spec, json, nil, timeout), (*session.Session).Plan)
+}
+
+// Up brings the world to what cluster.yaml says; run it again at any time. Flags: -spec=FILE -json -timeout=1h.
+func (Cluster) Up(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
+	return with(ctx, options(spec, json, nil, timeout), (*session.Session).Up)
+}
+
+// Status shows every node and what is wrong. Flags: -spec=FILE -json.
+func (Cluster) Status(ctx context.Context, spec *string, json *bool) error {
+	return with(ctx, options(spec, json, nil, nil), (*session.Session).Status)
+}
+
+// Down takes away all that cluster:up made, and nothing else. Flags: -spec=FILE -yes -json.
+func (Cluster) Down(ctx context.Context, spec *string, yes, json *bool) error {
+	return with(ctx, options(spec, json, yes, nil), (*session.Session).Down)
+}
+
+// Kubeconfig brings the kubeconfig up to date and prints its path. Flags: -spec=FILE.
+func (Cluster) Kubeconfig(ctx context.Context, spec *string) error {
+	return with(ctx, options(spec, nil, nil, nil), (*session.Session).Kubeconfig)
+}
+
+// options turns Mage's flags into ours; one that was not given is nil.
+func options(spec *string, json, yes *bool, timeout *time.Duration) session.Options {
+	return session.Options{Spec: value(spec), JSON: value(json), Yes: value(yes), Timeout: value(timeout)}
+}
+
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// with opens a session, does one thing in it, and obeys SIGTERM as it does Ctrl-C.
+func with(ctx context.Context, o session.Options, do func(*session.Session, context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+	}
+	s, err := session.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(s, ctx)
+}
