@@ -1,0 +1,99 @@
+package pvesim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// apiError is a refusal with the status line that Proxmox gives.
+type apiError struct {
+	status int
+	text   string
+	params map[string]string // parameter -> what is wrong with it
+	bare   bool              // no body
+}
+
+func (e *apiError) Error() string { return e.text }
+
+func (e *apiError) with(param, text string) *apiError {
+	if e.params == nil {
+		e.params = map[string]string{}
+	}
+	e.params[param] = text
+	return e
+}
+
+func fail(status int, text string) *apiError { return &apiError{status: status, text: text} }
+
+// die is Perl's: an error that ends as 500, or as the exit status of a task.
+func die(format string, args ...any) error {
+	return fail(http.StatusInternalServerError, fmt.Sprintf(format, args...))
+}
+
+func badParam(name, text string) error {
+	return fail(http.StatusBadRequest, "Parameter verification failed.").with(name, text)
+}
+
+// errDropped ends a connection without an answer.
+var errDropped = errors.New("pvesim: connection dropped")
+
+// answer is what goes back over the wire. Proxmox puts the reason for an error
+// into the status line, which net/http's ResponseWriter cannot: see Sim.Handler.
+type answer struct {
+	status int
+	reason string
+	body   []byte
+	drop   bool
+}
+
+// listing is data with keys of its own beside it ("total").
+type listing struct {
+	data  any
+	total int
+}
+
+func (s *Sim) answerFor(data any, err error) answer {
+	if err == nil {
+		body := map[string]any{"data": data}
+		if l, ok := data.(listing); ok {
+			body = map[string]any{"data": l.data, "total": l.total}
+		}
+		if raw, ok := data.(json.RawMessage); ok { // rendered before: the fast path
+			return answer{status: http.StatusOK, reason: "OK", body: raw}
+		}
+		return answer{status: http.StatusOK, reason: "OK", body: encode(body)}
+	}
+	if errors.Is(err, errDropped) {
+		return answer{drop: true}
+	}
+	var e *apiError
+	if !errors.As(err, &e) {
+		e = fail(http.StatusInternalServerError, err.Error())
+	}
+	a := answer{status: e.status, reason: strings.TrimSpace(strings.ReplaceAll(e.text, "\n", " "))}
+	if e.bare {
+		return a
+	}
+	body := map[string]any{"data": nil, "message": e.text + "\n"}
+	if e.status == http.StatusNotImplemented {
+		body["message"] = e.text
+	}
+	if e.params != nil {
+		body["errors"] = e.params
+	}
+	a.body = encode(body)
+	return a
+}
+
+func encode(v any) []byte {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return []byte(`{"data":null}`)
+	}
+	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}

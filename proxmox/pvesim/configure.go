@@ -1,0 +1,418 @@
+package pvesim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// change is what a call wants of a configuration.
+type change struct {
+	set    map[string]string
+	delete []string
+	revert []string
+	digest string
+	force  bool
+}
+
+func (c *call) getConfig() (any, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	return c.s.configuration(v, c.p.bool("current")), nil
+}
+
+func (c *call) getPending() (any, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	keys := slices.Collect(maps.Keys(v.conf))
+	for k := range v.pending {
+		if v.conf[k] == "" {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	out := []any{map[string]any{"key": "digest", "value": v.sum()}}
+	for _, k := range keys {
+		e := map[string]any{"key": k}
+		if now, set := v.conf[k]; set {
+			e["value"] = c.s.typed(k, now)
+		}
+		if wanted, waits := v.pending[k]; waits && wanted == "" {
+			e["delete"] = 1
+		} else if waits {
+			e["pending"] = c.s.typed(k, wanted)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// wantedChange reads a call's parameters and refuses what makes no sense.
+func (c *call) wantedChange() (change, error) {
+	ch := change{set: c.options(), delete: splitList(c.param("delete")), revert: splitList(c.param("revert")),
+		digest: c.param("digest"), force: c.p.bool("force")}
+	if err := c.rootOption("skiplock"); err != nil {
+		return ch, err
+	}
+	if len(ch.set)+len(ch.delete)+len(ch.revert) == 0 {
+		return ch, die("no options specified")
+	}
+	for _, k := range ch.delete {
+		if _, both := ch.set[k]; both {
+			return ch, badParam("delete", fmt.Sprintf("you can't use '-%s' and -delete %s' at the same time", k, k))
+		}
+		if c.s.configKeys()[k] == nil || noOptions[k] {
+			return ch, badParam("delete", fmt.Sprintf("unknown option '%s'", k))
+		}
+	}
+	return ch, nil
+}
+
+// prepareChange are the checks that come before the work: rights and references.
+func (c *call) prepareChange(ch change) error {
+	keys := slices.Sorted(maps.Keys(ch.set))
+	if err := c.mayConfigure(c.vmid(), slices.Concat(keys, ch.delete)); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		var err error
+		switch {
+		case strings.HasPrefix(k, "net"):
+			err = c.mayBridge(k, ch.set[k])
+		case isDrive(k):
+			err = c.checkDrive(k, c.s.props(k, ch.set[k]))
+		case k == "cpu":
+			err = checkCPU(c.s.props(k, ch.set[k])["cputype"], c.s.cpuTypes())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin is the part of a change that is answered at once, under the lock.
+func (c *call) begin(w worker, ch change) (*vm, func(), error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, nil, err
+	}
+	unlock, err := w.lock(configLock(v.id), false, configLockTimeout)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = func() error {
+		if c.s.vms[v.id] != v {
+			return die("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", v.node, v.id)
+		}
+		if ch.digest != "" && ch.digest != v.sum() {
+			return die("checksum mismatch (file change by other user?)")
+		}
+		if c.p.bool("skiplock") {
+			return nil
+		}
+		return v.checkLock()
+	}()
+	if err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return v, unlock, nil
+}
+
+// putConfig changes a configuration before it answers.
+func (c *call) putConfig() (any, error) {
+	ch, err := c.wantedChange()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.prepareChange(ch); err != nil {
+		return nil, err
+	}
+	w := c.worker()
+	v, unlock, err := c.begin(w, ch)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return nil, w.apply(c.who, v, ch)
+}
+
+// postConfig changes a configuration in a task. What it takes to pass devices
+// through is asked in the task alone.
+func (c *call) postConfig() (any, error) {
+	ch, err := c.wantedChange()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.prepareChange(ch); err != nil {
+		return nil, err
+	}
+	_, unlock, err := c.begin(c.worker(), ch)
+	if err != nil {
+		return nil, err
+	}
+	unlock()
+	ch.digest = ""
+	return c.startTask("qmconfig", itoa(c.vmid()), func(w worker) error {
+		v, unlock, err := c.begin(w, ch)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if err := w.sleep(w.s.opts.Timing.Configure); err != nil {
+			return err
+		}
+		return w.apply(c.who, v, ch)
+	})
+}
+
+// apply makes the change, option by option, each written at once, in an order
+// that nobody should rely on. One that fails leaves the others behind it undone
+// and those before it done: Proxmox does not put anything back.
+func (w worker) apply(who identity, v *vm, ch change) error {
+	for _, k := range ch.revert {
+		delete(v.pending, k)
+		v.changed()
+	}
+	for _, k := range ch.delete {
+		if err := w.deleteOption(who, v, k, ch.force); err != nil {
+			return err
+		}
+	}
+	keys := slices.Collect(maps.Keys(ch.set))
+	slices.SortFunc(keys, func(a, b string) int { return int(hashed(a)) - int(hashed(b)) })
+	// Drives first, as what refers to them (boot) is checked when it is set.
+	slices.SortStableFunc(keys, func(a, b string) int { return boolInt(!isDrive(a)) - boolInt(!isDrive(b)) })
+	for _, k := range keys {
+		if err := w.setOption(who, v, k, ch.set[k]); err != nil {
+			return err
+		}
+	}
+	if !v.running && len(v.pending) > 0 {
+		v.applyPending()
+	}
+	return nil
+}
+
+func hashed(s string) uint16 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s))
+	return uint16(h.Sum32())
+}
+
+// hot are options that take effect on a running VM.
+var hot = regexp.MustCompile(`^(description|hookscript|lock|name|onboot|protection|shares|startup|tags|vmstatestorage|template|` +
+	`ciuser|cipassword|citype|ciupgrade|cicustom|nameserver|searchdomain|sshkeys|ipconfig\d+|net\d+|scsi\d+|virtio\d+|unused\d+)$`)
+
+func (v *vm) put(key, value string) {
+	if v.running && !hot.MatchString(key) {
+		if v.pending == nil {
+			v.pending = map[string]string{}
+		}
+		if v.conf[key] == value && value != "" {
+			delete(v.pending, key)
+		} else {
+			v.pending[key] = value
+		}
+		v.changed()
+		return
+	}
+	if value == "" {
+		v.unset(key)
+		return
+	}
+	v.set(key, value)
+}
+
+func (w worker) setOption(who identity, v *vm, key, value string) error {
+	if passedThrough.MatchString(key) {
+		for _, x := range []string{v.wanted()[key], value} {
+			if err := w.s.mayPassThrough(who, v.id, key, x); err != nil {
+				return err
+			}
+		}
+	}
+	if key == "boot" {
+		if err := w.s.checkBoot(v, value); err != nil {
+			return err
+		}
+	}
+	if isDrive(key) {
+		return w.setDrive(v, key, value)
+	}
+	if key == "tags" && value == "" {
+		value = " "
+	}
+	if strings.HasPrefix(key, "net") {
+		if old := w.s.props(key, v.wanted()[key]); old["macaddr"] != "" && w.s.props(key, value)["macaddr"] == "" {
+			value += ",macaddr=" + old["macaddr"]
+		}
+	}
+	v.put(key, w.s.normal(key, value))
+	return nil
+}
+
+func (s *Sim) checkBoot(v *vm, value string) error {
+	_, order, ok := strings.Cut(value, "order=")
+	if !ok {
+		return nil
+	}
+	for _, dev := range splitList(order) {
+		if v.wanted()[dev] == "" {
+			return die("invalid bootorder: device '%s' does not exist'", dev)
+		}
+	}
+	return nil
+}
+
+// setDrive puts a drive in the place of what was there; a disk of the VM that
+// goes out of use is kept as unusedN.
+func (w worker) setDrive(v *vm, key, value string) error {
+	var made allocated
+	value, err := w.makeDrive(v, key, value, &made)
+	if err != nil {
+		made.undo()
+		return err
+	}
+	if w.s.vms[v.id] != v { // gone while we allocated
+		made.undo()
+		return die("unable to find configuration file for VM %d on node '%s'", v.id, v.node)
+	}
+	w.retire(v, key, w.s.props(key, value)["file"])
+	if v.running && strings.HasPrefix(key, "ide") && isCDROM(w.s.props(key, v.conf[key])) { // another disc in the same drive
+		v.set(key, value)
+		return nil
+	}
+	v.put(key, value)
+	return nil
+}
+
+// retire is what becomes of the volume that a drive had.
+func (w worker) retire(v *vm, key, replacement string) {
+	old := w.s.props(key, v.wanted()[key])
+	file := old["file"]
+	if file == "" || file == replacement {
+		return
+	}
+	if isCloudInit(file) {
+		if st, name := w.s.hosts[v.node].volume(file); st != nil {
+			_ = st.remove(name)
+		}
+		return
+	}
+	if isCDROM(old) {
+		return
+	}
+	for i := range 256 {
+		if k := "unused" + itoa(i); v.conf[k] == "" {
+			v.set(k, file)
+			return
+		}
+	}
+}
+
+func (w worker) deleteOption(who identity, v *vm, key string, force bool) error {
+	value := v.wanted()[key]
+	if value == "" {
+		return nil
+	}
+	if passedThrough.MatchString(key) {
+		if err := w.s.mayPassThrough(who, v.id, key, value); err != nil {
+			return err
+		}
+	}
+	switch {
+	case unusedKey.MatchString(key):
+		return w.deleteUnused(v, key, value)
+	case isDrive(key):
+		w.retire(v, key, "")
+		if force {
+			for i := range 256 {
+				k := "unused" + itoa(i)
+				if v.conf[k] != "" && v.conf[k] == w.s.props(key, value)["file"] {
+					if err := w.deleteUnused(v, k, v.conf[k]); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	v.put(key, "")
+	return nil
+}
+
+func (w worker) deleteUnused(v *vm, key, volid string) error {
+	if st, name := w.s.hosts[v.node].volume(volid); st != nil {
+		unlock, err := w.lockStorage(st)
+		if err != nil {
+			return err
+		}
+		err = st.remove(name)
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	v.unset(key)
+	return nil
+}
+
+func (c *call) resizeDisk() (any, error) {
+	if _, err := c.vm(); err != nil {
+		return nil, err
+	}
+	if err := c.rootOption("skiplock"); err != nil {
+		return nil, err
+	}
+	disk, size, digest := c.param("disk"), c.param("size"), c.param("digest")
+	return c.startTask("resize", itoa(c.vmid()), func(w worker) error {
+		v, unlock, err := c.begin(w, change{digest: digest})
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return w.resize(c.who, v, disk, size)
+	})
+}
+
+// resize asks for the right to the storage in the task, where it has no status of its own.
+func (w worker) resize(who identity, v *vm, key, size string) error {
+	value := v.conf[key]
+	if value == "" {
+		return die("disk '%s' does not exist", key)
+	}
+	d := w.s.props(key, value)
+	if isCDROM(d) {
+		return die("you can't resize a cdrom")
+	}
+	st, vol, err := w.s.hosts[v.node].lookup(d["file"])
+	if err != nil {
+		return err
+	}
+	if err := w.s.need(who, "/storage/"+st.Name, "Datastore.AllocateSpace"); err != nil {
+		return die("403 %s", err)
+	}
+	want := parseSize(size)
+	if strings.HasPrefix(size, "+") {
+		want += vol.size
+	}
+	if want < vol.size {
+		return die("shrinking disks is not supported")
+	}
+	if err := w.sleep(w.s.opts.Timing.Configure); err != nil {
+		return err
+	}
+	vol.size = want
+	d["size"] = formatSize(want)
+	v.set(key, w.s.printProps(key, d))
+	w.log("Image resized.")
+	return nil
+}

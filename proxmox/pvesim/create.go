@@ -1,0 +1,210 @@
+package pvesim
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// options are those of a call's parameters that are options of a VM.
+func (c *call) options() map[string]string {
+	out := map[string]string{}
+	for k, v := range c.p {
+		if !noOptions[k] && len(v) > 0 {
+			out[k] = v[0]
+		}
+	}
+	return out
+}
+
+func (c *call) createVM() (any, error) {
+	id := c.vmid()
+	if !c.p.has("vmid") {
+		id = c.s.freeID()
+		c.p["vmid"] = []string{itoa(id)}
+	}
+	opts := c.options()
+	if err := c.mayCreate(id, opts); err != nil {
+		return nil, err
+	}
+	if other := c.s.vms[id]; other != nil {
+		return nil, die("unable to create VM %d - VM %d already exists on node '%s'", id, id, other.node)
+	}
+	now := time.Now()
+	v := &vm{id: id, node: c.param("node"), pool: c.param("pool"), conf: map[string]string{"lock": "create"}, ctime: now, since: now}
+	c.s.vms[id] = v
+	fault := c.guestFaults()
+	return c.startTask("qmcreate", itoa(id), func(w worker) error {
+		if err := w.create(v, opts); err != nil {
+			delete(c.s.vms, id)
+			return die("unable to create VM %d - %s", id, err)
+		}
+		if c.p.bool("start") {
+			if fault != nil {
+				v.faults = *fault
+			}
+			c.s.spawn(func() {
+				t := c.s.newTask(v.node, "qmstart", itoa(id), c.who)
+				c.s.work(t, nil, func(w worker) error { return w.start(id, v.node) })
+			})
+		}
+		return nil
+	})
+}
+
+// mayCreate are the checks of a creation, all before the task.
+func (c *call) mayCreate(id int, opts map[string]string) error {
+	if err := c.needPool(); err != nil {
+		return err
+	}
+	if !c.s.can(c.who, "/vms/"+itoa(id), "VM.Allocate") && (!c.p.has("pool") || !c.s.can(c.who, "/pool/"+c.param("pool"), "VM.Allocate")) {
+		return bareRefusal()
+	}
+	if err := c.rootOption("skiplock"); err != nil {
+		return err
+	}
+	if c.p.bool("start") {
+		if err := c.s.need(c.who, "/vms/"+itoa(id), "VM.PowerMgmt"); err != nil {
+			return err
+		}
+	}
+	keys := slices.Sorted(maps.Keys(opts))
+	if err := c.mayConfigure(id, keys); err != nil {
+		return err
+	}
+	return c.mayUse(id, keys, opts)
+}
+
+// mayUse checks what options refer to: devices, bridges, storages, CPU types.
+func (c *call) mayUse(id int, keys []string, opts map[string]string) error {
+	for _, k := range keys {
+		var err error
+		switch {
+		case passedThrough.MatchString(k):
+			err = c.s.mayPassThrough(c.who, id, k, opts[k])
+		case strings.HasPrefix(k, "net"):
+			err = c.mayBridge(k, opts[k])
+		case isDrive(k):
+			err = c.checkDrive(k, c.s.props(k, opts[k]))
+		case k == "cpu":
+			err = checkCPU(c.s.props(k, opts[k])["cputype"], c.s.cpuTypes())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sim) cpuTypes() []string { return s.configKeys()["cpu"].Format.Keys["reported-model"].Enum }
+
+func checkCPU(name string, known []string) error {
+	if name == "" || strings.HasPrefix(name, "custom-") || strings.HasPrefix(name, "x86-64-v") || slices.Contains(known, name) {
+		return nil
+	}
+	return fail(http.StatusBadRequest, "Parameter verification failed.").with("cpu",
+		fmt.Sprintf("Built-in cputype '%s' is not defined (missing 'custom-' prefix?)", name))
+}
+
+// create is the work of qmcreate.
+func (w worker) create(v *vm, opts map[string]string) (err error) {
+	unlock, err := w.lock(configLock(v.id), false, createLockTimeout)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var made allocated
+	defer func() {
+		if err != nil {
+			made.undo()
+		}
+	}()
+	conf := map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(opts)) {
+		value := opts[k]
+		if isDrive(k) {
+			if value, err = w.makeDrive(v, k, value, &made); err != nil {
+				return err
+			}
+		}
+		conf[k] = w.s.normal(k, value)
+	}
+	if conf["vmgenid"] == "" {
+		conf["vmgenid"] = w.s.uuid()
+	}
+	if !strings.Contains(conf["smbios1"], "uuid=") {
+		conf["smbios1"] = strings.TrimSuffix("uuid="+w.s.uuid()+","+conf["smbios1"], ",")
+	}
+	conf["meta"] = fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix())
+	if conf["boot"] == "" {
+		conf["boot"] = w.s.usualBoot(conf)
+	}
+	if err := w.sleep(w.s.opts.Timing.Configure); err != nil {
+		return err
+	}
+	v.conf = conf
+	v.changed()
+	return nil
+}
+
+// normal is how an option's value is written down.
+func (s *Sim) normal(key, value string) string {
+	switch {
+	case key == "tags":
+		return normalTags(value)
+	case strings.HasPrefix(key, "net") && s.configKeys()[key].Format.Keys != nil:
+		return s.normalNet(key, value, false)
+	}
+	return value
+}
+
+// normalNet writes a network card: model=MAC first. fresh gives it a new address.
+func (s *Sim) normalNet(key, value string, fresh bool) string {
+	d := s.props(key, value)
+	mac := strings.ToUpper(d["macaddr"])
+	if mac == "" || fresh {
+		mac = s.mac()
+	}
+	parts := []string{d["model"] + "=" + mac}
+	delete(d, "model")
+	delete(d, "macaddr")
+	for _, k := range slices.Sorted(maps.Keys(d)) {
+		parts = append(parts, k+"="+d[k])
+	}
+	return strings.Join(parts, ",")
+}
+
+// normalTags sorts tags, in lower case, once each.
+func normalTags(s string) string {
+	tags := splitList(strings.ToLower(s))
+	slices.Sort(tags)
+	return strings.Join(slices.Compact(tags), ";")
+}
+
+// usualBoot is the boot order when none is given: first disk, first CD, first card.
+func (s *Sim) usualBoot(conf map[string]string) string {
+	var disk, cd, net string
+	for _, k := range drives(conf) {
+		switch d := s.props(k, conf[k]); {
+		case k == "efidisk0" || k == "tpmstate0":
+		case isCDROM(d) && cd == "":
+			cd = k
+		case !isCDROM(d) && disk == "":
+			disk = k
+		}
+	}
+	for i := range 32 {
+		if k := "net" + itoa(i); conf[k] != "" {
+			net = k
+			break
+		}
+	}
+	order := slices.DeleteFunc([]string{disk, cd, net}, func(k string) bool { return k == "" })
+	if len(order) == 0 {
+		return " "
+	}
+	return "order=" + strings.Join(order, ";")
+}

@@ -1,0 +1,94 @@
+package pvesim
+
+func (c *call) destroyVM() (any, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.rootOption("skiplock"); err != nil {
+		return nil, err
+	}
+	if v.conf["protection"] == "1" {
+		return nil, die("can't remove VM %d - protection mode enabled", v.id)
+	}
+	for k, value := range v.conf {
+		if passedThrough.MatchString(k) {
+			if err := c.s.mayPassThrough(c.who, v.id, k, value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	purge, strays := c.p.bool("purge"), c.p.bool("destroy-unreferenced-disks")
+	return c.startTask("qmdestroy", itoa(v.id), func(w worker) error {
+		unlock, err := w.lock(configLock(v.id), false, configLockTimeout)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if w.s.vms[v.id] != v {
+			return die("unable to find configuration file for VM %d on node '%s'", v.id, v.node)
+		}
+		return w.destroy(v, purge, strays)
+	})
+}
+
+func (w worker) destroy(v *vm, purge, strays bool) error {
+	if err := v.checkLock(); err != nil {
+		return err
+	}
+	if v.running {
+		return die("VM %d is running - destroy failed", v.id)
+	}
+	h := w.s.hosts[v.node]
+	volids := w.referenced(v)
+	if strays {
+		volids = append(volids, h.owned(v.id)...)
+	}
+	for _, volid := range volids {
+		if st, name := h.volume(volid); st != nil && st.volumes[name] != nil && st.volumes[name].clones > 0 {
+			return die("base volume '%s' is still in use by linked cloned", volid)
+		}
+	}
+	if err := w.sleep(w.s.opts.Timing.Destroy); err != nil {
+		return err
+	}
+	for _, volid := range volids {
+		st, name := h.volume(volid)
+		if st == nil || st.volumes[name] == nil || st.volumes[name].owner != v.id {
+			continue
+		}
+		unlock, err := w.lockStorage(st)
+		if err != nil {
+			w.log("Could not remove disk '%s', check manually: %s", volid, err)
+			continue
+		}
+		if err := st.remove(name); err != nil {
+			w.log("Could not remove disk '%s', check manually: %s", volid, err)
+		}
+		unlock()
+	}
+	if purge {
+		w.log("purging VM %d from related configurations..", v.id)
+	}
+	delete(w.s.vms, v.id)
+	w.s.forgetACLs("/vms/" + itoa(v.id))
+	return nil
+}
+
+// referenced are the volumes that a configuration names.
+func (w worker) referenced(v *vm) (volids []string) {
+	for k, value := range v.conf {
+		switch {
+		case isDrive(k):
+			volids = append(volids, w.s.props(k, value)["file"])
+		case unusedKey.MatchString(k):
+			volids = append(volids, value)
+		}
+	}
+	for k, value := range v.pending {
+		if isDrive(k) && value != "" {
+			volids = append(volids, w.s.props(k, value)["file"])
+		}
+	}
+	return volids
+}

@@ -1,0 +1,2 @@
+// Package pvesim is a Proxmox VE cluster that fits in a test.
+package pvesim

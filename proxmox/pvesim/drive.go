@@ -1,0 +1,301 @@
+package pvesim
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+var (
+	driveKey  = regexp.MustCompile(`^(ide|sata|scsi|virtio)\d+$|^(efidisk0|tpmstate0)$`)
+	unusedKey = regexp.MustCompile(`^unused\d+$`)
+	newDisk   = regexp.MustCompile(`^([^/:\s]+):(\d+(?:\.\d+)?)$`)
+)
+
+func isDrive(key string) bool { return driveKey.MatchString(key) }
+
+// Sizes of the small disks, on file storages and on others.
+const (
+	efiSize       = 528 * KiB
+	efiSizeBlock  = MiB
+	tpmSize       = 4 * MiB
+	cloudInitSize = 4 * MiB
+	// imageSize is what a cloud image is inside: Ubuntu's.
+	imageSize = Size(3.5 * float64(GiB))
+)
+
+// isCDROM reports whether a drive is a CD drive.
+func isCDROM(d map[string]string) bool { return d["media"] == "cdrom" }
+
+func isCloudInit(file string) bool {
+	return strings.HasSuffix(file, ":cloudinit") || strings.Contains(file, "-cloudinit")
+}
+
+// drives returns the keys of a configuration that are drives, sorted.
+func drives(conf map[string]string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(conf)), func(k string) bool { return !isDrive(k) })
+}
+
+// diskSize is that of the disk which the VM boots from.
+func (v *vm) diskSize(s *Sim) int64 {
+	if k := s.bootDisk(v.conf); k != "" {
+		return parseSize(s.props(k, v.conf[k])["size"])
+	}
+	return 0
+}
+
+// bootDisk returns the drive that the VM boots from, as the boot order has it.
+func (s *Sim) bootDisk(conf map[string]string) string {
+	_, order, _ := strings.Cut(conf["boot"], "order=")
+	for _, k := range append(splitList(order), "scsi0", "virtio0", "sata0", "ide0") {
+		if isDrive(k) && conf[k] != "" && !isCDROM(s.props(k, conf[k])) {
+			return k
+		}
+	}
+	return ""
+}
+
+// checkDrive is what is looked at before anything is done: special syntax,
+// storages and rights.
+func (c *call) checkDrive(key string, d map[string]string) error {
+	file := d["file"]
+	if from := d["import-from"]; from != "" {
+		m := newDisk.FindStringSubmatch(file)
+		if m == nil || m[2] != "0" {
+			return badParam(key, "'import-from' requires special syntax - use <storage ID>:0,import-from=<source>")
+		}
+		if strings.HasPrefix(from, "/") {
+			return die("Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651.")
+		}
+		if err := c.checkImport(key, from); err != nil {
+			return err
+		}
+	}
+	switch {
+	case file == "none" || file == "cdrom":
+		return nil
+	case strings.HasSuffix(file, ":cloudinit"):
+		return c.needSpace(strings.TrimSuffix(file, ":cloudinit"))
+	case newDisk.MatchString(file):
+		return c.needSpace(newDisk.FindStringSubmatch(file)[1])
+	case strings.HasPrefix(file, "/"):
+		if !c.who.root() {
+			return die("Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651.")
+		}
+		return nil
+	}
+	return c.permitVolume(file)
+}
+
+func (c *call) needSpace(storeName string) error {
+	if !c.s.can(c.who, "/storage/"+storeName, "Datastore.AllocateSpace") {
+		return refuse("/storage/"+storeName, "Datastore.AllocateSpace")
+	}
+	st := c.host().storages[storeName]
+	if st == nil {
+		return die("storage '%s' does not exist", storeName)
+	}
+	if !slices.Contains(st.Content, "images") {
+		return badParam("storage", fmt.Sprintf("storage '%s' does not support vm images", storeName))
+	}
+	return nil
+}
+
+func (c *call) checkImport(key, from string) error {
+	name, rest, _ := strings.Cut(from, ":")
+	kind, _, _ := strings.Cut(rest, "/")
+	if kind == "iso" || kind == "vztmpl" || kind == "snippets" || kind == "backup" {
+		return badParam(key, fmt.Sprintf("%s has wrong type '%s' - needs to be 'images' or 'import'", from, kind))
+	}
+	st := c.host().storages[name]
+	if st == nil {
+		return die("storage '%s' does not exist", name)
+	}
+	if v := st.volumes[rest]; v != nil && v.owner != 0 {
+		return c.s.need(c.who, "/vms/"+itoa(v.owner), "VM.Clone")
+	}
+	return c.s.need(c.who, "/storage/"+name, "Datastore.AllocateSpace", "Datastore.Audit")
+}
+
+// allocated are volumes that were made for a change, to be taken back if it fails.
+type allocated []func()
+
+func (a allocated) undo() {
+	for _, f := range slices.Backward(a) {
+		f()
+	}
+}
+
+// makeDrive brings the volume of a drive into being where its value asks for one
+// and returns the value as the configuration has it.
+func (w worker) makeDrive(v *vm, key, value string, made *allocated) (string, error) {
+	h := w.s.hosts[v.node]
+	d := w.s.props(key, value)
+	file := d["file"]
+	switch {
+	case file == "none" || file == "cdrom":
+		return value, nil
+	case strings.HasSuffix(file, ":cloudinit"):
+		st := h.storages[strings.TrimSuffix(file, ":cloudinit")]
+		name := st.full(v.id, fmt.Sprintf("vm-%d-cloudinit", v.id), map[bool]string{true: "qcow2"}[st.fileBased()])
+		if err := w.allocate(st, name, v.id, int64(cloudInitSize), made); err != nil {
+			return "", err
+		}
+		w.log("%s: successfully created disk '%s:%s,media=cdrom'", key, st.Name, name)
+		return st.Name + ":" + name + ",media=cdrom", nil
+	case d["import-from"] != "":
+		return w.importDrive(v, key, d, made)
+	case newDisk.MatchString(file):
+		return w.emptyDrive(v, key, d, made)
+	}
+	return w.attachDrive(h, key, d)
+}
+
+func (w worker) attachDrive(h *host, key string, d map[string]string) (string, error) {
+	_, vol, err := h.lookup(d["file"])
+	if err != nil {
+		return "", err
+	}
+	if vol.content == "iso" && !isCDROM(d) {
+		return "", die("explicit 'media=cdrom' is required for iso images")
+	}
+	d["size"] = formatSize(vol.size)
+	return w.s.printProps(key, d), nil
+}
+
+func (w worker) emptyDrive(v *vm, key string, d map[string]string, made *allocated) (string, error) {
+	m := newDisk.FindStringSubmatch(d["file"])
+	st := w.s.hosts[v.node].storages[m[1]]
+	size, format := parseSize(m[2]+"G"), "raw"
+	switch {
+	case key == "tpmstate0":
+		size = int64(tpmSize)
+	case key == "efidisk0" && st.fileBased():
+		size = int64(efiSize)
+	case key == "efidisk0":
+		size = int64(efiSizeBlock)
+	case d["format"] != "":
+		format = d["format"]
+	}
+	name := st.newName(v.id, "vm", format)
+	if err := w.allocate(st, name, v.id, size, made); err != nil {
+		return "", err
+	}
+	delete(d, "format")
+	d["file"], d["size"] = st.Name+":"+name, formatSize(size)
+	out := w.s.printProps(key, d)
+	w.log("%s: successfully created disk '%s'", key, out)
+	return out, nil
+}
+
+// importDrive copies a volume into a new disk.
+func (w worker) importDrive(v *vm, key string, d map[string]string, made *allocated) (string, error) {
+	h := w.s.hosts[v.node]
+	from := d["import-from"]
+	src, rest := h.volume(from)
+	source := src.volumes[rest]
+	if source == nil {
+		return "", die("failed to stat '%s'", src.path(rest))
+	}
+	w.log("create full clone of drive (%s)", from)
+	st := h.storages[newDisk.FindStringSubmatch(d["file"])[1]]
+	format := d["format"]
+	if format == "" {
+		format = source.format
+	}
+	name := st.newName(v.id, "vm", format)
+	size := source.size
+	if source.owner == 0 {
+		size = insideSize(source.data)
+	}
+	if err := w.allocate(st, name, v.id, size, made); err != nil {
+		return "", err
+	}
+	w.log("allocated target volume '%s:%s'", st.Name, name)
+	if err := w.copyData(size); err != nil {
+		return "", err
+	}
+	vol := st.volumes[name]
+	switch {
+	case source.owner != 0:
+		if below := source.contents(); below != nil {
+			vol.disk = below.Clone()
+		}
+	default:
+		w.s.outside(func() { vol.disk, _ = guest.OpenImage(source.data) })
+	}
+	delete(d, "import-from")
+	delete(d, "format")
+	d["file"], d["size"] = st.Name+":"+name, formatSize(size)
+	out := w.s.printProps(key, d)
+	w.log("%s: successfully created disk '%s'", key, out)
+	return out, nil
+}
+
+// insideSize is the size of the disk in an image file: what a real qcow2 header
+// says, and otherwise that of Ubuntu's image.
+func insideSize(data []byte) int64 {
+	if isQcow2(data) && len(data) >= 72 && data[4] == 0 && data[7] >= 2 && data[7] <= 3 {
+		var n int64
+		for _, b := range data[24:32] {
+			n = n<<8 | int64(b)
+		}
+		if n > 0 && n < int64(64*TiB) {
+			return n
+		}
+	}
+	if !isQcow2(data) && len(data) > 0 {
+		return int64(len(data))
+	}
+	return int64(imageSize)
+}
+
+// copyData is the time that copying so much takes. Little of a thin disk is full.
+func (w worker) copyData(size int64) error {
+	size = min(size, int64(2*GiB))
+	w.log("transferred 0.0 B of %s (0.00%%)", Size(size))
+	if err := w.sleep(took(Size(size), w.s.opts.Timing.CopyRate)); err != nil {
+		return err
+	}
+	w.log("transferred %s of %s (100.00%%)", Size(size), Size(size))
+	return nil
+}
+
+// allocate makes an empty volume, under the storage's lock.
+func (w worker) allocate(st *storage, name string, owner int, size int64, made *allocated) error {
+	return w.allocateIn(st, &volume{name: name, content: "images", format: formatOf(st, name), size: size, owner: owner}, w.s.opts.Timing.AllocateDisk, made)
+}
+
+func (w worker) allocateIn(st *storage, vol *volume, takes time.Duration, made *allocated) error {
+	unlock, err := w.lockStorage(st)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if st.volumes[vol.name] != nil {
+		return die("unable to create image: disk image '%s' already exists", st.path(vol.name))
+	}
+	if st.usedBytes() >= int64(st.Size) {
+		return die("unable to create image: No space left on device")
+	}
+	if err := w.sleep(takes); err != nil {
+		return err
+	}
+	vol.made = time.Now()
+	if vol.base != nil {
+		vol.base.clones++
+	}
+	st.volumes[vol.name] = vol
+	if st.fileBased() {
+		w.log("Formatting '%s', fmt=%s size=%d", st.path(vol.name), vol.format, vol.size)
+	}
+	if made != nil {
+		*made = append(*made, func() { _ = st.remove(vol.name) })
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package pvesim
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+// format is a validator that Proxmox has registered under a name.
+type format struct {
+	ok   func(s string) bool
+	text string // after "value does not look like a valid "
+}
+
+func matching(pattern string) func(string) bool {
+	return regexp.MustCompile("^(?:" + pattern + ")$").MatchString
+}
+
+// Names and texts are those of PVE/JSONSchema.pm and its kin. A format that is
+// not here accepts everything.
+var formats = map[string]format{
+	"pve-vmid":     {matching(`[1-9][0-9]{2,8}`), "VM ID"},
+	"pve-node":     {matching(`[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?`), "node name"},
+	"pve-configid": {matching(`[a-zA-Z][\w-]+`), "configuration ID"},
+	"dns-name":     {matching(`([a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?\.)*[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?`), "DNS name"},
+	"mac-addr":     {isUnicastMAC, "unicast MAC address"},
+	"pve-storage-id": {matching(`[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9]`),
+		"storage ID"},
+	"pve-bridge-id": {matching(`[-_.\w]+`), "bridge ID"},
+	"disk-size":     {matching(`\d+(\.\d+)?[KMGT]?`), "disk size"},
+	"urlencoded":    {matching(`[-%a-zA-Z0-9_.!~*'()]*`), "urlencoded string"},
+	"ipv4":          {isAddr(netip.Addr.Is4), "IPv4 address"},
+	"ipv6":          {isAddr(netip.Addr.Is6), "IPv6 address"},
+	"ip":            {isAddr(netip.Addr.IsValid), "IP address"},
+	"pve-tag":       {matching(`(?i)[a-z0-9_][a-z0-9_\-+.]*`), "tag"},
+	"pve-poolid":    {matching(`[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+){0,2}`), "pool name"},
+	"pve-volume-id": {matching(`(?i)[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
+	"pve-ipv4-config": {func(s string) bool {
+		p, err := netip.ParsePrefix(s)
+		return s == "dhcp" || err == nil && p.Addr().Is4()
+	}, "ipv4 network configuration"},
+	"pve-ipv6-config": {func(s string) bool {
+		p, err := netip.ParsePrefix(s)
+		return s == "dhcp" || s == "auto" || err == nil && p.Addr().Is6()
+	}, "ipv6 network configuration"},
+}
+
+// formatErrors are the texts that do not follow the pattern.
+var formatErrors = map[string]string{
+	"pve-storage-id": "storage ID '%' contains illegal characters",
+	"pve-bridge-id":  "invalid bridge ID '%'",
+	"pve-configid":   "invalid configuration ID '%'",
+	"pve-tag":        "invalid characters in tag",
+	"urlencoded":     "invalid urlencoded string",
+	"pve-volume-id":  "unable to parse volume ID '%'",
+	"disk-size":      "value does not look like a valid disk size: %",
+	"pve-poolid":     "pool name '%' contains invalid characters",
+}
+
+func isAddr(is func(netip.Addr) bool) func(string) bool {
+	return func(s string) bool {
+		a, err := netip.ParseAddr(s)
+		return err == nil && is(a)
+	}
+}
+
+var macPattern = regexp.MustCompile(`(?i)^[a-f0-9][02468ace](:[a-f0-9]{2}){5}$`)
+
+func isUnicastMAC(s string) bool { return macPattern.MatchString(s) }
+
+// checkFormat says what is wrong with v, as it follows "invalid format - ".
+func checkFormat(path string, f propertyFormat, v string) string {
+	if f.Keys != nil {
+		return checkProps(path, f.Keys, v)
+	}
+	if name, isList := strings.CutSuffix(f.Name, "-list"); isList {
+		for _, item := range splitList(v) {
+			if text := checkNamed(name, item); text != "" {
+				return text
+			}
+		}
+		return ""
+	}
+	return checkNamed(f.Name, v)
+}
+
+func checkNamed(name, v string) string {
+	f, known := formats[name]
+	if !known || f.ok(v) {
+		return ""
+	}
+	if text, ok := formatErrors[name]; ok {
+		return strings.ReplaceAll(text, "%", v) + "\n"
+	}
+	return "value does not look like a valid " + f.text + "\n"
+}
+
+// splitList takes a list apart the way Proxmox does: at commas, semicolons and blanks.
+func splitList(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool {
+		return r == ',' || r == ';' || r == ' ' || r == '\t' || r == '\n' || r == 0
+	})
+}

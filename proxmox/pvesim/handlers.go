@@ -1,0 +1,75 @@
+package pvesim
+
+// handlers is the code behind each method of methods.txt.
+func (s *Sim) handlers() map[string]handler {
+	const (
+		node    = "/nodes/{node}"
+		vm      = "/nodes/{node}/qemu/{vmid}"
+		storage = "/nodes/{node}/storage/{storage}"
+		task    = "/nodes/{node}/tasks/{upid}"
+		mapping = "/cluster/mapping/pci"
+	)
+	return map[string]handler{
+		"GET /version":            (*call).versionInfo,
+		"GET /access/permissions": (*call).permissions,
+		"POST /access/ticket":     (*call).login,
+
+		"GET /cluster/nextid":                     (*call).nextID,
+		"GET /cluster/resources":                  (*call).resources,
+		"GET /cluster/status":                     (*call).clusterStatus,
+		"GET /cluster/tasks":                      (*call).clusterTasks,
+		"GET " + mapping:                          (*call).listMappings,
+		"POST " + mapping:                         (*call).createMapping,
+		"GET " + mapping + "/{id}":                (*call).getMapping,
+		"PUT " + mapping + "/{id}":                (*call).updateMapping,
+		"DELETE " + mapping + "/{id}":             (*call).deleteMapping,
+		"GET /nodes":                              (*call).listNodes,
+		"GET " + node + "/status":                 (*call).nodeStatus,
+		"GET " + node + "/network":                (*call).listNetwork,
+		"GET " + node + "/hardware/pci":           (*call).listPCI,
+		"GET " + node + "/tasks":                  (*call).listTasks,
+		"GET " + task + "/status":                 (*call).taskStatus,
+		"GET " + task + "/log":                    (*call).taskLog,
+		"DELETE " + task:                          (*call).stopTask,
+		"GET /storage":                            (*call).storageConfigs,
+		"GET " + node + "/storage":                (*call).listStorages,
+		"GET " + storage + "/status":              (*call).storageStatus,
+		"GET " + storage + "/content":             (*call).storageContent,
+		"POST " + storage + "/upload":             (*call).uploadFile,
+		"POST " + storage + "/download-url":       (*call).downloadURL,
+		"GET " + storage + "/content/{volume}":    (*call).volumeInfo,
+		"DELETE " + storage + "/content/{volume}": (*call).deleteVolume,
+
+		"GET /pools":    (*call).listPools,
+		"POST /pools":   (*call).createPool,
+		"PUT /pools":    (*call).updatePool,
+		"DELETE /pools": (*call).deletePool,
+
+		"GET " + node + "/qemu":                       (*call).listVMs,
+		"POST " + node + "/qemu":                      (*call).createVM,
+		"DELETE " + vm:                                (*call).destroyVM,
+		"GET " + vm + "/config":                       (*call).getConfig,
+		"PUT " + vm + "/config":                       (*call).putConfig,
+		"POST " + vm + "/config":                      (*call).postConfig,
+		"GET " + vm + "/pending":                      (*call).getPending,
+		"PUT " + vm + "/resize":                       (*call).resizeDisk,
+		"POST " + vm + "/clone":                       (*call).cloneVM,
+		"POST " + vm + "/template":                    (*call).makeTemplate,
+		"GET " + vm + "/status/current":               (*call).currentStatus,
+		"POST " + vm + "/status/start":                (*call).startVM,
+		"POST " + vm + "/status/stop":                 (*call).stopVM,
+		"POST " + vm + "/status/shutdown":             (*call).shutdownVM,
+		"POST " + vm + "/status/reboot":               (*call).rebootVM,
+		"POST " + vm + "/status/reset":                (*call).resetVM,
+		"POST " + vm + "/agent":                       (*call).agentCommand,
+		"POST " + vm + "/agent/ping":                  (*call).agentPing,
+		"POST " + vm + "/agent/exec":                  (*call).agentExec,
+		"GET " + vm + "/agent/exec-status":            (*call).agentExecStatus,
+		"GET " + vm + "/agent/file-read":              (*call).agentFileRead,
+		"POST " + vm + "/agent/file-write":            (*call).agentFileWrite,
+		"GET " + vm + "/agent/info":                   (*call).agentInfo,
+		"GET " + vm + "/agent/get-host-name":          (*call).agentHostName,
+		"GET " + vm + "/agent/get-osinfo":             (*call).agentOSInfo,
+		"GET " + vm + "/agent/network-get-interfaces": (*call).agentInterfaces,
+	}
+}

@@ -1,0 +1,150 @@
+package pvesim
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+// VMState is a VM as a test sees it, whoever may not.
+type VMState struct {
+	ID       int
+	Node     string
+	Name     string
+	Running  bool
+	Template bool
+	Config   map[string]string // with what is pending
+	Pending  map[string]string // "" is a pending deletion
+	PCI      []string          // host functions in use
+	Guest    *guest.Machine    // nil where nobody lives
+}
+
+// VMs returns every VM of the cluster, by ID.
+func (s *Sim) VMs() []VMState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []VMState
+	for _, v := range s.sorted() {
+		out = append(out, VMState{ID: v.id, Node: v.node, Name: v.wanted()["name"], Running: v.running, Template: v.template(),
+			Config: maps.Clone(v.wanted()), Pending: maps.Clone(v.pending), PCI: slices.Clone(v.pci), Guest: v.machine})
+	}
+	return out
+}
+
+// Volume is something on a storage.
+type Volume struct {
+	ID      string // local:iso/seed.iso
+	Node    string // empty on shared storage
+	Content string // iso, import, images, …
+	Size    int64
+	Owner   int    // VMID, 0 for files
+	Base    string // of a linked clone
+}
+
+// Volumes returns everything on every storage, by node and ID.
+func (s *Sim) Volumes() []Volume {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Volume
+	seen := map[*storage]bool{}
+	for _, node := range s.nodes() {
+		h := s.hosts[node]
+		for _, name := range slices.Sorted(maps.Keys(h.storages)) {
+			st := h.storages[name]
+			if seen[st] {
+				continue
+			}
+			seen[st] = true
+			for _, n := range slices.Sorted(maps.Keys(st.volumes)) {
+				v := st.volumes[n]
+				vol := Volume{ID: name + ":" + n, Node: st.host, Content: v.content, Size: v.size, Owner: v.owner}
+				if v.base != nil {
+					vol.Base = name + ":" + v.base.name
+				}
+				out = append(out, vol)
+			}
+		}
+	}
+	return out
+}
+
+// SetGuestFaults changes what goes wrong in a VM's guest, now and at later starts.
+func (s *Sim) SetGuestFaults(vmid int, f guest.Faults) {
+	s.mu.Lock()
+	v := s.vms[vmid]
+	var m *guest.Machine
+	if v != nil {
+		v.faults, m = f, v.machine
+	}
+	s.mu.Unlock()
+	if m != nil {
+		m.SetFaults(f)
+	}
+}
+
+// ChangeHardware lets a test take a card out of a host, or move it.
+func (s *Sim) ChangeHardware(node string, change func(devices map[string]*PCIDevice)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.hosts[node]; h != nil {
+		change(h.devices)
+	}
+}
+
+// AddVM puts a VM of somebody else onto a host, as if it had always been there.
+func (s *Sim) AddVM(v VM) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.adopt(v)
+}
+
+// TLS returns a self-signed certificate for a server of [Sim.Handler], made once,
+// and its SHA-256 fingerprint as Proxmox shows it.
+func (s *Sim) TLS() (tls.Certificate, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cert == nil {
+		cert, err := selfSigned(s.nodes())
+		if err != nil {
+			return tls.Certificate{}, "", fmt.Errorf("pvesim: certificate: %w", err)
+		}
+		s.cert = &cert
+	}
+	sum := sha256.Sum256(s.cert.Certificate[0])
+	parts := make([]string, len(sum))
+	for i, b := range sum {
+		parts[i] = fmt.Sprintf("%02X", b)
+	}
+	return *s.cert, strings.Join(parts, ":"), nil
+}
+
+func selfSigned(names []string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: names[0]}, DNSNames: append(names, "localhost"),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(2, 0, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}

@@ -1,0 +1,247 @@
+package pvesim
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// mapping is a PCI resource mapping of the cluster.
+type mapping struct {
+	id          string
+	description string
+	mdev        bool
+	migratable  bool
+	entries     []string // as given: node=…,path=…,id=…
+}
+
+// mapKeys is the format of an entry.
+func (s *Sim) mapKeys() map[string]*property {
+	return s.schema.Methods["POST /cluster/mapping/pci"].Parameters["map"].Items.Format.Keys
+}
+
+func (s *Sim) entryProps(entry string) map[string]string {
+	out, err := parseProps(s.mapKeys(), entry)
+	if err != nil {
+		return map[string]string{}
+	}
+	return out
+}
+
+// mappingDigest is that of the one file in which all of them are.
+func (s *Sim) mappingDigest() string {
+	h := sha1.New()
+	for _, id := range slices.Sorted(maps.Keys(s.mappings)) {
+		m := s.mappings[id]
+		fmt.Fprintln(h, id, m.description, m.mdev, m.migratable, m.entries)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (s *Sim) mappingEntry(m *mapping) map[string]any {
+	e := map[string]any{"type": "pci", "map": m.entries, "digest": s.mappingDigest()}
+	if m.description != "" {
+		e["description"] = m.description
+	}
+	if m.mdev {
+		e["mdev"] = 1
+	}
+	if m.migratable {
+		e["live-migration-capable"] = 1
+	}
+	return e
+}
+
+func (c *call) listMappings() (any, error) {
+	out := []any{}
+	for _, id := range slices.Sorted(maps.Keys(c.s.mappings)) {
+		if !c.s.canAny(c.who, "/mapping/pci/"+id, "Mapping.Modify", "Mapping.Use", "Mapping.Audit") {
+			continue
+		}
+		m := c.s.mappings[id]
+		e := c.s.mappingEntry(m)
+		e["id"] = id
+		if node := c.param("check-node"); node != "" {
+			e["checks"] = c.s.mappingChecks(m, node)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+type mappingCheck struct {
+	Severity string `json:"severity"`
+	Message  string `json:"message"`
+}
+
+// mappingChecks are what is wrong with a mapping on a node.
+func (s *Sim) mappingChecks(m *mapping, node string) []mappingCheck {
+	out := []mappingCheck{}
+	found := false
+	for _, entry := range m.entries {
+		e := s.entryProps(entry)
+		if e["node"] != node {
+			continue
+		}
+		found = true
+		if err := s.assertValid(m, e); err != nil {
+			out = append(out, mappingCheck{"error", "Invalid configuration: " + err.Error() + "\n"})
+		}
+	}
+	if !found {
+		out = append(out, mappingCheck{"warning", fmt.Sprintf("No mapping for node %s.", node)})
+	}
+	return out
+}
+
+// assertValid holds an entry against the hardware of its node
+// (PVE/Mapping/PCI.pm): same properties, and the same letters in them.
+func (s *Sim) assertValid(m *mapping, e map[string]string) error {
+	h := s.hosts[e["node"]]
+	for path := range strings.SplitSeq(e["path"], ";") {
+		if !strings.Contains(path, ".") {
+			path += ".0"
+		}
+		var d *PCIDevice
+		if h != nil {
+			d = h.devices[path]
+		}
+		if d == nil {
+			return die("pci device '%s' not found", path)
+		}
+		mdev := func(b bool) string { return itoa(boolInt(b)) }
+		real := map[string]string{"id": d.ID, "subsystem-id": d.Subsystem, "mdev": mdev(d.MDev && m.mdev)}
+		if h.group(d) >= 0 {
+			real["iommugroup"] = itoa(h.group(d))
+		}
+		set := map[string]string{"id": e["id"], "subsystem-id": e["subsystem-id"], "iommugroup": e["iommugroup"], "mdev": mdev(m.mdev)}
+		for _, k := range []string{"id", "iommugroup", "mdev", "subsystem-id"} {
+			switch {
+			case real[k] == set[k]:
+			case set[k] == "":
+				return die("missing expected property '%s' for device '%s'", k, path)
+			case real[k] == "":
+				return die("unexpected property '%s' configured for device '%s'", k, path)
+			default:
+				return die("'%s' does not match for '%s' (%s != %s)", k, m.id, real[k], set[k])
+			}
+		}
+	}
+	return nil
+}
+
+func (c *call) createMapping() (any, error) {
+	id := c.param("id")
+	if c.s.mappings[id] != nil {
+		return nil, die("create hardware mapping failed: pci ID '%s' already defined", id)
+	}
+	c.s.mappings[id] = &mapping{id: id, description: c.param("description"), mdev: c.p.bool("mdev"),
+		migratable: c.p.bool("live-migration-capable"), entries: slices.Clone(c.p["map"])}
+	return nil, nil
+}
+
+func (c *call) getMapping() (any, error) {
+	m := c.s.mappings[c.param("id")]
+	if m == nil {
+		return nil, die("no such resource '%s'", c.param("id"))
+	}
+	return c.s.mappingEntry(m), nil
+}
+
+func (c *call) updateMapping() (any, error) {
+	m := c.s.mappings[c.param("id")]
+	const failed = "update hardware mapping failed: "
+	if d := c.param("digest"); d != "" && d != c.s.mappingDigest() {
+		return nil, die(failed + "detected modified configuration - file changed by other user? Try again.")
+	}
+	if m == nil {
+		return nil, die(failed+"no such resource '%s'", c.param("id"))
+	}
+	if !c.p.has("map") {
+		return nil, die(failed + "missing value for required option 'map'")
+	}
+	m.entries = slices.Clone(c.p["map"])
+	if c.p.has("description") {
+		m.description = c.param("description")
+	}
+	if c.p.has("mdev") {
+		m.mdev = c.p.bool("mdev")
+	}
+	if c.p.has("live-migration-capable") {
+		m.migratable = c.p.bool("live-migration-capable")
+	}
+	for _, k := range splitList(c.param("delete")) {
+		switch k {
+		case "description":
+			m.description = ""
+		case "mdev":
+			m.mdev = false
+		case "live-migration-capable":
+			m.migratable = false
+		}
+	}
+	return nil, nil
+}
+
+// deleteMapping never refuses: one that is in use, or is not there, neither.
+func (c *call) deleteMapping() (any, error) {
+	delete(c.s.mappings, c.param("id"))
+	return nil, nil
+}
+
+// blacklist is what a listing of PCI devices leaves out unless told otherwise:
+// memory controllers, bridges and processors.
+const blacklist = "05;06;0b"
+
+func (c *call) listPCI() (any, error) {
+	hide := blacklist
+	if _, given := c.p["pci-class-blacklist"]; given {
+		hide = c.param("pci-class-blacklist")
+	}
+	h := c.host()
+	out := []any{}
+	for _, address := range slices.Sorted(maps.Keys(h.devices)) {
+		d := h.devices[address]
+		if slices.ContainsFunc(splitList(hide), func(class string) bool { return strings.HasPrefix(d.Class, class) }) {
+			continue
+		}
+		if c.p.has("verbose") && !c.p.bool("verbose") {
+			out = append(out, map[string]any{"id": address})
+			continue
+		}
+		out = append(out, h.describe(d))
+	}
+	return out, nil
+}
+
+func (h *host) describe(d *PCIDevice) map[string]any {
+	vendor, device, _ := strings.Cut(d.ID, ":")
+	e := map[string]any{"id": d.Address, "class": "0x" + d.Class, "vendor": "0x" + vendor, "device": "0x" + device, "iommugroup": h.group(d)}
+	if d.Vendor != "" {
+		e["vendor_name"] = d.Vendor
+	}
+	if d.Name != "" {
+		e["device_name"] = d.Name
+	}
+	if subVendor, subDevice, ok := strings.Cut(d.Subsystem, ":"); ok {
+		e["subsystem_vendor"], e["subsystem_device"] = "0x"+subVendor, "0x"+subDevice
+		if subVendor == vendor && d.Vendor != "" {
+			e["subsystem_vendor_name"] = d.Vendor
+		}
+	}
+	if d.MDev {
+		e["mdev"] = 1
+	}
+	return e
+}
+
+// group is the device's IOMMU group as the kernel shows it.
+func (h *host) group(d *PCIDevice) int {
+	if h.NoIOMMU {
+		return -1
+	}
+	return d.Group
+}

@@ -1,0 +1,150 @@
+package pvesim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// params are a request's parameters, each with one value, or several for an array.
+type params map[string][]string
+
+func (p params) has(k string) bool { return len(p[k]) > 0 }
+
+func (p params) get(k string) string {
+	if len(p[k]) == 0 {
+		return ""
+	}
+	return p[k][0]
+}
+
+func (p params) bool(k string) bool { return p.get(k) == "1" }
+
+func (p params) int(k string, otherwise int) int {
+	n, err := strconv.Atoi(p.get(k))
+	if err != nil {
+		return otherwise
+	}
+	return n
+}
+
+// maxForm is what pveproxy reads of a body that is no upload.
+const maxForm = 512 << 10
+
+// readParams collects the parameters of query and body. Uploads are read elsewhere.
+func readParams(r *http.Request) (params, error) {
+	out := params{}
+	if err := out.addForm(r.URL.RawQuery); err != nil {
+		return nil, err
+	}
+	if r.Body == nil || r.Method == http.MethodGet || r.Method == http.MethodDelete {
+		if r.ContentLength > 0 {
+			return nil, fail(http.StatusNotImplemented, "Unexpected content for method")
+		}
+		return out, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
+	if err != nil {
+		return nil, errDropped
+	}
+	if len(body) > maxForm {
+		return nil, fail(http.StatusNotImplemented, "for data too large")
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return out, nil
+	}
+	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	switch contentType {
+	case "application/json":
+		err = out.addJSON(body)
+	case "", "application/x-www-form-urlencoded":
+		err = out.addForm(string(body))
+	default:
+		err = fail(http.StatusNotImplemented, "unexpected content-type '"+contentType+"'")
+	}
+	return out, err
+}
+
+// addForm reads a form. Proxmox splits it at & and at ;.
+func (p params) addForm(s string) error {
+	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == '&' || r == ';' }) {
+		k, v, _ := strings.Cut(part, "=")
+		key, err1 := url.QueryUnescape(k)
+		val, err2 := url.QueryUnescape(v)
+		if err1 != nil || err2 != nil {
+			return fail(http.StatusBadRequest, "Bad Request")
+		}
+		p[key] = append(p[key], val)
+	}
+	return nil
+}
+
+func (p params) addJSON(body []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	var in map[string]any
+	if err := dec.Decode(&in); err != nil {
+		return fail(http.StatusInternalServerError, "malformed JSON string")
+	}
+	for k, v := range in {
+		values, err := flatten(v)
+		if err != nil {
+			return fail(http.StatusBadRequest, "Parameter verification failed.").with(k, err.Error())
+		}
+		if values != nil {
+			p[k] = values
+		}
+	}
+	return nil
+}
+
+func flatten(v any) ([]string, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		return []string{v}, nil
+	case json.Number:
+		return []string{v.String()}, nil
+	case bool:
+		if v {
+			return []string{"1"}, nil
+		}
+		return []string{"0"}, nil
+	case []any:
+		out := []string{}
+		for _, item := range v {
+			one, err := flatten(item)
+			if err != nil || len(one) != 1 {
+				return nil, errors.New("type check ('array') failed")
+			}
+			out = append(out, one[0])
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("type check ('string') failed - got HASH")
+}
+
+// secretParams are never recorded.
+var secretParams = map[string]bool{
+	"password": true, "cipassword": true, "input-data": true, "content": true, "otp": true, "tfa-challenge": true,
+}
+
+// recorded returns the parameters as they may be shown to a test's reader.
+// content is a secret where it is a file's text, and a type where it is a storage's.
+func (p params) recorded(path string) url.Values {
+	out := make(url.Values, len(p))
+	for k, v := range p {
+		if secretParams[k] && (k != "content" || strings.Contains(path, "/agent/")) {
+			v = []string{"[secret]"}
+		}
+		out[k] = v
+	}
+	return out
+}

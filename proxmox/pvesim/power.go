@@ -1,0 +1,409 @@
+package pvesim
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+func (c *call) startVM() (any, error) {
+	if err := c.rootOption("skiplock"); err != nil {
+		return nil, err
+	}
+	id, node, faults := c.vmid(), c.param("node"), c.guestFaults()
+	return c.startTask("qmstart", itoa(id), func(w worker) error {
+		if v := c.s.vms[id]; v != nil && faults != nil {
+			v.faults = *faults
+		}
+		return w.start(id, node)
+	})
+}
+
+// start is the work of qmstart.
+func (w worker) start(id int, node string) error {
+	unlock, err := w.lock(configLock(id), false, configLockTimeout)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	v, err := w.s.find(id, node)
+	if err != nil {
+		return err
+	}
+	switch {
+	case v.template():
+		return die("you can't start a vm if it's a template")
+	case v.conf["lock"] != "":
+		return v.checkLock()
+	case v.running:
+		return die("VM %d already running", id)
+	}
+	if len(v.pending) > 0 {
+		v.applyPending()
+	}
+	warned, err := w.checkStart(v)
+	if err != nil {
+		return err
+	}
+	pci, held, err := w.passThrough(v)
+	if err != nil {
+		if strings.HasPrefix(err.Error(), "PCI device mapping invalid") || strings.HasPrefix(err.Error(), "no PCI device") {
+			w.log("%s", err)
+		}
+		return err
+	}
+	v.pci = held
+	if err := w.memoryFits(v); err != nil {
+		v.pci = nil
+		return err
+	}
+	if err := w.sleep(w.s.opts.Timing.Start); err != nil {
+		v.pci = nil
+		return err
+	}
+	if err := w.boot(v, pci); err != nil {
+		return err
+	}
+	if warned > 0 {
+		return warnings(warned)
+	}
+	return nil
+}
+
+// checkStart looks at what a configuration refers to, which is nowhere looked at
+// before a start.
+func (w worker) checkStart(v *vm) (warned int, err error) {
+	h := w.s.hosts[v.node]
+	if n := v.cpus(); n > h.CPUs {
+		return 0, die("MAX %d vcpus allowed per VM on this node", h.CPUs)
+	}
+	hasEFI := v.conf["efidisk0"] != ""
+	for _, k := range drives(v.conf) {
+		file := w.s.props(k, v.conf[k])["file"]
+		if file == "none" || file == "cdrom" || strings.HasPrefix(file, "/") {
+			continue
+		}
+		if isCloudInit(file) {
+			w.log("generating cloud-init ISO")
+		}
+		if _, _, err := h.lookup(file); err != nil {
+			return 0, err
+		}
+	}
+	for k, value := range v.conf {
+		if !strings.HasPrefix(k, "net") || w.s.configKeys()[k].Format.Keys == nil {
+			continue
+		}
+		if b := w.s.props(k, value)["bridge"]; b != "" && !contains(h.Bridges, b) {
+			return 0, die("bridge '%s' does not exist", b)
+		}
+	}
+	if v.conf["bios"] == "ovmf" && !hasEFI {
+		w.log("WARN: no efidisk configured! Using temporary efivars disk.")
+		warned++
+	}
+	return warned, nil
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// memoryFits is QEMU asking for memory: with passed-through devices all of it is
+// pinned at once, and what is not there cannot be.
+func (w worker) memoryFits(v *vm) error {
+	free := int64(w.s.hosts[v.node].Memory) - w.s.usedMemory(v.node)
+	if v.memory() <= free || len(v.pci) == 0 && v.memory() <= int64(w.s.hosts[v.node].Memory) {
+		return nil
+	}
+	w.log("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
+	return die("start failed: QEMU exited with code 1")
+}
+
+// boot gives life to a started VM: a guest, where its disk has something to boot.
+func (w worker) boot(v *vm, pci []guest.PCI) error {
+	w.s.pids += 3
+	v.pid = w.s.pids
+	v.power(true)
+	m := w.s.assemble(v, pci)
+	if m == nil {
+		return nil
+	}
+	v.machine = m
+	var err error
+	w.s.outside(func() { err = m.Boot(w.s.life) })
+	if err != nil && v.machine == m {
+		v.power(false)
+		return die("start failed: %v", err)
+	}
+	return nil
+}
+
+// assemble plugs a machine together; nil where nobody would live in it.
+func (s *Sim) assemble(v *vm, pci []guest.PCI) *guest.Machine {
+	h := s.hosts[v.node]
+	osKey := s.bootDisk(v.conf)
+	if osKey == "" {
+		return nil
+	}
+	_, osVolume, err := h.lookup(s.props(osKey, v.conf[osKey])["file"])
+	if err != nil || osVolume.contents() == nil {
+		return nil
+	}
+	cfg := guest.Config{
+		Name: v.conf["name"], VMID: v.id, Disk: osVolume.contents(), CPUs: v.cpus(), Memory: v.memory(), PCI: pci,
+		Network: s.network, Internet: s.opts.Internet, Kubernetes: s.opts.Kubernetes, Speed: s.opts.Speed, Faults: v.faults,
+		Seed: func() ([]byte, error) { return s.seed(v), nil },
+	}
+	for i := range 32 {
+		if value := v.conf["net"+itoa(i)]; value != "" {
+			cfg.MACs = append(cfg.MACs, s.props("net0", value)["macaddr"])
+		}
+	}
+	cfg.Disks = append(cfg.Disks, s.blockDevice(h, v, osKey))
+	for _, k := range drives(v.conf) {
+		if d := s.props(k, v.conf[k]); k != osKey && !isCDROM(d) && k != "efidisk0" && k != "tpmstate0" {
+			cfg.Disks = append(cfg.Disks, s.blockDevice(h, v, k))
+		}
+	}
+	var m *guest.Machine
+	cfg.OnPoweroff = func(reboot bool) { s.poweredOff(v, m, reboot) }
+	m = guest.New(cfg)
+	return m
+}
+
+func (s *Sim) blockDevice(h *host, v *vm, key string) guest.BlockDevice {
+	d := s.props(key, v.conf[key])
+	b := guest.BlockDevice{Serial: d["serial"], Size: parseSize(d["size"])}
+	if b.Serial == "" {
+		b.Serial = "drive-" + key
+	}
+	if _, vol, err := h.lookup(d["file"]); err == nil {
+		if vol.contents() == nil {
+			vol.disk = guest.NewDisk()
+		}
+		b.Data = vol.contents()
+	}
+	return b
+}
+
+// seed is the disc in the VM's first drive that has one.
+func (s *Sim) seed(v *vm) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range drives(v.conf) {
+		d := s.props(k, v.conf[k])
+		if !isCDROM(d) {
+			continue
+		}
+		if _, vol, err := s.hosts[v.node].lookup(d["file"]); err == nil && vol.data != nil {
+			return vol.data
+		}
+	}
+	return nil
+}
+
+// poweredOff hears that a guest has switched itself off. A reboot from inside is
+// QEMU's own affair.
+func (s *Sim) poweredOff(v *vm, m *guest.Machine, reboot bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reboot || !v.running || v.machine != m || s.closed {
+		return
+	}
+	s.ended(v)
+}
+
+// ended is what happens on a host when a QEMU process is gone.
+func (s *Sim) ended(v *vm) {
+	v.power(false)
+	if s.opts.CleanupLinger <= 0 {
+		return
+	}
+	s.spawn(func() { // qmeventd calls qm cleanup, which comes late
+		if s.wait(time.Second, nil) != nil || !v.running {
+			return
+		}
+		if unlock, err := (worker{s: s}).lock(configLock(v.id), false, configLockTimeout); err == nil {
+			_ = s.wait(s.opts.CleanupLinger, nil)
+			unlock()
+		}
+	})
+}
+
+// kill ends the VM's process.
+func (s *Sim) kill(v *vm) {
+	m := v.machine
+	if m != nil {
+		v.machine = nil
+		s.outside(m.Kill)
+	}
+	if v.running {
+		s.ended(v)
+	}
+}
+
+func (c *call) stopVM() (any, error) {
+	if err := c.rootOption("skiplock"); err != nil {
+		return nil, err
+	}
+	id, node := c.vmid(), c.param("node")
+	return c.startTask("qmstop", itoa(id), func(w worker) error {
+		v, unlock, err := w.lockedVM(id, node)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if !v.running {
+			return nil
+		}
+		if err := w.sleep(w.s.opts.Timing.Stop); err != nil {
+			return err
+		}
+		w.s.kill(v)
+		return nil
+	})
+}
+
+// lockedVM is how workers get hold of a VM that nobody else works on.
+func (w worker) lockedVM(id int, node string) (*vm, func(), error) {
+	unlock, err := w.lock(configLock(id), false, configLockTimeout)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := w.s.find(id, node)
+	if err == nil {
+		err = v.checkLock()
+	}
+	if err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return v, unlock, nil
+}
+
+// shutdownTimeout is how long a guest has unless the request says otherwise.
+const shutdownTimeout = 60
+
+func (c *call) shutdownVM() (any, error) {
+	if err := c.rootOption("skiplock"); err != nil {
+		return nil, err
+	}
+	id, node := c.vmid(), c.param("node")
+	timeout := time.Duration(c.p.int("timeout", shutdownTimeout)) * time.Second
+	force := c.p.bool("forceStop")
+	return c.startTask("qmshutdown", itoa(id), func(w worker) error {
+		v, unlock, err := w.lockedVM(id, node)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return w.shutdown(v, timeout, force)
+	})
+}
+
+// bareShutdown is how long machines take in which nobody lives.
+const bareShutdown = 3 * time.Second
+
+func (w worker) shutdown(v *vm, timeout time.Duration, force bool) error {
+	if !v.running {
+		return nil
+	}
+	m, off := v.machine, v.off
+	if m == nil && timeout > bareShutdown {
+		if err := w.sleep(bareShutdown); err != nil {
+			return err
+		}
+		w.s.kill(v)
+		return nil
+	}
+	if m != nil {
+		w.s.outside(func() { _ = m.Shutdown() })
+	}
+	err := w.until(off, timeout)
+	switch {
+	case err == nil:
+		return nil
+	case err == errStopped || err == errClosed:
+		return err
+	case !force:
+		return die("VM quit/powerdown failed - got timeout")
+	}
+	w.log("VM still running - terminating now with SIGTERM")
+	w.s.kill(v)
+	return nil
+}
+
+// until waits for a channel to be closed.
+func (w worker) until(what <-chan struct{}, timeout time.Duration) (err error) {
+	t := time.NewTimer(time.Duration(float64(timeout) / w.s.opts.Speed))
+	defer t.Stop()
+	w.s.outside(func() {
+		select {
+		case <-what:
+		case <-t.C:
+			err = context.DeadlineExceeded
+		case <-w.stop():
+			err = errStopped
+		case <-w.s.done:
+			err = errClosed
+		}
+	})
+	return err
+}
+
+// rebootVM asks the guest to end; what starts it again is a task of root's own.
+func (c *call) rebootVM() (any, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	if !v.running {
+		return nil, die("VM %d not running", v.id)
+	}
+	timeout := time.Duration(c.p.int("timeout", shutdownTimeout)) * time.Second
+	return c.startTask("qmreboot", itoa(v.id), func(w worker) error {
+		v, unlock, err := w.lockedVM(v.id, v.node)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if err := w.shutdown(v, timeout, false); err != nil {
+			return err
+		}
+		w.s.spawn(func() {
+			t := w.s.newTask(v.node, "qmstart", itoa(v.id), identity{"root@pam"})
+			w.s.work(t, nil, func(w worker) error { return w.start(v.id, v.node) })
+		})
+		return nil
+	})
+}
+
+func (c *call) resetVM() (any, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	if !v.running {
+		return nil, die("VM %d not running", v.id)
+	}
+	return c.startTask("qmreset", itoa(v.id), func(w worker) error {
+		m := v.machine
+		if m == nil {
+			return nil
+		}
+		var err error
+		w.s.outside(func() {
+			m.Kill()
+			err = m.Boot(w.s.life)
+		})
+		return err
+	})
+}

@@ -1,0 +1,111 @@
+package pvesim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// parseProps reads a property string ("virtio,bridge=vmbr0") into its keys, with
+// aliases resolved. An error has Proxmox's text.
+func parseProps(keys map[string]*property, s string) (map[string]string, error) {
+	out := map[string]string{}
+	put := func(k, v string) error {
+		if _, twice := out[k]; twice {
+			return fmt.Errorf("duplicate key in comma-separated list property: %s", k)
+		}
+		out[k] = v
+		return nil
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		k, v, hasKey := strings.Cut(part, "=")
+		switch {
+		case !hasKey:
+			k, v = defaultKey(keys), part
+			if k == "" {
+				return nil, fmt.Errorf("value without key, but schema does not define a default key")
+			}
+		case k == "" || v == "":
+			return nil, fmt.Errorf("missing key in comma-separated list property")
+		}
+		if p := keys[k]; p != nil && p.Alias != "" {
+			if p.KeyAlias != "" {
+				if err := put(p.KeyAlias, k); err != nil {
+					return nil, err
+				}
+			}
+			k = p.Alias
+		}
+		if p := keys[k]; p != nil && p.Type == "boolean" {
+			v = parseBool(v)
+		}
+		if err := put(k, v); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// parseBool is how booleans inside property strings are read; what is no boolean
+// stays as it is, for the check to name it.
+func parseBool(v string) string {
+	switch strings.ToLower(v) {
+	case "1", "on", "yes", "true":
+		return "1"
+	case "0", "off", "no", "false":
+		return "0"
+	}
+	return v
+}
+
+func defaultKey(keys map[string]*property) string {
+	for k, p := range keys {
+		if p.DefaultKey != 0 {
+			return k
+		}
+	}
+	return ""
+}
+
+// formatProps writes a property string: the default key first and bare, the
+// others sorted.
+func formatProps(keys map[string]*property, in map[string]string) string {
+	var parts []string
+	first := defaultKey(keys)
+	if v, ok := in[first]; ok {
+		parts = append(parts, v)
+	}
+	for _, k := range slices.Sorted(maps.Keys(in)) {
+		if k != first {
+			parts = append(parts, k+"="+in[k])
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// checkProps holds a property string against its format; the empty text is good.
+func checkProps(path string, keys map[string]*property, s string) string {
+	in, err := parseProps(keys, s)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	p := make(params, len(in))
+	for k, v := range in {
+		p[k] = []string{v}
+	}
+	errs := map[string]string{}
+	checkObject(path, keys, p, errs)
+	if len(errs) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("format error\n")
+	for _, k := range slices.Sorted(maps.Keys(errs)) {
+		b.WriteString(k + ": " + errs[k] + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,238 @@
+package pvesim
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// methodList names the methods that are served, in the schema's own terms.
+//
+//go:embed methods.txt
+var methodList string
+
+// schemaJSON is Proxmox's API schema reduced to those methods and to what decides
+// whether a parameter is accepted. A test makes it from the full dump.
+//
+//go:embed schema.json
+var schemaJSON []byte
+
+// property says what one parameter, or one key of a property string, may be.
+type property struct {
+	Type       string              `json:"type"`
+	Optional   json.RawMessage     `json:"optional"`
+	Minimum    *float64            `json:"minimum"`
+	Maximum    *float64            `json:"maximum"`
+	MinLength  int                 `json:"minLength"`
+	MaxLength  int                 `json:"maxLength"`
+	Pattern    string              `json:"pattern"`
+	Enum       []string            `json:"enum"`
+	Format     propertyFormat      `json:"format"`
+	DefaultKey int                 `json:"default_key"`
+	Alias      string              `json:"alias"`
+	KeyAlias   string              `json:"keyAlias"`
+	Requires   string              `json:"requires"`
+	Items      *property           `json:"items"`
+	matches    func(s string) bool // the compiled Pattern
+}
+
+// propertyFormat is a format by name, or a property string's keys in place.
+type propertyFormat struct {
+	Name string
+	Keys map[string]*property
+}
+
+func (f *propertyFormat) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, &f.Name)
+	}
+	return json.Unmarshal(b, &f.Keys)
+}
+
+// method is what the schema says about one method of the API.
+type method struct {
+	Permissions map[string]any       `json:"permissions"`
+	NoToken     bool                 `json:"noToken"`
+	Parameters  map[string]*property `json:"parameters"`
+	Shared      string               `json:"shared"`
+}
+
+// schema is the whole.
+type schema struct {
+	Formats map[string]map[string]*property `json:"formats"`
+	Methods map[string]*method              `json:"methods"`
+	Shared  map[string]*property            `json:"shared"`
+}
+
+// loadSchema parses the embedded schema once; every Sim reads the same.
+var loadSchema = sync.OnceValue(func() *schema {
+	s := &schema{}
+	if err := json.Unmarshal(schemaJSON, s); err != nil {
+		panic("pvesim: embedded schema: " + err.Error())
+	}
+	for _, m := range s.Methods {
+		for name := range strings.FieldsSeq(m.Shared) {
+			m.Parameters[name] = s.Shared[name]
+		}
+		expand(m.Parameters)
+		for _, p := range m.Parameters {
+			s.prepare(p)
+		}
+	}
+	for _, keys := range s.Formats {
+		for _, p := range keys {
+			s.prepare(p)
+		}
+	}
+	return s
+})
+
+// numbered holds the highest index of each property that the schema writes as name[n].
+var numbered = map[string]int{
+	"hostpci": 15, "ide": 3, "ipconfig": 31, "net": 31, "numa": 7, "parallel": 2, "sata": 5,
+	"scsi": 30, "serial": 3, "unused": 255, "usb": 13, "virtio": 15, "virtiofs": 9,
+}
+
+func expand(props map[string]*property) {
+	for _, name := range slices.Collect(maps.Keys(props)) {
+		base, isNumbered := strings.CutSuffix(name, "[n]")
+		if !isNumbered {
+			continue
+		}
+		for i := range numbered[base] + 1 {
+			props[base+strconv.Itoa(i)] = props[name]
+		}
+		delete(props, name)
+	}
+}
+
+// prepare compiles patterns and puts formats that are property strings in place.
+func (s *schema) prepare(p *property) {
+	if p == nil || p.matches != nil {
+		return
+	}
+	p.matches = func(string) bool { return true }
+	if p.Pattern != "" {
+		p.matches = regexp.MustCompile("^(?:" + p.Pattern + ")$").MatchString
+	}
+	if keys, ok := s.Formats[p.Format.Name]; ok {
+		p.Format.Keys = keys
+	}
+	for _, k := range p.Format.Keys {
+		s.prepare(k)
+	}
+	s.prepare(p.Items)
+}
+
+func (p *property) optional() bool { return len(p.Optional) > 0 && string(p.Optional) != "0" }
+
+// check holds parameters against what a method takes and returns what is wrong,
+// by parameter, in Proxmox's words.
+func (m *method) check(in params) map[string]string {
+	errs := map[string]string{}
+	checkObject("", m.Parameters, in, errs)
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs
+}
+
+func checkObject(path string, props map[string]*property, in params, errs map[string]string) {
+	join := func(k string) string {
+		if path == "" {
+			return k
+		}
+		return path + "." + k
+	}
+	for k, v := range in {
+		p := props[k]
+		if p == nil || p.Alias != "" {
+			errs[join(k)] = "property is not defined in schema and the schema does not allow additional properties"
+			continue
+		}
+		if p.Requires != "" && !in.has(p.Requires) {
+			errs[join(p.Requires)] = fmt.Sprintf("missing property - '%s' requires this property", join(k))
+		}
+		checkValue(join(k), p, v, errs)
+	}
+	for k, p := range props {
+		if p.Alias == "" && !p.optional() && !in.has(k) {
+			errs[join(k)] = "property is missing and it is not optional"
+		}
+	}
+}
+
+func checkValue(path string, p *property, v []string, errs map[string]string) {
+	if p.Type == "array" {
+		for i, item := range v {
+			checkValue(fmt.Sprintf("%s[%d]", path, i), p.Items, []string{item}, errs)
+		}
+		return
+	}
+	if len(v) != 1 {
+		errs[path] = fmt.Sprintf("type check ('%s') failed - got ARRAY", p.Type)
+		return
+	}
+	if text := checkScalar(path, p, v[0]); text != "" {
+		errs[path] = text
+	}
+}
+
+// checkScalar says what is wrong with one value, in the order in which Proxmox
+// looks: type, format, pattern, lengths, bounds, enumeration.
+func checkScalar(path string, p *property, v string) string {
+	if !hasType(p.Type, v) {
+		return fmt.Sprintf("type check ('%s') failed - got '%s'", p.Type, v)
+	}
+	if p.Format.Name != "" || p.Format.Keys != nil {
+		if text := checkFormat(path, p.Format, v); text != "" {
+			return "invalid format - " + text
+		}
+	}
+	if !p.matches(v) {
+		return "value does not match the regex pattern"
+	}
+	if p.MaxLength > 0 && len([]rune(v)) > p.MaxLength {
+		return fmt.Sprintf("value may only be %d characters long", p.MaxLength)
+	}
+	if p.MinLength > 0 && len([]rune(v)) < p.MinLength {
+		return fmt.Sprintf("value must be at least %d characters long", p.MinLength)
+	}
+	if n, err := strconv.ParseFloat(v, 64); err == nil && p.Type != "string" {
+		if p.Minimum != nil && n < *p.Minimum {
+			return fmt.Sprintf("value must have a minimum value of %s", plain(*p.Minimum))
+		}
+		if p.Maximum != nil && n > *p.Maximum {
+			return fmt.Sprintf("value must have a maximum value of %s", plain(*p.Maximum))
+		}
+	}
+	if len(p.Enum) > 0 && !slices.Contains(p.Enum, v) {
+		return fmt.Sprintf("value '%s' does not have a value in the enumeration '%s'", v, strings.Join(p.Enum, ", "))
+	}
+	return ""
+}
+
+func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+var (
+	integerPattern = regexp.MustCompile(`^[+-]?\d+$`)
+	numberPattern  = regexp.MustCompile(`^[+-]?(\d+\.\d+|\d+\.?|\.\d+)([eE][+-]?\d+)?$`)
+)
+
+func hasType(want, v string) bool {
+	switch want {
+	case "integer":
+		return integerPattern.MatchString(v)
+	case "number":
+		return numberPattern.MatchString(v)
+	case "boolean":
+		return v == "0" || v == "1"
+	}
+	return true
+}

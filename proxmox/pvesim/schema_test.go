@@ -1,0 +1,185 @@
+package pvesim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write schema.json anew")
+
+// The dump of Proxmox's own API schema that schema.json is reduced from.
+const fullSchema = "../../../shared/data/pve9-api.json"
+
+// keptFields are the fields of a property that say what it may be; the rest of
+// the dump is documentation.
+func keptFields() []string {
+	return []string{"type", "optional", "minimum", "maximum", "minLength", "maxLength", "pattern",
+		"enum", "format", "default_key", "alias", "keyAlias", "requires", "items"}
+}
+
+// TestSchemaIsProxmoxs holds the embedded schema against the dump it was made
+// from. With -update it is made anew, for the methods in methods.txt.
+func TestSchemaIsProxmoxs(t *testing.T) {
+	raw, err := os.ReadFile(fullSchema)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("NOT CHECKED: %s is missing; schema.json is taken as it is", fullSchema)
+	}
+	require.NoError(t, err)
+	want := reduce(t, raw)
+	if *update {
+		require.NoError(t, os.WriteFile("schema.json", want, 0o644))
+	}
+	got, err := os.ReadFile("schema.json")
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(want, got), "schema.json is not what %s says: run go test ./proxmox/pvesim -run %s -update", fullSchema, t.Name())
+}
+
+func reduce(t *testing.T, raw []byte) []byte {
+	var full struct {
+		Formats map[string]struct {
+			Kind       string
+			Properties map[string]any
+		}
+		Paths map[string]map[string]struct {
+			AllowToken  int
+			Permissions map[string]any
+			Parameters  struct{ Properties map[string]any }
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &full))
+	used := map[string]bool{}
+	methods := map[string]any{}
+	variants := map[string]map[string]int{} // property name -> its JSON -> how often
+	for line := range strings.Lines(methodList) {
+		name := strings.TrimSpace(line)
+		verb, path, _ := strings.Cut(name, " ")
+		m, ok := full.Paths[path][verb]
+		require.True(t, ok, "no method %s in the dump", name)
+		props := map[string]any{}
+		for k, v := range m.Parameters.Properties {
+			props[k] = slim(v, used)
+			text := mustJSON(t, props[k])
+			if variants[k] == nil {
+				variants[k] = map[string]int{}
+			}
+			variants[k][text]++
+		}
+		entry := map[string]any{"parameters": props}
+		if m.Permissions != nil {
+			delete(m.Permissions, "description")
+			entry["permissions"] = m.Permissions
+		}
+		if m.AllowToken == 0 {
+			entry["noToken"] = true
+		}
+		methods[name] = entry
+	}
+	shared := hoist(t, methods, variants)
+	formats := map[string]any{}
+	for again := true; again; { // a format may name further formats
+		again = false
+		for name := range used {
+			f, known := full.Formats[name]
+			if _, done := formats[name]; done || !known || f.Kind != "property-string" {
+				continue
+			}
+			formats[name] = slimAll(f.Properties, used)
+			again = true
+		}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", " ")
+	enc.SetEscapeHTML(false)
+	require.NoError(t, enc.Encode(map[string]any{"formats": formats, "methods": methods, "shared": shared}))
+	return b.Bytes()
+}
+
+// hoist moves properties that several methods have in common into one table and
+// leaves their names behind.
+func hoist(t *testing.T, methods map[string]any, variants map[string]map[string]int) map[string]any {
+	shared := map[string]any{}
+	for _, m := range methods {
+		m := m.(map[string]any)
+		var names []string
+		props := m["parameters"].(map[string]any)
+		for k, v := range props {
+			best, n := "", 1
+			for text, count := range variants[k] {
+				if count > n || count == n && n > 1 && text < best {
+					best, n = text, count
+				}
+			}
+			if mustJSON(t, v) == best {
+				shared[k] = v
+				names = append(names, k)
+				delete(props, k)
+			}
+		}
+		slices.Sort(names)
+		m["shared"] = strings.Join(names, " ")
+	}
+	return shared
+}
+
+var perlGroup = regexp.MustCompile(`\(\?\^u?:`)
+
+func slim(v any, used map[string]bool) any {
+	in, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	out := map[string]any{}
+	for _, f := range keptFields() {
+		x, ok := in[f]
+		if !ok || x == nil {
+			continue
+		}
+		switch {
+		case f == "format":
+			if name, isName := x.(string); isName {
+				used[strings.TrimSuffix(name, "-list")] = true
+				used[name] = true
+			} else {
+				x = slimAll(x.(map[string]any), used)
+			}
+		case f == "items":
+			x = slim(x, used)
+		case f == "pattern":
+			x = perlGroup.ReplaceAllString(x.(string), "(?:")
+		case f == "optional" && x == 0.0:
+			continue
+		case f == "minimum" || f == "maximum":
+			if s, isText := x.(string); isText {
+				x = json.Number(s)
+			}
+		}
+		out[f] = x
+	}
+	return out
+}
+
+func slimAll(in map[string]any, used map[string]bool) map[string]any {
+	out := map[string]any{}
+	for k, v := range in {
+		out[k] = slim(v, used)
+	}
+	return out
+}
+
+func mustJSON(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}

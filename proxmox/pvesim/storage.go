@@ -1,0 +1,420 @@
+package pvesim
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+// storage is a storage with what is on it.
+type storage struct {
+	Storage
+	host    string // whose it is; empty for a shared one
+	volumes map[string]*volume
+}
+
+// volume is an image, an ISO or another file.
+type volume struct {
+	name    string // without the storage: "100/vm-100-disk-0.qcow2", "iso/x.iso", "vm-100-disk-0"
+	content string // images, iso, import, vztmpl
+	format  string // raw, qcow2, iso, …
+	size    int64  // as a guest sees it, or of the file
+	owner   int    // VMID, 0 for files
+	base    *volume
+	clones  int         // linked clones that need it
+	data    []byte      // of files
+	disk    *guest.Disk // contents of an OS disk; nil is blank
+	made    time.Time
+}
+
+// contents returns what a guest finds on the disk. That of a linked clone is
+// made when it is first looked at: stopped machines cost next to nothing.
+func (v *volume) contents() *guest.Disk {
+	if v.disk == nil && v.base != nil {
+		if below := v.base.contents(); below != nil {
+			v.disk = below.Clone()
+		}
+	}
+	return v.disk
+}
+
+// used is what it takes of a thin storage.
+func (v *volume) used() int64 {
+	switch {
+	case v.owner == 0:
+		return v.size
+	case v.base != nil:
+		return min(v.size, int64(64*MiB))
+	}
+	return min(v.size, int64(2*GiB))
+}
+
+func (st *storage) fileBased() bool { return st.Type == "dir" || st.Type == "nfs" }
+
+// dir is where a directory storage keeps its files, as logs and errors say.
+func (st *storage) dir() string {
+	switch {
+	case st.Name == "local":
+		return "/var/lib/vz"
+	case st.Type == "nfs":
+		return "/mnt/pve/" + st.Name
+	}
+	return "/var/lib/" + st.Name
+}
+
+// path is where a volume is.
+func (st *storage) path(name string) string {
+	kind, rest, _ := strings.Cut(name, "/")
+	if i := strings.LastIndexByte(name, '/'); i >= 0 && strings.Count(name, "/") > 1 { // a linked clone
+		owner := strings.Split(name, "/")
+		return st.dir() + "/images/" + owner[len(owner)-2] + name[i:]
+	}
+	switch kind {
+	case "iso", "vztmpl":
+		return st.dir() + "/template/" + map[string]string{"iso": "iso", "vztmpl": "cache"}[kind] + "/" + rest
+	case "import", "backup", "snippets":
+		return st.dir() + "/" + kind + "/" + rest
+	}
+	if st.fileBased() {
+		return st.dir() + "/images/" + name
+	}
+	return "/dev/zvol/" + st.Name + "/" + name
+}
+
+func (st *storage) usedBytes() int64 {
+	n := int64(st.Used)
+	for _, v := range st.volumes {
+		n += v.used()
+	}
+	return n
+}
+
+// volume finds what a volume ID names; the storage is nil where it is not one.
+func (h *host) volume(volid string) (*storage, string) {
+	name, rest, ok := strings.Cut(volid, ":")
+	if !ok {
+		return nil, ""
+	}
+	return h.storages[name], rest
+}
+
+// lookup returns a volume that must be there.
+func (h *host) lookup(volid string) (*storage, *volume, error) {
+	name, _, _ := strings.Cut(volid, ":")
+	st, rest := h.volume(volid)
+	if st == nil {
+		return nil, nil, die("storage '%s' does not exist", name)
+	}
+	v := st.volumes[rest]
+	if v == nil {
+		return st, nil, die("volume '%s' does not exist", volid)
+	}
+	return st, v, nil
+}
+
+func formatOf(st *storage, name string) string {
+	if ext := strings.TrimPrefix(path.Ext(name), "."); ext != "" && st.fileBased() {
+		return ext
+	}
+	return "raw"
+}
+
+// newName returns the next free name for a VM's disk.
+func (st *storage) newName(vmid int, stem, format string) string {
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("%s-%d-disk-%d", stem, vmid, i)
+		if !st.taken(vmid, name) {
+			return st.full(vmid, name, format)
+		}
+	}
+}
+
+func (st *storage) full(vmid int, name, format string) string {
+	if st.fileBased() {
+		return fmt.Sprintf("%d/%s.%s", vmid, name, format)
+	}
+	return name
+}
+
+func (st *storage) taken(vmid int, name string) bool {
+	for _, v := range st.volumes {
+		if v.owner != vmid {
+			continue
+		}
+		last := path.Base(v.name)
+		if stem := strings.TrimSuffix(last, path.Ext(last)); stem == name || last == name {
+			return true
+		}
+	}
+	return false
+}
+
+// owned are the volumes that belong to a VM, whether its configuration knows them or not.
+func (h *host) owned(vmid int) (volids []string) {
+	for _, name := range slices.Sorted(maps.Keys(h.storages)) {
+		st := h.storages[name]
+		for _, n := range slices.Sorted(maps.Keys(st.volumes)) {
+			if st.volumes[n].owner == vmid {
+				volids = append(volids, st.Name+":"+n)
+			}
+		}
+	}
+	return volids
+}
+
+// remove deletes a volume.
+func (st *storage) remove(name string) error {
+	v := st.volumes[name]
+	if v == nil {
+		return nil
+	}
+	if v.clones > 0 {
+		for n, o := range st.volumes {
+			if o.base == v {
+				return die("base volume '%s' is still in use by '%s'", path.Base(name), path.Base(n))
+			}
+		}
+	}
+	if v.base != nil {
+		v.base.clones--
+	}
+	delete(st.volumes, name)
+	return nil
+}
+
+func (c *call) storage() (*storage, error) {
+	st := c.host().storages[c.param("storage")]
+	if st == nil {
+		return nil, die("storage '%s' does not exist", c.param("storage"))
+	}
+	return st, nil
+}
+
+func (st *storage) state() map[string]any {
+	used := st.usedBytes()
+	return map[string]any{
+		"type": st.Type, "content": strings.Join(st.Content, ","), "shared": boolInt(st.Shared), "enabled": 1, "active": 1,
+		"total": int64(st.Size), "used": used, "avail": max(0, int64(st.Size)-used),
+	}
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (c *call) listStorages() (any, error) {
+	out := []any{}
+	for _, name := range slices.Sorted(maps.Keys(c.host().storages)) {
+		st := c.host().storages[name]
+		if !c.s.canAny(c.who, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace") {
+			continue
+		}
+		if want := c.param("content"); want != "" && !slices.ContainsFunc(splitList(want), func(t string) bool { return slices.Contains(st.Content, t) }) {
+			continue
+		}
+		if want := c.param("storage"); want != "" && want != name {
+			continue
+		}
+		entry := st.state()
+		entry["storage"] = name
+		entry["used_fraction"] = float64(st.usedBytes()) / float64(max(1, st.Size))
+		out = append(out, entry)
+	}
+	return out, nil
+}
+
+func (c *call) storageConfigs() (any, error) {
+	seen := map[string]bool{}
+	out := []any{}
+	for _, node := range c.s.nodes() {
+		h := c.s.hosts[node]
+		for _, name := range slices.Sorted(maps.Keys(h.storages)) {
+			if seen[name] || !c.s.canAny(c.who, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace") {
+				continue
+			}
+			seen[name] = true
+			st := h.storages[name]
+			entry := map[string]any{"storage": name, "type": st.Type, "content": strings.Join(st.Content, ","), "digest": strings.Repeat("0", 40)}
+			if st.fileBased() {
+				entry["path"] = st.dir()
+			}
+			if st.Shared {
+				entry["shared"] = 1
+			}
+			out = append(out, entry)
+		}
+	}
+	return out, nil
+}
+
+func (c *call) storageStatus() (any, error) {
+	st, err := c.storage()
+	if err != nil {
+		return nil, err
+	}
+	return st.state(), nil
+}
+
+func (c *call) storageContent() (any, error) {
+	st, err := c.storage()
+	if err != nil {
+		return nil, err
+	}
+	out := []any{}
+	for _, name := range slices.Sorted(maps.Keys(st.volumes)) {
+		v := st.volumes[name]
+		if want := c.param("content"); want != "" && want != v.content {
+			continue
+		}
+		if want := c.param("vmid"); want != "" && want != itoa(v.owner) {
+			continue
+		}
+		if v.owner != 0 && !c.s.can(c.who, "/vms/"+itoa(v.owner), "VM.Config.Disk") && !c.s.can(c.who, "/storage/"+st.Name, "Datastore.Allocate") {
+			continue
+		}
+		out = append(out, st.entry(v))
+	}
+	return out, nil
+}
+
+func (st *storage) entry(v *volume) map[string]any {
+	e := map[string]any{"volid": st.Name + ":" + v.name, "content": v.content, "format": v.format, "size": v.size, "ctime": v.made.Unix()}
+	if v.owner != 0 {
+		e["vmid"] = v.owner
+		e["used"] = v.used()
+	}
+	if v.base != nil {
+		e["parent"] = path.Base(v.base.name)
+	}
+	return e
+}
+
+// volumeOf finds the volume of a path; it may be named with or without its storage.
+func (c *call) volumeOf() (*storage, string, error) {
+	st, err := c.storage()
+	if err != nil {
+		return nil, "", err
+	}
+	name := c.param("volume")
+	if storeName, rest, full := strings.Cut(name, ":"); full {
+		if storeName != st.Name {
+			return nil, "", badParam("storage", "storage ID missmatch ("+st.Name+" != "+storeName+")")
+		}
+		name = rest
+	}
+	return st, name, nil
+}
+
+func (c *call) volumeInfo() (any, error) {
+	st, name, err := c.volumeOf()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.s.need(c.who, "/storage/"+st.Name, "Datastore.AllocateSpace", "Datastore.Audit"); err != nil {
+		return nil, err
+	}
+	v := st.volumes[name]
+	if v == nil {
+		return nil, die("volume_size_info on '%s:%s' failed - no such volume", st.Name, name)
+	}
+	return map[string]any{"path": st.path(name), "size": v.size, "used": v.used(), "format": v.format}, nil
+}
+
+func (c *call) deleteVolume() (any, error) {
+	st, name, err := c.volumeOf()
+	if err != nil {
+		return nil, err
+	}
+	if !c.s.can(c.who, "/storage/"+st.Name, "Datastore.Allocate") {
+		return nil, refuse("/storage/"+st.Name, "Datastore.Allocate")
+	}
+	return c.startTask("imgdel", st.Name, func(w worker) error {
+		unlock, err := w.lockStorage(st)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if st.volumes[name] == nil {
+			w.log("disk image '%s' does not exist", st.path(name))
+		}
+		if err := st.remove(name); err != nil {
+			return err
+		}
+		w.log("Removed volume '%s:%s'", st.Name, name)
+		return nil
+	})
+}
+
+// needContent refuses a storage that does not take a kind of content.
+func (st *storage) needContent(kind string) error {
+	if slices.Contains(st.Content, kind) {
+		return nil
+	}
+	return badParam("storage", fmt.Sprintf("storage '%s' does not support '%s' content", st.Name, kind))
+}
+
+// parseSize reads sizes such as 64M as they stand in configurations; 0 for none.
+func parseSize(s string) int64 {
+	s = strings.TrimPrefix(s, "+")
+	if s == "" {
+		return 0
+	}
+	unit := int64(1)
+	switch s[len(s)-1] {
+	case 'K':
+		unit = int64(KiB)
+	case 'M':
+		unit = int64(MiB)
+	case 'G':
+		unit = int64(GiB)
+	case 'T':
+		unit = int64(TiB)
+	}
+	if unit > 1 {
+		s = s[:len(s)-1]
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return 0
+	}
+	return int64(f * float64(unit))
+}
+
+// formatSize writes a size as configurations have it: in the largest unit up to
+// G that it is a whole number of.
+func formatSize(n int64) string {
+	unit := 0
+	for unit < 3 && n%1024 == 0 && n > 0 {
+		n, unit = n/1024, unit+1
+	}
+	return strconv.FormatInt(n, 10) + [...]string{"", "K", "M", "G"}[unit]
+}
+
+// permitVolume checks access to a volume that is to be read or attached.
+func (c *call) permitVolume(volid string) error {
+	name, rest, _ := strings.Cut(volid, ":")
+	st := c.host().storages[name]
+	if st == nil {
+		return die("storage '%s' does not exist", name)
+	}
+	if v := st.volumes[rest]; v != nil && v.owner != 0 && v.owner != c.vmid() {
+		if c.s.can(c.who, "/storage/"+name, "Datastore.Allocate") {
+			return nil
+		}
+		return c.s.need(c.who, "/vms/"+itoa(v.owner), "VM.Config.Disk")
+	}
+	if !c.s.canAny(c.who, "/storage/"+name, "Datastore.AllocateSpace", "Datastore.Audit") {
+		return fail(http.StatusForbidden, fmt.Sprintf("Permission check failed (/storage/%s, Datastore.AllocateSpace|Datastore.Audit)", name))
+	}
+	return nil
+}

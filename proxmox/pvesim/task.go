@@ -1,0 +1,116 @@
+package pvesim
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// task is one worker process and what is kept of it.
+type task struct {
+	upid   string
+	node   string
+	pid    int
+	pstart int
+	kind   string // qmclone, …
+	id     string // of what it works on; may be empty
+	user   string
+	token  string // token's name without its user's
+	start  time.Time
+	end    time.Time // zero while running
+	exit   string
+	lines  []string
+	stop   chan struct{}
+	asked  bool // stop is closed
+}
+
+func (t *task) running() bool { return t.end.IsZero() }
+
+func (t *task) logf(format string, args ...any) {
+	for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
+		t.lines = append(t.lines, line)
+	}
+}
+
+// warnings is the outcome of a task that did its work and has something to say.
+type warnings int
+
+func (w warnings) Error() string { return fmt.Sprintf("WARNINGS: %d", int(w)) }
+
+// startTask forks a worker and returns its UPID. The work runs with mu held.
+func (c *call) startTask(kind, id string, work func(w worker) error) (any, error) {
+	t := c.s.newTask(c.param("node"), kind, id, c.who)
+	fault := c.fault
+	c.s.spawn(func() { c.s.work(t, fault, work) })
+	if c.s.closed {
+		return nil, errDropped
+	}
+	return t.upid, nil
+}
+
+func (s *Sim) newTask(node, kind, id string, who identity) *task {
+	s.pids += 3
+	now := time.Now()
+	user, token, _ := strings.Cut(who.id, "!")
+	t := &task{node: node, kind: kind, id: id, user: user, token: token, start: now, pid: s.pids,
+		pstart: 100000 + int(now.Sub(s.began)/(10*time.Millisecond)), stop: make(chan struct{})}
+	t.upid = fmt.Sprintf("UPID:%s:%08X:%08X:%08X:%s:%s:%s:", node, t.pid, t.pstart, now.Unix(), kind, id, who.id)
+	s.tasks[t.upid] = t
+	s.order = append(s.order, t)
+	s.forgetTasks()
+	return t
+}
+
+// keptTasks is how many tasks are remembered, as the archive's index is rotated.
+const keptTasks = 20000
+
+func (s *Sim) forgetTasks() {
+	if len(s.order) <= keptTasks || s.order[0].running() {
+		return
+	}
+	delete(s.tasks, s.order[0].upid)
+	s.order = s.order[1:]
+}
+
+// work is a worker's life.
+func (s *Sim) work(t *task, fault *Fault, do func(w worker) error) {
+	w := worker{s: s, task: t}
+	err := w.sleep(s.opts.Timing.Fork)
+	var r Rule
+	if fault != nil {
+		r = fault.rule
+	}
+	if err == nil && r.TaskDelay > 0 {
+		err = w.sleep(r.TaskDelay)
+	}
+	if err == nil && (r.TaskError == "" || r.After) {
+		err = do(w)
+	}
+	if err == nil && r.TaskError != "" {
+		err = errors.New(r.TaskError)
+	}
+	if err == nil && r.TaskWarnings > 0 {
+		err = warnings(r.TaskWarnings)
+	}
+	t.finish(err)
+	s.opts.Log.Debug("task", "upid", t.upid, "exit", t.exit)
+}
+
+func (t *task) finish(err error) {
+	t.end = time.Now()
+	var warn warnings
+	switch {
+	case err == nil:
+		t.exit = "OK"
+		t.logf("TASK OK")
+	case errors.As(err, &warn):
+		t.exit = warn.Error()
+		t.logf("TASK %s", t.exit)
+	case errors.Is(err, errStopped), errors.Is(err, errClosed):
+		t.exit = "unexpected status"
+	default:
+		t.exit = strings.ReplaceAll(err.Error(), "\n", " ")
+		t.logf("TASK ERROR: %s", t.exit)
+	}
+}
