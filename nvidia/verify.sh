@@ -17,10 +17,14 @@ say() {
 	printf '%s\n' "$1" >>"$log"
 }
 
-# One line of at most 200 characters, from any number of words.
+# As many of the words as fit into a line of 200 characters.
 brief() {
-	words=$*
-	printf '%.200s' "$words"
+	line=
+	for word; do
+		if [ $((${#line} + ${#word})) -ge 200 ]; then break; fi
+		line="$line${line:+ }$word"
+	done
+	printf '%s' "$line"
 }
 
 list=$(nvidia-smi --query-gpu=index,uuid,name,driver_version,memory.total --format=csv,noheader,nounits 2>&1)
