@@ -7,11 +7,11 @@ import (
 // What GPUs are called in Kubernetes. These names are declared here and nowhere
 // else; whatever is deployed takes them from here.
 const (
-	Resource     corev1.ResourceName = "nvidia.com/gpu"         // what a container requests
-	LabelPresent                     = "nvidia.com/gpu.present" // set to "true" on nodes with a GPU; device plugins look for it
-	RuntimeClass                     = "nvidia"                 // made by K3s itself; the default runtime sees no GPU
-	taintKey                         = "nvidia.com/gpu"
-	taintValue                       = "present" // the one that NVIDIA's and NFD's DaemonSets tolerate
+	Resource     = corev1.ResourceName("nvidia.com/gpu") // what a container requests
+	LabelPresent = "nvidia.com/gpu.present"              // set to "true" on nodes with a GPU; device plugins look for it
+	RuntimeClass = "nvidia"                              // made by K3s itself; the default runtime sees no GPU
+	taintKey     = "nvidia.com/gpu"
+	taintValue   = "present" // the one that NVIDIA's and NFD's DaemonSets tolerate
 )
 
 // Labels are what a node with a GPU carries.

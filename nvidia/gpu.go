@@ -4,11 +4,9 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // Vendor is NVIDIA's PCI vendor id.
@@ -38,7 +36,6 @@ func ParsePCIID(s string) (PCIID, error) {
 	for _, part := range parts {
 		digits := strings.TrimPrefix(strings.ToLower(part), "0x")
 		if len(parts) == 1 && len(digits) == 8 {
-			parts = append(parts, "") // counts as two
 			both, err := strconv.ParseUint(digits, 16, 32)
 			if err != nil {
 				return PCIID{}, badID(s)
@@ -115,25 +112,27 @@ func Lookup(id PCIID) (GPU, bool) {
 	if id.Vendor != Vendor {
 		return GPU{}, false
 	}
-	all, err := table()
-	if err != nil { // the table is embedded and tested
+	key := fmt.Sprintf("\n%04x\t", id.Device)
+	at := strings.Index(tsv, key)
+	if at < 0 {
 		return GPU{}, false
 	}
-	g, ok := all[id.Device]
+	line, _, _ := strings.Cut(tsv[at+1:], "\n")
+	g, err := parseGPU(line)
+	if err != nil { // the table is embedded, and tested
+		return GPU{}, false
+	}
 	g.ID = id
-	return g, ok
+	return g, true
 }
 
 // GPUs returns every GPU of the table, by device id.
 func GPUs() []GPU {
-	all, err := table()
+	gpus, err := parseTable(tsv)
 	if err != nil {
 		return nil
 	}
-	gpus := make([]GPU, 0, len(all))
-	for _, device := range slices.Sorted(maps.Keys(all)) {
-		gpus = append(gpus, all[device])
-	}
+	slices.SortFunc(gpus, func(a, b GPU) int { return int(a.ID.Device) - int(b.ID.Device) })
 	return gpus
 }
 
@@ -142,9 +141,6 @@ func GPUs() []GPU {
 //
 //go:embed gpus.tsv
 var tsv string
-
-// table reads tsv once.
-var table = sync.OnceValues(func() (map[uint16]GPU, error) { return parseTable(tsv) })
 
 // columns of the table; a dash or nothing is zero.
 const (
@@ -157,33 +153,41 @@ const (
 	columns
 )
 
-func parseTable(text string) (map[uint16]GPU, error) {
-	all := map[uint16]GPU{}
+func parseTable(text string) ([]GPU, error) {
+	var all []GPU
 	for n, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		col := strings.Split(line, "\t")
-		if len(col) != columns {
-			return nil, fmt.Errorf("GPU table: line %d has %d columns", n+1, len(col))
-		}
-		device, err1 := strconv.ParseUint(col[colDevice], 16, 16)
-		minBranch, err2 := number(col[colMinBranch])
-		mig, err3 := number(col[colMIG])
-		if err := errors.Join(err1, err2, err3); err != nil {
+		g, err := parseGPU(line)
+		if err != nil {
 			return nil, fmt.Errorf("GPU table: line %d: %w", n+1, err)
 		}
-		g := GPU{
-			ID:           PCIID{Vendor: Vendor, Device: uint16(device)},
-			Name:         col[colName],
-			Architecture: Architecture(col[colArchitecture]),
-			MinBranch:    minBranch,
-			MIGInstances: mig,
-		}
-		g.ruled(col[colOpen] == "required")
-		all[uint16(device)] = g
+		all = append(all, g)
 	}
 	return all, nil
+}
+
+func parseGPU(line string) (GPU, error) {
+	col := strings.Split(line, "\t")
+	if len(col) != columns {
+		return GPU{}, fmt.Errorf("%d columns, want %d", len(col), columns)
+	}
+	device, err1 := strconv.ParseUint(col[colDevice], 16, 16)
+	minBranch, err2 := number(col[colMinBranch])
+	mig, err3 := number(col[colMIG])
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return GPU{}, err
+	}
+	g := GPU{
+		ID:           PCIID{Vendor: Vendor, Device: uint16(device)},
+		Name:         col[colName],
+		Architecture: Architecture(col[colArchitecture]),
+		MinBranch:    minBranch,
+		MIGInstances: mig,
+	}
+	g.ruled(col[colOpen] == "required")
+	return g, nil
 }
 
 func number(s string) (int, error) {
