@@ -1,0 +1,360 @@
+package kubesim
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/yaml"
+)
+
+// target is what a request is about.
+type target struct {
+	kind      kind
+	namespace string
+	name      string // empty: the collection
+	sub       string // subresource
+	query     url.Values
+	dryRun    bool
+	agent     string
+}
+
+// ServeHTTP serves the API.
+func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	dryRun := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
+	c.mu.Lock()
+	c.log = append(c.log, Request{Method: r.Method, Path: r.URL.RequestURI(), DryRun: dryRun, Agent: r.UserAgent()})
+	c.mu.Unlock()
+	out, code, err := c.serve(r, dryRun)
+	if err != nil {
+		var status apierrors.APIStatus
+		if !errors.As(err, &status) {
+			status = apierrors.NewBadRequest(err.Error())
+		}
+		s := status.Status()
+		s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		out, code = s, int(s.Code)
+	}
+	if text, ok := out.(string); ok {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, text)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(out)
+}
+
+func (c *Cluster) serve(r *http.Request, dryRun bool) (out any, code int, err error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		// As K3s: nothing is told to strangers, not even whether we are well.
+		return nil, 0, apierrors.NewUnauthorized("Unauthorized")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, 3<<20))
+	if err != nil {
+		return nil, 0, apierrors.NewRequestEntityTooLargeError(err.Error())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if out, ok := c.general(r.URL.Path); ok {
+		return out, http.StatusOK, nil
+	}
+	t, err := c.route(r.URL.Path)
+	if err != nil {
+		return nil, 0, err
+	}
+	t.query, t.dryRun, t.agent = r.URL.Query(), dryRun, r.UserAgent()
+	return c.dispatch(t, r.Method, r.Header.Get("Content-Type"), body)
+}
+
+// general answers what is not about objects.
+func (c *Cluster) general(path string) (any, bool) {
+	switch path {
+	case "/readyz", "/livez", "/healthz":
+		return "ok", true
+	case "/version":
+		return version.Info{Major: "1", GitVersion: c.cfg.Version, Platform: "linux/amd64"}, true
+	case "/api":
+		return metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}, true
+	case "/apis":
+		return c.groups(), true
+	}
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	var gv schema.GroupVersion
+	switch {
+	case len(parts) == 2 && parts[0] == "api":
+		gv.Version = parts[1]
+	case len(parts) == 3 && parts[0] == "apis":
+		gv.Group, gv.Version = parts[1], parts[2]
+	default:
+		return nil, false
+	}
+	list := c.discovery(gv)
+	return list, len(list.APIResources) > 0
+}
+
+// route finds out what a path is about.
+func (c *Cluster) route(path string) (target, error) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	for i, p := range parts {
+		if q, err := url.PathUnescape(p); err == nil {
+			parts[i] = q
+		}
+	}
+	var gv schema.GroupVersion
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		gv, parts = schema.GroupVersion{Version: parts[1]}, parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		gv, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
+	default:
+		return target{}, noPath()
+	}
+	var t target
+	if parts[0] == "namespaces" && len(parts) > 2 && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
+		t.namespace, parts = parts[1], parts[2:]
+	}
+	var ok bool
+	t.kind, ok = find(c.kinds, func(k kind) bool { return k.GroupVersion() == gv && k.plural == parts[0] })
+	if !ok || len(parts) > 3 || t.namespace != "" && !t.kind.namespaced {
+		return target{}, noPath()
+	}
+	if len(parts) > 1 {
+		t.name = parts[1]
+	}
+	if len(parts) > 2 {
+		t.sub = parts[2]
+	}
+	return t, nil
+}
+
+func noPath() error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "the server could not find the requested resource", 0, true)
+}
+
+func (c *Cluster) dispatch(t target, method, contentType string, body []byte) (any, int, error) {
+	switch {
+	case t.query.Get("watch") == "true":
+		return nil, 0, apierrors.NewMethodNotSupported(t.kind.resource(), "watch")
+	case t.name == "" && method == http.MethodGet:
+		return c.list(t)
+	case t.name == "" && method == http.MethodPost:
+		return c.create(t, body)
+	case t.name == "":
+		return nil, 0, apierrors.NewMethodNotSupported(t.kind.resource(), method)
+	case method == http.MethodPatch && strings.HasPrefix(contentType, "application/apply-patch+yaml"):
+		return c.apply(t, body)
+	}
+	e := c.get(t.kind, t.namespace, t.name)
+	if e == nil {
+		return nil, 0, apierrors.NewNotFound(t.kind.resource(), t.name)
+	}
+	switch {
+	case t.sub == "eviction" && method == http.MethodPost:
+		return c.evict(t, e, body)
+	case t.sub == "log" && method == http.MethodGet:
+		return c.podLog(e), http.StatusOK, nil
+	case t.sub != "" && t.sub != "status":
+		return nil, 0, noPath()
+	case method == http.MethodGet:
+		return e.obj, http.StatusOK, nil
+	case method == http.MethodPut:
+		obj, err := decode(body)
+		if err != nil {
+			return nil, 0, err
+		}
+		return c.replace(t, e, obj)
+	case method == http.MethodPatch:
+		obj, err := patch(e, contentType, body)
+		if err != nil {
+			return nil, 0, err
+		}
+		return c.replace(t, e, obj)
+	case method == http.MethodDelete:
+		return c.delete(t, e, body)
+	}
+	return nil, 0, apierrors.NewMethodNotSupported(t.kind.resource(), method)
+}
+
+func decode(body []byte) (map[string]any, error) {
+	js, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(js); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return u.Object, nil
+}
+
+func (c *Cluster) list(t target) (any, int, error) {
+	byLabel, err := labels.Parse(t.query.Get("labelSelector"))
+	if err != nil {
+		return nil, 0, apierrors.NewBadRequest(err.Error())
+	}
+	byField, err := fields.ParseSelector(t.query.Get("fieldSelector"))
+	if err != nil {
+		return nil, 0, apierrors.NewBadRequest(err.Error())
+	}
+	items := []any{}
+	for _, e := range c.all(t.kind.id()) {
+		u := e.u()
+		if t.namespace != "" && u.GetNamespace() != t.namespace || !byLabel.Matches(labels.Set(u.GetLabels())) || !matches(byField, e.obj) {
+			continue
+		}
+		items = append(items, e.obj)
+	}
+	return map[string]any{
+		"apiVersion": t.kind.GroupVersion().String(), "kind": t.kind.Kind + "List",
+		"metadata": map[string]any{"resourceVersion": text(c.version)}, "items": items,
+	}, http.StatusOK, nil
+}
+
+// matches evaluates a field selector; the API server knows a few paths for each
+// kind, we any.
+func matches(s fields.Selector, obj map[string]any) bool {
+	for _, r := range s.Requirements() {
+		v := dig(obj, strings.Split(r.Field, ".")...)
+		if v == nil {
+			v = ""
+		}
+		equal := r.Operator != "!="
+		if (text(v) == r.Value) != equal {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Cluster) create(t target, body []byte) (any, int, error) {
+	obj, err := decode(body)
+	if err != nil {
+		return nil, 0, err
+	}
+	u := &unstructured.Unstructured{Object: obj}
+	if t.namespace != "" {
+		u.SetNamespace(t.namespace)
+	}
+	if u.GetName() == "" && u.GetGenerateName() != "" {
+		u.SetName(u.GetGenerateName() + c.suffix())
+	}
+	if c.get(t.kind, u.GetNamespace(), u.GetName()) != nil {
+		return nil, 0, apierrors.NewAlreadyExists(t.kind.resource(), u.GetName())
+	}
+	if err := c.admit(t.kind, nil, u); err != nil {
+		return nil, 0, err
+	}
+	obj = owned(t.kind, nil, obj, t.manager())
+	if t.dryRun {
+		return obj, http.StatusCreated, nil
+	}
+	return c.put(t.kind, obj).obj, http.StatusCreated, nil
+}
+
+// replace stores obj in the place of e: the end of an update and of a patch.
+func (c *Cluster) replace(t target, e *entry, obj map[string]any) (any, int, error) {
+	u := &unstructured.Unstructured{Object: obj}
+	if rv := u.GetResourceVersion(); rv != "" && rv != e.u().GetResourceVersion() {
+		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+	}
+	if t.sub == "status" {
+		status, _ := obj["status"].(map[string]any)
+		if t.dryRun {
+			return obj, http.StatusOK, nil
+		}
+		return c.putField(e, "status", status).obj, http.StatusOK, nil
+	}
+	u.SetName(t.name)
+	u.SetNamespace(t.namespace)
+	obj["status"] = e.obj["status"]
+	prune(obj)
+	if err := c.admit(t.kind, e, u); err != nil {
+		return nil, 0, err
+	}
+	obj = owned(t.kind, e.obj, obj, t.manager())
+	if t.dryRun {
+		return obj, http.StatusOK, nil
+	}
+	if same(e.obj, obj) {
+		return e.obj, http.StatusOK, nil
+	}
+	return c.put(t.kind, obj).obj, http.StatusOK, nil
+}
+
+func (c *Cluster) delete(t target, e *entry, body []byte) (any, int, error) {
+	var options metav1.DeleteOptions
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &options); err != nil {
+			return nil, 0, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != e.u().GetUID() {
+		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errors.New("the UID in the precondition does not match"))
+	}
+	if len(options.DryRun) == 0 && !t.dryRun {
+		c.doom(e)
+	}
+	return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}, http.StatusOK, nil
+}
+
+// doom deletes an object, and what it holds. A pod on a node ends first.
+func (c *Cluster) doom(e *entry) {
+	u := e.u()
+	switch e.kind.id() {
+	case "pods":
+		if c.ending(e) {
+			return
+		}
+	case "namespaces":
+		for _, k := range c.kinds {
+			if !k.namespaced {
+				continue
+			}
+			for _, inner := range c.all(k.id()) {
+				if inner.u().GetNamespace() == u.GetName() {
+					c.remove(inner)
+				}
+			}
+		}
+	case "nodes":
+		c.forget(u.GetName())
+	case "customresourcedefinitions.apiextensions.k8s.io":
+		c.kinds = slices.DeleteFunc(c.kinds, func(k kind) bool {
+			gone := k.custom && u.GetName() == k.id()
+			if gone {
+				delete(c.objects, k.id())
+			}
+			return gone
+		})
+	}
+	c.remove(e)
+}
+
+// same reports whether two versions of an object are alike.
+func same(a, b map[string]any) bool {
+	clean := func(m map[string]any) map[string]any {
+		u := (&unstructured.Unstructured{Object: m}).DeepCopy()
+		managed := u.GetManagedFields()
+		for i := range managed {
+			managed[i].Time = nil
+		}
+		u.SetManagedFields(managed)
+		return u.Object
+	}
+	x, y := clean(a), clean(b)
+	return maps.EqualFunc(x, y, func(v, w any) bool { return equal(v, w) })
+}

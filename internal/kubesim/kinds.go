@@ -1,0 +1,142 @@
+package kubesim
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// kind is one kind of object that the API serves.
+type kind struct {
+	schema.GroupVersionKind
+	plural     string
+	namespaced bool
+	custom     bool // comes from a CustomResourceDefinition
+}
+
+// id names the kind in the store: its resource and group.
+func (k kind) id() string { return k.resource().String() }
+
+func (k kind) resource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.plural}
+}
+
+func builtins(group, version string, namespaced bool, kindsAndPlurals ...string) []kind {
+	var out []kind
+	for pair := range slices.Chunk(kindsAndPlurals, 2) {
+		out = append(out, kind{
+			GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: pair[0]},
+			plural:           pair[1], namespaced: namespaced,
+		})
+	}
+	return out
+}
+
+// builtin are the kinds that are always there.
+var builtin = slices.Concat(
+	builtins("", "v1", false, "Namespace", "namespaces", "Node", "nodes", "PersistentVolume", "persistentvolumes"),
+	builtins("", "v1", true, "Pod", "pods", "ConfigMap", "configmaps", "Secret", "secrets", "Service", "services",
+		"ServiceAccount", "serviceaccounts", "Event", "events", "Endpoints", "endpoints",
+		"PersistentVolumeClaim", "persistentvolumeclaims", "ResourceQuota", "resourcequotas", "LimitRange", "limitranges"),
+	builtins("apps", "v1", true, "DaemonSet", "daemonsets", "Deployment", "deployments", "StatefulSet", "statefulsets",
+		"ReplicaSet", "replicasets"),
+	builtins("batch", "v1", true, "Job", "jobs", "CronJob", "cronjobs"),
+	builtins("rbac.authorization.k8s.io", "v1", false, "ClusterRole", "clusterroles", "ClusterRoleBinding", "clusterrolebindings"),
+	builtins("rbac.authorization.k8s.io", "v1", true, "Role", "roles", "RoleBinding", "rolebindings"),
+	builtins("coordination.k8s.io", "v1", true, "Lease", "leases"),
+	builtins("policy", "v1", true, "PodDisruptionBudget", "poddisruptionbudgets"),
+	builtins("scheduling.k8s.io", "v1", false, "PriorityClass", "priorityclasses"),
+	builtins("storage.k8s.io", "v1", false, "StorageClass", "storageclasses", "CSIDriver", "csidrivers"),
+	builtins("node.k8s.io", "v1", false, "RuntimeClass", "runtimeclasses"),
+	builtins("networking.k8s.io", "v1", true, "Ingress", "ingresses", "NetworkPolicy", "networkpolicies"),
+	builtins("networking.k8s.io", "v1", false, "IngressClass", "ingressclasses"),
+	builtins("discovery.k8s.io", "v1", true, "EndpointSlice", "endpointslices"),
+	crds,
+	// K3s' own, which its packaged components are made of.
+	custom(builtins("helm.cattle.io", "v1", true, "HelmChart", "helmcharts", "HelmChartConfig", "helmchartconfigs")),
+)
+
+var crds = custom(builtins("apiextensions.k8s.io", "v1", false, "CustomResourceDefinition", "customresourcedefinitions"))
+
+// custom marks kinds whose schema we do not have.
+func custom(kinds []kind) []kind {
+	for i := range kinds {
+		kinds[i].custom = true
+	}
+	return kinds
+}
+
+func find(kinds []kind, match func(kind) bool) (kind, bool) {
+	i := slices.IndexFunc(kinds, match)
+	if i < 0 {
+		return kind{}, false
+	}
+	return kinds[i], true
+}
+
+// mustKind finds a builtin kind by its resource.
+func mustKind(plural string) kind {
+	k, ok := find(builtin, func(k kind) bool { return k.plural == plural })
+	if !ok {
+		panic("kubesim: no resource " + plural)
+	}
+	return k
+}
+
+// define adds the kinds of a CustomResourceDefinition.
+func (c *Cluster) define(crd map[string]any) {
+	group, _ := dig(crd, "spec", "group").(string)
+	plural, _ := dig(crd, "spec", "names", "plural").(string)
+	name, _ := dig(crd, "spec", "names", "kind").(string)
+	versions, _ := dig(crd, "spec", "versions").([]any)
+	for _, v := range versions {
+		m, _ := v.(map[string]any)
+		version, _ := m["name"].(string)
+		gvk := schema.GroupVersionKind{Group: group, Version: version, Kind: name}
+		if _, there := find(c.kinds, func(k kind) bool { return k.GroupVersionKind == gvk }); !there {
+			c.kinds = append(c.kinds, kind{GroupVersionKind: gvk, plural: plural, custom: true,
+				namespaced: dig(crd, "spec", "scope") == "Namespaced"})
+		}
+	}
+}
+
+// discovery lists the kinds of a group and version.
+func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
+	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: gv.String()}
+	for _, k := range c.kinds {
+		if k.GroupVersion() == gv {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: k.plural, Kind: k.Kind, Namespaced: k.namespaced,
+				Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update"},
+			})
+		}
+	}
+	return list
+}
+
+// groups lists the groups and versions.
+func (c *Cluster) groups() *metav1.APIGroupList {
+	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"}}
+	for _, k := range c.kinds {
+		known := slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == k.Group })
+		if k.Group == "" || known {
+			continue
+		}
+		v := metav1.GroupVersionForDiscovery{GroupVersion: k.GroupVersion().String(), Version: k.Version}
+		list.Groups = append(list.Groups, metav1.APIGroup{Name: k.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+	}
+	return list
+}
+
+// dig returns what is at a path of nested mappings, or nil.
+func dig(v any, keys ...string) any {
+	for _, k := range keys {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[k]
+	}
+	return v
+}

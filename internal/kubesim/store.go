@@ -1,0 +1,152 @@
+package kubesim
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+// entry is one stored object. It is never changed: a write stores another. Thus
+// it may be read, and sent, without the lock.
+type entry struct {
+	kind kind
+	obj  map[string]any
+	as   any // obj as its Go type, made at need under the lock
+}
+
+func (e *entry) u() *unstructured.Unstructured { return &unstructured.Unstructured{Object: e.obj} }
+
+// typed returns an entry as its Go type, which must not be changed.
+func typed[T any](e *entry) *T {
+	if v, ok := e.as.(*T); ok {
+		return v
+	}
+	v := new(T)
+	// Stored objects of these kinds were checked on their way in.
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(e.obj, v)
+	e.as = v
+	return v
+}
+
+func key(namespace, name string) string { return namespace + "/" + name }
+
+func (c *Cluster) get(k kind, namespace, name string) *entry {
+	return c.objects[k.id()][key(namespace, name)]
+}
+
+// all returns the entries of a resource, by namespace and name.
+func (c *Cluster) all(resource string) []*entry {
+	m := c.objects[resource]
+	out := make([]*entry, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[key])
+	}
+	return out
+}
+
+// put stores obj, which it takes over, and returns its entry. The store gives the
+// object what only it may: identity, versions, and the generation of its spec.
+func (c *Cluster) put(k kind, obj map[string]any) *entry {
+	u := &unstructured.Unstructured{Object: obj}
+	old := c.get(k, u.GetNamespace(), u.GetName())
+	c.stamp(k, old, u)
+	c.version++
+	u.SetResourceVersion(strconv.FormatInt(c.version, 10))
+	if c.objects[k.id()] == nil {
+		c.objects[k.id()] = map[string]*entry{}
+	}
+	e := &entry{kind: k, obj: obj}
+	c.objects[k.id()][key(u.GetNamespace(), u.GetName())] = e
+	if k.Kind == "CustomResourceDefinition" {
+		c.define(obj)
+	}
+	c.kick()
+	return e
+}
+
+// stamp sets what the API server sets on every write.
+func (c *Cluster) stamp(k kind, old *entry, u *unstructured.Unstructured) {
+	u.SetGroupVersionKind(k.GroupVersionKind)
+	if old == nil {
+		u.SetUID(uuid.NewUUID())
+		u.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
+		u.SetGeneration(1)
+		return
+	}
+	o := old.u()
+	u.SetUID(o.GetUID())
+	u.SetCreationTimestamp(o.GetCreationTimestamp())
+	u.SetGeneration(o.GetGeneration())
+	if !reflect.DeepEqual(o.Object["spec"], u.Object["spec"]) {
+		u.SetGeneration(o.GetGeneration() + 1)
+	}
+}
+
+// remove takes an object out of the store.
+func (c *Cluster) remove(e *entry) {
+	u := e.u()
+	c.version++
+	delete(c.objects[e.kind.id()], key(u.GetNamespace(), u.GetName()))
+	c.kick()
+}
+
+// putStatus stores an object with another status, unless it has it already.
+func (c *Cluster) putStatus(e *entry, status any) *entry {
+	return c.putField(e, "status", toMap(status))
+}
+
+// putField stores an object with another value of a top-level field.
+func (c *Cluster) putField(e *entry, field string, value map[string]any) *entry {
+	if reflect.DeepEqual(e.obj[field], value) || len(value) == 0 && e.obj[field] == nil {
+		return e
+	}
+	obj := maps.Clone(e.obj)
+	obj["metadata"] = maps.Clone(e.obj["metadata"].(map[string]any))
+	obj[field] = value
+	return c.put(e.kind, obj)
+}
+
+// putTyped stores a typed object.
+func (c *Cluster) putTyped(k kind, v any) *entry { return c.put(k, toMap(v)) }
+
+// toMap turns a pointer to a typed object into the mapping that is stored.
+func toMap(v any) map[string]any {
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(v)
+	if err != nil {
+		panic(fmt.Sprintf("kubesim: %T: %v", v, err)) // an object of our own making
+	}
+	return prune(m)
+}
+
+// prune takes out the nulls that typed objects leave.
+func prune(m map[string]any) map[string]any {
+	for k, v := range m {
+		if v == nil {
+			delete(m, k)
+		} else if inner, ok := v.(map[string]any); ok {
+			prune(inner)
+		}
+	}
+	return m
+}
+
+// suffix returns the next five letters for a generated name.
+func (c *Cluster) suffix() string {
+	const letters = "bcdfghjklmnpqrstvwxz2456789"
+	c.serial++
+	n := c.serial * 7919 // so that neighbours look different
+	var b [5]byte
+	for i := range b {
+		b[i] = letters[n%int64(len(letters))]
+		n /= int64(len(letters))
+	}
+	return string(b[:])
+}

@@ -1,0 +1,257 @@
+package kubesim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// manager is who writes: as the request says, or the program's name.
+func (t target) manager() string {
+	if m := t.query.Get("fieldManager"); m != "" {
+		return m
+	}
+	name, _, _ := strings.Cut(t.agent, "/")
+	return name
+}
+
+// apply is a server-side apply, worked out by the API server's own library.
+func (c *Cluster) apply(t target, body []byte) (any, int, error) {
+	if t.manager() == "" {
+		return nil, 0, apierrors.NewBadRequest("PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch")
+	}
+	obj, err := decode(body)
+	if err != nil {
+		return nil, 0, err
+	}
+	u := &unstructured.Unstructured{Object: obj}
+	u.SetName(t.name)
+	u.SetNamespace(t.namespace)
+	live, code := c.get(t.kind, t.namespace, t.name), http.StatusOK
+	before := &unstructured.Unstructured{Object: map[string]any{}}
+	before.SetGroupVersionKind(t.kind.GroupVersionKind)
+	if live == nil {
+		code = http.StatusCreated
+		if err := c.home(t.kind, u); err != nil {
+			return nil, 0, err
+		}
+	} else {
+		before = live.u().DeepCopy()
+	}
+	fm, err := fieldManager(t.kind)
+	if err != nil {
+		return nil, 0, err
+	}
+	merged, err := fm.Apply(before, u, t.manager(), t.query.Get("force") == "true")
+	if err != nil {
+		return nil, 0, err
+	}
+	after := merged.(*unstructured.Unstructured)
+	if err := c.admit(t.kind, live, after); err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case live != nil && same(live.obj, after.Object):
+		return live.obj, code, nil
+	case t.dryRun:
+		c.stamp(t.kind, live, after)
+		return after.Object, code, nil
+	}
+	return c.put(t.kind, after.Object).obj, code, nil
+}
+
+// owned returns obj with its managed fields brought up to date after a write that
+// was no apply.
+func owned(k kind, before, obj map[string]any, manager string) map[string]any {
+	fm, err := fieldManager(k)
+	if err != nil {
+		return obj
+	}
+	live := &unstructured.Unstructured{Object: map[string]any{}}
+	live.SetGroupVersionKind(k.GroupVersionKind)
+	if before != nil {
+		live = (&unstructured.Unstructured{Object: before}).DeepCopy()
+	}
+	u := &unstructured.Unstructured{Object: obj}
+	u.SetGroupVersionKind(k.GroupVersionKind)
+	return fm.UpdateNoErrors(live, u, manager).(*unstructured.Unstructured).Object
+}
+
+func fieldManager(k kind) (*managedfields.FieldManager, error) {
+	if k.custom {
+		return managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(),
+			plain{}, plain{}, plain{}, k.GroupVersionKind, k.GroupVersion(), "", nil)
+	}
+	return managedfields.NewDefaultFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme),
+		plain{}, plain{}, plain{}, k.GroupVersionKind, k.GroupVersion(), "", nil)
+}
+
+// plain is the field manager's view of a server that stores every kind in one
+// version and sets no defaults.
+type plain struct{}
+
+func (plain) Convert(_, _, _ any) error { return nil }
+
+func (plain) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+	return in, nil
+}
+
+func (plain) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return label, value, nil
+}
+
+func (plain) Default(runtime.Object) {}
+
+func (plain) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(gvk)
+	return u, nil
+}
+
+// patch returns an entry's object, patched.
+func patch(e *entry, contentType string, body []byte) (map[string]any, error) {
+	var p map[string]any
+	live := runtime.DeepCopyJSON(e.obj)
+	contentType, _, _ = strings.Cut(contentType, ";")
+	if contentType == "application/merge-patch+json" || contentType == "application/strategic-merge-patch+json" {
+		if err := json.Unmarshal(body, &p); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	switch contentType {
+	case "application/merge-patch+json":
+		return normal(mergePatch(live, p))
+	case "application/strategic-merge-patch+json":
+		if e.kind.custom {
+			break
+		}
+		typ, err := scheme.Scheme.New(e.kind.GroupVersionKind)
+		if err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+		m, err := strategicpatch.StrategicMergeMapPatch(live, p, typ)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return normal(m)
+	}
+	return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", e.kind.resource(), "", "the body of the request was in an unknown format: "+contentType, 0, true)
+}
+
+// mergePatch is RFC 7386.
+func mergePatch(to, p map[string]any) map[string]any {
+	for k, v := range p {
+		inner, isMap := v.(map[string]any)
+		switch {
+		case v == nil:
+			delete(to, k)
+		case isMap:
+			old, ok := to[k].(map[string]any)
+			if !ok {
+				old = map[string]any{}
+			}
+			to[k] = mergePatch(old, inner)
+		default:
+			to[k] = v
+		}
+	}
+	return to
+}
+
+// normal gives numbers the types that unstructured objects have.
+func normal(m map[string]any) (map[string]any, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return decode(b)
+}
+
+// admit checks an object before it is stored; live is nil for a new one.
+func (c *Cluster) admit(k kind, live *entry, u *unstructured.Unstructured) error {
+	if live == nil {
+		if err := c.home(k, u); err != nil {
+			return err
+		}
+	}
+	if !k.custom {
+		typ, err := scheme.Scheme.New(k.GroupVersionKind)
+		if err != nil {
+			return apierrors.NewInternalError(err)
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typ); err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.Kind, k.Version, k.Kind, err))
+		}
+	}
+	if live != nil {
+		return immutable(k, live.obj, u)
+	}
+	if class, _ := dig(u.Object, "spec", "runtimeClassName").(string); k.Kind == "Pod" && class != "" && c.get(mustKind("runtimeclasses"), "", class) == nil {
+		return apierrors.NewForbidden(k.resource(), u.GetName(), fmt.Errorf("pod rejected: RuntimeClass %q not found", class))
+	}
+	return nil
+}
+
+// home checks that an object's namespace is there.
+func (c *Cluster) home(k kind, u *unstructured.Unstructured) error {
+	if k.namespaced && c.get(mustKind("namespaces"), "", u.GetNamespace()) == nil {
+		return apierrors.NewNotFound(mustKind("namespaces").resource(), u.GetNamespace())
+	}
+	return nil
+}
+
+// immutable refuses changes to what cannot be changed.
+func immutable(k kind, live map[string]any, u *unstructured.Unstructured) error {
+	paths := map[string][][]string{
+		"DaemonSet": {{"spec", "selector"}}, "Deployment": {{"spec", "selector"}},
+		"StatefulSet": {{"spec", "selector"}, {"spec", "serviceName"}},
+		"Job":         {{"spec", "selector"}, {"spec", "template"}, {"spec", "completions"}},
+		"Pod":         {{"spec", "nodeName"}}, "StorageClass": {{"provisioner"}, {"parameters"}},
+	}[k.Kind]
+	for _, p := range paths {
+		have, want := dig(live, p...), dig(u.Object, p...)
+		if !equal(have, want) {
+			return apierrors.NewInvalid(k.GroupKind(), u.GetName(), field.ErrorList{
+				field.Invalid(field.NewPath(p[0], p[1:]...), want, "field is immutable")})
+		}
+	}
+	return nil
+}
+
+func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
+
+func text(v any) string { return fmt.Sprint(v) }
+
+// Apply does what K3s does with a file of its manifests folder.
+func (c *Cluster) applyManifest(obj map[string]any) error {
+	u := &unstructured.Unstructured{Object: obj}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := find(c.kinds, func(k kind) bool { return k.GroupVersionKind == u.GroupVersionKind() })
+	if !ok {
+		return fmt.Errorf("no matches for kind %q in version %q", u.GetKind(), u.GetAPIVersion())
+	}
+	if k.namespaced && u.GetNamespace() == "" {
+		u.SetNamespace(metav1.NamespaceDefault)
+	}
+	body, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	t := target{kind: k, namespace: u.GetNamespace(), name: u.GetName(), agent: "deploy@k3s", query: map[string][]string{"force": {"true"}}}
+	_, _, err = c.apply(t, body)
+	return err
+}
