@@ -44,7 +44,6 @@ type Client struct {
 	http      *http.Client
 	transport *http.Transport
 	timeout   time.Duration
-	rest      *rest.Config
 
 	mu    sync.Mutex
 	kinds map[string][]metav1.APIResource // by group and version
@@ -94,7 +93,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.Timeout = 30 * time.Second
 	}
 	return &Client{base: base, http: &http.Client{Transport: rt}, transport: transport, timeout: cfg.Timeout,
-		rest: rc, kinds: map[string][]metav1.APIResource{}}, nil
+		kinds: map[string][]metav1.APIResource{}}, nil
 }
 
 // Close gives the idle connections back.

@@ -15,28 +15,28 @@ import (
 // Ready reports whether an object is there and does its work, and if it does not
 // yet, why, in words that fit after "waiting: ". Kinds of which nothing is known
 // are ready when they are there.
-func (c *Client) Ready(ctx context.Context, obj runtime.Object) (ok bool, reason string, err error) {
+func (c *Client) Ready(ctx context.Context, obj runtime.Object) (reason string, ok bool, err error) {
 	u, err := plain(obj)
 	if err != nil {
-		return false, "", err
+		return "", false, err
 	}
 	ref := refOf(u)
 	err = c.Get(ctx, u)
 	var noKind *NoKindError
 	switch {
 	case errors.Is(err, ErrNotFound), errors.As(err, &noKind):
-		return false, ref.String() + " is not there yet", nil
+		return ref.String() + " is not there yet", false, nil
 	case err != nil:
-		return false, "", err
+		return "", false, err
 	}
 	reason, err = lacks(u)
 	if err != nil {
-		return false, "", fmt.Errorf("look at %s: %w", ref, err)
+		return "", false, fmt.Errorf("look at %s: %w", ref, err)
 	}
 	if reason != "" {
-		return false, refOf(u).String() + ": " + reason, nil
+		return refOf(u).String() + ": " + reason, false, nil
 	}
-	return true, "", nil
+	return "", true, nil
 }
 
 // lacks says what an object lacks to be ready; nothing when it is.
