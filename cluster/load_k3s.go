@@ -3,12 +3,12 @@ package cluster
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/k3s"
 )
 
 var (
@@ -18,10 +18,13 @@ var (
 
 var components = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
 
-func (r *resolver) k3s() {
+// builtIn are parts of K3s that have a setting of their own to leave them out.
+var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud-controller", "scheduler"}
+
+func (r *resolver) kubernetes() {
 	raw := &r.raw.K3s
 	k := K3s{
-		Version: cmp.Or(raw.Version, defaultK3s), VIP: raw.VIP, VIPInterface: raw.VIPInterface, TLSSANs: raw.TLSSANs,
+		Version: cmp.Or(raw.Version, k3s.DefaultVersion), VIP: raw.VIP, VIPInterface: raw.VIPInterface, TLSSANs: raw.TLSSANs,
 		PodCIDR: raw.PodCIDR, ServiceCIDR: raw.ServiceCIDR, ClusterDomain: cmp.Or(raw.ClusterDomain, "cluster.local"),
 		Disable: raw.Disable, FlannelBackend: r.choice(&raw.FlannelBackend, "flannelBackend", "vxlan", "host-gw", "wireguard-native", "none"),
 		ServerConfig: raw.Server, AgentConfig: raw.Agent, SecretsEncryption: or(raw.SecretsEncryption, true),
@@ -35,15 +38,15 @@ func (r *resolver) k3s() {
 	}
 	r.spec.K3s = k
 	r.k3sVersion(&raw.Version)
-	r.passThrough(&raw.Server, "server", serverKeys)
-	r.passThrough(&raw.Agent, "agent", agentKeys)
+	r.passThrough(&raw.Server, k3s.RoleServer)
+	r.passThrough(&raw.Agent, k3s.RoleAgent)
 	r.snapshots()
 	r.registries()
 	for i, d := range raw.Disable {
 		if !contains(components, d) {
 			cure := orSuggest(d, components)
-			if key := "disable-" + d; contains(serverKeys, key) {
-				cure = "it is not a packaged component: write server: {" + key + ": true}"
+			if contains(builtIn, d) {
+				cure = "it is not a packaged component: write server: {disable-" + d + ": true}"
 			}
 			r.wrong(&raw.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
 		}
@@ -70,11 +73,11 @@ func (r *resolver) k3sVersion(at *string) {
 	v := r.spec.K3s.Version
 	if m := k3sSyntax.FindStringSubmatch(v); m != nil {
 		if minor, _ := strconv.Atoi(m[1]); minor < oldestMinor {
-			r.warn(at, fmt.Sprintf("K3s %s gets no fixes any more", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, defaultK3s))
+			r.warn(at, fmt.Sprintf("K3s %s gets no fixes any more", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
 		}
 		return
 	}
-	example := "write an exact release, e.g. " + defaultK3s
+	example := "write an exact release, e.g. " + k3s.DefaultVersion
 	switch plain := strings.TrimPrefix(v, "v"); {
 	case k3sSyntax.MatchString("v" + plain):
 		example = "write v" + plain
@@ -101,27 +104,25 @@ var managed = map[string]string{
 	"etcd-s3-session-token": "session tokens end; use a key of its own", "private-registry": "write k3s.registries", "with-node-id": "a node's name is its VM's",
 	"cluster-reset": "restoring is not a setting", "cluster-reset-restore-path": "restoring is not a setting", "disable-agent": "every server is a node",
 	"datastore-endpoint": "the servers keep etcd themselves", "disable-etcd": "the servers keep etcd themselves", "https-listen-port": "kube-vip and the join use 6443",
-	"data-dir": "artefacts and manifests go to /var/lib/rancher/k3s", "vpn-auth": "it carries a key; write vpn-auth-file",
 }
 
-// passThrough checks further keys of config.yaml against those that K3s knows:
-// servers drop unknown ones with a warning, agents die of them.
-func (r *resolver) passThrough(at *map[string]any, role string, known []string) {
-	for _, key := range slices.Sorted(maps.Keys(*at)) {
+// passThrough asks package k3s about each further key of config.yaml: servers drop
+// unknown ones with a warning, agents die of them.
+func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
+	for _, key := range sortedNames(*at) {
 		place := r.marks[member{at, key}].at
-		name := strings.TrimSuffix(key, "+") // key+ appends
-		switch why, ours := managed[name]; {
-		case ours:
+		if why, ours := managed[strings.TrimSuffix(key, "+")]; ours { // key+ appends
 			r.wrong(place, fmt.Sprintf("k3s.%s.%s is set by this project", role, key), why)
-		case contains(known, name):
-		case role == "agent" && contains(serverKeys, name):
-			r.wrong(place, fmt.Sprintf("%q is a key of servers, and K3s agents end when they see it", key), "move it to k3s.server")
-		default:
-			cure := "it may be newer than this program, or gone"
-			if s := suggest(name, known); s != "" {
-				cure = fmt.Sprintf("did you mean %q?", s)
-			}
-			r.wrong(place, fmt.Sprintf("K3s has no setting %q for its %ss", key, role), cure)
+			continue
+		}
+		node := k3s.Node{Extra: map[string]any{key: (*at)[key]}}
+		err := k3s.Server{Node: node, Version: k3s.DefaultVersion}.Validate()
+		if role == k3s.RoleAgent {
+			err = k3s.Agent{Node: node, Version: k3s.DefaultVersion, URL: "https://192.0.2.1:6443"}.Validate()
+		}
+		if err != nil {
+			what, cure, _ := strings.Cut(err.Error(), ": ")
+			r.wrong(place, what, cure)
 		}
 	}
 }

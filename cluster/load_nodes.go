@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/nvidia"
 )
 
 // maxNodes bounds what one pool makes, so that a slip of the finger is a message
@@ -207,7 +209,8 @@ func (r *resolver) node(name, pool string, t *tree, own *rawNode) {
 	case raw.Taints != nil:
 		n.Taints = *raw.Taints
 	case n.GPUs.Count > 0 && n.Role == Agent:
-		n.Taints = []Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: "NoSchedule"}}
+		t := nvidia.Taint()
+		n.Taints = []Taint{{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}}
 	}
 	if own != nil {
 		r.marks[raw] = mark{r.place(own), true}

@@ -2,15 +2,17 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/nvidia"
 )
 
-func (r *resolver) nvidia() {
+func (r *resolver) gpuStack() {
 	raw := &r.raw.NVIDIA
 	r.spec.NVIDIA = NVIDIA{
 		Branch:  cmp.Or(raw.Driver.Branch, "auto"),
@@ -42,58 +44,73 @@ func (r *resolver) driverMode() {
 	}
 }
 
-var branchSyntax = regexp.MustCompile(`^(?:nvidia-(?:driver-)?)?([0-9]{3})(-server)?(-open)?$`)
-
-// endedBranches get no fixes any more, or never were for servers.
-// Source: NVIDIA's list of supported data-center drivers, autumn 2026.
-var endedBranches = []int{390, 418, 450, 460, 470, 510, 515, 520, 525, 530, 535, 545, 550, 555, 560, 565, 570, 575, 590}
-
-// Branches where what is supported changes.
-const (
-	lastBeforeTuring = 580 // the last for Maxwell, Pascal and Volta
-	firstOpenOnly    = 615 // from here there are no proprietary modules
-)
-
-// beforeTuring finds models that the open modules do not know and that 580 was the last branch for.
-var beforeTuring = regexp.MustCompile(`(?i)\b(V100S?|GV100|TITAN V|P100|P40|P4|P6|P[1-6]000|TITAN X[Pp]?|M60|M40|M4|M[2456]000|GTX (9|10)[0-9]{2}( Ti)?|Quadro GP100)\b`)
-
+// driverBranch holds a pinned branch against NVIDIA's life cycle. Whether it fits
+// the cards is asked for each node that says which they are.
 func (r *resolver) driverBranch() {
-	at, n := &r.raw.NVIDIA.Driver.Branch, &r.spec.NVIDIA
-	if n.Branch == "auto" {
+	raw, n := &r.raw.NVIDIA.Driver, r.spec.NVIDIA
+	if n.Branch == "auto" && n.Flavour == "auto" {
 		return
 	}
-	m := branchSyntax.FindStringSubmatch(n.Branch)
-	if m == nil {
-		r.wrong(at, fmt.Sprintf("%q is not a driver branch", n.Branch), "write auto, or a pinned one such as 580-server")
-		return
-	}
-	number, _ := strconv.Atoi(m[1])
-	n.Branch = m[1] + m[2]
-	switch {
-	case slices.Contains(endedBranches, number):
-		r.wrong(at, fmt.Sprintf("driver branch %d gets no fixes any more", number), "write auto, or 580-server, which is supported until June 2028")
-	case number < lastBeforeTuring:
-		r.wrong(at, fmt.Sprintf("there is no driver branch %d", number), "write auto, or 580-server")
-	case m[3] != "" && n.Flavour == "proprietary":
-		r.wrong(at, "the branch is an -open one and flavour is proprietary", "remove one of them")
-	case m[3] != "":
-		n.Flavour = "open"
-	case number >= firstOpenOnly && n.Flavour == "proprietary":
-		r.wrong(&r.raw.NVIDIA.Driver.Flavour, fmt.Sprintf("from branch %d on there are open modules only", firstOpenOnly), "write flavour: open, or branch: 580-server")
+	if refused := r.driverRefuses(anyCards()); refused != nil {
+		at := &raw.Branch
+		if n.Branch == "auto" || strings.Contains(refused.Why, "open kernel modules") && raw.Flavour != "" {
+			at = &raw.Flavour
+		}
+		r.wrong(at, fmt.Sprintf("driver %s cannot be used: %s", refused.Asked, refused.Why), refused.Do)
 	}
 }
 
-// modelFits holds a node's model filter against the driver.
-func (r *resolver) modelFits(raw *rawGPUs) {
-	if !beforeTuring.MatchString(raw.Model) {
+// anyCards stand for all: every branch and flavour that is alive fits one of an
+// A100 and a V100.
+func anyCards() []nvidia.GPU {
+	return []nvidia.GPU{{ID: nvidia.PCIID{Vendor: nvidia.Vendor, Device: 0x20f1}}, {ID: nvidia.PCIID{Vendor: nvidia.Vendor, Device: 0x1db4}}}
+}
+
+// driverRefuses returns why the driver that the file asks for fits none of the
+// cards, or nil when it fits one: a filter such as RTX stands for many.
+func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
+	policy := nvidia.Policy{}
+	if b := r.spec.NVIDIA.Branch; b != "auto" {
+		policy.Branch = b
+	}
+	if f := r.spec.NVIDIA.Flavour; f != "auto" {
+		policy.Flavour = nvidia.Flavour(f)
+	}
+	var refused *nvidia.BranchError
+	for _, card := range cards {
+		_, _, err := nvidia.SelectDriverBranch([]nvidia.PCIID{card.ID}, policy)
+		if err == nil {
+			return nil
+		}
+		if refused == nil {
+			errors.As(err, &refused)
+		}
+	}
+	return refused
+}
+
+// modelFits holds a node's model filter against the driver and the sharing.
+func (r *resolver) modelFits(raw *rawGPUs, sharing Sharing) {
+	if raw.Model == "" {
 		return
 	}
-	number, _ := strconv.Atoi((r.spec.NVIDIA.Branch + "000")[:3])
-	switch {
-	case r.spec.NVIDIA.Flavour == "open":
-		r.wrong(&raw.Model, fmt.Sprintf("the open driver modules do not know the %s", raw.Model), "write nvidia.driver.flavour: proprietary, or auto")
-	case number > lastBeforeTuring:
-		r.wrong(&raw.Model, fmt.Sprintf("driver branch %d does not know the %s", number, raw.Model), "write nvidia.driver.branch: 580-server, or auto")
+	var cards []nvidia.GPU
+	mig := false
+	for _, g := range nvidia.GPUs() {
+		if strings.Contains(strings.ToLower(g.Name), strings.ToLower(raw.Model)) {
+			cards = append(cards, g)
+			mig = mig || g.MIGInstances > 0
+		}
+	}
+	if len(cards) == 0 {
+		r.warn(&raw.Model, fmt.Sprintf("no card that NVIDIA lists has %q in its name", raw.Model), "write a part of the name that lspci shows, e.g. A100")
+		return
+	}
+	if refused := r.driverRefuses(cards); refused != nil {
+		r.wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Why), refused.Do)
+	}
+	if sharing.Strategy == SharingMIG && !mig {
+		r.wrong(&raw.Model, fmt.Sprintf("the %s cannot be cut into MIG instances", raw.Model), "write sharing: {strategy: time-slicing, replicas: 4}")
 	}
 }
 
@@ -206,6 +223,6 @@ func (r *resolver) gpus(raw *rawGPUs, external bool) GPURequest {
 	if raw.Sharing != nil && r.spec.NVIDIA.Stack == StackNone && g.Sharing.Strategy != SharingNone {
 		r.wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write nvidia.stack: device-plugin or operator")
 	}
-	r.modelFits(raw)
+	r.modelFits(raw, g.Sharing)
 	return g
 }

@@ -20,9 +20,6 @@ const (
 	defaultImageSHA256 = "d0fe84bb5f80853425fa6be28e2c106f30104c3cfe8611933f2e65c9b63f0e30"
 )
 
-// defaultK3s is the release that is used when the file names none.
-const defaultK3s = "v1.36.5+k3s1"
-
 const userName = `^[a-z_][a-z0-9_-]{0,31}$`
 
 // matches compiles as it goes: the file is small and read once.
