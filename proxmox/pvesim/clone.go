@@ -131,18 +131,11 @@ func (w worker) clone(cl *cloning) (err error) {
 	if w.s.vms[src.id] != src {
 		return die("unable to find configuration file for VM %d on node '%s'", src.id, cl.node)
 	}
-	unlock, err := w.lock(configLock(cl.newID), false, cloneLockTimeout)
+	v, err := w.reserve(cl)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	if w.s.vms[cl.newID] != nil {
-		return die("unable to create VM %d: config file already exists", cl.newID)
-	}
 	w.log("creating a clone of VM %d with ID %d", src.id, cl.newID)
-	now := time.Now()
-	v := &vm{id: cl.newID, node: cl.target, pool: cl.pool, conf: map[string]string{"lock": "clone"}, ctime: now, since: now}
-	w.s.vms[cl.newID] = v
 	var made allocated
 	defer func() {
 		if err != nil {
@@ -160,6 +153,23 @@ func (w worker) clone(cl *cloning) (err error) {
 	v.conf = conf
 	v.changed()
 	return nil
+}
+
+// reserve writes the clone's configuration, empty and locked. From then on it is
+// that lock, not the file's, which keeps others away.
+func (w worker) reserve(cl *cloning) (*vm, error) {
+	unlock, err := w.lock(configLock(cl.newID), false, cloneLockTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if w.s.vms[cl.newID] != nil {
+		return nil, die("unable to create VM %d: config file already exists", cl.newID)
+	}
+	now := time.Now()
+	v := &vm{id: cl.newID, node: cl.target, pool: cl.pool, conf: map[string]string{"lock": "clone"}, ctime: now, since: now}
+	w.s.vms[cl.newID] = v
+	return v, nil
 }
 
 func (w worker) clonedConfig(cl *cloning, v *vm, made *allocated) (map[string]string, error) {

@@ -69,9 +69,6 @@ func (c *call) checkDrive(key string, d map[string]string) error {
 		if m == nil || m[2] != "0" {
 			return badParam(key, "'import-from' requires special syntax - use <storage ID>:0,import-from=<source>")
 		}
-		if strings.HasPrefix(from, "/") {
-			return die("Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651.")
-		}
 		if err := c.checkImport(key, from); err != nil {
 			return err
 		}
@@ -84,10 +81,7 @@ func (c *call) checkDrive(key string, d map[string]string) error {
 	case newDisk.MatchString(file):
 		return c.needSpace(newDisk.FindStringSubmatch(file)[1])
 	case strings.HasPrefix(file, "/"):
-		if !c.who.root() {
-			return die("Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651.")
-		}
-		return nil
+		return c.onlyRoot()
 	}
 	return c.permitVolume(file)
 }
@@ -106,7 +100,18 @@ func (c *call) needSpace(storeName string) error {
 	return nil
 }
 
+// onlyRoot is what a path in the file system is answered with.
+func (c *call) onlyRoot() error {
+	if c.who.root() {
+		return nil
+	}
+	return die("Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651.")
+}
+
 func (c *call) checkImport(key, from string) error {
+	if strings.HasPrefix(from, "/") {
+		return c.onlyRoot()
+	}
 	name, rest, _ := strings.Cut(from, ":")
 	kind, _, _ := strings.Cut(rest, "/")
 	if kind == "iso" || kind == "vztmpl" || kind == "snippets" || kind == "backup" {
@@ -197,10 +202,9 @@ func (w worker) emptyDrive(v *vm, key string, d map[string]string, made *allocat
 func (w worker) importDrive(v *vm, key string, d map[string]string, made *allocated) (string, error) {
 	h := w.s.hosts[v.node]
 	from := d["import-from"]
-	src, rest := h.volume(from)
-	source := src.volumes[rest]
-	if source == nil {
-		return "", die("failed to stat '%s'", src.path(rest))
+	source, err := h.source(from)
+	if err != nil {
+		return "", err
 	}
 	w.log("create full clone of drive (%s)", from)
 	st := h.storages[newDisk.FindStringSubmatch(d["file"])[1]]
@@ -235,6 +239,25 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 	out := w.s.printProps(key, d)
 	w.log("%s: successfully created disk '%s'", key, out)
 	return out, nil
+}
+
+// source finds what is to be imported, by volume ID or, for root, by path.
+func (h *host) source(from string) (*volume, error) {
+	if strings.HasPrefix(from, "/") {
+		for _, st := range h.storages {
+			for name, v := range st.volumes {
+				if st.path(name) == from {
+					return v, nil
+				}
+			}
+		}
+		return nil, die("failed to stat '%s'", from)
+	}
+	st, rest := h.volume(from)
+	if v := st.volumes[rest]; v != nil {
+		return v, nil
+	}
+	return nil, die("failed to stat '%s'", st.path(rest))
 }
 
 // insideSize is the size of the disk in an image file: what a real qcow2 header

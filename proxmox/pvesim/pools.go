@@ -28,7 +28,10 @@ func (c *call) listPools() (any, error) {
 			members := []any{}
 			for _, v := range c.s.sorted() {
 				if v.pool == id {
-					members = append(members, c.s.resource(v))
+					m := c.s.resource(v)
+					delete(m, "pool")
+					delete(m, "tags")
+					members = append(members, m)
 				}
 			}
 			entry["members"] = members

@@ -131,7 +131,11 @@ func (c *call) uploadFile() (any, error) {
 
 func (st *storage) putFile(content, name string, data []byte) {
 	full := content + "/" + name
-	st.volumes[full] = &volume{name: full, content: content, format: strings.TrimPrefix(path.Ext(name), "."),
+	format := strings.TrimPrefix(path.Ext(name), ".")
+	if content == "iso" {
+		format = "iso"
+	}
+	st.volumes[full] = &volume{name: full, content: content, format: format,
 		size: int64(len(data)), data: data, made: time.Now()}
 }
 
