@@ -203,8 +203,12 @@ func TestBubbleDeadJump(t *testing.T) {
 		n.wires[0].Cut() // to the bastion, and with it all that goes through it
 		time.Sleep(time.Hour)
 		require.NoError(t, remote.Run(t.Context(), c, "cat"))
+
+		n.wires[len(n.wires)-2].Cut()
+		began := time.Now()
 		require.NoError(t, c.Close())
 		require.NoError(t, jump.Close())
+		assert.Zero(t, time.Since(began), "closing waits for nobody's answer")
 	})
 }
 

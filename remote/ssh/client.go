@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -157,7 +156,7 @@ func (c *Client) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		done := on.use()
 		nc, err := on.DialContext(ctx, network, addr)
 		if err == nil {
-			return &tunnel{Conn: nc, done: done}, nil
+			return newTunnel(nc, done), nil
 		}
 		done()
 		if ctx.Err() != nil {
@@ -190,26 +189,4 @@ func explainRefusal(err error) error {
 		return fmt.Errorf("it does not forward connections (AllowTcpForwarding and PermitOpen of its sshd_config): %w", err)
 	}
 	return err
-}
-
-// tunnel is a TCP connection made on the other side.
-type tunnel struct {
-	net.Conn
-	done func()
-}
-
-// CloseWrite says that nothing more will be sent, as for a *net.TCPConn.
-func (t *tunnel) CloseWrite() error {
-	if half, ok := t.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
-
-func (t *tunnel) Close() error {
-	defer t.done()
-	if err := t.Conn.Close(); !errors.Is(err, io.EOF) {
-		return err
-	}
-	return nil // the other side was first
 }

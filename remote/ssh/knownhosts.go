@@ -48,23 +48,7 @@ func (k *KnownHosts) Lookup(addr string) ([]xssh.PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := knownhosts.Normalize(addr)
-	var keys, revoked []xssh.PublicKey
-	for line := range bytes.Lines(content) {
-		entry, ok := parseEntry(line)
-		if !ok || !entry.matches(name) {
-			continue
-		}
-		switch entry.marker {
-		case "":
-			keys = append(keys, entry.key)
-		case "revoked":
-			revoked = append(revoked, entry.key)
-		}
-	}
-	return slices.DeleteFunc(keys, func(key xssh.PublicKey) bool {
-		return slices.ContainsFunc(revoked, func(r xssh.PublicKey) bool { return sameKey(key, r) })
-	}), nil
+	return knownKeys(content, knownhosts.Normalize(addr)), nil
 }
 
 // Store makes keys the ones known for addr, in place of all before; without keys,
@@ -93,6 +77,26 @@ func (k *KnownHosts) read() ([]byte, error) {
 		return nil, fmt.Errorf("known hosts: %w", err)
 	}
 	return content, nil
+}
+
+// knownKeys returns the keys that content has for name and does not revoke.
+func knownKeys(content []byte, name string) []xssh.PublicKey {
+	var keys, revoked []xssh.PublicKey
+	for line := range bytes.Lines(content) {
+		entry, ok := parseEntry(line)
+		if !ok || !entry.matches(name) {
+			continue
+		}
+		switch entry.marker {
+		case "":
+			keys = append(keys, entry.key)
+		case "revoked":
+			revoked = append(revoked, entry.key)
+		}
+	}
+	return slices.DeleteFunc(keys, func(key xssh.PublicKey) bool {
+		return slices.ContainsFunc(revoked, func(r xssh.PublicKey) bool { return sameKey(key, r) })
+	})
 }
 
 // replaceKeys returns content with keys as the only ones for name. Lines that say

@@ -1,7 +1,6 @@
 package ssh_test
 
 import (
-	"bytes"
 	"net"
 	"os"
 	"os/exec"
@@ -150,38 +149,4 @@ func TestKnownHostsIsOpenSSHs(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	assert.Equal(t, m.HostKey.PublicKey().Marshal(), got[0].Marshal())
-}
-
-func FuzzKnownHosts(f *testing.F) {
-	key := publicKeys(f, 2)
-	f.Add([]byte(line("10.0.0.1", key[0])), "10.0.0.1:22")
-	f.Add([]byte("# x\n"+line("*,!a", key[0])+"\n\n|1|x|y z\n@revoked"), "a:22")
-	f.Add([]byte(line("a, b,,c", key[1])+line(knownhosts.HashHostname("h"), key[0])), "h:2222")
-	f.Add([]byte(" \t"+line("[h]:2222", key[1])+"\r\nx"), "h:2222")
-	file := filepath.Join(f.TempDir(), "known_hosts")
-	f.Fuzz(func(t *testing.T, content []byte, addr string) {
-		host, port, err := net.SplitHostPort(addr)
-		if err != nil || strings.ContainsAny(host+port, ", \t\r\n\v\f*?!|#@[]\x00\"\\") || host == "" || port == "" {
-			t.Skip()
-		}
-		require.NoError(t, os.WriteFile(file, content, 0o600))
-		known := ssh.NewKnownHosts(file)
-		_, err = known.Lookup(addr)
-		require.NoError(t, err)
-		lines := bytes.Count(content, []byte("\n"))
-		require.NoError(t, known.Store(addr, key[0]))
-		got, err := known.Lookup(addr)
-		require.NoError(t, err)
-		marshalled := make([][]byte, len(got))
-		for i, k := range got {
-			marshalled[i] = k.Marshal()
-		}
-		if !bytes.Contains(content, []byte("@")) && !bytes.Contains(content, []byte("!")) {
-			assert.Contains(t, marshalled, key[0].Marshal())
-		}
-		require.NoError(t, known.Store(addr))
-		after, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.LessOrEqual(t, bytes.Count(after, []byte("\n")), lines+1, "other lines do not multiply")
-	})
 }
