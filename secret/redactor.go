@@ -1,6 +1,8 @@
 package secret
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,7 +27,8 @@ func NewRedactor(values ...Value) *Redactor {
 	return r
 }
 
-// Add makes further values known, each as it is and as it looks in a URL.
+// Add makes further values known, each as it is and as it looks in a URL, in JSON
+// and in base64.
 func (r *Redactor) Add(values ...Value) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,7 +37,7 @@ func (r *Redactor) Add(values ...Value) {
 		if len(s) < minSecret {
 			continue
 		}
-		for _, form := range []string{s, url.QueryEscape(s), url.PathEscape(s)} {
+		for _, form := range forms(s) {
 			if !slices.Contains(r.known, form) {
 				r.known = append(r.known, form)
 			}
@@ -42,6 +45,15 @@ func (r *Redactor) Add(values ...Value) {
 	}
 	// Longest first: a secret that contains another must go whole.
 	slices.SortStableFunc(r.known, func(a, b string) int { return len(b) - len(a) })
+}
+
+// forms returns the ways in which other people's text may show s.
+func forms(s string) []string {
+	out := []string{s, url.QueryEscape(s), url.PathEscape(s), base64.StdEncoding.EncodeToString([]byte(s))}
+	if js, err := json.Marshal(s); err == nil {
+		out = append(out, string(js[1:len(js)-1]))
+	}
+	return out
 }
 
 // Redact returns s with every known secret replaced by [Mask].

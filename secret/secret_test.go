@@ -1,6 +1,7 @@
 package secret_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -101,4 +102,10 @@ func TestRedactorLongestFirst(t *testing.T) {
 	assert.Equal(t, "[secret] and [secret] x", r.Redact("abcd-efgh and abcd x"))
 	r.Add(secret.New("p@ss w"))
 	assert.Equal(t, "q=[secret]", r.Redact("q=p%40ss+w"))
+}
+
+func TestRedactorKnowsOtherForms(t *testing.T) {
+	r := secret.NewRedactor(secret.New(`tok"en<1>`))
+	assert.Equal(t, `{"token":"[secret]"}`, r.Redact(`{"token":"tok\"en\u003c1\u003e"}`))
+	assert.Equal(t, "data: [secret]", r.Redact("data: "+base64.StdEncoding.EncodeToString([]byte(`tok"en<1>`))))
 }

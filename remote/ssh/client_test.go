@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -157,6 +159,19 @@ func TestWrongUserKey(t *testing.T) {
 			assert.EqualError(t, err, "no key to log in to "+m.addr+" as "+m.user+" with: give a private key or an SSH agent")
 		})
 	}
+}
+
+// TestBanner: what a server has to say to everybody, such as that it still boots, is
+// part of the error when it lets nobody in.
+func TestBanner(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "banner")
+	require.NoError(t, os.WriteFile(file, []byte("The system is\nbooting up.\n"), 0o644))
+	m := debian(t, "Banner "+file)
+	cfg := m.config()
+	stranger, _ := newKey(t)
+	cfg.Signers = []xssh.Signer{stranger}
+	_, err := ssh.Dial(t.Context(), cfg)
+	assert.ErrorContains(t, err, `(ssh-ed25519) and says "The system is booting up.": is the user right`)
 }
 
 // TestServerShowsThePinnedType: a server with several host keys shows the one that

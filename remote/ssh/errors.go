@@ -49,7 +49,7 @@ func (e *AuthError) Error() string {
 	}
 	text := fmt.Sprintf("%s does not let %s in with %s", e.Addr, e.User, strings.Join(e.Offered, ", "))
 	if said := strings.Join(strings.Fields(e.Banner), " "); said != "" {
-		text += fmt.Sprintf(" and says %q", said)
+		text += fmt.Sprintf(" and says %.200q", said)
 	}
 	return text + fmt.Sprintf(": is the user right, and is the public key in its authorized_keys? (%v)", e.Err)
 }

@@ -45,6 +45,12 @@ func TestGenerateKeyIsOpenSSHs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, key.Marshal(), signer.PublicKey().Marshal())
 	assert.Equal(t, "homelab", comment)
+
+	parsed, err := ssh.ParseAuthorizedKey(public)
+	require.NoError(t, err)
+	assert.Equal(t, public, ssh.AuthorizedKey(parsed)+" homelab")
+	_, err = ssh.ParseAuthorizedKey("ssh-ed25519 rubbish")
+	assert.ErrorContains(t, err, `ssh public key "ssh-ed25519 rubbish": `)
 }
 
 func TestLoadSignerSaysWhatIsWrong(t *testing.T) {
