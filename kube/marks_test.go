@@ -1,0 +1,97 @@
+package kube_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/kube"
+)
+
+func TestMarkGivesTakesAndLeavesAlone(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w world) {
+		diff := func(m kube.Marks) string {
+			n, err := w.Node(t.Context(), "wk1")
+			require.NoError(t, err)
+			return m.Diff(n).String()
+		}
+		taint := kube.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: "NoSchedule"}
+		first := kube.Marks{Labels: map[string]string{"pool": "gpu", "zone": "a"}, Taints: []kube.Taint{taint}}
+		assert.Equal(t, "label/pool: gpu; label/zone: a; taint/nvidia.com/gpu: nvidia.com/gpu=present:NoSchedule", diff(first))
+		require.NoError(t, w.Mark(t.Context(), "wk1", first))
+		assert.Empty(t, diff(first))
+
+		// Somebody else's label and Kubernetes' own taint come in between.
+		require.NoError(t, w.Cordon(t.Context(), "wk1"))
+		w.sim.Leave("wk1")
+		sleepMinute()
+		second := kube.Marks{Labels: map[string]string{"pool": "cpu"}}
+		assert.Equal(t, "label/pool: gpu → cpu; label/zone: a → (none); taint/nvidia.com/gpu: nvidia.com/gpu=present:NoSchedule → (none)", diff(second))
+		require.NoError(t, w.Mark(t.Context(), "wk1", second))
+		n, err := w.Node(t.Context(), "wk1")
+		require.NoError(t, err)
+		assert.Equal(t, "cpu", n.Labels["pool"])
+		assert.NotContains(t, n.Labels, "zone")
+		assert.Equal(t, "wk1", n.Labels["kubernetes.io/hostname"])
+		assert.Equal(t, []kube.Taint{{Key: "node.kubernetes.io/unreachable", Effect: "NoSchedule"}}, n.Taints)
+		assert.True(t, n.Cordoned)
+
+		require.NoError(t, w.Mark(t.Context(), "wk1", kube.Marks{}))
+		assert.Empty(t, diff(kube.Marks{}))
+		n, err = w.Node(t.Context(), "wk1")
+		require.NoError(t, err)
+		assert.Empty(t, n.OwnedLabels)
+		assert.NotContains(t, n.Labels, "pool")
+	})
+}
+
+func TestMarkTakesOverWhatIsThere(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, w world) {
+		n := worker("wk1", 0, 0)
+		n.Labels, n.Taints = map[string]string{"pool": "gpu"}, []string{"nvidia.com/gpu=present:NoSchedule"}
+		w.join(t, n)
+		taint, err := kube.ParseTaint("nvidia.com/gpu=present:NoSchedule")
+		require.NoError(t, err)
+		m := kube.Marks{Labels: map[string]string{"pool": "gpu"}, Taints: []kube.Taint{taint}}
+		node, err := w.Node(t.Context(), "wk1")
+		require.NoError(t, err)
+		assert.Contains(t, m.Diff(node).String(), "label/pool: gpu → gpu [set by another; from now on it is looked after]")
+		require.NoError(t, w.Mark(t.Context(), "wk1", m))
+		node, err = w.Node(t.Context(), "wk1")
+		require.NoError(t, err)
+		assert.Empty(t, m.Diff(node))
+		assert.Len(t, node.Taints, 2, "ours, and that of a node that is not ready yet")
+	})
+}
+
+func TestMarksValidate(t *testing.T) {
+	for want, m := range map[string]kube.Marks{
+		"label kubernetes.io/hostname: the kubelet sets it":        {Labels: map[string]string{"kubernetes.io/hostname": "x"}},
+		"label node-role.kubernetes.io/control-plane: K3s sets it": {Labels: map[string]string{"node-role.kubernetes.io/control-plane": "true"}},
+		"label pool=a b: a valid label must":                       {Labels: map[string]string{"pool": "a b"}},
+		`effect "NoSched": write NoSchedule`:                       {Taints: []kube.Taint{{Key: "a", Effect: "NoSched"}}},
+		"taint a:NoSchedule: there is another":                     {Taints: []kube.Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Value: "", Effect: "NoSchedule"}}},
+		"Kubernetes sets and clears those of node.kubernetes.io/":  {Taints: []kube.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoSchedule"}}},
+	} {
+		assert.ErrorContains(t, m.Validate(), want)
+	}
+	assert.NoError(t, kube.Marks{Labels: map[string]string{"node-role.kubernetes.io/worker": "true", "nvidia.com/gpu.present": "true"}}.Validate())
+}
+
+func FuzzParseTaint(f *testing.F) {
+	for _, s := range []string{"nvidia.com/gpu=present:NoSchedule", "a:NoExecute", "a=:PreferNoSchedule", ":", "=:NoSchedule", "a=b=c:NoSchedule", "a:b:NoSchedule"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		taint, err := kube.ParseTaint(s)
+		if err != nil {
+			return
+		}
+		again, err := kube.ParseTaint(taint.String())
+		require.NoError(t, err)
+		assert.Equal(t, taint, again)
+		assert.Equal(t, strings.Replace(s, "=:", ":", 1), taint.String())
+	})
+}
