@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cps-gpu/homelab/nvidia"
 )
@@ -116,16 +115,20 @@ func (r *resolver) poolMembers(p entry[rawPool], names []string, shape, nodes *t
 	if slices.ContainsFunc(p.Value.VMIDs, func(v vmidRange) bool { return v.from == 0 }) {
 		vmids = nil
 	}
-	r.enough(&p.Value.Addresses, "addresses", p.Name, len(addresses), len(names))
-	r.enough(&p.Value.VMIDs, "VMIDs", p.Name, len(vmids), len(names))
+	needsAddress := func(own *tree) bool {
+		return !own.says("address") && !own.says("external") && !own.get("network").says("dhcp")
+	}
+	needsVMID := func(own *tree) bool { return !own.says("vmid") && !own.says("external") }
+	r.enough(&p.Value.Addresses, "addresses", p.Name, len(addresses), lastThat(names, nodes, needsAddress))
+	r.enough(&p.Value.VMIDs, "VMIDs", p.Name, len(vmids), lastThat(names, nodes, needsVMID))
 	for i, name := range names {
 		own := nodes.get(name).ifMapping()
 		t := merge(shape, own)
-		if i < len(addresses) && !own.says("address") && !own.says("external") && !own.get("network").says("dhcp") {
+		if i < len(addresses) && needsAddress(own) {
 			a := addresses[i]
 			t = t.with("address", &tree{kind: kindText, text: a.value.String(), at: r.marks[&p.Value.Addresses[a.from]].at})
 		}
-		if i < len(vmids) {
+		if i < len(vmids) && needsVMID(own) {
 			v := vmids[i]
 			t = t.with("vmid", &tree{kind: kindNumber, text: strconv.Itoa(v.value), at: r.marks[&p.Value.VMIDs[v.from]].at})
 		}
@@ -137,6 +140,16 @@ func (r *resolver) poolMembers(p entry[rawPool], names []string, shape, nodes *t
 		r.node(name, p.Name, t, r.raw.Nodes.get(name))
 		r.nodes[len(r.nodes)-1].short = i >= len(addresses) && r.isSet(&p.Value.Addresses)
 	}
+}
+
+// lastThat counts the nodes up to the last one that needs something from its pool.
+func lastThat(names []string, nodes *tree, needs func(own *tree) bool) int {
+	for i, name := range slices.Backward(names) {
+		if needs(nodes.get(name).ifMapping()) {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // says reports whether t has the key, null or not.
@@ -290,104 +303,4 @@ func (r *resolver) shape(n *Node, raw *rawNode) {
 		r.between(raw.VMID, &raw.VMID, "vmid", minVMID, maxVMID)
 	}
 	r.storageName(&raw.Storage)
-}
-
-const (
-	leastOSDisk = 8 * GiB
-	maxSerial   = 20 // what the SCSI disk shows of a serial in the guest
-)
-
-func (r *resolver) disks(n *Node, raw *rawNode) {
-	storage := cmp.Or(raw.Storage, r.defaultStorage())
-	size := 60 * GiB
-	if n.Role == Agent {
-		size = 100 * GiB
-	}
-	n.OSDisk = OSDisk{DiskOptions{Storage: storage, Size: size, SSD: true, Discard: true, IOThread: true}}
-	for _, e := range raw.Disks {
-		d, o := e.Value, DiskOptions{
-			Storage: cmp.Or(e.Value.Storage, storage), Size: or(e.Value.Size, 0),
-			SSD: or(e.Value.SSD, true), Discard: or(e.Value.Discard, true), IOThread: or(e.Value.IOThread, true),
-		}
-		r.storageName(&d.Storage)
-		if o.Size%GiB != 0 {
-			r.wrong(&d.Size, fmt.Sprintf("disk size %s is not a whole number of GiB", o.Size), fmt.Sprintf("write %dGiB", o.Size.GiB()))
-		}
-		if e.Name == "os" {
-			o.Size = or(d.Size, size)
-			n.OSDisk = OSDisk{o}
-			r.osDisk(d, o)
-			continue
-		}
-		r.disk(e.Name, d)
-		n.Disks = append(n.Disks, Disk{
-			DiskOptions: o, Name: e.Name, Mount: d.Mount,
-			Role: r.diskRole(e.Name, d), FS: r.diskFS(d),
-		})
-	}
-	if len(n.Disks) > 14 {
-		r.wrong(&raw.Disks, fmt.Sprintf("the node has %d disks beside os", len(n.Disks)), "make do with 14")
-	}
-	r.mounts(raw)
-}
-
-func (r *resolver) osDisk(d *rawDisk, o DiskOptions) {
-	if o.Size < leastOSDisk {
-		r.wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for Ubuntu, K3s and images", o.Size), "write 20GiB or more")
-	}
-	for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
-		if r.isSet(at) {
-			r.wrong(at, "the disk os is the one that the node boots from: this cannot be chosen", "remove it")
-		}
-	}
-}
-
-func (r *resolver) disk(name string, d *rawDisk) {
-	switch {
-	case !matches(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`, name) || len(name) > maxSerial:
-		r.wrong(d, fmt.Sprintf("%q cannot be a disk's name, which is also its serial", name), "write at most 20 letters, digits, hyphens and underscores")
-	case d.Size == nil:
-		r.wrong(&d.Size, fmt.Sprintf("disk %s has no size", name), "write size: 500GiB")
-	case *d.Size <= 0:
-		r.wrong(&d.Size, fmt.Sprintf("disk %s has size 0", name), "write size: 500GiB")
-	}
-	switch {
-	case d.Mount == "" && d.FS != "":
-		r.wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem and is mounted nowhere", name), "write mount: /data, or remove fs")
-	case d.Mount != "" && (!isCleanPath(d.Mount) || d.Mount == "/"):
-		r.wrong(&d.Mount, fmt.Sprintf("%q cannot be mounted on", d.Mount), "write an absolute path that is not /, e.g. /scratch")
-	}
-}
-
-// mounts reports two disks at one place.
-func (r *resolver) mounts(raw *rawNode) {
-	seen := map[string]string{}
-	for _, e := range raw.Disks {
-		if m := e.Value.Mount; m != "" {
-			if other, ok := seen[m]; ok {
-				r.wrong(&e.Value.Mount, fmt.Sprintf("disks %s and %s are both mounted on %s", other, e.Name, m), "mount one of them elsewhere")
-			}
-			seen[m] = e.Name
-		}
-	}
-}
-
-func (r *resolver) diskRole(name string, d *rawDisk) string {
-	if d.Role == "" && name == RoleScratch {
-		return RoleScratch
-	}
-	return r.choice(&d.Role, "role", RoleData, RoleScratch)
-}
-
-func (r *resolver) diskFS(d *rawDisk) string {
-	if fs := r.choice(&d.FS, "fs", "ext4", "xfs"); d.Mount != "" {
-		return fs
-	}
-	return ""
-}
-
-// isCleanPath reports whether p is absolute and in its shortest form.
-func isCleanPath(p string) bool {
-	return strings.HasPrefix(p, "/") && !strings.Contains(p+"/", "//") && !strings.Contains(p+"/", "/./") &&
-		!strings.Contains(p+"/", "/../") && (p == "/" || !strings.HasSuffix(p, "/")) && !strings.ContainsAny(p, "\x00\r\n")
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
@@ -178,7 +177,10 @@ func compiled(t *testing.T) *validator.Schema {
 func asJSON(t *testing.T, file string) any {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	data, err = yaml.YAMLToJSON(data)
+	c := newChecker(file)
+	root := readTree(c, data)
+	require.NotNil(t, root, "%v", c.err())
+	data, err = json.Marshal(plain(root))
 	require.NoError(t, err)
 	doc, err := validator.UnmarshalJSON(bytes.NewReader(data))
 	require.NoError(t, err)

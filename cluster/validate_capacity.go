@@ -30,8 +30,8 @@ func (r *resolver) cards() {
 	}
 }
 
-// load is what a host is asked for.
-type load struct {
+// demand is what a host is asked for.
+type demand struct {
 	memory  Size
 	cores   int
 	gpus    int
@@ -41,14 +41,14 @@ type load struct {
 // capacity holds sums against what hosts are declared to have. Memory and GPUs
 // cannot be promised twice; CPUs and thin disks can, and then one should know.
 func (r *resolver) capacity() {
-	loads := map[string]*load{}
+	loads := map[string]*demand{}
 	for _, n := range r.nodes {
 		if n.External {
 			continue
 		}
 		l := loads[n.Host]
 		if l == nil {
-			l = &load{storage: map[string]Size{}}
+			l = &demand{storage: map[string]Size{}}
 			loads[n.Host] = l
 		}
 		l.memory += n.Memory
@@ -73,7 +73,7 @@ func (r *resolver) coresFit(n plannedNode) {
 	}
 }
 
-func (r *resolver) fits(e entry[rawHost], l *load) {
+func (r *resolver) fits(e entry[rawHost], l *demand) {
 	h := e.Value
 	if h.Memory != nil && l.memory > *h.Memory {
 		r.wrong(&h.Memory, fmt.Sprintf("nodes on %s need %s of memory and it has %s", e.Name, l.memory, *h.Memory), "give nodes less, or put some on another host; passed-through GPUs pin all of a VM's memory")

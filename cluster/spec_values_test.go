@@ -1,0 +1,239 @@
+package cluster
+
+import (
+	"encoding"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSize(t *testing.T) {
+	for in, want := range map[string]string{
+		"16GiB": "16GiB", "16G": "16GiB", "16GB": "16GiB", "512MiB": "512MiB", "1024M": "1GiB", "1TB": "1TiB", "1.5TiB": "1536GiB",
+		"0.5G": "512MiB", "16 GiB": "16GiB", "1536GiB": "1536GiB", "1KiB": "1KiB", "0G": "0B", "1.001K": "1025B",
+	} {
+		got, err := ParseSize(in)
+		require.NoError(t, err, in)
+		assert.Equal(t, want, got.String(), in)
+	}
+	for _, in := range []string{"", "16", "-1G", "G", "16g", "16gib", "1.2345G", "1e3G", "16 GiB ", "16PiB", "9999999999999999999G", "8388608T", "١G"} {
+		_, err := ParseSize(in)
+		assert.Error(t, err, in)
+	}
+	assert.Equal(t, int64(16384), (16 * GiB).MiB())
+	assert.Equal(t, int64(2), (GiB + 1).GiB(), "a disk is never smaller than asked for")
+}
+
+func TestPCIAddress(t *testing.T) {
+	for in, want := range map[string]string{
+		"01:00": "0000:01:00", "01:00.0": "0000:01:00.0", "0000:01:00": "0000:01:00", "0000:C1:00.1": "0000:c1:00.1",
+		"1:0": "0000:01:00", "10000:01:00.0": "", "01:20": "", "01:00.8": "", "01": "", "": "", "01-00": "", "0000:01:00.0;0000:02:00.0": "",
+	} {
+		got, err := ParsePCIAddress(in)
+		if want == "" {
+			assert.Error(t, err, in)
+			continue
+		}
+		require.NoError(t, err, in)
+		assert.Equal(t, want, got.String())
+	}
+	a, b := PCIAddress{Bus: 1, Function: -1}, PCIAddress{Bus: 1}
+	assert.Equal(t, a, b.Whole())
+	assert.Equal(t, b, a.First())
+}
+
+func TestMAC(t *testing.T) {
+	for in, want := range map[string]string{
+		"BC:24:11:00:00:01": "bc:24:11:00:00:01", "bc-24-11-00-00-01": "bc:24:11:00:00:01",
+		"01:00:5e:00:00:01": "", "00:00:00:00:00:00": "", "bc:24:11:00:00": "", "bc:24:11:00:00:00:00:01": "",
+	} {
+		got, err := ParseMAC(in)
+		if want == "" {
+			assert.Error(t, err, in)
+			continue
+		}
+		require.NoError(t, err, in)
+		assert.Equal(t, want, got.String())
+	}
+	assert.Equal(t, StableMAC("a", "n1"), StableMAC("a", "n1"))
+	assert.NotEqual(t, StableMAC("a", "n1"), StableMAC("a", "n2"))
+	assert.NotEqual(t, StableMAC("a", "bn"), StableMAC("ab", "n"), "the border between the names counts")
+	assert.EqualValues(t, 2, StableMAC("a", "n1")[0]&3, "locally administered, not multicast")
+}
+
+func TestTaint(t *testing.T) {
+	for in, want := range map[string]Taint{
+		"nvidia.com/gpu=present:NoSchedule": {"nvidia.com/gpu", "present", "NoSchedule"},
+		"dedicated:NoExecute":               {"dedicated", "", "NoExecute"},
+		"a=:PreferNoSchedule":               {"a", "", "PreferNoSchedule"},
+	} {
+		got, err := ParseTaint(in)
+		require.NoError(t, err, in)
+		assert.Equal(t, want, got)
+	}
+	for _, in := range []string{"", "a", "a=b", ":NoSchedule", "a:NoShedule", "a b:NoSchedule", "a=b c:NoSchedule", "/a:NoSchedule", "a/b/c:NoSchedule"} {
+		_, err := ParseTaint(in)
+		assert.Error(t, err, in)
+	}
+}
+
+func TestRanges(t *testing.T) {
+	for in, want := range map[string][2]string{
+		"10.0.0.11": {"10.0.0.11", "10.0.0.11"}, "10.0.0.11-10.0.0.13": {"10.0.0.11", "10.0.0.13"}, "10.0.0.11-13": {"10.0.0.11", "10.0.0.13"},
+		"10.0.0.11 - 10.0.1.3": {"10.0.0.11", "10.0.1.3"}, "fd00::1-fd00::f": {"fd00::1", "fd00::f"},
+	} {
+		var r addressRange
+		require.NoError(t, r.UnmarshalText([]byte(in)), in)
+		assert.Equal(t, want, [2]string{r.from.String(), r.to.String()})
+	}
+	for _, in := range []string{"", "-", "10.0.0.13-10.0.0.11", "10.0.0.1-fd00::1", "10.0.0.0/24", "10.0.0.1-10.0.0.2-10.0.0.3", "fe80::1%eth0", "10.0.0.11-300"} {
+		var r addressRange
+		assert.Error(t, r.UnmarshalText([]byte(in)), in)
+	}
+	for _, in := range []string{"", "99", "204-201", "a", "201-", "1000000000", "201-204-207"} {
+		var r vmidRange
+		assert.Error(t, r.UnmarshalText([]byte(in)), in)
+	}
+}
+
+func TestSecretRef(t *testing.T) {
+	r, err := ParseSecretRef("env:HOMELAB_TEST_SECRET")
+	require.NoError(t, err)
+	_, err = r.Resolve()
+	require.ErrorContains(t, err, "HOMELAB_TEST_SECRET")
+	t.Setenv("HOMELAB_TEST_SECRET", "s3cret")
+	v, err := r.Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, "s3cret", v.Reveal())
+	assert.Equal(t, "env:HOMELAB_TEST_SECRET", r.String())
+
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte("s3cret\n"), 0o600))
+	r, err = ParseSecretRef("file:token")
+	require.NoError(t, err)
+	v, err = r.in(dir).Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, "s3cret", v.Reveal())
+
+	for _, in := range []string{"hunter2", "", "env:", "env:a b", "file:", "ENV:X", "vault:x"} {
+		_, err := ParseSecretRef(in)
+		require.ErrorIs(t, err, ErrInlineSecret, in)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+	_, err = ParseSecretRef("sops:a.yaml")
+	require.ErrorIs(t, err, ErrSOPS)
+	_, err = SecretRef{}.Resolve()
+	require.Error(t, err)
+}
+
+func TestCron(t *testing.T) {
+	for _, s := range []string{"0 */12 * * *", "* * * * *", "0,30 1-5 1 */2 0-7", "@daily"} {
+		assert.True(t, isCron(s), s)
+	}
+	for _, s := range []string{"", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "*/0 * * * *", "a b c d e", "@often"} {
+		assert.False(t, isCron(s), s)
+	}
+}
+
+func TestLastAddr(t *testing.T) {
+	for in, want := range map[string]string{
+		"10.0.0.0/24": "10.0.0.255", "172.16.40.0/22": "172.16.43.255", "10.0.0.4/30": "10.0.0.7", "0.0.0.0/0": "255.255.255.255",
+		"10.0.0.1/32": "10.0.0.1", "fd00::/64": "fd00::ffff:ffff:ffff:ffff", "fd00::/127": "fd00::1",
+	} {
+		assert.Equal(t, want, lastAddr(netip.MustParsePrefix(in)).String(), in)
+	}
+}
+
+func TestSuggest(t *testing.T) {
+	known := []string{"memory", "cores", "podCIDR", "gateway", "count"}
+	for in, want := range map[string]string{
+		"memroy": "memory", "Memory": "memory", "ram": "memory", "cpus": "cores", "pod-cidr": "podCIDR", "clusterCIDR": "podCIDR", "gatway": "gateway", "wholly": "", "x": "",
+	} {
+		assert.Equal(t, want, suggest(in, known), in)
+	}
+	assert.Equal(t, 1, distance("ab", "ba"), "two neighbours swapped are one edit")
+	assert.Equal(t, 3, distance("kitten", "sitting"))
+}
+
+// texts are the types that the file's values decode into.
+func texts() map[string]encoding.TextUnmarshaler {
+	return map[string]encoding.TextUnmarshaler{
+		"size": new(Size), "pci": new(PCIAddress), "mac": new(MAC), "taint": new(Taint), "addresses": new(addressRange), "vmids": new(vmidRange),
+		"startup": new(bootOrder), "mode": new(fileMode), "secret": new(SecretRef), "token": new(tokenID), "key": new(keyPath), "public": new(publicKey),
+	}
+}
+
+func FuzzSize(f *testing.F) {
+	for _, s := range []string{"16GiB", "1.5T", "0.001K", "9223372036854775807K", "16"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := ParseSize(s)
+		if err != nil {
+			return
+		}
+		require.GreaterOrEqual(t, int64(v), int64(0))
+		if v%KiB == 0 && v != 0 {
+			again, err := ParseSize(v.String())
+			require.NoError(t, err)
+			assert.Equal(t, v, again)
+		}
+	})
+}
+
+func FuzzPCIAddress(f *testing.F) {
+	for _, s := range []string{"01:00", "0000:C1:00.0", "1:0.7", "ffff:ff:1f"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := ParsePCIAddress(s)
+		if err != nil {
+			return
+		}
+		again, err := ParsePCIAddress(a.String())
+		require.NoError(t, err)
+		assert.Equal(t, a, again)
+		assert.Equal(t, strings.ToLower(a.String()), a.String(), "Proxmox refuses upper case")
+	})
+}
+
+func FuzzTaint(f *testing.F) {
+	for _, s := range []string{"a=b:NoSchedule", "nvidia.com/gpu:NoExecute", "a=:PreferNoSchedule"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := ParseTaint(s)
+		if err != nil {
+			return
+		}
+		again, err := ParseTaint(a.String())
+		require.NoError(t, err)
+		assert.Equal(t, a, again)
+	})
+}
+
+// FuzzQuantities: nothing that can stand for a value makes its type panic, and
+// what may be a secret is not repeated.
+func FuzzQuantities(f *testing.F) {
+	for _, s := range []string{"10.0.0.11-13", "201-204", "order=1,up=30", "0644", "env:X", "a@b!c", "fe80::1%x-2", "-", "::-::1", "hunter2hunter2"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for name, u := range texts() {
+			err := u.UnmarshalText([]byte(s))
+			var c cure
+			if err != nil && len(s) > 12 && (name == "secret" || name == "token" || name == "key" || name == "public") {
+				assert.NotContains(t, err.Error(), s)
+				if errors.As(err, &c) {
+					assert.NotContains(t, c.instead, s)
+				}
+			}
+		}
+	})
+}
