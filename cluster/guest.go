@@ -44,10 +44,18 @@ func (c *Cluster) newGuest(n Node) *guest {
 			user = n.SSHUser
 		}
 	}
-	g := &guest{node: n, addr: net.JoinHostPort(n.Address.Addr().String(), port)}
+	host, dial := n.Name, c.dial
+	if n.DHCP() {
+		dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return c.dialLeased(ctx, n, network, port)
+		}
+	} else {
+		host = n.Address.Addr().String()
+	}
+	g := &guest{node: n, addr: net.JoinHostPort(host, port)}
 	g.ssh = ssh.New(ssh.Config{
 		Addr: g.addr, User: user, Signers: c.Signers, Agent: c.Agent,
-		Dial: c.Dial, Via: c.Via,
+		Dial: dial, Via: c.Via,
 		HostKeys: func(ctx context.Context, addr string) ([]ssh.PublicKey, error) { return c.hostKeys(ctx, n, addr) },
 	})
 	g.root = remote.Sudo(g.ssh)
@@ -55,6 +63,28 @@ func (c *Cluster) newGuest(n Node) *guest {
 }
 
 func (g *guest) close() { _ = g.ssh.Close() }
+
+// dialLeased connects to a node that has its address from a DHCP server: its guest
+// agent knows which.
+func (c *Cluster) dialLeased(ctx context.Context, n Node, network, port string) (net.Conn, error) {
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil {
+		return nil, err
+	}
+	if vm == nil {
+		return nil, fmt.Errorf("there is no VM %s", n.Name)
+	}
+	addrs, err := c.Proxmox.AgentAddresses(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range addrs {
+		if a.Is4() && !c.spec.K3s.PodCIDR.Contains(a) && a != c.spec.K3s.VIP {
+			return c.dial(ctx, network, net.JoinHostPort(a.String(), port))
+		}
+	}
+	return nil, fmt.Errorf("%s has no address from a DHCP server yet", n.Name)
+}
 
 // root returns the runner that is root on a node.
 func (c *Cluster) root(node string) remote.Runner { return c.guests[node].root }

@@ -207,24 +207,24 @@ func (c *Cluster) token(ctx context.Context, but string, read tokenReader) (secr
 }
 
 // vipStep waits until the virtual address answers: nobody joins before.
-func (c *Cluster) vipStep() *converge.Resource[error] {
+func (c *Cluster) vipStep() *converge.Resource[string] {
 	addr := net.JoinHostPort(c.spec.APIAddress().String(), apiPort)
-	return &converge.Resource[error]{
+	return &converge.Resource[string]{
 		ID: "api/" + c.spec.APIAddress().String(),
-		Observe: func(ctx context.Context) (error, error) {
+		Observe: func(ctx context.Context) (problem string, err error) {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			conn, err := c.dial(ctx, "tcp", addr)
-			if err == nil {
-				_ = conn.Close()
+			if err != nil {
+				return firstLine(err.Error()), nil
 			}
-			return err, nil
+			return "", conn.Close()
 		},
-		Diff: func(err error) drift.Diff {
-			if err == nil {
+		Diff: func(problem string) drift.Diff {
+			if problem == "" {
 				return nil
 			}
-			return drift.Diff{{Have: firstLine(err.Error()), Want: "the API answers at " + addr, Effect: drift.Create}}
+			return drift.Diff{{Have: problem, Want: "the API answers at " + addr, Effect: drift.Create}}
 		},
 		Settle: 3 * time.Minute,
 	}

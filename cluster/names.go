@@ -3,6 +3,8 @@ package cluster
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cps-gpu/homelab/cloudinit"
 )
 
 // tag is the Proxmox tag of every VM that belongs to the cluster. A VM without it
@@ -12,23 +14,25 @@ func (s *Spec) tag() string { return "homelab-" + s.Name }
 // seedFile is the name of a node's seed ISO. The digest of its content is part of
 // it: "is it there?" is a lookup, and a changed input is a changed name.
 func (s *Spec) seedFile(node, digest string) string {
-	return fmt.Sprintf("%s-%s-%s.iso", s.Name, node, digest[:12])
+	return s.file(node, digest, "iso")
 }
 
-// ownsFile reports whether a volume on a Proxmox storage was uploaded or
-// downloaded by us for this cluster: our prefix, a digest of twelve, a suffix.
+// file names a file of ours on a Proxmox storage. No cluster's or node's name has
+// an underscore in it, so the parts cannot run together: a cluster called "a" does
+// not own the files of one called "a-b".
+func (s *Spec) file(what, digest, suffix string) string {
+	return fmt.Sprintf("homelab_%s_%s_%s.%s", s.Name, what, digest[:12], suffix)
+}
+
+// ownsFile reports whether a file on a Proxmox storage was put there for this
+// cluster.
 func (s *Spec) ownsFile(file string) bool {
-	rest, ok := strings.CutPrefix(file, s.Name+"-")
-	if !ok {
-		return false
-	}
-	stem, suffix, _ := strings.Cut(rest, ".")
-	digest := stem[strings.LastIndexByte(stem, '-')+1:]
-	return (suffix == "iso" || suffix == "qcow2") && len(digest) == 12 && strings.Trim(digest, "0123456789abcdef") == ""
+	parts := strings.Split(file, "_")
+	return len(parts) == 4 && parts[0] == "homelab" && parts[1] == s.Name
 }
 
 // mappingID is the name of a node's resource mapping.
-func (s *Spec) mappingID(node string) string { return s.Name + "-" + node }
+func (s *Spec) mappingID(node string) string { return s.Name + "_" + node }
 
 // ourMapping is the description by which a mapping is known to be ours.
 func (s *Spec) ourMapping() string { return "made by homelab for cluster " + s.Name }
@@ -44,7 +48,7 @@ func (s *Spec) templateName(host, digest string) string {
 func (s *Spec) imageFile() string {
 	digest := s.Image.SHA256
 	if digest == "" {
-		digest = fmt.Sprintf("%x", s.Image.URL+strings.Repeat("-", 12))
+		digest = cloudinit.Digest([]byte(s.Image.URL))
 	}
-	return fmt.Sprintf("%s-%s.qcow2", s.Name, digest[:12])
+	return s.file("image", digest, "qcow2")
 }

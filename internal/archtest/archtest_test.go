@@ -27,25 +27,25 @@ var allowed = map[string][]string{
 	"remote":            nil,
 	"remote/ssh":        {"remote"},
 	"remote/remotetest": {"remote"},
-	"cloudinit":         nil,
+	"cloudinit":         {"internal/iso9660"},
 	"internal/iso9660":  nil,
 
 	"converge": nil,
 	"kube":     nil,
 	"proxmox":  {"remote"},
-	"k3s":      {"remote", "kube"},
-	"nvidia":   {"remote", "cloudinit", "kube"},
+	"k3s":      {"remote"},
+	"nvidia":   {"remote"},
 
-	"proxmox/pvesim":       {"proxmox/pvesim/guest", "remote", "remote/remotetest"},
-	"proxmox/pvesim/guest": {"internal/iso9660", "remote", "remote/remotetest"},
+	"proxmox/pvesim":       {"proxmox/pvesim/guest"},
+	"proxmox/pvesim/guest": {"internal/iso9660", "remote/remotetest"},
 	"internal/kubesim":     {"proxmox/pvesim/guest"},
 
 	"cluster": {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "k3s", "kube", "nvidia"},
 
-	"internal/labctl":  nil,
-	"internal/console": {"converge", "cluster", "nvidia", "proxmox"},
-	"internal/session": {"cluster", "converge", "proxmox", "remote", "remote/ssh", "internal/console", "internal/labctl", "nvidia"},
-	"internal/bench":   {"cluster", "converge", "proxmox", "proxmox/pvesim", "proxmox/pvesim/guest", "internal/kubesim", "remote", "remote/ssh"},
+	"internal/labctl":   nil,
+	"internal/archtest": nil,
+	"internal/console":  {"converge"},
+	"internal/session":  {"cluster", "converge", "proxmox", "remote/ssh", "examples", "internal/console", "internal/labctl"},
 }
 
 // owners says which packages alone may import a heavy dependency.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type Options struct {
 	Dir    string // its folder; DefaultDir when empty
 	Model  string // of the hardware; "eight-a100" when empty
 	Source string // the repository to build it from; found from the current folder when empty
+	Binary string // a program that Build made before; built when empty
 }
 
 // DefaultModel is the hardware of a lab that nobody said anything about.
@@ -124,11 +126,12 @@ func Start(ctx context.Context, o Options) (State, error) {
 	if s, err := o.found(ctx); !errors.Is(err, ErrNotRunning) { // another command was faster
 		return s, err
 	}
-	binary, err := Build(ctx, o)
-	if err != nil {
-		return State{}, err
+	if o.Binary == "" {
+		if o.Binary, err = Build(ctx, o); err != nil {
+			return State{}, err
+		}
 	}
-	return o.launch(ctx, binary)
+	return o.launch(ctx)
 }
 
 // found is Find, and refuses a lab with other hardware.
@@ -158,7 +161,7 @@ func (o Options) lockStart(ctx context.Context) (*Lock, error) {
 }
 
 // launch starts the program in a session of its own and waits until it is ready.
-func (o Options) launch(ctx context.Context, binary string) (State, error) {
+func (o Options) launch(ctx context.Context) (State, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return State{}, fmt.Errorf("lab: %w", err)
@@ -172,7 +175,7 @@ func (o Options) launch(ctx context.Context, binary string) (State, error) {
 		return State{}, fmt.Errorf("lab: %w", err)
 	}
 	defer out.Close()
-	cmd := exec.Command(binary, "serve", "-dir", dir, "-model", o.Model) //nolint:noctx // it outlives ctx
+	cmd := exec.Command(o.Binary, "serve", "-dir", dir, "-model", o.Model) //nolint:noctx // it outlives ctx
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = dir
 	detach(cmd)
@@ -214,7 +217,17 @@ func lastLine(path string) string {
 		return ""
 	}
 	data = bytes.TrimSpace(data)
-	return string(data[bytes.LastIndexByte(data, '\n')+1:])
+	line := string(data[bytes.LastIndexByte(data, '\n')+1:])
+	// What log/slog writes is shown without its time and level.
+	if _, rest, ok := strings.Cut(line, " msg="); ok {
+		if quoted, err := strconv.QuotedPrefix(rest); err == nil {
+			if message, err := strconv.Unquote(quoted); err == nil {
+				return message
+			}
+		}
+		line, _, _ = strings.Cut(rest, " ")
+	}
+	return line
 }
 
 // Stop ends the lab of a folder with all it runs, within about 5 s. It is no error
