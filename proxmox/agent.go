@@ -19,9 +19,13 @@ import (
 // Proxmox itself waits three seconds for it each time.
 const agentPause = 5 * time.Second
 
+// maxOff is how many times in a row a VM may be seen off while its agent is
+// waited for: a restart looks like that.
+const maxOff = 3
+
 // WaitAgent waits until the guest agent answers.
 func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
-	begun := time.Now()
+	begun, off := time.Now(), 0
 	for {
 		asked := time.Now()
 		var info struct{}
@@ -31,8 +35,12 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("the guest agent of %s has not answered in %s: %w", vm, time.Since(begun).Round(time.Second), ctx.Err())
+		case saidOff(words(err)) && off < maxOff:
+			off++
 		case !errors.Is(err, ErrAgentNotRunning):
 			return fmt.Errorf("guest agent of %s: %w", vm, err)
+		default:
+			off = 0
 		}
 		progress.Say(ctx, "waiting for the guest agent of %s: the guest is booting", vm.Name)
 		if err := sleep(ctx, agentPause-time.Since(asked)); err != nil {

@@ -96,6 +96,11 @@ func (c *Client) CreateVM(ctx context.Context, spec CreateSpec) (*VM, error) {
 		}
 	}
 	if vm == nil {
+		if vm, err = c.unborn(ctx, spec.Owner, spec.Name); err != nil {
+			return nil, err
+		}
+	}
+	if vm == nil {
 		if err := c.Conflict(ctx, spec.Owner, spec.Name); err != nil {
 			return nil, err
 		}
@@ -134,20 +139,7 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 
 func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, error) {
 	mine := func() (*VM, error) {
-		vm, err := c.read(ctx, spec.Host, vmid, false)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		case vm.Locked == "create" && vm.Name == "":
-			return c.unlocked(ctx, vm) // a create writes its options when the disks are there
-		case vm.Name != spec.Name || !vm.ours(spec.Owner):
-			return nil, nil
-		case vm.Locked != "":
-			return c.unlocked(ctx, vm)
-		}
-		return vm, nil
+		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.ours(spec.Owner) })
 	}
 	var found *VM
 	err := c.settle(ctx, spec.Host, vmid, func() error {

@@ -217,6 +217,8 @@ var (
 	rootOnlyText   = regexp.MustCompile(`[Oo]nly root can (?:set|pass)|user != root@pam`)
 	lockedText     = regexp.MustCompile(`VM is locked \(([a-z-]+)\)`)
 	takenText      = regexp.MustCompile(`unable to create VM \d+(?:: config file already exists| - VM \d+ already exists)|VM \d+ already exists`)
+	onText         = regexp.MustCompile(`VM \d+ (?:is )?already running`)
+	offText        = regexp.MustCompile(`VM \d+ (?:is )?not running`)
 	gpuBusyText    = regexp.MustCompile(`already in use by VMID '(\d+)'|reserved for use by VMID '?(\d+)'?`)
 )
 
@@ -261,8 +263,11 @@ func saidLock(text string) string {
 	return ""
 }
 
-// saidGone reports whether text says that a VM that was to be stopped or changed is off.
-func saidGone(text string) bool { return strings.Contains(text, "is not running") }
+// saidOn reports whether text says that a VM that was to be started runs.
+func saidOn(text string) bool { return onText.MatchString(text) }
+
+// saidOff reports whether text says that a VM is off: "VM 100 is not running".
+func saidOff(text string) bool { return offText.MatchString(text) }
 
 // saidNoPID reports whether the agent knows no such process: its result was read.
 func saidNoPID(text string) bool {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -117,6 +118,7 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 			continue
 		}
 		vm.Owner = owner
+		vm.Unfinished = vm.Description == marker(owner)
 		if vm.ours(owner) {
 			ours = append(ours, vm)
 		} else {
@@ -126,9 +128,12 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 	return ours, foreign, nil
 }
 
-// nameless reports whether r is so new that its name is not known yet.
+// nameless reports whether r is so new that its name is not known yet. A clone
+// gets its name with its first disk; until then, and for the time that the list
+// lags behind, Proxmox makes one up.
 func nameless(r resource) bool {
-	return r.Name == "" && (r.Status == "" || r.Status == "unknown" || r.Status == "stopped")
+	made, up := strings.CutPrefix(r.Name, "VM ")
+	return r.Name == "" || up && made == itoa(int(r.VMID))
 }
 
 // Summary is a VM in a list.
@@ -316,4 +321,11 @@ func (v *vmids) reserve(id int) bool {
 	}
 	v.used[id] = true
 	return true
+}
+
+// taken reports whether id was handed out here.
+func (v *vmids) taken(id int) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.used[id]
 }

@@ -64,7 +64,7 @@ func (c *Client) quiet(ctx context.Context, host string, vmid int) error {
 	}
 	for _, l := range all {
 		upid, err := ParseUPID(l.UPID)
-		if err != nil || l.ID != itoa(vmid) {
+		if err != nil || l.ID != itoa(vmid) || strings.Contains(l.Type, "proxy") { // an open console is a task too
 			continue
 		}
 		if err := c.wait(ctx, upid); err != nil && ctx.Err() != nil {
@@ -80,7 +80,11 @@ func (c *Client) Start(ctx context.Context, vm *VM) error {
 	limit := startTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.config["hugepages"] != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
 	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
-		return c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", "start"), params{"timeout": int(limit.Seconds())})
+		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", "start"), params{"timeout": int(limit.Seconds())})
+		if saidOn(words(err)) {
+			return nil
+		}
+		return err
 	}, func() (bool, error) { return c.status(ctx, vm.Host, vm.VMID) })
 	if err != nil {
 		return c.explain(ctx, vm, "start", err)
@@ -120,7 +124,7 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error 
 	}
 	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
 		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", verb), p)
-		if saidGone(words(err)) {
+		if saidOff(words(err)) {
 			return nil
 		}
 		return err

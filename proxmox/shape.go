@@ -56,6 +56,14 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 		}
 	}
 	if vm == nil {
+		if vm, err = c.unborn(ctx, spec.Owner, spec.Name); err != nil {
+			return nil, err
+		}
+	}
+	if vm, err = c.settled(ctx, vm); err != nil {
+		return nil, err
+	}
+	if vm == nil {
 		if err := c.Conflict(ctx, spec.Owner, spec.Name); err != nil {
 			return nil, err
 		}
@@ -66,6 +74,50 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 	vm.Owner = spec.Owner
 	vm.Unfinished = vm.Description == marker(spec.Owner)
 	return vm, nil
+}
+
+// settled returns an existing VM as it is when nothing is at work on it any more:
+// a task that a killed process began goes on, and the list of VMs is up to ten
+// seconds behind.
+func (c *Client) settled(ctx context.Context, vm *VM) (*VM, error) {
+	if vm == nil {
+		return nil, nil
+	}
+	if err := c.quiet(ctx, vm.Host, vm.VMID); err != nil {
+		return nil, err
+	}
+	now, err := c.Refresh(ctx, vm)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	return now, err
+}
+
+// unborn looks for the VM among those that another process, perhaps one of ours
+// that was killed, has begun to make and that have no name yet. It waits until
+// they have one.
+func (c *Client) unborn(ctx context.Context, owner, name string) (*VM, error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	waited := false
+	for _, r := range all {
+		if r.Type != "qemu" || !nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
+			continue
+		}
+		waited = true
+		vm := &VM{Name: "a VM without a name yet", Host: r.Node, VMID: int(r.VMID), Locked: r.Lock}
+		var dead *LockedError
+		if _, err := c.unlocked(ctx, vm); err != nil && !errors.As(err, &dead) {
+			return nil, err
+		}
+	}
+	if !waited {
+		return nil, nil
+	}
+	c.glances.forget("/qemu")
+	return c.VM(ctx, owner, name)
 }
 
 // configure posts what differs, all in one request, and grows disks. It returns
@@ -302,16 +354,27 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 // halfMade returns the VM under vmid when it is the clone that we asked for, as
 // soon as it is complete; nil when there is none.
 func (c *Client) halfMade(ctx context.Context, spec VMSpec, vmid int) (*VM, error) {
-	vm, err := c.read(ctx, spec.Host, vmid, false)
+	return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool {
+		return vm.Name == spec.Name && vm.Description == marker(spec.Owner)
+	})
+}
+
+// complete returns the VM under vmid, unlocked, when it is the wanted one; nil
+// when there is none or another. What has no name yet is waited for.
+func (c *Client) complete(ctx context.Context, host string, vmid int, wanted func(*VM) bool) (*VM, error) {
+	vm, err := c.read(ctx, host, vmid, false)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case vm.Name != spec.Name || vm.Description != marker(spec.Owner):
+	case vm.Locked != "" && (vm.Name == "" || wanted(vm)):
+		if vm, err = c.unlocked(ctx, vm); err != nil {
+			return nil, err
+		}
+	}
+	if vm == nil || !wanted(vm) {
 		return nil, nil
-	case vm.Locked != "":
-		return c.unlocked(ctx, vm)
 	}
 	return vm, nil
 }

@@ -1,0 +1,63 @@
+package proxmox_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Two cards of a host are given a name by which a token may hand them to VMs. The
+// host is a simulated one; for a real one leave out HTTPClient and say how its
+// certificate is known.
+func Example() {
+	host := pvesim.New(pvesim.EightA100(), pvesim.Options{Speed: 1000})
+	defer host.Close()
+	id, value := host.Token()
+
+	ctx := context.Background()
+	pve, err := proxmox.Dial(ctx, proxmox.Config{
+		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: host.Client(),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	gpus, err := pve.GPUs(ctx, "pve1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, g := range gpus[:2] {
+		fmt.Println(g.Address, g.ID(), g.Model)
+	}
+	want := proxmox.MapGPUs("training", "cards for training", "pve1", gpus[:2]...)
+	seen, _ := pve.Mapping(ctx, "training", "pve1")
+	fmt.Println(want.Diff(seen))
+	if err := pve.EnsureMapping(ctx, want); err != nil {
+		fmt.Println(err)
+	}
+	seen, _ = pve.Mapping(ctx, "training", "pve1")
+	fmt.Println("differs:", !want.Diff(seen).Empty())
+	// Output:
+	// 0000:01:00.0 10de:20f1 A100 PCIe 40GB
+	// 0000:25:00.0 10de:20f1 A100 PCIe 40GB
+	// mapping of 2 devices
+	// differs: false
+}
+
+// What differs is computed, not asked for: a plan is Diff and nothing else.
+func ExampleVMSpec_Diff() {
+	spec := proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: "homelab", Cores: 8, Memory: 32 * proxmox.GiB}
+	fmt.Println(spec.Diff(nil))
+	seen := &proxmox.VM{
+		Name: "wk1", Host: "pve1", VMID: 101, Running: true, Agent: true, CPUType: "host",
+		Cores: 8, Memory: 16 * proxmox.GiB, Tags: []string{"homelab"},
+	}
+	fmt.Println(spec.Diff(seen))
+	// Output:
+	// 8 cores, 32GiB
+	// memory: 16GiB → 32GiB (needs a restart)
+}
