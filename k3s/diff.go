@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -68,11 +69,19 @@ func (p plan) unit() string {
 // was asked for, so a difference means that K3s still runs as it did before.
 func (p plan) digest() string {
 	h := sha256.New()
-	for _, part := range []string{p.version, string(p.config), p.unit()} {
-		fmt.Fprintf(h, "%d:%s", len(part), part)
+	for _, key := range sortedKeys(p.keys) {
+		if !slices.Contains(atRegistration, key) {
+			fmt.Fprintf(h, "%q=%q;", key, show(p.keys, key))
+		}
 	}
+	fmt.Fprintf(h, "%q%q", p.version, p.unit())
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
+
+// atRegistration are the keys that count when a node registers and never again: a
+// difference in them is none that a restart would mend. On a node that is there,
+// labels and taints are changed through the API.
+var atRegistration = []string{"node-label", "node-taint"}
 
 // Diff says how the machine differs from s. An s that is not valid differs in
 // everything: [Server.Validate] says why.
@@ -160,10 +169,13 @@ func diffKeys(have, want map[string]any) drift.Diff {
 	}
 	var d drift.Diff
 	for _, key := range sortedKeys(want) {
+		if slices.Contains(atRegistration, key) {
+			continue
+		}
 		d = append(d, drift.Compare("config/"+key, show(have, key), show(want, key), drift.Restart)...)
 	}
 	for _, key := range sortedKeys(have) {
-		if _, asked := want[key]; !asked {
+		if _, asked := want[key]; !asked && !slices.Contains(atRegistration, key) {
 			d = append(d, drift.Field{Path: "config/" + key, Have: show(have, key), Effect: drift.Restart})
 		}
 	}

@@ -1,0 +1,266 @@
+package k3s_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+func TestFirstServer(t *testing.T) {
+	m, s := newMachine(t), firstServer(t)
+	assert.Equal(t, "k3s v1.36.5+k3s1, first server of the cluster", s.Diff(m.observe()).String())
+	require.ErrorIs(t, k3s.StartServer(t.Context(), m, s), k3s.ErrNotInstalled)
+	m.install()
+	require.NoError(t, k3s.StartServer(t.Context(), m, s))
+	assert.Contains(t, m.read("units/calls"), "daemon-reload\nenable k3s\nstart --no-block k3s\n")
+	assert.Equal(t, string(s.Manifests[k3s.KubeVIPManifest]), m.read("var/lib/rancher/k3s/server/manifests/kube-vip.yaml"))
+	assert.NoFileExists(t, m.path("etc/rancher/k3s/token"), "K3s makes the first token itself")
+	assert.Equal(t, "state: activating → active", s.Diff(m.observe()).String())
+
+	m.started("k3s")
+	state := m.observe()
+	assert.Empty(t, s.Diff(state).String())
+	assert.Equal(t, k3s.RoleServer, state.Role)
+	assert.True(t, state.Enabled)
+	m.runs = nil
+	require.NoError(t, k3s.StartServer(t.Context(), m, s))
+	assert.Equal(t, []string{"observe.sh"}, m.runs, "the second time it only looks")
+}
+
+func TestChangesAreSeenAndMade(t *testing.T) {
+	m, s := newMachine(t), firstServer(t)
+	m.install()
+	require.NoError(t, k3s.StartServer(t.Context(), m, s))
+	m.started("k3s")
+
+	s.TLSSANs = append(s.TLSSANs, "lab.example")
+	s.Disable = nil
+	d := s.Diff(m.observe())
+	assert.Equal(t, "config/tls-san: 10.0.0.10 → 10.0.0.10,lab.example (needs a restart); config/disable: traefik → (none) (needs a restart)", d.String())
+	require.NoError(t, k3s.StartServer(t.Context(), m, s))
+	assert.Contains(t, m.read("units/calls"), "\nrestart --no-block k3s\n")
+	m.started("k3s")
+	assert.Empty(t, s.Diff(m.observe()).String())
+
+	// A manifest is picked up by K3s itself.
+	require.NoError(t, os.Remove(m.path("units/calls")))
+	s.Manifests[k3s.KubeVIPManifest] = []byte("other")
+	assert.Equal(t, drift.Update, s.Diff(m.observe()).Effect())
+	assert.Contains(t, s.Diff(m.observe()).String(), "manifest/kube-vip.yaml: ")
+
+	// Cut short between writing the configuration and the restart.
+	m.write("etc/rancher/k3s/homelab.applied", "0123\n")
+	s = firstServer(t)
+	s.TLSSANs = append(s.TLSSANs, "lab.example")
+	s.Disable = nil
+	assert.Equal(t, "running: as before the last change → as configured (needs a restart)", s.Diff(m.observe()).String())
+}
+
+func TestJoinAgent(t *testing.T) {
+	m := newMachine(t)
+	m.install()
+	a := agent()
+	url := a.URL
+	a.URL = ""
+	assert.ErrorContains(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Server: url, Agent: a}), "Token must be set")
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Server: url, Token: token, Agent: a}))
+	m.started("k3s-agent")
+	a.URL = url
+	assert.Empty(t, a.Diff(m.observe()).String())
+
+	info, err := os.Stat(m.path("etc/rancher/k3s/token"))
+	require.NoError(t, err)
+	assert.Equal(t, "-rw-------", info.Mode().String())
+	assert.Equal(t, token.Reveal()+"\n", m.read("etc/rancher/k3s/token"))
+	for _, run := range m.runs {
+		assert.NotContains(t, run, "s3cr3t", "a token is never an argument")
+	}
+	require.NoError(t, os.Chmod(m.path("etc/rancher/k3s/token"), 0o644))
+	assert.Equal(t, "token-file: /etc/rancher/k3s/token with mode 0644 → /etc/rancher/k3s/token with mode 0600 (needs a restart)", a.Diff(m.observe()).String())
+}
+
+func TestLabelsCountAtRegistrationOnly(t *testing.T) {
+	m, a := newMachine(t), agent()
+	m.install()
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
+	m.started("k3s-agent")
+	a.Labels, a.Taints = map[string]string{"pool": "cpu"}, nil
+	assert.Empty(t, a.Diff(m.observe()).String(), "a restart would not change them")
+}
+
+func TestRoleConfusion(t *testing.T) {
+	m := newMachine(t)
+	m.install()
+	require.NoError(t, k3s.StartServer(t.Context(), m, firstServer(t)))
+	m.started("k3s")
+	assert.Contains(t, agent().Diff(m.observe()).String(), "role: server → agent (needs a replacement)")
+	require.ErrorIs(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: agent()}), k3s.ErrRole)
+	m.write("etc/systemd/system/k3s-agent.service", "x")
+	assert.Equal(t, k3s.RoleBoth, m.observe().Role)
+	assert.Equal(t, drift.Replace, firstServer(t).Diff(m.observe()).Effect())
+}
+
+func TestJoinServerNeedsACluster(t *testing.T) {
+	m, s := newMachine(t), firstServer(t)
+	assert.ErrorContains(t, k3s.JoinServer(t.Context(), m, s), "it would make a cluster of its own")
+	s.URL = "https://10.0.0.10:6443"
+	assert.ErrorContains(t, k3s.StartServer(t.Context(), m, s), "use JoinServer")
+	m.install()
+	s.Token = token
+	require.NoError(t, k3s.JoinServer(t.Context(), m, s))
+	assert.Contains(t, m.read("etc/rancher/k3s/config.yaml"), "server: https://10.0.0.10:6443")
+}
+
+func TestUpgrade(t *testing.T) {
+	m, s := newMachine(t), firstServer(t)
+	m.install()
+	require.NoError(t, k3s.StartServer(t.Context(), m, s))
+	m.started("k3s")
+	const next = "v1.37.1+k3s1"
+	s.Version = next
+	assert.Equal(t, "version: v1.36.5+k3s1 → v1.37.1+k3s1 (needs a restart)", s.Diff(m.observe()).String())
+	m.publish(next)
+	require.NoError(t, k3s.UpgradeServer(t.Context(), m, k3s.Release{Version: next}, s))
+	assert.True(t, strings.HasSuffix(strings.TrimSpace(m.read("units/calls")), "restart --no-block k3s"))
+	m.started("k3s")
+	assert.Empty(t, s.Diff(m.observe()).String())
+
+	var refused *k3s.VersionError
+	s.Version = version
+	require.ErrorAs(t, k3s.UpgradeServer(t.Context(), m, k3s.Release{Version: version}, s), &refused)
+	assert.ErrorContains(t, refused, "no way back")
+	assert.Contains(t, s.Diff(m.observe()).String(), "no way back")
+	s.Version = "v1.39.0+k3s1"
+	require.ErrorAs(t, k3s.UpgradeServer(t.Context(), m, k3s.Release{Version: s.Version}, s), &refused)
+	assert.ErrorContains(t, refused, "the next is a v1.38 release")
+}
+
+func TestWait(t *testing.T) {
+	// Time is virtual; the machine is a function of it. Only systemd's word and
+	// the journal change.
+	const told = "time=\"…\" level=info msg=\"Waiting to retrieve agent configuration; server is not ready: failed to get CA certs: Get \\\"https://127.0.0.1:6444/cacerts\\\": EOF\""
+	for name, test := range map[string]struct {
+		journal []string // one line for each look; after the last it is active
+		want    string   // of the error, empty for none
+		after   time.Duration
+	}{
+		"comes up":    {journal: []string{"starting", told}, after: 4 * time.Second},
+		"wrong token": {journal: []string{told, "Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/config: 401 not authorized", "x"}, want: "the server refuses the token", after: 2 * time.Second},
+		"never":       {journal: strings.Split(strings.Repeat(told+"\n", 100), "\n"), want: "k3s agent is not running yet: the server cannot be reached: context deadline exceeded", after: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var said []string
+				ctx := progress.With(t.Context(), func(u progress.Update) { mu.Lock(); defer mu.Unlock(); said = append(said, u.Message) })
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				look := 0
+				r := remote.RunnerFunc(func(_ context.Context, c remote.Cmd) error {
+					out := "\n@@ version\nk3s version v1.36.5+k3s1 (x)\n\n@@ unit k3s-agent\nx\n\n@@ active k3s-agent\n"
+					if look < len(test.journal) {
+						out += "activating\n\n@@ journal k3s-agent\n" + test.journal[look] + "\n"
+					} else {
+						out += "active\n"
+					}
+					look++
+					_, err := c.Stdout.Write([]byte(out + "\n@@ end\n"))
+					return err
+				})
+				began := time.Now()
+				state, err := k3s.Wait(ctx, r, k3s.RoleAgent)
+				assert.Equal(t, test.after, time.Since(began))
+				mu.Lock()
+				defer mu.Unlock()
+				if test.want == "" {
+					require.NoError(t, err)
+					assert.True(t, state.Running())
+					assert.Equal(t, []string{"waiting for k3s agent: starting", "waiting for k3s agent: the server cannot be reached"}, said)
+					return
+				}
+				require.ErrorContains(t, err, test.want)
+			})
+		})
+	}
+}
+
+func TestObserveCutShort(t *testing.T) {
+	r := remote.RunnerFunc(func(_ context.Context, c remote.Cmd) error {
+		_, err := c.Stdout.Write([]byte("\n@@ version\n"))
+		return err
+	})
+	_, err := k3s.Observe(t.Context(), r)
+	assert.ErrorContains(t, err, "cut short")
+}
+
+func TestBrokenConfigIsRepaired(t *testing.T) {
+	m := newMachine(t)
+	m.install()
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: agent()}))
+	m.started("k3s-agent")
+	m.write("etc/rancher/k3s/config.yaml", "a: [\n@@ no section\n")
+	assert.False(t, agent().Diff(m.observe()).Empty())
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: agent()}))
+	m.started("k3s-agent")
+	assert.Empty(t, agent().Diff(m.observe()).String())
+	m.write("etc/rancher/k3s/config.yaml", m.read("etc/rancher/k3s/config.yaml")+"token: hunter2\n")
+	d := agent().Diff(m.observe()).String()
+	assert.Contains(t, d, "config/token: [secret] → (none)")
+	assert.NotContains(t, d, "hunter2")
+}
+
+func TestTokens(t *testing.T) {
+	m := newMachine(t)
+	_, err := k3s.Token(t.Context(), m)
+	require.ErrorIs(t, err, k3s.ErrNoCluster)
+	m.write("var/lib/rancher/k3s/server/token", token.Reveal()+"\n")
+	got, err := k3s.Token(t.Context(), m)
+	require.NoError(t, err)
+	assert.Equal(t, token.Reveal(), got.Reveal())
+	m.write("var/lib/rancher/k3s/server/agent-token", "not one\n")
+	_, err = k3s.AgentToken(t.Context(), m)
+	assert.ErrorContains(t, err, "does not hold one that begins with K10")
+	assert.NotContains(t, err.Error(), "not one")
+}
+
+func TestDiagnose(t *testing.T) {
+	for line, want := range map[string]string{
+		"level=info msg=\"Waiting to retrieve agent configuration; server is not ready: Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry, try enabling a unique node name with the --with-node-id flag\"": "another machine of this name: delete its Node",
+		"level=fatal msg=\"starting kubernetes: preparing server: failed to bootstrap cluster data: not authorized\"":                                                                                                                                                                  "the token is wrong, or is one for agents",
+		"level=fatal msg=\"Error: flag provided but not defined: -tls-san\"":                                                                "a key that an agent does not know",
+		"level=fatal msg=\"ETCD join failed: etcd cluster join failed: duplicate node name found, please use a unique name for this node\"": "etcd still has a member of this name",
+		"critical configuration value mismatch between servers: ClusterDNS":                                                                 "a setting differs from that of the other servers",
+	} {
+		d, ok := k3s.Diagnose([]string{"level=info msg=starting", line, "connection refused"})
+		require.True(t, ok, line)
+		assert.True(t, d.Fatal)
+		assert.Contains(t, d.String(), want)
+		assert.Equal(t, line, d.Line)
+	}
+	_, ok := k3s.Diagnose([]string{"all is well"})
+	assert.False(t, ok)
+	err := &k3s.StartError{Role: k3s.RoleAgent, Diagnosis: k3s.Diagnosis{Cause: "a", Cure: "b", Line: "c"}}
+	assert.Equal(t, "k3s agent does not start: a: b (journal: c)", err.Error())
+}
+
+func TestSnapshotAndRemove(t *testing.T) {
+	m := newMachine(t)
+	m.write("usr/local/bin/k3s", "#!/bin/sh\necho \"$@\" >&2\necho 'time=\"now\" level=info msg=\"Snapshot '\"$4\"'-cp1-1700000000 saved.\"'\n")
+	name, err := k3s.Snapshot(t.Context(), m, "before-upgrade")
+	require.NoError(t, err)
+	assert.Equal(t, "before-upgrade-cp1-1700000000", name)
+	_, err = k3s.Snapshot(t.Context(), m, "No Spaces")
+	assert.ErrorContains(t, err, "write lower-case letters")
+}
