@@ -208,12 +208,17 @@ func hashed(s string) uint16 {
 	return uint16(h.Sum32())
 }
 
-// hot are options that take effect on a running VM.
-var hot = regexp.MustCompile(`^(description|hookscript|lock|name|onboot|protection|shares|startup|tags|vmstatestorage|template|` +
-	`ciuser|cipassword|citype|ciupgrade|cicustom|nameserver|searchdomain|sshkeys|ipconfig\d+|net\d+|scsi\d+|virtio\d+|unused\d+)$`)
+// hot are options that take effect on a running VM; pluggable are those that do
+// where something is plugged in or pulled out, and wait where it is changed.
+var (
+	hot = regexp.MustCompile(`^(description|hookscript|lock|name|onboot|protection|shares|startup|tags|vmstatestorage|template|` +
+		`ciuser|cipassword|citype|ciupgrade|cicustom|nameserver|searchdomain|sshkeys|ipconfig\d+|net\d+|unused\d+)$`)
+	pluggable = regexp.MustCompile(`^(scsi|virtio)\d+$`)
+)
 
 func (v *vm) put(key, value string) {
-	if v.running && !hot.MatchString(key) {
+	plugged := pluggable.MatchString(key) && (v.conf[key] == "" || value == "")
+	if v.running && !hot.MatchString(key) && !plugged {
 		if v.pending == nil {
 			v.pending = map[string]string{}
 		}

@@ -1,5 +1,10 @@
 package pvesim
 
+import (
+	"maps"
+	"slices"
+)
+
 func (c *call) destroyVM() (any, error) {
 	v, err := c.vm()
 	if err != nil {
@@ -11,11 +16,12 @@ func (c *call) destroyVM() (any, error) {
 	if v.conf["protection"] == "1" {
 		return nil, die("can't remove VM %d - protection mode enabled", v.id)
 	}
-	for k, value := range v.conf {
-		if passedThrough.MatchString(k) {
-			if err := c.s.mayPassThrough(c.who, v.id, k, value); err != nil {
-				return nil, err
-			}
+	for _, k := range slices.Sorted(maps.Keys(v.conf)) {
+		if !passedThrough.MatchString(k) {
+			continue
+		}
+		if err := c.s.mayPassThrough(c.who, v.id, k, v.conf[k]); err != nil {
+			return nil, err
 		}
 	}
 	purge, strays := c.p.bool("purge"), c.p.bool("destroy-unreferenced-disks")
@@ -71,6 +77,9 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 		w.log("purging VM %d from related configurations..", v.id)
 	}
 	delete(w.s.vms, v.id)
+	if m := v.last; m != nil {
+		w.s.outside(m.Destroy)
+	}
 	w.s.forgetACLs("/vms/" + itoa(v.id))
 	return nil
 }
@@ -90,5 +99,6 @@ func (w worker) referenced(v *vm) (volids []string) {
 			volids = append(volids, w.s.props(k, value)["file"])
 		}
 	}
-	return volids
+	slices.Sort(volids)
+	return slices.Compact(volids)
 }

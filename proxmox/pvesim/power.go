@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,11 +93,9 @@ func (w worker) checkStart(v *vm) (warned int, err error) {
 			return 0, err
 		}
 	}
-	for k, value := range v.conf {
-		if !strings.HasPrefix(k, "net") || w.s.configKeys()[k].Format.Keys == nil {
-			continue
-		}
-		if b := w.s.props(k, value)["bridge"]; b != "" && !contains(h.Bridges, b) {
+	for i := range 32 {
+		b := w.s.props("net0", v.conf["net"+itoa(i)])["bridge"]
+		if b != "" && !slices.Contains(h.Bridges, b) {
 			return 0, die("bridge '%s' does not exist", b)
 		}
 	}
@@ -105,15 +104,6 @@ func (w worker) checkStart(v *vm) (warned int, err error) {
 		warned++
 	}
 	return warned, nil
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // memoryFits is QEMU asking for memory: with passed-through devices all of it is
@@ -136,7 +126,7 @@ func (w worker) boot(v *vm, pci []guest.PCI) error {
 	if m == nil {
 		return nil
 	}
-	v.machine = m
+	v.machine, v.last = m, m
 	var err error
 	w.s.outside(func() { err = m.Boot(w.s.life) })
 	if err != nil && v.machine == m {

@@ -93,7 +93,6 @@ func recordedInternet(raw string) ([]byte, error) {
 func notReplayed() map[int]string {
 	out := map[int]string{
 		68:  "which of four clones comes too late is chance",
-		71:  "whose turn it was is chance",
 		219: "no monitor here",
 		272: "a process of the tester's held the lock", 273: "the same", 274: "the same", 275: "the same",
 		279: "the same", 280: "the same", 281: "the same", 282: "the same", 283: "the same", 284: "the same",

@@ -76,7 +76,9 @@ func (s *Sim) forgetTasks() {
 // work is a worker's life.
 func (s *Sim) work(t *task, fault *Fault, do func(w worker) error) {
 	w := worker{s: s, task: t}
-	err := w.sleep(s.opts.Timing.Fork)
+	// The nanoseconds put workers that were forked in the same moment of virtual
+	// time in an order, which is then the same in every run.
+	err := w.sleep(s.opts.Timing.Fork + time.Duration(t.pid))
 	var r Rule
 	if fault != nil {
 		r = fault.rule
