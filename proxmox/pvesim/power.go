@@ -217,13 +217,17 @@ func (s *Sim) ended(v *vm) {
 	if s.opts.CleanupLinger <= 0 {
 		return
 	}
-	s.spawn(func() { // qmeventd calls qm cleanup, which comes late
-		if s.wait(time.Second, nil) != nil || !v.running {
+	s.spawn(func() { // qmeventd calls qm cleanup, which comes late and waits for a process that is a new one
+		if s.wait(time.Second, nil) != nil {
 			return
 		}
-		if unlock, err := (worker{s: s}).lock(configLock(v.id), false, configLockTimeout); err == nil {
+		unlock, err := (worker{s: s}).lock(configLock(v.id), false, configLockTimeout)
+		if err != nil {
+			return
+		}
+		defer unlock()
+		if v.running {
 			_ = s.wait(s.opts.CleanupLinger, nil)
-			unlock()
 		}
 	})
 }
