@@ -31,7 +31,7 @@ for unit in k3s k3s-agent; do
 			# Only what was said since we last asked it to start: older
 			# lines tell of troubles that may be over.
 			if [ -f "$etc/homelab.started" ]; then
-				journalctl -u "$unit" -n 60 -o cat --no-pager --since "@$(stat -c %Y "$etc/homelab.started")" 2>/dev/null
+				journalctl -u "$unit" -n 60 -o cat --no-pager "--since=@$(stat -c %Y "$etc/homelab.started")" 2>/dev/null
 			else
 				journalctl -u "$unit" -n 60 -o cat --no-pager 2>/dev/null
 			fi
