@@ -169,7 +169,7 @@ func (r *resolver) choice(at *string, name string, choices ...string) string {
 	switch {
 	case *at == "":
 		return choices[0]
-	case !contains(choices, *at):
+	case !slices.Contains(choices, *at):
 		r.wrong(at, fmt.Sprintf("%s cannot be %q", name, *at), orSuggest(*at, choices))
 		return choices[0]
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,9 +44,9 @@ func (r *resolver) kubernetes() {
 	r.snapshots()
 	r.registries()
 	for i, d := range raw.Disable {
-		if !contains(components, d) {
+		if !slices.Contains(components, d) {
 			cure := orSuggest(d, components)
-			if contains(builtIn, d) {
+			if slices.Contains(builtIn, d) {
 				cure = "it is not a packaged component: write server: {disable-" + d + ": true}"
 			}
 			r.wrong(&raw.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
@@ -159,7 +160,7 @@ var cronItem = regexp.MustCompile(`^(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0
 
 // isCron reports whether s is a cron expression of five fields, or a macro that K3s' scheduler knows.
 func isCron(s string) bool {
-	if contains([]string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}, s) {
+	if slices.Contains([]string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}, s) {
 		return true
 	}
 	fields := strings.Fields(s)

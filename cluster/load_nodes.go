@@ -39,9 +39,6 @@ func (r *resolver) makeNodes(root *tree) {
 		r.poolMembers(p, members, merge(base, root.get("pools").get(p.Name).ifMapping().without(poolOnly...)), root.get("nodes"))
 	}
 	r.loneNodes(base, root.get("nodes"), madeBy)
-	if len(r.raw.Pools) == 0 && len(r.raw.Nodes) == 0 {
-		r.wrong(&r.raw.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
-	}
 }
 
 // allPoolNames lists the nodes that each pool makes, and who makes each node.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -70,7 +71,7 @@ func (r *resolver) isURL(at *string, schemes ...string) {
 	switch {
 	case err == nil && u.User != nil:
 		r.wrong(at, "this URL carries a login", "write it without one; passwords belong into files or the environment")
-	case err != nil || u.Host == "" || !contains(schemes, u.Scheme):
+	case err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme):
 		r.wrong(at, "this is not a URL that can be used here", "write "+schemes[0]+"://host and the rest")
 	}
 }

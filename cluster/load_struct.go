@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -48,7 +49,7 @@ func (d *decoder) structure(t *tree, v reflect.Value, name string) {
 		return
 	}
 	for _, f := range t.fields {
-		if !contains(known, f.name) {
+		if !slices.Contains(known, f.name) {
 			d.unknown(f, name, v.Type(), known)
 		}
 	}
@@ -80,7 +81,7 @@ func (d *decoder) unknown(f field, in string, t reflect.Type, known []string) {
 	if in != "" {
 		where = " in " + in
 	}
-	if why, ok := rootOnly[f.name]; ok && (t == reflect.TypeFor[rawShape]() || contains(known, "cores") || t == reflect.TypeFor[rawGPUs]()) {
+	if why, ok := rootOnly[f.name]; ok && (t == reflect.TypeFor[rawShape]() || slices.Contains(known, "cores") || t == reflect.TypeFor[rawGPUs]()) {
 		d.undecodable(f.at, fmt.Sprintf("%s can be set only by root@pam with a password, and Proxmox refuses it to any API token, root's too", f.name), "remove it; "+why)
 		return
 	}

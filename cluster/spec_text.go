@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -161,7 +162,7 @@ func ParseTaint(s string) (Taint, error) {
 	switch {
 	case !ok:
 		return Taint{}, cure{fmt.Sprintf("%q is not a taint", s), "write key=value:NoSchedule, with NoSchedule, PreferNoSchedule or NoExecute"}
-	case !contains(taintEffects, effect):
+	case !slices.Contains(taintEffects, effect):
 		return Taint{}, cure{fmt.Sprintf("taint %q has the unknown effect %q", s, effect), orSuggest(effect, taintEffects)}
 	case !isQualifiedName(key):
 		return Taint{}, cure{fmt.Sprintf("taint %q has the invalid key %q", s, key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/dedicated"}

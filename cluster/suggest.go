@@ -53,8 +53,6 @@ func oneOf(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-func contains(words []string, w string) bool { return slices.Contains(words, w) }
-
 // plainName drops what people vary in names: case, hyphens and underscores.
 func plainName(s string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))

@@ -35,7 +35,9 @@ func (r *resolver) servers() {
 		}
 	}
 	switch {
-	case len(r.nodes) == 0 || r.badRole: // said elsewhere
+	case r.badRole, len(r.nodes) == 0 && len(r.broken) > 0: // said elsewhere
+	case len(r.nodes) == 0:
+		r.wrong(&r.raw.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
 	case servers == 0:
 		r.wrong(at, "the cluster has no server", "write role: server in one of the pools; 3 servers survive the loss of one")
 	case servers%2 == 0:
