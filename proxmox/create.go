@@ -142,7 +142,7 @@ func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, 
 		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.ours(spec.Owner) })
 	}
 	var found *VM
-	err := c.settle(ctx, spec.Host, vmid, func() error {
+	err := c.settle(ctx, spec.Host, itoa(vmid), func() error {
 		return c.do(ctx, http.MethodPost, nodePath(spec.Host, "qemu"), spec.params(vmid))
 	}, func() (bool, error) {
 		var err error
@@ -171,7 +171,7 @@ func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) err
 		return nil
 	}
 	progress.Say(ctx, "growing %s of %s to %s", slot, vm, size)
-	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
+	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
 		return c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": slot, "size": size.diskSize()})
 	}, func() (bool, error) {
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
@@ -200,7 +200,7 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		return fmt.Errorf("proxmox: %s runs: a template is made of a VM that is off", now)
 	}
 	if now.Seed != "" {
-		err := c.settle(ctx, now.Host, now.VMID, func() error {
+		err := c.settle(ctx, now.Host, itoa(now.VMID), func() error {
 			return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "config"), params{"delete": seedSlot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, now.Host, now.VMID, false)
@@ -211,7 +211,7 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		}
 	}
 	progress.Say(ctx, "converting %s to a template", now)
-	err = c.settle(ctx, now.Host, now.VMID, func() error {
+	err = c.settle(ctx, now.Host, itoa(now.VMID), func() error {
 		return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "template"), nil)
 	}, func() (bool, error) {
 		seen, err := c.read(ctx, now.Host, now.VMID, false)

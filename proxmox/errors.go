@@ -219,23 +219,17 @@ var (
 	takenText      = regexp.MustCompile(`unable to create VM \d+(?:: config file already exists| - VM \d+ already exists)|VM \d+ already exists`)
 	onText         = regexp.MustCompile(`VM \d+ (?:is )?already running`)
 	offText        = regexp.MustCompile(`VM \d+ (?:is )?not running`)
+	transientText  = regexp.MustCompile(`lock file .* - got timeout|got lock request timeout|got no worker upid|detected modified configuration|checksum mismatch \(file change by other user\?\)`)
 	gpuBusyText    = regexp.MustCompile(`already in use by VMID '(\d+)'|reserved for use by VMID '?(\d+)'?`)
 )
 
-// transientTexts mark failures that go away by themselves: a lock held by
-// somebody else, a worker that died before its work began, a section file that
-// was changed between read and write.
-var transientTexts = []string{
-	"got timeout", "got lock request timeout", "got no worker upid",
-	"detected modified configuration", "checksum mismatch (file change by other user?)",
-}
-
-// classOf sorts a message or exit status.
+// classOf sorts a message or exit status. Transient is what goes away by itself:
+// a lock held by somebody else, a worker that died before its work began, a file
+// that was changed between read and write. A timeout alone is not: that of the
+// kvm command comes again.
 func classOf(text string) Class {
-	for _, t := range transientTexts {
-		if strings.Contains(text, t) {
-			return Transient
-		}
+	if transientText.MatchString(text) {
+		return Transient
 	}
 	return Permanent
 }
@@ -352,6 +346,8 @@ func hintFor(text, token, id string) string {
 		return "the mapping does not fit the hardware (any more): it has to be made again from what the host reports"
 	case strings.Contains(text, "could not find a free device"):
 		return "every card of the mapping is in use by another VM"
+	case strings.Contains(text, "failed: got timeout"):
+		return "the VM did not start in the time it had; with a passed-through device all its memory is pinned first: is that much free on the host?"
 	case strings.Contains(text, "IOMMU not present"):
 		return "switch the IOMMU on in the firmware and on the kernel's command line, then reboot the host"
 	case strings.Contains(text, "is not running") && strings.Contains(text, "guest agent"):

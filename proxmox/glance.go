@@ -92,10 +92,20 @@ func (gs *glances) forget(path string) {
 	vm := strings.Contains(path, "/qemu")
 	for id, g := range gs.byID {
 		switch {
-		case vm && (strings.HasPrefix(id, "/cluster/resources") || strings.Contains(id, "/qemu/")),
+		case vm && strings.HasPrefix(id, "/cluster/resources"),
+			vm && strings.Contains(id, "/qemu/") && sameVM(path, id),
 			strings.HasPrefix(path, "/cluster/mapping") && strings.HasPrefix(id, "/cluster/mapping"),
 			strings.Contains(path, "/storage/") && strings.Contains(id, "/storage/"):
 			g.generation++
 		}
 	}
+}
+
+// sameVM reports whether two paths /nodes/N/qemu/ID/… are about one VM.
+func sameVM(a, b string) bool {
+	vm := func(s string) string {
+		parts := strings.SplitN(s, "/", 6)
+		return strings.Join(parts[:min(5, len(parts))], "/")
+	}
+	return vm(a) == vm(b)
 }

@@ -207,7 +207,7 @@ func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
 	if m.Description != "" {
 		p["description"] = m.Description
 	}
-	err = c.settle(ctx, host, 0, func() error {
+	err = c.settle(ctx, host, "", func() error {
 		if have == nil {
 			p["id"] = m.ID
 			return c.call(ctx, http.MethodPost, "/cluster/mapping/pci", p, nil)

@@ -21,21 +21,22 @@ const (
 )
 
 // settle does work until it is done. After a failure that is transient, or whose
-// outcome is unknown, it waits for what may still be under way on the VM, looks
-// whether the work is done after all, and only then begins it again.
-func (c *Client) settle(ctx context.Context, host string, vmid int, work func() error, done func() (bool, error)) error {
+// outcome is unknown, it waits for what may still be under way on id (a VMID, the
+// name of a download), looks whether the work is done after all, and only then
+// begins it again.
+func (c *Client) settle(ctx context.Context, host, id string, work func() error, done func() (bool, error)) error {
 	pause := firstPause
 	for try := 1; ; try++ {
 		err := work()
 		if err == nil || ctx.Err() != nil || ClassOf(err) == Permanent || try == attempts {
 			return err
 		}
-		progress.Say(ctx, "VM %d: %s; looking, then trying again", vmid, brief(err))
+		progress.Say(ctx, "%s; looking, then trying again", brief(err))
 		if err := sleep(ctx, jitter(pause)); err != nil {
 			return err
 		}
 		pause *= 2
-		if err := c.quiet(ctx, host, vmid); err != nil {
+		if err := c.quiet(ctx, host, id); err != nil {
 			return err
 		}
 		if ok, err := done(); err != nil || ok {
@@ -56,15 +57,18 @@ func brief(err error) string {
 	return line
 }
 
-// quiet waits for every task that runs on the VM, however it ends.
-func (c *Client) quiet(ctx context.Context, host string, vmid int) error {
+// quiet waits for every task that runs on id, however it ends.
+func (c *Client) quiet(ctx context.Context, host, id string) error {
+	if id == "" {
+		return nil
+	}
 	all, err := c.running(ctx, host)
 	if err != nil {
 		return err
 	}
 	for _, l := range all {
 		upid, err := ParseUPID(l.UPID)
-		if err != nil || l.ID != itoa(vmid) || strings.Contains(l.Type, "proxy") { // an open console is a task too
+		if err != nil || l.ID != id || strings.Contains(l.Type, "proxy") { // an open console is a task too
 			continue
 		}
 		if err := c.wait(ctx, upid); err != nil && ctx.Err() != nil {
@@ -79,7 +83,7 @@ func (c *Client) quiet(ctx context.Context, host string, vmid int) error {
 func (c *Client) Start(ctx context.Context, vm *VM) error {
 	limit := startTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.config["hugepages"] != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
-	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
+	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
 		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", "start"), params{"timeout": int(limit.Seconds())})
 		if saidOn(words(err)) {
 			return nil
@@ -108,7 +112,7 @@ func (c *Client) Shutdown(ctx context.Context, vm *VM) error {
 func (c *Client) Stop(ctx context.Context, vm *VM) error {
 	progress.Say(ctx, "stopping %s", vm)
 	p := params{}
-	if c.version.Major() >= 8 {
+	if c.version.Major() >= 9 { // since 8.2, in truth
 		p["overrule-shutdown"] = 1
 	}
 	return c.down(ctx, vm, "stop", p)
@@ -122,7 +126,7 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error 
 		}
 		return !running, err
 	}
-	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
+	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
 		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", verb), p)
 		if saidOff(words(err)) {
 			return nil
@@ -196,7 +200,7 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 		}
 		return false, err
 	}
-	err := c.settle(ctx, vm.Host, vm.VMID, func() error {
+	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
 		err := c.do(ctx, http.MethodDelete, vmPath(vm.Host, vm.VMID), params{"purge": 1, "destroy-unreferenced-disks": 1})
 		if errors.Is(err, ErrNotFound) {
 			return nil

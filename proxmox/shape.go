@@ -83,7 +83,7 @@ func (c *Client) settled(ctx context.Context, vm *VM) (*VM, error) {
 	if vm == nil {
 		return nil, nil
 	}
-	if err := c.quiet(ctx, vm.Host, vm.VMID); err != nil {
+	if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
 		return nil, err
 	}
 	now, err := c.Refresh(ctx, vm)
@@ -143,7 +143,7 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 				return nil, err
 			}
 			pause *= 2
-			if err := c.quiet(ctx, vm.Host, vm.VMID); err != nil {
+			if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
 				return nil, err
 			}
 		}
@@ -328,7 +328,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	}
 	progress.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
 	var found *VM
-	err := c.settle(ctx, source.Host, vmid, func() error {
+	err := c.settle(ctx, source.Host, itoa(vmid), func() error {
 		return c.do(ctx, http.MethodPost, vmPath(source.Host, source.VMID, "clone"), p)
 	}, func() (bool, error) {
 		var err error

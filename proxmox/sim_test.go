@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -46,18 +45,22 @@ func dialSim(t testing.TB, sim *pvesim.Sim) *proxmox.Client {
 
 // template fetches the image and makes a template that is never booted.
 func template(t testing.TB, c *proxmox.Client) {
-	ctx := t.Context()
-	image, err := guest.DefaultInternet()(imageURL)
-	require.NoError(t, err)
-	id, err := c.FetchImage(ctx, "pve1", "local", proxmox.Image{URL: imageURL, SHA256: fmt.Sprintf("%x", sha256.Sum256(image)), FileName: "a100-noble.qcow2"})
-	require.NoError(t, err)
-	require.Equal(t, "local:import/a100-noble.qcow2", id)
+	ctx, id := t.Context(), fetch(t, c, "pve1")
 	vm, err := c.CreateVM(ctx, proxmox.CreateSpec{
 		Name: "a100-template", Host: "pve1", Owner: owner, Image: id, Storage: "vmdata", DiskSize: 16 * proxmox.GiB,
 		Cores: 2, Memory: 4 * proxmox.GiB, NICs: []proxmox.NIC{{Bridge: "vmbr0"}}, Seed: seed(t, c, "bake"),
 	})
 	require.NoError(t, err)
 	require.NoError(t, c.Convert(ctx, vm))
+}
+
+func fetch(t testing.TB, c *proxmox.Client, host string) string {
+	image, err := guest.DefaultInternet()(imageURL)
+	require.NoError(t, err)
+	id, err := c.FetchImage(t.Context(), host, "local", proxmox.Image{URL: imageURL, SHA256: fmt.Sprintf("%x", sha256.Sum256(image)), FileName: "a100-noble.qcow2"})
+	require.NoError(t, err)
+	require.Equal(t, "local:import/a100-noble.qcow2", id)
+	return id
 }
 
 // seed uploads a NoCloud ISO that installs the guest agent.
@@ -205,6 +208,73 @@ func TestGPUWorker(t *testing.T) {
 	})
 }
 
+func TestAttachGPU(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		ctx := t.Context()
+		template(t, c)
+		require.NoError(t, ensure(ctx, c, node(t, c, "cp1")))
+		vm, err := c.VM(ctx, owner, "cp1")
+		require.NoError(t, err)
+		device := proxmox.HostPCI{Mapping: "gpu0", PCIe: true}
+		require.ErrorContains(t, c.AttachGPU(ctx, vm, device), "there is no mapping gpu0")
+		gpus, err := c.GPUs(ctx, "pve1")
+		require.NoError(t, err)
+		require.NoError(t, c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[7])))
+		require.NoError(t, c.AttachGPU(ctx, vm, device))
+		assert.Equal(t, []proxmox.HostPCI{{Slot: "hostpci0", Mapping: "gpu0", PCIe: true}}, vm.GPUs)
+		assert.NotEmpty(t, vm.Pending, "in effect after the next start")
+		before := len(sim.Requests())
+		require.NoError(t, c.AttachGPU(ctx, vm, device))
+		assert.Empty(t, mutations(sim, before))
+		win := &proxmox.VM{Host: "pve1", VMID: 100, Name: "nas"}
+		require.ErrorContains(t, c.AttachGPU(ctx, win, device), "PCIe wants q35")
+	})
+}
+
+// Each host has a template of its own; a clone is made from that of its host.
+func TestTemplateOfTheHost(t *testing.T) {
+	bubble(t, pvesim.TwoHosts(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
+		ctx := t.Context()
+		for _, host := range []string{"pve2", "pve1"} {
+			vm, err := c.CreateVM(ctx, proxmox.CreateSpec{
+				Name: "tmpl-" + host, Host: host, Owner: owner, Image: fetch(t, c, host), Storage: "vmdata", Cores: 2, Memory: 2 * proxmox.GiB,
+			})
+			require.NoError(t, err)
+			require.NoError(t, c.Convert(ctx, vm))
+		}
+		spec := proxmox.VMSpec{Name: "wk1", Host: "pve2", Owner: owner, Template: "tmpl-pve2", Cores: 2, Memory: 4 * proxmox.GiB}
+		require.NoError(t, ensure(ctx, c, spec))
+		vm, err := c.VM(ctx, owner, "wk1")
+		require.NoError(t, err)
+		assert.Equal(t, "pve2", vm.Host)
+		spec = proxmox.VMSpec{Name: "wk2", Host: "pve1", Owner: owner, Template: "tmpl-pve2", Cores: 2, Memory: 4 * proxmox.GiB}
+		assert.Error(t, ensure(ctx, c, spec), "no shared storage")
+	})
+}
+
+// Full copies and new disks wait for each other's lock, and all get there.
+func TestHundredAtOnce(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{StatusLag: 10 * time.Second}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		template(t, c)
+		base := node(t, c, "n0")
+		before, begun := len(sim.Requests()), time.Now()
+		errs := make([]error, 100)
+		var all sync.WaitGroup
+		for i := range errs {
+			spec := base
+			spec.Name, spec.NICs, spec.Memory = fmt.Sprintf("n%d", i), []proxmox.NIC{{Bridge: "vmbr0"}}, 4*proxmox.GiB
+			spec.Disks = append([]proxmox.Disk{{Slot: "scsi1", Storage: "vmdata", Size: 10 * proxmox.GiB, Serial: "data"}}, spec.Disks...)
+			all.Go(func() { errs[i] = ensure(t.Context(), c, spec) })
+		}
+		all.Wait()
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		assert.Len(t, mutations(sim, before), 400)
+		t.Logf("%d requests, %s", len(sim.Requests())-before, time.Since(begun))
+	})
+}
+
 func TestStaleMappingIsRewritten(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 		gpus, err := c.GPUs(t.Context(), "pve1")
@@ -268,149 +338,6 @@ func TestForeignVMIsLeftAlone(t *testing.T) {
 		assert.Empty(t, mutations(sim, before))
 		require.ErrorContains(t, c.Remove(ctx, &proxmox.VM{Name: "nas", Host: "pve1", VMID: 100, Owner: owner}), "not removed")
 		assert.Empty(t, mutations(sim, before))
-	})
-}
-
-// Every request of making a VM is lost once, before and after its work was done.
-func TestLostAnswers(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		for _, path := range []string{".*/clone", ".*/config", ".*/resize", ".*/status/start"} {
-			for _, rule := range []pvesim.Rule{{Drop: true}, {Status: 596, Message: "Connection timed out"}} {
-				t.Run(fmt.Sprintf("%s after=%t status=%d", path, after, rule.Status), func(t *testing.T) {
-					bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-						template(t, c)
-						rule.Path, rule.After, rule.Mutating = path, after, true
-						spec := node(t, c, "cp1")
-						fault := sim.Fail(rule)
-						require.NoError(t, ensure(t.Context(), c, spec))
-						require.Equal(t, 1, fault.Hits())
-						all, err := c.VMs(t.Context(), owner)
-						require.NoError(t, err)
-						assert.Len(t, all, 2, "the template and one VM, not two")
-					})
-				})
-			}
-		}
-	}
-}
-
-// Transient failures of tasks and of requests are tried again.
-func TestTransientFailures(t *testing.T) {
-	for name, rule := range map[string]pvesim.Rule{
-		"clone task":  {Path: ".*/clone", TaskError: "clone failed: can't lock file '/var/lock/pve-manager/pve-storage-vmdata' - got timeout"},
-		"config":      {Path: ".*/config", Status: 500, Message: "can't lock file '/var/lock/qemu-server/lock-101.conf' - got timeout"},
-		"config task": {Path: ".*/config", TaskError: "can't lock file '/var/lock/qemu-server/lock-101.conf' - got timeout"},
-		"worker":      {Path: ".*/status/start", Status: 500, Message: "got no worker upid - start worker failed"},
-		"start task":  {Path: ".*/status/start", TaskError: "can't lock file '/var/lock/qemu-server/lock-101.conf' - got timeout"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-				template(t, c)
-				spec := node(t, c, "cp1")
-				rule.Mutating, rule.Times = true, 2
-				fault := sim.Fail(rule)
-				require.NoError(t, ensure(t.Context(), c, spec))
-				assert.Equal(t, 2, fault.Hits())
-			})
-		})
-	}
-}
-
-func TestTaskEnds(t *testing.T) {
-	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		template(t, c)
-		sim.Fail(pvesim.Rule{Path: ".*/status/start", TaskWarnings: 2})
-		spec := node(t, c, "cp1")
-		require.NoError(t, ensure(t.Context(), c, spec), "warnings are a success")
-
-		vm, err := c.VM(t.Context(), owner, "cp1")
-		require.NoError(t, err)
-		sim.Fail(pvesim.Rule{Path: ".*/status/stop", TaskError: "the host is on fire"})
-		err = c.Stop(t.Context(), vm)
-		var task *proxmox.TaskError
-		require.ErrorAs(t, err, &task, "a task that fails, fails under HTTP 200")
-		assert.Equal(t, "qmstop", task.UPID.Type)
-		assert.Equal(t, "the host is on fire", task.Exit)
-		assert.NotEmpty(t, task.Log)
-	})
-}
-
-// A task of seventeen minutes is waited for, with about one look a second.
-func TestLongTask(t *testing.T) {
-	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		sim.Fail(pvesim.Rule{Path: ".*/download-url", TaskDelay: 17 * time.Minute})
-		begun := time.Now()
-		template(t, c)
-		assert.GreaterOrEqual(t, time.Since(begun), 17*time.Minute)
-		assert.Less(t, len(sim.Requests()), 1300)
-	})
-}
-
-// Seven at once: one look at the tasks for all, no VMID twice.
-func TestSevenAtOnce(t *testing.T) {
-	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		template(t, c)
-		specs := make([]proxmox.VMSpec, 7)
-		for i := range specs {
-			specs[i] = node(t, c, fmt.Sprintf("cp%d", i))
-		}
-		before, begun := len(sim.Requests()), time.Now()
-		errs := make([]error, len(specs))
-		var all sync.WaitGroup
-		for i := range specs {
-			all.Go(func() { errs[i] = ensure(t.Context(), c, specs[i]) })
-		}
-		all.Wait()
-		for _, err := range errs {
-			require.NoError(t, err)
-		}
-		assert.Len(t, mutations(sim, before), 4*7)
-		polls, singles := 0, 0
-		for _, r := range sim.Requests()[before:] {
-			if strings.HasSuffix(r.Path, "/tasks") {
-				polls++
-			}
-			if strings.Contains(r.Path, "/tasks/") {
-				singles++
-			}
-		}
-		t.Logf("%d requests, %d of them looks at tasks, %s", len(sim.Requests())-before, polls, time.Since(begun))
-		assert.Zero(t, singles)
-		assert.Less(t, polls, 120)
-	})
-}
-
-func TestVMIDTakenByAnother(t *testing.T) {
-	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		template(t, c)
-		spec := node(t, c, "cp1")
-		sim.Fail(pvesim.Rule{Path: ".*/clone", TaskError: "unable to create VM 102: config file already exists"})
-		sim.Fail(pvesim.Rule{Path: ".*/clone", Status: 500, Message: "unable to create VM 103: config file already exists"})
-		require.NoError(t, ensure(t.Context(), c, spec))
-		all, err := c.VMs(t.Context(), owner)
-		require.NoError(t, err)
-		assert.Len(t, all, 2)
-	})
-}
-
-func TestPermissionInsideATask(t *testing.T) {
-	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		template(t, c)
-		sim.Fail(pvesim.Rule{Method: http.MethodPut, Path: ".*/resize", TaskError: "403 Permission check failed (/vms/102, VM.Config.Disk)"})
-		err := ensure(t.Context(), c, node(t, c, "cp1"))
-		var task *proxmox.TaskError
-		require.ErrorAs(t, err, &task)
-		assert.True(t, task.IsPermission())
-		assert.ErrorContains(t, err, "--privs VM.Config.Disk")
-	})
-}
-
-func TestMissingStorage(t *testing.T) {
-	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
-		_, err := c.Upload(t.Context(), "pve1", "nope", "x.iso", []byte("x"))
-		assert.ErrorContains(t, err, "pve1 has no storage nope, or the token may not see it (Datastore.Audit)")
-		_, err = c.Upload(t.Context(), "pve1", "vmdata", "x.iso", []byte("x"))
-		assert.ErrorContains(t, err, "storage vmdata does not take iso; let it: pvesm set vmdata --content")
 	})
 }
 

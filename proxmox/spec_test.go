@@ -57,6 +57,7 @@ func TestClassesOfWhatProxmoxSays(t *testing.T) {
 		"got no worker upid - start worker failed":                                                                 Transient,
 		"checksum mismatch (file change by other user?)":                                                           Transient,
 		"update hardware mapping failed: detected modified configuration - file changed by other user? Try again.": Transient,
+		"start failed: command '/usr/bin/kvm -id 100 -name wk1' failed: got timeout":                               Permanent,
 		"VM is locked (clone)":                                       Permanent,
 		"bridge 'vmbr9' does not exist":                              Permanent,
 		"only root can set 'hostpci0' config for non-mapped devices": Permanent,

@@ -205,7 +205,7 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 		id, err := c.ImageVolume(ctx, host, storage, image.FileName)
 		return id != "", err
 	}
-	err = c.settle(ctx, host, 0, func() error {
+	err = c.settle(ctx, host, image.FileName, func() error {
 		return c.do(ctx, http.MethodPost, path, params{
 			"content": "import", "url": image.URL, "filename": image.FileName,
 			"checksum": strings.ToLower(image.SHA256), "checksum-algorithm": "sha256",

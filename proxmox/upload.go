@@ -25,7 +25,7 @@ func (c *Client) Upload(ctx context.Context, host, storage, fileName string, dat
 	progress.Say(ctx, "uploading %s to %s on %s", fileName, storage, host)
 	path := nodePath(host, "storage", storage, "upload")
 	// An upload writes over what is there, so beginning again does no harm.
-	err := c.settle(ctx, host, 0, func() error {
+	err := c.settle(ctx, host, "", func() error {
 		upid, err := c.upload(ctx, path, fileName, data)
 		if err != nil {
 			return err

@@ -41,12 +41,12 @@ func (c *Client) PCIUses(ctx context.Context, host string) ([]PCIUse, error) {
 			continue
 		}
 		group.Go(func() error {
-			vm, err := c.read(ctx, host, int(r.VMID), false)
+			entries, err := look[[]pendingEntry](ctx, c, vmPath(host, int(r.VMID), "pending"), nil)
 			if errors.Is(err, ErrNotFound) {
 				return nil // destroyed since
 			}
 			if err == nil {
-				found[i] = vm.uses(mappings)
+				found[i] = newVM(host, int(r.VMID), entries, true).uses(mappings)
 			}
 			return err
 		})
@@ -57,11 +57,20 @@ func (c *Client) PCIUses(ctx context.Context, host string) ([]PCIUse, error) {
 	return slices.DeleteFunc(found, func(u PCIUse) bool { return len(u.Addresses)+len(u.Mappings) == 0 }), nil
 }
 
-// uses reads what a VM's configuration passes through.
+// uses reads what a VM's configuration passes through, now and after its next start.
 func (v *VM) uses(mappings []MappingState) PCIUse {
 	u := PCIUse{Name: v.Name, VMID: v.VMID, Tags: v.Tags}
+	var lines []string
 	for i := range 16 {
-		p := loose(v.config["hostpci"+itoa(i)])
+		lines = append(lines, v.config["hostpci"+itoa(i)])
+	}
+	for _, p := range v.Pending {
+		if strings.HasPrefix(p.Key, "hostpci") {
+			lines = append(lines, p.Have)
+		}
+	}
+	for _, line := range lines {
+		p := loose(line)
 		if id := p.Get("mapping"); id != "" {
 			u.Mappings = append(u.Mappings, id)
 			u.Addresses = append(u.Addresses, devicesOf(id, v.Host, mappings)...)
