@@ -171,16 +171,20 @@ func (d *Disk) set(name string, n *inode) error {
 	})
 }
 
-// edit changes the inode at a clean path.
+// edit replaces the inode at a clean path by a changed copy.
 func (d *Disk) edit(name string, f func(n *inode)) error {
 	return d.change(name, func(dir *inode, base string) error {
 		n := dir.kids[base]
 		if n == nil {
 			return syscall.ENOENT
 		}
-		n = d.own(n)
-		f(n)
-		dir.kids[base] = n
+		// Always a copy: who looked n up may still be reading it.
+		c := *n
+		if n.epoch != d.epoch {
+			c.epoch, c.kids, c.data = d.epoch, maps.Clone(n.kids), slices.Clip(n.data)
+		}
+		f(&c)
+		dir.kids[base] = &c
 		return nil
 	})
 }

@@ -317,7 +317,7 @@ func (v *view) remove(name string) error {
 	if err != nil {
 		return err
 	}
-	if n.mode.IsDir() && len(n.kids) > 0 {
+	if d, in := v.at(p); n.mode.IsDir() && len(d.list(in)) > 0 {
 		return fail("rmdir", name, syscall.ENOTEMPTY)
 	}
 	return v.removeAll(p)

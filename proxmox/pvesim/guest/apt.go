@@ -1,0 +1,322 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// aptFailed is apt-get's exit status for everything that goes wrong.
+const aptFailed = 100
+
+// aptSource is one archive of /etc/apt.
+type aptSource struct {
+	uri, key string
+	trusted  bool
+}
+
+// listed is the name of an archive's index in /var/lib/apt/lists.
+func (s aptSource) listed() string {
+	u := strings.TrimSuffix(s.uri, "/")
+	if i := strings.Index(u, "://"); i >= 0 {
+		u = u[i+3:]
+	}
+	return strings.ReplaceAll(u, "/", "_") + "_InRelease"
+}
+
+// has reports whether the archive is the one of that name; mirrors count.
+func (s aptSource) has(origin string) bool {
+	return strings.Contains(s.uri, origin) && (origin == toolkitArchive || !strings.Contains(s.uri, toolkitArchive))
+}
+
+var oneLine = regexp.MustCompile(`^deb\s+(?:\[([^\]]*)\]\s+)?(\S+)`)
+
+// aptSources reads sources.list, *.list and *.sources (deb822).
+func aptSources(v *view) []aptSource {
+	files := []string{"/etc/apt/sources.list"}
+	entries, _ := v.readDir("/etc/apt/sources.list.d")
+	for _, e := range entries {
+		files = append(files, "/etc/apt/sources.list.d/"+e.name)
+	}
+	var out []aptSource
+	for _, file := range files {
+		data, err := v.readFile(file)
+		if err != nil {
+			continue
+		}
+		switch path.Ext(file) {
+		case ".list":
+			for _, line := range lines(data) {
+				m := oneLine.FindStringSubmatch(strings.TrimSpace(line))
+				if m == nil {
+					continue
+				}
+				s := aptSource{uri: m[2]}
+				for _, o := range strings.Fields(m[1]) {
+					key, value, _ := strings.Cut(o, "=")
+					s.set(key, value)
+				}
+				out = append(out, s)
+			}
+		case ".sources":
+			for stanza := range strings.SplitSeq(string(data), "\n\n") {
+				var s aptSource
+				for line := range strings.SplitSeq(stanza, "\n") {
+					key, value, _ := strings.Cut(line, ":")
+					s.set(key, strings.TrimSpace(value))
+				}
+				for _, uri := range strings.Fields(s.uri) {
+					out = append(out, aptSource{uri, s.key, s.trusted})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (s *aptSource) set(key, value string) {
+	switch strings.ToLower(key) {
+	case "uris":
+		s.uri = value
+	case "signed-by":
+		s.key = value
+	case "trusted":
+		s.trusted = value == "yes"
+	}
+}
+
+func debianProgram(name string) run {
+	switch name {
+	case "apt-get":
+		return runApt
+	case "apt-mark":
+		return runAptMark
+	case "apt-cache":
+		return runAptCache
+	case "dpkg", "dpkg-query":
+		return runDpkg
+	case "ubuntu-drivers":
+		return runUbuntuDrivers
+	}
+	return nil
+}
+
+func runApt(ctx context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "o", "t", "c")
+	if len(args) == 0 {
+		return p.fail("a command is needed")
+	}
+	if p.user.uid != 0 {
+		fmt.Fprintln(p.stderr, "E: Could not open lock file /var/lib/dpkg/lock-frontend - open (13: Permission denied)")
+		return aptFailed
+	}
+	apt := &apt{p: p, fs: &view{mounts: p.fs.mounts}, disk: p.sys.m.cfg.Disk}
+	switch args[0] {
+	case "update":
+		return apt.update()
+	case "install":
+		return apt.install(ctx, args[1:], has(opts, "allow-change-held-packages"))
+	case "remove", "purge", "autoremove":
+		return apt.remove(args[1:])
+	case "upgrade", "dist-upgrade", "full-upgrade":
+		return apt.upgrade(ctx, args[0] != "upgrade")
+	case "clean", "autoclean":
+		return 0
+	}
+	fmt.Fprintf(p.stderr, "E: Invalid operation %s\n", args[0])
+	return aptFailed
+}
+
+// apt works on the guest's own disk.
+type apt struct {
+	p    *proc
+	fs   *view // root's, and not counted as the caller's changes: the package is
+	disk *Disk
+}
+
+func (a *apt) update() int {
+	code := 0
+	for i, s := range aptSources(a.fs) {
+		if key, err := a.fs.readFile(s.key); !s.trusted && s.key != "" && (err != nil || len(key) == 0) {
+			fmt.Fprintf(a.p.stderr, "W: GPG error: %s  InRelease: The following signatures couldn't be verified because the public key is not available: NO_PUBKEY\n", s.uri)
+			fmt.Fprintf(a.p.stderr, "E: The repository '%s  InRelease' is not signed.\n", s.uri)
+			code = aptFailed
+			continue
+		}
+		a.p.printf("Get:%d %s InRelease\n", i+1, s.uri)
+		if err := a.fs.writeFile("/var/lib/apt/lists/"+s.listed(), []byte(s.uri+"\n"), 0o644); err != nil {
+			fmt.Fprintf(a.p.stderr, "E: %s\n", strerror(err))
+			return aptFailed
+		}
+	}
+	a.p.printf("Reading package lists...\n")
+	return code
+}
+
+// candidates finds a package in the indexes that update has fetched.
+func (a *apt) find(name string) (release, bool) {
+	r, ok := findRelease(name)
+	return r, ok && slices.ContainsFunc(aptSources(a.fs), func(s aptSource) bool {
+		_, err := a.fs.stat("/var/lib/apt/lists/" + s.listed())
+		return err == nil && s.has(r.origin)
+	})
+}
+
+// order adds a package and what it needs to want, by name.
+func (a *apt) order(name, version string, want map[string]string) string {
+	r, ok := a.find(name)
+	if !ok {
+		return "E: Unable to locate package " + name
+	}
+	if version != "" && !slices.Contains(r.versions, version) {
+		return fmt.Sprintf("E: Version '%s' for '%s' was not found", version, name)
+	}
+	if old, ok := want[name]; ok && (version == "" || old == version) {
+		return ""
+	}
+	if version == "" {
+		version = r.versions[0]
+	}
+	want[name] = version
+	for _, n := range r.needs {
+		if _, there := a.disk.packages()[n]; there {
+			continue
+		}
+		v := ""
+		if r.origin == toolkitArchive {
+			v = version
+		}
+		if _, asked := want[n]; asked {
+			continue
+		}
+		if problem := a.order(n, v, want); problem != "" {
+			return fmt.Sprintf("The following packages have unmet dependencies:\n %s : Depends: %s but it is not installable\nE: Unable to correct problems, you have held broken packages.", name, n)
+		}
+	}
+	return ""
+}
+
+func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
+	want := map[string]string{}
+	var problems []string
+	for _, arg := range args {
+		name, version, _ := strings.Cut(arg, "=")
+		name, _, _ = strings.Cut(name, "/")
+		if problem := a.order(name, version, want); problem != "" {
+			problems = append(problems, problem)
+		}
+	}
+	for name, version := range want {
+		old, there := a.disk.packages()[name]
+		switch {
+		case there && old.version == version:
+			delete(want, name)
+		case there && old.held && !changeHeld:
+			problems = append(problems, "E: Held packages were changed and -y was used without --allow-change-held-packages.")
+		}
+	}
+	if other := a.conflict(want); other != "" {
+		problems = append(problems, other)
+	}
+	a.p.printf("Reading package lists...\nBuilding dependency tree...\nReading state information...\n")
+	if len(problems) > 0 {
+		fmt.Fprintln(a.p.stderr, strings.Join(problems, "\n"))
+		return aptFailed
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if a.p.wait(ctx, 200*time.Millisecond) != nil { // a dpkg run that was cut short leaves what it has done
+			return aptFailed
+		}
+		a.unpack(ctx, name, want[name])
+	}
+	a.p.printf("0 upgraded, %d newly installed, 0 to remove.\n", len(want))
+	return 0
+}
+
+// conflict says when two flavours of NVIDIA's driver would be installed at once.
+func (a *apt) conflict(want map[string]string) string {
+	first := ""
+	for _, set := range []map[string]string{a.disk.Packages(), want} {
+		for name := range set {
+			if branch, ok := strings.CutPrefix(name, "nvidia-kernel-common-"); !ok || branch == first {
+				continue
+			} else if first == "" {
+				first = branch
+			} else {
+				return fmt.Sprintf(" nvidia-kernel-common-%s : Conflicts: nvidia-kernel-common\nE: Unable to correct problems, you have held broken packages.", branch)
+			}
+		}
+	}
+	return ""
+}
+
+func (a *apt) unpack(ctx context.Context, name, version string) {
+	a.p.printf("Setting up %s (%s) ...\n", name, version)
+	r, _ := findRelease(name)
+	for _, prog := range r.programs {
+		_ = a.fs.writeFile("/usr/bin/"+prog, program(prog, "package: "+name, "version: "+version), 0o755)
+	}
+	if m := modulePackage.FindStringSubmatch(name); m != nil && strings.HasSuffix(m[3], "-generic") {
+		a.fs.save("/usr/lib/modules/"+m[3]+"/kernel/nvidia-"+m[1]+m[2]+"/nvidia.ko", "nvidia "+driverVersions(m[1])+"\n", 0o644)
+	}
+	if m := kernelPackage.FindStringSubmatch(name); m != nil && m[1] == "image" {
+		a.fs.save("/boot/vmlinuz-"+m[2], "kernel "+m[2]+"\n", 0o644)
+	}
+	_ = a.disk.install(name, version)
+	a.p.sys.m.mutated("package " + name + " " + version + " installed")
+	if r.service != "" {
+		unit := "/usr/lib/systemd/system/" + r.service + ".service"
+		a.fs.save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
+		if a.p.sys.enable(r.service+".service") == nil {
+			_ = a.p.sys.start(ctx, r.service+".service", true)
+		}
+	}
+}
+
+func (a *apt) remove(names []string) int {
+	for _, name := range names {
+		if _, ok := a.disk.packages()[name]; !ok {
+			if _, known := a.find(name); !known {
+				fmt.Fprintf(a.p.stderr, "E: Unable to locate package %s\n", name)
+				return aptFailed
+			}
+			continue
+		}
+		r, _ := findRelease(name)
+		if r.service != "" {
+			_ = a.p.sys.stop(r.service + ".service")
+			_ = a.fs.remove("/usr/lib/systemd/system/" + r.service + ".service")
+		}
+		for _, prog := range r.programs {
+			_ = a.fs.remove("/usr/bin/" + prog)
+		}
+		_ = a.disk.editPackages(func(all map[string]pkg) { delete(all, name) })
+		a.p.sys.m.mutated("package " + name + " removed")
+		a.p.printf("Removing %s ...\n", name)
+	}
+	return 0
+}
+
+// upgrade brings everything that is not held to the newest version; with new
+// also packages that this needs, such as a kernel.
+func (a *apt) upgrade(ctx context.Context, new bool) int {
+	for _, name := range slices.Sorted(maps.Keys(a.disk.packages())) {
+		old := a.disk.packages()[name]
+		r, ok := a.find(name)
+		if !ok || old.held || r.versions[0] == old.version {
+			continue
+		}
+		if strings.HasPrefix(name, "linux-image-") && !new {
+			continue
+		}
+		if code := a.install(ctx, []string{name}, false); code != 0 {
+			return code
+		}
+	}
+	return 0
+}

@@ -1,0 +1,106 @@
+package guest
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// kernels of the simulated archive. The image was made a while ago, as images
+// are: linux-generic brings a newer kernel, which runs from the next boot on.
+const (
+	imageKernel  = "6.8.0-88-generic"
+	newestKernel = "6.8.0-90-generic"
+	hweKernel    = "7.0.0-31-generic"
+)
+
+// NewBase returns the disk of a cloud image as its distributor publishes it:
+// cloud-init is there, a guest agent and host keys are not. "noble" (Ubuntu
+// 24.04) is what there is; other names give an empty disk that does not boot.
+func NewBase(release string) *Disk {
+	d := NewDisk()
+	if release != "noble" {
+		return d
+	}
+	v := d.view()
+	dirs := []string{
+		"/boot", "/dev", "/etc/apt/sources.list.d", "/etc/cloud/cloud.cfg.d", "/etc/netplan", "/etc/ssh/sshd_config.d", "/etc/sudoers.d",
+		"/etc/modprobe.d", "/etc/modules-load.d", "/etc/sysctl.d", "/etc/systemd/system/multi-user.target.wants", "/home", "/mnt", "/opt",
+		"/proc", "/root", "/run", "/srv", "/sys", "/tmp", "/usr/bin", "/usr/lib/modules", "/usr/lib/systemd/system", "/usr/local/bin",
+		"/usr/local/sbin", "/usr/sbin", "/usr/share/keyrings", "/var/lib/apt/lists", "/var/lib/cloud", "/var/lib/dpkg", "/var/log", "/var/tmp",
+	}
+	for _, dir := range dirs {
+		must(v.mkdirAll(dir, 0o755))
+	}
+	for dir, mode := range map[string]fs.FileMode{"/root": 0o700, "/tmp": 0o777 | fs.ModeSticky, "/var/tmp": 0o777 | fs.ModeSticky, "/etc/sudoers.d": 0o750} {
+		must(v.chmod(dir, mode))
+	}
+	for link, to := range map[string]string{
+		"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/etc/os-release": "../usr/lib/os-release", "/etc/localtime": "/usr/share/zoneinfo/Etc/UTC",
+	} {
+		must(v.symlink(to, link))
+	}
+	for name, text := range baseFiles() {
+		must(v.writeFile(name, []byte(text), 0o644))
+	}
+	for _, name := range []string{"/etc/shadow", "/etc/sudoers"} {
+		must(v.chmod(name, 0o640))
+	}
+	for _, name := range slices.Concat(coreutils, network, baseSystem, []string{"sshd", "cron"}) {
+		must(v.writeFile("/usr/bin/"+name, program(name), 0o755))
+	}
+	must(v.symlink("../bin/sshd", "/usr/sbin/sshd"))
+	for _, unit := range []string{"ssh", "cron"} {
+		must(v.symlink("/usr/lib/systemd/system/"+unit+".service", "/etc/systemd/system/multi-user.target.wants/"+unit+".service"))
+	}
+	for _, name := range []string{"bash", "ca-certificates", "cloud-init", "coreutils", "curl", "gnupg", "iproute2", "linux-image-virtual", "openssh-server", "sudo", "systemd", "ubuntu-server-minimal", "unattended-upgrades", "wget"} {
+		must(d.install(name, baseVersion(name)))
+	}
+	must(d.install("linux-image-"+imageKernel, kernelVersion(imageKernel)))
+	must(d.install("linux-modules-"+imageKernel, kernelVersion(imageKernel)))
+	return d
+}
+
+// must is for building the base disk, which cannot fail.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func baseVersion(name string) string {
+	switch name {
+	case "cloud-init":
+		return "26.1-0ubuntu1~24.04.1"
+	case "linux-image-virtual":
+		return strings.Replace(kernelVersion(imageKernel), "-", ".", 1)
+	}
+	return "1.0-1ubuntu1"
+}
+
+func baseFiles() map[string]string {
+	service := func(description, exec string) string {
+		return "[Unit]\nDescription=" + description + "\n\n[Service]\nExecStart=" + exec + "\n\n[Install]\nWantedBy=multi-user.target\n"
+	}
+	return map[string]string{
+		"/usr/lib/os-release": "PRETTY_NAME=\"Ubuntu 24.04.4 LTS\"\nNAME=\"Ubuntu\"\nVERSION_ID=\"24.04\"\nVERSION=\"24.04.4 LTS (Noble Numbat)\"\n" +
+			"VERSION_CODENAME=noble\nID=ubuntu\nID_LIKE=debian\nUBUNTU_CODENAME=noble\n",
+		"/etc/machine-id": "uninitialized\n",
+		"/etc/hostname":   "ubuntu\n",
+		"/etc/hosts":      "127.0.0.1 localhost\n",
+		"/etc/passwd": "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n" +
+			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+		"/etc/group":  "root:x:0:\nadm:x:4:\nsudo:x:27:\nusers:x:100:\nnogroup:x:65534:\ndisk:x:6:\nvideo:x:44:\n",
+		"/etc/shadow": "root:*:20000:0:99999:7:::\n",
+		"/etc/sudoers": "Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n%sudo ALL=(ALL:ALL) ALL\n" +
+			"@includedir /etc/sudoers.d\n",
+		"/etc/fstab": "LABEL=cloudimg-rootfs\t/\t ext4\tdiscard,commit=30,errors=remount-ro\t0 1\n",
+		"/etc/apt/sources.list.d/ubuntu.sources": "Types: deb\nURIs: http://archive.ubuntu.com/ubuntu\nSuites: noble noble-updates noble-security\n" +
+			"Components: main universe restricted multiverse\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n",
+		"/usr/share/keyrings/ubuntu-archive-keyring.gpg": "simulated\n",
+		"/etc/cloud/cloud.cfg":                           "# simulated: the distribution's defaults\n",
+		"/etc/ssh/sshd_config":                           "Include /etc/ssh/sshd_config.d/*.conf\nPasswordAuthentication no\n",
+		"/usr/lib/systemd/system/ssh.service":            service("OpenBSD Secure Shell server", "/usr/sbin/sshd -D"),
+		"/usr/lib/systemd/system/cron.service":           service("Regular background program processing daemon", "/usr/bin/cron -f"),
+	}
+}

@@ -1,0 +1,208 @@
+package guest
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// How long the stages of a boot take; about 12 s to the first SSH login.
+const (
+	firmwareTime = 4 * time.Second
+	kernelTime   = 3 * time.Second
+	networkTime  = 2 * time.Second
+	initTime     = 3 * time.Second
+	configTime   = time.Second
+	finalTime    = time.Second
+)
+
+// boot is the way from the power button to the end of cloud-init.
+func (s *system) boot() {
+	s.m.mu.Lock()
+	faults := s.m.faults
+	s.m.mu.Unlock()
+	if !s.m.pause(s.ctx, firmwareTime) || faults.NeverBoots {
+		return
+	}
+	if s.kernel = s.bootKernel(); s.kernel == "" {
+		return // "No bootable device"
+	}
+	s.booted = time.Now()
+	s.kernelFiles()
+	s.deviceFiles()
+	s.loadNVIDIA(true)
+	if !s.m.pause(s.ctx, kernelTime) {
+		return
+	}
+	s.startUserspace()
+	close(s.up)
+	c := s.cloudInit()
+	c.local()
+	if !s.m.pause(s.ctx, networkTime) {
+		return
+	}
+	s.networkUp()
+	c.network()
+	if !s.m.pause(s.ctx, initTime) {
+		return
+	}
+	s.startEnabled()
+	c.config()
+	if !s.m.pause(s.ctx, configTime) {
+		return
+	}
+	c.final()
+	if !s.m.pause(s.ctx, finalTime) {
+		return
+	}
+	c.finish()
+}
+
+// bootKernel is what GRUB starts: the newest kernel that is installed.
+func (s *system) bootKernel() string {
+	var found []string
+	for name := range s.m.cfg.Disk.packages() {
+		if k, ok := strings.CutPrefix(name, "linux-image-"); ok && strings.HasSuffix(k, "-generic") && len(k) > 0 && k[0] >= '0' && k[0] <= '9' {
+			found = append(found, k)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(found, compareVersions)
+}
+
+// compareVersions compares number by number.
+func compareVersions(a, b string) int {
+	num := func(s string) (out []int) {
+		for _, f := range strings.FieldsFunc(s, func(r rune) bool { return r < '0' || r > '9' }) {
+			n, _ := strconv.Atoi(f)
+			out = append(out, n)
+		}
+		return out
+	}
+	return slices.Compare(num(a), num(b))
+}
+
+func (s *system) kernelFiles() {
+	s.put("/proc/version", "Linux version "+s.kernel+" (buildd@simulated) #91-Ubuntu SMP PREEMPT_DYNAMIC\n", 0o444)
+	s.put("/proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz-"+s.kernel+" root=LABEL=cloudimg-rootfs ro console=tty1 console=ttyS0\n", 0o444)
+	s.put("/proc/sys/kernel/osrelease", s.kernel+"\n", 0o444)
+	s.put("/proc/sys/kernel/random/boot_id", hexID(16)+"\n", 0o444)
+	s.put("/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n", 0o444)
+	s.put("/proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemAvailable: %d kB\n", s.m.cfg.Memory>>10, s.m.cfg.Memory>>10*9/10), 0o444)
+	var cpus strings.Builder
+	for i := range s.m.cfg.CPUs {
+		fmt.Fprintf(&cpus, "processor\t: %d\nmodel name\t: simulated\n\n", i)
+	}
+	s.put("/proc/cpuinfo", cpus.String(), 0o444)
+	s.put("/proc/uptime", "0.00 0.00\n", 0o444)
+	s.put("/proc/modules", "", 0o444)
+	s.kmsg("Linux version %s", s.kernel)
+}
+
+func (s *system) deviceFiles() {
+	v := s.root()
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty", "kmsg"} {
+		disk, in := v.at("/dev/" + name)
+		_ = disk.set(in, &inode{mode: fs.ModeDevice | fs.ModeCharDevice | 0o666})
+	}
+	for i, d := range s.m.cfg.Disks {
+		dev := "/dev/" + diskName(i)
+		disk, in := v.at(dev)
+		_ = disk.set(in, &inode{mode: fs.ModeDevice | 0o660})
+		if d.Serial != "" {
+			_ = v.mkdirAll("/dev/disk/by-id", 0o755)
+			for _, name := range []string{"scsi-0QEMU_QEMU_HARDDISK_" + d.Serial, "virtio-" + d.Serial} {
+				_ = v.symlink("../../"+diskName(i), "/dev/disk/by-id/"+name)
+			}
+		}
+	}
+	for _, p := range s.m.cfg.PCI {
+		dir := "/sys/bus/pci/devices/" + p.Address
+		s.put(dir+"/vendor", fmt.Sprintf("0x%04x\n", p.Vendor), 0o444)
+		s.put(dir+"/device", fmt.Sprintf("0x%04x\n", p.Device), 0o444)
+		s.put(dir+"/subsystem_vendor", fmt.Sprintf("0x%04x\n", p.SubVendor), 0o444)
+		s.put(dir+"/subsystem_device", fmt.Sprintf("0x%04x\n", p.SubDevice), 0o444)
+		s.put(dir+"/class", fmt.Sprintf("0x%06x\n", p.Class), 0o444)
+	}
+}
+
+func diskName(i int) string { return "sd" + string(rune('a'+i)) }
+
+// startUserspace is what systemd does first.
+func (s *system) startUserspace() {
+	v := s.root()
+	id, _ := v.readFile("/etc/machine-id")
+	if text := strings.TrimSpace(string(id)); text == "" || text == "uninitialized" {
+		s.put("/etc/machine-id", hexID(16)+"\n", 0o444)
+	}
+	name, _ := v.readFile("/etc/hostname")
+	s.setHostname(strings.TrimSpace(string(name)))
+	entries, _ := v.readDir("/tmp")
+	for _, e := range entries {
+		_ = v.removeAll("/tmp/" + e.name)
+	}
+	s.mountFstab()
+	s.loadModulesFiles()
+	s.applySysctl()
+}
+
+// loadModulesFiles is systemd-modules-load.
+func (s *system) loadModulesFiles() {
+	v := s.root()
+	entries, _ := v.readDir("/etc/modules-load.d")
+	for _, e := range entries {
+		data, _ := v.readFile("/etc/modules-load.d/" + e.name)
+		for _, line := range lines(data) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				_ = s.modprobe(line)
+			}
+		}
+	}
+}
+
+// applySysctl is systemd-sysctl.
+func (s *system) applySysctl() {
+	v := s.root()
+	entries, _ := v.readDir("/etc/sysctl.d")
+	files := []string{"/etc/sysctl.conf"}
+	for _, e := range entries {
+		files = append(files, "/etc/sysctl.d/"+e.name)
+	}
+	for _, f := range files {
+		data, _ := v.readFile(f)
+		s.sysctlLines(data)
+	}
+}
+
+func (s *system) sysctlLines(data []byte) {
+	for _, line := range lines(data) {
+		key, value, ok := strings.Cut(line, "=")
+		if key = strings.TrimSpace(key); ok && !strings.HasPrefix(key, "#") {
+			s.put(sysctlPath(key), strings.TrimSpace(value)+"\n", 0o644)
+		}
+	}
+}
+
+func sysctlPath(key string) string {
+	return path.Join("/proc/sys", strings.ReplaceAll(strings.TrimPrefix(key, "-"), ".", "/"))
+}
+
+// mountFstab mounts those lines of /etc/fstab that name a data disk.
+func (s *system) mountFstab() {
+	data, _ := s.root().readFile("/etc/fstab")
+	for _, line := range lines(data) {
+		f := strings.Fields(line)
+		if len(f) < 3 || strings.HasPrefix(f[0], "#") || !strings.HasPrefix(f[1], "/") || f[1] == "/" {
+			continue
+		}
+		if err := s.mount(f[0], f[1]); err != nil && !strings.Contains(line, "nofail") {
+			s.log("local-fs.target", "Failed to mount %s: %v", f[1], err)
+		}
+	}
+}

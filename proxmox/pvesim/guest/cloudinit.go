@@ -1,0 +1,260 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/internal/iso9660"
+)
+
+// cloud is one run of cloud-init. It reads the seed by its own rules, written
+// from cloud-init's documentation, and not by those of whoever made the seed.
+type cloud struct {
+	s    *system
+	v    *view
+	seed map[string][]byte // files of the CD; nil when there is none
+	user map[string]any    // user-data
+	meta map[string]any    // meta-data
+	id   string            // instance-id
+	new  bool              // whether this instance was not here before
+	off  bool              // no datasource: cloud-init does nothing
+}
+
+func (s *system) cloudInit() *cloud {
+	s.mu.Lock()
+	s.cloud = cloudState{status: "running", ended: make(chan struct{}), stages: map[string]*cloudStage{}}
+	s.mu.Unlock()
+	return &cloud{s: s, v: s.root()}
+}
+
+// local is the stage before the network: find the seed, write what the network
+// needs.
+func (c *cloud) local() {
+	c.stage("init-local")
+	c.readSeed()
+	if c.seed == nil {
+		c.off = true
+		c.s.mu.Lock()
+		c.s.cloud.status, c.s.cloud.detail = "disabled", "Cloud-init disabled by cloud-init-generator"
+		close(c.s.cloud.ended)
+		c.s.mu.Unlock()
+		return
+	}
+	previous, _ := c.v.readFile("/var/lib/cloud/data/instance-id")
+	c.new = strings.TrimSpace(string(previous)) != c.id
+	c.v.save("/var/lib/cloud/data/instance-id", c.id+"\n", 0o644)
+	dir := "/var/lib/cloud/instances/" + path.Base(c.id)
+	_ = c.v.mkdirAll(dir+"/scripts", 0o755)
+	_ = c.v.remove("/var/lib/cloud/instance")
+	_ = c.v.symlink(dir, "/var/lib/cloud/instance")
+	c.v.save("/var/log/cloud-init.log", "cloud-init 26.1: instance "+c.id+"\n", 0o644)
+	if c.new {
+		c.writeNetwork()
+	}
+	c.setHostname()
+}
+
+// readSeed reads the CD: an ISO 9660 file system labelled cidata, with meta-data
+// and user-data in its root.
+func (c *cloud) readSeed() {
+	if c.s.m.cfg.Seed == nil {
+		return
+	}
+	image, err := c.s.m.cfg.Seed()
+	if err != nil || len(image) == 0 {
+		return
+	}
+	files, label, err := iso9660.Files(bytes.NewReader(image), int64(len(image)))
+	if err != nil || !strings.EqualFold(label, "cidata") {
+		return
+	}
+	meta, okMeta := files["meta-data"]
+	user, okUser := files["user-data"]
+	if !okMeta || !okUser {
+		return
+	}
+	c.seed = files
+	if err := yaml.Unmarshal(meta, &c.meta); err != nil {
+		c.warn("failed loading meta-data: %v", err)
+	}
+	if c.id = text(c.meta["instance-id"]); c.id == "" {
+		c.id = "nocloud"
+	}
+	c.s.mu.Lock()
+	c.s.cloud.datasource, c.s.cloud.detail = "nocloud", "DataSourceNoCloud [seed=/dev/sr0]"
+	c.s.mu.Unlock()
+	c.parseUser(user)
+}
+
+func (c *cloud) parseUser(data []byte) {
+	first, _, _ := strings.Cut(string(data), "\n")
+	switch first = strings.TrimRight(first, " \r"); {
+	case len(bytes.TrimSpace(data)) == 0:
+		return
+	case strings.HasPrefix(first, "#!"):
+		c.user = map[string]any{"runcmd": []any{string(data)}}
+		return
+	case first != "#cloud-config":
+		c.warn("Unhandled non-multipart (text/x-not-multipart) userdata: '%.24q'...", data)
+		return
+	}
+	if err := yaml.Unmarshal(data, &c.user); err != nil {
+		c.user = nil
+		c.warn("Failed loading yaml blob. Invalid format: %v", strings.SplitN(err.Error(), "\n", 2)[0])
+		return
+	}
+	for key := range c.user {
+		if !knownKey(key) {
+			c.warn("cloud-config failed schema validation! Additional properties are not allowed ('%s' was unexpected)", key)
+		}
+	}
+}
+
+// writeNetwork hands the seed's network configuration, or DHCP on the first card
+// where it has none, to netplan.
+func (c *cloud) writeNetwork() {
+	out := "network:\n  version: 2\n"
+	config, ok := c.seed["network-config"]
+	switch {
+	case ok:
+		var doc map[string]any
+		if err := yaml.Unmarshal(config, &doc); err != nil {
+			c.fail("Failed to parse network-config: %v", strings.SplitN(err.Error(), "\n", 2)[0])
+			return
+		}
+		if inner, ok := doc["network"].(map[string]any); ok {
+			doc = inner
+		}
+		if text(doc["version"]) != "2" {
+			c.fail("network-config version %s is not simulated", text(doc["version"]))
+			return
+		}
+		data, err := yaml.Marshal(map[string]any{"network": doc})
+		if err != nil {
+			c.fail("network-config: %v", err)
+			return
+		}
+		out = string(data)
+	case len(c.s.m.cfg.MACs) > 0:
+		out += "  ethernets:\n    eth0:\n      match: {macaddress: \"" + strings.ToLower(c.s.m.cfg.MACs[0]) + "\"}\n      set-name: eth0\n      dhcp4: true\n"
+	}
+	c.v.save(netplanFile, out, 0o644)
+	_ = c.v.chmod(netplanFile, 0o600)
+}
+
+// network is the stage when the network is up: disks, users, keys, files.
+func (c *cloud) network() {
+	if c.off {
+		return
+	}
+	c.stage("init")
+	c.script("bootcmd", "bootcmd")
+	if !c.new {
+		return
+	}
+	c.writeFiles(false)
+	c.filesystems()
+	c.mounts()
+	c.etcHosts()
+	c.users()
+	c.hostKeys()
+	c.passwords()
+}
+
+// config is the stage of settings that others do not wait for.
+func (c *cloud) config() {
+	if c.off || !c.new {
+		return
+	}
+	c.stage("modules-config")
+	c.aptSources()
+	c.timezone()
+}
+
+// final is the last stage: packages, late files, commands.
+func (c *cloud) final() {
+	if c.off {
+		return
+	}
+	c.stage("modules-final")
+	if !c.new {
+		return
+	}
+	c.packages()
+	c.writeFiles(true)
+	c.script("runcmd", "scripts_user")
+}
+
+// finish says how it went, and powers off where that was asked.
+func (c *cloud) finish() {
+	if c.off {
+		return
+	}
+	c.s.mu.Lock()
+	c.s.cloud.finish()
+	close(c.s.cloud.ended)
+	c.s.mu.Unlock()
+	c.v.save("/run/cloud-init/result.json", "{}\n", 0o644)
+	c.v.save("/var/lib/cloud/instance/boot-finished", time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
+	power, ok := c.user["power_state"].(map[string]any)
+	if !ok || !c.new || power["condition"] == false {
+		return
+	}
+	switch mode := text(power["mode"]); mode {
+	case "poweroff", "halt", "reboot":
+		c.s.powerOff(mode == "reboot")
+	}
+}
+
+// text prints a scalar of YAML; everything else is empty.
+func text(v any) string {
+	switch v := v.(type) {
+	case nil, map[string]any, []any:
+		return ""
+	case string:
+		return v
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// list makes a list of what may be one or a single value.
+func list(v any) []any {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case []any:
+		return v
+	default:
+		return []any{v}
+	}
+}
+
+func texts(v any) []string {
+	var out []string
+	for _, e := range list(v) {
+		if s := text(e); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// knownKey are the top-level keys of cloud-config's schema.
+func knownKey(key string) bool {
+	const known = " allow_public_ssh_keys ansible apk_repos apt apt_pipelining apt_reboot_if_required apt_update apt_upgrade authkey_hash autoinstall " +
+		"bootcmd byobu_by_default ca-certs ca_certs chef chpasswd cloud_config_modules cloud_final_modules cloud_init_modules create_hostname_file " +
+		"device_aliases disable_ec2_metadata disable_root disable_root_opts disk_setup drivers fan final_message fqdn fs_setup groups growpart grub-dpkg " +
+		"grub_dpkg hostname keyboard landscape launch-index locale locale_configfile lxd manage_etc_hosts manage_resolv_conf mcollective merge_how " +
+		"merge_type migrate mount_default_fields mounts no_ssh_fingerprints ntp output package_reboot_if_required package_update package_upgrade packages " +
+		"password phone_home power_state prefer_fqdn_over_hostname preserve_hostname puppet random_seed reporting resize_rootfs resolv_conf rh_subscription " +
+		"rsyslog runcmd salt_minion snap spacewalk ssh ssh_authorized_keys ssh_deletekeys ssh_fp_console_blacklist ssh_genkeytypes ssh_import_id " +
+		"ssh_key_console_blacklist ssh_keys ssh_publish_hostkeys ssh_pwauth ssh_quiet_keygen swap system_info timezone ubuntu_advantage ubuntu_pro " +
+		"updates user users vendor_data version wireguard write_files yum_repo_dir yum_repos zypper "
+	return strings.Contains(known, " "+key+" ")
+}

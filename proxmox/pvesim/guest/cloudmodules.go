@@ -1,0 +1,405 @@
+package guest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// root is a session as which cloud-init runs commands; what they print goes to its log.
+func (c *cloud) session() *proc {
+	p := c.s.session(rootUser(), nil, c.output(), c.output())
+	p.dir = "/"
+	return p
+}
+
+const cloudOutput = "/var/log/cloud-init-output.log"
+
+func (c *cloud) output() io.Writer {
+	at, err := c.v.open(cloudOutput, 0o640, false)
+	if err != nil {
+		return io.Discard
+	}
+	return fileWriter{c.v, at}
+}
+
+// script runs a list of commands: texts are for the shell, lists are argument
+// vectors. As in cloud-init they become one script, whose status is its last
+// command's.
+func (c *cloud) script(key, module string) {
+	commands := list(c.user[key])
+	if len(commands) == 0 {
+		return
+	}
+	var b strings.Builder
+	b.WriteString("#!/bin/sh\n")
+	for _, cmd := range commands {
+		words, isList := cmd.([]any)
+		if !isList {
+			b.WriteString(text(cmd) + "\n")
+			continue
+		}
+		for i, w := range words {
+			quoted, err := syntax.Quote(text(w), syntax.LangPOSIX)
+			if err != nil {
+				c.fail("('%s', %v)", module, err)
+				return
+			}
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(quoted)
+		}
+		b.WriteByte('\n')
+	}
+	name := "/var/lib/cloud/instance/scripts/" + key
+	c.v.save(name, b.String(), 0o644)
+	_ = c.v.chmod(name, 0o700)
+	p := c.session()
+	p.args = []string{name}
+	if code := p.exec(c.s.ctx); code != 0 && c.s.ctx.Err() == nil {
+		if module == "bootcmd" {
+			c.fail("('bootcmd', ProcessExecutionError(\"Unexpected error while running command.\\nExit code: %d\"))", code)
+			return
+		}
+		c.fail("('scripts_user', RuntimeError('Runparts: 1 failures (%s) in 1 attempted commands'))", key)
+	}
+}
+
+// writeFiles is write_files; those with defer come after users and packages.
+func (c *cloud) writeFiles(deferred bool) {
+	module := "write_files"
+	if deferred {
+		module += "_deferred"
+	}
+	for _, e := range list(c.user["write_files"]) {
+		f, ok := e.(map[string]any)
+		if !ok || (f["defer"] == true) != deferred {
+			continue
+		}
+		if err := c.writeOne(f); err != nil {
+			c.fail("('%s', %q)", module, err.Error())
+			return
+		}
+	}
+}
+
+func (c *cloud) writeOne(f map[string]any) error {
+	name := text(f["path"])
+	if !strings.HasPrefix(name, "/") {
+		return fmt.Errorf("path %q is not absolute", name)
+	}
+	data, err := decode(text(f["content"]), text(f["encoding"]))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	perm := uint64(0o644)
+	if p := text(f["permissions"]); p != "" {
+		if perm, err = strconv.ParseUint(p, 8, 12); err != nil {
+			return fmt.Errorf("%s: permissions %q", name, p)
+		}
+	}
+	if err := c.v.mkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if f["append"] == true {
+		old, _ := c.v.readFile(name)
+		data = append(bytes.Clone(old), data...)
+	}
+	if err := c.v.writeFile(name, data, 0o600); err != nil {
+		return err
+	}
+	if err := c.v.chmod(name, unixMode(perm)); err != nil {
+		return err
+	}
+	owner := text(f["owner"])
+	if owner == "" {
+		owner = "root:root"
+	}
+	uid, gid, err := (&proc{fs: c.v}).owner(owner)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err) // the user is made later: defer was needed
+	}
+	return c.v.chown(name, uid, gid)
+}
+
+// decode undoes write_files' encodings.
+func decode(content, encoding string) ([]byte, error) {
+	data := []byte(content)
+	for part := range strings.SplitSeq(reorder(encoding), "+") {
+		switch part {
+		case "", "text/plain":
+		case "b64", "base64":
+			var err error
+			if data, err = base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(data)), "")); err != nil {
+				return nil, err
+			}
+		case "gz", "gzip":
+			r, err := gzip.NewReader(bytes.NewReader(data))
+			if err != nil {
+				return nil, err
+			}
+			if data, err = io.ReadAll(r); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, fmt.Errorf("unknown encoding %q", encoding)
+		}
+	}
+	return data, nil
+}
+
+// reorder puts base64 before gzip, the order in which they are undone.
+func reorder(encoding string) string {
+	parts := strings.Split(encoding, "+")
+	slices.SortFunc(parts, func(a, b string) int { return strings.Compare(a[:min(1, len(a))], b[:min(1, len(b))]) })
+	return strings.Join(parts, "+")
+}
+
+// filesystems is fs_setup.
+func (c *cloud) filesystems() {
+	for _, e := range list(c.user["fs_setup"]) {
+		f, ok := e.(map[string]any)
+		if !ok {
+			continue
+		}
+		i, disk, err := c.s.device(text(f["device"]))
+		if err != nil {
+			c.fail("('disk_setup', RuntimeError(%q))", err.Error())
+			continue
+		}
+		if disk.Exists(fsMark) && f["overwrite"] != true || i == 0 {
+			continue
+		}
+		if err := c.s.mkfs(text(f["device"]), text(f["filesystem"]), text(f["label"])); err != nil {
+			c.fail("('disk_setup', RuntimeError(%q))", err.Error())
+		}
+	}
+}
+
+// mounts adds to /etc/fstab, and mounts.
+func (c *cloud) mounts() {
+	var added []string
+	for _, e := range list(c.user["mounts"]) {
+		f := texts(e)
+		if len(f) < 2 {
+			continue
+		}
+		fields := append(f, []string{"", "", "auto", "defaults,nofail,x-systemd.after=cloud-init.service,_netdev", "0", "2"}[min(len(f), 6):]...)
+		if f[1] == "none" || f[1] == "swap" {
+			continue
+		}
+		added = append(added, strings.Join(fields, "\t")+"\t# cloudconfig")
+	}
+	if len(added) == 0 {
+		return
+	}
+	old, _ := c.v.readFile("/etc/fstab")
+	c.v.save("/etc/fstab", string(old)+strings.Join(added, "\n")+"\n", 0o644)
+	for _, line := range added {
+		f := strings.Split(line, "\t")
+		if err := c.s.mount(f[0], f[1]); err != nil {
+			c.warn("mount %s: %v", f[1], err)
+		}
+	}
+	c.v = c.s.root() // sees the new mounts
+}
+
+// setHostname prefers user-data's over meta-data's.
+func (c *cloud) setHostname() {
+	if c.user["preserve_hostname"] == true {
+		return
+	}
+	name := text(c.user["hostname"])
+	if name == "" {
+		name, _, _ = strings.Cut(text(c.user["fqdn"]), ".")
+	}
+	for _, key := range []string{"local-hostname", "hostname"} {
+		if name == "" {
+			name = text(c.meta[key])
+		}
+	}
+	if name == "" {
+		name = "ubuntu"
+	}
+	c.v.save("/etc/hostname", name+"\n", 0o644)
+	c.s.setHostname(name)
+}
+
+func (c *cloud) etcHosts() {
+	if m := c.user["manage_etc_hosts"]; m != true && m != "localhost" {
+		return
+	}
+	name := c.s.host()
+	names := name
+	if fqdn := text(c.user["fqdn"]); fqdn != "" {
+		names = fqdn + " " + name
+	}
+	c.v.save("/etc/hosts", "127.0.1.1 "+names+"\n127.0.0.1 localhost\n\n::1 localhost ip6-localhost ip6-loopback\n", 0o644)
+}
+
+func (c *cloud) timezone() {
+	zone := text(c.user["timezone"])
+	if zone == "" {
+		return
+	}
+	c.v.save("/etc/timezone", zone+"\n", 0o644)
+	_ = c.v.remove("/etc/localtime")
+	_ = c.v.symlink("/usr/share/zoneinfo/"+zone, "/etc/localtime")
+}
+
+// aptSources is apt: proxy, mirror, further sources with their keys.
+func (c *cloud) aptSources() {
+	apt, ok := c.user["apt"].(map[string]any)
+	if !ok {
+		return
+	}
+	for key, option := range map[string]string{"http_proxy": "Acquire::http::Proxy", "proxy": "Acquire::http::Proxy", "https_proxy": "Acquire::https::Proxy"} {
+		if url := text(apt[key]); url != "" {
+			c.v.save("/etc/apt/apt.conf.d/90cloud-init-aptproxy", option+" \""+url+"\";\n", 0o644)
+		}
+	}
+	if conf := text(apt["conf"]); conf != "" {
+		c.v.save("/etc/apt/apt.conf.d/94cloud-init-config", conf, 0o644)
+	}
+	for _, e := range list(apt["primary"]) {
+		if m, ok := e.(map[string]any); ok && text(m["uri"]) != "" {
+			c.v.save("/etc/apt/sources.list.d/ubuntu.sources", "Types: deb\nURIs: "+text(m["uri"])+
+				"\nSuites: noble noble-updates noble-security\nComponents: main universe restricted multiverse\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n", 0o644)
+		}
+	}
+	sources, _ := apt["sources"].(map[string]any)
+	for name, e := range sources {
+		if s, ok := e.(map[string]any); ok {
+			c.aptSource(name, s)
+		}
+	}
+}
+
+func (c *cloud) aptSource(name string, s map[string]any) {
+	base := strings.TrimSuffix(name, ".list")
+	keyFile := "/etc/apt/cloud-init.gpg.d/" + base + ".gpg"
+	switch key := text(s["key"]); {
+	case strings.Contains(key, "BEGIN PGP PUBLIC KEY"):
+		c.v.save(keyFile, key, 0o644)
+	case key != "":
+		c.fail("('apt_configure', ValueError('no valid OpenPGP data found'))")
+		return
+	case text(s["keyid"]) != "" && c.s.m.cfg.Internet != nil:
+		c.v.save(keyFile, "key "+text(s["keyid"])+"\n", 0o644)
+	}
+	line := text(s["source"])
+	if line == "" {
+		return
+	}
+	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", "noble", "$MIRROR", "http://archive.ubuntu.com/ubuntu").Replace(line)
+	file := text(s["filename"])
+	if file == "" {
+		file = name
+	}
+	if !strings.HasSuffix(file, ".list") {
+		file += ".list"
+	}
+	if !strings.HasPrefix(file, "/") {
+		file = "/etc/apt/sources.list.d/" + file
+	}
+	c.v.save(file, line+"\n", 0o644)
+}
+
+var errPackages = errors.New("Failed to install packages")
+
+// packages is package_update, package_upgrade and packages.
+func (c *cloud) packages() {
+	var names []string
+	for _, e := range list(c.user["packages"]) {
+		switch e := e.(type) {
+		case map[string]any:
+			for _, inner := range list(e["apt"]) {
+				names = append(names, packageName(inner))
+			}
+		default:
+			names = append(names, packageName(e))
+		}
+	}
+	upgrade := c.user["package_upgrade"] == true
+	if len(names) == 0 && !upgrade && c.user["package_update"] != true {
+		return
+	}
+	p := c.session()
+	run := func(args ...string) bool {
+		return p.start(c.s.ctx, append([]string{"apt-get", "--assume-yes", "--quiet"}, args...)...) == 0
+	}
+	if !run("update") {
+		c.warn("Failed to update package sources") // and goes on with what there is
+	}
+	if upgrade && !run("dist-upgrade") {
+		c.fail("('package_update_upgrade_install', RuntimeError('Package upgrade failed'))")
+	}
+	if len(names) > 0 && !run(append([]string{"install"}, names...)...) && c.s.ctx.Err() == nil {
+		c.fail("('package_update_upgrade_install', RuntimeError(\"%v: %s\"))", errPackages, c.tail())
+	}
+	if c.user["package_reboot_if_required"] == true && c.s.kernel != c.s.bootKernel() {
+		c.s.powerOff(true)
+	}
+}
+
+// tail is apt's last word, for the error.
+func (c *cloud) tail() string {
+	data, _ := c.v.readFile(cloudOutput)
+	all := lines(data)
+	for _, line := range slices.Backward(all) {
+		if strings.HasPrefix(line, "E:") {
+			return line
+		}
+	}
+	return ""
+}
+
+// packageName reads "name", or [name, version].
+func packageName(e any) string {
+	f := texts(e)
+	if len(f) == 2 {
+		return f[0] + "=" + f[1]
+	}
+	return text(e)
+}
+
+// systemProgram are the programs of systemd, of the kernel's settings and of
+// cloud-init.
+func systemProgram(name string) run {
+	switch name {
+	case "systemctl":
+		return runSystemctl
+	case "journalctl":
+		return runJournalctl
+	case "cloud-init":
+		return runCloudInit
+	case "ip":
+		return runIP
+	case "poweroff", "reboot", "shutdown":
+		return runPoweroff
+	case "sysctl":
+		return runSysctl
+	case "timedatectl":
+		return runTimedatectl
+	case "swapoff", "netplan", "update-initramfs":
+		return func(context.Context, *proc) int { return 0 }
+	case "systemd-detect-virt":
+		return func(_ context.Context, p *proc) int { p.printf("kvm\n"); return 0 }
+	case "uptime":
+		return runUptime
+	case "ps", "pgrep":
+		return runPs
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// cloudState is what cloud-init status tells.
+type cloudState struct {
+	status     string // not started, running, done, error, disabled
+	current    string // stage
+	datasource string
+	detail     string
+	stages     map[string]*cloudStage
+	ended      chan struct{}
+	updated    time.Time
+}
+
+type cloudStage struct {
+	start, finished time.Time
+	errors          []string
+	warnings        []string
+}
+
+// cloudStages are cloud-init's four, in order.
+func cloudStages() []string { return []string{"init-local", "init", "modules-config", "modules-final"} }
+
+func (st *cloudState) close(now time.Time) {
+	if s := st.stages[st.current]; s != nil {
+		s.finished = now
+	}
+	st.current, st.updated = "", now
+}
+
+func (st *cloudState) finish() {
+	st.close(time.Now())
+	st.status = "done"
+	for _, s := range st.stages {
+		if len(s.errors) > 0 {
+			st.status = "error"
+		}
+	}
+}
+
+// stage begins the next one.
+func (c *cloud) stage(name string) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	now := time.Now()
+	c.s.cloud.close(now)
+	c.s.cloud.current = name
+	c.s.cloud.stages[name] = &cloudStage{start: now}
+}
+
+// warn records what cloud-init calls a recoverable error.
+func (c *cloud) warn(format string, args ...any) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	st := c.s.cloud.stages[c.s.cloud.current]
+	st.warnings = append(st.warnings, fmt.Sprintf(format, args...))
+}
+
+// fail records an error that makes the status one.
+func (c *cloud) fail(format string, args ...any) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	st := c.s.cloud.stages[c.s.cloud.current]
+	st.errors = append(st.errors, fmt.Sprintf(format, args...))
+}
+
+// cloudJSON is the answer of cloud-init status --format json.
+type cloudJSON struct {
+	BootStatus  string              `json:"boot_status_code"`
+	Datasource  string              `json:"datasource"`
+	Detail      string              `json:"detail"`
+	Errors      []string            `json:"errors"`
+	Extended    string              `json:"extended_status"`
+	Init        stageJSON           `json:"init"`
+	InitLocal   stageJSON           `json:"init-local"`
+	Updated     string              `json:"last_update"`
+	Config      stageJSON           `json:"modules-config"`
+	Final       stageJSON           `json:"modules-final"`
+	Recoverable map[string][]string `json:"recoverable_errors"`
+	Schemas     map[string]any      `json:"schemas,omitempty"`
+	Stage       *string             `json:"stage"`
+	Status      string              `json:"status"`
+}
+
+type stageJSON struct {
+	Errors      []string            `json:"errors"`
+	Finished    *float64            `json:"finished"`
+	Recoverable map[string][]string `json:"recoverable_errors"`
+	Start       *float64            `json:"start"`
+}
+
+func unixSeconds(t time.Time) *float64 {
+	if t.IsZero() {
+		return nil
+	}
+	f := float64(t.UnixMilli()) / 1000
+	return &f
+}
+
+func (st *cloudState) json() (cloudJSON, int) {
+	out := cloudJSON{BootStatus: "enabled-by-generator", Datasource: st.datasource, Detail: st.detail, Errors: []string{}, Status: st.status,
+		Updated: st.updated.UTC().Format("Mon, 02 Jan 2006 15:04:05 +0000"), Recoverable: map[string][]string{}}
+	if st.status == "" {
+		out.Status = "not started"
+	}
+	if st.status == "disabled" {
+		out.BootStatus = "disabled-by-generator"
+	}
+	for i, to := range []*stageJSON{&out.InitLocal, &out.Init, &out.Config, &out.Final} {
+		*to = stageJSON{Errors: []string{}, Recoverable: map[string][]string{}}
+		s := st.stages[cloudStages()[i]]
+		if s == nil {
+			continue
+		}
+		to.Start, to.Finished = unixSeconds(s.start), unixSeconds(s.finished)
+		to.Errors = append(to.Errors, s.errors...)
+		out.Errors = append(out.Errors, s.errors...)
+		if len(s.warnings) > 0 {
+			to.Recoverable["WARNING"] = slices.Clone(s.warnings)
+			out.Recoverable["WARNING"] = append(out.Recoverable["WARNING"], s.warnings...)
+		}
+	}
+	if st.current != "" {
+		stage := st.current
+		out.Stage = &stage
+	}
+	out.Extended = out.Status
+	code := 0
+	if len(out.Recoverable) > 0 {
+		out.Extended, code = "degraded "+out.Status, 2
+	}
+	if len(out.Errors) > 0 {
+		code = 1
+		if out.Status == "error" {
+			out.Extended = "error - done"
+		}
+	}
+	if out.Status == "running" {
+		code = 0
+	}
+	return out, code
+}
+
+// runCloudInit is cloud-init status and clean.
+func runCloudInit(ctx context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "format", "configs", "c")
+	if len(args) == 0 {
+		if has(opts, "version", "v") {
+			p.printf("/usr/bin/cloud-init 26.1-0ubuntu1~24.04.1\n")
+			return 0
+		}
+		return p.fail("a subcommand is needed")
+	}
+	switch args[0] {
+	case "status":
+		return p.cloudStatus(ctx, opts)
+	case "clean":
+		return p.cloudClean(opts, args[1:])
+	}
+	return p.fail("%s is not simulated", args[0])
+}
+
+func (p *proc) cloudStatus(ctx context.Context, opts map[string][]string) int {
+	look := func() (cloudJSON, int) {
+		p.sys.mu.Lock()
+		defer p.sys.mu.Unlock()
+		return p.sys.cloud.json()
+	}
+	out, code := look()
+	if has(opts, "wait", "w") {
+		err := p.poll(ctx, func() bool {
+			out, code = look()
+			done := out.Status != "running" && out.Status != "not started"
+			if !done && last(opts, "format") == "" {
+				p.printf(".")
+			}
+			return done
+		})
+		if err != nil {
+			return p.fail("%v", err)
+		}
+	}
+	switch {
+	case last(opts, "format") == "json":
+		data, err := json.MarshalIndent(out, "", "  ")
+		if err != nil {
+			return p.fail("%v", err)
+		}
+		p.printf("%s\n", data)
+	case has(opts, "wait", "w"):
+		p.printf("\nstatus: %s\n", out.Status)
+	default:
+		p.printf("status: %s\n", out.Status)
+	}
+	if has(opts, "long", "l") {
+		p.printf("extended_status: %s\nboot_status_code: %s\ndetail: %s\nerrors: %q\nrecoverable_errors: %q\n", out.Extended, out.BootStatus, out.Detail, out.Errors, out.Recoverable)
+	}
+	return code
+}
+
+// cloudClean makes the next boot a first one, as is done before a template.
+func (p *proc) cloudClean(opts map[string][]string, rest []string) int {
+	if p.user.uid != 0 {
+		return p.fail("Error: must be root")
+	}
+	var err error
+	entries, _ := p.fs.readDir("/var/lib/cloud")
+	for _, e := range entries {
+		if e.name != "seed" || has(opts, "seed", "s") {
+			err = errors.Join(err, p.fs.removeAll("/var/lib/cloud/"+e.name))
+		}
+	}
+	if has(opts, "logs", "l") {
+		for _, name := range []string{"/var/log/cloud-init.log", "/var/log/cloud-init-output.log"} {
+			_ = p.fs.remove(name)
+		}
+	}
+	if has(opts, "machine-id") {
+		err = errors.Join(err, p.fs.writeFile("/etc/machine-id", []byte("uninitialized\n"), 0o444))
+	}
+	if c := append(opts["configs"], append(opts["c"], rest...)...); slices.Contains(c, "all") || slices.Contains(c, "network") {
+		_ = p.fs.remove(netplanFile)
+	}
+	if err != nil {
+		return p.fail("Error: %s", strerror(err))
+	}
+	if has(opts, "reboot", "r") {
+		p.sys.powerOff(true)
+	}
+	return 0
+}

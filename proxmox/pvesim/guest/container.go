@@ -1,0 +1,127 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"mvdan.cc/sh/v3/expand"
+)
+
+// box is a container's own little world.
+type box struct {
+	visible string // NVIDIA_VISIBLE_DEVICES
+	count   int    // cards allotted, where the variable does not name them
+}
+
+// cards are those of the machine's that the container was given.
+func (b *box) cards(all []card) []card {
+	switch b.visible {
+	case "void", "none":
+		return nil
+	case "all":
+		return all
+	case "":
+		return all[:min(b.count, len(all))]
+	}
+	var out []card
+	names := strings.Split(b.visible, ",")
+	for i, c := range all {
+		if slices.Contains(names, c.UUID) || slices.Contains(names, strconv.Itoa(i)) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// containerImage is the file system of every image: there are shells and core
+// utilities in it, and CUDA's sample where GPUs are asked for.
+func containerImage(gpus bool) *Disk {
+	d := NewDisk()
+	v := d.view()
+	for _, dir := range []string{"/usr/bin", "/tmp", "/dev", "/etc", "/root"} {
+		must(v.mkdirAll(dir, 0o755))
+	}
+	must(v.symlink("usr/bin", "/bin"))
+	for _, name := range slices.Concat(coreutils, network) {
+		must(v.writeFile("/usr/bin/"+name, program(name), 0o755))
+	}
+	if gpus {
+		must(v.writeFile("/usr/bin/nvidia-smi", program("nvidia-smi"), 0o755))
+		must(v.mkdirAll("/cuda-samples", 0o755))
+		must(v.writeFile("/cuda-samples/vectorAdd", program("vectorAdd"), 0o755))
+	}
+	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
+		must(d.set("/dev/"+name, &inode{mode: fs.ModeDevice | fs.ModeCharDevice | 0o666}))
+	}
+	must(v.writeFile("/dev/termination-log", nil, 0o666))
+	must(v.writeFile("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644))
+	must(v.writeFile("/etc/group", []byte("root:x:0:\n"), 0o644))
+	return d
+}
+
+// maxTermination is how much of a termination log Kubernetes keeps.
+const maxTermination = 4096
+
+// container runs a container's command, see [Node].
+func (s *system) container(ctx context.Context, c Container) (code int, output, terminationLog string) {
+	if !s.enter() {
+		return exitKilled, "", ""
+	}
+	defer s.wg.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	b := &box{visible: c.Env["NVIDIA_VISIBLE_DEVICES"], count: c.GPUs}
+	cards, failed := s.nvml()
+	disk := containerImage(failed == nil && len(b.cards(cards)) > 0)
+	v := disk.view()
+	v.umask = 0o022
+	for name, data := range c.Files {
+		_ = disk.WriteFile(name, data, 0o755)
+	}
+	env := []string{"PATH=" + searchPath, "HOME=/root", "HOSTNAME=container"}
+	for k, val := range c.Env {
+		env = append(env, k+"="+val)
+	}
+	var mu sync.Mutex
+	var out bytes.Buffer
+	w := &lockedWriter{mu: &mu, w: &out}
+	p := &proc{sys: s, box: b, fs: v, user: rootUser(), env: expand.ListEnviron(env...), dir: "/", args: c.Args,
+		stdin: bytes.NewReader(nil), stdout: w, stderr: w, shell: "sh"}
+	if len(c.Args) == 0 {
+		return 0, "", ""
+	}
+	if _, err := p.find(c.Args[0]); err != nil {
+		return 128, "exec: \"" + c.Args[0] + "\": " + strings.ToLower(strerror(notThere(err))), ""
+	}
+	code = p.exec(ctx)
+	log, _ := disk.ReadFile("/dev/termination-log")
+	mu.Lock()
+	defer mu.Unlock()
+	return code, out.String(), string(log[:min(len(log), maxTermination)])
+}
+
+// runVectorAdd is NVIDIA's sample: it computes where a GPU is visible and works.
+func runVectorAdd(_ context.Context, p *proc) int {
+	p.printf("[Vector addition of 50000 elements]\n")
+	cards, failed := p.visible()
+	if want := p.env.Get("CUDA_VISIBLE_DEVICES"); want.IsSet() && failed == nil {
+		first, _, _ := strings.Cut(want.String(), ",")
+		cards = (&box{visible: first}).cards(cards)
+		if first == "" {
+			cards = nil
+		}
+	}
+	if failed != nil || len(cards) == 0 {
+		p.printf("Failed to allocate device vector A (error code no CUDA-capable device is detected)!\n")
+		return 1
+	}
+	p.printf("Copy input data from the host memory to the CUDA device\nCUDA kernel launch with 196 blocks of 256 threads\n" +
+		"Copy output data from the CUDA device to the host memory\nTest PASSED\nDone\n")
+	return 0
+}

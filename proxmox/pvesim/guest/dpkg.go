@@ -1,0 +1,144 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+func runAptMark(_ context.Context, p *proc) int {
+	_, args := flags(p.args[1:])
+	if len(args) == 0 {
+		return p.fail("a command is needed")
+	}
+	disk := p.sys.m.cfg.Disk
+	switch args[0] {
+	case "showhold":
+		for _, name := range disk.Holds() {
+			p.printf("%s\n", name)
+		}
+		return 0
+	case "hold", "unhold":
+	case "manual", "auto", "showmanual":
+		return 0
+	default:
+		fmt.Fprintf(p.stderr, "E: Invalid operation %s\n", args[0])
+		return aptFailed
+	}
+	hold := args[0] == "hold"
+	if p.user.uid != 0 {
+		fmt.Fprintln(p.stderr, "E: Could not create temporary file for /var/lib/apt/extended_states - mkstemp (13: Permission denied)")
+		return aptFailed
+	}
+	for _, name := range args[1:] {
+		old, ok := disk.packages()[name]
+		if _, known := findRelease(name); !ok && !known {
+			fmt.Fprintf(p.stderr, "E: Unable to locate package %s\nE: No packages found\n", name)
+			return aptFailed
+		}
+		if !ok || old.held == hold {
+			p.printf("%s was already %s.\n", name, map[bool]string{true: "set on hold", false: "not on hold"}[hold])
+			continue
+		}
+		_ = disk.editPackages(func(all map[string]pkg) { q := all[name]; q.held = hold; all[name] = q })
+		p.sys.m.mutated("package " + name + " " + args[0])
+		p.printf("%s %s.\n", name, map[bool]string{true: "set on hold", false: "canceled hold on"}[hold])
+	}
+	return 0
+}
+
+func runAptCache(_ context.Context, p *proc) int {
+	_, args := flags(p.args[1:])
+	if len(args) < 2 || args[0] != "policy" && args[0] != "madison" {
+		return p.fail("only policy and madison are simulated")
+	}
+	a := &apt{p: p, fs: &view{mounts: p.fs.mounts}, disk: p.sys.m.cfg.Disk}
+	for _, name := range args[1:] {
+		r, ok := a.find(name)
+		if !ok {
+			continue
+		}
+		if args[0] == "madison" {
+			for _, v := range r.versions {
+				p.printf(" %s | %s | %s\n", name, v, r.origin)
+			}
+			continue
+		}
+		installed := a.disk.packages()[name].version
+		if installed == "" {
+			installed = "(none)"
+		}
+		p.printf("%s:\n  Installed: %s\n  Candidate: %s\n", name, installed, r.versions[0])
+	}
+	return 0
+}
+
+// runDpkg is dpkg-query -W [-f FORMAT], dpkg -l, -s, and --print-architecture.
+func runDpkg(_ context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "f", "showformat")
+	if has(opts, "print-architecture") {
+		p.printf("amd64\n")
+		return 0
+	}
+	all := p.sys.m.cfg.Disk.packages()
+	format := last(opts, "f", "showformat")
+	if format == "" {
+		format = "${binary:Package}\t${Version}\n"
+	}
+	switch {
+	case has(opts, "l", "list"):
+		format = "${db:Status-Abbrev} ${Package} ${Version} amd64\n"
+	case has(opts, "s", "status"):
+		format = "Package: ${Package}\nStatus: ${Status}\nVersion: ${Version}\n\n"
+	case !has(opts, "W", "show"):
+		_ = p.fail("error: only -W, -l, -s and --print-architecture are simulated")
+		return 2
+	}
+	if len(args) == 0 {
+		args = []string{"*"}
+	}
+	code := 0
+	for _, pattern := range args {
+		found := false
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			ok, err := path.Match(pattern, name)
+			if err != nil || !ok || all[name].version == "" {
+				continue
+			}
+			found = true
+			p.printf("%s", dpkgFormat(format, name, all[name]))
+		}
+		if !found {
+			fmt.Fprintf(p.stderr, "%s: no packages found matching %s\n", p.name(), pattern)
+			code = 1
+		}
+	}
+	return code
+}
+
+func dpkgFormat(format, name string, q pkg) string {
+	status, abbrev := "install ok installed", "ii "
+	if q.held {
+		status, abbrev = "hold ok installed", "hi "
+	}
+	return strings.NewReplacer(`\n`, "\n", `\t`, "\t", "${Package}", name, "${binary:Package}", name, "${Version}", q.version, "${Architecture}", "amd64",
+		"${Status}", status, "${db:Status-Abbrev}", abbrev, "${db:Status-Status}", "installed", "${db:Status-Want}", strings.Fields(status)[0]).Replace(format)
+}
+
+// runUbuntuDrivers is ubuntu-drivers list --gpgpu.
+func runUbuntuDrivers(_ context.Context, p *proc) int {
+	_, args := flags(p.args[1:])
+	if len(args) == 0 || args[0] != "list" {
+		return p.fail("only list is simulated")
+	}
+	if len(p.sys.m.gpus()) == 0 {
+		return 0
+	}
+	for _, b := range []string{"595-server-open", "580-server-open", "595-server", "580-server"} {
+		p.printf("nvidia-driver-%s, (kernel modules provided by linux-modules-nvidia-%s-generic)\n", b, b)
+	}
+	return 0
+}

@@ -1,0 +1,252 @@
+package guest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const nvidiaVendor = 0x10de
+
+// chip is what the simulator needs to know of a GPU.
+type chip struct {
+	name   string
+	memory int // MiB
+	arch   architecture
+	cc     string // compute capability
+}
+
+type architecture int
+
+const (
+	maxwell architecture = iota
+	pascal
+	volta
+	turing
+	ampere
+	ada
+	hopper
+	blackwell
+)
+
+func (a architecture) String() string {
+	return [...]string{"Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell"}[a]
+}
+
+// chips are those of the presets and of common homelabs, by PCI device id.
+func chips() map[uint16]chip {
+	return map[uint16]chip{
+		0x1db4: {"Tesla V100-PCIE-16GB", 16384, volta, "7.0"},
+		0x1b38: {"Tesla P40", 24576, pascal, "6.1"},
+		0x1b06: {"NVIDIA GeForce GTX 1080 Ti", 11264, pascal, "6.1"},
+		0x17fd: {"Tesla M40", 11448, maxwell, "5.2"},
+		0x1eb8: {"Tesla T4", 15360, turing, "7.5"},
+		0x20f1: {"NVIDIA A100-PCIE-40GB", 40960, ampere, "8.0"},
+		0x20b5: {"NVIDIA A100 80GB PCIe", 81920, ampere, "8.0"},
+		0x20b0: {"NVIDIA A100-SXM4-40GB", 40960, ampere, "8.0"},
+		0x20b2: {"NVIDIA A100-SXM4-80GB", 81920, ampere, "8.0"},
+		0x20b7: {"NVIDIA A30", 24576, ampere, "8.0"},
+		0x2235: {"NVIDIA A40", 46068, ampere, "8.6"},
+		0x2204: {"NVIDIA GeForce RTX 3090", 24576, ampere, "8.6"},
+		0x2684: {"NVIDIA GeForce RTX 4090", 24564, ada, "8.9"},
+		0x26b9: {"NVIDIA L40S", 46068, ada, "8.9"},
+		0x27b8: {"NVIDIA L4", 23034, ada, "8.9"},
+		0x2330: {"NVIDIA H100 80GB HBM3", 81559, hopper, "9.0"},
+		0x2331: {"NVIDIA H100 PCIe", 81559, hopper, "9.0"},
+		0x2335: {"NVIDIA H200", 143771, hopper, "9.0"},
+		0x2901: {"NVIDIA B200", 183359, blackwell, "10.0"},
+		0x2b85: {"NVIDIA GeForce RTX 5090", 32607, blackwell, "12.0"},
+		0x2bb1: {"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 97887, blackwell, "12.0"},
+	}
+}
+
+// card is a GPU that is plugged into the guest.
+type card struct {
+	PCI
+	chip
+	known bool
+}
+
+// gpus are NVIDIA's display functions in PCI order, whether or not they work.
+func (m *Machine) gpus() []card {
+	var out []card
+	for _, p := range m.cfg.PCI {
+		if p.Vendor != nvidiaVendor || p.Class>>16 != 0x03 {
+			continue
+		}
+		c := card{PCI: p}
+		if c.chip, c.known = chips()[p.Device]; !c.known {
+			c.chip = chip{name: "NVIDIA Graphics Device", memory: 16384, arch: ampere, cc: "8.0"}
+		}
+		if p.Model != "" {
+			c.name = p.Model
+		}
+		if c.UUID == "" {
+			h := fmt.Sprintf("%x", sha256.Sum256([]byte(p.Host+p.Address)))
+			c.UUID = fmt.Sprintf("GPU-%s-%s-%s-%s-%s", h[:8], h[8:12], h[12:16], h[16:20], h[20:32])
+		}
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b card) int { return strings.Compare(a.Address, b.Address) })
+	return out
+}
+
+// driver is NVIDIA's kernel module as it is loaded.
+type driver struct {
+	branch  string // "580-server"
+	open    bool
+	version string // "580.173.02"
+	usable  []card // those that it could bring up
+}
+
+// upstream takes Ubuntu's part from a package version.
+func upstream(version string) string {
+	version, _, _ = strings.Cut(version, "-")
+	return version
+}
+
+var moduleForKernel = regexp.MustCompile(`^linux-modules-nvidia-(\d+(?:-server)?)(-open)?-(\d[\w.-]*-generic)$`)
+var dkmsPackage = regexp.MustCompile(`^nvidia-dkms-(\d+(?:-server)?)(-open)?$`)
+
+// installedDriver finds the module that is installed for a kernel, prebuilt or
+// built by DKMS where its headers are.
+func installedDriver(disk *Disk, kernel string) *driver {
+	all := disk.packages()
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(all))) {
+		if m := moduleForKernel.FindStringSubmatch(name); m != nil && m[3] == kernel {
+			return &driver{branch: m[1], open: m[2] != "", version: upstream(driverVersions(m[1]))}
+		}
+		if m := dkmsPackage.FindStringSubmatch(name); m != nil && all["linux-headers-"+kernel].version != "" {
+			return &driver{branch: m[1], open: m[2] != "", version: upstream(all[name].version)}
+		}
+	}
+	return nil
+}
+
+// refuses says, in the module's words, why it does not drive a card.
+func (d *driver) refuses(c card) string {
+	where := fmt.Sprintf("NVRM: The NVIDIA GPU %s (PCI ID: %04x:%04x)", c.Address, c.Vendor, c.Device)
+	number := 0
+	_, _ = fmt.Sscanf(d.branch, "%d", &number)
+	switch {
+	case d.open && c.arch < turing:
+		return where + " installed in this system is not supported by open nvidia.ko because it does not include the required GPU System Processor (GSP)."
+	case !d.open && c.arch >= blackwell:
+		return where + " installed in this system requires use of the NVIDIA open kernel modules."
+	case number > 580 && c.arch < turing, number < 570 && c.arch >= blackwell, number < 525 && c.arch >= hopper:
+		return where + " installed in this system is not supported by the NVIDIA " + d.version + " driver release."
+	}
+	return ""
+}
+
+var errModuleMissing = errors.New("not found in directory")
+
+// loadNVIDIA loads the module. At boot udev does so, and only where a card is.
+func (s *system) loadNVIDIA(atBoot bool) error {
+	cards := s.m.gpus()
+	s.mu.Lock()
+	loaded := s.driver != nil
+	s.mu.Unlock()
+	if loaded || atBoot && len(cards) == 0 || s.blacklisted("nvidia") && atBoot {
+		return nil
+	}
+	d := installedDriver(s.m.cfg.Disk, s.kernel)
+	if d == nil {
+		return fmt.Errorf("FATAL: Module nvidia %w /lib/modules/%s", errModuleMissing, s.kernel)
+	}
+	s.m.mu.Lock()
+	broken := s.m.faults.DriverFailsToLoad
+	s.m.mu.Unlock()
+	firmware := s.m.cfg.Disk.packages()["nvidia-firmware-"+d.branch].version != ""
+	for _, c := range cards {
+		why := d.refuses(c)
+		if why == "" && d.open && !firmware {
+			why = fmt.Sprintf("NVRM: GPU %s: RmInitAdapter failed! (no GSP firmware)", c.Address)
+		}
+		if why == "" && broken {
+			why = fmt.Sprintf("NVRM: GPU %s: RmInitAdapter failed! (0x62:0x56:2477)", c.Address)
+		}
+		if why != "" {
+			s.kmsg("%s", why)
+			continue
+		}
+		d.usable = append(d.usable, c)
+	}
+	if len(d.usable) == 0 {
+		s.kmsg("NVRM: None of the NVIDIA devices were initialized.")
+		return errors.New("ERROR: could not insert 'nvidia': No such device")
+	}
+	s.mu.Lock()
+	s.driver = d
+	for _, name := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm"} {
+		s.modules[name] = d.version
+	}
+	s.mu.Unlock()
+	s.nvidiaFiles(d)
+	return nil
+}
+
+func (s *system) nvidiaFiles(d *driver) {
+	flavour := "NVIDIA UNIX x86_64 Kernel Module"
+	if d.open {
+		flavour = "NVIDIA UNIX Open Kernel Module for x86_64"
+	}
+	s.kmsg("nvidia: loading NVIDIA UNIX Kernel Module  %s", d.version)
+	s.put("/proc/driver/nvidia/version", "NVRM version: "+flavour+"  "+d.version+"  Release Build  (buildd@simulated)\nGCC version:  gcc version 13.3.0\n", 0o444)
+	s.put("/sys/module/nvidia/version", d.version+"\n", 0o444)
+	for i, c := range d.usable {
+		s.put(fmt.Sprintf("/proc/driver/nvidia/gpus/%s/information", c.Address), fmt.Sprintf(
+			"Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", c.name, c.UUID, c.Address, i), 0o444)
+		s.put(fmt.Sprintf("/dev/nvidia%d", i), "", 0o666)
+	}
+	s.put("/dev/nvidiactl", "", 0o666)
+	s.writeModules()
+}
+
+func (s *system) blacklisted(module string) bool {
+	v := s.root()
+	entries, _ := v.readDir("/etc/modprobe.d")
+	for _, e := range entries {
+		data, _ := v.readFile("/etc/modprobe.d/" + e.name)
+		if slices.Contains(lines(data), "blacklist "+module) {
+			return true
+		}
+	}
+	return false
+}
+
+// nvml is what happens when a program opens NVIDIA's library: the cards, or why not.
+func (s *system) nvml() ([]card, *nvmlError) {
+	s.mu.Lock()
+	d := s.driver
+	s.mu.Unlock()
+	if d == nil {
+		return nil, &nvmlError{9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"}
+	}
+	library := ""
+	for name, p := range s.m.cfg.Disk.packages() {
+		if strings.HasPrefix(name, "libnvidia-compute-") {
+			library = upstream(p.version)
+		}
+	}
+	switch {
+	case library == "":
+		return nil, &nvmlError{12, "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display Driver is properly installed and present in your system.\nPlease also try adding directory that contains libnvidia-ml.so to your system PATH.\n"}
+	case library != d.version:
+		branch, _, _ := strings.Cut(library, ".")
+		return nil, &nvmlError{18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: " + branch + library[len(branch):] + "\n"}
+	case len(d.usable) == 0:
+		return nil, &nvmlError{6, "No devices were found\n"}
+	}
+	return d.usable, nil
+}
+
+// nvmlError is nvidia-smi's last word.
+type nvmlError struct {
+	code int
+	text string
+}

@@ -1,0 +1,252 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func hardwareProgram(name string) run {
+	switch name {
+	case "nvidia-smi":
+		return runSMI
+	case "nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-ctk", "nvidia-container-cli":
+		return runToolkit
+	case "vectorAdd":
+		return runVectorAdd
+	case "lspci":
+		return runLspci
+	case "modprobe", "modinfo", "lsmod":
+		return runModprobe
+	case "dmesg":
+		return runDmesg
+	case "lsblk":
+		return runLsblk
+	case "blkid":
+		return runBlkid
+	case "mkfs.ext4", "mkfs.xfs":
+		return runMkfs
+	case "mount", "umount":
+		return runMount
+	case "findmnt":
+		return runFindmnt
+	case "df", "du":
+		return runDf
+	case "free":
+		return runFree
+	case "nproc":
+		return runNproc
+	case "k3s":
+		return runK3sCommand
+	}
+	return nil
+}
+
+func runLspci(_ context.Context, p *proc) int {
+	opts, _ := flags(p.args[1:], "d", "s")
+	vendor, device, _ := strings.Cut(last(opts, "d"), ":")
+	for _, f := range p.sys.m.cfg.PCI {
+		v, d := fmt.Sprintf("%04x", f.Vendor), fmt.Sprintf("%04x", f.Device)
+		if vendor != "" && vendor != v || device != "" && !strings.HasPrefix(device, ":") && device != d {
+			continue
+		}
+		if s := last(opts, "s"); s != "" && !strings.HasSuffix(f.Address, s) {
+			continue
+		}
+		at := f.Address
+		if !has(opts, "D") {
+			at = strings.TrimPrefix(at, "0000:")
+		}
+		class := fmt.Sprintf("%04x", f.Class>>8)
+		name := f.Model
+		if name == "" {
+			name = "Device"
+		}
+		switch {
+		case len(opts["n"]) >= 2:
+			p.printf("%s %s [%s]: %s [%s:%s] (rev a1)\n", at, className(class), class, name, v, d)
+		case has(opts, "n"):
+			p.printf("%s %s: %s:%s (rev a1)\n", at, class, v, d)
+		default:
+			p.printf("%s %s: %s (rev a1)\n", at, className(class), name)
+		}
+		if has(opts, "k") && p.sys.driverVersion() != "" && v == "10de" {
+			p.printf("\tKernel driver in use: nvidia\n\tKernel modules: nvidia\n")
+		}
+	}
+	return 0
+}
+
+func className(class string) string {
+	return map[string]string{"0300": "VGA compatible controller", "0302": "3D controller", "0403": "Audio device", "0200": "Ethernet controller", "0680": "Bridge", "0c03": "USB controller"}[class]
+}
+
+// modprobe loads a module. Other than NVIDIA's they are part of every kernel.
+func (s *system) modprobe(name string) error {
+	name = strings.ReplaceAll(name, "-", "_")
+	if name == "nvidia" || strings.HasPrefix(name, "nvidia_") {
+		return s.loadNVIDIA(false)
+	}
+	s.mu.Lock()
+	s.modules[name] = s.kernel
+	s.mu.Unlock()
+	s.writeModules()
+	return nil
+}
+
+func (s *system) writeModules() {
+	s.mu.Lock()
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s.modules)) {
+		fmt.Fprintf(&b, "%s 16384 0 - Live 0x0000000000000000\n", name)
+	}
+	s.mu.Unlock()
+	s.put("/proc/modules", b.String(), 0o444)
+}
+
+func runModprobe(_ context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "F", "field")
+	if p.name() == "lsmod" {
+		p.sys.mu.Lock()
+		names := slices.Sorted(maps.Keys(p.sys.modules))
+		p.sys.mu.Unlock()
+		p.printf("Module                  Size  Used by\n")
+		for _, name := range names {
+			p.printf("%-20s 16384  0\n", name)
+		}
+		return 0
+	}
+	if len(args) == 0 {
+		return p.fail("ERROR: a module's name is needed")
+	}
+	if p.name() == "modinfo" {
+		return p.modinfo(args[0], last(opts, "F", "field"))
+	}
+	if p.user.uid != 0 {
+		return p.fail("ERROR: could not insert '%s': Operation not permitted", args[0])
+	}
+	if has(opts, "r") {
+		return p.fail("ERROR: removing modules is not simulated")
+	}
+	for _, name := range args {
+		p.sys.mu.Lock()
+		_, there := p.sys.modules[strings.ReplaceAll(name, "-", "_")]
+		p.sys.mu.Unlock()
+		if err := p.sys.modprobe(name); err != nil {
+			return p.fail("%v", err)
+		}
+		if !there {
+			p.sys.m.mutated("module " + name + " loaded")
+		}
+		if !has(opts, "a") {
+			break
+		}
+	}
+	return 0
+}
+
+func (p *proc) modinfo(name, field string) int {
+	if !strings.HasPrefix(name, "nvidia") {
+		p.printf("filename:       /lib/modules/%s/kernel/%s.ko\n", p.sys.kernel, name)
+		return 0
+	}
+	d := installedDriver(p.sys.m.cfg.Disk, p.sys.kernel)
+	if d == nil {
+		return p.fail("ERROR: Module %s not found.", name)
+	}
+	license := map[bool]string{true: "Dual MIT/GPL", false: "NVIDIA"}[d.open]
+	for _, kv := range [][2]string{
+		{"filename", "/lib/modules/" + p.sys.kernel + "/kernel/nvidia-" + d.branch + "/" + name + ".ko"},
+		{"version", d.version}, {"license", license}, {"vermagic", p.sys.kernel + " SMP preempt mod_unload modversions"}, {"signer", "Canonical Ltd. Kernel Module Signing"},
+	} {
+		switch field {
+		case "":
+			p.printf("%-15s %s\n", kv[0]+":", kv[1])
+		case kv[0]:
+			p.printf("%s\n", kv[1])
+		}
+	}
+	return 0
+}
+
+func runDmesg(_ context.Context, p *proc) int {
+	p.sys.mu.Lock()
+	all := slices.Clone(p.sys.dmesg)
+	p.sys.mu.Unlock()
+	for _, line := range all {
+		p.printf("%s\n", line)
+	}
+	return 0
+}
+
+func runDf(_ context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "t", "output", "B", "x")
+	var size int64 = 10 << 30
+	if len(p.sys.m.cfg.Disks) > 0 {
+		size = p.sys.m.cfg.Disks[0].Size
+	}
+	if p.name() == "du" {
+		for _, a := range args {
+			p.printf("4\t%s\n", a)
+		}
+		return 0
+	}
+	unit := int64(1 << 10)
+	if has(opts, "B") && last(opts, "B") == "1" {
+		unit = 1
+	}
+	p.printf("Filesystem 1K-blocks Used Available Use%% Mounted on\n/dev/sda %d %d %d 20%% /\n", size/unit, size/unit/5, size/unit/5*4)
+	return 0
+}
+
+func runFree(_ context.Context, p *proc) int {
+	opts, _ := flags(p.args[1:])
+	shift := 10
+	switch {
+	case has(opts, "b"):
+		shift = 0
+	case has(opts, "m"):
+		shift = 20
+	case has(opts, "g"):
+		shift = 30
+	}
+	total := p.sys.m.cfg.Memory >> shift
+	p.printf("               total        used        free      shared  buff/cache   available\n")
+	p.printf("Mem:  %d %d %d 0 0 %d\nSwap: 0 0 0\n", total, total/10, total-total/10, total-total/10)
+	return 0
+}
+
+func runNproc(_ context.Context, p *proc) int {
+	p.printf("%s\n", strconv.Itoa(max(1, p.sys.m.cfg.CPUs)))
+	return 0
+}
+
+// runToolkit is NVIDIA's container toolkit as far as one asks for its version.
+func runToolkit(_ context.Context, p *proc) int {
+	file, err := p.find(p.args[0])
+	if err != nil {
+		return p.fail("%v", err)
+	}
+	data, _ := p.fs.readFile(file)
+	version := upstream(programLine(data, "version"))
+	opts, args := flags(p.args[1:])
+	switch {
+	case has(opts, "version", "v"):
+		p.printf("%s version %s\n", map[bool]string{true: "NVIDIA Container Toolkit CLI", false: "NVIDIA Container Runtime"}[p.name() == "nvidia-ctk"], version)
+		return 0
+	case len(args) >= 2 && args[0] == "runtime" && args[1] == "configure":
+		if err := p.fs.mkdirAll("/etc/containerd/conf.d", 0o755); err != nil {
+			return p.fail("%s", strerror(err))
+		}
+		if err := p.fs.writeFile("/etc/containerd/conf.d/99-nvidia.toml", []byte("# nvidia-ctk; K3s never reads it\n"), 0o644); err != nil {
+			return p.fail("%s", strerror(err))
+		}
+		return 0
+	case len(args) >= 2 && args[0] == "cdi":
+		return 0
+	}
+	return p.fail("only --version, runtime configure and cdi are simulated")
+}

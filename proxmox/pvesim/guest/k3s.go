@@ -1,0 +1,376 @@
+package guest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// How long K3s takes, as measured on two cores.
+const (
+	firstServerTime = 9 * time.Second
+	joinServerTime  = 18 * time.Second
+	joinAgentTime   = 6 * time.Second
+	retryTime       = 2 * time.Second  // between an agent's attempts
+	requestTime     = 10 * time.Second // of an agent's requests
+)
+
+// etcdMark stands for etcd's database on a server's disk.
+const etcdMark = k3sServerDir + "/db/etcd/member"
+
+// k3sNode is a K3s that runs.
+type k3sNode struct {
+	sys     *system
+	unit    string
+	role    string
+	version string
+	name    string
+	cfg     k3sConfig
+	token   string
+	nvidia  bool // NVIDIA's runtime was there when K3s started
+	cluster *cluster
+	member  string // its identifier in etcd
+	never   bool   // the fault that it never gets ready
+
+	mu   sync.Mutex // one manifest run at a time
+	stop context.CancelFunc
+}
+
+// say logs a line as K3s' logger writes it.
+func (n *k3sNode) say(level, format string, args ...any) {
+	n.sys.log(n.unit, "time=%q level=%s msg=%q", time.Now().UTC().Format(time.RFC3339), level, fmt.Sprintf(format, args...))
+}
+
+// die logs the last line of a process that ends, and returns its exit status.
+func (n *k3sNode) die(format string, args ...any) int {
+	n.say("fatal", format, args...)
+	return 1
+}
+
+// runK3s is "k3s server" or "k3s agent" until it is ready.
+func (s *system) runK3s(ctx context.Context, unit, binary, role string, args, env []string) (stop func(), code int) {
+	v := s.root()
+	data, err := v.readFile(binary)
+	e, errStat := v.stat(binary)
+	name, _ := programName(data)
+	if err != nil || errStat != nil || name != "k3s" || e.Mode().Perm()&0o111 == 0 {
+		s.log(unit, "%s: Failed to execute %s: %s", unit, binary, map[bool]string{true: "No such file or directory", false: "Exec format error or permission denied"}[err != nil])
+		return nil, exitExec
+	}
+	n := &k3sNode{sys: s, unit: unit, role: role, version: programLine(data, "version")}
+	n.say("info", "Starting k3s %s %s", role, n.version)
+	if n.cfg, err = readK3sConfig(v, args, env); err == nil {
+		err = n.cfg.check(role, func(key string) { n.say("warning", "Unknown flag --%s found in config.yaml, skipping", key) })
+	}
+	if err != nil {
+		s.log(unit, "Error: %v", err)
+		return nil, 1
+	}
+	s.m.mu.Lock()
+	n.never = s.m.faults.NodeNeverReady
+	s.m.mu.Unlock()
+	n.token = n.cfg.token(v, "token")
+	if n.name = n.cfg.get("node-name"); n.name == "" {
+		n.name = strings.ToLower(s.host())
+	}
+	if code := n.prepare(v); code != 0 {
+		return nil, code
+	}
+	if role == "server" {
+		code = n.serve(ctx)
+	} else {
+		code = n.follow(ctx)
+	}
+	if code != 0 || ctx.Err() != nil {
+		return nil, max(code, 1)
+	}
+	return n.run(ctx)
+}
+
+// prepare does what both roles do before they talk to anybody.
+func (n *k3sNode) prepare(v *view) int {
+	for _, dir := range strings.Split("/usr/local/nvidia/toolkit:/opt/kwasm/bin:"+searchPath, ":") {
+		if _, err := v.stat(dir + "/nvidia-container-runtime"); err == nil {
+			n.nvidia = true
+			n.say("info", "Found nvidia container runtime at %s/nvidia-container-runtime", dir)
+			break
+		}
+	}
+	if n.cfg.get("default-runtime") == "nvidia" && !n.nvidia {
+		n.say("error", "default runtime nvidia was not found")
+		return n.die("failed to start networking: unable to initialize network policy controller: unknown driver")
+	}
+	if n.role == "agent" && n.token == "" {
+		n.sys.log(n.unit, "Error: --token is required")
+		return 1
+	}
+	if n.role == "agent" && n.cfg.get("server") == "" {
+		n.sys.log(n.unit, "Error: --server is required")
+		return 1
+	}
+	if n.sys.m.cfg.Network == nil || !n.sys.address().IsValid() {
+		return n.die("failed to find interface with default route: no default routes found")
+	}
+	if _, err := v.stat("/etc/rancher/node/password"); err != nil {
+		b := make([]byte, 16)
+		_, _ = rand.Read(b)
+		v.save("/etc/rancher/node/password", hex.EncodeToString(b)+"\n", 0o600)
+	}
+	config := "version = 3\n# rewritten at every start\n"
+	if n.nvidia {
+		config += "\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.'nvidia'.options]\n  BinaryName = \"/usr/bin/nvidia-container-runtime\"\n"
+	}
+	v.save(k3sDir+"/agent/etc/containerd/config.toml", config, 0o600)
+	return 0
+}
+
+// upstreamServer asks the server at a URL who it is.
+func (n *k3sNode) upstreamServer(ctx context.Context, raw string) (*cluster, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+		return nil, fmt.Errorf("Invalid server url, failed to parse: %s", raw)
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	to := net.JoinHostPort(u.Hostname(), port)
+	ctx, cancel := context.WithTimeout(ctx, n.sys.m.scale(requestTime))
+	defer cancel()
+	wrap := func(err error) error {
+		return fmt.Errorf("failed to get CA certs: Get \"https://%s/cacerts\": %w", map[bool]string{true: "127.0.0.1:6444", false: to}[n.role == "agent"], err)
+	}
+	addr, number, err := parseAddress("tcp", to)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	tcp := net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, number))
+	h, err := n.sys.m.cfg.Network.reach(ctx, addr, tcp)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+		}
+		return nil, wrap(err)
+	}
+	m, ok := h.(*Machine)
+	if !ok || number != apiPort || m.k3sServer() == nil {
+		return nil, wrap(dialError(tcp, errRefused))
+	}
+	return m.k3sServer().cluster, nil
+}
+
+// k3sServer is the K3s server that runs on a machine, or nil.
+func (m *Machine) k3sServer() *k3sNode {
+	s := m.system()
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.k3s == nil || s.k3s.role != "server" || !s.k3s.cluster.quorate() {
+		return nil
+	}
+	return s.k3s
+}
+
+// servesAPI is the API server's port: bytes go to the control plane.
+func (s *system) servesAPI() Handler {
+	n := s.m.k3sServer()
+	if n == nil {
+		return nil
+	}
+	return func(ctx context.Context, conn net.Conn) {
+		far, err := n.cluster.plane.Dial(ctx)
+		if err != nil {
+			_ = conn.Close()
+			return
+		}
+		end := context.AfterFunc(ctx, func() { _ = errors.Join(conn.Close(), far.Close()) })
+		defer end()
+		var both sync.WaitGroup
+		for _, pair := range [][2]net.Conn{{conn, far}, {far, conn}} {
+			both.Go(func() {
+				_, _ = io.Copy(pair[0], pair[1])
+				_ = errors.Join(conn.Close(), far.Close()) // HTTP/2 and TLS need no half-closed connections
+			})
+		}
+		both.Wait()
+	}
+}
+
+// follow joins as an agent. It never gives up.
+func (n *k3sNode) follow(ctx context.Context) int {
+	for {
+		c, err := n.upstreamServer(ctx, n.cfg.get("server"))
+		if err == nil {
+			err = c.admits("agent", n.token)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return 1
+		case errors.Is(err, errNotAuthorized), errors.Is(err, errForbidden):
+			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %s/v1-k3s/client-ca.crt: %v", n.cfg.get("server"), err)
+		case err != nil:
+			n.say("error", "%v", err)
+		default:
+			n.cluster = c
+			if parseToken(n.token).hash == "" {
+				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the full token from the server's node-token file to enable Cluster CA validation.")
+			}
+			if err = n.claimName(ctx); err == nil {
+				if !n.sys.m.pause(ctx, joinAgentTime) {
+					return 1
+				}
+				return 0
+			}
+			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
+		}
+		if !n.sys.m.pause(ctx, retryTime) {
+			return 1
+		}
+	}
+}
+
+// claimName checks the node's password: a name belongs to whom it was first given
+// to, until its Node is deleted.
+func (n *k3sNode) claimName(ctx context.Context) error {
+	data, _ := n.sys.root().readFile("/etc/rancher/node/password")
+	mine := strings.TrimSpace(string(data))
+	c := n.cluster
+	c.mu.Lock()
+	known := c.passwords[n.name]
+	c.mu.Unlock()
+	if known != "" && known != mine {
+		if exists, err := nodeExists(ctx, c.plane, n.name); err != nil || exists {
+			return errors.New("Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry, try enabling a unique node name with the --with-node-id flag")
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passwords[n.name] = mine
+	return nil
+}
+
+// run is K3s from the moment that it is ready. No goroutine is left behind for it.
+func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
+	ip := n.sys.address()
+	if a, err := netip.ParseAddr(n.cfg.get("node-ip")); err == nil {
+		ip = a
+	}
+	if !n.never {
+		if err := n.cluster.plane.Join(ctx, n.describe(ip)); err != nil {
+			return nil, n.die("failed to register node %s: %v", n.name, err)
+		}
+	}
+	inner, cancel := context.WithCancel(n.sys.ctx)
+	n.stop = cancel
+	n.sys.mu.Lock()
+	n.sys.k3s = n
+	n.sys.mu.Unlock()
+	if n.role == "server" {
+		n.cluster.up(n)
+		n.deploy(inner)
+	}
+	n.say("info", "k3s is up and running")
+	return func() {
+		cancel()
+		n.sys.mu.Lock()
+		if n.sys.k3s == n {
+			n.sys.k3s = nil
+		}
+		n.sys.mu.Unlock()
+		if n.role == "server" {
+			n.cluster.down(n)
+		}
+		n.cluster.plane.Leave(n.name)
+	}, 0
+}
+
+func (n *k3sNode) describe(ip netip.Addr) Node {
+	node := Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
+		CPUs: n.sys.m.cfg.CPUs, Memory: n.sys.m.cfg.Memory, GPUs: n.gpus, Run: n.sys.container}
+	for _, l := range n.cfg.commas("node-label") {
+		key, value, _ := strings.Cut(l, "=")
+		node.Labels[key] = value
+	}
+	return node
+}
+
+// gpus are those that containers can use.
+func (n *k3sNode) gpus() []GPU {
+	if !n.nvidia || n.sys.ctx.Err() != nil {
+		return nil
+	}
+	cards, failed := n.sys.nvml()
+	if failed != nil {
+		return nil
+	}
+	out := make([]GPU, len(cards))
+	for i, c := range cards {
+		out[i] = GPU{UUID: c.UUID, Model: c.name, Index: i}
+	}
+	return out
+}
+
+// deploy applies the manifests folder: what is new or changed since the cluster
+// has last seen it.
+func (n *k3sNode) deploy(ctx context.Context) {
+	if !n.deployOnce(ctx) && n.sys.enter() {
+		go func() {
+			defer n.sys.wg.Done()
+			for n.sys.m.pause(ctx, 5*time.Second) && !n.deployOnce(ctx) {
+				continue
+			}
+		}()
+	}
+}
+
+func (n *k3sNode) deployOnce(ctx context.Context) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	v := n.sys.root()
+	entries, _ := v.readDir(manifestsDir)
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.name)
+	}
+	done := true
+	for _, name := range names {
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) || slices.Contains(names, name+".skip") {
+			continue
+		}
+		data, err := v.readFile(manifestsDir + "/" + name)
+		if err != nil {
+			continue
+		}
+		c, sum := n.cluster, caHash(string(data))
+		c.mu.Lock()
+		same := c.applied[name] == sum
+		c.mu.Unlock()
+		if same {
+			continue
+		}
+		if err := c.plane.Apply(ctx, data); err != nil {
+			n.say("error", "Failed to process config: failed to process %s/%s: %v", manifestsDir, name, err)
+			done = false
+			continue
+		}
+		n.say("info", "Applied manifest %s", name)
+		c.mu.Lock()
+		c.applied[name] = sum
+		c.mu.Unlock()
+		c.saw(data)
+	}
+	return done
+}

@@ -1,0 +1,129 @@
+package guest
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// apiGet asks a control plane as its administrator, the way K3s' own controllers do.
+func apiGet(ctx context.Context, plane Plane, path string) (int, []byte, error) {
+	var doc struct {
+		Clusters []struct {
+			Cluster struct {
+				CA string `yaml:"certificate-authority-data"`
+			} `yaml:"cluster"`
+		} `yaml:"clusters"`
+		Users []struct {
+			User struct {
+				Cert  string `yaml:"client-certificate-data"`
+				Key   string `yaml:"client-key-data"`
+				Token string `yaml:"token"`
+			} `yaml:"user"`
+		} `yaml:"users"`
+	}
+	if err := yaml.Unmarshal(plane.Kubeconfig("https://127.0.0.1:6443"), &doc); err != nil {
+		return 0, nil, err
+	}
+	if len(doc.Clusters) == 0 || len(doc.Users) == 0 {
+		return 0, nil, errors.New("the kubeconfig has no cluster or no user")
+	}
+	roots := x509.NewCertPool()
+	ca, _ := base64.StdEncoding.DecodeString(doc.Clusters[0].Cluster.CA)
+	roots.AppendCertsFromPEM(ca)
+	conf := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	user := doc.Users[0].User
+	if user.Cert != "" {
+		cert, _ := base64.StdEncoding.DecodeString(user.Cert)
+		key, _ := base64.StdEncoding.DecodeString(user.Key)
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return 0, nil, err
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	transport := &http.Transport{
+		TLSClientConfig: conf, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return plane.Dial(ctx) },
+	}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:6443"+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	if user.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+user.Token)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
+}
+
+// nodeExists reports whether a Node object is there: K3s frees a node's password
+// and its place in etcd when the object is deleted.
+func nodeExists(ctx context.Context, plane Plane, name string) (bool, error) {
+	code, _, err := apiGet(ctx, plane, "/api/v1/nodes/"+name)
+	switch {
+	case err != nil:
+		return false, err
+	case code == http.StatusNotFound:
+		return false, nil
+	case code == http.StatusOK:
+		return true, nil
+	}
+	return false, fmt.Errorf("GET node %s: status %d", name, code)
+}
+
+// kubectlNodes is kubectl get nodes.
+func (p *proc) kubectlNodes(ctx context.Context, plane Plane) int {
+	_, body, err := apiGet(ctx, plane, "/api/v1/nodes")
+	var nodes struct {
+		Items []struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+			Status struct {
+				Conditions []struct {
+					Type, Status string
+				} `json:"conditions"`
+				NodeInfo struct {
+					Version string `json:"kubeletVersion"`
+				} `json:"nodeInfo"`
+			} `json:"status"`
+		} `json:"items"`
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &nodes)
+	}
+	if err != nil {
+		fmt.Fprintf(p.stderr, "Unable to connect to the server: %v\n", err)
+		return 1
+	}
+	p.printf("NAME STATUS VERSION\n")
+	for _, item := range nodes.Items {
+		status := "NotReady"
+		for _, c := range item.Status.Conditions {
+			if c.Type == "Ready" && c.Status == "True" {
+				status = "Ready"
+			}
+		}
+		p.printf("%s %s %s\n", item.Metadata.Name, status, item.Status.NodeInfo.Version)
+	}
+	return 0
+}

@@ -1,0 +1,251 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const errRefused = syscall.ECONNREFUSED
+
+// serve brings a server up: again from its own disk, as a joining one, or as the
+// first of a cluster.
+func (n *k3sNode) serve(ctx context.Context) int {
+	v := n.sys.root()
+	var code int
+	if mark, err := v.readFile(etcdMark); err == nil {
+		code = n.resume(mark)
+	} else if n.cfg.get("server") != "" {
+		code = n.joinServers(ctx)
+	} else {
+		code = n.form(ctx)
+	}
+	if code != 0 {
+		return code
+	}
+	for {
+		err := n.claimName(ctx)
+		if err == nil {
+			break
+		}
+		n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
+		if !n.sys.m.pause(ctx, retryTime) {
+			return 1
+		}
+	}
+	n.writeServerFiles(n.sys.root())
+	return 0
+}
+
+// resume starts a server that is a member already.
+func (n *k3sNode) resume(mark []byte) int {
+	c := n.sys.m.cfg.Network.cluster(programLine(mark, "cluster"))
+	if c == nil {
+		return n.die("failed to start: etcd cluster of this disk is gone")
+	}
+	n.member = programLine(mark, "member")
+	if n.token != "" && parseToken(n.token).secret != c.secret {
+		return n.die("starting kubernetes: preparing server: bootstrap data already found and encrypted with different token")
+	}
+	c.mu.Lock()
+	known := c.members[n.name].id == n.member
+	c.mu.Unlock()
+	if !known {
+		return n.die("this server is not a member of the etcd cluster: the member has been permanently removed from the cluster")
+	}
+	n.cluster = c
+	return 0
+}
+
+// form makes a new cluster.
+func (n *k3sNode) form(ctx context.Context) int {
+	k := n.sys.m.cfg.Kubernetes
+	if k == nil {
+		return n.die("starting kubernetes: this simulation has no control plane")
+	}
+	cfg, err := n.planeConfig()
+	if err != nil {
+		return n.die("starting kubernetes: preparing server: %v", err)
+	}
+	if !n.sys.m.pause(ctx, firstServerTime) {
+		return 1
+	}
+	plane, err := k.Form(ctx, cfg)
+	if err != nil {
+		return n.die("starting kubernetes: %v", err)
+	}
+	t := parseToken(n.token)
+	c := &cluster{
+		id: hexID(8), version: n.version, secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.m.cfg.Network, scale: n.sys.m.scale,
+		ca: certificateAuthority(plane.Kubeconfig("https://127.0.0.1:6443")), members: map[string]member{}, passwords: map[string]string{},
+		bootstrap: map[string]bool{}, applied: map[string]string{},
+	}
+	if c.secret == "" {
+		c.secret = hexID(16)
+	}
+	c.caHash = caHash(c.ca)
+	if c.agentSecret = parseToken(n.cfg.token(n.sys.root(), "agent-token")).secret; c.agentSecret == "" {
+		c.agentSecret = c.secret
+	}
+	n.cluster = c
+	n.sys.m.cfg.Network.adopt(c, n.sys.address())
+	return n.addMember()
+}
+
+func (n *k3sNode) planeConfig() (PlaneConfig, error) {
+	out := PlaneConfig{DNSDomain: n.cfg.critical()["ClusterDomain"], Version: n.version}
+	for to, key := range map[*netip.Prefix]string{&out.ServiceCIDR: "ServiceIPRanges", &out.PodCIDR: "ClusterIPRanges"} {
+		first, _, _ := strings.Cut(n.cfg.critical()[key], ",")
+		p, err := netip.ParsePrefix(first)
+		if err != nil {
+			return out, fmt.Errorf("invalid CIDR address: %s", first)
+		}
+		*to = p
+	}
+	out.TLSSANs = append([]string{n.name, n.sys.address().String()}, n.cfg.commas("tls-san")...)
+	return out, nil
+}
+
+// joinServers joins an existing cluster, through any of its servers or the VIP.
+func (n *k3sNode) joinServers(ctx context.Context) int {
+	c, err := n.upstreamServer(ctx, n.cfg.get("server"))
+	if err != nil {
+		return n.die("starting kubernetes: preparing server: %v", err)
+	}
+	if err := c.admits("server", n.token); err != nil {
+		return n.die("starting kubernetes: preparing server: failed to bootstrap cluster data: %v", err)
+	}
+	mine := n.cfg.critical()
+	for key, theirs := range c.critical {
+		if mine[key] != theirs {
+			return n.die("starting kubernetes: preparing server: failed to validate server configuration: critical configuration value mismatch between servers: %s", key)
+		}
+	}
+	n.cluster = c
+	if !n.sys.m.pause(ctx, joinServerTime) {
+		return 1
+	}
+	c.mu.Lock()
+	_, duplicate := c.members[n.name]
+	c.mu.Unlock()
+	if duplicate {
+		if exists, err := nodeExists(ctx, c.plane, n.name); err != nil || exists {
+			return n.die("starting kubernetes: preparing server: start managed database: etcd cluster join failed: duplicate node name found, please use a unique name for this node")
+		}
+	}
+	return n.addMember()
+}
+
+// addMember adds the server to etcd, and to its own disk what makes it one.
+func (n *k3sNode) addMember() int {
+	c := n.cluster
+	n.member = hexID(8)
+	c.mu.Lock()
+	c.members[n.name] = member{id: n.member, address: n.sys.address()}
+	c.mu.Unlock()
+	n.sys.root().save(etcdMark, "cluster: "+c.id+"\nmember: "+n.member+"\n", 0o600)
+	return 0
+}
+
+func (n *k3sNode) writeServerFiles(v *view) {
+	c := n.cluster
+	v.save(k3sServerDir+"/token", c.serverToken()+"\n", 0o600)
+	link := func(name, to string) {
+		_ = v.remove(k3sServerDir + "/" + name)
+		_ = v.symlink(to, k3sServerDir+"/"+name)
+	}
+	link("node-token", k3sServerDir+"/token")
+	if c.agentSecret == c.secret {
+		link("agent-token", k3sServerDir+"/token")
+	} else {
+		_ = v.remove(k3sServerDir + "/agent-token")
+		v.save(k3sServerDir+"/agent-token", c.agentToken()+"\n", 0o600)
+	}
+	v.save(k3sServerDir+"/tls/server-ca.crt", c.ca, 0o644)
+	_ = v.mkdirAll(manifestsDir, 0o700)
+	mode := fs.FileMode(0o600)
+	if m, err := strconv.ParseUint(n.cfg.get("write-kubeconfig-mode"), 8, 12); err == nil {
+		mode = unixMode(m)
+	}
+	file := n.cfg.get("write-kubeconfig")
+	if file == "" {
+		file = k3sEtc + "/k3s.yaml"
+	}
+	v.save(file, string(c.plane.Kubeconfig("https://127.0.0.1:6443")), mode)
+}
+
+// save writes a file of a service's own, with exactly that mode. It fails only
+// where somebody has put a directory, which the service would trip over later.
+func (v *view) save(name, text string, perm fs.FileMode) {
+	if err := v.mkdirAll(path.Dir(name), 0o755); err != nil {
+		return
+	}
+	if err := v.writeFile(name, []byte(text), perm); err == nil {
+		_ = v.chmod(name, perm)
+	}
+}
+
+// manifestsChanged is what K3s' watch of its manifests folder does.
+func (s *system) manifestsChanged() {
+	s.mu.Lock()
+	n := s.k3s
+	s.mu.Unlock()
+	if n == nil || n.role != "server" || !s.enter() {
+		return
+	}
+	go func() {
+		defer s.wg.Done()
+		ctx, cancel := context.WithCancel(s.ctx)
+		defer cancel()
+		if s.m.pause(ctx, retryTime) {
+			n.deploy(ctx)
+		}
+	}()
+}
+
+// runK3sCommand is the k3s program as one calls it by hand.
+func runK3sCommand(ctx context.Context, p *proc) int {
+	file, err := p.find(p.args[0])
+	if err != nil {
+		return p.fail("%v", err)
+	}
+	data, _ := p.fs.readFile(file)
+	version := programLine(data, "version")
+	args := p.args[1:]
+	if len(args) == 0 || slices.Contains([]string{"--version", "-v"}, args[0]) {
+		p.printf("k3s version %s (%s)\ngo version go1.24.11\n", version, caHash(version)[:8])
+		return 0
+	}
+	p.sys.mu.Lock()
+	n := p.sys.k3s
+	p.sys.mu.Unlock()
+	if n == nil || n.role != "server" || p.user.uid != 0 {
+		fmt.Fprintf(p.stderr, "time=\"now\" level=fatal msg=\"Error: no running k3s server, or permission denied\"\n")
+		return 1
+	}
+	switch {
+	case args[0] == "kubectl" && len(args) > 2 && args[1] == "get" && strings.HasPrefix(args[2], "node"):
+		return p.kubectlNodes(ctx, n.cluster.plane)
+	case args[0] == "token" && len(args) > 1 && args[1] == "create":
+		secret := hexID(3) + "." + hexID(8)
+		n.cluster.mu.Lock()
+		n.cluster.bootstrap[secret] = true
+		n.cluster.mu.Unlock()
+		p.sys.m.mutated("k3s token created")
+		p.printf("K10%s::%s\n", n.cluster.caHash, secret)
+		return 0
+	case args[0] == "etcd-snapshot" && len(args) > 1 && args[1] == "save":
+		name := k3sServerDir + "/db/snapshots/on-demand-" + n.name + "-" + hexID(4)
+		p.fs.save(name, "snapshot of "+n.cluster.id+"\n", 0o600)
+		p.printf("Snapshot %s saved.\n", path.Base(name))
+		return 0
+	}
+	fmt.Fprintf(p.stderr, "k3s %s: not simulated\n", strings.Join(args, " "))
+	return 1
+}

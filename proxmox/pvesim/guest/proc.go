@@ -1,0 +1,276 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/expand"
+)
+
+// proc is a running program: what it may see and where its output goes.
+type proc struct {
+	sys    *system
+	box    *box // the container it runs in; nil on the machine itself
+	fs     *view
+	user   *user
+	env    expand.Environ
+	dir    string
+	args   []string
+	stdin  io.Reader // never nil
+	stdout io.Writer
+	stderr io.Writer
+	shell  string // the shell that started it, for the wording of messages
+	line   bool   // whether it was started by a pipeline, where waiting is not possible
+}
+
+// exit statuses of shells
+const (
+	exitDenied  = 126
+	exitUnknown = 127
+	exitKilled  = 137
+)
+
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin"
+
+// session begins a program as a user on the machine, with a login's environment.
+func (s *system) session(u *user, stdin io.Reader, stdout, stderr io.Writer) *proc {
+	if stdin == nil {
+		stdin = bytes.NewReader(nil)
+	}
+	var mu sync.Mutex
+	return &proc{
+		sys: s, fs: s.viewAs(u, s.m.mutated), user: u, dir: u.home, stdin: stdin,
+		stdout: &lockedWriter{mu: &mu, w: stdout}, stderr: &lockedWriter{mu: &mu, w: stderr}, shell: "bash",
+		env: expand.ListEnviron("PATH="+searchPath, "HOME="+u.home, "USER="+u.name, "LOGNAME="+u.name,
+			"SHELL="+u.shell, "LANG=C.UTF-8"),
+	}
+}
+
+// lockedWriter lets the sides of a pipeline write to one place.
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.w == nil {
+		return len(p), nil
+	}
+	return l.w.Write(p)
+}
+
+func (p *proc) name() string          { return path.Base(p.args[0]) }
+func (p *proc) get(key string) string { return p.env.Get(key).String() }
+
+// abs makes a path absolute.
+func (p *proc) abs(name string) string {
+	if strings.HasPrefix(name, "/") {
+		return name
+	}
+	return strings.TrimSuffix(p.dir, "/") + "/" + name
+}
+
+func (p *proc) printf(format string, args ...any) { fmt.Fprintf(p.stdout, format, args...) }
+
+// fail writes "name: message" and returns 1.
+func (p *proc) fail(format string, args ...any) int {
+	fmt.Fprintf(p.stderr, "%s: %s\n", p.name(), fmt.Sprintf(format, args...))
+	return 1
+}
+
+// strerror is an error in the words of the C library.
+func strerror(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		text := errno.Error()
+		r, n := utf8.DecodeRuneInString(text)
+		return string(unicode.ToUpper(r)) + text[n:]
+	}
+	return err.Error()
+}
+
+// find looks for a program as execvp(3) does.
+func (p *proc) find(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return p.executable(p.abs(name))
+	}
+	var denied error
+	for dir := range strings.SplitSeq(p.get("PATH"), ":") {
+		file, err := p.executable(path.Join(p.abs(dir), name))
+		if err == nil {
+			return file, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", fs.ErrNotExist
+}
+
+func (p *proc) executable(name string) (string, error) {
+	e, err := p.fs.stat(name)
+	switch {
+	case err != nil:
+		return "", err
+	case e.IsDir():
+		return "", syscall.EACCES
+	case e.node.mode.Perm()&0o111 == 0 || !p.fs.may(e.node, 1):
+		return "", syscall.EACCES
+	}
+	return name, nil
+}
+
+// start runs another program in p's place in the world and waits for it.
+func (p *proc) start(ctx context.Context, args ...string) int {
+	child := *p
+	child.args = args
+	return child.exec(ctx)
+}
+
+// exec runs p.args.
+func (p *proc) exec(ctx context.Context) int {
+	file, err := p.find(p.args[0])
+	if err != nil {
+		return p.notFound(err)
+	}
+	_, node, _ := p.fs.find("open", file, true)
+	if name, ok := programName(node.data); ok {
+		if run := lookup(name); run != nil {
+			return exitCode(ctx, run(ctx, p))
+		}
+	}
+	if rest, ok := bytes.CutPrefix(node.data, []byte("#!")); ok {
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		return p.start(ctx, append(append(strings.Fields(string(line)), file), p.args[1:]...)...)
+	}
+	if len(node.data) > 0 && isText(node.data) { // what shells do after ENOEXEC
+		return p.start(ctx, append([]string{"/bin/sh", file}, p.args[1:]...)...)
+	}
+	fmt.Fprintf(p.stderr, "%s: line 1: %s: cannot execute: Exec format error\n", p.shell, p.args[0])
+	return exitDenied
+}
+
+// exitCode is what a program that ended with its context looks like.
+func exitCode(ctx context.Context, code int) int {
+	if ctx.Err() != nil {
+		return exitKilled
+	}
+	return code
+}
+
+func (p *proc) notFound(err error) int {
+	what, code := "command not found", exitUnknown
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		what, code = "Permission denied", exitDenied
+	case strings.Contains(p.args[0], "/"):
+		what = "No such file or directory"
+	case p.shell == "sh":
+		what = "not found"
+	}
+	if p.shell == "sh" {
+		fmt.Fprintf(p.stderr, "sh: 1: %s: %s\n", p.args[0], what)
+	} else {
+		fmt.Fprintf(p.stderr, "%s: line 1: %s: %s\n", p.shell, p.args[0], what)
+	}
+	return code
+}
+
+// programName reads what [program] wrote.
+func programName(data []byte) (string, bool) {
+	rest, ok := bytes.CutPrefix(data, []byte("\x7fELF\x02\x01\x01\nprogram: "))
+	if !ok {
+		return "", false
+	}
+	name, _, _ := bytes.Cut(rest, []byte("\n"))
+	return string(name), true
+}
+
+// programLine returns a further line's value.
+func programLine(data []byte, key string) string {
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(line, key+": "); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+func isText(data []byte) bool {
+	return utf8.Valid(data) && !slices.Contains(data, 0)
+}
+
+// flags splits arguments by getopt's rules: short flags may be joined, those in
+// valued take a value, long ones too as "--name=value" or, if listed, from the
+// next argument; "--" ends them. Values are joined under the flag's name.
+func flags(args []string, valued ...string) (opts map[string][]string, rest []string) {
+	opts = map[string][]string{}
+	takes := func(name string) bool { return slices.Contains(valued, name) }
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		next := func() string {
+			if i++; i < len(args) {
+				return args[i]
+			}
+			return ""
+		}
+		switch {
+		case a == "--":
+			return opts, append(rest, args[i+1:]...)
+		case strings.HasPrefix(a, "--"):
+			name, value, has := strings.Cut(a[2:], "=")
+			if !has && takes(name) {
+				value = next()
+			}
+			opts[name] = append(opts[name], value)
+		case len(a) > 1 && a[0] == '-':
+			for j := 1; j < len(a); j++ {
+				name := a[j : j+1]
+				if !takes(name) {
+					opts[name] = append(opts[name], "")
+					continue
+				}
+				value := a[j+1:]
+				if value == "" {
+					value = next()
+				}
+				opts[name] = append(opts[name], value)
+				break
+			}
+		default:
+			rest = append(rest, a)
+		}
+	}
+	return opts, rest
+}
+
+// has reports whether one of the flags was given.
+func has(opts map[string][]string, names ...string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { _, ok := opts[n]; return ok })
+}
+
+// last returns the last value given for one of the names.
+func last(opts map[string][]string, names ...string) string {
+	for _, n := range names {
+		if v := opts[n]; len(v) > 0 {
+			return v[len(v)-1]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,167 @@
+package guest
+
+import "context"
+
+// run is what a program does; it returns its exit status.
+type run func(ctx context.Context, p *proc) int
+
+// The programs of the base system by package; NewBase puts a file for each into
+// /usr/bin, and a container has the first two groups. Programs of other packages
+// get their file when the package is installed. A name without a case in
+// lookup is a program that does nothing and succeeds.
+var (
+	coreutils = []string{
+		"[", "awk", "base64", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cmp", "cp", "cut", "date", "dd",
+		"df", "dirname", "du", "echo", "env", "expr", "false", "find", "grep", "egrep", "gzip", "head", "hostname", "id", "install",
+		"ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nproc", "printenv", "printf", "ps", "pwd", "readlink", "realpath", "rm", "rmdir",
+		"sed", "seq", "sh", "sha256sum", "sleep", "sort", "stat", "sync", "tail", "tee", "test", "timeout", "touch", "tr", "true",
+		"truncate", "uname", "uniq", "wc", "which", "whoami", "xargs",
+	}
+	network    = []string{"curl", "wget"}
+	baseSystem = []string{
+		"apt-cache", "apt-get", "apt-mark", "blkid", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "free",
+		"getent", "gpg", "hostnamectl", "ip", "journalctl", "ldconfig", "loginctl", "lsblk", "lsmod", "lspci", "mkfs.ext4", "mkfs.xfs",
+		"modinfo", "modprobe", "mount", "netplan", "passwd", "pgrep", "poweroff", "reboot", "resize2fs", "shutdown", "ssh-keygen", "sudo", "swapoff",
+		"sysctl", "systemctl", "systemd-detect-virt", "timedatectl", "udevadm", "umount", "update-grub", "update-initramfs", "uptime", "useradd", "usermod",
+	}
+)
+
+// lookup returns the function that a program stands for, or nil.
+func lookup(name string) run {
+	for _, group := range []func(string) run{fileProgram, listProgram, textProgram, baseProgram, debianProgram, systemProgram, hardwareProgram} {
+		if r := group(name); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+func fileProgram(name string) run {
+	switch name {
+	case "cat":
+		return runCat
+	case "tee":
+		return runTee
+	case "dd":
+		return runDD
+	case "cp":
+		return runCp
+	case "mv":
+		return runMv
+	case "rm":
+		return runRm
+	case "mkdir":
+		return runMkdir
+	case "rmdir":
+		return runRmdir
+	case "ln":
+		return runLn
+	case "chmod":
+		return runChmod
+	case "chown", "chgrp":
+		return runChown
+	case "install":
+		return runInstall
+	case "touch":
+		return runTouch
+	case "truncate":
+		return runTruncate
+	case "mktemp":
+		return runMktemp
+	}
+	return nil
+}
+
+func listProgram(name string) run {
+	switch name {
+	case "test", "[":
+		return runTest
+	case "ls":
+		return runLs
+	case "stat":
+		return runStat
+	case "readlink", "realpath":
+		return runReadlink
+	case "basename", "dirname":
+		return runBasename
+	case "find":
+		return runFind
+	case "which":
+		return runWhich
+	}
+	return nil
+}
+
+func textProgram(name string) run {
+	switch name {
+	case "grep", "egrep":
+		return runGrep
+	case "sed":
+		return runSed
+	case "awk":
+		return runAwk
+	case "head", "tail":
+		return runHead
+	case "wc":
+		return runWc
+	case "sort":
+		return runSort
+	case "uniq":
+		return runUniq
+	case "cut":
+		return runCut
+	case "tr":
+		return runTr
+	case "base64":
+		return runBase64
+	case "sha256sum", "md5sum":
+		return runSum
+	case "cmp":
+		return runCmp
+	case "seq":
+		return runSeq
+	case "xargs":
+		return runXargs
+	}
+	return nil
+}
+
+func baseProgram(name string) run {
+	switch name {
+	case "sh", "bash":
+		return runShell
+	case "true", "sync", "ldconfig", "udevadm", "resize2fs", "update-grub", "loginctl", "passwd", "deb-systemd-invoke", "gzip":
+		return func(context.Context, *proc) int { return 0 }
+	case "false":
+		return func(context.Context, *proc) int { return 1 }
+	case "echo", "printf", "pwd":
+		return runBuiltin
+	case "env", "printenv":
+		return runEnv
+	case "sudo":
+		return runSudo
+	case "sleep":
+		return runSleep
+	case "timeout":
+		return runTimeout
+	case "date":
+		return runDate
+	case "id", "whoami":
+		return runID
+	case "uname":
+		return runUname
+	case "hostname", "hostnamectl":
+		return runHostname
+	case "getent":
+		return runGetent
+	case "useradd", "usermod":
+		return runUseradd
+	case "curl", "wget":
+		return runCurl
+	case "ssh-keygen":
+		return runSSHKeygen
+	case "gpg":
+		return runGpg
+	}
+	return nil
+}

@@ -1,0 +1,376 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// runBuiltin is for programs that are shell builtins too, when they are started
+// without a shell.
+func runBuiltin(ctx context.Context, p *proc) int {
+	text := make([]string, len(p.args))
+	text[0] = p.name()
+	for i, a := range p.args[1:] {
+		quoted, err := syntax.Quote(a, syntax.LangBash)
+		if err != nil {
+			return p.fail("%v", err)
+		}
+		text[i+1] = quoted
+	}
+	child := *p
+	child.shell = "bash"
+	return child.interpret(ctx, p.name(), strings.Join(text, " "), nil)
+}
+
+// runType is type and command -v.
+func runType(p *proc) int {
+	verbose := p.args[1] == "-V"
+	code := 0
+	for _, name := range p.args[2:] {
+		what, err := name, error(nil)
+		if !interp.IsBuiltin(name) {
+			what, err = p.find(name)
+		}
+		switch {
+		case err != nil && verbose:
+			fmt.Fprintf(p.stderr, "%s: line 1: type: %s: not found\n", p.shell, name)
+			code = 1
+		case err != nil:
+			code = 1
+		case !verbose:
+			p.printf("%s\n", what)
+		case what == name:
+			p.printf("%s is a shell builtin\n", name)
+		default:
+			p.printf("%s is %s\n", name, what)
+		}
+	}
+	return code
+}
+
+func runUmask(shell, p *proc) int {
+	if len(p.args) < 2 {
+		p.printf("%04o\n", uint32(shell.fs.umask))
+		return 0
+	}
+	n, err := strconv.ParseUint(p.args[1], 8, 12)
+	if err != nil {
+		fmt.Fprintf(p.stderr, "%s: umask: Illegal mode: %s\n", p.shell, p.args[1])
+		return 2
+	}
+	shell.fs.umask = unixMode(n)
+	return 0
+}
+
+// exported prints a program's environment as KEY=value, sorted.
+func (p *proc) exported() []string {
+	vars := map[string]string{}
+	p.env.Each(func(name string, v expand.Variable) bool {
+		if delete(vars, name); v.Exported && v.Kind == expand.String {
+			vars[name] = v.Str
+		}
+		return true
+	})
+	var out []string
+	for k, v := range vars {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func runEnv(ctx context.Context, p *proc) int {
+	args := p.args[1:]
+	if p.name() == "printenv" {
+		for _, name := range args {
+			if v := p.env.Get(name); v.IsSet() && v.Exported {
+				p.printf("%s\n", v.String())
+			} else {
+				return 1
+			}
+		}
+		if len(args) > 0 {
+			return 0
+		}
+	}
+	vars := p.exported()
+	for ; len(args) > 0; args = args[1:] {
+		switch a := args[0]; {
+		case a == "-i" || a == "-":
+			vars = nil
+		case a == "-u" && len(args) > 1:
+			args = args[1:]
+			vars = slices.DeleteFunc(vars, func(v string) bool { return strings.HasPrefix(v, args[0]+"=") })
+		case a == "--":
+		case strings.Contains(a, "="):
+			vars = append(vars, a)
+		default:
+			child := *p
+			child.env = expand.ListEnviron(vars...)
+			return child.start(ctx, args...)
+		}
+	}
+	for _, v := range vars {
+		p.printf("%s\n", v)
+	}
+	return 0
+}
+
+// runSudo runs a command as root (or -u somebody), for those whom sudoers lets.
+func runSudo(ctx context.Context, p *proc) int {
+	args := p.args[1:]
+	target, ask, keep := "root", true, false
+	var vars []string
+loop:
+	for ; len(args) > 0; args = args[1:] {
+		switch a := args[0]; {
+		case a == "-n":
+			ask = false
+		case a == "-u" && len(args) > 1:
+			target, args = args[1], args[1:]
+		case a == "-E":
+			keep = true
+		case a == "-H" || a == "-i" || a == "-S":
+		case a == "--":
+			args = args[1:]
+			break loop
+		case strings.HasPrefix(a, "-"):
+			return p.fail("option %s is not simulated", a)
+		case strings.Contains(a, "=") && !strings.HasPrefix(a, "/"):
+			vars = append(vars, a)
+		default:
+			break loop
+		}
+	}
+	may, free := maySudo(p.fs, p.user)
+	switch {
+	case may && free:
+	case !ask:
+		return p.fail("a password is required")
+	default:
+		return p.fail("a terminal is required to read the password; either use the -S option to read from standard input or configure an askpass helper")
+	}
+	u := findUser(p.fs, target)
+	if u == nil {
+		return p.fail("unknown user %s", target)
+	}
+	if len(args) == 0 {
+		return 0
+	}
+	child := *p
+	files := *p.fs
+	files.user, files.umask = u, 0o022
+	child.fs, child.user = &files, u
+	env := []string{"PATH=" + searchPath, "HOME=" + u.home, "USER=" + u.name, "LOGNAME=" + u.name, "SHELL=" + u.shell,
+		"LANG=" + p.get("LANG"), "SUDO_USER=" + p.user.name, "SUDO_UID=" + strconv.Itoa(p.user.uid)}
+	if keep {
+		env = append(p.exported(), env...)
+	}
+	child.env = expand.ListEnviron(append(env, vars...)...)
+	child.args = args
+	if _, err := child.find(args[0]); err != nil {
+		fmt.Fprintf(p.stderr, "sudo: %s: command not found\n", args[0])
+		return 1 // sudo's own answer, not the shell's 127
+	}
+	return child.start(ctx, args...)
+}
+
+// errPipeline is what waiting in a pipeline ends with under a simulated clock:
+// the shell interpreter's pipes are the operating system's, and while one side
+// reads from such a pipe, the clock of testing/synctest stands still.
+var errPipeline = errors.New("waiting in a pipeline is not simulated under testing/synctest: write to a file instead")
+
+// wait waits for simulated time.
+func (p *proc) wait(ctx context.Context, d time.Duration) error {
+	if p.line && time.Now().Year() < 2010 { // synctest's clock begins in 2000
+		return errPipeline
+	}
+	if !p.sys.m.pause(ctx, d) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// poll waits until done, looking often at first and then once a second.
+func (p *proc) poll(ctx context.Context, done func() bool) error {
+	for d := 50 * time.Millisecond; !done(); d = min(2*d, time.Second) {
+		if err := p.wait(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runSleep(ctx context.Context, p *proc) int {
+	if len(p.args) < 2 {
+		return p.fail("missing operand")
+	}
+	var total time.Duration
+	for _, a := range p.args[1:] {
+		d, err := seconds(a)
+		if err != nil {
+			return p.fail("invalid time interval '%s'", a)
+		}
+		total += d
+	}
+	if err := p.wait(ctx, total); err != nil {
+		return p.fail("%v", err)
+	}
+	return 0
+}
+
+// seconds reads 5, 0.5, 2m, 1h, infinity.
+func seconds(s string) (time.Duration, error) {
+	if s == "infinity" {
+		return 1 << 62, nil
+	}
+	if strings.IndexByte("smhd", s[max(0, len(s)-1)]) < 0 {
+		s += "s"
+	}
+	return time.ParseDuration(s)
+}
+
+func runTimeout(ctx context.Context, p *proc) int {
+	opts, rest := flags(p.args[1:min(2, len(p.args))], "k", "s")
+	rest = append(rest, p.args[min(2, len(p.args)):]...)
+	if len(opts) > 0 || len(rest) < 2 {
+		_ = p.fail("only 'timeout DURATION COMMAND' is simulated")
+		return 125
+	}
+	d, err := seconds(rest[0])
+	if err != nil {
+		_ = p.fail("invalid time interval '%s'", rest[0])
+		return 125
+	}
+	inner, cancel := context.WithTimeout(ctx, p.sys.m.scale(d))
+	defer cancel()
+	code := p.start(inner, rest[1:]...)
+	if inner.Err() != nil && ctx.Err() == nil {
+		return 124
+	}
+	return code
+}
+
+func runDate(_ context.Context, p *proc) int {
+	opts, rest := flags(p.args[1:], "d", "date")
+	now := time.Now().UTC()
+	format := "%a %b %e %H:%M:%S UTC %Y"
+	if len(rest) > 0 && strings.HasPrefix(rest[0], "+") {
+		format = rest[0][1:]
+	} else if has(opts, "I") || has(opts, "Iseconds", "iso-8601") {
+		format = "%Y-%m-%dT%H:%M:%S+00:00"
+	}
+	p.printf("%s\n", strings.NewReplacer("%s", strconv.FormatInt(now.Unix(), 10), "%N", fmt.Sprintf("%09d", now.Nanosecond()),
+		"%Y", now.Format("2006"), "%m", now.Format("01"), "%d", now.Format("02"), "%H", now.Format("15"), "%M", now.Format("04"),
+		"%S", now.Format("05"), "%F", now.Format("2006-01-02"), "%T", now.Format("15:04:05"), "%a", now.Format("Mon"),
+		"%b", now.Format("Jan"), "%e", now.Format("_2"), "%Z", "UTC", "%z", "+0000", "%%", "%").Replace(format))
+	return 0
+}
+
+func runID(_ context.Context, p *proc) int {
+	opts, rest := flags(p.args[1:])
+	u := p.user
+	if len(rest) > 0 {
+		if u = findUser(p.fs, rest[0]); u == nil {
+			return p.fail("'%s': no such user", rest[0])
+		}
+	}
+	group := func(id int) string { return nameOf(p.fs, "/etc/group", id) }
+	switch {
+	case p.name() == "whoami", has(opts, "u") && has(opts, "n"):
+		p.printf("%s\n", u.name)
+	case has(opts, "u"):
+		p.printf("%d\n", u.uid)
+	case has(opts, "g") && has(opts, "n"):
+		p.printf("%s\n", group(u.gid))
+	case has(opts, "g"):
+		p.printf("%d\n", u.gid)
+	default:
+		names := []string{group(u.gid)}
+		text := []string{fmt.Sprintf("%d(%s)", u.gid, group(u.gid))}
+		for _, g := range u.gids {
+			names = append(names, group(g))
+			text = append(text, fmt.Sprintf("%d(%s)", g, group(g)))
+		}
+		if has(opts, "G") {
+			p.printf("%s\n", strings.Join(names, " "))
+			return 0
+		}
+		p.printf("uid=%d(%s) gid=%s groups=%s\n", u.uid, u.name, text[0], strings.Join(text, ","))
+	}
+	return 0
+}
+
+func runGetent(_ context.Context, p *proc) int {
+	_, args := flags(p.args[1:])
+	if len(args) == 0 || !slices.Contains([]string{"passwd", "group", "hosts", "shadow"}, args[0]) {
+		_ = p.fail("Unknown database")
+		return 1
+	}
+	if args[0] == "hosts" {
+		data, _ := p.fs.readFile("/etc/hosts")
+		for _, line := range lines(data) {
+			if f := strings.Fields(line); len(args) > 1 && len(f) > 1 && slices.Contains(f[1:], args[1]) {
+				p.printf("%-15s %s\n", f[0], strings.Join(f[1:], " "))
+				return 0
+			}
+		}
+		return 2
+	}
+	found := 2
+	for _, f := range records(p.fs, "/etc/"+args[0]) {
+		if len(args) == 1 || f[0] == args[1] || len(f) > 2 && f[2] == args[1] {
+			p.printf("%s\n", strings.Join(f, ":"))
+			found = 0
+		}
+	}
+	return found
+}
+
+func runUseradd(_ context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "d", "s", "u", "g", "G", "c", "p", "home-dir", "shell", "uid", "groups", "password")
+	if len(args) != 1 {
+		_ = p.fail("one user name is needed")
+		return 2
+	}
+	name := args[0]
+	old := findUser(p.fs, name)
+	if p.name() == "useradd" {
+		if old != nil {
+			_ = p.fail("user '%s' already exists", name)
+			return 9
+		}
+		uid, _ := strconv.Atoi(last(opts, "u", "uid"))
+		u := &user{name: name, uid: uid, home: last(opts, "d", "home-dir"), shell: last(opts, "s", "shell")}
+		if err := addUser(p.fs, u, last(opts, "c")); err != nil {
+			return p.fail("%s", strerror(err))
+		}
+	} else if old == nil {
+		_ = p.fail("user '%s' does not exist", name)
+		return 6
+	}
+	for group := range strings.SplitSeq(last(opts, "G", "groups"), ",") {
+		if group == "" {
+			continue
+		}
+		if err := joinGroup(p.fs, path.Base(group), name); err != nil {
+			return p.fail("%s", strerror(err))
+		}
+	}
+	if hash := last(opts, "p", "password"); hash != "" {
+		if err := setPassword(p.fs, name, hash); err != nil {
+			return p.fail("%s", strerror(err))
+		}
+	}
+	return 0
+}

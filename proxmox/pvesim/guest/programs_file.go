@@ -1,0 +1,464 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// each reads every named file, or standard input for none and for "-".
+func (p *proc) each(names []string, f func(name string, data []byte)) int {
+	if len(names) == 0 {
+		names = []string{"-"}
+	}
+	code := 0
+	for _, name := range names {
+		data, err := p.input(name)
+		if err != nil {
+			code = p.fail("%s: %s", name, strerror(err))
+			continue
+		}
+		f(name, data)
+	}
+	return code
+}
+
+func (p *proc) input(name string) ([]byte, error) {
+	if name == "-" || name == "/dev/stdin" {
+		return io.ReadAll(p.stdin)
+	}
+	return p.fs.readFile(p.abs(name))
+}
+
+func runCat(_ context.Context, p *proc) int {
+	_, names := flags(p.args[1:])
+	return p.each(names, func(_ string, data []byte) { _, _ = p.stdout.Write(data) })
+}
+
+func runTee(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:])
+	data, err := io.ReadAll(p.stdin)
+	if err != nil {
+		return p.fail("%v", err)
+	}
+	code := 0
+	for _, name := range names {
+		at, err := p.fs.open(p.abs(name), 0o666, !has(opts, "a", "append"))
+		if err == nil {
+			err = p.fs.append(at, data)
+		}
+		if err != nil {
+			code = p.fail("%s: %s", name, strerror(err))
+		}
+	}
+	_, _ = p.stdout.Write(data)
+	return code
+}
+
+func runDD(_ context.Context, p *proc) int {
+	from, to := "-", ""
+	for _, a := range p.args[1:] {
+		switch key, value, _ := strings.Cut(a, "="); key {
+		case "if":
+			from = value
+		case "of":
+			to = value
+		}
+	}
+	data, err := p.input(from)
+	if err != nil {
+		return p.fail("failed to open '%s': %s", from, strerror(err))
+	}
+	if to == "" {
+		_, _ = p.stdout.Write(data)
+		return 0
+	}
+	if err := p.fs.writeFile(p.abs(to), data, 0o666); err != nil {
+		return p.fail("failed to open '%s': %s", to, strerror(err))
+	}
+	return 0
+}
+
+// into returns where a file goes: to itself, or below it when it is a directory.
+func (p *proc) into(to, from string) string {
+	if e, err := p.fs.stat(p.abs(to)); err == nil && e.IsDir() {
+		return path.Join(p.abs(to), path.Base(from))
+	}
+	return p.abs(to)
+}
+
+func runCp(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:], "t", "target-directory")
+	if dir := last(opts, "t", "target-directory"); dir != "" {
+		names = append(names, dir)
+	}
+	if len(names) < 2 {
+		return p.fail("missing destination file operand")
+	}
+	code := 0
+	to := names[len(names)-1]
+	for _, from := range names[:len(names)-1] {
+		dest := p.into(to, from)
+		if has(opts, "T") {
+			dest = p.abs(to)
+		}
+		recursive, keep := has(opts, "r", "R", "a", "recursive", "archive"), has(opts, "p", "a", "archive", "preserve")
+		if has(opts, "n", "no-clobber") {
+			if _, err := p.fs.lstat(dest); err == nil {
+				continue
+			}
+		}
+		if err := p.copy(p.abs(from), dest, recursive, keep); err != nil {
+			code = p.fail("cannot copy '%s': %s", from, strerror(err))
+		}
+	}
+	return code
+}
+
+func (p *proc) copy(from, to string, recursive, keep bool) error {
+	look := p.fs.stat
+	if recursive {
+		look = p.fs.lstat
+	}
+	e, err := look(from)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.Mode()&fs.ModeSymlink != 0:
+		_ = p.fs.remove(to)
+		return p.fs.symlink(string(e.node.data), to)
+	case e.IsDir() && !recursive:
+		return errors.New("-r not specified; omitting directory")
+	case e.IsDir():
+		if err := p.fs.mkdirAll(to, e.Mode()); err != nil {
+			return err
+		}
+		entries, err := p.fs.readDir(from)
+		for _, kid := range entries {
+			err = errors.Join(err, p.copy(path.Join(from, kid.name), path.Join(to, kid.name), true, keep))
+		}
+		return err
+	}
+	data, err := p.fs.readFile(from)
+	if err != nil {
+		return err
+	}
+	if err := p.fs.writeFile(to, data, e.Mode()); err != nil {
+		return err
+	}
+	if !keep {
+		return nil
+	}
+	return errors.Join(p.fs.chmod(to, e.Mode().Perm()), p.fs.chown(to, e.node.uid, e.node.gid))
+}
+
+func runMv(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:], "t")
+	if dir := last(opts, "t"); dir != "" {
+		names = append(names, dir)
+	}
+	if len(names) < 2 {
+		return p.fail("missing destination file operand")
+	}
+	code := 0
+	for _, from := range names[:len(names)-1] {
+		dest := p.into(names[len(names)-1], from)
+		if has(opts, "T") {
+			dest = p.abs(names[len(names)-1])
+		}
+		if err := p.fs.rename(p.abs(from), dest); err != nil {
+			code = p.fail("cannot move '%s' to '%s': %s", from, names[len(names)-1], strerror(err))
+		}
+	}
+	return code
+}
+
+func runRm(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:])
+	recursive, force := has(opts, "r", "R", "recursive"), has(opts, "f", "force")
+	code := 0
+	for _, name := range names {
+		e, err := p.fs.lstat(p.abs(name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && force:
+			continue
+		case err == nil && e.IsDir() && !recursive && !has(opts, "d"):
+			err = errors.New("Is a directory")
+		case err == nil && recursive:
+			err = p.fs.removeAll(p.abs(name))
+		case err == nil:
+			err = p.fs.remove(p.abs(name))
+		}
+		if err != nil {
+			code = p.fail("cannot remove '%s': %s", name, strerror(err))
+		}
+	}
+	return code
+}
+
+func runMkdir(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:], "m", "mode")
+	code := 0
+	for _, name := range names {
+		make := p.fs.mkdir
+		if has(opts, "p", "parents") {
+			make = p.fs.mkdirAll
+		}
+		_, before := p.fs.stat(p.abs(name))
+		err := make(p.abs(name), 0o777)
+		if mode := last(opts, "m", "mode"); mode != "" && err == nil && before != nil {
+			err = p.setMode(mode, p.abs(name))
+		}
+		if err != nil {
+			code = p.fail("cannot create directory '%s': %s", name, strerror(err))
+		}
+	}
+	return code
+}
+
+func runRmdir(_ context.Context, p *proc) int {
+	_, names := flags(p.args[1:])
+	code := 0
+	for _, name := range names {
+		e, err := p.fs.lstat(p.abs(name))
+		if err == nil && !e.IsDir() {
+			err = errors.New("Not a directory")
+		}
+		if err == nil {
+			err = p.fs.remove(p.abs(name))
+		}
+		if err != nil {
+			code = p.fail("failed to remove '%s': %s", name, strerror(err))
+		}
+	}
+	return code
+}
+
+func runLn(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:])
+	if len(names) == 0 {
+		return p.fail("missing file operand")
+	}
+	target, name := names[0], path.Base(names[0])
+	if len(names) > 1 {
+		name = names[1]
+		if !has(opts, "n", "T", "no-dereference") {
+			name = p.into(name, target)
+		}
+	}
+	if has(opts, "f", "force") {
+		if e, err := p.fs.lstat(p.abs(name)); err == nil && e.Mode()&fs.ModeSymlink != 0 && string(e.node.data) == target {
+			return 0
+		}
+		_ = p.fs.remove(p.abs(name))
+	}
+	var err error
+	if has(opts, "s", "symbolic") {
+		err = p.fs.symlink(target, p.abs(name))
+	} else {
+		err = p.copy(p.abs(target), p.abs(name), false, true) // hard links are copies here
+	}
+	if err != nil {
+		return p.fail("failed to create link '%s': %s", name, strerror(err))
+	}
+	return 0
+}
+
+// setMode sets a mode in octal, or as u+x and the like.
+func (p *proc) setMode(mode, name string) error {
+	if n, err := strconv.ParseUint(mode, 8, 12); err == nil {
+		return p.fs.chmod(name, unixMode(n))
+	}
+	e, err := p.fs.stat(name)
+	if err != nil {
+		return err
+	}
+	perm := e.Mode() & (fs.ModePerm | fs.ModeSticky | fs.ModeSetuid | fs.ModeSetgid)
+	for clause := range strings.SplitSeq(mode, ",") {
+		i := strings.IndexAny(clause, "+-=")
+		if i < 0 {
+			return errors.New("invalid mode: '" + mode + "'")
+		}
+		var bits, mask fs.FileMode
+		for _, c := range clause[i+1:] {
+			bits |= map[rune]fs.FileMode{'r': 0o444, 'w': 0o222, 'x': 0o111, 'X': 0o111}[c]
+		}
+		for _, c := range clause[:i] {
+			mask |= map[rune]fs.FileMode{'u': 0o700, 'g': 0o070, 'o': 0o007, 'a': 0o777}[c]
+		}
+		if i == 0 {
+			mask = 0o777
+		}
+		switch clause[i] {
+		case '+':
+			perm |= bits & mask
+		case '-':
+			perm &^= bits & mask
+		default:
+			perm = perm&^mask | bits&mask
+		}
+	}
+	return p.fs.chmod(name, perm)
+}
+
+// unixMode turns chmod's number into Go's mode bits.
+func unixMode(n uint64) fs.FileMode {
+	mode := fs.FileMode(n & 0o777)
+	for bit, flag := range map[uint64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if n&bit != 0 {
+			mode |= flag
+		}
+	}
+	return mode
+}
+
+// walk calls f for a file and, when recursive, for all below it.
+func (p *proc) walk(name string, recursive bool, f func(name string) error) error {
+	if err := f(name); err != nil {
+		return err
+	}
+	e, err := p.fs.lstat(name)
+	if err != nil || !recursive || !e.IsDir() {
+		return err
+	}
+	kids, err := p.fs.readDir(name)
+	for _, kid := range kids {
+		err = errors.Join(err, p.walk(path.Join(name, kid.name), true, f))
+	}
+	return err
+}
+
+func runChmod(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:], "reference")
+	if len(names) < 2 {
+		return p.fail("missing operand")
+	}
+	code := 0
+	for _, name := range names[1:] {
+		set := func(n string) error { return p.setMode(names[0], n) }
+		if err := p.walk(p.abs(name), has(opts, "R"), set); err != nil {
+			code = p.fail("cannot access '%s': %s", name, strerror(err))
+		}
+	}
+	return code
+}
+
+// owner reads "user", "user:group", ":group" or "user:"; -1 leaves one alone.
+func (p *proc) owner(spec string) (uid, gid int, err error) {
+	name, group, both := strings.Cut(spec, ":")
+	uid, gid = -1, -1
+	if name != "" {
+		u := findUser(p.fs, name)
+		if n, err := strconv.Atoi(name); u == nil && err == nil {
+			u = &user{uid: n, gid: n}
+		}
+		if u == nil {
+			return 0, 0, errors.New("invalid user: '" + spec + "'")
+		}
+		uid = u.uid
+		if both && group == "" {
+			gid = u.gid
+		}
+	}
+	if group != "" {
+		id, ok := findGroup(p.fs, group)
+		if !ok {
+			return 0, 0, errors.New("invalid group: '" + spec + "'")
+		}
+		gid = id
+	}
+	return uid, gid, nil
+}
+
+func runChown(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:])
+	if len(names) < 2 {
+		return p.fail("missing operand")
+	}
+	spec := names[0]
+	if p.name() == "chgrp" {
+		spec = ":" + spec
+	}
+	uid, gid, err := p.owner(spec)
+	if err != nil {
+		return p.fail("%v", err)
+	}
+	code := 0
+	for _, name := range names[1:] {
+		set := func(n string) error { return p.fs.chown(n, uid, gid) }
+		if err := p.walk(p.abs(name), has(opts, "R"), set); err != nil {
+			code = p.fail("changing ownership of '%s': %s", name, strerror(err))
+		}
+	}
+	return code
+}
+
+func runTouch(_ context.Context, p *proc) int {
+	_, names := flags(p.args[1:], "d", "r", "t")
+	code := 0
+	for _, name := range names {
+		if _, err := p.fs.open(p.abs(name), 0o666, false); err != nil {
+			code = p.fail("cannot touch '%s': %s", name, strerror(err))
+		}
+	}
+	return code
+}
+
+func runTruncate(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:], "s", "size")
+	if size := last(opts, "s", "size"); size != "0" {
+		return p.fail("only -s 0 is simulated, not %q", size)
+	}
+	code := 0
+	for _, name := range names {
+		if _, err := p.fs.open(p.abs(name), 0o666, true); err != nil {
+			code = p.fail("cannot open '%s' for writing: %s", name, strerror(err))
+		}
+	}
+	return code
+}
+
+func runMktemp(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:], "p", "suffix", "tmpdir")
+	template := "/tmp/tmp.XXXXXXXXXX"
+	if len(names) > 0 {
+		template = names[0]
+		if dir := last(opts, "p", "tmpdir"); dir != "" {
+			template = path.Join(dir, template)
+		} else if has(opts, "t") {
+			template = path.Join("/tmp", template)
+		}
+	}
+	stem := strings.TrimRight(template, "X")
+	if len(template)-len(stem) < 3 {
+		return p.fail("too few X's in template '%s'", template)
+	}
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	for range 100 {
+		name := stem
+		for range len(template) - len(stem) {
+			name += string(letters[rand.IntN(len(letters))])
+		}
+		if _, err := p.fs.lstat(p.abs(name)); err == nil {
+			continue
+		}
+		var err error
+		if has(opts, "d", "directory") {
+			err = p.fs.mkdir(p.abs(name), 0o700)
+		} else {
+			_, err = p.fs.open(p.abs(name), 0o600, true)
+		}
+		if err != nil {
+			return p.fail("failed to create file via template '%s': %s", template, strerror(err))
+		}
+		p.printf("%s\n", name)
+		return 0
+	}
+	return p.fail("no free name for template '%s'", template)
+}

@@ -1,0 +1,427 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// runTest is test and [.
+func runTest(_ context.Context, p *proc) int {
+	args := p.args[1:]
+	if p.name() == "[" {
+		if len(args) == 0 || args[len(args)-1] != "]" {
+			fmt.Fprintf(p.stderr, "%s: [: missing ]\n", p.shell)
+			return 2
+		}
+		args = args[:len(args)-1]
+	}
+	t := &tester{p: p, args: args}
+	ok := len(args) > 0 && t.or()
+	if t.err != "" || t.pos < len(args) {
+		if t.err == "" {
+			t.err = "unexpected operator"
+		}
+		fmt.Fprintf(p.stderr, "%s: %s: %s\n", p.shell, p.name(), t.err)
+		return 2
+	}
+	if ok {
+		return 0
+	}
+	return 1
+}
+
+// tester evaluates test's little language.
+type tester struct {
+	p    *proc
+	args []string
+	pos  int
+	err  string
+}
+
+func (t *tester) left() int { return len(t.args) - t.pos }
+
+func (t *tester) or() bool {
+	ok := t.and()
+	for t.left() > 1 && t.args[t.pos] == "-o" {
+		t.pos++
+		right := t.and()
+		ok = ok || right
+	}
+	return ok
+}
+
+func (t *tester) and() bool {
+	ok := t.not()
+	for t.left() > 1 && t.args[t.pos] == "-a" {
+		t.pos++
+		right := t.not()
+		ok = ok && right
+	}
+	return ok
+}
+
+func (t *tester) not() bool {
+	if t.left() > 1 && t.args[t.pos] == "!" {
+		t.pos++
+		return !t.not()
+	}
+	return t.primary()
+}
+
+func (t *tester) primary() bool {
+	if t.left() == 0 {
+		t.err = "argument expected"
+		return false
+	}
+	a := t.args[t.pos]
+	if t.left() >= 3 {
+		if ok, known := t.binary(a, t.args[t.pos+1], t.args[t.pos+2]); known {
+			t.pos += 3
+			return ok
+		}
+	}
+	if a == "(" && t.left() > 2 {
+		t.pos++
+		ok := t.or()
+		if t.left() == 0 || t.args[t.pos] != ")" {
+			t.err = "closing paren expected"
+			return false
+		}
+		t.pos++
+		return ok
+	}
+	if t.left() >= 2 && len(a) == 2 && a[0] == '-' {
+		if ok, known := t.unary(a[1], t.args[t.pos+1]); known {
+			t.pos += 2
+			return ok
+		}
+	}
+	t.pos++
+	return a != ""
+}
+
+func (t *tester) binary(a, op, b string) (ok, known bool) {
+	switch op {
+	case "=", "==":
+		return a == b, true
+	case "!=":
+		return a != b, true
+	case "<":
+		return a < b, true
+	case ">":
+		return a > b, true
+	case "-nt", "-ot":
+		x, errX := t.p.fs.stat(t.p.abs(a))
+		y, errY := t.p.fs.stat(t.p.abs(b))
+		if op == "-ot" {
+			x, y, errX, errY = y, x, errY, errX
+		}
+		return errX == nil && (errY != nil || x.ModTime().After(y.ModTime())), true
+	}
+	compare := map[string]func(x, y int64) bool{
+		"-eq": func(x, y int64) bool { return x == y }, "-ne": func(x, y int64) bool { return x != y },
+		"-lt": func(x, y int64) bool { return x < y }, "-le": func(x, y int64) bool { return x <= y },
+		"-gt": func(x, y int64) bool { return x > y }, "-ge": func(x, y int64) bool { return x >= y },
+	}[op]
+	if compare == nil {
+		return false, false
+	}
+	var n [2]int64
+	for i, s := range []string{a, b} {
+		v, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+		if err != nil {
+			t.err = "Illegal number: " + s
+			return false, true
+		}
+		n[i] = v
+	}
+	return compare(n[0], n[1]), true
+}
+
+func (t *tester) unary(op byte, a string) (ok, known bool) {
+	switch op {
+	case 'n':
+		return a != "", true
+	case 'z':
+		return a == "", true
+	case 't':
+		return false, true
+	case 'L', 'h':
+		e, err := t.p.fs.lstat(t.p.abs(a))
+		return err == nil && e.Mode()&fs.ModeSymlink != 0, true
+	}
+	if !strings.ContainsRune("edfsrwxbcpS", rune(op)) {
+		return false, false
+	}
+	e, err := t.p.fs.stat(t.p.abs(a))
+	if err != nil {
+		return false, true
+	}
+	switch op {
+	case 'd':
+		return e.IsDir(), true
+	case 'f':
+		return e.Mode().IsRegular(), true
+	case 's':
+		return e.IsDir() || e.Size() > 0, true
+	case 'r':
+		return t.p.fs.may(e.node, 4), true
+	case 'w':
+		return t.p.fs.may(e.node, 2), true
+	case 'x':
+		return t.p.fs.may(e.node, 1) && e.Mode().Perm()&0o111 != 0, true
+	case 'b':
+		return e.Mode()&fs.ModeDevice != 0 && e.Mode()&fs.ModeCharDevice == 0, true
+	case 'c':
+		return e.Mode()&fs.ModeCharDevice != 0, true
+	case 'p', 'S':
+		return false, true
+	}
+	return true, true
+}
+
+func runLs(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:])
+	if len(names) == 0 {
+		names = []string{"."}
+	}
+	code := 0
+	for _, name := range names {
+		e, err := p.fs.stat(p.abs(name))
+		if err != nil || has(opts, "l") && !has(opts, "L") {
+			if l, errL := p.fs.lstat(p.abs(name)); errL == nil && (err != nil || !e.IsDir()) {
+				e, err = l, nil
+			}
+		}
+		if err != nil {
+			_ = p.fail("cannot access '%s': %s", name, strerror(err))
+			code = 2
+			continue
+		}
+		entries := []entry{{name, e.node}}
+		if e.IsDir() && !has(opts, "d") {
+			if entries, err = p.fs.readDir(p.abs(name)); err != nil {
+				_ = p.fail("cannot open directory '%s': %s", name, strerror(err))
+				code = 2
+				continue
+			}
+			if len(names) > 1 {
+				p.printf("%s:\n", name)
+			}
+		}
+		for _, e := range entries {
+			if strings.HasPrefix(e.name, ".") && !has(opts, "a", "A") && e.name != name {
+				continue
+			}
+			p.listed(e, has(opts, "l"))
+		}
+	}
+	return code
+}
+
+func (p *proc) listed(e entry, long bool) {
+	if !long {
+		p.printf("%s\n", e.name)
+		return
+	}
+	suffix := ""
+	if e.Mode()&fs.ModeSymlink != 0 {
+		suffix = " -> " + string(e.node.data)
+	}
+	p.printf("%s 1 %s %s %d %s %s%s\n", modeString(e.Mode()), nameOf(p.fs, "/etc/passwd", e.node.uid),
+		nameOf(p.fs, "/etc/group", e.node.gid), e.Size(), e.ModTime().UTC().Format("Jan _2 15:04"), e.name, suffix)
+}
+
+// modeString prints a mode as ls does.
+func modeString(m fs.FileMode) string {
+	kind := "-"
+	switch {
+	case m.IsDir():
+		kind = "d"
+	case m&fs.ModeSymlink != 0:
+		kind = "l"
+	case m&fs.ModeCharDevice != 0:
+		kind = "c"
+	case m&fs.ModeDevice != 0:
+		kind = "b"
+	}
+	return kind + m.Perm().String()[1:]
+}
+
+func octal(m fs.FileMode) string {
+	n := uint32(m.Perm())
+	for flag, bit := range map[fs.FileMode]uint32{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
+		if m&flag != 0 {
+			n |= bit
+		}
+	}
+	return strconv.FormatUint(uint64(n), 8)
+}
+
+func kindOf(e entry) string {
+	switch m := e.Mode(); {
+	case m.IsDir():
+		return "directory"
+	case m&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case m&fs.ModeCharDevice != 0:
+		return "character special file"
+	case m&fs.ModeDevice != 0:
+		return "block special file"
+	case e.Size() == 0:
+		return "regular empty file"
+	}
+	return "regular file"
+}
+
+func runStat(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:], "c", "format", "printf")
+	format := last(opts, "c", "format")
+	if format != "" {
+		format += "\n"
+	} else if format = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(last(opts, "printf")); format == "" {
+		format = "  File: %n\n  Size: %s\t%F\nAccess: (0%a/%A)  Uid: (%u/%U)   Gid: (%g/%G)\n"
+	}
+	code := 0
+	for _, name := range names {
+		look := p.fs.lstat
+		if has(opts, "L", "dereference") {
+			look = p.fs.stat
+		}
+		e, err := look(p.abs(name))
+		if err != nil {
+			code = p.fail("cannot statx '%s': %s", name, strerror(err))
+			continue
+		}
+		p.printf("%s", strings.NewReplacer(
+			"%%", "%", "%n", name, "%s", strconv.FormatInt(e.Size(), 10), "%a", octal(e.Mode()), "%A", modeString(e.Mode()),
+			"%u", strconv.Itoa(e.node.uid), "%U", nameOf(p.fs, "/etc/passwd", e.node.uid), "%F", kindOf(e),
+			"%g", strconv.Itoa(e.node.gid), "%G", nameOf(p.fs, "/etc/group", e.node.gid),
+			"%Y", strconv.FormatInt(e.ModTime().Unix(), 10)).Replace(format))
+	}
+	return code
+}
+
+func runReadlink(_ context.Context, p *proc) int {
+	opts, names := flags(p.args[1:])
+	code := 0
+	for _, name := range names {
+		if p.name() == "readlink" && !has(opts, "f", "e", "m") {
+			e, err := p.fs.lstat(p.abs(name))
+			if err != nil || e.Mode()&fs.ModeSymlink == 0 {
+				code = 1
+				continue
+			}
+			p.printf("%s\n", e.node.data)
+			continue
+		}
+		full, err := p.fs.resolve(p.abs(name), true)
+		if err == nil && has(opts, "e") {
+			_, err = p.fs.stat(full)
+		}
+		if err != nil {
+			code = p.fail("%s: %s", name, strerror(err))
+			continue
+		}
+		p.printf("%s\n", full)
+	}
+	return code
+}
+
+func runBasename(_ context.Context, p *proc) int {
+	_, names := flags(p.args[1:])
+	if len(names) == 0 {
+		return p.fail("missing operand")
+	}
+	if p.name() == "dirname" {
+		for _, n := range names {
+			p.printf("%s\n", path.Dir(n))
+		}
+		return 0
+	}
+	base := path.Base(names[0])
+	if len(names) > 1 && base != names[1] {
+		base = strings.TrimSuffix(base, names[1])
+	}
+	p.printf("%s\n", base)
+	return 0
+}
+
+// runFind knows -name, -type, -maxdepth, -mindepth and -delete.
+func runFind(_ context.Context, p *proc) int {
+	args := p.args[1:]
+	var roots []string
+	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		roots, args = append(roots, args[0]), args[1:]
+	}
+	if len(roots) == 0 {
+		roots = []string{"."}
+	}
+	want := map[string]string{}
+	for i := 0; i < len(args); i++ {
+		switch args[i] {
+		case "-name", "-type", "-maxdepth", "-mindepth":
+			if i+1 < len(args) {
+				want[args[i]] = args[i+1]
+			}
+			i++
+		case "-delete", "-print":
+			want[args[i]] = "yes"
+		default:
+			return p.fail("unknown predicate '%s' (not simulated)", args[i])
+		}
+	}
+	code := 0
+	for _, root := range roots {
+		if _, err := p.fs.lstat(p.abs(root)); err != nil {
+			code = p.fail("'%s': %s", root, strerror(err))
+			continue
+		}
+		p.found(root, 0, want)
+	}
+	return code
+}
+
+func (p *proc) found(name string, depth int, want map[string]string) {
+	e, err := p.fs.lstat(p.abs(name))
+	if err != nil {
+		return
+	}
+	limit, err := strconv.Atoi(want["-maxdepth"])
+	if e.IsDir() && (err != nil || depth < limit) {
+		kids, _ := p.fs.readDir(p.abs(name))
+		for _, kid := range kids {
+			p.found(strings.TrimSuffix(name, "/")+"/"+kid.name, depth+1, want)
+		}
+	}
+	least, _ := strconv.Atoi(want["-mindepth"])
+	fits, _ := path.Match(want["-name"], path.Base(name))
+	if want["-name"] != "" && !fits || depth < least {
+		return
+	}
+	if t := want["-type"]; t == "f" && !e.Mode().IsRegular() || t == "d" && !e.IsDir() || t == "l" && e.Mode()&fs.ModeSymlink == 0 {
+		return
+	}
+	if want["-delete"] != "" {
+		_ = p.fs.remove(p.abs(name))
+		return
+	}
+	p.printf("%s\n", name)
+}
+
+func runWhich(_ context.Context, p *proc) int {
+	code := 0
+	for _, name := range p.args[1:] {
+		file, err := p.find(name)
+		if err != nil {
+			code = 1
+			continue
+		}
+		p.printf("%s\n", file)
+	}
+	return code
+}

@@ -1,0 +1,435 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// runShell is sh and bash: -c TEXT [NAME ARG…], FILE [ARG…], or a script on stdin.
+func runShell(ctx context.Context, p *proc) int {
+	var set []string
+	args := p.args[1:]
+	command := false
+	for len(args) > 0 && len(args[0]) > 1 && (args[0][0] == '-' || args[0][0] == '+') {
+		a := args[0]
+		args = args[1:]
+		if a == "--" {
+			break
+		}
+		if strings.HasPrefix(a, "--") { // --norc, --login and such
+			continue
+		}
+		for _, f := range a[1:] {
+			switch f {
+			case 'c':
+				command = true
+			case 'o':
+				if len(args) > 0 {
+					set, args = append(set, "-o", args[0]), args[1:]
+				}
+			case 'l', 'i', 's':
+			default:
+				set = append(set, a[:1]+string(f))
+			}
+		}
+	}
+	name, script := p.name(), ""
+	switch {
+	case command && len(args) == 0:
+		fmt.Fprintf(p.stderr, "%s: 0: -c requires an argument\n", p.name())
+		return 2
+	case command:
+		script, args = args[0], args[1:]
+		if len(args) > 0 {
+			name, args = args[0], args[1:]
+		}
+	case len(args) > 0:
+		data, err := p.fs.readFile(p.abs(args[0]))
+		if err != nil {
+			fmt.Fprintf(p.stderr, "%s: 0: cannot open %s: %s\n", p.name(), args[0], strerror(err))
+			return 2
+		}
+		name, script, args = args[0], string(data), args[1:]
+	default:
+		data, err := io.ReadAll(p.stdin)
+		if err != nil {
+			return 1
+		}
+		script = string(data)
+	}
+	child, files := *p, *p.fs
+	child.fs = &files // umask is the shell's own
+	child.shell = "sh"
+	if p.name() == "bash" {
+		child.shell = "bash"
+	}
+	return child.interpret(ctx, name, script, append(append(set, "--"), args...))
+}
+
+// interpret runs a script. mvdan.cc/sh does the language; files, programs and
+// what else of the host it would touch are the guest's.
+func (p *proc) interpret(ctx context.Context, name, script string, params []string) int {
+	lang := syntax.LangPOSIX
+	if p.shell == "bash" {
+		lang = syntax.LangBash
+	}
+	file, err := syntax.NewParser(syntax.Variant(lang)).Parse(strings.NewReader(script), name)
+	if err != nil {
+		fmt.Fprintf(p.stderr, "%s: %v\n", p.shell, err)
+		return 2
+	}
+	if what := unsupported(file); what != "" {
+		fmt.Fprintf(p.stderr, "%s: %s: not simulated: %s\n", p.shell, name, what)
+		return 2
+	}
+	stdin, closeStdin, err := p.shellInput(file)
+	if err != nil {
+		return p.fail("%v", err)
+	}
+	defer closeStdin()
+	ids := []string{"HOME=" + p.get("HOME"), "UID=" + strconv.Itoa(p.user.uid), "EUID=" + strconv.Itoa(p.user.uid),
+		"GID=" + strconv.Itoa(p.user.gid), "TMPDIR=/nowhere"} // or the interpreter asks the host
+	sh := &session{p: p, lang: lang}
+	r, err := interp.New(
+		interp.Env(overlay{p.env, expand.ListEnviron(ids...)}),
+		interp.Params(params...),
+		interp.StdIO(stdin, p.stdout, p.stderr),
+		interp.CallHandler(sh.call),
+		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return sh.exec }),
+		interp.OpenHandler(sh.open),
+		interp.StatHandler(sh.stat),
+		interp.ReadDirHandler2(sh.readDir),
+	)
+	if err != nil {
+		fmt.Fprintf(p.stderr, "%s: %v\n", p.shell, err)
+		return 2
+	}
+	r.Dir = p.dir // interp.Dir looks for it on the host
+	err = r.Run(ctx, file)
+	var status interp.ExitStatus
+	switch {
+	case ctx.Err() != nil:
+		return exitKilled
+	case errors.As(err, &status):
+		return int(status)
+	case err != nil:
+		fmt.Fprintf(p.stderr, "%s: %v\n", p.shell, err)
+		return 2
+	}
+	return 0
+}
+
+// unsupported names a redirection at which the interpreter would panic.
+func unsupported(file *syntax.File) (what string) {
+	syntax.Walk(file, func(n syntax.Node) bool {
+		r, ok := n.(*syntax.Redirect)
+		if !ok {
+			return true
+		}
+		if r.N != nil && !slices.Contains([]string{"0", "1", "2"}, r.N.Value) {
+			what = "file descriptor " + r.N.Value
+		}
+		switch arg := r.Word.Lit(); r.Op {
+		case syntax.DplOut:
+			if arg != "1" && arg != "2" && arg != "-" {
+				what = ">&" + arg
+			}
+		case syntax.DplIn:
+			if arg != "-" {
+				what = "<&" + arg
+			}
+		case syntax.RdrInOut:
+			what = "<>"
+		case syntax.ClbOut:
+			what = ">|"
+		}
+		return true
+	})
+	return what
+}
+
+// shellInput is what the interpreter itself may read from. It insists on a pipe
+// of the operating system, which holds up a synctest clock; so it gets one only
+// when the script reads by a builtin. Programs read p.stdin directly.
+func (p *proc) shellInput(file *syntax.File) (io.Reader, func(), error) {
+	reads := false
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			reads = reads || slices.Contains([]string{"read", "mapfile", "readarray"}, call.Args[0].Lit())
+		}
+		return !reads
+	})
+	if !reads {
+		return nil, func() {}, nil
+	}
+	if f, ok := p.stdin.(*os.File); ok {
+		return f, func() {}, nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	go func() {
+		_, _ = io.Copy(w, p.stdin)
+		_ = w.Close()
+	}()
+	return r, func() { _ = r.Close() }, nil
+}
+
+// overlay is an environment over another.
+type overlay struct{ under, over expand.Environ }
+
+func (o overlay) Get(name string) expand.Variable {
+	if v := o.over.Get(name); v.IsSet() {
+		return v
+	}
+	return o.under.Get(name)
+}
+
+func (o overlay) Each(f func(string, expand.Variable) bool) {
+	vars := map[string]expand.Variable{}
+	for _, e := range []expand.Environ{o.under, o.over} {
+		e.Each(func(name string, v expand.Variable) bool { vars[name] = v; return true })
+	}
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if !f(name, vars[name]) {
+			return
+		}
+	}
+}
+
+// session is one run of the interpreter.
+type session struct {
+	p    *proc
+	lang syntax.LangVariant
+}
+
+// at is the program's world at this point of the script.
+func (s *session) at(ctx context.Context) *proc {
+	hc := interp.HandlerCtx(ctx)
+	p := *s.p
+	p.env, p.stdout, p.stderr = hc.Env, hc.Stdout, hc.Stderr
+	// The interpreter's own cd asks the host; ours keeps the directory in PWD.
+	p.dir = hc.Env.Get("PWD").String()
+	if hc.Stdin != nil {
+		p.stdin = hc.Stdin
+	}
+	if _, ok := hc.Stdout.(*os.File); ok {
+		p.line = true
+	}
+	return &p
+}
+
+// Names that no script can write, for builtins that would ask the host.
+const (
+	hidden      = "\x00"
+	hiddenTest  = hidden + "test"
+	hiddenType  = hidden + "type"
+	hiddenUmask = hidden + "umask"
+	hiddenFail  = hidden + "fail"
+)
+
+// call replaces builtins that the interpreter lacks or answers from the host.
+func (s *session) call(ctx context.Context, args []string) ([]string, error) {
+	switch args[0] {
+	case "cd":
+		return s.cd(s.at(ctx), args[1:]), nil
+	case "test", "[":
+		return append([]string{hiddenTest}, args...), nil
+	case "type":
+		return append([]string{hiddenType, "-V"}, args[1:]...), nil
+	case "command":
+		if len(args) > 1 && (args[1] == "-v" || args[1] == "-V") {
+			return append([]string{hiddenType}, args[1:]...), nil
+		}
+	case "umask":
+		return append([]string{hiddenUmask}, args[1:]...), nil
+	case "hash", "ulimit":
+		return []string{"true"}, nil
+	case "trap":
+		return trapArgs(args), nil
+	case ".", "source":
+		p := s.at(ctx)
+		if len(args) < 2 {
+			return []string{hiddenFail, args[0] + ": filename argument required"}, nil
+		}
+		data, err := p.fs.readFile(p.abs(args[1]))
+		if err != nil {
+			return []string{hiddenFail, args[1] + ": " + strerror(err)}, nil
+		}
+		return []string{"eval", string(data)}, nil
+	case "set":
+		if s.p.shell == "sh" && slices.Contains(args, "pipefail") {
+			return []string{"eval", `echo "sh: 1: set: Illegal option -o pipefail" >&2; exit 2`}, nil
+		}
+	}
+	return args, nil
+}
+
+func (s *session) cd(p *proc, args []string) []string {
+	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--" || a == "-P" || a == "-L" })
+	to := p.get("HOME")
+	if len(args) > 0 {
+		to = args[0]
+	}
+	if to == "-" {
+		to = p.get("OLDPWD")
+	}
+	dir := path.Clean(p.abs(to))
+	e, err := p.fs.stat(dir)
+	if err == nil && !e.IsDir() {
+		err = errors.New("Not a directory")
+	} else if err == nil && !p.fs.may(e.node, 1) {
+		err = fs.ErrPermission
+	}
+	if err != nil {
+		return []string{hiddenFail, "cd: " + to + ": " + strerror(err)}
+	}
+	quoted, err := syntax.Quote(dir, s.lang)
+	if err != nil {
+		return []string{hiddenFail, "cd: " + to + ": " + err.Error()}
+	}
+	return []string{"eval", "OLDPWD=$PWD PWD=" + quoted}
+}
+
+// trapArgs leaves of a trap those conditions that the interpreter knows; nothing
+// here is ever signalled.
+func trapArgs(args []string) []string {
+	if len(args) < 3 {
+		return args
+	}
+	out := slices.Clone(args[:2])
+	for _, cond := range args[2:] {
+		switch strings.TrimPrefix(cond, "SIG") {
+		case "0", "EXIT":
+			out = append(out, "EXIT")
+		case "ERR":
+			out = append(out, "ERR")
+		}
+	}
+	if len(out) == 2 {
+		return []string{"true"}
+	}
+	return out
+}
+
+func (s *session) exec(ctx context.Context, args []string) error {
+	p := s.at(ctx)
+	p.args = args
+	var code int
+	switch args[0] {
+	case hiddenTest:
+		p.args = args[1:]
+		code = runTest(ctx, p)
+	case hiddenType:
+		code = runType(p)
+	case hiddenUmask:
+		code = runUmask(s.p, p)
+	case hiddenFail:
+		fmt.Fprintf(p.stderr, "%s: line 1: %s\n", s.p.shell, args[1])
+		code = 1
+	default:
+		code = p.exec(ctx)
+	}
+	if code != 0 {
+		return interp.ExitStatus(code)
+	}
+	return nil
+}
+
+func (s *session) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
+	p := s.at(ctx)
+	if follow {
+		return p.fs.stat(p.abs(name))
+	}
+	return p.fs.lstat(p.abs(name))
+}
+
+func (s *session) readDir(ctx context.Context, name string) ([]fs.DirEntry, error) {
+	p := s.at(ctx)
+	entries, err := p.fs.readDir(p.abs(name))
+	out := make([]fs.DirEntry, len(entries))
+	for i, e := range entries {
+		out[i] = fs.FileInfoToDirEntry(e)
+	}
+	return out, err
+}
+
+// open is how the shell opens files for redirections.
+func (s *session) open(ctx context.Context, name string, flag int, perm fs.FileMode) (io.ReadWriteCloser, error) {
+	p := s.at(ctx)
+	switch name {
+	case "/dev/stdout", "/dev/fd/1":
+		return stream1{w: p.stdout}, nil
+	case "/dev/stderr", "/dev/fd/2":
+		return stream1{w: p.stderr}, nil
+	case "/dev/stdin", "/dev/fd/0":
+		return stream1{r: p.stdin}, nil
+	}
+	if flag&(os.O_WRONLY|os.O_RDWR) == 0 {
+		data, err := p.fs.readFile(p.abs(name))
+		if err != nil {
+			return nil, s.openError(name, err)
+		}
+		return stream1{r: bytes.NewReader(data)}, nil
+	}
+	at, err := p.fs.open(p.abs(name), 0o666, flag&os.O_TRUNC != 0)
+	if err != nil {
+		return nil, s.openError(name, err)
+	}
+	return stream1{w: fileWriter{p.fs, at}}, nil
+}
+
+// openError is an error that the interpreter prints as its own shell's.
+func (s *session) openError(name string, err error) error {
+	return &fs.PathError{Op: s.p.shell + ": line 1", Path: name, Err: errors.New(strerror(err))}
+}
+
+// fileWriter appends to an open file.
+type fileWriter struct {
+	fs *view
+	at string
+}
+
+func (f fileWriter) Write(data []byte) (int, error) {
+	if err := f.fs.append(f.at, data); err != nil {
+		return 0, err
+	}
+	return len(data), nil
+}
+
+// stream1 is a file that is open for one thing.
+type stream1 struct {
+	r io.Reader
+	w io.Writer
+}
+
+func (s stream1) Read(p []byte) (int, error) {
+	if s.r == nil {
+		return 0, io.EOF
+	}
+	return s.r.Read(p)
+}
+
+func (s stream1) Write(p []byte) (int, error) {
+	if s.w == nil {
+		return 0, fs.ErrInvalid
+	}
+	return s.w.Write(p)
+}
+
+func (s stream1) Close() error { return nil }

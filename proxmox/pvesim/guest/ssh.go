@@ -1,0 +1,198 @@
+package guest
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/cps-gpu/homelab/remote/remotetest"
+)
+
+const (
+	hostKeyFile = "/etc/ssh/ssh_host_ed25519_key"
+	sshPort     = 22
+	apiPort     = 6443
+)
+
+// Listen implements [Host]: SSH while its service is active, and the API server's
+// port while K3s serves it.
+func (m *Machine) Listen(port uint16) Handler {
+	s := m.system()
+	if s == nil {
+		return nil
+	}
+	var serve Handler
+	switch {
+	case port == sshPort && s.sshUp():
+		serve = s.serveSSH
+	case port == apiPort:
+		serve = s.servesAPI()
+	}
+	if serve == nil {
+		return nil
+	}
+	return func(ctx context.Context, conn net.Conn) {
+		if !s.enter() {
+			_ = conn.Close()
+			return
+		}
+		defer s.wg.Done()
+		serve(ctx, conn)
+	}
+}
+
+func (s *system) sshUp() bool {
+	s.m.mu.Lock()
+	refuses := s.m.faults.SSHRefuses
+	s.m.mu.Unlock()
+	return !refuses && s.isActive("ssh.service")
+}
+
+// serveSSH is sshd on one connection.
+func (s *system) serveSSH(ctx context.Context, conn net.Conn) {
+	data, err := s.root().readFile(hostKeyFile)
+	if err != nil {
+		_ = conn.Close() // sshd: no hostkeys available -- exiting.
+		return
+	}
+	key, err := remotetest.HostKey(data)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	server := &remotetest.Server{HostKey: key, Exec: s.login}
+	authorizeBy(&server.Authorize, s.authorize)
+	if n := s.m.cfg.Network; n != nil {
+		server.Forward = n.Dial // sshd allows it unless told otherwise
+	}
+	server.ServeConn(ctx, conn)
+}
+
+// authorizeBy sets a server's check of keys to one that knows their wire format
+// only.
+func authorizeBy[Key interface{ Marshal() []byte }](check *func(string, Key) error, f func(user string, wire []byte) error) {
+	*check = func(user string, key Key) error { return f(user, key.Marshal()) }
+}
+
+var errDenied = errors.New("permission denied")
+
+// authorize looks a key up in the user's authorized_keys.
+func (s *system) authorize(name string, wire []byte) error {
+	v := s.root()
+	u := findUser(v, name)
+	if u == nil || strings.HasSuffix(u.shell, "nologin") || strings.HasSuffix(u.shell, "false") {
+		return errDenied
+	}
+	data, err := v.readFile(u.home + "/.ssh/authorized_keys")
+	if err != nil {
+		return errDenied
+	}
+	want := base64.StdEncoding.EncodeToString(wire)
+	for _, line := range lines(data) {
+		before, found := "", false
+		for _, f := range strings.Fields(line) {
+			if f == want {
+				found = true
+				break
+			}
+			before += f + " "
+		}
+		if found && !strings.HasPrefix(before, "#") {
+			if strings.Contains(before, "command=") {
+				return errDenied // disable_root's way of saying: log in as somebody else
+			}
+			return nil
+		}
+	}
+	return errDenied
+}
+
+// login runs a command line as a user's login shell does.
+func (s *system) login(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
+	u := findUser(s.root(), name)
+	if u == nil {
+		return 1
+	}
+	p := s.session(u, stdin, stdout, stderr)
+	if e, err := p.fs.stat(u.home); err != nil || !e.IsDir() {
+		p.dir = "/"
+	}
+	if strings.TrimSpace(command) == "" {
+		fmt.Fprintln(stderr, "This is a simulated machine: it runs commands, but has no interactive shell.")
+		return 1
+	}
+	shell := "bash"
+	if u.shell == "/bin/sh" {
+		shell = "sh"
+	}
+	p.args = []string{"/bin/" + shell, "-c", command}
+	return p.exec(ctx)
+}
+
+// makeHostKey writes the host's key pair, as ssh-keygen -A does where none is.
+func makeHostKey(v *view) error {
+	if _, err := v.stat(hostKeyFile); err == nil {
+		return nil
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	if err := v.writeFile(hostKeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		return err
+	}
+	return v.writeFile(hostKeyFile+".pub", []byte(sshPublic(public)+" root@simulated\n"), 0o644)
+}
+
+// sshPublic is a public key as authorized_keys and known_hosts hold it (RFC 8709).
+func sshPublic(key ed25519.PublicKey) string {
+	var wire []byte
+	for _, part := range [][]byte{[]byte("ssh-ed25519"), key} {
+		wire = binary.BigEndian.AppendUint32(wire, uint32(len(part)))
+		wire = append(wire, part...)
+	}
+	return "ssh-ed25519 " + base64.StdEncoding.EncodeToString(wire)
+}
+
+// runSSHKeygen is ssh-keygen -A and -l -f FILE.
+func runSSHKeygen(_ context.Context, p *proc) int {
+	opts, _ := flags(p.args[1:], "f", "E", "t", "N", "C")
+	switch {
+	case has(opts, "A"):
+		if err := makeHostKey(p.fs); err != nil {
+			return p.fail("%s", strerror(err))
+		}
+		return 0
+	case has(opts, "l"):
+		file := strings.TrimSuffix(last(opts, "f"), ".pub") + ".pub"
+		data, err := p.fs.readFile(p.abs(file))
+		f := strings.Fields(string(data))
+		if err != nil || len(f) < 2 {
+			fmt.Fprintf(p.stderr, "ssh-keygen: %s: No such file or directory\n", file)
+			return 255
+		}
+		wire, err := base64.StdEncoding.DecodeString(f[1])
+		if err != nil {
+			fmt.Fprintf(p.stderr, "%s is not a public key file.\n", file)
+			return 255
+		}
+		sum := sha256.Sum256(wire)
+		p.printf("256 SHA256:%s root@simulated (ED25519)\n", base64.RawStdEncoding.EncodeToString(sum[:]))
+		return 0
+	}
+	return p.fail("only -A and -l -f are simulated")
+}

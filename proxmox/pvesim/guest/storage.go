@@ -1,0 +1,266 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A data disk is formatted when its file system says so: mkfs leaves a mark that
+// a mount looks for. Partition tables are not simulated.
+const fsMark = "/.pvesim-filesystem"
+
+// device finds a block device by its path, a link to it, LABEL= or UUID=.
+func (s *system) device(name string) (index int, disk *Disk, err error) {
+	v := s.root()
+	for i, d := range s.m.cfg.Disks {
+		data := s.m.content(i)
+		if label, ok := strings.CutPrefix(name, "LABEL="); ok {
+			if mark, err := data.ReadFile(fsMark); err == nil && programLine(mark, "label") == label {
+				return i, data, nil
+			}
+			continue
+		}
+		if uuid, ok := strings.CutPrefix(name, "UUID="); ok {
+			if mark, err := data.ReadFile(fsMark); err == nil && programLine(mark, "uuid") == uuid {
+				return i, data, nil
+			}
+			continue
+		}
+		at, err := v.resolve(name, true)
+		if err == nil && at == "/dev/"+diskName(i) {
+			return i, data, nil
+		}
+		if d.Serial != "" && strings.HasSuffix(name, "_"+d.Serial) {
+			return i, data, nil
+		}
+	}
+	return 0, nil, fmt.Errorf("%s: no such device", name)
+}
+
+// content returns a disk's file system, made empty at first use.
+func (m *Machine) content(i int) *Disk {
+	d := m.cfg.Disks[i]
+	if d.Data != nil {
+		return d.Data
+	}
+	if i == 0 {
+		return m.cfg.Disk
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := fmt.Sprint(i, d.Serial)
+	if m.extra[key] == nil {
+		m.extra[key] = NewDisk()
+	}
+	return m.extra[key]
+}
+
+// mkfs formats a data disk.
+func (s *system) mkfs(device, kind, label string) error {
+	i, disk, err := s.device(device)
+	if err != nil {
+		return err
+	}
+	if i == 0 {
+		return errors.New(device + " contains the root file system; will not make a filesystem here!")
+	}
+	s.mu.Lock()
+	busy := slices.ContainsFunc(s.mounts, func(m mount) bool { return m.disk == disk })
+	s.mu.Unlock()
+	if busy {
+		return errors.New(device + " is mounted; will not make a filesystem here!")
+	}
+	fresh := NewDisk()
+	_ = fresh.WriteFile(fsMark, []byte("type: "+kind+"\nlabel: "+label+"\nuuid: "+hexID(16)+"\n"), 0o600)
+	disk.mu.Lock()
+	defer disk.mu.Unlock()
+	disk.root, disk.epoch = fresh.root, fresh.epoch
+	return nil
+}
+
+func (s *system) mount(device, at string) error {
+	_, disk, err := s.device(device)
+	if err != nil {
+		return fmt.Errorf("special device %s does not exist", device)
+	}
+	if !disk.Exists(fsMark) {
+		return fmt.Errorf("wrong fs type, bad option, bad superblock on %s", device)
+	}
+	if err := s.root().mkdirAll(at, 0o755); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(s.mounts, func(m mount) bool { return m.at == at }) {
+		s.mounts = append(s.mounts, mount{path.Clean(at), disk})
+	}
+	return nil
+}
+
+func runMkfs(_ context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "L", "t", "m")
+	if len(args) == 0 || p.user.uid != 0 {
+		return p.fail("Permission denied")
+	}
+	if err := p.sys.mkfs(p.abs(args[0]), strings.TrimPrefix(p.name(), "mkfs."), last(opts, "L")); err != nil {
+		return p.fail("%v", err)
+	}
+	p.sys.m.mutated("mkfs " + args[0])
+	return 0
+}
+
+func runMount(_ context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "t", "o")
+	if p.user.uid != 0 && len(args) > 0 {
+		return p.fail("only root can do that")
+	}
+	switch {
+	case p.name() == "umount":
+		return p.umount(args)
+	case has(opts, "a"):
+		p.sys.mountFstab()
+		return 0
+	case len(args) == 2:
+		device := args[0]
+		if strings.HasPrefix(device, "/") {
+			device = p.abs(device)
+		}
+		if err := p.sys.mount(device, p.abs(args[1])); err != nil {
+			_ = p.fail("%s: %v", args[1], err)
+			return 32
+		}
+		p.sys.m.mutated("mount " + args[1])
+		return 0
+	}
+	p.printf("/dev/sda on / type ext4 (rw,relatime)\n")
+	for _, m := range p.sys.mounted() {
+		p.printf("%s on %s type ext4 (rw,relatime)\n", m[0], m[1])
+	}
+	return 0
+}
+
+// mounted returns devices and mount points of data disks.
+func (s *system) mounted() [][2]string {
+	s.mu.Lock()
+	mounts := slices.Clone(s.mounts)
+	s.mu.Unlock()
+	var out [][2]string
+	for _, m := range mounts {
+		for i := range s.m.cfg.Disks {
+			if s.m.content(i) == m.disk {
+				out = append(out, [2]string{"/dev/" + diskName(i), m.at})
+			}
+		}
+	}
+	return out
+}
+
+func (p *proc) umount(args []string) int {
+	p.sys.mu.Lock()
+	defer p.sys.mu.Unlock()
+	code := 0
+	for _, at := range args {
+		before := len(p.sys.mounts)
+		p.sys.mounts = slices.DeleteFunc(p.sys.mounts, func(m mount) bool { return m.at == p.abs(at) })
+		if len(p.sys.mounts) == before {
+			code = 32
+			_ = p.fail("%s: not mounted.", at)
+		}
+	}
+	return code
+}
+
+func runFindmnt(_ context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "o", "output", "T", "S", "t")
+	all := append([][2]string{{"/dev/sda", "/"}}, p.sys.mounted()...)
+	if at := last(opts, "T"); at != "" {
+		args = []string{at}
+	}
+	code := 1
+	for _, m := range all {
+		if len(args) > 0 && m[1] != p.abs(args[0]) && m[0] != args[0] {
+			continue
+		}
+		code = 0
+		switch strings.ToUpper(last(opts, "o", "output")) {
+		case "SOURCE":
+			p.printf("%s\n", m[0])
+		case "TARGET":
+			p.printf("%s\n", m[1])
+		case "FSTYPE":
+			p.printf("ext4\n")
+		default:
+			p.printf("%s %s ext4 rw,relatime\n", m[1], m[0])
+		}
+	}
+	return code
+}
+
+func runLsblk(_ context.Context, p *proc) int {
+	opts, _ := flags(p.args[1:], "o", "output")
+	columns := strings.Split(strings.ToUpper(last(opts, "o", "output")), ",")
+	if columns[0] == "" {
+		columns = []string{"NAME", "SIZE", "TYPE", "MOUNTPOINTS"}
+	}
+	if !has(opts, "n", "noheadings") {
+		p.printf("%s\n", strings.Join(columns, " "))
+	}
+	mounted := map[string]string{"/dev/sda": "/"}
+	for _, m := range p.sys.mounted() {
+		mounted[m[0]] = m[1]
+	}
+	for i, d := range p.sys.m.cfg.Disks {
+		name := diskName(i)
+		size := fmt.Sprint(d.Size)
+		if !has(opts, "b", "bytes") {
+			size = fmt.Sprintf("%dG", d.Size>>30)
+		}
+		value := map[string]string{"NAME": name, "SIZE": size, "TYPE": "disk", "SERIAL": d.Serial, "MOUNTPOINT": mounted["/dev/"+name],
+			"MOUNTPOINTS": mounted["/dev/"+name], "PATH": "/dev/" + name, "FSTYPE": p.sys.fsType(i)}
+		var out []string
+		for _, c := range columns {
+			out = append(out, value[c])
+		}
+		p.printf("%s\n", strings.Join(out, " "))
+	}
+	return 0
+}
+
+func (s *system) fsType(i int) string {
+	if i == 0 {
+		return "ext4"
+	}
+	mark, err := s.m.content(i).ReadFile(fsMark)
+	if err != nil {
+		return ""
+	}
+	return programLine(mark, "type")
+}
+
+func runBlkid(_ context.Context, p *proc) int {
+	opts, args := flags(p.args[1:], "s", "o", "L", "U")
+	code := 2
+	for i := range p.sys.m.cfg.Disks {
+		dev := "/dev/" + diskName(i)
+		if len(args) > 0 {
+			if at, err := p.fs.resolve(p.abs(args[0]), true); err != nil || at != dev {
+				continue
+			}
+		}
+		kind := p.sys.fsType(i)
+		if kind == "" {
+			continue
+		}
+		code = 0
+		if last(opts, "o") == "value" {
+			p.printf("%s\n", kind)
+			continue
+		}
+		p.printf("%s: TYPE=%q\n", dev, kind)
+	}
+	return code
+}

@@ -1,0 +1,245 @@
+package guest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// system is a machine that is switched on: everything that a power cut ends.
+type system struct {
+	m      *Machine
+	ctx    context.Context // ends with the power
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	up     chan struct{} // closed when user space runs
+
+	kernel string    // uname -r; set before up
+	booted time.Time // when the kernel started
+
+	// File systems that are not on a disk, by mount point.
+	volatile []mount
+
+	mu       sync.Mutex
+	stopping bool
+	mounts   []mount // data disks
+	hostname string
+	ifaces   []Interface
+	modules  map[string]string // loaded kernel modules with their versions
+	dmesg    []string
+	journal  map[string][]string // by unit
+	units    map[string]*unit
+	cloud    cloudState
+	agent    agentState
+	driver   *driver // NVIDIA's, when loaded
+	k3s      *k3sNode
+}
+
+func newSystem(ctx context.Context, m *Machine) *system {
+	s := &system{m: m, up: make(chan struct{}), modules: map[string]string{}, journal: map[string][]string{}, units: map[string]*unit{}}
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for _, at := range []string{"/proc", "/sys", "/dev", "/run"} {
+		s.volatile = append(s.volatile, mount{at, NewDisk()})
+	}
+	return s
+}
+
+// viewAs is the file system for a user; nil is the system itself.
+func (s *system) viewAs(u *user, changed func(string)) *view {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := &view{mounts: slices.Concat([]mount{{"/", s.m.cfg.Disk}}, s.volatile, s.mounts), user: u, umask: 0o022}
+	if changed != nil {
+		v.changed = func(name string) {
+			for _, m := range s.volatile {
+				if strings.HasPrefix(name, m.at+"/") {
+					return
+				}
+			}
+			changed("file " + name)
+			if strings.HasPrefix(name, manifestsDir+"/") {
+				s.manifestsChanged()
+			}
+		}
+	}
+	return v
+}
+
+func (s *system) root() *view { return s.viewAs(nil, nil) }
+
+// put writes a file of the system's own, such as one in /proc.
+func (s *system) put(name, text string, perm fs.FileMode) {
+	v := s.root()
+	if err := v.mkdirAll(path.Dir(name), 0o755); err != nil {
+		return
+	}
+	_ = v.writeFile(name, []byte(text), perm) // fails only where a script has put a directory
+}
+
+// Boot switches the machine on and returns; it comes up in the background. The
+// context's values are kept, its end does not matter.
+func (m *Machine) Boot(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sys != nil {
+		return fmt.Errorf("guest %s: already running", m.cfg.Name)
+	}
+	s := newSystem(ctx, m)
+	m.sys = s
+	s.wg.Go(s.boot)
+	return nil
+}
+
+// Kill cuts the power. When it returns, nothing of the guest runs any more.
+func (m *Machine) Kill() {
+	m.mu.Lock()
+	s := m.sys
+	m.sys = nil
+	m.mu.Unlock()
+	if s != nil {
+		s.halt()
+	}
+}
+
+// Destroy cuts the power and forgets what a cluster of this machine's network
+// knows of it: a control plane that has no server left is closed. The machine is
+// not used afterwards.
+func (m *Machine) Destroy() {
+	m.Kill()
+	if m.cfg.Network != nil {
+		m.cfg.Network.Forget(m.cfg.Disk)
+	}
+}
+
+// halt ends everything at once.
+func (s *system) halt() {
+	s.mu.Lock()
+	s.cancel()
+	s.mu.Unlock()
+	if n := s.m.cfg.Network; n != nil {
+		n.Unregister(s.m)
+	}
+	s.wg.Wait()
+	s.stopUnits()
+}
+
+// enter counts a caller's goroutine among the system's, until it calls s.wg.Done;
+// it reports false when the power is off.
+func (s *system) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.wg.Add(1)
+	return true
+}
+
+// Shutdown presses the power button. The guest stops its services and powers
+// itself off, some seconds later, when its operating system is up; OnPoweroff is
+// called then.
+func (m *Machine) Shutdown() error {
+	s := m.system()
+	if s == nil {
+		return ErrOff
+	}
+	s.powerOff(false)
+	return nil
+}
+
+// stopTime is how long systemd takes to stop everything.
+const stopTime = 3 * time.Second
+
+// powerOff begins an orderly shutdown in the background, or a reboot.
+func (s *system) powerOff(reboot bool) {
+	s.mu.Lock()
+	already := s.stopping
+	s.stopping = true
+	s.mu.Unlock()
+	if already {
+		return
+	}
+	go func() { // not in s.wg: it waits for that
+		select {
+		case <-s.up:
+		case <-s.ctx.Done():
+			return
+		}
+		if !s.m.pause(s.ctx, stopTime) {
+			return
+		}
+		s.m.mu.Lock()
+		mine := s.m.sys == s
+		if mine {
+			s.m.sys = nil
+		}
+		s.m.mu.Unlock()
+		if !mine {
+			return
+		}
+		s.halt()
+		if s.m.cfg.OnPoweroff != nil {
+			s.m.cfg.OnPoweroff(reboot)
+		}
+		if reboot {
+			_ = s.m.Boot(s.ctx) // unless somebody else was faster
+		}
+	}()
+}
+
+// log adds a line to a unit's journal, of which the last 500 are kept.
+func (s *system) log(unit, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := append(s.journal[unit], fmt.Sprintf(format, args...))
+	if len(all) > 500 {
+		all = slices.Clone(all[250:])
+	}
+	s.journal[unit] = all
+}
+
+func (s *system) kmsg(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dmesg = append(s.dmesg, fmt.Sprintf("[%12.6f] ", time.Since(s.booted).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// address is the guest's first address.
+func (s *system) address() netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.ifaces {
+		for _, a := range i.Addrs {
+			return a.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
+func (s *system) host() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hostname
+}
+
+func (s *system) setHostname(name string) {
+	s.mu.Lock()
+	s.hostname = name
+	s.mu.Unlock()
+	s.put("/proc/sys/kernel/hostname", name+"\n", 0o644)
+}
+
+// hexID returns n random bytes in hexadecimal.
+func hexID(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}

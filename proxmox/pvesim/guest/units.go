@@ -1,0 +1,427 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"mvdan.cc/sh/v3/expand"
+)
+
+// unitFile is a unit as its files describe it, section by section.
+type unitFile struct {
+	path   string
+	masked bool
+	values map[string][]string // "Service.ExecStart" and so on
+}
+
+func (f *unitFile) get(key string) string {
+	v := f.values[key]
+	if len(v) == 0 {
+		return ""
+	}
+	return v[len(v)-1]
+}
+
+// unitDirs are where systemd looks, the first find counts.
+func unitDirs() []string {
+	return []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"}
+}
+
+var errNoUnit = errors.New("not found")
+
+// unitName adds ".service" where no type is given.
+func unitName(name string) string {
+	if path.Ext(name) == "" {
+		return name + ".service"
+	}
+	return name
+}
+
+func loadUnit(v *view, name string) (*unitFile, error) {
+	for _, dir := range unitDirs() {
+		at := dir + "/" + name
+		e, err := v.lstat(at)
+		if err != nil {
+			continue
+		}
+		if e.Mode()&fs.ModeSymlink != 0 && string(e.node.data) == "/dev/null" {
+			return &unitFile{path: at, masked: true}, nil
+		}
+		data, err := v.readFile(at)
+		if err != nil {
+			continue
+		}
+		f := &unitFile{path: at, values: map[string][]string{}}
+		f.parse(data)
+		for _, dir := range slices.Backward(unitDirs()) {
+			drops, _ := v.readDir(dir + "/" + name + ".d")
+			for _, d := range drops {
+				if data, err := v.readFile(dir + "/" + name + ".d/" + d.name); err == nil && strings.HasSuffix(d.name, ".conf") {
+					f.parse(data)
+				}
+			}
+		}
+		return f, nil
+	}
+	return nil, errNoUnit
+}
+
+func (f *unitFile) parse(data []byte) {
+	section, pending := "", ""
+	for _, line := range lines(data) {
+		line = strings.TrimSpace(pending + line)
+		pending = ""
+		if strings.HasSuffix(line, `\`) {
+			pending = strings.TrimSuffix(line, `\`) + " "
+			continue
+		}
+		if strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]") {
+			section = line[1 : len(line)-1]
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok || strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		key = section + "." + strings.TrimSpace(key)
+		if value = strings.TrimSpace(value); value == "" {
+			delete(f.values, key) // an empty value resets a list
+			continue
+		}
+		f.values[key] = append(f.values[key], value)
+	}
+}
+
+// unit is a unit's life: what systemctl status tells.
+type unit struct {
+	name     string
+	active   string // inactive, activating, active, deactivating, failed
+	sub      string // dead, start, running, exited, auto-restart, failed
+	result   string // success, exit-code
+	code     int    // of the main process, when it ended
+	restarts int
+	since    time.Time
+	pid      int
+
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the goroutine that runs it is gone
+	first  chan struct{} // closed when the start job has its result
+	stop   func()        // ends what runs without a goroutine
+}
+
+// service is what a unit's main process does. Started returns with nil when the
+// service is ready; it may leave something to be called when it is stopped.
+type service func(ctx context.Context, u *unit, f *unitFile) (stop func(), code int)
+
+// get returns the unit's record, made when there is none. s.mu must be held.
+func (s *system) unit(name string) *unit {
+	u := s.units[name]
+	if u == nil {
+		u = &unit{name: name, active: "inactive", sub: "dead", result: "success"}
+		s.units[name] = u
+	}
+	return u
+}
+
+// state returns a copy of a unit's record.
+func (s *system) state(name string) unit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.units[name]; u != nil {
+		return *u
+	}
+	return unit{name: name, active: "inactive", sub: "dead", result: "success"}
+}
+
+// isActive reports whether a service runs.
+func (s *system) isActive(name string) bool { return s.state(name).active == "active" }
+
+// start starts a unit and, unless wait is false, waits for its start job.
+func (s *system) start(ctx context.Context, name string, wait bool) error {
+	f, err := loadUnit(s.root(), name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("Failed to start %s: Unit %s %w.", name, name, errNoUnit)
+	case f.masked:
+		return fmt.Errorf("Failed to start %s: Unit %s is masked.", name, name)
+	}
+	s.mu.Lock()
+	if s.stopping || s.ctx.Err() != nil {
+		s.mu.Unlock()
+		return fmt.Errorf("Failed to start %s: Transaction contains conflicting jobs", name)
+	}
+	u := s.unit(name)
+	if u.active != "active" && u.active != "activating" {
+		run, cancel := context.WithCancel(s.ctx)
+		u.cancel, u.ended, u.first = cancel, make(chan struct{}), make(chan struct{})
+		u.active, u.sub, u.code, u.restarts, u.since = "activating", "start", 0, 0, time.Now()
+		s.wg.Go(func() { s.run(run, u, f) })
+	}
+	first := u.first
+	s.mu.Unlock()
+	if !wait {
+		return nil
+	}
+	select {
+	case <-first:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if st := s.state(name); st.active == "failed" || st.sub == "auto-restart" {
+		return fmt.Errorf("Job for %s failed because the control process exited with error code.\nSee \"systemctl status %s\" and \"journalctl -xeu %s\" for details.", name, name, name)
+	}
+	return nil
+}
+
+// run is the life of a unit until it is stopped, or runs without needing a goroutine.
+func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
+	defer close(u.ended)
+	answered := false
+	answer := func() {
+		if !answered {
+			answered = true
+			close(u.first)
+		}
+	}
+	defer answer()
+	begin := s.service(f)
+	for {
+		s.mu.Lock()
+		u.pid = 1000 + len(s.units)*7 + u.restarts
+		s.mu.Unlock()
+		stop, code := begin(ctx, u, f)
+		if ctx.Err() != nil {
+			if stop != nil {
+				stop()
+			}
+			return
+		}
+		oneshot := f.get("Service.Type") == "oneshot"
+		again := code != 0 && slices.Contains([]string{"always", "on-failure"}, f.get("Service.Restart"))
+		s.mu.Lock()
+		u.code = code
+		switch {
+		case code == 0 && stop != nil:
+			u.active, u.sub, u.stop, u.result = "active", "running", stop, "success"
+		case code == 0 && oneshot && f.get("Service.RemainAfterExit") == "yes":
+			u.active, u.sub, u.result = "active", "exited", "success"
+		case code == 0:
+			u.active, u.sub, u.result = "inactive", "dead", "success"
+		case again:
+			u.active, u.sub, u.result = "activating", "auto-restart", "exit-code"
+		default:
+			u.active, u.sub, u.result = "failed", "failed", "exit-code"
+		}
+		u.since = time.Now()
+		u.pid = map[bool]int{true: u.pid}[u.sub == "running"]
+		s.mu.Unlock()
+		if code != 0 {
+			s.log(u.name, "%s: Main process exited, code=exited, status=%d/FAILURE", u.name, code)
+			s.log(u.name, "%s: Failed with result 'exit-code'.", u.name)
+		}
+		answer()
+		if !again {
+			return
+		}
+		if !s.m.pause(ctx, restartDelay(f)) {
+			return
+		}
+		s.mu.Lock()
+		u.restarts++
+		u.sub = "start"
+		n := u.restarts
+		s.mu.Unlock()
+		s.log(u.name, "%s: Scheduled restart job, restart counter is at %d.", u.name, n)
+	}
+}
+
+func restartDelay(f *unitFile) time.Duration {
+	if d, err := seconds(f.get("Service.RestartSec")); err == nil && f.get("Service.RestartSec") != "" {
+		return d
+	}
+	return 100 * time.Millisecond
+}
+
+// service chooses what a unit's ExecStart does.
+func (s *system) service(f *unitFile) service {
+	words := strings.Fields(f.get("Service.ExecStart"))
+	if len(words) == 0 {
+		return func(context.Context, *unit, *unitFile) (func(), int) { return func() {}, 0 } // a target or socket
+	}
+	words[0] = strings.TrimLeft(words[0], "-@+!:")
+	if path.Base(words[0]) == "k3s" && len(words) > 1 && (words[1] == "server" || words[1] == "agent") {
+		return func(ctx context.Context, u *unit, f *unitFile) (func(), int) {
+			return s.runK3s(ctx, u.name, words[0], words[1], words[2:], s.environment(f))
+		}
+	}
+	return s.command
+}
+
+// exitExec is systemd's status for a program that is not there.
+const exitExec = 203
+
+// command runs any other ExecStart. A file that is one of our programs runs to its
+// end; one that stands for a daemon, which has no function, just stays.
+func (s *system) command(ctx context.Context, u *unit, f *unitFile) (stop func(), code int) {
+	for _, line := range append(slices.Clone(f.values["Service.ExecStartPre"]), f.values["Service.ExecStart"]...) {
+		p := s.session(rootUser(), nil, s.journalWriter(u.name), s.journalWriter(u.name))
+		p.dir = "/"
+		p.env = expand.ListEnviron(append(s.environment(f), p.exported()...)...)
+		words := strings.Fields(strings.TrimLeft(line, "-@+!:"))
+		file, err := p.find(words[0])
+		if err != nil {
+			s.log(u.name, "%s: Failed to locate executable %s: %s", u.name, words[0], strerror(err))
+			return nil, exitExec
+		}
+		data, _ := p.fs.readFile(file)
+		if name, ok := programName(data); ok && lookup(name) == nil {
+			return func() {}, 0
+		}
+		quoted, ignore := strings.TrimLeft(line, "-@+!:"), strings.HasPrefix(line, "-")
+		if code := p.interpret(ctx, u.name, "exec "+quoted, nil); code != 0 && !ignore {
+			return nil, code
+		}
+	}
+	return nil, 0
+}
+
+// environment is Environment= and EnvironmentFile=.
+func (s *system) environment(f *unitFile) []string {
+	var out []string
+	for _, e := range f.values["Service.Environment"] {
+		out = append(out, strings.Trim(e, `"'`))
+	}
+	for _, name := range f.values["Service.EnvironmentFile"] {
+		data, err := s.root().readFile(strings.TrimPrefix(name, "-"))
+		if err != nil {
+			continue
+		}
+		for _, line := range lines(data) {
+			key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+			if ok && !strings.HasPrefix(key, "#") {
+				out = append(out, key+"="+strings.Trim(value, `"'`))
+			}
+		}
+	}
+	return out
+}
+
+// journalWriter writes whole lines to a unit's journal.
+func (s *system) journalWriter(unit string) io.Writer { return &journalWriter{s: s, unit: unit} }
+
+type journalWriter struct {
+	s    *system
+	unit string
+	rest string
+}
+
+func (j *journalWriter) Write(p []byte) (int, error) {
+	j.rest += string(p)
+	for {
+		line, rest, ok := strings.Cut(j.rest, "\n")
+		if !ok {
+			return len(p), nil
+		}
+		j.s.log(j.unit, "%s", line)
+		j.rest = rest
+	}
+}
+
+// stop stops a unit and returns when it has ended.
+func (s *system) stop(name string) error {
+	s.mu.Lock()
+	u := s.units[name]
+	if u == nil || u.cancel == nil {
+		s.mu.Unlock()
+		if _, err := loadUnit(s.root(), name); err != nil {
+			return fmt.Errorf("Failed to stop %s: Unit %s not loaded.", name, name)
+		}
+		return nil
+	}
+	cancel, ended := u.cancel, u.ended
+	s.mu.Unlock()
+	cancel()
+	<-ended
+	s.mu.Lock()
+	stop := u.stop
+	u.stop, u.cancel, u.pid = nil, nil, 0
+	u.active, u.sub = "inactive", "dead"
+	s.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	return nil
+}
+
+// stopUnits ends all units at once, for the end of the system.
+func (s *system) stopUnits() {
+	s.mu.Lock()
+	var stops []func()
+	for _, u := range s.units {
+		if u.stop != nil {
+			stops = append(stops, u.stop)
+			u.stop = nil
+		}
+	}
+	s.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+// enable links a unit where its [Install] section says.
+func (s *system) enable(name string) error {
+	v := s.root()
+	f, err := loadUnit(v, name)
+	if err != nil {
+		return fmt.Errorf("Failed to enable unit: Unit file %s does not exist.", name)
+	}
+	if f.masked {
+		return fmt.Errorf("Failed to enable unit: Unit file %s is masked.", f.path)
+	}
+	for _, target := range strings.Fields(f.get("Install.WantedBy")) {
+		link := "/etc/systemd/system/" + target + ".wants/" + name
+		if _, err := v.lstat(link); err == nil {
+			continue
+		}
+		if err := v.mkdirAll(path.Dir(link), 0o755); err != nil {
+			return err
+		}
+		if err := v.symlink(f.path, link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wants returns the links that enabled units have.
+func wants(v *view, name string) []string {
+	var out []string
+	dirs, _ := v.readDir("/etc/systemd/system")
+	for _, d := range dirs {
+		if !strings.HasSuffix(d.name, ".wants") {
+			continue
+		}
+		links, _ := v.readDir("/etc/systemd/system/" + d.name)
+		for _, l := range links {
+			if name == "" || l.name == name {
+				out = append(out, "/etc/systemd/system/"+d.name+"/"+l.name)
+			}
+		}
+	}
+	return out
+}
+
+// startEnabled is multi-user.target: everything that is enabled, side by side.
+func (s *system) startEnabled() {
+	for _, link := range wants(s.root(), "") {
+		_ = s.start(s.ctx, path.Base(link), false)
+	}
+}
