@@ -1,0 +1,118 @@
+package examples_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/cps-gpu/homelab"
+
+// heavy are dependencies that reach nobody who does not use the package that owns them.
+var heavy = []string{
+	"github.com/luthermonson/go-proxmox", "golang.org/x/crypto/ssh", "k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery",
+	"github.com/goccy/go-yaml", "github.com/diskfs/go-diskfs", "github.com/magefile/mage", "mvdan.cc/sh", "github.com/vbauerster/mpb",
+}
+
+// programs are the numbered folders, each with the heavy dependencies that it may have.
+var programs = map[string][]string{
+	"01-attach-gpu":  {"github.com/luthermonson/go-proxmox", "github.com/diskfs/go-diskfs"}, // the second comes with the first
+	"02-render-seed": {"github.com/goccy/go-yaml", "github.com/diskfs/go-diskfs"},
+	"03-join-agent":  {"golang.org/x/crypto/ssh", "k8s.io/api/", "k8s.io/apimachinery"},
+	"04-pick-driver": {"k8s.io/api/", "k8s.io/apimachinery", "github.com/goccy/go-yaml"},
+	"05-keep-file":   nil,
+}
+
+// TestNoProgramIsForgotten: what is numbered is tested, and short enough to be read.
+func TestNoProgramIsForgotten(t *testing.T) {
+	files, err := filepath.Glob("[0-9][0-9]-*/main.go")
+	require.NoError(t, err)
+	require.Len(t, files, len(programs))
+	for _, file := range files {
+		assert.Contains(t, programs, filepath.Dir(file))
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, bytes.Count(text, []byte("\n")), 80, file)
+	}
+}
+
+// TestBuildsOutside builds every program in a module of its own, as somebody does who
+// has copied it, and looks at what came along.
+func TestBuildsOutside(t *testing.T) {
+	dir := outside(t)
+	for name, may := range programs {
+		deps := strings.Fields(goTool(t, dir, "list", "-deps", "./"+name))
+		for _, dep := range heavy {
+			has := slices.ContainsFunc(deps, func(d string) bool { return strings.HasPrefix(d, dep) })
+			assert.Equal(t, slices.Contains(may, dep), has, "%s depends on %s", name, dep)
+		}
+		assert.False(t, slices.Contains(deps, module+"/cluster"), "%s uses one package and not the whole", name)
+	}
+}
+
+// outside makes a module that requires ours, with every program in a folder, and
+// builds them. Nothing is fetched: all that is needed is there since our own tests were
+// built.
+func outside(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module outside.example/programs\n\ngo 1.26.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n")
+	sums, err := os.ReadFile("../go.sum")
+	require.NoError(t, err)
+	write(t, filepath.Join(dir, "go.sum"), string(sums))
+	for name := range programs {
+		text, err := os.ReadFile(filepath.Join(name, "main.go"))
+		require.NoError(t, err)
+		write(t, filepath.Join(dir, name, "main.go"), string(text))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	goTool(t, dir, "build", "-o", "bin/", "./...")
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+func goTool(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "go %s: %s", strings.Join(args, " "), stderr.String())
+	return string(out)
+}
+
+// result is how a program went.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// run runs a program that outside has built, with env and nothing else of ours.
+func run(t *testing.T, dir, program string, env []string, args ...string) result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bin", program), args...)
+	cmd.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
