@@ -34,6 +34,9 @@ type guest struct {
 	// started is set once this run told K3s there to start: from then on what its
 	// journal says is about that start.
 	started atomic.Bool
+	// refused is when the login was first refused, as Unix nanoseconds: cloud-init
+	// makes the login after the SSH server is up.
+	refused atomic.Int64
 }
 
 func (c *Cluster) newGuest(n Node) *guest {
@@ -166,6 +169,8 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 	case err == nil:
 	case ctx.Err() != nil:
 		return inside{}, ctx.Err()
+	case errors.As(err, &auth) && g.refusedFor() < loginGrace:
+		return inside{problem: "its SSH server answers, the first boot has not made the login yet"}, nil
 	case errors.As(err, &auth), errors.As(err, &wrong):
 		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, c.agentHint(ctx, n)))
 	default:
@@ -180,6 +185,16 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		return inside{}, converge.Permanent(fmt.Errorf("first boot of %s failed: %w", n.Name, err))
 	}
 	return inside{status: status}, nil
+}
+
+// loginGrace is how long a login may be refused before that is an error.
+const loginGrace = time.Minute
+
+// refusedFor says since when the login was refused, and begins to count.
+func (g *guest) refusedFor() time.Duration {
+	now := time.Now().UnixNano()
+	g.refused.CompareAndSwap(0, now)
+	return time.Duration(now - g.refused.Load())
 }
 
 // cloudInitStatus reads the status, whose exit code repeats what it says.

@@ -145,6 +145,7 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 	if err := c.ensureK3s(ctx, n, have); err != nil {
 		return err
 	}
+	c.guests[n.Name].absent.Store(false) // from here on others may ask it
 	if joins {
 		srv.Token = token
 		return k3s.JoinServer(ctx, c.root(n.Name), srv)

@@ -153,8 +153,7 @@ func checksum(algorithm string, data []byte) string {
 		sum := sha256.Sum224(data)
 		return hex.EncodeToString(sum[:])
 	case "sha256":
-		sum := sha256.Sum256(data)
-		return hex.EncodeToString(sum[:])
+		return guest.SHA256(data)
 	case "sha384":
 		sum := sha512.Sum384(data)
 		return hex.EncodeToString(sum[:])
