@@ -46,8 +46,11 @@ func asked[T any](c *call, f func(m *guest.Machine) (T, error)) (out T, err erro
 		return out, err
 	}
 	c.s.outside(func() { out, err = f(m) })
-	if errors.Is(err, guest.ErrOff) {
+	switch { // it may have gone since it answered the ping
+	case errors.Is(err, guest.ErrOff):
 		err = die("VM %d is not running", c.vmid())
+	case errors.Is(err, guest.ErrNoAgent):
+		err = die("QEMU guest agent is not running")
 	}
 	return out, err
 }

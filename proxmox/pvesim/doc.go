@@ -1,2 +1,45 @@
 // Package pvesim is a Proxmox VE cluster that fits in a test.
+//
+// A [Model] is hardware as data: hosts with their CPUs, memory, NUMA nodes, PCI
+// devices and IOMMU groups, storages and bridges, users and tokens, and the
+// machines of other people. [New] brings it to life, [Sim.Client] talks to it in
+// process, and [Sim.Handler] serves it to anybody who speaks HTTP. [EightA100],
+// [OneGPU] and [TwoHosts] are models to begin with; a test changes a copy.
+//
+// # What is true
+//
+// What a client sees is meant to be what Proxmox VE 9 would show it. Parameters
+// are checked against Proxmox's own schema, with its words. Privileges are looked
+// up on ACL paths, and only literal root@pam is root. Tasks have UPIDs, logs,
+// durations, and fail under HTTP 200. Files are locked as long as work takes, and
+// who waits too long gets "got timeout": one allocation at a time on a storage
+// that is not shared, clones of a template side by side, a configuration by itself.
+// A mapping may be written that does not fit the hardware; the start says so.
+// A change of several options that fails is half done. A running machine keeps
+// changes pending. A test replays what was recorded of real daemons and compares
+// status, reason, error texts and keys.
+//
+// Machines that boot a disk image are alive: package guest reads their seed and
+// answers over SSH (through [Sim.Network]) and through the guest agent.
+//
+// # Time
+//
+// The only clock is that of package time. Within testing/synctest, where New is
+// called inside the bubble, virtual minutes pass in milliseconds; outside of it
+// [Options].Speed makes the simulated world run faster than life.
+//
+// # What goes wrong
+//
+// [Sim.Fail] puts a [Rule] in force: which requests, the how-manieth, and what
+// happens to them. An answer can be refused, replaced, delayed, or dropped before
+// or after its effect; a task can fail, warn or hang; a guest can be born sick.
+// [Sim.Requests] tells what was asked, without its secrets, and [Sim.VMs] and
+// [Sim.Volumes] what is there, whoever may see it.
+//
+// # What it is not
+//
+// There is no migration, HA, snapshot, backup, firewall, SDN or console, no LXC, and
+// Proxmox's own cloud-init drive is an empty disc: this library seeds machines by
+// an ISO of its own. Figures such as CPU load are made up. Unknown methods answer
+// 501, as unknown methods do.
 package pvesim

@@ -75,16 +75,17 @@ func (t Timing) orUsual() Timing {
 
 // Sim is a simulated cluster of Proxmox VE hosts. It is safe for concurrent use.
 type Sim struct {
-	opts    Options
-	version string
-	schema  *schema
-	routes  *route
-	network *guest.Network
-	began   time.Time
-	done    chan struct{}   // closed by Close
-	life    context.Context // ends with done
-	end     context.CancelFunc
-	running sync.WaitGroup // every goroutine of ours
+	opts       Options
+	version    string
+	schema     *schema
+	routes     *route
+	network    *guest.Network
+	ownNetwork bool // made here, and closed here
+	began      time.Time
+	done       chan struct{}   // closed by Close
+	life       context.Context // ends with done
+	end        context.CancelFunc
+	running    sync.WaitGroup // every goroutine of ours
 
 	// mu guards everything below. Code runs with it held, and lets go of it only
 	// while it waits (worker.sleep, worker.lock) or asks a guest (Sim.outside).
@@ -122,14 +123,15 @@ func New(m Model, o Options) *Sim {
 	if o.Internet == nil {
 		o.Internet = guest.DefaultInternet()
 	}
-	if o.Network == nil {
+	ownNetwork := o.Network == nil
+	if ownNetwork {
 		o.Network = &guest.Network{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Sim{
-		opts: o, version: m.Version, schema: loadSchema(), network: o.Network, began: time.Now(), done: make(chan struct{}),
+		opts: o, version: m.Version, schema: loadSchema(), network: o.Network, ownNetwork: ownNetwork, began: time.Now(), done: make(chan struct{}),
 		hosts: map[string]*host{}, vms: map[int]*vm{}, mappings: map[string]*mapping{}, pools: map[string]*pool{},
 		locks: map[string]*fileLock{}, tasks: map[string]*task{}, pids: 1000, random: rand.New(rand.NewPCG(1, 2)),
 	}
@@ -209,6 +211,9 @@ func (s *Sim) Close() {
 		m.Kill()
 	}
 	s.running.Wait()
+	if s.ownNetwork {
+		_ = s.network.Close() // never fails
+	}
 }
 
 var errClosed = errors.New("pvesim: closed")
