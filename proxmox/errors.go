@@ -3,6 +3,7 @@ package proxmox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"regexp"
@@ -88,7 +89,7 @@ func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnauthorized:
 		return e.Status == http.StatusUnauthorized
-	case ErrNotFound, ErrAgentNotRunning:
+	case ErrNotFound, ErrAgentNotRunning, fs.ErrNotExist:
 		return saidSentinel(e.Message, target)
 	}
 	return false
@@ -148,8 +149,14 @@ func (e *TaskError) Error() string {
 // Is makes the package's sentinel errors work with [errors.Is].
 func (e *TaskError) Is(target error) bool { return saidSentinel(e.Exit, target) }
 
-// Class says what one may do about e.
-func (e *TaskError) Class() Class { return classOf(e.Exit) }
+// Class says what one may do about e. A worker that was killed has left its work
+// somewhere in the middle.
+func (e *TaskError) Class() Class {
+	if e.Exit == "unexpected status" || strings.HasPrefix(e.Exit, "unable to ") && strings.Contains(e.Exit, "last line") {
+		return Unknown
+	}
+	return classOf(e.Exit)
+}
 
 // IsPermission reports whether a privilege is missing.
 func (e *TaskError) IsPermission() bool { _, _, ok := permission(e.Exit); return ok }
@@ -239,6 +246,8 @@ func saidSentinel(text string, target error) bool {
 	switch target {
 	case ErrAgentNotRunning:
 		return strings.Contains(text, "QEMU guest agent is not running")
+	case fs.ErrNotExist: // of a file in a guest
+		return strings.Contains(text, "No such file or directory")
 	case ErrNotFound:
 		return strings.Contains(text, "does not exist") && !strings.Contains(text, "pool '") ||
 			strings.Contains(text, "no such task") || strings.Contains(text, "not defined")
@@ -346,6 +355,8 @@ func hintFor(text, token, id string) string {
 		return "the mapping does not fit the hardware (any more): it has to be made again from what the host reports"
 	case strings.Contains(text, "could not find a free device"):
 		return "every card of the mapping is in use by another VM"
+	case strings.Contains(text, "still in use by linked"):
+		return "linked clones hang on its disks: remove them first"
 	case strings.Contains(text, "failed: got timeout"):
 		return "the VM did not start in the time it had; with a passed-through device all its memory is pinned first: is that much free on the host?"
 	case strings.Contains(text, "IOMMU not present"):

@@ -312,7 +312,11 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 	if all := append(found, foreign...); len(all) > 0 {
 		return fmt.Errorf("proxmox: %s is not a template with the tag %s: VMs are cloned from templates only, since a clone of a VM can tear its disks", all[0], spec.Owner)
 	}
-	return fmt.Errorf("proxmox: no template is called %s and carries the tag %s: %w", spec.Template, spec.Owner, ErrNotFound)
+	err = fmt.Errorf("proxmox: no template is called %s and carries the tag %s: %w", spec.Template, spec.Owner, ErrNotFound)
+	if all, lookErr := c.resources(ctx); lookErr == nil && len(all) == 0 {
+		err = fmt.Errorf("%w; the token sees no VM at all: it may lack VM.Audit on /vms", err)
+	}
+	return err
 }
 
 // cloneAs clones with one VMID. After a failure whose outcome is not known it

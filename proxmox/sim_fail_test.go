@@ -2,7 +2,6 @@ package proxmox_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
@@ -215,7 +214,7 @@ func TestImageThatIsAnother(t *testing.T) {
 		before := len(sim.Requests())
 		content, err := guest.DefaultInternet()(imageURL)
 		require.NoError(t, err)
-		_, err = c.FetchImage(t.Context(), "pve1", "local", proxmox.Image{URL: imageURL, SHA256: fmt.Sprintf("%x", sha256.Sum256(content)), FileName: "a100-noble.qcow2"})
+		_, err = c.FetchImage(t.Context(), "pve1", "local", proxmox.Image{URL: imageURL, SHA256: guest.SHA256(content), FileName: "a100-noble.qcow2"})
 		require.NoError(t, err)
 		assert.Empty(t, mutations(sim, before), "what is there is not downloaded again")
 	})

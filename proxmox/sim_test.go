@@ -2,7 +2,6 @@ package proxmox_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"strings"
 	"sync"
@@ -57,7 +56,7 @@ func template(t testing.TB, c *proxmox.Client) {
 func fetch(t testing.TB, c *proxmox.Client, host string) string {
 	image, err := guest.DefaultInternet()(imageURL)
 	require.NoError(t, err)
-	id, err := c.FetchImage(t.Context(), host, "local", proxmox.Image{URL: imageURL, SHA256: fmt.Sprintf("%x", sha256.Sum256(image)), FileName: "a100-noble.qcow2"})
+	id, err := c.FetchImage(t.Context(), host, "local", proxmox.Image{URL: imageURL, SHA256: guest.SHA256(image), FileName: "a100-noble.qcow2"})
 	require.NoError(t, err)
 	require.Equal(t, "local:import/a100-noble.qcow2", id)
 	return id

@@ -107,7 +107,7 @@ func ownTransport(cfg Config, endpoint string) (*http.Transport, error) {
 		TLSClientConfig:       config,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: 60 * time.Second,
-		IdleConnTimeout:       50 * time.Second, // pveproxy closes idle ones after 5 s to 60 s
+		IdleConnTimeout:       30 * time.Second,
 		MaxIdleConnsPerHost:   16,
 		MaxConnsPerHost:       32,
 		DialContext:           dialer().DialContext,

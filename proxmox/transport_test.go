@@ -3,11 +3,14 @@ package proxmox_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -234,6 +237,17 @@ func TestDialExplains(t *testing.T) {
 		cfg.Fingerprint = "abc"
 		_, err = proxmox.Dial(t.Context(), cfg)
 		assert.ErrorContains(t, err, `fingerprint "abc" is not a SHA-256 fingerprint`)
+	})
+	t.Run("CA file", func(t *testing.T) {
+		h := serve(t, nil)
+		cfg := h.config()
+		cfg.HTTPClient, cfg.CAFile = nil, filepath.Join(t.TempDir(), "ca.pem")
+		require.NoError(t, os.WriteFile(cfg.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}), 0o600))
+		_, err := proxmox.Dial(t.Context(), cfg)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(cfg.CAFile, []byte("x"), 0o600))
+		_, err = proxmox.Dial(t.Context(), cfg)
+		assert.ErrorContains(t, err, "holds no PEM certificate")
 	})
 	t.Run("unreachable", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

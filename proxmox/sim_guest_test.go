@@ -1,0 +1,104 @@
+package proxmox_test
+
+import (
+	"context"
+	"io/fs"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/remotetest"
+)
+
+// booted returns a running VM whose seed installs the guest agent.
+func booted(t *testing.T, c *proxmox.Client) *proxmox.VM {
+	template(t, c)
+	require.NoError(t, ensure(t.Context(), c, node(t, c, "cp1")))
+	vm, err := c.VM(t.Context(), owner, "cp1")
+	require.NoError(t, err)
+	return vm
+}
+
+func TestGuestOfTheSimulator(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		vm := booted(t, c)
+		before := len(sim.Requests())
+		require.NoError(t, c.WaitAgent(t.Context(), vm))
+		assert.Empty(t, mutations(sim, before), "waiting changes nothing")
+		name, err := remote.Output(t.Context(), c.Guest(vm), "hostname")
+		require.NoError(t, err)
+		assert.Equal(t, "cp1\n", string(name))
+		require.NoError(t, remote.WriteFile(t.Context(), c.Guest(vm), "/etc/motd", []byte("h\xc3\xa9llo \x00\xff"), 0o644))
+		got, err := c.AgentReadFile(t.Context(), vm, "/etc/motd")
+		require.NoError(t, err)
+		assert.Equal(t, "h\xc3\xa9llo \x00\xff", string(got))
+		_, err = c.AgentReadFile(t.Context(), vm, "/nope")
+		assert.ErrorIs(t, err, fs.ErrNotExist)
+	})
+}
+
+func TestGuestThatNeverAnswers(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		sim.Fail(pvesim.Rule{Path: ".*/status/start", Guest: &guest.Faults{AgentNeverAnswers: true}})
+		vm := booted(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		before := len(sim.Requests())
+		err := c.WaitAgent(ctx, vm)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "the guest agent of cp1 (VM 102 on pve1) has not answered in 10m")
+		assert.LessOrEqual(t, len(sim.Requests())-before, 121, "asked every five seconds")
+	})
+}
+
+// The contract of a Runner, against the simulated guest: in real time, since its
+// subtests cannot run in a bubble.
+func TestGuestContractInTheSimulator(t *testing.T) {
+	sim := pvesim.New(pvesim.EightA100(), pvesim.Options{Speed: 500})
+	defer sim.Close()
+	c := dialSim(t, sim)
+	vm := booted(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, c.WaitAgent(ctx, vm))
+	remotetest.Contract(t, func(*testing.T) remote.Runner { return c.Guest(vm) })
+}
+
+// A template is baked: booted, changed through the agent, shut down, converted;
+// what was put there is in its clones.
+func TestBake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := pvesim.New(pvesim.EightA100(), pvesim.Options{})
+		defer sim.Close()
+		c, ctx := dialSim(t, sim), t.Context()
+		vm, err := c.CreateVM(ctx, proxmox.CreateSpec{
+			Name: "a100-template", Host: "pve1", Owner: owner, Image: fetch(t, c, "pve1"), Storage: "vmdata", DiskSize: 16 * proxmox.GiB,
+			Cores: 2, Memory: 4 * proxmox.GiB, NICs: []proxmox.NIC{{Bridge: "vmbr0"}}, Seed: seed(t, c, "bake"),
+		})
+		require.NoError(t, err)
+		require.NoError(t, c.Start(ctx, vm))
+		require.NoError(t, c.WaitAgent(ctx, vm))
+		require.NoError(t, remote.WriteFile(ctx, c.Guest(vm), "/opt/baked", []byte("yes\n"), 0o644))
+		require.ErrorContains(t, c.Convert(ctx, vm), "runs: a template is made of a VM that is off")
+		require.NoError(t, c.Shutdown(ctx, vm))
+		require.NoError(t, c.Convert(ctx, vm))
+		require.NoError(t, c.Convert(ctx, vm), "again")
+		tmpl, err := c.Template(ctx, owner, "a100-template")
+		require.NoError(t, err)
+		assert.Empty(t, tmpl.Seed)
+		require.NoError(t, ensure(ctx, c, node(t, c, "cp1")))
+		clone, err := c.VM(ctx, owner, "cp1")
+		require.NoError(t, err)
+		require.NoError(t, c.WaitAgent(ctx, clone))
+		got, err := c.AgentReadFile(ctx, clone, "/opt/baked")
+		require.NoError(t, err)
+		assert.Equal(t, "yes\n", string(got))
+	})
+}
