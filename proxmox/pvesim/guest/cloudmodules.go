@@ -212,7 +212,6 @@ func (c *cloud) mounts() {
 			c.warn("mount %s: %v", f[1], err)
 		}
 	}
-	c.v = c.s.root() // sees the new mounts
 }
 
 // setHostname prefers user-data's over meta-data's.

@@ -84,7 +84,7 @@ func (d *Disk) Sealed() bool {
 }
 
 // view is the disk alone, as root.
-func (d *Disk) view() *view { return &view{mounts: []mount{{"/", d}}} }
+func (d *Disk) view() *view { return &view{mounts: mountedAt(mount{"/", d})} }
 
 func split(name string) []string {
 	name = strings.Trim(name, "/")

@@ -223,7 +223,7 @@ func runSleep(ctx context.Context, p *proc) int {
 		}
 		total += d
 	}
-	if err := p.wait(ctx, total); err != nil {
+	if err := p.wait(ctx, total); err != nil && ctx.Err() == nil {
 		return p.fail("%v", err)
 	}
 	return 0

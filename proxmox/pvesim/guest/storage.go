@@ -97,6 +97,7 @@ func (s *system) mount(device, at string) error {
 	defer s.mu.Unlock()
 	if !slices.ContainsFunc(s.mounts, func(m mount) bool { return m.at == at }) {
 		s.mounts = append(s.mounts, mount{path.Clean(at), disk})
+		s.mountsChanged()
 	}
 	return nil
 }
@@ -171,6 +172,7 @@ func (p *proc) umount(args []string) int {
 			_ = p.fail("%s: not mounted.", at)
 		}
 	}
+	p.sys.mountsChanged()
 	return code
 }
 

@@ -25,8 +25,8 @@ type system struct {
 	kernel string    // uname -r; set before up
 	booted time.Time // when the kernel started
 
-	// File systems that are not on a disk, by mount point.
-	volatile []mount
+	volatile []mount     // file systems that are not on a disk
+	table    *mountTable // all of them
 
 	mu       sync.Mutex
 	stopping bool
@@ -49,14 +49,19 @@ func newSystem(ctx context.Context, m *Machine) *system {
 	for _, at := range []string{"/proc", "/sys", "/dev", "/run"} {
 		s.volatile = append(s.volatile, mount{at, NewDisk()})
 	}
+	s.table = mountedAt(append([]mount{{"/", m.cfg.Disk}}, s.volatile...)...)
 	return s
+}
+
+// mountsChanged renews the table of all file systems. s.mu must be held.
+func (s *system) mountsChanged() {
+	all := slices.Concat([]mount{{"/", s.m.cfg.Disk}}, s.volatile, s.mounts)
+	s.table.p.Store(&all)
 }
 
 // viewAs is the file system for a user; nil is the system itself.
 func (s *system) viewAs(u *user, changed func(string)) *view {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := &view{mounts: slices.Concat([]mount{{"/", s.m.cfg.Disk}}, s.volatile, s.mounts), user: u, umask: 0o022}
+	v := &view{mounts: s.table, user: u, umask: 0o022}
 	if changed != nil {
 		v.changed = func(name string) {
 			for _, m := range s.volatile {

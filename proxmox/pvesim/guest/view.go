@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -17,11 +18,22 @@ type mount struct {
 	disk *Disk
 }
 
+// mountTable is what is mounted where. It may change under a view.
+type mountTable struct{ p atomic.Pointer[[]mount] }
+
+func mountedAt(m ...mount) *mountTable {
+	t := &mountTable{}
+	t.p.Store(&m)
+	return t
+}
+
+func (t *mountTable) all() []mount { return *t.p.Load() }
+
 // view is the file system as one user sees it: disks at their mount points,
 // symbolic links followed, permissions obeyed.
 type view struct {
-	mounts  []mount // the longest mount point that fits counts
-	user    *user   // nil is root
+	mounts  *mountTable // the longest mount point that fits counts
+	user    *user       // nil is root
 	umask   fs.FileMode
 	changed func(name string) // told of every change; may be nil
 }
@@ -43,8 +55,9 @@ func (e entry) Sys() any           { return nil }
 
 // at returns the disk that holds a clean absolute path, and the path in it.
 func (v *view) at(name string) (*Disk, string) {
-	best := v.mounts[0]
-	for _, m := range v.mounts {
+	all := v.mounts.all()
+	best := all[0]
+	for _, m := range all[1:] {
 		if len(m.at) > len(best.at) && (name == m.at || strings.HasPrefix(name, m.at+"/")) {
 			best = m
 		}
@@ -332,7 +345,7 @@ func (v *view) removeAll(name string) error {
 	if err := v.mayChange("unlink", p, name); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(v.mounts, func(m mount) bool { return m.at == p }) {
+	if slices.ContainsFunc(v.mounts.all(), func(m mount) bool { return m.at == p }) {
 		return fail("unlink", name, syscall.EBUSY)
 	}
 	d, in := v.at(p)
