@@ -42,6 +42,9 @@ func (cp *controlPlane) args(name string) []string {
 			"--service-account-issuer=https://kubernetes.default.svc." + cp.domain,
 			"--service-account-key-file=" + pki("service.key"),
 			"--service-account-signing-key-file=" + pki("service.key"),
+			"--egress-selector-config-file=" + cp.egressFile(),
+			"--kubelet-certificate-authority=" + ca, "--kubelet-preferred-address-types=InternalIP",
+			"--kubelet-client-certificate=" + pki("etcd.crt"), "--kubelet-client-key=" + pki("etcd.key"),
 			"--profiling=false", "--event-ttl=1h",
 		}
 	case component.ControllerManager:

@@ -42,6 +42,7 @@ type controlPlane struct {
 	admin       pair
 	etcd, peer  int // ports
 	port        int // of the API server
+	egress      *egress
 	config      *rest.Config
 	client      *kubernetes.Clientset
 	adminConfig string // path of a kubeconfig for the components
@@ -133,6 +134,12 @@ func (cp *controlPlane) prepare() (err error) {
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
 	if err := cp.writeStages(); err != nil {
+		return err
+	}
+	if cp.egress, err = newEgress(cp.ca); err != nil {
+		return err
+	}
+	if err := cp.writeEgress(); err != nil {
 		return err
 	}
 	cp.config = restConfig(cp.url(), cp.ca.pem, cp.admin)
@@ -235,14 +242,17 @@ func (cp *controlPlane) watch(ctx context.Context) {
 // stop kills all components and forgets their data.
 func (cp *controlPlane) stop() {
 	cp.mu.Lock()
-	procs := cp.procs
-	cp.stopped, cp.procs = true, nil
+	procs, exit := cp.procs, cp.egress
+	cp.stopped, cp.procs, cp.egress = true, nil, nil
 	cp.mu.Unlock()
 	var all sync.WaitGroup
 	for _, p := range procs {
 		all.Go(p.kill)
 	}
 	all.Wait()
+	if exit != nil {
+		exit.close()
+	}
 	_ = os.RemoveAll(cp.dir)
 }
 
@@ -259,6 +269,8 @@ func freePorts(n int) ([]int, error) {
 	}
 	return ports, nil
 }
+
+func (cp *controlPlane) egressFile() string { return filepath.Join(cp.dir, "egress.yaml") }
 
 func (cp *controlPlane) stagesFile() string { return filepath.Join(cp.dir, "stages.yaml") }
 

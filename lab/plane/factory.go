@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -182,6 +183,7 @@ func (f *Factory) assemble(ctx context.Context, cp *controlPlane, sans []string)
 	f.planes[p] = true
 	f.mu.Unlock()
 	p.kubelet = newKubelet(p)
+	cp.egress.serveNodes(p.kubelet.at, p.kubelet.api())
 	cp.watch(p.ctx)
 	p.running.Go(func() { p.kubelet.run(p.ctx) })
 	if err := p.Apply(ctx, k3sManifest); err != nil {
@@ -237,6 +239,9 @@ func (f *Factory) Close() error {
 		s.cp.stop()
 	}
 	f.warm.Wait()
+	if err := os.RemoveAll(f.opts.Dir); err != nil {
+		return fmt.Errorf("data of control planes: %w", err)
+	}
 	return nil
 }
 

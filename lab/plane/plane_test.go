@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,23 +22,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/lab/bastion"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/lab/plane"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 const vip = "10.0.0.100"
 
-// labd builds the program that is all components, once for all tests.
-func labd(t *testing.T) string {
-	t.Helper()
-	exe, err := labctl.Build(t.Context(), labctl.Options{Dir: "../../.lab/test", Source: "../.."})
-	require.NoError(t, err)
-	return exe
-}
-
 func factory(t *testing.T) *plane.Factory {
 	t.Helper()
-	exe := labd(t)
+	exe := labtest.Binary(t)
 	dir := t.TempDir()
 	f := plane.New(context.WithoutCancel(t.Context()), plane.Options{
 		Dir: dir + "/plane", Logs: dir + "/log", Exe: exe, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -196,6 +191,7 @@ func TestClusterFromFormToVerifiedGPUs(t *testing.T) {
 		return is("message", "sh /verify/verify.sh wk-gpu1 on wk-gpu1: a script, 2 GPUs GPU-wk-gpu1-0,GPU-wk-gpu1-1", message)
 	})
 	thirdPodStaysPending(t, c)
+	kubectlThroughSOCKS(t, p)
 	leaveAndComeBack(t, p, c, w)
 }
 
@@ -311,4 +307,35 @@ func leaveAndComeBack(t *testing.T, p guest.Plane, c kubernetes.Interface, w *wo
 
 func quantity(name corev1.ResourceName, text string) corev1.ResourceList {
 	return corev1.ResourceList{name: resource.MustParse(text)}
+}
+
+// kubectlThroughSOCKS is what a user does from another shell.
+func kubectlThroughSOCKS(t *testing.T, p guest.Plane) {
+	t.Helper()
+	b, err := bastion.Listen(t.Context(), t.TempDir(), func(ctx context.Context, _, address string) (net.Conn, error) {
+		if address != vip+":6443" {
+			return nil, fmt.Errorf("dial %s: no route to host", address)
+		}
+		return p.Dial(ctx)
+	})
+	require.NoError(t, err)
+	defer b.Close()
+	config, err := clientcmd.Load(p.Kubeconfig("https://" + vip + ":6443"))
+	require.NoError(t, err)
+	config.Clusters["default"].ProxyURL = b.SOCKS()
+	file := t.TempDir() + "/kubeconfig"
+	require.NoError(t, clientcmd.WriteToFile(*config, file))
+	labd := labtest.Binary(t)
+	kubectl := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), labd, append([]string{"kubectl", "--kubeconfig=" + file}, args...)...)
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		return string(out)
+	}
+	assert.Regexp(t, `wk-gpu1 +Ready +<none> .* v1.36.5\+k3s1`, kubectl("get", "nodes"))
+	assert.Regexp(t, `cp-1 +Ready +control-plane,etcd `, kubectl("get", "nodes"))
+	assert.Contains(t, kubectl("version"), "Server Version: "+labctl.KubernetesVersion)
+	assert.Equal(t, "checked\n", kubectl("logs", "job/verify"))
+	assert.Contains(t, kubectl("describe", "node", "wk-gpu1"), "nvidia.com/gpu")
 }

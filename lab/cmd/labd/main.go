@@ -1,13 +1,70 @@
+// Labd is the lab: `labd serve` runs it, and starts this same program again as each
+// of the Kubernetes components. Nobody needs to call it by hand: lab:start does.
 package main
 
 import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
 	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
 
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/lab/component"
+	"github.com/cps-gpu/homelab/lab/site"
 )
 
 func main() {
 	if status, ok := component.Run(os.Args[1:]); ok {
 		os.Exit(status)
 	}
+	if len(os.Args) < 2 || os.Args[1] != "serve" {
+		fmt.Fprintln(os.Stderr, "usage: labd serve [-dir .lab] [-model eight-a100] [-speed 10]\n       labd kubectl …")
+		os.Exit(2)
+	}
+	if err := serve(os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "labd:", err)
+		os.Exit(1)
+	}
+}
+
+// endTime is how long the end may take before it is cut short; whoever stops the
+// lab waits a little longer. Children go with this process in any case.
+const endTime = 4 * time.Second
+
+func serve(args []string) error {
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	dir := flags.String("dir", labctl.DefaultDir, "the folder for state and logs")
+	model := flags.String("model", labctl.DefaultModel, "the hardware: "+strings.Join(site.Models(), ", ")+", or a YAML file")
+	speed := flags.Float64("speed", site.DefaultSpeed, "how many times faster than life")
+	verbose := flags.Bool("v", false, "log each request")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if *dir, err = filepath.Abs(*dir); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(endTime, func() {
+			log.Warn("the end took too long and is cut short")
+			os.Exit(1)
+		})
+	})
+	return site.Serve(ctx, site.Options{Dir: *dir, Model: *model, Speed: *speed, Exe: exe, Log: log})
 }

@@ -1,0 +1,37 @@
+// Package labtest builds the lab's program for tests, once for all of them.
+package labtest
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+)
+
+// Binary returns the path of the program. Tests of several packages run at the
+// same time; a lock lets one of them build it.
+func Binary(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(root(t), ".lab", "test")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	lock, err := os.Create(filepath.Join(dir, "build.lock"))
+	require.NoError(t, err)
+	defer lock.Close()
+	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	exe, err := labctl.Build(t.Context(), labctl.Options{Dir: dir, Source: root(t)})
+	require.NoError(t, err)
+	return exe
+}
+
+// root is the repository.
+func root(t *testing.T) string {
+	t.Helper()
+	_, file, _, ok := runtime.Caller(0)
+	require.True(t, ok)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}

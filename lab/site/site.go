@@ -1,0 +1,177 @@
+package site
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/lab/bastion"
+	"github.com/cps-gpu/homelab/lab/plane"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+// Options say what lab to be.
+type Options struct {
+	Dir   string       // its folder
+	Model string       // a preset's name, or a model's YAML file
+	Speed float64      // how many times faster than life the host and its guests are; 0 is DefaultSpeed
+	Exe   string       // the program that is all components: see package component
+	Log   *slog.Logger // what happens
+}
+
+// DefaultSpeed lets a VM boot in about a second.
+const DefaultSpeed = 10
+
+// Site is a lab that runs.
+type Site struct {
+	State labctl.State
+
+	opts    Options
+	planes  *plane.Factory
+	sim     *pvesim.Sim
+	bastion *bastion.Bastion
+	server  *http.Server
+	served  chan error
+}
+
+// Serve runs a lab in o.Dir until ctx ends. Of two in one folder the second is refused.
+func Serve(ctx context.Context, o Options) error {
+	alive, err := labctl.Alive(o.Dir)
+	if err != nil {
+		return err
+	}
+	defer alive.Unlock()
+	if err := labctl.RemoveState(o.Dir); err != nil { // of a lab that crashed
+		return err
+	}
+	s, err := start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := labctl.WriteState(o.Dir, s.State); err != nil {
+		return err
+	}
+	defer func() { _ = labctl.RemoveState(o.Dir) }()
+	o.Log.Info("the lab is ready", "endpoint", s.State.Endpoint, "model", o.Model, "simulated", labctl.Banner)
+	select {
+	case <-ctx.Done():
+		o.Log.Info("the lab ends")
+		return nil
+	case err := <-s.served:
+		return fmt.Errorf("the API server of the simulated host ended: %w", err)
+	}
+}
+
+// start makes the parts from the ground up.
+func start(ctx context.Context, o Options) (*Site, error) {
+	if o.Speed <= 0 {
+		o.Speed = DefaultSpeed
+	}
+	model, err := loadModel(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	tokenID, err := writeToken(&model, filepath.Join(o.Dir, "token"))
+	if err != nil {
+		return nil, err
+	}
+	digest, err := labctl.Digest(o.Exe)
+	if err != nil {
+		return nil, err
+	}
+	s := &Site{opts: o, served: make(chan error, 1)}
+	s.State = labctl.State{
+		PID: os.Getpid(), Started: time.Now().Round(time.Second), Binary: digest, Model: o.Model,
+		TokenID: tokenID, TokenFile: filepath.Join(o.Dir, "token"),
+	}
+	o.Log.Info("starting etcd and the Kubernetes control plane")
+	data := filepath.Join(o.Dir, "plane")
+	if err := os.RemoveAll(data); err != nil { // of a lab that crashed
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	s.planes = plane.New(ctx, plane.Options{Dir: data, Logs: filepath.Join(o.Dir, "log"), Exe: o.Exe, Log: o.Log})
+	s.planes.Prewarm()
+	s.sim = pvesim.New(model, pvesim.Options{
+		Speed: o.Speed, Kubernetes: s.planes, Internet: guest.DefaultInternet(), Log: o.Log,
+	})
+	if s.bastion, err = bastion.Listen(ctx, o.Dir, s.sim.Network().Dial); err != nil {
+		s.close()
+		return nil, err
+	}
+	s.State.SOCKS = s.bastion.SOCKS()
+	s.State.Jump = labctl.Jump{Address: s.bastion.Jump(), User: bastion.User, HostKey: s.bastion.HostKey, KeyFile: s.bastion.KeyFile}
+	if err := s.listen(); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// listen serves the Proxmox API over TLS, with HTTP/1.1 as pveproxy: its status
+// lines carry the error, and HTTP/2 has none.
+func (s *Site) listen() error {
+	cert, fingerprint, err := certificate()
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("Proxmox API: %w", err)
+	}
+	s.State.Endpoint, s.State.Fingerprint = "https://"+l.Addr().String(), fingerprint
+	s.server = &http.Server{
+		Handler:           s.sim.Handler(),
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          log.New(quiet{}, "", 0),
+	}
+	go func() { s.served <- s.server.ServeTLS(l, "", "") }()
+	return nil
+}
+
+// quiet swallows what net/http says of clients that go away.
+type quiet struct{}
+
+func (quiet) Write(p []byte) (int, error) { return len(p), nil }
+
+// close ends everything. Control planes go first: nothing asks for a new one then.
+func (s *Site) close() {
+	if s.server != nil {
+		_ = s.server.Close()
+	}
+	if err := s.planes.Close(); err != nil {
+		s.opts.Log.Warn("control planes", "why", err)
+	}
+	s.sim.Close()
+	if s.bastion != nil {
+		_ = s.bastion.Close()
+	}
+}
+
+// writeToken gives the model's operator token a secret of this lab's own, and
+// writes it where only its owner may read.
+func writeToken(model *pvesim.Model, file string) (id string, err error) {
+	if len(model.Tokens) == 0 {
+		return "", errors.New("the model has no API token: add one under tokens")
+	}
+	token := &model.Tokens[0]
+	token.Secret = uuid.NewString()
+	if err := os.WriteFile(file, []byte(token.Secret+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("API token: %w", err)
+	}
+	return token.ID, nil
+}
