@@ -1,29 +1,46 @@
 package pvesim
 
+import "maps"
+
 // handlers is the code behind each method of methods.txt.
 func (s *Sim) handlers() map[string]handler {
+	all := clusterHandlers()
+	maps.Copy(all, nodeHandlers())
+	maps.Copy(all, vmHandlers())
+	return all
+}
+
+func clusterHandlers() map[string]handler {
+	const mapping = "/cluster/mapping/pci"
+	return map[string]handler{
+		"GET /version":                (*call).versionInfo,
+		"GET /access/permissions":     (*call).permissions,
+		"POST /access/ticket":         (*call).login,
+		"GET /cluster/nextid":         (*call).nextID,
+		"GET /cluster/resources":      (*call).resources,
+		"GET /cluster/status":         (*call).clusterStatus,
+		"GET /cluster/tasks":          (*call).clusterTasks,
+		"GET " + mapping:              (*call).listMappings,
+		"POST " + mapping:             (*call).createMapping,
+		"GET " + mapping + "/{id}":    (*call).getMapping,
+		"PUT " + mapping + "/{id}":    (*call).updateMapping,
+		"DELETE " + mapping + "/{id}": (*call).deleteMapping,
+		"GET /nodes":                  (*call).listNodes,
+		"GET /storage":                (*call).storageConfigs,
+		"GET /pools":                  (*call).listPools,
+		"POST /pools":                 (*call).createPool,
+		"PUT /pools":                  (*call).updatePool,
+		"DELETE /pools":               (*call).deletePool,
+	}
+}
+
+func nodeHandlers() map[string]handler {
 	const (
 		node    = "/nodes/{node}"
-		vm      = "/nodes/{node}/qemu/{vmid}"
 		storage = "/nodes/{node}/storage/{storage}"
 		task    = "/nodes/{node}/tasks/{upid}"
-		mapping = "/cluster/mapping/pci"
 	)
 	return map[string]handler{
-		"GET /version":            (*call).versionInfo,
-		"GET /access/permissions": (*call).permissions,
-		"POST /access/ticket":     (*call).login,
-
-		"GET /cluster/nextid":                     (*call).nextID,
-		"GET /cluster/resources":                  (*call).resources,
-		"GET /cluster/status":                     (*call).clusterStatus,
-		"GET /cluster/tasks":                      (*call).clusterTasks,
-		"GET " + mapping:                          (*call).listMappings,
-		"POST " + mapping:                         (*call).createMapping,
-		"GET " + mapping + "/{id}":                (*call).getMapping,
-		"PUT " + mapping + "/{id}":                (*call).updateMapping,
-		"DELETE " + mapping + "/{id}":             (*call).deleteMapping,
-		"GET /nodes":                              (*call).listNodes,
 		"GET " + node + "/status":                 (*call).nodeStatus,
 		"GET " + node + "/network":                (*call).listNetwork,
 		"GET " + node + "/hardware/pci":           (*call).listPCI,
@@ -31,7 +48,6 @@ func (s *Sim) handlers() map[string]handler {
 		"GET " + task + "/status":                 (*call).taskStatus,
 		"GET " + task + "/log":                    (*call).taskLog,
 		"DELETE " + task:                          (*call).stopTask,
-		"GET /storage":                            (*call).storageConfigs,
 		"GET " + node + "/storage":                (*call).listStorages,
 		"GET " + storage + "/status":              (*call).storageStatus,
 		"GET " + storage + "/content":             (*call).storageContent,
@@ -39,12 +55,15 @@ func (s *Sim) handlers() map[string]handler {
 		"POST " + storage + "/download-url":       (*call).downloadURL,
 		"GET " + storage + "/content/{volume}":    (*call).volumeInfo,
 		"DELETE " + storage + "/content/{volume}": (*call).deleteVolume,
+	}
+}
 
-		"GET /pools":    (*call).listPools,
-		"POST /pools":   (*call).createPool,
-		"PUT /pools":    (*call).updatePool,
-		"DELETE /pools": (*call).deletePool,
-
+func vmHandlers() map[string]handler {
+	const (
+		node = "/nodes/{node}"
+		vm   = "/nodes/{node}/qemu/{vmid}"
+	)
+	return map[string]handler{
 		"GET " + node + "/qemu":                       (*call).listVMs,
 		"POST " + node + "/qemu":                      (*call).createVM,
 		"DELETE " + vm:                                (*call).destroyVM,

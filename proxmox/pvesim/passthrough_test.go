@@ -14,17 +14,18 @@ func entry(path, group string) string {
 	return "node=pve1,path=" + path + ",id=10de:20f1,iommugroup=" + group + ",subsystem-id=10de:145f"
 }
 
-// TestStartJudgesDevices sets VM 104 up with devices and starts it.
-func TestStartJudgesDevices(t *testing.T) {
+type startCase struct {
+	name    string
+	entries []string          // of mapping gpu; none: no mapping
+	conf    map[string]string // beside hostpci0
+	host    func(h *Host)
+	mdev    bool
+	want    string
+}
+
+func startCases() []startCase {
 	const card = "0000:01:00.0"
-	for _, x := range []struct {
-		name    string
-		entries []string          // of mapping gpu; none: no mapping
-		conf    map[string]string // beside hostpci0
-		host    func(h *Host)
-		mdev    bool
-		want    string
-	}{
+	return []startCase{
 		{name: "good", entries: []string{entry(card, "21")}, want: "OK"},
 		{name: "whole device", entries: []string{entry("0000:01:00", "21")}, want: "OK"},
 		{name: "no mapping", want: "PCI device mapping not found for 'gpu'"},
@@ -57,7 +58,12 @@ func TestStartJudgesDevices(t *testing.T) {
 		{name: "no bridge", entries: []string{entry(card, "21")}, conf: map[string]string{"net0": "virtio=BC:24:11:00:00:09,bridge=vmbr9"}, want: "bridge 'vmbr9' does not exist"},
 		{name: "no disc", entries: []string{entry(card, "21")}, conf: map[string]string{"ide2": "local:iso/none.iso,media=cdrom"}, want: "volume 'local:iso/none.iso' does not exist"},
 		{name: "no EFI disk", entries: []string{entry(card, "21")}, conf: map[string]string{"efidisk0": ""}, want: "WARNINGS: 1"},
-	} {
+	}
+}
+
+// TestStartJudgesDevices sets VM 104 up with devices and starts it.
+func TestStartJudgesDevices(t *testing.T) {
+	for _, x := range startCases() {
 		t.Run(x.name, func(t *testing.T) {
 			m := EightA100()
 			if x.host != nil {

@@ -87,7 +87,8 @@ func reduce(t *testing.T, raw []byte) []byte {
 	}
 	shared := hoist(t, methods, variants)
 	formats := map[string]any{}
-	for again := true; again; { // a format may name further formats
+	// A format may name further formats.
+	for again := true; again; {
 		again = false
 		for name := range used {
 			f, known := full.Formats[name]
@@ -98,11 +99,15 @@ func reduce(t *testing.T, raw []byte) []byte {
 			again = true
 		}
 	}
+	return indented(t, map[string]any{"formats": formats, "methods": methods, "shared": shared})
+}
+
+func indented(t *testing.T, v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetIndent("", " ")
 	enc.SetEscapeHTML(false)
-	require.NoError(t, enc.Encode(map[string]any{"formats": formats, "methods": methods, "shared": shared}))
+	require.NoError(t, enc.Encode(v))
 	return b.Bytes()
 }
 

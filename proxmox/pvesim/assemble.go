@@ -1,0 +1,88 @@
+package pvesim
+
+import (
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+// boot gives life to a started VM: a guest, where its disk has something to boot.
+func (w worker) boot(v *vm, pci []guest.PCI) error {
+	w.s.pids += 3
+	v.pid = w.s.pids
+	v.power(true)
+	m := w.s.assemble(v, pci)
+	if m == nil {
+		return nil
+	}
+	v.machine, v.last = m, m
+	var err error
+	w.s.outside(func() { err = m.Boot(w.s.life) })
+	if err != nil && v.machine == m {
+		v.power(false)
+		return die("start failed: %v", err)
+	}
+	return nil
+}
+
+// assemble plugs a machine together; nil where nobody would live in it.
+func (s *Sim) assemble(v *vm, pci []guest.PCI) *guest.Machine {
+	h := s.hosts[v.node]
+	osKey := s.bootDisk(v.conf)
+	if osKey == "" {
+		return nil
+	}
+	_, osVolume, err := h.lookup(s.props(osKey, v.conf[osKey])["file"])
+	if err != nil || osVolume.contents() == nil {
+		return nil
+	}
+	cfg := guest.Config{
+		Name: v.conf["name"], VMID: v.id, Disk: osVolume.contents(), CPUs: v.cpus(), Memory: v.memory(), PCI: pci,
+		Network: s.network, Internet: s.opts.Internet, Kubernetes: s.opts.Kubernetes, Speed: s.opts.Speed, Faults: v.faults,
+		Seed: func() ([]byte, error) { return s.seed(v), nil },
+	}
+	for i := range 32 {
+		if value := v.conf["net"+itoa(i)]; value != "" {
+			cfg.MACs = append(cfg.MACs, s.props("net0", value)["macaddr"])
+		}
+	}
+	cfg.Disks = append(cfg.Disks, s.blockDevice(h, v, osKey))
+	for _, k := range drives(v.conf) {
+		if d := s.props(k, v.conf[k]); k != osKey && !isCDROM(d) && k != "efidisk0" && k != "tpmstate0" {
+			cfg.Disks = append(cfg.Disks, s.blockDevice(h, v, k))
+		}
+	}
+	var m *guest.Machine
+	cfg.OnPoweroff = func(reboot bool) { s.poweredOff(v, m, reboot) }
+	m = guest.New(cfg)
+	return m
+}
+
+func (s *Sim) blockDevice(h *host, v *vm, key string) guest.BlockDevice {
+	d := s.props(key, v.conf[key])
+	b := guest.BlockDevice{Serial: d["serial"], Size: parseSize(d["size"])}
+	if b.Serial == "" {
+		b.Serial = "drive-" + key
+	}
+	if _, vol, err := h.lookup(d["file"]); err == nil {
+		if vol.contents() == nil {
+			vol.disk = guest.NewDisk()
+		}
+		b.Data = vol.contents()
+	}
+	return b
+}
+
+// seed is the disc in the VM's first drive that has one.
+func (s *Sim) seed(v *vm) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range drives(v.conf) {
+		d := s.props(k, v.conf[k])
+		if !isCDROM(d) {
+			continue
+		}
+		if _, vol, err := s.hosts[v.node].lookup(d["file"]); err == nil && vol.data != nil {
+			return vol.data
+		}
+	}
+	return nil
+}

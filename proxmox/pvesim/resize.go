@@ -1,0 +1,55 @@
+package pvesim
+
+import "strings"
+
+func (c *call) resizeDisk() (any, error) {
+	if _, err := c.vm(); err != nil {
+		return nil, err
+	}
+	if err := c.rootOption("skiplock"); err != nil {
+		return nil, err
+	}
+	disk, size, digest := c.param("disk"), c.param("size"), c.param("digest")
+	return c.startTask("resize", itoa(c.vmid()), func(w worker) error {
+		v, unlock, err := c.begin(w, change{digest: digest})
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return w.resize(c.who, v, disk, size)
+	})
+}
+
+// resize asks for the right to the storage in the task, where it has no status of its own.
+func (w worker) resize(who identity, v *vm, key, size string) error {
+	value := v.conf[key]
+	if value == "" {
+		return die("disk '%s' does not exist", key)
+	}
+	d := w.s.props(key, value)
+	if isCDROM(d) {
+		return die("you can't resize a cdrom")
+	}
+	st, vol, err := w.s.hosts[v.node].lookup(d["file"])
+	if err != nil {
+		return err
+	}
+	if err := w.s.need(who, "/storage/"+st.Name, "Datastore.AllocateSpace"); err != nil {
+		return die("403 %s", err)
+	}
+	want := parseSize(size)
+	if strings.HasPrefix(size, "+") {
+		want += vol.size
+	}
+	if want < vol.size {
+		return die("shrinking disks is not supported")
+	}
+	if err := w.sleep(w.s.opts.Timing.Configure); err != nil {
+		return err
+	}
+	vol.size = want
+	d["size"] = formatSize(want)
+	v.set(key, w.s.printProps(key, d))
+	w.log("Image resized.")
+	return nil
+}
