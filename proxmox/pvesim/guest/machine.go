@@ -131,6 +131,9 @@ const maxMutations = 2000
 func (m *Machine) mutated(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if n := len(m.muts); n > 0 && m.muts[n-1] == what {
+		return // a file that is written in pieces
+	}
 	if len(m.muts) >= maxMutations {
 		m.muts = append(m.muts[:0], m.muts[maxMutations/2:]...)
 	}

@@ -71,7 +71,7 @@ func TestPrograms(t *testing.T) {
 		{"sysctl -w vm.swappiness=10; sysctl -n vm.swappiness", 0, "vm.swappiness = 10\n10\n"},
 		{"lspci -Dnn -d 10de:", 0, "0000:01:00.0 3D controller [0302]: NVIDIA A100-PCIE-40GB [10de:20f1] (rev a1)\n"},
 		{"cat /sys/bus/pci/devices/0000:01:00.0/vendor", 0, "0x10de\n"},
-		{"ip -br addr; hostname -I", 0, "lo               UP             127.0.0.1/8\neth0             UP             10.0.0.21/24\n127.0.0.1 \n"},
+		{"ip -br addr; hostname -I", 0, "lo               UP             127.0.0.1/8\neth0             UP             10.0.0.21/24\n10.0.0.21 \n"},
 		{"lsblk -dno NAME,SERIAL,SIZE", 0, "sda os 32G\nsdb scratch 100G\n"},
 		{"mkfs.ext4 -L data /dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_scratch && mount LABEL=data /mnt && echo x > /mnt/f && umount /mnt && ls /mnt; findmnt -n -o SOURCE /", 0, "/dev/sda\n"},
 		{"mount /dev/sdz /mnt", 32, "mount: /mnt: special device /dev/sdz does not exist\n"},

@@ -217,13 +217,15 @@ func (s *system) kmsg(format string, args ...any) {
 	s.dmesg = append(s.dmesg, fmt.Sprintf("[%12.6f] ", time.Since(s.booted).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// address is the guest's first address.
+// address is the guest's first address on a network.
 func (s *system) address() netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, i := range s.ifaces {
 		for _, a := range i.Addrs {
-			return a.Addr()
+			if !a.Addr().IsLoopback() {
+				return a.Addr()
+			}
 		}
 	}
 	return netip.Addr{}
