@@ -38,7 +38,6 @@ type Cluster struct {
 	guests  map[string]*guest // by node name
 	hosts   *ssh.KnownHosts
 	api     api
-	placing placing
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
 }

@@ -5,27 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox"
 )
-
-// placing remembers which cards this run has given out, so that nodes which choose
-// at the same time do not choose the same.
-type placing struct {
-	mu    sync.Mutex
-	given map[gpuSlot]string // → node
-}
-
-// gpuSlot is a passed-through device with all its functions.
-type gpuSlot struct {
-	host    string
-	address proxmox.PCIAddress // of the whole device
-}
-
-func cardAt(host string, a proxmox.PCIAddress) gpuSlot { return gpuSlot{host, a.Whole()} }
 
 // gpusStep finds or makes the resource mapping of a node's cards. A mapping that is
 // there and still fits is kept, whatever we would choose today.
@@ -109,34 +93,14 @@ func addresses(m *proxmox.MappingState, host string) []string {
 // place chooses a node's cards: those that the file names, or the first free ones
 // that sit next to each other. Neighbours on the bus share a NUMA node on every
 // board we know of; Proxmox does not tell the NUMA node itself.
+//
+// It chooses for all nodes of the host, in the order of the file, and returns this
+// one's: nodes that choose at the same time, or in another run, agree.
 func (c *Cluster) place(ctx context.Context, n Node) ([]proxmox.GPU, error) {
-	c.placing.mu.Lock()
-	defer c.placing.mu.Unlock()
 	gpus, err := c.Proxmox.GPUs(ctx, n.Host)
 	if err != nil {
 		return nil, err
 	}
-	taken, err := c.taken(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	chosen, err := choose(n, gpus, taken)
-	if err != nil {
-		return nil, err
-	}
-	if c.placing.given == nil {
-		c.placing.given = map[gpuSlot]string{}
-	}
-	for _, g := range chosen {
-		c.placing.given[cardAt(n.Host, g.Address)] = n.Name
-	}
-	return chosen, nil
-}
-
-// taken says who has which card of n's host: any VM, running or not, ours or not,
-// through a mapping or raw; our mappings of other nodes; what this run gave out.
-func (c *Cluster) taken(ctx context.Context, n Node) (map[gpuSlot]string, error) {
-	taken := map[gpuSlot]string{}
 	mappings, err := c.Proxmox.Mappings(ctx, n.Host)
 	if err != nil {
 		return nil, err
@@ -145,28 +109,54 @@ func (c *Cluster) taken(ctx context.Context, n Node) (map[gpuSlot]string, error)
 	if err != nil {
 		return nil, err
 	}
-	for _, u := range uses {
-		if u.Name == n.Name && slices.Contains(u.Tags, c.spec.tag()) {
+	taken := c.taken(n.Host, mappings, uses)
+	for card, who := range taken { // what the node has already, it may keep
+		if who == "mapping "+c.spec.mappingID(n.Name) {
+			delete(taken, card)
+		}
+	}
+	for _, other := range c.spec.GPUNodes() {
+		if other.External || other.Host != n.Host || len(other.GPUs.Mapping) > 0 {
 			continue
 		}
+		if other.Name != n.Name && find(mappings, c.spec.mappingID(other.Name)) != nil {
+			continue // it has its cards
+		}
+		chosen, err := choose(other, gpus, taken)
+		if other.Name == n.Name {
+			return chosen, err
+		}
+		for _, g := range chosen {
+			taken[g.Address.Whole()] = "node " + other.Name
+		}
+	}
+	return nil, fmt.Errorf("%s is not a node of %s", n.Name, n.Host)
+}
+
+// taken says who has which card of a host: any VM, running or not, ours or not,
+// through a mapping or raw, and our mappings of nodes that have no VM yet.
+func (c *Cluster) taken(host string, mappings []proxmox.MappingState, uses []proxmox.PCIUse) map[proxmox.PCIAddress]string {
+	taken := map[proxmox.PCIAddress]string{}
+	for _, u := range uses {
+		_, node := c.spec.Node(u.Name)
+		if node && slices.Contains(u.Tags, c.spec.tag()) {
+			continue // its mapping says what it has, and may be about to change
+		}
 		for _, a := range u.Addresses {
-			taken[cardAt(n.Host, a)] = fmt.Sprintf("VM %d %q", u.VMID, u.Name)
+			taken[a.Whole()] = fmt.Sprintf("VM %d %q", u.VMID, u.Name)
 		}
 	}
 	for _, m := range mappings {
-		if m.Description != c.spec.ourMapping() || m.ID == c.spec.mappingID(n.Name) {
+		if m.Description != c.spec.ourMapping() {
 			continue
 		}
 		for _, d := range m.Devices {
-			taken[cardAt(d.Host, d.Address)] = "mapping " + m.ID
+			if d.Host == host {
+				taken[d.Address.Whole()] = "mapping " + m.ID
+			}
 		}
 	}
-	for given, node := range c.placing.given {
-		if node != n.Name {
-			taken[given] = "node " + node
-		}
-	}
-	return taken, nil
+	return taken
 }
 
 // candidate reports whether a card may become one of the node's.
@@ -179,11 +169,11 @@ func candidate(n Node, g proxmox.GPU) bool {
 
 // choose is the pure part of place. Asked for by address, a card that cannot be had
 // is an error; asked for by number, the next one is taken.
-func choose(n Node, gpus []proxmox.GPU, taken map[gpuSlot]string) ([]proxmox.GPU, error) {
+func choose(n Node, gpus []proxmox.GPU, taken map[proxmox.PCIAddress]string) ([]proxmox.GPU, error) {
 	var free []proxmox.GPU
 	var why []string
 	for _, g := range gpus {
-		who := taken[cardAt(n.Host, g.Address)]
+		who := taken[g.Address.Whole()]
 		switch {
 		case !candidate(n, g):
 			why = append(why, fmt.Sprintf("%s is a %s", g.Address, g.Name))

@@ -17,6 +17,7 @@ import (
 
 // Validate has nothing to do but to say that Load was content.
 func (s *Session) Validate() error {
+	s.Warn()
 	servers, agents, gpus := len(s.Spec.Servers()), len(s.Spec.Agents()), 0
 	for _, n := range s.Spec.GPUNodes() {
 		gpus += n.GPUs.Count
@@ -27,6 +28,7 @@ func (s *Session) Validate() error {
 
 // Plan prints what Up would do. Its exit code is 0 for nothing and 2 for something.
 func (s *Session) Plan(ctx context.Context) error {
+	s.Warn()
 	plan, err := s.Cluster.Up().Plan(ctx)
 	if err != nil {
 		return err
@@ -45,6 +47,7 @@ func (s *Session) Plan(ctx context.Context) error {
 
 // Up brings the world to what the file says.
 func (s *Session) Up(ctx context.Context) error {
+	s.Warn()
 	start := time.Now()
 	report, err := s.run(ctx, s.Cluster.Up())
 	if err != nil {

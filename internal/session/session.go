@@ -45,7 +45,7 @@ type Session struct {
 	jump *ssh.Client
 }
 
-// Load reads the cluster file and prints its warnings.
+// Load reads the cluster file.
 func Load(o Options) (*Session, error) {
 	s := &Session{Console: console.New(o.JSON), opt: o}
 	var err error
@@ -54,17 +54,21 @@ func Load(o Options) (*Session, error) {
 		s.Spec, err = cluster.Load(o.Spec)
 	case errors.Is(missing, fs.ErrNotExist):
 		s.Say("No %s here: using the example eight-a100 (examples/eight-a100/cluster.yaml).", DefaultSpec)
-		s.Spec, err = cluster.Parse("eight-a100/cluster.yaml", examples.EightA100)
+		s.Spec, err = cluster.Parse("eight-a100.yaml", examples.EightA100)
 	default:
 		s.Spec, err = cluster.Load(DefaultSpec)
 	}
 	if err != nil {
 		return nil, failed(invalid, err)
 	}
+	return s, nil
+}
+
+// Warn prints what is allowed in the file and probably not meant.
+func (s *Session) Warn() {
 	for _, w := range s.Spec.Warnings {
 		s.Say("warning: %s", w)
 	}
-	return s, nil
 }
 
 // Open loads the file and reaches for the world.
@@ -181,10 +185,11 @@ const labPoll = 250 * time.Millisecond
 // StartLab returns the lab, started if there is none. What that takes is said as
 // it goes: the first build takes minutes.
 func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
-	said := ""
+	said, at := "", time.Time{}
 	ctx = progress.With(ctx, func(u progress.Update) {
-		if m := u.String(); m != said {
-			said = m
+		// In place on a terminal; elsewhere a line now and then will do.
+		if m := u.String(); m != said && (s.Live || time.Since(at) > 15*time.Second) {
+			said, at = m, time.Now()
 			s.Progress(m)
 		}
 	})
