@@ -35,9 +35,9 @@ type Cluster struct {
 	spec *Spec
 	Backend
 
-	guests  map[string]*guest // by node name
-	hosts   *ssh.KnownHosts
-	api     api
+	guests map[string]*guest // by node name
+	hosts  *ssh.KnownHosts
+	api    api
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
 }

@@ -25,6 +25,10 @@ type Options struct {
 	Model  string // of the hardware; "eight-a100" when empty
 	Source string // the repository to build it from; found from the current folder when empty
 	Binary string // a program that Build made before; built when empty
+
+	// Speed is how many times faster than life the simulated host and its
+	// guests are; 0 leaves it to the lab, whose VMs boot in about a second.
+	Speed float64
 }
 
 // DefaultModel is the hardware of a lab that nobody said anything about.
@@ -123,7 +127,7 @@ func Start(ctx context.Context, o Options) (State, error) {
 		return State{}, err
 	}
 	defer lock.Unlock()
-	if s, err := o.found(ctx); !errors.Is(err, ErrNotRunning) { // another command was faster
+	if s, err := o.foundSoon(ctx); !errors.Is(err, ErrNotRunning) { // another command was faster
 		return s, err
 	}
 	if o.Binary == "" {
@@ -141,6 +145,27 @@ func (o Options) found(ctx context.Context) (State, error) {
 		return s, fmt.Errorf("the lab runs with the hardware %q, and %q is asked for: end it with lab:stop first", s.Model, o.Model)
 	}
 	return s, err
+}
+
+// foundSoon waits for a lab that is just starting: whoever started it may have
+// been killed, and it goes on by itself.
+func (o Options) foundSoon(ctx context.Context) (State, error) {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		s, err := o.found(ctx)
+		if !errors.Is(err, ErrNotRunning) || !alive(o.Dir) {
+			return s, err
+		}
+		progress.Say(ctx, "waiting for a lab that is starting")
+		select {
+		case <-ctx.Done():
+			return State{}, fmt.Errorf("a lab is starting in %s and does not get ready, see %s: %w", o.Dir, filepath.Join(o.Dir, logFile), ctx.Err())
+		case <-tick.C:
+		}
+	}
 }
 
 func (o Options) lockStart(ctx context.Context) (*Lock, error) {
@@ -175,7 +200,11 @@ func (o Options) launch(ctx context.Context) (State, error) {
 		return State{}, fmt.Errorf("lab: %w", err)
 	}
 	defer out.Close()
-	cmd := exec.Command(o.Binary, "serve", "-dir", dir, "-model", o.Model) //nolint:noctx // it outlives ctx
+	args := []string{"serve", "-dir", dir, "-model", o.Model}
+	if o.Speed > 0 {
+		args = append(args, "-speed", strconv.FormatFloat(o.Speed, 'g', -1, 64))
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Binary, args...) // it outlives ctx
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = dir
 	detach(cmd)

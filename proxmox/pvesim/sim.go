@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +32,7 @@ type Options struct {
 
 	Internet   guest.Internet   // what hosts and guests download from; nil is guest.DefaultInternet
 	Kubernetes guest.Kubernetes // makes control planes for guests that run K3s
-	Network    *guest.Network   // where guests are plugged in; nil makes one
+	Network    *guest.Network   // where guests are plugged in; nil makes one, with a DHCP server
 	Log        *slog.Logger     // what happens, at debug level; nil is nothing
 }
 
@@ -106,6 +108,10 @@ type Sim struct {
 	closed   bool
 }
 
+// leases is what the DHCP server of a network of ours gives away. It is a range
+// for documentation, so that it never meets an address that somebody chose.
+const leases = "198.51.100.0/24"
+
 // host is a node at run time.
 type host struct {
 	Host
@@ -125,7 +131,8 @@ func New(m Model, o Options) *Sim {
 	}
 	ownNetwork := o.Network == nil
 	if ownNetwork {
-		o.Network = &guest.Network{}
+		// Beside the addresses that examples give out by hand.
+		o.Network = &guest.Network{DHCP: netip.MustParsePrefix("10.0.0.192/26")}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
