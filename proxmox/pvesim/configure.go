@@ -253,11 +253,6 @@ func (w worker) setOption(who identity, v *vm, key, value string) error {
 	if isDrive(key) {
 		return w.setDrive(v, key, value)
 	}
-	if strings.HasPrefix(key, "net") {
-		if old := w.s.props(key, v.wanted()[key]); old["macaddr"] != "" && w.s.props(key, value)["macaddr"] == "" {
-			value += ",macaddr=" + old["macaddr"]
-		}
-	}
 	value = w.s.normal(key, value)
 	if value == "" { // "tags=" does not delete them
 		value = " "

@@ -52,7 +52,7 @@ func (c *call) createVM() (any, error) {
 			})
 		}
 		return nil
-	})
+	}, func() { delete(c.s.vms, id) })
 }
 
 // mayCreate are the checks of a creation, all before the task.

@@ -34,7 +34,7 @@ type Rule struct {
 	Body    *string           // the raw body with Status, where Message would not do
 	Data    json.RawMessage   // answered 200 with this as "data": null for a lost UPID, a field of the wrong type
 
-	TaskError    string        // the request's task fails with this, under HTTP 200
+	TaskError    string        // the request's task fails with this, under HTTP 200; with [Killed], its process dies
 	TaskWarnings int           // its task does its work and ends with "WARNINGS: n"
 	TaskDelay    time.Duration // its task takes this much longer
 

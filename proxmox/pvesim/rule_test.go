@@ -166,6 +166,24 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
+func TestAWorkerThatDies(t *testing.T) {
+	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
+		create := func(r Rule) reply {
+			r.Method, r.Path = "POST", "/nodes/pve1/qemu"
+			s.Fail(r)
+			return c.do("POST", "/nodes/pve1/qemu", "vmid", "300")
+		}
+		assert.Equal(t, "no luck", c.wait(create(Rule{TaskError: "no luck"})))
+		assert.Len(t, s.VMs(), 2, "a creation that fails leaves nothing")
+		r := create(Rule{TaskError: Killed, Status: 500, Message: "got no worker upid - start worker failed", After: true})
+		assert.Equal(t, "got no worker upid - start worker failed", r.reason)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"lock": "create"}, s.VMs()[2].Config, "one that dies leaves a stub")
+		assert.Equal(t, "VM is locked (create)", c.wait(c.do("DELETE", "/nodes/pve1/qemu/300")), "which cannot be removed")
+		assert.Equal(t, "Only root may use this option.", c.do("DELETE", "/nodes/pve1/qemu/300", "skiplock", "1").Errors["skiplock"])
+	})
+}
+
 func TestRulesChooseByNumber(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
 		f := s.Fail(Rule{Mutating: true, Skip: 1, Times: 2, Status: 500, Message: "got no worker upid - start worker failed"})

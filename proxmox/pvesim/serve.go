@@ -2,9 +2,12 @@ package pvesim
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -35,6 +38,22 @@ func (s *Sim) Handler() http.Handler {
 		w.WriteHeader(a.status)
 		_, _ = w.Write(a.body)
 	})
+}
+
+// Serve serves the API on a listener, which is the caller's to wrap in TLS, until
+// ctx ends. It speaks HTTP/1.1 alone, as pveproxy does: later versions have no
+// reason phrases.
+func (s *Sim) Serve(ctx context.Context, l net.Listener) error {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	server := &http.Server{Handler: s.Handler(), Protocols: protocols, ReadHeaderTimeout: proxyTimeout,
+		ErrorLog: slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug)}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("pvesim: %w", err)
+	}
+	return nil
 }
 
 const contentType = "application/json;charset=UTF-8"

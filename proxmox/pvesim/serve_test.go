@@ -1,13 +1,14 @@
 package pvesim
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -23,17 +24,22 @@ func TestOverTLS(t *testing.T) {
 	defer s.Close()
 	cert, fingerprint, err := s.TLS()
 	require.NoError(t, err)
-	server := httptest.NewUnstartedServer(s.Handler())
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-	server.StartTLS()
-	defer server.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})) }()
+	defer func() {
+		cancel()
+		assert.NoError(t, <-served)
+	}()
 	pool := x509.NewCertPool()
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
 	pool.AddCert(leaf)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}}}
 	get := func(path string) (*http.Response, string, error) {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/api2/json"+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+l.Addr().String()+"/api2/json"+path, nil)
 		require.NoError(t, err)
 		id, secret := s.Token()
 		r.Header.Set("Authorization", "PVEAPIToken="+id+"="+secret)

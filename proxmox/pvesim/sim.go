@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -107,10 +106,6 @@ type Sim struct {
 	cert     *tls.Certificate
 	closed   bool
 }
-
-// leases is what the DHCP server of a network of ours gives away. It is a range
-// for documentation, so that it never meets an address that somebody chose.
-const leases = "198.51.100.0/24"
 
 // host is a node at run time.
 type host struct {

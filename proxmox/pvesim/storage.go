@@ -45,7 +45,10 @@ func (st *storage) path(name string) string {
 	if st.fileBased() {
 		return st.dir() + "/images/" + name
 	}
-	return "/dev/zvol/" + st.Name + "/" + name
+	if st.Type == "zfspool" {
+		return "/dev/zvol/" + st.Name + "/" + name
+	}
+	return "/dev/" + st.Name + "/" + name
 }
 
 func (st *storage) usedBytes() int64 {

@@ -22,7 +22,8 @@ type task struct {
 	exit   string
 	lines  []string
 	stop   chan struct{}
-	asked  bool // stop is closed
+	asked  bool   // stop is closed
+	undo   func() // what was prepared for it before it began, where it never does
 }
 
 func (t *task) running() bool { return t.end.IsZero() }
@@ -38,9 +39,17 @@ type warnings int
 
 func (w warnings) Error() string { return fmt.Sprintf("WARNINGS: %d", int(w)) }
 
+// Killed is the exit status of a task whose process died. As the TaskError of a
+// [Rule] it leaves behind what the request had prepared, such as the empty and
+// locked configuration of a machine that was to be created.
+const Killed = "unexpected status"
+
 // startTask forks a worker and returns its UPID. The work runs with mu held.
-func (c *call) startTask(kind, id string, work func(w worker) error) (any, error) {
+func (c *call) startTask(kind, id string, work func(w worker) error, undo ...func()) (any, error) {
 	t := c.s.newTask(c.param("node"), kind, id, c.who)
+	if len(undo) > 0 {
+		t.undo = undo[0]
+	}
 	fault := c.fault
 	c.s.spawn(func() { c.s.work(t, fault, work) })
 	if c.s.closed {
@@ -86,10 +95,20 @@ func (s *Sim) work(t *task, fault *Fault, do func(w worker) error) {
 	if err == nil && r.TaskDelay > 0 {
 		err = w.sleep(r.TaskDelay)
 	}
-	if err == nil && (r.TaskError == "" || r.After) {
+	fails, killed := r.TaskError != "", r.TaskError == Killed
+	switch {
+	case err != nil:
+	case killed: // and nothing is put back
+		err = errStopped
+	case fails && !r.After:
+		err = errors.New(r.TaskError)
+		if t.undo != nil {
+			t.undo()
+		}
+	default:
 		err = do(w)
 	}
-	if err == nil && r.TaskError != "" {
+	if err == nil && fails {
 		err = errors.New(r.TaskError)
 	}
 	if err == nil && r.TaskWarnings > 0 {
@@ -110,7 +129,7 @@ func (t *task) finish(err error) {
 		t.exit = warn.Error()
 		t.logf("TASK %s", t.exit)
 	case errors.Is(err, errStopped), errors.Is(err, errClosed):
-		t.exit = "unexpected status"
+		t.exit = Killed
 	default:
 		t.exit = strings.ReplaceAll(err.Error(), "\n", " ")
 		t.logf("TASK ERROR: %s", t.exit)
