@@ -81,6 +81,38 @@ func (s *Sim) Volumes() []Volume {
 	return out
 }
 
+// ReadVolume returns what is in an ISO or another file, nil where there is none of
+// that ID on a node.
+func (s *Sim) ReadVolume(node, id string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name, path, _ := strings.Cut(id, ":")
+	h := s.hosts[node]
+	if h == nil || h.storages[name] == nil || h.storages[name].volumes[path] == nil {
+		return nil
+	}
+	return slices.Clone(h.storages[name].volumes[path].data)
+}
+
+// Mapping is a PCI resource mapping as a test sees it.
+type Mapping struct {
+	ID          string
+	Description string
+	Devices     []string // as they were given: node=…,path=…,id=…
+}
+
+// Mappings returns every PCI resource mapping, by ID.
+func (s *Sim) Mappings() []Mapping {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Mapping
+	for _, id := range slices.Sorted(maps.Keys(s.mappings)) {
+		m := s.mappings[id]
+		out = append(out, Mapping{ID: id, Description: m.description, Devices: slices.Clone(m.entries)})
+	}
+	return out
+}
+
 // SetGuestFaults changes what goes wrong in a VM's guest, now and at later starts.
 func (s *Sim) SetGuestFaults(vmid int, f guest.Faults) {
 	s.mu.Lock()

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -242,7 +243,7 @@ func (w worker) shutdown(v *vm, timeout time.Duration, force bool) error {
 	switch {
 	case err == nil:
 		return nil
-	case err == errStopped || err == errClosed:
+	case errors.Is(err, errStopped), errors.Is(err, errClosed):
 		return err
 	case !force:
 		return die("VM quit/powerdown failed - got timeout")

@@ -5,10 +5,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // What it takes to set an option (PVE/API2/Qemu.pm, check_vm_modify_config_perm).
-var optionPrivs = func() map[string]string {
+var optionPrivs = sync.OnceValue(func() map[string]string {
 	out := map[string]string{}
 	for priv, options := range map[string]string{
 		"VM.Config.CPU":     "cores cpu cpulimit cpuunits numa smp sockets vcpus",
@@ -22,7 +23,7 @@ var optionPrivs = func() map[string]string {
 		}
 	}
 	return out
-}()
+})
 
 var (
 	cloudInitOption = regexp.MustCompile(`^(cicustom|cipassword|citype|ciuser|ciupgrade|nameserver|searchdomain|sshkeys|ipconfig\d+)$`)
@@ -52,8 +53,8 @@ func (c *call) mayConfigure(vmid int, options []string) error {
 		var err error
 		switch {
 		case passedThrough.MatchString(k):
-		case optionPrivs[k] != "":
-			err = need(optionPrivs[k])
+		case optionPrivs()[k] != "":
+			err = need(optionPrivs()[k])
 			if err == nil && k == "startup" {
 				err = c.s.need(c.who, "/", "Sys.Modify")
 			}
