@@ -78,6 +78,7 @@ type Machine struct {
 	faults Faults
 	sys    *system // the running system, nil when off
 	muts   []string
+	cmds   [][]string
 	extra  map[string]*Disk // contents of data disks that came without, by serial
 }
 

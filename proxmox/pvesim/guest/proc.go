@@ -145,6 +145,7 @@ func (p *proc) start(ctx context.Context, args ...string) int {
 
 // exec runs p.args.
 func (p *proc) exec(ctx context.Context) int {
+	p.sys.m.ran(p.args)
 	file, err := p.find(p.args[0])
 	if err != nil {
 		return p.notFound(err)
