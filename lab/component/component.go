@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,19 +32,42 @@ const (
 	Kubectl           = "kubectl"
 )
 
+// ParentEnv is the environment variable with the process id of the lab, without
+// which a component does not want to live. Linux kills the children of a lab that
+// crashed; other systems do not.
+const ParentEnv = "HOMELAB_LAB_PID"
+
+// endWithParent ends this process when the lab is no more its parent.
+func endWithParent(ctx context.Context, lab string) {
+	pid, err := strconv.Atoi(lab)
+	if err != nil {
+		return
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for os.Getppid() == pid {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+}
+
 // Run runs the component that args[0] names with the rest of args, and returns
 // its exit status. The second result is false when args[0] names none. It ends
 // when the component does, or on SIGTERM and SIGINT.
-func Run(args []string) (status int, known bool) {
+func Run(ctx context.Context, args []string) (status int, known bool) {
 	if len(args) == 0 {
 		return 0, false
 	}
 	mains := map[string]func() int{
-		Etcd:              runEtcd,
+		Etcd:              func() int { return runEtcd(ctx) },
 		APIServer:         func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
 		ControllerManager: func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
 		Scheduler:         func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
-		KWOK:              runKWOK,
+		KWOK:              func() int { return runKWOK(ctx) },
 		Kubectl:           func() int { return cli.Run(cmd.NewDefaultKubectlCommand()) },
 	}
 	main, known := mains[args[0]]
@@ -50,13 +75,14 @@ func Run(args []string) (status int, known bool) {
 		return 0, false
 	}
 	os.Args = args // each of them reads its flags from there
+	go endWithParent(ctx, os.Getenv(ParentEnv))
 	return main(), true
 }
 
 // runKWOK is what KWOK's own main does: it has its logging and configuration
 // flags beside the command's.
-func runKWOK() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+func runKWOK(ctx context.Context) int {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	// Kubernetes has put a --version of another kind among everybody's flags.
 	pflag.CommandLine = pflag.NewFlagSet(KWOK, pflag.ContinueOnError)

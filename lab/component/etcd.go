@@ -22,7 +22,7 @@ type etcdFlags struct {
 
 // runEtcd runs one member that keeps no promise to survive a power cut: the lab's
 // clusters live as long as the lab.
-func runEtcd() int {
+func runEtcd(ctx context.Context) int {
 	var f etcdFlags
 	set := flag.NewFlagSet(Etcd, flag.ContinueOnError)
 	set.StringVar(&f.dataDir, "data-dir", "", "where the data goes")
@@ -34,7 +34,7 @@ func runEtcd() int {
 	if err := set.Parse(os.Args[1:]); err != nil {
 		return 2
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := serveEtcd(ctx, f); err != nil {
 		return failed(Etcd, err)

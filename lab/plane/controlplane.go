@@ -80,13 +80,13 @@ func (cp *controlPlane) start(ctx context.Context) error {
 		return err
 	}
 	// The API server tries until etcd is there, so both start at once.
-	if err := cp.spawnAll(component.Etcd, component.APIServer); err != nil {
+	if err := cp.spawnAll(ctx, component.Etcd, component.APIServer); err != nil {
 		return err
 	}
 	if err := cp.until(ctx, "the API server", cp.readyz); err != nil {
 		return err
 	}
-	if err := cp.spawnAll(component.ControllerManager, component.Scheduler, component.KWOK); err != nil {
+	if err := cp.spawnAll(ctx, component.ControllerManager, component.Scheduler, component.KWOK); err != nil {
 		return err
 	}
 	// A pod before its namespace's ServiceAccount is refused.
@@ -188,22 +188,22 @@ func (cp *controlPlane) processes() []*process {
 	return slices.Clone(cp.procs)
 }
 
-func (cp *controlPlane) spawnAll(names ...string) error {
+func (cp *controlPlane) spawnAll(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		if _, err := cp.spawn(name); err != nil {
+		if _, err := cp.spawn(ctx, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (cp *controlPlane) spawn(name string) (*process, error) {
+func (cp *controlPlane) spawn(ctx context.Context, name string) (*process, error) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	if cp.stopped {
 		return nil, fmt.Errorf("%s: the control plane is being stopped", name)
 	}
-	p, err := spawn(cp.exe, name, filepath.Join(cp.logs, name+".log"), cp.args(name)...)
+	p, err := spawn(ctx, cp.exe, name, filepath.Join(cp.logs, name+".log"), cp.args(name)...)
 	if err != nil {
 		return nil, err
 	}
@@ -212,31 +212,39 @@ func (cp *controlPlane) spawn(name string) (*process, error) {
 	return p, nil
 }
 
-// watch starts a component again when it ends by itself, until ctx does. None
-// should; a lab of many hours may still see one killed for memory.
+// watch starts a component again when it ends by itself, and returns when ctx
+// ends. None should; a lab of many hours may still see one killed for memory.
 func (cp *controlPlane) watch(ctx context.Context) {
+	var all sync.WaitGroup
 	for _, p := range cp.processes() {
-		go func() {
-			for ctx.Err() == nil {
-				select {
-				case <-ctx.Done():
-					return
-				case <-p.done:
-				}
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(time.Second):
-				}
-				cp.log.Warn("a component ended and is started again", "component", p.name, "why", p.ended())
-				again, err := cp.spawn(p.name)
-				if err != nil {
-					return
-				}
-				p = again
+		all.Go(func() {
+			for p != nil {
+				p = cp.revive(ctx, p)
 			}
-		}()
+		})
 	}
+	all.Wait()
+}
+
+// revive waits for the end of p and returns what has taken its place, nil at the
+// end of the control plane.
+func (cp *controlPlane) revive(ctx context.Context, p *process) *process {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.done:
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(time.Second):
+	}
+	cp.log.Warn("a component ended and is started again", "component", p.name, "why", p.ended())
+	again, err := cp.spawn(ctx, p.name)
+	if err != nil {
+		return nil
+	}
+	return again
 }
 
 // stop kills all components and forgets their data.

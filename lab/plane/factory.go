@@ -184,7 +184,7 @@ func (f *Factory) assemble(ctx context.Context, cp *controlPlane, sans []string)
 	f.mu.Unlock()
 	p.kubelet = newKubelet(p)
 	cp.egress.serveNodes(p.kubelet.at, p.kubelet.api())
-	cp.watch(p.ctx)
+	p.running.Go(func() { cp.watch(p.ctx) })
 	p.running.Go(func() { p.kubelet.run(p.ctx) })
 	if err := p.Apply(ctx, k3sManifest); err != nil {
 		return nil, fmt.Errorf("what K3s ships: %w", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,6 +40,9 @@ func (k *kubelet) advertise(ctx context.Context, m *member) error {
 		want, registered = int64(len(m.GPUs())), true
 	}
 	node, err := k.client.CoreV1().Nodes().Get(ctx, m.Name, metav1.GetOptions{ResourceVersion: "0"})
+	if apierrors.IsNotFound(err) { // deleted while its kubelet is up; it comes back with the next start
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("look at node: %w", err)
 	}

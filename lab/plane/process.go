@@ -7,8 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/cps-gpu/homelab/lab/component"
 )
 
 // process is one component, running as a child that does not outlive us.
@@ -24,7 +27,7 @@ type process struct {
 //
 // The kernel kills a child with Pdeathsig when the thread that started it ends, so
 // each child gets a goroutine that keeps its thread for as long as the child lives.
-func spawn(exe, name, logFile string, args ...string) (*process, error) {
+func spawn(ctx context.Context, exe, name, logFile string, args ...string) (*process, error) {
 	if err := os.MkdirAll(filepath.Dir(logFile), 0o700); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -32,13 +35,13 @@ func spawn(exe, name, logFile string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	cmd := exec.Command(exe, append([]string{name}, args...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), exe, append([]string{name}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = filepath.Dir(logFile)
 	// No proxy and no kubeconfig of the user's may reach a component, and nothing
 	// that looks for files in the home directory may find any.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "TMPDIR=" + os.TempDir()}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Env = []string{component.ParentEnv + "=" + strconv.Itoa(os.Getpid()), "PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "TMPDIR=" + os.TempDir()}
+	cmd.SysProcAttr = attributes()
 	p := &process{name: name, log: logFile, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {

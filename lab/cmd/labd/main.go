@@ -20,14 +20,15 @@ import (
 )
 
 func main() {
-	if status, ok := component.Run(os.Args[1:]); ok {
+	ctx := context.Background()
+	if status, ok := component.Run(ctx, os.Args[1:]); ok {
 		os.Exit(status)
 	}
 	if len(os.Args) < 2 || os.Args[1] != "serve" {
 		fmt.Fprintln(os.Stderr, "usage: labd serve [-dir .lab] [-model eight-a100] [-speed 10]\n       labd kubectl …")
 		os.Exit(2)
 	}
-	if err := serve(os.Args[2:]); err != nil {
+	if err := serve(ctx, os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "labd:", err)
 		os.Exit(1)
 	}
@@ -37,7 +38,7 @@ func main() {
 // lab waits a little longer. Children go with this process in any case.
 const endTime = 4 * time.Second
 
-func serve(args []string) error {
+func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	dir := flags.String("dir", labctl.DefaultDir, "the folder for state and logs")
 	model := flags.String("model", labctl.DefaultModel, "the hardware: "+strings.Join(site.Models(), ", ")+", or a YAML file")
@@ -58,7 +59,7 @@ func serve(args []string) error {
 	if *dir, err = filepath.Abs(*dir); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, func() {
 		time.AfterFunc(endTime, func() {

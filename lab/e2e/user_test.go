@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// user sits in a folder inside of a clone and types commands.
+type user struct {
+	dir, mage string
+	said      strings.Builder // all that any command printed
+}
+
+func newUser(t *testing.T) *user {
+	t.Helper()
+	_, file, _, ok := runtime.Caller(0)
+	require.True(t, ok)
+	root := filepath.Join(filepath.Dir(file), "..", "..")
+	base := filepath.Join(root, ".lab", "e2e")
+	require.NoError(t, os.MkdirAll(base, 0o700))
+	dir, err := os.MkdirTemp(base, "user-")
+	require.NoError(t, err)
+	u := &user{dir: dir, mage: filepath.Join(dir, "homelab")}
+	compile := exec.CommandContext(t.Context(), "go", "tool", "mage", "-compile", u.mage)
+	compile.Dir = root
+	out, err := compile.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		require.NoError(t, labctl.Stop(ctx, u.lab()))
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	return u
+}
+
+func (u *user) lab() string { return filepath.Join(u.dir, ".lab") }
+
+// command prepares one, in a process group of its own as a shell would.
+func (u *user) command(ctx context.Context, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	cmd = exec.CommandContext(ctx, u.mage, args...)
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd.Dir, cmd.Stdout, cmd.Stderr = u.dir, stdout, stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd, stdout, stderr
+}
+
+// run types a command and returns what it said and its exit code.
+func (u *user) run(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	cmd, out, errs := u.command(ctx, args...)
+	begun := time.Now()
+	err := cmd.Run()
+	u.said.WriteString(out.String() + errs.String())
+	t.Logf("%s: exit %d in %s", strings.Join(args, " "), cmd.ProcessState.ExitCode(), time.Since(begun).Round(100*time.Millisecond))
+	if err != nil && cmd.ProcessState.ExitCode() < 0 {
+		t.Fatalf("%v: %v\n%s\n%s", args, err, out, errs)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// must is run for what has to work.
+func (u *user) must(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	stdout, stderr, code := u.run(t, args...)
+	require.Zero(t, code, "%v\n%s\n%s", args, stdout, stderr)
+	return stdout, stderr
+}
+
+func (u *user) write(t *testing.T, file, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(u.dir, file), []byte(content), 0o600))
+}
+
+// proxmox is the lab's simulated host, seen with its own token.
+func (u *user) proxmox(t *testing.T) *proxmox.Client {
+	t.Helper()
+	lab, err := labctl.Find(t.Context(), u.lab())
+	require.NoError(t, err)
+	token, err := lab.Token()
+	require.NoError(t, err)
+	client, err := proxmox.Dial(t.Context(), proxmox.Config{
+		Endpoint: lab.Endpoint, Fingerprint: lab.Fingerprint, TokenID: lab.TokenID, TokenSecret: token,
+	})
+	require.NoError(t, err)
+	return client
+}
+
+// inventory is everything on the host, by name.
+func (u *user) inventory(t *testing.T) (vms, volumes, mappings []string) {
+	t.Helper()
+	client := u.proxmox(t)
+	for _, storage := range []string{"local", "vmdata"} {
+		all, err := client.Volumes(t.Context(), "pve1", storage, "")
+		require.NoError(t, err)
+		for _, v := range all {
+			volumes = append(volumes, v.ID)
+		}
+	}
+	found, err := client.Mappings(t.Context(), "")
+	require.NoError(t, err)
+	for _, m := range found {
+		mappings = append(mappings, m.ID)
+	}
+	owned, err := client.VMs(t.Context(), "homelab-eight-a100")
+	require.NoError(t, err)
+	for _, vm := range owned {
+		vms = append(vms, vm.Name)
+	}
+	return vms, volumes, mappings
+}
+
+func example(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../../examples/eight-a100/cluster.yaml")
+	require.NoError(t, err)
+	return string(b)
+}
