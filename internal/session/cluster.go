@@ -65,7 +65,10 @@ func (s *Session) Up(ctx context.Context) error {
 // run runs a graph with the display that fits, and tells failures once more at the
 // end, where they are read.
 func (s *Session) run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
-	display := s.Display()
+	return s.show(ctx, g, s.Display())
+}
+
+func (s *Session) show(ctx context.Context, g *converge.Graph, display console.Display) (*converge.Report, error) {
 	report, err := g.Run(ctx, display.Listen)
 	display.Close()
 	switch {

@@ -32,7 +32,9 @@ func (s *Session) GPUList(ctx context.Context) error {
 func (s *Session) GPUVerify(ctx context.Context) error {
 	start := time.Now()
 	graph, verification := s.Cluster.GPUVerify()
-	_, runErr := s.run(ctx, graph)
+	talk := *s.Console
+	talk.JSON = false // the data of this command are results, not events
+	_, runErr := s.show(ctx, graph, talk.Display())
 	results := verification.Results()
 	if len(results) > 0 {
 		if err := s.printResults(results); err != nil {
