@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,7 +53,7 @@ func (c *Client) Apply(ctx context.Context, objs ...runtime.Object) ([]Change, e
 	err := each(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
 		s, err := c.look(ctx, u)
 		if err != nil {
-			return fmt.Errorf("apply %s: %w", refOf(u), err)
+			return about("apply", u, err)
 		}
 		changes[i] = Change{Ref: s.ref, Result: s.result()}
 		if changes[i].Result == Unchanged {
@@ -76,10 +77,10 @@ func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (drift.Diff, 
 			diffs[i] = drift.Diff{{Path: refOf(u).path(), Want: "new", Effect: drift.Create, Note: err.Error()}}
 			return nil
 		case errors.Is(err, ErrInvalid) && s.live != nil:
-			diffs[i] = drift.Diff{{Path: s.ref.path(), Have: "as it is", Want: "as asked", Effect: drift.Replace, Note: err.Error()}}
+			diffs[i] = drift.Diff{{Path: s.ref.path(), Have: "as it is", Want: "as asked", Effect: drift.Replace, Note: reason(err)}}
 			return nil
 		case err != nil:
-			return fmt.Errorf("compare %s: %w", refOf(u), err)
+			return about("compare", u, err)
 		}
 		diffs[i] = s.diff()
 		return nil
@@ -89,6 +90,15 @@ func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (drift.Diff, 
 		all = append(all, d...)
 	}
 	return all, err
+}
+
+// about says which object an error is about, unless it does so itself.
+func about(doing string, u *unstructured.Unstructured, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return err
+	}
+	return fmt.Errorf("%s %s: %w", doing, refOf(u), err)
 }
 
 // seen is an object as it is, and as it would be after being applied.
@@ -154,6 +164,13 @@ func lasting(u *unstructured.Unstructured) map[string]any {
 		for _, k := range []string{"managedFields", "resourceVersion", "generation"} {
 			delete(meta, k)
 		}
+		if notes, ok := meta["annotations"].(map[string]any); ok {
+			// The API server counts here too.
+			delete(notes, appsv1.DeprecatedTemplateGeneration)
+			if len(notes) == 0 {
+				delete(meta, "annotations")
+			}
+		}
 	}
 	return m
 }
@@ -215,7 +232,7 @@ func (c *Client) Get(ctx context.Context, out runtime.Object) error {
 	}
 	p, err := c.place(ctx, u)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", refOf(u), err)
+		return about("read", u, err)
 	}
 	var live map[string]any
 	if err := c.do(ctx, request{doing: "read " + refOf(u).String(), path: p}, &live); err != nil {
@@ -245,7 +262,7 @@ func (c *Client) Delete(ctx context.Context, objs ...runtime.Object) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("delete %s: %w", refOf(u), err)
+			return about("delete", u, err)
 		}
 		background := metav1.DeletePropagationBackground
 		err = c.do(ctx, request{doing: "delete " + refOf(u).String(), verb: http.MethodDelete, path: p,

@@ -35,14 +35,52 @@ type Error struct {
 
 // Error returns what was done, what came back, and what to do.
 func (e *Error) Error() string {
-	s := fmt.Sprintf("%s: %v", e.Doing, e.Err)
-	if e.Kind != nil && !strings.Contains(s, e.Kind.Error()) {
-		s = fmt.Sprintf("%s: %v: %v", e.Doing, e.Kind, e.Err)
+	said := reason(e.Err)
+	s := fmt.Sprintf("%s: %s", e.Doing, said)
+	if e.Kind != nil && !strings.Contains(said, e.Kind.Error()) {
+		s = fmt.Sprintf("%s: %v: %s", e.Doing, e.Kind, said)
 	}
 	if e.Hint != "" {
 		s += ": " + e.Hint
 	}
 	return s
+}
+
+// reason is what an error says, in a length that can be read: the API server
+// repeats whole objects in front of what is wrong with them.
+func reason(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err.Error()
+	}
+	s := status.Status()
+	if s.Details == nil || len(s.Message) <= maxReason {
+		return cut(s.Message)
+	}
+	causes := make([]string, len(s.Details.Causes))
+	for i, c := range s.Details.Causes {
+		causes[i] = strings.TrimPrefix(c.Field+": "+cut(c.Message), ": ")
+	}
+	if len(causes) == 0 {
+		return cut(s.Message)
+	}
+	return strings.Join(causes, "; ")
+}
+
+// maxReason is the longest reason that is shown whole, in bytes.
+const maxReason = 400
+
+// cut takes the middle out of a text that is too long: what is wrong stands at
+// its end.
+func cut(s string) string {
+	const head, tail = 60, 200
+	if len(s) <= maxReason {
+		return s
+	}
+	if i := strings.LastIndex(s, "}: "); i > len(s)-tail {
+		return s[:min(head, strings.IndexByte(s, '{'))] + "…" + s[i+1:]
+	}
+	return strings.ToValidUTF8(s[:head], "") + "…" + strings.ToValidUTF8(s[len(s)-tail:], "")
 }
 
 // Unwrap gives errors.Is and errors.As both the kind and the cause.
