@@ -2,6 +2,7 @@ package examples_test
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
 
 // object is the part of a JSON Schema that lists keys.
@@ -104,4 +106,61 @@ func TestDocsNameWhatIsThere(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFailuresAreReal: every message in a heading of docs/failures.md is in the code,
+// and so is each in its tables.
+func TestFailuresAreReal(t *testing.T) {
+	code := sources(t)
+	text, err := os.ReadFile("../docs/failures.md")
+	require.NoError(t, err)
+	found := 0
+	for line := range strings.Lines(string(text)) {
+		m := symptom.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		for part := range strings.SplitSeq(m[1], "…") {
+			part = strings.TrimSpace(part)
+			assert.True(t, strings.Contains(code, part), "docs/failures.md: nothing says %q", part)
+		}
+		found++
+	}
+	assert.Greater(t, found, 40)
+}
+
+var symptom = regexp.MustCompile("^(?:### |\\| )`([^`]+ [^`]+)`")
+
+// sources returns the library's code in one text, without tests.
+func sources(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{"../.git", "../.lab", "../lab", "../proxmox/pvesim"}, path):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		all.WriteString(joined.ReplaceAllString(string(data), ""))
+		return err
+	}))
+	return all.String()
+}
+
+// joined is where a string is continued in the next line.
+var joined = regexp.MustCompile("\" \\+\\n\\s*\"")
+
+// TestPrivilegesAreThose: the list in docs/real-host.md is what the simulator's
+// operator has, and with it every test.
+func TestPrivilegesAreThose(t *testing.T) {
+	page, err := os.ReadFile("../docs/real-host.md")
+	require.NoError(t, err)
+	_, list, found := strings.Cut(string(page), "<!-- privileges -->")
+	require.True(t, found)
+	list, _, _ = strings.Cut(list, "|")
+	assert.ElementsMatch(t, pvesim.OperatorPrivileges(), strings.Fields(list))
 }
