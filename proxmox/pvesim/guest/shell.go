@@ -120,12 +120,12 @@ func (p *proc) interpret(ctx context.Context, name, script string, params []stri
 	}
 	r.Dir = p.dir // interp.Dir looks for it on the host
 	err = r.Run(ctx, file)
-	var status interp.ExitStatus
+	var code interp.ExitStatus
 	switch {
 	case ctx.Err() != nil:
 		return exitKilled
-	case errors.As(err, &status):
-		return int(status)
+	case errors.As(err, &code):
+		return int(code)
 	case err != nil:
 		fmt.Fprintf(p.stderr, "%s: %v\n", p.shell, err)
 		return 2
@@ -345,10 +345,17 @@ func (s *session) exec(ctx context.Context, args []string) error {
 	default:
 		code = p.exec(ctx)
 	}
-	if code != 0 {
-		return interp.ExitStatus(code)
+	return exitStatus(ctx, code)
+}
+
+// exitStatus hands a program's exit status to the interpreter, as that of a builtin:
+// given as interp.ExitStatus it would outlive an if or while that the program was
+// the condition of. The && keeps set -e from acting before the statement's own turn.
+func exitStatus(ctx context.Context, code int) error {
+	if code == 0 {
+		return nil
 	}
-	return nil
+	return interp.HandlerCtx(ctx).Builtin(ctx, []string{"eval", "(exit " + strconv.Itoa(code&0xff) + ") && :"})
 }
 
 func (s *session) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
