@@ -45,11 +45,11 @@ func Listen(ctx context.Context, dir string, dial DialFunc) (*Bastion, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.jump, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, fmt.Errorf("SSH jump host: %w", err)
+	if b.jump, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("listen as SSH jump host: %w", err)
 	}
-	if b.socks, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, errors.Join(fmt.Errorf("SOCKS proxy: %w", err), b.jump.Close())
+	if b.socks, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen as SOCKS proxy: %w", err), b.jump.Close())
 	}
 	ctx, b.cancel = context.WithCancel(ctx)
 	server := &remotetest.Server{HostKey: host, Authorize: only(user.PublicKey()), Forward: dial}

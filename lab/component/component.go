@@ -20,22 +20,9 @@ import (
 	kwokconfig "sigs.k8s.io/kwok/pkg/config"
 	kwok "sigs.k8s.io/kwok/pkg/kwok/cmd"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
-)
 
-// The names under which components are called.
-const (
-	Etcd              = "etcd"
-	APIServer         = "kube-apiserver"
-	ControllerManager = "kube-controller-manager"
-	Scheduler         = "kube-scheduler"
-	KWOK              = "kwok"
-	Kubectl           = "kubectl"
+	"github.com/cps-gpu/homelab/lab/component/name"
 )
-
-// ParentEnv is the environment variable with the process id of the lab, without
-// which a component does not want to live. Linux kills the children of a lab that
-// crashed; other systems do not.
-const ParentEnv = "HOMELAB_LAB_PID"
 
 // endWithParent ends this process when the lab is no more its parent.
 func endWithParent(ctx context.Context, lab string) {
@@ -63,19 +50,19 @@ func Run(ctx context.Context, args []string) (status int, known bool) {
 		return 0, false
 	}
 	mains := map[string]func() int{
-		Etcd:              func() int { return runEtcd(ctx) },
-		APIServer:         func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
-		ControllerManager: func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
-		Scheduler:         func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
-		KWOK:              func() int { return runKWOK(ctx) },
-		Kubectl:           func() int { return cli.Run(cmd.NewDefaultKubectlCommand()) },
+		name.Etcd:              func() int { return runEtcd(ctx) },
+		name.APIServer:         func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
+		name.ControllerManager: func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
+		name.Scheduler:         func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
+		name.KWOK:              func() int { return runKWOK(ctx) },
+		name.Kubectl:           func() int { return cli.Run(cmd.NewDefaultKubectlCommand()) },
 	}
 	main, known := mains[args[0]]
 	if !known {
 		return 0, false
 	}
 	os.Args = args // each of them reads its flags from there
-	go endWithParent(ctx, os.Getenv(ParentEnv))
+	go endWithParent(ctx, os.Getenv(name.ParentEnv))
 	return main(), true
 }
 
@@ -85,14 +72,14 @@ func runKWOK(ctx context.Context) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	// Kubernetes has put a --version of another kind among everybody's flags.
-	pflag.CommandLine = pflag.NewFlagSet(KWOK, pflag.ContinueOnError)
+	pflag.CommandLine = pflag.NewFlagSet(name.KWOK, pflag.ContinueOnError)
 	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
 	ctx, _ = kwoklog.InitFlags(ctx, flags)
 	ctx, err := kwokconfig.InitFlags(ctx, flags)
 	if err != nil {
-		return failed(KWOK, err)
+		return failed(name.KWOK, err)
 	}
 	command := kwok.NewCommand(ctx)
 	command.PersistentFlags().AddFlagSet(flags)
@@ -106,7 +93,7 @@ func execute(ctx context.Context, command *cobra.Command) int {
 	return 0
 }
 
-func failed(name string, err error) int {
-	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+func failed(component string, err error) int {
+	fmt.Fprintf(os.Stderr, "%s: %v\n", component, err)
 	return 1
 }

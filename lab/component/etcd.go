@@ -12,6 +12,8 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
 // etcdFlags are the few things of etcd that a lab sets; names are etcd's own.
@@ -24,7 +26,7 @@ type etcdFlags struct {
 // clusters live as long as the lab.
 func runEtcd(ctx context.Context) int {
 	var f etcdFlags
-	set := flag.NewFlagSet(Etcd, flag.ContinueOnError)
+	set := flag.NewFlagSet(name.Etcd, flag.ContinueOnError)
 	set.StringVar(&f.dataDir, "data-dir", "", "where the data goes")
 	set.StringVar(&f.client, "listen-client-urls", "", "the clients' URL")
 	set.StringVar(&f.peer, "listen-peer-urls", "", "the peers' URL")
@@ -37,7 +39,7 @@ func runEtcd(ctx context.Context) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := serveEtcd(ctx, f); err != nil {
-		return failed(Etcd, err)
+		return failed(name.Etcd, err)
 	}
 	return 0
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/lab/component"
+	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
 // idleControllers are the controller-manager's that nothing in the lab needs.
@@ -16,19 +16,19 @@ const idleControllers = "-bootstrap-signer-controller,-token-cleaner-controller,
 
 // args are the command line of a component: everything on loopback, everything
 // with certificates of the cluster's own CA, no leader election among one.
-func (cp *controlPlane) args(name string) []string {
+func (cp *controlPlane) args(which string) []string {
 	pki := cp.ca.path
 	ca := pki("ca.crt")
 	etcd := "https://127.0.0.1:" + strconv.Itoa(cp.etcd)
-	switch name {
-	case component.Etcd:
+	switch which {
+	case name.Etcd:
 		return []string{
 			"-data-dir=" + filepath.Join(cp.dir, "etcd"),
 			"-listen-client-urls=" + etcd,
 			"-listen-peer-urls=https://127.0.0.1:" + strconv.Itoa(cp.peer),
 			"-trusted-ca-file=" + ca, "-cert-file=" + pki("etcd.crt"), "-key-file=" + pki("etcd.key"),
 		}
-	case component.APIServer:
+	case name.APIServer:
 		return []string{
 			"--etcd-servers=" + etcd, "--etcd-cafile=" + ca,
 			"--etcd-certfile=" + pki("etcd.crt"), "--etcd-keyfile=" + pki("etcd.key"),
@@ -47,7 +47,7 @@ func (cp *controlPlane) args(name string) []string {
 			"--kubelet-client-certificate=" + pki("etcd.crt"), "--kubelet-client-key=" + pki("etcd.key"),
 			"--profiling=false", "--event-ttl=1h",
 		}
-	case component.ControllerManager:
+	case name.ControllerManager:
 		return []string{
 			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",
 			"--bind-address=127.0.0.1", "--secure-port=0", "--profiling=false",
@@ -56,12 +56,12 @@ func (cp *controlPlane) args(name string) []string {
 			"--service-cluster-ip-range=" + cp.services.String(),
 			"--node-monitor-period=2s", "--controllers=*," + idleControllers,
 		}
-	case component.Scheduler:
+	case name.Scheduler:
 		return []string{
 			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",
 			"--bind-address=127.0.0.1", "--secure-port=0", "--profiling=false",
 		}
-	case component.KWOK:
+	case name.KWOK:
 		return []string{
 			"--kubeconfig=" + cp.adminConfig, "--config=" + cp.stagesFile(),
 			"--manage-nodes-with-label-selector=" + managedLabel + "=" + managedValue,
@@ -70,7 +70,7 @@ func (cp *controlPlane) args(name string) []string {
 			"--server-address=", "--node-port=0",
 		}
 	default:
-		panic("plane: no such component: " + name)
+		panic("plane: no such component: " + which)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/cps-gpu/homelab/lab/component"
+	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
 // startTimeout is how long a control plane may take to be ready. On two cores it
@@ -76,17 +76,17 @@ func (cp *controlPlane) start(ctx context.Context) error {
 	cp.mu.Lock()
 	cp.stopped, cp.procs = false, nil
 	cp.mu.Unlock()
-	if err := cp.prepare(); err != nil {
+	if err := cp.prepare(ctx); err != nil {
 		return err
 	}
 	// The API server tries until etcd is there, so both start at once.
-	if err := cp.spawnAll(ctx, component.Etcd, component.APIServer); err != nil {
+	if err := cp.spawnAll(ctx, name.Etcd, name.APIServer); err != nil {
 		return err
 	}
 	if err := cp.until(ctx, "the API server", cp.readyz); err != nil {
 		return err
 	}
-	if err := cp.spawnAll(ctx, component.ControllerManager, component.Scheduler, component.KWOK); err != nil {
+	if err := cp.spawnAll(ctx, name.ControllerManager, name.Scheduler, name.KWOK); err != nil {
 		return err
 	}
 	// A pod before its namespace's ServiceAccount is refused.
@@ -101,11 +101,11 @@ func (cp *controlPlane) start(ctx context.Context) error {
 }
 
 // prepare makes certificates, files and clients for a start with fresh ports.
-func (cp *controlPlane) prepare() (err error) {
+func (cp *controlPlane) prepare(ctx context.Context) (err error) {
 	if err := os.RemoveAll(cp.dir); err != nil {
 		return fmt.Errorf("control plane: %w", err)
 	}
-	ports, err := freePorts(3)
+	ports, err := freePorts(ctx, 3)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (cp *controlPlane) prepare() (err error) {
 	if err := cp.writeStages(); err != nil {
 		return err
 	}
-	if cp.egress, err = newEgress(cp.ca); err != nil {
+	if cp.egress, err = newEgress(ctx, cp.ca); err != nil {
 		return err
 	}
 	if err := cp.writeEgress(); err != nil {
@@ -189,25 +189,25 @@ func (cp *controlPlane) processes() []*process {
 }
 
 func (cp *controlPlane) spawnAll(ctx context.Context, names ...string) error {
-	for _, name := range names {
-		if _, err := cp.spawn(ctx, name); err != nil {
+	for _, which := range names {
+		if _, err := cp.spawn(ctx, which); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (cp *controlPlane) spawn(ctx context.Context, name string) (*process, error) {
+func (cp *controlPlane) spawn(ctx context.Context, which string) (*process, error) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	if cp.stopped {
-		return nil, fmt.Errorf("%s: the control plane is being stopped", name)
+		return nil, fmt.Errorf("%s: the control plane is being stopped", which)
 	}
-	p, err := spawn(ctx, cp.exe, name, filepath.Join(cp.logs, name+".log"), cp.args(name)...)
+	p, err := spawn(ctx, cp.exe, which, filepath.Join(cp.logs, which+".log"), cp.args(which)...)
 	if err != nil {
 		return nil, err
 	}
-	cp.procs = slices.DeleteFunc(cp.procs, func(old *process) bool { return old.name == name })
+	cp.procs = slices.DeleteFunc(cp.procs, func(old *process) bool { return old.name == which })
 	cp.procs = append(cp.procs, p)
 	return p, nil
 }
@@ -265,10 +265,10 @@ func (cp *controlPlane) stop() {
 }
 
 // freePorts finds n different loopback ports that nobody listens on.
-func freePorts(n int) ([]int, error) {
+func freePorts(ctx context.Context, n int) ([]int, error) {
 	ports := make([]int, n)
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("a free port: %w", err)
 		}

@@ -38,19 +38,19 @@ type memberKey struct{}
 
 // newEgress starts listening. kubelet answers requests that have a *member in
 // their context.
-func newEgress(ca *authority) (*egress, error) {
+func newEgress(ctx context.Context, ca *authority) (*egress, error) {
 	config, err := ca.serverConfig("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("egress: %w", err)
 	}
-	e := &egress{listener: listener, ca: ca, conns: make(chan net.Conn), done: make(chan struct{})}
+	e := &egress{listener: tls.NewListener(listener, config), ca: ca, conns: make(chan net.Conn), done: make(chan struct{})}
 	silent := log.New(io.Discard, "", 0)
 	e.proxy = &http.Server{Handler: http.HandlerFunc(e.connect), ReadHeaderTimeout: 10 * time.Second, ErrorLog: silent}
-	e.running.Go(func() { _ = e.proxy.Serve(listener) })
+	e.running.Go(func() { _ = e.proxy.Serve(e.listener) })
 	return e, nil
 }
 

@@ -82,7 +82,9 @@ func (f *Factory) Prewarm() {
 	f.spare = s
 	f.warm.Go(func() {
 		defer close(s.done)
-		s.err = startControlPlane(f.ctx, s.cp)
+		if s.err = startControlPlane(f.ctx, s.cp); s.err != nil && f.ctx.Err() == nil {
+			f.opts.Log.Error("no control plane is ready; the first server will start one", "why", s.err)
+		}
 	})
 }
 

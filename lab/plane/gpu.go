@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
@@ -39,7 +38,7 @@ func (k *kubelet) advertise(ctx context.Context, m *member) error {
 	if k.pluginRuns(m) {
 		want, registered = int64(len(m.GPUs())), true
 	}
-	node, err := k.client.CoreV1().Nodes().Get(ctx, m.Name, metav1.GetOptions{ResourceVersion: "0"})
+	node, err := k.objects.Get(m.Name)
 	if apierrors.IsNotFound(err) { // deleted while its kubelet is up; it comes back with the next start
 		return nil
 	}

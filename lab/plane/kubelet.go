@@ -31,6 +31,7 @@ type kubelet struct {
 	log     *slog.Logger
 	factory informers.SharedInformerFactory
 	pods    listers.PodLister
+	objects listers.NodeLister
 	queue   workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	events  record.EventRecorder
 	caster  record.EventBroadcaster
@@ -58,7 +59,7 @@ func newKubelet(p *plane) *kubelet {
 	}
 	k.factory = informers.NewSharedInformerFactory(k.client, 0)
 	informer := k.factory.Core().V1().Pods()
-	k.pods = informer.Lister()
+	k.pods, k.objects = informer.Lister(), k.factory.Core().V1().Nodes().Lister()
 	enqueue := func(obj any) {
 		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
 			k.queue.Add(name)

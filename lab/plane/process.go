@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/cps-gpu/homelab/lab/component"
+	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
 // process is one component, running as a child that does not outlive us.
@@ -23,26 +23,26 @@ type process struct {
 	err  error         // why, once done is closed
 }
 
-// spawn starts exe as the component name.
+// spawn starts exe as one component.
 //
 // The kernel kills a child with Pdeathsig when the thread that started it ends, so
 // each child gets a goroutine that keeps its thread for as long as the child lives.
-func spawn(ctx context.Context, exe, name, logFile string, args ...string) (*process, error) {
+func spawn(ctx context.Context, exe, which, logFile string, args ...string) (*process, error) {
 	if err := os.MkdirAll(filepath.Dir(logFile), 0o700); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", which, err)
 	}
 	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", which, err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), exe, append([]string{name}, args...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), exe, append([]string{which}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = filepath.Dir(logFile)
 	// No proxy and no kubeconfig of the user's may reach a component, and nothing
 	// that looks for files in the home directory may find any.
-	cmd.Env = []string{component.ParentEnv + "=" + strconv.Itoa(os.Getpid()), "PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "TMPDIR=" + os.TempDir()}
+	cmd.Env = []string{name.ParentEnv + "=" + strconv.Itoa(os.Getpid()), "PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "TMPDIR=" + os.TempDir()}
 	cmd.SysProcAttr = attributes()
-	p := &process{name: name, log: logFile, cmd: cmd, done: make(chan struct{})}
+	p := &process{name: which, log: logFile, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -57,7 +57,7 @@ func spawn(ctx context.Context, exe, name, logFile string, args ...string) (*pro
 		close(p.done)
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", which, err)
 	}
 	return p, nil
 }

@@ -113,7 +113,7 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	}
 	s.State.SOCKS = s.bastion.SOCKS()
 	s.State.Jump = labctl.Jump{Address: s.bastion.Jump(), User: bastion.User, HostKey: s.bastion.HostKey, KeyFile: s.bastion.KeyFile}
-	if err := s.listen(); err != nil {
+	if err := s.listen(ctx); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -122,14 +122,14 @@ func start(ctx context.Context, o Options) (*Site, error) {
 
 // listen serves the Proxmox API over TLS, with HTTP/1.1 as pveproxy: its status
 // lines carry the error, and HTTP/2 has none.
-func (s *Site) listen() error {
+func (s *Site) listen(ctx context.Context) error {
 	cert, fingerprint, err := certificate()
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("Proxmox API: %w", err)
+		return fmt.Errorf("listen for the Proxmox API: %w", err)
 	}
 	s.State.Endpoint, s.State.Fingerprint = "https://"+l.Addr().String(), fingerprint
 	s.server = &http.Server{

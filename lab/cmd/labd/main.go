@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/lab/component"
 	"github.com/cps-gpu/homelab/lab/site"
@@ -52,6 +54,7 @@ func serve(ctx context.Context, args []string) error {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	klog.SetSlogLogger(log) // client-go's own words, in our log
 	exe, err := os.Executable()
 	if err != nil {
 		return err
