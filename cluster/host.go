@@ -46,7 +46,7 @@ func (s *Spec) uses(host string) []use {
 	if s.Image.Template == "" {
 		uses = append(uses,
 			use{s.Image.ImageStorage, "import", "the cloud image"},
-			use{s.Image.TemplateStorage, "images", "the template's disk"})
+			use{s.TemplateStorage(host), "images", "the template's disk"})
 	}
 	for _, n := range s.Nodes {
 		if n.External || n.Host != host {

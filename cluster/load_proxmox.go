@@ -51,7 +51,7 @@ func (r *resolver) credentials() {
 	raw := &r.raw.Proxmox
 	switch {
 	case raw.Token == "" && !r.isSet(&raw.Secret):
-		r.wrong(&raw.Token, "proxmox has no API token", "write token: user@realm!name and secret: env:NAME; mage host:prep makes one")
+		r.wrong(&raw.Token, "proxmox has no API token", "write token: user@realm!name and secret: env:NAME; docs/real-host.md says how to make one")
 	case raw.Token == "":
 		r.wrong(&raw.Token, "proxmox has a token's secret and not its ID", "write token: user@realm!name")
 	case !r.isSet(&raw.Secret):

@@ -113,6 +113,7 @@ func TestEightA100(t *testing.T) {
 }
 
 // TestFullHasEveryKey: a key that full.yaml does not use is a key that no test has read.
+// What is refused for now (rawS3, rawMIGLayout) is in testdata/broken/not-yet-*.
 func TestFullHasEveryKey(t *testing.T) {
 	data, err := os.ReadFile("testdata/good/full.yaml")
 	require.NoError(t, err)
@@ -121,8 +122,8 @@ func TestFullHasEveryKey(t *testing.T) {
 	collectKeys(readTree(c, data), used)
 	require.NoError(t, c.err())
 	for _, raw := range []any{
-		rawFile{}, rawProxmox{}, rawHost{}, rawImage{}, rawNetwork{}, rawSSH{}, rawGuest{}, rawAPT{}, rawGuestFile{}, rawK3s{}, rawSnapshots{}, rawS3{},
-		rawRegistry{}, rawNVIDIA{}, rawDriver{}, rawSharing{}, rawMIGLayout{}, rawPool{}, rawNode{}, rawDisk{}, rawGPUs{},
+		rawFile{}, rawProxmox{}, rawHost{}, rawImage{}, rawNetwork{}, rawSSH{}, rawGuest{}, rawAPT{}, rawGuestFile{}, rawK3s{}, rawSnapshots{},
+		rawRegistry{}, rawNVIDIA{}, rawDriver{}, rawSharing{}, rawPool{}, rawNode{}, rawDisk{}, rawGPUs{},
 	} {
 		for _, f := range rawFields(reflect.TypeOf(raw)) {
 			assert.True(t, used[f.name], "%T.%s", raw, f.name)

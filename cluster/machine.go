@@ -79,7 +79,7 @@ func (c *Cluster) authorizedKeys() []string {
 // vm is a node as Proxmox should have it.
 func (c *Cluster) vm(n Node, template, seedFile string) proxmox.VMSpec {
 	s := c.spec
-	full := n.OSDisk.Storage != s.Image.TemplateStorage
+	full := n.OSDisk.Storage != s.TemplateStorage(n.Host)
 	spec := proxmox.VMSpec{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: s.tag(), Tags: n.Tags,
 		Template: template, Full: full,
@@ -122,15 +122,15 @@ func disk(slot, serial string, o DiskOptions) proxmox.Disk {
 
 // startupOption is a boot order as Proxmox writes it: order=1,up=30,down=60, in seconds.
 func startupOption(s Startup) string {
-	if s.Order == 0 {
-		return ""
+	var parts []string
+	if s.Order > 0 {
+		parts = append(parts, fmt.Sprintf("order=%d", s.Order))
 	}
-	text := fmt.Sprintf("order=%d", s.Order)
 	if s.Up > 0 {
-		text += fmt.Sprintf(",up=%d", int(s.Up.Seconds()))
+		parts = append(parts, fmt.Sprintf("up=%d", int(s.Up.Seconds())))
 	}
 	if s.Down > 0 {
-		text += fmt.Sprintf(",down=%d", int(s.Down.Seconds()))
+		parts = append(parts, fmt.Sprintf("down=%d", int(s.Down.Seconds())))
 	}
-	return text
+	return strings.Join(parts, ",")
 }

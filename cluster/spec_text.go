@@ -97,7 +97,7 @@ func (s *bootOrder) UnmarshalText(b []byte) error {
 	for part := range strings.SplitSeq(string(b), ",") {
 		key, value, _ := strings.Cut(part, "=")
 		n, err := strconv.ParseUint(value, 10, 16)
-		if err != nil {
+		if err != nil || n == 0 { // 0 says nothing: Proxmox does not wait, and numbers nobody
 			return fmt.Errorf("%q is not a place in the boot order", b)
 		}
 		switch key {

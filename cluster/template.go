@@ -227,7 +227,7 @@ func (c *Cluster) bakeVM(ctx context.Context, t template, seedFile string) (*pro
 	network := c.spec.Network
 	return c.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
 		Name: t.name, Host: t.host, Owner: s.tag(), Cores: bakeCores, Memory: bakeMemory,
-		Image: image, Storage: s.Image.TemplateStorage, SecureBoot: s.Image.SecureBoot,
+		Image: image, Storage: s.TemplateStorage(t.host), SecureBoot: s.Image.SecureBoot,
 		Seed: s.Image.SeedStorage + ":iso/" + seedFile,
 		NICs: []proxmox.NIC{{Bridge: network.Bridge, VLAN: network.VLAN, MTU: network.MTU}},
 	})

@@ -1,0 +1,63 @@
+package cluster
+
+import "fmt"
+
+// unsupported refuses what the file can say and no recipe does yet: to accept it
+// and do nothing would be a lie. Each line goes when its recipe comes.
+func (r *resolver) unsupported() {
+	nv, image := &r.raw.NVIDIA, &r.raw.Image
+	for _, no := range []struct {
+		at         any
+		said       bool
+		what, cure string
+	}{
+		{&image.Template, image.Template != "", "a template that exists already is not supported yet", "remove template: and one is baked for each host"},
+		{&r.raw.K3s.Snapshots.S3, r.raw.K3s.Snapshots.S3 != nil, "copying snapshots to S3 is not supported yet", "remove s3: and fetch them from /var/lib/rancher/k3s/server/db/snapshots of a server"},
+		{&nv.Stack, nv.Stack == StackOperator, "the GPU operator is not supported yet", "write stack: device-plugin"},
+		{&nv.Driver.Mode, nv.Driver.Mode == DriverDKMS, "building the driver with DKMS is not supported yet", "write mode: prebuilt, or mode: none and install it yourself"},
+		{&nv.Driver.Mode, nv.Driver.Mode == DriverOperator, "a driver in a container is not supported yet", "write mode: prebuilt"},
+		{&nv.Values, len(nv.Values) > 0, "raw values for the stack are not supported yet", "remove values:"},
+		{&nv.Sharing.Strategy, nv.Sharing.Strategy == SharingMIG, notMIG, orSlices},
+	} {
+		if no.said {
+			r.wrong(no.at, no.what, no.cure)
+		}
+	}
+	for _, n := range r.nodes {
+		if s := n.raw.GPUs.Sharing; s != nil && s.Strategy == SharingMIG {
+			r.wrong(&s.Strategy, notMIG, orSlices)
+		}
+	}
+	r.unused()
+}
+
+const (
+	notMIG   = "cutting GPUs with MIG is not supported yet"
+	orSlices = "write strategy: time-slicing or mps with replicas, or none"
+)
+
+// unused warns of what is right to say, and has no effect on some nodes or at all
+// for now.
+func (r *resolver) unused() {
+	px := &r.raw.Proxmox
+	if !r.spec.IsLab() && r.isSet(&px.User) {
+		r.warn(&px.User, "no verb logs in with a user and password yet, so this is not used", "remove user and password; the token does everything")
+	}
+	for _, e := range px.Hosts {
+		if e.Value != nil && r.isSet(&e.Value.SSH) {
+			r.warn(&e.Value.SSH, "no verb logs in to Proxmox hosts yet, so this is not used", "remove ssh; prepare the host by hand")
+		}
+	}
+	guest := &r.raw.Guest
+	for _, n := range r.nodes {
+		if !n.External {
+			continue
+		}
+		for _, at := range []any{&guest.Packages, &guest.Sysctls, &guest.KernelModules, &guest.Files} {
+			if r.isSet(at) {
+				r.warn(at, fmt.Sprintf("%s is external, and its packages, files and settings are left as they are", n.Name), "install there by hand what it needs")
+				break
+			}
+		}
+	}
+}
