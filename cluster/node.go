@@ -206,18 +206,19 @@ func (c *Cluster) settleNode(ctx context.Context, name string, marks kube.Marks)
 	return client.Uncordon(ctx, name)
 }
 
-// drain empties a node, if there is a cluster that has it, and reports whether
-// there is.
-func (c *Cluster) drain(ctx context.Context, node string) (inCluster bool, err error) {
+// drain empties a node and returns what it was before, nil if the cluster does not
+// have it.
+func (c *Cluster) drain(ctx context.Context, node string) (*kube.Node, error) {
+	was, err := c.observeNode(ctx, node)
+	if err != nil || was == nil {
+		return nil, err
+	}
 	client, err := c.kube(ctx)
 	if err != nil {
-		return false, err
-	}
-	if _, err := client.Node(ctx, node); errors.Is(err, kube.ErrNotFound) {
-		return false, nil
+		return nil, err
 	}
 	progress.Say(ctx, "draining %s", node)
-	return true, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true})
+	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true})
 }
 
 func (c *Cluster) deleteNode(ctx context.Context, node string) error {
@@ -246,8 +247,11 @@ func (c *Cluster) waitRegistered(ctx context.Context, node string) error {
 	}
 }
 
-// waitReady waits until a node that was down is Ready again, and lets pods back.
-func (c *Cluster) waitReady(ctx context.Context, node string) error {
+// waitBack waits until a node that was taken down is Ready again, and lets pods
+// back. For forty seconds after the last word of its kubelet Kubernetes calls a node
+// Ready that is not there, so what counts is the word of another boot or version.
+func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
+	node := was.Name
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTime+readyTime, fmt.Errorf("%s did not become Ready again", node))
 	defer cancel()
 	why := ""
@@ -258,6 +262,8 @@ func (c *Cluster) waitReady(ctx context.Context, node string) error {
 			have, err = client.Node(ctx, node)
 		}
 		switch {
+		case err == nil && have.BootID == was.BootID && have.Version == was.Version:
+			why = "it is down"
 		case err == nil && have.Ready:
 			return client.Uncordon(ctx, node)
 		case err == nil:

@@ -109,8 +109,8 @@ func replaced(d drift.Diff) drift.Diff {
 	return slices.DeleteFunc(slices.Clone(d), func(f drift.Field) bool { return f.Effect != drift.Replace })
 }
 
-// takeDown drains a node, does what needs it down, and waits until it is Ready
-// again, so that never more than one node is away.
+// takeDown drains a node, does what needs it down, and waits until it is back, so
+// that never more than one node is away.
 func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) error {
 	progress.Say(ctx, "waiting for another node to come back")
 	select {
@@ -119,12 +119,12 @@ func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	inCluster, err := c.drain(ctx, n.Name)
+	was, err := c.drain(ctx, n.Name)
 	if err != nil {
 		return err
 	}
-	if err := do(ctx); err != nil || !inCluster {
+	if err := do(ctx); err != nil || was == nil {
 		return err
 	}
-	return c.waitReady(ctx, n.Name)
+	return c.waitBack(ctx, was)
 }

@@ -1,9 +1,8 @@
 package cluster_test
 
 import (
-	"context"
 	"fmt"
-	"net/http"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +16,10 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/kubesim"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -35,13 +36,20 @@ type world struct {
 	mu     sync.Mutex
 }
 
+// loginKey is the same in every world, and so are the seeds that carry its public
+// half, and their names.
+var loginKey = sync.OnceValues(func() ([]byte, error) {
+	private, _, err := ssh.GenerateKey()
+	return private, err
+})
+
 func newWorld(t testing.TB, model pvesim.Model) *world {
 	t.Helper()
 	w := &world{kube: &kubesim.Sim{}, dir: t.TempDir()}
-	w.sim = pvesim.New(model, pvesim.Options{Kubernetes: w.kube})
+	w.sim = pvesim.New(model, pvesim.Options{Kubernetes: w.kube, StatusLag: 10 * time.Second})
 	_, w.token = w.sim.Token()
 	t.Cleanup(w.close)
-	private, _, err := ssh.GenerateKey()
+	private, err := loginKey()
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "id_ed25519"), private, 0o600))
 	return w
@@ -168,6 +176,152 @@ func example(t testing.TB, name string) string {
 	return string(b)
 }
 
-var _ http.RoundTripper // keeps the import until requests are counted
+// lab turns an example for a real host into one for the simulated one, whose client
+// is made by the test.
+func lab(yaml string) string {
+	var out []string
+	for line := range strings.Lines(yaml) {
+		switch key, _, _ := strings.Cut(strings.TrimSpace(line), ":"); key {
+		case "token", "secret", "fingerprint":
+		case "endpoint":
+			out = append(out, "  endpoint: lab\n")
+		default:
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
 
-var _ context.Context
+// replace changes a file's text, and sees that there is such a text.
+func replace(t testing.TB, yaml, old, new string) string {
+	t.Helper()
+	require.Contains(t, yaml, old)
+	return strings.ReplaceAll(yaml, old, new)
+}
+
+// guests are the machines that run, by name.
+func (w *world) guests() map[string]*guest.Machine {
+	out := map[string]*guest.Machine{}
+	for _, vm := range w.sim.VMs() {
+		if vm.Guest != nil {
+			out[vm.Name] = vm.Guest
+		}
+	}
+	return out
+}
+
+// vm returns the VM of that name.
+func (w *world) vm(t testing.TB, name string) pvesim.VMState {
+	t.Helper()
+	for _, vm := range w.sim.VMs() {
+		if vm.Name == name {
+			return vm
+		}
+	}
+	require.FailNow(t, "no VM", name)
+	return pvesim.VMState{}
+}
+
+// moment is what had been asked of the world at some time.
+type moment struct {
+	w             *world
+	proxmox, kube int
+	machines      map[string]*guest.Machine
+	guests        map[string]int
+}
+
+func (w *world) now() moment {
+	m := moment{w: w, proxmox: len(w.mutations()), kube: len(w.kubeMutations()), machines: w.guests(), guests: map[string]int{}}
+	for name, g := range m.machines {
+		m.guests[name] = len(g.Mutations())
+	}
+	return m
+}
+
+// changes is what was asked of the world since a moment, by whom it was asked.
+type changes struct {
+	Proxmox    []string // METHOD path
+	Guests     []string // name: what; of machines that run since then
+	Restarted  []string // machines that were started since
+	Kubernetes []string // METHOD path
+}
+
+func (m moment) changes() changes {
+	c := changes{
+		Proxmox:    append([]string(nil), m.w.mutations()[m.proxmox:]...), // nil when there is none
+		Kubernetes: append([]string(nil), m.w.kubeMutations()[m.kube:]...),
+	}
+	guests := m.w.guests()
+	for _, name := range slices.Sorted(maps.Keys(guests)) {
+		if guests[name] != m.machines[name] {
+			c.Restarted = append(c.Restarted, name)
+			continue
+		}
+		for _, what := range guests[name].Mutations()[m.guests[name]:] {
+			c.Guests = append(c.Guests, name+": "+what)
+		}
+	}
+	return c
+}
+
+// api is the way to Kubernetes of somebody with the kubeconfig that up has left.
+func (w *world) api(t testing.TB) *kube.Client {
+	t.Helper()
+	config, err := os.ReadFile(filepath.Join(w.dir, "kubeconfig"))
+	require.NoError(t, err)
+	client, err := kube.New(kube.Config{Kubeconfig: config, Dial: w.sim.Network().Dial})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// nodes are Kubernetes' nodes, by name.
+func (w *world) nodes(t testing.TB) map[string]kube.Node {
+	t.Helper()
+	client := w.api(t)
+	defer func() { _ = client.Close() }()
+	all, err := client.Nodes(t.Context())
+	require.NoError(t, err)
+	out := map[string]kube.Node{}
+	for _, n := range all {
+		out[n.Name] = n
+	}
+	return out
+}
+
+// inventory is all that there is on the hosts: machines, volumes, mappings. VMIDs
+// are written as the names of their machines, and what Proxmox makes up for each
+// machine is left out, so that two worlds can be compared.
+func (w *world) inventory() []string {
+	names := map[int]string{0: "-"}
+	var out []string
+	for _, vm := range w.sim.VMs() {
+		names[vm.ID] = vm.Name
+	}
+	unnumbered := func(s string) string {
+		for id, name := range names {
+			s = strings.ReplaceAll(s, fmt.Sprintf("-%d-", id), "-<"+name+">-")
+		}
+		return s
+	}
+	for _, vm := range w.sim.VMs() {
+		for _, made := range []string{"meta", "smbios1", "vmgenid", "digest"} {
+			delete(vm.Config, made)
+		}
+		for _, k := range slices.Sorted(maps.Keys(vm.Config)) {
+			if k == "net0" && vm.Template {
+				continue // Proxmox chooses its MAC address
+			}
+			out = append(out, fmt.Sprintf("vm %s %s: %s", vm.Name, k, unnumbered(vm.Config[k])))
+		}
+		out = append(out, fmt.Sprintf("vm %s on %s: running %t, template %t, PCI %v, pending %v", vm.Name, vm.Node, vm.Running, vm.Template, vm.PCI, vm.Pending))
+	}
+	for _, v := range w.sim.Volumes() {
+		out = append(out, fmt.Sprintf("volume %s on %s: %s of %d bytes, of %s, from %s", unnumbered(v.ID), v.Node, v.Content, v.Size, names[v.Owner], unnumbered(v.Base)))
+	}
+	for _, m := range w.sim.Mappings() {
+		out = append(out, fmt.Sprintf("mapping %s (%s): %v", m.ID, m.Description, m.Devices))
+	}
+	slices.Sort(out)
+	return out
+}

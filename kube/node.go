@@ -31,6 +31,7 @@ type Node struct {
 	Cordoned   bool // takes no new pods
 	Created    time.Time
 	Runtime    string // e.g. "containerd://2.1.4-k3s1"
+	BootID     string // changes whenever the machine boots, as its kubelet reports it
 
 	// Allocatable is what pods can be given, Capacity what there is.
 	Allocatable, Capacity corev1.ResourceList
@@ -135,6 +136,7 @@ func nodeOf(n *corev1.Node) Node {
 		Name: n.Name, Role: roleOf(n.Labels), Version: n.Status.NodeInfo.KubeletVersion,
 		Labels: n.Labels, Cordoned: n.Spec.Unschedulable, Created: n.CreationTimestamp.Time,
 		Runtime:     n.Status.NodeInfo.ContainerRuntimeVersion,
+		BootID:      n.Status.NodeInfo.BootID,
 		Allocatable: n.Status.Allocatable, Capacity: n.Status.Capacity,
 		OwnedLabels: listOf(n.Annotations[ownedLabels]), OwnedTaints: listOf(n.Annotations[ownedTaints]),
 		resourceVersion: n.ResourceVersion,

@@ -140,7 +140,7 @@ func nodeStatus(n guest.Node, was corev1.NodeStatus, plugin *int64) corev1.NodeS
 		Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: n.InternalIP.String()}, {Type: corev1.NodeHostName, Address: n.Name}},
 		NodeInfo: corev1.NodeSystemInfo{
-			KubeletVersion: n.Version, ContainerRuntimeVersion: "containerd://2.1.4-k3s1", OperatingSystem: "linux",
+			BootID: n.BootID, KubeletVersion: n.Version, ContainerRuntimeVersion: "containerd://2.1.4-k3s1", OperatingSystem: "linux",
 			Architecture: "amd64", OSImage: "Ubuntu 24.04 LTS (simulated)", KernelVersion: "6.8.0-simulated"},
 		Conditions: was.Conditions,
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
 // How long the stages of a boot take; about 12 s to the first SSH login.
 const (
 	firmwareTime = 4 * time.Second
@@ -92,7 +94,7 @@ func (s *system) kernelFiles() {
 	s.put("/proc/version", "Linux version "+s.kernel+" (buildd@simulated) #91-Ubuntu SMP PREEMPT_DYNAMIC\n", 0o444)
 	s.put("/proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz-"+s.kernel+" root=LABEL=cloudimg-rootfs ro console=tty1 console=ttyS0\n", 0o444)
 	s.put("/proc/sys/kernel/osrelease", s.kernel+"\n", 0o444)
-	s.put("/proc/sys/kernel/random/boot_id", hexID(16)+"\n", 0o444)
+	s.put(bootIDFile, hexID(16)+"\n", 0o444)
 	s.put("/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n", 0o444)
 	s.put("/proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemAvailable: %d kB\n", s.m.cfg.Memory>>10, s.m.cfg.Memory>>10*9/10), 0o444)
 	var cpus strings.Builder

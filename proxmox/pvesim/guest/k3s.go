@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,8 +44,8 @@ type k3sNode struct {
 	member  string // its identifier in etcd
 	never   bool   // the fault that it never gets ready
 
-	mu   sync.Mutex // one manifest run at a time
-	stop context.CancelFunc
+	mu    sync.Mutex  // one manifest run at a time
+	woken atomic.Bool // a manifest run is about to begin
 }
 
 // say logs a line as K3s' logger writes it.
@@ -274,7 +275,6 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 		}
 	}
 	inner, cancel := context.WithCancel(n.sys.ctx)
-	n.stop = cancel
 	n.sys.mu.Lock()
 	n.sys.k3s = n
 	n.sys.mu.Unlock()
@@ -298,8 +298,10 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 }
 
 func (n *k3sNode) describe(ip netip.Addr) Node {
+	boot, _ := n.sys.root().readFile(bootIDFile) // every running guest has it
 	node := Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
-		CPUs: n.sys.m.cfg.CPUs, Memory: n.sys.m.cfg.Memory, GPUs: n.gpus, Run: n.sys.container}
+		CPUs: n.sys.m.cfg.CPUs, Memory: n.sys.m.cfg.Memory, GPUs: n.gpus, Run: n.sys.container,
+		BootID: strings.TrimSpace(string(boot))}
 	for _, l := range n.cfg.commas("node-label") {
 		key, value, _ := strings.Cut(l, "=")
 		node.Labels[key] = value

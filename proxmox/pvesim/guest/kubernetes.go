@@ -49,7 +49,8 @@ type Node struct {
 	Labels     map[string]string // of node-label
 	Taints     []string          // of node-taint, "key=value:Effect"
 	CPUs       int
-	Memory     int64 // bytes
+	Memory     int64  // bytes
+	BootID     string // changes whenever the machine boots
 
 	// GPUs are those that containers can use at the moment: the driver is
 	// loaded, and K3s saw NVIDIA's container runtime when it started.
