@@ -63,6 +63,8 @@ type Node struct {
 	ProtectKernelDefaults bool              // protect-kernel-defaults
 	SELinux               bool              // selinux
 
+	Registries []Registry // what registries.yaml says of image registries, mirrors and logins
+
 	// Extra are further keys of config.yaml, passed through. Unknown ones,
 	// secrets, and on an agent those that only servers know, are errors.
 	Extra map[string]any
@@ -211,6 +213,9 @@ var selfLabels = []string{
 
 func (n Node) check() []error {
 	var errs []error
+	if _, _, err := registries(n.Registries); err != nil {
+		errs = append(errs, err)
+	}
 	if n.Name != "" && !nodeName.MatchString(n.Name) {
 		errs = append(errs, fmt.Errorf("node name %q: write lower-case letters, digits, '-' and '.'", n.Name))
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 // The units are files of their own so that they can be read, and diffed, as what
@@ -31,6 +32,9 @@ type plan struct {
 	config    []byte // config.yaml
 	manifests map[string][]byte
 	summary   string
+
+	registries secret.Value      // registries.yaml; zero for none
+	files      map[string][]byte // that registries.yaml refers to
 }
 
 func (s Server) plan() (plan, error) {
@@ -43,8 +47,7 @@ func (s Server) plan() (plan, error) {
 	if s.URL != "" {
 		p.summary = fmt.Sprintf("k3s %s, server of %s", s.Version, s.URL)
 	}
-	p.config, err = render(keys)
-	return p, err
+	return p.with(s.Node)
 }
 
 func (a Agent) plan() (plan, error) {
@@ -54,7 +57,16 @@ func (a Agent) plan() (plan, error) {
 	}
 	p := plan{role: RoleAgent, version: a.Version, keys: keys,
 		summary: fmt.Sprintf("k3s %s, agent of %s", a.Version, a.URL)}
-	p.config, err = render(keys)
+	return p.with(a.Node)
+}
+
+// with adds what servers and agents have in common.
+func (p plan) with(n Node) (plan, error) {
+	var err error
+	if p.config, err = render(p.keys); err != nil {
+		return p, err
+	}
+	p.registries, p.files, err = registries(n.Registries)
 	return p, err
 }
 
@@ -75,6 +87,9 @@ func (p plan) digest() string {
 		}
 	}
 	fmt.Fprintf(h, "%q%q", p.version, p.unit())
+	if !p.registries.IsZero() {
+		fmt.Fprint(h, p.registriesSum())
+	}
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
@@ -129,6 +144,7 @@ func (p plan) diff(have State) drift.Diff {
 		d = append(d, drift.Field{Path: "token-file", Have: mode(have.TokenMode), Want: mode("600"), Effect: drift.Restart})
 	}
 	d = append(d, diffManifests(have.Manifests, p.manifests)...)
+	d = append(d, p.registriesDiff(have)...)
 	if d.Effect() < drift.Restart && have.Running() && have.Applied != p.digest() {
 		d = append(d, drift.Field{Path: "running", Have: "as before the last change", Want: "as configured", Effect: drift.Restart})
 	}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints all that there is to know about K3s on this machine, in one go, as
 # sections that begin with a line "@@ NAME". It changes nothing, and it never
-# prints what is in a token file.
+# prints what is in a token file or in registries.yaml.
 #
 # usage: observe.sh
 set -u
@@ -47,6 +47,11 @@ fi
 section token
 if [ -f "$etc/token" ]; then
 	stat -c '%a' "$etc/token"
+fi
+
+section registries
+if [ -f "$etc/registries.yaml" ]; then
+	sha256sum "$etc/registries.yaml"
 fi
 
 section applied

@@ -99,7 +99,10 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 		return err
 	}
 	verb := "start"
-	if d.Effect() == drift.Restart || have.Active == "activating" && have.Applied != p.digest() {
+	// A start of what is starting already does nothing, also where it tries for
+	// ever with a token or a setting that was wrong and has been mended now.
+	stuck, _ := have.Diagnosis()
+	if d.Effect() == drift.Restart || have.Active == "activating" && have.Applied != p.digest() || stuck.Fatal {
 		verb = "restart"
 	}
 	progress.Say(ctx, "%sing k3s %s", verb, p.role)
@@ -126,6 +129,12 @@ func write(ctx context.Context, r remote.Runner, p plan, token secret.Value, hav
 		if len(diffManifests(have.Manifests, map[string][]byte{name: p.manifests[name]})) > 0 {
 			files = append(files, file{ManifestsDir + "/" + name, p.manifests[name], 0o600})
 		}
+	}
+	if len(p.registriesDiff(have)) > 0 {
+		for _, name := range sortedKeys(p.files) {
+			files = append(files, file{name, p.files[name], 0o644})
+		}
+		files = append(files, file{RegistriesFile, []byte(p.registriesText()), 0o600})
 	}
 	if len(diffKeys(have.Config, p.keys)) > 0 {
 		files = append(files, file{ConfigFile, p.config, 0o600})

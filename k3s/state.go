@@ -23,12 +23,13 @@ type State struct {
 	Active  string // as systemd says: active, activating, deactivating, failed, inactive; empty without a unit
 	Enabled bool   // starts with the machine
 
-	Config    map[string]any    // config.yaml
-	Unit      string            // the unit file
-	TokenMode string            // permission bits of the token file, e.g. "600"; empty when there is none
-	Applied   string            // digest of what was last started
-	Manifests map[string]string // SHA-256 of the files in the manifests folder, by name
-	Journal   []string          // what K3s said since it was last started, its end; only where it is not active
+	Config     map[string]any    // config.yaml
+	Unit       string            // the unit file
+	TokenMode  string            // permission bits of the token file, e.g. "600"; empty when there is none
+	Applied    string            // digest of what was last started
+	Registries string            // SHA-256 of registries.yaml, which holds passwords; empty when there is none
+	Manifests  map[string]string // SHA-256 of the files in the manifests folder, by name
+	Journal    []string          // what K3s said since it was last started, its end; only where it is not active
 }
 
 // Running reports whether K3s has started and, for an agent, has joined.
@@ -39,7 +40,18 @@ func (s State) Diagnosis() (Diagnosis, bool) {
 	if s.Running() {
 		return Diagnosis{}, false
 	}
-	return Diagnose(s.Journal)
+	journal := s.Journal
+	if s.Role == RoleAgent {
+		// An agent never ends by itself: what was said before its last start is
+		// of another configuration. A server ends, and is started again.
+		for i := len(journal) - 1; i > 0; i-- {
+			if strings.Contains(journal[i], "Starting k3s agent") {
+				journal = journal[i:]
+				break
+			}
+		}
+	}
+	return Diagnose(journal)
 }
 
 // Observe looks at K3s on the machine behind r, in one round trip. A machine
@@ -87,6 +99,7 @@ func parseState(out []byte) (State, error) {
 		}
 	}
 	s.TokenMode = strings.TrimSpace(sections["token"])
+	s.Registries, _, _ = strings.Cut(strings.TrimSpace(sections["registries"]), " ")
 	s.Applied = strings.TrimSpace(sections["applied"])
 	for _, line := range lines(sections["manifests"]) {
 		if sum, file, ok := strings.Cut(line, "  "); ok {

@@ -1,0 +1,142 @@
+package k3s
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// RegistriesFile tells containerd how to reach image registries; 0600, since it
+// holds passwords. K3s reads it when it starts.
+const RegistriesFile = "/etc/rancher/k3s/registries.yaml"
+
+// registryCADir holds the authorities of registries, by digest.
+const registryCADir = "/etc/rancher/k3s/registries.d"
+
+// Registry is how a machine reaches one image registry.
+type Registry struct {
+	Name      string            // as in image names, e.g. docker.io or registry.home.arpa:5000; "*" for all
+	Endpoints []string          // URLs that are asked in its place, in order; may be empty
+	Rewrite   map[string]string // image name patterns, and what they become at the endpoints
+	Username  string            // login at the endpoints, or at the registry where it has none; empty for none
+	Password  secret.Value
+	CA        []byte // PEM of what signs their certificates; empty for the system's roots
+	Insecure  bool   // do not check their certificates
+}
+
+// hosts are those that login and TLS settings are for: a mirror's password is not
+// sent to the registry that it mirrors.
+func (r Registry) hosts() ([]string, error) {
+	if len(r.Endpoints) == 0 {
+		return []string{r.Name}, nil
+	}
+	var out []string
+	for _, e := range r.Endpoints {
+		u, err := url.Parse(e)
+		if err != nil || u.Host == "" {
+			return nil, fmt.Errorf("registry %s: an endpoint is not a URL: write https://HOST", r.Name)
+		}
+		out = append(out, u.Host)
+	}
+	return out, nil
+}
+
+func (r Registry) caFile() string {
+	sum := sha256.Sum256(r.CA)
+	return registryCADir + "/" + hex.EncodeToString(sum[:6]) + ".pem"
+}
+
+// config is a registry's entry under configs, nil when there is nothing to say.
+func (r Registry) config() map[string]any {
+	out, tls := map[string]any{}, map[string]any{}
+	if r.Username != "" {
+		out["auth"] = map[string]any{"username": r.Username, "password": r.Password.Reveal()}
+	}
+	if len(r.CA) > 0 {
+		tls["ca_file"] = r.caFile()
+	}
+	putTrue(tls, "insecure_skip_verify", r.Insecure)
+	if len(tls) > 0 {
+		out["tls"] = tls
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// registries renders registries.yaml, as the secret that it is, and the files
+// that it refers to, by path.
+func registries(all []Registry) (secret.Value, map[string][]byte, error) {
+	if len(all) == 0 {
+		return secret.Value{}, nil, nil
+	}
+	mirrors, configs, files := map[string]any{}, map[string]any{}, map[string][]byte{}
+	var errs []error
+	for _, r := range all {
+		if len(r.Endpoints) > 0 || len(r.Rewrite) > 0 {
+			m := map[string]any{}
+			put(m, "endpoint", r.Endpoints)
+			if len(r.Rewrite) > 0 {
+				m["rewrite"] = r.Rewrite
+			}
+			mirrors[r.Name] = m
+		}
+		if (r.Username == "") != r.Password.IsZero() {
+			errs = append(errs, fmt.Errorf("registry %s: username and password go together", r.Name))
+		}
+		hosts, err := r.hosts()
+		errs = append(errs, err)
+		if config := r.config(); config != nil {
+			for _, h := range hosts {
+				configs[h] = config
+			}
+		}
+		if len(r.CA) > 0 {
+			files[r.caFile()] = r.CA
+		}
+	}
+	b, err := yaml.Marshal(map[string]any{"mirrors": mirrors, "configs": configs})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return secret.Value{}, nil, err
+	}
+	return secret.New(configHead + string(b)), files, nil
+}
+
+// registriesText is what the file should hold. One that is there and is not asked
+// for is emptied.
+func (p plan) registriesText() string {
+	if p.registries.IsZero() {
+		return configHead
+	}
+	return p.registries.Reveal()
+}
+
+func (p plan) registriesSum() string {
+	sum := sha256.Sum256([]byte(p.registriesText()))
+	return hex.EncodeToString(sum[:])
+}
+
+// registriesDiff compares digests, and shows none: a short password could be
+// found by trying.
+func (p plan) registriesDiff(have State) drift.Diff {
+	f := drift.Field{Path: "registries.yaml", Effect: drift.Restart}
+	switch want := !p.registries.IsZero(); {
+	case have.Registries == p.registriesSum(), !want && have.Registries == "":
+		return nil
+	case !want:
+		f.Have = "somebody's"
+	case have.Registries == "":
+		f.Want = "as asked"
+	default:
+		f.Have, f.Want = "something else", "as asked"
+	}
+	return drift.Diff{f}
+}
