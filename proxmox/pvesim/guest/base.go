@@ -46,11 +46,11 @@ func NewBase(release string) *Disk {
 	for _, name := range []string{"/etc/shadow", "/etc/sudoers"} {
 		must(v.chmod(name, 0o640))
 	}
-	for _, name := range slices.Concat(coreutils, network, baseSystem, []string{"sshd", "cron"}) {
+	for _, name := range slices.Concat(coreutils, network, baseSystem, []string{"sshd", "cron", "multipathd", "unattended-upgrade-shutdown"}) {
 		must(v.writeFile("/usr/bin/"+name, program(name), 0o755))
 	}
 	must(v.symlink("../bin/sshd", "/usr/sbin/sshd"))
-	for _, unit := range []string{"ssh", "cron"} {
+	for _, unit := range []string{"ssh", "cron", "multipathd", "unattended-upgrades"} {
 		must(v.symlink("/usr/lib/systemd/system/"+unit+".service", "/etc/systemd/system/multi-user.target.wants/"+unit+".service"))
 	}
 	for _, name := range []string{"bash", "ca-certificates", "cloud-init", "coreutils", "curl", "gnupg", "iproute2", "linux-image-virtual", "openssh-server", "sudo", "systemd", "ubuntu-server-minimal", "unattended-upgrades", "wget"} {
@@ -97,10 +97,12 @@ func baseFiles() map[string]string {
 		"/etc/fstab": "LABEL=cloudimg-rootfs\t/\t ext4\tdiscard,commit=30,errors=remount-ro\t0 1\n",
 		"/etc/apt/sources.list.d/ubuntu.sources": "Types: deb\nURIs: http://archive.ubuntu.com/ubuntu\nSuites: noble noble-updates noble-security\n" +
 			"Components: main universe restricted multiverse\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n",
-		"/usr/share/keyrings/ubuntu-archive-keyring.gpg": "simulated\n",
-		"/etc/cloud/cloud.cfg":                           "# simulated: the distribution's defaults\n",
-		"/etc/ssh/sshd_config":                           "Include /etc/ssh/sshd_config.d/*.conf\nPasswordAuthentication no\n",
-		"/usr/lib/systemd/system/ssh.service":            service("OpenBSD Secure Shell server", "/usr/sbin/sshd -D"),
-		"/usr/lib/systemd/system/cron.service":           service("Regular background program processing daemon", "/usr/bin/cron -f"),
+		"/usr/share/keyrings/ubuntu-archive-keyring.gpg":      "simulated\n",
+		"/etc/cloud/cloud.cfg":                                "# simulated: the distribution's defaults\n",
+		"/etc/ssh/sshd_config":                                "Include /etc/ssh/sshd_config.d/*.conf\nPasswordAuthentication no\n",
+		"/usr/lib/systemd/system/ssh.service":                 service("OpenBSD Secure Shell server", "/usr/sbin/sshd -D"),
+		"/usr/lib/systemd/system/cron.service":                service("Regular background program processing daemon", "/usr/bin/cron -f"),
+		"/usr/lib/systemd/system/multipathd.service":          service("Device-Mapper Multipath Device Controller", "/usr/bin/multipathd -d -s"),
+		"/usr/lib/systemd/system/unattended-upgrades.service": service("Unattended Upgrades Shutdown", "/usr/bin/unattended-upgrade-shutdown --wait-for-signal"),
 	}
 }

@@ -36,7 +36,7 @@ func (s *system) boot() {
 	s.booted = time.Now()
 	s.kernelFiles()
 	s.deviceFiles()
-	s.loadNVIDIA(true)
+	_ = s.loadNVIDIA(true) // the kernel's log says why not
 	if !s.m.pause(s.ctx, kernelTime) {
 		return
 	}

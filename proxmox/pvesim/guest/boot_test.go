@@ -55,6 +55,7 @@ func TestPoweroffAndReboot(t *testing.T) {
 		assert.Equal(t, 1, code)
 		require.NoError(t, m.Shutdown())
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		assert.False(t, m.Running())
 		assert.Equal(t, []bool{true, false}, told)
 		assert.ErrorIs(t, m.Shutdown(), ErrOff)

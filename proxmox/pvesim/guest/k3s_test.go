@@ -123,6 +123,7 @@ func TestK3sChain(t *testing.T) {
 		assert.Len(t, l.planes.all(), 1, "a server that comes back forms no second cluster")
 		mustShell(t, first, "echo 'kind: X' > "+manifestsDir+"/x.yaml; touch "+manifestsDir+"/y.yaml "+manifestsDir+"/y.yaml.skip")
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		assert.Equal(t, "kind: X\n", plane.manifests[len(plane.manifests)-1])
 		require.NoError(t, l.net.Close())
 		assert.True(t, plane.closed)

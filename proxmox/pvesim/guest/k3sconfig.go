@@ -28,8 +28,6 @@ func (c k3sConfig) get(key string) string {
 	return v[len(v)-1]
 }
 
-func (c k3sConfig) is(key string) bool { return c.get(key) == "true" }
-
 // commas splits values that may also be written with commas.
 func (c k3sConfig) commas(key string) []string {
 	var out []string

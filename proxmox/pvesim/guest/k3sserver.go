@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -196,7 +195,7 @@ func (s *system) manifestsChanged() {
 	s.mu.Lock()
 	n := s.k3s
 	s.mu.Unlock()
-	if n == nil || n.role != "server" || !s.enter() {
+	if n == nil || n.role != "server" || n.woken.Swap(true) || !s.enter() {
 		return
 	}
 	go func() {
@@ -204,48 +203,8 @@ func (s *system) manifestsChanged() {
 		ctx, cancel := context.WithCancel(s.ctx)
 		defer cancel()
 		if s.m.pause(ctx, retryTime) {
+			n.woken.Store(false)
 			n.deploy(ctx)
 		}
 	}()
-}
-
-// runK3sCommand is the k3s program as one calls it by hand.
-func runK3sCommand(ctx context.Context, p *proc) int {
-	file, err := p.find(p.args[0])
-	if err != nil {
-		return p.fail("%v", err)
-	}
-	data, _ := p.fs.readFile(file)
-	version := programLine(data, "version")
-	args := p.args[1:]
-	if len(args) == 0 || slices.Contains([]string{"--version", "-v"}, args[0]) {
-		p.printf("k3s version %s (%s)\ngo version go1.24.11\n", version, caHash(version)[:8])
-		return 0
-	}
-	p.sys.mu.Lock()
-	n := p.sys.k3s
-	p.sys.mu.Unlock()
-	if n == nil || n.role != "server" || p.user.uid != 0 {
-		fmt.Fprintf(p.stderr, "time=\"now\" level=fatal msg=\"Error: no running k3s server, or permission denied\"\n")
-		return 1
-	}
-	switch {
-	case args[0] == "kubectl" && len(args) > 2 && args[1] == "get" && strings.HasPrefix(args[2], "node"):
-		return p.kubectlNodes(ctx, n.cluster.plane)
-	case args[0] == "token" && len(args) > 1 && args[1] == "create":
-		secret := hexID(3) + "." + hexID(8)
-		n.cluster.mu.Lock()
-		n.cluster.bootstrap[secret] = true
-		n.cluster.mu.Unlock()
-		p.sys.m.mutated("k3s token created")
-		p.printf("K10%s::%s\n", n.cluster.caHash, secret)
-		return 0
-	case args[0] == "etcd-snapshot" && len(args) > 1 && args[1] == "save":
-		name := k3sServerDir + "/db/snapshots/on-demand-" + n.name + "-" + hexID(4)
-		p.fs.save(name, "snapshot of "+n.cluster.id+"\n", 0o600)
-		p.printf("Snapshot %s saved.\n", path.Base(name))
-		return 0
-	}
-	fmt.Fprintf(p.stderr, "k3s %s: not simulated\n", strings.Join(args, " "))
-	return 1
 }

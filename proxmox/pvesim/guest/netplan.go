@@ -56,10 +56,7 @@ func (s *system) networkUp() {
 		ifaces = append(ifaces, card)
 	}
 	s.mu.Lock()
-	s.ifaces = ifaces[:1:1]
-	for _, c := range ifaces[1:] {
-		s.ifaces = append(s.ifaces, c)
-	}
+	s.ifaces = ifaces
 	s.mu.Unlock()
 	for _, c := range ifaces {
 		s.put("/sys/class/net/"+c.Name+"/address", c.MAC+"\n", 0o444)

@@ -123,3 +123,33 @@ func runPs(_ context.Context, p *proc) int {
 	}
 	return found
 }
+
+// systemProgram are the programs of systemd, of the kernel's settings and of
+// cloud-init.
+func systemProgram(name string) run {
+	switch name {
+	case "systemctl":
+		return runSystemctl
+	case "journalctl":
+		return runJournalctl
+	case "cloud-init":
+		return runCloudInit
+	case "ip":
+		return runIP
+	case "poweroff", "reboot", "shutdown":
+		return runPoweroff
+	case "sysctl":
+		return runSysctl
+	case "timedatectl":
+		return runTimedatectl
+	case "swapoff", "netplan", "update-initramfs":
+		return func(context.Context, *proc) int { return 0 }
+	case "systemd-detect-virt":
+		return func(_ context.Context, p *proc) int { p.printf("kvm\n"); return 0 }
+	case "uptime":
+		return runUptime
+	case "ps", "pgrep":
+		return runPs
+	}
+	return nil
+}

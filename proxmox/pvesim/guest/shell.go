@@ -1,15 +1,12 @@
 package guest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -243,90 +240,6 @@ const (
 	hiddenFail  = hidden + "fail"
 )
 
-// call replaces builtins that the interpreter lacks or answers from the host.
-func (s *session) call(ctx context.Context, args []string) ([]string, error) {
-	switch args[0] {
-	case "cd":
-		return s.cd(s.at(ctx), args[1:]), nil
-	case "test", "[":
-		return append([]string{hiddenTest}, args...), nil
-	case "type":
-		return append([]string{hiddenType, "-V"}, args[1:]...), nil
-	case "command":
-		if len(args) > 1 && (args[1] == "-v" || args[1] == "-V") {
-			return append([]string{hiddenType}, args[1:]...), nil
-		}
-	case "umask":
-		return append([]string{hiddenUmask}, args[1:]...), nil
-	case "hash", "ulimit":
-		return []string{"true"}, nil
-	case "trap":
-		return trapArgs(args), nil
-	case ".", "source":
-		p := s.at(ctx)
-		if len(args) < 2 {
-			return []string{hiddenFail, args[0] + ": filename argument required"}, nil
-		}
-		data, err := p.fs.readFile(p.abs(args[1]))
-		if err != nil {
-			return []string{hiddenFail, args[1] + ": " + strerror(err)}, nil
-		}
-		return []string{"eval", string(data)}, nil
-	case "set":
-		if s.p.shell == "sh" && slices.Contains(args, "pipefail") {
-			return []string{"eval", `echo "sh: 1: set: Illegal option -o pipefail" >&2; exit 2`}, nil
-		}
-	}
-	return args, nil
-}
-
-func (s *session) cd(p *proc, args []string) []string {
-	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--" || a == "-P" || a == "-L" })
-	to := p.get("HOME")
-	if len(args) > 0 {
-		to = args[0]
-	}
-	if to == "-" {
-		to = p.get("OLDPWD")
-	}
-	dir := path.Clean(p.abs(to))
-	e, err := p.fs.stat(dir)
-	if err == nil && !e.IsDir() {
-		err = errors.New("Not a directory")
-	} else if err == nil && !p.fs.may(e.node, 1) {
-		err = fs.ErrPermission
-	}
-	if err != nil {
-		return []string{hiddenFail, "cd: " + to + ": " + strerror(err)}
-	}
-	quoted, err := syntax.Quote(dir, s.lang)
-	if err != nil {
-		return []string{hiddenFail, "cd: " + to + ": " + err.Error()}
-	}
-	return []string{"eval", "OLDPWD=$PWD PWD=" + quoted}
-}
-
-// trapArgs leaves of a trap those conditions that the interpreter knows; nothing
-// here is ever signalled.
-func trapArgs(args []string) []string {
-	if len(args) < 3 {
-		return args
-	}
-	out := slices.Clone(args[:2])
-	for _, cond := range args[2:] {
-		switch strings.TrimPrefix(cond, "SIG") {
-		case "0", "EXIT":
-			out = append(out, "EXIT")
-		case "ERR":
-			out = append(out, "ERR")
-		}
-	}
-	if len(out) == 2 {
-		return []string{"true"}
-	}
-	return out
-}
-
 func (s *session) exec(ctx context.Context, args []string) error {
 	p := s.at(ctx)
 	p.args = args
@@ -357,86 +270,3 @@ func exitStatus(ctx context.Context, code int) error {
 	}
 	return interp.HandlerCtx(ctx).Builtin(ctx, []string{"eval", "(exit " + strconv.Itoa(code&0xff) + ") && :"})
 }
-
-func (s *session) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
-	p := s.at(ctx)
-	if follow {
-		return p.fs.stat(p.abs(name))
-	}
-	return p.fs.lstat(p.abs(name))
-}
-
-func (s *session) readDir(ctx context.Context, name string) ([]fs.DirEntry, error) {
-	p := s.at(ctx)
-	entries, err := p.fs.readDir(p.abs(name))
-	out := make([]fs.DirEntry, len(entries))
-	for i, e := range entries {
-		out[i] = fs.FileInfoToDirEntry(e)
-	}
-	return out, err
-}
-
-// open is how the shell opens files for redirections.
-func (s *session) open(ctx context.Context, name string, flag int, perm fs.FileMode) (io.ReadWriteCloser, error) {
-	p := s.at(ctx)
-	switch name {
-	case "/dev/stdout", "/dev/fd/1":
-		return stream1{w: p.stdout}, nil
-	case "/dev/stderr", "/dev/fd/2":
-		return stream1{w: p.stderr}, nil
-	case "/dev/stdin", "/dev/fd/0":
-		return stream1{r: p.stdin}, nil
-	}
-	if flag&(os.O_WRONLY|os.O_RDWR) == 0 {
-		data, err := p.fs.readFile(p.abs(name))
-		if err != nil {
-			return nil, s.openError(name, err)
-		}
-		return stream1{r: bytes.NewReader(data)}, nil
-	}
-	at, err := p.fs.open(p.abs(name), 0o666, flag&os.O_TRUNC != 0)
-	if err != nil {
-		return nil, s.openError(name, err)
-	}
-	return stream1{w: fileWriter{p.fs, at}}, nil
-}
-
-// openError is an error that the interpreter prints as its own shell's.
-func (s *session) openError(name string, err error) error {
-	return &fs.PathError{Op: s.p.shell + ": line 1", Path: name, Err: errors.New(strerror(err))}
-}
-
-// fileWriter appends to an open file.
-type fileWriter struct {
-	fs *view
-	at string
-}
-
-func (f fileWriter) Write(data []byte) (int, error) {
-	if err := f.fs.append(f.at, data); err != nil {
-		return 0, err
-	}
-	return len(data), nil
-}
-
-// stream1 is a file that is open for one thing.
-type stream1 struct {
-	r io.Reader
-	w io.Writer
-}
-
-func (s stream1) Read(p []byte) (int, error) {
-	if s.r == nil {
-		return 0, io.EOF
-	}
-	return s.r.Read(p)
-}
-
-func (s stream1) Write(p []byte) (int, error) {
-	if s.w == nil {
-		return 0, fs.ErrInvalid
-	}
-	return s.w.Write(p)
-}
-
-func (s stream1) Close() error { return nil }

@@ -1,0 +1,123 @@
+package guest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// aptSources is apt: proxy, mirror, further sources with their keys.
+func (c *cloud) aptSources() {
+	apt, ok := c.user["apt"].(map[string]any)
+	if !ok {
+		return
+	}
+	for key, option := range map[string]string{"http_proxy": "Acquire::http::Proxy", "proxy": "Acquire::http::Proxy", "https_proxy": "Acquire::https::Proxy"} {
+		if url := text(apt[key]); url != "" {
+			c.v.save("/etc/apt/apt.conf.d/90cloud-init-aptproxy", option+" \""+url+"\";\n", 0o644)
+		}
+	}
+	if conf := text(apt["conf"]); conf != "" {
+		c.v.save("/etc/apt/apt.conf.d/94cloud-init-config", conf, 0o644)
+	}
+	for _, e := range list(apt["primary"]) {
+		if m, ok := e.(map[string]any); ok && text(m["uri"]) != "" {
+			c.v.save("/etc/apt/sources.list.d/ubuntu.sources", "Types: deb\nURIs: "+text(m["uri"])+
+				"\nSuites: noble noble-updates noble-security\nComponents: main universe restricted multiverse\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n", 0o644)
+		}
+	}
+	sources, _ := apt["sources"].(map[string]any)
+	for name, e := range sources {
+		if s, ok := e.(map[string]any); ok {
+			c.aptSource(name, s)
+		}
+	}
+}
+
+func (c *cloud) aptSource(name string, s map[string]any) {
+	base := strings.TrimSuffix(name, ".list")
+	keyFile := "/etc/apt/cloud-init.gpg.d/" + base + ".gpg"
+	switch key := text(s["key"]); {
+	case strings.Contains(key, "BEGIN PGP PUBLIC KEY"):
+		c.v.save(keyFile, key, 0o644)
+	case key != "":
+		c.fail("('apt_configure', ValueError('no valid OpenPGP data found'))")
+		return
+	case text(s["keyid"]) != "" && c.s.m.cfg.Internet != nil:
+		c.v.save(keyFile, "key "+text(s["keyid"])+"\n", 0o644)
+	}
+	line := text(s["source"])
+	if line == "" {
+		return
+	}
+	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", "noble", "$MIRROR", "http://archive.ubuntu.com/ubuntu").Replace(line)
+	file := text(s["filename"])
+	if file == "" {
+		file = name
+	}
+	if !strings.HasSuffix(file, ".list") {
+		file += ".list"
+	}
+	if !strings.HasPrefix(file, "/") {
+		file = "/etc/apt/sources.list.d/" + file
+	}
+	c.v.save(file, line+"\n", 0o644)
+}
+
+var errPackages = errors.New("Failed to install packages")
+
+// packages is package_update, package_upgrade and packages.
+func (c *cloud) packages() {
+	var names []string
+	for _, e := range list(c.user["packages"]) {
+		switch e := e.(type) {
+		case map[string]any:
+			for _, inner := range list(e["apt"]) {
+				names = append(names, packageName(inner))
+			}
+		default:
+			names = append(names, packageName(e))
+		}
+	}
+	upgrade := c.user["package_upgrade"] == true
+	if len(names) == 0 && !upgrade && c.user["package_update"] != true {
+		return
+	}
+	p := c.session()
+	run := func(args ...string) bool {
+		return p.start(c.s.ctx, append([]string{"apt-get", "--assume-yes", "--quiet"}, args...)...) == 0
+	}
+	if !run("update") {
+		c.warn("Failed to update package sources") // and goes on with what there is
+	}
+	if upgrade && !run("dist-upgrade") {
+		c.fail("('package_update_upgrade_install', RuntimeError('Package upgrade failed'))")
+	}
+	if len(names) > 0 && !run(append([]string{"install"}, names...)...) && c.s.ctx.Err() == nil {
+		c.fail("('package_update_upgrade_install', RuntimeError(\"%v: %s\"))", errPackages, c.tail())
+	}
+	if c.user["package_reboot_if_required"] == true && c.s.kernel != c.s.bootKernel() {
+		c.s.powerOff(true)
+	}
+}
+
+// tail is apt's last word, for the error.
+func (c *cloud) tail() string {
+	data, _ := c.v.readFile(cloudOutput)
+	all := lines(data)
+	for _, line := range slices.Backward(all) {
+		if strings.HasPrefix(line, "E:") {
+			return line
+		}
+	}
+	return ""
+}
+
+// packageName reads "name", or [name, version].
+func packageName(e any) string {
+	f := texts(e)
+	if len(f) == 2 {
+		return f[0] + "=" + f[1]
+	}
+	return text(e)
+}

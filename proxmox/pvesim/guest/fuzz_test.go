@@ -1,0 +1,111 @@
+package guest
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzShell holds the interpreter's frame to not panicking, whatever the script.
+func FuzzShell(f *testing.F) {
+	for _, s := range []string{"echo $((1+", "cat <<E\n$(ls)\nE", "exec 4>&1", "a | b |& c", "[ ( -a", "cd ''; . ''", "trap", "sed s/a", "awk '{print $9}' /etc/passwd", "test ! !", "find -name",
+		"chmod +q f", "cut -f-", "tr a", "head -c", "xargs -n", "seq 1 -1 0", "systemctl start", "flags --", "stat -c", "cp a", "k3s token", "mount -a", "sudo", "env -u", "timeout x", "apt-get install =1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, script string) {
+		if strings.Contains(script, "while") || strings.Contains(script, "for") || strings.Contains(script, "until") || strings.Contains(script, "()") {
+			t.Skip("endless loops end with the caller's context only")
+		}
+		m := New(Config{Disk: NewBase("noble"), Speed: 1e6})
+		s := newSystem(t.Context(), m)
+		s.kernel = imageKernel
+		defer s.halt()
+		go func() {
+			<-time.After(time.Second)
+			s.cancel()
+		}()
+		var out bytes.Buffer
+		code := s.login(s.ctx, "root", script, strings.NewReader("in\n"), &out, &out)
+		assert.GreaterOrEqual(t, code, 0)
+	})
+}
+
+func FuzzUserData(f *testing.F) {
+	f.Add(fullUser, testNetwork)
+	f.Add("#cloud-config\nusers: {a: b}\nmounts: [[]]\nruncmd: {}\nwrite_files: [1]\npackages: {x: 1}\n", "version: 2\nethernets: []\n")
+	f.Fuzz(func(t *testing.T, user, network string) {
+		if strings.Contains(user, "cmd") {
+			t.Skip("scripts are FuzzShell's")
+		}
+		synctest.Test(t, func(t *testing.T) {
+			cfg := config(t, "")
+			cfg.Seed = seedISO(t, user+"\n", "instance-id: i\n", network)
+			m := New(cfg)
+			require.NoError(t, m.Boot(t.Context()))
+			time.Sleep(time.Minute)
+			m.Kill()
+		})
+	})
+}
+
+func FuzzUnitFile(f *testing.F) {
+	f.Add("[Service]\nExecStart=/bin/a \\\n b\nExecStart=\n# c\n;d\nx\n=\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		u := &unitFile{values: map[string][]string{}}
+		u.parse([]byte(text))
+		for _, v := range u.values {
+			assert.NotEmpty(t, v)
+		}
+	})
+}
+
+func FuzzK3sConfig(f *testing.F) {
+	f.Add("a: b\nc+: [d]\n", "K10a::b:c")
+	f.Fuzz(func(t *testing.T, text, token string) {
+		d := NewDisk()
+		d.view().save(k3sEtc+"/config.yaml", text, 0o600)
+		if c, err := readK3sConfig(d.view(), nil, nil); err == nil {
+			_ = c.check("agent", func(string) {})
+			c.critical()
+		}
+		parseToken(token)
+	})
+}
+
+// TestSmall holds an idle guest to what a lab of a thousand can afford.
+func TestSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const guests = 50
+		base := NewBase("noble")
+		memory := func() uint64 {
+			var s runtime.MemStats
+			runtime.GC()
+			runtime.GC()
+			runtime.ReadMemStats(&s)
+			return s.HeapAlloc
+		}
+		var machines []*Machine
+		before := memory()
+		for range guests {
+			cfg := config(t, testUser)
+			cfg.Disk = base.Clone()
+			m := New(cfg)
+			require.NoError(t, m.Boot(t.Context()))
+			machines = append(machines, m)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		each := (int64(memory()) - int64(before)) / guests
+		t.Logf("%d bytes each", each)
+		assert.Less(t, each, int64(150<<10), "its seed among it")
+		for _, m := range machines {
+			m.Kill()
+		}
+	})
+}
