@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+var requireBlock = regexp.MustCompile(`(?ms)^require \(.*?^\)\n`)
 
 const module = "github.com/cps-gpu/homelab"
 
@@ -59,13 +62,17 @@ func TestBuildsOutside(t *testing.T) {
 
 // outside makes a module that requires ours, with every program in a folder, and
 // builds them. Nothing is fetched: all that is needed is there since our own tests were
-// built.
+// built. Go would otherwise ask for the go.mod of more modules than those, so ours are
+// listed, as "go mod tidy" would.
 func outside(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "go.mod"), "module outside.example/programs\n\ngo 1.26.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n")
+	ours, err := os.ReadFile("../go.mod")
+	require.NoError(t, err)
+	requires := bytes.Join(requireBlock.FindAll(ours, -1), []byte("\n"))
+	write(t, filepath.Join(dir, "go.mod"), "module outside.example/programs\n\ngo 1.26.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n\n"+string(requires))
 	sums, err := os.ReadFile("../go.sum")
 	require.NoError(t, err)
 	write(t, filepath.Join(dir, "go.sum"), string(sums))
