@@ -37,6 +37,14 @@ func (s *Sim) Form(ctx context.Context, cfg guest.PlaneConfig) (guest.Plane, err
 	return c, nil
 }
 
+// Close ends every cluster that was formed.
+func (s *Sim) Close() error {
+	for _, c := range s.Clusters() {
+		_ = c.Close()
+	}
+	return nil
+}
+
 // Clusters returns the clusters that were formed so far, in order.
 func (s *Sim) Clusters() []*Cluster {
 	s.mu.Lock()

@@ -69,8 +69,8 @@ func (c *Cluster) index() podIndex {
 	x := podIndex{byOwner: map[string][]*entry{}, onNode: map[string][]*entry{}}
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
-		if o := metav1.GetControllerOf(p); o != nil {
-			x.byOwner[string(o.UID)] = append(x.byOwner[string(o.UID)], e)
+		if e.owner != "" {
+			x.byOwner[e.owner] = append(x.byOwner[e.owner], e)
 		}
 		if p.Spec.NodeName != "" {
 			x.onNode[p.Spec.NodeName] = append(x.onNode[p.Spec.NodeName], e)
@@ -84,15 +84,19 @@ func (c *Cluster) collect() {
 	uids := map[string]bool{}
 	for _, m := range c.objects {
 		for _, e := range m {
-			uids[string(e.u().GetUID())] = true
+			uids[e.uid] = true
 		}
 	}
-	for id := range c.objects {
-		for _, e := range c.all(id) {
-			if o := metav1.GetControllerOf(e.u()); o != nil && !uids[string(o.UID)] {
-				c.doom(e)
+	var orphans []*entry
+	for _, m := range c.objects {
+		for _, e := range m {
+			if e.owner != "" && !uids[e.owner] {
+				orphans = append(orphans, e)
 			}
 		}
+	}
+	for _, e := range orphans {
+		c.doom(e)
 	}
 }
 

@@ -30,6 +30,9 @@ type kubelet struct {
 	alive bool
 	ctx   context.Context // ends when the kubelet's machine does
 	stop  context.CancelFunc
+
+	reported     *entry // the Node object as this kubelet has last left it
+	reportedGPUs int64  // that it offered then, -1 without a device plugin
 }
 
 // Join says that the kubelet of n is up.
@@ -185,7 +188,16 @@ func (c *Cluster) nodes(pods podIndex) {
 		status, taint := n.Status, (*corev1.Taint)(nil)
 		switch age := time.Since(k.since); {
 		case k.alive && age >= c.scale(readyAfter):
-			status = nodeStatus(k.node, n.Status, k.plugin(pods.onNode[n.Name]))
+			plugin := k.plugin(pods.onNode[n.Name])
+			gpus := int64(-1)
+			if plugin != nil {
+				gpus = *plugin
+			}
+			if k.reported == e && k.reportedGPUs == gpus {
+				continue
+			}
+			k.reportedGPUs = gpus
+			status = nodeStatus(k.node, n.Status, plugin)
 			status.Conditions = turn(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
 		case k.alive:
 			status = nodeStatus(k.node, n.Status, nil)
@@ -198,8 +210,7 @@ func (c *Cluster) nodes(pods podIndex) {
 			c.wake(k.since.Add(c.scale(unknownAfter)))
 			continue
 		}
-		e = c.putStatus(e, &status)
-		c.taint(e, n, taint)
+		k.reported = c.taint(c.putStatus(e, &status), n, taint)
 	}
 }
 
@@ -215,7 +226,7 @@ func turn(n *corev1.Node, status corev1.ConditionStatus, reason, message string)
 }
 
 // taint sets the one of Kubernetes' own taints that fits, and clears the others.
-func (c *Cluster) taint(e *entry, n *corev1.Node, want *corev1.Taint) {
+func (c *Cluster) taint(e *entry, n *corev1.Node, want *corev1.Taint) *entry {
 	spec := n.Spec
 	spec.Taints = nil
 	for _, t := range n.Spec.Taints {
@@ -227,8 +238,9 @@ func (c *Cluster) taint(e *entry, n *corev1.Node, want *corev1.Taint) {
 		spec.Taints = append([]corev1.Taint{*want}, spec.Taints...)
 	}
 	if m := toMap(&spec); !equal(m, toMap(&n.Spec)) {
-		c.putField(e, "spec", m)
+		return c.putField(e, "spec", m)
 	}
+	return e
 }
 
 // plugin returns how many GPUs the node's device plugin offers, nil without one.

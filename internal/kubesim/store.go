@@ -17,9 +17,11 @@ import (
 // entry is one stored object. It is never changed: a write stores another. Thus
 // it may be read, and sent, without the lock.
 type entry struct {
-	kind kind
-	obj  map[string]any
-	as   any // obj as its Go type, made at need under the lock
+	kind  kind
+	obj   map[string]any
+	as    any // obj as its Go type, made at need under the lock
+	uid   string
+	owner string // UID of the object's controller
 }
 
 func (e *entry) u() *unstructured.Unstructured { return &unstructured.Unstructured{Object: e.obj} }
@@ -63,7 +65,10 @@ func (c *Cluster) put(k kind, obj map[string]any) *entry {
 	if c.objects[k.id()] == nil {
 		c.objects[k.id()] = map[string]*entry{}
 	}
-	e := &entry{kind: k, obj: obj}
+	e := &entry{kind: k, obj: obj, uid: string(u.GetUID())}
+	if o := metav1.GetControllerOf(u); o != nil {
+		e.owner = string(o.UID)
+	}
 	c.objects[k.id()][key(u.GetNamespace(), u.GetName())] = e
 	if k.Kind == "CustomResourceDefinition" {
 		c.define(obj)
