@@ -6,6 +6,7 @@ import (
 	_ "embed" // the script below
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -58,13 +59,20 @@ func Exists(ctx context.Context, r Runner, path string) (bool, error) {
 // The file belongs to the user who runs commands through r. A symbolic link at
 // path is replaced, not followed.
 func WriteFile(ctx context.Context, r Runner, path string, data []byte, perm fs.FileMode) error {
+	return CopyFile(ctx, r, path, bytes.NewReader(data), int64(len(data)), perm)
+}
+
+// CopyFile is [WriteFile] for content that is too large to hold in memory: size
+// bytes are read from src, and any other number is an error that leaves the file
+// as it was.
+func CopyFile(ctx context.Context, r Runner, path string, src io.Reader, size int64, perm fs.FileMode) error {
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") {
 		return &fs.PathError{Op: "write", Path: path, Err: errors.New("not an absolute path of a file")}
 	}
 	err := r.Run(ctx, Cmd{
 		Args: []string{"sh", "-c", writeScript, "write.sh",
-			path, fmt.Sprintf("%04o", perm.Perm()), strconv.Itoa(len(data))},
-		Stdin: bytes.NewReader(data),
+			path, fmt.Sprintf("%04o", perm.Perm()), strconv.FormatInt(size, 10)},
+		Stdin: src,
 	})
 	if err != nil {
 		return &fs.PathError{Op: "write", Path: path, Err: err}
