@@ -18,6 +18,9 @@ func (c *Cluster) hostStep() *converge.Resource[[]string] {
 	return &converge.Resource[[]string]{
 		ID: "proxmox",
 		Observe: func(ctx context.Context) ([]string, error) {
+			if err := c.spec.checkArtifacts(); err != nil {
+				return nil, err
+			}
 			var problems []string
 			for _, host := range c.templateHosts() {
 				p, err := c.checkHost(ctx, host)

@@ -25,12 +25,16 @@ func (s *Spec) url() string {
 // k3sNode is what servers and agents have in common. Labels and taints are not in
 // it: a kubelet sets them once, when it registers, and they should follow the file
 // for ever. See nodeStep.
-func k3sNode(n Node, extra map[string]any) k3s.Node {
+func (s *Spec) k3sNode(n Node, extra map[string]any) (k3s.Node, error) {
 	node := k3s.Node{Name: n.Name, Extra: extra}
+	var err error
+	if node.Registries, err = s.registries(); err != nil {
+		return node, err
+	}
 	if !n.DHCP() {
 		node.IPs = append(node.IPs, n.Address.Addr())
 	}
-	return node
+	return node, nil
 }
 
 // k3sServer is a server as it should be. The first makes the cluster unless it
@@ -42,8 +46,12 @@ func (s *Spec) k3sServer(n Node, joins bool) (k3s.Server, error) {
 			extra[k] = v
 		}
 	}
+	node, err := s.k3sNode(n, extra)
+	if err != nil {
+		return k3s.Server{}, err
+	}
 	srv := k3s.Server{
-		Node: k3sNode(n, extra), Version: s.K3s.Version,
+		Node: node, Version: s.K3s.Version,
 		TLSSANs:     append([]string(nil), s.K3s.TLSSANs...),
 		ClusterCIDR: s.K3s.PodCIDR, ServiceCIDR: s.K3s.ServiceCIDR, ClusterDomain: s.K3s.ClusterDomain,
 		FlannelBackend: s.K3s.FlannelBackend, Disable: s.K3s.Disable,
@@ -67,8 +75,9 @@ func (s *Spec) k3sServer(n Node, joins bool) (k3s.Server, error) {
 	return srv, nil
 }
 
-func (s *Spec) k3sAgent(n Node) k3s.Agent {
-	return k3s.Agent{Node: k3sNode(n, s.K3s.AgentConfig), Version: s.K3s.Version, URL: s.url()}
+func (s *Spec) k3sAgent(n Node) (k3s.Agent, error) {
+	node, err := s.k3sNode(n, s.K3s.AgentConfig)
+	return k3s.Agent{Node: node, Version: s.K3s.Version, URL: s.url()}, err
 }
 
 // k3sStep brings K3s up on a node.
@@ -80,9 +89,14 @@ func (c *Cluster) k3sStep(n Node) *converge.Resource[k3s.State] {
 		Poll:    2 * time.Second,
 	}
 	if n.Role == Agent {
-		agent := c.spec.k3sAgent(n)
-		step.Diff = agent.Diff
-		step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringAgent(ctx, n, agent, have) }
+		step.Diff = func(have k3s.State) drift.Diff {
+			agent, err := c.spec.k3sAgent(n)
+			if err != nil {
+				return drift.Missing(err.Error())
+			}
+			return agent.Diff(have)
+		}
+		step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringAgent(ctx, n, have) }
 		return step
 	}
 	step.Diff = func(have k3s.State) drift.Diff {
@@ -102,6 +116,9 @@ const joinTime = 10 * time.Minute
 
 // observeK3s looks, and gives up on what waiting does not mend.
 func (c *Cluster) observeK3s(ctx context.Context, n Node) (k3s.State, error) {
+	if _, err := c.spec.registries(); err != nil {
+		return k3s.State{}, converge.Permanent(err)
+	}
 	have, err := k3s.Observe(ctx, c.root(n.Name))
 	if err != nil {
 		return have, err
@@ -139,7 +156,9 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 	if stale(have, srv.Version) {
 		srv.Token = token
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			return k3s.UpgradeServer(ctx, c.root(n.Name), c.release(), srv)
+			return c.staged(ctx, n, func(ctx context.Context) error {
+				return k3s.UpgradeServer(ctx, c.root(n.Name), c.release(), srv)
+			})
 		})
 	}
 	if err := c.ensureK3s(ctx, n, have); err != nil {
@@ -153,7 +172,11 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 	return k3s.StartServer(ctx, c.root(n.Name), srv)
 }
 
-func (c *Cluster) bringAgent(ctx context.Context, n Node, agent k3s.Agent, have k3s.State) error {
+func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error {
+	agent, err := c.spec.k3sAgent(n)
+	if err != nil {
+		return err
+	}
 	token, err := c.token(ctx, n.Name, k3s.AgentToken)
 	if err != nil {
 		return err
@@ -162,7 +185,9 @@ func (c *Cluster) bringAgent(ctx context.Context, n Node, agent k3s.Agent, have 
 	c.guests[n.Name].started.Store(true)
 	if stale(have, agent.Version) {
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			return k3s.UpgradeAgent(ctx, c.root(n.Name), c.release(), join)
+			return c.staged(ctx, n, func(ctx context.Context) error {
+				return k3s.UpgradeAgent(ctx, c.root(n.Name), c.release(), join)
+			})
 		})
 	}
 	if err := c.ensureK3s(ctx, n, have); err != nil {
@@ -181,11 +206,8 @@ func (c *Cluster) ensureK3s(ctx context.Context, n Node, have k3s.State) error {
 	if have.Version == c.spec.K3s.Version {
 		return nil
 	}
-	_, err := k3s.Install(ctx, c.root(n.Name), c.release())
-	return err
+	return c.install(ctx, n)
 }
-
-func (c *Cluster) release() k3s.Release { return k3s.Release{Version: c.spec.K3s.Version} }
 
 // errNoServer says that no server of the cluster is up.
 var errNoServer = errors.New("no server of the cluster runs K3s")

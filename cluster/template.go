@@ -71,7 +71,7 @@ func (c *Cluster) template(ctx context.Context, host string) (template, error) {
 	if err != nil {
 		return t, err
 	}
-	inputs := fmt.Sprintln(digest, s.Image.URL, s.Image.SHA256, s.Image.SecureBoot, s.K3s.Version, t.driver, nvidia.ToolkitVersion)
+	inputs := fmt.Sprintln(digest, s.Image.URL, s.Image.SHA256, s.Image.SecureBoot, s.bakedK3s(), t.driver, nvidia.ToolkitVersion)
 	t.name = s.templateName(host, cloudinit.Digest([]byte(inputs), []byte(sealScript)))
 	return t, nil
 }
@@ -250,9 +250,21 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 			return err
 		}
 	}
+	if c.spec.bakedK3s() == "" {
+		return nil
+	}
 	progress.Say(ctx, "installing K3s %s", c.spec.K3s.Version)
 	_, err := k3s.Install(ctx, guest, c.release())
 	return err
+}
+
+// bakedK3s is the version of K3s in the template. Without internet there is none:
+// the files go to each node over SSH, which the guest agent is too narrow for.
+func (s *Spec) bakedK3s() string {
+	if s.K3s.AirgapDir != "" {
+		return ""
+	}
+	return s.K3s.Version
 }
 
 // waitFirstBoot waits until cloud-init is done with a machine.

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// registries are the image registries of the file with their passwords and
+// certificates, read when they are first needed.
+func (s *Spec) registries() ([]k3s.Registry, error) {
+	var out []k3s.Registry
+	for _, r := range s.K3s.Registries {
+		reg := k3s.Registry{Name: r.Name, Endpoints: r.Endpoints, Rewrite: r.Rewrite, Username: r.Username, Insecure: r.Insecure}
+		var err error
+		if !r.Password.IsZero() {
+			if reg.Password, err = r.Password.Resolve(); err != nil {
+				return nil, fmt.Errorf("k3s.registries.%s.password: %w", r.Name, err)
+			}
+		}
+		if r.CAFile != "" {
+			if reg.CA, err = os.ReadFile(r.CAFile); err != nil {
+				return nil, fmt.Errorf("k3s.registries.%s.ca: %w", r.Name, err)
+			}
+		}
+		out = append(out, reg)
+	}
+	return out, nil
+}
+
+// stageDir is where a node gets the files of k3s.airgap, until they are installed.
+const stageDir = "/var/lib/rancher/homelab.airgap"
+
+// artifacts names the files of the folder k3s.airgap that a release needs.
+func artifacts(r k3s.Release) []string {
+	return []string{"sha256sum-amd64.txt", "k3s", r.Images()}
+}
+
+// checkArtifacts says which files the folder k3s.airgap lacks.
+func (s *Spec) checkArtifacts() error {
+	if s.K3s.AirgapDir == "" {
+		return nil
+	}
+	release := k3s.Release{Version: s.K3s.Version}
+	var errs []error
+	for _, name := range artifacts(release) {
+		info, err := os.Stat(filepath.Join(s.K3s.AirgapDir, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			errs = append(errs, fmt.Errorf("the folder %s (k3s.airgap) has no %s: put it there from %s", s.K3s.AirgapDir, name, release.URL(name)))
+		case err != nil:
+			errs = append(errs, err)
+		case !info.Mode().IsRegular():
+			errs = append(errs, fmt.Errorf("%s in %s (k3s.airgap) is not a file", name, s.K3s.AirgapDir))
+		}
+	}
+	return converge.Permanent(errors.Join(errs...))
+}
+
+// release is K3s as a node gets it: from the internet, or from the files that
+// stage has put there.
+func (c *Cluster) release() k3s.Release {
+	r := k3s.Release{Version: c.spec.K3s.Version}
+	if c.spec.K3s.AirgapDir != "" {
+		r.Artifacts = stageDir
+	}
+	return r
+}
+
+// install puts K3s on a node, in the version of the file.
+func (c *Cluster) install(ctx context.Context, n Node) error {
+	return c.staged(ctx, n, func(ctx context.Context) error {
+		_, err := k3s.Install(ctx, c.root(n.Name), c.release())
+		return err
+	})
+}
+
+// staged brings the files of k3s.airgap to a node, where the file has that, and
+// takes them away again when do has used them.
+func (c *Cluster) staged(ctx context.Context, n Node, do func(context.Context) error) error {
+	dir, root := c.spec.K3s.AirgapDir, c.root(n.Name)
+	if dir == "" {
+		return do(ctx)
+	}
+	if err := c.spec.checkArtifacts(); err != nil {
+		return err
+	}
+	for _, name := range artifacts(c.release()) {
+		progress.Say(ctx, "copying %s", name)
+		if err := copyTo(ctx, root, filepath.Join(dir, name), stageDir+"/"+name); err != nil {
+			return err
+		}
+	}
+	if err := do(ctx); err != nil {
+		return err
+	}
+	return remote.Run(ctx, root, "rm", "-rf", stageDir)
+}
+
+func copyTo(ctx context.Context, r remote.Runner, local, path string) error {
+	f, err := os.Open(local)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return remote.CopyFile(ctx, r, path, f, info.Size(), 0o644)
+}
