@@ -155,7 +155,7 @@ func nodeStatus(n guest.Node) corev1.NodeStatus {
 		NodeInfo: corev1.NodeSystemInfo{
 			MachineID: shortHash(n.Name), SystemUUID: shortHash(n.Name + "/uuid"), BootID: shortHash(n.Name + now.String()),
 			KernelVersion: "6.8.0-79-generic", OSImage: "Ubuntu 24.04.3 LTS (simulated)",
-			ContainerRuntimeVersion: "containerd://2.1.5-k3s1", KubeletVersion: n.Version, KubeProxyVersion: "",
+			ContainerRuntimeVersion: "containerd://2.1.5-k3s1", KubeletVersion: n.Version,
 			OperatingSystem: "linux", Architecture: "amd64",
 		},
 		Conditions: []corev1.NodeCondition{{
