@@ -2,161 +2,252 @@ package console
 
 import (
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/mattn/go-runewidth"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/cps-gpu/homelab/converge"
 )
 
+// refresh is the time between two drawings.
 const refresh = 120 * time.Millisecond
 
-// live shows one line for each subject that has a step under way, and prints what
-// ended above them. Steps that found nothing to do leave no trace but a count.
+// live shows a row for each part that is under way, in the order of the file. What
+// has ended is printed above them: a line for a node, when its last step ended.
 type live struct {
-	progress *mpb.Progress
-	to       io.Writer
+	console *Console
+	paint   paint
+	screen  *screen
+	stop    chan struct{}
+	stopped chan struct{}
 
-	mu        sync.Mutex
-	rows      map[string]*row // by subject
-	unchanged int
+	mu       sync.Mutex
+	began    time.Time
+	parts    []*livePart
+	steps    map[string]*liveStep
+	ended    int
+	told     []string // what is to stand above the rows
+	shown    int      // how much of it does
+	failures []failure
 }
 
-// row is the line of one subject, e.g. of a node.
-type row struct {
-	bar     *mpb.Bar
-	mu      sync.Mutex
-	running []*running // of this subject, oldest first
+// livePart is a node, a host, or what is the whole cluster's.
+type livePart struct {
+	name  string
+	began time.Time
+	steps []*liveStep // in the order of the run
+	open  int         // how many have not ended
+
+	unfinished string // what it lacks when all has ended
 }
 
-type running struct {
-	step, message string
-	acting        bool
-	since         time.Time
+// liveStep is a step as far as one has heard of it.
+type liveStep struct {
+	part    *livePart
+	what    string
+	kind    converge.Kind // "" before it began
+	began   time.Time
+	took    time.Duration
+	message string
 }
 
-func newLive(to io.Writer) *live {
-	return &live{
-		progress: mpb.New(mpb.WithOutput(to), mpb.WithRefreshRate(refresh), mpb.WithAutoRefresh()),
-		to:       to, rows: map[string]*row{},
+func newLive(c *Console, steps []string) *live {
+	l := &live{
+		console: c, paint: c.talk.paint,
+		screen: &screen{to: c.Talk, size: c.talk.size},
+		stop:   make(chan struct{}), stopped: make(chan struct{}),
+		steps: map[string]*liveStep{}, began: time.Now(),
+	}
+	for _, name := range partsOf(steps) {
+		l.parts = append(l.parts, &livePart{name: name})
+	}
+	for _, s := range steps {
+		l.step(s)
+	}
+	go l.run()
+	return l
+}
+
+// run draws until Close.
+func (l *live) run() {
+	defer close(l.stopped)
+	tick := time.NewTicker(refresh)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-tick.C:
+			l.draw()
+		}
 	}
 }
 
+func (l *live) draw() {
+	width, height := l.screen.size()
+	l.mu.Lock()
+	above, rows := l.told[l.shown:], l.rows(time.Now(), width, height)
+	l.shown = len(l.told)
+	l.mu.Unlock()
+	l.screen.draw(above, rows)
+}
+
+// Close takes the rows down, and returns when the last of it is on the screen.
+func (l *live) Close() {
+	close(l.stop)
+	<-l.stopped
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, height := l.screen.size()
+	l.close(height)
+	l.screen.draw(l.told[l.shown:], nil)
+}
+
+// step returns what is known of a step, also of one that nobody announced.
+func (l *live) step(name string) *liveStep {
+	if s := l.steps[name]; s != nil {
+		return s
+	}
+	whose, what := part(name)
+	i := slices.IndexFunc(l.parts, func(p *livePart) bool { return p.name == whose })
+	if i < 0 {
+		i = len(l.parts)
+		l.parts = append(l.parts, &livePart{name: whose})
+	}
+	p := l.parts[i]
+	s := &liveStep{part: p, what: what}
+	l.steps[name], p.steps, p.open = s, append(p.steps, s), p.open+1
+	return s
+}
+
+// Listen takes note. It never waits for the terminal.
 func (l *live) Listen(e converge.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	name := subject(e.Step)
-	if e.Kind.Final() {
-		l.end(name, e)
+	s := l.step(e.Step)
+	if s.kind.Final() {
 		return
 	}
-	r := l.rows[name]
-	if r == nil {
-		r = &row{}
-		l.rows[name] = r
-		r.bar = l.progress.MustAdd(1, mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
-			_, err := io.WriteString(w, r.text(name, s.AvailableWidth))
-			return err
-		}), mpb.BarRemoveOnComplete(), mpb.BarFillerTrim())
-	}
-	r.update(e)
-}
-
-// end takes a step off its row, and the row off the screen when it was the last.
-func (l *live) end(name string, e converge.Event) {
-	if r := l.rows[name]; r != nil && r.drop(e.Step) {
-		r.bar.Abort(true)
-		delete(l.rows, name)
-	}
-	switch e.Kind {
-	case converge.Unchanged:
-		l.unchanged++
-	case converge.Changed:
-		l.print("\x1b[32m✓\x1b[0m %-26s \x1b[2m%s\x1b[0m", e.Step, short(e.Elapsed))
-	case converge.FailedStep:
-		l.print("\x1b[31m✗\x1b[0m %-26s %s", e.Step, oneLine(fmt.Sprint(e.Err)))
-	case converge.Skipped:
-		l.print("\x1b[2m- %-26s skipped, %s\x1b[0m", e.Step, e.Message)
-	}
-}
-
-func (l *live) print(format string, args ...any) {
-	_, _ = fmt.Fprintf(l.progress, format+"\n", args...)
-}
-
-// Close takes the rows down and waits until the last frame is on the screen.
-func (l *live) Close() {
-	l.mu.Lock()
-	for _, r := range l.rows {
-		r.bar.Abort(true)
-	}
-	l.rows = map[string]*row{}
-	unchanged := l.unchanged
-	l.mu.Unlock()
-	l.progress.Wait()
-	if unchanged > 0 {
-		_, _ = fmt.Fprintf(l.to, "\x1b[2m%d steps found nothing to do\x1b[0m\n", unchanged)
-	}
-}
-
-func (r *row) update(e converge.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var at *running
-	for _, x := range r.running {
-		if x.step == e.Step {
-			at = x
+	if s.kind == "" {
+		s.began = e.Time
+		if e.Kind != converge.Skipped && s.part.began.IsZero() {
+			s.part.began = e.Time
 		}
 	}
-	if at == nil {
-		at = &running{step: e.Step, since: e.Time}
-		r.running = append(r.running, at)
+	if e.Kind != converge.Progress || s.kind == "" || s.kind == converge.Waiting {
+		s.kind = e.Kind // an action that reports is still one
 	}
 	switch e.Kind {
 	case converge.Acting:
-		at.acting, at.message = true, oneLine(e.Diff.String())
+		s.message = l.console.line(differences(e.Diff))
 	case converge.Waiting:
-		at.acting, at.message = true, "waiting: "+oneLine(e.Message)
+		s.message = l.console.waiting(e)
 	case converge.Progress:
-		at.message = oneLine(e.Message)
+		s.message = l.console.line(e.Message)
+	}
+	if e.Kind.Final() {
+		s.took = e.Elapsed
+		l.end(s, e)
 	}
 }
 
-// drop removes a step and reports whether none is left.
-func (r *row) drop(step string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, x := range r.running {
-		if x.step == step {
-			r.running = append(r.running[:i], r.running[i+1:]...)
-			break
+// rows are what is under way, then how far all of it is.
+func (l *live) rows(now time.Time, width, height int) []row {
+	var parts []*livePart
+	names, whats := l.names(width), 0
+	for _, p := range l.parts {
+		for _, s := range p.steps {
+			whats = max(whats, runewidth.StringWidth(s.what))
+		}
+		if !p.began.IsZero() && p.open > 0 && (p.name != everywhere || p.busy()) {
+			parts = append(parts, p)
 		}
 	}
-	return len(r.running) == 0
+	if l.ended == 0 && len(parts) == 0 {
+		return nil
+	}
+	whats = min(whats, max(8, width/6))
+	shown, more := crowd(parts, max(1, min(height*2/3, height-3)), (*livePart).busy)
+	var rows []row
+	for _, p := range shown {
+		rows = append(rows, l.row(p, now, width, names, whats))
+	}
+	if more > 0 {
+		rows = append(rows, compose(width, span{fmt.Sprintf("  … and %d more", more), l.paint.faint}))
+	}
+	return append(rows, l.footer(now, width))
 }
 
-// text is the row as it looks now: a spinner, who, what, how long, and in words.
-func (r *row) text(name string, width int) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.running) == 0 {
-		return ""
-	}
-	x := r.running[0]
-	for _, y := range r.running { // one that acts tells more than one that looks
-		if y.acting && !x.acting {
-			x = y
-		}
+// row is a part as it is now: who, what, for how long, and in words.
+func (l *live) row(p *livePart, now time.Time, width, names, whats int) row {
+	s := p.now()
+	if s == nil {
+		return compose(width, span{"· " + pad(p.name, names) + "  ", l.paint.faint},
+			span{pad("next: "+p.next(), whats+7) + "  " + p.done(), l.paint.faint})
 	}
 	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
-	spin := frames[time.Now().UnixMilli()/refresh.Milliseconds()%int64(len(frames))]
-	what := strings.TrimSuffix(x.step, "/"+name)
-	head := fmt.Sprintf("%c %-14s %-12s %6s  ", spin, name, what, short(time.Since(x.since)))
-	rest := max(0, width-runewidth.StringWidth(head)-1)
-	return "\x1b[36m" + head + "\x1b[0m" + runewidth.Truncate(x.message, rest, "…")
+	spin := string(frames[now.UnixMilli()/refresh.Milliseconds()%int64(len(frames))])
+	return compose(width,
+		span{spin + " ", l.paint.cyan}, span{pad(p.name, names) + "  ", l.paint.bold},
+		span{pad(s.what, whats), l.paint.cyan},
+		span{fmt.Sprintf(" %6s  ", clock(now.Sub(s.began))), nil},
+		span{s.message, nil})
+}
+
+// footer says how far the whole is.
+func (l *live) footer(now time.Time, width int) row {
+	const long = 24
+	total := len(l.steps)
+	full := l.ended * long / max(1, total)
+	spans := []span{
+		{"  " + strings.Repeat("━", full), l.paint.green}, {strings.Repeat("─", long-full), l.paint.faint},
+		{fmt.Sprintf("  %d of %d steps  %s", l.ended, total, clock(now.Sub(l.began))), l.paint.faint},
+	}
+	if n := len(l.failures); n > 0 {
+		spans = append(spans, span{fmt.Sprintf("  %d failed", n), l.paint.red})
+	}
+	return compose(width, spans...)
+}
+
+// names is how wide the column of names is.
+func (l *live) names(width int) int {
+	widest := 0
+	for _, p := range l.parts {
+		widest = max(widest, runewidth.StringWidth(p.name))
+	}
+	return min(widest, max(8, width/4))
+}
+
+// busy reports whether anything of the part is being done.
+func (p *livePart) busy() bool { return p.now() != nil }
+
+// now is the step to show: one that acts tells more than one that looks.
+func (p *livePart) now() *liveStep {
+	var at *liveStep
+	for _, s := range p.steps {
+		switch {
+		case s.kind == "" || s.kind.Final():
+		case at == nil, at.kind == converge.Checking && s.kind != converge.Checking:
+			at = s
+		}
+	}
+	return at
+}
+
+// next is what comes when what it needs is there.
+func (p *livePart) next() string {
+	for _, s := range p.steps {
+		if s.kind == "" {
+			return s.what
+		}
+	}
+	return ""
+}
+
+// done is what was changed so far.
+func (p *livePart) done() string {
+	return said(slices.DeleteFunc(slices.Clone(p.steps), func(s *liveStep) bool { return s.kind != converge.Changed }))
 }

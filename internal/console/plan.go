@@ -1,23 +1,26 @@
 package console
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
+
+	"github.com/mattn/go-runewidth"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// mark is the first character of a plan's line.
-func mark(it converge.Item) string {
-	switch it.Verdict {
-	case converge.Failed:
-		return "!"
-	case converge.Deferred, converge.Wait:
-		return "…"
-	}
-	switch it.Diff.Effect() {
+// marks of a plan's lines.
+const (
+	unseen = "!"
+	later  = "…"
+	update = "~"
+)
+
+// mark is how a plan shows an effect.
+func mark(e drift.Effect) string {
+	switch e {
 	case drift.Create:
 		return "+"
 	case drift.Remove:
@@ -25,85 +28,182 @@ func mark(it converge.Item) string {
 	case drift.Replace:
 		return "±"
 	default:
-		return "~"
+		return update
 	}
 }
 
-// Plan prints what a run would do, and returns nothing that is not in the plan.
+// markPaint is the colour of a mark.
+func (p paint) mark(mark string) string {
+	switch mark {
+	case "+":
+		return p.green(mark)
+	case "-", "±", unseen:
+		return p.red(mark)
+	case later:
+		return p.faint(mark)
+	default:
+		return p.yellow(mark)
+	}
+}
+
+// planLine is one difference: what it is of, and what it is.
+type planLine struct{ mark, what, text string }
+
+// Plan prints what a run would do, by node, and nothing that is not in the plan.
+// Nodes of which the same is to be said are named together.
 func (c *Console) Plan(p *converge.Plan) error {
 	if c.JSON {
 		return c.planJSON(p)
 	}
-	count := map[converge.Verdict]int{}
+	steps := make([]string, len(p.Items))
+	items := map[string][]converge.Item{}
+	for i, it := range p.Items {
+		steps[i] = it.Step
+		name, _ := part(it.Step)
+		items[name] = append(items[name], it)
+	}
+	var all []folded[[]planLine]
+	for _, name := range partsOf(steps) {
+		if lines := c.planLines(items[name]); len(lines) > 0 {
+			all = append(all, folded[[]planLine]{[]string{name}, lines})
+		}
+	}
+	var out strings.Builder
+	for _, group := range fold(all, func(l []planLine) string { return fmt.Sprint(l) }) {
+		c.planGroup(&out, group)
+	}
+	if len(all) > 0 {
+		out.WriteString("\n")
+	}
+	c.planSummary(&out, p)
+	_, err := io.WriteString(c.Data, out.String())
+	return err
+}
+
+// planLines says what is to be done about one node.
+func (c *Console) planLines(items []converge.Item) []planLine {
+	var lines []planLine
 	var deferred []string
-	for _, it := range p.Items {
-		count[it.Verdict]++
+	for _, it := range items {
+		_, what := part(it.Step)
 		switch it.Verdict {
 		case converge.Clean:
 		case converge.Deferred:
-			deferred = append(deferred, it.Step)
+			deferred = append(deferred, keep(what))
 		case converge.Failed:
-			_, _ = fmt.Fprintf(c.Data, "%s %-24s could not be looked at: %s\n", mark(it), it.Step, oneLine(it.Err.Error()))
+			lines = append(lines, planLine{unseen, what, "could not be looked at: " + c.line(fmt.Sprint(it.Err))})
 		default:
-			c.planItem(it)
+			for _, f := range c.clean(it.Diff) {
+				line := planLine{mark(f.Effect), what, difference(f)}
+				if it.Verdict == converge.Wait {
+					line.mark = later
+				}
+				lines, what = append(lines, line), ""
+			}
 		}
 	}
 	if len(deferred) > 0 {
-		_, _ = fmt.Fprintf(c.Data, "… %d more steps can be looked at only after these: %s\n", len(deferred), folded(deferred))
+		lines = append(lines, planLine{later, "then", strings.Join(deferred, ", ")})
+	}
+	return lines
+}
+
+// clean makes a diff of harmless lines.
+func (c *Console) clean(d drift.Diff) drift.Diff {
+	out := make(drift.Diff, len(d))
+	for i, f := range d {
+		f.Path, f.Have, f.Want, f.Note = c.line(f.Path), c.line(f.Have), c.line(f.Want), c.line(f.Note)
+		out[i] = f
+	}
+	return out
+}
+
+// planGroup prints the nodes that share their lines.
+func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
+	paint, width := c.data.paint, c.data.width()
+	head, whats := g.what[0].mark, 0
+	if g.names[0] == everywhere && head != later {
+		head = update // what is removed from the cluster is not the cluster
+	}
+	for _, l := range g.what {
+		whats = max(whats, runewidth.StringWidth(l.what))
+		switch {
+		case l.mark == unseen:
+			head = unseen
+		case head != unseen && l.mark != head && l.mark != later:
+			head = update
+		}
+	}
+	for i, line := range wrap(several(g.names), 2, width) {
+		if i > 0 {
+			out.WriteString("  " + paint.bold(line) + "\n")
+		} else {
+			out.WriteString(paint.mark(head) + " " + paint.bold(line) + "\n")
+		}
+	}
+	at := 8 + whats
+	for _, l := range g.what {
+		fmt.Fprintf(out, "    %s %s  ", paint.mark(l.mark), runewidth.FillRight(l.what, whats))
+		for i, line := range wrap(l.text, at, width) {
+			if i > 0 {
+				out.WriteString(strings.Repeat(" ", at))
+			}
+			out.WriteString(paint.heed(line) + "\n")
+		}
+	}
+}
+
+// heed lets nobody overlook what cuts deep.
+func (p paint) heed(line string) string {
+	for _, e := range []drift.Effect{drift.Restart, drift.Replace} {
+		line = strings.ReplaceAll(line, e.String(), p.sgr("1;33", e.String()))
+	}
+	return line
+}
+
+// planSummary counts, and names what hurts, at the end, where the eye is.
+func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
+	count := map[converge.Verdict]int{}
+	deep := map[drift.Effect][]string{}
+	for _, it := range p.Items {
+		count[it.Verdict]++
+		seen := map[drift.Effect]bool{}
+		for _, f := range it.Diff {
+			if it.Verdict == converge.Change && !seen[f.Effect] {
+				seen[f.Effect] = true
+				deep[f.Effect] = append(deep[f.Effect], it.Step)
+			}
+		}
 	}
 	if !p.Changes() && count[converge.Failed] == 0 {
-		_, _ = fmt.Fprintf(c.Data, "Nothing to change: %d steps looked, all as asked.\n", len(p.Items))
-		return nil
-	}
-	_, _ = fmt.Fprintf(c.Data, "\n%d to change, %d to wait for, %d later, %d as asked.\n",
-		count[converge.Change], count[converge.Wait], count[converge.Deferred], count[converge.Clean])
-	return nil
-}
-
-// planItem prints a change: alone on its line, or a line for each field.
-func (c *Console) planItem(it converge.Item) {
-	if len(it.Diff) == 1 {
-		_, _ = fmt.Fprintf(c.Data, "%s %-24s %s\n", mark(it), it.Step, it.Diff[0])
+		fmt.Fprintf(out, "Nothing to change: %d steps looked, all as asked.\n", len(p.Items))
 		return
 	}
-	_, _ = fmt.Fprintf(c.Data, "%s %s\n", mark(it), it.Step)
-	for _, f := range it.Diff {
-		_, _ = fmt.Fprintf(c.Data, "    %s\n", f)
-	}
-}
-
-func (c *Console) planJSON(p *converge.Plan) error {
-	enc := json.NewEncoder(c.Data)
-	for _, it := range p.Items {
-		line := struct {
-			converge.Item
-			Error string `json:"error,omitempty"`
-		}{Item: it}
-		if it.Err != nil {
-			line.Error = it.Err.Error()
-		}
-		if err := enc.Encode(line); err != nil {
-			return err
+	var parts []string
+	for _, x := range []struct {
+		verdict converge.Verdict
+		format  string
+	}{
+		{converge.Failed, "%d could not be looked at"}, {converge.Change, "%d to change"}, {converge.Wait, "%d to wait for"},
+		{converge.Deferred, "%d to be looked at after that"}, {converge.Clean, "%d as asked"},
+	} {
+		if n := count[x.verdict]; n > 0 {
+			parts = append(parts, fmt.Sprintf(x.format, n))
 		}
 	}
-	return nil
-}
-
-// folded turns vm/a, vm/b, guest/a into "vm (2), guest (1)".
-func folded(steps []string) string {
-	var order []string
-	count := map[string]int{}
-	for _, s := range steps {
-		kind, _, _ := strings.Cut(s, "/")
-		if count[kind] == 0 {
-			order = append(order, kind)
-		}
-		count[kind]++
+	for _, line := range wrap(strings.Join(parts, ", ")+".", 0, c.data.width()) {
+		out.WriteString(line + "\n")
 	}
-	for i, kind := range order {
-		if n := count[kind]; n > 1 {
-			order[i] = fmt.Sprintf("%s ×%d", kind, n)
+	for _, e := range []drift.Effect{drift.Restart, drift.Replace} {
+		if steps := deep[e]; len(steps) > 0 {
+			at := len(e.String()) + 2
+			for i, line := range wrap(several(steps), at, c.data.width()) {
+				head := c.data.paint.sgr("1;33", e.String()) + ": "
+				if i > 0 {
+					head = strings.Repeat(" ", at)
+				}
+				out.WriteString(head + line + "\n")
+			}
 		}
 	}
-	return strings.Join(order, ", ")
 }

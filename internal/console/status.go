@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
@@ -10,61 +11,100 @@ import (
 // Status prints a plan as the state of things: what is wrong first, then a line for
 // each node. It reports whether anything is wrong.
 func (c *Console) Status(p *converge.Plan) (wrong bool) {
-	type subjectState struct {
-		good, bad, unknown []string
+	steps := make([]string, len(p.Items))
+	parts := map[string]*partState{}
+	for i, it := range p.Items {
+		steps[i] = it.Step
+		name, what := part(it.Step)
+		if parts[name] == nil {
+			parts[name] = &partState{}
+		}
+		parts[name].add(it, what)
 	}
-	var order []string
-	states := map[string]*subjectState{}
-	for _, it := range p.Items {
-		name := subject(it.Step)
-		s := states[name]
-		if s == nil {
-			s = &subjectState{}
-			states[name] = s
-			order = append(order, name)
-		}
-		what := strings.TrimSuffix(strings.TrimSuffix(it.Step, name), "/")
-		if what == "" {
-			what = name
-		}
-		switch it.Verdict {
-		case converge.Clean:
-			s.good = append(s.good, what)
-		case converge.Deferred:
-			s.unknown = append(s.unknown, what)
-		case converge.Failed:
-			s.bad = append(s.bad, what)
-			_, _ = fmt.Fprintf(c.Data, "✗ %s: %s\n", it.Step, oneLine(it.Err.Error()))
-		default:
-			s.bad = append(s.bad, what)
-			_, _ = fmt.Fprintf(c.Data, "✗ %s: %s\n", it.Step, oneLine(it.Diff.String()))
-		}
-	}
-	t := Table{Header: []string{"", "PART", "AS ASKED", "NOT AS ASKED", "NOT SEEN"}}
-	for _, name := range order {
-		s := states[name]
-		mark := "✓"
-		if len(s.bad)+len(s.unknown) > 0 {
-			mark, wrong = "✗", true
-		}
-		t.Add(mark, name, strings.Join(s.good, " "), strings.Join(s.bad, " "), strings.Join(s.unknown, " "))
-	}
-	if wrong {
-		_, _ = fmt.Fprintln(c.Data)
+	wrong = c.problems(p)
+	t := Table{Header: []string{"", "PART", "STATE", "DIFFERS", "NOT SEEN"}}
+	for _, name := range partsOf(steps) {
+		s := parts[name]
+		mark, state := s.state()
+		wrong = wrong || mark != "✓"
+		t.Add(mark, name, state, strings.Join(s.bad, ", "), ends(s.unknown))
 	}
 	c.Table(t)
 	return wrong
 }
 
-// Progress shows what one long thing is at: in place on a terminal, as lines
-// elsewhere. An empty text takes the line away.
-func (c *Console) Progress(text string) {
+// problems prints each difference on a line, those of many nodes once.
+func (c *Console) problems(p *converge.Plan) (any bool) {
+	var all []folded[string]
+	for _, it := range p.Items {
+		name, what := part(it.Step)
+		switch it.Verdict {
+		case converge.Clean, converge.Deferred:
+			continue
+		case converge.Failed:
+			all = append(all, folded[string]{[]string{name}, what + ": " + c.line(fmt.Sprint(it.Err))})
+		default:
+			words := make([]string, len(it.Diff))
+			for i, f := range c.clean(it.Diff) {
+				words[i] = difference(f)
+			}
+			all = append(all, folded[string]{[]string{name}, what + ": " + strings.Join(words, "; ")})
+		}
+	}
+	for _, f := range fold(all, func(s string) string { return s }) {
+		for i, line := range wrap(several(f.names)+"  "+f.what, 2, c.data.width()) {
+			mark := c.data.paint.red("✗")
+			if i > 0 {
+				mark = " "
+			}
+			_, _ = fmt.Fprintf(c.Data, "%s %s\n", mark, c.data.paint.heed(line))
+		}
+	}
+	if len(all) > 0 {
+		_, _ = fmt.Fprintln(c.Data)
+	}
+	return len(all) > 0
+}
+
+// ends shortens what is behind a missing step to its first and last.
+func ends(unknown []string) string {
+	if len(unknown) <= 3 {
+		return strings.Join(unknown, ", ")
+	}
+	return fmt.Sprintf("%s … %s (%d)", unknown[0], unknown[len(unknown)-1], len(unknown))
+}
+
+// partState is how a node is.
+type partState struct {
+	good         int
+	bad, unknown []string
+	failed       bool
+}
+
+func (s *partState) add(it converge.Item, what string) {
+	switch it.Verdict {
+	case converge.Clean:
+		s.good++
+	case converge.Deferred:
+		s.unknown = append(s.unknown, what)
+	default:
+		s.failed = s.failed || it.Verdict == converge.Failed
+		if !slices.Contains(s.bad, what) {
+			s.bad = append(s.bad, what)
+		}
+	}
+}
+
+func (s *partState) state() (mark, words string) {
+	all := s.good + len(s.bad) + len(s.unknown)
 	switch {
-	case c.Live && text == "":
-		_, _ = fmt.Fprint(c.Talk, "\r\x1b[K")
-	case c.Live:
-		_, _ = fmt.Fprintf(c.Talk, "\r\x1b[K\x1b[36m%s\x1b[0m", oneLine(text))
-	case text != "" && !c.JSON:
-		_, _ = fmt.Fprintln(c.Talk, oneLine(text))
+	case len(s.bad)+len(s.unknown) == 0:
+		return "✓", "as asked"
+	case len(s.bad) == 0:
+		return "…", "waits"
+	case s.failed:
+		return "✗", "cannot be seen"
+	default:
+		return "✗", fmt.Sprintf("%d of %d as asked", s.good, all)
 	}
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -18,39 +17,102 @@ type Table struct {
 // Add appends a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// Table prints t with aligned columns.
+// gap is the space between columns.
+const gap = 2
+
+// Table prints t with aligned columns. A column without a value is left out. On a
+// terminal that is too narrow, long values are cut; those of the last column, which
+// says how it went, are continued below.
 func (c *Console) Table(t Table) {
-	width := make([]int, len(t.Header))
-	all := append([][]string{t.Header}, t.Rows...)
-	for _, row := range all {
+	all := [][]string{t.Header}
+	for _, row := range t.Rows {
+		clean := make([]string, len(t.Header))
+		for i := range min(len(row), len(clean)) {
+			clean[i] = c.line(row[i])
+		}
+		all = append(all, clean)
+	}
+	width := columns(all)
+	last := len(width) - 1
+	for last > 0 && width[last] == 0 {
+		last--
+	}
+	squeeze(width[:last+1], c.data.width())
+	for n, row := range all {
+		var head strings.Builder
+		for i, cell := range row[:last] {
+			if width[i] > 0 {
+				head.WriteString(pad(cell, width[i]) + strings.Repeat(" ", gap))
+			}
+		}
+		at := runewidth.StringWidth(head.String())
+		for i, end := range wrap(row[last], at, c.data.width()) {
+			line := strings.Repeat(" ", at) + end
+			if i == 0 {
+				line = head.String() + end
+			}
+			if line = strings.TrimRight(line, " "); n == 0 {
+				line = c.data.paint.faint(line)
+			}
+			_, _ = io.WriteString(c.Data, line+"\n")
+		}
+	}
+}
+
+// columns measures; a column in which only the header says something has width 0.
+func columns(all [][]string) []int {
+	width := make([]int, len(all[0]))
+	for _, row := range all[1:] {
 		for i, cell := range row {
 			width[i] = max(width[i], runewidth.StringWidth(cell))
 		}
 	}
-	for _, row := range all {
-		var b strings.Builder
-		for i, cell := range row {
-			b.WriteString(runewidth.FillRight(cell, width[i]+2))
+	for i, cell := range all[0] {
+		if width[i] > 0 || len(all) == 1 {
+			width[i] = max(width[i], runewidth.StringWidth(cell))
 		}
-		_, _ = io.WriteString(c.Data, strings.TrimRight(b.String(), " ")+"\n")
 	}
+	return width
 }
 
-// Objects prints each value as a JSON object on a line.
-func Objects[T any](c *Console, values []T) error {
-	for _, v := range values {
-		b, err := json.Marshal(v)
-		if err != nil {
-			return err
+// squeeze takes from the widest columns but the last until all fit into limit (0: no
+// limit), with some room for the last.
+func squeeze(width []int, limit int) {
+	const least, room = 12, 24
+	last := len(width) - 1
+	for limit > 0 {
+		sum, widest := min(width[last], room), -1
+		for i, w := range width[:last] {
+			if w > 0 {
+				sum += w + gap
+			}
+			if w > least && (widest < 0 || w > width[widest]) {
+				widest = i
+			}
 		}
-		if _, err := c.Data.Write(append(b, '\n')); err != nil {
-			return err
+		if widest < 0 || sum <= limit {
+			return
 		}
+		width[widest]--
 	}
-	return nil
 }
 
 // Say prints a line to the person.
 func (c *Console) Say(format string, args ...any) {
 	_, _ = fmt.Fprintf(c.Talk, format+"\n", args...)
+}
+
+// Progress shows what one long thing is at: in place on a terminal, as lines
+// elsewhere. An empty text takes the line away.
+func (c *Console) Progress(text string) {
+	text = c.line(text)
+	switch {
+	case c.Live:
+		if w := c.talk.width(); w > 0 {
+			text = cut(text, w-1)
+		}
+		_, _ = fmt.Fprint(c.Talk, "\r\x1b[K"+c.talk.paint.cyan(text))
+	case text != "" && !c.JSON:
+		_, _ = fmt.Fprintln(c.Talk, text)
+	}
 }

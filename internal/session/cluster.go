@@ -62,34 +62,38 @@ func (s *Session) Up(ctx context.Context) error {
 	return nil
 }
 
-// run runs a graph with the display that fits, and tells failures once more at the
-// end, where they are read.
+// run runs a graph with the display that fits. Failures are told as they happen;
+// the error names them once more, at the end, where it is read.
 func (s *Session) run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
-	return s.show(ctx, g, s.Display())
+	return run(ctx, s.Console, g)
 }
 
-func (s *Session) show(ctx context.Context, g *converge.Graph, display console.Display) (*converge.Report, error) {
+func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.Report, error) {
+	display := c.Display(g.Names())
 	report, err := g.Run(ctx, display.Listen)
 	display.Close()
 	switch {
 	case report == nil:
 		return nil, err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return report, failedf(1, "the time is over (-timeout); run it again and it goes on from here")
 	case ctx.Err() != nil:
 		return report, failedf(130, "interrupted; run it again and it goes on from here")
 	case err == nil:
 		return report, nil
 	}
-	n := 0
+	var names []string
 	for _, step := range report.Steps {
 		if step.Err == nil {
 			continue
 		}
-		n++
-		s.Say("\n✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
+		names = append(names, step.Step)
+		if c.JSON { // whoever reads the events is somebody else
+			c.Say("✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
+		}
 	}
-	s.Say("")
-	return report, failedf(1, "%d of %d steps failed, %d could not begin; what is done stays done: mend it and run it again",
-		n, len(report.Steps), report.Count(converge.Skipped))
+	return report, failedf(1, "%s failed, %d of %d steps could not begin; what is done stays done: mend it and run it again",
+		strings.Join(names, ", "), report.Count(converge.Skipped), len(report.Steps))
 }
 
 // Status prints a line for each node and what is wrong.

@@ -34,7 +34,7 @@ func (s *Session) GPUVerify(ctx context.Context) error {
 	graph, verification := s.Cluster.GPUVerify()
 	talk := *s.Console
 	talk.JSON = false // the data of this command are results, not events
-	_, runErr := s.show(ctx, graph, talk.Display())
+	_, runErr := run(ctx, &talk, graph)
 	results := verification.Results()
 	if len(results) > 0 {
 		if err := s.printResults(results); err != nil {

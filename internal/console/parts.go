@@ -1,0 +1,82 @@
+package console
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// everywhere is the part that steps belong to which are no single node's.
+const everywhere = "cluster"
+
+// part splits a step's name into whose it is and what: vm/wk-gpu1 is the vm of
+// wk-gpu1. What has no slash, and what is of an address, is the cluster's.
+func part(step string) (name, what string) {
+	what, name, ok := strings.Cut(step, "/")
+	if !ok {
+		return everywhere, step
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return everywhere, what + " " + name
+	}
+	return name, called(what)
+}
+
+// called is how people call a kind of step.
+func called(what string) string {
+	switch what {
+	case "guest":
+		return "first boot"
+	case "gpus":
+		return "GPUs"
+	case "k3s":
+		return "K3s"
+	}
+	return what
+}
+
+// partsOf lists the parts in the order of their first steps, the cluster's last.
+func partsOf(steps []string) []string {
+	var names []string
+	for _, s := range steps {
+		if name, _ := part(s); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if i := slices.Index(names, everywhere); i >= 0 {
+		names = append(slices.Delete(names, i, i+1), everywhere)
+	}
+	return names
+}
+
+// several lists names; many are shortened to their ends.
+func several(names []string) string {
+	const most, head = 8, 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s … %s (%d)", strings.Join(names[:head], ", "), names[len(names)-1], len(names))
+}
+
+// folded is something that is said once for all the names that it is true of.
+type folded[T any] struct {
+	names []string
+	what  T
+}
+
+// fold joins what is said with the same words, in the order of first mention.
+func fold[T any](all []folded[T], words func(T) string) []folded[T] {
+	var out []folded[T]
+	at := map[string]int{}
+	for _, x := range all {
+		key := words(x.what)
+		if i, ok := at[key]; ok {
+			out[i].names = append(out[i].names, x.names...)
+			continue
+		}
+		at[key] = len(out)
+		out = append(out, folded[T]{slices.Clone(x.names), x.what})
+	}
+	return out
+}

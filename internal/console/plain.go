@@ -1,0 +1,115 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+)
+
+// quiet is how long a step that waits says nothing new in plain lines.
+const quiet = 30 * time.Second
+
+// plain prints a line for what matters: what is begun, what it waits for now and
+// then, how it ended.
+type plain struct {
+	console *Console
+
+	mu      sync.Mutex
+	said    map[string]time.Time // when a step last had a line
+	skipped []string
+}
+
+func newPlain(c *Console) *plain { return &plain{console: c, said: map[string]time.Time{}} }
+
+func (p *plain) Listen(e converge.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.Kind == converge.Skipped {
+		p.skipped = append(p.skipped, e.Step)
+		return
+	}
+	if last, ok := p.said[e.Step]; ok && !e.Kind.Final() && e.Time.Sub(last) < quiet && e.Kind != converge.Acting {
+		return
+	}
+	text := p.sentence(e)
+	if text == "" {
+		return
+	}
+	p.said[e.Step] = e.Time
+	p.print(e.Time, e.Step, text)
+}
+
+func (p *plain) print(at time.Time, step, text string) {
+	_, _ = fmt.Fprintf(p.console.Talk, "%s  %-22s %s\n", at.Format("15:04:05"), step, text)
+}
+
+// Close says what could not begin, in one line.
+func (p *plain) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.skipped) > 0 {
+		p.print(time.Now(), "", fmt.Sprintf("not begun, for want of what failed: %s", kinds(p.skipped)))
+	}
+}
+
+// sentence says what an event means, or "" when it is not worth a line.
+func (p *plain) sentence(e converge.Event) string {
+	switch e.Kind {
+	case converge.Acting:
+		return e.Diff.Effect().String() + ": " + p.console.line(differences(e.Diff))
+	case converge.Waiting:
+		return p.console.waiting(e)
+	case converge.Progress:
+		if _, begun := p.said[e.Step]; begun {
+			return p.console.line(e.Message)
+		}
+	case converge.Changed:
+		return "done in " + short(e.Elapsed)
+	case converge.FailedStep:
+		// The lines of an error are its parts: the message, then what to do.
+		return "FAILED: " + strings.Join(p.console.lines(fmt.Sprint(e.Err)), "\n    ")
+	case converge.Cancelled:
+		return "stopped"
+	}
+	return ""
+}
+
+// waiting says what a step waits for.
+func (c *Console) waiting(e converge.Event) string {
+	if e.Diff.Empty() {
+		return "waiting: " + c.line(e.Message)
+	}
+	return "waiting for " + c.line(awaited(e.Diff))
+}
+
+// lines makes harmless lines of a foreign text.
+func (c *Console) lines(s string) []string {
+	var out []string
+	for l := range strings.Lines(c.hide(s)) {
+		if l = oneLine(l); l != "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// kinds turns vm/a, vm/b, guest/a into "vm ×2, guest".
+func kinds(steps []string) string {
+	var all []folded[string]
+	for _, s := range steps {
+		kind, _, _ := strings.Cut(s, "/")
+		all = append(all, folded[string]{[]string{s}, kind})
+	}
+	var out []string
+	for _, f := range fold(all, func(s string) string { return s }) {
+		if n := len(f.names); n > 1 {
+			out = append(out, fmt.Sprintf("%s ×%d", f.what, n))
+		} else {
+			out = append(out, f.what)
+		}
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,109 @@
+package console
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// screen keeps some rows at the lower end of a terminal up to date, below all that
+// was printed before. Between two drawings the cursor is below the rows and
+// visible, so that a program which is killed leaves a usable terminal.
+//
+// The sequences are those of ECMA-48 that every terminal knows: CUU (A), EL (K), ED
+// (J); and DEC's ?25 for the cursor. A drawing is one write that overwrites in
+// place: nothing flickers.
+type screen struct {
+	to    io.Writer
+	size  func() (width, height int)
+	rows  []int // how wide those drawn last are
+	drawn string
+}
+
+// draw prints lines above the rows, and the rows anew. The rows must be less than
+// the screen is high.
+func (s *screen) draw(above []string, rows []row) {
+	width, _ := s.size()
+	var body strings.Builder
+	for _, line := range above {
+		body.WriteString(line + "\x1b[K\n")
+	}
+	for _, r := range rows {
+		body.WriteString(r.text + "\x1b[K\n")
+	}
+	up := s.up(width)
+	if body.String() == s.drawn && len(above) == 0 && up == len(rows) {
+		return
+	}
+	s.drawn = body.String()
+	s.rows = s.rows[:0]
+	for _, r := range rows {
+		s.rows = append(s.rows, r.width)
+	}
+	start := "\r"
+	if up > 0 {
+		start = fmt.Sprintf("\r\x1b[%dA", up)
+	}
+	_, _ = io.WriteString(s.to, "\x1b[?25l"+start+body.String()+"\x1b[J\x1b[?25h")
+}
+
+// up is how many lines the rows are that were drawn last. A terminal that became
+// narrower has broken those that no longer fit.
+func (s *screen) up(width int) int {
+	lines := 0
+	for _, w := range s.rows {
+		lines += max(1, (w+width-1)/width)
+	}
+	return lines
+}
+
+// row is a line that is as wide as it says, colours not counted.
+type row struct {
+	text  string
+	width int
+}
+
+// span is a piece of a row in one colour.
+type span struct {
+	text  string
+	paint func(string) string
+}
+
+// compose makes a row of at most width columns. One column stays free: a terminal
+// whose last one is filled does not agree with others on where its cursor is.
+func compose(width int, spans ...span) row {
+	var r row
+	for _, s := range spans {
+		text := cut(s.text, width-1-r.width)
+		r.width += runewidth.StringWidth(text)
+		if s.paint != nil {
+			text = s.paint(text)
+		}
+		r.text += text
+	}
+	return r
+}
+
+// crowd chooses which of many rows to show when there is room for some: first those
+// where something happens, in their order. It returns how many were left out.
+func crowd[T any](all []T, room int, busy func(T) bool) (shown []T, more int) {
+	if len(all) <= room {
+		return all, 0
+	}
+	room = max(1, room-1) // the line that says how many more there are
+	take := make([]bool, len(all))
+	for _, wanted := range []bool{true, false} {
+		for i, x := range all {
+			if busy(x) == wanted && room > 0 {
+				take[i] = true
+				room--
+			}
+		}
+	}
+	i := 0
+	shown = slices.DeleteFunc(slices.Clone(all), func(T) bool { i++; return !take[i-1] })
+	return shown, len(all) - len(shown)
+}

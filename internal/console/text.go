@@ -1,0 +1,138 @@
+package console
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// escapes are what terminals obey: CSI and OSC sequences (ECMA-48, 5.4 and 8.3.89).
+var escapes = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(\x07|\x1b\\\\)?|\x1b.?")
+
+// oneLine folds a text into one line, without anything that a terminal obeys.
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(escapes.ReplaceAllString(s, "")), " ")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// short says a duration as a person does: 0.3s, 12s, 3m05s, 1h02m.
+func short(d time.Duration) string {
+	switch {
+	case d < 100*time.Millisecond:
+		return "<0.1s"
+	case d < 9950*time.Millisecond:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	default:
+		return clock(d.Round(time.Second))
+	}
+}
+
+// clock is short in whole seconds, for what is counted while one looks.
+func clock(d time.Duration) string {
+	s := int(d / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	default:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+}
+
+// cut shortens a line to width columns.
+func cut(s string, width int) string {
+	if width <= 0 {
+		return ""
+	}
+	return runewidth.Truncate(s, width, "…")
+}
+
+// pad fills a line up to width columns, or cuts it.
+func pad(s string, width int) string { return runewidth.FillRight(cut(s, width), width) }
+
+// keep holds words together that wrap would part.
+func keep(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
+
+// wrap breaks a line at spaces so that no line is wider than width, the first one
+// beginning at column at. A word that is wider stays whole: it is a URL or a path
+// that somebody will copy. A width of 0 does not wrap.
+func wrap(s string, at, width int) []string {
+	var lines []string
+	var line strings.Builder
+	column := at
+	for i, word := range strings.Split(s, " ") {
+		w := runewidth.StringWidth(word)
+		if i > 0 && width > 0 && column+1+w > width && column > at {
+			lines = append(lines, line.String())
+			line.Reset()
+			column = at
+		} else if i > 0 {
+			line.WriteByte(' ')
+			column++
+		}
+		line.WriteString(word)
+		column += w
+	}
+	lines = append(lines, line.String())
+	for i := range lines {
+		lines[i] = strings.ReplaceAll(lines[i], "\u00a0", " ")
+	}
+	return lines
+}
+
+// difference says one field of a diff, as in "memory: 128GiB → 96GiB, needs a restart".
+func difference(f drift.Field) string {
+	var b strings.Builder
+	if f.Path != "" {
+		b.WriteString(f.Path + ": ")
+	}
+	switch {
+	case f.Effect == drift.Remove && f.Want == "":
+		b.WriteString(f.Have)
+	case f.Have == "":
+		b.WriteString(f.Want)
+	case f.Want == "":
+		b.WriteString(f.Have + " → (none)")
+	default:
+		b.WriteString(f.Have + " → " + f.Want)
+	}
+	if f.Effect == drift.Restart || f.Effect == drift.Replace {
+		b.WriteString(", " + keep(f.Effect.String()))
+	}
+	if f.Note != "" {
+		b.WriteString(" (" + f.Note + ")")
+	}
+	return b.String()
+}
+
+// differences says a diff in one line.
+func differences(d drift.Diff) string {
+	s := make([]string, len(d))
+	for i, f := range d {
+		s[i] = difference(f)
+	}
+	return strings.Join(s, "; ")
+}
+
+// awaited says what a diff lacks, as in "a login over SSH (connection refused)".
+func awaited(d drift.Diff) string {
+	s := make([]string, len(d))
+	for i, f := range d {
+		if s[i] = difference(drift.Field{Path: f.Path, Have: f.Have, Want: f.Want, Effect: drift.Update}); f.Path == "" && f.Have != "" && f.Want != "" {
+			s[i] = f.Want + " (" + f.Have + ")"
+		}
+	}
+	return strings.Join(s, "; ")
+}
