@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -38,6 +39,11 @@ func (c *Cluster) Down(ctx context.Context) (*converge.Graph, error) {
 			Apply: c.clear,
 		}, gone...))
 	}
+	for _, n := range c.spec.Nodes {
+		if n.External {
+			gone = append(gone, down.Add(c.releaseStep(n)))
+		}
+	}
 	down.Add(c.filesStep(), gone...)
 	return down, nil
 }
@@ -57,13 +63,17 @@ func (c *Cluster) destroyStep(seen proxmox.Summary) *converge.Resource[*proxmox.
 }
 
 // filesStep removes what Up left on this machine. The login key stays: it is the
-// user's, and a next cluster will use it.
+// user's, and a next cluster will use it; so do host keys of external machines.
 func (c *Cluster) filesStep() *converge.Resource[[]string] {
 	return &converge.Resource[[]string]{
 		ID: "files",
 		Observe: func(context.Context) ([]string, error) {
 			var have []string
-			for _, path := range []string{c.KubeconfigPath(), c.hosts.Path()} {
+			paths := []string{c.KubeconfigPath()}
+			if !slices.ContainsFunc(c.spec.Nodes, func(n Node) bool { return n.External }) {
+				paths = append(paths, c.hosts.Path())
+			}
+			for _, path := range paths {
 				if _, err := os.Stat(path); err == nil {
 					have = append(have, path)
 				} else if !errors.Is(err, fs.ErrNotExist) {

@@ -21,6 +21,9 @@ type driverSeen struct {
 // the container toolkit is there, before K3s starts and looks for it. What the
 // template did not bring is installed.
 func (c *Cluster) driverStep(n Node) *converge.Resource[driverSeen] {
+	if n.External {
+		return c.externalDriverStep(n)
+	}
 	toolkit := nvidia.Toolkit{}
 	return &converge.Resource[driverSeen]{
 		ID: "driver/" + n.Name,

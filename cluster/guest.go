@@ -101,7 +101,7 @@ func (c *Cluster) hostKeys(ctx context.Context, n Node, addr string) ([]ssh.Publ
 		return keys, err
 	}
 	if n.External {
-		return nil, fmt.Errorf("node %s is not made by us, so its host key cannot be read over Proxmox: put its line into %s", n.Name, c.hosts.Path())
+		return nil, c.noHostKey(n, addr)
 	}
 	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
 	if err != nil {
@@ -143,6 +143,8 @@ func (c *Cluster) guestStep(n Node) *converge.Resource[inside] {
 		},
 		Settle: bootTime,
 		Poll:   2 * time.Second,
+		Hint: "look at the machine's console (in Proxmox's web interface, or qm terminal on the host): does it boot, has it its address, " +
+			"does the way there (gateway, VLAN, ssh.jump) fit? A run that is repeated goes on from here",
 	}
 }
 

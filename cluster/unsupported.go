@@ -53,10 +53,9 @@ func (r *resolver) unused() {
 		if !n.External {
 			continue
 		}
-		for _, at := range []any{&guest.Packages, &guest.Sysctls, &guest.KernelModules, &guest.Files} {
+		for _, at := range []any{&guest.Packages, &guest.Sysctls, &guest.KernelModules, &guest.Files, &r.raw.SSH.PasswordHash} {
 			if r.isSet(at) {
-				r.warn(at, fmt.Sprintf("%s is external, and its packages, files and settings are left as they are", n.Name), "install there by hand what it needs")
-				break
+				r.warn(at, fmt.Sprintf("%s is external, and this does not reach it", n.Name), "do there by hand what it needs")
 			}
 		}
 	}

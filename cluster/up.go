@@ -23,40 +23,58 @@ func (c *Cluster) Up() *converge.Graph {
 	}
 
 	// Every node boots by itself: seed, GPUs, VM, first boot.
+	// Those of the servers are made first, since everybody waits for them, and the
+	// hosts' storages make one disk at a time.
 	booted := map[string]*converge.Ref{}
+	var serverVMs []*converge.Ref
 	for _, n := range s.Nodes {
 		if n.External {
-			booted[n.Name] = up.Add(c.guestStep(n))
+			booted[n.Name] = up.Add(c.externalStep(n))
 			continue
 		}
 		needs := []*converge.Ref{removed, templates[n.Host], up.Add(c.seedStep(n), host)}
 		if n.GPUs.Count > 0 {
 			needs = append(needs, up.Add(c.gpusStep(n), removed))
 		}
-		booted[n.Name] = up.Add(c.guestStep(n), up.Add(c.vmStep(n), needs...))
+		if n.Role == Agent {
+			needs = append(needs, serverVMs...)
+		}
+		vm := up.Add(c.vmStep(n), needs...)
+		if n.Role == Server {
+			serverVMs = append(serverVMs, vm)
+		}
+		booted[n.Name] = up.Add(c.guestStep(n), vm)
+		if s.hasPassword(n) {
+			up.Add(c.passwordStep(n), booted[n.Name])
+		}
+	}
+
+	// K3s looks for a GPU's runtime only when it starts, so the driver is seen to
+	// work first.
+	ready := map[string]*converge.Ref{}
+	for _, n := range s.Nodes {
+		ready[n.Name] = booted[n.Name]
+		if c.hasDriver(n) {
+			ready[n.Name] = up.Add(c.driverStep(n), booted[n.Name])
+		}
 	}
 
 	// The first server makes the cluster, and the address it will always have.
 	servers := s.Servers()
-	first := up.Add(c.k3sStep(servers[0]), booted[servers[0].Name])
+	first := up.Add(c.k3sStep(servers[0]), ready[servers[0].Name])
 	api := up.Add(c.vipStep(), first)
 	joined := map[string]*converge.Ref{servers[0].Name: first}
 
 	// Further servers join one after the other, as etcd takes members.
 	previous := first
 	for _, n := range servers[1:] {
-		previous = up.Add(c.k3sStep(n), booted[n.Name], api, previous)
+		previous = up.Add(c.k3sStep(n), ready[n.Name], api, previous)
 		joined[n.Name] = previous
 	}
 
-	// Agents join as soon as they have booted and the API answers; those with GPUs
-	// after their driver is seen to work, since K3s looks for it only when it starts.
+	// Agents join as soon as they have booted and the API answers.
 	for _, n := range s.Agents() {
-		ready := booted[n.Name]
-		if c.hasDriver(n) {
-			ready = up.Add(c.driverStep(n), ready)
-		}
-		joined[n.Name] = up.Add(c.k3sStep(n), ready, api)
+		joined[n.Name] = up.Add(c.k3sStep(n), ready[n.Name], api)
 	}
 
 	// From here on we speak to Kubernetes.

@@ -19,7 +19,7 @@ var (
 	}
 	network    = []string{"curl", "wget"}
 	baseSystem = []string{
-		"apt-cache", "apt-get", "apt-mark", "blkid", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "free",
+		"apt-cache", "apt-get", "apt-mark", "blkid", "chpasswd", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "free",
 		"getent", "gpg", "hostnamectl", "ip", "journalctl", "ldconfig", "loginctl", "lsblk", "lsmod", "lspci", "mkfs.ext4", "mkfs.xfs",
 		"modinfo", "modprobe", "mount", "netplan", "passwd", "pgrep", "poweroff", "reboot", "resize2fs", "shutdown", "ssh-keygen", "sudo", "swapoff",
 		"sysctl", "systemctl", "systemd-detect-virt", "timedatectl", "udevadm", "umount", "update-grub", "update-initramfs", "uptime", "useradd", "usermod",
@@ -156,6 +156,8 @@ func baseProgram(name string) run {
 		return runGetent
 	case "useradd", "usermod":
 		return runUseradd
+	case "chpasswd":
+		return runChpasswd
 	case "curl", "wget":
 		return runCurl
 	case "ssh-keygen":

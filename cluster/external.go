@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// errNoHostKey is an external machine whose host key nobody has told us.
+var errNoHostKey = errors.New("its host key is not known")
+
+// noHostKey says how to make an external machine's host key known: it is not ours,
+// so no API can be asked for it, and the first answer is not believed.
+func (c *Cluster) noHostKey(n Node, addr string) error {
+	name := "[" + strings.Replace(addr, ":", "]:", 1)
+	if host, ok := strings.CutSuffix(addr, ":22"); ok {
+		name = host
+	}
+	return fmt.Errorf("%s is not made by us, and %w: put a line with %q and the contents of its %s into %s",
+		n.Name, errNoHostKey, name, hostKeyFile, c.hosts.Path())
+}
+
+// externalStep sees that a machine that we do not make can be worked on.
+func (c *Cluster) externalStep(n Node) *converge.Resource[string] {
+	return &converge.Resource[string]{
+		ID:      "guest/" + n.Name,
+		Observe: func(ctx context.Context) (problem string, err error) { return c.lookAtExternal(ctx, n) },
+		Diff: func(problem string) drift.Diff {
+			if problem == "" {
+				return nil
+			}
+			return drift.Diff{{Have: problem, Want: "a login over SSH", Effect: drift.Create}}
+		},
+		Settle: externalTime,
+		Poll:   2 * time.Second,
+	}
+}
+
+// externalTime is how long an external machine may be away: a restart.
+const externalTime = 2 * time.Minute
+
+func (c *Cluster) lookAtExternal(ctx context.Context, n Node) (problem string, err error) {
+	err = remote.Run(ctx, c.root(n.Name), "true")
+	var exit *remote.ExitError
+	var key *ssh.HostKeyError
+	var auth *ssh.AuthError
+	switch {
+	case err == nil:
+		return "", nil
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case errors.As(err, &exit):
+		return "", converge.Permanent(fmt.Errorf("on %s our user may not become root with sudo without a password: %w", n.Name, err))
+	case errors.As(err, &key), errors.As(err, &auth), errors.Is(err, errNoHostKey):
+		return "", converge.Permanent(err)
+	}
+	progress.Say(ctx, "%s", firstLine(err.Error()))
+	return firstLine(err.Error()), nil
+}
+
+// externalDriverStep waits for a driver that is its owner's to install.
+func (c *Cluster) externalDriverStep(n Node) *converge.Resource[driverSeen] {
+	return &converge.Resource[driverSeen]{
+		ID: "driver/" + n.Name,
+		Observe: func(ctx context.Context) (driverSeen, error) {
+			seen, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
+			return driverSeen{DriverState: seen}, err
+		},
+		Diff: func(s driverSeen) drift.Diff {
+			const note = "the machine is external: install it there"
+			d := nvidia.DiffGPUs(s.DriverState, n.GPUs.Count)
+			if s.Loaded == "" {
+				d = drift.Diff{{Path: "driver", Have: "not loaded", Want: "a driver of NVIDIA's", Effect: drift.Create, Note: note}}
+			}
+			if s.Runtime == "" {
+				d = append(d, drift.Field{Path: "toolkit", Have: "none", Want: "nvidia-container-runtime", Effect: drift.Create, Note: note})
+			}
+			return d
+		},
+		Settle: 10 * time.Second,
+	}
+}
+
+// releaseStep takes K3s off a machine that is not ours to destroy.
+func (c *Cluster) releaseStep(n Node) *converge.Resource[k3s.State] {
+	return &converge.Resource[k3s.State]{
+		ID:      "k3s/" + n.Name,
+		Observe: func(ctx context.Context) (k3s.State, error) { return k3s.Observe(ctx, c.root(n.Name)) },
+		Diff: func(have k3s.State) drift.Diff {
+			if have.Role == k3s.RoleNone && have.Version == "" {
+				return nil
+			}
+			return drift.Unwanted("K3s on the external machine " + n.Name)
+		},
+		Apply: func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.root(n.Name)) },
+	}
+}

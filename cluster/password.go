@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// cryptHash is what crypt(5) makes: $method$parameters$salt$hash.
+var cryptHash = regexp.MustCompile(`^\$[0-9a-z]+\$[A-Za-z0-9./=,$]+$`)
+
+// hasPassword reports whether the admin user of a node has a console password that
+// is ours to keep. Machines that we do not make keep theirs.
+func (s *Spec) hasPassword(n Node) bool { return !s.Access.PasswordHash.IsZero() && !n.External }
+
+// passwordStep keeps the console password of the admin user. Its hash is not in
+// the seed: anybody who may read the storage could try passwords on it.
+func (c *Cluster) passwordStep(n Node) *converge.Resource[bool] {
+	user := c.spec.Access.User
+	return &converge.Resource[bool]{
+		ID: "password/" + n.Name,
+		Observe: func(ctx context.Context) (same bool, err error) {
+			want, err := c.spec.passwordHash()
+			if err != nil {
+				return false, converge.Permanent(err)
+			}
+			out, err := remote.Output(ctx, c.root(n.Name), "getent", "shadow", user)
+			if err != nil {
+				return false, fmt.Errorf("the password of %s: %w", user, err)
+			}
+			fields := strings.Split(string(out), ":")
+			return len(fields) > 1 && fields[1] == want.Reveal(), nil
+		},
+		Diff: func(same bool) drift.Diff {
+			if same {
+				return nil
+			}
+			return drift.Diff{{Path: "password of " + user, Have: "another or none", Want: "as asked", Effect: drift.Update}}
+		},
+		Apply: func(ctx context.Context, _ bool) error {
+			hash, err := c.spec.passwordHash()
+			if err != nil {
+				return err
+			}
+			return c.root(n.Name).Run(ctx, remote.Cmd{
+				Args:  []string{"chpasswd", "-e"},
+				Stdin: strings.NewReader(user + ":" + hash.Reveal() + "\n"),
+			})
+		},
+	}
+}
+
+func (s *Spec) passwordHash() (secret.Value, error) {
+	hash, err := s.Access.PasswordHash.Resolve()
+	if err != nil {
+		return hash, fmt.Errorf("ssh.passwordHash: %w", err)
+	}
+	if !cryptHash.MatchString(hash.Reveal()) {
+		return hash, fmt.Errorf("ssh.passwordHash: %s holds no hash of a password: make one with mkpasswd --method=yescrypt", s.Access.PasswordHash)
+	}
+	return hash, nil
+}
