@@ -88,7 +88,7 @@ func (c *Cluster) checkHost(ctx context.Context, host string) ([]string, error) 
 		case !storages[i].Active:
 			problems = append(problems, fmt.Sprintf("storage %q on %s is not active", u.storage, host))
 		case !slices.Contains(storages[i].Content, u.content):
-			problems = append(problems, fmt.Sprintf("storage %q on %s does not take content %q, which %s need: run on the host: pvesm set %s --content %s",
+			problems = append(problems, fmt.Sprintf("storage %q on %s does not take content %q, for %s: run on the host: pvesm set %s --content %s",
 				u.storage, host, u.content, u.why, u.storage, strings.Join(append(slices.Clone(storages[i].Content), u.content), ",")))
 		}
 	}

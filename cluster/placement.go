@@ -192,7 +192,10 @@ func choose(n Node, gpus []proxmox.GPU, taken map[proxmox.PCIAddress]string) ([]
 	if len(n.GPUs.PCI) > 0 {
 		asked = fmt.Sprintf("the GPUs at %v", n.GPUs.PCI)
 	}
-	if len(gpus) == 0 {
+	switch {
+	case len(gpus) > 0 && len(why) == 0:
+		why = []string{fmt.Sprintf("it has %d in all", len(gpus))}
+	case len(gpus) == 0:
 		why = []string{"none is there, or the token may not see them: grant it Sys.Audit on /"}
 	}
 	return nil, fmt.Errorf("%s asks for %s, and host %s can give %d: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))

@@ -103,11 +103,11 @@ func TestSettleTellsWhatRemains(t *testing.T) {
 			ID:      "node",
 			Observe: func(context.Context) (int, error) { looks++; return looks, nil },
 			Diff:    func(int) drift.Diff { return drift.Diff{{Path: "ready", Have: "False", Want: "True"}} },
-			Settle:  time.Minute, Poll: 10 * time.Second,
+			Settle:  time.Minute, Hint: "look at the kubelet", Poll: 10 * time.Second,
 		})
 		start := time.Now()
 		_, err := g.Run(t.Context(), nil)
-		assert.EqualError(t, err, "node: not there after 1m0s: ready: False → True")
+		assert.EqualError(t, err, "node: not there after 1m: ready: False → True\n  look at the kubelet")
 		assert.Equal(t, time.Minute, time.Since(start))
 		assert.InDelta(t, 6, looks, 1)
 		var nc *converge.NotConverged

@@ -3,6 +3,7 @@ package converge
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -24,13 +25,24 @@ type NotConverged struct {
 	After time.Duration // how long it was given
 	Diff  drift.Diff    // what remains; empty if the last look failed
 	Err   error         // why the last look failed, if it did
+	Hint  string        // what to do about it; may be empty
 }
 
 func (e *NotConverged) Error() string {
-	if e.Err != nil {
-		return fmt.Sprintf("not there after %s: %v", e.After, e.Err)
+	text := fmt.Sprintf("not there after %s: %s", short(e.After), e.words())
+	if e.Hint != "" {
+		text += "\n  " + e.Hint
 	}
-	return fmt.Sprintf("not there after %s: %s", e.After, e.Diff)
+	return text
+}
+
+// short prints 10m0s as 10m.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	return s
 }
 
 // Unwrap returns the last look's error.

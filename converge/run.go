@@ -106,11 +106,11 @@ func bring(ctx context.Context, s Step, emit func(Event)) (changed bool, err err
 // settle looks until nothing differs or the step's time is over. seen is what the
 // last look found, nil if the first is still to come.
 func settle(ctx context.Context, s Step, seen drift.Diff, emit func(Event)) error {
-	limit, poll := patienceOf(s)
+	limit, poll, hint := patienceOf(s)
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	look, said := seen == nil, ""
-	last := &NotConverged{After: limit, Diff: seen}
+	last := &NotConverged{After: limit, Diff: seen, Hint: hint}
 	for {
 		if look {
 			diff, _, err := s.Check(ctx)

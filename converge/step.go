@@ -39,6 +39,8 @@ type Resource[S any] struct {
 	Settle time.Duration
 	// Poll is the time between looks while settling (0: DefaultPoll).
 	Poll time.Duration
+	// Hint says what a person can do when Settle was not enough; may be empty.
+	Hint string
 }
 
 // Name returns the ID.
@@ -59,14 +61,16 @@ func (r *Resource[S]) Check(ctx context.Context) (drift.Diff, Act, error) {
 
 // patience is implemented by steps that say how long they may take to settle.
 type patience interface {
-	patience() (settle, poll time.Duration)
+	patience() (settle, poll time.Duration, hint string)
 }
 
-func (r *Resource[S]) patience() (settle, poll time.Duration) { return r.Settle, r.Poll }
+func (r *Resource[S]) patience() (settle, poll time.Duration, hint string) {
+	return r.Settle, r.Poll, r.Hint
+}
 
-func patienceOf(s Step) (settle, poll time.Duration) {
+func patienceOf(s Step) (settle, poll time.Duration, hint string) {
 	if p, ok := s.(patience); ok {
-		settle, poll = p.patience()
+		settle, poll, hint = p.patience()
 	}
 	if settle == 0 {
 		settle = DefaultSettle
@@ -74,5 +78,5 @@ func patienceOf(s Step) (settle, poll time.Duration) {
 	if poll == 0 {
 		poll = DefaultPoll
 	}
-	return settle, poll
+	return settle, poll, hint
 }

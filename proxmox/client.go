@@ -43,6 +43,7 @@ type Client struct {
 	glances  glances
 	tasks    tasks
 	power    powerNotes
+	names    names
 	vmids    vmids
 	clones   *semaphore.Weighted // clones in flight
 	destroys *semaphore.Weighted // destroys in flight

@@ -171,7 +171,7 @@ type ConflictError struct {
 // Error returns the conflict and the ways out of it.
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("proxmox: VM %d on %s is called %s, but does not carry the tag %s: it is not ours and stays as it is\n"+
-		"  rename one of the two, or remove the other VM; to hand it over instead: qm set %d --tags %s",
+		"  rename one of the two, or remove the other VM; to hand it over instead, add to the tags of VM %d: %s",
 		e.VMID, e.Host, e.Name, e.Owner, e.VMID, e.Owner)
 }
 
@@ -363,6 +363,8 @@ func hintFor(text, token, id string) string {
 		return "switch the IOMMU on in the firmware and on the kernel's command line, then reboot the host"
 	case strings.Contains(text, "is not running") && strings.Contains(text, "guest agent"):
 		return "the guest is still booting, or qemu-guest-agent is not installed in it"
+	case strings.Contains(text, "lock file") && strings.Contains(text, "got timeout"), strings.Contains(text, "got lock request timeout"):
+		return "tried several times; other work holds this lock: look at the host's running tasks, and run it again when they are done"
 	case lockedText.MatchString(text):
 		return "something is at work on the VM, or died while it was: qm unlock " + id
 	}

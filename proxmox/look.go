@@ -103,7 +103,7 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 		return nil, nil, err
 	}
 	for _, r := range all {
-		if r.Type != "qemu" || r.Name != name && !nameless(r) {
+		if r.Type != "qemu" || r.Name != name && (!nameless(r) || c.names.isOther(int(r.VMID), name)) {
 			continue
 		}
 		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
@@ -134,6 +134,41 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 func nameless(r resource) bool {
 	made, up := strings.CutPrefix(r.Name, "VM ")
 	return r.Name == "" || up && made == itoa(int(r.VMID))
+}
+
+// names remember what VMs are called that the list of resources has no name for
+// yet, so that a hundred lookups at a time do not each read a hundred fresh clones.
+type names struct {
+	mu   sync.Mutex
+	byID map[int]nameNote
+}
+
+type nameNote struct {
+	name string
+	at   time.Time
+}
+
+// nameAge is how long a name is believed: a VMID may be given to another VM.
+const nameAge = 30 * time.Second
+
+func (n *names) set(vmid int, name string) {
+	if name == "" || name == "VM "+itoa(vmid) {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byID == nil {
+		n.byID = map[int]nameNote{}
+	}
+	n.byID[vmid] = nameNote{name, time.Now()}
+}
+
+// isOther reports whether the VM is known, and not by that name.
+func (n *names) isOther(vmid int, name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	note, known := n.byID[vmid]
+	return known && note.name != name && time.Since(note.at) < nameAge
 }
 
 // Summary is a VM in a list.
@@ -211,7 +246,9 @@ func (c *Client) read(ctx context.Context, host string, vmid int, running bool) 
 	if err := c.get(ctx, vmPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
 	}
-	return newVM(host, vmid, entries, running), nil
+	vm := newVM(host, vmid, entries, running)
+	c.names.set(vmid, vm.Name)
+	return vm, nil
 }
 
 // status asks the host itself whether a VM runs.

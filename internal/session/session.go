@@ -116,7 +116,7 @@ func (s *Session) login(b *cluster.Backend) error {
 	if a.Agent {
 		b.Agent = os.Getenv("SSH_AUTH_SOCK")
 		if b.Agent == "" {
-			return errors.New("access.agent is set, and no SSH agent runs here (SSH_AUTH_SOCK is empty): start one with eval $(ssh-agent) and ssh-add")
+			return errors.New("ssh.agent is set, and no SSH agent runs here (SSH_AUTH_SOCK is empty): start one with eval $(ssh-agent) and ssh-add")
 		}
 		return nil
 	}
@@ -228,7 +228,7 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) error {
 func (s *Session) openJump(b *cluster.Backend, jump string) error {
 	user, addr, ok := strings.Cut(jump, "@")
 	if !ok {
-		return failed(invalid, fmt.Errorf("access.jump %q: write user@host:port", jump))
+		return failed(invalid, fmt.Errorf("ssh.jump %q: write user@host:port", jump))
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		addr = net.JoinHostPort(addr, "22")
@@ -246,15 +246,15 @@ func (s *Session) openJump(b *cluster.Backend, jump string) error {
 func openProxy(b *cluster.Backend, address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
-		return failed(invalid, fmt.Errorf("access.proxy: %w", err))
+		return failed(invalid, fmt.Errorf("ssh.proxy: %w", err))
 	}
 	dialer, err := proxy.FromURL(u, proxy.Direct)
 	if err != nil {
-		return failed(invalid, fmt.Errorf("access.proxy: %w", err))
+		return failed(invalid, fmt.Errorf("ssh.proxy: %w", err))
 	}
 	ctxDialer, ok := dialer.(proxy.ContextDialer)
 	if !ok {
-		return failed(invalid, fmt.Errorf("access.proxy %s: write socks5://host:port", u.Redacted()))
+		return failed(invalid, fmt.Errorf("ssh.proxy %s: write socks5://host:port", u.Redacted()))
 	}
 	b.Dial, b.Via, b.ProxyURL = ctxDialer.DialContext, "proxy "+u.Host, address
 	return nil

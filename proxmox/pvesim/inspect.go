@@ -143,6 +143,29 @@ func (s *Sim) AddVM(v VM) {
 	s.adopt(v)
 }
 
+// LockVM puts a lock such as "backup" on a VM, as another program's work does; an
+// empty one takes it away.
+func (s *Sim) LockVM(vmid int, lock string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.vms[vmid]
+	switch {
+	case v == nil:
+	case lock == "":
+		delete(v.conf, "lock")
+	default:
+		v.conf["lock"] = lock
+	}
+}
+
+// AddMapping puts a resource mapping there, right or wrong, as if it had always
+// been; devices are as given: node=…,path=…,id=…
+func (s *Sim) AddMapping(id, description string, devices ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mappings[id] = &mapping{id: id, description: description, entries: devices}
+}
+
 // TLS returns a self-signed certificate for a server of [Sim.Handler], made once,
 // and its SHA-256 fingerprint as Proxmox shows it.
 func (s *Sim) TLS() (tls.Certificate, string, error) {
