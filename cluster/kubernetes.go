@@ -261,7 +261,7 @@ func (c *Cluster) dial(ctx context.Context, network, addr string) (net.Conn, err
 }
 
 // labels are those that the file says, and those that others look for.
-func labels(n Node) map[string]string {
+func (s *Spec) labels(n Node) map[string]string {
 	out := map[string]string{}
 	for k, v := range n.Labels {
 		out[k] = v
@@ -271,6 +271,9 @@ func labels(n Node) map[string]string {
 	}
 	if n.GPUs.Count > 0 {
 		out[nvidia.LabelPresent] = "true"
+		if s.NVIDIA.Stack == StackDevicePlugin {
+			out[sharingLabel] = s.sharingName(n.GPUs.Sharing)
+		}
 	}
 	return out
 }

@@ -188,7 +188,7 @@ func (c *Cluster) observeNode(ctx context.Context, name string) (*kube.Node, err
 }
 
 func (c *Cluster) marks(n Node) kube.Marks {
-	m := kube.Marks{Labels: labels(n)}
+	m := kube.Marks{Labels: c.spec.labels(n)}
 	for _, t := range n.Taints {
 		m.Taints = append(m.Taints, kube.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 	}
@@ -320,8 +320,11 @@ func (c *Cluster) allocatableStep(n Node) *converge.Resource[int64] {
 // share one.
 func (c *Cluster) allocatable(n Node) int64 {
 	count := int64(n.GPUs.Count)
-	if s := n.GPUs.Sharing; s.Strategy == SharingTimeSlicing || s.Strategy == SharingMPS {
-		count *= int64(max(1, s.Replicas))
+	if n.GPUs.Sharing.shared() {
+		count *= int64(max(1, n.GPUs.Sharing.Replicas))
 	}
 	return count
 }
+
+// shared reports whether several pods use one GPU.
+func (s Sharing) shared() bool { return s.Strategy == SharingTimeSlicing || s.Strategy == SharingMPS }

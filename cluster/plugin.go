@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -16,7 +19,7 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "device-plugin",
 		Observe: func(ctx context.Context) (drift.Diff, error) {
-			objects, err := nvidia.DevicePlugin(c.spec.pluginOptions())
+			objects, err := c.spec.plugins()
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
@@ -28,7 +31,7 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 		},
 		Diff: func(d drift.Diff) drift.Diff { return d },
 		Apply: func(ctx context.Context, _ drift.Diff) error {
-			objects, err := nvidia.DevicePlugin(c.spec.pluginOptions())
+			objects, err := c.spec.plugins()
 			if err != nil {
 				return err
 			}
@@ -42,16 +45,60 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 	}
 }
 
-// pluginOptions is how the file wants GPUs to be offered.
-func (s *Spec) pluginOptions() nvidia.PluginOptions {
-	o := nvidia.PluginOptions{Taints: s.gpuTaints()}
-	switch sharing := s.NVIDIA.Sharing; sharing.Strategy {
+// plugins are the objects of one device plugin for each way in which the nodes
+// share their GPUs: a plugin reads one configuration. Nodes are told apart by
+// [sharingLabel].
+func (s *Spec) plugins() ([]runtime.Object, error) {
+	all := []Sharing{s.NVIDIA.Sharing}
+	names := []string{s.sharingName(s.NVIDIA.Sharing)}
+	for _, n := range s.GPUNodes() {
+		if name := s.sharingName(n.GPUs.Sharing); !slices.Contains(names, name) {
+			all, names = append(all, n.GPUs.Sharing), append(names, name)
+		}
+	}
+	var out []runtime.Object
+	for i, sharing := range all {
+		objects, err := nvidia.DevicePlugin(s.pluginOptions(sharing, names[i]))
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			objects = objects[1:] // the namespace, which is there already
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
+}
+
+// sharingLabel says which device plugin a node's GPUs are offered by: the
+// cluster's, or that of nodes which share theirs in another way.
+const sharingLabel = "homelab.cps-gpu.github.com/gpu-sharing"
+
+// asCluster is the value of sharingLabel on nodes that say nothing of their own. It
+// does not name the way, so that a change of it changes one plugin and no labels.
+const asCluster = "cluster"
+
+func (s *Spec) sharingName(of Sharing) string {
+	switch own := s.NVIDIA.Sharing; {
+	case of.Strategy == own.Strategy && of.Replicas == own.Replicas:
+		return asCluster
+	case of.Replicas > 1:
+		return fmt.Sprintf("%s-%d", of.Strategy, of.Replicas)
+	}
+	return of.Strategy
+}
+
+// pluginOptions is how GPUs are to be offered on some nodes.
+func (s *Spec) pluginOptions(sharing Sharing, name string) nvidia.PluginOptions {
+	o := nvidia.PluginOptions{Taints: s.gpuTaints(), Nodes: map[string]string{sharingLabel: name}}
+	if name != asCluster {
+		o.Name = nvidia.PluginName + "-" + name
+	}
+	switch sharing.Strategy {
 	case SharingTimeSlicing:
 		o.Sharing, o.Replicas = nvidia.TimeSlicing, sharing.Replicas
 	case SharingMPS:
 		o.Sharing, o.Replicas = nvidia.MPS, sharing.Replicas
-	case SharingMIG:
-		o.MIG = nvidia.MIGMixed
 	}
 	return o
 }

@@ -20,6 +20,9 @@ import (
 type GPUResult struct {
 	Node string `json:"node"`
 	nvidia.VerifyResult
+	// Note says what the result does not prove: where GPUs are shared, a pod gets
+	// one share, and the node's other GPUs are not asked.
+	Note string `json:"note,omitempty"`
 }
 
 // Verification is a proof, under way or done, that every GPU computes.
@@ -74,7 +77,7 @@ func (v *Verification) step(n Node) *converge.Resource[verified] {
 			if s.Phase == kube.JobSucceeded {
 				return nil
 			}
-			f := drift.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %d GPUs succeeds", n.GPUs.Count), Effect: drift.Create}
+			f := drift.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %s succeeds", asks(n)), Effect: drift.Create}
 			if s.Reason != "" {
 				f.Have += ": " + s.Reason
 			}
@@ -93,12 +96,42 @@ func (v *Verification) step(n Node) *converge.Resource[verified] {
 	}
 }
 
+// verifies is how many GPUs a node's Job asks for: all of them, at once. Where they
+// are shared it is one share, since the device plugin refuses to give a pod two,
+// which may be of one GPU.
+func verifies(n Node) int {
+	if n.GPUs.Sharing.shared() {
+		return 1
+	}
+	return n.GPUs.Count
+}
+
+func asks(n Node) string {
+	if n.GPUs.Sharing.shared() {
+		return "one share of a GPU"
+	}
+	return fmt.Sprintf("%d GPUs", n.GPUs.Count)
+}
+
+// note is what the result of a node's Job does not prove.
+func note(n Node) string {
+	s := n.GPUs.Sharing
+	if !s.shared() {
+		return ""
+	}
+	text := fmt.Sprintf("one of %d shares (%s)", n.GPUs.Count*s.Replicas, s.Strategy)
+	if n.GPUs.Count > 1 {
+		text += fmt.Sprintf("; the node has %d GPUs, the others were not asked", n.GPUs.Count)
+	}
+	return text
+}
+
 // verifyTime is how long a node may take: the first time, gigabytes of image are
 // pulled.
 const verifyTime = 12 * time.Minute
 
 func (v *Verification) objects(n Node) []runtime.Object {
-	return nvidia.VerifyObjects(n.Name, n.GPUs.Count, nvidia.VerifyOptions{RunID: v.run, Taints: v.cluster.spec.gpuTaints()})
+	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: v.cluster.spec.gpuTaints()})
 }
 
 // observe looks at a node's Job. One that has ended badly is an error that waiting
@@ -147,8 +180,8 @@ func (s verified) verdict(n Node) error {
 		errs = append(errs, s.problem)
 	case s.Phase == kube.JobFailed:
 		errs = append(errs, fmt.Errorf("the job failed: %s", s.Reason))
-	case len(s.results) != n.GPUs.Count:
-		errs = append(errs, fmt.Errorf("%s has %d GPUs and %d of them computed", n.Name, n.GPUs.Count, len(s.results)))
+	case len(s.results) != verifies(n):
+		errs = append(errs, fmt.Errorf("a job on %s asked for %s, and %d of them computed", n.Name, asks(n), len(s.results)))
 	}
 	return errors.Join(errs...)
 }
@@ -178,7 +211,7 @@ func (v *Verification) Results() []GPUResult {
 	var out []GPUResult
 	for _, n := range v.cluster.spec.GPUNodes() {
 		for _, r := range v.results[n.Name] {
-			out = append(out, GPUResult{Node: n.Name, VerifyResult: r})
+			out = append(out, GPUResult{Node: n.Name, VerifyResult: r, Note: note(n)})
 		}
 	}
 	return out

@@ -18,7 +18,7 @@ func (o PluginOptions) control(config string) *appsv1.DaemonSet {
 	yes := true
 	privileged := &corev1.SecurityContext{Privileged: &yes}
 	both := corev1.MountPropagationBidirectional
-	return o.daemonSet(PluginName+"-mps", config, corev1.PodSpec{
+	return o.daemonSet(o.Name+"-mps", config, corev1.PodSpec{
 		InitContainers: []corev1.Container{{
 			Name:            "mount-shm",
 			Image:           o.Image,
@@ -36,7 +36,7 @@ func (o PluginOptions) control(config string) *appsv1.DaemonSet {
 			SecurityContext: privileged,
 			VolumeMounts:    append(mpsMounts(), corev1.VolumeMount{Name: "config", MountPath: configDir, ReadOnly: true}),
 		}},
-		Volumes: append(mpsVolumes(), configVolume()),
+		Volumes: append(mpsVolumes(), o.configVolume()),
 	})
 }
 

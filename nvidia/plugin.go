@@ -2,6 +2,7 @@ package nvidia
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/goccy/go-yaml"
 	appsv1 "k8s.io/api/apps/v1"
@@ -39,9 +40,11 @@ const (
 
 // PluginOptions say how GPUs are offered to containers.
 type PluginOptions struct {
-	Namespace string         // empty means PluginName
-	Image     string         // empty means PluginImage
-	Taints    []corev1.Taint // further taints on nodes with GPUs
+	Name      string            // of the DaemonSet and ConfigMap; empty means PluginName
+	Namespace string            // empty means PluginName
+	Image     string            // empty means PluginImage
+	Nodes     map[string]string // only nodes with these labels, beside [LabelPresent]; empty means all
+	Taints    []corev1.Taint    // further taints on nodes with GPUs
 	Sharing   SharingMode
 	Replicas  int         // how often a shared GPU is offered; 2 or more
 	MIG       MIGStrategy // empty means none
@@ -51,6 +54,9 @@ type PluginOptions struct {
 // configuration, and a DaemonSet on every node that carries [LabelPresent]; with
 // MPS, its control daemon as well. The runtime class is K3s' own and not among them.
 func DevicePlugin(o PluginOptions) ([]runtime.Object, error) {
+	if o.Name == "" {
+		o.Name = PluginName
+	}
 	if o.Namespace == "" {
 		o.Namespace = PluginName
 	}
@@ -148,7 +154,7 @@ func (o PluginOptions) config() (*corev1.ConfigMap, error) {
 	}
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: o.meta(PluginName),
+		ObjectMeta: o.meta(o.Name),
 		Data:       map[string]string{configKey: string(b)},
 	}, nil
 }
@@ -178,12 +184,12 @@ func (o PluginOptions) plugin(config string) *appsv1.DaemonSet {
 			{Name: "config", MountPath: configDir, ReadOnly: true},
 		},
 	}
-	volumes := []corev1.Volume{folder("device-plugins", "/var/lib/kubelet/device-plugins", corev1.HostPathDirectory), configVolume()}
+	volumes := []corev1.Volume{folder("device-plugins", "/var/lib/kubelet/device-plugins", corev1.HostPathDirectory), o.configVolume()}
 	if o.Sharing == MPS {
 		container.VolumeMounts = append(container.VolumeMounts, mpsMounts()...)
 		volumes = append(volumes, mpsVolumes()...)
 	}
-	return o.daemonSet(PluginName, config, corev1.PodSpec{Containers: []corev1.Container{container}, Volumes: volumes})
+	return o.daemonSet(o.Name, config, corev1.PodSpec{Containers: []corev1.Container{container}, Volumes: volumes})
 }
 
 func (o PluginOptions) pluginSecurity() *corev1.SecurityContext {
@@ -215,6 +221,7 @@ func (o PluginOptions) daemonSet(name, config string, spec corev1.PodSpec) *apps
 	spec.RuntimeClassName = &class
 	spec.PriorityClassName = "system-node-critical"
 	spec.NodeSelector = Labels()
+	maps.Copy(spec.NodeSelector, o.Nodes)
 	spec.Tolerations = append([]corev1.Toleration{{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists}}, Tolerations(o.Taints...)...)
 	labels := map[string]string{"app.kubernetes.io/name": name}
 	all := intstr.FromString("100%") // the pods do not stand in for each other
@@ -240,8 +247,8 @@ func folder(name, path string, kind corev1.HostPathType) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
 }
 
-func configVolume() corev1.Volume {
+func (o PluginOptions) configVolume() corev1.Volume {
 	return corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: PluginName}},
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: o.Name}},
 	}}
 }

@@ -3,6 +3,7 @@ package kubesim
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -188,7 +189,7 @@ func (c *Cluster) nodes(pods podIndex) {
 		status, taint := n.Status, (*corev1.Taint)(nil)
 		switch age := time.Since(k.since); {
 		case k.alive && age >= c.scale(readyAfter):
-			plugin := k.plugin(pods.onNode[n.Name])
+			plugin := k.plugin(pods.onNode[n.Name], c.shares)
 			gpus := int64(-1)
 			if plugin != nil {
 				gpus = *plugin
@@ -244,17 +245,21 @@ func (c *Cluster) taint(e *entry, n *corev1.Node, want *corev1.Taint) *entry {
 }
 
 // plugin returns how many GPUs the node's device plugin offers, nil without one.
-func (k *kubelet) plugin(pods []*entry) *int64 {
+func (k *kubelet) plugin(pods []*entry, shares func(*corev1.Pod) int) *int64 {
 	for _, e := range pods {
-		p := typed[corev1.Pod](e)
-		for _, ct := range p.Spec.Containers {
-			if strings.Contains(ct.Image, "k8s-device-plugin") && podReady(p) {
-				n := int64(len(k.gpus()))
-				return &n
-			}
+		if p := typed[corev1.Pod](e); isPlugin(p) {
+			n := int64(len(k.gpus()) * shares(p))
+			return &n
 		}
 	}
 	return nil
+}
+
+// isPlugin reports whether a pod is a device plugin that is up.
+func isPlugin(p *corev1.Pod) bool {
+	return podReady(p) && slices.ContainsFunc(p.Spec.Containers, func(ct corev1.Container) bool {
+		return strings.Contains(ct.Image, "k8s-device-plugin") && !slices.Contains(ct.Command, "mps-control-daemon")
+	})
 }
 
 func (k *kubelet) gpus() []guest.GPU {

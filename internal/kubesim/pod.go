@@ -198,15 +198,21 @@ func (c *Cluster) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
 	if want == 0 {
 		return nil, true
 	}
-	var taken []string
+	shares := c.sharesOn(p.Spec.NodeName)
+	if shares > 1 && want > 1 {
+		return nil, false // failRequestsGreaterThanOne: two shares may be of one GPU
+	}
+	taken := map[string]int{}
 	for _, e := range c.all("pods") {
 		other := typed[corev1.Pod](e)
 		if r := c.runs[string(other.UID)]; r != nil && other.Spec.NodeName == p.Spec.NodeName && !ended(other) {
-			taken = append(taken, r.gpus...)
+			for _, uuid := range r.gpus {
+				taken[uuid]++
+			}
 		}
 	}
 	for _, g := range k.gpus() {
-		if len(uuids) < want && !slices.Contains(taken, g.UUID) {
+		if len(uuids) < want && taken[g.UUID] < shares {
 			uuids = append(uuids, g.UUID)
 		}
 	}

@@ -66,6 +66,9 @@ func (s *Session) printResults(results []cluster.GPUResult) error {
 		if !r.Passed {
 			verdict = "FAILED: " + r.Detail
 		}
+		if r.Note != "" {
+			verdict += ", " + r.Note
+		}
 		t.Add(r.Node, fmt.Sprint(r.Index), r.Name, proxmox.Size(r.Memory).String(), r.Driver, r.UUID, verdict)
 	}
 	s.Table(t)
