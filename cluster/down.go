@@ -21,6 +21,12 @@ func (c *Cluster) Down(ctx context.Context) (*converge.Graph, error) {
 	down := &converge.Graph{}
 	var gone []*converge.Ref
 	if c.Proxmox != nil {
+		// What a run that was cut short has begun to make is ours as well.
+		for _, host := range c.templateHosts() {
+			if _, err := c.Proxmox.AwaitEarlier(ctx, host); err != nil {
+				return nil, err
+			}
+		}
 		vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
 		if err != nil {
 			return nil, err

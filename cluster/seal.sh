@@ -2,9 +2,10 @@
 # Makes a machine fit to be cloned: what is true of one machine only is forgotten,
 # and made anew at the clone's first boot. Run as root, last of all.
 #
-# usage: seal.sh
+# usage: seal.sh MARK
 set -eu
 
+: >"$1"
 cloud-init clean --logs --seed --machine-id
 rm -f /etc/ssh/ssh_host_*
 rm -f /etc/netplan/50-cloud-init.yaml

@@ -167,54 +167,74 @@ func (c *Cluster) templateStep(host string) *converge.Resource[*proxmox.Summary]
 
 // bake makes a template, or goes on with one that is half-made: each stage looks
 // first. Nothing is a template before it was sealed.
-func (c *Cluster) bake(ctx context.Context, t template, vm *proxmox.VM) error {
-	seedFile, err := c.bakeSeed(ctx, t)
-	if err != nil {
-		return err
-	}
-	if vm == nil {
-		if vm, err = c.bakeVM(ctx, t, seedFile); err != nil {
+func (c *Cluster) bake(ctx context.Context, t template, vm *proxmox.VM) (err error) {
+	if vm != nil {
+		if vm, err = c.Proxmox.Idle(ctx, vm); err != nil {
 			return err
 		}
 	}
-	if err := c.Proxmox.Start(ctx, vm); err != nil {
-		return err
-	}
-	if err := c.fill(ctx, t, vm); err != nil {
-		return fmt.Errorf("baking %s: %w", t.name, err)
-	}
-	progress.Say(ctx, "sealing")
-	if err := remote.Run(ctx, c.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh"); err != nil {
-		return fmt.Errorf("sealing %s: %w", t.name, err)
-	}
-	if err := c.Proxmox.Shutdown(ctx, vm); err != nil {
-		return err
+	if vm == nil || !c.sealed(vm) {
+		if vm, err = c.bakeSealed(ctx, t, vm); err != nil {
+			return err
+		}
 	}
 	if err := c.Proxmox.Convert(ctx, vm); err != nil {
 		return err
 	}
-	return c.Proxmox.DeleteVolume(ctx, t.host, c.spec.Image.SeedStorage+":iso/"+seedFile)
+	return c.Proxmox.DeleteVolume(ctx, t.host, c.spec.Image.SeedStorage+":iso/"+c.bakeSeedFile(t))
 }
 
-func (c *Cluster) bakeSeed(ctx context.Context, t template) (string, error) {
+// sealed reports whether a VM of which a template is made has only to become one:
+// its seed is taken out when all else is done.
+func (c *Cluster) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
+
+// bakeSealed returns the machine that was filled and sealed, and is off.
+func (c *Cluster) bakeSealed(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
+	if err := c.bakeSeed(ctx, t); err != nil {
+		return nil, err
+	}
+	if vm == nil {
+		var err error
+		if vm, err = c.bakeVM(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Proxmox.Start(ctx, vm); err != nil {
+		return nil, err
+	}
+	if err := c.fill(ctx, t, vm); err != nil {
+		return nil, fmt.Errorf("baking %s: %w", t.name, err)
+	}
+	progress.Say(ctx, "sealing")
+	if err := remote.Run(ctx, c.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
+		return nil, fmt.Errorf("sealing %s: %w", t.name, err)
+	}
+	return vm, c.Proxmox.Shutdown(ctx, vm)
+}
+
+func (c *Cluster) bakeSeedFile(t template) string {
+	return c.spec.seedFile("template", cloudinit.Digest([]byte(t.name)))
+}
+
+func (c *Cluster) bakeSeed(ctx context.Context, t template) error {
 	iso, err := t.seed.ISO()
 	if err != nil {
-		return "", err
+		return err
 	}
-	file := c.spec.seedFile("template", cloudinit.Digest([]byte(t.name)))
+	file := c.bakeSeedFile(t)
 	storage := c.spec.Image.SeedStorage
 	volumes, err := c.Proxmox.Volumes(ctx, t.host, storage, isoContent)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == file }) {
-		return file, nil
+		return nil
 	}
 	_, err = c.Proxmox.Upload(ctx, t.host, storage, file, iso)
-	return file, err
+	return err
 }
 
-func (c *Cluster) bakeVM(ctx context.Context, t template, seedFile string) (*proxmox.VM, error) {
+func (c *Cluster) bakeVM(ctx context.Context, t template) (*proxmox.VM, error) {
 	s := c.spec
 	progress.Say(ctx, "fetching the cloud image")
 	image, err := c.Proxmox.FetchImage(ctx, t.host, s.Image.ImageStorage, proxmox.Image{
@@ -228,7 +248,7 @@ func (c *Cluster) bakeVM(ctx context.Context, t template, seedFile string) (*pro
 	return c.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
 		Name: t.name, Host: t.host, Owner: s.tag(), Cores: bakeCores, Memory: bakeMemory,
 		Image: image, Storage: s.TemplateStorage(t.host), SecureBoot: s.Image.SecureBoot,
-		Seed: s.Image.SeedStorage + ":iso/" + seedFile,
+		Seed: s.Image.SeedStorage + ":iso/" + c.bakeSeedFile(t),
 		NICs: []proxmox.NIC{{Bridge: network.Bridge, VLAN: network.VLAN, MTU: network.MTU}},
 	})
 }
@@ -239,6 +259,9 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 		return err
 	}
 	guest := c.Proxmox.Guest(vm)
+	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
+		return err
+	}
 	if err := waitFirstBoot(ctx, guest); err != nil {
 		return err
 	}
@@ -265,6 +288,20 @@ func (s *Spec) bakedK3s() string {
 		return ""
 	}
 	return s.K3s.Version
+}
+
+// sealMark is there from the beginning of the sealing until the machine is off: the
+// status of its first boot is gone then, as is all else that fill would ask for.
+const sealMark = "/run/homelab-sealing"
+
+// exists reports whether a machine has a file.
+func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
+	err := remote.Run(ctx, r, "test", "-e", path)
+	var no *remote.ExitError
+	if errors.As(err, &no) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // waitFirstBoot waits until cloud-init is done with a machine.

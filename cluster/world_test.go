@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,9 +67,15 @@ func (w *world) close() {
 // but the files in dir.
 func (w *world) cluster(t testing.TB, spec *cluster.Spec) *cluster.Cluster {
 	t.Helper()
+	return w.clusterOver(t, spec, w.sim.Client().Transport)
+}
+
+// clusterOver is cluster with a way to Proxmox of one's own.
+func (w *world) clusterOver(t testing.TB, spec *cluster.Spec, way http.RoundTripper) *cluster.Cluster {
+	t.Helper()
 	id, token := w.sim.Token()
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{
-		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client(),
+		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way},
 	})
 	require.NoError(t, err)
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))

@@ -42,6 +42,7 @@ type Client struct {
 	version  Version
 	glances  glances
 	tasks    tasks
+	earlier  earlier
 	power    powerNotes
 	names    names
 	vmids    vmids

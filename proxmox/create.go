@@ -96,7 +96,7 @@ func (c *Client) CreateVM(ctx context.Context, spec CreateSpec) (*VM, error) {
 		}
 	}
 	if vm == nil {
-		if vm, err = c.unborn(ctx, spec.Owner, spec.Name); err != nil {
+		if vm, err = c.unborn(ctx, spec.Host, spec.Owner, spec.Name); err != nil {
 			return nil, err
 		}
 	}

@@ -56,12 +56,14 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 		}
 	}
 	if vm == nil {
-		if vm, err = c.unborn(ctx, spec.Owner, spec.Name); err != nil {
+		if vm, err = c.unborn(ctx, spec.Host, spec.Owner, spec.Name); err != nil {
 			return nil, err
 		}
 	}
-	if vm, err = c.settled(ctx, vm); err != nil {
-		return nil, err
+	if vm != nil {
+		if vm, err = c.Idle(ctx, vm); err != nil {
+			return nil, err
+		}
 	}
 	if vm == nil {
 		if err := c.Conflict(ctx, spec.Owner, spec.Name); err != nil {
@@ -76,13 +78,10 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 	return vm, nil
 }
 
-// settled returns an existing VM as it is when nothing is at work on it any more:
-// a task that a killed process began goes on, and the list of VMs is up to ten
+// Idle returns a VM as it is when nothing is at work on it any more, nil when it is
+// gone: a task that a killed process began goes on, and the list of VMs is up to ten
 // seconds behind.
-func (c *Client) settled(ctx context.Context, vm *VM) (*VM, error) {
-	if vm == nil {
-		return nil, nil
-	}
+func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 	if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
 		return nil, err
 	}
@@ -96,12 +95,15 @@ func (c *Client) settled(ctx context.Context, vm *VM) (*VM, error) {
 // unborn looks for the VM among those that another process, perhaps one of ours
 // that was killed, has begun to make and that have no name yet. It waits until
 // they have one.
-func (c *Client) unborn(ctx context.Context, owner, name string) (*VM, error) {
+func (c *Client) unborn(ctx context.Context, host, owner, name string) (*VM, error) {
+	waited, err := c.AwaitEarlier(ctx, host)
+	if err != nil {
+		return nil, err
+	}
 	all, err := c.resources(ctx)
 	if err != nil {
 		return nil, err
 	}
-	waited := false
 	for _, r := range all {
 		if r.Type != "qemu" || !nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
 			continue

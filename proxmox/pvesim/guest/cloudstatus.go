@@ -218,6 +218,10 @@ func (p *proc) cloudClean(opts map[string][]string, rest []string) int {
 			err = errors.Join(err, p.fs.removeAll("/var/lib/cloud/"+e.name))
 		}
 	}
+	// The status is kept below /var/lib/cloud, and what is in /run points there.
+	p.sys.mu.Lock()
+	p.sys.cloud.status, p.sys.cloud.current, p.sys.cloud.detail, p.sys.cloud.stages = "", "", "", map[string]*cloudStage{}
+	p.sys.mu.Unlock()
 	if has(opts, "logs", "l") {
 		for _, name := range []string{"/var/log/cloud-init.log", "/var/log/cloud-init-output.log"} {
 			_ = p.fs.remove(name)

@@ -1,0 +1,76 @@
+package proxmox
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// earlier are the tasks that an earlier process of ours, killed perhaps, has left
+// behind: Proxmox finishes them. A clone shows itself only when its worker has
+// written the first line of its configuration, so that who looks before would make
+// a second one.
+type earlier struct {
+	mu    sync.Mutex
+	hosts map[string]*earlierOn
+}
+
+type earlierOn struct {
+	turn  chan struct{} // holds one token while somebody waits
+	over  bool          // guarded by turn, as is found
+	found bool          // there were some
+}
+
+func (e *earlier) on(host string) *earlierOn {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.hosts == nil {
+		e.hosts = map[string]*earlierOn{}
+	}
+	if e.hosts[host] == nil {
+		e.hosts[host] = &earlierOn{turn: make(chan struct{}, 1)}
+	}
+	return e.hosts[host]
+}
+
+// makers are the types of tasks at whose end there is something that was not there.
+func makers() []string { return []string{"qmclone", "qmcreate", "imgcopy", "download"} }
+
+// AwaitEarlier waits, the first time it is asked about a host, until everything has
+// ended that an earlier process with the same token has begun to make there. It
+// reports whether there was such a thing: what was seen before may be wrong.
+func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, err error) {
+	e := c.earlier.on(host)
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if e.over {
+		return e.found, nil
+	}
+	all, err := c.running(ctx, host)
+	if err != nil {
+		return false, err
+	}
+	for _, l := range all {
+		upid, err := ParseUPID(l.UPID)
+		if err != nil || upid.User != c.cfg.TokenID || !slices.Contains(makers(), upid.Type) {
+			continue
+		}
+		progress.Say(ctx, "an earlier run has left %s", upid.what())
+		if err := c.wait(ctx, upid); err != nil && ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		e.found = true
+	}
+	e.over = true
+	if e.found {
+		c.glances.forget("/qemu")
+		c.glances.forget("/storage/")
+	}
+	return e.found, nil
+}
