@@ -28,6 +28,7 @@ type live struct {
 	began    time.Time
 	parts    []*livePart
 	steps    map[string]*liveStep
+	widest   struct{ name, what int }
 	ended    int
 	told     []string // what is to stand above the rows
 	shown    int      // how much of it does
@@ -117,6 +118,8 @@ func (l *live) step(name string) *liveStep {
 		i = len(l.parts)
 		l.parts = append(l.parts, &livePart{name: whose})
 	}
+	l.widest.name = max(l.widest.name, runewidth.StringWidth(whose))
+	l.widest.what = max(l.widest.what, runewidth.StringWidth(what))
 	p := l.parts[i]
 	s := &liveStep{part: p, what: what}
 	l.steps[name], p.steps, p.open = s, append(p.steps, s), p.open+1
@@ -157,11 +160,8 @@ func (l *live) Listen(e converge.Event) {
 // rows are what is under way, then how far all of it is.
 func (l *live) rows(now time.Time, width, height int) []row {
 	var parts []*livePart
-	names, whats := l.names(width), 0
+	names, whats := l.names(width), min(l.widest.what, max(8, width/6))
 	for _, p := range l.parts {
-		for _, s := range p.steps {
-			whats = max(whats, runewidth.StringWidth(s.what))
-		}
 		if !p.began.IsZero() && p.open > 0 && (p.name != everywhere || p.busy()) {
 			parts = append(parts, p)
 		}
@@ -169,7 +169,6 @@ func (l *live) rows(now time.Time, width, height int) []row {
 	if l.ended == 0 && len(parts) == 0 {
 		return nil
 	}
-	whats = min(whats, max(8, width/6))
 	shown, more := crowd(parts, max(1, min(height*2/3, height-3)), (*livePart).busy)
 	var rows []row
 	for _, p := range shown {
@@ -213,13 +212,7 @@ func (l *live) footer(now time.Time, width int) row {
 }
 
 // names is how wide the column of names is.
-func (l *live) names(width int) int {
-	widest := 0
-	for _, p := range l.parts {
-		widest = max(widest, runewidth.StringWidth(p.name))
-	}
-	return min(widest, max(8, width/4))
-}
+func (l *live) names(width int) int { return min(l.widest.name, max(8, width/4)) }
 
 // busy reports whether anything of the part is being done.
 func (p *livePart) busy() bool { return p.now() != nil }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
 )
 
 // quiet is how long a step that waits says nothing new in plain lines.
@@ -59,7 +60,7 @@ func (p *plain) Close() {
 func (p *plain) sentence(e converge.Event) string {
 	switch e.Kind {
 	case converge.Acting:
-		return e.Diff.Effect().String() + ": " + p.console.line(differences(e.Diff))
+		return verb(e.Diff.Effect()) + ": " + p.console.line(differences(e.Diff))
 	case converge.Waiting:
 		return p.console.waiting(e)
 	case converge.Progress:
@@ -75,6 +76,18 @@ func (p *plain) sentence(e converge.Event) string {
 		return "stopped"
 	}
 	return ""
+}
+
+// verb is what is done to bring an effect about.
+func verb(e drift.Effect) string {
+	switch e {
+	case drift.Create, drift.Remove:
+		return e.String()
+	case drift.Replace:
+		return "replace"
+	default:
+		return "change"
+	}
 }
 
 // waiting says what a step waits for.

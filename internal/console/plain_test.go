@@ -1,0 +1,154 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+const token = `t0k3n-"with <quotes>&\ 12345`
+
+// events is a run in which everything happens once.
+func events() []converge.Event {
+	start := time.Date(2026, 11, 20, 19, 30, 0, 0, time.UTC)
+	at := func(s float64, step string, kind converge.Kind, change func(*converge.Event)) converge.Event {
+		d := time.Duration(s * float64(time.Second))
+		e := converge.Event{Time: start.Add(d), Step: step, Kind: kind, Elapsed: d}
+		if change != nil {
+			change(&e)
+		}
+		return e
+	}
+	diff := func(d ...drift.Field) func(*converge.Event) {
+		return func(e *converge.Event) { e.Diff = d }
+	}
+	says := func(m string) func(*converge.Event) { return func(e *converge.Event) { e.Message = m } }
+	waits := func(have string) func(*converge.Event) {
+		return func(e *converge.Event) {
+			e.Diff = drift.Diff{{Have: have, Want: "a login over SSH", Effect: drift.Create}}
+			e.Message = e.Diff.String()
+		}
+	}
+	return []converge.Event{
+		at(0, "proxmox", converge.Checking, nil),
+		at(0.1, "proxmox", converge.Unchanged, nil),
+		at(0.1, "vm/wk-gpu1", converge.Checking, nil),
+		at(0.2, "vm/wk-gpu1", converge.Progress, says("looking")),
+		at(0.2, "vm/wk-gpu1", converge.Acting, diff(drift.Missing("16 cores, 128GiB, 2 GPUs")...)),
+		at(1, "vm/wk-gpu1", converge.Progress, says("cloning wk-gpu1 with "+token)),
+		at(32, "vm/wk-gpu1", converge.Progress, says("starting wk-gpu1,\n up to 4m12s")),
+		at(40, "vm/wk-gpu1", converge.Changed, nil),
+		at(40, "guest/wk-gpu1", converge.Checking, nil),
+		at(41, "guest/wk-gpu1", converge.Waiting, waits("no route to host")),
+		at(43, "guest/wk-gpu1", converge.Waiting, waits("connection refused")),
+		at(73, "guest/wk-gpu1", converge.Waiting, waits("connection refused by "+token)),
+		at(75, "guest/wk-gpu1", converge.Waiting, func(e *converge.Event) { e.Message = "Get \"https://x\": EOF" }),
+		at(90, "guest/wk-gpu1", converge.FailedStep, func(e *converge.Event) {
+			e.Err = errors.New("first boot failed: " + token + "\n  see /var/log/cloud-init-output.log")
+		}),
+		at(90, "k3s/wk-gpu1", converge.Skipped, says("needs guest/wk-gpu1")),
+		at(90, "k3s/wk-gpu2", converge.Skipped, says("needs guest/wk-gpu1")),
+		at(90, "node/wk-gpu1", converge.Skipped, says("needs k3s/wk-gpu1")),
+		at(91, "vm/cp1", converge.Checking, nil),
+		at(91, "vm/cp1", converge.Acting, diff(drift.Field{Path: "memory", Have: "16GiB", Want: "32GiB", Effect: drift.Restart})),
+		at(95, "vm/cp1", converge.Cancelled, nil),
+	}
+}
+
+func TestPlain(t *testing.T) {
+	c := capture(0, token)
+	d := c.Display(nil)
+	require.IsType(t, &plain{}, d)
+	for _, e := range events() {
+		d.Listen(e)
+	}
+	end := c.talk.Len()
+	d.Close()
+	golden(t, "plain.txt", c.talk.String()[:end])
+	assert.Equal(t, "not begun, for want of what failed: k3s ×2, node\n", c.talk.String()[end+33:])
+	assert.Empty(t, c.data.String(), "talk is not data")
+	assert.NotContains(t, c.talk.String(), "12345")
+}
+
+func TestJSONLines(t *testing.T) {
+	c := capture(0, token)
+	c.JSON = true
+	d := c.Display(nil)
+	for _, e := range events() {
+		d.Listen(e)
+	}
+	d.Close()
+	assert.Empty(t, c.talk.String())
+	golden(t, "events.jsonl", c.data.String())
+	assert.NotContains(t, c.data.String(), "12345")
+
+	// What programs rely on: these keys, with these types, and no others.
+	kinds := map[string]bool{}
+	for line := range bytes.Lines(c.data.Bytes()) {
+		var e map[string]any
+		require.NoError(t, json.Unmarshal(line, &e), "%s", line)
+		for _, key := range slices.Sorted(maps.Keys(e)) {
+			assert.Contains(t, []string{"time", "step", "kind", "diff", "message", "error", "elapsedSeconds"}, key)
+		}
+		_, err := time.Parse(time.RFC3339Nano, e["time"].(string))
+		require.NoError(t, err)
+		assert.IsType(t, "", e["step"])
+		assert.IsType(t, 0.0, e["elapsedSeconds"])
+		kinds[e["kind"].(string)] = true
+	}
+	assert.Len(t, kinds, 9, "every kind of event is in the test")
+}
+
+// A secret of digits alone must not turn a number into something else.
+func TestJSONStaysJSON(t *testing.T) {
+	c := capture(0, "1234", `a"b\c`, "step")
+	require.NoError(t, Objects(c.Console, []map[string]any{
+		{"n": 1234.5, "s": "pin 1234", "q": `x a"b\c y`, "nested": []any{"é\u2028 1234", `{"t":"a\"b\\c"}`}},
+	}))
+	var got map[string]any
+	require.NoError(t, json.Unmarshal(c.data.Bytes(), &got))
+	assert.Equal(t, map[string]any{
+		"n": 1234.5, "s": "pin [secret]", "q": "x [secret] y", "nested": []any{"é\u2028 [secret]", `{"t":"[secret]"}`},
+	}, got)
+	assert.Equal(t, 1, strings.Count(c.data.String(), "\n"))
+}
+
+func TestObjectsSayWhenNobodyReads(t *testing.T) {
+	c := &Console{Data: full{}}
+	require.ErrorContains(t, Objects(c, []int{1}), "no space")
+	require.ErrorContains(t, Objects(c, []any{make(chan int)}), "chan")
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space") }
+
+func FuzzHideStrings(f *testing.F) {
+	f.Add("value", "secret", 12.5)
+	f.Add(`a "secret" \`, `"secret"`, 1.0)
+	f.Fuzz(func(t *testing.T, value, hidden string, n float64) {
+		c := capture(0, hidden)
+		b, err := json.Marshal(map[string]any{"k": value, "n": n})
+		if err != nil {
+			t.Skip() // NaN
+		}
+		var plain, got map[string]any
+		require.NoError(t, json.Unmarshal(b, &plain))
+		require.NoError(t, json.Unmarshal(c.hideStrings(b), &got))
+		if len(got) == 2 && got["k"] != nil { // unless a key is a secret
+			assert.Equal(t, c.hide(plain["k"].(string)), got["k"])
+			assert.Equal(t, plain["n"], got["n"])
+		}
+	})
+}

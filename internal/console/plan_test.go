@@ -1,0 +1,198 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// planned is the plan of a cluster of three servers and some GPU workers. Steps that
+// see does not know are clean.
+func planned(workers int, see func(kind, of string) converge.Item) *converge.Plan {
+	steps := []string{"proxmox", "removed", "template/pve1"}
+	nodes := []string{"cp1", "cp2", "cp3"}
+	for i := range workers {
+		nodes = append(nodes, fmt.Sprintf("wk-gpu%d", i+1))
+	}
+	for i, n := range nodes {
+		steps = append(steps, "seed/"+n)
+		if i > 2 {
+			steps = append(steps, "gpus/"+n)
+		}
+		steps = append(steps, "vm/"+n, "guest/"+n)
+	}
+	steps = append(steps, "k3s/cp1", "api/10.0.0.100", "k3s/cp2", "k3s/cp3")
+	for _, n := range nodes[3:] {
+		steps = append(steps, "driver/"+n, "k3s/"+n)
+	}
+	steps = append(steps, "kubeconfig")
+	for _, n := range nodes {
+		steps = append(steps, "node/"+n)
+	}
+	steps = append(steps, "device-plugin")
+	for _, n := range nodes[3:] {
+		steps = append(steps, "allocatable/"+n)
+	}
+	p := &converge.Plan{}
+	for _, s := range append(steps, "leftovers") {
+		kind, of, _ := strings.Cut(s, "/")
+		it := see(kind, of)
+		it.Step = s
+		if it.Verdict == "" {
+			it.Verdict = converge.Clean
+		}
+		p.Items = append(p.Items, it)
+	}
+	return p
+}
+
+func changes(d ...drift.Field) converge.Item {
+	return converge.Item{Verdict: converge.Change, Diff: d}
+}
+
+func clean(string, string) converge.Item { return converge.Item{} }
+
+// nothing is there yet: only what needs nothing else can be looked at.
+func nothing(kind, _ string) converge.Item {
+	switch kind {
+	case "proxmox", "removed":
+		return converge.Item{}
+	case "template":
+		return changes(drift.Missing("eight-a100-template-pve1-51c23cddb31d")...)
+	case "seed":
+		return changes(drift.Missing("first-boot ISO on local")...)
+	case "gpus":
+		return changes(drift.Missing("mapping of 2 GPUs")...)
+	}
+	return converge.Item{Verdict: converge.Deferred, Because: "after template/pve1"}
+}
+
+func resized(kind, of string) converge.Item {
+	switch kind + "/" + of {
+	case "vm/wk-gpu2":
+		return changes(
+			drift.Field{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: drift.Restart},
+			drift.Field{Path: "description", Have: "GPU worker", Want: "GPU worker of the second rack, the one beside the window that is never opened"})
+	case "node/wk-gpu2":
+		return changes(drift.Field{Path: "label/homelab.example/tier", Have: `"gold"`, Want: `"silver"`})
+	}
+	return converge.Item{}
+}
+
+func removed(kind, _ string) converge.Item {
+	switch kind {
+	case "removed":
+		return changes(drift.Field{Path: "wk-gpu4", Have: "VM 108 on pve1", Effect: drift.Remove, Note: "no longer in the file"})
+	case "leftovers":
+		return changes(
+			drift.Field{Path: "homelab_eight-a100_wk-gpu4_c4c1f3f14888.iso", Have: "on pve1", Effect: drift.Remove},
+			drift.Field{Path: "mapping/eight-a100_wk-gpu4", Have: "unused", Effect: drift.Remove})
+	}
+	return converge.Item{}
+}
+
+func broken(kind, of string) converge.Item {
+	switch kind + "/" + of {
+	case "driver/wk-gpu3":
+		return converge.Item{Verdict: converge.Failed, Err: errors.New("the host key of 10.0.0.23:22 is SHA256:abc, and SHA256:def was expected:\nif the machine was made anew, remove its line from .homelab/eight-a100/known_hosts")}
+	case "k3s/wk-gpu3", "node/wk-gpu3", "allocatable/wk-gpu3":
+		return converge.Item{Verdict: converge.Deferred, Because: "driver/wk-gpu3 could not be looked at"}
+	case "vm/wk-gpu1":
+		return changes(drift.Field{Path: "disk/os/size", Have: "500GiB", Want: "400GiB", Effect: drift.Replace, Note: "disks do not shrink"})
+	case "k3s/cp2", "k3s/cp3":
+		return changes(drift.Field{Path: "version", Have: "v1.36.4+k3s1", Want: "v1.36.5+k3s1", Effect: drift.Restart})
+	case "node/cp3":
+		return changes(drift.Field{Path: "label/old", Have: `"x"`})
+	case "allocatable/wk-gpu4":
+		return converge.Item{Verdict: converge.Wait, Diff: drift.Diff{{Path: "GPUs", Have: "1", Want: "2 allocatable", Effect: drift.Create, Note: "driver, container toolkit and device plugin must all be there"}}}
+	}
+	return converge.Item{}
+}
+
+func TestPlanAndStatus(t *testing.T) {
+	for _, x := range []struct {
+		name    string
+		workers int
+		see     func(kind, of string) converge.Item
+	}{
+		{"clean", 4, clean}, {"nothing", 4, nothing}, {"nothing_100", 97, nothing},
+		{"resized", 4, resized}, {"removed", 3, removed}, {"broken", 4, broken},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			plan := planned(x.workers, x.see)
+			for _, width := range []int{80, 60} {
+				c := capture(width)
+				require.NoError(t, c.Plan(plan))
+				assertFits(t, c.data.String(), width)
+				if width == 80 {
+					golden(t, "plan_"+x.name+".txt", c.data.String())
+				}
+				assert.Empty(t, c.talk.String(), "a plan is data")
+				c = capture(width)
+				assert.Equal(t, x.name != "clean", c.Status(plan))
+				assertFits(t, c.data.String(), width)
+				if width == 80 && x.workers < 10 {
+					golden(t, "status_"+x.name+".txt", c.data.String())
+				}
+			}
+		})
+	}
+}
+
+// assertFits forgives words that are longer than what is left of a line.
+func assertFits(t *testing.T, text string, width int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if len(strings.Fields(line)) > 3 {
+			assert.LessOrEqual(t, len([]rune(line)), width, line)
+		}
+	}
+}
+
+func TestPlanInAPipeIsNotBroken(t *testing.T) {
+	c := capture(0)
+	require.NoError(t, c.Plan(planned(4, broken)))
+	assert.Contains(t, c.data.String(), "was expected: if the machine was made anew, remove its line from .homelab/eight-a100/known_hosts\n")
+	assert.NotContains(t, c.data.String(), "\x1b")
+	assert.NotContains(t, c.data.String(), "\u00a0")
+}
+
+func TestPlanInColour(t *testing.T) {
+	c := capture(80)
+	c.Console.data.paint = true
+	require.NoError(t, c.Plan(planned(4, resized)))
+	assert.Contains(t, c.data.String(), "\x1b[33m~\x1b[0m \x1b[1mwk-gpu2\x1b[0m\n")
+	assert.Contains(t, c.data.String(), "memory: 128GiB → 96GiB, \x1b[1;33mneeds a restart\x1b[0m\n")
+}
+
+func TestPlanJSON(t *testing.T) {
+	c := capture(80, "geheim-123")
+	c.JSON = true
+	p := planned(4, broken)
+	p.Items[2].Verdict, p.Items[2].Err = converge.Failed, errors.New(`{"token":"geheim-123"}`)
+	require.NoError(t, c.Plan(p))
+	lines := strings.Split(strings.TrimSpace(c.data.String()), "\n")
+	require.Len(t, lines, len(p.Items))
+	assert.JSONEq(t, `{"step":"template/pve1","verdict":"failed","error":"{\"token\":\"[secret]\"}"}`, lines[2])
+	assert.Contains(t, lines, `{"step":"vm/wk-gpu1","verdict":"change","diff":[{"path":"disk/os/size","have":"500GiB","want":"400GiB","effect":"replace","note":"disks do not shrink"}]}`)
+	assert.Contains(t, lines, `{"step":"k3s/wk-gpu3","verdict":"deferred","because":"driver/wk-gpu3 could not be looked at"}`)
+}
+
+func TestPlanOfDown(t *testing.T) {
+	c := capture(80)
+	require.NoError(t, c.Plan(&converge.Plan{Items: []converge.Item{
+		{Step: "vm/cp1", Verdict: converge.Change, Diff: drift.Unwanted("VM 105 on pve1")},
+		{Step: "vm/wk-gpu1", Verdict: converge.Change, Diff: drift.Unwanted("VM 108 on pve1")},
+		{Step: "leftovers", Verdict: converge.Change, Diff: drift.Diff{{Path: "mapping/eight-a100_wk-gpu1", Have: "unused", Effect: drift.Remove}}},
+		{Step: "files", Verdict: converge.Clean},
+	}}))
+	golden(t, "plan_down.txt", c.data.String())
+}
