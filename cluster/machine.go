@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
@@ -24,6 +25,9 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 		Packages: s.Guest.Packages, Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
 		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy, Timezone: s.Guest.Timezone,
+	}
+	if n.DHCP() { // which also says the gateway
+		m.Gateway = netip.Addr{}
 	}
 	for _, d := range n.Disks {
 		if d.Mount != "" {

@@ -1,0 +1,218 @@
+package cluster_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// duo is a server and a worker with a card, on one host.
+const duo = `
+name: duo
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools:
+  cp: {role: server, count: 1, addresses: [10.0.0.11]}
+  wk: {count: 1, addresses: [10.0.0.21], gpus: 1}
+`
+
+func content(t testing.TB, m *guest.Machine, path string) string {
+	t.Helper()
+	b, err := m.Disk().ReadFile(path)
+	require.NoError(t, err)
+	return string(b)
+}
+
+// What is secret reaches the nodes on stdin alone, and changes when the file's
+// environment does.
+func TestRegistriesAndPassword(t *testing.T) {
+	t.Setenv("REGISTRY_PASSWORD", "pa55-0f-registry")
+	t.Setenv("CONSOLE_HASH", "$6$salt$f1rsthash")
+	text := duo + `
+ssh: {passwordHash: env:CONSOLE_HASH}
+k3s:
+  registries:
+    docker.io: {endpoints: [https://mirror.home.arpa], username: pull, password: env:REGISTRY_PASSWORD}
+`
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, text)
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		for name, m := range w.guests() {
+			assert.Contains(t, content(t, m, "/etc/rancher/k3s/registries.yaml"), "pa55-0f-registry", name)
+			assert.Contains(t, content(t, m, "/etc/shadow"), "ubuntu:$6$salt$f1rsthash:", name)
+			for _, c := range m.Commands() {
+				assert.NotContains(t, strings.Join(c, " "), "pa55-0f", "an argument of %s", name)
+				assert.NotContains(t, strings.Join(c, " "), "f1rsthash", "an argument of %s", name)
+			}
+		}
+		assert.NotContains(t, w.output.String(), "pa55-0f")
+
+		t.Setenv("REGISTRY_PASSWORD", "an0ther")
+		t.Setenv("CONSOLE_HASH", "$6$salt$sec0ndhash")
+		assert.ElementsMatch(t, []string{
+			"password/cp1: password of ubuntu: another or none → as asked", "password/wk1: password of ubuntu: another or none → as asked",
+			"k3s/cp1: registries.yaml: something else → as asked (needs a restart)", "k3s/wk1: registries.yaml: something else → as asked (needs a restart)",
+		}, behindNone(w.plan(t, spec)))
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+
+		t.Setenv("CONSOLE_HASH", "plain text")
+		_, err := w.cluster(t, spec).Up().Run(t.Context(), nil)
+		require.ErrorContains(t, err, "env:CONSOLE_HASH holds no hash of a password")
+		assert.NotContains(t, err.Error(), "plain text")
+	})
+}
+
+// behindNone leaves out what only waits for another step.
+func behindNone(plan []string) []string {
+	var out []string
+	for _, line := range plan {
+		if !strings.Contains(line, ": after ") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// Without internet K3s comes from a folder, and only from there.
+func TestAirgap(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.sim.Close()
+		w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{Kubernetes: w.kube, Internet: func(url string) ([]byte, error) {
+			if strings.Contains(url, "k3s") {
+				return nil, guest.ErrNotFound
+			}
+			return guest.DefaultInternet()(url)
+		}})
+		spec := parse(t, duo+"k3s: {airgap: "+dir+"}\n")
+		_, err := w.cluster(t, spec).Up().Run(t.Context(), nil)
+		require.ErrorContains(t, err, "(k3s.airgap) has no k3s: put it there from https://github.com/k3s-io/k3s/releases/download/")
+		assert.Empty(t, w.mutations(), "seen before anything is made")
+
+		for _, name := range []string{"k3s", "sha256sum-amd64.txt", "k3s-airgap-images-amd64.tar.zst"} {
+			b, err := guest.DefaultInternet()("https://github.com/k3s-io/k3s/releases/download/" + strings.ReplaceAll(spec.K3s.Version, "+", "%2B") + "/" + name)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o644))
+		}
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		for name, m := range w.guests() {
+			assert.False(t, m.Disk().Exists("/var/lib/rancher/homelab.airgap"), name)
+		}
+	})
+}
+
+func TestNodesWithDHCP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, strings.Replace(duo, "wk: {count: 1, addresses: [10.0.0.21], gpus: 1}", "wk: {count: 2, network: {dhcp: true}}", 1))
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		for _, name := range []string{"wk1", "wk2"} {
+			assert.True(t, netip.MustParsePrefix("10.0.0.192/26").Contains(w.nodes(t)[name].InternalIP), w.nodes(t)[name].InternalIP)
+		}
+	})
+}
+
+// external is a machine that somebody else made: it has our login, and no cluster.
+func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+func (w *world) external(t testing.TB, addr string) *guest.Machine {
+	t.Helper()
+	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+	require.NoError(t, err)
+	doc, err := cloudinit.RenderWorker(cloudinit.Machine{
+		Hostname: "edge", User: "ops", AuthorizedKeys: []string{ssh.AuthorizedKey(signer.PublicKey())},
+		MAC: "bc:24:11:00:00:01", Address: mustPrefix(addr + "/24"), Gateway: mustPrefix("10.0.0.1/24").Addr(),
+	})
+	require.NoError(t, err)
+	iso, err := doc.ISO()
+	require.NoError(t, err)
+	m := guest.New(guest.Config{
+		Name: "edge", VMID: 9000, Disk: guest.NewBase("noble"), MACs: []string{"bc:24:11:00:00:01"}, CPUs: 4, Memory: 8 << 30,
+		Disks: []guest.BlockDevice{{Serial: "os", Size: 50 << 30}}, Network: w.sim.Network(), Internet: guest.DefaultInternet(), Kubernetes: w.kube,
+		Seed: func() ([]byte, error) { return iso, nil },
+	})
+	require.NoError(t, m.Boot(t.Context()))
+	time.Sleep(5 * time.Minute)
+	return m
+}
+
+func TestExternalNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		m := w.external(t, "10.0.0.40")
+		defer m.Kill()
+		spec := parse(t, duo+"nodes:\n  edge: {external: ops@10.0.0.40, labels: {example.com/site: roof}}\n")
+
+		// Its host key is not believed, whoever says so.
+		_, err := w.cluster(t, spec).Up().Run(t.Context(), nil)
+		require.ErrorContains(t, err, `its host key is not known: put a line with "10.0.0.40" and the contents of its /etc/ssh/ssh_host_ed25519_key.pub into `)
+
+		f, err := os.OpenFile(filepath.Join(w.dir, "known_hosts"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(f, "10.0.0.40 %s\n", strings.TrimSpace(content(t, m, "/etc/ssh/ssh_host_ed25519_key.pub")))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		assert.Equal(t, "roof", w.nodes(t)["edge"].Labels["example.com/site"])
+		assert.NotContains(t, w.names(), "edge", "no VM is made")
+
+		w.down(t, spec)
+		assert.True(t, m.Running(), "it is not ours to switch off")
+		assert.False(t, m.Disk().Exists("/usr/local/bin/k3s"))
+		known, err := os.ReadFile(filepath.Join(w.dir, "known_hosts"))
+		require.NoError(t, err)
+		assert.Contains(t, string(known), "10.0.0.40 ", "its key was given, not found")
+	})
+}
+
+// Pods share the GPUs of one node in the cluster's way, and of another in its own.
+func TestSharing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		spec := parse(t, strings.Replace(duo, "wk: {count: 1, addresses: [10.0.0.21], gpus: 1}", "wk: {count: 2, addresses: [10.0.0.21-10.0.0.22], gpus: 2}", 1)+`
+nvidia: {sharing: {strategy: time-slicing, replicas: 4}}
+nodes:
+  wk2: {gpus: {sharing: {strategy: none}}}
+`)
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		nodes := w.nodes(t)
+		assert.EqualValues(t, 8, nodes["wk1"].Count("nvidia.com/gpu"))
+		assert.EqualValues(t, 2, nodes["wk2"].Count("nvidia.com/gpu"))
+
+		c := w.cluster(t, spec)
+		graph, v := c.GPUVerify()
+		_, err := graph.Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
+		var got []string
+		for _, r := range v.Results() {
+			got = append(got, r.Node+": "+r.Note)
+		}
+		assert.Equal(t, []string{"wk1: one of 8 shares (time-slicing); the node has 2 GPUs, the others were not asked", "wk2: ", "wk2: "}, got)
+	})
+}
