@@ -164,11 +164,9 @@ func (c *Client) WaitStopped(ctx context.Context, vm *VM) error {
 // It looks first whether the VM is still the one that vm describes: a VMID may
 // have been given to another since.
 func (c *Client) Remove(ctx context.Context, vm *VM) error {
-	now, err := c.Refresh(ctx, vm)
+	now, err := c.Idle(ctx, vm) // a start may still be under way
 	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil
-	case err != nil:
+	case err != nil || now == nil:
 		return err
 	case now.Name != vm.Name || vm.Owner != "" && !now.ours(vm.Owner):
 		return fmt.Errorf("proxmox: VM %d on %s is %s with tags %v now, not %s: not removed", vm.VMID, vm.Host, now.Name, now.Tags, vm.Name)
