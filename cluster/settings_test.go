@@ -143,7 +143,7 @@ func (w *world) external(t testing.TB, addr string) *guest.Machine {
 	require.NoError(t, err)
 	doc, err := cloudinit.RenderWorker(cloudinit.Machine{
 		Hostname: "edge", User: "ops", AuthorizedKeys: []string{ssh.AuthorizedKey(signer.PublicKey())},
-		MAC: "bc:24:11:00:00:01", Address: mustPrefix(addr + "/24"), Gateway: mustPrefix("10.0.0.1/24").Addr(),
+		MAC: "bc:24:11:00:00:01", Address: mustPrefix(addr + "/24"), Gateway: mustPrefix(addr + "/24").Masked().Addr().Next(),
 	})
 	require.NoError(t, err)
 	iso, err := doc.ISO()
