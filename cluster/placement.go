@@ -26,7 +26,13 @@ func (c *Cluster) gpusStep(n Node) *converge.Resource[[]proxmox.MappingState] {
 			if err != nil {
 				return converge.Permanent(err)
 			}
-			return c.Proxmox.EnsureMapping(ctx, proxmox.MapGPUs(c.spec.mappingID(n.Name), c.spec.ourMapping(), n.Host, cards...))
+			mapping := proxmox.MapGPUs(c.spec.mappingID(n.Name), c.spec.ourMapping(), n.Host, cards...)
+			if !n.GPUs.AllFunctions {
+				for i := range mapping.Devices {
+					mapping.Devices[i].Address = cards[i].Address
+				}
+			}
+			return c.Proxmox.EnsureMapping(ctx, mapping)
 		},
 	}
 }
@@ -52,6 +58,12 @@ func (c *Cluster) diffMapping(n Node, all []proxmox.MappingState) drift.Diff {
 	if len(m.Problems) > 0 {
 		d = append(d, drift.Field{Path: "mapping", Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: drift.Restart})
 	}
+	for _, dev := range m.Devices {
+		if whole := dev.Address.Function < 0; dev.Host == n.Host && whole != n.GPUs.AllFunctions {
+			d = append(d, drift.Compare("functions", functions(whole), functions(n.GPUs.AllFunctions), drift.Restart)...)
+			break
+		}
+	}
 	have := addresses(m, n.Host)
 	if len(n.GPUs.PCI) == 0 {
 		return append(d, drift.Compare("cards", len(have), n.GPUs.Count, drift.Restart)...)
@@ -62,6 +74,13 @@ func (c *Cluster) diffMapping(n Node, all []proxmox.MappingState) drift.Diff {
 	}
 	slices.Sort(want)
 	return append(d, drift.Compare("cards", strings.Join(have, " "), strings.Join(want, " "), drift.Restart)...)
+}
+
+func functions(all bool) string {
+	if all {
+		return "all of each card"
+	}
+	return "the GPUs alone"
 }
 
 // diffNamed checks mappings that are somebody else's.

@@ -121,6 +121,20 @@ func TestAirgap(t *testing.T) {
 	})
 }
 
+// The card's audio function stays with the host where the file says so.
+func TestGPUWithoutItsOtherFunctions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, strings.Replace(duo, "gpus: 1", "gpus: {count: 1, allFunctions: false}", 1))
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		assert.Equal(t, []string{"0000:01:00.0"}, w.vm(t, "wk1").PCI)
+		spec = parse(t, duo)
+		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), "functions: the GPUs alone → all of each card")
+	})
+}
+
 func TestNodesWithDHCP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())

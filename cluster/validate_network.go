@@ -93,12 +93,13 @@ func lastAddr(p netip.Prefix) netip.Addr {
 // vip checks the API's virtual address against the servers' networks.
 func (r *resolver) vip() {
 	at, vip := &r.raw.K3s.VIP, r.spec.K3s.VIP
-	servers := 0
+	servers, leased := 0, false
 	for _, n := range r.nodes {
 		if n.Role != Server {
 			continue
 		}
 		servers++
+		leased = leased || n.raw.Network.DHCP && n.DHCP()
 		net := n.Network
 		if !vip.IsValid() || n.External || !net.Prefix.IsValid() || net.Prefix != net.Prefix.Masked() {
 			continue
@@ -110,6 +111,8 @@ func (r *resolver) vip() {
 	switch {
 	case !vip.IsValid() && servers > 1:
 		r.wrong(at, fmt.Sprintf("%d servers have no vip: whoever joined through one of them would go down with it", servers), "write k3s: {vip: ...} with a free address of the nodes' network")
+	case !vip.IsValid() && leased:
+		r.wrong(at, "the server gets its address from DHCP and there is no vip, so nobody knows where the API will be", "give the server an address, or write k3s: {vip: ...} with a free one of its network")
 	case r.raw.K3s.VIPInterface != "" && !vip.IsValid():
 		r.wrong(&r.raw.K3s.VIPInterface, "vipInterface means nothing without vip", "write vip: beside it")
 	}
