@@ -18,7 +18,7 @@ func (l *live) end(s *liveStep, e converge.Event) {
 	p := s.part
 	l.ended, p.open = l.ended+1, p.open-1
 	if e.Kind == converge.FailedStep {
-		l.fail(s, l.console.lines(fmt.Sprint(e.Err)))
+		l.fail(s, l.advice.once(l.console.lines(fmt.Sprint(e.Err))))
 	}
 	switch {
 	case p.name == everywhere && e.Kind == converge.Changed:

@@ -33,6 +33,7 @@ type live struct {
 	told     []string // what is to stand above the rows
 	shown    int      // how much of it does
 	failures []failure
+	advice   advice
 }
 
 // livePart is a node, a host, or what is the whole cluster's.
@@ -60,7 +61,7 @@ func newLive(c *Console, steps []string) *live {
 		console: c, paint: c.talk.paint,
 		screen: &screen{to: c.Talk, size: c.talk.size},
 		stop:   make(chan struct{}), stopped: make(chan struct{}),
-		steps: map[string]*liveStep{}, began: time.Now(),
+		steps: map[string]*liveStep{}, began: time.Now(), advice: advice{},
 	}
 	for _, name := range partsOf(steps) {
 		l.parts = append(l.parts, &livePart{name: name})

@@ -21,9 +21,12 @@ type plain struct {
 	mu      sync.Mutex
 	said    map[string]time.Time // when a step last had a line
 	skipped []string
+	advice  advice
 }
 
-func newPlain(c *Console) *plain { return &plain{console: c, said: map[string]time.Time{}} }
+func newPlain(c *Console) *plain {
+	return &plain{console: c, said: map[string]time.Time{}, advice: advice{}}
+}
 
 func (p *plain) Listen(e converge.Event) {
 	p.mu.Lock()
@@ -70,8 +73,7 @@ func (p *plain) sentence(e converge.Event) string {
 	case converge.Changed:
 		return "done in " + short(e.Elapsed)
 	case converge.FailedStep:
-		// The lines of an error are its parts: the message, then what to do.
-		return "FAILED: " + strings.Join(p.console.lines(fmt.Sprint(e.Err)), "\n    ")
+		return "FAILED: " + strings.Join(p.advice.once(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
 	case converge.Cancelled:
 		return "stopped"
 	}
@@ -95,7 +97,7 @@ func (c *Console) waiting(e converge.Event) string {
 	if e.Diff.Empty() {
 		return "waiting: " + c.line(e.Message)
 	}
-	return "waiting for " + c.line(awaited(e.Diff))
+	return "waiting: " + c.line(awaited(e.Diff))
 }
 
 // lines makes harmless lines of a foreign text.
@@ -107,6 +109,24 @@ func (c *Console) lines(s string) []string {
 		}
 	}
 	return out
+}
+
+// advice is what was said on how to mend what failed. The lines of an error are its
+// parts: what happened, then what to do.
+type advice map[string]bool
+
+// once leaves out advice that was given before: what fails on one node often fails
+// on all.
+func (a advice) once(lines []string) []string {
+	if len(lines) < 2 {
+		return lines
+	}
+	key := strings.Join(lines[1:], "\n")
+	if a[key] {
+		return []string{lines[0], "what to do: see above"}
+	}
+	a[key] = true
+	return lines
 }
 
 // kinds turns vm/a, vm/b, guest/a into "vm ×2, guest".

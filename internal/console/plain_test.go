@@ -152,3 +152,19 @@ func FuzzHideStrings(f *testing.F) {
 		}
 	})
 }
+
+func TestAdviceIsGivenOnce(t *testing.T) {
+	c := capture(0)
+	d := c.Display(nil)
+	for _, node := range []string{"cp1", "cp2"} {
+		d.Listen(converge.Event{Step: "seed/" + node, Kind: converge.FailedStep, Err: errors.New("upload of " + node + " refused\n  grant Datastore.AllocateTemplate\n\n  (to the token)")})
+	}
+	d.Listen(converge.Event{Step: "vm/cp3", Kind: converge.FailedStep, Err: errors.New("another")})
+	assert.Equal(t, `00:00:00  seed/cp1               FAILED: upload of cp1 refused
+    grant Datastore.AllocateTemplate
+    (to the token)
+00:00:00  seed/cp2               FAILED: upload of cp2 refused
+    what to do: see above
+00:00:00  vm/cp3                 FAILED: another
+`, c.talk.String())
+}

@@ -69,8 +69,19 @@ func (c *Console) Plan(p *converge.Plan) error {
 		}
 	}
 	var out strings.Builder
-	for _, group := range fold(all, func(l []planLine) string { return fmt.Sprint(l) }) {
-		c.planGroup(&out, group)
+	groups := fold(all, func(l []planLine) string { return fmt.Sprint(l) })
+	names := 0 // the column of those of which there is only one thing to say
+	for _, g := range groups {
+		if len(g.what) == 1 {
+			names = max(names, runewidth.StringWidth(several(g.names)))
+		}
+	}
+	for _, g := range groups {
+		if len(g.what) == 1 && names < 24 {
+			c.planSingle(&out, g, names)
+		} else {
+			c.planGroup(&out, g)
+		}
 	}
 	if len(all) > 0 {
 		out.WriteString("\n")
@@ -118,6 +129,23 @@ func (c *Console) clean(d drift.Diff) drift.Diff {
 	return out
 }
 
+// planSingle prints nodes and the one line that they share.
+func (c *Console) planSingle(out *strings.Builder, g folded[[]planLine], names int) {
+	l := g.what[0]
+	fmt.Fprintf(out, "%s %s  %s  ", c.data.paint.mark(l.mark), c.data.paint.bold(runewidth.FillRight(several(g.names), names)), l.what)
+	c.planText(out, l.text, 2+names+2+runewidth.StringWidth(l.what)+2)
+}
+
+// planText prints what follows at a column, its further lines below its first.
+func (c *Console) planText(out *strings.Builder, text string, at int) {
+	for i, line := range wrap(text, at, c.data.width()) {
+		if i > 0 {
+			out.WriteString(strings.Repeat(" ", at))
+		}
+		out.WriteString(c.data.paint.heed(line) + "\n")
+	}
+}
+
 // planGroup prints the nodes that share their lines.
 func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
 	paint, width := c.data.paint, c.data.width()
@@ -144,12 +172,7 @@ func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
 	at := 8 + whats
 	for _, l := range g.what {
 		fmt.Fprintf(out, "    %s %s  ", paint.mark(l.mark), runewidth.FillRight(l.what, whats))
-		for i, line := range wrap(l.text, at, width) {
-			if i > 0 {
-				out.WriteString(strings.Repeat(" ", at))
-			}
-			out.WriteString(paint.heed(line) + "\n")
-		}
+		c.planText(out, l.text, at)
 	}
 }
 

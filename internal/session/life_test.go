@@ -1,0 +1,236 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/examples"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/kubesim"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// site is a simulated world in which commands are given one after the other, each
+// as a process of its own would: nothing is remembered but the files.
+type site struct {
+	t          *testing.T
+	sim        *pvesim.Sim
+	kube       *kubesim.Sim
+	dir        string
+	talk, data bytes.Buffer // of the last command
+	everything strings.Builder
+}
+
+func newSite(t *testing.T) *site {
+	w := &site{t: t, kube: &kubesim.Sim{}, dir: t.TempDir()}
+	w.sim = pvesim.New(pvesim.EightA100(), pvesim.Options{Kubernetes: w.kube})
+	require.NoError(t, ensureKey(filepath.Join(w.dir, "id_ed25519")))
+	return w
+}
+
+func (w *site) close() {
+	w.sim.Close()
+	require.NoError(w.t, w.kube.Close())
+}
+
+// do gives one command.
+func (w *site) do(yaml string, o Options, command func(*Session, context.Context) error) error {
+	w.t.Helper()
+	w.talk.Reset()
+	w.data.Reset()
+	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
+	require.NoError(w.t, err)
+	id, token := w.sim.Token()
+	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{
+		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: w.sim.Client().Transport},
+	})
+	require.NoError(w.t, err)
+	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+	require.NoError(w.t, err)
+	c, err := cluster.New(spec, cluster.Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir})
+	require.NoError(w.t, err)
+	s := &Session{
+		Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: &secret.Redactor{}},
+		opt:     o, Spec: spec, Cluster: c,
+	}
+	defer s.Close()
+	err = command(s, w.t.Context())
+	w.everything.WriteString(w.talk.String() + w.data.String())
+	if err != nil {
+		w.everything.WriteString(err.Error())
+	}
+	return err
+}
+
+func code(err error) int {
+	if e, ok := err.(interface{ ExitStatus() int }); ok {
+		return e.ExitStatus()
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+func TestLifeOfACluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		yaml := string(examples.EightA100)
+
+		// Before: everything is to be made.
+		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Plan)))
+		assert.Contains(t, w.data.String(), "+ wk-gpu1, wk-gpu2, wk-gpu3, wk-gpu4\n")
+		assert.Contains(t, w.talk.String(), "warning: ")
+		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Status)))
+		assert.Contains(t, w.data.String(), "✗  cp1 ")
+
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Up))
+		assert.Empty(t, w.data.String())
+		assert.Contains(t, w.talk.String(), "vm/wk-gpu4             done in ")
+		assert.Contains(t, w.talk.String(), "go tool mage gpu:verify")
+		assert.NotContains(t, w.talk.String(), "FAILED")
+
+		// After: nothing.
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan))
+		assert.Regexp(t, `^Nothing to change: \d+ steps looked, all as asked.\n$`, w.data.String())
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Status))
+		assert.NotContains(t, w.data.String(), "✗")
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Up))
+		assert.Contains(t, w.talk.String(), "Nothing to change")
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Kubeconfig))
+		assert.FileExists(t, strings.TrimSpace(w.data.String()))
+
+		w.gpus(yaml)
+		w.change(yaml)
+		w.down(yaml)
+		_, token := w.sim.Token()
+		assert.NotContains(t, w.everything.String(), token)
+	})
+}
+
+// gpus looks at the cards and computes on them.
+func (w *site) gpus(yaml string) {
+	t := w.t
+	require.NoError(t, w.do(yaml, Options{}, (*Session).GPUList))
+	assert.Equal(t, 9, strings.Count(w.data.String(), "\n"))
+	require.NoError(t, w.do(yaml, Options{JSON: true}, (*Session).GPUList))
+	assert.Len(t, objects(t, w.data.Bytes()), 8)
+
+	require.NoError(t, w.do(yaml, Options{}, (*Session).GPUVerify))
+	assert.Equal(t, 8, strings.Count(w.data.String(), "passed"))
+	assert.Contains(t, w.talk.String(), "8 of 8 GPUs computed")
+	require.NoError(t, w.do(yaml, Options{JSON: true}, (*Session).GPUVerify))
+	results := objects(t, w.data.Bytes())
+	require.Len(t, results, 8, "one object for each GPU, and no events between them")
+	for _, r := range results {
+		assert.Equal(t, true, r["passed"])
+	}
+}
+
+// change makes a worker smaller, and takes another away.
+func (w *site) change(yaml string) {
+	t := w.t
+	smaller := strings.Replace(yaml, "    memory: 128GiB\n", "    memory: 96GiB\n", 1)
+	require.NotEqual(t, yaml, smaller)
+	assert.Equal(t, pending, code(w.do(smaller, Options{}, (*Session).Plan)))
+	assert.Contains(t, w.data.String(), "memory: 128GiB → 96GiB, needs a restart")
+	assert.Contains(t, w.data.String(), "needs a restart: vm/wk-gpu1, vm/wk-gpu2, vm/wk-gpu3, vm/wk-gpu4\n")
+
+	fewer := strings.NewReplacer("count: 4\n", "count: 3\n", "10.0.0.21-10.0.0.24", "10.0.0.21-10.0.0.23").Replace(yaml)
+	require.NotEqual(t, yaml, fewer)
+	assert.Equal(t, pending, code(w.do(fewer, Options{}, (*Session).Plan)))
+	assert.Contains(t, w.data.String(), "- removed")
+	assert.Contains(t, w.data.String(), "no longer in the file")
+	require.NoError(t, w.do(fewer, Options{JSON: true}, (*Session).Up))
+	kinds := map[any]int{}
+	for _, e := range objects(t, w.data.Bytes()) {
+		kinds[e["kind"]]++
+	}
+	assert.Equal(t, 2, kinds["changed"], "the machine, and what was left of it: %v", kinds)
+	require.NoError(t, w.do(fewer, Options{}, (*Session).Plan))
+}
+
+// down is asked about first, and then leaves nothing.
+func (w *site) down(yaml string) {
+	t := w.t
+	stdin := os.Stdin
+	defer func() { os.Stdin = stdin }()
+	var err error
+	os.Stdin, err = os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { _ = os.Stdin.Close() }()
+	err = w.do(yaml, Options{}, (*Session).Down)
+	assert.Equal(t, refused, code(err))
+	assert.ErrorContains(t, err, "-yes")
+	assert.Contains(t, w.data.String(), "- cp1      vm  VM ")
+
+	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
+	assert.Contains(t, w.talk.String(), "Gone: ")
+	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
+	assert.Contains(t, w.talk.String(), "Nothing of eight-a100 is there.")
+}
+
+func TestTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		err := w.do(string(examples.EightA100), Options{}, func(s *Session, ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			return s.Up(ctx)
+		})
+		assert.ErrorContains(t, err, "-timeout")
+		assert.Equal(t, 1, code(err))
+		err = w.do(string(examples.EightA100), Options{}, func(s *Session, ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(20*time.Second, cancel)
+			return s.Up(ctx)
+		})
+		assert.ErrorContains(t, err, "interrupted")
+		assert.Equal(t, 130, code(err))
+		assert.Contains(t, w.talk.String(), "stopped")
+	})
+}
+
+func TestFailureIsToldAndNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		w.sim.Revoke("Datastore.AllocateTemplate")
+		err := w.do(string(examples.EightA100), Options{}, (*Session).Up)
+		assert.Equal(t, 1, code(err))
+		assert.ErrorContains(t, err, "seed/cp1")
+		assert.ErrorContains(t, err, "could not begin")
+		assert.Contains(t, w.talk.String(), "FAILED: ")
+		assert.Contains(t, w.talk.String(), "not begun, for want of what failed: ")
+		err = w.do(string(examples.EightA100), Options{JSON: true}, (*Session).Up)
+		assert.Equal(t, 1, code(err))
+		assert.Contains(t, w.talk.String(), "✗ seed/cp1\n")
+	})
+}
+
+func objects(t *testing.T, data []byte) (out []map[string]any) {
+	t.Helper()
+	for line := range bytes.Lines(data) {
+		var o map[string]any
+		require.NoError(t, json.Unmarshal(line, &o), "%s", line)
+		out = append(out, o)
+	}
+	return out
+}
