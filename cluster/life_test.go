@@ -86,6 +86,7 @@ func TestPlanTellsTheTruth(t *testing.T) {
 	spec := parse(t, lab(example(t, "one-gpu")))
 	for at := time.Duration(0); at < 90*time.Second; at += 3 * time.Second {
 		t.Run(at.String(), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, pvesim.OneGPU())
 				defer w.close()
