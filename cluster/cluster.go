@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -35,7 +36,8 @@ type Cluster struct {
 	spec *Spec
 	Backend
 
-	guests map[string]*guest // by node name
+	guests map[string]*guest               // by node name
+	seeds  map[string]func() (seed, error) // by node name
 	hosts  *ssh.KnownHosts
 	api    api
 	// restarting is held by the one node that is being taken down and up again.
@@ -48,12 +50,13 @@ func New(spec *Spec, b Backend) (*Cluster, error) {
 		return nil, fmt.Errorf("the folder of cluster %s: %w", spec.Name, err)
 	}
 	c := &Cluster{
-		spec: spec, Backend: b, guests: map[string]*guest{},
+		spec: spec, Backend: b, guests: map[string]*guest{}, seeds: map[string]func() (seed, error){},
 		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 		restarting: make(chan struct{}, 1),
 	}
 	for _, n := range spec.Nodes {
 		c.guests[n.Name] = c.newGuest(n)
+		c.seeds[n.Name] = sync.OnceValues(func() (seed, error) { return c.renderSeed(n) })
 	}
 	return c, nil
 }

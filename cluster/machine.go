@@ -14,7 +14,7 @@ import (
 // seed is what a node is told at first boot, as an image with its name.
 type seed struct {
 	file string // its name on the storage
-	iso  []byte
+	iso  func() ([]byte, error)
 }
 
 // machine is a node as cloud-init should make it. Nothing secret is in it.
@@ -40,8 +40,11 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 	return m
 }
 
-// seed renders a node's first boot.
-func (c *Cluster) seed(n Node) (seed, error) {
+// seed renders a node's first boot, once: the file does not change under us, and
+// many steps ask for the seed's name.
+func (c *Cluster) seed(n Node) (seed, error) { return c.seeds[n.Name]() }
+
+func (c *Cluster) renderSeed(n Node) (seed, error) {
 	render := cloudinit.RenderServer
 	if n.Role == Agent {
 		render = cloudinit.RenderWorker
@@ -54,11 +57,7 @@ func (c *Cluster) seed(n Node) (seed, error) {
 	if err != nil {
 		return seed{}, err
 	}
-	iso, err := doc.ISO()
-	if err != nil {
-		return seed{}, err
-	}
-	return seed{file: c.spec.seedFile(n.Name, digest), iso: iso}, nil
+	return seed{file: c.spec.seedFile(n.Name, digest), iso: doc.ISO}, nil
 }
 
 // authorizedKeys are the keys that the file names and those that we log in with.

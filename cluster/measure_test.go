@@ -23,6 +23,9 @@ import (
 
 // measure turns the measurements on: go test ./cluster -run Measure -measure.
 // What is deterministic among them (requests, virtual time) is asserted elsewhere.
+// planned is how many VMs TestMeasurePlan looks at.
+const planned = 1000
+
 var measure = flag.Bool("measure", false, "print what docs/performance.md records")
 
 // sized is the eight-A100 site with as many workers, without GPUs beyond the first
@@ -142,7 +145,7 @@ func TestMeasurePlan(t *testing.T) {
 		t.Skip("a measurement: go tool mage bench")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		spec, model := sized(t, 1000)
+		spec, model := sized(t, planned)
 		w := newWorld(t, model)
 		defer w.close()
 		begun := wall()
@@ -156,8 +159,8 @@ func TestMeasurePlan(t *testing.T) {
 		changes := w.plan(t, spec)
 		took := wall() - begun
 		runtime.ReadMemStats(&after)
-		fmt.Printf("1000 VMs, from nothing %s real; plan of what is there: %s real, %d changes, %d requests, %d MiB allocated meanwhile, %d MiB in use by the whole process, simulator and all\n",
-			up.Round(time.Millisecond), took.Round(time.Millisecond), len(changes), len(w.sim.Requests())-requests, (after.TotalAlloc-before.TotalAlloc)>>20, after.HeapInuse>>20)
+		fmt.Printf("%d VMs, from nothing %s real; plan of what is there: %s real, %d changes, %d requests, %d MiB allocated meanwhile, %d MiB in use by the whole process, simulator and all\n",
+			planned, up.Round(time.Millisecond), took.Round(time.Millisecond), len(changes), len(w.sim.Requests())-requests, (after.TotalAlloc-before.TotalAlloc)>>20, after.HeapInuse>>20)
 	})
 }
 

@@ -42,7 +42,11 @@ func (c *Cluster) seedStep(n Node) *converge.Resource[bool] {
 			if err != nil {
 				return err
 			}
-			_, err = c.Proxmox.Upload(ctx, n.Host, storage, sd.file, sd.iso)
+			iso, err := sd.iso()
+			if err != nil {
+				return err
+			}
+			_, err = c.Proxmox.Upload(ctx, n.Host, storage, sd.file, iso)
 			return err
 		},
 	}
