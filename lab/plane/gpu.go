@@ -3,6 +3,7 @@ package plane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +36,12 @@ func (k *kubelet) watchDevices(ctx context.Context) {
 // advertise writes the count into the Node where it differs.
 func (k *kubelet) advertise(ctx context.Context, m *member) error {
 	want, registered := int64(0), false
-	if k.pluginRuns(m) {
-		want, registered = int64(len(m.GPUs())), true
+	if plugin := k.plugin(m); plugin != nil {
+		times, err := k.shares(ctx, m, plugin)
+		if err != nil {
+			return fmt.Errorf("the device plugin's configuration: %w", err)
+		}
+		want, registered = int64(len(m.GPUs())*times), true
 	}
 	node, err := k.objects.Get(m.Name)
 	if apierrors.IsNotFound(err) { // deleted while its kubelet is up; it comes back with the next start
@@ -55,23 +60,23 @@ func (k *kubelet) advertise(ctx context.Context, m *member) error {
 	return err
 }
 
-// pluginRuns reports whether NVIDIA's device plugin is up on the node and sees
+// plugin returns the pod of NVIDIA's device plugin if it is up on the node and sees
 // the driver, which it does only in a container of the nvidia runtime.
-func (k *kubelet) pluginRuns(m *member) bool {
+func (k *kubelet) plugin(m *member) *corev1.Pod {
 	if m.GPUs == nil {
-		return false
+		return nil
 	}
 	for _, pod := range k.podsOn(m.Name) {
 		if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || !usesNVIDIA(pod) {
 			continue
 		}
 		for _, c := range pod.Spec.Containers {
-			if strings.Contains(c.Image, "k8s-device-plugin") {
-				return true
+			if strings.Contains(c.Image, "k8s-device-plugin") && !slices.Contains(c.Command, "mps-control-daemon") {
+				return pod
 			}
 		}
 	}
-	return false
+	return nil
 }
 
 func usesNVIDIA(pod *corev1.Pod) bool {
@@ -98,15 +103,19 @@ func (k *kubelet) allocate(m *member, pod *corev1.Pod) (want, free int, ok bool)
 	if _, has := m.devices[pod.UID]; has {
 		return want, 0, true
 	}
-	taken := map[string]bool{}
+	taken := map[string]int{}
 	for _, uuids := range m.devices {
 		for _, uuid := range uuids {
-			taken[uuid] = true
+			taken[uuid]++
 		}
+	}
+	times := max(1, m.shares.times)
+	if times > 1 && want > 1 {
+		return want, 1, false // failRequestsGreaterThanOne: two shares may be of one GPU
 	}
 	var list []string
 	for _, gpu := range m.usable() {
-		if !taken[gpu.UUID] {
+		if taken[gpu.UUID] < times {
 			list = append(list, gpu.UUID)
 		}
 	}

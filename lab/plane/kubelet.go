@@ -47,6 +47,13 @@ type member struct {
 	guest.Node
 	running map[types.UID]context.CancelFunc // pods whose commands run now
 	devices map[types.UID][]string           // GPUs given to pods
+	shares  offered                          // how often each GPU is offered
+}
+
+// offered is how often the device plugin in a pod offers each GPU.
+type offered struct {
+	pod   types.UID
+	times int
 }
 
 // recheck is how often things outside Kubernetes (drivers, toolkits) are looked at again.

@@ -1,0 +1,66 @@
+package plane
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// sharing is the part of the device plugin's configuration that says how often
+// each GPU is offered.
+type sharing struct {
+	Sharing struct {
+		TimeSlicing, MPS struct {
+			Resources []struct {
+				Name     string `json:"name"`
+				Replicas int    `json:"replicas"`
+			} `json:"resources"`
+		}
+	} `json:"sharing"`
+}
+
+// shares is how often the device plugin in a pod offers each GPU. It reads its
+// ConfigMap once, as the plugin does: another one makes other pods.
+func (k *kubelet) shares(ctx context.Context, m *member, plugin *corev1.Pod) (int, error) {
+	k.mu.Lock()
+	known := m.shares
+	k.mu.Unlock()
+	if known.pod == plugin.UID {
+		return known.times, nil
+	}
+	times := 1
+	for _, v := range plugin.Spec.Volumes {
+		if v.ConfigMap == nil {
+			continue
+		}
+		config, err := k.client.CoreV1().ConfigMaps(plugin.Namespace).Get(ctx, v.ConfigMap.Name, metav1.GetOptions{})
+		if err != nil {
+			return 0, err
+		}
+		for _, text := range config.Data {
+			times = max(times, replicas(text))
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m.shares = offered{plugin.UID, times}
+	return times, nil
+}
+
+// replicas reads the number of a plugin's configuration; one that is not right
+// shares nothing.
+func replicas(config string) int {
+	var c sharing
+	if yaml.Unmarshal([]byte(config), &c) != nil {
+		return 1
+	}
+	for _, r := range slices.Concat(c.Sharing.TimeSlicing.Resources, c.Sharing.MPS.Resources) {
+		if r.Name == string(gpuResource) {
+			return max(1, r.Replicas)
+		}
+	}
+	return 1
+}
