@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
@@ -12,6 +13,7 @@ import (
 // terminal is as much of a terminal as the live display needs. It is strict: what it
 // does not know, and a line that runs over the edge, are faults.
 type terminal struct {
+	mu            sync.Mutex
 	width, height int
 	cells         [][]string // a cell of "" is the right half of a wide character
 	gone          []string   // lines that scrolled off the top
@@ -37,6 +39,8 @@ func (t *terminal) fault(format string, args ...any) {
 
 // Write obeys, and checks how a write leaves the terminal.
 func (t *terminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.writes++
 	for s := string(p); s != ""; {
 		switch c := s[0]; {
@@ -125,6 +129,8 @@ func (t *terminal) text(y int) string {
 
 // screen is what one sees.
 func (t *terminal) screen() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var b strings.Builder
 	for y := range t.cells {
 		b.WriteString(t.text(y) + "\n")
