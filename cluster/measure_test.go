@@ -151,17 +151,27 @@ func TestMeasurePlan(t *testing.T) {
 		begun := wall()
 		w.up(t, spec)
 		up := wall() - begun
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
+		before := live()
 		requests := len(w.sim.Requests())
+		c := w.cluster(t, spec)
+		defer c.Close()
 		begun = wall()
-		changes := w.plan(t, spec)
+		plan, err := c.Up().Plan(t.Context())
 		took := wall() - begun
-		runtime.ReadMemStats(&after)
-		fmt.Printf("%d VMs, from nothing %s real; plan of what is there: %s real, %d changes, %d requests, %d MiB allocated meanwhile, %d MiB in use by the whole process, simulator and all\n",
-			planned, up.Round(time.Millisecond), took.Round(time.Millisecond), len(changes), len(w.sim.Requests())-requests, (after.TotalAlloc-before.TotalAlloc)>>20, after.HeapInuse>>20)
+		require.NoError(t, err)
+		require.NoError(t, plan.Err())
+		held := live() - before // with its connections still open
+		fmt.Printf("%d VMs, from nothing %s real; plan of what is there: %s real, changes: %t, %d requests to Proxmox, %d MiB held by the plan and its connections (both ends), %d MiB by the simulator\n",
+			planned, up.Round(time.Millisecond), took.Round(time.Millisecond), plan.Changes(), len(w.sim.Requests())-requests, held>>20, before>>20)
 	})
+}
+
+// live is what the process holds once the garbage is gone.
+func live() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // tally counts a world's requests to Proxmox by what they are for.

@@ -30,6 +30,11 @@ import (
 type KnownHosts struct {
 	path string
 	mu   sync.Mutex
+
+	// What was read last, and the state of the file then: looking up a thousand
+	// machines should not parse a thousand lines each time.
+	parsed []entry
+	seen   fs.FileInfo
 }
 
 // NewKnownHosts makes a KnownHosts of a file, which need not exist yet.
@@ -44,11 +49,24 @@ func (k *KnownHosts) HostKeys(_ context.Context, addr string) ([]xssh.PublicKey,
 func (k *KnownHosts) Lookup(addr string) ([]xssh.PublicKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	content, err := k.read()
-	if err != nil {
+	if err := k.parse(); err != nil {
 		return nil, err
 	}
-	return knownKeys(content, knownhosts.Normalize(addr)), nil
+	return keysOf(k.parsed, knownhosts.Normalize(addr)), nil
+}
+
+// parse reads the file if it has changed since it was read last.
+func (k *KnownHosts) parse() error {
+	info, err := os.Stat(k.path)
+	if err == nil && k.seen != nil && os.SameFile(info, k.seen) && info.ModTime().Equal(k.seen.ModTime()) && info.Size() == k.seen.Size() {
+		return nil
+	}
+	content, err := k.read()
+	if err != nil {
+		return err
+	}
+	k.parsed, k.seen = parseEntries(content), info
+	return nil
 }
 
 // Store makes keys the ones known for addr, in place of all before; without keys,
@@ -81,10 +99,23 @@ func (k *KnownHosts) read() ([]byte, error) {
 
 // knownKeys returns the keys that content has for name and does not revoke.
 func knownKeys(content []byte, name string) []xssh.PublicKey {
-	var keys, revoked []xssh.PublicKey
+	return keysOf(parseEntries(content), name)
+}
+
+func parseEntries(content []byte) []entry {
+	var entries []entry
 	for line := range bytes.Lines(content) {
-		entry, ok := parseEntry(line)
-		if !ok || !entry.matches(name) {
+		if e, ok := parseEntry(line); ok {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+func keysOf(entries []entry, name string) []xssh.PublicKey {
+	var keys, revoked []xssh.PublicKey
+	for _, entry := range entries {
+		if !entry.matches(name) {
 			continue
 		}
 		switch entry.marker {
