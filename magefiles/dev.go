@@ -32,7 +32,11 @@ func Lint(ctx context.Context) error {
 
 // Bench prints what docs/performance.md records: requests, virtual makespan, real time, memory.
 func Bench(ctx context.Context) error {
-	return run(ctx, "go", "test", "-run", "^$", "-bench", ".", "-benchtime", "1x", "./cluster", "./proxmox")
+	return each(ctx, [][]string{
+		{"go", "test", "-c", "-o", ".lab/bin/cluster.test", "./cluster"},
+		{"sh", "-c", "cd cluster && ../.lab/bin/cluster.test -test.run Measure -measure"},
+		{"go", "test", "-run", "^$", "-bench", ".", "./proxmox", "./remote/ssh"},
+	})
 }
 
 func each(ctx context.Context, commands [][]string) error {
