@@ -191,6 +191,58 @@ func TestHighAvailability(t *testing.T) {
 	})
 }
 
+// TestServersComeAndGo holds K3s to what etcd makes of it: a dead server counts
+// until its Node is deleted, and so long nobody else can have its name.
+func TestServersComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		_, token, kubeconfig := s.form(3)
+		c, err := kube.New(kube.Config{Kubeconfig: []byte(kubeconfig.Reveal()), Dial: s.network.Dial})
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		s.destroy(13)
+
+		_, r := s.boot("cp3", 14, k3s.RoleServer)
+		again := s.server("cp3", 14)
+		again.URL, again.Token = url, token
+		require.NoError(t, k3s.JoinServer(t.Context(), r, again))
+		_, err = k3s.Wait(t.Context(), r, k3s.RoleServer)
+		require.ErrorContains(t, err, "etcd still has a member of this name")
+		require.NoError(t, c.DeleteNode(t.Context(), "cp3"))
+		time.Sleep(2 * time.Second) // a person reads the error
+		require.NoError(t, k3s.JoinServer(t.Context(), r, again), "what the error says to do")
+		s.up(r, k3s.RoleServer, func(st k3s.State) string { return again.Diff(st).String() })
+
+		// Of three, one may go; of two that are left after it was removed, none.
+		s.destroy(14)
+		require.NoError(t, c.DeleteNode(t.Context(), "cp3"))
+		require.NoError(t, c.Reachable(t.Context()))
+		second := s.network.Host(netip.MustParseAddr("10.0.0.12")).(*guest.Machine)
+		second.Kill()
+		time.Sleep(time.Minute)
+		_, err = s.network.Dial(t.Context(), "tcp", "10.0.0.11:6443")
+		require.ErrorContains(t, err, "refused", "one of two has no quorum")
+		require.NoError(t, second.Boot(t.Context()))
+		time.Sleep(time.Minute)
+		require.NoError(t, c.Reachable(t.Context()))
+
+		s.destroy(12)
+		conn, err := s.planes.Clusters()[0].Dial(t.Context())
+		require.NoError(t, err, "there is a server yet")
+		require.NoError(t, conn.Close())
+		s.destroy(11)
+		_, err = s.planes.Clusters()[0].Dial(t.Context())
+		assert.ErrorIs(t, err, net.ErrClosed, "the last is gone, and so is the control plane")
+	})
+}
+
+// destroy takes a machine away, with its disk.
+func (s *site) destroy(octet byte) {
+	m := s.network.Host(netip.AddrFrom4([4]byte{10, 0, 0, octet})).(*guest.Machine)
+	m.Kill()
+	s.network.Forget(m.Disk())
+}
+
 func TestWrongTokenIsSaidAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)

@@ -2,6 +2,7 @@ package kubesim
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -112,7 +113,8 @@ func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, e
 	return c, nil
 }
 
-// Close ends the cluster and returns when nothing of it runs any more.
+// Close ends the cluster and returns when nothing of it runs any more. Of what it
+// was, only its requests are remembered.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -121,6 +123,11 @@ func (c *Cluster) Close() error {
 	_ = c.srv.Close()
 	_ = c.pipe.Close()
 	c.ended.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.objects)
+	clear(c.kubelets)
+	clear(c.runs)
 	return nil
 }
 
@@ -143,6 +150,14 @@ func (c *Cluster) HasNode(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.objects["nodes"]["/"+name] != nil
+}
+
+// Names lists the objects of a resource and its group, such as "jobs.batch", as
+// namespace/name, for tests.
+func (c *Cluster) Names(resource string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.objects[resource]))
 }
 
 // scale turns a duration of the simulated world into one of the clock.

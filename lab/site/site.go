@@ -105,7 +105,7 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	s.planes = plane.New(ctx, plane.Options{Dir: data, Logs: filepath.Join(o.Dir, "log"), Exe: o.Exe, Log: o.Log})
 	s.planes.Prewarm()
 	s.sim = pvesim.New(model, pvesim.Options{
-		Speed: o.Speed, Kubernetes: s.planes, Internet: guest.DefaultInternet(), Log: o.Log,
+		Speed: o.Speed, Kubernetes: s.planes, Internet: guest.DefaultInternet(), Log: o.Log, Lean: true,
 	})
 	if s.bastion, err = bastion.Listen(ctx, o.Dir, s.sim.Network().Dial); err != nil {
 		s.close()

@@ -13,7 +13,7 @@ func (w worker) boot(v *vm, pci []guest.PCI) error {
 	if m == nil {
 		return nil
 	}
-	v.machine, v.last = m, m
+	v.machine = m
 	var err error
 	w.s.outside(func() { err = m.Boot(w.s.life) })
 	if err != nil && v.machine == m {
@@ -36,7 +36,7 @@ func (s *Sim) assemble(v *vm, pci []guest.PCI) *guest.Machine {
 	}
 	cfg := guest.Config{
 		Name: v.conf["name"], VMID: v.id, Disk: osVolume.contents(), CPUs: v.cpus(), Memory: v.memory(), PCI: pci,
-		Network: s.network, Internet: s.opts.Internet, Kubernetes: s.opts.Kubernetes, Speed: s.opts.Speed, Faults: v.faults,
+		Network: s.network, Internet: s.opts.Internet, Kubernetes: s.opts.Kubernetes, Speed: s.opts.Speed, Faults: v.faults, Lean: s.opts.Lean,
 		Seed: func() ([]byte, error) { return s.seed(v), nil },
 	}
 	for i := range 32 {

@@ -356,7 +356,7 @@ func (w worker) deleteUnused(v *vm, key, volid string) error {
 		if err != nil {
 			return err
 		}
-		err = st.remove(name)
+		err = w.erase(st, name)
 		unlock()
 		if err != nil {
 			return err

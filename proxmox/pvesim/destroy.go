@@ -68,7 +68,7 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 			w.log("Could not remove disk '%s', check manually: %s", volid, err)
 			continue
 		}
-		if err := st.remove(name); err != nil {
+		if err := w.erase(st, name); err != nil {
 			w.log("Could not remove disk '%s', check manually: %s", volid, err)
 		}
 		unlock()
@@ -77,9 +77,6 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 		w.log("purging VM %d from related configurations..", v.id)
 	}
 	delete(w.s.vms, v.id)
-	if m := v.last; m != nil {
-		w.s.outside(m.Destroy)
-	}
 	w.s.forgetACLs("/vms/" + itoa(v.id))
 	return nil
 }

@@ -54,6 +54,9 @@ type Request struct {
 	Faulted  bool       // a Rule had a hand in it
 }
 
+// leanRequests is how many of them a lean Sim remembers.
+const leanRequests = 1000
+
 // Fault is a Rule in force.
 type Fault struct {
 	s     *Sim

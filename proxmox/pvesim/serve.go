@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -192,6 +193,9 @@ func (s *Sim) record(c *call) *Request {
 	}
 	c.fault = s.faultFor(*rec)
 	rec.Faulted = c.fault != nil
+	if s.opts.Lean && len(s.requests) >= leanRequests {
+		s.requests = slices.Clone(s.requests[leanRequests/2:])
+	}
 	s.requests = append(s.requests, rec)
 	return rec
 }

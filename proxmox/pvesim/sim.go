@@ -33,6 +33,10 @@ type Options struct {
 	Kubernetes guest.Kubernetes // makes control planes for guests that run K3s
 	Network    *guest.Network   // where guests are plugged in; nil makes one, with a DHCP server
 	Log        *slog.Logger     // what happens, at debug level; nil is nothing
+
+	// Lean keeps only the last of what is written down for tests (Requests, and
+	// what guests say of themselves), for a Sim that runs for days.
+	Lean bool
 }
 
 // Timing is how long the work of a host takes.

@@ -152,6 +152,17 @@ func (st *storage) remove(name string) error {
 	return nil
 }
 
+// erase removes a volume and, with an OS disk, its server from the memory of the
+// guests' network: nobody will boot it again.
+func (w worker) erase(st *storage, name string) error {
+	v := st.volumes[name]
+	if err := st.remove(name); err != nil || v == nil || v.disk == nil {
+		return err
+	}
+	w.s.outside(func() { w.s.network.Forget(v.disk) })
+	return nil
+}
+
 func (c *call) storage() (*storage, error) {
 	st := c.host().storages[c.param("storage")]
 	if st == nil {
@@ -310,7 +321,7 @@ func (c *call) deleteVolume() (any, error) {
 		if st.volumes[name] == nil {
 			w.log("disk image '%s' does not exist", st.path(name))
 		}
-		if err := st.remove(name); err != nil {
+		if err := w.erase(st, name); err != nil {
 			return err
 		}
 		w.log("Removed volume '%s:%s'", st.Name, name)

@@ -29,8 +29,7 @@ type vm struct {
 	off     chan struct{} // closed when it ends
 	pci     []string      // host functions in use
 	machine *guest.Machine
-	last    *guest.Machine // that lived here, for what its cluster knows of it
-	faults  guest.Faults   // of the living guest
+	faults  guest.Faults // of the living guest
 
 	rendered map[bool][]byte // answers to GET config, by "current"
 	digest   string

@@ -178,17 +178,6 @@ func (m *Machine) Hostname() string {
 	return ""
 }
 
-// Journal returns what a unit has said since the last boot, for tests.
-func (m *Machine) Journal(unit string) []string {
-	s := m.system()
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.journal[unitName(unit)])
-}
-
 // Units returns the state of every unit that was started since the last boot, as
 // "active", "failed" and so on, for tests.
 func (m *Machine) Units() map[string]string {

@@ -39,12 +39,6 @@ type cluster struct {
 	closed    bool
 }
 
-// member is one of etcd's.
-type member struct {
-	id      string // on the server's disk
-	address netip.Addr
-}
-
 // kubeVIPTime is how long kube-vip takes to come up; failoverTime, how long the
 // others wait for a dead holder with a lease of 15/10/2 s.
 const (
@@ -108,23 +102,21 @@ func (c *cluster) admits(role, text string) error {
 	return errNotAuthorized
 }
 
-// quorate reports whether more than half of etcd's members run.
-func (c *cluster) quorate() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.closed && len(c.active) > len(c.members)/2
-}
-
 // up adds a running server.
 func (c *cluster) up(n *k3sNode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.active = append(c.active, n)
+	if m := c.members[n.name]; !n.never {
+		m.node = true
+		c.members[n.name] = m
+	}
 	c.elect(kubeVIPTime)
 }
 
 // down takes a server out that has stopped or lost its power.
 func (c *cluster) down(n *k3sNode) {
+	defer n.leaveEtcd()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, a := range c.active {
@@ -206,63 +198,4 @@ func (n *Network) cluster(id string) *cluster {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.clusters[id]
-}
-
-// adopt makes a cluster known. Clusters that had a server at the same address
-// have lost it, and end when nothing of them runs any more: their machines were
-// made anew.
-func (n *Network) adopt(c *cluster, address netip.Addr) {
-	n.mu.Lock()
-	if n.clusters == nil {
-		n.clusters = map[string]*cluster{}
-	}
-	var gone []*cluster
-	for id, old := range n.clusters {
-		old.mu.Lock()
-		lost := false
-		for name, m := range old.members {
-			if m.address == address {
-				delete(old.members, name)
-				lost = true
-			}
-		}
-		if lost && len(old.active) == 0 {
-			gone = append(gone, old)
-			delete(n.clusters, id)
-		}
-		old.mu.Unlock()
-	}
-	n.clusters[c.id] = c
-	n.mu.Unlock()
-	for _, old := range gone {
-		old.close()
-	}
-}
-
-// Forget removes a destroyed disk's server from its cluster; a control plane that
-// has no server left is closed. A simulator calls it when it deletes an OS disk.
-func (n *Network) Forget(d *Disk) {
-	mark, err := d.ReadFile(etcdMark)
-	if err != nil {
-		return
-	}
-	c := n.cluster(programLine(mark, "cluster"))
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	for name, m := range c.members {
-		if m.id == programLine(mark, "member") {
-			delete(c.members, name)
-		}
-	}
-	empty := len(c.members) == 0
-	c.mu.Unlock()
-	if !empty {
-		return
-	}
-	n.mu.Lock()
-	delete(n.clusters, c.id)
-	n.mu.Unlock()
-	c.close()
 }

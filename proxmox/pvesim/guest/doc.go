@@ -38,8 +38,9 @@
 // systemd starts what is enabled, restarts what says so, and keeps journals. K3s
 // reads its configuration files, forms a cluster (a [Plane], made by whoever
 // implements [Kubernetes]) or joins one through the network, by token; servers
-// have a quorum; kube-vip's address moves to another server 25 s after its
-// holder has died. Containers run by Node.Run in a file system of their own, with
+// have a quorum, in which a dead one counts until its Node is deleted; kube-vip's
+// address moves to another server 25 s after its holder has died. A control plane
+// ends with the last disk that is a server's ([Network.Forget]). Containers run by Node.Run in a file system of their own, with
 // the GPUs that they were given.
 //
 // A [Network] carries all this: [Network.Dial] reaches port 22 of a guest (an SSH
@@ -52,7 +53,7 @@
 // between two programs is one of the operating system, so that a program which
 // waits for time inside a pipeline refuses to under synctest, rather than stop
 // the clock for ever. Device contents, partitions, quotas and free space are not
-// there, and time stamps of the journal are not kept. K3s' supervisor port serves
+// there, and the journal of one boot ends with it. K3s' supervisor port serves
 // the API only, not /ping and /cacerts; a server that has lost its quorum refuses
 // connections but does not exit; snapshots cannot be restored. After a power cut,
 // connections are reset rather than left hanging. Nothing checks signatures of

@@ -173,10 +173,7 @@ func (p *proc) modinfo(name, field string) int {
 }
 
 func runDmesg(_ context.Context, p *proc) int {
-	p.sys.mu.Lock()
-	all := slices.Clone(p.sys.dmesg)
-	p.sys.mu.Unlock()
-	for _, line := range all {
+	for _, line := range p.sys.said(kernelLog) {
 		p.printf("%s\n", line)
 	}
 	return 0

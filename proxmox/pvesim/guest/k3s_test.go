@@ -217,7 +217,8 @@ func TestClusterMadeAnewEndsTheOldOne(t *testing.T) {
 		other := newLab(t)
 		m = other.machine(11, nil)
 		other.form(m)
-		m.Destroy()
+		m.Kill()
+		other.net.Forget(m.Disk())
 		assert.True(t, other.planes.all()[0].closed)
 	})
 }

@@ -18,6 +18,48 @@ import (
 
 // apiGet asks a control plane as its administrator, the way K3s' own controllers do.
 func apiGet(ctx context.Context, plane Plane, path string) (int, []byte, error) {
+	conf, token, err := administrator(plane.Kubeconfig("https://127.0.0.1:6443"))
+	if err != nil {
+		return 0, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		raw, err := plane.Dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		conn := tls.Client(raw, conf)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
+		return abrupt{conn}, nil
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:6443"+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
+}
+
+// abrupt ends without TLS' last word, which over a pipe without a buffer takes as
+// long as nobody listens.
+type abrupt struct{ *tls.Conn }
+
+func (c abrupt) Close() error { return c.NetConn().Close() }
+
+// administrator reads what a kubeconfig has to show and to trust.
+func administrator(kubeconfig []byte) (conf *tls.Config, token string, err error) {
 	var doc struct {
 		Clusters []struct {
 			Cluster struct {
@@ -32,47 +74,27 @@ func apiGet(ctx context.Context, plane Plane, path string) (int, []byte, error) 
 			} `yaml:"user"`
 		} `yaml:"users"`
 	}
-	if err := yaml.Unmarshal(plane.Kubeconfig("https://127.0.0.1:6443"), &doc); err != nil {
-		return 0, nil, err
+	if err := yaml.Unmarshal(kubeconfig, &doc); err != nil {
+		return nil, "", err
 	}
 	if len(doc.Clusters) == 0 || len(doc.Users) == 0 {
-		return 0, nil, errors.New("the kubeconfig has no cluster or no user")
+		return nil, "", errors.New("the kubeconfig has no cluster or no user")
 	}
 	roots := x509.NewCertPool()
 	ca, _ := base64.StdEncoding.DecodeString(doc.Clusters[0].Cluster.CA)
 	roots.AppendCertsFromPEM(ca)
-	conf := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	conf = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 	user := doc.Users[0].User
 	if user.Cert != "" {
 		cert, _ := base64.StdEncoding.DecodeString(user.Cert)
 		key, _ := base64.StdEncoding.DecodeString(user.Key)
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			return 0, nil, err
+			return nil, "", err
 		}
 		conf.Certificates = []tls.Certificate{pair}
 	}
-	transport := &http.Transport{
-		TLSClientConfig: conf, DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return plane.Dial(ctx) },
-	}
-	defer transport.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:6443"+path, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	if user.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+user.Token)
-	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, body, err
+	return conf, user.Token, nil
 }
 
 // nodeExists reports whether a Node object is there: K3s frees a node's password

@@ -17,9 +17,10 @@ const errRefused = syscall.ECONNREFUSED
 // first of a cluster.
 func (n *k3sNode) serve(ctx context.Context) int {
 	v := n.sys.root()
+	n.buried(v)
 	var code int
 	if mark, err := v.readFile(etcdMark); err == nil {
-		code = n.resume(mark)
+		code = n.resume(ctx, mark)
 	} else if n.cfg.get("server") != "" {
 		code = n.joinServers(ctx)
 	} else {
@@ -43,7 +44,7 @@ func (n *k3sNode) serve(ctx context.Context) int {
 }
 
 // resume starts a server that is a member already.
-func (n *k3sNode) resume(mark []byte) int {
+func (n *k3sNode) resume(ctx context.Context, mark []byte) int {
 	c := n.sys.m.cfg.Network.cluster(programLine(mark, "cluster"))
 	if c == nil {
 		return n.die("failed to start: etcd cluster of this disk is gone")
@@ -52,10 +53,8 @@ func (n *k3sNode) resume(mark []byte) int {
 	if n.token != "" && parseToken(n.token).secret != c.secret {
 		return n.die("starting kubernetes: preparing server: bootstrap data already found and encrypted with different token")
 	}
-	c.mu.Lock()
-	known := c.members[n.name].id == n.member
-	c.mu.Unlock()
-	if !known {
+	c.reap(ctx)
+	if !c.isMember(n.name, n.member) {
 		return n.die("this server is not a member of the etcd cluster: the member has been permanently removed from the cluster")
 	}
 	n.cluster = c
@@ -130,13 +129,12 @@ func (n *k3sNode) joinServers(ctx context.Context) int {
 	if !n.sys.m.pause(ctx, joinServerTime) {
 		return 1
 	}
+	c.reap(ctx)
 	c.mu.Lock()
 	_, duplicate := c.members[n.name]
 	c.mu.Unlock()
 	if duplicate {
-		if exists, err := nodeExists(ctx, c.plane, n.name); err != nil || exists {
-			return n.die("starting kubernetes: preparing server: start managed database: etcd cluster join failed: duplicate node name found, please use a unique name for this node")
-		}
+		return n.die("starting kubernetes: preparing server: start managed database: etcd cluster join failed: duplicate node name found, please use a unique name for this node")
 	}
 	return n.addMember()
 }

@@ -32,6 +32,10 @@ type Config struct {
 
 	Faults Faults
 
+	// Lean keeps the last of Mutations and Commands only, for a simulator that
+	// runs for days; a test wants all.
+	Lean bool
+
 	// OnPoweroff is told that the guest has powered itself off, on its own or
 	// asked by Shutdown. With reboot it starts again by itself, and this is
 	// only news. It is called without locks held, after the guest has stopped.
@@ -77,8 +81,7 @@ type Machine struct {
 	mu     sync.Mutex
 	faults Faults
 	sys    *system // the running system, nil when off
-	muts   []string
-	cmds   [][]string
+	record record
 	extra  map[string]*Disk // contents of data disks that came without, by serial
 }
 
@@ -113,32 +116,6 @@ func (m *Machine) system() *system {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sys
-}
-
-// Mutations returns what commands (over SSH, the guest agent or cloud-init) have
-// changed so far in this guest: files written, units started or stopped,
-// packages installed or removed. What services write by themselves is not among
-// them, nor is anything below /run, /proc, /sys and /dev.
-func (m *Machine) Mutations() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.muts)
-}
-
-// maxMutations bounds the memory that a busy guest's list takes; of a longer
-// list the beginning is forgotten.
-const maxMutations = 2000
-
-func (m *Machine) mutated(what string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if n := len(m.muts); n > 0 && m.muts[n-1] == what {
-		return // a file that is written in pieces
-	}
-	if len(m.muts) >= maxMutations {
-		m.muts = append(m.muts[:0], m.muts[maxMutations/2:]...)
-	}
-	m.muts = append(m.muts, what)
 }
 
 // scale turns a duration of the simulated world into one of the clock.

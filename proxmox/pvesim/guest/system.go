@@ -33,9 +33,8 @@ type system struct {
 	mounts   []mount // data disks
 	hostname string
 	ifaces   []Interface
-	modules  map[string]string // loaded kernel modules with their versions
-	dmesg    []string
-	journal  map[string][]string // by unit
+	modules  map[string]string        // loaded kernel modules with their versions
+	journal  map[string][]journalLine // by unit; the kernel's is its log
 	units    map[string]*unit
 	cloud    cloudState
 	agent    agentState
@@ -44,7 +43,7 @@ type system struct {
 }
 
 func newSystem(ctx context.Context, m *Machine) *system {
-	s := &system{m: m, up: make(chan struct{}), modules: map[string]string{}, journal: map[string][]string{}, units: map[string]*unit{}}
+	s := &system{m: m, up: make(chan struct{}), modules: map[string]string{}, journal: map[string][]journalLine{}, units: map[string]*unit{}}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, at := range []string{"/proc", "/sys", "/dev", "/run"} {
 		s.volatile = append(s.volatile, mount{at, NewDisk()})
@@ -111,16 +110,6 @@ func (m *Machine) Kill() {
 	m.mu.Unlock()
 	if s != nil {
 		s.halt()
-	}
-}
-
-// Destroy cuts the power and forgets what a cluster of this machine's network
-// knows of it: a control plane that has no server left is closed. The machine is
-// not used afterwards.
-func (m *Machine) Destroy() {
-	m.Kill()
-	if m.cfg.Network != nil {
-		m.cfg.Network.Forget(m.cfg.Disk)
 	}
 }
 
@@ -198,23 +187,6 @@ func (s *system) powerOff(reboot bool) {
 			_ = s.m.Boot(s.ctx) // unless somebody else was faster
 		}
 	}()
-}
-
-// log adds a line to a unit's journal, of which the last 500 are kept.
-func (s *system) log(unit, format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := append(s.journal[unit], fmt.Sprintf(format, args...))
-	if len(all) > 500 {
-		all = slices.Clone(all[250:])
-	}
-	s.journal[unit] = all
-}
-
-func (s *system) kmsg(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dmesg = append(s.dmesg, fmt.Sprintf("[%12.6f] ", time.Since(s.booted).Seconds())+fmt.Sprintf(format, args...))
 }
 
 // address is the guest's first address on a network.

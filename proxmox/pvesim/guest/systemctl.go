@@ -242,10 +242,7 @@ func (p *proc) status(name string, st unit, f *unitFile, err error, enabled stri
 	if st.pid != 0 {
 		p.printf("   Main PID: %d\n", st.pid)
 	}
-	p.sys.mu.Lock()
-	tail := slices.Clone(part(p.sys.journal[name], 10, true, false))
-	p.sys.mu.Unlock()
-	p.printf("\n%s\n", strings.Join(tail, "\n"))
+	p.printf("\n%s\n", strings.Join(part(p.sys.said(name), 10, true, false), "\n"))
 	if st.active != "active" {
 		return exitNotActive
 	}
@@ -297,43 +294,6 @@ func (p *proc) listUnits(opts map[string][]string) int {
 			continue
 		}
 		p.printf("%s loaded %s %s %s\n", u.name, u.active, u.sub, strings.TrimSuffix(u.name, ".service"))
-	}
-	return 0
-}
-
-// runJournalctl prints what services said. Times are not kept; -o cat is faithful.
-func runJournalctl(_ context.Context, p *proc) int {
-	opts, _ := flags(p.args[1:], "u", "n", "o", "unit", "lines", "output", "since", "S", "until", "p", "g")
-	p.sys.mu.Lock()
-	var all []string
-	units := append(opts["u"], opts["unit"]...)
-	if has(opts, "k", "dmesg") {
-		all = slices.Clone(p.sys.dmesg)
-	}
-	for _, u := range units {
-		all = append(all, p.sys.journal[unitName(u)]...)
-	}
-	host := p.sys.hostname
-	p.sys.mu.Unlock()
-	if n, err := strconv.Atoi(last(opts, "n", "lines")); err == nil {
-		all = part(all, n, true, false)
-	}
-	if has(opts, "r", "reverse") {
-		slices.Reverse(all)
-	}
-	if len(all) == 0 && !has(opts, "q", "quiet") {
-		p.printf("-- No entries --\n")
-		return 0
-	}
-	for _, line := range all {
-		if last(opts, "o", "output") != "cat" {
-			name := "kernel"
-			if len(units) > 0 {
-				name = strings.TrimSuffix(unitName(units[0]), ".service")
-			}
-			line = "Jan 01 00:00:00 " + host + " " + name + "[1]: " + line
-		}
-		p.printf("%s\n", line)
 	}
 	return 0
 }

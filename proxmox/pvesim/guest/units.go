@@ -3,7 +3,6 @@ package guest
 import (
 	"context"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -224,27 +223,6 @@ func (s *system) environment(f *unitFile) []string {
 		}
 	}
 	return out
-}
-
-// journalWriter writes whole lines to a unit's journal.
-func (s *system) journalWriter(unit string) io.Writer { return &journalWriter{s: s, unit: unit} }
-
-type journalWriter struct {
-	s    *system
-	unit string
-	rest string
-}
-
-func (j *journalWriter) Write(p []byte) (int, error) {
-	j.rest += string(p)
-	for {
-		line, rest, ok := strings.Cut(j.rest, "\n")
-		if !ok {
-			return len(p), nil
-		}
-		j.s.log(j.unit, "%s", line)
-		j.rest = rest
-	}
 }
 
 // stop stops a unit and returns when it has ended.

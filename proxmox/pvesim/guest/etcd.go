@@ -1,0 +1,147 @@
+package guest
+
+import (
+	"context"
+	"net/netip"
+)
+
+// member is one of etcd's.
+type member struct {
+	id      string // on the server's disk
+	address netip.Addr
+	node    bool // its Node object has been there
+	lost    bool // its disk is no more
+}
+
+// etcdTombstone marks the disk of a server that etcd has let go while it ran.
+const etcdTombstone = k3sServerDir + "/db/etcd/tombstone"
+
+// quorate reports whether more than half of etcd's members run.
+func (c *cluster) quorate() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closed && len(c.active) > len(c.members)/2
+}
+
+// reap lets members go that do not run and whose Node was deleted, as a controller
+// of K3s does. etcd refuses that where too few of the others run.
+func (c *cluster) reap(ctx context.Context) {
+	c.mu.Lock()
+	resting := map[string]member{}
+	for name, m := range c.members {
+		if m.node && !c.runs(name) {
+			resting[name] = m
+		}
+	}
+	c.mu.Unlock()
+	for name, m := range resting {
+		if exists, err := nodeExists(ctx, c.plane, name); err != nil || exists {
+			continue
+		}
+		c.mu.Lock()
+		if c.members[name] == m && !c.runs(name) && len(c.active) > (len(c.members)-1)/2 {
+			delete(c.members, name)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// runs reports whether a server is up. c.mu must be held.
+func (c *cluster) runs(name string) bool {
+	for _, n := range c.active {
+		if n.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// isMember reports whether etcd knows a server by that identifier.
+func (c *cluster) isMember(name, id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[name].id == id
+}
+
+// leaveEtcd is the end of a server's process: one that was removed from etcd
+// meanwhile joins anew when it starts again.
+func (n *k3sNode) leaveEtcd() {
+	n.cluster.reap(context.WithoutCancel(n.sys.ctx)) // which is over when the power is cut
+	if !n.cluster.isMember(n.name, n.member) {
+		n.sys.root().save(etcdTombstone, "", 0o600)
+	}
+}
+
+// buried clears a tombstone and what lies under it.
+func (n *k3sNode) buried(v *view) {
+	if _, err := v.stat(etcdTombstone); err != nil {
+		return
+	}
+	n.say("info", "etcd has been removed from this server: it will join again")
+	_ = v.remove(etcdMark)
+	_ = v.remove(etcdTombstone)
+}
+
+// adopt makes a cluster known. Clusters that had a server at the same address
+// have lost it, and end when nothing of them runs any more: their machines were
+// made anew.
+func (n *Network) adopt(c *cluster, address netip.Addr) {
+	n.mu.Lock()
+	if n.clusters == nil {
+		n.clusters = map[string]*cluster{}
+	}
+	var gone []*cluster
+	for id, old := range n.clusters {
+		old.mu.Lock()
+		lost := false
+		for name, m := range old.members {
+			if m.address == address {
+				delete(old.members, name)
+				lost = true
+			}
+		}
+		if lost && len(old.active) == 0 {
+			gone = append(gone, old)
+			delete(n.clusters, id)
+		}
+		old.mu.Unlock()
+	}
+	n.clusters[c.id] = c
+	n.mu.Unlock()
+	for _, old := range gone {
+		old.close()
+	}
+}
+
+// Forget is told that an OS disk is no more. The cluster of the server on it counts
+// it as a dead member until its Node is deleted; a control plane of which no disk
+// is left is closed.
+func (n *Network) Forget(d *Disk) {
+	mark, err := d.ReadFile(etcdMark)
+	if err != nil {
+		return
+	}
+	c := n.cluster(programLine(mark, "cluster"))
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	left := 0
+	for name, m := range c.members {
+		if m.id == programLine(mark, "member") {
+			m.lost = true
+			c.members[name] = m
+		}
+		if !m.lost {
+			left++
+		}
+	}
+	c.mu.Unlock()
+	if left > 0 {
+		return
+	}
+	n.mu.Lock()
+	delete(n.clusters, c.id)
+	n.mu.Unlock()
+	c.close()
+}
