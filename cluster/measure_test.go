@@ -126,6 +126,7 @@ func TestMeasure(t *testing.T) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	defer func() { require.NoError(t, out.Flush()) }()
 	fmt.Fprintf(out, "%d cores, %s\n\n", runtime.NumCPU(), runtime.Version())
+	fmt.Fprintf(out, "7 nodes, nothing to do\t%d requests\t%s\n\n", len(noop(t)), strings.Join(noop(t), " "))
 	alone, _, _, _ := makespan(t, 5)
 	for _, n := range []int{7, 100} {
 		report, virtual, real, w := makespan(t, n)
@@ -137,6 +138,22 @@ func TestMeasure(t *testing.T) {
 			fmt.Fprintf(out, "\t%s\n", line)
 		}
 	}
+}
+
+// noop lists what a run asks of Proxmox that finds nothing to do.
+func noop(t *testing.T) (asked []string) {
+	synctest.Test(t, func(t *testing.T) {
+		spec, model := sized(t, 7)
+		w := newWorld(t, model)
+		defer w.close()
+		w.up(t, spec)
+		w.sim.ForgetRequests()
+		w.up(t, spec)
+		for _, r := range w.sim.Requests() {
+			asked = append(asked, r.Path)
+		}
+	})
+	return asked
 }
 
 // TestMeasurePlan plans a site of a thousand VMs that is there already.

@@ -97,9 +97,14 @@ func squeeze(width []int, limit int) {
 	}
 }
 
-// Say prints a line to the person.
+// Say prints a line, or a few, to the person. On a terminal it is not broken within
+// words.
 func (c *Console) Say(format string, args ...any) {
-	_, _ = fmt.Fprintf(c.Talk, format+"\n", args...)
+	var out []string
+	for line := range strings.SplitSeq(c.hide(fmt.Sprintf(format, args...)), "\n") {
+		out = append(out, wrap(line, 0, c.talk.width())...)
+	}
+	_, _ = fmt.Fprintln(c.Talk, strings.Join(out, "\n"))
 }
 
 // Progress shows what one long thing is at: in place on a terminal, as lines
