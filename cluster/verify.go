@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -162,6 +163,9 @@ func (v *Verification) observe(ctx context.Context, n Node) (verified, error) {
 		results, problem := nvidia.ParseVerify(t.Message)
 		s.results, s.problem = append(s.results, results...), errors.Join(s.problem, problem)
 	}
+	if s.Phase == kube.JobFailed && len(ended) == 0 { // its time was over before it began
+		s.Reason = v.busy(ctx, client, n, job.Reason)
+	}
 	v.keep(n.Name, s.results)
 	return s, converge.Permanent(s.verdict(n))
 }
@@ -186,16 +190,20 @@ func (s verified) verdict(n Node) error {
 	return errors.Join(errs...)
 }
 
-// busy adds to why a Job does not start who holds the GPUs that it waits for.
+// busy adds to why a Job does not start who holds the GPUs that it waits for, itself
+// not counted.
 func (v *Verification) busy(ctx context.Context, client *kube.Client, n Node, reason string) string {
 	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
-	if err != nil || len(holders) == 0 {
+	if err != nil {
 		return reason
 	}
+	reasons := []string{reason}
 	for _, h := range holders {
-		reason += "; " + h.String()
+		if !strings.HasPrefix(h.Pod, nvidia.VerifyName(n.Name, v.run)) {
+			reasons = append(reasons, h.String())
+		}
 	}
-	return reason
+	return strings.TrimPrefix(strings.Join(reasons, "; "), "; ")
 }
 
 func (v *Verification) keep(node string, results []nvidia.VerifyResult) {

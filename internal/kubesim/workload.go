@@ -200,6 +200,14 @@ func (c *Cluster) job(e *entry, j *batchv1.Job, pods []*entry) {
 	case status.Succeeded >= completions:
 		status.CompletionTime = &now
 		status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now}}
+	case late(j.Spec.ActiveDeadlineSeconds, status.StartTime, c.scale(time.Second)):
+		status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: now,
+			Reason: batchv1.JobReasonDeadlineExceeded, Message: "Job was active longer than specified deadline"}}
+		for _, pe := range pods {
+			if typed[corev1.Pod](pe).DeletionTimestamp == nil {
+				c.doom(pe)
+			}
+		}
 	case status.Failed > limit:
 		status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: now,
 			Reason: batchv1.JobReasonBackoffLimitExceeded, Message: "Job has reached the specified backoff limit"}}
@@ -212,6 +220,11 @@ func (c *Cluster) job(e *entry, j *batchv1.Job, pods []*entry) {
 		}
 	}
 	c.putStatus(e, &status)
+}
+
+// late reports whether a Job's time is over, be its pods scheduled or not.
+func late(limit *int64, start *metav1.Time, second time.Duration) bool {
+	return limit != nil && time.Since(start.Time) >= time.Duration(*limit)*second
 }
 
 func or(p *int32, otherwise int32) int32 {

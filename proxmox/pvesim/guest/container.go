@@ -121,6 +121,10 @@ func runVectorAdd(_ context.Context, p *proc) int {
 		p.printf("Failed to allocate device vector A (error code no CUDA-capable device is detected)!\n")
 		return 1
 	}
+	if p.sys.m.faulty(func(f Faults) bool { return f.CUDAFails }) {
+		p.printf("Copy input data from the host memory to the CUDA device\nFailed to launch vectorAdd kernel (error code unspecified launch failure)!\n")
+		return 1
+	}
 	p.printf("Copy input data from the host memory to the CUDA device\nCUDA kernel launch with 196 blocks of 256 threads\n" +
 		"Copy output data from the CUDA device to the host memory\nTest PASSED\nDone\n")
 	return 0

@@ -66,6 +66,7 @@ type BlockDevice struct {
 type Faults struct {
 	AgentNeverAnswers bool // the QEMU guest agent does not come up
 	DriverFailsToLoad bool // RmInitAdapter fails for every GPU
+	CUDAFails         bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
 	NodeNeverReady    bool // K3s runs, but its kubelet never joins
 	SSHRefuses        bool // port 22 refuses connections
 	NeverBoots        bool // stays in the firmware
@@ -104,6 +105,12 @@ func (m *Machine) SetFaults(f Faults) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults = f
+}
+
+func (m *Machine) faulty(is func(Faults) bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return is(m.faults)
 }
 
 // Disk returns the OS disk.

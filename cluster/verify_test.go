@@ -1,0 +1,140 @@
+package cluster_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+// verify runs GPUVerify.
+func (w *world) verify(t testing.TB, spec *cluster.Spec) ([]cluster.GPUResult, *converge.Report, error) {
+	t.Helper()
+	c := w.cluster(t, spec)
+	defer c.Close()
+	g, v := c.GPUVerify()
+	report, err := g.Run(t.Context(), w.listen(t))
+	require.NoError(t, v.Clean(t.Context()))
+	assert.Empty(t, w.kube.Clusters()[0].Names("jobs.batch"), "the Jobs are cleaned")
+	return v.Results(), report, err
+}
+
+// ask runs a program in a guest, as root.
+func ask(t testing.TB, m *guest.Machine, args ...string) string {
+	t.Helper()
+	pid, err := m.AgentExec(args, nil)
+	require.NoError(t, err)
+	for {
+		status, err := m.AgentStatus(pid)
+		require.NoError(t, err)
+		if status.Exited {
+			require.Zero(t, status.ExitCode, "%s", status.Err)
+			return string(status.Out)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func TestVerifyEightGPUs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		spec := parse(t, example(t, "eight-a100"))
+		w.up(t, spec)
+		results, report, err := w.verify(t, spec)
+		require.NoError(t, err)
+		assert.Equal(t, 4, report.Count(converge.Changed))
+
+		var want []string
+		for _, n := range spec.GPUNodes() {
+			list, err := csv.NewReader(bytes.NewBufferString(ask(t, w.guests()[n.Name],
+				"nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"))).ReadAll()
+			require.NoError(t, err)
+			for _, gpu := range list {
+				want = append(want, fmt.Sprintln(n.Name, gpu))
+			}
+		}
+		var got []string
+		seen := map[string]bool{}
+		for _, r := range results {
+			got = append(got, fmt.Sprintln(r.Node, []string{fmt.Sprint(r.Index), " " + r.UUID, " " + r.Name}))
+			seen[r.UUID] = true
+			assert.True(t, r.Passed)
+			assert.Equal(t, "NVIDIA A100-PCIE-40GB", r.Name)
+			assert.EqualValues(t, 40960<<20, r.Memory)
+			assert.NotEmpty(t, r.Driver)
+		}
+		assert.Equal(t, want, got)
+		assert.Len(t, seen, 8)
+		assert.Empty(t, w.plan(t, spec), "a verification leaves nothing")
+	})
+}
+
+// A card that somebody computes on cannot be verified, and whose it is gets said.
+func TestVerifyOfAGPUInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		spec := parse(t, example(t, "eight-a100"))
+		w.up(t, spec)
+		pod := w.moveIn(t, lodger("notebook", "wk-gpu2", 1))
+		begin := w.output.Len()
+		results, report, err := w.verify(t, spec)
+		assert.EqualError(t, err, "verify/wk-gpu2: the job failed: DeadlineExceeded: Job was active longer than specified deadline; default/"+pod+" holds 1 on wk-gpu2")
+		assert.Equal(t, 1, report.Count(converge.FailedStep))
+		assert.Len(t, results, 6, "those of the other nodes are told all the same")
+		said := w.output.String()[begin:]
+		assert.Contains(t, said, "1 Insufficient nvidia.com/gpu, 6 node(s) didn't match Pod's node affinity/selector.; default/"+pod+" holds 1 on wk-gpu2", "it is said while it waits")
+		assert.NotContains(t, said, "gpu-verify-wk-gpu1", "its own Job is in nobody's way")
+	})
+}
+
+// A driver that broke after up fails the verification of its node, in one message.
+func TestVerifyOfABrokenDriver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		faults guest.Faults
+		reboot bool
+		want   string
+	}{
+		"no kernel runs": {guest.Faults{CUDAFails: true}, false,
+			`^verify/wk-gpu3: GPU 0 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*Failed to launch vectorAdd kernel \(error code unspecified launch failure\)!
+GPU 1 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*$`},
+		"it does not load any more": {guest.Faults{DriverFailsToLoad: true}, true,
+			`^allocatable/wk-gpu3: not there after 5m: GPUs: 0 → 2 allocatable \[driver, container toolkit and device plugin must all be there\]$`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.EightA100())
+				defer w.close()
+				spec := parse(t, example(t, "eight-a100"))
+				w.up(t, spec)
+				w.sim.SetGuestFaults(w.vm(t, "wk-gpu3").ID, tc.faults)
+				if tc.reboot {
+					_, err := w.guests()["wk-gpu3"].AgentExec([]string{"systemctl", "reboot"}, nil)
+					require.NoError(t, err)
+					time.Sleep(2 * time.Minute)
+				}
+				results, report, err := w.verify(t, spec)
+				require.Error(t, err)
+				assert.Regexp(t, tc.want, err.Error())
+				assert.Equal(t, 1, report.Count(converge.FailedStep))
+				passed := 0
+				for _, r := range results {
+					assert.Equal(t, r.Node != "wk-gpu3", r.Passed)
+					passed += count(r.Passed)
+				}
+				assert.Equal(t, 6, passed)
+			})
+		})
+	}
+}
