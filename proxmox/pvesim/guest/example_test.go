@@ -31,7 +31,7 @@ func Example() {
 	defer m.Kill()
 	for {
 		motd, err := m.AgentReadFile("/etc/motd")
-		if err == nil {
+		if err == nil && len(motd) > 0 {
 			fmt.Print(string(motd))
 			return
 		}
