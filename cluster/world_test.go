@@ -33,7 +33,8 @@ type world struct {
 	kube   *kubesim.Sim
 	dir    string // this machine's folder
 	token  string
-	output strings.Builder // every event, as text
+	tap    func(http.RoundTripper) http.RoundTripper // around every way out, nil for none
+	output strings.Builder                           // every event, as text
 	mu     sync.Mutex
 }
 
@@ -73,6 +74,9 @@ func (w *world) cluster(t testing.TB, spec *cluster.Spec) *cluster.Cluster {
 // clusterOver is cluster with a way to Proxmox of one's own.
 func (w *world) clusterOver(t testing.TB, spec *cluster.Spec, way http.RoundTripper) *cluster.Cluster {
 	t.Helper()
+	if w.tap != nil {
+		way = w.tap(way)
+	}
 	id, token := w.sim.Token()
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{
 		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way},
@@ -81,7 +85,7 @@ func (w *world) clusterOver(t testing.TB, spec *cluster.Spec, way http.RoundTrip
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(t, err)
 	c, err := cluster.New(spec, cluster.Backend{
-		Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir,
+		Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: w.tap,
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
