@@ -326,10 +326,10 @@ func (t *tree) index(name string) int {
 }
 
 func (b *builder) mergeSources(t *tree) []*tree {
-	switch {
-	case t.kind == kindMapping:
+	switch t.kind {
+	case kindMapping:
 		return []*tree{t}
-	case t.kind == kindSequence:
+	case kindSequence:
 		var out []*tree
 		for _, item := range t.items {
 			out = append(out, b.mergeSources(item)...)

@@ -76,7 +76,9 @@ func check(t *testing.T, imports types.Importer, code string) (problems []string
 	file, err := parser.ParseFile(files, "snippet.go", header+"func _() {\n"+code+"}\n", 0)
 	require.NoError(t, err)
 	config := types.Config{Importer: imports, Error: func(err error) {
-		message := err.(types.Error).Msg
+		var problem types.Error
+		require.ErrorAs(t, err, &problem)
+		message := problem.Msg
 		for _, fine := range []string{"declared and not used", "imported and not used", "imported as", "no new variables"} {
 			if strings.Contains(message, fine) {
 				return

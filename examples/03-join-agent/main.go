@@ -62,7 +62,7 @@ func join(ctx context.Context, machine ssh.Config, key string, agent k3s.Agent) 
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 
 	root := remote.Sudo(client)
 	if _, err := k3s.Install(ctx, root, k3s.Release{Version: agent.Version}); err != nil {

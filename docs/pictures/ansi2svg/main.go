@@ -85,10 +85,10 @@ func film(frames int, delay, total time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".frame{visibility:hidden;animation-duration:%.2fs;animation-timing-function:step-end;animation-iteration-count:infinite}", total.Seconds())
 	for i := range frames {
-		from, to := 100*float64(i)*delay.Seconds()/total.Seconds(), 100.0
+		from := 100 * float64(i) * delay.Seconds() / total.Seconds()
 		fmt.Fprintf(&b, "@keyframes f%d{0%%{visibility:hidden}%.3f%%{visibility:visible}", i, from)
 		if i < frames-1 {
-			to = 100 * float64(i+1) * delay.Seconds() / total.Seconds()
+			to := 100 * float64(i+1) * delay.Seconds() / total.Seconds()
 			fmt.Fprintf(&b, "%.3f%%{visibility:hidden}", to)
 		}
 		b.WriteString("}")
