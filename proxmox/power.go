@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -233,6 +234,19 @@ func (c *Client) volumesGone(ctx context.Context, vm *VM) error {
 				left = append(left, v.ID)
 			}
 		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	// A disk is of another VM when the VMID was given away again: a VM's
+	// configuration is there before its first disk is, so this look is late enough.
+	var same flexInt
+	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vm.VMID)}}, &same)
+	if saidTaken(words(err)) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("VM %d is destroyed, but whether its disks %s are another's by now could not be seen: %w", vm.VMID, strings.Join(left, ", "), err)
 	}
 	for _, id := range left {
 		if err := c.DeleteVolume(ctx, vm.Host, id); err != nil {
