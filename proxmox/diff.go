@@ -189,15 +189,15 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 	}
 }
 
-func (x Disk) options() string {
+func (d Disk) options() string {
 	var parts []string
-	if x.Serial != "" {
-		parts = append(parts, "serial "+x.Serial)
+	if d.Serial != "" {
+		parts = append(parts, "serial "+d.Serial)
 	}
 	for _, o := range []struct {
 		name string
 		on   bool
-	}{{"ssd", x.SSD}, {"discard", x.Discard}, {"iothread", x.IOThread}} {
+	}{{"ssd", d.SSD}, {"discard", d.Discard}, {"iothread", d.IOThread}} {
 		if o.on {
 			parts = append(parts, o.name)
 		}
@@ -250,7 +250,7 @@ func (s VMSpec) diffSeed(d *differ, vm *VM) {
 	switch {
 	case s.Seed == "" || s.Seed == vm.Seed:
 	case vm.Seed == "" || vm.Unfinished:
-		d.set("seed", vm.Seed, s.Seed, drift.Update, seedSlot, seedValue(s.Seed))
+		d.set("seed", vm.Seed, s.Seed, drift.Restart, seedSlot, seedValue(s.Seed))
 	default:
 		d.replace("seed", vm.Seed, s.Seed, "the seed is read at the first boot alone")
 	}
