@@ -44,8 +44,12 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 }
 
 // isTemplate reports whether a VM of ours is, or is becoming, a template.
-func (c *Cluster) isTemplate(vm proxmox.Summary) bool {
-	return vm.Template || strings.HasPrefix(vm.Name, c.spec.Name+"-template-")
+func (c *Cluster) isTemplate(vm proxmox.Summary) bool { return vm.Template || c.baked(vm) }
+
+// baked reports whether a template was made by us. One that image.template names
+// carries our tag as well, and is its owner's to remove.
+func (c *Cluster) baked(vm proxmox.Summary) bool {
+	return strings.HasPrefix(vm.Name, c.spec.Name+"-template-")
 }
 
 // retire takes one machine out of the cluster and off its host.
@@ -171,7 +175,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 			}
 		}
 		for _, vm := range vms {
-			if vm.Host == host && c.isTemplate(vm) && !k.templates[vm.Name] {
+			if vm.Host == host && c.baked(vm) && !k.templates[vm.Name] {
 				used, err := c.Proxmox.HasClones(ctx, &vm)
 				if err != nil {
 					return nil, err
