@@ -22,6 +22,10 @@ func (c *Cluster) gpusStep(n Node) *converge.Resource[[]proxmox.MappingState] {
 			if len(n.GPUs.Mapping) > 0 {
 				return converge.Permanent(fmt.Errorf("the file names resource mappings for %s that are not there or do not fit: %s", n.Name, c.diffMapping(n, all)))
 			}
+			if m := find(all, c.spec.mappingID(n.Name)); m != nil && m.Description != c.spec.ourMapping() {
+				return converge.Permanent(fmt.Errorf("the resource mapping %s is not ours (its description is %q) and differs: %s\n"+
+					"  name it under gpus.mapping of %s to use it as it is, or remove it", m.ID, m.Description, c.diffMapping(n, all), n.Name))
+			}
 			cards, err := c.place(ctx, n)
 			if err != nil {
 				return converge.Permanent(err)
@@ -32,9 +36,31 @@ func (c *Cluster) gpusStep(n Node) *converge.Resource[[]proxmox.MappingState] {
 					mapping.Devices[i].Address = cards[i].Address
 				}
 			}
-			return c.Proxmox.EnsureMapping(ctx, mapping)
+			return c.remap(ctx, n, mapping)
 		},
 	}
+}
+
+// remap writes a node's mapping. A VM that runs with the cards of the old one keeps
+// them until it starts again, and its configuration, which names the mapping, would
+// not show that: it is off while the mapping changes.
+func (c *Cluster) remap(ctx context.Context, n Node, mapping proxmox.Mapping) error {
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil {
+		return err
+	}
+	if vm == nil || !vm.Running || !slices.ContainsFunc(vm.GPUs, func(g proxmox.HostPCI) bool { return g.Mapping == mapping.ID }) {
+		return c.Proxmox.EnsureMapping(ctx, mapping)
+	}
+	return c.takeDown(ctx, n, func(ctx context.Context) error {
+		if err := c.Proxmox.Shutdown(ctx, vm); err != nil {
+			return err
+		}
+		if err := c.Proxmox.EnsureMapping(ctx, mapping); err != nil {
+			return err
+		}
+		return c.Proxmox.Start(ctx, vm)
+	})
 }
 
 func find(all []proxmox.MappingState, id string) *proxmox.MappingState {
