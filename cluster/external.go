@@ -97,11 +97,17 @@ func (c *Cluster) releaseStep(n Node) *converge.Resource[k3s.State] {
 		ID:      "k3s/" + n.Name,
 		Observe: func(ctx context.Context) (k3s.State, error) { return k3s.Observe(ctx, c.root(n.Name)) },
 		Diff: func(have k3s.State) drift.Diff {
-			if have.Role == k3s.RoleNone && have.Version == "" {
+			if have.Role == k3s.RoleNone && have.Version == "" || !c.spec.ownsK3s(n, have) {
 				return nil
 			}
 			return drift.Unwanted("K3s on the external machine " + n.Name)
 		},
 		Apply: func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.root(n.Name)) },
 	}
+}
+
+// ownsK3s reports whether the K3s on a machine is of this cluster, or nobody's: an
+// external machine may have been a member of another before it came into the file.
+func (s *Spec) ownsK3s(n Node, have k3s.State) bool {
+	return have.Role == k3s.RoleNone || have.Config["node-name"] == n.Name || have.Config["server"] == s.url()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
@@ -123,6 +124,10 @@ func (c *Cluster) observeK3s(ctx context.Context, n Node) (k3s.State, error) {
 	if err != nil {
 		return have, err
 	}
+	if n.External && !c.spec.ownsK3s(n, have) {
+		return have, converge.Permanent(fmt.Errorf("K3s runs on the external machine %s already, as %s of another cluster: "+
+			"remove it there (k3s-uninstall.sh or k3s-agent-uninstall.sh), or take %s out of the file", n.Name, have.Role, n.Name))
+	}
 	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && c.guests[n.Name].started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
@@ -138,13 +143,17 @@ func (c *Cluster) joins(n Node, have k3s.State) bool {
 
 func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error {
 	joins := c.joins(n, have)
-	token, err := c.token(ctx, n.Name, k3s.Token)
+	ask := func() (secret.Value, error) { return c.token(ctx, n.Name, k3s.Token) }
+	if !joins && have.Config == nil {
+		ask = func() (secret.Value, error) { return c.clusterOfOthers(ctx, n) }
+	}
+	token, err := ask()
 	switch {
 	case err == nil && have.Config == nil:
 		joins = true // the cluster is there already, without this machine
 	case joins && err != nil:
 		return err
-	case errors.Is(err, errNoServer):
+	case errors.Is(err, errNoServer): // it makes the cluster, or has it
 	case err != nil:
 		return err
 	}
@@ -170,6 +179,28 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 		return k3s.JoinServer(ctx, c.root(n.Name), srv)
 	}
 	return k3s.StartServer(ctx, c.root(n.Name), srv)
+}
+
+// clusterOfOthers is token for a server that would make the cluster. It waits until
+// every other server was asked: one that is only away for now may have the cluster,
+// and a second one with the same address must not come to be.
+func (c *Cluster) clusterOfOthers(ctx context.Context, n Node) (secret.Value, error) {
+	deadline := time.Now().Add(bootTime)
+	for {
+		token, err := c.token(ctx, n.Name, k3s.Token)
+		if err == nil || errors.Is(err, errUnformed) {
+			return token, err
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return token, converge.Permanent(fmt.Errorf("%s would make the cluster, but another server may have it already and does not answer: "+
+				"bring it back, or take it out of the file: %s", n.Name, firstLine(err.Error())))
+		}
+		progress.Say(ctx, "asking the other servers whether they have the cluster: %s", firstLine(err.Error()))
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Second):
+		}
+	}
 }
 
 func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error {
@@ -212,10 +243,15 @@ func (c *Cluster) ensureK3s(ctx context.Context, n Node, have k3s.State) error {
 // errNoServer says that no server of the cluster is up.
 var errNoServer = errors.New("no server of the cluster runs K3s")
 
+// errUnformed says that every server was asked, and that none has a cluster. A
+// server that could not be asked may have one.
+var errUnformed = fmt.Errorf("%w, nor ever did", errNoServer)
+
 // token reads what nodes join with from the first server that has it. It is never
 // made up: a cluster that is there has one, see failure K5.
 func (c *Cluster) token(ctx context.Context, but string, read tokenReader) (secret.Value, error) {
 	var errs []error
+	why := errUnformed
 	for _, n := range c.spec.Servers() {
 		if n.Name == but {
 			continue
@@ -224,9 +260,12 @@ func (c *Cluster) token(ctx context.Context, but string, read tokenReader) (secr
 		if err == nil {
 			return token, nil
 		}
+		if !errors.Is(err, k3s.ErrNoCluster) && !errors.Is(err, errAbsent) {
+			why = errNoServer
+		}
 		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 	}
-	return secret.Value{}, fmt.Errorf("%w: %w", errNoServer, errors.Join(errs...))
+	return secret.Value{}, fmt.Errorf("%w: %w", why, errors.Join(errs...))
 }
 
 // vipStep waits until the virtual address answers: nobody joins before.

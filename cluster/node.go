@@ -73,12 +73,15 @@ func (c *Cluster) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 // tokenReader reads a secret from a server.
 type tokenReader func(ctx context.Context, r remote.Runner) (secret.Value, error)
 
+// errAbsent is a server whose machine was not there when this run began.
+var errAbsent = errors.New("its machine was made just now")
+
 // askTime bounds how long one server is asked for what another may have too.
 const askTime = 20 * time.Second
 
 func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
 	if c.guests[server].absent.Load() {
-		return secret.Value{}, errors.New("its machine was made just now")
+		return secret.Value{}, errAbsent
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -161,7 +164,7 @@ func (c *Cluster) nodeStep(n Node) *converge.Resource[*kube.Node] {
 		},
 		Apply: func(ctx context.Context, have *kube.Node) error {
 			if have == nil {
-				if err := c.waitRegistered(ctx, n.Name); err != nil {
+				if err := c.waitRegistered(ctx, n); err != nil {
 					return err
 				}
 			}
@@ -230,15 +233,19 @@ func (c *Cluster) deleteNode(ctx context.Context, node string) error {
 }
 
 // waitRegistered waits until a kubelet has introduced itself.
-func (c *Cluster) waitRegistered(ctx context.Context, node string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("%s runs K3s, but did not register with the cluster: see journalctl -u k3s-agent there", node))
+func (c *Cluster) waitRegistered(ctx context.Context, n Node) error {
+	unit := k3s.RoleServer.Unit()
+	if n.Role == Agent {
+		unit = k3s.RoleAgent.Unit()
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("%s runs K3s, but did not register with the cluster: see journalctl -u %s there", n.Name, unit))
 	defer cancel()
 	for {
-		have, err := c.observeNode(ctx, node)
+		have, err := c.observeNode(ctx, n.Name)
 		if err == nil && have != nil {
 			return nil
 		}
-		progress.Say(ctx, "waiting for %s to register", node)
+		progress.Say(ctx, "waiting for %s to register", n.Name)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

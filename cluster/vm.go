@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -124,7 +125,7 @@ func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context)
 		return ctx.Err()
 	}
 	was, err := c.drain(ctx, n.Name)
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnformed) { // without a cluster there is nothing to drain
 		return err
 	}
 	if err := do(ctx); err != nil || was == nil {
