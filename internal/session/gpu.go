@@ -50,7 +50,11 @@ func (s *Session) GPUVerify(ctx context.Context) error {
 	if runErr != nil {
 		return runErr
 	}
-	s.Say("%d of %d GPUs computed (%s).", len(results), len(results), since(start))
+	all := 0
+	for _, n := range s.Spec.GPUNodes() {
+		all += n.GPUs.Count // where they are shared, one of them answers for its node
+	}
+	s.Say("%d of %d GPUs computed (%s).", len(results), all, since(start))
 	return nil
 }
 
