@@ -103,7 +103,7 @@ func explain(doing string, err error) error {
 	var host x509.HostnameError
 	switch {
 	case errors.As(err, &status):
-		e.Kind, e.Hint = explainStatus(status.Status())
+		e.Hint, e.Kind = explainStatus(status.Status())
 	case errors.Is(err, context.Canceled):
 	case errors.As(err, &authority):
 		e.Kind, e.Hint = ErrCertificate, "the kubeconfig is of another cluster, or of one made anew: read it again from a server"
@@ -115,26 +115,26 @@ func explain(doing string, err error) error {
 	return e
 }
 
-func explainStatus(s metav1.Status) (kind error, hint string) {
+func explainStatus(s metav1.Status) (hint string, kind error) {
 	switch {
 	case s.Code == http.StatusNotFound:
-		return ErrNotFound, ""
+		return "", ErrNotFound
 	case s.Code == http.StatusConflict:
-		return ErrConflict, ""
+		return "", ErrConflict
 	case s.Code == http.StatusForbidden && strings.Contains(s.Message, "is being terminated"):
-		return ErrConflict, "wait until the old namespace is gone"
+		return "wait until the old namespace is gone", ErrConflict
 	case s.Code == http.StatusForbidden:
-		return ErrForbidden, ""
+		return "", ErrForbidden
 	case s.Code == http.StatusUnauthorized:
-		return ErrUnauthorized, "the kubeconfig's credentials have expired or are of another cluster: read it again from a server"
+		return "the kubeconfig's credentials have expired or are of another cluster: read it again from a server", ErrUnauthorized
 	case immutable(s):
-		return ErrInvalid, "delete it and apply it again"
+		return "delete it and apply it again", ErrInvalid
 	case s.Code == http.StatusUnprocessableEntity || s.Code == http.StatusBadRequest:
-		return ErrInvalid, ""
+		return "", ErrInvalid
 	case s.Code == http.StatusServiceUnavailable || s.Code == http.StatusBadGateway || s.Code == http.StatusGatewayTimeout:
-		return ErrUnreachable, ""
+		return "", ErrUnreachable
 	}
-	return nil, ""
+	return "", nil
 }
 
 func immutable(s metav1.Status) bool {
