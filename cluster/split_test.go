@@ -1,0 +1,35 @@
+package cluster_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+// A first server that is made again does not make a second cluster while those
+// that have the cluster are away.
+func TestNoSecondClusterWhileServersAreAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		spec := parse(t, example(t, "eight-a100"))
+		w.up(t, spec)
+		first := spec.Servers()[0].Name
+		c := w.cluster(t, spec)
+		vm, err := c.Proxmox.VM(t.Context(), "homelab-"+spec.Name, first)
+		require.NoError(t, err)
+		require.NoError(t, c.Proxmox.Remove(t.Context(), vm))
+		for _, n := range spec.Servers()[1:] {
+			away := w.vm(t, n.Name)
+			w.sim.SetGuestFaults(away.ID, guest.Faults{SSHRefuses: true})
+		}
+		_, err = c.Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, first+" would make the cluster, but another server may have it already")
+		assert.Len(t, w.kube.Clusters(), 1)
+	})
+}
