@@ -68,14 +68,16 @@ func handOver(to io.Writer, b []byte) error {
 	return err
 }
 
+// change is here with something wrong about each command.
+func change(f func(*remote.Cmd)) remote.RunnerFunc {
+	return func(ctx context.Context, cmd remote.Cmd) error {
+		f(&cmd)
+		return here(ctx, cmd)
+	}
+}
+
 // bad are Runners with one fault each, by the subtest that must catch it.
 func bad() map[string]remote.RunnerFunc {
-	change := func(f func(*remote.Cmd)) remote.RunnerFunc {
-		return func(ctx context.Context, cmd remote.Cmd) error {
-			f(&cmd)
-			return here(ctx, cmd)
-		}
-	}
 	return map[string]remote.RunnerFunc{
 		"ExitStatus": func(ctx context.Context, cmd remote.Cmd) error {
 			err := here(ctx, cmd)

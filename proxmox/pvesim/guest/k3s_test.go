@@ -105,22 +105,7 @@ func TestK3sChain(t *testing.T) {
 		_, err = l.net.Dial(t.Context(), "tcp", "10.0.0.21:6443")
 		assert.ErrorContains(t, err, "connection refused", "an agent has no API server")
 
-		first.Kill()
-		assert.Equal(t, []string{"n11"}, plane.left)
-		time.Sleep(20 * time.Second)
-		assert.Nil(t, l.net.Host(addr("10.0.0.10")))
-		time.Sleep(10 * time.Second)
-		assert.NotNil(t, l.net.Host(addr("10.0.0.10")), "the VIP has moved")
-		second.Kill()
-		time.Sleep(time.Minute)
-		_, err = l.net.Dial(t.Context(), "tcp", "10.0.0.13:6443")
-		assert.ErrorContains(t, err, "connection refused", "one of three has no quorum")
-		require.NoError(t, first.Boot(t.Context()))
-		time.Sleep(time.Minute)
-		c, err = l.net.Dial(t.Context(), "tcp", "10.0.0.13:6443")
-		require.NoError(t, err)
-		_ = c.Close()
-		assert.Len(t, l.planes.all(), 1, "a server that comes back forms no second cluster")
+		l.fail(plane, first, second)
 		mustShell(t, first, "echo 'kind: X' > "+manifestsDir+"/x.yaml; touch "+manifestsDir+"/y.yaml "+manifestsDir+"/y.yaml.skip")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -128,6 +113,27 @@ func TestK3sChain(t *testing.T) {
 		require.NoError(t, l.net.Close())
 		assert.True(t, plane.closed)
 	})
+}
+
+// fail takes two of three servers from a cluster, and brings one back.
+func (l *lab) fail(plane *fakePlane, first, second *Machine) {
+	l.t.Helper()
+	first.Kill()
+	assert.Equal(l.t, []string{"n11"}, plane.left)
+	time.Sleep(20 * time.Second)
+	assert.Nil(l.t, l.net.Host(addr("10.0.0.10")))
+	time.Sleep(10 * time.Second)
+	assert.NotNil(l.t, l.net.Host(addr("10.0.0.10")), "the VIP has moved")
+	second.Kill()
+	time.Sleep(time.Minute)
+	_, err := l.net.Dial(l.t.Context(), "tcp", "10.0.0.13:6443")
+	assert.ErrorContains(l.t, err, "connection refused", "one of three has no quorum")
+	require.NoError(l.t, first.Boot(l.t.Context()))
+	time.Sleep(time.Minute)
+	c, err := l.net.Dial(l.t.Context(), "tcp", "10.0.0.13:6443")
+	require.NoError(l.t, err)
+	_ = c.Close()
+	assert.Len(l.t, l.planes.all(), 1, "a server that comes back forms no second cluster")
 }
 
 // TestK3sRefuses holds the journal to K3s' own words (facts: facts/k3s.md).

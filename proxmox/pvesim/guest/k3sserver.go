@@ -198,11 +198,9 @@ func (s *system) manifestsChanged() {
 	}
 	go func() {
 		defer s.wg.Done()
-		ctx, cancel := context.WithCancel(s.ctx)
-		defer cancel()
-		if s.m.pause(ctx, retryTime) {
+		if s.m.pause(s.ctx, retryTime) {
 			n.woken.Store(false)
-			n.deploy(ctx)
+			n.deploy(s.ctx)
 		}
 	}()
 }
