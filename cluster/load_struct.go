@@ -86,7 +86,7 @@ func (d *decoder) unknown(f field, in string, t reflect.Type, known []string) {
 		return
 	}
 	what := fmt.Sprintf("unknown key %q%s", f.name, where)
-	if s := suggest(f.name, known); s != "" {
+	if s := likely(f.name, known); s != "" {
 		d.undecodable(f.at, what, fmt.Sprintf("did you mean %q?", s))
 		return
 	}

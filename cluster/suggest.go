@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
 // habits are names from other tools for what is called otherwise here.
@@ -17,29 +19,23 @@ var habits = map[string]string{
 	"checksum": "sha256", "mountpoint": "mount", "path": "mount", "filesystem": "fs", "cputype": "cpu", "count": "names",
 }
 
-// suggest returns the known name that was most likely meant, or "".
-func suggest(name string, known []string) string {
-	plain := plainName(name)
+// likely returns the known name that was most likely meant, or "".
+func likely(name string, known []string) string {
+	plain := suggest.Plain(name)
 	for _, k := range known {
-		if plainName(k) == plain {
+		if suggest.Plain(k) == plain {
 			return k
 		}
 	}
 	if h, ok := habits[plain]; ok && slices.Contains(known, h) {
 		return h
 	}
-	best, bestDistance := "", 1+max(1, len(plain)/3)
-	for _, k := range known {
-		if d := distance(plain, plainName(k)); d < bestDistance {
-			best, bestDistance = k, d
-		}
-	}
-	return best
+	return suggest.Nearest(name, known)
 }
 
 // orSuggest is the cure for an unknown word: the likely one, or all of them.
 func orSuggest(name string, known []string) string {
-	if s := suggest(name, known); s != "" {
+	if s := likely(name, known); s != "" {
 		return fmt.Sprintf("did you mean %q?", s)
 	}
 	return "write " + oneOf(known)
@@ -51,38 +47,4 @@ func oneOf(words []string) string {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
-}
-
-// plainName drops what people vary in names: case, hyphens and underscores.
-func plainName(s string) string {
-	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
-}
-
-// distance is the number of single edits (a letter more, less, other, or two
-// neighbours swapped) between a and b: optimal string alignment.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return max(len(a), len(b))
-	}
-	x, y := []rune(a), []rune(b)
-	before, last := []int(nil), make([]int, len(y)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(x); i++ {
-		row := make([]int, len(y)+1)
-		row[0] = i
-		for j := 1; j <= len(y); j++ {
-			same := 1
-			if x[i-1] == y[j-1] {
-				same = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+same)
-			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(y)]
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
 // The keys of config.yaml are the long flags of `k3s agent` and `k3s server`
@@ -88,34 +90,9 @@ func checkKeys(role Role, extra, typed map[string]any) []error {
 
 // didYouMean returns ": did you mean X?" when one of known is close to name.
 func didYouMean(name string, known []string) string {
-	best, at := "", max(2, len(name)/3)+1
-	for _, k := range known {
-		if d := distance(name, k); d < at {
-			best, at = k, d
-		}
-	}
+	best := suggest.Nearest(name, known)
 	if best == "" {
 		return ": see docs.k3s.io/cli for the keys there are"
 	}
 	return fmt.Sprintf(": did you mean %q?", best)
-}
-
-// distance is the number of single-letter edits between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

@@ -29,18 +29,19 @@ var allowed = map[string][]string{
 	"remote/remotetest": {"remote"},
 	"cloudinit":         {"internal/iso9660"},
 	"internal/iso9660":  nil,
+	"internal/suggest":  nil,
 
 	"converge": nil,
 	"kube":     nil,
 	"proxmox":  {"remote"},
-	"k3s":      {"remote"},
+	"k3s":      {"remote", "internal/suggest"},
 	"nvidia":   {"remote"},
 
 	"proxmox/pvesim":       {"proxmox/pvesim/guest"},
 	"proxmox/pvesim/guest": {"internal/iso9660", "remote/remotetest"},
 	"internal/kubesim":     {"proxmox/pvesim/guest"},
 
-	"cluster": {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "k3s", "kube", "nvidia"},
+	"cluster": {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "k3s", "kube", "nvidia", "internal/suggest"},
 
 	"internal/labctl":   nil,
 	"internal/archtest": nil,

@@ -1,0 +1,50 @@
+package suggest
+
+import "strings"
+
+// Nearest returns the known name that is most like name, or "" where none is like
+// it: every third letter may be wrong.
+func Nearest(name string, known []string) string {
+	plain := Plain(name)
+	best, least := "", 1+max(1, len(plain)/3)
+	for _, k := range known {
+		if d := distance(plain, Plain(k)); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// Plain drops what people vary in names: case, hyphens and underscores.
+func Plain(s string) string {
+	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
+}
+
+// distance is the number of single edits (a letter more, less, other, or two
+// neighbours swapped) between a and b: optimal string alignment.
+func distance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return max(len(a), len(b))
+	}
+	x, y := []rune(a), []rune(b)
+	before, last := []int(nil), make([]int, len(y)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		row := make([]int, len(y)+1)
+		row[0] = i
+		for j := 1; j <= len(y); j++ {
+			same := 1
+			if x[i-1] == y[j-1] {
+				same = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+same)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(y)]
+}
