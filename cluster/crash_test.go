@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -214,4 +215,51 @@ func TestTenCrashesInARow(t *testing.T) {
 		}
 		w.recovers(t, spec, want)
 	})
+}
+
+// A run that changes a life dies as well as one that begins it: while a node is
+// drained, off, or half gone.
+func TestCrashWhileChanging(t *testing.T) {
+	text := lab(example(t, "one-gpu"))
+	before := parse(t, text)
+	for name, after := range map[string]*cluster.Spec{
+		"memory":  parse(t, replace(t, text, "gpus: 1}", "gpus: 1, memory: 96GiB, labels: {example.com/tier: gold}}")),
+		"removed": parse(t, strings.Split(text, "  gpu:")[0]),
+	} {
+		want, requests := changed(t, before, after)
+		for i, r := range requests {
+			if i > 0 && !r.Mutating && r.Path == requests[i-1].Path {
+				continue
+			}
+			for _, early := range []bool{true, false}[:1+count(r.Mutating)] {
+				t.Run(fmt.Sprintf("%s %d before=%t", name, i+1, early), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						w := newWorld(t, pvesim.OneGPU())
+						defer w.close()
+						w.up(t, before)
+						time.Sleep(time.Minute)
+						w.crash(t, after, i+1, early)
+						time.Sleep(time.Duration(i%3) * 20 * time.Second)
+						w.recovers(t, after, want)
+					})
+				})
+			}
+		}
+	}
+}
+
+// changed is the world after a change that nothing went wrong with, and what was
+// asked of Proxmox for it.
+func changed(t *testing.T, before, after *cluster.Spec) (inventory []string, requests []pvesim.Request) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, before)
+		time.Sleep(time.Minute)
+		w.sim.ForgetRequests()
+		w.up(t, after)
+		inventory, requests = w.inventory(), w.sim.Requests()[1:] // without that of Dial
+	})
+	return inventory, requests
 }

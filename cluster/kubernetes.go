@@ -175,6 +175,9 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 	}
 	c.guests[n.Name].absent.Store(false) // from here on others may ask it
 	if joins {
+		if err := c.forgetOld(ctx, n, have); err != nil {
+			return err
+		}
 		srv.Token = token
 		return k3s.JoinServer(ctx, c.root(n.Name), srv)
 	}
@@ -222,6 +225,9 @@ func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error 
 		})
 	}
 	if err := c.ensureK3s(ctx, n, have); err != nil {
+		return err
+	}
+	if err := c.forgetOld(ctx, n, have); err != nil {
 		return err
 	}
 	return k3s.JoinAgent(ctx, c.root(n.Name), join)
