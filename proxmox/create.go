@@ -90,15 +90,8 @@ func (c *Client) CreateVM(ctx context.Context, spec CreateSpec) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	if vm != nil && vm.Locked != "" {
-		if vm, err = c.unlocked(ctx, vm); err != nil {
-			return nil, err
-		}
-	}
-	if vm == nil {
-		if vm, err = c.unborn(ctx, spec.Host, spec.Owner, spec.Name); err != nil {
-			return nil, err
-		}
+	if vm, err = c.begun(ctx, spec.Host, spec.Owner, spec.Name, vm); err != nil {
+		return nil, err
 	}
 	if vm == nil {
 		if err := c.Conflict(ctx, spec.Owner, spec.Name); err != nil {
@@ -110,6 +103,21 @@ func (c *Client) CreateVM(ctx context.Context, spec CreateSpec) (*VM, error) {
 	}
 	vm.Owner = spec.Owner
 	return vm, c.growTo(ctx, vm, "scsi0", spec.DiskSize)
+}
+
+// begun returns the VM of that name, unlocked, which may be one that an earlier run
+// has only begun to make. It is vm where that is known.
+func (c *Client) begun(ctx context.Context, host, owner, name string, vm *VM) (*VM, error) {
+	var err error
+	if vm != nil && vm.Locked != "" {
+		if vm, err = c.unlocked(ctx, vm); err != nil {
+			return nil, err
+		}
+	}
+	if vm == nil {
+		return c.unborn(ctx, host, owner, name)
+	}
+	return vm, nil
 }
 
 func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {

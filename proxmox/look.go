@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // resource is an entry of GET /cluster/resources?type=vm. Tags and lock are
@@ -103,7 +102,7 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 		return nil, nil, err
 	}
 	for _, r := range all {
-		if r.Type != "qemu" || r.Name != name && (!nameless(r) || c.names.isOther(int(r.VMID), name)) {
+		if r.Type != "qemu" || r.Name != name && (!nameless(r) || c.isOther(int(r.VMID), name)) {
 			continue
 		}
 		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
@@ -136,39 +135,11 @@ func nameless(r resource) bool {
 	return r.Name == "" || up && made == itoa(int(r.VMID))
 }
 
-// names remember what VMs are called that the list of resources has no name for
-// yet, so that a hundred lookups at a time do not each read a hundred fresh clones.
-type names struct {
-	mu   sync.Mutex
-	byID map[int]nameNote
-}
-
-type nameNote struct {
-	name string
-	at   time.Time
-}
-
-// nameAge is how long a name is believed: a VMID may be given to another VM.
-const nameAge = 30 * time.Second
-
-func (n *names) set(vmid int, name string) {
-	if name == "" || name == "VM "+itoa(vmid) {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.byID == nil {
-		n.byID = map[int]nameNote{}
-	}
-	n.byID[vmid] = nameNote{name, time.Now()}
-}
-
-// isOther reports whether the VM is known, and not by that name.
-func (n *names) isOther(vmid int, name string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	note, known := n.byID[vmid]
-	return known && note.name != name && time.Since(note.at) < nameAge
+// isOther reports whether a VM without a name in the list is known by another name,
+// so that a hundred lookups at a time do not each read a hundred fresh clones.
+func (c *Client) isOther(vmid int, name string) bool {
+	known, ok := c.names.get(vmid, nameAge)
+	return ok && known != name
 }
 
 // Summary is a VM in a list.
@@ -247,7 +218,9 @@ func (c *Client) read(ctx context.Context, host string, vmid int, running bool) 
 		return nil, err
 	}
 	vm := newVM(host, vmid, entries, running)
-	c.names.set(vmid, vm.Name)
+	if vm.Name != "" && vm.Name != "VM "+itoa(vmid) {
+		c.names.set(vmid, vm.Name)
+	}
 	return vm, nil
 }
 
@@ -265,7 +238,7 @@ func (c *Client) status(ctx context.Context, host string, vmid int) (running boo
 // isRunning says whether a VM runs: what we did to it ourselves in the last
 // seconds is newer than the list.
 func (c *Client) isRunning(ctx context.Context, r resource) bool {
-	if running, known := c.power.get(int(r.VMID)); known {
+	if running, known := c.power.get(int(r.VMID), statusLag); known {
 		return running
 	}
 	switch r.Status {
@@ -276,41 +249,6 @@ func (c *Client) isRunning(ctx context.Context, r resource) bool {
 	}
 	running, err := c.status(ctx, r.Node, int(r.VMID))
 	return err == nil && running
-}
-
-// powerNotes remember what our own tasks did to VMs, for as long as the list of
-// resources may lag behind.
-type powerNotes struct {
-	mu   sync.Mutex
-	byID map[int]powerNote
-}
-
-type powerNote struct {
-	running bool
-	at      time.Time
-}
-
-// statusLag is how old the status in /cluster/resources may be: pvestatd tells
-// every 10 s.
-const statusLag = 12 * time.Second
-
-func (p *powerNotes) set(vmid int, running bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.byID == nil {
-		p.byID = map[int]powerNote{}
-	}
-	p.byID[vmid] = powerNote{running, time.Now()}
-}
-
-func (p *powerNotes) get(vmid int) (running, known bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	note, found := p.byID[vmid]
-	if !found || time.Since(note.at) > statusLag {
-		return false, false
-	}
-	return note.running, true
 }
 
 // vmids hands out VMIDs. Proxmox's nextid reserves nothing, so those given to

@@ -213,12 +213,6 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	return c.volumesGone(ctx, vm)
 }
 
-func (p *powerNotes) forget(vmid int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.byID, vmid)
-}
-
 // volumesGone removes what a destroy left behind: its "WARNINGS: 1" may hide
 // "Could not remove disk".
 func (c *Client) volumesGone(ctx context.Context, vm *VM) error {

@@ -50,15 +50,8 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 			return nil, err
 		}
 	}
-	if vm != nil && vm.Locked != "" {
-		if vm, err = c.unlocked(ctx, vm); err != nil {
-			return nil, err
-		}
-	}
-	if vm == nil {
-		if vm, err = c.unborn(ctx, spec.Host, spec.Owner, spec.Name); err != nil {
-			return nil, err
-		}
+	if vm, err = c.begun(ctx, spec.Host, spec.Owner, spec.Name, vm); err != nil {
+		return nil, err
 	}
 	if vm != nil {
 		if vm, err = c.Idle(ctx, vm); err != nil {

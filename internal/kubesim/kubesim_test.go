@@ -187,6 +187,15 @@ spec:
 // TestGPUIsLostAndFound is the chain that makes a GPU allocatable: a driver that
 // appears after the device plugin's pod was bound is noticed, and so is one that
 // goes.
+const pluginManifest = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: plugin, namespace: kube-system}
+spec:
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {runtimeClassName: nvidia, containers: [{name: c, image: "nvcr.io/nvidia/k8s-device-plugin:v0.20.1"}]}}
+`
+
 func TestGPUIsLostAndFound(t *testing.T) {
 	bubble(t, func(t *testing.T, a api) {
 		var mu sync.Mutex
@@ -194,14 +203,7 @@ func TestGPUIsLostAndFound(t *testing.T) {
 		n := node("wk1", 0)
 		n.GPUs = func() []guest.GPU { mu.Lock(); defer mu.Unlock(); return make([]guest.GPU, gpus) }
 		require.NoError(t, a.c.Join(t.Context(), n))
-		require.NoError(t, a.c.Apply(t.Context(), []byte(`
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: plugin, namespace: kube-system}
-spec:
-  selector: {matchLabels: {a: b}}
-  template: {metadata: {labels: {a: b}}, spec: {runtimeClassName: nvidia, containers: [{name: c, image: "nvcr.io/nvidia/k8s-device-plugin:v0.20.1"}]}}
-`)))
+		require.NoError(t, a.c.Apply(t.Context(), []byte(pluginManifest)))
 		time.Sleep(30 * time.Second)
 		allocatable := func() any {
 			_, out := a.get("/api/v1/nodes/wk1")
@@ -256,14 +258,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]
 func TestManyNodesWithPods(t *testing.T) {
 	began := time.Now()
 	bubble(t, func(t *testing.T, a api) {
-		require.NoError(t, a.c.Apply(t.Context(), []byte(`
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: plugin, namespace: kube-system}
-spec:
-  selector: {matchLabels: {a: b}}
-  template: {metadata: {labels: {a: b}}, spec: {runtimeClassName: nvidia, containers: [{name: c, image: "nvcr.io/nvidia/k8s-device-plugin:v0.20.1"}]}}
-`)))
+		require.NoError(t, a.c.Apply(t.Context(), []byte(pluginManifest)))
 		for i := range 100 {
 			join(t, a.c, fmt.Sprintf("wk%03d", i), 4)
 			time.Sleep(500 * time.Millisecond)

@@ -34,6 +34,19 @@ func isUpload(r *http.Request) bool {
 }
 
 // readUpload reads a multipart body the way pveproxy does: the fields content,
+// verify compares a file with the checksum that came with the request, if one did.
+func (w worker) verify(data []byte, algorithm, want string) error {
+	if algorithm == "" {
+		return nil
+	}
+	if got := checksum(algorithm, data); !strings.EqualFold(got, want) {
+		w.log("calculating checksum...")
+		return die("checksum mismatch: got '%s' != expect '%s'", got, want)
+	}
+	w.log("calculating checksum...OK, checksum verified")
+	return nil
+}
+
 // checksum-algorithm and checksum in that order and nothing else, then the file.
 // (PVE/APIServer/AnyEvent.pm, file_upload_multipart)
 func readUpload(r *http.Request, p params) (*upload, error) {
@@ -110,13 +123,8 @@ func (c *call) uploadFile() (any, error) {
 			w.log("command '/usr/bin/qemu-img info '--output=json' %s -f qcow2' failed: exit code 1", tmp)
 			return die("qemu-img: Could not open '%s': Image is not in qcow2 format", tmp)
 		}
-		if algorithm != "" {
-			got := checksum(algorithm, data)
-			if !strings.EqualFold(got, want) {
-				w.log("calculating checksum...")
-				return die("checksum mismatch: got '%s' != expect '%s'", got, want)
-			}
-			w.log("calculating checksum...OK, checksum verified")
+		if err := w.verify(data, algorithm, want); err != nil {
+			return err
 		}
 		target := st.path(content + "/" + name)
 		w.log("target node: %s\ntarget file: %s\nfile size is: %d\ncommand: cp -- %s %s", w.task.node, target, len(data), tmp, target)
@@ -186,13 +194,8 @@ func (c *call) downloadURL() (any, error) {
 		if err != nil {
 			return err
 		}
-		if algorithm != "" {
-			got := checksum(algorithm, data)
-			if !strings.EqualFold(got, want) {
-				w.log("calculating checksum...")
-				return die("checksum mismatch: got '%s' != expect '%s'", got, want)
-			}
-			w.log("calculating checksum...OK, checksum verified")
+		if err := w.verify(data, algorithm, want); err != nil {
+			return err
 		}
 		st.putFile(content, name, data)
 		w.log("download of '%s' to '%s' finished", url, target)

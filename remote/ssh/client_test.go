@@ -202,20 +202,7 @@ func TestServerShowsThePinnedType(t *testing.T) {
 
 // silent listens, accepts, and never says a word.
 func silent(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	serve(t, l, func(ctx context.Context, l net.Listener) error {
-		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-		defer stop()
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return nil
-			}
-			defer func() { _ = c.Close() }()
-		}
-	})
-	return l.Addr().String()
+	return each(t, func(c net.Conn) { t.Cleanup(func() { _ = c.Close() }) })
 }
 
 func TestHandshakeNeverAnswered(t *testing.T) {
@@ -267,21 +254,9 @@ func TestUnreachable(t *testing.T) {
 }
 
 func TestHangsUp(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	serve(t, l, func(ctx context.Context, l net.Listener) error {
-		defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return nil
-			}
-			_ = c.Close()
-		}
-	})
 	m := newMachine(t)
-	m.addr = l.Addr().String()
-	_, err = ssh.Dial(t.Context(), m.config())
+	m.addr = each(t, func(c net.Conn) { _ = c.Close() })
+	_, err := ssh.Dial(t.Context(), m.config())
 	var unreachable *ssh.UnreachableError
 	require.ErrorAs(t, err, &unreachable)
 	assert.ErrorContains(t, err, "it accepts connections, but hangs up during the SSH handshake")

@@ -109,22 +109,13 @@ func TestClose(t *testing.T) {
 
 func TestDialCarriesAnyProtocol(t *testing.T) {
 	m := debian(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	serve(t, l, func(ctx context.Context, l net.Listener) error {
-		defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return nil
-			}
-			b, _ := io.ReadAll(c) // to the end: half closing must arrive
-			_, _ = io.WriteString(c, strings.ToUpper(string(b)))
-			_ = c.Close()
-		}
+	addr := each(t, func(c net.Conn) {
+		b, _ := io.ReadAll(c) // to the end: half closing must arrive
+		_, _ = io.WriteString(c, strings.ToUpper(string(b)))
+		_ = c.Close()
 	})
 	c := client(t, m.config())
-	nc, err := c.Dial(t.Context(), "tcp", l.Addr().String())
+	nc, err := c.Dial(t.Context(), "tcp", addr)
 	require.NoError(t, err)
 	_, err = io.WriteString(nc, "hello")
 	require.NoError(t, err)

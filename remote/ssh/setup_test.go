@@ -97,6 +97,23 @@ func serve(t testing.TB, l net.Listener, server func(context.Context, net.Listen
 	})
 }
 
+// each lets f have every connection to an address, which it returns.
+func each(t testing.TB, f func(net.Conn)) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	serve(t, l, func(ctx context.Context, l net.Listener) error {
+		defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return nil
+			}
+			f(c)
+		}
+	})
+	return l.Addr().String()
+}
+
 func (m *machine) config() ssh.Config {
 	return ssh.Config{
 		Addr: m.addr, User: m.user,

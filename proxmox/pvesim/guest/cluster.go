@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/goccy/go-yaml"
 )
 
 // cluster is what the servers of a K3s cluster share: in life, etcd's contents.
@@ -48,18 +46,9 @@ const (
 
 // certificateAuthority is the one in a kubeconfig, which for K3s is the file whose
 // digest is in its tokens.
-func certificateAuthority(kubeconfig []byte) string {
-	var doc struct {
-		Clusters []struct {
-			Cluster struct {
-				CA string `yaml:"certificate-authority-data"`
-			} `yaml:"cluster"`
-		} `yaml:"clusters"`
-	}
-	if err := yaml.Unmarshal(kubeconfig, &doc); err == nil && len(doc.Clusters) > 0 {
-		if pem, err := base64.StdEncoding.DecodeString(doc.Clusters[0].Cluster.CA); err == nil && len(pem) > 0 {
-			return string(pem)
-		}
+func certificateAuthority(config []byte) string {
+	if k, err := readKubeconfig(config); err == nil && len(k.ca) > 0 {
+		return string(k.ca)
 	}
 	return "-----BEGIN CERTIFICATE-----\n" + base64.StdEncoding.EncodeToString([]byte(hexID(24))) + "\n-----END CERTIFICATE-----\n"
 }

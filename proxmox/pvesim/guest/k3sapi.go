@@ -18,7 +18,11 @@ import (
 
 // apiGet asks a control plane as its administrator, the way K3s' own controllers do.
 func apiGet(ctx context.Context, plane Plane, path string) (int, []byte, error) {
-	conf, token, err := administrator(plane.Kubeconfig("https://127.0.0.1:6443"))
+	admin, err := readKubeconfig(plane.Kubeconfig("https://127.0.0.1:6443"))
+	if err != nil {
+		return 0, nil, err
+	}
+	conf, err := admin.tls()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -40,8 +44,8 @@ func apiGet(ctx context.Context, plane Plane, path string) (int, []byte, error) 
 	if err != nil {
 		return 0, nil, err
 	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+	if admin.token != "" {
+		req.Header.Set("Authorization", "Bearer "+admin.token)
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -58,8 +62,13 @@ type abrupt struct{ *tls.Conn }
 
 func (c abrupt) Close() error { return c.NetConn().Close() }
 
-// administrator reads what a kubeconfig has to show and to trust.
-func administrator(kubeconfig []byte) (conf *tls.Config, token string, err error) {
+// kubeconfig is what K3s' own programs need of one.
+type kubeconfig struct {
+	ca, cert, key []byte // PEM
+	token         string
+}
+
+func readKubeconfig(text []byte) (kubeconfig, error) {
 	var doc struct {
 		Clusters []struct {
 			Cluster struct {
@@ -74,27 +83,34 @@ func administrator(kubeconfig []byte) (conf *tls.Config, token string, err error
 			} `yaml:"user"`
 		} `yaml:"users"`
 	}
-	if err := yaml.Unmarshal(kubeconfig, &doc); err != nil {
-		return nil, "", err
+	var k kubeconfig
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return k, err
 	}
-	if len(doc.Clusters) == 0 || len(doc.Users) == 0 {
-		return nil, "", errors.New("the kubeconfig has no cluster or no user")
+	var errs [3]error
+	if len(doc.Clusters) > 0 {
+		k.ca, errs[0] = base64.StdEncoding.DecodeString(doc.Clusters[0].Cluster.CA)
 	}
+	if len(doc.Users) > 0 {
+		u := doc.Users[0].User
+		k.token = u.Token
+		k.cert, errs[1] = base64.StdEncoding.DecodeString(u.Cert)
+		k.key, errs[2] = base64.StdEncoding.DecodeString(u.Key)
+	}
+	return k, errors.Join(errs[:]...)
+}
+
+// tls is the configuration of a client.
+func (k kubeconfig) tls() (*tls.Config, error) {
 	roots := x509.NewCertPool()
-	ca, _ := base64.StdEncoding.DecodeString(doc.Clusters[0].Cluster.CA)
-	roots.AppendCertsFromPEM(ca)
-	conf = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
-	user := doc.Users[0].User
-	if user.Cert != "" {
-		cert, _ := base64.StdEncoding.DecodeString(user.Cert)
-		key, _ := base64.StdEncoding.DecodeString(user.Key)
-		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			return nil, "", err
-		}
-		conf.Certificates = []tls.Certificate{pair}
+	roots.AppendCertsFromPEM(k.ca)
+	conf := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	if len(k.cert) == 0 {
+		return conf, nil
 	}
-	return conf, user.Token, nil
+	pair, err := tls.X509KeyPair(k.cert, k.key)
+	conf.Certificates = []tls.Certificate{pair}
+	return conf, err
 }
 
 // nodeExists reports whether a Node object is there: K3s frees a node's password
