@@ -39,7 +39,7 @@ func (c *Cluster) Down(ctx context.Context) (*converge.Graph, error) {
 		gone = append(gone, down.Add(&converge.Resource[[]rest]{
 			ID: "leftovers",
 			Observe: func(ctx context.Context) ([]rest, error) {
-				return c.rests(ctx, func(context.Context, string) (keep, error) { return keep{}, nil })
+				return c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil })
 			},
 			Diff:  diffRests,
 			Apply: c.clear,

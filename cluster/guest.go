@@ -167,8 +167,11 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		out, err = cloudInitStatus(ctx, g.ssh)
 	}
 	var auth *ssh.AuthError
+	var pve *proxmox.Error
 	switch {
 	case err == nil:
+	case errors.As(err, &pve) && pve.IsPermission():
+		return inside{}, converge.Permanent(err)
 	case ctx.Err() != nil:
 		return inside{}, ctx.Err()
 	case errors.As(err, &auth) && g.refusedFor() < loginGrace:

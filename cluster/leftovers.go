@@ -33,6 +33,9 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 			return d
 		},
 		Apply: func(ctx context.Context, vms []proxmox.Summary) error {
+			if err := c.serverLeft(ctx, vms); err != nil {
+				return converge.Permanent(err)
+			}
 			for _, vm := range vms {
 				if err := c.retire(ctx, vm); err != nil {
 					return err
@@ -41,6 +44,26 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 			return nil
 		},
 	}
+}
+
+// serverLeft refuses to remove machines when none of the file's servers exists:
+// what goes would be the cluster itself, with its data.
+func (c *Cluster) serverLeft(ctx context.Context, gone []proxmox.Summary) error {
+	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	if err != nil {
+		return err
+	}
+	for _, n := range c.spec.Servers() {
+		if n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name }) {
+			return nil
+		}
+	}
+	names := make([]string, len(gone))
+	for i, vm := range gone {
+		names[i] = vm.Name
+	}
+	return fmt.Errorf("none of the file's servers exists, and %s would be removed, with all of the cluster's data: "+
+		"if servers were renamed, keep the name of one until another has joined; if all is to go, use cluster:down", strings.Join(names, ", "))
 }
 
 // isTemplate reports whether a VM of ours is, or is becoming, a template.
@@ -54,13 +77,13 @@ func (c *Cluster) baked(vm proxmox.Summary) bool {
 
 // retire takes one machine out of the cluster and off its host.
 func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
-	_, err := c.drain(ctx, vm.Name)
-	if errors.Is(err, errNoServer) {
-		progress.Say(ctx, "%s: no API answers, so it is not drained", vm.Name)
-	} else if err != nil {
+	switch _, err := c.drain(ctx, vm.Name); {
+	case errors.Is(err, errUnformed): // there is no cluster that knows it
+	case errors.Is(err, errNoServer):
+		return fmt.Errorf("%s is no longer in the file, and stays until it can be drained and deleted from Kubernetes: bring the servers up and run it again: %w", vm.Name, err)
+	case err != nil:
 		return err
-	}
-	if err == nil {
+	default:
 		if err := c.deleteNode(ctx, vm.Name); err != nil {
 			return err
 		}
@@ -89,7 +112,7 @@ type rest struct {
 func (r rest) diff() drift.Diff {
 	var d drift.Diff
 	for _, v := range r.volumes {
-		d = append(d, drift.Field{Path: v.Name(), Have: "on " + r.host, Effect: drift.Remove})
+		d = append(d, drift.Field{Have: v.ID + " on " + r.host, Effect: drift.Remove})
 	}
 	for _, m := range r.mappings {
 		d = append(d, drift.Field{Path: "mapping/" + m, Have: "unused", Effect: drift.Remove})
@@ -122,6 +145,7 @@ func diffRests(all []rest) drift.Diff {
 type keep struct {
 	files, mappings map[string]bool
 	templates       map[string]bool // by name
+	nothing         bool            // all is to go, clones and all
 }
 
 // wanted is what the file as it is now needs.
@@ -176,9 +200,11 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 		}
 		for _, vm := range vms {
 			if vm.Host == host && c.baked(vm) && !k.templates[vm.Name] {
-				used, err := c.Proxmox.HasClones(ctx, &vm)
-				if err != nil {
-					return nil, err
+				used := false
+				if !k.nothing {
+					if used, err = c.Proxmox.HasClones(ctx, &vm); err != nil {
+						return nil, err
+					}
 				}
 				if !used {
 					r.templates = append(r.templates, vm)

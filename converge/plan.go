@@ -77,7 +77,7 @@ func look(ctx context.Context, n *Ref, items []Item) Item {
 			return it
 		}
 	}
-	diff, act, err := n.step.Check(ctx)
+	diff, act, err := check(ctx, n.step)
 	switch {
 	case err != nil:
 		it.Verdict, it.Err = Failed, err

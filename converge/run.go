@@ -3,6 +3,7 @@ package converge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -86,7 +87,7 @@ func bring(ctx context.Context, s Step, emit func(Event)) (changed bool, err err
 		return false, err
 	}
 	emit(Event{Kind: Checking})
-	diff, act, err := s.Check(ctx)
+	diff, act, err := check(ctx, s)
 	if err != nil {
 		return false, err
 	}
@@ -103,6 +104,19 @@ func bring(ctx context.Context, s Step, emit func(Event)) (changed bool, err err
 	return true, settle(ctx, s, diff, emit)
 }
 
+// lookTime bounds one look: a command that hangs on a machine must not hang the run.
+const lookTime = 5 * time.Minute
+
+func check(ctx context.Context, s Step) (drift.Diff, Act, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lookTime, errors.New("looking took more than "+short(lookTime)))
+	defer cancel()
+	diff, act, err := s.Check(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return diff, act, err
+}
+
 // settle looks until nothing differs or the step's time is over. seen is what the
 // last look found, nil if the first is still to come.
 func settle(ctx context.Context, s Step, seen drift.Diff, emit func(Event)) error {
@@ -113,7 +127,7 @@ func settle(ctx context.Context, s Step, seen drift.Diff, emit func(Event)) erro
 	last := &NotConverged{After: limit, Diff: seen, Hint: hint}
 	for {
 		if look {
-			diff, _, err := s.Check(ctx)
+			diff, _, err := check(ctx, s)
 			if err == nil && diff.Empty() {
 				return nil
 			}

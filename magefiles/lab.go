@@ -14,10 +14,20 @@ import (
 type Lab mg.Namespace
 
 // Start builds the lab if need be and starts it in the background.
-func (Lab) Start(ctx context.Context) error { return session.LabStart(ctx) }
+func (Lab) Start(ctx context.Context) error { return only(ctx, session.LabStart) }
 
 // Status says whether the lab runs, where, and what it takes. Flags: -json.
-func (Lab) Status(ctx context.Context, json *bool) error { return session.LabStatus(ctx, value(json)) }
+func (Lab) Status(ctx context.Context, json *bool) error {
+	return leave(session.LabStatus(ctx, value(json)))
+}
 
 // Stop ends the lab and everything in it.
-func (Lab) Stop(ctx context.Context) error { return session.LabStop(ctx) }
+func (Lab) Stop(ctx context.Context) error { return only(ctx, session.LabStop) }
+
+// only does what a target without flags does, if that is what was asked for.
+func only(ctx context.Context, do func(context.Context) error) error {
+	if err := words(); err != nil {
+		return err
+	}
+	return leave(do(ctx))
+}

@@ -5,7 +5,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,21 +23,28 @@ type Cluster mg.Namespace
 
 // Validate checks cluster.yaml and says everything that is wrong with it. Flags: -spec=FILE.
 func (Cluster) Validate(spec *string) error {
+	if err := words(); err != nil {
+		return err
+	}
 	s, err := session.Load(options(spec, nil, nil, nil))
 	if err != nil {
-		return err
+		return leave(err)
 	}
 	return s.Validate()
 }
 
 // Plan says what cluster:up would do; exit code 0 for nothing, 2 for something. Flags: -spec=FILE -json -timeout=10m.
 func (Cluster) Plan(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
-	return with(ctx, options(spec, json, nil, timeout), (*session.Session).Plan)
+	o := options(spec, json, nil, timeout)
+	o.Start = true
+	return with(ctx, o, (*session.Session).Plan)
 }
 
 // Up brings the world to what cluster.yaml says; run it again at any time. Flags: -spec=FILE -json -timeout=1h.
 func (Cluster) Up(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
-	return with(ctx, options(spec, json, nil, timeout), (*session.Session).Up)
+	o := options(spec, json, nil, timeout)
+	o.Start = true
+	return with(ctx, o, (*session.Session).Up)
 }
 
 // Status shows every node and what is wrong. Flags: -spec=FILE -json.
@@ -65,6 +76,12 @@ func value[T any](p *T) (v T) {
 
 // with opens a session, does one thing in it, and obeys SIGTERM as it does Ctrl-C.
 func with(ctx context.Context, o session.Options, do func(*session.Session, context.Context) error) error {
+	if err := words(); err != nil {
+		return err
+	}
+	if o.Timeout < 0 {
+		return fmt.Errorf("-timeout=%s: write a time to come, as in 30m", o.Timeout)
+	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	if o.Timeout > 0 {
@@ -72,10 +89,31 @@ func with(ctx context.Context, o session.Options, do func(*session.Session, cont
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
 	}
-	s, err := session.Open(ctx, o)
-	if err != nil {
-		return err
+	return leave(session.Do(ctx, o, do))
+}
+
+// leave ends the program with an error's own exit code and words. Mage would put
+// "Error:" before an answer such as "there is something to change".
+func leave(err error) error {
+	var e *session.Error
+	if errors.As(err, &e) {
+		fmt.Fprintln(os.Stderr, e.Error())
+		os.Exit(e.Code)
 	}
-	defer s.Close()
-	return do(s, ctx)
+	return err
+}
+
+// words refuses what Mage would only complain about after the target has run: a
+// flag of a target that has none, a word that is no target.
+func words() error {
+	for _, word := range os.Args[1:] {
+		name := strings.ToLower(strings.SplitN(word, "=", 2)[0])
+		switch {
+		case strings.Contains(name, ":"), name == "test", name == "lint", name == "bench":
+		case name == "-spec", name == "-json", name == "-yes", name == "-timeout", name == "-t", name == "-v", name == "-debug":
+		default:
+			return mg.Fatalf(3, "%q is neither a target nor a flag of one: go tool mage -l lists the targets, go tool mage -h TARGET says its flags; nothing was done", word)
+		}
+	}
+	return nil
 }

@@ -192,6 +192,12 @@ func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 		count[it.Verdict]++
 		seen := map[drift.Effect]bool{}
 		for _, f := range it.Diff {
+			if f.Effect == drift.Remove { // each by name, of a run that is not only about removing
+				if it.Step == "removed" {
+					deep[f.Effect] = append(deep[f.Effect], f.Path)
+				}
+				continue
+			}
 			if it.Verdict == converge.Change && !seen[f.Effect] {
 				seen[f.Effect] = true
 				deep[f.Effect] = append(deep[f.Effect], it.Step)
@@ -217,11 +223,15 @@ func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 	for _, line := range wrap(strings.Join(parts, ", ")+".", 0, c.data.width()) {
 		out.WriteString(line + "\n")
 	}
-	for _, e := range []drift.Effect{drift.Restart, drift.Replace} {
+	for _, e := range []drift.Effect{drift.Restart, drift.Replace, drift.Remove} {
 		if steps := deep[e]; len(steps) > 0 {
-			at := len(e.String()) + 2
+			label := e.String()
+			if e == drift.Remove {
+				label = "destroys"
+			}
+			at := len(label) + 2
 			for i, line := range wrap(several(steps), at, c.data.width()) {
-				head := c.data.paint.sgr("1;33", e.String()) + ": "
+				head := c.data.paint.sgr("1;33", label) + ": "
 				if i > 0 {
 					head = strings.Repeat(" ", at)
 				}

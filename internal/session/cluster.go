@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,7 +23,12 @@ func (s *Session) Validate() error {
 	for _, n := range s.Spec.GPUNodes() {
 		gpus += n.GPUs.Count
 	}
-	s.Say("%s is valid: %d servers, %d agents, %d GPUs.", s.Spec.Name, servers, agents, gpus)
+	if ref := s.Spec.Proxmox.TokenSecret; !ref.IsZero() {
+		if _, err := ref.Resolve(); err != nil {
+			s.Say("warning: proxmox.secret: %s", err)
+		}
+	}
+	s.Say("%s is valid: %s, %s, %s.", s.Spec.Name, count(servers, "server"), count(agents, "agent"), count(gpus, "GPU"))
 	return nil
 }
 
@@ -47,7 +53,6 @@ func (s *Session) Plan(ctx context.Context) error {
 
 // Up brings the world to what the file says.
 func (s *Session) Up(ctx context.Context) error {
-	s.Warn()
 	start := time.Now()
 	report, err := s.run(ctx, s.Cluster.Up())
 	if err != nil {
@@ -57,8 +62,9 @@ func (s *Session) Up(ctx context.Context) error {
 		s.Say("Nothing to change: %d steps looked, all as asked (%s).", len(report.Steps), since(start))
 		return nil
 	}
-	s.Say("Done in %s: %d steps changed something, %d found nothing to do.", since(start), report.Count(converge.Changed), report.Count(converge.Unchanged))
-	s.Say("\nNext:\n  go tool mage gpu:verify       run a CUDA job on every GPU\n  kubectl --kubeconfig=%s get nodes", s.Cluster.KubeconfigPath())
+	s.Say("Done in %s: %s changed something, %d found nothing to do.", since(start), count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
+	s.Say("\nNext:\n  go tool mage gpu:verify       run a CUDA job on every GPU\n  kubectl --kubeconfig=%s get nodes\n"+
+		"Pods get a GPU with runtimeClassName: nvidia and a limit of nvidia.com/gpu: 1, see README.md.", s.Cluster.KubeconfigPath())
 	return nil
 }
 
@@ -137,9 +143,9 @@ func (s *Session) Down(ctx context.Context) error {
 			return err
 		}
 	}
-	report, err := s.run(ctx, graph)
+	_, err = s.run(ctx, graph)
 	if err == nil {
-		s.Say("Gone: %d steps.", report.Count(converge.Changed))
+		s.Say("Gone. The login key stays: %s.", filepath.Join(s.dir(), "id_ed25519"))
 	}
 	return err
 }
@@ -160,7 +166,7 @@ func ask(ctx context.Context, c *console.Console, question, want string) error {
 	}()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return failedf(130, "interrupted; nothing was changed")
 	case got := <-answer:
 		if got != want {
 			return failed(refused, errors.New("nothing was changed"))
@@ -176,6 +182,14 @@ func (s *Session) Kubeconfig(ctx context.Context) error {
 	}
 	_, err := fmt.Fprintln(s.Data, s.Cluster.KubeconfigPath())
 	return err
+}
+
+// count says how many, as in "1 step" and "2 steps".
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }

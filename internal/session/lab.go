@@ -51,8 +51,13 @@ func LabStatus(ctx context.Context, asJSON bool) error {
 // LabStop ends the lab.
 func LabStop(ctx context.Context) error {
 	s := &Session{Console: console.New(false)}
+	_, running := labctl.Find(ctx, "")
 	if err := labctl.Stop(ctx, ""); err != nil {
 		return err
+	}
+	if errors.Is(running, labctl.ErrNotRunning) {
+		s.Say("No lab was running.")
+		return nil
 	}
 	s.Say("The lab is stopped; what was in it is gone.")
 	return nil

@@ -181,7 +181,7 @@ func (w *site) down(yaml string) {
 	assert.Contains(t, w.data.String(), "- cp1      vm  VM ")
 
 	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
-	assert.Contains(t, w.talk.String(), "Gone: ")
+	assert.Contains(t, w.talk.String(), "Gone. ")
 	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
 	assert.Contains(t, w.talk.String(), "Nothing of eight-a100 is there.")
 }

@@ -30,6 +30,7 @@ type Options struct {
 	JSON    bool          // data as JSON lines
 	Yes     bool          // do not ask
 	Timeout time.Duration // of the whole command; 0: none
+	Start   bool          // start the lab where it is needed and does not run
 }
 
 // DefaultSpec is the file that is used when it is there and no other is named.
@@ -54,7 +55,10 @@ func Load(o Options) (*Session, error) {
 		s.Spec, err = cluster.Load(o.Spec)
 	case errors.Is(missing, fs.ErrNotExist):
 		s.Say("No %s here: using the example eight-a100 (examples/eight-a100/cluster.yaml).", DefaultSpec)
-		s.Spec, err = cluster.Parse("eight-a100.yaml", examples.EightA100)
+		s.Spec, err = cluster.Parse("examples/eight-a100/cluster.yaml", examples.EightA100)
+		if err == nil {
+			s.Spec.Dir = "." // it came with the program; its files belong here
+		}
 	default:
 		s.Spec, err = cluster.Load(DefaultSpec)
 	}
@@ -153,7 +157,14 @@ func ensureKey(path string) error {
 // through that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	s.Say("%s", labctl.Banner)
-	lab, err := s.StartLab(ctx)
+	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, "") }
+	if s.opt.Start {
+		find = s.StartLab
+	}
+	lab, err := find(ctx)
+	if errors.Is(err, labctl.ErrNotRunning) {
+		return failedf(pending, "the lab is not running: go tool mage cluster:up starts it")
+	}
 	if err != nil {
 		return err
 	}
@@ -262,3 +273,13 @@ func openProxy(b *cluster.Backend, address string) error {
 
 // AddSecrets makes values known that no output may show.
 func (s *Session) AddSecrets(values ...secret.Value) { s.Redact.Add(values...) }
+
+// Do opens a session, does one thing in it, and closes it.
+func Do(ctx context.Context, o Options, do func(*Session, context.Context) error) error {
+	s, err := Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(s, ctx)
+}
