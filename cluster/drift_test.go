@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,4 +123,38 @@ pools:
 			})
 		})
 	}
+}
+
+// Another version of K3s goes from node to node, servers first, never more than one
+// away; no machine is made, so no template is baked.
+func TestUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		text := example(t, "eight-a100")
+		w.up(t, parse(t, text))
+		inventory, begin := w.inventory(), w.output.Len()
+		spec := parse(t, replace(t, text, "v1.36.5+k3s1", "v1.36.6+k3s1"))
+		var want, order []string
+		for _, n := range spec.Nodes {
+			want = append(want, "k3s/"+n.Name+": version: v1.36.5+k3s1 → v1.36.6+k3s1 (needs a restart)")
+		}
+		assert.Equal(t, want, w.plan(t, spec)[:7])
+		before := w.now()
+		w.up(t, spec)
+		for _, n := range w.nodes(t) {
+			assert.Equal(t, "v1.36.6+k3s1", n.Version)
+			assert.True(t, n.Ready)
+			assert.False(t, n.Cordoned)
+		}
+		assert.Empty(t, before.changes().Proxmox)
+		assert.Empty(t, before.changes().Restarted)
+		assert.Equal(t, inventory, w.inventory())
+		assert.Empty(t, w.plan(t, spec))
+		for _, m := range regexp.MustCompile(`k3s/(\S+) +draining`).FindAllStringSubmatch(w.output.String()[begin:], -1) {
+			order = append(order, m[1])
+		}
+		require.Len(t, order, 7, "each once")
+		assert.Equal(t, []string{"cp1", "cp2", "cp3"}, order[:3])
+	})
 }

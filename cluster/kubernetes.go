@@ -161,9 +161,11 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 	if err != nil {
 		return err
 	}
+	if joins { // the one that has made the cluster needs no word to come in
+		srv.Token = token
+	}
 	c.guests[n.Name].started.Store(true)
 	if stale(have, srv.Version) {
-		srv.Token = token
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
 			return c.staged(ctx, n, func(ctx context.Context) error {
 				return k3s.UpgradeServer(ctx, c.root(n.Name), c.release(), srv)
@@ -178,7 +180,6 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 		if err := c.forgetOld(ctx, n, have); err != nil {
 			return err
 		}
-		srv.Token = token
 		return k3s.JoinServer(ctx, c.root(n.Name), srv)
 	}
 	return k3s.StartServer(ctx, c.root(n.Name), srv)
@@ -218,6 +219,9 @@ func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error 
 	join := k3s.Join{Token: token, Agent: agent}
 	c.guests[n.Name].started.Store(true)
 	if stale(have, agent.Version) {
+		if err := c.serversFirst(ctx); err != nil {
+			return err
+		}
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
 			return c.staged(ctx, n, func(ctx context.Context) error {
 				return k3s.UpgradeAgent(ctx, c.root(n.Name), c.release(), join)
@@ -278,24 +282,30 @@ func (c *Cluster) token(ctx context.Context, but string, read tokenReader) (secr
 func (c *Cluster) vipStep() *converge.Resource[string] {
 	addr := net.JoinHostPort(c.spec.APIAddress().String(), apiPort)
 	return &converge.Resource[string]{
-		ID: "api/" + c.spec.APIAddress().String(),
-		Observe: func(ctx context.Context) (problem string, err error) {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			conn, err := c.dial(ctx, "tcp", addr)
-			if err != nil {
-				return firstLine(err.Error()), nil
-			}
-			return "", conn.Close()
-		},
+		ID:      "api/" + c.spec.APIAddress().String(),
+		Observe: c.dialAPI,
 		Diff: func(problem string) drift.Diff {
 			if problem == "" {
 				return nil
 			}
 			return drift.Diff{{Have: problem, Want: "the API answers at " + addr, Effect: drift.Create}}
 		},
-		Settle: 3 * time.Minute,
+		Settle: apiTime,
 	}
+}
+
+// apiTime is how long the virtual address may be nobody's.
+const apiTime = 3 * time.Minute
+
+// dialAPI says why the API cannot be reached, "" when it can.
+func (c *Cluster) dialAPI(ctx context.Context) (problem string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := c.dial(ctx, "tcp", net.JoinHostPort(c.spec.APIAddress().String(), apiPort))
+	if err != nil {
+		return firstLine(err.Error()), nil
+	}
+	return "", conn.Close()
 }
 
 func (c *Cluster) dial(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -122,33 +122,47 @@ func (s *Spec) driverPolicy(installed string) nvidia.Policy {
 // basePackages are what K3s and its storage want of a machine, beside the agent.
 func basePackages() []string { return []string{"nfs-common", "open-iscsi", "curl"} }
 
-// templateStep bakes a host's template, or finds it.
-func (c *Cluster) templateStep(host string) *converge.Resource[*proxmox.Summary] {
+// templateSeen is a host's template, nil when it is not there, and whether a machine
+// is to be cloned from it.
+type templateSeen struct {
+	vm     *proxmox.Summary
+	wanted bool
+}
+
+// templateStep bakes a host's template, or finds it. While every machine of the host
+// is there nobody asks for one: another K3s or driver in the file, or one GPU node
+// less, is no reason to bake.
+func (c *Cluster) templateStep(host string) *converge.Resource[templateSeen] {
 	name := ""
-	return &converge.Resource[*proxmox.Summary]{
+	return &converge.Resource[templateSeen]{
 		ID: "template/" + host,
-		Observe: func(ctx context.Context) (*proxmox.Summary, error) {
+		Observe: func(ctx context.Context) (templateSeen, error) {
 			t, err := c.template(ctx, host)
 			if err != nil {
-				return nil, err
+				return templateSeen{}, err
 			}
 			name = t.name
 			vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
-			if i := slices.IndexFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == t.name && vm.Host == host }); i >= 0 {
-				return &vms[i], err
+			seen, there := templateSeen{}, map[string]bool{}
+			for i, vm := range vms {
+				there[vm.Name] = true
+				if vm.Name == t.name && vm.Host == host {
+					seen.vm = &vms[i]
+				}
 			}
-			return nil, err
+			seen.wanted = slices.ContainsFunc(c.spec.Nodes, func(n Node) bool { return !n.External && n.Host == host && !there[n.Name] })
+			return seen, err
 		},
-		Diff: func(vm *proxmox.Summary) drift.Diff {
+		Diff: func(s templateSeen) drift.Diff {
 			switch {
-			case vm == nil:
+			case s.vm == nil && s.wanted:
 				return drift.Missing(name)
-			case !vm.Template:
+			case s.vm != nil && !s.vm.Template:
 				return drift.Diff{{Have: "half-made", Want: name, Effect: drift.Create}}
 			}
 			return nil
 		},
-		Apply: func(ctx context.Context, _ *proxmox.Summary) error {
+		Apply: func(ctx context.Context, _ templateSeen) error {
 			if c.spec.Image.Template != "" {
 				return converge.Permanent(fmt.Errorf("there is no template %s on %s with the tag %s; leave image.template out and one is baked", name, host, c.spec.tag()))
 			}

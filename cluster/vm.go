@@ -131,5 +131,8 @@ func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context)
 	if err := do(ctx); err != nil || was == nil {
 		return err
 	}
-	return c.waitBack(ctx, was)
+	if err := c.waitBack(ctx, was); err != nil || n.Role != Server {
+		return err
+	}
+	return c.apiBack(ctx)
 }

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// rollTime is how long one server may take to be drained, upgraded and back.
+const rollTime = 10 * time.Minute
+
+// serversFirst waits until every server runs the version that the file asks for: a
+// kubelet must not be newer than any API server that it speaks to (Kubernetes'
+// version skew policy).
+func (c *Cluster) serversFirst(ctx context.Context) error {
+	servers := c.spec.Servers()
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(servers))*rollTime)
+	defer cancel()
+	return patiently(ctx, "the servers are upgraded before agents", func() (string, error) {
+		client, err := c.kube(ctx)
+		if err != nil {
+			return "", err
+		}
+		nodes, err := client.Nodes(ctx)
+		if err != nil {
+			return "", err
+		}
+		var old []string
+		for _, n := range nodes {
+			if spec, ours := c.spec.Node(n.Name); ours && spec.Role == Server && n.Version != c.spec.K3s.Version {
+				old = append(old, fmt.Sprintf("%s runs %s", n.Name, n.Version))
+			}
+		}
+		return strings.Join(old, ", "), nil
+	})
+}
+
+// apiBack waits until the API can be reached anew: where a server that had its
+// address was down, another one takes it over first.
+func (c *Cluster) apiBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTime)
+	defer cancel()
+	return patiently(ctx, "the API is to answer again", func() (string, error) { return c.dialAPI(ctx) })
+}
+
+// patiently looks until there is no problem any more. What it waits for is in what,
+// and what the last look found is in the error.
+func patiently(ctx context.Context, what string, look func() (problem string, err error)) error {
+	for {
+		problem, err := look()
+		if err == nil && problem == "" {
+			return nil
+		}
+		if err != nil {
+			problem = firstLine(err.Error())
+		}
+		progress.Say(ctx, "%s: %s", what, problem)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %s: %w", what, problem, ctx.Err())
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
