@@ -1,14 +1,19 @@
 package cluster
 
 import (
+	"maps"
+
 	"github.com/cps-gpu/homelab/converge"
 )
+
+// refs are steps by the name of the node, or host, that they are about.
+type refs map[string]*converge.Ref
 
 // Up is the whole flow, from a bare host to GPUs that can be scheduled. It can be
 // read aloud: every node is a chain of its own, and each step begins as soon as
 // what it needs is there.
 func (c *Cluster) Up() *converge.Graph {
-	s, up := c.spec, &converge.Graph{}
+	up := &converge.Graph{}
 
 	// The host must be able to carry what is asked, before anything changes.
 	host := up.Add(c.hostStep())
@@ -17,17 +22,34 @@ func (c *Cluster) Up() *converge.Graph {
 	removed := up.Add(c.removedStep(), host)
 
 	// One template for each host: booted once, filled, sealed. Clones boot ready.
-	templates := map[string]*converge.Ref{}
+	templates := refs{}
 	for _, h := range c.templateHosts() {
 		templates[h] = up.Add(c.templateStep(h), host)
 	}
 
-	// Every node boots by itself: seed, GPUs, VM, first boot.
-	// Those of the servers are made first, since everybody waits for them, and the
-	// hosts' storages make one disk at a time.
-	booted := map[string]*converge.Ref{}
-	var serverVMs []*converge.Ref
-	for _, n := range s.Nodes {
+	booted := c.boot(up, host, removed, templates)
+	joined, api := c.join(up, c.drivers(up, booted))
+
+	// From here on we speak to Kubernetes.
+	kubeconfig := up.Add(c.kubeconfigStep(), api)
+	c.schedule(up, joined, kubeconfig)
+
+	// What earlier files asked for and nobody uses any more.
+	rest := []*converge.Ref{kubeconfig}
+	for _, n := range c.spec.Nodes {
+		rest = append(rest, booted[n.Name])
+	}
+	up.Add(c.leftoversStep(), rest...)
+	return up
+}
+
+// boot makes every node by itself: seed, GPUs, VM, first boot. The servers' machines
+// are made first, since everybody waits for them, and the hosts' storages make one
+// disk at a time.
+func (c *Cluster) boot(up *converge.Graph, host, removed *converge.Ref, templates refs) refs {
+	booted := refs{}
+	var servers []*converge.Ref
+	for _, n := range c.spec.Nodes {
 		if n.External {
 			booted[n.Name] = up.Add(c.externalStep(n))
 			continue
@@ -37,33 +59,39 @@ func (c *Cluster) Up() *converge.Graph {
 			needs = append(needs, up.Add(c.gpusStep(n), removed))
 		}
 		if n.Role == Agent {
-			needs = append(needs, serverVMs...)
+			needs = append(needs, servers...)
 		}
 		vm := up.Add(c.vmStep(n), needs...)
 		if n.Role == Server {
-			serverVMs = append(serverVMs, vm)
+			servers = append(servers, vm)
 		}
 		booted[n.Name] = up.Add(c.guestStep(n), vm)
-		if s.hasPassword(n) {
+		if c.spec.hasPassword(n) {
 			up.Add(c.passwordStep(n), booted[n.Name])
 		}
 	}
+	return booted
+}
 
-	// K3s looks for a GPU's runtime only when it starts, so the driver is seen to
-	// work first.
-	ready := map[string]*converge.Ref{}
-	for _, n := range s.Nodes {
-		ready[n.Name] = booted[n.Name]
+// drivers sees that those of nodes with GPUs work before K3s starts there: it looks
+// for their runtime only then.
+func (c *Cluster) drivers(up *converge.Graph, booted refs) refs {
+	ready := maps.Clone(booted)
+	for _, n := range c.spec.Nodes {
 		if c.hasDriver(n) {
 			ready[n.Name] = up.Add(c.driverStep(n), booted[n.Name])
 		}
 	}
+	return ready
+}
 
-	// The first server makes the cluster, and the address it will always have.
-	servers := s.Servers()
+// join makes the cluster and lets every node into it; api is the address that the
+// cluster will always have.
+func (c *Cluster) join(up *converge.Graph, ready refs) (joined refs, api *converge.Ref) {
+	servers := c.spec.Servers()
 	first := up.Add(c.k3sStep(servers[0]), ready[servers[0].Name])
-	api := up.Add(c.vipStep(), first)
-	joined := map[string]*converge.Ref{servers[0].Name: first}
+	api = up.Add(c.vipStep(), first)
+	joined = refs{servers[0].Name: first}
 
 	// Further servers join one after the other, as etcd takes members.
 	previous := first
@@ -72,29 +100,24 @@ func (c *Cluster) Up() *converge.Graph {
 		joined[n.Name] = previous
 	}
 
-	// Agents join as soon as they have booted and the API answers.
-	for _, n := range s.Agents() {
+	// Agents join as soon as they are ready and the API answers.
+	for _, n := range c.spec.Agents() {
 		joined[n.Name] = up.Add(c.k3sStep(n), ready[n.Name], api)
 	}
+	return joined, api
+}
 
-	// From here on we speak to Kubernetes.
-	kubeconfig := up.Add(c.kubeconfigStep(), api)
-	nodes := map[string]*converge.Ref{}
-	for _, n := range s.Nodes {
+// schedule gives the nodes their labels and taints, and their GPUs to Kubernetes.
+func (c *Cluster) schedule(up *converge.Graph, joined refs, kubeconfig *converge.Ref) {
+	nodes := refs{}
+	for _, n := range c.spec.Nodes {
 		nodes[n.Name] = up.Add(c.nodeStep(n), joined[n.Name], kubeconfig)
 	}
-	if c.hasPlugin() {
-		plugin := up.Add(c.pluginStep(), kubeconfig)
-		for _, n := range s.GPUNodes() {
-			up.Add(c.allocatableStep(n), nodes[n.Name], plugin)
-		}
+	if !c.hasPlugin() {
+		return
 	}
-
-	// What earlier files asked for and nobody uses any more.
-	rest := []*converge.Ref{kubeconfig}
-	for _, n := range s.Nodes {
-		rest = append(rest, booted[n.Name])
+	plugin := up.Add(c.pluginStep(), kubeconfig)
+	for _, n := range c.spec.GPUNodes() {
+		up.Add(c.allocatableStep(n), nodes[n.Name], plugin)
 	}
-	up.Add(c.leftoversStep(), rest...)
-	return up
 }
