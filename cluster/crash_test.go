@@ -58,6 +58,10 @@ func (f *fuse) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
+// processStart is how long a next command needs to begin, in which what was on the
+// wire when the first one died arrives. Tasks of the host take longer.
+const processStart = 30 * time.Millisecond
+
 // crash runs up on a machine that dies at the n-th request to Proxmox. It reports
 // whether it did, or up was done before.
 func (w *world) crash(t testing.TB, spec *cluster.Spec, n int, before bool) (crashed bool) {
@@ -73,6 +77,7 @@ func (w *world) crash(t testing.TB, spec *cluster.Spec, n int, before bool) (cra
 		return false
 	}
 	require.ErrorIs(t, err, context.Canceled)
+	time.Sleep(processStart)
 	return true
 }
 
