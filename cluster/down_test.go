@@ -89,7 +89,8 @@ func TestNamesakes(t *testing.T) {
 				failed = append(failed, s.Step)
 			}
 		}
-		assert.Equal(t, []string{"vm/gpu1"}, failed)
+		assert.Equal(t, []string{"proxmox"}, failed)
+		assert.Equal(t, untouched, w.inventory(), "it is known before anything is made")
 		var conflict *proxmox.ConflictError
 		require.ErrorAs(t, err, &conflict)
 		assert.Equal(t, 140, conflict.VMID)

@@ -71,7 +71,7 @@ func failures() []failure {
 			f := guest.Faults{NodeNeverReady: true}
 			w.sim.Fail(pvesim.Rule{Path: `.*/status/start`, Skip: 2, Times: -1, Guest: &f})
 		}},
-		{name: "foreign-vm-of-that-name", step: "vm/gpu1", arrange: func(w *world) {
+		{name: "foreign-vm-of-that-name", step: "proxmox", arrange: func(w *world) {
 			w.sim.AddVM(pvesim.VM{ID: 300, Node: "pve1", Name: "gpu1", Config: map[string]string{"cores": "1", "memory": "512"}})
 		}},
 		{name: "image-not-there", step: "template/pve1", spec: func(s string) string {

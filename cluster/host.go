@@ -13,13 +13,17 @@ import (
 )
 
 // hostStep asks whether the hosts can carry what the file says, before anything
-// changes: storages that are there, active, and hold what they are to hold.
+// changes: names that nobody else has, storages that are there, active, and hold what
+// they are to hold.
 func (c *Cluster) hostStep() *converge.Resource[[]string] {
 	return &converge.Resource[[]string]{
 		ID: "proxmox",
 		Observe: func(ctx context.Context) ([]string, error) {
 			if err := c.spec.checkArtifacts(); err != nil {
 				return nil, err
+			}
+			if err := c.namesakes(ctx); err != nil {
+				return nil, converge.Permanent(err)
 			}
 			var problems []string
 			for _, host := range c.templateHosts() {
@@ -36,6 +40,23 @@ func (c *Cluster) hostStep() *converge.Resource[[]string] {
 		},
 		Diff: func([]string) drift.Diff { return nil },
 	}
+}
+
+// namesakes returns an error for every machine of the file whose name a VM of
+// somebody else has: it is known before anything is made.
+func (c *Cluster) namesakes(ctx context.Context) error {
+	var names []string
+	for _, n := range c.spec.Nodes {
+		if !n.External {
+			names = append(names, n.Name)
+		}
+	}
+	conflicts, err := c.Proxmox.Conflicts(ctx, c.spec.tag(), names)
+	errs := []error{err}
+	for _, conflict := range conflicts {
+		errs = append(errs, conflict)
+	}
+	return errors.Join(errs...)
 }
 
 // use is what a storage of a host is for.

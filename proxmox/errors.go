@@ -170,7 +170,7 @@ type ConflictError struct {
 
 // Error returns the conflict and the ways out of it.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("proxmox: VM %d on %s is called %s, but does not carry the tag %s: it is not ours and stays as it is\n"+
+	return fmt.Sprintf("VM %d on %s is called %s, but does not carry the tag %s: it is not ours and stays as it is\n"+
 		"  rename one of the two, or remove the other VM; to hand it over instead, add to the tags of VM %d: %s",
 		e.VMID, e.Host, e.Name, e.Owner, e.VMID, e.Owner)
 }

@@ -65,6 +65,37 @@ func (c *Client) Conflict(ctx context.Context, owner, name string) error {
 	return &ConflictError{Name: name, Owner: owner, VMID: foreign[0].VMID, Host: foreign[0].Host}
 }
 
+// Conflicts returns a [*ConflictError] for each of the names that is taken by a VM
+// that is not ours. Where none is, it costs no more than the list of all VMs.
+func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([]*ConflictError, error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ours, others := map[string]bool{}, map[string]bool{}
+	for _, r := range all {
+		if r.Type == "qemu" && slices.Contains(splitTags(r.Tags), owner) {
+			ours[r.Name] = true
+		} else {
+			others[r.Name] = true
+		}
+	}
+	var out []*ConflictError
+	for _, name := range names {
+		if !others[name] || ours[name] {
+			continue
+		}
+		err := c.Conflict(ctx, owner, name) // one of ours that is half made has no tag yet
+		var conflict *ConflictError
+		if errors.As(err, &conflict) {
+			out = append(out, conflict)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // Template returns the template with that name and the tag owner, nil when there
 // is none. A VM that is to become one is found with [Client.VM]. Where several
 // hosts have their own, the one on the host with the lowest name is returned;
