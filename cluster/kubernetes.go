@@ -200,10 +200,7 @@ func (c *Cluster) clusterOfOthers(ctx context.Context, n Node) (secret.Value, er
 				"bring it back, or take it out of the file: %s", n.Name, firstLine(err.Error())))
 		}
 		progress.Say(ctx, "asking the other servers whether they have the cluster: %s", firstLine(err.Error()))
-		select {
-		case <-ctx.Done():
-		case <-time.After(2 * time.Second):
-		}
+		_ = pause(ctx, 2*time.Second) // the end of ctx is told above
 	}
 }
 

@@ -246,10 +246,8 @@ func (c *Cluster) waitRegistered(ctx context.Context, n Node) error {
 			return nil
 		}
 		progress.Say(ctx, "waiting for %s to register", n.Name)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(time.Second):
+		if err := pause(ctx, time.Second); err != nil {
+			return err
 		}
 	}
 }
@@ -279,10 +277,8 @@ func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
 			why = firstLine(err.Error())
 		}
 		progress.Say(ctx, "waiting for %s to be Ready again: %s", node, why)
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s", context.Cause(ctx), why)
-		case <-time.After(2 * time.Second):
+		if err := pause(ctx, 2*time.Second); err != nil {
+			return fmt.Errorf("%w: %s", err, why)
 		}
 	}
 }

@@ -50,10 +50,8 @@ func (c *Cluster) forgetOld(ctx context.Context, n Node, have k3s.State) error {
 			deleted = true
 			continue
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx, 2*time.Second) != nil {
 			return ctx.Err()
-		case <-time.After(2 * time.Second):
 		}
 	}
 }

@@ -58,10 +58,18 @@ func patiently(ctx context.Context, what string, look func() (problem string, er
 			problem = firstLine(err.Error())
 		}
 		progress.Say(ctx, "%s: %s", what, problem)
-		select {
-		case <-ctx.Done():
+		if pause(ctx, 2*time.Second) != nil {
 			return fmt.Errorf("%s: %s: %w", what, problem, ctx.Err())
-		case <-time.After(2 * time.Second):
 		}
+	}
+}
+
+// pause waits between two looks. It returns why ctx has ended, if it has.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
 }

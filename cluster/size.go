@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // Size is an amount of memory or disk in bytes. It prints as 16GiB.
@@ -46,20 +48,7 @@ func ParseSize(s string) (Size, error) {
 }
 
 // String returns the size in the greatest unit that has no fraction, e.g. 1536MiB.
-func (s Size) String() string {
-	for _, u := range []struct {
-		unit Size
-		name string
-	}{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}} {
-		if s != 0 && s%u.unit == 0 {
-			return strconv.FormatInt(int64(s/u.unit), 10) + u.name
-		}
-	}
-	return strconv.FormatInt(int64(s), 10) + "B"
-}
-
-// Bytes returns the size in bytes.
-func (s Size) Bytes() int64 { return int64(s) }
+func (s Size) String() string { return proxmox.Size(s).String() }
 
 // MiB returns the size in MiB, the unit of Proxmox's memory option; a rest is dropped.
 func (s Size) MiB() int64 { return int64(s / MiB) }

@@ -335,10 +335,8 @@ func waitFirstBoot(ctx context.Context, r remote.Runner) error {
 			return err
 		}
 		progress.Say(ctx, "first boot: %s", cmp.Or(status.Detail, string(status.State)))
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(3 * time.Second):
+		if err := pause(ctx, 3*time.Second); err != nil {
+			return err
 		}
 	}
 }
