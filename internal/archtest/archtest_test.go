@@ -37,16 +37,22 @@ var allowed = map[string][]string{
 	"k3s":      {"remote", "internal/suggest"},
 	"nvidia":   {"remote"},
 
-	"proxmox/pvesim":       {"proxmox/pvesim/guest"},
-	"proxmox/pvesim/guest": {"internal/iso9660", "remote/remotetest"},
-	"internal/kubesim":     {"proxmox/pvesim/guest"},
+	"proxmox/pvesim":        {"proxmox/pvesim/guest"},
+	"proxmox/pvesim/guest":  {"internal/iso9660", "remote/remotetest"},
+	"proxmox/pvesim/record": {"proxmox/pvesim"},
+	"internal/kubesim":      {"proxmox/pvesim/guest"},
+	"internal/simcheck":     {"proxmox/pvesim"},
 
-	"cluster": {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "k3s", "kube", "nvidia", "internal/suggest"},
+	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
+	"proxmox/host":      {"proxmox", "remote"},
+
+	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "nvidia", "internal/suggest"},
+	"cluster/draft": {"cluster", "proxmox", "nvidia"},
 
 	"internal/labctl":   nil,
 	"internal/archtest": nil,
 	"internal/console":  {"converge"},
-	"internal/session":  {"cluster", "converge", "proxmox", "remote/ssh", "examples", "internal/console", "internal/labctl"},
+	"internal/session":  {"cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/labctl"},
 }
 
 // owners says which packages alone may import a heavy dependency.
