@@ -2,11 +2,14 @@ package pvesim
 
 import "maps"
 
-// handlers is the code behind each method of methods.txt.
-func (s *Sim) handlers() map[string]handler {
-	all := clusterHandlers()
-	maps.Copy(all, nodeHandlers())
-	maps.Copy(all, vmHandlers())
+// handlers is the code behind each method that is served, in the schema's own terms.
+func handlers() map[string]handler {
+	all := map[string]handler{}
+	for _, some := range []map[string]handler{
+		clusterHandlers(), nodeHandlers(), vmHandlers(),
+	} {
+		maps.Copy(all, some)
+	}
 	return all
 }
 

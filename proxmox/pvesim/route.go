@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 )
 
 // handler answers one method of the API. It runs with the Sim's mu held.
@@ -38,17 +39,18 @@ type route struct {
 	specs    map[string]*method
 }
 
-// routeTable builds the tree from the schema's methods; a method without code
-// here is a mistake of ours that every test finds at once.
-func (s *Sim) routeTable() *route {
+// loadRoutes builds the tree once, for every Sim: from the methods that have code
+// here. One that Proxmox's schema does not know is a mistake of ours that every
+// test finds at once.
+var loadRoutes = sync.OnceValue(func() *route {
 	root := &route{}
-	table := s.handlers()
-	for name, spec := range s.schema.Methods {
-		verb, path, _ := strings.Cut(name, " ")
-		h := table[name]
-		if h == nil {
-			panic("pvesim: no handler for " + name)
+	methods := loadSchema().Methods
+	for name, h := range handlers() {
+		spec := methods[name]
+		if spec == nil {
+			panic("pvesim: no schema for " + name)
 		}
+		verb, path, _ := strings.Cut(name, " ")
 		r := root.at(strings.Split(strings.Trim(path, "/"), "/"))
 		if r.handlers == nil {
 			r.handlers, r.specs = map[string]handler{}, map[string]*method{}
@@ -56,7 +58,7 @@ func (s *Sim) routeTable() *route {
 		r.handlers[verb], r.specs[verb] = h, spec
 	}
 	return root
-}
+})
 
 func (r *route) at(parts []string) *route {
 	for _, part := range parts {

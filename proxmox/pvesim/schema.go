@@ -12,13 +12,9 @@ import (
 	"sync"
 )
 
-// methodList names the methods that are served, in the schema's own terms.
-//
-//go:embed methods.txt
-var methodList string
-
-// schemaJSON is Proxmox's API schema reduced to those methods and to what decides
-// whether a parameter is accepted. A test makes it from the full dump.
+// schemaJSON is Proxmox's API schema reduced to the methods that are served (see
+// handlers) and to what decides whether a parameter is accepted. A test makes it
+// from the full dump.
 //
 //go:embed schema.json
 var schemaJSON []byte

@@ -145,7 +145,7 @@ func New(m Model, o Options) *Sim {
 		s.version = "9.2.11"
 	}
 	s.life, s.end = context.WithCancel(eternity{})
-	s.routes = s.routeTable()
+	s.routes = loadRoutes()
 	s.access = newAccess(m)
 	shared := map[string]*storage{}
 	for _, h := range m.Hosts {
