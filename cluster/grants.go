@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Grants returns the least that a token must be allowed to do on a Proxmox VE of
+// version v for cluster up, verify and down of this file: which privileges, on
+// which paths, and why. A test takes each one away and sees that it was needed.
+//
+// Sources: the permission checks of qemu-server (PVE/API2/Qemu.pm, Agent.pm),
+// pve-storage (PVE/API2/Storage) and pve-manager (PVE/API2/Cluster/Mapping/PCI.pm).
+func (s *Spec) Grants(v proxmox.Version) []proxmox.Grant {
+	if len(s.proxmoxHosts()) == 0 {
+		return nil // every machine is somebody else's
+	}
+	all := s.machineGrants(v)
+	all = append(all, s.storageGrants()...)
+	all = append(all, s.bridgeGrants()...)
+	all = append(all, s.hostGrants()...)
+	return append(all, s.mappingGrants()...)
+}
+
+// proxmoxHosts are the hosts that carry a machine of ours, sorted.
+func (s *Spec) proxmoxHosts() []string {
+	var hosts []string
+	for _, n := range s.Nodes {
+		if !n.External {
+			hosts = append(hosts, n.Host)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// machineGrants are those for VMs. They are for /vms as a whole: a machine has no
+// path before it has a VMID, and Proxmox forgets what was granted on the path of a
+// VM when the VM is destroyed.
+func (s *Spec) machineGrants(v proxmox.Version) []proxmox.Grant {
+	var all []proxmox.Grant
+	on := func(why string, privileges ...string) {
+		all = append(all, proxmox.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Why: why})
+	}
+	on("see the machines and what they are made of; without it Proxmox answers with empty lists", "VM.Audit")
+	on("make and destroy machines, and turn one into the template", "VM.Allocate")
+	on("clone machines from the template", "VM.Clone")
+	on("start and stop machines", "VM.PowerMgmt")
+	on("give machines their cores, memory, disks and network", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Disk", "VM.Config.Network")
+	on("firmware, machine type, console and the guest agent's channel; tags, which say whose a machine is", "VM.Config.HWType", "VM.Config.Options")
+	on("put the first-boot ISO into a machine's drive, and take it out", "VM.Config.CDROM")
+	if v.Major() == 8 {
+		on("read SSH host keys and fill the template through the guest agent", "VM.Monitor")
+	} else {
+		on("read SSH host keys and fill the template through the guest agent", "VM.GuestAgent.Unrestricted")
+	}
+	return all
+}
+
+// storageGrants are those for every storage that the file names.
+func (s *Spec) storageGrants() []proxmox.Grant {
+	var all []proxmox.Grant
+	uses := map[string][]use{}
+	var storages []string
+	for _, host := range s.proxmoxHosts() {
+		for _, u := range s.uses(host) {
+			if !slices.Contains(storages, u.storage) {
+				storages = append(storages, u.storage)
+			}
+			uses[u.storage] = append(uses[u.storage], u)
+		}
+	}
+	slices.Sort(storages)
+	for _, storage := range storages {
+		on := func(why string, privileges ...string) {
+			all = append(all, proxmox.Grant{Path: "/storage/" + storage, Privileges: privileges, Why: why})
+		}
+		holds := func(content string) bool {
+			return slices.ContainsFunc(uses[storage], func(u use) bool { return u.content == content })
+		}
+		on("see what is on it; without it Proxmox answers with empty lists", "Datastore.Audit")
+		if holds("images") {
+			on("the disks of machines and templates", "Datastore.AllocateSpace")
+		}
+		if holds(isoContent) || holds("import") {
+			on("put "+s.files(holds)+" there", "Datastore.AllocateTemplate")
+			on("remove "+s.files(holds)+" when nobody uses them any more; Proxmox has no smaller privilege for that", "Datastore.Allocate")
+		}
+	}
+	return all
+}
+
+// files names what of ours is on a storage beside disks.
+func (s *Spec) files(holds func(content string) bool) string {
+	var out []string
+	if holds(isoContent) {
+		out = append(out, "first-boot ISOs")
+	}
+	if holds("import") {
+		out = append(out, "the cloud image")
+	}
+	return strings.Join(out, " and ")
+}
+
+// bridgeGrants are those for every bridge that a machine is plugged into.
+func (s *Spec) bridgeGrants() []proxmox.Grant {
+	var bridges []string
+	if s.Image.Template == "" {
+		bridges = append(bridges, s.Network.Bridge)
+	}
+	for _, n := range s.Nodes {
+		if !n.External {
+			bridges = append(bridges, n.Network.Bridge)
+		}
+	}
+	slices.Sort(bridges)
+	var all []proxmox.Grant
+	for _, bridge := range slices.Compact(bridges) {
+		// A bridge of the host belongs to the zone localnetwork; a VLAN on it is a path below.
+		all = append(all, proxmox.Grant{Path: "/sdn/zones/localnetwork/" + bridge, Privileges: []string{"SDN.Use"}, Propagate: true, Why: "plug machines into it, with or without a VLAN"})
+	}
+	return all
+}
+
+// hostGrants are those for hosts themselves, and for what belongs to all of them.
+func (s *Spec) hostGrants() []proxmox.Grant {
+	var all []proxmox.Grant
+	if s.Image.Template == "" {
+		for _, host := range s.proxmoxHosts() {
+			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image"})
+		}
+	}
+	if s.wantsGPUs() {
+		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have"})
+	}
+	if slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.External && n.Startup != Startup{} }) {
+		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: "set the startup order, which changes how the host itself boots"})
+	}
+	return all
+}
+
+func (s *Spec) wantsGPUs() bool {
+	return slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.External && n.GPUs.Count > 0 })
+}
+
+// mappingGrants are those for resource mappings: the only way in which a token may
+// give a machine a GPU.
+func (s *Spec) mappingGrants() []proxmox.Grant {
+	var all []proxmox.Grant
+	var named []string
+	made := false
+	for _, n := range s.Nodes {
+		if n.External || n.GPUs.Count == 0 {
+			continue
+		}
+		named = append(named, n.GPUs.Mapping...)
+		made = made || len(n.GPUs.Mapping) == 0
+	}
+	if made {
+		all = append(all, proxmox.Grant{Path: "/mapping/pci", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,
+			Why: "make a mapping for the cards of each node, and give machines the cards in it"})
+	}
+	slices.Sort(named)
+	for _, id := range slices.Compact(named) {
+		all = append(all, proxmox.Grant{Path: "/mapping/pci/" + id, Privileges: []string{"Mapping.Use"}, Why: fmt.Sprintf("give machines the cards in the mapping %s", id)})
+	}
+	return all
+}

@@ -1,0 +1,115 @@
+package proxmox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Grant is privileges on a path of Proxmox's tree of access control: all of them.
+type Grant struct {
+	Path       string   // /vms, /storage/local, /mapping/pci, …
+	Privileges []string // VM.Allocate, Datastore.Audit, …
+	Propagate  bool     // wanted on what lies below the path as well: a VM has no path of its own before it is made
+	Why        string   // what needs it, for a person to judge
+}
+
+// Permissions is what a token may do, as Proxmox says: path → privilege → whether
+// the privilege reaches what lies below. One that does not is granted nevertheless.
+type Permissions map[string]map[string]bool
+
+// rootPaths are those that Proxmox always answers for. Of others it names only
+// those that something is granted on (PVE/RPCEnvironment.pm, get_effective_permissions).
+var rootPaths = []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
+
+// Permissions returns what the client's own token may do. It costs one request,
+// and one more for each of paths that Proxmox does not mention by itself and whose
+// answer is to be exact: a deeper entry that takes everything away (NoAccess) is
+// not in the list.
+func (c *Client) Permissions(ctx context.Context, paths ...string) (Permissions, error) {
+	all := Permissions{}
+	if err := c.get(ctx, "/access/permissions", nil, &all); err != nil {
+		return nil, err
+	}
+	for _, p := range paths {
+		if _, known := all[p]; known || slices.Contains(rootPaths, p) {
+			continue
+		}
+		one := Permissions{}
+		if err := c.get(ctx, "/access/permissions", url.Values{"path": {p}}, &one); err != nil {
+			return nil, err
+		}
+		all[p] = one[p]
+	}
+	return all, nil
+}
+
+// Has reports whether a privilege is granted on a path; below asks for what lies
+// below it too. A path that Proxmox does not mention inherits what propagates from
+// the nearest one above; entries that do not propagate replace nothing below them.
+func (p Permissions) Has(where, privilege string, below bool) bool {
+	for at := where; ; at = path.Dir(at) {
+		privileges, known := p[at]
+		propagates, granted := privileges[privilege]
+		switch {
+		case granted && (propagates || at == where && !below):
+			return true
+		case known && (at == where && !below || len(privileges) == 0 || slices.Contains(slices.Collect(maps.Values(privileges)), true)):
+			return false // what is granted here is in place of what is granted above
+		case at == "/" || !known && slices.Contains(rootPaths, at):
+			return false // Proxmox answers for it always, and grants nothing
+		}
+	}
+}
+
+// Missing returns what of need is not granted, each with the privileges that lack.
+func (p Permissions) Missing(need []Grant) []Grant {
+	var out []Grant
+	for _, g := range need {
+		lacks := slices.DeleteFunc(slices.Clone(g.Privileges), func(privilege string) bool {
+			return p.Has(g.Path, privilege, g.Propagate)
+		})
+		if len(lacks) > 0 {
+			g.Privileges = lacks
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Paths are the paths of grants, each once, in order.
+func Paths(need []Grant) []string {
+	var out []string
+	for _, g := range need {
+		if !slices.Contains(out, g.Path) {
+			out = append(out, g.Path)
+		}
+	}
+	return out
+}
+
+// UnmarshalJSON reads flags as Proxmox writes them, 0 and 1.
+func (p *Permissions) UnmarshalJSON(b []byte) error {
+	var flags map[string]map[string]flexBool
+	if err := json.Unmarshal(b, &flags); err != nil {
+		return err
+	}
+	*p = Permissions{}
+	for where, privileges := range flags {
+		(*p)[where] = map[string]bool{}
+		for name, propagates := range privileges {
+			(*p)[where][name] = bool(propagates)
+		}
+	}
+	return nil
+}
+
+// String names what is granted, on what.
+func (g Grant) String() string {
+	return fmt.Sprintf("%s on %s", strings.Join(g.Privileges, ", "), g.Path)
+}
