@@ -1,0 +1,223 @@
+package proxmox
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Host is a host of the cluster as the others see it. Its figures are zero where the
+// token lacks Sys.Audit on /nodes/NAME, and while it is offline.
+type Host struct {
+	Name       string
+	Online     bool
+	CPUs       int  // logical ones
+	Memory     Size // all of it
+	MemoryUsed Size // with ZFS's cache
+}
+
+// Hosts returns every host of the Proxmox cluster, sorted by name. A host that is
+// in no cluster is alone.
+func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
+	type entry struct {
+		Node   string  `json:"node"`
+		Status string  `json:"status"`
+		MaxCPU flexInt `json:"maxcpu"`
+		MaxMem flexInt `json:"maxmem"`
+		Mem    flexInt `json:"mem"`
+	}
+	all, err := look[[]entry](ctx, c, "/nodes", nil)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Host, len(all))
+	for i, e := range all {
+		out[i] = Host{Name: e.Node, Online: e.Status == "online", CPUs: int(e.MaxCPU), Memory: Size(e.MaxMem), MemoryUsed: Size(e.Mem)}
+	}
+	slices.SortFunc(out, func(a, b Host) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// HostStatus is how a host is at the moment.
+type HostStatus struct {
+	Version   string // of its pve-manager: 9.2.11
+	Kernel    string // that it runs: 6.17.4-1-pve
+	CPUs      int    // logical ones
+	Memory    Size
+	Available Size // what can be had without swapping; ZFS's cache counts as taken
+}
+
+// HostStatus asks a host how it is (Sys.Audit on /nodes/NAME).
+func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error) {
+	type answer struct {
+		PVEVersion string `json:"pveversion"`
+		KVersion   string `json:"kversion"`
+		Kernel     struct {
+			Release string `json:"release"`
+		} `json:"current-kernel"`
+		CPU struct {
+			CPUs flexInt `json:"cpus"`
+		} `json:"cpuinfo"`
+		Memory struct {
+			Total     flexInt  `json:"total"`
+			Free      flexInt  `json:"free"`
+			Available *flexInt `json:"available"` // since 8.4
+		} `json:"memory"`
+	}
+	a, err := look[answer](ctx, c, nodePath(host, "status"), nil)
+	if err != nil {
+		return HostStatus{}, err
+	}
+	s := HostStatus{Kernel: a.Kernel.Release, CPUs: int(a.CPU.CPUs), Memory: Size(a.Memory.Total), Available: Size(a.Memory.Free)}
+	if a.Memory.Available != nil {
+		s.Available = Size(*a.Memory.Available)
+	}
+	if words := strings.Fields(a.KVersion); s.Kernel == "" && len(words) > 1 {
+		s.Kernel = words[1] // "Linux 6.17.4-1-pve #1 SMP …"
+	}
+	if parts := strings.Split(a.PVEVersion, "/"); len(parts) > 1 {
+		s.Version = parts[1] // "pve-manager/9.2.11/14a22df3"
+	}
+	return s, nil
+}
+
+// Clock asks a host what time it is (Sys.Audit on /nodes/NAME), to the second.
+func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
+	var now struct {
+		Time flexInt `json:"time"`
+	}
+	if err := c.get(ctx, nodePath(host, "time"), nil, &now); err != nil {
+		return time.Time{}, err
+	}
+	return time.Unix(int64(now.Time), 0), nil
+}
+
+// Quorate reports whether a majority of the cluster's hosts is there: without one,
+// Proxmox changes nothing. A host that is in no cluster always is (Sys.Audit on /).
+func (c *Client) Quorate(ctx context.Context) (bool, error) {
+	type entry struct {
+		Type    string   `json:"type"`
+		Quorate flexBool `json:"quorate"`
+	}
+	all, err := look[[]entry](ctx, c, "/cluster/status", nil)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range all {
+		if e.Type == "cluster" {
+			return bool(e.Quorate), nil
+		}
+	}
+	return true, nil
+}
+
+// Bridge is a network that VMs of a host can be plugged into: a Linux bridge, an
+// Open vSwitch one, or a vnet of Proxmox's SDN.
+type Bridge struct {
+	Name      string
+	Type      string // bridge, OVSBridge or vnet
+	Active    bool
+	VLANAware bool
+	VIDs      string   // the VLANs that a VLAN-aware bridge lets through, as in "2-4094"; empty: not said
+	Ports     []string // of the host that are in it
+	MTU       int      // 0: not set, which is 1500
+	CIDR      string   // the host's own address in it, with its prefix length; may be empty
+}
+
+// Bridges returns the bridges of a host that the token may see (SDN.Audit or SDN.Use
+// on /sdn/zones/localnetwork/NAME), sorted by name.
+func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
+	type entry struct {
+		Iface     string   `json:"iface"`
+		Type      string   `json:"type"`
+		Active    flexBool `json:"active"`
+		VLANAware flexBool `json:"bridge_vlan_aware"`
+		VIDs      flexText `json:"bridge_vids"`
+		Ports     string   `json:"bridge_ports"`
+		OVSPorts  string   `json:"ovs_ports"`
+		MTU       flexInt  `json:"mtu"`
+		CIDR      string   `json:"cidr"`
+	}
+	all, err := look[[]entry](ctx, c, nodePath(host, "network"), url.Values{"type": {"any_bridge"}})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Bridge, len(all))
+	for i, e := range all {
+		out[i] = Bridge{
+			Name: e.Iface, Type: e.Type, Active: bool(e.Active), VLANAware: bool(e.VLANAware), VIDs: string(e.VIDs),
+			Ports: strings.Fields(e.Ports + " " + e.OVSPorts), MTU: int(e.MTU), CIDR: e.CIDR,
+		}
+	}
+	slices.SortFunc(out, func(a, b Bridge) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// TokenInfo is what Proxmox knows of a token beside its secret.
+type TokenInfo struct {
+	Expires           time.Time // zero: never
+	PrivilegeSeparate bool      // it has only what both it and its user are granted
+}
+
+// Token returns what Proxmox knows of the token in use. A token may look at itself
+// only with User.Modify on /access/groups.
+func (c *Client) Token(ctx context.Context) (TokenInfo, error) {
+	user, name, _ := strings.Cut(c.cfg.TokenID, "!")
+	var t struct {
+		Expire  flexInt   `json:"expire"`
+		PrivSep *flexBool `json:"privsep"`
+	}
+	if err := c.get(ctx, "/access/users/"+url.PathEscape(user)+"/token/"+url.PathEscape(name), nil, &t); err != nil {
+		return TokenInfo{}, err
+	}
+	info := TokenInfo{PrivilegeSeparate: t.PrivSep == nil || bool(*t.PrivSep)}
+	if t.Expire > 0 {
+		info.Expires = time.Unix(int64(t.Expire), 0)
+	}
+	return info, nil
+}
+
+// Resident is a VM or container that somebody has on a host.
+type Resident struct {
+	Summary
+	Container bool
+}
+
+// Residents returns every VM and container that the token may see (VM.Audit), of
+// whoever, templates too, sorted by VMID. It costs one request, shared with all
+// lookups of VMs at that time.
+func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Resident, len(all))
+	for i, r := range all {
+		out[i] = Resident{Container: r.Type == "lxc", Summary: Summary{
+			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock, Tags: splitTags(r.Tags),
+			Cores: int(r.MaxCPU), Memory: Size(r.MaxMem), Running: !bool(r.Template) && r.Status == "running",
+		}}
+	}
+	slices.SortFunc(out, func(a, b Resident) int { return a.VMID - b.VMID })
+	return out, nil
+}
+
+// VMIDTaken asks Proxmox whether a VMID is in use, also by what the token may not see.
+func (c *Client) VMIDTaken(ctx context.Context, vmid int) (bool, error) {
+	var same flexInt
+	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vmid)}}, &same)
+	if saidTaken(words(err)) {
+		return true, nil
+	}
+	return false, err
+}
+
+// StartTimeout is how long Proxmox gives a VM to start: 30 s, a second per GiB above
+// 30 GiB, four times that with a passed-through device since all memory is pinned
+// first, 150 s at least with huge pages, and 5 s per interface (config_aware_timeout
+// in qemu-server). [Client.Start] waits as long.
+func StartTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
+	return startTimeout(memory, devices, nics, hugepages)
+}
