@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -211,22 +212,37 @@ func show(keys map[string]any, key string) string {
 			return "[secret]"
 		}
 	}
+	return plain(v)
+}
+
+// plain writes a value as it would read after a way through the file.
+func plain(v any) string {
+	switch v := v.(type) {
+	case string, bool, int, int64, uint64:
+		return fmt.Sprint(v)
+	case []string:
+		return strings.Join(v, ",")
+	case float64: // what a number of the file becomes
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case []any:
+		parts := make([]string, len(v))
+		for i, e := range v {
+			parts[i] = plain(e)
+		}
+		return strings.Join(parts, ",")
+	}
 	b, err := yaml.Marshal(v)
 	if err == nil {
 		b, err = yaml.YAMLToJSON(b)
 	}
-	var plain any
-	if err != nil || json.Unmarshal(b, &plain) != nil {
+	var there any
+	if err != nil || json.Unmarshal(b, &there) != nil {
 		return fmt.Sprint(v)
 	}
-	if list, ok := plain.([]any); ok {
-		parts := make([]string, len(list))
-		for i, e := range list {
-			parts[i] = fmt.Sprint(e)
-		}
-		return strings.Join(parts, ",")
+	if list, ok := there.([]any); ok {
+		return plain(list)
 	}
-	return fmt.Sprint(plain)
+	return fmt.Sprint(there)
 }
 
 func diffManifests(have map[string]string, want map[string][]byte) drift.Diff {
