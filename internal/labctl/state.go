@@ -32,6 +32,15 @@ type State struct {
 
 	Jump  Jump   `json:"jump"`
 	SOCKS string `json:"socks"` // "socks5://127.0.0.1:…": kubectl's proxy-url
+
+	Hosts map[string]Host `json:"hosts,omitempty"` // the simulated hosts' shells, by name
+}
+
+// Host is the shell of a simulated host, reached through the jump host. Root logs in
+// with the jump host's key.
+type Host struct {
+	Address string `json:"address"` // host:port on the virtual network
+	HostKey string `json:"hostKey"` // as in an authorized_keys file
 }
 
 // Jump is the SSH jump host through which the guests' virtual addresses are reached.

@@ -31,6 +31,10 @@ type Options struct {
 	Yes     bool          // do not ask
 	Timeout time.Duration // of the whole command; 0: none
 	Start   bool          // start the lab where it is needed and does not run
+
+	Host        string // one host of the file; empty: all
+	SSH         string // user@address:port of the host, in place of the file's
+	Fingerprint string // SHA256:… of the host's SSH key, for the first contact
 }
 
 // DefaultSpec is the file that is used when it is there and no other is named.
@@ -44,6 +48,8 @@ type Session struct {
 	Cluster *cluster.Cluster
 
 	jump *ssh.Client
+	// hostWay is how a host's shell is reached; nil is SSH as the file says.
+	hostWay func(ctx context.Context, host string) (ssh.Config, error)
 }
 
 // Load reads the cluster file.
@@ -187,6 +193,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	}
 	s.jump = ssh.New(ssh.Config{Addr: lab.Jump.Address, User: lab.Jump.User, Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key)})
 	b.Dial, b.Via, b.ProxyURL = s.jump.Dial, "the lab's jump host", lab.SOCKS
+	s.hostWay = s.labHost(lab, signer)
 	return nil
 }
 
