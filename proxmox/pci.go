@@ -167,9 +167,11 @@ func bare(s string) string { return strings.TrimPrefix(strings.ToLower(s), "0x")
 // GPUs returns the NVIDIA cards of a host, sorted by address.
 func (c *Client) GPUs(ctx context.Context, host string) ([]GPU, error) {
 	all, err := c.Devices(ctx, host)
-	if err != nil {
-		return nil, err
-	}
+	return gpusAmong(all), err
+}
+
+// gpusAmong finds the cards among a host's functions.
+func gpusAmong(all []PCIDevice) []GPU {
 	var out []GPU
 	for _, d := range all {
 		if !d.IsGPU() {
@@ -187,7 +189,7 @@ func (c *Client) GPUs(ctx context.Context, host string) ([]GPU, error) {
 		}
 		out = append(out, gpu)
 	}
-	return out, nil
+	return out
 }
 
 // modelOf takes the model's name out of "GA100 [A100 PCIe 40GB]", which is how

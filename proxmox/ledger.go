@@ -1,0 +1,275 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Ledger says who has a claim on which device of some hosts: by the configuration of
+// every VM there, running or not, and by every resource mapping. Proxmox itself keeps
+// no such book: a configuration that promises one card to two VMs is accepted, and the
+// second of them does not start.
+//
+// VMs and mappings that the token may not see (VM.Audit, Mapping.Audit) are missing
+// without a word: Proxmox leaves them out of its lists.
+type Ledger struct {
+	Cards    []Card         // every NVIDIA card, sorted by host and address
+	Claims   []Claim        // on any device, sorted by host, VMID and slot
+	Mappings []MappingState // of the whole cluster, compared with the hardware of the first host
+}
+
+// Card is a GPU with those who name it.
+type Card struct {
+	GPU
+	Host     string
+	Mappings []string // ids, whether a VM uses them or not
+	Claims   []Claim  // of VMs that have it or may get it
+}
+
+// Claim is one passed-through device of one VM. A stopped VM takes its devices back
+// when it starts; a template never does, and what is cloned from it would.
+type Claim struct {
+	Host     string
+	VMID     int
+	Name     string
+	Tags     []string
+	Running  bool
+	OnBoot   bool // starts with the host
+	Template bool
+
+	Slot    string // hostpci0
+	Mapping string // through which; empty: the device itself, as root@pam alone may configure
+	Leaving bool   // held until the VM's next start: its configuration no longer says so
+	Shared  bool   // a mediated device, of which a card makes several
+	// Choices are what may be taken, each by its functions. Proxmox takes the first that
+	// is free when the VM starts. Empty: what it names is not on the host.
+	Choices [][]PCIAddress
+}
+
+// String names the VM: "VM 104 (win11)".
+func (c Claim) String() string { return fmt.Sprintf("VM %d (%s)", c.VMID, c.Name) }
+
+// Touches reports whether the claim may take something of a card.
+func (c Claim) Touches(card PCIAddress) bool {
+	return slices.ContainsFunc(c.Choices, func(choice []PCIAddress) bool {
+		return slices.ContainsFunc(choice, func(a PCIAddress) bool { return a.Whole() == card.Whole() })
+	})
+}
+
+// How tells how a claim is made: "by mapping gpus as hostpci0, stopped, starts with the host".
+func (c Claim) How() string {
+	how := "by address"
+	if c.Mapping != "" {
+		how = "by mapping " + c.Mapping
+	}
+	how += " as " + c.Slot
+	switch {
+	case c.Template:
+		how += ", a template"
+	case c.Leaving:
+		how += ", until its next start"
+	case c.Running:
+		how += ", running"
+	case c.OnBoot:
+		how += ", stopped, starts with the host"
+	default:
+		how += ", stopped"
+	}
+	return how
+}
+
+// Ledger reads the claims on the devices of hosts: one request for all VMs, one for
+// the mappings, one for each host's hardware, and one for each VM there.
+func (c *Client) Ledger(ctx context.Context, hosts ...string) (*Ledger, error) {
+	return c.LedgerWithout(ctx, "", hosts...)
+}
+
+// LedgerWithout is [Client.Ledger] without the VMs that carry the tag owner, which
+// are not read: for one who knows those already.
+func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...string) (*Ledger, error) {
+	l := &Ledger{}
+	devices := map[string][]PCIDevice{}
+	for i, host := range hosts {
+		var err error
+		if devices[host], err = c.Devices(ctx, host); err != nil {
+			return nil, err
+		}
+		for _, g := range gpusAmong(devices[host]) {
+			l.Cards = append(l.Cards, Card{GPU: g, Host: host})
+		}
+		if i == 0 {
+			if l.Mappings, err = c.Mappings(ctx, host); err != nil {
+				return nil, err
+			}
+		}
+	}
+	vms, err := c.claimants(ctx, owner, hosts)
+	if err != nil {
+		return nil, err
+	}
+	for _, vm := range vms {
+		l.Claims = append(l.Claims, vm.claims(l.Mappings, devices[vm.Host])...)
+	}
+	l.fill(devices)
+	return l, nil
+}
+
+// claimants reads every VM on the hosts that is not owner's and has a passed-through
+// device, sorted by host and VMID.
+func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([]*VM, error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*VM, len(all))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(looksAtOnce)
+	for i, r := range all {
+		if r.Type != "qemu" || !slices.Contains(hosts, r.Node) || owner != "" && slices.Contains(splitTags(r.Tags), strings.ToLower(owner)) {
+			continue
+		}
+		group.Go(func() error {
+			entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Node, int(r.VMID), "pending"), nil)
+			if errors.Is(err, ErrNotFound) {
+				return nil // destroyed since
+			}
+			if err == nil {
+				// As for a running one, which is the only kind that has something pending.
+				found[i] = newVM(r.Node, int(r.VMID), entries, true)
+				found[i].Running = r.Status == "running"
+				found[i].Name = orNone(found[i].Name)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(vm *VM) bool { return vm == nil })
+	slices.SortFunc(found, func(a, b *VM) int {
+		if a.Host != b.Host {
+			return strings.Compare(a.Host, b.Host)
+		}
+		return a.VMID - b.VMID
+	})
+	return found, nil
+}
+
+// claims reads what a VM's configuration passes through, now and after its next start.
+func (v *VM) claims(mappings []MappingState, devices []PCIDevice) []Claim {
+	var out []Claim
+	add := func(slot, line string, leaving bool) {
+		p := loose(line)
+		cl := Claim{
+			Host: v.Host, VMID: v.VMID, Name: v.Name, Tags: v.Tags, Running: v.Running, OnBoot: v.OnBoot, Template: v.Template,
+			Slot: slot, Mapping: p.Get("mapping"), Leaving: leaving, Shared: p.Get("mdev") != "",
+		}
+		if cl.Mapping != "" {
+			cl.Choices = choices(cl.Mapping, v.Host, mappings, devices)
+		} else if choice := functionsOf(p.First("host", ""), devices); len(choice) > 0 {
+			cl.Choices = [][]PCIAddress{choice}
+		}
+		out = append(out, cl)
+	}
+	for i := range 16 {
+		slot := "hostpci" + itoa(i)
+		if line := v.config[slot]; line != "" {
+			add(slot, line, false)
+		}
+		for _, p := range v.Pending {
+			if p.Key == slot && p.Have != "" {
+				add(slot, p.Have, true)
+			}
+		}
+	}
+	return out
+}
+
+// choices lists what a mapping offers on a host, in the order in which it is tried.
+func choices(id, host string, mappings []MappingState, devices []PCIDevice) [][]PCIAddress {
+	var out [][]PCIAddress
+	for _, m := range mappings {
+		if m.ID != id {
+			continue
+		}
+		for _, path := range m.paths(host) {
+			if choice := functionsOf(path, devices); len(choice) > 0 {
+				out = append(out, choice)
+			}
+		}
+	}
+	return out
+}
+
+// paths lists a mapping's entries for a host; one with several devices keeps its
+// semicolons.
+func (m MappingState) paths(host string) []string {
+	var out []string
+	for _, d := range m.Devices {
+		if d.Host == host {
+			out = append(out, d.Address.String())
+		}
+	}
+	for _, line := range m.unread {
+		if p := loose(line); p.Get("node") == host {
+			out = append(out, p.Get("path"))
+		}
+	}
+	return out
+}
+
+// functionsOf lists the functions that a path means, which may be several devices
+// with semicolons between them. What is not in the host is kept as it is written.
+func functionsOf(path string, devices []PCIDevice) []PCIAddress {
+	var out []PCIAddress
+	for text := range strings.SplitSeq(path, ";") {
+		a, err := ParsePCIAddress(text)
+		if err != nil {
+			continue
+		}
+		before := len(out)
+		for _, d := range devices {
+			if a.Contains(d.Address) {
+				out = append(out, d.Address)
+			}
+		}
+		if len(out) == before {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// fill enters mappings and claims with their cards.
+func (l *Ledger) fill(devices map[string][]PCIDevice) {
+	for i := range l.Cards {
+		card := &l.Cards[i]
+		for _, m := range l.Mappings {
+			if slices.ContainsFunc(m.paths(card.Host), func(path string) bool {
+				return slices.Contains(functionsOf(path, devices[card.Host]), card.Address)
+			}) {
+				card.Mappings = append(card.Mappings, m.ID)
+			}
+		}
+		for _, cl := range l.Claims {
+			if cl.Host == card.Host && cl.Touches(card.Address) {
+				card.Claims = append(card.Claims, cl)
+			}
+		}
+	}
+}
+
+// Card returns the card at an address of a host, whatever its function.
+func (l *Ledger) Card(host string, at PCIAddress) (Card, bool) {
+	for _, c := range l.Cards {
+		if c.Host == host && c.Address.Whole() == at.Whole() {
+			return c, true
+		}
+	}
+	return Card{}, false
+}
