@@ -3,6 +3,7 @@ package pvesim
 import (
 	"crypto/subtle"
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -33,6 +34,7 @@ type access struct {
 	tokens     map[string]Token
 	firstToken Token
 	acls       []ACL
+	groups     map[string]map[string]bool // members by name
 	tickets    map[string]ticket
 }
 
@@ -54,7 +56,7 @@ func administrator() []string {
 
 func newAccess(m Model) access {
 	a := access{roles: map[string]map[string]bool{"NoAccess": {}}, users: map[string]User{}, tokens: map[string]Token{},
-		acls: slices.Clone(m.ACLs), tickets: map[string]ticket{}}
+		groups: map[string]map[string]bool{}, acls: slices.Clone(m.ACLs), tickets: map[string]ticket{}}
 	nine := !strings.HasPrefix(m.Version, "8.")
 	all := slices.DeleteFunc(administrator(), func(p string) bool {
 		return nine && p == "VM.Monitor" || !nine && strings.HasPrefix(p, "VM.GuestAgent.")
@@ -107,64 +109,107 @@ func (s *Sim) Revoke(privs ...string) {
 	}
 }
 
-// rolesOf returns the roles that somebody has on a path: those granted deepest
-// replace those from above.
-func (a *access) rolesOf(who, p string) (roles []string) {
-	if who == "root@pam" {
-		return []string{"Administrator"}
-	}
-	best := -1
+// rolesOf returns the roles that somebody has on a path, and whether each reaches
+// below it: those granted deepest replace those from above, at one depth a user's
+// own replace those of its groups (PVE/AccessControl.pm, roles). Roles of pools and
+// of a token's user are not among them.
+func (a *access) rolesOf(who, p string) map[string]bool {
+	best, own, roles := -1, false, map[string]bool{}
 	for _, acl := range a.acls {
-		if acl.Who != who {
+		group, isGroup := strings.CutPrefix(acl.Who, "@")
+		if acl.Who != who && (!isGroup || !a.groups[group][who]) {
 			continue
 		}
-		exact := acl.Path == p
 		below := acl.Path == "/" || strings.HasPrefix(p, acl.Path+"/")
-		if !exact && (!below || acl.NoPropagate) {
+		if acl.Path != p && (!below || acl.NoPropagate) {
 			continue
 		}
-		depth := len(acl.Path)
-		switch {
-		case depth > best:
-			best, roles = depth, []string{acl.Role}
-		case depth == best:
-			roles = append(roles, acl.Role)
+		switch depth := len(acl.Path); {
+		case depth < best, depth == best && own && isGroup:
+			continue
+		case depth > best, !own && !isGroup:
+			best, own, roles = depth, !isGroup, map[string]bool{}
+		}
+		roles[acl.Role] = !acl.NoPropagate
+	}
+	if propagates, none := roles["NoAccess"]; none {
+		return map[string]bool{"NoAccess": propagates}
+	}
+	return roles
+}
+
+// privileges returns what somebody may do on a path, and whether it reaches below:
+// a token that is separated has what both it and its user have
+// (PVE/RPCEnvironment.pm, permissions).
+func (s *Sim) privileges(who identity, p string) map[string]bool {
+	a := &s.access
+	user := identity{who.user()}
+	if who.token() && !a.tokens[who.id].PrivSep {
+		who = user
+	}
+	if who.root() {
+		return maps.Clone(a.roles["Administrator"])
+	}
+	out := map[string]bool{}
+	for role, propagates := range s.pooledRoles(who.id, p) {
+		for priv := range a.roles[role] {
+			out[priv] = out[priv] || propagates
+		}
+	}
+	if !who.token() || user.root() {
+		return out
+	}
+	users := s.privileges(user, p)
+	for priv, propagates := range out {
+		if below, granted := users[priv]; granted {
+			out[priv] = propagates && below
+		} else {
+			delete(out, priv)
+		}
+	}
+	return out
+}
+
+// pooledRoles adds to the roles on a machine those on the pool that it is in, which
+// never propagate.
+func (s *Sim) pooledRoles(who, p string) map[string]bool {
+	roles := s.access.rolesOf(who, p)
+	id, isVM := strings.CutPrefix(p, "/vms/")
+	if !isVM {
+		return roles
+	}
+	v := s.vms[atoi(id)]
+	if _, none := roles["NoAccess"]; none || v == nil || v.pool == "" {
+		return roles
+	}
+	pooled := s.access.rolesOf(who, "/pool/"+v.pool)
+	if _, none := pooled["NoAccess"]; none {
+		return map[string]bool{"NoAccess": false}
+	}
+	for role := range pooled {
+		if _, there := roles[role]; !there {
+			roles[role] = false
 		}
 	}
 	return roles
 }
 
-func (a *access) grants(who, p, priv string) bool {
-	for _, r := range a.rolesOf(who, p) {
-		if a.roles[r][priv] {
-			return true
-		}
-	}
-	return false
-}
-
-// can reports whether somebody has a privilege on a path, a VM's pool included.
+// can reports whether somebody has a privilege on a path: that of privileges,
+// which is asked for thousands of times.
 func (s *Sim) can(who identity, p, priv string) bool {
-	if s.canThere(who, p, priv) {
-		return true
+	a := &s.access
+	if who.token() && !a.tokens[who.id].PrivSep {
+		who = identity{who.user()}
 	}
-	if rest, ok := strings.CutPrefix(p, "/vms/"); ok {
-		if v := s.vms[atoi(rest)]; v != nil && v.pool != "" {
-			return s.canThere(who, "/pool/"+v.pool, priv)
+	if who.root() {
+		return a.roles["Administrator"][priv]
+	}
+	for role := range s.pooledRoles(who.id, p) {
+		if a.roles[role][priv] {
+			return !who.token() || s.can(identity{who.user()}, p, priv)
 		}
 	}
 	return false
-}
-
-func (s *Sim) canThere(who identity, p, priv string) bool {
-	a := &s.access
-	if !who.token() {
-		return a.grants(who.id, p, priv)
-	}
-	if t := a.tokens[who.id]; !t.PrivSep {
-		return a.grants(who.user(), p, priv)
-	}
-	return a.grants(who.id, p, priv) && a.grants(who.user(), p, priv)
 }
 
 func (s *Sim) canAny(who identity, p string, privs ...string) bool {
@@ -310,4 +355,40 @@ func fill(template string, p params) string {
 		name, after, _ := strings.Cut(rest, "}")
 		template = before + p.get(name) + after
 	}
+}
+
+// permissions is what somebody may do, by path: the paths that are always named,
+// and those that anything is granted on (get_effective_permissions).
+func (c *call) permissions() (any, error) {
+	who := c.who
+	if id := c.param("userid"); id != "" && id != who.id {
+		if !strings.HasPrefix(id, who.id+"!") && !c.s.can(who, "/access", "Sys.Audit") {
+			return nil, refuse("/access", "Sys.Audit")
+		}
+		who = identity{id}
+	}
+	paths := []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
+	if p := c.param("path"); p != "" {
+		paths = []string{p}
+	} else {
+		for _, acl := range c.s.access.acls {
+			paths = append(paths, acl.Path)
+		}
+		for _, v := range c.s.vms {
+			if v.pool != "" {
+				paths = append(paths, "/vms/"+itoa(v.id))
+			}
+		}
+	}
+	out := map[string]map[string]int{}
+	for _, p := range paths {
+		privs := map[string]int{}
+		for priv, propagates := range c.s.privileges(who, p) {
+			privs[priv] = boolInt(propagates)
+		}
+		if len(privs) > 0 || c.p.has("path") {
+			out[p] = privs
+		}
+	}
+	return out, nil
 }

@@ -20,7 +20,8 @@ type cloning struct {
 	storage string // of full copies; empty is where the source's are
 	format  string
 	full    bool
-	about   string // description
+	about   string            // description
+	conf    map[string]string // of the source, or of its snapshot
 }
 
 func (c *call) cloneVM() (any, error) {
@@ -52,6 +53,14 @@ func (c *call) wantedClone(v *vm) (*cloning, error) {
 		storage: c.param("storage"), format: c.param("format"), full: !v.template(), about: c.param("description")}
 	if t := c.param("target"); t != "" {
 		cl.target = t
+	}
+	cl.conf = v.conf
+	if name := c.param("snapname"); name != "" {
+		sn, err := v.snapshot(name)
+		if err != nil {
+			return nil, err
+		}
+		cl.conf = sn.conf
 	}
 	if c.p.has("full") {
 		cl.full = c.p.bool("full")
@@ -91,8 +100,8 @@ func (c *call) sharedDisks(cl *cloning) bool {
 
 func (c *call) mayClone(cl *cloning) error {
 	h := c.s.hosts[cl.node]
-	for _, k := range slices.Sorted(maps.Keys(cl.source.conf)) {
-		value := cl.source.conf[k]
+	for _, k := range slices.Sorted(maps.Keys(cl.conf)) {
+		value := cl.conf[k]
 		switch {
 		case isDrive(k):
 			st, _ := h.volume(c.s.props(k, value)["file"])
@@ -173,7 +182,7 @@ func (w worker) reserve(cl *cloning) (*vm, error) {
 }
 
 func (w worker) clonedConfig(cl *cloning, v *vm, made *allocated) (map[string]string, error) {
-	conf := maps.Clone(cl.source.conf)
+	conf := maps.Clone(cl.conf)
 	for _, k := range []string{"lock", "template", "parent", "snaptime", "vmstate"} {
 		delete(conf, k)
 	}
@@ -279,6 +288,9 @@ func (c *call) makeTemplate() (any, error) {
 	}
 	if v.running {
 		return nil, die("you can't convert a VM to template if VM is running")
+	}
+	if len(v.snapshots) > 0 {
+		return nil, die("unable to create template, because VM contains snapshots")
 	}
 	if err := v.checkLock(); err != nil {
 		return nil, err

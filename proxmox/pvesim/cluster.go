@@ -176,39 +176,6 @@ func (s *Sim) resource(v *vm) map[string]any {
 	return r
 }
 
-func (c *call) permissions() (any, error) {
-	who := c.who
-	if id := c.param("userid"); id != "" && id != who.id {
-		if !strings.HasPrefix(id, who.id+"!") && !c.s.can(who, "/access", "Sys.Audit") {
-			return nil, refuse("/access", "Sys.Audit")
-		}
-		who = identity{id}
-	}
-	paths := []string{"/", "/access", "/mapping", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
-	if p := c.param("path"); p != "" {
-		paths = []string{p}
-	} else {
-		for _, acl := range c.s.access.acls {
-			if !slices.Contains(paths, acl.Path) {
-				paths = append(paths, acl.Path)
-			}
-		}
-	}
-	out := map[string]map[string]int{}
-	for _, p := range paths {
-		privs := map[string]int{}
-		for _, priv := range administrator() {
-			if c.s.canThere(who, p, priv) {
-				privs[priv] = 1
-			}
-		}
-		if len(privs) > 0 || c.p.has("path") {
-			out[p] = privs
-		}
-	}
-	return out, nil
-}
-
 // login gives out a ticket. Wrong passwords wait as wrong tickets do.
 func (c *call) login() (any, error) {
 	name := c.param("username")

@@ -23,6 +23,15 @@ func (c *call) getConfig() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if name := c.param("snapshot"); name != "" {
+		sn, err := v.snapshot(name)
+		if err != nil {
+			return nil, err
+		}
+		out := c.s.snapshotted(sn)
+		out["digest"] = v.sum()
+		return out, nil
+	}
 	return c.s.configuration(v, c.p.bool("current")), nil
 }
 
@@ -312,12 +321,24 @@ func (w worker) retire(v *vm, key, replacement string) {
 	if isCDROM(old) {
 		return
 	}
-	for i := range 256 {
-		if k := "unused" + itoa(i); v.conf[k] == "" {
-			v.set(k, file)
-			return
+	v.keepUnused(file)
+}
+
+// keepUnused notes a volume that the VM has and does not use, unless a snapshot
+// does, and returns the key.
+func (v *vm) keepUnused(volid string) string {
+	for _, sn := range v.snapshots {
+		if _, there := sn.disks[volid]; there {
+			return ""
 		}
 	}
+	for i := range 256 {
+		if k := "unused" + itoa(i); v.conf[k] == "" {
+			v.set(k, volid)
+			return k
+		}
+	}
+	return ""
 }
 
 func (w worker) deleteOption(who identity, v *vm, key string, force bool) error {

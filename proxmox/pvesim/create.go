@@ -48,7 +48,7 @@ func (c *call) createVM() (any, error) {
 			}
 			c.s.spawn(func() {
 				t := c.s.newTask(v.node, "qmstart", itoa(id), c.who)
-				c.s.work(t, nil, func(w worker) error { return w.start(id, v.node) })
+				c.s.work(t, nil, func(w worker) error { return w.start(starting{id: id, node: v.node}) })
 			})
 		}
 		return nil

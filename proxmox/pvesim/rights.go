@@ -44,7 +44,7 @@ func (c *call) mayConfigure(vmid int, options []string) error {
 	where := "/vms/" + itoa(vmid)
 	pool := c.param("pool")
 	need := func(privs ...string) error {
-		if pool != "" && slices.ContainsFunc(privs, func(p string) bool { return c.s.canThere(c.who, "/pool/"+pool, p) }) {
+		if pool != "" && slices.ContainsFunc(privs, func(p string) bool { return c.s.can(c.who, "/pool/"+pool, p) }) {
 			return nil
 		}
 		return c.s.need(c.who, where, privs...)

@@ -52,6 +52,7 @@ type Timing struct {
 	Upload       time.Duration // from the temporary file to the storage; 200 ms
 	CopyRate     Size          // of full clones and imports, per second; 500 MiB
 	DownloadRate Size          // of download-url, per second; 100 MiB
+	PinRate      Size          // of memory, where devices are passed through, per second; 4 GiB
 }
 
 func (t Timing) orUsual() Timing {
@@ -74,6 +75,9 @@ func (t Timing) orUsual() Timing {
 	}
 	if t.DownloadRate == 0 {
 		t.DownloadRate = 100 * MiB
+	}
+	if t.PinRate == 0 {
+		t.PinRate = 4 * GiB
 	}
 	return t
 }

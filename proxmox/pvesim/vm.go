@@ -23,7 +23,11 @@ type vm struct {
 	pending map[string]string // waits for the next start; "" is a pending deletion
 	ctime   time.Time
 
+	snapshots  map[string]*snapshot
+	cloudDrive map[string]string // the options that are on the cloud-init drive; nil for those of now
+
 	running bool
+	paused  bool
 	since   time.Time     // of the last change between running and not
 	pid     int           // of the process
 	off     chan struct{} // closed when it ends
@@ -203,7 +207,7 @@ func (s *Sim) status(v *vm, lagging bool) string {
 }
 
 func (v *vm) power(on bool) {
-	v.running, v.since = on, time.Now()
+	v.running, v.paused, v.since = on, false, time.Now()
 	if on {
 		v.off = make(chan struct{})
 		return

@@ -27,6 +27,9 @@ func (c *call) currentStatus() (any, error) {
 	e := c.s.currentFigures(v)
 	e["ha"] = map[string]any{"managed": 0}
 	e["qmpstatus"] = e["status"]
+	if v.paused {
+		e["qmpstatus"] = "paused"
+	}
 	if agentOn(v.conf) {
 		e["agent"] = 1
 	}

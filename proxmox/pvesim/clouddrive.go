@@ -1,0 +1,196 @@
+package pvesim
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+func cloudDriveHandlers() map[string]handler {
+	const drive = "/nodes/{node}/qemu/{vmid}/cloudinit"
+	return map[string]handler{
+		"GET " + drive:           (*call).cloudDrive,
+		"PUT " + drive:           (*call).renewCloudDrive,
+		"GET " + drive + "/dump": (*call).dumpCloudDrive,
+	}
+}
+
+// cloudOptions are the options of a configuration that are for cloud-init.
+func cloudOptions(conf map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, value := range conf {
+		if cloudInitOption.MatchString(k) || k == "name" {
+			out[k] = value
+		}
+	}
+	return out
+}
+
+// cloudDrive compares what is on the cloud-init drive with what it would be now.
+func (c *call) cloudDrive() (any, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	now := cloudOptions(v.conf)
+	was := v.cloudDrive
+	if was == nil {
+		was = now
+	}
+	out := []any{}
+	for _, k := range slices.Sorted(maps.Keys(now)) {
+		e := map[string]any{"key": k}
+		switch old, there := was[k]; {
+		case !there:
+			e["pending"] = c.s.typed(k, now[k])
+		case old != now[k]:
+			e["value"], e["pending"] = c.s.typed(k, old), c.s.typed(k, now[k])
+		default:
+			e["value"] = c.s.typed(k, old)
+		}
+		out = append(out, e)
+	}
+	for _, k := range slices.Sorted(maps.Keys(was)) {
+		if _, still := now[k]; !still {
+			out = append(out, map[string]any{"key": k, "delete": 1})
+		}
+	}
+	return out, nil
+}
+
+// renewCloudDrive writes the drive anew.
+func (c *call) renewCloudDrive() (any, error) {
+	v, unlock, err := c.begin(c.worker(), change{})
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	v.cloudDrive = cloudOptions(v.conf)
+	return nil, nil
+}
+
+func (c *call) dumpCloudDrive() (any, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	mask := !c.s.can(c.who, "/vms/"+itoa(v.id), "VM.Config.Cloudinit")
+	switch c.param("type") {
+	case "user":
+		return v.cloudUser(mask), nil
+	case "network":
+		return c.s.cloudNetwork(v), nil
+	}
+	sum := sha1.Sum([]byte(v.cloudUser(false) + c.s.cloudNetwork(v)))
+	return "instance-id: " + hex.EncodeToString(sum[:]) + "\n", nil
+}
+
+// cloudUser is the user-data that Proxmox makes of a configuration
+// (PVE/QemuServer/Cloudinit.pm, cloudinit_userdata).
+func (v *vm) cloudUser(mask bool) string {
+	host := v.conf["name"]
+	if host == "" {
+		host = "VM" + itoa(v.id)
+	}
+	full := host
+	if short, _, dotted := strings.Cut(host, "."); dotted {
+		host = short
+	} else if domain := v.conf["searchdomain"]; domain != "" {
+		full = host + "." + domain
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "#cloud-config\nhostname: %s\nmanage_etc_hosts: true\nfqdn: %s\n", host, full)
+	user, password := v.conf["ciuser"], v.conf["cipassword"]
+	if user != "" {
+		fmt.Fprintf(&b, "user: %s\n", user)
+	}
+	if user == "root" {
+		b.WriteString("disable_root: False\n")
+	}
+	if password != "" && mask {
+		password = "**********"
+	}
+	if password != "" {
+		fmt.Fprintf(&b, "password: %s\n", password)
+	}
+	if keys, err := url.PathUnescape(v.conf["sshkeys"]); err == nil && keys != "" {
+		b.WriteString("ssh_authorized_keys:\n")
+		for k := range strings.Lines(keys) {
+			if k = strings.TrimSpace(k); k != "" {
+				fmt.Fprintf(&b, "  - %s\n", k)
+			}
+		}
+	}
+	b.WriteString("chpasswd:\n  expire: False\n")
+	if user != "root" {
+		b.WriteString("users:\n  - default\n")
+	}
+	if v.conf["ciupgrade"] != "0" {
+		b.WriteString("package_upgrade: true\n")
+	}
+	return b.String()
+}
+
+// cloudNetwork is the network configuration that Proxmox makes (nocloud_network).
+func (s *Sim) cloudNetwork(v *vm) string {
+	var b strings.Builder
+	b.WriteString("version: 1\nconfig:\n")
+	for i := range 32 {
+		card, config := v.conf["net"+itoa(i)], v.conf["ipconfig"+itoa(i)]
+		if card == "" || config == "" {
+			continue
+		}
+		ip := s.props("ipconfig0", config)
+		fmt.Fprintf(&b, "    - type: physical\n      name: eth%d\n      mac_address: '%s'\n      subnets:\n", i, strings.ToLower(s.props("net0", card)["macaddr"]))
+		b.WriteString(subnet4(ip) + subnet6(ip))
+	}
+	servers, domains := splitList(v.conf["nameserver"]), splitList(v.conf["searchdomain"])
+	if len(servers) == 0 {
+		servers = []string{"192.0.2.53"} // the host's own
+	}
+	if len(domains) == 0 {
+		domains = []string{"example.internal"}
+	}
+	fmt.Fprintf(&b, "    - type: nameserver\n      address:\n      - '%s'\n      search:\n      - '%s'\n", strings.Join(servers, "'\n      - '"), strings.Join(domains, "'\n      - '"))
+	return b.String()
+}
+
+func subnet4(ip map[string]string) string {
+	if ip["ip"] == "" {
+		return ""
+	}
+	if ip["ip"] == "dhcp" {
+		return "      - type: dhcp4\n"
+	}
+	p, err := netip.ParsePrefix(ip["ip"])
+	if err != nil {
+		return ""
+	}
+	out := fmt.Sprintf("      - type: static\n        address: '%s'\n        netmask: '%s'\n", p.Addr(), net.IP(net.CIDRMask(p.Bits(), 32)))
+	if ip["gw"] != "" {
+		out += fmt.Sprintf("        gateway: '%s'\n", ip["gw"])
+	}
+	return out
+}
+
+func subnet6(ip map[string]string) string {
+	switch ip["ip6"] {
+	case "":
+		return ""
+	case "dhcp":
+		return "      - type: dhcp6\n"
+	case "auto":
+		return "      - type: ipv6_slaac\n"
+	}
+	out := fmt.Sprintf("      - type: static6\n        address: '%s'\n", ip["ip6"])
+	if ip["gw6"] != "" {
+		out += fmt.Sprintf("        gateway: '%s'\n", ip["gw6"])
+	}
+	return out
+}
