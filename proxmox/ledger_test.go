@@ -88,10 +88,10 @@ func TestConflicts(t *testing.T) {
 		{name: "twice in one VM", vms: []pvesim.VM{claimant(200, "a", false, "01:00", "01:00.0")}, want: []string{"sure"}},
 		{name: "two ports of one network card", vms: []pvesim.VM{claimant(200, "a", false, "43:00.0"), claimant(201, "b", false, "43:00.1")}},
 		{name: "a port and the whole card", vms: []pvesim.VM{claimant(200, "a", false, "43:00.1"), claimant(201, "b", false, "43:00")}, want: []string{"sure"}},
-		{name: "a pool with enough", vms: []pvesim.VM{claimant(200, "a", false, "mapping=p"), claimant(201, "b", false, "mapping=p")}},
-		{name: "a pool of one VM", vms: []pvesim.VM{claimant(200, "a", false, "mapping=p", "mapping=p")}},
-		{name: "a pool with too few", vms: []pvesim.VM{claimant(200, "a", true, "mapping=p", "mapping=p"), claimant(201, "b", false, "mapping=p")}, want: []string{"sure"}},
-		{name: "a pool and one of its cards", vms: []pvesim.VM{claimant(200, "a", false, "mapping=p"), claimant(201, "b", false, "01:00")}, want: []string{"maybe"}},
+		{name: "a pool with enough", vms: []pvesim.VM{claimant(200, "a", false, "mapping=pp"), claimant(201, "b", false, "mapping=pp")}},
+		{name: "a pool of one VM", vms: []pvesim.VM{claimant(200, "a", false, "mapping=pp", "mapping=pp")}},
+		{name: "a pool with too few", vms: []pvesim.VM{claimant(200, "a", true, "mapping=pp", "mapping=pp"), claimant(201, "b", false, "mapping=pp")}, want: []string{"sure"}},
+		{name: "a pool and one of its cards", vms: []pvesim.VM{claimant(200, "a", false, "mapping=pp"), claimant(201, "b", false, "01:00")}, want: []string{"maybe"}},
 		{name: "mediated devices", vms: []pvesim.VM{claimant(200, "a", false, "01:00,mdev=nvidia-1"), claimant(201, "b", false, "01:00,mdev=nvidia-1")}},
 		{name: "two cards as one", vms: []pvesim.VM{claimant(200, "a", false, "host=01:00;25:00"), claimant(201, "b", false, "25:00")}, want: []string{"sure"}},
 		{name: "a mapping that is gone", vms: []pvesim.VM{claimant(200, "a", false, "mapping=x"), claimant(201, "b", false, "mapping=x")}},
@@ -101,7 +101,7 @@ func TestConflicts(t *testing.T) {
 			model := pvesim.EightA100()
 			model.VMs = append(model.VMs, tt.vms...)
 			bubble(t, model, pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
-				pool(t, c, "p", 0, 1)
+				pool(t, c, "pp", 0, 1)
 				l, err := c.Ledger(t.Context(), "pve1")
 				require.NoError(t, err)
 				var got []string
