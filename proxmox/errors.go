@@ -390,3 +390,54 @@ func userOf(token string) string {
 }
 
 func tokenWords(token string) string { return strings.Replace(token, "!", " ", 1) }
+
+// Why a download failed, as far as Proxmox says.
+type downloadFailure int
+
+const (
+	downloadOther       downloadFailure = iota
+	downloadTaken                       // another file of that name is there
+	downloadDiffers                     // what came has another checksum
+	downloadRefused                     // the server answered with an error
+	downloadUntrusted                   // the server's certificate
+	downloadUnreachable                 // no answer
+)
+
+var (
+	shareText    = regexp.MustCompile(`\b(\d{1,3})(?:\.\d+)?%`)
+	downloadText = regexp.MustCompile(`download failed: .*exit code (\d+)`)
+)
+
+// saidDownload sorts the exit status of a download. wget's own are in its manual
+// under EXIT STATUS: 4 network failure, 5 SSL verification, 8 an error response.
+func saidDownload(exit string) downloadFailure {
+	if strings.Contains(exit, "checksum mismatch: got") {
+		if strings.Contains(exit, "aborting") {
+			return downloadTaken
+		}
+		return downloadDiffers
+	}
+	m := downloadText.FindStringSubmatch(exit)
+	if m == nil {
+		return downloadOther
+	}
+	switch m[1] {
+	case "4":
+		return downloadUnreachable
+	case "5":
+		return downloadUntrusted
+	case "8":
+		return downloadRefused
+	}
+	return downloadOther
+}
+
+// saidShare returns how much of its work a line of a task's log says is done, as in
+// "34 %": wget's dots and qemu-img's "transferred … of … (34.29%)".
+func saidShare(line string) string {
+	all := shareText.FindAllStringSubmatch(line, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[len(all)-1][1] + " %"
+}

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/cps-gpu/homelab/converge/progress"
 )
 
 // Volume is a file or disk on a storage.
@@ -56,27 +53,37 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 
 // HasClones reports whether linked clones hang on a template's disks.
 func (c *Client) HasClones(ctx context.Context, template *Summary) (bool, error) {
+	clones, err := c.LinkedClones(ctx, template)
+	return len(clones) > 0, err
+}
+
+// LinkedClones returns the VMIDs of those whose disks hang on a template's, sorted.
+// A storage that keeps clones apart from where they come from (LVM-thin) tells of
+// none: there a template can go while its clones live.
+func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, error) {
 	vm, err := c.read(ctx, template.Host, template.VMID, false)
 	if errors.Is(err, ErrNotFound) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	base := fmt.Sprintf("base-%d-disk-", template.VMID)
+	var clones []int
 	for _, storage := range vm.storagesInUse() {
 		all, err := c.Volumes(ctx, template.Host, storage, "images")
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		for _, v := range all {
 			// Files are linked by path, the volume's id shows it; other storages tell the parent.
 			if v.VMID != template.VMID && (strings.Contains(v.Parent, base) || strings.Contains(v.ID, base)) {
-				return true, nil
+				clones = append(clones, v.VMID)
 			}
 		}
 	}
-	return false, nil
+	slices.Sort(clones)
+	return slices.Compact(clones), nil
 }
 
 // Storage is a storage as a host sees it.
@@ -135,86 +142,6 @@ func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 	}
 	defer c.glances.forget(path)
 	return c.wait(ctx, upid)
-}
-
-// Image is a disk image on the web.
-type Image struct {
-	URL      string
-	SHA256   string
-	FileName string // what it is called on the storage; ends in .qcow2, .raw, .vmdk or .ova
-}
-
-var (
-	imageName  = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*\.(qcow2|raw|vmdk|ova)$`)
-	sha256Text = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
-)
-
-func (i Image) check() error {
-	switch {
-	case !imageName.MatchString(i.FileName):
-		return fmt.Errorf("image name %q: Proxmox imports files that end in .qcow2, .raw, .vmdk or .ova; an Ubuntu .img is qcow2 in truth: call it .qcow2", i.FileName)
-	case !sha256Text.MatchString(i.SHA256):
-		return fmt.Errorf("image %s: %q is not a SHA-256 checksum", i.URL, i.SHA256)
-	case !strings.HasPrefix(i.URL, "https://") && !strings.HasPrefix(i.URL, "http://"):
-		return fmt.Errorf("image address %q: Proxmox downloads http and https", i.URL)
-	}
-	return nil
-}
-
-// ImageVolume returns the volume id of an image on a storage, "" when it is not there.
-func (c *Client) ImageVolume(ctx context.Context, host, storage, fileName string) (string, error) {
-	return c.volumeNamed(ctx, host, storage, "import", fileName)
-}
-
-// ISOVolume returns the volume id of an ISO on a storage, "" when it is not there.
-func (c *Client) ISOVolume(ctx context.Context, host, storage, fileName string) (string, error) {
-	return c.volumeNamed(ctx, host, storage, "iso", fileName)
-}
-
-func (c *Client) volumeNamed(ctx context.Context, host, storage, content, name string) (string, error) {
-	all, err := c.Volumes(ctx, host, storage, content)
-	if err != nil {
-		return "", err
-	}
-	for _, v := range all {
-		if v.Name() == name {
-			return v.ID, nil
-		}
-	}
-	return "", nil
-}
-
-// FetchImage makes Proxmox download an image, check its sum and keep it for
-// import, unless it has it already. It returns the volume's id.
-func (c *Client) FetchImage(ctx context.Context, host, storage string, image Image) (string, error) {
-	if err := image.check(); err != nil {
-		return "", err
-	}
-	if id, err := c.ImageVolume(ctx, host, storage, image.FileName); err != nil || id != "" {
-		return id, err
-	}
-	progress.Say(ctx, "%s downloads %s", host, image.URL)
-	release, err := c.storages.allocate(ctx, host, storage, true)
-	if err != nil {
-		return "", err
-	}
-	defer release()
-	path := nodePath(host, "storage", storage, "download-url")
-	present := func() (bool, error) {
-		c.glances.forget(path)
-		id, err := c.ImageVolume(ctx, host, storage, image.FileName)
-		return id != "", err
-	}
-	err = c.settle(ctx, host, image.FileName, func() error {
-		return c.do(ctx, http.MethodPost, path, params{
-			"content": "import", "url": image.URL, "filename": image.FileName,
-			"checksum": strings.ToLower(image.SHA256), "checksum-algorithm": "sha256",
-		})
-	}, present)
-	if err != nil {
-		return "", c.explainStorage(ctx, host, storage, "import", fmt.Errorf("download %s to %s: %w", image.URL, storage, err))
-	}
-	return storage + ":import/" + image.FileName, nil
 }
 
 // explainStorage adds what a storage cannot do, if that is why err happened.

@@ -1,0 +1,246 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// Image is a disk image on the web.
+type Image struct {
+	URL      string
+	SHA256   string
+	FileName string // what it is called on the storage; ends in .qcow2, .raw, .vmdk or .ova
+}
+
+var (
+	imageName  = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*\.(qcow2|raw|vmdk|ova)$`)
+	sha256Text = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+)
+
+func (i Image) check() error {
+	switch {
+	case !imageName.MatchString(i.FileName):
+		return fmt.Errorf("image name %q: Proxmox imports files that end in .qcow2, .raw, .vmdk or .ova; an Ubuntu .img is qcow2 in truth: call it .qcow2", i.FileName)
+	case !sha256Text.MatchString(i.SHA256):
+		return fmt.Errorf("image %s: %q is not a SHA-256 checksum", i.URL, i.SHA256)
+	case !strings.HasPrefix(i.URL, "https://") && !strings.HasPrefix(i.URL, "http://"):
+		return fmt.Errorf("image address %q: Proxmox downloads http and https", i.URL)
+	}
+	return nil
+}
+
+// ImageVolume returns the volume id of an image on a storage, "" when it is not there.
+func (c *Client) ImageVolume(ctx context.Context, host, storage, fileName string) (string, error) {
+	return c.volumeNamed(ctx, host, storage, importContent, fileName)
+}
+
+// ISOVolume returns the volume id of an ISO on a storage, "" when it is not there.
+func (c *Client) ISOVolume(ctx context.Context, host, storage, fileName string) (string, error) {
+	return c.volumeNamed(ctx, host, storage, "iso", fileName)
+}
+
+func (c *Client) volumeNamed(ctx context.Context, host, storage, content, name string) (string, error) {
+	all, err := c.Volumes(ctx, host, storage, content)
+	if err != nil {
+		return "", err
+	}
+	for _, v := range all {
+		if v.Name() == name {
+			return v.ID, nil
+		}
+	}
+	return "", nil
+}
+
+// importContent is what Proxmox calls a disk image that VMs can be made from.
+const importContent = "import"
+
+// CheckImport says whether this Proxmox VE can make VMs from downloaded images: the
+// API takes the content "import" since 8.4 (pve-storage 8.3.4).
+func (c *Client) CheckImport() error {
+	v := c.version
+	text, _, _ := strings.Cut(v.Release, "-")
+	if text == "" {
+		text = v.Version
+	}
+	major, rest, _ := strings.Cut(text, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	if number(major, 9) > 8 || number(major, 9) == 8 && number(minor, 4) >= 4 {
+		return nil
+	}
+	return fmt.Errorf("proxmox VE %s cannot import an image that it has downloaded; 8.4 and later can\n"+
+		"  upgrade the host (pve8to9, then apt full-upgrade), or make a template by hand and name it under image.template", v.Version)
+}
+
+// FetchImage makes Proxmox download an image, check its sum and keep it for
+// import. A file of that name is checked and, if it is the image, used as it is,
+// for which the host needs no way to the web; else it is left alone and an error. A
+// download that an earlier process has begun is waited for, and two hosts that share
+// a storage download once. It returns the volume's id.
+func (c *Client) FetchImage(ctx context.Context, host, storage string, image Image) (string, error) {
+	if err := errors.Join(image.check(), c.CheckImport()); err != nil {
+		return "", err
+	}
+	place := host
+	shared, err := c.sharedBy(ctx, host, storage)
+	if err != nil {
+		return "", err
+	}
+	if len(shared) > 0 {
+		place = "" // one lock for all that see it
+	}
+	release, err := c.storages.allocate(ctx, place, storage, true)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	for _, other := range append(shared, host) {
+		if _, err := c.AwaitEarlier(ctx, other); err != nil {
+			return "", err
+		}
+	}
+	id, err := c.ImageVolume(ctx, host, storage, image.FileName)
+	if err != nil {
+		return "", err
+	}
+	if id != "" {
+		progress.Say(ctx, "checking %s, which is there", image.FileName)
+	} else {
+		progress.Say(ctx, "downloading %s", image.URL)
+	}
+	if err := c.download(ctx, host, storage, image, id != ""); err != nil {
+		return "", c.explainStorage(ctx, host, storage, importContent, image.explain(host, storage, err))
+	}
+	return storage + ":" + importContent + "/" + image.FileName, nil
+}
+
+// download asks for the image. Onto a file that is there already Proxmox downloads
+// nothing, but compares its sum (PVE::Tools::download_file_from_url); until a
+// download is complete and checked, it has another name, under which it is no image.
+func (c *Client) download(ctx context.Context, host, storage string, image Image, there bool) error {
+	path := nodePath(host, "storage", storage, "download-url")
+	present := func() (bool, error) {
+		c.glances.forget(path)
+		id, err := c.ImageVolume(ctx, host, storage, image.FileName)
+		return id != "" && !there, err
+	}
+	return c.settle(ctx, host, image.FileName, func() error {
+		return c.doShown(ctx, http.MethodPost, path, params{
+			"content": importContent, "url": image.URL, "filename": image.FileName,
+			"checksum": strings.ToLower(image.SHA256), "checksum-algorithm": "sha256",
+		}, "downloading "+image.name())
+	}, present)
+}
+
+// name is the file's name on the web.
+func (i Image) name() string { return i.URL[strings.LastIndexByte(i.URL, '/')+1:] }
+
+// sharedBy returns the other hosts that see a storage, sorted; none when it belongs
+// to its host alone.
+func (c *Client) sharedBy(ctx context.Context, host, storage string) ([]string, error) {
+	storages, err := c.Storages(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	shared := false
+	for _, s := range storages {
+		shared = shared || s.Name == storage && s.Shared
+	}
+	if !shared {
+		return nil, nil
+	}
+	hosts, err := c.Hosts(ctx)
+	var others []string
+	for _, h := range hosts {
+		if h.Online && h.Name != host {
+			others = append(others, h.Name)
+		}
+	}
+	return others, err
+}
+
+// doShown is do for a task whose log tells how far it is: that is said under the name
+// what.
+func (c *Client) doShown(ctx context.Context, method, path string, p params, what string) error {
+	upid, err := c.begin(ctx, method, path, p)
+	if err != nil {
+		return err
+	}
+	defer c.glances.forget(path)
+	done := make(chan error, 1)
+	go func() { done <- c.wait(ctx, upid) }()
+	tick := time.NewTicker(shownEvery)
+	defer tick.Stop()
+	for read := 0; ; {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			var share string
+			if share, read = c.share(ctx, upid, read); share != "" {
+				progress.Say(ctx, "%s: %s", what, share)
+			}
+		}
+	}
+}
+
+// shownEvery is how often the log of a long task is read.
+const shownEvery = 3 * time.Second
+
+// share reads what is new in a task's log after so many lines, and returns the last
+// share of the work that it tells, as in "34 %".
+func (c *Client) share(ctx context.Context, upid UPID, after int) (share string, read int) {
+	var lines []struct {
+		N    int    `json:"n"`
+		Text string `json:"t"`
+	}
+	query := url.Values{"start": {strconv.Itoa(after)}, "limit": {"500"}}
+	if c.get(ctx, nodePath(upid.Node, "tasks", upid.String(), "log"), query, &lines) != nil {
+		return "", after // it is for the eye only
+	}
+	for _, l := range lines {
+		if l.Text == "no content" {
+			continue
+		}
+		after = max(after, l.N)
+		if s := saidShare(l.Text); s != "" {
+			share = s
+		}
+	}
+	return share, after
+}
+
+// explain says what a failed download means and what to do.
+func (i Image) explain(host, storage string, err error) error {
+	failure := fmt.Errorf("%s: download %s to %s: %w", host, i.URL, storage, err)
+	byHand := fmt.Sprintf("fetch it elsewhere and put it there by hand, it is checked all the same: curl -L -o %s %s, then upload that file\n"+
+		"  to %s in the web interface (Import), or serve it from a machine that %s reaches and write its address as image.url", i.FileName, i.URL, storage, host)
+	var task *TaskError
+	if !errors.As(err, &task) {
+		return failure
+	}
+	switch kind := saidDownload(task.Exit); kind {
+	case downloadTaken:
+		return fmt.Errorf("%w\n  %s:%s/%s is another file or half a one; it was left alone. If it is nobody's, run on %s: pvesm free %s:%s/%s",
+			failure, storage, importContent, i.FileName, host, storage, importContent, i.FileName)
+	case downloadDiffers:
+		return fmt.Errorf("%w\n  what the address serves is not what image.sha256 names: images of a release change, so take a dated address, "+
+			"or the checksum from SHA256SUMS beside it", failure)
+	case downloadRefused:
+		return fmt.Errorf("%w\n  the server has no such file, or does not give it: is image.url right? Ubuntu removes dated images after a while", failure)
+	case downloadUntrusted:
+		return fmt.Errorf("%w\n  %s does not trust the server's certificate: is its clock right, ca-certificates up to date, a proxy in between?\n  Else %s", failure, host, byHand)
+	case downloadUnreachable:
+		return fmt.Errorf("%w\n  %s does not reach the server (name, route or firewall; a proxy is set under Datacenter, Options).\n  Else %s", failure, host, byHand)
+	}
+	return failure
+}
