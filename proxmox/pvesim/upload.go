@@ -229,15 +229,36 @@ func (w worker) fetch(url string) (data []byte, err error) {
 	case errors.Is(err, guest.ErrNotFound):
 		w.log("HTTP request sent, awaiting response... 404 Not Found\n%s ERROR 404: Not Found.", time.Now().Format(time.DateTime))
 		return nil, die("download failed: exit code 8")
+	case errors.Is(err, guest.ErrUntrusted):
+		w.log("ERROR: cannot verify the certificate of %s: %v\nTo connect insecurely, use `--no-check-certificate'.", url, err)
+		return nil, die("download failed: exit code 5")
 	case err != nil:
-		return nil, die("download failed: %v", err)
+		w.log("%v", err)
+		return nil, die("download failed: exit code 4")
 	}
-	w.log("HTTP request sent, awaiting response... 200 OK\nLength: %d [application/octet-stream]", len(data))
 	size := Size(len(data))
 	if isQcow2(data) {
 		size = max(size, cloudImage)
 	}
-	return data, w.sleep(took(size, w.s.opts.Timing.DownloadRate))
+	w.log("HTTP request sent, awaiting response... 200 OK\nLength: %d (%dM) [application/octet-stream]", size, size/MiB)
+	return data, w.dots(size)
+}
+
+// wgetLine is how much a line of wget's progress stands for (--progress=dot:giga).
+const wgetLine = 32 * MiB
+
+// dots is how long a download takes, with what wget prints of it.
+func (w worker) dots(size Size) error {
+	for at := Size(0); at < size; at += wgetLine {
+		part := min(wgetLine, size-at)
+		if err := w.sleep(took(part, w.s.opts.Timing.DownloadRate)); err != nil {
+			return err
+		}
+		if size >= wgetLine {
+			w.log("%6dK ........ ........ ........ ........ %2d%% 98.1M", at/KiB, 100*(at+part)/size)
+		}
+	}
+	return nil
 }
 
 // took is how long so much data takes.

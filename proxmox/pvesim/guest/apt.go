@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,7 +41,7 @@ func runApt(ctx context.Context, p *proc) int {
 	apt := &apt{p: p, fs: &view{mounts: p.fs.mounts}, disk: p.sys.m.cfg.Disk}
 	switch args[0] {
 	case "update":
-		return apt.update()
+		return apt.update(ctx)
 	case "install":
 		return apt.install(ctx, args[1:], has(opts, "allow-change-held-packages"))
 	case "remove", "purge", "autoremove":
@@ -61,7 +62,17 @@ type apt struct {
 	disk *Disk
 }
 
-func (a *apt) update() int {
+// reaches reports whether an archive's server answers, whatever it does. A machine
+// that was given no internet has all archives at hand.
+func (a *apt) reaches(ctx context.Context, uri string) bool {
+	if a.p.sys.m.cfg.Internet == nil {
+		return true
+	}
+	_, err := a.p.download(ctx, uri)
+	return err == nil || errors.Is(err, ErrNotFound)
+}
+
+func (a *apt) update(ctx context.Context) int {
 	code := 0
 	for i, s := range aptSources(a.fs) {
 		if key, err := a.fs.readFile(s.key); !s.trusted && s.key != "" && (err != nil || len(key) == 0) {
@@ -69,6 +80,10 @@ func (a *apt) update() int {
 			fmt.Fprintf(a.p.stderr, "E: The repository '%s  InRelease' is not signed.\n", s.uri)
 			code = aptFailed
 			continue
+		}
+		if !a.reaches(ctx, s.uri) {
+			fmt.Fprintf(a.p.stderr, "W: Failed to fetch %s  Could not connect\nW: Some index files failed to download. They have been ignored, or old ones used instead.\n", s.uri)
+			continue // which is no failure to apt-get
 		}
 		a.p.printf("Get:%d %s InRelease\n", i+1, s.uri)
 		if err := a.fs.writeFile("/var/lib/apt/lists/"+s.listed(), []byte(s.uri+"\n"), 0o644); err != nil {
@@ -149,6 +164,12 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 	if len(problems) > 0 {
 		fmt.Fprintln(a.p.stderr, strings.Join(problems, "\n"))
 		return aptFailed
+	}
+	for _, s := range aptSources(a.fs) {
+		if len(want) > 0 && !a.reaches(ctx, s.uri) {
+			fmt.Fprintf(a.p.stderr, "E: Failed to fetch %s  Could not connect\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri)
+			return aptFailed
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if a.p.wait(ctx, 200*time.Millisecond) != nil { // a dpkg run that was cut short leaves what it has done

@@ -12,8 +12,14 @@ import (
 // [ErrNotFound] for what the server does not have.
 type Internet func(url string) ([]byte, error)
 
-// ErrNotFound is an HTTP 404.
-var ErrNotFound = errors.New("404 Not Found")
+// What an Internet's errors may wrap. Any other error is a server that cannot be
+// reached.
+var (
+	// ErrNotFound is an HTTP 404.
+	ErrNotFound = errors.New("404 Not Found")
+	// ErrUntrusted is a server whose certificate nobody trusts.
+	ErrUntrusted = errors.New("self-signed certificate")
+)
 
 // DefaultInternet serves what a cluster downloads, small and made up but true to
 // its own checksums: K3s releases of any version (binary, air-gap images and
