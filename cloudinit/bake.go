@@ -3,6 +3,7 @@ package cloudinit
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 )
 
@@ -19,6 +20,15 @@ type Bake struct {
 	Upgrade    bool   // bring the image's own packages up to date first
 	Files      []File
 	Commands   [][]string // argument vectors, run in order after all else
+
+	// Where the machine is while it is being baked; sealing forgets it. Without a MAC
+	// it asks DHCP on its first interface.
+	MAC     string
+	Address netip.Prefix // the zero Prefix asks DHCP
+	Gateway netip.Addr
+	DNS     []netip.Addr
+	Search  []string
+	MTU     int // bytes; 0 means the interface's own
 }
 
 // APTSource is a further repository of packages.
@@ -60,7 +70,15 @@ func RenderTemplate(b Bake) (NoCloud, error) {
 		u.RunCmd = append(u.RunCmd, append([]string{"apt-mark", "hold"}, b.Holds...))
 	}
 	u.RunCmd = append(u.RunCmd, b.Commands...)
-	return identify(NoCloud{UserData: u}, b.Hostname, b.InstanceID)
+	doc := NoCloud{UserData: u}
+	if b.MAC != "" {
+		var err error
+		place := Machine{MAC: b.MAC, Address: b.Address, Gateway: b.Gateway, DNS: b.DNS, Search: b.Search, MTU: b.MTU}
+		if doc.Network, err = place.network(); err != nil {
+			return NoCloud{}, fmt.Errorf("template: %w", err)
+		}
+	}
+	return identify(doc, b.Hostname, b.InstanceID)
 }
 
 // agent is both the package and the unit.

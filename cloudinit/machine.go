@@ -1,6 +1,7 @@
 package cloudinit
 
 import (
+	_ "embed" // packages.sh
 	"fmt"
 	"maps"
 	"net/netip"
@@ -24,7 +25,7 @@ type Machine struct {
 	Search         []string // DNS search domains
 	MTU            int      // bytes; 0 means the interface's own
 	Disks          []Mount
-	Packages       []string
+	Packages       []string // those that are missing are installed, and none needs a mirror if all are there
 	Sysctls        map[string]string
 	KernelModules  []string
 	Files          []File
@@ -157,8 +158,6 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 		SSHKeyTypes:    []string{"ed25519"},
 		Timezone:       m.Timezone,
 		APT:            apt(m.APTMirror, m.APTProxy),
-		PackageUpdate:  len(m.Packages) > 0,
-		Packages:       m.Packages,
 	}
 	for _, d := range m.Disks {
 		u.mount(d)
@@ -173,7 +172,28 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 	}
 	// systemd has read both files by the time cloud-init writes them.
 	u.RunCmd = [][]string{append([]string{"modprobe", "-a"}, m.modules()...), {"sysctl", "--quiet", "--system"}}
-	return u, nil
+	return u, u.install(m.Packages)
+}
+
+// installScript installs packages that are missing. cloud-init's own list would ask the
+// mirror at every first boot, also when a template has brought them all.
+//
+//go:embed packages.sh
+var installScript []byte
+
+// install comes last: the status of the last command is that of the first boot.
+func (u *UserData) install(packages []string) error {
+	if len(packages) == 0 {
+		return nil
+	}
+	const path = "/usr/local/sbin/install-missing-packages"
+	w, err := File{Path: path, Content: installScript, Mode: 0o755}.write()
+	if err != nil {
+		return err
+	}
+	u.WriteFiles = append(u.WriteFiles, w)
+	u.RunCmd = append(u.RunCmd, append([]string{path}, packages...))
+	return nil
 }
 
 func (m Machine) user() User {
