@@ -40,8 +40,8 @@ func (s CreateSpec) params(vmid int) params {
 		cpu = "host"
 	}
 	p := params{
-		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": "ovmf",
-		"efidisk0":    fmt.Sprintf("%s:0,efitype=4m,pre-enrolled-keys=%s", s.Storage, zeroOne(s.SecureBoot)),
+		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": ovmf,
+		"efidisk0":    efiDisk(s.Storage, s.SecureBoot),
 		"scsihw":      "virtio-scsi-single",
 		"scsi0":       fmt.Sprintf("%s:0,import-from=%s,discard=on,iothread=1,ssd=1", s.Storage, s.Image),
 		"boot":        "order=scsi0",

@@ -11,6 +11,7 @@ import (
 // change is one difference and what makes it go away.
 type change struct {
 	field drift.Field
+	thing string // of [Rules]
 	key   string // config key
 	value string // its new value, "" to delete it
 	disk  string // or: the disk to grow
@@ -45,29 +46,24 @@ func (s VMSpec) Diff(vm *VM) drift.Diff {
 
 // changes compares all but the power.
 func (s VMSpec) changes(vm *VM) []change {
-	d := &differ{running: vm.Running && !vm.Unfinished}
+	d := &differ{vm: vm, running: vm.Running && !vm.Unfinished}
 	if vm.Template {
-		d.replace("kind", "template", "VM", "a template cannot become a VM again")
+		d.replace(theKind, "kind", "template", "VM")
 	}
 	if vm.Host != s.Host {
-		d.replace("host", vm.Host, s.Host, "a VM with passed-through devices cannot be moved while it lives")
+		d.replace(theHost, "host", vm.Host, s.Host)
 	}
 	if s.VMID != 0 && s.VMID != vm.VMID {
-		d.replace("vmid", fmt.Sprint(vm.VMID), fmt.Sprint(s.VMID), "")
+		d.replace(theVMID, "vmid", fmt.Sprint(vm.VMID), fmt.Sprint(s.VMID))
 	}
-	d.set("cores", vm.Cores, s.Cores, drift.Restart, "cores", fmt.Sprint(s.Cores))
-	if vm.config["sockets"] != "" && vm.config["sockets"] != "1" {
-		d.set("sockets", vm.config["sockets"], "1", drift.Restart, "sockets", "1")
-	}
-	d.set("memory", vm.Memory, s.Memory, drift.Restart, "memory", fmt.Sprint(s.Memory.mib()))
-	d.set("cpu", orNone(vm.CPUType), s.cpuType(), drift.Restart, "cpu", s.cpuType())
-	d.set("numa", vm.NUMA, s.NUMA, drift.Restart, "numa", zeroOne(s.NUMA))
-	d.set("balloon", vm.Balloon, false, drift.Restart, "balloon", "0")
-	d.set("agent", vm.Agent, true, drift.Restart, "agent", "1")
-	d.set("onboot", vm.OnBoot, s.OnBoot, drift.Update, "onboot", zeroOne(s.OnBoot))
-	d.set("startup", vm.Startup, s.Startup, drift.Update, "startup", s.Startup)
-	d.set("description", vm.Description, strings.TrimSpace(s.Description), drift.Update, "description", s.Description)
+	s.diffProcessor(d, vm)
+	d.set(theBalloon, "balloon", vm.Balloon, false, "balloon", "0")
+	d.set(theAgent, "agent", vm.Agent, true, "agent", "1")
+	d.set(theOnBoot, "onboot", vm.OnBoot, s.OnBoot, "onboot", zeroOne(s.OnBoot))
+	d.set(theStartup, "startup", vm.Startup, s.Startup, "startup", s.Startup)
+	d.set(theDescription, "description", vm.Description, strings.TrimSpace(s.Description), "description", s.Description)
 	s.diffTags(d, vm)
+	s.diffFirmware(d, vm)
 	s.diffNICs(d, vm)
 	s.diffDisks(d, vm)
 	s.diffGPUs(d, vm)
@@ -77,25 +73,43 @@ func (s VMSpec) changes(vm *VM) []change {
 
 // differ collects changes.
 type differ struct {
+	vm      *VM
 	running bool
 	all     []change
 }
 
-// set adds a change when have and want differ. Only a running VM needs a restart.
-func (d *differ) set(path string, have, want any, effect drift.Effect, key, value string) {
-	if have == want {
-		return
+// set adds a change when have and want differ. What it takes is in [Rules]; a VM
+// that is off takes everything.
+func (d *differ) set(thing, path string, have, want any, key, value string) {
+	if have != want {
+		d.add(change{thing: thing, field: drift.Field{Path: path, Have: orNone(have), Want: orNone(want)}, key: key, value: value})
 	}
-	if effect == drift.Restart && !d.running {
-		effect = drift.Update
-	}
-	d.all = append(d.all, change{
-		field: drift.Field{Path: path, Have: orNone(have), Want: orNone(want), Effect: effect}, key: key, value: value,
-	})
 }
 
-func (d *differ) replace(path, have, want, note string) {
-	d.all = append(d.all, change{field: drift.Field{Path: path, Have: have, Want: want, Effect: drift.Replace, Note: note}})
+func (d *differ) add(ch change) {
+	ch.field.Effect = ruleOf(ch.thing).Effect
+	switch ch.thing {
+	case theNIC:
+		ch.field.Effect = d.plugged("network")
+	case theDisk, theDiskGone:
+		ch.field.Effect = d.plugged("disk")
+	}
+	if ch.field.Effect == drift.Restart && !d.running {
+		ch.field.Effect = drift.Update
+	}
+	d.all = append(d.all, ch)
+}
+
+// plugged is what it takes to plug a device in or out.
+func (d *differ) plugged(kind string) drift.Effect {
+	if d.vm.hotplugs(kind) {
+		return drift.Update
+	}
+	return drift.Restart
+}
+
+func (d *differ) replace(thing, path, have, want string) {
+	d.add(change{thing: thing, field: drift.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
 }
 
 // orNone prints a value, so that nothing can be told from something.
@@ -120,28 +134,27 @@ func (s VMSpec) diffTags(d *differ, vm *VM) {
 	if !vm.Unfinished {
 		want = cleanTags(append(want, vm.Tags...))
 	}
-	d.set("tags", strings.Join(cleanTags(vm.Tags), ";"), strings.Join(want, ";"), drift.Update, "tags", strings.Join(want, ";"))
+	d.set(theTags, "tags", strings.Join(cleanTags(vm.Tags), ";"), strings.Join(want, ";"), "tags", strings.Join(want, ";"))
 }
 
 func (s VMSpec) diffNICs(d *differ, vm *VM) {
 	for i, want := range s.NICs {
 		key := fmt.Sprintf("net%d", i)
-		old := loose(vm.config[key])
-		if i >= len(vm.NICs) {
-			d.set(key, "", want.String(), drift.Update, key, want.line(nil))
+		have, found := vm.nic(i)
+		if !found {
+			d.set(theNIC, key, "", want.String(), key, want.line(nil))
 			continue
 		}
-		have := vm.NICs[i]
 		if want.MAC == "" {
 			want.MAC = have.MAC
 		}
 		have.MAC, want.MAC = strings.ToUpper(have.MAC), strings.ToUpper(want.MAC)
-		effect := drift.Update
+		thing := theBridge
 		if have.MAC != want.MAC || have.MTU != want.MTU || have.Queues != want.Queues {
-			effect = drift.Restart
+			thing = theNICDevice
 		}
 		if have != want {
-			d.set(key, have.String(), want.String(), effect, key, want.line(old))
+			d.set(thing, key, have.String(), want.String(), key, want.line(loose(vm.config[key])))
 		}
 	}
 }
@@ -163,48 +176,6 @@ func (n NIC) String() string {
 	return strings.Join(parts, " ")
 }
 
-func (s VMSpec) diffDisks(d *differ, vm *VM) {
-	for _, want := range s.Disks {
-		path := "disk/" + want.Slot
-		have, found := vm.Disk(want.Slot)
-		if !found {
-			d.set(path, "", fmt.Sprintf("%s on %s", want.Size, want.Storage), drift.Update, want.Slot, want.line(nil))
-			continue
-		}
-		// Disks are not moved: where one lies is decided when it is made.
-		options := func(x Disk) string {
-			return Disk{Serial: x.Serial, SSD: x.SSD, Discard: x.Discard, IOThread: x.IOThread}.options()
-		}
-		d.set(path+"/options", options(have), options(want), drift.Restart, want.Slot, want.line(loose(vm.config[want.Slot])))
-		switch {
-		case want.Size == 0 || want.Size == have.Size:
-		case want.Size > have.Size:
-			d.all = append(d.all, change{
-				field: drift.Field{Path: path + "/size", Have: have.Size.String(), Want: want.Size.String(), Effect: drift.Update},
-				disk:  want.Slot, size: want.Size,
-			})
-		default:
-			d.replace(path+"/size", have.Size.String(), want.Size.String(), "Proxmox does not shrink disks")
-		}
-	}
-}
-
-func (d Disk) options() string {
-	var parts []string
-	if d.Serial != "" {
-		parts = append(parts, "serial "+d.Serial)
-	}
-	for _, o := range []struct {
-		name string
-		on   bool
-	}{{"ssd", d.SSD}, {"discard", d.Discard}, {"iothread", d.IOThread}} {
-		if o.on {
-			parts = append(parts, o.name)
-		}
-	}
-	return strings.Join(parts, " ")
-}
-
 func (s VMSpec) diffGPUs(d *differ, vm *VM) {
 	have := map[string]HostPCI{}
 	for _, g := range vm.GPUs {
@@ -215,13 +186,13 @@ func (s VMSpec) diffGPUs(d *differ, vm *VM) {
 		old := have[want.Slot]
 		delete(have, want.Slot)
 		if old != want {
-			d.set(want.Slot, old.String(), want.String(), drift.Restart, want.Slot, want.line())
+			d.set(theDevice, want.Slot, old.String(), want.String(), want.Slot, want.line())
 		}
 	}
 	for _, old := range vm.GPUs {
 		// A device without a mapping was put there by root, who alone can take it out.
 		if _, extra := have[old.Slot]; extra && old.Mapping != "" {
-			d.set(old.Slot, old.String(), "", drift.Restart, old.Slot, "")
+			d.set(theDevice, old.Slot, old.String(), "", old.Slot, "")
 		}
 	}
 }
@@ -250,8 +221,8 @@ func (s VMSpec) diffSeed(d *differ, vm *VM) {
 	switch {
 	case s.Seed == "" || s.Seed == vm.Seed:
 	case vm.Seed == "" || vm.Unfinished:
-		d.set("seed", vm.Seed, s.Seed, drift.Restart, seedSlot, seedValue(s.Seed))
+		d.set(theSeedDrive, "seed", vm.Seed, s.Seed, seedSlot, seedValue(s.Seed))
 	default:
-		d.replace("seed", vm.Seed, s.Seed, "the seed is read at the first boot alone")
+		d.replace(theSeed, "seed", vm.Seed, s.Seed)
 	}
 }

@@ -27,7 +27,7 @@ func seen() *proxmox.VM {
 	disks[1].Volume = "vmdata:vm-101-disk-2"
 	return &proxmox.VM{
 		Name: s.Name, VMID: 101, Host: "pve1", Owner: s.Owner, Running: true, Tags: []string{"gpu", "homelab-a100"},
-		Cores: 16, Memory: 128 * proxmox.GiB, CPUType: "host", OnBoot: true, Agent: true, Machine: "q35", Seed: s.Seed, NICs: s.NICs, Disks: disks,
+		Cores: 16, Memory: 128 * proxmox.GiB, CPUType: "host", OnBoot: true, Agent: true, Machine: "q35", BIOS: "ovmf", EFIDisk: true, SerialConsole: true, Seed: s.Seed, NICs: s.NICs, Disks: disks,
 		GPUs: []proxmox.HostPCI{{Slot: "hostpci0", Mapping: "a100-wk-gpu1", PCIe: true}, {Slot: "hostpci1", Mapping: "a100-wk-gpu1", PCIe: true}},
 	}
 }

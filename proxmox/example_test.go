@@ -53,7 +53,7 @@ func ExampleVMSpec_Diff() {
 	spec := proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: "homelab", Cores: 8, Memory: 32 * proxmox.GiB}
 	fmt.Println(spec.Diff(nil))
 	seen := &proxmox.VM{
-		Name: "wk1", Host: "pve1", VMID: 101, Running: true, Agent: true, CPUType: "host",
+		Name: "wk1", Host: "pve1", VMID: 101, Running: true, Agent: true, SerialConsole: true, CPUType: "host",
 		Cores: 8, Memory: 16 * proxmox.GiB, Tags: []string{"homelab"},
 	}
 	fmt.Println(spec.Diff(seen))

@@ -24,8 +24,13 @@ type VMSpec struct {
 	Memory      Size
 	CPUType     string // default host
 	NUMA        bool
-	OnBoot      bool   // start with the host
-	Startup     string // order=1,up=30; wants Sys.Modify on /
+	NUMANodes   []NUMANode // numa0, numa1, …; NUMA must be on
+	Hugepages   string     // any, 2 or 1024 (MiB); [None] takes it away; empty: no opinion; root@pam alone may set it
+	Affinity    string     // CPUs of the host, 0-7,16; [None] takes it away; empty: no opinion; root@pam alone may set it
+	TPM         bool       // has one, version 2.0; false: no opinion
+	SecureBoot  *bool      // keys of Microsoft's in the firmware; nil: no opinion
+	OnBoot      bool       // start with the host
+	Startup     string     // order=1,up=30; wants Sys.Modify on /
 	Description string
 	NICs        []NIC
 	Disks       []Disk    // the first is the template's disk, grown; the others are made
@@ -70,9 +75,10 @@ const seedSlot = "ide2"
 func seedValue(volume string) string { return volume + ",media=cdrom" }
 
 var (
-	dnsName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$`)
-	tagName = regexp.MustCompile(`^[a-z0-9_][a-z0-9_+.-]*$`)
-	slotted = regexp.MustCompile(`^(scsi|virtio|sata|ide)[0-9]+$`)
+	dnsName  = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$`)
+	tagName  = regexp.MustCompile(`^[a-z0-9_][a-z0-9_+.-]*$`)
+	numaNode = regexp.MustCompile(`^numa[0-9]+$`)
+	slotted  = regexp.MustCompile(`^(scsi|virtio|sata|ide)[0-9]+$`)
 )
 
 // check finds what Proxmox would refuse, or worse, accept.

@@ -23,19 +23,27 @@ type VM struct {
 	Memory      Size
 	CPUType     string
 	NUMA        bool
+	NUMANodes   map[string]NUMANode // by config key: numa0
+	Hugepages   string
+	Affinity    string
 	OnBoot      bool
 	Startup     string
 	Description string
 	Machine     string // q35
 	BIOS        string // ovmf
-	Agent       bool   // the guest agent's channel is there
-	Balloon     bool   // memory may be taken away; must not be with a passed-through device
-	NICs        []NIC
-	Disks       []Disk
-	GPUs        []HostPCI
-	Seed        string // volume id of the ISO on ide2
-	Digest      string
-	Pending     []PendingKey // set, but in effect after the next start only; empty when stopped
+	EFIDisk     bool   // the firmware's variables are kept
+	SecureBoot  bool   // with Microsoft's keys in them
+	TPM         bool
+	// SerialConsole is what Ubuntu's cloud kernel panics without when its disk grows.
+	SerialConsole bool
+	Agent         bool // the guest agent's channel is there
+	Balloon       bool // memory may be taken away; must not be with a passed-through device
+	NICs          []NIC
+	Disks         []Disk
+	GPUs          []HostPCI
+	Seed          string // volume id of the ISO on ide2
+	Digest        string
+	Pending       []PendingKey // set, but in effect after the next start only; empty when stopped
 
 	config map[string]string // every key, as it will be
 }
@@ -98,11 +106,23 @@ func (v *VM) read() {
 	v.Memory = Size(number(loose(c["memory"]).First("current", ""), 512)) * MiB
 	v.CPUType = loose(c["cpu"]).First("cputype", "")
 	v.NUMA = c["numa"] == "1"
+	v.Hugepages, v.Affinity = c["hugepages"], c["affinity"]
+	for k, line := range c {
+		if numaNode.MatchString(k) {
+			if v.NUMANodes == nil {
+				v.NUMANodes = map[string]NUMANode{}
+			}
+			v.NUMANodes[k] = seenNUMANode(loose(line))
+		}
+	}
 	v.OnBoot = c["onboot"] == "1"
 	v.Startup = c["startup"]
 	v.Description = strings.TrimSpace(c["description"])
 	v.Machine = loose(c["machine"]).First("type", "")
 	v.BIOS = c["bios"]
+	efi := loose(c["efidisk0"])
+	v.EFIDisk, v.SecureBoot = len(efi) > 0, efi.Bool("pre-enrolled-keys")
+	v.TPM, v.SerialConsole = c["tpmstate0"] != "", c["serial0"] != ""
 	agent := loose(c["agent"])
 	v.Agent = agent.First("", "enabled") == "1"
 	v.Balloon = c["balloon"] != "0"
@@ -183,6 +203,17 @@ func seenDisk(slot string, p Properties) Disk {
 		Slot: slot, Storage: storage, Size: size, Serial: p.Get("serial"), SSD: p.Bool("ssd"),
 		Discard: p.Bool("discard"), IOThread: p.Bool("iothread"), Volume: volume,
 	}
+}
+
+// nic returns the i-th interface.
+func (v *VM) nic(i int) (NIC, bool) {
+	if line, ok := v.config[fmt.Sprintf("net%d", i)]; ok {
+		return seenNIC(loose(line)), true
+	}
+	if v.config == nil && i < len(v.NICs) {
+		return v.NICs[i], true
+	}
+	return NIC{}, false
 }
 
 // Disk returns the disk in slot.
