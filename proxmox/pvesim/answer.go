@@ -16,7 +16,14 @@ type apiError struct {
 	bare   bool              // no body
 }
 
-func (e *apiError) Error() string { return e.text }
+// Error is the text, with the status where Perl's exceptions carry it: that is how
+// a refusal reads in a task (PVE/Exception.pm, stringify).
+func (e *apiError) Error() string {
+	if e.status == http.StatusForbidden {
+		return "403 " + e.text
+	}
+	return e.text
+}
 
 func (e *apiError) with(param, text string) *apiError {
 	if e.params == nil {

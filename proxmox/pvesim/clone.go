@@ -105,7 +105,7 @@ func (c *call) mayClone(cl *cloning) error {
 		switch {
 		case isDrive(k):
 			st, _ := h.volume(c.s.props(k, value)["file"])
-			if st == nil || isCDROM(c.s.props(k, value)) && !isCloudInit(value) {
+			if st == nil || isCDROM(c.s.props(k, value)) {
 				continue
 			}
 			name := st.Name
@@ -116,11 +116,11 @@ func (c *call) mayClone(cl *cloning) error {
 				return err
 			}
 		case strings.HasPrefix(k, "net"):
-			if err := c.mayBridge(k, value); err != nil {
+			if err := c.s.mayBridge(c.who, k, value); err != nil {
 				return err
 			}
-		case passedThrough.MatchString(k):
-			if err := c.s.mayPassThrough(c.who, cl.newID, k, value); err != nil {
+		case passedThrough.MatchString(k) && c.s.nine():
+			if err := c.s.mayMap(c.who, k, value); err != nil {
 				return err
 			}
 		}

@@ -143,7 +143,7 @@ func (c *call) resources() (any, error) {
 	if want == "" || want == "storage" {
 		for _, node := range c.s.nodes() {
 			for _, name := range slices.Sorted(maps.Keys(c.s.hosts[node].storages)) {
-				if !c.s.canAny(c.who, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace") {
+				if !c.s.can(c.who, "/storage/"+name, "Datastore.Audit") {
 					continue
 				}
 				st := c.s.hosts[node].storages[name]

@@ -94,7 +94,7 @@ func (c *call) prepareChange(ch change) error {
 		var err error
 		switch {
 		case strings.HasPrefix(k, "net"):
-			err = c.mayBridge(k, ch.set[k])
+			err = c.s.mayBridge(c.who, k, ch.set[k])
 		case isDrive(k):
 			err = c.checkDrive(k, c.s.props(k, ch.set[k]))
 		case k == "cpu":
@@ -247,11 +247,9 @@ func (v *vm) put(key, value string) {
 }
 
 func (w worker) setOption(who identity, v *vm, key, value string) error {
-	if passedThrough.MatchString(key) {
-		for _, x := range []string{v.wanted()[key], value} {
-			if err := w.s.mayPassThrough(who, v.id, key, x); err != nil {
-				return err
-			}
+	for _, x := range []string{v.wanted()[key], value} {
+		if err := w.s.mayChange(who, v.id, key, x); err != nil {
+			return err
 		}
 	}
 	if key == "boot" {
@@ -346,10 +344,8 @@ func (w worker) deleteOption(who identity, v *vm, key string, force bool) error 
 	if value == "" {
 		return nil
 	}
-	if passedThrough.MatchString(key) {
-		if err := w.s.mayPassThrough(who, v.id, key, value); err != nil {
-			return err
-		}
+	if err := w.s.mayChange(who, v.id, key, value); err != nil {
+		return err
 	}
 	switch {
 	case unusedKey.MatchString(key):

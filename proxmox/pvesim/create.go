@@ -38,7 +38,11 @@ func (c *call) createVM() (any, error) {
 	c.s.vms[id] = v
 	fault := c.guestFaults()
 	return c.startTask("qmcreate", itoa(id), func(w worker) error {
-		if err := w.create(v, opts); err != nil {
+		err := w.s.mayTagNew(c.who, id, opts)
+		if err == nil {
+			err = w.create(v, opts)
+		}
+		if err != nil {
 			delete(c.s.vms, id)
 			return die("unable to create VM %d - %s", id, err)
 		}
@@ -66,8 +70,8 @@ func (c *call) mayCreate(id int, opts map[string]string) error {
 	if err := c.rootOption("skiplock"); err != nil {
 		return err
 	}
-	if c.p.bool("start") {
-		if err := c.s.need(c.who, "/vms/"+itoa(id), "VM.PowerMgmt"); err != nil {
+	if c.p.bool("start") && c.s.nine() {
+		if err := c.s.needOnVM(c.who, id, c.param("pool"), "VM.PowerMgmt"); err != nil {
 			return err
 		}
 	}
@@ -84,9 +88,9 @@ func (c *call) mayUse(id int, keys []string, opts map[string]string) error {
 		var err error
 		switch {
 		case passedThrough.MatchString(k):
-			err = c.s.mayPassThrough(c.who, id, k, opts[k])
+			err = c.s.mayPassThrough(c.who, id, c.param("pool"), k, opts[k])
 		case strings.HasPrefix(k, "net"):
-			err = c.mayBridge(k, opts[k])
+			err = c.s.mayBridge(c.who, k, opts[k])
 		case isDrive(k):
 			err = c.checkDrive(k, c.s.props(k, opts[k]))
 		case k == "cpu":

@@ -1,7 +1,6 @@
 package pvesim
 
 import (
-	"maps"
 	"slices"
 )
 
@@ -15,14 +14,6 @@ func (c *call) destroyVM() (any, error) {
 	}
 	if v.conf["protection"] == "1" {
 		return nil, die("can't remove VM %d - protection mode enabled", v.id)
-	}
-	for _, k := range slices.Sorted(maps.Keys(v.conf)) {
-		if !passedThrough.MatchString(k) {
-			continue
-		}
-		if err := c.s.mayPassThrough(c.who, v.id, k, v.conf[k]); err != nil {
-			return nil, err
-		}
 	}
 	purge, strays := c.p.bool("purge"), c.p.bool("destroy-unreferenced-disks")
 	return c.startTask("qmdestroy", itoa(v.id), func(w worker) error {

@@ -124,7 +124,7 @@ func (c *call) checkImport(key, from string) error {
 	if v := st.volumes[rest]; v != nil && v.owner != 0 {
 		return c.s.need(c.who, "/vms/"+itoa(v.owner), "VM.Clone")
 	}
-	return c.s.need(c.who, "/storage/"+name, "Datastore.AllocateSpace", "Datastore.Audit")
+	return c.s.mayVolume(c.who, st, &volume{content: "import"}, 0)
 }
 
 // allocated are volumes that were made for a change, to be taken back if it fails.

@@ -35,7 +35,7 @@ func (w worker) resize(who identity, v *vm, key, size string) error {
 		return err
 	}
 	if err := w.s.need(who, "/storage/"+st.Name, "Datastore.AllocateSpace"); err != nil {
-		return die("403 %s", err)
+		return err
 	}
 	want := parseSize(size)
 	if strings.HasPrefix(size, "+") {

@@ -15,8 +15,9 @@ var optionPrivs = sync.OnceValue(func() map[string]string {
 		"VM.Config.CPU":     "cores cpu cpulimit cpuunits numa smp sockets vcpus",
 		"VM.Config.Memory":  "memory balloon shares allow-ksm",
 		"VM.Config.HWType":  "acpi hotplug kvm machine scsihw smbios1 tablet vga watchdog audio0 rng0",
-		"VM.Config.Options": "agent autostart bios description freeze keyboard localtime migrate_downtime migrate_speed name onboot ostype protection reboot startdate startup tags tdf template",
+		"VM.Config.Options": "agent autostart bios description keyboard localtime migrate_downtime migrate_speed name onboot ostype protection reboot startdate startup tdf template",
 		"VM.Config.Disk":    "boot bootdisk vmstatestorage",
+		"VM.PowerMgmt":      "freeze",
 	} {
 		for option := range strings.FieldsSeq(options) {
 			out[option] = priv
@@ -27,7 +28,9 @@ var optionPrivs = sync.OnceValue(func() map[string]string {
 
 var (
 	cloudInitOption = regexp.MustCompile(`^(cicustom|cipassword|citype|ciuser|ciupgrade|nameserver|searchdomain|sshkeys|ipconfig\d+)$`)
-	passedThrough   = regexp.MustCompile(`^(hostpci|usb|serial|parallel)\d+$`)
+	passedThrough   = regexp.MustCompile(`^(hostpci|usb|serial)\d+$`)
+	// judgedByValue are options whose rights hang on what they are set to.
+	judgedByValue = regexp.MustCompile(`^(cdrom|tags|(unused|serial|usb|hostpci|virtiofs)\d+)$`)
 )
 
 // noOptions are parameters of the config methods that are no options of a VM.
@@ -35,41 +38,50 @@ var noOptions = map[string]bool{"node": true, "vmid": true, "digest": true, "del
 	"background_delay": true, "pool": true, "storage": true, "start": true, "unique": true, "archive": true, "bwlimit": true,
 	"import-working-storage": true, "live-restore": true, "ha-managed": true, "with-conntrack-state": true}
 
-// mayConfigure checks the rights to set or delete options, all but those of
-// passed-through devices.
+// nine reports whether we are Proxmox VE 9, which asks more than 8 does.
+func (s *Sim) nine() bool { return !strings.HasPrefix(s.version, "8.") }
+
+// needOnVM wants every one of some privileges on a VM, or on the pool that it is
+// being made in (PVE/RPCEnvironment.pm, check_vm_perm).
+func (s *Sim) needOnVM(who identity, vmid int, pool string, privs ...string) error {
+	where := "/vms/" + itoa(vmid)
+	missing := func(path string) int {
+		return slices.IndexFunc(privs, func(p string) bool { return !s.can(who, path, p) })
+	}
+	if pool != "" && missing("/pool/"+pool) < 0 {
+		return nil
+	}
+	if i := missing(where); i >= 0 {
+		return refuse(where, privs[i])
+	}
+	return nil
+}
+
+// mayConfigure checks the rights to set or delete options, all but those that hang
+// on the value: drives, tags, passed-through devices.
 func (c *call) mayConfigure(vmid int, options []string) error {
 	if c.who.root() {
 		return nil
 	}
-	where := "/vms/" + itoa(vmid)
 	pool := c.param("pool")
-	need := func(privs ...string) error {
-		if pool != "" && slices.ContainsFunc(privs, func(p string) bool { return c.s.can(c.who, "/pool/"+pool, p) }) {
-			return nil
-		}
-		return c.s.need(c.who, where, privs...)
-	}
+	need := func(privs ...string) error { return c.s.needOnVM(c.who, vmid, pool, privs...) }
 	for _, k := range options {
 		var err error
 		switch {
-		case passedThrough.MatchString(k):
+		case isDrive(k), judgedByValue.MatchString(k):
 		case optionPrivs()[k] != "":
 			err = need(optionPrivs()[k])
 			if err == nil && k == "startup" {
 				err = c.s.need(c.who, "/", "Sys.Modify")
 			}
-		case strings.HasPrefix(k, "numa"):
+		case numaKey.MatchString(k):
 			err = need("VM.Config.CPU")
 		case cloudInitOption.MatchString(k):
-			err = need("VM.Config.Cloudinit", "VM.Config.Network")
+			if need("VM.Config.Cloudinit") != nil && need("VM.Config.Network") != nil {
+				err = refuse("/vms/"+itoa(vmid), "VM.Config.Cloudinit", "VM.Config.Network")
+			}
 		case strings.HasPrefix(k, "net"):
 			err = need("VM.Config.Network")
-		case k == "cdrom":
-			err = need("VM.Config.CDROM")
-		case isDrive(k):
-			err = c.mayDrive(k, need)
-		case unusedKey.MatchString(k):
-			err = need("VM.Config.Disk")
 		default:
 			err = die("only root can set '%s' config", k)
 		}
@@ -80,50 +92,133 @@ func (c *call) mayConfigure(vmid int, options []string) error {
 	return nil
 }
 
-func (c *call) mayDrive(k string, need func(...string) error) error {
-	d := c.s.props(k, c.param(k))
+var numaKey = regexp.MustCompile(`^numa\d+$`)
+
+// mayDrive checks the rights to put something into a drive of a VM that is there, or
+// to take it out. Who makes a VM needs none of these.
+func (s *Sim) mayDrive(who identity, vmid int, key, value string) error {
+	if who.root() || value == "" {
+		return nil
+	}
+	d := s.props(key, value)
 	switch {
 	case isCloudInit(d["file"]):
-		return need("VM.Config.Cloudinit", "VM.Config.CDROM")
+		return s.needOnVM(who, vmid, "", "VM.Config.Cloudinit", "VM.Config.CDROM")
 	case isCDROM(d):
-		return need("VM.Config.CDROM")
+		return s.needOnVM(who, vmid, "", "VM.Config.CDROM")
 	}
-	return need("VM.Config.Disk")
+	return s.needOnVM(who, vmid, "", "VM.Config.Disk")
+}
+
+// mayChange checks the rights to change an option of a VM that is there as far as
+// they hang on what it is set to, or was. Proxmox asks for them where it makes the
+// change: of a POST that is in the task.
+func (s *Sim) mayChange(who identity, vmid int, key, value string) error {
+	switch {
+	case value == "":
+		return nil
+	case unusedKey.MatchString(key):
+		return s.mayFree(who, vmid, value)
+	case isDrive(key):
+		return s.mayDrive(who, vmid, key, value)
+	case passedThrough.MatchString(key):
+		return s.mayPassThrough(who, vmid, "", key, value)
+	case key == "tags":
+		return s.needOnVM(who, vmid, "", "VM.Config.Options")
+	case strings.HasPrefix(key, "net"):
+		return s.mayBridge(who, key, value)
+	}
+	return nil
+}
+
+// mayFree checks the rights to delete a disk that is out of use
+// (PVE/QemuServer.pm, try_deallocate_drive).
+func (s *Sim) mayFree(who identity, vmid int, volid string) error {
+	if err := s.needOnVM(who, vmid, "", "VM.Config.Disk"); err != nil {
+		return err
+	}
+	storage, _, _ := strings.Cut(volid, ":")
+	return s.need(who, "/storage/"+storage, "Datastore.AllocateSpace")
+}
+
+// mayTagNew checks the right to give a VM that is being made its tags: a pool does
+// not help, and 8 does not ask (PVE/GuestHelpers.pm, assert_tag_permissions; there
+// are no registered tags here).
+func (s *Sim) mayTagNew(who identity, vmid int, opts map[string]string) error {
+	if opts["tags"] == "" || !s.nine() {
+		return nil
+	}
+	return s.needOnVM(who, vmid, "", "VM.Config.Options")
 }
 
 // mayPassThrough checks the rights to set, or to remove, a passed-through device.
 // Raw ones are for literal root@pam alone, and no token is.
-func (s *Sim) mayPassThrough(who identity, vmid int, key, value string) error {
+func (s *Sim) mayPassThrough(who identity, vmid int, pool, key, value string) error {
 	if who.root() || value == "" {
 		return nil
 	}
+	hwType := func() error { return s.needOnVM(who, vmid, pool, "VM.Config.HWType") }
+	d := s.props(key, value)
 	switch {
+	case strings.HasPrefix(key, "hostpci") && d["romfile"] != "" && d["host"] == "":
+		return badParam(key, "only root@pam can set 'romfile' option")
 	case strings.HasPrefix(key, "hostpci"):
-		d := s.props(key, value)
-		switch {
-		case d["host"] != "" || d["romfile"] != "":
-			return die("only root can set '%s' config for non-mapped devices", key)
-		case d["mapping"] == "":
-			return die("either 'host' or 'mapping' must be set.")
-		}
-		if err := s.need(who, "/mapping/pci/"+d["mapping"], "Mapping.Use"); err != nil {
+		if err := s.mayMap(who, key, value); err != nil {
 			return err
 		}
-		return s.need(who, "/vms/"+itoa(vmid), "VM.Config.HWType")
-	case strings.HasPrefix(key, "serial") && value == "socket", strings.HasPrefix(key, "usb") && value == "spice":
-		return s.need(who, "/vms/"+itoa(vmid), "VM.Config.HWType")
-	case strings.HasPrefix(key, "usb") && strings.Contains(value, "mapping="):
-		return s.need(who, "/vms/"+itoa(vmid), "VM.Config.HWType")
+		return hwType()
+	case strings.HasPrefix(key, "usb"):
+		if err := hwType(); err != nil {
+			return err
+		}
+		return s.mayMap(who, key, value)
+	case value == "socket": // of a serial port
+		return hwType()
 	}
 	return die("only root can set '%s' config for real devices", key)
 }
 
-// mayBridge checks the right to plug into a bridge.
-func (c *call) mayBridge(key, value string) error {
-	if bridge := c.s.props(key, value)["bridge"]; bridge != "" {
-		return c.s.need(c.who, "/sdn/zones/localnetwork/"+bridge, "SDN.Use")
+// mayMap checks the right to a device itself (PVE/QemuServer.pm, check_mapping_access).
+func (s *Sim) mayMap(who identity, key, value string) error {
+	if who.root() || strings.HasPrefix(key, "serial") {
+		return nil
 	}
-	return nil
+	d := s.props(key, value)
+	kind := "pci"
+	if strings.HasPrefix(key, "usb") {
+		kind = "usb"
+	}
+	switch {
+	case kind == "usb" && strings.EqualFold(d["host"], "spice"):
+		return nil
+	case kind == "usb" && d["host"] != "":
+		return die("only root can set '%s' config for real devices", key)
+	case d["host"] != "":
+		return die("only root can set '%s' config for non-mapped devices", key)
+	case d["mapping"] == "":
+		return die("either 'host' or 'mapping' must be set.")
+	}
+	return s.need(who, "/mapping/"+kind+"/"+d["mapping"], "Mapping.Use")
+}
+
+// mayBridge checks the right to plug into a bridge: into all of it, or into one
+// VLAN (PVE/GuestHelpers.pm, check_vnet_access).
+func (s *Sim) mayBridge(who identity, key, value string) error {
+	d := s.props(key, value)
+	if d["bridge"] == "" || who.root() {
+		return nil
+	}
+	where := "/sdn/zones/localnetwork/" + d["bridge"]
+	vlans := append(splitList(d["tag"]), strings.FieldsFunc(d["trunks"], func(r rune) bool { return r == ';' })...)
+	for _, vlan := range vlans {
+		if err := s.need(who, where+"/"+vlan, "SDN.Use"); err != nil {
+			return err
+		}
+	}
+	if len(vlans) > 0 {
+		return nil
+	}
+	return s.need(who, where, "SDN.Use")
 }
 
 // rootOption refuses what only root may ask for.

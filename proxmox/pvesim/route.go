@@ -122,7 +122,7 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 	c.spec = r.specs[c.method]
 	if err := s.permit(c); err != nil {
 		if c.upload != nil {
-			err = &apiError{status: http.StatusForbidden, text: err.Error(), bare: true}
+			err = &apiError{status: http.StatusForbidden, text: strings.TrimPrefix(err.Error(), "403 "), bare: true}
 		}
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package pvesim
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -253,7 +252,7 @@ func (c *call) storageContent() (any, error) {
 		if want := c.param("vmid"); want != "" && want != itoa(v.owner) {
 			continue
 		}
-		if v.owner != 0 && !c.s.can(c.who, "/vms/"+itoa(v.owner), "VM.Config.Disk") && !c.s.can(c.who, "/storage/"+st.Name, "Datastore.Allocate") {
+		if c.s.mayVolume(c.who, st, v, 0) != nil {
 			continue
 		}
 		out = append(out, st.entry(v))
@@ -344,14 +343,25 @@ func (c *call) permitVolume(volid string) error {
 	if st == nil {
 		return die("storage '%s' does not exist", name)
 	}
-	if v := st.volumes[rest]; v != nil && v.owner != 0 && v.owner != c.vmid() {
-		if c.s.can(c.who, "/storage/"+name, "Datastore.Allocate") {
-			return nil
-		}
-		return c.s.need(c.who, "/vms/"+itoa(v.owner), "VM.Config.Disk")
+	v := st.volumes[rest]
+	if v == nil {
+		v = &volume{content: "iso"} // what is not there is known by its name alone
 	}
-	if !c.s.canAny(c.who, "/storage/"+name, "Datastore.AllocateSpace", "Datastore.Audit") {
-		return fail(http.StatusForbidden, fmt.Sprintf("Permission check failed (/storage/%s, Datastore.AllocateSpace|Datastore.Audit)", name))
+	return c.s.mayVolume(c.who, st, v, c.vmid())
+}
+
+// mayVolume checks the right to read a volume; vmid is the machine that wants it
+// (PVE/Storage.pm, check_volume_access).
+func (s *Sim) mayVolume(who identity, st *storage, v *volume, vmid int) error {
+	where := "/storage/" + st.Name
+	switch {
+	case s.can(who, where, "Datastore.Allocate"), v.owner != 0 && v.owner == vmid:
+		return nil
+	case v.owner == 0:
+		return s.need(who, where, "Datastore.AllocateSpace", "Datastore.Audit")
 	}
-	return nil
+	if err := s.need(who, where, "Datastore.Audit"); err != nil {
+		return err
+	}
+	return s.need(who, "/vms/"+itoa(v.owner), "VM.Config.Disk")
 }
