@@ -63,7 +63,7 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 		Memory struct {
 			Total     flexInt  `json:"total"`
 			Free      flexInt  `json:"free"`
-			Available *flexInt `json:"available"` // since 8.4
+			Available *flexInt `json:"available"` // of newer releases only
 		} `json:"memory"`
 	}
 	a, err := look[answer](ctx, c, nodePath(host, "status"), nil)

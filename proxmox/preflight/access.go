@@ -1,0 +1,126 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// checkGrants compares what the token may do with what is needed, and looks for what
+// no token may do: "only root can set 'hostpci0' config for non-mapped devices", which
+// is said to a token of root as well (qemu-server, PVE/API2/Qemu.pm, $check_vm_modify_config_perm).
+func checkGrants(w *Want, s *seen) []Finding {
+	var out []Finding
+	if s.permissions.err != nil {
+		out = append(out, blind("", s.permissions.err))
+	} else {
+		for _, g := range s.permissions.is.Missing(w.Grants) {
+			why := ""
+			if g.Why != "" {
+				why = ": " + g.Why
+			}
+			out = append(out, wrong(g.Path, grantCure(g, s.token), "the token %s lacks %s%s", s.token, g, why))
+		}
+	}
+	for _, vm := range w.VMs {
+		if len(vm.RootOnly) > 0 && !w.Ticket {
+			out = append(out, wrong(vm.Name, "leave that out, or write proxmox.user: root@pam and proxmox.password", "%s wants %s, which Proxmox lets only root@pam itself set, no token, not even root's", vm.Name, strings.Join(vm.RootOnly, ", ")))
+		}
+		for _, card := range rawDevices(s.vms[vm.Name].is) {
+			out = append(out, wrong(vm.Name, fmt.Sprintf("take it out as root, and it gets a resource mapping: qm set %d --delete %s", s.vms[vm.Name].is.VMID, card.Slot),
+				"%s has a PCI device by its address (%s), which only root@pam itself may change", s.vms[vm.Name].is, card.Slot))
+		}
+	}
+	return out
+}
+
+// rawDevices are a VM's passed-through devices without a mapping.
+func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
+	if vm == nil {
+		return nil
+	}
+	return keep(vm.GPUs, func(g proxmox.HostPCI) bool { return g.Mapping == "" })
+}
+
+// grantCure adds to the role that the token has. A role on a deeper path replaces
+// those of the paths above, so it is not another role on that path.
+func grantCure(g proxmox.Grant, token string) string {
+	user, name, _ := strings.Cut(token, "!")
+	return fmt.Sprintf("add it to the role that the token has there: pveum role modify ROLE --append 1 --privs %s\n"+
+		"ROLE is what this shows: pveum user token permissions %s %s; go tool mage host:role prints a whole role", strings.Join(g.Privileges, ","), user, name)
+}
+
+// soon is how near the end of a token is worth a word.
+const soon = 14 * 24 * time.Hour
+
+// checkToken looks whose the token is and how long it lives. A token may not look at
+// itself without User.Modify (pve-access-control, PVE/RPCEnvironment.pm, userid-param self).
+func checkToken(_ *Want, s *seen) []Finding {
+	var out []Finding
+	user, name, _ := strings.Cut(s.token, "!")
+	if user == "root@pam" {
+		out = append(out, odd(s.token, "make a user of its own with the least role: go tool mage host:role", "the token is root's: it may do nearly everything to the host, and still not what only root@pam itself may"))
+	}
+	switch {
+	case s.info.err != nil:
+		out = append(out, blind(s.token, fmt.Errorf("when the token ends cannot be seen by itself; on the host: pveum user token list %s", user)))
+	case s.info.is.Expires.IsZero():
+	case s.info.is.Expires.Sub(s.now) < soon:
+		out = append(out, odd(s.token, fmt.Sprintf("let it live on: pveum user token modify %s %s --expire 0", user, name), "the token ends on %s", s.info.is.Expires.UTC().Format("2 January 2006, 15:04 MST")))
+	}
+	return out
+}
+
+// checkNames looks for VMs of somebody else with a name of ours: they are not changed,
+// and none is made beside them.
+func checkNames(_ *Want, s *seen) []Finding {
+	if s.namesakes.err != nil {
+		return []Finding{blind("", s.namesakes.err)}
+	}
+	var out []Finding
+	for _, c := range s.namesakes.is {
+		evidence, cure, _ := strings.Cut(c.Error(), "\n")
+		out = append(out, wrong(c.Name, unindent(cure), "%s", evidence))
+	}
+	return out
+}
+
+// unindent takes the blanks off every line's beginning.
+func unindent(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// checkVMIDs looks whether a VMID that is asked for is somebody else's
+// (pve-manager, PVE/API2/Cluster.pm, nextid: "VM 100 already exists").
+func checkVMIDs(w *Want, s *seen) []Finding {
+	if s.residents.err != nil {
+		return []Finding{blind("", s.residents.err)}
+	}
+	var out []Finding
+	for _, vm := range w.VMs {
+		if vm.VMID == 0 {
+			continue
+		}
+		ours := s.ours(w, vm.Name)
+		i := slices.IndexFunc(s.residents.is, func(r proxmox.Resident) bool { return r.VMID == vm.VMID })
+		cure := fmt.Sprintf("write another vmid for %s, or none", vm.Name)
+		switch {
+		case ours != nil && ours.VMID == vm.VMID:
+		case i >= 0:
+			r := s.residents.is[i]
+			out = append(out, wrong(vm.Name, cure, "%s is to be VM %d, and that is %s on %s", vm.Name, vm.VMID, r.Name, r.Host))
+		case s.taken[vm.VMID].is:
+			out = append(out, wrong(vm.Name, cure, "%s is to be VM %d, which is somebody's whom the token may not see", vm.Name, vm.VMID))
+		case s.taken[vm.VMID].err != nil:
+			out = append(out, blind(vm.Name, s.taken[vm.VMID].err))
+		}
+	}
+	return out
+}

@@ -1,0 +1,315 @@
+package preflight
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// eachWithGPUs looks at the hosts that are to give GPUs.
+func eachWithGPUs(w *Want, s *seen, find func(Host, *hostSeen) []Finding) []Finding {
+	return each(w, s, func(h Host, seen *hostSeen) []Finding {
+		if len(w.gpus(h.Name)) == 0 {
+			return nil
+		}
+		return find(h, seen)
+	})
+}
+
+// named lists the cards that are asked for by their address, or by a mapping that is
+// there already, and by whom.
+func named(vms []VM, mappings []proxmox.MappingState, host string) map[proxmox.PCIAddress]string {
+	out := map[proxmox.PCIAddress]string{}
+	for _, vm := range vms {
+		for _, a := range vm.GPUs.PCI {
+			out[a.Whole()] = vm.Name
+		}
+		for _, m := range mappings {
+			if slices.Contains(vm.GPUs.Mappings, m.ID) && len(m.Devices) == 1 && m.Devices[0].Host == host {
+				out[m.Devices[0].Address.Whole()] = vm.Name
+			}
+		}
+	}
+	return out
+}
+
+// checkIOMMU looks whether cards can be passed through: "cannot prepare PCI
+// pass-through, IOMMU not present" where the IOMMU is off, and all of a group goes to
+// one VM (pve-common, PVE/SysFSTools.pm, pci_dev_group_bind_to_vfio). Cards of which
+// any will do are counted by PX4.
+func checkIOMMU(w *Want, s *seen) []Finding {
+	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
+		if seen.cards.err != nil {
+			return []Finding{blind(h.Name, seen.cards.err)}
+		}
+		cards := seen.cards.is
+		if len(cards) > 0 && !slices.ContainsFunc(cards, func(g proxmox.GPU) bool { return g.IOMMUGroup >= 0 }) {
+			return []Finding{wrong(h.Name, "switch VT-d or AMD-Vi on in the firmware; then go tool mage host:prep does the rest, or docs/real-host.md tells it",
+				"the IOMMU of %s is off: no card has a group (%s)", h.Name, addresses(cards))}
+		}
+		asked := named(w.gpus(h.Name), seen.mappings.is, h.Name)
+		var out []Finding
+		for _, g := range cards {
+			who, problem := asked[g.Address.Whole()], g.Problem()
+			if who == "" || problem == "" {
+				continue
+			}
+			evidence, cure, _ := strings.Cut(problem, ": ")
+			out = append(out, wrong(g.Address.Whole().String(), cure, "%s (%s) on %s, which %s wants, %s", g.Address, g.Model, h.Name, who, evidence))
+		}
+		return out
+	})
+}
+
+func addresses(cards []proxmox.GPU) string {
+	out := make([]string, len(cards))
+	for i, g := range cards {
+		out[i] = g.Address.Whole().String()
+	}
+	return strings.Join(out, ", ")
+}
+
+// checkMappings asks Proxmox whether mappings fit the hardware: "PCI device mapping
+// invalid (hardware probably changed)" at start otherwise (pve-guest-common,
+// PVE/Mapping/PCI.pm, assert_valid; GET /cluster/mapping/pci?check-node=).
+func checkMappings(w *Want, s *seen) []Finding {
+	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
+		if seen.mappings.err != nil {
+			return []Finding{blind(h.Name, seen.mappings.err)}
+		}
+		var out []Finding
+		for _, vm := range w.gpus(h.Name) {
+			for _, id := range vm.GPUs.Mappings {
+				out = append(out, namedMapping(h.Name, vm, id, seen.mappings.is)...)
+			}
+		}
+		for _, m := range seen.mappings.is {
+			if w.Mappings == nil || !w.Mappings(m.ID, m.Description) || len(m.Problems) == 0 || !devicesOn(m, h.Name) {
+				continue
+			}
+			out = append(out, odd(m.ID, "cluster:up makes it anew from what the host reports", "mapping %s does not fit the hardware of %s: %s", m.ID, h.Name, strings.Join(m.Problems, "; ")))
+		}
+		return out
+	})
+}
+
+func devicesOn(m proxmox.MappingState, host string) bool {
+	return slices.ContainsFunc(m.Devices, func(d proxmox.MappedDevice) bool { return d.Host == host })
+}
+
+func namedMapping(host string, vm VM, id string, all []proxmox.MappingState) []Finding {
+	var names []string
+	for _, m := range all {
+		names = append(names, m.ID)
+	}
+	i := slices.Index(names, id)
+	switch {
+	case i < 0:
+		return []Finding{wrong(id, "write one that is there, or leave gpus.mapping out and one is made", "there is no resource mapping %s, which %s names, or the token may not see it (Mapping.Use on /mapping/pci/%s); there is %s",
+			id, vm.Name, id, cmp.Or(strings.Join(names, ", "), "none"))}
+	case len(all[i].Problems) > 0:
+		return []Finding{wrong(id, "make it anew from what the host reports: Datacenter, Resource Mappings; or leave gpus.mapping out and one is made",
+			"mapping %s, which %s names, does not fit the hardware of %s: %s", id, vm.Name, host, strings.Join(all[i].Problems, "; "))}
+	}
+	return nil
+}
+
+// checkCards looks who else has a claim on the cards: any VM, running or not, since a
+// stopped one takes its cards back. Proxmox finds out at start: "PCI device
+// '0000:41:00.0' already in use by VMID '104'" (qemu-server, PVE/QemuServer/PCI.pm, reserve_pci_usage).
+func checkCards(w *Want, s *seen) []Finding {
+	if s.ledger.err != nil {
+		return []Finding{blind("", s.ledger.err)}
+	}
+	if s.ledger.is == nil {
+		return each(w, s, func(Host, *hostSeen) []Finding { return nil })
+	}
+	out := eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
+		return enough(w, s.ledger.is, h.Name)
+	})
+	for _, c := range s.ledger.is.Conflicts() {
+		if !slices.ContainsFunc(c.Claims, func(cl proxmox.Claim) bool { return slices.Contains(cl.Tags, w.Owner) }) {
+			continue // somebody else's, who may want it so
+		}
+		say := odd
+		if c.Alive() {
+			say = wrong
+		}
+		out = append(out, say(c.Devices[0].Whole().String(), "take the card from one of them: qm set VMID --delete hostpciN", "%s", c))
+	}
+	return out
+}
+
+// enough deals the cards of a host out to those who ask: first those who name theirs,
+// then those who want a model, then the others.
+func enough(w *Want, ledger *proxmox.Ledger, host string) []Finding {
+	vms := keep(w.gpus(host), func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 })
+	slices.SortStableFunc(vms, func(a, b VM) int { return cmp.Compare(picky(b.GPUs), picky(a.GPUs)) })
+	gone := map[proxmox.PCIAddress]string{}
+	var out []Finding
+	for _, vm := range vms {
+		var got int
+		var why []string
+		for _, c := range ledger.Cards {
+			at := c.Address.Whole()
+			switch claim := others(c, w.Owner); {
+			case c.Host != host || got == vm.GPUs.Count:
+			case !vm.GPUs.fits(c.GPU):
+				why = append(why, fmt.Sprintf("%s is a %s", at, c.Model))
+			case claim != "":
+				why = append(why, fmt.Sprintf("%s belongs to %s", at, claim))
+			case c.Problem() != "":
+				why = append(why, fmt.Sprintf("%s %s", at, c.Problem()))
+			case gone[at] != "":
+				why = append(why, fmt.Sprintf("%s goes to %s", at, gone[at]))
+			default:
+				gone[at] = vm.Name
+				got++
+			}
+		}
+		if got < vm.GPUs.Count {
+			out = append(out, tooFew(host, vm, got, why))
+		}
+	}
+	return out
+}
+
+func picky(g GPUs) int {
+	switch {
+	case len(g.PCI) > 0:
+		return 2
+	case g.Model != "":
+		return 1
+	}
+	return 0
+}
+
+// others says who beside us has a claim on a card, "" when nobody has.
+func others(c proxmox.Card, owner string) string {
+	for _, cl := range c.Claims {
+		if !slices.Contains(cl.Tags, owner) && !cl.Template && !cl.Shared && !cl.Leaving {
+			return fmt.Sprintf("%s %s", cl, cl.How())
+		}
+	}
+	return ""
+}
+
+func tooFew(host string, vm VM, got int, why []string) Finding {
+	asked := fmt.Sprintf("%d GPUs", vm.GPUs.Count)
+	if vm.GPUs.Count == 1 {
+		asked = "1 GPU"
+	}
+	if len(vm.GPUs.PCI) > 0 {
+		asked = fmt.Sprintf("the GPUs at %v", vm.GPUs.PCI)
+	}
+	if len(why) == 0 {
+		why = []string{"there are no more, or the token may not see them (Sys.Audit on /)"}
+	}
+	return wrong(vm.Name, "ask for fewer, for others, or take cards from who has them: qm set VMID --delete hostpciN; all cards: go tool mage gpu:list",
+		"%s asks for %s, and host %s can give %d: %s", vm.Name, asked, host, got, strings.Join(why, "; "))
+}
+
+// checkMachines looks at machines of ours that are there: with another machine type
+// than q35 there is no PCIe, and with SeaBIOS or a made-up CPU the window for a card's
+// memory may be too small: "This PCI I/O region assigned to your NVIDIA device is
+// invalid" in the guest (Proxmox's wiki, PCI(e) Passthrough).
+func checkMachines(w *Want, s *seen) []Finding {
+	var out []Finding
+	for _, vm := range w.VMs {
+		if vm.GPUs.Count == 0 {
+			continue
+		}
+		if cpu := cmp.Or(vm.CPUType, "host"); cpu != "host" {
+			out = append(out, odd(vm.Name, "write cpuType: host", "%s has GPUs and is to have the CPU type %s: a CPU that is not the host's has less address space, in which the cards' memory may find no room", vm.Name, cpu))
+		}
+		there := s.vms[vm.Name]
+		switch {
+		case there.err != nil:
+			out = append(out, blind(vm.Name, there.err))
+		case there.is == nil:
+		case !strings.Contains(there.is.Machine, "q35"):
+			out = append(out, wrong(vm.Name, fmt.Sprintf("while it is off: qm set %d --machine q35", there.is.VMID), "%s has the machine type %s, and GPUs on PCIe want q35: Proxmox does not start it", there.is, cmp.Or(there.is.Machine, "i440fx")))
+		case there.is.BIOS != "ovmf":
+			out = append(out, odd(vm.Name, "take the node out of the file, run cluster:up, put it back and run it again: what it boots from depends on its firmware", "%s has the firmware SeaBIOS, and GPUs want OVMF: their memory may find no room below 4 GiB", there.is))
+		}
+	}
+	return out
+}
+
+// checkDriver looks whether a driver fits the cards: "not supported by the NVIDIA
+// 535.x driver release" otherwise, in a guest that came up well (NVIDIA's list of
+// supported products, embedded in package nvidia).
+func checkDriver(w *Want, s *seen) []Finding {
+	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
+		if seen.cards.err != nil {
+			return []Finding{blind(h.Name, seen.cards.err)}
+		}
+		ids, unknown := candidates(w.gpus(h.Name), seen)
+		if len(ids) == 0 {
+			return nil
+		}
+		var out []Finding
+		_, _, err := nvidia.SelectDriverBranch(ids, *w.Driver)
+		var no *nvidia.BranchError
+		switch {
+		case errors.As(err, &no):
+			what := "no NVIDIA driver fits the cards"
+			if no.Asked != "" {
+				what = "NVIDIA driver " + no.Asked + " does not fit the cards"
+			}
+			out = append(out, wrong(h.Name, no.Do, "%s of %s: %s", what, h.Name, no.Why))
+		case err != nil:
+			out = append(out, blind(h.Name, err))
+		}
+		for _, g := range unknown {
+			out = append(out, odd(g.Address.Whole().String(), "if it is newer than "+nvidia.LifecycleDate+", pin a branch that knows it: nvidia.driver.branch", "%s (%s, %s) on %s is not in our table of cards, so whether the driver knows it is not known", g.Address, g.ID(), g.Name, h.Name))
+		}
+		return out
+	})
+}
+
+// candidates are the ids of the cards that machines may get.
+func candidates(vms []VM, seen *hostSeen) (ids []nvidia.PCIID, unknown []proxmox.GPU) {
+	for _, g := range seen.cards.is {
+		mapped := slices.ContainsFunc(seen.mappings.is, func(m proxmox.MappingState) bool {
+			return slices.ContainsFunc(vms, func(vm VM) bool { return slices.Contains(vm.GPUs.Mappings, m.ID) }) &&
+				slices.ContainsFunc(m.Devices, func(d proxmox.MappedDevice) bool { return d.Address.Contains(g.Address) })
+		})
+		wanted := slices.ContainsFunc(vms, func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 && vm.GPUs.fits(g) })
+		if !mapped && !wanted {
+			continue
+		}
+		id, err := nvidia.ParsePCIID(g.ID())
+		if err != nil {
+			continue // not hexadecimal, so Proxmox did not say it
+		}
+		ids = append(ids, id)
+		if _, known := nvidia.Lookup(id); !known {
+			unknown = append(unknown, g)
+		}
+	}
+	return ids, unknown
+}
+
+// prebuiltFor is the release whose archive is known to have signed modules for every
+// kernel of its own, and no container image per kernel is needed.
+const prebuiltFor = "noble"
+
+// checkPrebuilt looks whether the driver's modules are there for the kernel of the
+// machines: a driver in a container needs an image per kernel, and waits for ever in
+// ImagePullBackOff where there is none (NVIDIA's GPU operator, precompiled drivers).
+func checkPrebuilt(w *Want, _ *seen) []Finding {
+	if w.Release == "" || w.Release == prebuiltFor {
+		return nil
+	}
+	return []Finding{odd(w.Release, "write release: "+prebuiltFor+", or install the driver yourself: nvidia.driver.mode: none", "whether Ubuntu %s has signed modules of the driver for each of its kernels is not known here; %s has", w.Release, prebuiltFor)}
+}
+
+func containsFold(s, part string) bool {
+	return strings.Contains(strings.ToLower(s), strings.ToLower(part))
+}

@@ -1,0 +1,99 @@
+package preflight
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// Options say how to look.
+type Options struct {
+	// SSH returns a shell of root on a host; nil: what only that can tell is skipped.
+	SSH func(ctx context.Context, host string) (remote.Runner, error)
+	// Brief looks only at what matters while nothing is to be made: names and storages.
+	Brief bool
+}
+
+// check is one thing that has to be right.
+type check struct {
+	id, title string
+	brief     bool             // also while nothing is to be made
+	asked     func(*Want) bool // whether there is something to look at; nil: always
+	find      func(*Want, *seen) []Finding
+}
+
+// checks lists all of them, in the order in which a person would mend them.
+func checks() []check {
+	gpus := (*Want).wantsGPUs
+	driver := func(w *Want) bool { return w.Driver != nil && w.wantsGPUs() }
+	granted := func(w *Want) bool { return len(w.Grants) > 0 }
+	addressed := func(w *Want) bool { return len(w.Addresses) > 0 }
+	return []check{
+		{id: "host", title: "every host is there, online and in the majority", find: checkHosts},
+		{id: "PX20", title: "the version of Proxmox VE is one that we know", find: checkVersion},
+		{id: "PX1", title: "the token may do what is needed", asked: granted, find: checkGrants},
+		{id: "token", title: "the token lives on, and is not root's", find: checkToken},
+		{id: "clock", title: "hosts and this machine agree on the time", find: checkClocks},
+		{id: "name", title: "no VM of somebody else has a name of ours", brief: true, find: checkNames},
+		{id: "vmid", title: "VMIDs that are asked for are free", find: checkVMIDs},
+		{id: "storage", title: "storages are there, active, and have room", brief: true, find: checkStorages},
+		{id: "PX14", title: "storages take what is to be on them", brief: true, find: checkContents},
+		{id: "network", title: "bridges are there and carry the VLANs", find: checkNetworks},
+		{id: "address", title: "no address of ours is a host's", asked: addressed, find: checkAddresses},
+		{id: "cpu", title: "no VM has more cores than its host", find: checkCores},
+		{id: "PX21", title: "memory and disks are not promised beyond what is there", find: checkPromises},
+		{id: "PX6", title: "machines with GPUs find their memory free when they start", asked: gpus, find: checkStart},
+		{id: "PX3", title: "the IOMMU is on and cards have groups of their own", asked: gpus, find: checkIOMMU},
+		{id: "PX2", title: "resource mappings fit the hardware", asked: gpus, find: checkMappings},
+		{id: "PX4", title: "no card is promised twice, and there are enough", asked: gpus, find: checkCards},
+		{id: "PX7", title: "machines with GPUs have q35, OVMF and the host's CPU", asked: gpus, find: checkMachines},
+		{id: "PX9", title: "the host lets go of the cards", asked: gpus, find: checkDrivers},
+		{id: "PX19", title: "the host loads no module that its kernel has not", asked: gpus, find: checkModules},
+		{id: "N1", title: "there is a driver for the cards", asked: driver, find: checkDriver},
+		{id: "N7", title: "that driver is there for the machines' kernel", asked: driver, find: checkPrebuilt},
+	}
+}
+
+// Check looks whether hosts can carry what is wanted. It changes nothing. The error
+// is for when nothing could be asked at all; problems are in the report.
+func Check(ctx context.Context, c *proxmox.Client, w Want, o Options) (*Report, error) {
+	s, err := observe(ctx, c, &w, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	for _, h := range w.Hosts {
+		r.Hosts = append(r.Hosts, h.Name)
+	}
+	slices.Sort(r.Hosts)
+	for _, c := range checks() {
+		if o.Brief && !c.brief || c.asked != nil && !c.asked(&w) {
+			continue
+		}
+		r.Checks++
+		found := holds(c.find(&w, s))
+		if len(found) == 0 {
+			found = []Finding{{Verdict: OK}}
+		}
+		for _, f := range found {
+			f.ID, f.Title = c.id, c.title
+			r.Findings = append(r.Findings, f)
+		}
+	}
+	return r, nil
+}
+
+// each looks at every host that can be asked.
+func each(w *Want, s *seen, find func(Host, *hostSeen) []Finding) []Finding {
+	var out []Finding
+	for _, h := range w.Hosts {
+		if seen := s.on[h.Name]; seen.away != nil {
+			out = append(out, blind(h.Name, seen.away))
+		} else {
+			out = append(out, find(h, seen)...)
+		}
+	}
+	return out
+}

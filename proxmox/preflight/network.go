@@ -1,0 +1,126 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// plug is an interface that several VMs want alike.
+type plug struct {
+	nic proxmox.NIC // bridge, VLAN and MTU
+	vms []string
+}
+
+func plugs(vms []VM) []plug {
+	var out []plug
+	for _, vm := range vms {
+		for _, n := range vm.NICs {
+			nic := proxmox.NIC{Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU}
+			i := slices.IndexFunc(out, func(p plug) bool { return p.nic == nic })
+			if i < 0 {
+				i = len(out)
+				out = append(out, plug{nic: nic})
+			}
+			out[i].vms = append(out[i].vms, vm.Name)
+		}
+	}
+	return out
+}
+
+// checkNetworks looks whether VMs can be plugged in where they are to. Proxmox looks
+// at start only: "bridge 'vmbr9' does not exist" (pve-common, PVE/Network.pm, tap_plug).
+func checkNetworks(w *Want, s *seen) []Finding {
+	return each(w, s, func(h Host, seen *hostSeen) []Finding {
+		all := seen.bridges
+		switch {
+		case all.err != nil:
+			return []Finding{blind(h.Name, all.err)}
+		case len(all.is) == 0:
+			return []Finding{blind(h.Name, fmt.Errorf("host %s shows no bridge: the token may not see them; grant it SDN.Use on /sdn/zones/localnetwork", h.Name))}
+		}
+		var names []string
+		for _, b := range all.is {
+			names = append(names, b.Name)
+		}
+		var out []Finding
+		for _, p := range plugs(w.on(h.Name)) {
+			if i := slices.Index(names, p.nic.Bridge); i >= 0 {
+				out = append(out, p.into(h.Name, all.is[i])...)
+				continue
+			}
+			out = append(out, wrong(p.nic.Bridge, "write bridge: with one of them, or make it: System, Network in the web interface",
+				"host %s has no bridge %s, for %s, or the token may not see it; it has %s", h.Name, p.nic.Bridge, several(p.vms), strings.Join(names, ", ")))
+		}
+		return out
+	})
+}
+
+// into judges a bridge that is there.
+func (p plug) into(host string, b proxmox.Bridge) []Finding {
+	if !b.Active {
+		return []Finding{wrong(b.Name, "bring it up, on the host: ifup "+b.Name, "bridge %s on %s is not up", b.Name, host)}
+	}
+	var out []Finding
+	if problem := p.vlan(host, b); problem != nil {
+		out = append(out, *problem)
+	}
+	mtu := b.MTU
+	if mtu == 0 {
+		mtu = 1500
+	}
+	if p.nic.MTU > mtu { // PVE/QemuServer.pm, print_netdevice_full
+		out = append(out, wrong(b.Name, fmt.Sprintf("write mtu: %d, or raise the bridge's and its ports'", mtu), "%s is to have an MTU of %d and bridge %s on %s has %d: Proxmox starts no such VM",
+			several(p.vms), p.nic.MTU, b.Name, host, mtu))
+	}
+	return out
+}
+
+// vlan judges whether a bridge carries a VLAN. One that is not VLAN-aware does too:
+// Proxmox makes a bridge of its own for the VLAN, on the one port that the bridge must
+// have (PVE/Network.pm, activate_bridge_vlan).
+func (p plug) vlan(host string, b proxmox.Bridge) *Finding {
+	var f Finding
+	aware := "make it VLAN-aware: Network in the web interface, or bridge-vlan-aware yes in /etc/network/interfaces, then ifreload -a"
+	switch {
+	case p.nic.VLAN == 0 || b.Type != "bridge":
+		return nil
+	case b.VLANAware && b.VIDs != "" && !within(b.VIDs, p.nic.VLAN):
+		f = odd(b.Name, fmt.Sprintf("add it to bridge-vids of %s in /etc/network/interfaces, then ifreload -a", b.Name), "bridge %s on %s lets VLANs %s through, and %s wants VLAN %d", b.Name, host, b.VIDs, several(p.vms), p.nic.VLAN)
+	case !b.VLANAware && len(b.Ports) == 0:
+		f = wrong(b.Name, aware, "bridge %s on %s is not VLAN-aware and has no port, so VLAN %d (%s) leads nowhere: Proxmox says \"no physical interface on bridge\"", b.Name, host, p.nic.VLAN, several(p.vms))
+	case !b.VLANAware && len(b.Ports) > 1:
+		f = wrong(b.Name, aware, "bridge %s on %s is not VLAN-aware and has %d ports, so Proxmox does not know which of them VLAN %d (%s) is on", b.Name, host, len(b.Ports), p.nic.VLAN, several(p.vms))
+	default:
+		return nil
+	}
+	return &f
+}
+
+// within reports whether a list as in "2 4 100-200" has a VLAN.
+func within(list string, vlan int) bool {
+	for part := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ' ' || r == ',' || r == ';' }) {
+		low, high, ranged := strings.Cut(part, "-")
+		if !ranged {
+			high = low
+		}
+		from, err := strconv.Atoi(low)
+		to, err2 := strconv.Atoi(high)
+		if err == nil && err2 == nil && from <= vlan && vlan <= to {
+			return true
+		}
+	}
+	return false
+}
+
+// several names a few, and counts the rest.
+func several(names []string) string {
+	const most = 4
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most-1], ", "), len(names)-most+1)
+}

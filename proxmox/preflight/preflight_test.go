@@ -1,0 +1,135 @@
+package preflight_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/preflight"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const tag = "homelab-small"
+
+// gpuNode is the one machine that most tests want.
+func gpuNode() preflight.VM {
+	return preflight.VM{
+		Name: "gpu1", Host: "pve1", Cores: 8, Memory: 32 * proxmox.GiB, CPUType: "host",
+		NICs: []proxmox.NIC{{Bridge: "vmbr0"}}, Disks: []proxmox.Disk{{Storage: "vmdata", Size: 100 * proxmox.GiB}},
+		GPUs: preflight.GPUs{Count: 1},
+	}
+}
+
+// want is a file with one machine with one GPU.
+func want() preflight.Want {
+	return preflight.Want{
+		Owner: tag,
+		Hosts: []preflight.Host{{Name: "pve1", Storages: uses()}},
+		VMs:   []preflight.VM{gpuNode()},
+		Grants: []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Allocate"}, Propagate: true, Why: "clone machines from the template"},
+			{Path: "/storage/vmdata", Privileges: []string{"Datastore.AllocateSpace"}}},
+		Driver: &nvidia.Policy{}, Release: "noble",
+		Mappings: func(id, _ string) bool { return id == "small_gpu1" },
+	}
+}
+
+func uses() []preflight.StorageUse {
+	return []preflight.StorageUse{
+		{Storage: "local", Content: "iso", Why: "first-boot ISOs"},
+		{Storage: "local", Content: "import", Why: "the cloud image"},
+		{Storage: "vmdata", Content: "images", Why: "the disk of gpu1"},
+	}
+}
+
+// check runs all checks against a model.
+func check(t *testing.T, model pvesim.Model, w preflight.Want, arrange func(*pvesim.Sim), o preflight.Options) (*preflight.Report, []string) {
+	t.Helper()
+	var report *preflight.Report
+	var changed []string
+	synctest.Test(t, func(t *testing.T) {
+		sim := pvesim.New(model, pvesim.Options{})
+		defer sim.Close()
+		if arrange != nil {
+			arrange(sim)
+		}
+		var err error
+		report, err = preflight.Check(t.Context(), dial(t, sim), w, o)
+		require.NoError(t, err)
+		for _, r := range sim.Requests() {
+			if r.Mutating {
+				changed = append(changed, r.Method+" "+r.Path)
+			}
+		}
+	})
+	return report, changed
+}
+
+func dial(t testing.TB, sim *pvesim.Sim) *proxmox.Client {
+	t.Helper()
+	id, token := sim.Token()
+	c, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: sim.Client().Transport}})
+	require.NoError(t, err)
+	return c
+}
+
+// text is what is wrong, as a person would read it.
+func text(r *preflight.Report) string {
+	var b bytes.Buffer
+	for _, f := range r.Findings {
+		if f.Verdict == preflight.Warning || f.Verdict == preflight.Error {
+			b.WriteString(string(f.Verdict) + " [" + f.Subject + "] " + f.String() + "\n")
+		}
+	}
+	return b.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+		return
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got)
+}
+
+func TestHealthyHostsAreSilent(t *testing.T) {
+	twice := want()
+	other := gpuNode()
+	other.Name, other.Host = "gpu2", "pve2"
+	twice.Hosts = append(twice.Hosts, preflight.Host{Name: "pve2", Storages: uses()})
+	twice.VMs = append(twice.VMs, other)
+	for name, site := range map[string]struct {
+		model pvesim.Model
+		want  preflight.Want
+	}{"one-gpu": {pvesim.OneGPU(), want()}, "eight-a100": {pvesim.EightA100(), want()}, "two-hosts": {pvesim.TwoHosts(), twice}} {
+		t.Run(name, func(t *testing.T) {
+			r, changed := check(t, site.model, site.want, nil, preflight.Options{})
+			assert.Empty(t, text(r))
+			assert.Equal(t, preflight.OK, r.Worst())
+			require.NoError(t, r.Err())
+			assert.Empty(t, changed)
+			for _, f := range r.Findings {
+				b, _ := json.Marshal(f)
+				t.Log(string(b))
+			}
+		})
+	}
+}
+

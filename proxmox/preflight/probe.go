@@ -1,0 +1,153 @@
+package preflight
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed" // probe.sh
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+//go:embed probe.sh
+var probeScript string
+
+// probe is what only a shell on the host tells.
+type probe struct {
+	kernel  string            // 6.17.4-1-pve
+	cmdline []string          // that it was started with
+	modules map[string]string // to be loaded at boot, with the file that says so
+	devices []probedDevice    // of NVIDIA
+}
+
+// probedDevice is one function of a card, as the kernel has it.
+type probedDevice struct {
+	address proxmox.PCIAddress
+	driver  string // that holds it; empty: none
+	console bool   // the firmware's console is on it
+}
+
+func readProbe(ctx context.Context, r remote.Runner) (*probe, error) {
+	out, err := remote.Output(ctx, r, "sh", "-c", probeScript)
+	if err != nil {
+		return nil, err
+	}
+	return parseProbe(out)
+}
+
+// parseProbe reads what probe.sh writes. Lines that it does not know are skipped, for
+// a login may greet.
+func parseProbe(text []byte) (*probe, error) {
+	p := &probe{modules: map[string]string{}}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 {
+			continue
+		}
+		switch words[0] {
+		case "kernel":
+			p.kernel = words[1]
+		case "cmdline":
+			p.cmdline = words[1:]
+		case "module":
+			p.modules[words[1]] = strings.Join(words[2:], " ")
+		case "pci":
+			address, err := proxmox.ParsePCIAddress(words[1])
+			if err != nil {
+				continue
+			}
+			d := probedDevice{address: address, console: slices.Contains(words[2:], "boot_vga")}
+			if len(words) > 2 && words[2] != "boot_vga" {
+				d.driver = words[2]
+			}
+			p.devices = append(p.devices, d)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if p.kernel == "" {
+		return nil, fmt.Errorf("the host's shell answers, but not with what was asked: %.100q", text)
+	}
+	return p, nil
+}
+
+// older reports whether the kernel is older than major.minor.
+func (p *probe) older(major, minor int) bool {
+	var a, b int
+	if n, _ := fmt.Sscanf(p.kernel, "%d.%d", &a, &b); n != 2 {
+		return false
+	}
+	return a < major || a == major && b < minor
+}
+
+// released are drivers that let go of a card when a VM wants it: vfio's own, and none.
+func released(driver string) bool { return driver == "" || driver == "vfio-pci" }
+
+// checkDrivers looks who holds the cards on the host, all functions of them: Proxmox
+// unbinds a driver when a VM starts, and nvidia, nouveau or a framebuffer do not let go,
+// with "BAR 1: can't reserve" or a host that hangs (Proxmox's wiki, PCI(e) Passthrough).
+func checkDrivers(w *Want, s *seen) []Finding {
+	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
+		if seen.probe.err != nil {
+			return []Finding{blind(h.Name, seen.probe.err)}
+		}
+		var out []Finding
+		for _, d := range seen.probe.is.devices {
+			if !w.mayUse(h.Name, d.address, seen) {
+				continue
+			}
+			cure := "keep it off: go tool mage host:prep, or docs/real-host.md"
+			switch {
+			case released(d.driver):
+			case d.driver == "snd_hda_intel":
+				out = append(out, odd(d.address.String(), cure, "%s on %s, a card's audio function, is held by the host's driver %s", d.address, h.Name, d.driver))
+			default:
+				out = append(out, wrong(d.address.String(), cure, "%s on %s is held by the host's driver %s", d.address, h.Name, d.driver))
+			}
+			if d.console && released(d.driver) && !w.framebufferOff(seen.probe.is) {
+				out = append(out, odd(d.address.String(), "let the firmware use another card for its console, or add to the kernel's command line: initcall_blacklist=sysfb_init",
+					"the console of %s is on %s, and its framebuffer may hold the card's memory", h.Name, d.address))
+			}
+		}
+		return out
+	})
+}
+
+// mayUse reports whether a function is of a card that may go to one of our machines.
+func (w *Want) mayUse(host string, at proxmox.PCIAddress, seen *hostSeen) bool {
+	for _, g := range seen.cards.is {
+		if g.Address.Whole() != at.Whole() {
+			continue
+		}
+		return slices.ContainsFunc(w.gpus(host), func(vm VM) bool { return len(vm.GPUs.Mappings) > 0 || vm.GPUs.fits(g) })
+	}
+	return false
+}
+
+// framebufferOff reports whether the kernel was told to make no framebuffer.
+func (w *Want) framebufferOff(p *probe) bool {
+	return slices.ContainsFunc(p.cmdline, func(arg string) bool {
+		return arg == "initcall_blacklist=sysfb_init" || strings.HasPrefix(arg, "video=efifb:off") || strings.HasPrefix(arg, "video=simplefb:off")
+	})
+}
+
+// checkModules looks for modules that the kernel does not have (any more): a guide
+// older than kernel 6.2 says vfio_virqfd, which became part of vfio.
+func checkModules(w *Want, s *seen) []Finding {
+	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
+		if seen.probe.err != nil {
+			return []Finding{blind(h.Name, seen.probe.err)}
+		}
+		p := seen.probe.is
+		if file, asked := p.modules["vfio_virqfd"]; asked && !p.older(6, 2) {
+			return []Finding{odd(h.Name, "take the line out: sed -i /vfio_virqfd/d "+file+" && update-initramfs -u -k all", "%s is to load vfio_virqfd (%s), which kernel %s does not have: it is part of vfio since 6.2", h.Name, file, p.kernel)}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,206 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// fact is what was seen, or why it was not.
+type fact[T any] struct {
+	is  T
+	err error
+}
+
+// seen is all that the checks look at.
+type seen struct {
+	version     proxmox.Version
+	token       string
+	hosts       fact[[]proxmox.Host]
+	quorate     fact[bool]
+	permissions fact[proxmox.Permissions]
+	info        fact[proxmox.TokenInfo]
+	residents   fact[[]proxmox.Resident]
+	namesakes   fact[[]*proxmox.ConflictError]
+	ledger      fact[*proxmox.Ledger]
+	now         time.Time
+	on          map[string]*hostSeen
+	vms         map[string]fact[*proxmox.VM] // ours that are there, by name
+	taken       map[int]fact[bool]           // VMIDs that the file asks for and nobody is seen to have
+}
+
+// hostSeen is what was seen of one host.
+type hostSeen struct {
+	away     error // it cannot be asked
+	status   fact[proxmox.HostStatus]
+	skew     fact[time.Duration] // how much its clock is ahead of ours
+	storages fact[[]proxmox.Storage]
+	volumes  map[string]fact[[]proxmox.Volume] // disks, by storage
+	bridges  fact[[]proxmox.Bridge]
+	cards    fact[[]proxmox.GPU]
+	mappings fact[[]proxmox.MappingState]
+	probe    fact[*probe]
+}
+
+// gather asks many things at once and waits for all of them.
+type gather struct {
+	wait sync.WaitGroup
+	turn chan struct{}
+}
+
+// atOnce bounds how many questions are asked at a time.
+const atOnce = 12
+
+func ask[T any](g *gather, into *fact[T], question func() (T, error)) {
+	g.wait.Go(func() {
+		g.turn <- struct{}{}
+		defer func() { <-g.turn }()
+		into.is, into.err = question()
+	})
+}
+
+// observe reads everything, each list once.
+func observe(ctx context.Context, c *proxmox.Client, w *Want, o Options) (*seen, error) {
+	s := &seen{version: c.Version(), token: c.TokenID(), now: time.Now(), on: map[string]*hostSeen{}, vms: map[string]fact[*proxmox.VM]{}, taken: map[int]fact[bool]{}}
+	for _, h := range w.Hosts {
+		s.on[h.Name] = &hostSeen{volumes: map[string]fact[[]proxmox.Volume]{}}
+	}
+	if !o.Brief {
+		// Whether a host is there comes first: each question to one that is not takes long.
+		if s.hosts.is, s.hosts.err = c.Hosts(ctx); s.hosts.err != nil {
+			return nil, fmt.Errorf("the hosts cannot be listed: %w", s.hosts.err)
+		}
+		for name, h := range s.on {
+			h.away = away(s.hosts.is, name)
+		}
+	}
+	g := &gather{turn: make(chan struct{}, atOnce)}
+	s.askCluster(ctx, g, c, w, o)
+	for _, h := range w.Hosts {
+		if seen := s.on[h.Name]; seen.away == nil {
+			seen.ask(ctx, g, c, w, h, o)
+		}
+	}
+	g.wait.Wait()
+	if !o.Brief {
+		s.askMachines(ctx, c, w)
+	}
+	return s, ctx.Err()
+}
+
+// away says why a host cannot be asked.
+func away(all []proxmox.Host, name string) error {
+	i := slices.IndexFunc(all, func(h proxmox.Host) bool { return h.Name == name })
+	switch {
+	case i < 0:
+		return fmt.Errorf("there is no host %s", name)
+	case !all[i].Online:
+		return fmt.Errorf("%s is offline", name)
+	}
+	return nil
+}
+
+// askCluster asks what is not of one host.
+func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *Want, o Options) {
+	names := make([]string, len(w.VMs))
+	for i, vm := range w.VMs {
+		names[i] = vm.Name
+	}
+	ask(g, &s.namesakes, func() ([]*proxmox.ConflictError, error) { return c.Conflicts(ctx, w.Owner, names) })
+	if o.Brief {
+		return
+	}
+	ask(g, &s.residents, func() ([]proxmox.Resident, error) { return c.Residents(ctx) })
+	ask(g, &s.quorate, func() (bool, error) { return c.Quorate(ctx) })
+	ask(g, &s.permissions, func() (proxmox.Permissions, error) { return c.Permissions(ctx, proxmox.Paths(w.Grants)...) })
+	ask(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
+	var carry []string // hosts that can be asked and are to give GPUs
+	for _, h := range w.Hosts {
+		if len(w.gpus(h.Name)) > 0 && s.on[h.Name].away == nil {
+			carry = append(carry, h.Name)
+		}
+	}
+	if len(carry) > 0 {
+		ask(g, &s.ledger, func() (*proxmox.Ledger, error) { return c.Ledger(ctx, carry...) })
+	}
+}
+
+// ask asks what is of one host.
+func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Want, host Host, o Options) {
+	ask(g, &h.storages, func() ([]proxmox.Storage, error) { return c.Storages(ctx, host.Name) })
+	if o.Brief {
+		return
+	}
+	ask(g, &h.status, func() (proxmox.HostStatus, error) { return c.HostStatus(ctx, host.Name) })
+	ask(g, &h.skew, func() (time.Duration, error) {
+		before := time.Now()
+		theirs, err := c.Clock(ctx, host.Name)
+		return theirs.Sub(before.Add(time.Since(before) / 2)), err
+	})
+	ask(g, &h.bridges, func() ([]proxmox.Bridge, error) { return c.Bridges(ctx, host.Name) })
+	ask(g, &h.probe, func() (*probe, error) { return look(ctx, o.SSH, host.Name) })
+	if len(w.gpus(host.Name)) > 0 {
+		ask(g, &h.cards, func() ([]proxmox.GPU, error) { return c.GPUs(ctx, host.Name) })
+		ask(g, &h.mappings, func() ([]proxmox.MappingState, error) { return c.Mappings(ctx, host.Name) })
+	}
+	var mu sync.Mutex
+	for _, storage := range w.disks(host.Name) {
+		g.wait.Go(func() {
+			g.turn <- struct{}{}
+			defer func() { <-g.turn }()
+			all, err := c.Volumes(ctx, host.Name, storage, "images")
+			mu.Lock()
+			defer mu.Unlock()
+			h.volumes[storage] = fact[[]proxmox.Volume]{all, err}
+		})
+	}
+}
+
+// askMachines reads the machines of ours that are there already.
+func (s *seen) askMachines(ctx context.Context, c *proxmox.Client, w *Want) {
+	g := &gather{turn: make(chan struct{}, atOnce)}
+	vms := make([]fact[*proxmox.VM], len(w.VMs))
+	taken := make([]fact[bool], len(w.VMs))
+	for i, vm := range w.VMs {
+		if s.ours(w, vm.Name) != nil {
+			ask(g, &vms[i], func() (*proxmox.VM, error) { return c.VM(ctx, w.Owner, vm.Name) })
+		} else if vm.VMID != 0 {
+			ask(g, &taken[i], func() (bool, error) { return c.VMIDTaken(ctx, vm.VMID) })
+		}
+	}
+	g.wait.Wait()
+	for i, vm := range w.VMs {
+		s.vms[vm.Name], s.taken[vm.VMID] = vms[i], taken[i]
+	}
+}
+
+// ours is the machine of ours with that name, nil when it is not there.
+func (s *seen) ours(w *Want, name string) *proxmox.Resident {
+	for i, r := range s.residents.is {
+		if r.Name == name && !r.Container && !r.Template && slices.Contains(r.Tags, w.Owner) {
+			return &s.residents.is[i]
+		}
+	}
+	return nil
+}
+
+// errNoSSH is why a check that needs a shell on the host did not look.
+var errNoSSH = errors.New("only a shell on the host can tell: add -ssh=root@HOST")
+
+// look reads what only a shell on the host tells.
+func look(ctx context.Context, way func(context.Context, string) (remote.Runner, error), host string) (*probe, error) {
+	if way == nil {
+		return nil, errNoSSH
+	}
+	r, err := way(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	return readProbe(ctx, r)
+}

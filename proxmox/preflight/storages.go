@@ -1,0 +1,114 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// disks lists the storages of a host that take disks, each once.
+func (w *Want) disks(host string) []string {
+	var out []string
+	for _, h := range w.Hosts {
+		for _, u := range h.Storages {
+			if h.Name == host && u.Content == "images" && !slices.Contains(out, u.Storage) {
+				out = append(out, u.Storage)
+			}
+		}
+	}
+	return out
+}
+
+func (h *hostSeen) storage(name string) *proxmox.Storage {
+	for i, s := range h.storages.is {
+		if s.Name == name {
+			return &h.storages.is[i]
+		}
+	}
+	return nil
+}
+
+// full is how little room is none: nothing that is made fits into it.
+const full = proxmox.GiB
+
+// checkStorages looks whether storages are there and have room. Proxmox lists those
+// alone that one may see (pve-manager, PVE/API2/Storage/Status.pm).
+func checkStorages(w *Want, s *seen) []Finding {
+	return each(w, s, func(h Host, seen *hostSeen) []Finding {
+		if seen.storages.err != nil {
+			return []Finding{blind(h.Name, seen.storages.err)}
+		}
+		var names []string
+		for _, st := range seen.storages.is {
+			names = append(names, st.Name)
+		}
+		if len(names) == 0 {
+			return []Finding{wrong(h.Name, "grant it Datastore.Audit on /storage", "host %s shows no storage at all: the token may not see them", h.Name)}
+		}
+		var out []Finding
+		told := map[string]bool{}
+		for _, u := range h.Storages {
+			st := seen.storage(u.Storage)
+			if told[u.Storage] && st != nil {
+				continue
+			}
+			told[u.Storage] = true
+			switch {
+			case st == nil:
+				out = append(out, wrong(u.Storage, "write one of them, or make it: pvesm add", "host %s has no storage %q for %s; it has %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
+			case !st.Active:
+				out = append(out, wrong(u.Storage, "see why, on the host: pvesm status; a disabled one: pvesm set "+u.Storage+" --disable 0", "storage %q on %s is not active", u.Storage, h.Name))
+			case st.Total > 0 && st.Free < full:
+				out = append(out, wrong(u.Storage, "remove what nobody needs, or write another storage", "storage %q on %s is full: %s of %s are free", u.Storage, h.Name, about(st.Free), about(st.Total)))
+			case st.Total > 0 && st.Free < st.Total/20:
+				out = append(out, odd(u.Storage, "remove what nobody needs: a thin disk that finds no room stops its VM", "storage %q on %s is nearly full: %s of %s are free", u.Storage, h.Name, about(st.Free), about(st.Total)))
+			}
+		}
+		return out
+	})
+}
+
+// checkContents looks whether storages take what is to be on them: an upload or an
+// import elsewhere is refused, and snippets can never be uploaded (pve-storage,
+// PVE/API2/Storage/Status.pm, upload).
+func checkContents(w *Want, s *seen) []Finding {
+	return each(w, s, func(h Host, seen *hostSeen) []Finding {
+		if seen.storages.err != nil {
+			return []Finding{blind(h.Name, seen.storages.err)}
+		}
+		var out []Finding
+		lacks := map[string][]string{}
+		for _, u := range h.Storages { // the command replaces the list, so it names all that is wanted
+			st := seen.storage(u.Storage)
+			if st != nil && !slices.Contains(st.Content, u.Content) && !slices.Contains(lacks[u.Storage], u.Content) {
+				lacks[u.Storage] = append(lacks[u.Storage], u.Content)
+			}
+		}
+		for _, u := range h.Storages {
+			if !slices.Contains(lacks[u.Storage], u.Content) {
+				continue
+			}
+			content := append(slices.Clone(seen.storage(u.Storage).Content), lacks[u.Storage]...)
+			out = append(out, wrong(u.Storage, fmt.Sprintf("run on the host: pvesm set %s --content %s", u.Storage, strings.Join(content, ",")),
+				"storage %q on %s does not take content %q, for %s", u.Storage, h.Name, u.Content, u.Why))
+			lacks[u.Storage] = slices.DeleteFunc(lacks[u.Storage], func(c string) bool { return c == u.Content })
+		}
+		return out
+	})
+}
+
+// about prints a size as a person would say it.
+func about(size proxmox.Size) string {
+	for _, u := range []proxmox.Size{proxmox.TiB, proxmox.GiB, proxmox.MiB} {
+		if size < u {
+			continue
+		}
+		if size%u == 0 || size >= 100*u {
+			return ((size + u/2) / u * u).String()
+		}
+		return fmt.Sprintf("%.1f%s", float64(size)/float64(u), strings.TrimPrefix(u.String(), "1"))
+	}
+	return size.String()
+}
