@@ -178,13 +178,14 @@ func (c *Client) doShown(ctx context.Context, method, path string, p params, wha
 	defer c.glances.forget(path)
 	done := make(chan error, 1)
 	go func() { done <- c.wait(ctx, upid) }()
-	tick := time.NewTicker(shownEvery)
+	begun, tick := time.Now(), time.NewTimer(shownEvery)
 	defer tick.Stop()
 	for read := 0; ; {
 		select {
 		case err := <-done:
 			return err
 		case <-tick.C:
+			tick.Reset(max(shownEvery, time.Since(begun)/10))
 			var share string
 			if share, read = c.share(ctx, upid, read); share != "" {
 				progress.Say(ctx, "%s: %s", what, share)
@@ -193,7 +194,7 @@ func (c *Client) doShown(ctx context.Context, method, path string, p params, wha
 	}
 }
 
-// shownEvery is how often the log of a long task is read.
+// shownEvery is how often the log of a task is read at first; of a long one, less often.
 const shownEvery = 3 * time.Second
 
 // share reads what is new in a task's log after so many lines, and returns the last

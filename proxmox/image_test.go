@@ -1,0 +1,176 @@
+package proxmox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+// web is an internet that counts, and that can be gone.
+type web struct {
+	asked atomic.Int32
+	gone  atomic.Pointer[error]
+}
+
+func (w *web) get(url string) ([]byte, error) {
+	if err := w.gone.Load(); err != nil {
+		return nil, *err
+	}
+	w.asked.Add(1)
+	return guest.DefaultInternet()(url)
+}
+
+func (w *web) fail(err error) { w.gone.Store(&err) }
+
+func noble(t testing.TB) proxmox.Image {
+	content, err := guest.DefaultInternet()(imageURL)
+	require.NoError(t, err)
+	return proxmox.Image{URL: imageURL, SHA256: guest.SHA256(content), FileName: "a100-noble.qcow2"}
+}
+
+func TestImageIsDownloadedOnce(t *testing.T) {
+	var w web
+	bubble(t, pvesim.EightA100(), pvesim.Options{Internet: w.get}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		fetch(t, c, "pve1")
+		assert.EqualValues(t, 1, w.asked.Load())
+		w.fail(errors.New("no route to host"))
+		fetch(t, c, "pve1") // is checked, for which no internet is needed
+		assert.EqualValues(t, 1, w.asked.Load())
+
+		other := noble(t)
+		other.SHA256 = strings.Repeat("0", 64)
+		_, err := c.FetchImage(t.Context(), "pve1", "local", other)
+		require.ErrorContains(t, err, "is another file or half a one; it was left alone. If it is nobody's, run on pve1: pvesm free local:import/a100-noble.qcow2")
+		fetch(t, c, "pve1")
+	})
+}
+
+// A process that died while Proxmox downloaded leaves a task, and a file under
+// another name: the next one waits for it.
+func TestImageThatIsUnderWay(t *testing.T) {
+	var w web
+	bubble(t, pvesim.EightA100(), pvesim.Options{Internet: w.get}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := c.FetchImage(ctx, "pve1", "local", noble(t))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		fetch(t, dialSim(t, sim), "pve1")
+		assert.EqualValues(t, 1, w.asked.Load())
+	})
+}
+
+// Its worker is killed in the middle: nothing of it is there, and it is fetched anew.
+func TestImageThatIsHalfThere(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		fault := sim.Fail(pvesim.Rule{Path: ".*/download-url", TaskError: pvesim.Killed})
+		fetch(t, c, "pve1")
+		assert.Equal(t, 1, fault.Hits())
+	})
+}
+
+// twoHostsOneStorage is pvesim.TwoHosts with one storage for images.
+func twoHostsOneStorage() pvesim.Model {
+	m := pvesim.TwoHosts()
+	for i := range m.Hosts {
+		m.Hosts[i].Storages = append(m.Hosts[i].Storages,
+			pvesim.Storage{Name: "nas", Type: "nfs", Content: []string{"import", "iso"}, Shared: true, Size: pvesim.TiB})
+	}
+	return m
+}
+
+func TestTwoHostsThatShareAStorageDownloadOnce(t *testing.T) {
+	var w web
+	bubble(t, twoHostsOneStorage(), pvesim.Options{Internet: w.get}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		image := noble(t)
+		var wg sync.WaitGroup
+		for _, host := range []string{"pve1", "pve2"} {
+			wg.Go(func() {
+				id, err := c.FetchImage(t.Context(), host, "nas", image)
+				assert.NoError(t, err)
+				assert.Equal(t, "nas:import/a100-noble.qcow2", id)
+			})
+		}
+		wg.Wait()
+		assert.EqualValues(t, 1, w.asked.Load())
+
+		// Also when the first one was told to by a process that is dead now.
+		image.FileName = "other.qcow2"
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := c.FetchImage(ctx, "pve1", "nas", image)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = dialSim(t, sim).FetchImage(t.Context(), "pve2", "nas", image)
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, w.asked.Load())
+	})
+}
+
+func TestWhyADownloadFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"404":         {fmt.Errorf("x: %w", guest.ErrNotFound), "is image.url right?"},
+		"unreachable": {errors.New("connect: no route to host"), "pve1 does not reach the server"},
+		"untrusted":   {fmt.Errorf("x: %w", guest.ErrUntrusted), "pve1 does not trust the server's certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w web
+			w.fail(c.err)
+			bubble(t, pvesim.EightA100(), pvesim.Options{Internet: w.get}, func(t *testing.T, _ *pvesim.Sim, client *proxmox.Client) {
+				_, err := client.FetchImage(t.Context(), "pve1", "local", noble(t))
+				require.ErrorContains(t, err, c.want)
+				if name != "404" {
+					assert.ErrorContains(t, err, "upload that file\n  to local in the web interface (Import), or serve it from a machine that pve1 reaches")
+				}
+			})
+		})
+	}
+}
+
+func TestOldProxmoxCannotImport(t *testing.T) {
+	for version, ok := range map[string]bool{"8.2.4": false, "8.3.0": false, "8.4.1": true, "9.0.3": true, "9.2.11": true} {
+		m := pvesim.EightA100()
+		m.Version = version
+		bubble(t, m, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			before := len(sim.Requests())
+			err := c.CheckImport()
+			if ok {
+				assert.NoError(t, err, version)
+				return
+			}
+			require.ErrorContains(t, err, "proxmox VE "+version+" cannot import an image")
+			_, err = c.FetchImage(t.Context(), "pve1", "local", noble(t))
+			require.ErrorContains(t, err, "cannot import an image")
+			assert.Len(t, sim.Requests(), before, "nothing was asked")
+		})
+	}
+}
+
+func TestDownloadTellsHowFarItIs(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
+		var mu sync.Mutex
+		var said []string
+		ctx := progress.With(t.Context(), func(u progress.Update) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, u.String())
+		})
+		_, err := c.FetchImage(ctx, "pve1", "local", noble(t))
+		require.NoError(t, err)
+		assert.Contains(t, strings.Join(said, "\n"), "downloading noble-server-cloudimg-amd64.img: 48 %")
+	})
+}
