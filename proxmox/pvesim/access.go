@@ -35,6 +35,7 @@ type access struct {
 	firstToken Token
 	acls       []ACL
 	groups     map[string]map[string]bool // members by name
+	directory
 	tickets    map[string]ticket
 }
 
@@ -59,7 +60,7 @@ func newAccess(m Model) access {
 		groups: map[string]map[string]bool{}, acls: slices.Clone(m.ACLs), tickets: map[string]ticket{}}
 	nine := !strings.HasPrefix(m.Version, "8.")
 	all := slices.DeleteFunc(administrator(), func(p string) bool {
-		return nine && p == "VM.Monitor" || !nine && strings.HasPrefix(p, "VM.GuestAgent.")
+		return nine && p == "VM.Monitor" || !nine && (strings.HasPrefix(p, "VM.GuestAgent.") || p == "VM.Replicate")
 	})
 	a.setRole("Administrator", all)
 	a.setRole("PVEAuditor", slices.DeleteFunc(slices.Clone(all), func(p string) bool { return !strings.HasSuffix(p, ".Audit") }))
@@ -224,6 +225,16 @@ func (s *Sim) need(who identity, p string, privs ...string) error {
 	return refuse(p, privs...)
 }
 
+// needAll refuses with the first privilege that is missing.
+func (s *Sim) needAll(who identity, p string, privs []string) error {
+	for _, priv := range privs {
+		if !s.can(who, p, priv) {
+			return refuse(p, priv)
+		}
+	}
+	return nil
+}
+
 func refuse(p string, privs ...string) error {
 	return fail(http.StatusForbidden, fmt.Sprintf("Permission check failed (%s, %s)", p, strings.Join(privs, "|")))
 }
@@ -300,7 +311,7 @@ func (s *Sim) permitted(c *call, check []any) error {
 	case "perm":
 		return s.permittedOn(c, check)
 	}
-	return nil
+	return s.permittedUser(c, check)
 }
 
 func (s *Sim) permittedOn(c *call, check []any) error {
@@ -322,12 +333,7 @@ func (s *Sim) permittedOn(c *call, check []any) error {
 	if anyOf {
 		return s.need(c.who, where, privs...)
 	}
-	for _, priv := range privs {
-		if !s.can(c.who, where, priv) {
-			return refuse(where, privs...)
-		}
-	}
-	return nil
+	return s.needAll(c.who, where, privs)
 }
 
 // translate turns the privileges of Proxmox VE 9 into those of the version we are.

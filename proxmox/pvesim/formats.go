@@ -34,6 +34,10 @@ var formats = map[string]format{
 	"ip":            {isAddr(netip.Addr.IsValid), "IP address"},
 	"pve-tag":       {matching(`(?i)[a-z0-9_][a-z0-9_\-+.]*`), "tag"},
 	"pve-poolid":    {matching(`[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+){0,2}`), "pool name"},
+	"pve-userid":    {matching(`[^\s:/]+@[A-Za-z][A-Za-z0-9.\-_]+`), "user name"},
+	"pve-groupid":   {matching(`[A-Za-z0-9.\-_]+`), "group name"},
+	"pve-roleid":    {matching(`[A-Za-z0-9.\-_]+`), "role name"},
+	"pve-realm":     {matching(`[A-Za-z][A-Za-z0-9.\-_]+`), "realm"},
 	"pve-volume-id": {matching(`(?i)[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
 	"pve-ipv4-config": {func(s string) bool {
 		p, err := netip.ParsePrefix(s)
@@ -51,6 +55,10 @@ var formatErrors = map[string]string{
 	"pve-bridge-id":  "invalid bridge ID '%'",
 	"pve-configid":   "invalid configuration ID '%'",
 	"pve-tag":        "invalid characters in tag",
+	"pve-userid":     "value '%' does not look like a valid user name",
+	"pve-groupid":    "group name '%' contains invalid characters",
+	"pve-roleid":     "role name '%' contains invalid characters",
+	"pve-realm":      "value does not look like a valid realm",
 	"urlencoded":     "invalid urlencoded string",
 	"pve-volume-id":  "unable to parse volume ID '%'",
 	"disk-size":      "value does not look like a valid disk size: %",

@@ -6,7 +6,7 @@ import "maps"
 func handlers() map[string]handler {
 	all := map[string]handler{}
 	for _, some := range []map[string]handler{
-		clusterHandlers(), nodeHandlers(), vmHandlers(), snapshotHandlers(), runStateHandlers(), cloudDriveHandlers(),
+		clusterHandlers(), nodeHandlers(), vmHandlers(), snapshotHandlers(), runStateHandlers(), cloudDriveHandlers(), accessHandlers(),
 	} {
 		maps.Copy(all, some)
 	}

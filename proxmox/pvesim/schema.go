@@ -108,6 +108,9 @@ func expand(props map[string]*property) {
 	}
 }
 
+// longRepeat is a repetition longer than package regexp counts.
+var longRepeat = regexp.MustCompile(`\{0,\d{4,}\}`)
+
 // prepare compiles patterns and puts formats that are property strings in place.
 func (s *schema) prepare(p *property) {
 	if p == nil || p.matches != nil {
@@ -115,7 +118,7 @@ func (s *schema) prepare(p *property) {
 	}
 	p.matches = func(string) bool { return true }
 	if p.Pattern != "" {
-		p.matches = regexp.MustCompile("^(?:" + p.Pattern + ")$").MatchString
+		p.matches = regexp.MustCompile("^(?:" + longRepeat.ReplaceAllString(p.Pattern, "*") + ")$").MatchString
 	}
 	if keys, ok := s.Formats[p.Format.Name]; ok {
 		p.Format.Keys = keys

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write schema.json anew")
+var update = flag.Bool("update", false, "write schema.json and golden files anew")
 
 // The dump of Proxmox's own API schema that schema.json is reduced from.
 const fullSchema = "../../../shared/data/pve9-api.json"

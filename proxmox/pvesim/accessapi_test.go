@@ -1,0 +1,62 @@
+package pvesim
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// asRoot gives a Sim a token that may do everything, and calls with it.
+func asRoot(t *testing.T, s *Sim) *caller {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.access.tokens["root@pam!test"] = Token{ID: "root@pam!test", Secret: "s"}
+	return &caller{t: t, s: s, auth: "PVEAPIToken=root@pam!test=s"}
+}
+
+func (r reply) line() string { return itoa(r.status) + " " + r.reason }
+
+// TestATokenFromNothing is what an administrator does once: role, user, token, ACL;
+// and then the token may do what the role says, there and nowhere else.
+func TestATokenFromNothing(t *testing.T) {
+	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, _ *caller) {
+		root := asRoot(t, s)
+		for _, step := range []struct {
+			method, path string
+			kv           []string
+			want         string
+		}{
+			{"POST", "/access/roles", []string{"roleid", "Watcher", "privs", "VM.Audit VM.Monitor"}, "400 Parameter verification failed."},
+			{"POST", "/access/roles", []string{"roleid", "PVEWatcher", "privs", "VM.Audit"}, "400 Parameter verification failed."},
+			{"POST", "/access/roles", []string{"roleid", "Watcher", "privs", "VM.Audit"}, "200 OK"},
+			{"POST", "/access/roles", []string{"roleid", "Watcher", "privs", "VM.Audit"}, "500 create role failed: role 'Watcher' already exists"},
+			{"PUT", "/access/roles/Administrator", []string{"privs", "VM.Audit"}, "500 auto-generated role 'Administrator' cannot be modified"},
+			{"POST", "/access/users", []string{"userid", "eve"}, "400 Parameter verification failed."},
+			{"POST", "/access/users", []string{"userid", "eve@pve", "groups", "ops"}, "500 create user failed: no such group 'ops'"},
+			{"POST", "/access/groups", []string{"groupid", "ops"}, "200 OK"},
+			{"POST", "/access/users", []string{"userid", "eve@pve", "groups", "ops", "password", "long enough"}, "200 OK"},
+			{"PUT", "/access/acl", []string{"path", "/vms/100", "roles", "Watcher", "users", "adam@pve"}, "500 ACL update failed: user 'adam@pve' does not exist"},
+			{"PUT", "/access/acl", []string{"path", "/nonsense", "roles", "Watcher", "groups", "ops"}, "400 Parameter verification failed."},
+			{"PUT", "/access/acl", []string{"path", "/vms/100", "roles", "Watcher", "groups", "ops"}, "200 OK"},
+		} {
+			assert.Equal(t, step.want, root.do(step.method, step.path, step.kv...).line(), "%s %s %v", step.method, step.path, step.kv)
+		}
+		r := root.do("POST", "/access/users/eve@pve/token/t1", "privsep", "0", "comment", "hers")
+		require.Equal(t, "200 OK", r.line(), r.body)
+		made := r.object()
+		assert.Equal(t, "eve@pve!t1", made["full-tokenid"])
+		eve := &caller{t: t, s: s, auth: "PVEAPIToken=eve@pve!t1=" + made["value"].(string)}
+		assert.Equal(t, "200 OK", eve.do("GET", "/nodes/pve1/qemu/100/config").line())
+		assert.Equal(t, "403 Permission check failed (/vms/104, VM.Audit)", eve.do("GET", "/nodes/pve1/qemu/104/config").line())
+		assert.Equal(t, "403 Permission check failed (/access, Sys.Modify)", eve.do("POST", "/access/roles", "roleid", "Mine").line())
+		assert.Equal(t, "403 Permission check failed", eve.do("GET", "/access/users/homelab@pve/token").line())
+		assert.Equal(t, 400, root.do("POST", "/access/users/eve@pve/token/t1").status, "there already")
+		assert.NotContains(t, root.do("GET", "/access/users/eve@pve").body, made["value"], "a secret is told once")
+
+		require.Equal(t, "200 OK", root.do("DELETE", "/access/groups/ops").line())
+		assert.Equal(t, 403, eve.do("GET", "/nodes/pve1/qemu/100/config").status, "with the group went what it was granted")
+		require.Equal(t, "200 OK", root.do("DELETE", "/access/users/eve@pve/token/t1").line())
+		assert.Equal(t, 401, eve.do("GET", "/version").status)
+	})
+}

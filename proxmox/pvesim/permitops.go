@@ -1,0 +1,93 @@
+package pvesim
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// permittedUser evaluates the checks that are about users instead of paths
+// (PVE/RPCEnvironment.pm, exec_api2_perm_check).
+func (s *Sim) permittedUser(c *call, check []any) error {
+	switch check[0] {
+	case "userid-param":
+		return s.userParam(c, check[1])
+	case "userid-group":
+		privs := s.translate(check[1].([]any))
+		on := ""
+		if len(check) > 3 && check[2] == "groups_param" {
+			on, _ = check[3].(string)
+		}
+		return s.userGroup(c, privs, on)
+	case "perm-modify":
+		template, _ := check[1].(string)
+		where := fill(template, c.p)
+		return s.need(c.who, where, modifiers(where)...)
+	}
+	return bareRefusal()
+}
+
+func (s *Sim) userParam(c *call, what any) error {
+	user := c.param("userid")
+	if what == "self" {
+		switch {
+		case s.access.users[user].ID == "":
+			return die("no such user ('%s')", user)
+		case c.who.id == user:
+			return nil
+		}
+		return bareRefusal()
+	}
+	_, realm, _ := strings.Cut(user, "@")
+	return s.need(c.who, "/access/realm/"+realm, "Realm.AllocateUser")
+}
+
+// userGroup asks for a privilege on the groups of a user, existing or to be set.
+func (s *Sim) userGroup(c *call, privs []string, groupsOf string) error {
+	user := c.param("userid")
+	if groupsOf != "create" && s.access.users[user].ID == "" {
+		return die("no such user ('%s')", user)
+	}
+	if s.canAny(c.who, "/access/groups", privs...) {
+		return nil
+	}
+	if groupsOf != "" {
+		wanted := splitList(c.param("groups"))
+		if len(wanted) == 0 {
+			return refuse("/access/groups", privs...)
+		}
+		for _, g := range wanted {
+			if err := s.need(c.who, "/access/groups/"+g, privs...); err != nil {
+				return err
+			}
+		}
+	}
+	if groupsOf == "create" || slices.ContainsFunc(s.groupsOf(user), func(g string) bool { return s.canAny(c.who, "/access/groups/"+g, privs...) }) {
+		return nil
+	}
+	return bareRefusal()
+}
+
+// modifiers are the privileges of which one lets somebody grant rights on a path.
+func modifiers(where string) []string {
+	out := []string{"Permissions.Modify"}
+	for prefix, priv := range map[string]string{"/storage/": "Datastore.Allocate", "/vms/": "VM.Allocate", "/pool/": "Pool.Allocate"} {
+		if strings.HasPrefix(where, prefix) {
+			out = append(out, priv)
+		}
+	}
+	return out
+}
+
+// mayModify reports whether somebody may grant rights on a path.
+func (s *Sim) mayModify(who identity, where string) bool {
+	return s.canAny(who, where, modifiers(where)...)
+}
+
+// userConfig words an error in user.cfg's own lock as Proxmox does.
+func userConfig(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fail(http.StatusInternalServerError, what+": "+err.Error())
+}

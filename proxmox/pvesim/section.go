@@ -1,0 +1,62 @@
+package pvesim
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// digestOf is the digest of a file of sections.
+func digestOf(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	sum := sha1.Sum(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// section is what a call says of one section of a configuration file: its
+// parameters but for those that name the section or tell what to do with it, and
+// those that are kept elsewhere.
+func (c *call) section(not ...string) map[string]string {
+	out := map[string]string{}
+	for k, v := range c.p {
+		if len(v) > 0 && k != "node" && k != "delete" && k != "digest" && !slices.Contains(not, k) {
+			out[k] = v[0]
+		}
+	}
+	return out
+}
+
+// updateSection changes a section, unless the file has changed since its digest.
+func (c *call) updateSection(section map[string]string, digest string, not ...string) error {
+	if d := c.param("digest"); d != "" && d != digest {
+		return die("detected modified configuration - file changed by other user? Try again.")
+	}
+	for _, k := range splitList(c.param("delete")) {
+		if c.p.has(k) {
+			return die("unable to set and delete property '%s' at the same time!", k)
+		}
+		delete(section, k)
+	}
+	maps.Copy(section, c.section(not...))
+	return nil
+}
+
+// typedAs gives a section's value the JSON type that the method which writes it
+// takes.
+func (s *Sim) typedAs(method, key, value string) any {
+	p := s.schema.Methods[method].Parameters[key]
+	if p != nil && (p.Type == "boolean" || p.Type == "integer") {
+		if n, err := strconv.Atoi(value); err == nil {
+			return n
+		}
+	}
+	return value
+}

@@ -1,0 +1,176 @@
+package pvesim
+
+import "strings"
+
+// tokenInfo is what can be told of a token: all but its secret.
+func (s *Sim) tokenInfo(id string) map[string]any {
+	about := s.access.about(id)
+	e := map[string]any{"privsep": boolInt(s.access.tokens[id].PrivSep), "expire": max(0, atoi(about["expire"]))}
+	if about["comment"] != "" {
+		e["comment"] = about["comment"]
+	}
+	return e
+}
+
+func (c *call) listTokens() (any, error) {
+	out := []any{}
+	for _, name := range c.s.tokensOf(c.param("userid")) {
+		e := c.s.tokenInfo(c.param("userid") + "!" + name)
+		e["tokenid"] = name
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// token returns the full ID of the one that a call names.
+func (c *call) token() (string, error) {
+	user, name := c.param("userid"), c.param("tokenid")
+	if _, there := c.s.access.tokens[user+"!"+name]; !there {
+		return "", die("no such token '%s' for user '%s'", name, user)
+	}
+	return user + "!" + name, nil
+}
+
+func (c *call) getToken() (any, error) {
+	id, err := c.token()
+	if err != nil {
+		return nil, err
+	}
+	return c.s.tokenInfo(id), nil
+}
+
+func (c *call) createToken() (any, error) {
+	id := c.param("userid") + "!" + c.param("tokenid")
+	if c.s.access.users[c.param("userid")].ID == "" {
+		return nil, die("no such user ('%s')", c.param("userid"))
+	}
+	if _, there := c.s.access.tokens[id]; there {
+		return nil, badParam("tokenid", "Token already exists.")
+	}
+	t := Token{ID: id, Secret: c.s.uuid(), PrivSep: !c.p.has("privsep") || c.p.bool("privsep")}
+	c.s.access.tokens[id] = t
+	c.putToken(id)
+	info := c.s.tokenInfo(id)
+	info["privsep"] = itoa(boolInt(t.PrivSep))
+	if !c.p.has("expire") {
+		delete(info, "expire")
+	}
+	return map[string]any{"full-tokenid": id, "value": t.Secret, "info": info}, nil
+}
+
+func (c *call) putToken(id string) {
+	about := c.s.access.about(id)
+	for _, k := range []string{"comment", "expire"} {
+		if c.p.has(k) {
+			about[k] = c.param(k)
+		}
+	}
+}
+
+func (c *call) updateToken() (any, error) {
+	id, err := c.token()
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range splitList(c.param("delete")) {
+		if k != "comment" {
+			return nil, badParam("delete", "unknown option '"+k+"'")
+		}
+		delete(c.s.access.about(id), k)
+	}
+	t := c.s.access.tokens[id]
+	if c.p.has("privsep") {
+		t.PrivSep = c.p.bool("privsep")
+	}
+	c.putToken(id)
+	out := map[string]any{}
+	if c.p.bool("regenerate") {
+		t.Secret = c.s.uuid()
+		out["value"], out["full-tokenid"] = t.Secret, id
+	}
+	c.s.access.tokens[id] = t
+	for k, v := range c.s.tokenInfo(id) {
+		out[k] = v
+	}
+	return out, nil
+}
+
+func (c *call) deleteToken() (any, error) {
+	id, err := c.token()
+	if err != nil {
+		return nil, err
+	}
+	delete(c.s.access.tokens, id)
+	delete(c.s.access.people, id)
+	c.s.forgetWho(id)
+	return nil, nil
+}
+
+func (c *call) listRealms() (any, error) {
+	c.s.access.realm("pam")
+	out := []any{}
+	for _, id := range sortedKeys(c.s.access.realms) {
+		r := c.s.access.realms[id]
+		e := map[string]any{"realm": id, "type": r["type"]}
+		for _, k := range []string{"comment", "tfa"} {
+			if r[k] != "" {
+				e[k] = r[k]
+			}
+		}
+		if r["default"] == "1" {
+			e["default"] = 1
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func (c *call) getRealm() (any, error) {
+	r := c.s.access.realm(c.param("realm"))
+	if r == nil {
+		return nil, die("domain '%s' does not exist", c.param("realm"))
+	}
+	e := map[string]any{"digest": digestOf(c.s.access.realms)}
+	for k, v := range r {
+		e[k] = c.s.typedAs("POST /access/domains", k, v)
+	}
+	return e, nil
+}
+
+func (c *call) createRealm() (any, error) {
+	id, kind := c.param("realm"), c.param("type")
+	const failed = "add auth server failed"
+	switch {
+	case c.s.access.realm(id) != nil:
+		return nil, userConfig(failed, die("domain '%s' already exists", id))
+	case id == "system":
+		return nil, userConfig(failed, die("unable to use reserved name '%s'", id))
+	case kind == "pam" || kind == "pve":
+		return nil, userConfig(failed, die("unable to create builtin type '%s'", kind))
+	}
+	c.s.access.realms[id] = c.section("realm", "password")
+	return nil, nil
+}
+
+func (c *call) updateRealm() (any, error) {
+	const failed = "update auth server failed"
+	r := c.s.access.realm(c.param("realm"))
+	if r == nil {
+		return nil, userConfig(failed, die("domain '%s' does not exist", c.param("realm")))
+	}
+	return nil, userConfig(failed, c.updateSection(r, digestOf(c.s.access.realms), "realm", "password"))
+}
+
+func (c *call) deleteRealm() (any, error) {
+	id := c.param("realm")
+	if c.s.access.realm(id) == nil {
+		return nil, userConfig("delete auth server failed", die("authentication domain '%s' does not exist", id))
+	}
+	for user := range c.s.access.users {
+		if strings.HasSuffix(user, "@"+id) {
+			delete(c.s.access.users, user)
+		}
+	}
+	delete(c.s.access.realms, id)
+	return nil, nil
+}
