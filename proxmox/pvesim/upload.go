@@ -230,11 +230,10 @@ func (w worker) fetch(url string) (data []byte, err error) {
 		w.log("HTTP request sent, awaiting response... 404 Not Found\n%s ERROR 404: Not Found.", time.Now().Format(time.DateTime))
 		return nil, die("download failed: exit code 8")
 	case errors.Is(err, guest.ErrUntrusted):
-		w.log("ERROR: cannot verify the certificate of %s: %v\nTo connect insecurely, use `--no-check-certificate'.", url, err)
-		return nil, die("download failed: exit code 5")
-	case err != nil:
-		w.log("%v", err)
-		return nil, die("download failed: exit code 4")
+		w.log("ERROR: cannot verify the certificate of %s: %v", url, err)
+		return nil, die("download failed: To connect insecurely, use `--no-check-certificate'.")
+	case err != nil: // the last line that wget prints, where that is not empty (PVE/Tools.pm, run_command)
+		return nil, die("download failed: %v", err)
 	}
 	size := Size(len(data))
 	if isQcow2(data) {
