@@ -151,7 +151,7 @@ func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, 
 	}
 	var found *VM
 	err := c.settle(ctx, spec.Host, itoa(vmid), func() error {
-		return c.do(ctx, http.MethodPost, nodePath(spec.Host, "qemu"), spec.params(vmid))
+		return c.doShown(ctx, http.MethodPost, nodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
 	}, func() (bool, error) {
 		var err error
 		found, err = mine()
@@ -196,14 +196,15 @@ func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) err
 }
 
 // Convert makes a stopped VM a template, without its seed: a clone must not boot
-// with somebody else's. A VM that is one already is left alone.
+// with somebody else's. A VM that is one already is left alone, but for disks that are
+// no bases yet.
 func (c *Client) Convert(ctx context.Context, vm *VM) error {
 	now, err := c.Refresh(ctx, vm)
 	switch {
 	case err != nil:
 		return err
 	case now.Template:
-		return nil
+		return c.rebase(ctx, now)
 	case now.Running:
 		return fmt.Errorf("proxmox: %s runs: a template is made of a VM that is off", now)
 	}

@@ -259,16 +259,17 @@ func (c *Client) allocateAll(ctx context.Context, host string, storages map[stri
 
 // clone makes the VM from its template.
 func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
-	source, err := c.TemplateOn(ctx, spec.Owner, spec.Host, spec.Template)
+	source, err := c.source(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	if source == nil {
-		return nil, c.noTemplate(ctx, spec)
-	}
 	storage := spec.Storage
-	if !spec.Full && len(source.Disks) > 0 {
-		storage = source.Disks[0].Storage
+	if len(source.Disks) > 0 {
+		there := source.Disks[0].Storage
+		spec.Full = spec.Full || storage != "" && storage != there
+		if !spec.Full {
+			storage = there
+		}
 	}
 	if err := c.clones.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -296,6 +297,25 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		progress.Say(ctx, "VMID %d was taken by another in the meantime", vmid)
 	}
 	return nil, fmt.Errorf("clone %s: every VMID that Proxmox offered was taken by another: is something else making VMs?", spec.Name)
+}
+
+// source returns the template that a VM is to be cloned from.
+func (c *Client) source(ctx context.Context, spec VMSpec) (*VM, error) {
+	if spec.TemplateID == 0 {
+		vm, err := c.TemplateOn(ctx, spec.Owner, spec.Host, spec.Template)
+		if err == nil && vm == nil {
+			err = c.noTemplate(ctx, spec)
+		}
+		return vm, err
+	}
+	vm, err := c.ByID(ctx, spec.TemplateID)
+	if err != nil {
+		return nil, err
+	}
+	if !vm.Template {
+		return nil, fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, since a clone of a VM can tear its disks", vm)
+	}
+	return vm, nil
 }
 
 // noTemplate says what is in the template's place.

@@ -18,8 +18,9 @@ type VMSpec struct {
 	Owner       string // the tag that makes it ours, e.g. homelab-a100
 	Tags        []string
 	Template    string // name of the template, which carries Owner too
-	Full        bool   // copy the disks; else they are linked to the template's
-	Storage     string // of the copies, for Full
+	TemplateID  int    // its VMID, in place of Template: one that is there, whoever's it is
+	Full        bool   // copy the disks; else they are linked to the template's, if those are on Storage
+	Storage     string // where the disks are to be; empty: where the template's are
 	Cores       int
 	Memory      Size
 	CPUType     string // default host
