@@ -1,0 +1,73 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// ByID returns the VM with that VMID, whoever's it is. One that is not there is
+// [ErrNotFound].
+func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if r.Type == "qemu" && int(r.VMID) == vmid {
+			return c.read(ctx, r.Node, vmid, c.isRunning(ctx, r))
+		}
+	}
+	return nil, fmt.Errorf("proxmox: there is no VM %d, or the token may not see it (VM.Audit): %w", vmid, ErrNotFound)
+}
+
+// Unbased returns the disks of a template that are not what clones can hang on.
+// Proxmox marks a VM as a template first and makes bases of its disks then, one by
+// one (template_create in qemu-server): a host that dies in between leaves a template
+// that looks whole.
+func (v *VM) Unbased() []string {
+	if !v.Template {
+		return nil
+	}
+	var out []string
+	for _, d := range v.Disks {
+		if !strings.HasPrefix(d.Volume[strings.LastIndexAny(d.Volume, ":/")+1:], "base-") {
+			out = append(out, d.Slot)
+		}
+	}
+	return out
+}
+
+// CloudInitDrives returns the slots of a VM, beside the one of our own seed, in which
+// drives are that Proxmox fills for cloud-init. Of two seeds a guest reads either.
+func (v *VM) CloudInitDrives() []string {
+	var out []string
+	for k, line := range v.config {
+		if slotted.MatchString(k) && k != seedSlot && strings.Contains(line, "cloudinit") {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Has reports whether a VM has a device or option, such as hostpci0.
+func (v *VM) Has(key string) bool { _, ok := v.config[key]; return ok }
+
+// rebase makes bases of those disks of a template that are none yet.
+func (c *Client) rebase(ctx context.Context, vm *VM) error {
+	for _, slot := range vm.Unbased() {
+		err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
+			return c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "template"), params{"disk": slot})
+		}, func() (bool, error) {
+			seen, err := c.read(ctx, vm.Host, vm.VMID, false)
+			return err == nil && !slices.Contains(seen.Unbased(), slot), err
+		})
+		if err != nil {
+			return c.explain(ctx, vm, "convert", err)
+		}
+	}
+	return nil
+}
