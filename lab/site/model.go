@@ -34,5 +34,5 @@ func loadModel(name string) (pvesim.Model, error) {
 	if err != nil {
 		return pvesim.Model{}, fmt.Errorf("model: %w", err)
 	}
-	return pvesim.ParseModel(data)
+	return pvesim.ParseModel(name, data)
 }

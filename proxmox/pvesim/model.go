@@ -1,38 +1,58 @@
 package pvesim
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 )
 
 // Model is the hardware and the beginning of a simulated Proxmox VE cluster, as
-// data: what a person would find out by walking around it.
+// data: what a person would find out by walking around it. Zero values are what
+// is usual and healthy.
 type Model struct {
-	Version string  `yaml:"version,omitempty"` // of pve-manager; 9.2.11 when empty. An 8.x asks VM.Monitor for the guest agent.
-	Hosts   []Host  `yaml:"hosts"`
-	Roles   []Role  `yaml:"roles,omitempty"` // beside the built-in Administrator, PVEAuditor and NoAccess
-	Users   []User  `yaml:"users,omitempty"` // beside root@pam
-	Tokens  []Token `yaml:"tokens,omitempty"`
-	ACLs    []ACL   `yaml:"acls,omitempty"`
-	VMs     []VM    `yaml:"vms,omitempty"` // machines that are there before anybody asks
+	Version  string       `yaml:"version,omitempty"`  // of pve-manager; 9.2.11 when empty. An 8.x asks VM.Monitor for the guest agent.
+	NoQuorum bool         `yaml:"noQuorum,omitempty"` // most of the cluster is away: nothing can be changed
+	NextID   IDRange      `yaml:"nextID,omitempty"`   // what /cluster/nextid gives out; 100 to 999999
+	Hosts    []Host       `yaml:"hosts"`
+	Mappings []PCIMapping `yaml:"mappings,omitempty"`
+	Pools    []Pool       `yaml:"pools,omitempty"`
+	Roles    []Role       `yaml:"roles,omitempty"` // beside the built-in ones
+	Users    []User       `yaml:"users,omitempty"` // beside root@pam, unless it is to have a password
+	Groups   []Group      `yaml:"groups,omitempty"`
+	Tokens   []Token      `yaml:"tokens,omitempty"`
+	ACLs     []ACL        `yaml:"acls,omitempty"`
+	VMs      []VM         `yaml:"vms,omitempty"` // machines that are there before anybody asks
+}
+
+// IDRange is a range of VMIDs, both ends included; 0 is Proxmox's own end.
+type IDRange struct {
+	Lower int `yaml:"lower,omitempty"`
+	Upper int `yaml:"upper,omitempty"`
 }
 
 // Host is one node.
 type Host struct {
-	Name      string      `yaml:"name"`
-	CPUs      int         `yaml:"cpus"`      // logical CPUs
-	NUMANodes int         `yaml:"numaNodes"` // which is also the number of sockets
-	CPUModel  string      `yaml:"cpuModel,omitempty"`
-	Memory    Size        `yaml:"memory"`
-	NoIOMMU   bool        `yaml:"noIOMMU,omitempty"` // switched off in the firmware or the kernel's command line
-	PCI       []PCIDevice `yaml:"pci,omitempty"`
-	Storages  []Storage   `yaml:"storages"`
-	Bridges   []string    `yaml:"bridges"`
+	Name        string        `yaml:"name"`
+	Offline     bool          `yaml:"offline,omitempty"` // switched off: its requests get 595
+	Kernel      string        `yaml:"kernel,omitempty"`  // release; 6.17.4-1-pve when empty
+	CPUs        int           `yaml:"cpus"`              // logical CPUs
+	NUMANodes   int           `yaml:"numaNodes"`         // which is also the number of sockets
+	CPUModel    string        `yaml:"cpuModel,omitempty"`
+	Memory      Size          `yaml:"memory"`
+	Used        Size          `yaml:"used,omitempty"`        // of the memory, by what is not simulated: ZFS' cache, containers
+	ClockOffset time.Duration `yaml:"clockOffset,omitempty"` // how far its clock is ahead: 90s, -2m
+	NoIOMMU     bool          `yaml:"noIOMMU,omitempty"`     // switched off in the firmware or the kernel's command line
+	PCI         []PCIDevice   `yaml:"pci,omitempty"`
+	Storages    []Storage     `yaml:"storages"`
+	Bridges     []string      `yaml:"bridges"`
+
+	VLANAware []string          `yaml:"vlanAware,omitempty"` // those of the bridges that are
+	VIDs      map[string]string `yaml:"vids,omitempty"`      // VLANs that a bridge carries, "2-4094" unless said here
+	NoPorts   []string          `yaml:"noPorts,omitempty"`   // those of the bridges that lead nowhere
 }
 
 // PCIDevice is one function of a PCI device.
@@ -50,30 +70,71 @@ type PCIDevice struct {
 	MDev       bool   `yaml:"mdev,omitempty"`       // can make mediated devices
 }
 
-// Storage is one storage as a node sees it. Those of the same name with Shared
+// Storage is a storage as a node sees it. Those of the same name with Shared
 // set are one.
 type Storage struct {
-	Name    string   `yaml:"name"`
-	Type    string   `yaml:"type"`    // dir, zfspool, lvmthin or nfs
-	Content []string `yaml:"content"` // iso, vztmpl, import, images, rootdir, backup, snippets
-	Shared  bool     `yaml:"shared,omitempty"`
-	Size    Size     `yaml:"size"`
-	Used    Size     `yaml:"used,omitempty"` // by what is not simulated
+	Name     string            `yaml:"name"`
+	Type     string            `yaml:"type"`    // dir, zfspool, lvmthin, nfs, …
+	Content  []string          `yaml:"content"` // iso, vztmpl, import, images, rootdir, backup, snippets
+	Shared   bool              `yaml:"shared,omitempty"`
+	Size     Size              `yaml:"size"`
+	Used     Size              `yaml:"used,omitempty"`     // by what is not simulated
+	Inactive bool              `yaml:"inactive,omitempty"` // not reachable
+	Disabled bool              `yaml:"disabled,omitempty"` // switched off by an admin
+	Config   map[string]string `yaml:"config,omitempty"`   // further keys, as in storage.cfg: pool, vgname, path, server
+	Files    []File            `yaml:"files,omitempty"`    // ISOs, images to import and the like; disks come with their VMs
 }
 
-// VM is a virtual machine that the model begins with. It has no living guest.
+// File is a file on a storage. Its contents are the URL's of the simulated
+// internet, or the text, or so many bytes of nothing.
+type File struct {
+	Name string `yaml:"name"` // with its content type: iso/debian.iso, import/noble.qcow2
+	Size Size   `yaml:"size,omitempty"`
+	URL  string `yaml:"url,omitempty"`
+	Text string `yaml:"text,omitempty"`
+}
+
+// PCIMapping is a resource mapping of PCI devices.
+type PCIMapping struct {
+	ID            string   `yaml:"id"`
+	Description   string   `yaml:"description,omitempty"`
+	MDev          bool     `yaml:"mdev,omitempty"`
+	LiveMigration bool     `yaml:"liveMigration,omitempty"`
+	Map           []string `yaml:"map"` // node=pve1,path=0000:41:00.0,id=10de:20f1,iommugroup=25,subsystem-id=10de:145f
+}
+
+// Pool is a resource pool; who is in it stands in the VMs.
+type Pool struct {
+	ID      string `yaml:"id"`
+	Comment string `yaml:"comment,omitempty"`
+}
+
+// VM is a virtual machine that the model begins with. It has a living guest where
+// Image says what it boots, else none.
 type VM struct {
 	ID      int               `yaml:"id"`
 	Node    string            `yaml:"node"`
 	Name    string            `yaml:"name"`
-	Config  map[string]string `yaml:"config,omitempty"` // further keys, as in its configuration file
+	Pool    string            `yaml:"pool,omitempty"`
 	Running bool              `yaml:"running,omitempty"`
+	Image   string            `yaml:"image,omitempty"`  // URL in the simulated internet of what its first disk was made from
+	Config  map[string]string `yaml:"config,omitempty"` // further keys, as in its configuration file; "template: 1" makes it a template
 }
 
-// User is somebody with a password.
+// User is somebody, with a password where one is to log in.
 type User struct {
 	ID       string `yaml:"id"` // name@realm
 	Password string `yaml:"password,omitempty"`
+	Comment  string `yaml:"comment,omitempty"`
+	Disabled bool   `yaml:"disabled,omitempty"`
+	Expire   int64  `yaml:"expire,omitempty"` // in seconds since 1970; 0 is never
+}
+
+// Group is a group of users. ACLs name it with an @ before it.
+type Group struct {
+	ID      string   `yaml:"id"`
+	Comment string   `yaml:"comment,omitempty"`
+	Users   []string `yaml:"users,omitempty"`
 }
 
 // Token is an API token.
@@ -81,6 +142,8 @@ type Token struct {
 	ID      string `yaml:"id"` // name@realm!token
 	Secret  string `yaml:"secret"`
 	PrivSep bool   `yaml:"privSep,omitempty"` // has only what both it and its user are granted
+	Comment string `yaml:"comment,omitempty"`
+	Expire  int64  `yaml:"expire,omitempty"` // in seconds since 1970; 0 is never
 }
 
 // Role is a named list of privileges.
@@ -92,18 +155,9 @@ type Role struct {
 // ACL grants a role on a path and, unless NoPropagate, on all below.
 type ACL struct {
 	Path        string `yaml:"path"`
-	Who         string `yaml:"who"` // a user's or a token's ID
+	Who         string `yaml:"who"` // a user's or a token's ID, or @ and a group's
 	Role        string `yaml:"role"`
 	NoPropagate bool   `yaml:"noPropagate,omitempty"`
-}
-
-// ParseModel reads a model from YAML. Keys that it does not know are errors.
-func ParseModel(data []byte) (Model, error) {
-	var m Model
-	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(&m); err != nil {
-		return Model{}, fmt.Errorf("model: %w", err)
-	}
-	return m, nil
 }
 
 // YAML writes the model.

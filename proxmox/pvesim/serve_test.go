@@ -127,13 +127,13 @@ func TestModelsAsYAML(t *testing.T) {
 	for _, m := range []Model{EightA100(), OneGPU(), TwoHosts()} {
 		text, err := m.YAML()
 		require.NoError(t, err)
-		again, err := ParseModel(text)
+		again, err := ParseModel("model.yaml", text)
 		require.NoError(t, err, string(text))
 		assert.Equal(t, m, again)
 	}
-	_, err := ParseModel([]byte("hosts: []\nhots: 3\n"))
+	_, err := ParseModel("model.yaml", []byte("hosts: []\nhots: 3\n"))
 	assert.ErrorContains(t, err, "hots")
-	m, err := ParseModel([]byte("hosts: [{name: a, memory: 64GiB, storages: [{name: x, type: dir, size: 1.5TiB}]}]"))
+	m, err := ParseModel("model.yaml", []byte("hosts: [{name: a, memory: 64GiB, storages: [{name: x, type: dir, size: 1.5TiB}]}]"))
 	require.NoError(t, err)
 	assert.Equal(t, []Size{64 * GiB, 1536 * GiB}, []Size{m.Hosts[0].Memory, m.Hosts[0].Storages[0].Size})
 }

@@ -155,9 +155,7 @@ func New(m Model, o Options) *Sim {
 	for _, h := range m.Hosts {
 		s.hosts[h.Name] = newHost(h, shared)
 	}
-	for _, v := range m.VMs {
-		s.adopt(v)
-	}
+	s.populate(m)
 	return s
 }
 
