@@ -404,30 +404,29 @@ const (
 )
 
 var (
-	shareText    = regexp.MustCompile(`\b(\d{1,3})(?:\.\d+)?%`)
-	downloadText = regexp.MustCompile(`download failed: .*exit code (\d+)`)
+	shareText = regexp.MustCompile(`\b(\d{1,3})(?:\.\d+)?%`)
+	// Proxmox tells the last line that wget said, or its exit status where that was
+	// empty (run_command in PVE::Tools): 4 network, 5 certificate, 8 an error response.
+	untrustedText   = regexp.MustCompile(`(?i)--no-check-certificate|cannot verify|exit code 5\b`)
+	refusedText     = regexp.MustCompile(`(?i)ERROR \d{3}|exit code 8\b`)
+	unreachableText = regexp.MustCompile(`(?i)unable to resolve|name resolution|connection refused|timed out|no route to host|network is unreachable|giving up|exit code 4\b`)
 )
 
-// saidDownload sorts the exit status of a download. wget's own are in its manual
-// under EXIT STATUS: 4 network failure, 5 SSL verification, 8 an error response.
+// saidDownload sorts the exit status of a download.
 func saidDownload(exit string) downloadFailure {
-	if strings.Contains(exit, "checksum mismatch: got") {
-		if strings.Contains(exit, "aborting") {
-			return downloadTaken
-		}
+	switch {
+	case strings.Contains(exit, "checksum mismatch: got") && strings.Contains(exit, "aborting"):
+		return downloadTaken
+	case strings.Contains(exit, "checksum mismatch: got"):
 		return downloadDiffers
-	}
-	m := downloadText.FindStringSubmatch(exit)
-	if m == nil {
+	case !strings.Contains(exit, "download failed"):
 		return downloadOther
-	}
-	switch m[1] {
-	case "4":
-		return downloadUnreachable
-	case "5":
+	case untrustedText.MatchString(exit):
 		return downloadUntrusted
-	case "8":
+	case refusedText.MatchString(exit):
 		return downloadRefused
+	case unreachableText.MatchString(exit):
+		return downloadUnreachable
 	}
 	return downloadOther
 }
