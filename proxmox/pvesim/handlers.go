@@ -6,7 +6,7 @@ import "maps"
 func handlers() map[string]handler {
 	all := map[string]handler{}
 	for _, some := range []map[string]handler{
-		clusterHandlers(), nodeHandlers(), vmHandlers(), snapshotHandlers(), runStateHandlers(), cloudDriveHandlers(), accessHandlers(),
+		clusterHandlers(), nodeHandlers(), vmHandlers(), snapshotHandlers(), runStateHandlers(), cloudDriveHandlers(), accessHandlers(), storageHandlers(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -29,7 +29,6 @@ func clusterHandlers() map[string]handler {
 		"PUT " + mapping + "/{id}":    (*call).updateMapping,
 		"DELETE " + mapping + "/{id}": (*call).deleteMapping,
 		"GET /nodes":                  (*call).listNodes,
-		"GET /storage":                (*call).storageConfigs,
 		"GET /pools":                  (*call).listPools,
 		"POST /pools":                 (*call).createPool,
 		"PUT /pools":                  (*call).updatePool,

@@ -206,30 +206,6 @@ func (c *call) listStorages() (any, error) {
 	return out, nil
 }
 
-func (c *call) storageConfigs() (any, error) {
-	seen := map[string]bool{}
-	out := []any{}
-	for _, node := range c.s.nodes() {
-		h := c.s.hosts[node]
-		for _, name := range slices.Sorted(maps.Keys(h.storages)) {
-			if seen[name] || !c.s.canAny(c.who, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace") {
-				continue
-			}
-			seen[name] = true
-			st := h.storages[name]
-			entry := map[string]any{"storage": name, "type": st.Type, "content": strings.Join(st.Content, ","), "digest": strings.Repeat("0", 40)}
-			if st.fileBased() {
-				entry["path"] = st.dir()
-			}
-			if st.Shared {
-				entry["shared"] = 1
-			}
-			out = append(out, entry)
-		}
-	}
-	return out, nil
-}
-
 func (c *call) storageStatus() (any, error) {
 	st, err := c.storage()
 	if err != nil {

@@ -20,6 +20,9 @@ type volume struct {
 	data    []byte      // of files
 	disk    *guest.Disk // contents of an OS disk; nil is blank
 	made    time.Time
+
+	notes     string // of a backup
+	protected bool
 }
 
 // contents returns what a guest finds on the disk. That of a linked clone is
