@@ -2,7 +2,40 @@
 
 package main
 
-import "github.com/magefile/mage/mg"
+import (
+	"context"
+	"os/signal"
+	"syscall"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/cps-gpu/homelab/internal/session"
+)
 
 // Host is a Proxmox VE host, before there is a cluster on it.
 type Host mg.Namespace
+
+// Check looks whether the hosts can carry what cluster.yaml says, and changes nothing; exit code 0, 1 for warnings, 2 for errors. Flags: -spec=FILE -host=NAME -ssh=USER@ADDRESS:PORT -fingerprint=SHA256:… -json.
+func (Host) Check(ctx context.Context, spec, host, ssh, fingerprint *string, json *bool) error {
+	o := options(spec, json, nil, nil)
+	o.Host, o.SSH, o.Fingerprint, o.Start = value(host), value(ssh), value(fingerprint), true
+	if err := words(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	return leave(session.HostCheck(ctx, o))
+}
+
+// Prep prepares the hosts over SSH, as root: shows every change, asks, does it. Flags: -spec=FILE -host=NAME -ssh=USER@ADDRESS:PORT -fingerprint=SHA256:… -out=FILE -yes -reboot -force -framebuffer -json.
+func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint, out *string, yes, reboot, force, framebuffer, json *bool) error {
+	o := options(spec, json, yes, nil)
+	o.Host, o.SSH, o.Fingerprint, o.Out = value(host), value(ssh), value(fingerprint), value(out)
+	o.Reboot, o.Force, o.Framebuffer = value(reboot), value(force), value(framebuffer)
+	if err := words(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	return leave(session.HostPrep(ctx, o))
+}

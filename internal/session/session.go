@@ -35,6 +35,10 @@ type Options struct {
 	Host        string // one host of the file; empty: all
 	SSH         string // user@address:port of the host, in place of the file's
 	Fingerprint string // SHA256:… of the host's SSH key, for the first contact
+	Out         string // where a secret goes that is made
+	Force       bool   // make anew what is there and cannot be used
+	Reboot      bool   // start hosts again where something waits for that
+	Framebuffer bool   // take the console off the card that a host booted on
 }
 
 // DefaultSpec is the file that is used when it is there and no other is named.

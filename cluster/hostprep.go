@@ -1,0 +1,310 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/host"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// DefaultToken is the token that host:prep makes where the file names none.
+const DefaultToken = "homelab@pve!cluster"
+
+// HostPrep prepares the hosts of a file for what the file asks of them. It needs no
+// API token: it makes the one that everything else needs.
+type HostPrep struct {
+	Spec  *Spec
+	Hosts []string                 // in this order; the first is asked about what is common to all
+	Root  map[string]remote.Runner // a shell of root on each
+
+	// KeepToken is given the secret of a token that was made. It is called once, at
+	// once, and its error is that of the step. Nil: no token is made.
+	KeepToken func(secret.Value) error
+	// NewToken makes the token anew though it is there.
+	NewToken bool
+	// Framebuffer takes the console off the card that a host booted on.
+	Framebuffer bool
+	// Reboot starts hosts again where something waits for that.
+	Reboot bool
+
+	mu    sync.Mutex
+	seen  map[string]host.State // dropped by whatever changes something
+	token bool                  // made in this run
+}
+
+// HostPlan is what there is to do on one host.
+type HostPlan struct {
+	Name    string         `json:"host"`
+	State   host.State     `json:"-"`
+	Changes []*host.Change `json:"changes"`
+	Reboot  []string       `json:"reboot,omitempty"` // what waits for one, when the changes are made
+	Notes   []host.Note    `json:"notes,omitempty"`
+}
+
+// AccessPlan is what there is to do for all hosts together.
+type AccessPlan struct {
+	State   host.AccessState `json:"-"`
+	Changes []*host.Change   `json:"changes"`
+	Token   [][]string       `json:"token,omitempty"` // commands that make the token; its secret is their answer
+	Notes   []host.Note      `json:"notes,omitempty"`
+}
+
+// LookAt says what there is to do on one host.
+func (p *HostPrep) LookAt(ctx context.Context, name string) (*HostPlan, error) {
+	s, err := p.observe(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	spec := p.hostSpec(name)
+	plan := &HostPlan{Name: name, State: s, Reboot: spec.Reboot(s), Notes: spec.Notes(s)}
+	plan.Changes, err = spec.Changes(s)
+	return plan, err
+}
+
+// LookAtAccess says what there is to do for all hosts together.
+func (p *HostPrep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
+	a, s, err := p.access(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan := &AccessPlan{State: s, Changes: a.Changes(s), Notes: a.Notes(s)}
+	if p.makesToken(s) {
+		plan.Token = a.TokenCommands(s)
+	}
+	return plan, nil
+}
+
+// observe looks at a host, or remembers what was seen since anything changed there.
+func (p *HostPrep) observe(ctx context.Context, name string) (host.State, error) {
+	p.mu.Lock()
+	s, ok := p.seen[name]
+	p.mu.Unlock()
+	if ok {
+		return s, nil
+	}
+	s, err := host.Observe(ctx, p.Root[name])
+	if err != nil {
+		return s, fmt.Errorf("host %s: %w", name, err)
+	}
+	if s.Host != "" && s.Host != name {
+		return s, converge.Permanent(fmt.Errorf("host %s: the machine calls itself %s: the file must name hosts as the web interface does, and ssh: lead to the right one", name, s.Host))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen == nil {
+		p.seen = map[string]host.State{}
+	}
+	p.seen[name] = s
+	return s, nil
+}
+
+func (p *HostPrep) forget(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.seen, name)
+}
+
+// hostSpec is what the file asks of a host. Where each of its nodes names its cards,
+// only those are taken from the host; else all that VMs could be given.
+func (p *HostPrep) hostSpec(name string) host.Spec {
+	spec := host.Spec{Owner: p.owner(), Framebuffer: p.Framebuffer}
+	all := false
+	for _, n := range p.Spec.GPUNodes() {
+		if n.External || n.Host != name {
+			continue
+		}
+		spec.GPUs = true
+		all = all || len(n.GPUs.PCI) == 0
+		for _, a := range n.GPUs.PCI {
+			address, err := proxmox.ParsePCIAddress(a.String())
+			if err == nil {
+				spec.Cards = append(spec.Cards, address.Whole())
+			}
+		}
+	}
+	if all {
+		spec.Cards = nil
+	}
+	return spec
+}
+
+func (p *HostPrep) owner() string { return "the cluster " + p.Spec.Name }
+
+// TokenID is the token of the file, or the one that is made where it names none.
+func (p *HostPrep) TokenID() string { return cmp.Or(p.Spec.Proxmox.TokenID, DefaultToken) }
+
+// access looks at what is common to all hosts, and says what should be.
+func (p *HostPrep) access(ctx context.Context) (host.Access, host.AccessState, error) {
+	a := host.Access{Owner: p.owner(), Prefix: "homelab-" + p.Spec.Name, TokenID: p.TokenID(), Storages: p.storages()}
+	if p.Spec.IsLab() && p.KeepToken == nil {
+		a.TokenID = "" // the lab brings its own
+	} else {
+		first, err := p.observe(ctx, p.Hosts[0])
+		if err != nil {
+			return a, host.AccessState{}, err
+		}
+		a.Grants = p.Spec.Grants(proxmox.Version{Version: first.Version, Release: first.Version})
+	}
+	s, err := a.ObserveAccess(ctx, p.Root[p.Hosts[0]])
+	if err != nil {
+		err = fmt.Errorf("host %s: %w", p.Hosts[0], err)
+	}
+	return a, s, err
+}
+
+// storages lists what the file wants of the storages of all hosts.
+func (p *HostPrep) storages() []host.Storage {
+	var out []host.Storage
+	for _, name := range p.Hosts {
+		for _, u := range p.Spec.uses(name) {
+			i := slices.IndexFunc(out, func(s host.Storage) bool { return s.Name == u.storage })
+			if i < 0 {
+				i, out = len(out), append(out, host.Storage{Name: u.storage})
+			}
+			if !slices.Contains(out[i].Content, u.content) {
+				out[i].Content, out[i].Why = append(out[i].Content, u.content), append(out[i].Why, u.why)
+			}
+		}
+	}
+	return out
+}
+
+// makesToken reports whether a token is to be made.
+func (p *HostPrep) makesToken(s host.AccessState) bool {
+	return p.KeepToken != nil && (s.Token == nil || p.NewToken && !p.token)
+}
+
+// Graph is the way from hosts as they were installed to hosts that can carry the
+// file's machines, as far as it goes without a reboot, and behind it if that is
+// allowed. Resource mappings are not made here: they name IOMMU groups, which are
+// there after the reboot only, and cluster:up may make them with the token.
+func (p *HostPrep) Graph() *converge.Graph {
+	g := &converge.Graph{}
+	var last *converge.Ref
+
+	// What is common to all hosts. The token comes before what is granted to it.
+	last = g.Add(p.accessStep(host.Storages))
+	last = g.Add(p.accessStep(host.Role), last)
+	last = g.Add(p.accessStep(host.User), last)
+	last = g.Add(p.tokenStep(), last)
+	access := g.Add(p.accessStep(host.Grants), last)
+
+	// Each host is prepared by itself: command line, modules, cards, initramfs. They
+	// reboot one after the other: a Proxmox cluster needs most of its hosts.
+	var rebooted *converge.Ref
+	for _, name := range p.Hosts {
+		var prepared *converge.Ref
+		for _, id := range []string{host.Boot, host.Modules, host.Cards, host.Initramfs} {
+			prepared = g.Add(p.hostStep(name, id), prepared)
+		}
+		if p.Reboot {
+			rebooted = g.Add(p.rebootStep(name), prepared, rebooted, access)
+		}
+	}
+	return g
+}
+
+// hostStep makes one change of a host.
+func (p *HostPrep) hostStep(name, id string) *converge.Resource[*host.Change] {
+	return &converge.Resource[*host.Change]{
+		ID: id + "/" + name,
+		Observe: func(ctx context.Context) (*host.Change, error) {
+			s, err := p.observe(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			c, err := p.hostSpec(name).Change(s, id)
+			return c, converge.Permanent(err)
+		},
+		Diff: func(c *host.Change) drift.Diff { return c.Diff() },
+		Apply: func(ctx context.Context, c *host.Change) error {
+			defer p.forget(name)
+			return host.Apply(ctx, p.Root[name], c)
+		},
+		Settle: settleNow,
+	}
+}
+
+// settleNow: what was written is there, or never will be.
+const settleNow = 10 * time.Second
+
+// accessStep makes one change that is common to all hosts.
+func (p *HostPrep) accessStep(id string) *converge.Resource[*host.Change] {
+	return &converge.Resource[*host.Change]{
+		ID: id,
+		Observe: func(ctx context.Context) (*host.Change, error) {
+			a, s, err := p.access(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return a.Change(s, id), nil
+		},
+		Diff:   func(c *host.Change) drift.Diff { return c.Diff() },
+		Apply:  func(ctx context.Context, c *host.Change) error { return host.Apply(ctx, p.Root[p.Hosts[0]], c) },
+		Settle: settleNow,
+	}
+}
+
+// tokenStep makes the token, and hands its secret on at once.
+func (p *HostPrep) tokenStep() *converge.Resource[host.AccessState] {
+	return &converge.Resource[host.AccessState]{
+		ID: "token",
+		Observe: func(ctx context.Context) (host.AccessState, error) {
+			_, s, err := p.access(ctx)
+			return s, err
+		},
+		Diff: func(s host.AccessState) drift.Diff {
+			if !p.makesToken(s) {
+				return nil
+			}
+			return drift.Diff{{Path: p.TokenID(), Want: "an API token", Effect: drift.Update}}
+		},
+		Apply: func(ctx context.Context, s host.AccessState) error {
+			a, s, err := p.access(ctx)
+			if err != nil {
+				return err
+			}
+			value, err := a.MakeToken(ctx, p.Root[p.Hosts[0]], s)
+			if err != nil {
+				return err
+			}
+			p.token = true
+			return converge.Permanent(p.KeepToken(value))
+		},
+		Settle: settleNow,
+	}
+}
+
+// rebootTime is how long a server may take: their firmware looks at all memory first.
+const rebootTime = 20 * time.Minute
+
+// rebootStep starts a host again, waits for it, and sees that this was of use.
+func (p *HostPrep) rebootStep(name string) *converge.Resource[host.State] {
+	return &converge.Resource[host.State]{
+		ID:      "reboot/" + name,
+		Observe: func(ctx context.Context) (host.State, error) { return p.observe(ctx, name) },
+		Diff: func(s host.State) drift.Diff {
+			var d drift.Diff
+			for _, why := range p.hostSpec(name).Reboot(s) {
+				d = append(d, drift.Field{Want: "a reboot: " + why, Effect: drift.Update})
+			}
+			return d
+		},
+		Apply: func(ctx context.Context, _ host.State) error {
+			defer p.forget(name)
+			ctx, cancel := context.WithTimeout(ctx, rebootTime)
+			defer cancel()
+			return host.Reboot(ctx, p.Root[name])
+		},
+		Settle: settleNow,
+	}
+}

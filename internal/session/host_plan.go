@@ -1,0 +1,190 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox/host"
+)
+
+// prepText is a plan for somebody who trusts nobody: each line of each file, each
+// command, why, and how to take it back.
+func prepText(all *prepPlan) string {
+	var b strings.Builder
+	n := 0
+	for _, h := range all.hosts {
+		b.WriteString(hostHead(h))
+		changesText(&b, &n, h.Changes)
+		if len(h.Changes) == 0 {
+			b.WriteString("  Nothing to change.\n\n")
+		}
+		switch {
+		case len(h.Reboot) > 0 && len(h.Changes) > 0:
+			paragraph(&b, "  ", "All that counts after a reboot, which is not part of this: "+strings.Join(h.Reboot, "; ")+".")
+			b.WriteString("\n")
+		case len(h.Reboot) > 0:
+			paragraph(&b, "  ", "It waits for a reboot: "+strings.Join(h.Reboot, "; ")+".")
+			b.WriteString("\n")
+		}
+		notesText(&b, h.Notes)
+	}
+	b.WriteString("All hosts of this Proxmox cluster\n\n")
+	token := all.access.Token
+	for _, c := range all.access.Changes {
+		if c.ID == host.Grants {
+			tokenText(&b, &n, token)
+			token = nil
+		}
+		changesText(&b, &n, []*host.Change{c})
+	}
+	tokenText(&b, &n, token)
+	if len(all.access.Changes)+len(all.access.Token) == 0 {
+		b.WriteString("  Nothing to change.\n\n")
+	}
+	notesText(&b, all.access.Notes)
+	return b.String()
+}
+
+// hostHead says what host this is, and what cards it has.
+func hostHead(h *cluster.HostPlan) string {
+	s := h.State
+	cpu, firmware := "AMD", "BIOS"
+	if s.Intel {
+		cpu = "Intel"
+	}
+	if s.UEFI {
+		firmware = "UEFI"
+	}
+	loader := make([]string, len(s.Loaders))
+	for i, l := range s.Loaders {
+		loader[i] = string(l)
+		if s.ESPs {
+			loader[i] += " kept by proxmox-boot-tool"
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Host %s: Proxmox VE %s, Linux %s, %s, %s, boots by %s\n", h.Name, s.Version, s.Kernel, cpu, firmware, strings.Join(loader, " and "))
+	for _, d := range s.Devices {
+		if !d.IsGPU() {
+			continue
+		}
+		driver, group := "no driver holds it", "no IOMMU group"
+		if d.Driver != "" {
+			driver = "held by " + d.Driver
+		}
+		if d.IOMMUGroup >= 0 {
+			group = fmt.Sprintf("IOMMU group %d", d.IOMMUGroup)
+		}
+		fmt.Fprintf(&b, "  %s  %s  %s: %s, %s\n", d.Address, d.ID(), d.Name, driver, group)
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func changesText(b *strings.Builder, n *int, changes []*host.Change) {
+	for _, c := range changes {
+		*n++
+		fmt.Fprintf(b, "  %d. %s\n", *n, capital(c.What))
+		paragraph(b, "     ", strings.Join(c.Why, " "))
+		for _, f := range c.Files {
+			fileText(b, f)
+		}
+		commandsText(b, c.Commands)
+		if c.Undo != "" {
+			paragraph(b, "     ", "To take it back: "+c.Undo+".")
+		}
+		b.WriteString("\n")
+	}
+}
+
+func fileText(b *strings.Builder, f host.FileChange) {
+	switch {
+	case f.New:
+		fmt.Fprintf(b, "     %s (new)\n", f.Path)
+	case f.Backup() != "":
+		fmt.Fprintf(b, "     %s (a copy stays in %s)\n", f.Path, f.Backup())
+	default:
+		fmt.Fprintf(b, "     %s\n", f.Path)
+	}
+	gone, come := f.Lines()
+	for _, line := range gone {
+		fmt.Fprintf(b, "       - %s\n", line)
+	}
+	for _, line := range come {
+		fmt.Fprintf(b, "       + %s\n", line)
+	}
+}
+
+// commandsText prints commands so that they can be pasted.
+func commandsText(b *strings.Builder, commands [][]string) {
+	for _, command := range commands {
+		words := make([]string, len(command))
+		for i, w := range command {
+			words[i] = w
+			if strings.ContainsAny(w, " !$'\"\\;&|<>()*?") {
+				words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+			}
+		}
+		fmt.Fprintf(b, "     $ %s\n", strings.Join(words, " "))
+	}
+}
+
+func tokenText(b *strings.Builder, n *int, commands [][]string) {
+	if len(commands) == 0 {
+		return
+	}
+	*n++
+	fmt.Fprintf(b, "  %d. API token\n", *n)
+	why := "It is what every other command uses in the place of a login. Its secret is the answer of the command, once."
+	if len(commands) > 1 {
+		why += " Whatever uses the token that is there stops working (-force)."
+	}
+	paragraph(b, "     ", why)
+	commandsText(b, commands)
+	last := commands[len(commands)-1]
+	fmt.Fprintf(b, "     To take it back: pveum user token delete %s %s.\n\n", last[4], last[5])
+}
+
+func notesText(b *strings.Builder, notes []host.Note) {
+	for _, n := range notes {
+		what := "Note: "
+		if n.Fatal {
+			what = "In the way: "
+		}
+		text := what + n.What + "."
+		if n.Do != "" {
+			text += " " + capital(n.Do) + "."
+		}
+		paragraph(b, "  ", text)
+	}
+	if len(notes) > 0 {
+		b.WriteString("\n")
+	}
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// paragraph wraps a text to lines that a terminal and a mail both show.
+func paragraph(b *strings.Builder, indent, text string) {
+	const width = 100
+	line := indent
+	for _, word := range strings.Fields(text) {
+		if len(line)+1+len(word) > width && line != indent {
+			b.WriteString(line + "\n")
+			line = indent
+		}
+		if line != indent {
+			line += " "
+		}
+		line += word
+	}
+	if line != indent {
+		b.WriteString(line + "\n")
+	}
+}

@@ -1,0 +1,242 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/proxmox/host"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// HostPrep prepares the hosts of the file, as root on each: it shows what it would do,
+// asks, does it, and says what waits for a reboot.
+func HostPrep(ctx context.Context, o Options) error {
+	s, err := Load(o)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if s.Spec.IsLab() {
+		backend := cluster.Backend{Dir: s.dir()}
+		if err := s.openLab(ctx, &backend); err != nil {
+			return err
+		}
+	}
+	return s.HostPrep(ctx)
+}
+
+// HostPrep is the command in a session.
+func (s *Session) HostPrep(ctx context.Context) error {
+	prep, done, err := s.openPrep(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	place, err := s.tokenPlace()
+	if err != nil {
+		return err
+	}
+	defer place.close()
+	if place.wanted {
+		prep.KeepToken = place.keep
+	}
+	all, err := s.lookAtHosts(ctx, prep)
+	if err != nil {
+		return err
+	}
+	prep.NewToken = place.wanted && s.opt.Force && !place.known
+	if prep.NewToken {
+		if all.access, err = prep.LookAtAccess(ctx); err != nil {
+			return err
+		}
+	}
+	all.unknownToken(prep, place)
+	if err := s.showPrep(all); err != nil {
+		return err
+	}
+	if !all.changes() {
+		return s.afterPrep(ctx, prep, all)
+	}
+	if len(all.access.Token) > 0 {
+		if err := place.ready(); err != nil {
+			return err
+		}
+	}
+	if !s.opt.Yes {
+		if err := ask(ctx, s.Console, "Do all this? Type yes: ", "yes"); err != nil {
+			return err
+		}
+	}
+	_, err = s.run(ctx, prep.Graph())
+	place.show(s)
+	if err != nil {
+		return err
+	}
+	prep.NewToken = false
+	if all, err = s.lookAtHosts(ctx, prep); err != nil {
+		return err
+	}
+	return s.afterPrep(ctx, prep, all)
+}
+
+// openPrep opens a shell on every host that the command is about.
+func (s *Session) openPrep(ctx context.Context) (*cluster.HostPrep, func(), error) {
+	hosts, err := s.hostsOf()
+	if err != nil {
+		return nil, nil, err
+	}
+	prep := &cluster.HostPrep{Spec: s.Spec, Root: map[string]remote.Runner{}, Framebuffer: s.opt.Framebuffer}
+	var open []func()
+	done := func() {
+		for _, end := range open {
+			end()
+		}
+	}
+	if s.opt.SSH != "" && len(hosts) > 1 {
+		return nil, nil, failedf(invalid, "-ssh is one host's: say which with -host (the file has %s)", hostNames(hosts))
+	}
+	for _, h := range hosts {
+		r, end, err := s.HostRunner(ctx, h.Name)
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		prep.Hosts, prep.Root[h.Name] = append(prep.Hosts, h.Name), r
+		open = append(open, end)
+	}
+	if len(prep.Hosts) == 0 {
+		return nil, nil, failedf(invalid, "the file names no Proxmox host: there is nothing to prepare")
+	}
+	return prep, done, nil
+}
+
+func hostNames(hosts []cluster.Host) string {
+	var names []string
+	for _, h := range hosts {
+		names = append(names, h.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// prepPlan is all that there is to do.
+type prepPlan struct {
+	hosts  []*cluster.HostPlan
+	access *cluster.AccessPlan
+}
+
+func (s *Session) lookAtHosts(ctx context.Context, prep *cluster.HostPrep) (*prepPlan, error) {
+	var all prepPlan
+	for _, name := range prep.Hosts {
+		s.Progress("looking at " + name)
+		plan, err := prep.LookAt(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all.hosts = append(all.hosts, plan)
+	}
+	var err error
+	all.access, err = prep.LookAtAccess(ctx)
+	s.Progress("")
+	return &all, err
+}
+
+func (p *prepPlan) changes() bool {
+	return len(p.access.Changes)+len(p.access.Token) > 0 ||
+		slices.ContainsFunc(p.hosts, func(h *cluster.HostPlan) bool { return len(h.Changes) > 0 })
+}
+
+// waiting returns the hosts on which something waits for a reboot.
+func (p *prepPlan) waiting() []*cluster.HostPlan {
+	return slices.DeleteFunc(slices.Clone(p.hosts), func(h *cluster.HostPlan) bool { return len(h.Reboot) == 0 })
+}
+
+// fatal says what nobody but a person mends.
+func (p *prepPlan) fatal() []string {
+	var out []string
+	add := func(where string, notes []host.Note) {
+		for _, n := range notes {
+			if n.Fatal {
+				out = append(out, where+n.What)
+			}
+		}
+	}
+	for _, h := range p.hosts {
+		add(h.Name+": ", h.Notes)
+	}
+	add("", p.access.Notes)
+	return out
+}
+
+// unknownToken tells of a token whose secret is not where the file says.
+func (p *prepPlan) unknownToken(prep *cluster.HostPrep, place *tokenPlace) {
+	if !place.wanted || place.known || p.access.State.Token == nil || len(p.access.Token) > 0 {
+		return
+	}
+	p.access.Notes = append(p.access.Notes, host.Note{Fatal: true,
+		What: fmt.Sprintf("the token %s is there, and its secret, which Proxmox shows once, is not: %s", prep.TokenID(), place.why),
+		Do:   "put it there, or run host:prep with -force: that makes the token anew, and whatever uses the old one stops working",
+	})
+}
+
+// afterPrep is what follows when there is nothing more to change: a reboot, or the end.
+func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *prepPlan) error {
+	waiting := all.waiting()
+	if len(waiting) == 0 {
+		if wrong := all.fatal(); len(wrong) > 0 {
+			return failedf(1, "What could be prepared is. This is left, and only you can mend it:\n  %s", strings.Join(wrong, "\n  "))
+		}
+		s.Say("Prepared: %s. Nothing waits for a reboot.\n\nNext:\n  go tool mage cluster:plan", strings.Join(prep.Hosts, ", "))
+		return nil
+	}
+	for _, h := range waiting {
+		runs := "nothing else runs there"
+		if len(h.State.Guests) > 0 {
+			runs = "a reboot stops what runs there: " + strings.Join(h.State.Guests, ", ")
+		}
+		s.Say("%s waits for a reboot: %s; %s.", h.Name, strings.Join(h.Reboot, "; "), runs)
+	}
+	names := make([]string, len(waiting))
+	for i, h := range waiting {
+		names[i] = h.Name
+	}
+	if !s.opt.Reboot {
+		later := failedf(pending, "reboot %s, then run host:prep again (-reboot lets it do that)", strings.Join(names, ", "))
+		if s.opt.Yes || s.JSON || !term.IsTerminal(int(os.Stdin.Fd())) {
+			return later
+		}
+		if err := ask(ctx, s.Console, fmt.Sprintf("Reboot now and wait? Type %s: ", strings.Join(names, " ")), strings.Join(names, " ")); err != nil {
+			return later
+		}
+	}
+	prep.Reboot = true
+	if _, err := s.run(ctx, prep.Graph()); err != nil {
+		return err
+	}
+	s.opt.Reboot = false // once is enough
+	again, err := s.lookAtHosts(ctx, prep)
+	if err != nil {
+		return err
+	}
+	return s.afterPrep(ctx, prep, again)
+}
+
+// showPrep prints the plan.
+func (s *Session) showPrep(all *prepPlan) error {
+	if s.JSON {
+		for _, h := range all.hosts {
+			if err := console.Objects(s.Console, []*cluster.HostPlan{h}); err != nil {
+				return err
+			}
+		}
+		return console.Objects(s.Console, []*cluster.AccessPlan{all.access})
+	}
+	_, err := fmt.Fprint(s.Data, prepText(all))
+	return err
+}

@@ -1,0 +1,117 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// tokenPlace is where the secret of the API token goes, and whether it is there.
+type tokenPlace struct {
+	wanted bool   // a token is needed at all
+	known  bool   // the secret is where the file says
+	why    string // why not
+	file   string // where it goes; empty: the terminal
+	ref    string // what the file says, e.g. env:PROXMOX_TOKEN_SECRET
+
+	temp *os.File     // made before the token is
+	made secret.Value // for the terminal, when the display has ended
+}
+
+// tokenPlace finds out where the secret goes: where -out says, where the file looks
+// for it if that is a file, or onto the terminal.
+func (s *Session) tokenPlace() (*tokenPlace, error) {
+	if s.Spec.IsLab() {
+		return &tokenPlace{}, nil // it brings its own
+	}
+	ref := s.Spec.Proxmox.TokenSecret
+	p := &tokenPlace{wanted: true, ref: ref.String(), file: s.opt.Out}
+	value, err := ref.Resolve()
+	p.known = err == nil
+	if err == nil {
+		s.Redact.Add(value)
+	} else {
+		p.why = err.Error()
+	}
+	named, isFile := strings.CutPrefix(p.ref, "file:")
+	if p.file == "" && isFile {
+		p.file = named
+	}
+	if p.file == "" || p.file == named {
+		return p, nil
+	}
+	if _, err := os.Stat(p.file); !errors.Is(err, fs.ErrNotExist) {
+		return nil, failedf(invalid, "-out=%s: there is something of that name already: move it away, or name another file", p.file)
+	}
+	return p, nil
+}
+
+// ready sees, before there is a token, that its secret can be kept.
+func (p *tokenPlace) ready() error {
+	if p.file == "" {
+		if !term.IsTerminal(int(os.Stderr.Fd())) {
+			return failedf(invalid, "nobody is here to see the token's secret: add -out=FILE, or write secret: file:PATH in the place of %s; nothing was changed", p.ref)
+		}
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(p.file), 0o700); err != nil {
+		return failed(invalid, fmt.Errorf("the token's secret: %w", err))
+	}
+	temp, err := os.CreateTemp(filepath.Dir(p.file), ".token-*") // mode 0600
+	if err != nil {
+		return failed(invalid, fmt.Errorf("the token's secret: %w", err))
+	}
+	p.temp = temp
+	return nil
+}
+
+// keep puts the secret into its file, whole.
+func (p *tokenPlace) keep(v secret.Value) error {
+	p.known = true
+	if p.temp == nil {
+		p.made = v
+		return nil
+	}
+	_, err := p.temp.WriteString(v.Reveal() + "\n")
+	err = errors.Join(err, p.temp.Sync(), p.temp.Close())
+	if err == nil {
+		err = os.Rename(p.temp.Name(), p.file)
+	}
+	if err != nil {
+		return fmt.Errorf("the token was made, and its secret could not be kept: run it again with -force: %w", err)
+	}
+	p.made, p.temp = v, nil
+	return nil
+}
+
+// show says where the secret is, or shows it: once, and never again in this process.
+func (p *tokenPlace) show(s *Session) {
+	if p.made.IsZero() {
+		return
+	}
+	if p.file != "" {
+		s.Say("The token's secret is in %s, which only you may read.", p.file)
+	} else {
+		s.Say("The token's secret, which Proxmox shows this once:\n\n  %s\n", p.made.Reveal())
+		if name, ok := strings.CutPrefix(p.ref, "env:"); ok {
+			s.Say("The file looks for it in the environment: export %s=…", name)
+		}
+	}
+	s.Redact.Add(p.made)
+	p.made = secret.Value{}
+}
+
+// close removes what was made for a secret that did not come.
+func (p *tokenPlace) close() {
+	if p.temp != nil {
+		_ = p.temp.Close()
+		_ = os.Remove(p.temp.Name())
+	}
+}

@@ -1,0 +1,193 @@
+package host
+
+import (
+	"context"
+	_ "embed" // the script below
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+//go:embed observe-access.sh
+var observeAccessScript string
+
+// Access is what should be so in a Proxmox VE cluster, whatever the host.
+type Access struct {
+	Owner    string          // as in [Spec]
+	Prefix   string          // of the roles' names
+	TokenID  string          // user@realm!name
+	Grants   []proxmox.Grant // what the token must be allowed to do
+	Storages []Storage       // what storages must hold
+}
+
+// Storage is what a storage must hold.
+type Storage struct {
+	Name    string
+	Content []string // iso, import, images, …
+	Why     []string // one for each, e.g. "first-boot ISOs"
+}
+
+// AccessState is how it is.
+type AccessState struct {
+	Version  proxmox.Version
+	Storages []StorageState
+	Roles    map[string][]string // privileges by role
+	Users    []string
+	ACLs     []ACL
+	Token    *TokenState // nil: there is none
+	// May is what the token may do on the paths of [Access.Grants]: whether a
+	// privilege is good for what lies below as well.
+	May map[string]map[string]bool
+}
+
+// StorageState is a storage as it is.
+type StorageState struct {
+	Name    string
+	Type    string // dir, zfspool, lvmthin, …
+	Content []string
+}
+
+// ACL is a role that was granted on a path.
+type ACL struct {
+	Path      string
+	Who       string // a user, group or token
+	Role      string
+	Propagate bool
+}
+
+// TokenState is an API token as it is. Its secret is shown once, by whoever made it.
+type TokenState struct{ PrivSep bool }
+
+func (a Access) user() string { user, _, _ := strings.Cut(a.TokenID, "!"); return user }
+
+func (a Access) token() string { _, token, _ := strings.Cut(a.TokenID, "!"); return token }
+
+// ObserveAccess looks at the cluster that the host behind r belongs to, in one round
+// trip. r must be root there.
+func (a Access) ObserveAccess(ctx context.Context, r remote.Runner) (AccessState, error) {
+	args := []string{"sh", "-c", observeAccessScript, "observe-access.sh", a.user(), a.token()}
+	for _, g := range a.Grants {
+		if !slices.Contains(args[6:], g.Path) {
+			args = append(args, g.Path)
+		}
+	}
+	out, err := remote.Output(ctx, r, args...)
+	if err != nil {
+		return AccessState{}, fmt.Errorf("look at storages and users: %w", err)
+	}
+	s, err := a.parseAccess(out)
+	if err != nil {
+		return AccessState{}, fmt.Errorf("look at storages and users: %w", err)
+	}
+	return s, nil
+}
+
+// number is what Proxmox writes a boolean as: 1, "1", true.
+type number bool
+
+func (n *number) UnmarshalJSON(b []byte) error {
+	text := strings.Trim(string(b), `"`)
+	*n = text == "1" || text == "true"
+	return nil
+}
+
+func (a Access) parseAccess(out []byte) (AccessState, error) {
+	s := AccessState{Roles: map[string][]string{}, May: map[string]map[string]bool{}}
+	whole := false
+	for _, part := range sections(out) {
+		if part.name == "end" {
+			whole = true
+			continue
+		}
+		if err := a.read(&s, part); err != nil {
+			return s, fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	if !whole {
+		return s, fmt.Errorf("the answer was cut short after %d bytes", len(out))
+	}
+	return s, nil
+}
+
+// read takes over one section.
+func (a Access) read(s *AccessState, part section) error {
+	text := []byte(part.text)
+	if strings.TrimSpace(part.text) == "" {
+		return fmt.Errorf("pvesh says nothing: is the login root's, and does pve-cluster run?")
+	}
+	switch part.name {
+	case "version":
+		return json.Unmarshal(text, &s.Version)
+	case "storages":
+		return s.readStorages(text)
+	case "roles":
+		var all []struct{ Roleid, Privs string }
+		err := json.Unmarshal(text, &all)
+		for _, r := range all {
+			s.Roles[r.Roleid] = strings.FieldsFunc(r.Privs, func(r rune) bool { return r == ',' || r == ' ' || r == ';' })
+		}
+		return err
+	case "users":
+		var all []struct{ Userid string }
+		err := json.Unmarshal(text, &all)
+		for _, u := range all {
+			s.Users = append(s.Users, u.Userid)
+		}
+		return err
+	case "acl":
+		var all []struct {
+			Path, Ugid, Roleid string
+			Propagate          number
+		}
+		err := json.Unmarshal(text, &all)
+		for _, e := range all {
+			s.ACLs = append(s.ACLs, ACL{Path: e.Path, Who: e.Ugid, Role: e.Roleid, Propagate: bool(e.Propagate)})
+		}
+		return err
+	case "tokens":
+		var all []struct {
+			Tokenid string
+			PrivSep *number
+		}
+		err := json.Unmarshal(text, &all)
+		for _, t := range all {
+			if t.Tokenid == a.token() {
+				s.Token = &TokenState{PrivSep: t.PrivSep == nil || bool(*t.PrivSep)}
+			}
+		}
+		return err
+	}
+	if path, ok := strings.CutPrefix(part.name, "may "); ok {
+		var may map[string]map[string]number
+		err := json.Unmarshal(text, &may)
+		s.May[path] = map[string]bool{}
+		for priv, propagate := range may[path] {
+			s.May[path][priv] = bool(propagate)
+		}
+		return err
+	}
+	return nil
+}
+
+func (s *AccessState) readStorages(text []byte) error {
+	var all []struct{ Storage, Type, Content string }
+	err := json.Unmarshal(text, &all)
+	for _, e := range all {
+		s.Storages = append(s.Storages, StorageState{e.Storage, e.Type, strings.Split(e.Content, ",")})
+	}
+	return err
+}
+
+// enough reports whether the token may do all that is wanted, however it came to that.
+func (a Access) enough(s AccessState) bool {
+	return s.Token != nil && !slices.ContainsFunc(a.Grants, func(g proxmox.Grant) bool {
+		return slices.ContainsFunc(g.Privileges, func(p string) bool {
+			propagates, granted := s.May[g.Path][p]
+			return !granted || g.Propagate && !propagates
+		})
+	})
+}

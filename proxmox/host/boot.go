@@ -1,0 +1,128 @@
+package host
+
+import (
+	"slices"
+	"strings"
+)
+
+// Where the command line is (pve-docs, system-booting.adoc).
+const (
+	grubFilePath = "/etc/default/grub"
+	grubFolder   = "/etc/default/grub.d/"
+	cmdlinePath  = "/etc/kernel/cmdline"
+)
+
+// options says what the kernel should be started with.
+func (spec Spec) options(s State) options {
+	o := options{refuse: []string{"iommu=off", "intel_iommu=off", "amd_iommu=off"}}
+	running := parseCmdline(s.Cmdline)
+	switch {
+	case s.Intel && !s.kernelAtLeast(6, 8):
+		o.want = append(o.want, "intel_iommu=on")
+		o.why = append(o.why, "intel_iommu=on switches the IOMMU on, which lets a VM have a device and reach no memory but its own. Before Linux 6.8 it is off on Intel.")
+	case s.Intel:
+		o.why = append(o.why, "The IOMMU itself is on by default since Linux 6.8 on Intel, so intel_iommu=on is not needed.")
+	default:
+		o.why = append(o.why, "The IOMMU itself is on by default on AMD, so nothing is needed for that.")
+	}
+	// Whoever chose another mode has a reason.
+	if !running.hasKey("iommu") || running.has("iommu=off") || running.has("iommu=pt") {
+		o.want = append(o.want, "iommu=pt")
+		o.why = append(o.why, "iommu=pt lets the host's own devices skip the translation that only VMs need.")
+	}
+	if spec.Framebuffer && slices.ContainsFunc(spec.functions(s), func(d Device) bool { return d.BootVGA }) {
+		o.want = append(o.want, "initcall_blacklist=sysfb_init")
+		o.why = append(o.why, "initcall_blacklist=sysfb_init keeps the console off the card: the host's screen stays dark after the boot menu.")
+	}
+	if off := o.unwanted(running); len(off) > 0 {
+		o.why = append(o.why, strings.Join(off, ", ")+" switches the IOMMU off and has to go.")
+	}
+	return o
+}
+
+// boot is about the kernel's command line, wherever the boot loader has it.
+func (spec Spec) boot(s State) (*Change, error) {
+	o := spec.options(s)
+	c := &Change{ID: Boot, What: "kernel command line", Why: o.why}
+	for _, loader := range s.Loaders {
+		files, err := s.bootFiles(loader, o)
+		if err != nil {
+			return nil, err
+		}
+		c.Files = append(c.Files, files...)
+	}
+	for i := range c.Files {
+		c.Files[i].Mode = s.file(c.Files[i].Path).Mode
+	}
+	c.Stamp = digest(after(s.under(grubFilePath, grubFolder, cmdlinePath), c.Files))
+	refreshed := o.met(parseCmdline(s.Cmdline)) || strings.TrimSpace(s.file(stamps+Boot).Text) == c.Stamp
+	if len(c.Files) == 0 && refreshed {
+		return nil, nil
+	}
+	c.Commands, c.Undo = [][]string{s.refresh()}, "copy each "+BackupSuffix+" back, run "+strings.Join(s.refresh(), " ")+", reboot"
+	if len(c.Files) == 0 {
+		c.Why = []string{"The options are in the file, but nobody has told the boot loader yet."}
+		c.Undo = ""
+	}
+	return c, nil
+}
+
+// refresh is the command that gives the loader the new command line.
+func (s State) refresh() []string {
+	if s.ESPs {
+		return []string{"proxmox-boot-tool", "refresh"}
+	}
+	return []string{"update-grub"}
+}
+
+// bootFiles returns what has to change for one loader.
+func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
+	if loader == SystemdBoot {
+		return s.kernelCmdline(o), nil
+	}
+	config := grubConfig{{path: grubFilePath}}
+	for _, f := range s.under(grubFilePath, grubFolder) {
+		parsed, err := parseGrub(f.Path, f.Text)
+		if err != nil {
+			return nil, err
+		}
+		if f.Path == grubFilePath {
+			config[0] = parsed
+			continue
+		}
+		config = append(config, parsed)
+	}
+	if o.met(config.effective()) {
+		return nil, nil
+	}
+	changes := config.edit(o)
+	for i := range changes {
+		changes[i].New = !s.has(changes[i].Path)
+	}
+	return changes, nil
+}
+
+func (s State) has(path string) bool {
+	return slices.ContainsFunc(s.Files, func(f File) bool { return f.Path == path })
+}
+
+// kernelCmdline is for systemd-boot: the first line of the file counts. Without a
+// file proxmox-boot-tool takes what the kernel runs with, and so do we.
+func (s State) kernelCmdline(o options) []FileChange {
+	f := s.file(cmdlinePath)
+	line, rest, newline := strings.Cut(f.Text, "\n")
+	if strings.TrimSpace(line) == "" {
+		words := slices.DeleteFunc(parseCmdline(s.Cmdline), func(w string) bool {
+			return strings.HasPrefix(w, "initrd=") || strings.HasPrefix(w, "BOOT_IMAGE=")
+		})
+		line, newline = strings.Join(words, " "), true
+	}
+	if o.met(parseCmdline(line)) {
+		return nil
+	}
+	text := o.edit(strings.TrimRight(line, " \t\r"))
+	if newline {
+		text += "\n" + rest
+	}
+	return []FileChange{{Path: cmdlinePath, Before: f.Text, After: text, New: !s.has(cmdlinePath)}}
+}

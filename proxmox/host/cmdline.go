@@ -1,0 +1,111 @@
+package host
+
+import (
+	"slices"
+	"strings"
+)
+
+// cmdline is a kernel command line, split as the kernel does: at blanks, but for
+// those between double quotes.
+type cmdline []string
+
+func parseCmdline(s string) cmdline {
+	var out cmdline
+	var word strings.Builder
+	quoted := false
+	end := func() {
+		if word.Len() > 0 {
+			out = append(out, word.String())
+			word.Reset()
+		}
+	}
+	for _, r := range s {
+		switch {
+		case r == '"':
+			quoted = !quoted
+			word.WriteRune(r)
+		case !quoted && (r == ' ' || r == '\t' || r == '\n' || r == '\r'):
+			end()
+		default:
+			word.WriteRune(r)
+		}
+	}
+	end()
+	return out
+}
+
+func (c cmdline) has(option string) bool { return slices.Contains(c, option) }
+
+// hasKey reports whether some value is given for key.
+func (c cmdline) hasKey(key string) bool {
+	return slices.ContainsFunc(c, func(o string) bool { return strings.HasPrefix(o, key+"=") })
+}
+
+// options are what is wanted of a command line.
+type options struct {
+	want   []string // those that must be there
+	refuse []string // those that must not
+	why    []string
+}
+
+// missing lists what is wanted and not in c.
+func (o options) missing(c cmdline) []string {
+	return slices.DeleteFunc(slices.Clone(o.want), c.has)
+}
+
+// unwanted lists what is in c and must not be.
+func (o options) unwanted(c cmdline) []string {
+	var out []string
+	for _, x := range c {
+		if slices.Contains(o.refuse, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func (o options) met(c cmdline) bool { return len(o.missing(c))+len(o.unwanted(c)) == 0 }
+
+// edit returns the text of a command line with what is missing at its end and
+// without what must not be there. All else stays as it was written.
+func (o options) edit(text string) string {
+	c := parseCmdline(text)
+	for _, bad := range o.unwanted(c) {
+		text = cut(text, bad)
+	}
+	for _, option := range o.missing(c) {
+		if text != "" && !strings.HasSuffix(text, " ") {
+			text += " "
+		}
+		text += option
+	}
+	return text
+}
+
+// cut takes a word out of a text, with the blanks before it.
+func cut(text, word string) string {
+	for from := 0; from <= len(text); {
+		i := strings.Index(text[from:], word)
+		if i < 0 {
+			return text
+		}
+		i += from
+		j := i + len(word)
+		if (i == 0 || isBlank(text[i-1])) && (j == len(text) || isBlank(text[j])) {
+			for i > 0 && isBlank(text[i-1]) {
+				i--
+			}
+			if i == 0 {
+				for j < len(text) && isBlank(text[j]) {
+					j++
+				}
+			}
+			text, from = text[:i]+text[j:], i
+			continue
+		}
+		from = j
+	}
+	return text
+}
+
+func isBlank(b byte) bool { return b == ' ' || b == '\t' }

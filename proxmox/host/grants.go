@@ -1,0 +1,173 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Changes returns what has to be done, but for the token itself, which [MakeToken]
+// makes between [User] and [Grants]. It is pure.
+func (a Access) Changes(s AccessState) []*Change {
+	var out []*Change
+	if c := a.storages(s); len(c.Commands) > 0 {
+		out = append(out, c)
+	}
+	if a.TokenID == "" || a.enough(s) {
+		return out
+	}
+	for _, c := range []*Change{a.roles(s), a.makeUser(s), a.grants(s)} {
+		if len(c.Commands) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Change returns the one of the [Access.Changes] that id names; nil when there is
+// nothing to do about it.
+func (a Access) Change(s AccessState, id string) *Change {
+	all := a.Changes(s)
+	if i := slices.IndexFunc(all, func(c *Change) bool { return c.ID == id }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
+// storages adds to what storages hold; what they hold stays.
+func (a Access) storages(s AccessState) *Change {
+	c := &Change{ID: Storages, What: "storage content types"}
+	for _, want := range a.Storages {
+		i := slices.IndexFunc(s.Storages, func(have StorageState) bool { return have.Name == want.Name })
+		if i < 0 || want.impossible(s.Storages[i], s.Version) != "" {
+			continue // see Notes
+		}
+		content, changed := slices.Clone(s.Storages[i].Content), false
+		for j, kind := range want.Content {
+			if slices.Contains(content, kind) {
+				continue
+			}
+			content, changed = append(content, kind), true
+			c.Why = append(c.Why, fmt.Sprintf("%s has to take %s, for %s.", want.Name, kind, want.Why[j]))
+		}
+		if changed {
+			c.Commands = append(c.Commands, []string{"pvesm", "set", want.Name, "--content", strings.Join(content, ",")})
+			c.Undo = join(c.Undo, "pvesm set "+want.Name+" --content "+strings.Join(s.Storages[i].Content, ","))
+		}
+	}
+	return c
+}
+
+// Types of storages that hold files, and so ISOs and images to import (the
+// plugindata of pve-storage's plugins).
+func holdsFiles(kind string) bool {
+	return slices.Contains([]string{"dir", "nfs", "cifs", "btrfs", "cephfs", "glusterfs"}, kind)
+}
+
+// impossible says why a storage cannot hold what is wanted.
+func (want Storage) impossible(have StorageState, v proxmox.Version) string {
+	for _, kind := range want.Content {
+		switch {
+		case slices.Contains(have.Content, kind):
+		case (kind == "iso" || kind == "import" || kind == "snippets") && !holdsFiles(have.Type):
+			return fmt.Sprintf("%s is of type %s and cannot hold %s", have.Name, have.Type, kind)
+		case kind == "import" && olderThan(v, 8, 4):
+			return fmt.Sprintf("Proxmox VE %s does not know the content type import: upgrade to 8.4 or newer", v.Version)
+		}
+	}
+	return ""
+}
+
+func olderThan(v proxmox.Version, major, minor int) bool {
+	var a, b int
+	if n, _ := fmt.Sscanf(v.Version, "%d.%d", &a, &b); n < 2 {
+		return false
+	}
+	return a < major || a == major && b < minor
+}
+
+// Notes returns what no command of ours mends.
+func (a Access) Notes(s AccessState) []Note {
+	var out []Note
+	for _, want := range a.Storages {
+		i := slices.IndexFunc(s.Storages, func(have StorageState) bool { return have.Name == want.Name })
+		if i < 0 {
+			var names []string
+			for _, have := range s.Storages {
+				names = append(names, have.Name)
+			}
+			out = append(out, Note{Fatal: true, What: fmt.Sprintf("there is no storage %s, for %s", want.Name, strings.Join(want.Why, ", ")),
+				Do: "name another in the file (there are " + strings.Join(names, ", ") + "), or make it"})
+			continue
+		}
+		if why := want.impossible(s.Storages[i], s.Version); why != "" {
+			out = append(out, Note{Fatal: true, What: why, Do: "name another storage in the file"})
+		}
+	}
+	return out
+}
+
+// roles makes one role for each path, with no more than is needed there.
+func (a Access) roles(s AccessState) *Change {
+	c := &Change{ID: Role, What: "roles, with what the file needs and no more"}
+	for _, r := range proxmox.Roles(a.Prefix, a.Grants) {
+		have, there := s.Roles[r.Name]
+		verb := "add"
+		if there {
+			if have = slices.Sorted(slices.Values(have)); slices.Equal(have, r.Privileges) {
+				continue
+			}
+			verb = "modify"
+			c.Undo = join(c.Undo, "pveum role modify "+r.Name+" --privs "+strings.Join(have, ","))
+		} else {
+			c.Undo = join(c.Undo, "pveum role delete "+r.Name)
+		}
+		c.Commands = append(c.Commands, []string{"pveum", "role", verb, r.Name, "--privs", strings.Join(r.Privileges, ",")})
+		c.Why = append(c.Why, fmt.Sprintf("On %s: %s.", r.Path, strings.Join(r.Why, "; ")))
+	}
+	return c
+}
+
+func (a Access) makeUser(s AccessState) *Change {
+	c := &Change{ID: User, What: "user"}
+	if slices.Contains(s.Users, a.user()) {
+		return c
+	}
+	c.Commands = [][]string{{"pveum", "user", "add", a.user(), "--comment", "homelab: " + a.Owner}}
+	c.Why = []string{"The user has no password, so nobody can log in as it; it is there to own the API token."}
+	c.Undo = "pveum user delete " + a.user()
+	return c
+}
+
+// grants gives the roles to the user and the token: a token with privilege
+// separation may do what both of them may.
+func (a Access) grants(s AccessState) *Change {
+	c := &Change{ID: Grants, What: "who has the roles, where",
+		Why: []string{"A token that is kept apart from its user (privsep) may do what both may, so both get the roles."}}
+	for _, r := range proxmox.Roles(a.Prefix, a.Grants) {
+		grant := func(flag, who string) {
+			if slices.Contains(s.ACLs, ACL{r.Path, who, r.Name, r.Propagate}) {
+				return
+			}
+			propagate := map[bool]string{true: "1", false: "0"}[r.Propagate]
+			c.Commands = append(c.Commands, []string{"pveum", "acl", "modify", r.Path, flag, who, "--roles", r.Name, "--propagate", propagate})
+			c.Undo = join(c.Undo, strings.Join([]string{"pveum acl delete", r.Path, flag, who, "--roles", r.Name}, " "))
+		}
+		if a.user() != "root@pam" { // who may do everything without
+			grant("--users", a.user())
+		}
+		if s.Token == nil || s.Token.PrivSep {
+			grant("--tokens", a.TokenID)
+		}
+	}
+	return c
+}
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}

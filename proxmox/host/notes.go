@@ -1,0 +1,103 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Note is something that a person should know, and that no command of ours mends.
+type Note struct {
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"`
+	Fatal bool   `json:"fatal,omitempty"` // GPUs cannot be passed through as it is
+}
+
+// Notes returns what should be known of a host. It is pure.
+func (spec Spec) Notes(s State) []Note {
+	if !spec.GPUs {
+		return nil
+	}
+	var out []Note
+	note := func(fatal bool, do, format string, args ...any) {
+		out = append(out, Note{What: fmt.Sprintf(format, args...), Do: do, Fatal: fatal})
+	}
+	functions := spec.functions(s)
+	for _, want := range spec.Cards {
+		if !slices.ContainsFunc(functions, func(d Device) bool { return d.Address.Whole() == want.Whole() }) {
+			note(true, "lspci -nn on the host says where its cards are", "there is no device at %s", want)
+		}
+	}
+	if len(functions) == 0 && len(spec.Cards) == 0 {
+		note(true, "is it seated and powered? lspci -nn on the host lists what is there", "there is no NVIDIA card")
+	}
+	spec.noteIOMMU(s, note)
+	spec.noteSharing(s, functions, note)
+	if strings.Contains(s.Cmdline, "pcie_acs_override") {
+		note(false, "take it out if the cards have groups of their own without it",
+			"pcie_acs_override is on the command line: IOMMU groups look apart that are not, so a VM with one card may reach the memory of another's")
+	}
+	if len(s.NVIDIACT) > 0 {
+		note(false, "", "containers use NVIDIA cards of the host and lose those that VMs get: %s", strings.Join(s.NVIDIACT, ", "))
+	}
+	for _, d := range functions {
+		if d.BootVGA && !spec.Framebuffer {
+			note(false, "if a VM does not start with \"BAR 1: can't reserve\", run host:prep with -framebuffer",
+				"%s is where the host shows its console; the screen stops when vfio-pci takes it", d.Address)
+		}
+	}
+	return out
+}
+
+type noter func(fatal bool, do, format string, args ...any)
+
+// noteIOMMU is about what the kernel was started for, and is not so.
+func (spec Spec) noteIOMMU(s State, note noter) {
+	running := parseCmdline(s.Cmdline)
+	asked := !s.Intel || s.kernelAtLeast(6, 8) || running.has("intel_iommu=on")
+	if !s.IOMMU && asked && len(spec.options(s).unwanted(running)) == 0 {
+		what := map[bool]string{true: "Intel VT-d", false: "AMD-Vi, also called IOMMU"}[s.Intel]
+		note(true, "switch on "+what+" in the firmware's setup: the next reboot is the time for it", "the kernel is asked for an IOMMU and finds none: it is off in the firmware")
+	}
+	if held := spec.Held(s); len(held) > 0 && len(spec.Reboot(s)) == 0 {
+		note(true, "dmesg | grep -e vfio -e "+held[0].Driver+" says who came first; a driver that is built in, or is named in /etc/initramfs-tools/modules, comes before vfio-pci",
+			"the host was started with vfio-pci for the cards, and its own drivers still hold %s", names(held))
+	}
+}
+
+// noteSharing is about other devices that go with the cards, or are taken for one.
+func (spec Spec) noteSharing(s State, functions []Device, note noter) {
+	for _, d := range functions {
+		if d.Address.Function > 0 {
+			continue
+		}
+		var others []Device
+		for _, o := range s.Devices {
+			if d.IOMMUGroup >= 0 && o.IOMMUGroup == d.IOMMUGroup && o.Address.Whole() != d.Address.Whole() &&
+				!strings.HasPrefix(o.Class, "06") && !spec.wanted(o, s.Devices) {
+				others = append(others, o)
+			}
+		}
+		if len(others) > 0 {
+			note(true, "put the card into another slot, or look for ACS in the firmware's setup",
+				"%s shares IOMMU group %d with %s, which would be torn from the host", d.Address, d.IOMMUGroup, names(others))
+		}
+	}
+	if len(spec.Held(s)) == 0 && s.file(ourModprobe).Text == "" {
+		return
+	}
+	ids, kept := spec.ids(s), map[proxmox.PCIAddress]bool{}
+	for _, d := range s.Devices {
+		if !spec.wanted(d, s.Devices) && slices.Contains(ids, d.ID()) && !kept[d.Address.Whole()] {
+			kept[d.Address.Whole()] = true
+			console := ""
+			if d.BootVGA {
+				console = " and shows the host's console, which goes dark"
+			}
+			note(false, "vfio-pci takes cards by model: use another model for what stays with the host, or name this one, too",
+				"%s is of the same model as a card that VMs get%s; the host loses it as well", d.Address, console)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// Reboot says what waits for the host to be started again; nothing is the empty
+// list. What a reboot would not mend is in [Spec.Notes].
+func (spec Spec) Reboot(s State) []string {
+	if !spec.GPUs {
+		return nil
+	}
+	var out []string
+	o, running := spec.options(s), parseCmdline(s.Cmdline)
+	if missing := o.missing(running); len(missing) > 0 {
+		out = append(out, "the kernel runs without "+strings.Join(missing, " "))
+	}
+	if off := o.unwanted(running); len(off) > 0 {
+		out = append(out, "the kernel runs with "+strings.Join(off, " "))
+	}
+	if held := spec.Held(s); len(held) > 0 && (len(out) > 0 || spec.pending(s, Initramfs)) {
+		out = append(out, "the host's own drivers hold "+names(held))
+	}
+	return out
+}
+
+// pending reports whether something was prepared since the host started, or still
+// has to be.
+func (spec Spec) pending(s State, id string) bool {
+	f := s.file(stamps + id)
+	if f.Text == "" {
+		c, err := spec.Change(s, id)
+		return c != nil || err != nil
+	}
+	return !f.Changed.Before(s.Booted)
+}
+
+// Reboot starts the host again and returns when it is back: a boot ID is another
+// one then. ctx bounds the waiting. r must connect anew by itself, as package
+// remote/ssh does.
+func Reboot(ctx context.Context, r remote.Runner) error {
+	const bootID = "/proc/sys/kernel/random/boot_id"
+	before, err := remote.ReadFile(ctx, r, bootID)
+	if err != nil {
+		return err
+	}
+	progress.Say(ctx, "rebooting")
+	err = remote.Run(ctx, r, "systemctl", "reboot")
+	var exit *remote.ExitError
+	if errors.As(err, &exit) && exit.Signal == "" && exit.Code > 0 && exit.Code < 128 {
+		return fmt.Errorf("the host does not reboot: %w", err) // else the connection ended as it should
+	}
+	for {
+		now, err := look(ctx, r, bootID)
+		if err == nil && len(now) > 0 && !slices.Equal(now, before) {
+			return nil
+		}
+		if err != nil {
+			progress.Say(ctx, "rebooting: %v", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the host was told to reboot and has not come back: look at its console: %w", errors.Join(ctx.Err(), err))
+		case <-time.After(rebootPoll):
+		}
+	}
+}
+
+// Between looks, and for one: a host that is down answers with nothing at all.
+const (
+	rebootPoll = 5 * time.Second
+	rebootLook = 20 * time.Second
+)
+
+func look(ctx context.Context, r remote.Runner, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, rebootLook)
+	defer cancel()
+	return remote.ReadFile(ctx, r, path)
+}
