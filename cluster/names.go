@@ -35,7 +35,10 @@ func (s *Spec) ownsFile(file string) bool {
 func (s *Spec) mappingID(node string) string { return s.Name + "_" + node }
 
 // ourMapping is the description by which a mapping is known to be ours.
-func (s *Spec) ourMapping() string { return "made by homelab for cluster " + s.Name }
+func (s *Spec) ourMapping() string { return madeFor + s.Name }
+
+// madeFor begins the description of every mapping that we make, for whichever cluster.
+const madeFor = "made by homelab for cluster "
 
 // templateName is the name of a baked template. Each host has its own, since
 // clones do not cross hosts without shared storage.

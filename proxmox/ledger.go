@@ -21,6 +21,8 @@ type Ledger struct {
 	Cards    []Card         // every NVIDIA card, sorted by host and address
 	Claims   []Claim        // on any device, sorted by host, VMID and slot
 	Mappings []MappingState // of the whole cluster, compared with the hardware of the first host
+
+	devices map[string][]PCIDevice
 }
 
 // Card is a GPU with those who name it.
@@ -92,8 +94,8 @@ func (c *Client) Ledger(ctx context.Context, hosts ...string) (*Ledger, error) {
 // LedgerWithout is [Client.Ledger] without the VMs that carry the tag owner, which
 // are not read: for one who knows those already.
 func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...string) (*Ledger, error) {
-	l := &Ledger{}
 	devices := map[string][]PCIDevice{}
+	l := &Ledger{devices: devices}
 	for i, host := range hosts {
 		var err error
 		if devices[host], err = c.Devices(ctx, host); err != nil {
@@ -115,7 +117,7 @@ func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...strin
 	for _, vm := range vms {
 		l.Claims = append(l.Claims, vm.claims(l.Mappings, devices[vm.Host])...)
 	}
-	l.fill(devices)
+	l.fill()
 	return l, nil
 }
 
@@ -246,12 +248,12 @@ func functionsOf(path string, devices []PCIDevice) []PCIAddress {
 }
 
 // fill enters mappings and claims with their cards.
-func (l *Ledger) fill(devices map[string][]PCIDevice) {
+func (l *Ledger) fill() {
 	for i := range l.Cards {
 		card := &l.Cards[i]
 		for _, m := range l.Mappings {
 			if slices.ContainsFunc(m.paths(card.Host), func(path string) bool {
-				return slices.Contains(functionsOf(path, devices[card.Host]), card.Address)
+				return slices.Contains(functionsOf(path, l.devices[card.Host]), card.Address)
 			}) {
 				card.Mappings = append(card.Mappings, m.ID)
 			}
@@ -272,4 +274,10 @@ func (l *Ledger) Card(host string, at PCIAddress) (Card, bool) {
 		}
 	}
 	return Card{}, false
+}
+
+// Offers lists what a VM on host may get through a mapping, in the order in which
+// Proxmox tries it: each by its functions, as in [Claim.Choices].
+func (l *Ledger) Offers(host, mapping string) [][]PCIAddress {
+	return choices(mapping, host, l.Mappings, l.devices[host])
 }

@@ -1,0 +1,233 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// allotment is who gets which card of a host. It is worked out anew at every look,
+// for all nodes of the host at once and in the order of the file, so that nodes that
+// look at the same time, or in another run, come to the same.
+type allotment struct {
+	mappings []proxmox.MappingState
+	shares   map[string]share  // by node
+	current  map[string]string // card to the node of ours that has it now, by its mapping
+}
+
+// share is one node's part.
+type share struct {
+	cards []proxmox.GPU // none where the file names mappings
+	why   string        // which they are, and why those
+	err   error         // why the node cannot have what it asks for
+}
+
+// allot looks at a host's cards, at everybody who has a claim on them, and gives each
+// of our nodes there its own. Our own VMs are not read: their mappings say what they
+// have, and may be about to change.
+func (c *Cluster) allot(ctx context.Context, host string) (*allotment, error) {
+	ledger, err := c.Proxmox.LedgerWithout(ctx, c.spec.tag(), host)
+	if err != nil {
+		return nil, err
+	}
+	return c.spec.allot(host, ledger), nil
+}
+
+// allot is the pure part.
+func (s *Spec) allot(host string, ledger *proxmox.Ledger) *allotment {
+	b := &book{
+		spec: s, host: host, ledger: ledger, nodes: map[string]Node{},
+		strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{},
+	}
+	out := &allotment{mappings: ledger.Mappings, shares: map[string]share{}, current: map[string]string{}}
+	var nodes []Node
+	for _, n := range s.GPUNodes() {
+		if !n.External && n.Host == host {
+			nodes, b.nodes[n.Name] = append(nodes, n), n
+		}
+	}
+	b.enterStrangers()
+	b.enterPromises(nodes)
+	for _, n := range nodes {
+		m := find(ledger.Mappings, s.mappingID(n.Name))
+		if m != nil && m.Description == s.ourMapping() && len(n.GPUs.Mapping) == 0 {
+			for _, a := range addresses(m, host) {
+				out.current[a] = n.Name
+			}
+		}
+	}
+	// Those that keep what they have come before those that choose.
+	for _, keep := range []bool{true, false} {
+		for _, n := range nodes {
+			kept, has := b.kept(n)
+			if has != keep {
+				continue
+			}
+			out.shares[n.Name] = b.share(n, kept, has)
+			for _, g := range out.shares[n.Name].cards {
+				b.promised[g.Address.Whole()] = n.Name
+			}
+		}
+	}
+	return out
+}
+
+// book is what is known of a host's cards while they are given out.
+type book struct {
+	spec      *Spec
+	host      string
+	ledger    *proxmox.Ledger
+	nodes     map[string]Node                 // ours on this host, that ask for cards
+	strangers map[proxmox.PCIAddress]stranger // who else has a claim, by whole card
+	promised  map[proxmox.PCIAddress]string   // to which of our nodes, by whole card
+}
+
+// stranger is somebody else with a claim on a card.
+type stranger struct{ who, cure string }
+
+// enterStrangers enters VMs that are not ours, whether they run or not, and the
+// mappings that other clusters have made and perhaps not used yet.
+func (b *book) enterStrangers() {
+	for _, card := range b.ledger.Cards {
+		at := card.Address.Whole()
+		for _, id := range card.Mappings {
+			m := find(b.ledger.Mappings, id)
+			if name, made := strings.CutPrefix(m.Description, madeFor); made && name != b.spec.Name {
+				b.strangers[at] = stranger{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "take the node out of that cluster's file and run cluster:up there, or give this one another card"}
+			}
+		}
+		for _, claim := range card.Claims {
+			if !claim.Template {
+				b.strangers[at] = stranger{fmt.Sprintf("%s, %s", claim, claim.How()),
+					fmt.Sprintf("take it out of the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
+			}
+		}
+	}
+}
+
+// enterPromises enters the cards that the file itself names, by address or through
+// mappings: nobody who only counts gets one of them.
+func (b *book) enterPromises(nodes []Node) {
+	for _, n := range nodes {
+		for _, a := range n.GPUs.PCI {
+			if at, err := proxmox.ParsePCIAddress(a.Whole().String()); err == nil {
+				b.promised[at] = n.Name
+			}
+		}
+		for _, id := range n.GPUs.Mapping {
+			for _, choice := range b.ledger.Offers(b.host, id) {
+				for _, at := range choice {
+					b.promised[at.Whole()] = n.Name
+				}
+			}
+		}
+	}
+}
+
+// kept returns the cards that a node's mapping has already, and whether they are what
+// the node asks for.
+func (b *book) kept(n Node) (cards []proxmox.GPU, enough bool) {
+	if len(n.GPUs.Mapping) > 0 {
+		return nil, true
+	}
+	m := find(b.ledger.Mappings, b.spec.mappingID(n.Name))
+	if m == nil || m.Description != b.spec.ourMapping() {
+		return nil, false
+	}
+	for _, a := range addresses(m, b.host) {
+		at, _ := proxmox.ParsePCIAddress(a) // it was written by its own String
+		card, there := b.ledger.Card(b.host, at)
+		other := b.promised[at]
+		if there && candidate(n, card.GPU) && (other == "" || other == n.Name) {
+			cards = append(cards, card.GPU)
+		}
+	}
+	return cards, len(cards) == n.GPUs.Count
+}
+
+// share gives one node its cards.
+func (b *book) share(n Node, kept []proxmox.GPU, enough bool) share {
+	if m := find(b.ledger.Mappings, b.spec.mappingID(n.Name)); len(n.GPUs.Mapping) == 0 && m != nil && m.Description != b.spec.ourMapping() {
+		return share{err: converge.Permanent(fmt.Errorf("the resource mapping %s is not ours (its description is %q)\n"+
+			"  name it under gpus.mapping of %s to use it as it is, or remove it", m.ID, m.Description, n.Name))}
+	}
+	switch {
+	case len(n.GPUs.Mapping) > 0:
+		return share{err: b.drawn(n)}
+	case enough:
+		return share{cards: kept, why: b.tell(n, kept), err: b.promisedTwice(n, kept)}
+	}
+	cards, err := b.choose(n, kept)
+	if err != nil {
+		return share{err: converge.Permanent(err)}
+	}
+	return share{cards: cards, why: b.tell(n, cards)}
+}
+
+// promisedTwice returns an error when somebody else has a claim on one of the cards.
+func (b *book) promisedTwice(n Node, cards []proxmox.GPU) error {
+	for _, g := range cards {
+		if other, ok := b.strangers[g.Address.Whole()]; ok {
+			return converge.Permanent(fmt.Errorf("GPU %s on %s is promised twice: to %s, and to %s\n  %s",
+				g.Address.Whole(), b.host, n.Name, other.who, other.cure))
+		}
+	}
+	return nil
+}
+
+// drawn checks a node that draws from mappings of somebody else's: all who draw from
+// them, and from the same cards otherwise, must be able to run at the same time.
+func (b *book) drawn(n Node) error {
+	all := &proxmox.Ledger{Claims: slices.Clone(b.ledger.Claims)}
+	for _, name := range b.spec.Nodes {
+		if node, ours := b.nodes[name.Name]; ours {
+			all.Claims = append(all.Claims, b.claims(node)...)
+		}
+	}
+	for _, conflict := range all.Conflicts() {
+		if slices.ContainsFunc(conflict.Claims, func(cl proxmox.Claim) bool { return cl.VMID == 0 && cl.Name == n.Name }) {
+			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or take it from one of them", n.Name, conflictText(conflict)))
+		}
+	}
+	return nil
+}
+
+// claims are those that a node makes by what the file names for it.
+func (b *book) claims(n Node) []proxmox.Claim {
+	var out []proxmox.Claim
+	for i, id := range n.GPUs.Mapping {
+		out = append(out, proxmox.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Mapping: id, Choices: b.ledger.Offers(b.host, id)})
+	}
+	for i, a := range n.GPUs.PCI {
+		if card, ok := b.ledger.Card(b.host, proxmoxAddress(a)); ok {
+			out = append(out, proxmox.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Choices: [][]proxmox.PCIAddress{{card.Address}}})
+		}
+	}
+	return out
+}
+
+func proxmoxAddress(a PCIAddress) proxmox.PCIAddress {
+	return proxmox.PCIAddress{Domain: uint32(a.Domain), Bus: a.Bus, Slot: a.Device, Function: int(a.Function)}
+}
+
+// conflictText names our own nodes by their names, since they may have no VM yet.
+func conflictText(c proxmox.Conflict) string {
+	var cards, who []string
+	for _, a := range c.Devices {
+		cards = append(cards, a.Whole().String())
+	}
+	for _, cl := range c.Claims {
+		text := fmt.Sprintf("%s %s", cl, cl.How())
+		if cl.VMID == 0 {
+			text = fmt.Sprintf("node %s", cl.Name)
+		}
+		if !slices.Contains(who, text) {
+			who = append(who, text)
+		}
+	}
+	return fmt.Sprintf("%s on %s cannot serve all who may want them: %s", strings.Join(cards, ", "), c.Host, strings.Join(who, "; "))
+}

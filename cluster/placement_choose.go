@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// candidate reports whether a card may become one of the node's.
+func candidate(n Node, g proxmox.GPU) bool {
+	if len(n.GPUs.PCI) > 0 {
+		return slices.ContainsFunc(n.GPUs.PCI, func(a PCIAddress) bool { return proxmoxAddress(a).Whole() == g.Address.Whole() })
+	}
+	return strings.Contains(strings.ToLower(g.Name), strings.ToLower(n.GPUs.Model))
+}
+
+// choose gives a node cards: those that the file names, or free ones that sit next to
+// each other, with those that it has already among them. Asked for by address, a card
+// that cannot be had is an error; asked for by number, another one is taken.
+func (b *book) choose(n Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
+	var free []seat
+	var why []string
+	for i, card := range b.ledger.Cards {
+		at := card.Address.Whole()
+		other, taken := b.strangers[at]
+		switch ours := b.promised[at]; {
+		case !candidate(n, card.GPU):
+			why = append(why, fmt.Sprintf("%s is a %s", card.Address, card.Name))
+		case taken:
+			why = append(why, fmt.Sprintf("%s belongs to %s", card.Address, other.who))
+			if len(n.GPUs.PCI) > 0 {
+				return nil, b.promisedTwice(n, []proxmox.GPU{card.GPU})
+			}
+		case ours != "" && ours != n.Name:
+			why = append(why, fmt.Sprintf("%s belongs to node %s", card.Address, ours))
+		case card.Problem() != "":
+			why = append(why, fmt.Sprintf("%s %s", card.Address, card.Problem()))
+		default:
+			free = append(free, seat{GPU: card.GPU, index: i,
+				mine: slices.ContainsFunc(kept, func(g proxmox.GPU) bool { return g.Address == card.Address })})
+		}
+	}
+	if len(free) >= n.GPUs.Count {
+		return together(free, n.GPUs.Count, len(b.ledger.Cards)), nil
+	}
+	asked := someGPUs(n.GPUs.Count)
+	if len(n.GPUs.PCI) > 0 {
+		asked = fmt.Sprintf("the GPUs at %v", n.GPUs.PCI)
+	}
+	switch all := b.ledger.Cards; {
+	case len(all) > 0 && len(why) == 0:
+		why = []string{fmt.Sprintf("it has %d in all", len(all))}
+	case len(all) == 0:
+		why = []string{"none is there, or the token may not see them: grant it Sys.Audit on /"}
+	}
+	return nil, fmt.Errorf("%s asks for %s, and host %s can give %d: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
+}
+
+// seat is a free card, and its place in the row of all cards of its host.
+type seat struct {
+	proxmox.GPU
+	index int
+	mine  bool
+}
+
+// together picks count cards that sit as close as can be. Proxmox's API does not tell
+// which NUMA node a card hangs on, so this goes by the order on the bus: boards give
+// each socket a run of buses, the cards of a run are neighbours, and sockets have
+// equally many. So: cards without others between them, not on both sides of the
+// middle, and beginning where runs of that length begin, so that what is left over
+// fits the next node as well. Among equals the first.
+func together(free []seat, count, all int) []proxmox.GPU {
+	type score struct{ lost, span, crosses, askew, first int }
+	var best []seat
+	var bestScore score
+	for i := 0; i+count <= len(free); i++ {
+		run := free[i : i+count]
+		first, last := run[0].index, run[count-1].index
+		s := score{span: last - first, first: first}
+		for _, f := range free {
+			if f.mine && (f.index < first || f.index > last) {
+				s.lost++ // what the node has already stays, where that is possible
+			}
+		}
+		if all%2 == 0 && count <= all/2 && first < all/2 && last >= all/2 {
+			s.crosses = 1
+		}
+		if first%count != 0 {
+			s.askew = 1
+		}
+		better := cmp.Or(cmp.Compare(s.lost, bestScore.lost), cmp.Compare(s.span, bestScore.span), cmp.Compare(s.crosses, bestScore.crosses),
+			cmp.Compare(s.askew, bestScore.askew), cmp.Compare(s.first, bestScore.first))
+		if best == nil || better < 0 {
+			best, bestScore = run, s
+		}
+	}
+	out := make([]proxmox.GPU, len(best))
+	for i, s := range best {
+		out[i] = s.GPU
+	}
+	return out
+}
+
+// tell says which cards a node has or gets, and why those:
+// "0000:01:00, 0000:25:00 (A100 PCIe 40GB): neighbours on the bus, IOMMU groups 21, 23 of their own".
+func (b *book) tell(n Node, cards []proxmox.GPU) string {
+	var at, models, groups []string
+	for _, g := range cards {
+		at = append(at, g.Address.Whole().String())
+		groups = append(groups, fmt.Sprint(g.IOMMUGroup))
+		if !slices.Contains(models, g.Model) {
+			models = append(models, g.Model)
+		}
+	}
+	reasons := []string{b.reason(n, cards)}
+	switch {
+	case len(groups) == 1:
+		reasons = append(reasons, "IOMMU group "+groups[0]+" of its own")
+	case len(groups) > 1:
+		reasons = append(reasons, "IOMMU groups "+strings.Join(groups, ", ")+" of their own")
+	}
+	return fmt.Sprintf("%s (%s): %s", strings.Join(at, ", "), strings.Join(models, ", "), strings.Join(reasons, ", "))
+}
+
+func (b *book) reason(n Node, cards []proxmox.GPU) string {
+	if len(n.GPUs.PCI) > 0 {
+		return "named in the file"
+	}
+	index := func(g proxmox.GPU) int {
+		return slices.IndexFunc(b.ledger.Cards, func(c proxmox.Card) bool { return c.Address == g.Address })
+	}
+	between := 0
+	for i := 1; i < len(cards); i++ {
+		between += index(cards[i]) - index(cards[i-1]) - 1
+	}
+	switch {
+	case len(cards) == 1 && len(b.ledger.Cards) == 1:
+		return "the only one"
+	case len(cards) == 1:
+		return "the first free one"
+	case between == 0:
+		return "neighbours on the bus"
+	case between == 1:
+		return "the closest free ones, 1 other lies between them"
+	}
+	return fmt.Sprintf("the closest free ones, %d others lie between them", between)
+}

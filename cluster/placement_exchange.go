@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// holders lists the nodes of ours that have, by their mappings, a card that is to be
+// node's, and from whom they get theirs in turn.
+func (a *allotment) holders(node string) []string {
+	var out []string
+	var follow func(name string)
+	follow = func(name string) {
+		for _, g := range a.shares[name].cards {
+			holder := a.current[g.Address.Whole().String()]
+			if holder != "" && holder != name && holder != node && !slices.Contains(out, holder) {
+				out = append(out, holder)
+				follow(holder)
+			}
+		}
+	}
+	follow(node)
+	return out
+}
+
+// exchange gives cards to nodes that have to come from each other. A running VM holds
+// its cards until it is off, so all of them go down before the first mapping changes,
+// and come up when all have changed: between the two nobody can start on a card that
+// somebody else still holds. Cut short, it leaves nodes that are off and mappings
+// that do not fit yet, which the next run finds.
+func (c *Cluster) exchange(ctx context.Context, n Node, others []string) error {
+	progress.Say(ctx, "waiting for another node to come back")
+	select {
+	case c.restarting <- struct{}{}:
+		defer func() { <-c.restarting }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	// Whoever waited before may have done it all.
+	a, err := c.allot(ctx, n.Host)
+	if err != nil {
+		return err
+	}
+	if c.diffMapping(n, a).Empty() {
+		return nil
+	}
+	nodes := []Node{n}
+	servers := []string{}
+	for _, name := range a.holders(n.Name) {
+		other, _ := c.spec.Node(name)
+		nodes = append(nodes, other)
+	}
+	for _, node := range nodes {
+		if node.Role == Server {
+			servers = append(servers, node.Name)
+		}
+		if err := a.shares[node.Name].err; err != nil {
+			return err
+		}
+	}
+	slices.Sort(servers)
+	if len(servers) > 1 {
+		return converge.Permanent(fmt.Errorf("%s would exchange their GPUs, and be down at the same time, which the cluster's servers must not\n"+
+			"  take gpus out of %s in the file, run cluster:up, put them back and run it again", strings.Join(servers, " and "), servers[0]))
+	}
+	progress.Say(ctx, "%s exchange GPUs: they go down together", strings.Join(append([]string{n.Name}, others...), ", "))
+	return c.downTogether(ctx, nodes, func(ctx context.Context) error {
+		for _, node := range nodes {
+			if err := c.Proxmox.EnsureMapping(ctx, c.mapping(node, a)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// downTogether drains nodes and takes those down that hold cards, does something, and
+// brings them up again. It is for one who holds c.restarting.
+func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(context.Context) error) error {
+	var down []*proxmox.VM
+	var back []func(context.Context) error
+	for _, node := range nodes {
+		vm, err := c.holding(ctx, node)
+		if err != nil {
+			return err
+		}
+		if vm == nil {
+			continue
+		}
+		was, err := c.drain(ctx, node.Name)
+		if err != nil && !errors.Is(err, errUnformed) {
+			return err
+		}
+		down = append(down, vm)
+		if was != nil {
+			back = append(back, func(ctx context.Context) error { return c.waitBack(ctx, was) })
+		}
+		if was != nil && node.Role == Server {
+			back = append(back, c.apiBack)
+		}
+	}
+	for _, vm := range down {
+		if err := c.Proxmox.Shutdown(ctx, vm); err != nil {
+			return err
+		}
+	}
+	if err := do(ctx); err != nil {
+		return err
+	}
+	for _, vm := range down {
+		if err := c.Proxmox.Start(ctx, vm); err != nil {
+			return err
+		}
+	}
+	for _, wait := range back {
+		if err := wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

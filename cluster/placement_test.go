@@ -1,0 +1,250 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// gpuNodes is a file with a server and GPU nodes, one line of gpus each.
+func gpuNodes(gpus ...string) string {
+	out := strings.Split(small, "  gpu1:")[0]
+	for i, g := range gpus {
+		out += fmt.Sprintf("  gpu%d: {role: agent, address: 10.0.0.%d, cores: 8, memory: 32GiB, gpus: %s}\n", i+1, 21+i, g)
+	}
+	return out
+}
+
+// choices are the lines of a plan about GPUs.
+func (w *world) choices(t *testing.T, file string) []string {
+	t.Helper()
+	return slices.DeleteFunc(w.plan(t, parse(t, file)), func(s string) bool { return !strings.HasPrefix(s, "gpus/") })
+}
+
+// refusal is what a plan says that cannot be had.
+func (w *world) refusal(t *testing.T, file string) string {
+	t.Helper()
+	c := w.cluster(t, parse(t, file))
+	defer c.Close()
+	plan, err := c.Up().Plan(t.Context())
+	require.NoError(t, err)
+	require.Error(t, plan.Err())
+	return plan.Err().Error()
+}
+
+func stranger(id int, hostpci string) pvesim.VM {
+	return pvesim.VM{ID: id, Node: "pve1", Name: "win11", Config: map[string]string{"memory": "512", "hostpci0": hostpci}}
+}
+
+const a100 = "0000:%s:00 (A100 PCIe 40GB)"
+
+func TestChoiceAndItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		file := gpuNodes("2", "1", "2", "{pci: ['25:00']}")
+		want := []string{
+			"gpus/gpu1: mapping of 2 GPUs [0000:41:00, 0000:61:00 (A100 PCIe 40GB): neighbours on the bus, IOMMU groups 25, 27 of their own]",
+			"gpus/gpu2: mapping of 1 GPU [0000:01:00 (A100 PCIe 40GB): the first free one, IOMMU group 21 of its own]",
+			"gpus/gpu3: mapping of 2 GPUs [0000:81:00, 0000:a1:00 (A100 PCIe 40GB): neighbours on the bus, IOMMU groups 29, 31 of their own]",
+			"gpus/gpu4: mapping of 1 GPU [0000:25:00 (A100 PCIe 40GB): named in the file, IOMMU group 23 of its own]",
+		}
+		assert.Equal(t, want, w.choices(t, file))
+		assert.Equal(t, want, w.choices(t, file), "and again")
+		w.up(t, parse(t, file))
+		assert.Empty(t, w.plan(t, parse(t, file)))
+		for i, first := range []string{"41", "01", "81", "25"} {
+			assert.Contains(t, w.vm(t, fmt.Sprintf("gpu%d", i+1)).PCI, "0000:"+first+":00.0")
+		}
+
+		// One more card: what is there stays, the next one is beside it where that is free.
+		more := gpuNodes("2", "1", "3", "{pci: ['25:00']}")
+		assert.Equal(t, []string{"gpus/gpu3: cards: 0000:81:00 0000:a1:00 → 0000:81:00 0000:a1:00 0000:c1:00 (needs a restart) " +
+			"[0000:81:00, 0000:a1:00, 0000:c1:00 (A100 PCIe 40GB): neighbours on the bus, IOMMU groups 29, 31, 33 of their own]"}, w.choices(t, more))
+	})
+}
+
+func TestNoCardIsPromisedTwice(t *testing.T) {
+	all := []string{"01", "25", "41", "61", "81", "a1", "c1", "e1"}
+	entry := func(cards ...int) []string {
+		var out []string
+		for _, i := range cards {
+			out = append(out, fmt.Sprintf("node=pve1,path=0000:%s:00,id=10de:20f1,iommugroup=%d,subsystem-id=10de:145f", all[i], 21+2*i))
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		name    string
+		gpus    []string
+		arrange func(*world)
+		first   string // the card that gpu1 gets
+		refused []string
+	}{
+		{name: "a stopped VM's, raw", gpus: []string{"1"}, arrange: func(w *world) { w.sim.AddVM(stranger(300, "0000:01:00,pcie=1")) }, first: "25"},
+		{name: "all that a pool may give", gpus: []string{"1"}, first: "41", arrange: func(w *world) {
+			w.sim.AddMapping("pool", "", entry(0, 1)...)
+			w.sim.AddVM(stranger(300, "mapping=pool"))
+		}},
+		{name: "a mapping that nobody uses is no claim", gpus: []string{"1"}, first: "01", arrange: func(w *world) { w.sim.AddMapping("idle", "", entry(0)...) }},
+		{name: "another cluster's, which has no VM yet", gpus: []string{"1"}, first: "25", arrange: func(w *world) {
+			w.sim.AddMapping("other_gpu1", "made by homelab for cluster other", entry(0)...)
+		}},
+		{name: "what another node names", gpus: []string{"1", "{pci: ['01:00.0']}"}, first: "25"},
+		{name: "what another node draws from", gpus: []string{"1", "{mapping: [pool]}"}, first: "41", arrange: func(w *world) { w.sim.AddMapping("pool", "", entry(0, 1)...) }},
+		{name: "by address, of a stopped VM", gpus: []string{"{pci: ['01:00']}"}, arrange: func(w *world) { w.sim.AddVM(stranger(300, "01:00.0")) },
+			refused: []string{"GPU 0000:01:00 on pve1 is promised twice: to gpu1, and to VM 300 (win11), by address as hostpci0, stopped", "qm set 300 --delete hostpci0"}},
+		{name: "a pool that is too small", gpus: []string{"{mapping: [pool]}", "{mapping: [pool]}"},
+			arrange: func(w *world) {
+				w.sim.AddMapping("pool", "", entry(0, 1)...)
+				w.sim.AddVM(stranger(300, "mapping=pool"))
+			},
+			refused: []string{"gpus.mapping of gpu1: 0000:01:00, 0000:25:00 on pve1 cannot serve all who may want them", "VM 300 (win11) by mapping pool", "node gpu1; node gpu2"}},
+		{name: "a pool with a card that a node names", gpus: []string{"{mapping: [pool]}", "{pci: ['01:00']}"},
+			arrange: func(w *world) { w.sim.AddMapping("pool", "", entry(0)...) },
+			refused: []string{"gpus.mapping of gpu1: 0000:01:00 on pve1 cannot serve", "node gpu2"}},
+		{name: "more than there are", gpus: []string{"4", "4", "1"}, refused: []string{"gpu3 asks for 1 GPU, and host pve1 can give 0", "0000:01:00.0 belongs to node gpu1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.EightA100())
+				defer w.close()
+				if tt.arrange != nil {
+					tt.arrange(w)
+				}
+				file := gpuNodes(tt.gpus...)
+				before := w.now()
+				if len(tt.refused) == 0 {
+					assert.Contains(t, w.choices(t, file)[0], "mapping of 1 GPU ["+fmt.Sprintf(a100, tt.first))
+					return
+				}
+				text := w.refusal(t, file)
+				for _, part := range tt.refused {
+					assert.Contains(t, text, part)
+				}
+				assert.Equal(t, changes{}, before.changes())
+			})
+		})
+	}
+}
+
+// A node of another name gets the card of the one that it comes after.
+func TestRenamedNodeGetsTheCard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, small))
+		renamed := replace(t, small, "gpu1", "gpu7")
+		w.up(t, parse(t, renamed))
+		assert.Empty(t, w.plan(t, parse(t, renamed)))
+		assert.NotContains(t, w.names(), "gpu1")
+		assert.Len(t, w.sim.Mappings(), 1)
+	})
+}
+
+// Two nodes that live and whose cards are exchanged in the file come to it in one
+// run, each with one restart, wherever a run before was cut short.
+func TestExchange(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		before, then []string
+		restarted    []string
+	}{
+		{"two", []string{"{pci: ['01:00']}", "{pci: ['25:00']}", "1"}, []string{"{pci: ['25:00']}", "{pci: ['01:00']}", "1"}, []string{"gpu1", "gpu2"}},
+		{"in a circle", []string{"{pci: ['01:00']}", "{pci: ['25:00']}", "{pci: ['41:00']}"}, []string{"{pci: ['25:00']}", "{pci: ['41:00']}", "{pci: ['01:00']}"}, []string{"gpu1", "gpu2", "gpu3"}},
+		{"one after the other", []string{"{pci: ['01:00']}", "{pci: ['25:00']}"}, []string{"{pci: ['25:00']}", "{pci: ['41:00']}"}, []string{"gpu1", "gpu2"}},
+		{"who counts makes room", []string{"1", "{pci: ['25:00']}"}, []string{"1", "{pci: ['01:00']}"}, []string{"gpu1", "gpu2"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.EightA100())
+				defer w.close()
+				w.up(t, parse(t, gpuNodes(tt.before...)))
+				then := gpuNodes(tt.then...)
+				require.NotEmpty(t, w.choices(t, then))
+				before := w.now()
+				w.up(t, parse(t, then))
+				assert.Equal(t, tt.restarted, before.changes().Restarted)
+				assert.Empty(t, w.plan(t, parse(t, then)))
+				w.holdsWhatItsFileNames(t, then)
+			})
+		})
+	}
+}
+
+// holdsWhatItsFileNames checks the cards that VMs run with against the file's.
+func (w *world) holdsWhatItsFileNames(t *testing.T, file string) {
+	t.Helper()
+	for _, n := range parse(t, file).GPUNodes() {
+		assert.True(t, w.vm(t, n.Name).Running)
+		for _, a := range n.GPUs.PCI {
+			assert.Contains(t, w.vm(t, n.Name).PCI, a.First().String(), n.Name)
+		}
+	}
+}
+
+func TestExchangeCutShort(t *testing.T) {
+	first, then := gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}"), gpuNodes("{pci: ['25:00']}", "{pci: ['01:00']}")
+	cut := 0
+	for done := false; !done; cut++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, pvesim.EightA100())
+			defer w.close()
+			w.up(t, parse(t, first))
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			rule := w.sim.Fail(pvesim.Rule{Mutating: true, Skip: cut, After: true, Drop: true, When: func(pvesim.Request) bool { return true }})
+			c := w.cluster(t, parse(t, then))
+			go func() { // the process dies with the connection
+				for ctx.Err() == nil && rule.Hits() == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				stop()
+			}()
+			_, _ = c.Up().Run(ctx, w.listen(t))
+			c.Close()
+			stop()
+			done = rule.Hits() == 0
+			rule.Remove()
+			time.Sleep(time.Minute)
+			w.up(t, parse(t, then))
+			assert.Empty(t, w.plan(t, parse(t, then)), "cut at request %d", cut+1)
+			w.holdsWhatItsFileNames(t, then)
+		})
+	}
+	assert.Greater(t, cut, 5, "there is something to cut")
+}
+
+// The cluster's servers are never down together.
+func TestServersDoNotExchange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		file := `
+name: small
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+k3s: {version: v1.36.5+k3s1, vip: 10.0.0.100}
+defaults: {storage: vmdata, role: server, cores: 4, memory: 8GiB}
+nodes:
+  cp1: {address: 10.0.0.11, gpus: {pci: ['01:00']}}
+  cp2: {address: 10.0.0.12, gpus: {pci: ['25:00']}}
+  cp3: {address: 10.0.0.13}
+`
+		w.up(t, parse(t, file))
+		swapped := strings.NewReplacer("01:00", "25:00", "25:00", "01:00").Replace(file)
+		c := w.cluster(t, parse(t, swapped))
+		before := w.now()
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "take gpus out of cp1 in the file, run cluster:up, put them back and run it again")
+		assert.Empty(t, before.changes().Restarted)
+	})
+}
