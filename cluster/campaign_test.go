@@ -1,0 +1,386 @@
+package cluster_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+var (
+	campaignRuns  = flag.String("campaign", "sample", "main: every fault at every request of one-gpu, a crash at every request of eight-a100, and pairs; all: every fault at every request of both; sample: some of all")
+	campaignRepro = flag.String("campaign.repro", "", "one run of the campaign, as it prints it: site/fault@request[+fault@request]")
+	campaignSeed  = flag.Uint64("campaign.seed", 1, "for the runs with two faults, which are drawn by chance")
+	campaignEvery = flag.Int("campaign.every", 97, "a sample has one run of so many; best a prime, so that each fault and each request gets its turn")
+	campaignOnly  = flag.String("campaign.only", "", "how the names of runs begin, as in eight-a100/crash")
+	campaignPairs = flag.Int("campaign.pairs", 500, "how many runs with two faults, in main and all")
+)
+
+// site is a place where the campaign is fought: an example, on hosts that fit it
+// and that somebody else uses as well.
+type site struct {
+	name    string
+	spec    *cluster.Spec
+	model   pvesim.Model
+	want    []string // what is there when nothing went wrong
+	targets []target // all that is asked of Proxmox then, each by its own name
+}
+
+// neighbour is the somebody else.
+var neighbour = pvesim.Token{ID: "neighbour@pve!own", Secret: "77777777-7777-7777-7777-777777777777"}
+
+func newSite(t *testing.T, name, yaml string, model pvesim.Model) *site {
+	t.Helper()
+	node := model.Hosts[0].Name
+	model.Users = append(slices.Clone(model.Users), pvesim.User{ID: "neighbour@pve"})
+	model.Tokens = append(slices.Clone(model.Tokens), neighbour)
+	model.ACLs = append(slices.Clone(model.ACLs), pvesim.ACL{Path: "/", Who: "neighbour@pve", Role: "Administrator"})
+	model.VMs = append(slices.Clone(model.VMs),
+		pvesim.VM{ID: 101, Node: node, Name: "neighbour-db", Running: true, Config: map[string]string{"memory": "2048", "tags": "homelab-" + name + "-2"}},
+		pvesim.VM{ID: 103, Node: node, Name: "neighbour-web", Config: map[string]string{"memory": "1024", "onboot": "1"}})
+	s := &site{name: name, spec: parse(t, yaml), model: model}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, s.model)
+		defer w.close()
+		names := &namer{}
+		w.sim.Fail(pvesim.Rule{Times: -1, When: func(r pvesim.Request) bool {
+			s.targets = append(s.targets, names.name(r))
+			return false
+		}})
+		w.up(t, s.spec)
+		s.targets = s.targets[1:] // without that of Dial
+		s.want = w.inventory()
+	})
+	return s
+}
+
+// attempt is one run of the campaign.
+type attempt struct {
+	site   *site
+	faults []aimed
+}
+
+// aimed is a fault at a request.
+type aimed struct {
+	fault fault
+	at    target
+}
+
+func (a attempt) String() string {
+	var parts []string
+	for _, f := range a.faults {
+		parts = append(parts, f.fault.name+"@"+f.at.String())
+	}
+	return a.site.name + "/" + strings.Join(parts, "+")
+}
+
+// outcome is how it went.
+type outcome struct {
+	met      bool // the fault was met, the request was made
+	failed   bool // the run that met it ended with an error
+	requests int
+}
+
+// run meets the faults in one run, and expects the next one, which meets none, to
+// make of what is left the world that would be there anyway.
+func (a attempt) run(t *testing.T) (o outcome) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, a.site.model)
+		defer w.close()
+		ctx, kill := context.WithTimeout(t.Context(), 6*time.Hour)
+		defer kill()
+		b := &battle{w: w, kill: kill, spec: a.site.spec}
+		c := w.clusterOver(t, a.site.spec, b)
+		var rules []*pvesim.Fault
+		for _, f := range a.faults {
+			rules = append(rules, b.arm(f))
+		}
+		_, err := c.Up().Run(ctx, w.listen(t))
+		c.Close()
+		o.failed = err != nil
+		if !b.dead.Load() {
+			require.NoError(t, ctx.Err(), "it must give up by itself: %v", err)
+		}
+		for _, r := range rules {
+			r.Remove()
+		}
+		o.met = b.met.Load()
+		b.others.Wait()
+		time.Sleep(processStart)
+		a.survives(t, w)
+		o.requests = len(w.sim.Requests())
+	})
+	return o
+}
+
+// survives is what is expected of the run after.
+func (a attempt) survives(t *testing.T, w *world) {
+	w.up(t, a.site.spec)
+	mine := slices.DeleteFunc(w.inventory(), func(line string) bool { return strings.Contains(line, intruder) })
+	if !slices.Equal(a.site.want, mine) {
+		assert.Equal(t, a.site.want, mine)
+	}
+	assert.Len(t, w.kube.Clusters(), 1, "one control plane, not two")
+	nodes := w.nodes(t)
+	assert.Len(t, nodes, len(a.site.spec.Nodes))
+	for _, n := range a.site.spec.Nodes {
+		assert.True(t, nodes[n.Name].Ready, "%s", n.Name)
+		assert.EqualValues(t, n.GPUs.Count, nodes[n.Name].Count("nvidia.com/gpu"), "%s", n.Name)
+	}
+}
+
+// attempts are all runs with one fault, and some with two.
+func (s *site) attempts() []attempt {
+	var out []attempt
+	for _, f := range faults() {
+		for _, to := range s.targets {
+			if f.applies(to) {
+				out = append(out, attempt{s, []aimed{{f, to}}})
+			}
+		}
+	}
+	return out
+}
+
+// pairs draws runs with two faults.
+func pairs(from []attempt, n int, seed uint64) []attempt {
+	dice := rand.New(rand.NewPCG(seed, 0))
+	var out []attempt
+	for len(out) < n {
+		a, b := from[dice.IntN(len(from))], from[dice.IntN(len(from))]
+		if a.site == b.site && a.String() != b.String() {
+			out = append(out, attempt{a.site, []aimed{a.faults[0], b.faults[0]}})
+		}
+	}
+	return out
+}
+
+// TestCampaign meets faults at requests of the two examples, one run each, and some
+// pairs of them. It prints what it did, and of what was not survived the shortest
+// line that shows it again.
+func TestCampaign(t *testing.T) {
+	sites := []*site{
+		newSite(t, "one-gpu", lab(example(t, "one-gpu")), pvesim.OneGPU()),
+		newSite(t, "eight-a100", example(t, "eight-a100"), pvesim.EightA100()),
+	}
+	var all []attempt
+	for _, s := range sites {
+		all = append(all, s.attempts()...)
+	}
+	all = slices.DeleteFunc(all, func(a attempt) bool { return !strings.HasPrefix(a.String(), *campaignOnly) })
+	switch {
+	case *campaignRepro != "":
+		a, err := parseAttempt(sites, *campaignRepro)
+		require.NoError(t, err)
+		all = []attempt{a}
+	case *campaignRuns == "all":
+		all = append(all, pairs(all, *campaignPairs, *campaignSeed)...)
+	case *campaignRuns == "main":
+		all = slices.DeleteFunc(all, func(a attempt) bool { return a.site == sites[1] && !a.faults[0].fault.kills })
+		small := slices.DeleteFunc(slices.Clone(all), func(a attempt) bool { return a.site != sites[0] })
+		all = append(all, pairs(small, *campaignPairs, *campaignSeed)...)
+	default:
+		sample := []attempt{}
+		for i := int(*campaignSeed) % *campaignEvery; i < len(all); i += *campaignEvery {
+			sample = append(sample, all[i])
+		}
+		all = sample
+	}
+	begun := wall()
+	results := make([]outcome, len(all))
+	lost := make([]bool, len(all))
+	t.Run("runs", func(t *testing.T) {
+		for i, a := range all {
+			t.Run(a.String(), func(t *testing.T) {
+				t.Parallel()
+				defer func() { lost[i] = t.Failed() }()
+				results[i] = a.run(t)
+			})
+		}
+	})
+	for i, a := range all {
+		if lost[i] {
+			t.Logf("not survived; to see it again:\n  go tool mage sim:faults -repro='%s'", a.shrunk(t))
+		}
+	}
+	table(t, all, results, lost, wall()-begun)
+}
+
+// shrunk leaves out the faults without which it is not survived either.
+func (a attempt) shrunk(t *testing.T) attempt {
+	if len(a.faults) < 2 {
+		return a
+	}
+	for i := range a.faults {
+		less := attempt{a.site, slices.Delete(slices.Clone(a.faults), i, i+1)}
+		if !t.Run("less: "+less.String(), func(t *testing.T) { less.run(t) }) {
+			return less
+		}
+	}
+	return a
+}
+
+func parseAttempt(sites []*site, text string) (attempt, error) {
+	name, rest, _ := strings.Cut(text, "/")
+	i := slices.IndexFunc(sites, func(s *site) bool { return s.name == name })
+	if i < 0 {
+		return attempt{}, fmt.Errorf("%q begins with none of the sites", text)
+	}
+	a := attempt{site: sites[i]}
+	for part := range strings.SplitSeq(rest, "+") {
+		name, at, _ := strings.Cut(part, "@")
+		f := slices.IndexFunc(faults(), func(f fault) bool { return f.name == name })
+		to := slices.IndexFunc(a.site.targets, func(to target) bool { return to.String() == at })
+		if f < 0 || to < 0 {
+			return attempt{}, fmt.Errorf("%q is no fault at a request of %s", part, a.site.name)
+		}
+		a.faults = append(a.faults, aimed{faults()[f], a.site.targets[to]})
+	}
+	return a, nil
+}
+
+// table prints a line for each site and fault.
+func table(t *testing.T, all []attempt, results []outcome, lost []bool, took time.Duration) {
+	type row struct{ runs, met, failed, survived, requests int }
+	rows, order := map[string]*row{}, []string{}
+	total := &row{}
+	for i, a := range all {
+		what := "two faults"
+		if len(a.faults) == 1 {
+			what = a.faults[0].fault.name
+		}
+		key := a.site.name + "\t" + what
+		if rows[key] == nil {
+			rows[key] = &row{}
+			order = append(order, key)
+		}
+		for _, r := range []*row{rows[key], total} {
+			r.runs++
+			r.met += count(results[i].met)
+			r.failed += count(results[i].failed)
+			r.survived += count(!lost[i])
+			r.requests += results[i].requests
+		}
+	}
+	out := io.Writer(os.Stdout)
+	if *campaignRuns == "sample" {
+		out = t.Output()
+	}
+	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "site\tfault\truns\tmet\tran into it\tsurvived\trequests\t")
+	for _, k := range append(order, "") {
+		r := cmp.Or(rows[k], total)
+		if k == "" {
+			k = "all\t"
+		}
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t%d\t\n", k, r.runs, r.met, r.failed, r.survived, r.requests)
+	}
+	_ = tw.Flush()
+	fmt.Fprintf(out, "in %s\n", took.Round(time.Second))
+}
+
+// battle is a run under fire.
+type battle struct {
+	w      *world
+	spec   *cluster.Spec
+	kill   context.CancelFunc
+	dead   flagged
+	met    flagged
+	others sync.WaitGroup // what somebody else is doing
+}
+
+// flagged is a flag that is set once.
+type flagged struct {
+	mu  sync.Mutex
+	set bool
+}
+
+func (f *flagged) Store(v bool) { f.mu.Lock(); defer f.mu.Unlock(); f.set = v }
+func (f *flagged) Load() bool   { f.mu.Lock(); defer f.mu.Unlock(); return f.set }
+
+// RoundTrip is the way out of the machine that the run is on: there is none from
+// the moment it dies.
+func (b *battle) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.dead.Load() {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, io.ErrClosedPipe
+	}
+	res, err := b.w.sim.Client().Transport.RoundTrip(r)
+	if err == nil && b.dead.Load() {
+		_ = res.Body.Close()
+		return nil, io.ErrClosedPipe
+	}
+	return res, err
+}
+
+// arm puts a fault in force.
+func (b *battle) arm(a aimed) *pvesim.Fault {
+	names := &namer{}
+	rule := a.fault.rule
+	rule.Times = -1
+	hit := false
+	rule.When = func(r pvesim.Request) bool {
+		if strings.HasPrefix(r.User, "neighbour@") {
+			return false
+		}
+		now := names.name(r)
+		switch {
+		case a.fault.lasting && hit: // from this request on, for all
+			return true
+		case a.fault.again && hit: // each time that this is asked
+			return now.same(a.at)
+		case hit || now != a.at:
+			return false
+		}
+		hit = true
+		b.met.Store(true)
+		if a.fault.kills {
+			b.dead.Store(true)
+			b.kill()
+		}
+		if a.fault.meanwhile != nil {
+			b.others.Go(func() { a.fault.meanwhile(b, names.ids()[a.at.vm]) })
+			return false
+		}
+		return true
+	}
+	return b.w.sim.Fail(rule)
+}
+
+// as is the neighbour asking something of the host.
+func (b *battle) as(method, path, form string) {
+	req, err := http.NewRequest(method, "https://pve1:8006/api2/json"+path, strings.NewReader(form))
+	if err != nil {
+		panic(err)
+	}
+	req.Header.Set("Authorization", "PVEAPIToken="+neighbour.ID+"="+neighbour.Secret)
+	if form != "" {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	res, err := b.w.sim.Client().Transport.RoundTrip(req)
+	if err == nil {
+		_ = res.Body.Close()
+	} else if !errors.Is(err, io.EOF) {
+		panic(err)
+	}
+}
