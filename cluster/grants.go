@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,44 +64,46 @@ func (s *Spec) machineGrants(v proxmox.Version) []proxmox.Grant {
 // storageGrants are those for every storage that the file names.
 func (s *Spec) storageGrants() []proxmox.Grant {
 	var all []proxmox.Grant
-	uses := map[string][]use{}
-	var storages []string
+	holds := map[string]map[string]bool{} // by storage: content, and whether templates have their disks there
 	for _, host := range s.proxmoxHosts() {
 		for _, u := range s.uses(host) {
-			if !slices.Contains(storages, u.storage) {
-				storages = append(storages, u.storage)
+			if holds[u.storage] == nil {
+				holds[u.storage] = map[string]bool{}
 			}
-			uses[u.storage] = append(uses[u.storage], u)
+			holds[u.storage][u.content] = true
+		}
+		if s.Image.Template == "" {
+			holds[s.TemplateStorage(host)]["template"] = true
 		}
 	}
-	slices.Sort(storages)
-	for _, storage := range storages {
+	for _, storage := range slices.Sorted(maps.Keys(holds)) {
+		h := holds[storage]
 		on := func(why string, privileges ...string) {
 			all = append(all, proxmox.Grant{Path: "/storage/" + storage, Privileges: privileges, Why: why})
 		}
-		holds := func(content string) bool {
-			return slices.ContainsFunc(uses[storage], func(u use) bool { return u.content == content })
+		if h["images"] {
+			on("make disks of machines and templates, and grow them", "Datastore.AllocateSpace")
 		}
-		on("see what is on it; without it Proxmox answers with empty lists", "Datastore.Audit")
-		if holds("images") {
-			on("the disks of machines and templates", "Datastore.AllocateSpace")
+		if h["template"] {
+			on("see which machines' disks hang on a template's; without it Proxmox leaves them out of the list", "Datastore.Audit")
 		}
-		if holds(isoContent) || holds("import") {
-			on("put "+s.files(holds)+" there", "Datastore.AllocateTemplate")
-			on("remove "+s.files(holds)+" when nobody uses them any more; Proxmox has no smaller privilege for that", "Datastore.Allocate")
+		if files := filesOn(h); files != "" {
+			on("see whether "+files+" are there; without it Proxmox leaves the storage out", "Datastore.Audit")
+			on("put "+files+" there", "Datastore.AllocateTemplate")
+			on("remove "+files+" that nobody uses any more: Proxmox has no smaller privilege for that, and this one reaches everything on the storage", "Datastore.Allocate")
 		}
 	}
 	return all
 }
 
-// files names what of ours is on a storage beside disks.
-func (s *Spec) files(holds func(content string) bool) string {
+// filesOn names what of ours is on a storage beside disks.
+func filesOn(holds map[string]bool) string {
 	var out []string
-	if holds(isoContent) {
+	if holds[isoContent] {
 		out = append(out, "first-boot ISOs")
 	}
-	if holds("import") {
-		out = append(out, "the cloud image")
+	if holds["import"] {
+		out = append(out, "cloud images")
 	}
 	return strings.Join(out, " and ")
 }
@@ -133,11 +136,15 @@ func (s *Spec) hostGrants() []proxmox.Grant {
 			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image"})
 		}
 	}
-	if s.wantsGPUs() {
+	switch {
+	case slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.External && n.Startup != Startup{} }):
+		why := "set the startup order, which Proxmox counts as a change of the host"
+		if s.wantsGPUs() {
+			why += "; it is also enough to read which PCI devices the hosts have"
+		}
+		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: why})
+	case s.wantsGPUs():
 		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have"})
-	}
-	if slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.External && n.Startup != Startup{} }) {
-		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: "set the startup order, which changes how the host itself boots"})
 	}
 	return all
 }
