@@ -51,7 +51,7 @@ func failures() []failure {
 	}
 	rule := func(r pvesim.Rule) func(*world) { return func(w *world) { w.sim.Fail(r) } }
 	return []failure{
-		{name: "refused-permission", step: "vm/cp1", arrange: func(w *world) { w.sim.Revoke("VM.Clone") }},
+		{name: "refused-permission", step: "proxmox", arrange: func(w *world) { w.sim.Revoke("VM.Clone") }},
 		{name: "missing-storage", step: "proxmox", spec: func(s string) string { return strings.Replace(s, "storage: vmdata", "storage: fast", 1) }},
 		{name: "storage-without-content", step: "proxmox", spec: func(s string) string { return s + "image: {storage: vmdata}\n" }},
 		{name: "locked-vm", step: "vm/gpu1", after: true,
@@ -61,9 +61,9 @@ func failures() []failure {
 			Path: `.*/clone`, Times: -1, TaskError: "clone failed: can't lock file '/var/lock/pve-manager/pve-storage-vmdata' - got timeout"})},
 		{name: "host-unreachable-596", step: "seed/cp1", arrange: rule(pvesim.Rule{
 			Path: `/nodes/pve1/storage/local/content`, Times: -1, Status: 596, Message: "Connection timed out"})},
-		{name: "stale-mapping", step: "gpus/gpu1", arrange: func(w *world) { w.mapping("card", "0000:0a:00") },
+		{name: "stale-mapping", step: "proxmox", arrange: func(w *world) { w.mapping("card", "0000:0a:00") },
 			spec: func(s string) string { return strings.Replace(s, "gpus: 1", "gpus: {mapping: [card]}", 1) }},
-		{name: "no-free-gpu", step: "gpus/gpu1", spec: func(s string) string { return strings.Replace(s, "gpus: 1", "gpus: 2", 1) }},
+		{name: "no-free-gpu", step: "proxmox", spec: func(s string) string { return strings.Replace(s, "gpus: 1", "gpus: 2", 1) }},
 		{name: "guest-never-answers", step: "guest/cp1", arrange: fault(guest.Faults{NeverBoots: true})},
 		{name: "ssh-refuses", step: "guest/cp1", arrange: fault(guest.Faults{SSHRefuses: true})},
 		{name: "driver-not-loaded", step: "driver/gpu1", arrange: fault(guest.Faults{DriverFailsToLoad: true})},

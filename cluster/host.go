@@ -3,58 +3,52 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/preflight"
 )
 
 // hostStep asks whether the hosts can carry what the file says, before anything
-// changes: names that nobody else has, storages that are there, active, and hold what
-// they are to hold.
-func (c *Cluster) hostStep() *converge.Resource[[]string] {
-	return &converge.Resource[[]string]{
+// changes. While every machine is there and runs, it looks only at what may still be
+// asked for: names and storages.
+func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
+	return &converge.Resource[*preflight.Report]{
 		ID: "proxmox",
-		Observe: func(ctx context.Context) ([]string, error) {
+		Observe: func(ctx context.Context) (*preflight.Report, error) {
 			if err := c.spec.checkArtifacts(); err != nil {
 				return nil, err
 			}
-			if err := c.namesakes(ctx); err != nil {
+			settled, err := c.settled(ctx)
+			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			var problems []string
-			for _, host := range c.templateHosts() {
-				p, err := c.checkHost(ctx, host)
-				if err != nil {
-					return nil, converge.Permanent(err)
-				}
-				problems = append(problems, p...)
+			report, err := preflight.Check(ctx, c.Proxmox, c.want(), preflight.Options{Brief: settled})
+			if err == nil {
+				err = refusal(report)
 			}
-			if len(problems) > 0 {
-				return nil, converge.Permanent(errors.New(strings.Join(problems, "\n")))
+			if err != nil {
+				return nil, converge.Permanent(err)
 			}
-			return nil, nil
+			for _, f := range report.Of(preflight.Warning) {
+				progress.Say(ctx, "warning: %s", f)
+			}
+			return report, nil
 		},
-		Diff: func([]string) drift.Diff { return nil },
+		Diff: func(*preflight.Report) drift.Diff { return nil },
 	}
 }
 
-// namesakes returns an error for every machine of the file whose name a VM of
-// somebody else has: it is known before anything is made.
-func (c *Cluster) namesakes(ctx context.Context) error {
-	var names []string
-	for _, n := range c.spec.Nodes {
-		if !n.External {
-			names = append(names, n.Name)
+// refusal is why nothing may be changed: what is wrong, and names and storages that
+// could not be seen. What else could not be seen is found out on the way.
+func refusal(r *preflight.Report) error {
+	errs := []error{r.Err()}
+	for _, f := range r.Of(preflight.Skipped) {
+		if f.ID == "name" || f.ID == "storage" {
+			errs = append(errs, errors.New(f.String()))
 		}
-	}
-	conflicts, err := c.Proxmox.Conflicts(ctx, c.spec.tag(), names)
-	errs := []error{err}
-	for _, conflict := range conflicts {
-		errs = append(errs, conflict)
 	}
 	return errors.Join(errs...)
 }
@@ -87,31 +81,4 @@ func (s *Spec) uses(host string) []use {
 		defer func() { seen[key] = true }()
 		return seen[key]
 	})
-}
-
-func (c *Cluster) checkHost(ctx context.Context, host string) ([]string, error) {
-	storages, err := c.Proxmox.Storages(ctx, host)
-	if err != nil {
-		return nil, err
-	}
-	var names, problems []string
-	for _, s := range storages {
-		names = append(names, s.Name)
-	}
-	for _, u := range c.spec.uses(host) {
-		i := slices.IndexFunc(storages, func(s proxmox.Storage) bool { return s.Name == u.storage })
-		switch {
-		case i < 0 && len(storages) == 0:
-			problems = append(problems, fmt.Sprintf("host %s shows no storage at all: the token may not see them; grant it Datastore.Audit on /storage", host))
-			return problems, nil
-		case i < 0:
-			problems = append(problems, fmt.Sprintf("host %s has no storage %q for %s; it has %s", host, u.storage, u.why, strings.Join(names, ", ")))
-		case !storages[i].Active:
-			problems = append(problems, fmt.Sprintf("storage %q on %s is not active", u.storage, host))
-		case !slices.Contains(storages[i].Content, u.content):
-			problems = append(problems, fmt.Sprintf("storage %q on %s does not take content %q, for %s: run on the host: pvesm set %s --content %s",
-				u.storage, host, u.content, u.why, u.storage, strings.Join(append(slices.Clone(storages[i].Content), u.content), ",")))
-		}
-	}
-	return problems, nil
 }

@@ -51,7 +51,7 @@ func (c *Cluster) boot(up *converge.Graph, host, removed *converge.Ref, template
 	var servers []*converge.Ref
 	for _, n := range c.spec.Nodes {
 		if n.External {
-			booted[n.Name] = up.Add(c.externalStep(n))
+			booted[n.Name] = up.Add(c.externalStep(n), host)
 			continue
 		}
 		needs := []*converge.Ref{removed, templates[n.Host], up.Add(c.seedStep(n), host)}

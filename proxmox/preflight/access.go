@@ -30,7 +30,7 @@ func checkGrants(w *Want, s *seen) []Finding {
 			out = append(out, wrong(vm.Name, "leave that out, or write proxmox.user: root@pam and proxmox.password", "%s wants %s, which Proxmox lets only root@pam itself set, no token, not even root's", vm.Name, strings.Join(vm.RootOnly, ", ")))
 		}
 		for _, card := range rawDevices(s.vms[vm.Name].is) {
-			out = append(out, wrong(vm.Name, fmt.Sprintf("take it out as root, and it gets a resource mapping: qm set %d --delete %s", s.vms[vm.Name].is.VMID, card.Slot),
+			out = append(out, wrong(vm.Name, fmt.Sprintf("take it out as root, and it gets a resource mapping: `qm set %d --delete %s`", s.vms[vm.Name].is.VMID, card.Slot),
 				"%s has a PCI device by its address (%s), which only root@pam itself may change", s.vms[vm.Name].is, card.Slot))
 		}
 	}
@@ -49,8 +49,8 @@ func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
 // those of the paths above, so it is not another role on that path.
 func grantCure(g proxmox.Grant, token string) string {
 	user, name, _ := strings.Cut(token, "!")
-	return fmt.Sprintf("add it to the role that the token has there: pveum role modify ROLE --append 1 --privs %s\n"+
-		"ROLE is what this shows: pveum user token permissions %s %s; go tool mage host:role prints a whole role", strings.Join(g.Privileges, ","), user, name)
+	return fmt.Sprintf("add it to the role that the token has there (pveum user token permissions %s %s), or make a whole one (go tool mage host:role): `pveum role modify ROLE --append 1 --privs %s`",
+		user, name, strings.Join(g.Privileges, ","))
 }
 
 // soon is how near the end of a token is worth a word.
@@ -62,14 +62,14 @@ func checkToken(_ *Want, s *seen) []Finding {
 	var out []Finding
 	user, name, _ := strings.Cut(s.token, "!")
 	if user == "root@pam" {
-		out = append(out, odd(s.token, "make a user of its own with the least role: go tool mage host:role", "the token is root's: it may do nearly everything to the host, and still not what only root@pam itself may"))
+		out = append(out, odd(s.token, "make a user of its own with the least role: `go tool mage host:role`", "the token is root's: it may do nearly everything to the host, and still not what only root@pam itself may"))
 	}
 	switch {
 	case s.info.err != nil:
 		out = append(out, blind(s.token, fmt.Errorf("when the token ends cannot be seen by itself; on the host: pveum user token list %s", user)))
 	case s.info.is.Expires.IsZero():
 	case s.info.is.Expires.Sub(s.now) < soon:
-		out = append(out, odd(s.token, fmt.Sprintf("let it live on: pveum user token modify %s %s --expire 0", user, name), "the token ends on %s", s.info.is.Expires.UTC().Format("2 January 2006, 15:04 MST")))
+		out = append(out, odd(s.token, fmt.Sprintf("let it live on: `pveum user token modify %s %s --expire 0`", user, name), "the token ends on %s", s.info.is.Expires.UTC().Format("2 January 2006, 15:04 MST")))
 	}
 	return out
 }

@@ -175,7 +175,7 @@ func checkStart(w *Want, s *seen) []Finding {
 func zfsCure(h *hostSeen) string {
 	cure := "shut down what can be spared"
 	if slices.ContainsFunc(h.storages.is, func(s proxmox.Storage) bool { return strings.HasPrefix(s.Type, "zfs") }) {
-		cure += "; ZFS's cache gives way slowly, so limit it (here to 8 GiB): echo $((8<<30)) > /sys/module/zfs/parameters/zfs_arc_max"
+		cure += "; ZFS's cache gives way slowly, so limit it (here to 8 GiB): `echo $((8<<30)) > /sys/module/zfs/parameters/zfs_arc_max`"
 	}
 	return cure
 }

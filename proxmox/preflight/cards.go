@@ -140,7 +140,7 @@ func checkCards(w *Want, s *seen) []Finding {
 		if c.Alive() {
 			say = wrong
 		}
-		out = append(out, say(c.Devices[0].Whole().String(), "take the card from one of them: qm set VMID --delete hostpciN", "%s", c))
+		out = append(out, say(c.Devices[0].Whole().String(), "take the card from one of them: `qm set VMID --delete hostpciN`", "%s", c))
 	}
 	return out
 }
@@ -208,9 +208,12 @@ func tooFew(host string, vm VM, got int, why []string) Finding {
 		asked = fmt.Sprintf("the GPUs at %v", vm.GPUs.PCI)
 	}
 	if len(why) == 0 {
-		why = []string{"there are no more, or the token may not see them (Sys.Audit on /)"}
+		why = []string{fmt.Sprintf("it has %d in all", got)}
+		if got == 0 {
+			why = []string{"none is there, or the token may not see them (Sys.Audit on /)"}
+		}
 	}
-	return wrong(vm.Name, "ask for fewer, for others, or take cards from who has them: qm set VMID --delete hostpciN; all cards: go tool mage gpu:list",
+	return wrong(vm.Name, "ask for fewer or for others (go tool mage gpu:list shows all), or take cards from who has them: `qm set VMID --delete hostpciN`",
 		"%s asks for %s, and host %s can give %d: %s", vm.Name, asked, host, got, strings.Join(why, "; "))
 }
 
@@ -233,7 +236,7 @@ func checkMachines(w *Want, s *seen) []Finding {
 			out = append(out, blind(vm.Name, there.err))
 		case there.is == nil:
 		case !strings.Contains(there.is.Machine, "q35"):
-			out = append(out, wrong(vm.Name, fmt.Sprintf("while it is off: qm set %d --machine q35", there.is.VMID), "%s has the machine type %s, and GPUs on PCIe want q35: Proxmox does not start it", there.is, cmp.Or(there.is.Machine, "i440fx")))
+			out = append(out, wrong(vm.Name, fmt.Sprintf("while it is off: `qm set %d --machine q35`", there.is.VMID), "%s has the machine type %s, and GPUs on PCIe want q35: Proxmox does not start it", there.is, cmp.Or(there.is.Machine, "i440fx")))
 		case there.is.BIOS != "ovmf":
 			out = append(out, odd(vm.Name, "take the node out of the file, run cluster:up, put it back and run it again: what it boots from depends on its firmware", "%s has the firmware SeaBIOS, and GPUs want OVMF: their memory may find no room below 4 GiB", there.is))
 		}

@@ -22,7 +22,7 @@ func checkHosts(w *Want, s *seen) []Finding {
 		switch err := away(s.hosts.is, h.Name); {
 		case err == nil:
 		case slices.Contains(names, h.Name):
-			out = append(out, wrong(h.Name, "switch it on, or look why the others do not see it: pvecm status", "host %s is offline", h.Name))
+			out = append(out, wrong(h.Name, "switch it on, or look why the others do not see it: `pvecm status`", "host %s is offline", h.Name))
 		default:
 			out = append(out, wrong(h.Name, "write the name that the web interface shows, under proxmox.host or of the node", "there is no host %s here; there is %s", h.Name, strings.Join(names, ", ")))
 		}
@@ -31,7 +31,7 @@ func checkHosts(w *Want, s *seen) []Finding {
 	case s.quorate.err != nil:
 		out = append(out, blind("", s.quorate.err))
 	case !s.quorate.is:
-		out = append(out, wrong("", "bring the other hosts back; for what may happen without them see: pvecm status", "the Proxmox cluster has no majority of its hosts, so nothing can be changed"))
+		out = append(out, wrong("", "bring the other hosts back; for what may happen without them see: `pvecm status`", "the Proxmox cluster has no majority of its hosts, so nothing can be changed"))
 	}
 	return out
 }
@@ -81,7 +81,7 @@ func checkClocks(w *Want, s *seen) []Finding {
 			if skew < 0 {
 				where = "behind"
 			}
-			return []Finding{odd(h.Name, "see which of the two is wrong: timedatectl; on the host: systemctl restart chrony", "the clock of %s is %s %s this machine's: VMs begin with it, and certificates are refused",
+			return []Finding{odd(h.Name, "see with timedatectl which of the two is wrong; on the host: `systemctl restart chrony`", "the clock of %s is %s %s this machine's: VMs begin with it, and certificates are refused",
 				h.Name, skew.Abs().Round(time.Second), where)}
 		}
 		return nil

@@ -62,7 +62,7 @@ func checkNetworks(w *Want, s *seen) []Finding {
 // into judges a bridge that is there.
 func (p plug) into(host string, b proxmox.Bridge) []Finding {
 	if !b.Active {
-		return []Finding{wrong(b.Name, "bring it up, on the host: ifup "+b.Name, "bridge %s on %s is not up", b.Name, host)}
+		return []Finding{wrong(b.Name, "bring it up, on the host: `ifup "+b.Name+"`", "bridge %s on %s is not up", b.Name, host)}
 	}
 	var out []Finding
 	if problem := p.vlan(host, b); problem != nil {

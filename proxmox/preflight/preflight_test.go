@@ -132,4 +132,3 @@ func TestHealthyHostsAreSilent(t *testing.T) {
 		})
 	}
 }
-

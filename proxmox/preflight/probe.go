@@ -102,7 +102,7 @@ func checkDrivers(w *Want, s *seen) []Finding {
 			if !w.mayUse(h.Name, d.address, seen) {
 				continue
 			}
-			cure := "keep it off: go tool mage host:prep, or docs/real-host.md"
+			cure := "keep it off, as docs/real-host.md tells, or with: `go tool mage host:prep`"
 			switch {
 			case released(d.driver):
 			case d.driver == "snd_hda_intel":
@@ -146,7 +146,7 @@ func checkModules(w *Want, s *seen) []Finding {
 		}
 		p := seen.probe.is
 		if file, asked := p.modules["vfio_virqfd"]; asked && !p.older(6, 2) {
-			return []Finding{odd(h.Name, "take the line out: sed -i /vfio_virqfd/d "+file+" && update-initramfs -u -k all", "%s is to load vfio_virqfd (%s), which kernel %s does not have: it is part of vfio since 6.2", h.Name, file, p.kernel)}
+			return []Finding{odd(h.Name, "take the line out: `sed -i /vfio_virqfd/d "+file+" && update-initramfs -u -k all`", "%s is to load vfio_virqfd (%s), which kernel %s does not have: it is part of vfio since 6.2", h.Name, file, p.kernel)}
 		}
 		return nil
 	})

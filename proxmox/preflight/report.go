@@ -24,14 +24,19 @@ type Finding struct {
 	Subject  string  `json:"subject,omitempty"`  // the host, VM, card or storage it is about
 	Verdict  Verdict `json:"verdict"`            //
 	Evidence string  `json:"evidence,omitempty"` // what was seen, as a sentence that stands alone
-	Cure     string  `json:"cure,omitempty"`     // what to do, with the command to paste where there is one
+	Cure     string  `json:"cure,omitempty"`     // what to do
+	Command  string  `json:"command,omitempty"`  // what to paste for that, where that is one command; Cure then ends with a colon
 }
 
-// String is the finding as an error would say it.
+// String is the finding as an error would say it; an id of the collection follows the
+// evidence, so that one can look it up.
 func (f Finding) String() string {
-	s := f.ID + ": " + f.Evidence
-	if f.Cure != "" {
-		s += "\n  " + strings.ReplaceAll(f.Cure, "\n", "\n  ")
+	s := f.Evidence
+	if strings.ToLower(f.ID) != f.ID {
+		s += " (" + f.ID + ")"
+	}
+	if do := strings.TrimSpace(f.Cure + " " + f.Command); do != "" {
+		s += "\n  " + strings.ReplaceAll(do, "\n", "\n  ")
 	}
 	return s
 }
@@ -80,13 +85,18 @@ func (e *Refusal) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// wrong, odd and blind make findings; the check they come from fills in the rest.
+// wrong is an error. Between backquotes, at its end, a cure has the command. The check
+// that the finding comes from fills in the rest.
 func wrong(subject, cure, format string, args ...any) Finding {
-	return Finding{Subject: subject, Verdict: Error, Evidence: fmt.Sprintf(format, args...), Cure: cure}
+	cure, command, _ := strings.Cut(strings.TrimSuffix(cure, "`"), "`")
+	return Finding{Subject: subject, Verdict: Error, Evidence: fmt.Sprintf(format, args...), Cure: strings.TrimSpace(cure), Command: command}
 }
 
+// odd is a warning.
 func odd(subject, cure, format string, args ...any) Finding {
-	return Finding{Subject: subject, Verdict: Warning, Evidence: fmt.Sprintf(format, args...), Cure: cure}
+	f := wrong(subject, cure, format, args...)
+	f.Verdict = Warning
+	return f
 }
 
 // blind is a check that could not look.

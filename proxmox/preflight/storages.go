@@ -59,7 +59,7 @@ func checkStorages(w *Want, s *seen) []Finding {
 			case st == nil:
 				out = append(out, wrong(u.Storage, "write one of them, or make it: pvesm add", "host %s has no storage %q for %s; it has %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
 			case !st.Active:
-				out = append(out, wrong(u.Storage, "see why, on the host: pvesm status; a disabled one: pvesm set "+u.Storage+" --disable 0", "storage %q on %s is not active", u.Storage, h.Name))
+				out = append(out, wrong(u.Storage, "see why with pvesm status; if it is disabled: `pvesm set "+u.Storage+" --disable 0`", "storage %q on %s is not active", u.Storage, h.Name))
 			case st.Total > 0 && st.Free < full:
 				out = append(out, wrong(u.Storage, "remove what nobody needs, or write another storage", "storage %q on %s is full: %s of %s are free", u.Storage, h.Name, about(st.Free), about(st.Total)))
 			case st.Total > 0 && st.Free < st.Total/20:
@@ -91,7 +91,7 @@ func checkContents(w *Want, s *seen) []Finding {
 				continue
 			}
 			content := append(slices.Clone(seen.storage(u.Storage).Content), lacks[u.Storage]...)
-			out = append(out, wrong(u.Storage, fmt.Sprintf("run on the host: pvesm set %s --content %s", u.Storage, strings.Join(content, ",")),
+			out = append(out, wrong(u.Storage, fmt.Sprintf("run on the host: `pvesm set %s --content %s`", u.Storage, strings.Join(content, ",")),
 				"storage %q on %s does not take content %q, for %s", u.Storage, h.Name, u.Content, u.Why))
 			lacks[u.Storage] = slices.DeleteFunc(lacks[u.Storage], func(c string) bool { return c == u.Content })
 		}

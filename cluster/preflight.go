@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/preflight"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// HostCheck looks whether the hosts can carry what the file says. It changes nothing.
+// ssh returns a shell of root on a host, for what only that can tell; it may be nil.
+// hosts are those to look at; none means all that carry a machine of ours.
+func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, host string) (remote.Runner, error), hosts ...string) (*preflight.Report, error) {
+	return preflight.Check(ctx, c.Proxmox, c.want(hosts...), preflight.Options{SSH: ssh})
+}
+
+// want is what the file asks of the hosts; of all of them where none is named.
+func (c *Cluster) want(hosts ...string) preflight.Want {
+	s := c.spec
+	if len(hosts) == 0 {
+		hosts = s.proxmoxHosts()
+	}
+	w := preflight.Want{
+		Owner: s.tag(), Grants: s.Grants(c.Proxmox.Version()), Addresses: map[netip.Addr]string{},
+		Mappings: func(_, description string) bool { return description == s.ourMapping() },
+	}
+	if s.NVIDIA.DriverMode == DriverPrebuilt {
+		policy := s.driverPolicy("")
+		w.Driver = &policy
+		if s.Image.Template == "" {
+			w.Release = s.Image.Release
+		}
+	}
+	for _, host := range hosts {
+		h := preflight.Host{Name: host}
+		for _, u := range s.uses(host) {
+			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.storage, Content: u.content, Why: u.why})
+		}
+		w.Hosts = append(w.Hosts, h)
+		for _, n := range s.Nodes {
+			if !n.External && n.Host == host {
+				w.VMs = append(w.VMs, c.wantVM(n))
+			}
+		}
+	}
+	for _, n := range s.Nodes {
+		if !n.DHCP() {
+			w.Addresses[n.Address.Addr()] = n.Name
+		}
+	}
+	if s.K3s.VIP.IsValid() {
+		w.Addresses[s.K3s.VIP] = "the VIP"
+	}
+	return w
+}
+
+// wantVM is what a node asks of its host.
+func (c *Cluster) wantVM(n Node) preflight.VM {
+	spec := c.vm(n, "", "")
+	vm := preflight.VM{
+		Name: n.Name, Host: n.Host, VMID: n.VMID, Cores: n.Cores, Memory: spec.Memory, CPUType: n.CPUType,
+		NICs: spec.NICs, Disks: spec.Disks,
+		GPUs: preflight.GPUs{Count: n.GPUs.Count, Model: n.GPUs.Model, Mappings: n.GPUs.Mapping},
+	}
+	for _, a := range n.GPUs.PCI {
+		if at, err := proxmox.ParsePCIAddress(a.String()); err == nil { // as Load has seen
+			vm.GPUs.PCI = append(vm.GPUs.PCI, at)
+		}
+	}
+	return vm
+}
+
+// settled reports whether every machine of the file is there, runs, and has the size
+// that it should: then nothing of the hosts is asked for that they do not carry already.
+func (c *Cluster) settled(ctx context.Context) (bool, error) {
+	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	if err != nil {
+		return false, err
+	}
+	there := map[string]proxmox.Summary{}
+	for _, vm := range all {
+		there[vm.Name] = vm
+	}
+	for _, n := range c.spec.Nodes {
+		vm := there[n.Name]
+		if !n.External && (!vm.Running || vm.Host != n.Host || vm.Cores != n.Cores || vm.Memory != proxmox.Size(n.Memory)) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,88 @@
+package console
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Finding is what a check found, as a person is to read it.
+type Finding struct {
+	Grave    bool   // it will not work; or else it may
+	ID       string // to look up
+	Subject  string // what it is about
+	Evidence string // what was seen
+	Cure     string // what to do
+	Command  string // what to paste; it is never broken into lines
+}
+
+// Findings prints what checks found: mark, id and subject, and below them what was
+// seen and what to do.
+func (c *Console) Findings(all []Finding) {
+	const margin = "    "
+	for _, f := range all {
+		mark := c.data.paint.yellow("!")
+		if f.Grave {
+			mark = c.data.paint.red("✗")
+		}
+		c.row(mark + " " + c.data.paint.bold(f.ID) + strings.TrimRight("  "+c.line(f.Subject), " "))
+		c.below(margin, f.Evidence)
+		if f.Cure != "" {
+			c.below(margin, "→ "+f.Cure)
+		}
+		if f.Command != "" {
+			c.row(margin + "  " + c.data.paint.cyan(c.line(f.Command)))
+		}
+	}
+}
+
+// Unseen prints what checks could not look at, and why; what is so for the same reason,
+// once.
+func (c *Console) Unseen(all []Finding) {
+	var reasons []folded[string]
+	for _, f := range all {
+		name := f.ID
+		reasons = append(reasons, folded[string]{[]string{name}, f.Evidence})
+	}
+	for _, r := range fold(reasons, func(s string) string { return s }) {
+		lines := wrap(fmt.Sprintf("not looked at: %s: %s", several(unique(r.names)), c.line(r.what)), 2, c.data.width())
+		for i, line := range lines {
+			mark := "– "
+			if i > 0 {
+				mark = "  "
+			}
+			c.row(c.data.paint.faint(mark + line))
+		}
+	}
+}
+
+// unique drops names that were there before.
+func unique(names []string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, n := range names {
+		if !seen[n] {
+			out = append(out, n)
+		}
+		seen[n] = true
+	}
+	return out
+}
+
+// Summary prints the last line of what is data.
+func (c *Console) Summary(format string, args ...any) {
+	for _, line := range wrap(c.line(fmt.Sprintf(format, args...)), 0, c.data.width()) {
+		c.row(line)
+	}
+}
+
+// below prints a text, line by line, behind a margin.
+func (c *Console) below(margin, text string) {
+	for part := range strings.SplitSeq(text, "\n") {
+		for _, line := range wrap(c.line(part), len(margin), c.data.width()) {
+			c.row(margin + line)
+		}
+	}
+}
+
+func (c *Console) row(line string) { _, _ = io.WriteString(c.Data, line+"\n") }

@@ -1,0 +1,131 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/proxmox/preflight"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// Exit codes of host:check.
+const (
+	warned   = 1 // it may work
+	hopeless = 2 // it will not; also when the host cannot be asked at all
+)
+
+// HostCheck opens a session and looks whether the hosts can carry what the file says.
+func HostCheck(ctx context.Context, o Options) error {
+	err := Do(ctx, o, (*Session).HostCheck)
+	var known *Error
+	if err != nil && !errors.As(err, &known) {
+		return failed(hopeless, err)
+	}
+	return err
+}
+
+// HostCheck looks whether the hosts can carry what the file says, and changes nothing.
+func (s *Session) HostCheck(ctx context.Context) error {
+	hosts, err := s.hostsOf()
+	if err != nil {
+		return err
+	}
+	var names []string
+	if s.opt.Host != "" {
+		names = []string{hosts[0].Name}
+	}
+	shells := &shells{s: s}
+	defer shells.close()
+	report, err := s.Cluster.HostCheck(ctx, shells.way(), names...)
+	if err != nil {
+		return failed(hopeless, err)
+	}
+	if err := s.printCheck(report); err != nil {
+		return err
+	}
+	switch report.Worst() {
+	case preflight.Error:
+		return failedf(hopeless, "%s: go tool mage cluster:up would refuse", count(len(report.Of(preflight.Error)), "error"))
+	case preflight.Warning:
+		return failedf(warned, "%s", count(len(report.Of(preflight.Warning)), "warning"))
+	}
+	return nil
+}
+
+// printCheck says what was found. Of a healthy host that is one line.
+func (s *Session) printCheck(r *preflight.Report) error {
+	if s.JSON {
+		return console.Objects(s.Console, r.Findings)
+	}
+	var problems, unseen []console.Finding
+	for _, f := range r.Findings {
+		line := console.Finding{Grave: f.Verdict == preflight.Error, ID: f.ID, Subject: f.Subject, Evidence: f.Evidence, Cure: f.Cure, Command: f.Command}
+		switch f.Verdict {
+		case preflight.Error, preflight.Warning:
+			problems = append(problems, line)
+		case preflight.Skipped:
+			unseen = append(unseen, line)
+		}
+	}
+	s.Findings(problems)
+	s.Unseen(unseen)
+	what := "nothing wrong"
+	if len(problems) > 0 {
+		what = fmt.Sprintf("%s, %s", count(len(r.Of(preflight.Error)), "error"), count(len(r.Of(preflight.Warning)), "warning"))
+	}
+	if len(unseen) > 0 {
+		what += fmt.Sprintf(", %d not looked at", blindChecks(unseen))
+	}
+	s.Summary("%s: %s, %s", strings.Join(r.Hosts, ", "), count(r.Checks, "check"), what)
+	return nil
+}
+
+// blindChecks counts checks, not the hosts that each could not look at.
+func blindChecks(unseen []console.Finding) int {
+	ids := map[string]bool{}
+	for _, f := range unseen {
+		ids[f.ID] = true
+	}
+	return len(ids)
+}
+
+// shells are the logins to hosts that a command has made.
+type shells struct {
+	s    *Session
+	mu   sync.Mutex // one at a time: each may ask somebody
+	ends []func()
+}
+
+// way is how to log in to hosts, nil where nobody said that one should: a login is
+// asked for with -ssh or in the file; to the lab's hosts there is always one.
+func (sh *shells) way() func(context.Context, string) (remote.Runner, error) {
+	said := sh.s.opt.SSH != "" || sh.s.hostWay != nil
+	for _, h := range sh.s.Spec.Proxmox.Hosts {
+		said = said || h.SSH != ""
+	}
+	if !said {
+		return nil
+	}
+	return sh.open
+}
+
+func (sh *shells) open(ctx context.Context, host string) (remote.Runner, error) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	r, end, err := sh.s.HostRunner(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	sh.ends = append(sh.ends, end)
+	return r, nil
+}
+
+func (sh *shells) close() {
+	for _, end := range sh.ends {
+		end()
+	}
+}
