@@ -24,6 +24,10 @@ const (
 
 // boot is the way from the power button to the end of cloud-init.
 func (s *system) boot() {
+	if s.m.cfg.Host != nil {
+		s.bootHost()
+		return
+	}
 	s.m.mu.Lock()
 	faults := s.m.faults
 	s.m.mu.Unlock()

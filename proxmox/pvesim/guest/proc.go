@@ -152,7 +152,11 @@ func (p *proc) exec(ctx context.Context) int {
 	}
 	_, node, _ := p.fs.find("open", file, true)
 	if name, ok := programName(node.data); ok {
-		if run := lookup(name); run != nil {
+		run := p.sys.hostProgram(name)
+		if run == nil {
+			run = lookup(name)
+		}
+		if run != nil {
 			return exitCode(ctx, run(ctx, p))
 		}
 	}

@@ -1,0 +1,153 @@
+package guest
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+)
+
+// hostFirmwareTime is how long a server takes before its boot loader.
+const hostFirmwareTime = 90 * time.Second
+
+// bootHost is the way of a Proxmox VE host to its SSH server. The first time it was
+// up before anybody looked.
+func (s *system) bootHost() {
+	h := s.m.cfg.Host
+	found := !s.m.cfg.Disk.Exists(hostKeyFile)
+	if !found && (!s.m.pause(s.ctx, hostFirmwareTime) || s.m.faulty(func(f Faults) bool { return f.NeverBoots })) {
+		return
+	}
+	v := s.root()
+	s.kernel, s.booted = h.Kernel, time.Now()
+	if found {
+		s.booted = s.booted.Add(-24 * time.Hour)
+	}
+	s.kernelFiles()
+	s.deviceFiles()
+	cmdline := bootLine(v, h.Loader)
+	s.put("/proc/cmdline", cmdline+"\n", 0o444)
+	vendor := map[bool]string{true: "GenuineIntel", false: "AuthenticAMD"}[h.Intel]
+	s.put("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: "+vendor+"\n", 0o444)
+	s.put("/proc/stat", fmt.Sprintf("cpu  0 0 0 0\nbtime %d\n", s.booted.Unix()), 0o444)
+	if h.Loader == LoaderSystemdBoot {
+		_ = v.mkdirAll("/sys/firmware/efi", 0o755)
+	}
+	result := s.hostDevices(parseOptions(cmdline))
+	if !found && !s.m.pause(s.ctx, kernelTime) {
+		return
+	}
+	s.startUserspace()
+	_ = makeHostKey(v) // fails only where a script has put a folder
+	s.startEnabled()
+	if n := s.m.cfg.Network; n != nil && h.Address.IsValid() {
+		n.Register(h.Address, s.m)
+	}
+	close(s.up)
+	if h.OnBoot != nil {
+		h.OnBoot(result)
+	}
+}
+
+func parseOptions(cmdline string) []string { return strings.Fields(cmdline) }
+
+// iommuOn is what the kernel makes of its command line and the firmware.
+func (h *HostConfig) iommuOn(options []string) bool {
+	has := func(o string) bool { return slices.Contains(options, o) }
+	switch {
+	case h.NoIOMMU, has("iommu=off"), has("intel_iommu=off") && h.Intel, has("amd_iommu=off") && !h.Intel:
+		return false
+	case h.Intel && compareVersions(h.Kernel, "6.8") < 0:
+		return has("intel_iommu=on")
+	}
+	return true
+}
+
+// WouldHaveIOMMU reports whether the IOMMU is on when the host boots as it is
+// configured, were it on in the firmware.
+func (h *HostConfig) WouldHaveIOMMU() bool {
+	with := *h
+	with.NoIOMMU = false
+	return with.iommuOn(parseOptions(h.Cmdline))
+}
+
+// hostDevices gives every device to a driver, and shows them all in /sys.
+func (s *system) hostDevices(options []string) HostBoot {
+	h := s.m.cfg.Host
+	result := HostBoot{IOMMU: h.iommuOn(options), Drivers: map[string]string{}}
+	config := readModprobe(s.root(), "/boot/initrd.img-"+s.kernel)
+	v := s.root()
+	for _, d := range h.Devices {
+		dir := "/sys/bus/pci/devices/" + d.Address
+		vendor, device, _ := strings.Cut(d.ID, ":")
+		s.put(dir+"/vendor", "0x"+vendor+"\n", 0o444)
+		s.put(dir+"/device", "0x"+device+"\n", 0o444)
+		s.put(dir+"/class", "0x"+d.Class+"\n", 0o444)
+		if strings.HasPrefix(d.Class, "03") {
+			s.put(dir+"/boot_vga", map[bool]string{true: "1\n", false: "0\n"}[d.BootVGA], 0o444)
+		}
+		if driver := config.driver(d); driver != "" {
+			result.Drivers[d.Address] = driver
+			_ = v.mkdirAll("/sys/bus/pci/drivers/"+driver, 0o755)
+			_ = v.symlink("../../../../bus/pci/drivers/"+driver, dir+"/driver")
+		}
+		if result.IOMMU && d.Group >= 0 {
+			group := fmt.Sprintf("/sys/kernel/iommu_groups/%d", d.Group)
+			_ = v.mkdirAll(group+"/devices", 0o755)
+			_ = v.symlink("../../../.."+dir, group+"/devices/"+d.Address)
+			_ = v.symlink("../../../.."+strings.TrimPrefix(group, "/sys"), dir+"/iommu_group")
+		}
+	}
+	if h.Guests != nil {
+		for _, id := range h.Guests() {
+			s.put(fmt.Sprintf("/run/qemu-server/%d.pid", id), "1\n", fs.FileMode(0o644))
+		}
+	}
+	return result
+}
+
+// modprobeConfig is what modprobe.d(5) says, as far as it matters to vfio.
+type modprobeConfig struct {
+	blacklist []string
+	after     []string // modules that are loaded after vfio-pci
+	ids       []string // what vfio-pci takes; of several lines the last counts
+}
+
+func readModprobe(v *view, file string) modprobeConfig {
+	var c modprobeConfig
+	data, _ := v.readFile(file)
+	for _, line := range lines(data) {
+		f := strings.Fields(strings.ReplaceAll(line, "vfio_pci", "vfio-pci"))
+		switch {
+		case len(f) == 2 && f[0] == "blacklist":
+			c.blacklist = append(c.blacklist, f[1])
+		case len(f) == 4 && f[0] == "softdep" && f[2] == "pre:" && f[3] == "vfio-pci":
+			c.after = append(c.after, f[1])
+		case len(f) > 2 && f[0] == "options" && f[1] == "vfio-pci":
+			for _, o := range f[2:] {
+				if ids, ok := strings.CutPrefix(o, "ids="); ok {
+					c.ids = strings.Split(ids, ",")
+				}
+			}
+		}
+	}
+	return c
+}
+
+// driver says who gets a device. vfio-pci takes those of its ids that nobody was
+// there for before it.
+func (c modprobeConfig) driver(d HostDevice) string {
+	mine := slices.Contains(c.ids, d.ID)
+	module := d.Driver
+	if module == "xhci_hcd" {
+		module = "xhci_pci" // the driver's name is not the module's
+	}
+	switch {
+	case mine && (d.Driver == "" || slices.Contains(c.after, module) || slices.Contains(c.blacklist, module)):
+		return "vfio-pci"
+	case slices.Contains(c.blacklist, module):
+		return ""
+	}
+	return d.Driver
+}
