@@ -63,7 +63,7 @@ func TestPlanOfAnEmptyHost(t *testing.T) {
 			"vm/server1: after template/pve1",
 			"guest/server1: after vm/server1",
 			"seed/gpu1: first-boot ISO on local",
-			"gpus/gpu1: mapping of 1 GPU [0000:01:00 (GeForce RTX 4090): the only one, IOMMU group 13 of its own]",
+			"gpus/gpu1: mapping of 1 GPU [0000:01:00: GeForce RTX 4090, the only one, IOMMU group 13 of its own]",
 			"vm/gpu1: after template/pve1",
 			"guest/gpu1: after vm/gpu1",
 			"driver/gpu1: after guest/gpu1",

@@ -105,7 +105,7 @@ func together(free []seat, count, all int) []proxmox.GPU {
 }
 
 // tell says which cards a node has or gets, and why those:
-// "0000:01:00, 0000:25:00 (A100 PCIe 40GB): neighbours on the bus, IOMMU groups 21, 23 of their own".
+// "0000:01:00, 0000:25:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 21, 23 of their own".
 func (b *book) tell(n Node, cards []proxmox.GPU) string {
 	var at, models, groups []string
 	for _, g := range cards {
@@ -122,7 +122,7 @@ func (b *book) tell(n Node, cards []proxmox.GPU) string {
 	case len(groups) > 1:
 		reasons = append(reasons, "IOMMU groups "+strings.Join(groups, ", ")+" of their own")
 	}
-	return fmt.Sprintf("%s (%s): %s", strings.Join(at, ", "), strings.Join(models, ", "), strings.Join(reasons, ", "))
+	return fmt.Sprintf("%s: %s", strings.Join(at, ", "), strings.Join(append(models, reasons...), ", "))
 }
 
 func (b *book) reason(n Node, cards []proxmox.GPU) string {

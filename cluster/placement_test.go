@@ -45,7 +45,7 @@ func stranger(id int, hostpci string) pvesim.VM {
 	return pvesim.VM{ID: id, Node: "pve1", Name: "win11", Config: map[string]string{"memory": "512", "hostpci0": hostpci}}
 }
 
-const a100 = "0000:%s:00 (A100 PCIe 40GB)"
+const a100 = "0000:%s:00: A100 PCIe 40GB"
 
 func TestChoiceAndItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -53,10 +53,10 @@ func TestChoiceAndItsReason(t *testing.T) {
 		defer w.close()
 		file := gpuNodes("2", "1", "2", "{pci: ['25:00']}")
 		want := []string{
-			"gpus/gpu1: mapping of 2 GPUs [0000:41:00, 0000:61:00 (A100 PCIe 40GB): neighbours on the bus, IOMMU groups 25, 27 of their own]",
-			"gpus/gpu2: mapping of 1 GPU [0000:01:00 (A100 PCIe 40GB): the first free one, IOMMU group 21 of its own]",
-			"gpus/gpu3: mapping of 2 GPUs [0000:81:00, 0000:a1:00 (A100 PCIe 40GB): neighbours on the bus, IOMMU groups 29, 31 of their own]",
-			"gpus/gpu4: mapping of 1 GPU [0000:25:00 (A100 PCIe 40GB): named in the file, IOMMU group 23 of its own]",
+			"gpus/gpu1: mapping of 2 GPUs [0000:41:00, 0000:61:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 25, 27 of their own]",
+			"gpus/gpu2: mapping of 1 GPU [0000:01:00: A100 PCIe 40GB, the first free one, IOMMU group 21 of its own]",
+			"gpus/gpu3: mapping of 2 GPUs [0000:81:00, 0000:a1:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 29, 31 of their own]",
+			"gpus/gpu4: mapping of 1 GPU [0000:25:00: A100 PCIe 40GB, named in the file, IOMMU group 23 of its own]",
 		}
 		assert.Equal(t, want, w.choices(t, file))
 		assert.Equal(t, want, w.choices(t, file), "and again")
@@ -69,7 +69,7 @@ func TestChoiceAndItsReason(t *testing.T) {
 		// One more card: what is there stays, the next one is beside it where that is free.
 		more := gpuNodes("2", "1", "3", "{pci: ['25:00']}")
 		assert.Equal(t, []string{"gpus/gpu3: cards: 0000:81:00 0000:a1:00 → 0000:81:00 0000:a1:00 0000:c1:00 (needs a restart) " +
-			"[0000:81:00, 0000:a1:00, 0000:c1:00 (A100 PCIe 40GB): neighbours on the bus, IOMMU groups 29, 31, 33 of their own]"}, w.choices(t, more))
+			"[0000:81:00, 0000:a1:00, 0000:c1:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 29, 31, 33 of their own]"}, w.choices(t, more))
 	})
 }
 

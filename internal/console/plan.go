@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -46,8 +47,16 @@ func (p paint) mark(mark string) string {
 	}
 }
 
-// planLine is one difference: what it is of, and what it is.
-type planLine struct{ mark, what, text string }
+// planLine is one difference: what it is of, what it is, and why. Nodes of which the
+// same is to be said may have it for reasons of their own: those are said below, each
+// with its node.
+type planLine struct {
+	mark, what, text string
+	note             string
+	own              []planNote
+}
+
+type planNote struct{ node, text string }
 
 // Plan prints what a run would do, by node, and nothing that is not in the plan.
 // Nodes of which the same is to be said are named together.
@@ -69,7 +78,7 @@ func (c *Console) Plan(p *converge.Plan) error {
 		}
 	}
 	var out strings.Builder
-	groups := fold(all, func(l []planLine) string { return fmt.Sprint(l) })
+	groups := foldPlan(all)
 	names := 0 // the column of those of which there is only one thing to say
 	for _, g := range groups {
 		if len(g.what) == 1 {
@@ -77,7 +86,7 @@ func (c *Console) Plan(p *converge.Plan) error {
 		}
 	}
 	for _, g := range groups {
-		if len(g.what) == 1 && names < 24 {
+		if len(g.what) == 1 && len(g.what[0].own) == 0 && names < 24 {
 			c.planSingle(&out, g, names)
 		} else {
 			c.planGroup(&out, g)
@@ -91,6 +100,44 @@ func (c *Console) Plan(p *converge.Plan) error {
 	return err
 }
 
+// foldPlan names nodes together of which the same is to be done.
+func foldPlan(all []folded[[]planLine]) []folded[[]planLine] {
+	of := map[string][]planLine{}
+	for _, f := range all {
+		of[f.names[0]] = f.what
+	}
+	groups := fold(all, func(lines []planLine) string {
+		var key strings.Builder
+		for _, l := range lines {
+			fmt.Fprintf(&key, "%q %q %q\n", l.mark, l.what, l.text)
+		}
+		return key.String()
+	})
+	for g := range groups {
+		groups[g].what = slices.Clone(groups[g].what)
+		for i := range groups[g].what {
+			groups[g].what[i].settle(groups[g].names, func(node string) string { return of[node][i].note })
+		}
+	}
+	return groups
+}
+
+// settle puts a note that all nodes share behind the text, and lists the others.
+func (l *planLine) settle(nodes []string, note func(node string) string) {
+	same := true
+	for _, n := range nodes {
+		same = same && note(n) == l.note
+		l.own = append(l.own, planNote{n, note(n)})
+	}
+	if !same {
+		return
+	}
+	l.own = nil
+	if l.note != "" {
+		l.text += " (" + l.note + ")"
+	}
+}
+
 // planLines says what is to be done about one node.
 func (c *Console) planLines(items []converge.Item) []planLine {
 	var lines []planLine
@@ -102,10 +149,12 @@ func (c *Console) planLines(items []converge.Item) []planLine {
 		case converge.Deferred:
 			deferred = append(deferred, keep(what))
 		case converge.Failed:
-			lines = append(lines, planLine{unseen, what, "could not be looked at: " + c.line(fmt.Sprint(it.Err))})
+			lines = append(lines, planLine{mark: unseen, what: what, text: "could not be looked at: " + c.line(fmt.Sprint(it.Err))})
 		default:
 			for _, f := range c.clean(it.Diff) {
-				line := planLine{mark(f.Effect), what, difference(f)}
+				line := planLine{mark: mark(f.Effect), what: what, note: f.Note}
+				f.Note = ""
+				line.text = difference(f)
 				if it.Verdict == converge.Wait {
 					line.mark = later
 				}
@@ -114,7 +163,7 @@ func (c *Console) planLines(items []converge.Item) []planLine {
 		}
 	}
 	if len(deferred) > 0 {
-		lines = append(lines, planLine{later, "then", strings.Join(deferred, ", ")})
+		lines = append(lines, planLine{mark: later, what: "then", text: strings.Join(deferred, ", ")})
 	}
 	return lines
 }
@@ -146,6 +195,9 @@ func (c *Console) planText(out *strings.Builder, text string, at int) {
 	}
 }
 
+// mostNotes is how many nodes are given a line of their own.
+const mostNotes = 12
+
 // planGroup prints the nodes that share their lines.
 func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
 	paint, width := c.data.paint, c.data.width()
@@ -173,6 +225,18 @@ func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
 	for _, l := range g.what {
 		fmt.Fprintf(out, "    %s %s  ", paint.mark(l.mark), runewidth.FillRight(l.what, whats))
 		c.planText(out, l.text, at)
+		names := 0
+		for _, own := range l.own {
+			names = max(names, runewidth.StringWidth(own.node))
+		}
+		for i, own := range l.own {
+			if i == mostNotes {
+				fmt.Fprintf(out, "%sand %d more: -json shows all\n", strings.Repeat(" ", at), len(l.own)-i)
+				break
+			}
+			fmt.Fprintf(out, "%s%s  ", strings.Repeat(" ", at), runewidth.FillRight(own.node, names))
+			c.planText(out, own.text, at+names+2)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func changes(d ...drift.Field) converge.Item {
 func clean(string, string) converge.Item { return converge.Item{} }
 
 // nothing is there yet: only what needs nothing else can be looked at.
-func nothing(kind, _ string) converge.Item {
+func nothing(kind, of string) converge.Item {
 	switch kind {
 	case "proxmox", "removed":
 		return converge.Item{}
@@ -69,7 +69,12 @@ func nothing(kind, _ string) converge.Item {
 	case "seed":
 		return changes(drift.Missing("first-boot ISO on local")...)
 	case "gpus":
-		return changes(drift.Missing("mapping of 2 GPUs")...)
+		first := map[string]string{"wk-gpu1": "01:00, 0000:25", "wk-gpu2": "41:00, 0000:61"}[of]
+		if first == "" {
+			first = "81:00, 0000:a1"
+		}
+		return changes(drift.Field{Want: "mapping of 2 GPUs", Effect: drift.Create,
+			Note: "0000:" + first + ":00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 21, 23 of their own"})
 	}
 	return converge.Item{Verdict: converge.Deferred, Because: "after template/pve1"}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
 )
 
 // Status prints a plan as the state of things: what is wrong first, then a line for
@@ -46,6 +47,9 @@ func (c *Console) problems(p *converge.Plan) (any bool) {
 		default:
 			words := make([]string, len(it.Diff))
 			for i, f := range c.clean(it.Diff) {
+				if f.Effect == drift.Create && f.Have == "" { // why it will be as it will be is the plan's to tell
+					f.Note = ""
+				}
 				words[i] = difference(f)
 			}
 			all = append(all, folded[string]{[]string{name}, what + ": " + strings.Join(words, "; ")})
