@@ -49,6 +49,7 @@ type Host struct {
 	PCI         []PCIDevice   `yaml:"pci,omitempty"`
 	Storages    []Storage     `yaml:"storages"`
 	Bridges     []string      `yaml:"bridges"`
+	OS          HostOS        `yaml:"os,omitempty"` // what those see who log in to it
 
 	VLANAware []string          `yaml:"vlanAware,omitempty"` // those of the bridges that are
 	VIDs      map[string]string `yaml:"vids,omitempty"`      // VLANs that a bridge carries, "2-4094" unless said here
@@ -140,7 +141,7 @@ type Group struct {
 // Token is an API token.
 type Token struct {
 	ID      string `yaml:"id"` // name@realm!token
-	Secret  string `yaml:"secret"`
+	Secret  string `yaml:"secret,omitempty"`
 	PrivSep bool   `yaml:"privSep,omitempty"` // has only what both it and its user are granted
 	Comment string `yaml:"comment,omitempty"`
 	Expire  int64  `yaml:"expire,omitempty"` // in seconds since 1970; 0 is never
