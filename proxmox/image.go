@@ -222,7 +222,7 @@ func (c *Client) share(ctx context.Context, upid UPID, after int) (share string,
 
 // explain says what a failed download means and what to do.
 func (i Image) explain(host, storage string, err error) error {
-	failure := fmt.Errorf("%s: download %s to %s: %w", host, i.URL, storage, err)
+	failure := fmt.Errorf("download %s to %s: %w", i.URL, storage, err)
 	byHand := fmt.Sprintf("fetch it elsewhere and put it there by hand, it is checked all the same: curl -L -o %s %s, then upload that file\n"+
 		"  to %s in the web interface (Import), or serve it from a machine that %s reaches and write its address as image.url", i.FileName, i.URL, storage, host)
 	var task *TaskError

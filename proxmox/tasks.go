@@ -47,6 +47,12 @@ type watch struct {
 // [*TaskError] when it did not, and ctx's error when that ended first; the task
 // goes on then.
 func (c *Client) wait(ctx context.Context, upid UPID) error {
+	_, err := c.exit(ctx, upid)
+	return err
+}
+
+// exit is wait, and returns the exit status: "OK", or "WARNINGS: 2".
+func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	n := c.tasks.of(upid.Node)
 	w := n.join(upid)
 	defer n.leave(w)
@@ -54,14 +60,14 @@ func (c *Client) wait(ctx context.Context, upid UPID) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return "", ctx.Err()
 		case <-w.done:
-			return c.ended(ctx, w)
+			return w.exit, c.ended(ctx, w)
 		case n.turn <- struct{}{}:
 			err := n.look(ctx, c, w)
 			<-n.turn
 			if err != nil {
-				return err
+				return "", err
 			}
 		}
 	}
@@ -78,7 +84,11 @@ func (c *Client) ended(ctx context.Context, w *watch) error {
 		progress.Say(ctx, "%s ended with %s", w.upid.what(), strings.ToLower(w.exit))
 		return nil
 	}
-	return &TaskError{UPID: w.upid, Exit: strings.TrimSpace(w.exit), Log: c.taskLog(ctx, w.upid), Token: c.cfg.TokenID}
+	failed := &TaskError{UPID: w.upid, Exit: strings.TrimSpace(w.exit), Log: c.taskLog(ctx, w.upid), Token: c.cfg.TokenID}
+	if path, privileges, ok := permission(failed.Exit); ok && len(privileges) > 0 {
+		failed.Cure = c.expects.cure(path, privileges)
+	}
+	return failed
 }
 
 func (t *tasks) of(node string) *nodeTasks {
@@ -124,19 +134,27 @@ func (n *nodeTasks) leave(w *watch) {
 // change, a linked clone on LVM) take little more.
 const firstLook = 100 * time.Millisecond
 
-// due is when the next look is worth its while: a quarter of the youngest
-// task's age after the last look, but between firstLook and most.
+// due is when the next look is worth its while: a quarter of the youngest task's
+// age after the last look, but not before firstLook, nor after most. The more tasks
+// there are the longer a look waits, since each shows the ends of several.
 func (n *nodeTasks) due(most time.Duration) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pause, from := most, n.looked
+	least := firstLook
+	if len(n.byID) > 1 {
+		least = 2 * firstLook * time.Duration(len(n.byID))
+	}
+	pause, oldest := most, time.Time{}
 	for _, w := range n.byID {
-		pause = min(pause, max(time.Since(w.since)/4, min(firstLook, most)))
-		if w.since.After(from) {
-			from = w.since
+		pause = min(pause, max(time.Since(w.since)/4, least))
+		if oldest.IsZero() || w.since.Before(oldest) {
+			oldest = w.since
 		}
 	}
-	return from.Add(pause)
+	if n.looked.After(oldest) {
+		oldest = n.looked
+	}
+	return oldest.Add(pause)
 }
 
 // look waits until a look is due, and looks. It returns early when mine is done.
@@ -280,12 +298,13 @@ func (c *Client) taskLog(ctx context.Context, upid UPID) []string {
 	if c.get(ctx, nodePath(upid.Node, "tasks", upid.String(), "log"), url.Values{"limit": {"0"}}, &lines) != nil {
 		return nil
 	}
-	lines = lines[max(0, len(lines)-logTail):]
-	out := make([]string, len(lines))
-	for i, l := range lines {
-		out[i] = l.Text
+	var out []string
+	for _, l := range lines {
+		if !saidDots(l.Text) {
+			out = append(out, l.Text)
+		}
 	}
-	return out
+	return out[max(0, len(out)-logTail):]
 }
 
 // running returns the tasks that run on a host now.
