@@ -39,6 +39,7 @@ type Client struct {
 	http     *http.Client
 	base     string // https://host:8006/api2/json
 	cfg      Config
+	expects  *expectation // what the token is meant to be allowed to do
 	version  Version
 	glances  glances
 	tasks    tasks
@@ -96,10 +97,11 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if own.Transport == nil {
 		own.Transport = http.DefaultTransport
 	}
-	own.Transport = retryGets{statusErrors{own.Transport, cfg.TokenID}}
+	expects := &expectation{}
+	own.Transport = retryGets{statusErrors{own.Transport, cfg.TokenID, expects}}
 	base := "https://" + host + apiRoot
 	c := &Client{
-		http: &own, base: base, cfg: cfg,
+		http: &own, base: base, cfg: cfg, expects: expects,
 		api: api.NewClient(base, api.WithHTTPClient(&own), api.WithUserAgent(cfg.UserAgent),
 			api.WithAPIToken(cfg.TokenID, cfg.TokenSecret.Reveal())),
 		clones:   semaphore.NewWeighted(maxClones),

@@ -49,6 +49,7 @@ type Error struct {
 	Errors  map[string]string // what is wrong with each parameter, for status 400
 	Token   string            // the token's id, never its secret
 	Cause   error             // what the network said, for Status 0
+	Cure    string            // how a missing privilege is granted
 }
 
 // Error returns what failed, in Proxmox's words, and what to do about it.
@@ -126,6 +127,7 @@ type TaskError struct {
 	Exit  string   // the task's exit status
 	Log   []string // the last lines of its log
 	Token string   // the token's id, never its secret
+	Cure  string   // how a missing privilege is granted
 }
 
 // Error returns what failed, in Proxmox's words, and what to do about it.
@@ -139,7 +141,7 @@ func (e *TaskError) Error() string {
 			b.WriteString(line)
 		}
 	}
-	if h := hintFor(e.Exit, e.Token, e.UPID.ID); h != "" {
+	if h := e.hint(); h != "" {
 		b.WriteString("\n  ")
 		b.WriteString(h)
 	}
@@ -220,7 +222,8 @@ func ClassOf(err error) Class {
 // From here on is what Proxmox says, and the only place that looks into it.
 
 var (
-	permissionText = regexp.MustCompile(`Permission check failed(?: \((/[^,()]*), ([A-Za-z.|, ]+)\))?`)
+	permissionText = regexp.MustCompile(`Permission check failed(?: \((/[^,()]*), ([A-Za-z.|, ]+?)(?: for [^()]*)?\))?`)
+	poolGoneText   = regexp.MustCompile(`pool '[^']*' does not exist`)
 	rootOnlyText   = regexp.MustCompile(`[Oo]nly root can (?:set|pass)|user != root@pam`)
 	lockedText     = regexp.MustCompile(`VM is locked \(([a-z-]+)\)`)
 	takenText      = regexp.MustCompile(`unable to create VM \d+(?:: config file already exists| - VM \d+ already exists)|VM \d+ already exists`)
@@ -307,86 +310,3 @@ func permission(text string) (path string, privileges []string, ok bool) {
 	}
 	return m[1], strings.FieldsFunc(m[2], func(r rune) bool { return r == '|' || r == ',' || r == ' ' }), true
 }
-
-func (e *Error) hint() string {
-	switch {
-	case e.Status == http.StatusUnauthorized:
-		return fmt.Sprintf("the token %s is unknown, expired or disabled, or its secret is another: see pveum user token list %s",
-			e.Token, userOf(e.Token))
-	case e.Status == http.StatusForbidden && !e.namesPrivilege():
-		return fmt.Sprintf("the token %s lacks a privilege that Proxmox does not name%s; see pveum user token permissions %s",
-			e.Token, likelyPrivilege(e.Method, e.Path), tokenWords(e.Token))
-	case e.Status == 595 || e.Status == 596:
-		return "Proxmox's proxy got no answer from the node or its daemon within 30 s: see systemctl status pvedaemon pveproxy there"
-	}
-	return hintFor(e.Message, e.Token, "")
-}
-
-func (e *Error) namesPrivilege() bool {
-	_, p, ok := permission(e.Message)
-	return ok && len(p) > 0
-}
-
-// likelyPrivilege names what the requests whose refusals are bare want (pve-storage, qemu-server API sources).
-func likelyPrivilege(method, path string) string {
-	switch {
-	case strings.HasSuffix(path, "/upload"):
-		return " (upload wants Datastore.AllocateTemplate on the storage)"
-	case strings.HasSuffix(path, "/download-url"):
-		return " (download-url wants Datastore.AllocateTemplate on the storage, and Sys.AccessNetwork on the node or Sys.Audit and Sys.Modify on /)"
-	case method == http.MethodPost && strings.HasSuffix(path, "/qemu"):
-		return " (create wants VM.Allocate, Datastore.AllocateSpace, SDN.Use and VM.Config.*)"
-	}
-	return ""
-}
-
-// hintFor says what to do about a message or exit status, "" when we do not know.
-func hintFor(text, token, id string) string {
-	if path, privileges, ok := permission(text); ok && len(privileges) > 0 {
-		return grant(path, privileges, strings.Contains(text, "|"), token)
-	}
-	if m := gpuBusyText.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("the card belongs to VM %s now: stop that VM or take the card from it (hostpciN in qm config %s)", m[1]+m[2], m[1]+m[2])
-	}
-	switch {
-	case rootOnlyText.MatchString(text):
-		return "only root@pam itself may do this, no token, not even root's: use a resource mapping or leave the option out"
-	case strings.Contains(text, "PCI device mapping invalid"), strings.Contains(text, "PCI device mapping not found"):
-		return "the mapping does not fit the hardware (any more): it has to be made again from what the host reports"
-	case strings.Contains(text, "could not find a free device"):
-		return "every card of the mapping is in use by another VM"
-	case strings.Contains(text, "still in use by linked"):
-		return "linked clones hang on its disks: remove them first"
-	case strings.Contains(text, "failed: got timeout"):
-		return "the VM did not start in the time it had; with a passed-through device all its memory is pinned first: is that much free on the host?"
-	case strings.Contains(text, "IOMMU not present"):
-		return "switch the IOMMU on in the firmware and on the kernel's command line, then reboot the host"
-	case strings.Contains(text, "is not running") && strings.Contains(text, "guest agent"):
-		return "the guest is still booting, or qemu-guest-agent is not installed in it"
-	case strings.Contains(text, "lock file") && strings.Contains(text, "got timeout"), strings.Contains(text, "got lock request timeout"):
-		return "tried several times; other work holds this lock: look at the host's running tasks, and run it again when they are done"
-	case lockedText.MatchString(text):
-		return "something is at work on the VM, or died while it was: qm unlock " + id
-	}
-	return ""
-}
-
-// grant says how to give a token what it lacks. A role set on a deeper path
-// replaces those of the paths above, so the cure is a privilege more in the role
-// that the token has, not another role on path.
-func grant(path string, privileges []string, anyOf bool, token string) string {
-	which := strings.Join(privileges, " and ")
-	if anyOf {
-		which = "one of " + strings.Join(privileges, ", ")
-	}
-	return fmt.Sprintf("the token %s lacks %s on %s; add it to the role that it has there: pveum role modify ROLE --append 1 --privs %s"+
-		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)",
-		token, which, path, privileges[0])
-}
-
-func userOf(token string) string {
-	user, _, _ := strings.Cut(token, "!")
-	return user
-}
-
-func tokenWords(token string) string { return strings.Replace(token, "!", " ", 1) }

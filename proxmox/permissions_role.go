@@ -60,8 +60,7 @@ func RoleCommands(prefix, user, token string, need []Grant) []string {
 	roles := Roles(prefix, need)
 	var out []string
 	for _, r := range roles {
-		privileges := shellQuote(strings.Join(r.Privileges, ","))
-		out = append(out, fmt.Sprintf("pveum role modify %s --privs %s 2>/dev/null || pveum role add %s --privs %s", r.Name, privileges, r.Name, privileges))
+		out = append(out, r.command())
 	}
 	if user != rootUser {
 		out = append(out, fmt.Sprintf("pveum user list --output-format json | grep -q %s || pveum user add %s --comment homelab",
@@ -70,12 +69,27 @@ func RoleCommands(prefix, user, token string, need []Grant) []string {
 	out = append(out, fmt.Sprintf("pveum user token modify %s %s --privsep 1 2>/dev/null || pveum user token add %s %s --privsep 1",
 		shellQuote(user), token, shellQuote(user), token))
 	for _, r := range roles {
-		propagate := zeroOne(r.Propagate)
-		if user != rootUser {
-			out = append(out, fmt.Sprintf("pveum acl modify %s --users %s --roles %s --propagate %s", r.Path, shellQuote(user), r.Name, propagate))
-		}
-		out = append(out, fmt.Sprintf("pveum acl modify %s --tokens %s --roles %s --propagate %s", r.Path, shellQuote(user+"!"+token), r.Name, propagate))
+		out = append(out, r.grantCommands(user, user+"!"+token)...)
 	}
+	return out
+}
+
+// command makes the role, or brings it to what it should be.
+func (r Role) command() string {
+	privileges := strings.Join(r.Privileges, ",")
+	return fmt.Sprintf("pveum role modify %s --privs %s 2>/dev/null || pveum role add %s --privs %s", r.Name, privileges, r.Name, privileges)
+}
+
+// grantCommands give the role to a user and to its token.
+func (r Role) grantCommands(user, tokenID string) []string {
+	var out []string
+	grant := func(flag, who string) {
+		out = append(out, fmt.Sprintf("pveum acl modify %s %s %s --roles %s --propagate %s", r.Path, flag, shellQuote(who), r.Name, zeroOne(r.Propagate)))
+	}
+	if user != rootUser {
+		grant("--users", user)
+	}
+	grant("--tokens", tokenID)
 	return out
 }
 

@@ -19,8 +19,9 @@ const apiRoot = "/api2/json"
 // Proxmox's words. go-proxmox hands errors of its transport through, while it
 // takes 404, 502, 595 and 596 for success and drops the words of 403 and 500.
 type statusErrors struct {
-	next  http.RoundTripper
-	token string
+	next    http.RoundTripper
+	token   string
+	expects *expectation
 }
 
 func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -58,6 +59,9 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 	if e.Message == "" {
 		_, reason, _ := strings.Cut(res.Status, " ")
 		e.Message = strings.TrimSpace(reason)
+	}
+	if path, privileges, _, _ := e.refused(); len(privileges) > 0 {
+		e.Cure = t.expects.cure(path, privileges)
 	}
 	return nil, e
 }
