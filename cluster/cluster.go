@@ -54,6 +54,9 @@ func New(spec *Spec, b Backend) (*Cluster, error) {
 		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 		restarting: make(chan struct{}, 1),
 	}
+	if b.Proxmox != nil {
+		b.Proxmox.Expect(spec.RolePrefix(), spec.Grants(b.Proxmox.Version()))
+	}
 	for _, n := range spec.Nodes {
 		c.guests[n.Name] = c.newGuest(n)
 		c.seeds[n.Name] = sync.OnceValues(func() (seed, error) { return c.renderSeed(n) })

@@ -26,6 +26,20 @@ func (s *Spec) Grants(v proxmox.Version) []proxmox.Grant {
 	return append(all, s.mappingGrants()...)
 }
 
+// CheckGrants returns what host:check would like to be allowed beside that, to read:
+// without it Proxmox leaves out the hosts' memory, clock and kernel. Nothing else
+// needs it.
+func (s *Spec) CheckGrants() []proxmox.Grant {
+	var all []proxmox.Grant
+	for _, host := range s.proxmoxHosts() {
+		all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"}, Why: "read how much memory the host has, its clock and its kernel"})
+	}
+	return all
+}
+
+// RolePrefix is what the names of the roles begin with that grant [Spec.Grants].
+func (s *Spec) RolePrefix() string { return s.tag() }
+
 // proxmoxHosts are the hosts that carry a machine of ours, sorted.
 func (s *Spec) proxmoxHosts() []string {
 	var hosts []string

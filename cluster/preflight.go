@@ -23,7 +23,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		hosts = s.proxmoxHosts()
 	}
 	w := preflight.Want{
-		Owner: s.tag(), Grants: s.Grants(c.Proxmox.Version()), Addresses: map[netip.Addr]string{},
+		Owner: s.tag(), Grants: s.Grants(c.Proxmox.Version()), Role: s.RolePrefix(), Addresses: map[netip.Addr]string{},
 		Mappings: func(_, description string) bool { return description == s.ourMapping() },
 	}
 	if s.NVIDIA.DriverMode == DriverPrebuilt {

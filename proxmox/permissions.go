@@ -110,6 +110,13 @@ func (p *Permissions) UnmarshalJSON(b []byte) error {
 }
 
 // String names what is granted, on what.
-func (g Grant) String() string {
-	return fmt.Sprintf("%s on %s", strings.Join(g.Privileges, ", "), g.Path)
+func (g Grant) String() string { return granted(g.Privileges, g.Path, g.Propagate) }
+
+// granted names privileges and where they are.
+func granted(privileges []string, where string, below bool) string {
+	out := fmt.Sprintf("%s on %s", strings.Join(privileges, ", "), where)
+	if below {
+		out += " and what lies below"
+	}
+	return out
 }

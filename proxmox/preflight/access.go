@@ -17,12 +17,8 @@ func checkGrants(w *Want, s *seen) []Finding {
 	if s.permissions.err != nil {
 		out = append(out, blind("", s.permissions.err))
 	} else {
-		for _, g := range s.permissions.is.Missing(w.Grants) {
-			why := ""
-			if g.Why != "" {
-				why = ": " + g.Why
-			}
-			out = append(out, wrong(g.Path, grantCure(g, s.token), "the token %s lacks %s%s", s.token, g, why))
+		for _, r := range proxmox.Roles(w.Role, s.permissions.is.Missing(w.Grants)) {
+			out = append(out, wrong(r.Path, grantCure(w, r, s.token), "the token %s lacks %s: %s", s.token, r, strings.Join(r.Why, "; ")))
 		}
 	}
 	for _, vm := range w.VMs {
@@ -45,12 +41,11 @@ func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
 	return keep(vm.GPUs, func(g proxmox.HostPCI) bool { return g.Mapping == "" })
 }
 
-// grantCure adds to the role that the token has. A role on a deeper path replaces
-// those of the paths above, so it is not another role on that path.
-func grantCure(g proxmox.Grant, token string) string {
-	user, name, _ := strings.Cut(token, "!")
-	return fmt.Sprintf("add it to the role that the token has there (pveum user token permissions %s %s), or make a whole one (go tool mage host:role): `pveum role modify ROLE --append 1 --privs %s`",
-		user, name, strings.Join(g.Privileges, ","))
+// grantCure makes the role of a path whole, whatever is there: what is granted on a
+// path is in the place of what is inherited from above, and not beside it.
+func grantCure(w *Want, r proxmox.Role, token string) string {
+	return "run on a host as root; go tool mage host:role prints all that is needed:\n" +
+		strings.Join(proxmox.GrantCommands(w.Role, token, w.Grants, r.Path), "\n")
 }
 
 // soon is how near the end of a token is worth a word.

@@ -14,6 +14,7 @@ type Want struct {
 	Hosts    []Host                            // that are used
 	VMs      []VM                              // that are to be there
 	Grants   []proxmox.Grant                   // what the token must be allowed
+	Role     string                            // what the names of the roles begin with that grant it; see proxmox.Roles
 	Mappings func(id, description string) bool // which resource mappings are ours; nil: none
 
 	// Ticket says that there is a login of root@pam itself beside the token.
