@@ -28,6 +28,7 @@ type Config struct {
 	Insecure    bool          // do not check the certificate
 	HTTPClient  *http.Client  // nil: our own; the TLS fields above are for our own alone
 	UserAgent   string        // default "homelab"
+	Login       *Login        // for what no token may set; nil: such an option is refused
 	Poll        time.Duration // longest time between two looks at running tasks, default 1 s
 }
 
@@ -50,6 +51,11 @@ type Client struct {
 	clones   *semaphore.Weighted // clones in flight
 	destroys *semaphore.Weighted // destroys in flight
 	storages storageLocks
+	sources  sync.Mutex // guards templates
+	// templates are those that VMs were cloned from, by owner, host and name.
+	templates map[string]template
+	root      sync.Mutex // guards session
+	session   *session   // of Config.Login; nil before it was needed
 }
 
 // Limits on work at one time, from measurements: more clones than six gain
@@ -201,6 +207,10 @@ type params map[string]any
 // call sends a request that changes something. out may be nil.
 func (c *Client) call(ctx context.Context, method, path string, p params, out any) error {
 	defer c.glances.forget(path)
+	return c.send(ctx, method, path, p, out)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, p params, out any) error {
 	var raw json.RawMessage
 	var err error
 	switch method {
@@ -235,8 +245,13 @@ func (c *Client) call(ctx context.Context, method, path string, p params, out an
 // begin sends a request that starts a task and returns the task's id. An answer
 // without one is an error here; go-proxmox would return a nil task.
 func (c *Client) begin(ctx context.Context, method, path string, p params) (UPID, error) {
+	defer c.glances.forget(path)
+	return c.launch(ctx, method, path, p)
+}
+
+func (c *Client) launch(ctx context.Context, method, path string, p params) (UPID, error) {
 	var text string
-	if err := c.call(ctx, method, path, p, &text); err != nil {
+	if err := c.send(ctx, method, path, p, &text); err != nil {
 		return UPID{}, err
 	}
 	if text == "" {
@@ -247,12 +262,18 @@ func (c *Client) begin(ctx context.Context, method, path string, p params) (UPID
 
 // do sends a request that starts a task and waits for the task's end.
 func (c *Client) do(ctx context.Context, method, path string, p params) error {
-	upid, err := c.begin(ctx, method, path, p)
+	_, err := c.finish(ctx, method, path, p)
+	return err
+}
+
+// finish is do, and returns the task's exit status: "OK", or "WARNINGS: 2".
+func (c *Client) finish(ctx context.Context, method, path string, p params) (exit string, err error) {
+	defer c.glances.forget(path) // not before: what others asked meanwhile is as true as it was
+	upid, err := c.launch(ctx, method, path, p)
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer c.glances.forget(path)
-	return c.wait(ctx, upid)
+	return c.exit(ctx, upid)
 }
 
 // plain takes off the wrapping that net/http puts around a transport's error.

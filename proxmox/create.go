@@ -86,38 +86,17 @@ func (c *Client) CreateVM(ctx context.Context, spec CreateSpec) (*VM, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
-	vm, err := c.VM(ctx, spec.Owner, spec.Name)
+	vm, err := c.find(ctx, spec.Host, spec.Owner, spec.Name)
 	if err != nil {
 		return nil, err
 	}
-	if vm, err = c.begun(ctx, spec.Host, spec.Owner, spec.Name, vm); err != nil {
-		return nil, err
-	}
 	if vm == nil {
-		if err := c.Conflict(ctx, spec.Owner, spec.Name); err != nil {
-			return nil, err
-		}
 		if vm, err = c.create(ctx, spec); err != nil {
 			return nil, err
 		}
 	}
 	vm.Owner = spec.Owner
 	return vm, c.growTo(ctx, vm, "scsi0", spec.DiskSize)
-}
-
-// begun returns the VM of that name, unlocked, which may be one that an earlier run
-// has only begun to make. It is vm where that is known.
-func (c *Client) begun(ctx context.Context, host, owner, name string, vm *VM) (*VM, error) {
-	var err error
-	if vm != nil && vm.Locked != "" {
-		if vm, err = c.unlocked(ctx, vm); err != nil {
-			return nil, err
-		}
-	}
-	if vm == nil {
-		return c.unborn(ctx, host, owner, name)
-	}
-	return vm, nil
 }
 
 func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
@@ -129,7 +108,7 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 	for range attempts {
 		vmid := spec.VMID
 		if vmid == 0 {
-			if vmid, err = c.next(ctx); err != nil {
+			if vmid, err = c.next(ctx, true); err != nil {
 				return nil, err
 			}
 		}

@@ -94,10 +94,16 @@ func (d *differ) add(ch change) {
 	case theDisk, theDiskGone:
 		ch.field.Effect = d.plugged("disk")
 	}
-	if ch.field.Effect == drift.Restart && !d.running {
+	if ch.field.Effect == drift.Restart && (!d.running || d.undoes(ch)) {
 		ch.field.Effect = drift.Update
 	}
 	d.all = append(d.all, ch)
+}
+
+// undoes reports whether a change takes back what somebody has set for the next start:
+// what is in effect is as it should be.
+func (d *differ) undoes(ch change) bool {
+	return ch.key != "" && slices.ContainsFunc(d.vm.Pending, func(p PendingKey) bool { return p.Key == ch.key && p.Have == ch.value })
 }
 
 // plugged is what it takes to plug a device in or out.

@@ -66,6 +66,9 @@ func TestDiff(t *testing.T) {
 		{name: "moved", vm: func(v *proxmox.VM) { v.Host = "pve2" }, want: "host: pve2 → pve1 (needs a replacement) [a VM with passed-through devices cannot be moved while it lives]", deep: drift.Replace},
 		{name: "pending", vm: func(v *proxmox.VM) { v.Pending = []proxmox.PendingKey{{Key: "memory", Have: "65536", Want: "131072"}} },
 			want: "memory: 65536 → 131072 (needs a restart) [set, in effect after a restart]", deep: drift.Restart},
+		{name: "pending, and not wanted", vm: func(v *proxmox.VM) {
+			v.Memory, v.Pending = 3*proxmox.GiB, []proxmox.PendingKey{{Key: "memory", Have: "131072", Want: "3072"}}
+		}, want: "memory: 3GiB → 128GiB"},
 		{name: "half-made", vm: func(v *proxmox.VM) { v.Unfinished = true }, want: "VM 101, half-made → 16 cores, 128GiB, disk 500GiB + 1TiB, 2 GPUs", deep: drift.Create},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

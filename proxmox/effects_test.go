@@ -124,7 +124,12 @@ const rootPassword = "correct horse"
 // rootTicket is what root@pam gets for its password: it may set everything.
 type rootTicket struct{ Ticket, CSRFPreventionToken string }
 
-func (root rootTicket) sign(r *http.Request) {
+func (root rootTicket) sign(r *http.Request, sim *pvesim.Sim) {
+	if root.Ticket == "" && r.URL.Path != "/api2/json/access/ticket" { // then it is the token's
+		id, value := sim.Token()
+		r.Header.Set("Authorization", "PVEAPIToken="+id+"="+value)
+		return
+	}
 	r.AddCookie(&http.Cookie{Name: "PVEAuthCookie", Value: root.Ticket})
 	r.Header.Set("CSRFPreventionToken", root.CSRFPreventionToken)
 }
@@ -144,7 +149,7 @@ func (root rootTicket) ask(t *testing.T, sim *pvesim.Sim, method, path string, f
 	if len(form) > 0 {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	root.sign(req)
+	root.sign(req, sim)
 	res, err := sim.Client().Do(req)
 	require.NoError(t, err)
 	defer res.Body.Close()

@@ -275,6 +275,9 @@ func saidOn(text string) bool { return onText.MatchString(text) }
 // saidOff reports whether text says that a VM is off: "VM 100 is not running".
 func saidOff(text string) bool { return offText.MatchString(text) }
 
+// saidRuns reports whether text says that a VM that was to be destroyed runs.
+func saidRuns(text string) bool { return strings.Contains(text, "is running - destroy failed") }
+
 // saidNoPID reports whether the agent knows no such process: its result was read.
 func saidNoPID(text string) bool {
 	return strings.Contains(text, "Agent error: PID") && strings.Contains(text, "does not exist")

@@ -42,6 +42,11 @@ func (c *Client) VM(ctx context.Context, owner, name string) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
+	return only(owner, name, found)
+}
+
+// only returns the one VM of a name, nil when there is none.
+func only(owner, name string, found []*VM) (*VM, error) {
 	switch len(found) {
 	case 0:
 		return nil, nil
@@ -132,6 +137,11 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 	if err != nil {
 		return nil, nil, err
 	}
+	return c.namedIn(ctx, all, owner, name)
+}
+
+// namedIn is named, with the list of all VMs at hand.
+func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string) (ours, foreign []*VM, err error) {
 	for _, r := range all {
 		if r.Type != "qemu" || r.Name != name && (!nameless(r) || c.isOther(int(r.VMID), name)) {
 			continue
@@ -286,21 +296,27 @@ func (c *Client) isRunning(ctx context.Context, r resource) bool {
 // somebody here are kept apart. Those of VMs that we destroyed are not used
 // again: their cleanup may still hold a lock.
 type vmids struct {
+	asking sync.Mutex // guards first
+	first  int        // what nextid said; 0 before it was asked
+
 	mu   sync.Mutex
-	used map[int]bool
+	used map[int]bool // handed out here, or destroyed by us
+	seen map[int]bool // of VMs that were there
 }
 
-// next returns a free VMID and reserves it within this process.
-func (c *Client) next(ctx context.Context) (int, error) {
-	var first flexInt
-	if err := c.get(ctx, "/cluster/nextid", nil, &first); err != nil {
+// next returns a free VMID and reserves it within this process. Proxmox is asked for
+// the first one; the next ones are those after it that no VM has which we may see,
+// and with ask each is asked for.
+func (c *Client) next(ctx context.Context, ask bool) (int, error) {
+	first, err := c.firstFree(ctx)
+	if err != nil {
 		return 0, err
 	}
-	for id := int(first); ; id++ {
+	for id := first; ; id++ {
 		if !c.vmids.reserve(id) {
 			continue
 		}
-		if id == int(first) {
+		if !ask {
 			return id, nil
 		}
 		var same flexInt
@@ -315,6 +331,31 @@ func (c *Client) next(ctx context.Context) (int, error) {
 	}
 }
 
+// firstFree returns where to begin to look for a free VMID, and reserves those that
+// VMs have.
+func (c *Client) firstFree(ctx context.Context) (int, error) {
+	c.vmids.asking.Lock()
+	defer c.vmids.asking.Unlock()
+	if c.vmids.first > 0 {
+		return c.vmids.first, nil
+	}
+	var first flexInt
+	if err := c.get(ctx, "/cluster/nextid", nil, &first); err != nil {
+		return 0, err
+	}
+	all, err := c.resources(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range all {
+		if r.VMID >= first {
+			c.vmids.see(int(r.VMID))
+		}
+	}
+	c.vmids.first = int(first)
+	return c.vmids.first, nil
+}
+
 // reserve reports whether id was free.
 func (v *vmids) reserve(id int) bool {
 	v.mu.Lock()
@@ -322,11 +363,20 @@ func (v *vmids) reserve(id int) bool {
 	if v.used == nil {
 		v.used = map[int]bool{}
 	}
-	if v.used[id] {
+	if v.used[id] || v.seen[id] {
 		return false
 	}
 	v.used[id] = true
 	return true
+}
+
+func (v *vmids) see(id int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.seen == nil {
+		v.seen = map[int]bool{}
+	}
+	v.seen[id] = true
 }
 
 // taken reports whether id was handed out here.

@@ -165,51 +165,86 @@ func (c *Client) WaitStopped(ctx context.Context, vm *VM) error {
 // It looks first whether the VM is still the one that vm describes: a VMID may
 // have been given to another since.
 func (c *Client) Remove(ctx context.Context, vm *VM) error {
-	now, err := c.Idle(ctx, vm) // a start may still be under way
-	switch {
-	case err != nil || now == nil:
+	now, err := c.stillThat(ctx, vm)
+	if err != nil || now == nil {
 		return err
-	case now.Name != vm.Name || vm.Owner != "" && !now.ours(vm.Owner):
-		return fmt.Errorf("proxmox: VM %d on %s is %s with tags %v now, not %s: not removed", vm.VMID, vm.Host, now.Name, now.Tags, vm.Name)
-	}
-	if now.Locked != "" {
-		if now, err = c.unlocked(ctx, now); err != nil || now == nil {
-			return err
-		}
 	}
 	if now.Running {
 		if err := c.Stop(ctx, now); err != nil {
 			return err
 		}
 	}
+	err = c.destroy(ctx, now)
+	if saidRuns(words(err)) { // the list of VMs was behind
+		if err := c.Stop(ctx, now); err != nil {
+			return err
+		}
+		return c.destroy(ctx, now)
+	}
+	return err
+}
+
+// stillThat returns vm as it is now, unlocked, and nil when it is gone. Where the
+// list of all VMs, which many share, shows that it is still the one, it is not read
+// by itself.
+func (c *Client) stillThat(ctx context.Context, vm *VM) (*VM, error) {
+	waited, err := c.AwaitEarlier(ctx, vm.Host)
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	listed := slices.IndexFunc(all, func(r resource) bool {
+		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.Name == vm.Name && r.Lock == "" &&
+			r.Status != "" && vm.Owner != "" && slices.Contains(splitTags(r.Tags), strings.ToLower(vm.Owner))
+	})
+	if listed >= 0 && !waited && vm.Locked == "" {
+		now := *vm
+		now.Running = c.isRunning(ctx, all[listed])
+		return &now, nil
+	}
+	now, err := c.Idle(ctx, vm) // a start may still be under way
+	switch {
+	case err != nil || now == nil:
+		return nil, err
+	case now.Name != vm.Name || vm.Owner != "" && !now.ours(vm.Owner):
+		return nil, fmt.Errorf("proxmox: VM %d on %s is %s with tags %v now, not %s: not removed", vm.VMID, vm.Host, now.Name, now.Tags, vm.Name)
+	case now.Locked != "":
+		return c.unlocked(ctx, now)
+	}
+	return now, nil
+}
+
+func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	if err := c.destroys.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer c.destroys.Release(1)
-	return c.destroy(ctx, now)
-}
-
-func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	c.vmids.reserve(vm.VMID)
 	progress.Say(ctx, "destroying %s", vm)
-	gone := func() (bool, error) {
+	exit := ""
+	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() (err error) {
+		exit, err = c.finish(ctx, http.MethodDelete, vmPath(vm.Host, vm.VMID), params{"purge": 1, "destroy-unreferenced-disks": 1})
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	}, func() (bool, error) {
 		_, err := c.status(ctx, vm.Host, vm.VMID)
 		if errors.Is(err, ErrNotFound) {
 			return true, nil
 		}
 		return false, err
-	}
-	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
-		err := c.do(ctx, http.MethodDelete, vmPath(vm.Host, vm.VMID), params{"purge": 1, "destroy-unreferenced-disks": 1})
-		if errors.Is(err, ErrNotFound) {
-			return nil
-		}
-		return err
-	}, gone)
+	})
 	if err != nil {
 		return c.explain(ctx, vm, "destroy", err)
 	}
 	c.power.forget(vm.VMID)
+	if exit == "OK" {
+		return nil
+	}
 	return c.volumesGone(ctx, vm)
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -26,17 +28,29 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	if err != nil {
 		return err
 	}
-	if vm, err = c.configure(ctx, spec, vm); err != nil {
-		return err
-	}
-	if vm.Running && len(vm.Pending) > 0 {
+	diff := spec.Diff(vm)
+	restart, off := vm.Running && diff.Effect() == drift.Restart, false
+	if restart && slices.ContainsFunc(spec.changes(vm), func(ch change) bool { return whileOff(ch.thing) }) {
+		off = true
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
 		}
-		vm.Pending = nil
-		return c.Start(ctx, vm)
 	}
-	if spec.Running && !vm.Running {
+	shaped, err := c.configure(ctx, spec, vm)
+	if err != nil {
+		if off && ctx.Err() == nil { // what ran before is not left off
+			err = errors.Join(err, c.Start(ctx, vm))
+		}
+		return err
+	}
+	vm = shaped
+	if vm.Running && (restart || len(vm.Pending) > 0) {
+		if err := c.Shutdown(ctx, vm); err != nil {
+			return err
+		}
+		vm.Pending, off = nil, true
+	}
+	if (spec.Running || off) && !vm.Running {
 		return c.Start(ctx, vm)
 	}
 	return nil
@@ -45,23 +59,17 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 // present returns the VM, unlocked, and clones it when there is none.
 func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
 	var err error
-	if vm == nil {
-		if vm, err = c.VM(ctx, spec.Owner, spec.Name); err != nil {
-			return nil, err
-		}
-	}
-	if vm, err = c.begun(ctx, spec.Host, spec.Owner, spec.Name, vm); err != nil {
-		return nil, err
-	}
 	if vm != nil {
-		if vm, err = c.Idle(ctx, vm); err != nil {
+		if vm, err = c.still(ctx, vm); err != nil {
 			return nil, err
 		}
 	}
 	if vm == nil {
-		if err := c.Conflict(ctx, spec.Owner, spec.Name); err != nil {
+		if vm, err = c.find(ctx, spec.Host, spec.Owner, spec.Name); err != nil {
 			return nil, err
 		}
+	}
+	if vm == nil {
 		if vm, err = c.clone(ctx, spec); err != nil {
 			return nil, err
 		}
@@ -69,6 +77,63 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 	vm.Owner = spec.Owner
 	vm.Unfinished = vm.Description == marker(spec.Owner)
 	return vm, nil
+}
+
+// find returns the VM of that name, unlocked, which an earlier run may only have begun
+// to make; nil when there is none, and a [*ConflictError] when it is somebody else's.
+func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error) {
+	if _, err := c.AwaitEarlier(ctx, host); err != nil {
+		return nil, err
+	}
+	for {
+		all, err := c.resources(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found, foreign, err := c.namedIn(ctx, all, owner, name)
+		if err != nil {
+			return nil, err
+		}
+		vm, err := only(owner, name, found)
+		switch {
+		case err != nil:
+			return nil, err
+		case vm != nil && vm.Locked != "":
+			return c.unlocked(ctx, vm)
+		case vm != nil:
+			return vm, nil
+		}
+		waited, err := c.unborn(ctx, all)
+		switch {
+		case err != nil:
+			return nil, err
+		case waited:
+			c.glances.forget("/qemu")
+		case len(foreign) > 0:
+			return nil, &ConflictError{Name: name, Owner: owner, VMID: foreign[0].VMID, Host: foreign[0].Host}
+		default:
+			return nil, nil
+		}
+	}
+}
+
+// still returns a VM as it is now. One that is off, and that no earlier process can
+// be at work on, need not be read again: a change of it carries the digest of what
+// was seen, and is refused when that is not what is there.
+func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
+	waited, err := c.AwaitEarlier(ctx, vm.Host)
+	if err != nil {
+		return nil, err
+	}
+	if !waited && !vm.Running && !vm.Unfinished && vm.Locked == "" && vm.Digest != "" {
+		return vm, nil
+	}
+	if vm.Locked != "" {
+		if vm, err = c.unlocked(ctx, vm); err != nil || vm == nil {
+			return nil, err
+		}
+	}
+	return c.Idle(ctx, vm)
 }
 
 // Idle returns a VM as it is when nothing is at work on it any more, nil when it is
@@ -85,18 +150,9 @@ func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 	return now, err
 }
 
-// unborn looks for the VM among those that another process, perhaps one of ours
-// that was killed, has begun to make and that have no name yet. It waits until
-// they have one.
-func (c *Client) unborn(ctx context.Context, host, owner, name string) (*VM, error) {
-	waited, err := c.AwaitEarlier(ctx, host)
-	if err != nil {
-		return nil, err
-	}
-	all, err := c.resources(ctx)
-	if err != nil {
-		return nil, err
-	}
+// unborn waits for the VMs that another process, perhaps one of ours that was killed,
+// has begun to make and that have no name yet. It reports whether there were some.
+func (c *Client) unborn(ctx context.Context, all []resource) (waited bool, err error) {
 	for _, r := range all {
 		if r.Type != "qemu" || !nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
 			continue
@@ -105,14 +161,12 @@ func (c *Client) unborn(ctx context.Context, host, owner, name string) (*VM, err
 		vm := &VM{Name: "a VM without a name yet", Host: r.Node, VMID: int(r.VMID), Locked: r.Lock}
 		var dead *LockedError
 		if _, err := c.unlocked(ctx, vm); err != nil && !errors.As(err, &dead) {
-			return nil, err
+			return waited, err
+		} else if err != nil {
+			c.vmids.reserve(vm.VMID) // nobody will ever finish it
 		}
 	}
-	if !waited {
-		return nil, nil
-	}
-	c.glances.forget("/qemu")
-	return c.VM(ctx, owner, name)
+	return waited, nil
 }
 
 // configure posts what differs, all in one request, and grows disks. It returns
@@ -141,6 +195,8 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 			if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
 				return nil, err
 			}
+		} else if !vm.Running && vm.Digest == "" {
+			return vm.with(all), nil // a clone of just now: nobody else has seen it
 		}
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
@@ -186,39 +242,59 @@ func refuseReplace(vm *VM, all []change) error {
 
 // change sends one request for all config keys, then one for each disk to grow.
 func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
-	p, storages := params{}, map[string]bool{}
-	var remove []string
+	token, root, storages := params{}, params{}, map[string]bool{}
 	for _, ch := range all {
+		p := token
+		if rootKey(ch.key) {
+			p = root
+		}
 		switch {
 		case ch.key == "":
 		case ch.value == "":
-			remove = append(remove, ch.key)
+			p["delete"] = strings.TrimPrefix(fmt.Sprint(p["delete"])+","+ch.key, "<nil>,")
 		default:
 			p[ch.key] = ch.value
-			if storage, _, ok := strings.Cut(ch.value, ":"); ok && slotted.MatchString(ch.key) && ch.field.Have == "none" && ch.key != seedSlot {
+			if storage, _, ok := strings.Cut(ch.value, ":"); ok && isVolume(ch.key) && ch.field.Have == "none" && ch.key != seedSlot {
 				storages[storage] = true
 			}
 		}
 	}
-	if len(remove) > 0 {
-		slices.Sort(remove)
-		p["delete"] = strings.Join(remove, ",")
+	if len(root) > 0 && c.cfg.Login == nil {
+		return rootError(vm, root)
 	}
-	if len(p) > 0 {
-		progress.Say(ctx, "configuring %s", vm)
-		if vm.Digest != "" {
-			p["digest"] = vm.Digest
-		}
-		release, err := c.allocateAll(ctx, vm.Host, storages)
-		if err != nil {
-			return err
-		}
-		err = c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "config"), p)
-		release()
-		if err != nil {
+	if len(token) > 0 {
+		if err := c.set(ctx, vm, token, storages); err != nil {
 			return err
 		}
 	}
+	if len(root) > 0 {
+		if err := c.setAsRoot(ctx, vm, root); err != nil {
+			return err
+		}
+	}
+	return c.grow(ctx, vm, all)
+}
+
+// set sends config keys: where there is nothing to make, the answer comes when it
+// is done, and else a task does it.
+func (c *Client) set(ctx context.Context, vm *VM, p params, storages map[string]bool) error {
+	progress.Say(ctx, "configuring %s", vm)
+	if vm.Digest != "" {
+		p["digest"] = vm.Digest
+	}
+	path := vmPath(vm.Host, vm.VMID, "config")
+	if !vm.Running && len(storages) == 0 {
+		return c.call(ctx, http.MethodPut, path, p, nil)
+	}
+	release, err := c.allocateAll(ctx, vm.Host, storages)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return c.do(ctx, http.MethodPost, path, p)
+}
+
+func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
 	for _, ch := range all {
 		if ch.disk == "" {
 			continue
@@ -230,6 +306,63 @@ func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
 		}
 	}
 	return nil
+}
+
+// isVolume reports whether a config key holds a volume.
+func isVolume(key string) bool {
+	return slotted.MatchString(key) || strings.HasPrefix(key, "efidisk") || strings.HasPrefix(key, "tpmstate")
+}
+
+// with returns the VM as it is after changes to one that is off.
+func (v *VM) with(all []change) *VM {
+	entries := make([]pendingEntry, 0, len(v.config))
+	config := maps.Clone(v.config)
+	for _, ch := range all {
+		switch {
+		case ch.key == "":
+		case ch.value == "":
+			delete(config, ch.key)
+		default:
+			config[ch.key] = ch.value
+		}
+	}
+	for k, value := range config {
+		entries = append(entries, pendingEntry{Key: k, Value: (*flexText)(&value)})
+	}
+	out := newVM(v.Host, v.VMID, entries, false)
+	out.Owner = v.Owner
+	return out
+}
+
+// cloneOf is what a clone of a template looks like, as far as can be known without
+// reading it; ok is false when a change that spec wants needs more. Proxmox gives
+// the interfaces new addresses and the disks new volumes.
+func (s VMSpec) cloneOf(source *VM, vmid int) (clone *VM, ok bool) {
+	config := maps.Clone(source.config)
+	for _, k := range []string{"template", "digest", "lock", "tags", "parent"} {
+		if k != "tags" { // a clone has its template's
+			delete(config, k)
+		}
+	}
+	config["name"], config["description"] = s.Name, marker(s.Owner)
+	for k, line := range config {
+		switch p := loose(line); {
+		case strings.HasPrefix(k, "unused"):
+			delete(config, k)
+		case strings.HasPrefix(k, "net"):
+			name, _ := model(p)
+			config[k] = (append(Properties{{"", name}}, p[min(1, len(p)):]...)).With("macaddr", "").String()
+		}
+	}
+	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
+	clone = source.with(nil)
+	clone.Unfinished = true
+	for _, ch := range s.changes(clone) {
+		if old := config[ch.key]; ch.key != seedSlot && isVolume(ch.key) && old != "" {
+			return nil, false
+		}
+	}
+	return clone, true
 }
 
 // allocateAll waits for its turn on every storage, in the order of their names so
@@ -280,14 +413,16 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		return nil, err
 	}
 	defer release()
+	tried := false // Proxmox is asked for free VMIDs once one was taken
 	for range attempts {
 		vmid := spec.VMID
 		if vmid == 0 {
-			if vmid, err = c.next(ctx); err != nil {
+			if vmid, err = c.next(ctx, tried); err != nil {
 				return nil, err
 			}
 		}
 		vm, err := c.cloneAs(ctx, spec, source, vmid)
+		tried = true
 		switch {
 		case err == nil:
 			return vm, nil
@@ -299,8 +434,8 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	return nil, fmt.Errorf("clone %s: every VMID that Proxmox offered was taken by another: is something else making VMs?", spec.Name)
 }
 
-// source returns the template that a VM is to be cloned from.
-func (c *Client) source(ctx context.Context, spec VMSpec) (*VM, error) {
+// findSource returns the template that a VM is to be cloned from.
+func (c *Client) findSource(ctx context.Context, spec VMSpec) (*VM, error) {
 	if spec.TemplateID == 0 {
 		vm, err := c.TemplateOn(ctx, spec.Owner, spec.Host, spec.Template)
 		if err == nil && vm == nil {
@@ -316,6 +451,35 @@ func (c *Client) source(ctx context.Context, spec VMSpec) (*VM, error) {
 		return nil, fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, since a clone of a VM can tear its disks", vm)
 	}
 	return vm, nil
+}
+
+// sourceAge is for how long a template is not looked at again.
+const sourceAge = time.Minute
+
+// source returns the template that a VM is to be cloned from. It is read once for all
+// its clones.
+func (c *Client) source(ctx context.Context, spec VMSpec) (*VM, error) {
+	c.sources.Lock()
+	defer c.sources.Unlock()
+	id := fmt.Sprint(spec.Owner, "/", spec.Host, "/", spec.Template, spec.TemplateID)
+	if known := c.templates[id]; known.vm != nil && time.Since(known.at) < sourceAge {
+		return known.vm, nil
+	}
+	vm, err := c.findSource(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if c.templates == nil {
+		c.templates = map[string]template{}
+	}
+	c.templates[id] = template{vm, time.Now()}
+	return vm, nil
+}
+
+// template is a template as it was at some time.
+type template struct {
+	vm *VM
+	at time.Time
 }
 
 // noTemplate says what is in the template's place.
@@ -366,6 +530,10 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	c.power.set(vmid, false)
 	if found != nil {
 		return found, nil
+	}
+	if vm, ok := spec.cloneOf(source, vmid); ok {
+		c.names.set(vmid, spec.Name)
+		return vm, nil
 	}
 	return c.read(ctx, spec.Host, vmid, false)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
@@ -52,7 +54,7 @@ func TestTransientFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 				template(t, c)
-				spec := node(t, c, "cp1")
+				spec := scratchNode(t, c) // a disk that is new is made in a task
 				rule.Mutating, rule.Times = true, 2
 				fault := sim.Fail(rule)
 				require.NoError(t, ensure(t.Context(), c, spec))
@@ -240,5 +242,27 @@ func TestProgressSaysWhatIsWaitedFor(t *testing.T) {
 		for _, want := range []string{"cloning cp1 from a100-template as VM 102", "configuring cp1", "growing scsi0 of cp1", "starting cp1 (VM 102 on pve1), up to 35s", "task qmstart of 102 on pve1"} {
 			assert.Contains(t, all, want)
 		}
+	})
+}
+
+// What somebody has set for a VM's next start is taken back while it runs.
+func TestPendingThatIsNotWanted(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		template(t, c)
+		spec := node(t, c, "cp1")
+		require.NoError(t, ensure(t.Context(), c, spec))
+		vm, err := c.VM(t.Context(), owner, "cp1")
+		require.NoError(t, err)
+		other := spec
+		other.Memory, other.Cores = 3*proxmox.GiB, 1
+		assert.Equal(t, drift.Restart, other.Diff(vm).Effect())
+		status, body := rootTicket{}.ask(t, sim, http.MethodPut, fmt.Sprintf("/nodes/pve1/qemu/%d/config", vm.VMID), url.Values{"memory": {"3072"}, "cores": {"1"}})
+		require.Equal(t, http.StatusOK, status, "%s", body)
+		vm, err = c.VM(t.Context(), owner, "cp1")
+		require.NoError(t, err)
+		assert.Equal(t, drift.Update, spec.Diff(vm).Effect(), "%s", spec.Diff(vm))
+		before := len(sim.Requests())
+		require.NoError(t, ensure(t.Context(), c, spec))
+		assert.Equal(t, []string{fmt.Sprintf("POST /nodes/pve1/qemu/%d/config", vm.VMID)}, mutations(sim, before), "and it runs on")
 	})
 }
