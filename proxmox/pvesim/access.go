@@ -252,7 +252,7 @@ func (s *Sim) authenticate(r *http.Request) (identity, error) {
 		}
 		id, given, _ := strings.Cut(strings.TrimLeft(rest, "= "), "=")
 		t, known := s.access.tokens[id]
-		if !known || subtle.ConstantTimeCompare([]byte(t.Secret), []byte(given)) != 1 {
+		if !known || subtle.ConstantTimeCompare([]byte(t.Secret), []byte(given)) != 1 || s.access.shut(id) || s.access.shut(identity{id}.user()) {
 			return identity{}, refused("Authentication failed!")
 		}
 		return identity{id: id}, nil

@@ -64,26 +64,6 @@ func (c *call) agentPing() (any, error) {
 	return result(map[string]any{}), nil
 }
 
-// agentCommand is the older way to say the simple commands.
-func (c *call) agentCommand() (any, error) {
-	switch c.param("command") {
-	case "ping":
-		return c.agentPing()
-	case "info":
-		return c.agentInfo()
-	case "network-get-interfaces":
-		return c.agentInterfaces()
-	case "get-host-name":
-		return c.agentHostName()
-	case "get-osinfo":
-		return c.agentOSInfo()
-	case "shutdown":
-		_, err := asked(c, func(m *guest.Machine) (any, error) { return nil, m.Shutdown() })
-		return result(nil), err
-	}
-	return nil, die("Agent error: The command %s has not been found", c.param("command"))
-}
-
 // agentExec starts a program. The agent's words for one that is not there hold
 // typographic quotes, which the API daemon dies of.
 func (c *call) agentExec() (any, error) {

@@ -25,12 +25,17 @@ func (c *call) nextID() (any, error) {
 		}
 		return itoa(id), nil
 	}
-	return itoa(c.s.freeID()), nil
+	id := c.s.freeID()
+	if _, upper := c.s.idRange(); c.s.vms[id] != nil || id >= upper {
+		lower, _ := c.s.idRange()
+		return nil, die("unable to get any free VMID in range [%d, %d]", lower, upper-1)
+	}
+	return itoa(id), nil
 }
 
 func (s *Sim) freeID() int {
-	id := 100
-	for s.vms[id] != nil {
+	id, upper := s.idRange()
+	for s.vms[id] != nil && id < upper {
 		id++
 	}
 	return id
@@ -41,87 +46,6 @@ func (s *Sim) sorted() []*vm {
 	out := slices.Collect(maps.Values(s.vms))
 	slices.SortFunc(out, func(a, b *vm) int { return a.id - b.id })
 	return out
-}
-
-func (s *Sim) uptime() int { return int(time.Since(s.began)/time.Second) + 86400 }
-
-func (s *Sim) usedMemory(node string) int64 {
-	n := int64(2 * GiB)
-	for _, v := range s.vms {
-		if v.running && v.node == node {
-			n += v.memory()
-		}
-	}
-	return n
-}
-
-// nodeFigures are what pvestatd has to say about a node; who may not see them
-// gets none and no error.
-func (c *call) nodeFigures(node string, entry map[string]any) map[string]any {
-	entry["node"], entry["status"], entry["type"], entry["id"], entry["level"] = node, "online", "node", "node/"+node, ""
-	h := c.s.hosts[node]
-	if h == nil || !c.s.can(c.who, "/nodes/"+node, "Sys.Audit") {
-		return entry
-	}
-	entry["maxcpu"], entry["cpu"], entry["uptime"] = h.CPUs, 0.01, c.s.uptime()
-	entry["maxmem"], entry["mem"] = int64(h.Memory), c.s.usedMemory(node)
-	entry["maxdisk"], entry["disk"] = int64(100*GiB), int64(8*GiB)
-	return entry
-}
-
-func (c *call) listNodes() (any, error) {
-	out := []any{}
-	for _, node := range c.s.nodes() {
-		out = append(out, c.nodeFigures(node, map[string]any{"ssl_fingerprint": "00:11"}))
-	}
-	return out, nil
-}
-
-func (c *call) nodeStatus() (any, error) {
-	h := c.host()
-	used := c.s.usedMemory(h.Name)
-	numa := max(1, h.NUMANodes)
-	return map[string]any{
-		"uptime": c.s.uptime(), "cpu": 0.01, "wait": 0, "idle": 0, "loadavg": []string{"0.20", "0.15", "0.10"},
-		"pveversion": "pve-manager/" + c.s.version + "/14a22df3", "kversion": "Linux 6.17.4-1-pve #1 SMP PREEMPT_DYNAMIC",
-		"cpuinfo": map[string]any{"cpus": h.CPUs, "sockets": numa, "cores": h.CPUs / numa / 2, "model": h.CPUModel, "mhz": "2800.000", "hvm": "1", "user_hz": 100},
-		"memory":  map[string]any{"total": int64(h.Memory), "used": used, "free": int64(h.Memory) - used, "available": int64(h.Memory) - used},
-		"swap":    map[string]any{"total": 0, "used": 0, "free": 0},
-		"rootfs":  map[string]any{"total": int64(100 * GiB), "used": int64(8 * GiB), "free": int64(92 * GiB), "avail": int64(92 * GiB)},
-		"ksm":     map[string]any{"shared": 0}, "boot-info": map[string]any{"mode": "efi", "secureboot": 0},
-		"current-kernel": map[string]any{"sysname": "Linux", "release": "6.17.4-1-pve", "version": "#1 SMP PREEMPT_DYNAMIC", "machine": "x86_64"},
-	}, nil
-}
-
-func (c *call) clusterStatus() (any, error) {
-	out := []any{}
-	if len(c.s.hosts) > 1 {
-		out = append(out, map[string]any{"type": "cluster", "id": "cluster", "name": "lab", "nodes": len(c.s.hosts), "quorate": 1, "version": 1})
-	}
-	for i, node := range c.s.nodes() {
-		out = append(out, map[string]any{"type": "node", "id": "node/" + node, "name": node, "nodeid": i + 1, "online": 1, "local": boolInt(i == 0),
-			"ip": fmt.Sprintf("192.0.2.%d", i+1), "level": ""})
-	}
-	return out, nil
-}
-
-func (c *call) listNetwork() (any, error) {
-	out := []any{map[string]any{"iface": "eno1", "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual", "families": []string{"inet"}, "priority": 3}}
-	if t := c.param("type"); t != "" && t != "eth" {
-		out = out[:0]
-	}
-	for i, b := range c.host().Bridges {
-		if t := c.param("type"); t != "" && t != "bridge" && !strings.HasPrefix(t, "any_") && t != "include_sdn" {
-			continue
-		}
-		if !c.s.canAny(c.who, "/sdn/zones/localnetwork/"+b, "SDN.Audit", "SDN.Use") {
-			continue
-		}
-		out = append(out, map[string]any{"iface": b, "type": "bridge", "active": 1, "autostart": 1, "bridge_ports": "eno1", "bridge_stp": "off", "bridge_fd": "0",
-			"method": "static", "method6": "manual", "address": fmt.Sprintf("192.0.2.%d", i+1), "netmask": "24", "cidr": fmt.Sprintf("192.0.2.%d/24", i+1),
-			"families": []string{"inet"}, "priority": 4 + i})
-	}
-	return out, nil
 }
 
 // resources is everything at one look. What one may not see is left out.

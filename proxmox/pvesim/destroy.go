@@ -68,6 +68,7 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 		w.log("purging VM %d from related configurations..", v.id)
 	}
 	delete(w.s.vms, v.id)
+	delete(w.s.firewalls, "vm/"+itoa(v.id))
 	w.s.forgetACLs("/vms/" + itoa(v.id))
 	return nil
 }

@@ -3,7 +3,9 @@ package pvesim
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // directory is what user.cfg and domains.cfg say of people beside their rights.
@@ -12,6 +14,42 @@ type directory struct {
 	people map[string]map[string]string // further properties by user or token
 	notes  map[string]string            // comments by group
 	realms map[string]map[string]string
+}
+
+// fill takes over what a model says of people.
+func (a *access) fill(m Model) {
+	put := func(id, comment string, expire int64) {
+		if comment != "" {
+			a.about(id)["comment"] = comment
+		}
+		if expire != 0 {
+			a.about(id)["expire"] = strconv.FormatInt(expire, 10)
+		}
+	}
+	for _, u := range m.Users {
+		put(u.ID, u.Comment, u.Expire)
+		if u.Disabled {
+			a.about(u.ID)["enable"] = "0"
+		}
+	}
+	for _, t := range m.Tokens {
+		put(t.ID, t.Comment, t.Expire)
+	}
+	for _, g := range m.Groups {
+		a.groups[g.ID] = map[string]bool{}
+		for _, u := range g.Users {
+			a.groups[g.ID][u] = true
+		}
+		a.directory.describe(g.ID, g.Comment)
+	}
+}
+
+// shut reports whether a user or a token may not come in any more: disabled, or
+// past its time.
+func (d *directory) shut(id string) bool {
+	about := d.people[id]
+	expire, err := strconv.ParseInt(about["expire"], 10, 64)
+	return about["enable"] == "0" || err == nil && expire != 0 && expire < time.Now().Unix()
 }
 
 // about returns the properties of a user or a token, to be changed.

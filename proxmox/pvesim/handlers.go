@@ -7,6 +7,7 @@ func handlers() map[string]handler {
 	all := map[string]handler{}
 	for _, some := range []map[string]handler{
 		clusterHandlers(), nodeHandlers(), vmHandlers(), snapshotHandlers(), runStateHandlers(), cloudDriveHandlers(), accessHandlers(), storageHandlers(),
+		registerHandlers(), moreClusterHandlers(), moreNodeHandlers(), networkHandlers(), agentHandlers(), firewallHandlers(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -44,7 +45,6 @@ func nodeHandlers() map[string]handler {
 	)
 	return map[string]handler{
 		"GET " + node + "/status":                 (*call).nodeStatus,
-		"GET " + node + "/network":                (*call).listNetwork,
 		"GET " + node + "/hardware/pci":           (*call).listPCI,
 		"GET " + node + "/tasks":                  (*call).listTasks,
 		"GET " + task + "/status":                 (*call).taskStatus,
@@ -83,14 +83,9 @@ func vmHandlers() map[string]handler {
 		"POST " + vm + "/status/reboot":               (*call).rebootVM,
 		"POST " + vm + "/status/reset":                (*call).resetVM,
 		"POST " + vm + "/agent":                       (*call).agentCommand,
-		"POST " + vm + "/agent/ping":                  (*call).agentPing,
 		"POST " + vm + "/agent/exec":                  (*call).agentExec,
 		"GET " + vm + "/agent/exec-status":            (*call).agentExecStatus,
 		"GET " + vm + "/agent/file-read":              (*call).agentFileRead,
 		"POST " + vm + "/agent/file-write":            (*call).agentFileWrite,
-		"GET " + vm + "/agent/info":                   (*call).agentInfo,
-		"GET " + vm + "/agent/get-host-name":          (*call).agentHostName,
-		"GET " + vm + "/agent/get-osinfo":             (*call).agentOSInfo,
-		"GET " + vm + "/agent/network-get-interfaces": (*call).agentInterfaces,
 	}
 }

@@ -178,12 +178,17 @@ func (s *Sim) TLS() (tls.Certificate, string, error) {
 		}
 		s.cert = &cert
 	}
-	sum := sha256.Sum256(s.cert.Certificate[0])
+	return *s.cert, fingerprint(s.cert.Certificate[0]), nil
+}
+
+// fingerprint is a certificate's as Proxmox shows it.
+func fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
 	parts := make([]string, len(sum))
 	for i, b := range sum {
 		parts[i] = fmt.Sprintf("%02X", b)
 	}
-	return *s.cert, strings.Join(parts, ":"), nil
+	return strings.Join(parts, ":")
 }
 
 func selfSigned(names []string) (tls.Certificate, error) {

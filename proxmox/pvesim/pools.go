@@ -9,7 +9,10 @@ import (
 )
 
 // pool is a named group of machines; who is in it stands in the machines.
-type pool struct{ comment string }
+type pool struct {
+	comment  string
+	storages []string
+}
 
 func (c *call) listPools() (any, error) {
 	out := []any{}
@@ -25,16 +28,7 @@ func (c *call) listPools() (any, error) {
 			entry["comment"] = comment
 		}
 		if c.p.has("poolid") {
-			members := []any{}
-			for _, v := range c.s.sorted() {
-				if v.pool == id {
-					m := c.s.resource(v)
-					delete(m, "pool")
-					delete(m, "tags")
-					members = append(members, m)
-				}
-			}
-			entry["members"] = members
+			entry["members"] = c.members(id)
 		}
 		out = append(out, entry)
 	}
@@ -42,6 +36,45 @@ func (c *call) listPools() (any, error) {
 		return nil, die("pool '%s' does not exist", c.param("poolid"))
 	}
 	return out, nil
+}
+
+// getPool is the older way to ask for one pool with its members.
+func (c *call) getPool() (any, error) {
+	id := c.param("poolid")
+	p := c.s.pools[id]
+	if p == nil {
+		return nil, die("pool '%s' does not exist", id)
+	}
+	out := map[string]any{"members": c.members(id)}
+	if p.comment != "" {
+		out["comment"] = p.comment
+	}
+	return out, nil
+}
+
+// members are the machines and the storages of a pool that the asker may see.
+func (c *call) members(id string) []any {
+	out := []any{}
+	for _, v := range c.s.sorted() {
+		if v.pool == id && c.param("type") != "storage" && c.param("type") != "lxc" {
+			m := c.s.resource(v)
+			delete(m, "pool")
+			delete(m, "tags")
+			out = append(out, m)
+		}
+	}
+	if t := c.param("type"); t != "" && t != "storage" {
+		return out
+	}
+	for _, name := range c.s.pools[id].storages {
+		for _, node := range c.s.nodes() {
+			if st := c.s.hosts[node].storages[name]; st != nil {
+				out = append(out, map[string]any{"type": "storage", "id": "storage/" + node + "/" + name, "node": node, "storage": name, "plugintype": st.Type,
+					"status": "available", "shared": boolInt(st.Shared), "content": strings.Join(st.Content, ","), "maxdisk": int64(st.Size), "disk": st.usedBytes()})
+			}
+		}
+	}
+	return out
 }
 
 func (c *call) createPool() (any, error) {
@@ -66,23 +99,51 @@ func (c *call) updatePool() (any, error) {
 		p.comment = c.param("comment")
 	}
 	for _, item := range splitList(c.param("vms")) {
-		v := c.s.vms[atoi(item)]
+		if err := c.changeMember(id, item); err != nil {
+			return nil, userConfig("update pools failed", err)
+		}
+	}
+	for _, name := range splitList(c.param("storage")) {
+		i := slices.Index(p.storages, name)
+		all, _ := c.s.storagesByName()
 		switch {
-		case v == nil:
-			return nil, die("update pools failed: VM %s does not exist", item)
-		case !c.s.can(c.who, "/vms/"+item, "VM.Allocate"):
-			return nil, die("update pools failed: 403 Permission check failed (/vms/%s, VM.Allocate)", item)
-		case c.p.bool("delete") && v.pool != id:
-			return nil, die("update pools failed: VM %s is not a pool member", item)
+		case !c.s.can(c.who, "/storage/"+name, "Datastore.Allocate"):
+			return nil, userConfig("update pools failed", refuse("/storage/"+name, "Datastore.Allocate"))
+		case all[name] == nil:
+			return nil, userConfig("update pools failed", die("storage '%s' does not exist", name))
+		case c.p.bool("delete") && i < 0:
+			return nil, userConfig("update pools failed", die("Storage '%s' is not a pool member", name))
 		case c.p.bool("delete"):
-			v.pool = ""
-		case v.pool == id:
-			return nil, die("update pools failed: VM %s is already a pool member", item)
+			p.storages = slices.Delete(p.storages, i, i+1)
+		case i >= 0:
+			return nil, userConfig("update pools failed", die("Storage '%s' is already a pool member", name))
 		default:
-			v.pool = id
+			p.storages = append(p.storages, name)
 		}
 	}
 	return nil, nil
+}
+
+// changeMember puts a VM into a pool, or takes it out.
+func (c *call) changeMember(pool, item string) error {
+	v := c.s.vms[atoi(item)]
+	switch {
+	case v == nil:
+		return die("VM %s does not exist", item)
+	case !c.s.can(c.who, "/vms/"+item, "VM.Allocate"):
+		return refuse("/vms/"+item, "VM.Allocate")
+	case c.p.bool("delete") && v.pool != pool:
+		return die("VM %s is not a pool member", item)
+	case c.p.bool("delete"):
+		v.pool = ""
+	case v.pool == pool:
+		return die("VM %s is already a pool member", item)
+	case v.pool != "" && !c.p.bool("allow-move"):
+		return die("VM %s belongs already to pool '%s' and 'allow-move' is not set", item, v.pool)
+	default:
+		v.pool = pool
+	}
+	return nil
 }
 
 func (c *call) deletePool() (any, error) {
@@ -94,6 +155,9 @@ func (c *call) deletePool() (any, error) {
 		if v.pool == id {
 			return nil, die("delete pool failed: pool '%s' is not empty (contains VM %d)", id, v.id)
 		}
+	}
+	if n := c.s.pools[id].storages; len(n) > 0 {
+		return nil, die("delete pool failed: pool '%s' is not empty (contains storage '%s')", id, n[0])
 	}
 	delete(c.s.pools, id)
 	c.s.forgetACLs("/pool/" + id)

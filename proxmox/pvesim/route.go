@@ -129,6 +129,9 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 	if node := c.param("node"); node != "" && node != "localhost" && s.hosts[node] == nil {
 		return nil, die("hostname lookup '%s' failed - failed to get address info for: %s: Temporary failure in name resolution", node, node)
 	}
+	if err := c.reachable(); err != nil {
+		return nil, err
+	}
 	if errs := c.spec.check(c.p); errs != nil {
 		return nil, &apiError{status: http.StatusBadRequest, text: "Parameter verification failed.", params: errs}
 	}

@@ -137,7 +137,7 @@ func hoist(t *testing.T, methods map[string]any, variants map[string]map[string]
 	return shared
 }
 
-var perlGroup = regexp.MustCompile(`\(\?\^u?:`)
+var perlGroup = regexp.MustCompile(`\(\?\^u?(i?):`)
 
 func slim(v any, used map[string]bool) any {
 	in, ok := v.(map[string]any)
@@ -161,7 +161,7 @@ func slim(v any, used map[string]bool) any {
 		case f == "items":
 			x = slim(x, used)
 		case f == "pattern":
-			x = perlGroup.ReplaceAllString(x.(string), "(?:")
+			x = perlGroup.ReplaceAllString(x.(string), "(?$1:")
 		case f == "optional" && x == 0.0:
 			continue
 		case f == "minimum" || f == "maximum":

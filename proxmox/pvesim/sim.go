@@ -103,8 +103,14 @@ type Sim struct {
 	vms      map[int]*vm
 	mappings map[string]*mapping
 	pools    map[string]*pool
+	options  map[string]string // datacenter.cfg
+	noQuorum bool
 	access   access
 	locks    map[string]*fileLock
+
+	registers map[string]map[string]map[string][]string // sections by file and ID, see register
+	firewalls map[string]*firewall                      // by whose they are, see firewall
+
 	tasks    map[string]*task
 	order    []*task // by start
 	pids     int
@@ -120,6 +126,10 @@ type host struct {
 	Host
 	devices  map[string]*PCIDevice
 	storages map[string]*storage
+	shell    *guest.Machine // where root logs in, once somebody wants to
+
+	made   map[string]map[string]any // interfaces that were made over the API, by name
+	staged map[string]map[string]any // that are to be when the network is applied; nil is to go
 }
 
 // New starts a simulated cluster. Its goroutines end with Close. Under
@@ -151,6 +161,9 @@ func New(m Model, o Options) *Sim {
 	s.life, s.end = context.WithCancel(eternity{})
 	s.routes = loadRoutes()
 	s.access = newAccess(m)
+	s.access.fill(m)
+	s.noQuorum = m.NoQuorum
+	s.setIDRange(m.NextID)
 	shared := map[string]*storage{}
 	for _, h := range m.Hosts {
 		s.hosts[h.Name] = newHost(h, shared)
@@ -160,6 +173,7 @@ func New(m Model, o Options) *Sim {
 }
 
 func newHost(h Host, shared map[string]*storage) *host {
+	h = freshHost(h)
 	out := &host{Host: h, devices: map[string]*PCIDevice{}, storages: map[string]*storage{}}
 	for i := range h.PCI {
 		d := h.PCI[i]
@@ -212,6 +226,11 @@ func (s *Sim) Close() {
 	for _, v := range s.vms {
 		if v.machine != nil {
 			machines = append(machines, v.machine)
+		}
+	}
+	for _, h := range s.hosts {
+		if h.shell != nil {
+			machines = append(machines, h.shell)
 		}
 	}
 	s.mu.Unlock()

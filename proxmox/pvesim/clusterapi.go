@@ -1,0 +1,144 @@
+package pvesim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+func moreClusterHandlers() map[string]handler {
+	return map[string]handler{
+		"GET /cluster": subdirs("name", "acme", "backup", "backup-info", "ceph", "config", "firewall", "ha", "jobs", "log", "mapping", "metrics",
+			"nextid", "notifications", "options", "replication", "resources", "sdn", "status", "tasks"),
+		"GET /cluster/mapping":                  subdirs("name", "pci", "usb", "dir"),
+		"GET /cluster/ha":                       subdirs("id", "groups", "resources", "rules", "status"),
+		"GET /cluster/ha/status":                subdirs("name", "current", "manager_status"),
+		"GET /cluster/ha/status/current":        (*call).highAvailability,
+		"GET /cluster/ha/status/manager_status": (*call).manager,
+		"GET /cluster/ha/rules":                 func(*call) (any, error) { return []any{}, nil },
+		"GET /cluster/ha/rules/{rule}":          func(c *call) (any, error) { return nil, die("no such ha rule '%s'", c.param("rule")) },
+		"GET /cluster/options":                  (*call).clusterOptions,
+		"PUT /cluster/options":                  (*call).setClusterOptions,
+		"GET /cluster/log":                      (*call).clusterLog,
+		"GET /pools/{poolid}":                   (*call).getPool,
+		"PUT /pools/{poolid}":                   (*call).updatePool,
+		"DELETE /pools/{poolid}":                (*call).deletePool,
+	}
+}
+
+// highAvailability is the state of a manager that never moves anything.
+func (c *call) highAvailability() (any, error) {
+	out := []any{map[string]any{"id": "quorum", "type": "quorum", "node": c.s.nodes()[0], "status": "OK", "quorate": 1}}
+	for _, node := range c.s.nodes() {
+		out = append(out, map[string]any{"id": "lrm:" + node, "type": "lrm", "node": node, "status": node + " (idle, " + time.Now().Format(time.ANSIC) + ")", "timestamp": time.Now().Unix()})
+	}
+	resources := register{path: "/cluster/ha/resources", id: "sid"}
+	for _, sid := range slices.Sorted(maps.Keys(c.s.entries(resources))) {
+		e := c.entry(resources, sid)
+		_, number, _ := strings.Cut(sid, ":")
+		if v := c.s.vms[atoi(number)]; v != nil {
+			out = append(out, map[string]any{"id": "service:" + sid, "type": "service", "sid": sid, "node": v.node, "state": e["state"], "request_state": e["state"],
+				"status": sid + " (" + v.node + ", " + e["state"].(string) + ")", "crm_state": e["state"]})
+		}
+	}
+	return out, nil
+}
+
+func (c *call) manager() (any, error) {
+	status := map[string]any{}
+	for _, node := range c.s.nodes() {
+		status[node] = "online"
+	}
+	return map[string]any{"manager_status": map[string]any{"node_status": status, "service_status": map[string]any{}, "timestamp": time.Now().Unix()},
+		"quorum": map[string]any{"node": c.s.nodes()[0], "quorate": "1"}, "lrm_status": map[string]any{}}, nil
+}
+
+// clusterOptions is datacenter.cfg. Who may not audit sees what is for everybody.
+func (c *call) clusterOptions() (any, error) {
+	out := map[string]any{}
+	all := c.s.can(c.who, "/", "Sys.Audit") || c.s.can(c.who, "/", "Sys.Modify")
+	public := []string{"console", "tag-style", "consent-text"}
+	for k, v := range c.s.options {
+		if all || slices.Contains(public, k) {
+			out[k] = c.s.typedAs("PUT /cluster/options", k, v)
+		}
+	}
+	if _, given := out["keyboard"]; !given && all {
+		out["keyboard"] = "en-us"
+	}
+	out["allowed-tags"] = c.s.allTags()
+	return out, nil
+}
+
+// allTags are those that any VM has.
+func (s *Sim) allTags() []string {
+	tags := []string{}
+	for _, v := range s.sorted() {
+		tags = append(tags, splitList(v.wanted()["tags"])...)
+	}
+	slices.Sort(tags)
+	return slices.Compact(tags)
+}
+
+func (c *call) setClusterOptions() (any, error) {
+	if c.s.options == nil {
+		c.s.options = map[string]string{}
+	}
+	for _, k := range splitList(c.param("delete")) {
+		delete(c.s.options, k)
+	}
+	maps.Copy(c.s.options, c.section())
+	return nil, nil
+}
+
+// setIDRange puts a model's range of VMIDs into datacenter.cfg.
+func (s *Sim) setIDRange(r IDRange) {
+	var parts []string
+	if r.Lower != 0 {
+		parts = append(parts, "lower="+itoa(r.Lower))
+	}
+	if r.Upper != 0 {
+		parts = append(parts, "upper="+itoa(r.Upper))
+	}
+	if parts != nil {
+		s.options = map[string]string{"next-id": strings.Join(parts, ",")}
+	}
+}
+
+// idRange is what /cluster/nextid may give out (datacenter.cfg, next-id).
+func (s *Sim) idRange() (lower, upper int) {
+	lower, upper = 100, 1000000
+	for part := range strings.SplitSeq(s.options["next-id"], ",") {
+		switch k, v, _ := strings.Cut(part, "="); k {
+		case "lower":
+			lower = atoi(v)
+		case "upper":
+			upper = atoi(v)
+		}
+	}
+	return lower, upper
+}
+
+// clusterLog is what the nodes have logged of tasks: their begin and end.
+func (c *call) clusterLog() (any, error) {
+	out := []any{}
+	limit := c.p.int("max", 50)
+	for _, t := range slices.Backward(c.s.order) {
+		if len(out) >= limit {
+			break
+		}
+		if !c.owns(t) && !c.s.can(c.who, "/", "Sys.Syslog") {
+			continue
+		}
+		text, pri := "starting task "+t.upid, 6
+		if !t.running() {
+			text = "end task " + t.upid + " " + t.exit
+		}
+		if t.failed() {
+			pri = 3
+		}
+		out = append(out, map[string]any{"uid": len(out) + 1, "time": t.start.Unix(), "pri": pri, "tag": "pvedaemon", "pid": t.pid, "node": t.node, "user": t.user, "msg": text, "id": itoa(t.pid)})
+	}
+	return out, nil
+}

@@ -1,0 +1,278 @@
+package pvesim
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+func moreNodeHandlers() map[string]handler {
+	const node = "/nodes/{node}"
+	return map[string]handler{
+		"GET " + node: subdirs("name", "apt", "aplinfo", "capabilities", "ceph", "certificates", "config", "disks", "dns", "firewall", "hardware", "hosts",
+			"journal", "lxc", "netstat", "network", "qemu", "query-url-metadata", "replication", "report", "rrd", "rrddata", "scan", "sdn", "services",
+			"status", "storage", "subscription", "syslog", "tasks", "time", "version", "vzdump"),
+		"GET " + node + "/apt":          subdirs("id", "changelog", "repositories", "update", "versions"),
+		"GET " + node + "/apt/update":   func(*call) (any, error) { return []any{}, nil },
+		"GET " + node + "/apt/versions": (*call).packages,
+		"GET " + node + "/version":      (*call).versionInfo,
+		"GET " + node + "/time":         (*call).nodeTime,
+		"GET " + node + "/dns": func(*call) (any, error) {
+			return map[string]any{"search": "example.internal", "dns1": "192.0.2.53"}, nil
+		},
+		"GET " + node + "/hosts":                                 (*call).nodeHosts,
+		"GET " + node + "/config":                                func(*call) (any, error) { return map[string]any{"digest": digestOf(nil)}, nil },
+		"GET " + node + "/subscription":                          (*call).subscription,
+		"GET " + node + "/certificates":                          subdirs("name", "acme", "custom", "info"),
+		"GET " + node + "/certificates/info":                     (*call).certificates,
+		"GET " + node + "/rrddata":                               (*call).nodeHistory,
+		"GET " + node + "/disks/list":                            (*call).nodeDisks,
+		"GET " + node + "/hardware":                              subdirs("type", "pci", "usb"),
+		"GET " + node + "/hardware/usb":                          func(*call) (any, error) { return []any{}, nil },
+		"GET " + node + "/hardware/pci/{pci-id-or-mapping}":      subdirs("method", "mdev"),
+		"GET " + node + "/hardware/pci/{pci-id-or-mapping}/mdev": (*call).mediated,
+		"GET " + node + "/capabilities":                          subdirs("name", "qemu"),
+		"GET " + node + "/capabilities/qemu":                     subdirs("name", "cpu", "cpu-flags", "machines", "migration"),
+		"GET " + node + "/capabilities/qemu/cpu":                 (*call).cpuModels,
+		"GET " + node + "/capabilities/qemu/cpu-flags":           (*call).cpuFlags,
+		"GET " + node + "/capabilities/qemu/machines":            (*call).machines,
+		"GET " + node + "/tasks/{upid}":                          subdirs("name", "log", "status"),
+		"GET " + node + "/qemu/{vmid}":                           subdirs("subdir", "config", "cloudinit", "pending", "status", "unlink", "vncproxy", "termproxy", "migrate", "resize", "move", "rrd", "rrddata", "monitor", "agent", "snapshot", "spiceproxy", "sendkey", "firewall", "mtunnel", "remote_migrate"),
+		"GET " + node + "/qemu/{vmid}/status":                    subdirs("subdir", "current", "start", "stop", "reset", "shutdown", "suspend", "reboot"),
+		"GET " + node + "/qemu/{vmid}/agent":                     subdirs("name", agentCommands()...),
+	}
+}
+
+// usualKernel is what a host runs unless its model says otherwise.
+const usualKernel = "6.17.4-1-pve"
+
+func (h *host) kernel() string {
+	if h.Kernel != "" {
+		return h.Kernel
+	}
+	return usualKernel
+}
+
+func (s *Sim) uptime() int { return int(time.Since(s.began)/time.Second) + 86400 }
+
+func (s *Sim) usedMemory(node string) int64 {
+	n := int64(2 * GiB)
+	if h := s.hosts[node]; h != nil {
+		n += int64(h.Used)
+	}
+	for _, v := range s.vms {
+		if v.running && v.node == node {
+			n += v.memory()
+		}
+	}
+	return n
+}
+
+// nodeFigures are what pvestatd has to say about a node; who may not see them
+// gets none and no error.
+func (c *call) nodeFigures(node string, entry map[string]any) map[string]any {
+	entry["node"], entry["status"], entry["type"], entry["id"], entry["level"] = node, "online", "node", "node/"+node, ""
+	h := c.s.hosts[node]
+	if h != nil && h.Offline {
+		entry["status"] = "offline"
+		return entry
+	}
+	if h == nil || !c.s.can(c.who, "/nodes/"+node, "Sys.Audit") {
+		return entry
+	}
+	entry["maxcpu"], entry["cpu"], entry["uptime"] = h.CPUs, 0.01, c.s.uptime()
+	entry["maxmem"], entry["mem"] = int64(h.Memory), c.s.usedMemory(node)
+	entry["maxdisk"], entry["disk"] = int64(100*GiB), int64(8*GiB)
+	return entry
+}
+
+func (c *call) listNodes() (any, error) {
+	out := []any{}
+	for _, node := range c.s.nodes() {
+		out = append(out, c.nodeFigures(node, map[string]any{"ssl_fingerprint": "00:11"}))
+	}
+	return out, nil
+}
+
+func (c *call) nodeStatus() (any, error) {
+	h := c.host()
+	used := c.s.usedMemory(h.Name)
+	numa := max(1, h.NUMANodes)
+	const build = "#1 SMP PREEMPT_DYNAMIC"
+	free := max(0, int64(h.Memory)-used)
+	return map[string]any{
+		"uptime": c.s.uptime(), "cpu": 0.01, "wait": 0, "idle": 0, "loadavg": []string{"0.20", "0.15", "0.10"},
+		"pveversion": "pve-manager/" + c.s.version + "/14a22df3", "kversion": "Linux " + h.kernel() + " " + build,
+		"cpuinfo": map[string]any{"cpus": h.CPUs, "sockets": numa, "cores": h.CPUs / numa / 2, "model": h.CPUModel, "mhz": "2800.000", "hvm": "1", "user_hz": 100},
+		"memory":  map[string]any{"total": int64(h.Memory), "used": used, "free": free, "available": free},
+		"swap":    map[string]any{"total": 0, "used": 0, "free": 0},
+		"rootfs":  map[string]any{"total": int64(100 * GiB), "used": int64(8 * GiB), "free": int64(92 * GiB), "avail": int64(92 * GiB)},
+		"ksm":     map[string]any{"shared": 0}, "boot-info": map[string]any{"mode": "efi", "secureboot": 0},
+		"current-kernel": map[string]any{"sysname": "Linux", "release": h.kernel(), "version": build, "machine": "x86_64"},
+	}, nil
+}
+
+func (c *call) clusterStatus() (any, error) {
+	out := []any{}
+	if len(c.s.hosts) > 1 {
+		out = append(out, map[string]any{"type": "cluster", "id": "cluster", "name": "lab", "nodes": len(c.s.hosts), "quorate": boolInt(!c.s.noQuorum), "version": 1})
+	}
+	for i, node := range c.s.nodes() {
+		out = append(out, map[string]any{"type": "node", "id": "node/" + node, "name": node, "nodeid": i + 1, "online": boolInt(!c.s.hosts[node].Offline), "local": boolInt(i == 0),
+			"ip": fmt.Sprintf("192.0.2.%d", i+1), "level": ""})
+	}
+	return out, nil
+}
+
+// reachable refuses what cannot be had of a node that is off, or of a cluster
+// without a majority.
+func (c *call) reachable() error {
+	if h := c.host(); h != nil && h.Offline {
+		return &apiError{status: 595, text: "No route to host", bare: true}
+	}
+	if c.s.noQuorum && c.method != "GET" && c.path != "/access/ticket" && !strings.Contains(c.path, "/agent") {
+		return die("cluster not ready - no quorum?")
+	}
+	return nil
+}
+
+func (c *call) nodeTime() (any, error) {
+	now := time.Now().Add(c.host().ClockOffset)
+	return map[string]any{"timezone": "UTC", "time": now.Unix(), "localtime": now.Unix()}, nil
+}
+
+func (c *call) nodeHosts() (any, error) {
+	var b strings.Builder
+	b.WriteString("127.0.0.1 localhost.localdomain localhost\n")
+	for i, node := range c.s.nodes() {
+		fmt.Fprintf(&b, "192.0.2.%d %s.example.internal %s\n", i+1, node, node)
+	}
+	return map[string]any{"data": b.String(), "digest": digestOf(b.String())}, nil
+}
+
+func (c *call) subscription() (any, error) {
+	return map[string]any{"status": "notfound", "message": "There is no subscription key", "url": "https://www.proxmox.com/en/proxmox-virtual-environment/pricing",
+		"serverid": strings.ToUpper(digestOf(c.param("node"))[:32])}, nil
+}
+
+func (c *call) nodeHistory() (any, error) {
+	h := c.host()
+	return c.history(map[string]any{"maxcpu": h.CPUs, "cpu": 0.01, "iowait": 0, "loadavg": 0.2, "memtotal": int64(h.Memory), "memused": c.s.usedMemory(h.Name),
+		"roottotal": int64(100 * GiB), "rootused": int64(8 * GiB), "swaptotal": 0, "swapused": 0, "netin": 0, "netout": 0}), nil
+}
+
+// nodeDisks are the drives that the storages are on: one each.
+func (c *call) nodeDisks() (any, error) {
+	out := []any{}
+	for i, name := range sortedKeys(c.host().storages) {
+		st := c.host().storages[name]
+		if st.Shared || c.param("type") == "unused" {
+			continue
+		}
+		used := map[string]string{"zfspool": "ZFS", "lvmthin": "LVM", "lvm": "LVM"}[st.Type]
+		if used == "" {
+			used = "ext4"
+		}
+		out = append(out, map[string]any{"devpath": fmt.Sprintf("/dev/nvme%dn1", i), "by_id_link": fmt.Sprintf("/dev/disk/by-id/nvme-%s", name), "size": int64(st.Size),
+			"type": "nvme", "used": used, "vendor": "unknown", "model": "Simulated NVMe", "serial": "SIM" + itoa(i), "wwn": "unknown", "health": "PASSED", "wearout": 100, "rpm": 0, "gpt": 1, "osdid": -1, "osdid-list": nil})
+	}
+	return out, nil
+}
+
+// mediated lists the kinds of mediated devices that a card can make.
+func (c *call) mediated() (any, error) {
+	id := c.param("pci-id-or-mapping")
+	d := c.host().devices[id]
+	if m := c.s.mappings[id]; m != nil {
+		for _, e := range m.entries {
+			if p := c.s.entryProps(e); p["node"] == c.param("node") {
+				if found := c.host().functions(p["path"]); len(found) > 0 {
+					d = found[0]
+				}
+			}
+		}
+	}
+	if d == nil || !d.MDev {
+		return []any{}, nil
+	}
+	return []any{map[string]any{"type": "nvidia-469", "name": "GRID A100-4C", "description": "num_heads=1, frl_config=60, framebuffer=4096M, max_resolution=4096x2160, max_instance=10", "available": 10}}, nil
+}
+
+func (c *call) packages() (any, error) {
+	out := []any{}
+	for _, p := range [][2]string{{"proxmox-ve", c.s.release() + ".0"}, {"pve-manager", c.s.version}, {"proxmox-kernel-" + c.host().kernel() + "-signed", strings.TrimSuffix(c.host().kernel(), "-pve")},
+		{"qemu-server", "9.2.6"}, {"pve-qemu-kvm", "10.1.2-1"}, {"libpve-storage-perl", "9.1.7"}, {"zfsutils-linux", "2.3.4-pve1"}} {
+		e := map[string]any{"Package": p[0], "Title": p[0], "Description": p[0], "Version": p[1], "OldVersion": p[1], "CurrentState": "Installed", "Origin": "Proxmox",
+			"Arch": "amd64", "Priority": "optional", "Section": "admin"}
+		if p[0] == "pve-manager" {
+			e["ManagerVersion"] = c.s.version
+		}
+		if p[0] == "proxmox-ve" {
+			e["RunningKernel"] = c.host().kernel()
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// release is the version's first two numbers.
+func (s *Sim) release() string {
+	parts := strings.SplitN(s.version, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
+func (c *call) machines() (any, error) {
+	out := []any{}
+	for _, version := range []string{"10.1", "10.0+pve1", "10.0", "9.2+pve1", "9.2", "9.0", "8.2", "8.1"} {
+		out = append(out, map[string]any{"id": "pc-i440fx-" + version, "type": "i440fx", "version": version},
+			map[string]any{"id": "pc-q35-" + version, "type": "q35", "version": version})
+	}
+	return out, nil
+}
+
+func (c *call) cpuModels() (any, error) {
+	out := []any{}
+	for _, name := range append(slices.Clone(c.s.cpuTypes()), "x86-64-v2", "x86-64-v2-AES", "x86-64-v3", "x86-64-v4") {
+		vendor := "default"
+		switch {
+		case strings.HasPrefix(name, "EPYC") || strings.HasPrefix(name, "Opteron"):
+			vendor = "AuthenticAMD"
+		case strings.Contains(name, "Xeon") || strings.HasSuffix(name, "Server") || strings.Contains(name, "lake"):
+			vendor = "GenuineIntel"
+		}
+		out = append(out, map[string]any{"name": name, "vendor": vendor, "custom": 0})
+	}
+	return out, nil
+}
+
+func (c *call) cpuFlags() (any, error) {
+	out := []any{}
+	for _, name := range []string{"aes", "amd-ssbd", "hv-tlbflush", "ibpb", "md-clear", "nested-virt", "pcid", "pdpe1gb", "spec-ctrl", "ssbd", "virt-ssbd"} {
+		out = append(out, map[string]any{"name": name, "description": name, "supported-on": c.s.nodes()})
+	}
+	return out, nil
+}
+
+func (c *call) certificates() (any, error) {
+	if c.s.cert == nil {
+		cert, err := selfSigned(c.s.nodes())
+		if err != nil {
+			return nil, err
+		}
+		c.s.cert = &cert
+	}
+	der := c.s.cert.Certificate[0]
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return []any{map[string]any{"filename": "pve-ssl.pem", "fingerprint": fingerprint(der), "subject": "/" + slash(parsed.Subject), "issuer": "/" + slash(parsed.Issuer),
+		"notbefore": parsed.NotBefore.Unix(), "notafter": parsed.NotAfter.Unix(), "san": parsed.DNSNames, "public-key-type": "id-ecPublicKey", "public-key-bits": 256,
+		"pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}}, nil
+}
+
+func slash(n pkix.Name) string { return strings.ReplaceAll(n.String(), ",", "/") }
