@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox"
@@ -9,71 +11,139 @@ import (
 
 // GPUInfo is one card of one host, and who has it.
 type GPUInfo struct {
-	Host       string   `json:"host"`
-	Address    string   `json:"address"`
-	Model      string   `json:"model"`
-	ID         string   `json:"id"`
-	IOMMUGroup int      `json:"iommuGroup"` // -1: none
-	Mappings   []string `json:"mappings"`
-	VMs        []string `json:"vms"` // that have a claim on it, running or not
-	Problem    string   `json:"problem,omitempty"`
+	Host       string     `json:"host"`
+	Address    string     `json:"address"`
+	Model      string     `json:"model"`
+	ID         string     `json:"id"`
+	Functions  int        `json:"functions"`  // the GPU itself, audio, USB
+	IOMMUGroup int        `json:"iommuGroup"` // -1: none
+	NUMANode   *int       `json:"numaNode"`   // nil: not known; Proxmox's API does not tell
+	Driver     string     `json:"driver"`     // on the host; empty: not known, or none
+	Mappings   []string   `json:"mappings"`
+	VMs        []string   `json:"vms"`    // that have a claim on it, running or not
+	Owners     []GPUOwner `json:"owners"` // the same, in full
+	Node       string     `json:"node"`   // the node of this cluster that has it, or for which it is kept
+	State      string     `json:"state"`  // one of the GPU states
+	Problem    string     `json:"problem,omitempty"`
 }
 
-// GPUs lists every NVIDIA card of every host, ours or not.
+// States of a card.
+const (
+	GPUOurs     = "ours"     // a node of this cluster has it
+	GPUTaken    = "taken"    // somebody else has a claim on it
+	GPUFree     = "free"     // nobody has, and it can be passed through
+	GPUUnusable = "unusable" // nobody has, and it cannot be passed through as it is
+	GPUConflict = "conflict" // promised more than once
+)
+
+// GPUOwner is a VM with a claim on a card.
+type GPUOwner struct {
+	VMID    int    `json:"vmid"`
+	Name    string `json:"name"`
+	Slot    string `json:"slot"`              // hostpci0
+	Mapping string `json:"mapping,omitempty"` // through which; empty: by address
+	Pooled  bool   `json:"pooled,omitempty"`  // it may get another card instead
+	Running bool   `json:"running"`
+	OnBoot  bool   `json:"onboot"`
+	Ours    bool   `json:"ours"`
+}
+
+// vfio is the driver that holds what a running VM has.
+const vfio = "vfio-pci"
+
+// GPUs lists every NVIDIA card of every host of the Proxmox cluster that is up, ours
+// or not.
 func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
+	hosts, err := c.Proxmox.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var up []string
+	for _, h := range hosts {
+		if h.Online {
+			up = append(up, h.Name)
+		}
+	}
+	ledger, err := c.Proxmox.Ledger(ctx, up...)
+	if err != nil {
+		return nil, err
+	}
 	out := []GPUInfo{}
-	for _, host := range c.templateHosts() {
-		gpus, err := c.Proxmox.GPUs(ctx, host)
-		if err != nil {
-			return nil, err
+	for _, card := range ledger.Cards {
+		info := GPUInfo{
+			Host: card.Host, Address: card.Address.String(), Model: card.Model, ID: card.ID(), Functions: 1 + len(card.Functions),
+			IOMMUGroup: card.IOMMUGroup, Mappings: append([]string{}, card.Mappings...), VMs: []string{}, Owners: []GPUOwner{},
+			State: GPUFree, Problem: card.Problem(),
 		}
-		mappings, err := c.Proxmox.Mappings(ctx, host)
-		if err != nil {
-			return nil, err
+		if info.Problem != "" {
+			info.State = GPUUnusable
 		}
-		uses, err := c.Proxmox.PCIUses(ctx, host)
-		if err != nil {
-			return nil, err
-		}
-		for _, g := range gpus {
-			info := GPUInfo{
-				Host: host, Address: g.Address.String(), Model: model(g.Name), ID: g.ID(),
-				IOMMUGroup: g.IOMMUGroup, Mappings: []string{}, VMs: []string{}, Problem: g.Problem(),
+		c.enterOwners(&info, card, ledger)
+		out = append(out, info)
+	}
+	for _, conflict := range ledger.Conflicts() {
+		for i := range out {
+			if out[i].Host == conflict.Host && slices.ContainsFunc(conflict.Devices, func(a proxmox.PCIAddress) bool {
+				at, err := proxmox.ParsePCIAddress(out[i].Address)
+				return err == nil && a.Whole() == at.Whole()
+			}) {
+				out[i].State, out[i].Problem = GPUConflict, conflictText(conflict)
 			}
-			for _, m := range mappings {
-				for _, d := range m.Devices {
-					if d.Host == host && d.Address.Contains(g.Address) {
-						info.Mappings = append(info.Mappings, m.ID)
-					}
-				}
-			}
-			info.VMs = append(info.VMs, users(uses, g)...)
-			out = append(out, info)
 		}
 	}
 	return out, nil
 }
 
-// users names the VMs that have a claim on a card.
-func users(uses []proxmox.PCIUse, g proxmox.GPU) []string {
-	var out []string
-	for _, u := range uses {
-		for _, a := range u.Addresses {
-			if a.Contains(g.Address) {
-				out = append(out, u.Name)
-				break
-			}
+// enterOwners says whose a card is: a VM's, or a node's that has no VM yet.
+func (c *Cluster) enterOwners(info *GPUInfo, card proxmox.Card, ledger *proxmox.Ledger) {
+	for _, id := range card.Mappings {
+		m := find(ledger.Mappings, id)
+		node, ours := strings.CutPrefix(id, c.spec.mappingID(""))
+		other, made := strings.CutPrefix(m.Description, madeFor)
+		switch {
+		case !made:
+		case ours && other == c.spec.Name:
+			info.State, info.Node = GPUOurs, node
+		default:
+			info.State = GPUTaken
 		}
 	}
-	return out
+	for _, cl := range card.Claims {
+		if cl.Template {
+			continue
+		}
+		owner := GPUOwner{
+			VMID: cl.VMID, Name: cl.Name, Slot: cl.Slot, Mapping: cl.Mapping, Pooled: len(cl.Choices) > 1, Running: cl.Running, OnBoot: cl.OnBoot,
+			Ours: slices.Contains(cl.Tags, c.spec.tag()),
+		}
+		if owner.Ours && owner.Pooled && cl.Mapping == c.spec.mappingID(cl.Name) {
+			owner.Pooled = false // all of the mapping is the node's
+		}
+		if owner.Running && !owner.Pooled {
+			info.Driver = vfio
+		}
+		info.State = GPUTaken
+		if owner.Ours {
+			info.State, info.Node = GPUOurs, cl.Name
+		}
+		if i := slices.IndexFunc(info.Owners, func(o GPUOwner) bool { return o.VMID == owner.VMID }); i >= 0 {
+			continue // by two slots, of which each may get each card of the mapping
+		}
+		info.Owners = append(info.Owners, owner)
+		info.VMs = append(info.VMs, cl.Name)
+	}
 }
 
-// model is the marketing name in a PCI database's "GA100 [A100 PCIe 40GB]".
-func model(name string) string {
-	if _, rest, ok := strings.Cut(name, "["); ok {
-		return strings.TrimSuffix(rest, "]")
+// String writes the owner in a few words: "104 win11, stopped".
+func (o GPUOwner) String() string {
+	s := fmt.Sprintf("%d %s", o.VMID, o.Name)
+	switch {
+	case o.Pooled:
+		s += ", perhaps"
+	case !o.Running:
+		s += ", stopped"
 	}
-	return name
+	return s
 }
 
 // WriteKubeconfig fetches the kubeconfig and leaves it at KubeconfigPath.

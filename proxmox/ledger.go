@@ -85,6 +85,9 @@ func (c Claim) How() string {
 	return how
 }
 
+// looksAtOnce bounds how many VMs are read at a time.
+const looksAtOnce = 8
+
 // Ledger reads the claims on the devices of hosts: one request for all VMs, one for
 // the mappings, one for each host's hardware, and one for each VM there.
 func (c *Client) Ledger(ctx context.Context, hosts ...string) (*Ledger, error) {

@@ -193,10 +193,11 @@ func TestGPUWorker(t *testing.T) {
 		spec.GPUs = []proxmox.HostPCI{{Mapping: mapping.ID, PCIe: true}, {Mapping: mapping.ID, PCIe: true}}
 		spec.Disks = append(spec.Disks, proxmox.Disk{Slot: "scsi1", Storage: "vmdata", Size: proxmox.TiB, Serial: "scratch", Discard: true})
 		require.NoError(t, ensure(ctx, c, spec))
-		uses, err := c.PCIUses(ctx, "pve1")
+		ledger, err := c.Ledger(ctx, "pve1")
 		require.NoError(t, err)
-		require.Len(t, uses, 1)
-		assert.Len(t, uses[0].Addresses, 2)
+		require.Len(t, ledger.Claims, 2)
+		assert.Len(t, ledger.Claims[0].Choices, 2)
+		assert.Empty(t, ledger.Conflicts())
 
 		// A second VM on the same cards is refused at start, with the reason.
 		other := node(t, c, "wk-gpu2")

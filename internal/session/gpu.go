@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -9,22 +10,94 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
-// GPUList prints every card of every host.
+// GPUList prints every card of every host, and who has it. With -ssh the hosts are
+// asked, too, for what Proxmox's API does not tell: NUMA node and driver.
 func (s *Session) GPUList(ctx context.Context) error {
 	gpus, err := s.Cluster.GPUs(ctx)
 	if err != nil {
 		return err
 	}
+	if s.opt.SSH != "" {
+		if err := s.lookCloser(ctx, gpus); err != nil {
+			return err
+		}
+	}
 	if s.JSON {
 		return console.Objects(s.Console, gpus)
 	}
-	t := console.Table{Header: []string{"HOST", "ADDRESS", "MODEL", "GROUP", "MAPPING", "VM", ""}}
+	t := console.Table{Header: []string{"HOST", "ADDRESS", "MODEL", "ID", "GROUP", "NUMA", "DRIVER", "MAPPING", "OWNER", ""}}
 	for _, g := range gpus {
-		t.Add(g.Host, g.Address, g.Model, fmt.Sprint(g.IOMMUGroup), dash(g.Mappings), dash(g.VMs), g.Problem)
+		t.Add(g.Host, strings.TrimSuffix(g.Address, ".0"), g.Model, g.ID, group(g), numa(g), cmp.Or(g.Driver, "-"), dash(g.Mappings), owner(g), mark(g))
 	}
 	s.Table(t)
+	return nil
+}
+
+func group(g cluster.GPUInfo) string {
+	if g.IOMMUGroup < 0 {
+		return "-"
+	}
+	return fmt.Sprint(g.IOMMUGroup)
+}
+
+func numa(g cluster.GPUInfo) string {
+	if g.NUMANode == nil {
+		return "-"
+	}
+	return fmt.Sprint(*g.NUMANode)
+}
+
+// owner says who has a card, or for whom it is kept.
+func owner(g cluster.GPUInfo) string {
+	var all []string
+	for _, o := range g.Owners {
+		all = append(all, o.String())
+	}
+	switch {
+	case len(all) > 0:
+		return strings.Join(all, "; ")
+	case g.Node != "":
+		return "for " + g.Node
+	}
+	return g.State
+}
+
+// mark says of a card what one should not overlook.
+func mark(g cluster.GPUInfo) string {
+	if g.State == cluster.GPUConflict {
+		return "PROMISED TWICE: " + g.Problem
+	}
+	return g.Problem
+}
+
+// lookCloser asks a host over SSH what holds its cards, and where they sit.
+func (s *Session) lookCloser(ctx context.Context, gpus []cluster.GPUInfo) error {
+	hosts, err := s.hostsOf()
+	if err != nil {
+		return err
+	}
+	if len(hosts) > 1 {
+		return failedf(invalid, "-ssh is the way to one host: add -host=%s, or another of them", hosts[0].Name)
+	}
+	runner, done, err := s.HostRunner(ctx, hosts[0].Name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	state, err := host.Observe(ctx, runner)
+	if err != nil {
+		return err
+	}
+	for i := range gpus {
+		for _, d := range state.Devices {
+			if gpus[i].Host == hosts[0].Name && gpus[i].Address == d.Address.String() {
+				gpus[i].Driver = cmp.Or(d.Driver, gpus[i].Driver)
+			}
+		}
+	}
 	return nil
 }
 

@@ -129,6 +129,10 @@ func (w *site) gpus(yaml string) {
 	t := w.t
 	require.NoError(t, w.do(yaml, Options{}, (*Session).GPUList))
 	assert.Equal(t, 9, strings.Count(w.data.String(), "\n"))
+	assert.Regexp(t, `pve1 +0000:41:00 +A100 PCIe 40GB +10de:20f1 +25 +- +vfio-pci +eight-a100_wk-gpu2 +\d+ wk-gpu2\n`, w.data.String())
+	for line := range strings.Lines(w.data.String()) {
+		assert.LessOrEqual(t, len(line), 100)
+	}
 	require.NoError(t, w.do(yaml, Options{JSON: true}, (*Session).GPUList))
 	assert.Len(t, objects(t, w.data.Bytes()), 8)
 
