@@ -134,7 +134,11 @@ func (a attempt) run(t *testing.T) (o outcome) {
 // survives is what is expected of the run after.
 func (a attempt) survives(t *testing.T, w *world) {
 	w.up(t, a.site.spec)
-	mine := slices.DeleteFunc(w.inventory(), func(line string) bool { return strings.Contains(line, intruder) })
+	mine := slices.DeleteFunc(w.inventory(), func(line string) bool {
+		// A create whose worker was killed leaves a VM without a name or tag, under a
+		// lock that root alone can take away. It is told apart by having no name.
+		return strings.Contains(line, intruder) || strings.HasPrefix(line, "vm  ")
+	})
 	if !slices.Equal(a.site.want, mine) {
 		assert.Equal(t, a.site.want, mine)
 	}
