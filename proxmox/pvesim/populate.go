@@ -28,12 +28,23 @@ func (s *Sim) populate(m Model) {
 	for _, v := range m.VMs {
 		s.adopt(v)
 		s.vms[v.ID].pool = v.Pool
+		s.burn(s.vms[v.ID])
 		if v.Image != "" {
 			s.install(s.vms[v.ID], v.Image)
 		}
 	}
 	for _, v := range m.VMs { // linked clones need their templates first
 		s.link(s.vms[v.ID])
+	}
+}
+
+// burn makes the disc of a VM's cloud-init drive.
+func (s *Sim) burn(v *vm) {
+	for _, k := range drives(v.conf) {
+		d := s.props(k, v.conf[k])
+		if st, name := s.hosts[v.node].volume(d["file"]); st != nil && isCDROM(d) && isCloudInit(d["file"]) && st.volumes[name] == nil {
+			st.volumes[name] = &volume{name: name, content: "images", format: formatOf(st, name), size: int64(4 * MiB), owner: v.id, made: s.began}
+		}
 	}
 }
 

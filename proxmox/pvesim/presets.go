@@ -1,6 +1,93 @@
 package pvesim
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// presets are the models that have a name, smallest first.
+func presets() []struct {
+	name, about string
+	make        func() Model
+} {
+	return []struct {
+		name, about string
+		make        func() Model
+	}{
+		{"one-gpu", "A workstation with one RTX 4090, whose audio function shares its IOMMU group.", OneGPU},
+		{"two-hosts", "A cluster of two hosts with different cards that share no storage.", TwoHosts},
+		{"eight-a100", "A server with eight A100, four on each of two sockets, and two machines of somebody else.", EightA100},
+	}
+}
+
+// Presets are the names of the models that have one, smallest first.
+func Presets() []string {
+	var names []string
+	for _, p := range presets() {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// LoadModel returns the preset of a name, or reads the file where the name is none.
+func LoadModel(name string) (Model, error) {
+	for _, p := range presets() {
+		if p.name == name {
+			return p.make(), nil
+		}
+	}
+	if !strings.ContainsAny(name, "./\\") {
+		return Model{}, fmt.Errorf("no model %q: there are %s, or name a YAML file", name, strings.Join(Presets(), ", "))
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return Model{}, fmt.Errorf("model: %w", err)
+	}
+	return ParseModel(name, data)
+}
+
+// PresetYAML writes a preset with comments, as a file to begin with.
+func PresetYAML(name string) ([]byte, error) {
+	for _, p := range presets() {
+		if p.name != name {
+			continue
+		}
+		m := p.make()
+		for i := range m.Tokens {
+			m.Tokens[i].Secret = "" // everybody knows that of the preset
+		}
+		text, err := yaml.MarshalWithOptions(m, yaml.WithComment(modelComments()), yaml.IndentSequence(true))
+		return append([]byte("# "+p.about+"\n"), text...), err
+	}
+	return nil, fmt.Errorf("no model %q: there are %s", name, strings.Join(Presets(), ", "))
+}
+
+// modelComments explain a model's keys where they come first.
+func modelComments() yaml.CommentMap {
+	out := yaml.CommentMap{}
+	for path, text := range map[string]string{
+		"$.version":                   "of pve-manager: 9.x, or 8.x with its privileges",
+		"$.hosts":                     "the nodes of the cluster",
+		"$.hosts[0].cpus":             "logical CPUs",
+		"$.hosts[0].numaNodes":        "which is also the number of sockets",
+		"$.hosts[0].pci":              "one entry a function of a device",
+		"$.hosts[0].pci[0].id":        "vendor and device, as lspci -nn shows them",
+		"$.hosts[0].pci[0].group":     "IOMMU group, -1 for none",
+		"$.hosts[0].storages":         "with shared: true the storages of one name are one",
+		"$.hosts[0].storages[0].used": "by what is not simulated",
+		"$.roles":                     "beside Proxmox's own",
+		"$.users":                     "with a password: where somebody is to log in with one",
+		"$.tokens":                    "without a secret one is made up at the start",
+		"$.acls":                      "who has which role on a path and all below",
+		"$.vms":                       "machines that are there already; config is what stands in their files",
+	} {
+		out[path] = []*yaml.Comment{yaml.LineComment(" " + text)}
+	}
+	return out
+}
 
 // The operator is who the presets let in: a user with a token, and one role on /
 // that has what building a cluster needs and no more.
