@@ -124,6 +124,7 @@ type Bridge struct {
 	Ports     []string // of the host that are in it
 	MTU       int      // 0: not set, which is 1500
 	CIDR      string   // the host's own address in it, with its prefix length; may be empty
+	Gateway   string   // the host's way out, when it is there; may be empty
 }
 
 // Bridges returns the bridges of a host that the token may see (SDN.Audit or SDN.Use
@@ -139,6 +140,7 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 		OVSPorts  string   `json:"ovs_ports"`
 		MTU       flexInt  `json:"mtu"`
 		CIDR      string   `json:"cidr"`
+		Gateway   string   `json:"gateway"`
 	}
 	all, err := look[[]entry](ctx, c, nodePath(host, "network"), url.Values{"type": {"any_bridge"}})
 	if err != nil {
@@ -148,7 +150,7 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	for i, e := range all {
 		out[i] = Bridge{
 			Name: e.Iface, Type: e.Type, Active: bool(e.Active), VLANAware: bool(e.VLANAware), VIDs: string(e.VIDs),
-			Ports: strings.Fields(e.Ports + " " + e.OVSPorts), MTU: int(e.MTU), CIDR: e.CIDR,
+			Ports: strings.Fields(e.Ports + " " + e.OVSPorts), MTU: int(e.MTU), CIDR: e.CIDR, Gateway: e.Gateway,
 		}
 	}
 	slices.SortFunc(out, func(a, b Bridge) int { return strings.Compare(a.Name, b.Name) })

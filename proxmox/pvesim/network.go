@@ -3,6 +3,7 @@ package pvesim
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -26,8 +27,8 @@ func (h *host) interfaces() map[string]map[string]any {
 		"families": []string{"inet"}, "priority": 3}}
 	for i, b := range h.Bridges {
 		e := map[string]any{"iface": b, "type": "bridge", "active": 1, "autostart": 1, "bridge_ports": "eno1", "bridge_stp": "off", "bridge_fd": "0",
-			"method": "static", "method6": "manual", "address": fmt.Sprintf("192.0.2.%d", i+1), "netmask": "24", "cidr": fmt.Sprintf("192.0.2.%d/24", i+1),
-			"families": []string{"inet"}, "priority": 4 + i}
+			"method": "manual", "method6": "manual", "families": []string{"inet"}, "priority": 4 + i}
+		h.address(e, b, i)
 		if slices.Contains(h.NoPorts, b) {
 			e["bridge_ports"] = ""
 		}
@@ -46,6 +47,23 @@ func (h *host) interfaces() map[string]map[string]any {
 		}
 	}
 	return out
+}
+
+// address enters the host's own address on its i-th bridge, as /etc/network/interfaces
+// has it.
+func (h *host) address(e map[string]any, bridge string, i int) {
+	cidr, said := h.CIDRs[bridge]
+	if !said {
+		cidr = fmt.Sprintf("192.0.2.%d/24", i+1)
+	}
+	p, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return
+	}
+	e["method"], e["cidr"], e["address"], e["netmask"] = "static", cidr, p.Addr().String(), itoa(p.Bits())
+	if gateway, err := netip.ParseAddr(h.Gateway); err == nil && p.Contains(gateway) {
+		e["gateway"] = h.Gateway
+	}
 }
 
 func (c *call) listNetwork() (any, error) {

@@ -134,7 +134,7 @@ func storages(size Size) []Storage {
 // one that runs and one that does not.
 func EightA100() Model {
 	h := Host{Name: "pve1", CPUs: 128, NUMANodes: 2, CPUModel: "AMD EPYC 7543 32-Core Processor", Memory: TiB,
-		Storages: storages(2 * TiB), Bridges: []string{"vmbr0"}}
+		Storages: storages(2 * TiB), Bridges: []string{"vmbr0"}, CIDRs: map[string]string{"vmbr0": "10.0.0.5/24"}, Gateway: "10.0.0.1"}
 	for i, bus := range []string{"01", "25", "41", "61", "81", "a1", "c1", "e1"} {
 		h.PCI = append(h.PCI,
 			bridge("0000:"+decrement(bus)+":01.1", 20+2*i, i/4),
@@ -161,7 +161,7 @@ func EightA100() Model {
 func OneGPU() Model {
 	return operated(Host{Name: "pve1", CPUs: 16, NUMANodes: 1, CPUModel: "AMD Ryzen 9 7950X 16-Core Processor", Memory: 128 * GiB,
 		PCI:      append([]PCIDevice{bridge("0000:00:01.1", 12, 0)}, append(rtx4090("0000:01:00", 13), nic("0000:05:00.0", 17, 0))...),
-		Storages: storages(TiB), Bridges: []string{"vmbr0"}})
+		Storages: storages(TiB), Bridges: []string{"vmbr0"}, CIDRs: map[string]string{"vmbr0": "192.168.1.10/24"}, Gateway: "192.168.1.1"})
 }
 
 // TwoHosts is a cluster of two hosts with different cards: pve1 has two RTX 4090,
@@ -169,9 +169,10 @@ func OneGPU() Model {
 func TwoHosts() Model {
 	one := Host{Name: "pve1", CPUs: 32, NUMANodes: 1, CPUModel: "AMD Ryzen Threadripper 7960X 24-Cores", Memory: 256 * GiB,
 		PCI:      append(rtx4090("0000:01:00", 13), rtx4090("0000:21:00", 27)...),
-		Storages: storages(TiB), Bridges: []string{"vmbr0"}}
+		Storages: storages(TiB), Bridges: []string{"vmbr0"}, CIDRs: map[string]string{"vmbr0": "172.16.4.2/24"}, Gateway: "172.16.4.1"}
 	two := Host{Name: "pve2", CPUs: 64, NUMANodes: 2, CPUModel: "Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz", Memory: 512 * GiB,
-		Storages: storages(2 * TiB), Bridges: []string{"vmbr0", "vmbr1"}}
+		Storages: storages(2 * TiB), Bridges: []string{"vmbr0", "vmbr1"},
+		CIDRs: map[string]string{"vmbr0": "172.16.4.3/24", "vmbr1": "10.99.0.3/24"}, Gateway: "172.16.4.1"}
 	for i, bus := range []string{"17", "ca"} {
 		two.PCI = append(two.PCI, PCIDevice{Address: "0000:" + bus + ":00.0", ID: "10de:20b5", Subsystem: "10de:1533", Class: "030200",
 			Group: 33 + 8*i, NUMANode: i, Vendor: "NVIDIA Corporation", Name: "GA100 [A100 PCIe 80GB]", Product: "NVIDIA A100 80GB PCIe"})
