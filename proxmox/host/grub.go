@@ -60,7 +60,7 @@ func parseGrub(path, text string) (grubFile, error) {
 			a.to = a.from + i
 			rest = rest[i+2 : max(end, i+2)]
 		} else {
-			i := strings.IndexAny(rest[:end], " \t;#")
+			i := strings.IndexAny(rest[:end], " \t;")
 			if i < 0 {
 				i = end
 			}
@@ -70,10 +70,10 @@ func parseGrub(path, text string) (grubFile, error) {
 		if strings.ContainsAny(text[a.from:a.to], "`") || strings.Contains(text[a.from:a.to], "$(") {
 			return f, bad("is the output of a command")
 		}
-		if a.quote == "" && strings.ContainsAny(text[a.from:a.to], `\'"`) {
+		if a.quote == "" && strings.ContainsAny(text[a.from:a.to], "\\'\"&|()<>") {
 			return f, bad("is put together of several pieces")
 		}
-		if rest = strings.TrimLeft(rest, " \t\r"); rest != "" && rest[0] != '#' {
+		if rest = strings.TrimLeft(rest, " \t"); rest != "" && rest[0] != '#' {
 			return f, bad("is followed by more than a comment")
 		}
 		f.sets = append(f.sets, a)

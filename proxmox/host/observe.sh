@@ -55,8 +55,10 @@ for dev in /sys/bus/pci/devices/*; do
 	if [ ! -e "$dev/vendor" ]; then continue; fi
 	vga=0
 	if [ -r "$dev/boot_vga" ]; then vga=$(cat "$dev/boot_vga"); fi
-	printf '%s %s %s %s %s %s %s\n' "${dev##*/}" "$(cat "$dev/class")" "$(cat "$dev/vendor")" "$(cat "$dev/device")" \
-		"$vga" "group=$(target "$dev/iommu_group")" "driver=$(target "$dev/driver")"
+	numa=-1
+	if [ -r "$dev/numa_node" ]; then numa=$(cat "$dev/numa_node"); fi
+	printf '%s %s %s %s %s %s %s %s\n' "${dev##*/}" "$(cat "$dev/class")" "$(cat "$dev/vendor")" "$(cat "$dev/device")" \
+		"$vga" "$numa" "group=$(target "$dev/iommu_group")" "driver=$(target "$dev/driver")"
 done
 section names
 lspci -D 2>/dev/null

@@ -49,8 +49,9 @@ type State struct {
 // Device is one PCI function of the host.
 type Device struct {
 	proxmox.PCIDevice
-	Driver  string // that holds it on the host; empty: none
-	BootVGA bool   // the firmware showed its screen there, and the console is there
+	Driver   string // that holds it on the host; empty: none
+	NUMANode int    // -1: the host has one only, or does not say
+	BootVGA  bool   // the firmware showed its screen there, and the console is there
 }
 
 // File is a file of the host.
@@ -154,7 +155,8 @@ func parseFile(name, text string) (File, bool) {
 }
 
 // parseDevices reads lines of
-// "0000:01:00.0 0x030000 0x10de 0x2684 1 group=13 driver=nouveau".
+// "0000:01:00.0 0x030000 0x10de 0x2684 1 -1 group=13 driver=nouveau": the fifth is
+// boot_vga, the sixth the NUMA node.
 func parseDevices(pci, names string) []Device {
 	called := map[string]string{}
 	for _, line := range lines(names) {
@@ -165,7 +167,7 @@ func parseDevices(pci, names string) []Device {
 	var out []Device
 	for _, line := range lines(pci) {
 		f := strings.Fields(line)
-		if len(f) != 7 {
+		if len(f) != 8 {
 			continue
 		}
 		address, err := proxmox.ParsePCIAddress(f[0])
@@ -175,10 +177,13 @@ func parseDevices(pci, names string) []Device {
 		hex := func(s string) string { return strings.TrimPrefix(s, "0x") }
 		d := Device{
 			PCIDevice: proxmox.PCIDevice{Address: address, Class: hex(f[1]), Vendor: hex(f[2]), Device: hex(f[3]), IOMMUGroup: -1},
-			BootVGA:   f[4] == "1", Driver: strings.TrimPrefix(f[6], "driver="),
+			BootVGA:   f[4] == "1", Driver: strings.TrimPrefix(f[7], "driver="), NUMANode: -1,
 		}
-		if n, err := strconv.Atoi(strings.TrimPrefix(f[5], "group=")); err == nil {
+		if n, err := strconv.Atoi(strings.TrimPrefix(f[6], "group=")); err == nil {
 			d.IOMMUGroup = n
+		}
+		if n, err := strconv.Atoi(f[5]); err == nil {
+			d.NUMANode = n
 		}
 		// "VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1)"
 		if _, name, ok := strings.Cut(called[f[0]], ": "); ok {

@@ -92,7 +92,7 @@ func (s *Sim) installHost(h *host, address netip.Addr) *guest.Machine {
 	c.NoIOMMU = h.NoIOMMU && c.WouldHaveIOMMU()
 	for _, d := range h.PCI {
 		c.Devices = append(c.Devices, guest.HostDevice{
-			Address: d.Address, ID: d.ID, Class: d.Class, Name: strings.TrimSpace(d.Vendor + " " + d.Name), Group: d.Group,
+			Address: d.Address, ID: d.ID, Class: d.Class, Name: strings.TrimSpace(d.Vendor + " " + d.Name), Group: d.Group, NUMA: numa(h.Host, d),
 			BootVGA: d.Address == h.OS.Console, Driver: hostDriver(d),
 		})
 	}
@@ -126,6 +126,14 @@ func freshHost(h Host) Host {
 	c := guest.HostConfig{Kernel: (&host{Host: h}).kernel(), Intel: strings.Contains(h.CPUModel, "Intel"), Cmdline: h.OS.Cmdline}
 	h.NoIOMMU = h.NoIOMMU || !c.WouldHaveIOMMU()
 	return h
+}
+
+// numa is what the kernel says of a device: nothing where there is one node only.
+func numa(h Host, d PCIDevice) int {
+	if h.NUMANodes < 2 {
+		return -1
+	}
+	return d.NUMANode
 }
 
 // hostDriver is the driver that takes a device when nothing keeps it.

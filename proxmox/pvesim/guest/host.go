@@ -49,6 +49,7 @@ type HostDevice struct {
 	Class   string // 030000
 	Name    string // as lspci has it, with its vendor
 	Group   int    // of the IOMMU, when it is on; -1 for none
+	NUMA    int
 	BootVGA bool
 	Driver  string // that takes it when nothing keeps it; empty: none
 }

@@ -40,6 +40,7 @@ func (s *system) bootHost() {
 	}
 	s.startUserspace()
 	_ = makeHostKey(v) // fails only where a script has put a folder
+	_ = s.start(s.ctx, "ssh.service", true) // its state says when it did not
 	s.startEnabled()
 	if n := s.m.cfg.Network; n != nil && h.Address.IsValid() {
 		n.Register(h.Address, s.m)
@@ -84,6 +85,7 @@ func (s *system) hostDevices(options []string) HostBoot {
 		s.put(dir+"/vendor", "0x"+vendor+"\n", 0o444)
 		s.put(dir+"/device", "0x"+device+"\n", 0o444)
 		s.put(dir+"/class", "0x"+d.Class+"\n", 0o444)
+		s.put(dir+"/numa_node", fmt.Sprintf("%d\n", d.NUMA), 0o444)
 		if strings.HasPrefix(d.Class, "03") {
 			s.put(dir+"/boot_vga", map[bool]string{true: "1\n", false: "0\n"}[d.BootVGA], 0o444)
 		}

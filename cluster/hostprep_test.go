@@ -1,0 +1,164 @@
+package cluster_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// prepSite is hosts as they were installed, and root's shells on them.
+type prepSite struct {
+	t      *testing.T
+	sim    *pvesim.Sim
+	spec   *cluster.Spec
+	root   map[string]remote.Runner
+	said   []string // commands that changed something
+	secret secret.Value
+}
+
+const oneGPU = `
+name: lab1
+proxmox: {endpoint: "https://192.0.2.1:8006", token: homelab@pve!cluster, secret: "file:token", host: pve1}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+defaults: {storage: vmdata}
+pools:
+  server: {role: server, count: 1, addresses: [10.0.0.11]}
+  gpu: {count: 1, addresses: [10.0.0.21], gpus: 1}
+`
+
+// freshModel is hosts as Proxmox's installer leaves them.
+func freshModel(m pvesim.Model, loader string) pvesim.Model {
+	m.Roles, m.Users, m.Tokens, m.ACLs = nil, nil, nil, nil
+	for i := range m.Hosts {
+		h := &m.Hosts[i]
+		h.OS = pvesim.HostOS{Fresh: true, Loader: loader}
+		for j := range h.Storages {
+			h.Storages[j].Content = slices.DeleteFunc(slices.Clone(h.Storages[j].Content), func(c string) bool { return c == "import" })
+		}
+	}
+	return m
+}
+
+func newPrepSite(t *testing.T, m pvesim.Model, yaml string) *prepSite {
+	w := &prepSite{t: t, sim: pvesim.New(m, pvesim.Options{}), root: map[string]remote.Runner{}}
+	t.Cleanup(w.sim.Close)
+	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
+	require.NoError(t, err)
+	w.spec = spec
+	private, public, err := ssh.GenerateKey()
+	require.NoError(t, err)
+	signer, err := xssh.ParsePrivateKey(private)
+	require.NoError(t, err)
+	for _, h := range m.Hosts {
+		shell, err := w.sim.HostShell(t.Context(), h.Name, public)
+		require.NoError(t, err)
+		key, err := ssh.ParseAuthorizedKey(shell.HostKey)
+		require.NoError(t, err)
+		client := ssh.New(ssh.Config{Addr: shell.Address.String(), User: "root", Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key), Dial: w.sim.Network().Dial})
+		t.Cleanup(func() { _ = client.Close() })
+		w.root[h.Name] = client
+	}
+	return w
+}
+
+func (w *prepSite) prep() *cluster.HostPrep {
+	p := &cluster.HostPrep{Spec: w.spec, Root: w.root, KeepToken: func(v secret.Value) error { w.secret = v; return nil }}
+	for name := range w.root {
+		p.Hosts = append(p.Hosts, name)
+	}
+	slices.Sort(p.Hosts)
+	return p
+}
+
+// todo lists what is left to do: the IDs of changes.
+func (w *prepSite) todo() []string {
+	w.t.Helper()
+	p := w.prep()
+	var out []string
+	for _, name := range p.Hosts {
+		plan, err := p.LookAt(w.t.Context(), name)
+		require.NoError(w.t, err)
+		for _, c := range plan.Changes {
+			out = append(out, c.ID+"/"+name)
+		}
+		if len(plan.Reboot) > 0 {
+			out = append(out, "reboot/"+name)
+		}
+		for _, n := range plan.Notes {
+			if n.Fatal {
+				out = append(out, "! "+n.What)
+			}
+		}
+	}
+	plan, err := p.LookAtAccess(w.t.Context())
+	require.NoError(w.t, err)
+	for _, c := range plan.Changes {
+		out = append(out, c.ID)
+	}
+	for _, n := range plan.Notes {
+		out = append(out, "! "+n.What)
+	}
+	if len(plan.Token) > 0 {
+		out = append(out, "token")
+	}
+	return out
+}
+
+func (w *prepSite) run(reboot bool) int {
+	w.t.Helper()
+	p := w.prep()
+	p.Reboot = reboot
+	report, err := p.Graph().Run(w.t.Context(), nil)
+	require.NoError(w.t, err)
+	changed := 0
+	for _, s := range report.Steps {
+		if s.Kind == "changed" {
+			changed++
+		}
+	}
+	return changed
+}
+
+func TestPrepareAFreshHost(t *testing.T) {
+	for _, loader := range []string{"grub", "systemd-boot", "esp-grub"} {
+		for _, old := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, old Intel %v", loader, old), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := freshModel(pvesim.OneGPU(), loader)
+					if old {
+						m.Version, m.Hosts[0].Kernel, m.Hosts[0].CPUModel = "8.4.1", "6.5.13-6-pve", "Intel(R) Xeon(R) Gold 6338"
+					}
+					w := newPrepSite(t, m, oneGPU)
+					assert.Equal(t, []string{"boot/pve1", "modules/pve1", "cards/pve1", "initramfs/pve1", "reboot/pve1",
+						"storages", "role", "user", "grants", "token"}, w.todo())
+					assert.Positive(t, w.run(false))
+					assert.Equal(t, []string{"reboot/pve1"}, w.todo(), "everything but the reboot")
+					assert.False(t, w.secret.IsZero())
+					before := len(w.sim.Requests())
+					assert.Zero(t, w.run(false), "the second time nothing is changed")
+					assert.Len(t, w.sim.Requests(), before)
+					assert.Equal(t, 1, w.run(true), "the reboot, and nothing else")
+					assert.Empty(t, w.todo())
+					assert.Zero(t, w.run(true))
+				})
+			})
+		}
+	}
+}
+
+// TestPreparedHostCarriesTheCluster: what was prepared is what the rest needs.
+func TestPreparedHostCarriesTheCluster(t *testing.T) {
+	_ = strings.TrimSpace
+}
