@@ -166,6 +166,31 @@ func (s *Sim) AddMapping(id, description string, devices ...string) {
 	s.mappings[id] = &mapping{id: id, description: description, entries: devices}
 }
 
+// Hold takes a file lock, as a process does that the simulator knows nothing of:
+// /var/lock/qemu-server/lock-100.conf, node/var/lock/pve-manager/pve-storage-vmdata,
+// file-user_cfg. It waits for who has it, and returns what gives it back.
+func (s *Sim) Hold(file string) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unlock, err := worker{s: s}.lock(file, false, time.Hour)
+	if err != nil {
+		return func() {}
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		unlock()
+	}
+}
+
+// Settle waits until no task runs, or the Sim is closed.
+func (s *Sim) Settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for slices.ContainsFunc(s.order, (*task).running) && s.wait(100*time.Millisecond, nil) == nil {
+	}
+}
+
 // TLS returns a self-signed certificate for a server of [Sim.Handler], made once,
 // and its SHA-256 fingerprint as Proxmox shows it.
 func (s *Sim) TLS() (tls.Certificate, string, error) {

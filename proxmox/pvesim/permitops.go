@@ -1,9 +1,11 @@
 package pvesim
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // permittedUser evaluates the checks that are about users instead of paths
@@ -82,6 +84,50 @@ func modifiers(where string) []string {
 // mayModify reports whether somebody may grant rights on a path.
 func (s *Sim) mayModify(who identity, where string) bool {
 	return s.canAny(who, where, modifiers(where)...)
+}
+
+// userLockTimeout is how long Proxmox waits for the cluster's lock of user.cfg.
+const userLockTimeout = 10 * time.Second
+
+// userWriters are the methods that write user.cfg, under the cluster's lock for
+// it, with what their errors begin with.
+func userWriters() map[string]string {
+	return map[string]string{
+		"POST /access/users":                            "create user failed",
+		"PUT /access/users/{userid}":                    "update user failed",
+		"DELETE /access/users/{userid}":                 "delete user failed",
+		"POST /access/users/{userid}/token/{tokenid}":   "generating token failed",
+		"PUT /access/users/{userid}/token/{tokenid}":    "updating token info failed",
+		"DELETE /access/users/{userid}/token/{tokenid}": "deleting token failed",
+		"POST /access/groups":                           "create group failed",
+		"PUT /access/groups/{groupid}":                  "update group failed",
+		"DELETE /access/groups/{groupid}":               "delete group failed",
+		"POST /access/roles":                            "create role failed",
+		"PUT /access/roles/{roleid}":                    "update role failed",
+		"DELETE /access/roles/{roleid}":                 "delete role failed",
+		"PUT /access/acl":                               "ACL update failed",
+		"POST /pools":                                   "create pool failed",
+		"PUT /pools":                                    "update pools failed",
+		"DELETE /pools":                                 "delete pool failed",
+	}
+}
+
+// underUserLock runs a handler, under the lock of user.cfg where it writes that.
+func (c *call) underUserLock(h handler) (any, error) {
+	what := userWriters()[c.route]
+	if c.method == http.MethodGet || what == "" {
+		return h(c)
+	}
+	unlock, err := c.worker().lock("file-user_cfg", false, userLockTimeout)
+	var refused *apiError
+	if errors.As(err, &refused) {
+		return nil, die("%s: cfs-lock 'file-user_cfg' error: got lock request timeout", what)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return h(c)
 }
 
 // userConfig words an error in user.cfg's own lock as Proxmox does.

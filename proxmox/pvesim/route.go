@@ -16,6 +16,7 @@ type call struct {
 	method string
 	path   string
 	spec   *method
+	route  string // the method's name
 	p      params // of path, query and body
 	who    identity
 	fault  *Fault
@@ -120,6 +121,7 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 		c.p[k] = v
 	}
 	c.spec = r.specs[c.method]
+	c.route = c.spec.name
 	if err := s.permit(c); err != nil {
 		if c.upload != nil {
 			err = &apiError{status: http.StatusForbidden, text: strings.TrimPrefix(err.Error(), "403 "), bare: true}
@@ -135,5 +137,5 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 	if errs := c.spec.check(c.p); errs != nil {
 		return nil, &apiError{status: http.StatusBadRequest, text: "Parameter verification failed.", params: errs}
 	}
-	return r.handlers[c.method](c)
+	return c.underUserLock(r.handlers[c.method])
 }

@@ -46,6 +46,7 @@ type Request struct {
 	Time     time.Time
 	Method   string
 	Path     string     // below /api2/json, decoded
+	Route    string     // the method in the schema's terms: GET /nodes/{node}/qemu; empty where there is none
 	Params   url.Values // without secrets
 	User     string     // user or token
 	Status   int        // 0 for a dropped connection

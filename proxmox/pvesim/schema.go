@@ -57,6 +57,7 @@ type method struct {
 	NoToken     bool                 `json:"noToken"`
 	Parameters  map[string]*property `json:"parameters"`
 	Shared      string               `json:"shared"`
+	name        string
 }
 
 // schema is the whole.
@@ -72,7 +73,8 @@ var loadSchema = sync.OnceValue(func() *schema {
 	if err := json.Unmarshal(schemaJSON, s); err != nil {
 		panic("pvesim: embedded schema: " + err.Error())
 	}
-	for _, m := range s.Methods {
+	for key, m := range s.Methods {
+		m.name = key
 		for name := range strings.FieldsSeq(m.Shared) {
 			m.Parameters[name] = s.Shared[name]
 		}

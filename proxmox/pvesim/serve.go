@@ -177,7 +177,7 @@ func (s *Sim) answer(r *http.Request) answer {
 		}
 		return s.serve(c, r, escaped, readErr)
 	})
-	rec.Status, rec.User = a.status, c.who.id
+	rec.Status, rec.User, rec.Route = a.status, c.who.id, c.route
 	if a.status >= http.StatusBadRequest {
 		rec.Message = a.reason
 	}

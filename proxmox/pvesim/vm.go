@@ -28,7 +28,7 @@ type vm struct {
 
 	running bool
 	paused  bool
-	frozen  bool // its file systems, by the guest agent
+	frozen  bool          // its file systems, by the guest agent
 	since   time.Time     // of the last change between running and not
 	pid     int           // of the process
 	off     chan struct{} // closed when it ends

@@ -1,0 +1,56 @@
+package pvesim
+
+import (
+	"encoding/json"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Method is one method of the API that the simulator serves, as its own schema
+// says it, for who wants to hold that against Proxmox's.
+type Method struct {
+	Name        string                     // GET /nodes/{node}/qemu/{vmid}/config
+	Parameters  map[string]json.RawMessage // what each may be; name[n] is one for all n
+	Permissions json.RawMessage            // null where only root@pam may
+	NoToken     bool                       // tickets alone
+	Handler     string                     // the function of this package that answers
+}
+
+// Methods returns the methods that are served, by name.
+func Methods() []Method {
+	var raw struct {
+		Methods map[string]struct {
+			Parameters  map[string]json.RawMessage
+			Permissions json.RawMessage
+			NoToken     bool
+			Shared      string
+		}
+		Shared map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(schemaJSON, &raw); err != nil {
+		panic("pvesim: embedded schema: " + err.Error())
+	}
+	var out []Method
+	for name, h := range handlers() {
+		m := raw.Methods[name]
+		for _, shared := range strings.Fields(m.Shared) {
+			m.Parameters[shared] = raw.Shared[shared]
+		}
+		function := runtime.FuncForPC(reflect.ValueOf(h).Pointer()).Name()
+		function = function[strings.LastIndexByte(function, '/')+1:]
+		function = strings.TrimPrefix(strings.TrimPrefix(function, "pvesim."), "(*call).")
+		function, _, _ = strings.Cut(function, ".func")
+		out = append(out, Method{Name: name, Parameters: m.Parameters, Permissions: m.Permissions, NoToken: m.NoToken, Handler: function})
+	}
+	slices.SortFunc(out, func(a, b Method) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Formats returns the named formats of parameters that are checked. One that is
+// not among them accepts everything.
+func Formats() []string {
+	names := sortedKeys(formats)
+	return slices.Sorted(slices.Values(append(names, sortedKeys(loadSchema().Formats)...)))
+}
