@@ -171,6 +171,12 @@ func (c *call) storage() (*storage, error) {
 }
 
 func (st *storage) state() map[string]any {
+	if st.Inactive || st.Disabled { // PVE/Storage.pm, storage_info: figures stay 0
+		return map[string]any{
+			"type": st.Type, "content": strings.Join(st.Content, ","), "shared": boolInt(st.Shared), "enabled": boolInt(!st.Disabled), "active": 0,
+			"total": 0, "used": 0, "avail": 0,
+		}
+	}
 	used := st.usedBytes()
 	return map[string]any{
 		"type": st.Type, "content": strings.Join(st.Content, ","), "shared": boolInt(st.Shared), "enabled": 1, "active": 1,
