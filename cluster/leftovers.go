@@ -154,20 +154,19 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 		files:    map[string]bool{c.spec.imageFile(): true},
 		mappings: map[string]bool{}, templates: map[string]bool{},
 	}
-	t, err := c.template(ctx, host)
-	if err != nil {
-		return k, err
+	if c.spec.Image.Template == "" {
+		t, err := c.template(ctx, host)
+		if err != nil {
+			return k, err
+		}
+		k.templates[t.name] = true
 	}
-	k.templates[t.name] = true
 	for _, n := range c.spec.Nodes {
 		if n.External {
 			continue
 		}
 		k.mappings[c.spec.mappingID(n.Name)] = n.GPUs.Count > 0
-		if n.Host != host {
-			continue
-		}
-		sd, err := c.seed(n)
+		sd, err := c.seed(n) // hosts may share the storage
 		if err != nil {
 			return k, err
 		}

@@ -23,7 +23,7 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
 		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway,
 		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
-		Packages: s.Guest.Packages, Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
+		Packages: s.ownPackages(), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
 		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy, Timezone: s.Guest.Timezone,
 	}
 	if n.DHCP() { // which also says the gateway
@@ -82,10 +82,9 @@ func (c *Cluster) authorizedKeys() []string {
 // vm is a node as Proxmox should have it.
 func (c *Cluster) vm(n Node, template, seedFile string) proxmox.VMSpec {
 	s := c.spec
-	full := n.OSDisk.Storage != s.TemplateStorage(n.Host)
 	spec := proxmox.VMSpec{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: s.tag(), Tags: n.Tags,
-		Template: template, Full: full,
+		Template: template, Storage: n.OSDisk.Storage,
 		Cores: n.Cores, Memory: proxmox.Size(n.Memory), CPUType: n.CPUType, NUMA: n.NUMA,
 		OnBoot: n.OnBoot, Startup: startupOption(n.Startup), Description: n.Description,
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
@@ -94,9 +93,6 @@ func (c *Cluster) vm(n Node, template, seedFile string) proxmox.VMSpec {
 			Bridge: n.Network.Bridge, MAC: n.MAC.String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU, Queues: n.Network.Queues,
 		}},
 		Disks: []proxmox.Disk{disk("scsi0", "", n.OSDisk.DiskOptions)},
-	}
-	if full {
-		spec.Storage = n.OSDisk.Storage
 	}
 	for i, d := range n.Disks {
 		spec.Disks = append(spec.Disks, disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions))

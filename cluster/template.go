@@ -1,38 +1,27 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	_ "embed" // seal.sh
-	"errors"
 	"fmt"
+	"path"
 	"slices"
-	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/remote"
 )
 
 //go:embed seal.sh
 var sealScript string
 
-// bakeMemory and bakeCores are the shape of the machine in which a template is
-// baked; clones get their own.
-const (
-	bakeCores  = 4
-	bakeMemory = 4 * proxmox.GiB
-)
-
 // template is what a host's template should be.
 type template struct {
 	host, name string
-	seed       cloudinit.NoCloud
+	holds      contents
 	driver     nvidia.Driver // zero: none is baked
 }
 
@@ -51,29 +40,51 @@ func (c *Cluster) templateHosts() []string {
 // template describes a host's template. Its name carries the digest of all that
 // goes into it, so a changed input is another template.
 func (c *Cluster) template(ctx context.Context, host string) (template, error) {
-	s := c.spec
-	t := template{host: host, name: s.Image.Template}
-	if t.name != "" {
-		return t, nil
+	driver, err := c.driverFor(ctx, host, "")
+	if err != nil {
+		return template{}, err
 	}
-	var err error
-	if t.driver, err = c.driverFor(ctx, host, ""); err != nil {
-		return t, err
+	return c.spec.describeTemplate(host, driver)
+}
+
+// describeTemplate is the pure part of template. What does not end up in the clones is
+// no part of the name: where the image and the packages were fetched from, where the
+// template is kept, which address it had.
+func (s *Spec) describeTemplate(host string, driver nvidia.Driver) (template, error) {
+	t := template{host: host, driver: driver, holds: contents{
+		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, Packages: s.bakedPackages(), K3s: s.bakedK3s(),
+	}}
+	if driver.Branch != 0 {
+		t.holds.Driver, t.holds.Toolkit = driver.String(), nvidia.ToolkitVersion
 	}
-	t.seed, err = cloudinit.RenderTemplate(cloudinit.Bake{
-		Hostname: "template", InstanceID: "template", Packages: basePackages(),
-		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy,
-	})
+	doc, err := cloudinit.RenderTemplate(cloudinit.Bake{Hostname: bakeName, InstanceID: bakeName, Packages: t.holds.Packages})
 	if err != nil {
 		return t, err
 	}
-	digest, err := t.seed.Digest()
+	digest, err := doc.Digest()
 	if err != nil {
 		return t, err
 	}
-	inputs := fmt.Sprintln(digest, s.Image.URL, s.Image.SHA256, s.Image.SecureBoot, s.bakedK3s(), t.driver, nvidia.ToolkitVersion)
+	image := s.Image.SHA256
+	if image == "" { // the lab's, by its address
+		image = s.Image.URL
+	}
+	release := ""
+	if t.holds.K3s != "" { // whose sums come with the release
+		r := k3s.Release{Version: t.holds.K3s}
+		release = r.URL(r.Images())
+	}
+	inputs := fmt.Sprintln(digest, image, s.Image.SecureBoot, release, t.holds.Driver, t.holds.Toolkit)
 	t.name = s.templateName(host, cloudinit.Digest([]byte(inputs), []byte(sealScript)))
 	return t, nil
+}
+
+// bakedPackages are what K3s and its storage want of a machine, and what the file
+// names for every node: then no first boot needs a mirror.
+func (s *Spec) bakedPackages() []string {
+	packages := append(basePackages(), s.Guest.Packages...)
+	slices.Sort(packages)
+	return slices.Compact(packages)
 }
 
 // driverFor chooses the driver for the cards that a host's nodes may get, and is
@@ -125,14 +136,18 @@ func basePackages() []string { return []string{"nfs-common", "open-iscsi", "curl
 // templateSeen is a host's template, nil when it is not there, and whether a machine
 // is to be cloned from it.
 type templateSeen struct {
-	vm     *proxmox.Summary
-	wanted bool
+	vm      *proxmox.Summary
+	wanted  bool
+	unbased []string // disks that are not yet what clones hang on
 }
 
 // templateStep bakes a host's template, or finds it. While every machine of the host
 // is there nobody asks for one: another K3s or driver in the file, or one GPU node
 // less, is no reason to bake.
-func (c *Cluster) templateStep(host string) *converge.Resource[templateSeen] {
+func (c *Cluster) templateStep(host string) converge.Step {
+	if c.spec.Image.Template != "" {
+		return c.existingStep(host)
+	}
 	name := ""
 	return &converge.Resource[templateSeen]{
 		ID: "template/" + host,
@@ -150,22 +165,25 @@ func (c *Cluster) templateStep(host string) *converge.Resource[templateSeen] {
 					seen.vm = &vms[i]
 				}
 			}
-			seen.wanted = slices.ContainsFunc(c.spec.Nodes, func(n Node) bool { return !n.External && n.Host == host && !there[n.Name] })
+			_, seen.wanted = c.spec.missing(host, there)
+			if err == nil && seen.wanted && seen.vm != nil && seen.vm.Template {
+				var vm *proxmox.VM
+				if vm, err = c.Proxmox.ByID(ctx, seen.vm.VMID); err == nil {
+					seen.unbased = vm.Unbased()
+				}
+			}
 			return seen, err
 		},
 		Diff: func(s templateSeen) drift.Diff {
 			switch {
 			case s.vm == nil && s.wanted:
 				return drift.Missing(name)
-			case s.vm != nil && !s.vm.Template:
+			case s.vm != nil && !s.vm.Template, len(s.unbased) > 0:
 				return drift.Diff{{Have: "half-made", Want: name, Effect: drift.Create}}
 			}
 			return nil
 		},
 		Apply: func(ctx context.Context, _ templateSeen) error {
-			if c.spec.Image.Template != "" {
-				return converge.Permanent(fmt.Errorf("there is no template %s on %s with the tag %s; leave image.template out and one is baked", name, host, c.spec.tag()))
-			}
 			t, err := c.template(ctx, host)
 			if err != nil {
 				return err
@@ -179,164 +197,29 @@ func (c *Cluster) templateStep(host string) *converge.Resource[templateSeen] {
 	}
 }
 
-// bake makes a template, or goes on with one that is half-made: each stage looks
-// first. Nothing is a template before it was sealed.
-func (c *Cluster) bake(ctx context.Context, t template, vm *proxmox.VM) (err error) {
+// cloned adds to a node's spec which template it is cloned from, if it is not there.
+func (c *Cluster) cloned(ctx context.Context, n Node, spec proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
+	if c.spec.Image.Template == "" {
+		t, err := c.template(ctx, n.Host)
+		spec.Template = t.name
+		return spec, err
+	}
 	if vm != nil {
-		if vm, err = c.Proxmox.Idle(ctx, vm); err != nil {
-			return err
-		}
+		return spec, nil
 	}
-	if vm == nil || !c.sealed(vm) {
-		if vm, err = c.bakeSealed(ctx, t, vm); err != nil {
-			return err
-		}
-	}
-	if err := c.Proxmox.Convert(ctx, vm); err != nil {
-		return err
-	}
-	return c.Proxmox.DeleteVolume(ctx, t.host, c.spec.Image.SeedStorage+":iso/"+c.bakeSeedFile(t))
-}
-
-// sealed reports whether a VM of which a template is made has only to become one:
-// its seed is taken out when all else is done.
-func (c *Cluster) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
-
-// bakeSealed returns the machine that was filled and sealed, and is off.
-func (c *Cluster) bakeSealed(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
-	if err := c.bakeSeed(ctx, t); err != nil {
-		return nil, err
-	}
-	if vm == nil {
-		var err error
-		if vm, err = c.bakeVM(ctx, t); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.Proxmox.Start(ctx, vm); err != nil {
-		return nil, err
-	}
-	if err := c.fill(ctx, t, vm); err != nil {
-		return nil, fmt.Errorf("baking %s: %w", t.name, err)
-	}
-	progress.Say(ctx, "sealing")
-	if err := remote.Run(ctx, c.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
-		return nil, fmt.Errorf("sealing %s: %w", t.name, err)
-	}
-	return vm, c.Proxmox.Shutdown(ctx, vm)
-}
-
-func (c *Cluster) bakeSeedFile(t template) string {
-	return c.spec.seedFile("template", cloudinit.Digest([]byte(t.name)))
-}
-
-func (c *Cluster) bakeSeed(ctx context.Context, t template) error {
-	iso, err := t.seed.ISO()
+	source, err := c.existing(ctx, n.Host)
 	if err != nil {
-		return err
+		return spec, converge.Permanent(err)
 	}
-	file := c.bakeSeedFile(t)
-	storage := c.spec.Image.SeedStorage
-	volumes, err := c.Proxmox.Volumes(ctx, t.host, storage, isoContent)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == file }) {
-		return nil
-	}
-	_, err = c.Proxmox.Upload(ctx, t.host, storage, file, iso)
-	return err
+	spec.TemplateID = source.VMID
+	return spec, nil
 }
 
-func (c *Cluster) bakeVM(ctx context.Context, t template) (*proxmox.VM, error) {
-	s := c.spec
-	progress.Say(ctx, "fetching the cloud image")
-	image, err := c.Proxmox.FetchImage(ctx, t.host, s.Image.ImageStorage, proxmox.Image{
-		URL: s.Image.URL, SHA256: s.Image.SHA256, FileName: s.imageFile(),
-	})
-	if err != nil {
-		return nil, err
+// missing returns the first node of a host that has no machine yet.
+func (s *Spec) missing(host string, there map[string]bool) (Node, bool) {
+	i := slices.IndexFunc(s.Nodes, func(n Node) bool { return !n.External && n.Host == host && !there[n.Name] })
+	if i < 0 {
+		return Node{}, false
 	}
-	progress.Say(ctx, "importing the cloud image")
-	network := c.spec.Network
-	return c.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
-		Name: t.name, Host: t.host, Owner: s.tag(), Cores: bakeCores, Memory: bakeMemory,
-		Image: image, Storage: s.TemplateStorage(t.host), SecureBoot: s.Image.SecureBoot,
-		Seed: s.Image.SeedStorage + ":iso/" + c.bakeSeedFile(t),
-		NICs: []proxmox.NIC{{Bridge: network.Bridge, VLAN: network.VLAN, MTU: network.MTU}},
-	})
-}
-
-// fill installs what every clone needs, through the guest agent.
-func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
-	if err := c.Proxmox.WaitAgent(ctx, vm); err != nil {
-		return err
-	}
-	guest := c.Proxmox.Guest(vm)
-	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
-		return err
-	}
-	if err := waitFirstBoot(ctx, guest); err != nil {
-		return err
-	}
-	if t.driver.Branch != 0 {
-		if err := nvidia.InstallDriver(ctx, guest, t.driver); err != nil {
-			return err
-		}
-		if err := nvidia.InstallToolkit(ctx, guest, nvidia.Toolkit{}); err != nil {
-			return err
-		}
-	}
-	if c.spec.bakedK3s() == "" {
-		return nil
-	}
-	progress.Say(ctx, "installing K3s %s", c.spec.K3s.Version)
-	_, err := k3s.Install(ctx, guest, c.release())
-	return err
-}
-
-// bakedK3s is the version of K3s in the template. Without internet there is none:
-// the files go to each node over SSH, which the guest agent is too narrow for.
-func (s *Spec) bakedK3s() string {
-	if s.K3s.AirgapDir != "" {
-		return ""
-	}
-	return s.K3s.Version
-}
-
-// sealMark is there from the beginning of the sealing until the machine is off: the
-// status of its first boot is gone then, as is all else that fill would ask for.
-const sealMark = "/run/homelab-sealing"
-
-// exists reports whether a machine has a file.
-func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
-	err := remote.Run(ctx, r, "test", "-e", path)
-	var no *remote.ExitError
-	if errors.As(err, &no) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// waitFirstBoot waits until cloud-init is done with a machine.
-func waitFirstBoot(ctx context.Context, r remote.Runner) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, errors.New("its first boot took more than "+bootTime.String()))
-	defer cancel()
-	for {
-		out, err := cloudInitStatus(ctx, r)
-		if err != nil {
-			return err
-		}
-		status, err := cloudinit.ParseStatus(out)
-		if err != nil {
-			return err
-		}
-		if err := status.Err(); !errors.Is(err, cloudinit.ErrNotDone) {
-			return err
-		}
-		progress.Say(ctx, "first boot: %s", cmp.Or(status.Detail, string(status.State)))
-		if err := pause(ctx, 3*time.Second); err != nil {
-			return err
-		}
-	}
+	return s.Nodes[i], true
 }

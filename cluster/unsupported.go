@@ -5,13 +5,12 @@ import "fmt"
 // unsupported refuses what the file can say and no recipe does yet: to accept it
 // and do nothing would be a lie. Each line goes when its recipe comes.
 func (r *resolver) unsupported() {
-	nv, image := &r.raw.NVIDIA, &r.raw.Image
+	nv := &r.raw.NVIDIA
 	for _, no := range []struct {
 		at         any
 		said       bool
 		what, cure string
 	}{
-		{&image.Template, image.Template != "", "a template that exists already is not supported yet", "remove template: and one is baked for each host"},
 		{&r.raw.K3s.Snapshots.S3, r.raw.K3s.Snapshots.S3 != nil, "copying snapshots to S3 is not supported yet", "remove s3: and fetch them from /var/lib/rancher/k3s/server/db/snapshots of a server"},
 		{&nv.Stack, nv.Stack == StackOperator, "the GPU operator is not supported yet", "write stack: device-plugin"},
 		{&nv.Driver.Mode, nv.Driver.Mode == DriverDKMS, "building the driver with DKMS is not supported yet", "write mode: prebuilt, or mode: none and install it yourself"},

@@ -2,14 +2,12 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -77,12 +75,11 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 			return spec.Diff(vm)
 		},
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
-			t, err := c.template(ctx, n.Host)
+			spec, err := want("")
 			if err != nil {
 				return err
 			}
-			spec, err := want(t.name)
-			if err != nil {
+			if spec, err = c.cloned(ctx, n, spec, vm); err != nil {
 				return err
 			}
 			return c.shape(ctx, n, spec, vm)
@@ -102,7 +99,7 @@ func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *pr
 		}
 	case diff.Effect() == drift.Replace:
 		return converge.Permanent(fmt.Errorf("%s cannot become what the file asks while it lives: %s\n"+
-			"  take it out of the file, run cluster:up, put it back and run cluster:up again", n.Name, replaced(diff)))
+			"  go tool mage node:replace -node=%s makes it anew: drained, destroyed with its disks, cloned, let in again", n.Name, replaced(diff), n.Name))
 	case diff.Effect() == drift.Restart && vm.Running:
 		return c.takeDown(ctx, n, func(ctx context.Context) error { return c.Proxmox.Shape(ctx, spec, vm) })
 	}
@@ -112,27 +109,4 @@ func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *pr
 // replaced keeps of a diff what calls for a replacement.
 func replaced(d drift.Diff) drift.Diff {
 	return slices.DeleteFunc(slices.Clone(d), func(f drift.Field) bool { return f.Effect != drift.Replace })
-}
-
-// takeDown drains a node, does what needs it down, and waits until it is back, so
-// that never more than one node is away.
-func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) error {
-	progress.Say(ctx, "waiting for another node to come back")
-	select {
-	case c.restarting <- struct{}{}:
-		defer func() { <-c.restarting }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	was, err := c.drain(ctx, n.Name)
-	if err != nil && !errors.Is(err, errUnformed) { // without a cluster there is nothing to drain
-		return err
-	}
-	if err := do(ctx); err != nil || was == nil {
-		return err
-	}
-	if err := c.waitBack(ctx, was); err != nil || n.Role != Server {
-		return err
-	}
-	return c.apiBack(ctx)
 }

@@ -1,0 +1,266 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// The machine in which a template is baked; clones get a name and a shape of their own.
+const (
+	bakeName   = "template"
+	bakeCores  = 4
+	bakeMemory = 4 * proxmox.GiB
+)
+
+// bake makes a template, or goes on with one that is half-made: each stage looks
+// first. Nothing is a template before it was sealed.
+func (c *Cluster) bake(ctx context.Context, t template, vm *proxmox.VM) (err error) {
+	if vm != nil {
+		if vm, err = c.Proxmox.Idle(ctx, vm); err != nil {
+			return err
+		}
+	}
+	if vm == nil || !c.sealed(vm) {
+		if vm, err = c.bakeSealed(ctx, t, vm); err != nil {
+			return err
+		}
+	}
+	seed := vm.Seed
+	if err := c.Proxmox.Convert(ctx, vm); err != nil || seed == "" {
+		return err
+	}
+	return c.Proxmox.DeleteVolume(ctx, t.host, seed)
+}
+
+// sealed reports whether a VM of which a template is made has only to become one:
+// its seed is taken out when all else is done.
+func (c *Cluster) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
+
+// bakeSealed returns the machine that was filled and sealed, and is off.
+func (c *Cluster) bakeSealed(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
+	vm, err := c.bakeVM(ctx, t, vm)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Proxmox.Start(ctx, vm); err != nil {
+		return nil, err
+	}
+	if err := c.fill(ctx, t, vm); err != nil {
+		return nil, fmt.Errorf("baking %s: %w", t.name, err)
+	}
+	progress.Say(ctx, "sealing")
+	if err := remote.Run(ctx, c.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
+		return nil, fmt.Errorf("sealing %s: %w", t.name, err)
+	}
+	return vm, c.Proxmox.Shutdown(ctx, vm)
+}
+
+// bakeVM returns the machine to bake in, which keeps the seed that it has.
+func (c *Cluster) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
+	node, err := c.bakeNode(ctx, t.host)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := c.bakeSeed(t, node)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := doc.Digest()
+	if err != nil {
+		return nil, err
+	}
+	s := c.spec
+	// Hosts may share the storage, and each takes its own away.
+	file := s.seedFile(bakeName, cloudinit.Digest([]byte(t.host), []byte(digest)))
+	if vm != nil && vm.Seed != "" {
+		file = proxmox.Volume{ID: vm.Seed}.Name()
+	}
+	if id, err := c.Proxmox.ISOVolume(ctx, t.host, s.Image.SeedStorage, file); err != nil {
+		return nil, err
+	} else if id == "" {
+		iso, err := doc.ISO()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.Proxmox.Upload(ctx, t.host, s.Image.SeedStorage, file, iso); err != nil {
+			return nil, err
+		}
+	}
+	if vm != nil {
+		return vm, nil
+	}
+	return c.createBakeVM(ctx, t, node, s.Image.SeedStorage+":iso/"+file)
+}
+
+// bakeNode is the node in whose place the machine is while a template is baked: the
+// first of the host that is not there yet. Its address cannot be in use, since it is
+// cloned from this very template, and its network is one that reaches what nodes need.
+func (c *Cluster) bakeNode(ctx context.Context, host string) (Node, error) {
+	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	if err != nil {
+		return Node{}, err
+	}
+	there := map[string]bool{}
+	for _, vm := range vms {
+		there[vm.Name] = true
+	}
+	if n, ok := c.spec.missing(host, there); ok {
+		return n, nil
+	}
+	// A half-made template is finished, whether anybody waits for it or not. It has
+	// its seed; only one that was lost is made anew.
+	for _, n := range c.spec.Nodes {
+		if !n.External && n.Host == host {
+			return Node{Name: n.Name, Network: n.Network}, nil
+		}
+	}
+	return Node{}, fmt.Errorf("no node of the file is on %s", host)
+}
+
+// bakeMAC is the address of the interface of the machine, by which its seed finds it.
+// No node's name has a blank in it.
+func (s *Spec) bakeMAC(host string) MAC { return StableMAC(s.Name, "template "+host) }
+
+// bakeSeed is what the machine is told: as little as possible, for it is reached
+// through the guest agent.
+func (c *Cluster) bakeSeed(t template, n Node) (cloudinit.NoCloud, error) {
+	s := c.spec
+	b := cloudinit.Bake{
+		Hostname: bakeName, InstanceID: bakeName, Packages: t.holds.Packages,
+		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy,
+		MAC: s.bakeMAC(t.host).String(), Address: n.Address, DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
+	}
+	if !n.DHCP() {
+		b.Gateway = n.Network.Gateway
+	}
+	return cloudinit.RenderTemplate(b)
+}
+
+func (c *Cluster) createBakeVM(ctx context.Context, t template, n Node, seed string) (*proxmox.VM, error) {
+	s := c.spec
+	image, err := c.Proxmox.FetchImage(ctx, t.host, s.Image.ImageStorage, proxmox.Image{
+		URL: s.Image.URL, SHA256: s.Image.SHA256, FileName: s.imageFile(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	progress.Say(ctx, "importing the image")
+	holds := t.holds
+	holds.Made = today()
+	return c.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
+		Name: t.name, Host: t.host, Owner: s.tag(), Cores: bakeCores, Memory: bakeMemory,
+		Image: image, Storage: s.TemplateStorage(t.host), SecureBoot: s.Image.SecureBoot, Seed: seed,
+		NICs:        []proxmox.NIC{{Bridge: n.Network.Bridge, MAC: s.bakeMAC(t.host).String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU}},
+		Description: holds.describe(s.Name),
+	})
+}
+
+// fill installs what every clone needs, through the guest agent.
+func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
+	if err := c.waitBakeAgent(ctx, vm); err != nil {
+		return err
+	}
+	guest := c.Proxmox.Guest(vm)
+	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
+		return err
+	}
+	if err := waitFirstBoot(ctx, guest); err != nil {
+		return err
+	}
+	if t.driver.Branch != 0 {
+		if err := nvidia.InstallDriver(ctx, guest, t.driver); err != nil {
+			return err
+		}
+		if err := nvidia.InstallToolkit(ctx, guest, nvidia.Toolkit{}); err != nil {
+			return err
+		}
+	}
+	if c.spec.bakedK3s() == "" {
+		return nil
+	}
+	_, err := k3s.Install(ctx, guest, c.release())
+	return err
+}
+
+// waitBakeAgent waits for the agent, which is the first package of all.
+func (c *Cluster) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
+	limited, cancel := context.WithTimeout(ctx, bootTime)
+	defer cancel()
+	err := c.Proxmox.WaitAgent(limited, vm)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w%s", err, c.bakeHint(vm))
+	}
+	return err
+}
+
+// bakeHint says what a machine needs before its agent can answer at all.
+func (c *Cluster) bakeHint(vm *proxmox.VM) string {
+	bridge, address := "its bridge", "an address from a DHCP server there"
+	if len(vm.NICs) > 0 {
+		bridge = vm.NICs[0].Bridge
+	}
+	if i := slices.IndexFunc(c.spec.Nodes, func(n Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
+		address = "the address of a node that is not there yet, such as " + c.spec.Nodes[i].Address.String()
+	}
+	mirror := cmp.Or(c.spec.Guest.APTMirror, "archive.ubuntu.com")
+	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+
+		"Look at its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
+}
+
+// bakedK3s is the version of K3s in the template. Without internet there is none:
+// the files go to each node over SSH, which the guest agent is too narrow for.
+func (s *Spec) bakedK3s() string {
+	if s.K3s.AirgapDir != "" {
+		return ""
+	}
+	return s.K3s.Version
+}
+
+// sealMark is there from the beginning of the sealing until the machine is off: the
+// status of its first boot is gone then, as is all else that fill would ask for.
+const sealMark = "/run/homelab-sealing"
+
+// exists reports whether a machine has a file.
+func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
+	err := remote.Run(ctx, r, "test", "-e", path)
+	var no *remote.ExitError
+	if errors.As(err, &no) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// waitFirstBoot waits until cloud-init is done with a machine.
+func waitFirstBoot(ctx context.Context, r remote.Runner) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, errors.New("its first boot took more than "+bootTime.String()))
+	defer cancel()
+	for {
+		out, err := cloudInitStatus(ctx, r)
+		if err != nil {
+			return err
+		}
+		status, err := cloudinit.ParseStatus(out)
+		if err != nil {
+			return err
+		}
+		if err := status.Err(); !errors.Is(err, cloudinit.ErrNotDone) {
+			return err
+		}
+		progress.Say(ctx, "first boot: %s", cmp.Or(status.Detail, string(status.State)))
+		if err := pause(ctx, 3*time.Second); err != nil {
+			return err
+		}
+	}
+}
