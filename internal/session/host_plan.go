@@ -86,15 +86,38 @@ func changesText(b *strings.Builder, n *int, changes []*host.Change) {
 	for _, c := range changes {
 		*n++
 		fmt.Fprintf(b, "  %d. %s\n", *n, capital(c.What))
-		paragraph(b, "     ", strings.Join(c.Why, " "))
+		each := len(c.Why) > 1 && len(c.Why) == len(c.Commands)
+		if !each {
+			paragraph(b, "     ", strings.Join(c.Why, " "))
+		}
 		for _, f := range c.Files {
 			fileText(b, f)
 		}
-		commandsText(b, c.Commands)
-		if c.Undo != "" {
-			paragraph(b, "     ", "To take it back: "+c.Undo+".")
+		for i, command := range c.Commands {
+			if each {
+				paragraph(b, "     ", c.Why[i])
+			}
+			commandsText(b, [][]string{command})
 		}
+		if path := c.StampPath(); path != "" {
+			fmt.Fprintf(b, "     %s (a note that this was done)\n", path)
+		}
+		undoText(b, c.Undo)
 		b.WriteString("\n")
+	}
+}
+
+// undoText says how to take a change back: words, or a list of commands.
+func undoText(b *strings.Builder, undo []string) {
+	switch len(undo) {
+	case 0:
+	case 1:
+		paragraph(b, "     ", "To take it back: "+undo[0]+".")
+	default:
+		b.WriteString("     To take it back:\n")
+		for _, line := range undo {
+			b.WriteString("       " + line + "\n")
+		}
 	}
 }
 

@@ -59,10 +59,11 @@ func (spec Spec) boot(s State) (*Change, error) {
 	if len(c.Files) == 0 && refreshed {
 		return nil, nil
 	}
-	c.Commands, c.Undo = [][]string{s.refresh()}, "copy each "+BackupSuffix+" back, run "+strings.Join(s.refresh(), " ")+", reboot"
+	c.Commands = [][]string{s.refresh()}
+	c.Undo = []string{"copy each " + BackupSuffix + " back, run " + strings.Join(s.refresh(), " ") + ", reboot"}
 	if len(c.Files) == 0 {
 		c.Why = []string{"The options are in the file, but nobody has told the boot loader yet."}
-		c.Undo = ""
+		c.Undo = nil
 	}
 	return c, nil
 }

@@ -20,10 +20,10 @@ import (
 type Change struct {
 	ID       string       `json:"id"`                 // Boot, Modules, …
 	What     string       `json:"what"`               // a few words
-	Why      []string     `json:"why"`                // sentences
+	Why      []string     `json:"why"`                // sentences; as many as Commands where each has its own
 	Files    []FileChange `json:"files,omitempty"`    // written first
 	Commands [][]string   `json:"commands,omitempty"` // run then, in this order
-	Undo     string       `json:"undo,omitempty"`     // how to take it back
+	Undo     []string     `json:"undo,omitempty"`     // how to take it back: words, or several commands
 	// Stamp is left in /var/lib/homelab/host when all that was done: a file can be
 	// right while what is made of it is not yet. Empty: none is needed.
 	Stamp string `json:"stamp,omitempty"`
@@ -56,6 +56,14 @@ const BackupSuffix = ".homelab-before"
 
 // stamps is where [Change.Stamp] is left, in a file of the change's ID.
 const stamps = "/var/lib/homelab/host/"
+
+// StampPath is where the change's stamp is left; empty when it has none.
+func (c *Change) StampPath() string {
+	if c.Stamp == "" {
+		return ""
+	}
+	return stamps + c.ID
+}
 
 // Backup is where a copy of the file is kept; empty when none is.
 func (f FileChange) Backup() string {
@@ -130,7 +138,7 @@ func Apply(ctx context.Context, r remote.Runner, c *Change) error {
 	if c.Stamp == "" {
 		return nil
 	}
-	return remote.WriteFile(ctx, r, stamps+c.ID, []byte(c.Stamp+"\n"), 0o644)
+	return remote.WriteFile(ctx, r, c.StampPath(), []byte(c.Stamp+"\n"), 0o644)
 }
 
 func (f FileChange) write(ctx context.Context, r remote.Runner) error {

@@ -54,7 +54,7 @@ func (a Access) storages(s AccessState) *Change {
 		}
 		if changed {
 			c.Commands = append(c.Commands, []string{"pvesm", "set", want.Name, "--content", strings.Join(content, ",")})
-			c.Undo = join(c.Undo, "pvesm set "+want.Name+" --content "+strings.Join(s.Storages[i].Content, ","))
+			c.Undo = append(c.Undo, "pvesm set "+want.Name+" --content "+strings.Join(s.Storages[i].Content, ","))
 		}
 	}
 	return c
@@ -120,9 +120,9 @@ func (a Access) roles(s AccessState) *Change {
 				continue
 			}
 			verb = "modify"
-			c.Undo = join(c.Undo, "pveum role modify "+r.Name+" --privs "+strings.Join(have, ","))
+			c.Undo = append(c.Undo, "pveum role modify "+r.Name+" --privs "+strings.Join(have, ","))
 		} else {
-			c.Undo = join(c.Undo, "pveum role delete "+r.Name)
+			c.Undo = append(c.Undo, "pveum role delete "+r.Name)
 		}
 		c.Commands = append(c.Commands, []string{"pveum", "role", verb, r.Name, "--privs", strings.Join(r.Privileges, ",")})
 		c.Why = append(c.Why, fmt.Sprintf("On %s: %s.", r.Path, strings.Join(r.Why, "; ")))
@@ -137,7 +137,7 @@ func (a Access) makeUser(s AccessState) *Change {
 	}
 	c.Commands = [][]string{{"pveum", "user", "add", a.user(), "--comment", "homelab: " + a.Owner}}
 	c.Why = []string{"The user has no password, so nobody can log in as it; it is there to own the API token."}
-	c.Undo = "pveum user delete " + a.user()
+	c.Undo = []string{"pveum user delete " + a.user()}
 	return c
 }
 
@@ -145,7 +145,9 @@ func (a Access) makeUser(s AccessState) *Change {
 // separation may do what both of them may.
 func (a Access) grants(s AccessState) *Change {
 	c := &Change{ID: Grants, What: "who has the roles, where",
-		Why: []string{"A token that is kept apart from its user (privsep) may do what both may, so both get the roles."}}
+		Why: []string{"A token that is kept apart from its user (privsep) may do what both may, so both get the roles."},
+		// user.cfg is read without grants of roles that are gone (PVE/AccessControl.pm).
+		Undo: []string{"deleting the roles takes the grants along"}}
 	for _, r := range proxmox.Roles(a.Prefix, a.Grants) {
 		grant := func(flag, who string) {
 			if slices.Contains(s.ACLs, ACL{r.Path, who, r.Name, r.Propagate}) {
@@ -153,7 +155,6 @@ func (a Access) grants(s AccessState) *Change {
 			}
 			propagate := map[bool]string{true: "1", false: "0"}[r.Propagate]
 			c.Commands = append(c.Commands, []string{"pveum", "acl", "modify", r.Path, flag, who, "--roles", r.Name, "--propagate", propagate})
-			c.Undo = join(c.Undo, strings.Join([]string{"pveum acl delete", r.Path, flag, who, "--roles", r.Name}, " "))
 		}
 		if a.user() != "root@pam" { // who may do everything without
 			grant("--users", a.user())
@@ -163,11 +164,4 @@ func (a Access) grants(s AccessState) *Change {
 		}
 	}
 	return c
-}
-
-func join(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a + "; " + b
 }

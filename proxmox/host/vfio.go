@@ -30,7 +30,8 @@ func module(line string) string {
 
 // modules sees that vfio is loaded at boot, and what is no more is not asked for.
 func (spec Spec) modules(s State) *Change {
-	c := &Change{ID: Modules, What: "modules loaded at boot", Undo: "remove " + ourModules + ", reboot"}
+	c := &Change{ID: Modules, What: "modules loaded at boot"}
+	undo := "reboot"
 	have := map[string]bool{}
 	for _, f := range s.moduleLists() {
 		var kept []string
@@ -43,7 +44,7 @@ func (spec Spec) modules(s State) *Change {
 		if text := strings.Join(kept, "\n"); text != f.Text && f.Path != ourModules {
 			c.Files = append(c.Files, FileChange{Path: f.Path, Before: f.Text, After: text, Mode: f.Mode})
 			c.Why = append(c.Why, virqfd+" is part of vfio since Linux 6.2; asked for by name it is an error at every boot, and some hosts hang there.")
-			c.Undo += ", copy " + f.Path + BackupSuffix + " back"
+			undo = "copy " + f.Path + BackupSuffix + " back, " + undo
 		}
 	}
 	missing := slices.DeleteFunc(vfioModules(), func(m string) bool { return have[m] })
@@ -52,11 +53,12 @@ func (spec Spec) modules(s State) *Change {
 		ours := s.file(ourModules)
 		c.Files = append(c.Files, FileChange{Path: ourModules, Before: ours.Text, After: text, New: !s.has(ourModules), Ours: true})
 		c.Why = append(c.Why, "vfio is the part of Linux that hands devices to VMs.")
+		undo = "remove " + ourModules + ", " + undo
 	}
 	if len(c.Files) == 0 {
 		return nil
 	}
-	c.Why = slices.Compact(c.Why)
+	c.Why, c.Undo = slices.Compact(c.Why), []string{undo}
 	return c
 }
 
@@ -68,8 +70,8 @@ func (spec Spec) cards(s State) *Change {
 	if len(held) == 0 && ours.Text == "" || len(spec.functions(s)) == 0 {
 		return nil
 	}
-	c := &Change{ID: Cards, What: "cards kept free of the host's drivers",
-		Undo: "remove " + ourModprobe + ", run update-initramfs -u -k all, reboot"}
+	c := &Change{ID: Cards, What: "cards kept free of the host's drivers"}
+	undo := "remove " + ourModprobe + ", run update-initramfs -u -k all, reboot"
 	ids := spec.ids(s)
 	if f, changed, found := s.foreignIDs(ids); found {
 		// Of several such lines the kernel obeys the last, so there must be one.
@@ -77,7 +79,7 @@ func (spec Spec) cards(s State) *Change {
 		if changed != f.Text {
 			c.Files = append(c.Files, FileChange{Path: f.Path, Before: f.Text, After: changed, Mode: f.Mode})
 			c.Why = append(c.Why, f.Path+" gives cards to vfio-pci already; the kernel obeys one such line, so ours are added there.")
-			c.Undo = "copy " + f.Path + BackupSuffix + " back, " + c.Undo
+			undo = "copy " + f.Path + BackupSuffix + " back, " + undo
 		}
 	}
 	if text := spec.modprobe(s, ids); text != ours.Text {
@@ -90,7 +92,7 @@ func (spec Spec) cards(s State) *Change {
 	if len(held) > 0 {
 		why = "The host's own drivers hold " + names(held) + ". " + why
 	}
-	c.Why = append([]string{why}, c.Why...)
+	c.Why, c.Undo = append([]string{why}, c.Why...), []string{undo}
 	return c
 }
 

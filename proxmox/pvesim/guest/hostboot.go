@@ -39,7 +39,7 @@ func (s *system) bootHost() {
 		return
 	}
 	s.startUserspace()
-	_ = makeHostKey(v) // fails only where a script has put a folder
+	_ = makeHostKey(v)                      // fails only where a script has put a folder
 	_ = s.start(s.ctx, "ssh.service", true) // its state says when it did not
 	s.startEnabled()
 	if n := s.m.cfg.Network; n != nil && h.Address.IsValid() {

@@ -1,0 +1,182 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got)
+}
+
+const prepSpec = `
+name: lab1
+proxmox: {endpoint: "https://192.0.2.1:8006", token: homelab@pve!cluster, secret: "SECRET", host: pve1}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+defaults: {storage: vmdata}
+pools:
+  server: {role: server, count: 1, addresses: [10.0.0.11]}
+  gpu: {count: 1, addresses: [10.0.0.21], gpus: 1}
+`
+
+// hostSite is a simulated host on which host:prep is run, each time as a process of
+// its own.
+type hostSite struct {
+	t          *testing.T
+	sim        *pvesim.Sim
+	dir        string
+	spec       string
+	way        func(context.Context, string) (ssh.Config, error)
+	talk, data bytes.Buffer // of the last command
+	everything strings.Builder
+}
+
+// freshHost is one host as the installer leaves it.
+func freshHost(loader string) pvesim.Model {
+	m := pvesim.OneGPU()
+	m.Roles, m.Users, m.Tokens, m.ACLs = nil, nil, nil, nil
+	h := &m.Hosts[0]
+	h.OS = pvesim.HostOS{Fresh: true, Loader: loader, Console: "0000:01:00.0"}
+	h.Storages[0].Content = []string{"iso", "vztmpl", "backup"}
+	return m
+}
+
+func newHostSite(t *testing.T, m pvesim.Model, secretRef string) *hostSite {
+	w := &hostSite{t: t, sim: pvesim.New(m, pvesim.Options{}), dir: t.TempDir()}
+	t.Cleanup(w.sim.Close)
+	w.spec = strings.ReplaceAll(prepSpec, "SECRET", strings.ReplaceAll(secretRef, "DIR", w.dir))
+	key := filepath.Join(w.dir, "id_ed25519")
+	require.NoError(t, ensureKey(key))
+	signer, err := ssh.LoadSigner(key)
+	require.NoError(t, err)
+	shell, err := w.sim.HostShell(t.Context(), "pve1", ssh.AuthorizedKey(signer.PublicKey()))
+	require.NoError(t, err)
+	host, err := ssh.ParseAuthorizedKey(shell.HostKey)
+	require.NoError(t, err)
+	w.way = func(context.Context, string) (ssh.Config, error) {
+		return ssh.Config{Addr: shell.Address.String(), User: "root", Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(host), Dial: w.sim.Network().Dial}, nil
+	}
+	return w
+}
+
+func (w *hostSite) prep(o Options) error {
+	w.t.Helper()
+	w.talk.Reset()
+	w.data.Reset()
+	spec, err := cluster.Parse("cluster.yaml", []byte(w.spec))
+	require.NoError(w.t, err)
+	s := &Session{
+		Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: &secret.Redactor{}},
+		opt:     o, Spec: spec, hostWay: w.way,
+	}
+	defer s.Close()
+	err = s.HostPrep(w.t.Context())
+	w.everything.WriteString(w.talk.String() + w.data.String())
+	if err != nil {
+		w.everything.WriteString(err.Error())
+	}
+	return err
+}
+
+// TestHostPrepPlan holds the plans that an admin reads, on hosts as they were
+// installed, and that nothing at all happens to a host for it.
+func TestHostPrepPlan(t *testing.T) {
+	for _, loader := range []string{"grub", "systemd-boot"} {
+		t.Run(loader, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newHostSite(t, freshHost(loader), "file:DIR/token")
+				err := w.prep(Options{})
+				assert.Equal(t, refused, code(err), "nobody was asked")
+				golden(t, "host-prep-"+loader+".txt", w.data.String())
+				require.Error(t, w.prep(Options{}))
+				golden(t, "host-prep-"+loader+".txt", w.data.String())
+				assert.NoFileExists(t, filepath.Join(w.dir, "token"))
+			})
+		})
+	}
+}
+
+func TestHostPrepFromInstallerToToken(t *testing.T) {
+	for _, loader := range []string{"grub", "systemd-boot", "esp-grub"} {
+		t.Run(loader, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newHostSite(t, freshHost(loader), "file:DIR/token")
+				err := w.prep(Options{Yes: true})
+				assert.Equal(t, pending, code(err))
+				assert.ErrorContains(t, err, "reboot pve1, then run host:prep again")
+				assert.Contains(t, w.talk.String(), "nothing else runs there")
+
+				info, err := os.Stat(filepath.Join(w.dir, "token"))
+				require.NoError(t, err)
+				assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+				token, err := secret.FromFile(filepath.Join(w.dir, "token"))
+				require.NoError(t, err)
+
+				assert.Equal(t, pending, code(w.prep(Options{Yes: true})), "it still waits")
+				assert.Contains(t, w.data.String(), "Nothing to change.")
+				require.NoError(t, w.prep(Options{Yes: true, Reboot: true}))
+				assert.Contains(t, w.talk.String(), "Prepared: pve1. Nothing waits for a reboot.")
+				require.NoError(t, w.prep(Options{}), "nothing is left to ask about")
+
+				assert.NotContains(t, w.everything.String(), token.Reveal())
+				files, err := os.ReadDir(w.dir)
+				require.NoError(t, err)
+				assert.False(t, slices.ContainsFunc(files, func(f os.DirEntry) bool { return strings.HasPrefix(f.Name(), ".token") }), "nothing half made stays")
+			})
+		})
+	}
+}
+
+func TestHostPrepToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHostSite(t, freshHost("grub"), "env:HOMELAB_NO_SUCH_SECRET")
+		err := w.prep(Options{Yes: true})
+		assert.Equal(t, invalid, code(err), "there is no terminal here")
+		assert.ErrorContains(t, err, "add -out=FILE")
+
+		out := filepath.Join(w.dir, "out")
+		assert.Equal(t, pending, code(w.prep(Options{Yes: true, Out: out})))
+		first, err := secret.FromFile(out)
+		require.NoError(t, err)
+
+		// It is there, and not where the file says.
+		require.Equal(t, pending, code(w.prep(Options{Yes: true})))
+		assert.Contains(t, strings.Join(strings.Fields(w.data.String()), " "), "In the way: the token homelab@pve!cluster is there, and its secret, which Proxmox shows once, is not: environment variable HOMELAB_NO_SUCH_SECRET is not set")
+		assert.Equal(t, invalid, code(w.prep(Options{Yes: true, Out: out, Force: true})), "no file is overwritten")
+		require.NoError(t, os.Remove(out))
+		require.Equal(t, pending, code(w.prep(Options{Yes: true, Out: out, Force: true})))
+		second, err := secret.FromFile(out)
+		require.NoError(t, err)
+		assert.NotEqual(t, first.Reveal(), second.Reveal())
+		t.Setenv("HOMELAB_NO_SUCH_SECRET", second.Reveal())
+		require.NoError(t, w.prep(Options{Yes: true, Force: true, Reboot: true}), "-force makes no second one where the secret is known")
+		assert.NotContains(t, w.everything.String(), first.Reveal())
+		assert.NotContains(t, w.everything.String(), second.Reveal())
+	})
+}
