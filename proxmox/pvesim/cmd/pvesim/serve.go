@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"os"
 	"strconv"
 
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
@@ -14,9 +18,9 @@ import (
 
 // serving is what the flags ask for.
 type serving struct {
-	listen, model, speed, dir, guests string
-	faults                            faultFlags
-	log                               bool
+	listen, model, speed, dir, guests, requests string
+	faults                                      faultFlags
+	log                                         bool
 }
 
 // faultFlags are -fault, as often as it is given.
@@ -60,6 +64,7 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	f.StringVar(&o.dir, "dir", "", "folder for token, password and certificate; a new one that goes away at the end when empty")
 	f.StringVar(&o.guests, "guests", "", "address for a SOCKS5 proxy that leads to the guests, as in 127.0.0.1:1080; none when empty")
 	f.Var(&o.faults, "fault", "what goes wrong, as often as needed: 'METHOD PATH EFFECT…', as in\n'POST /nodes/*/qemu/*/clone 500 \"got timeout\" times=2'; see pvesim.ParseRule")
+	f.StringVar(&o.requests, "requests", "", "file for what was asked, without secrets, a line of JSON each, written at the end")
 	f.BoolVar(&o.log, "log", false, "log requests and tasks")
 	if err := parse(f, args, 0); err != nil {
 		return err
@@ -80,7 +85,7 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	if err := folder.secrets(&model); err != nil {
 		return err
 	}
-	options := pvesim.Options{Speed: speed, Lean: true}
+	options := pvesim.Options{Speed: speed, Lean: o.requests == ""}
 	if o.log {
 		options.Log = slog.New(slog.NewTextHandler(p.talk, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -89,7 +94,32 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	for _, r := range o.faults {
 		sim.Fail(r)
 	}
-	return p.listen(ctx, o, sim, folder, summary(model))
+	err = p.listen(ctx, o, sim, folder, summary(model))
+	if o.requests != "" {
+		err = errors.Join(err, writeRequests(o.requests, sim.Requests()))
+	}
+	return err
+}
+
+// writeRequests writes down what clients asked.
+func writeRequests(file string, all []pvesim.Request) error {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	for _, r := range all {
+		line := struct {
+			Method string     `json:"method"`
+			Path   string     `json:"path"`
+			Params url.Values `json:"params,omitempty"`
+			User   string     `json:"user"`
+			Status int        `json:"status"`
+			Error  string     `json:"error,omitempty"`
+		}{r.Method, r.Path, r.Params, r.User, r.Status, r.Message}
+		if err := enc.Encode(line); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(file, out.Bytes(), 0o600)
 }
 
 // listen serves until ctx ends.
