@@ -2,9 +2,8 @@ package cluster_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -91,7 +90,7 @@ func leastLife(t testing.TB, version string, need []proxmox.Grant, tap func(http
 		return w, err
 	}
 	if left := w.inventory(); !slices.Equal(untouched, left) {
-		return w, fmt.Errorf("NOBODY NOTICED: %q", left)
+		return w, fmt.Errorf(nobodyNoticed+": %q", left)
 	}
 	return w, nil
 }
@@ -128,29 +127,100 @@ func without(need []proxmox.Grant) map[string][]proxmox.Grant {
 	return out
 }
 
-// Each privilege is taken away in turn, from a run that does not look beforehand.
-func TestEveryGrantIsNeeded(t *testing.T) {
-	for _, version := range versions {
-		t.Run(version, func(t *testing.T) {
-			need := leastGrants(t, version)
-			for what, less := range without(need) {
-				t.Run(what, func(t *testing.T) {
-					t.Parallel()
-					synctest.Test(t, func(t *testing.T) {
-						w, err := leastLife(t, version, less, nil)
-						defer w.close()
-						assert.Error(t, err, "nobody misses it")
-						t.Log(err)
-					})
-				})
+// A place in the host's boot order wants more than all else, and is asked for only
+// where a file says one.
+func TestStartupWantsMore(t *testing.T) {
+	spec := parse(t, replace(t, lab(example(t, "one-gpu")), "gpus: 1}", "gpus: 1, startup: order=2}"))
+	need := spec.Grants(proxmox.Version{Version: versions[1]})
+	i := slices.IndexFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Modify") })
+	require.GreaterOrEqual(t, i, 0)
+	assert.False(t, slices.ContainsFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Audit") }), "the greater one includes it")
+	try := func(t *testing.T, given []proxmox.Grant, tap func(http.RoundTripper) http.RoundTripper) error {
+		m := leastModel(versions[1], given)
+		m.Hosts[0] = pvesim.OneGPU().Hosts[0]
+		w := newWorld(t, m)
+		defer w.close()
+		w.tap = tap
+		_, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
+		return err
+	}
+	synctest.Test(t, func(t *testing.T) { require.NoError(t, try(t, need, nil)) })
+	less := slices.Clone(need)
+	less[i].Privileges = []string{"Sys.Audit"}
+	synctest.Test(t, func(t *testing.T) {
+		require.ErrorContains(t, try(t, less, nil), "lacks Sys.Modify on /: set the startup order")
+		require.ErrorContains(t, try(t, less, believing(t, versions[1], need)), "lacks Sys.Modify on /; run on a host as root")
+	})
+}
+
+// believing is a way to Proxmox that answers one question falsely: what the token may
+// do, as if it had everything. What is behind it refuses nevertheless.
+func believing(t testing.TB, version string, need []proxmox.Grant) func(http.RoundTripper) http.RoundTripper {
+	all := pvesim.New(leastModel(version, need), pvesim.Options{})
+	t.Cleanup(all.Close)
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, "/access/permissions") {
+				return all.Client().Transport.RoundTrip(r)
 			}
+			return next.RoundTrip(r)
 		})
 	}
 }
 
-var (
-	_ = regexp.MustCompile
-	_ = os.ReadFile
-	_ = filepath.Join
-	_ = strings.Join
-)
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Each privilege is taken away in turn: the first step says so, and nothing has been
+// changed. One who does not ask beforehand is refused later, or finds out by what is
+// missing. Both are written down for people to read: testdata/permissions.
+func TestEveryGrantIsNeeded(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			need := leastGrants(t, version)
+			less := without(need)
+			said := make([]string, len(less))
+			t.Run("without", func(t *testing.T) {
+				for i, what := range slices.Sorted(maps.Keys(less)) {
+					t.Run(what, func(t *testing.T) {
+						t.Parallel()
+						synctest.Test(t, func(t *testing.T) {
+							said[i] = "# without " + what + "\n\n" + told(t, version, what, need, less[what])
+						})
+					})
+				}
+			})
+			golden(t, "permissions/"+version[:1]+".txt", strings.Join(said, "\n"))
+		})
+	}
+}
+
+// told is what a user is told who lacks a privilege on a path.
+func told(t *testing.T, version, what string, need, less []proxmox.Grant) string {
+	w, early := leastLife(t, version, less, nil)
+	defer w.close()
+	require.Error(t, early, "nobody misses it")
+	assert.Empty(t, w.mutations(), "it is known before anything changes")
+	blind, late := leastLife(t, version, less, believing(t, version, need))
+	defer blind.close()
+	require.Error(t, late, "nobody misses it")
+	assert.NotContains(t, late.Error(), nobodyNoticed)
+	path, privilege, _ := strings.Cut(what, " ")
+	for _, err := range []error{early, late} {
+		assert.Contains(t, err.Error(), privilege)
+		assert.Contains(t, err.Error(), path)
+	}
+	assert.Contains(t, early.Error(), "pveum acl modify "+path+" --tokens", "the commands")
+	return "told by the first step:\n" + anonymous(early) + "\ntold on the way by one who did not ask:\n" + anonymous(late)
+}
+
+// nobodyNoticed is the end of a life that went well and left something behind.
+const nobodyNoticed = "nobody noticed that this is left"
+
+// anonymous takes digests out of an error.
+func anonymous(err error) string {
+	return "    " + strings.ReplaceAll(anyDigest.ReplaceAllString(err.Error(), "…"), "\n", "\n    ") + "\n"
+}
+
+var anyDigest = regexp.MustCompile(`[0-9a-f]{12}\b`)

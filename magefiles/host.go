@@ -39,3 +39,13 @@ func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint, out *string,
 	defer stop()
 	return leave(session.HostPrep(ctx, o))
 }
+
+// Role prints what the token needs to be allowed on the hosts and why, as commands for root; changes nothing. Flags: -spec=FILE -pve=8.4 -json.
+func (Host) Role(ctx context.Context, spec, pve *string, json *bool) error {
+	if err := words(); err != nil {
+		return err
+	}
+	o := options(spec, json, nil, nil)
+	o.PVE = value(pve)
+	return leave(session.HostRole(ctx, o))
+}

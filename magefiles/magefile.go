@@ -111,7 +111,7 @@ func words() error {
 		switch {
 		case strings.Contains(name, ":"), name == "test", name == "lint", name == "bench":
 		case name == "-spec", name == "-json", name == "-yes", name == "-timeout", name == "-t", name == "-v", name == "-debug":
-		case name == "-node", name == "-host", name == "-ssh", name == "-out", name == "-name", name == "-force":
+		case name == "-pve", name == "-node", name == "-host", name == "-ssh", name == "-out", name == "-name", name == "-force":
 		case name == "-endpoint", name == "-token", name == "-secret", name == "-fingerprint", name == "-insecure":
 		case name == "-reboot", name == "-framebuffer":
 		case name == "-runs", name == "-seed", name == "-repro":

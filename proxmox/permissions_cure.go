@@ -58,6 +58,13 @@ func GrantCommands(prefix, tokenID string, need []Grant, path string) []string {
 	return out
 }
 
+// unseen is what lists of Proxmox do not say: that something is left out of them
+// because the token may not see it.
+func (c *Client) unseen(path, privilege, what string) error {
+	return fmt.Errorf("proxmox: %s: it is left out of the list\n  %s", what,
+		lacks(c.cfg.TokenID, path, []string{privilege}, false, c.expects.cure(path, []string{privilege})))
+}
+
 // refused returns what a refused request lacked. Proxmox names it, but for a few
 // requests whose refusals are bare: of those it is known what they want
 // (qemu-server, PVE/API2/Qemu.pm; pve-storage, PVE/API2/Storage/Status.pm).

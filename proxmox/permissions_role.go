@@ -51,36 +51,41 @@ func roleName(prefix, path string) string {
 }
 
 // RoleCommands returns the commands that give a token what need says, for root on
-// any host of the cluster: roles as in [Roles], the user, its privilege-separated
-// token, and every role for both of them, since such a token has only what its
-// user has too. They may be run again: what is there is brought to what is said
-// here. Only the first run of the line with "token add" prints the token's secret.
-// token is the name behind the exclamation mark; root@pam needs no roles.
+// any host of the cluster: the user, its token, and for each path a role as in [Roles]
+// for both of them. They may be run again: what is there is brought to what is said
+// here, and what is not said here stays.
 func RoleCommands(prefix, user, token string, need []Grant) []string {
-	if _, name, found := strings.Cut(token, "!"); found {
-		token = name
-	}
-	roles := Roles(prefix, need)
-	var out []string
-	for _, r := range roles {
-		out = append(out, r.command())
-	}
-	if user != rootUser {
-		out = append(out, fmt.Sprintf("pveum user list --output-format json | grep -q %s || pveum user add %s --comment homelab",
-			shellQuote(`"`+user+`"`), shellQuote(user)))
-	}
-	out = append(out, fmt.Sprintf("pveum user token modify %s %s --privsep 1 2>/dev/null || pveum user token add %s %s --privsep 1",
-		shellQuote(user), token, shellQuote(user), token))
-	for _, r := range roles {
-		out = append(out, r.grantCommands(user, user+"!"+token)...)
+	out := TokenCommands(user, token)
+	for _, where := range Paths(need) {
+		out = append(out, GrantCommands(prefix, user+"!"+tokenName(token), need, where)...)
 	}
 	return out
 }
 
+// TokenCommands returns the commands that make a user without a password, and its
+// token: one that is privilege-separated, which has only what both it and its user
+// are granted. Where there is none yet the last prints its secret, once. root@pam
+// is there already.
+func TokenCommands(user, token string) []string {
+	name := tokenName(token)
+	token = fmt.Sprintf("pveum user token modify %s %s --privsep 1 2>/dev/null || pveum user token add %s %s --privsep 1", shellQuote(user), name, shellQuote(user), name)
+	if user == rootUser {
+		return []string{token}
+	}
+	return []string{fmt.Sprintf("pveum user list --output-format json | grep -qF %s || pveum user add %s --comment homelab", shellQuote(`"`+user+`"`), shellQuote(user)), token}
+}
+
+// tokenName is what follows the exclamation mark, if there is one.
+func tokenName(token string) string {
+	if _, name, found := strings.Cut(token, "!"); found {
+		return name
+	}
+	return token
+}
+
 // command makes the role, or brings it to what it should be.
 func (r Role) command() string {
-	privileges := strings.Join(r.Privileges, ",")
-	return fmt.Sprintf("pveum role modify %s --privs %s 2>/dev/null || pveum role add %s --privs %s", r.Name, privileges, r.Name, privileges)
+	return fmt.Sprintf("pveum role add %s 2>/dev/null; pveum role modify %s --privs %s", r.Name, r.Name, strings.Join(r.Privileges, ","))
 }
 
 // grantCommands give the role to a user and to its token.

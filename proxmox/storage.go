@@ -75,6 +75,10 @@ func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, er
 		if err != nil {
 			return nil, err
 		}
+		if !slices.ContainsFunc(all, func(v Volume) bool { return v.VMID == template.VMID }) {
+			// Its own disks are there, so who does not see them sees no others' either.
+			return nil, c.unseen("/storage/"+storage, "Datastore.Audit", fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
+		}
 		for _, v := range all {
 			// Files are linked by path, the volume's id shows it; other storages tell the parent.
 			if v.VMID != template.VMID && (strings.Contains(v.Parent, base) || strings.Contains(v.ID, base)) {

@@ -32,6 +32,7 @@ type Options struct {
 	Timeout time.Duration // of the whole command; 0: none
 	Start   bool          // start the lab where it is needed and does not run
 
+	Node        string // the node that a verb is about
 	Host        string // one host of the file; empty: all
 	SSH         string // user@address:port of the host, in place of the file's
 	Fingerprint string // SHA256:… of the host's SSH key, for the first contact
@@ -39,6 +40,7 @@ type Options struct {
 	Force       bool   // make anew what is there and cannot be used
 	Reboot      bool   // start hosts again where something waits for that
 	Framebuffer bool   // take the console off the card that a host booted on
+	PVE         string // version of Proxmox VE, in place of asking
 }
 
 // DefaultSpec is the file that is used when it is there and no other is named.
@@ -221,21 +223,8 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 
 // openSite reaches a real Proxmox VE, and its guests through a jump host or proxy
 // where the file names one.
-func (s *Session) openSite(ctx context.Context, b *cluster.Backend) error {
-	p := s.Spec.Proxmox
-	token, err := p.TokenSecret.Resolve()
-	if err != nil {
-		return failed(invalid, fmt.Errorf("proxmox.secret: %w", err))
-	}
-	s.Redact.Add(token)
-	if p.Insecure {
-		s.Say("warning: the certificate of %s is not checked (proxmox.insecure)", p.Endpoint)
-	}
-	b.Proxmox, err = proxmox.Dial(ctx, proxmox.Config{
-		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
-		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure,
-	})
-	if err != nil {
+func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) {
+	if b.Proxmox, err = s.dial(ctx); err != nil {
 		return err
 	}
 	switch a := s.Spec.Access; {
@@ -245,6 +234,23 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) error {
 		return openProxy(b, a.Proxy)
 	}
 	return nil
+}
+
+// dial reaches the Proxmox VE of the file with its token.
+func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
+	p := s.Spec.Proxmox
+	token, err := p.TokenSecret.Resolve()
+	if err != nil {
+		return nil, failed(invalid, fmt.Errorf("proxmox.secret: %w", err))
+	}
+	s.Redact.Add(token)
+	if p.Insecure {
+		s.Say("warning: the certificate of %s is not checked (proxmox.insecure)", p.Endpoint)
+	}
+	return proxmox.Dial(ctx, proxmox.Config{
+		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
+		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure,
+	})
 }
 
 func (s *Session) openJump(b *cluster.Backend, jump string) error {

@@ -57,7 +57,7 @@ func checkStorages(w *Want, s *seen) []Finding {
 			told[u.Storage] = true
 			switch {
 			case st == nil:
-				out = append(out, wrong(u.Storage, "write one of them, or make it: pvesm add", "host %s has no storage %q for %s; it has %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
+				out = append(out, wrong(u.Storage, fmt.Sprintf("write one of them, or make it (pvesm add); is it there? Then the token may not see it: that takes Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
 			case !st.Active:
 				out = append(out, wrong(u.Storage, "see why with pvesm status; if it is disabled: `pvesm set "+u.Storage+" --disable 0`", "storage %q on %s is not active", u.Storage, h.Name))
 			case st.Total > 0 && st.Free < full:
@@ -86,14 +86,16 @@ func checkContents(w *Want, s *seen) []Finding {
 				lacks[u.Storage] = append(lacks[u.Storage], u.Content)
 			}
 		}
+		told := map[string]bool{}
 		for _, u := range h.Storages {
-			if !slices.Contains(lacks[u.Storage], u.Content) {
+			key := u.Storage + "/" + u.Content
+			if told[key] || !slices.Contains(lacks[u.Storage], u.Content) {
 				continue
 			}
+			told[key] = true
 			content := append(slices.Clone(seen.storage(u.Storage).Content), lacks[u.Storage]...)
 			out = append(out, wrong(u.Storage, fmt.Sprintf("run on the host: `pvesm set %s --content %s`", u.Storage, strings.Join(content, ",")),
 				"storage %q on %s does not take content %q, for %s", u.Storage, h.Name, u.Content, u.Why))
-			lacks[u.Storage] = slices.DeleteFunc(lacks[u.Storage], func(c string) bool { return c == u.Content })
 		}
 		return out
 	})

@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// RoleScript returns shell commands for root on any host of the Proxmox cluster that
+// give a token (user@realm!name) the grants of [Spec.Grants], and above each what it
+// is for, so that whoever runs them can judge them. They may be run again.
+func (s *Spec) RoleScript(v proxmox.Version, tokenID string) string {
+	user, token, _ := strings.Cut(tokenID, "!")
+	need := s.Grants(v)
+	var out strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&out, "# "+format+"\n", args...) }
+	run := func(commands []string) { out.WriteString(strings.Join(commands, "\n") + "\n") }
+
+	say("What cluster %s (%s) has to be allowed on Proxmox VE %d, and no more.", s.Name, s.File, v.Major())
+	if len(need) == 0 {
+		say("Nothing: it has no machine on a Proxmox host.")
+		return out.String()
+	}
+	say("For root on any host of the Proxmox cluster; may be run again, also after the file has changed.")
+	out.WriteString("\n")
+	say("The user, without a password, and its API token. Where there is none yet, this prints")
+	say("the token's secret, and nobody will see it again. The token is privilege-separated:")
+	say("it may do what both it and its user may, so every role below is given to both.")
+	run(proxmox.TokenCommands(user, token))
+	for _, r := range proxmox.Roles(s.RolePrefix(), need) {
+		out.WriteString("\n")
+		say("On %s%s:", r.Path, map[bool]string{true: " and what lies below", false: " alone"}[r.Propagate])
+		for _, g := range need {
+			if g.Path == r.Path {
+				say("  %s: %s", strings.Join(g.Privileges, ", "), g.Why)
+			}
+		}
+		run(proxmox.GrantCommands(s.RolePrefix(), tokenID, need, r.Path))
+	}
+	s.checkScript(&out, tokenID, need)
+	out.WriteString("\n")
+	say("What the token may do then: pveum user token permissions %s %s", user, token)
+	return out.String()
+}
+
+// checkScript adds, commented out, what host:check could read beside.
+func (s *Spec) checkScript(out *strings.Builder, tokenID string, need []proxmox.Grant) {
+	out.WriteString("\n# host:check sees more with these; nothing else needs them:\n")
+	for _, g := range s.CheckGrants() {
+		fmt.Fprintf(out, "#   %s: %s\n", g, g.Why)
+		for _, command := range proxmox.GrantCommands(s.RolePrefix(), tokenID, append(slices.Clone(need), g), g.Path) {
+			fmt.Fprintf(out, "# %s\n", command)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// newestPVE is the Proxmox VE that is assumed when none can be asked.
+const newestPVE = "9"
+
+// askTime is how long the host is waited for: what it is asked for can be done without.
+const askTime = 5 * time.Second
+
+var pveVersion = regexp.MustCompile(`^(8|9)(\.\d+){0,2}$`)
+
+// HostRole prints what the file's cluster has to be allowed on its hosts, and the
+// commands that allow it. It changes nothing, and needs neither the host nor a token:
+// where they are there, it says what the token still lacks.
+func HostRole(ctx context.Context, o Options) error {
+	if o.PVE != "" && !pveVersion.MatchString(o.PVE) {
+		return failedf(invalid, "-pve=%s: write the version of Proxmox VE, 8.4 or 9", o.PVE)
+	}
+	s, err := Load(o)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	id := cmp.Or(s.Spec.Proxmox.TokenID, "homelab@pve!"+s.Spec.Name)
+	v := proxmox.Version{Version: o.PVE}
+	if o.PVE == "" {
+		if v, err = s.askRole(ctx, &id); err != nil {
+			return err
+		}
+	}
+	if s.JSON {
+		return console.Objects(s.Console, s.roles(v, id))
+	}
+	_, err = io.WriteString(s.Data, s.Spec.RoleScript(v, id))
+	return err
+}
+
+// askRole asks the host for its version, and for what the token lacks.
+func (s *Session) askRole(ctx context.Context, id *string) (proxmox.Version, error) {
+	client, err := s.reach(ctx)
+	if ctx.Err() != nil {
+		return proxmox.Version{}, ctx.Err()
+	}
+	if err != nil {
+		why, _, _ := strings.Cut(err.Error(), "\n")
+		s.Say("This is for Proxmox VE %s; which one it is could not be asked (%s). For another: -pve=8.4", newestPVE, why)
+		return proxmox.Version{Version: newestPVE}, nil
+	}
+	v := client.Version()
+	*id = client.TokenID()
+	need := s.Spec.Grants(v)
+	have, err := client.Permissions(ctx, proxmox.Paths(need)...)
+	if err != nil {
+		return v, err
+	}
+	lacking := proxmox.Roles(s.Spec.RolePrefix(), have.Missing(need))
+	for _, r := range lacking {
+		s.Say("%s lacks %s", *id, r)
+	}
+	if len(lacking) == 0 {
+		s.Say("%s has all of this on %s (Proxmox VE %s); nothing has to be done.", *id, client.Endpoint(), v.Version)
+	}
+	return v, nil
+}
+
+// reach speaks to the host with the token, if both are there.
+func (s *Session) reach(ctx context.Context) (*proxmox.Client, error) {
+	if !s.Spec.IsLab() {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		return s.dial(ctx)
+	}
+	var lab cluster.Backend
+	err := s.openLab(ctx, &lab)
+	return lab.Proxmox, err
+}
+
+// role is one role as data.
+type role struct {
+	Name       string   `json:"role"`
+	Path       string   `json:"path"`
+	Propagate  bool     `json:"propagate"`
+	Privileges []string `json:"privileges"`
+	Why        []string `json:"why"`
+	Commands   []string `json:"commands"`
+}
+
+func (s *Session) roles(v proxmox.Version, id string) []role {
+	need := s.Spec.Grants(v)
+	var out []role
+	for _, r := range proxmox.Roles(s.Spec.RolePrefix(), need) {
+		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(s.Spec.RolePrefix(), id, need, r.Path)})
+	}
+	return out
+}
