@@ -24,6 +24,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 	}
 	w := preflight.Want{
 		Owner: s.tag(), Grants: s.Grants(c.Proxmox.Version()), Role: s.RolePrefix(), Addresses: map[netip.Addr]string{},
+		Place:    c.checkCards,
 		Mappings: func(_, description string) bool { return description == s.ourMapping() },
 	}
 	if s.NVIDIA.DriverMode == DriverPrebuilt {

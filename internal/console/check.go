@@ -13,7 +13,7 @@ type Finding struct {
 	Subject  string // what it is about
 	Evidence string // what was seen
 	Cure     string // what to do
-	Command  string // what to paste; it is never broken into lines
+	Command  string // what to paste, one command a line; they are not broken any further
 }
 
 // Findings prints what checks found: mark, id and subject, and below them what was
@@ -30,8 +30,8 @@ func (c *Console) Findings(all []Finding) {
 		if f.Cure != "" {
 			c.below(margin, "→ "+f.Cure)
 		}
-		if f.Command != "" {
-			c.row(margin + "  " + c.data.paint.cyan(c.line(f.Command)))
+		for command := range strings.FieldsFuncSeq(f.Command, func(r rune) bool { return r == '\n' }) {
+			c.row(margin + "  " + c.data.paint.cyan(c.line(command)))
 		}
 	}
 }

@@ -44,8 +44,8 @@ func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
 // grantCure makes the role of a path whole, whatever is there: what is granted on a
 // path is in the place of what is inherited from above, and not beside it.
 func grantCure(w *Want, r proxmox.Role, token string) string {
-	return "run on a host as root; go tool mage host:role prints all that is needed:\n" +
-		strings.Join(proxmox.GrantCommands(w.Role, token, w.Grants, r.Path), "\n")
+	return "as root, on any host (go tool mage host:role prints all that is needed): `" +
+		strings.Join(proxmox.GrantCommands(w.Role, token, w.Grants, r.Path), "\n") + "`"
 }
 
 // soon is how near the end of a token is worth a word.

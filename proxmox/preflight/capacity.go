@@ -166,7 +166,7 @@ func checkStart(w *Want, s *seen) []Finding {
 			return nil
 		}
 		limit := proxmox.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.Hugepages)
-		return []Finding{odd(h.Name, zfsCure(seen), "%s pin %s when they start, and %s of %s are free on %s now; Proxmox gives %s %s to start",
+		return []Finding{odd(h.Name, zfsCure(seen), "starting %s pins %s of memory, and %s of %s are free on %s now; Proxmox gives %s %s to start",
 			several(names), about(need), about(seen.status.is.Available), about(l.total), h.Name, longest.Name, limit)}
 	})
 }

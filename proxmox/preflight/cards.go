@@ -47,23 +47,29 @@ func checkIOMMU(w *Want, s *seen) []Finding {
 		if seen.cards.err != nil {
 			return []Finding{blind(h.Name, seen.cards.err)}
 		}
-		cards := seen.cards.is
-		if len(cards) > 0 && !slices.ContainsFunc(cards, func(g proxmox.GPU) bool { return g.IOMMUGroup >= 0 }) {
-			return []Finding{wrong(h.Name, "switch VT-d or AMD-Vi on in the firmware; then go tool mage host:prep does the rest, or docs/real-host.md tells it",
-				"the IOMMU of %s is off: no card has a group (%s)", h.Name, addresses(cards))}
-		}
-		asked := named(w.gpus(h.Name), seen.mappings.is, h.Name)
-		var out []Finding
-		for _, g := range cards {
-			who, problem := asked[g.Address.Whole()], g.Problem()
-			if who == "" || problem == "" {
-				continue
-			}
-			evidence, cure, _ := strings.Cut(problem, ": ")
-			out = append(out, wrong(g.Address.Whole().String(), cure, "%s (%s) on %s, which %s wants, %s", g.Address, g.Model, h.Name, who, evidence))
-		}
-		return out
+		return passable(w, h, seen)
 	})
+}
+
+// passable judges the cards of a host, all of them where the IOMMU is off, or else
+// those that are asked for.
+func passable(w *Want, h Host, seen *hostSeen) []Finding {
+	cards := seen.cards.is
+	if len(cards) > 0 && !slices.ContainsFunc(cards, func(g proxmox.GPU) bool { return g.IOMMUGroup >= 0 }) {
+		return []Finding{wrong(h.Name, "switch VT-d or AMD-Vi on in the firmware; then go tool mage host:prep does the rest, or docs/real-host.md tells it",
+			"the IOMMU of %s is off: no card has a group (%s)", h.Name, addresses(cards))}
+	}
+	asked := named(w.gpus(h.Name), seen.mappings.is, h.Name)
+	var out []Finding
+	for _, g := range cards {
+		who, problem := asked[g.Address.Whole()], g.Problem()
+		if who == "" || problem == "" {
+			continue
+		}
+		evidence, cure, _ := strings.Cut(problem, ": ")
+		out = append(out, wrong(g.Address.Whole().String(), cure, "%s (%s) on %s, which %s wants, %s", g.Address, g.Model, h.Name, who, evidence))
+	}
+	return out
 }
 
 func addresses(cards []proxmox.GPU) string {
@@ -130,6 +136,12 @@ func checkCards(w *Want, s *seen) []Finding {
 		return each(w, s, func(Host, *hostSeen) []Finding { return nil })
 	}
 	out := eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
+		switch {
+		case len(passable(w, h, seen)) > 0: // PX3 says so
+			return nil
+		case w.Place != nil:
+			return placed(h, seen)
+		}
 		return enough(w, s.ledger.is, h.Name)
 	})
 	for _, c := range s.ledger.is.Conflicts() {
@@ -141,6 +153,19 @@ func checkCards(w *Want, s *seen) []Finding {
 			say = wrong
 		}
 		out = append(out, say(c.Devices[0].Whole().String(), "take the card from one of them: `qm set VMID --delete hostpciN`", "%s", c))
+	}
+	return out
+}
+
+// placed is what the caller's own rules say of a host's cards.
+func placed(h Host, seen *hostSeen) []Finding {
+	if seen.placed.err != nil {
+		return []Finding{blind(h.Name, seen.placed.err)}
+	}
+	var out []Finding
+	for _, err := range seen.placed.is {
+		evidence, cure, _ := strings.Cut(err.Error(), "\n")
+		out = append(out, wrong(h.Name, unindent(cure), "%s", evidence))
 	}
 	return out
 }
@@ -228,7 +253,7 @@ func checkMachines(w *Want, s *seen) []Finding {
 			continue
 		}
 		if cpu := cmp.Or(vm.CPUType, "host"); cpu != "host" {
-			out = append(out, odd(vm.Name, "write cpuType: host", "%s has GPUs and is to have the CPU type %s: a CPU that is not the host's has less address space, in which the cards' memory may find no room", vm.Name, cpu))
+			out = append(out, odd(vm.Name, "write cpu: host", "%s has GPUs and is to have the CPU type %s: a CPU that is not the host's has less address space, in which the cards' memory may find no room", vm.Name, cpu))
 		}
 		there := s.vms[vm.Name]
 		switch {

@@ -36,7 +36,7 @@ func gpuNode() preflight.VM {
 // want is a file with one machine with one GPU.
 func want() preflight.Want {
 	return preflight.Want{
-		Owner: tag,
+		Owner: tag, Role: "Homelab",
 		Hosts: []preflight.Host{{Name: "pve1", Storages: uses()}},
 		VMs:   []preflight.VM{gpuNode()},
 		Grants: []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Allocate"}, Propagate: true, Why: "clone machines from the template"},

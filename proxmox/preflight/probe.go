@@ -105,8 +105,8 @@ func checkDrivers(w *Want, s *seen) []Finding {
 			cure := "keep it off, as docs/real-host.md tells, or with: `go tool mage host:prep`"
 			switch {
 			case released(d.driver):
-			case d.driver == "snd_hda_intel":
-				out = append(out, odd(d.address.String(), cure, "%s on %s, a card's audio function, is held by the host's driver %s", d.address, h.Name, d.driver))
+			case d.address.Function > 0: // audio, USB: their drivers mostly let go
+				out = append(out, odd(d.address.String(), cure, "%s on %s, a further function of a card, is held by the host's driver %s", d.address, h.Name, d.driver))
 			default:
 				out = append(out, wrong(d.address.String(), cure, "%s on %s is held by the host's driver %s", d.address, h.Name, d.driver))
 			}

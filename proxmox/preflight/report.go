@@ -25,7 +25,7 @@ type Finding struct {
 	Verdict  Verdict `json:"verdict"`            //
 	Evidence string  `json:"evidence,omitempty"` // what was seen, as a sentence that stands alone
 	Cure     string  `json:"cure,omitempty"`     // what to do
-	Command  string  `json:"command,omitempty"`  // what to paste for that, where that is one command; Cure then ends with a colon
+	Command  string  `json:"command,omitempty"`  // what to paste for that, one command a line; Cure then ends with a colon
 }
 
 // String is the finding as an error would say it; an id of the collection follows the
@@ -35,7 +35,11 @@ func (f Finding) String() string {
 	if strings.ToLower(f.ID) != f.ID {
 		s += " (" + f.ID + ")"
 	}
-	if do := strings.TrimSpace(f.Cure + " " + f.Command); do != "" {
+	between := " "
+	if strings.Contains(f.Command, "\n") {
+		between = "\n"
+	}
+	if do := strings.TrimSpace(f.Cure + between + f.Command); do != "" {
 		s += "\n  " + strings.ReplaceAll(do, "\n", "\n  ")
 	}
 	return s

@@ -45,6 +45,7 @@ type hostSeen struct {
 	bridges  fact[[]proxmox.Bridge]
 	cards    fact[[]proxmox.GPU]
 	mappings fact[[]proxmox.MappingState]
+	placed   fact[[]error] // what stands between VMs and their cards
 	probe    fact[*probe]
 }
 
@@ -147,6 +148,9 @@ func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Wan
 	ask(g, &h.probe, func() (*probe, error) { return look(ctx, o.SSH, host.Name) })
 	if len(w.gpus(host.Name)) > 0 {
 		ask(g, &h.cards, func() ([]proxmox.GPU, error) { return c.GPUs(ctx, host.Name) })
+		if w.Place != nil {
+			ask(g, &h.placed, func() ([]error, error) { return place(ctx, w, host.Name) })
+		}
 		ask(g, &h.mappings, func() ([]proxmox.MappingState, error) { return c.Mappings(ctx, host.Name) })
 	}
 	var mu sync.Mutex
@@ -188,6 +192,23 @@ func (s *seen) ours(w *Want, name string) *proxmox.Resident {
 		}
 	}
 	return nil
+}
+
+// place asks the caller's own rules. What Proxmox refused to tell is no answer of theirs.
+func place(ctx context.Context, w *Want, host string) ([]error, error) {
+	err := w.Place(ctx, host)
+	var refused *proxmox.Error
+	if errors.As(err, &refused) {
+		return nil, err
+	}
+	var many interface{ Unwrap() []error }
+	if errors.As(err, &many) {
+		return many.Unwrap(), nil
+	}
+	if err != nil {
+		return []error{err}, nil
+	}
+	return nil, nil
 }
 
 // errNoSSH is why a check that needs a shell on the host did not look.

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 
@@ -16,6 +17,10 @@ type Want struct {
 	Grants   []proxmox.Grant                   // what the token must be allowed
 	Role     string                            // what the names of the roles begin with that grant it; see proxmox.Roles
 	Mappings func(id, description string) bool // which resource mappings are ours; nil: none
+
+	// Place says why the VMs of a host cannot have their GPUs, for one who has rules of
+	// their own by which cards are chosen; nil: any that fit and are free will do.
+	Place func(ctx context.Context, host string) error
 
 	// Ticket says that there is a login of root@pam itself beside the token.
 	Ticket bool

@@ -1,0 +1,97 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// TestProbeIsAShellScript runs the script here: whatever machine this is, it is no
+// Proxmox host, and the script tells what it finds all the same.
+func TestProbeIsAShellScript(t *testing.T) {
+	here := remote.RunnerFunc(func(ctx context.Context, cmd remote.Cmd) error {
+		run := exec.CommandContext(ctx, cmd.Args[0], cmd.Args[1:]...)
+		run.Stdout = cmd.Stdout
+		return run.Run()
+	})
+	p, err := readProbe(t.Context(), here)
+	require.NoError(t, err)
+	assert.NotEmpty(t, p.kernel)
+	assert.NotEmpty(t, p.cmdline)
+}
+
+func TestParseProbe(t *testing.T) {
+	p, err := parseProbe([]byte("Welcome to pve1!\nkernel 6.8.12-4-pve\ncmdline quiet iommu=pt\nmodule vfio /etc/modules\n" +
+		"pci 0000:01:00.0 nvidia boot_vga\npci 0000:01:00.1  \npci nonsense x\n\n"))
+	require.NoError(t, err)
+	assert.Equal(t, "6.8.12-4-pve", p.kernel)
+	assert.Equal(t, []string{"quiet", "iommu=pt"}, p.cmdline)
+	assert.Equal(t, map[string]string{"vfio": "/etc/modules"}, p.modules)
+	require.Len(t, p.devices, 2)
+	assert.Equal(t, "nvidia", p.devices[0].driver)
+	assert.True(t, p.devices[0].console)
+	assert.Empty(t, p.devices[1].driver)
+	assert.True(t, p.older(6, 9))
+	assert.False(t, p.older(6, 8))
+	assert.False(t, p.older(5, 99))
+
+	_, err = parseProbe([]byte("This account is not available.\n"))
+	assert.ErrorContains(t, err, "not with what was asked")
+}
+
+func FuzzParseProbe(f *testing.F) {
+	f.Add("kernel 6.17.4-1-pve\ncmdline quiet\nmodule vfio /etc/modules\npci 0000:01:00.0 vfio-pci boot_vga\n")
+	f.Add("kernel \npci\npci 0000:01:00.0\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parseProbe([]byte(text))
+		if err == nil && !strings.Contains(text, p.kernel) {
+			t.Errorf("a kernel %q that nobody named", p.kernel)
+		}
+	})
+}
+
+func FuzzWithin(f *testing.F) {
+	f.Add("2 4 100-200", 150)
+	f.Add("2-4094", 1)
+	f.Add("a-b,-,4-", 4)
+	f.Fuzz(func(t *testing.T, list string, vlan int) {
+		if within(list, vlan) && !within(list+" 1", vlan) {
+			t.Errorf("%q has %d, and with more in it not", list, vlan)
+		}
+	})
+}
+
+func TestWithin(t *testing.T) {
+	assert.True(t, within("2 4 100-200", 4))
+	assert.True(t, within("2,4;100-200", 200))
+	assert.False(t, within("2 4 100-200", 99))
+	assert.False(t, within("", 1))
+}
+
+func TestAbout(t *testing.T) {
+	for size, want := range map[int64]string{0: "0B", 512: "512B", 1 << 30: "1GiB", 3 << 29: "1.5GiB", 8400 << 30: "8.2TiB", 1<<40 - 1: "1TiB", 150<<30 + 5: "150GiB"} {
+		assert.Equal(t, want, about(proxmox.Size(size)))
+	}
+}
+
+func TestAReportSaysTheWorst(t *testing.T) {
+	r := &Report{Findings: []Finding{{ID: "PX1", Verdict: OK}, {ID: "PX9", Verdict: Skipped}}}
+	assert.Equal(t, OK, r.Worst())
+	require.NoError(t, r.Err())
+	r.Findings = append(r.Findings, Finding{ID: "clock", Verdict: Warning, Evidence: "it is late"})
+	assert.Equal(t, Warning, r.Worst())
+	require.NoError(t, r.Err())
+	r.Findings = append(r.Findings, wrong("pve1", "do: `this`", "it is off"))
+	assert.Equal(t, Error, r.Worst())
+	var refused *Refusal
+	require.True(t, errors.As(r.Err(), &refused))
+	assert.Equal(t, "it is off\n  do: this", refused.Error())
+}
