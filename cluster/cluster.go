@@ -42,6 +42,8 @@ type Cluster struct {
 	api    api
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
+	// unwell is a node that did not come back from that; guarded by restarting.
+	unwell string
 }
 
 // New binds spec to b. It touches nothing but makes b.Dir.

@@ -252,37 +252,6 @@ func (c *Cluster) waitRegistered(ctx context.Context, n Node) error {
 	}
 }
 
-// waitBack waits until a node that was taken down is Ready again, and lets pods
-// back. For forty seconds after the last word of its kubelet Kubernetes calls a node
-// Ready that is not there, so what counts is the word of another boot or version.
-func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
-	node := was.Name
-	ctx, cancel := context.WithTimeoutCause(ctx, bootTime+readyTime, fmt.Errorf("%s did not become Ready again", node))
-	defer cancel()
-	why := ""
-	for {
-		client, err := c.kube(ctx)
-		var have kube.Node
-		if err == nil {
-			have, err = client.Node(ctx, node)
-		}
-		switch {
-		case err == nil && have.BootID == was.BootID && have.Version == was.Version:
-			why = "it is down"
-		case err == nil && have.Ready:
-			return client.Uncordon(ctx, node)
-		case err == nil:
-			why = have.Reason
-		default:
-			why = firstLine(err.Error())
-		}
-		progress.Say(ctx, "waiting for %s to be Ready again: %s", node, why)
-		if err := pause(ctx, 2*time.Second); err != nil {
-			return fmt.Errorf("%w: %s", err, why)
-		}
-	}
-}
-
 // hasDriver reports whether a node's driver is ours to look after.
 func (c *Cluster) hasDriver(n Node) bool {
 	return n.GPUs.Count > 0 && c.spec.NVIDIA.DriverMode == DriverPrebuilt && c.spec.NVIDIA.Stack != StackNone

@@ -107,6 +107,15 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	}
 }
 
+// Drainable returns how many pods a drain of a node would have to evict.
+func (c *Client) Drainable(ctx context.Context, name string) (int, error) {
+	pods, err := c.pods(ctx, "count the pods of node "+name, "", onNode(name))
+	if err != nil {
+		return 0, err
+	}
+	return len(slices.DeleteFunc(pods, stays)), nil
+}
+
 // stays reports whether a pod is none of drain's business.
 func stays(p corev1.Pod) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]

@@ -2,7 +2,7 @@ package proxmox
 
 import (
 	"context"
-	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -35,11 +35,8 @@ func (e *earlier) on(host string) *earlierOn {
 	return e.hosts[host]
 }
 
-// makers are the types of tasks at whose end there is something that was not there.
-func makers() []string { return []string{"qmclone", "qmcreate", "imgcopy", "download"} }
-
 // AwaitEarlier waits, the first time it is asked about a host, until everything has
-// ended that an earlier process with the same token has begun to make there. It
+// ended that an earlier process with the same token has begun there. It
 // reports whether there was such a thing: what was seen before may be wrong.
 func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, err error) {
 	e := c.earlier.on(host)
@@ -58,7 +55,7 @@ func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, er
 	}
 	for _, l := range all {
 		upid, err := ParseUPID(l.UPID)
-		if err != nil || upid.User != c.cfg.TokenID || !slices.Contains(makers(), upid.Type) {
+		if err != nil || upid.User != c.cfg.TokenID || strings.Contains(upid.Type, "proxy") { // an open console is a task too
 			continue
 		}
 		progress.Say(ctx, "an earlier run has left %s", upid.what())

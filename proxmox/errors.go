@@ -253,6 +253,7 @@ func saidSentinel(text string, target error) bool {
 		return strings.Contains(text, "No such file or directory")
 	case ErrNotFound:
 		return strings.Contains(text, "does not exist") && !strings.Contains(text, "pool '") ||
+			strings.Contains(text, "unable to find configuration file for VM") ||
 			strings.Contains(text, "no such task") || strings.Contains(text, "not defined")
 	}
 	return false

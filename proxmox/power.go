@@ -129,7 +129,7 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error 
 	}
 	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
 		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", verb), p)
-		if saidOff(words(err)) {
+		if saidOff(words(err)) || errors.Is(err, ErrNotFound) {
 			return nil
 		}
 		return err

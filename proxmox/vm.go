@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +42,8 @@ type VM struct {
 	NICs          []NIC
 	Disks         []Disk
 	GPUs          []HostPCI
-	Seed          string // volume id of the ISO on ide2
+	Seed          string   // volume id of the ISO on ide2
+	Unused        []string // volumes that were taken out of their slots and kept
 	Digest        string
 	Pending       []PendingKey // set, but in effect after the next start only; empty when stopped
 
@@ -57,6 +59,12 @@ func (v *VM) String() string {
 		return "no VM"
 	}
 	return fmt.Sprintf("%s (VM %d on %s)", v.Name, v.VMID, v.Host)
+}
+
+// Identity tells a VM from another that has its name or its VMID: Proxmox gives each a
+// UUID when it is made or cloned.
+func (v *VM) Identity() string {
+	return fmt.Sprintf("%d %s", v.VMID, loose(v.config["smbios1"]).Get("uuid"))
 }
 
 // pendingEntry is an entry of GET /nodes/N/qemu/ID/pending, which shows both
@@ -140,6 +148,11 @@ func (v *VM) read() {
 		if line, ok := c[slot]; ok {
 			p := loose(line)
 			v.GPUs = append(v.GPUs, HostPCI{Slot: slot, Mapping: p.Get("mapping"), PCIe: p.Bool("pcie"), ROMBar: p.Get("rombar") == "" || p.Bool("rombar")})
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(c)) {
+		if strings.HasPrefix(k, "unused") {
+			v.Unused = append(v.Unused, c[k])
 		}
 	}
 	if p := loose(c[seedSlot]); p.Get("media") == "cdrom" {

@@ -1,0 +1,185 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// NodeReplace makes a node's machine anew: the node is drained, deleted from
+// Kubernetes and with that from etcd, its VM is destroyed with its disks, made from
+// the template and let in again. It may be cut off anywhere and begun again, or left
+// to Up, which makes what is missing.
+//
+// Without force it refuses to destroy data, and a server that the others need.
+func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+	n, err := c.machineOf(name, "replace")
+	if err != nil {
+		return nil, err
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !force {
+		if err := c.mayDestroy(ctx, n, vm); err != nil {
+			return nil, err
+		}
+	}
+	g := &converge.Graph{}
+	host := g.Add(c.hostStep())
+	template := g.Add(c.templateStep(n.Host), host) // before anything is taken away
+	gone := g.Add(c.retireStep(n, vm != nil && vm.Running), template)
+	if vm != nil {
+		gone = g.Add(c.wreckStep(n, vm), gone)
+	}
+	needs := []*converge.Ref{gone, template, g.Add(c.seedStep(n), host)}
+	if n.GPUs.Count > 0 {
+		needs = append(needs, g.Add(c.gpusStep(n), gone))
+	}
+	made := g.Add(c.vmStep(n), needs...)
+	booted := g.Add(c.guestStep(n), made)
+	if c.spec.hasPassword(n) {
+		g.Add(c.passwordStep(n), booted)
+	}
+	ready := booted
+	if c.hasDriver(n) {
+		ready = g.Add(c.driverStep(n), booted)
+	}
+	joined := g.Add(c.k3sStep(n), ready)
+	node := g.Add(c.nodeStep(n), joined)
+	g.Add(c.kubeconfigStep(), node)
+	if c.hasPlugin() && n.GPUs.Count > 0 {
+		g.Add(c.allocatableStep(n), node)
+	}
+	return g, nil
+}
+
+// mayDestroy refuses what would lose something.
+func (c *Cluster) mayDestroy(ctx context.Context, n Node, vm *proxmox.VM) error {
+	if vm != nil {
+		if data := dataOf(n, vm); len(data) > 0 {
+			return &RefusedError{n.Name, "what is on " + strings.Join(data, ", ") + " would be destroyed with its machine: copy it elsewhere, then add -force"}
+		}
+	}
+	if n.Role != Server {
+		return nil
+	}
+	if len(c.spec.Servers()) == 1 {
+		return &RefusedError{n.Name, "it is the only server, and the cluster with all that is stored in it would go with it: " +
+			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; other nodes have to be replaced after it"}
+	}
+	client, err := c.kube(ctx)
+	if errors.Is(err, errUnformed) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("whether the other servers can do without %s cannot be seen (-force does not look): %w", n.Name, err)
+	}
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	return quorumWithout(n.Name, nodes, true)
+}
+
+// dataOf lists what a machine has that is not made again: disks that the file calls
+// data, and volumes that were pulled out and kept.
+func dataOf(n Node, vm *proxmox.VM) []string {
+	var out []string
+	for _, have := range vm.Disks {
+		for _, d := range n.Disks {
+			if d.Role == RoleData && d.Name == have.Serial {
+				out = append(out, fmt.Sprintf("disk %s (%s)", d.Name, have.Size))
+			}
+		}
+	}
+	for _, volume := range vm.Unused {
+		out = append(out, "the unused disk "+volume)
+	}
+	return out
+}
+
+// retireStep takes a node out of Kubernetes: drained, then deleted. K3s takes the
+// member out of etcd and forgets the node's password with that.
+func (c *Cluster) retireStep(n Node, alive bool) *converge.Resource[*kube.Node] {
+	look := func(ctx context.Context) (*kube.Node, error) {
+		have, err := c.observeNode(ctx, n.Name)
+		if errors.Is(err, errUnformed) {
+			return nil, nil
+		}
+		return have, err
+	}
+	retired := false
+	return &converge.Resource[*kube.Node]{
+		ID: "retire/" + n.Name,
+		Observe: func(ctx context.Context) (*kube.Node, error) {
+			if retired { // a machine that is still there may register again
+				return nil, nil
+			}
+			return look(ctx)
+		},
+		Diff: func(have *kube.Node) drift.Diff {
+			if have == nil {
+				return nil
+			}
+			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; with it go its password and its member of etcd"}}
+		},
+		Apply: func(ctx context.Context, have *kube.Node) error {
+			if alive { // where no machine is nothing ends that is evicted
+				if _, err := c.drain(ctx, n.Name); err != nil {
+					return err
+				}
+			}
+			if err := c.deleteNode(ctx, n.Name); err != nil {
+				return err
+			}
+			retired = true
+			return nil
+		},
+	}
+}
+
+// wreckStep destroys the machine that was there when the verb began, not one that was
+// made in its place since.
+func (c *Cluster) wreckStep(n Node, old *proxmox.VM) *converge.Resource[*proxmox.VM] {
+	return &converge.Resource[*proxmox.VM]{
+		ID: "destroy/" + n.Name,
+		Observe: func(ctx context.Context) (*proxmox.VM, error) {
+			have, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+			if err == nil && have != nil && have.Identity() != old.Identity() {
+				return nil, nil
+			}
+			return have, err
+		},
+		Diff: func(have *proxmox.VM) drift.Diff {
+			if have == nil {
+				return nil
+			}
+			return drift.Unwanted(fmt.Sprintf("%s, with its disks", have))
+		},
+		Apply: func(ctx context.Context, have *proxmox.VM) error {
+			if err := c.Proxmox.Remove(ctx, have); err != nil {
+				return err
+			}
+			c.guests[n.Name].absent.Store(true)
+			if len(c.spec.Servers()) == 1 && n.Role == Server {
+				c.forgetAPI() // it was of this machine
+			}
+			return nil
+		},
+	}
+}
+
+// forgetAPI makes the next one who speaks to Kubernetes ask the servers how.
+func (c *Cluster) forgetAPI() {
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	c.api.client, c.api.config = nil, ""
+}

@@ -1,0 +1,84 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge"
+)
+
+// NodeDrain empties a node.
+func (s *Session) NodeDrain(ctx context.Context) error {
+	g, err := s.Cluster.NodeDrain(s.opt.Node)
+	return s.verb(ctx, g, err, verbWords{nothing: "NODE is drained already.", done: "NODE is drained: no pods come until go tool mage node:uncordon -node=NODE."})
+}
+
+// NodeUncordon lets pods onto a node again.
+func (s *Session) NodeUncordon(ctx context.Context) error {
+	g, err := s.Cluster.NodeUncordon(s.opt.Node)
+	return s.verb(ctx, g, err, verbWords{nothing: "NODE takes pods already.", done: "NODE takes pods again."})
+}
+
+// NodeCycle switches a node's VM off and on, drained.
+func (s *Session) NodeCycle(ctx context.Context) error {
+	g, err := s.Cluster.NodeCycle(ctx, s.opt.Node, s.opt.Force)
+	return s.verb(ctx, g, err, verbWords{question: "Drain this node and switch its machine off and on?", done: "NODE was off and is back."})
+}
+
+// NodeReplace makes a node's machine anew.
+func (s *Session) NodeReplace(ctx context.Context) error {
+	g, err := s.Cluster.NodeReplace(ctx, s.opt.Node, s.opt.Force)
+	return s.verb(ctx, g, err, verbWords{question: "Destroy this machine with its disks and make it anew?", done: "NODE is a new machine."})
+}
+
+// nodeMark stands for the node's name in what a verb says.
+const nodeMark = "NODE"
+
+// verbWords are what a verb says.
+type verbWords struct{ question, nothing, done string }
+
+// verb shows what a verb would do, asks where it takes something away, and does it.
+func (s *Session) verb(ctx context.Context, g *converge.Graph, err error, words verbWords) error {
+	if err != nil {
+		return verbError(err)
+	}
+	plan, err := g.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if err := plan.Err(); err != nil {
+		return verbError(err)
+	}
+	if !plan.Changes() {
+		s.Say("%s", strings.ReplaceAll(words.nothing, nodeMark, s.opt.Node))
+		return nil
+	}
+	if words.question != "" && !s.opt.Yes {
+		if err := s.Console.Plan(plan); err != nil {
+			return err
+		}
+		if err := ask(ctx, s.Console, words.question+" Type the node's name ("+s.opt.Node+"): ", s.opt.Node); err != nil {
+			return err
+		}
+	}
+	if _, err := s.run(ctx, g); err != nil {
+		return err
+	}
+	s.Say("%s", strings.ReplaceAll(words.done, nodeMark, s.opt.Node))
+	return nil
+}
+
+// verbError gives an error the exit code of what it is.
+func verbError(err error) error {
+	var unknown *cluster.UnknownNodeError
+	var no *cluster.RefusedError
+	switch {
+	case errors.As(err, &unknown):
+		return failed(invalid, err)
+	case errors.As(err, &no):
+		return failed(refused, err)
+	}
+	return err
+}

@@ -1,0 +1,43 @@
+//go:build mage
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/cps-gpu/homelab/internal/session"
+)
+
+// Node is one machine of the cluster.
+type Node mg.Namespace
+
+// Drain empties a node: no new pods come, and those that are there go elsewhere. Flags: -node=NAME -spec=FILE -json -timeout=10m.
+func (Node) Drain(ctx context.Context, node, spec *string, json *bool, timeout *time.Duration) error {
+	o := options(spec, json, nil, timeout)
+	o.Node = value(node)
+	return with(ctx, o, (*session.Session).NodeDrain)
+}
+
+// Uncordon lets pods onto a node again. Flags: -node=NAME -spec=FILE -json.
+func (Node) Uncordon(ctx context.Context, node, spec *string, json *bool) error {
+	o := options(spec, json, nil, nil)
+	o.Node = value(node)
+	return with(ctx, o, (*session.Session).NodeUncordon)
+}
+
+// Cycle drains a node and switches its VM off and on, which resets its GPUs as a reboot does not. Flags: -node=NAME -spec=FILE -yes -force -json -timeout=30m.
+func (Node) Cycle(ctx context.Context, node, spec *string, yes, force, json *bool, timeout *time.Duration) error {
+	o := options(spec, json, yes, timeout)
+	o.Node, o.Force = value(node), value(force)
+	return with(ctx, o, (*session.Session).NodeCycle)
+}
+
+// Replace makes a node's machine anew: drained, out of Kubernetes and etcd, destroyed with its disks, cloned, let in again. Flags: -node=NAME -spec=FILE -yes -force -json -timeout=1h.
+func (Node) Replace(ctx context.Context, node, spec *string, yes, force, json *bool, timeout *time.Duration) error {
+	o := options(spec, json, yes, timeout)
+	o.Node, o.Force = value(node), value(force)
+	return with(ctx, o, (*session.Session).NodeReplace)
+}
