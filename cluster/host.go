@@ -21,6 +21,9 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 			if err := c.spec.checkArtifacts(); err != nil {
 				return nil, err
 			}
+			if err := c.checkSources(ctx); err != nil {
+				return nil, converge.Permanent(err)
+			}
 			settled, err := c.settled(ctx)
 			if err != nil {
 				return nil, converge.Permanent(err)

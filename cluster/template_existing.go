@@ -17,11 +17,15 @@ import (
 // checkSources says, before anything changes, whether there is something on every host
 // that machines can be cloned from, or be made.
 func (c *Cluster) checkSources(ctx context.Context) error {
-	if c.spec.Image.Template == "" {
+	hosts := c.templateHosts()
+	if c.spec.Image.Template == "" && len(hosts) > 0 {
 		return c.Proxmox.CheckImport()
 	}
+	if c.spec.Image.Template == "" {
+		return nil
+	}
 	var errs []error
-	for _, host := range c.templateHosts() {
+	for _, host := range hosts {
 		_, err := c.existing(ctx, host)
 		errs = append(errs, err)
 	}
