@@ -45,6 +45,7 @@ func Bench(ctx context.Context) error {
 	return each(ctx, [][]string{
 		{"go", "test", "-c", "-o", ".lab/bin/cluster.test", "./cluster"},
 		{"sh", "-c", "cd cluster && ../.lab/bin/cluster.test -test.run Measure -measure"},
+		{"go", "test", "-run", "TestCostBesideTheLeastPossible", "-count=1", "-v", "./proxmox"},
 		{"go", "test", "-run", "^$", "-bench", ".", "./proxmox", "./remote/ssh"},
 	})
 }
