@@ -238,7 +238,8 @@ func (c *Cluster) waitRegistered(ctx context.Context, n Node) error {
 	if n.Role == Agent {
 		unit = k3s.RoleAgent.Unit()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("%s runs K3s, but did not register with the cluster: see journalctl -u %s there", n.Name, unit))
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("%s runs K3s, but did not register with the cluster: see journalctl -u %s there; "+
+		"go tool mage node:replace -node=%s makes the machine anew", n.Name, unit, n.Name))
 	defer cancel()
 	for {
 		have, err := c.observeNode(ctx, n.Name)

@@ -35,7 +35,7 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 	g := &converge.Graph{}
 	host := g.Add(c.hostStep())
 	template := g.Add(c.templateStep(n.Host), host) // before anything is taken away
-	gone := g.Add(c.retireStep(n, vm != nil && vm.Running), template)
+	gone := g.Add(c.retireStep(n, vm), template)
 	if vm != nil {
 		gone = g.Add(c.wreckStep(n, vm), gone)
 	}
@@ -56,7 +56,7 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 	node := g.Add(c.nodeStep(n), joined)
 	g.Add(c.kubeconfigStep(), node)
 	if c.hasPlugin() && n.GPUs.Count > 0 {
-		g.Add(c.allocatableStep(n), node)
+		g.Add(c.allocatableStep(n), g.Add(c.pluginStep(), node))
 	}
 	return g, nil
 }
@@ -108,7 +108,7 @@ func dataOf(n Node, vm *proxmox.VM) []string {
 
 // retireStep takes a node out of Kubernetes: drained, then deleted. K3s takes the
 // member out of etcd and forgets the node's password with that.
-func (c *Cluster) retireStep(n Node, alive bool) *converge.Resource[*kube.Node] {
+func (c *Cluster) retireStep(n Node, vm *proxmox.VM) *converge.Resource[*kube.Node] {
 	look := func(ctx context.Context) (*kube.Node, error) {
 		have, err := c.observeNode(ctx, n.Name)
 		if errors.Is(err, errUnformed) {
@@ -132,8 +132,19 @@ func (c *Cluster) retireStep(n Node, alive bool) *converge.Resource[*kube.Node] 
 			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; with it go its password and its member of etcd"}}
 		},
 		Apply: func(ctx context.Context, have *kube.Node) error {
-			if alive { // where no machine is nothing ends that is evicted
+			if vm != nil && vm.Running { // where no machine is nothing ends that is evicted
 				if _, err := c.drain(ctx, n.Name); err != nil {
+					return err
+				}
+			}
+			// An agent that is off cannot be left running without its Node, should this be
+			// cut short. A server has to be there when etcd is to forget it.
+			if vm != nil && n.Role == Agent {
+				now, err := c.Proxmox.Idle(ctx, vm)
+				if err == nil && now != nil && now.Running {
+					err = c.Proxmox.Shutdown(ctx, now)
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -169,10 +180,14 @@ func (c *Cluster) wreckStep(n Node, old *proxmox.VM) *converge.Resource[*proxmox
 				return err
 			}
 			c.guests[n.Name].absent.Store(true)
-			if len(c.spec.Servers()) == 1 && n.Role == Server {
-				c.forgetAPI() // it was of this machine
+			if n.Role != Server {
+				return nil
 			}
-			return nil
+			c.forgetAPI() // connections may be to this machine
+			if len(c.spec.Servers()) == 1 {
+				return nil
+			}
+			return c.apiBack(ctx)
 		},
 	}
 }
