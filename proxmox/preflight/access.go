@@ -78,7 +78,9 @@ func checkNames(_ *Want, s *seen) []Finding {
 	var out []Finding
 	for _, c := range s.namesakes.is {
 		evidence, cure, _ := strings.Cut(c.Error(), "\n")
-		out = append(out, wrong(c.Name, unindent(cure), "%s", evidence))
+		f := wrong(c.Name, unindent(cure), "%s", evidence)
+		f.Err = c
+		out = append(out, f)
 	}
 	return out
 }

@@ -165,7 +165,7 @@ func placed(h Host, seen *hostSeen) []Finding {
 	var out []Finding
 	for _, err := range seen.placed.is {
 		evidence, cure, _ := strings.Cut(err.Error(), "\n")
-		out = append(out, wrong(h.Name, unindent(cure), "%s", evidence))
+		out = append(out, wrong(h.Name, cmp.Or(unindent(cure), otherCards), "%s", evidence))
 	}
 	return out
 }
@@ -224,6 +224,8 @@ func others(c proxmox.Card, owner string) string {
 	return ""
 }
 
+const otherCards = "ask for fewer or for others (go tool mage gpu:list shows all), or take cards from who has them: `qm set VMID --delete hostpciN`"
+
 func tooFew(host string, vm VM, got int, why []string) Finding {
 	asked := fmt.Sprintf("%d GPUs", vm.GPUs.Count)
 	if vm.GPUs.Count == 1 {
@@ -238,7 +240,7 @@ func tooFew(host string, vm VM, got int, why []string) Finding {
 			why = []string{"none is there, or the token may not see them (Sys.Audit on /)"}
 		}
 	}
-	return wrong(vm.Name, "ask for fewer or for others (go tool mage gpu:list shows all), or take cards from who has them: `qm set VMID --delete hostpciN`",
+	return wrong(vm.Name, otherCards,
 		"%s asks for %s, and host %s can give %d: %s", vm.Name, asked, host, got, strings.Join(why, "; "))
 }
 

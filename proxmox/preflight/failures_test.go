@@ -111,7 +111,7 @@ func hostFailures() []failure {
 			m.Hosts[0].VLANAware, m.Hosts[0].VIDs = []string{"vmbr0"}, map[string]string{"vmbr0": "2 100-200"}
 		}, want: vlan(150)},
 		{name: "bridge-not-vlan-aware-with-a-port", want: vlan(20)}, // Proxmox makes vmbr0v20 itself
-		{name: "mtu-beyond-the-bridge", want: func(w *preflight.Want) { w.VMs[0].NICs[0].MTU = 9000 }, found: []string{"error network vmbr0"}},
+		{name: "mtu-beyond-the-bridge", want: func(w *preflight.Want) { w.VMs[0].NICs[0].MTU = 9000 }, found: []string{"warning network vmbr0"}},
 		{name: "address-of-the-host", model: func(m *pvesim.Model) { m.Hosts[0].CIDRs = map[string]string{"vmbr0": "192.0.2.1/24"} }, want: func(w *preflight.Want) {
 			w.Addresses = map[netip.Addr]string{netip.MustParseAddr("192.0.2.1"): "gpu1"}
 		}, found: []string{"error address gpu1"}},

@@ -68,16 +68,20 @@ func (p plug) into(host string, b proxmox.Bridge) []Finding {
 	if problem := p.vlan(host, b); problem != nil {
 		out = append(out, *problem)
 	}
-	mtu := b.MTU
-	if mtu == 0 {
-		mtu = 1500
-	}
-	if p.nic.MTU > mtu { // PVE/QemuServer.pm, print_netdevice_full
-		out = append(out, wrong(b.Name, fmt.Sprintf("write mtu: %d, or raise the bridge's and its ports'", mtu), "%s is to have an MTU of %d and bridge %s on %s has %d: Proxmox starts no such VM",
-			several(p.vms), p.nic.MTU, b.Name, host, mtu))
+	// PVE/QemuServer.pm, print_netdevice_full: "MTU '9000' is bigger than the bridge MTU '1500'".
+	switch {
+	case b.MTU == 0 && p.nic.MTU > usualMTU: // the bridge takes the least of its ports' then, which is not told
+		out = append(out, odd(b.Name, fmt.Sprintf("look at it (ip link show %s), and give the bridge an mtu line in /etc/network/interfaces", b.Name),
+			"%s is to have an MTU of %d, and of bridge %s on %s none is set: where it is smaller, Proxmox starts no such VM", several(p.vms), p.nic.MTU, b.Name, host))
+	case b.MTU != 0 && p.nic.MTU > b.MTU:
+		out = append(out, wrong(b.Name, fmt.Sprintf("write mtu: %d, or raise the bridge's and its ports'", b.MTU), "%s is to have an MTU of %d and bridge %s on %s has %d: Proxmox starts no such VM",
+			several(p.vms), p.nic.MTU, b.Name, host, b.MTU))
 	}
 	return out
 }
+
+// usualMTU is what an interface has of which nothing is said.
+const usualMTU = 1500
 
 // vlan judges whether a bridge carries a VLAN. One that is not VLAN-aware does too:
 // Proxmox makes a bridge of its own for the VLAN, on the one port that the bridge must

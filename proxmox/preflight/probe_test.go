@@ -76,6 +76,22 @@ func TestWithin(t *testing.T) {
 	assert.False(t, within("", 1))
 }
 
+func TestBridges(t *testing.T) {
+	p := plug{nic: proxmox.NIC{Bridge: "vmbr0", MTU: 9000, VLAN: 5}, vms: []string{"a", "b", "c", "d", "e"}}
+	bridge := proxmox.Bridge{Name: "vmbr0", Type: "bridge", Active: true, MTU: 1500, Ports: []string{"eno1", "eno2"}}
+	found := p.into("pve1", bridge)
+	require.Len(t, found, 2)
+	assert.Contains(t, found[0].Evidence, "has 2 ports, so Proxmox does not know which of them VLAN 5 (a, b, c and 2 more) is on")
+	assert.Contains(t, found[1].Evidence, "MTU of 9000 and bridge vmbr0 on pve1 has 1500")
+	assert.Equal(t, Error, found[1].Verdict)
+
+	bridge.MTU, bridge.Type = 9000, "OVSBridge"
+	assert.Empty(t, p.into("pve1", bridge))
+	bridge.Active = false
+	require.Len(t, p.into("pve1", bridge), 1)
+	assert.Equal(t, "ifup vmbr0", p.into("pve1", bridge)[0].Command)
+}
+
 func TestAbout(t *testing.T) {
 	for size, want := range map[int64]string{0: "0B", 512: "512B", 1 << 30: "1GiB", 3 << 29: "1.5GiB", 8400 << 30: "8.2TiB", 1<<40 - 1: "1TiB", 150<<30 + 5: "150GiB"} {
 		assert.Equal(t, want, about(proxmox.Size(size)))

@@ -25,6 +25,7 @@ type Finding struct {
 	Verdict  Verdict `json:"verdict"`            //
 	Evidence string  `json:"evidence,omitempty"` // what was seen, as a sentence that stands alone
 	Cure     string  `json:"cure,omitempty"`     // what to do
+	Err      error   `json:"-"`                  // for programs, where there is more to know; may be nil
 	Command  string  `json:"command,omitempty"`  // what to paste for that, one command a line; Cure then ends with a colon
 }
 
@@ -87,6 +88,17 @@ func (e *Refusal) Error() string {
 		lines[i] = f.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns what programs may act upon.
+func (e *Refusal) Unwrap() []error {
+	var out []error
+	for _, f := range e.Findings {
+		if f.Err != nil {
+			out = append(out, f.Err)
+		}
+	}
+	return out
 }
 
 // wrong is an error. Between backquotes, at its end, a cure has the command. The check
