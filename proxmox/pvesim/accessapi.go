@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -138,7 +139,7 @@ func (c *call) checkGroups() error {
 // putUser writes down what a call says of a user.
 func (c *call) putUser(id string, join bool) {
 	about := c.s.access.about(id)
-	for _, k := range append(personal(), "enable", "expire") {
+	for _, k := range []string{"comment", "email", "firstname", "lastname", "keys", "enable", "expire"} {
 		if c.p.has(k) {
 			about[k] = c.param(k)
 		}
@@ -196,6 +197,9 @@ func (c *call) changePassword() (any, error) {
 	u := c.s.access.users[id]
 	if u.ID == "" {
 		return nil, die("no such user ('%s')", id)
+	}
+	if mine := c.s.access.users[c.who.user()]; !c.who.root() && mine.Password != c.param("confirmation-password") {
+		return nil, fail(http.StatusUnauthorized, "authentication failure")
 	}
 	u.Password = c.param("password")
 	c.s.access.users[id] = u

@@ -283,7 +283,8 @@ func (c *call) makeTemplate() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.template() {
+	disk := c.param("disk")
+	if v.template() && disk == "" {
 		return nil, die("you can't convert a template to a template")
 	}
 	if v.running {
@@ -304,16 +305,16 @@ func (c *call) makeTemplate() (any, error) {
 		if v.running {
 			return die("you can't convert a VM to template if VM is running")
 		}
-		return w.toTemplate(v)
+		return w.toTemplate(v, disk)
 	})
 }
 
-// toTemplate renames the disks to bases and marks the VM.
-func (w worker) toTemplate(v *vm) error {
+// toTemplate renames the disks to bases, or only one, and marks the VM.
+func (w worker) toTemplate(v *vm, disk string) error {
 	h := w.s.hosts[v.node]
 	for _, k := range drives(v.conf) {
 		d := w.s.props(k, v.conf[k])
-		if isCDROM(d) {
+		if isCDROM(d) || disk != "" && k != disk || strings.HasPrefix(path.Base(d["file"]), "base-") {
 			continue
 		}
 		st, vol, err := h.lookup(d["file"])

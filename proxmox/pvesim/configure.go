@@ -170,7 +170,7 @@ func (c *call) postConfig() (any, error) {
 	}
 	unlock()
 	ch.digest = ""
-	return c.startTask("qmconfig", itoa(c.vmid()), func(w worker) error {
+	upid, err := c.startTask("qmconfig", itoa(c.vmid()), func(w worker) error {
 		v, unlock, err := c.begin(w, ch)
 		if err != nil {
 			return err
@@ -181,6 +181,10 @@ func (c *call) postConfig() (any, error) {
 		}
 		return w.apply(c.who, v, ch)
 	})
+	if err != nil || c.p.int("background_delay", 0) == 0 {
+		return upid, err
+	}
+	return c.finished(upid, c.p.int("background_delay", 0))
 }
 
 // apply makes the change, option by option, each written at once, in an order

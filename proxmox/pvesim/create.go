@@ -26,6 +26,12 @@ func (c *call) createVM() (any, error) {
 		id = c.s.freeID()
 		c.p["vmid"] = []string{itoa(id)}
 	}
+	if from := c.param("archive"); from != "" {
+		if _, _, err := c.host().lookup(from); err != nil {
+			return nil, err
+		}
+		return nil, die("unable to restore VM %d - backups are not simulated", id)
+	}
 	opts := c.options()
 	if err := c.mayCreate(id, opts); err != nil {
 		return nil, err
@@ -45,6 +51,10 @@ func (c *call) createVM() (any, error) {
 		if err != nil {
 			delete(c.s.vms, id)
 			return die("unable to create VM %d - %s", id, err)
+		}
+		if c.p.bool("ha-managed") {
+			resources := register{path: "/cluster/ha/resources", id: "sid"}
+			w.s.entries(resources)["vm:"+itoa(id)] = map[string][]string{"state": {"started"}}
 		}
 		if c.p.bool("start") {
 			if fault != nil {

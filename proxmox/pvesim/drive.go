@@ -94,6 +94,9 @@ func (c *call) needSpace(storeName string) error {
 	if st == nil {
 		return die("storage '%s' does not exist", storeName)
 	}
+	if err := st.ready(); err != nil {
+		return err
+	}
 	if !slices.Contains(st.Content, "images") {
 		return badParam("storage", fmt.Sprintf("storage '%s' does not support vm images", storeName))
 	}
@@ -146,6 +149,11 @@ func (w worker) makeDrive(v *vm, key, value string, made *allocated) (string, er
 	case file == "none" || file == "cdrom":
 		return value, nil
 	case strings.HasSuffix(file, ":cloudinit"):
+		for _, k := range drives(v.wanted()) {
+			if k != key && isCloudInit(w.s.props(k, v.wanted()[k])["file"]) {
+				return "", die("%s - cloud-init drive is already attached at '%s'", key, k)
+			}
+		}
 		st := h.storages[strings.TrimSuffix(file, ":cloudinit")]
 		name := st.full(v.id, fmt.Sprintf("vm-%d-cloudinit", v.id), map[bool]string{true: "qcow2"}[st.fileBased()])
 		if err := w.allocate(st, name, v.id, int64(cloudInitSize), made); err != nil {

@@ -269,6 +269,9 @@ func (c *call) createRuleGroup() (any, error) {
 	if c.p.has("comment") {
 		g.comment = c.param("comment")
 	}
+	if err := c.checkDigest(digestOf(sortedKeys(f.groups))); err != nil {
+		return nil, err
+	}
 	delete(f.groups, old)
 	f.groups[name] = g
 	return nil, nil

@@ -134,6 +134,9 @@ func (c *call) createSet() (any, error) {
 	if c.p.has("comment") {
 		set.comment = c.param("comment")
 	}
+	if err := c.checkDigest(digestOf(sortedKeys(f.sets))); err != nil {
+		return nil, err
+	}
 	delete(f.sets, old)
 	f.sets[name] = set
 	return nil, nil

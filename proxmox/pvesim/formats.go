@@ -26,19 +26,49 @@ var formats = map[string]format{
 	"mac-addr":     {isUnicastMAC, "unicast MAC address"},
 	"pve-storage-id": {matching(`[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9]`),
 		"storage ID"},
-	"pve-bridge-id": {matching(`[-_.\w]+`), "bridge ID"},
-	"disk-size":     {matching(`\d+(\.\d+)?[KMGT]?`), "disk size"},
-	"urlencoded":    {matching(`[-%a-zA-Z0-9_.!~*'()]*`), "urlencoded string"},
-	"ipv4":          {isAddr(netip.Addr.Is4), "IPv4 address"},
-	"ipv6":          {isAddr(netip.Addr.Is6), "IPv6 address"},
-	"ip":            {isAddr(netip.Addr.IsValid), "IP address"},
-	"pve-tag":       {matching(`(?i)[a-z0-9_][a-z0-9_\-+.]*`), "tag"},
-	"pve-poolid":    {matching(`[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+){0,2}`), "pool name"},
-	"pve-userid":    {matching(`[^\s:/]+@[A-Za-z][A-Za-z0-9.\-_]+`), "user name"},
-	"pve-groupid":   {matching(`[A-Za-z0-9.\-_]+`), "group name"},
-	"pve-roleid":    {matching(`[A-Za-z0-9.\-_]+`), "role name"},
-	"pve-realm":     {matching(`[A-Za-z][A-Za-z0-9.\-_]+`), "realm"},
-	"pve-volume-id": {matching(`(?i)[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
+	"pve-bridge-id":                       {matching(`[-_.\w]+`), "bridge ID"},
+	"disk-size":                           {matching(`\d+(\.\d+)?[KMGT]?`), "disk size"},
+	"urlencoded":                          {matching(`[-%a-zA-Z0-9_.!~*'()]*`), "urlencoded string"},
+	"ipv4":                                {isAddr(netip.Addr.Is4), "IPv4 address"},
+	"ipv6":                                {isAddr(netip.Addr.Is6), "IPv6 address"},
+	"ip":                                  {isAddr(netip.Addr.IsValid), "IP address"},
+	"pve-tag":                             {matching(`(?i)[a-z0-9_][a-z0-9_\-+.]*`), "tag"},
+	"pve-poolid":                          {matching(`[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+){0,2}`), "pool name"},
+	"pve-userid":                          {matching(`[^\s:/]+@[A-Za-z][A-Za-z0-9.\-_]+`), "user name"},
+	"pve-groupid":                         {matching(`[A-Za-z0-9.\-_]+`), "group name"},
+	"pve-roleid":                          {matching(`[A-Za-z0-9.\-_]+`), "role name"},
+	"pve-realm":                           {matching(`[A-Za-z][A-Za-z0-9.\-_]+`), "realm"},
+	"CIDR":                                {isPrefix(netip.Prefix.IsValid), "CIDR network"},
+	"CIDRv4":                              {isPrefix(func(p netip.Prefix) bool { return p.Addr().Is4() }), "IPv4 network"},
+	"CIDRv6":                              {isPrefix(func(p netip.Prefix) bool { return p.Addr().Is6() }), "IPv6 network"},
+	"IPorCIDR":                            {func(s string) bool { return isAddr(netip.Addr.IsValid)(s) || isPrefix(netip.Prefix.IsValid)(s) }, "IP address or CIDR network"},
+	"ipv4mask":                            {matching(`(255|254|252|248|240|224|192|128|0)(\.(255|254|252|248|240|224|192|128|0)){3}|[0-9]|[12][0-9]|3[0-2]`), "IP netmask"},
+	"email-opt":                           {matching(`(\w+@[\w.-]+|[^\s@]+@[^\s@]+)?`), "email address"},
+	"address":                             {matching(`[a-zA-Z0-9:]([a-zA-Z0-9:.-]*[a-zA-Z0-9:])?`), "address"},
+	"mac-prefix":                          {matching(`(?i)[a-f0-9][02468ace](:[a-f0-9]{2}){0,2}:?`), "unicast MAC address prefix"},
+	"pve-iface":                           {matching(`(?i)[a-z][a-z0-9_]{1,20}([:.]\d+)?`), "network interface name"},
+	"pve-tokenid":                         {matching(`[^\s:/]+@[A-Za-z][A-Za-z0-9.\-_]+![A-Za-z][A-Za-z0-9.\-_]+`), "token ID"},
+	"pve-storage-content":                 {matching(`images|rootdir|vztmpl|iso|backup|snippets|import|none`), "content type"},
+	"pve-task-status-type":                {matching(`(?i)ok|error|warning|unknown`), "task status"},
+	"pve-vlan-id-or-range":                {matching(`\d{1,4}(-\d{1,4})?`), "VLAN ID or range"},
+	"pve-hotplug-features":                {matching(`(?:(network|disk|cpu|memory|usb|cloudinit)(,|;| )?)+|0|1`), "hotplug features"},
+	"pve-qm-bootdisk":                     {matching(`(ide|sata|scsi|virtio|efidisk|tpmstate)\d+`), "boot disk"},
+	"pve-cpuset":                          {matching(`\s*\d+(?:-\d+)?(?:\s*,\s*\d+(?:-\d+)?)*\s*`), "CPU set"},
+	"pve-startup-order":                   {matching(`(?:(order=)?\d+|up=\d+|down=\d+)(,((order=)?\d+|up=\d+|down=\d+))*`), "startup order"},
+	"pve-ha-node":                         {matching(`[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(:\d+)?`), "node name"},
+	"pve-ha-resource-or-vm-id":            {matching(`((vm|ct):)?[1-9][0-9]{2,8}`), "resource or VM ID"},
+	"storage-pair":                        {matching(`[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9](:[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9])?|1`), "storage map"},
+	"pve-storage-path":                    {matching(`/[-/a-zA-Z0-9_.@]*`), "storage path"},
+	"pve-storage-vgname":                  {matching(`[a-zA-Z0-9][a-zA-Z0-9\-_.]*`), "volume group name"},
+	"pve-storage-server":                  {matching(`[a-zA-Z0-9:]([a-zA-Z0-9:.-]*[a-zA-Z0-9:])?`), "server name"},
+	"pve-storage-portal-dns":              {matching(`[\w.:\[\]-]+`), "portal"},
+	"pve-storage-options":                 {matching(`[^\s,=]+(=[^,]*)?(,[^\s,=]+(=[^,]*)?)*`), "options"},
+	"pve-storage-zfs-blocksize":           {matching(`\d+[kKmMgG]?`), "block size"},
+	"string":                              {func(string) bool { return true }, "string"},
+	"pve-volume-id-or-qm-path":            {matching(`(?i)none|cdrom|/.+|[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
+	"pve-volume-id-or-absolute-path":      {matching(`(?i)/.+|[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
+	"pve-storage-path-in-property-string": {matching(`/[-/a-zA-Z0-9_.@]*`), "storage path"},
+	"pve-volume-id":                       {matching(`(?i)[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
 	"pve-ipv4-config": {func(s string) bool {
 		p, err := netip.ParsePrefix(s)
 		return s == "dhcp" || err == nil && p.Addr().Is4()
@@ -51,24 +81,35 @@ var formats = map[string]format{
 
 // formatErrors are the texts that do not follow the pattern.
 var formatErrors = map[string]string{
-	"pve-storage-id": "storage ID '%' contains illegal characters",
-	"pve-bridge-id":  "invalid bridge ID '%'",
-	"pve-configid":   "invalid configuration ID '%'",
-	"pve-tag":        "invalid characters in tag",
-	"pve-userid":     "value '%' does not look like a valid user name",
-	"pve-groupid":    "group name '%' contains invalid characters",
-	"pve-roleid":     "role name '%' contains invalid characters",
-	"pve-realm":      "value does not look like a valid realm",
-	"urlencoded":     "invalid urlencoded string",
-	"pve-volume-id":  "unable to parse volume ID '%'",
-	"disk-size":      "value does not look like a valid disk size: %",
-	"pve-poolid":     "pool name '%' contains invalid characters",
+	"pve-storage-id":      "storage ID '%' contains illegal characters",
+	"pve-bridge-id":       "invalid bridge ID '%'",
+	"pve-configid":        "invalid configuration ID '%'",
+	"pve-tag":             "invalid characters in tag",
+	"pve-userid":          "value '%' does not look like a valid user name",
+	"pve-groupid":         "group name '%' contains invalid characters",
+	"pve-roleid":          "role name '%' contains invalid characters",
+	"pve-storage-content": "invalid content type '%'",
+	"pve-iface":           "invalid network interface name '%'",
+	"pve-startup-order":   "unable to parse startup options",
+	"address":             "value does not look like a valid address: %",
+	"pve-realm":           "value does not look like a valid realm",
+	"urlencoded":          "invalid urlencoded string",
+	"pve-volume-id":       "unable to parse volume ID '%'",
+	"disk-size":           "value does not look like a valid disk size: %",
+	"pve-poolid":          "pool name '%' contains invalid characters",
 }
 
 func isAddr(is func(netip.Addr) bool) func(string) bool {
 	return func(s string) bool {
 		a, err := netip.ParseAddr(s)
 		return err == nil && is(a)
+	}
+}
+
+func isPrefix(is func(netip.Prefix) bool) func(string) bool {
+	return func(s string) bool {
+		p, err := netip.ParsePrefix(s)
+		return err == nil && is(p)
 	}
 }
 

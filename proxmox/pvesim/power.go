@@ -233,10 +233,15 @@ func (s *Sim) kill(v *vm) {
 }
 
 func (c *call) stopVM() (any, error) {
-	if err := c.rootOption("skiplock"); err != nil {
-		return nil, err
+	for _, name := range []string{"skiplock", "keepActive", "migratedfrom"} {
+		if err := c.rootOption(name); err != nil {
+			return nil, err
+		}
 	}
 	id, node := c.vmid(), c.param("node")
+	if c.p.bool("overrule-shutdown") {
+		c.s.overrule(id)
+	}
 	return c.startTask("qmstop", itoa(id), func(w worker) error {
 		v, unlock, err := w.lockedVM(id, node)
 		if err != nil {
@@ -252,6 +257,16 @@ func (c *call) stopVM() (any, error) {
 		w.s.kill(v)
 		return nil
 	})
+}
+
+// overrule ends the tasks that wait for a VM to shut down.
+func (s *Sim) overrule(vmid int) {
+	for _, t := range s.order {
+		if t.kind == "qmshutdown" && t.id == itoa(vmid) && t.running() && !t.asked {
+			t.asked = true
+			close(t.stop)
+		}
+	}
 }
 
 // lockedVM is how workers get hold of a VM that nobody else works on.
@@ -275,8 +290,10 @@ func (w worker) lockedVM(id int, node string) (*vm, func(), error) {
 const shutdownTimeout = 60
 
 func (c *call) shutdownVM() (any, error) {
-	if err := c.rootOption("skiplock"); err != nil {
-		return nil, err
+	for _, name := range []string{"skiplock", "keepActive"} {
+		if err := c.rootOption(name); err != nil {
+			return nil, err
+		}
 	}
 	id, node := c.vmid(), c.param("node")
 	timeout := time.Duration(c.p.int("timeout", shutdownTimeout)) * time.Second
@@ -369,6 +386,9 @@ func (c *call) rebootVM() (any, error) {
 }
 
 func (c *call) resetVM() (any, error) {
+	if err := c.rootOption("skiplock"); err != nil {
+		return nil, err
+	}
 	v, err := c.vm()
 	if err != nil {
 		return nil, err

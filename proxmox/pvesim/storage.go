@@ -184,6 +184,32 @@ func (st *storage) state() map[string]any {
 	}
 }
 
+// ready refuses a storage that is switched off or away.
+func (st *storage) ready() error {
+	switch {
+	case st.Disabled:
+		return die("storage '%s' is disabled", st.Name)
+	case st.Inactive:
+		return die("storage '%s' is not online", st.Name)
+	}
+	return nil
+}
+
+// sameOn reports whether the node that a call names as target has a storage too.
+func (c *call) sameOn(st *storage) bool {
+	target := c.s.hosts[c.param("target")]
+	return target == nil || target.storages[st.Name] != nil && !target.storages[st.Name].Disabled
+}
+
+// formats are those that disks may have on a storage, and that which they have
+// unless told otherwise.
+func (st *storage) formats() map[string]any {
+	if st.fileBased() {
+		return map[string]any{"supported": []string{"qcow2", "raw", "subvol", "vmdk"}, "default": "qcow2"}
+	}
+	return map[string]any{"supported": []string{"raw", "subvol"}, "default": "raw"}
+}
+
 func boolInt(b bool) int {
 	if b {
 		return 1
@@ -204,9 +230,17 @@ func (c *call) listStorages() (any, error) {
 		if want := c.param("storage"); want != "" && want != name {
 			continue
 		}
+		if c.p.bool("enabled") && st.Disabled || !c.sameOn(st) {
+			continue
+		}
 		entry := st.state()
 		entry["storage"] = name
-		entry["used_fraction"] = float64(st.usedBytes()) / float64(max(1, st.Size))
+		if c.p.bool("format") {
+			entry["formats"] = st.formats()
+		}
+		if entry["active"] == 1 {
+			entry["used_fraction"] = float64(st.usedBytes()) / float64(max(1, st.Size))
+		}
 		out = append(out, entry)
 	}
 	return out, nil
@@ -222,6 +256,9 @@ func (c *call) storageStatus() (any, error) {
 
 func (c *call) storageContent() (any, error) {
 	st, err := c.storage()
+	if err == nil {
+		err = st.ready()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +330,7 @@ func (c *call) deleteVolume() (any, error) {
 	if !c.s.can(c.who, "/storage/"+st.Name, "Datastore.Allocate") {
 		return nil, refuse("/storage/"+st.Name, "Datastore.Allocate")
 	}
-	return c.startTask("imgdel", st.Name, func(w worker) error {
+	upid, err := c.startTask("imgdel", st.Name, func(w worker) error {
 		unlock, err := w.lockStorage(st)
 		if err != nil {
 			return err
@@ -308,6 +345,10 @@ func (c *call) deleteVolume() (any, error) {
 		w.log("Removed volume '%s:%s'", st.Name, name)
 		return nil
 	})
+	if err != nil || c.p.int("delay", 0) == 0 {
+		return upid, err
+	}
+	return c.finished(upid, c.p.int("delay", 0))
 }
 
 // needContent refuses a storage that does not take a kind of content.

@@ -58,6 +58,28 @@ func (c *call) startTask(kind, id string, work func(w worker) error, undo ...fun
 	return t.upid, nil
 }
 
+// finished waits some seconds for a task that a call has started, and answers with
+// nothing where it has ended by then.
+func (c *call) finished(upid any, seconds int) (any, error) {
+	id, _ := upid.(string)
+	t := c.s.tasks[id]
+	for range seconds * 10 {
+		if t == nil || !t.running() {
+			break
+		}
+		if err := c.s.wait(100*time.Millisecond, nil); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case t == nil || t.running():
+		return upid, nil
+	case t.failed():
+		return nil, die("%s", t.exit)
+	}
+	return nil, nil
+}
+
 func (s *Sim) newTask(node, kind, id string, who identity) *task {
 	s.pids += 3
 	now := time.Now()

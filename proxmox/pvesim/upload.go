@@ -100,6 +100,9 @@ var extensions = map[string]*regexp.Regexp{
 
 func (c *call) uploadFile() (any, error) {
 	st, err := c.storage()
+	if err == nil {
+		err = st.ready()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +175,9 @@ func checksum(algorithm string, data []byte) string {
 
 func (c *call) downloadURL() (any, error) {
 	st, err := c.storage()
+	if err == nil {
+		err = st.ready()
+	}
 	if err != nil {
 		return nil, err
 	}
