@@ -1,0 +1,120 @@
+package simcheck
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the embedded facts anew")
+
+// The dump of Proxmox's own API schema that api.json.gz is reduced from.
+const fullSchema = "../../../shared/data/pve9-api.json"
+
+// TestAPIIsProxmoxs holds the embedded API against the dump it was made from.
+func TestAPIIsProxmoxs(t *testing.T) {
+	raw, err := os.ReadFile(fullSchema)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("NOT CHECKED: %s is missing; api.json.gz is taken as it is", fullSchema)
+	}
+	require.NoError(t, err)
+	want := reduced(t, raw)
+	if *update {
+		require.NoError(t, os.WriteFile("api.json.gz", packed(t, want), 0o644))
+		return
+	}
+	var got []byte
+	require.NoError(t, unpack(apiJSON, func(r io.Reader) (err error) { got, err = io.ReadAll(r); return err }))
+	assert.True(t, bytes.Equal(want, got), "api.json.gz is not what %s says: run go test ./internal/simcheck -run %s -update", fullSchema, t.Name())
+}
+
+func packed(t *testing.T, data []byte) []byte {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	require.NoError(t, err)
+	_, err = z.Write(data)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return b.Bytes()
+}
+
+func reduced(t *testing.T, raw []byte) []byte {
+	var full struct {
+		Paths map[string]map[string]struct {
+			AllowToken  int
+			Permissions map[string]any
+			Parameters  struct{ Properties map[string]any }
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &full))
+	out := api{Methods: map[string]apiMethod{}}
+	for path, methods := range full.Paths {
+		for verb, m := range methods {
+			one := apiMethod{Parameters: map[string]json.RawMessage{}, NoToken: m.AllowToken == 0}
+			for k, v := range m.Parameters.Properties {
+				one.Parameters[k] = encoded(t, slim(v))
+			}
+			if m.Permissions != nil {
+				one.Prose, _ = m.Permissions["description"].(string)
+				delete(m.Permissions, "description")
+				one.Permissions = encoded(t, m.Permissions)
+			}
+			out.Methods[verb+" "+path] = one
+		}
+	}
+	return encoded(t, out)
+}
+
+func encoded(t *testing.T, v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	require.NoError(t, enc.Encode(v))
+	return bytes.TrimSpace(b.Bytes())
+}
+
+var perlGroup = regexp.MustCompile(`\(\?\^u?(i?):`)
+
+// slim keeps of a parameter what says what it may be; the rest is documentation.
+func slim(v any) any {
+	in, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	out := map[string]any{}
+	for _, f := range []string{"type", "optional", "minimum", "maximum", "minLength", "maxLength", "pattern",
+		"enum", "format", "default_key", "alias", "keyAlias", "requires", "items"} {
+		x, ok := in[f]
+		if !ok || x == nil || f == "optional" && x == 0.0 {
+			continue
+		}
+		switch keys, isMap := x.(map[string]any); {
+		case f == "format" && isMap:
+			all := map[string]any{}
+			for k, p := range keys {
+				all[k] = slim(p)
+			}
+			x = all
+		case f == "items":
+			x = slim(x)
+		case f == "pattern":
+			x = perlGroup.ReplaceAllString(x.(string), "(?$1:")
+		case f == "minimum" || f == "maximum":
+			if s, isText := x.(string); isText {
+				x = json.Number(s)
+			}
+		}
+		out[f] = x
+	}
+	return out
+}
