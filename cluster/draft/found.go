@@ -1,0 +1,135 @@
+package draft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Found is what there is.
+type Found struct {
+	Version string // of Proxmox VE, 9.2.11
+	Hosts   []Host // that are up, sorted by name
+	Down    []string
+	Used    map[netip.Addr]string // addresses in use, and by whom
+	Tags    []string              // of all VMs: names of clusters that are there are among them
+}
+
+// Host is one Proxmox VE host.
+type Host struct {
+	Name     string
+	CPUs     int          // logical ones
+	Memory   proxmox.Size // all of it
+	Promised proxmox.Size // to VMs and containers that are there, running or not
+	Storages []proxmox.Storage
+	Bridges  []proxmox.Bridge
+	GPUs     []GPU
+}
+
+// GPU is one NVIDIA card.
+type GPU struct {
+	Address string // 0000:41:00
+	Model   string // A100 PCIe 80GB
+	Taken   string // who has it, or why nobody can; empty: it can be had
+}
+
+// Free returns the cards of a host that can be had.
+func (h Host) Free() []GPU {
+	return slices.DeleteFunc(slices.Clone(h.GPUs), func(g GPU) bool { return g.Taken != "" })
+}
+
+// Bridge returns the host's bridge of that name.
+func (h Host) Bridge(name string) (proxmox.Bridge, bool) {
+	i := slices.IndexFunc(h.Bridges, func(b proxmox.Bridge) bool { return b.Name == name })
+	if i < 0 {
+		return proxmox.Bridge{}, false
+	}
+	return h.Bridges[i], true
+}
+
+// Discover looks at every host of the Proxmox cluster that is up.
+func Discover(ctx context.Context, c *proxmox.Client) (Found, error) {
+	f := Found{Version: c.Version().Version, Used: map[netip.Addr]string{}}
+	hosts, err := c.Hosts(ctx)
+	if err != nil {
+		return f, err
+	}
+	residents, err := c.Residents(ctx)
+	if err != nil {
+		return f, err
+	}
+	for _, r := range residents {
+		f.Tags = append(f.Tags, r.Tags...)
+	}
+	for _, h := range hosts {
+		if !h.Online {
+			f.Down = append(f.Down, h.Name)
+			continue
+		}
+		host := Host{Name: h.Name, CPUs: h.CPUs, Memory: h.Memory}
+		for _, r := range residents {
+			if r.Host == h.Name && !r.Template {
+				host.Promised += r.Memory
+			}
+		}
+		if err := f.look(ctx, c, &host); err != nil {
+			return f, fmt.Errorf("host %s: %w", h.Name, err)
+		}
+		f.Hosts = append(f.Hosts, host)
+	}
+	if len(f.Hosts) == 0 {
+		return f, errors.New("Proxmox shows no host that is up")
+	}
+	return f, nil
+}
+
+// look fills in what a host has.
+func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
+	var err error
+	if h.CPUs == 0 || h.Memory == 0 {
+		return fmt.Errorf("the token may not see what it has: grant it Sys.Audit on /nodes/%s, see docs/real-host.md", h.Name)
+	}
+	if h.Storages, err = c.Storages(ctx, h.Name); err != nil {
+		return err
+	}
+	if h.Bridges, err = c.Bridges(ctx, h.Name); err != nil {
+		return err
+	}
+	ledger, err := c.Ledger(ctx, h.Name)
+	if err != nil {
+		return err
+	}
+	for _, card := range ledger.Cards {
+		h.GPUs = append(h.GPUs, GPU{Address: card.Address.Whole().String(), Model: card.Model, Taken: taken(card, ledger)})
+	}
+	used, err := c.Addresses(ctx, h.Name)
+	for addr, who := range used {
+		if _, known := f.Used[addr]; !known {
+			f.Used[addr] = who
+		}
+	}
+	return err
+}
+
+// madeFor begins the descriptions of the mappings that package cluster makes.
+const madeFor = "made by homelab for cluster "
+
+// taken says who has a card, or why nobody can have it.
+func taken(card proxmox.Card, ledger *proxmox.Ledger) string {
+	for _, cl := range card.Claims {
+		if !cl.Template {
+			return fmt.Sprintf("%s has it, %s", cl, cl.How())
+		}
+	}
+	for _, m := range ledger.Mappings {
+		if name, made := strings.CutPrefix(m.Description, madeFor); made && slices.Contains(card.Mappings, m.ID) {
+			return "kept for cluster " + name
+		}
+	}
+	return card.Problem()
+}

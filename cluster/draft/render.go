@@ -1,0 +1,473 @@
+package draft
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Render writes the cluster file for what was found and answered. The error is that of
+// [Answers.Check].
+func Render(f Found, a Answers) (string, error) {
+	if err := a.Check(f); err != nil {
+		return "", err
+	}
+	l, err := f.layout(a)
+	if err != nil {
+		return "", err
+	}
+	w := &writer{found: f, answers: a, layout: l}
+	w.head()
+	w.proxmox()
+	w.image()
+	w.network()
+	w.kubernetes()
+	w.ssh()
+	w.pools()
+	w.more()
+	return w.b.String(), nil
+}
+
+// Warnings says what one should look at before anything is made of the file.
+func Warnings(f Found, a Answers) []string {
+	l, err := f.layout(a)
+	if err != nil {
+		return nil
+	}
+	w := &writer{found: f, answers: a, layout: l}
+	var out []string
+	for _, h := range f.Down {
+		out = append(out, fmt.Sprintf("host %s is down, and was not looked at", h))
+	}
+	for _, h := range l.hosts {
+		if name, _ := bestStorage(h); name == "" {
+			out = append(out, fmt.Sprintf("host %s shows no storage for disks of VMs (content images), or the token may not see it: grant it Datastore.Audit on /storage", h.Name))
+		}
+		for _, content := range []string{"import", "iso"} {
+			if _, cure := w.fileStorage(content); cure != "" && h.Name == l.hosts[0].Name {
+				out = append(out, cure)
+			}
+		}
+	}
+	if slices.Contains(f.Tags, "homelab-"+a.Name) {
+		out = append(out, fmt.Sprintf("there is a cluster %s already: cluster:up would bring its machines to this file", a.Name))
+	}
+	return out
+}
+
+type writer struct {
+	b       strings.Builder
+	found   Found
+	answers Answers
+	layout  layout
+}
+
+// line writes a line; what came from elsewhere cannot end it.
+func (w *writer) line(format string, args ...any) {
+	w.b.WriteString(strings.TrimRight(printable(fmt.Sprintf(format, args...)), " ") + "\n")
+}
+
+// comment writes remarks, each on lines of its own.
+func (w *writer) comment(indent int, remarks ...string) {
+	const width = 100
+	for _, r := range remarks {
+		at := strings.Repeat(" ", indent) + "#"
+		line := at
+		for _, word := range strings.Fields(r) {
+			if len(line)+1+len(word) > width && line != at {
+				w.line("%s", line)
+				line = at
+			}
+			line += " " + word
+		}
+		w.line("%s", line)
+	}
+}
+
+// lab reports whether the file is for the embedded lab.
+func (w *writer) lab() bool { return w.answers.Endpoint == cluster.Lab }
+
+func (w *writer) head() {
+	servers, workers, gpus := 0, 0, 0
+	for _, p := range w.layout.pools {
+		if p.server {
+			servers += p.count()
+			continue
+		}
+		workers, gpus = workers+p.count(), gpus+p.count()*p.gpus
+	}
+	has := "without a GPU"
+	if gpus > 0 {
+		has = fmt.Sprintf("with %s in all", plural(gpus, "GPU"))
+	}
+	w.comment(0,
+		fmt.Sprintf("%s and %s %s, on Proxmox VE %s.", plural(servers, "server"), plural(workers, "worker"), has, w.found.Version),
+		"Written by cluster:init from what it found, and yours from now on: see docs/cluster-yaml.md.")
+	w.comment(0, "Next: go tool mage cluster:plan shows what would be made of it, go tool mage cluster:up makes it.")
+	w.line("name: %s", scalar(w.answers.Name))
+}
+
+func (w *writer) proxmox() {
+	a := w.answers
+	w.line("")
+	w.line("proxmox:")
+	if w.lab() {
+		w.line("  endpoint: lab # simulated hosts on this machine; for real ones run cluster:init again")
+	} else {
+		w.line("  endpoint: %s", scalar(address(a.Endpoint)))
+		w.line("  token: %s", scalar(a.TokenID))
+		w.line("  secret: %s # where the token's secret is, which has no place in this file", scalar(a.Secret))
+		switch {
+		case a.Fingerprint != "":
+			w.line("  # Of the certificate that the host showed: pvenode cert info, on the host, shows it too.")
+			w.line("  fingerprint: %s", scalar(strings.ToUpper(a.Fingerprint)))
+		case a.Insecure:
+			w.line("  insecure: true # anybody on the way can read the token: write fingerprint: instead")
+		}
+	}
+	w.line("  host: %s # of nodes that name none", scalar(w.layout.hosts[0].Name))
+	w.line("  hosts: # what they have: sums of what is asked below are checked against it")
+	for _, h := range w.layout.hosts {
+		storage := ""
+		if name, free := bestStorage(h); name != "" && free >= gib {
+			storage = fmt.Sprintf(", storage: {%s: %s}", scalar(name), whole(free))
+		}
+		w.line("    %s: {cores: %d, memory: %s, gpus: %d%s}", scalar(h.Name), h.CPUs, whole(h.Memory), len(h.Free()), storage)
+		var notes []string
+		if h.Promised > 0 {
+			notes = append(notes, fmt.Sprintf("%s of its memory are promised to VMs and containers that are there already.", whole(h.Promised)))
+		}
+		if name, free := bestStorage(h); name != "" {
+			notes = append(notes, fmt.Sprintf("%s has %s free.%s", name, whole(free), others(h, name)))
+		}
+		w.comment(6, strings.Join(notes, " "))
+	}
+	if len(w.layout.unused) > 0 {
+		w.comment(2, "Not used:")
+		for _, u := range w.layout.unused {
+			w.comment(4, "- "+u)
+		}
+	}
+}
+
+// others names further storages for disks.
+func others(h Host, but string) string {
+	var names []string
+	for _, s := range h.Storages {
+		if s.Active && slices.Contains(s.Content, "images") && s.Name != but {
+			names = append(names, fmt.Sprintf("%s (%s free)", s.Name, whole(s.Free)))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return " Others: " + strings.Join(names, ", ") + "."
+}
+
+// fileStorage finds the storage for files of a kind that all hosts have, and what is
+// to be done where there is none.
+func (w *writer) fileStorage(content string) (name, cure string) {
+	takes := func(h Host, storage string) bool {
+		return slices.ContainsFunc(h.Storages, func(s proxmox.Storage) bool {
+			return s.Name == storage && s.Active && slices.Contains(s.Content, content)
+		})
+	}
+	candidates := []string{"local"}
+	for _, h := range w.layout.hosts {
+		for _, s := range h.Storages {
+			if storageName(s.Name) {
+				candidates = append(candidates, s.Name)
+			}
+		}
+	}
+	for _, name := range candidates {
+		if !slices.ContainsFunc(w.layout.hosts, func(h Host) bool { return !takes(h, name) }) {
+			return name, ""
+		}
+	}
+	for _, h := range w.layout.hosts {
+		if takes(h, "local") {
+			continue
+		}
+		with := []string{content}
+		for _, s := range h.Storages {
+			if s.Name == "local" {
+				with = append(slices.Clone(s.Content), content)
+			}
+		}
+		return "local", fmt.Sprintf("no storage of %s takes content %q: on the host run: pvesm set local --content %s", h.Name, content, strings.Join(with, ","))
+	}
+	return "local", ""
+}
+
+func (w *writer) image() {
+	images, noImages := w.fileStorage("import")
+	seeds, noSeeds := w.fileStorage("iso")
+	if images == "local" && seeds == "local" && noImages == "" && noSeeds == "" {
+		return // the defaults
+	}
+	w.line("")
+	w.line("image: # Ubuntu 24.04, unless you name another; this is where its files are kept")
+	for _, cure := range []string{noImages, noSeeds} {
+		if cure != "" {
+			w.comment(2, cure)
+		}
+	}
+	w.line("  storage: %s # content import: the downloaded image", scalar(images))
+	w.line("  seedStorage: %s # content iso: what each machine is told at first boot", scalar(seeds))
+}
+
+func (w *writer) network() {
+	a := w.answers
+	w.line("")
+	w.line("network:")
+	w.line("  bridge: %s%s", scalar(a.Bridge), w.otherBridges())
+	w.line("  prefix: %s", a.Prefix)
+	told := false
+	for _, h := range w.found.Hosts {
+		b, _ := h.Bridge(a.Bridge)
+		told = told || b.Gateway == a.Gateway.String()
+	}
+	if told {
+		w.line("  gateway: %s # the hosts' own", a.Gateway)
+	} else {
+		w.line("  gateway: %s # none of the hosts says so: is it right?", a.Gateway)
+	}
+	w.comment(2, "dns: [...] # the gateway, unless you write another")
+	var used []netip.Addr
+	for addr := range w.found.Used {
+		if a.Prefix.Contains(addr) {
+			used = append(used, addr)
+		}
+	}
+	slices.SortFunc(used, netip.Addr.Compare)
+	const most = 12
+	var who []string
+	for _, addr := range used[:min(most, len(used))] {
+		who = append(who, fmt.Sprintf("%s (%s)", addr, w.found.Used[addr]))
+	}
+	if len(used) > most {
+		who = append(who, fmt.Sprintf("and %d more", len(used)-most))
+	}
+	if len(who) > 0 {
+		w.comment(2, "Known to be in use there: "+strings.Join(who, ", ")+".")
+	}
+	w.comment(2, "Addresses below are not known to be in use. See that your DHCP server does not give them away.")
+}
+
+func (w *writer) otherBridges() string {
+	var names []string
+	for _, h := range w.layout.hosts {
+		for _, b := range h.Bridges {
+			text := b.Name
+			if b.CIDR != "" {
+				text += " (" + b.CIDR + ")"
+			}
+			if b.Name != w.answers.Bridge && !slices.Contains(names, text) {
+				names = append(names, text)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return " # others: " + strings.Join(names, ", ")
+}
+
+func (w *writer) kubernetes() {
+	ordinary := w.layout.pods == netip.MustParsePrefix("10.42.0.0/16")
+	if !w.layout.vip.IsValid() && ordinary {
+		return
+	}
+	w.line("")
+	w.line("k3s:")
+	if w.layout.vip.IsValid() {
+		w.line("  vip: %s # the API's address; it moves to another server when one dies", w.layout.vip)
+	}
+	if !ordinary {
+		w.line("  podCIDR: %s # the usual ones are in use at your place", w.layout.pods)
+		w.line("  serviceCIDR: %s", w.layout.service)
+	}
+}
+
+func (w *writer) ssh() {
+	if w.answers.PublicKey == "" {
+		return
+	}
+	w.line("")
+	w.line("ssh:")
+	w.line("  publicKeys: [%s] # may log in to the nodes, beside the key that is made for this cluster", scalar(w.answers.PublicKey))
+}
+
+func (w *writer) pools() {
+	first := ""
+	for _, p := range w.layout.pools {
+		if first == "" {
+			first = p.storage
+		}
+	}
+	w.line("")
+	if first != "" {
+		w.line("defaults:")
+		w.line("  storage: %s # of disks", scalar(first))
+		w.line("")
+	}
+	w.line("pools:")
+	for i, p := range w.layout.pools {
+		if i > 0 {
+			w.line("")
+		}
+		w.pool(p, first)
+	}
+	w.elsewhere()
+}
+
+func (w *writer) pool(p pool, storage string) {
+	w.line("  %s: # %s", scalar(p.name), names(p))
+	if p.server {
+		w.line("    role: server")
+		switch {
+		case p.count() > 1:
+			w.comment(4, fmt.Sprintf("%d servers go on when one fails.", p.count()))
+		default:
+			w.comment(4, "One is enough for one host. Three go on when one fails: write count: 3, three addresses, and k3s: {vip: a fourth}.")
+		}
+	}
+	w.line("    count: %d", p.count())
+	w.line("    addresses: [%s]", ranges(p.addresses))
+	if p.hosts[0] != w.layout.hosts[0].Name && !p.server {
+		w.line("    host: %s", scalar(p.hosts[0]))
+	}
+	if p.storage != storage && p.storage != "" {
+		w.line("    storage: %s", scalar(p.storage))
+	}
+	w.line("    cores: %d", p.cores)
+	w.line("    memory: %s%s", p.memory, map[bool]string{true: " # all of it is pinned on the host while the machine runs"}[p.gpus > 0])
+	w.line("    disks:")
+	w.line("      os: {size: %s}", p.disk)
+	if p.gpus == 0 {
+		return
+	}
+	if p.model != "" {
+		w.line("    gpus: {count: %d, model: %s}", p.gpus, scalar(p.model))
+	} else {
+		w.line("    gpus: %d # which ones, cluster:plan says; {pci: [...]} names them", p.gpus)
+	}
+	w.comment(4, "Free on "+p.hosts[0]+": "+w.cards(p)+".")
+}
+
+// cards lists the free cards of a pool's host.
+func (w *writer) cards(p pool) string {
+	i := slices.IndexFunc(w.layout.hosts, func(h Host) bool { return h.Name == p.hosts[0] })
+	var at []string
+	model := ""
+	for _, g := range w.layout.hosts[i].Free() {
+		if p.model == "" || g.Model == p.model { // without a filter all are of one model
+			at, model = append(at, g.Address), g.Model
+		}
+	}
+	return fmt.Sprintf("%s at %s", model, strings.Join(at, ", "))
+}
+
+// elsewhere puts servers on hosts that are not the default one.
+func (w *writer) elsewhere() {
+	p := w.layout.pools[0]
+	said := false
+	for i, host := range p.hosts {
+		if host == w.layout.hosts[0].Name {
+			continue
+		}
+		if !said {
+			w.line("")
+			w.line("nodes: # one server on each host, so that one of them may fail")
+		}
+		said = true
+		storage := ""
+		at := slices.IndexFunc(w.layout.hosts, func(h Host) bool { return h.Name == host })
+		if name, _ := bestStorage(w.layout.hosts[at]); name != "" && name != p.storage {
+			storage = fmt.Sprintf(", storage: %s", scalar(name))
+		}
+		w.line("  %s%d: {host: %s%s}", p.name, i+1, scalar(host), storage)
+	}
+}
+
+// more shows what people add next.
+func (w *writer) more() {
+	w.line("")
+	w.line("# What people add next, see docs/cluster-yaml.md:")
+	w.line("#   scratch: {size: 500GiB, mount: /scratch}                 under disks of a pool: fast space that may be lost")
+	w.line("#   nvidia: {sharing: {strategy: time-slicing, replicas: 4}}  several pods on one GPU")
+}
+
+// names lists a pool's nodes.
+func names(p pool) string {
+	if p.count() == 1 {
+		return p.name + "1"
+	}
+	return fmt.Sprintf("%s1 to %s%d", p.name, p.name, p.count())
+}
+
+// ranges writes addresses, runs of them as from-to.
+func ranges(all []netip.Addr) string {
+	var out []string
+	for i := 0; i < len(all); {
+		j := i
+		for j+1 < len(all) && all[j+1] == all[j].Next() {
+			j++
+		}
+		text := all[i].String()
+		if j > i {
+			text += "-" + all[j].String()
+		}
+		out, i = append(out, text), j+1
+	}
+	return strings.Join(out, ", ")
+}
+
+// whole is a size without a fraction of a GiB.
+func whole(s proxmox.Size) proxmox.Size { return s / gib * gib }
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// address writes the API's address in full.
+func address(text string) string {
+	if !strings.Contains(text, "://") {
+		if a, err := netip.ParseAddr(text); err == nil && a.Is6() {
+			text = "[" + text + "]"
+		}
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil { // Check has read it
+		return text
+	}
+	return "https://" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "8006"))
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z/~][A-Za-z0-9_./@!+-]*(:[A-Za-z0-9_./@!+~-]+)*$`)
+
+// scalar writes a string so that YAML reads the same one.
+func scalar(s string) string {
+	switch strings.ToLower(s) {
+	case "true", "false", "null", "yes", "no", "on", "off", "y", "n", "~":
+		return strconv.Quote(s)
+	}
+	if plain.MatchString(s) {
+		return s
+	}
+	return strconv.Quote(s)
+}

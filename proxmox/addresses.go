@@ -1,0 +1,106 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// agentPatience bounds how long one guest's agent is asked for its addresses: Proxmox
+// itself gives an agent that does not run three seconds.
+const agentPatience = 5 * time.Second
+
+// Addresses returns the IP addresses that are known to be in use on a host, each with
+// who has it: the host's bridges, containers, VMs by their cloud-init configuration,
+// and running VMs by their guest agents. Others there may be plenty: whoever is not on
+// this host, and every guest without an agent.
+func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]string, error) {
+	bridges, err := c.Bridges(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	residents, err := c.Residents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	out := map[netip.Addr]string{}
+	add := func(text, who string) {
+		addr, err := netip.ParseAddr(text)
+		if prefix, perr := netip.ParsePrefix(text); perr == nil {
+			addr, err = prefix.Addr(), nil
+		}
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if _, known := out[addr]; !known {
+			out[addr] = who
+		}
+	}
+	for _, b := range bridges {
+		add(b.CIDR, "host "+host)
+		add(b.Gateway, "the gateway")
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(looksAtOnce)
+	for _, r := range residents {
+		if r.Host != host || r.Template {
+			continue
+		}
+		group.Go(func() error {
+			texts := c.addressesOf(ctx, r)
+			for _, text := range texts {
+				add(text, fmt.Sprintf("%s (%d on %s)", r.Name, r.VMID, r.Host))
+			}
+			return ctx.Err()
+		})
+	}
+	return out, group.Wait()
+}
+
+// addressesOf reads what one guest has. What cannot be read is not known, and no
+// reason to know nothing of the others.
+func (c *Client) addressesOf(ctx context.Context, r Resident) []string {
+	ctx, cancel := context.WithTimeout(ctx, agentPatience)
+	defer cancel()
+	var out []string
+	if r.Container {
+		var config map[string]any
+		if c.get(ctx, nodePath(r.Host, "lxc", itoa(r.VMID), "config"), nil, &config) == nil {
+			for key, value := range config {
+				if line, ok := value.(string); ok && strings.HasPrefix(key, "net") {
+					out = append(out, loose(line).Get("ip"), loose(line).Get("ip6"))
+				}
+			}
+		}
+		return out
+	}
+	entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Host, r.VMID, "pending"), nil)
+	if err != nil {
+		return nil
+	}
+	vm := newVM(r.Host, r.VMID, entries, r.Running)
+	for key, line := range vm.config {
+		if strings.HasPrefix(key, "ipconfig") {
+			out = append(out, loose(line).Get("ip"), loose(line).Get("ip6"), loose(line).Get("gw"))
+		}
+	}
+	if !r.Running || !vm.Agent {
+		return out
+	}
+	addresses, err := c.AgentAddresses(ctx, vm)
+	if err != nil {
+		return out
+	}
+	for _, a := range addresses {
+		out = append(out, a.String())
+	}
+	return out
+}
