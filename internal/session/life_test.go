@@ -216,7 +216,7 @@ func TestFailureIsToldAndNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		w.sim.Revoke("Datastore.AllocateTemplate")
+		w.sim.Fail(pvesim.Rule{Path: `.*/upload`, Times: -1, Status: 500, Message: "no space left on device"})
 		err := w.do(string(examples.EightA100), Options{}, (*Session).Up)
 		assert.Equal(t, 1, code(err))
 		assert.ErrorContains(t, err, "seed/cp1")

@@ -110,7 +110,7 @@ func about(size proxmox.Size) string {
 		if size%u == 0 || size >= 100*u {
 			return ((size + u/2) / u * u).String()
 		}
-		return fmt.Sprintf("%.1f%s", float64(size)/float64(u), strings.TrimPrefix(u.String(), "1"))
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(size)/float64(u)), ".0") + strings.TrimPrefix(u.String(), "1")
 	}
 	return size.String()
 }
