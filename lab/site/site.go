@@ -20,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/plane"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
 // Options say what lab to be.
@@ -113,11 +114,31 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	}
 	s.State.SOCKS = s.bastion.SOCKS()
 	s.State.Jump = labctl.Jump{Address: s.bastion.Jump(), User: bastion.User, HostKey: s.bastion.HostKey, KeyFile: s.bastion.KeyFile}
-	if err := s.listen(ctx); err != nil {
+	if err := errors.Join(s.shells(ctx, model), s.listen(ctx)); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// shells lets whoever may use the jump host log in to the simulated hosts as root.
+func (s *Site) shells(ctx context.Context, model pvesim.Model) error {
+	signer, err := ssh.LoadSigner(s.bastion.KeyFile)
+	if err != nil {
+		return err
+	}
+	s.State.Hosts = map[string]labctl.Host{}
+	for _, h := range model.Hosts {
+		if h.Offline {
+			continue
+		}
+		shell, err := s.sim.HostShell(ctx, h.Name, ssh.AuthorizedKey(signer.PublicKey()))
+		if err != nil {
+			return fmt.Errorf("host %s: %w", h.Name, err)
+		}
+		s.State.Hosts[h.Name] = labctl.Host{Address: shell.Address.String(), HostKey: shell.HostKey}
+	}
+	return nil
 }
 
 // listen serves the Proxmox API over TLS, with HTTP/1.1 as pveproxy: its status

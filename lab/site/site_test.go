@@ -20,6 +20,8 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
 func start(t *testing.T, dir string) labctl.State {
@@ -149,4 +151,24 @@ func TestCrashLeavesNothingBehind(t *testing.T) {
 func TestAWrongModelSaysWhich(t *testing.T) {
 	_, err := labctl.Start(t.Context(), labctl.Options{Dir: t.TempDir(), Binary: labtest.Binary(t), Model: "nine-a100"})
 	require.ErrorContains(t, err, `no model "nine-a100": there are eight-a100, mixed-hosts, one-gpu`)
+}
+
+func TestRootLogsInToTheHosts(t *testing.T) {
+	s := start(t, t.TempDir())
+	require.Contains(t, s.Hosts, "pve1")
+	signer, err := ssh.LoadSigner(s.Jump.KeyFile)
+	require.NoError(t, err)
+	key := func(line string) ssh.PublicKey {
+		k, err := ssh.ParseAuthorizedKey(line)
+		require.NoError(t, err)
+		return k
+	}
+	jump := ssh.New(ssh.Config{Addr: s.Jump.Address, User: s.Jump.User, Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key(s.Jump.HostKey))})
+	defer jump.Close()
+	root := ssh.New(ssh.Config{Addr: s.Hosts["pve1"].Address, User: "root", Signers: []ssh.Signer{signer},
+		HostKeys: ssh.Pin(key(s.Hosts["pve1"].HostKey)), Dial: jump.Dial})
+	defer root.Close()
+	out, err := remote.Output(t.Context(), root, "pvesh", "get", "/version", "--output-format", "json")
+	require.NoError(t, err)
+	assert.Contains(t, string(out), `"version"`)
 }
