@@ -117,17 +117,7 @@ func (s *system) deviceFiles() {
 		disk, in := v.at("/dev/" + name)
 		_ = disk.set(in, &inode{mode: fs.ModeDevice | fs.ModeCharDevice | 0o666})
 	}
-	for i, d := range s.m.cfg.Disks {
-		dev := "/dev/" + diskName(i)
-		disk, in := v.at(dev)
-		_ = disk.set(in, &inode{mode: fs.ModeDevice | 0o660})
-		if d.Serial != "" {
-			_ = v.mkdirAll("/dev/disk/by-id", 0o755)
-			for _, name := range []string{"scsi-0QEMU_QEMU_HARDDISK_" + d.Serial, "virtio-" + d.Serial} {
-				_ = v.symlink("../../"+diskName(i), "/dev/disk/by-id/"+name)
-			}
-		}
-	}
+	s.diskFiles()
 	for _, p := range s.m.cfg.PCI {
 		dir := "/sys/bus/pci/devices/" + p.Address
 		s.put(dir+"/vendor", fmt.Sprintf("0x%04x\n", p.Vendor), 0o444)

@@ -182,8 +182,8 @@ func runDmesg(_ context.Context, p *proc) int {
 func runDf(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "t", "output", "B", "x")
 	var size int64 = 10 << 30
-	if len(p.sys.m.cfg.Disks) > 0 {
-		size = p.sys.m.cfg.Disks[0].Size
+	if len(p.sys.m.disks()) > 0 {
+		size = p.sys.m.disks()[0].Size
 	}
 	if p.name() == "du" {
 		for _, a := range args {

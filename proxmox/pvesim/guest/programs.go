@@ -19,10 +19,10 @@ var (
 	}
 	network    = []string{"curl", "wget"}
 	baseSystem = []string{
-		"apt-cache", "apt-get", "apt-mark", "blkid", "chpasswd", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "free",
+		"apt-cache", "apt-get", "apt-mark", "blkid", "blockdev", "chpasswd", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "free",
 		"getent", "gpg", "hostnamectl", "ip", "journalctl", "ldconfig", "loginctl", "lsblk", "lsmod", "lspci", "mkfs.ext4", "mkfs.xfs",
 		"modinfo", "modprobe", "mount", "netplan", "passwd", "pgrep", "poweroff", "reboot", "resize2fs", "shutdown", "ssh-keygen", "sudo", "swapoff",
-		"sysctl", "systemctl", "systemd-detect-virt", "timedatectl", "udevadm", "umount", "update-grub", "update-initramfs", "uptime", "useradd", "usermod",
+		"sysctl", "systemctl", "systemd-detect-virt", "timedatectl", "udevadm", "umount", "update-grub", "update-initramfs", "uptime", "useradd", "usermod", "xfs_growfs",
 	}
 )
 
@@ -130,8 +130,12 @@ func baseProgram(name string) run {
 	switch name {
 	case "sh", "bash":
 		return runShell
-	case "true", "sync", "ldconfig", "udevadm", "resize2fs", "update-grub", "loginctl", "passwd", "deb-systemd-invoke", "gzip":
+	case "true", "sync", "ldconfig", "udevadm", "update-grub", "loginctl", "passwd", "deb-systemd-invoke", "gzip":
 		return func(context.Context, *proc) int { return 0 }
+	case "resize2fs", "xfs_growfs":
+		return runGrow
+	case "blockdev":
+		return runBlockdev
 	case "false":
 		return func(context.Context, *proc) int { return 1 }
 	case "echo", "printf", "pwd":

@@ -16,7 +16,7 @@ const fsMark = "/.pvesim-filesystem"
 // device finds a block device by its path, a link to it, LABEL= or UUID=.
 func (s *system) device(name string) (index int, disk *Disk, err error) {
 	v := s.root()
-	for i, d := range s.m.cfg.Disks {
+	for i, d := range s.m.disks() {
 		data := s.m.content(i)
 		if label, ok := strings.CutPrefix(name, "LABEL="); ok {
 			if mark, err := data.ReadFile(fsMark); err == nil && programLine(mark, "label") == label {
@@ -43,7 +43,7 @@ func (s *system) device(name string) (index int, disk *Disk, err error) {
 
 // content returns a disk's file system, made empty at first use.
 func (m *Machine) content(i int) *Disk {
-	d := m.cfg.Disks[i]
+	d := m.disks()[i]
 	if d.Data != nil {
 		return d.Data
 	}
@@ -75,7 +75,7 @@ func (s *system) mkfs(device, kind, label string) error {
 		return errors.New(device + " is mounted; will not make a filesystem here!")
 	}
 	fresh := NewDisk()
-	_ = fresh.WriteFile(fsMark, []byte("type: "+kind+"\nlabel: "+label+"\nuuid: "+hexID(16)+"\n"), 0o600)
+	_ = fresh.WriteFile(fsMark, []byte("type: "+kind+"\nlabel: "+label+"\nuuid: "+hexID(16)+"\nblocks: "+fmt.Sprint(s.m.disks()[i].Size/fsBlock)+"\n"), 0o600)
 	disk.mu.Lock()
 	defer disk.mu.Unlock()
 	disk.root, disk.epoch = fresh.root, fresh.epoch
@@ -151,7 +151,7 @@ func (s *system) mounted() [][2]string {
 	s.mu.Unlock()
 	var out [][2]string
 	for _, m := range mounts {
-		for i := range s.m.cfg.Disks {
+		for i := range s.m.disks() {
 			if s.m.content(i) == m.disk {
 				out = append(out, [2]string{"/dev/" + diskName(i), m.at})
 			}
@@ -171,6 +171,9 @@ func (p *proc) umount(args []string) int {
 			code = 32
 			_ = p.fail("%s: not mounted.", at)
 		}
+	}
+	if len(args) > 0 && code == 0 {
+		p.sys.m.mutated("umount " + strings.Join(args, " "))
 	}
 	p.sys.mountsChanged()
 	return code
@@ -215,7 +218,7 @@ func runLsblk(_ context.Context, p *proc) int {
 	for _, m := range p.sys.mounted() {
 		mounted[m[0]] = m[1]
 	}
-	for i, d := range p.sys.m.cfg.Disks {
+	for i, d := range p.sys.m.disks() {
 		name := diskName(i)
 		size := fmt.Sprint(d.Size)
 		if !has(opts, "b", "bytes") {
@@ -246,7 +249,7 @@ func (s *system) fsType(i int) string {
 func runBlkid(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "s", "o", "L", "U")
 	code := 2
-	for i := range p.sys.m.cfg.Disks {
+	for i := range p.sys.m.disks() {
 		dev := "/dev/" + diskName(i)
 		if len(args) > 0 {
 			if at, err := p.fs.resolve(p.abs(args[0]), true); err != nil || at != dev {
@@ -259,7 +262,11 @@ func runBlkid(_ context.Context, p *proc) int {
 		}
 		code = 0
 		if last(opts, "o") == "value" {
-			p.printf("%s\n", kind)
+			value := map[string]string{"FSLASTBLOCK": fmt.Sprint(p.sys.fsBlocks(i)), "FSBLOCKSIZE": fmt.Sprint(fsBlock)}[last(opts, "s")]
+			if value == "" {
+				value = kind
+			}
+			p.printf("%s\n", value)
 			continue
 		}
 		p.printf("%s: TYPE=%q\n", dev, kind)
