@@ -121,3 +121,22 @@ func checkVMIDs(w *Want, s *seen) []Finding {
 	}
 	return out
 }
+
+// checkStubs looks for what a create leaves whose worker was killed: a VM without a
+// name, locked for ever. A token cannot unlock it (qemu-server, PVE/API2/Qemu.pm, skiplock),
+// and its VMID and disks stay taken.
+func checkStubs(w *Want, s *seen) []Finding {
+	if s.residents.err != nil {
+		return []Finding{blind("", s.residents.err)}
+	}
+	var out []Finding
+	for _, r := range s.residents.is {
+		nameless := r.Name == "" || r.Name == fmt.Sprintf("VM %d", r.VMID)
+		if r.Locked != "create" || r.Container || !nameless || len(r.Tags) > 0 || s.on[r.Host] == nil {
+			continue
+		}
+		out = append(out, odd(fmt.Sprintf("VM %d", r.VMID), fmt.Sprintf("if nobody is making it now, as root on %s: `qm unlock %d && qm destroy %d`", r.Host, r.VMID, r.VMID),
+			"VM %d on %s is the stub of a create that died: it has no name, and the lock of one that is being made", r.VMID, r.Host))
+	}
+	return out
+}

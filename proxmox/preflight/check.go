@@ -38,6 +38,7 @@ func checks() []check {
 		{id: "clock", title: "hosts and this machine agree on the time", find: checkClocks},
 		{id: "name", title: "no VM of somebody else has a name of ours", brief: true, find: checkNames},
 		{id: "vmid", title: "VMIDs that are asked for are free", find: checkVMIDs},
+		{id: "stub", title: "no VM is left half-made", find: checkStubs},
 		{id: "storage", title: "storages are there, active, and have room", brief: true, find: checkStorages},
 		{id: "PX14", title: "storages take what is to be on them", brief: true, find: checkContents},
 		{id: "network", title: "bridges are there and carry the VLANs", find: checkNetworks},

@@ -80,6 +80,12 @@ func accessFailures() []failure {
 		{name: "name-of-somebody-else", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "gpu1", Config: map[string]string{"cores": "1", "memory": "512"}})
 		}, found: []string{"error name gpu1"}},
+		{name: "stub-of-a-create", model: func(m *pvesim.Model) {
+			m.VMs = append(m.VMs, pvesim.VM{ID: 102, Node: "pve1", Config: map[string]string{"cores": "1", "memory": "512", "lock": "create"}})
+		}, found: []string{"warning stub VM 102"}},
+		{name: "vm-that-is-being-made", model: func(m *pvesim.Model) {
+			m.VMs = append(m.VMs, pvesim.VM{ID: 102, Node: "pve1", Name: "new", Config: map[string]string{"cores": "1", "memory": "512", "lock": "create"}})
+		}},
 		{name: "vmid-of-somebody-else", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "nas", Config: map[string]string{"cores": "1", "memory": "512"}})
 		}, want: func(w *preflight.Want) { w.VMs[0].VMID = 300 }, found: []string{"error vmid gpu1"}},
@@ -227,7 +233,7 @@ func TestEveryFailureIsFound(t *testing.T) {
 		})
 	}
 	for _, id := range []string{"PX1", "PX2", "PX3", "PX4", "PX6", "PX7", "PX9", "PX14", "PX19", "PX20", "PX21", "N1", "N7",
-		"host", "token", "clock", "name", "vmid", "storage", "network", "address", "cpu"} {
+		"host", "token", "clock", "name", "vmid", "stub", "storage", "network", "address", "cpu"} {
 		assert.True(t, covered[id], "nothing shows that %s is found", id)
 	}
 }
