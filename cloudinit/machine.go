@@ -18,6 +18,7 @@ type Machine struct {
 	User           string   // the administrator; empty means "ubuntu"
 	AuthorizedKeys []string // the administrator's public SSH keys
 	PasswordHash   string   // a crypt(3) hash for the console; empty: no password. Never a password.
+	FreshHostKeys  bool     // make new SSH host keys though the image has some, since its clones would share them
 	MAC            string
 	Address        netip.Prefix // the zero Prefix asks DHCP
 	Gateway        netip.Addr   // inside Address's prefix; the zero Addr sets no default route
@@ -155,6 +156,7 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 		ManageEtcHosts: true,
 		DisableRoot:    true,
 		Users:          []User{m.user()},
+		SSHDeleteKeys:  m.FreshHostKeys,
 		SSHKeyTypes:    []string{"ed25519"},
 		Timezone:       m.Timezone,
 		APT:            apt(m.APTMirror, m.APTProxy),

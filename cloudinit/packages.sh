@@ -14,10 +14,9 @@ for package in "$@"; do
     fi
 done
 if [ -n "$missing" ]; then
-    export DEBIAN_FRONTEND=noninteractive
     apt-get --quiet -o DPkg::Lock::Timeout=300 update
     # shellcheck disable=SC2086 # one word for each package
-    apt-get --quiet --assume-yes -o DPkg::Lock::Timeout=300 install $missing
+    env DEBIAN_FRONTEND=noninteractive apt-get --quiet --assume-yes -o DPkg::Lock::Timeout=300 install $missing
 fi
 # Its unit waits for a device that may have been there before it.
 for package in "$@"; do

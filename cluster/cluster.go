@@ -40,6 +40,7 @@ type Cluster struct {
 	seeds  map[string]func() (seed, error) // by node name
 	hosts  *ssh.KnownHosts
 	api    api
+	twins  twins
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
 	// unwell is a node that did not come back from that; guarded by restarting.

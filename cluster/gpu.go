@@ -46,7 +46,10 @@ func (c *Cluster) driverStep(n Node) *converge.Resource[driverSeen] {
 			if err := nvidia.InstallDriver(ctx, c.root(n.Name), s.want); err != nil {
 				return err
 			}
-			return nvidia.InstallToolkit(ctx, c.root(n.Name), toolkit)
+			if err := nvidia.InstallToolkit(ctx, c.root(n.Name), toolkit); err != nil {
+				return err
+			}
+			return c.loadDriver(ctx, n, s)
 		},
 		Settle: driverTime,
 		Poll:   3 * time.Second,

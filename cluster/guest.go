@@ -189,6 +189,11 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 	if err := status.Err(); err != nil && !errors.Is(err, cloudinit.ErrNotDone) {
 		return inside{}, converge.Permanent(fmt.Errorf("first boot of %s failed: %w", n.Name, err))
 	}
+	if status.State == cloudinit.Done {
+		if err := c.unlike(ctx, n); err != nil {
+			return inside{}, err
+		}
+	}
 	return inside{status: status}, nil
 }
 

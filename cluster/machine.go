@@ -23,7 +23,8 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
 		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway,
 		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
-		Packages: s.ownPackages(), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
+		FreshHostKeys: s.Image.Template != "",
+		Packages:      s.ownPackages(), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
 		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy, Timezone: s.Guest.Timezone,
 	}
 	if n.DHCP() { // which also says the gateway

@@ -47,8 +47,15 @@ var loginKey = sync.OnceValues(func() ([]byte, error) {
 
 func newWorld(t testing.TB, model pvesim.Model) *world {
 	t.Helper()
+	return newWorldWith(t, model, pvesim.Options{})
+}
+
+// newWorldWith is newWorld with some options of one's own.
+func newWorldWith(t testing.TB, model pvesim.Model, o pvesim.Options) *world {
+	t.Helper()
 	w := &world{kube: &kubesim.Sim{}, dir: t.TempDir()}
-	w.sim = pvesim.New(model, pvesim.Options{Kubernetes: w.kube, StatusLag: 10 * time.Second})
+	o.Kubernetes, o.StatusLag = w.kube, 10*time.Second
+	w.sim = pvesim.New(model, o)
 	_, w.token = w.sim.Token()
 	t.Cleanup(w.close)
 	private, err := loginKey()

@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/nvidia"
+)
+
+// loadDriver restarts a node whose driver is installed and not loaded, because it came
+// just now, with its kernel, or before the run that brought it ended. A driver that was
+// tried and has failed, as the kernel's log says, is not helped by that.
+func (c *Cluster) loadDriver(ctx context.Context, n Node, before driverSeen) error {
+	now, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
+	if err != nil {
+		return err
+	}
+	came := !before.want.DiffPackages(before.DriverState).Empty()
+	if before.want.Diff(now).Effect() != drift.Restart || !came && len(now.Log) > 0 {
+		return nil
+	}
+	progress.Say(ctx, "restarting %s, which loads the driver", n.Name)
+	if !c.guests[n.Name].absent.Load() { // else it was made just now, and nobody misses it yet
+		if was, err := c.observeNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, errUnformed) {
+			return c.takeDown(ctx, n, func(ctx context.Context) error { return c.restart(ctx, n) })
+		}
+	}
+	if err := c.restart(ctx, n); err != nil {
+		return err
+	}
+	return c.waitBooted(ctx, n)
+}
+
+// restart switches a node off and on: a restart from inside would not reset its cards.
+func (c *Cluster) restart(ctx context.Context, n Node) error {
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil {
+		return err
+	}
+	if vm == nil {
+		return fmt.Errorf("there is no VM %s", n.Name)
+	}
+	if err := c.Proxmox.Shutdown(ctx, vm); err != nil {
+		return err
+	}
+	return c.Proxmox.Start(ctx, vm)
+}
+
+// waitBooted waits until a node can be logged in to again.
+func (c *Cluster) waitBooted(ctx context.Context, n Node) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, fmt.Errorf("%s did not come back in %s", n.Name, bootTime))
+	defer cancel()
+	for {
+		seen, err := c.lookInside(ctx, n)
+		if err != nil {
+			return err
+		}
+		if seen.problem == "" && seen.status.State == cloudinit.Done {
+			return nil
+		}
+		if err := pause(ctx, 2*time.Second); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// internet can be switched off, and counts what was asked of it.
+type internet struct {
+	off   atomic.Bool
+	asked atomic.Int32
+}
+
+func (i *internet) get(url string) ([]byte, error) {
+	if i.off.Load() {
+		return nil, errors.New("connect: network is unreachable")
+	}
+	i.asked.Add(1)
+	return guest.DefaultInternet()(url)
+}
+
+// theirs makes a template as somebody would by hand from a cloud image, booted before
+// or not, and returns its VMID.
+func (w *world) theirs(t testing.TB, host, name string, booted bool) int {
+	t.Helper()
+	id, token := w.sim.Token()
+	c, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: host, TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client()})
+	require.NoError(t, err)
+	const noble = "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"
+	content, err := guest.DefaultInternet()(noble)
+	require.NoError(t, err)
+	image, err := c.FetchImage(t.Context(), host, "local", proxmox.Image{URL: noble, SHA256: guest.SHA256(content), FileName: "theirs.qcow2"})
+	require.NoError(t, err)
+	spec := proxmox.CreateSpec{Name: name + "-new", Host: host, Owner: "somebody", Image: image, Storage: "vmdata", Cores: 2, Memory: 2 * proxmox.GiB,
+		NICs: []proxmox.NIC{{Bridge: "vmbr0"}}}
+	if booted {
+		iso, err := iso9660.Build("cidata", map[string][]byte{"meta-data": []byte("instance-id: theirs\n"), "user-data": []byte("#cloud-config\npackages: [qemu-guest-agent]\n")})
+		require.NoError(t, err)
+		spec.Seed, err = c.Upload(t.Context(), host, "local", "theirs.iso", iso)
+		require.NoError(t, err)
+	}
+	vm, err := c.CreateVM(t.Context(), spec)
+	require.NoError(t, err)
+	if booted {
+		require.NoError(t, c.Start(t.Context(), vm))
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, c.Shutdown(t.Context(), vm))
+	}
+	require.NoError(t, c.Convert(t.Context(), vm))
+	w.rename(t, vm, name)
+	time.Sleep(15 * time.Second) // until the list of VMs says so
+	return vm.VMID
+}
+
+// rename gives a VM a name that others may have on other hosts.
+func (w *world) rename(t testing.TB, vm *proxmox.VM, name string) {
+	t.Helper()
+	id, token := w.sim.Token()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("https://pve1:8006/api2/json/nodes/%s/qemu/%d/config", vm.Host, vm.VMID),
+		strings.NewReader(url.Values{"name": {name}}.Encode()))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "PVEAPIToken="+id+"="+token)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := w.sim.Client().Do(req)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusOK, res.StatusCode)
+}
+
+// A bare cloud image made a template by somebody else: the nodes bring what it lacks.
+func TestExistingTemplate(t *testing.T) {
+	for _, by := range []string{"name", "VMID"} {
+		t.Run(by, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.OneGPU())
+				defer w.close()
+				id := w.theirs(t, "pve1", "ubuntu-noble", false)
+				ref := "ubuntu-noble"
+				if by == "VMID" {
+					ref = fmt.Sprint(id)
+				}
+				spec := parse(t, small+"image: {template: "+ref+"}\n")
+				w.up(t, spec)
+				assert.Empty(t, w.plan(t, spec))
+				assert.EqualValues(t, 1, w.nodes(t)["gpu1"].Count("nvidia.com/gpu"))
+				assert.Equal(t, []string{"cp1", "gpu1", "ubuntu-noble"}, w.names(), "nothing was baked")
+				w.down(t, spec)
+				assert.Equal(t, []string{"ubuntu-noble"}, w.names())
+			})
+		})
+	}
+}
+
+// What is wrong with a template is told with its cure, before anything was changed.
+func TestUnfitTemplates(t *testing.T) {
+	disk := "local:base-900-disk-0,size=4G"
+	for name, c := range map[string]struct {
+		config map[string]string
+		ref    string
+		want   string
+	}{
+		"no such":       {nil, "golden", `there is no VM golden, or the token may not see it (VM.Audit); there is no template at all: leave image.template out`},
+		"another":       {map[string]string{"template": "1"}, "golden", `templates are 900 "theirs" on pve1`},
+		"no template":   {map[string]string{}, "900", "theirs (VM 900 on pve1) is not a template; to make it one, switch it off and run on pve1: qm template 900"},
+		"no disk":       {map[string]string{"template": "1", "virtio0": disk}, "900", "it has no disk at scsi0"},
+		"SeaBIOS":       {map[string]string{"template": "1", "scsi0": disk}, "900", "qm set 900 --machine q35 --bios ovmf --efidisk0 local:0,efitype=4m"},
+		"half":          {map[string]string{"template": "1", "scsi0": "local:vm-900-disk-0,size=4G"}, "theirs", "qm template 900 --disk scsi0"},
+		"two disks":     {map[string]string{"template": "1", "scsi0": disk, "scsi1": disk}, "900", "qm set 900 --delete scsi1"},
+		"cloud-init":    {map[string]string{"template": "1", "scsi0": disk, "ide0": "local:vm-900-cloudinit,media=cdrom"}, "900", "qm set 900 --delete ide0"},
+		"a card":        {map[string]string{"template": "1", "scsi0": disk, "hostpci0": "mapping=card"}, "900", "qm set 900 --delete hostpci0"},
+		"locked":        {map[string]string{"template": "1", "scsi0": disk, "lock": "backup"}, "900", "qm unlock 900"},
+		"two of a name": {map[string]string{"template": "1", "name": "theirs"}, "theirs", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.OneGPU())
+				defer w.close()
+				if c.config != nil {
+					w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve1", Name: "theirs", Config: c.config})
+				}
+				if c.want == "" {
+					w.sim.AddVM(pvesim.VM{ID: 901, Node: "pve1", Name: "theirs", Config: map[string]string{"template": "1"}})
+					c.want = `pve1 has several VMs called theirs: 900 "theirs" on pve1, 901 "theirs" on pve1; write the VMID of one`
+				}
+				w.refused(t, parse(t, small+"image: {template: "+c.ref+"}\n"), c.want)
+			})
+		})
+	}
+}
+
+// refused expects an error before anything was changed.
+func (w *world) refused(t testing.TB, spec *cluster.Spec, want string) {
+	t.Helper()
+	before := w.now()
+	c := w.cluster(t, spec)
+	defer c.Close()
+	report, err := c.Up().Run(t.Context(), w.listen(t))
+	require.Error(t, err)
+	step, _ := report.Of("proxmox")
+	require.ErrorContains(t, step.Err, want)
+	assert.Equal(t, changes{}, before.changes())
+}
+
+const twoHosts = `
+name: pair
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+k3s: {version: v1.36.5+k3s1}
+defaults: {storage: vmdata}
+image: {template: ubuntu}
+nodes:
+  cp1: {role: server, host: pve1, address: 10.0.0.11, cores: 2, memory: 4GiB}
+  wk1: {role: agent, host: pve2, address: 10.0.0.21, cores: 2, memory: 4GiB}
+`
+
+// A template on one host of two: the other cannot have linked clones of it, nor any,
+// unless both see its storage.
+func TestTemplateOfAnotherHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.TwoHosts())
+		defer w.close()
+		w.theirs(t, "pve1", "ubuntu", false)
+		w.refused(t, parse(t, twoHosts), "pve2 has no template ubuntu, and that of pve1 is on the storage vmdata, which pve2 does not share")
+		w.theirs(t, "pve2", "ubuntu", false)
+		w.up(t, parse(t, twoHosts))
+		assert.Equal(t, "pve2", w.vm(t, "wk1").Node)
+	})
+}
+
+func TestTemplateOnASharedStorage(t *testing.T) {
+	m := pvesim.TwoHosts()
+	for i := range m.Hosts {
+		m.Hosts[i].Storages[1] = pvesim.Storage{Name: "vmdata", Type: "nfs", Content: []string{"images"}, Shared: true, Size: pvesim.TiB}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, m)
+		defer w.close()
+		w.theirs(t, "pve1", "ubuntu", false)
+		spec := parse(t, twoHosts)
+		w.up(t, spec)
+		assert.Equal(t, "pve2", w.vm(t, "wk1").Node)
+		assert.Empty(t, w.plan(t, spec))
+	})
+}
+
+// PX18: a template that was booted and not sealed gives its clones one identity.
+func TestTwinsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.theirs(t, "pve1", "ubuntu", true)
+		c := w.cluster(t, parse(t, small+"image: {template: ubuntu}\n"))
+		defer c.Close()
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "cp1 and gpu1 have the same machine-id, ")
+		assert.ErrorContains(t, err, "on one of them run: sudo rm -f /etc/machine-id")
+	})
+}
+
+// Where no DHCP server is, the machine in which the template is baked has the address
+// of the first node to come.
+func TestBakingWithoutDHCP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := &guest.Network{}
+		w := newWorldWith(t, pvesim.OneGPU(), pvesim.Options{Network: network})
+		defer w.close()
+		defer func() { _ = network.Close() }()
+		var seen atomic.Bool
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for !seen.Load() && time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) < time.Hour {
+				if network.Host(netip.MustParseAddr("10.0.0.11")) != nil {
+					assert.Len(t, w.names(), 1, "the template alone")
+					seen.Store(true)
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		spec := parse(t, small)
+		w.up(t, spec)
+		<-done
+		assert.True(t, seen.Load())
+		assert.Empty(t, w.plan(t, spec))
+	})
+}
+
+// Without any address nothing can be installed, and that is said, after a while.
+func TestBakingWithoutANetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.sim.Fail(pvesim.Rule{Path: `.*/status/start`, Times: -1, Guest: &guest.Faults{AgentNeverAnswers: true}})
+		c := w.cluster(t, parse(t, small))
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := c.Up().Run(ctx, w.listen(t))
+		require.NoError(t, ctx.Err(), "it must give up by itself")
+		require.ErrorContains(t, err, "on vmbr0 it has the address of a node that is not there yet, such as 10.0.0.11/24, and must reach archive.ubuntu.com. "+
+			"Look at its console: qm terminal 100 on pve1")
+	})
+}
+
+// Once the template is baked, a worker needs neither the internet nor a mirror.
+func TestWorkerNeedsNoMirror(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net internet
+		w := newWorldWith(t, pvesim.EightA100(), pvesim.Options{Internet: net.get})
+		defer w.close()
+		text := replace(t, small, "gpus: 1", "gpus: 2") + "guest: {packages: [htop, git]}\n"
+		w.up(t, parse(t, text))
+		net.off.Store(true)
+		spec := parse(t, replace(t, text, "guest:", "  gpu2: {role: agent, address: 10.0.0.22, cores: 8, memory: 32GiB, gpus: 2}\nguest:"))
+		asked := net.asked.Load()
+		w.up(t, spec)
+		assert.EqualValues(t, 2, w.nodes(t)["gpu2"].Count("nvidia.com/gpu"))
+		assert.Equal(t, asked, net.asked.Load())
+		assert.Empty(t, w.plan(t, spec))
+
+		// A bare template would.
+		w.down(t, spec)
+		net.off.Store(false)
+		w.theirs(t, "pve1", "ubuntu", false)
+		net.off.Store(true)
+		c := w.cluster(t, parse(t, text+"image: {template: ubuntu}\n"))
+		defer c.Close()
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		require.Error(t, err)
+	})
+}
+
+// Every stage of a bake is said, in order, with how far a download is.
+func TestStagesOfABake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		c := w.cluster(t, parse(t, small))
+		defer c.Close()
+		var said []string
+		_, err := c.Up().Run(t.Context(), func(e converge.Event) {
+			if e.Step == "template/pve1" {
+				said = append(said, e.Message)
+			}
+		})
+		require.NoError(t, err)
+		all := strings.Join(said, "\n")
+		want := `(?s)downloading .*: 48 %.*importing the image.*starting small-template.*waiting for the guest agent.*` +
+			`installing NVIDIA driver 580-server.*installing NVIDIA container toolkit.*installing k3s v1\.36\.5.*sealing.*converting`
+		assert.Regexp(t, regexp.MustCompile(want), all)
+	})
+}
