@@ -25,6 +25,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 	w := preflight.Want{
 		Owner: s.tag(), Grants: s.Grants(c.Proxmox.Version()), Role: s.RolePrefix(), Addresses: map[netip.Addr]string{},
 		Place:    c.checkCards,
+		Ticket:   s.Proxmox.User == "root@pam" && !s.Proxmox.Password.IsZero(),
 		Mappings: func(_, description string) bool { return description == s.ourMapping() },
 	}
 	if s.NVIDIA.DriverMode == DriverPrebuilt {
@@ -62,8 +63,13 @@ func (c *Cluster) wantVM(n Node) preflight.VM {
 	spec := c.vm(n, "", "")
 	vm := preflight.VM{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Cores: n.Cores, Memory: spec.Memory, CPUType: n.CPUType,
-		NICs: spec.NICs, Disks: spec.Disks,
+		NICs: spec.NICs, Disks: spec.Disks, RootOnly: map[string]string{},
 		GPUs: preflight.GPUs{Count: n.GPUs.Count, Model: n.GPUs.Model, Mappings: n.GPUs.Mapping},
+	}
+	for key, value := range map[string]string{"hugepages": spec.Hugepages, "affinity": spec.Affinity} {
+		if value != "" && value != proxmox.None {
+			vm.RootOnly[key] = value
+		}
 	}
 	for _, a := range n.GPUs.PCI {
 		if at, err := proxmox.ParsePCIAddress(a.String()); err == nil { // as Load has seen

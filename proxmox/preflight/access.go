@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +23,8 @@ func checkGrants(w *Want, s *seen) []Finding {
 		}
 	}
 	for _, vm := range w.VMs {
-		if len(vm.RootOnly) > 0 && !w.Ticket {
-			out = append(out, wrong(vm.Name, "leave that out, or write proxmox.user: root@pam and proxmox.password", "%s wants %s, which Proxmox lets only root@pam itself set, no token, not even root's", vm.Name, strings.Join(vm.RootOnly, ", ")))
+		if keys := rootKeys(vm, s.vms[vm.Name].is); len(keys) > 0 && !w.Ticket {
+			out = append(out, wrong(vm.Name, "leave that out, or write proxmox.user: root@pam and proxmox.password", "%s wants %s, which Proxmox lets only root@pam itself set, no token, not even root's", vm.Name, strings.Join(keys, ", ")))
 		}
 		for _, card := range rawDevices(s.vms[vm.Name].is) {
 			out = append(out, wrong(vm.Name, fmt.Sprintf("take it out as root, and it gets a resource mapping: `qm set %d --delete %s`", s.vms[vm.Name].is.VMID, card.Slot),
@@ -31,6 +32,21 @@ func checkGrants(w *Want, s *seen) []Finding {
 		}
 	}
 	return out
+}
+
+// rootKeys are the options that only root may set, and that are not set as they are wanted.
+func rootKeys(want VM, there *proxmox.VM) []string {
+	return keep(slices.Sorted(maps.Keys(want.RootOnly)), func(key string) bool {
+		switch {
+		case there == nil:
+			return true
+		case key == "affinity":
+			return there.Affinity != want.RootOnly[key]
+		case key == "hugepages":
+			return there.Hugepages != want.RootOnly[key]
+		}
+		return true
+	})
 }
 
 // rawDevices are a VM's passed-through devices without a mapping.

@@ -165,7 +165,7 @@ func checkStart(w *Want, s *seen) []Finding {
 		case need <= seen.status.is.Available:
 			return nil
 		}
-		limit := proxmox.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.Hugepages)
+		limit := proxmox.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.RootOnly["hugepages"] != "")
 		return []Finding{odd(h.Name, zfsCure(seen), "starting %s pins %s of memory, and %s of %s are free on %s now; Proxmox gives %s %s to start",
 			several(names), about(need), about(seen.status.is.Available), about(l.total), h.Name, longest.Name, limit)}
 	})

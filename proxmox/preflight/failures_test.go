@@ -59,7 +59,11 @@ func card(w *preflight.Want) {
 func accessFailures() []failure {
 	return []failure{
 		{name: "privilege-missing", arrange: func(s *pvesim.Sim) { s.Revoke("VM.Clone") }, found: []string{"error PX1 /vms"}},
-		{name: "root-only-option", want: func(w *preflight.Want) { w.VMs[0].RootOnly = []string{"affinity", "hugepages"} }, found: []string{"error PX1 gpu1"}},
+		{name: "root-only-option", want: func(w *preflight.Want) { w.VMs[0].RootOnly = map[string]string{"hugepages": "1024", "affinity": "0-7"} }, found: []string{"error PX1 gpu1"}},
+		{name: "root-only-option-that-is-set", model: func(m *pvesim.Model) {
+			m.VMs = append(m.VMs, pvesim.VM{ID: 110, Node: "pve1", Name: "gpu1", Running: true, Config: map[string]string{
+				"cores": "8", "memory": "32768", "machine": "q35", "bios": "ovmf", "tags": tag, "affinity": "0-7"}})
+		}, want: func(w *preflight.Want) { w.VMs[0].RootOnly = map[string]string{"affinity": "0-7"} }},
 		{name: "raw-device-in-a-vm-of-ours", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(110, "gpu1", "0000:01:00,pcie=1", false, "tags", tag))
 		}, found: []string{"error PX1 gpu1"}},

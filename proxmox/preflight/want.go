@@ -60,10 +60,9 @@ type VM struct {
 	Disks   []proxmox.Disk // of which Storage and Size are read
 	GPUs    GPUs
 
-	// RootOnly are options that it wants and Proxmox lets only root@pam set: affinity,
-	// hugepages, args, ….
-	RootOnly  []string
-	Hugepages bool
+	// RootOnly are options that it wants and Proxmox lets only root@pam set, with their
+	// values: affinity, hugepages, args, ….
+	RootOnly map[string]string
 }
 
 // GPUs are the cards that a VM is to have.
