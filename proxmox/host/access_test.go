@@ -1,0 +1,120 @@
+package host_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/host"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+func access() host.Access {
+	return host.Access{
+		Owner: "a test", Prefix: "homelab-test", TokenID: "homelab@pve!cluster",
+		Grants: []proxmox.Grant{
+			{Path: "/vms", Privileges: []string{"VM.Allocate", "VM.Audit"}, Propagate: true, Why: "make machines"},
+			{Path: "/storage/local", Privileges: []string{"Datastore.Audit"}, Why: "see it"},
+		},
+		Storages: []host.Storage{{Name: "local", Content: []string{"iso", "import"}, Why: []string{"first-boot ISOs", "the cloud image"}}},
+	}
+}
+
+func lookAt(t *testing.T, a host.Access, r remote.Runner) host.AccessState {
+	t.Helper()
+	s, err := a.ObserveAccess(t.Context(), r)
+	require.NoError(t, err)
+	return s
+}
+
+func ids(changes []*host.Change) (out []string) {
+	for _, c := range changes {
+		out = append(out, c.ID)
+	}
+	return out
+}
+
+// bare is a host on which nobody was granted anything.
+func bare() pvesim.Model {
+	m := pvesim.OneGPU()
+	m.Roles, m.Users, m.Tokens, m.ACLs = nil, nil, nil, nil
+	return m
+}
+
+func TestAccess(t *testing.T) {
+	in(t, "from nothing", func(t *testing.T) {
+		m := bare()
+		m.Hosts[0].Storages[0].Content = []string{"backup"}
+		_, r := root(t, m)
+		a := access()
+		s := lookAt(t, a, r)
+		assert.Equal(t, []string{host.Storages, host.Role, host.User, host.Grants}, ids(a.Changes(s)))
+		for _, id := range []string{host.Storages, host.Role, host.User} {
+			require.NoError(t, host.Apply(t.Context(), r, a.Change(lookAt(t, a, r), id)), id)
+			assert.Nil(t, a.Change(lookAt(t, a, r), id), id)
+		}
+		first, err := a.MakeToken(t.Context(), r, lookAt(t, a, r))
+		require.NoError(t, err)
+		require.NoError(t, host.Apply(t.Context(), r, a.Change(lookAt(t, a, r), host.Grants)))
+		s = lookAt(t, a, r)
+		assert.Empty(t, a.Changes(s))
+		assert.Equal(t, &host.TokenState{PrivSep: true}, s.Token)
+		assert.Equal(t, []string{"backup", "iso", "import"}, s.Storages[0].Content)
+
+		// Anew: the old one is gone, and so may be its grants.
+		second, err := a.MakeToken(t.Context(), r, s)
+		require.NoError(t, err)
+		assert.NotEqual(t, first.Reveal(), second.Reveal())
+		if c := a.Change(lookAt(t, a, r), host.Grants); c != nil {
+			require.NoError(t, host.Apply(t.Context(), r, c))
+		}
+		assert.Empty(t, a.Changes(lookAt(t, a, r)))
+	})
+	in(t, "a token that may enough already, however", func(t *testing.T) {
+		m := bare()
+		m.Users, m.Tokens = []pvesim.User{{ID: "homelab@pve"}}, []pvesim.Token{{ID: "homelab@pve!cluster", Secret: "x"}}
+		m.ACLs = []pvesim.ACL{{Path: "/", Who: "homelab@pve", Role: "Administrator"}}
+		_, r := root(t, m)
+		assert.Empty(t, access().Changes(lookAt(t, access(), r)), "a role of ours would replace what comes from above")
+	})
+	in(t, "a role that may too much", func(t *testing.T) {
+		m := bare()
+		m.Roles = []pvesim.Role{{ID: "homelab-test-vms", Privs: []string{"VM.Audit", "VM.Console"}}}
+		_, r := root(t, m)
+		c := access().Change(lookAt(t, access(), r), host.Role)
+		assert.Equal(t, []string{"pveum", "role", "modify", "homelab-test-vms", "--privs", "VM.Allocate,VM.Audit"}, c.Commands[0])
+		assert.Equal(t, "pveum role modify homelab-test-vms --privs VM.Audit,VM.Console", c.Undo[0])
+	})
+	in(t, "root's own token", func(t *testing.T) {
+		_, r := root(t, bare())
+		a := access()
+		a.TokenID = "root@pam!cluster"
+		for _, c := range a.Change(lookAt(t, a, r), host.Grants).Commands {
+			assert.NotContains(t, c, "--users", "root may do everything")
+		}
+		assert.Nil(t, a.Change(lookAt(t, a, r), host.User))
+	})
+}
+
+func TestAccessNotes(t *testing.T) {
+	in(t, "storages", func(t *testing.T) {
+		m := bare()
+		m.Version = "8.2.4"
+		m.Hosts[0].Storages[0].Content = []string{"iso"}
+		_, r := root(t, m)
+		a := access()
+		a.Storages = append(a.Storages, host.Storage{Name: "vmdata", Content: []string{"iso"}, Why: []string{"first-boot ISOs"}},
+			host.Storage{Name: "fast", Content: []string{"images"}, Why: []string{"the disk of cp1"}})
+		s := lookAt(t, a, r)
+		assert.Equal(t, []string{
+			"Proxmox VE 8.2.4 does not know the content type import: upgrade to 8.4 or newer → name another storage in the file",
+			"vmdata is of type zfspool and cannot hold iso → name another storage in the file",
+			"there is no storage fast, for the disk of cp1 → name another in the file (there are local, vmdata), or make it",
+		}, fatal(a.Notes(s)))
+		assert.NotContains(t, strings.Join(ids(a.Changes(s)), " "), host.Storages, "nothing that Proxmox would refuse is tried")
+	})
+}
