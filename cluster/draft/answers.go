@@ -66,8 +66,7 @@ func (f Found) Defaults() Answers {
 }
 
 // Readdress proposes addresses for the bridge that a names: the network in which the
-// hosts have their own, the gateway that they use, and the first run of addresses in
-// it that nobody is known to have and that all nodes fit into.
+// hosts have their own, the gateway that they use, and the rest as [Found.Number] does.
 func (f Found) Readdress(a Answers) Answers {
 	a.Prefix, a.Gateway, a.First = netip.Prefix{}, netip.Addr{}, netip.Addr{}
 	for _, h := range f.Hosts {
@@ -81,10 +80,17 @@ func (f Found) Readdress(a Answers) Answers {
 			a.Gateway = gateway
 		}
 	}
-	if !a.Prefix.IsValid() {
+	return f.Number(a)
+}
+
+// Number proposes what is not known of the network that a names: as the gateway its
+// first address, where nobody else has it, and for the nodes the first run of addresses
+// that nobody is known to have and that all of them fit into.
+func (f Found) Number(a Answers) Answers {
+	if !a.Prefix.IsValid() || !a.Prefix.Addr().Is4() {
 		return a
 	}
-	if guess := a.Prefix.Addr().Next(); !a.Gateway.IsValid() && f.Used[guess] == "" {
+	if guess := a.Prefix.Masked().Addr().Next(); !a.Gateway.IsValid() && f.Used[guess] == "" {
 		a.Gateway = guess // nobody said so; the file's comment says that it is a guess
 	}
 	a.First = f.firstFree(a)
@@ -94,7 +100,7 @@ func (f Found) Readdress(a Answers) Answers {
 // firstFree finds where a run of unused addresses begins that is long enough.
 func (f Found) firstFree(a Answers) netip.Addr {
 	need := f.addresses(a)
-	start := a.Prefix.Addr()
+	start := a.Prefix.Masked().Addr()
 	for range min(firstOffset, 1<<min(32-a.Prefix.Bits(), 16)/8+1) {
 		start = start.Next()
 	}

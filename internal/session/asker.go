@@ -1,0 +1,130 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/cps-gpu/homelab/internal/console"
+)
+
+// asker asks a person questions, or takes what is proposed where there is none.
+type asker struct {
+	*console.Console
+	person bool // somebody can be asked
+	in     *bufio.Reader
+	secret func() (string, error) // reads a line that is not shown
+}
+
+// newAsker asks whoever sits at the terminal, unless yes is set.
+func newAsker(c *console.Console, yes bool) *asker {
+	fd := int(os.Stdin.Fd())
+	a := &asker{Console: c, person: !yes && term.IsTerminal(fd), in: bufio.NewReader(os.Stdin)}
+	a.secret = func() (string, error) {
+		b, err := term.ReadPassword(fd)
+		return string(b), err
+	}
+	return a
+}
+
+// read waits for a line, or for ctx: then the terminal's own reading goes on until the
+// process ends.
+func (a *asker) read(ctx context.Context, line func() (string, error)) (string, error) {
+	type answer struct {
+		text string
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		text, err := line()
+		got <- answer{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", failedf(130, "interrupted; nothing was written")
+	case r := <-got:
+		text := strings.TrimSpace(r.text)
+		if errors.Is(r.err, io.EOF) && text == "" {
+			return "", failedf(refused, "the answers ended; nothing was written")
+		}
+		if r.err != nil && !errors.Is(r.err, io.EOF) {
+			return "", r.err
+		}
+		return text, nil
+	}
+}
+
+func (a *asker) line() (string, error) { return a.in.ReadString('\n') }
+
+// text asks for one line. What a flag has given is not asked for; Enter takes what is
+// proposed; an answer that check does not like is asked for again.
+func (a *asker) text(ctx context.Context, what, given, proposed string, check func(string) error) (string, error) {
+	if given != "" || !a.person {
+		answer := given
+		if answer == "" {
+			answer = proposed
+		}
+		if check != nil && answer != "" {
+			if err := check(answer); err != nil {
+				return "", failed(invalid, fmt.Errorf("%s: %w", what, err))
+			}
+		}
+		return answer, nil
+	}
+	for {
+		question := what + ": "
+		if proposed != "" {
+			question = fmt.Sprintf("%s [%s]: ", what, proposed)
+		}
+		_, _ = io.WriteString(a.Talk, question)
+		answer, err := a.read(ctx, a.line)
+		if err != nil {
+			return "", err
+		}
+		if answer == "" {
+			answer = proposed
+		}
+		switch {
+		case answer == "":
+		case check == nil:
+			return answer, nil
+		default:
+			if err := check(answer); err == nil {
+				return answer, nil
+			} else {
+				a.Say("  %s", err)
+			}
+		}
+	}
+}
+
+// hidden asks for one line that is not shown.
+func (a *asker) hidden(ctx context.Context, question string) (string, error) {
+	for {
+		_, _ = io.WriteString(a.Talk, question)
+		answer, err := a.read(ctx, a.secret)
+		_, _ = io.WriteString(a.Talk, "\n")
+		if err != nil || answer != "" {
+			return answer, err
+		}
+	}
+}
+
+// yes goes on only when somebody types the word.
+func (a *asker) yes(ctx context.Context, question string) error {
+	_, _ = io.WriteString(a.Talk, question)
+	answer, err := a.read(ctx, a.line)
+	if err != nil {
+		return err
+	}
+	if answer != "yes" {
+		return failedf(refused, "nothing was written")
+	}
+	return nil
+}

@@ -1,0 +1,411 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/draft"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// InitOptions are what is known before anybody is asked. What is empty is asked for,
+// or proposed where nobody is there.
+type InitOptions struct {
+	Endpoint    string // lab, or the address of a Proxmox VE host
+	Token       string // user@realm!name
+	Secret      string // env:NAME or file:PATH
+	Fingerprint string // SHA-256 of the certificate
+	Insecure    bool   // do not check the certificate
+
+	Name                   string
+	Servers, GPUs          int // GPUs of each worker
+	Bridge                 string
+	Prefix, Gateway, First string
+
+	Out   string // the file to write; cluster.yaml when empty
+	Yes   bool   // do not ask: take what is proposed
+	Force bool   // replace the file
+}
+
+// Init looks at hosts and writes a first cluster.yaml for them.
+func Init(ctx context.Context, o InitOptions) error {
+	s := &Session{Console: console.New(false), opt: Options{Start: true}}
+	defer s.Close()
+	return s.init(ctx, o, newAsker(s.Console, o.Yes))
+}
+
+func (s *Session) init(ctx context.Context, o InitOptions, ask *asker) error {
+	o.Out = cmp.Or(o.Out, DefaultSpec)
+	if err := o.mayWrite(ctx, ask); err != nil {
+		return err
+	}
+	if err := o.missing(ask); err != nil {
+		return err
+	}
+	login, err := s.introduce(ctx, &o, ask)
+	if err != nil {
+		return err
+	}
+	s.Progress("looking at the hosts")
+	found, err := draft.Discover(ctx, login.client)
+	s.Progress("")
+	if err != nil {
+		return err
+	}
+	s.tellFound(found)
+	answers, err := o.decide(ctx, found, login, ask)
+	if err != nil {
+		return err
+	}
+	if err := answers.Check(found); err != nil {
+		return failed(invalid, err)
+	}
+	if err := login.keep(&answers, filepath.Dir(o.Out)); err != nil {
+		return err
+	}
+	text, err := draft.Render(found, answers)
+	if err != nil {
+		return failed(invalid, err)
+	}
+	if err := os.WriteFile(o.Out, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return s.tellNext(o.Out, found, answers)
+}
+
+// mayWrite refuses to replace a file that nobody wants replaced.
+func (o InitOptions) mayWrite(ctx context.Context, ask *asker) error {
+	_, err := os.Stat(o.Out)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if info, err := os.Stat(filepath.Dir(o.Out)); err != nil || !info.IsDir() {
+			return failedf(invalid, "-out=%s: there is no folder %s", o.Out, filepath.Dir(o.Out))
+		}
+		return nil
+	case err != nil:
+		return err
+	case o.Force:
+		return nil
+	case !ask.person:
+		return failedf(refused, "%s is there already: write another with -out=FILE, or replace it with -force; nothing was done", o.Out)
+	}
+	return ask.yes(ctx, fmt.Sprintf("%s is there already. Replace it? Type yes: ", o.Out))
+}
+
+// missing says at once which flags are needed where nobody can be asked.
+func (o InitOptions) missing(ask *asker) error {
+	if ask.person {
+		return nil
+	}
+	var need []string
+	if o.Endpoint == "" {
+		need = append(need, "-endpoint=ADDRESS (or -endpoint=lab, which needs nothing else)")
+	}
+	if o.Endpoint != cluster.Lab {
+		if o.Token == "" {
+			need = append(need, "-token=USER@REALM!NAME")
+		}
+		if o.Secret == "" {
+			need = append(need, "-secret=env:NAME or -secret=file:PATH")
+		}
+	}
+	if len(need) > 0 {
+		return failedf(invalid, "nobody is here to ask, so these are needed:\n  %s", strings.Join(need, "\n  "))
+	}
+	return nil
+}
+
+// login is a way to Proxmox, and how a file says it.
+type login struct {
+	client      *proxmox.Client
+	endpoint    string
+	token       string
+	ref         string       // of the secret; empty while it is in typed
+	typed       secret.Value // by the person, to be kept in a file
+	fingerprint string
+	insecure    bool
+}
+
+// introduce finds out where Proxmox is, whether it is the right one, and who we are.
+func (s *Session) introduce(ctx context.Context, o *InitOptions, ask *asker) (*login, error) {
+	l := &login{token: o.Token, insecure: o.Insecure}
+	var err error
+	if l.endpoint, err = ask.text(ctx, "Proxmox VE host, or lab for simulated ones", o.Endpoint, cluster.Lab, nil); err != nil {
+		return nil, err
+	}
+	if l.endpoint == cluster.Lab {
+		var b cluster.Backend
+		if err := s.openLab(ctx, &b); err != nil {
+			return nil, err
+		}
+		l.client = b.Proxmox
+		return l, nil
+	}
+	if l.fingerprint, err = s.certificate(ctx, l.endpoint, *o, ask); err != nil {
+		return nil, err
+	}
+	if l.token, err = ask.text(ctx, "API token (user@realm!name; docs/real-host.md says how to make one)", o.Token, "homelab@pve!cluster", nil); err != nil {
+		return nil, err
+	}
+	value, err := l.secret(ctx, *o, ask)
+	if err != nil {
+		return nil, err
+	}
+	s.Redact.Add(value)
+	l.client, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: l.endpoint, TokenID: l.token, TokenSecret: value, Fingerprint: l.fingerprint, Insecure: l.insecure})
+	return l, err
+}
+
+// certificate compares the host's certificate, as ssh(1) does with keys, before
+// anything is sent. One that this system trusts needs no fingerprint.
+func (s *Session) certificate(ctx context.Context, endpoint string, o InitOptions, ask *asker) (string, error) {
+	if o.Fingerprint != "" || o.Insecure {
+		return o.Fingerprint, nil
+	}
+	shown, trusted, err := proxmox.Certificate(ctx, endpoint)
+	if err != nil || trusted {
+		return "", err
+	}
+	if !ask.person {
+		return "", failedf(refused, "the certificate of %s is signed by nobody that this machine trusts, and nobody is here to ask. Compare its SHA-256 fingerprint (pvenode cert info, on the host) and add\n  -fingerprint=%s", endpoint, shown)
+	}
+	s.Say("The certificate of %s is signed by nobody that this machine trusts. Its SHA-256 fingerprint is\n  %s\nOn the host, pvenode cert info shows the right one.", endpoint, shown)
+	return shown, ask.yes(ctx, "Are they the same? Type yes: ")
+}
+
+// secret finds the token's secret: where the flag says, or what somebody types, which
+// may be a reference as well.
+func (l *login) secret(ctx context.Context, o InitOptions, ask *asker) (secret.Value, error) {
+	dir := filepath.Dir(o.Out)
+	if o.Secret != "" {
+		return l.resolve(o.Secret, dir)
+	}
+	typed, err := ask.hidden(ctx, "Its secret (not shown; or env:NAME, file:PATH where it is): ")
+	if err != nil {
+		return secret.Value{}, err
+	}
+	if _, err := cluster.ParseSecretRef(typed); err == nil {
+		return l.resolve(typed, dir)
+	}
+	l.typed = secret.New(typed)
+	return l.typed, nil
+}
+
+// resolve reads a secret that a file in dir would refer to.
+func (l *login) resolve(text, dir string) (secret.Value, error) {
+	l.ref = text
+	if path, isFile := strings.CutPrefix(text, "file:"); isFile && path != "" && !filepath.IsAbs(path) {
+		text = "file:" + filepath.Join(dir, path)
+	}
+	ref, err := cluster.ParseSecretRef(text)
+	if err != nil {
+		return secret.Value{}, failedf(invalid, "-secret: write env:NAME or file:PATH; everybody on this machine can read a command line")
+	}
+	value, err := ref.Resolve()
+	if err != nil {
+		return secret.Value{}, failed(invalid, fmt.Errorf("-secret: %w", err))
+	}
+	return value, nil
+}
+
+// keep puts a secret that was typed into a file of its own, beside the one that will
+// refer to it.
+func (l *login) keep(a *draft.Answers, dir string) error {
+	if l.typed.IsZero() {
+		return nil
+	}
+	path := filepath.Join(".homelab", a.Name, "proxmox-token")
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o700); err != nil {
+		return err
+	}
+	at := filepath.Join(dir, path)
+	if err := os.WriteFile(at, []byte(l.typed.Reveal()+"\n"), 0o600); err != nil {
+		return err
+	}
+	a.Secret = "file:" + filepath.ToSlash(path)
+	return os.Chmod(at, 0o600) // of one that was there
+}
+
+// decide turns what was found, flags and answers into what the file will say.
+func (o InitOptions) decide(ctx context.Context, f draft.Found, l *login, ask *asker) (draft.Answers, error) {
+	a := f.Defaults()
+	a.Endpoint, a.TokenID, a.Secret, a.Fingerprint, a.Insecure = l.endpoint, l.token, l.ref, l.fingerprint, l.insecure
+	if !l.typed.IsZero() {
+		a.Secret = "file:.homelab/proxmox-token" // until the name is known
+	}
+	var err error
+	if a.Name, err = ask.text(ctx, "Name of the cluster", o.Name, a.Name, nil); err != nil {
+		return a, err
+	}
+	advice := "Servers (1, or 3 so that one may fail)"
+	if a.Servers, err = ask.number(ctx, advice, o.Servers, a.Servers); err != nil {
+		return a, err
+	}
+	cards := 0
+	for _, h := range f.Hosts {
+		cards += len(h.Free())
+	}
+	if a.GPUsPerWorker = o.GPUs; cards > 1 && o.GPUs == 0 {
+		if a.GPUsPerWorker, err = ask.number(ctx, "GPUs of each worker", o.GPUs, 2-cards%2); err != nil {
+			return a, err
+		}
+	}
+	if a, err = o.network(ctx, f.Readdress(a), f, ask); err != nil || l.endpoint == cluster.Lab || !ask.person {
+		return a, err
+	}
+	a.PublicKey, err = ask.text(ctx, "Public key that may log in to the nodes too, - for none", "", ownKey(), nil)
+	if a.PublicKey == "-" {
+		a.PublicKey = ""
+	}
+	return a, err
+}
+
+// network asks for addresses. What is not known has no default.
+func (o InitOptions) network(ctx context.Context, a draft.Answers, f draft.Found, ask *asker) (draft.Answers, error) {
+	bridges := map[string]bool{}
+	for _, h := range f.Hosts {
+		for _, b := range h.Bridges {
+			bridges[b.Name] = true
+		}
+	}
+	if len(bridges) > 1 || o.Bridge != "" {
+		bridge, err := ask.text(ctx, "Bridge", o.Bridge, a.Bridge, nil)
+		if err != nil {
+			return a, err
+		}
+		if bridge != a.Bridge {
+			a.Bridge = bridge
+			a = f.Readdress(a)
+		}
+	}
+	text, err := ask.text(ctx, "Network of the nodes", o.Prefix, known(a.Prefix), isPrefix)
+	if err != nil {
+		return a, err
+	}
+	if p, _ := netip.ParsePrefix(text); text != "" && p.Masked() != a.Prefix {
+		a.Prefix, a.Gateway = p.Masked(), netip.Addr{}
+		a = f.Number(a)
+	}
+	if text, err = ask.text(ctx, "Gateway", o.Gateway, known(a.Gateway), isAddress); err != nil {
+		return a, err
+	}
+	a.Gateway, _ = netip.ParseAddr(text)
+	if text, err = ask.text(ctx, "First address of the nodes; those in use are left out", o.First, known(a.First), isAddress); err != nil {
+		return a, err
+	}
+	a.First, _ = netip.ParseAddr(text)
+	return a, nil
+}
+
+// known writes an address or network, nothing where there is none.
+func known[T interface {
+	IsValid() bool
+	String() string
+}](v T) string {
+	if !v.IsValid() {
+		return ""
+	}
+	return v.String()
+}
+
+func isPrefix(s string) error {
+	_, err := netip.ParsePrefix(s)
+	return err
+}
+
+func isAddress(s string) error {
+	_, err := netip.ParseAddr(s)
+	return err
+}
+
+// ownKey is the public key of whoever sits here; "-" when there is none.
+func ownKey() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "-"
+	}
+	for _, name := range []string{"id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub"} {
+		path := filepath.Join(home, ".ssh", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return "-"
+}
+
+// tellFound shows the hosts.
+func (s *Session) tellFound(f draft.Found) {
+	s.Say("Proxmox VE %s:", f.Version)
+	for _, h := range f.Hosts {
+		models := map[string]int{}
+		var order []string
+		for _, g := range h.GPUs {
+			if models[g.Model]++; models[g.Model] == 1 {
+				order = append(order, g.Model)
+			}
+		}
+		cards := "no NVIDIA card"
+		for i, m := range order {
+			order[i] = fmt.Sprintf("%d × %s", models[m], m)
+		}
+		if len(order) > 0 {
+			cards = fmt.Sprintf("%s (%d free)", strings.Join(order, ", "), len(h.Free()))
+		}
+		s.Say("  %s: %d CPUs, %s, %s", h.Name, h.CPUs, h.Memory, cards)
+	}
+}
+
+// tellNext reads the file as every command will, and says how to go on.
+func (s *Session) tellNext(path string, f draft.Found, a draft.Answers) error {
+	spec, err := cluster.Load(path)
+	if err != nil {
+		return failed(invalid, fmt.Errorf("%s was written, and is not valid:\n%w", path, err))
+	}
+	for _, w := range spec.Warnings {
+		s.Say("warning: %s", w)
+	}
+	for _, w := range draft.Warnings(f, a) {
+		s.Say("warning: %s", w)
+	}
+	gpus := 0
+	for _, n := range spec.GPUNodes() {
+		gpus += n.GPUs.Count
+	}
+	s.Say("Wrote %s: %s, %s, %s.", path, count(len(spec.Servers()), "server"), count(len(spec.Agents()), "agent"), count(gpus, "GPU"))
+	if strings.HasPrefix(a.Secret, "file:.homelab/") {
+		s.Say("The token's secret is in %s, mode 0600; keep .homelab out of version control.", filepath.Join(filepath.Dir(path), strings.TrimPrefix(a.Secret, "file:")))
+	}
+	flag := ""
+	if path != DefaultSpec {
+		flag = " -spec=" + path
+	}
+	s.Say("\nNext:\n  go tool mage cluster:plan%s    what would be made of it\n  go tool mage cluster:up%s      make it", flag, flag)
+	return nil
+}
+
+// number asks for a whole number.
+func (a *asker) number(ctx context.Context, what string, given, proposed int) (int, error) {
+	text := ""
+	if given != 0 {
+		text = strconv.Itoa(given)
+	}
+	answer, err := a.text(ctx, what, text, strconv.Itoa(proposed), func(s string) error {
+		_, err := strconv.Atoi(s)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(answer)
+}

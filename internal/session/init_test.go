@@ -1,0 +1,197 @@
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io/fs"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// front is a Proxmox VE host that one can be introduced to.
+type front struct {
+	endpoint, fingerprint, token, secret string
+}
+
+func newFront(t *testing.T, model pvesim.Model) front {
+	sim := pvesim.New(model, pvesim.Options{})
+	t.Cleanup(sim.Close)
+	server := httptest.NewTLSServer(sim.Handler())
+	t.Cleanup(server.Close)
+	id, value := sim.Token()
+	return front{endpoint: server.URL, fingerprint: proxmox.Fingerprint(server.Certificate()), token: id, secret: value}
+}
+
+// interview gives answers, one a line, to cluster:init in an empty folder. What is
+// typed hidden comes from the same lines.
+func interview(t *testing.T, o InitOptions, answers ...string) (said string, err error) {
+	t.Helper()
+	var talk bytes.Buffer
+	s := &Session{Console: &console.Console{Talk: &talk, Data: &bytes.Buffer{}, Redact: &secret.Redactor{}}}
+	defer s.Close()
+	ask := &asker{Console: s.Console, person: len(answers) > 0, in: bufio.NewReader(strings.NewReader(strings.Join(answers, "\n") + "\n"))}
+	ask.secret = ask.line
+	err = s.init(t.Context(), o, ask)
+	return talk.String(), err
+}
+
+// all accepts what is proposed, however often one is asked.
+func all(answers ...string) []string {
+	for range 20 {
+		answers = append(answers, "")
+	}
+	return answers
+}
+
+func TestInitFromFlagsAlone(t *testing.T) {
+	f := newFront(t, pvesim.EightA100())
+	t.Chdir(t.TempDir())
+	t.Setenv("TOKEN", f.secret)
+	o := InitOptions{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint, Name: "mine", GPUs: 4, Servers: 3, First: "10.0.0.50"}
+	said, err := interview(t, o)
+	require.NoError(t, err)
+	assert.Contains(t, said, "pve1: 128 CPUs, 1TiB, 8 × A100 PCIe 40GB (8 free)")
+	assert.Contains(t, said, "Wrote cluster.yaml: 3 servers, 2 agents, 8 GPUs.")
+	assert.NotContains(t, said, f.secret)
+	spec, err := cluster.Load(DefaultSpec)
+	require.NoError(t, err)
+	assert.Equal(t, "mine", spec.Name)
+	assert.Equal(t, "10.0.0.50", spec.K3s.VIP.String())
+	assert.Len(t, spec.GPUNodes(), 2)
+
+	// It is not written twice.
+	_, err = interview(t, o)
+	assert.Equal(t, refused, code(err))
+	assert.ErrorContains(t, err, "-force")
+	o.Force, o.Name = true, "other"
+	_, err = interview(t, o)
+	require.NoError(t, err)
+	spec, err = cluster.Load(DefaultSpec)
+	require.NoError(t, err)
+	assert.Equal(t, "other", spec.Name)
+}
+
+func TestInitAsksTheCertificateFirst(t *testing.T) {
+	f := newFront(t, pvesim.OneGPU())
+	t.Chdir(t.TempDir())
+	said, err := interview(t, InitOptions{}, f.endpoint, "no")
+	assert.Equal(t, refused, code(err))
+	assert.Contains(t, said, f.fingerprint)
+	assert.NotContains(t, said, "API token")
+	assert.NoFileExists(t, DefaultSpec)
+
+	// Nobody to ask: the error has what is to be added.
+	t.Setenv("TOKEN", f.secret)
+	_, err = interview(t, InitOptions{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN"})
+	assert.Equal(t, refused, code(err))
+	assert.ErrorContains(t, err, "-fingerprint="+f.fingerprint)
+}
+
+// Enter all the way, but for what only a person can know.
+func TestInitInterview(t *testing.T) {
+	f := newFront(t, pvesim.OneGPU())
+	t.Chdir(t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	said, err := interview(t, InitOptions{}, all(f.endpoint, "yes", f.token, f.secret)...)
+	require.NoError(t, err)
+	assert.NotContains(t, said, f.secret)
+	spec, err := cluster.Load(DefaultSpec)
+	require.NoError(t, err)
+	assert.Equal(t, "homelab", spec.Name)
+	assert.Equal(t, f.fingerprint, spec.Proxmox.Fingerprint)
+	assert.Len(t, spec.GPUNodes(), 1)
+	kept, err := spec.Proxmox.TokenSecret.Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, sha256.Sum256([]byte(f.secret)), sha256.Sum256([]byte(kept.Reveal())))
+	path := filepath.Join(".homelab", "homelab", "proxmox-token")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
+	text, err := os.ReadFile(DefaultSpec)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), f.secret)
+	assert.Contains(t, string(text), "secret: file:.homelab/homelab/proxmox-token")
+	if os.Getenv("SHOW") != "" {
+		t.Log(said)
+	}
+
+	// There is a file now: it is asked about, and other answers make another.
+	_, err = interview(t, InitOptions{}, "no")
+	assert.Equal(t, refused, code(err))
+	_, err = interview(t, InitOptions{}, all("yes", f.endpoint, "yes", f.token, "file:"+path, "second", "1", "not a network", "192.168.1.0/24", "", "not an address", "192.168.1.40")...)
+	require.NoError(t, err)
+	spec, err = cluster.Load(DefaultSpec)
+	require.NoError(t, err)
+	assert.Equal(t, "second", spec.Name)
+	assert.Equal(t, "192.168.1.40/24", spec.Nodes[0].Address.String())
+}
+
+func TestInitRefusals(t *testing.T) {
+	f := newFront(t, pvesim.OneGPU())
+	t.Chdir(t.TempDir())
+	for want, o := range map[string]InitOptions{
+		"-endpoint=ADDRESS (or -endpoint=lab, which needs nothing else)\n  -token=USER@REALM!NAME\n  -secret=env:NAME": {},
+		"-token=USER@REALM!NAME":     {Endpoint: f.endpoint},
+		"everybody on this machine":  {Endpoint: f.endpoint, Token: f.token, Secret: f.secret, Fingerprint: f.fingerprint},
+		"there is no folder":         {Endpoint: "lab", Out: "nowhere/cluster.yaml"},
+		"cannot be reached":          {Endpoint: "127.0.0.1:1", Token: f.token, Secret: "env:HOME"},
+		"another than expected":      {Endpoint: f.endpoint, Token: f.token, Secret: "env:HOME", Fingerprint: strings.Repeat("AB", 32)},
+		"2 servers":                  {Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint, Servers: 2},
+		"Network of the nodes":       {Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint, Prefix: "10"},
+		"the network of bridge none": {Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint, Bridge: "none"},
+	} {
+		t.Setenv("TOKEN", f.secret)
+		_, err := interview(t, o)
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), f.secret)
+		assert.NoFileExists(t, DefaultSpec)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask := &asker{Console: &console.Console{Talk: &bytes.Buffer{}}, person: true, in: bufio.NewReader(strings.NewReader(""))}
+	block := make(chan struct{})
+	defer close(block)
+	_, err := ask.read(ctx, func() (string, error) { <-block; return "", nil })
+	assert.Equal(t, 130, code(err))
+	_, err = ask.text(t.Context(), "x", "", "", nil)
+	assert.Equal(t, refused, code(err), "the answers ended")
+}
+
+// What cluster:init writes is what cluster:up makes, with no editor between them.
+func TestInitThenUp(t *testing.T) {
+	for name, model := range map[string]func() pvesim.Model{"eight-a100": pvesim.EightA100, "two-hosts": pvesim.TwoHosts} {
+		t.Run(name, func(t *testing.T) {
+			f := newFront(t, model())
+			t.Chdir(t.TempDir())
+			t.Setenv("TOKEN", f.secret)
+			_, err := interview(t, InitOptions{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint})
+			require.NoError(t, err)
+			text, err := os.ReadFile(DefaultSpec)
+			require.NoError(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				w := newSite(t)
+				w.sim.Close()
+				w.sim = pvesim.New(model(), pvesim.Options{Kubernetes: w.kube})
+				defer w.close()
+				require.NoError(t, w.do(string(text), Options{}, (*Session).Up))
+				require.NoError(t, w.do(string(text), Options{}, (*Session).Plan))
+				assert.Contains(t, w.data.String(), "Nothing to change")
+			})
+		})
+	}
+}
