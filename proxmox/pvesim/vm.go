@@ -254,8 +254,12 @@ func (s *Sim) adopt(m VM) {
 	if h == nil {
 		panic(fmt.Sprintf("pvesim: VM %d of the model is on node %q, which is none of its hosts", m.ID, m.Node))
 	}
-	v.conf["smbios1"] = "uuid=" + s.uuid()
-	v.conf["vmgenid"] = s.uuid()
+	if v.conf["smbios1"] == "" {
+		v.conf["smbios1"] = "uuid=" + s.uuid()
+	}
+	if v.conf["vmgenid"] == "" {
+		v.conf["vmgenid"] = s.uuid()
+	}
 	s.vms[m.ID] = v
 	for k, value := range v.conf {
 		if !isDrive(k) {
