@@ -44,16 +44,33 @@ func (s *Sim) assemble(v *vm, pci []guest.PCI) *guest.Machine {
 			cfg.MACs = append(cfg.MACs, s.props("net0", value)["macaddr"])
 		}
 	}
-	cfg.Disks = append(cfg.Disks, s.blockDevice(h, v, osKey))
-	for _, k := range drives(v.conf) {
-		if d := s.props(k, v.conf[k]); k != osKey && !isCDROM(d) && k != "efidisk0" && k != "tpmstate0" {
-			cfg.Disks = append(cfg.Disks, s.blockDevice(h, v, k))
-		}
-	}
+	cfg.Disks = s.blockDevices(h, v, osKey)
 	var m *guest.Machine
 	cfg.OnPoweroff = func(reboot bool) { s.poweredOff(v, m, reboot) }
 	m = guest.New(cfg)
 	return m
+}
+
+// blockDevices are the disks of a VM, that which it boots from first.
+func (s *Sim) blockDevices(h *host, v *vm, osKey string) []guest.BlockDevice {
+	out := []guest.BlockDevice{s.blockDevice(h, v, osKey)}
+	for _, k := range drives(v.conf) {
+		if d := s.props(k, v.conf[k]); k != osKey && !isCDROM(d) && k != "efidisk0" && k != "tpmstate0" {
+			out = append(out, s.blockDevice(h, v, k))
+		}
+	}
+	return out
+}
+
+// replug shows a living guest the disks that its VM has now.
+func (s *Sim) replug(v *vm) {
+	m := v.machine
+	osKey := s.bootDisk(v.conf)
+	if m == nil || !v.running || osKey == "" {
+		return
+	}
+	disks := s.blockDevices(s.hosts[v.node], v, osKey)
+	s.outside(func() { m.SetDisks(disks) })
 }
 
 func (s *Sim) blockDevice(h *host, v *vm, key string) guest.BlockDevice {

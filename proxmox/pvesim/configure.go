@@ -212,6 +212,9 @@ func (w worker) apply(who identity, v *vm, ch change) error {
 	if !v.running && len(v.pending) > 0 {
 		v.applyPending()
 	}
+	if slices.ContainsFunc(slices.Concat(keys, ch.delete), isDrive) {
+		w.s.replug(v)
+	}
 	return nil
 }
 

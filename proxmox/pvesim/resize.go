@@ -50,6 +50,7 @@ func (w worker) resize(who identity, v *vm, key, size string) error {
 	vol.size = want
 	d["size"] = formatSize(want)
 	v.set(key, w.s.printProps(key, d))
+	w.s.replug(v)
 	w.log("Image resized.")
 	return nil
 }
