@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -79,7 +80,7 @@ func (s State) refresh() []string {
 // bootFiles returns what has to change for one loader.
 func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 	if loader == SystemdBoot {
-		return s.kernelCmdline(o), nil
+		return s.kernelCmdline(o)
 	}
 	config := grubConfig{{path: grubFilePath}}
 	for _, f := range s.under(grubFilePath, grubFolder) {
@@ -98,9 +99,24 @@ func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 	}
 	changes := config.edit(o)
 	for i := range changes {
-		changes[i].New = !s.has(changes[i].Path)
+		c := &changes[i]
+		c.New = !s.has(c.Path)
+		at := slices.IndexFunc(config, func(f grubFile) bool { return f.path == c.Path })
+		parsed, err := parseGrub(c.Path, c.After)
+		if err != nil {
+			return nil, err
+		}
+		config[at] = parsed
+	}
+	if !o.met(config.effective()) {
+		return nil, neverClosed(config[0].path)
 	}
 	return changes, nil
+}
+
+// neverClosed is about a line that swallows what is added to it.
+func neverClosed(path string) error {
+	return fmt.Errorf("%s: the command line has a quote that is never closed: mend that first", path)
 }
 
 func (s State) has(path string) bool {
@@ -109,7 +125,7 @@ func (s State) has(path string) bool {
 
 // kernelCmdline is for systemd-boot: the first line of the file counts. Without a
 // file proxmox-boot-tool takes what the kernel runs with, and so do we.
-func (s State) kernelCmdline(o options) []FileChange {
+func (s State) kernelCmdline(o options) ([]FileChange, error) {
 	f := s.file(cmdlinePath)
 	line, rest, newline := strings.Cut(f.Text, "\n")
 	if strings.TrimSpace(line) == "" {
@@ -119,11 +135,14 @@ func (s State) kernelCmdline(o options) []FileChange {
 		line, newline = strings.Join(words, " "), true
 	}
 	if o.met(parseCmdline(line)) {
-		return nil
+		return nil, nil
 	}
 	text := o.edit(strings.TrimRight(line, " \t\r"))
+	if !o.met(parseCmdline(text)) {
+		return nil, neverClosed(cmdlinePath)
+	}
 	if newline {
 		text += "\n" + rest
 	}
-	return []FileChange{{Path: cmdlinePath, Before: f.Text, After: text, New: !s.has(cmdlinePath)}}
+	return []FileChange{{Path: cmdlinePath, Before: f.Text, After: text, New: !s.has(cmdlinePath)}}, nil
 }

@@ -83,6 +83,15 @@ func TestBothLoaders(t *testing.T) {
 	assert.Equal(t, [][]string{{"proxmox-boot-tool", "refresh"}}, c.Commands)
 }
 
+func TestAQuoteThatIsNeverClosed(t *testing.T) {
+	s := State{Kernel: "6.14", ESPs: true, Loaders: []Loader{SystemdBoot}, Files: []File{{Path: "/etc/kernel/cmdline", Text: "root=ZFS=rpool dyndbg=\"file x\n"}}}
+	_, err := Spec{GPUs: true}.boot(s)
+	require.ErrorContains(t, err, "/etc/kernel/cmdline: the command line has a quote that is never closed")
+	s = State{Kernel: "6.14", Loaders: []Loader{GRUB}, Files: []File{{Path: "/etc/default/grub", Text: "GRUB_CMDLINE_LINUX_DEFAULT='dyndbg=\"file x'\n"}}}
+	_, err = Spec{GPUs: true}.boot(s)
+	require.ErrorContains(t, err, "/etc/default/grub: the command line has a quote that is never closed")
+}
+
 // TestKernelDefaults: which kernels need to be asked.
 func TestKernelDefaults(t *testing.T) {
 	for kernel, want := range map[string]bool{"6.5.13-6-pve": true, "5.15.158-2-pve": true, "6.8.12-4-pve": false, "6.14.8-2-pve": false, "7.0.2-1-pve": false} {
