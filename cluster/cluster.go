@@ -39,6 +39,7 @@ type Cluster struct {
 	guests map[string]*guest               // by node name
 	seeds  map[string]func() (seed, error) // by node name
 	hosts  *ssh.KnownHosts
+	doubts doubts
 	api    api
 	twins  twins
 	// restarting is held by the one node that is being taken down and up again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -35,6 +36,7 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
+			c.doubts.keep(report.Of(preflight.Warning))
 			for _, f := range report.Of(preflight.Warning) {
 				progress.Say(ctx, "warning: %s", f)
 			}
@@ -54,6 +56,26 @@ func refusal(r *preflight.Report) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// doubts are what a look at the hosts found that may work, or work for now.
+type doubts struct {
+	mu  sync.Mutex
+	all []preflight.Finding
+}
+
+func (d *doubts) keep(all []preflight.Finding) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = all
+}
+
+// Doubts returns what the last look of [Cluster.Up] at the hosts found that may work, or
+// work for now.
+func (c *Cluster) Doubts() []preflight.Finding {
+	c.doubts.mu.Lock()
+	defer c.doubts.mu.Unlock()
+	return c.doubts.all
 }
 
 // use is what a storage of a host is for.

@@ -55,6 +55,9 @@ func (s *Session) Plan(ctx context.Context) error {
 func (s *Session) Up(ctx context.Context) error {
 	start := time.Now()
 	report, err := s.run(ctx, s.Cluster.Up())
+	for _, doubt := range s.Cluster.Doubts() {
+		s.Say("warning: %s", doubt)
+	}
 	if err != nil {
 		return err
 	}
