@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	_ "embed" // seal.sh
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -139,6 +140,9 @@ type templateSeen struct {
 	vm      *proxmox.Summary
 	wanted  bool
 	unbased []string // disks that are not yet what clones hang on
+	// stale are half-made ones of an earlier file, in the way of one to be made: they
+	// run, with the same address.
+	stale []proxmox.Summary
 }
 
 // templateStep bakes a host's template, or finds it. While every machine of the host
@@ -166,6 +170,9 @@ func (c *Cluster) templateStep(host string) converge.Step {
 				}
 			}
 			_, seen.wanted = c.spec.missing(host, there)
+			if err == nil && seen.wanted && seen.vm == nil {
+				seen.stale, err = c.staleBakes(ctx, host, vms)
+			}
 			if err == nil && seen.wanted && seen.vm != nil && seen.vm.Template {
 				var vm *proxmox.VM
 				if vm, err = c.Proxmox.ByID(ctx, seen.vm.VMID); err == nil {
@@ -177,13 +184,22 @@ func (c *Cluster) templateStep(host string) converge.Step {
 		Diff: func(s templateSeen) drift.Diff {
 			switch {
 			case s.vm == nil && s.wanted:
-				return drift.Missing(name)
+				d := drift.Missing(name)
+				for _, vm := range s.stale {
+					d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: drift.Remove, Note: "of an earlier file"})
+				}
+				return d
 			case s.vm != nil && !s.vm.Template, len(s.unbased) > 0:
 				return drift.Diff{{Have: "half-made", Want: name, Effect: drift.Create}}
 			}
 			return nil
 		},
-		Apply: func(ctx context.Context, _ templateSeen) error {
+		Apply: func(ctx context.Context, seen templateSeen) error {
+			for _, vm := range seen.stale {
+				if err := c.remove(ctx, vm); err != nil {
+					return err
+				}
+			}
 			t, err := c.template(ctx, host)
 			if err != nil {
 				return err
@@ -195,6 +211,27 @@ func (c *Cluster) templateStep(host string) converge.Step {
 			return c.bake(ctx, t, vm)
 		},
 	}
+}
+
+// staleBakes are the VMs of a host in which templates of another name are being made.
+func (c *Cluster) staleBakes(ctx context.Context, host string, vms []proxmox.Summary) ([]proxmox.Summary, error) {
+	var out []proxmox.Summary
+	for _, s := range vms {
+		if s.Host != host || s.Template || !c.baked(s) {
+			continue
+		}
+		vm, err := c.Proxmox.ByID(ctx, s.VMID) // the list is ten seconds behind
+		if errors.Is(err, proxmox.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !vm.Template {
+			out = append(out, s)
+		}
+	}
+	return out, nil
 }
 
 // cloned adds to a node's spec which template it is cloned from, if it is not there.

@@ -311,3 +311,121 @@ func TestStagesOfABake(t *testing.T) {
 		assert.Regexp(t, regexp.MustCompile(want), all)
 	})
 }
+
+// templates lists the templates as template:list does.
+func (w *world) templates(t testing.TB, spec *cluster.Spec) []string {
+	t.Helper()
+	c := w.cluster(t, spec)
+	defer c.Close()
+	all, err := c.Templates(t.Context())
+	require.NoError(t, err)
+	var out []string
+	for _, i := range all {
+		out = append(out, fmt.Sprintf("%s %s %s: %s, made %s, used by %v", i.Host, i.State, i.Size, i.What(), i.Made(), i.Nodes))
+	}
+	return out
+}
+
+// prune removes what nothing needs and returns the plan for it.
+func (w *world) prune(t testing.TB, spec *cluster.Spec) []string {
+	t.Helper()
+	c := w.cluster(t, spec)
+	defer c.Close()
+	graph, err := c.Prune(t.Context())
+	require.NoError(t, err)
+	plan, err := graph.Plan(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, plan.Err())
+	var out []string
+	for _, it := range plan.Items {
+		if !it.Diff.Empty() {
+			out = append(out, regexp.MustCompile(`[0-9a-f]{12}`).ReplaceAllString(it.Step+": "+it.Diff.String(), "…"))
+		}
+	}
+	_, err = graph.Run(t.Context(), w.listen(t))
+	require.NoError(t, err)
+	return out
+}
+
+// A template is listed with what is in it and who hangs on it; it is removed when it is
+// old and nobody does, never before.
+func TestTemplatesAreListedAndPruned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		old := parse(t, small)
+		assert.Empty(t, w.templates(t, old))
+		w.up(t, old)
+		time.Sleep(15 * time.Second)
+		const holds = "K3s v1.36.5+k3s1, driver 580-server-open, toolkit 1.20.1-1, on ubuntu-24.04-server-cloudimg-amd64.img"
+		assert.Equal(t, []string{"pve1 current 3584MiB: " + holds + ", made 2000-01-01, used by [cp1 gpu1]"}, w.templates(t, old))
+		assert.Empty(t, w.prune(t, old))
+
+		// Another K3s: the template is old, and stays as long as nodes hang on it.
+		newer := parse(t, replace(t, small, "v1.36.5+k3s1", "v1.36.6+k3s1"))
+		assert.Equal(t, []string{"pve1 old 3584MiB: " + holds + ", made 2000-01-01, used by [cp1 gpu1]"}, w.templates(t, newer))
+		assert.Empty(t, w.prune(t, newer))
+		assert.Len(t, w.names(), 3)
+
+		for _, name := range []string{"cp1", "gpu1"} { // destroyed by hand
+			w.destroy(t, name)
+		}
+		time.Sleep(15 * time.Second)
+		untouched := parse(t, small)
+		assert.NotContains(t, strings.Join(w.prune(t, untouched), "\n"), "template/", "it is the one that the file asks for")
+		plan := w.prune(t, newer)
+		assert.Equal(t, []string{"template/pve1/small-template-pve1-…: template 100, old, no VM hangs on it → (none)"}, plan)
+		assert.Empty(t, w.names())
+	})
+}
+
+// A host that the file no longer names has its template all the same.
+func TestPruneFindsHostsThatTheFileForgot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.TwoHosts())
+		defer w.close()
+		text := strings.Replace(twoHosts, "image: {template: ubuntu}\n", "", 1)
+		w.up(t, parse(t, text))
+		one := parse(t, text[:strings.Index(text, "  wk1:")])
+		w.up(t, one)
+		time.Sleep(15 * time.Second)
+		assert.Len(t, w.templates(t, one), 2)
+		plan := strings.Join(w.prune(t, one), "\n")
+		assert.Contains(t, plan, "template/pve2/pair-template-pve2-…")
+		assert.NotContains(t, plan, "template/pve1/")
+		assert.NotContains(t, strings.Join(w.inventory(), "\n"), "on pve2")
+		assert.Empty(t, w.plan(t, one))
+	})
+}
+
+// A bake that was cut short, and then the file changed: the half-made template goes
+// before another is made, since both would have one address.
+func TestHalfMadeTemplateOfAnEarlierFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		require.False(t, w.cut(t, parse(t, small), 20*time.Second))
+		time.Sleep(time.Minute)
+		require.Len(t, w.names(), 1)
+		half := w.names()[0]
+		spec := parse(t, replace(t, small, "v1.36.5+k3s1", "v1.36.6+k3s1"))
+		assert.Equal(t, []string{"pve1 half-made 3584MiB"}, []string{strings.Split(w.templates(t, spec)[0], ":")[0]})
+		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), half+": VM 100, half-made → (none) [of an earlier file]")
+		w.up(t, spec)
+		assert.NotContains(t, w.names(), half)
+		assert.Len(t, w.names(), 3)
+		assert.Empty(t, w.plan(t, spec))
+	})
+}
+
+// destroy removes a VM as a person would, in the web interface.
+func (w *world) destroy(t testing.TB, name string) {
+	t.Helper()
+	id, token := w.sim.Token()
+	c, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client()})
+	require.NoError(t, err)
+	vm, err := c.ByID(t.Context(), w.vm(t, name).ID)
+	require.NoError(t, err)
+	vm.Owner = "homelab-small"
+	require.NoError(t, c.Remove(t.Context(), vm))
+}

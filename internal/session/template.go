@@ -1,0 +1,64 @@
+package session
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/internal/console"
+)
+
+// TemplateList prints the templates of the cluster: what is in each, how old it is and
+// which machines hang on it.
+func (s *Session) TemplateList(ctx context.Context) error {
+	templates, err := s.Cluster.Templates(ctx)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return console.Objects(s.Console, templates)
+	}
+	if len(templates) == 0 {
+		s.Say("There is no template yet: cluster:up bakes one for each host.")
+		return nil
+	}
+	t := console.Table{Header: []string{"HOST", "VMID", "NAME", "STATE", "SIZE", "MADE", "HOLDS", "USED BY"}}
+	for _, info := range templates {
+		made := info.Made()
+		if made == "" {
+			made = "-"
+		}
+		t.Add(info.Host, fmt.Sprint(info.VMID), info.Name, info.State, info.Size.String(), made, info.What(), dash(info.Nodes))
+	}
+	s.Table(t)
+	return nil
+}
+
+// TemplatePrune removes templates, ISOs and images that nothing needs, after having
+// asked.
+func (s *Session) TemplatePrune(ctx context.Context) error {
+	graph, err := s.Cluster.Prune(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := graph.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if err := plan.Err(); err != nil {
+		return err
+	}
+	if !plan.Changes() {
+		s.Say("Nothing to remove: every template is what the file asks for, or machines hang on it.")
+		return nil
+	}
+	if !s.opt.Yes {
+		if err := s.Console.Plan(plan); err != nil {
+			return err
+		}
+		if err := ask(ctx, s.Console, "Remove all this? Type yes: ", "yes"); err != nil {
+			return err
+		}
+	}
+	_, err = s.run(ctx, graph)
+	return err
+}
