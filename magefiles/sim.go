@@ -4,13 +4,39 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/magefile/mage/mg"
+
+	"github.com/cps-gpu/homelab/internal/simcheck"
 )
 
 // Sim is about the simulated Proxmox VE.
 type Sim mg.Namespace
+
+// Coverage compares the simulator with Proxmox's API schema; exit code 1 where the product asks for what is not there.
+func (Sim) Coverage() error {
+	if err := words(); err != nil {
+		return err
+	}
+	r, err := simcheck.Coverage(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Print(os.Stdout), r.Err())
+}
+
+// Conform asks the simulator what real Proxmox VE daemons were asked, and compares the answers; exit code 1 for a difference that nobody explains.
+func (Sim) Conform(ctx context.Context) error {
+	if err := words(); err != nil {
+		return err
+	}
+	if err := run(ctx, "go", "test", "-c", "-o", ".lab/bin/simcheck.test", "./internal/simcheck"); err != nil {
+		return err
+	}
+	return run(ctx, "sh", "-c", "cd internal/simcheck && ../../.lab/bin/simcheck.test -test.run 'TestConform$' -table")
+}
 
 // Faults breaks things at every request of whole lives, and expects the next run to mend them. Flags: -runs=main|all|sample -repro=RUN.
 func (Sim) Faults(ctx context.Context, runs, repro *string) error {

@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 	"proxmox/pvesim/guest":  {"internal/iso9660", "remote/remotetest"},
 	"proxmox/pvesim/record": {"proxmox/pvesim"},
 	"internal/kubesim":      {"proxmox/pvesim/guest"},
-	"internal/simcheck":     {"proxmox/pvesim"},
+	"internal/simcheck":     {"proxmox/pvesim", "proxmox/pvesim/guest"},
 
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},

@@ -118,5 +118,5 @@ func (c *call) login() (any, error) {
 	id := fmt.Sprintf("PVE:%s:%08X::%s", name, time.Now().Unix(), hex.EncodeToString(b[:]))
 	t := ticket{user: name, csrf: fmt.Sprintf("%08X:%s", time.Now().Unix(), hex.EncodeToString(b[:12]))}
 	c.s.access.tickets[id] = t
-	return map[string]any{"ticket": id, "username": name, "CSRFPreventionToken": t.csrf, "cap": map[string]any{}}, nil
+	return map[string]any{"ticket": id, "username": name, "CSRFPreventionToken": t.csrf, "cap": c.s.capabilities(identity{name})}, nil
 }

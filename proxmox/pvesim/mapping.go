@@ -217,6 +217,11 @@ func (c *call) listPCI() (any, error) {
 	return out, nil
 }
 
+// makers are the names that pci.ids has for those who build cards.
+var makers = map[string]string{"1022": "Advanced Micro Devices, Inc. [AMD]", "1028": "Dell", "1043": "ASUSTeK Computer Inc.", "10de": "NVIDIA Corporation",
+	"1458": "Gigabyte Technology Co., Ltd", "1462": "Micro-Star International Co., Ltd. [MSI]", "15d9": "Super Micro Computer Inc", "1af4": "Red Hat, Inc.",
+	"3842": "eVGA Corp.", "8086": "Intel Corporation"}
+
 func (h *host) describe(d *PCIDevice) map[string]any {
 	vendor, device, _ := strings.Cut(d.ID, ":")
 	e := map[string]any{"id": d.Address, "class": "0x" + d.Class, "vendor": "0x" + vendor, "device": "0x" + device, "iommugroup": h.group(d)}
@@ -230,6 +235,8 @@ func (h *host) describe(d *PCIDevice) map[string]any {
 		e["subsystem_vendor"], e["subsystem_device"] = "0x"+subVendor, "0x"+subDevice
 		if subVendor == vendor && d.Vendor != "" {
 			e["subsystem_vendor_name"] = d.Vendor
+		} else if name := makers[subVendor]; name != "" {
+			e["subsystem_vendor_name"] = name
 		}
 	}
 	if d.MDev {

@@ -1,0 +1,104 @@
+package simcheck
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+// recordedSum is that of the image which the recorded web server had.
+const recordedSum = "1b7af784841125887e688254229e282829e17245d0e47fe7280da9b68a30d9e1"
+
+func sha256Of(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// tinyImage is a qcow2 file whose header says 64 MiB.
+func tinyImage() []byte {
+	b := make([]byte, 196616)
+	copy(b, "QFI\xfb\x00\x00\x00\x03")
+	b[28] = 0x04
+	return b
+}
+
+const (
+	rootToken = "PVEAPIToken=root@pam!full=11111111-0000-4000-8000-000000000000"
+	k3sToken  = "PVEAPIToken=k3s@pve!full=33333333-0000-4000-8000-000000000000"
+)
+
+// recordedHost is the host on which the exchanges were recorded.
+func recordedHost() pvesim.Model {
+	device := func(address, id, class string, group int, sub string) pvesim.PCIDevice {
+		return pvesim.PCIDevice{Address: address, ID: id, Class: class, Group: group, Subsystem: sub, Vendor: "V", Name: "N"}
+	}
+	secret := func(header string) string { return header[strings.LastIndexByte(header, '=')+1:] }
+	h := pvesim.Host{Name: "pve1", CPUs: 2, NUMANodes: 1, Memory: 8 * pvesim.GiB, Bridges: []string{"vmbr0"},
+		PCI: []pvesim.PCIDevice{
+			device("0000:00:01.0", "1af4:1045", "ffff00", -1, "1af4:1045"), device("0000:00:02.0", "1af4:1042", "018000", -1, "1af4:1042"),
+			device("0000:00:03.0", "1af4:1041", "020000", -1, "1af4:1041"), device("0000:00:04.0", "1af4:1053", "ffff00", -1, "1af4:1053"),
+			device("0000:00:05.0", "1af4:1044", "ffff00", -1, "1af4:1044"),
+			device("0000:01:00.0", "10de:2684", "030000", 13, "1043:88e2"), device("0000:01:00.1", "10de:22ba", "040300", 13, "1043:88e2"),
+			device("0000:02:00.0", "10de:20b5", "030200", 14, "10de:1533"), device("0000:03:00.0", "10de:2330", "030200", 15, "10de:16c1"),
+			device("0000:41:00.0", "10de:2230", "030000", 30, "10de:1459"), device("0000:41:00.1", "10de:1aef", "040300", 30, "10de:1459"),
+			device("0000:41:02.0", "8086:1572", "020000", 30, "8086:0000"),
+		},
+		Storages: []pvesim.Storage{
+			{Name: "local", Type: "dir", Content: []string{"import", "backup", "rootdir", "vztmpl", "images", "iso", "snippets"}, Size: 252 * pvesim.GiB,
+				Files: []pvesim.File{{Name: "import/tiny.qcow2", URL: "http://10.99.0.1:8000/img.qcow2"}, {Name: "import/miniguest.qcow2", Size: 18298368}}},
+			{Name: "vmdata", Type: "dir", Content: []string{"rootdir", "images"}, Size: 252 * pvesim.GiB},
+		}}
+	k3s := strings.Fields("VM.GuestAgent.Audit VM.Config.Disk VM.Config.Memory Datastore.Audit VM.Clone VM.Config.CDROM Mapping.Audit VM.Config.CPU " +
+		"VM.GuestAgent.Unrestricted VM.Migrate SDN.Use VM.Config.Cloudinit Sys.Audit VM.Config.Options Pool.Audit Datastore.AllocateSpace VM.PowerMgmt " +
+		"VM.Audit Pool.Allocate Datastore.AllocateTemplate Mapping.Use VM.Config.HWType VM.Allocate VM.Config.Network")
+	return pvesim.Model{
+		Version: "9.2.11", Hosts: []pvesim.Host{h}, Roles: []pvesim.Role{{ID: "K3s", Privs: k3s}},
+		Users: []pvesim.User{{ID: "root@pam", Password: "password-of-root"}, {ID: "nobody@pve", Password: "password-of-nobody"}, {ID: "k3s@pve", Password: "x"}},
+		Tokens: []pvesim.Token{{ID: "root@pam!full", Secret: secret(rootToken)}, {ID: "k3s@pve!full", Secret: secret(k3sToken)},
+			{ID: "k3s@pve!sep", Secret: "44444444-0000-4000-8000-000000000000", PrivSep: true}},
+		ACLs: []pvesim.ACL{{Path: "/", Who: "k3s@pve", Role: "K3s"}},
+	}
+}
+
+// recordedInternet is the web server that stood beside it.
+func recordedInternet(raw string) ([]byte, error) {
+	switch {
+	case strings.HasPrefix(raw, "http://10.99.0.1:1/"):
+		return nil, errors.New("Connecting to 10.99.0.1:1... failed: Connection refused.") //nolint:staticcheck // wget's words
+	case strings.HasSuffix(raw, "/img.qcow2"):
+		return tinyImage(), nil
+	case strings.HasSuffix(raw, "/a.iso"):
+		return make([]byte, 65536), nil
+	}
+	return nil, guest.ErrNotFound
+}
+
+// recordedUpload is an upload whose request was not recorded, but its task was: in
+// the exchange before which it happened.
+type recordedUpload struct {
+	before                         int
+	upid, auth, content, name, sum string
+	data                           []byte
+}
+
+func recordedUploads() []recordedUpload {
+	upid := func(pid, pstart, start, who string) string {
+		return "UPID:pve1:" + pid + ":" + pstart + ":" + start + ":imgcopy::" + who + ":"
+	}
+	const root, k3s = "root@pam!full", "k3s@pve!full"
+	return []recordedUpload{
+		{124, upid("00000345", "00053B02", "6B007E3D", root), rootToken, "iso", "seed 1.iso", "", make([]byte, 65536)},
+		{126, upid("0000034F", "00053B30", "6B007E3D", root), rootToken, "iso", "x.iso", "", make([]byte, 500)},
+		{128, upid("00000359", "00053B40", "6B007E3D", root), rootToken, "iso", "x.img", "", make([]byte, 4096)},
+		{130, upid("00000364", "00053B74", "6B007E3E", root), rootToken, "import", "up.qcow2", "", tinyImage()},
+		{132, upid("00000370", "00053BA7", "6B007E3E", root), rootToken, "import", "up2.raw", "", []byte("raw")},
+		{134, upid("00000379", "00053BD6", "6B007E3F", root), rootToken, "import", "bad.qcow2", "", []byte("no image")},
+		{136, upid("00000382", "00053C0A", "6B007E3F", root), rootToken, "import", "up3.qcow2", "00", tinyImage()},
+		{138, upid("00000387", "00053C1A", "6B007E3F", root), rootToken, "import", "up3.qcow2", strings.ToUpper(sha256Of(tinyImage())), tinyImage()},
+		{140, upid("00000392", "00053C2E", "6B007E40", k3s), k3sToken, "import", "up4.qcow2", "", tinyImage()},
+	}
+}
