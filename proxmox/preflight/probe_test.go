@@ -3,6 +3,8 @@ package preflight
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -26,6 +28,16 @@ func TestProbeIsAShellScript(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEmpty(t, p.kernel)
 	assert.NotEmpty(t, p.cmdline)
+}
+
+// TestEveryCheckIsDescribed holds the page that people read to what is looked at.
+func TestEveryCheckIsDescribed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/host-check.md")
+	require.NoError(t, err)
+	for _, c := range checks() {
+		assert.Contains(t, string(page), "\n| "+c.id+" | "+c.title+" | ")
+	}
+	assert.Contains(t, string(page), fmt.Sprintf("pve1: %d checks, nothing wrong", len(checks())))
 }
 
 func TestParseProbe(t *testing.T) {
