@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -178,5 +181,112 @@ func TestHostPrepToken(t *testing.T) {
 		require.NoError(t, w.prep(Options{Yes: true, Force: true, Reboot: true}), "-force makes no second one where the secret is known")
 		assert.NotContains(t, w.everything.String(), first.Reveal())
 		assert.NotContains(t, w.everything.String(), second.Reveal())
+	})
+}
+
+// TestFirstContact: a host's key is compared with what a person has read elsewhere,
+// or it is not spoken to.
+func TestFirstContact(t *testing.T) {
+	w := newHostSite(t, pvesim.OneGPU(), "file:DIR/token")
+	cfg, err := w.way(t.Context(), "pve1")
+	require.NoError(t, err)
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := cfg.Dial(t.Context(), "tcp", cfg.Addr)
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
+			go func() { _, _ = io.Copy(near, far); _ = near.Close() }()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close() })
+	keys, err := cfg.HostKeys(t.Context(), cfg.Addr)
+	require.NoError(t, err)
+	fingerprint := ssh.Fingerprint(keys[0])
+
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("SSH_AUTH_SOCK", "")
+	w.way = nil // as a real site
+	o := Options{Yes: true, SSH: "root@" + l.Addr().String()}
+	err = w.prep(o)
+	assert.Equal(t, invalid, code(err))
+	assert.ErrorContains(t, err, "no key to log in with")
+	require.NoError(t, os.Mkdir(filepath.Join(home, ".ssh"), 0o700))
+	require.NoError(t, os.Link(filepath.Join(w.dir, "id_ed25519"), filepath.Join(home, ".ssh", "id_ed25519")))
+
+	err = w.prep(o)
+	assert.Equal(t, refused, code(err))
+	assert.ErrorContains(t, err, "it shows "+fingerprint+" (ssh-ed25519). Compare that")
+	o.Fingerprint = "SHA256:somebodyElse"
+	assert.Equal(t, refused, code(w.prep(o)))
+	assert.NoFileExists(t, filepath.Join(home, ".ssh", "known_hosts"))
+	o.Fingerprint = fingerprint
+	require.NoError(t, w.prep(o))
+	o.Fingerprint = ""
+	require.NoError(t, w.prep(o), "known from now on")
+
+	other, _, err := ssh.GenerateKey()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(home, "other"), other, 0o600))
+	signer, err := ssh.LoadSigner(filepath.Join(home, "other"))
+	require.NoError(t, err)
+	require.NoError(t, ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts")).Store(l.Addr().String(), signer.PublicKey()))
+	err = w.prep(o)
+	assert.ErrorContains(t, err, "somebody is in between")
+}
+
+func TestHostPrepFlags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHostSite(t, freshHost("grub"), "file:DIR/token")
+		err := w.prep(Options{Host: "pve9"})
+		assert.Equal(t, invalid, code(err))
+		assert.ErrorContains(t, err, "-host=pve9: the file has no such host; it has pve1")
+
+		assert.Equal(t, refused, code(w.prep(Options{JSON: true})))
+		plans := objects(t, w.data.Bytes())
+		require.Len(t, plans, 2)
+		assert.Equal(t, "pve1", plans[0]["host"])
+		assert.Len(t, plans[0]["changes"], 4)
+		assert.Len(t, plans[1]["changes"], 4)
+		assert.Len(t, plans[1]["token"], 1)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		m := freshHost("grub")
+		m.Hosts[0].Name = "other"
+		w := &hostSite{t: t, sim: pvesim.New(m, pvesim.Options{}), dir: t.TempDir(), spec: strings.ReplaceAll(prepSpec, "SECRET", "env:X")}
+		defer w.sim.Close()
+		require.NoError(t, ensureKey(filepath.Join(w.dir, "id_ed25519")))
+		signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+		require.NoError(t, err)
+		shell, err := w.sim.HostShell(t.Context(), "other", ssh.AuthorizedKey(signer.PublicKey()))
+		require.NoError(t, err)
+		key, err := ssh.ParseAuthorizedKey(shell.HostKey)
+		require.NoError(t, err)
+		w.way = func(context.Context, string) (ssh.Config, error) {
+			return ssh.Config{Addr: shell.Address.String(), User: "root", Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key), Dial: w.sim.Network().Dial}, nil
+		}
+		assert.ErrorContains(t, w.prep(Options{}), "host pve1: the machine calls itself other")
+	})
+}
+
+// TestHostPrepNamesWhatARebootStops: whoever is asked knows what it costs.
+func TestHostPrepNamesWhatARebootStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := freshHost("grub")
+		m.VMs = []pvesim.VM{{ID: 100, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{"onboot": "1", "memory": "2048"}}}
+		w := newHostSite(t, m, "file:DIR/token")
+		require.Equal(t, pending, code(w.prep(Options{Yes: true})))
+		assert.Contains(t, w.talk.String(), "a reboot stops what runs there: VM 100")
+		require.NoError(t, w.prep(Options{Yes: true, Reboot: true}))
+		time.Sleep(time.Minute)
+		assert.True(t, w.sim.VMs()[0].Running, "it starts with the host")
 	})
 }
