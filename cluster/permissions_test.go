@@ -1,9 +1,12 @@
 package cluster_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +19,9 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 // leastSpecs are the days of a cluster that wants everything a token may be asked
@@ -125,6 +131,87 @@ func without(need []proxmox.Grant) map[string][]proxmox.Grant {
 		}
 	}
 	return out
+}
+
+// The script of host:role does what it says when root runs it, and again when it is
+// there already.
+func TestRoleScriptIsEnough(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				spec := leastSpecs(t)[0]
+				v := proxmox.Version{Version: version}
+				m := leastModel(version, nil)
+				m.Users, m.Tokens = nil, nil
+				m.Roles = []pvesim.Role{{ID: "homelab-least-vms", Privs: []string{"VM.Audit", "VM.Console"}}} // of an earlier file
+				w := newWorld(t, m)
+				defer w.close()
+				shell := w.rootShell(t, "pve1")
+
+				script := spec.RoleScript(v, "homelab@pve!least")
+				golden(t, "permissions/script-"+version[:1]+".sh", script)
+				first, err := remote.Output(t.Context(), shell, "sh", "-c", script)
+				require.NoError(t, err)
+				secrets := tokenSecret.FindAll(first, -1)
+				require.Len(t, secrets, 1, "%s", first)
+				again, err := remote.Output(t.Context(), shell, "sh", "-c", script)
+				require.NoError(t, err)
+				assert.Empty(t, tokenSecret.FindAll(again, -1), "a secret is told once")
+
+				pve, err := proxmox.Dial(t.Context(), proxmox.Config{
+					Endpoint: "pve1", TokenID: "homelab@pve!least", TokenSecret: secret.New(string(secrets[0])), HTTPClient: w.sim.Client(),
+				})
+				require.NoError(t, err)
+				have, err := pve.Permissions(t.Context())
+				require.NoError(t, err)
+				assert.Empty(t, have.Missing(spec.Grants(v)))
+				for _, r := range proxmox.Roles(spec.RolePrefix(), spec.Grants(v)) {
+					assert.Equal(t, r.Privileges, slices.Sorted(maps.Keys(have[r.Path])), "%s: and no more", r.Path)
+				}
+			})
+		})
+	}
+}
+
+// The table of docs/permissions.md is what is asked for, on Proxmox VE 9.
+func TestPermissionsPage(t *testing.T) {
+	const page, mark, head = "../docs/permissions.md", "<!-- grants -->\n\n", "| path | privilege | what for |\n|---|---|---|\n"
+	var table strings.Builder
+	table.WriteString(head)
+	names := strings.NewReplacer("/storage/vmdata", "/storage/DISKS", "/storage/images", "/storage/IMAGES", "/storage/isos", "/storage/ISOS",
+		"/nodes/pve1", "/nodes/HOST", "/vmbr0", "/BRIDGE", "/lent", "/NAME", "mapping lent", "mapping NAME")
+	for _, g := range leastGrants(t, "9.2.11") {
+		if g.Path != "/storage/bulk" { // disks again
+			table.WriteString(names.Replace(fmt.Sprintf("| `%s` | %s | %s |\n", g.Path, strings.Join(g.Privileges, ", "), g.Why)))
+		}
+	}
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), mark)
+	require.True(t, found)
+	have, after, found := strings.Cut(rest, "\n\n")
+	require.True(t, found)
+	if flag.Lookup("update").Value.String() == "true" {
+		require.NoError(t, os.WriteFile(page, []byte(before+mark+table.String()+"\n"+after), 0o644))
+		return
+	}
+	assert.Equal(t, table.String(), have+"\n", "run go test ./cluster -run TestPermissionsPage -update")
+}
+
+var tokenSecret = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// rootShell is a login as root on a host.
+func (w *world) rootShell(t testing.TB, node string) *ssh.Client {
+	t.Helper()
+	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+	require.NoError(t, err)
+	shell, err := w.sim.HostShell(t.Context(), node, ssh.AuthorizedKey(signer.PublicKey()))
+	require.NoError(t, err)
+	key, err := ssh.ParseAuthorizedKey(shell.HostKey)
+	require.NoError(t, err)
+	client := ssh.New(ssh.Config{Addr: shell.Address.String(), User: "root", Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key), Dial: w.sim.Network().Dial})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 // A place in the host's boot order wants more than all else, and is asked for only

@@ -61,7 +61,7 @@ func (p Permissions) Has(where, privilege string, below bool) bool {
 			return true
 		case known && (at == where && !below || len(privileges) == 0 || slices.Contains(slices.Collect(maps.Values(privileges)), true)):
 			return false // what is granted here is in place of what is granted above
-		case at == "/" || !known && slices.Contains(rootPaths, at):
+		case at == "/" || at == "." || !known && slices.Contains(rootPaths, at):
 			return false // Proxmox answers for it always, and grants nothing
 		}
 	}
