@@ -34,6 +34,9 @@ func (s *Session) HostCheck(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.opt.SSH != "" && len(hosts) > 1 {
+		return failedf(invalid, "-ssh=%s is the way to one host, and the file has %d: add -host=NAME, or write ssh: for each in the file", s.opt.SSH, len(hosts))
+	}
 	var names []string
 	if s.opt.Host != "" {
 		names = []string{hosts[0].Name}
