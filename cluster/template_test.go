@@ -429,3 +429,72 @@ func (w *world) destroy(t testing.TB, name string) {
 	vm.Owner = "homelab-small"
 	require.NoError(t, c.Remove(t.Context(), vm))
 }
+
+// A bake that is killed at any moment goes on from there: nothing is fetched or made
+// twice, and nothing is a template before it is sealed.
+func TestABakeGoesOn(t *testing.T) {
+	for at := 2 * time.Second; at < 46*time.Second; at += 1700 * time.Millisecond {
+		t.Run(at.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var net internet
+				var images atomic.Int32
+				w := newWorldWith(t, pvesim.OneGPU(), pvesim.Options{Internet: func(url string) ([]byte, error) {
+					if strings.HasSuffix(url, ".img") {
+						images.Add(1)
+					}
+					return net.get(url)
+				}})
+				defer w.close()
+				spec := parse(t, small)
+				require.False(t, w.cut(t, spec, at))
+				for _, vm := range w.sim.VMs() {
+					assert.True(t, !vm.Template || vm.Config["ide2"] == "" && strings.Contains(vm.Config["scsi0"], "base-"), "%v", vm.Config)
+				}
+				w.up(t, spec)
+				assert.EqualValues(t, 1, images.Load(), "downloads")
+				made := map[string]int{}
+				for _, r := range w.mutations() {
+					made[r]++
+				}
+				assert.Equal(t, 1, made["POST /nodes/pve1/qemu"], "machines to bake in")
+				assert.Equal(t, 1, made["POST /nodes/pve1/qemu/100/template"])
+				assert.LessOrEqual(t, made["POST /nodes/pve1/qemu/100/status/start"], 2, "the second finds that it runs")
+				assert.Empty(t, w.plan(t, spec))
+				assert.Equal(t, []string{"cp1", "gpu1"}, w.names()[:2])
+				assert.Len(t, w.names(), 3)
+			})
+		})
+	}
+}
+
+// A template whose host died while its disks became bases looks whole in Proxmox's
+// list. It is not one before that is finished.
+func TestHalfConvertedTemplate(t *testing.T) {
+	var name string
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, small))
+		name = w.names()[2]
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve1", Name: name, Config: map[string]string{
+			"template": "1", "tags": "homelab-small", "bios": "ovmf", "scsi0": "vmdata:vm-900-disk-0,size=4G", "efidisk0": "vmdata:base-900-disk-1,efitype=4m,size=1M",
+		}})
+		spec := parse(t, small)
+		assert.Contains(t, w.plan(t, spec), "template/pve1: half-made → "+name)
+		assert.Contains(t, w.templates(t, spec)[0], "pve1 half-made 4GiB")
+		c := w.cluster(t, spec)
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		report, err := c.Up().Run(ctx, w.listen(t))
+		require.Error(t, err, "there is no system on that disk")
+		step, _ := report.Of("template/pve1")
+		assert.Equal(t, converge.Changed, step.Kind)
+		assert.Contains(t, w.vm(t, name).Config["scsi0"], "vmdata:base-900-disk-0")
+	})
+}

@@ -174,3 +174,27 @@ func TestDownloadTellsHowFarItIs(t *testing.T) {
 		assert.Contains(t, strings.Join(said, "\n"), "downloading noble-server-cloudimg-amd64.img: 48 %")
 	})
 }
+
+// Proxmox marks a template before its disks are bases: one whose host died in between
+// is finished, and not cloned from before.
+func TestHalfATemplateIsFinished(t *testing.T) {
+	m := pvesim.OneGPU()
+	m.VMs = append(m.VMs, pvesim.VM{ID: 900, Node: "pve1", Name: "half", Config: map[string]string{
+		"template": "1", "tags": owner, "bios": "ovmf", "scsi0": "vmdata:vm-900-disk-0,size=4G", "efidisk0": "vmdata:vm-900-disk-1,efitype=4m,size=1M",
+	}})
+	bubble(t, m, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		vm, err := c.ByID(t.Context(), 900)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"efidisk0", "scsi0"}, vm.Unbased())
+		require.NoError(t, c.Convert(t.Context(), vm))
+		vm, err = c.ByID(t.Context(), 900)
+		require.NoError(t, err)
+		assert.Empty(t, vm.Unbased())
+		before := len(sim.Requests())
+		require.NoError(t, c.Convert(t.Context(), vm))
+		assert.Empty(t, mutations(sim, before))
+
+		_, err = c.ByID(t.Context(), 901)
+		assert.ErrorIs(t, err, proxmox.ErrNotFound)
+	})
+}

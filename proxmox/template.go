@@ -31,12 +31,20 @@ func (v *VM) Unbased() []string {
 	if !v.Template {
 		return nil
 	}
-	var out []string
+	volumes := map[string]string{}
 	for _, d := range v.Disks {
-		if !strings.HasPrefix(d.Volume[strings.LastIndexAny(d.Volume, ":/")+1:], "base-") {
-			out = append(out, d.Slot)
+		volumes[d.Slot] = d.Volume
+	}
+	if line, ok := v.config["efidisk0"]; ok {
+		volumes["efidisk0"] = loose(line).First("file", "")
+	}
+	var out []string
+	for slot, volume := range volumes {
+		if !strings.HasPrefix(volume[strings.LastIndexAny(volume, ":/")+1:], "base-") {
+			out = append(out, slot)
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 
