@@ -17,7 +17,8 @@ type seed struct {
 	iso  func() ([]byte, error)
 }
 
-// machine is a node as cloud-init should make it. Nothing secret is in it.
+// machine is a node as cloud-init should make it. Nothing secret is in it, and no data
+// disk: those come and go while the machine lives, see disksStep.
 func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 	m := cloudinit.Machine{
 		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
@@ -29,11 +30,6 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 	}
 	if n.DHCP() { // which also says the gateway
 		m.Gateway = netip.Addr{}
-	}
-	for _, d := range n.Disks {
-		if d.Mount != "" {
-			m.Disks = append(m.Disks, cloudinit.Mount{Serial: d.Name, FS: d.FS, Path: d.Mount})
-		}
 	}
 	for _, f := range s.Guest.Files {
 		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})

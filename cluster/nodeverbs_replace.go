@@ -49,8 +49,11 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 		g.Add(c.passwordStep(n), booted)
 	}
 	ready := booted
+	if len(n.mounted()) > 0 {
+		ready = g.Add(c.disksStep(n), booted)
+	}
 	if c.hasDriver(n) {
-		ready = g.Add(c.driverStep(n), booted)
+		ready = g.Add(c.driverStep(n), ready)
 	}
 	joined := g.Add(c.k3sStep(n), ready)
 	node := g.Add(c.nodeStep(n), joined)

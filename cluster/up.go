@@ -69,6 +69,9 @@ func (c *Cluster) boot(up *converge.Graph, host, removed *converge.Ref, template
 		if c.spec.hasPassword(n) {
 			up.Add(c.passwordStep(n), booted[n.Name])
 		}
+		if len(n.mounted()) > 0 { // before pods can ask for what is on them
+			booted[n.Name] = up.Add(c.disksStep(n), booted[n.Name])
+		}
 	}
 	return booted
 }

@@ -101,7 +101,16 @@ func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *pr
 		return converge.Permanent(fmt.Errorf("%s cannot become what the file asks while it lives: %s\n"+
 			"  go tool mage node:replace -node=%s makes it anew: drained, destroyed with its disks, cloned, let in again", n.Name, replaced(diff), n.Name))
 	case diff.Effect() == drift.Restart && vm.Running:
-		return c.takeDown(ctx, n, func(ctx context.Context) error { return c.Proxmox.Shape(ctx, spec, vm) })
+		return c.takeDown(ctx, n, func(ctx context.Context) error {
+			if err := c.letGo(ctx, n, diff, vm); err != nil {
+				return err
+			}
+			return c.Proxmox.Shape(ctx, spec, vm)
+		})
+	case vm.Running:
+		if err := c.letGo(ctx, n, diff, vm); err != nil {
+			return err
+		}
 	}
 	return c.Proxmox.Shape(ctx, spec, vm)
 }

@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // disks.sh
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+//go:embed disks.sh
+var disksScript string
+
+// diskSeen is a data disk as the guest has it.
+type diskSeen struct {
+	present bool
+	fs      string // empty: blank
+	at      string // what is mounted where it should be: empty, "here" (this disk), or another device
+	kept    bool   // it is mounted at the next boot as well
+	small   bool   // its file system is smaller than the disk
+}
+
+// mounted are the disks that the guest is to mount.
+func (n Node) mounted() []Disk {
+	return slices.DeleteFunc(slices.Clone(n.Disks), func(d Disk) bool { return d.Mount == "" })
+}
+
+// disksStep formats what is blank, mounts it for good, and grows file systems with
+// their disks: also of a node that is long since there.
+func (c *Cluster) disksStep(n Node) *converge.Resource[map[string]diskSeen] {
+	return &converge.Resource[map[string]diskSeen]{
+		ID:      "disks/" + n.Name,
+		Observe: func(ctx context.Context) (map[string]diskSeen, error) { return c.lookAtDisks(ctx, n) },
+		Diff:    n.diffDisks,
+		Apply: func(ctx context.Context, have map[string]diskSeen) error {
+			var args []string
+			for _, d := range n.mounted() {
+				seen := have[d.Name]
+				if seen.at != "" && seen.at != "here" {
+					return converge.Permanent(fmt.Errorf("%s is mounted on %s of %s, where disk %s should be: unmount it there, or write another mount", seen.at, d.Mount, n.Name, d.Name))
+				}
+				if seen.present {
+					args = append(args, d.Name, d.FS, d.Mount)
+				}
+			}
+			return c.disksRun(ctx, n, "make", args, nil)
+		},
+		Settle: diskTime,
+	}
+}
+
+// diskTime is how long a disk that was plugged in may take to show itself.
+const diskTime = bootTime / 10
+
+func (c *Cluster) disksRun(ctx context.Context, n Node, verb string, args []string, out *bytes.Buffer) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd := remote.Cmd{Args: append([]string{"sh", "-c", disksScript, "disks.sh", verb}, args...)}
+	if out != nil {
+		cmd.Stdout = out
+	}
+	return c.root(n.Name).Run(ctx, cmd)
+}
+
+func (c *Cluster) lookAtDisks(ctx context.Context, n Node) (map[string]diskSeen, error) {
+	var args []string
+	for _, d := range n.mounted() {
+		args = append(args, d.Name, d.FS, d.Mount)
+	}
+	var out bytes.Buffer
+	if err := c.disksRun(ctx, n, "look", args, &out); err != nil {
+		return nil, err
+	}
+	return parseDisks(out.String())
+}
+
+// parseDisks reads what disks.sh look prints.
+func parseDisks(text string) (map[string]diskSeen, error) {
+	all := map[string]diskSeen{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 2 && f[1] == "absent":
+			all[f[0]] = diskSeen{}
+		case len(f) == 6 && f[1] == "present":
+			word := func(s string) string { return strings.TrimPrefix(s, "-") }
+			all[f[0]] = diskSeen{present: true, fs: word(f[2]), at: word(f[3]), kept: f[4] == "kept", small: f[5] == "small"}
+		default:
+			return nil, fmt.Errorf("disks of a machine: %q is not understood", strings.TrimSpace(line))
+		}
+	}
+	return all, nil
+}
+
+func (n Node) diffDisks(all map[string]diskSeen) drift.Diff {
+	var out drift.Diff
+	for _, d := range n.mounted() {
+		have := all[d.Name]
+		add := func(path, have, want string) {
+			out = append(out, drift.Field{Path: d.Name + "/" + path, Have: have, Want: want, Effect: drift.Update})
+		}
+		switch {
+		case !have.present:
+			out = append(out, drift.Field{Path: d.Name, Have: "not seen by the guest", Want: "a disk with this serial", Effect: drift.Create})
+			continue
+		case have.fs == "":
+			add("filesystem", "blank", d.FS)
+		}
+		if have.at != "here" {
+			add("mount", have.at, d.Mount)
+		}
+		if !have.kept {
+			add("fstab", "", d.Mount)
+		}
+		if have.small {
+			add("filesystem", "smaller than its disk", "grown")
+		}
+	}
+	return out
+}
+
+// letGo unmounts the disks that a VM is about to lose. One that is in use stays.
+func (c *Cluster) letGo(ctx context.Context, n Node, diff drift.Diff, vm *proxmox.VM) error {
+	var serials []string
+	for _, f := range diff {
+		slot, _ := strings.CutPrefix(f.Path, "disk/")
+		if have, found := vm.Disk(slot); found && f.Want == "pulled out" {
+			serials = append(serials, have.Serial)
+		}
+	}
+	if err := c.disksRun(ctx, n, "free", serials, nil); err != nil {
+		return converge.Permanent(fmt.Errorf("%s still uses a disk that the file no longer has (%s), so it is not pulled out: end what uses it, e.g. with go tool mage node:drain -node=%s, and run it again: %w",
+			n.Name, strings.Join(serials, ", "), n.Name, err))
+	}
+	return nil
+}
