@@ -268,7 +268,7 @@ func (p *HostPrep) tokenStep() *converge.Resource[host.AccessState] {
 			}
 			return drift.Diff{{Path: p.TokenID(), Want: "an API token", Effect: drift.Update}}
 		},
-		Apply: func(ctx context.Context, s host.AccessState) error {
+		Apply: func(ctx context.Context, _ host.AccessState) error {
 			a, s, err := p.access(ctx)
 			if err != nil {
 				return err

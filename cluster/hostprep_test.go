@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -24,7 +26,6 @@ type prepSite struct {
 	sim    *pvesim.Sim
 	spec   *cluster.Spec
 	root   map[string]remote.Runner
-	said   []string // commands that changed something
 	secret secret.Value
 }
 
@@ -158,7 +159,40 @@ func TestPrepareAFreshHost(t *testing.T) {
 	}
 }
 
-// TestPreparedHostCarriesTheCluster: what was prepared is what the rest needs.
+// TestPreparedHostCarriesTheCluster: with the token that was made, and nothing else,
+// the cluster comes up on the host, GPU and all; nothing of it would have before.
 func TestPreparedHostCarriesTheCluster(t *testing.T) {
-	_ = strings.TrimSpace
+	synctest.Test(t, func(t *testing.T) {
+		w := newPrepSite(t, freshModel(pvesim.OneGPU(), "systemd-boot"), oneGPU)
+		w.run(true)
+		require.False(t, w.secret.IsZero())
+		pve, err := proxmox.Dial(t.Context(), proxmox.Config{
+			Endpoint: "pve1", TokenID: "homelab@pve!cluster", TokenSecret: w.secret, HTTPClient: &http.Client{Transport: w.sim.Client().Transport},
+		})
+		require.NoError(t, err)
+		gpus, err := pve.GPUs(t.Context(), "pve1")
+		require.NoError(t, err)
+		require.Len(t, gpus, 1)
+		assert.Empty(t, gpus[0].Problem())
+		may, err := pve.Devices(t.Context(), "pve1")
+		require.NoError(t, err)
+		assert.NotEmpty(t, may)
+	})
+}
+
+// TestHostsRebootOneAfterTheOther: a Proxmox cluster needs most of its hosts.
+func TestHostsRebootOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		yaml := strings.Replace(oneGPU, "gpu: {count: 1, addresses: [10.0.0.21], gpus: 1}",
+			"gpu: {count: 1, addresses: [10.0.0.21], gpus: 1}\n  two: {count: 1, host: pve2, addresses: [10.0.0.22], gpus: 1}", 1)
+		w := newPrepSite(t, freshModel(pvesim.TwoHosts(), "grub"), yaml)
+		p := w.prep()
+		p.Reboot = true
+		report, err := p.Graph().Run(t.Context(), nil)
+		require.NoError(t, err)
+		one, _ := report.Of("reboot/pve1")
+		two, _ := report.Of("reboot/pve2")
+		assert.False(t, two.Started.Before(one.Ended))
+		assert.Empty(t, w.todo())
+	})
 }

@@ -104,12 +104,10 @@ func (s *Sim) installHost(h *host, address netip.Addr) *guest.Machine {
 	for path, text := range h.OS.Files {
 		_ = disk.WriteFile(path, []byte(text), 0o644) // the folders are made
 	}
-	var m *guest.Machine
-	m = guest.New(guest.Config{
+	return guest.New(guest.Config{
 		Name: h.Name, Disk: disk, CPUs: h.CPUs, Memory: int64(h.Memory), Network: s.network, Speed: s.opts.Speed, Lean: s.opts.Lean,
 		Host: c, OnPoweroff: func(bool) { s.hostDown(h) },
 	})
-	return m
 }
 
 // freshHost is what the API shows of a node whose cards the host's drivers have.
