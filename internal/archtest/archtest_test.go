@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"k3s":      {"remote", "internal/suggest"},
 	"nvidia":   {"remote"},
 
-	"proxmox/pvesim":        {"proxmox/pvesim/guest", "internal/suggest"},
+	"proxmox/pvesim":        {"proxmox/pvesim/guest", "internal/iso9660", "internal/suggest"},
 	"proxmox/pvesim/guest":  {"internal/iso9660", "remote/remotetest"},
 	"proxmox/pvesim/record": {"proxmox/pvesim"},
 	"internal/kubesim":      {"proxmox/pvesim/guest"},

@@ -97,6 +97,9 @@ func (s *Sim) seed(v *vm) []byte {
 		if !isCDROM(d) {
 			continue
 		}
+		if isCloudInit(d["file"]) {
+			return s.cloudDisc(v)
+		}
 		if _, vol, err := s.hosts[v.node].lookup(d["file"]); err == nil && vol.data != nil {
 			return vol.data
 		}

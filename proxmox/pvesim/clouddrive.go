@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/iso9660"
 )
 
 func cloudDriveHandlers() map[string]handler {
@@ -87,8 +89,7 @@ func (c *call) dumpCloudDrive() (any, error) {
 	case "network":
 		return c.s.cloudNetwork(v), nil
 	}
-	sum := sha1.Sum([]byte(v.cloudUser(false) + c.s.cloudNetwork(v)))
-	return "instance-id: " + hex.EncodeToString(sum[:]) + "\n", nil
+	return c.s.cloudFile(v, "meta"), nil
 }
 
 // cloudUser is the user-data that Proxmox makes of a configuration
@@ -137,6 +138,70 @@ func (v *vm) cloudUser(mask bool) string {
 	return b.String()
 }
 
+// cloudDisc is the disc in a cloud-init drive: what the guest reads of it. Its
+// network configuration is in version 2, which is the one that guests here know;
+// Proxmox's own is in version 1 and says the same.
+func (s *Sim) cloudDisc(v *vm) []byte {
+	files := map[string][]byte{}
+	for name, of := range map[string]string{"user-data": "user", "meta-data": "meta", "network-config": "network"} {
+		files[name] = []byte(s.cloudFile(v, of))
+		custom := s.props("cicustom", v.conf["cicustom"])[of]
+		if _, vol, err := s.hosts[v.node].lookup(custom); err == nil && vol.data != nil {
+			files[name] = vol.data
+		}
+	}
+	disc, err := iso9660.Build("cidata", files)
+	if err != nil {
+		s.opts.Log.Debug("cloud-init drive", "vmid", v.id, "error", err)
+	}
+	return disc
+}
+
+func (s *Sim) cloudFile(v *vm, kind string) string {
+	switch kind {
+	case "user":
+		return v.cloudUser(false)
+	case "network":
+		return s.cloudNetplan(v)
+	}
+	sum := sha1.Sum([]byte(v.cloudUser(false) + s.cloudNetwork(v)))
+	return "instance-id: " + hex.EncodeToString(sum[:]) + "\n"
+}
+
+// cloudNetplan is the network configuration in version 2 (nocloud_network_v2).
+func (s *Sim) cloudNetplan(v *vm) string {
+	var b strings.Builder
+	b.WriteString("version: 2\nethernets:\n")
+	for i := range 32 {
+		card, config := v.conf["net"+itoa(i)], v.conf["ipconfig"+itoa(i)]
+		if card == "" || config == "" {
+			continue
+		}
+		ip := s.props("ipconfig0", config)
+		fmt.Fprintf(&b, "    net%d:\n        match:\n            macaddress: \"%s\"\n        set-name: eth%d\n", i, strings.ToLower(s.props("net0", card)["macaddr"]), i)
+		switch ip["ip"] {
+		case "":
+		case "dhcp":
+			b.WriteString("        dhcp4: true\n")
+		default:
+			fmt.Fprintf(&b, "        addresses:\n        - '%s'\n", ip["ip"])
+		}
+		if ip["gw"] != "" {
+			fmt.Fprintf(&b, "        gateway4: '%s'\n", ip["gw"])
+		}
+		fmt.Fprintf(&b, "        nameservers:\n          addresses:\n          - '%s'\n", strings.Join(v.nameServers(), "'\n          - '"))
+	}
+	return b.String()
+}
+
+// nameServers are those of a configuration, or the host's own.
+func (v *vm) nameServers() []string {
+	if servers := splitList(v.conf["nameserver"]); len(servers) > 0 {
+		return servers
+	}
+	return []string{"192.0.2.53"}
+}
+
 // cloudNetwork is the network configuration that Proxmox makes (nocloud_network).
 func (s *Sim) cloudNetwork(v *vm) string {
 	var b strings.Builder
@@ -150,10 +215,7 @@ func (s *Sim) cloudNetwork(v *vm) string {
 		fmt.Fprintf(&b, "    - type: physical\n      name: eth%d\n      mac_address: '%s'\n      subnets:\n", i, strings.ToLower(s.props("net0", card)["macaddr"]))
 		b.WriteString(subnet4(ip) + subnet6(ip))
 	}
-	servers, domains := splitList(v.conf["nameserver"]), splitList(v.conf["searchdomain"])
-	if len(servers) == 0 {
-		servers = []string{"192.0.2.53"} // the host's own
-	}
+	servers, domains := v.nameServers(), splitList(v.conf["searchdomain"])
 	if len(domains) == 0 {
 		domains = []string{"example.internal"}
 	}

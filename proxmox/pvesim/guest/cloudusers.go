@@ -28,6 +28,9 @@ func (c *cloud) users() {
 		}
 		if name == "default" {
 			name, u = "ubuntu", c.defaultUser()
+			if own := text(c.user["user"]); own != "" {
+				name = own
+			}
 		}
 		if name == "" {
 			continue
