@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,8 +54,14 @@ func freshModel(m pvesim.Model, loader string) pvesim.Model {
 }
 
 func newPrepSite(t *testing.T, m pvesim.Model, yaml string) *prepSite {
-	w := &prepSite{t: t, sim: pvesim.New(m, pvesim.Options{}), root: map[string]remote.Runner{}}
-	t.Cleanup(w.sim.Close)
+	sim := pvesim.New(m, pvesim.Options{})
+	t.Cleanup(sim.Close)
+	return prepSiteOf(t, sim, m, yaml)
+}
+
+// prepSiteOf logs in to the hosts of a world that is there already.
+func prepSiteOf(t *testing.T, sim *pvesim.Sim, m pvesim.Model, yaml string) *prepSite {
+	w := &prepSite{t: t, sim: sim, root: map[string]remote.Runner{}}
 	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
 	w.spec = spec
@@ -159,24 +166,27 @@ func TestPrepareAFreshHost(t *testing.T) {
 	}
 }
 
-// TestPreparedHostCarriesTheCluster: with the token that was made, and nothing else,
-// the cluster comes up on the host, GPU and all; nothing of it would have before.
+// TestPreparedHostCarriesTheCluster: with the token that was made, which may do what
+// the file needs and no more, the cluster comes up on the host, GPU and all.
 func TestPreparedHostCarriesTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newPrepSite(t, freshModel(pvesim.OneGPU(), "systemd-boot"), oneGPU)
+		m := freshModel(pvesim.OneGPU(), "systemd-boot")
+		world := newWorld(t, m)
+		w := prepSiteOf(t, world.sim, m, oneGPU)
 		w.run(true)
 		require.False(t, w.secret.IsZero())
 		pve, err := proxmox.Dial(t.Context(), proxmox.Config{
 			Endpoint: "pve1", TokenID: "homelab@pve!cluster", TokenSecret: w.secret, HTTPClient: &http.Client{Transport: w.sim.Client().Transport},
 		})
 		require.NoError(t, err)
-		gpus, err := pve.GPUs(t.Context(), "pve1")
+		signer, err := ssh.LoadSigner(filepath.Join(world.dir, "id_ed25519"))
 		require.NoError(t, err)
-		require.Len(t, gpus, 1)
-		assert.Empty(t, gpus[0].Problem())
-		may, err := pve.Devices(t.Context(), "pve1")
+		c, err := cluster.New(w.spec, cluster.Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: world.dir})
 		require.NoError(t, err)
-		assert.NotEmpty(t, may)
+		defer c.Close()
+		_, err = c.Up().Run(t.Context(), world.listen(t))
+		require.NoError(t, err)
+		assert.Empty(t, w.todo(), "and the host is as it was prepared")
 	})
 }
 
