@@ -34,15 +34,15 @@ proxmox: {endpoint: lab}
 image: {storage: images, seedStorage: isos}
 network: {prefix: 192.168.1.0/24, gateway: 192.168.1.1, vlan: 7}
 pools:
-  server: {role: server, count: 1, addresses: [192.168.1.61]}
-  gpu: {count: 1, addresses: [192.168.1.71], gpus: 1, cores: 4}
-  lent: {count: 1, addresses: [192.168.1.72], gpus: {mapping: [lent]}, disks: {data: {storage: bulk, size: 20GiB}}}
-  spare: {count: 1, addresses: [192.168.1.73], storage: bulk}
+  server: {role: server, count: 1, addresses: [192.168.1.61], vmids: [201]}
+  gpu: {count: 1, addresses: [192.168.1.71], vmids: [202], gpus: 1, cores: 4}
+  lent: {count: 1, addresses: [192.168.1.72], vmids: [203], gpus: {mapping: [lent]}, disks: {data: {storage: bulk, size: 20GiB}}}
+  spare: {count: 1, addresses: [192.168.1.73], vmids: [204], storage: bulk}
 `
 	changed := replace(t, made, "cores: 4", "cores: 6")
 	changed = replace(t, changed, "size: 20GiB", "size: 30GiB")
-	changed = replace(t, changed, "  spare: {count: 1, addresses: [192.168.1.73], storage: bulk}\n", "")
-	anew := replace(t, changed, "seedStorage: isos}", "seedStorage: isos, secureBoot: true}") + "  late: {count: 1, addresses: [192.168.1.74]}\n"
+	changed = replace(t, changed, "  spare: {count: 1, addresses: [192.168.1.73], vmids: [204], storage: bulk}\n", "")
+	anew := replace(t, changed, "seedStorage: isos}", "seedStorage: isos, secureBoot: true}") + "  late: {count: 1, addresses: [192.168.1.74], vmids: [205]}\n"
 	return []*cluster.Spec{parse(t, made), parse(t, changed), parse(t, anew)}
 }
 

@@ -36,7 +36,7 @@ type access struct {
 	acls       []ACL
 	groups     map[string]map[string]bool // members by name
 	directory
-	tickets    map[string]ticket
+	tickets map[string]ticket
 }
 
 type ticket struct{ user, csrf string }
@@ -252,7 +252,7 @@ func (s *Sim) authenticate(r *http.Request) (identity, error) {
 		}
 		id, given, _ := strings.Cut(strings.TrimLeft(rest, "= "), "=")
 		t, known := s.access.tokens[id]
-		if !known || subtle.ConstantTimeCompare([]byte(t.Secret), []byte(given)) != 1 || s.access.shut(id) || s.access.shut(identity{id}.user()) {
+		if !known || t.Secret == "" || subtle.ConstantTimeCompare([]byte(t.Secret), []byte(given)) != 1 || s.access.shut(id) || s.access.shut(identity{id}.user()) {
 			return identity{}, refused("Authentication failed!")
 		}
 		return identity{id: id}, nil
