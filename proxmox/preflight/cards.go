@@ -145,8 +145,9 @@ func checkCards(w *Want, s *seen) []Finding {
 		return enough(w, s.ledger.is, h.Name)
 	})
 	for _, c := range s.ledger.is.Conflicts() {
-		if !slices.ContainsFunc(c.Claims, func(cl proxmox.Claim) bool { return slices.Contains(cl.Tags, w.Owner) }) {
-			continue // somebody else's, who may want it so
+		ours := len(keep(c.Claims, func(cl proxmox.Claim) bool { return slices.Contains(cl.Tags, w.Owner) }))
+		if ours == 0 || ours == len(c.Claims) && w.Place != nil {
+			continue // somebody else's, who may want it so; or the caller deals his own cards out
 		}
 		say := odd
 		if c.Alive() {

@@ -157,6 +157,15 @@ func cardFailures() []failure {
 			m.VMs = append(m.VMs, holder(110, "gpu1", "mapping=rtx,pcie=1", false, "tags", tag, "onboot", "1", "cpu", "host"), holder(104, "win11", "mapping=rtx", false, "onboot", "1"))
 		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) },
 			want: func(w *preflight.Want) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }, found: []string{"error PX4 0000:01:00"}},
+		{name: "cards-of-others-promised-twice", model: func(m *pvesim.Model) {
+			m.Hosts[0].PCI = pvesim.TwoHosts().Hosts[0].PCI // of two cards, one is left
+			m.VMs = append(m.VMs, holder(104, "win11", "0000:21:00", false, "onboot", "1"), holder(105, "games", "0000:21:00", false, "onboot", "1"))
+		}},
+		{name: "cards-of-ours-dealt-out-anew", model: func(m *pvesim.Model) {
+			m.VMs = append(m.VMs, holder(110, "gpu1", "mapping=rtx,pcie=1", false, "tags", tag, "onboot", "1", "cpu", "host"), holder(111, "gpu2", "mapping=rtx", false, "tags", tag, "onboot", "1"))
+		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) }, want: func(w *preflight.Want) {
+			w.Place = func(context.Context, string) error { return nil }
+		}},
 		{name: "too-few-cards", want: func(w *preflight.Want) { w.VMs[0].GPUs.Count = 2 }, found: []string{"error PX4 gpu1"}},
 		{name: "another-model", want: func(w *preflight.Want) { w.VMs[0].GPUs.Model = "A100" }, found: []string{"error PX4 gpu1"}},
 		{name: "rules-of-the-caller", want: func(w *preflight.Want) {
