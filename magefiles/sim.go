@@ -35,7 +35,7 @@ func (Sim) Conform(ctx context.Context) error {
 	if err := run(ctx, "go", "test", "-c", "-o", ".lab/bin/simcheck.test", "./internal/simcheck"); err != nil {
 		return err
 	}
-	return run(ctx, "sh", "-c", "cd internal/simcheck && ../../.lab/bin/simcheck.test -test.run 'TestConform$' -table")
+	return run(ctx, "sh", "-c", "cd internal/simcheck && ../../.lab/bin/simcheck.test -test.run 'TestConform$|TestAnswers' -table")
 }
 
 // Faults breaks things at every request of whole lives, and expects the next run to mend them. Flags: -runs=main|all|sample -repro=RUN.

@@ -23,6 +23,14 @@ type apiMethod struct {
 	Permissions json.RawMessage            `json:"permissions,omitempty"` // none where only root@pam may
 	Prose       string                     `json:"prose,omitempty"`       // what it says of permissions in words
 	NoToken     bool                       `json:"noToken,omitempty"`
+	Returns     *shape                     `json:"returns,omitempty"`
+}
+
+// shape is what a method answers with, as far as it is an object or a list of them.
+type shape struct {
+	List bool            `json:"list,omitempty"`
+	Keys map[string]bool `json:"keys"`           // true for those that must be there
+	Open bool            `json:"open,omitempty"` // others may be there too
 }
 
 // api is the schema.

@@ -54,6 +54,7 @@ func reduced(t *testing.T, raw []byte) []byte {
 			AllowToken  int
 			Permissions map[string]any
 			Parameters  struct{ Properties map[string]any }
+			Returns     map[string]any
 		}
 	}
 	require.NoError(t, json.Unmarshal(raw, &full))
@@ -69,10 +70,30 @@ func reduced(t *testing.T, raw []byte) []byte {
 				delete(m.Permissions, "description")
 				one.Permissions = encoded(t, m.Permissions)
 			}
+			one.Returns = shapeOf(m.Returns)
 			out.Methods[verb+" "+path] = one
 		}
 	}
 	return encoded(t, out)
+}
+
+// shapeOf keeps of what a method returns the keys.
+func shapeOf(returns map[string]any) *shape {
+	s := &shape{Keys: map[string]bool{}}
+	if returns["type"] == "array" {
+		s.List = true
+		returns, _ = returns["items"].(map[string]any)
+	}
+	properties, _ := returns["properties"].(map[string]any)
+	if len(properties) == 0 {
+		return nil
+	}
+	s.Open = returns["additionalProperties"] == 1.0
+	for k, p := range properties {
+		p, _ := p.(map[string]any)
+		s.Keys[k] = p["optional"] == nil || p["optional"] == 0.0
+	}
+	return s
 }
 
 func encoded(t *testing.T, v any) []byte {

@@ -3,6 +3,7 @@ package simcheck
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -25,5 +26,18 @@ func TestConform(t *testing.T) {
 			t.Log("\n" + b.String())
 		}
 		require.NoError(t, c.Err())
+	})
+}
+
+func TestAnswersHaveTheSchemasKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := Answers(t.Context())
+		require.NoError(t, err)
+		if line := fmt.Sprintf("%d methods read as root; the answers of %d have the keys that the schema describes.\n", a.Methods, a.Compared); *table {
+			_, err = os.Stdout.WriteString("\n" + line)
+			require.NoError(t, err)
+		}
+		require.Greater(t, a.Compared, 60)
+		require.NoError(t, a.Err())
 	})
 }

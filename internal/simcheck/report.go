@@ -21,7 +21,7 @@ func (r *Report) Print(w io.Writer) error {
 	for _, params := range r.Recorded {
 		sent += len(strings.Fields(params))
 	}
-	say("What the product asks of Proxmox: %d methods, of which whole lives asked for %d with %d parameters. Not served: none.\n\n", len(r.Product), len(r.Recorded), sent)
+	say("What the product asks of Proxmox: %d methods, of which whole lives asked for %d with %d parameters. Not as it should be: %d things.\n\n", len(r.Product), len(r.Recorded), sent, len(r.Problems))
 	if err != nil {
 		return err
 	}

@@ -178,7 +178,7 @@ func (c *call) nodeDisks() (any, error) {
 			used = "ext4"
 		}
 		out = append(out, map[string]any{"devpath": fmt.Sprintf("/dev/nvme%dn1", i), "by_id_link": fmt.Sprintf("/dev/disk/by-id/nvme-%s", name), "size": int64(st.Size),
-			"type": "nvme", "used": used, "vendor": "unknown", "model": "Simulated NVMe", "serial": "SIM" + itoa(i), "wwn": "unknown", "health": "PASSED", "wearout": 100, "rpm": 0, "gpt": 1, "osdid": -1, "osdid-list": nil})
+			"type": "nvme", "used": used, "vendor": "unknown", "model": "Simulated NVMe", "serial": "SIM" + itoa(i), "wwn": "unknown", "health": "PASSED", "wearout": 100, "rpm": 0, "gpt": 1, "mounted": 1, "osdid": -1, "osdid-list": nil})
 	}
 	return out, nil
 }

@@ -92,7 +92,7 @@ func (c *call) listEntries(r register) (any, error) {
 		if t := c.param("type"); t != "" && t != e["type"] {
 			continue
 		}
-		if c.p.has("check-node") {
+		if c.p.has("check-node") || strings.HasSuffix(r.path, "usb") {
 			e[map[bool]string{true: "error", false: "checks"}[strings.HasSuffix(r.path, "usb")]] = []any{}
 		}
 		out = append(out, e)
