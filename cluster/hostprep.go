@@ -29,6 +29,8 @@ type HostPrep struct {
 	// KeepToken is given the secret of a token that was made. It is called once, at
 	// once, and its error is that of the step. Nil: no token is made.
 	KeepToken func(secret.Value) error
+	// Grants is what the token is to be allowed beside what the file needs.
+	Grants []proxmox.Grant
 	// NewToken makes the token anew though it is there.
 	NewToken bool
 	// Framebuffer takes the console off the card that a host booted on.
@@ -144,7 +146,7 @@ func (p *HostPrep) TokenID() string { return cmp.Or(p.Spec.Proxmox.TokenID, Defa
 
 // access looks at what is common to all hosts, and says what should be.
 func (p *HostPrep) access(ctx context.Context) (host.Access, host.AccessState, error) {
-	a := host.Access{Owner: p.owner(), Prefix: "homelab-" + p.Spec.Name, TokenID: p.TokenID(), Storages: p.storages()}
+	a := host.Access{Owner: p.owner(), Prefix: p.Spec.RolePrefix(), TokenID: p.TokenID(), Storages: p.storages()}
 	if p.Spec.IsLab() && p.KeepToken == nil {
 		a.TokenID = "" // the lab brings its own
 	} else {
@@ -152,7 +154,7 @@ func (p *HostPrep) access(ctx context.Context) (host.Access, host.AccessState, e
 		if err != nil {
 			return a, host.AccessState{}, err
 		}
-		a.Grants = p.Spec.Grants(proxmox.Version{Version: first.Version, Release: first.Version})
+		a.Grants = append(p.Spec.Grants(proxmox.Version{Version: first.Version, Release: first.Version}), p.Grants...)
 	}
 	s, err := a.ObserveAccess(ctx, p.Root[p.Hosts[0]])
 	if err != nil {

@@ -27,10 +27,10 @@ func (Host) Check(ctx context.Context, spec, host, ssh, fingerprint *string, jso
 	return leave(session.HostCheck(ctx, o))
 }
 
-// Prep prepares the hosts over SSH, as root: shows every change, asks, does it. Flags: -spec=FILE -host=NAME -ssh=USER@ADDRESS:PORT -fingerprint=SHA256:… -out=FILE -yes -reboot -force -framebuffer -json.
-func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint, out *string, yes, reboot, force, framebuffer, json *bool) error {
+// Prep prepares the hosts over SSH, as root: shows every change, asks, does it. Without a file, -ssh says which host. Flags: -spec=FILE -host=NAME -ssh=USER@ADDRESS:PORT -fingerprint=SHA256:… -name=CLUSTER -out=FILE -yes -reboot -force -framebuffer -json.
+func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint, name, out *string, yes, reboot, force, framebuffer, json *bool) error {
 	o := options(spec, json, yes, nil)
-	o.Host, o.SSH, o.Fingerprint, o.Out = value(host), value(ssh), value(fingerprint), value(out)
+	o.Host, o.SSH, o.Fingerprint, o.Name, o.Out = value(host), value(ssh), value(fingerprint), value(name), value(out)
 	o.Reboot, o.Force, o.Framebuffer = value(reboot), value(force), value(framebuffer)
 	if err := words(); err != nil {
 		return err

@@ -1,8 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +21,11 @@ import (
 // HostPrep prepares the hosts of the file, as root on each: it shows what it would do,
 // asks, does it, and says what waits for a reboot.
 func HostPrep(ctx context.Context, o Options) error {
+	if _, missing := os.Stat(DefaultSpec); o.Spec == "" && o.SSH != "" && errors.Is(missing, fs.ErrNotExist) {
+		s := &Session{Console: console.New(o.JSON), opt: o}
+		defer s.Close()
+		return s.HostPrepFirst(ctx)
+	}
 	s, err := Load(o)
 	if err != nil {
 		return err
@@ -39,6 +47,7 @@ func (s *Session) HostPrep(ctx context.Context) error {
 		return err
 	}
 	defer done()
+	prep.Grants = s.prepGrants
 	place, err := s.tokenPlace()
 	if err != nil {
 		return err
@@ -192,7 +201,7 @@ func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *pr
 		if wrong := all.fatal(); len(wrong) > 0 {
 			return failedf(1, "What could be prepared is. This is left, and only you can mend it:\n  %s", strings.Join(wrong, "\n  "))
 		}
-		s.Say("Prepared: %s. Nothing waits for a reboot.\n\nNext:\n  go tool mage cluster:plan", strings.Join(prep.Hosts, ", "))
+		s.Say("Prepared: %s. Nothing waits for a reboot.\n\nNext:\n  %s", strings.Join(prep.Hosts, ", "), cmp.Or(s.prepNext, "go tool mage cluster:plan"))
 		return nil
 	}
 	for _, h := range waiting {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
@@ -288,5 +289,38 @@ func TestHostPrepNamesWhatARebootStops(t *testing.T) {
 		require.NoError(t, w.prep(Options{Yes: true, Reboot: true}))
 		time.Sleep(time.Minute)
 		assert.True(t, w.sim.VMs()[0].Running, "it starts with the host")
+	})
+}
+
+// TestHostPrepBeforeThereIsAFile: all that is known of the site is an address.
+func TestHostPrepBeforeThereIsAFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHostSite(t, freshHost("systemd-boot"), "file:DIR/token")
+		t.Chdir(w.dir)
+		first := func(o Options) error {
+			w.talk.Reset()
+			w.data.Reset()
+			o.SSH = "root@192.0.2.1"
+			s := &Session{Console: &console.Console{Talk: &w.talk, Data: &w.data, Redact: &secret.Redactor{}}, opt: o, hostWay: w.way}
+			defer s.Close()
+			return s.HostPrepFirst(t.Context())
+		}
+		require.NoError(t, first(Options{Yes: true, Reboot: true}), w.talk.String())
+		assert.Contains(t, w.talk.String(), "\n  go tool mage cluster:init -endpoint=https://192.0.2.1:8006 -token='homelab@pve!cluster' -secret=file:.homelab/homelab/proxmox-token\n")
+		token, err := secret.FromFile(filepath.Join(".homelab", "homelab", "proxmox-token"))
+		require.NoError(t, err)
+		require.NoError(t, first(Options{}), "the second time nothing is left to ask about")
+		err = first(Options{Host: "pve7"})
+		assert.ErrorContains(t, err, "the machine at root@192.0.2.1 calls itself pve1")
+
+		// What cluster:init looks at.
+		pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: "homelab@pve!cluster", TokenSecret: token, HTTPClient: w.sim.Client()})
+		require.NoError(t, err)
+		storages, err := pve.Storages(t.Context(), "pve1")
+		require.NoError(t, err)
+		assert.Len(t, storages, 2)
+		gpus, err := pve.GPUs(t.Context(), "pve1")
+		require.NoError(t, err)
+		assert.Len(t, gpus, 1)
 	})
 }

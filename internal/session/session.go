@@ -37,6 +37,7 @@ type Options struct {
 	SSH         string // user@address:port of the host, in place of the file's
 	Fingerprint string // SHA256:… of the host's SSH key, for the first contact
 	Out         string // where a secret goes that is made
+	Name        string // of a cluster that has no file yet
 	Force       bool   // make anew what is there and cannot be used
 	Reboot      bool   // start hosts again where something waits for that
 	Framebuffer bool   // take the console off the card that a host booted on
@@ -56,6 +57,9 @@ type Session struct {
 	jump *ssh.Client
 	// hostWay is how a host's shell is reached; nil is SSH as the file says.
 	hostWay func(ctx context.Context, host string) (ssh.Config, error)
+	// What host:prep does beside the file, where there is none yet.
+	prepGrants []proxmox.Grant
+	prepNext   string
 }
 
 // Load reads the cluster file.

@@ -1,0 +1,98 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	_ "embed" // the draft below
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/host"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+//go:embed host_draft.yaml
+var hostDraft string
+
+// HostPrepFirst prepares a host before there is a cluster file: for all its NVIDIA
+// cards, the storages that it has, and a token with which cluster:init can look
+// around and write the file.
+func (s *Session) HostPrepFirst(ctx context.Context) error {
+	r, done, err := s.HostRunner(ctx, s.opt.Host)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s.Say("No %s here: %s is prepared for all its NVIDIA cards. Run it again with the file, once there is one.", DefaultSpec, s.opt.SSH)
+	if s.Spec, err = s.draftSpec(ctx, r); err != nil {
+		return err
+	}
+	name := s.Spec.Proxmox.Host
+	s.opt.Host = ""
+	s.prepGrants = []proxmox.Grant{
+		{Path: "/nodes/" + name, Privileges: []string{"Sys.Audit"}, Why: "let cluster:init see how many CPUs and how much memory there is"},
+		{Path: "/storage", Privileges: []string{"Datastore.Audit"}, Propagate: true, Why: "let cluster:init see the storages"},
+		{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Audit"}, Propagate: true, Why: "let cluster:init see the bridges"},
+	}
+	ref := s.Spec.Proxmox.TokenSecret.String()
+	if s.opt.Out != "" {
+		ref = "file:" + s.opt.Out
+	}
+	s.prepNext = fmt.Sprintf("go tool mage cluster:init -endpoint=%s -token='%s' -secret=%s", s.Spec.Proxmox.Endpoint, s.Spec.Proxmox.TokenID, ref)
+	return s.HostPrep(ctx)
+}
+
+// draftSpec is a file as cluster:init would begin it, as far as it matters here.
+func (s *Session) draftSpec(ctx context.Context, r remote.Runner) (*cluster.Spec, error) {
+	state, err := host.Observe(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.opt.SSH, err)
+	}
+	if s.opt.Host != "" && s.opt.Host != state.Host {
+		return nil, failedf(invalid, "-host=%s: the machine at %s calls itself %s", s.opt.Host, s.opt.SSH, state.Host)
+	}
+	seen, err := host.Access{}.ObserveAccess(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.opt.SSH, err)
+	}
+	address, _, err := net.SplitHostPort(s.hostAddress(state.Host).Addr)
+	if err != nil {
+		return nil, err
+	}
+	name, gpus := cmp.Or(s.opt.Name, "homelab"), "0"
+	if slices.ContainsFunc(state.Devices, func(d host.Device) bool { return d.IsGPU() }) {
+		gpus = "1"
+	}
+	text := strings.NewReplacer(
+		"NAME", name, "ADDRESS", address, "HOST", state.Host, "GPUS", gpus,
+		"SECRET", filepath.Join(".homelab", name, "proxmox-token"), // where cluster:init keeps it
+		"FILES", cmp.Or(pick(seen, "iso", "dir"), "local"), "DISKS", cmp.Or(pick(seen, "images", "lvmthin", "zfspool", "rbd"), "local-lvm"),
+	).Replace(hostDraft)
+	spec, err := cluster.Parse("what host:prep assumes", []byte(text))
+	if err != nil {
+		return nil, failed(invalid, err)
+	}
+	spec.Dir = "."
+	return spec, nil
+}
+
+// pick returns the first storage that holds something, of the types that are best at
+// it where there are some.
+func pick(s host.AccessState, content string, types ...string) string {
+	best := ""
+	for _, st := range s.Storages {
+		switch {
+		case !slices.Contains(st.Content, content):
+		case slices.Contains(types, st.Type):
+			return st.Name
+		case best == "":
+			best = st.Name
+		}
+	}
+	return best
+}
