@@ -50,9 +50,10 @@ var allowed = map[string][]string{
 	"cluster/draft": {"cluster", "proxmox", "nvidia"},
 
 	"internal/labctl":   nil,
+	"internal/labmodel": {"cluster", "nvidia", "proxmox/pvesim"},
 	"internal/archtest": nil,
 	"internal/console":  {"converge"},
-	"internal/session":  {"cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/labctl"},
+	"internal/session":  {"cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/labctl", "internal/labmodel", "proxmox/pvesim"},
 }
 
 // owners says which packages alone may import a heavy dependency.

@@ -4,15 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/labmodel"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
 
-// LabStart starts the lab, or finds it.
+// LabStart starts the lab, or finds it: with the hardware that the cluster file in
+// the current folder asks for, if there is one that is for the lab.
 func LabStart(ctx context.Context) error {
 	s := &Session{Console: console.New(false)}
+	if _, err := os.Stat(DefaultSpec); err == nil {
+		if s.Spec, err = cluster.Load(DefaultSpec); err != nil {
+			return failed(invalid, err)
+		}
+	}
 	start := time.Now()
 	lab, err := s.StartLab(ctx)
 	if err != nil {
@@ -20,6 +33,73 @@ func LabStart(ctx context.Context) error {
 	}
 	s.Say("%s", labctl.Banner)
 	s.Say("The lab runs (%s): %s, %s, pid %d.", since(start), lab.Model, lab.Endpoint, lab.PID)
+	return nil
+}
+
+// StartLab returns the lab, started if there is none. What that takes is said as
+// it goes: the first build takes minutes.
+func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
+	said, at := "", time.Time{}
+	ctx = progress.With(ctx, func(u progress.Update) {
+		// In place on a terminal; elsewhere a line now and then will do.
+		if m := u.String(); m != said && (s.Live || time.Since(at) > 15*time.Second) {
+			said, at = m, time.Now()
+			s.Progress(m)
+		}
+	})
+	defer s.Progress("")
+	model, err := s.labModel(ctx, labctl.DefaultDir)
+	if err != nil {
+		return labctl.State{}, err
+	}
+	return labctl.Start(ctx, labctl.Options{Model: model})
+}
+
+// labModel chooses the lab's hardware by what the cluster file asks for. A lab that
+// runs keeps its own as long as that will do.
+func (s *Session) labModel(ctx context.Context, dir string) (string, error) {
+	spec := s.Spec
+	if spec != nil && !spec.IsLab() {
+		spec = nil
+	}
+	running, err := labctl.Find(ctx, dir)
+	switch {
+	case err == nil && spec == nil:
+		return running.Model, nil
+	case err == nil:
+		return running.Model, fits(running.Model, spec)
+	case spec == nil:
+		return labctl.DefaultModel, nil
+	}
+	name, model := labmodel.For(spec)
+	if name != "" {
+		return name, nil
+	}
+	text, err := model.YAML()
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	file, err := filepath.Abs(filepath.Join(dir, "model-"+spec.Name+".yaml"))
+	if err != nil {
+		return "", err
+	}
+	text = append([]byte("# The lab's hardware, made to measure for "+spec.File+"; made anew with the next lab.\n"), text...)
+	return file, os.WriteFile(file, text, 0o600)
+}
+
+// fits refuses a lab whose hardware is not what the cluster file needs.
+func fits(name string, spec *cluster.Spec) error {
+	model, err := pvesim.LoadModel(name)
+	if err != nil {
+		return fmt.Errorf("the lab's hardware: %w", err)
+	}
+	if lacks := labmodel.Lacks(model, spec); len(lacks) > 0 {
+		return failedf(invalid, "the lab runs with the hardware %q, which does not fit %s: %s\n"+
+			"end it with go tool mage lab:stop, and the next command starts one that does; what is in it will be gone", name, spec.Name, strings.Join(lacks, ", "))
+	}
 	return nil
 }
 

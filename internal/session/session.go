@@ -15,7 +15,6 @@ import (
 	"golang.org/x/net/proxy"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
@@ -209,21 +208,6 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 
 // labPoll is how often running tasks are looked at: those of the lab are short.
 const labPoll = 250 * time.Millisecond
-
-// StartLab returns the lab, started if there is none. What that takes is said as
-// it goes: the first build takes minutes.
-func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
-	said, at := "", time.Time{}
-	ctx = progress.With(ctx, func(u progress.Update) {
-		// In place on a terminal; elsewhere a line now and then will do.
-		if m := u.String(); m != said && (s.Live || time.Since(at) > 15*time.Second) {
-			said, at = m, time.Now()
-			s.Progress(m)
-		}
-	})
-	defer s.Progress("")
-	return labctl.Start(ctx, labctl.Options{})
-}
 
 // openSite reaches a real Proxmox VE, and its guests through a jump host or proxy
 // where the file names one.

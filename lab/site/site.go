@@ -81,7 +81,7 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	if o.Speed <= 0 {
 		o.Speed = DefaultSpeed
 	}
-	model, err := loadModel(o.Model)
+	model, err := pvesim.LoadModel(o.Model)
 	if err != nil {
 		return nil, err
 	}

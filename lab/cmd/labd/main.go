@@ -19,6 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/lab/component"
 	"github.com/cps-gpu/homelab/lab/site"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
 
 func main() {
@@ -43,7 +44,7 @@ const endTime = 4 * time.Second
 func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	dir := flags.String("dir", labctl.DefaultDir, "the folder for state and logs")
-	model := flags.String("model", labctl.DefaultModel, "the hardware: "+strings.Join(site.Models(), ", ")+", or a YAML file")
+	model := flags.String("model", labctl.DefaultModel, "the hardware: "+strings.Join(pvesim.Presets(), ", ")+", or a YAML file")
 	speed := flags.Float64("speed", site.DefaultSpeed, "how many times faster than life")
 	verbose := flags.Bool("v", false, "log each request")
 	if err := flags.Parse(args); err != nil {

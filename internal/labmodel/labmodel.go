@@ -1,0 +1,210 @@
+package labmodel
+
+import (
+	"fmt"
+	"maps"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// For returns the hardware for a cluster file: the smallest preset that can carry
+// it, with its name, or one that is made to measure, without.
+func For(s *cluster.Spec) (preset string, m pvesim.Model) {
+	for _, name := range pvesim.Presets() {
+		if m, err := pvesim.LoadModel(name); err == nil && len(Lacks(m, s)) == 0 {
+			return name, m
+		}
+	}
+	return "", made(s)
+}
+
+// made is hardware to measure: each host that the file names, with what the file
+// says of it and what its nodes need.
+func made(s *cluster.Spec) pvesim.Model {
+	var hosts []pvesim.Host
+	var mappings []pvesim.PCIMapping
+	for _, want := range needs(s) {
+		h := want.host()
+		if len(h.VLANAware) == 0 {
+			h.CIDRs, h.Gateway = own(s, len(hosts))
+		}
+		hosts = append(hosts, h)
+		mappings = append(mappings, want.mapped(h)...)
+	}
+	m := pvesim.Operated(hosts...)
+	m.Mappings = mappings
+	if t := s.Image.Template; t != "" && len(hosts) > 0 {
+		m.VMs = append(m.VMs, template(t, hosts[0], s))
+	}
+	return m
+}
+
+const (
+	sockets    = 2 // of hosts with several cards
+	leastCPUs  = 16
+	leastStore = pvesim.TiB
+)
+
+func (w *need) host() pvesim.Host {
+	h := pvesim.Host{Name: w.name, NUMANodes: 1, CPUModel: "AMD EPYC 7543 32-Core Processor",
+		CPUs:   max(leastCPUs, w.declared.Cores, roundUp(w.cores)),
+		Memory: max(pvesim.Size(w.declared.Memory), pvesim.Size(roundUp(int((w.memory+spared(pvesim.Model{}, w.name))/pvesim.GiB)))*pvesim.GiB)}
+	if w.cards > sockets {
+		h.NUMANodes = sockets
+	}
+	for _, bridge := range slices.Sorted(maps.Keys(w.bridges)) {
+		h.Bridges = append(h.Bridges, bridge)
+		if w.bridges[bridge] {
+			h.VLANAware = append(h.VLANAware, bridge)
+		}
+	}
+	if len(h.Bridges) == 0 {
+		h.Bridges = []string{"vmbr0"}
+	}
+	h.Storages = w.stores()
+	h.PCI = w.devices(h.NUMANodes)
+	return h
+}
+
+// roundUp returns the next power of two, as hardware is sold in.
+func roundUp(n int) int { return 1 << bits.Len(uint(max(1, n-1))) }
+
+// stores are the storages: local as every host has it, and those that the file
+// names, in the way of a pool of disks or of a directory.
+func (w *need) stores() []pvesim.Storage {
+	out := []pvesim.Storage{{Name: "local", Type: "dir", Content: []string{"iso", "vztmpl", "import", "backup", "images", "snippets"}, Size: leastStore}}
+	for _, name := range slices.Sorted(maps.Keys(w.storages)) {
+		if name == "local" {
+			continue
+		}
+		st := pvesim.Storage{Name: name, Type: "zfspool", Content: []string{"images", "rootdir"}, Size: max(leastStore, pvesim.Size(w.declared.Storage[name]))}
+		for _, content := range w.storages[name] {
+			if content == "iso" || content == "import" {
+				st.Type, st.Content = "dir", []string{"iso", "vztmpl", "import", "backup", "images"}
+			}
+		}
+		if name == "local-lvm" { // what Proxmox's installer makes
+			st.Type = "lvmthin"
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+// Where cards are put that the file does not name, and their IOMMU groups.
+const (
+	firstBus   = 0x01
+	busStep    = 0x08
+	firstGroup = 20
+)
+
+// devices are the cards: those that are named by address, then as many more.
+func (w *need) devices(sockets int) []pvesim.PCIDevice {
+	models := w.models
+	if len(models) == 0 {
+		models = []string{"A100"}
+	}
+	var slots []string
+	for _, a := range w.pci {
+		if !slices.Contains(slots, slot(a)) {
+			slots = append(slots, slot(a))
+		}
+	}
+	for bus := firstBus; len(slots) < w.cards && bus < 0x100; bus += busStep {
+		if s := fmt.Sprintf("0000:%02x:00", bus); !slices.Contains(slots, s) {
+			slots = append(slots, s)
+		}
+	}
+	slices.Sort(slots)
+	var out []pvesim.PCIDevice
+	for i, s := range slots {
+		c := card(models[i%len(models)])
+		c.Address, c.Group, c.NUMANode = s+".0", firstGroup+i, i*sockets/len(slots)
+		out = append(out, c)
+	}
+	return out
+}
+
+// card is a card of a model: NVIDIA's own list of names says what its ID is.
+func card(model string) pvesim.PCIDevice {
+	d := pvesim.PCIDevice{ID: "10de:20f1", Subsystem: "10de:145f", Class: "030200", Vendor: "NVIDIA Corporation",
+		Name: "GA100 [A100 PCIe 40GB]", Product: "NVIDIA A100-PCIE-40GB"}
+	if strings.Contains(strings.ToLower(d.Name), strings.ToLower(model)) {
+		return d
+	}
+	d.Name, d.Product = "["+model+"]", "NVIDIA "+model
+	for _, g := range nvidia.GPUs() {
+		if strings.Contains(strings.ToLower(g.Name), strings.ToLower(model)) {
+			d.ID, d.Name, d.Product = g.ID.String(), "["+strings.TrimPrefix(g.Name, "NVIDIA ")+"]", g.Name
+			break
+		}
+	}
+	return d
+}
+
+// mapped are the resource mappings that the file takes for granted, a card each.
+func (w *need) mapped(h pvesim.Host) []pvesim.PCIMapping {
+	var out []pvesim.PCIMapping
+	for i, id := range w.mappings {
+		d := h.PCI[len(h.PCI)-1-i%len(h.PCI)]
+		out = append(out, pvesim.PCIMapping{ID: id, Map: []string{fmt.Sprintf("node=%s,path=%s,id=%s,iommugroup=%d,subsystem-id=%s",
+			h.Name, strings.TrimSuffix(d.Address, ".0"), d.ID, d.Group, d.Subsystem)}})
+	}
+	return out
+}
+
+// own is the address of the n-th host in the nodes' network, one that nobody has,
+// on the bridge that they are plugged into.
+func own(s *cluster.Spec, n int) (cidrs map[string]string, gateway string) {
+	prefix := s.Network.Prefix
+	if !prefix.IsValid() {
+		return nil, ""
+	}
+	taken := map[netip.Addr]bool{s.Network.Gateway: true, s.K3s.VIP: true}
+	for _, a := range s.Network.DNS {
+		taken[a] = true
+	}
+	for _, node := range s.Nodes {
+		taken[node.Address.Addr()] = true
+	}
+	for a := prefix.Masked().Addr().Next(); prefix.Contains(a); a = a.Next() {
+		if taken[a] {
+			continue
+		}
+		if n--; n < 0 {
+			return map[string]string{s.Network.Bridge: netip.PrefixFrom(a, prefix.Bits()).String()}, s.Network.Gateway.String()
+		}
+	}
+	return nil, ""
+}
+
+// template is the existing template that the file names, on the first host.
+func template(name string, h pvesim.Host, s *cluster.Spec) pvesim.VM {
+	const usual = 9000
+	v := pvesim.VM{ID: usual, Node: h.Name, Name: name, Image: "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"}
+	if id, err := strconv.Atoi(name); err == nil {
+		v.ID, v.Name = id, "template"
+	}
+	storage := s.Proxmox.Hosts[0].TemplateStorage
+	stem := ""
+	if i := slices.IndexFunc(h.Storages, func(st pvesim.Storage) bool { return st.Name == storage }); i >= 0 && h.Storages[i].Type == "dir" {
+		stem = fmt.Sprintf("%d/", v.ID)
+	}
+	disk := func(n int, size string) string {
+		text := fmt.Sprintf("%s:%sbase-%d-disk-%d", storage, stem, v.ID, n)
+		if stem != "" {
+			text += ".qcow2"
+		}
+		return text + ",size=" + size
+	}
+	v.Config = map[string]string{"template": "1", "cores": "2", "memory": "2048", "ostype": "l26", "machine": "q35", "bios": "ovmf", "agent": "1",
+		"efidisk0": disk(0, "4M") + ",efitype=4m", "scsi0": disk(1, "3584M"), "scsihw": "virtio-scsi-single", "boot": "order=scsi0"}
+	return v
+}

@@ -1,0 +1,172 @@
+package labmodel
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// need is what one host must have for a cluster file.
+type need struct {
+	name     string
+	cores    int                 // of its largest node
+	memory   pvesim.Size         // of all its nodes
+	bridges  map[string]bool     // true where VLANs are used on it
+	storages map[string][]string // contents by storage
+	cards    int
+	models   []string // of cards, as the nodes ask for them
+	pci      []cluster.PCIAddress
+	mappings []string
+	declared cluster.Host
+}
+
+// needs gathers what the file asks of each host, by name.
+func needs(s *cluster.Spec) []*need {
+	all := map[string]*need{}
+	host := func(name string) *need {
+		if all[name] == nil {
+			all[name] = &need{name: name, bridges: map[string]bool{}, storages: map[string][]string{}}
+		}
+		return all[name]
+	}
+	for _, h := range s.Proxmox.Hosts {
+		host(h.Name).declared = h
+	}
+	for _, n := range s.Nodes {
+		if !n.External {
+			host(n.Host).node(s, n)
+		}
+	}
+	var out []*need
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		h := all[name]
+		for storage := range h.declared.Storage {
+			h.storage(storage, "images")
+		}
+		h.cards = max(h.cards, h.declared.GPUs)
+		out = append(out, h)
+	}
+	return out
+}
+
+func (h *need) storage(name, content string) {
+	if name != "" && !slices.Contains(h.storages[name], content) {
+		h.storages[name] = append(h.storages[name], content)
+	}
+}
+
+func (h *need) node(s *cluster.Spec, n cluster.Node) {
+	h.cores = max(h.cores, n.Cores)
+	h.memory += pvesim.Size(n.Memory)
+	h.bridges[n.Network.Bridge] = h.bridges[n.Network.Bridge] || n.Network.VLAN != 0
+	h.storage(n.OSDisk.Storage, "images")
+	for _, d := range n.Disks {
+		h.storage(d.Storage, "images")
+	}
+	h.storage(s.Image.ImageStorage, "import")
+	h.storage(s.Image.SeedStorage, "iso")
+	h.storage(h.declared.TemplateStorage, "images")
+	h.cards += n.GPUs.Count
+	if n.GPUs.Count > 0 && n.GPUs.Model != "" && !slices.Contains(h.models, n.GPUs.Model) {
+		h.models = append(h.models, n.GPUs.Model)
+	}
+	h.pci = append(h.pci, n.GPUs.PCI...)
+	h.mappings = append(h.mappings, n.GPUs.Mapping...)
+}
+
+// Lacks says what the hosts of a model lack for a cluster file; nothing when they
+// can carry it.
+func Lacks(m pvesim.Model, s *cluster.Spec) []string {
+	var out []string
+	for _, want := range needs(s) {
+		i := slices.IndexFunc(m.Hosts, func(h pvesim.Host) bool { return h.Name == want.name })
+		if i < 0 {
+			out = append(out, fmt.Sprintf("there is no host %s", want.name))
+			continue
+		}
+		out = append(out, want.lacks(m.Hosts[i], m)...)
+	}
+	if t := s.Image.Template; t != "" && !slices.ContainsFunc(m.VMs, func(v pvesim.VM) bool {
+		return v.Config["template"] == "1" && (v.Name == t || strconv.Itoa(v.ID) == t)
+	}) {
+		out = append(out, fmt.Sprintf("there is no template %s", t))
+	}
+	return out
+}
+
+func (w *need) lacks(h pvesim.Host, m pvesim.Model) (out []string) {
+	say := func(format string, args ...any) { out = append(out, h.Name+" "+fmt.Sprintf(format, args...)) }
+	if h.CPUs < max(w.cores, w.declared.Cores) {
+		say("has %d CPUs, and not %d", h.CPUs, max(w.cores, w.declared.Cores))
+	}
+	free := h.Memory - h.Used - spared(m, h.Name)
+	if wanted := max(w.memory, pvesim.Size(w.declared.Memory)-spared(m, h.Name)); free < wanted {
+		say("has %s of memory to give, and not %s", free, wanted)
+	}
+	for _, bridge := range slices.Sorted(maps.Keys(w.bridges)) {
+		if !slices.Contains(h.Bridges, bridge) {
+			say("has no bridge %s", bridge)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.storages)) {
+		for _, content := range w.storages[name] {
+			if !slices.ContainsFunc(h.Storages, func(st pvesim.Storage) bool { return st.Name == name && slices.Contains(st.Content, content) }) {
+				say("has no storage %s for %s", name, content)
+			}
+		}
+	}
+	cards := gpus(h)
+	if len(cards) < w.cards {
+		say("has %d GPUs, and not %d", len(cards), w.cards)
+	}
+	for _, model := range w.models {
+		if !slices.ContainsFunc(cards, func(d pvesim.PCIDevice) bool {
+			return strings.Contains(strings.ToLower(d.Name), strings.ToLower(model))
+		}) {
+			say("has no %s", model)
+		}
+	}
+	for _, a := range w.pci {
+		if !slices.ContainsFunc(cards, func(d pvesim.PCIDevice) bool { return strings.HasPrefix(d.Address, slot(a)) }) {
+			say("has no GPU at %s", slot(a))
+		}
+	}
+	for _, id := range w.mappings {
+		if !slices.ContainsFunc(m.Mappings, func(pm pvesim.PCIMapping) bool {
+			return pm.ID == id && slices.ContainsFunc(pm.Map, func(e string) bool { return strings.Contains(e, "node="+h.Name+",") })
+		}) {
+			say("has no mapping %s", id)
+		}
+	}
+	return out
+}
+
+// spared is the memory of a host that is not for the cluster: the host's own, and
+// that of machines that run on it.
+func spared(m pvesim.Model, host string) pvesim.Size {
+	n := 4 * pvesim.GiB
+	for _, v := range m.VMs {
+		if v.Node == host && v.Running {
+			mib, _ := strconv.ParseInt(v.Config["memory"], 10, 64) // 0 in what is no number: little, then
+			n += pvesim.Size(mib) * pvesim.MiB
+		}
+	}
+	return n
+}
+
+// gpus are a host's cards, one entry each.
+func gpus(h pvesim.Host) []pvesim.PCIDevice {
+	return slices.DeleteFunc(slices.Clone(h.PCI), func(d pvesim.PCIDevice) bool {
+		return !strings.HasPrefix(d.Class, "03") || !strings.HasPrefix(d.ID, "10de:")
+	})
+}
+
+// slot is a PCI address without its function.
+func slot(a cluster.PCIAddress) string {
+	return fmt.Sprintf("%04x:%02x:%02x", a.Domain, a.Bus, a.Device)
+}
