@@ -12,6 +12,9 @@ import (
 type Options struct {
 	// SSH returns a shell of root on a host; nil: what only that can tell is skipped.
 	SSH func(ctx context.Context, host string) (remote.Runner, error)
+	// Exact asks for the permissions on every path of the grants, one request each, where
+	// one request for all does not tell of entries that take everything away (NoAccess).
+	Exact bool
 	// Brief looks only at what matters while nothing is to be made: names and storages.
 	Brief bool
 }

@@ -132,3 +132,29 @@ func TestHealthyHostsAreSilent(t *testing.T) {
 		})
 	}
 }
+
+// TestEachListIsReadOnce counts what all checks together ask.
+func TestEachListIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := pvesim.New(pvesim.EightA100(), pvesim.Options{})
+		defer sim.Close()
+		c := dial(t, sim)
+		sim.ForgetRequests()
+		_, err := preflight.Check(t.Context(), c, want(), preflight.Options{})
+		require.NoError(t, err)
+		asked := map[string]int{}
+		for _, r := range sim.Requests() {
+			asked[r.Path+"?"+r.Params.Encode()]++
+		}
+		for what, times := range asked {
+			assert.Equal(t, 1, times, what)
+		}
+		assert.LessOrEqual(t, len(asked), 14, "one host, and two VMs of others: %v", asked)
+		t.Log(len(asked), asked)
+
+		sim.ForgetRequests()
+		_, err = preflight.Check(t.Context(), dial(t, sim), want(), preflight.Options{Brief: true})
+		require.NoError(t, err)
+		assert.Len(t, sim.Requests(), 3, "version, all VMs, storages")
+	})
+}

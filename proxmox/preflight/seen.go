@@ -119,7 +119,11 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 	}
 	ask(g, &s.residents, func() ([]proxmox.Resident, error) { return c.Residents(ctx) })
 	ask(g, &s.quorate, func() (bool, error) { return c.Quorate(ctx) })
-	ask(g, &s.permissions, func() (proxmox.Permissions, error) { return c.Permissions(ctx, proxmox.Paths(w.Grants)...) })
+	var exactly []string
+	if o.Exact {
+		exactly = proxmox.Paths(w.Grants)
+	}
+	ask(g, &s.permissions, func() (proxmox.Permissions, error) { return c.Permissions(ctx, exactly...) })
 	ask(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
 	var carry []string // hosts that can be asked and are to give GPUs
 	for _, h := range w.Hosts {
