@@ -208,6 +208,7 @@ func (r *resolver) node(name, pool string, t *tree, own *rawNode) {
 	}
 	n.GPUs = r.gpus(&raw.GPUs, n.External)
 	r.shape(n, raw)
+	r.hardware(n, raw)
 	r.disks(n, raw)
 	if raw.Address.IsValid() && n.Network.Prefix.IsValid() && raw.Address.BitLen() == n.Network.Prefix.Addr().BitLen() {
 		n.Address = netip.PrefixFrom(raw.Address, n.Network.Prefix.Bits())

@@ -69,8 +69,7 @@ func (d *decoder) absent(v reflect.Value, at pos) {
 // rootOnly are options of a VM that Proxmox lets nobody set but root@pam with a
 // password: not even root's token. Source: qemu-server, API2/Qemu.pm, check_vm_modify_config_perm.
 var rootOnly = map[string]string{
-	"hugepages": "memory is pinned for GPU nodes anyway", "keephugepages": "memory is pinned for GPU nodes anyway",
-	"affinity": "use numa: true, or set it by hand as root", "args": "say what you need it for in an issue",
+	"keephugepages": "memory is pinned for GPU nodes anyway", "args": "say what you need it for in an issue",
 	"romfile": "the card's own ROM is used; rombar: false hides it", "hookscript": "set it by hand as root",
 	"lock": "Proxmox sets it", "vmgenid": "Proxmox makes one", "arch": "nodes are x86-64",
 	"ivshmem": "set it by hand as root",

@@ -83,6 +83,7 @@ func (c *Cluster) vm(n Node, template, seedFile string) proxmox.VMSpec {
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: s.tag(), Tags: n.Tags,
 		Template: template, Storage: n.OSDisk.Storage,
 		Cores: n.Cores, Memory: proxmox.Size(n.Memory), CPUType: n.CPUType, NUMA: n.NUMA,
+		Hugepages: n.Hugepages, Affinity: n.Affinity, TPM: n.TPM,
 		OnBoot: n.OnBoot, Startup: startupOption(n.Startup), Description: n.Description,
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
 		Running: true,

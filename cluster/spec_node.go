@@ -33,6 +33,10 @@ type Node struct {
 	Memory      Size
 	CPUType     string
 	NUMA        bool
+	NUMANodes   []NUMANode // empty: as Proxmox makes them
+	Hugepages   string     // any, 2, 1024, none; empty: as it is
+	Affinity    string     // CPUs of the host; none; empty: as it is
+	TPM         bool
 	OnBoot      bool
 	Startup     Startup
 	Tags        []string // beside the cluster's own tag
@@ -48,6 +52,14 @@ type Node struct {
 
 // DHCP reports whether the node gets its address from a DHCP server.
 func (n Node) DHCP() bool { return !n.Address.IsValid() }
+
+// NUMANode is a NUMA node of a VM, with lists as Proxmox writes them: 0-3;8.
+type NUMANode struct {
+	CPUs      string // of the VM
+	Memory    Size
+	HostNodes string // of the host; empty: any
+	Policy    string // bind, preferred or interleave; empty without HostNodes
+}
 
 // DiskOptions is what any disk may have.
 type DiskOptions struct {

@@ -10,6 +10,10 @@ type rawShape struct {
 	Memory      *Size             `yaml:"memory" jsonschema_description:"e.g. 16GiB."`
 	CPU         string            `yaml:"cpu" jsonschema_description:"CPU type of the VM. Default host."`
 	NUMA        *bool             `yaml:"numa" jsonschema_description:"Show NUMA to the guest. Default: on GPU nodes."`
+	NUMANodes   []rawNUMANode     `yaml:"numaNodes" jsonschema_description:"NUMA nodes of the VM, each bound to some of the host's. Default: one for each socket."`
+	Hugepages   string            `yaml:"hugepages" jsonschema:"enum=any,enum=2MiB,enum=1GiB,enum=none" jsonschema_description:"Memory in huge pages: any, 2MiB or 1GiB; none takes them away. Only root@pam with its password may set it."`
+	Affinity    string            `yaml:"affinity" jsonschema_description:"CPUs of the host that the VM runs on, e.g. 0-15,32-47; none takes it away. Only root@pam with its password may set it."`
+	TPM         *bool             `yaml:"tpm" jsonschema_description:"Give the VM a TPM 2.0. Default false, which takes none away."`
 	OnBoot      *bool             `yaml:"onboot" jsonschema_description:"Start with the host. Default true."`
 	Startup     bootOrder         `yaml:"startup" jsonschema_description:"Place in the boot order, e.g. order=1,up=30,down=120. Needs the privilege Sys.Modify on /."`
 	Tags        []string          `yaml:"tags" jsonschema_description:"Further tags of the VM."`
@@ -20,6 +24,14 @@ type rawShape struct {
 	GPUs        rawGPUs           `yaml:"gpus" jsonschema_description:"GPUs to pass through: how many, or which."`
 	Labels      map[string]string `yaml:"labels" jsonschema_description:"Labels of the Kubernetes node; removed there when removed here."`
 	Taints      *[]Taint          `yaml:"taints" jsonschema_description:"Taints, key=value:Effect. Default nvidia.com/gpu=present:NoSchedule on agents with GPUs; [] for none."`
+}
+
+// rawNUMANode is a NUMA node of a VM.
+type rawNUMANode struct {
+	CPUs      string `yaml:"cpus" jsonschema:"required" jsonschema_description:"CPUs of the VM that are in it, e.g. 0-7."`
+	Memory    *Size  `yaml:"memory" jsonschema:"required" jsonschema_description:"Memory in it; all of them together have the node's."`
+	HostNodes string `yaml:"hostNodes" jsonschema_description:"NUMA nodes of the host that the memory is in, e.g. 0. Default: any."`
+	Policy    string `yaml:"policy" jsonschema:"enum=bind,enum=preferred,enum=interleave" jsonschema_description:"How strictly. Default bind."`
 }
 
 type rawPool struct {

@@ -1,6 +1,9 @@
 package cluster
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // unsupported refuses what the file can say and no recipe does yet: to accept it
 // and do nothing would be a lie. Each line goes when its recipe comes.
@@ -39,8 +42,9 @@ const (
 // for now.
 func (r *resolver) unused() {
 	px := &r.raw.Proxmox
-	if !r.spec.IsLab() && r.isSet(&px.User) {
-		r.warn(&px.User, "no verb logs in with a user and password yet, so this is not used", "remove user and password; the token does everything")
+	needed := slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
+	if r.isSet(&px.User) && !needed {
+		r.warn(&px.User, "no node has hugepages or affinity, for which alone a user with a password is needed", "remove user and password; the token does everything")
 	}
 	for _, e := range px.Hosts {
 		if e.Value != nil && r.isSet(&e.Value.SSH) {

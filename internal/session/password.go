@@ -1,0 +1,61 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// rootLogin is how to log in with a password for what no token may set; nil where the
+// file names no user. The password is read, or asked for, when it is needed.
+func (s *Session) rootLogin() *proxmox.Login {
+	p := s.Spec.Proxmox
+	if p.User == "" {
+		return nil
+	}
+	return &proxmox.Login{User: p.User, Password: func(ctx context.Context) (secret.Value, error) {
+		if !p.Password.IsZero() {
+			value, err := p.Password.Resolve()
+			if err == nil {
+				s.Redact.Add(value)
+			}
+			return value, err
+		}
+		return s.askPassword(ctx, p.User)
+	}}
+}
+
+// askPassword asks for a password on the terminal, without an echo.
+func (s *Session) askPassword(ctx context.Context, user string) (secret.Value, error) {
+	in := int(os.Stdin.Fd())
+	if !term.IsTerminal(in) {
+		return secret.Value{}, failedf(refused, "nobody is here to ask: write proxmox.password: with a reference, e.g. env:NAME")
+	}
+	_, _ = fmt.Fprintf(s.Talk, "\nPassword of %s (used once, for hugepages and affinity, and not kept): ", user)
+	answer := make(chan []byte, 1)
+	go func() { // ends with the process if nobody answers
+		line, err := term.ReadPassword(in)
+		if err != nil {
+			line = nil
+		}
+		answer <- line
+	}()
+	select {
+	case <-ctx.Done():
+		return secret.Value{}, ctx.Err()
+	case line := <-answer:
+		_, _ = fmt.Fprintln(s.Talk)
+		if len(line) == 0 {
+			return secret.Value{}, failed(refused, errors.New("no password was given"))
+		}
+		value := secret.New(string(line))
+		s.Redact.Add(value)
+		return value, nil
+	}
+}

@@ -1,0 +1,99 @@
+package proxmox_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// rooted is a host on which root has a password, and a client that knows it.
+func rooted(t *testing.T, password string, test func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client, asked *int)) {
+	model := pvesim.EightA100()
+	model.Users = append(model.Users, pvesim.User{ID: "root@pam", Password: rootPassword})
+	bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, plain *proxmox.Client) {
+		template(t, plain)
+		id, value := sim.Token()
+		asked := 0
+		c, err := proxmox.Dial(t.Context(), proxmox.Config{
+			Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client(),
+			Login: &proxmox.Login{User: "root@pam", Password: func(context.Context) (secret.Value, error) {
+				asked++
+				return secret.New(password), nil
+			}},
+		})
+		require.NoError(t, err)
+		test(t, sim, c, &asked)
+	})
+}
+
+func pinned(t *testing.T, c *proxmox.Client, name string) proxmox.VMSpec {
+	spec := node(t, c, name)
+	spec.NUMA, spec.Hugepages, spec.Affinity = true, "1024", "0-3"
+	return spec
+}
+
+// The password is asked for once, and only what no token may set is sent with a ticket.
+func TestRootTicket(t *testing.T) {
+	rooted(t, rootPassword, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client, asked *int) {
+		first, second := pinned(t, c, "cp1"), pinned(t, c, "cp2")
+		require.NoError(t, ensure(t.Context(), c, first))
+		require.NoError(t, ensure(t.Context(), c, second))
+		assert.Equal(t, 1, *asked)
+		for _, r := range sim.Requests() {
+			if r.User == "root@pam" && r.Path != "/access/ticket" {
+				assert.Equal(t, http.MethodPut, r.Method)
+				for key := range r.Params {
+					assert.Contains(t, []string{"hugepages", "affinity"}, key, "nothing else")
+				}
+			}
+		}
+		vm, err := c.VM(t.Context(), owner, "cp1")
+		require.NoError(t, err)
+		assert.Equal(t, "1024 0-3", vm.Hugepages+" "+vm.Affinity)
+
+		first.Hugepages = "" // no opinion: it stays, and nobody is asked
+		require.NoError(t, ensure(t.Context(), c, first))
+		first.Affinity = proxmox.None
+		require.NoError(t, ensure(t.Context(), c, first))
+		vm, err = c.VM(t.Context(), owner, "cp1")
+		require.NoError(t, err)
+		assert.Equal(t, "1024 ", vm.Hugepages+" "+vm.Affinity)
+	})
+}
+
+// Proxmox at times drops the connection of the call after a login.
+func TestRootTicketDropped(t *testing.T) {
+	for _, after := range []bool{true, false} {
+		rooted(t, rootPassword, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client, asked *int) {
+			sim.Fail(pvesim.Rule{Method: "PUT", Path: ".*/config", Skip: 1, Drop: true, After: after, Times: 1})
+			require.NoError(t, ensure(t.Context(), c, pinned(t, c, "cp1")))
+			assert.Equal(t, 1, *asked)
+		})
+	}
+}
+
+func TestRootTicketRefused(t *testing.T) {
+	rooted(t, "wrong horse", func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client, asked *int) {
+		err := ensure(t.Context(), c, pinned(t, c, "cp1"))
+		require.ErrorContains(t, err, "root@pam and this password are not accepted")
+		assert.NotContains(t, err.Error(), "horse")
+		for _, r := range sim.Requests() {
+			assert.NotContains(t, r.Params.Encode(), "horse")
+		}
+	})
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		template(t, c)
+		err := ensure(t.Context(), c, pinned(t, c, "cp1"))
+		require.ErrorContains(t, err, "only root@pam itself may set this, no token may")
+		require.ErrorContains(t, err, "qm set 102 --")
+		assert.True(t, strings.Contains(err.Error(), "--hugepages 1024") && strings.Contains(err.Error(), "--affinity 0-3"))
+	})
+}
