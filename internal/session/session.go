@@ -237,7 +237,7 @@ func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
 	}
 	return proxmox.Dial(ctx, proxmox.Config{
 		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
-		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure,
+		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(),
 	})
 }
 
