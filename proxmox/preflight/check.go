@@ -77,7 +77,7 @@ func Check(ctx context.Context, c *proxmox.Client, w Want, o Options) (*Report, 
 			continue
 		}
 		r.Checks++
-		found := holds(c.find(&w, s))
+		found := once(c.find(&w, s))
 		if len(found) == 0 {
 			found = []Finding{{Verdict: OK}}
 		}

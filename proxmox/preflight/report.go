@@ -121,8 +121,8 @@ func blind(subject string, err error) Finding {
 	return Finding{Subject: subject, Verdict: Skipped, Evidence: first, Cure: strings.TrimSpace(rest)}
 }
 
-// holds drops findings that say the same of the same.
-func holds(all []Finding) []Finding {
+// once drops findings that say the same of the same.
+func once(all []Finding) []Finding {
 	var out []Finding
 	for _, f := range all {
 		if !slices.Contains(out, f) {
