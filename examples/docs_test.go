@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
 
 // object is the part of a JSON Schema that lists keys.
@@ -153,14 +152,3 @@ func sources(t *testing.T) string {
 
 // joined is where a string is continued in the next line.
 var joined = regexp.MustCompile("\" \\+\\n\\s*\"")
-
-// TestPrivilegesAreThose: the list in docs/real-host.md is what the simulator's
-// operator has, and with it every test.
-func TestPrivilegesAreThose(t *testing.T) {
-	page, err := os.ReadFile("../docs/real-host.md")
-	require.NoError(t, err)
-	_, list, found := strings.Cut(string(page), "<!-- privileges -->")
-	require.True(t, found)
-	list, _, _ = strings.Cut(list, "|")
-	assert.ElementsMatch(t, pvesim.OperatorPrivileges(), strings.Fields(list))
-}
