@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/cps-gpu/homelab/proxmox"
@@ -50,6 +52,9 @@ type Cluster struct {
 
 // New binds spec to b. It touches nothing but makes b.Dir.
 func New(spec *Spec, b Backend) (*Cluster, error) {
+	if slices.ContainsFunc(spec.Nodes, Node.unplaced) {
+		return nil, errors.New("cluster: hosts of some nodes are still to be chosen: Place does that")
+	}
 	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder of cluster %s: %w", spec.Name, err)
 	}

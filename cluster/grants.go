@@ -44,7 +44,13 @@ func (s *Spec) RolePrefix() string { return s.tag() }
 func (s *Spec) proxmoxHosts() []string {
 	var hosts []string
 	for _, n := range s.Nodes {
-		if !n.External {
+		switch {
+		case n.External:
+		case n.unplaced(): // on any of them
+			for _, h := range s.Proxmox.Hosts {
+				hosts = append(hosts, h.Name)
+			}
+		default:
 			hosts = append(hosts, n.Host)
 		}
 	}

@@ -92,7 +92,7 @@ func (s *Spec) uses(host string) []use {
 			use{s.TemplateStorage(host), "images", "the template's disk"})
 	}
 	for _, n := range s.Nodes {
-		if n.External || n.Host != host {
+		if n.External || n.Host != host && !n.unplaced() {
 			continue
 		}
 		uses = append(uses, use{n.OSDisk.Storage, "images", "the disk of " + n.Name})

@@ -111,15 +111,12 @@ func (r *resolver) finish() {
 // unless the file says another place.
 func (r *resolver) templateStorage() {
 	asked := r.spec.Image.TemplateStorage
+	r.spec.templateAsked = asked != ""
 	for i := range r.spec.Proxmox.Hosts {
 		h := &r.spec.Proxmox.Hosts[i]
 		h.TemplateStorage = cmp.Or(asked, r.defaultStorage())
-		for _, n := range slices.Backward(r.spec.Nodes) {
-			if asked == "" && n.Host == h.Name {
-				h.TemplateStorage = n.OSDisk.Storage
-			}
-		}
 	}
+	r.spec.templatesBeside()
 	if asked == "" {
 		r.spec.Image.TemplateStorage = r.defaultStorage()
 		if len(r.spec.Nodes) > 0 && !r.spec.Nodes[0].External {

@@ -155,7 +155,7 @@ func (r *resolver) hosts() {
 		r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, h)
 	}
 	for _, n := range r.nodes {
-		if n.Host != "" && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h Host) bool { return h.Name == n.Host }) {
+		if n.Host != "" && !n.unplaced() && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h Host) bool { return h.Name == n.Host }) {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, Host{Name: n.Host})
 		}
 	}

@@ -122,6 +122,9 @@ func (b *book) tell(n Node, cards []proxmox.GPU) string {
 	case len(groups) > 1:
 		reasons = append(reasons, "IOMMU groups "+strings.Join(groups, ", ")+" of their own")
 	}
+	if where := b.spec.placed[n.Name]; where != "" {
+		reasons = append(reasons, where)
+	}
 	return fmt.Sprintf("%s: %s", strings.Join(at, ", "), strings.Join(append(models, reasons...), ", "))
 }
 

@@ -25,6 +25,9 @@ type Spec struct {
 	NVIDIA  NVIDIA
 
 	Warnings []Problem // what is allowed and probably not meant
+
+	templateAsked bool              // image.templateStorage is in the file
+	placed        map[string]string // why nodes are where they are, of those that Place has put there
 }
 
 // Proxmox says where the Proxmox VE API is and how to prove who we are.

@@ -18,7 +18,7 @@ type Node struct {
 	Name string // of the VM, the hostname and the Kubernetes node
 	Pool string // empty when it belongs to none
 	Role Role
-	Host string // the Proxmox host; empty when External
+	Host string // the Proxmox host; empty when External, AnyHost before Place
 
 	External bool   // not made by us, only reached by SSH
 	SSHUser  string // of an external node; empty: Access.User

@@ -29,7 +29,7 @@ type rawProxmox struct {
 	CA          string         `yaml:"ca" jsonschema_description:"PEM file of the CA that signs the API's certificate."`
 	Fingerprint string         `yaml:"fingerprint" jsonschema_description:"SHA-256 fingerprint of the API's certificate."`
 	Insecure    bool           `yaml:"insecure" jsonschema_description:"Do not check the certificate. Anybody on the way can then read the token."`
-	Host        string         `yaml:"host" jsonschema_description:"Proxmox host of nodes that name none."`
+	Host        string         `yaml:"host" jsonschema_description:"Proxmox host of nodes that name none; auto: the one with room, among hosts."`
 	Hosts       named[rawHost] `yaml:"hosts" jsonschema_description:"Proxmox hosts: how to reach them and what they have."`
 }
 

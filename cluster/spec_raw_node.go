@@ -5,7 +5,7 @@ import "net/netip"
 // rawShape is what defaults, pools and nodes can all say.
 type rawShape struct {
 	Role        string            `yaml:"role" jsonschema:"enum=server,enum=agent" jsonschema_description:"server (control plane) or agent. Default agent."`
-	Host        string            `yaml:"host" jsonschema_description:"Proxmox host."`
+	Host        string            `yaml:"host" jsonschema_description:"Proxmox host; auto: the one with room, among proxmox.hosts."`
 	Cores       *int              `yaml:"cores" jsonschema_description:"vCPUs."`
 	Memory      *Size             `yaml:"memory" jsonschema_description:"e.g. 16GiB."`
 	CPU         string            `yaml:"cpu" jsonschema_description:"CPU type of the VM. Default host."`

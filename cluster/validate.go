@@ -102,9 +102,15 @@ func (r *resolver) nodeHost(n plannedNode) {
 		at = &r.raw.Proxmox.Host
 	}
 	switch {
+	case n.unplaced() && len(declared) == 0:
+		r.wrong(at, "host: auto has nothing to choose from", "write proxmox.hosts with the names of the hosts, e.g. hosts: {pve1: {}, pve2: {}}")
+	case n.unplaced() && len(n.GPUs.PCI) > 0:
+		r.wrong(at, fmt.Sprintf("node %s names its cards and not the host that has them", n.Name), "write host: and the name, or gpus: and how many")
+	case n.unplaced() && len(n.GPUs.Mapping) > 0:
+		r.wrong(at, fmt.Sprintf("node %s names mappings, which host: auto does not follow", n.Name), "write host: and the name of the host that has the cards")
 	case !dnsLabel.MatchString(n.Host):
 		r.wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", n.Host), "write the name that the left column of the web interface shows")
-	case len(declared) > 0 && declared.get(n.Host) == nil:
+	case len(declared) > 0 && declared.get(n.Host) == nil && !n.unplaced():
 		r.wrong(at, fmt.Sprintf("there is no host %q under proxmox.hosts", n.Host), orSuggest(n.Host, declared.names()))
 	}
 }

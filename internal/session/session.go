@@ -111,6 +111,9 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Spec, err = cluster.Place(ctx, s.Spec, backend.Proxmox); err != nil {
+		return nil, err
+	}
 	s.Cluster, err = cluster.New(s.Spec, backend)
 	return s, err
 }

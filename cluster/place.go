@@ -1,0 +1,303 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// AnyHost is a node's host in a file that leaves the choice to us. [Place] makes it.
+const AnyHost = "auto"
+
+// Place returns spec with a host for every node whose file says host: auto, chosen
+// among the declared hosts by looking at them. What is there stays where it is: a node
+// with a VM, or with a mapping of its cards, keeps its host. The others go, in the order
+// of the file and those with GPUs first, to the host that has their cards and storages
+// and most room: free cards, then memory. Servers keep apart from each other first.
+//
+// The same world gives the same choice. A spec that leaves nothing open is returned as
+// it is, and nobody is asked.
+func Place(ctx context.Context, spec *Spec, pve *proxmox.Client) (*Spec, error) {
+	if !slices.ContainsFunc(spec.Nodes, Node.unplaced) {
+		return spec, nil
+	}
+	out := *spec
+	out.Nodes, out.placed = slices.Clone(spec.Nodes), map[string]string{}
+	out.Proxmox.Hosts = slices.Clone(spec.Proxmox.Hosts)
+	p := &placing{spec: &out, cards: map[string][]proxmox.GPU{}}
+	if err := p.look(ctx, pve); err != nil {
+		return nil, fmt.Errorf("choosing hosts: %w", err)
+	}
+	for _, gpus := range []bool{true, false} {
+		for i := range out.Nodes {
+			n := &out.Nodes[i]
+			if !n.unplaced() || (n.GPUs.Count > 0) != gpus {
+				continue
+			}
+			if err := p.choose(n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	out.templatesBeside()
+	return &out, nil
+}
+
+// unplaced reports whether a node's host is still to be chosen.
+func (n Node) unplaced() bool { return n.Host == AnyHost }
+
+// placing is what is known of the hosts while nodes are put on them.
+type placing struct {
+	spec  *Spec
+	rooms []*room
+	cards map[string][]proxmox.GPU // free ones, by host
+}
+
+// room is what a host can still take.
+type room struct {
+	host     string
+	up       bool
+	cpus     int
+	memory   proxmox.Size
+	storages []string
+	servers  int
+}
+
+// look reads the hosts, and puts the nodes that have a host already on theirs.
+func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
+	vms, err := pve.VMs(ctx, p.spec.tag())
+	if err != nil {
+		return err
+	}
+	if err := p.measure(ctx, pve); err != nil {
+		return err
+	}
+	for i := range p.spec.Nodes {
+		n := &p.spec.Nodes[i]
+		if at := slices.IndexFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name && !vm.Template }); at >= 0 && n.unplaced() {
+			n.Host = vms[at].Host
+		}
+	}
+	for _, r := range p.rooms {
+		if !r.up {
+			continue
+		}
+		ledger, err := pve.LedgerWithout(ctx, p.spec.tag(), r.host)
+		if err != nil {
+			return err
+		}
+		p.mapped(ledger)
+		// Whoever is on this host by now takes part in the allotment of its cards.
+		shares := p.spec.allot(r.host, ledger)
+		gone := map[proxmox.PCIAddress]bool{}
+		for _, share := range shares.shares {
+			for _, g := range share.cards {
+				gone[g.Address] = true
+			}
+		}
+		for _, card := range ledger.Cards {
+			others := slices.ContainsFunc(card.Claims, func(cl proxmox.Claim) bool { return !cl.Template })
+			if !gone[card.Address] && !others && card.Problem() == "" && !keptForAnother(p.spec, card, ledger) {
+				p.cards[r.host] = append(p.cards[r.host], card.GPU)
+			}
+		}
+	}
+	for _, n := range p.spec.Nodes {
+		if r := p.room(n.Host); r != nil && !n.External {
+			r.take(n)
+		}
+	}
+	return nil
+}
+
+// keptForAnother reports whether another cluster has a mapping of the card, or a node
+// of this one that does not choose its host.
+func keptForAnother(s *Spec, card proxmox.Card, l *proxmox.Ledger) bool {
+	return slices.ContainsFunc(card.Mappings, func(id string) bool {
+		name, made := strings.CutPrefix(find(l.Mappings, id).Description, madeFor)
+		return made && name != s.Name
+	})
+}
+
+// measure asks what the declared hosts have, less what others are promised there.
+func (p *placing) measure(ctx context.Context, pve *proxmox.Client) error {
+	hosts, err := pve.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+	residents, err := pve.Residents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, declared := range p.spec.Proxmox.Hosts {
+		r := &room{host: declared.Name}
+		p.rooms = append(p.rooms, r)
+		at := slices.IndexFunc(hosts, func(h proxmox.Host) bool { return h.Name == declared.Name })
+		if at < 0 {
+			return fmt.Errorf("there is no host %s; Proxmox shows %s", declared.Name, names(hosts))
+		}
+		if r.up = hosts[at].Online; !r.up {
+			continue
+		}
+		r.cpus, r.memory = hosts[at].CPUs, proxmox.Size(cmp.Or(declared.Memory, Size(hosts[at].Memory)))
+		for _, vm := range residents {
+			if vm.Host == r.host && !vm.Template && !slices.Contains(vm.Tags, p.spec.tag()) {
+				r.memory -= vm.Memory
+			}
+		}
+		storages, err := pve.Storages(ctx, r.host)
+		if err != nil {
+			return err
+		}
+		for _, s := range storages {
+			if s.Active {
+				r.storages = append(r.storages, s.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func names(hosts []proxmox.Host) string {
+	out := make([]string, len(hosts))
+	for i, h := range hosts {
+		out[i] = h.Name
+	}
+	return strings.Join(out, ", ")
+}
+
+// mapped gives nodes the host on which a mapping of ours has cards for them.
+func (p *placing) mapped(l *proxmox.Ledger) {
+	for i := range p.spec.Nodes {
+		n := &p.spec.Nodes[i]
+		m := find(l.Mappings, p.spec.mappingID(n.Name))
+		if n.unplaced() && n.GPUs.Count > 0 && m != nil && m.Description == p.spec.ourMapping() && len(m.Devices) > 0 && p.room(m.Devices[0].Host) != nil {
+			n.Host = m.Devices[0].Host
+		}
+	}
+}
+
+func (p *placing) room(host string) *room {
+	for _, r := range p.rooms {
+		if r.host == host {
+			return r
+		}
+	}
+	return nil
+}
+
+func (r *room) take(n Node) {
+	r.memory -= proxmox.Size(n.Memory)
+	if n.Role == Server {
+		r.servers++
+	}
+}
+
+// choose puts one node on the host with most room for it.
+func (p *placing) choose(n *Node) error {
+	var fit []*room
+	var why []string
+	for _, r := range p.rooms {
+		if reason := p.lacks(r, *n); reason != "" {
+			why = append(why, r.host+" "+reason)
+			continue
+		}
+		fit = append(fit, r)
+	}
+	if len(fit) == 0 {
+		return fmt.Errorf("no host has room for %s (%s): %s\n  give it less, or another host to choose from under proxmox.hosts", n.Name, wants(*n), strings.Join(why, "; "))
+	}
+	slices.SortStableFunc(fit, func(a, b *room) int {
+		if n.Role == Server && a.servers != b.servers {
+			return a.servers - b.servers
+		}
+		return cmp.Or(len(p.matching(b.host, *n))*min(n.GPUs.Count, 1)-len(p.matching(a.host, *n))*min(n.GPUs.Count, 1),
+			cmp.Compare(b.memory, a.memory), cmp.Compare(a.host, b.host))
+	})
+	r := fit[0]
+	p.spec.placed[n.Name] = p.reason(r, *n, why)
+	n.Host = r.host
+	r.take(*n)
+	taken := p.matching(r.host, *n)[:n.GPUs.Count]
+	p.cards[r.host] = slices.DeleteFunc(p.cards[r.host], func(g proxmox.GPU) bool {
+		return slices.ContainsFunc(taken, func(t proxmox.GPU) bool { return t.Address == g.Address })
+	})
+	return nil
+}
+
+// lacks says why a host cannot take a node, "" when it can.
+func (p *placing) lacks(r *room, n Node) string {
+	free := len(p.matching(r.host, n))
+	disks := []string{n.OSDisk.Storage}
+	for _, d := range n.Disks {
+		disks = append(disks, d.Storage)
+	}
+	switch {
+	case !r.up:
+		return "is down"
+	case free < n.GPUs.Count:
+		return fmt.Sprintf("has %d such GPUs free", free)
+	case r.memory < proxmox.Size(n.Memory):
+		return fmt.Sprintf("has %s of memory left", max(r.memory, 0)/proxmox.GiB*proxmox.GiB)
+	case r.cpus < n.Cores:
+		return fmt.Sprintf("has %d CPUs", r.cpus)
+	}
+	for _, d := range disks {
+		if !slices.Contains(r.storages, d) {
+			return "has no storage " + d
+		}
+	}
+	return ""
+}
+
+// matching are the free cards of a host that would do for a node.
+func (p *placing) matching(host string, n Node) []proxmox.GPU {
+	if n.GPUs.Count == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.cards[host]), func(g proxmox.GPU) bool { return !candidate(n, g) })
+}
+
+func wants(n Node) string {
+	out := fmt.Sprintf("%d cores, %s", n.Cores, n.Memory)
+	if n.GPUs.Count > 0 {
+		out += ", " + someGPUs(n.GPUs.Count)
+		if n.GPUs.Model != "" {
+			out += " of model " + n.GPUs.Model
+		}
+	}
+	return out
+}
+
+// reason says why a node goes where it goes.
+func (p *placing) reason(r *room, n Node, others []string) string {
+	left := fmt.Sprintf("%s of memory", r.memory/proxmox.GiB*proxmox.GiB)
+	if n.GPUs.Count > 0 {
+		left = fmt.Sprintf("%s and %s", someGPUs(len(p.matching(r.host, n))), left)
+	}
+	out := fmt.Sprintf("on %s, which has %s free", r.host, left)
+	if len(others) > 0 {
+		out += "; " + strings.Join(others, ", ")
+	}
+	return out
+}
+
+// templatesBeside puts each host's template where the first of its nodes boots from,
+// unless the file says another place.
+func (s *Spec) templatesBeside() {
+	if s.templateAsked {
+		return
+	}
+	for i := range s.Proxmox.Hosts {
+		h := &s.Proxmox.Hosts[i]
+		for _, n := range slices.Backward(s.Nodes) {
+			if n.Host == h.Name {
+				h.TemplateStorage = n.OSDisk.Storage
+			}
+		}
+	}
+}
