@@ -16,11 +16,13 @@
 // that is not shared, clones of a template side by side, a configuration by itself.
 // A mapping may be written that does not fit the hardware; the start says so.
 // A change of several options that fails is half done. A running machine keeps
-// changes pending. A test replays what was recorded of real daemons and compares
-// status, reason, error texts and keys.
+// changes pending. A start takes as long as the memory that it pins, and can be too
+// late. docs/simulator.md tells how all this is held against the real thing, and
+// where it differs.
 //
-// Machines that boot a disk image are alive: package guest reads their seed and
-// answers over SSH (through [Sim.Network]) and through the guest agent.
+// Machines that boot a disk image are alive: package guest reads their seed, an ISO
+// or Proxmox's own cloud-init drive, and answers over SSH (through [Sim.Network])
+// and through the guest agent.
 //
 // # Time
 //
@@ -38,8 +40,8 @@
 //
 // # What it is not
 //
-// There is no migration, HA, snapshot, backup, firewall, SDN or console, no LXC, and
-// Proxmox's own cloud-init drive is an empty disc: this library seeds machines by
-// an ISO of its own. Figures such as CPU load are made up. Unknown methods answer
-// 501, as unknown methods do.
+// There are no backups, containers, consoles, and no SDN beyond its bridges. Rules of
+// firewalls filter nothing, HA moves nothing, a migration copies disks and no memory.
+// Figures such as CPU load are made up. Unknown methods answer 501, as unknown
+// methods do; [Methods] lists those that are known.
 package pvesim
