@@ -203,8 +203,12 @@ func (r *resolver) node(name, pool string, t *tree, own *rawNode) {
 		CPUType: cmp.Or(raw.CPU, "host"), OnBoot: or(raw.OnBoot, true), Startup: Startup(raw.Startup),
 		Tags: raw.Tags, Description: raw.Description, Labels: raw.Labels,
 	}
+	n.Adopt = raw.Adopt
 	if raw.External != "" {
 		r.external(n, raw)
+	}
+	if raw.Adopt && n.External {
+		r.wrong(&raw.Adopt, "an external machine is no VM that could be taken over", "remove adopt or external")
 	}
 	n.GPUs = r.gpus(&raw.GPUs, n.External)
 	r.shape(n, raw)

@@ -92,6 +92,9 @@ func (c *Cluster) vm(n Node, template, seedFile string) proxmox.VMSpec {
 		}},
 		Disks: []proxmox.Disk{disk("scsi0", "", n.OSDisk.DiskOptions)},
 	}
+	if n.Adopt {
+		spec.Adopted, spec.Seed, spec.SecureBoot = true, "", nil
+	}
 	for i, d := range n.Disks {
 		spec.Disks = append(spec.Disks, disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions))
 	}

@@ -9,7 +9,10 @@ import (
 
 // tag is the Proxmox tag of every VM that belongs to the cluster. A VM without it
 // is somebody else's, whatever its name.
-func (s *Spec) tag() string { return "homelab-" + s.Name }
+func (s *Spec) tag() string { return tagPrefix + s.Name }
+
+// tagPrefix is what the tags of all clusters begin with.
+const tagPrefix = "homelab-"
 
 // seedFile is the name of a node's seed ISO. The digest of its content is part of
 // it: "is it there?" is a lookup, and a changed input is a changed name.

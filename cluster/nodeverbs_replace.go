@@ -23,6 +23,9 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 	if err != nil {
 		return nil, err
 	}
+	if n.Adopt {
+		return nil, &RefusedError{name, "its machine was made by somebody else (adopt: true), and what was on it would not be made again: take adopt out of the file first, if that is what you want"}
+	}
 	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
 	if err != nil {
 		return nil, err

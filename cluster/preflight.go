@@ -25,7 +25,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 	w := preflight.Want{
 		Owner: s.tag(), Grants: s.Grants(c.Proxmox.Version()), Role: s.RolePrefix(), Addresses: map[netip.Addr]string{},
 		Place:    c.checkCards,
-		Ticket:   s.Proxmox.User == "root@pam" && !s.Proxmox.Password.IsZero(),
+		Ticket:   s.Proxmox.User == "root@pam", // its password is asked for where no reference is
 		Mappings: func(_, description string) bool { return description == s.ourMapping() },
 	}
 	if s.NVIDIA.DriverMode == DriverPrebuilt {
@@ -42,7 +42,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		}
 		w.Hosts = append(w.Hosts, h)
 		for _, n := range s.Nodes {
-			if !n.External && n.Host == host {
+			if !n.External && !n.Adopt && n.Host == host { // what is taken over is there already
 				w.VMs = append(w.VMs, c.wantVM(n))
 			}
 		}

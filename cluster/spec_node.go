@@ -24,6 +24,8 @@ type Node struct {
 	SSHUser  string // of an external node; empty: Access.User
 	SSHPort  int    // of an external node; 22 when not given, 0 when the node is ours
 
+	Adopt bool // its VM was made by somebody else, and is taken over as it is
+
 	VMID    int          // 0: the next free one
 	Address netip.Prefix // the node's address with its prefix length; not valid: DHCP
 	MAC     MAC

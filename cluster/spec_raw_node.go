@@ -49,6 +49,7 @@ type rawNode struct {
 	Address  netip.Addr `yaml:"address" jsonschema_description:"Its static address."`
 	MAC      *MAC       `yaml:"mac" jsonschema_description:"Its Ethernet address. Default: made from the names of cluster and node, and stable."`
 	VMID     *int       `yaml:"vmid" jsonschema_description:"Default: the next free one."`
+	Adopt    bool       `yaml:"adopt" jsonschema_description:"The VM of this name is there, made by somebody else: take it over as it is."`
 	External string     `yaml:"external" jsonschema_description:"A machine that we do not make: user@address:port of its SSH server."`
 	rawShape `yaml:",inline"`
 }

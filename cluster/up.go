@@ -54,7 +54,10 @@ func (c *Cluster) boot(up *converge.Graph, host, removed *converge.Ref, template
 			booted[n.Name] = up.Add(c.externalStep(n), host)
 			continue
 		}
-		needs := []*converge.Ref{removed, templates[n.Host], up.Add(c.seedStep(n), host)}
+		needs := []*converge.Ref{removed}
+		if !n.Adopt { // it has booted long since
+			needs = append(needs, templates[n.Host], up.Add(c.seedStep(n), host))
+		}
 		if n.GPUs.Count > 0 {
 			needs = append(needs, up.Add(c.gpusStep(n), removed))
 		}

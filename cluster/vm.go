@@ -62,6 +62,9 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 		ID: "vm/" + n.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
 			vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+			if err == nil && vm == nil && n.Adopt {
+				return c.adoptable(ctx, n, want)
+			}
 			if err == nil && vm == nil {
 				c.guests[n.Name].absent.Store(true)
 			}
@@ -79,8 +82,10 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return err
 			}
-			if spec, err = c.cloned(ctx, n, spec, vm); err != nil {
-				return err
+			if !n.Adopt {
+				if spec, err = c.cloned(ctx, n, spec, vm); err != nil {
+					return err
+				}
 			}
 			return c.shape(ctx, n, spec, vm)
 		},

@@ -61,6 +61,9 @@ func (s VMSpec) changes(vm *VM) []change {
 	d.set(theAgent, "agent", vm.Agent, true, "agent", "1")
 	d.set(theOnBoot, "onboot", vm.OnBoot, s.OnBoot, "onboot", zeroOne(s.OnBoot))
 	d.set(theStartup, "startup", vm.Startup, s.Startup, "startup", s.Startup)
+	if s.Adopted && s.Description == "" {
+		s.Description = vm.Description
+	}
 	d.set(theDescription, "description", vm.Description, strings.TrimSpace(s.Description), "description", s.Description)
 	s.diffTags(d, vm)
 	s.diffFirmware(d, vm)
@@ -151,7 +154,7 @@ func (s VMSpec) diffNICs(d *differ, vm *VM) {
 			d.set(theNIC, key, "", want.String(), key, want.line(nil))
 			continue
 		}
-		if want.MAC == "" {
+		if want.MAC == "" || s.Adopted {
 			want.MAC = have.MAC
 		}
 		have.MAC, want.MAC = strings.ToUpper(have.MAC), strings.ToUpper(want.MAC)

@@ -14,6 +14,9 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 	slots := s.slots(vm)
 	wanted := map[string]bool{}
 	for i, want := range s.Disks {
+		if i == 0 && s.Adopted {
+			continue // it boots from what it boots from
+		}
 		want.Slot = slots[i]
 		wanted[want.Slot] = true
 		path := "disk/" + want.Slot
@@ -43,7 +46,7 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 	}
 	for _, have := range vm.Disks {
 		// One without a serial is none of ours.
-		if have.Serial != "" && !wanted[have.Slot] && !vm.Unfinished {
+		if have.Serial != "" && !wanted[have.Slot] && !vm.Unfinished && !s.Adopted {
 			d.add(change{
 				thing: theDiskGone, key: have.Slot,
 				field: drift.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "pulled out", Note: "its volume is kept as an unused disk of the VM"},

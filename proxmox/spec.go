@@ -36,6 +36,7 @@ type VMSpec struct {
 	NICs        []NIC
 	Disks       []Disk    // the first is the template's disk, grown; the others are made
 	GPUs        []HostPCI // in the order of hostpci0, hostpci1, …
+	Adopted     bool      // was not made by us: its OS disk, its interfaces' addresses and its further disks are left as they are
 	Seed        string    // volume id of the NoCloud ISO, on ide2
 	Running     bool      // false: no opinion
 }

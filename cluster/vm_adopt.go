@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// adoptable returns the VM of a node that somebody else has made, for its differences
+// to be shown and closed: the first of them is our tag. One that is not a fit is
+// refused with all the reasons, and not touched.
+func (c *Cluster) adoptable(ctx context.Context, n Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
+	vm, err := c.Proxmox.Namesake(ctx, c.spec.tag(), n.Name)
+	if err != nil {
+		return nil, err
+	}
+	if vm == nil {
+		return nil, converge.Permanent(fmt.Errorf("there is no VM %s that could be taken over: remove adopt: true and it is made, or rename the VM that is meant", n.Name))
+	}
+	spec, err := want("")
+	if err != nil {
+		return nil, err
+	}
+	if reasons := c.unfit(ctx, vm, spec); len(reasons) > 0 {
+		return nil, converge.Permanent(fmt.Errorf("%s cannot be taken over, and stays as it is:\n  %s", vm, strings.Join(reasons, "\n  ")))
+	}
+	return vm, nil
+}
+
+// unfit says why a VM cannot become a node as it is.
+func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, spec proxmox.VMSpec) []string {
+	var reasons []string
+	for _, f := range spec.Diff(vm) {
+		if f.Effect == drift.Replace {
+			reasons = append(reasons, f.String())
+		}
+	}
+	for _, tag := range vm.Tags {
+		if strings.HasPrefix(tag, tagPrefix) && tag != c.spec.tag() {
+			reasons = append(reasons, "it carries the tag "+tag+": it is another cluster's")
+		}
+	}
+	if vm.Locked != "" {
+		reasons = append(reasons, "it is locked: "+vm.Locked)
+	}
+	if len(reasons) > 0 {
+		return reasons
+	}
+	if !vm.Running {
+		return []string{"it does not run, so what is on it cannot be seen: start it, and run this again"}
+	}
+	release, err := c.Proxmox.AgentReadFile(ctx, vm, "/etc/os-release")
+	switch {
+	case errors.Is(err, proxmox.ErrAgentNotRunning), !vm.Agent:
+		return []string{"its guest agent does not answer: install qemu-guest-agent in it, switch the agent on in its options, and stop and start it"}
+	case err != nil:
+		return []string{"its system cannot be seen: " + firstLine(err.Error())}
+	}
+	if os := osID(string(release)); os != "ubuntu" {
+		return []string{fmt.Sprintf("its system is %q, and drivers and K3s are set up on Ubuntu", os)}
+	}
+	return nil
+}
+
+// osID reads ID= of os-release(5).
+func osID(text string) string {
+	lines := strings.Split(text, "\n")
+	i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "ID=") })
+	if i < 0 {
+		return ""
+	}
+	return strings.Trim(strings.TrimPrefix(lines[i], "ID="), `"' `)
+}

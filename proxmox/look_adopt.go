@@ -1,0 +1,26 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Namesake returns the one VM with that name which does not carry the tag owner, nil
+// when there is none. Several are an error: nobody can say which is meant.
+func (c *Client) Namesake(ctx context.Context, owner, name string) (*VM, error) {
+	_, foreign, err := c.named(ctx, owner, name)
+	if err != nil || len(foreign) == 0 {
+		return nil, err
+	}
+	if len(foreign) > 1 {
+		var ids []string
+		for _, vm := range foreign {
+			ids = append(ids, fmt.Sprint(vm.VMID))
+		}
+		slices.Sort(ids)
+		return nil, fmt.Errorf("proxmox: VMs %s are all called %s: rename those that are not meant", strings.Join(ids, " and "), name)
+	}
+	return foreign[0], nil
+}
