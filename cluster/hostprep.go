@@ -38,9 +38,10 @@ type HostPrep struct {
 	// Reboot starts hosts again where something waits for that.
 	Reboot bool
 
-	mu    sync.Mutex
-	seen  map[string]host.State // dropped by whatever changes something
-	token bool                  // made in this run
+	mu     sync.Mutex
+	seen   map[string]host.State // dropped by whatever changes something
+	common *host.AccessState     // the same; Proxmox takes a second for each question
+	token  bool                  // made in this run
 }
 
 // HostPlan is what there is to do on one host.
@@ -113,6 +114,7 @@ func (p *HostPrep) forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.seen, name)
+	p.common = nil
 }
 
 // hostSpec is what the file asks of a host. Where each of its nodes names its cards,
@@ -150,17 +152,34 @@ func (p *HostPrep) access(ctx context.Context) (host.Access, host.AccessState, e
 	if p.Spec.IsLab() && p.KeepToken == nil {
 		a.TokenID = "" // the lab brings its own
 	} else {
-		first, err := p.observe(ctx, p.Hosts[0])
-		if err != nil {
-			return a, host.AccessState{}, err
-		}
-		a.Grants = append(p.Spec.Grants(proxmox.Version{Version: first.Version, Release: first.Version}), p.Grants...)
+		a.Grants = p.grants(proxmox.Version{Version: "9", Release: "9"}) // the paths are those of any version
+	}
+	p.mu.Lock()
+	seen := p.common
+	p.mu.Unlock()
+	if seen != nil {
+		return p.forVersion(a, *seen), *seen, nil
 	}
 	s, err := a.ObserveAccess(ctx, p.Root[p.Hosts[0]])
 	if err != nil {
-		err = fmt.Errorf("host %s: %w", p.Hosts[0], err)
+		return a, s, fmt.Errorf("host %s: %w", p.Hosts[0], err)
 	}
-	return a, s, err
+	p.mu.Lock()
+	p.common = &s
+	p.mu.Unlock()
+	return p.forVersion(a, s), s, nil
+}
+
+func (p *HostPrep) grants(v proxmox.Version) []proxmox.Grant {
+	return append(p.Spec.Grants(v), p.Grants...)
+}
+
+// forVersion asks for the privileges that this Proxmox VE knows.
+func (p *HostPrep) forVersion(a host.Access, s host.AccessState) host.Access {
+	if len(a.Grants) > 0 {
+		a.Grants = p.grants(s.Version)
+	}
+	return a
 }
 
 // storages lists what the file wants of the storages of all hosts.
@@ -250,8 +269,11 @@ func (p *HostPrep) accessStep(id string) *converge.Resource[*host.Change] {
 			}
 			return a.Change(s, id), nil
 		},
-		Diff:   func(c *host.Change) drift.Diff { return c.Diff() },
-		Apply:  func(ctx context.Context, c *host.Change) error { return host.Apply(ctx, p.Root[p.Hosts[0]], c) },
+		Diff: func(c *host.Change) drift.Diff { return c.Diff() },
+		Apply: func(ctx context.Context, c *host.Change) error {
+			defer p.forget(p.Hosts[0])
+			return host.Apply(ctx, p.Root[p.Hosts[0]], c)
+		},
 		Settle: settleNow,
 	}
 }
@@ -275,6 +297,7 @@ func (p *HostPrep) tokenStep() *converge.Resource[host.AccessState] {
 			if err != nil {
 				return err
 			}
+			defer p.forget(p.Hosts[0])
 			value, err := a.MakeToken(ctx, p.Root[p.Hosts[0]], s)
 			if err != nil {
 				return err

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -296,11 +297,10 @@ func TestFramebuffer(t *testing.T) {
 // TestRebootWaits: until the host is back, or there is no use in waiting.
 func TestRebootWaits(t *testing.T) {
 	in(t, "back", func(t *testing.T) {
-		sim, r := root(t, fresh(nil))
+		_, r := root(t, fresh(nil))
 		before := time.Now()
 		require.NoError(t, host.Reboot(t.Context(), r))
 		assert.Greater(t, time.Since(before), time.Minute)
-		_ = sim
 	})
 	in(t, "never", func(t *testing.T) {
 		_, r := root(t, fresh(nil))
@@ -342,4 +342,25 @@ func TestNoProxmoxHost(t *testing.T) {
 		return err
 	}))
 	assert.ErrorContains(t, err, "cut short")
+}
+
+func TestScripts(t *testing.T) {
+	if _, err := exec.LookPath("shellcheck"); err != nil {
+		t.Skip("SKIPPED: shellcheck is not installed, so the scripts are not checked")
+	}
+	out, err := exec.CommandContext(t.Context(), "shellcheck", "observe.sh", "observe-access.sh", "testdata/proxmox-boot-tool.sh").CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// TestLookingChangesNothing: not a file, nor anything that is made of one.
+func TestLookingChangesNothing(t *testing.T) {
+	in(t, "systemd-boot", func(t *testing.T) {
+		sim, r := root(t, fresh(func(h *pvesim.Host) { h.OS.Loader = "systemd-boot" }))
+		_ = look(t, r)
+		_ = lookAt(t, access(), r)
+		shell, err := sim.HostShell(t.Context(), "pve1")
+		require.NoError(t, err)
+		assert.NotEmpty(t, shell.Machine.Commands())
+		assert.Empty(t, shell.Machine.Mutations())
+	})
 }

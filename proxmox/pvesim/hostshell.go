@@ -28,10 +28,12 @@ type HostOS struct {
 type HostShell struct {
 	Address netip.AddrPort // on the Sim's network
 	HostKey string         // as in an authorized_keys file
+	Machine *guest.Machine // what was run there, and what that changed
 }
 
 // HostShell lets those log in to a node as root by SSH who have one of the keys,
-// each as in an authorized_keys file. What they change there shows in the API: a
+// each as in an authorized_keys file, in the place of whoever could before; without
+// keys that stays. What they change there shows in the API: a
 // reboot applies the command line and modprobe.d, and pveum, pvesm and pvesh do what
 // the API does.
 func (s *Sim) HostShell(ctx context.Context, node string, keys ...string) (HostShell, error) {
@@ -48,8 +50,10 @@ func (s *Sim) HostShell(ctx context.Context, node string, keys ...string) (HostS
 		h.shell = m
 	}
 	s.mu.Unlock()
-	if err := m.AuthorizedKeys(keys...); err != nil {
-		return HostShell{}, err
+	if len(keys) > 0 {
+		if err := m.AuthorizedKeys(keys...); err != nil {
+			return HostShell{}, err
+		}
 	}
 	if !m.Running() {
 		if err := m.Boot(s.life); err != nil && !m.Running() {
@@ -62,7 +66,7 @@ func (s *Sim) HostShell(ctx context.Context, node string, keys ...string) (HostS
 	}
 	select {
 	case <-up:
-		return HostShell{Address: netip.AddrPortFrom(address, 22), HostKey: m.HostKey()}, nil
+		return HostShell{Address: netip.AddrPortFrom(address, 22), HostKey: m.HostKey(), Machine: m}, nil
 	case <-ctx.Done():
 		return HostShell{}, ctx.Err()
 	case <-s.done:
