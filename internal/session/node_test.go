@@ -1,0 +1,62 @@
+package session
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const one = `
+name: one
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+defaults: {storage: vmdata}
+nodes:
+  server1: {role: server, address: 10.0.0.11}
+  gpu1: {address: 10.0.0.21, gpus: 1}
+`
+
+// The verbs of a node, as commands: what they say and how they end.
+func TestNodeVerbs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		yaml := one
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Up))
+		time.Sleep(time.Minute)
+		verb := func(o Options, do func(*Session, context.Context) error) (string, error) {
+			err := w.do(yaml, o, do)
+			return w.talk.String(), err
+		}
+
+		said, err := verb(Options{Node: "gpu1"}, (*Session).NodeDrain)
+		require.NoError(t, err)
+		assert.Contains(t, said, "gpu1 is drained: no pods come until go tool mage node:uncordon -node=gpu1.")
+		said, err = verb(Options{Node: "gpu1"}, (*Session).NodeDrain)
+		require.NoError(t, err)
+		assert.Contains(t, said, "gpu1 is drained already.")
+		said, err = verb(Options{Node: "gpu1"}, (*Session).NodeUncordon)
+		require.NoError(t, err)
+		assert.Contains(t, said, "gpu1 takes pods again.")
+
+		_, err = verb(Options{Node: "gpu7"}, (*Session).NodeDrain)
+		assert.Equal(t, invalid, code(err))
+		_, err = verb(Options{Node: "gpu1"}, (*Session).NodeCycle)
+		assert.Equal(t, refused, code(err), "nobody is here to ask")
+		_, err = verb(Options{Node: "server1", Yes: true}, (*Session).NodeReplace)
+		assert.Equal(t, refused, code(err), "the only server")
+
+		said, err = verb(Options{Node: "gpu1", Yes: true}, (*Session).NodeCycle)
+		require.NoError(t, err)
+		assert.Contains(t, said, "gpu1 was off and is back.")
+		time.Sleep(time.Minute)
+		said, err = verb(Options{Node: "gpu1", Yes: true}, (*Session).NodeReplace)
+		require.NoError(t, err)
+		assert.Contains(t, said, "gpu1 is a new machine.")
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan), "and all is as asked")
+	})
+}
