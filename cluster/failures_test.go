@@ -64,6 +64,13 @@ func failures() []failure {
 		{name: "stale-mapping", step: "proxmox", arrange: func(w *world) { w.mapping("card", "0000:0a:00") },
 			spec: func(s string) string { return strings.Replace(s, "gpus: 1", "gpus: {mapping: [card]}", 1) }},
 		{name: "no-free-gpu", step: "proxmox", spec: func(s string) string { return strings.Replace(s, "gpus: 1", "gpus: 2", 1) }},
+		{name: "gpu-of-a-stopped-vm", step: "proxmox", spec: func(s string) string { return strings.Replace(s, "gpus: 1", "gpus: {pci: ['01:00']}", 1) },
+			arrange: func(w *world) {
+				w.sim.AddVM(pvesim.VM{ID: 300, Node: "pve1", Name: "win11", Config: map[string]string{"memory": "512", "onboot": "1", "hostpci0": "0000:01:00,pcie=1"}})
+			}},
+		{name: "gpu-taken-later", step: "gpus/gpu1", after: true, arrange: func(w *world) {
+			w.sim.AddVM(pvesim.VM{ID: 300, Node: "pve1", Name: "win11", Config: map[string]string{"memory": "512", "hostpci0": "01:00"}})
+		}},
 		{name: "guest-never-answers", step: "guest/cp1", arrange: fault(guest.Faults{NeverBoots: true})},
 		{name: "ssh-refuses", step: "guest/cp1", arrange: fault(guest.Faults{SSHRefuses: true})},
 		{name: "driver-not-loaded", step: "driver/gpu1", arrange: fault(guest.Faults{DriverFailsToLoad: true})},
