@@ -105,3 +105,16 @@ func TestCardsAndTemplatesThatAreNamed(t *testing.T) {
 	assert.Empty(t, labmodel.Lacks(m, s))
 	assert.Equal(t, "left", m.Mappings[0].ID)
 }
+
+// TestNodesThatMayBeAnywhereAreSpread: the file declares two hosts and leaves the
+// choice open.
+func TestNodesThatMayBeAnywhereAreSpread(t *testing.T) {
+	s := inLab(t, "eight-a100", "  host: pve1\n", "  host: auto\n", "    pve1: {memory: 1TiB, gpus: 8, storage: {vmdata: 2TiB}}", "    left: {gpus: 4}\n    right: {gpus: 4}")
+	preset, m := labmodel.For(s)
+	assert.Empty(t, preset)
+	assert.Empty(t, labmodel.Lacks(m, s))
+	require.Len(t, m.Hosts, 2)
+	assert.Len(t, m.Hosts[0].PCI, 4)
+	assert.Len(t, m.Hosts[1].PCI, 4)
+	assert.Equal(t, m.Hosts[0].Memory, m.Hosts[1].Memory)
+}

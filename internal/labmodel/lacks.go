@@ -1,6 +1,7 @@
 package labmodel
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,10 +36,16 @@ func needs(s *cluster.Spec) []*need {
 		return all[name]
 	}
 	for _, h := range s.Proxmox.Hosts {
-		host(h.Name).declared = h
+		if h.Name != cluster.AnyHost {
+			host(h.Name).declared = h
+		}
 	}
 	for _, n := range s.Nodes {
-		if !n.External {
+		switch {
+		case n.External:
+		case n.Host == cluster.AnyHost:
+			roomiest(all).node(s, n)
+		default:
 			host(n.Host).node(s, n)
 		}
 	}
@@ -52,6 +59,17 @@ func needs(s *cluster.Spec) []*need {
 		out = append(out, h)
 	}
 	return out
+}
+
+// roomiest is the host for a node that may be anywhere: that with most declared
+// cards to spare, then with the least to carry.
+func roomiest(all map[string]*need) *need {
+	if len(all) == 0 {
+		all["pve1"] = &need{name: "pve1", bridges: map[string]bool{}, storages: map[string][]string{}}
+	}
+	return slices.MinFunc(slices.Collect(maps.Values(all)), func(a, b *need) int {
+		return cmp.Or(cmp.Compare(a.cards-a.declared.GPUs, b.cards-b.declared.GPUs), cmp.Compare(a.memory, b.memory), cmp.Compare(a.name, b.name))
+	})
 }
 
 func (h *need) storage(name, content string) {
