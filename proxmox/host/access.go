@@ -39,9 +39,9 @@ type AccessState struct {
 	Users    []string
 	ACLs     []ACL
 	Token    *TokenState // nil: there is none
-	// May is what the token may do on the paths of [Access.Grants]: whether a
-	// privilege is good for what lies below as well.
-	May map[string]map[string]bool
+	// May is what the token may do on the paths of [Access.Grants], Owner what its
+	// user may: whether a privilege is good for what lies below as well.
+	May, Owner map[string]map[string]bool
 }
 
 // StorageState is a storage as it is.
@@ -96,7 +96,7 @@ func (n *number) UnmarshalJSON(b []byte) error {
 }
 
 func (a Access) parseAccess(out []byte) (AccessState, error) {
-	s := AccessState{Roles: map[string][]string{}, May: map[string]map[string]bool{}}
+	s := AccessState{Roles: map[string][]string{}, May: map[string]map[string]bool{}, Owner: map[string]map[string]bool{}}
 	whole := false
 	for _, part := range sections(out) {
 		if part.name == "end" {
@@ -162,15 +162,22 @@ func (a Access) read(s *AccessState, part section) error {
 		return err
 	}
 	if path, ok := strings.CutPrefix(part.name, "may "); ok {
-		var may map[string]map[string]number
-		err := json.Unmarshal(text, &may)
-		s.May[path] = map[string]bool{}
-		for priv, propagate := range may[path] {
-			s.May[path][priv] = bool(propagate)
-		}
-		return err
+		return readRights(text, path, s.May)
+	}
+	if path, ok := strings.CutPrefix(part.name, "owner "); ok {
+		return readRights(text, path, s.Owner)
 	}
 	return nil
+}
+
+func readRights(text []byte, path string, into map[string]map[string]bool) error {
+	var may map[string]map[string]number
+	err := json.Unmarshal(text, &may)
+	into[path] = map[string]bool{}
+	for privilege, propagate := range may[path] {
+		into[path][privilege] = bool(propagate)
+	}
+	return err
 }
 
 func (s *AccessState) readStorages(text []byte) error {
@@ -182,12 +189,36 @@ func (s *AccessState) readStorages(text []byte) error {
 	return err
 }
 
-// enough reports whether the token may do all that is wanted, however it came to that.
-func (a Access) enough(s AccessState) bool {
-	return s.Token != nil && !slices.ContainsFunc(a.Grants, func(g proxmox.Grant) bool {
-		return slices.ContainsFunc(g.Privileges, func(p string) bool {
-			propagates, granted := s.May[g.Path][p]
-			return !granted || g.Propagate && !propagates
-		})
+// covers reports whether somebody's rights on a path are those of a role.
+func covers(rights map[string]bool, r proxmox.Role) bool {
+	return !slices.ContainsFunc(r.Privileges, func(p string) bool {
+		propagates, granted := rights[p]
+		return !granted || r.Propagate && !propagates
 	})
+}
+
+// lacking are the roles that the token has to be given: those of which it may not
+// all already, however it came to that.
+func (a Access) lacking(s AccessState) []proxmox.Role {
+	return slices.DeleteFunc(proxmox.Roles(a.Prefix, a.Grants), func(r proxmox.Role) bool {
+		return s.Token != nil && covers(s.May[r.Path], r)
+	})
+}
+
+// inherits reports whether the user has rights on a path by what somebody granted
+// further up, or to a group: an entry of its own on the path would replace those, for
+// all that the user does (pveum, Permission Management: inheritance).
+func (a Access) inherits(s AccessState, path string) bool {
+	ours, foreign := false, false
+	for _, e := range s.ACLs {
+		switch {
+		case e.Who != a.user():
+		case e.Path == path:
+			return false // further roles there add to it
+		case e.Propagate && (e.Path == "/" || strings.HasPrefix(path, e.Path+"/")):
+			mine := strings.HasPrefix(e.Role, a.Prefix+"-")
+			ours, foreign = ours || mine, foreign || !mine
+		}
+	}
+	return len(s.Owner[path]) > 0 && (foreign || !ours)
 }

@@ -81,6 +81,44 @@ func TestAccess(t *testing.T) {
 		_, r := root(t, m)
 		assert.Empty(t, access().Changes(lookAt(t, access(), r)), "a role of ours would replace what comes from above")
 	})
+	in(t, "the admin's own account keeps what it has", func(t *testing.T) {
+		m := bare()
+		m.Users = []pvesim.User{{ID: "homelab@pve"}}
+		m.ACLs = []pvesim.ACL{{Path: "/", Who: "homelab@pve", Role: "Administrator"}}
+		_, r := root(t, m)
+		_, err := access().MakeToken(t.Context(), r, lookAt(t, access(), r))
+		require.NoError(t, err)
+		for _, id := range []string{host.Role, host.Grants} {
+			c := access().Change(lookAt(t, access(), r), id)
+			require.NotNil(t, c, id)
+			for _, command := range c.Commands {
+				assert.NotContains(t, command, "--users", "an entry further down would replace Administrator there")
+			}
+			require.NoError(t, host.Apply(t.Context(), r, c))
+		}
+		assert.Empty(t, access().Changes(lookAt(t, access(), r)))
+		assert.Empty(t, access().Notes(lookAt(t, access(), r)))
+	})
+	in(t, "somebody's account that may not enough is left alone", func(t *testing.T) {
+		m := bare()
+		m.Users = []pvesim.User{{ID: "homelab@pve"}}
+		m.ACLs = []pvesim.ACL{{Path: "/", Who: "homelab@pve", Role: "PVEAuditor"}}
+		_, r := root(t, m)
+		for _, c := range access().Changes(lookAt(t, access(), r)) {
+			for _, command := range c.Commands {
+				assert.NotContains(t, command, "--users")
+			}
+		}
+		assert.Equal(t, []string{"homelab@pve lacks VM.Allocate on /vms, where it has rights by what is granted further up: a role there would replace those, whatever it uses them for → " +
+			"take a user of the cluster's own, e.g. token: homelab@pve!cluster, or give it the privileges yourself"}, fatal(access().Notes(lookAt(t, access(), r))))
+	})
+	in(t, "nor one that has its rights by a group", func(t *testing.T) {
+		m := bare()
+		m.Users, m.Groups = []pvesim.User{{ID: "homelab@pve"}}, []pvesim.Group{{ID: "ops", Users: []string{"homelab@pve"}}}
+		m.ACLs = []pvesim.ACL{{Path: "/", Who: "@ops", Role: "PVEAuditor"}}
+		_, r := root(t, m)
+		assert.Len(t, fatal(access().Notes(lookAt(t, access(), r))), 1)
+	})
 	in(t, "a role that may too much", func(t *testing.T) {
 		m := bare()
 		m.Roles = []pvesim.Role{{ID: "homelab-test-vms", Privs: []string{"VM.Audit", "VM.Console"}}}

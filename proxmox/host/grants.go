@@ -15,7 +15,7 @@ func (a Access) Changes(s AccessState) []*Change {
 	if c := a.storages(s); len(c.Commands) > 0 {
 		out = append(out, c)
 	}
-	if a.TokenID == "" || a.enough(s) {
+	if a.TokenID == "" || s.Token != nil && len(a.lacking(s)) == 0 {
 		return out
 	}
 	for _, c := range []*Change{a.roles(s), a.makeUser(s), a.grants(s)} {
@@ -106,13 +106,27 @@ func (a Access) Notes(s AccessState) []Note {
 			out = append(out, Note{Fatal: true, What: why, Do: "name another storage in the file"})
 		}
 	}
+	if a.TokenID == "" || a.user() == "root@pam" {
+		return out
+	}
+	for _, r := range a.lacking(s) {
+		if !covers(s.Owner[r.Path], r) && a.inherits(s, r.Path) {
+			out = append(out, Note{Fatal: true, What: fmt.Sprintf("%s lacks %s on %s, where it has rights by what is granted further up: a role there would replace those, whatever it uses them for",
+				a.user(), strings.Join(missing(s.Owner[r.Path], r), ","), r.Path),
+				Do: "take a user of the cluster's own, e.g. token: homelab@pve!cluster, or give it the privileges yourself"})
+		}
+	}
 	return out
+}
+
+func missing(rights map[string]bool, r proxmox.Role) []string {
+	return slices.DeleteFunc(slices.Clone(r.Privileges), func(p string) bool { _, ok := rights[p]; return ok })
 }
 
 // roles makes one role for each path, with no more than is needed there.
 func (a Access) roles(s AccessState) *Change {
 	c := &Change{ID: Role, What: "roles, with what the file needs and no more"}
-	for _, r := range proxmox.Roles(a.Prefix, a.Grants) {
+	for _, r := range a.lacking(s) {
 		have, there := s.Roles[r.Name]
 		verb := "add"
 		if there {
@@ -148,7 +162,7 @@ func (a Access) grants(s AccessState) *Change {
 		Why: []string{"A token that is kept apart from its user (privsep) may do what both may, so both get the roles."},
 		// user.cfg is read without grants of roles that are gone (PVE/AccessControl.pm).
 		Undo: []string{"deleting the roles takes the grants along"}}
-	for _, r := range proxmox.Roles(a.Prefix, a.Grants) {
+	for _, r := range a.lacking(s) {
 		grant := func(flag, who string) {
 			if slices.Contains(s.ACLs, ACL{r.Path, who, r.Name, r.Propagate}) {
 				return
@@ -156,7 +170,10 @@ func (a Access) grants(s AccessState) *Change {
 			propagate := map[bool]string{true: "1", false: "0"}[r.Propagate]
 			c.Commands = append(c.Commands, []string{"pveum", "acl", "modify", r.Path, flag, who, "--roles", r.Name, "--propagate", propagate})
 		}
-		if a.user() != "root@pam" { // who may do everything without
+		switch {
+		case a.user() == "root@pam", covers(s.Owner[r.Path], r): // may without
+		case a.inherits(s, r.Path): // see Notes
+		default:
 			grant("--users", a.user())
 		}
 		if s.Token == nil || s.Token.PrivSep {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints what is common to all hosts of a Proxmox VE cluster: storages, roles, users,
-# who was granted what; and what a token may do on some paths. It changes nothing.
+# who was granted what; and what a user and its token may do on some paths. It changes nothing.
 #
 # usage: observe-access.sh USER TOKEN PATH...
 set -u
@@ -30,6 +30,10 @@ if [ -z "$user" ]; then
 fi
 case $users in
 *"\"$user\""*)
+	for path in "$@"; do
+		section "owner $path"
+		get /access/permissions --userid "$user" --path "$path"
+	done
 	section tokens
 	tokens=$(get "/access/users/$user/token")
 	printf '%s\n' "$tokens"
