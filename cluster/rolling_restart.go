@@ -122,7 +122,7 @@ func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
 			return client.Uncordon(ctx, n.Name)
 		case err == nil:
 			why = have.Reason
-		default:
+		case ctx.Err() == nil: // else the look was cut short, and says nothing
 			why = firstLine(err.Error())
 		}
 		progress.Say(ctx, "waiting for %s to be back: %s", n.Name, why)
