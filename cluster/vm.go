@@ -34,7 +34,7 @@ func (c *Cluster) seedStep(n Node) *converge.Resource[bool] {
 			if there {
 				return nil
 			}
-			return drift.Missing("first-boot ISO on " + storage)
+			return drift.Diff{{Want: "first-boot ISO on " + storage, Effect: drift.Create, Note: c.spec.placed[n.Name]}}
 		},
 		Apply: func(ctx context.Context, _ bool) error {
 			sd, err := c.seed(n)

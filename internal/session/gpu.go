@@ -95,6 +95,9 @@ func (s *Session) lookCloser(ctx context.Context, gpus []cluster.GPUInfo) error 
 		for _, d := range state.Devices {
 			if gpus[i].Host == hosts[0].Name && gpus[i].Address == d.Address.String() {
 				gpus[i].Driver = cmp.Or(d.Driver, gpus[i].Driver)
+				if d.NUMANode >= 0 {
+					gpus[i].NUMANode = &d.NUMANode
+				}
 			}
 		}
 	}
