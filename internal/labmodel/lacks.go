@@ -72,29 +72,29 @@ func roomiest(all map[string]*need) *need {
 	})
 }
 
-func (h *need) storage(name, content string) {
-	if name != "" && !slices.Contains(h.storages[name], content) {
-		h.storages[name] = append(h.storages[name], content)
+func (w *need) storage(name, content string) {
+	if name != "" && !slices.Contains(w.storages[name], content) {
+		w.storages[name] = append(w.storages[name], content)
 	}
 }
 
-func (h *need) node(s *cluster.Spec, n cluster.Node) {
-	h.cores = max(h.cores, n.Cores)
-	h.memory += pvesim.Size(n.Memory)
-	h.bridges[n.Network.Bridge] = h.bridges[n.Network.Bridge] || n.Network.VLAN != 0
-	h.storage(n.OSDisk.Storage, "images")
+func (w *need) node(s *cluster.Spec, n cluster.Node) {
+	w.cores = max(w.cores, n.Cores)
+	w.memory += pvesim.Size(n.Memory)
+	w.bridges[n.Network.Bridge] = w.bridges[n.Network.Bridge] || n.Network.VLAN != 0
+	w.storage(n.OSDisk.Storage, "images")
 	for _, d := range n.Disks {
-		h.storage(d.Storage, "images")
+		w.storage(d.Storage, "images")
 	}
-	h.storage(s.Image.ImageStorage, "import")
-	h.storage(s.Image.SeedStorage, "iso")
-	h.storage(h.declared.TemplateStorage, "images")
-	h.cards += n.GPUs.Count
-	if n.GPUs.Count > 0 && n.GPUs.Model != "" && !slices.Contains(h.models, n.GPUs.Model) {
-		h.models = append(h.models, n.GPUs.Model)
+	w.storage(s.Image.ImageStorage, "import")
+	w.storage(s.Image.SeedStorage, "iso")
+	w.storage(w.declared.TemplateStorage, "images")
+	w.cards += n.GPUs.Count
+	if n.GPUs.Count > 0 && n.GPUs.Model != "" && !slices.Contains(w.models, n.GPUs.Model) {
+		w.models = append(w.models, n.GPUs.Model)
 	}
-	h.pci = append(h.pci, n.GPUs.PCI...)
-	h.mappings = append(h.mappings, n.GPUs.Mapping...)
+	w.pci = append(w.pci, n.GPUs.PCI...)
+	w.mappings = append(w.mappings, n.GPUs.Mapping...)
 }
 
 // Lacks says what the hosts of a model lack for a cluster file; nothing when they

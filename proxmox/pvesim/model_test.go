@@ -90,6 +90,24 @@ func TestAModelSaysEverythingThatAHostHas(t *testing.T) {
 	assert.True(t, strings.HasPrefix(string(s.ReadVolume("atlas", "local:import/noble.qcow2")), "QFI\xfb"))
 }
 
+// TestPresetsAreFilesToBeginWith: printed with comments and without the secret that
+// everybody knows, they are read as what they were.
+func TestPresetsAreFilesToBeginWith(t *testing.T) {
+	for _, name := range Presets() {
+		want, err := LoadModel(name)
+		require.NoError(t, err)
+		want.Tokens[0].Secret = ""
+		text, err := PresetYAML(name)
+		require.NoError(t, err)
+		assert.Contains(t, string(text), "pci: # one entry a function of a device")
+		got, err := ParseModel(name+".yaml", text)
+		require.NoError(t, err, "%s", text)
+		assert.Equal(t, want, got)
+	}
+	_, err := LoadModel("nine-a100")
+	assert.EqualError(t, err, `no model "nine-a100": there are one-gpu, two-hosts, eight-a100, or name a YAML file`)
+}
+
 func TestEverythingThatIsWrongInAModelIsSaidAtOnce(t *testing.T) {
 	text := strings.NewReplacer(
 		"cpus: 32", "cpus: many",

@@ -16,9 +16,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/proxy"
 )
 
 // asProgram makes the test's own binary be pvesim: what is tested is a process
@@ -169,6 +171,36 @@ func TestItsEnvironmentIsAShells(t *testing.T) {
 		filepath.Join(s.dir, "env")).CombinedOutput()
 	require.NoError(t, err, string(out))
 	assert.Equal(t, s.line("endpoint")+"/|root@pam!pvesim="+s.file("root-token")+"|"+s.file("token"), string(out))
+}
+
+// TestGuestsAreReachedThroughTheProxy logs nobody in: that the guest's SSH server
+// greets is enough.
+func TestGuestsAreReachedThroughTheProxy(t *testing.T) {
+	s := serve(t, "-model", clientsModel(t), "-guests", "127.0.0.1:0")
+	token := "root@pam!pvesim=" + s.file("root-token")
+	for _, req := range []string{"POST /nodes/pve1/qemu/9000/clone?newid=100&name=alive", "PUT /nodes/pve1/qemu/100/config?ipconfig0=ip%3D10.0.0.50/24&ciuser=ubuntu",
+		"POST /nodes/pve1/qemu/100/status/start"} {
+		method, path, _ := strings.Cut(req, " ")
+		require.EventuallyWithT(t, func(c *assert.CollectT) { // until the task before it has ended
+			status, reason, body := s.ask(method, path, token)
+			assert.Equal(c, "200", status, reason+body)
+		}, 10*time.Second, 50*time.Millisecond)
+	}
+	dialer, err := proxy.SOCKS5("tcp", strings.TrimPrefix(s.line("guests"), "socks5://"), nil, proxy.Direct)
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		conn, err := dialer.(proxy.ContextDialer).DialContext(ctx, "tcp", "10.0.0.50:22")
+		if !assert.NoError(c, err) {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		greeting := make([]byte, 4)
+		_, err = io.ReadFull(conn, greeting)
+		assert.NoError(c, err)
+		assert.Equal(c, "SSH-", string(greeting))
+	}, 20*time.Second, 200*time.Millisecond)
 }
 
 // clientsModel is a host with a template.
