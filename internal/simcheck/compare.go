@@ -1,15 +1,12 @@
 package simcheck
 
 import (
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
-
-
 )
 
 // keysOnly are values that are not compared, only that they are there.
