@@ -201,8 +201,9 @@ func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *pr
 		if wrong := all.fatal(); len(wrong) > 0 {
 			return failedf(1, "What could be prepared is. This is left, and only you can mend it:\n  %s", strings.Join(wrong, "\n  "))
 		}
-		s.Say("Prepared: %s. Nothing waits for a reboot.\n\nNext:\n  %s", strings.Join(prep.Hosts, ", "), cmp.Or(s.prepNext, "go tool mage cluster:plan"))
-		return nil
+		s.Say("Prepared: %s. Nothing waits for a reboot.\n\nNext:", strings.Join(prep.Hosts, ", "))
+		_, err := fmt.Fprintf(s.Talk, "  %s\n", cmp.Or(s.prepNext, "go tool mage cluster:plan")) // in one line, to be pasted
+		return err
 	}
 	for _, h := range waiting {
 		runs := "nothing else runs there"
