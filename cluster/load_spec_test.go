@@ -123,7 +123,7 @@ func TestFullHasEveryKey(t *testing.T) {
 	require.NoError(t, c.err())
 	for _, raw := range []any{
 		rawFile{}, rawProxmox{}, rawHost{}, rawImage{}, rawNetwork{}, rawSSH{}, rawGuest{}, rawAPT{}, rawGuestFile{}, rawK3s{}, rawSnapshots{},
-		rawRegistry{}, rawNVIDIA{}, rawDriver{}, rawSharing{}, rawPool{}, rawNode{}, rawDisk{}, rawGPUs{},
+		rawRegistry{}, rawNVIDIA{}, rawDriver{}, rawSharing{}, rawPool{}, rawNode{}, rawNUMANode{}, rawDisk{}, rawGPUs{},
 	} {
 		for _, f := range rawFields(reflect.TypeOf(raw)) {
 			assert.True(t, used[f.name], "%T.%s", raw, f.name)
