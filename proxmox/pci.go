@@ -93,8 +93,12 @@ func (d PCIDevice) ID() string { return d.Vendor + ":" + d.Device }
 // IsGPU reports whether d is a display or 3D controller of NVIDIA.
 func (d PCIDevice) IsGPU() bool { return strings.HasPrefix(d.Class, "03") && d.Vendor == "10de" }
 
-// isBridge: PCI bridges share groups with what is behind them and stay with the host.
-func (d PCIDevice) isBridge() bool { return strings.HasPrefix(d.Class, "0604") }
+// isBridge: PCI bridges share groups with what is behind them and stay with the host
+// (pve-common, PVE/SysFSTools.pm, pci_dev_group_bind_to_vfio). Of AMD's host bridges
+// there is one beside each of them in the group; no driver has it, so nothing is torn away.
+func (d PCIDevice) isBridge() bool {
+	return strings.HasPrefix(d.Class, "0604") || strings.HasPrefix(d.Class, "0600")
+}
 
 // GPU is a graphics card in a host.
 type GPU struct {

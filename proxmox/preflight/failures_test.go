@@ -139,6 +139,10 @@ func cardFailures() []failure {
 	return []failure{
 		{name: "iommu-off", model: func(m *pvesim.Model) { m.Hosts[0].NoIOMMU = true }, want: card, found: []string{"error PX3 pve1"}},
 		{name: "group-shared", model: func(m *pvesim.Model) { m.Hosts[0].PCI[3].Group = 13 }, want: card, found: []string{"error PX3 0000:01:00"}},
+		{name: "group-shared-with-host-bridge", model: func(m *pvesim.Model) { // as on AMD boards
+			m.Hosts[0].PCI[0].Group = 13
+			m.Hosts[0].PCI = append(m.Hosts[0].PCI, pvesim.PCIDevice{Address: "0000:00:01.0", ID: "1022:1482", Class: "060000", Group: 13, Name: "Starship/Matisse PCIe Dummy Host Bridge"})
+		}, want: card},
 		{name: "mapping-not-there", want: func(w *preflight.Want) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }, found: []string{"error PX2 rtx"}},
 		{name: "mapping-stale", arrange: func(s *pvesim.Sim) {
 			s.AddMapping("rtx", "", "node=pve1,path=0000:0a:00,id=10de:2684,iommugroup=13,subsystem-id=1043:88e2")

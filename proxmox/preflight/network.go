@@ -84,8 +84,8 @@ func (p plug) into(host string, b proxmox.Bridge) []Finding {
 const usualMTU = 1500
 
 // vlan judges whether a bridge carries a VLAN. One that is not VLAN-aware does too:
-// Proxmox makes a bridge of its own for the VLAN, on the one port that the bridge must
-// have (PVE/Network.pm, activate_bridge_vlan).
+// Proxmox makes a bridge of its own for the VLAN, on all ports of the bridge, which must
+// have one (pve-common, PVE/Network.pm, activate_bridge_vlan).
 func (p plug) vlan(host string, b proxmox.Bridge) *Finding {
 	var f Finding
 	aware := "make it VLAN-aware: Network in the web interface, or bridge-vlan-aware yes in /etc/network/interfaces, then ifreload -a"
@@ -96,8 +96,6 @@ func (p plug) vlan(host string, b proxmox.Bridge) *Finding {
 		f = odd(b.Name, fmt.Sprintf("add it to bridge-vids of %s in /etc/network/interfaces, then ifreload -a", b.Name), "bridge %s on %s lets VLANs %s through, and %s wants VLAN %d", b.Name, host, b.VIDs, several(p.vms), p.nic.VLAN)
 	case !b.VLANAware && len(b.Ports) == 0:
 		f = wrong(b.Name, aware, "bridge %s on %s is not VLAN-aware and has no port, so VLAN %d (%s) leads nowhere: Proxmox says \"no physical interface on bridge\"", b.Name, host, p.nic.VLAN, several(p.vms))
-	case !b.VLANAware && len(b.Ports) > 1:
-		f = wrong(b.Name, aware, "bridge %s on %s is not VLAN-aware and has %d ports, so Proxmox does not know which of them VLAN %d (%s) is on", b.Name, host, len(b.Ports), p.nic.VLAN, several(p.vms))
 	default:
 		return nil
 	}

@@ -90,10 +90,10 @@ func TestWithin(t *testing.T) {
 
 func TestBridges(t *testing.T) {
 	p := plug{nic: proxmox.NIC{Bridge: "vmbr0", MTU: 9000, VLAN: 5}, vms: []string{"a", "b", "c", "d", "e"}}
-	bridge := proxmox.Bridge{Name: "vmbr0", Type: "bridge", Active: true, MTU: 1500, Ports: []string{"eno1", "eno2"}}
+	bridge := proxmox.Bridge{Name: "vmbr0", Type: "bridge", Active: true, MTU: 1500}
 	found := p.into("pve1", bridge)
 	require.Len(t, found, 2)
-	assert.Contains(t, found[0].Evidence, "has 2 ports, so Proxmox does not know which of them VLAN 5 (a, b, c and 2 more) is on")
+	assert.Contains(t, found[0].Evidence, "has no port, so VLAN 5 (a, b, c and 2 more) leads nowhere")
 	assert.Contains(t, found[1].Evidence, "MTU of 9000 and bridge vmbr0 on pve1 has 1500")
 	assert.Equal(t, Error, found[1].Verdict)
 
