@@ -20,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
@@ -83,6 +84,24 @@ func settle(t *testing.T, dir string) labctl.Status {
 	}
 	require.Fail(t, "the control plane is not complete")
 	return labctl.Status{}
+}
+
+// TestALabOfAModelsFile has hosts that nobody has foreseen, and says in lab.json
+// which file they are from.
+func TestALabOfAModelsFile(t *testing.T) {
+	dir := t.TempDir()
+	m := pvesim.Operated(pvesim.Host{Name: "atlas", CPUs: 8, Memory: 32 * pvesim.GiB, Bridges: []string{"vmbr0"}})
+	m.Version = "9.1.4"
+	text, err := m.YAML()
+	require.NoError(t, err)
+	file := filepath.Join(dir, "site.yaml")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	s, err := labctl.Start(t.Context(), labctl.Options{Dir: dir, Binary: labtest.Binary(t), Model: file})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, labctl.Stop(context.WithoutCancel(t.Context()), dir)) })
+	assert.Equal(t, file, s.Model)
+	assert.Equal(t, "9.1.4", version(t, s))
+	assert.Contains(t, s.Hosts, "atlas")
 }
 
 func TestLifeOfALab(t *testing.T) {
