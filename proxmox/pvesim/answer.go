@@ -88,6 +88,9 @@ func (s *Sim) answerFor(data any, err error) answer {
 	if e.status == http.StatusNotImplemented {
 		body["message"] = e.text
 	}
+	if s.before(8, 4) { // pve-http-server 5.2.0
+		delete(body, "message")
+	}
 	if e.params != nil {
 		body["errors"] = e.params
 	}

@@ -86,6 +86,9 @@ func (s *Sim) resource(v *vm) map[string]any {
 		"template": boolInt(v.template()), "maxcpu": v.cpus(), "maxmem": v.memory(), "maxdisk": v.diskSize(s), "disk": 0, "diskread": 0,
 		"diskwrite": 0, "netin": 0, "netout": 0, "cpu": 0, "mem": 0, "memhost": 0, "uptime": 0,
 	}
+	if !s.nine() {
+		delete(r, "memhost")
+	}
 	if v.running {
 		r["uptime"], r["mem"] = int(time.Since(v.since)/time.Second), v.memory()/2
 	}

@@ -114,7 +114,7 @@ func (r *route) find(escaped string, vars params) *route {
 func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 	vars := params{}
 	r := s.routes.find(escaped, vars)
-	if r == nil || r.handlers[c.method] == nil {
+	if r == nil || r.handlers[c.method] == nil || s.absent(r.specs[c.method].name) {
 		return nil, fail(http.StatusNotImplemented, "Method '"+c.method+" "+c.path+"' not implemented")
 	}
 	for k, v := range vars {

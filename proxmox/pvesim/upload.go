@@ -111,6 +111,9 @@ func (c *call) uploadFile() (any, error) {
 	}
 	content := c.param("content")
 	name := c.param("filename")
+	if err := c.s.contentOfToday(content); err != nil {
+		return nil, err
+	}
 	if err := st.needContent(content); err != nil {
 		return nil, err
 	}
@@ -183,6 +186,9 @@ func (c *call) downloadURL() (any, error) {
 	}
 	content, url := c.param("content"), c.param("url")
 	name := normalName(c.param("filename"))
+	if err := c.s.contentOfToday(content); err != nil {
+		return nil, err
+	}
 	if err := st.needContent(content); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"maps"
 	"strings"
 	"time"
 )
@@ -53,6 +54,9 @@ func (s *Sim) currentFigures(v *vm) map[string]any {
 		if v.conf["serial0"] != "" {
 			e["serial"] = 1
 		}
+	}
+	if !s.nine() {
+		maps.DeleteFunc(e, func(k string, _ any) bool { return k == "memhost" || strings.HasPrefix(k, "pressure") })
 	}
 	if v.template() {
 		e["template"] = 1
