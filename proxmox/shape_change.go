@@ -1,0 +1,203 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// configure posts what differs, all in one request, and grows disks. It returns
+// the VM as it is then.
+func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
+	var failure error
+	pause := firstPause
+	for range attempts {
+		all := spec.changes(vm)
+		if err := refuseReplace(vm, all); err != nil {
+			return nil, err
+		}
+		if len(all) == 0 {
+			return vm, nil
+		}
+		failure = c.change(ctx, vm, all)
+		if failure != nil && (ctx.Err() != nil || ClassOf(failure) == Permanent) {
+			return nil, c.explain(ctx, vm, "configure", failure)
+		}
+		if failure != nil {
+			progress.Say(ctx, "%s: %s; looking, then trying again", vm, brief(failure))
+			if err := sleep(ctx, jitter(pause)); err != nil {
+				return nil, err
+			}
+			pause *= 2
+			if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
+				return nil, err
+			}
+		} else if !vm.Running && vm.Digest == "" {
+			return vm.with(all), nil // a clone of just now: nobody else has seen it
+		}
+		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
+		if err != nil {
+			return nil, err
+		}
+		now.Owner = vm.Owner
+		now.Unfinished = now.Description == marker(spec.Owner)
+		if left := spec.changes(now); failure == nil && len(left) > 0 {
+			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, fieldsOf(left))
+			if sameFields(all, left) {
+				return nil, failure
+			}
+		}
+		vm = now
+	}
+	if failure != nil {
+		return nil, failure
+	}
+	return vm, nil
+}
+
+func fieldsOf(all []change) drift.Diff {
+	out := make(drift.Diff, len(all))
+	for i, ch := range all {
+		out[i] = ch.field
+	}
+	return out
+}
+
+func sameFields(a, b []change) bool {
+	return slices.EqualFunc(a, b, func(x, y change) bool { return x.field == y.field })
+}
+
+// refuseReplace returns an error when a change wants another VM.
+func refuseReplace(vm *VM, all []change) error {
+	for _, ch := range all {
+		if ch.field.Effect == drift.Replace {
+			return fmt.Errorf("proxmox: %s cannot be changed to %s: %s; remove it, then make it again", vm, ch.field.Want, ch.field)
+		}
+	}
+	return nil
+}
+
+// change sends one request for all config keys, then one for each disk to grow.
+func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
+	token, root, storages := params{}, params{}, map[string]bool{}
+	for _, ch := range all {
+		p := token
+		if rootKey(ch.key) {
+			p = root
+		}
+		switch {
+		case ch.key == "":
+		case ch.value == "":
+			p["delete"] = strings.TrimPrefix(fmt.Sprint(p["delete"])+","+ch.key, "<nil>,")
+		default:
+			p[ch.key] = ch.value
+			if storage, _, ok := strings.Cut(ch.value, ":"); ok && isVolume(ch.key) && ch.field.Have == "none" && ch.key != seedSlot {
+				storages[storage] = true
+			}
+		}
+	}
+	if len(root) > 0 && c.cfg.Login == nil {
+		return rootError(vm, root)
+	}
+	if len(token) > 0 {
+		if err := c.set(ctx, vm, token, storages); err != nil {
+			return err
+		}
+	}
+	if len(root) > 0 {
+		if err := c.setAsRoot(ctx, vm, root); err != nil {
+			return err
+		}
+	}
+	return c.grow(ctx, vm, all)
+}
+
+// set sends config keys: where there is nothing to make, the answer comes when it
+// is done, and else a task does it.
+func (c *Client) set(ctx context.Context, vm *VM, p params, storages map[string]bool) error {
+	progress.Say(ctx, "configuring %s", vm)
+	if vm.Digest != "" {
+		p["digest"] = vm.Digest
+	}
+	path := vmPath(vm.Host, vm.VMID, "config")
+	if !vm.Running && len(storages) == 0 {
+		return c.call(ctx, http.MethodPut, path, p, nil)
+	}
+	release, err := c.allocateAll(ctx, vm.Host, storages)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return c.do(ctx, http.MethodPost, path, p)
+}
+
+func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
+	for _, ch := range all {
+		if ch.disk == "" {
+			continue
+		}
+		progress.Say(ctx, "growing %s of %s to %s", ch.disk, vm, ch.size)
+		err := c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": ch.disk, "size": ch.size.diskSize()})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isVolume reports whether a config key holds a volume.
+func isVolume(key string) bool {
+	return slotted.MatchString(key) || strings.HasPrefix(key, "efidisk") || strings.HasPrefix(key, "tpmstate")
+}
+
+// with returns the VM as it is after changes to one that is off.
+func (v *VM) with(all []change) *VM {
+	entries := make([]pendingEntry, 0, len(v.config))
+	config := maps.Clone(v.config)
+	for _, ch := range all {
+		switch {
+		case ch.key == "":
+		case ch.value == "":
+			delete(config, ch.key)
+		default:
+			config[ch.key] = ch.value
+		}
+	}
+	for k, value := range config {
+		entries = append(entries, pendingEntry{Key: k, Value: (*flexText)(&value)})
+	}
+	out := newVM(v.Host, v.VMID, entries, false)
+	out.Owner = v.Owner
+	return out
+}
+
+// allocateAll waits for its turn on every storage, in the order of their names so
+// that two cannot wait for each other.
+func (c *Client) allocateAll(ctx context.Context, host string, storages map[string]bool) (release func(), err error) {
+	var all []func()
+	release = func() {
+		for _, r := range all {
+			r()
+		}
+	}
+	names := make([]string, 0, len(storages))
+	for s := range storages {
+		names = append(names, s)
+	}
+	slices.Sort(names)
+	for _, s := range names {
+		r, err := c.storages.allocate(ctx, host, s, false)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return release, nil
+}

@@ -1,0 +1,220 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// cloneOf is what a clone of a template looks like, as far as can be known without
+// reading it; ok is false when a change that spec wants needs more. Proxmox gives
+// the interfaces new addresses and the disks new volumes.
+func (s VMSpec) cloneOf(source *VM, vmid int) (clone *VM, ok bool) {
+	config := maps.Clone(source.config)
+	for _, k := range []string{"template", "digest", "lock", "tags", "parent"} {
+		if k != "tags" { // a clone has its template's
+			delete(config, k)
+		}
+	}
+	config["name"], config["description"] = s.Name, marker(s.Owner)
+	for k, line := range config {
+		switch p := loose(line); {
+		case strings.HasPrefix(k, "unused"):
+			delete(config, k)
+		case strings.HasPrefix(k, "net"):
+			name, _ := model(p)
+			config[k] = (append(Properties{{"", name}}, p[min(1, len(p)):]...)).With("macaddr", "").String()
+		}
+	}
+	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
+	clone = source.with(nil)
+	clone.Unfinished = true
+	for _, ch := range s.changes(clone) {
+		if old := config[ch.key]; ch.key != seedSlot && isVolume(ch.key) && old != "" {
+			return nil, false
+		}
+	}
+	return clone, true
+}
+
+// clone makes the VM from its template.
+func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
+	source, err := c.source(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	storage := spec.Storage
+	if len(source.Disks) > 0 {
+		there := source.Disks[0].Storage
+		spec.Full = spec.Full || storage != "" && storage != there
+		if !spec.Full {
+			storage = there
+		}
+	}
+	if err := c.clones.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer c.clones.Release(1)
+	release, err := c.storages.allocate(ctx, spec.Host, storage, spec.Full)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	tried := false // Proxmox is asked for free VMIDs once one was taken
+	for range attempts {
+		vmid := spec.VMID
+		if vmid == 0 {
+			if vmid, err = c.next(ctx, tried); err != nil {
+				return nil, err
+			}
+		}
+		vm, err := c.cloneAs(ctx, spec, source, vmid)
+		tried = true
+		switch {
+		case err == nil:
+			return vm, nil
+		case !saidTaken(words(err)) || spec.VMID != 0:
+			return nil, fmt.Errorf("clone %s from %s: %w", spec.Name, source, err)
+		}
+		progress.Say(ctx, "VMID %d was taken by another in the meantime", vmid)
+	}
+	return nil, fmt.Errorf("clone %s: every VMID that Proxmox offered was taken by another: is something else making VMs?", spec.Name)
+}
+
+// findSource returns the template that a VM is to be cloned from.
+func (c *Client) findSource(ctx context.Context, spec VMSpec) (*VM, error) {
+	if spec.TemplateID == 0 {
+		vm, err := c.TemplateOn(ctx, spec.Owner, spec.Host, spec.Template)
+		if err == nil && vm == nil {
+			err = c.noTemplate(ctx, spec)
+		}
+		return vm, err
+	}
+	vm, err := c.ByID(ctx, spec.TemplateID)
+	if err != nil {
+		return nil, err
+	}
+	if !vm.Template {
+		return nil, fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, since a clone of a VM can tear its disks", vm)
+	}
+	return vm, nil
+}
+
+// sourceAge is for how long a template is not looked at again.
+const sourceAge = time.Minute
+
+// source returns the template that a VM is to be cloned from. It is read once for all
+// its clones.
+func (c *Client) source(ctx context.Context, spec VMSpec) (*VM, error) {
+	c.sources.Lock()
+	defer c.sources.Unlock()
+	id := fmt.Sprint(spec.Owner, "/", spec.Host, "/", spec.Template, spec.TemplateID)
+	if known := c.templates[id]; known.vm != nil && time.Since(known.at) < sourceAge {
+		return known.vm, nil
+	}
+	vm, err := c.findSource(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if c.templates == nil {
+		c.templates = map[string]template{}
+	}
+	c.templates[id] = template{vm, time.Now()}
+	return vm, nil
+}
+
+// template is a template as it was at some time.
+type template struct {
+	vm *VM
+	at time.Time
+}
+
+// noTemplate says what is in the template's place.
+func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
+	found, foreign, err := c.named(ctx, spec.Owner, spec.Template)
+	if err != nil {
+		return err
+	}
+	if all := append(found, foreign...); len(all) > 0 {
+		return fmt.Errorf("proxmox: %s is not a template with the tag %s: VMs are cloned from templates only, since a clone of a VM can tear its disks", all[0], spec.Owner)
+	}
+	err = fmt.Errorf("proxmox: no template is called %s and carries the tag %s: %w", spec.Template, spec.Owner, ErrNotFound)
+	if all, lookErr := c.resources(ctx); lookErr == nil && len(all) == 0 {
+		err = fmt.Errorf("%w; the token sees no VM at all: it may lack VM.Audit on /vms", err)
+	}
+	return err
+}
+
+// cloneAs clones with one VMID. After a failure whose outcome is not known it
+// looks for the clone under that VMID, and never tries another while that may
+// still come to life.
+func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int) (*VM, error) {
+	p := params{"newid": vmid, "name": spec.Name, "description": marker(spec.Owner)}
+	if spec.Full {
+		p["full"], p["storage"] = 1, spec.Storage
+	}
+	if spec.Host != source.Host {
+		p["target"] = spec.Host
+	}
+	progress.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
+	var found *VM
+	err := c.settle(ctx, source.Host, itoa(vmid), func() error {
+		return c.do(ctx, http.MethodPost, vmPath(source.Host, source.VMID, "clone"), p)
+	}, func() (bool, error) {
+		var err error
+		found, err = c.halfMade(ctx, spec, vmid)
+		return found != nil, err
+	})
+	if err != nil && saidTaken(words(err)) {
+		// An earlier request of ours may have come through after all.
+		if found, lookErr := c.halfMade(ctx, spec, vmid); lookErr == nil && found != nil {
+			return found, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.power.set(vmid, false)
+	if found != nil {
+		return found, nil
+	}
+	if vm, ok := spec.cloneOf(source, vmid); ok {
+		c.names.set(vmid, spec.Name)
+		return vm, nil
+	}
+	return c.read(ctx, spec.Host, vmid, false)
+}
+
+// halfMade returns the VM under vmid when it is the clone that we asked for, as
+// soon as it is complete; nil when there is none.
+func (c *Client) halfMade(ctx context.Context, spec VMSpec, vmid int) (*VM, error) {
+	return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool {
+		return vm.Name == spec.Name && vm.Description == marker(spec.Owner)
+	})
+}
+
+// complete returns the VM under vmid, unlocked, when it is the wanted one; nil
+// when there is none or another. What has no name yet is waited for.
+func (c *Client) complete(ctx context.Context, host string, vmid int, wanted func(*VM) bool) (*VM, error) {
+	vm, err := c.read(ctx, host, vmid, false)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case vm.Locked != "" && (vm.Name == "" || wanted(vm)):
+		if vm, err = c.unlocked(ctx, vm); err != nil {
+			return nil, err
+		}
+	}
+	if vm == nil || !wanted(vm) {
+		return nil, nil
+	}
+	return vm, nil
+}
