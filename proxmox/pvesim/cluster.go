@@ -59,6 +59,13 @@ func (c *call) resources() (any, error) {
 			}
 		}
 	}
+	if want == "" {
+		for _, id := range sortedKeys(c.s.pools) {
+			if c.s.can(c.who, "/pool/"+id, "Pool.Audit") {
+				out = append(out, map[string]any{"type": "pool", "id": "/pool/" + id, "pool": id})
+			}
+		}
+	}
 	if want == "" || want == "node" {
 		for _, node := range c.s.nodes() {
 			out = append(out, c.nodeFigures(node, map[string]any{"cgroup-mode": 2}))
