@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -91,7 +92,7 @@ const userLockTimeout = 10 * time.Second
 
 // userWriters are the methods that write user.cfg, under the cluster's lock for
 // it, with what their errors begin with.
-func userWriters() map[string]string {
+var userWriters = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"POST /access/users":                            "create user failed",
 		"PUT /access/users/{userid}":                    "update user failed",
@@ -110,12 +111,15 @@ func userWriters() map[string]string {
 		"PUT /pools":                                    "update pools failed",
 		"DELETE /pools":                                 "delete pool failed",
 	}
-}
+})
 
 // underUserLock runs a handler, under the lock of user.cfg where it writes that.
 func (c *call) underUserLock(h handler) (any, error) {
+	if c.method == http.MethodGet {
+		return h(c)
+	}
 	what := userWriters()[c.route]
-	if c.method == http.MethodGet || what == "" {
+	if what == "" {
 		return h(c)
 	}
 	unlock, err := c.worker().lock("file-user_cfg", false, userLockTimeout)
