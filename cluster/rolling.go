@@ -39,11 +39,21 @@ func (c *Cluster) serversFirst(ctx context.Context) error {
 }
 
 // apiBack waits until the API can be reached anew: where a server that had its
-// address was down, another one takes it over first.
+// address was down, another one takes it over first. It answers that it is ready
+// when its member of etcd is.
 func (c *Cluster) apiBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTime)
 	defer cancel()
-	return patiently(ctx, "the API is to answer again", func() (string, error) { return c.dialAPI(ctx) })
+	return patiently(ctx, "the API is to answer again", func() (string, error) {
+		if problem, err := c.dialAPI(ctx); problem != "" || err != nil {
+			return problem, err
+		}
+		client, err := c.kube(ctx)
+		if err != nil {
+			return "", err
+		}
+		return "", client.Reachable(ctx)
+	})
 }
 
 // patiently looks until there is no problem any more. What it waits for is in what,
