@@ -28,6 +28,9 @@ func (s *Sim) populate(m Model) {
 	for _, v := range m.VMs {
 		s.adopt(v)
 		s.vms[v.ID].pool = v.Pool
+		if v.Name == "" {
+			s.vms[v.ID].unset("name")
+		}
 		s.burn(s.vms[v.ID])
 		if v.Image != "" {
 			s.install(s.vms[v.ID], v.Image)

@@ -20,9 +20,7 @@ func (r *reader) machines(ctx context.Context) []pvesim.VM {
 		v := pvesim.VM{ID: int(e.number("vmid")), Node: e.text("node"), Name: e.text("name"), Pool: e.text("pool"), Running: e.text("status") == "running"}
 		var config entry
 		if r.optional(ctx, "/nodes/"+v.Node+"/qemu/"+strconv.Itoa(v.ID)+"/config", nil, &config) {
-			if v.Name == "" {
-				v.Name = config.text("name")
-			}
+			v.Name = config.text("name") // lists have "VM 100" for one that has none
 			v.Config = r.configuration(config)
 		}
 		out = append(out, v)
