@@ -29,7 +29,7 @@ var (
 	campaignRuns  = flag.String("campaign", "sample", "main: every fault at every request of one-gpu, a crash at every request of eight-a100, and pairs; all: every fault at every request of both; sample: some of all")
 	campaignRepro = flag.String("campaign.repro", "", "one run of the campaign, as it prints it: site/fault@request[+fault@request]")
 	campaignSeed  = flag.Uint64("campaign.seed", 1, "for the runs with two faults, which are drawn by chance")
-	campaignEvery = flag.Int("campaign.every", 97, "a sample has one run of so many; best a prime, so that each fault and each request gets its turn")
+	campaignEvery = flag.Int("campaign.every", 499, "a sample has one run of so many; best a prime, so that each fault and each request gets its turn")
 	campaignOnly  = flag.String("campaign.only", "", "how the names of runs begin, as in eight-a100/crash")
 	campaignPairs = flag.Int("campaign.pairs", 500, "how many runs with two faults, in main and all")
 )
