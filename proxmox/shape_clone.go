@@ -17,10 +17,8 @@ import (
 // the interfaces new addresses and the disks new volumes.
 func (s VMSpec) cloneOf(source *VM, vmid int) (clone *VM, ok bool) {
 	config := maps.Clone(source.config)
-	for _, k := range []string{"template", "digest", "lock", "tags", "parent"} {
-		if k != "tags" { // a clone has its template's
-			delete(config, k)
-		}
+	for _, k := range []string{"template", "digest", "lock", "parent"} {
+		delete(config, k)
 	}
 	config["name"], config["description"] = s.Name, marker(s.Owner)
 	for k, line := range config {
