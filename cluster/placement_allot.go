@@ -101,7 +101,7 @@ func (b *book) enterStrangers() {
 			}
 		}
 		for _, claim := range card.Claims {
-			if !claim.Template {
+			if !claim.Template && b.adopted(claim) == "" {
 				b.strangers[at] = stranger{fmt.Sprintf("%s, %s", claim, claim.How()),
 					fmt.Sprintf("take it out of the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
 			}
@@ -109,9 +109,25 @@ func (b *book) enterStrangers() {
 	}
 }
 
+// adopted returns the node whose machine a VM of somebody else is to become.
+func (b *book) adopted(cl proxmox.Claim) string {
+	if n, ours := b.nodes[cl.Name]; ours && n.Adopt && cl.Host == b.host {
+		return n.Name
+	}
+	return ""
+}
+
 // enterPromises enters the cards that the file itself names, by address or through
-// mappings: nobody who only counts gets one of them.
+// mappings, and those that a machine has already which is taken over: nobody who only
+// counts gets one of them.
 func (b *book) enterPromises(nodes []Node) {
+	for _, card := range b.ledger.Cards {
+		for _, cl := range card.Claims {
+			if node := b.adopted(cl); node != "" {
+				b.promised[card.Address.Whole()] = node
+			}
+		}
+	}
 	for _, n := range nodes {
 		for _, a := range n.GPUs.PCI {
 			if at, err := proxmox.ParsePCIAddress(a.Whole().String()); err == nil {
@@ -135,6 +151,14 @@ func (b *book) kept(n Node) (cards []proxmox.GPU, enough bool) {
 		return nil, true
 	}
 	m := find(b.ledger.Mappings, b.spec.mappingID(n.Name))
+	if m == nil && n.Adopt {
+		for _, card := range b.ledger.Cards {
+			if b.promised[card.Address.Whole()] == n.Name && candidate(n, card.GPU) {
+				cards = append(cards, card.GPU)
+			}
+		}
+		return cards, false // its mapping is still to be made
+	}
 	if m == nil || m.Description != b.spec.ourMapping() {
 		return nil, false
 	}
@@ -182,7 +206,7 @@ func (b *book) promisedTwice(n Node, cards []proxmox.GPU) error {
 // drawn checks a node that draws from mappings of somebody else's: all who draw from
 // them, and from the same cards otherwise, must be able to run at the same time.
 func (b *book) drawn(n Node) error {
-	all := &proxmox.Ledger{Claims: slices.Clone(b.ledger.Claims)}
+	all := &proxmox.Ledger{Claims: slices.DeleteFunc(slices.Clone(b.ledger.Claims), func(cl proxmox.Claim) bool { return b.adopted(cl) != "" })}
 	for _, name := range b.spec.Nodes {
 		if node, ours := b.nodes[name.Name]; ours {
 			all.Claims = append(all.Claims, b.claims(node)...)

@@ -111,6 +111,11 @@ func TestNoCardIsPromisedTwice(t *testing.T) {
 		{name: "a pool with a card that a node names", gpus: []string{"{mapping: [pool]}", "{pci: ['01:00']}"},
 			arrange: func(w *world) { w.sim.AddMapping("pool", "", entry(0)...) },
 			refused: []string{"gpus.mapping of gpu1: 0000:01:00 on pve1 cannot serve", "node gpu2"}},
+		{name: "of a VM that is taken over", gpus: []string{"1", "1, adopt: true"}, first: "25", arrange: func(w *world) {
+			vm := stranger(300, "01:00")
+			vm.Name = "gpu2"
+			w.sim.AddVM(vm)
+		}},
 		{name: "more than there are", gpus: []string{"4", "4", "1"}, refused: []string{"gpu3 asks for 1 GPU, and host pve1 can give 0", "0000:01:00.0 belongs to node gpu1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

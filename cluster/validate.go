@@ -104,6 +104,8 @@ func (r *resolver) nodeHost(n plannedNode) {
 	switch {
 	case n.unplaced() && len(declared) == 0:
 		r.wrong(at, "host: auto has nothing to choose from", "write proxmox.hosts with the names of the hosts, e.g. hosts: {pve1: {}, pve2: {}}")
+	case n.unplaced() && n.Adopt:
+		r.wrong(at, fmt.Sprintf("node %s is a VM that is there already, so its host is no choice", n.Name), "write host: and the name of the host that has it")
 	case n.unplaced() && len(n.GPUs.PCI) > 0:
 		r.wrong(at, fmt.Sprintf("node %s names its cards and not the host that has them", n.Name), "write host: and the name, or gpus: and how many")
 	case n.unplaced() && len(n.GPUs.Mapping) > 0:

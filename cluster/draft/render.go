@@ -1,18 +1,12 @@
 package draft
 
 import (
-	"cmp"
 	"fmt"
-	"net"
 	"net/netip"
-	"net/url"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // Render writes the cluster file for what was found and answered. The error is that of
@@ -35,33 +29,6 @@ func Render(f Found, a Answers) (string, error) {
 	w.pools()
 	w.more()
 	return w.b.String(), nil
-}
-
-// Warnings says what one should look at before anything is made of the file.
-func Warnings(f Found, a Answers) []string {
-	l, err := f.layout(a)
-	if err != nil {
-		return nil
-	}
-	w := &writer{found: f, answers: a, layout: l}
-	var out []string
-	for _, h := range f.Down {
-		out = append(out, fmt.Sprintf("host %s is down, and was not looked at", h))
-	}
-	for _, h := range l.hosts {
-		if name, _ := bestStorage(h); name == "" {
-			out = append(out, fmt.Sprintf("host %s shows no storage for disks of VMs (content images), or the token may not see it: grant it Datastore.Audit on /storage", h.Name))
-		}
-		for _, content := range []string{"import", "iso"} {
-			if _, cure := w.fileStorage(content); cure != "" && h.Name == l.hosts[0].Name {
-				out = append(out, cure)
-			}
-		}
-	}
-	if slices.Contains(f.Tags, "homelab-"+a.Name) {
-		out = append(out, fmt.Sprintf("there is a cluster %s already: cluster:up would bring its machines to this file", a.Name))
-	}
-	return out
 }
 
 type writer struct {
@@ -171,42 +138,6 @@ func others(h Host, but string) string {
 		return ""
 	}
 	return " Others: " + strings.Join(names, ", ") + "."
-}
-
-// fileStorage finds the storage for files of a kind that all hosts have, and what is
-// to be done where there is none.
-func (w *writer) fileStorage(content string) (name, cure string) {
-	takes := func(h Host, storage string) bool {
-		return slices.ContainsFunc(h.Storages, func(s proxmox.Storage) bool {
-			return s.Name == storage && s.Active && slices.Contains(s.Content, content)
-		})
-	}
-	candidates := []string{"local"}
-	for _, h := range w.layout.hosts {
-		for _, s := range h.Storages {
-			if storageName(s.Name) {
-				candidates = append(candidates, s.Name)
-			}
-		}
-	}
-	for _, name := range candidates {
-		if !slices.ContainsFunc(w.layout.hosts, func(h Host) bool { return !takes(h, name) }) {
-			return name, ""
-		}
-	}
-	for _, h := range w.layout.hosts {
-		if takes(h, "local") {
-			continue
-		}
-		with := []string{content}
-		for _, s := range h.Storages {
-			if s.Name == "local" {
-				with = append(slices.Clone(s.Content), content)
-			}
-		}
-		return "local", fmt.Sprintf("no storage of %s takes content %q: on the host run: pvesm set local --content %s", h.Name, content, strings.Join(with, ","))
-	}
-	return "local", ""
 }
 
 func (w *writer) image() {
@@ -406,68 +337,4 @@ func (w *writer) more() {
 	w.line("# What people add next, see docs/cluster-yaml.md:")
 	w.line("#   scratch: {size: 500GiB, mount: /scratch}                 under disks of a pool: fast space that may be lost")
 	w.line("#   nvidia: {sharing: {strategy: time-slicing, replicas: 4}}  several pods on one GPU")
-}
-
-// names lists a pool's nodes.
-func names(p pool) string {
-	if p.count() == 1 {
-		return p.name + "1"
-	}
-	return fmt.Sprintf("%s1 to %s%d", p.name, p.name, p.count())
-}
-
-// ranges writes addresses, runs of them as from-to.
-func ranges(all []netip.Addr) string {
-	var out []string
-	for i := 0; i < len(all); {
-		j := i
-		for j+1 < len(all) && all[j+1] == all[j].Next() {
-			j++
-		}
-		text := all[i].String()
-		if j > i {
-			text += "-" + all[j].String()
-		}
-		out, i = append(out, text), j+1
-	}
-	return strings.Join(out, ", ")
-}
-
-// whole is a size without a fraction of a GiB.
-func whole(s proxmox.Size) proxmox.Size { return s / gib * gib }
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
-// address writes the API's address in full.
-func address(text string) string {
-	if !strings.Contains(text, "://") {
-		if a, err := netip.ParseAddr(text); err == nil && a.Is6() {
-			text = "[" + text + "]"
-		}
-		text = "https://" + text
-	}
-	u, err := url.Parse(text)
-	if err != nil { // Check has read it
-		return text
-	}
-	return "https://" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "8006"))
-}
-
-var plain = regexp.MustCompile(`^[A-Za-z/~][A-Za-z0-9_./@!+-]*(:[A-Za-z0-9_./@!+~-]+)*$`)
-
-// scalar writes a string so that YAML reads the same one.
-func scalar(s string) string {
-	switch strings.ToLower(s) {
-	case "true", "false", "null", "yes", "no", "on", "off", "y", "n", "~":
-		return strconv.Quote(s)
-	}
-	if plain.MatchString(s) {
-		return s
-	}
-	return strconv.Quote(s)
 }

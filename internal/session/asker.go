@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/term"
@@ -127,4 +128,20 @@ func (a *asker) yes(ctx context.Context, question string) error {
 		return failedf(refused, "nothing was written")
 	}
 	return nil
+}
+
+// number asks for a whole number.
+func (a *asker) number(ctx context.Context, what string, given, proposed int) (int, error) {
+	text := ""
+	if given != 0 {
+		text = strconv.Itoa(given)
+	}
+	answer, err := a.text(ctx, what, text, strconv.Itoa(proposed), func(s string) error {
+		_, err := strconv.Atoi(s)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(answer)
 }

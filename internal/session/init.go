@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster"
@@ -237,113 +235,6 @@ func (l *login) keep(a *draft.Answers, dir string) error {
 	return os.Chmod(at, 0o600) // of one that was there
 }
 
-// decide turns what was found, flags and answers into what the file will say.
-func (o InitOptions) decide(ctx context.Context, f draft.Found, l *login, ask *asker) (draft.Answers, error) {
-	a := f.Defaults()
-	a.Endpoint, a.TokenID, a.Secret, a.Fingerprint, a.Insecure = l.endpoint, l.token, l.ref, l.fingerprint, l.insecure
-	if !l.typed.IsZero() {
-		a.Secret = "file:.homelab/proxmox-token" // until the name is known
-	}
-	var err error
-	if a.Name, err = ask.text(ctx, "Name of the cluster", o.Name, a.Name, nil); err != nil {
-		return a, err
-	}
-	advice := "Servers (1, or 3 so that one may fail)"
-	if a.Servers, err = ask.number(ctx, advice, o.Servers, a.Servers); err != nil {
-		return a, err
-	}
-	cards := 0
-	for _, h := range f.Hosts {
-		cards += len(h.Free())
-	}
-	if a.GPUsPerWorker = o.GPUs; cards > 1 && o.GPUs == 0 {
-		if a.GPUsPerWorker, err = ask.number(ctx, "GPUs of each worker", o.GPUs, 2-cards%2); err != nil {
-			return a, err
-		}
-	}
-	if a, err = o.network(ctx, f.Readdress(a), f, ask); err != nil || l.endpoint == cluster.Lab || !ask.person {
-		return a, err
-	}
-	a.PublicKey, err = ask.text(ctx, "Public key that may log in to the nodes too, - for none", "", ownKey(), nil)
-	if a.PublicKey == "-" {
-		a.PublicKey = ""
-	}
-	return a, err
-}
-
-// network asks for addresses. What is not known has no default.
-func (o InitOptions) network(ctx context.Context, a draft.Answers, f draft.Found, ask *asker) (draft.Answers, error) {
-	bridges := map[string]bool{}
-	for _, h := range f.Hosts {
-		for _, b := range h.Bridges {
-			bridges[b.Name] = true
-		}
-	}
-	if len(bridges) > 1 || o.Bridge != "" {
-		bridge, err := ask.text(ctx, "Bridge", o.Bridge, a.Bridge, nil)
-		if err != nil {
-			return a, err
-		}
-		if bridge != a.Bridge {
-			a.Bridge = bridge
-			a = f.Readdress(a)
-		}
-	}
-	text, err := ask.text(ctx, "Network of the nodes", o.Prefix, known(a.Prefix), isPrefix)
-	if err != nil {
-		return a, err
-	}
-	if p, _ := netip.ParsePrefix(text); text != "" && p.Masked() != a.Prefix {
-		a.Prefix, a.Gateway = p.Masked(), netip.Addr{}
-		a = f.Number(a)
-	}
-	if text, err = ask.text(ctx, "Gateway", o.Gateway, known(a.Gateway), isAddress); err != nil {
-		return a, err
-	}
-	a.Gateway, _ = netip.ParseAddr(text)
-	if text, err = ask.text(ctx, "First address of the nodes; those in use are left out", o.First, known(a.First), isAddress); err != nil {
-		return a, err
-	}
-	a.First, _ = netip.ParseAddr(text)
-	return a, nil
-}
-
-// known writes an address or network, nothing where there is none.
-func known[T interface {
-	IsValid() bool
-	String() string
-}](v T) string {
-	if !v.IsValid() {
-		return ""
-	}
-	return v.String()
-}
-
-func isPrefix(s string) error {
-	_, err := netip.ParsePrefix(s)
-	return err
-}
-
-func isAddress(s string) error {
-	_, err := netip.ParseAddr(s)
-	return err
-}
-
-// ownKey is the public key of whoever sits here; "-" when there is none.
-func ownKey() string {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "-"
-	}
-	for _, name := range []string{"id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub"} {
-		path := filepath.Join(home, ".ssh", name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return "-"
-}
-
 // tellFound shows the hosts.
 func (s *Session) tellFound(f draft.Found) {
 	s.Say("Proxmox VE %s:", f.Version)
@@ -392,20 +283,4 @@ func (s *Session) tellNext(path string, f draft.Found, a draft.Answers) error {
 	}
 	s.Say("\nNext:\n  go tool mage cluster:plan%s    what would be made of it\n  go tool mage cluster:up%s      make it", flag, flag)
 	return nil
-}
-
-// number asks for a whole number.
-func (a *asker) number(ctx context.Context, what string, given, proposed int) (int, error) {
-	text := ""
-	if given != 0 {
-		text = strconv.Itoa(given)
-	}
-	answer, err := a.text(ctx, what, text, strconv.Itoa(proposed), func(s string) error {
-		_, err := strconv.Atoi(s)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(answer)
 }
