@@ -51,7 +51,7 @@ type Report struct {
 	Trees     []Tree
 	Inert     map[string][]string // parameter -> methods where nothing reads it
 	ByCheck   int                 // methods whose permissions are evaluated from the schema
-	ByCode    int                 // that are open to all by the schema, and filtered or refused in code
+	ByCode    map[string]string   // that are open to all by the schema, with the privileges that code asks for
 	RootOnly  int
 	Unchecked []string // named formats of served parameters that accept everything
 	Problems  []string // what must not be
@@ -78,7 +78,7 @@ func Coverage(root string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Recorded: map[string]string{}, Inert: map[string][]string{}}
+	r := &Report{Recorded: map[string]string{}, Inert: map[string][]string{}, ByCode: map[string]string{}}
 	if err := yaml.Unmarshal(inertYAML, &r.Explained); err != nil {
 		return nil, fmt.Errorf("inert.yaml: %w", err)
 	}
@@ -208,7 +208,7 @@ func (r *Report) permissions(full *api, served map[string]pvesim.Method, code so
 		case perms["check"] != nil:
 			r.ByCheck++
 		default:
-			r.ByCode++
+			r.ByCode[name] = strings.Join(sorted(code.reached(m.Handler).privs), " ")
 		}
 		asked := code.reached(m.Handler).privs
 		var missing []string

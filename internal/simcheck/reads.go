@@ -173,6 +173,10 @@ func literals(in []ast.Expr) (out []string) {
 	return out
 }
 
+// listOfAll is how many privileges a function names that lists them all rather than
+// asks for any.
+const listOfAll = 15
+
 // reached is a function with all that it calls.
 func (s source) reached(name string) *function {
 	sum := source{}.function(name)
@@ -187,8 +191,10 @@ func (s source) reached(name string) *function {
 		for r := range f.reads {
 			sum.reads[r] = true
 		}
-		for p := range f.privs {
-			sum.privs[p] = true
+		if len(f.privs) <= listOfAll {
+			for p := range f.privs {
+				sum.privs[p] = true
+			}
 		}
 		for e := range f.except {
 			sum.except[e] = true

@@ -29,7 +29,13 @@ func (r *Report) Print(w io.Writer) error {
 		return err
 	}
 	say("\nPermissions: %d methods by the schema's own rule, %d that are open by it and filtered or refused in code, %d for root@pam alone; all as the schema has them.\n",
-		r.ByCheck, r.ByCode, r.RootOnly)
+		r.ByCheck, len(r.ByCode), r.RootOnly)
+	say("\nOpen by the schema, and what code asks for there:\n")
+	for _, name := range slices.Sorted(maps.Keys(r.ByCode)) {
+		if r.ByCode[name] != "" {
+			say("  %s: %s\n", name, r.ByCode[name])
+		}
+	}
 	if len(r.Explained.Privileges) > 0 {
 		say("\nPrivileges that the schema tells of in prose and nothing asks for:\n")
 		for _, name := range slices.Sorted(maps.Keys(r.Explained.Privileges)) {
@@ -46,11 +52,29 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	say("\nMethods that are not served (501, as unknown methods are):\n")
 	for _, t := range r.Trees {
-		for _, name := range t.Missing {
-			say("  %s\n", name)
+		for _, line := range t.missing() {
+			say("  %s\n", line)
 		}
 	}
 	return err
+}
+
+// missing are the methods that a tree lacks; where it lacks most, their number by
+// what they are about.
+func (t Tree) missing() (lines []string) {
+	if 2*t.Served > t.Methods {
+		return t.Missing
+	}
+	about := map[string]int{}
+	for _, name := range t.Missing {
+		rest := strings.TrimPrefix(strings.TrimPrefix(path(name), t.Path), "/{node}")
+		part, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+		about[t.Path+"/…/"+part]++
+	}
+	for _, what := range slices.Sorted(maps.Keys(about)) {
+		lines = append(lines, fmt.Sprintf("%s: %d", what, about[what]))
+	}
+	return lines
 }
 
 // places says where a parameter is: the method, or how many.

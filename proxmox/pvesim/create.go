@@ -27,6 +27,11 @@ func (c *call) createVM() (any, error) {
 		c.p["vmid"] = []string{itoa(id)}
 	}
 	if from := c.param("archive"); from != "" {
+		if c.s.vms[id] != nil && !c.s.can(c.who, "/vms/"+itoa(id), "VM.Allocate") {
+			if err := c.s.need(c.who, "/vms/"+itoa(id), "VM.Backup"); err != nil {
+				return nil, err
+			}
+		}
 		if _, _, err := c.host().lookup(from); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -322,12 +323,20 @@ func (c *call) volumeInfo() (any, error) {
 	return map[string]any{"path": st.path(name), "size": v.size, "used": v.used(), "format": v.format}, nil
 }
 
+var backupName = regexp.MustCompile(`^backup/vzdump-(?:qemu|lxc)-(\d+)-`)
+
+// ownBackup reports whether a volume is a backup of a VM that the asker may back up.
+func (c *call) ownBackup(st *storage, name string) bool {
+	m := backupName.FindStringSubmatch(name)
+	return m != nil && c.s.can(c.who, "/storage/"+st.Name, "Datastore.AllocateSpace") && c.s.can(c.who, "/vms/"+m[1], "VM.Backup")
+}
+
 func (c *call) deleteVolume() (any, error) {
 	st, name, err := c.volumeOf()
 	if err != nil {
 		return nil, err
 	}
-	if !c.s.can(c.who, "/storage/"+st.Name, "Datastore.Allocate") {
+	if !c.s.can(c.who, "/storage/"+st.Name, "Datastore.Allocate") && !c.ownBackup(st, name) {
 		return nil, refuse("/storage/"+st.Name, "Datastore.Allocate")
 	}
 	upid, err := c.startTask("imgdel", st.Name, func(w worker) error {
