@@ -140,7 +140,7 @@ func (r *modelReader) checkAccess(m Model) {
 		r.says(fmt.Sprintf(".users[%d].id", i), !userID.MatchString(u.ID), "%q is no user: write name@realm", u.ID)
 	}
 	for i, t := range m.Tokens {
-		r.says(fmt.Sprintf(".tokens[%d].id", i), !tokenID.MatchString(t.ID), "%q is no token: write name@realm!token", t.ID)
+		r.says(fmt.Sprintf(".tokens[%d].id", i), !tokenID.MatchString(t.ID), "%q is no token: write name@realm!token, whose last part has two letters or more", t.ID)
 	}
 	for i, p := range m.Pools {
 		r.says(fmt.Sprintf(".pools[%d].id", i), p.ID == "", "a pool needs an id")
