@@ -34,7 +34,9 @@ func (s VMSpec) cloneOf(source *VM, vmid int) (clone *VM, ok bool) {
 	clone = source.with(nil)
 	clone.Unfinished = true
 	for _, ch := range s.changes(clone) {
-		if old := config[ch.key]; ch.key != seedSlot && isVolume(ch.key) && old != "" {
+		// Where a disk is there its volume's name is wanted; where one is to be made, the
+		// digest: a request that comes late must not make a second one.
+		if ch.key != seedSlot && isVolume(ch.key) {
 			return nil, false
 		}
 	}
