@@ -153,7 +153,8 @@ func (s *Spec) hostGrants() []proxmox.Grant {
 	var all []proxmox.Grant
 	if s.Image.Template == "" {
 		for _, host := range s.proxmoxHosts() {
-			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image"})
+			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image",
+				Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
 		}
 	}
 	switch {
@@ -164,7 +165,8 @@ func (s *Spec) hostGrants() []proxmox.Grant {
 		}
 		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: why})
 	case s.wantsGPUs():
-		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have"})
+		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have",
+			Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Modify"}}}})
 	}
 	return all
 }

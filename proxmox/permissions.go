@@ -17,6 +17,7 @@ type Grant struct {
 	Privileges []string // VM.Allocate, Datastore.Audit, …
 	Propagate  bool     // wanted on what lies below the path as well: a VM has no path of its own before it is made
 	Why        string   // what needs it, for a person to judge
+	Or         []Grant  // any of which Proxmox takes instead; they are not asked for, but a token that has one does well
 }
 
 // Permissions is what a token may do, as Proxmox says: path → privilege → whether
@@ -67,14 +68,16 @@ func (p Permissions) Has(where, privilege string, below bool) bool {
 	}
 }
 
-// Missing returns what of need is not granted, each with the privileges that lack.
+// Missing returns what of need is not granted, nor anything that does instead, each
+// with the privileges that lack.
 func (p Permissions) Missing(need []Grant) []Grant {
 	var out []Grant
 	for _, g := range need {
 		lacks := slices.DeleteFunc(slices.Clone(g.Privileges), func(privilege string) bool {
 			return p.Has(g.Path, privilege, g.Propagate)
 		})
-		if len(lacks) > 0 {
+		instead := slices.ContainsFunc(g.Or, func(other Grant) bool { return len(p.Missing([]Grant{other})) == 0 })
+		if len(lacks) > 0 && !instead {
 			g.Privileges = lacks
 			out = append(out, g)
 		}

@@ -101,6 +101,12 @@ func TestPermissionsThatReachBelow(t *testing.T) {
 	})
 	assert.Equal(t, []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone"}, Propagate: true, Why: "see"}}, missing)
 	assert.Equal(t, "VM.Clone on /vms and what lies below", missing[0].String())
+
+	modify := []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}
+	need := []proxmox.Grant{{Path: "/nodes/pve1", Privileges: []string{"Sys.AccessNetwork"}, Or: modify}}
+	assert.Len(t, p.Missing(need), 1, "half of what does instead is not enough")
+	p["/"]["Sys.Modify"] = false
+	assert.Empty(t, p.Missing(need))
 }
 
 func FuzzPermissions(f *testing.F) {

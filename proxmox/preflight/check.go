@@ -14,6 +14,7 @@ type Options struct {
 	SSH func(ctx context.Context, host string) (remote.Runner, error)
 	// Exact asks for the permissions on every path of the grants, one request each, where
 	// one request for all does not tell of entries that take everything away (NoAccess).
+	// A path below another of the grants, which it would inherit, is always asked for.
 	Exact bool
 	// Brief looks only at what matters while nothing is to be made: names and storages.
 	Brief bool

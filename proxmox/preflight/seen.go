@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -119,9 +120,9 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 	}
 	ask(g, &s.residents, func() ([]proxmox.Resident, error) { return c.Residents(ctx) })
 	ask(g, &s.quorate, func() (bool, error) { return c.Quorate(ctx) })
-	var exactly []string
-	if o.Exact {
-		exactly = proxmox.Paths(w.Grants)
+	exactly := proxmox.Paths(w.Grants)
+	if !o.Exact {
+		exactly = keep(exactly, w.inherits)
 	}
 	ask(g, &s.permissions, func() (proxmox.Permissions, error) { return c.Permissions(ctx, exactly...) })
 	ask(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
@@ -134,6 +135,14 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 	if len(carry) > 0 {
 		ask(g, &s.ledger, func() (*proxmox.Ledger, error) { return c.Ledger(ctx, carry...) })
 	}
+}
+
+// inherits reports whether a path may have what another of the grants gives above it,
+// which one request for all paths cannot tell from having nothing.
+func (w *Want) inherits(path string) bool {
+	return slices.ContainsFunc(w.Grants, func(g proxmox.Grant) bool {
+		return g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
+	})
 }
 
 // ask asks what is of one host.
