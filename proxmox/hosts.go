@@ -185,6 +185,7 @@ func (c *Client) Token(ctx context.Context) (TokenInfo, error) {
 type Resident struct {
 	Summary
 	Container bool
+	Used      Size // of its memory, as of the last 10 s; zero while it is off
 }
 
 // Residents returns every VM and container that the token may see (VM.Audit), of
@@ -197,7 +198,7 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 	}
 	out := make([]Resident, len(all))
 	for i, r := range all {
-		out[i] = Resident{Container: r.Type == "lxc", Summary: Summary{
+		out[i] = Resident{Container: r.Type == "lxc", Used: Size(r.Mem), Summary: Summary{
 			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock, Tags: splitTags(r.Tags),
 			Cores: int(r.MaxCPU), Memory: Size(r.MaxMem), Running: !bool(r.Template) && r.Status == "running",
 		}}

@@ -23,6 +23,7 @@ type resource struct {
 	Lock     string   `json:"lock"`
 	Template flexBool `json:"template"`
 	MaxMem   flexInt  `json:"maxmem"`
+	Mem      flexInt  `json:"mem"`
 	MaxCPU   flexInt  `json:"maxcpu"`
 }
 

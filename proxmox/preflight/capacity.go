@@ -26,8 +26,12 @@ func (s *seen) load(w *Want, host string) load {
 		if r.Host != host || !r.Running || s.wanted(w, r) {
 			continue
 		}
-		l.others += r.Memory
-		l.who = append(l.who, fmt.Sprintf("%s %s", cmp.Or(r.Name, fmt.Sprint(r.VMID)), about(r.Memory)))
+		size := r.Memory
+		if r.Container {
+			size = r.Used // what it may have at most is nothing that it was promised
+		}
+		l.others += size
+		l.who = append(l.who, fmt.Sprintf("%s %s", cmp.Or(r.Name, fmt.Sprint(r.VMID)), about(size)))
 	}
 	return l
 }
@@ -59,8 +63,8 @@ func checkMemory(w *Want, s *seen) []Finding {
 		case l.ours+l.others <= l.total:
 			return nil
 		}
-		say := odd // what is not pinned can be swapped and shared
-		if len(w.gpus(h.Name)) > 0 {
+		say := odd // what is not pinned can be swapped and shared, and what runs has its memory
+		if need, _ := s.starting(w, h.Name); need > 0 && (seen.status.err != nil || need > seen.status.is.Available) {
 			say = wrong
 		}
 		return []Finding{say(h.Name, cure, "machines on %s are to have %s of memory, others that run there have %s (%s), and it has %s",
@@ -121,6 +125,9 @@ func newDisks(w *Want, s *seen, host, storage string) (sum proxmox.Size) {
 }
 
 func checkDisks(w *Want, s *seen) []Finding {
+	if s.residents.err != nil {
+		return nil // which disks are there already is not known, and checkMemory says so
+	}
 	var out []Finding
 	for _, p := range pools(w, s) {
 		st := p.storage
@@ -138,19 +145,26 @@ func checkDisks(w *Want, s *seen) []Finding {
 	return out
 }
 
+// starting are the VMs with GPUs that do not run yet, and how much memory they pin then.
+func (s *seen) starting(w *Want, host string) (need proxmox.Size, vms []VM) {
+	for _, vm := range w.gpus(host) {
+		if r := s.ours(w, vm.Name); r == nil || !r.Running {
+			need += vm.Memory
+			vms = append(vms, vm)
+		}
+	}
+	return need, vms
+}
+
 // checkStart compares what machines with GPUs pin when they start with what is free
 // now: a start that waits for memory "times out", after 30 s, or a second per GiB above
 // 30, times four (qemu-server, PVE/QemuServer/Helpers.pm, config_aware_timeout).
 func checkStart(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		var need proxmox.Size
-		var longest VM
+		need, vms := s.starting(w, h.Name)
 		var names []string
-		for _, vm := range w.gpus(h.Name) {
-			if r := s.ours(w, vm.Name); r != nil && r.Running {
-				continue // it has its memory
-			}
-			need += vm.Memory
+		var longest VM
+		for _, vm := range vms {
 			names = append(names, vm.Name)
 			if vm.Memory > longest.Memory {
 				longest = vm

@@ -130,6 +130,10 @@ func hostFailures() []failure {
 		{name: "memory-beyond-the-host-with-others", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, pvesim.VM{ID: 100, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{"cores": "4", "memory": "65536"}})
 		}, want: func(w *preflight.Want) { w.VMs[0].Memory = 96 * proxmox.GiB }, found: []string{"error PX21 pve1"}},
+		{name: "memory-of-what-runs", model: func(m *pvesim.Model) { // somebody made it tight, and our machine runs
+			m.VMs = append(m.VMs, pvesim.VM{ID: 100, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{"cores": "4", "memory": "65536"}},
+				pvesim.VM{ID: 110, Node: "pve1", Name: "gpu1", Running: true, Config: map[string]string{"cores": "8", "memory": "98304", "machine": "q35", "bios": "ovmf", "tags": tag}})
+		}, want: func(w *preflight.Want) { w.VMs[0].Memory = 96 * proxmox.GiB }, found: []string{"warning PX21 pve1"}},
 		{name: "memory-of-zfs", model: func(m *pvesim.Model) { m.Hosts[0].Used = 110 * pvesim.GiB }, found: []string{"warning PX6 pve1"}},
 		{name: "disks-beyond-the-pool", want: func(w *preflight.Want) { w.VMs[0].Disks[0].Size = 8400 * proxmox.GiB }, found: []string{"warning PX21 vmdata"}},
 	}

@@ -8,6 +8,26 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
+// TestMemoryThatIsLentOut has containers, whose limits are no promises, and VMs whose
+// memory is theirs on paper alone.
+func TestMemoryThatIsLentOut(t *testing.T) {
+	s := &seen{hosts: fact[[]proxmox.Host]{is: []proxmox.Host{{Name: "pve1", Online: true, Memory: 128 * proxmox.GiB}}},
+		on: map[string]*hostSeen{"pve1": {status: fact[proxmox.HostStatus]{is: proxmox.HostStatus{Available: 100 * proxmox.GiB}}}}}
+	w := &Want{Hosts: []Host{{Name: "pve1"}}, VMs: []VM{{Name: "gpu1", Host: "pve1", Memory: 64 * proxmox.GiB, GPUs: GPUs{Count: 1}}}}
+	other := proxmox.Resident{Container: true, Used: proxmox.GiB, Summary: proxmox.Summary{Name: "web", VMID: 100, Host: "pve1", Running: true, Memory: 100 * proxmox.GiB}}
+	s.residents.is = []proxmox.Resident{other}
+	assert.Empty(t, checkMemory(w, s))
+
+	other.Container = false
+	s.residents.is = []proxmox.Resident{other}
+	found := checkMemory(w, s)
+	if assert.Len(t, found, 1) {
+		assert.Equal(t, Warning, found[0].Verdict, "all of it is free now: %s", found[0])
+	}
+	s.on["pve1"].status.is.Available = 27 * proxmox.GiB
+	assert.Equal(t, Error, checkMemory(w, s)[0].Verdict)
+}
+
 // TestVLANsFindTheirWay has bridges that the simulator does not make.
 func TestVLANsFindTheirWay(t *testing.T) {
 	for name, c := range map[string]struct {
