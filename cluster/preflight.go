@@ -48,7 +48,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		}
 	}
 	for _, n := range s.Nodes {
-		if !n.DHCP() {
+		if !n.DHCP() && !n.External {
 			w.Addresses[n.Address.Addr()] = n.Name
 		}
 	}

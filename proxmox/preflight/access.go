@@ -151,7 +151,7 @@ func checkStubs(w *Want, s *seen) []Finding {
 		if r.Locked != "create" || r.Container || !nameless || len(r.Tags) > 0 || s.on[r.Host] == nil {
 			continue
 		}
-		out = append(out, odd(fmt.Sprintf("VM %d", r.VMID), fmt.Sprintf("if nobody is making it now, as root on %s: `qm unlock %d && qm destroy %d`", r.Host, r.VMID, r.VMID),
+		out = append(out, odd(fmt.Sprintf("VM %d", r.VMID), fmt.Sprintf("if nobody is making or restoring it now, as root on %s: `qm unlock %d && qm destroy %d`", r.Host, r.VMID, r.VMID),
 			"VM %d on %s is the stub of a create that died: it has no name, and the lock of one that is being made", r.VMID, r.Host))
 	}
 	return out

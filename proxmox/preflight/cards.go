@@ -215,10 +215,11 @@ func picky(g GPUs) int {
 	return 0
 }
 
-// others says who beside us has a claim on a card, "" when nobody has.
+// others says who beside us has a claim on a card, "" when nobody has. What a VM holds
+// until its next start, or as a mediated device, is not free either.
 func others(c proxmox.Card, owner string) string {
 	for _, cl := range c.Claims {
-		if !slices.Contains(cl.Tags, owner) && !cl.Template && !cl.Shared && !cl.Leaving {
+		if !slices.Contains(cl.Tags, owner) && !cl.Template {
 			return fmt.Sprintf("%s %s", cl, cl.How())
 		}
 	}
@@ -280,7 +281,7 @@ func checkDriver(w *Want, s *seen) []Finding {
 		if seen.cards.err != nil {
 			return []Finding{blind(h.Name, seen.cards.err)}
 		}
-		ids, unknown := candidates(w.gpus(h.Name), seen)
+		ids, unknown := candidates(w.gpus(h.Name), seen, h.Name)
 		if len(ids) == 0 {
 			return nil
 		}
@@ -304,12 +305,12 @@ func checkDriver(w *Want, s *seen) []Finding {
 	})
 }
 
-// candidates are the ids of the cards that machines may get.
-func candidates(vms []VM, seen *hostSeen) (ids []nvidia.PCIID, unknown []proxmox.GPU) {
+// candidates are the ids of the cards of a host that machines may get.
+func candidates(vms []VM, seen *hostSeen, host string) (ids []nvidia.PCIID, unknown []proxmox.GPU) {
 	for _, g := range seen.cards.is {
 		mapped := slices.ContainsFunc(seen.mappings.is, func(m proxmox.MappingState) bool {
 			return slices.ContainsFunc(vms, func(vm VM) bool { return slices.Contains(vm.GPUs.Mappings, m.ID) }) &&
-				slices.ContainsFunc(m.Devices, func(d proxmox.MappedDevice) bool { return d.Address.Contains(g.Address) })
+				slices.ContainsFunc(m.Devices, func(d proxmox.MappedDevice) bool { return d.Host == host && d.Address.Contains(g.Address) })
 		})
 		wanted := slices.ContainsFunc(vms, func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 && vm.GPUs.fits(g) })
 		if !mapped && !wanted {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -26,6 +27,45 @@ func TestMemoryThatIsLentOut(t *testing.T) {
 	}
 	s.on["pve1"].status.is.Available = 27 * proxmox.GiB
 	assert.Equal(t, Error, checkMemory(w, s)[0].Verdict)
+}
+
+// TestWhoHasACard: a template alone never takes its cards.
+func TestWhoHasACard(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim proxmox.Claim
+		taken bool
+	}{
+		"stopped":                       {proxmox.Claim{}, true},
+		"ours":                          {proxmox.Claim{Tags: []string{"homelab-small"}}, false},
+		"template":                      {proxmox.Claim{Template: true}, false},
+		"mediated device":               {proxmox.Claim{Shared: true, Running: true}, true},
+		"let go, but not yet restarted": {proxmox.Claim{Leaving: true, Running: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, c.taken, others(proxmox.Card{Claims: []proxmox.Claim{c.claim}}, "homelab-small") != "")
+		})
+	}
+}
+
+// TestCandidatesAreOfTheHost: a mapping of several hosts has another card at the same
+// address elsewhere.
+func TestCandidatesAreOfTheHost(t *testing.T) {
+	at := func(text string) proxmox.PCIAddress {
+		a, err := proxmox.ParsePCIAddress(text)
+		require.NoError(t, err)
+		return a
+	}
+	m := proxmox.MappingState{Mapping: proxmox.Mapping{ID: "gpus", Devices: []proxmox.MappedDevice{
+		{Host: "pve1", Address: at("41:00")}, {Host: "pve2", Address: at("01:00")}}}}
+	card := func(text, device string) proxmox.GPU {
+		return proxmox.GPU{PCIDevice: proxmox.PCIDevice{Address: at(text), Vendor: "10de", Device: device}}
+	}
+	seen := &hostSeen{cards: fact[[]proxmox.GPU]{is: []proxmox.GPU{card("01:00.0", "128b"), card("41:00.0", "20b5")}},
+		mappings: fact[[]proxmox.MappingState]{is: []proxmox.MappingState{m}}}
+	ids, _ := candidates([]VM{{Name: "gpu1", Host: "pve1", GPUs: GPUs{Count: 1, Mappings: []string{"gpus"}}}}, seen, "pve1")
+	if assert.Len(t, ids, 1) {
+		assert.Equal(t, "10de:20b5", ids[0].String())
+	}
 }
 
 // TestVLANsFindTheirWay has bridges that the simulator does not make.

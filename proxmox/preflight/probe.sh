@@ -4,7 +4,7 @@ echo "kernel $(uname -r)"
 echo "cmdline $(cat /proc/cmdline)"
 for f in /etc/modules /etc/modules-load.d/*.conf /etc/initramfs-tools/modules; do
 	[ -e "$f" ] || continue
-	while read -r module rest; do
+	while read -r module rest || [ -n "$module" ]; do
 		case "$module" in '' | '#'*) continue ;; esac
 		echo "module $module $f"
 	done <"$f"

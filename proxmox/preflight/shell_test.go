@@ -48,7 +48,7 @@ func TestWhatOnlyAShellTells(t *testing.T) {
 	}{
 		"prepared": {},
 		"fresh":    {pvesim.HostOS{Fresh: true}, []string{"error PX9 0000:01:00.0", "warning PX9 0000:01:00.1"}},
-		"old guide": {pvesim.HostOS{Files: map[string]string{"/etc/modules": "# from a guide\nvfio\nvfio_virqfd\n"}},
+		"old guide": {pvesim.HostOS{Files: map[string]string{"/etc/modules": "# from a guide\nvfio\nvfio_virqfd"}},
 			[]string{"warning PX19 pve1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
