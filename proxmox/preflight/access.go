@@ -18,7 +18,9 @@ func checkGrants(w *Want, s *seen) []Finding {
 	if s.permissions.err != nil {
 		out = append(out, blind("", s.permissions.err))
 	} else {
-		for _, r := range proxmox.Roles(w.Role, s.permissions.is.Missing(w.Grants)) {
+		lacks, unclear := s.lacking(w)
+		out = append(out, unclear...)
+		for _, r := range proxmox.Roles(w.Role, lacks) {
 			out = append(out, wrong(r.Path, grantCure(w, r, s.token), "the token %s lacks %s: %s", s.token, r, strings.Join(r.Why, "; ")))
 		}
 	}
@@ -32,6 +34,49 @@ func checkGrants(w *Want, s *seen) []Finding {
 		}
 	}
 	return out
+}
+
+// localZone is where the bridges of hosts are in Proxmox's tree of access control.
+const localZone = "/sdn/zones/localnetwork/"
+
+// lacking are the grants that the token has not. A bridge that turns out to be a VNet
+// is in another zone, of which Proxmox does not say here which: SDN.Use on any that may
+// be it will do (pve-network, PVE/Network/SDN.pm, get_local_vnets).
+func (s *seen) lacking(w *Want) (lacks []proxmox.Grant, unclear []Finding) {
+	for _, g := range s.permissions.is.Missing(w.Grants) {
+		name, bridge := strings.CutPrefix(g.Path, localZone)
+		switch {
+		case !bridge || !s.vnet(name):
+			lacks = append(lacks, g)
+		case !s.usesZoneOf(name):
+			unclear = append(unclear, blind(name, fmt.Errorf("whether the token may use the VNet %s cannot be seen: it wants SDN.Use on /sdn/zones/ZONE/%s", name, name)))
+		}
+	}
+	return lacks, unclear
+}
+
+// vnet reports whether a bridge is a VNet of Proxmox's SDN, on a host that has it.
+func (s *seen) vnet(name string) bool {
+	for _, h := range s.on {
+		if slices.ContainsFunc(h.bridges.is, func(b proxmox.Bridge) bool { return b.Name == name && b.Type == "vnet" }) {
+			return true
+		}
+	}
+	return false
+}
+
+// usesZoneOf reports whether the token has SDN.Use on a VNet, or on a whole zone.
+func (s *seen) usesZoneOf(vnet string) bool {
+	for where := range s.permissions.is {
+		part := strings.Split(strings.TrimPrefix(where, "/sdn/zones/"), "/")
+		switch {
+		case !strings.HasPrefix(where, "/sdn/zones/"):
+		case len(part) == 1 && s.permissions.is.Has(where, "SDN.Use", true),
+			len(part) == 2 && part[1] == vnet && s.permissions.is.Has(where, "SDN.Use", false):
+			return true
+		}
+	}
+	return false
 }
 
 // rootKeys are the options that only root may set, and that are not set as they are wanted.

@@ -68,6 +68,54 @@ func TestCandidatesAreOfTheHost(t *testing.T) {
 	}
 }
 
+// TestAVNetIsInAZoneOfItsOwn: what the file can only call a bridge of the host.
+func TestAVNetIsInAZoneOfItsOwn(t *testing.T) {
+	w := &Want{Grants: []proxmox.Grant{{Path: "/sdn/zones/localnetwork/blue", Privileges: []string{"SDN.Use"}, Propagate: true}}}
+	for name, c := range map[string]struct {
+		kind string
+		have proxmox.Permissions
+		want []Verdict
+	}{
+		"bridge":              {"bridge", proxmox.Permissions{"/sdn/zones/lan/blue": {"SDN.Use": true}}, []Verdict{Error}},
+		"vnet":                {"vnet", proxmox.Permissions{"/sdn/zones/lan/blue": {"SDN.Use": false}}, nil},
+		"its zone":            {"vnet", proxmox.Permissions{"/sdn/zones/lan": {"SDN.Use": true}}, nil},
+		"its zone, no deeper": {"vnet", proxmox.Permissions{"/sdn/zones/lan": {"SDN.Use": false}}, []Verdict{Skipped}},
+		"another vnet":        {"vnet", proxmox.Permissions{"/sdn/zones/lan/red": {"SDN.Use": true}}, []Verdict{Skipped}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &seen{token: "a@pve!b", permissions: fact[proxmox.Permissions]{is: c.have}, on: map[string]*hostSeen{
+				"pve1": {bridges: fact[[]proxmox.Bridge]{is: []proxmox.Bridge{{Name: "blue", Type: c.kind, Active: true}}}}}}
+			var got []Verdict
+			for _, f := range checkGrants(w, s) {
+				got = append(got, f.Verdict)
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+// TestStoragesThatTakeNoFiles: there is nothing to paste for them, Proxmox refuses it.
+func TestStoragesThatTakeNoFiles(t *testing.T) {
+	thin := proxmox.Storage{Name: "local-lvm", Type: "lvmthin", Content: []string{"images", "rootdir"}}
+	assert.NotContains(t, contentCure(thin, "import", []string{"import"}), "pvesm")
+	none := proxmox.Storage{Name: "nas", Type: "nfs", Content: []string{"none"}}
+	assert.Equal(t, "run on the host: `pvesm set nas --content import,iso`", contentCure(none, "import", []string{"import", "iso"}))
+	assert.Contains(t, contentCure(proxmox.Storage{Name: "pool", Type: "zfspool", Content: []string{"rootdir"}}, "images", []string{"images"}), "rootdir,images")
+}
+
+// TestFullIsNoRoomForWhatIsMade: an ISO is small, and where nothing is made nothing is full.
+func TestFullIsNoRoomForWhatIsMade(t *testing.T) {
+	s := &seen{on: map[string]*hostSeen{"pve1": {storages: fact[[]proxmox.Storage]{is: []proxmox.Storage{
+		{Name: "local", Active: true, Total: 100 * proxmox.GiB, Free: 500 * proxmox.MiB}}}}}}
+	use := func(content string) *Want {
+		return &Want{Hosts: []Host{{Name: "pve1", Storages: []StorageUse{{Storage: "local", Content: "iso"}, {Storage: "local", Content: content}}}}}
+	}
+	assert.Equal(t, Warning, checkStorages(use("iso"), s)[0].Verdict)
+	assert.Equal(t, Error, checkStorages(use("images"), s)[0].Verdict)
+	s.brief = true
+	assert.Equal(t, Warning, checkStorages(use("images"), s)[0].Verdict)
+}
+
 // TestVLANsFindTheirWay has bridges that the simulator does not make.
 func TestVLANsFindTheirWay(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -23,6 +23,7 @@ type fact[T any] struct {
 type seen struct {
 	version     proxmox.Version
 	token       string
+	brief       bool // nothing is to be made: Options.Brief
 	hosts       fact[[]proxmox.Host]
 	quorate     fact[bool]
 	permissions fact[proxmox.Permissions]
@@ -69,7 +70,7 @@ func ask[T any](g *gather, into *fact[T], question func() (T, error)) {
 
 // observe reads everything, each list once.
 func observe(ctx context.Context, c *proxmox.Client, w *Want, o Options) (*seen, error) {
-	s := &seen{version: c.Version(), token: c.TokenID(), now: time.Now(), on: map[string]*hostSeen{}, vms: map[string]fact[*proxmox.VM]{}, taken: map[int]fact[bool]{}}
+	s := &seen{version: c.Version(), token: c.TokenID(), brief: o.Brief, now: time.Now(), on: map[string]*hostSeen{}, vms: map[string]fact[*proxmox.VM]{}, taken: map[int]fact[bool]{}}
 	for _, h := range w.Hosts {
 		s.on[h.Name] = &hostSeen{volumes: map[string]fact[[]proxmox.Volume]{}}
 	}

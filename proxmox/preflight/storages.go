@@ -30,8 +30,19 @@ func (h *hostSeen) storage(name string) *proxmox.Storage {
 	return nil
 }
 
-// full is how little room is none: nothing that is made fits into it.
+// full is how little room is none: no disk or image that is made fits into it.
 const full = proxmox.GiB
+
+// isoRoom is what first-boot ISOs need, of some hundred KiB each.
+const isoRoom = 64 * proxmox.MiB
+
+// room is how much a storage of a host must have free, for all that is to be on it.
+func (h Host) room(storage string) proxmox.Size {
+	if slices.ContainsFunc(h.Storages, func(u StorageUse) bool { return u.Storage == storage && u.Content != "iso" }) {
+		return full
+	}
+	return isoRoom
+}
 
 // checkStorages looks whether storages are there and have room. Proxmox lists those
 // alone that one may see (pve-manager, PVE/API2/Storage/Status.pm).
@@ -60,8 +71,12 @@ func checkStorages(w *Want, s *seen) []Finding {
 				out = append(out, wrong(u.Storage, fmt.Sprintf("write one of them, or make it (pvesm add); is it there? Then the token may not see it: that takes Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
 			case !st.Active:
 				out = append(out, wrong(u.Storage, "see why with pvesm status; if it is disabled: `pvesm set "+u.Storage+" --disable 0`", "storage %q on %s is not active", u.Storage, h.Name))
-			case st.Total > 0 && st.Free < full:
-				out = append(out, wrong(u.Storage, "remove what nobody needs, or write another storage", "storage %q on %s is full: %s of %s are free", u.Storage, h.Name, about(st.Free), about(st.Total)))
+			case st.Total > 0 && st.Free < h.room(u.Storage):
+				say := wrong
+				if s.brief {
+					say = odd // nothing is to be made
+				}
+				out = append(out, say(u.Storage, "remove what nobody needs, or write another storage", "storage %q on %s is full: %s of %s are free", u.Storage, h.Name, about(st.Free), about(st.Total)))
 			case st.Total > 0 && st.Free < st.Total/20:
 				out = append(out, odd(u.Storage, "remove what nobody needs: a thin disk that finds no room stops its VM", "storage %q on %s is nearly full: %s of %s are free", u.Storage, h.Name, about(st.Free), about(st.Total)))
 			}
@@ -93,12 +108,26 @@ func checkContents(w *Want, s *seen) []Finding {
 				continue
 			}
 			told[key] = true
-			content := append(slices.Clone(seen.storage(u.Storage).Content), lacks[u.Storage]...)
-			out = append(out, wrong(u.Storage, fmt.Sprintf("run on the host: `pvesm set %s --content %s`", u.Storage, strings.Join(content, ",")),
+			out = append(out, wrong(u.Storage, contentCure(*seen.storage(u.Storage), u.Content, lacks[u.Storage]),
 				"storage %q on %s does not take content %q, for %s", u.Storage, h.Name, u.Content, u.Why))
 		}
 		return out
 	})
+}
+
+// disksOnly are the types of storage that take no files: Proxmox refuses to set any
+// other content there (pve-storage, PVE/Storage/*Plugin.pm, plugindata).
+func disksOnly(storage string) bool {
+	return slices.Contains([]string{"lvm", "lvmthin", "zfspool", "zfs", "rbd", "iscsi", "iscsidirect"}, storage)
+}
+
+// contentCure lets a storage take what it lacks, beside what it takes already.
+func contentCure(st proxmox.Storage, content string, lacks []string) string {
+	if content != "images" && disksOnly(st.Type) {
+		return fmt.Sprintf("write another storage for that, one that holds files (a directory, NFS, CIFS, …): %s takes disks only", st.Type)
+	}
+	all := keep(st.Content, func(c string) bool { return c != "" && c != "none" })
+	return fmt.Sprintf("run on the host: `pvesm set %s --content %s`", st.Name, strings.Join(append(all, lacks...), ","))
 }
 
 // about prints a size as a person would say it.
