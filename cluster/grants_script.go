@@ -28,6 +28,10 @@ func (s *Spec) RoleScript(v proxmox.Version, tokenID string) string {
 	say("The user, without a password, and its API token. Where there is none yet, this prints")
 	say("the token's secret, and nobody will see it again. The token is privilege-separated:")
 	say("it may do what both it and its user may, so every role below is given to both.")
+	if user != "root@pam" {
+		say("Let both be for this alone: what is granted on a path takes the place of what the user")
+		say("inherits there from above, and a token that had all of its user's rights loses them.")
+	}
 	run(proxmox.TokenCommands(user, token))
 	for _, r := range proxmox.Roles(s.RolePrefix(), need) {
 		out.WriteString("\n")

@@ -21,7 +21,7 @@ func checkGrants(w *Want, s *seen) []Finding {
 		lacks, unclear := s.lacking(w)
 		out = append(out, unclear...)
 		for _, r := range proxmox.Roles(w.Role, lacks) {
-			out = append(out, wrong(r.Path, grantCure(w, r, s.token), "the token %s lacks %s: %s", s.token, r, strings.Join(r.Why, "; ")))
+			out = append(out, wrong(r.Path, grantCure(w, r, s.token, s.hasMore(w, r.Path)), "the token %s lacks %s: %s", s.token, r, strings.Join(r.Why, "; ")))
 		}
 	}
 	for _, vm := range w.VMs {
@@ -104,9 +104,30 @@ func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
 
 // grantCure makes the role of a path whole, whatever is there: what is granted on a
 // path is in the place of what is inherited from above, and not beside it.
-func grantCure(w *Want, r proxmox.Role, token string) string {
-	return "as root, on any host (go tool mage host:role prints all that is needed): `" +
+func grantCure(w *Want, r proxmox.Role, token string, inherits bool) string {
+	careful := ""
+	if user, _, _ := strings.Cut(token, "!"); user != "root@pam" && inherits {
+		careful = fmt.Sprintf("; it replaces what %s and its token inherit on %s from above, so not for a user who does other work there", user, r.Path)
+	}
+	return "as root, on any host (go tool mage host:role prints all that is needed)" + careful + ": `" +
 		strings.Join(proxmox.GrantCommands(w.Role, token, w.Grants, r.Path), "\n") + "`"
+}
+
+// hasMore reports whether the token has more on a path than any of the grants: an entry
+// of its own there, in the place of what it inherits, would take that from it.
+func (s *seen) hasMore(w *Want, path string) bool {
+	var need []string
+	for _, g := range w.Grants {
+		need = append(need, g.Privileges...)
+	}
+	for _, privileges := range s.permissions.is {
+		for privilege := range privileges {
+			if !slices.Contains(need, privilege) && s.permissions.is.Has(path, privilege, false) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // soon is how near the end of a token is worth a word.

@@ -4,6 +4,8 @@
 # The user, without a password, and its API token. Where there is none yet, this prints
 # the token's secret, and nobody will see it again. The token is privilege-separated:
 # it may do what both it and its user may, so every role below is given to both.
+# Let both be for this alone: what is granted on a path takes the place of what the user
+# inherits there from above, and a token that had all of its user's rights loses them.
 pveum user list --output-format json | grep -qF '"homelab@pve"' || pveum user add homelab@pve --comment homelab
 pveum user token modify homelab@pve least --privsep 1 2>/dev/null || pveum user token add homelab@pve least --privsep 1
 
