@@ -132,7 +132,7 @@ func (n *nodeTasks) leave(w *watch) {
 
 // firstLook is after which time a fresh task is looked at; short ones (a config
 // change, a linked clone on LVM) take little more.
-const firstLook = 100 * time.Millisecond
+const firstLook = 200 * time.Millisecond
 
 // due is when the next look is worth its while: a quarter of the youngest task's
 // age after the last look, but not before firstLook, nor after most. The more tasks
