@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,6 +44,10 @@ func (spec Spec) options(s State) options {
 
 // boot is about the kernel's command line, wherever the boot loader has it.
 func (spec Spec) boot(s State) (*Change, error) {
+	if len(s.Loaders) == 0 {
+		return nil, errors.New("proxmox-boot-tool keeps the ESPs and does not say how any of them boots: " +
+			"proxmox-boot-tool status on the host says why; proxmox-boot-tool clean forgets those that are gone")
+	}
 	o := spec.options(s)
 	c := &Change{ID: Boot, What: "kernel command line", Why: o.why}
 	for _, loader := range s.Loaders {
@@ -85,8 +90,10 @@ func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 	config := grubConfig{{path: grubFilePath}}
 	for _, f := range s.under(grubFilePath, grubFolder) {
 		parsed, err := parseGrub(f.Path, f.Text)
-		if err != nil {
-			return nil, err
+		if running := parseCmdline(s.Cmdline); err != nil && o.met(running) {
+			return nil, nil // somebody did it by hand
+		} else if err != nil {
+			return nil, fmt.Errorf("%w: %s; then run %s, reboot, and run this again", err, o.byHand(running), strings.Join(s.refresh(), " "))
 		}
 		if f.Path == grubFilePath {
 			config[0] = parsed

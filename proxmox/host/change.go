@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -109,7 +110,8 @@ func (c *Change) Diff() drift.Diff {
 
 // Apply does what c says. A file that is no longer what c was made for is an error,
 // and then nothing of c is done; otherwise each file is whole, old or new, at any
-// time, and what was there before is kept beside it, once.
+// time, and what was there before is kept beside it, once. When ctx ends, a command
+// that runs is waited for, and no further one begins.
 func Apply(ctx context.Context, r remote.Runner, c *Change) error {
 	for _, f := range c.Files {
 		now, err := remote.ReadFile(ctx, r, f.Path)
@@ -130,8 +132,7 @@ func Apply(ctx context.Context, r remote.Runner, c *Change) error {
 		}
 	}
 	for _, command := range c.Commands {
-		progress.Say(ctx, "%s", remote.Cmd{Args: command})
-		if err := remote.Run(ctx, r, command...); err != nil {
+		if err := toItsEnd(ctx, r, command); err != nil {
 			return err
 		}
 	}
@@ -141,21 +142,47 @@ func Apply(ctx context.Context, r remote.Runner, c *Change) error {
 	return remote.WriteFile(ctx, r, c.StampPath(), []byte(c.Stamp+"\n"), 0o644)
 }
 
+// commandTime is how long a command may take: an initramfs for each of many kernels,
+// copied to several slow ESPs.
+const commandTime = 20 * time.Minute
+
+// toItsEnd runs a command that ends by itself even when ctx does: proxmox-boot-tool
+// that is stopped leaves half an initramfs on an ESP, with which no host starts.
+func toItsEnd(ctx context.Context, r remote.Runner, command []string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	progress.Say(ctx, "%s", remote.Cmd{Args: command})
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
+	defer cancel()
+	said := make(chan struct{})
+	quiet := context.AfterFunc(ctx, func() {
+		defer close(said)
+		progress.Say(whole, "%s must not be cut short: it is waited for", remote.Cmd{Args: command})
+	})
+	err := remote.Run(whole, r, command...)
+	if !quiet() {
+		<-said
+	}
+	return err
+}
+
 func (f FileChange) write(ctx context.Context, r remote.Runner) error {
+	mode := fs.FileMode(f.Mode).Perm()
+	if mode == 0 {
+		mode = 0o644
+	}
 	if backup := f.Backup(); backup != "" {
 		there, err := remote.Exists(ctx, r, backup)
 		if err != nil {
 			return err
 		}
 		if !there {
-			if err := remote.Run(ctx, r, "cp", "-p", "--", f.Path, backup); err != nil {
+			// Whole or not at all, unlike cp: half a copy would count as one the next time.
+			if err := remote.WriteFile(ctx, r, backup, []byte(f.Before), mode); err != nil {
 				return fmt.Errorf("keep a copy of %s: %w", f.Path, err)
 			}
 		}
-	}
-	mode := fs.FileMode(f.Mode).Perm()
-	if mode == 0 {
-		mode = 0o644
 	}
 	progress.Say(ctx, "writing %s", f.Path)
 	return remote.WriteFile(ctx, r, f.Path, []byte(f.After), mode)

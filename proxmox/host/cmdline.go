@@ -66,6 +66,18 @@ func (o options) unwanted(c cmdline) []string {
 
 func (o options) met(c cmdline) bool { return len(o.missing(c))+len(o.unwanted(c)) == 0 }
 
+// byHand says what somebody has to do to c.
+func (o options) byHand(c cmdline) string {
+	var out []string
+	if add := o.missing(c); len(add) > 0 {
+		out = append(out, "add "+strings.Join(add, " "))
+	}
+	if off := o.unwanted(c); len(off) > 0 {
+		out = append(out, "take out "+strings.Join(off, " "))
+	}
+	return strings.Join(out, ", ")
+}
+
 // edit returns the text of a command line with what is missing at its end and
 // without what must not be there. All else stays as it was written.
 func (o options) edit(text string) string {

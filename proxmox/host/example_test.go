@@ -71,7 +71,7 @@ func Example() {
 	// modules loaded at boot []
 	//   /etc/modules-load.d/homelab-vfio.conf: 0 lines go, 5 come
 	// cards kept free of the host's drivers []
-	//   /etc/modprobe.d/homelab-vfio.conf: 0 lines go, 10 come
+	//   /etc/modprobe.d/homelab-vfio.conf: 0 lines go, 11 come
 	// initramfs of all kernels [[update-initramfs -u -k all]]
 	// a reboot, since the kernel runs without iommu=pt
 }

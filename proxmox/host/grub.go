@@ -40,7 +40,7 @@ func parseGrub(path, text string) (grubFile, error) {
 		a := assignment{name: text[m[2]:m[3]], from: m[1]}
 		line := 1 + strings.Count(text[:m[0]], "\n")
 		bad := func(why string) error {
-			return fmt.Errorf("%s:%d: %s %s: write it in one line as %s=\"…\", or add the options yourself", path, line, a.name, why, a.name)
+			return fmt.Errorf("%s:%d: %s %s: write it in one line as %s=\"…\", or do it yourself", path, line, a.name, why, a.name)
 		}
 		if text[m[4]:m[5]] == "+=" {
 			return f, bad("is added to with +=")

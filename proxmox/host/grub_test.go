@@ -84,7 +84,7 @@ func TestGrubThatWeDoNotDareToChange(t *testing.T) {
 	} {
 		_, err := parseGrub("/etc/default/grub", text)
 		assert.ErrorContains(t, err, why, text)
-		assert.ErrorContains(t, err, "or add the options yourself")
+		assert.ErrorContains(t, err, "or do it yourself")
 	}
 }
 

@@ -181,6 +181,7 @@ func TestACrashAnywhere(t *testing.T) {
 				dying := remote.RunnerFunc(func(c context.Context, cmd remote.Cmd) error {
 					if n++; n > after {
 						crash()
+						c = ctx // whoever is dead waits for no command
 					}
 					return r.Run(c, cmd)
 				})
@@ -272,11 +273,74 @@ func TestNotes(t *testing.T) {
 			"containers use NVIDIA cards of the host and lose those that VMs get: /etc/pve/lxc/101.conf",
 		}, text)
 	})
+	in(t, "a command line that comes from elsewhere", func(t *testing.T) {
+		_, r := root(t, fresh(nil))
+		all(t, r, gpus())
+		assert.Empty(t, fatal(gpus().Notes(look(t, r))))
+		require.NoError(t, host.Reboot(t.Context(), r))
+		s := look(t, r)
+		s.Cmdline = "root=/dev/sdb1"
+		assert.Empty(t, gpus().Diff(s))
+		assert.Empty(t, gpus().Reboot(s), "another reboot is of no use")
+		require.Len(t, fatal(gpus().Notes(s)), 1)
+		assert.Contains(t, fatal(gpus().Notes(s))[0], "the kernel runs without iommu=pt: it starts from somewhere else → proxmox-boot-tool status")
+	})
+	in(t, "one more card, later", func(t *testing.T) {
+		_, r := root(t, fresh(nil))
+		all(t, r, gpus())
+		require.NoError(t, host.Reboot(t.Context(), r))
+		s := look(t, r)
+		card := s.Devices[slices.IndexFunc(s.Devices, func(d host.Device) bool { return d.IsGPU() })]
+		card.Address.Bus, card.Device, card.Driver, card.IOMMUGroup = 0x41, "20b0", "nouveau", 99
+		s.Devices = append(s.Devices, card)
+		assert.Equal(t, []string{"the host's own drivers hold 0000:41:00.0 (nouveau)"}, gpus().Reboot(s))
+		assert.Empty(t, fatal(gpus().Notes(s)), "it was not there when the host was started")
+	})
 	in(t, "no such card", func(t *testing.T) {
 		_, r := root(t, fresh(nil))
 		spec := gpus()
 		spec.Cards = []proxmox.PCIAddress{{Bus: 0x41, Function: -1}}
 		assert.Equal(t, []string{"there is no device at 0000:41:00 → lspci -nn on the host says where its cards are"}, fatal(spec.Notes(look(t, r))))
+	})
+}
+
+// TestWhatIsNoGPUStaysWithTheHost: addresses move when hardware is put in, and the
+// file then names the network card or the disk.
+func TestWhatIsNoGPUStaysWithTheHost(t *testing.T) {
+	in(t, "a network card", func(t *testing.T) {
+		_, r := root(t, fresh(func(h *pvesim.Host) {
+			h.PCI = append(h.PCI, pvesim.PCIDevice{Address: "0000:05:00.0", ID: "8086:1572", Class: "020000", Group: 15, Vendor: "Intel Corporation", Name: "Ethernet Controller X710"})
+		}))
+		spec := gpus()
+		spec.Cards = []proxmox.PCIAddress{{Bus: 1, Function: -1}, {Bus: 5, Function: -1}}
+		changes, err := spec.Changes(look(t, r))
+		assert.Empty(t, changes)
+		require.ErrorContains(t, err, "wants to pass 0000:05:00 through as a GPU, and it is Intel Corporation Ethernet Controller X710 (8086:1572), which the host would lose")
+		spec.Cards = spec.Cards[:1]
+		changes, err = spec.Changes(look(t, r))
+		require.NoError(t, err)
+		assert.NotEmpty(t, changes)
+	})
+}
+
+// TestNoCommandIsCutShort: half an initramfs on an ESP is a host that does not start.
+func TestNoCommandIsCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var ended []string
+		slow := remote.RunnerFunc(func(c context.Context, cmd remote.Cmd) error {
+			stop()
+			select {
+			case <-c.Done():
+				return c.Err()
+			case <-time.After(time.Minute):
+				ended = append(ended, cmd.String())
+				return nil
+			}
+		})
+		err := host.Apply(ctx, slow, &host.Change{Commands: [][]string{{"proxmox-boot-tool", "refresh"}, {"update-grub"}}})
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, []string{"proxmox-boot-tool refresh"}, ended, "waited for, and nothing more is begun")
 	})
 }
 

@@ -61,6 +61,10 @@ func (spec Spec) noteIOMMU(s State, note noter) {
 		what := map[bool]string{true: "Intel VT-d", false: "AMD-Vi, also called IOMMU"}[s.Intel]
 		note(true, "switch on "+what+" in the firmware's setup: the next reboot is the time for it", "the kernel is asked for an IOMMU and finds none: it is off in the firmware")
 	}
+	if off := spec.unlike(s); len(off) > 0 && !spec.pending(s, Boot) {
+		note(true, "proxmox-boot-tool status and efibootmgr -v on the host say from where; the disk that it was installed on has to come first",
+			"the host was started since its command line was changed, and %s: it starts from somewhere else", strings.Join(off, ", "))
+	}
 	if held := spec.Held(s); len(held) > 0 && len(spec.Reboot(s)) == 0 {
 		note(true, "dmesg | grep -e vfio -e "+held[0].Driver+" says who came first; a driver that is built in, or is named in /etc/initramfs-tools/modules, comes before vfio-pci",
 			"the host was started with vfio-pci for the cards, and its own drivers still hold %s", names(held))

@@ -41,7 +41,7 @@ cat /proc/sys/kernel/random/boot_id
 section firmware
 if [ -d /sys/firmware/efi ]; then echo efi; else echo bios; fi
 section esps
-if [ -f /etc/kernel/proxmox-boot-uuids ]; then
+if [ -s /etc/kernel/proxmox-boot-uuids ]; then
 	proxmox-boot-tool status 2>/dev/null
 fi
 

@@ -59,6 +59,8 @@ func FuzzAccess(f *testing.F) {
 func TestLoaders(t *testing.T) {
 	for status, want := range map[string][]Loader{
 		"": {GRUB},
+		"System currently booted with uefi\nWARN: /dev/disk/by-uuid/936F-0211 does not exist\n": nil,
+		"System currently booted with uefi\n936E-9A3F is configured with: \n":                   nil,
 		"Re-executing '/usr/sbin/proxmox-boot-tool' in new private mount namespace..\nSystem currently booted with uefi\n" +
 			"936E-9A3F is configured with: uefi (versions: 6.8.12-4-pve, 6.14.8-2-pve)\nWARN: /dev/disk/by-uuid/936F-0211 does not exist\n": {SystemdBoot},
 		"System currently booted with legacy bios\n936E-9A3F is configured with: grub (versions: 6.8.12-4-pve)\n":                    {GRUB},
@@ -81,6 +83,24 @@ func TestBothLoaders(t *testing.T) {
 		"without the file proxmox-boot-tool takes what the kernel runs with")
 	assert.Equal(t, "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet intel_iommu=on iommu=pt\"\n", c.Files[1].After)
 	assert.Equal(t, [][]string{{"proxmox-boot-tool", "refresh"}}, c.Commands)
+}
+
+// TestNoESPSaysHowItBoots: with the wrong file changed nothing would ever come of it.
+func TestNoESPSaysHowItBoots(t *testing.T) {
+	_, err := Spec{GPUs: true}.boot(State{Kernel: "6.14", ESPs: true})
+	require.ErrorContains(t, err, "does not say how any of them boots: proxmox-boot-tool status on the host says why")
+}
+
+// TestDoneByHand: what we do not dare to change somebody else may have changed.
+func TestDoneByHand(t *testing.T) {
+	s := State{Kernel: "6.14", Loaders: []Loader{GRUB}, Cmdline: "quiet amd_iommu=off",
+		Files: []File{{Path: "/etc/default/grub", Text: "GRUB_CMDLINE_LINUX_DEFAULT+=\" quiet\"\n"}}}
+	_, err := Spec{GPUs: true}.boot(s)
+	require.ErrorContains(t, err, "or do it yourself: add iommu=pt, take out amd_iommu=off; then run update-grub, reboot, and run this again")
+	s.Cmdline = "quiet iommu=pt"
+	c, err := Spec{GPUs: true}.boot(s)
+	require.NoError(t, err)
+	assert.Nil(t, c)
 }
 
 func TestAQuoteThatIsNeverClosed(t *testing.T) {

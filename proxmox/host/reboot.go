@@ -19,12 +19,8 @@ func (spec Spec) Reboot(s State) []string {
 		return nil
 	}
 	var out []string
-	o, running := spec.options(s), parseCmdline(s.Cmdline)
-	if missing := o.missing(running); len(missing) > 0 {
-		out = append(out, "the kernel runs without "+strings.Join(missing, " "))
-	}
-	if off := o.unwanted(running); len(off) > 0 {
-		out = append(out, "the kernel runs with "+strings.Join(off, " "))
+	if spec.pending(s, Boot) {
+		out = spec.unlike(s)
 	}
 	if held := spec.Held(s); len(held) > 0 && (len(out) > 0 || spec.pending(s, Initramfs)) {
 		out = append(out, "the host's own drivers hold "+names(held))
@@ -32,15 +28,27 @@ func (spec Spec) Reboot(s State) []string {
 	return out
 }
 
+// unlike says how the kernel runs in another way than it should.
+func (spec Spec) unlike(s State) []string {
+	var out []string
+	o, running := spec.options(s), parseCmdline(s.Cmdline)
+	if missing := o.missing(running); len(missing) > 0 {
+		out = append(out, "the kernel runs without "+strings.Join(missing, " "))
+	}
+	if off := o.unwanted(running); len(off) > 0 {
+		out = append(out, "the kernel runs with "+strings.Join(off, " "))
+	}
+	return out
+}
+
 // pending reports whether something was prepared since the host started, or still
 // has to be.
 func (spec Spec) pending(s State, id string) bool {
-	f := s.file(stamps + id)
-	if f.Text == "" {
-		c, err := spec.Change(s, id)
-		return c != nil || err != nil
+	if c, err := spec.Change(s, id); c != nil || err != nil {
+		return true
 	}
-	return !f.Changed.Before(s.Booted)
+	f := s.file(stamps + id)
+	return f.Text != "" && !f.Changed.Before(s.Booted)
 }
 
 // Reboot starts the host again and returns when it is back: a boot ID is another

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,9 @@ func (spec Spec) Changes(s State) ([]*Change, error) {
 	var out []*Change
 	if !spec.GPUs {
 		return nil, nil
+	}
+	if err := spec.onlyGPUs(s); err != nil {
+		return nil, err
 	}
 	boot, err := spec.boot(s)
 	if err != nil {
@@ -78,6 +82,19 @@ func (spec Spec) wanted(d Device, all []Device) bool {
 		return slices.ContainsFunc(spec.Cards, func(a proxmox.PCIAddress) bool { return a.Whole() == d.Address.Whole() })
 	}
 	return slices.ContainsFunc(all, func(o Device) bool { return o.IsGPU() && o.Address.Whole() == d.Address.Whole() })
+}
+
+// onlyGPUs refuses a card that is none. Addresses move when hardware is put in, and
+// with vfio-pci for the disk or the network card there the host would not start.
+func (spec Spec) onlyGPUs(s State) error {
+	for _, card := range spec.Cards {
+		at := slices.DeleteFunc(slices.Clone(s.Devices), func(d Device) bool { return d.Address.Whole() != card.Whole() })
+		if len(at) > 0 && !slices.ContainsFunc(at, func(d Device) bool { return d.IsGPU() }) {
+			return fmt.Errorf("the file wants to pass %s through as a GPU, and it is %s (%s), which the host would lose: "+
+				"lspci -D -nn -d 10de: on the host says where its NVIDIA cards are now; mend gpus.pci", card, cmp.Or(at[0].Name, "something else"), at[0].ID())
+		}
+	}
+	return nil
 }
 
 // functions returns every function of the cards to pass through.

@@ -34,7 +34,7 @@ type State struct {
 	Kernel   string // that runs, e.g. 6.14.8-2-pve
 	Intel    bool   // the processors' vendor; else AMD
 	UEFI     bool
-	Loaders  []Loader // mostly one; an ESP can hold both
+	Loaders  []Loader // mostly one; an ESP can hold both; none: the ESPs could not be read
 	ESPs     bool     // proxmox-boot-tool keeps the ESPs
 	Cmdline  string   // that the kernel was started with
 	Booted   time.Time
@@ -123,8 +123,12 @@ func parseState(out []byte) (State, error) {
 
 // loaders reads proxmox-boot-tool's status: "936E-9A3F is configured with: uefi
 // (versions: …), grub (versions: …)", where uefi is systemd-boot. Without ESPs of
-// its own, a host boots by GRUB.
+// its own, a host boots by GRUB. An ESP that is gone or cannot be mounted is passed
+// over there, so with ESPs there can be none that says how it boots.
 func loaders(status string) []Loader {
+	if status == "" {
+		return []Loader{GRUB}
+	}
 	var out []Loader
 	for _, line := range lines(status) {
 		_, with, ok := strings.Cut(line, " is configured with: ")
@@ -137,9 +141,6 @@ func loaders(status string) []Loader {
 		if strings.Contains(with, "grub (") && !slices.Contains(out, GRUB) {
 			out = append(out, GRUB)
 		}
-	}
-	if len(out) == 0 {
-		return []Loader{GRUB}
 	}
 	return out
 }

@@ -137,7 +137,7 @@ func (spec Spec) rivals(s State) []string {
 	for _, d := range spec.functions(s) {
 		switch {
 		case strings.HasPrefix(d.Class, "03"):
-			add("nouveau", "nvidia", "nvidiafb", "nvidia_drm")
+			add("nouveau", "nvidia", "nvidia_current", "nvidiafb", "nvidia_drm") // nvidia_current is Debian's
 		case strings.HasPrefix(d.Class, "0403"):
 			add("snd_hda_intel")
 		case strings.HasPrefix(d.Class, "0c03"):
