@@ -69,8 +69,10 @@ func (p *HostPrep) LookAt(ctx context.Context, name string) (*HostPlan, error) {
 	}
 	spec := p.hostSpec(name)
 	plan := &HostPlan{Name: name, State: s, Reboot: spec.Reboot(s), Notes: spec.Notes(s)}
-	plan.Changes, err = spec.Changes(s)
-	return plan, err
+	if plan.Changes, err = spec.Changes(s); err != nil {
+		return plan, fmt.Errorf("host %s: %w", name, err)
+	}
+	return plan, nil
 }
 
 // LookAtAccess says what there is to do for all hosts together.
@@ -80,8 +82,15 @@ func (p *HostPrep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
 		return nil, err
 	}
 	plan := &AccessPlan{State: s, Changes: a.Changes(s), Notes: a.Notes(s)}
-	if p.makesToken(s) {
-		plan.Token = a.TokenCommands(s)
+	if !p.makesToken(s) {
+		return plan, nil
+	}
+	plan.Token = a.TokenCommands(s)
+	if s.Token != nil { // what was granted to it goes with it
+		gone := s
+		gone.Token, gone.May = nil, nil
+		gone.ACLs = slices.DeleteFunc(slices.Clone(s.ACLs), func(e host.ACL) bool { return e.Who == a.TokenID })
+		plan.Changes = a.Changes(gone)
 	}
 	return plan, nil
 }

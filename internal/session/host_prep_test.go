@@ -175,6 +175,7 @@ func TestHostPrepToken(t *testing.T) {
 		assert.Equal(t, invalid, code(w.prep(Options{Yes: true, Out: out, Force: true})), "no file is overwritten")
 		require.NoError(t, os.Remove(out))
 		require.Equal(t, pending, code(w.prep(Options{Yes: true, Out: out, Force: true})))
+		assert.Regexp(t, `(?s)\$ pveum user token delete .*\$ pveum acl modify /vms --tokens`, w.data.String(), "what was granted to the old one is granted again, and said")
 		second, err := secret.FromFile(out)
 		require.NoError(t, err)
 		assert.NotEqual(t, first.Reveal(), second.Reveal())
