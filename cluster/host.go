@@ -47,11 +47,16 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 }
 
 // refusal is why nothing may be changed: what is wrong, and names and storages that
-// could not be seen. What else could not be seen is found out on the way.
+// could not be seen, but for a host that is not there, which is among what is wrong.
+// What else could not be seen is found out on the way.
 func refusal(r *preflight.Report) error {
 	errs := []error{r.Err()}
+	away := map[string]bool{}
+	for _, f := range r.Of(preflight.Error) {
+		away[f.Subject] = away[f.Subject] || f.ID == "host"
+	}
 	for _, f := range r.Of(preflight.Skipped) {
-		if f.ID == "name" || f.ID == "storage" {
+		if (f.ID == "name" || f.ID == "storage") && !away[f.Subject] {
 			errs = append(errs, errors.New(f.String()))
 		}
 	}

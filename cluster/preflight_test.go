@@ -68,6 +68,20 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	})
 }
 
+// TestAHostThatIsOffIsToldOnce: all else that is not known of it is no news.
+func TestAHostThatIsOffIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := pvesim.TwoHosts()
+		model.Hosts[1].Offline = true
+		w := newWorld(t, model)
+		defer w.close()
+		c := w.cluster(t, parse(t, strings.Replace(small, "{endpoint: lab}", "{endpoint: lab, host: pve2}", 1)))
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		require.Error(t, err)
+		assert.Equal(t, 1, strings.Count(err.Error(), "pve2 is offline"), "%s", err)
+	})
+}
+
 // TestDoubtsAreKept: what may work is said, and hinders nothing.
 func TestDoubtsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,16 @@ func (e *Error) hint() string {
 	case e.Status == 595 || e.Status == 596:
 		return "Proxmox's proxy got no answer from the node or its daemon within 30 s: see systemctl status pvedaemon pveproxy there"
 	}
-	return hintFor(e.Message, "")
+	return hintFor(e.Message, e.vmid())
+}
+
+// vmid is the VM or container that the request was about, "" when it was about none.
+func (e *Error) vmid() string {
+	part := strings.Split(strings.TrimPrefix(e.Path, "/"), "/") // nodes, pve1, qemu, 100, config
+	if len(part) > 3 && part[0] == "nodes" && (part[2] == "qemu" || part[2] == "lxc") {
+		return part[3]
+	}
+	return ""
 }
 
 // refusal says what a refused request lacked.
@@ -69,7 +78,7 @@ func hintFor(text, id string) string {
 	case strings.Contains(text, "lock file") && strings.Contains(text, "got timeout"), strings.Contains(text, "got lock request timeout"):
 		return "tried several times; other work holds this lock: look at the host's running tasks, and run it again when they are done"
 	case lockedText.MatchString(text):
-		return "something is at work on the VM, or died while it was: qm unlock " + id
+		return "something is at work on the VM, or died while it was; if the host's tasks show nothing that still runs: qm unlock " + cmp.Or(id, "VMID")
 	}
 	return ""
 }

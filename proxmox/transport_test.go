@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -144,6 +145,13 @@ func TestEveryStatusIsAnError(t *testing.T) {
 			assert.Equal(t, 1, h.count("DELETE /cluster/mapping/pci/other"), "what changes something is sent once")
 		})
 	}
+}
+
+func TestALockNamesItsVM(t *testing.T) {
+	err := &proxmox.Error{Status: 500, Method: "PUT", Path: "/nodes/pve1/qemu/400/config", Message: "VM is locked (backup)"}
+	assert.True(t, strings.HasSuffix(err.Error(), "if the host's tasks show nothing that still runs: qm unlock 400"), err.Error())
+	err.Path = "/cluster/nextid"
+	assert.True(t, strings.HasSuffix(err.Error(), "qm unlock VMID"), err.Error())
 }
 
 func TestErrorNamesPrivilegeAndCure(t *testing.T) {
