@@ -227,6 +227,18 @@ func TestGPUIsLostAndFound(t *testing.T) {
 		_, out = a.get("/api/v1/nodes/wk1")
 		assert.Equal(t, "True", at(at(out, "status", "conditions").([]any)[0], "status"))
 		assert.Equal(t, "2", allocatable())
+
+		// It comes back without its driver: Ready, with no GPUs.
+		a.c.Leave("wk1")
+		mu.Lock()
+		gpus = 0
+		mu.Unlock()
+		time.Sleep(time.Minute)
+		require.NoError(t, a.c.Join(t.Context(), n))
+		time.Sleep(20 * time.Second)
+		_, out = a.get("/api/v1/nodes/wk1")
+		assert.Equal(t, "True", at(at(out, "status", "conditions").([]any)[0], "status"))
+		assert.Equal(t, "0", allocatable())
 	})
 }
 

@@ -32,7 +32,7 @@ type kubelet struct {
 	ctx   context.Context // ends when the kubelet's machine does
 	stop  context.CancelFunc
 
-	reported     *entry // the Node object as this kubelet has last left it
+	reported     *entry // the Node object as this kubelet, Ready, has last left it
 	reportedGPUs int64  // that it offered then, -1 without a device plugin
 }
 
@@ -211,7 +211,9 @@ func (c *Cluster) nodes(pods podIndex) {
 			c.wake(k.since.Add(c.scale(unknownAfter)))
 			continue
 		}
-		k.reported = c.taint(c.putStatus(e, &status), n, taint)
+		if e = c.taint(c.putStatus(e, &status), n, taint); taint == nil {
+			k.reported = e
+		}
 	}
 }
 
