@@ -42,6 +42,10 @@ func (c *Client) setAsRoot(ctx context.Context, vm *VM, p params) error {
 	defer c.root.Unlock()
 	if c.session == nil || time.Since(c.session.since) > ticketAge {
 		s, err := c.login(ctx)
+		if errors.Is(err, errSecondFactor) {
+			_, command := byHand(vm, p)
+			return fmt.Errorf("proxmox: %s %w, which this cannot give\n  run on %s: %s; or leave the option out", c.cfg.Login.User, err, vm.Host, command)
+		}
 		if err != nil {
 			return err
 		}
@@ -56,9 +60,20 @@ func (c *Client) setAsRoot(ctx context.Context, vm *VM, p params) error {
 	return c.asRoot(ctx, http.MethodPut, path, form, c.session, nil)
 }
 
+// errSecondFactor is that a password is right and not enough.
+var errSecondFactor = errors.New("has a second factor")
+
 // rootError says what a token cannot do, and two ways to have it done.
 func rootError(vm *VM, p params) error {
-	var keys, options []string
+	keys, command := byHand(vm, p)
+	return fmt.Errorf("proxmox: %s of %s: only root@pam itself may set this, no token may\n"+
+		"  write user: root@pam below proxmox: in the file, and be asked for the password or refer to it with password:; or run on %s: %s",
+		strings.Join(keys, " and "), vm, vm.Host, command)
+}
+
+// byHand is what root types to set keys of a VM, and those keys.
+func byHand(vm *VM, p params) (keys []string, command string) {
+	var options []string
 	for k, v := range p {
 		switch {
 		case rootKey(k):
@@ -67,9 +82,7 @@ func rootError(vm *VM, p params) error {
 			keys, options = append(keys, fmt.Sprint(v)), append(options, fmt.Sprintf("--delete %v", v))
 		}
 	}
-	return fmt.Errorf("proxmox: %s of %s: only root@pam itself may set this, no token may\n"+
-		"  write user: root@pam below proxmox: in the file, and be asked for the password or refer to it with password:; or run on %s: qm set %d %s",
-		strings.Join(keys, " and "), vm, vm.Host, vm.VMID, strings.Join(options, " "))
+	return keys, fmt.Sprintf("qm set %d %s", vm.VMID, strings.Join(options, " "))
 }
 
 // login exchanges the password for a ticket.
@@ -91,7 +104,7 @@ func (c *Client) login(ctx context.Context) (*session, error) {
 	case err != nil:
 		return nil, err
 	case answer.NeedTFA != nil || strings.HasPrefix(answer.Ticket, "PVE:!tfa!"):
-		return nil, fmt.Errorf("proxmox: %s has a second factor, which this cannot give: set the option on the host with qm set, or leave it out", user)
+		return nil, errSecondFactor
 	case answer.Ticket == "" || answer.CSRF == "":
 		return nil, fmt.Errorf("proxmox: %s was let in without a ticket", user)
 	}

@@ -16,15 +16,22 @@ import (
 
 // rooted is a host on which root has a password, and a client that knows it.
 func rooted(t *testing.T, password string, test func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client, asked *int)) {
+	t.Helper()
+	loginAs(t, pvesim.User{ID: "root@pam", Password: rootPassword}, password, test)
+}
+
+// loginAs is rooted with a user of one's own.
+func loginAs(t *testing.T, user pvesim.User, password string, test func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client, asked *int)) {
+	t.Helper()
 	model := pvesim.EightA100()
-	model.Users = append(model.Users, pvesim.User{ID: "root@pam", Password: rootPassword})
+	model.Users = append(model.Users, user)
 	bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, plain *proxmox.Client) {
 		template(t, plain)
 		id, value := sim.Token()
 		asked := 0
 		c, err := proxmox.Dial(t.Context(), proxmox.Config{
 			Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client(),
-			Login: &proxmox.Login{User: "root@pam", Password: func(context.Context) (secret.Value, error) {
+			Login: &proxmox.Login{User: user.ID, Password: func(context.Context) (secret.Value, error) {
 				asked++
 				return secret.New(password), nil
 			}},
@@ -95,5 +102,28 @@ func TestRootTicketRefused(t *testing.T) {
 		require.ErrorContains(t, err, "only root@pam itself may set this, no token may")
 		require.ErrorContains(t, err, "qm set 102 --")
 		assert.True(t, strings.Contains(err.Error(), "--hugepages 1024") && strings.Contains(err.Error(), "--affinity 0-3"))
+	})
+}
+
+// A second factor cannot be given: nothing is sent with the half of a ticket that the
+// password is worth, and what to type instead is said.
+func TestRootTicketWithSecondFactor(t *testing.T) {
+	loginAs(t, pvesim.User{ID: "root@pam", Password: rootPassword, TOTP: true}, rootPassword, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client, asked *int) {
+		err := ensure(t.Context(), c, pinned(t, c, "cp1"))
+		require.ErrorContains(t, err, "root@pam has a second factor, which this cannot give\n  run on pve1: qm set 102 --")
+		assert.Contains(t, err.Error(), "--hugepages 1024")
+		assert.Contains(t, err.Error(), "--affinity 0-3")
+		assert.Equal(t, 1, *asked, "it is not tried again: a user is locked out after some wrong answers")
+		for _, r := range sim.Requests() {
+			assert.NotEqual(t, "root@pam", r.User)
+			assert.NotContains(t, r.Params, "hugepages")
+		}
+		vm, err := c.VM(t.Context(), owner, "cp1")
+		require.NoError(t, err)
+		require.NotNil(t, vm)
+		assert.Empty(t, vm.Hugepages)
+	})
+	loginAs(t, pvesim.User{ID: "root@pam", Password: rootPassword, TOTP: true}, "wrong", func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client, _ *int) {
+		require.ErrorContains(t, ensure(t.Context(), c, pinned(t, c, "cp1")), "root@pam and this password are not accepted")
 	})
 }

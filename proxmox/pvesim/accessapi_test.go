@@ -60,3 +60,24 @@ func TestATokenFromNothing(t *testing.T) {
 		assert.Equal(t, 401, eve.do("GET", "/version").status)
 	})
 }
+
+// A password is half of the way in for who has a second factor: Proxmox answers 200
+// with a ticket that opens nothing (PVE::API2::AccessControl, create_ticket_do).
+func TestSecondFactor(t *testing.T) {
+	m := EightA100()
+	m.Users = append(m.Users, User{ID: "root@pam", Password: "p", TOTP: true})
+	in(t, m, Options{}, func(t *testing.T, s *Sim, _ *caller) {
+		c := &caller{t: t, s: s}
+		r := c.do("POST", "/access/ticket", "username", "root@pam", "password", "p")
+		require.Equal(t, "200 OK", r.line(), r.body)
+		half := r.object()
+		assert.EqualValues(t, 1, half["NeedTFA"])
+		assert.NotContains(t, half, "cap")
+		assert.Contains(t, half["ticket"], "PVE:!tfa!")
+		assert.Equal(t, 401, c.do("POST", "/access/ticket", "username", "root@pam", "password", "p", "otp", "123456").status)
+		assert.Empty(t, s.access.tickets, "it opens nothing")
+		root := asRoot(t, s)
+		assert.Contains(t, root.do("GET", "/access/tfa/root@pam").body, `"totp"`)
+		assert.Contains(t, root.do("GET", "/access/tfa").body, `"totp"`)
+	})
+}

@@ -128,6 +128,7 @@ type VM struct {
 type User struct {
 	ID       string `yaml:"id"` // name@realm
 	Password string `yaml:"password,omitempty"`
+	TOTP     bool   `yaml:"totp,omitempty"` // a code is asked for after the password, and none is right
 	Comment  string `yaml:"comment,omitempty"`
 	Disabled bool   `yaml:"disabled,omitempty"`
 	Expire   int64  `yaml:"expire,omitempty"` // in seconds since 1970; 0 is never
