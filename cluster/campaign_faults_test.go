@@ -92,7 +92,7 @@ func (to target) mutating() bool { return to.method != "GET" }
 
 // task reports whether the request starts one.
 func (to target) task() bool {
-	return to.mutating() && !strings.HasPrefix(to.path, "/cluster/") && !to.agent() && !(to.method == "PUT" && strings.HasSuffix(to.path, "/config"))
+	return to.mutating() && !strings.HasPrefix(to.path, "/cluster/") && !to.agent() && (to.method != "PUT" || !strings.HasSuffix(to.path, "/config"))
 }
 
 // allocates reports whether the request's task takes room on a storage.
