@@ -22,6 +22,12 @@ rm -f "$root"/etc/ssh/ssh_host_*
 rm -f "$root"/etc/netplan/50-cloud-init.yaml "$root"/etc/udev/rules.d/70-persistent-net.rules
 rm -rf "$root"/var/lib/dhcp/* "$root"/var/lib/NetworkManager/* "$root"/run/systemd/netif/leases
 
+# A storage server takes two initiators of one name for one. open-iscsi's own startup
+# check makes a new name where this is asked for; without the file it does not start.
+if [ -e "$root"/etc/iscsi/initiatorname.iscsi ]; then
+	echo GenerateName=yes >"$root"/etc/iscsi/initiatorname.iscsi
+fi
+
 # Nobody logs in as root with a password that all clones share.
 if [ -e "$root"/etc/shadow ]; then
 	sed -i 's/^root:[^:]*:/root:*:/' "$root"/etc/shadow

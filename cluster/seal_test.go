@@ -22,6 +22,7 @@ func booted() (files map[string]string, stay []string) {
 		"etc/machine-id":                              "4c4c45440034\n",
 		"var/lib/dbus/machine-id":                     "4c4c45440034\n",
 		"etc/hostname":                                "template\n",
+		"etc/iscsi/initiatorname.iscsi":               "InitiatorName=iqn.1993-08.org.debian:01:5a0c\n",
 		"etc/hosts":                                   "127.0.1.1 template template\n",
 		"etc/shadow":                                  "root:$6$salt$hash:19700:0:99999:7:::\ndaemon:*:19700:0:99999:7:::\nrootless:$6$x$y:1::::::\n",
 		"etc/ssh/ssh_host_ed25519_key":                "secret",
@@ -84,7 +85,8 @@ func TestSealOfARealTree(t *testing.T) {
 		return err
 	}))
 	want := map[string]string{
-		"etc/machine-id": "", "etc/hostname": "", "var/log/syslog": "", "var/log/auth.log": "", "var/log/wtmp": "",
+		"etc/iscsi/initiatorname.iscsi": "GenerateName=yes\n",
+		"etc/machine-id":                "", "etc/hostname": "", "var/log/syslog": "", "var/log/auth.log": "", "var/log/wtmp": "",
 		"etc/shadow": "root:*:19700:0:99999:7:::\ndaemon:*:19700:0:99999:7:::\nrootless:$6$x$y:1::::::\n",
 	}
 	for _, name := range stay {
