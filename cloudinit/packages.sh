@@ -14,7 +14,13 @@ for package in "$@"; do
     fi
 done
 if [ -n "$missing" ]; then
-    apt-get --quiet -o DPkg::Lock::Timeout=300 update
+    # For the lock of the lists, which Ubuntu's own timer takes after a boot, apt-get does not wait.
+    tries=24
+    until apt-get --quiet update; do
+        tries=$((tries - 1))
+        if [ "$tries" -eq 0 ]; then exit 1; fi
+        sleep 5
+    done
     # shellcheck disable=SC2086 # one word for each package
     env DEBIAN_FRONTEND=noninteractive apt-get --quiet --assume-yes -o DPkg::Lock::Timeout=300 install $missing
 fi

@@ -2,9 +2,11 @@ package nvidia
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/remote"
@@ -126,7 +128,7 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 // install brings packages in and holds them.
 func install(ctx context.Context, r remote.Runner, packages, holds []string) error {
 	apt := []string{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300"}
-	if err := remote.Run(ctx, r, slices.Concat(apt, []string{"update"})...); err != nil {
+	if err := readLists(ctx, r, slices.Concat(apt, []string{"update"})); err != nil {
 		return err
 	}
 	args := slices.Concat(apt, []string{"install", "--yes", "--no-install-recommends", "--allow-change-held-packages"}, packages)
@@ -134,6 +136,31 @@ func install(ctx context.Context, r remote.Runner, packages, holds []string) err
 		return err
 	}
 	return remote.Run(ctx, r, slices.Concat([]string{"apt-mark", "hold"}, holds)...)
+}
+
+// How long somebody else's update of the lists is waited for, and how long between two tries.
+const (
+	listsTime = 5 * time.Minute
+	listsPoll = 5 * time.Second
+)
+
+// readLists reads the package lists. apt-get waits for dpkg's lock, and not for that of
+// the lists (DPkg::Lock::Timeout does not reach it), which Ubuntu's own timer takes
+// after a boot.
+func readLists(ctx context.Context, r remote.Runner, args []string) error {
+	for begun := time.Now(); ; {
+		err := remote.Run(ctx, r, args...)
+		var exit *remote.ExitError
+		if !errors.As(err, &exit) || !strings.Contains(exit.Stderr, "Could not get lock") || time.Since(begun) > listsTime {
+			return err
+		}
+		progress.Say(ctx, "waiting for another apt-get")
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(listsPoll):
+		}
+	}
 }
 
 // bare is a package's name without "=version".
