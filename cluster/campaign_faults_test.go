@@ -27,18 +27,19 @@ func (f fault) applies(to target) bool { return f.where == nil || f.where(to) }
 // intruder is the name of VMs that somebody makes in between.
 const intruder = "intruder"
 
-// faults are all of them, in Proxmox's own words.
+// faults are all of them, in Proxmox's own words. What happens after the effect of a
+// request without one is what happens before it, or before the next.
 func faults() []fault {
 	return []fault{
 		{name: "crash-before", kills: true, rule: pvesim.Rule{Drop: true}},
-		{name: "crash-after", kills: true, rule: pvesim.Rule{Drop: true, After: true}},
+		{name: "crash-after", kills: true, where: target.mutating, rule: pvesim.Rule{Drop: true, After: true}},
 		{name: "lock-500", rule: pvesim.Rule{Status: 500, Message: "can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout"}},
 		{name: "lock-500-for-ever", again: true, where: target.mutating, rule: pvesim.Rule{Status: 500, Message: "can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout"}},
 		{name: "596-without-effect", rule: pvesim.Rule{Status: 596, Message: "Connection timed out"}},
-		{name: "596-with-effect", rule: pvesim.Rule{Status: 596, Message: "Connection timed out", After: true}},
+		{name: "596-with-effect", where: target.mutating, rule: pvesim.Rule{Status: 596, Message: "Connection timed out", After: true}},
 		{name: "no-worker", where: target.task, rule: pvesim.Rule{Status: 500, Message: "got no worker upid - start worker failed"}},
 		{name: "dropped", rule: pvesim.Rule{Drop: true}},
-		{name: "dropped-after-effect", rule: pvesim.Rule{Drop: true, After: true}},
+		{name: "dropped-after-effect", where: target.mutating, rule: pvesim.Rule{Drop: true, After: true}},
 		{name: "slow-by-31s", rule: pvesim.Rule{Delay: 31 * time.Second}},
 		{name: "task-failed", where: target.task, rule: pvesim.Rule{TaskError: "command '/usr/bin/qemu-img' failed: exit code 1"}},
 		{name: "task-killed", where: target.task, rule: pvesim.Rule{TaskError: pvesim.Killed}},
@@ -147,10 +148,14 @@ func (n *namer) name(r pvesim.Request) target {
 		to.vm = n.vms[m[2]]
 		to.path = m[1] + "/" + to.vm + strings.TrimPrefix(r.Path, m[0])
 	}
-	if m := taskInPath.FindStringSubmatch(r.Path); m != nil {
-		to.path = strings.Replace(to.path, m[0], "<"+m[2]+" "+n.vms[m[3]]+">", 1)
+	if strings.Contains(r.Path, "UPID:") {
+		if m := taskInPath.FindStringSubmatch(r.Path); m != nil {
+			to.path = strings.Replace(to.path, m[0], "<"+m[2]+" "+n.vms[m[3]]+">", 1)
+		}
 	}
-	to.path = digestIn.ReplaceAllString(to.path, "")
+	if strings.Contains(to.path, "-") {
+		to.path = digestIn.ReplaceAllString(to.path, "")
+	}
 	key := [2]string{to.method, to.path}
 	n.seen[key]++
 	to.nth = n.seen[key]

@@ -31,7 +31,7 @@ var (
 	campaignSeed  = flag.Uint64("campaign.seed", 1, "for the runs with two faults, which are drawn by chance")
 	campaignEvery = flag.Int("campaign.every", 499, "a sample has one run of so many; best a prime, so that each fault and each request gets its turn")
 	campaignOnly  = flag.String("campaign.only", "", "how the names of runs begin, as in eight-a100/crash")
-	campaignPairs = flag.Int("campaign.pairs", 500, "how many runs with two faults, in main and all")
+	campaignPairs = flag.Int("campaign.pairs", 2500, "how many runs with two faults, in main and all")
 )
 
 // site is a place where the campaign is fought: an example, on hosts that fit it
@@ -168,7 +168,7 @@ func (s *site) attempts() []attempt {
 func pairs(from []attempt, n int, seed uint64) []attempt {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	var out []attempt
-	for len(out) < n {
+	for len(from) > 1 && len(out) < n {
 		a, b := from[dice.IntN(len(from))], from[dice.IntN(len(from))]
 		if a.site == b.site && a.String() != b.String() {
 			out = append(out, attempt{a.site, []aimed{a.faults[0], b.faults[0]}})

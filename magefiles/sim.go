@@ -50,7 +50,7 @@ func (Sim) Faults(ctx context.Context, runs, repro *string) error {
 	if kind == "" {
 		kind = "main"
 	}
-	test := []string{"sh", "-c", `cd cluster && exec ../.lab/bin/cluster.test -test.run 'TestCampaign$' "$@"`, "sh", "-campaign=" + kind}
+	test := []string{"sh", "-c", `cd cluster && exec ../.lab/bin/cluster.test -test.run 'TestCampaign$' -test.parallel 8 "$@"`, "sh", "-campaign=" + kind}
 	if value(repro) != "" {
 		test = append(test, "-test.v", "-campaign.repro="+*repro)
 	}
