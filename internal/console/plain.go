@@ -19,13 +19,14 @@ type plain struct {
 	console *Console
 
 	mu      sync.Mutex
-	said    map[string]time.Time // when a step last had a line
+	said    map[string]time.Time   // when a step last had a line
+	late    map[string]*time.Timer // says what a step waits for when it has been quiet for long enough
 	skipped []string
 	advice  advice
 }
 
 func newPlain(c *Console) *plain {
-	return &plain{console: c, said: map[string]time.Time{}, advice: advice{}}
+	return &plain{console: c, said: map[string]time.Time{}, late: map[string]*time.Timer{}, advice: advice{}}
 }
 
 func (p *plain) Listen(e converge.Event) {
@@ -35,15 +36,38 @@ func (p *plain) Listen(e converge.Event) {
 		p.skipped = append(p.skipped, e.Step)
 		return
 	}
-	if last, ok := p.said[e.Step]; ok && !e.Kind.Final() && e.Time.Sub(last) < quiet && e.Kind != converge.Acting {
-		return
+	if t := p.late[e.Step]; t != nil {
+		t.Stop()
+		delete(p.late, e.Step)
 	}
 	text := p.sentence(e)
 	if text == "" {
 		return
 	}
+	if last, ok := p.said[e.Step]; ok && !e.Kind.Final() && e.Time.Sub(last) < quiet && e.Kind != converge.Acting {
+		p.later(e, text, quiet-e.Time.Sub(last))
+		return
+	}
 	p.said[e.Step] = e.Time
 	p.print(e.Time, e.Step, text)
+}
+
+// later says what a step waits for unless something newer of it comes first: it may be
+// the last that is heard of it for a long time.
+func (p *plain) later(e converge.Event, text string, wait time.Duration) {
+	var t *time.Timer
+	t = time.AfterFunc(wait, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.late[e.Step] != t {
+			return
+		}
+		delete(p.late, e.Step)
+		at := e.Time.Add(wait)
+		p.said[e.Step] = at
+		p.print(at, e.Step, text)
+	})
+	p.late[e.Step] = t
 }
 
 func (p *plain) print(at time.Time, step, text string) {
@@ -54,6 +78,10 @@ func (p *plain) print(at time.Time, step, text string) {
 func (p *plain) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, t := range p.late {
+		t.Stop()
+	}
+	clear(p.late)
 	if len(p.skipped) > 0 {
 		p.print(time.Now(), "", fmt.Sprintf("not begun, for want of what failed: %s", kinds(p.skipped)))
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -79,6 +80,34 @@ func TestPlain(t *testing.T) {
 	assert.Equal(t, "not begun, for want of what failed: k3s ×2, node\n", c.talk.String()[end+33:])
 	assert.Empty(t, c.data.String(), "talk is not data")
 	assert.NotContains(t, c.talk.String(), "12345")
+}
+
+// What a step waits for last is said, also when it comes soon after another line.
+func TestPlainSaysTheLastWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := capture(0, token)
+		d := c.Display(nil)
+		now := func(kind converge.Kind, message string) {
+			d.Listen(converge.Event{Time: time.Now(), Step: "verify/wk1", Kind: kind, Message: message})
+		}
+		now(converge.Acting, "")
+		time.Sleep(2 * time.Second)
+		now(converge.Waiting, "nothing is known")
+		time.Sleep(time.Second)
+		now(converge.Waiting, "its node is full")
+		time.Sleep(20 * time.Second)
+		assert.NotContains(t, c.talk.String(), "waiting")
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, 1, strings.Count(c.talk.String(), "waiting: its node is full"))
+		assert.NotContains(t, c.talk.String(), "nothing is known")
+		now(converge.Waiting, "said at once")
+		now(converge.Waiting, "not worth it any more")
+		now(converge.Changed, "")
+		time.Sleep(10 * time.Minute)
+		assert.Contains(t, c.talk.String(), "said at once")
+		assert.NotContains(t, c.talk.String(), "not worth it")
+		d.Close()
+	})
 }
 
 func TestJSONLines(t *testing.T) {
