@@ -149,6 +149,8 @@ func (v *Verification) observe(ctx context.Context, n Node) (verified, error) {
 	}
 	s := verified{Job: job}
 	switch {
+	case job.Phase == kube.JobMissing:
+		return s, takesPods(ctx, client, n.Name)
 	case job.Phase == kube.JobPending:
 		s.Reason = v.busy(ctx, client, n, job.Reason)
 		return s, nil
@@ -168,6 +170,15 @@ func (v *Verification) observe(ctx context.Context, n Node) (verified, error) {
 	}
 	v.keep(n.Name, s.results)
 	return s, converge.Permanent(s.verdict(n))
+}
+
+// takesPods is an error for a node that is drained: a Job would wait there for ever.
+func takesPods(ctx context.Context, client *kube.Client, name string) error {
+	node, err := client.Node(ctx, name)
+	if err != nil || !node.Cordoned {
+		return err
+	}
+	return converge.Permanent(fmt.Errorf("%s is drained and takes no pods\n  let them come with go tool mage node:uncordon -node=%s, then verify again", name, name))
 }
 
 // verdict is what is wrong with a Job that has ended, nil when all is well.

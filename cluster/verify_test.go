@@ -99,6 +99,22 @@ func TestVerifyOfAGPUInUse(t *testing.T) {
 	})
 }
 
+// A drained node takes no Job: that is said at once, and the others compute.
+func TestVerifyOfADrainedNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		spec := parse(t, example(t, "eight-a100"))
+		w.up(t, spec)
+		require.NoError(t, w.verb(t, spec, drained("wk-gpu2")))
+		begin := time.Now()
+		results, _, err := w.verify(t, spec)
+		assert.EqualError(t, err, "verify/wk-gpu2: wk-gpu2 is drained and takes no pods\n  let them come with go tool mage node:uncordon -node=wk-gpu2, then verify again")
+		assert.Len(t, results, 6)
+		assert.Less(t, time.Since(begin), time.Minute)
+	})
+}
+
 // A driver that broke after up fails the verification of its node, in one message.
 func TestVerifyOfABrokenDriver(t *testing.T) {
 	for name, tc := range map[string]struct {
