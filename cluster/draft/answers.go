@@ -160,6 +160,40 @@ func (f Found) usable(bridge string) []Host {
 	return out
 }
 
+// CheckName says what is wrong with a cluster's name.
+func CheckName(name string) error {
+	if nameSyntax.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("name %q: write at most 32 lower-case letters, digits and hyphens, beginning with a letter", name)
+}
+
+// CheckServers says what is wrong with a number of servers.
+func CheckServers(n int) error {
+	if n >= 1 && n <= maxServers && n%2 == 1 {
+		return nil
+	}
+	return fmt.Errorf("%d servers: write 1, or 3 so that one may fail", n)
+}
+
+// CheckGPUs says what is wrong with a number of GPUs for each worker; 0 leaves it to
+// what was found.
+func CheckGPUs(n int) error {
+	if n >= 0 && n <= maxGPUsPerWorker {
+		return nil
+	}
+	return fmt.Errorf("%d GPUs per worker: a VM takes 1 to %d", n, maxGPUsPerWorker)
+}
+
+// CheckInside says of an address that it is none that a machine of the network could
+// have. name is what it is for.
+func CheckInside(name string, network netip.Prefix, addr netip.Addr) error {
+	if !network.IsValid() || isHost(network, addr) {
+		return nil
+	}
+	return fmt.Errorf("%s %s: write one inside the network %s", name, addr, network)
+}
+
 // Check says everything that does not fit, each with what to answer instead.
 func (a Answers) Check(f Found) error {
 	var errs []error
@@ -168,9 +202,11 @@ func (a Answers) Check(f Found) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	bad(!nameSyntax.MatchString(a.Name), "name %q: write at most 32 lower-case letters, digits and hyphens, beginning with a letter", a.Name)
-	bad(a.Servers < 1 || a.Servers > maxServers || a.Servers%2 == 0, "%d servers: write 1, or 3 so that one may fail", a.Servers)
-	bad(a.GPUsPerWorker < 0 || a.GPUsPerWorker > maxGPUsPerWorker, "%d GPUs per worker: a VM takes 1 to %d", a.GPUsPerWorker, maxGPUsPerWorker)
+	for _, err := range []error{CheckName(a.Name), CheckServers(a.Servers), CheckGPUs(a.GPUsPerWorker)} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
 	bad(!bridgeSyntax.MatchString(a.Bridge), "bridge %q: write the name that the host's network page shows, e.g. vmbr0", a.Bridge)
 	errs = append(errs, a.checkAccess()...)
 	network := a.checkNetwork()
@@ -257,8 +293,10 @@ func (a Answers) checkNetwork() []error {
 		switch {
 		case !x.addr.IsValid():
 			errs = append(errs, fmt.Errorf("the %s is not known: say which it is (%s)", x.name, x.flag))
-		case a.Prefix.IsValid() && !isHost(a.Prefix, x.addr):
-			errs = append(errs, fmt.Errorf("%s %s: write one inside the network %s", x.name, x.addr, a.Prefix))
+		default:
+			if err := CheckInside(x.name, a.Prefix, x.addr); err != nil {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errs

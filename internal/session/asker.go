@@ -130,16 +130,28 @@ func (a *asker) yes(ctx context.Context, question string) error {
 	return nil
 }
 
+// anew is check where somebody can be asked again. What flags say is checked all at
+// once, later.
+func (a *asker) anew(check func(string) error) func(string) error {
+	if !a.person {
+		return func(string) error { return nil }
+	}
+	return check
+}
+
 // number asks for a whole number.
-func (a *asker) number(ctx context.Context, what string, given, proposed int) (int, error) {
+func (a *asker) number(ctx context.Context, what string, given, proposed int, check func(int) error) (int, error) {
 	text := ""
 	if given != 0 {
 		text = strconv.Itoa(given)
 	}
-	answer, err := a.text(ctx, what, text, strconv.Itoa(proposed), func(s string) error {
-		_, err := strconv.Atoi(s)
-		return err
-	})
+	answer, err := a.text(ctx, what, text, strconv.Itoa(proposed), a.anew(func(s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return fmt.Errorf("%q is no number: write one like %d", s, proposed)
+		}
+		return check(n)
+	}))
 	if err != nil {
 		return 0, err
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,11 +19,11 @@ func (o InitOptions) decide(ctx context.Context, f draft.Found, l *login, ask *a
 		a.Secret = "file:.homelab/proxmox-token" // until the name is known
 	}
 	var err error
-	if a.Name, err = ask.text(ctx, "Name of the cluster", o.Name, a.Name, nil); err != nil {
+	if a.Name, err = ask.text(ctx, "Name of the cluster", o.Name, a.Name, ask.anew(draft.CheckName)); err != nil {
 		return a, err
 	}
 	advice := "Servers (1, or 3 so that one may fail)"
-	if a.Servers, err = ask.number(ctx, advice, o.Servers, a.Servers); err != nil {
+	if a.Servers, err = ask.number(ctx, advice, o.Servers, a.Servers, draft.CheckServers); err != nil {
 		return a, err
 	}
 	cards := 0
@@ -30,7 +31,7 @@ func (o InitOptions) decide(ctx context.Context, f draft.Found, l *login, ask *a
 		cards += len(h.Free())
 	}
 	if a.GPUsPerWorker = o.GPUs; cards > 1 && o.GPUs == 0 {
-		if a.GPUsPerWorker, err = ask.number(ctx, "GPUs of each worker", o.GPUs, 2-cards%2); err != nil {
+		if a.GPUsPerWorker, err = ask.number(ctx, "GPUs of each worker", o.GPUs, 2-cards%2, draft.CheckGPUs); err != nil {
 			return a, err
 		}
 	}
@@ -70,11 +71,11 @@ func (o InitOptions) network(ctx context.Context, a draft.Answers, f draft.Found
 		a.Prefix, a.Gateway = p.Masked(), netip.Addr{}
 		a = f.Number(a)
 	}
-	if text, err = ask.text(ctx, "Gateway", o.Gateway, known(a.Gateway), isAddress); err != nil {
+	if text, err = ask.text(ctx, "Gateway", o.Gateway, known(a.Gateway), ask.address("gateway", a.Prefix)); err != nil {
 		return a, err
 	}
 	a.Gateway, _ = netip.ParseAddr(text)
-	if text, err = ask.text(ctx, "First address of the nodes; those in use are left out", o.First, known(a.First), isAddress); err != nil {
+	if text, err = ask.text(ctx, "First address of the nodes; those in use are left out", o.First, known(a.First), ask.address("first address", a.Prefix)); err != nil {
 		return a, err
 	}
 	a.First, _ = netip.ParseAddr(text)
@@ -93,13 +94,21 @@ func known[T interface {
 }
 
 func isPrefix(s string) error {
-	_, err := netip.ParsePrefix(s)
-	return err
+	if _, err := netip.ParsePrefix(s); err != nil {
+		return fmt.Errorf("%q is no network: write its address and length, e.g. 10.0.0.0/24", s)
+	}
+	return nil
 }
 
-func isAddress(s string) error {
-	_, err := netip.ParseAddr(s)
-	return err
+// address is a check of one that a machine of the network could have.
+func (a *asker) address(name string, network netip.Prefix) func(string) error {
+	return func(s string) error {
+		addr, err := netip.ParseAddr(s)
+		if err != nil {
+			return fmt.Errorf("%q is no address: write it like 10.0.0.11", s)
+		}
+		return a.anew(func(string) error { return draft.CheckInside(name, network, addr) })(s)
+	}
 }
 
 // ownKey is the public key of whoever sits here; "-" when there is none.

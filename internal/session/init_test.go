@@ -141,6 +141,27 @@ func TestInitInterview(t *testing.T) {
 	assert.Equal(t, "192.168.1.40/24", spec.Nodes[0].Address.String())
 }
 
+// A wrong answer is told at once, in words, and asked for again.
+func TestInitAsksAgain(t *testing.T) {
+	f := newFront(t, pvesim.EightA100())
+	t.Chdir(t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	said, err := interview(t, InitOptions{}, all(f.endpoint, "yes", f.token, f.secret,
+		"My Cluster", "mine", "two", "2", "3", "many", "17", "4", "10.0.0", "", "1.1.1.1", "", "10.0.1.50", "fifty", "10.0.0.50")...)
+	require.NoError(t, err)
+	for _, want := range []string{
+		`name "My Cluster": write at most 32`, `"two" is no number: write one like 1`, "2 servers: write 1, or 3", `"many" is no number: write one like 2`,
+		"17 GPUs per worker: a VM takes 1 to 16", `"10.0.0" is no network: write its address and length, e.g. 10.0.0.0/24`,
+		"gateway 1.1.1.1: write one inside the network 10.0.0.0/24", "first address 10.0.1.50: write one inside", `"fifty" is no address: write it like 10.0.0.11`,
+	} {
+		assert.Equal(t, 1, strings.Count(said, want), "%s in\n%s", want, said)
+	}
+	spec, err := cluster.Load(DefaultSpec)
+	require.NoError(t, err)
+	assert.Equal(t, "mine", spec.Name)
+	assert.Len(t, spec.GPUNodes(), 2)
+}
+
 func TestInitRefusals(t *testing.T) {
 	f := newFront(t, pvesim.OneGPU())
 	t.Chdir(t.TempDir())
