@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,12 +14,18 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
-// GPUList prints every card of every host, and who has it. With -ssh the hosts are
+// GPUList prints every card of every host, or of the one of -host, and who has it. With -ssh the hosts are
 // asked, too, for what Proxmox's API does not tell: NUMA node and driver.
 func (s *Session) GPUList(ctx context.Context) error {
+	if _, err := s.hostsOf(); err != nil {
+		return err
+	}
 	gpus, err := s.Cluster.GPUs(ctx)
 	if err != nil {
 		return err
+	}
+	if s.opt.Host != "" {
+		gpus = slices.DeleteFunc(gpus, func(g cluster.GPUInfo) bool { return g.Host != s.opt.Host })
 	}
 	if s.opt.SSH != "" {
 		if err := s.lookCloser(ctx, gpus); err != nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
@@ -43,5 +44,10 @@ func TestGPUListOverSSH(t *testing.T) {
 		}
 		require.NoError(t, s.GPUList(t.Context()))
 		golden(t, "gpu_list.txt", w.data.String())
+
+		s.opt = Options{Host: "pve2"}
+		err = s.GPUList(t.Context())
+		assert.Equal(t, invalid, code(err))
+		assert.ErrorContains(t, err, "-host=pve2: the file has no such host; it has pve1")
 	})
 }

@@ -241,10 +241,12 @@ func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *pr
 func (s *Session) showPrep(all *prepPlan) error {
 	if s.JSON {
 		for _, h := range all.hosts {
+			h.Changes = append([]*host.Change{}, h.Changes...) // none is a list, too
 			if err := console.Objects(s.Console, []*cluster.HostPlan{h}); err != nil {
 				return err
 			}
 		}
+		all.access.Changes = append([]*host.Change{}, all.access.Changes...)
 		return console.Objects(s.Console, []*cluster.AccessPlan{all.access})
 	}
 	_, err := fmt.Fprint(s.Data, prepText(all))

@@ -259,6 +259,14 @@ func TestHostPrepFlags(t *testing.T) {
 		assert.Len(t, plans[0]["changes"], 4)
 		assert.Len(t, plans[1]["changes"], 4)
 		assert.Len(t, plans[1]["token"], 1)
+
+		w.data.Reset()
+		require.NoError(t, w.prep(Options{JSON: true, Yes: true, Reboot: true}))
+		w.data.Reset()
+		require.NoError(t, w.prep(Options{JSON: true}))
+		for _, p := range objects(t, w.data.Bytes()) {
+			assert.Equal(t, []any{}, p["changes"], "nothing to change is a list, too")
+		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		m := freshHost("grub")
