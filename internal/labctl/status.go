@@ -16,16 +16,16 @@ import (
 // Status is how a running lab is.
 type Status struct {
 	State
-	Uptime    time.Duration
-	Processes []Process // the lab itself first
-	Outdated  bool      // it runs another build than the one that is in its folder now
+	Uptime    time.Duration `json:"-"`         // to the second
+	Processes []Process     `json:"processes"` // the lab itself first
+	Outdated  bool          `json:"outdated"`  // it runs another build than the one that is in its folder now
 }
 
 // Process is one of the lab's programs.
 type Process struct {
-	PID    int
-	Name   string // "serve" is the lab itself; "kube-apiserver", …
-	Memory int64  // bytes that it has for itself and its part of what it shares; 0 when not known
+	PID    int    `json:"pid"`
+	Name   string `json:"name"`   // "serve" is the lab itself; "kube-apiserver", …
+	Memory int64  `json:"memory"` // bytes that it has for itself and its part of what it shares; 0 when not known
 }
 
 // Memory is what all its programs take together, in bytes.
