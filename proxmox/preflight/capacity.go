@@ -138,11 +138,19 @@ func checkDisks(w *Want, s *seen) []Finding {
 		case thick && p.more > st.Free:
 			out = append(out, wrong(st.Name, "write smaller disks or another storage; lvmthin takes what is written only", "new disks on storage %q of %s take %s at once, and %s are free", st.Name, p.where, about(p.more), about(st.Free)))
 		case !thick && p.disks+p.more > st.Total:
-			out = append(out, odd(st.Name, "thin disks allow that until they are full, and then all VMs on it stop: watch it, or write smaller ones", "disks on storage %q of %s may grow to %s (%s of them new) and it has %s, %s free",
-				st.Name, p.where, about(p.disks+p.more), about(p.more), about(st.Total), about(st.Free)))
+			out = append(out, odd(st.Name, "thin disks allow that until they are full, and then all VMs on it stop: watch it, or write smaller ones", "disks on storage %q of %s may grow to %s%s and it has %s, %s free",
+				st.Name, p.where, about(p.disks+p.more), p.fresh(), about(st.Total), about(st.Free)))
 		}
 	}
 	return out
+}
+
+// fresh says how much of a pool's growth is yet to be made.
+func (p pool) fresh() string {
+	if p.more == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s of them new)", about(p.more))
 }
 
 // starting are the VMs with GPUs that do not run yet, and how much memory they pin then.
