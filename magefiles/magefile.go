@@ -80,7 +80,7 @@ func with(ctx context.Context, o session.Options, do func(*session.Session, cont
 		return err
 	}
 	if o.Timeout < 0 {
-		return fmt.Errorf("-timeout=%s: write a time to come, as in 30m", o.Timeout)
+		return mg.Fatalf(3, "-timeout=%s: write a time to come, as in 30m", o.Timeout)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/magefile/mage/mg"
 
@@ -43,12 +45,12 @@ func (Sim) Faults(ctx context.Context, runs, repro *string) error {
 	if err := words(); err != nil {
 		return err
 	}
+	kind := cmp.Or(value(runs), "main")
+	if !slices.Contains([]string{"main", "all", "sample"}, kind) {
+		return mg.Fatalf(3, "-runs=%s: write main, all or sample", kind)
+	}
 	if err := run(ctx, "go", "test", "-c", "-o", ".lab/bin/cluster.test", "./cluster"); err != nil {
 		return err
-	}
-	kind := value(runs)
-	if kind == "" {
-		kind = "main"
 	}
 	test := []string{"sh", "-c", `cd cluster && exec ../.lab/bin/cluster.test -test.run 'TestCampaign$' -test.parallel 8 "$@"`, "sh", "-campaign=" + kind}
 	if value(repro) != "" {
