@@ -116,7 +116,36 @@ func (c *Cluster) driverFor(ctx context.Context, host, installed string) (nvidia
 		return nvidia.Driver{}, nil
 	}
 	driver, _, err := nvidia.SelectDriverBranch(ids, s.driverPolicy(installed))
+	if err == nil {
+		return driver, nil
+	}
+	// No driver is for all of them. Those that somebody else has, or that nobody gets,
+	// need none.
+	ids, failed := c.allotted(ctx, host)
+	if failed != nil || len(ids) == 0 {
+		return nvidia.Driver{}, converge.Permanent(err)
+	}
+	driver, _, err = nvidia.SelectDriverBranch(ids, s.driverPolicy(installed))
 	return driver, converge.Permanent(err)
+}
+
+// allotted are the ids of the cards that a host's nodes get.
+func (c *Cluster) allotted(ctx context.Context, host string) ([]nvidia.PCIID, error) {
+	deal, err := c.allot(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	var ids []nvidia.PCIID
+	for _, share := range deal.shares {
+		for _, g := range share.cards {
+			id, err := nvidia.ParsePCIID(g.ID())
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // driverPolicy is what the file says of the driver.

@@ -50,6 +50,7 @@ func (c *Cluster) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Runnin
 
 // bakeSealed returns the machine that was filled and sealed, and is off.
 func (c *Cluster) bakeSealed(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
+	interrupted := vm != nil && !vm.Running
 	vm, err := c.bakeVM(ctx, t, vm)
 	if err != nil {
 		return nil, err
@@ -58,7 +59,18 @@ func (c *Cluster) bakeSealed(ctx context.Context, t template, vm *proxmox.VM) (*
 		return nil, err
 	}
 	if err := c.fill(ctx, t, vm); err != nil {
-		return nil, fmt.Errorf("baking %s: %w", t.name, err)
+		err = fmt.Errorf("baking %s: %w", t.name, err)
+		if !interrupted || ctx.Err() != nil {
+			return nil, err
+		}
+		// A machine that was found off half-way through its first boot, as a power cut
+		// leaves it, may never come further: packages are half installed, and cloud-init
+		// does nothing twice.
+		progress.Say(ctx, "making %s anew: it had been switched off half-way", t.name)
+		if removed := c.Proxmox.Remove(ctx, vm); removed != nil {
+			return nil, errors.Join(err, removed)
+		}
+		return c.bakeSealed(ctx, t, nil)
 	}
 	progress.Say(ctx, "sealing")
 	if err := remote.Run(ctx, c.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {

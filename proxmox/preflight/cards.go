@@ -281,7 +281,7 @@ func checkDriver(w *Want, s *seen) []Finding {
 		if seen.cards.err != nil {
 			return []Finding{blind(h.Name, seen.cards.err)}
 		}
-		ids, unknown := candidates(w.gpus(h.Name), seen, h.Name)
+		ids, unknown := candidates(w, s.ledger.is, seen, h.Name)
 		if len(ids) == 0 {
 			return nil
 		}
@@ -305,14 +305,20 @@ func checkDriver(w *Want, s *seen) []Finding {
 	})
 }
 
-// candidates are the ids of the cards of a host that machines may get.
-func candidates(vms []VM, seen *hostSeen, host string) (ids []nvidia.PCIID, unknown []proxmox.GPU) {
+// candidates are the ids of the cards of a host that machines may get. What somebody
+// else has needs no driver of ours.
+func candidates(w *Want, ledger *proxmox.Ledger, seen *hostSeen, host string) (ids []nvidia.PCIID, unknown []proxmox.GPU) {
+	vms := w.gpus(host)
 	for _, g := range seen.cards.is {
 		mapped := slices.ContainsFunc(seen.mappings.is, func(m proxmox.MappingState) bool {
 			return slices.ContainsFunc(vms, func(vm VM) bool { return slices.Contains(vm.GPUs.Mappings, m.ID) }) &&
 				slices.ContainsFunc(m.Devices, func(d proxmox.MappedDevice) bool { return d.Host == host && d.Address.Contains(g.Address) })
 		})
 		wanted := slices.ContainsFunc(vms, func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 && vm.GPUs.fits(g) })
+		if !mapped && ledger != nil {
+			c, ok := ledger.Card(host, g.Address)
+			wanted = wanted && !(ok && others(c, w.Owner) != "")
+		}
 		if !mapped && !wanted {
 			continue
 		}

@@ -155,6 +155,13 @@ func cardFailures() []failure {
 			s.AddMapping("small_gpu1", "", strings.Replace(mapped, "iommugroup=13", "iommugroup=14", 1))
 		}, found: []string{"warning PX2 small_gpu1"}},
 		{name: "mapping-good", arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) }, want: func(w *preflight.Want) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }},
+		{name: "old-card-of-somebody-else", model: func(m *pvesim.Model) { // no driver of today knows it
+			m.Hosts[0].PCI = append(m.Hosts[0].PCI, pvesim.PCIDevice{Address: "0000:0b:00.0", ID: "10de:101e", Subsystem: "10de:095f", Class: "030200", Group: 29, Vendor: "NVIDIA Corporation", Name: "GK110GL [Tesla K20X]"})
+			m.VMs = append(m.VMs, holder(104, "win11", "0000:0b:00", false))
+		}},
+		{name: "old-card", model: func(m *pvesim.Model) {
+			m.Hosts[0].PCI = append(m.Hosts[0].PCI, pvesim.PCIDevice{Address: "0000:0b:00.0", ID: "10de:101e", Subsystem: "10de:095f", Class: "030200", Group: 29, Vendor: "NVIDIA Corporation", Name: "GK110GL [Tesla K20X]"})
+		}, found: []string{"error N1 pve1"}},
 		{name: "card-of-a-stopped-vm", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(104, "win11", "0000:01:00,pcie=1", false, "onboot", "1"))
 		}, found: []string{"error PX4 gpu1"}},

@@ -62,7 +62,7 @@ func TestCandidatesAreOfTheHost(t *testing.T) {
 	}
 	seen := &hostSeen{cards: fact[[]proxmox.GPU]{is: []proxmox.GPU{card("01:00.0", "128b"), card("41:00.0", "20b5")}},
 		mappings: fact[[]proxmox.MappingState]{is: []proxmox.MappingState{m}}}
-	ids, _ := candidates([]VM{{Name: "gpu1", Host: "pve1", GPUs: GPUs{Count: 1, Mappings: []string{"gpus"}}}}, seen, "pve1")
+	ids, _ := candidates(&Want{VMs: []VM{{Name: "gpu1", Host: "pve1", GPUs: GPUs{Count: 1, Mappings: []string{"gpus"}}}}}, nil, seen, "pve1")
 	if assert.Len(t, ids, 1) {
 		assert.Equal(t, "10de:20b5", ids[0].String())
 	}
