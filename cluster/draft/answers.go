@@ -222,11 +222,11 @@ func (a Answers) Check(f Found) error {
 func (a Answers) checkAccess() []error {
 	var errs []error
 	if a.Endpoint != cluster.Lab {
-		if err := checkEndpoint(a.Endpoint); err != nil {
+		if err := CheckEndpoint(a.Endpoint); err != nil {
 			errs = append(errs, err)
 		}
-		if !tokenSyntax.MatchString(a.TokenID) {
-			errs = append(errs, errors.New("the token's ID: write user@realm!name, as in homelab@pve!cluster; its secret goes elsewhere"))
+		if err := CheckToken(a.TokenID); err != nil {
+			errs = append(errs, err)
 		}
 		if ref, err := cluster.ParseSecretRef(a.Secret); err != nil || printable(ref.String()) != ref.String() {
 			errs = append(errs, errors.New("the token's secret: write env:NAME or file:PATH, where it can be found"))
@@ -249,7 +249,16 @@ func (a Answers) checkAccess() []error {
 
 var hostSyntax = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 
-func checkEndpoint(text string) error {
+// CheckToken says what is wrong with a token's ID.
+func CheckToken(id string) error {
+	if tokenSyntax.MatchString(id) {
+		return nil
+	}
+	return errors.New("the token's ID: write user@realm!name, as in homelab@pve!cluster; its secret goes elsewhere")
+}
+
+// CheckEndpoint says what is wrong with an address of the API that is not the lab's.
+func CheckEndpoint(text string) error {
 	wrong := fmt.Errorf("endpoint %q: write lab, or the address of a Proxmox VE host, e.g. 10.0.0.5 or https://pve.example.org:8006", printable(text))
 	if strings.TrimSpace(text) != text || text == "" || strings.Contains(text, "@") {
 		return wrong

@@ -139,7 +139,13 @@ type login struct {
 func (s *Session) introduce(ctx context.Context, o *InitOptions, ask *asker) (*login, error) {
 	l := &login{token: o.Token, insecure: o.Insecure}
 	var err error
-	if l.endpoint, err = ask.text(ctx, "Proxmox VE host, or lab for simulated ones", o.Endpoint, cluster.Lab, nil); err != nil {
+	endpoint := func(s string) error {
+		if s == cluster.Lab {
+			return nil
+		}
+		return draft.CheckEndpoint(s)
+	}
+	if l.endpoint, err = ask.text(ctx, "Proxmox VE host, or lab for simulated ones", o.Endpoint, cluster.Lab, endpoint); err != nil {
 		return nil, err
 	}
 	if l.endpoint == cluster.Lab {
@@ -153,7 +159,7 @@ func (s *Session) introduce(ctx context.Context, o *InitOptions, ask *asker) (*l
 	if l.fingerprint, err = s.certificate(ctx, l.endpoint, *o, ask); err != nil {
 		return nil, err
 	}
-	if l.token, err = ask.text(ctx, "API token (user@realm!name; docs/real-host.md says how to make one)", o.Token, "homelab@pve!cluster", nil); err != nil {
+	if l.token, err = ask.text(ctx, "API token (user@realm!name; docs/real-host.md says how to make one)", o.Token, "homelab@pve!cluster", draft.CheckToken); err != nil {
 		return nil, err
 	}
 	value, err := l.secret(ctx, *o, ask)

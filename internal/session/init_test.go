@@ -169,6 +169,8 @@ func TestInitRefusals(t *testing.T) {
 		"-endpoint=ADDRESS (or -endpoint=lab, which needs nothing else)\n  -token=USER@REALM!NAME\n  -secret=env:NAME": {},
 		"-token=USER@REALM!NAME":     {Endpoint: f.endpoint},
 		"everybody on this machine":  {Endpoint: f.endpoint, Token: f.token, Secret: f.secret, Fingerprint: f.fingerprint},
+		`endpoint "ftp://x"`:         {Endpoint: "ftp://x", Token: f.token, Secret: "env:TOKEN"},
+		"write user@realm!name":      {Endpoint: f.endpoint, Token: "homelab", Secret: "env:TOKEN", Fingerprint: f.fingerprint},
 		"there is no folder":         {Endpoint: "lab", Out: "nowhere/cluster.yaml"},
 		"cannot be reached":          {Endpoint: "127.0.0.1:1", Token: f.token, Secret: "env:HOME"},
 		"another than expected":      {Endpoint: f.endpoint, Token: f.token, Secret: "env:HOME", Fingerprint: strings.Repeat("AB", 32)},
