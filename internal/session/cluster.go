@@ -101,8 +101,11 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 			c.Say("✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
 		}
 	}
-	return report, failedf(1, "%s failed, %d of %d steps could not begin; what is done stays done: mend it and run it again",
-		strings.Join(names, ", "), report.Count(converge.Skipped), len(report.Steps))
+	begun := ""
+	if n := report.Count(converge.Skipped); n > 0 {
+		begun = fmt.Sprintf(", %d of %d steps could not begin", n, len(report.Steps))
+	}
+	return report, failedf(1, "%s failed%s; what is done stays done: mend it and run it again", strings.Join(names, ", "), begun)
 }
 
 // Status prints a line for each node and what is wrong.
