@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	campaignRuns  = flag.String("campaign", "sample", "main: every fault at every request of one-gpu, a crash at every request of eight-a100, and pairs; all: every fault at every request of both; sample: some of all")
+	campaignRuns  = flag.String("campaign", "", "main: every fault at every request of one-gpu, a crash at every request of eight-a100, and pairs; all: every fault at every request of both; sample, as without it: some of all")
 	campaignRepro = flag.String("campaign.repro", "", "one run of the campaign, as it prints it: site/fault@request[+fault@request]")
 	campaignSeed  = flag.Uint64("campaign.seed", 1, "for the runs with two faults, which are drawn by chance")
 	campaignEvery = flag.Int("campaign.every", 499, "a sample has one run of so many; best a prime, so that each fault and each request gets its turn")
@@ -285,7 +285,7 @@ func table(t *testing.T, all []attempt, results []outcome, lost []bool, took tim
 		}
 	}
 	out := io.Writer(os.Stdout)
-	if *campaignRuns == "sample" {
+	if *campaignRuns == "" {
 		out = t.Output()
 	}
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
