@@ -91,6 +91,12 @@ func (to target) same(o target) bool { return to.method == o.method && to.path =
 
 func (to target) mutating() bool { return to.method != "GET" }
 
+// again reports whether the request looks once more at what runs: of several such looks
+// one is enough.
+func (to target) again() bool {
+	return !to.mutating() && to.nth > 2 && (strings.HasSuffix(to.path, "/tasks") || strings.HasSuffix(to.path, "/exec-status"))
+}
+
 // task reports whether the request starts one.
 func (to target) task() bool {
 	return to.mutating() && !strings.HasPrefix(to.path, "/cluster/") && !to.agent() && (to.method != "PUT" || !strings.HasSuffix(to.path, "/config"))

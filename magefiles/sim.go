@@ -56,6 +56,6 @@ func (Sim) Faults(ctx context.Context, runs, repro *string) error {
 	if value(repro) != "" {
 		test = append(test, "-test.v", "-campaign.repro="+*repro)
 	}
-	_ = os.Setenv("GOGC", "400") // many short lives, little that stays
+	_ = os.Setenv("GOGC", "800") // many short lives, little that stays
 	return run(ctx, test...)
 }
