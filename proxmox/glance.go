@@ -92,7 +92,7 @@ func (gs *glances) forget(path string) {
 	vm := strings.Contains(path, "/qemu")
 	for id, g := range gs.byID {
 		switch {
-		case vm && strings.HasPrefix(id, "/cluster/resources"),
+		case vm && (strings.HasPrefix(id, "/cluster/resources") || strings.HasSuffix(id, "/qemu?")),
 			vm && strings.Contains(id, "/qemu/") && sameVM(path, id),
 			strings.HasPrefix(path, "/cluster/mapping") && strings.HasPrefix(id, "/cluster/mapping"),
 			strings.Contains(path, "/storage/") && strings.Contains(id, "/storage/"):

@@ -278,19 +278,34 @@ func (c *Client) status(ctx context.Context, host string, vmid int) (running boo
 }
 
 // isRunning says whether a VM runs: what we did to it ourselves in the last
-// seconds is newer than the list.
+// seconds is newer than the list, and one that the list calls running may have been
+// switched off by a process of ours that was killed since. Its host knows.
 func (c *Client) isRunning(ctx context.Context, r resource) bool {
 	if running, known := c.power.get(int(r.VMID), statusLag); known {
 		return running
 	}
 	switch r.Status {
 	case "running":
-		return true
+		on, err := c.runningOn(ctx, r.Node)
+		return err != nil || on[int(r.VMID)]
 	case "stopped":
 		return false
 	}
 	running, err := c.status(ctx, r.Node, int(r.VMID))
 	return err == nil && running
+}
+
+// runningOn returns the VMs that a host itself says to run, asked once for all of them.
+func (c *Client) runningOn(ctx context.Context, host string) (map[int]bool, error) {
+	all, err := look[[]resource](ctx, c, "/nodes/"+url.PathEscape(host)+"/qemu", nil)
+	if err != nil {
+		return nil, err
+	}
+	on := make(map[int]bool, len(all))
+	for _, r := range all {
+		on[int(r.VMID)] = r.Status == "running"
+	}
+	return on, nil
 }
 
 // vmids hands out VMIDs. Proxmox's nextid reserves nothing, so those given to
