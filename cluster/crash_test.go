@@ -25,6 +25,7 @@ type fuse struct {
 	next   http.RoundTripper
 	n      int
 	before bool               // the n-th request is not sent; else it is served, and nobody hears the answer
+	writes bool               // those that only read are not counted
 	blow   context.CancelFunc // ends the run, as the end of a process does
 
 	mu   sync.Mutex
@@ -32,15 +33,23 @@ type fuse struct {
 }
 
 // count reports whether a request may go out, and whether it is the last.
-func (f *fuse) count() (ok, last bool) {
+func (f *fuse) count(r *http.Request) (ok, last bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.writes && r.Method == http.MethodGet {
+		return f.seen < f.n, false
+	}
 	f.seen++
 	return f.seen < f.n || f.seen == f.n && !f.before, f.seen == f.n
 }
 
 func (f *fuse) RoundTrip(r *http.Request) (*http.Response, error) {
-	ok, last := f.count()
+	return f.send(f.next, r)
+}
+
+// send is a request over one of the wires that hang on the fuse.
+func (f *fuse) send(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	ok, last := f.count(r)
 	if last {
 		defer f.blow()
 	}
@@ -50,7 +59,7 @@ func (f *fuse) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, io.ErrClosedPipe
 	}
-	res, err := f.next.RoundTrip(r)
+	res, err := next.RoundTrip(r)
 	if last && err == nil {
 		_ = res.Body.Close()
 		return nil, io.ErrClosedPipe

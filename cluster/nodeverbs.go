@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -211,18 +212,41 @@ func (c *Cluster) mayStop(ctx context.Context, n Node) error {
 	if n.Role != Server || len(c.spec.Servers()) == 1 {
 		return nil // a lone server's API is away for a while, and comes back with it
 	}
-	client, err := c.kube(ctx)
+	nodes, err := c.nodes(ctx)
 	if errors.Is(err, errNoServer) {
 		return nil // there is nothing to lose
 	}
 	if err != nil {
 		return err
 	}
-	nodes, err := client.Nodes(ctx)
-	if err != nil {
+	return quorumWithout(n.Name, nodes, false)
+}
+
+// moveTime is how long the API's address may take from a server that is gone to
+// another: kube-vip's lease, and what dialled it meanwhile.
+const moveTime = time.Minute
+
+// nodes returns Kubernetes' nodes. Where the API does not answer, perhaps because an
+// earlier run was cut off after it had switched off the server that had its address,
+// it waits for another server to take that over.
+func (c *Cluster) nodes(ctx context.Context) (nodes []kube.Node, err error) {
+	look := func() error {
+		client, err := c.kube(ctx)
+		if err == nil {
+			nodes, err = client.Nodes(ctx)
+		}
 		return err
 	}
-	return quorumWithout(n.Name, nodes, false)
+	if err = look(); err == nil || errors.Is(err, errNoServer) || ctx.Err() != nil {
+		return nodes, err
+	}
+	soon, cancel := context.WithTimeout(ctx, moveTime)
+	defer cancel()
+	if c.apiBack(soon) != nil {
+		return nil, err
+	}
+	err = look()
+	return nodes, err
 }
 
 // quorumWithout refuses to take a server away when those that are left cannot agree

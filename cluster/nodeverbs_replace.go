@@ -15,7 +15,10 @@ import (
 // NodeReplace makes a node's machine anew: the node is drained, deleted from
 // Kubernetes and with that from etcd, its VM is destroyed with its disks, made from
 // the template and let in again. It may be cut off anywhere and begun again, or left
-// to Up, which makes what is missing.
+// to Up, which makes what is missing; but Up refuses a server that etcd has let go and
+// whose disk is still there. The machine is off before its Node goes, so that the one
+// which made the cluster does not begin another, unless the other servers are too few
+// to agree without it.
 //
 // Without force it refuses to destroy data, and a server that the others need.
 func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
@@ -81,16 +84,12 @@ func (c *Cluster) mayDestroy(ctx context.Context, n Node, vm *proxmox.VM) error 
 		return &RefusedError{n.Name, "it is the only server, and the cluster with all that is stored in it would go with it: " +
 			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; other nodes have to be replaced after it"}
 	}
-	client, err := c.kube(ctx)
+	nodes, err := c.nodes(ctx)
 	if errors.Is(err, errUnformed) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("whether the other servers can do without %s cannot be seen (-force does not look): %w", n.Name, err)
-	}
-	nodes, err := client.Nodes(ctx)
-	if err != nil {
-		return err
 	}
 	return quorumWithout(n.Name, nodes, true)
 }
@@ -143,14 +142,8 @@ func (c *Cluster) retireStep(n Node, vm *proxmox.VM) *converge.Resource[*kube.No
 					return err
 				}
 			}
-			// An agent that is off cannot be left running without its Node, should this be
-			// cut short. A server has to be there when etcd is to forget it.
-			if vm != nil && n.Role == Agent {
-				now, err := c.Proxmox.Idle(ctx, vm)
-				if err == nil && now != nil && now.Running {
-					err = c.Proxmox.Shutdown(ctx, now)
-				}
-				if err != nil {
+			if vm != nil && (n.Role == Agent || c.spares(ctx, n)) {
+				if err := c.switchOff(ctx, n, vm); err != nil {
 					return err
 				}
 			}
@@ -161,6 +154,28 @@ func (c *Cluster) retireStep(n Node, vm *proxmox.VM) *converge.Resource[*kube.No
 			return nil
 		},
 	}
+}
+
+// spares reports whether the other servers agree among themselves while one is off,
+// etcd still counting it. Where they do not, etcd has to forget it while it runs.
+func (c *Cluster) spares(ctx context.Context, n Node) bool {
+	nodes, err := c.nodes(ctx)
+	return err == nil && quorumWithout(n.Name, nodes, false) == nil
+}
+
+// switchOff keeps a machine from being left running without its Node, should this be
+// cut short: an agent would not register again, and a server that etcd has let go
+// while it ran begins a cluster of its own at its next start if it was the first.
+func (c *Cluster) switchOff(ctx context.Context, n Node, vm *proxmox.VM) error {
+	now, err := c.Proxmox.Idle(ctx, vm)
+	if err != nil || now == nil || !now.Running {
+		return err
+	}
+	if err := c.Proxmox.Shutdown(ctx, now); err != nil || n.Role == Agent {
+		return err
+	}
+	c.forgetAPI() // connections may be to this machine
+	return c.apiBack(ctx)
 }
 
 // wreckStep destroys the machine that was there when the verb began, not one that was

@@ -34,8 +34,10 @@ func (c *Cluster) forgetOld(ctx context.Context, n Node, have k3s.State) error {
 		switch {
 		case errors.Is(err, kube.ErrNotFound):
 			return nil
-		case err != nil:
+		case err != nil && (ctx.Err() != nil || time.Now().After(deadline)):
 			return err
+		case err != nil: // the old machine may have had the API's address, and another server takes it over
+			progress.Say(ctx, "whether there is a Node of an earlier %s cannot be seen yet: %s", n.Name, firstLine(err.Error()))
 		case time.Now().After(deadline) && deleted:
 			return fmt.Errorf("the Node of the machine that was called %s before was deleted, but does not go: look at its finalizers with kubectl get node %s -o yaml", n.Name, n.Name)
 		case time.Now().After(deadline):

@@ -39,7 +39,7 @@ var symptoms = []symptom{
 	{"bootstrap data already found and encrypted with different token",
 		"this machine holds the data of a cluster with another token", "join with the token that is in " + serverTokenFile + " of a running server", true},
 	{"the member has been permanently removed from the cluster",
-		"this server was removed from etcd", "stop k3s, delete /var/lib/rancher/k3s/server/db, and let it join again", true},
+		"this server was removed from etcd", "make the machine anew; or stop k3s, delete /var/lib/rancher/k3s/server/db, and let it join again, with server: in its config.yaml, since it begins a cluster of its own without", true},
 	{"This node has been removed from the cluster",
 		"this server was removed from etcd", "restart k3s to let it join again", true},
 	{"token CA hash does not match the Cluster CA certificate hash",

@@ -2,7 +2,9 @@ package guest
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 )
 
 // member is one of etcd's.
@@ -15,6 +17,27 @@ type member struct {
 
 // etcdTombstone marks the disk of a server that etcd has let go while it ran.
 const etcdTombstone = k3sServerDir + "/db/etcd/tombstone"
+
+// EtcdMembers returns the names of etcd's members as the K3s server on this machine
+// knows them, in order; those that do not run have " (away)" behind them. It is nil
+// where no server runs.
+func (m *Machine) EtcdMembers() []string {
+	n := m.k3sServer()
+	if n == nil {
+		return nil
+	}
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(c.members)) {
+		if !c.runs(name) {
+			name += " (away)"
+		}
+		out = append(out, name)
+	}
+	return out
+}
 
 // quorate reports whether more than half of etcd's members run.
 func (c *cluster) quorate() bool {
