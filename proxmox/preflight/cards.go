@@ -317,7 +317,7 @@ func candidates(w *Want, ledger *proxmox.Ledger, seen *hostSeen, host string) (i
 		wanted := slices.ContainsFunc(vms, func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 && vm.GPUs.fits(g) })
 		if !mapped && ledger != nil {
 			c, ok := ledger.Card(host, g.Address)
-			wanted = wanted && !(ok && others(c, w.Owner) != "")
+			wanted = wanted && (!ok || others(c, w.Owner) == "")
 		}
 		if !mapped && !wanted {
 			continue
