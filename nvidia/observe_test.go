@@ -102,6 +102,10 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 			s = strings.Replace(s, "=== log\n", "=== log\nNVRM: RmInitAdapter failed! (0x22:0x56:884)\n", 1)
 			return strings.Replace(s, "NVRM version", "x", 1)
 		}, []string{"could not bring up the GPU"}},
+		"PX7, no room for its memory": {func(s string) string {
+			s = strings.Replace(s, "=== log\n", "=== log\nNVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR1 is 0M @ 0x0 (PCI:0000:01:00.0)\n", 1)
+			return strings.Replace(s, "NVRM version", "x", 1)
+		}, []string{"needs machine type q35, OVMF and CPU type host"}},
 		"N2": {smi("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.180"), []string{
 			"driver: module 580.173.02 → module and libraries of one version (needs a restart)", "drain the node, restart it"}},
 		"N3, order": {func(s string) string { return strings.Replace(s, "\nnvidia\n", "\nplain\n", 1) }, []string{
