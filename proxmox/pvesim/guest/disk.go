@@ -99,7 +99,10 @@ func (d *Disk) lookup(name string) *inode {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	n := d.root
-	for _, part := range split(name) {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" {
+			continue
+		}
 		if n = n.kids[part]; n == nil {
 			return nil
 		}

@@ -88,10 +88,10 @@ func (v *view) resolve(name string, follow bool) (string, error) {
 			done = path.Dir(done)
 			continue
 		}
-		if !v.may(v.raw(done), 1) {
+		if !v.root() && !v.may(v.raw(done), 1) {
 			return "", syscall.EACCES
 		}
-		next := path.Join(done, part)
+		next := strings.TrimSuffix(done, "/") + "/" + part
 		n := v.raw(next)
 		switch {
 		case n == nil && len(rest) > 0:
@@ -122,9 +122,12 @@ func linkParts(target string) []string {
 	return slices.DeleteFunc(strings.Split(target, "/"), func(s string) bool { return s == "" || s == "." })
 }
 
+// root reports whether the user may do anything.
+func (v *view) root() bool { return v.user == nil || v.user.uid == 0 }
+
 // may reports whether the user may read (4), write (2) or execute or search (1).
 func (v *view) may(n *inode, want fs.FileMode) bool {
-	if n == nil || v.user == nil || v.user.uid == 0 {
+	if n == nil || v.root() {
 		return true
 	}
 	perm := n.mode.Perm()
