@@ -169,7 +169,7 @@ func TestCrashLeavesNothingBehind(t *testing.T) {
 
 func TestAWrongModelSaysWhich(t *testing.T) {
 	_, err := labctl.Start(t.Context(), labctl.Options{Dir: t.TempDir(), Binary: labtest.Binary(t), Model: "nine-a100"})
-	require.ErrorContains(t, err, `no model "nine-a100": there are eight-a100, mixed-hosts, one-gpu`)
+	require.ErrorContains(t, err, `no model "nine-a100": there are one-gpu, two-hosts, eight-a100`)
 }
 
 func TestRootLogsInToTheHosts(t *testing.T) {
