@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,13 +35,11 @@ func (a *allotment) holders(node string) []string {
 // somebody else still holds. Cut short, it leaves nodes that are off and mappings
 // that do not fit yet, which the next run finds.
 func (c *Cluster) exchange(ctx context.Context, n Node, others []string) error {
-	progress.Say(ctx, "waiting for another node to come back")
-	select {
-	case c.restarting <- struct{}{}:
-		defer func() { <-c.restarting }()
-	case <-ctx.Done():
-		return ctx.Err()
+	done, err := c.turn(ctx, n.Name)
+	if err != nil {
+		return err
 	}
+	defer done()
 	// Whoever waited before may have done it all.
 	a, err := c.allot(ctx, n.Host)
 	if err != nil {
@@ -82,7 +79,7 @@ func (c *Cluster) exchange(ctx context.Context, n Node, others []string) error {
 }
 
 // downTogether drains nodes and takes those down that hold cards, does something, and
-// brings them up again. It is for one who holds c.restarting.
+// brings them up again. It is for one whose turn it is.
 func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(context.Context) error) error {
 	var down []*proxmox.VM
 	var back []func(context.Context) error
@@ -94,16 +91,13 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(contex
 		if vm == nil {
 			continue
 		}
-		was, err := c.drain(ctx, node.Name)
-		if err != nil && !errors.Is(err, errUnformed) {
+		was, err := c.emptied(ctx, node)
+		if err != nil {
 			return err
 		}
 		down = append(down, vm)
 		if was != nil {
-			back = append(back, func(ctx context.Context) error { return c.waitBack(ctx, was) })
-		}
-		if was != nil && node.Role == Server {
-			back = append(back, c.apiBack)
+			back = append(back, func(ctx context.Context) error { return c.backAsBefore(ctx, node, was) })
 		}
 	}
 	for _, vm := range down {

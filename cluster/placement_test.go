@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // gpuNodes is a file with a server and GPU nodes, one line of gpus each.
@@ -194,6 +195,28 @@ func (w *world) holdsWhatItsFileNames(t *testing.T, file string) {
 			assert.Contains(t, w.vm(t, n.Name).PCI, a.First().String(), n.Name)
 		}
 	}
+}
+
+// Nodes that exchange cards take their turn as all that go down do: whoever goes first
+// and does not come back well keeps the others up.
+func TestNoExchangeAfterOneThatWentBadly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		w.up(t, parse(t, gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}", "1")))
+		time.Sleep(time.Minute)
+		for _, name := range []string{"gpu1", "gpu2", "gpu3"} {
+			w.sim.SetGuestFaults(w.vm(t, name).ID, guest.Faults{DriverFailsToLoad: true})
+		}
+		then := gpuNodes("{pci: ['25:00']}", "{pci: ['01:00']}", "1")
+		then = then[:strings.LastIndex(then, "memory: 32GiB")] + strings.Replace(then[strings.LastIndex(then, "memory: 32GiB"):], "32GiB", "48GiB", 1)
+		before := w.now()
+		c := w.cluster(t, parse(t, then))
+		defer c.Close()
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "did not come back well: mend that first, then run it again")
+		assert.Contains(t, [][]string{{"gpu1", "gpu2"}, {"gpu3"}}, before.changes().Restarted)
+	})
 }
 
 func TestExchangeCutShort(t *testing.T) {

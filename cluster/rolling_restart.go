@@ -13,29 +13,43 @@ import (
 )
 
 // takeDown drains a node, does what needs it down, and waits until it is as well as
-// before. Never more than one node is away, no server goes while another is, and after
-// one that did not come back none goes any more.
-func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) (err error) {
-	progress.Say(ctx, "waiting for another node to come back")
-	select {
-	case c.restarting <- struct{}{}:
-		defer func() { <-c.restarting }()
-	case <-ctx.Done():
-		return ctx.Err()
+// before. No server goes while another is away.
+func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) error {
+	done, err := c.turn(ctx, n.Name)
+	if err != nil {
+		return err
 	}
-	if c.unwell != "" {
-		return fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again", n.Name, c.unwell)
-	}
+	defer done()
 	was, err := c.emptied(ctx, n)
 	if err != nil {
 		return err
 	}
-	if err := do(ctx); err != nil {
+	if err := do(ctx); err != nil || was == nil {
 		return err
 	}
-	if was == nil {
-		return nil
+	return c.backAsBefore(ctx, n, was)
+}
+
+// turn waits until nobody else is down on purpose, and keeps others up until done is
+// called. After one that did not come back well nobody goes down any more.
+func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error) {
+	progress.Say(ctx, "waiting for another node to come back")
+	select {
+	case c.restarting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
+	done = func() { <-c.restarting }
+	if c.unwell != "" {
+		defer done()
+		return nil, fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again", who, c.unwell)
+	}
+	return done, nil
+}
+
+// backAsBefore waits until a node that was taken down is as well as it was. It is for
+// one whose turn it is.
+func (c *Cluster) backAsBefore(ctx context.Context, n Node, was *kube.Node) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil {
 			c.unwell = n.Name
