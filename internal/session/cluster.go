@@ -130,6 +130,19 @@ func (s *Session) Down(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.confirmed(ctx, graph, agreement{
+		question: fmt.Sprintf("Destroy all this? Type the cluster's name (%s): ", s.Spec.Name), answer: s.Spec.Name,
+		nothing: fmt.Sprintf("Nothing of %s is there.", s.Spec.Name),
+		done:    fmt.Sprintf("Gone. The login key stays: %s.", filepath.Join(s.dir(), "id_ed25519")),
+	})
+}
+
+// agreement is what is said around work that has to be agreed to. Without a question
+// it need not be.
+type agreement struct{ question, answer, nothing, done string }
+
+// confirmed shows what a graph would do, asks unless that is not needed, and does it.
+func (s *Session) confirmed(ctx context.Context, graph *converge.Graph, say agreement) error {
 	plan, err := graph.Plan(ctx)
 	if err != nil {
 		return err
@@ -138,22 +151,22 @@ func (s *Session) Down(ctx context.Context) error {
 		return err
 	}
 	if !plan.Changes() {
-		s.Say("Nothing of %s is there.", s.Spec.Name)
+		s.Say("%s", say.nothing)
 		return nil
 	}
-	if !s.opt.Yes {
+	if say.question != "" && !s.opt.Yes {
 		if err := s.Console.Plan(plan); err != nil {
 			return err
 		}
-		if err := ask(ctx, s.Console, fmt.Sprintf("Destroy all this? Type the cluster's name (%s): ", s.Spec.Name), s.Spec.Name); err != nil {
+		if err := ask(ctx, s.Console, say.question, say.answer); err != nil {
 			return err
 		}
 	}
-	_, err = s.run(ctx, graph)
-	if err == nil {
-		s.Say("Gone. The login key stays: %s.", filepath.Join(s.dir(), "id_ed25519"))
+	if _, err := s.run(ctx, graph); err != nil || say.done == "" {
+		return err
 	}
-	return err
+	s.Say("%s", say.done)
+	return nil
 }
 
 // ask returns nil when the answer is want.

@@ -44,30 +44,12 @@ func (s *Session) verb(ctx context.Context, g *converge.Graph, err error, words 
 	if err != nil {
 		return verbError(err)
 	}
-	plan, err := g.Plan(ctx)
-	if err != nil {
-		return err
+	of := func(words string) string { return strings.ReplaceAll(words, nodeMark, s.opt.Node) }
+	say := agreement{nothing: of(words.nothing), done: of(words.done)}
+	if words.question != "" {
+		say.question, say.answer = words.question+" Type the node's name ("+s.opt.Node+"): ", s.opt.Node
 	}
-	if err := plan.Err(); err != nil {
-		return verbError(err)
-	}
-	if !plan.Changes() {
-		s.Say("%s", strings.ReplaceAll(words.nothing, nodeMark, s.opt.Node))
-		return nil
-	}
-	if words.question != "" && !s.opt.Yes {
-		if err := s.Console.Plan(plan); err != nil {
-			return err
-		}
-		if err := ask(ctx, s.Console, words.question+" Type the node's name ("+s.opt.Node+"): ", s.opt.Node); err != nil {
-			return err
-		}
-	}
-	if _, err := s.run(ctx, g); err != nil {
-		return err
-	}
-	s.Say("%s", strings.ReplaceAll(words.done, nodeMark, s.opt.Node))
-	return nil
+	return verbError(s.confirmed(ctx, g, say))
 }
 
 // verbError gives an error the exit code of what it is.

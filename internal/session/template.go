@@ -40,25 +40,8 @@ func (s *Session) TemplatePrune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plan, err := graph.Plan(ctx)
-	if err != nil {
-		return err
-	}
-	if err := plan.Err(); err != nil {
-		return err
-	}
-	if !plan.Changes() {
-		s.Say("Nothing to remove: every template is what the file asks for, or machines hang on it.")
-		return nil
-	}
-	if !s.opt.Yes {
-		if err := s.Console.Plan(plan); err != nil {
-			return err
-		}
-		if err := ask(ctx, s.Console, "Remove all this? Type yes: ", "yes"); err != nil {
-			return err
-		}
-	}
-	_, err = s.run(ctx, graph)
-	return err
+	return s.confirmed(ctx, graph, agreement{
+		question: "Remove all this? Type yes: ", answer: "yes",
+		nothing: "Nothing to remove: every template is what the file asks for, or machines hang on it.",
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"net/netip"
@@ -168,17 +169,34 @@ func (s *Sim) cloudFile(v *vm, kind string) string {
 	return "instance-id: " + hex.EncodeToString(sum[:]) + "\n"
 }
 
+// cloudCard is an interface that has an address from its VM's configuration.
+type cloudCard struct {
+	mac string
+	ip  map[string]string // of ipconfigN
+}
+
+// cloudCards are a VM's, by their number.
+func (s *Sim) cloudCards(v *vm) iter.Seq2[int, cloudCard] {
+	return func(yield func(int, cloudCard) bool) {
+		for i := range 32 {
+			card, config := v.conf["net"+itoa(i)], v.conf["ipconfig"+itoa(i)]
+			if card == "" || config == "" {
+				continue
+			}
+			if !yield(i, cloudCard{strings.ToLower(s.props("net0", card)["macaddr"]), s.props("ipconfig0", config)}) {
+				return
+			}
+		}
+	}
+}
+
 // cloudNetplan is the network configuration in version 2 (nocloud_network_v2).
 func (s *Sim) cloudNetplan(v *vm) string {
 	var b strings.Builder
 	b.WriteString("version: 2\nethernets:\n")
-	for i := range 32 {
-		card, config := v.conf["net"+itoa(i)], v.conf["ipconfig"+itoa(i)]
-		if card == "" || config == "" {
-			continue
-		}
-		ip := s.props("ipconfig0", config)
-		fmt.Fprintf(&b, "    net%d:\n        match:\n            macaddress: \"%s\"\n        set-name: eth%d\n", i, strings.ToLower(s.props("net0", card)["macaddr"]), i)
+	for i, card := range s.cloudCards(v) {
+		ip := card.ip
+		fmt.Fprintf(&b, "    net%d:\n        match:\n            macaddress: \"%s\"\n        set-name: eth%d\n", i, card.mac, i)
 		switch ip["ip"] {
 		case "":
 		case "dhcp":
@@ -206,13 +224,9 @@ func (v *vm) nameServers() []string {
 func (s *Sim) cloudNetwork(v *vm) string {
 	var b strings.Builder
 	b.WriteString("version: 1\nconfig:\n")
-	for i := range 32 {
-		card, config := v.conf["net"+itoa(i)], v.conf["ipconfig"+itoa(i)]
-		if card == "" || config == "" {
-			continue
-		}
-		ip := s.props("ipconfig0", config)
-		fmt.Fprintf(&b, "    - type: physical\n      name: eth%d\n      mac_address: '%s'\n      subnets:\n", i, strings.ToLower(s.props("net0", card)["macaddr"]))
+	for i, card := range s.cloudCards(v) {
+		ip := card.ip
+		fmt.Fprintf(&b, "    - type: physical\n      name: eth%d\n      mac_address: '%s'\n      subnets:\n", i, card.mac)
 		b.WriteString(subnet4(ip) + subnet6(ip))
 	}
 	servers, domains := v.nameServers(), splitList(v.conf["searchdomain"])

@@ -142,16 +142,21 @@ func (c *call) putConfig() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return nil, c.changeNow(ch)
+}
+
+// changeNow changes a configuration before the request is answered.
+func (c *call) changeNow(ch change) error {
 	if err := c.prepareChange(ch); err != nil {
-		return nil, err
+		return err
 	}
 	w := c.worker()
 	v, unlock, err := c.begin(w, ch)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer unlock()
-	return nil, w.apply(c.who, v, ch)
+	return w.apply(c.who, v, ch)
 }
 
 // postConfig changes a configuration in a task. What it takes to pass devices

@@ -53,16 +53,7 @@ func (c *call) unlink() (any, error) {
 			return nil, badParam("delete", "unknown option '"+k+"'")
 		}
 	}
-	if err := c.prepareChange(ch); err != nil {
-		return nil, err
-	}
-	w := c.worker()
-	v, unlock, err := c.begin(w, ch)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	return nil, w.apply(c.who, v, ch)
+	return nil, c.changeNow(ch)
 }
 
 // monitor answers the few commands of QEMU's that ask and change nothing.

@@ -205,7 +205,8 @@ func (c *call) rebootVM() (any, error) {
 	})
 }
 
-func (c *call) resetVM() (any, error) {
+// runningVM is the VM that a request is about, for one that runs.
+func (c *call) runningVM() (*vm, error) {
 	if err := c.rootOption("skiplock"); err != nil {
 		return nil, err
 	}
@@ -215,6 +216,14 @@ func (c *call) resetVM() (any, error) {
 	}
 	if !v.running {
 		return nil, die("VM %d not running", v.id)
+	}
+	return v, nil
+}
+
+func (c *call) resetVM() (any, error) {
+	v, err := c.runningVM()
+	if err != nil {
+		return nil, err
 	}
 	return c.startTask("qmreset", itoa(v.id), func(w worker) error {
 		m := v.machine

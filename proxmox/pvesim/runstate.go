@@ -17,15 +17,9 @@ func runStateHandlers() map[string]handler {
 
 // suspendVM pauses a machine, or puts its memory on a disk and ends it.
 func (c *call) suspendVM() (any, error) {
-	if err := c.rootOption("skiplock"); err != nil {
-		return nil, err
-	}
-	v, err := c.vm()
+	v, err := c.runningVM()
 	if err != nil {
 		return nil, err
-	}
-	if !v.running {
-		return nil, die("VM %d not running", v.id)
 	}
 	if !c.p.bool("todisk") {
 		return c.startTask("qmpause", itoa(v.id), func(w worker) error {
@@ -122,17 +116,8 @@ func (c *call) resumeVM() (any, error) {
 }
 
 func (c *call) sendKey() (any, error) {
-	if err := c.rootOption("skiplock"); err != nil {
-		return nil, err
-	}
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
-	}
-	if !v.running {
-		return nil, die("VM %d not running", v.id)
-	}
-	return nil, nil
+	_, err := c.runningVM()
+	return nil, err
 }
 
 // steps are how far the points of a history are apart, by time frame.
