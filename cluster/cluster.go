@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
@@ -29,6 +30,8 @@ type Backend struct {
 	// Dir holds the files of this cluster on this machine: kubeconfig and
 	// known_hosts. Both can be lost: they are made again from the world.
 	Dir string
+	// Charts finds charts; the file's own settings are merged into it.
+	Charts chart.Source
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
 }

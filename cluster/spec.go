@@ -12,17 +12,18 @@ const Lab = "lab"
 // Spec is what a cluster should be: everything that cluster.yaml says, merged,
 // defaulted and checked. Nobody changes a Spec after [Load].
 type Spec struct {
-	Name    string // of the cluster; also the tag of its VMs and the prefix of its images, ISOs and mappings
-	File    string // where it was read from, as it was given to Load
-	Dir     string // the folder of File; relative paths in the file are already joined to it
-	Proxmox Proxmox
-	Image   Image
-	Network Network // the default; every Node carries its own, already merged
-	Nodes   []Node  // servers first, then agents, each in the order of the file
-	Access  Access
-	Guest   Guest
-	K3s     K3s
-	NVIDIA  NVIDIA
+	Name     string // of the cluster; also the tag of its VMs and the prefix of its images, ISOs and mappings
+	File     string // where it was read from, as it was given to Load
+	Dir      string // the folder of File; relative paths in the file are already joined to it
+	Proxmox  Proxmox
+	Image    Image
+	Network  Network // the default; every Node carries its own, already merged
+	Nodes    []Node  // servers first, then agents, each in the order of the file
+	Access   Access
+	Guest    Guest
+	K3s      K3s
+	NVIDIA   NVIDIA
+	Platform Platform
 
 	Warnings []Problem // what is allowed and probably not meant
 

@@ -115,6 +115,7 @@ func words() error {
 		case name == "-endpoint", name == "-token", name == "-secret", name == "-fingerprint", name == "-insecure":
 		case name == "-reboot", name == "-framebuffer":
 		case name == "-servers", name == "-gpus", name == "-bridge", name == "-prefix", name == "-gateway", name == "-first":
+		case name == "-dir", name == "-charts", name == "-sarif", name == "-open", name == "-profile", name == "-user", name == "-offline":
 		case name == "-runs", name == "-seed", name == "-repro":
 		default:
 			return mg.Fatalf(3, "%q is neither a target nor a flag of one: go tool mage -l lists the targets, go tool mage -h TARGET says its flags; nothing was done", word)

@@ -33,9 +33,16 @@ var allowed = map[string][]string{
 
 	"converge": nil,
 	"kube":     nil,
-	"proxmox":  {"remote"},
-	"k3s":      {"remote", "internal/suggest"},
-	"nvidia":   {"remote"},
+
+	"kube/chart":      {"kube", "kube/chart/pins"},
+	"kube/chart/pins": nil,
+	"addon":           {"kube", "kube/chart", "kube/chart/pins"},
+	"fleet":           {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
+	"jupyterhub":      {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
+
+	"proxmox": {"remote"},
+	"k3s":     {"remote", "internal/suggest"},
+	"nvidia":  {"remote"},
 
 	"proxmox/pvesim":        {"proxmox/pvesim/guest", "internal/iso9660", "internal/suggest"},
 	"proxmox/pvesim/guest":  {"internal/iso9660", "remote/remotetest"},
@@ -46,14 +53,14 @@ var allowed = map[string][]string{
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},
 
-	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "nvidia", "internal/suggest"},
+	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest"},
 	"cluster/draft": {"cluster", "proxmox", "nvidia"},
 
 	"internal/labctl":   nil,
 	"internal/labmodel": {"cluster", "nvidia", "proxmox/pvesim"},
 	"internal/archtest": nil,
 	"internal/console":  {"converge"},
-	"internal/session":  {"cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/labctl", "internal/labmodel", "proxmox/pvesim"},
+	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/labctl", "internal/labmodel", "proxmox/pvesim"},
 }
 
 // owners says which packages alone may import a heavy dependency.
@@ -63,6 +70,10 @@ var owners = map[string][]string{
 	"k8s.io/client-go":                   {"kube", "internal/kubesim"},
 	"github.com/magefile/mage":           {"magefiles"},
 	"mvdan.cc/sh":                        {"proxmox/pvesim/guest"},
+	"helm.sh/helm":                       {"kube/chart"},
+	"github.com/go-git/go-git":           {"fleet"},
+	"github.com/rancher/fleet":           {"fleet"},
+	"github.com/owenrumney/go-sarif":     {"fleet"},
 }
 
 type pkg struct {

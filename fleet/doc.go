@@ -1,0 +1,3 @@
+// Package fleet is Rancher Fleet: it installs it, renders bundles for it, lints them,
+// and asks how they are.
+package fleet

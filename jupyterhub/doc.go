@@ -1,0 +1,2 @@
+// Package jupyterhub is a notebook hub with GPU profiles.
+package jupyterhub

@@ -1,0 +1,2 @@
+// Package chart is a Helm release as a value.
+package chart
