@@ -14,7 +14,8 @@
 // Played: one loop stands for the DaemonSet, Job, Deployment and StatefulSet
 // controllers, the garbage collector, the scheduler (taints, node selectors and
 // affinity, counted resources such as nvidia.com/gpu) and the kubelets. A pod that
-// should end is run by its guest through guest.Node.Run; all others just run. A
+// should end is run by its guest through guest.Node.Run; all others just run. A claim
+// is bound while a pod of its class' provisioner is ready, see [Provisions]. A
 // device plugin's pod makes its node's GPUs allocatable.
 //
 // Missing: watches, API defaults, admission, RBAC (every client certificate is an

@@ -45,9 +45,15 @@ var builtin = slices.Concat(
 	builtins("rbac.authorization.k8s.io", "v1", false, "ClusterRole", "clusterroles", "ClusterRoleBinding", "clusterrolebindings"),
 	builtins("rbac.authorization.k8s.io", "v1", true, "Role", "roles", "RoleBinding", "rolebindings"),
 	builtins("coordination.k8s.io", "v1", true, "Lease", "leases"),
+	builtins("admissionregistration.k8s.io", "v1", false, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
+		"ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
+		"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+	builtins("autoscaling", "v2", true, "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+	custom(builtins("apiregistration.k8s.io", "v1", false, "APIService", "apiservices")),
 	builtins("policy", "v1", true, "PodDisruptionBudget", "poddisruptionbudgets"),
 	builtins("scheduling.k8s.io", "v1", false, "PriorityClass", "priorityclasses"),
-	builtins("storage.k8s.io", "v1", false, "StorageClass", "storageclasses", "CSIDriver", "csidrivers"),
+	builtins("storage.k8s.io", "v1", false, "StorageClass", "storageclasses", "CSIDriver", "csidrivers",
+		"CSINode", "csinodes", "VolumeAttachment", "volumeattachments"),
 	builtins("node.k8s.io", "v1", false, "RuntimeClass", "runtimeclasses"),
 	builtins("networking.k8s.io", "v1", true, "Ingress", "ingresses", "NetworkPolicy", "networkpolicies"),
 	builtins("networking.k8s.io", "v1", false, "IngressClass", "ingressclasses"),
@@ -99,6 +105,13 @@ func (c *Cluster) define(crd map[string]any) {
 				namespaced: dig(crd, "spec", "scope") == "Namespaced"})
 		}
 	}
+}
+
+// establish says of a CustomResourceDefinition that its kinds are served.
+func establish(crd map[string]any) {
+	condition := func(kind string) any { return map[string]any{"type": kind, "status": "True", "reason": "Simulated"} }
+	names := dig(crd, "spec", "names")
+	crd["status"] = map[string]any{"conditions": []any{condition("NamesAccepted"), condition("Established")}, "acceptedNames": names}
 }
 
 // discovery lists the kinds of a group and version.

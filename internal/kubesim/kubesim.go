@@ -71,7 +71,8 @@ type Cluster struct {
 	version  int64 // of the whole store, as etcd counts
 	serial   int64 // of generated names
 	kubelets map[string]*kubelet
-	runs     map[string]*run // of pods on kubelets, by UID
+	runs     map[string]*run        // of pods on kubelets, by UID
+	disks    map[string]*guest.Disk // behind volumes, by name
 	log      []Request
 	next     time.Time // when the loop has something to do again, if nothing happens before
 	closed   bool
@@ -102,7 +103,7 @@ func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, e
 	c := &Cluster{
 		cfg: cfg, speed: speed, auth: auth, pipe: newPipe(),
 		kicked: make(chan struct{}, 1), objects: map[string]map[string]*entry{}, kinds: slices.Clone(builtin),
-		kubelets: map[string]*kubelet{}, runs: map[string]*run{},
+		kubelets: map[string]*kubelet{}, runs: map[string]*run{}, disks: map[string]*guest.Disk{},
 	}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.srv = &http.Server{Handler: c, TLSConfig: auth.serverTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
@@ -128,6 +129,7 @@ func (c *Cluster) Close() error {
 	clear(c.objects)
 	clear(c.kubelets)
 	clear(c.runs)
+	clear(c.disks)
 	return nil
 }
 

@@ -2,10 +2,13 @@ package kubesim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -47,7 +50,9 @@ func (c *Cluster) reconcile() time.Duration {
 	c.daemonSets(pods)
 	c.replicas(pods)
 	c.jobs(pods)
+	c.ephemeral()
 	c.schedule(c.index())
+	c.volumes()
 	c.runPods()
 	return max(c.next.Sub(now), c.scale(settle))
 }
@@ -110,6 +115,17 @@ func (c *Cluster) populate() {
 			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 		})
 		c.putTyped(mustKind("serviceaccounts"), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: name}})
+	}
+	if !slices.Contains(c.cfg.Disable, "local-storage") {
+		wait, del := storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimDelete
+		c.putTyped(mustKind("storageclasses"), &storagev1.StorageClass{
+			ObjectMeta:  metav1.ObjectMeta{Name: "local-path", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+			Provisioner: localPath, VolumeBindingMode: &wait, ReclaimPolicy: &del,
+		})
+	}
+	if !slices.Contains(c.cfg.Disable, "traefik") {
+		c.putTyped(mustKind("ingressclasses"), &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "traefik"},
+			Spec: networkingv1.IngressClassSpec{Controller: "traefik.io/ingress-controller"}})
 	}
 	for _, name := range []string{"nvidia", "nvidia-experimental"} {
 		c.putTyped(mustKind("runtimeclasses"), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: name})

@@ -189,7 +189,7 @@ func (c *Cluster) lacks(p *corev1.Pod, k *kubelet) string {
 			return fmt.Sprintf("MountVolume.SetUp failed for volume %q : secret %q not found", v.Name, s.SecretName)
 		}
 	}
-	return ""
+	return c.unbound(p)
 }
 
 // allot gives a pod the GPUs that it asks for.
@@ -241,6 +241,7 @@ func (c *Cluster) container(p *corev1.Pod, k *kubelet, gpus []string) guest.Cont
 			}
 		}
 	}
+	out.Volumes = c.mountDisks(p, &p.Spec.Containers[0])
 	return out
 }
 

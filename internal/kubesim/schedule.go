@@ -27,12 +27,21 @@ func (c *Cluster) schedule(pods podIndex) {
 		if p.Spec.NodeName != "" || p.DeletionTimestamp != nil {
 			continue
 		}
+		if why := c.waitsForVolume(p); why != "" {
+			c.unschedulable(e, p, len(nodes), map[string]int{why: len(nodes)})
+			continue
+		}
+		home := c.homeOf(p)
 		reasons := map[string]int{}
 		best, most := "", int64(-1)
 		for _, ne := range nodes {
 			n := typed[corev1.Node](ne)
 			if why := misfit(p, n, used[n.Name]); why != "" {
 				reasons[why]++
+				continue
+			}
+			if home != nil && !slices.ContainsFunc(home.Required.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool { return termMatches(t, n) }) {
+				reasons["node(s) had volume node affinity conflict"]++
 				continue
 			}
 			if free := free(n, used[n.Name]); free > most {
@@ -48,6 +57,9 @@ func (c *Cluster) schedule(pods podIndex) {
 		}
 		take(used[best], p)
 		c.bind(e, p, best)
+		if len(claimsOf(p)) > 0 { // the next pod may have to be where its volume is
+			c.volumes()
+		}
 	}
 }
 

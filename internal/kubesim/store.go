@@ -65,6 +65,9 @@ func (c *Cluster) put(k kind, obj map[string]any) *entry {
 	if c.objects[k.id()] == nil {
 		c.objects[k.id()] = map[string]*entry{}
 	}
+	if k.Kind == "CustomResourceDefinition" {
+		establish(obj)
+	}
 	e := &entry{kind: k, obj: obj, uid: string(u.GetUID())}
 	if o := metav1.GetControllerOf(u); o != nil {
 		e.owner = string(o.UID)

@@ -134,24 +134,43 @@ func (c *Cluster) daemonSet(e *entry, d *appsv1.DaemonSet, pods []*entry) {
 func (c *Cluster) replicas(pods podIndex) {
 	for _, e := range c.all("deployments.apps") {
 		d := typed[appsv1.Deployment](e)
-		n, ready := c.replicate(e, d.Spec.Replicas, &d.Spec.Template, pods.byOwner[string(d.UID)])
+		name := func(map[string]bool) string { return d.Name + "-" + c.suffix() }
+		n, ready := c.replicate(e, d.Spec.Replicas, &d.Spec.Template, pods.byOwner[string(d.UID)], name, nil)
 		c.putStatus(e, &appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: ready, AvailableReplicas: ready})
 	}
 	for _, e := range c.all("statefulsets.apps") {
 		s := typed[appsv1.StatefulSet](e)
-		n, ready := c.replicate(e, s.Spec.Replicas, &s.Spec.Template, pods.byOwner[string(s.UID)])
+		n, ready := c.replicate(e, s.Spec.Replicas, &s.Spec.Template, pods.byOwner[string(s.UID)], ordinal(s.Name), s.Spec.VolumeClaimTemplates)
 		c.putStatus(e, &appsv1.StatefulSetStatus{ObservedGeneration: s.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: ready, AvailableReplicas: ready})
 	}
 }
 
-// replicate keeps a number of pods of a template, all at once.
-func (c *Cluster) replicate(e *entry, replicas *int32, t *corev1.PodTemplateSpec, pods []*entry) (updated, ready int32) {
+// ordinal names the pods of a StatefulSet: the first number that is free.
+func ordinal(set string) func(map[string]bool) string {
+	return func(taken map[string]bool) string {
+		for i := 0; ; i++ {
+			if name := fmt.Sprintf("%s-%d", set, i); !taken[name] {
+				return name
+			}
+		}
+	}
+}
+
+// replicate keeps a number of pods of a template, all at once. Pods of a StatefulSet
+// wait until the one before them of the same name is gone.
+func (c *Cluster) replicate(e *entry, replicas *int32, t *corev1.PodTemplateSpec, pods []*entry,
+	name func(taken map[string]bool) string, claims []corev1.PersistentVolumeClaim) (updated, ready int32) {
 	want := int32(1)
 	if replicas != nil {
 		want = *replicas
 	}
+	taken, leaving := map[string]bool{}, int32(0)
 	for _, pe := range pods {
 		p := typed[corev1.Pod](pe)
+		taken[p.Name] = true
+		if claims != nil && (p.DeletionTimestamp != nil || p.Labels[hashLabel] != hash(t)) {
+			leaving++
+		}
 		switch {
 		case p.DeletionTimestamp != nil:
 		case p.Labels[hashLabel] != hash(t) || updated == want:
@@ -163,8 +182,12 @@ func (c *Cluster) replicate(e *entry, replicas *int32, t *corev1.PodTemplateSpec
 			}
 		}
 	}
-	for range want - updated {
-		c.newPod(e, e.u().GetName()+"-"+c.suffix(), t, func(*corev1.Pod) {})
+	for range want - updated - leaving {
+		pod := name(taken)
+		taken[pod] = true
+		c.newPod(e, pod, t, func(p *corev1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, c.claimTemplates(p.Namespace, pod, claims)...)
+		})
 	}
 	return updated, ready
 }

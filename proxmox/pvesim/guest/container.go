@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,6 +85,12 @@ func (s *system) container(ctx context.Context, c Container) (code int, output, 
 	for name, data := range c.Files {
 		_ = disk.WriteFile(name, data, 0o755)
 	}
+	mounts := []mount{{"/", disk}}
+	for at, volume := range c.Volumes {
+		_ = v.mkdirAll(at, 0o755)
+		mounts = append(mounts, mount{path.Clean(at), volume})
+	}
+	v.mounts = mountedAt(mounts...)
 	env := []string{"PATH=" + searchPath, "HOME=/root", "HOSTNAME=container"}
 	for k, val := range c.Env {
 		env = append(env, k+"="+val)

@@ -106,6 +106,7 @@ func (n *k3sNode) planeConfig() (PlaneConfig, error) {
 		}
 		*to = p
 	}
+	out.Disable = n.cfg.commas("disable")
 	out.TLSSANs = append([]string{n.name, n.sys.address().String()}, n.cfg.commas("tls-san")...)
 	return out, nil
 }

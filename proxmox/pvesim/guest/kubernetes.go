@@ -21,6 +21,7 @@ type PlaneConfig struct {
 	DNSDomain   string       // cluster.local
 	TLSSANs     []string     // names and addresses for the API server's certificate, the servers' own among them
 	Version     string       // of K3s, e.g. v1.36.2+k3s1
+	Disable     []string     // packaged components that K3s leaves out, e.g. traefik
 }
 
 // Plane is one cluster's control plane. Implementations are safe for concurrent use.
@@ -74,4 +75,7 @@ type Container struct {
 	Env   map[string]string // NVIDIA_VISIBLE_DEVICES is how the device plugin hands out GPUs: UUIDs, indexes or "all"
 	Files map[string][]byte // mounted, by path; scripts may be executed
 	GPUs  int               // how many were allotted; used when Env does not say which
+	// Volumes are disks by where they are mounted. They outlive the container, and
+	// containers may share them.
+	Volumes map[string]*Disk
 }
