@@ -1,0 +1,71 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// page is how many objects are asked for at a time, as kubectl does.
+const page = 500
+
+// List returns the objects of a kind, as the API server orders them: those of one
+// namespace, or of all where namespace is empty, that a label selector such as
+// "app=hub" chooses; an empty one chooses all. A kind that is not served is a
+// [*NoKindError].
+func (c *Client) List(ctx context.Context, apiVersion, kind, namespace, selector string) ([]unstructured.Unstructured, error) {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.resource(ctx, gv.WithKind(kind))
+	if err != nil {
+		return nil, err
+	}
+	if !res.Namespaced {
+		namespace = ""
+	}
+	r := request{doing: "list " + strings.ToLower(kind) + "s", path: path(gv, namespace, res.Name, ""),
+		query: url.Values{"limit": {strconv.Itoa(page)}}}
+	if namespace != "" {
+		r.doing += " of namespace " + namespace
+	}
+	if selector != "" {
+		r.query.Set("labelSelector", selector)
+	}
+	var all []unstructured.Unstructured
+	for {
+		var answer struct {
+			Metadata metav1.ListMeta  `json:"metadata"`
+			Items    []map[string]any `json:"items"`
+		}
+		if err := c.do(ctx, r, &answer); err != nil {
+			if errors.Is(err, ErrNotFound) { // the kind went away in between
+				return nil, &NoKindError{APIVersion: apiVersion, Kind: kind}
+			}
+			return nil, err
+		}
+		for _, item := range answer.Items {
+			// Items of a list do not say what they are, where the kind is built in.
+			u := unstructured.Unstructured{Object: item}
+			u.SetAPIVersion(apiVersion)
+			u.SetKind(kind)
+			all = append(all, u)
+		}
+		if answer.Metadata.Continue == "" {
+			return all, nil
+		}
+		r.query.Set("continue", answer.Metadata.Continue)
+	}
+}
+
+// Plain returns o as the mapping that [Client.Apply] sends to the API server: with its kind,
+// and without what typed objects drag along: a status and empty times.
+func Plain(o runtime.Object) (*unstructured.Unstructured, error) { return plain(o) }
