@@ -1,0 +1,354 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"sigs.k8s.io/yaml"
+)
+
+// BundleScan is what a GitRepo says about where its bundles are.
+type BundleScan struct {
+	GitRepo string       // name of the GitRepo: names of bundles begin with it
+	Paths   []string     // GitRepo.spec.paths, wildcards allowed; empty: the whole repository
+	Bundles []BundlePath // GitRepo.spec.bundles; where there are any, Paths is not asked
+}
+
+// BundlePath is an entry of GitRepo.spec.bundles.
+type BundlePath struct{ Base, Options string }
+
+// BundleSource is a folder that Fleet makes a bundle of.
+type BundleSource struct {
+	Dir  string // from the root of the repository, "." for the root
+	File string // its fleet.yaml, or the file that BundlePath names; empty: it has none
+	Name string // of the bundle, as Fleet names it
+
+	YAML      v1alpha1.FleetYAML
+	Resources []BundleFile // what Fleet stores in the bundle from this folder, by name; a remote chart's files are not in it
+	Err       error        // why Fleet refuses the bundle, and with it the whole GitRepo
+}
+
+// BundleFile is a file of a bundle.
+type BundleFile struct {
+	Name string // from the bundle's folder
+	Data []byte
+}
+
+// ReadBundles reads a repository as `fleet apply` does in a GitRepo's job: which
+// folders become bundles, how they are called, and what is in each. Folders without
+// anything to deploy are left out, as Fleet leaves them out.
+//
+// It follows fleet v0.16.1: internal/cmd/cli/apply/apply.go (CreateBundles,
+// CreateBundlesDriven) and internal/bundlereader (read.go, resources.go,
+// loaddirectory.go).
+func ReadBundles(fsys fs.FS, scan BundleScan) ([]BundleSource, error) {
+	tree, err := readTree(fsys)
+	if err != nil {
+		return nil, err
+	}
+	var out []BundleSource
+	for _, b := range tree.scan(scan) {
+		s := tree.source(scan.GitRepo, b)
+		if len(s.Resources) == 0 && s.Err == nil {
+			continue
+		}
+		out = append(out, *s)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no resource found at the following paths to deploy: %v", scan.Paths)
+	}
+	return out, nil
+}
+
+// scan lists the folders that become bundles, with the file of options of each.
+func (t *lintTree) scan(s BundleScan) []BundlePath {
+	if len(s.Bundles) > 0 {
+		return t.driven(s.Bundles)
+	}
+	paths := s.Paths
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	var out []BundlePath
+	seen := map[string]bool{}
+	add := func(dir string) {
+		if !seen[dir] {
+			seen[dir] = true
+			out = append(out, BundlePath{dir, t.options(dir)})
+		}
+	}
+	for _, p := range paths {
+		for _, base := range t.glob(p) {
+			if t.options(base) != "" || t.loose(base) {
+				add(base)
+			}
+			for _, dir := range t.under(base)[1:] {
+				if t.options(dir) != "" {
+					add(dir)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (t *lintTree) driven(bundles []BundlePath) (out []BundlePath) {
+	for _, b := range bundles {
+		dir := path.Clean(strings.TrimLeft(b.Base, "/"))
+		file := t.options(dir)
+		if b.Options != "" {
+			file = path.Join(dir, b.Options)
+		}
+		out = append(out, BundlePath{dir, file})
+	}
+	return out
+}
+
+// glob resolves an entry of paths to folders.
+func (t *lintTree) glob(pattern string) (dirs []string) {
+	pattern = path.Clean(strings.TrimLeft(pattern, "/"))
+	for _, dir := range slices.Sorted(maps.Keys(t.dirs)) {
+		if ok, err := path.Match(pattern, dir); ok && err == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// source reads one bundle.
+func (t *lintTree) source(gitRepo string, b BundlePath) *BundleSource {
+	s := &BundleSource{Dir: b.Base, File: b.Options, Name: BundleName(gitRepo, b.Base)}
+	if rel, own := s.ownOptions(); own {
+		s.Name = BundleName(gitRepo, path.Join(b.Base, strings.TrimSuffix(rel, path.Ext(rel))))
+	}
+	if s.File != "" {
+		f := t.files[s.File]
+		if f == nil {
+			s.Err = fmt.Errorf("failed to open file %q: no such file", s.File)
+			return s
+		}
+		s.Err = decodeFleetYAML(f.data, &s.YAML)
+	}
+	if s.YAML.Name != "" {
+		s.Name = s.YAML.Name
+	}
+	if s.Err == nil {
+		s.Err = errors.Join(validateFleetYAML(&s.YAML), t.checkValuesFiles(s))
+	}
+	for _, f := range t.resources(s) {
+		s.Resources = append(s.Resources, BundleFile{strings.TrimPrefix(f.name, s.prefix()), f.data})
+	}
+	return s
+}
+
+// decodeFleetYAML decodes as Fleet does: unknown keys are dropped, letters' case
+// does not matter, numbers become text where text is wanted.
+func decodeFleetYAML(data []byte, into *v1alpha1.FleetYAML) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("reading fleet.yaml: %v", r)
+		}
+	}()
+	if err := yaml.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("reading fleet.yaml: %w", err)
+	}
+	return nil
+}
+
+// ownOptions is the file of options where it is not fleet.yaml: driven scans.
+func (s *BundleSource) ownOptions() (string, bool) {
+	rel := strings.TrimPrefix(s.File, s.prefix())
+	return rel, s.File != "" && rel != "fleet.yaml" && rel != "fleet.yml"
+}
+
+// prefix is what names of files in the bundle's folder begin with.
+func (s *BundleSource) prefix() string {
+	if s.Dir == "." {
+		return ""
+	}
+	return s.Dir + "/"
+}
+
+// validateFleetYAML is bundlereader/validate_fleetyaml.go, and what read.go refuses.
+func validateFleetYAML(fy *v1alpha1.FleetYAML) error {
+	var errs []error
+	for i, dep := range fy.DependsOn {
+		if dep.Name == "" && dep.Selector == nil {
+			errs = append(errs, fmt.Errorf("dependsOn[%d]: must specify either 'name' or 'selector'", i))
+		}
+		for j, state := range dep.AcceptedStates {
+			if _, ok := v1alpha1.StateRank[state]; !ok {
+				errs = append(errs, fmt.Errorf("dependsOn[%d].acceptedStates[%d]: invalid state %q", i, j, state))
+			}
+		}
+	}
+	for i, scan := range fy.ImageScans {
+		if scan.Image != "" && scan.TagName == "" {
+			errs = append(errs, fmt.Errorf("imageScans[%d]: the name of scan is required", i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// helms are the charts that a fleet.yaml names: its own, and those of its targets.
+func helms(fy *v1alpha1.FleetYAML) (out []*v1alpha1.HelmOptions) {
+	if fy.Helm != nil {
+		out = append(out, fy.Helm)
+	}
+	for _, targets := range [][]v1alpha1.BundleTarget{fy.Targets, fy.TargetCustomizations} {
+		for i := range targets {
+			if targets[i].Helm != nil {
+				out = append(out, targets[i].Helm)
+			}
+		}
+	}
+	return out
+}
+
+// readsValuesFiles: the bundle's own are read only where a chart is named, those of
+// targets always (bundlereader/resources.go readResources).
+func readsValuesFiles(fy *v1alpha1.FleetYAML, h *v1alpha1.HelmOptions) bool {
+	return h != fy.Helm || h.Chart != "" || h.Repo != ""
+}
+
+func (t *lintTree) checkValuesFiles(s *BundleSource) error {
+	var errs []error
+	for _, h := range helms(&s.YAML) {
+		if !readsValuesFiles(&s.YAML, h) {
+			continue
+		}
+		for _, name := range h.ValuesFiles {
+			var values map[string]any
+			if f := t.files[path.Join(s.Dir, name)]; f == nil {
+				errs = append(errs, fmt.Errorf("reading values file: %s/%s: no such file", s.Dir, name))
+			} else if err := yaml.Unmarshal(f.data, &values); err != nil {
+				errs = append(errs, fmt.Errorf("reading values file: %s/%s: %w", s.Dir, name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// resources lists what of the bundle's folder goes into the bundle.
+func (t *lintTree) resources(s *BundleSource) []*lintFile {
+	config := map[string]bool{"fleet.yaml": true}
+	if rel, own := s.ownOptions(); own {
+		config[rel] = true
+	}
+	for _, h := range helms(&s.YAML) {
+		for _, name := range h.ValuesFiles {
+			config[name], config[path.Base(name)] = true, true
+		}
+	}
+	if s.Dir != "." && strings.HasPrefix(path.Base(s.Dir), ".") {
+		return nil // hidden folders are skipped, the bundle's own too
+	}
+	return t.collect(s.Dir, s.prefix(), nil, config)
+}
+
+func (t *lintTree) collect(dir, prefix string, ignored []string, config map[string]bool) (out []*lintFile) {
+	if f := t.files[path.Join(dir, ".fleetignore")]; f != nil {
+		ignored = slices.Clip(ignored)
+		for _, p := range readIgnore(f.data) {
+			ignored = append(ignored, p.text)
+		}
+	}
+	for _, name := range t.dirs[dir] {
+		base, isDir := strings.CutSuffix(name, "/")
+		full := path.Join(dir, base)
+		switch {
+		case strings.HasPrefix(base, "."), config[strings.TrimPrefix(full, prefix)], isIgnored(ignored, base, isDir):
+		case isDir:
+			out = append(out, t.collect(full, prefix, ignored, config)...)
+		default:
+			out = append(out, t.files[full])
+		}
+	}
+	return out
+}
+
+// ignoreLine is a pattern of a .fleetignore.
+type ignoreLine struct {
+	line int
+	text string
+}
+
+func readIgnore(data []byte) (out []ignoreLine) {
+	line := 0
+	for text := range strings.Lines(string(data)) {
+		line++
+		text = strings.TrimRight(text, "\r\n")
+		if cut := strings.TrimRight(text, " \t"); !strings.HasSuffix(cut, `\`) {
+			text = cut
+		}
+		if text != "" && !strings.HasPrefix(text, "#") {
+			out = append(out, ignoreLine{line, text})
+		}
+	}
+	return out
+}
+
+// isIgnored: patterns meet the last part of a path only; "name/*" leaves out folders
+// of that name (bundlereader/loaddirectory.go isIgnored).
+func isIgnored(patterns []string, base string, isDir bool) bool {
+	for _, p := range patterns {
+		if i := strings.LastIndex(p, "/*"); i > 0 {
+			if isDir && strings.TrimSuffix(p, "/*") == base {
+				return true
+			}
+			continue
+		}
+		if ok, err := path.Match(p, base); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Values are the chart's values for clusters that no customization is for: those of
+// fleet.yaml, over which its values files are laid, in order
+// (bundlereader/resources.go generateValues: files win over fleet.yaml).
+func (s *BundleSource) Values(fsys fs.FS) (map[string]any, error) {
+	h := s.YAML.Helm
+	if h == nil {
+		return nil, nil
+	}
+	values := map[string]any{}
+	if h.Values != nil {
+		values = h.Values.DeepCopy().Data
+	}
+	if !readsValuesFiles(&s.YAML, h) {
+		return values, nil
+	}
+	for _, name := range h.ValuesFiles {
+		data, err := fs.ReadFile(fsys, path.Join(s.Dir, name))
+		if err != nil {
+			return nil, fmt.Errorf("bundle %s: values file %s: %w", s.Name, name, err)
+		}
+		var more map[string]any
+		if err := yaml.Unmarshal(data, &more); err != nil {
+			return nil, fmt.Errorf("bundle %s: values file %s: %w", s.Name, name, err)
+		}
+		mergeValues(values, more)
+	}
+	return values, nil
+}
+
+// mergeValues lays more over values: mappings are merged, all else is replaced.
+func mergeValues(values, more map[string]any) {
+	for k, v := range more {
+		if from, ok := v.(map[string]any); ok {
+			if into, ok := values[k].(map[string]any); ok {
+				mergeValues(into, from)
+				continue
+			}
+		}
+		values[k] = v
+	}
+}
