@@ -105,12 +105,13 @@ func about(doing string, u *unstructured.Unstructured, err error) error {
 type seen struct {
 	ref         Ref
 	path        string
+	manager     string
 	live, after *unstructured.Unstructured // live is nil when it is not there
 }
 
 func (c *Client) look(ctx context.Context, u *unstructured.Unstructured) (seen, error) {
 	p, err := c.place(ctx, u)
-	s := seen{ref: refOf(u), path: p}
+	s := seen{ref: refOf(u), path: p, manager: c.manager}
 	if err != nil {
 		return s, err
 	}
@@ -129,7 +130,7 @@ func (c *Client) look(ctx context.Context, u *unstructured.Unstructured) (seen, 
 
 // ssa applies u, or has the API server say what would become of it.
 func (c *Client) ssa(ctx context.Context, path string, u *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
-	query := url.Values{"fieldManager": {Manager}, "force": {"true"}}
+	query := url.Values{"fieldManager": {c.manager}, "force": {"true"}}
 	if dryRun {
 		query.Set("dryRun", metav1.DryRunAll)
 	}
@@ -153,7 +154,7 @@ func (s seen) result() Result {
 // fields are ours. Without the latter, a field that we stop to ask for later
 // would not be taken away.
 func (s seen) same() bool {
-	return reflect.DeepEqual(lasting(s.live), lasting(s.after)) && ours(s.live) == ours(s.after)
+	return reflect.DeepEqual(lasting(s.live), lasting(s.after)) && s.ours(s.live) == s.ours(s.after)
 }
 
 // lasting returns u without what changes by itself.
@@ -175,10 +176,10 @@ func lasting(u *unstructured.Unstructured) map[string]any {
 	return m
 }
 
-// ours returns the fields of u that belong to [Manager].
-func ours(u *unstructured.Unstructured) string {
+// ours returns the fields of u that belong to the manager that we apply under.
+func (s seen) ours(u *unstructured.Unstructured) string {
 	for _, e := range u.GetManagedFields() {
-		if e.Manager == Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.FieldsV1 != nil {
+		if e.Manager == s.manager && e.Operation == metav1.ManagedFieldsOperationApply && e.FieldsV1 != nil {
 			b, _ := json.Marshal(e.FieldsV1)
 			return string(b)
 		}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,12 @@ type Client struct {
 	http      *http.Client
 	transport *http.Transport
 	timeout   time.Duration
+	manager   string // under which it applies
+	known     *known
+}
 
+// known is what the API server has said of its kinds.
+type known struct {
 	mu    sync.Mutex
 	kinds map[string][]metav1.APIResource // by group and version
 }
@@ -93,7 +99,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.Timeout = 30 * time.Second
 	}
 	return &Client{base: base, http: &http.Client{Transport: rt}, transport: transport, timeout: cfg.Timeout,
-		kinds: map[string][]metav1.APIResource{}}, nil
+		manager: Manager, known: &known{kinds: map[string][]metav1.APIResource{}}}, nil
 }
 
 // Close gives the idle connections back.
@@ -127,6 +133,8 @@ type request struct {
 	query url.Values
 	kind  string // content type of body; default application/json
 	body  any    // marshalled as JSON; []byte goes as it is
+
+	accept string // what may be answered; default application/json
 }
 
 // maxBusy is how often a server that says "too many requests, come back in n
@@ -178,7 +186,7 @@ func (c *Client) once(ctx context.Context, r request, body []byte, out any) (wai
 	if err != nil {
 		return 0, err
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", cmp.Or(r.accept, "application/json"))
 	req.Header.Set("User-Agent", Manager)
 	if body != nil {
 		req.Header.Set("Content-Type", r.kind)

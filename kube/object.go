@@ -161,21 +161,21 @@ func (c *Client) resource(ctx context.Context, gvk schema.GroupVersionKind) (met
 }
 
 func (c *Client) resources(ctx context.Context, gv schema.GroupVersion, fresh bool) ([]metav1.APIResource, error) {
-	c.mu.Lock()
-	known, ok := c.kinds[gv.String()]
-	c.mu.Unlock()
+	c.known.mu.Lock()
+	cached, ok := c.known.kinds[gv.String()]
+	c.known.mu.Unlock()
 	if ok && !fresh {
-		return known, nil
+		return cached, nil
 	}
 	var list metav1.APIResourceList
 	err := c.do(ctx, request{doing: "ask for the kinds of " + gv.String(), path: strings.TrimSuffix(path(gv, "", "", ""), "/")}, &list)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.known.mu.Lock()
+	defer c.known.mu.Unlock()
 	if len(list.APIResources) > 0 {
-		c.kinds[gv.String()] = list.APIResources
+		c.known.kinds[gv.String()] = list.APIResources
 	}
 	return list.APIResources, nil
 }

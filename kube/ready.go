@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -66,6 +67,8 @@ func lacks(u *unstructured.Unstructured) (string, error) {
 		})
 	case "CustomResourceDefinition.apiextensions.k8s.io":
 		return established(u), nil
+	case "APIService.apiregistration.k8s.io":
+		return available(u), nil
 	}
 	return "", nil
 }
@@ -91,7 +94,13 @@ func deploymentLacks(d *appsv1.Deployment) string {
 			return words(cond.Reason, cond.Message)
 		}
 	}
-	return replicasLack(d.Status.ObservedGeneration < d.Generation, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, want)
+	unseen := d.Status.ObservedGeneration < d.Generation
+	for _, cond := range d.Status.Conditions {
+		if cond.Type == appsv1.DeploymentReplicaFailure && cond.Status == corev1.ConditionTrue && !unseen {
+			return words(cond.Reason, cond.Message) // such as a quota
+		}
+	}
+	return replicasLack(unseen, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, want)
 }
 
 func statefulSetLacks(s *appsv1.StatefulSet) string {
@@ -146,11 +155,33 @@ func podLacks(p *corev1.Pod) string {
 }
 
 func established(u *unstructured.Unstructured) string {
-	conds, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, c := range conds {
-		if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
-			return ""
-		}
+	if is, _ := condition(u, "Established"); is {
+		return ""
+	}
+	if accepted, why := condition(u, "NamesAccepted"); !accepted && why != "" {
+		return "it is not established: " + why
 	}
 	return "it is not established yet"
+}
+
+func available(u *unstructured.Unstructured) string {
+	is, why := condition(u, "Available")
+	if is {
+		return ""
+	}
+	return strings.TrimSuffix("it is not available yet: "+why, ": ")
+}
+
+// condition reports whether a condition of an object is true, and its words.
+func condition(u *unstructured.Unstructured, kind string) (is bool, why string) {
+	status, _ := u.Object["status"].(map[string]any)
+	conds, _ := status["conditions"].([]any)
+	for _, c := range conds {
+		if m, ok := c.(map[string]any); ok && m["type"] == kind {
+			reason, _ := m["reason"].(string)
+			message, _ := m["message"].(string)
+			return m["status"] == "True", words(reason, message)
+		}
+	}
+	return false, ""
 }

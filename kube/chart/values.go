@@ -1,0 +1,283 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"helm.sh/helm/v3/pkg/chart"
+)
+
+// ValuesError is a chart whose own schema does not accept the values.
+type ValuesError struct {
+	Chart    string // name-version
+	Problems []Problem
+}
+
+// Problem is one thing that is wrong with the values.
+type Problem struct {
+	Path string // in the values, e.g. "hub.db.type"; empty: the values as a whole
+	Text string // what is wrong, never with the value itself: it may be a secret
+}
+
+// String returns e.g. "hub.db.type: must be one of sqlite-pvc, mysql, other".
+func (p Problem) String() string {
+	if p.Path == "" {
+		return p.Text
+	}
+	return p.Path + ": " + p.Text
+}
+
+// Error lists every problem.
+func (e *ValuesError) Error() string {
+	texts := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		texts[i] = p.String()
+	}
+	return fmt.Sprintf("chart %s does not accept the values: %s", e.Chart, strings.Join(texts, "; "))
+}
+
+// normal returns values as Helm reads them from YAML: mappings, lists, strings,
+// booleans and float64 only, whatever Go types they were built of.
+func normal(values map[string]any) (map[string]any, error) {
+	out := map[string]any{}
+	if len(values) == 0 {
+		return out, nil
+	}
+	b, err := json.Marshal(values)
+	if err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	return out, nil
+}
+
+// checkSchema holds values, with the chart's defaults in them, to the schemas of a
+// chart and of the charts inside it.
+func checkSchema(ch *chart.Chart, values map[string]any, path []string) ([]Problem, error) {
+	var problems []Problem
+	if len(ch.Schema) > 0 {
+		found, err := validate(ch.Schema, values, path)
+		if err != nil {
+			return nil, fmt.Errorf("chart %s: its values.schema.json: %w", ch.ChartFullPath(), err)
+		}
+		problems = found
+	}
+	for _, d := range ch.Dependencies() {
+		at := append(slices.Clone(path), d.Name())
+		switch sub := values[d.Name()].(type) {
+		case nil:
+		case map[string]any:
+			found, err := checkSchema(d, sub, at)
+			if err != nil {
+				return nil, err
+			}
+			problems = append(problems, found...)
+		default:
+			problems = append(problems, Problem{dotted(at), "must be a mapping: the values of the chart " + d.Name()})
+		}
+	}
+	return problems, nil
+}
+
+// Schema is where references inside a chart's schema start from.
+const schemaURL = "file:///values.schema.json"
+
+// elsewhere answers references to other files and servers with a schema that
+// accepts everything: a check that needs the network is worth less than one that
+// gives the same answer everywhere.
+type elsewhere struct{}
+
+func (elsewhere) Load(string) (any, error) { return true, nil }
+
+func validate(schema []byte, values map[string]any, path []string) ([]Problem, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+	if err != nil {
+		return nil, err
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.UseLoader(elsewhere{})
+	if err := compiler.AddResource(schemaURL, doc); err != nil {
+		return nil, err
+	}
+	compiled, err := compiler.Compile(schemaURL)
+	if err != nil {
+		return nil, err
+	}
+	err = compiled.Validate(values)
+	if err == nil {
+		return nil, nil
+	}
+	invalid, ok := err.(*jsonschema.ValidationError) //nolint:errorlint // as the library documents it
+	if !ok {
+		return nil, err
+	}
+	found := map[Problem]bool{}
+	leaves(invalid, path, found)
+	return slices.SortedFunc(maps.Keys(found), func(a, b Problem) int {
+		return strings.Compare(a.String(), b.String())
+	}), nil
+}
+
+// leaves collects what is wrong at the ends of the tree that the validator returns.
+func leaves(e *jsonschema.ValidationError, path []string, found map[Problem]bool) {
+	at := dotted(slices.Concat(path, e.InstanceLocation))
+	switch k := e.ErrorKind.(type) {
+	case *kind.AnyOf, *kind.OneOf:
+		if one, ok := oneChoice(e); ok {
+			leaves(one, path, found)
+			return
+		}
+		found[Problem{at, choices(e)}] = true
+		return
+	case *kind.AdditionalProperties:
+		for _, p := range k.Properties {
+			found[Problem{dotted(slices.Concat(path, e.InstanceLocation, []string{p})), "is not a key that the chart knows"}] = true
+		}
+		return
+	}
+	if len(e.Causes) == 0 {
+		found[Problem{at, text(e.ErrorKind)}] = true
+	}
+	for _, c := range e.Causes {
+		leaves(c, path, found)
+	}
+}
+
+// oneChoice returns the choice that the value is plainly meant to be: the only one
+// whose type fits.
+func oneChoice(e *jsonschema.ValidationError) (*jsonschema.ValidationError, bool) {
+	var fits []*jsonschema.ValidationError
+	for _, c := range e.Causes {
+		if !wrongType(c, len(e.InstanceLocation)) {
+			fits = append(fits, c)
+		}
+	}
+	if len(fits) != 1 {
+		return nil, false
+	}
+	return fits[0], true
+}
+
+// wrongType reports whether a choice fails already for the type of the value itself.
+func wrongType(e *jsonschema.ValidationError, depth int) bool {
+	if _, ok := e.ErrorKind.(*kind.Type); ok {
+		return len(e.InstanceLocation) == depth
+	}
+	return slices.ContainsFunc(e.Causes, func(c *jsonschema.ValidationError) bool { return wrongType(c, depth) })
+}
+
+// choices describes the choices none of which fits.
+func choices(e *jsonschema.ValidationError) string {
+	if k, ok := e.ErrorKind.(*kind.OneOf); ok && len(k.Subschemas) > 1 {
+		return "fits several of the forms that exclude each other"
+	}
+	var ways []string
+	for _, c := range e.Causes {
+		inner := map[Problem]bool{}
+		leaves(c, nil, inner)
+		for p := range inner {
+			ways = append(ways, strings.TrimPrefix(p.String(), dotted(e.InstanceLocation)+": "))
+		}
+	}
+	slices.Sort(ways)
+	return strings.Join(slices.Compact(ways), ", or ")
+}
+
+// text says what is wrong without the value that is: the library's own words hold it.
+func text(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Type:
+		return fmt.Sprintf("must be %s, and is %s", strings.Join(k.Want, " or "), k.Got)
+	case *kind.Enum:
+		return "must be one of " + list(k.Want)
+	case *kind.Const:
+		return "must be " + list([]any{k.Want})
+	case *kind.Format:
+		return "must be written as " + k.Want
+	case *kind.Required:
+		return "lacks " + strings.Join(k.Missing, ", ")
+	case *kind.Dependency:
+		return fmt.Sprintf("with %s it needs %s", k.Prop, strings.Join(k.Missing, ", "))
+	case *kind.DependentRequired:
+		return fmt.Sprintf("with %s it needs %s", k.Prop, strings.Join(k.Missing, ", "))
+	case *kind.FalseSchema, *kind.Not:
+		return "is not allowed here"
+	case *kind.PropertyNames:
+		return fmt.Sprintf("key %q is not allowed", k.Property)
+	case *kind.UniqueItems:
+		return fmt.Sprintf("entries %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
+	}
+	return amount(k)
+}
+
+func amount(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Pattern:
+		return "does not match " + strconv.Quote(k.Want)
+	case *kind.MinLength:
+		return fmt.Sprintf("must have %d characters or more", k.Want)
+	case *kind.MaxLength:
+		return fmt.Sprintf("must have %d characters or less", k.Want)
+	case *kind.MinItems:
+		return fmt.Sprintf("must have %d entries or more, and has %d", k.Want, k.Got)
+	case *kind.MaxItems:
+		return fmt.Sprintf("must have %d entries or less, and has %d", k.Want, k.Got)
+	case *kind.MinProperties:
+		return fmt.Sprintf("must have %d keys or more, and has %d", k.Want, k.Got)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("must have %d keys or less, and has %d", k.Want, k.Got)
+	case *kind.Minimum:
+		return "must be " + k.Want.RatString() + " or more"
+	case *kind.Maximum:
+		return "must be " + k.Want.RatString() + " or less"
+	case *kind.ExclusiveMinimum:
+		return "must be more than " + k.Want.RatString()
+	case *kind.ExclusiveMaximum:
+		return "must be less than " + k.Want.RatString()
+	case *kind.MultipleOf:
+		return "must be a multiple of " + k.Want.RatString()
+	}
+	return "breaks the schema's rule " + strings.Join(k.KeywordPath(), "/")
+}
+
+func list(values []any) string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		if s, ok := v.(string); ok && s != "" {
+			out[i] = s
+			continue
+		}
+		b, _ := json.Marshal(v)
+		out[i] = string(b)
+	}
+	return strings.Join(out, ", ")
+}
+
+// dotted writes a path as people do: a.b[0].c, and keys with dots in brackets.
+func dotted(path []string) string {
+	var b strings.Builder
+	for _, p := range path {
+		_, err := strconv.Atoi(p)
+		switch {
+		case err == nil:
+			b.WriteString("[" + p + "]")
+		case strings.Contains(p, "."):
+			b.WriteString(`["` + p + `"]`)
+		default:
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(p)
+		}
+	}
+	return b.String()
+}
