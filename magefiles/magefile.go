@@ -115,6 +115,7 @@ func words() error {
 		case name == "-endpoint", name == "-token", name == "-secret", name == "-fingerprint", name == "-insecure":
 		case name == "-reboot", name == "-framebuffer":
 		case name == "-servers", name == "-gpus", name == "-bridge", name == "-prefix", name == "-gateway", name == "-first":
+		case name == "-paths", name == "-repo", name == "-clusters", name == "-elsewhere", name == "-releases", name == "-online", name == "-level":
 		case name == "-dir", name == "-charts", name == "-sarif", name == "-open", name == "-profile", name == "-user", name == "-offline":
 		case name == "-runs", name == "-seed", name == "-repro":
 		default:

@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"kube/chart":      {"kube", "kube/chart/pins"},
 	"kube/chart/pins": nil,
 	"addon":           {"kube", "kube/chart", "kube/chart/pins"},
-	"fleet":           {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
+	"fleet":           {"kube", "kube/chart", "kube/chart/pins", "remote", "remote/ssh", "internal/suggest"},
 	"jupyterhub":      {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
 	"proxmox": {"remote"},

@@ -45,6 +45,13 @@ func LoadSigner(path string) (xssh.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("private key: %w", err)
 	}
+	return parseSigner(path, b)
+}
+
+// ParseSigner is LoadSigner for a key that is in no file, e.g. from the environment.
+func ParseSigner(pem []byte) (xssh.Signer, error) { return parseSigner("(given)", pem) }
+
+func parseSigner(path string, b []byte) (xssh.Signer, error) {
 	signer, err := xssh.ParsePrivateKey(b)
 	if err == nil {
 		return signer, nil
