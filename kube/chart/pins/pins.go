@@ -1,12 +1,102 @@
 package pins
 
+import "slices"
+
 // Pin is a chart at the version that we install.
 type Pin struct {
-	Name       string // how parts of this project call it, e.g. "rancher"
-	Chart      string // name of the chart in Repo
+	Name       string // how parts of this project call it, e.g. "nfs"
+	Chart      string // name of the chart in Repo, e.g. "csi-driver-nfs"
 	Repo       string // https://… or oci://…
 	Version    string // exact
 	App        string // version of what it installs, where that differs
 	Kubernetes string // constraint on Kubernetes, as semver reads it, e.g. ">=1.34.0-0 <1.37.0-0"
 	Source     string // where Kubernetes and the version were read, and when
+}
+
+// All returns the table, by name.
+func All() []Pin { return slices.Clone(table) }
+
+// Of finds a pin by the name of a part or of its chart.
+func Of(name string) (Pin, bool) {
+	for _, p := range table {
+		if p.Name == name || p.Chart == name {
+			return p, true
+		}
+	}
+	return Pin{}, false
+}
+
+// table is sorted by name. "pinned" is the newest version seen in public, "read" is
+// the version whose Chart.yaml and values we have read.
+var table = []Pin{
+	{
+		Name: "cephfs", Chart: "ceph-csi-cephfs", Repo: "https://ceph.github.io/csi-charts",
+		Version: "3.16.3",
+		Source:  "pinned: ceph-csi's issues and documentation, 2026-09-01; read: 3.12.2 of 2024-09-06, two years older; its Chart.yaml names no Kubernetes version",
+	},
+	{
+		Name: "cert-manager", Chart: "cert-manager", Repo: "https://charts.jetstack.io",
+		Version: "v1.21.2", Kubernetes: ">=1.22.0-0",
+		Source: "pinned: Go module proxy, 2026-09-10; read: v1.21.1 of 2026-07-29, Chart.yaml",
+	},
+	{
+		Name: "cilium", Chart: "cilium", Repo: "https://helm.cilium.io",
+		Version: "1.20.2", Kubernetes: ">=1.21.0-0",
+		Source: "pinned: Go module proxy, 2026-09-15; read: 1.20.0 of 2026-07-29, Chart.yaml",
+	},
+	{
+		Name: "dcgm-exporter", Chart: "dcgm-exporter", Repo: "https://nvidia.github.io/dcgm-exporter/helm-charts",
+		Version: "4.8.2", App: "4.5.3-4.8.2", Kubernetes: ">=1.19.0-0",
+		Source: "pinned and read: tag 4.5.3-4.8.2 of 2026-05-06, Chart.yaml",
+	},
+	{
+		Name: "fleet", Chart: "fleet", Repo: "https://rancher.github.io/fleet-helm-charts",
+		Version: "0.16.2", Kubernetes: ">=1.34.0-0 <1.37.0-0",
+		Source: "pinned: Rancher 2.15.2's release notes, autumn 2026; read: 0.16.1 of 2026-08-19, annotation catalog.cattle.io/kube-version",
+	},
+	{
+		Name: "fleet-crd", Chart: "fleet-crd", Repo: "https://rancher.github.io/fleet-helm-charts",
+		Version: "0.16.2", Kubernetes: ">=1.34.0-0 <1.37.0-0",
+		Source: "as fleet, whose version it must have",
+	},
+	{
+		Name: "jupyterhub", Chart: "jupyterhub", Repo: "https://hub.jupyter.org/helm-chart/",
+		Version: "4.4.2", App: "5.5.0", Kubernetes: ">=1.28.0-0",
+		Source: "pinned: image references of autumn 2026; read: 4.4.0 of 2026-06-10, Chart.yaml (its appVersion too)",
+	},
+	{
+		Name: "longhorn", Chart: "longhorn", Repo: "https://charts.longhorn.io",
+		Version: "1.13.0", App: "v1.13.0", Kubernetes: ">=1.34.0-0",
+		Source: "pinned and Kubernetes: release notes of 2026-09-29, second hand; read: 1.12.1 of 2026-08-14, whose Chart.yaml says >=1.25",
+	},
+	{
+		Name: "metallb", Chart: "metallb", Repo: "https://metallb.github.io/metallb",
+		Version: "0.16.2", App: "v0.16.2", Kubernetes: ">=1.19.0-0",
+		Source: "pinned: MetalLB's documentation, 2026-11-04; read: 0.16.1 of 2026-05-27, Chart.yaml",
+	},
+	{
+		Name: "monitoring", Chart: "kube-prometheus-stack", Repo: "https://prometheus-community.github.io/helm-charts",
+		Version: "92.1.0", App: "v0.94.1", Kubernetes: ">=1.25.0-0",
+		Source: "pinned: references of October 2026; read: 88.5.3 of 2026-08-21, Chart.yaml, four major versions older",
+	},
+	{
+		Name: "nfs", Chart: "csi-driver-nfs", Repo: "https://raw.githubusercontent.com/kubernetes-csi/csi-driver-nfs/master/charts",
+		Version: "4.13.4",
+		Source:  "pinned and read: v4.13.4 of 2026-07-01; its Chart.yaml names no Kubernetes version",
+	},
+	{
+		Name: "rancher", Chart: "rancher", Repo: "https://releases.rancher.com/server-charts/latest",
+		Version: "2.15.2", App: "v2.15.2", Kubernetes: ">=1.34.0-0 <1.37.0-0",
+		Source: "pinned: image references of September 2026; read: 2.15.0 of 2026-07-30, Chart.yaml says <1.37, the Fleet it brings says >=1.34",
+	},
+	{
+		Name: "scratch", Chart: "local-path-provisioner", Repo: "oci://ghcr.io/rancher/local-path-provisioner/charts",
+		Version: "0.0.37", App: "v0.0.37", Kubernetes: ">=1.12.0-0",
+		Source: "pinned and read: v0.0.37 of 2026-08-05, Chart.yaml; the project pushes its chart there (.github/workflows/helm-release.yml)",
+	},
+	{
+		Name: "velero", Chart: "velero", Repo: "https://vmware-tanzu.github.io/helm-charts",
+		Version: "12.1.0", App: "1.18.1", Kubernetes: ">=1.16.0-0",
+		Source: "pinned and read: velero-12.1.0 of 2026-06-25, Chart.yaml; velero itself is at 1.18.4 since October 2026",
+	},
 }

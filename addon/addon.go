@@ -1,0 +1,207 @@
+package addon
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+)
+
+// Common is what all add-ons take.
+type Common struct {
+	Version string         // of the chart; empty: the pinned one
+	Values  map[string]any // merged over ours; no secrets
+	Taints  []corev1.Taint // that nodes of the cluster carry
+	Nodes   int            // how many nodes pods may run on; decides the number of replicas
+	Timeout time.Duration  // until all is ready; empty: that of the part
+}
+
+// Values of a chart.
+type values = map[string]any
+
+// few is 1 where another replica would have no other node to run on, and else n.
+func (c Common) few(n int) int {
+	return max(1, min(n, c.Nodes))
+}
+
+// release makes the release of a part from its pin.
+func (c Common) release(part, namespace string, v values) (*chart.Release, error) {
+	pin, ok := pins.Of(part)
+	if !ok {
+		return nil, fmt.Errorf("%s: there is no pin of this name", part)
+	}
+	if c.Version != "" {
+		pin.Version = c.Version
+	}
+	return &chart.Release{
+		Name: part, Namespace: namespace,
+		Chart: pin.Chart, Version: pin.Version, Repo: pin.Repo,
+		Values:  merge(plain(v).(values), plain(c.Values).(values)),
+		Timeout: c.Timeout,
+	}, nil
+}
+
+// Tolerations are for whatever should run on nodes with these taints.
+func Tolerations(taints []corev1.Taint) []corev1.Toleration {
+	var all []corev1.Toleration
+	seen := map[corev1.Toleration]bool{}
+	for _, t := range taints {
+		one := corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists, Effect: t.Effect}
+		if t.Value != "" {
+			one.Operator, one.Value = corev1.TolerationOpEqual, t.Value
+		}
+		if !seen[one] {
+			seen[one] = true
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// everywhere is for pods that every node needs, whatever it is tainted with.
+func everywhere() []any { return []any{values{"operator": "Exists"}} }
+
+// exists tolerates a taint whatever its value.
+func exists(key string, effect corev1.TaintEffect) values {
+	v := values{"key": key, "operator": "Exists"}
+	if effect != "" {
+		v["effect"] = string(effect)
+	}
+	return v
+}
+
+// tolerations returns those of the cluster's taints after those that a chart has by
+// itself: a list in values replaces the chart's.
+func (c Common) tolerations(chartsOwn ...values) []any {
+	var all []any
+	for _, v := range chartsOwn {
+		all = append(all, v)
+	}
+	for _, t := range Tolerations(c.Taints) {
+		v := values{"key": t.Key, "operator": string(t.Operator)}
+		if t.Value != "" {
+			v["value"] = t.Value
+		}
+		if t.Effect != "" {
+			v["effect"] = string(t.Effect)
+		}
+		covered := false
+		for _, own := range all {
+			covered = covered || covers(own.(values), v)
+		}
+		if !covered {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+func covers(own, v values) bool {
+	return own["key"] == v["key"] && own["operator"] == "Exists" && (own["effect"] == nil || own["effect"] == v["effect"])
+}
+
+// tolerate sets tolerations at each of the paths, if there are any.
+func (c Common) tolerate(v values, paths ...[]string) {
+	list := c.tolerations()
+	if len(list) == 0 {
+		return
+	}
+	for _, p := range paths {
+		set(v, list, append(p, "tolerations")...)
+	}
+}
+
+// set sets a value in nested mappings, making those that are missing.
+func set(v values, to any, path ...string) {
+	for _, key := range path[:len(path)-1] {
+		next, ok := v[key].(values)
+		if !ok {
+			next = values{}
+			v[key] = next
+		}
+		v = next
+	}
+	v[path[len(path)-1]] = to
+}
+
+// merge lays over over v, mapping by mapping; lists and all else are replaced.
+func merge(v, over values) values {
+	for key, to := range over {
+		a, isMap := v[key].(values)
+		b, alsoMap := to.(values)
+		if isMap && alsoMap {
+			v[key] = merge(a, b)
+			continue
+		}
+		v[key] = to
+	}
+	return v
+}
+
+// plain copies v into what YAML would make of it: []any, map[string]any, string,
+// bool, int64, float64. Templates of charts ask for these types.
+func plain(v any) any {
+	rv := reflect.ValueOf(v)
+	switch rv.Kind() {
+	case reflect.Map:
+		m := make(values, rv.Len())
+		for it := rv.MapRange(); it.Next(); {
+			m[it.Key().String()] = plain(it.Value().Interface())
+		}
+		return m
+	case reflect.Slice:
+		l := make([]any, rv.Len())
+		for i := range l {
+			l[i] = plain(rv.Index(i).Interface())
+		}
+		return l
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return rv.Int()
+	case reflect.String:
+		return rv.String()
+	}
+	return v
+}
+
+// owned are the labels of objects that are ours.
+func owned(part string) map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/part-of":    "homelab",
+		"app.kubernetes.io/managed-by": "homelab",
+		"app.kubernetes.io/name":       part,
+	}
+}
+
+func meta(part, namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: owned(part)}
+}
+
+// privileged is for namespaces whose pods mount folders of the node.
+func privileged() map[string]string {
+	return map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}
+}
+
+// need says which settings of a part are empty.
+func need(part string, fields ...string) error {
+	var errs []error
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i+1] == "" {
+			errs = append(errs, fmt.Errorf("%s: %s is not set", part, fields[i]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Host is what a part wants on every node that uses it, beside Kubernetes.
+type Host struct {
+	Packages []string          // of Ubuntu
+	Modules  []string          // of the kernel
+	Units    []string          // of systemd, enabled and started
+	Files    map[string]string // by absolute path
+}

@@ -1,0 +1,172 @@
+package addon
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+//go:embed dashboards/gpu.json
+var dashboards embed.FS
+
+const monitoringNamespace = "monitoring"
+
+// MonitoringOptions are those of Prometheus and Grafana.
+type MonitoringOptions struct {
+	Common
+	Retention    time.Duration     // default 15 days
+	StorageClass string            // of Prometheus' volume; empty: the default class
+	Size         resource.Quantity // of it; default 50Gi
+	Alertmanager bool
+
+	Hostname string // of Grafana; empty: not exposed
+	Issuer   string // ClusterIssuer of its certificate; empty: plain HTTP, or the Gateway's
+	Class    string // of the Ingress; default "traefik"
+	// Gateway that Grafana's route attaches to, in place of an Ingress.
+	GatewayNamespace, GatewayName string
+}
+
+// Monitoring provides Prometheus, Grafana and what they watch of the cluster.
+// Grafana's password is generated once, in the Secret monitoring/grafana-admin.
+func Monitoring(o MonitoringOptions) (chart.Part, error) {
+	if o.Retention == 0 {
+		o.Retention = 15 * 24 * time.Hour
+	}
+	if o.Size.IsZero() {
+		o.Size = resource.MustParse("50Gi")
+	}
+	if o.Retention < 2*time.Hour {
+		return chart.Part{}, fmt.Errorf("monitoring: retention %s: want 2h or more, which is one block of Prometheus", o.Retention)
+	}
+	v := values{
+		"prometheus":   values{"prometheusSpec": o.prometheus()},
+		"alertmanager": values{"enabled": o.Alertmanager},
+		"grafana":      o.grafana(),
+		// On every node, whatever it is tainted with.
+		"prometheus-node-exporter": values{"tolerations": everywhere()},
+	}
+	// K3s runs these in its own process: there are no pods to scrape, and the chart's
+	// alerts would say for ever that they are down.
+	for _, part := range []string{"kubeControllerManager", "kubeScheduler", "kubeProxy", "kubeEtcd"} {
+		v[part] = values{"enabled": false}
+	}
+	o.tolerate(v, []string{"prometheus", "prometheusSpec"}, []string{"grafana"}, []string{"kube-state-metrics"},
+		[]string{"prometheusOperator"}, []string{"prometheusOperator", "admissionWebhooks", "patch"})
+	if o.Alertmanager {
+		o.tolerate(v, []string{"alertmanager", "alertmanagerSpec"})
+	}
+	r, err := o.release("monitoring", monitoringNamespace, v)
+	if err != nil {
+		return chart.Part{}, err
+	}
+	p := chart.Part{
+		Name: "monitoring", Release: r, NamespaceLabels: privileged(), Keep: true,
+		Secrets: []chart.Secret{{Namespace: monitoringNamespace, Name: "grafana-admin",
+			Data: map[string]secret.Value{"admin-user": secret.New("admin")}, Generate: map[string]int{"admin-password": 16}}},
+	}
+	if o.Issuer != "" {
+		p.Needs = []string{"issuer"}
+	}
+	return p, nil
+}
+
+func (o MonitoringOptions) prometheus() values {
+	volume := values{
+		"accessModes": []any{string(corev1.ReadWriteOnce)},
+		"resources":   values{"requests": values{"storage": o.Size.String()}},
+	}
+	if o.StorageClass != "" {
+		volume["storageClassName"] = o.StorageClass
+	}
+	spec := values{
+		"retention": days(o.Retention),
+		// Time alone fills the volume on a busy day, and a full one stops Prometheus.
+		"retentionSize": fmt.Sprintf("%dMB", o.Size.Value()/1_000_000*8/10),
+		"storageSpec":   values{"volumeClaimTemplate": values{"spec": volume}},
+	}
+	// Otherwise monitors that other charts bring are ignored: the chart takes only its own.
+	for _, kind := range []string{"serviceMonitor", "podMonitor", "rule", "probe", "scrapeConfig"} {
+		spec[kind+"SelectorNilUsesHelmValues"] = false
+	}
+	return spec
+}
+
+// days writes a duration as Prometheus reads it.
+func days(d time.Duration) string {
+	if d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+	return fmt.Sprintf("%ds", int64(d.Seconds()))
+}
+
+func (o MonitoringOptions) grafana() values {
+	g := values{"admin": values{"existingSecret": "grafana-admin", "userKey": "admin-user", "passwordKey": "admin-password"}}
+	switch {
+	case o.Hostname == "":
+	case o.GatewayName != "":
+		g["route"] = values{"main": values{"enabled": true, "hostnames": []any{o.Hostname},
+			"parentRefs": []any{values{"name": o.GatewayName, "namespace": o.GatewayNamespace}}}}
+	default:
+		if o.Class == "" {
+			o.Class = "traefik"
+		}
+		ingress := values{"enabled": true, "ingressClassName": o.Class, "hosts": []any{o.Hostname}}
+		if o.Issuer != "" {
+			ingress["annotations"] = values{"cert-manager.io/cluster-issuer": o.Issuer}
+			ingress["tls"] = []any{values{"hosts": []any{o.Hostname}, "secretName": "grafana-tls"}}
+		}
+		g["ingress"] = ingress
+	}
+	return g
+}
+
+// GPUExporterOptions say where GPUs are.
+type GPUExporterOptions struct {
+	Common
+	RuntimeClass string            // by which a container sees GPUs, e.g. "nvidia"
+	Nodes        map[string]string // labels of nodes with GPUs
+}
+
+// GPUExporter provides NVIDIA's DCGM exporter on the nodes with GPUs, and a dashboard.
+// It needs the part "monitoring".
+func GPUExporter(o GPUExporterOptions) (chart.Part, error) {
+	if o.RuntimeClass == "" || len(o.Nodes) == 0 {
+		return chart.Part{}, errors.New("dcgm-exporter: runtime class and labels of the nodes with GPUs must be set: " +
+			"without the one the exporter sees no GPU, without the others it fails on nodes that have none")
+	}
+	v := values{
+		"runtimeClassName": o.RuntimeClass,
+		"nodeSelector":     plain(maps.Clone(o.Nodes)),
+		"tolerations":      o.tolerations(exists("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule)),
+		// The labels namespace and pod are those of the pod that uses the GPU. Else
+		// Prometheus writes the exporter's own over them.
+		"serviceMonitor": values{"honorLabels": true},
+	}
+	r, err := o.release("dcgm-exporter", monitoringNamespace, v)
+	if err != nil {
+		return chart.Part{}, err
+	}
+	board, err := dashboards.ReadFile("dashboards/gpu.json")
+	if err != nil {
+		return chart.Part{}, fmt.Errorf("dcgm-exporter: %w", err)
+	}
+	m := meta("dcgm-exporter", monitoringNamespace, "dashboard-gpu")
+	m.Labels["grafana_dashboard"] = "1" // what Grafana's sidecar looks for
+	return chart.Part{
+		Name: "dcgm-exporter", Needs: []string{"monitoring"}, Release: r, NamespaceLabels: privileged(),
+		After: []runtime.Object{&corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: m, Data: map[string]string{"gpu.json": string(board)},
+		}},
+	}, nil
+}

@@ -1,0 +1,99 @@
+package addon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// ScratchLabel is what nodes with scratch storage carry, with the value "true",
+// where [ScratchOptions.ByLabel] is set.
+const ScratchLabel = "homelab.cps-gpu.github.com/scratch"
+
+// ScratchOptions say which nodes have fast storage of their own, and where.
+type ScratchOptions struct {
+	Common
+	Class   string            // of storage; default "scratch"
+	Paths   map[string]string // by name of each node that has it: the folder under which volumes are made
+	ByLabel bool              // pods go to nodes with [ScratchLabel], and not to those named in Paths
+	Default bool              // the class of claims that name none; rarely wise: volumes are gone with their node
+}
+
+// Scratch provides a class of volumes on a disk of the node that the pod runs on:
+// as fast as the disk, without quota, and gone with the node. It is a second
+// provisioner beside K3s' own, whose configuration K3s overwrites at each start.
+//
+// A class whose folder is missing from its provisioner's table looks fine and never
+// provisions. Here the table names each node, and refuses all others; and the class
+// tells the scheduler the same, since a provisioner that refuses is asked again for
+// the same node for ever. That list cannot be changed in a class that is there: with
+// another set of nodes the class is made anew, which leaves its volumes alone. Who
+// would rather label nodes sets ByLabel.
+func Scratch(o ScratchOptions) (chart.Part, error) {
+	if o.Class == "" {
+		o.Class = "scratch"
+	}
+	if err := o.check(); err != nil {
+		return chart.Part{}, err
+	}
+	const provisioner = "homelab.cps-gpu.github.com/scratch"
+	nodes := slices.Sorted(maps.Keys(o.Paths))
+	table := []any{values{"node": "DEFAULT_PATH_FOR_NON_LISTED_NODES", "paths": []any{}}}
+	for _, n := range nodes {
+		table = append(table, values{"node": n, "paths": []any{o.Paths[n]}})
+	}
+	v := values{
+		"nameOverride": "scratch",
+		// The class is ours, see [class].
+		"storageClass": values{"create": false, "provisionerName": provisioner},
+		"nodePathMap":  table,
+		"configmap":    values{"name": "scratch-config"},
+	}
+	o.tolerate(v, nil, []string{"configmap", "helperPod"})
+	r, err := o.release("scratch", "scratch", v)
+	if err != nil {
+		return chart.Part{}, err
+	}
+	sc := class{
+		part: "scratch", name: o.Class, provisioner: provisioner, isDefault: o.Default, wait: true,
+		// Folders that a person can read. The provisioner (0.0.37, provisioner.go,
+		// pathFromPattern) refuses a pattern that does not begin with namespace, claim
+		// and a slash.
+		parameters: map[string]string{"pathPattern": "{{ .PVC.Namespace }}/{{ .PVC.Name }}/{{ .PVName }}"},
+	}.object()
+	sc.AllowedTopologies = o.topologies(nodes)
+	return chart.Part{
+		Name: "scratch", Release: r, NamespaceLabels: privileged(),
+		After: []runtime.Object{sc}, Classes: []string{o.Class},
+	}, nil
+}
+
+func (o ScratchOptions) topologies(nodes []string) []corev1.TopologySelectorTerm {
+	req := corev1.TopologySelectorLabelRequirement{Key: corev1.LabelHostname, Values: nodes}
+	if o.ByLabel {
+		req = corev1.TopologySelectorLabelRequirement{Key: ScratchLabel, Values: []string{"true"}}
+	}
+	return []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{req}}}
+}
+
+func (o ScratchOptions) check() error {
+	var errs []error
+	if len(o.Paths) == 0 {
+		errs = append(errs, errors.New("scratch: no node has it: name the nodes, or leave scratch out"))
+	}
+	for _, n := range slices.Sorted(maps.Keys(o.Paths)) {
+		p := o.Paths[n]
+		if !strings.HasPrefix(p, "/") || path.Clean(p) == "/" || path.Clean(p) != p {
+			errs = append(errs, fmt.Errorf("scratch: folder %q of node %s: want an absolute path below /, e.g. /scratch", p, n))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,195 @@
+package pins
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// Conflict is two things that do not fit each other, or of which that is not known.
+type Conflict struct {
+	Parts   []string // whose versions it is about, by name
+	Warning bool     // it may work: nothing is known, or it works and is not advised
+	Problem string   // what does not fit
+	Cure    string   // what to do
+}
+
+// String returns both sentences.
+func (c Conflict) String() string { return c.Problem + ": " + c.Cure }
+
+// Refused returns the conflicts that are not mere warnings.
+func Refused(all []Conflict) []Conflict {
+	return slices.DeleteFunc(slices.Clone(all), func(c Conflict) bool { return c.Warning })
+}
+
+// Check says what does not work together: a Kubernetes version such as
+// "v1.36.5+k3s1", and versions by name of part or chart. An empty version stands for
+// the pinned one. An empty Kubernetes version is not looked at.
+func Check(kubernetes string, parts map[string]string) []Conflict {
+	k, problem := parseKubernetes(kubernetes)
+	if problem != nil {
+		return []Conflict{*problem}
+	}
+	c := checker{kubernetes: k, versions: map[string]*semver.Version{}}
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		c.part(name, parts[name])
+	}
+	c.fleet()
+	return c.found
+}
+
+func parseKubernetes(s string) (*semver.Version, *Conflict) {
+	if s == "" {
+		return nil, nil
+	}
+	v, err := semver.NewVersion(s)
+	if err != nil {
+		return nil, &Conflict{Problem: fmt.Sprintf("%q is no version of Kubernetes", s), Cure: "write it as K3s does, e.g. v1.36.5+k3s1"}
+	}
+	return v, nil
+}
+
+type checker struct {
+	kubernetes *semver.Version // nil: not looked at
+	versions   map[string]*semver.Version
+	found      []Conflict
+}
+
+func (c *checker) add(warning bool, parts []string, cure, format string, args ...any) {
+	c.found = append(c.found, Conflict{Parts: parts, Warning: warning, Problem: fmt.Sprintf(format, args...), Cure: cure})
+}
+
+// part checks one part against Kubernetes.
+func (c *checker) part(name, version string) {
+	pin, ok := Of(name)
+	if !ok {
+		c.add(true, []string{name}, "see what its own documentation says", "nothing is known of the versions of %s", name)
+		return
+	}
+	if version == "" {
+		version = pin.Version
+	}
+	v, err := semver.NewVersion(version)
+	if err != nil {
+		c.add(false, []string{name}, fmt.Sprintf("write it exactly, e.g. %s", pin.Version), "%q is no version of %s: ranges are not pinned", version, name)
+		return
+	}
+	c.versions[pin.Name] = v
+	if trimmed(version) != trimmed(pin.Version) {
+		c.unpinned(pin, v)
+	}
+	want, known := kubernetesFor(pin, v)
+	if !known || want == "" || c.kubernetes == nil {
+		return
+	}
+	if !satisfies(want, c.kubernetes) {
+		c.add(false, []string{name}, c.cure(pin), "%s %s works with Kubernetes %s, and this is %s", name, version, spaced(want), c.kubernetes.Original())
+	}
+}
+
+// unpinned says what is known of a version that is not ours.
+func (c *checker) unpinned(pin Pin, v *semver.Version) {
+	names := []string{pin.Name}
+	if _, known := kubernetesFor(pin, v); !known {
+		c.add(true, names, fmt.Sprintf("look at its release notes, or take %s", pin.Version),
+			"it is not known what %s %s works with: %s is the version that we know", pin.Name, v.Original(), pin.Version)
+	}
+	for _, a := range advised {
+		if a.name == pin.Name && v.LessThan(semver.MustParse(a.since)) {
+			c.add(true, names, fmt.Sprintf("take %s or later; %s is ours", a.since, pin.Version), "%s %s %s", pin.Name, v.Original(), a.why)
+		}
+	}
+}
+
+// cure names a version of the part that fits this Kubernetes, and the versions of
+// Kubernetes that fit the pinned part.
+func (c *checker) cure(pin Pin) string {
+	var fit []string
+	for _, l := range lines {
+		if l.name == pin.Name && satisfies(l.kubernetes, c.kubernetes) {
+			fit = append(fit, l.minor)
+		}
+	}
+	cure := fmt.Sprintf("%s %s takes Kubernetes %s", pin.Name, pin.Version, spaced(pin.Kubernetes))
+	if len(fit) > 0 {
+		return fmt.Sprintf("take %s %s for this Kubernetes; %s", pin.Name, strings.Join(fit, " or "), cure)
+	}
+	return cure
+}
+
+// fleet checks what Rancher and Fleet ask of each other.
+func (c *checker) fleet() {
+	rancher, fleet, crd := c.versions["rancher"], c.versions["fleet"], c.versions["fleet-crd"]
+	if rancher != nil && fleet != nil {
+		c.add(false, []string{"rancher", "fleet"}, "leave the standalone Fleet out: Rancher installs the one that it was tested with"+brought(rancher),
+			"a standalone Fleet beside Rancher would be two controllers for the same objects, each undoing the other")
+	}
+	if fleet != nil && crd != nil && !fleet.Equal(crd) {
+		c.add(false, []string{"fleet", "fleet-crd"}, fmt.Sprintf("take fleet-crd %s", fleet.Original()),
+			"fleet %s reads definitions of fleet-crd %s: the two charts are one release", fleet.Original(), crd.Original())
+	}
+	if fleet != nil && crd == nil {
+		c.add(true, []string{"fleet", "fleet-crd"}, "install fleet-crd of the same version first", "fleet needs the definitions of fleet-crd")
+	}
+}
+
+// brought says which Fleet a Rancher brings.
+func brought(rancher *semver.Version) string {
+	for _, l := range lines {
+		if l.name == "rancher" && l.minor == minor(rancher) {
+			return fmt.Sprintf(" (%s brings Fleet %s)", rancher.Original(), l.fleet)
+		}
+	}
+	return ""
+}
+
+// FleetOf returns the minor version of Fleet that a Rancher brings, e.g. "0.16" for
+// "2.15.2"; ok is false where that is not known.
+func FleetOf(rancher string) (fleet string, ok bool) {
+	v, err := semver.NewVersion(rancher)
+	if err != nil {
+		return "", false
+	}
+	for _, l := range lines {
+		if l.name == "rancher" && l.minor == minor(v) {
+			return l.fleet, true
+		}
+	}
+	return "", false
+}
+
+// kubernetesFor returns the versions of Kubernetes that a version of a part takes.
+func kubernetesFor(pin Pin, v *semver.Version) (want string, known bool) {
+	for _, l := range lines {
+		if l.name == pin.Name && l.minor == minor(v) {
+			return l.kubernetes, true
+		}
+	}
+	// A chart that says nothing, or only what is the least, says the same in its
+	// neighbours: only the same minor version is taken as known.
+	if p, err := semver.NewVersion(pin.Version); err == nil && minor(p) == minor(v) {
+		return pin.Kubernetes, true
+	}
+	return "", false
+}
+
+func satisfies(constraint string, v *semver.Version) bool {
+	c, err := semver.NewConstraint(constraint)
+	return err == nil && c.Check(v)
+}
+
+func minor(v *semver.Version) string { return fmt.Sprintf("%d.%d", v.Major(), v.Minor()) }
+
+func trimmed(version string) string { return strings.TrimPrefix(version, "v") }
+
+// spaced makes a constraint readable: "from 1.34 to below 1.37".
+func spaced(constraint string) string {
+	s := strings.NewReplacer(">=", "from ", "<", "to below ", ".0-0", "").Replace(constraint)
+	if strings.HasPrefix(s, "from ") && !strings.Contains(s, "below") {
+		s += " on"
+	}
+	return strings.TrimPrefix(s, "to ")
+}
