@@ -1,0 +1,119 @@
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// hookTime is how long the hooks of a chart may take in which we know some, as
+// long as a release that is applied directly may take.
+const hookTime = 10 * time.Minute
+
+// fleetYAML writes the file that makes a directory a bundle. It says what differs
+// from Fleet's defaults, and why where that is not plain.
+func (b Bundle) fleetYAML(o Options) []byte {
+	var d document
+	d.comment("%s. Made of %s: change it there; README.md says how.", b.title(), o.Source)
+	d.field("name", b.Name)
+	d.field("labels", map[string]string{PartLabel: b.Part})
+	d.field("defaultNamespace", b.Namespace)
+	if labels := b.fleetLabels(); len(labels) > 0 {
+		d.comment("Fleet takes every other label of the namespace away, but for pod-security.kubernetes.io/*.")
+		d.field("namespaceLabels", labels)
+	}
+	d.section("helm", func() { b.helm(&d) })
+	if len(b.DependsOn) > 0 {
+		d.comment("Drift in what this needs (Modified) is no reason to hold it up.")
+		var refs []map[string]any
+		for _, name := range b.DependsOn {
+			refs = append(refs, map[string]any{"name": name, "acceptedStates": []string{"Ready", "Modified"}})
+		}
+		d.field("dependsOn", refs)
+	}
+	if b.Keep {
+		d.comment("There is data behind this: when the bundle goes, what it deployed stays.")
+		d.field("keepResources", true)
+	}
+	if b.Release != nil {
+		if h := habitOf(b.Release.Chart); len(h.patches) > 0 {
+			d.comment("Not drift: %s.", h.why)
+			d.field("diff", map[string]any{"comparePatches": h.patches})
+		}
+	}
+	return d.bytes()
+}
+
+// title says in a line what the bundle is.
+func (b Bundle) title() string {
+	if r := b.Release; r != nil {
+		return fmt.Sprintf("Chart %s %s as release %s in namespace %s", r.Chart, r.Version, r.Name, r.Namespace)
+	}
+	switch {
+	case strings.HasSuffix(b.Name, "-before"):
+		return "What " + b.Part + " needs before its chart"
+	case strings.HasSuffix(b.Name, "-after"):
+		return "What " + b.Part + " has of the kinds that its chart brings"
+	case strings.HasSuffix(b.Name, "-crds"):
+		return "The definitions of kinds that " + b.Part + " has objects of"
+	}
+	return "The objects of " + b.Part
+}
+
+func (b Bundle) helm(d *document) {
+	r := b.Release
+	if r == nil {
+		d.field("releaseName", b.Name)
+		d.comment("Objects that are there already, made directly or by hand, are taken over.")
+		d.field("takeOwnership", true)
+		return
+	}
+	if strings.HasPrefix(r.Repo, "oci://") {
+		// The whole name of the chart: Fleet adds nothing to it (internal/bundlereader/
+		// charturl.go, isOCIChart), and helm.chart is deprecated for OCI.
+		d.field("repo", ociName(*r))
+	} else {
+		d.field("repo", r.Repo)
+		d.field("chart", r.Chart)
+	}
+	d.field("version", r.Version)
+	d.field("releaseName", r.Name)
+	if len(r.Values) > 0 {
+		d.field("valuesFiles", []string{"values.yaml"})
+	}
+	if templated(r.Values) {
+		d.comment("The values hold ${…} that is not Fleet's: it would be read as a template, and fail.")
+		d.field("disablePreProcess", true)
+	}
+	// Without hooks no time is set: Fleet would fail what is merely slow, such as a
+	// volume that is bound when its first pod comes, and sees by itself what is ready.
+	if h := habitOf(r.Chart); h.hooks != "" {
+		d.comment("For its hooks: %s. Helm gives them 30 s where no time is set.", h.hooks)
+		d.field("timeoutSeconds", int(cmp.Or(r.Timeout, hookTime).Seconds()))
+	}
+}
+
+func ociName(r chart.Release) string {
+	repo := strings.TrimSuffix(r.Repo, "/")
+	if strings.HasSuffix(repo, "/"+r.Chart) {
+		return repo
+	}
+	return repo + "/" + r.Chart
+}
+
+var errTemplated = errors.New("templated")
+
+// templated reports whether values hold what Fleet would take for a template: its
+// delimiters are ${ and } (internal/cmd/controller/target/builder.go).
+func templated(values map[string]any) bool {
+	return eachString(values, func(s string) error {
+		if strings.Contains(s, "${") {
+			return errTemplated
+		}
+		return nil
+	}) != nil
+}

@@ -1,0 +1,152 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// What a caller may act on when a Git repository could not be read or written;
+// compare with errors.Is. What the server said is wrapped too.
+var (
+	ErrCredentials  = errors.New("the Git server does not let us in")
+	ErrHostKey      = errors.New("the Git server is not the one that is known")
+	ErrNoRepository = errors.New("there is no such Git repository")
+	ErrNoBranch     = errors.New("the Git repository has no such branch")
+	ErrMoved        = errors.New("the branch was moved by somebody else")
+	ErrRefused      = errors.New("the Git server refused the commit")
+	ErrLost         = errors.New("the connection to the Git server was lost")
+)
+
+// GitError is a Git repository that could not be read or written.
+type GitError struct {
+	Repo  string // its URL, without secrets
+	Doing string // e.g. "push to main"
+	Kind  error  // one of the errors above, nil when none fits
+	Hint  string // what to do, where we know
+	Err   error  // what came back; may be nil
+}
+
+// Error returns what was done, what came back, and what to do.
+func (e *GitError) Error() string {
+	s := fmt.Sprintf("%s of %s", e.Doing, e.Repo)
+	if e.Kind != nil {
+		s += ": " + e.Kind.Error()
+	}
+	if e.Err != nil {
+		s += ": " + strings.TrimSpace(e.Err.Error())
+	}
+	if e.Hint != "" {
+		s += ": " + e.Hint
+	}
+	return s
+}
+
+// Unwrap gives errors.Is and errors.As both the kind and the cause.
+func (e *GitError) Unwrap() []error {
+	var out []error
+	for _, err := range []error{e.Kind, e.Err} {
+		if err != nil {
+			out = append(out, err)
+		}
+	}
+	return out
+}
+
+// statusError is an answer of a Git server over HTTP that is no success.
+type statusError struct {
+	code int
+	text string // what it said, in a line
+}
+
+func (e *statusError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("HTTP %d %s %s", e.code, http.StatusText(e.code), e.text))
+}
+
+// refusal is a Git server that took a commit and does not want it.
+type refusal struct{ status, said string }
+
+func (e *refusal) Error() string { return strings.TrimSpace(e.status + " " + e.said) }
+
+// explain sorts an error. Everything that we know of how Git servers fail is here.
+func (r Remote) explain(p place, doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if known := (*GitError)(nil); errors.As(err, &known) {
+		return err
+	}
+	e := &GitError{Repo: p.text, Doing: doing, Err: err}
+	var (
+		status  *statusError
+		auth    *ssh.AuthError
+		hostKey *ssh.HostKeyError
+		exit    *remote.ExitError
+		lost    *ssh.LostError
+		refused *refusal
+		nobody  *ssh.UnreachableError
+		network net.Error
+	)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &status):
+		e.Kind, e.Hint = r.explainStatus(status.code)
+	case errors.As(err, &auth):
+		e.Kind = ErrCredentials
+	case errors.As(err, &hostKey):
+		e.Kind = ErrHostKey
+	case errors.As(err, &refused):
+		e.Kind, e.Hint = explainRefusal(refused)
+	case errors.As(err, &exit) && unknownRepository(exit.Stderr):
+		e.Kind, e.Hint = ErrNoRepository, "make it on the server first, or mend the URL; a server may also say so to hide it from a key that may not see it"
+	case errors.As(err, &lost), errors.As(err, &nobody), errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		e.Kind = ErrLost
+	}
+	return e
+}
+
+func (r Remote) explainStatus(code int) (kind error, hint string) {
+	switch code {
+	case http.StatusUnauthorized:
+		if r.Password.IsZero() {
+			return ErrCredentials, "it wants a user name and a password or token: give them by reference (fleet.username, fleet.password)"
+		}
+		return ErrCredentials, "user name or password are wrong, or the token has expired"
+	case http.StatusForbidden:
+		return ErrCredentials, "the user is known, and may not do this: a token needs the right to write the repository's contents"
+	case http.StatusNotFound:
+		return ErrNoRepository, "make it on the server first, or mend the URL; a server may also say so to hide it from a user who may not see it"
+	}
+	return nil, ""
+}
+
+// unknownRepository knows how Git itself and the usual servers say over SSH that
+// there is no such repository.
+func unknownRepository(said string) bool {
+	said = strings.ToLower(said)
+	for _, words := range []string{"does not appear to be a git repository", "repository not found", "repository does not exist", "no such repository", "could not be found", "could not find repository"} {
+		if strings.Contains(said, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// explainRefusal tells a branch that somebody else has moved from a commit that the
+// server will not have. The words are those of git-receive-pack (builtin/receive-pack.c)
+// and of what git-send-pack makes of them.
+func explainRefusal(e *refusal) (kind error, hint string) {
+	for _, words := range []string{"failed to lock", "failed to update ref", "cannot lock ref", "fetch first", "non-fast-forward", "reference already exists", "stale info"} {
+		if strings.Contains(e.status, words) {
+			return ErrMoved, ""
+		}
+	}
+	return ErrRefused, "if the branch is protected, push to another (fleet.branch) and open a pull request from there"
+}

@@ -1,0 +1,250 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/memory"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// Repo is our folder in a Git repository as it is, and what is between it and a Tree.
+type Repo struct {
+	Commit  string    // of the branch; empty: the repository has no commit, or the branch is to be made
+	Changes []Change  // what a push would commit
+	Foreign []Foreign // what it would not overwrite
+
+	tip    tip
+	folder plumbing.Hash // of our folder, zero when it is not there
+	parent *object.Commit
+	have   Tree
+	store  *memory.Storage
+}
+
+// Diff says what a push would change. What somebody else changed is a difference
+// that a push does not mend: its note says why.
+func (s *Repo) Diff() drift.Diff {
+	d := diffOf(s.Changes)
+	for _, f := range s.Foreign {
+		d = append(d, drift.Field{Path: f.Path, Have: f.Why, Want: "as rendered", Effect: drift.Update, Note: "a push stops here"})
+	}
+	return d
+}
+
+// Observe looks at the repository: where its branch is, and how our folder in it
+// differs from want. Nothing is written.
+func (r Remote) Observe(ctx context.Context, want Tree) (*Repo, error) {
+	p, err := r.address()
+	if err != nil {
+		return nil, err
+	}
+	repo, err := r.observe(ctx, p, want)
+	return repo, r.explain(p, "look at branch "+r.branch(), err)
+}
+
+func (r Remote) observe(ctx context.Context, p place, want Tree) (*Repo, error) {
+	folder, err := r.folder()
+	if err != nil {
+		return nil, err
+	}
+	progress.Say(ctx, "reading branch %s of %s", r.branch(), p.text)
+	t, store, err := fetch(ctx, r.wire(p), r.branch(), r.Create)
+	if err != nil {
+		return nil, err
+	}
+	s := &Repo{tip: t, store: store, have: Tree{}}
+	from := t.commit
+	switch {
+	case from.IsZero() && len(t.branches) == 0: // empty: the first commit is ours
+	case from.IsZero() && !r.Create:
+		return nil, &GitError{Repo: p.text, Doing: "look at branch " + r.branch(), Kind: ErrNoBranch,
+			Hint: "there are " + strings.Join(t.branches, ", ") + "; name one of them (fleet.branch), or make it: git push origin " + t.branches[0] + ":" + r.branch()}
+	case from.IsZero():
+		from = t.head
+	}
+	if !t.commit.IsZero() {
+		s.Commit = t.commit.String()
+	}
+	if !from.IsZero() {
+		if s.parent, err = object.GetCommit(store, from); err != nil {
+			return nil, err
+		}
+		if s.have, s.folder, err = gitFolder(s.parent, folder); err != nil {
+			return nil, err
+		}
+	}
+	s.Changes, s.Foreign, err = Merge(s.have, want)
+	return s, err
+}
+
+// PushOptions say how to push.
+type PushOptions struct {
+	Message   string // of the commit; default: what changed
+	Overwrite bool   // also what somebody else changed
+	// Seen is what an earlier look found: if our folder has changed since, nothing is
+	// pushed. Nil: what is there when Push begins is right.
+	Seen *Repo
+}
+
+// Pushed is what a push did.
+type Pushed struct {
+	Commit  string // of the branch, ours or the one that was there already
+	Changes []Change
+}
+
+// tries is how often a branch that others push to is tried again.
+const tries = 5
+
+// Push makes our folder in the repository what want says, by one commit on top of
+// the branch; no commit is made where there is nothing to change. A branch that moves
+// in between is looked at again: if our folder was left alone, the commit is made anew
+// on top; else it is an error that says what is foreign. Nothing is ever forced.
+func (r Remote) Push(ctx context.Context, want Tree, o PushOptions) (*Pushed, error) {
+	p, err := r.address()
+	if err != nil {
+		return nil, err
+	}
+	done, err := r.push(ctx, p, want, o)
+	return done, r.explain(p, "push to branch "+r.branch(), err)
+}
+
+func (r Remote) push(ctx context.Context, p place, want Tree, o PushOptions) (*Pushed, error) {
+	seen := o.Seen
+	for range tries {
+		s, err := r.observe(ctx, p, want)
+		if err != nil {
+			return nil, err
+		}
+		changes, err := r.allowed(p, s, seen, want, o)
+		if err != nil {
+			return nil, err
+		}
+		if len(changes) == 0 {
+			return &Pushed{Commit: s.Commit}, nil
+		}
+		seen = s
+		commit, err := r.commitAndSend(ctx, p, s, changes, o)
+		var refused *refusal
+		if errors.As(err, &refused) {
+			if kind, _ := explainRefusal(refused); errors.Is(kind, ErrMoved) {
+				progress.Say(ctx, "somebody pushed to %s in between: looking again", r.branch())
+				continue
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &Pushed{Commit: commit.String(), Changes: changes}, nil
+	}
+	return nil, &GitError{Repo: p.text, Doing: "push to branch " + r.branch(), Kind: ErrMoved, Hint: fmt.Sprintf("%d times in a row; run it again", tries)}
+}
+
+// allowed returns the changes that may be made.
+func (r Remote) allowed(p place, s, seen *Repo, want Tree, o PushOptions) ([]Change, error) {
+	if seen != nil && seen.folder != s.folder && !o.Overwrite && len(s.Changes) > 0 {
+		e := &ForeignError{Where: p.text + ", branch " + r.branch()}
+		for _, name := range differing(seen.have, s.have) {
+			e.Files = append(e.Files, Foreign{name, "changed in between by " + by(s.parent)})
+		}
+		return nil, &GitError{Repo: p.text, Doing: "push to branch " + r.branch(), Kind: ErrMoved, Err: e}
+	}
+	if len(s.Foreign) > 0 {
+		if !o.Overwrite {
+			return nil, &ForeignError{Where: p.text + ", branch " + r.branch(), Files: s.Foreign}
+		}
+		return append(take(s.have, want, s.Foreign), s.Changes...), nil
+	}
+	return s.Changes, nil
+}
+
+// by names a commit for people.
+func by(c *object.Commit) string {
+	if c == nil {
+		return "somebody"
+	}
+	return fmt.Sprintf("%s (or before it: commit %.12s, %s)", oneLine(c.Author.Name), c.Hash, oneLine(strings.SplitN(c.Message, "\n", 2)[0]))
+}
+
+func differing(a, b Tree) []string {
+	var out []string
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	for _, name := range all.Names() {
+		if string(a[name]) != string(b[name]) || (a[name] == nil) != (b[name] == nil) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// commitAndSend makes the commit and pushes it. When the connection is lost on the
+// way nobody knows whether the server took it; looking again does.
+func (r Remote) commitAndSend(ctx context.Context, p place, s *Repo, changes []Change, o PushOptions) (plumbing.Hash, error) {
+	author, err := r.author()
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	message := o.Message
+	if message == "" {
+		message = messageOf(changes)
+	}
+	folder, err := r.folder()
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	who := object.Signature{Name: author.Name, Email: author.Address, When: time.Now()}
+	hash, objects, err := commit(s, folder, changes, message, who)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	progress.Say(ctx, "pushing %.12s to branch %s", hash, r.branch())
+	err = send(ctx, r.wire(p), r.branch(), s.tip.commit, hash, objects, s.store)
+	if err == nil || ctx.Err() != nil || !errors.Is(r.explain(p, "", err), ErrLost) {
+		return hash, err
+	}
+	t, _, again := fetch(ctx, r.wire(p), r.branch(), false)
+	switch {
+	case again == nil && t.commit == hash:
+		return hash, nil
+	case again == nil && t.commit == s.tip.commit:
+		return hash, &GitError{Repo: p.text, Doing: "push to branch " + r.branch(), Kind: ErrLost, Err: err, Hint: "the branch is where it was: run it again"}
+	case again == nil:
+		return hash, &refusal{status: "fetch first"}
+	}
+	return hash, &GitError{Repo: p.text, Doing: "push to branch " + r.branch(), Kind: ErrLost, Err: err,
+		Hint: "whether the server took the commit is not known: run it again, it looks first"}
+}
+
+// messageOf says what changed, by directory.
+func messageOf(changes []Change) string {
+	var names []string
+	seen := map[string]bool{}
+	var body strings.Builder
+	for _, c := range changes {
+		if c.Path == ListFile {
+			continue
+		}
+		fmt.Fprintf(&body, "\n%s %s", c.What, c.Path)
+		if dir, _, ok := strings.Cut(c.Path, "/"); ok && !seen[dir] {
+			seen[dir] = true
+			names = append(names, dir)
+		}
+	}
+	const few = 4
+	subject := strings.Join(names, ", ")
+	switch {
+	case len(names) == 0:
+		subject = "README"
+	case len(names) > few:
+		subject = fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	}
+	return "fleet: " + subject + "\n" + body.String() + "\n"
+}

@@ -1,0 +1,192 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing/fstest"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// Tree is a folder: the content of its files by their paths, which are relative and
+// have slashes.
+type Tree map[string][]byte
+
+// ListFile lists the files of a folder that are ours, each with the digest that it
+// had when we wrote it, as sha256sum does. Fleet reads no hidden files.
+const ListFile = ".homelab/files"
+
+// Names returns the paths, sorted.
+func (t Tree) Names() []string { return slices.Sorted(maps.Keys(t)) }
+
+// list writes [ListFile].
+func (t Tree) list() []byte {
+	var b strings.Builder
+	for _, name := range t.Names() {
+		if name != ListFile {
+			fmt.Fprintf(&b, "%s  %s\n", digest(t[name]), name)
+		}
+	}
+	return []byte(b.String())
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// listed reads [ListFile]: the digests by path.
+func listed(content []byte) (map[string]string, error) {
+	out := map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		sum, name, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "  ")
+		if !ok || len(sum) != sha256.Size*2 || !fs.ValidPath(name) || name == "." {
+			return nil, fmt.Errorf("%s: %q is not a line of sha256sum: the list of our files was changed by hand; "+
+				"take the file back as it was (git log -- %s)", ListFile, strings.TrimSpace(line), ListFile)
+		}
+		out[name] = sum
+	}
+	return out, nil
+}
+
+// What becomes of a file.
+const (
+	Added   = "added"
+	Changed = "changed"
+	Removed = "removed"
+)
+
+// Change is a file that is to be written or removed.
+type Change struct {
+	Path       string
+	What       string // Added, Changed or Removed
+	Have, Want []byte
+}
+
+// Foreign is a file that is not as we left it.
+type Foreign struct {
+	Path string
+	Why  string // e.g. "changed by hand"
+}
+
+// ForeignError is a folder in which somebody changed what is ours, or put something
+// of theirs where ours belongs. Nothing was written.
+type ForeignError struct {
+	Where string // the folder, or the repository and branch
+	Files []Foreign
+}
+
+// Error names every file.
+func (e *ForeignError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: nothing was written, since somebody else changed files that this would overwrite:", e.Where)
+	for _, f := range e.Files {
+		fmt.Fprintf(&b, "\n  %s: %s", f.Path, f.Why)
+	}
+	b.WriteString("\nPut what is right about them into cluster.yaml and take the files back as they were, or overwrite them with -force")
+	return b.String()
+}
+
+// Merge works out how a folder becomes want: have is the folder as it is. Files that
+// are not on the list of ours stay as they are. A file that is on it and is not as we
+// left it, or that is in the way of one of ours, is foreign, and not among the changes.
+func Merge(have, want Tree) (changes []Change, foreign []Foreign, err error) {
+	ours, err := listed(have[ListFile])
+	if err != nil {
+		return nil, nil, err
+	}
+	names := map[string]bool{}
+	for name := range want {
+		names[name] = true
+	}
+	for name := range ours {
+		names[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		c := Change{Path: name, Have: have[name], Want: want[name]}
+		_, is := have[name]
+		_, should := want[name]
+		sum, was := ours[name]
+		switch {
+		case name == ListFile && string(c.Have) == string(c.Want), is && should && string(c.Have) == string(c.Want), !is && !should:
+			continue
+		case name == ListFile:
+		case is && !was:
+			foreign = append(foreign, Foreign{name, "it is not ours"})
+			continue
+		case is && digest(c.Have) != sum:
+			foreign = append(foreign, Foreign{name, "changed by hand"})
+			continue
+		case !is && was:
+			foreign = append(foreign, Foreign{name, "removed by hand"})
+			continue
+		}
+		c.What = what(is, should)
+		changes = append(changes, c)
+	}
+	for name := range want {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if _, file := have[dir]; file && want[dir] == nil {
+				foreign = append(foreign, Foreign{dir, "it is a file where ours has a folder"})
+			}
+		}
+	}
+	slices.SortFunc(foreign, func(a, b Foreign) int { return strings.Compare(a.Path, b.Path) })
+	return changes, slices.Compact(foreign), nil
+}
+
+func what(is, should bool) string {
+	switch {
+	case !is:
+		return Added
+	case !should:
+		return Removed
+	}
+	return Changed
+}
+
+// diffOf says changes as differences.
+func diffOf(changes []Change) drift.Diff {
+	var out drift.Diff
+	for _, c := range changes {
+		f := drift.Field{Path: c.Path, Want: c.What, Effect: drift.Update}
+		switch c.What {
+		case Added:
+			f.Effect = drift.Create
+		case Removed:
+			f.Have, f.Want, f.Effect = "there", "", drift.Remove
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// take makes the changes that foreign files stand in the way of: what -force does.
+func take(have, want Tree, foreign []Foreign) []Change {
+	var out []Change
+	for _, f := range foreign {
+		c := Change{Path: f.Path, Have: have[f.Path], Want: want[f.Path]}
+		_, is := have[f.Path]
+		_, should := want[f.Path]
+		if is || should {
+			c.What = what(is, should)
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// FS returns the tree as a file system, for [Lint] among others.
+func (t Tree) FS() fs.FS {
+	out := fstest.MapFS{}
+	for name, content := range t {
+		out[name] = &fstest.MapFile{Data: content, Mode: 0o644}
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package fleet
+
+import (
+	"fmt"
+
+	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// habit is what one has to know of a chart to deploy it by Fleet.
+type habit struct {
+	chart string
+	// hooks says which hooks it runs. Fleet since 0.15 uses Helm 4, which gives a
+	// hook 30 s where no time is set (helm v4 pkg/kube/statuswait.go,
+	// DefaultStatusWatcherTimeout): less than a slow pull of its image.
+	hooks string
+	// patches are what others change in what it deployed: without them the bundle is
+	// Modified for ever, and whatever depends on it waits. why names who does.
+	patches []api.ComparePatch
+	why     string
+}
+
+// habits of the charts that we pin, read in their templates at the pinned versions.
+var habits = [...]habit{
+	{
+		chart: "cert-manager", hooks: "startupapicheck, which waits until the webhook answers",
+		patches: webhooks(1), why: "cert-manager's cainjector writes the webhooks' caBundle (Fleet knows by itself since 0.16.1)",
+	},
+	{
+		chart: "kube-prometheus-stack", hooks: "the admission webhook's certificate jobs",
+		patches: webhooks(1), why: "its patch job writes the webhooks' caBundle (rancher/fleet#715; Fleet knows by itself since 0.16.1)",
+	},
+	{
+		chart: "metallb", patches: webhooks(6),
+		why: "MetalLB's controller writes the webhooks' caBundle (Fleet knows by itself since 0.16.1)",
+	},
+	{chart: "longhorn", hooks: "longhorn-pre-upgrade and longhorn-post-upgrade"},
+	{chart: "jupyterhub", hooks: "the image puller, where prePuller.hook is on"},
+	{chart: "velero", hooks: "velero-upgrade-crds"},
+	{chart: "gpu-operator", hooks: "gpu-operator-upgrade-crd"},
+}
+
+// webhooks makes patches for the first n webhooks of whatever webhook configurations
+// the bundle has. They are pointers and not operations: of operations, one on a field
+// that is not there loses the others too (internal/cmd/agent/deployer/normalizers).
+func webhooks(n int) []api.ComparePatch {
+	pointers := make([]string, n)
+	for i := range pointers {
+		pointers[i] = fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i)
+	}
+	var out []api.ComparePatch
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		out = append(out, api.ComparePatch{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind, JsonPointers: pointers})
+	}
+	return out
+}
+
+func habitOf(chart string) habit {
+	for _, h := range habits {
+		if h.chart == chart {
+			return h
+		}
+	}
+	return habit{}
+}

@@ -1,0 +1,218 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/storage/memory"
+)
+
+// The services of a Git server (gitprotocol-pack(5)).
+const (
+	uploadPack  = "git-upload-pack"
+	receivePack = "git-receive-pack"
+)
+
+// wire is a way to a Git server. It is ours and not go-git's, whose SSH transport
+// dials without a context and whose HTTP transport sends the password to wherever a
+// server redirects to.
+type wire interface {
+	// talk opens a service, gives ask what the server advertises, sends the request
+	// that ask makes, and gives read the answer. Without a request it leaves.
+	talk(ctx context.Context, service string, ask func(*packp.AdvRefs) (*bytes.Buffer, error), read func(io.Reader) error) error
+}
+
+func (r Remote) wire(p place) wire {
+	if p.scheme == "ssh" {
+		return sshWire{r, p}
+	}
+	return httpWire{r, p}
+}
+
+// advertised reads what a server has. An empty repository has nothing.
+func advertised(r io.Reader) (*packp.AdvRefs, error) {
+	refs := packp.NewAdvRefs()
+	err := refs.Decode(r)
+	switch {
+	case errors.Is(err, packp.ErrEmptyAdvRefs):
+		return refs, nil
+	case errors.Is(err, packp.ErrEmptyInput):
+		return nil, io.ErrUnexpectedEOF
+	}
+	var line *pktline.ErrorLine
+	if errors.As(err, &line) {
+		return nil, fmt.Errorf("it says: %s", line.Text)
+	}
+	return refs, err
+}
+
+// tip is where a repository's branch is.
+type tip struct {
+	commit   plumbing.Hash // zero: there is none
+	branches []string      // that there are
+	head     plumbing.Hash // of the default branch, zero in an empty repository
+}
+
+func tipOf(refs *packp.AdvRefs, branch string) tip {
+	var t tip
+	for name, hash := range refs.References {
+		if b, ok := strings.CutPrefix(name, "refs/heads/"); ok {
+			t.branches = append(t.branches, b)
+			if b == branch {
+				t.commit = hash
+			}
+		}
+	}
+	slices.Sort(t.branches)
+	if refs.Head != nil {
+		t.head = *refs.Head
+	}
+	return t
+}
+
+// fetch reads the branch's commit, or where create is set and the branch is not there
+// that of the default branch, with all its files and none of its history.
+func fetch(ctx context.Context, w wire, branch string, create bool) (tip, *memory.Storage, error) {
+	var t tip
+	store := memory.NewStorage()
+	var side sidebands
+	err := w.talk(ctx, uploadPack, func(refs *packp.AdvRefs) (*bytes.Buffer, error) {
+		t = tipOf(refs, branch)
+		want := t.commit
+		if want.IsZero() && create {
+			want = t.head
+		}
+		if want.IsZero() {
+			return nil, nil
+		}
+		req := packp.NewUploadPackRequest()
+		req.Wants = []plumbing.Hash{want}
+		has := refs.Capabilities
+		side = sidebandOf(has)
+		for _, c := range []capability.Capability{side.capability, capability.OFSDelta} {
+			if has.Supports(c) {
+				_ = req.Capabilities.Set(c)
+			}
+		}
+		if has.Supports(capability.Shallow) {
+			_ = req.Capabilities.Set(capability.Shallow)
+			req.Depth = packp.DepthCommits(1)
+		}
+		return request(req, &side)
+	}, func(r io.Reader) error {
+		res := packp.NewUploadPackResponse(side.request)
+		if err := res.Decode(io.NopCloser(r)); err != nil {
+			return err
+		}
+		return packfile.UpdateObjectStorage(plainStore{store}, side.demux(res, nil))
+	})
+	return t, store, err
+}
+
+// plainStore hides that a storage could take a whole pack at once.
+type plainStore struct{ *memory.Storage }
+
+func request(req *packp.UploadPackRequest, side *sidebands) (*bytes.Buffer, error) {
+	side.request = req
+	var b bytes.Buffer
+	if err := req.UploadRequest.Encode(&b); err != nil {
+		return nil, err
+	}
+	return &b, pktline.NewEncoder(&b).EncodeString("done\n")
+}
+
+// sidebands is how an answer carries what the server has to say beside its data.
+type sidebands struct {
+	capability capability.Capability
+	request    *packp.UploadPackRequest
+}
+
+func sidebandOf(has *capability.List) sidebands {
+	for _, c := range []capability.Capability{capability.Sideband64k, capability.Sideband} {
+		if has.Supports(c) {
+			return sidebands{capability: c}
+		}
+	}
+	return sidebands{}
+}
+
+func (s sidebands) demux(r io.Reader, said io.Writer) io.Reader {
+	var kind sideband.Type
+	switch s.capability {
+	case capability.Sideband64k:
+		kind = sideband.Sideband64k
+	case capability.Sideband:
+		kind = sideband.Sideband
+	default:
+		return r
+	}
+	d := sideband.NewDemuxer(kind, r)
+	if said != nil {
+		d.Progress = said
+	}
+	return d
+}
+
+// send pushes objects and moves the branch from one commit to another. The server
+// compares: a branch that is no longer at old stays where it is.
+func send(ctx context.Context, w wire, branch string, old, new plumbing.Hash, objects []plumbing.Hash, store *memory.Storage) error {
+	var side sidebands
+	return w.talk(ctx, receivePack, func(refs *packp.AdvRefs) (*bytes.Buffer, error) {
+		if now := tipOf(refs, branch).commit; now != old {
+			return nil, &refusal{status: "fetch first"}
+		}
+		req := packp.NewReferenceUpdateRequestFromCapabilities(refs.Capabilities)
+		if !req.Capabilities.Supports(capability.ReportStatus) {
+			return nil, errors.New("the server cannot say whether it took a commit (it lacks report-status)")
+		}
+		if side = sidebandOf(refs.Capabilities); side.capability != "" {
+			_ = req.Capabilities.Set(side.capability)
+		}
+		req.Commands = []*packp.Command{{Name: plumbing.NewBranchReferenceName(branch), Old: old, New: new}}
+		var pack, b bytes.Buffer
+		if _, err := packfile.NewEncoder(&pack, store, false).Encode(objects, 10); err != nil {
+			return nil, err
+		}
+		req.Packfile = io.NopCloser(&pack)
+		return &b, req.Encode(&b)
+	}, func(r io.Reader) error {
+		var said bytes.Buffer
+		report := packp.NewReportStatus()
+		if err := report.Decode(side.demux(r, &said)); err != nil {
+			return err
+		}
+		if err := report.Error(); err != nil {
+			return &refusal{status: err.Error(), said: oneLine(said.String())}
+		}
+		return nil
+	})
+}
+
+// maxSaid is how much of a server's own words is shown, in bytes.
+const maxSaid = 400
+
+// oneLine makes foreign text fit for an error: one line, printable, not too long.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > maxSaid {
+		s = strings.ToValidUTF8(s[:maxSaid], "") + "…"
+	}
+	return s
+}
