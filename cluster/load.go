@@ -68,6 +68,7 @@ func (r *resolver) resolve(root *tree) {
 	r.makeNodes(root)
 	r.hosts()
 	r.finish()
+	r.platform()
 }
 
 // clusterName is narrower than a DNS label: it is also a tag, and begins the

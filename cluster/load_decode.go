@@ -51,11 +51,14 @@ func (d *decoder) value(t *tree, v reflect.Value, name string) {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
+		if form, ok := reflect.Zero(v.Type().Elem()).Interface().(shortForm); ok && switchedOff(t, form) {
+			return
+		}
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(t, v.Elem(), name)
 	case reflect.Struct:
-		if _, ok := v.Interface().(rawGPUs); ok {
-			t = gpusMapping(t)
+		if form, ok := v.Interface().(shortForm); ok {
+			t = unfold(t, form)
 		}
 		if !d.is(t, kindMapping, name) {
 			d.absent(v, t.at)
@@ -179,6 +182,12 @@ func instead(u encoding.TextUnmarshaler) string {
 		return `write it in octal, e.g. "0644"`
 	case *Taint:
 		return "write key=value:NoSchedule"
+	case *period:
+		return "write a number with its unit, e.g. 15s, 30m, 1h30m or 15d"
+	case *cores:
+		return "write a number of cores, e.g. 4, 0.5 or 500m"
+	case *addressPool:
+		return "write a range, e.g. 10.0.0.200-10.0.0.219, or a prefix, e.g. 10.0.0.208/28"
 	default:
 		return "write plain text"
 	}

@@ -80,6 +80,12 @@ func schemaOf(r *jsonschema.Reflector) func(reflect.Type) *jsonschema.Schema {
 			return text(`^(order|up|down)=[0-9]+(,(order|up|down)=[0-9]+)*$`, "order=1,up=30,down=120")
 		case reflect.TypeFor[fileMode]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer"}, text(`^(0o)?[0-7]{3,4}$`, "0644")}}
+		case reflect.TypeFor[period]():
+			return text(periodSyntax.String(), "15d")
+		case reflect.TypeFor[cores]():
+			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number", Minimum: "0"}, text(`^[0-9]+m$`, "500m")}}
+		case reflect.TypeFor[addressPool]():
+			return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+|/[0-9]{1,3})?$`, "10.0.0.200-10.0.0.219")
 		case reflect.TypeFor[map[string]string]():
 			scalar := &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, {Type: "null"}}}
 			return &jsonschema.Schema{Type: "object", AdditionalProperties: scalar}
@@ -94,7 +100,7 @@ func schemaOf(r *jsonschema.Reflector) func(reflect.Type) *jsonschema.Schema {
 }
 
 // unsettable lets every optional key also be null, which unsets what is inherited,
-// and gpus be a bare count. It lifts the definitions of nested types to the top.
+// and adds the short forms. It lifts the definitions of nested types to the top.
 func unsettable(t *testing.T, s *jsonschema.Schema) map[string]any {
 	b, err := json.Marshal(s)
 	require.NoError(t, err)
@@ -106,7 +112,54 @@ func unsettable(t *testing.T, s *jsonschema.Schema) map[string]any {
 		allowNull(d.(map[string]any))
 	}
 	tree["$defs"] = defs
+	allowShort(tree)
 	return tree
+}
+
+// short are the raw types that may also be written as one value.
+func short() map[string]shortForm {
+	out := map[string]shortForm{}
+	for _, f := range []shortForm{
+		rawGPUs{}, rawNFS{}, rawShare{}, rawScratch{}, rawLonghorn{}, rawLoadBalancer{}, rawIngress{}, rawTLS{}, rawRancher{}, rawFleet{}, rawMonitoring{},
+		rawHub{}, rawHubDatabase{}, rawHubAuth{}, rawAuthDummy{}, rawAuthNative{}, rawCPU{}, rawMemory{}, rawHubHome{}, rawHubShare{}, rawHubScratch{}, rawHubCull{},
+	} {
+		out["#/$defs/"+strings.TrimPrefix(reflect.TypeOf(f).Name(), "raw")] = f
+	}
+	return out
+}
+
+// allowShort adds the short forms beside each reference to a type that has some.
+func allowShort(v any) {
+	forms := short()
+	switch v := v.(type) {
+	case map[string]any:
+		for _, x := range v {
+			allowShort(x)
+		}
+		choices, _ := v["anyOf"].([]any)
+		for _, c := range choices {
+			form, ok := forms[asString(c.(map[string]any)["$ref"])]
+			if !ok {
+				continue
+			}
+			for _, k := range []struct {
+				kind   kind
+				schema map[string]any
+			}{
+				{kindBool, map[string]any{"type": "boolean"}}, {kindText, map[string]any{"type": "string"}},
+				{kindNumber, map[string]any{"type": "number", "minimum": 0}},
+			} {
+				if _, ok := form.keys(k.kind); ok {
+					choices = append(choices, k.schema)
+				}
+			}
+			v["anyOf"] = choices
+		}
+	case []any:
+		for _, x := range v {
+			allowShort(x)
+		}
+	}
 }
 
 func values(m map[string]any) []any {
@@ -144,9 +197,6 @@ func allowNull(object map[string]any) {
 		description := property["description"]
 		delete(property, "description")
 		choices := []any{property, map[string]any{"type": "null"}}
-		if name == "gpus" && strings.HasSuffix(asString(property["$ref"]), "/GPUs") {
-			choices = append(choices, map[string]any{"type": "integer", "minimum": 0})
-		}
 		properties[name] = map[string]any{"description": description, "anyOf": choices}
 	}
 }

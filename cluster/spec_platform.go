@@ -38,7 +38,8 @@ type Charts struct {
 
 // Storage says which storage classes there are. Exactly one is the default.
 type Storage struct {
-	Default  string // class name; empty: K3s' local-path stays it
+	Default  string   // class name; empty: K3s' local-path stays it
+	Existing []string // classes that somebody else makes
 	NFS      *NFS
 	Scratch  *Scratch
 	Longhorn *Longhorn
@@ -213,9 +214,10 @@ type Hub struct {
 	Scratch   HubScratch
 	SHM       Size // of /dev/shm; default 8 GiB
 	Cull      HubCull
-	PrePull   bool // notebooks' images are pulled to the nodes beforehand
-	Isolate   bool // network policies; default true
-	Quotas    []HubQuota
+	PrePull   bool           // notebooks' images are pulled to the nodes beforehand
+	Isolate   bool           // network policies; default true
+	Reach     []netip.Prefix // private networks that isolated notebooks may reach
+	Quota     HubQuota
 }
 
 // HubDatabase is where the hub keeps users and tokens.
@@ -294,6 +296,10 @@ type HubHome struct {
 	Size  Size   // default 20 GiB
 	Claim string // one existing claim for everybody, with a folder each; empty: a volume each
 	Path  string // in the notebook; default /home/jovyan
+
+	// A hub that somebody else made called claims otherwise: what it said keeps its homes.
+	ClaimTemplate string // kubespawner's pvc_name_template, e.g. claim-{username}; empty: the chart's
+	SubPath       string // of each user in their volume; may have {username}
 }
 
 // HubShare is a share of Storage.NFS, mounted into every notebook.
@@ -320,7 +326,7 @@ type HubCull struct {
 	Exempt  []string      // users whose servers are never stopped
 }
 
-// HubQuota limits what all notebooks take together.
+// HubQuota limits what all notebooks take together; zero is no limit.
 type HubQuota struct {
 	GPUs   int
 	CPU    float64

@@ -18,6 +18,17 @@ type rawFile struct {
 	Defaults rawShape       `yaml:"defaults" jsonschema_description:"What every node has unless its pool or itself says otherwise; null unsets."`
 	Pools    named[rawPool] `yaml:"pools" jsonschema_description:"Groups of like nodes, by name."`
 	Nodes    named[rawNode] `yaml:"nodes" jsonschema_description:"Single nodes by name: further ones, or overrides for nodes that a pool makes."`
+
+	Charts       rawCharts        `yaml:"charts" jsonschema_description:"Where Helm charts come from, and what differs from ours."`
+	Storage      rawStorage       `yaml:"storage" jsonschema_description:"Storage classes."`
+	LoadBalancer *rawLoadBalancer `yaml:"loadBalancer" jsonschema_description:"Who gives Services addresses. Default: K3s' servicelb."`
+	Ingress      *rawIngress      `yaml:"ingress" jsonschema_description:"How HTTP gets in. Default: K3s' Traefik."`
+	TLS          *rawTLS          `yaml:"tls" jsonschema_description:"Who signs certificates. Default: nobody, or us where there is rancher."`
+	Rancher      *rawRancher      `yaml:"rancher" jsonschema_description:"Rancher, with its own Fleet."`
+	Fleet        *rawFleet        `yaml:"fleet" jsonschema_description:"GitOps with Fleet."`
+	Monitoring   *rawMonitoring   `yaml:"monitoring" jsonschema_description:"Prometheus and Grafana, with the GPUs' metrics."`
+	Backup       *rawBackup       `yaml:"backup" jsonschema_description:"Velero, into a bucket."`
+	Hub          *rawHub          `yaml:"hub" jsonschema_description:"JupyterHub."`
 }
 
 type rawProxmox struct {
@@ -106,6 +117,7 @@ type rawK3s struct {
 	ClusterDomain     string             `yaml:"clusterDomain" jsonschema_description:"Default cluster.local."`
 	Disable           []string           `yaml:"disable" jsonschema:"enum=coredns,enum=servicelb,enum=traefik,enum=local-storage,enum=metrics-server,enum=runtimes" jsonschema_description:"Components of K3s to leave out."`
 	FlannelBackend    string             `yaml:"flannelBackend" jsonschema:"enum=vxlan,enum=host-gw,enum=wireguard-native,enum=none" jsonschema_description:"Default vxlan; none for another CNI."`
+	CNI               string             `yaml:"cni" jsonschema:"enum=flannel,enum=cilium" jsonschema_description:"The pods' network: K3s' flannel, or Cilium in its place. Default flannel."`
 	Server            map[string]any     `yaml:"server" jsonschema_description:"Further keys of the servers' config.yaml."`
 	Agent             map[string]any     `yaml:"agent" jsonschema_description:"Further keys of every node's config.yaml."`
 	SecretsEncryption *bool              `yaml:"secretsEncryption" jsonschema_description:"Encrypt Secrets in etcd. Default true."`

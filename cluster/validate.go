@@ -19,6 +19,7 @@ func (r *resolver) validate() {
 	r.clusterNetworks()
 	r.cards()
 	r.capacity()
+	r.validatePlatform()
 	r.unsupported()
 }
 

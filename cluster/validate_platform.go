@@ -1,0 +1,469 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+)
+
+// validatePlatform checks the platform against the nodes, and its parts against each other.
+func (r *resolver) validatePlatform() {
+	r.pools()
+	r.reserved()
+	r.fileServer()
+	r.hostnames()
+	r.reached()
+	r.classNames()
+	r.versionsFit()
+	r.viaFleet()
+	r.profilesFit()
+}
+
+// taken are addresses of the nodes' network that somebody has, and who.
+func (r *resolver) taken() map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	for _, n := range r.spec.Nodes {
+		if !n.DHCP() {
+			out[n.Address.Addr()] = "node " + n.Name
+		}
+		if n.Network.Gateway.IsValid() {
+			out[n.Network.Gateway] = "the gateway"
+		}
+		for _, d := range n.Network.DNS {
+			if out[d] == "" {
+				out[d] = "a DNS server"
+			}
+		}
+	}
+	if v := r.spec.K3s.VIP; v.IsValid() {
+		out[v] = "the VIP"
+	}
+	if nfs := r.spec.Platform.Storage.NFS; nfs != nil {
+		if a, err := netip.ParseAddr(nfs.Server); err == nil {
+			out[a] = "the NFS server"
+		}
+	}
+	return out
+}
+
+// inNodesNetwork reports whether some node's network has the address.
+func (r *resolver) inNodesNetwork(a netip.Addr) bool {
+	return slices.ContainsFunc(r.spec.Nodes, func(n Node) bool { return n.Network.Prefix.IsValid() && n.Network.Prefix.Contains(a) })
+}
+
+// pools checks the load balancer's addresses.
+func (r *resolver) pools() {
+	raw, lb := r.raw.LoadBalancer, r.spec.Platform.LB
+	if raw == nil || lb == nil || lb.Kind == LBServiceLB {
+		return
+	}
+	taken := r.taken()
+	owners := slices.SortedFunc(maps.Keys(taken), netip.Addr.Compare)
+	leased := slices.ContainsFunc(r.spec.Nodes, func(n Node) bool { return n.DHCP() && !n.External })
+	for i, p := range raw.Addresses {
+		at := &raw.Addresses[i]
+		if !p.from.IsValid() {
+			continue
+		}
+		for j, other := range raw.Addresses[:i] {
+			if p.contains(other.from) || other.contains(p.from) {
+				r.wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p.text, other.text, r.line(&raw.Addresses[j])), "write ranges that are apart")
+			}
+		}
+		if len(r.spec.Nodes) > 0 && (!r.inNodesNetwork(p.from) || !r.inNodesNetwork(p.to)) && !leased {
+			r.wrong(at, fmt.Sprintf("%s is outside the nodes' network %s, so nobody would find these addresses", p.text, r.spec.Network.Prefix), "write a range inside it that nobody uses; nodes answer for it on their own network")
+			continue
+		}
+		for _, a := range owners {
+			if p.contains(a) {
+				r.wrong(at, fmt.Sprintf("%s holds %s, which is %s's", p.text, a, strings.TrimSuffix(taken[a], "'s")), "write a range without it")
+				break
+			}
+		}
+		if a := r.spec.Network.Prefix; a.IsValid() && (p.contains(a.Masked().Addr()) || p.contains(lastAddr(a))) && a.Addr().Is4() {
+			r.wrong(at, fmt.Sprintf("%s holds the network's own or its broadcast address", p.text), "write a range without the first and the last address of "+a.String())
+		}
+		if leased {
+			r.warn(at, "nodes get their addresses from a DHCP server, which must not give these away", "take the range out of the server's own")
+		}
+	}
+}
+
+// reserved checks the addresses of single services.
+func (r *resolver) reserved() {
+	raw := r.raw.LoadBalancer
+	if raw == nil {
+		return
+	}
+	seen := map[netip.Addr]any{}
+	for _, name := range sortedNames(raw.Reserved) {
+		at, a := r.marks[member{&raw.Reserved, name}].at, raw.Reserved[name]
+		if namespace, service, ok := strings.Cut(name, "/"); name != "ingress" && (!ok || !dnsLabel.MatchString(namespace) || !dnsLabel.MatchString(service)) {
+			r.wrong(at, fmt.Sprintf("%q is no service", name), "write namespace/name, or ingress")
+		}
+		if name == "ingress" && r.spec.Platform.Ingress.Kind == IngressNone {
+			r.wrong(at, "there is no ingress to have an address", "remove it, or write ingress: traefik")
+		}
+		if !a.IsValid() {
+			continue
+		}
+		if len(raw.Addresses) > 0 && !slices.ContainsFunc(raw.Addresses, func(p addressPool) bool { return p.contains(a) }) {
+			r.wrong(at, fmt.Sprintf("%s is reserved for %s and is not among the load balancer's addresses", a, name), "write one of "+r.poolTexts())
+		}
+		unique(r, seen, a, any(at), fmt.Sprintf("%s is reserved twice", a), "write another")
+	}
+}
+
+func (r *resolver) poolTexts() string {
+	var out []string
+	for _, p := range r.raw.LoadBalancer.Addresses {
+		out = append(out, p.text)
+	}
+	return oneOf(out)
+}
+
+// fileServer checks the NFS server's address and, when we make it, its name.
+func (r *resolver) fileServer() {
+	raw, nfs := r.raw.Storage.NFS, r.spec.Platform.Storage.NFS
+	if nfs == nil {
+		return
+	}
+	a, err := netip.ParseAddr(nfs.Server)
+	at := any(&raw.Server)
+	if vm := nfs.VM; vm != nil {
+		at = &raw.VM.Address
+		r.fileServerVM(raw.VM, vm)
+	}
+	switch {
+	case err != nil: // a name, which only DNS can judge
+	case a == r.spec.K3s.VIP:
+		r.wrong(at, fmt.Sprintf("the NFS server's address %s is the VIP's", a), "write the server's own")
+	case r.raw.K3s.PodCIDR.IsValid() && r.raw.K3s.PodCIDR.Contains(a), r.spec.K3s.PodCIDR.Contains(a), r.spec.K3s.ServiceCIDR.Contains(a):
+		r.wrong(at, fmt.Sprintf("the NFS server's address %s belongs to pods or services, so nodes would never reach it", a), "write the server's own, or other networks under k3s")
+	}
+}
+
+func (r *resolver) fileServerVM(raw *rawNFSVM, vm *NFSVM) {
+	a := raw.Address
+	if !a.IsValid() || len(r.spec.Nodes) == 0 {
+		return
+	}
+	if p := r.spec.Network.Prefix; p.IsValid() && !r.insidePrefix(&raw.Address, "the NFS server's address", a, p) {
+		return
+	}
+	taken := r.taken()
+	for _, n := range r.spec.Nodes {
+		if n.Name == vm.Name {
+			r.wrong(&raw.Name, fmt.Sprintf("there is a node %s", vm.Name), "give the NFS server another name")
+		}
+		if !n.DHCP() && n.Address.Addr() == a || n.Network.Gateway == a {
+			r.wrong(&raw.Address, fmt.Sprintf("address %s is %s's", a, taken[a]), "write another")
+		}
+	}
+	if declared := r.raw.Proxmox.Hosts; len(declared) > 0 && declared.get(vm.Host) == nil {
+		r.wrong(&raw.Host, fmt.Sprintf("there is no host %q under proxmox.hosts", vm.Host), orSuggest(vm.Host, declared.names()))
+	}
+}
+
+// hostnames checks that no two parts answer under one name.
+func (r *resolver) hostnames() {
+	seen := map[string]any{}
+	check := func(at *string, on bool) {
+		if on && *at != "" {
+			unique(r, seen, *at, any(at), fmt.Sprintf("%s is the hostname of another part", *at), "write another name for one of them: each is told by its name alone")
+		}
+	}
+	if raw := r.raw.Rancher; raw != nil {
+		check(&raw.Hostname, true)
+	}
+	if raw := r.raw.Hub; raw != nil {
+		check(&raw.Hostname, true)
+	}
+	if raw := r.raw.Monitoring; raw != nil {
+		check(&raw.Hostname, true)
+	}
+}
+
+// reached checks that parts with a hostname can be reached, and not in the clear.
+func (r *resolver) reached() {
+	p := r.spec.Platform
+	var at []*string
+	if p.Rancher != nil {
+		at = append(at, &r.raw.Rancher.Hostname)
+	}
+	if p.Hub != nil {
+		at = append(at, &r.raw.Hub.Hostname)
+	}
+	if p.Monitoring != nil && p.Monitoring.Hostname != "" {
+		at = append(at, &r.raw.Monitoring.Hostname)
+	}
+	for _, a := range at {
+		if p.Ingress.Kind == IngressNone {
+			r.wrong(a, fmt.Sprintf("nothing leads to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
+		}
+		if p.TLS == nil && !r.spec.IsLab() {
+			r.warn(a, fmt.Sprintf("people log in to %s without TLS, for the whole network to read", *a), "write tls: self-signed, or a better source")
+		}
+	}
+	if p.TLS != nil && p.TLS.Source == TLSACME {
+		for _, a := range at {
+			if private := []string{".local", ".lan", ".internal", ".home.arpa", ".test", ".example", ".invalid", ".localhost"}; slices.ContainsFunc(private, func(s string) bool { return strings.HasSuffix(*a, s) }) {
+				r.wrong(a, fmt.Sprintf("no public authority signs certificates for %s, a name that is nobody's", *a), "write a name of a domain of yours, or tls: self-signed")
+			}
+		}
+	}
+	if p.TLS == nil && r.isSet(&r.raw.TLS) && len(at) == 0 {
+		r.warn(&r.raw.TLS, "nothing has a hostname, so nothing needs a certificate", "remove tls")
+	}
+}
+
+// classNames checks the storage classes that parts ask for.
+func (r *resolver) classNames() {
+	known := slices.Clone(r.raw.Storage.Existing)
+	for _, c := range r.classes() {
+		known = append(known, c.name)
+	}
+	if !slices.Contains(r.spec.K3s.Disable, "local-storage") {
+		known = append(known, localPath)
+	}
+	check := func(at *string, name string) {
+		if name == "" || slices.Contains(known, name) || at == nil || *at == "" {
+			return
+		}
+		if name == localPath {
+			r.wrong(at, "K3s' local-path is left out, since "+r.spec.Platform.Storage.Default+" is the default class", "write "+oneOf(known)+", or storage: {default: local-path}")
+			return
+		}
+		r.wrong(at, fmt.Sprintf("nothing makes a storage class %q", name), orSuggest(name, known)+"; classes that somebody else makes belong in storage.existing")
+	}
+	p := r.spec.Platform
+	if m := p.Monitoring; m != nil {
+		check(&r.raw.Monitoring.Class, m.StorageClass)
+	}
+	h := p.Hub
+	if h == nil {
+		return
+	}
+	check(&r.raw.Hub.Database.Class, h.Database.Class)
+	check(&r.raw.Hub.Home.Class, h.Home.Class)
+	if s := r.raw.Hub.Scratch; s != nil {
+		check(&s.Class, h.Scratch.Class)
+	}
+	if s := p.Storage.Scratch; s != nil {
+		for _, use := range []struct {
+			at   *string
+			name string
+			what string
+		}{{&r.raw.Hub.Database.Class, h.Database.Class, "the hub's users"}, {&r.raw.Hub.Home.Class, h.Home.Class, "homes"}} {
+			if use.name == s.Class {
+				r.wrong(use.at, fmt.Sprintf("%s would be on scratch disks, whose contents may be lost", use.what), "write a class whose volumes last")
+			}
+		}
+		if p.Storage.Default == s.Class {
+			r.warn(&r.raw.Storage.Default, "claims that name no class would be on scratch disks, whose contents may be lost", "write default: local-path, or a class whose volumes last")
+		}
+	}
+}
+
+// versionsFit holds the versions of all parts against Kubernetes and each other.
+func (r *resolver) versionsFit() {
+	p := r.spec.Platform
+	versions := map[string]string{}
+	for _, name := range r.spec.partsOn() {
+		versions[name] = p.Charts.Versions[name]
+	}
+	if p.Rancher != nil && p.Rancher.Version != "" {
+		versions["rancher"] = p.Rancher.Version
+	}
+	if p.Hub != nil && p.Hub.Version != "" {
+		versions["jupyterhub"] = p.Hub.Version
+	}
+	for _, at := range []struct {
+		here *string
+		name string
+	}{{r.rancherVersion(), "rancher"}, {r.hubVersion(), "jupyterhub"}} {
+		if there := p.Charts.Versions[at.name]; at.here != nil && *at.here != "" && there != "" && there != *at.here {
+			r.wrong(at.here, fmt.Sprintf("this is version %s of %s, and charts.versions says %s", *at.here, at.name, there), "keep one of them")
+		}
+	}
+	kubernetes := r.spec.K3s.Version
+	if !k3sSyntax.MatchString(kubernetes) {
+		kubernetes = "" // said elsewhere
+	}
+	for _, c := range pins.Check(kubernetes, versions) {
+		if c.Warning {
+			r.warn(r.versionPlace(c.Parts), c.Problem, c.Cure)
+		} else {
+			r.wrong(r.versionPlace(c.Parts), c.Problem, c.Cure)
+		}
+	}
+}
+
+func (r *resolver) rancherVersion() *string {
+	if r.raw.Rancher == nil {
+		return nil
+	}
+	return &r.raw.Rancher.Version
+}
+
+func (r *resolver) hubVersion() *string {
+	if r.raw.Hub == nil {
+		return nil
+	}
+	return &r.raw.Hub.Version
+}
+
+// versionPlace is where a version was chosen: its own key, that of Kubernetes, or the
+// section of the part.
+func (r *resolver) versionPlace(parts []string) any {
+	for _, name := range parts {
+		if at, ok := r.marks[member{&r.raw.Charts.Versions, name}]; ok {
+			return at.at
+		}
+	}
+	for _, at := range []*string{r.rancherVersion(), r.hubVersion()} {
+		if at != nil && r.isSet(at) && (slices.Contains(parts, "rancher") && at == r.rancherVersion() || slices.Contains(parts, "jupyterhub") && at == r.hubVersion()) {
+			return at
+		}
+	}
+	if r.isSet(&r.raw.K3s.Version) {
+		return &r.raw.K3s.Version
+	}
+	for _, name := range parts {
+		if at := r.section(name); at != nil {
+			return at
+		}
+	}
+	return &r.raw.K3s.Version
+}
+
+// section is what in the file turns a part on.
+func (r *resolver) section(part string) any {
+	raw := r.raw
+	switch part {
+	case "rancher":
+		return raw.Rancher
+	case "fleet", "fleet-crd":
+		return raw.Fleet
+	case "jupyterhub":
+		return raw.Hub
+	case "monitoring", "dcgm-exporter":
+		return raw.Monitoring
+	case "velero":
+		return raw.Backup
+	case "nfs":
+		return raw.Storage.NFS
+	case "longhorn":
+		return raw.Storage.Longhorn
+	case "cephfs":
+		return raw.Storage.CephFS
+	case "scratch":
+		return raw.Storage.Scratch
+	case "metallb":
+		return raw.LoadBalancer
+	case "cilium":
+		return &raw.K3s.CNI
+	case "cert-manager":
+		if raw.TLS != nil {
+			return raw.TLS
+		}
+		return raw.Rancher
+	}
+	return nil
+}
+
+// partsOn lists the parts with a chart that this file turns on, by name.
+func (s *Spec) partsOn() []string {
+	p := s.Platform
+	var out []string
+	add := func(on bool, names ...string) {
+		if on {
+			out = append(out, names...)
+		}
+	}
+	add(p.Storage.NFS != nil, "nfs")
+	add(p.Storage.Scratch != nil, "scratch")
+	add(p.Storage.Longhorn != nil, "longhorn")
+	add(p.Storage.CephFS != nil, "cephfs")
+	add(p.CNI != nil, "cilium")
+	add(p.LB != nil && p.LB.Kind == LBMetalLB, "metallb")
+	add(p.TLS != nil && p.TLS.Source != TLSSecret, "cert-manager")
+	add(p.Rancher != nil, "rancher")
+	add(p.Fleet != nil && p.Fleet.Standalone && p.Rancher == nil, "fleet", "fleet-crd")
+	add(p.Monitoring != nil, "monitoring")
+	add(p.Monitoring != nil && p.Monitoring.GPUs, "dcgm-exporter")
+	add(p.Backup != nil, "velero")
+	add(p.Hub != nil, "jupyterhub")
+	return out
+}
+
+// viaFleet checks which parts go through Git.
+func (r *resolver) viaFleet() {
+	p, raw := r.spec.Platform, &r.raw.Charts
+	on := r.spec.partsOn()
+	for _, name := range sortedNames(raw.Via) {
+		at := r.marks[member{&raw.Via, name}].at
+		if !slices.Contains(partNames(), name) {
+			continue // said
+		}
+		if !slices.Contains(on, name) {
+			r.wrong(at, fmt.Sprintf("the part %s is off, so it gets nowhere", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
+			continue
+		}
+		if raw.Via[name] != ViaFleet {
+			continue
+		}
+		if why := r.neverViaFleet(name); why != "" {
+			r.wrong(at, fmt.Sprintf("%s cannot get into the cluster through Fleet: %s", name, why), "write "+name+": direct, or remove it here")
+		} else {
+			r.fleetIsReady(at)
+		}
+	}
+	if p.Fleet != nil && p.Fleet.Default == ViaFleet {
+		r.fleetIsReady(r.place(&r.raw.Fleet.Default))
+	}
+	for _, list := range []struct {
+		what string
+		of   []string
+		at   any
+	}{{"version", sortedNames(raw.Versions), &raw.Versions}, {"values", sortedNames(raw.Values), &raw.Values}} {
+		for _, name := range list.of {
+			if slices.Contains(partNames(), name) && !slices.Contains(on, name) {
+				r.warn(r.marks[member{list.at, name}].at, fmt.Sprintf("the part %s is off, so its %s is not used", name, list.what), "turn it on, or remove it here")
+			}
+		}
+	}
+}
+
+// neverViaFleet says why a part must be there before Fleet deploys anything, or is "".
+func (r *resolver) neverViaFleet(name string) string {
+	p := r.spec.Platform
+	switch {
+	case name == "fleet" || name == "fleet-crd":
+		return "it is Fleet itself"
+	case name == "rancher":
+		return "Rancher brings Fleet, so it comes first, and would take itself away with its bundle"
+	case name == "cilium":
+		return "no pod has a network before it, Fleet's neither"
+	case name == "cert-manager" && p.Rancher != nil:
+		return "Rancher needs it before Fleet is there"
+	}
+	return ""
+}
+
+// fleetIsReady checks that there is a Fleet, and a repository that it reads.
+func (r *resolver) fleetIsReady(at any) {
+	switch f := r.spec.Platform.Fleet; {
+	case f == nil:
+		r.wrong(at, "parts shall get into the cluster through Fleet, and there is none", "write fleet: {repo: https://…} with the repository that Fleet reads")
+	case f.Repo == "":
+		r.wrong(at, "parts shall get into the cluster through Fleet, and it has no repository", "write repo: under fleet, which we write into and Fleet reads")
+	case f.SSHKey.IsZero() && f.Password.IsZero():
+		r.wrong(at, "nobody may write into the repository: it has no login", "write username and password, or sshKey and knownHosts, under fleet")
+	}
+}

@@ -1,0 +1,5 @@
+package cluster
+
+// profilesFit holds each profile against the nodes.
+func (r *resolver) profilesFit() {
+}
