@@ -1,0 +1,261 @@
+package jupyterhub
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Problem is something wrong in a Hub, at the field that holds it.
+type Problem struct {
+	Field string // as in Go, e.g. Profiles[gpu].SHM
+	Text  string // what is wrong, and what to do
+}
+
+// Problems is an error: everything that is wrong, at once.
+type Problems []Problem
+
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, one := range p {
+		lines[i] = one.Field + ": " + one.Text
+	}
+	return strings.Join(lines, "\n")
+}
+
+// checker collects problems.
+type checker struct{ all Problems }
+
+func (c *checker) say(field, format string, args ...any) {
+	c.all = append(c.all, Problem{Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) need(field, value, what string) {
+	if strings.TrimSpace(value) == "" {
+		c.say(field, "missing: %s", what)
+	}
+}
+
+func (c *checker) needSecret(field string, value secret.Value, what string) {
+	c.need(field, value.Reveal(), what)
+}
+
+// Check says everything that is wrong with the hub, as [Problems]. It asks nobody.
+func (h Hub) Check() error {
+	c := &checker{}
+	h.checkPlace(c)
+	h.checkAuth(c)
+	h.checkStorage(c)
+	h.checkProfiles(c)
+	h.checkCull(c)
+	if len(c.all) == 0 {
+		return nil
+	}
+	return c.all
+}
+
+var (
+	// dnsName is a name of RFC 1123 with dots: a host, or an object of Kubernetes.
+	dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	// dnsLabel is one part of it.
+	dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	// envName is a name that Kubernetes takes for a variable and a shell can read.
+	envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+func (h Hub) checkPlace(c *checker) {
+	if len(h.Hostname) > 253 || !dnsName.MatchString(h.Hostname) {
+		c.say("Hostname", "%q is no name of a host: want e.g. hub.lab.example", h.Hostname)
+	}
+	if !dnsLabel.MatchString(h.namespace()) || len(h.namespace()) > 63 {
+		c.say("Namespace", "%q is no name of a namespace", h.Namespace)
+	}
+	switch or(h.Ingress.Kind, ByIngress) {
+	case ByIngress, ByLoadBalancer:
+	case ByGateway:
+		c.need("Ingress.Gateway", h.Ingress.Gateway, "the name of the Gateway that the route belongs to")
+	default:
+		c.say("Ingress.Kind", "%q: want %s, %s or %s", h.Ingress.Kind, ByIngress, ByGateway, ByLoadBalancer)
+	}
+	for _, prefix := range h.Reach {
+		if !prefix.IsValid() {
+			c.say("Reach", "a network without an address")
+		}
+	}
+	switch or(h.Database.Kind, SQLite) {
+	case SQLite:
+		c.size("Database.Size", h.Database.Size)
+	case Postgres:
+		if _, _, err := h.Database.split(); err != nil {
+			c.say("Database.URL", "%v", err)
+		}
+	default:
+		c.say("Database.Kind", "%q: want %s or %s", h.Database.Kind, SQLite, Postgres)
+	}
+	if q := h.Quota; q.GPUs < 0 || q.CPU < 0 || q.Memory < 0 {
+		c.say("Quota", "less than nothing: want 0 for no limit")
+	}
+}
+
+func (c *checker) size(field string, b Bytes) {
+	if b < 0 {
+		c.say(field, "%d bytes are less than nothing", int64(b))
+	}
+}
+
+// split takes the password out of a database's URL: the rest goes into values.
+func (d Database) split() (location string, password secret.Value, err error) {
+	u, err := url.Parse(d.URL.Reveal())
+	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
+		// The error of url.Parse holds the URL, and with it the password.
+		return "", password, fmt.Errorf("not an address of a database: want postgresql://user:password@host/name")
+	}
+	if u.Scheme != "postgresql" && u.Scheme != "postgres" && u.Scheme != "postgresql+psycopg2" {
+		return "", password, fmt.Errorf("scheme %q: want postgresql://user:password@host/name", u.Scheme)
+	}
+	if u.Query().Has("password") {
+		return "", password, fmt.Errorf("the password is among the parameters: write it before the host, as postgresql://user:password@host/name")
+	}
+	// The image has psycopg2; SQLAlchemy refuses the scheme postgres.
+	u.Scheme = "postgresql+psycopg2"
+	if p, ok := u.User.Password(); ok {
+		password = secret.New(p)
+		u.User = url.User(u.User.Username())
+	}
+	return u.String(), password, nil
+}
+
+func (h Hub) checkStorage(c *checker) {
+	c.size("Home.Size", h.Home.Size)
+	c.size("SHM", h.SHM)
+	c.template("Home.ClaimTemplate", h.Home.ClaimTemplate)
+	c.template("Home.SubPath", h.Home.SubPath)
+	if h.Home.Claim != "" && h.Home.SubPath != "" && !strings.Contains(h.Home.SubPath, "{") {
+		c.say("Home.SubPath", "%q is the same folder for everybody: want {username} in it", h.Home.SubPath)
+	}
+	if t := h.Home.ClaimTemplate; h.Home.Claim == "" && t != "" && !strings.Contains(t, "{") {
+		c.say("Home.ClaimTemplate", "%q is the same claim for everybody: want {username} in it, or say Claim", t)
+	}
+	paths := map[string]string{or(h.Home.Path, "/home/jovyan"): "Home.Path"}
+	if h.Home.Path != "" {
+		c.path("Home.Path", h.Home.Path)
+	}
+	names := map[string]bool{}
+	for _, s := range h.Shared {
+		c.share("Shared["+s.Name+"]", s, names, paths)
+	}
+	if s := h.Scratch; s != nil {
+		if s.Size <= 0 {
+			c.say("Scratch.Size", "missing: how much each server gets")
+		}
+		c.mount("Scratch.Path", or(s.Path, "/scratch"), paths)
+	}
+	for _, p := range h.Profiles {
+		own := map[string]string{}
+		for k, v := range paths {
+			own[k] = v
+		}
+		mine := map[string]bool{}
+		for k := range names {
+			mine[k] = true
+		}
+		for _, s := range p.Volumes {
+			field := "Profiles[" + p.Name + "].Volumes[" + s.Name + "]"
+			if len(s.Groups) > 0 {
+				c.say(field+".Groups", "a profile's volume is for all who see the profile: say Groups of the profile")
+			}
+			c.share(field, s, mine, own)
+		}
+	}
+}
+
+func (c *checker) share(field string, s Share, names map[string]bool, paths map[string]string) {
+	if !dnsLabel.MatchString(s.Name) || len(s.Name) > 50 {
+		c.say(field+".Name", "%q: want small letters, digits and dashes, at most 50", s.Name)
+	}
+	if names[s.Name] {
+		c.say(field+".Name", "there is a share of this name already")
+	}
+	names[s.Name] = true
+	switch {
+	case s.Claim == "" && s.NFS == nil:
+		c.say(field, "nothing to mount: want Claim or NFS")
+	case s.Claim != "" && s.NFS != nil:
+		c.say(field, "two things to mount: want Claim or NFS")
+	case s.NFS != nil:
+		c.need(field+".NFS.Server", s.NFS.Server, "the NFS server")
+		c.path(field+".NFS.Export", s.NFS.Export)
+	}
+	c.template(field+".SubPath", s.SubPath)
+	c.mount(field+".Path", s.Path, paths)
+}
+
+// mount checks a path in the notebook that nothing else may take.
+func (c *checker) mount(field, p string, paths map[string]string) {
+	if !c.path(field, p) {
+		return
+	}
+	if other, ok := paths[p]; ok {
+		c.say(field, "%s is %s already", p, other)
+	}
+	paths[p] = field
+	for _, taken := range []string{"/dev/shm", "/etc/homelab/ca", "/run/homelab-ca"} {
+		if p == taken {
+			c.say(field, "%s is mounted already", p)
+		}
+	}
+}
+
+func (c *checker) path(field, p string) bool {
+	ok := path.IsAbs(p) && path.Clean(p) == p && p != "/" && !strings.ContainsAny(p, ":{}")
+	if !ok {
+		c.say(field, "%q: want an absolute path such as /data, without : and braces", p)
+	}
+	return ok
+}
+
+// placeholders are what kubespawner 7.1 replaces in templates
+// (spawner.py, _expand_user_properties).
+var placeholders = []string{
+	"username", "servername", "user_server", "userid", "unescaped_username", "unescaped_servername", "hubnamespace",
+	"safe_username", "safe_servername", "safe_user_server", "escaped_username", "escaped_servername", "escaped_user_server",
+	"pod_name", "pvc_name", "namespace",
+}
+
+// template checks the braces of a text that kubespawner fills in with Python's
+// format: any other brace fails the start of every server.
+func (c *checker) template(field, text string) {
+	rest := strings.NewReplacer("{{", "", "}}", "").Replace(text)
+	for {
+		open := strings.IndexAny(rest, "{}")
+		if open < 0 {
+			return
+		}
+		end := strings.IndexByte(rest[open:], '}')
+		if rest[open] == '}' || end < 0 || !slices.Contains(placeholders, rest[open+1:open+end]) {
+			c.say(field, "%q: kubespawner fills in what stands in braces, and knows {username} and the like only: double braces that are meant as such", text)
+			return
+		}
+		rest = rest[open+end+1:]
+	}
+}
+
+func (h Hub) checkCull(c *checker) {
+	if !h.Cull.Enabled {
+		return
+	}
+	if h.Cull.Idle < 0 || h.Cull.MaxAge < 0 || h.Cull.Every < 0 {
+		c.say("Cull", "less than no time")
+	}
+	if h.Cull.idle() < h.Cull.every() {
+		c.say("Cull.Idle", "%s is shorter than the time between two looks, %s: servers would live longer than said", h.Cull.idle(), h.Cull.every())
+	}
+	for _, name := range h.Cull.Exempt {
+		c.need("Cull.Exempt", name, "a user's name")
+	}
+}

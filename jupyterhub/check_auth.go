@@ -1,0 +1,158 @@
+package jupyterhub
+
+import (
+	"encoding/pem"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+func (h Hub) checkAuth(c *checker) {
+	a := h.Auth
+	if _, ok := classes[a.Kind]; !ok {
+		c.say("Auth.Kind", "%q: want %s, %s, %s, %s or %s", a.Kind, Dummy, Native, OIDC, LDAP, GitHub)
+		return
+	}
+	for _, list := range [][]string{a.Users, a.Admins} {
+		for _, name := range list {
+			if name == "" || strings.TrimSpace(name) != name {
+				c.say("Auth.Users", "%q is no name of a user", name)
+			} else if strings.ToLower(name) != name {
+				// Authenticator.normalize_username; a name with capitals never matches.
+				c.say("Auth.Users", "%q: the hub writes names in small letters, so this one never matches", name)
+			}
+			if name == VerifyUser {
+				c.say("Auth.Users", "%s is the one who verifies the hub, and never logs in", VerifyUser)
+			}
+		}
+	}
+	switch a.Kind {
+	case Dummy:
+		if p := a.Password.Reveal(); p != "" && len(p) < 8 {
+			c.say("Auth.Password", "shorter than 8 characters, which the hub refuses: choose a longer one, or none to have one made")
+		}
+	case OIDC:
+		h.checkOIDC(c)
+	case GitHub:
+		h.checkClient(c)
+	case LDAP:
+		h.checkLDAP(c)
+	}
+	if !a.somebody() {
+		c.say("Auth", "nobody could log in: say AllowAll, Users%s", map[string]string{
+			OIDC: ", AllowedGroups or AdminGroups", LDAP: " or Directory.Groups", GitHub: " or Organizations", Dummy: "",
+		}[a.Kind])
+	}
+	for field, bundle := range map[string][]byte{"CA": h.CA, "Auth.CA": a.CA} {
+		if len(bundle) == 0 {
+			continue
+		}
+		if block, _ := pem.Decode(bundle); block == nil || block.Type != "CERTIFICATE" {
+			c.say(field, "no certificates in PEM")
+		}
+	}
+}
+
+// somebody says whether anybody is allowed. Admins alone do not count: with some
+// authenticators they are not let in by being admins.
+func (a Auth) somebody() bool {
+	if a.allowsAll() || len(a.Users) > 0 {
+		return true
+	}
+	switch a.Kind {
+	case OIDC:
+		return len(a.AllowedGroups)+len(a.AdminGroups) > 0
+	case LDAP:
+		return len(a.Directory.Groups) > 0
+	case GitHub:
+		return len(a.Organizations) > 0
+	}
+	return false
+}
+
+func (h Hub) checkClient(c *checker) {
+	c.need("Auth.ClientID", h.Auth.ClientID, "the hub's name at the provider")
+	c.needSecret("Auth.ClientSecret", h.Auth.ClientSecret, "the hub's secret at the provider")
+	if len(h.Auth.Organizations) > 0 && slices.Contains(h.Auth.Organizations, "") {
+		c.say("Auth.Organizations", "an organization without a name")
+	}
+}
+
+func (h Hub) checkOIDC(c *checker) {
+	a := h.Auth
+	h.checkClient(c)
+	for field, address := range map[string]string{"Authorize": a.Endpoints.Authorize, "Token": a.Endpoints.Token, "Userinfo": a.Endpoints.Userinfo} {
+		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			c.say("Auth.Endpoints."+field, "%q is no address: the issuer publishes it (Discover)", address)
+		}
+	}
+	if len(a.AllowedGroups)+len(a.AdminGroups) > 0 && a.GroupsClaim == "" {
+		c.say("Auth.GroupsClaim", "missing: groups are named, and this says where the provider puts them, e.g. groups")
+	}
+	if len(a.Scopes) > 0 && !slices.Contains(a.Scopes, "openid") {
+		c.say("Auth.Scopes", "openid is not among them: without it this is not OpenID Connect")
+	}
+	if strings.HasPrefix(a.GroupsClaim, ".") || strings.HasSuffix(a.GroupsClaim, ".") || strings.Contains(a.GroupsClaim, "..") {
+		c.say("Auth.GroupsClaim", "%q: want names with single dots between them", a.GroupsClaim)
+	}
+}
+
+func (h Hub) checkLDAP(c *checker) {
+	d := h.Auth.Directory
+	u, err := url.Parse(d.Server)
+	if err != nil || u.Hostname() == "" || u.Scheme != "ldap" && u.Scheme != "ldaps" {
+		c.say("Auth.Directory.Server", "%q: want ldaps://host, or ldap://host for StartTLS", d.Server)
+	} else if _, _, _, err := d.server(); err != nil {
+		c.say("Auth.Directory.Server", "%v", err)
+	}
+	if len(d.BindDN) == 0 && !d.LookupDN {
+		c.say("Auth.Directory.BindDN", "missing: a template such as uid={username},ou=people,dc=lab,dc=example, or LookupDN")
+	}
+	for _, dn := range d.BindDN {
+		if !strings.Contains(dn, "{username}") {
+			c.say("Auth.Directory.BindDN", "%q has no {username}: everybody would be the same", dn)
+		} else if rest := strings.ReplaceAll(dn, "{username}", ""); strings.ContainsAny(rest, "{}") {
+			c.say("Auth.Directory.BindDN", "%q: nothing but {username} is filled in", dn)
+		}
+	}
+	if (d.LookupDN || d.SearchQuery != "") && d.SearchBase == "" {
+		c.say("Auth.Directory.SearchBase", "missing: where users are searched for")
+	}
+	if d.SearchUser != "" && d.SearchPass.IsZero() {
+		c.say("Auth.Directory.SearchPass", "missing: the password of %s", d.SearchUser)
+	}
+	if d.SearchQuery != "" && (strings.ContainsAny(d.SearchQuery, "{}") || !strings.HasPrefix(d.SearchQuery, "(")) {
+		c.say("Auth.Directory.SearchQuery", "%q: want a condition in round brackets, without braces", d.SearchQuery)
+	}
+}
+
+// Warnings are what is allowed and should be known before it is used.
+func (h Hub) Warnings() []string {
+	var w []string
+	switch a := h.Auth; a.Kind {
+	case Dummy:
+		w = append(w, "the hub's logins are for a lab: one password for everybody, who can log in as anybody")
+	case Native:
+		if a.OpenSignup {
+			w = append(w, "whoever reaches the hub can sign up and use it (Auth.OpenSignup)")
+		}
+		if len(a.Admins) > 0 {
+			w = append(w, "sign up as "+strings.Join(a.Admins, ", ")+" now: whoever signs up first under an admin's name is that admin")
+		}
+	}
+	if !strings.HasPrefix(h.URL(), "https:") && h.Auth.Kind != Dummy {
+		w = append(w, "passwords travel in the clear: the hub has no TLS")
+	}
+	if h.Cull.Enabled == false {
+		w = append(w, "servers that nobody uses keep their GPUs: culling is off")
+	}
+	for _, p := range h.Profiles {
+		if size := h.shm(p); size > 0 && p.MemLimit > 0 && 2*size > p.MemLimit {
+			w = append(w, "profile "+p.Name+": /dev/shm may fill "+size.String()+" of the "+p.MemLimit.String()+" that a server may use at all")
+		}
+		if name, tag := splitImage(p.Image); tag == "latest" || strings.HasSuffix(name, "@") {
+			w = append(w, "profile "+p.Name+": image "+p.Image+" is another one tomorrow: name a version")
+		}
+	}
+	return w
+}

@@ -1,0 +1,277 @@
+package jupyterhub
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Pool is a group of nodes that are chosen together.
+type Pool struct {
+	Name   string
+	Labels map[string]string // that all its nodes have, and no others; empty: no profile can name the pool
+	Taints []corev1.Taint
+	Nodes  []Node
+
+	Shared    bool  // what counts as a GPU here is a share of one
+	GPUMemory Bytes // of a GPU, or of a share; 0: not known
+}
+
+// Node is what notebooks can have on a node together: see [Allocatable] and [NodeOf].
+type Node struct {
+	Name      string
+	CPU       float64 // cores
+	Memory    Bytes
+	GPUs      int            // or shares of GPUs
+	Resources map[string]int // further extended resources, e.g. nvidia.com/mig-1g.5gb
+	Pods      int            // 0: 110, the kubelet's own limit
+}
+
+func (p Pool) gpus() (most int) {
+	for _, n := range p.Nodes {
+		most = max(most, n.GPUs)
+	}
+	return most
+}
+
+// Report says where each profile fits.
+type Report struct {
+	Pools []string // names, in order
+	Rows  []Row    // one for each profile, in order
+}
+
+// Row is one profile.
+type Row struct {
+	Profile string
+	Cells   []Cell // one for each pool, in order
+	Total   int    // servers of this profile at once, when nothing else runs
+	Limit   string // what a quota takes away from Total, in words; empty: nothing
+}
+
+// Cell is one profile on one pool.
+type Cell struct {
+	Count   int    // servers at once on all nodes of the pool
+	Why     string // why there are none
+	Largest string // the largest of its kind that would fit a node; empty: other sizes do not help
+}
+
+// Fit lays every profile on every pool: as the scheduler would, by what servers
+// request of each node, which nodes they may choose and which taints they bear.
+// Profiles stand alone in it: the numbers are for an empty cluster with servers of
+// that one profile.
+func Fit(profiles []Profile, pools []Pool, quota Quota) Report {
+	r := Report{}
+	for _, in := range pools {
+		r.Pools = append(r.Pools, in.Name)
+	}
+	for _, p := range profiles {
+		row := Row{Profile: p.Name}
+		for _, in := range pools {
+			cell := fit(p, in, pools)
+			row.Cells = append(row.Cells, cell)
+			row.Total += cell.Count
+		}
+		row.limit(p, quota)
+		r.Rows = append(r.Rows, row)
+	}
+	return r
+}
+
+// limit is what a quota leaves.
+func (r *Row) limit(p Profile, q Quota) {
+	need := p.requests()
+	most := math.MaxInt
+	var why string
+	cut := func(n int, format string, args ...any) {
+		if n < most {
+			most, why = n, fmt.Sprintf(format, args...)
+		}
+	}
+	if q.GPUs > 0 && need.gpus > 0 {
+		cut(q.GPUs/need.gpus, "the quota of %d GPUs", q.GPUs)
+	}
+	if q.CPU > 0 && need.cpu > 0 {
+		cut(int(milli(q.CPU)/milli(need.cpu)), "the quota of %s cores", cores(q.CPU))
+	}
+	if q.Memory > 0 {
+		cut(int(q.Memory/need.memory), "the quota of %s", q.Memory)
+	}
+	if most < r.Total {
+		r.Total, r.Limit = most, why
+	}
+}
+
+func fit(p Profile, in Pool, pools []Pool) Cell {
+	if why := p.excluded(in, pools); why != "" {
+		return Cell{Why: why}
+	}
+	if p.GPUs > 1 && in.Shared {
+		// The plugin refuses more than one: two shares may be of the same GPU.
+		return Cell{Why: "one share of a GPU is the most that a server can have", Largest: "1 GPU"}
+	}
+	if p.GPUMemory > 0 && !in.Shared {
+		return Cell{Why: "its GPUs are not shared, so that nothing limits a GPU's memory"}
+	}
+	if p.GPUMemory > 0 && in.GPUMemory > 0 && p.GPUMemory > in.GPUMemory {
+		return Cell{
+			Why:     fmt.Sprintf("a share of a GPU there has %s of memory", in.GPUMemory),
+			Largest: fmt.Sprintf("GPU memory %s", in.GPUMemory),
+		}
+	}
+	var cell Cell
+	for _, n := range in.Nodes {
+		cell.Count += n.holds(p)
+	}
+	if cell.Count == 0 {
+		cell.Why, cell.Largest = in.lacks(p)
+	}
+	return cell
+}
+
+// excluded says why the scheduler would not look at the pool's nodes at all.
+func (p Profile) excluded(in Pool, pools []Pool) string {
+	if len(in.Nodes) == 0 {
+		return "it has no nodes"
+	}
+	if p.Pool != "" && p.Pool != in.Name {
+		if chosen, ok := pool(pools, p.Pool); !ok || !subset(chosen.Labels, in.Labels) {
+			return "it runs on pool " + p.Pool + " only"
+		}
+	}
+	bear := p.tolerations(pools)
+	for _, taint := range in.Taints {
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
+			continue
+		}
+		if !slices.ContainsFunc(bear, func(t corev1.Toleration) bool { return bears(t, taint) }) {
+			return "taint " + taint.ToString()
+		}
+	}
+	return ""
+}
+
+// bears is the scheduler's rule (k8s.io/api core/v1, Toleration.ToleratesTaint).
+func bears(t corev1.Toleration, taint corev1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect {
+		return false
+	}
+	if t.Key == "" {
+		return t.Operator == corev1.TolerationOpExists
+	}
+	if t.Key != taint.Key {
+		return false
+	}
+	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
+}
+
+func subset(of, all map[string]string) bool {
+	for k, v := range of {
+		if have, ok := all[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
+}
+
+// maxPods is the kubelet's default, of which a few are taken by what runs on every
+// node anyway.
+const maxPods = 110
+
+// holds is how many servers of the profile run on the node at once.
+func (n Node) holds(p Profile) int {
+	need := p.requests()
+	count := or(n.Pods, maxPods)
+	if need.cpu > 0 {
+		count = min(count, int(milli(n.CPU)/milli(need.cpu)))
+	}
+	count = min(count, int(n.Memory/need.memory))
+	if need.gpus > 0 {
+		count = min(count, n.GPUs/need.gpus)
+	}
+	for name, amount := range p.amounts() {
+		count = min(count, n.Resources[name]/amount)
+	}
+	return max(count, 0)
+}
+
+// amounts are the profile's further resources, as numbers.
+func (p Profile) amounts() map[string]int {
+	all := map[string]int{}
+	for name, amount := range p.Resources {
+		if n, err := strconv.Atoi(amount); err == nil && n > 0 {
+			all[name] = n
+		}
+	}
+	return all
+}
+
+// lacks says why no node of the pool holds one server, and what the node that comes
+// nearest would hold.
+func (in Pool) lacks(p Profile) (why, largest string) {
+	need := p.requests()
+	best, nearest := in.Nodes[0], -1.0
+	for _, n := range in.Nodes {
+		near := math.Min(share(n.CPU, need.cpu), share(float64(n.Memory), float64(need.memory)))
+		near = math.Min(near, share(float64(n.GPUs), float64(need.gpus)))
+		for name, amount := range p.amounts() {
+			near = math.Min(near, share(float64(n.Resources[name]), float64(amount)))
+		}
+		if near > nearest {
+			best, nearest = n, near
+		}
+	}
+	var short, could []string
+	if need.gpus > 0 {
+		could = append(could, plural(min(need.gpus, best.GPUs), "GPU"))
+		if best.GPUs < need.gpus {
+			short = append(short, fmt.Sprintf("%s of %d", plural(best.GPUs, "GPU"), need.gpus))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.amounts())) {
+		if amount := p.amounts()[name]; best.Resources[name] < amount {
+			short = append(short, fmt.Sprintf("%d %s of %d", best.Resources[name], name, amount))
+		}
+	}
+	if need.cpu > 0 {
+		could = append(could, cores(math.Min(need.cpu, best.CPU))+" cores")
+		if milli(best.CPU) < milli(need.cpu) {
+			short = append(short, fmt.Sprintf("%s cores of %s", cores(best.CPU), cores(need.cpu)))
+		}
+	}
+	could = append(could, min(need.memory, best.Memory.round()).String())
+	if best.Memory < need.memory {
+		short = append(short, fmt.Sprintf("%s of %s", best.Memory.round(), need.memory))
+	}
+	return "a node has " + strings.Join(short, ", "), strings.Join(could, ", ")
+}
+
+func share(have, need float64) float64 {
+	if need <= 0 {
+		return 1
+	}
+	return have / need
+}
+
+// milli counts cores as Kubernetes does, in thousandths; kubespawner hands them over
+// as they are written, and what is beyond is rounded up.
+func milli(c float64) int64 { return int64(math.Ceil(c*1000 - 1e-6)) }
+
+// cores writes a number of cores, rounded down to what can be asked for.
+func cores(c float64) string {
+	return strconv.FormatFloat(math.Floor(c*100+1e-6)/100, 'f', -1, 64)
+}
+
+// round takes off what is less than a MiB, for people.
+func (b Bytes) round() Bytes { return b / MiB * MiB }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

@@ -1,0 +1,73 @@
+package jupyterhub
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// String is the table: a line for each profile, a column for each pool.
+func (r Report) String() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	heads := append([]string{"PROFILE"}, r.Pools...)
+	fmt.Fprintln(w, strings.Join(append(heads, "AT ONCE"), "\t"))
+	for _, row := range r.Rows {
+		line := []string{row.Profile}
+		for _, cell := range row.Cells {
+			line = append(line, cell.String())
+		}
+		total := strconv.Itoa(row.Total)
+		if row.Limit != "" {
+			total += " (" + row.Limit + ")"
+		}
+		fmt.Fprintln(w, strings.Join(append(line, total), "\t"))
+	}
+	w.Flush()
+	return b.String()
+}
+
+// String is the number, or why there is none.
+func (c Cell) String() string {
+	if c.Count > 0 {
+		return strconv.Itoa(c.Count)
+	}
+	return "- " + c.Why
+}
+
+// Err refuses profiles that can never start, as [Problems].
+func (r Report) Err() error {
+	var all Problems
+	for _, row := range r.Rows {
+		if row.Total == 0 {
+			all = append(all, Problem{Field: "Profiles[" + row.Profile + "]", Text: r.never(row)})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+func (r Report) never(row Row) string {
+	if row.Limit != "" {
+		return "no server of it can ever start: one is more than " + row.Limit
+	}
+	if len(row.Cells) == 0 {
+		return "no server of it can ever start: there are no nodes"
+	}
+	var why, largest []string
+	for i, cell := range row.Cells {
+		why = append(why, "on "+or(r.Pools[i], "other nodes")+": "+cell.Why)
+		if cell.Largest != "" {
+			largest = append(largest, cell.Largest+" (on "+or(r.Pools[i], "other nodes")+")")
+		}
+	}
+	text := "no server of it can ever start: " + strings.Join(why, "; ")
+	if len(largest) > 0 {
+		text += ". The largest that fits: " + strings.Join(slices.Compact(largest), ", or ")
+	}
+	return text
+}

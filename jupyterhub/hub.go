@@ -1,0 +1,153 @@
+package jupyterhub
+
+import (
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// DefaultName is the release and, unless said otherwise, its namespace.
+const DefaultName = "jupyterhub"
+
+// Hub is JupyterHub as it should be.
+type Hub struct {
+	Namespace string // default DefaultName
+	Version   string // of the chart; empty: the pinned one
+	Hostname  string // where people reach it, e.g. hub.lab.example
+	Ingress   Ingress
+
+	Auth     Auth
+	Profiles []Profile // at least one; in the order of the form
+	Pools    []Pool    // of nodes that profiles may name
+
+	Database Database
+	Home     Home
+	Shared   []Share
+	Scratch  *Scratch
+	SHM      Bytes // of /dev/shm, unless a profile says more; 0: the runtime's 64 MiB
+	Cull     Cull
+	PrePull  bool // profiles' images are pulled to the nodes before anybody asks
+	Quota    Quota
+
+	Isolate bool           // network policies around hub and notebooks
+	Reach   []netip.Prefix // private networks that isolated notebooks may reach; none by default
+
+	// Taints of nodes on which the hub's own pods and the pullers of images may run.
+	Taints []corev1.Taint
+	// CA is a bundle of authorities in PEM that hub and notebooks trust beside the
+	// public ones.
+	CA []byte
+}
+
+// Kinds of Ingress.
+const (
+	ByIngress      = "ingress"       // networking.k8s.io/v1
+	ByGateway      = "gateway"       // an HTTPRoute of the Gateway API
+	ByLoadBalancer = "load-balancer" // the proxy's own Service has an address
+)
+
+// Ingress is how people's browsers reach the hub.
+type Ingress struct {
+	Kind        string            // default ByIngress
+	Class       string            // of the Ingress; empty: the default one
+	TLSSecret   string            // Secret of type kubernetes.io/tls in the hub's namespace; empty: no TLS, or the Gateway's
+	Annotations map[string]string // e.g. cert-manager.io/cluster-issuer
+	TLS         bool              // people reach it by https; implied by TLSSecret
+
+	Gateway          string // name, for ByGateway
+	GatewayNamespace string
+	GatewayListener  string // "sectionName"; may be empty
+
+	Address netip.Addr // for ByLoadBalancer; zero: any
+}
+
+// Kinds of Database.
+const (
+	SQLite   = "sqlite"   // a file on a volume of its own
+	Postgres = "postgres" // somebody else's server
+)
+
+// Database is where the hub keeps users, tokens and running servers.
+type Database struct {
+	Kind  string // default SQLite
+	Class string // of SQLite's volume; empty: the default one. Not NFS: SQLite's locks do not hold there
+	Size  Bytes  // default 1 GiB
+	URL   secret.Value
+}
+
+// Home is each user's own folder.
+type Home struct {
+	Class string // of a volume for each user; empty: the default one
+	Size  Bytes  // default 20 GiB
+	Claim string // one existing claim for everybody instead, with a folder each
+	Path  string // in the notebook; default /home/jovyan
+
+	// ClaimTemplate names the claims of users, and SubPath a folder in each. Empty:
+	// kubespawner's own. A hub that was made by hand keeps its homes by saying what it
+	// said before, e.g. claim-{username}.
+	ClaimTemplate string
+	SubPath       string
+}
+
+// Share is a volume that notebooks mount, beside each user's own.
+type Share struct {
+	Name     string
+	Path     string // in the notebook, absolute
+	ReadOnly bool
+	Groups   []string // of users that get it; empty: all
+
+	Claim   string // an existing claim in the hub's namespace
+	SubPath string
+	NFS     *NFSExport // or an export, for which we make volume and claim
+}
+
+// NFSExport is a folder of an NFS server, mounted by csi-driver-nfs as it is.
+type NFSExport struct {
+	Server       string
+	Export       string // absolute path
+	MountOptions []string
+}
+
+// Scratch is a volume that dies with the server that it was made for.
+type Scratch struct {
+	Class string // empty: the default one
+	Size  Bytes
+	Path  string // default /scratch
+}
+
+// Cull stops servers that nobody uses.
+type Cull struct {
+	Enabled bool
+	Idle    time.Duration // default 1 h
+	MaxAge  time.Duration // stop even busy ones that are older; 0: no
+	Every   time.Duration // default 5 min
+	Exempt  []string      // users whose servers are never stopped
+}
+
+// Quota limits what all notebooks together may have. Zero: no limit.
+type Quota struct {
+	GPUs   int
+	CPU    float64
+	Memory Bytes
+}
+
+func (h Hub) namespace() string { return or(h.Namespace, DefaultName) }
+
+// URL is where people reach the hub.
+func (h Hub) URL() string {
+	if h.Ingress.TLS || h.Ingress.TLSSecret != "" {
+		return "https://" + h.Hostname
+	}
+	return "http://" + h.Hostname
+}
+
+func or[T comparable](a, b T) T {
+	var zero T
+	if a == zero {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,258 @@
+package jupyterhub
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// SecretName is the Secret that the chart reads beside its own. The chart's is
+// called hub, so this must not be.
+const SecretName = "hub-homelab"
+
+// Keys of that Secret. Their names are the chart's (z2jh 4.4 files/hub/z2jh.py,
+// get_secret_value), but for those of passwords.
+const (
+	keyValues    = "values.yaml" // merged over the chart's values, in the hub only
+	keyCookie    = "hub.config.JupyterHub.cookie_secret"
+	keyCrypt     = "hub.config.CryptKeeper.keys"
+	keyDatabase  = "hub.db.password"
+	keyUser      = "user-password"
+	keyAdmin     = "admin-password"
+	keyToken     = "hub.services." + VerifyService + ".apiToken"
+	keyCullToken = "hub.services." + cullService + ".apiToken"
+)
+
+// pullTimeout is how long the release may take when nodes pull images meanwhile: an
+// image with CUDA and PyTorch has 10 to 20 GB.
+const pullTimeout = time.Hour
+
+// Release returns the hub as a release of z2jh's chart.
+func (h Hub) Release() (chart.Release, error) {
+	values, err := h.Values()
+	if err != nil {
+		return chart.Release{}, err
+	}
+	pin, ok := pins.Of(DefaultName)
+	if !ok {
+		return chart.Release{}, fmt.Errorf("no version of the chart %s is pinned", DefaultName)
+	}
+	r := chart.Release{
+		Name: DefaultName, Namespace: h.namespace(), Values: values,
+		Chart: pin.Chart, Repo: pin.Repo, Version: or(h.Version, pin.Version),
+	}
+	if h.PrePull {
+		r.Timeout = pullTimeout
+	}
+	return r, nil
+}
+
+// Part returns the release with what it needs beside it. Needs is left to the
+// caller, who knows which parts bring the classes, certificates and shares.
+func (h Hub) Part() (chart.Part, error) {
+	release, err := h.Release()
+	if err != nil {
+		return chart.Part{}, err
+	}
+	hidden, err := h.secret()
+	if err != nil {
+		return chart.Part{}, err
+	}
+	return chart.Part{
+		Name:    DefaultName,
+		Release: &release,
+		Secrets: []chart.Secret{hidden},
+		Before:  h.objects(),
+		Keep:    true,
+	}, nil
+}
+
+// secret holds everything that nobody may read.
+func (h Hub) secret() (chart.Secret, error) {
+	s := chart.Secret{
+		Namespace: h.namespace(), Name: SecretName,
+		Labels: map[string]string{"app.kubernetes.io/part-of": DefaultName},
+		Data:   map[string]secret.Value{},
+		// In bytes. The hub wants 32 for cookies and for the key of what
+		// authenticators keep about users, both written as hex.
+		Generate: map[string]int{keyCookie: 32, keyCrypt: 32, keyToken: 32},
+	}
+	if h.exempts() {
+		s.Generate[keyCullToken] = 32
+	}
+	if config := h.Auth.secretConfig(); config != nil {
+		text, err := yaml.Marshal(map[string]any{"hub": map[string]any{"config": config}})
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", keyValues, err)
+		}
+		s.Data[keyValues] = secret.New(string(text))
+	}
+	if h.Auth.Kind == Dummy {
+		s.Generate[keyAdmin] = 16 // 32 characters are the least that the hub takes
+		if h.Auth.Password.IsZero() {
+			s.Generate[keyUser] = 8
+		} else {
+			s.Data[keyUser] = h.Auth.Password
+		}
+	}
+	if h.Database.Kind == Postgres {
+		_, password, err := h.Database.split()
+		if err != nil {
+			return s, err
+		}
+		if !password.IsZero() {
+			s.Data[keyDatabase] = password
+		}
+	}
+	return s, nil
+}
+
+// Note is a secret that a person wants to read, and where it is.
+type Note struct {
+	Title                string
+	Namespace, Name, Key string // of the Secret
+}
+
+// Notes names the generated secrets that people need.
+func (h Hub) Notes() []Note {
+	if h.Auth.Kind != Dummy {
+		return nil
+	}
+	return []Note{
+		{Title: "password of every user of the hub", Namespace: h.namespace(), Name: SecretName, Key: keyUser},
+		{Title: "password of the hub's admins", Namespace: h.namespace(), Name: SecretName, Key: keyAdmin},
+	}
+}
+
+// Token says where the token of [VerifyService] is.
+func (h Hub) Token() Note {
+	return Note{Title: "token that verifies the hub", Namespace: h.namespace(), Name: SecretName, Key: keyToken}
+}
+
+// objects are what the chart does not make.
+func (h Hub) objects() []runtime.Object {
+	var all []runtime.Object
+	for _, s := range h.exports() {
+		all = append(all, h.volume(s), h.claim(s))
+	}
+	if bundle := h.bundle(); len(bundle) > 0 {
+		all = append(all, &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: h.meta(caConfigMap),
+			Data:       map[string]string{"ca.crt": string(bundle), "bundle.sh": bundleScript},
+		})
+	}
+	return append(all, h.quota()...)
+}
+
+func (h Hub) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/part-of": DefaultName}}
+}
+
+// exports are the shares whose volumes we make.
+func (h Hub) exports() []Share {
+	var all []Share
+	for _, s := range h.Shared {
+		if s.NFS != nil {
+			all = append(all, s)
+		}
+	}
+	for _, p := range h.Profiles {
+		for _, s := range p.Volumes {
+			if s.NFS != nil {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// volume is somebody else's folder: it stays when the volume goes. Its size means
+// nothing to NFS, and must equal the claim's.
+func (h Hub) volume(s Share) *corev1.PersistentVolume {
+	name := h.namespace() + "-" + s.claim()
+	meta := h.meta(name)
+	meta.Namespace = ""
+	return &corev1.PersistentVolume{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
+		ObjectMeta: meta,
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Ti")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			MountOptions:                  s.NFS.MountOptions,
+			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: h.namespace(), Name: s.claim()},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:           "nfs.csi.k8s.io",
+				VolumeHandle:     s.NFS.Server + "#" + s.NFS.Export + "#" + name,
+				VolumeAttributes: map[string]string{"server": s.NFS.Server, "share": s.NFS.Export},
+			}},
+		},
+	}
+}
+
+func (h Hub) claim(s Share) *corev1.PersistentVolumeClaim {
+	none := ""
+	return &corev1.PersistentVolumeClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+		ObjectMeta: h.meta(s.claim()),
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &none,
+			VolumeName:       h.namespace() + "-" + s.claim(),
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Ti")}},
+		},
+	}
+}
+
+// quota limits the namespace. Kubernetes then refuses pods that say nothing about
+// what is limited, and the chart's own say nothing: defaults are given to them.
+func (h Hub) quota() []runtime.Object {
+	hard := corev1.ResourceList{}
+	if h.Quota.GPUs > 0 {
+		hard[corev1.ResourceName("requests."+ResourceGPU)] = *resource.NewQuantity(int64(h.Quota.GPUs), resource.DecimalSI)
+	}
+	defaults := corev1.ResourceList{}
+	if h.Quota.CPU > 0 {
+		hard[corev1.ResourceRequestsCPU] = *resource.NewMilliQuantity(int64(h.Quota.CPU*1000)+coreCPU, resource.DecimalSI)
+		defaults[corev1.ResourceCPU] = *resource.NewMilliQuantity(podCPU, resource.DecimalSI)
+	}
+	if h.Quota.Memory > 0 {
+		hard[corev1.ResourceRequestsMemory] = *resource.NewQuantity(int64(h.Quota.Memory+coreMemory), resource.BinarySI)
+		defaults[corev1.ResourceMemory] = *resource.NewQuantity(int64(podMemory), resource.BinarySI)
+	}
+	if len(hard) == 0 {
+		return nil
+	}
+	all := []runtime.Object{&corev1.ResourceQuota{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"},
+		ObjectMeta: h.meta("notebooks"),
+		Spec:       corev1.ResourceQuotaSpec{Hard: hard},
+	}}
+	if len(defaults) > 0 {
+		all = append(all, &corev1.LimitRange{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "LimitRange"},
+			ObjectMeta: h.meta("defaults"),
+			Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: defaults}}},
+		})
+	}
+	return all
+}
+
+// What a container of the chart's own gets when there is a quota, and what the quota
+// is widened by for them: hub, proxy, and a puller of images on each of many nodes.
+const (
+	podCPU     = 20 // thousandths of a core
+	podMemory  = 64 * MiB
+	coreCPU    = 1000
+	coreMemory = 4 * GiB
+)

@@ -1,0 +1,169 @@
+package jupyterhub
+
+import (
+	"bytes"
+	"iter"
+	"maps"
+	"slices"
+)
+
+// storage renders volumes that every notebook has.
+func (h Hub) storage() map[string]any {
+	v := map[string]any{}
+	if h.Home.Claim != "" {
+		v["type"] = "static"
+		static := map[string]any{"pvcName": h.Home.Claim}
+		if h.Home.SubPath != "" {
+			static["subPath"] = h.Home.SubPath
+		}
+		v["static"] = static
+	} else {
+		v["capacity"] = or(h.Home.Size, 20*GiB).String()
+		dynamic := map[string]any{}
+		if h.Home.Class != "" {
+			dynamic["storageClass"] = h.Home.Class
+		}
+		if h.Home.ClaimTemplate != "" {
+			dynamic["pvcNameTemplate"] = h.Home.ClaimTemplate
+		}
+		if h.Home.SubPath != "" {
+			dynamic["subPath"] = h.Home.SubPath
+		}
+		if len(dynamic) > 0 {
+			v["dynamic"] = dynamic
+		}
+	}
+	if h.Home.Path != "" {
+		v["homeMountPath"] = h.Home.Path
+	}
+	volumes, mounts := map[string]any{}, map[string]any{}
+	for _, s := range h.Shared {
+		if len(s.Groups) == 0 {
+			s.put(volumes, mounts)
+		}
+	}
+	if h.Scratch != nil {
+		h.Scratch.put(volumes, mounts)
+	}
+	if len(h.bundle()) > 0 {
+		maps.Copy(volumes, caVolumes())
+		maps.Copy(mounts, caMounts())
+	}
+	if len(volumes) > 0 { // dictionaries: profiles and groups add to them
+		v["extraVolumes"], v["extraVolumeMounts"] = volumes, mounts
+	}
+	return v
+}
+
+// put adds the share's volume and mount, by its name.
+func (s Share) put(volumes, mounts map[string]any) {
+	name := "share-" + s.Name
+	claim := map[string]any{"claimName": s.claim()}
+	mount := map[string]any{"name": name, "mountPath": s.Path}
+	if s.ReadOnly {
+		claim["readOnly"], mount["readOnly"] = true, true
+	}
+	if s.SubPath != "" {
+		mount["subPath"] = s.SubPath
+	}
+	volumes[name] = map[string]any{"name": name, "persistentVolumeClaim": claim}
+	mounts[name] = mount
+}
+
+func (s Share) claim() string {
+	if s.NFS != nil {
+		return "share-" + s.Name
+	}
+	return s.Claim
+}
+
+// put adds a generic ephemeral volume: Kubernetes makes its claim with the pod, and
+// removes it with the pod.
+func (s Scratch) put(volumes, mounts map[string]any) {
+	spec := map[string]any{
+		"accessModes": []any{"ReadWriteOnce"},
+		"resources":   map[string]any{"requests": map[string]any{"storage": s.Size.String()}},
+	}
+	if s.Class != "" {
+		spec["storageClassName"] = s.Class
+	}
+	volumes["scratch"] = map[string]any{"name": "scratch", "ephemeral": map[string]any{"volumeClaimTemplate": map[string]any{"spec": spec}}}
+	mounts["scratch"] = map[string]any{"name": "scratch", "mountPath": or(s.Path, "/scratch")}
+}
+
+// groupOverrides give shares to members of groups (Spawner.group_overrides, since
+// JupyterHub 5.2): dictionaries among them are merged with what all have. They are
+// applied when a server starts, before the profile's.
+func (h Hub) groupOverrides() map[string]any {
+	all := map[string]any{}
+	for _, s := range h.Shared {
+		if len(s.Groups) == 0 {
+			continue
+		}
+		volumes, mounts := map[string]any{}, map[string]any{}
+		s.put(volumes, mounts)
+		all["share-"+s.Name] = map[string]any{
+			"groups":           anys(s.Groups),
+			"spawner_override": map[string]any{"volumes": volumes, "volume_mounts": mounts},
+		}
+	}
+	return all
+}
+
+// bundle is every authority of ours, in PEM.
+func (h Hub) bundle() []byte {
+	var all []byte
+	for _, pem := range [][]byte{h.CA, h.Auth.CA} {
+		if pem = bytes.TrimSpace(pem); len(pem) > 0 && !bytes.Contains(all, pem) {
+			all = append(append(all, pem...), '\n')
+		}
+	}
+	return all
+}
+
+// caConfigMap holds the bundle, and the script that joins it with the image's own.
+const caConfigMap = "homelab-ca"
+
+func caVolumes() map[string]any {
+	return map[string]any{
+		"homelab-ca":     map[string]any{"name": "homelab-ca", "configMap": map[string]any{"name": caConfigMap}},
+		"homelab-ca-run": map[string]any{"name": "homelab-ca-run", "emptyDir": map[string]any{}},
+	}
+}
+
+func caMounts() map[string]any {
+	return map[string]any{
+		"homelab-ca":     map[string]any{"name": "homelab-ca", "mountPath": "/etc/homelab/ca", "readOnly": true},
+		"homelab-ca-run": map[string]any{"name": "homelab-ca-run", "mountPath": "/run/homelab-ca"},
+	}
+}
+
+// caEnv tells OpenSSL, Python's requests, curl, pip, Git and Node where authorities
+// are; Node adds to its own, the others read this file alone.
+func caEnv() map[string]any {
+	return map[string]any{
+		"SSL_CERT_FILE":       bundlePath,
+		"REQUESTS_CA_BUNDLE":  bundlePath,
+		"CURL_CA_BUNDLE":      bundlePath,
+		"PIP_CERT":            bundlePath,
+		"GIT_SSL_CAINFO":      bundlePath,
+		"NODE_EXTRA_CA_CERTS": "/etc/homelab/ca/ca.crt",
+	}
+}
+
+// caHook joins the image's authorities with ours in the container itself, since each
+// profile has an image of its own.
+func caHook() map[string]any {
+	return map[string]any{"postStart": map[string]any{"exec": map[string]any{"command": anys([]string{"sh", "/etc/homelab/ca/bundle.sh"})}}}
+}
+
+// mapValues yields the values of m in the order of its keys.
+func mapValues(m map[string]any) iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(m[k]) {
+				return
+			}
+		}
+	}
+}

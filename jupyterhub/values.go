@@ -1,0 +1,338 @@
+package jupyterhub
+
+import (
+	_ "embed" // the snippets that the hub runs
+	"html"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+//go:embed files/profiles.py
+var profilesSnippet string
+
+//go:embed files/passwords.py
+var passwordsSnippet string
+
+//go:embed files/culler.py
+var cullerScript string
+
+//go:embed files/bundle.sh
+var bundleScript string
+
+// cullerPath is where the hub's container finds cullerScript.
+const cullerPath = "/usr/local/etc/jupyterhub/homelab_culler.py"
+
+// startTimeout is how long a server may take to start. The chart's 5 minutes are
+// less than the first pull of an image with CUDA takes.
+const startTimeout = 20 * time.Minute
+
+// Values returns the chart's values: what differs from its own, and no secret. The
+// error is [Problems], all of them.
+func (h Hub) Values() (map[string]any, error) {
+	if err := h.Check(); err != nil {
+		return nil, err
+	}
+	values := map[string]any{
+		"hub":        h.hub(),
+		"proxy":      h.proxy(),
+		"singleuser": h.singleuser(),
+		// Its scheduler packs users onto as few nodes as possible, for clouds that can
+		// then switch nodes off; it is also a kube-scheduler of its own, six minor
+		// versions behind (values.yaml: userScheduler.image.tag v1.30).
+		"scheduling": map[string]any{
+			"userScheduler":   map[string]any{"enabled": false},
+			"userPlaceholder": map[string]any{"enabled": false},
+		},
+		"prePuller": h.prePuller(),
+		"cull":      h.cull(),
+	}
+	h.ingress(values)
+	if custom := h.custom(); len(custom) > 0 {
+		values["custom"] = map[string]any{"homelab": custom}
+	}
+	return values, nil
+}
+
+func (h Hub) hub() map[string]any {
+	v := map[string]any{
+		"existingSecret": SecretName,
+		"config":         h.authConfig(),
+		"db":             h.database(),
+		"services":       h.services(),
+		"loadRoles":      h.roles(),
+	}
+	if overrides := h.groupOverrides(); len(overrides) > 0 {
+		v["config"].(map[string]any)["KubeSpawner"] = map[string]any{"group_overrides": overrides}
+	}
+	if bear := tolerate(h.Taints); len(bear) > 0 {
+		v["tolerations"] = tolerationValues(bear)
+	}
+	if snippets := h.snippets(); len(snippets) > 0 {
+		v["extraConfig"] = snippets
+	}
+	if h.exempts() {
+		v["extraFiles"] = map[string]any{"homelab-culler": map[string]any{"mountPath": cullerPath, "stringData": cullerScript}}
+	}
+	if !h.Isolate {
+		v["networkPolicy"] = map[string]any{"enabled": false}
+	}
+	if len(h.bundle()) > 0 {
+		v["extraVolumes"] = slices.Collect(mapValues(caVolumes()))
+		v["extraVolumeMounts"] = slices.Collect(mapValues(caMounts()))
+		v["extraEnv"] = caEnv()
+		v["lifecycle"] = caHook()
+	}
+	return v
+}
+
+// snippets are Python that the hub runs after the chart's configuration, in the
+// order of their names.
+func (h Hub) snippets() map[string]any {
+	s := map[string]any{}
+	if h.Auth.Kind == Dummy {
+		s["10-homelab-passwords"] = passwordsSnippet
+	}
+	if len(h.profileGroups()) > 0 {
+		s["20-homelab-profiles"] = profilesSnippet
+	}
+	return s
+}
+
+func (h Hub) database() map[string]any {
+	if h.Database.Kind == Postgres {
+		location, _, _ := h.Database.split()
+		// Without upgrade the hub refuses its own database after an update.
+		return map[string]any{"type": "postgres", "url": location, "upgrade": true}
+	}
+	pvc := map[string]any{"annotations": map[string]any{"helm.sh/resource-policy": "keep"}}
+	if h.Database.Class != "" {
+		pvc["storageClassName"] = h.Database.Class
+	}
+	if h.Database.Size != 0 {
+		pvc["storage"] = h.Database.Size.String()
+	}
+	return map[string]any{"pvc": pvc}
+}
+
+// services and roles are dictionaries, which Helm merges by key: those of others stay.
+func (h Hub) services() map[string]any {
+	s := map[string]any{VerifyService: map[string]any{}}
+	if h.exempts() {
+		s[cullService] = map[string]any{"command": anys([]string{"python3", cullerPath})}
+	}
+	return s
+}
+
+func (h Hub) roles() map[string]any {
+	r := map[string]any{VerifyService: map[string]any{
+		"description": "Starts and stops servers of one user, to see whether the hub works",
+		"scopes":      anys(verifyScopes()),
+		"services":    []any{VerifyService},
+	}}
+	if h.exempts() {
+		r[cullService] = map[string]any{
+			"description": "Stops servers that nobody uses",
+			"scopes":      anys([]string{"list:users", "read:users:activity", "read:servers", "delete:servers"}),
+			"services":    []any{cullService},
+		}
+	}
+	return r
+}
+
+func (h Hub) proxy() map[string]any {
+	service := map[string]any{}
+	switch {
+	case h.Ingress.Kind != ByLoadBalancer:
+		service["type"] = "ClusterIP"
+	case h.Ingress.Address.IsValid():
+		service["loadBalancerIP"] = h.Ingress.Address.String()
+	}
+	if h.Ingress.Kind == ByLoadBalancer && len(h.Ingress.Annotations) > 0 {
+		service["annotations"] = texts(h.Ingress.Annotations)
+	}
+	v := map[string]any{}
+	if len(service) > 0 {
+		v["service"] = service
+	}
+	chp := map[string]any{}
+	if bear := tolerate(h.Taints); len(bear) > 0 {
+		chp["tolerations"] = tolerationValues(bear)
+	}
+	if !h.Isolate {
+		chp["networkPolicy"] = map[string]any{"enabled": false}
+	}
+	if len(chp) > 0 {
+		v["chp"] = chp
+	}
+	if h.Ingress.Kind == ByLoadBalancer && h.Ingress.TLSSecret != "" {
+		v["https"] = map[string]any{"enabled": true, "type": "secret", "secret": map[string]any{"name": h.Ingress.TLSSecret}}
+	}
+	return v
+}
+
+func (h Hub) ingress(values map[string]any) {
+	switch or(h.Ingress.Kind, ByIngress) {
+	case ByIngress:
+		v := map[string]any{"enabled": true, "hosts": []any{h.Hostname}}
+		if h.Ingress.Class != "" {
+			v["ingressClassName"] = h.Ingress.Class
+		}
+		if len(h.Ingress.Annotations) > 0 {
+			v["annotations"] = texts(h.Ingress.Annotations)
+		}
+		if h.Ingress.TLSSecret != "" {
+			v["tls"] = []any{map[string]any{"hosts": []any{h.Hostname}, "secretName": h.Ingress.TLSSecret}}
+		}
+		values["ingress"] = v
+	case ByGateway:
+		gateway := map[string]any{"name": h.Ingress.Gateway}
+		if h.Ingress.GatewayNamespace != "" {
+			gateway["namespace"] = h.Ingress.GatewayNamespace
+		}
+		if h.Ingress.GatewayListener != "" {
+			gateway["sectionName"] = h.Ingress.GatewayListener
+		}
+		v := map[string]any{"enabled": true, "hostnames": []any{h.Hostname}, "gateway": gateway}
+		if len(h.Ingress.Annotations) > 0 {
+			v["annotations"] = texts(h.Ingress.Annotations)
+		}
+		values["httpRoute"] = v
+	}
+}
+
+func (h Hub) singleuser() map[string]any {
+	name, tag := splitImage(h.first().Image)
+	policy := map[string]any{}
+	if !h.Isolate {
+		policy["enabled"] = false
+	}
+	if len(h.Reach) > 0 {
+		to := make([]any, 0, len(h.Reach))
+		for _, prefix := range h.Reach {
+			to = append(to, map[string]any{"ipBlock": map[string]any{"cidr": prefix.Masked().String()}})
+		}
+		policy["egress"] = []any{map[string]any{"to": to}}
+	}
+	v := map[string]any{
+		"image": map[string]any{"name": name, "tag": tag},
+		// The init container that does this needs iptables and a privileged pod, and
+		// when it fails no server starts at all. There is no such service here, and
+		// the network policy denies its address anyway.
+		"cloudMetadata": map[string]any{"blockWithIptables": false},
+		"startTimeout":  int(startTimeout / time.Second),
+		"storage":       h.storage(),
+		"profileList":   h.profileList(),
+	}
+	if len(policy) > 0 {
+		v["networkPolicy"] = policy
+	}
+	if len(h.bundle()) > 0 {
+		v["extraEnv"] = caEnv()
+		v["lifecycleHooks"] = caHook()
+	}
+	return v
+}
+
+func (h Hub) profileList() []any {
+	list := make([]any, 0, len(h.Profiles))
+	for _, p := range h.Profiles {
+		p.Title, p.Description = html.EscapeString(p.Title), html.EscapeString(p.Description)
+		list = append(list, h.entry(p))
+	}
+	return list
+}
+
+// first is the profile of those who do not choose.
+func (h Hub) first() Profile {
+	if i := slices.IndexFunc(h.Profiles, func(p Profile) bool { return p.Default }); i >= 0 {
+		return h.Profiles[i]
+	}
+	return h.Profiles[0]
+}
+
+// splitImage takes a reference apart at its last colon, as the chart puts it
+// together: with a digest that is the one within it.
+func splitImage(image string) (name, tag string) {
+	i := strings.LastIndexByte(image, ':')
+	if i < 0 || strings.Contains(image[i:], "/") {
+		return image, "latest"
+	}
+	return image[:i], image[i+1:]
+}
+
+// prePuller: the hook holds up every upgrade until all nodes have all images, which
+// with images of 10 GB ends in a timeout. The DaemonSet does the same beside it.
+func (h Hub) prePuller() map[string]any {
+	v := map[string]any{
+		"hook":       map[string]any{"enabled": false},
+		"continuous": map[string]any{"enabled": h.PrePull},
+	}
+	if !h.PrePull {
+		return v
+	}
+	taints := slices.Clone(h.Taints)
+	for _, in := range h.Pools {
+		taints = append(taints, in.Taints...)
+	}
+	if bear := tolerate(taints); len(bear) > 0 {
+		v["extraTolerations"] = tolerationValues(bear)
+	}
+	return v
+}
+
+// cullService is the name of our own culler in the hub.
+const cullService = "homelab-culler"
+
+// exempts says whether somebody's servers are spared. The chart's culler (version
+// 1.4 of jupyterhub-idle-culler) cannot do that, so ours runs in its place.
+func (h Hub) exempts() bool { return h.Cull.Enabled && len(h.Cull.Exempt) > 0 }
+
+func (h Hub) cull() map[string]any {
+	if !h.Cull.Enabled || h.exempts() {
+		return map[string]any{"enabled": false}
+	}
+	v := map[string]any{"enabled": true, "every": seconds(h.Cull.every()), "timeout": seconds(h.Cull.idle())}
+	if h.Cull.MaxAge > 0 {
+		v["maxAge"] = seconds(h.Cull.MaxAge)
+	}
+	return v
+}
+
+func (c Cull) every() time.Duration { return or(c.Every, 5*time.Minute) }
+func (c Cull) idle() time.Duration  { return or(c.Idle, time.Hour) }
+
+func seconds(d time.Duration) int { return int(d / time.Second) }
+
+// custom is what our snippets read: the chart hands it to the hub as it is.
+func (h Hub) custom() map[string]any {
+	v := map[string]any{}
+	if groups := h.profileGroups(); len(groups) > 0 {
+		v["profileGroups"] = groups
+		v["verifyUser"] = VerifyUser
+	}
+	if h.exempts() {
+		v["cull"] = map[string]any{
+			"every":   seconds(h.Cull.every()),
+			"timeout": seconds(h.Cull.idle()),
+			"maxAge":  seconds(h.Cull.MaxAge),
+			"exempt":  anys(h.Cull.Exempt),
+		}
+	}
+	return v
+}
+
+func (h Hub) profileGroups() map[string]any {
+	v := map[string]any{}
+	for _, p := range h.Profiles {
+		if len(p.Groups) > 0 {
+			v[p.Name] = anys(p.Groups)
+		}
+	}
+	return v
+}
+
+// Tolerations are those of the hub's own pods.
+func (h Hub) Tolerations() []corev1.Toleration { return tolerate(h.Taints) }
