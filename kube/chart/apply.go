@@ -1,0 +1,494 @@
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"helm.sh/helm/v3/pkg/release"
+	helmtime "helm.sh/helm/v3/pkg/time"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/kube"
+)
+
+// defaultTimeout is how long everything in a release may take to be ready.
+const defaultTimeout = 10 * time.Minute
+
+func (r Release) timeout() time.Duration {
+	if r.Timeout > 0 {
+		return r.Timeout
+	}
+	return defaultTimeout
+}
+
+// FailedError is a release that did not come about.
+type FailedError struct {
+	Namespace, Name string
+	Err             error  // why
+	After           string // how things stand now
+	Undo            error  // why the state before could not be had again, nil where it is
+}
+
+// Error says why, and how things stand.
+func (e *FailedError) Error() string {
+	s := fmt.Sprintf("release %s/%s: %v: %s", e.Namespace, e.Name, e.Err, e.After)
+	if e.Undo != nil {
+		s += fmt.Sprintf(": %v", e.Undo)
+	}
+	return s
+}
+
+// Unwrap returns both errors.
+func (e *FailedError) Unwrap() []error {
+	return slices.DeleteFunc([]error{e.Err, e.Undo}, func(err error) bool { return err == nil })
+}
+
+// Apply installs or upgrades r and waits until everything in it is ready. Where
+// chart and values are those of the last revision, only objects that somebody
+// changed or deleted are put right, without a new revision and without hooks.
+//
+// have, what Observe last saw, decides nothing: Apply looks itself.
+//
+// When it fails, the release is as it was before, and the error is a
+// [*FailedError]: what a first install made is removed again, and an upgrade is
+// followed by a revision that brings back the last one that succeeded. When ctx
+// ends, Apply returns at once and changes nothing any more, and so undoes nothing:
+// the revision stays pending, and the next Apply goes on from there.
+func (c *Client) Apply(ctx context.Context, r Release, _ State) error {
+	p, err := c.plan(ctx, r)
+	if err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeoutCause(ctx, r.timeout(), fmt.Errorf("not ready within %s", r.timeout()))
+	defer cancel()
+	if p.same() {
+		if err := c.repair(within, p); err != nil {
+			return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
+		}
+		return nil
+	}
+	if err := c.begin(within, p); err != nil {
+		return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return c.advance(ctx, within, p)
+}
+
+// repair puts right what differs from the last revision.
+func (c *Client) repair(ctx context.Context, p *plan) error {
+	looks, err := c.survey(ctx, p)
+	if err != nil {
+		return err
+	}
+	var want []*unstructured.Unstructured
+	for _, l := range looks {
+		if l.want == nil {
+			continue
+		}
+		want = append(want, l.want)
+		if l.diff.Empty() {
+			continue
+		}
+		progress.Say(ctx, "putting %s right", kube.RefOf(l.want))
+		if err := c.adopt(ctx, l); err != nil {
+			return err
+		}
+		if err := c.write(ctx, l.want); err != nil {
+			return err
+		}
+	}
+	return c.awaitReady(ctx, want)
+}
+
+// adopt takes over the fields that versions 2 and 3 of Helm have set.
+func (c *Client) adopt(ctx context.Context, l look) error {
+	if l.live == nil {
+		return nil
+	}
+	return c.helm.Adopt(ctx, l.live, manager, "Go-http-client")
+}
+
+// begin does what comes before a revision: its namespace, and the definitions of
+// kinds in crds folders, which Helm would neither upgrade nor take back.
+func (c *Client) begin(ctx context.Context, p *plan) error {
+	if err := c.ensureNamespace(ctx, p.release.Namespace); err != nil {
+		return err
+	}
+	for _, crd := range p.crds {
+		l, err := c.look(ctx, crd, true)
+		if err != nil {
+			return err
+		}
+		if l.live != nil && l.diff.Empty() {
+			continue
+		}
+		progress.Say(ctx, "applying %s", kube.RefOf(crd))
+		if err := c.adopt(ctx, l); err != nil {
+			return err
+		}
+		if err := c.write(ctx, l.want); err != nil {
+			return err
+		}
+	}
+	return c.awaitReady(ctx, p.crds)
+}
+
+// ensureNamespace makes a namespace where it is missing, and waits for one of this
+// name that is being deleted to be gone.
+func (c *Client) ensureNamespace(ctx context.Context, name string) error {
+	ns := &unstructured.Unstructured{}
+	ns.SetAPIVersion("v1")
+	ns.SetKind("Namespace")
+	ns.SetName(name)
+	live, err := c.live(ctx, ns)
+	if err != nil {
+		return err
+	}
+	if live != nil && live.GetDeletionTimestamp() != nil {
+		if err := c.awaitGone(ctx, []*unstructured.Unstructured{ns}); err != nil {
+			return err
+		}
+		live = nil
+	}
+	if live != nil {
+		return nil
+	}
+	_, err = c.kube.Apply(ctx, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return err
+}
+
+// revision is a revision that is being brought about.
+type revision struct {
+	record    *release.Release
+	objects   []*unstructured.Unstructured // in order
+	obsolete  []*unstructured.Unstructured
+	pre, post release.HookEvent
+	made      []*unstructured.Unstructured // those of objects that were not there before
+}
+
+// advance brings about the next revision, or else the state before. within ends
+// earlier than ctx: what is undone may take longer than what was to be done.
+func (c *Client) advance(ctx, within context.Context, p *plan) error {
+	fail := func(err error) error {
+		return fmt.Errorf("release %s/%s: %w", p.release.Namespace, p.release.Name, err)
+	}
+	// Rendered again, now that the definitions of kinds are there.
+	if len(p.crds) > 0 {
+		out, err := p.chart.render(p.moment(), lookup{ctx: within, kube: c.kube})
+		if err != nil {
+			return fail(err)
+		}
+		p.next = out
+	}
+	rev := &revision{record: p.record(), pre: release.HookPreUpgrade, post: release.HookPostUpgrade}
+	if p.deployed == nil {
+		rev.pre, rev.post = release.HookPreInstall, release.HookPostInstall
+	}
+	var err error
+	if rev.objects, err = c.wanted(within, p.next.manifest, p.release.Name, p.release.Namespace); err != nil {
+		return fail(err)
+	}
+	if rev.obsolete, err = c.obsolete(within, p, rev.objects); err != nil {
+		return fail(err)
+	}
+	if err := c.claim(within, p, rev); err != nil {
+		return fail(err)
+	}
+	if err := c.buryPending(within, p); err != nil {
+		return fail(err)
+	}
+	if err := c.open(within, rev.record); err != nil {
+		return fail(err)
+	}
+	why := c.carryOut(within, rev)
+	if why == nil {
+		if err := c.settle(within, p, rev.record); err != nil {
+			return fail(err)
+		}
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fail(fmt.Errorf("cut off: %w", why))
+	}
+	return c.undo(ctx, p, rev, why)
+}
+
+// record returns the record of the next revision.
+func (p *plan) record() *release.Release {
+	now := helmtime.Now()
+	rel := &release.Release{
+		Name: p.release.Name, Namespace: p.release.Namespace, Version: p.moment().revision,
+		Chart: p.chart.chart, Config: p.chart.values, Manifest: p.next.manifest, Hooks: p.next.hooks,
+		Labels: map[string]string{labelInputs: p.inputs},
+		Info: &release.Info{FirstDeployed: now, LastDeployed: now, Notes: p.next.notes,
+			Status: release.StatusPendingUpgrade, Description: "Upgrade by homelab"},
+	}
+	if p.deployed == nil {
+		rel.SetStatus(release.StatusPendingInstall, "Install by homelab")
+	} else {
+		rel.Info.FirstDeployed = p.deployed.Info.FirstDeployed
+	}
+	return rel
+}
+
+// claim looks at what is there of a revision's objects, and refuses to take what
+// belongs to others.
+func (c *Client) claim(ctx context.Context, p *plan, rev *revision) error {
+	lives := make([]*unstructured.Unstructured, len(rev.objects))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelLooks)
+	for i, u := range rev.objects {
+		g.Go(func() (err error) { lives[i], err = c.live(gctx, u); return err })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	var foreign []string
+	for i, u := range rev.objects {
+		live := lives[i]
+		switch {
+		case live == nil:
+			rev.made = append(rev.made, u)
+			continue
+		case !ours(live, p.release.Name, p.release.Namespace) && (u.GetKind() != "Namespace" || live.GetAnnotations()[noteName] != ""):
+			foreign = append(foreign, belongs(live))
+			continue
+		}
+		yield(u, live)
+		if err := c.helm.Adopt(ctx, live, manager, "Go-http-client"); err != nil {
+			return err
+		}
+	}
+	if len(foreign) == 0 {
+		return nil
+	}
+	n, ns := p.release.Name, p.release.Namespace
+	return fmt.Errorf("%s: remove them, or make them this release's: kubectl label … %s=%s, and kubectl annotate … %s=%s %s=%s",
+		strings.Join(foreign, "; "), labelManagedBy, managedByHelm, noteName, n, noteNamespace, ns)
+}
+
+// belongs says whose an object is.
+func belongs(live *unstructured.Unstructured) string {
+	notes := live.GetAnnotations()
+	if notes[noteName] == "" {
+		return kube.RefOf(live).String() + " is there already, made without Helm"
+	}
+	return fmt.Sprintf("%s belongs to release %s/%s", kube.RefOf(live), notes[noteNamespace], notes[noteName])
+}
+
+// buryPending marks revisions that were cut off as failed: Helm itself refuses to
+// do anything to a release as long as one is pending.
+func (c *Client) buryPending(ctx context.Context, p *plan) error {
+	for _, rel := range p.history {
+		if !pending(rel) {
+			continue
+		}
+		if err := c.note(ctx, rel, release.StatusFailed, "Cut off while "+rel.Info.Status.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carryOut brings a revision about: hooks, objects, what is obsolete, readiness, hooks.
+func (c *Client) carryOut(ctx context.Context, rev *revision) error {
+	if err := c.runHooks(ctx, rev.record, rev.pre); err != nil {
+		return err
+	}
+	if err := c.writeAll(ctx, rev.objects); err != nil {
+		return err
+	}
+	if err := c.removeOurs(ctx, rev.record, rev.obsolete); err != nil {
+		return err
+	}
+	if err := c.awaitReady(ctx, rev.objects); err != nil {
+		return err
+	}
+	return c.runHooks(ctx, rev.record, rev.post)
+}
+
+// writeAll applies objects in Helm's order, those of one rank at the same time.
+// Definitions of kinds are waited for before anything else goes on.
+func (c *Client) writeAll(ctx context.Context, objs []*unstructured.Unstructured) error {
+	for i := 0; i < len(objs); {
+		j := i
+		for j < len(objs) && rank(objs[j].GetKind()) == rank(objs[i].GetKind()) {
+			j++
+		}
+		g, gctx := errgroup.WithContext(ctx)
+		g.SetLimit(parallelChanges)
+		for _, u := range objs[i:j] {
+			g.Go(func() error { return c.write(gctx, u) })
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		crds := slices.DeleteFunc(slices.Clone(objs[i:j]), func(u *unstructured.Unstructured) bool { return u.GetKind() != "CustomResourceDefinition" })
+		if err := c.awaitReady(ctx, crds); err != nil {
+			return err
+		}
+		i = j
+	}
+	return nil
+}
+
+// write applies an object. A webhook that does not answer yet, often one of the
+// same chart, and an API server that is away for a moment are waited for: applying
+// the same again is harmless.
+func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error {
+	return until(ctx, func(ctx context.Context) ([]string, error) {
+		_, err := c.helm.Put(ctx, u)
+		var noKind *kube.NoKindError
+		switch {
+		case err == nil:
+			return nil, nil
+		case errors.As(err, &noKind):
+			return nil, fmt.Errorf("%w: the chart that brings it must be installed before", err)
+		case webhookAway(err):
+			return []string{err.Error()}, nil
+		case u.GetKind() == "Secret" && errors.Is(err, kube.ErrInvalid):
+			return nil, fmt.Errorf("apply %s: %s: its type cannot be changed, and its keys must be proper names", kube.RefOf(u), masked(u, err))
+		}
+		return nil, err
+	})
+}
+
+// webhookAway reports whether a write failed because a webhook's server does not
+// answer (k8s.io/apiserver, pkg/admission/plugin/webhook/errors).
+func webhookAway(err error) bool {
+	text := err.Error()
+	if !strings.Contains(text, "failed calling webhook") && !strings.Contains(text, "conversion webhook for") {
+		return false
+	}
+	for _, s := range []string{"connection refused", "no endpoints available", "i/o timeout", "deadline exceeded", "service unavailable", "not found", "EOF", "no route to host", "x509: "} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle records a revision that came about, and forgets the oldest.
+func (c *Client) settle(ctx context.Context, p *plan, rel *release.Release) error {
+	what := "Upgrade complete"
+	if p.deployed == nil {
+		what = "Install complete"
+	}
+	if err := c.note(ctx, rel, release.StatusDeployed, what); err != nil {
+		return err
+	}
+	return c.supersede(ctx, p, rel.Version)
+}
+
+// supersede marks what was deployed before as superseded, and forgets the oldest.
+func (c *Client) supersede(ctx context.Context, p *plan, current int) error {
+	for _, rel := range p.history {
+		if rel.Info.Status == release.StatusDeployed && rel.Version != current {
+			if err := c.note(ctx, rel, release.StatusSuperseded, rel.Info.Description); err != nil {
+				return err
+			}
+		}
+	}
+	all, err := c.revisions(ctx, p.release.Namespace, p.release.Name)
+	if err != nil || len(all) <= maxHistory {
+		return err
+	}
+	return c.forget(ctx, p.release.Namespace, p.release.Name, all[:len(all)-maxHistory]...)
+}
+
+// undo brings back the state before a revision that failed.
+func (c *Client) undo(ctx context.Context, p *plan, rev *revision, why error) error {
+	progress.Say(ctx, "failed: %v", why)
+	failed := &FailedError{Namespace: p.release.Namespace, Name: p.release.Name, Err: why}
+	within, cancel := context.WithTimeoutCause(ctx, p.release.timeout(), fmt.Errorf("not done within %s", p.release.timeout()))
+	defer cancel()
+	if err := c.note(within, rev.record, release.StatusFailed, "Failed: "+why.Error()); err != nil {
+		failed.After, failed.Undo = "what was there before could not be brought back", err
+		return failed
+	}
+	if p.deployed == nil {
+		failed.After = "what was installed of it was removed again"
+		if failed.Undo = c.takeBack(within, p, rev); failed.Undo != nil {
+			failed.After = "what was installed of it could not be removed"
+		}
+		return failed
+	}
+	failed.After = fmt.Sprintf("it is again as in revision %d", p.deployed.Version)
+	if failed.Undo = c.rollBack(within, p, rev); failed.Undo != nil {
+		failed.After = fmt.Sprintf("revision %d could not be brought back", p.deployed.Version)
+	}
+	return failed
+}
+
+// takeBack removes what a first install has made. What outlives a release stays, and
+// so do the definitions of crds folders and what hooks made, but for Jobs and Pods.
+func (c *Client) takeBack(ctx context.Context, p *plan, rev *revision) error {
+	var errs []error
+	errs = append(errs, c.removeOurs(ctx, rev.record, rev.made))
+	for _, h := range rev.record.Hooks {
+		if h.Kind != "Job" && h.Kind != "Pod" {
+			continue
+		}
+		objs, err := c.hookObjects(ctx, rev.record, h)
+		if err == nil {
+			err = c.remove(ctx, objs)
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	all, err := c.revisions(ctx, p.release.Namespace, p.release.Name)
+	if err != nil {
+		return err
+	}
+	return c.forget(ctx, p.release.Namespace, p.release.Name, all...)
+}
+
+// rollBack makes a revision that is the last that succeeded once more.
+func (c *Client) rollBack(ctx context.Context, p *plan, rev *revision) error {
+	progress.Say(ctx, "bringing back revision %d", p.deployed.Version)
+	record := *p.deployed
+	info := *p.deployed.Info
+	info.LastDeployed = helmtime.Now()
+	record.Info, record.Version, record.Labels = &info, rev.record.Version+1, maps.Clone(p.deployed.Labels)
+	delete(record.Labels, "createdAt")
+	record.SetStatus(release.StatusPendingRollback, fmt.Sprintf("Rollback to %d", p.deployed.Version))
+	back := &revision{record: &record, pre: release.HookPreRollback, post: release.HookPostRollback}
+	var err error
+	if back.objects, err = c.wanted(ctx, record.Manifest, record.Name, record.Namespace); err != nil {
+		return err
+	}
+	old := map[string]bool{}
+	for _, u := range back.objects {
+		old[key(u)] = true
+		live, err := c.live(ctx, u)
+		if err != nil {
+			return err
+		}
+		yield(u, live)
+	}
+	for _, u := range rev.objects {
+		if !old[key(u)] {
+			back.obsolete = append(back.obsolete, u)
+		}
+	}
+	if err := c.open(ctx, &record); err != nil {
+		return err
+	}
+	if err := c.carryOut(ctx, back); err != nil {
+		return errors.Join(err, c.note(ctx, &record, release.StatusFailed, "Rollback failed: "+err.Error()))
+	}
+	if err := c.note(ctx, &record, release.StatusDeployed, record.Info.Description); err != nil {
+		return err
+	}
+	return c.supersede(ctx, p, record.Version)
+}

@@ -1,0 +1,157 @@
+package chart
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/release"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// plan is a release as it should be beside what the cluster's records say of it.
+type plan struct {
+	release  Release
+	chart    *prepared
+	crds     []*unstructured.Unstructured // of crds folders
+	history  []*release.Release           // not superseded, oldest first
+	last     *release.Release             // nil: never begun
+	deployed *release.Release             // nil: never succeeded
+	inputs   string                       // digest of all that templates can see, but for lookups
+	config   string                       // values, as text to compare
+
+	// next is what the chart renders now; nil where the last revision was made of the
+	// same inputs: then its manifest is what is wanted.
+	next *rendered
+}
+
+// same reports whether the last revision stands and is what was asked for.
+func (p *plan) same() bool { return p.next == nil }
+
+// manifest returns what should be in the cluster.
+func (p *plan) manifest() string {
+	if p.same() {
+		return p.last.Manifest
+	}
+	return p.next.manifest
+}
+
+// plan reads what is asked and what is there. It changes nothing.
+func (c *Client) plan(ctx context.Context, r Release) (*plan, error) {
+	p := &plan{release: r}
+	var ch *chart.Chart
+	var caps Capabilities
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { ch, err = c.source.load(gctx, r); return err })
+	g.Go(func() (err error) { caps, err = c.capabilities(gctx); return err })
+	g.Go(func() (err error) { p.history, err = c.history(gctx, r.Namespace, r.Name); return err })
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if n := len(p.history); n > 0 {
+		p.last = p.history[n-1]
+	}
+	for _, rel := range p.history {
+		if rel.Info.Status == release.StatusDeployed {
+			p.deployed = rel
+		}
+	}
+	values, err := normal(r.Values)
+	if err != nil {
+		return nil, err
+	}
+	p.config = canonical(values)
+	p.inputs = digest(ch, p.config, r.Name+" "+r.Namespace, caps.Kubernetes, strings.Join(caps.APIs, " "))
+	if p.chart, err = prepare(ch, r, caps); err != nil {
+		return nil, fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	if p.crds, err = definitions(ch); err != nil {
+		return nil, err
+	}
+	return p, c.renderUnlessSame(ctx, p)
+}
+
+// renderUnlessSame decides whether the last revision still is what is wanted. It
+// is where chart, values and what the cluster serves are those it was made of;
+// where only the latter changed, or Helm made it, where the chart renders the same
+// again, but for what it draws at random.
+func (c *Client) renderUnlessSame(ctx context.Context, p *plan) error {
+	asked := p.last != nil && p.last.Info.Status == release.StatusDeployed &&
+		named(p.last.Chart) == named(p.chart.chart) && canonical(p.last.Config) == p.config
+	if asked && p.last.Labels[labelInputs] == p.inputs {
+		return nil
+	}
+	look := lookup{ctx: ctx, kube: c.kube}
+	if asked {
+		then := moment{revision: p.last.Version, install: p.last.Version == 1}
+		one, err := p.chart.render(then, look)
+		if err != nil {
+			return err
+		}
+		another := one
+		if one.manifest != p.last.Manifest {
+			if another, err = p.chart.render(then, look); err != nil {
+				return err
+			}
+		}
+		if sameManifests(p.last.Manifest, one.manifest, another.manifest) {
+			return nil
+		}
+	}
+	var err error
+	p.next, err = p.chart.render(p.moment(), look)
+	return err
+}
+
+// moment is what the next revision is. One that never succeeded is installed again:
+// its hooks for that may not have run.
+func (p *plan) moment() moment {
+	if p.last == nil {
+		return moment{revision: 1, install: true}
+	}
+	return moment{revision: p.last.Version + 1, install: p.deployed == nil}
+}
+
+// canonical writes values so that equal ones are equal texts.
+func canonical(values map[string]any) string {
+	if len(values) == 0 {
+		return "{}"
+	}
+	b, _ := json.Marshal(values)
+	return string(b)
+}
+
+// digest is over all files of a chart, those of the charts inside it included, and
+// whatever else decides how it renders.
+func digest(ch *chart.Chart, more ...string) string {
+	h := sha256.New()
+	add := func(b []byte) {
+		_, _ = fmt.Fprintf(h, "%d:", len(b))
+		_, _ = h.Write(b)
+	}
+	raw := slices.Clone(ch.Raw)
+	slices.SortFunc(raw, func(a, b *chart.File) int { return strings.Compare(a.Name, b.Name) })
+	for _, f := range raw {
+		add([]byte(f.Name))
+		add(f.Data)
+	}
+	for _, m := range more {
+		add([]byte(m))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16]) // a label's value has 63 characters at most
+}
+
+// capabilities asks the cluster what templates may ask.
+func (c *Client) capabilities(ctx context.Context) (Capabilities, error) {
+	var caps Capabilities
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { caps.Kubernetes, err = c.kube.Version(ctx); return err })
+	g.Go(func() (err error) { caps.APIs, err = c.kube.APIs(ctx); return err })
+	return caps, g.Wait()
+}

@@ -1,0 +1,122 @@
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"helm.sh/helm/v3/pkg/release"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// Uninstall takes a release away and waits until its objects are gone. One that is
+// not there is fine. The definitions of kinds in a chart's crds folder stay, and so
+// does what a chart marks to be kept, and the namespace. Run again after it was cut
+// off, it goes on.
+func (c *Client) Uninstall(ctx context.Context, namespace, name string) error {
+	within, cancel := context.WithTimeoutCause(ctx, defaultTimeout, fmt.Errorf("not gone within %s", defaultTimeout))
+	defer cancel()
+	history, err := c.history(within, namespace, name)
+	if err != nil || len(history) == 0 {
+		return err
+	}
+	if err := c.uninstall(within, history); err != nil {
+		return fmt.Errorf("uninstall release %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+func (c *Client) uninstall(ctx context.Context, history []*release.Release) error {
+	last := history[len(history)-1]
+	// What was cut off may have made more than what was last deployed.
+	var objs []*unstructured.Unstructured
+	seen := map[string]bool{}
+	for _, rel := range slices.Backward(history) {
+		some, err := c.wanted(ctx, rel.Manifest, rel.Name, rel.Namespace)
+		if err != nil {
+			return err
+		}
+		for _, u := range some {
+			if !seen[key(u)] {
+				seen[key(u)] = true
+				objs = append(objs, u)
+			}
+		}
+		if rel.Info.Status == release.StatusDeployed {
+			last = rel
+			break
+		}
+	}
+	if err := c.note(ctx, last, release.StatusUninstalling, "Deletion in progress"); err != nil {
+		return err
+	}
+	if err := c.runHooks(ctx, last, release.HookPreDelete); err != nil {
+		return err
+	}
+	if err := c.removeOurs(ctx, last, objs); err != nil {
+		return err
+	}
+	if err := c.runHooks(ctx, last, release.HookPostDelete); err != nil {
+		return err
+	}
+	all, err := c.revisions(ctx, last.Namespace, last.Name)
+	if err != nil {
+		return err
+	}
+	return c.forget(ctx, last.Namespace, last.Name, all...)
+}
+
+// removeOurs deletes those of objs that belong to a release and do not outlive it,
+// and waits until they are gone.
+func (c *Client) removeOurs(ctx context.Context, rel *release.Release, objs []*unstructured.Unstructured) error {
+	words := make([]*unstructured.Unstructured, 0, len(objs))
+	for _, u := range objs {
+		live, err := c.live(ctx, u)
+		if err != nil {
+			return err
+		}
+		if live == nil || !ours(live, rel.Name, rel.Namespace) || kept(live) || kept(u) {
+			continue
+		}
+		words = append(words, u)
+	}
+	return c.remove(ctx, words)
+}
+
+// remove deletes objects, last ones first, and waits until they are gone.
+// Definitions of kinds go last of all, when what they define is gone.
+func (c *Client) remove(ctx context.Context, objs []*unstructured.Unstructured) error {
+	if len(objs) == 0 {
+		return nil
+	}
+	progress.Say(ctx, "removing %d objects", len(objs))
+	crds := slices.DeleteFunc(slices.Clone(objs), func(u *unstructured.Unstructured) bool { return u.GetKind() != "CustomResourceDefinition" })
+	rest := slices.DeleteFunc(slices.Clone(objs), func(u *unstructured.Unstructured) bool { return u.GetKind() == "CustomResourceDefinition" })
+	for _, batch := range [][]*unstructured.Unstructured{rest, crds} {
+		if err := c.removeBatch(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Client) removeBatch(ctx context.Context, objs []*unstructured.Unstructured) error {
+	if len(objs) == 0 {
+		return nil
+	}
+	list := make([]runtime.Object, len(objs))
+	for i, u := range objs {
+		list[i] = u
+	}
+	if err := c.helm.Delete(ctx, list...); err != nil {
+		return err
+	}
+	if err := c.awaitGone(ctx, objs); err != nil {
+		return errors.Join(err)
+	}
+	return nil
+}
