@@ -23,6 +23,7 @@ var (
 	ErrUnauthorized = errors.New("not known to the API server")
 	ErrUnreachable  = errors.New("the API server does not answer")
 	ErrCertificate  = errors.New("the API server's certificate is not trusted")
+	ErrWebhook      = errors.New("a webhook of the cluster does not answer") // soon after its pods are ready, it may not yet
 )
 
 // Error is a call of the API that failed.
@@ -127,6 +128,8 @@ func explainStatus(s metav1.Status) (hint string, kind error) {
 		return "", ErrForbidden
 	case s.Code == http.StatusUnauthorized:
 		return "the kubeconfig's credentials have expired or are of another cluster: read it again from a server", ErrUnauthorized
+	case s.Code == http.StatusInternalServerError && strings.Contains(s.Message, "failed calling webhook"):
+		return "", ErrWebhook // admission/plugin/webhook/errors of the API server
 	case immutable(s):
 		return "delete it and apply it again", ErrInvalid
 	case s.Code == http.StatusUnprocessableEntity || s.Code == http.StatusBadRequest:

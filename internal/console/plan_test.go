@@ -53,6 +53,48 @@ func planned(workers int, see func(kind, of string) converge.Item) *converge.Pla
 	return p
 }
 
+// withPlatform adds parts behind a cluster.
+func withPlatform(p *converge.Plan, see func(kind, of string) converge.Item) (*converge.Plan, []Part) {
+	for _, s := range []string{"chart/nfs", "objects/nfs", "storage/shared", "chart/cert-manager", "objects/issuer", "secrets/jupyterhub", "chart/jupyterhub"} {
+		kind, of, _ := strings.Cut(s, "/")
+		it := see(kind, of)
+		it.Step = s
+		if it.Verdict == "" {
+			it.Verdict = converge.Clean
+		}
+		p.Items = append(p.Items, it)
+	}
+	return p, []Part{
+		{Name: "nfs", Chart: "csi-driver-nfs 4.13.4", Via: "direct", Classes: []string{"shared"}},
+		{Name: "cert-manager", Chart: "cert-manager v1.21.2", Via: "fleet"},
+		{Name: "issuer", Via: "direct"}, {Name: "jupyterhub", Chart: "jupyterhub 4.4.2", Via: "direct"},
+	}
+}
+
+func TestStatusOfAPlatform(t *testing.T) {
+	for name, see := range map[string]func(kind, of string) converge.Item{
+		"ready": clean,
+		"broken": func(kind, of string) converge.Item {
+			switch kind + "/" + of {
+			case "storage/shared":
+				return converge.Item{Verdict: converge.Change, Diff: drift.Diff{{Have: "a pod could not mount it: mount.nfs: access denied by server", Want: "a volume is written and read", Effect: drift.Create}}}
+			case "secrets/jupyterhub", "chart/jupyterhub":
+				return converge.Item{Verdict: converge.Deferred, Because: "after storage/shared"}
+			case "chart/cert-manager":
+				return converge.Item{Verdict: converge.Change, Diff: drift.Diff{{Path: "ready", Have: "deployment cert-manager/cert-manager: 0 of 1 pods are ready", Want: "ready", Effect: drift.Update}}}
+			}
+			return converge.Item{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := capture(100)
+			plan, parts := withPlatform(planned(1, clean), see)
+			assert.Equal(t, name != "ready", c.Status(plan, parts...))
+			golden(t, "status_platform_"+name+".txt", c.data.String())
+		})
+	}
+}
+
 func changes(d ...drift.Field) converge.Item {
 	return converge.Item{Verdict: converge.Change, Diff: d}
 }

@@ -9,14 +9,35 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
+// Part is a part of the platform. Its steps are those of its name, and of its
+// storage classes.
+type Part struct {
+	Name    string
+	Chart   string // name and version; empty: it has none
+	Via     string // how it gets into the cluster
+	Classes []string
+}
+
 // Status prints a plan as the state of things: what is wrong first, then a line for
-// each node. It reports whether anything is wrong.
-func (c *Console) Status(p *converge.Plan) (wrong bool) {
-	steps := make([]string, len(p.Items))
+// each node, then one for each part of the platform. It reports whether anything is
+// wrong.
+func (c *Console) Status(p *converge.Plan, platform ...Part) (wrong bool) {
+	of := map[string]string{} // the part that storage classes belong to
+	for _, x := range platform {
+		of[x.Name] = x.Name
+		for _, class := range x.Classes {
+			of[class] = x.Name
+		}
+	}
+	var steps []string
 	parts := map[string]*partState{}
-	for i, it := range p.Items {
-		steps[i] = it.Step
+	for _, it := range p.Items {
 		name, what := part(it.Step)
+		if owner, ok := of[name]; ok {
+			name = owner
+		} else {
+			steps = append(steps, it.Step)
+		}
 		if parts[name] == nil {
 			parts[name] = &partState{}
 		}
@@ -31,6 +52,31 @@ func (c *Console) Status(p *converge.Plan) (wrong bool) {
 		t.Add(mark, name, state, strings.Join(s.bad, ", "), ends(s.unknown))
 	}
 	c.Table(t)
+	return c.platform(platform, parts) || wrong
+}
+
+// platform prints a line for each part of it.
+func (c *Console) platform(all []Part, states map[string]*partState) (wrong bool) {
+	t := Table{Header: []string{"", "PART", "CHART", "VIA", "STATE", "DIFFERS"}}
+	for _, x := range all {
+		s := states[x.Name]
+		if s == nil {
+			continue
+		}
+		mark, state := s.state()
+		switch {
+		case mark == "✓":
+			state = "ready"
+		case len(s.bad) == 0 && s.because != "":
+			state = "waits: " + s.because
+		}
+		wrong = wrong || mark != "✓"
+		t.Add(mark, x.Name, x.Chart, x.Via, state, strings.Join(s.bad, ", "))
+	}
+	if len(t.Rows) > 0 {
+		_, _ = fmt.Fprintln(c.Data)
+		c.Table(t)
+	}
 	return wrong
 }
 
@@ -83,6 +129,7 @@ type partState struct {
 	good         int
 	bad, unknown []string
 	failed       bool
+	because      string // why the first that could not be looked at could not
 }
 
 func (s *partState) add(it converge.Item, what string) {
@@ -90,6 +137,9 @@ func (s *partState) add(it converge.Item, what string) {
 	case converge.Clean:
 		s.good++
 	case converge.Deferred:
+		if len(s.unknown) == 0 {
+			s.because = it.Because
+		}
 		s.unknown = append(s.unknown, what)
 	default:
 		s.failed = s.failed || it.Verdict == converge.Failed

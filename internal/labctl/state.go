@@ -34,6 +34,10 @@ type State struct {
 	SOCKS string `json:"socks"` // "socks5://127.0.0.1:…": kubectl's proxy-url
 
 	Hosts map[string]Host `json:"hosts,omitempty"` // the simulated hosts' shells, by name
+
+	// Charts is a folder of the lab's own stand-in charts, under the names and versions
+	// of the real ones; empty: it has none.
+	Charts string `json:"charts,omitempty"`
 }
 
 // Host is the shell of a simulated host, reached through the jump host. Root logs in
