@@ -84,9 +84,9 @@ func (r *resolver) userNames(names []string) {
 }
 
 // somebodyMay refuses a hub that lets nobody in: since JupyterHub 5 a login alone
-// allows nothing.
+// allows nothing, and some ways to log in do not let admins in for being that.
 func (r *resolver) somebodyMay(raw *rawHubAuth, a *HubAuth) {
-	named := len(a.Users) + len(a.Admins) + len(a.AllowedGroups) + len(a.AdminGroups) + len(a.Organizations) + len(a.LDAPGroups)
+	named := len(a.Users) + len(a.AllowedGroups) + len(a.AdminGroups) + len(a.Organizations) + len(a.LDAPGroups)
 	switch {
 	case !a.AllowAll && named == 0:
 		r.wrong(raw, "nobody may log in: no users, no groups, and not all", "write users: or groups of "+a.Kind+", or allowAll: true")
@@ -205,9 +205,11 @@ func (r *resolver) authLDAP(raw *rawHubAuth, a *HubAuth) {
 	}
 	switch {
 	case !l.LookupDN && len(l.BindDN) == 0:
-		r.wrong(&l.BindDN, "ldap does not know under which name a user logs in", "write bindDN: [uid={username},ou=people,…], or lookupDN: true with searchBase, searchUser and searchPassword")
-	case l.LookupDN && (l.SearchBase == "" || l.SearchUser == "" || !r.isSet(&l.SearchPassword)):
-		r.wrong(&l.LookupDN, "looking up a user's name needs somebody who looks, and a place", "write searchBase:, searchUser: and searchPassword: env:NAME")
+		r.wrong(&l.BindDN, "ldap does not know under which name a user logs in", "write bindDN: [uid={username},ou=people,…], or lookupDN: true with searchBase")
+	case l.LookupDN && l.SearchBase == "":
+		r.wrong(&l.SearchBase, "nothing says where a user's name is looked up", "write searchBase: ou=people,dc=lab,dc=example")
+	case r.isSet(&l.SearchUser) != r.isSet(&l.SearchPassword):
+		r.wrong(&l.SearchPassword, "who looks up names has half a login", "write both searchUser and searchPassword, or neither to look up without one")
 	case !l.LookupDN && l.SearchUser != "":
 		r.wrong(&l.SearchUser, "searchUser means nothing without lookupDN", "write lookupDN: true, or remove searchUser and searchPassword")
 	}

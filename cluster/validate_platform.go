@@ -203,7 +203,9 @@ func (r *resolver) reached() {
 		at = append(at, &r.raw.Monitoring.Hostname)
 	}
 	for _, a := range at {
-		if p.Ingress.Kind == IngressNone {
+		// The hub's own proxy can be a Service with an address; the others have none.
+		alone := r.raw.Hub != nil && a == &r.raw.Hub.Hostname && (p.LB != nil || !slices.Contains(r.raw.K3s.Disable, "servicelb"))
+		if p.Ingress.Kind == IngressNone && !alone {
 			r.wrong(a, fmt.Sprintf("nothing leads to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
 		}
 		if p.TLS == nil && !r.spec.IsLab() {

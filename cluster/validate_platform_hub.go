@@ -1,5 +1,203 @@
 package cluster
 
-// profilesFit holds each profile against the nodes.
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/jupyterhub"
+)
+
+// profilesFit holds each profile against the nodes: against what they can allocate,
+// not what they have.
 func (r *resolver) profilesFit() {
+	if r.raw.Hub == nil || len(r.spec.Nodes) == 0 {
+		return
+	}
+	for _, e := range r.raw.Hub.Profiles {
+		r.profilePool(e.Name, e.Value)
+	}
+	r.groupsAreKnown()
+	for _, row := range r.spec.Fit().Rows {
+		raw := r.raw.Hub.Profiles.get(row.Profile)
+		if row.Total > 0 || raw != nil && raw.Pool != "" && r.raw.Pools.get(raw.Pool) == nil {
+			continue
+		}
+		what, cure := never(row, r.spec.Fit().Pools)
+		at := any(r.raw.Hub)
+		if raw != nil {
+			at = r.tooMuch(raw, what)
+		}
+		r.wrong(at, fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
+	}
+}
+
+// tooMuch is the key of a profile that asks for what no node has.
+func (r *resolver) tooMuch(raw *rawHubProfile, why string) any {
+	for _, k := range []struct {
+		word string
+		at   any
+	}{{"quota", &r.raw.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"cores", &raw.CPU}, {"Gi", &raw.Memory}, {"Mi", &raw.Memory}} {
+		if strings.Contains(why, k.word) && r.isSet(k.at) {
+			return k.at
+		}
+	}
+	return raw
+}
+
+// never says why a profile fits nowhere, and the largest that would fit.
+func never(row jupyterhub.Row, pools []string) (what, cure string) {
+	if row.Limit != "" {
+		return "one is more than " + row.Limit, "ask for less, or write a larger quota"
+	}
+	var why, largest, elsewhere []string
+	for i, cell := range row.Cells {
+		switch {
+		case cell.Largest != "":
+			why = append(why, fmt.Sprintf("on %s %s", pools[i], cell.Why))
+			largest = append(largest, fmt.Sprintf("%s on %s", cell.Largest, pools[i]))
+		default:
+			elsewhere = append(elsewhere, fmt.Sprintf("%s is out of the question (%s)", pools[i], cell.Why))
+		}
+	}
+	if len(largest) == 0 {
+		return strings.Join(elsewhere, ", and "), "name another pool, or ask for what its nodes have"
+	}
+	return strings.Join(why, ", and "), "the largest that fits: " + strings.Join(largest, ", or ")
+}
+
+// profilePool checks the pool that a profile names, and that GPU memory can be limited there.
+func (r *resolver) profilePool(name string, raw *rawHubProfile) {
+	if raw.Pool != "" && r.raw.Pools.get(raw.Pool) == nil {
+		r.wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), orSuggest(raw.Pool, r.raw.Pools.names()))
+		return
+	}
+	if raw.GPUMemory == nil {
+		return
+	}
+	mps := slices.ContainsFunc(r.spec.Nodes, func(n Node) bool {
+		return n.GPUs.Count > 0 && n.GPUs.Sharing.Strategy == SharingMPS && (raw.Pool == "" || n.Pool == raw.Pool)
+	})
+	if !mps {
+		r.wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", name), "write nvidia: {sharing: {strategy: mps, replicas: 4}}, or gpus.sharing of the pool; or remove gpuMemory")
+	}
+	if raw.SHM != nil {
+		r.wrong(&raw.SHM, "with MPS /dev/shm is the daemon's own, on the node", "remove shm")
+	}
+}
+
+// groupsAreKnown: profiles and shares for groups need a way to log in that tells groups.
+func (r *resolver) groupsAreKnown() {
+	raw, h := r.raw.Hub, r.spec.Platform.Hub
+	if h.Auth.GroupsClaim != "" {
+		return
+	}
+	say := func(at any, what string) {
+		r.warn(at, fmt.Sprintf("%s is for groups, and people who log in with %s bring none: an admin has to put them into groups in the hub", what, h.Auth.Kind), "write auth: oidc with groupsClaim, or remove groups")
+	}
+	all := len(raw.Profiles) > 0
+	for _, e := range raw.Profiles {
+		if len(e.Value.Groups) > 0 {
+			say(&e.Value.Groups, "profile "+e.Name)
+		} else {
+			all = false
+		}
+	}
+	for _, e := range raw.Shared {
+		if len(e.Value.Groups) > 0 {
+			say(&e.Value.Groups, "share "+e.Name)
+		}
+	}
+	if all {
+		r.wrong(&raw.Profiles, "every profile is for groups, and nobody is in one", "leave one profile without groups, or write auth: oidc with groupsClaim")
+	}
+}
+
+// Fit says where each of the hub's profiles fits, and how many servers at once.
+func (s *Spec) Fit() jupyterhub.Report {
+	h := s.Platform.Hub
+	if h == nil {
+		return jupyterhub.Report{}
+	}
+	var profiles []jupyterhub.Profile
+	for _, p := range h.Profiles {
+		profiles = append(profiles, jupyterhub.Profile{
+			Name: p.Name, CPUGuarantee: p.CPUGuarantee, CPULimit: p.CPULimit, MemGuarantee: jupyterhub.Bytes(p.MemGuarantee), MemLimit: jupyterhub.Bytes(p.MemLimit),
+			GPUs: p.GPUs, GPUMemory: jupyterhub.Bytes(p.GPUMemory), Pool: p.Pool, RuntimeClass: p.RuntimeClass,
+		})
+	}
+	return jupyterhub.Fit(profiles, s.fitPools(), jupyterhub.Quota{GPUs: h.Quota.GPUs, CPU: h.Quota.CPU, Memory: jupyterhub.Bytes(h.Quota.Memory)})
+}
+
+// fitPools groups the nodes that are alike for the scheduler. Nodes of one pool may
+// differ in taints and sharing; then the pool is several groups with one label.
+func (s *Spec) fitPools() []jupyterhub.Pool {
+	var out []jupyterhub.Pool
+	index := map[string]int{}
+	for _, n := range s.Nodes {
+		shared := n.GPUs.Count > 0 && n.GPUs.Sharing.shared()
+		key := fmt.Sprint(n.Pool, n.Taints, shared)
+		if n.Pool == "" {
+			key = "node " + n.Name
+		}
+		i, ok := index[key]
+		if !ok {
+			i = len(out)
+			index[key] = i
+			p := jupyterhub.Pool{Name: n.Pool, Shared: shared, Taints: n.taints()}
+			switch {
+			case n.Pool == "":
+				p.Name = n.Name
+			case slices.ContainsFunc(out, func(o jupyterhub.Pool) bool { return o.Name == n.Pool }):
+				p.Name = n.Pool + " (" + n.Name + ")"
+			}
+			if n.Pool != "" {
+				p.Labels = map[string]string{poolLabel: n.Pool}
+			}
+			out = append(out, p)
+		}
+		out[i].Nodes = append(out[i].Nodes, s.fitNode(n))
+	}
+	return out
+}
+
+func (n Node) taints() []corev1.Taint {
+	var out []corev1.Taint
+	for _, t := range n.Taints {
+		out = append(out, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	return out
+}
+
+// What is not for notebooks. DaemonSets request little; a server also runs the API,
+// etcd and what else has no taint to bear (requests of coredns, metrics-server, hub
+// and proxy in their charts, and the memory that K3s itself takes).
+const (
+	daemonCPU, daemonMemory = 0.25, 512 * MiB
+	serverCPU, serverMemory = 0.75, 2 * GiB
+	// Longhorn guarantees its instance manager 12 % of each node's CPUs (setting
+	// guaranteed-instance-manager-cpu).
+	longhornShare = 0.12
+	daemonPods    = 15
+)
+
+func (s *Spec) fitNode(n Node) jupyterhub.Node {
+	gpus := n.GPUs.Count
+	if n.GPUs.Sharing.shared() {
+		gpus *= n.GPUs.Sharing.Replicas
+	}
+	if s.NVIDIA.Stack == StackNone {
+		gpus = 0 // nobody offers them
+	}
+	less := jupyterhub.Overhead{CPU: daemonCPU, Memory: jupyterhub.Bytes(daemonMemory), Pods: daemonPods}
+	if n.Role == Server {
+		less.CPU += serverCPU
+		less.Memory += jupyterhub.Bytes(serverMemory)
+	}
+	if s.Platform.Storage.Longhorn != nil {
+		less.CPU += longhornShare * float64(n.Cores)
+	}
+	return jupyterhub.Allocatable(jupyterhub.Capacity{Name: n.Name, CPU: float64(n.Cores), Memory: jupyterhub.Bytes(n.Memory), GPUs: gpus}, less)
 }
