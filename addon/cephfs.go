@@ -12,6 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
+const cephFSDriver = "cephfs.csi.ceph.com"
+
 // CephFSOptions say which Ceph cluster volumes are made on.
 type CephFSOptions struct {
 	Common
@@ -58,7 +60,7 @@ func CephFS(o CephFSOptions) (chart.Part, error) {
 		parameters["csi.storage.k8s.io/"+use+"-secret-name"] = name
 		parameters["csi.storage.k8s.io/"+use+"-secret-namespace"] = namespace
 	}
-	sc := class{part: "cephfs", name: o.Class, provisioner: "cephfs.csi.ceph.com", isDefault: o.Default,
+	sc := class{part: "cephfs", name: o.Class, provisioner: cephFSDriver, isDefault: o.Default,
 		retain: !o.Delete, expand: true, parameters: parameters}
 	user := secret.New(o.User)
 	return chart.Part{

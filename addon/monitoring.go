@@ -150,7 +150,9 @@ func GPUExporter(o GPUExporterOptions) (chart.Part, error) {
 		"tolerations":      o.tolerations(exists("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule)),
 		// The labels namespace and pod are those of the pod that uses the GPU. Else
 		// Prometheus writes the exporter's own over them.
-		"serviceMonitor": values{"honorLabels": true},
+		// The node is added: what the exporter calls it has changed between versions.
+		"serviceMonitor": values{"honorLabels": true, "relabelings": []any{values{
+			"sourceLabels": []any{"__meta_kubernetes_pod_node_name"}, "targetLabel": "node"}}},
 	}
 	r, err := o.release("dcgm-exporter", monitoringNamespace, v)
 	if err != nil {

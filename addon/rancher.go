@@ -52,12 +52,13 @@ func Rancher(o RancherOptions) (chart.Part, error) {
 	}
 	if o.Gateway {
 		v["networkExposure"] = values{"type": "gateway"}
-		gateway := values{"gatewayClass": values{"name": o.Class}, "tls": values{"source": tls}}
+		class := values{"name": o.Class, "tls": values{"source": tls}}
 		if o.TLS == RancherIssuer {
-			gateway["annotations"] = o.annotations()
+			class["annotations"] = o.annotations()
 		}
-		v["gateway"] = gateway
-		// Whether the CA is kept follows the Ingress' source even then (deployment.yaml).
+		v["gateway"] = values{"gatewayClass": class}
+		// Some templates look at the Ingress' source even then (issuer-rancher.yaml,
+		// deployment.yaml).
 		v["ingress"] = values{"tls": values{"source": tls}}
 	} else {
 		ingress := values{"ingressClassName": o.Class, "tls": values{"source": tls}}

@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Claim is where a PersistentVolumeClaim stands, and why.
+type Claim struct {
+	Found  bool
+	UID    string
+	Bound  bool
+	Volume string // name of its PersistentVolume
+	Reason string // why it is not bound, in words; e.g. "ProvisioningFailed: …"
+}
+
+// ClaimState says where a claim stands.
+func (c *Client) ClaimState(ctx context.Context, namespace, name string) (Claim, error) {
+	var p corev1.PersistentVolumeClaim
+	err := c.do(ctx, request{doing: fmt.Sprintf("look at claim %s/%s", namespace, name),
+		path: path(corev1.SchemeGroupVersion, namespace, "persistentvolumeclaims", name)}, &p)
+	if errors.Is(err, ErrNotFound) {
+		return Claim{}, nil
+	}
+	if err != nil {
+		return Claim{}, err
+	}
+	out := Claim{Found: true, UID: string(p.UID), Bound: p.Status.Phase == corev1.ClaimBound, Volume: p.Spec.VolumeName}
+	if out.Bound {
+		return out, nil
+	}
+	out.Reason, err = c.lastEvent(ctx, namespace, "PersistentVolumeClaim", name)
+	return out, err
+}
+
+// Pod is where a pod stands, and why.
+type Pod struct {
+	Found  bool
+	Phase  corev1.PodPhase
+	Node   string
+	Reason string        // why it does not run or has failed, in words
+	Ends   []Termination // how its containers ended
+}
+
+// Ended reports whether its containers have ended, well or not.
+func (p Pod) Ended() bool { return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed }
+
+// PodState says where a pod stands.
+func (c *Client) PodState(ctx context.Context, namespace, name string) (Pod, error) {
+	var p corev1.Pod
+	err := c.do(ctx, request{doing: fmt.Sprintf("look at pod %s/%s", namespace, name),
+		path: path(corev1.SchemeGroupVersion, namespace, "pods", name)}, &p)
+	if errors.Is(err, ErrNotFound) {
+		return Pod{}, nil
+	}
+	if err != nil {
+		return Pod{}, err
+	}
+	out := Pod{Found: true, Phase: p.Status.Phase, Node: p.Spec.NodeName, Reason: stuck(&p), Ends: terminations(&p)}
+	if p.Status.Phase == corev1.PodPending && (out.Reason == "" || strings.Contains(out.Reason, "ContainerCreating")) {
+		// Why a volume is not mounted is only in the events.
+		event, err := c.lastEvent(ctx, namespace, "Pod", name)
+		if err != nil {
+			return out, err
+		}
+		if event != "" {
+			out.Reason = event
+		}
+	}
+	return out, nil
+}
+
+// lastEvent returns the last of an object's events, a warning if there is one.
+func (c *Client) lastEvent(ctx context.Context, namespace, kind, name string) (string, error) {
+	why, err := c.complaint(ctx, namespace, kind, name)
+	if err != nil || why != "" {
+		return why, err
+	}
+	var list corev1.EventList
+	err = c.do(ctx, request{doing: "read the events of " + strings.ToLower(kind) + " " + namespace + "/" + name,
+		path:  path(corev1.SchemeGroupVersion, namespace, "events", ""),
+		query: map[string][]string{"fieldSelector": {"involvedObject.kind=" + kind + ",involvedObject.name=" + name}}}, &list)
+	if err != nil || len(list.Items) == 0 {
+		return "", err
+	}
+	last := slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+	return words(last.Reason, last.Message), nil
+}
+
+// Annotate sets annotations of an object that is there; an empty value takes one
+// away. It leaves the object's other fields and their owners alone: what [Client.Apply]
+// applies later does not touch these.
+func (c *Client) Annotate(ctx context.Context, obj runtime.Object, annotations map[string]string) error {
+	notes := map[string]any{}
+	for k, v := range annotations {
+		notes[k] = any(v)
+		if v == "" {
+			notes[k] = nil
+		}
+	}
+	return c.patch(ctx, "annotate", obj, map[string]any{"metadata": map[string]any{"annotations": notes}})
+}
+
+// patch merges fields into an object that is there.
+func (c *Client) patch(ctx context.Context, doing string, obj runtime.Object, fields map[string]any) error {
+	u, err := plain(obj)
+	if err != nil {
+		return err
+	}
+	p, err := c.place(ctx, u)
+	if err != nil {
+		return about(doing, u, err)
+	}
+	return c.do(ctx, request{doing: doing + " " + refOf(u).String(), verb: http.MethodPatch, path: p,
+		query: map[string][]string{"fieldManager": {Manager}},
+		kind:  string(types.MergePatchType), body: fields}, nil)
+}
+
+// Reclaim says what becomes of a volume when its claim is gone.
+func (c *Client) Reclaim(ctx context.Context, volume string, policy corev1.PersistentVolumeReclaimPolicy) error {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("v1")
+	u.SetKind("PersistentVolume")
+	u.SetName(volume)
+	return c.patch(ctx, "set the reclaim policy of", u, map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": string(policy)}})
+}
+
+// ApplyAnew applies an object, and makes it anew where it is there and cannot be
+// changed into what was asked. It is for kinds that nothing hangs on by their
+// identity, such as a StorageClass, whose volumes live on without it.
+func (c *Client) ApplyAnew(ctx context.Context, obj runtime.Object) (Change, error) {
+	changes, err := c.Apply(ctx, obj)
+	if !errors.Is(err, ErrInvalid) {
+		return changes[0], err
+	}
+	refused := err
+	if err := c.Delete(ctx, obj); err != nil {
+		return Change{}, errors.Join(refused, err)
+	}
+	if changes, err = c.Apply(ctx, obj); err != nil {
+		return Change{}, errors.Join(refused, err)
+	}
+	changes[0].Result = Configured
+	return changes[0], nil
+}
