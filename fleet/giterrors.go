@@ -98,6 +98,8 @@ func (r Remote) explain(p place, doing string, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 	case errors.As(err, &status):
 		e.Kind, e.Hint = r.explainStatus(status.code)
+	case errors.As(err, &auth) && errors.Is(err, io.ErrUnexpectedEOF): // it broke off before we were let in
+		e.Kind, e.Err = ErrLost, auth.Err
 	case errors.As(err, &auth):
 		e.Kind = ErrCredentials
 	case errors.As(err, &hostKey):
