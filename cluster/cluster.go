@@ -49,6 +49,8 @@ type Cluster struct {
 	twins  twins
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
+	// platformParts makes the parts of the platform, once.
+	platformParts func() ([]piece, error)
 	// unwell is a node that did not come back from that; guarded by restarting.
 	unwell string
 }
@@ -66,6 +68,7 @@ func New(spec *Spec, b Backend) (*Cluster, error) {
 		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 		restarting: make(chan struct{}, 1),
 	}
+	c.platformParts = sync.OnceValues(func() ([]piece, error) { return spec.parts(true) })
 	if b.Proxmox != nil {
 		b.Proxmox.Expect(spec.RolePrefix(), spec.Grants(b.Proxmox.Version()))
 	}

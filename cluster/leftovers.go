@@ -123,13 +123,38 @@ func (r rest) diff() drift.Diff {
 	return d
 }
 
-// leftoversStep clears what earlier files asked for: seeds, mappings, templates.
-func (c *Cluster) leftoversStep() *converge.Resource[[]rest] {
-	return &converge.Resource[[]rest]{
-		ID:      "leftovers",
-		Observe: func(ctx context.Context) ([]rest, error) { return c.rests(ctx, c.wanted) },
-		Diff:    diffRests,
-		Apply:   c.clear,
+// unneeded is what earlier files asked for, on the hosts and in Kubernetes.
+type unneeded struct {
+	rests []rest
+	parts []record
+}
+
+// leftoversStep clears what earlier files asked for: parts of the platform, seeds,
+// mappings, templates.
+func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
+	return &converge.Resource[unneeded]{
+		ID: "leftovers",
+		Observe: func(ctx context.Context) (u unneeded, err error) {
+			if u.rests, err = c.rests(ctx, c.wanted); err != nil {
+				return u, err
+			}
+			u.parts, err = c.retired(ctx)
+			return u, err
+		},
+		Diff: func(u unneeded) drift.Diff {
+			var d drift.Diff
+			for _, p := range u.parts {
+				d = append(d, p.diff()...)
+			}
+			return append(d, diffRests(u.rests)...)
+		},
+		Apply: func(ctx context.Context, u unneeded) error {
+			var errs []error // one part that must stay does not keep the others
+			for _, p := range u.parts {
+				errs = append(errs, c.retirePart(ctx, p))
+			}
+			return errors.Join(append(errs, c.clear(ctx, u.rests))...)
+		},
 	}
 }
 

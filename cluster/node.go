@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
@@ -28,6 +29,9 @@ type api struct {
 	mu     sync.Mutex
 	config string // what client was made of
 	client *kube.Client
+
+	charts   *chart.Client // of chartsOf
+	chartsOf *kube.Client
 }
 
 // kube returns the client for the cluster's API.

@@ -16,15 +16,16 @@ func (c *Cluster) Up() *converge.Graph {
 	up := &converge.Graph{}
 
 	// The host must be able to carry what is asked, before anything changes.
-	host := up.Add(c.hostStep())
+	// So must the charts be there, and take the values that we have for them.
+	host, charts := up.Add(c.hostStep()), c.checkCharts(up)
 
 	// Machines that the file no longer names give their GPUs back first.
-	removed := up.Add(c.removedStep(), host)
+	removed := up.Add(c.removedStep(), host, charts)
 
 	// One template for each host: booted once, filled, sealed. Clones boot ready.
 	templates := refs{}
 	for _, h := range c.templateHosts() {
-		templates[h] = up.Add(c.templateStep(h), host)
+		templates[h] = up.Add(c.templateStep(h), host, charts)
 	}
 
 	booted := c.boot(up, host, removed, templates)
@@ -32,10 +33,13 @@ func (c *Cluster) Up() *converge.Graph {
 
 	// From here on we speak to Kubernetes.
 	kubeconfig := up.Add(c.kubeconfigStep(), api)
-	c.schedule(up, joined, kubeconfig)
+	ground := c.schedule(up, joined, c.network(up, kubeconfig))
+
+	// On that stands what people use: storage, certificates, monitoring, the hub.
+	parts := c.platform(up, ground)
 
 	// What earlier files asked for and nobody uses any more.
-	rest := []*converge.Ref{kubeconfig}
+	rest := append([]*converge.Ref{kubeconfig}, parts...)
 	for _, n := range c.spec.Nodes {
 		rest = append(rest, booted[n.Name])
 	}
@@ -113,17 +117,30 @@ func (c *Cluster) join(up *converge.Graph, ready refs) (joined refs, api *conver
 	return joined, api
 }
 
+// network installs the pods' network where it is not K3s' own: no node is ready
+// before it runs.
+func (c *Cluster) network(up *converge.Graph, kubeconfig *converge.Ref) *converge.Ref {
+	for _, p := range c.pieces() {
+		if p.network {
+			kubeconfig = c.partSteps(up, p, ground{api: kubeconfig}, nil)
+		}
+	}
+	return kubeconfig
+}
+
 // schedule gives the nodes their labels and taints, and their GPUs to Kubernetes.
-func (c *Cluster) schedule(up *converge.Graph, joined refs, kubeconfig *converge.Ref) {
-	nodes := refs{}
+func (c *Cluster) schedule(up *converge.Graph, joined refs, api *converge.Ref) ground {
+	on, nodes := ground{api: api}, refs{}
 	for _, n := range c.spec.Nodes {
-		nodes[n.Name] = up.Add(c.nodeStep(n), joined[n.Name], kubeconfig)
+		nodes[n.Name] = up.Add(c.nodeStep(n), joined[n.Name], api)
+		on.nodes = append(on.nodes, nodes[n.Name])
 	}
 	if !c.hasPlugin() {
-		return
+		return on
 	}
-	plugin := up.Add(c.pluginStep(), kubeconfig)
+	plugin := up.Add(c.pluginStep(), api)
 	for _, n := range c.spec.GPUNodes() {
-		up.Add(c.allocatableStep(n), nodes[n.Name], plugin)
+		on.gpus = append(on.gpus, up.Add(c.allocatableStep(n), nodes[n.Name], plugin))
 	}
+	return on
 }

@@ -15,7 +15,9 @@
 // controllers, the garbage collector, the scheduler (taints, node selectors and
 // affinity, counted resources such as nvidia.com/gpu) and the kubelets. A pod that
 // should end is run by its guest through guest.Node.Run; all others just run. A claim
-// is bound while a pod of its class' provisioner is ready, see [Provisions]. A
+// is bound while a pod of its class' provisioner is ready, see [Provisions];
+// certificates are signed while cert-manager's is. Programs of charts' hooks that
+// guests do not have end well. A
 // device plugin's pod makes its node's GPUs allocatable.
 //
 // Missing: watches, API defaults, admission, RBAC (every client certificate is an

@@ -53,6 +53,7 @@ func (c *Cluster) reconcile() time.Duration {
 	c.ephemeral()
 	c.schedule(c.index())
 	c.volumes()
+	c.issue()
 	c.runPods()
 	return max(c.next.Sub(now), c.scale(settle))
 }

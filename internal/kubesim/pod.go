@@ -23,6 +23,10 @@ const (
 	endAfter   = time.Second     // from being asked to end to being gone
 )
 
+// notFound is the exit status of a command that the guest has no program for. Charts'
+// hooks run many that nobody here plays.
+const notFound = 128
+
 // run is a pod on a kubelet.
 type run struct {
 	since  time.Time // when it was bound, then when it was asked to end
@@ -150,6 +154,9 @@ func (c *Cluster) begin(e *entry, p *corev1.Pod, k *kubelet, r *run) {
 		defer c.ended.Done()
 		defer stop()
 		code, output, message := k.node.Run(ctx, ct)
+		if code == notFound {
+			code, output = 0, output+"\nkubesim: a program that it does not have has done its work\n"
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		r.output, r.result = output, &result{code: code, message: message, at: time.Now()}

@@ -117,11 +117,20 @@ func (s *Session) Status(ctx context.Context) error {
 	if s.JSON {
 		return s.Console.Plan(plan)
 	}
-	wrong := s.Console.Status(plan)
+	wrong := s.Console.Status(plan, s.parts()...)
 	if wrong {
 		return failedf(pending, "not everything is as asked: go tool mage cluster:plan tells more")
 	}
 	return nil
+}
+
+// parts are those of the platform, as the display names them.
+func (s *Session) parts() []console.Part {
+	var out []console.Part
+	for _, p := range s.Cluster.Parts() {
+		out = append(out, console.Part{Name: p.Name, Chart: p.Chart, Via: p.Via, Classes: p.Classes})
+	}
+	return out
 }
 
 // Down takes the cluster away, after having asked.

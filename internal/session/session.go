@@ -18,6 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
@@ -41,6 +42,8 @@ type Options struct {
 	Reboot      bool   // start hosts again where something waits for that
 	Framebuffer bool   // take the console off the card that a host booted on
 	PVE         string // version of Proxmox VE, in place of asking
+	Charts      string // folder of charts, asked before any repository; empty: the file's, or the lab's own
+	Offline     bool   // charts come from that folder and the cache alone
 }
 
 // DefaultSpec is the file that is used when it is there and no other is named.
@@ -96,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	backend := cluster.Backend{Dir: s.dir()}
+	backend := cluster.Backend{Dir: s.dir(), Charts: chart.Source{Folder: o.Charts, Offline: o.Offline}}
 	if err := os.MkdirAll(backend.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -205,8 +208,19 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	}
 	s.jump = ssh.New(ssh.Config{Addr: lab.Jump.Address, User: lab.Jump.User, Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key)})
 	b.Dial, b.Via, b.ProxyURL = s.jump.Dial, "the lab's jump host", lab.SOCKS
+	s.labCharts(lab, &b.Charts)
 	s.hostWay = s.labHost(lab, signer)
 	return nil
+}
+
+// labCharts uses the lab's own charts where nobody names others: it has no images, and
+// no way to the internet.
+func (s *Session) labCharts(lab labctl.State, charts *chart.Source) {
+	if !s.Spec.HasPlatform() || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
+		return
+	}
+	*charts = chart.Source{Folder: lab.Charts, Offline: true}
+	s.Say("charts: the lab's own stand-ins (%s); -charts=FOLDER takes real ones", lab.Charts)
 }
 
 // labPoll is how often running tasks are looked at: those of the lab are short.

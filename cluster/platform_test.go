@@ -1,0 +1,83 @@
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// smallPlatform is what a host with one GPU may carry: storage, certificates, a hub.
+const smallPlatform = `
+storage:
+  default: nfs
+  nfs: {server: 192.168.1.5, export: /export/k3s}
+tls: self-signed
+hub:
+  hostname: hub.lab.example
+  auth: dummy
+  profiles:
+    small: {cpu: 1, memory: 2GiB}
+    gpu: {cpu: 2, memory: 8GiB, gpus: 1}
+`
+
+// charts are the stand-ins of the lab: under the names and versions of the real ones,
+// and with the values that those take.
+func charts(t testing.TB) string {
+	t.Helper()
+	folder, err := filepath.Abs("../lab/charts")
+	require.NoError(t, err)
+	_, err = os.Stat(filepath.Join(folder, "jupyterhub", "Chart.yaml"))
+	require.NoError(t, err)
+	return folder
+}
+
+// platform is a file with a platform beside the cluster of an example.
+func platform(t testing.TB, name, more string) string {
+	t.Helper()
+	return lab(example(t, name)) + more + fmt.Sprintf("\ncharts: {folder: %s, offline: true}\n", charts(t))
+}
+
+// changed are the steps of a run that changed something.
+func changedSteps(r *converge.Report) []string {
+	var out []string
+	for _, s := range r.Steps {
+		if s.Kind == converge.Changed {
+			out = append(out, s.Step)
+		}
+	}
+	return out
+}
+
+func TestLifeOfAPlatform(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		text := platform(t, "one-gpu", smallPlatform)
+		spec := parse(t, text)
+		report := w.up(t, spec)
+		for _, step := range []string{"chart/nfs", "objects/nfs", "storage/nfs", "chart/cert-manager", "objects/issuer", "secrets/jupyterhub", "chart/jupyterhub"} {
+			did, ok := report.Of(step)
+			require.True(t, ok, step)
+			assert.Equal(t, converge.Changed, did.Kind, step)
+		}
+
+		before := w.now()
+		report = w.up(t, spec)
+		assert.Empty(t, changedSteps(report), "the second time there is nothing to do")
+		assert.Equal(t, changes{}, before.changes(), "and nothing is written")
+
+		// A profile more is a change of the hub's release and of nothing else.
+		spec = parse(t, replace(t, text, "    small: {cpu: 1, memory: 2GiB}\n", "    small: {cpu: 1, memory: 3GiB}\n"))
+		assert.Len(t, w.plan(t, spec), 1)
+		assert.Equal(t, []string{"chart/jupyterhub"}, changedSteps(w.up(t, spec)))
+		assert.Empty(t, w.plan(t, spec))
+	})
+}

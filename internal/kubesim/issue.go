@@ -1,0 +1,61 @@
+package kubesim
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// issue plays cert-manager, while a pod of its image is ready: issuers become Ready,
+// and a Certificate gets its Secret, signed by the cluster's own authority.
+func (c *Cluster) issue() {
+	for _, kind := range []string{"clusterissuers.cert-manager.io", "issuers.cert-manager.io", "certificates.cert-manager.io"} {
+		for _, e := range c.all(kind) {
+			if dig(e.obj, "status", "conditions") != nil || !c.runsImage("cert-manager-controller") {
+				continue
+			}
+			if strings.HasPrefix(kind, "certificates.") && !c.certify(e) {
+				continue
+			}
+			c.putField(e, "status", map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Simulated"}}})
+		}
+	}
+}
+
+// runsImage reports whether a pod is ready whose image has a word in its name.
+func (c *Cluster) runsImage(image string) bool {
+	for _, e := range c.all("pods") {
+		p := typed[corev1.Pod](e)
+		if podReady(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
+			return true
+		}
+	}
+	return false
+}
+
+// certify writes the Secret of a Certificate.
+func (c *Cluster) certify(e *entry) bool {
+	name, _ := dig(e.obj, "spec", "secretName").(string)
+	common, _ := dig(e.obj, "spec", "commonName").(string)
+	isCA, _ := dig(e.obj, "spec", "isCA").(bool)
+	cert := template(common)
+	if isCA {
+		cert.IsCA, cert.BasicConstraintsValid, cert.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageDigitalSignature
+	}
+	signed, err := c.auth.sign(cert)
+	if err != nil {
+		return false
+	}
+	key, err := x509.MarshalECPrivateKey(signed.PrivateKey.(*ecdsa.PrivateKey))
+	if err != nil {
+		return false
+	}
+	c.putTyped(mustKind("secrets"), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: e.u().GetNamespace()}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: encode("CERTIFICATE", signed.Certificate[0]), corev1.TLSPrivateKeyKey: encode("EC PRIVATE KEY", key)},
+	})
+	return true
+}
