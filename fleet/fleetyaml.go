@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -29,11 +31,12 @@ func (b Bundle) fleetYAML(o Options) []byte {
 	d.section("helm", func() { b.helm(&d) })
 	if len(b.DependsOn) > 0 {
 		d.comment("Drift in what this needs (Modified) is no reason to hold it up.")
-		var refs []map[string]any
-		for _, name := range b.DependsOn {
-			refs = append(refs, map[string]any{"name": name, "acceptedStates": []string{"Ready", "Modified"}})
-		}
-		d.field("dependsOn", refs)
+		d.section("dependsOn", func() {
+			for _, name := range b.DependsOn {
+				d.item("name", name)
+				d.line("acceptedStates: [Ready, Modified]")
+			}
+		})
 	}
 	if b.Keep {
 		d.comment("There is data behind this: when the bundle goes, what it deployed stays.")
@@ -42,26 +45,48 @@ func (b Bundle) fleetYAML(o Options) []byte {
 	if b.Release != nil {
 		if h := habitOf(b.Release.Chart); len(h.patches) > 0 {
 			d.comment("Not drift: %s.", h.why)
-			d.field("diff", map[string]any{"comparePatches": h.patches})
+			d.section("diff", func() { d.section("comparePatches", func() { patches(&d, h.patches) }) })
 		}
 	}
 	return d.bytes()
 }
 
-// title says in a line what the bundle is.
+func patches(d *document, all []api.ComparePatch) {
+	for _, p := range all {
+		d.item("apiVersion", p.APIVersion)
+		d.indent += "  "
+		d.field("kind", p.Kind)
+		d.field("jsonPointers", p.JsonPointers)
+		d.indent = d.indent[2:]
+	}
+}
+
+// title says in a line what the bundle is. It names no version: a new one should
+// change one line.
 func (b Bundle) title() string {
 	if r := b.Release; r != nil {
-		return fmt.Sprintf("Chart %s %s as release %s in namespace %s", r.Chart, r.Version, r.Name, r.Namespace)
+		return fmt.Sprintf("Chart %s as release %s in namespace %s", r.Chart, r.Name, r.Namespace)
 	}
 	switch {
 	case strings.HasSuffix(b.Name, "-before"):
-		return "What " + b.Part + " needs before its chart"
+		return "Before the chart of " + b.Part + ": " + b.contents()
 	case strings.HasSuffix(b.Name, "-after"):
-		return "What " + b.Part + " has of the kinds that its chart brings"
-	case strings.HasSuffix(b.Name, "-crds"):
-		return "The definitions of kinds that " + b.Part + " has objects of"
+		return "After the chart of " + b.Part + ": " + b.contents()
 	}
-	return "The objects of " + b.Part
+	return b.contents()
+}
+
+// contents names the objects of a bundle.
+func (b Bundle) contents() string {
+	const few = 4
+	var names []string
+	for _, o := range b.Objects {
+		names = append(names, o.GetKind()+" "+o.GetName())
+	}
+	if len(names) > few {
+		return fmt.Sprintf("%s and %d more objects", strings.Join(names[:few], ", "), len(names)-few)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (b Bundle) helm(d *document) {

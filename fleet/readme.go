@@ -19,7 +19,7 @@ func readme(bundles []Bundle, o Options) []byte {
 	for _, b := range bundles {
 		r := row{Name: b.Name, What: b.title(), Namespace: b.Namespace, Needs: strings.Join(b.DependsOn, ", ")}
 		if b.Release != nil {
-			r.What, r.Version = "chart "+b.Release.Chart, b.Release.Version
+			r.What, r.Version = "Chart "+b.Release.Chart, b.Release.Version
 		}
 		rows = append(rows, r)
 		for _, s := range b.Secrets {

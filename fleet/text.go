@@ -27,7 +27,7 @@ func (d *document) comment(format string, args ...any) {
 	}
 }
 
-// field writes a key, unless its value is empty.
+// field writes a key and its value.
 func (d *document) field(key string, value any) {
 	text, err := yaml.Marshal(map[string]any{key: value})
 	if err != nil { // a map of a string to plain values
@@ -40,6 +40,17 @@ func (d *document) field(key string, value any) {
 		d.b.WriteString(line)
 	}
 }
+
+// item begins an item of a list by its first key; line and field with a deeper indent
+// go on with it.
+func (d *document) item(key string, value any) {
+	var first document
+	first.field(key, value)
+	fmt.Fprintf(&d.b, "%s- %s", d.indent, first.b.String())
+}
+
+// line writes a line as it is, as a further one of an item.
+func (d *document) line(text string) { fmt.Fprintf(&d.b, "%s  %s\n", d.indent, text) }
 
 // section writes a key whose value fill writes.
 func (d *document) section(key string, fill func()) {
@@ -93,7 +104,7 @@ func values(b Bundle) ([]byte, error) {
 		return nil, fmt.Errorf("bundle %s: values: %w", b.Name, err)
 	}
 	var d document
-	d.comment("What differs from the own values of chart %s %s.", b.Release.Chart, b.Release.Version)
+	d.comment("What differs from the own values of chart %s.", b.Release.Chart)
 	return append(d.bytes(), text...), nil
 }
 
