@@ -100,7 +100,14 @@ func deploymentLacks(d *appsv1.Deployment) string {
 			return words(cond.Reason, cond.Message) // such as a quota
 		}
 	}
-	return replicasLack(unseen, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, want)
+	if why := replicasLack(unseen, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, want); why != "" {
+		return why
+	}
+	if old := d.Status.Replicas - d.Status.UpdatedReplicas; old > 0 {
+		// Those that are available may be the old ones, as long as a new one does not come up.
+		return fmt.Sprintf("%d pods of the version before are still needed", old)
+	}
+	return ""
 }
 
 func statefulSetLacks(s *appsv1.StatefulSet) string {

@@ -189,12 +189,20 @@ func (c *Client) look(ctx context.Context, u *unstructured.Unstructured, changed
 		return l, nil
 	}
 	after, err := c.helm.Try(ctx, l.want)
-	if errors.Is(err, kube.ErrInvalid) {
-		l.diff = drift.Diff{{Path: kube.RefOf(u).Path(), Have: "as it is", Want: "as asked", Effect: drift.Replace, Note: masked(u, err)}}
-		return l, nil
-	}
-	if err != nil {
+	var refused *kube.Error
+	switch {
+	case err == nil:
+	case errors.Is(err, kube.ErrUnreachable), !errors.As(err, &refused), ctx.Err() != nil:
 		return l, err
+	default:
+		// A field that cannot change, one that the definition of the kind gets only
+		// with this upgrade, a webhook that does not answer: it differs, and why it
+		// cannot be worked out is the best that can be said.
+		l.diff = drift.Diff{{Path: kube.RefOf(u).Path(), Have: "as it is", Want: "as asked", Effect: drift.Update, Note: masked(u, err)}}
+		if errors.Is(err, kube.ErrInvalid) {
+			l.diff[0].Effect = drift.Replace
+		}
+		return l, nil
 	}
 	l.diff = kube.Differs(live, after)
 	return l, nil
