@@ -1,0 +1,132 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// LintFlags are the flags of fleet:lint; lists are separated by commas.
+type LintFlags struct {
+	Dir       string // the repository, or a folder of it; default: the current one
+	Paths     string // as GitRepo.spec.paths
+	Repo      string // name of the GitRepo
+	Clusters  string // file: a list of {name, labels, groups}; or names
+	Elsewhere string // bundles that other repositories bring
+	Releases  string // NAMESPACE/NAME of releases in the clusters
+	Charts    string // folder of charts
+	SARIF     string // file to write
+	Level     string // info, warning or error: what is shown
+	Online    bool   // ask the charts' repositories
+	JSON      bool
+}
+
+// Lint says what is wrong in a Fleet repository: any, ours or not. It needs no
+// cluster file. Exit code 1 says that there are errors in it.
+func Lint(ctx context.Context, f LintFlags) error {
+	c := console.New(f.JSON)
+	dir := f.Dir
+	if dir == "" {
+		dir = "."
+	}
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() {
+		return failedf(invalid, "-dir=%s: there is no such folder", dir)
+	}
+	o, least, err := f.options()
+	if err != nil {
+		return failed(invalid, err)
+	}
+	r, err := fleet.Lint(ctx, os.DirFS(dir), o)
+	if err != nil {
+		return err
+	}
+	if len(o.Paths) > 0 && r.Bundles == 0 {
+		return failedf(invalid, "-paths=%s: Fleet finds nothing to deploy there", f.Paths)
+	}
+	if f.SARIF != "" {
+		if err := writeSARIF(f.SARIF, dir, r); err != nil {
+			return err
+		}
+	}
+	shown := r.At(least)
+	if f.JSON {
+		err = shown.JSON(c.Data)
+	} else if err = shown.Text(c.Data); err == nil {
+		c.Say("%s", r.Summary())
+	}
+	if n := r.Count(fleet.Failure); err == nil && n > 0 {
+		return failedf(1, "fleet:lint: %d of these must be put right", n)
+	}
+	return err
+}
+
+func (f LintFlags) options() (o fleet.LintOptions, least fleet.Severity, err error) {
+	least, ok := map[string]fleet.Severity{"info": fleet.Info, "": fleet.Warning, "warning": fleet.Warning, "error": fleet.Failure}[f.Level]
+	if !ok {
+		return o, least, fmt.Errorf("-level=%s: write info, warning or error", f.Level)
+	}
+	o.GitRepo, o.Paths, o.Elsewhere, o.Releases, o.Online = f.Repo, commas(f.Paths), commas(f.Elsewhere), commas(f.Releases), f.Online
+	if f.Charts != "" {
+		if info, err := os.Stat(f.Charts); err != nil || !info.IsDir() {
+			return o, least, fmt.Errorf("-charts=%s: there is no such folder", f.Charts)
+		}
+		o.Charts = &chart.Source{Folder: f.Charts, Offline: !f.Online}
+	}
+	o.Clusters, err = lintClusters(f.Clusters)
+	return o, least, err
+}
+
+func commas(s string) (out []string) {
+	for _, part := range strings.Split(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// lintClusters reads the file that -clusters names, or takes it for names.
+func lintClusters(s string) (out []fleet.LintCluster, err error) {
+	if s == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(s)
+	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(s, "./\\") {
+		for _, name := range commas(s) {
+			out = append(out, fleet.LintCluster{Name: name})
+		}
+		return out, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("-clusters: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(data, &out); err != nil {
+		return nil, fmt.Errorf("-clusters=%s: write a list of {name: …, labels: {…}, groups: […]}: %w", s, err)
+	}
+	return out, nil
+}
+
+// writeSARIF writes the report with paths from the current folder, where dir lies in
+// it: a code host shows findings by paths from the repository's root.
+func writeSARIF(file, dir string, r *fleet.LintReport) error {
+	prefix := filepath.ToSlash(filepath.Clean(dir)) + "/"
+	if prefix == "./" || filepath.IsAbs(dir) || strings.HasPrefix(prefix, "../") {
+		prefix = ""
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return failedf(invalid, "-sarif: %w", err)
+	}
+	return errors.Join(r.SARIF(out, prefix), out.Close())
+}
