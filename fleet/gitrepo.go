@@ -1,0 +1,101 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// GitRepo says which repository Fleet deploys to the cluster that it runs in.
+type GitRepo struct {
+	Name       string   // of the object; default homelab
+	URL        string   // as in [Remote]
+	Branch     string   // default main
+	Paths      []string // folders in it; empty: all of it
+	Polling    time.Duration
+	Username   string // with Password, for https
+	Password   secret.Value
+	SSHKey     secret.Value // PEM, for ssh
+	KnownHosts string       // content of a known_hosts file, for ssh: Fleet trusts nobody else
+	CA         []byte       // PEM, for https
+}
+
+const (
+	defaultRepoName = "homelab"
+	// Fleet's own default (internal/cmd/controller/gitops/reconciler/gitjob_controller.go).
+	defaultPolling = 15 * time.Second
+)
+
+func (g GitRepo) name() string {
+	if g.Name == "" {
+		return defaultRepoName
+	}
+	return g.Name
+}
+
+// Objects returns what is applied to the cluster: the GitRepo, and the Secret that
+// lets Fleet in, which is nil where nothing is needed. The Secret goes first.
+func (g GitRepo) Objects() ([]runtime.Object, *chart.Secret, error) {
+	p, err := Remote{URL: g.URL, Password: g.Password}.address()
+	if err != nil {
+		return nil, nil, err
+	}
+	credentials, err := g.secret(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	polling := g.Polling
+	if polling <= 0 {
+		polling = defaultPolling
+	}
+	branch := g.Branch
+	if branch == "" {
+		branch = defaultBranch
+	}
+	repo := &api.GitRepo{
+		TypeMeta:   metav1.TypeMeta{APIVersion: api.SchemeGroupVersion.String(), Kind: "GitRepo"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: LocalNamespace, Name: g.name()},
+		Spec: api.GitRepoSpec{Repo: g.URL, Branch: branch, Paths: g.Paths, CABundle: g.CA,
+			PollingInterval: &metav1.Duration{Duration: polling}},
+	}
+	if credentials != nil {
+		repo.Spec.ClientSecretName = credentials.Name
+	}
+	return []runtime.Object{repo}, credentials, nil
+}
+
+// secret is what Fleet logs in to the repository with. Its types and keys are those
+// that Fleet reads (pkg/git, GetAuthFromSecret).
+func (g GitRepo) secret(p place) (*chart.Secret, error) {
+	s := &chart.Secret{Namespace: LocalNamespace, Name: g.name() + "-git"}
+	switch {
+	case p.scheme != "ssh" && g.Password.IsZero():
+		return nil, nil
+	case p.scheme != "ssh":
+		user := g.Username
+		if user == "" {
+			user = p.user
+		}
+		if user == "" {
+			return nil, fmt.Errorf("the Git repository %s has a password and no user: Fleet needs both, and for a token nearly any name will do (fleet.username)", p.text)
+		}
+		s.Type = string(corev1.SecretTypeBasicAuth)
+		s.Data = map[string]secret.Value{corev1.BasicAuthUsernameKey: secret.New(user), corev1.BasicAuthPasswordKey: g.Password}
+	case g.SSHKey.IsZero():
+		return nil, fmt.Errorf("the Git repository %s is reached by SSH, and there is no key that Fleet could use (fleet.sshKey)", p.text)
+	case g.KnownHosts == "":
+		return nil, errors.New("Fleet refuses a Git server whose host key it does not know: name a known_hosts file (fleet.knownHosts)")
+	default:
+		s.Type = string(corev1.SecretTypeSSHAuth)
+		s.Data = map[string]secret.Value{corev1.SSHAuthPrivateKey: g.SSHKey, "known_hosts": secret.New(g.KnownHosts)}
+	}
+	return s, nil
+}

@@ -1,0 +1,179 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+)
+
+const (
+	// SystemNamespace is where Fleet itself runs, Rancher's copy too.
+	SystemNamespace = "cattle-fleet-system"
+	// LocalNamespace holds what Fleet deploys to the cluster that it runs in.
+	LocalNamespace = "fleet-local"
+
+	controller    = "fleet-controller"
+	localCluster  = "local" // how Fleet calls the cluster that it runs in
+	rancherSystem = "cattle-system"
+	rancherName   = "rancher"
+)
+
+// InstallOptions say how Fleet is installed where there is no Rancher to bring it.
+type InstallOptions struct {
+	Version string         // of both charts; empty: the pinned one
+	Values  map[string]any // of the chart fleet, merged over ours
+	Taints  []corev1.Taint // that nodes of the cluster carry: controllers and Git jobs tolerate them
+}
+
+// Standalone returns the parts that Fleet consists of: its definitions of kinds, and
+// its controllers, which register the cluster that they run in as fleet-local/local
+// and start an agent for it.
+func Standalone(o InstallOptions) ([]chart.Part, error) {
+	crd, err := pinned("fleet-crd", o.Version)
+	if err != nil {
+		return nil, err
+	}
+	main, err := pinned("fleet", o.Version)
+	if err != nil {
+		return nil, err
+	}
+	if tolerations := tolerate(o.Taints); len(tolerations) > 0 {
+		main.Values = map[string]any{"tolerations": tolerations}
+	}
+	if len(o.Values) > 0 {
+		if main.Values == nil {
+			main.Values = map[string]any{}
+		}
+		maps.Copy(main.Values, o.Values)
+	}
+	return []chart.Part{
+		// The definitions stay: with them every bundle, and what it deployed, would go.
+		{Name: "fleet-crd", Release: crd, Keep: true},
+		{Name: "fleet", Needs: []string{"fleet-crd"}, Release: main},
+	}, nil
+}
+
+func pinned(name, version string) (*chart.Release, error) {
+	pin, ok := pins.Of(name)
+	if !ok {
+		return nil, fmt.Errorf("chart %s is not among the pinned ones", name)
+	}
+	if version == "" {
+		version = pin.Version
+	}
+	return &chart.Release{Name: name, Namespace: SystemNamespace, Chart: pin.Chart, Version: version, Repo: pin.Repo}, nil
+}
+
+func tolerate(taints []corev1.Taint) []any {
+	var out []any
+	for _, t := range taints {
+		one := map[string]any{"key": t.Key, "operator": string(corev1.TolerationOpExists)}
+		if t.Effect != "" {
+			one["effect"] = string(t.Effect)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// Copies is which Fleets there are in a cluster.
+type Copies struct {
+	Rancher    bool     // there is a Rancher, which brings its own Fleet
+	Namespaces []string // in which a Fleet's controller runs
+}
+
+// ObserveCopies looks for Rancher and for Fleet's controllers.
+func ObserveCopies(ctx context.Context, k *kube.Client) (Copies, error) {
+	var c Copies
+	rancher := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: rancherSystem, Name: rancherName}}
+	switch err := k.Get(ctx, rancher); {
+	case err == nil:
+		c.Rancher = true
+	case !errors.Is(err, kube.ErrNotFound):
+		return c, err
+	}
+	found, err := k.List(ctx, "apps/v1", "Deployment", "", "app="+controller)
+	if err != nil {
+		return c, err
+	}
+	for _, d := range found {
+		c.Namespaces = append(c.Namespaces, d.GetNamespace())
+	}
+	return c, nil
+}
+
+// Fits says what is wrong with the Fleets that are there, for one that is standalone
+// or Rancher's. Two would deploy and delete the same things against each other.
+func (c Copies) Fits(standalone bool) error {
+	switch {
+	case len(c.Namespaces) > 1:
+		return fmt.Errorf("there are Fleets in the namespaces %v, which work against each other: uninstall all but the one in %s", c.Namespaces, SystemNamespace)
+	case standalone && c.Rancher:
+		return errors.New("there is a Rancher in this cluster, which brings its own Fleet: say fleet.standalone: false, and nothing needs to be installed")
+	case !standalone && !c.Rancher && len(c.Namespaces) > 0:
+		return fmt.Errorf("there is a Fleet in %s that no Rancher has brought, and Rancher would bring another: either go without Rancher (fleet.standalone: true), "+
+			"or first uninstall it, which leaves what it deployed where its bundles say keepResources: helm -n %s uninstall fleet", c.Namespaces[0], c.Namespaces[0])
+	}
+	return nil
+}
+
+// Ready says what Fleet lacks to deploy something, in words that fit after "waiting: ";
+// nothing when it lacks nothing. It is the same for Rancher's Fleet and for one alone:
+// Rancher brings its own some minutes after it is ready itself.
+func Ready(ctx context.Context, k *kube.Client) (string, error) {
+	for _, o := range []runtime.Object{
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: SystemNamespace, Name: controller}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: SystemNamespace, Name: "gitjob"}},
+	} {
+		if why, ok, err := k.Ready(ctx, o); err != nil || !ok {
+			return why, err
+		}
+	}
+	u := fleetObject("Cluster", LocalNamespace, localCluster)
+	var noKind *kube.NoKindError
+	err := k.Get(ctx, u)
+	switch {
+	case errors.Is(err, kube.ErrNotFound), errors.As(err, &noKind):
+		return "Fleet has not registered this cluster yet (cluster " + LocalNamespace + "/" + localCluster + ")", nil
+	case err != nil:
+		return "", err
+	}
+	var c api.Cluster
+	if err := into(*u, &c); err != nil {
+		return "", err
+	}
+	if c.Status.Agent.LastSeen.IsZero() {
+		return "Fleet's agent of this cluster has not checked in yet", nil
+	}
+	return "", nil
+}
+
+// fleetObject is an object of Fleet's that is to be read.
+func fleetObject(kind, namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(api.SchemeGroupVersion.String())
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// into reads an object as one of Fleet's types.
+func into(u unstructured.Unstructured, out any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
+		return fmt.Errorf("%s %s/%s is not as this version of Fleet has it: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+	}
+	return nil
+}

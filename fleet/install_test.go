@@ -1,0 +1,133 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+func TestStandalone(t *testing.T) {
+	parts, err := fleet.Standalone(fleet.InstallOptions{Taints: []corev1.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}}})
+	require.NoError(t, err)
+	require.Len(t, parts, 2)
+	assert.Equal(t, "fleet-crd", parts[0].Release.Name)
+	assert.Equal(t, []string{"fleet-crd"}, parts[1].Needs)
+	assert.Equal(t, parts[0].Release.Version, parts[1].Release.Version)
+	assert.Equal(t, fleet.SystemNamespace, parts[1].Release.Namespace)
+	assert.Equal(t, map[string]any{"tolerations": []any{map[string]any{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}}}, parts[1].Release.Values)
+
+	_, err = fleet.FromParts(parts...)
+	require.ErrorContains(t, err, "Fleet's own", "Fleet does not deploy itself")
+}
+
+const deployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %s, namespace: %s, labels: {app: %[1]s}}
+spec: {selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: x, image: x}]}}}
+status: {observedGeneration: 9, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}
+`
+
+func TestNeverTwoFleets(t *testing.T) {
+	w := newWorld(t)
+	look := func() fleet.Copies {
+		c, err := fleet.ObserveCopies(t.Context(), w.Client)
+		require.NoError(t, err)
+		return c
+	}
+	assert.NoError(t, look().Fits(true))
+	assert.NoError(t, look().Fits(false))
+
+	w.create(t, []byte(fmt.Sprintf(deployment, "fleet-controller", "cattle-fleet-system")))
+	assert.NoError(t, look().Fits(true), "ours")
+	assert.ErrorContains(t, look().Fits(false), "no Rancher has brought")
+
+	w.create(t, []byte(fmt.Sprintf(deployment, "rancher", "cattle-system")))
+	assert.NoError(t, look().Fits(false), "Rancher's")
+	assert.ErrorContains(t, look().Fits(true), "brings its own")
+
+	w.create(t, []byte(fmt.Sprintf(deployment, "fleet-controller", "fleet-system")))
+	assert.ErrorContains(t, look().Fits(false), "cattle-fleet-system fleet-system")
+}
+
+func TestFleetIsReadyWhenItsAgentHasCheckedIn(t *testing.T) {
+	w := newWorld(t)
+	waits := func(words string) {
+		t.Helper()
+		why, err := fleet.Ready(t.Context(), w.Client)
+		require.NoError(t, err)
+		if words == "" {
+			assert.Empty(t, why)
+			return
+		}
+		assert.Contains(t, why, words)
+	}
+	waits("fleet-controller is not there yet")
+	w.create(t, []byte(fmt.Sprintf(deployment, "fleet-controller", "cattle-fleet-system")))
+	waits("gitjob is not there yet")
+	w.create(t, []byte(fmt.Sprintf(deployment, "gitjob", "cattle-fleet-system")))
+	waits("not registered this cluster yet")
+	w.fleet(t)
+	cluster := `{apiVersion: fleet.cattle.io/v1alpha1, kind: Cluster, metadata: {name: local, namespace: fleet-local}, status: {agent: {lastSeen: %s}}}`
+	w.create(t, []byte(fmt.Sprintf(cluster, "null")))
+	waits("has not checked in yet")
+	require.NoError(t, w.Delete(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster", "metadata": map[string]any{"name": "local", "namespace": "fleet-local"}}}))
+	w.create(t, []byte(fmt.Sprintf(cluster, `"2026-11-20T10:00:00Z"`)))
+	waits("")
+}
+
+func TestGitRepo(t *testing.T) {
+	objs, s, err := fleet.GitRepo{URL: "https://git.example.com/infra.git", Paths: []string{"fleet/lab"}, Username: "robot", Password: secret.New("x"), CA: []byte("PEM")}.Objects()
+	require.NoError(t, err)
+	text, err := json.Marshal(objs[0])
+	require.NoError(t, err)
+	var repo map[string]any
+	require.NoError(t, json.Unmarshal(text, &repo))
+	assert.Equal(t, map[string]any{"repo": "https://git.example.com/infra.git", "branch": "main", "paths": []any{"fleet/lab"}, "pollingInterval": "15s",
+		"clientSecretName": "homelab-git", "caBundle": "UEVN"}, repo["spec"])
+	assert.Equal(t, "kubernetes.io/basic-auth", s.Type)
+	assert.Equal(t, "fleet-local", s.Namespace)
+	assert.Equal(t, "x", s.Data["password"].Reveal())
+
+	_, s, err = fleet.GitRepo{URL: "https://git.example.com/public.git"}.Objects()
+	require.NoError(t, err)
+	assert.Nil(t, s, "nothing is needed to read what is public")
+
+	_, s, err = fleet.GitRepo{URL: "git@git.example.com:infra.git", SSHKey: secret.New("PEM"), KnownHosts: "git.example.com ssh-ed25519 AAAA"}.Objects()
+	require.NoError(t, err)
+	assert.Equal(t, "kubernetes.io/ssh-auth", s.Type)
+	assert.Contains(t, s.Data, "known_hosts")
+	assert.Contains(t, s.Data, "ssh-privatekey")
+
+	for words, g := range map[string]fleet.GitRepo{
+		"known_hosts":      {URL: "git@git.example.com:infra.git", SSHKey: secret.New("PEM")},
+		"no key":           {URL: "git@git.example.com:infra.git"},
+		"no user":          {URL: "https://git.example.com/infra.git", Password: secret.New("x")},
+		"holds a password": {URL: "https://a:b@git.example.com/infra.git"},
+	} {
+		_, _, err := g.Objects()
+		require.ErrorContains(t, err, words)
+	}
+}
+
+// TestGitRepoApplies: what is applied is applied again without a change.
+func TestGitRepoApplies(t *testing.T) {
+	w := newWorld(t).fleet(t)
+	w.create(t, []byte("{apiVersion: fleet.cattle.io/v1alpha1, kind: Cluster, metadata: {name: local, namespace: fleet-local}}"))
+	objs, _, err := fleet.GitRepo{URL: "https://git.example.com/infra.git"}.Objects()
+	require.NoError(t, err)
+	_, err = w.Apply(t.Context(), objs...)
+	require.NoError(t, err)
+	d, err := w.Diff(t.Context(), objs...)
+	require.NoError(t, err)
+	assert.Empty(t, d)
+}

@@ -1,0 +1,218 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/kube"
+)
+
+// StatusOptions say which repository is looked at.
+type StatusOptions struct {
+	Name      string // of the GitRepo; default homelab
+	Namespace string // default fleet-local
+	// Commit is the one that should be deployed: without it a state from before the
+	// last push looks like success. Empty: whichever Fleet has.
+	Commit string
+}
+
+// States of a bundle beside Fleet's own.
+const (
+	StateReady   = string(api.Ready)
+	StateMissing = "Missing" // Fleet has not made it
+	StateWaiting = "Waiting" // for another bundle
+	StateNowhere = "Nowhere" // no cluster is its target
+	StateOld     = "Old"     // of a commit before the one that is wanted
+)
+
+// State is a GitRepo and its bundles as they are.
+type State struct {
+	Name    string
+	There   bool
+	Want    string   // the commit that should be deployed, or empty
+	Commit  string   // the one that Fleet has read
+	Job     string   // how Fleet's reading went, "Current" when it went well
+	Wrong   []string // what keeps the repository as a whole, in words
+	Bundles []BundleState
+}
+
+// BundleState is a bundle on one cluster.
+type BundleState struct {
+	Name    string
+	Part    string
+	Cluster string // empty where it is on none
+	State   string // Fleet's word, or one of ours
+	Why     []Obstacle
+}
+
+// Obstacle is an object that is in a bundle's way, and why.
+type Obstacle struct {
+	Object string // e.g. "deployment jupyterhub/hub"; empty: the bundle as a whole
+	Why    string
+}
+
+// String returns e.g. "deployment jupyterhub/hub: 0/1 ready".
+func (o Obstacle) String() string {
+	if o.Object == "" {
+		return o.Why
+	}
+	return o.Object + ": " + o.Why
+}
+
+// Observe looks at a GitRepo and at what became of each of its bundles.
+func Observe(ctx context.Context, k *kube.Client, o StatusOptions) (*State, error) {
+	o.Name, o.Namespace = cmp.Or(o.Name, defaultRepoName), cmp.Or(o.Namespace, LocalNamespace)
+	s := &State{Name: o.Name, Want: o.Commit}
+	u := fleetObject("GitRepo", o.Namespace, o.Name)
+	var noKind *kube.NoKindError
+	err := k.Get(ctx, u)
+	switch {
+	case errors.Is(err, kube.ErrNotFound), errors.As(err, &noKind):
+		return s, nil
+	case err != nil:
+		return nil, err
+	}
+	var repo api.GitRepo
+	if err := into(*u, &repo); err != nil {
+		return nil, err
+	}
+	s.There, s.Commit, s.Job = true, repo.Status.Commit, repo.Status.GitJobStatus
+	s.Wrong = repoWrong(&repo)
+
+	bundles, err := list[api.Bundle](ctx, k, "Bundle", o.Namespace, api.RepoLabel+"="+o.Name)
+	if err != nil {
+		return nil, err
+	}
+	deployments, err := list[api.BundleDeployment](ctx, k, "BundleDeployment", "", api.RepoLabel+"="+o.Name+","+api.BundleNamespaceLabel+"="+o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	byBundle := map[string][]*api.BundleDeployment{}
+	for i := range deployments {
+		name := deployments[i].Labels[api.BundleLabel]
+		byBundle[name] = append(byBundle[name], &deployments[i])
+	}
+	for i := range bundles {
+		s.Bundles = append(s.Bundles, bundleStates(&bundles[i], byBundle[bundles[i].Name], o.Commit)...)
+	}
+	slices.SortFunc(s.Bundles, func(a, b BundleState) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Cluster, b.Cluster))
+	})
+	return s, nil
+}
+
+func list[T any](ctx context.Context, k *kube.Client, kind, namespace, selector string) ([]T, error) {
+	found, err := k.List(ctx, api.SchemeGroupVersion.String(), kind, namespace, selector)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, len(found))
+	for i := range found {
+		if err := into(found[i], &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// repoWrong says what keeps a repository as a whole. Its condition Ready repeats one
+// of its bundles', which are looked at one by one.
+func repoWrong(repo *api.GitRepo) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if repo.Spec.Paused {
+		add("it is paused (spec.paused): nothing new is deployed")
+	}
+	if repo.Status.ObservedGeneration < repo.Generation {
+		add("Fleet has not seen the last change of the GitRepo yet")
+	}
+	for _, c := range repo.Status.Conditions {
+		bad := c.Status == "False" && (c.Type == api.GitRepoAcceptedCondition || c.Type == "GitPolling") || c.Status == "True" && c.Type == "Stalled"
+		if !bad {
+			continue
+		}
+		switch said := oneLine(c.Message); c.Type {
+		case "GitPolling":
+			add("Fleet cannot read the repository: %s", said)
+		case "Stalled":
+			add("Fleet cannot make bundles of it: %s", said)
+		default:
+			add("Fleet does not accept it: %s", said)
+		}
+	}
+	if job := repo.Status.GitJobStatus; job != "Current" && len(out) == 0 {
+		add("Fleet is reading it (job: %s)", cmp.Or(job, "not started"))
+	}
+	return out
+}
+
+// Diff says what is between the state and everything being deployed, of the commit
+// that is wanted.
+func (s *State) Diff() drift.Diff {
+	d := s.repoDiff()
+	for _, b := range s.Bundles {
+		d = append(d, b.diff()...)
+	}
+	if d.Empty() && len(s.Bundles) == 0 {
+		return drift.Diff{{Path: "gitrepo/" + s.Name, Have: "no bundles", Want: "some", Effect: drift.Update,
+			Note: "there is no fleet.yaml below the paths that it names, or Fleet is still at it"}}
+	}
+	return d
+}
+
+func (s *State) repoDiff() drift.Diff {
+	path := "gitrepo/" + s.Name
+	if !s.There {
+		return drift.Missing("GitRepo " + s.Name).Under(path)
+	}
+	var d drift.Diff
+	if s.Want != "" && s.Want != s.Commit {
+		d = append(d, drift.Field{Path: path + "/commit", Have: cmp.Or(short(s.Commit), "none"), Want: short(s.Want), Effect: drift.Update})
+	}
+	for _, why := range s.Wrong {
+		d = append(d, drift.Field{Path: path, Have: why, Want: StateReady, Effect: drift.Update})
+	}
+	return d
+}
+
+// Part says what is between a part of the platform and being deployed: the repository
+// as a whole, and the bundles of the part.
+func (s *State) Part(part string) drift.Diff {
+	d := s.repoDiff()
+	found := false
+	for _, b := range s.Bundles {
+		if b.Part == part {
+			found = true
+			d = append(d, b.diff()...)
+		}
+	}
+	if !found && d.Empty() {
+		return drift.Missing("a bundle of " + part + " in Git").Under("bundle/" + part)
+	}
+	return d
+}
+
+func short(commit string) string { return commit[:min(12, len(commit))] }
+
+func (b BundleState) diff() drift.Diff {
+	if b.State == StateReady {
+		return nil
+	}
+	f := drift.Field{Path: "bundle/" + b.Name, Have: b.State, Want: StateReady, Effect: drift.Update}
+	if b.Cluster != "" && b.Cluster != localCluster {
+		f.Path += "@" + b.Cluster
+	}
+	var why []string
+	for _, o := range b.Why {
+		why = append(why, o.String())
+	}
+	f.Note = strings.Join(why, "; ")
+	return drift.Diff{f}
+}

@@ -1,0 +1,152 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+
+	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+
+	"github.com/cps-gpu/homelab/kube"
+)
+
+// bundleStates says how a bundle is on every cluster that it goes to.
+func bundleStates(b *api.Bundle, deployments []*api.BundleDeployment, commit string) []BundleState {
+	state := BundleState{Name: b.Name, Part: b.Labels[PartLabel]}
+	if has, ok := b.Labels[api.CommitLabel]; ok && commit != "" && has != commit {
+		state.State = StateOld
+		state.Why = []Obstacle{{Why: "it is of commit " + short(has) + ", and Fleet is still at the next"}}
+		return []BundleState{state}
+	}
+	if len(deployments) == 0 {
+		state.State, state.Why = undeployed(b)
+		return []BundleState{state}
+	}
+	var out []BundleState
+	for _, d := range deployments {
+		s := state
+		s.Cluster = d.Labels[api.ClusterLabel]
+		s.State, s.Why = deployed(d)
+		if b.Spec.Paused && s.State != StateReady {
+			s.Why = append([]Obstacle{{Why: "the bundle is paused"}}, s.Why...)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// undeployed says why a bundle is on no cluster.
+func undeployed(b *api.Bundle) (string, []Obstacle) {
+	if said := bundleSays(b, "Ready"); said != "" {
+		return string(api.ErrApplied), []Obstacle{{Why: said}}
+	}
+	if b.Status.ObservedGeneration < b.Generation || len(b.Status.Conditions) == 0 {
+		return string(api.Pending), []Obstacle{{Why: "Fleet has not looked at it yet"}}
+	}
+	return StateNowhere, []Obstacle{{Why: "no cluster is its target: the cluster that Fleet runs in is called local, and is a target of what is in " + LocalNamespace + " only"}}
+}
+
+// notReady is what the agent says of a bundle that waits for others
+// (internal/cmd/agent/deployer/deployer.go, NotReadyDependenciesError).
+var notReady = regexp.MustCompile(`dependent bundle\(s\) are not ready: \[([^\]]*)\]`)
+
+// noneMatch is what the agent says of a dependency that nobody has (checkDependency).
+var noneMatch = regexp.MustCompile(`no bundles matching labels (\S+)`)
+
+// deployed says how a bundle is on a cluster, as Fleet itself works it out
+// (internal/cmd/controller/summary, GetDeploymentState), but that a bundle which waits
+// for another is not an error.
+func deployed(d *api.BundleDeployment) (string, []Obstacle) {
+	said := agentSays(d, api.BundleDeploymentConditionDeployed)
+	switch {
+	case d.Status.AppliedDeploymentID != d.Spec.DeploymentID:
+		if m := notReady.FindStringSubmatch(said); m != nil {
+			return StateWaiting, []Obstacle{{Why: "it waits for " + strings.Join(strings.Fields(m[1]), ", ")}}
+		}
+		if m := noneMatch.FindStringSubmatch(said); m != nil {
+			return string(api.ErrApplied), []Obstacle{{Why: "it depends on a bundle that is nowhere (" + m[1] + "): it waits for ever"}}
+		}
+		if said != "" {
+			return string(api.ErrApplied), []Obstacle{{Why: said}}
+		}
+		return string(api.WaitApplied), []Obstacle{{Why: "the cluster's agent has not taken it yet"}}
+	case !d.Status.Ready:
+		return string(api.NotReady), cmpObstacles(notReadyObjects(d), agentSays(d, api.BundleDeploymentConditionInstalled),
+			said, agentSays(d, api.BundleDeploymentConditionReady), "the agent does not say why")
+	case d.Spec.DeploymentID != d.Spec.StagedDeploymentID:
+		return string(api.OutOfSync), []Obstacle{{Why: "a newer version of it is held back: it is paused, outside its schedule, or its rollout waits for other clusters"}}
+	case !d.Status.NonModified:
+		return string(api.Modified), cmpObstacles(modifiedObjects(d), agentSays(d, api.BundleDeploymentConditionMonitored),
+			"somebody changed what it deployed; Fleet says so, and leaves it")
+	}
+	return StateReady, nil
+}
+
+// cmpObstacles takes the objects, or else the first reason that is given.
+func cmpObstacles(objects []Obstacle, reasons ...string) []Obstacle {
+	if len(objects) > 0 {
+		return objects
+	}
+	return []Obstacle{{Why: cmp.Or(reasons...)}}
+}
+
+// bundleSays is why a bundle's condition is False, and agentSays a deployment's;
+// nothing when it is not.
+func bundleSays(b *api.Bundle, condition string) string {
+	for _, c := range b.Status.Conditions {
+		if c.Type == condition && c.Status == "False" {
+			return oneLine(c.Message)
+		}
+	}
+	return ""
+}
+
+func agentSays(d *api.BundleDeployment, condition string) string {
+	for _, c := range d.Status.Conditions {
+		if c.Type == condition && c.Status == "False" {
+			return oneLine(c.Message)
+		}
+	}
+	return ""
+}
+
+func named(apiVersion, kind, namespace, name string) string {
+	return kube.Ref{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}.String()
+}
+
+func notReadyObjects(d *api.BundleDeployment) []Obstacle {
+	var out []Obstacle
+	for _, o := range d.Status.NonReadyStatus {
+		why := cmp.Or(oneLine(strings.Join(o.Summary.Message, ", ")), o.Summary.State, "it is not ready")
+		out = append(out, Obstacle{Object: named(o.APIVersion, o.Kind, o.Namespace, o.Name), Why: why})
+	}
+	return andMore(out, d)
+}
+
+func modifiedObjects(d *api.BundleDeployment) []Obstacle {
+	var out []Obstacle
+	for _, o := range d.Status.ModifiedStatus {
+		var why string
+		switch {
+		case o.Create && o.Exist:
+			why = "it belongs to another bundle, or to somebody else's Helm release"
+		case o.Create:
+			why = "somebody removed it"
+		case o.Delete:
+			why = "it is there, and no longer in Git"
+		default:
+			why = "somebody changed it: " + cmp.Or(oneLine(o.Patch), "Fleet does not say what")
+		}
+		out = append(out, Obstacle{Object: named(o.APIVersion, o.Kind, o.Namespace, o.Name), Why: why})
+	}
+	return andMore(out, d)
+}
+
+// andMore says that Fleet lists ten objects at most.
+func andMore(out []Obstacle, d *api.BundleDeployment) []Obstacle {
+	if len(out) > 0 && d.Status.IncompleteState {
+		out = append(out, Obstacle{Why: fmt.Sprintf("and more than these %d", len(out))})
+	}
+	return out
+}
