@@ -1,0 +1,99 @@
+package charttest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// cutOff applies r and ends the work at its n-th request. It reports whether there
+// were so many. Nothing may be written after Apply has returned.
+func (u *user) cutOff(t *testing.T, r chart.Release, n int) bool {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	u.reset()
+	u.mu.Lock()
+	u.cut, u.end = n, cancel
+	u.mu.Unlock()
+	began := time.Now()
+	err := u.Apply(ctx, r, chart.State{})
+	took := time.Since(began)
+	reads, writes := u.reset()
+	if reads+len(writes) < n {
+		require.NoError(t, err, "request %d", n)
+		return false
+	}
+	if err == nil {
+		return true // it was the last one
+	}
+	require.ErrorIs(t, err, context.Canceled, "request %d", n)
+	require.Less(t, took, 15*time.Second)
+	const settled = 100 * time.Millisecond
+	time.Sleep(settled)
+	reads, writes = u.reset()
+	assert.Empty(t, writes, "request %d: written after Apply has returned", n)
+	assert.Zero(t, reads, "request %d: read after Apply has returned", n)
+	return true
+}
+
+// TestCutOff ends an install, and an upgrade, at every one of their requests; the
+// next Apply brings the release about all the same.
+func TestCutOff(t *testing.T) {
+	u := newUser(t, form(t))
+	t.Run("install", func(t *testing.T) {
+		cuts := 0
+		for more := true; more; cuts++ {
+			r := chart.Release{Name: fmt.Sprintf("i%d", cuts), Namespace: fmt.Sprintf("cut-%d", cuts), Chart: "tiny", Version: "1.0.0", Timeout: 20 * time.Second}
+			more = u.cutOff(t, r, cuts+1)
+			u.converges(t, r)
+		}
+		t.Logf("cut off at %d requests", cuts-1)
+		assert.Greater(t, cuts, 15)
+	})
+	t.Run("upgrade", func(t *testing.T) {
+		cuts := 0
+		for more := true; more; cuts++ {
+			r := chart.Release{Name: "u", Namespace: "cut-up", Chart: "tiny", Version: []string{"1.0.0", "1.1.0"}[cuts%2], Timeout: 20 * time.Second,
+				Values: map[string]any{"text": fmt.Sprint("round ", cuts)}}
+			if cuts == 0 {
+				u.converges(t, r)
+				continue
+			}
+			more = u.cutOff(t, r, cuts)
+			u.converges(t, r)
+			gone := []string{"u-1.1.0", "u-1.0.0"}[cuts%2]
+			assert.Nil(t, u.get(t, "v1", "ConfigMap", r.Namespace, gone), "cut %d: what is obsolete is gone", cuts)
+		}
+		t.Logf("cut off at %d requests", cuts-1)
+		assert.Greater(t, cuts, 20)
+	})
+	t.Run("with Jobs and pods", func(t *testing.T) {
+		for _, n := range []int{20, 33, 45, 60} {
+			r := web("1.0.0", nil)
+			r.Namespace = fmt.Sprintf("cut-web-%d", n)
+			u.cutOff(t, r, n)
+			u.converges(t, r)
+		}
+	})
+}
+
+// converges checks that Apply brings a release about, and then has nothing to do.
+func (u *user) converges(t *testing.T, r chart.Release) {
+	t.Helper()
+	s := u.see(t, r)
+	require.NoError(t, u.Apply(t.Context(), r, s))
+	u.reset()
+	s = u.see(t, r)
+	require.Empty(t, r.Diff(s).String(), "%s/%s", r.Namespace, r.Name)
+	require.Equal(t, "deployed", s.Status)
+	list, err := u.kube.List(t.Context(), "v1", "Secret", r.Namespace, "owner=helm,name="+r.Name+",status notin (deployed,superseded,failed)")
+	require.NoError(t, err)
+	assert.Empty(t, list, "nothing stays pending")
+}
