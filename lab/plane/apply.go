@@ -21,6 +21,11 @@ import (
 //go:embed k3s.yaml
 var k3sManifest []byte
 
+// localStorageManifest is K3s' local-path class and its provisioner.
+//
+//go:embed k3s-local-storage.yaml
+var localStorageManifest []byte
+
 //go:embed stages/node.yaml
 var nodeStages []byte
 

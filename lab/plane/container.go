@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -21,7 +22,24 @@ type mountError struct {
 	Err    error
 }
 
+// configError is what the kubelet calls a variable that has nothing to come from.
+const configError = "CreateContainerConfigError"
+
+// reason is that of the kubelet's event.
+func (e *mountError) reason() string {
+	if e.Volume == environmentVolume {
+		return configError
+	}
+	return "FailedMount"
+}
+
+// environmentVolume stands for a container's variables, which are read as volumes are.
+const environmentVolume = "env"
+
 func (e *mountError) Error() string {
+	if e.Volume == environmentVolume {
+		return "Error: " + e.Err.Error()
+	}
 	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
 }
 
@@ -30,13 +48,9 @@ func (e *mountError) Unwrap() error { return e.Err }
 // containers resolves what the guest needs to run a pod: [0] its init containers,
 // [1] the others.
 func (k *kubelet) containers(ctx context.Context, m *member, pod *corev1.Pod) ([][]guest.Container, error) {
-	volumes := map[string]map[string][]byte{}
-	for _, v := range pod.Spec.Volumes {
-		files, err := k.volume(ctx, pod, v)
-		if err != nil {
-			return nil, err
-		}
-		volumes[v.Name] = files
+	volumes, err := k.mounts(ctx, m, pod)
+	if err != nil {
+		return nil, err
 	}
 	out := make([][]guest.Container, 2)
 	for list, specs := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -70,26 +84,29 @@ func (k *kubelet) grant(c *guest.Container, m *member, pod *corev1.Pod, index in
 	}
 }
 
-func (k *kubelet) container(ctx context.Context, m *member, pod *corev1.Pod, spec corev1.Container, volumes map[string]map[string][]byte) (guest.Container, error) {
+func (k *kubelet) container(ctx context.Context, m *member, pod *corev1.Pod, spec corev1.Container, volumes map[string]mounted) (guest.Container, error) {
 	env, err := k.environment(ctx, m, pod, spec)
 	if err != nil {
 		return guest.Container{}, err
 	}
-	c := guest.Container{Image: spec.Image, Env: env, Files: map[string][]byte{}}
+	c := guest.Container{Image: spec.Image, Env: env, Files: map[string][]byte{}, Volumes: map[string]*guest.Disk{}}
 	expand := expansion.MappingFuncFor(env)
 	for _, arg := range append(append([]string(nil), spec.Command...), spec.Args...) {
 		c.Args = append(c.Args, expansion.Expand(arg, expand))
 	}
 	for _, mount := range spec.VolumeMounts {
-		files := volumes[mount.Name]
-		if mount.SubPath != "" {
-			if data, ok := files[mount.SubPath]; ok {
+		v := volumes[mount.Name]
+		switch {
+		case v.disk != nil:
+			c.Volumes[mount.MountPath] = v.disk(cmp.Or(expansion.Expand(mount.SubPathExpr, expand), mount.SubPath))
+		case mount.SubPath != "":
+			if data, ok := v.files[mount.SubPath]; ok {
 				c.Files[mount.MountPath] = data
 			}
-			continue
-		}
-		for name, data := range files {
-			c.Files[path.Join(mount.MountPath, name)] = data
+		default:
+			for name, data := range v.files {
+				c.Files[path.Join(mount.MountPath, name)] = data
+			}
 		}
 	}
 	return c, nil
@@ -183,7 +200,7 @@ func (k *kubelet) environment(ctx context.Context, m *member, pod *corev1.Pod, s
 }
 
 func (k *kubelet) envSource(ctx context.Context, pod *corev1.Pod, from corev1.EnvFromSource) (map[string][]byte, error) {
-	v := corev1.Volume{Name: "env"}
+	v := corev1.Volume{Name: environmentVolume}
 	if from.ConfigMapRef != nil {
 		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: from.ConfigMapRef.LocalObjectReference, Optional: from.ConfigMapRef.Optional}
 	}
@@ -194,7 +211,7 @@ func (k *kubelet) envSource(ctx context.Context, pod *corev1.Pod, from corev1.En
 }
 
 func (k *kubelet) envValue(ctx context.Context, m *member, pod *corev1.Pod, from corev1.EnvVarSource) (string, error) {
-	v := corev1.Volume{Name: "env"}
+	v := corev1.Volume{Name: environmentVolume}
 	var key string
 	switch {
 	case from.FieldRef != nil:
@@ -209,7 +226,24 @@ func (k *kubelet) envValue(ctx context.Context, m *member, pod *corev1.Pod, from
 		return "", nil
 	}
 	files, err := k.volume(ctx, pod, v)
-	return string(files[key]), err
+	if err != nil {
+		return "", err
+	}
+	value, there := files[key]
+	if optional := v.ConfigMap != nil && isTrue(v.ConfigMap.Optional) || v.Secret != nil && isTrue(v.Secret.Optional); !there && !optional {
+		return "", &mountError{Volume: environmentVolume, Err: fmt.Errorf("couldn't find key %s in %s", key, objectOf(pod.Namespace, v))}
+	}
+	return string(value), nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// objectOf names what a variable comes from, as the kubelet does.
+func objectOf(namespace string, v corev1.Volume) string {
+	if v.Secret != nil {
+		return "Secret " + namespace + "/" + v.Secret.SecretName
+	}
+	return "ConfigMap " + namespace + "/" + v.ConfigMap.Name
 }
 
 // fieldOf is the downward API, as far as pods use it for their environment.

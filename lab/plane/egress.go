@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/lab/operators"
 )
 
 // egress is the API server's only way out: whatever it dials in "the cluster"
-// (kubelets, webhooks, aggregated API servers) comes here as an HTTP CONNECT. The
-// kubelets of the lab's nodes answer, and nothing else does: the addresses are
-// virtual, and on the real network they may be somebody's.
+// (kubelets, webhooks, pods behind its proxy) comes here as an HTTP CONNECT. The
+// kubelets of the lab's nodes answer, and what is simulated in its pods, and nothing
+// else does: the addresses are virtual, and on the real network they may be somebody's.
 type egress struct {
 	listener net.Listener
 	proxy    *http.Server
@@ -27,6 +29,7 @@ type egress struct {
 	conns    chan net.Conn // to kubelets
 	ca       *authority
 	nodes    atomic.Pointer[nodesFunc]
+	traffic  atomic.Pointer[operators.Traffic] // pods and Services
 	done     chan struct{}
 	running  sync.WaitGroup
 }
@@ -84,7 +87,7 @@ func (e *egress) connect(w http.ResponseWriter, r *http.Request) {
 	}
 	m, ok := (*find)(r.Host)
 	if !ok {
-		http.Error(w, "no route to host", http.StatusBadGateway)
+		e.connectPod(w, r)
 		return
 	}
 	config, err := e.ca.serverConfig(m.InternalIP.String(), m.Name)
@@ -92,19 +95,46 @@ func (e *egress) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return
-	}
-	_ = conn.SetDeadline(time.Time{})
-	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		_ = conn.Close()
+	conn := established(w)
+	if conn == nil {
 		return
 	}
 	select {
 	case e.conns <- nodeConn{tls.Server(conn, config), m}:
 	case <-e.done:
 		_ = conn.Close()
+	}
+}
+
+// established tells the client that it is connected, and takes the connection over;
+// nil when the client has gone.
+func established(w http.ResponseWriter) net.Conn {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil
+	}
+	_ = conn.SetDeadline(time.Time{})
+	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		_ = conn.Close()
+		return nil
+	}
+	return conn
+}
+
+// connectPod connects to a pod, or to one behind a Service.
+func (e *egress) connectPod(w http.ResponseWriter, r *http.Request) {
+	t := e.traffic.Load()
+	if t == nil {
+		http.Error(w, operators.ErrNoRoute.Error(), http.StatusBadGateway)
+		return
+	}
+	to, err := t.Find(r.Host)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	if conn := established(w); conn != nil {
+		t.Serve(conn, to)
 	}
 }
 

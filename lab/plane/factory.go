@@ -7,10 +7,12 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -18,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/cps-gpu/homelab/lab/operators"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
@@ -127,7 +130,7 @@ func (f *Factory) Form(ctx context.Context, cfg guest.PlaneConfig) (guest.Plane,
 	if err != nil {
 		return nil, err
 	}
-	p, err := f.assemble(ctx, cp, cfg.TLSSANs)
+	p, err := f.assemble(ctx, cp, cfg)
 	if err != nil {
 		cp.stop()
 		return nil, err
@@ -162,7 +165,8 @@ func (f *Factory) take(ctx context.Context, want networks) (*controlPlane, error
 	return cp, startControlPlane(ctx, cp)
 }
 
-func (f *Factory) assemble(ctx context.Context, cp *controlPlane, sans []string) (*plane, error) {
+func (f *Factory) assemble(ctx context.Context, cp *controlPlane, cfg guest.PlaneConfig) (*plane, error) {
+	sans := cfg.TLSSANs
 	if err := cp.serve(sans); err != nil {
 		return nil, err
 	}
@@ -184,14 +188,34 @@ func (f *Factory) assemble(ctx context.Context, cp *controlPlane, sans []string)
 	f.mu.Lock()
 	f.planes[p] = true
 	f.mu.Unlock()
+	p.cluster = p.programs(cfg.Disable)
 	p.kubelet = newKubelet(p)
 	cp.egress.serveNodes(p.kubelet.at, p.kubelet.api())
+	cp.egress.traffic.Store(p.cluster.Traffic)
 	p.running.Go(func() { cp.watch(p.ctx) })
 	p.running.Go(func() { p.kubelet.run(p.ctx) })
-	if err := p.Apply(ctx, k3sManifest); err != nil {
+	p.running.Go(func() { operators.Run(p.ctx, p.cluster) })
+	if err := p.Apply(ctx, packaged(cfg.Disable)); err != nil {
 		return nil, fmt.Errorf("what K3s ships: %w", err)
 	}
 	return p, nil
+}
+
+// Reach connects to an address that a cluster's load balancer gave to a Service;
+// false when no cluster has it.
+func (f *Factory) Reach(address string) (net.Conn, bool) {
+	f.mu.Lock()
+	planes := slices.Collect(maps.Keys(f.planes))
+	f.mu.Unlock()
+	for _, p := range planes {
+		if !p.cluster.Traffic.Balances(address) {
+			continue
+		}
+		if conn, err := p.cluster.Traffic.Dial(address); err == nil {
+			return conn, true
+		}
+	}
+	return nil, false
 }
 
 // goodFor tries the certificate that the API server shows now.

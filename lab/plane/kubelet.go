@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/cps-gpu/homelab/lab/operators"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
@@ -36,6 +37,9 @@ type kubelet struct {
 	events  record.EventRecorder
 	caster  record.EventBroadcaster
 	runs    sync.WaitGroup
+
+	contents *operators.Volumes // of volumes that outlive pods
+	command  func(ctx context.Context, pod *corev1.Pod, c corev1.Container) (code int, output string, known bool)
 
 	mu    sync.Mutex
 	nodes map[string]*member
@@ -62,6 +66,7 @@ const recheck = 2 * time.Second
 func newKubelet(p *plane) *kubelet {
 	k := &kubelet{
 		client: p.cp.client, log: p.log, nodes: map[string]*member{}, logs: newPodLogs(),
+		contents: p.cluster.Volumes, command: p.cluster.Command,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
 	}
 	k.factory = informers.NewSharedInformerFactory(k.client, 0)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/cps-gpu/homelab/lab/operators"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
@@ -22,7 +23,8 @@ type plane struct {
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 	kubelet *kubelet
-	ctx     context.Context // the cluster's life: its controllers run under it
+	cluster *operators.Cluster // what the programs in pods have
+	ctx     context.Context    // the cluster's life: its controllers run under it
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	closed  func() // called once when the cluster is no more

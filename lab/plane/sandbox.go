@@ -3,6 +3,7 @@ package plane
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -40,6 +41,13 @@ func (k *kubelet) makeSandbox(ctx context.Context, m *member, pod *corev1.Pod) (
 	if handler != nil && !m.hasRuntime(*handler) {
 		return recheck, k.refuseSandbox(ctx, pod, *handler)
 	}
+	var missing *mountError
+	if err := k.startable(ctx, m, pod); errors.As(err, &missing) {
+		k.eventOn(pod, corev1.EventTypeWarning, missing.reason(), "%s", missing.Error())
+		return recheck, k.refuse(ctx, pod, missing.reason())
+	} else if err != nil {
+		return 0, err
+	}
 	return 0, k.patchStatus(ctx, pod, map[string]any{"conditions": []any{condition(corev1.PodReadyToStartContainers, corev1.ConditionTrue, "", "")}})
 }
 
@@ -53,6 +61,15 @@ func (m *member) hasRuntime(handler string) bool {
 func (k *kubelet) refuseSandbox(ctx context.Context, pod *corev1.Pod, handler string) error {
 	why := fmt.Sprintf("Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for %q is configured", handler)
 	k.eventOn(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "%s", why)
+	return k.refuse(ctx, pod, "")
+}
+
+// refuse leaves the pod's containers waiting.
+func (k *kubelet) refuse(ctx context.Context, pod *corev1.Pod, why string) error {
+	state := "ContainerCreating"
+	if why == configError {
+		state = why
+	}
 	if len(pod.Status.ContainerStatuses) > 0 {
 		return nil
 	}
@@ -61,7 +78,7 @@ func (k *kubelet) refuseSandbox(ctx context.Context, pod *corev1.Pod, handler st
 	for i, c := range pod.Spec.Containers {
 		names[i] = c.Name
 		statuses[i] = corev1.ContainerStatus{Name: c.Name, Image: c.Image,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: state}}}
 	}
 	message := fmt.Sprintf("containers with unready status: %v", names)
 	return k.patchStatus(ctx, pod, map[string]any{

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/lab/bastion"
+	"github.com/cps-gpu/homelab/lab/charts"
 	"github.com/cps-gpu/homelab/lab/plane"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
@@ -96,7 +97,10 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	s := &Site{opts: o, served: make(chan error, 1)}
 	s.State = labctl.State{
 		PID: os.Getpid(), Started: time.Now().Round(time.Second), Binary: digest, Model: o.Model,
-		TokenID: tokenID, TokenFile: filepath.Join(o.Dir, "token"),
+		TokenID: tokenID, TokenFile: filepath.Join(o.Dir, "token"), Charts: filepath.Join(o.Dir, "charts"),
+	}
+	if err := charts.Write(s.State.Charts); err != nil {
+		return nil, err
 	}
 	o.Log.Info("starting etcd and the Kubernetes control plane")
 	data := filepath.Join(o.Dir, "plane")
@@ -108,7 +112,7 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	s.sim = pvesim.New(model, pvesim.Options{
 		Speed: o.Speed, Kubernetes: s.planes, Internet: guest.DefaultInternet(), Log: o.Log, Lean: true,
 	})
-	if s.bastion, err = bastion.Listen(ctx, o.Dir, s.sim.Network().Dial); err != nil {
+	if s.bastion, err = bastion.Listen(ctx, o.Dir, s.dial); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -119,6 +123,15 @@ func start(ctx context.Context, o Options) (*Site, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// dial connects to an address of the virtual network: one that a cluster's load
+// balancer gave to a Service, or a machine's.
+func (s *Site) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if conn, ok := s.planes.Reach(address); ok {
+		return conn, nil
+	}
+	return s.sim.Network().Dial(ctx, network, address)
 }
 
 // shells lets whoever may use the jump host log in to the simulated hosts as root.

@@ -13,10 +13,17 @@ import (
 	"github.com/cps-gpu/homelab/internal/labctl"
 )
 
+// BinaryEnv names a program that was built before, for those who change a test again
+// and again: building it takes longer than most tests.
+const BinaryEnv = "HOMELAB_LABD"
+
 // Binary returns the path of the program. Tests of several packages run at the
 // same time; a lock lets one of them build it.
 func Binary(t *testing.T) string {
 	t.Helper()
+	if exe := os.Getenv(BinaryEnv); exe != "" {
+		return exe
+	}
 	dir := filepath.Join(root(t), ".lab", "test")
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	lock, err := os.Create(filepath.Join(dir, "build.lock"))

@@ -97,7 +97,7 @@ func (n *k3sNode) form(ctx context.Context) int {
 }
 
 func (n *k3sNode) planeConfig() (PlaneConfig, error) {
-	out := PlaneConfig{DNSDomain: n.cfg.critical()["ClusterDomain"], Version: n.version}
+	out := PlaneConfig{DNSDomain: n.cfg.critical()["ClusterDomain"], Version: n.version, Disable: n.cfg.commas("disable")}
 	for to, key := range map[*netip.Prefix]string{&out.ServiceCIDR: "ServiceIPRanges", &out.PodCIDR: "ClusterIPRanges"} {
 		first, _, _ := strings.Cut(n.cfg.critical()[key], ",")
 		p, err := netip.ParsePrefix(first)

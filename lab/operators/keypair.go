@@ -1,0 +1,111 @@
+package operators
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// keyPair is a certificate that signs others.
+type keyPair struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+func (p *keyPair) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.cert.Raw})
+}
+
+func parsePair(cert, key []byte) (*keyPair, error) {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("error decoding certificate PEM block: %w", err)
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		return nil, fmt.Errorf("error parsing certificate: %w", err)
+	}
+	signer, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("error parsing private key: %T does not sign", pair.PrivateKey)
+	}
+	return &keyPair{leaf, signer}, nil
+}
+
+func newTemplate(name string, names, ips []string) *x509.Certificate {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil { // of the system's randomness, which does not fail
+		serial = big.NewInt(time.Now().UnixNano())
+	}
+	now := time.Now().Truncate(time.Second)
+	t := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: now, DNSNames: names,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+	}
+	for _, ip := range ips {
+		if parsed := net.ParseIP(ip); parsed != nil {
+			t.IPAddresses = append(t.IPAddresses, parsed)
+		}
+	}
+	return t
+}
+
+// makeCertificate signs t, with a new key unless one is given, by itself where
+// nobody else signs.
+func makeCertificate(t *x509.Certificate, keyPEM []byte, by *keyPair) (cert, key []byte, err error) {
+	var signer *ecdsa.PrivateKey
+	if der := decodePEM(keyPEM); der != nil {
+		if signer, err = x509.ParseECPrivateKey(der); err != nil {
+			return nil, nil, fmt.Errorf("private key: %w", err)
+		}
+	} else if signer, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, nil, fmt.Errorf("private key: %w", err)
+	}
+	if by == nil {
+		by = &keyPair{t, signer}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, by.cert, signer.Public(), by.key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("certificate: %w", err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(signer)
+	if err != nil {
+		return nil, nil, fmt.Errorf("private key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+// newCA makes a CA of ten years.
+func newCA(name string) (cert, key []byte, err error) {
+	t := newTemplate(name, nil, nil)
+	t.IsCA, t.BasicConstraintsValid = true, true
+	t.KeyUsage |= x509.KeyUsageCertSign
+	t.NotAfter = t.NotBefore.AddDate(10, 0, 0)
+	return makeCertificate(t, nil, nil)
+}
+
+// acmeCA is the public CA of the lab's internet: nobody trusts it.
+func (i *instance) acmeCA() (*keyPair, error) {
+	if have, ok := i.kept.(*keyPair); ok {
+		return have, nil
+	}
+	cert, key, err := newCA("Simulated ACME CA of the lab")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := parsePair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	i.kept = pair
+	return pair, nil
+}

@@ -1,0 +1,239 @@
+package operators
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+)
+
+// Authority is a certificate authority that programs may use.
+type Authority interface {
+	// PEM is its own certificate.
+	PEM() []byte
+	// Issue makes a server's certificate and key for names and addresses.
+	Issue(names ...string) (cert, key []byte, err error)
+}
+
+// Cluster is what programs have of the cluster that they run in.
+type Cluster struct {
+	Config  *rest.Config
+	Client  kubernetes.Interface
+	Dynamic dynamic.Interface
+	Mapper  *restmapper.DeferredDiscoveryRESTMapper
+	CA      Authority
+	Volumes *Volumes
+	Traffic *Traffic
+	Disable []string // K3s' packaged parts that are off, e.g. servicelb
+	Log     *slog.Logger
+}
+
+// program is one that the lab can play.
+type program struct {
+	name  string
+	image string // the end of the image's name, without registry and tag
+	// is refines the match where one image is several programs; nil: all of it.
+	is func(corev1.Container) bool
+	// watch are the kinds that it looks at. It starts when all of them are served.
+	watch []kind
+	// sync brings the world a step further, and is called again whenever one of the
+	// kinds changes, or after the duration that it returned.
+	sync func(context.Context, *instance) (again time.Duration, err error)
+}
+
+// programs are all that the lab plays.
+func programs() []program {
+	return slices.Concat(storagePrograms(), networkPrograms(), certificatePrograms(), monitoringPrograms(), rancherPrograms(), fleetPrograms(), hubPrograms())
+}
+
+// manager starts and ends instances as pods come and go.
+type manager struct {
+	*Cluster
+	events  record.EventBroadcaster
+	pods    listers.PodLister
+	table   []program
+	changed chan struct{}
+
+	running map[key]*instance
+	all     sync.WaitGroup
+}
+
+// key names an instance: a program in a workload.
+type key struct{ program, namespace, workload, container string }
+
+// Run plays programs until ctx ends.
+func Run(ctx context.Context, c *Cluster) {
+	m := &manager{Cluster: c, table: programs(), changed: make(chan struct{}, 1), running: map[key]*instance{}}
+	m.events = record.NewBroadcaster()
+	m.events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: c.Client.CoreV1().Events("")})
+	defer m.events.Shutdown()
+	factory := informers.NewSharedInformerFactory(c.Client, 0)
+	pods := factory.Core().V1().Pods()
+	m.pods = pods.Lister()
+	notify := func(any) { poke(m.changed) }
+	_, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, obj any) { notify(obj) },
+	})
+	if err != nil { // only of an informer that has ended
+		c.Log.Error("programs", "why", err)
+	}
+	factory.StartWithContext(ctx)
+	factory.WaitForCacheSyncWithContext(ctx)
+	defer factory.Shutdown()
+	defer m.all.Wait()
+	m.startBuiltin(ctx)
+	for {
+		m.reconcile(ctx)
+		select {
+		case <-ctx.Done():
+			for _, i := range m.running {
+				i.cancel()
+			}
+			return
+		case <-m.changed:
+		}
+		if !pause(ctx, 20*time.Millisecond) { // a rollout is many events
+			continue
+		}
+	}
+}
+
+// poke wakes who waits for ch, and is remembered when nobody does.
+func poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits, and reports false when ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// reconcile makes the instances those that the Ready pods ask for.
+func (m *manager) reconcile(ctx context.Context) {
+	pods, err := m.pods.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	})
+	wanted := map[key]bool{}
+	for _, pod := range pods {
+		if !ready(pod) {
+			continue
+		}
+		for _, c := range pod.Spec.Containers {
+			for _, p := range m.table {
+				k := key{p.name, pod.Namespace, workload(pod), c.Name}
+				if wanted[k] || !p.runs(c) {
+					continue
+				}
+				wanted[k] = true
+				m.lead(ctx, k, p, pod, c)
+			}
+		}
+	}
+	for k, i := range m.running {
+		if !wanted[k] {
+			i.cancel()
+			delete(m.running, k)
+			m.Log.Info("a program ended", "program", k.program, "workload", k.namespace+"/"+k.workload)
+		}
+	}
+}
+
+// lead makes pod the one whose program runs: the oldest that is Ready.
+func (m *manager) lead(ctx context.Context, k key, p program, pod *corev1.Pod, c corev1.Container) {
+	if old, ok := m.running[k]; ok {
+		if old.pod.UID == pod.UID || m.isReady(old.pod) {
+			return
+		}
+		old.cancel()
+	} else {
+		m.Log.Info("a program starts", "program", p.name, "workload", k.namespace+"/"+k.workload)
+	}
+	m.running[k] = m.start(ctx, p, pod, c)
+}
+
+func (m *manager) isReady(pod *corev1.Pod) bool {
+	now, err := m.pods.Pods(pod.Namespace).Get(pod.Name)
+	return err == nil && now.UID == pod.UID && ready(now)
+}
+
+func (p program) runs(c corev1.Container) bool {
+	return strings.HasSuffix(repository(c.Image), p.image) && (p.is == nil || p.is(c))
+}
+
+// repository is an image's name without tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		image = image[:i]
+	}
+	return image
+}
+
+func ready(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// workload is the name of what a pod belongs to; of a ReplicaSet, its Deployment's.
+func workload(pod *corev1.Pod) string {
+	for _, owner := range pod.OwnerReferences {
+		if owner.Controller == nil || !*owner.Controller {
+			continue
+		}
+		if owner.Kind == "ReplicaSet" {
+			return strings.TrimSuffix(owner.Name, "-"+pod.Labels["pod-template-hash"])
+		}
+		return owner.Name
+	}
+	return pod.Name
+}
+
+// startBuiltin starts what K3s itself does, in no pod.
+func (m *manager) startBuiltin(ctx context.Context) {
+	for _, p := range builtinPrograms() {
+		if slices.Contains(m.Disable, p.name) {
+			continue
+		}
+		m.start(ctx, p, &corev1.Pod{}, corev1.Container{})
+	}
+}
+
+// recorder writes events as a component would.
+func (m *manager) recorder(component string) record.EventRecorder {
+	return m.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+}
+
+// uid is what identifies an object over its life.
+type uid = types.UID

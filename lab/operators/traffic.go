@@ -1,0 +1,334 @@
+package operators
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Traffic is the cluster's network for those who call it: it finds the pod behind an
+// address, be that the pod's own, a Service's or one that a load balancer gave, and
+// lets what runs there answer. Pods that are not Ready are not found, as it is with
+// endpoints.
+type Traffic struct {
+	ca       Authority
+	services listers.ServiceLister
+	pods     listers.PodLister
+	nodes    listers.NodeLister
+	factory  informers.SharedInformerFactory
+	conns    chan net.Conn
+	server   *http.Server
+	life     context.Context //nolint:containedctx // the cluster's life, as long as connections may last
+
+	mu       sync.Mutex
+	handlers map[place]map[int]http.Handler // by workload, then by the container's port; 0 is all others
+	certs    map[string]*tls.Certificate
+}
+
+// place is a workload of a namespace.
+type place struct{ namespace, workload string }
+
+// Destination is a port of a pod.
+type Destination struct {
+	pod  *corev1.Pod
+	port int
+}
+
+// NewTraffic makes the network; it lives until ctx ends.
+func NewTraffic(ctx context.Context, client kubernetes.Interface, ca Authority) *Traffic {
+	t := &Traffic{ca: ca, life: ctx, conns: make(chan net.Conn), handlers: map[place]map[int]http.Handler{}, certs: map[string]*tls.Certificate{}}
+	t.factory = informers.NewSharedInformerFactory(client, 0)
+	core := t.factory.Core().V1()
+	t.services, t.pods, t.nodes = core.Services().Lister(), core.Pods().Lister(), core.Nodes().Lister()
+	for _, informer := range []cache.SharedIndexInformer{core.Services().Informer(), core.Pods().Informer(), core.Nodes().Informer()} {
+		_ = informer // asking for it is what makes the factory start it
+	}
+	t.server = &http.Server{
+		Handler: http.HandlerFunc(t.answer), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if arrived, ok := c.(*arrival); ok {
+				return context.WithValue(ctx, arrivalKey{}, arrived.to)
+			}
+			return ctx
+		},
+	}
+	t.factory.StartWithContext(ctx)
+	go func() { _ = t.server.Serve(acceptor{ctx, t.conns}) }()
+	context.AfterFunc(ctx, func() { _ = t.server.Close() })
+	return t
+}
+
+type arrivalKey struct{}
+
+// arrival is a connection that has come to a pod.
+type arrival struct {
+	net.Conn
+	to Destination
+}
+
+// acceptor hands arrivals to the one HTTP server of all pods.
+type acceptor struct {
+	ctx   context.Context //nolint:containedctx // net.Listener knows no other way to end
+	conns chan net.Conn
+}
+
+// Accept returns the next arrival.
+func (a acceptor) Accept() (net.Conn, error) {
+	select {
+	case c := <-a.conns:
+		return c, nil
+	case <-a.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is called by the server that is being closed, and has nothing to do.
+func (acceptor) Close() error { return nil }
+
+// Addr is nowhere: arrivals come from a pipe.
+func (acceptor) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
+
+// handle lets h answer for a workload at a port of its pods, 0 for every other one,
+// until release is called.
+func (t *Traffic) handle(at place, port int, h http.Handler) (release func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.handlers[at] == nil {
+		t.handlers[at] = map[int]http.Handler{}
+	}
+	t.handlers[at][port] = h
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.handlers[at], port)
+	}
+}
+
+// ErrNoRoute says that nothing in the cluster has an address.
+var ErrNoRoute = errors.New("no route to host")
+
+// ErrRefused says that nothing is Ready behind an address.
+var ErrRefused = errors.New("connection refused")
+
+// Balances reports whether an address, host:port, is one that a load balancer gave
+// to a Service.
+func (t *Traffic) Balances(address string) bool {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	list, err := t.services.List(labels.Everything())
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(list, func(s *corev1.Service) bool {
+		return s.Spec.Type == corev1.ServiceTypeLoadBalancer && isAt(s, host) && s.Spec.ClusterIP != host &&
+			slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return strconv.Itoa(int(p.Port)) == portText })
+	})
+}
+
+// Dial connects to an address of the cluster, host:port.
+func (t *Traffic) Dial(address string) (net.Conn, error) {
+	to, err := t.Find(address)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", address, err)
+	}
+	near, far := net.Pipe()
+	t.Serve(far, to)
+	return near, nil
+}
+
+// Serve lets what is at a destination answer on a connection that is there already.
+func (t *Traffic) Serve(conn net.Conn, to Destination) {
+	go t.arrive(conn, to)
+}
+
+// arrive sees whether the caller speaks TLS, and hands the connection to the server.
+func (t *Traffic) arrive(conn net.Conn, to Destination) {
+	const tlsHandshake = 0x16
+	reader := bufio.NewReader(conn)
+	first, err := reader.Peek(1)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	var c net.Conn = &buffered{Conn: conn, reader: reader}
+	if first[0] == tlsHandshake {
+		c = tls.Server(c, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: t.certificate, NextProtos: []string{"http/1.1"}})
+	}
+	select {
+	case t.conns <- &arrival{Conn: c, to: to}:
+	case <-t.life.Done():
+		_ = conn.Close()
+	}
+}
+
+// buffered reads what was looked at already first.
+type buffered struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func (b *buffered) Read(p []byte) (int, error) { return b.reader.Read(p) }
+
+// certificate is one for the name that a client asks for, of the cluster's own CA.
+// What is simulated has no certificate of its own; who trusts that CA is in package
+// operators' hands: see inject.
+func (t *Traffic) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c, ok := t.certs[hello.ServerName]; ok {
+		return c, nil
+	}
+	cert, key, err := t.ca.Issue(hello.ServerName)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	t.certs[hello.ServerName] = &pair
+	return &pair, nil
+}
+
+// answer lets the program of the pod answer, or says what is simulated.
+func (t *Traffic) answer(w http.ResponseWriter, r *http.Request) {
+	to, ok := r.Context().Value(arrivalKey{}).(Destination)
+	if !ok {
+		http.Error(w, "nobody is there", http.StatusBadGateway)
+		return
+	}
+	t.handlerOf(to).ServeHTTP(w, r)
+}
+
+func (t *Traffic) handlerOf(to Destination) http.Handler {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ports := t.handlers[place{to.pod.Namespace, workload(to.pod)}]
+	if h, ok := ports[to.port]; ok {
+		return h
+	}
+	if h, ok := ports[0]; ok {
+		return h
+	}
+	return http.HandlerFunc(simulated)
+}
+
+// Find looks an address up: that of a pod, of a Service, or of a load balancer.
+func (t *Traffic) Find(address string) (Destination, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return Destination{}, fmt.Errorf("%s: %w", address, ErrNoRoute)
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return Destination{}, fmt.Errorf("%s: %w", address, ErrNoRoute)
+	}
+	list, err := t.services.List(labels.Everything())
+	if err != nil {
+		return Destination{}, err
+	}
+	for _, s := range list {
+		if i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == port }); i >= 0 && isAt(s, host) {
+			return t.behind(s, s.Spec.Ports[i])
+		}
+	}
+	return t.podAt(host, port)
+}
+
+func isAt(s *corev1.Service, host string) bool {
+	return s.Spec.ClusterIP == host || slices.Contains(s.Spec.ExternalIPs, host) ||
+		slices.ContainsFunc(s.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return i.IP == host })
+}
+
+func (t *Traffic) podAt(host string, port int) (Destination, error) {
+	if _, err := netip.ParseAddr(host); err != nil {
+		return Destination{}, ErrNoRoute
+	}
+	pods, err := t.pods.List(labels.Everything())
+	if err != nil {
+		return Destination{}, err
+	}
+	for _, p := range pods {
+		if p.Status.PodIP == host && !p.Spec.HostNetwork && p.DeletionTimestamp == nil {
+			return Destination{p, port}, nil
+		}
+	}
+	return Destination{}, ErrNoRoute
+}
+
+// behind finds a Ready pod of a Service.
+func (t *Traffic) behind(s *corev1.Service, port corev1.ServicePort) (Destination, error) {
+	if len(s.Spec.Selector) == 0 {
+		return Destination{}, ErrRefused
+	}
+	pods, err := t.pods.Pods(s.Namespace).List(labels.SelectorFromSet(s.Spec.Selector))
+	if err != nil {
+		return Destination{}, err
+	}
+	for _, p := range pods {
+		if !ready(p) {
+			continue
+		}
+		if n := targetPort(p, port); n > 0 {
+			return Destination{p, n}, nil
+		}
+	}
+	return Destination{}, ErrRefused
+}
+
+// targetPort resolves the name of a port as endpoints do: 0 when the pod has none.
+func targetPort(p *corev1.Pod, port corev1.ServicePort) int {
+	if port.TargetPort.StrVal == "" {
+		if n := port.TargetPort.IntValue(); n > 0 {
+			return n
+		}
+		return int(port.Port)
+	}
+	for _, c := range p.Spec.Containers {
+		for _, cp := range c.Ports {
+			if cp.Name == port.TargetPort.StrVal {
+				return int(cp.ContainerPort)
+			}
+		}
+	}
+	return 0
+}
+
+// service finds who answers behind a port of a Service.
+func (t *Traffic) service(namespace, name, portName string, portNumber int32) (http.Handler, error) {
+	s, err := t.services.Services(namespace).Get(name)
+	if err != nil {
+		return nil, fmt.Errorf("service %s/%s: %w", namespace, name, err)
+	}
+	for _, p := range s.Spec.Ports {
+		if portName != "" && p.Name != portName || portName == "" && portNumber != 0 && p.Port != portNumber {
+			continue
+		}
+		to, err := t.behind(s, p)
+		if err != nil {
+			return nil, fmt.Errorf("service %s/%s: %w", namespace, name, err)
+		}
+		return t.handlerOf(to), nil
+	}
+	return nil, fmt.Errorf("service %s/%s has no port %s%d", namespace, name, portName, portNumber)
+}
