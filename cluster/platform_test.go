@@ -81,3 +81,32 @@ func TestLifeOfAPlatform(t *testing.T) {
 		assert.Empty(t, w.plan(t, spec))
 	})
 }
+
+// What the file no longer names goes, and nothing else does.
+func TestPartTakenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		text := platform(t, "one-gpu", smallPlatform)
+		more := "monitoring: {size: 10GiB}\n"
+		w.up(t, parse(t, text+more))
+		with := w.stands(t)
+		assert.Contains(t, with, "configmaps kube-system/homelab-part-monitoring")
+
+		spec := parse(t, text)
+		assert.Equal(t, []string{
+			"leftovers: part/dcgm-exporter: release monitoring/dcgm-exporter → (none) [no longer in the file]; " +
+				"part/monitoring: release monitoring/monitoring → (none) [no longer in the file; its volumes and definitions of kinds stay]",
+		}, w.plan(t, spec))
+		report := w.up(t, spec)
+		assert.Equal(t, []string{"leftovers"}, changedSteps(report))
+		assert.Empty(t, w.plan(t, spec))
+		now := w.stands(t)
+		for _, gone := range []string{"configmaps kube-system/homelab-part-monitoring", "deployments.apps monitoring/monitoring-grafana"} {
+			assert.NotContains(t, now, gone)
+		}
+		for _, stays := range []string{"namespaces /monitoring", "secrets monitoring/grafana-admin", "deployments.apps jupyterhub/hub"} {
+			assert.Contains(t, now, stays)
+		}
+	})
+}

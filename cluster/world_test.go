@@ -35,7 +35,9 @@ type world struct {
 	token  string
 	tap    func(http.RoundTripper) http.RoundTripper // around every way out, nil for none
 	output strings.Builder                           // every event, as text
-	mu     sync.Mutex
+	// kubeTap is around the way to Kubernetes alone, in place of tap.
+	kubeTap func(http.RoundTripper) http.RoundTripper
+	mu      sync.Mutex
 }
 
 // loginKey is the same in every world, and so are the seeds that carry its public
@@ -91,8 +93,12 @@ func (w *world) clusterOver(t testing.TB, spec *cluster.Spec, way http.RoundTrip
 	require.NoError(t, err)
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(t, err)
+	wrap := w.kubeTap
+	if wrap == nil {
+		wrap = w.tap
+	}
 	c, err := cluster.New(spec, cluster.Backend{
-		Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: w.tap,
+		Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap,
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

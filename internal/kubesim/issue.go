@@ -3,10 +3,13 @@ package kubesim
 import (
 	"crypto/ecdsa"
 	"crypto/x509"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // issue plays cert-manager, while a pod of its image is ready: issuers become Ready,
@@ -58,4 +61,31 @@ func (c *Cluster) certify(e *entry) bool {
 		Data: map[string][]byte{corev1.TLSCertKey: encode("CERTIFICATE", signed.Certificate[0]), corev1.TLSPrivateKeyKey: encode("EC PRIVATE KEY", key)},
 	})
 	return true
+}
+
+// play does what some programs of hooks do that guests do not have: kube-webhook-certgen
+// makes a certificate for a webhook.
+func (c *Cluster) play(ct guest.Container, namespace string) {
+	name := ""
+	for i, arg := range ct.Args {
+		if v, ok := strings.CutPrefix(arg, "--secret-name="); ok {
+			name = v
+		} else if arg == "--secret-name" && i+1 < len(ct.Args) {
+			name = ct.Args[i+1]
+		}
+	}
+	if name == "" || !slices.Contains(ct.Args, "create") {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.get(mustKind("secrets"), namespace, name) != nil {
+		return
+	}
+	signed, err := c.auth.sign(template("webhook"))
+	if err != nil {
+		return
+	}
+	c.putTyped(mustKind("secrets"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Data: map[string][]byte{"cert": encode("CERTIFICATE", signed.Certificate[0]), "ca": encode("CERTIFICATE", c.auth.cert.Raw), "key": {}}})
 }

@@ -156,6 +156,7 @@ func (c *Cluster) begin(e *entry, p *corev1.Pod, k *kubelet, r *run) {
 		code, output, message := k.node.Run(ctx, ct)
 		if code == notFound {
 			code, output = 0, output+"\nkubesim: a program that it does not have has done its work\n"
+			c.play(ct, p.Namespace)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
