@@ -1,0 +1,4 @@
+package addon
+
+// ProbeScripts are what runs in the pods of a probe.
+func ProbeScripts() (write, read string) { return writeScript, readScript }
