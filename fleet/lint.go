@@ -30,7 +30,7 @@ type Finding struct {
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
 	File     string   `json:"file"` // from the root of what was linted
-	Line     int      `json:"line"` // 0: the file as a whole
+	Line     int      `json:"line"` // 0: a folder
 	Column   int      `json:"column"`
 	Message  string   `json:"message"`
 	Cure     string   `json:"cure,omitempty"`
@@ -143,6 +143,9 @@ func (l *linter) cure(rule, file string, at lintPos, cure, format string, args .
 	r, ok := l.rules[rule]
 	if !ok {
 		panic("fleet: lint rule without a row in the table: " + rule)
+	}
+	if at == (lintPos{}) && l.tree.files[file] != nil && l.tree.files[file].data != nil {
+		at = lintPos{1, 1} // of the file as a whole
 	}
 	l.found = append(l.found, Finding{
 		Rule: rule, Severity: r.Severity, File: file, Line: at.line, Column: at.col,

@@ -70,7 +70,7 @@ func (l *linter) checkFleetYAMLs() {
 			l.add("two-fleet-yamls", second, lintPos{}, "Fleet reads fleet.yaml beside it, and not this file")
 		}
 		walk := &lintWalk{loose: true}
-		walk.walk(b.root, schema, "")
+		walk.walk(b.root, schema, "", true)
 		typed := false
 		for _, m := range walk.out {
 			typed = typed || m.what == misfitType
@@ -100,7 +100,11 @@ func (l *linter) misfit(file string, m lintMisfit, of string) {
 	case misfitCase:
 		l.cure("key-case", file, m.at, fmt.Sprintf("write %s", m.near), "the key %q%s is written %q", m.name, where, m.near)
 	case misfitType:
-		l.add("wrong-type", file, m.at, "%s is %s and must be %s", m.path, m.have.kind, m.want.kind)
+		if m.want.kind == lintText && m.kind < lintText {
+			l.cure("wrong-type", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.text), "%s is %s and must be text", m.path, m.kind)
+			return
+		}
+		l.add("wrong-type", file, m.at, "%s is %s and must be %s", m.path, m.kind, m.want.kind)
 	case misfitLossy:
 		l.cure("lossy-text", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.text), "%s is text, and without quotes YAML makes %q of %s", m.path, lossyAs(m.have.text), m.have.text)
 	}
@@ -178,13 +182,11 @@ func (n *lintNode) fieldsOf() []lintField {
 // labels of a bundle become labels of an object: Kubernetes refuses bad ones.
 func (l *linter) labels(b *lintBundle) {
 	for _, f := range b.root.get("labels").fieldsOf() {
-		for _, problem := range validation.IsQualifiedName(f.name) {
-			l.in("bad-label", b, f.at, "label %q: %s", f.name, problem)
+		if len(validation.IsQualifiedName(f.name)) > 0 {
+			l.in("bad-label", b, f.at, "%q cannot be the name of a label", f.name)
 		}
-		if f.value.kind == lintText {
-			for _, problem := range validation.IsValidLabelValue(f.value.text) {
-				l.in("bad-label", b, f.value.at, "label %s: %s", f.name, problem)
-			}
+		if f.value.kind == lintText && len(validation.IsValidLabelValue(f.value.text)) > 0 {
+			l.in("bad-label", b, f.value.at, "%q cannot be the value of a label", f.value.text)
 		}
 	}
 }

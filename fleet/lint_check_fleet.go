@@ -37,7 +37,7 @@ func (l *linter) checkFleetObjects() {
 			schema = nil // newer keys than our types know, and too big to be written by hand
 		}
 		walk := &lintWalk{}
-		walk.walk(o.node, schema, "")
+		walk.walk(o.node, schema, "", false)
 		for _, m := range walk.out {
 			l.misfit(o.file.name, m, o.kind)
 		}

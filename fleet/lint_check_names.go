@@ -55,7 +55,7 @@ func (l *linter) ownName(b *lintBundle) {
 	}
 	switch problems := validation.IsDNS1123Subdomain(name); {
 	case len(problems) > 0:
-		l.in("bundle-name", b, at, "%q cannot be the name of a bundle: %s", name, problems[0])
+		l.in("bundle-name", b, at, "%q cannot be the name of a bundle", name)
 	case len(name) > 63:
 		l.in("bundle-name", b, at, "%q has %d letters: it is also a label's value, of 63 at most", name, len(name))
 	case b.release() != name && (b.YAML.Helm == nil || b.YAML.Helm.ReleaseName == ""):

@@ -47,7 +47,7 @@ func (l *linter) checkObjects() {
 			l.hook(o)
 			if t, ok := kubernetesTypes[o.apiVersion+"/"+o.kind]; ok {
 				walk := &lintWalk{}
-				walk.walk(o.node, schemas.of(t), "")
+				walk.walk(o.node, schemas.of(t), "", false)
 				for _, m := range walk.out {
 					l.field(o, m)
 				}
@@ -60,7 +60,7 @@ func (l *linter) checkObjects() {
 func (l *linter) field(o *lintObject, m lintMisfit) {
 	switch m.what {
 	case misfitType:
-		l.add("unknown-field", o.file.name, m.at, "%s: %s is %s and must be %s", o, m.path, m.have.kind, m.want.kind)
+		l.add("unknown-field", o.file.name, m.at, "%s: %s is %s and must be %s", o, m.path, m.kind, m.want.kind)
 	case misfitUnknown:
 		hint := ""
 		if m.near != "" {
@@ -78,6 +78,9 @@ func (l *linter) field(o *lintObject, m lintMisfit) {
 // dropped finds documents without a kind: one of them, and Fleet leaves out the whole
 // file without a word (helmdeployer/rawyaml/resources.go ToObjects).
 func (l *linter) dropped(b *lintBundle, f *lintFile) {
+	if strings.HasPrefix(path.Base(f.name), "kustomization.") {
+		return // kustomization-name has more to say
+	}
 	objects, missing := 0, (*lintNode)(nil)
 	for _, d := range f.docs {
 		switch {

@@ -36,7 +36,7 @@ var lintRulesFile = [...]LintRule{
 	{"wrong-type", Failure, "", "A value of the wrong kind: Fleet refuses the file, and the whole GitRepo stops.",
 		"write the value as its kind demands", "internal/bundlereader/read.go bundleFromDir"},
 	{"lossy-text", Failure, "", "Text without quotes that YAML takes for a number or a truth value becomes other text: 1.10 is 1.1, yes is true.",
-		"put it in quotes", "internal/bundlereader/read.go bundleFromDir (sigs.k8s.io/yaml writes numbers anew where text is wanted)"},
+		"put it in quotes", "internal/bundlereader/read.go bundleFromDir (sigs.k8s.io/yaml yaml.go convertToJSONableObject writes numbers anew where text is wanted)"},
 	{"second-document", Failure, "", "Of a fleet.yaml Fleet reads the first document only.",
 		"keep one document; make another folder for another bundle", "internal/bundlereader/read.go bundleFromDir"},
 	{"two-fleet-yamls", Warning, "", "fleet.yml beside fleet.yaml is not read.",

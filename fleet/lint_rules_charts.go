@@ -14,7 +14,7 @@ var lintRulesCharts = [...]LintRule{
 		"helm.repo: oci://HOST/PATH/CHART, and no helm.chart", "internal/bundlereader/charturl.go isOCIChart"},
 	{"oci-in-chart", Warning, "", "oci:// in helm.chart is deprecated.",
 		"write it as helm.repo", "internal/bundlereader/resources.go readResources"},
-	{"vendored-version", Warning, "F8", "helm.version beside a chart that lies in the repository, or is named by a URL, does nothing.",
+	{"vendored-version", Warning, "F8", "helm.version beside a chart that lies in the repository does nothing.",
 		"take helm.version away; the chart's own Chart.yaml counts", "internal/bundlereader/resources.go addRemoteCharts"},
 	{"chart-not-deployed", Failure, "", "A chart in a subfolder that no helm.chart names is left out without a word.",
 		"helm.chart: the subfolder, or a fleet.yaml beside the Chart.yaml", "internal/helmdeployer/render/helm.go manifests"},

@@ -25,6 +25,8 @@ type lintSchema struct {
 	fields map[string]*lintSchema
 	elem   *lintSchema // of lists, and of mappings with free keys
 	bytes  bool        // base64
+
+	promoted map[string]bool // fields that belong to an embedded struct
 }
 
 // lintSchemas remembers schemas of types: they contain themselves and each other.
@@ -64,14 +66,14 @@ func (m lintSchemas) of(t reflect.Type) *lintSchema {
 		}
 		s.kind, s.elem = lintList, m.of(t.Elem())
 	case reflect.Struct:
-		s.kind, s.fields = lintMap, map[string]*lintSchema{}
-		m.structOf(t, s.fields)
+		s.kind, s.fields, s.promoted = lintMap, map[string]*lintSchema{}, map[string]bool{}
+		m.structOf(t, s, false)
 	}
 	return s
 }
 
 // structOf adds the fields of a struct; those of embedded ones without a name are its own.
-func (m lintSchemas) structOf(t reflect.Type, into map[string]*lintSchema) {
+func (m lintSchemas) structOf(t reflect.Type, into *lintSchema, promoted bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -80,7 +82,7 @@ func (m lintSchemas) structOf(t reflect.Type, into map[string]*lintSchema) {
 			if e.Kind() == reflect.Pointer {
 				e = e.Elem()
 			}
-			m.structOf(e, into)
+			m.structOf(e, into, true)
 			continue
 		}
 		if name == "-" || !f.IsExported() {
@@ -89,8 +91,8 @@ func (m lintSchemas) structOf(t reflect.Type, into map[string]*lintSchema) {
 		if name == "" {
 			name = f.Name
 		}
-		if into[name] == nil || !f.Anonymous {
-			into[name] = m.of(f.Type)
+		if into.fields[name] == nil || !promoted { // the outer one wins
+			into.fields[name], into.promoted[name] = m.of(f.Type), promoted
 		}
 	}
 }
@@ -104,6 +106,7 @@ type lintMisfit struct {
 	near string      // what was probably meant
 	want *lintSchema // for the wrong type
 	have *lintNode
+	kind lintKind // of have, for the parser
 }
 
 type lintMisfitKind int
@@ -122,28 +125,36 @@ type lintWalk struct {
 	out   []lintMisfit
 }
 
-func (w *lintWalk) walk(n *lintNode, s *lintSchema, path string) {
+// walk compares. Where the parser knows that text is wanted, it makes text of numbers
+// and truth values; sigs.k8s.io/yaml loses sight of that in fields of embedded
+// structs, which most of fleet.yaml is (convertToJSONableObject looks at the first of
+// a field's indexes only).
+func (w *lintWalk) walk(n *lintNode, s *lintSchema, path string, coerce bool) {
 	if n == nil || n.kind == lintNull || s == nil || s.kind == lintNull {
 		return
 	}
-	if !w.fits(n, s) {
-		w.out = append(w.out, lintMisfit{what: misfitType, at: n.at, path: path, want: s, have: n})
+	switch kind := n.realKind(); {
+	case kind == s.kind:
+	case coerce && s.kind == lintText && (kind == lintNumber || kind == lintBool):
+		if lossy(n.text) {
+			w.out = append(w.out, lintMisfit{what: misfitLossy, at: n.at, path: path, have: n})
+		}
+	default:
+		w.out = append(w.out, lintMisfit{what: misfitType, at: n.at, path: path, want: s, have: n, kind: kind})
 		return
 	}
-	if s.kind == lintText && w.loose && n.plain && lossy(n.text) {
-		w.out = append(w.out, lintMisfit{what: misfitLossy, at: n.at, path: path, have: n})
-	}
 	for i, item := range n.items {
-		w.walk(item, s.elem, path+"["+strconv.Itoa(i)+"]")
+		w.walk(item, s.elem, path+"["+strconv.Itoa(i)+"]", coerce)
 	}
 	for _, f := range n.fields {
-		sub := s.elem
+		sub, known := s.elem, coerce
 		if s.fields != nil {
 			if sub = w.field(f, s, path); sub == nil {
 				continue
 			}
+			known = coerce && !s.promoted[f.name]
 		}
-		w.walk(f.value, sub, join(path, f.name))
+		w.walk(f.value, sub, join(path, f.name), known)
 	}
 }
 
@@ -164,20 +175,30 @@ func (w *lintWalk) field(f lintField, s *lintSchema, path string) *lintSchema {
 	return nil
 }
 
-// fits: numbers and booleans become text where text is wanted (sigs.k8s.io/yaml
-// convertToJSONableObject).
-func (w *lintWalk) fits(n *lintNode, s *lintSchema) bool {
-	return n.kind == s.kind || w.loose && s.kind == lintText && (n.kind == lintNumber || n.kind == lintBool)
-}
-
 var lintNotText = regexp.MustCompile(`^(?i:[-+.]?[0-9].*|y|n|yes|no|on|off|true|false)$`)
+
+// realKind is the kind that a scalar has for the parser that Fleet uses: YAML 1.1,
+// where yes is a truth value.
+func (n *lintNode) realKind() lintKind {
+	if !n.plain || !lintNotText.MatchString(n.text) {
+		return n.kind
+	}
+	var v any
+	if yaml.Unmarshal([]byte(n.text), &v) != nil {
+		return n.kind
+	}
+	switch v.(type) {
+	case bool:
+		return lintBool
+	case float64:
+		return lintNumber
+	}
+	return lintText
+}
 
 // lossy says that a scalar without quotes is another text after Fleet has read it:
 // 1.10 is 1.1, 010 is 8, yes is true.
 func lossy(text string) bool {
-	if !lintNotText.MatchString(text) {
-		return false
-	}
 	var v struct{ V string }
 	return yaml.Unmarshal([]byte("v: "+text), &v) == nil && v.V != text
 }
