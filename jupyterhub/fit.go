@@ -243,11 +243,16 @@ func (in Pool) lacks(p Profile) (why, largest string) {
 			short = append(short, fmt.Sprintf("%s cores of %s", cores(best.CPU), cores(need.cpu)))
 		}
 	}
-	could = append(could, min(need.memory, best.Memory.round()).String())
+	memory := need.memory.String()
 	if best.Memory < need.memory {
-		short = append(short, fmt.Sprintf("%s of %s", best.Memory.round(), need.memory))
+		memory = best.Memory.roughly()
+		short = append(short, memory+" of "+need.memory.String())
 	}
-	return "a node has " + strings.Join(short, ", "), strings.Join(could, ", ")
+	why = "a node has " + strings.Join(short, ", ")
+	if nearest <= 0 { // of something there is nothing at all
+		return why, ""
+	}
+	return why, strings.Join(append(could, memory), ", ")
 }
 
 func share(have, need float64) float64 {
@@ -266,8 +271,13 @@ func cores(c float64) string {
 	return strconv.FormatFloat(math.Floor(c*100+1e-6)/100, 'f', -1, 64)
 }
 
-// round takes off what is less than a MiB, for people.
-func (b Bytes) round() Bytes { return b / MiB * MiB }
+// roughly writes what is there for people, rounded down: 124.5Gi.
+func (b Bytes) roughly() string {
+	if b < 10*GiB {
+		return (b / MiB * MiB).String()
+	}
+	return strconv.FormatFloat(math.Floor(float64(b)/float64(GiB)*10)/10, 'f', -1, 64) + "Gi"
+}
 
 func plural(n int, what string) string {
 	if n == 1 {

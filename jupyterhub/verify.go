@@ -1,14 +1,333 @@
 package jupyterhub
 
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
 // VerifyService is the hub's service, with a token of its own, that verifies it.
 const VerifyService = "homelab-verify"
 
-// VerifyUser is whose servers it starts. Nobody can log in by this name.
-const VerifyUser = "homelab-verify"
+// VerifyUser is whose servers it starts. Nobody can log in by this name. It is not the
+// service's: the hub would not let the one remove the other, taking them for the same.
+const VerifyUser = "homelab-verifier"
 
-// verifyScopes are what the service may do: everything with one user and the servers
-// of that user, and nothing with others (JupyterHub's scopes, filtered by user).
+// verifyScopes are what the service may do: make and remove one user, start, stop
+// and use its servers, and nothing with others (JupyterHub's scopes, each filtered).
 func verifyScopes() []string {
 	me := "!user=" + VerifyUser
-	return []string{"admin:users" + me, "admin:servers" + me, "access:servers" + me}
+	return []string{"admin:users" + me, "servers" + me, "access:servers" + me}
+}
+
+// Check is one profile to verify, and what a server of it must have.
+type Check struct {
+	Profile   string
+	GPUs      int   // that it sees, and that compute
+	GPUMemory Bytes // of which it cannot take more; 0: all
+	AnyGPU    bool  // some GPU or part of one, e.g. with MIG; the number is not known
+}
+
+// Checks are those of all profiles.
+func (h Hub) Checks() []Check {
+	all := make([]Check, 0, len(h.Profiles))
+	for _, p := range h.Profiles {
+		all = append(all, Check{Profile: p.Name, GPUs: p.GPUs, GPUMemory: p.GPUMemory, AnyGPU: p.GPUs == 0 && p.usesGPU()})
+	}
+	return all
+}
+
+// Options are how patient [Verify] is.
+type Options struct {
+	Start time.Duration // until a server is ready; default 25 min, a little more than the hub's own patience
+	Run   time.Duration // until the code in it has ended; default 3 min
+	Stop  time.Duration // until a server is gone; default 3 min
+}
+
+// Result is what came of one profile.
+type Result struct {
+	Profile string
+	Ready   time.Duration // from asking for it until it could be used; 0: never
+	Saw     Sight
+	Events  []string // what the hub said meanwhile, the last ones
+	Err     error
+}
+
+// Verify starts a server of each profile, one after the other, runs code in it and
+// removes it, as [VerifyUser], whom it makes and removes. What a run left that was
+// killed is removed first. One profile's failure does not keep it from the others;
+// the error joins all of them.
+func Verify(ctx context.Context, c Client, checks []Check, o Options) ([]Result, error) {
+	hub, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	defer hub.close()
+	v := &verifier{conn: hub, o: Options{
+		Start: or(o.Start, startTimeout+5*time.Minute), Run: or(o.Run, 3*time.Minute), Stop: or(o.Stop, 3*time.Minute),
+	}}
+	if err := v.begin(ctx); err != nil {
+		return nil, err
+	}
+	var results []Result
+	var failed []error
+	for _, check := range checks {
+		if ctx.Err() != nil {
+			break
+		}
+		r := v.profile(ctx, check)
+		if r.Err != nil {
+			r.Err = fmt.Errorf("profile %s: %w", check.Profile, r.Err)
+			failed = append(failed, r.Err)
+		}
+		results = append(results, r)
+	}
+	failed = append(failed, context.Cause(ctx), v.end(ctx))
+	return results, errors.Join(failed...)
+}
+
+type verifier struct {
+	*conn
+	o Options
+}
+
+const userPath = "/hub/api/users/" + VerifyUser
+
+// begin makes the user, anew.
+func (v *verifier) begin(ctx context.Context) error {
+	var hub struct{ Version string }
+	if _, err := v.call(ctx, http.MethodGet, "/hub/api/", nil, &hub); err != nil {
+		return fmt.Errorf("%s: %w", v.base, err)
+	}
+	if hub.Version == "" {
+		return fmt.Errorf("%s answers, and it is no JupyterHub", v.base)
+	}
+	progress.Say(ctx, "JupyterHub %s answers", hub.Version)
+	var me struct{ Kind, Name string }
+	if _, err := v.call(ctx, http.MethodGet, "/hub/api/user", nil, &me); err != nil {
+		if is(err, http.StatusForbidden) || is(err, http.StatusUnauthorized) {
+			return fmt.Errorf("the hub does not know the token of its service %s; either it has not restarted since the Secret %s changed, or something in hub.extraConfig sets c.JupyterHub.services instead of adding to it: %w",
+				VerifyService, SecretName, err)
+		}
+		return err
+	}
+	if me.Kind != "service" || me.Name != VerifyService {
+		return fmt.Errorf("the token is of the %s %s: want that of the service %s", me.Kind, me.Name, VerifyService)
+	}
+	if err := v.remove(ctx); err != nil {
+		return fmt.Errorf("what an earlier run left: %w", err)
+	}
+	if _, err := v.call(ctx, http.MethodPost, userPath, nil, nil); err != nil && !is(err, http.StatusConflict) {
+		return fmt.Errorf("user %s: %w", VerifyUser, err)
+	}
+	return nil
+}
+
+// end removes the user, also when nobody waits for it any more.
+func (v *verifier) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), v.o.Stop+requestTimeout)
+	defer cancel()
+	if err := v.remove(ctx); err != nil {
+		return fmt.Errorf("removing user %s: %w", VerifyUser, err)
+	}
+	return nil
+}
+
+// profile starts a server, runs code in it, and stops it.
+func (v *verifier) profile(ctx context.Context, check Check) (r Result) {
+	r.Profile = check.Profile
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), v.o.Stop+requestTimeout)
+		defer cancel()
+		if err := v.stop(end); err != nil {
+			r.Err = errors.Join(r.Err, fmt.Errorf("stopping its server: %w", err))
+		}
+	}()
+	begun := time.Now()
+	if r.Err = v.start(ctx, check.Profile, &r.Events); r.Err != nil {
+		return r
+	}
+	r.Ready = time.Since(begun)
+	progress.Say(ctx, "profile %s: its server is ready after %s", check.Profile, r.Ready.Round(time.Second))
+	run, cancel := context.WithTimeout(ctx, v.o.Run)
+	defer cancel()
+	if r.Saw, r.Err = v.look(run, check); r.Err == nil {
+		r.Err = r.Saw.against(check)
+	}
+	if r.Err == nil {
+		progress.Say(ctx, "profile %s: %s", check.Profile, r.Saw)
+	}
+	return r
+}
+
+// start asks for a server and follows it until it is ready.
+func (v *verifier) start(ctx context.Context, profile string, events *[]string) error {
+	ctx, cancel := context.WithTimeout(ctx, v.o.Start)
+	defer cancel()
+	status, err := v.call(ctx, http.MethodPost, userPath+"/server", map[string]any{"profile": profile}, nil)
+	if err != nil {
+		return fmt.Errorf("the hub does not start it: %w", err)
+	}
+	if status == http.StatusCreated {
+		return nil
+	}
+	for {
+		done, err := v.follow(ctx, profile, events)
+		if done || err != nil {
+			return err
+		}
+		// The stream ended early: something between the hub and us closed it.
+		s, err := v.server(ctx)
+		switch {
+		case err != nil:
+			return err
+		case s != nil && s.Ready:
+			return nil
+		case s == nil:
+			return fmt.Errorf("its server is gone%s", lastOf(*events))
+		}
+		if err := sleep(ctx, 2*time.Second); err != nil {
+			return fmt.Errorf("its server is not ready after %s%s: %w", v.o.Start, lastOf(*events), err)
+		}
+	}
+}
+
+// event is one of those that the hub sends while a server starts.
+type event struct {
+	Progress      int
+	Message       string
+	Ready, Failed bool
+}
+
+// keepEvents is how many events a failure shows.
+const keepEvents = 8
+
+// follow reads the hub's server-sent events: "data:" and JSON, with empty lines
+// between that keep the connection open.
+func (v *verifier) follow(ctx context.Context, profile string, events *[]string) (done bool, err error) {
+	path := userPath + "/server/progress"
+	res, err := v.send(ctx, http.MethodGet, path, nil, "text/event-stream")
+	if err != nil {
+		return false, fmt.Errorf("%w%s", err, lastOf(*events))
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusBadRequest || res.StatusCode == http.StatusNotFound {
+		return false, nil // it does not start any more: look what became of it
+	}
+	if res.StatusCode != http.StatusOK {
+		data, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+		return false, &APIError{Method: http.MethodGet, Path: path, Status: res.StatusCode, Message: message(data, res)}
+	}
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, maxAnswer)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data:")
+		if !ok {
+			continue
+		}
+		var e event
+		if json.Unmarshal([]byte(data), &e) != nil {
+			continue // what is not an event says nothing
+		}
+		if e.Failed {
+			return true, fmt.Errorf("%s%s", or(e.Message, "its server did not start"), lastOf(*events))
+		}
+		if e.Ready {
+			return true, nil
+		}
+		if e.Message != "" {
+			progress.Say(ctx, "profile %s: %s", profile, e.Message)
+			*events = append(*events, e.Message)
+			*events = (*events)[max(0, len(*events)-keepEvents):]
+		}
+	}
+	if ctx.Err() != nil {
+		return true, fmt.Errorf("its server is not ready after %s%s: %w", v.o.Start, lastOf(*events), context.Cause(ctx))
+	}
+	return false, nil
+}
+
+// lastOf says what the hub said last, for errors.
+func lastOf(events []string) string {
+	if len(events) == 0 {
+		return ""
+	}
+	return "; the hub's last words: " + strings.Join(events, " | ")
+}
+
+// server is the user's server as the hub sees it.
+type server struct {
+	Ready   bool
+	Pending string // spawn or stop; empty: neither
+	URL     string
+}
+
+// server returns the user's server; nil when there is none.
+func (v *verifier) server(ctx context.Context) (*server, error) {
+	var user struct{ Servers map[string]*server }
+	if _, err := v.call(ctx, http.MethodGet, userPath, nil, &user); err != nil {
+		if is(err, http.StatusNotFound) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	s := user.Servers[""]
+	if s == nil || !s.Ready && s.Pending == "" {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// stop stops the server, and waits until it is gone. None is fine.
+func (v *verifier) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, v.o.Stop)
+	defer cancel()
+	for asked := false; ; {
+		s, err := v.server(ctx)
+		if err != nil || s == nil {
+			return err
+		}
+		if !asked || s.Pending == "" {
+			_, err := v.call(ctx, http.MethodDelete, userPath+"/server", nil, nil)
+			// 400: it is in a state in which it cannot be stopped yet.
+			if err != nil && !is(err, http.StatusNotFound) && !is(err, http.StatusBadRequest) {
+				return err
+			}
+			asked = err == nil
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return fmt.Errorf("it is still there after %s (%s): %w", v.o.Stop, or(s.Pending, "ready"), err)
+		}
+	}
+}
+
+// remove removes the user with all that belongs to it. None is fine.
+func (v *verifier) remove(ctx context.Context) error {
+	if err := v.stop(ctx); err != nil {
+		return err
+	}
+	_, err := v.call(ctx, http.MethodDelete, userPath, nil, nil)
+	if is(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -1,0 +1,193 @@
+package jupyterhub
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Client talks to a hub with the token of a service. Its zero fields reach a hub
+// directly, with the system's authorities.
+type Client struct {
+	URL   string // where people reach the hub, e.g. https://hub.lab.example
+	Token secret.Value
+	Dial  func(ctx context.Context, network, addr string) (net.Conn, error) // nil: directly
+	TLS   *tls.Config                                                       // nil: the system's authorities
+}
+
+// APIError is an answer of the hub, or of a server behind it, that is no success.
+type APIError struct {
+	Method, Path string
+	Status       int
+	Message      string // the hub's own words; may be empty
+}
+
+func (e *APIError) Error() string {
+	text := fmt.Sprintf("%s %s: %d %s", e.Method, e.Path, e.Status, http.StatusText(e.Status))
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// is says whether err is an answer with this status.
+func is(err error, status int) bool {
+	var e *APIError
+	return errors.As(err, &e) && e.Status == status
+}
+
+// conn is a Client in use: its connections end with it.
+type conn struct {
+	base  *url.URL
+	token secret.Value
+	dial  func(ctx context.Context, network, addr string) (net.Conn, error)
+	tls   *tls.Config
+	http  *http.Client
+}
+
+func (c Client) open() (*conn, error) {
+	base, err := url.Parse(strings.TrimRight(c.URL, "/"))
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("%q is no address of a hub: want e.g. https://hub.lab.example", c.URL)
+	}
+	if c.Token.IsZero() {
+		return nil, errors.New("no token for the hub's API: it is in the Secret " + SecretName + ", key " + keyToken)
+	}
+	dial := c.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second}).DialContext
+	}
+	transport := &http.Transport{DialContext: dial, TLSClientConfig: c.TLS, TLSHandshakeTimeout: 30 * time.Second}
+	return &conn{base: base, token: c.Token, dial: dial, tls: c.TLS, http: &http.Client{
+		Transport: transport,
+		// The API does not send elsewhere; a login page that answers in its place does.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+func (c *conn) close() { c.http.CloseIdleConnections() }
+
+// answers are as long as a model of a user: far more is no hub.
+const maxAnswer = 4 << 20
+
+// requestTimeout is how long the hub may think about one request. It answers a start
+// after 10 s at the latest, and a stop too (JupyterHub: slow_spawn_timeout,
+// slow_stop_timeout).
+const requestTimeout = 90 * time.Second
+
+// call sends body as JSON, unless it is nil, and reads the answer into out, unless
+// that is nil. It returns the status of a success.
+func (c *conn) call(ctx context.Context, method, path string, body, out any) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	res, err := c.send(ctx, method, path, body, "application/json")
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return 0, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if res.StatusCode >= 300 {
+		return 0, &APIError{Method: method, Path: path, Status: res.StatusCode, Message: message(data, res)}
+	}
+	if out == nil || len(data) == 0 {
+		return res.StatusCode, nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return 0, fmt.Errorf("%s %s: this is not what a hub answers: %w", method, path, err)
+	}
+	return res.StatusCode, nil
+}
+
+func (c *conn) send(ctx context.Context, method, path string, body any, accept string) (*http.Response, error) {
+	var content io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", method, path, err)
+		}
+		content = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, content)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "token "+c.token.Reveal())
+	req.Header.Set("Accept", accept)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("the hub does not answer: %w", err)
+	}
+	return res, nil
+}
+
+// message finds the hub's own words: it answers {"status": …, "message": …}; what
+// stands before it, or a login page, answers HTML.
+func message(data []byte, res *http.Response) string {
+	var said struct{ Message, Reason string }
+	if json.Unmarshal(data, &said) == nil {
+		return or(said.Message, said.Reason)
+	}
+	if to := res.Header.Get("Location"); to != "" {
+		return "it sends elsewhere: " + to
+	}
+	if strings.Contains(res.Header.Get("Content-Type"), "html") {
+		return "a page for people, not the hub's API"
+	}
+	text := strings.TrimSpace(string(data))
+	return text[:min(len(text), 200)]
+}
+
+// Discover asks an OpenID Connect issuer for its endpoints.
+func Discover(ctx context.Context, client *http.Client, issuer string) (Endpoints, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	at := strings.TrimRight(issuer, "/") + "/.well-known/openid-configuration"
+	fail := func(err error) (Endpoints, error) {
+		return Endpoints{}, fmt.Errorf("the endpoints of issuer %s: %w", issuer, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return fail(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return fail(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fail(fmt.Errorf("%s: %s", at, res.Status))
+	}
+	var said struct {
+		Issuer    string `json:"issuer"`
+		Authorize string `json:"authorization_endpoint"`
+		Token     string `json:"token_endpoint"`
+		Userinfo  string `json:"userinfo_endpoint"`
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&said); err != nil {
+		return fail(fmt.Errorf("%s: %w", at, err))
+	}
+	if strings.TrimRight(said.Issuer, "/") != strings.TrimRight(issuer, "/") {
+		return fail(fmt.Errorf("it calls itself %q: say exactly that", said.Issuer))
+	}
+	if said.Authorize == "" || said.Token == "" || said.Userinfo == "" {
+		return fail(errors.New("it does not publish all three: say authorizeURL, tokenURL and userdataURL"))
+	}
+	return Endpoints{Authorize: said.Authorize, Token: said.Token, Userinfo: said.Userinfo}, nil
+}

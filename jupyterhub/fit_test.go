@@ -1,0 +1,296 @@
+package jupyterhub
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// a100s are the nodes of the example with eight A100: four workers, and control
+// planes on which nothing runs.
+func a100s() []Pool {
+	gpu := Pool{
+		Name: "gpu", Labels: map[string]string{"homelab.cps-gpu.github.com/pool": "gpu"},
+		Taints: []corev1.Taint{{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}}, GPUMemory: 40 * GiB,
+	}
+	for i := range 4 {
+		gpu.Nodes = append(gpu.Nodes, Allocatable(Capacity{Name: fmt.Sprintf("wk-gpu%d", i+1), CPU: 16, Memory: 128 * GiB, GPUs: 2}, Overhead{CPU: 0.5, Memory: GiB, Pods: 8}))
+	}
+	cp := Pool{
+		Name: "cp", Labels: map[string]string{"homelab.cps-gpu.github.com/pool": "cp"},
+		Taints: []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}},
+	}
+	for i := range 3 {
+		cp.Nodes = append(cp.Nodes, Allocatable(Capacity{Name: fmt.Sprintf("cp%d", i+1), CPU: 4, Memory: 16 * GiB}, Overhead{CPU: 1, Memory: 2 * GiB}))
+	}
+	return []Pool{gpu, cp}
+}
+
+func TestFitTable(t *testing.T) {
+	profiles := []Profile{
+		{Name: "cpu", CPULimit: 4, MemLimit: 8 * GiB, Pool: "gpu"},
+		{Name: "gpu", GPUs: 1, CPUGuarantee: 4, CPULimit: 8, MemLimit: 48 * GiB, Pool: "gpu"},
+		{Name: "gpus", GPUs: 2, CPULimit: 14, MemLimit: 96 * GiB},
+		{Name: "four", GPUs: 4, CPULimit: 14, MemLimit: 96 * GiB, Pool: "gpu"},
+		{Name: "all-cores", CPULimit: 16, MemLimit: 8 * GiB, Pool: "gpu"},
+		{Name: "all-memory", MemLimit: 128 * GiB, Pool: "gpu"},
+		{Name: "anywhere", MemLimit: 2 * GiB},
+		{Name: "share", GPUs: 1, GPUMemory: 10 * GiB, Pool: "gpu"},
+	}
+	report := Fit(profiles, a100s(), Quota{GPUs: 7})
+	path := filepath.Join("testdata", "fit.txt")
+	text := report.String() + "\n" + report.Err().Error() + "\n"
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), text)
+}
+
+func TestFitRefusesTheClassicMistakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		p    Profile
+		want []string
+	}{
+		"more GPUs than any node":   {Profile{GPUs: 4, Pool: "gpu"}, []string{"2 GPUs of 4", "The largest that fits: 2 GPUs"}},
+		"a node's capacity in CPUs": {Profile{CPUGuarantee: 16, Pool: "gpu"}, []string{"15.5 cores of 16", "The largest that fits: 15.5 cores"}},
+		"a limit is a guarantee":    {Profile{CPULimit: 16, Pool: "gpu"}, []string{"15.5 cores of 16"}},
+		"a node's memory":           {Profile{MemGuarantee: 128 * GiB, Pool: "gpu"}, []string{"124.5Gi of 128Gi", "The largest that fits: 124.5Gi"}},
+		"a taint":                   {Profile{Pool: "cp", GPUs: 1}, []string{"on cp: a node has 0 GPUs of 1"}},
+		"tainted nodes only":        {Profile{}, []string{"on gpu: taint nvidia.com/gpu:NoSchedule; on cp: taint node-role.kubernetes.io/control-plane:NoSchedule"}},
+		"MPS memory without MPS":    {Profile{GPUs: 1, GPUMemory: GiB}, []string{"its GPUs are not shared"}},
+		"MIG where there is none":   {Profile{Resources: map[string]string{"nvidia.com/mig-1g.5gb": "1"}, Pool: "gpu"}, []string{"0 nvidia.com/mig-1g.5gb of 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.p.Name = "p"
+			report := Fit([]Profile{c.p}, a100s(), Quota{})
+			require.Zero(t, report.Rows[0].Total)
+			for _, want := range c.want {
+				require.ErrorContains(t, report.Err(), want)
+			}
+		})
+	}
+}
+
+func TestFitShares(t *testing.T) {
+	pools := a100s()
+	pools[0].Shared, pools[0].GPUMemory = true, 10*GiB
+	for i := range pools[0].Nodes {
+		pools[0].Nodes[i].GPUs = 8
+	}
+	r := Fit([]Profile{
+		{Name: "share", GPUs: 1, GPUMemory: 10 * GiB}, {Name: "much", GPUs: 1, GPUMemory: 11 * GiB}, {Name: "two", GPUs: 2},
+	}, pools, Quota{})
+	require.Equal(t, 32, r.Rows[0].Total)
+	require.Zero(t, r.Rows[1].Total)
+	require.Zero(t, r.Rows[2].Total)
+	require.ErrorContains(t, r.Err(), "a share of a GPU there has 10Gi of memory")
+	require.ErrorContains(t, r.Err(), "one share of a GPU is the most")
+}
+
+func TestFitQuota(t *testing.T) {
+	p := []Profile{{Name: "p", GPUs: 1, CPULimit: 2, MemLimit: 8 * GiB}}
+	for _, c := range []struct {
+		q     Quota
+		total int
+	}{{Quota{}, 8}, {Quota{GPUs: 3}, 3}, {Quota{CPU: 5}, 2}, {Quota{Memory: 8 * GiB}, 1}, {Quota{GPUs: 100}, 8}, {Quota{Memory: GiB}, 0}} {
+		require.Equal(t, c.total, Fit(p, a100s(), c.q).Rows[0].Total, "%+v", c.q)
+	}
+	require.ErrorContains(t, Fit(p, a100s(), Quota{Memory: GiB}).Err(), "the quota of 1Gi")
+}
+
+// schedule is a scheduler in the simplest words: it places one pod after the other
+// on any node that takes it, until none does.
+func schedule(p Profile, pools []Pool) int {
+	type free struct {
+		pool   Pool
+		node   Node
+		cpu    int64
+		memory Bytes
+		pods   int
+		gpus   int
+	}
+	var nodes []*free
+	for _, in := range pools {
+		for _, n := range in.Nodes {
+			nodes = append(nodes, &free{pool: in, node: n, cpu: milli(n.CPU), memory: n.Memory, pods: or(n.Pods, maxPods), gpus: n.GPUs})
+		}
+	}
+	h := Hub{Pools: pools}
+	entry := h.entry(p)["kubespawner_override"].(map[string]any)
+	cpu, _ := entry["cpu_guarantee"].(float64)
+	fits := func(f *free) bool {
+		if selector, ok := entry["node_selector"].(map[string]any); ok {
+			for k, v := range selector {
+				if f.pool.Labels[k] != v {
+					return false
+				}
+			}
+		}
+		for _, taint := range f.pool.Taints {
+			borne := taint.Effect == corev1.TaintEffectPreferNoSchedule
+			if list, ok := entry["tolerations"].([]any); ok {
+				for _, one := range list {
+					m := one.(map[string]any)
+					effect, said := m["effect"]
+					value, _ := m["value"].(string)
+					same := m["key"] == taint.Key && (m["operator"] == "Exists" || value == taint.Value)
+					borne = borne || same && (!said || effect == string(taint.Effect))
+				}
+			}
+			if !borne {
+				return false
+			}
+		}
+		return f.pods >= 1 && f.cpu >= milli(cpu) && f.memory >= p.requests().memory && f.gpus >= p.GPUs
+	}
+	for placed := 0; ; placed++ {
+		var on *free
+		for _, f := range nodes {
+			if fits(f) {
+				on = f
+				break
+			}
+		}
+		if on == nil {
+			return placed
+		}
+		on.pods, on.cpu, on.memory, on.gpus = on.pods-1, on.cpu-milli(cpu), on.memory-p.requests().memory, on.gpus-p.GPUs
+	}
+}
+
+// someWorld makes pools and a profile of small numbers.
+func someWorld(r *rand.Rand) (Profile, []Pool) {
+	taints := []corev1.Taint{
+		{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}, {Key: "dedicated", Value: "ml", Effect: corev1.TaintEffectNoExecute},
+		{Key: "maybe", Effect: corev1.TaintEffectPreferNoSchedule},
+	}
+	var pools []Pool
+	for i := range r.IntN(4) {
+		in := Pool{Name: fmt.Sprint("p", i), Labels: map[string]string{"pool": fmt.Sprint("p", i)}}
+		for _, taint := range taints {
+			if r.IntN(3) == 0 {
+				in.Taints = append(in.Taints, taint)
+			}
+		}
+		for j := range r.IntN(4) {
+			in.Nodes = append(in.Nodes, Node{
+				Name: fmt.Sprint(i, j), CPU: float64(r.IntN(64)) / 4, Memory: Bytes(r.IntN(64)) * GiB / 2, GPUs: r.IntN(5), Pods: r.IntN(20),
+			})
+		}
+		pools = append(pools, in)
+	}
+	p := Profile{
+		Name: "p", Image: "i", CPUGuarantee: float64(r.IntN(40)) / 8, MemGuarantee: Bytes(r.IntN(20)) * GiB / 4, GPUs: max(0, r.IntN(5)-2),
+		CPULimit: float64(r.IntN(2) * 8), MemLimit: Bytes(r.IntN(2)) * 16 * GiB,
+	}
+	if len(pools) > 0 && r.IntN(2) == 0 {
+		p.Pool = pools[r.IntN(len(pools))].Name
+	}
+	if r.IntN(4) == 0 {
+		p.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "ml"}}
+	}
+	return p, pools
+}
+
+func requireAsScheduled(t testing.TB, p Profile, pools []Pool) {
+	row := Fit([]Profile{p}, pools, Quota{}).Rows[0]
+	require.Equal(t, schedule(p, pools), row.Total, "%+v on %+v", p, pools)
+	for i, cell := range row.Cells {
+		require.Equal(t, cell.Count == 0, cell.Why != "", "%+v", cell)
+		if cell.Count == 0 && len(pools[i].Nodes) > 0 {
+			require.NotContains(t, cell.Why, "a node has \n")
+		}
+	}
+}
+
+func TestFitIsWhatASchedulerDoes(t *testing.T) {
+	for seed := range uint64(3000) {
+		p, pools := someWorld(rand.New(rand.NewPCG(seed, 1)))
+		requireAsScheduled(t, p, pools)
+	}
+}
+
+func FuzzFit(f *testing.F) {
+	f.Add(uint64(1), uint64(2))
+	f.Fuzz(func(t *testing.T, a, b uint64) {
+		p, pools := someWorld(rand.New(rand.NewPCG(a, b)))
+		requireAsScheduled(t, p, pools)
+	})
+}
+
+// TestLargestFits: what is said to be the largest does fit, when one asks for it.
+func TestLargestFits(t *testing.T) {
+	for seed := range uint64(2000) {
+		p, pools := someWorld(rand.New(rand.NewPCG(seed, 7)))
+		p.GPUMemory = 0
+		for i, cell := range Fit([]Profile{p}, pools, Quota{}).Rows[0].Cells {
+			if cell.Largest == "" {
+				continue
+			}
+			smaller := p
+			smaller.GPUs, smaller.CPUGuarantee, smaller.CPULimit, smaller.MemLimit = 0, 0, 0, 0
+			for _, part := range strings.Split(cell.Largest, ", ") {
+				var n float64
+				switch {
+				case strings.Contains(part, "GPU"):
+					fmt.Sscan(part, &smaller.GPUs)
+				case strings.HasSuffix(part, "cores"):
+					fmt.Sscan(part, &n)
+					smaller.CPUGuarantee = n
+				default:
+					smaller.MemGuarantee = Bytes(resource.NewQuantity(0, resource.BinarySI).Value())
+					q := resource.MustParse(part)
+					smaller.MemGuarantee = Bytes(q.Value())
+				}
+			}
+			if smaller.MemGuarantee == 0 {
+				continue // no memory at all is left on that node
+			}
+			require.Positive(t, fit(smaller, pools[i], pools).Count, "%+v is said to fit %+v: %s", p, pools[i], cell.Largest)
+		}
+	}
+}
+
+func TestNodeOf(t *testing.T) {
+	amounts := func(cpu, memory, gpus string) corev1.ResourceList {
+		return corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory), ResourceGPU: resource.MustParse(gpus)}
+	}
+	pod := func(node string, phase corev1.PodPhase, labels map[string]string, containers ...corev1.Container) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: node, Containers: containers}, Status: corev1.PodStatus{Phase: phase}}
+	}
+	container := func(list corev1.ResourceList) corev1.Container {
+		return corev1.Container{Resources: corev1.ResourceRequirements{Requests: list}}
+	}
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	node.Status.Allocatable = amounts("16", "64Gi", "2")
+	node.Status.Allocatable["pods"] = resource.MustParse("110")
+	node.Status.Allocatable["nvidia.com/mig-1g.5gb"] = resource.MustParse("7")
+	withInit := pod("a", corev1.PodRunning, nil, container(amounts("1", "1Gi", "0")), container(amounts("500m", "1Gi", "0")))
+	withInit.Spec.InitContainers = []corev1.Container{container(amounts("4", "1Gi", "0"))}
+	have := NodeOf(node, []corev1.Pod{
+		withInit,
+		pod("a", corev1.PodSucceeded, nil, container(amounts("8", "8Gi", "1"))),
+		pod("b", corev1.PodRunning, nil, container(amounts("8", "8Gi", "1"))),
+		pod("a", corev1.PodRunning, map[string]string{"component": "singleuser-server"}, container(amounts("8", "8Gi", "1"))),
+		pod("a", corev1.PodRunning, nil, container(amounts("0", "0", "1"))),
+	})
+	require.Equal(t, Node{Name: "a", CPU: 12, Memory: 62 * GiB, GPUs: 1, Pods: 108, Resources: map[string]int{"nvidia.com/mig-1g.5gb": 7}}, have)
+}
+
+func TestAllocatableIsLessThanCapacity(t *testing.T) {
+	n := Allocatable(Capacity{CPU: 16, Memory: 128 * GiB, GPUs: 2}, Overhead{CPU: 0.5, Memory: GiB})
+	require.InDelta(t, 15.5, n.CPU, 1e-9)
+	require.Less(t, n.Memory, 125*GiB)
+	require.Greater(t, n.Memory, 123*GiB)
+	require.Zero(t, Allocatable(Capacity{Memory: 100 * MiB}, Overhead{}).Memory)
+}

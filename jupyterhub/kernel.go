@@ -1,0 +1,287 @@
+package jupyterhub
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	_ "embed" // the code that looks around
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/websocket"
+)
+
+//go:embed files/look.py
+var lookScript string
+
+// Sight is what the code in a server saw.
+type Sight struct {
+	Python   string   // version
+	CPUs     float64  // that it may use
+	Memory   Bytes    // that it may use; 0: no limit
+	SHM      Bytes    // size of /dev/shm
+	Home     string   // its home folder
+	Writable bool     // a file could be written there
+	GPUs     []GPU    // on which a sum of vectors was right
+	Devices  []string // /dev/nvidiaN that are there
+	Driver   string   // version of CUDA that the driver speaks
+	Beyond   bool     // more memory than GPUMemory could be taken
+	Problem  string   // why CUDA does not compute
+}
+
+// GPU is one that computed.
+type GPU struct {
+	Name   string
+	Memory Bytes
+}
+
+// String says it in a line.
+func (s Sight) String() string {
+	text := fmt.Sprintf("Python %s, %s cores", s.Python, cores(s.CPUs))
+	if s.Memory > 0 {
+		text += ", " + s.Memory.roughly()
+	}
+	for _, g := range s.GPUs {
+		text += ", " + g.Name + " computes"
+	}
+	return text
+}
+
+// against compares what was seen with what should be.
+func (s Sight) against(check Check) error {
+	var wrong []error
+	if !s.Writable {
+		wrong = append(wrong, fmt.Errorf("its home folder %s cannot be written: the volume belongs to somebody else", s.Home))
+	}
+	switch wants := check.GPUs > 0 || check.AnyGPU; {
+	case !wants && len(s.Devices) > 0:
+		wrong = append(wrong, fmt.Errorf("it sees %s though it asked for no GPU: a runtime class on a profile without GPUs, or NVIDIA's runtime as the default one", strings.Join(s.Devices, " ")))
+	case wants && s.Problem != "":
+		wrong = append(wrong, fmt.Errorf("CUDA does not compute: %s", s.Problem))
+	case check.GPUs > 0 && len(s.GPUs) != check.GPUs:
+		wrong = append(wrong, fmt.Errorf("it computes on %s and asked for %d", plural(len(s.GPUs), "GPU"), check.GPUs))
+	case check.AnyGPU && len(s.GPUs) == 0:
+		wrong = append(wrong, errors.New("it computes on no GPU"))
+	}
+	if s.Beyond {
+		wrong = append(wrong, fmt.Errorf("it could take more than its %s of GPU memory: nothing limits it, so its GPU is not shared by MPS", check.GPUMemory))
+	}
+	return errors.Join(wrong...)
+}
+
+// look runs code in the user's server, by the server's own API.
+func (v *verifier) look(ctx context.Context, check Check) (Sight, error) {
+	s, err := v.server(ctx)
+	if err != nil {
+		return Sight{}, err
+	}
+	if s == nil || !s.Ready {
+		return Sight{}, errors.New("its server stopped as soon as it was ready")
+	}
+	kernel, err := v.pythonKernel(ctx, s.URL)
+	if err != nil {
+		return Sight{}, err
+	}
+	var made struct{ ID string }
+	if _, err := v.call(ctx, http.MethodPost, s.URL+"api/kernels", map[string]any{"name": kernel}, &made); err != nil {
+		return Sight{}, fmt.Errorf("a kernel in its server: %w", err)
+	}
+	ask, err := json.Marshal(map[string]any{"gpu": check.GPUs > 0 || check.AnyGPU, "limit": int64(check.GPUMemory)})
+	if err != nil {
+		return Sight{}, err
+	}
+	text, err := json.Marshal(string(ask)) // a string of JSON is one of Python
+	if err != nil {
+		return Sight{}, err
+	}
+	out, err := v.execute(ctx, s.URL+"api/kernels/"+url.PathEscape(made.ID)+"/channels", "ASK = "+string(text)+"\n"+lookScript)
+	if err != nil {
+		return Sight{}, fmt.Errorf("running code in its server: %w", err)
+	}
+	return sight(out)
+}
+
+// sightMark begins the line that the code prints.
+const sightMark = "homelab-verify: "
+
+func sight(out string) (Sight, error) {
+	i := strings.LastIndex(out, sightMark)
+	if i < 0 {
+		return Sight{}, fmt.Errorf("the code in its server ended without a result: %q", tail(out, 400))
+	}
+	line, _, _ := strings.Cut(out[i+len(sightMark):], "\n")
+	var s Sight
+	if err := json.Unmarshal([]byte(line), &s); err != nil {
+		return Sight{}, fmt.Errorf("the code in its server answered %q: %w", tail(line, 400), err)
+	}
+	return s, nil
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// pythonKernel is the server's kernel for Python: its default one, when that is.
+func (v *verifier) pythonKernel(ctx context.Context, base string) (string, error) {
+	var specs struct {
+		Default     string
+		Kernelspecs map[string]struct{ Spec struct{ Language string } }
+	}
+	if _, err := v.call(ctx, http.MethodGet, base+"api/kernelspecs", nil, &specs); err != nil {
+		return "", fmt.Errorf("kernels of its server: %w", err)
+	}
+	var python []string
+	for name, k := range specs.Kernelspecs {
+		if strings.EqualFold(k.Spec.Language, "python") {
+			python = append(python, name)
+		}
+	}
+	if len(python) == 0 {
+		return "", errors.New("its image has no kernel for Python, in which to look around")
+	}
+	if slices.Contains(python, specs.Default) {
+		return specs.Default, nil
+	}
+	slices.Sort(python)
+	return python[0], nil
+}
+
+// message is one of Jupyter's messaging protocol, as servers write it to websockets.
+type kernelMessage struct {
+	Channel string       `json:"channel"`
+	Header  kernelHeader `json:"header"`
+	Parent  kernelHeader `json:"parent_header"`
+	Meta    struct{}     `json:"metadata"`
+	Content any          `json:"content"`
+}
+
+type kernelHeader struct {
+	ID       string `json:"msg_id,omitempty"`
+	Type     string `json:"msg_type,omitempty"`
+	Session  string `json:"session,omitempty"`
+	Username string `json:"username,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Date     string `json:"date,omitempty"`
+}
+
+// answer is what of a kernel's messages matters here, of all types.
+type answer struct {
+	Header  kernelHeader `json:"header"`
+	Parent  kernelHeader `json:"parent_header"`
+	Content struct {
+		Text      string   `json:"text"`            // stream
+		State     string   `json:"execution_state"` // status
+		Status    string   `json:"status"`          // execute_reply
+		Name      string   `json:"ename"`           // error
+		Value     string   `json:"evalue"`
+		Traceback []string `json:"traceback"`
+	} `json:"content"`
+}
+
+// execute runs code in a kernel and returns what it printed.
+func (v *verifier) execute(ctx context.Context, path, code string) (string, error) {
+	ws, err := v.websocket(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	defer ws.Close()
+	defer context.AfterFunc(ctx, func() { ws.Close() })()
+
+	header := kernelHeader{
+		ID: rand.Text(), Session: rand.Text(), Type: "execute_request", Username: VerifyUser, Version: "5.3",
+		Date: time.Now().UTC().Format(time.RFC3339),
+	}
+	err = websocket.JSON.Send(ws, kernelMessage{Channel: "shell", Header: header, Content: map[string]any{
+		"code": code, "silent": false, "store_history": false, "user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": true,
+	}})
+	if err != nil {
+		return "", orCause(ctx, err)
+	}
+	var out strings.Builder
+	var replied, idle bool
+	for !replied || !idle { // in any order: they come by two channels
+		var m answer
+		if err := websocket.JSON.Receive(ws, &m); err != nil {
+			return out.String(), orCause(ctx, fmt.Errorf("the kernel's answers end: %w", err))
+		}
+		if m.Parent.ID != header.ID {
+			continue
+		}
+		switch m.Header.Type {
+		case "stream":
+			out.WriteString(m.Content.Text)
+		case "error":
+			return out.String(), fmt.Errorf("%s: %s", m.Content.Name, plain(m.Content.Value))
+		case "execute_reply":
+			replied = true
+			if m.Content.Status == "aborted" {
+				return out.String(), errors.New("the kernel did not run it")
+			}
+		case "status":
+			idle = idle || m.Content.State == "idle"
+		}
+	}
+	return out.String(), nil
+}
+
+// colours are what IPython writes into errors for terminals.
+var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+func plain(s string) string { return colours.ReplaceAllString(s, "") }
+
+// orCause is why a connection ended: somebody waited no longer, or err.
+func orCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("no answer in time: %w", cause)
+	}
+	return err
+}
+
+// websocket opens one behind the hub, by the same way as requests go.
+func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn, error) {
+	at := *v.base
+	at.Scheme = map[string]string{"http": "ws", "https": "wss"}[v.base.Scheme]
+	config, err := websocket.NewConfig(at.String()+path, v.base.String())
+	if err != nil {
+		return nil, err
+	}
+	config.Header = http.Header{"Authorization": {"token " + v.token.Reveal()}}
+	raw, err := v.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer stop()
+	ws, err := websocket.NewClient(config, raw)
+	if err != nil {
+		raw.Close()
+		return nil, orCause(ctx, fmt.Errorf("websocket %s: %w", path, err))
+	}
+	return ws, nil
+}
+
+func (v *verifier) connect(ctx context.Context) (net.Conn, error) {
+	port := or(v.base.Port(), map[string]string{"http": "80", "https": "443"}[v.base.Scheme])
+	raw, err := v.dial(ctx, "tcp", net.JoinHostPort(v.base.Hostname(), port))
+	if err != nil || v.base.Scheme == "http" {
+		return raw, err
+	}
+	config := v.tls.Clone()
+	if config == nil {
+		config = &tls.Config{}
+	}
+	config.ServerName = or(config.ServerName, v.base.Hostname())
+	config.NextProtos = []string{"http/1.1"} // websockets need it
+	encrypted := tls.Client(raw, config)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return encrypted, nil
+}

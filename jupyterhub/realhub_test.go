@@ -1,0 +1,326 @@
+package jupyterhub
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// python is Debian's, which has JupyterHub.
+const python = "/usr/bin/python3"
+
+// realHub is a JupyterHub on loopback that ends with the test.
+type realHub struct {
+	url, token, siteToken string
+	output                *safeBuffer
+}
+
+// needHub skips where there is no JupyterHub, loudly; where CI says that it is there,
+// its absence is a failure.
+func needHub(t *testing.T) {
+	t.Helper()
+	for _, what := range [][]string{
+		{python, "-c", "import jupyterhub, jupyter_server, ipykernel"},
+		{"configurable-http-proxy", "--version"},
+	} {
+		cmd := exec.Command(what[0], what[1:]...)
+		cmd.Env = hubEnv()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatalf("no JupyterHub here (apt-get install jupyterhub jupyter-server python3-ipykernel): %v %s", err, out)
+			}
+			t.Skip("SKIPPED: no JupyterHub here (apt-get install jupyterhub jupyter-server python3-ipykernel)")
+		}
+	}
+}
+
+// hubEnv is for programs of Debian's: its Python, and its modules also for a Node.js
+// that is not Debian's.
+func hubEnv() []string {
+	return append(os.Environ(), "PATH=/usr/bin:/bin", "NODE_PATH=/usr/share/nodejs")
+}
+
+// startHub runs Debian's JupyterHub with what h renders for it.
+func startHub(t *testing.T, h Hub) *realHub {
+	t.Helper()
+	needHub(t)
+	folder := t.TempDir()
+	values, err := h.Values()
+	require.NoError(t, err)
+	hidden, err := h.secret()
+	require.NoError(t, err)
+	secrets := map[string]string{}
+	for key, n := range hidden.Generate {
+		secrets[key] = hex.EncodeToString([]byte(secret.Random(n).Reveal())[:n]) // as chart.Secret says
+	}
+	ports := freePorts(t, 3)
+	hub := &realHub{
+		url: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), token: secrets[keyToken],
+		siteToken: secret.Random(16).Reveal(), output: &safeBuffer{},
+	}
+	culler, err := filepath.Abs("files/culler.py")
+	require.NoError(t, err)
+	test, err := json.Marshal(map[string]any{
+		"values": values, "secrets": secrets, "folder": folder, "url": hub.url, "hubPort": ports[1], "proxyPort": ports[2],
+		"siteToken": hub.siteToken, "culler": culler,
+	})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "test.json"), test, 0o600))
+	config, err := filepath.Abs("testdata/hub/jupyterhub_config.py")
+	require.NoError(t, err)
+
+	cmd := exec.Command(python, "-m", "jupyterhub", "-f", config)
+	cmd.Dir = folder
+	cmd.Env = append(hubEnv(), "HUB_TEST="+filepath.Join(folder, "test.json"), "HOME="+folder)
+	cmd.Stdout, cmd.Stderr = hub.output, hub.output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM) // stops servers and proxy too
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+		}
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // and what did not listen
+		<-ended
+		if t.Failed() {
+			t.Logf("the hub said:\n%s", tail(hub.output.String(), 6000))
+		}
+	})
+	hub.await(t, ended)
+	return hub
+}
+
+// await waits until the hub answers.
+func (h *realHub) await(t *testing.T, ended <-chan struct{}) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		select {
+		case <-ended:
+			t.Fatal("the hub ended")
+		default:
+		}
+		res, err := http.Get(h.url + "/hub/api/")
+		if err == nil {
+			res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		require.True(t, time.Now().Before(deadline), "the hub does not answer: %v", err)
+	}
+}
+
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close()
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func (h *realHub) client() Client { return Client{URL: h.url, Token: secret.New(h.token)} }
+
+// site is the site's own service, which sees everything.
+func (h *realHub) site(t *testing.T) *conn {
+	t.Helper()
+	c, err := Client{URL: h.url, Token: secret.New(h.siteToken)}.open()
+	require.NoError(t, err)
+	t.Cleanup(c.close)
+	return c
+}
+
+func (h *realHub) users(t *testing.T) []string {
+	t.Helper()
+	var users []struct{ Name string }
+	_, err := h.site(t).call(t.Context(), http.MethodGet, "/hub/api/users", nil, &users)
+	require.NoError(t, err)
+	var names []string
+	for _, u := range users {
+		names = append(names, u.Name)
+	}
+	return names
+}
+
+// heard collects what is said while something runs.
+func heard(ctx context.Context) (context.Context, func() string) {
+	var mu sync.Mutex
+	var said []string
+	ctx = progress.With(ctx, func(u progress.Update) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, u.String())
+	})
+	return ctx, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(said, "\n")
+	}
+}
+
+// patience for tests on a busy machine: it is a bound, not what is measured.
+var patience = Options{Start: 2 * time.Minute, Run: time.Minute, Stop: time.Minute}
+
+func testProfiles(names ...string) []Profile {
+	var all []Profile
+	for _, name := range names {
+		all = append(all, Profile{Name: name, Image: "quay.io/jupyter/base-notebook:2026-10-05"})
+	}
+	return all
+}
+
+func TestVerifyOnRealHub(t *testing.T) {
+	hub := startHub(t, Hub{
+		Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true},
+		Profiles: testProfiles("cpu", "second", "broken", "endless"),
+	})
+
+	t.Run("every profile runs code", func(t *testing.T) {
+		ctx, said := heard(t.Context())
+		results, err := Verify(ctx, hub.client(), []Check{{Profile: "cpu"}, {Profile: "second"}}, patience)
+		require.NoError(t, err)
+		require.Len(t, results, 2)
+		for _, r := range results {
+			require.Positive(t, r.Ready)
+			require.True(t, r.Saw.Writable)
+			require.Positive(t, r.Saw.CPUs)
+			require.Contains(t, r.Saw.Python, "3.")
+			require.Contains(t, r.Saw.Home, VerifyUser)
+		}
+		require.Contains(t, said(), "profile cpu: 0/1 nodes are available")
+		require.Contains(t, said(), "profile second: Python 3.")
+		require.NotContains(t, hub.users(t), VerifyUser, "the user is removed")
+	})
+
+	t.Run("a GPU that is not there", func(t *testing.T) {
+		_, err := Verify(t.Context(), hub.client(), []Check{{Profile: "cpu", GPUs: 1}}, patience)
+		require.ErrorContains(t, err, "profile cpu: CUDA does not compute: no driver in the container")
+		require.NotContains(t, hub.users(t), VerifyUser)
+	})
+
+	t.Run("one that fails does not keep it from the others", func(t *testing.T) {
+		results, err := Verify(t.Context(), hub.client(), []Check{{Profile: "broken"}, {Profile: "unknown"}, {Profile: "cpu"}}, patience)
+		require.ErrorContains(t, err, "profile broken: ")
+		require.ErrorContains(t, err, "profile unknown: ")
+		require.Len(t, results, 3)
+		require.Error(t, results[0].Err)
+		require.Error(t, results[1].Err)
+		require.NoError(t, results[2].Err)
+		require.Contains(t, results[0].Err.Error(), "Container image pulled", "the hub's last words")
+		require.NotContains(t, hub.users(t), VerifyUser)
+	})
+
+	t.Run("what a killed run left is removed first", func(t *testing.T) {
+		c, err := hub.client().open()
+		require.NoError(t, err)
+		defer c.close()
+		v := &verifier{conn: c, o: patience}
+		require.NoError(t, v.begin(t.Context()))
+		require.NoError(t, v.start(t.Context(), "cpu", new([]string)))
+		require.Contains(t, hub.users(t), VerifyUser)
+
+		_, err = Verify(t.Context(), hub.client(), []Check{{Profile: "second"}}, patience)
+		require.NoError(t, err)
+		require.NotContains(t, hub.users(t), VerifyUser)
+	})
+
+	t.Run("killed while it waits", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ctx = progress.With(ctx, func(u progress.Update) {
+			if strings.Contains(u.String(), "profile endless: ") {
+				cancel()
+			}
+		})
+		_, err := Verify(ctx, hub.client(), []Check{{Profile: "endless"}, {Profile: "cpu"}}, patience)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotContains(t, hub.users(t), VerifyUser, "nothing is left, though nobody waited any more")
+	})
+
+	t.Run("one that never gets ready", func(t *testing.T) {
+		o := patience
+		o.Start = 3 * time.Second
+		_, err := Verify(t.Context(), hub.client(), []Check{{Profile: "endless"}}, o)
+		require.ErrorContains(t, err, "profile endless: its server is not ready after 3s; the hub's last words: ")
+		require.ErrorContains(t, err, "0/1 nodes are available")
+		require.NotContains(t, hub.users(t), VerifyUser)
+	})
+
+	t.Run("wrong token", func(t *testing.T) {
+		c := hub.client()
+		c.Token = secret.New("wrong")
+		_, err := Verify(t.Context(), c, []Check{{Profile: "cpu"}}, patience)
+		require.ErrorContains(t, err, "the hub does not know the token of its service homelab-verify")
+		require.NotContains(t, err.Error(), "wrong\"")
+		c.Token = secret.New(hub.siteToken)
+		_, err = Verify(t.Context(), c, nil, patience)
+		require.ErrorContains(t, err, "the token is of the service site")
+	})
+
+	t.Run("the token may do nothing else", func(t *testing.T) {
+		_, err := hub.site(t).call(t.Context(), http.MethodPost, "/hub/api/users/ada", nil, nil)
+		require.NoError(t, err)
+		c, err := hub.client().open()
+		require.NoError(t, err)
+		defer c.close()
+		for _, ask := range [][2]string{
+			{http.MethodGet, "/hub/api/users/ada"}, {http.MethodDelete, "/hub/api/users/ada"}, {http.MethodPost, "/hub/api/users/ada/server"},
+			{http.MethodPost, "/hub/api/users/eve"}, {http.MethodPost, "/hub/api/users/ada/tokens"}, {http.MethodPost, "/hub/api/shutdown"},
+			{http.MethodPost, "/hub/api/groups/admins"},
+		} {
+			_, err := c.call(t.Context(), ask[0], ask[1], nil, nil)
+			require.True(t, is(err, http.StatusForbidden) || is(err, http.StatusNotFound), "%s %s: %v", ask[0], ask[1], err)
+		}
+		require.True(t, slices.Contains(hub.users(t), "ada"))
+	})
+
+	t.Run("nobody logs in as the one who verifies", func(t *testing.T) {
+		for name, in := range map[string]bool{VerifyUser: false, "ada": true} {
+			res, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).PostForm(
+				hub.url+"/hub/login", map[string][]string{"username": {name}, "password": {"any"}})
+			require.NoError(t, err)
+			res.Body.Close()
+			require.Equal(t, in, res.StatusCode == http.StatusFound, "%s: %s", name, res.Status)
+		}
+	})
+}

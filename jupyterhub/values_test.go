@@ -1,0 +1,355 @@
+package jupyterhub
+
+import (
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+// authority is a certificate for tests that nobody trusts.
+const authority = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"
+
+// base is a hub with everything but auth: the eight-A100 example, with all trimmings.
+func base() Hub {
+	gpuTaint := corev1.Taint{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}
+	return Hub{
+		Hostname: "hub.lab.example",
+		Ingress:  Ingress{Class: "traefik", TLSSecret: "hub-tls", Annotations: map[string]string{"cert-manager.io/cluster-issuer": "homelab"}},
+		Pools: []Pool{{
+			Name: "gpu", Labels: map[string]string{"homelab.cps-gpu.github.com/pool": "gpu"}, Taints: []corev1.Taint{gpuTaint},
+			Nodes: []Node{{Name: "wk-gpu1", CPU: 15.5, Memory: 120 * GiB, GPUs: 2}},
+		}},
+		Profiles: []Profile{
+			{Name: "cpu", Title: "CPU", Description: "4 cores & 8 GiB", Image: "quay.io/jupyter/scipy-notebook:2026-10-05", CPULimit: 4, MemGuarantee: 2 * GiB, MemLimit: 8 * GiB},
+			{Name: "gpu", Title: "One GPU", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 1, CPUGuarantee: 2, CPULimit: 8, MemLimit: 48 * GiB, SHM: 16 * GiB, Env: map[string]string{"OMP_NUM_THREADS": "8"}, DefaultURL: "/lab"},
+			{Name: "gpus", Title: "Two GPUs", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 2, CPULimit: 14, MemLimit: 96 * GiB, Groups: []string{"lab"},
+				Volumes: []Share{{Name: "models", Path: "/models", Claim: "models", ReadOnly: true}}},
+		},
+		Home: Home{Class: "nfs", Size: 20 * GiB},
+		Shared: []Share{
+			{Name: "data", Path: "/data", ReadOnly: true, NFS: &NFSExport{Server: "10.0.0.30", Export: "/export/data", MountOptions: []string{"nfsvers=4.2"}}},
+			{Name: "papers", Path: "/papers", Claim: "papers", Groups: []string{"lab", "guests"}},
+		},
+		Scratch: &Scratch{Class: "scratch", Size: 100 * GiB},
+		SHM:     8 * GiB,
+		Cull:    Cull{Enabled: true, Idle: 2 * time.Hour, MaxAge: 7 * 24 * time.Hour},
+		Isolate: true,
+		Taints:  []corev1.Taint{gpuTaint},
+	}
+}
+
+// hubs are one for each kind of auth, and variants of the rest.
+func hubs() map[string]Hub {
+	all := map[string]Hub{}
+	with := func(name string, change func(*Hub)) {
+		h := base()
+		change(&h)
+		all[name] = h
+	}
+	with("dummy", func(h *Hub) {
+		h.Auth = Auth{Kind: Dummy, AllowAll: true, Admins: []string{"ada"}}
+		h.Database = Database{Class: "longhorn", Size: 2 * GiB}
+	})
+	with("native", func(h *Hub) {
+		h.Auth = Auth{Kind: Native, Admins: []string{"ada"}}
+		h.Cull.Exempt = []string{"ada"}
+		h.PrePull = true
+	})
+	with("oidc", func(h *Hub) {
+		h.Auth = Auth{
+			Kind: OIDC, ClientID: "hub", ClientSecret: secret.New("oidc-secret-of-the-client"),
+			Endpoints:   Endpoints{"https://id.lab.example/auth", "https://id.lab.example/token", "https://id.lab.example/userinfo"},
+			GroupsClaim: "groups", AllowedGroups: []string{"lab"}, AdminGroups: []string{"admins"}, LoginService: "Lab", CA: []byte(authority),
+		}
+		h.Database = Database{Kind: Postgres, URL: secret.New("postgresql://hub:p%40ss-word@db.lab.example:5432/hub?sslmode=require")}
+	})
+	with("ldap", func(h *Hub) {
+		h.Auth = Auth{Kind: LDAP, Directory: Directory{
+			Server: "ldaps://ldap.lab.example", LookupDN: true, SearchBase: "ou=people,dc=lab,dc=example",
+			SearchUser: "cn=hub,dc=lab,dc=example", SearchPass: secret.New("ldap-search-password"), Groups: []string{"cn=lab,ou=groups,dc=lab,dc=example"},
+		}}
+		h.Home = Home{Claim: "homes"}
+		h.Quota = Quota{GPUs: 6, CPU: 48, Memory: 400 * GiB}
+	})
+	with("github", func(h *Hub) {
+		h.Auth = Auth{Kind: GitHub, ClientID: "abc", ClientSecret: secret.New("github-secret"), Organizations: []string{"lab-example:notebooks"}}
+		h.Ingress = Ingress{Kind: ByGateway, Gateway: "traefik-gateway", GatewayNamespace: "kube-system", TLS: true}
+		h.Isolate = false
+		h.CA = []byte(authority)
+	})
+	with("address", func(h *Hub) {
+		h.Auth = Auth{Kind: Native, OpenSignup: true}
+		h.Ingress = Ingress{Kind: ByLoadBalancer, Address: netip.MustParseAddr("10.0.0.202"), TLSSecret: "hub-tls"}
+		h.Reach = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
+		h.Cull = Cull{}
+		h.Pools[0].Shared = true
+		h.Profiles[2] = Profile{Name: "share", Image: "nvcr.io/nvidia/pytorch@sha256:0000000000000000000000000000000000000000000000000000000000000000", GPUs: 1, GPUMemory: 10 * GiB, MemLimit: 16 * GiB, Resources: map[string]string{}}
+	})
+	return all
+}
+
+func TestValuesGolden(t *testing.T) {
+	for name, h := range hubs() {
+		t.Run(name, func(t *testing.T) {
+			part, err := h.Part()
+			require.NoError(t, err)
+			values, err := yaml.MarshalWithOptions(part.Release.Values, yaml.UseLiteralStyleIfMultiline(true))
+			require.NoError(t, err)
+			golden(t, name+".yaml", values)
+			requireSane(t, part.Release.Values)
+			again, err := h.Values()
+			require.NoError(t, err)
+			require.Equal(t, part.Release.Values, again)
+		})
+	}
+}
+
+func golden(t *testing.T, name string, have []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", "values", name)
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, have, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(have))
+}
+
+// TestNoSecretInValues: what is secret is in the Secret and nowhere else.
+func TestNoSecretInValues(t *testing.T) {
+	secrets := []string{"oidc-secret-of-the-client", "p@ss-word", "p%40ss-word", "ldap-search-password", "github-secret"}
+	for name, h := range hubs() {
+		part, err := h.Part()
+		require.NoError(t, err)
+		public, err := json.Marshal([]any{part.Release, part.Before, part.After, part.NamespaceLabels})
+		require.NoError(t, err)
+		for _, s := range secrets {
+			require.NotContains(t, string(public), s, name)
+		}
+	}
+	part, err := hubs()["oidc"].Part()
+	require.NoError(t, err)
+	hidden := part.Secrets[0]
+	require.Equal(t, "p@ss-word", hidden.Data[keyDatabase].Reveal())
+	require.Contains(t, hidden.Data[keyValues].Reveal(), "client_secret: oidc-secret-of-the-client")
+	require.Equal(t, map[string]int{keyCookie: 32, keyCrypt: 32, keyToken: 32}, hidden.Generate)
+	require.Equal(t, "postgresql+psycopg2://hub@db.lab.example:5432/hub?sslmode=require", at(t, part.Release.Values, "hub", "db", "url"))
+}
+
+// at walks into values.
+func at(t *testing.T, v any, path ...string) any {
+	t.Helper()
+	for _, key := range path {
+		m, ok := v.(map[string]any)
+		require.True(t, ok, "%v: %T", path, v)
+		v, ok = m[key]
+		require.True(t, ok, "%v: no %s", path, key)
+	}
+	return v
+}
+
+// chartSchema is the published schema of the chart, and chartValues its own values:
+// Helm checks the one against both merged. They are somebody else's, and not here.
+const (
+	chartSchema = "../../shared/data/charts/jupyterhub/values.schema.json"
+	chartValues = "../../shared/data/charts/jupyterhub/values.yaml"
+)
+
+// schema returns a check of values against the chart's schema.
+func schema(t testing.TB) func(values map[string]any) error {
+	t.Helper()
+	if _, err := os.Stat(chartSchema); err != nil {
+		t.Skip("SKIPPED: the chart's schema is not here (", chartSchema, ")")
+	}
+	compiled, err := jsonschema.NewCompiler().Compile(chartSchema)
+	require.NoError(t, err)
+	text, err := os.ReadFile(chartValues)
+	require.NoError(t, err)
+	var own map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &own))
+	return func(values map[string]any) error {
+		text, err := json.Marshal(merge(own, values))
+		if err != nil {
+			return err
+		}
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
+		if err != nil {
+			return err
+		}
+		return compiled.Validate(v)
+	}
+}
+
+// merge lays values over those of a chart, as Helm does: dictionaries are merged, a
+// null takes away.
+func merge(under, over map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range under {
+		out[k] = v
+	}
+	for k, v := range over {
+		if v == nil {
+			delete(out, k)
+			continue
+		}
+		a, aOK := out[k].(map[string]any)
+		b, bOK := v.(map[string]any)
+		if aOK && bOK {
+			v = merge(a, b)
+		}
+		out[k] = v
+	}
+	return out
+}
+
+func TestValuesPassTheChartsSchema(t *testing.T) {
+	check := schema(t)
+	for name, h := range hubs() {
+		values, err := h.Values()
+		require.NoError(t, err)
+		require.NoError(t, check(values), name)
+	}
+	values, err := base().withAuth(Auth{Kind: Native}).Values()
+	require.NoError(t, err)
+	at(t, values, "singleuser").(map[string]any)["extraVolumes"] = []any{}
+	require.Error(t, check(values), "the schema is one that refuses what is at the wrong level")
+}
+
+func (h Hub) withAuth(a Auth) Hub {
+	h.Auth = a
+	return h
+}
+
+// requireSane is what holds for all values, without the chart's schema at hand.
+func requireSane(t testing.TB, values map[string]any) {
+	t.Helper()
+	for key, v := range values {
+		require.Contains(t, []string{"hub", "proxy", "singleuser", "scheduling", "prePuller", "cull", "ingress", "httpRoute", "custom"}, key)
+		require.IsType(t, map[string]any{}, v, key)
+	}
+	requirePlain(t, values)
+	hub := values["hub"].(map[string]any)
+	require.Equal(t, SecretName, hub["existingSecret"])
+	for section, v := range hub["config"].(map[string]any) {
+		require.Regexp(t, "^[A-Z]", section, "the hub ends when a section is no class")
+		require.IsType(t, map[string]any{}, v)
+	}
+	require.Contains(t, hub["services"], VerifyService)
+	require.Contains(t, hub["loadRoles"], VerifyService)
+	user := values["singleuser"].(map[string]any)
+	require.Equal(t, false, user["cloudMetadata"].(map[string]any)["blockWithIptables"])
+	image := user["image"].(map[string]any)
+	require.NotEmpty(t, image["name"])
+	require.NotEmpty(t, image["tag"])
+	slugs := map[any]bool{}
+	for _, p := range user["profileList"].([]any) {
+		entry := p.(map[string]any)
+		require.False(t, slugs[entry["slug"]])
+		slugs[entry["slug"]] = true
+		require.NotRegexp(t, "[<>]", entry["display_name"], "kubespawner writes it into its page as it is")
+		override := entry["kubespawner_override"].(map[string]any)
+		for key := range override {
+			require.Contains(t, traits, key, "kubespawner has no such setting")
+		}
+		require.Equal(t, override["extra_resource_limits"], override["extra_resource_guarantees"])
+	}
+}
+
+// traits are those of KubeSpawner 7.1 that profiles set.
+var traits = []string{
+	"image", "cpu_guarantee", "cpu_limit", "mem_guarantee", "mem_limit", "extra_resource_limits", "extra_resource_guarantees",
+	"node_selector", "tolerations", "extra_pod_config", "volumes", "volume_mounts", "environment", "default_url",
+}
+
+// requirePlain: Helm copies values through JSON, and takes only what JSON has.
+func requirePlain(t testing.TB, v any) {
+	t.Helper()
+	switch v := v.(type) {
+	case map[string]any:
+		for _, one := range v {
+			requirePlain(t, one)
+		}
+	case []any:
+		for _, one := range v {
+			requirePlain(t, one)
+		}
+	case string, bool, int, int64, float64:
+	default:
+		t.Fatalf("%T in values: %v", v, v)
+	}
+}
+
+func TestNothingOfOthersIsOverwritten(t *testing.T) {
+	values, err := hubs()["native"].Values()
+	require.NoError(t, err)
+	site := map[string]any{"hub": map[string]any{
+		"services":    map[string]any{"site": map[string]any{"url": "http://site"}},
+		"loadRoles":   map[string]any{"site": map[string]any{"services": []any{"site"}}},
+		"extraConfig": map[string]any{"50-site": "pass"},
+	}}
+	merged := merge(values, site)
+	for _, key := range []string{"services", "loadRoles"} {
+		require.Contains(t, at(t, merged, "hub", key), "site")
+		require.Contains(t, at(t, merged, "hub", key), VerifyService)
+		require.Contains(t, at(t, merged, "hub", key), cullService)
+	}
+	require.Contains(t, at(t, merged, "hub", "extraConfig"), "50-site")
+	require.Contains(t, at(t, merged, "hub", "extraConfig"), "20-homelab-profiles")
+}
+
+func TestObjects(t *testing.T) {
+	part, err := hubs()["ldap"].Part()
+	require.NoError(t, err)
+	text, err := kyaml.Marshal(part.Before)
+	require.NoError(t, err)
+	golden(t, "objects.yaml", text)
+	require.True(t, part.Keep)
+	require.Equal(t, "keep", at(t, part.Release.Values, "hub", "db", "pvc", "annotations", "helm.sh/resource-policy"))
+	var kinds []string
+	for _, o := range part.Before {
+		kinds = append(kinds, o.GetObjectKind().GroupVersionKind().Kind)
+	}
+	require.Equal(t, []string{"PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "LimitRange"}, kinds)
+
+	part, err = hubs()["oidc"].Part()
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(part.Before, func(o runtime.Object) bool {
+		c, ok := o.(*corev1.ConfigMap)
+		return ok && c.Data["ca.crt"] == authority
+	}))
+}
+
+func TestNotesAndToken(t *testing.T) {
+	h := hubs()["dummy"]
+	part, err := h.Part()
+	require.NoError(t, err)
+	for _, note := range append(h.Notes(), h.Token()) {
+		require.Equal(t, part.Secrets[0].Name, note.Name)
+		require.Contains(t, part.Secrets[0].Generate, note.Key)
+	}
+	h.Auth.Password = secret.New("correct horse")
+	part, err = h.Part()
+	require.NoError(t, err)
+	require.Equal(t, "correct horse", part.Secrets[0].Data[keyUser].Reveal())
+	require.NotContains(t, part.Secrets[0].Generate, keyUser)
+	require.Empty(t, hubs()["oidc"].Notes())
+	require.Equal(t, "https://hub.lab.example", h.URL())
+}
