@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
@@ -91,9 +93,15 @@ func partNames() []string {
 }
 
 func (r *resolver) partName(at any, name string) {
-	if known := partNames(); !slices.Contains(known, name) {
-		r.wrong(at, fmt.Sprintf("there is no part %q", name), orSuggest(name, known))
+	known := partNames()
+	if slices.Contains(known, name) {
+		return
 	}
+	cure := orSuggest(name, known)
+	if usual := partHabits[suggest.Plain(name)]; usual != "" {
+		cure = fmt.Sprintf("the part is called %q", usual)
+	}
+	r.wrong(at, fmt.Sprintf("there is no part %q", name), cure)
 }
 
 // secretKey are keys of values whose text can only be a secret. Names of Secrets
@@ -321,8 +329,8 @@ func (r *resolver) tlsKeys(raw *rawTLS, source string) {
 
 // holdsCertificate checks that a file that is there holds a certificate, and no key.
 func (r *resolver) holdsCertificate(at *string) {
-	if *at == "" {
-		return
+	if _, err := os.Stat(r.path(*at)); *at == "" || err != nil {
+		return // said elsewhere
 	}
 	text, ok := r.source(at, *at)
 	switch {

@@ -20,7 +20,10 @@ func (r *resolver) hubAuth(hub *rawHub, h *Hub) {
 		h.Auth = HubAuth{Kind: AuthDummy, AllowAll: true}
 		return
 	}
-	kind := r.authKind(raw)
+	kind, ok := r.authKind(raw)
+	if !ok {
+		return
+	}
 	h.Auth = HubAuth{Kind: kind, AllowAll: or(raw.AllowAll, kind == AuthDummy || kind == AuthNative), Users: raw.Users, Admins: raw.Admins}
 	r.userNames(raw.Users)
 	r.userNames(raw.Admins)
@@ -30,17 +33,19 @@ func (r *resolver) hubAuth(hub *rawHub, h *Hub) {
 	case AuthNative:
 		r.authNative(raw, &h.Auth)
 	case AuthOIDC:
-		r.authOIDC(raw, &h.Auth)
+		ok = r.authOIDC(raw, &h.Auth)
 	case AuthLDAP:
-		r.authLDAP(raw, &h.Auth)
+		ok = r.authLDAP(raw, &h.Auth)
 	case AuthGitHub:
-		r.authGitHub(raw, &h.Auth)
+		ok = r.authGitHub(raw, &h.Auth)
 	}
-	r.somebodyMay(raw, &h.Auth)
+	if ok {
+		r.somebodyMay(raw, &h.Auth)
+	}
 }
 
 // authKind is the kind that is said, or whose keys are there.
-func (r *resolver) authKind(raw *rawHubAuth) string {
+func (r *resolver) authKind(raw *rawHubAuth) (kind string, ok bool) {
 	blocks := []struct {
 		kind string
 		at   any
@@ -49,10 +54,10 @@ func (r *resolver) authKind(raw *rawHubAuth) string {
 		{AuthDummy, &raw.Dummy, raw.Dummy != nil}, {AuthNative, &raw.Native, raw.Native != nil}, {AuthOIDC, &raw.OIDC, raw.OIDC != nil},
 		{AuthLDAP, &raw.LDAP, raw.LDAP != nil}, {AuthGitHub, &raw.GitHub, raw.GitHub != nil},
 	}
-	kind := ""
-	if raw.Kind != "" {
-		kind = r.choice(&raw.Kind, "kind", authKinds...)
+	if kind = raw.Kind; kind != "" && r.choice(&raw.Kind, "kind", authKinds...) != kind {
+		return "", false
 	}
+	ok = true
 	for _, b := range blocks {
 		switch {
 		case !b.said:
@@ -60,13 +65,14 @@ func (r *resolver) authKind(raw *rawHubAuth) string {
 			kind = b.kind
 		case kind != b.kind:
 			r.wrong(b.at, fmt.Sprintf("people log in with %s, and here is %s", kind, b.kind), "keep one of them; the hub has one way to log in")
+			ok = false
 		}
 	}
 	if kind == "" {
 		r.wrong(raw, "auth does not say how people log in", "write kind: "+oneOf(authKinds))
-		return AuthNative
+		return "", false
 	}
-	return kind
+	return kind, ok
 }
 
 // userNames checks names as the hub knows them: lower-case, and part of URLs.
@@ -140,11 +146,11 @@ type needed struct {
 	name, cure string
 }
 
-func (r *resolver) authOIDC(raw *rawHubAuth, a *HubAuth) {
+func (r *resolver) authOIDC(raw *rawHubAuth, a *HubAuth) bool {
 	o := raw.OIDC
 	if o == nil {
 		r.wrong(&raw.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
-		return
+		return false
 	}
 	a.Issuer, a.ClientID, a.ClientSecret = strings.TrimSuffix(o.Issuer, "/"), o.ClientID, o.ClientSecret.in(r.spec.Dir)
 	a.AuthorizeURL, a.TokenURL, a.UserdataURL = o.AuthorizeURL, o.TokenURL, o.UserdataURL
@@ -173,6 +179,7 @@ func (r *resolver) authOIDC(raw *rawHubAuth, a *HubAuth) {
 	if r.isSet(&o.Scopes) && !slices.Contains(o.Scopes, "openid") {
 		r.wrong(&o.Scopes, "without the scope openid it is no OpenID Connect", "write scopes: [openid, profile, email]")
 	}
+	return true
 }
 
 // groupsAreNamed reports whether anything depends on the users' groups.
@@ -184,11 +191,11 @@ func (r *resolver) groupsAreNamed(o *rawAuthOIDC) bool {
 		slices.ContainsFunc(r.raw.Hub.Shared, func(e entry[rawHubShare]) bool { return len(e.Value.Groups) > 0 })
 }
 
-func (r *resolver) authLDAP(raw *rawHubAuth, a *HubAuth) {
+func (r *resolver) authLDAP(raw *rawHubAuth, a *HubAuth) bool {
 	l := raw.LDAP
 	if l == nil {
 		r.wrong(&raw.Kind, "ldap has no server", "write ldap: with server and bindDN below it")
-		return
+		return false
 	}
 	a.LDAPServer, a.LDAPBindDN, a.LDAPSearchBase, a.LDAPGroups = l.Server, l.BindDN, l.SearchBase, l.Groups
 	a.LDAPLookupDN, a.LDAPSearchUser, a.LDAPSearchPass = l.LookupDN, l.SearchUser, l.SearchPassword.in(r.spec.Dir)
@@ -213,13 +220,14 @@ func (r *resolver) authLDAP(raw *rawHubAuth, a *HubAuth) {
 	case !l.LookupDN && l.SearchUser != "":
 		r.wrong(&l.SearchUser, "searchUser means nothing without lookupDN", "write lookupDN: true, or remove searchUser and searchPassword")
 	}
+	return true
 }
 
-func (r *resolver) authGitHub(raw *rawHubAuth, a *HubAuth) {
+func (r *resolver) authGitHub(raw *rawHubAuth, a *HubAuth) bool {
 	g := raw.GitHub
 	if g == nil {
 		r.wrong(&raw.Kind, "github has no clientID and clientSecret", "write github: with these two below it")
-		return
+		return false
 	}
 	a.ClientID, a.ClientSecret, a.Organizations = g.ClientID, g.ClientSecret.in(r.spec.Dir), g.Organizations
 	r.must("github",
@@ -230,4 +238,5 @@ func (r *resolver) authGitHub(raw *rawHubAuth, a *HubAuth) {
 			r.wrong(&g.Organizations[i], fmt.Sprintf("%q is no organization", o), "write its name as in github.com/NAME, or NAME:team")
 		}
 	}
+	return true
 }

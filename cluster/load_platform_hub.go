@@ -160,7 +160,7 @@ func (r *resolver) profileSizes(raw *rawHubProfile, p HubProfile) {
 		r.wrong(&raw.Memory.Limit, fmt.Sprintf("a notebook does not even start with %s of memory", *limit), "write 1GiB or more")
 	}
 	if raw.SHM != nil && p.MemLimit > 0 && *raw.SHM > p.MemLimit {
-		r.warn(&raw.SHM, fmt.Sprintf("/dev/shm is memory, and %s of it are more than the profile's limit of %s", *raw.SHM, p.MemLimit), "write less")
+		r.wrong(&raw.SHM, fmt.Sprintf("/dev/shm is memory, and %s of it are more than the profile's limit of %s", *raw.SHM, p.MemLimit), "write less, or a higher limit")
 	}
 	if p.GPUMemory > 0 && p.GPUs != 1 {
 		r.wrong(&raw.GPUMemory, "gpuMemory is a part of one GPU that is shared", "write gpus: 1 beside it, or remove gpuMemory")
@@ -304,17 +304,17 @@ func (r *resolver) hubCull(raw *rawHub, h *Hub) {
 	}
 	switch {
 	case h.Cull.Idle < 5*time.Minute:
-		r.wrong(&c.Idle, fmt.Sprintf("servers would be stopped after %s, before a notebook has even loaded", h.Cull.Idle), "write 30m or more; cull: false for never")
+		r.wrong(&c.Idle, fmt.Sprintf("servers would be stopped after %s, before a notebook has even loaded", period(h.Cull.Idle)), "write 30m or more; cull: false for never")
 	case h.Cull.Idle < 2*h.Cull.Every && !r.isSet(&c.Every):
 		h.Cull.Every = h.Cull.Idle / 2
 	case h.Cull.Every > h.Cull.Idle:
-		r.wrong(&c.Every, fmt.Sprintf("servers would be looked at every %s, and stopped after %s of idleness", h.Cull.Every, h.Cull.Idle), "write less than idle")
+		r.wrong(&c.Every, fmt.Sprintf("servers would be looked at every %s, and stopped after %s of idleness", period(h.Cull.Every), period(h.Cull.Idle)), "write less than idle")
 	}
 	if h.Cull.Every < 30*time.Second {
-		r.wrong(&c.Every, fmt.Sprintf("the hub would be asked every %s", h.Cull.Every), "write 1m or more")
+		r.wrong(&c.Every, fmt.Sprintf("the hub would be asked every %s", period(h.Cull.Every)), "write 1m or more")
 	}
 	if h.Cull.MaxAge > 0 && h.Cull.MaxAge < h.Cull.Idle {
-		r.wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", h.Cull.MaxAge, h.Cull.Idle), "write more than idle, e.g. 24h")
+		r.wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", period(h.Cull.MaxAge), period(h.Cull.Idle)), "write more than idle, e.g. 24h")
 	}
 	r.userNames(c.Exempt)
 }

@@ -55,7 +55,7 @@ func (r *resolver) fleet() {
 		r.wrong(&raw.Standalone, "nobody installs Fleet: it is not standalone, and there is no Rancher that brings it", "remove standalone: false, or write rancher:")
 	}
 	if f.Polling < 5*time.Second {
-		r.wrong(&raw.Polling, fmt.Sprintf("the repository would be asked every %s", f.Polling), "write 5s or more; 15s is usual")
+		r.wrong(&raw.Polling, fmt.Sprintf("the repository would be asked every %s", period(f.Polling)), "write 5s or more; 15s is usual")
 	}
 	r.gitRepo(raw)
 	r.gitPaths(raw, f)
@@ -140,7 +140,7 @@ func (r *resolver) monitoring() {
 		Hostname: raw.Hostname, GPUs: or(raw.GPUs, len(r.spec.GPUNodes()) > 0), Alertmanager: raw.Alertmanager,
 	}
 	if m.Retention < time.Hour {
-		r.wrong(&raw.Retention, fmt.Sprintf("metrics would be kept for %s", m.Retention), "write 1d or more")
+		r.wrong(&raw.Retention, fmt.Sprintf("metrics would be kept for %s", period(m.Retention)), "write 1d or more")
 	}
 	if m.Size < GiB {
 		r.wrong(&raw.Size, fmt.Sprintf("%s is too little for metrics", m.Size), "write 10GiB or more")
@@ -181,7 +181,7 @@ func (r *resolver) backup() {
 		r.wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule", b.Schedule), "write five fields as for cron, e.g. 0 3 * * *")
 	}
 	if b.Retention < 24*time.Hour {
-		r.wrong(&raw.Retention, fmt.Sprintf("a backup would be thrown away after %s", b.Retention), "write 7d or more")
+		r.wrong(&raw.Retention, fmt.Sprintf("a backup would be thrown away after %s", period(b.Retention)), "write 7d or more")
 	}
 	for i, n := range raw.Namespaces {
 		if !dnsLabel.MatchString(n) {

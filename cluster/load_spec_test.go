@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -310,4 +312,48 @@ func FuzzParse(f *testing.F) {
 			assert.NotEmpty(t, p.Cure, "a cure for: %s", p.What)
 		}
 	})
+}
+
+// TestMutatedPlatform takes the good platform files apart: a line less, a value of
+// another kind, a key in another place. None makes Parse panic, and every problem
+// says where and what to write. The choices are those of a fixed seed.
+func TestMutatedPlatform(t *testing.T) {
+	dice := rand.New(rand.NewPCG(4, 4))
+	values := []string{"", "null", "true", "false", "0", "-1", "3.5", "[]", "{}", "[a]", "{a: b}", "x", "10.0.0.300", "10.0.0.12", "env:X", "1GiB", "1h", "'", "\U0001f600"}
+	for _, name := range []string{"platform", "short", "cilium", "github"} {
+		text, err := os.ReadFile("testdata/good/" + name + ".yaml")
+		require.NoError(t, err)
+		lines := strings.Split(string(text), "\n")
+		for range 150 {
+			mutant := slices.Clone(lines)
+			for range 1 + dice.IntN(3) {
+				i := dice.IntN(len(mutant))
+				key, _, isKey := strings.Cut(mutant[i], ": ")
+				switch at := dice.IntN(4); {
+				case at == 0:
+					mutant = slices.Delete(mutant, i, i+1)
+				case at == 1 && isKey:
+					mutant[i] = key + ": " + values[dice.IntN(len(values))]
+				case at == 2:
+					j := dice.IntN(len(mutant))
+					mutant[i], mutant[j] = mutant[j], mutant[i]
+				default:
+					mutant[i] = strings.Replace(mutant[i], ": ", ": {", 1)
+				}
+				if len(mutant) == 0 {
+					break
+				}
+			}
+			_, err := Parse("testdata/good/cluster.yaml", []byte(strings.Join(mutant, "\n")))
+			var problems Problems
+			if err == nil {
+				continue
+			}
+			require.ErrorAs(t, err, &problems)
+			for _, p := range problems {
+				assert.NotEmpty(t, p.Cure, p.What)
+				assert.NotContains(t, p.Error(), "\n")
+			}
+		}
+	}
 }

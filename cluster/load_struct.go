@@ -89,11 +89,36 @@ func (d *decoder) unknown(f field, in string, t reflect.Type, known []string) {
 		d.undecodable(f.at, what, fmt.Sprintf("did you mean %q?", s))
 		return
 	}
+	if paths := furtherIn(t, f.name); len(paths) > 0 && t != reflect.TypeFor[rawFile]() {
+		d.undecodable(f.at, what, "it belongs in "+oneOf(paths)+", a level further in")
+		return
+	}
 	if paths := placesOf(f.name); len(paths) > 0 {
 		d.undecodable(f.at, what, "it belongs in "+oneOf(paths))
 		return
 	}
 	d.undecodable(f.at, what, "known here: "+strings.Join(known, ", "))
+}
+
+// furtherIn lists the keys of a type below which there is the key.
+func furtherIn(t reflect.Type, name string) []string {
+	var out []string
+	for _, f := range rawFields(t) {
+		in, each := t.FieldByIndex(f.index).Type, ""
+		if in.Implements(reflect.TypeFor[ordered]()) {
+			in, each = in.Elem().Field(1).Type, ".NAME"
+		}
+		if in.Kind() == reflect.Pointer {
+			in = in.Elem()
+		}
+		if in.Kind() != reflect.Struct || !strings.HasPrefix(in.Name(), "raw") {
+			continue
+		}
+		if slices.ContainsFunc(rawFields(in), func(f rawField) bool { return f.name == name }) {
+			out = append(out, f.name+each)
+		}
+	}
+	return out
 }
 
 // placesOf lists the sections that know a key, for one that was put into the wrong one.

@@ -38,6 +38,18 @@ func (p period) or(otherwise time.Duration) time.Duration {
 	return time.Duration(p)
 }
 
+// String returns the time without zeros at its end: 1h, and not 1h0m0s.
+func (p period) String() string {
+	s := time.Duration(p).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 // cores is an amount of CPU: 4, 0.5 or 500m.
 type cores float64
 

@@ -17,6 +17,10 @@ var habits = map[string]string{
 	"clustercidr": "podCIDR", "podsubnet": "podCIDR", "servicesubnet": "serviceCIDR", "apivip": "vip", "flavor": "flavour",
 	"keys": "publicKeys", "authorizedkeys": "publicKeys", "sshkeys": "publicKeys", "gpu": "gpus", "mtusize": "mtu", "bastion": "jump",
 	"checksum": "sha256", "mountpoint": "mount", "path": "mount", "filesystem": "fs", "cputype": "cpu", "count": "names",
+	"authentication": "auth", "authenticator": "auth", "culling": "cull", "storageclass": "class", "storageclassname": "class", "ingressclass": "class",
+	"domain": "hostname", "host": "hostname", "fqdn": "hostname", "existingclaim": "claim", "capacity": "size", "db": "database", "quotas": "quota",
+	"bootstrap": "bootstrapPassword", "networkpolicy": "isolate", "repository": "repo", "username": "users", "metallb": "loadBalancer", "jupyterhub": "hub",
+	"velero": "backup", "prometheus": "monitoring", "grafana": "monitoring", "certmanager": "tls",
 }
 
 // likely returns the known name that was most likely meant, or "".
@@ -47,4 +51,11 @@ func oneOf(words []string) string {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// partHabits are what people call parts of the platform, whose names are those of
+// package pins.
+var partHabits = map[string]string{
+	"hub": "jupyterhub", "backup": "velero", "tls": "cert-manager", "loadbalancer": "metallb", "prometheus": "monitoring", "grafana": "monitoring",
+	"kubeprometheusstack": "monitoring", "csidrivernfs": "nfs", "localpathprovisioner": "scratch", "localpath": "scratch", "cephcsicephfs": "cephfs", "dcgm": "dcgm-exporter",
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
@@ -156,13 +157,15 @@ func (r *resolver) fileServerVM(raw *rawNFSVM, vm *NFSVM) {
 	if p := r.spec.Network.Prefix; p.IsValid() && !r.insidePrefix(&raw.Address, "the NFS server's address", a, p) {
 		return
 	}
-	taken := r.taken()
 	for _, n := range r.spec.Nodes {
 		if n.Name == vm.Name {
 			r.wrong(&raw.Name, fmt.Sprintf("there is a node %s", vm.Name), "give the NFS server another name")
 		}
-		if !n.DHCP() && n.Address.Addr() == a || n.Network.Gateway == a {
-			r.wrong(&raw.Address, fmt.Sprintf("address %s is %s's", a, taken[a]), "write another")
+		switch {
+		case !n.DHCP() && n.Address.Addr() == a:
+			r.wrong(&raw.Address, fmt.Sprintf("address %s is node %s's", a, n.Name), "write another")
+		case n.Network.Gateway == a:
+			r.wrong(&raw.Address, fmt.Sprintf("address %s is the gateway's", a), "write another")
 		}
 	}
 	if declared := r.raw.Proxmox.Hosts; len(declared) > 0 && declared.get(vm.Host) == nil {
@@ -293,16 +296,25 @@ func (r *resolver) versionsFit() {
 			r.wrong(at.here, fmt.Sprintf("this is version %s of %s, and charts.versions says %s", *at.here, at.name, there), "keep one of them")
 		}
 	}
+	for name, v := range versions {
+		if v != "" && !matches(chartVersion, v) {
+			delete(versions, name) // said elsewhere
+		}
+	}
 	kubernetes := r.spec.K3s.Version
 	if !k3sSyntax.MatchString(kubernetes) {
 		kubernetes = "" // said elsewhere
 	}
 	for _, c := range pins.Check(kubernetes, versions) {
+		at := r.versionPlace(c.Parts)
 		if c.Warning {
-			r.warn(r.versionPlace(c.Parts), c.Problem, c.Cure)
-		} else {
-			r.wrong(r.versionPlace(c.Parts), c.Problem, c.Cure)
+			r.warn(at, c.Problem, c.Cure)
+			continue
 		}
+		if at == any(&r.raw.K3s.Version) && len(pins.Refused(pins.Check(k3s.DefaultVersion, versions))) == 0 {
+			c.Cure += "; write version: " + k3s.DefaultVersion
+		}
+		r.wrong(at, c.Problem, c.Cure)
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,7 +40,7 @@ func (r *resolver) tooMuch(raw *rawHubProfile, why string) any {
 	for _, k := range []struct {
 		word string
 		at   any
-	}{{"quota", &r.raw.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"cores", &raw.CPU}, {"Gi", &raw.Memory}, {"Mi", &raw.Memory}} {
+	}{{"quota", &r.raw.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"cores", &raw.CPU}, {"iB", &raw.Memory}} {
 		if strings.Contains(why, k.word) && r.isSet(k.at) {
 			return k.at
 		}
@@ -52,9 +53,11 @@ func never(row jupyterhub.Row, pools []string) (what, cure string) {
 	if row.Limit != "" {
 		return "one is more than " + row.Limit, "ask for less, or write a larger quota"
 	}
-	var why, largest, elsewhere []string
+	var why, largest, elsewhere, without []string
 	for i, cell := range row.Cells {
 		switch {
+		case strings.HasPrefix(cell.Largest, "0 GPUs"):
+			without = append(without, pools[i])
 		case cell.Largest != "":
 			why = append(why, fmt.Sprintf("on %s %s", pools[i], cell.Why))
 			largest = append(largest, fmt.Sprintf("%s on %s", cell.Largest, pools[i]))
@@ -62,10 +65,19 @@ func never(row jupyterhub.Row, pools []string) (what, cure string) {
 			elsewhere = append(elsewhere, fmt.Sprintf("%s is out of the question (%s)", pools[i], cell.Why))
 		}
 	}
-	if len(largest) == 0 {
+	switch {
+	case len(largest) > 0:
+		return inBytes(strings.Join(why, ", and ")), inBytes("the largest that fits: " + strings.Join(largest, ", or "))
+	case len(without) > 0:
+		return "the nodes of " + strings.Join(without, ", ") + " offer no GPUs", "write gpus: in a pool of nodes, or remove gpus here"
+	default:
 		return strings.Join(elsewhere, ", and "), "name another pool, or ask for what its nodes have"
 	}
-	return strings.Join(why, ", and "), "the largest that fits: " + strings.Join(largest, ", or ")
+}
+
+// inBytes writes sizes as this file does: 64GiB for Kubernetes' 64Gi.
+func inBytes(s string) string {
+	return regexp.MustCompile(`\b([0-9]+[KMGT]i)\b`).ReplaceAllString(s, "${1}B")
 }
 
 // profilePool checks the pool that a profile names, and that GPU memory can be limited there.
