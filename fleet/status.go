@@ -26,36 +26,46 @@ type StatusOptions struct {
 // States of a bundle beside Fleet's own.
 const (
 	StateReady   = string(api.Ready)
-	StateMissing = "Missing" // Fleet has not made it
 	StateWaiting = "Waiting" // for another bundle
 	StateNowhere = "Nowhere" // no cluster is its target
 	StateOld     = "Old"     // of a commit before the one that is wanted
 )
 
-// State is a GitRepo and its bundles as they are.
+// badness sorts states, the worst first: what has failed before what merely waits.
+func (b BundleState) badness() int {
+	switch b.State {
+	case StateNowhere:
+		return api.StateRank[api.ErrApplied]
+	case StateWaiting, StateOld:
+		return api.StateRank[api.NotReady]
+	}
+	return api.StateRank[api.BundleState(b.State)]
+}
+
+// State is a GitRepo and its bundles as they are, the worst first.
 type State struct {
-	Name    string
-	There   bool
-	Want    string   // the commit that should be deployed, or empty
-	Commit  string   // the one that Fleet has read
-	Job     string   // how Fleet's reading went, "Current" when it went well
-	Wrong   []string // what keeps the repository as a whole, in words
-	Bundles []BundleState
+	Name    string        `json:"name"`
+	There   bool          `json:"there"`
+	Want    string        `json:"want,omitempty"`   // the commit that should be deployed
+	Commit  string        `json:"commit,omitempty"` // the one that Fleet has read
+	Job     string        `json:"job,omitempty"`    // how Fleet's reading went, "Current" when it went well
+	Wrong   []string      `json:"wrong,omitempty"`  // what keeps the repository as a whole, in words
+	Bundles []BundleState `json:"bundles"`
 }
 
 // BundleState is a bundle on one cluster.
 type BundleState struct {
-	Name    string
-	Part    string
-	Cluster string // empty where it is on none
-	State   string // Fleet's word, or one of ours
-	Why     []Obstacle
+	Name    string     `json:"bundle"`
+	Part    string     `json:"part,omitempty"`
+	Cluster string     `json:"cluster,omitempty"` // empty where it is on none
+	State   string     `json:"state"`             // Fleet's word, or one of ours
+	Why     []Obstacle `json:"why,omitempty"`
 }
 
 // Obstacle is an object that is in a bundle's way, and why.
 type Obstacle struct {
-	Object string // e.g. "deployment jupyterhub/hub"; empty: the bundle as a whole
-	Why    string
+	Object string `json:"object,omitempty"` // e.g. "deployment jupyterhub/hub"; empty: the bundle as a whole
+	Why    string `json:"why"`
 }
 
 // String returns e.g. "deployment jupyterhub/hub: 0/1 ready".
