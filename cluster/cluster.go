@@ -32,6 +32,8 @@ type Backend struct {
 	Dir string
 	// Charts finds charts; the file's own settings are merged into it.
 	Charts chart.Source
+	// GitDial reaches the Git repository of fleet.repo; nil dials directly.
+	GitDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
 }
@@ -47,6 +49,7 @@ type Cluster struct {
 	doubts doubts
 	api    api
 	twins  twins
+	pushed pushed
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
 	// platformParts makes the parts of the platform, once.

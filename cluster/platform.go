@@ -55,7 +55,7 @@ func (c *Cluster) platform(up *converge.Graph, on ground) []*converge.Ref {
 		ready[p.Name] = c.partSteps(up, p, on, ready)
 	}
 
-	// What Fleet deploys: one push brings all of it, in the order that Fleet is told.
+	// What Fleet deploys: one push brings all of it.
 	c.fleetSteps(up, pieces, on, ready)
 
 	// What waits for something that Fleet deploys.
@@ -104,6 +104,7 @@ func split(pieces []piece) (before, after []piece) {
 		switch {
 		case p.via == ViaFleet:
 			late[p.Name] = true
+		case p.Name == gitops: // Fleet's own steps have it
 		case waits:
 			late[p.Name] = true
 			after = append(after, p)

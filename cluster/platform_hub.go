@@ -75,12 +75,12 @@ func (r *recipe) hubLate(p *Platform, h jupyterhub.Hub, needs []string) func(con
 	if !asks && !ownCA && !borrows {
 		return nil
 	}
-	issuer := p.Hub.Auth.Issuer
+	provider := &issuer{url: p.Hub.Auth.Issuer, ca: h.Auth.CA}
 	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
 		h := h
 		var lent []chart.Secret
 		if asks {
-			endpoints, err := discover(ctx, h.Auth.CA, issuer)
+			endpoints, err := provider.endpoints(ctx)
 			if err != nil {
 				return chart.Part{}, err
 			}

@@ -21,6 +21,7 @@ import (
 // recipe makes the parts of a platform from what the file says.
 type recipe struct {
 	spec    *Spec
+	secrets bool                                        // they are read
 	resolve func(at string, ref SecretRef) secret.Value // remembers what could not be read
 	pieces  []piece
 	errs    []error
@@ -29,13 +30,13 @@ type recipe struct {
 // parts are those that the file asks for, each after those that it needs. Secrets
 // are read only when with is set; else their places are empty.
 func (s *Spec) parts(withSecrets bool) ([]piece, error) {
-	r := &recipe{spec: s}
+	r := &recipe{spec: s, secrets: withSecrets}
 	r.resolve = func(at string, ref SecretRef) secret.Value {
 		if ref.IsZero() {
 			return secret.Value{}
 		}
 		if !withSecrets {
-			return secret.New("to be read when it is needed")
+			return hidden(at, ref)
 		}
 		value, err := ref.Resolve()
 		if err != nil {
@@ -182,7 +183,9 @@ func (r *recipe) certificates(p *Platform) {
 		return
 	}
 	part, err := addon.CertManager(addon.CertManagerOptions{Common: r.common("cert-manager"), GatewayAPI: p.Ingress.Kind == IngressGateway})
-	r.add(part, err, func(x *piece) { x.base = p.Rancher != nil })
+	// A CA that the cluster makes itself is written into what goes to Git.
+	base := func(x *piece) { x.base = p.Rancher != nil || p.TLS.Source == TLSSelfSigned }
+	r.add(part, err, base)
 	o := addon.IssuerOptions{Name: p.TLS.Issuer, Email: p.TLS.Email, Server: p.TLS.Server, Class: p.Ingress.Class}
 	switch p.TLS.Source {
 	case TLSSelfSigned:
@@ -198,7 +201,7 @@ func (r *recipe) certificates(p *Platform) {
 		o.Key = r.resolve("tls.ca.key", p.TLS.CAKey)
 	}
 	part, err = addon.Issuer(o)
-	r.add(part, err, func(x *piece) { x.base = p.Rancher != nil })
+	r.add(part, err, base)
 }
 
 // file reads a file that the spec names.
@@ -291,16 +294,6 @@ func (r *recipe) rancher(p *Platform) {
 		part.Needs = append(part.Needs, "ingress")
 	}
 	r.add(part, err, func(x *piece) { x.base, x.replaces = true, []string{"fleet", "fleet-crd"} })
-}
-
-// fleet is GitOps, where Rancher does not bring it.
-func (r *recipe) fleet(p *Platform) {
-	if p.Fleet == nil || p.Rancher != nil {
-		return
-	}
-	for _, part := range r.standalone() {
-		r.add(part, nil, func(x *piece) { x.base, x.replaces = true, []string{"rancher"} })
-	}
 }
 
 // monitoring is Prometheus, Grafana, and who watches the GPUs.

@@ -33,23 +33,27 @@ func (Cluster) Validate(spec *string) error {
 	return s.Validate()
 }
 
-// Plan says what cluster:up would do; exit code 0 for nothing, 2 for something. Flags: -spec=FILE -json -timeout=10m.
-func (Cluster) Plan(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
+// Plan says what cluster:up would do; exit code 0 for nothing, 2 for something. Flags: -spec=FILE -charts=FOLDER -offline -json -timeout=10m.
+func (Cluster) Plan(ctx context.Context, spec, charts *string, offline, json *bool, timeout *time.Duration) error {
 	o := options(spec, json, nil, timeout)
+	o.Charts, o.Offline = value(charts), value(offline)
 	o.Start = true
 	return with(ctx, o, (*session.Session).Plan)
 }
 
-// Up brings the world to what cluster.yaml says; run it again at any time. Flags: -spec=FILE -json -timeout=1h.
-func (Cluster) Up(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
+// Up brings the world to what cluster.yaml says; run it again at any time. Flags: -spec=FILE -charts=FOLDER -offline -json -timeout=1h.
+func (Cluster) Up(ctx context.Context, spec, charts *string, offline, json *bool, timeout *time.Duration) error {
 	o := options(spec, json, nil, timeout)
+	o.Charts, o.Offline = value(charts), value(offline)
 	o.Start = true
 	return with(ctx, o, (*session.Session).Up)
 }
 
-// Status shows every node and what is wrong. Flags: -spec=FILE -json.
-func (Cluster) Status(ctx context.Context, spec *string, json *bool) error {
-	return with(ctx, options(spec, json, nil, nil), (*session.Session).Status)
+// Status shows every node, every part of the platform, and what is wrong. Flags: -spec=FILE -charts=FOLDER -offline -json.
+func (Cluster) Status(ctx context.Context, spec, charts *string, offline, json *bool) error {
+	o := options(spec, json, nil, nil)
+	o.Charts, o.Offline = value(charts), value(offline)
+	return with(ctx, o, (*session.Session).Status)
 }
 
 // Down takes away all that cluster:up made, and nothing else. Flags: -spec=FILE -yes -json.

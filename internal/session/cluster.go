@@ -66,9 +66,28 @@ func (s *Session) Up(ctx context.Context) error {
 		return nil
 	}
 	s.Say("Done in %s: %s changed something, %d found nothing to do.", since(start), count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
-	s.Say("\nNext:\n  go tool mage gpu:verify       run a CUDA job on every GPU\n  kubectl --kubeconfig=%s get nodes\n"+
-		"Pods get a GPU with runtimeClassName: nvidia and a limit of nvidia.com/gpu: 1, see README.md.", s.Cluster.KubeconfigPath())
+	s.next()
 	return nil
+}
+
+// next says what one can do with what is there now.
+func (s *Session) next() {
+	s.Say("\nNext:\n  go tool mage gpu:verify       run a CUDA job on every GPU\n  kubectl --kubeconfig=%s get nodes", s.Cluster.KubeconfigPath())
+	places := s.Cluster.Entrances()
+	for _, p := range places {
+		if p.Part == "jupyterhub" {
+			s.Say("  go tool mage hub:verify       start a server of each profile, and compute in it\n  go tool mage hub:open         %s, %s", p.URL, p.Title)
+			continue
+		}
+		s.Say("  %-29s %s", p.URL, p.Title)
+	}
+	if len(s.Cluster.Passwords()) > 0 {
+		s.Say("  go tool mage platform:passwords   first passwords, which were generated")
+	}
+	if len(places) > 0 && s.Spec.IsLab() {
+		s.Say("Nothing of the lab has a name or an address of this machine: hub:open goes through the lab's jump host.")
+	}
+	s.Say("Pods get a GPU with runtimeClassName: nvidia and a limit of nvidia.com/gpu: 1, see README.md.")
 }
 
 // run runs a graph with the display that fits. Failures are told as they happen;

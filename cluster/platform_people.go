@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Entrance is where people reach a part of the platform.
+type Entrance struct {
+	Part  string `json:"part"`
+	Title string `json:"title"`
+	URL   string `json:"url"`
+}
+
+// Entrances are those that the file gives a name.
+func (c *Cluster) Entrances() []Entrance {
+	p := &c.spec.Platform
+	scheme := "http://"
+	if p.TLS != nil {
+		scheme = "https://"
+	}
+	var out []Entrance
+	if p.Hub != nil {
+		out = append(out, Entrance{Part: "jupyterhub", Title: "notebooks", URL: c.spec.jupyterHub(&recipe{spec: c.spec, resolve: hidden}).URL()})
+	}
+	if p.Rancher != nil {
+		out = append(out, Entrance{Part: "rancher", Title: "Rancher", URL: "https://" + p.Rancher.Hostname})
+	}
+	if p.Monitoring != nil && p.Monitoring.Hostname != "" {
+		out = append(out, Entrance{Part: "monitoring", Title: "Grafana", URL: scheme + p.Monitoring.Hostname})
+	}
+	return out
+}
+
+// hidden stands for a secret that nobody looks at.
+func hidden(_ string, ref SecretRef) secret.Value {
+	if ref.IsZero() {
+		return secret.Value{}
+	}
+	return secret.New("to be read when it is needed")
+}
+
+// Password is a secret that was generated, and that a person wants to read once.
+type Password struct {
+	Title                string
+	Namespace, Name, Key string // of the Secret
+}
+
+// Passwords are those that the parts of the file generate for people.
+func (c *Cluster) Passwords() []Password {
+	p := &c.spec.Platform
+	var out []Password
+	if p.Hub != nil {
+		for _, n := range c.spec.jupyterHub(&recipe{spec: c.spec, resolve: hidden}).Notes() {
+			out = append(out, Password{Title: n.Title, Namespace: n.Namespace, Name: n.Name, Key: n.Key})
+		}
+	}
+	if p.Rancher != nil && p.Rancher.Bootstrap.IsZero() {
+		out = append(out, Password{Title: "first login of admin at Rancher", Namespace: "cattle-system", Name: "bootstrap-secret", Key: "bootstrapPassword"})
+	}
+	if p.Monitoring != nil {
+		out = append(out, Password{Title: "user admin of Grafana", Namespace: "monitoring", Name: "grafana-admin", Key: "admin-password"})
+	}
+	return out
+}
+
+// ReadPassword reads one from the cluster.
+func (c *Cluster) ReadPassword(ctx context.Context, p Password) (secret.Value, error) {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	if err := client.Get(ctx, s); err != nil {
+		return secret.Value{}, err
+	}
+	if len(s.Data[p.Key]) == 0 {
+		return secret.Value{}, fmt.Errorf("secret %s/%s has no %s", p.Namespace, p.Name, p.Key)
+	}
+	return secret.New(string(s.Data[p.Key])), nil
+}

@@ -1,0 +1,46 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/cps-gpu/homelab/internal/console"
+)
+
+// Passwords prints the passwords that were generated for people: on a terminal, or
+// where one says that it may go elsewhere.
+func (s *Session) Passwords(ctx context.Context) error {
+	all := s.Cluster.Passwords()
+	if len(all) == 0 {
+		s.Say("No part of %s has a password that was generated.", s.Spec.Name)
+		return nil
+	}
+	if !s.opt.Yes && !term.IsTerminal(int(os.Stdout.Fd())) {
+		return failedf(refused, "passwords would go into a file or another program: add -yes if that is meant")
+	}
+	type row struct {
+		Title  string `json:"title"`
+		Secret string `json:"secret"`
+		Value  string `json:"value"`
+	}
+	var rows []row
+	t := console.Table{Header: []string{"PASSWORD", "SECRET", "VALUE"}}
+	for _, p := range all {
+		value, err := s.Cluster.ReadPassword(ctx, p)
+		if err != nil {
+			return err
+		}
+		at := fmt.Sprintf("%s/%s, %s", p.Namespace, p.Name, p.Key)
+		rows = append(rows, row{p.Title, at, value.Reveal()})
+		t.Add(p.Title, at, value.Reveal())
+	}
+	if s.JSON {
+		return console.Objects(s.Console, rows)
+	}
+	s.Table(t)
+	s.Say("Change them after the first login; what you set there is not shown here.")
+	return nil
+}
