@@ -102,6 +102,23 @@ func Differs(before, after *unstructured.Unstructured) drift.Diff {
 	return d.Under(refOf(before).path())
 }
 
+// Metadata reads an object's metadata only: large objects need not travel for it.
+func (c *Client) Metadata(ctx context.Context, r Ref) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetAPIVersion(r.APIVersion)
+	u.SetKind(r.Kind)
+	u.SetNamespace(r.Namespace)
+	u.SetName(r.Name)
+	p, err := c.place(ctx, u)
+	if err != nil {
+		return nil, about("read", u, err)
+	}
+	out := &unstructured.Unstructured{}
+	err = c.do(ctx, request{doing: "read " + r.String(), path: p,
+		accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"}, &out.Object)
+	return out, err
+}
+
 // RefOf names an object.
 func RefOf(u *unstructured.Unstructured) Ref { return refOf(u) }
 

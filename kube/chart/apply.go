@@ -89,9 +89,12 @@ func (c *Client) repair(ctx context.Context, p *plan) error {
 		return err
 	}
 	var want []*unstructured.Unstructured
+	if err := c.define(ctx, p.crds); err != nil {
+		return err
+	}
 	for _, l := range looks {
-		if l.want == nil {
-			continue
+		if l.want == nil || l.want.GetKind() == "CustomResourceDefinition" && !ours(l.want, p.release.Name, p.release.Namespace) {
+			continue // nothing to do, or done by define
 		}
 		want = append(want, l.want)
 		if l.diff.Empty() {
@@ -122,23 +125,23 @@ func (c *Client) begin(ctx context.Context, p *plan) error {
 	if err := c.ensureNamespace(ctx, p.release.Namespace); err != nil {
 		return err
 	}
-	for _, crd := range p.crds {
-		l, err := c.look(ctx, crd, true)
-		if err != nil {
-			return err
-		}
-		if l.live != nil && l.diff.Empty() {
-			continue
-		}
-		progress.Say(ctx, "applying %s", kube.RefOf(crd))
-		if err := c.adopt(ctx, l); err != nil {
-			return err
-		}
-		if err := c.write(ctx, l.want); err != nil {
-			return err
-		}
+	if len(p.crds) == 0 {
+		return nil
 	}
-	return c.awaitReady(ctx, p.crds)
+	if err := c.define(ctx, p.crds); err != nil {
+		return err
+	}
+	// Rendered again: templates may ask for the kinds that are there now.
+	caps, err := c.capabilities(ctx)
+	if err != nil {
+		return err
+	}
+	if p.chart.caps, err = caps.helm(); err != nil {
+		return err
+	}
+	p.inputs = p.digest(caps)
+	p.next, err = p.chart.render(p.moment(), lookup{ctx: ctx, kube: c.kube})
+	return err
 }
 
 // ensureNamespace makes a namespace where it is missing, and waits for one of this
@@ -179,14 +182,6 @@ type revision struct {
 func (c *Client) advance(ctx, within context.Context, p *plan) error {
 	fail := func(err error) error {
 		return fmt.Errorf("release %s/%s: %w", p.release.Namespace, p.release.Name, err)
-	}
-	// Rendered again, now that the definitions of kinds are there.
-	if len(p.crds) > 0 {
-		out, err := p.chart.render(p.moment(), lookup{ctx: within, kube: c.kube})
-		if err != nil {
-			return fail(err)
-		}
-		p.next = out
 	}
 	rev := &revision{record: p.record(), pre: release.HookPreUpgrade, post: release.HookPostUpgrade}
 	if p.deployed == nil {
@@ -352,7 +347,7 @@ func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error 
 			return nil, nil
 		case errors.As(err, &noKind):
 			return nil, fmt.Errorf("%w: the chart that brings it must be installed before", err)
-		case webhookAway(err):
+		case errors.Is(err, kube.ErrWebhook):
 			return []string{err.Error()}, nil
 		case u.GetKind() == "Secret" && errors.Is(err, kube.ErrInvalid):
 			return nil, fmt.Errorf("apply %s: %s: its type cannot be changed, and its keys must be proper names", kube.RefOf(u), masked(u, err))
@@ -361,31 +356,41 @@ func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error 
 	})
 }
 
-// webhookAway reports whether a write failed because a webhook's server does not
-// answer (k8s.io/apiserver, pkg/admission/plugin/webhook/errors).
-func webhookAway(err error) bool {
-	text := err.Error()
-	if !strings.Contains(text, "failed calling webhook") && !strings.Contains(text, "conversion webhook for") {
-		return false
-	}
-	for _, s := range []string{"connection refused", "no endpoints available", "i/o timeout", "deadline exceeded", "service unavailable", "not found", "EOF", "no route to host", "x509: "} {
-		if strings.Contains(text, s) {
-			return true
-		}
-	}
-	return false
-}
-
 // settle records a revision that came about, and forgets the oldest.
 func (c *Client) settle(ctx context.Context, p *plan, rel *release.Release) error {
 	what := "Upgrade complete"
 	if p.deployed == nil {
 		what = "Install complete"
 	}
+	if err := c.stamp(ctx, p, rel); err != nil {
+		return err
+	}
 	if err := c.note(ctx, rel, release.StatusDeployed, what); err != nil {
 		return err
 	}
 	return c.supersede(ctx, p, rel.Version)
+}
+
+// stamp puts the digest on a record that later looks find. A chart may have brought
+// kinds itself that it asks for; where that makes no difference to what it renders,
+// it need not be rendered again at every look.
+func (c *Client) stamp(ctx context.Context, p *plan, rel *release.Release) error {
+	caps, err := c.capabilities(ctx)
+	if err != nil {
+		return err
+	}
+	now := p.digest(caps)
+	if now == p.inputs {
+		return nil
+	}
+	if p.chart.caps, err = caps.helm(); err != nil {
+		return err
+	}
+	again, err := p.rendersAgain(rel, lookup{ctx: ctx, kube: c.kube})
+	if again {
+		rel.Labels[labelInputs] = now
+	}
+	return err
 }
 
 // supersede marks what was deployed before as superseded, and forgets the oldest.

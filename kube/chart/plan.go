@@ -1,30 +1,32 @@
 package chart
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"hash"
 	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/release"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // plan is a release as it should be beside what the cluster's records say of it.
 type plan struct {
 	release  Release
 	chart    *prepared
-	crds     []*unstructured.Unstructured // of crds folders
-	history  []*release.Release           // not superseded, oldest first
-	last     *release.Release             // nil: never begun
-	deployed *release.Release             // nil: never succeeded
-	inputs   string                       // digest of all that templates can see, but for lookups
-	config   string                       // values, as text to compare
+	crds     []definition       // of crds folders
+	history  []*release.Release // not superseded, oldest first
+	last     *release.Release   // nil: never begun
+	deployed *release.Release   // nil: never succeeded
+	files    string             // digest of the chart
+	inputs   string             // digest of all that templates can see, but for lookups
+	config   string             // values, as text to compare
 
 	// next is what the chart renders now; nil where the last revision was made of the
 	// same inputs: then its manifest is what is wanted.
@@ -67,10 +69,11 @@ func (c *Client) plan(ctx context.Context, r Release) (*plan, error) {
 		return nil, err
 	}
 	p.config = canonical(values)
-	p.inputs = digest(ch, p.config, r.Name+" "+r.Namespace, caps.Kubernetes, strings.Join(caps.APIs, " "))
+	p.files = digest(ch)
 	if p.chart, err = prepare(ch, r, caps); err != nil {
 		return nil, fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
 	}
+	p.inputs = p.digest(caps)
 	if p.crds, err = definitions(ch); err != nil {
 		return nil, err
 	}
@@ -89,24 +92,31 @@ func (c *Client) renderUnlessSame(ctx context.Context, p *plan) error {
 	}
 	look := lookup{ctx: ctx, kube: c.kube}
 	if asked {
-		then := moment{revision: p.last.Version, install: p.last.Version == 1}
-		one, err := p.chart.render(then, look)
-		if err != nil {
+		again, err := p.rendersAgain(p.last, look)
+		if err != nil || again {
 			return err
-		}
-		another := one
-		if one.manifest != p.last.Manifest {
-			if another, err = p.chart.render(then, look); err != nil {
-				return err
-			}
-		}
-		if sameManifests(p.last.Manifest, one.manifest, another.manifest) {
-			return nil
 		}
 	}
 	var err error
 	p.next, err = p.chart.render(p.moment(), look)
 	return err
+}
+
+// rendersAgain reports whether a chart renders now what it did for a revision, but
+// for what it draws at random.
+func (p *plan) rendersAgain(rel *release.Release, look lookup) (bool, error) {
+	then := moment{revision: rel.Version, install: rel.Version == 1}
+	one, err := p.chart.render(then, look)
+	if err != nil {
+		return false, err
+	}
+	another := one
+	if one.manifest != rel.Manifest {
+		if another, err = p.chart.render(then, look); err != nil {
+			return false, err
+		}
+	}
+	return sameManifests(rel.Manifest, one.manifest, another.manifest), nil
 }
 
 // moment is what the next revision is. One that never succeeded is installed again:
@@ -127,24 +137,50 @@ func canonical(values map[string]any) string {
 	return string(b)
 }
 
-// digest is over all files of a chart, those of the charts inside it included, and
-// whatever else decides how it renders.
-func digest(ch *chart.Chart, more ...string) string {
+// digest is over all files of a chart, those of the charts inside it included.
+func digest(ch *chart.Chart) string {
 	h := sha256.New()
-	add := func(b []byte) {
-		_, _ = fmt.Fprintf(h, "%d:", len(b))
-		_, _ = h.Write(b)
-	}
 	raw := slices.Clone(ch.Raw)
 	slices.SortFunc(raw, func(a, b *chart.File) int { return strings.Compare(a.Name, b.Name) })
 	for _, f := range raw {
-		add([]byte(f.Name))
-		add(f.Data)
+		_, _ = fmt.Fprintf(h, "%d:%s%d:", len(f.Name), f.Name, len(f.Data))
+		_, _ = h.Write(f.Data)
 	}
-	for _, m := range more {
-		add([]byte(m))
+	return sum(h)
+}
+
+// sum is short enough for a label, whose value has 63 characters at most.
+func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)[:16]) }
+
+// digest is over what a release is rendered from. Of what the cluster serves, that is
+// what the chart's files name where they ask for it: else all releases would be
+// rendered again whenever anything new is installed.
+func (p *plan) digest(caps Capabilities) string {
+	h := sha256.New()
+	for _, part := range []string{p.files, p.config, p.release.Name, p.release.Namespace, caps.Kubernetes} {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16]) // a label's value has 63 characters at most
+	text := asking(p.chart.chart)
+	for _, api := range caps.APIs {
+		if bytes.Contains(text, []byte(api)) {
+			_, _ = fmt.Fprintf(h, " %s", api)
+		}
+	}
+	return sum(h)
+}
+
+// asking returns the templates in which a chart asks what the cluster serves.
+func asking(ch *chart.Chart) []byte {
+	var out []byte
+	for _, f := range ch.Templates {
+		if bytes.Contains(f.Data, []byte("APIVersions")) {
+			out = append(out, f.Data...)
+		}
+	}
+	for _, d := range ch.Dependencies() {
+		out = append(out, asking(d)...)
+	}
+	return out
 }
 
 // capabilities asks the cluster what templates may ask.

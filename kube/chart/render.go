@@ -89,6 +89,7 @@ func prepare(ch *chart.Chart, r Release, c Capabilities) (*prepared, error) {
 	if v := ch.Metadata.KubeVersion; v != "" && c.Kubernetes != "" && !chartutil.IsCompatibleRange(v, p.caps.KubeVersion.Version) {
 		errs = append(errs, fmt.Errorf("chart %s wants Kubernetes %s, and the cluster's is %s: choose another version of one of them", named(ch), v, c.Kubernetes))
 	}
+	settle(ch, values)
 	if err := chartutil.ProcessDependenciesWithMerge(ch, values); err != nil {
 		return nil, fmt.Errorf("chart %s: %w", named(ch), err)
 	}
@@ -102,6 +103,45 @@ func prepare(ch *chart.Chart, r Release, c Capabilities) (*prepared, error) {
 		errs = append(errs, &ValuesError{Chart: named(ch), Problems: problems})
 	}
 	return p, errors.Join(errs...)
+}
+
+// settle drops those defaults of a chart, and of the charts inside it, that values
+// replace by something of another kind, a mapping by a list for example. Helm's own
+// merge comes to the same, but prints a warning for each.
+func settle(ch *chart.Chart, values map[string]any) {
+	dropUnlike(ch.Values, values)
+	for _, d := range ch.Dependencies() {
+		names := []string{d.Name()}
+		for _, m := range ch.Metadata.Dependencies {
+			if m.Name == d.Name() && m.Alias != "" {
+				names = append(names, m.Alias)
+			}
+		}
+		for _, name := range names {
+			for _, above := range []map[string]any{ch.Values, values} {
+				if sub, ok := above[name].(map[string]any); ok {
+					settle(d, sub)
+				}
+			}
+		}
+	}
+}
+
+func dropUnlike(defaults, values map[string]any) {
+	for k, v := range values {
+		d, ok := defaults[k]
+		if !ok || v == nil || d == nil {
+			continue
+		}
+		dm, dok := d.(map[string]any)
+		vm, vok := v.(map[string]any)
+		switch {
+		case dok && vok:
+			dropUnlike(dm, vm)
+		case dok != vok:
+			delete(defaults, k)
+		}
+	}
 }
 
 // helm returns c as Helm's templates see it.
@@ -213,17 +253,4 @@ func rank(kind string) int {
 		return i
 	}
 	return len(releaseutil.InstallOrder)
-}
-
-// definitions returns what a chart has in its crds folders, and those of the charts inside it.
-func definitions(ch *chart.Chart) ([]*unstructured.Unstructured, error) {
-	var out []*unstructured.Unstructured
-	for _, crd := range ch.CRDObjects() {
-		objs, err := objects(string(crd.File.Data))
-		if err != nil {
-			return nil, fmt.Errorf("chart %s: %s: %w", named(ch), crd.Filename, err)
-		}
-		out = append(out, objs...)
-	}
-	return out, nil
 }

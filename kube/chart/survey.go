@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
@@ -144,11 +143,10 @@ func (c *Client) survey(ctx context.Context, p *plan) ([]look, error) {
 			return nil, err
 		}
 	}
-	crds := slices.Clone(p.crds)
-	looks := make([]look, len(crds)+len(want)+len(gone))
+	looks := make([]look, len(want)+len(gone)+len(p.crds))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelLooks)
-	for i, u := range slices.Concat(crds, want) {
+	for i, u := range want {
 		g.Go(func() (err error) {
 			old := before[key(u)]
 			looks[i], err = c.look(gctx, u, old == nil && !p.same() || old != nil && !same(old.Object, u.Object))
@@ -157,7 +155,13 @@ func (c *Client) survey(ctx context.Context, p *plan) ([]look, error) {
 	}
 	for i, u := range gone {
 		g.Go(func() (err error) {
-			looks[len(crds)+len(want)+i], err = c.lookGone(gctx, p, u)
+			looks[len(want)+i], err = c.lookGone(gctx, p, u)
+			return err
+		})
+	}
+	for i, d := range p.crds {
+		g.Go(func() (err error) {
+			looks[len(want)+len(gone)+i], _, err = c.lookAt(gctx, d)
 			return err
 		})
 	}

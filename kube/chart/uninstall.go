@@ -2,15 +2,16 @@ package chart
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	"helm.sh/helm/v3/pkg/release"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/kube"
 )
 
 // Uninstall takes a release away and waits until its objects are gone. One that is
@@ -90,10 +91,11 @@ func (c *Client) removeOurs(ctx context.Context, rel *release.Release, objs []*u
 // remove deletes objects, last ones first, and waits until they are gone.
 // Definitions of kinds go last of all, when what they define is gone.
 func (c *Client) remove(ctx context.Context, objs []*unstructured.Unstructured) error {
-	if len(objs) == 0 {
-		return nil
+	objs, err := c.there(ctx, objs)
+	if err != nil || len(objs) == 0 {
+		return err
 	}
-	progress.Say(ctx, "removing %d objects", len(objs))
+	progress.Say(ctx, "removing %s", few(names(objs)))
 	crds := slices.DeleteFunc(slices.Clone(objs), func(u *unstructured.Unstructured) bool { return u.GetKind() != "CustomResourceDefinition" })
 	rest := slices.DeleteFunc(slices.Clone(objs), func(u *unstructured.Unstructured) bool { return u.GetKind() == "CustomResourceDefinition" })
 	for _, batch := range [][]*unstructured.Unstructured{rest, crds} {
@@ -102,6 +104,34 @@ func (c *Client) remove(ctx context.Context, objs []*unstructured.Unstructured) 
 		}
 	}
 	return nil
+}
+
+// there returns those objects that are there.
+func (c *Client) there(ctx context.Context, objs []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	lives := make([]*unstructured.Unstructured, len(objs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelLooks)
+	for i, u := range objs {
+		g.Go(func() (err error) { lives[i], err = c.live(ctx, u); return err })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	var out []*unstructured.Unstructured
+	for i, u := range objs {
+		if lives[i] != nil {
+			out = append(out, u)
+		}
+	}
+	return out, nil
+}
+
+func names(objs []*unstructured.Unstructured) []string {
+	out := make([]string, len(objs))
+	for i, u := range objs {
+		out[i] = kube.RefOf(u).String()
+	}
+	return out
 }
 
 func (c *Client) removeBatch(ctx context.Context, objs []*unstructured.Unstructured) error {
@@ -115,8 +145,5 @@ func (c *Client) removeBatch(ctx context.Context, objs []*unstructured.Unstructu
 	if err := c.helm.Delete(ctx, list...); err != nil {
 		return err
 	}
-	if err := c.awaitGone(ctx, objs); err != nil {
-		return errors.Join(err)
-	}
-	return nil
+	return c.awaitGone(ctx, objs)
 }

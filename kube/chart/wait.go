@@ -175,6 +175,9 @@ func (c *Client) notReady(ctx context.Context, live *unstructured.Unstructured) 
 	return why, nil
 }
 
+// nothingKnown is what kube says of a pod that nothing keeps but time.
+const nothingKnown = "it is not ready yet"
+
 func joined(why, more string) string {
 	if more == "" {
 		return why
@@ -221,7 +224,8 @@ func (c *Client) podsSay(ctx context.Context, live *unstructured.Unstructured) (
 		return "", err
 	}
 	for i := range pods {
-		if why, err := kube.NotReady(&pods[i]); err == nil && why != "" && pods[i].GetDeletionTimestamp() == nil {
+		why, err := kube.NotReady(&pods[i])
+		if err == nil && why != "" && why != nothingKnown && pods[i].GetDeletionTimestamp() == nil {
 			return "pod " + pods[i].GetName() + ": " + why, nil
 		}
 	}
