@@ -133,7 +133,7 @@ func backend(root string, b *tap) http.Handler {
 			http.Error(w, "you said "+u+":"+p, http.StatusUnauthorized) // what a careless server does
 			return
 		}
-		if strings.HasSuffix(r.URL.Path, "/git-receive-pack") && b.at(whileSending) {
+		if strings.HasSuffix(r.URL.Path, "/"+receivePack) && b.at(whileSending) {
 			panic(http.ErrAbortHandler)
 		}
 		abort := func() { panic(http.ErrAbortHandler) }
@@ -177,24 +177,22 @@ func serveSSH(t *testing.T, bare string) server {
 	return s
 }
 
-// gitOnly runs Git's two services, as git-shell does.
+// gitOnly runs Git's two services by git-shell, the login shell of a user who may do
+// nothing else: it takes the command line as Git itself writes it.
 func (b *tap) gitOnly(ctx context.Context, u, command string, stdin io.Reader, stdout, stderr io.Writer) int {
 	in := readerFunc(func(p []byte) (int, error) {
 		n, err := stdin.Read(p)
-		if n > 0 && strings.Contains(command, "git-receive-pack") && b.at(whileSending) {
+		if n > 0 && strings.Contains(command, receivePack) && b.at(whileSending) {
 			b.hangUp()
 			return 0, io.EOF
 		}
 		return n, err
 	})
-	for _, service := range []string{"git-upload-pack", "git-receive-pack"} {
-		if strings.HasPrefix(strings.ReplaceAll(command, "'", ""), service+" /") {
-			return remotetest.LocalExec(ctx, u, "GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null "+command, in, b.answer(stdout, b.hangUp), stderr)
-		}
-	}
-	_, _ = fmt.Fprintf(stderr, "fatal: unrecognized command %q\n", command)
-	return 128
+	quoted := "'" + strings.ReplaceAll(command, "'", `'\''`) + "'"
+	return remotetest.LocalExec(ctx, u, `GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null exec "$(git --exec-path)/git-shell" -c `+quoted, in, b.answer(stdout, b.hangUp), stderr)
 }
+
+const receivePack = "git-receive-pack"
 
 // tap breaks the connection at a moment, once.
 type tap struct {

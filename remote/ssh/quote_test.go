@@ -28,6 +28,7 @@ func split(t *testing.T, line string) []string {
 func FuzzQuote(f *testing.F) {
 	for _, s := range []string{"", "a", "a b", "'", "''", `\`, `"$x"`, "`id`", "$(id)", "a\nb", "~", "*", "if", "A=b", "ü", "#", "!x"} {
 		f.Add("cat", s, s+"'")
+		f.Add("a-"+s, s, "")
 	}
 	f.Fuzz(func(t *testing.T, program, a, b string) {
 		args := []string{program, a, b}
@@ -61,6 +62,19 @@ func TestQuoteAgainstRealShells(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), path, argv...).Output()
 		require.NoError(t, err, shell)
 		assert.Equal(t, "<"+strings.Join(args[2:], "><")+">", string(out), shell)
+	}
+}
+
+// TestQuoteLeavesPlainNamesOfPrograms: git-shell knows "git-upload-pack '" only.
+func TestQuoteLeavesPlainNamesOfPrograms(t *testing.T) {
+	for program, want := range map[string]string{
+		"git-upload-pack": "git-upload-pack '/x'", "/usr/bin/id": "/usr/bin/id '/x'", "./-": "./- '/x'",
+		"if": "'if' '/x'", "time": "'time' '/x'", "a=b-c": "'a=b-c' '/x'", "~/x": "'~/x' '/x'", "a-b c": "'a-b c' '/x'", "{a-b,c}": "'{a-b,c}' '/x'",
+	} {
+		line, err := quote([]string{program, "/x"})
+		require.NoError(t, err)
+		assert.Equal(t, want, line)
+		assert.Equal(t, []string{program, "/x"}, split(t, line))
 	}
 }
 
