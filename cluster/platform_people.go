@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -83,4 +84,12 @@ func (c *Cluster) ReadPassword(ctx context.Context, p Password) (secret.Value, e
 		return secret.Value{}, fmt.Errorf("secret %s/%s has no %s", p.Namespace, p.Name, p.Key)
 	}
 	return secret.New(string(s.Data[p.Key])), nil
+}
+
+// Hub is the hub that the file describes, without its secrets.
+func (c *Cluster) Hub() (jupyterhub.Hub, bool) {
+	if c.spec.Platform.Hub == nil {
+		return jupyterhub.Hub{}, false
+	}
+	return c.spec.jupyterHub(&recipe{spec: c.spec, resolve: hidden}), true
 }
