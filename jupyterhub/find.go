@@ -1,0 +1,140 @@
+package jupyterhub
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Find reads from the cluster what a Client of the hub needs: the token of its
+// service, the authorities that it is trusted by, and where its name leads to, which
+// need not be in anybody's DNS for that. The Client dials with dial; nil: directly.
+func (h Hub) Find(ctx context.Context, k *kube.Client, dial func(ctx context.Context, network, addr string) (net.Conn, error)) (Client, error) {
+	c := Client{URL: h.URL(), Dial: dial}
+	if dial == nil {
+		c.Dial = new(net.Dialer).DialContext
+	}
+	note := h.Token()
+	hidden := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: note.Namespace, Name: note.Name}}
+	if err := get(ctx, k, hidden, "the hub is not there yet: cluster:up makes it"); err != nil {
+		return Client{}, err
+	}
+	c.Token = secret.New(string(hidden.Data[note.Key]))
+	if c.Token.IsZero() {
+		return Client{}, fmt.Errorf("secret %s/%s has no %s: cluster:up makes it", note.Namespace, note.Name, note.Key)
+	}
+	roots, err := h.roots(ctx, k)
+	if err != nil {
+		return Client{}, err
+	}
+	c.TLS = &tls.Config{RootCAs: roots}
+	address, err := h.address(ctx, k)
+	if err != nil {
+		return Client{}, err
+	}
+	if address != "" {
+		c.Dial = lead(c.Dial, h.Hostname, address)
+	}
+	return c, nil
+}
+
+// lead dials address in place of host.
+func lead(dial func(ctx context.Context, network, addr string) (net.Conn, error), host, address string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		name, port, err := net.SplitHostPort(addr)
+		if err == nil && name == host {
+			addr = net.JoinHostPort(address, port)
+		}
+		return dial(ctx, network, addr)
+	}
+}
+
+func get(ctx context.Context, k *kube.Client, o runtime.Object, absent string) error {
+	err := k.Get(ctx, o)
+	if errors.Is(err, kube.ErrNotFound) {
+		return fmt.Errorf("%w: %s", err, absent)
+	}
+	return err
+}
+
+// roots are the system's authorities and those of the hub's bundle; nil, which means
+// the system's, where there is none.
+func (h Hub) roots(ctx context.Context, k *kube.Client) (*x509.CertPool, error) {
+	m := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace(), Name: caConfigMap}}
+	if err := k.Get(ctx, m); errors.Is(err, kube.ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a machine without any
+	}
+	pool.AppendCertsFromPEM([]byte(m.Data["ca.crt"]))
+	return pool, nil
+}
+
+// address is where the hub's name should lead: what serves its Ingress, its Gateway
+// or its Service. Empty when nothing says so yet: then names decide.
+func (h Hub) address(ctx context.Context, k *kube.Client) (string, error) {
+	switch or(h.Ingress.Kind, ByIngress) {
+	case ByGateway:
+		gateway := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+			"metadata": map[string]any{"namespace": or(h.Ingress.GatewayNamespace, h.namespace()), "name": h.Ingress.Gateway},
+		}}
+		if err := get(ctx, k, gateway, "the route to the hub leads through it"); err != nil {
+			return "", err
+		}
+		all, _, _ := unstructured.NestedSlice(gateway.Object, "status", "addresses")
+		for _, one := range all {
+			if m, ok := one.(map[string]any); ok && fmt.Sprint(m["value"]) != "" {
+				return fmt.Sprint(m["value"]), nil
+			}
+		}
+	case ByLoadBalancer:
+		s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace(), Name: "proxy-public"}}
+		if err := get(ctx, k, s, "the hub is not there yet: cluster:up makes it"); err != nil {
+			return "", err
+		}
+		for _, one := range s.Status.LoadBalancer.Ingress {
+			return or(one.IP, one.Hostname), nil
+		}
+	default:
+		i := &networkingv1.Ingress{TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}, ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace(), Name: "jupyterhub"}}
+		if err := get(ctx, k, i, "the hub is not there yet: cluster:up makes it"); err != nil {
+			return "", err
+		}
+		for _, one := range i.Status.LoadBalancer.Ingress {
+			return or(one.IP, one.Hostname), nil
+		}
+	}
+	return "", nil
+}
+
+// Unresolved says that a hub's name leads nowhere from here, though the hub answers:
+// people need a line in their DNS. It is empty when the name is known.
+func Unresolved(ctx context.Context, r *net.Resolver, hub string) string {
+	u, err := url.Parse(hub)
+	if err != nil {
+		return ""
+	}
+	var unknown *net.DNSError
+	if _, err := r.LookupHost(ctx, u.Hostname()); !errors.As(err, &unknown) || !unknown.IsNotFound {
+		return ""
+	}
+	return "nobody's DNS knows " + u.Hostname() + " here: browsers need an entry for it that leads to the cluster"
+}
