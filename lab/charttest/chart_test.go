@@ -27,6 +27,8 @@ import (
 const (
 	vip     = "10.0.0.100"
 	version = "v1.36.5+k3s1"
+
+	realCharts = "CHARTS" // names a folder of charts, see TestRealCharts
 )
 
 // form makes a cluster of one node, on which commands "exit N" end so.
@@ -49,6 +51,9 @@ func form(t *testing.T) guest.Plane {
 	require.NoError(t, p.Join(t.Context(), guest.Node{
 		Name: "wk1", Role: "agent", InternalIP: netip.MustParseAddr("10.0.0.21"), Version: version, CPUs: 64, Memory: 256 << 30,
 		Run: func(_ context.Context, c guest.Container) (int, string, string) {
+			if os.Getenv(realCharts) != "" {
+				return 0, "", "" // commands of which we know nothing
+			}
 			if len(c.Args) != 2 || c.Args[0] != "exit" {
 				return 127, "sh: not found", ""
 			}

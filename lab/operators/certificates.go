@@ -209,15 +209,22 @@ func (i *instance) certificateWaits(ctx context.Context, c *unstructured.Unstruc
 // request makes the CertificateRequest of a Certificate that cannot be issued: that
 // is where cert-manager says why.
 func (i *instance) request(ctx context.Context, c *unstructured.Unstructured, why string) error {
-	r := object("cert-manager.io/v1", "CertificateRequest", c.GetNamespace(), c.GetName()+"-1", map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{"cert-manager.io/certificate-name": c.GetName(), "cert-manager.io/certificate-revision": "1"}},
-		"spec":     map[string]any{"issuerRef": c.Object["spec"].(map[string]any)["issuerRef"]},
-	})
-	ownedBy(r, c)
-	if err := i.apply(ctx, r); err != nil {
-		return err
+	client := i.Dynamic.Resource(kind{"cert-manager.io", "v1", "certificaterequests"}.gvr()).Namespace(c.GetNamespace())
+	if _, err := client.Get(ctx, c.GetName()+"-1", metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		csr, err := signingRequest(text(c, "spec", "commonName"))
+		if err != nil {
+			return err
+		}
+		r := object("cert-manager.io/v1", "CertificateRequest", c.GetNamespace(), c.GetName()+"-1", map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{"cert-manager.io/certificate-name": c.GetName(), "cert-manager.io/certificate-revision": "1"}},
+			"spec":     map[string]any{"issuerRef": c.Object["spec"].(map[string]any)["issuerRef"], "request": csr},
+		})
+		ownedBy(r, c)
+		if err := i.apply(ctx, r); err != nil {
+			return err
+		}
 	}
-	now, err := i.Dynamic.Resource(kind{"cert-manager.io", "v1", "certificaterequests"}.gvr()).Namespace(c.GetNamespace()).Get(ctx, r.GetName(), metav1.GetOptions{})
+	now, err := client.Get(ctx, c.GetName()+"-1", metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("certificate request: %w", err)
 	}

@@ -84,6 +84,19 @@ func makeCertificate(t *x509.Certificate, keyPEM []byte, by *keyPair) (cert, key
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
 }
 
+// signingRequest is what a controller sends to an issuer.
+func signingRequest(name string) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("private key: %w", err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate request: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
+}
+
 // newCA makes a CA of ten years.
 func newCA(name string) (cert, key []byte, err error) {
 	t := newTemplate(name, nil, nil)

@@ -3,6 +3,7 @@ package operators
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -190,6 +192,9 @@ func parseRange(s string) ([2]netip.Addr, error) {
 // metalLB plays MetalLB's controller; without an L2Advertisement that names the pool
 // an address is given all the same, and nobody can reach it.
 func metalLB(ctx context.Context, i *instance) (time.Duration, error) {
+	if err := i.memberlist(ctx); err != nil {
+		return 0, err
+	}
 	objs, err := all[unstructured.Unstructured](i, pools())
 	if err != nil {
 		return 0, err
@@ -219,6 +224,22 @@ func metalLB(ctx context.Context, i *instance) (time.Duration, error) {
 	}
 	slices.SortFunc(from, func(a, b addressPool) int { return cmp.Compare(a.name, b.name) })
 	return 0, i.assign(ctx, from, i.argument("lb-class"), "metallb.io/loadBalancerIPs", "metallb.io/address-pool")
+}
+
+// memberlist makes the Secret with which the speakers find each other; their pods
+// wait for it.
+func (i *instance) memberlist(ctx context.Context) error {
+	name := i.environment("METALLB_ML_SECRET_NAME")
+	if name == "" || i.kept != nil {
+		return nil
+	}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: i.pod.Namespace, Name: name}, StringData: map[string]string{"secretkey": rand.Text()}}
+	_, err := i.Client.CoreV1().Secrets(i.pod.Namespace).Create(ctx, s, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("secret %s: %w", name, err)
+	}
+	i.kept = true
+	return nil
 }
 
 // assign gives an address to each Service that waits for one. asked is the

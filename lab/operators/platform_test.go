@@ -110,12 +110,12 @@ func probeCommand(c guest.Container) (int, string, string) {
 	if disk == nil {
 		return 1, "", "no volume at /probe"
 	}
-	if strings.Contains(c.Args[2], "rm /probe/text") {
-		got, _ := disk.ReadFile("/text")
-		if string(got) != c.Env["TEXT"] {
-			return 1, "", "read: " + string(got)
+	if strings.HasPrefix(c.Args[2], "cat") {
+		got, err := disk.ReadFile("/text")
+		if err != nil {
+			return 1, err.Error(), ""
 		}
-		return 0, "", ""
+		return 0, "", string(got)
 	}
 	if err := disk.WriteFile("/text", []byte(c.Env["TEXT"]), 0o644); err != nil {
 		return 1, err.Error(), ""

@@ -1,0 +1,96 @@
+package charttest_test
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// TestRealCharts installs the charts of a folder, as people use them, beside each
+// other, looks whether they are done then, and how long that takes. CHARTS names the
+// folder: unpacked charts, as `helm pull --untar` leaves them.
+func TestRealCharts(t *testing.T) {
+	folder := os.Getenv(realCharts)
+	if folder == "" {
+		t.Skip("CHARTS names no folder of real charts, such as those that kube/chart/pins lists")
+	}
+	u := newUser(t, form(t))
+	u.Client = chart.NewClient(u.kube, chart.Source{Folder: folder, AnyVersion: true, Offline: true, Cache: t.TempDir()})
+	values := map[string]map[string]any{
+		"cert-manager": {"crds": map[string]any{"enabled": true}},
+		"rancher":      {"hostname": "rancher.example.com", "replicas": 1},
+		"jupyterhub":   {"hub": map[string]any{"db": map[string]any{"type": "sqlite-memory"}}},
+		"velero":       {"configuration": map[string]any{"backupStorageLocation": []any{map[string]any{"provider": "aws", "bucket": "b"}}}, "snapshotsEnabled": false},
+	}
+	var releases []chart.Release
+	for _, name := range []string{"cert-manager", "fleet-crd"} { // what others need
+		releases = append(releases, named(t, folder, name, values[name]))
+	}
+	all, err := filepath.Glob(filepath.Join(folder, "*", "Chart.yaml"))
+	require.NoError(t, err)
+	for _, path := range all {
+		name := filepath.Base(filepath.Dir(path))
+		if name != "cert-manager" && name != "fleet-crd" {
+			releases = append(releases, named(t, folder, name, values[name]))
+		}
+	}
+	var good []chart.Release
+	for _, r := range releases {
+		t.Run(r.Name, func(t *testing.T) {
+			u.reset()
+			began := time.Now()
+			ctx := progress.With(t.Context(), func(p progress.Update) { t.Log(cmp.Or(p.String())) })
+			require.NoError(t, u.Apply(ctx, r, chart.State{}))
+			reads, writes := u.reset()
+			t.Logf("%s installed after %s, %d reads, %d writes", r.Chart+"-"+r.Version, time.Since(began).Round(time.Millisecond), reads, len(writes))
+			u.done(t, r, 1)
+			good = append(good, r)
+		})
+	}
+	for range 2 {
+		u.reset()
+		began := time.Now()
+		var g sync.WaitGroup
+		for _, r := range good {
+			g.Go(func() {
+				s, err := u.Observe(t.Context(), r)
+				assert.NoError(t, err)
+				assert.Empty(t, r.Diff(s).String(), r.Name)
+			})
+		}
+		g.Wait()
+		reads, _ := u.reset()
+		t.Logf("%d releases looked at in %s, %d requests", len(good), time.Since(began).Round(time.Millisecond), reads)
+	}
+	for _, r := range good {
+		if strings.HasPrefix(r.Name, "cert") || strings.HasSuffix(r.Name, "crd") {
+			continue
+		}
+		t.Run("remove "+r.Name, func(t *testing.T) {
+			if r.Name == "longhorn" {
+				t.Skip("its pre-delete hook waits for a setting")
+			}
+			require.NoError(t, u.Uninstall(t.Context(), r.Namespace, r.Name))
+		})
+	}
+}
+
+func named(t *testing.T, folder, name string, values map[string]any) chart.Release {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(folder, name, "Chart.yaml"))
+	require.NoError(t, err)
+	var meta struct{ Name, Version string }
+	require.NoError(t, yaml.Unmarshal(data, &meta))
+	return chart.Release{Name: name, Namespace: "real-" + name, Chart: meta.Name, Version: meta.Version, Values: values, Timeout: 40 * time.Second}
+}
