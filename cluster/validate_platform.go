@@ -466,6 +466,8 @@ func (r *resolver) neverViaFleet(name string) string {
 		return "no pod has a network before it, Fleet's neither"
 	case name == "cert-manager" && p.Rancher != nil:
 		return "Rancher needs it before Fleet is there"
+	case name == "cert-manager" && p.TLS != nil && p.TLS.Source == TLSSelfSigned:
+		return "the authority that it makes is trusted in what is written into the repository, so it comes first"
 	}
 	return ""
 }
