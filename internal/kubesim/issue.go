@@ -89,3 +89,19 @@ func (c *Cluster) play(ct guest.Container, namespace string) {
 	c.putTyped(mustKind("secrets"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Data: map[string][]byte{"cert": encode("CERTIFICATE", signed.Certificate[0]), "ca": encode("CERTIFICATE", c.auth.cert.Raw), "key": {}}})
 }
+
+// share plays MetalLB's controller, which makes the secret that its speakers share.
+func (c *Cluster) share() {
+	for _, e := range c.all("pods") {
+		p := typed[corev1.Pod](e)
+		if !podReady(p) {
+			continue
+		}
+		for _, v := range p.Spec.Containers[0].Env {
+			if v.Name == "METALLB_ML_SECRET_NAME" && c.get(mustKind("secrets"), p.Namespace, v.Value) == nil {
+				c.putTyped(mustKind("secrets"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: v.Value, Namespace: p.Namespace},
+					Data: map[string][]byte{"secretkey": []byte("simulated")}})
+			}
+		}
+	}
+}

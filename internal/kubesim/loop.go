@@ -54,6 +54,7 @@ func (c *Cluster) reconcile() time.Duration {
 	c.schedule(c.index())
 	c.volumes()
 	c.issue()
+	c.share()
 	c.runPods()
 	return max(c.next.Sub(now), c.scale(settle))
 }
