@@ -23,14 +23,14 @@ type habit struct {
 var habits = [...]habit{
 	{
 		chart: "cert-manager", hooks: "startupapicheck, which waits until the webhook answers",
-		patches: webhooks(1), why: "cert-manager's cainjector writes the webhooks' caBundle (Fleet knows by itself since 0.16.1)",
+		patches: webhooks(1, mutating, validating), why: "cert-manager's cainjector writes the webhooks' caBundle (Fleet knows by itself since 0.16.1)",
 	},
 	{
 		chart: "kube-prometheus-stack", hooks: "the admission webhook's certificate jobs",
-		patches: webhooks(1), why: "its patch job writes the webhooks' caBundle (rancher/fleet#715; Fleet knows by itself since 0.16.1)",
+		patches: webhooks(1, mutating, validating), why: "its patch job writes the webhooks' caBundle (rancher/fleet#715; Fleet knows by itself since 0.16.1)",
 	},
 	{
-		chart: "metallb", patches: webhooks(6),
+		chart: "metallb", patches: webhooks(6, validating),
 		why: "MetalLB's controller writes the webhooks' caBundle (Fleet knows by itself since 0.16.1)",
 	},
 	{chart: "longhorn", hooks: "longhorn-pre-upgrade and longhorn-post-upgrade"},
@@ -39,16 +39,21 @@ var habits = [...]habit{
 	{chart: "gpu-operator", hooks: "gpu-operator-upgrade-crd"},
 }
 
-// webhooks makes patches for the first n webhooks of whatever webhook configurations
-// the bundle has. They are pointers and not operations: of operations, one on a field
+const (
+	mutating   = "MutatingWebhookConfiguration"
+	validating = "ValidatingWebhookConfiguration"
+)
+
+// webhooks makes patches for the first n webhooks of the bundle's configurations of
+// these kinds, whatever they are called. They are pointers and not operations: of operations, one on a field
 // that is not there loses the others too (internal/cmd/agent/deployer/normalizers).
-func webhooks(n int) []api.ComparePatch {
+func webhooks(n int, kinds ...string) []api.ComparePatch {
 	pointers := make([]string, n)
 	for i := range pointers {
 		pointers[i] = fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i)
 	}
 	var out []api.ComparePatch
-	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+	for _, kind := range kinds {
 		out = append(out, api.ComparePatch{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind, JsonPointers: pointers})
 	}
 	return out
