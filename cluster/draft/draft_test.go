@@ -93,6 +93,12 @@ func TestFiles(t *testing.T) {
 				require.NoError(t, err)
 				assert.Empty(t, spec.Warnings)
 				assert.Len(t, spec.Servers(), a.Servers)
+				_, comments, ok := strings.Cut(text, "# What runs on it, which is off until the # goes:\n")
+				require.True(t, ok)
+				spec, err = cluster.Parse("cluster.yaml", []byte(text+strings.ReplaceAll("\n"+comments, "\n# ", "\n")))
+				require.NoError(t, err, "without the #")
+				assert.Empty(t, spec.Warnings)
+				assert.NotNil(t, spec.Platform.Hub)
 				for line := range strings.Lines(text) {
 					assert.LessOrEqual(t, len(line), 141, line)
 				}
