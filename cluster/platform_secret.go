@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +39,7 @@ func (c *Cluster) secretsStep(p piece) *converge.Resource[drift.Diff] {
 				return nil, err
 			}
 			d, err := client.Diff(ctx, append(c.namespaceOf(p), objects...)...)
-			return append(d, missing...), err
+			return append(rightValues(d), missing...), err
 		},
 		Diff: func(d drift.Diff) drift.Diff { return d },
 		Apply: func(ctx context.Context, _ drift.Diff) error {
@@ -61,6 +62,14 @@ func (c *Cluster) secretsStep(p piece) *converge.Resource[drift.Diff] {
 			return err
 		},
 	}
+}
+
+// rightValues leaves out Secrets of which only the owner differs: hooks of charts make
+// some anew with what is in them (Rancher's bootstrap-secret), and are welcome to.
+func rightValues(d drift.Diff) drift.Diff {
+	return slices.DeleteFunc(d, func(f drift.Field) bool {
+		return strings.HasPrefix(f.Path, "secret/") && strings.HasSuffix(f.Path, "/fields")
+	})
 }
 
 // secretObjects are Secrets as they should be: what is given, and what is there of

@@ -28,10 +28,8 @@ func (c *Cluster) volumes() {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
 		if podReady(p) && p.DeletionTimestamp == nil {
-			for _, names := range []string{p.Annotations[Provisions], p.Labels[Provisions]} {
-				for name := range strings.SplitSeq(names, ",") {
-					ready[strings.TrimSpace(name)] = true
-				}
+			for _, name := range provisions(p) {
+				ready[name] = true
 			}
 		}
 		if p.Spec.NodeName == "" {
@@ -48,6 +46,36 @@ func (c *Cluster) volumes() {
 		}
 		c.bindClaim(e, claim, ready, users[key(claim.Namespace, claim.Name)])
 	}
+}
+
+// provisioners are programs that are known by a part of their image's name.
+var provisioners = [...][2]string{
+	{"nfsplugin", "nfs.csi.k8s.io"}, {"cephcsi", "cephfs.csi.ceph.com"}, {"longhorn-manager", "driver.longhorn.io"},
+}
+
+// provisions are the provisioners that a pod is: it says so, or is a known program.
+func provisions(p *corev1.Pod) []string {
+	var out []string
+	for _, names := range []string{p.Annotations[Provisions], p.Labels[Provisions]} {
+		for name := range strings.SplitSeq(names, ",") {
+			out = append(out, strings.TrimSpace(name))
+		}
+	}
+	for _, ct := range p.Spec.Containers {
+		for _, known := range provisioners {
+			if strings.Contains(ct.Image, known[0]) {
+				out = append(out, known[1])
+			}
+		}
+		args := slices.Concat(ct.Command, ct.Args)
+		if i := slices.Index(args, "--provisioner-name"); i >= 0 && i+1 < len(args) { // local-path-provisioner
+			out = append(out, args[i+1])
+		}
+		if i := slices.IndexFunc(ct.Env, func(v corev1.EnvVar) bool { return v.Name == "PROVISIONER_NAME" }); i >= 0 {
+			out = append(out, ct.Env[i].Value)
+		}
+	}
+	return out
 }
 
 // claimsOf are the names of the claims that a pod mounts, those of its ephemeral
