@@ -6,6 +6,7 @@ import (
 	"context"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/magefile/mage/mg"
 
@@ -26,4 +27,23 @@ func (Fleet) Lint(ctx context.Context, dir, paths, repo, clusters, elsewhere, re
 		Dir: value(dir), Paths: value(paths), Repo: value(repo), Clusters: value(clusters), Elsewhere: value(elsewhere), Releases: value(releases),
 		Charts: value(charts), SARIF: value(sarif), Level: value(level), Online: value(online), JSON: value(json),
 	}))
+}
+
+// Render writes the GitOps folder of the parts that go through Git; files that are not ours stay. Flags: -spec=FILE -out=FOLDER (default ./fleet) -charts=FOLDER -force.
+func (Fleet) Render(ctx context.Context, spec, out, charts *string, force *bool) error {
+	o := options(spec, nil, nil, nil)
+	o.Out, o.Charts, o.Force = value(out), value(charts), value(force)
+	return with(ctx, o, (*session.Session).FleetRender)
+}
+
+// Push puts that folder into the Git repository of the file, as one commit, never over changes of others. Flags: -spec=FILE -charts=FOLDER -force -timeout=5m.
+func (Fleet) Push(ctx context.Context, spec, charts *string, force *bool, timeout *time.Duration) error {
+	o := options(spec, nil, nil, timeout)
+	o.Charts, o.Force = value(charts), value(force)
+	return with(ctx, o, (*session.Session).FleetPush)
+}
+
+// Status shows what Fleet made of the last commit, the worst first; with -timeout it waits until all of it is deployed; exit code 2 for something missing. Flags: -spec=FILE -json -timeout=15m.
+func (Fleet) Status(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
+	return with(ctx, options(spec, json, nil, timeout), (*session.Session).FleetStatus)
 }

@@ -1,0 +1,172 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/console"
+)
+
+// defaultFolder is where fleet:render writes.
+const defaultFolder = "fleet"
+
+// fleetTree renders the parts that go through Git, and says what our own linter
+// makes of them.
+func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
+	parts, err := s.Cluster.FleetParts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(parts) == 0 {
+		return nil, failedf(invalid, "no part goes through Git: say which by charts.via, or all by fleet.default: fleet")
+	}
+	bundles, err := fleet.FromParts(parts...)
+	if err != nil {
+		return nil, failed(invalid, err)
+	}
+	o := fleet.Options{Cluster: s.Spec.Name, Source: filepath.Base(s.Spec.File)}
+	if f := s.Spec.Platform.Fleet; f != nil {
+		o.Path = f.Path
+	}
+	tree, err := fleet.Render(bundles, o)
+	if err != nil {
+		return nil, failed(invalid, err)
+	}
+	report, err := fleet.Lint(ctx, tree.FS(), fleet.LintOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range report.At(fleet.Warning).Findings {
+		s.Say("warning: %s", f)
+	}
+	return tree, nil
+}
+
+// FleetRender writes the GitOps folder here.
+func (s *Session) FleetRender(ctx context.Context) error {
+	tree, err := s.fleetTree(ctx)
+	if err != nil {
+		return err
+	}
+	dir := s.opt.Out
+	if dir == "" {
+		dir = defaultFolder
+	}
+	changes, err := fleet.Write(dir, tree, s.opt.Force)
+	if err != nil {
+		return err
+	}
+	s.sayChanges(changes)
+	if len(changes) == 0 {
+		s.Say("Nothing to change: %s is what %s says.", dir, filepath.Base(s.Spec.File))
+		return nil
+	}
+	s.Say("%s in %s. git diff shows them; go tool mage fleet:push puts them into the repository.", count(len(changes), "change"), dir)
+	return nil
+}
+
+// FleetPush puts the GitOps folder into the repository.
+func (s *Session) FleetPush(ctx context.Context) error {
+	tree, err := s.fleetTree(ctx)
+	if err != nil {
+		return err
+	}
+	remote, err := s.Cluster.FleetRemote()
+	if err != nil {
+		return failed(invalid, err)
+	}
+	done, err := remote.Push(ctx, tree, fleet.PushOptions{Overwrite: s.opt.Force})
+	if err != nil {
+		return err
+	}
+	s.sayChanges(done.Changes)
+	if len(done.Changes) == 0 {
+		s.Say("Nothing to push: the repository is what %s says (commit %.12s).", filepath.Base(s.Spec.File), done.Commit)
+		return nil
+	}
+	s.Say("%s pushed, commit %.12s.\nNext:\n  go tool mage fleet:status -timeout=15m   waits until Fleet has deployed it", count(len(done.Changes), "change"), done.Commit)
+	return nil
+}
+
+func (s *Session) sayChanges(changes []fleet.Change) {
+	for _, c := range changes {
+		if c.Path != fleet.ListFile {
+			s.Say("  %-8s %s", c.What, c.Path)
+		}
+	}
+}
+
+// statusPoll is how often Fleet is asked while we wait; it polls Git every 15 s.
+const statusPoll = 2 * time.Second
+
+// FleetStatus says what Fleet made of the repository's last commit, and what is in
+// the way. With a time limit it waits until nothing is, or the time is over.
+func (s *Session) FleetStatus(ctx context.Context) error {
+	k, err := s.Cluster.Kube(ctx)
+	if err != nil {
+		return err
+	}
+	o := fleet.StatusOptions{Commit: s.commitInGit(ctx)}
+	state, err := fleet.Observe(ctx, k, o)
+	said := ""
+	for err == nil && s.opt.Timeout > 0 && !state.Diff().Empty() && ctx.Err() == nil {
+		if now := state.Diff()[0].String(); now != said {
+			s.Say("waiting: %s", now)
+			said = now
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(statusPoll):
+			next, e := fleet.Observe(ctx, k, o)
+			if e != nil && ctx.Err() != nil {
+				break // the last look stands
+			}
+			state, err = next, e
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.showFleet(state)
+}
+
+// commitInGit is the commit that Fleet should have deployed; empty where the
+// repository cannot be asked, which is said.
+func (s *Session) commitInGit(ctx context.Context) string {
+	remote, err := s.Cluster.FleetRemote()
+	if err == nil {
+		var repo *fleet.Repo
+		if repo, err = remote.Observe(ctx, nil); err == nil {
+			return repo.Commit
+		}
+	}
+	s.Say("warning: which commit should be deployed is not known: %s", err)
+	return ""
+}
+
+func (s *Session) showFleet(state *fleet.State) error {
+	if s.JSON {
+		if err := console.Objects(s.Console, []*fleet.State{state}); err != nil {
+			return err
+		}
+	} else {
+		t := console.Table{Header: []string{"BUNDLE", "CLUSTER", "STATE", ""}}
+		for _, b := range state.Bundles {
+			var why []string
+			for _, o := range b.Why {
+				why = append(why, o.String())
+			}
+			t.Add(b.Name, b.Cluster, b.State, strings.Join(why, "; "))
+		}
+		s.Table(t)
+	}
+	if d := state.Diff(); !d.Empty() {
+		return failed(pending, errors.New("not everything is deployed: "+d[0].String()))
+	}
+	s.Say("Everything is deployed, of commit %.12s.", state.Commit)
+	return nil
+}
