@@ -33,8 +33,7 @@ func TestOneGPUUp(t *testing.T) {
 		model.Hosts[0].Storages[1].Name = "local-lvm"
 		w := newWorld(t, model)
 		defer w.close()
-		spec, err := cluster.Load("../examples/one-gpu/cluster.yaml")
-		require.NoError(t, err)
+		spec := parse(t, example(t, "one-gpu"))
 		w.live(t, spec, func() {
 			assert.EqualValues(t, 1, w.nodes(t)["gpu1"].Count("nvidia.com/gpu"))
 		})

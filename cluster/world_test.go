@@ -16,6 +16,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/kubesim"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -193,7 +194,14 @@ func parse(t testing.TB, yaml string) *cluster.Spec {
 	return spec
 }
 
+// example is an example's cluster, without what runs on it: most tests are about
+// machines, and would wait for charts that they do not look at.
 func example(t testing.TB, name string) string {
+	t.Helper()
+	return string(examples.WithoutPlatform([]byte(wholeExample(t, name))))
+}
+
+func wholeExample(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile("../examples/" + name + "/cluster.yaml")
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 
 // roomy is the example without more disk than there is.
 func roomy() string {
-	return strings.NewReplacer("size: 500GiB", "size: 50GiB", "size: 1TiB", "size: 100GiB").Replace(string(examples.EightA100))
+	return strings.NewReplacer("size: 500GiB", "size: 50GiB", "size: 1TiB", "size: 100GiB").Replace(string(examples.WithoutPlatform(examples.EightA100)))
 }
 
 func TestHostCheckExits(t *testing.T) {
@@ -127,7 +127,7 @@ func TestUpRefusesBeforeAnythingChanges(t *testing.T) {
 		w.sim.Revoke("VM.Clone")
 		w.sim.AddVM(pvesim.VM{ID: 300, Node: "pve1", Name: "cp1", Config: map[string]string{"cores": "1", "memory": "512"}})
 		w.sim.AddVM(pvesim.VM{ID: 301, Node: "pve1", Name: "hoard", Config: map[string]string{"cores": "1", "memory": "512", "hostpci0": "0000:01:00", "onboot": "1"}})
-		err := w.do(string(examples.EightA100), Options{}, (*Session).Up)
+		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, (*Session).Up)
 		require.Equal(t, 1, code(err))
 		for _, want := range []string{"lacks VM.Clone on /vms", "VM 300 on pve1 is called cp1", "VM 301 (hoard)"} {
 			assert.Contains(t, w.talk.String(), want, "all that is wrong is told at once")

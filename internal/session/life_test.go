@@ -91,7 +91,7 @@ func TestLifeOfACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		yaml := string(examples.EightA100)
+		yaml := string(examples.WithoutPlatform(examples.EightA100))
 
 		// Before: everything is to be made.
 		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Plan)))
@@ -194,14 +194,14 @@ func TestTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		err := w.do(string(examples.EightA100), Options{}, func(s *Session, ctx context.Context) error {
+		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, func(s *Session, ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			return s.Up(ctx)
 		})
 		assert.ErrorContains(t, err, "-timeout")
 		assert.Equal(t, 1, code(err))
-		err = w.do(string(examples.EightA100), Options{}, func(s *Session, ctx context.Context) error {
+		err = w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, func(s *Session, ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(20*time.Second, cancel)
 			return s.Up(ctx)
@@ -217,13 +217,13 @@ func TestFailureIsToldAndNamed(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
 		w.sim.Fail(pvesim.Rule{Path: `.*/upload`, Times: -1, Status: 500, Message: "no space left on device"})
-		err := w.do(string(examples.EightA100), Options{}, (*Session).Up)
+		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, (*Session).Up)
 		assert.Equal(t, 1, code(err))
 		assert.ErrorContains(t, err, "seed/cp1")
 		assert.ErrorContains(t, err, "could not begin")
 		assert.Contains(t, w.talk.String(), "FAILED: ")
 		assert.Contains(t, w.talk.String(), "not begun, for want of what failed: ")
-		err = w.do(string(examples.EightA100), Options{JSON: true}, (*Session).Up)
+		err = w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{JSON: true}, (*Session).Up)
 		assert.Equal(t, 1, code(err))
 		assert.Contains(t, w.talk.String(), "✗ seed/cp1\n")
 	})
