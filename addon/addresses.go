@@ -31,6 +31,9 @@ func parseSpan(text string) (span, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return span{}, fmt.Errorf("addresses %q: want a range such as 10.0.0.120-10.0.0.139, or a prefix: %w", text, err)
 	}
+	if from.Zone() != "" || to.Zone() != "" {
+		return span{}, fmt.Errorf("addresses %q: an address with a zone is of one machine only", text)
+	}
 	if from.BitLen() != to.BitLen() || to.Less(from) {
 		return span{}, fmt.Errorf("addresses %q: the range ends before it begins", text)
 	}
