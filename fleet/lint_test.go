@@ -1,0 +1,189 @@
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+const settings = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n"
+
+func lintOne(t *testing.T, o LintOptions, pairs ...string) []string {
+	t.Helper()
+	r, err := Lint(t.Context(), files(pairs...), o)
+	require.NoError(t, err)
+	out := []string{}
+	for _, f := range r.At(Warning).Findings {
+		out = append(out, f.String())
+	}
+	return out
+}
+
+func TestLintObeysComments(t *testing.T) {
+	r, err := Lint(t.Context(), files(
+		"a/fleet.yaml", "owner: lab # fleet-lint: ignore=unknown-key read by our inventory\n# fleet-lint: ignore=unknown-key,key-case it too\nteam: lab\nplace: lab # fleet-lint: ignore=unknown-key\n",
+		"a/cm.yaml", settings,
+		"b/fleet.yaml", "# fleet-lint: ignore-file=unknown-key an experiment\nx1: 1\nx2: 2\n", "b/cm.yaml", strings.Replace(settings, "settings", "b", 1),
+	), LintOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 4, r.Suppressed)
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Rule))
+	}
+	require.Equal(t, []string{"a/fleet.yaml:4 lint-ignore", "a/fleet.yaml:4 unknown-key"}, got, "a comment without a reason does not count")
+	require.Contains(t, r.Summary(), "1 error, 1 warning, 4 answered for")
+}
+
+func sample(t *testing.T) *LintReport {
+	r, err := Lint(t.Context(), files("apps/web/fleet.yaml", "defaultNamespace: web\ntargetCustomizations:\n- clusterName: lab\n  patches: []\n",
+		"apps/web/web.yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  containers:\n  - {name: web, image: nginx}\n"), LintOptions{})
+	require.NoError(t, err)
+	return r
+}
+
+func TestLintText(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, sample(t).Text(&b))
+	require.Equal(t, `apps/web/fleet.yaml:4:3: error: fleet.yaml knows no key "patches" in targetCustomizations[0]: it is dropped without a word [unknown-key]
+    correct the key, or take it away
+apps/web/web.yaml:7:24: warning: Pod web: image nginx has no tag, which means latest [image-unpinned]
+    name a version, better with its digest
+`, b.String())
+}
+
+func TestLintJSON(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, sample(t).JSON(&b))
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	require.Len(t, lines, 2)
+	var f map[string]any
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &f))
+	require.Equal(t, map[string]any{"rule": "unknown-key", "severity": "error", "file": "apps/web/fleet.yaml", "line": 4.0, "column": 3.0,
+		"message": `fleet.yaml knows no key "patches" in targetCustomizations[0]: it is dropped without a word`, "cure": "correct the key, or take it away"}, f)
+}
+
+func TestLintSARIF(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, sample(t).SARIF(&b, "gitops/"))
+	report, err := sarif.FromBytes(b.Bytes())
+	require.NoError(t, err)
+	require.NoError(t, report.Validate(), "SARIF's own schema")
+	run := report.Runs[0]
+	require.Len(t, run.Tool.Driver.Rules, len(LintRules()))
+	require.Len(t, run.Results, 2)
+	at := run.Results[0].Locations[0].PhysicalLocation
+	require.Equal(t, "gitops/apps/web/fleet.yaml", *at.ArtifactLocation.URI)
+	require.Equal(t, 4, *at.Region.StartLine)
+	require.Equal(t, "unknown-key", *run.Results[0].RuleID)
+	require.Equal(t, "unknown-key", *run.Tool.Driver.Rules[run.Results[0].RuleIndex].ID)
+}
+
+// Shapes of good repositories that a linter is tempted to cry about.
+func TestLintRaisesNoFalseAlarm(t *testing.T) {
+	chart := []string{"a/Chart.yaml", "apiVersion: v2\nname: a\nversion: 0.1.0\n", "a/values.yaml", "replicas: 1\n", "a/templates/x.yaml", "{{- if .Values.on }}\nkind: ClusterRole\n{{- end }}\nreplicas: {{ .Values.replicas }}\n"}
+	for name, c := range map[string]struct {
+		opt   LintOptions
+		files []string
+	}{
+		"a chart beside its fleet.yaml, empty helm keys": {files: append(chart, "a/fleet.yaml", "namespace: x\nhelm:\n  releaseName: a\n  chart: \"\"\n  repo: \"\"\n  version: \"\"\n  force: false\n  timeoutSeconds: 0\n  values:\n    replicas: 2\n")},
+		"overlays in targets": {files: []string{"a/fleet.yaml", "targetCustomizations:\n- clusterSelector: {matchLabels: {env: dev}}\n  yaml:\n    overlays: [one, two]\n", "a/sub/x.yaml", settings,
+			"a/overlays/one/sub/x_patch.yaml", "data: {a: b}\n", "a/overlays/two/more.yaml", strings.Replace(settings, "settings", "more", 1)}},
+		"kustomization of the base in a target": {files: []string{"a/fleet.yaml", "targetCustomizations:\n- clusterSelector: {matchLabels: {env: dev}}\n  kustomize:\n    dir: overlays/dev\n",
+			"a/base/kustomization.yaml", "resources: [x.yaml]\n", "a/base/x.yaml", settings, "a/overlays/dev/kustomization.yaml", "resources:\n- ../../base\npatches:\n- path: p.yaml\n", "a/overlays/dev/p.yaml", settings}},
+		"a chart by URL with kustomize":  {files: []string{"a/fleet.yaml", "helm:\n  chart: https://example.com/a-0.0.1.tgz\nkustomize:\n  dir: overlays/dev\n", "a/overlays/dev/kustomization.yaml", "resources: [x.yaml]\n", "a/overlays/dev/x.yaml", settings}},
+		"charts by git and by shorthand": {files: []string{"a/fleet.yaml", "helm:\n  chart: git::https://example.com/charts.git//a?ref=v1\n", "b/fleet.yaml", "helm:\n  chart: github.com/example/charts//b\n", "c/fleet.yaml", "helm:\n  chart: git@example.com:charts.git//c\n"}},
+		"an unquoted tag among values":   {files: append(chart, "a/fleet.yaml", "targetCustomizations:\n- clusterSelector: {}\n  helm:\n    values:\n      image: {tag: 2004}\n")},
+		"annotations of a bundle":        {files: []string{"a/fleet.yaml", "annotations: {note: words}\npaused: yes\n", "a/x.yaml", settings}},
+		"a newer key":                    {files: []string{"a/fleet.yaml", "createNamespace: false\ntargetCustomizations:\n- clusterName: x\n  serviceAccount: web\n", "a/x.yaml", settings}},
+		"names that Fleet makes up": {files: []string{"apps/db/fleet.yaml", "keepResources: true\n", "apps/db/x.yaml", settings,
+			"apps/web/fleet.yaml", "dependsOn:\n- name: lab-apps-db\n  acceptedStates: [Ready, Modified]\n", "apps/web/x.yaml", strings.Replace(settings, "settings", "web", 1)}},
+		"a made-up name with a checksum": {files: []string{"apps/My_Db/fleet.yaml", "keepResources: true\n", "apps/My_Db/x.yaml", settings,
+			"apps/web/fleet.yaml", "dependsOn:\n- name: " + BundleName("lab", "apps/My_Db") + "\n", "apps/web/x.yaml", strings.Replace(settings, "settings", "web", 1)}},
+		"selectors over Fleet's own labels":   {files: []string{"a/fleet.yaml", "dependsOn:\n- selector: {matchLabels: {fleet.cattle.io/repo-name: other}}\n", "a/x.yaml", settings}},
+		"dashboards with their own templates": {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", settings + "data:\n  alert: 'of {{ $labels.instance }} is {{ $value }}'\n"}},
+		"documents of comments, and a List":   {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", "# words\n---\n# more\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: a}\n---\n"}},
+		"a template over several values":      {files: append(chart, "a/fleet.yaml", "helm:\n  values:\n    replicas: \"${ if hasKey .ClusterLabels `big` }3${ else }1${ end }\"\n")},
+		"a template for clusters that have the label": {opt: LintOptions{Clusters: []LintCluster{{Name: "local", Labels: map[string]string{"site": "lab"}}}},
+			files: append(chart, "a/fleet.yaml", "helm:\n  values:\n    replicas: ${ .ClusterLabels.site }\ntargetCustomizations:\n- clusterName: local\n  keepResources: true\n")},
+		"shell variables, said to be none":   {files: append(chart, "a/fleet.yaml", "helm:\n  disablePreProcess: true\n  values:\n    replicas: ${HOME}\n")},
+		"names of secrets, not secrets":      {files: append(chart, "a/fleet.yaml", "helm:\n  values:\n    replicas: {existingSecret: a, passwordKey: b, secretName: c, tokenPath: /run/token, password: \"\", adminPassword: '${ .ClusterLabels.pw }'}\n")},
+		"a Secret without data":              {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: x, annotations: {from: elsewhere}}\n"}},
+		"one object in two namespaces":       {opt: LintOptions{BundleScan: BundleScan{Paths: []string{"*"}}}, files: []string{"a/fleet.yaml", "namespace: a\n", "a/x.yaml", settings, "b/fleet.yaml", "namespace: b\n", "b/x.yaml", settings}},
+		"bundles beside a workflow":          {files: []string{".github/workflows/x.yaml", "on: push\n", "a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", settings}},
+		"anchors and merge keys":             {files: []string{"a/fleet.yaml", "helm:\n  chart: https://example.com/a-0.0.1.tgz\n  values:\n    a: &a {b: 1}\n    c: {<<: *a, d: 2}\n    e: *a\n"}},
+		"an image with digest, port and tag": {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - {name: a, image: 'h:5000/a:1.2'}\n  - {name: b, image: 'h:5000/b@sha256:" + strings.Repeat("ab", 32) + "'}\n"}},
+	} {
+		t.Run(name, func(t *testing.T) { require.Empty(t, lintOne(t, c.opt, c.files...)) })
+	}
+}
+
+// FLEET_LINT_REPO names a repository of somebody else's, e.g. rancher/fleet-examples:
+// nothing in it is an error.
+func TestLintForeignRepository(t *testing.T) {
+	dir := os.Getenv("FLEET_LINT_REPO")
+	if dir == "" {
+		t.Skip("FLEET_LINT_REPO names no repository")
+	}
+	r, err := Lint(t.Context(), os.DirFS(dir), LintOptions{})
+	require.NoError(t, err)
+	for _, f := range r.Findings {
+		t.Log(f)
+	}
+	require.Zero(t, r.Count(Failure))
+}
+
+// What is between the lines of one object of a file says nothing about the others.
+func TestLintPlacesInLaterDocuments(t *testing.T) {
+	docs, bad := lintDocs([]byte("# one\na: 1\n---\n\n# two\nb: {\n--- # three\nc:\n  d: 4\n"))
+	require.Len(t, docs, 2)
+	require.Equal(t, lintPos{8, 1}, docs[1].root.key("c"))
+	require.Equal(t, lintPos{9, 6}, docs[1].root.get("c", "d").at)
+	require.Len(t, bad, 1)
+	require.Equal(t, 6, bad[0].at.line)
+}
+
+// No input makes the linter panic or hang, and what Fleet's parser takes is not
+// called wrong.
+func FuzzLintDocs(f *testing.F) {
+	for _, s := range []string{"a: 1\n---\nb: 2\n", "a: &x [*x]\n", "{a: b", "a: !!str 1", "<<: {a: 1}\n", "? a\n: b\n", "a:\n\t- b", "- - - a\n", "\ufeffa: b\r\n", "%YAML 1.1\n---\na: yes\n", "a: |\n  b\n --- \n", "---\n---\n...\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		_, bad := lintDocs([]byte(text))
+		if len(bad) == 0 {
+			return
+		}
+		for _, part := range lintSplit([]byte(text)) {
+			var v any
+			if yaml.Unmarshal(part.text, &v) != nil {
+				return // one of them is wrong for Fleet too
+			}
+		}
+		t.Fatalf("Fleet takes it, and we say %v", bad)
+	})
+}
+
+func FuzzLint(f *testing.F) {
+	for _, r := range LintRules() {
+		fleetYAML, _ := os.ReadFile("testdata/lint/" + r.ID + "/bad/app/fleet.yaml")
+		f.Add(string(fleetYAML), settings)
+	}
+	f.Add("helm:\n  values:\n    a: ${ range until 1000000000 }${ end }\n", "a: &a [*a]")
+	f.Fuzz(func(t *testing.T, fleetYAML, manifest string) {
+		r, err := Lint(t.Context(), files("a/fleet.yaml", fleetYAML, "a/x.yaml", manifest, "a/values.yaml", manifest, "a/.fleetignore", manifest),
+			LintOptions{Clusters: []LintCluster{{Name: "local", Labels: map[string]string{"a": "b"}}}})
+		require.NoError(t, err)
+		for _, f := range r.Findings {
+			require.NotEmpty(t, f.Message)
+			require.Contains(t, []string{"a/fleet.yaml", "a/x.yaml", "a/values.yaml", "a/.fleetignore", "a"}, f.File)
+		}
+	})
+}
