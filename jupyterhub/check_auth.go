@@ -43,13 +43,16 @@ func (h Hub) checkAuth(c *checker) {
 			OIDC: ", AllowedGroups or AdminGroups", LDAP: " or Directory.Groups", GitHub: " or Organizations", Dummy: "",
 		}[a.Kind])
 	}
-	for field, bundle := range map[string][]byte{"CA": h.CA, "Auth.CA": a.CA} {
-		if len(bundle) == 0 {
-			continue
-		}
-		if block, _ := pem.Decode(bundle); block == nil || block.Type != "CERTIFICATE" {
-			c.say(field, "no certificates in PEM")
-		}
+	c.bundle("CA", h.CA)
+	c.bundle("Auth.CA", a.CA)
+}
+
+func (c *checker) bundle(field string, text []byte) {
+	if len(text) == 0 {
+		return
+	}
+	if block, _ := pem.Decode(text); block == nil || block.Type != "CERTIFICATE" {
+		c.say(field, "no certificates in PEM")
 	}
 }
 
@@ -81,9 +84,9 @@ func (h Hub) checkClient(c *checker) {
 func (h Hub) checkOIDC(c *checker) {
 	a := h.Auth
 	h.checkClient(c)
-	for field, address := range map[string]string{"Authorize": a.Endpoints.Authorize, "Token": a.Endpoints.Token, "Userinfo": a.Endpoints.Userinfo} {
-		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			c.say("Auth.Endpoints."+field, "%q is no address: the issuer publishes it (Discover)", address)
+	for _, e := range [][2]string{{"Authorize", a.Endpoints.Authorize}, {"Token", a.Endpoints.Token}, {"Userinfo", a.Endpoints.Userinfo}} {
+		if u, err := url.Parse(e[1]); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			c.say("Auth.Endpoints."+e[0], "%q is no address: the issuer publishes it (Discover)", e[1])
 		}
 	}
 	if len(a.AllowedGroups)+len(a.AdminGroups) > 0 && a.GroupsClaim == "" {

@@ -1,7 +1,9 @@
 package jupyterhub
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -84,11 +86,11 @@ func (h Hub) checkProfile(c *checker, field string, p Profile) {
 	if p.DefaultURL != "" && !strings.HasPrefix(p.DefaultURL, "/") {
 		c.say(field+".DefaultURL", "%q: want a path such as /lab", p.DefaultURL)
 	}
-	for name, value := range p.Env {
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		if !envName.MatchString(name) {
 			c.say(field+".Env", "%q is no name of a variable", name)
 		}
-		c.template(field+".Env["+name+"]", value)
+		c.template(field+".Env["+name+"]", p.Env[name])
 	}
 	checkGPUs(c, field, p)
 }
@@ -110,7 +112,8 @@ func checkGPUs(c *checker, field string, p Profile) {
 	if p.GPUMemory > 0 && p.SHM > 0 {
 		c.say(field+".SHM", "with MPS /dev/shm is the daemon's own, on the node: leave it out")
 	}
-	for name, amount := range p.Resources {
+	for _, name := range slices.Sorted(maps.Keys(p.Resources)) {
+		amount := p.Resources[name]
 		if name == ResourceGPU {
 			c.say(field+".Resources", "%s is said by GPUs", ResourceGPU)
 		}
