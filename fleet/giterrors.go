@@ -97,7 +97,7 @@ func (r Remote) explain(p place, doing string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 	case errors.As(err, &status):
-		e.Kind, e.Hint = r.explainStatus(status.code)
+		e.Hint, e.Kind = r.explainStatus(status.code)
 	case errors.As(err, &auth) && errors.Is(err, io.ErrUnexpectedEOF): // it broke off before we were let in
 		e.Kind, e.Err = ErrLost, auth.Err
 	case errors.As(err, &auth):
@@ -105,7 +105,7 @@ func (r Remote) explain(p place, doing string, err error) error {
 	case errors.As(err, &hostKey):
 		e.Kind = ErrHostKey
 	case errors.As(err, &refused):
-		e.Kind, e.Hint = explainRefusal(refused)
+		e.Hint, e.Kind = explainRefusal(refused)
 	case errors.As(err, &exit) && unknownRepository(exit.Stderr):
 		e.Kind, e.Hint = ErrNoRepository, "make it on the server first, or mend the URL; a server may also say so to hide it from a key that may not see it"
 	case errors.As(err, &lost), errors.As(err, &nobody), errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
@@ -114,19 +114,19 @@ func (r Remote) explain(p place, doing string, err error) error {
 	return e
 }
 
-func (r Remote) explainStatus(code int) (kind error, hint string) {
+func (r Remote) explainStatus(code int) (hint string, kind error) {
 	switch code {
 	case http.StatusUnauthorized:
 		if r.Password.IsZero() {
-			return ErrCredentials, "it wants a user name and a password or token: give them by reference (fleet.username, fleet.password)"
+			return "it wants a user name and a password or token: give them by reference (fleet.username, fleet.password)", ErrCredentials
 		}
-		return ErrCredentials, "user name or password are wrong, or the token has expired"
+		return "user name or password are wrong, or the token has expired", ErrCredentials
 	case http.StatusForbidden:
-		return ErrCredentials, "the user is known, and may not do this: a token needs the right to write the repository's contents"
+		return "the user is known, and may not do this: a token needs the right to write the repository's contents", ErrCredentials
 	case http.StatusNotFound:
-		return ErrNoRepository, "make it on the server first, or mend the URL; a server may also say so to hide it from a user who may not see it"
+		return "make it on the server first, or mend the URL; a server may also say so to hide it from a user who may not see it", ErrNoRepository
 	}
-	return nil, ""
+	return "", nil
 }
 
 // unknownRepository knows how Git itself and the usual servers say over SSH that
@@ -144,11 +144,11 @@ func unknownRepository(said string) bool {
 // explainRefusal tells a branch that somebody else has moved from a commit that the
 // server will not have. The words are those of git-receive-pack (builtin/receive-pack.c)
 // and of what git-send-pack makes of them.
-func explainRefusal(e *refusal) (kind error, hint string) {
+func explainRefusal(e *refusal) (hint string, kind error) {
 	for _, words := range []string{"failed to lock", "failed to update ref", "cannot lock ref", "fetch first", "non-fast-forward", "reference already exists", "stale info"} {
 		if strings.Contains(e.status, words) {
-			return ErrMoved, ""
+			return "", ErrMoved
 		}
 	}
-	return ErrRefused, "if the branch is protected, push to another (fleet.branch) and open a pull request from there"
+	return "if the branch is protected, push to another (fleet.branch) and open a pull request from there", ErrRefused
 }

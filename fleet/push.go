@@ -134,7 +134,7 @@ func (r Remote) push(ctx context.Context, p place, want Tree, o PushOptions) (*P
 		commit, err := r.commitAndSend(ctx, p, s, changes, o)
 		var refused *refusal
 		if errors.As(err, &refused) {
-			if kind, _ := explainRefusal(refused); errors.Is(kind, ErrMoved) {
+			if _, kind := explainRefusal(refused); errors.Is(kind, ErrMoved) {
 				progress.Say(ctx, "somebody pushed to %s in between: looking again", r.branch())
 				continue
 			}

@@ -113,7 +113,7 @@ func Observe(ctx context.Context, k *kube.Client, o StatusOptions) (*State, erro
 		s.Bundles = append(s.Bundles, bundleStates(&bundles[i], byBundle[bundles[i].Name], o.Commit)...)
 	}
 	slices.SortFunc(s.Bundles, func(a, b BundleState) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(b.badness()-a.badness(), strings.Compare(a.Name, b.Name), strings.Compare(a.Cluster, b.Cluster))
 	})
 	return s, nil
 }
