@@ -187,7 +187,11 @@ func (r *recipe) certificates(p *Platform) {
 	base := func(x *piece) { x.base = p.Rancher != nil || p.TLS.Source == TLSSelfSigned }
 	r.add(part, err, base)
 	o := addon.IssuerOptions{Name: p.TLS.Issuer, Email: p.TLS.Email, Server: p.TLS.Server, Class: p.Ingress.Class}
-	switch p.TLS.Source {
+	source := p.TLS.Source
+	if source == TLSCA && !r.secrets {
+		source = TLSSelfSigned // without its key there is no telling whether the pair is right
+	}
+	switch source {
 	case TLSSelfSigned:
 		o.Kind = addon.SelfSigned
 	case TLSACME:

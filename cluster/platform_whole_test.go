@@ -3,9 +3,11 @@ package cluster_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
@@ -47,4 +49,35 @@ func TestWholePlatform(t *testing.T) {
 		assert.Equal(t, len(report.Steps), report.Count(converge.Unchanged))
 		assert.Equal(t, changes{}, before.changes())
 	})
+}
+
+// TestMeasurePlatform prints what a look at the whole platform takes when nothing is
+// to be done: for real, and in requests to Kubernetes.
+func TestMeasurePlatform(t *testing.T) {
+	if !*measure {
+		t.Skip("-measure prints it")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		spec := parse(t, platform(t, "eight-a100", wholePlatform))
+		w.up(t, spec)
+		for range 3 {
+			asked, begun := len(w.kube.Clusters()[0].Requests()), wall()
+			w.up(t, spec)
+			kinds := map[string]int{}
+			for _, r := range w.kube.Clusters()[0].Requests()[asked:] {
+				kinds[r.Method]++
+			}
+			t.Logf("%s, %d steps, requests to Kubernetes: %v", (wall() - begun).Round(time.Millisecond), w.steps(t, spec), kinds)
+		}
+	})
+}
+
+// steps is how many steps up has.
+func (w *world) steps(t testing.TB, spec *cluster.Spec) int {
+	t.Helper()
+	c := w.cluster(t, spec)
+	defer c.Close()
+	return c.Up().Len()
 }
