@@ -72,15 +72,14 @@ func Probes(p chart.Part, nodes []string, taints []corev1.Taint) []Probe {
 
 // homes are the nodes that a local class makes volumes on: by name, or by label.
 func homes(sc *storagev1.StorageClass, nodes []string) ([]string, map[string]string) {
-	for _, term := range sc.AllowedTopologies {
-		for _, req := range term.MatchLabelExpressions {
-			if req.Key == corev1.LabelHostname {
-				return slices.DeleteFunc(slices.Clone(req.Values), func(n string) bool { return !slices.Contains(nodes, n) }), nil
-			}
-			return nil, map[string]string{req.Key: req.Values[0]}
-		}
+	if len(sc.AllowedTopologies) == 0 || len(sc.AllowedTopologies[0].MatchLabelExpressions) == 0 {
+		return nodes, nil
 	}
-	return nodes, nil
+	req := sc.AllowedTopologies[0].MatchLabelExpressions[0]
+	if req.Key != corev1.LabelHostname {
+		return nil, map[string]string{req.Key: req.Values[0]}
+	}
+	return slices.DeleteFunc(slices.Clone(req.Values), func(n string) bool { return !slices.Contains(nodes, n) }), nil
 }
 
 // ProbeState is what a class looks like to a probe.
