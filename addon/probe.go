@@ -30,7 +30,10 @@ const Probed = "homelab.cps-gpu.github.com/probed"
 const ProbeNamespace = "homelab-probe"
 
 // ProbeImage is what probes run: any image with sh, cat, printf and rm.
-const ProbeImage = "docker.io/library/busybox:1.37.0"
+const ProbeImage = "docker.io/library/busybox:" + busybox
+
+// busybox is the version that we run of it.
+const busybox = "1.37.0"
 
 // Probe proves that a storage class works: it has a volume made, writes a text to it
 // from one pod, reads it from another, and removes it all.

@@ -56,6 +56,7 @@ func Scratch(o ScratchOptions) (chart.Part, error) {
 		"storageClass": values{"create": false, "provisionerName": provisioner},
 		"nodePathMap":  table,
 		"configmap":    values{"name": "scratch-config"},
+		"helperImage":  values{"tag": busybox}, // which is "latest" in the chart
 	}
 	o.tolerate(v, nil, []string{"configmap", "helperPod"})
 	r, err := o.release("scratch", "scratch", v)
@@ -68,6 +69,9 @@ func Scratch(o ScratchOptions) (chart.Part, error) {
 		// pathFromPattern) refuses a pattern that does not begin with namespace, claim
 		// and a slash.
 		parameters: map[string]string{"pathPattern": "{{ .PVC.Namespace }}/{{ .PVC.Name }}/{{ .PVName }}"},
+		// Volumes of the kind that the kubelet gives to a pod's group (fsGroup), and that
+		// Velero can read; the chart's default, hostPath, is neither. K3s' own does the same.
+		annotations: map[string]string{"defaultVolumeType": "local"},
 	}.object()
 	sc.AllowedTopologies = o.topologies(nodes)
 	return chart.Part{

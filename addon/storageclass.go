@@ -2,6 +2,7 @@ package addon
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,7 @@ type class struct {
 	expand                  bool
 	wait                    bool // a volume is made where its first pod runs
 	parameters              map[string]string
+	annotations             map[string]string // that its provisioner reads
 	mountOptions            []string
 }
 
@@ -66,6 +68,7 @@ func (c class) object() *storagev1.StorageClass {
 	m := meta(c.part, "", c.name)
 	// "false" is set too: a class that was the default stops being it.
 	m.Annotations = map[string]string{defaultAnnotation: fmt.Sprint(c.isDefault)}
+	maps.Copy(m.Annotations, c.annotations)
 	return &storagev1.StorageClass{
 		TypeMeta:             metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
 		ObjectMeta:           m,
