@@ -56,13 +56,18 @@ type conn struct {
 	http  *http.Client
 }
 
+// open is reach with a token.
 func (c Client) open() (*conn, error) {
+	if c.Token.IsZero() {
+		return nil, errors.New("no token for the hub's API: it is in the Secret " + SecretName + ", key " + keyToken)
+	}
+	return c.reach()
+}
+
+func (c Client) reach() (*conn, error) {
 	base, err := url.Parse(strings.TrimRight(c.URL, "/"))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, fmt.Errorf("%q is no address of a hub: want e.g. https://hub.lab.example", c.URL)
-	}
-	if c.Token.IsZero() {
-		return nil, errors.New("no token for the hub's API: it is in the Secret " + SecretName + ", key " + keyToken)
 	}
 	dial := c.Dial
 	if dial == nil {

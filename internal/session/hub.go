@@ -1,0 +1,168 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/jupyterhub"
+)
+
+// HubFlags are those of the hub's verbs.
+type HubFlags struct {
+	Profile string // verify: only this one
+	Browser bool   // open: show it
+	Port    int    // open: lead to it from this port of this machine
+}
+
+// hub finds the hub in the cluster.
+func (s *Session) hub(ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, error) {
+	h, ok := s.Cluster.Hub()
+	if !ok {
+		return h, jupyterhub.Client{}, failedf(invalid, "%s has no hub: write hub: hub.lab.example and what else docs/hub.md says", s.Spec.Name)
+	}
+	k, err := s.Cluster.Kube(ctx)
+	if err != nil {
+		return h, jupyterhub.Client{}, err
+	}
+	c, err := h.Find(ctx, k, s.Cluster.Dial)
+	if err == nil {
+		s.AddSecrets(c.Token)
+	}
+	return h, c, err
+}
+
+// HubVerify starts a server of each profile, computes in it and removes it.
+func (s *Session) HubVerify(ctx context.Context, f HubFlags) error {
+	h, client, err := s.hub(ctx)
+	if err != nil {
+		return err
+	}
+	checks := h.Checks()
+	if f.Profile != "" {
+		if checks = only(checks, f.Profile); checks == nil {
+			return failedf(invalid, "-profile=%s: the hub has no such profile", f.Profile)
+		}
+	}
+	ctx = progress.With(ctx, func(u progress.Update) {
+		if !s.JSON {
+			s.Say("%s", u)
+		}
+	})
+	results, runErr := jupyterhub.Verify(ctx, client, checks, jupyterhub.Options{})
+	if err := s.printHub(results); err != nil {
+		return errors.Join(runErr, err)
+	}
+	if runErr != nil {
+		return runErr
+	}
+	s.Say("%d of %d profiles of %s start and compute.", len(results), len(checks), h.URL())
+	return nil
+}
+
+func only(checks []jupyterhub.Check, profile string) []jupyterhub.Check {
+	for _, c := range checks {
+		if c.Profile == profile {
+			return []jupyterhub.Check{c}
+		}
+	}
+	return nil
+}
+
+func (s *Session) printHub(results []jupyterhub.Result) error {
+	type row struct {
+		Profile string           `json:"profile"`
+		Passed  bool             `json:"passed"`
+		Ready   string           `json:"ready,omitempty"` // how long its server took
+		Saw     jupyterhub.Sight `json:"saw"`
+		Error   string           `json:"error,omitempty"`
+	}
+	t := console.Table{Header: []string{"PROFILE", "READY AFTER", "GPUS", "RESULT"}}
+	var rows []row
+	for _, r := range results {
+		one := row{Profile: r.Profile, Passed: r.Err == nil, Saw: r.Saw}
+		after, verdict := "-", "passed"
+		if r.Ready > 0 {
+			one.Ready = r.Ready.Round(time.Second).String()
+			after = one.Ready
+		}
+		if r.Err != nil {
+			one.Error = r.Err.Error()
+			verdict = "FAILED: " + strings.TrimPrefix(one.Error, "profile "+r.Profile+": ")
+		}
+		var gpus []string
+		for _, g := range r.Saw.GPUs {
+			gpus = append(gpus, g.Name)
+		}
+		rows = append(rows, one)
+		t.Add(r.Profile, after, dash(gpus), verdict)
+	}
+	if s.JSON {
+		return console.Objects(s.Console, rows)
+	}
+	if len(rows) > 0 {
+		s.Table(t)
+	}
+	return nil
+}
+
+// HubOpen prints where the hub is. Where no browser of this machine could follow, it
+// leads there from a port of this machine until it is interrupted.
+func (s *Session) HubOpen(ctx context.Context, f HubFlags) error {
+	h, client, err := s.hub(ctx)
+	if err != nil {
+		return err
+	}
+	unknown := jupyterhub.Unresolved(ctx, net.DefaultResolver, h.URL())
+	if f.Port == 0 && s.Cluster.Dial == nil && unknown == "" {
+		fmt.Fprintln(s.Data, h.URL())
+		return s.browse(ctx, f, h.URL())
+	}
+	handler, err := client.Local()
+	if err != nil {
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", f.Port))
+	if err != nil {
+		return failedf(invalid, "-port=%d: %w", f.Port, err)
+	}
+	if unknown != "" {
+		s.Say("%s.", unknown)
+	}
+	s.Say("%s is here until you interrupt this:", h.URL())
+	local := "http://" + l.Addr().String()
+	fmt.Fprintln(s.Data, local)
+	if err := s.browse(ctx, f, local); err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// browse shows an address in the browser of whoever sits here, when that is asked for.
+func (s *Session) browse(ctx context.Context, f HubFlags, address string) error {
+	if !f.Browser {
+		return nil
+	}
+	program := "xdg-open"
+	if runtime.GOOS == "darwin" {
+		program = "open"
+	}
+	if err := exec.CommandContext(ctx, program, address).Run(); err != nil {
+		return fmt.Errorf("-browser: %s: %w", program, err)
+	}
+	return nil
+}

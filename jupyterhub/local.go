@@ -1,0 +1,34 @@
+package jupyterhub
+
+import (
+	"net/http"
+	"net/http/httputil"
+)
+
+// Local returns a handler that leads to the hub from an address of this machine, for
+// browsers that know neither its name nor a way to it. The hub sees its own name in
+// every request, so that links, cookies and websockets hold. Logins that lead to
+// another site come back to the hub's own name, and need it in the browser's DNS.
+func (c Client) Local() (http.Handler, error) {
+	way, err := c.reach()
+	if err != nil {
+		return nil, err
+	}
+	return &httputil.ReverseProxy{
+		Transport: way.http.Transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(way.base)
+			r.Out.Host = way.base.Host
+			// Servers refuse websockets that pages of another site ask for.
+			if r.In.Header.Get("Origin") == "http://"+r.In.Host {
+				r.Out.Header.Set("Origin", way.base.String())
+			}
+			if r.In.Header.Get("Referer") != "" {
+				r.Out.Header.Set("Referer", way.base.String()+r.In.URL.Path)
+			}
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, "the hub does not answer: "+err.Error(), http.StatusBadGateway)
+		},
+	}, nil
+}

@@ -1,0 +1,29 @@
+//go:build mage
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/cps-gpu/homelab/internal/session"
+)
+
+// Hub is JupyterHub, where people work.
+type Hub mg.Namespace
+
+// Open prints the hub's address; where this machine has no way to it, it makes one and stays. Flags: -spec=FILE -browser -port=8000.
+func (Hub) Open(ctx context.Context, spec *string, browser *bool, port *int) error {
+	return with(ctx, options(spec, nil, nil, nil), func(s *session.Session, ctx context.Context) error {
+		return s.HubOpen(ctx, session.HubFlags{Browser: value(browser), Port: value(port)})
+	})
+}
+
+// Verify starts a server of each profile, computes in it, on its GPUs too, and removes it. Flags: -spec=FILE -profile=NAME -json -timeout=1h.
+func (Hub) Verify(ctx context.Context, spec, profile *string, json *bool, timeout *time.Duration) error {
+	return with(ctx, options(spec, json, nil, timeout), func(s *session.Session, ctx context.Context) error {
+		return s.HubVerify(ctx, session.HubFlags{Profile: value(profile)})
+	})
+}
