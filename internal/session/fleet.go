@@ -24,17 +24,9 @@ func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
 	if len(parts) == 0 {
 		return nil, failedf(invalid, "no part goes through Git: say which by charts.via, or all by fleet.default: fleet")
 	}
-	bundles, err := fleet.FromParts(parts...)
+	tree, err := s.Cluster.FleetTree(ctx)
 	if err != nil {
-		return nil, failed(invalid, err)
-	}
-	o := fleet.Options{Cluster: s.Spec.Name, Source: filepath.Base(s.Spec.File)}
-	if f := s.Spec.Platform.Fleet; f != nil {
-		o.Path = f.Path
-	}
-	tree, err := fleet.Render(bundles, o)
-	if err != nil {
-		return nil, failed(invalid, err)
+		return nil, err
 	}
 	report, err := fleet.Lint(ctx, tree.FS(), fleet.LintOptions{})
 	if err != nil {
@@ -103,30 +95,33 @@ func (s *Session) sayChanges(changes []fleet.Change) {
 // statusPoll is how often Fleet is asked while we wait; it polls Git every 15 s.
 const statusPoll = 2 * time.Second
 
+// askAgain is after how many looks the repository is asked again for its commit.
+const askAgain = 10
+
 // FleetStatus says what Fleet made of the repository's last commit, and what is in
 // the way. With a time limit it waits until nothing is, or the time is over.
 func (s *Session) FleetStatus(ctx context.Context) error {
-	k, err := s.Cluster.Kube(ctx)
-	if err != nil {
-		return err
-	}
-	o := fleet.StatusOptions{Commit: s.commitInGit(ctx)}
-	state, err := fleet.Observe(ctx, k, o)
+	commit := s.commitInGit(ctx)
+	state, err := s.Cluster.FleetState(ctx, commit)
 	said := ""
-	for err == nil && s.opt.Timeout > 0 && !state.Diff().Empty() && ctx.Err() == nil {
+	for look := 1; err == nil && s.opt.Timeout > 0 && !state.Diff().Empty(); look++ {
 		if now := state.Diff()[0].String(); now != said {
 			s.Say("waiting: %s", now)
 			said = now
 		}
 		select {
 		case <-ctx.Done():
+			return s.showFleet(state) // the last look stands
 		case <-time.After(statusPoll):
-			next, e := fleet.Observe(ctx, k, o)
-			if e != nil && ctx.Err() != nil {
-				break // the last look stands
-			}
-			state, err = next, e
 		}
+		if look%askAgain == 0 && state.Commit != commit { // others push there too
+			commit = s.commitInGit(ctx)
+		}
+		next, e := s.Cluster.FleetState(ctx, commit)
+		if ctx.Err() != nil {
+			return s.showFleet(state)
+		}
+		state, err = next, e
 	}
 	if err != nil {
 		return err
