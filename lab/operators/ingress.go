@@ -3,6 +3,7 @@ package operators
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"slices"
@@ -150,6 +151,7 @@ func traefik(ctx context.Context, i *instance) (time.Duration, error) {
 	if i.kept == nil {
 		release := i.Traffic.handle(place{i.pod.Namespace, workload(i.pod)}, 0, &ingressRouter{i})
 		context.AfterFunc(ctx, release)
+		context.AfterFunc(ctx, i.Traffic.show(place{i.pod.Namespace, workload(i.pod)}, func(name string) *tls.Certificate { return i.certificateFor(ctx, name) }))
 		i.kept = true
 	}
 	front, err := one[corev1.Service](i, services(), i.pod.Namespace, workload(i.pod))
@@ -317,6 +319,36 @@ func (i *instance) acceptRoutes(ctx context.Context, gateways map[string]bool) e
 		}
 		if err := i.patchStatus(ctx, r, map[string]any{"parents": parents}); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// certificateFor finds the certificate that an Ingress or a Gateway names for a host.
+func (i *instance) certificateFor(ctx context.Context, host string) *tls.Certificate {
+	list, err := all[networkingv1.Ingress](i, ingresses())
+	if err != nil {
+		return nil
+	}
+	for _, ing := range list {
+		for _, t := range ing.Spec.TLS {
+			if slices.Contains(t.Hosts, host) && i.mine(ing) {
+				return i.Traffic.secretPair(ctx, ing.Namespace, t.SecretName)
+			}
+		}
+	}
+	gateways, err := all[unstructured.Unstructured](i, gateways())
+	if err != nil {
+		return nil
+	}
+	for _, g := range gateways {
+		for _, l := range nestedList(g, "spec", "listeners") {
+			listener := &unstructured.Unstructured{Object: l}
+			for _, ref := range nestedList(listener, "tls", "certificateRefs") {
+				if name, _ := ref["name"].(string); text(listener, "hostname") == host {
+					return i.Traffic.secretPair(ctx, g.GetNamespace(), name)
+				}
+			}
 		}
 	}
 	return nil

@@ -42,7 +42,9 @@ type Cluster struct {
 	Volumes *Volumes
 	Traffic *Traffic
 	Disable []string // K3s' packaged parts that are off, e.g. servicelb
-	Log     *slog.Logger
+	// Exec runs a command in the first container of a pod that runs.
+	Exec func(ctx context.Context, pod *corev1.Pod, args []string) (code int, output string, err error)
+	Log  *slog.Logger
 }
 
 // program is one that the lab can play.

@@ -2,6 +2,9 @@ package operators_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -24,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
@@ -31,6 +35,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/lab/plane"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 const (
@@ -97,8 +102,11 @@ func newSite(t *testing.T, disable ...string) *site {
 func runner(t *testing.T, _ *guest.Network) func(context.Context, guest.Container) (int, string, string) {
 	t.Helper()
 	return func(_ context.Context, c guest.Container) (int, string, string) {
-		if len(c.Args) == 3 && c.Args[0] == "sh" {
+		switch {
+		case len(c.Args) == 3 && c.Args[0] == "sh" && c.Volumes["/probe"] != nil:
 			return probeCommand(c)
+		case len(c.Args) == 3 && strings.Contains(c.Args[2], "/home/jovyan") && c.Volumes["/home/jovyan"] != nil:
+			return 0, "", ""
 		}
 		return 128, "exec: not found", ""
 	}
@@ -107,9 +115,6 @@ func runner(t *testing.T, _ *guest.Network) func(context.Context, guest.Containe
 // probeCommand does what addon's probe of storage asks for.
 func probeCommand(c guest.Container) (int, string, string) {
 	disk := c.Volumes["/probe"]
-	if disk == nil {
-		return 1, "", "no volume at /probe"
-	}
 	if strings.HasPrefix(c.Args[2], "cat") {
 		got, err := disk.ReadFile("/text")
 		if err != nil {
@@ -288,4 +293,72 @@ func (s *site) storage(t *testing.T) {
 	// A class whose table does not name the node never provisions, and says so.
 	p := addon.Probe{Class: "scratch", Local: true, Nodes: []string{"wk2"}, Timeout: 8 * time.Second}
 	assert.ErrorContains(t, p.Run(t.Context(), s.kube), "scratch")
+}
+
+func TestHub(t *testing.T) {
+	s := newSite(t)
+	common := func(name string) addon.Common {
+		pin, ok := pins.Of(name)
+		require.True(t, ok, name)
+		return addon.Common{Version: pin.Version}
+	}
+	p, err := addon.CertManager(addon.CertManagerOptions{Common: common("cert-manager")})
+	s.install(t, p, err)
+	p, err = addon.Issuer(addon.IssuerOptions{Kind: addon.SelfSigned})
+	s.install(t, p, err)
+	p, err = addon.NFS(addon.NFSOptions{Common: common("nfs"), Server: "10.0.0.30", Export: "/export/k3s"})
+	s.install(t, p, err)
+	hub := jupyterhub.Hub{
+		Hostname: "hub.lab.example", Auth: jupyterhub.Auth{Kind: jupyterhub.Dummy, AllowAll: true},
+		Ingress: jupyterhub.Ingress{Class: "traefik", TLSSecret: "hub-tls", Annotations: map[string]string{"cert-manager.io/cluster-issuer": "homelab"}},
+		Home:    jupyterhub.Home{Class: "nfs"}, Database: jupyterhub.Database{Class: "local-path"},
+		Profiles: []jupyterhub.Profile{
+			{Name: "small", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPUGuarantee: 1, CPULimit: 2, MemGuarantee: jupyterhub.GiB, MemLimit: 2 * jupyterhub.GiB},
+			{Name: "huge", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPUGuarantee: 64, CPULimit: 64, MemGuarantee: jupyterhub.GiB, MemLimit: 2 * jupyterhub.GiB},
+		},
+	}
+	p, err = hub.Part()
+	require.NoError(t, err)
+	p.Release.Values["singleuser"].(map[string]any)["startTimeout"] = 5 // seconds
+	s.install(t, p, nil)
+
+	token, err := s.core.CoreV1().Secrets("jupyterhub").Get(t.Context(), hub.Token().Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	var roots *x509.CertPool
+	eventually(t, 10*time.Second, "the issuer's CA is there", func(ctx context.Context) error {
+		ca, err := addon.IssuerCA(ctx, s.kube, "homelab")
+		if err != nil {
+			return err
+		}
+		roots = x509.NewCertPool()
+		roots.AppendCertsFromPEM(ca)
+		_, err = s.core.CoreV1().Secrets("jupyterhub").Get(ctx, "hub-tls", metav1.GetOptions{})
+		return err
+	})
+	client := jupyterhub.Client{
+		URL: "https://hub.lab.example", Token: secret.New(string(token.Data[hub.Token().Key])), TLS: &tls.Config{RootCAs: roots},
+		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			conn, ok := s.factory.Reach("10.0.0.11:" + port) // K3s' own load balancer: a node's address
+			if !ok {
+				return nil, errors.New("no load balancer gave 10.0.0.11 to anybody")
+			}
+			return conn, nil
+		},
+	}
+	results, err := jupyterhub.Verify(t.Context(), client, hub.Checks(), jupyterhub.Options{Start: 15 * time.Second})
+	require.Len(t, results, 2)
+	require.NoError(t, results[0].Err)
+	assert.True(t, results[0].Saw.Writable)
+	assert.EqualValues(t, 2, results[0].Saw.CPUs)
+	assert.Equal(t, 2*jupyterhub.GiB, results[0].Saw.Memory)
+	t.Log("small: ", results[0].Saw, results[0].Ready)
+	require.ErrorContains(t, results[1].Err, "Insufficient cpu", "the scheduler says why no node takes it")
+	require.Error(t, err)
+	left, err := s.core.CoreV1().Pods("jupyterhub").List(t.Context(), metav1.ListOptions{LabelSelector: "component=singleuser-server"})
+	require.NoError(t, err)
+	assert.Empty(t, left.Items)
 }

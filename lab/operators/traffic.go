@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -36,11 +37,13 @@ type Traffic struct {
 	factory  informers.SharedInformerFactory
 	conns    chan net.Conn
 	server   *http.Server
+	client   kubernetes.Interface
 	life     context.Context //nolint:containedctx // the cluster's life, as long as connections may last
 
 	mu       sync.Mutex
 	handlers map[place]map[int]http.Handler // by workload, then by the container's port; 0 is all others
 	certs    map[string]*tls.Certificate
+	shown    map[place]func(name string) *tls.Certificate // by workload, what it has for a name; nil: nothing
 }
 
 // place is a workload of a namespace.
@@ -54,7 +57,7 @@ type Destination struct {
 
 // NewTraffic makes the network; it lives until ctx ends.
 func NewTraffic(ctx context.Context, client kubernetes.Interface, ca Authority) *Traffic {
-	t := &Traffic{ca: ca, life: ctx, conns: make(chan net.Conn), handlers: map[place]map[int]http.Handler{}, certs: map[string]*tls.Certificate{}}
+	t := &Traffic{ca: ca, client: client, life: ctx, conns: make(chan net.Conn), handlers: map[place]map[int]http.Handler{}, certs: map[string]*tls.Certificate{}, shown: map[place]func(string) *tls.Certificate{}}
 	t.factory = informers.NewSharedInformerFactory(client, 0)
 	core := t.factory.Core().V1()
 	t.services, t.pods, t.nodes = core.Services().Lister(), core.Pods().Lister(), core.Nodes().Lister()
@@ -172,7 +175,7 @@ func (t *Traffic) arrive(conn net.Conn, to Destination) {
 	}
 	var c net.Conn = &buffered{Conn: conn, reader: reader}
 	if first[0] == tlsHandshake {
-		c = tls.Server(c, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: t.certificate, NextProtos: []string{"http/1.1"}})
+		c = tls.Server(c, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: t.certificateOf(to), NextProtos: []string{"http/1.1"}})
 	}
 	select {
 	case t.conns <- &arrival{Conn: c, to: to}:
@@ -189,16 +192,63 @@ type buffered struct {
 
 func (b *buffered) Read(p []byte) (int, error) { return b.reader.Read(p) }
 
-// certificate is one for the name that a client asks for, of the cluster's own CA.
-// What is simulated has no certificate of its own; who trusts that CA is in package
-// operators' hands: see inject.
-func (t *Traffic) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+// show lets a workload choose its certificates, until release is called.
+func (t *Traffic) show(at place, choose func(name string) *tls.Certificate) (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c, ok := t.certs[hello.ServerName]; ok {
+	t.shown[at] = choose
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.shown, at)
+	}
+}
+
+// certificateOf finds what a pod shows: what its program chooses, one that it mounts,
+// or one for whatever name is asked for, of the cluster's own CA. Who trusts that CA
+// is in package operators' hands: see trustWebhooks.
+func (t *Traffic) certificateOf(to Destination) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		t.mu.Lock()
+		choose := t.shown[place{to.pod.Namespace, workload(to.pod)}]
+		t.mu.Unlock()
+		if choose != nil {
+			if c := choose(hello.ServerName); c != nil {
+				return c, nil
+			}
+		}
+		for _, v := range to.pod.Spec.Volumes {
+			if v.Secret == nil {
+				continue
+			}
+			if c := t.secretPair(hello.Context(), to.pod.Namespace, v.Secret.SecretName); c != nil && c.Leaf.VerifyHostname(hello.ServerName) == nil {
+				return c, nil
+			}
+		}
+		return t.ownCertificate(hello.ServerName)
+	}
+}
+
+// secretPair reads a certificate and its key from a Secret; nil when they are not there.
+func (t *Traffic) secretPair(ctx context.Context, namespace, name string) *tls.Certificate {
+	s, err := t.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil || s.Type != corev1.SecretTypeTLS {
+		return nil
+	}
+	pair, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil
+	}
+	return &pair
+}
+
+func (t *Traffic) ownCertificate(name string) (*tls.Certificate, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c, ok := t.certs[name]; ok {
 		return c, nil
 	}
-	cert, key, err := t.ca.Issue(hello.ServerName)
+	cert, key, err := t.ca.Issue(name)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +256,7 @@ func (t *Traffic) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
-	t.certs[hello.ServerName] = &pair
+	t.certs[name] = &pair
 	return &pair, nil
 }
 

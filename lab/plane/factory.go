@@ -190,6 +190,7 @@ func (f *Factory) assemble(ctx context.Context, cp *controlPlane, cfg guest.Plan
 	f.mu.Unlock()
 	p.cluster = p.programs(cfg.Disable)
 	p.kubelet = newKubelet(p)
+	p.cluster.Exec = p.kubelet.exec
 	cp.egress.serveNodes(p.kubelet.at, p.kubelet.api())
 	cp.egress.traffic.Store(p.cluster.Traffic)
 	p.running.Go(func() { cp.watch(p.ctx) })

@@ -2,7 +2,11 @@ package plane
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/lab/operators"
 )
@@ -38,4 +42,20 @@ func packaged(disable []string) []byte {
 		return k3sManifest
 	}
 	return bytes.Join([][]byte{k3sManifest, localStorageManifest}, []byte("---\n"))
+}
+
+// exec runs a command in the first container of a pod, beside what runs there.
+func (k *kubelet) exec(ctx context.Context, pod *corev1.Pod, args []string) (code int, output string, err error) {
+	m, up := k.member(pod.Spec.NodeName)
+	if !up {
+		return 0, "", fmt.Errorf("pod %s/%s: its node %s does not answer", pod.Namespace, pod.Name, pod.Spec.NodeName)
+	}
+	all, err := k.containers(ctx, m, pod)
+	if err != nil {
+		return 0, "", err
+	}
+	c := all[1][0]
+	c.Args = args
+	code, output, _ = m.Run(ctx, c)
+	return code, output, nil
 }

@@ -1,0 +1,254 @@
+package operators
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// hubVersion is what the pinned chart brings.
+const hubVersion = "5.5.0"
+
+// hubError is how JupyterHub answers what it does not do.
+func hubError(w http.ResponseWriter, status int, format string, args ...any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "message": fmt.Sprintf(format, args...)})
+}
+
+// api is the hub's REST API, and what is behind it of the users' servers.
+func (h *hub) api() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /hub/health", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /hub/login", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, "JupyterHub %s (simulated by the lab: there is no page to log in at, only the API)\n", hubVersion)
+	})
+	mux.HandleFunc("GET /hub/api/{$}", func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]string{"version": hubVersion}) })
+	mux.HandleFunc("GET /hub/api", func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]string{"version": hubVersion}) })
+	mux.HandleFunc("GET /hub/api/user", h.as("", func(w http.ResponseWriter, _ *http.Request, service string) {
+		reply(w, map[string]any{"kind": "service", "name": service, "admin": false, "scopes": h.scopes(service)})
+	}))
+	mux.HandleFunc("GET /hub/api/users/{user}", h.as("admin:users", h.showUser))
+	mux.HandleFunc("POST /hub/api/users/{user}", h.as("admin:users", h.addUser))
+	mux.HandleFunc("DELETE /hub/api/users/{user}", h.as("admin:users", h.removeUser))
+	mux.HandleFunc("POST /hub/api/users/{user}/server", h.as("servers", h.startServer))
+	mux.HandleFunc("DELETE /hub/api/users/{user}/server", h.as("servers", h.stopServer))
+	mux.HandleFunc("GET /hub/api/users/{user}/server/progress", h.as("servers", h.progress))
+	mux.HandleFunc("/user/{user}/", h.as("access:servers", h.toServer))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/hub/api/") {
+			hubError(w, http.StatusNotFound, "Not Found")
+			return
+		}
+		http.Redirect(w, r, "/hub/login", http.StatusFound)
+	})
+	return mux
+}
+
+// as lets a request through that has the token of a service with a scope.
+func (h *hub) as(scope string, next func(http.ResponseWriter, *http.Request, string)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		header := r.Header.Get("Authorization")
+		token, ok := strings.CutPrefix(header, "token ")
+		if !ok {
+			token = strings.TrimPrefix(header, "Bearer ")
+		}
+		service, known := h.tokens[token]
+		if !known {
+			hubError(w, http.StatusForbidden, "Missing or invalid credentials.")
+			return
+		}
+		if user := r.PathValue("user"); scope != "" && !h.may(service, scope, user) {
+			hubError(w, http.StatusForbidden, "Action is not authorized with current scopes; requires any of [%s]", scope)
+			return
+		}
+		next(w, r, service)
+	}
+}
+
+func (h *hub) user(name string) *hubUser {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.users[name]
+}
+
+func (h *hub) showUser(w http.ResponseWriter, r *http.Request, _ string) {
+	h.mu.Lock()
+	u := h.users[r.PathValue("user")]
+	model := map[string]any{}
+	if u != nil {
+		servers := map[string]any{}
+		if s := u.server; s != nil {
+			var pending any
+			if s.pending != "" {
+				pending = s.pending
+			}
+			servers[""] = map[string]any{"name": "", "ready": s.ready, "pending": pending, "url": "/user/" + u.name + "/",
+				"user_options": s.options, "progress_url": "/hub/api/users/" + u.name + "/server/progress", "state": map[string]any{"pod_name": s.pod}}
+		}
+		model = map[string]any{"kind": "user", "name": u.name, "admin": false, "groups": []any{}, "servers": servers}
+	}
+	h.mu.Unlock()
+	if u == nil {
+		hubError(w, http.StatusNotFound, "Not Found")
+		return
+	}
+	reply(w, model)
+}
+
+func (h *hub) addUser(w http.ResponseWriter, r *http.Request, _ string) {
+	name := r.PathValue("user")
+	h.mu.Lock()
+	_, there := h.users[name]
+	if !there {
+		h.users[name] = &hubUser{name: name}
+	}
+	h.mu.Unlock()
+	if there {
+		hubError(w, http.StatusConflict, "User %s already exists", name)
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
+	reply(w, map[string]any{"kind": "user", "name": name, "servers": map[string]any{}})
+}
+
+func (h *hub) removeUser(w http.ResponseWriter, r *http.Request, _ string) {
+	name := r.PathValue("user")
+	u := h.user(name)
+	switch {
+	case u == nil:
+		hubError(w, http.StatusNotFound, "Not Found")
+		return
+	case u.server != nil:
+		hubError(w, http.StatusBadRequest, "%s's server is running, please stop it first", name)
+		return
+	}
+	if err := h.deleteHome(r.Context(), name); err != nil {
+		hubError(w, http.StatusInternalServerError, "%v", err)
+		return
+	}
+	h.mu.Lock()
+	delete(h.users, name)
+	h.mu.Unlock()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// slow is how long the hub lets a request wait for a server before it says that it
+// will take longer: slow_spawn_timeout, 10 s in life, where pulling an image takes
+// minutes.
+const slow = 300 * time.Millisecond
+
+func (h *hub) startServer(w http.ResponseWriter, r *http.Request, _ string) {
+	options := map[string]any{}
+	_ = json.NewDecoder(r.Body).Decode(&options)
+	u := h.user(r.PathValue("user"))
+	if u == nil {
+		hubError(w, http.StatusNotFound, "Not Found")
+		return
+	}
+	h.mu.Lock()
+	if u.server != nil {
+		pending := u.server.pending
+		h.mu.Unlock()
+		hubError(w, http.StatusBadRequest, "%s's server is already running%s", u.name, map[string]string{"": "", "spawn": " (pending spawn)", "stop": " (pending stop)"}[pending])
+		return
+	}
+	profile, _ := options["profile"].(string)
+	s := &hubServer{profile: profile, options: options, pending: "spawn", news: make(chan struct{})}
+	u.server = s
+	h.mu.Unlock()
+	done := make(chan struct{})
+	h.all.Go(func() { defer close(done); h.spawn(h.ctx, u, s) })
+	select {
+	case <-done:
+	case <-time.After(slow):
+	}
+	h.mu.Lock()
+	isReady, isGone := s.ready, u.server != s
+	var last string
+	if len(s.events) > 0 {
+		last = s.events[len(s.events)-1].Message
+	}
+	h.mu.Unlock()
+	switch {
+	case isReady:
+		w.WriteHeader(http.StatusCreated)
+	case isGone:
+		hubError(w, http.StatusInternalServerError, "%s", last)
+	default:
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+func (h *hub) stopServer(w http.ResponseWriter, r *http.Request, _ string) {
+	u := h.user(r.PathValue("user"))
+	if u == nil || u.server == nil {
+		hubError(w, http.StatusNotFound, "Not Found")
+		return
+	}
+	h.mu.Lock()
+	s := u.server
+	spawning := s != nil && s.pending == "spawn"
+	if s != nil && !spawning {
+		s.pending, s.ready = "stop", false
+	}
+	h.mu.Unlock()
+	if spawning {
+		hubError(w, http.StatusBadRequest, "%s is pending spawn", u.name)
+		return
+	}
+	h.all.Go(func() { h.stop(h.ctx, u, s) })
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// progress tells the news of a server that starts, as server-sent events.
+func (h *hub) progress(w http.ResponseWriter, r *http.Request, _ string) {
+	u := h.user(r.PathValue("user"))
+	if u == nil || u.server == nil {
+		hubError(w, http.StatusBadRequest, "%s is not starting...", r.PathValue("user"))
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	h.mu.Lock()
+	s := u.server
+	h.mu.Unlock()
+	for told := 0; ; {
+		h.mu.Lock()
+		events, news := s.events[told:], s.news
+		told = len(s.events)
+		h.mu.Unlock()
+		for _, e := range events {
+			data, _ := json.Marshal(e)
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", data)
+			if e.Ready || e.Failed {
+				return
+			}
+		}
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-h.ctx.Done():
+			return
+		case <-news:
+		}
+	}
+}
+
+// toServer leads to a user's server.
+func (h *hub) toServer(w http.ResponseWriter, r *http.Request, _ string) {
+	u := h.user(r.PathValue("user"))
+	h.mu.Lock()
+	var pod string
+	if u != nil && u.server != nil && u.server.ready {
+		pod = u.server.pod
+	}
+	h.mu.Unlock()
+	if pod == "" {
+		hubError(w, http.StatusServiceUnavailable, "Server not running at %s", r.URL.Path)
+		return
+	}
+	(&notebook{hub: h, pod: pod}).ServeHTTP(w, r)
+}

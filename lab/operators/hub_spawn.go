@@ -1,0 +1,452 @@
+package operators
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// serverComponent is the label of users' pods.
+const serverComponent = "singleuser-server"
+
+// singleuser are the chart's values about users' servers.
+type singleuser struct {
+	Image            struct{ Name, Tag string }     `json:"image"`
+	StartTimeout     int                            `json:"startTimeout"`
+	NodeSelector     map[string]any                 `json:"nodeSelector"`
+	ExtraTolerations []any                          `json:"extraTolerations"`
+	ExtraEnv         map[string]any                 `json:"extraEnv"`
+	ExtraLabels      map[string]any                 `json:"extraLabels"`
+	ExtraPodConfig   map[string]any                 `json:"extraPodConfig"`
+	InitContainers   []any                          `json:"initContainers"`
+	UID              *int64                         `json:"uid"`
+	FsGID            *int64                         `json:"fsGid"`
+	CPU              struct{ Limit, Guarantee any } `json:"cpu"`
+	Memory           struct{ Limit, Guarantee any } `json:"memory"`
+	ExtraResource    struct {
+		Limits, Guarantees map[string]any
+	} `json:"extraResource"`
+	CloudMetadata struct {
+		BlockWithIptables bool `json:"blockWithIptables"`
+	} `json:"cloudMetadata"`
+	Storage struct {
+		Type              string `json:"type"`
+		Capacity          string `json:"capacity"`
+		HomeMountPath     string `json:"homeMountPath"`
+		ExtraVolumes      any    `json:"extraVolumes"`
+		ExtraVolumeMounts any    `json:"extraVolumeMounts"`
+		Static            struct {
+			PVCName string `json:"pvcName"`
+			SubPath string `json:"subPath"`
+		} `json:"static"`
+		Dynamic struct {
+			StorageClass       *string  `json:"storageClass"`
+			PVCNameTemplate    string   `json:"pvcNameTemplate"`
+			StorageAccessModes []string `json:"storageAccessModes"`
+			SubPath            string   `json:"subPath"`
+		} `json:"dynamic"`
+	} `json:"storage"`
+	ProfileList []struct {
+		Slug        string         `json:"slug"`
+		DisplayName string         `json:"display_name"`
+		Default     bool           `json:"default"`
+		Override    map[string]any `json:"kubespawner_override"`
+	} `json:"profileList"`
+}
+
+// traits are KubeSpawner's, as the chart sets them.
+func (h *hub) traits() map[string]any {
+	v := h.values.Singleuser
+	image := v.Image.Name
+	if v.Image.Tag != "" {
+		image += ":" + v.Image.Tag
+	}
+	t := map[string]any{
+		"image": image, "node_selector": table(v.NodeSelector), "environment": table(v.ExtraEnv), "extra_labels": table(v.ExtraLabels),
+		"extra_pod_config": table(v.ExtraPodConfig), "init_containers": v.InitContainers,
+		"tolerations": slices.Concat(h.values.Scheduling.UserPods.Tolerations, v.ExtraTolerations),
+		"cpu_limit":   v.CPU.Limit, "cpu_guarantee": v.CPU.Guarantee, "mem_limit": v.Memory.Limit, "mem_guarantee": v.Memory.Guarantee,
+		"extra_resource_limits": table(v.ExtraResource.Limits), "extra_resource_guarantees": table(v.ExtraResource.Guarantees),
+		"volumes": byName(v.Storage.ExtraVolumes), "volume_mounts": byName(v.Storage.ExtraVolumeMounts),
+	}
+	return t
+}
+
+func table(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return runtime.DeepCopyJSON(m)
+}
+
+// byName makes a table of a list, which the chart takes as well.
+func byName(v any) map[string]any {
+	switch v := v.(type) {
+	case map[string]any:
+		return table(v)
+	case []any:
+		out := map[string]any{}
+		for n, e := range v {
+			out[strconv.Itoa(n)] = e
+		}
+		return out
+	}
+	return map[string]any{}
+}
+
+// choose applies a profile; unknown ones are refused in KubeSpawner's words.
+func (h *hub) choose(profile string) (map[string]any, error) {
+	t := h.traits()
+	list := h.values.Singleuser.ProfileList
+	if len(list) == 0 {
+		return t, nil
+	}
+	var names []string
+	for n, p := range list {
+		slug := cmp.Or(p.Slug, strings.ReplaceAll(strings.ToLower(p.DisplayName), " ", "-"))
+		names = append(names, slug)
+		if slug == profile || profile == "" && (p.Default || n == 0 && !hasDefault(h)) {
+			mergeInto(t, table(p.Override))
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("No such profile: %s. Options include: %s", profile, strings.Join(names, ", ")) //nolint:staticcheck // KubeSpawner's own words
+}
+
+func hasDefault(h *hub) bool {
+	for _, p := range h.values.Singleuser.ProfileList {
+		if p.Default {
+			return true
+		}
+	}
+	return false
+}
+
+// tell adds news of a server.
+func (h *hub) tell(s *hubServer, e hubEvent) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.events = append(s.events, e)
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// spawn starts a server and follows it until it is ready, or not to be.
+func (h *hub) spawn(ctx context.Context, u *hubUser, s *hubServer) {
+	h.tell(s, hubEvent{Message: "Server requested"})
+	timeout := time.Duration(cmp.Or(h.values.Singleuser.StartTimeout, 300)) * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := h.tryToSpawn(ctx, u, s)
+	if err == nil {
+		h.mu.Lock()
+		s.ready, s.pending = true, ""
+		h.mu.Unlock()
+		h.serve(s)
+		h.tell(s, hubEvent{Progress: 100, Message: "Server ready at /user/" + u.name + "/", Ready: true, URL: "/user/" + u.name + "/"})
+		return
+	}
+	if ctx.Err() != nil && h.ctx.Err() == nil {
+		err = fmt.Errorf("Timeout: pod %s/%s did not start in %d seconds", h.pod.Namespace, s.pod, int(timeout.Seconds())) //nolint:staticcheck // KubeSpawner's own words
+	}
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer stop()
+	if s.pod != "" {
+		_ = h.Client.CoreV1().Pods(h.pod.Namespace).Delete(end, s.pod, metav1.DeleteOptions{})
+	}
+	h.mu.Lock()
+	if u.server == s {
+		u.server = nil
+	}
+	h.mu.Unlock()
+	h.tell(s, hubEvent{Progress: 100, Message: "Spawn failed: " + err.Error(), Failed: true})
+}
+
+func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
+	traits, err := h.choose(s.profile)
+	if err != nil {
+		return err
+	}
+	claim, err := h.home(ctx, u.name)
+	if err != nil {
+		return err
+	}
+	pod, err := h.podOf(u.name, claim, traits)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	s.pod = pod.Name
+	h.mu.Unlock()
+	for {
+		_, err := h.Client.CoreV1().Pods(h.pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // the one before is about to go
+			if !pause(ctx, 200*time.Millisecond) {
+				return ctx.Err()
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("(%s) %w", apierrors.ReasonForError(err), err)
+		}
+		break
+	}
+	return h.follow(ctx, s)
+}
+
+// follow tells a pod's events until it is Ready.
+func (h *hub) follow(ctx context.Context, s *hubServer) error {
+	seen := map[uid]bool{}
+	for {
+		events, err := h.Client.CoreV1().Events(h.pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + s.pod})
+		if err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if !seen[e.UID] {
+				seen[e.UID] = true
+				at := cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
+				h.tell(s, hubEvent{Progress: min(90, 10*len(seen)), Message: at.UTC().Format(time.RFC3339) + " [" + e.Type + "] " + e.Message})
+			}
+		}
+		pod, err := h.Client.CoreV1().Pods(h.pod.Namespace).Get(ctx, s.pod, metav1.GetOptions{})
+		switch {
+		case err != nil:
+			return err
+		case ready(pod):
+			return nil
+		case pod.Status.Phase == corev1.PodFailed:
+			return fmt.Errorf("pod %s failed: %s %s", pod.Name, pod.Status.Reason, pod.Status.Message)
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+// stop ends a server, and forgets it when its pod has gone.
+func (h *hub) stop(ctx context.Context, u *hubUser, s *hubServer) {
+	pods := h.Client.CoreV1().Pods(h.pod.Namespace)
+	_ = pods.Delete(ctx, s.pod, metav1.DeleteOptions{})
+	for ctx.Err() == nil {
+		if _, err := pods.Get(ctx, s.pod, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			break
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if u.server == s {
+		u.server = nil
+	}
+}
+
+// claimName is KubeSpawner's pvc_name_template.
+func (h *hub) claimName(user string) string {
+	name := cmp.Or(h.values.Singleuser.Storage.Dynamic.PVCNameTemplate, "claim-{user_server}")
+	return templated(name, user)
+}
+
+// templated fills in a name; users' names in the lab are plain, so slugs are the
+// names themselves.
+func templated(s, user string) string {
+	return strings.NewReplacer("{user_server}", user, "{username}", user, "{servername}", "", "{escaped_user_server}", user).Replace(s)
+}
+
+// home makes the claim of a user's home, where homes are dynamic.
+func (h *hub) home(ctx context.Context, user string) (string, error) {
+	storage := h.values.Singleuser.Storage
+	switch storage.Type {
+	case "none":
+		return "", nil
+	case "static":
+		return storage.Static.PVCName, nil
+	}
+	size, err := resource.ParseQuantity(cmp.Or(storage.Capacity, "10Gi"))
+	if err != nil {
+		return "", fmt.Errorf("singleuser.storage.capacity: %w", err)
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: h.claimName(user), Namespace: h.pod.Namespace, Labels: map[string]string{"app": "jupyterhub", "component": "singleuser-storage"},
+			Annotations: map[string]string{"hub.jupyter.org/username": user}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: storage.Dynamic.StorageClass,
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
+		},
+	}
+	for _, mode := range storage.Dynamic.StorageAccessModes {
+		claim.Spec.AccessModes = append(claim.Spec.AccessModes, corev1.PersistentVolumeAccessMode(mode))
+	}
+	if len(claim.Spec.AccessModes) == 0 {
+		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	}
+	_, err = h.Client.CoreV1().PersistentVolumeClaims(h.pod.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", err
+	}
+	return claim.Name, nil
+}
+
+// deleteHome is what goes with a user who is removed: KubeSpawner.delete_pvc.
+func (h *hub) deleteHome(ctx context.Context, user string) error {
+	if h.values.Singleuser.Storage.Type != "dynamic" {
+		return nil
+	}
+	return gone(h.Client.CoreV1().PersistentVolumeClaims(h.pod.Namespace).Delete(ctx, h.claimName(user), metav1.DeleteOptions{}))
+}
+
+// podOf makes the pod of a user's server as KubeSpawner does.
+func (h *hub) podOf(user, claim string, t map[string]any) (*corev1.Pod, error) {
+	labels := map[string]any{
+		"app": "jupyterhub", "component": serverComponent, "app.kubernetes.io/name": "jupyterhub", "app.kubernetes.io/component": serverComponent,
+		"app.kubernetes.io/instance": h.pod.Labels["app.kubernetes.io/instance"], "hub.jupyter.org/username": user, "hub.jupyter.org/servername": "",
+	}
+	mergeInto(labels, t["extra_labels"].(map[string]any))
+	resources, err := resourcesOf(t)
+	if err != nil {
+		return nil, err
+	}
+	volumes, mounts := h.volumesOf(user, claim, t)
+	container := map[string]any{
+		"name": "notebook", "image": t["image"], "args": []any{"jupyterhub-singleuser"}, "env": environmentOf(user, t["environment"]),
+		"ports": []any{map[string]any{"name": "notebook-port", "containerPort": serverPort}}, "resources": resources, "volumeMounts": mounts,
+		"securityContext": map[string]any{"allowPrivilegeEscalation": false, "runAsUser": h.values.Singleuser.UID},
+	}
+	inits, _ := t["init_containers"].([]any)
+	if h.values.Singleuser.CloudMetadata.BlockWithIptables {
+		inits = append([]any{map[string]any{"name": "block-cloud-metadata", "image": "quay.io/jupyterhub/k8s-network-tools:4.4.2", "command": []any{"iptables"},
+			"securityContext": map[string]any{"runAsUser": 0, "privileged": true, "capabilities": map[string]any{"add": []any{"NET_ADMIN"}}}}}, inits...)
+	}
+	spec := map[string]any{
+		"containers": []any{container}, "initContainers": inits, "volumes": volumes, "restartPolicy": "OnFailure", "automountServiceAccountToken": false,
+		"enableServiceLinks": false, "tolerations": t["tolerations"], "nodeSelector": t["node_selector"], "securityContext": map[string]any{"fsGroup": h.values.Singleuser.FsGID},
+	}
+	if extra, ok := t["extra_pod_config"].(map[string]any); ok {
+		mergeInto(spec, extra)
+	}
+	pod := object("v1", "Pod", h.hubNamespace(), "jupyter-"+user, map[string]any{
+		"metadata": map[string]any{"labels": labels, "annotations": map[string]any{"hub.jupyter.org/username": user}}, "spec": spec,
+	})
+	return as[corev1.Pod](&unstructured.Unstructured{Object: pod.Object})
+}
+
+func (h *hub) hubNamespace() string { return h.instance.pod.Namespace }
+
+func (h *hub) volumesOf(user, claim string, t map[string]any) (volumes, mounts []any) {
+	storage := h.values.Singleuser.Storage
+	if claim != "" {
+		subPath := storage.Dynamic.SubPath
+		if storage.Type == "static" {
+			subPath = storage.Static.SubPath
+		}
+		volumes = append(volumes, map[string]any{"name": "home", "persistentVolumeClaim": map[string]any{"claimName": claim}})
+		mounts = append(mounts, map[string]any{"name": "home", "mountPath": cmp.Or(storage.HomeMountPath, "/home/jovyan"), "subPath": templated(subPath, user)})
+	}
+	for list, name := range map[*[]any]string{&volumes: "volumes", &mounts: "volume_mounts"} {
+		m, _ := t[name].(map[string]any)
+		for _, key := range slices.Sorted(mapKeys(m)) {
+			*list = append(*list, m[key])
+		}
+	}
+	return volumes, mounts
+}
+
+func mapKeys(m map[string]any) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for key := range m {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+func environmentOf(user string, v any) []any {
+	env := []any{
+		map[string]any{"name": "JUPYTERHUB_USER", "value": user}, map[string]any{"name": "JUPYTERHUB_SERVICE_PREFIX", "value": "/user/" + user + "/"},
+	}
+	m, _ := v.(map[string]any)
+	for _, name := range slices.Sorted(mapKeys(m)) {
+		switch value := m[name].(type) {
+		case map[string]any:
+			if _, named := value["name"]; !named {
+				value["name"] = name
+			}
+			env = append(env, value)
+		default:
+			env = append(env, map[string]any{"name": name, "value": fmt.Sprint(value)})
+		}
+	}
+	return env
+}
+
+// resourcesOf are limits and requests: memory of KubeSpawner's traits is in powers of
+// 1024, whether it says G or not.
+func resourcesOf(t map[string]any) (map[string]any, error) {
+	limits, requests := map[string]any{}, map[string]any{}
+	for _, r := range []struct {
+		to    map[string]any
+		trait string
+		name  string
+	}{{limits, "cpu_limit", "cpu"}, {requests, "cpu_guarantee", "cpu"}, {limits, "mem_limit", "memory"}, {requests, "mem_guarantee", "memory"}} {
+		v := t[r.trait]
+		if v == nil || v == "" {
+			continue
+		}
+		text := fmt.Sprint(v)
+		if r.name == "memory" {
+			n, err := memoryOf(v)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", r.trait, err)
+			}
+			text = strconv.FormatInt(n, 10)
+		}
+		r.to[r.name] = text
+	}
+	for to, name := range map[*map[string]any]string{&limits: "extra_resource_limits", &requests: "extra_resource_guarantees"} {
+		extra, _ := t[name].(map[string]any)
+		for key, v := range extra {
+			(*to)[key] = fmt.Sprint(v)
+		}
+	}
+	return map[string]any{"limits": limits, "requests": requests}, nil
+}
+
+// memoryOf reads a trait of JupyterHub's ByteSpecification.
+func memoryOf(v any) (int64, error) {
+	text := fmt.Sprint(v)
+	if n, ok := v.(float64); ok {
+		return int64(n), nil
+	}
+	factor := map[byte]float64{'K': 1 << 10, 'M': 1 << 20, 'G': 1 << 30, 'T': 1 << 40}
+	number, scale := text, 1.0
+	if f, ok := factor[text[len(text)-1]]; ok {
+		number, scale = text[:len(text)-1], f
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a valid memory specification. Must be an int or a string with suffix K, M, G, T", text)
+	}
+	return int64(n * scale), nil
+}
+
+// plainJSON is a value as JSON says it.
+func plainJSON(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
