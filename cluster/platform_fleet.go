@@ -45,7 +45,10 @@ func (c *Cluster) fleetSteps(up *converge.Graph, pieces []piece, on ground, read
 		}
 		before = append(before, needs...)
 	}
-	push := up.Add(c.pushStep(), before...)
+	push := running // folders that are somebody else's need no push of ours
+	if len(through) > 0 {
+		push = up.Add(c.pushStep(), before...)
+	}
 	source := c.partSteps(up, pieces[i], ground{api: push}, nil)
 	for _, p := range through {
 		needs := []*converge.Ref{source}
@@ -279,7 +282,7 @@ func (c *Cluster) FleetRemote() (fleet.Remote, error) {
 
 // login is what the repository is logged in to with: by us, and by Fleet.
 func (f *Fleet) login() (fleet.GitRepo, error) {
-	g := fleet.GitRepo{URL: f.Repo, Branch: f.Branch, Paths: append([]string{f.Path}, f.Extra...), Polling: f.Polling, Username: f.Username}
+	g := fleet.GitRepo{URL: f.Repo, Branch: f.Branch, Polling: f.Polling, Username: f.Username}
 	var err error
 	if !f.Password.IsZero() {
 		if g.Password, err = f.Password.Resolve(); err != nil {
@@ -310,9 +313,7 @@ func (r *recipe) fleet(p *Platform) {
 	if p.Fleet == nil {
 		return
 	}
-	bringer := "rancher"
 	if p.Rancher == nil {
-		bringer = "fleet"
 		c := p.Charts
 		parts, err := fleet.Standalone(fleet.InstallOptions{Version: c.Versions["fleet"], Values: c.Values["fleet"], Taints: r.spec.taints()})
 		if err != nil {
@@ -322,10 +323,26 @@ func (r *recipe) fleet(p *Platform) {
 			r.add(part, nil, func(x *piece) { x.base, x.replaces = true, []string{"rancher"} })
 		}
 	}
-	if p.Fleet.Repo == "" {
+}
+
+// gitops points Fleet at the repository, if there is something in it for Fleet.
+func (r *recipe) gitops(p *Platform) {
+	if p.Fleet == nil || p.Fleet.Repo == "" {
 		return
 	}
+	paths := p.Fleet.Extra
+	if slices.ContainsFunc(r.pieces, func(x piece) bool { return x.via == ViaFleet }) {
+		paths = append([]string{p.Fleet.Path}, paths...)
+	}
+	if len(paths) == 0 { // Fleet calls a path without anything in it an error
+		return
+	}
+	bringer := "fleet"
+	if p.Rancher != nil {
+		bringer = "rancher"
+	}
 	login, err := p.Fleet.login()
+	login.Paths = paths
 	if err != nil && r.secrets {
 		r.errs = append(r.errs, err)
 		return
@@ -339,7 +356,7 @@ func (r *recipe) fleet(p *Platform) {
 	if credentials != nil {
 		part.Secrets = []chart.Secret{*credentials}
 	}
-	r.add(part, nil, func(x *piece) { x.base = true })
+	r.add(part, nil, func(x *piece) { x.base, x.via = true, ViaDirect })
 }
 
 // oneFleet refuses to install what would make two Fleets.

@@ -61,6 +61,10 @@ func (s *Spec) parts(withSecrets bool) ([]piece, error) {
 	for i := range r.pieces {
 		r.pieces[i].via = p.via(r.pieces[i])
 	}
+	r.gitops(p)
+	if err := errors.Join(r.errs...); err != nil {
+		return nil, err
+	}
 	return inOrder(r.pieces)
 }
 

@@ -257,7 +257,7 @@ func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 		seen := map[drift.Effect]bool{}
 		for _, f := range it.Diff {
 			if f.Effect == drift.Remove { // each by name, of a run that is not only about removing
-				if it.Step == "removed" {
+				if it.Step == "removed" || strings.HasPrefix(f.Path, "part/") {
 					deep[f.Effect] = append(deep[f.Effect], f.Path)
 				}
 				continue

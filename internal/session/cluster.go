@@ -161,8 +161,30 @@ func (s *Session) Down(ctx context.Context) error {
 	return s.confirmed(ctx, graph, agreement{
 		question: fmt.Sprintf("Destroy all this? Type the cluster's name (%s): ", s.Spec.Name), answer: s.Spec.Name,
 		nothing: fmt.Sprintf("Nothing of %s is there.", s.Spec.Name),
-		done:    fmt.Sprintf("Gone. The login key stays: %s.", filepath.Join(s.dir(), "id_ed25519")),
+		done:    fmt.Sprintf("Gone. The login key stays: %s.%s", filepath.Join(s.dir(), "id_ed25519"), s.stays()),
 	})
+}
+
+// stays says what a cluster has left elsewhere, which is not ours to destroy.
+func (s *Session) stays() string {
+	p := s.Spec.Platform
+	var out []string
+	if n := p.Storage.NFS; n != nil {
+		out = append(out, "volumes in "+n.Export+" on "+n.Server)
+	}
+	if c := p.Storage.CephFS; c != nil {
+		out = append(out, "volumes in the Ceph file system "+c.FSName)
+	}
+	if b := p.Backup; b != nil {
+		out = append(out, "backups in the bucket "+b.Bucket)
+	}
+	if f := p.Fleet; f != nil && f.Repo != "" {
+		out = append(out, "the folder "+f.Path+" of "+f.Repo)
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return " So does what is elsewhere: " + strings.Join(out, ", ") + "."
 }
 
 // agreement is what is said around work that has to be agreed to. Without a question
