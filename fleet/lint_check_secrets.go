@@ -1,22 +1,39 @@
 package fleet
 
 import (
+	"bytes"
 	"path"
 	"regexp"
 	"strings"
 )
 
-// lintTokens are texts that are secrets wherever they stand.
-var lintTokens = map[string]*regexp.Regexp{
-	"a private key":          regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----[^<$]`),
-	"an age key":             regexp.MustCompile(`\bAGE-SECRET-KEY-1[0-9A-Z]{50,}`),
-	"a GitHub token":         regexp.MustCompile(`\b(ghp|gho|ghs|ghr)_[0-9A-Za-z]{36}\b|\bgithub_pat_[0-9A-Za-z_]{60,}`),
-	"a GitLab token":         regexp.MustCompile(`\bglpat-[0-9A-Za-z_-]{20,}`),
-	"an AWS access key":      regexp.MustCompile(`\b(AKIA|ASIA)[0-9A-Z]{16}\b`),
-	"a Slack token":          regexp.MustCompile(`\bxox[abprs]-[0-9A-Za-z-]{20,}`),
-	"a K3s token":            regexp.MustCompile(`\bK10[0-9a-f]{64}::`),
-	"a password in a URL":    regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^/\s:@"'<>${}]+:[^/\s:@"'<>${}]{4,}@[a-zA-Z0-9]`),
-	"a Docker registry auth": regexp.MustCompile(`"auth"\s*:\s*"[A-Za-z0-9+/=]{12,}"`),
+// lintToken is a text that is a secret wherever it stands.
+type lintToken struct {
+	what  string
+	begin []string // one of these is in it: looked for first, since that is quick
+	text  *regexp.Regexp
+}
+
+var lintTokens = [...]lintToken{
+	{"a private key", []string{"PRIVATE KEY-----"}, regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----[^<$]`)},
+	{"an age key", []string{"AGE-SECRET-KEY-1"}, regexp.MustCompile(`\bAGE-SECRET-KEY-1[0-9A-Z]{50,}`)},
+	{"a GitHub token", []string{"ghp_", "gho_", "ghs_", "ghr_", "github_pat_"}, regexp.MustCompile(`\b(ghp|gho|ghs|ghr)_[0-9A-Za-z]{36}\b|\bgithub_pat_[0-9A-Za-z_]{60,}`)},
+	{"a GitLab token", []string{"glpat-"}, regexp.MustCompile(`\bglpat-[0-9A-Za-z_-]{20,}`)},
+	{"an AWS access key", []string{"AKIA", "ASIA"}, regexp.MustCompile(`\b(AKIA|ASIA)[0-9A-Z]{16}\b`)},
+	{"a Slack token", []string{"xox"}, regexp.MustCompile(`\bxox[abprs]-[0-9A-Za-z-]{20,}`)},
+	{"a K3s token", []string{"K10"}, regexp.MustCompile(`\bK10[0-9a-f]{64}::`)},
+	{"a password in a URL", []string{"@"}, regexp.MustCompile(`\b[a-z][a-z0-9+.-]{1,20}://[^/\s:@"'<>${}]+:[^/\s:@"'<>${}]{4,}@[a-zA-Z0-9]`)},
+	{"a registry's password", []string{`"auth"`}, regexp.MustCompile(`"auth"\s*:\s*"[A-Za-z0-9+/=]{12,}"`)},
+}
+
+// find returns where the token is, or nil.
+func (t lintToken) find(data []byte) []int {
+	for _, begin := range t.begin {
+		if bytes.Contains(data, []byte(begin)) {
+			return t.text.FindIndex(data)
+		}
+	}
+	return nil
 }
 
 // checkSecrets looks for what must not be in Git. It says where, and never what.
@@ -26,9 +43,9 @@ func (l *linter) checkSecrets() {
 		if f.data == nil || len(f.data) > lintMaxPlace || !textual(name) {
 			continue
 		}
-		for _, what := range keysOf(lintTokens) {
-			if at := lintTokens[what].FindIndex(f.data); at != nil && !placeholder(string(f.data[at[0]:at[1]])) {
-				l.add("secret-token", name, placeOf(f.data, at[0]), "this is %s", what)
+		for _, token := range lintTokens {
+			if at := token.find(f.data); at != nil && !placeholder(string(f.data[at[0]:at[1]])) {
+				l.add("secret-token", name, placeOf(f.data, at[0]), "this is %s", token.what)
 			}
 		}
 	}
@@ -61,15 +78,13 @@ func textual(name string) bool {
 // placeholder says that a text stands for a secret and is none.
 func placeholder(text string) bool {
 	lower := strings.ToLower(strings.TrimSpace(text))
-	for _, part := range []string{"${", "{{", "<", "changeme", "change-me", "change_me", "example", "placeholder", "redacted", "xxxx", "your-", "your_", "****", "todo", global} {
+	for _, part := range []string{"${", "{{", "<", "changeme", "change-me", "change_me", "example", "placeholder", "redacted", "xxxx", "your-", "your_", "****", "todo", "global.fleet.clusterlabels."} {
 		if strings.Contains(lower, part) {
 			return true
 		}
 	}
 	return lower == "" || lower == "null"
 }
-
-const global = "global.fleet.clusterlabels."
 
 // secretObject: a Secret whose data is in Git. One that is encrypted says so by its
 // kind (SealedSecret) or by sops' own section.
@@ -89,6 +104,7 @@ func (l *linter) secretObject(o *lintObject) {
 
 var (
 	lintSecretName = regexp.MustCompile(`(?i)(^|[a-z_-])(password|passwd|passphrase|secret[_-]?key|private[_-]?key|client[_-]?secret|api[_-]?key|api[_-]?token|access[_-]?token|auth[_-]?token|secret[_-]?token|cookie[_-]?secret|crypt[_-]?key)s?$`)
+	lintSecretKey  = regexp.MustCompile(`(?i)(secret|private|api|crypt)[_-]?key$`)
 	lintSecretElse = regexp.MustCompile(`(?i)(ref|name|file|path|key|length|policy|enabled|url|min|max)$`)
 )
 
@@ -98,7 +114,7 @@ func (l *linter) secretValues(file string, n *lintNode, at string) {
 	for _, f := range n.fieldsOf() {
 		secret := lintSecretName.MatchString(f.name)
 		if f.value.kind == lintText && secret && !placeholder(f.value.text) && !strings.HasPrefix(strings.ToLower(f.name), "existing") {
-			if !lintSecretElse.MatchString(f.name) || regexp.MustCompile(`(?i)(secret|private|api|crypt)[_-]?key$`).MatchString(f.name) {
+			if !lintSecretElse.MatchString(f.name) || lintSecretKey.MatchString(f.name) {
 				l.add("secret-in-values", file, f.at, "%s is in plain text", join(at, f.name))
 			}
 		}

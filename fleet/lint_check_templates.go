@@ -1,10 +1,12 @@
 package fleet
 
 import (
+	"bytes"
 	"io"
 	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -39,7 +41,10 @@ func (l *linter) checkTemplates() {
 					}
 				}
 			}
-			whole := t.whole(values)
+			var whole error
+			if mayTemplate(append(files, b.file)) {
+				whole = t.whole(values)
+			}
 			before := len(l.found)
 			t.walk(b.File, h.node.get("values"), "")
 			for _, f := range files {
@@ -52,6 +57,11 @@ func (l *linter) checkTemplates() {
 			t.walk(b.File, h.node.get("templateValues"), "")
 		}
 	}
+}
+
+// mayTemplate: somewhere in the files a template begins. Few have any.
+func mayTemplate(files []*lintFile) bool {
+	return slices.ContainsFunc(files, func(f *lintFile) bool { return f != nil && bytes.Contains(f.data, []byte("${")) })
 }
 
 // lintTemplates are the templates in one set of values.
@@ -225,19 +235,10 @@ func unknownInPipe(p *parse.PipeNode) string {
 					return sub
 				}
 			}
-			if name != "" && !contains(templateRoot[:], name) {
+			if name != "" && !slices.Contains(templateRoot[:], name) {
 				return name
 			}
 		}
 	}
 	return ""
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }

@@ -97,6 +97,9 @@ func (n *lintNode) data() any {
 		}
 		return l
 	case lintBool, lintNumber:
+		if v, err := strconv.ParseInt(n.text, 10, 53); err == nil && (n.text[0] != '0' || n.text == "0") {
+			return float64(v)
+		}
 		var v any
 		if yaml.Unmarshal([]byte(n.text), &v) == nil {
 			return v

@@ -1,0 +1,40 @@
+package session
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A repository with an error in it ends with exit code 1, a wrong flag with 3.
+func TestLintExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	write("apps/web/fleet.yaml", "defaultNamespace: web\n")
+	write("apps/web/settings.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n")
+	write("clusters.yaml", "- name: local\n  labels: {env: lab}\n")
+	code := func(f LintFlags) int {
+		err := Lint(t.Context(), f)
+		var e *Error
+		if errors.As(err, &e) {
+			return e.Code
+		}
+		require.NoError(t, err)
+		return 0
+	}
+	sarif := filepath.Join(t.TempDir(), "out.sarif")
+	require.Equal(t, 0, code(LintFlags{Dir: dir, SARIF: sarif, Clusters: filepath.Join(dir, "clusters.yaml"), Paths: "apps/*", Repo: "lab"}))
+	require.FileExists(t, sarif)
+	require.Equal(t, 0, code(LintFlags{Dir: dir, Clusters: "local,other"}))
+	for _, wrong := range []LintFlags{{Dir: dir + "/none"}, {Dir: dir, Paths: "none"}, {Dir: dir, Level: "loud"}, {Dir: dir, Clusters: "none.yaml"}, {Dir: dir, Charts: dir + "/none"}, {Dir: dir, Clusters: filepath.Join(dir, "apps/web/fleet.yaml")}} {
+		require.Equal(t, invalid, code(wrong), "%+v", wrong)
+	}
+	write("apps/web/fleet.yaml", "defaultNamespace: web\nowner: lab\n")
+	require.Equal(t, 1, code(LintFlags{Dir: dir, JSON: true, Level: "error"}))
+}
