@@ -37,6 +37,7 @@ type IngressOptions struct {
 	Common
 	LoadBalancer string         // kind of it: [MetalLBKind], [CiliumKind] or K3s' own
 	Address      netip.Addr     // reserved for HTTP and HTTPS; invalid: any
+	HTTPS        bool           // who comes by HTTP is sent on to HTTPS: for sites whose names all have certificates
 	GatewayAPI   bool           // Traefik serves the Gateway API too
 	Gateway      GatewayOptions // with GatewayAPI
 }
@@ -70,6 +71,15 @@ func Ingress(o IngressOptions) (chart.Part, error) {
 	}
 	if notes := AddressAnnotations(o.LoadBalancer, o.Address); notes != nil {
 		set(v, notes, "service", "annotations")
+	}
+	if o.HTTPS {
+		// As arguments, since the chart has renamed its own setting for it twice. To the
+		// Service's port: by the entry point's name it would be the pod's, 8443.
+		v["additionalArguments"] = []any{
+			"--entryPoints.web.http.redirections.entryPoint.to=:443",
+			"--entryPoints.web.http.redirections.entryPoint.scheme=https",
+			"--entryPoints.web.http.redirections.entryPoint.permanent=true",
+		}
 	}
 	if o.GatewayAPI {
 		v["providers"] = values{"kubernetesGateway": values{"enabled": true}}

@@ -111,6 +111,14 @@ func days(d time.Duration) string {
 
 func (o MonitoringOptions) grafana() values {
 	g := values{"admin": values{"existingSecret": "grafana-admin", "userKey": "admin-user", "passwordKey": "admin-password"}}
+	if o.Hostname != "" {
+		scheme := "http"
+		if o.Issuer != "" || o.GatewayName != "" {
+			scheme = "https"
+		}
+		// Links in Grafana's own pages and alerts.
+		g["grafana.ini"] = values{"server": values{"root_url": scheme + "://" + o.Hostname}}
+	}
 	switch {
 	case o.Hostname == "":
 	case o.GatewayName != "":

@@ -87,7 +87,7 @@ func samples(t *testing.T) []sample {
 		{"issuer-ca", must(t, addon.Issuer, addon.IssuerOptions{Kind: addon.PrivateCA, Certificate: cert, Key: key})},
 		{"ingress", must(t, addon.Ingress, addon.IngressOptions{})},
 		{"ingress-gateway", must(t, addon.Ingress, addon.IngressOptions{Common: seven, LoadBalancer: addon.MetalLBKind,
-			Address: reserved["ingress"], GatewayAPI: true, Gateway: gateway})},
+			Address: reserved["ingress"], HTTPS: true, GatewayAPI: true, Gateway: gateway})},
 		{"metallb", must(t, addon.MetalLB, addon.MetalLBOptions{Common: seven, Addresses: pool, Reserved: reserved})},
 		{"cilium", must(t, addon.Cilium, addon.CiliumOptions{PodCIDR: netip.MustParsePrefix("10.42.0.0/16")})},
 		{"cilium-rich", must(t, addon.Cilium, addon.CiliumOptions{Common: seven, PodCIDR: netip.MustParsePrefix("10.42.0.0/16"),
