@@ -114,6 +114,32 @@ func TestEightA100(t *testing.T) {
 	assert.Contains(t, s.Warnings[0].Error(), "vmdata")
 }
 
+// TestEightA100Platform holds what runs on the example against what the project promises.
+func TestEightA100Platform(t *testing.T) {
+	text, err := os.ReadFile("../examples/eight-a100/cluster.yaml")
+	require.NoError(t, err)
+	s := parsed(t, string(text))
+	p := s.Platform
+	assert.Equal(t, "10.0.0.30:/export/k3s", p.Storage.NFS.Server+":"+p.Storage.NFS.Export)
+	assert.Equal(t, "nfs", p.Storage.Default)
+	assert.Equal(t, []string{"wk-gpu1", "wk-gpu2", "wk-gpu3", "wk-gpu4"}, p.Storage.Scratch.Nodes)
+	assert.Equal(t, []string{"servicelb", "local-storage"}, s.K3s.Disable)
+	assert.Nil(t, p.Fleet, "Rancher brings its own")
+	assert.Equal(t, 3, p.Rancher.Replicas)
+	assert.True(t, p.Monitoring.GPUs)
+	atOnce := map[int]int{}
+	for i, row := range s.Fit().Rows {
+		atOnce[p.Hub.Profiles[i].GPUs] = row.Total
+	}
+	assert.Equal(t, 8, atOnce[1])
+	assert.Equal(t, 4, atOnce[2])
+	assert.Positive(t, atOnce[0])
+
+	four := strings.Replace(string(text), "gpus: 2\n      pool", "gpus: 4\n      pool", 1)
+	_, err = Parse("cluster.yaml", []byte(four))
+	require.ErrorContains(t, err, "no server of profile gpu-2 can ever start: on wk-gpu a node has 2 GPUs of 4; the largest that fits: 2 GPUs, 8 cores, 48GiB on wk-gpu")
+}
+
 // TestFullHasEveryKey: a key that no good file uses is a key that no test has read.
 // What is refused for now (rawS3, rawMIGLayout, rawNFSVM) is in testdata/broken/not-yet-*.
 func TestFullHasEveryKey(t *testing.T) {

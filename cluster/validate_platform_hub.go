@@ -56,7 +56,7 @@ func never(row jupyterhub.Row, pools []string) (what, cure string) {
 	var why, largest, elsewhere, without []string
 	for i, cell := range row.Cells {
 		switch {
-		case strings.HasPrefix(cell.Largest, "0 GPUs"):
+		case strings.HasPrefix(cell.Why, "a node has 0 GPUs"):
 			without = append(without, pools[i])
 		case cell.Largest != "":
 			why = append(why, fmt.Sprintf("on %s %s", pools[i], cell.Why))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
@@ -20,7 +21,7 @@ func inLab(t *testing.T, example string, changes ...string) *cluster.Spec {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var lines []string
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(string(examples.WithoutPlatform(data))) {
 		switch key, _, _ := strings.Cut(strings.TrimSpace(line), ":"); key {
 		case "endpoint":
 			line = "  endpoint: lab\n"
