@@ -29,11 +29,15 @@ const Probed = "homelab.cps-gpu.github.com/probed"
 // ProbeNamespace is where probes make their claims and pods, unless they say otherwise.
 const ProbeNamespace = "homelab-probe"
 
-// ProbeImage is what probes run: any image with sh, cat, printf and rm.
-const ProbeImage = "docker.io/library/busybox:" + busybox
+// busybox is the copy that K3s has among its own images (since 1.34, seen in the lists
+// of 1.35 and 1.36): nodes have it already, also where there is no internet.
+const (
+	busybox        = "docker.io/rancher/mirrored-library-busybox"
+	busyboxVersion = "1.37.0"
+)
 
-// busybox is the version that we run of it.
-const busybox = "1.37.0"
+// ProbeImage is what probes run: any image with sh, cat, printf and rm.
+const ProbeImage = busybox + ":" + busyboxVersion
 
 // Probe proves that a storage class works: it has a volume made, writes a text to it
 // from one pod, reads it from another, and removes it all.

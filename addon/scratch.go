@@ -56,7 +56,7 @@ func Scratch(o ScratchOptions) (chart.Part, error) {
 		"storageClass": values{"create": false, "provisionerName": provisioner},
 		"nodePathMap":  table,
 		"configmap":    values{"name": "scratch-config"},
-		"helperImage":  values{"tag": busybox}, // which is "latest" in the chart
+		"helperImage":  values{"repository": busybox, "tag": busyboxVersion}, // which is "latest" in the chart
 	}
 	o.tolerate(v, nil, []string{"configmap", "helperPod"})
 	r, err := o.release("scratch", "scratch", v)
