@@ -29,8 +29,8 @@ const Probed = "homelab.cps-gpu.github.com/probed"
 // ProbeNamespace is where probes make their claims and pods, unless they say otherwise.
 const ProbeNamespace = "homelab-probe"
 
-// busybox is the copy that K3s has among its own images (since 1.34, seen in the lists
-// of 1.35 and 1.36): nodes have it already, also where there is no internet.
+// busybox is the copy that K3s has among its own images (seen in image lists
+// of 2026): nodes have it already, also where there is no internet.
 const (
 	busybox        = "docker.io/rancher/mirrored-library-busybox"
 	busyboxVersion = "1.37.0"
