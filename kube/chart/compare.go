@@ -103,30 +103,29 @@ func equal(a, b any) bool {
 	if xok && yok {
 		return x == y
 	}
-	s, sok := a.(string)
-	t, tok := b.(string)
-	if !sok && !xok || !tok && !yok || !quantityLike(a) || !quantityLike(b) {
+	// At least one must be a number or have a unit: "1.10" and "1.1" are versions.
+	s, sok := quantity(a)
+	t, tok := quantity(b)
+	if !sok || !tok || !xok && !yok && bare(s) && bare(t) {
 		return false
-	}
-	if xok {
-		s = text64(a)
-	}
-	if yok {
-		t = text64(b)
 	}
 	p, err := resource.ParseQuantity(s)
 	q, err2 := resource.ParseQuantity(t)
 	return err == nil && err2 == nil && p.Cmp(q) == 0
 }
 
-// quantityLike keeps versions, dates and names from being read as quantities.
-func quantityLike(v any) bool {
-	s, ok := v.(string)
-	if !ok {
-		return true
+// quantity returns a value as text that may be a quantity.
+func quantity(v any) (string, bool) {
+	if _, ok := number(v); ok {
+		return text64(v), true
 	}
-	return s != "" && len(s) < 24 && strings.Trim(s, "0123456789.") != s && strings.Count(s, ".") <= 1
+	s, ok := v.(string)
+	const longest = 24 // of a quantity that anybody writes
+	return s, ok && s != "" && len(s) < longest
 }
+
+// bare reports whether a text has no unit.
+func bare(s string) bool { return strings.Trim(s, "0123456789.") == "" }
 
 func number(v any) (float64, bool) {
 	switch v := v.(type) {

@@ -89,6 +89,7 @@ func prepare(ch *chart.Chart, r Release, c Capabilities) (*prepared, error) {
 	if v := ch.Metadata.KubeVersion; v != "" && c.Kubernetes != "" && !chartutil.IsCompatibleRange(v, p.caps.KubeVersion.Version) {
 		errs = append(errs, fmt.Errorf("chart %s wants Kubernetes %s, and the cluster's is %s: choose another version of one of them", named(ch), v, c.Kubernetes))
 	}
+	problems := mappings(ch, values, nil)
 	settle(ch, values)
 	if err := chartutil.ProcessDependenciesWithMerge(ch, values); err != nil {
 		return nil, fmt.Errorf("chart %s: %w", named(ch), err)
@@ -97,12 +98,30 @@ func prepare(ch *chart.Chart, r Release, c Capabilities) (*prepared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chart %s: %w", named(ch), err)
 	}
-	problems, err := checkSchema(ch, all, nil)
+	found, err := checkSchema(ch, all, nil)
 	errs = append(errs, err)
-	if len(problems) > 0 {
+	if problems = append(problems, found...); len(problems) > 0 {
 		errs = append(errs, &ValuesError{Chart: named(ch), Problems: problems})
 	}
 	return p, errors.Join(errs...)
+}
+
+// mappings takes out what is given to a chart inside ch and is no mapping, and says
+// so: Helm's merge would stop there, and print the value.
+func mappings(ch *chart.Chart, values map[string]any, path []string) []Problem {
+	var out []Problem
+	for _, d := range ch.Dependencies() {
+		at := append(slices.Clone(path), d.Name())
+		switch sub := values[d.Name()].(type) {
+		case nil:
+		case map[string]any:
+			out = append(out, mappings(d, sub, at)...)
+		default:
+			delete(values, d.Name())
+			out = append(out, Problem{dotted(at), "must be a mapping: the values of the chart " + d.Name()})
+		}
+	}
+	return out
 }
 
 // settle drops those defaults of a chart, and of the charts inside it, that values

@@ -72,23 +72,20 @@ func checkSchema(ch *chart.Chart, values map[string]any, path []string) ([]Probl
 		problems = found
 	}
 	for _, d := range ch.Dependencies() {
-		at := append(slices.Clone(path), d.Name())
-		switch sub := values[d.Name()].(type) {
-		case nil:
-		case map[string]any:
-			found, err := checkSchema(d, sub, at)
-			if err != nil {
-				return nil, err
-			}
-			problems = append(problems, found...)
-		default:
-			problems = append(problems, Problem{dotted(at), "must be a mapping: the values of the chart " + d.Name()})
+		sub, ok := values[d.Name()].(map[string]any)
+		if !ok {
+			continue
 		}
+		found, err := checkSchema(d, sub, append(slices.Clone(path), d.Name()))
+		if err != nil {
+			return nil, err
+		}
+		problems = append(problems, found...)
 	}
 	return problems, nil
 }
 
-// Schema is where references inside a chart's schema start from.
+// schemaURL is where references inside a chart's schema start from.
 const schemaURL = "file:///values.schema.json"
 
 // elsewhere answers references to other files and servers with a schema that

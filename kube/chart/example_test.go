@@ -1,0 +1,26 @@
+package chart_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+func Example() {
+	source := chart.Source{Folder: "testdata/charts", Offline: true}
+	web := chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0",
+		Values: map[string]any{"replicas": 12, "colour": "green"}}
+
+	err := source.Validate(context.Background(), web, chart.Capabilities{Kubernetes: "v1.36.5+k3s1"})
+	var wrong *chart.ValuesError
+	if errors.As(err, &wrong) {
+		for _, p := range wrong.Problems {
+			fmt.Println(p)
+		}
+	}
+	// Output:
+	// colour: is not a key that the chart knows
+	// replicas: must be 9 or less
+}
