@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -130,4 +131,25 @@ func TestGitRepoApplies(t *testing.T) {
 	d, err := w.Diff(t.Context(), objs...)
 	require.NoError(t, err)
 	assert.Empty(t, d)
+}
+
+// FuzzAddress: whatever a URL is, it is read or refused, and a password in it appears
+// neither in an error nor in the cluster.
+func FuzzAddress(f *testing.F) {
+	for _, u := range []string{"https://host/x", "ssh://git@host:22/x", "git@host:x", "https://hunter2hunter2@host/x", "https://a:hunter2hunter2@host/x", "ssh://a:hunter2hunter2@h/%zz", "://hunter2hunter2@", "a:hunter2hunter2@h:p", "[::1]:x"} {
+		f.Add(u)
+	}
+	f.Fuzz(func(t *testing.T, url string) {
+		objs, _, err := fleet.GitRepo{URL: url, Username: "u", Password: secret.New("p"), SSHKey: secret.New("k"), KnownHosts: "h"}.Objects()
+		text := fmt.Sprint(err)
+		if err == nil {
+			written, err := json.Marshal(objs)
+			require.NoError(t, err)
+			text = string(written)
+		}
+		// Between the first colon and an @, with nothing but a password there.
+		if head, after, ok := strings.Cut(url, ":hunter2hunter2@"); ok && !strings.ContainsAny(strings.TrimPrefix(strings.TrimPrefix(head, "https://"), "ssh://"), "/?#@") && !strings.Contains(head+after, "hunter2") {
+			assert.NotContains(t, text, "hunter2hunter2")
+		}
+	})
 }

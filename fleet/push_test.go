@@ -23,7 +23,7 @@ func tree(t *testing.T) fleet.Tree {
 	t.Helper()
 	bundles, err := fleet.FromParts(parts()...)
 	require.NoError(t, err)
-	out, err := fleet.Render(bundles, fleet.Options{Cluster: "lab"})
+	out, err := fleet.Render(bundles, fleet.Options{Cluster: "lab", Path: "fleet/lab"})
 	require.NoError(t, err)
 	return out
 }
@@ -288,13 +288,15 @@ func TestPushSendsThePasswordNowhereElse(t *testing.T) {
 
 func TestAddressesThatAreNone(t *testing.T) {
 	for url, words := range map[string]string{
-		"":                              "write https://",
-		"git@host":                      "user@host:path",
-		"git@host:":                     "user@host:path",
-		"https://me:hunter2@host/x.git": "holds a password",
-		"file:///tmp/x":                 "write https://",
-		"git://host/x":                  "use https or ssh",
-		"http://git.example.com/x.git":  "unencrypted",
+		"":                               "write https://",
+		"git@host":                       "user@host:path",
+		"git@host:":                      "user@host:path",
+		"me:hunter2@host:x.git":          "holds a password",
+		"https://ghp_hunter2@host/x.git": "holds a password",
+		"https://me:hunter2@host/x.git":  "holds a password",
+		"file:///tmp/x":                  "write https://",
+		"git://host/x":                   "use https or ssh",
+		"http://git.example.com/x.git":   "unencrypted",
 	} {
 		_, err := fleet.Remote{URL: url, Password: secret.New(password)}.Push(t.Context(), tree(t), fleet.PushOptions{})
 		require.ErrorContains(t, err, words, url)

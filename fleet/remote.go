@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/mail"
@@ -51,6 +52,9 @@ type place struct {
 func (r Remote) address() (place, error) {
 	if user, rest, ok := strings.Cut(r.URL, "@"); ok && !strings.Contains(r.URL, "://") && !strings.Contains(user, "/") {
 		host, file, ok := strings.Cut(rest, ":")
+		if strings.Contains(user, ":") || looksLikeToken(user) {
+			return place{}, errPassword
+		}
 		if !ok || host == "" || file == "" {
 			return place{}, fmt.Errorf("the Git repository %q: write user@host:path", r.URL)
 		}
@@ -60,10 +64,10 @@ func (r Remote) address() (place, error) {
 	if err != nil || u.Host == "" {
 		return place{}, fmt.Errorf("the Git repository's URL is not one: write https://host/path, ssh://git@host/path or git@host:path")
 	}
-	if _, has := u.User.Password(); has {
-		return place{}, fmt.Errorf("the Git repository's URL %s holds a password: it would stand in the cluster and in logs; give it by reference instead", u.Redacted())
-	}
 	user := u.User.Username()
+	if _, has := u.User.Password(); has || looksLikeToken(user) {
+		return place{}, errPassword
+	}
 	switch u.Scheme {
 	case "https", "http":
 		if u.Scheme == "http" && !r.Password.IsZero() && !loopback(u.Hostname()) {
@@ -82,6 +86,18 @@ func (r Remote) address() (place, error) {
 		return place{scheme: "ssh", user: user, addr: net.JoinHostPort(u.Hostname(), port), path: u.Path, text: u.Redacted()}, nil
 	}
 	return place{}, fmt.Errorf("the Git repository %s: %s is not a way in that we know: use https or ssh", u.Redacted(), u.Scheme)
+}
+
+var errPassword = errors.New("the Git repository's URL holds a password: it would stand in the cluster and in logs; give it by reference instead (fleet.password)")
+
+// looksLikeToken knows the tokens that GitHub and GitLab let one write as a user.
+func looksLikeToken(user string) bool {
+	for _, prefix := range []string{"ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "gldt-", "glcbt-"} {
+		if strings.HasPrefix(user, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 func loopback(host string) bool {

@@ -182,7 +182,7 @@ func TestReviewSeesTheChange(t *testing.T) {
 	changed = append(changed[:2], changed[3])
 	bundles, err := fleet.FromParts(changed...)
 	require.NoError(t, err)
-	next, err := fleet.Render(bundles, fleet.Options{Cluster: "lab"})
+	next, err := fleet.Render(bundles, fleet.Options{Cluster: "lab", Path: "fleet/lab"})
 	require.NoError(t, err)
 	changes, err := fleet.Write(dir, next, false)
 	require.NoError(t, err)
