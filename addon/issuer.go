@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/mail"
 	"time"
@@ -42,13 +40,7 @@ type IssuerOptions struct {
 	Key         secret.Value // ca: PEM
 }
 
-const (
-	letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
-	// BundleName is the ConfigMap with the certificate of a private CA, under
-	// [BundleKey], wherever one is needed.
-	BundleName = "homelab-ca"
-	BundleKey  = "ca.crt"
-)
+const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
 
 // Issuer provides a ClusterIssuer of cert-manager. Certificates ask for it by the
 // annotation cert-manager.io/cluster-issuer, or by name.
@@ -158,29 +150,6 @@ func checkCA(cert []byte, key secret.Value) error {
 		return fmt.Errorf("issuer: the certificate of %s ended on %s", leaf.Subject, leaf.NotAfter.Format(time.DateOnly))
 	}
 	return nil
-}
-
-// CABundle returns the ConfigMap by which pods of a namespace trust a private CA: the
-// certificates in [BundleName] under [BundleKey]. The namespace must be there.
-func CABundle(namespace string, certificates []byte) (*corev1.ConfigMap, error) {
-	n := 0
-	for rest := certificates; ; n++ {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
-			return nil, errors.Join(fmt.Errorf("CA bundle: block %d is a %s and no certificate", n+1, block.Type), err)
-		}
-	}
-	if n == 0 {
-		return nil, errors.New("CA bundle: there is no certificate in it: want PEM")
-	}
-	return &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: meta("issuer", namespace, BundleName),
-		Data:       map[string]string{BundleKey: string(certificates)},
-	}, nil
 }
 
 // IssuerCA reads the certificate of a self-signed or private CA from the cluster,

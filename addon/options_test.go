@@ -181,46 +181,6 @@ func TestReservedAddressesAreNotGivenAway(t *testing.T) {
 	assert.Nil(t, addon.AddressAnnotations(addon.MetalLBKind, netip.Addr{}))
 }
 
-func TestShares(t *testing.T) {
-	objects, err := addon.Shares("jupyterhub", "10.0.0.30", []addon.Share{
-		{Name: "datasets", Export: "/export/data", ReadOnly: true}, {Name: "models", Export: "/export/models", MountOptions: []string{"soft"}}})
-	require.NoError(t, err)
-	require.Len(t, objects, 4)
-	pv, claim := objects[0].(*corev1.PersistentVolume), objects[1].(*corev1.PersistentVolumeClaim)
-	assert.Equal(t, addon.ShareClaim("datasets"), claim.Name)
-	assert.Equal(t, pv.Name, claim.Spec.VolumeName)
-	assert.Equal(t, claim.Name, pv.Spec.ClaimRef.Name)
-	assert.Equal(t, "jupyterhub", pv.Spec.ClaimRef.Namespace)
-	assert.Equal(t, claim.Spec.AccessModes, pv.Spec.AccessModes)
-	assert.Empty(t, *claim.Spec.StorageClassName, "no class may answer it")
-	assert.NotNil(t, claim.Spec.StorageClassName)
-	assert.True(t, pv.Spec.CSI.ReadOnly)
-	assert.Equal(t, corev1.PersistentVolumeReclaimRetain, pv.Spec.PersistentVolumeReclaimPolicy)
-	other := objects[2].(*corev1.PersistentVolume)
-	assert.NotEqual(t, pv.Spec.CSI.VolumeHandle, other.Spec.CSI.VolumeHandle)
-	assert.Equal(t, []string{"soft"}, other.Spec.MountOptions)
-	assert.Equal(t, []string{"nfsvers=4.1", "hard", "noatime"}, pv.Spec.MountOptions)
-
-	_, err = addon.Shares("", "", []addon.Share{{Name: "Data sets", Export: "x"}, {Name: "a", Export: "/a"}, {Name: "a", Export: "/a"}})
-	require.ErrorContains(t, err, "namespace is not set")
-	_, err = addon.Shares("x", "y", []addon.Share{{Name: "Data sets", Export: "x"}, {Name: "a", Export: "/a"}, {Name: "a", Export: "/a"}})
-	for _, says := range []string{`NFS share "Data sets": a lowercase`, `export "x": want an absolute path`, "NFS share a: there are two"} {
-		require.ErrorContains(t, err, says)
-	}
-}
-
-func TestCABundle(t *testing.T) {
-	cert, key := theCA(t, true, time.Now().Add(time.Hour))
-	m, err := addon.CABundle("jupyterhub", append(cert, cert...))
-	require.NoError(t, err)
-	assert.Equal(t, addon.BundleName, m.Name)
-	assert.Equal(t, string(cert)+string(cert), m.Data[addon.BundleKey])
-	_, err = addon.CABundle("x", []byte(key.Reveal()))
-	require.ErrorContains(t, err, "block 1 is a PRIVATE KEY and no certificate")
-	_, err = addon.CABundle("x", nil)
-	require.ErrorContains(t, err, "there is no certificate in it")
-}
-
 func TestIssuerCA(t *testing.T) {
 	withSite(t, func(t *testing.T, s *site) {
 		_, err := addon.IssuerCA(t.Context(), s.Client, "homelab")
