@@ -61,6 +61,13 @@ func (s *Spec) parts(withSecrets bool) ([]piece, error) {
 	for i := range r.pieces {
 		r.pieces[i].via = p.via(r.pieces[i])
 	}
+	for i, x := range r.pieces { // what Fleet stands on cannot wait for it, only be reached a little later
+		if x.base {
+			r.pieces[i].Needs = slices.DeleteFunc(slices.Clone(x.Needs), func(name string) bool {
+				return slices.ContainsFunc(r.pieces, func(o piece) bool { return o.Name == name && o.via == ViaFleet })
+			})
+		}
+	}
 	r.gitops(p)
 	if err := errors.Join(r.errs...); err != nil {
 		return nil, err

@@ -159,9 +159,20 @@ func (c *Cluster) recordDiff(ctx context.Context, client *kube.Client, p piece) 
 		d = append(d, drift.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: drift.Remove, Note: "no longer asked for"})
 	}
 	if len(d) == 0 && (have == nil || have.object().Data[recordKey] != want.object().Data[recordKey]) {
-		d = append(d, drift.Field{Path: "record", Want: "what belongs to " + p.Name, Effect: drift.Update})
+		d = append(d, drift.Field{Path: recordPath, Want: "what belongs to " + p.Name, Effect: drift.Update})
 	}
 	return d, nil
+}
+
+// recordPath is the path of a difference in nothing but what the cluster remembers.
+const recordPath = "record"
+
+// plainly leaves the record out of a difference that has more to say.
+func plainly(d drift.Diff) drift.Diff {
+	if len(d) < 2 {
+		return d
+	}
+	return slices.DeleteFunc(d, func(f drift.Field) bool { return f.Path == recordPath })
 }
 
 // closeRecord takes away what an earlier file had for a part, and remembers the part

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,7 @@ type chartSeen struct {
 }
 
 func (s chartSeen) diff() drift.Diff {
-	return append(s.around[:len(s.around):len(s.around)], s.part.Release.Diff(s.release)...)
+	return plainly(slices.Concat(s.around, s.part.Release.Diff(s.release)))
 }
 
 // releaseTime is how long a release may take when it does not say.
@@ -205,7 +206,7 @@ func (c *Cluster) lookAtObjects(ctx context.Context, p piece) (seen objectsSeen,
 	if err != nil {
 		return seen, err
 	}
-	seen.diff = append(seen.diff, left...)
+	seen.diff = plainly(append(seen.diff, left...))
 	for i := 0; i < len(objects) && len(seen.diff) == 0; i++ {
 		reason, ok, err := client.Ready(ctx, objects[i])
 		if err != nil {
