@@ -29,12 +29,13 @@ func TestStandalone(t *testing.T) {
 	require.ErrorContains(t, err, "Fleet's own", "Fleet does not deploy itself")
 }
 
+// deployment is one of no pods: the simulated controllers have no node to run them on.
 const deployment = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: %s, namespace: %s, labels: {app: %[1]s}}
-spec: {selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: x, image: x}]}}}
-status: {observedGeneration: 9, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}
+spec: {replicas: 0, selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: x, image: x}]}}}
+status: {observedGeneration: 9}
 `
 
 func TestNeverTwoFleets(t *testing.T) {
