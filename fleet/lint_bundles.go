@@ -55,7 +55,7 @@ func ReadBundles(fsys fs.FS, scan BundleScan) ([]BundleSource, error) {
 	var out []BundleSource
 	for _, b := range tree.scan(scan) {
 		s := tree.source(scan.GitRepo, b)
-		if len(s.Resources) == 0 && s.Err == nil {
+		if len(s.Resources) == 0 && s.Err == nil && !tree.remoteChart(s) {
 			continue
 		}
 		out = append(out, *s)
@@ -209,6 +209,14 @@ func helms(fy *v1alpha1.FleetYAML) (out []*v1alpha1.HelmOptions) {
 		}
 	}
 	return out
+}
+
+// remoteChart says that a chart of the bundle is elsewhere: Fleet fetches it, and its
+// files are what the bundle has (bundlereader/resources.go addRemoteCharts).
+func (t *lintTree) remoteChart(s *BundleSource) bool {
+	return slices.ContainsFunc(helms(&s.YAML), func(h *v1alpha1.HelmOptions) bool {
+		return h.Repo != "" || h.Chart != "" && !t.exists(path.Join(s.Dir, h.Chart))
+	})
 }
 
 // readsValuesFiles: the bundle's own are read only where a chart is named, those of

@@ -67,6 +67,10 @@ func TestReadBundlesFindsWhatFleetFinds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"lab-plain-deep@plain/deep", "sub@apps/hub"}, names(found))
 
+	found, err = ReadBundles(files("hub/fleet.yaml", "helm: {repo: https://example.com, chart: hub, version: 1.0.0}\n"), BundleScan{GitRepo: "lab"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"lab-hub@hub"}, names(found), "the chart's files are its resources")
+
 	_, err = ReadBundles(repo, BundleScan{GitRepo: "lab", Paths: []string{"nothing"}})
 	require.ErrorContains(t, err, "no resource found")
 }

@@ -16,7 +16,7 @@ func (l *linter) checkLayout() {
 	for _, b := range l.bundles {
 		l.nested(b)
 		l.symlinks(b)
-		if len(b.files) == 0 && !b.remote && b.Err == nil {
+		if len(b.files) == 0 && b.Err == nil && !l.tree.remoteChart(b.BundleSource) {
 			l.in("empty-bundle", b, lintPos{}, "there is nothing to deploy in %s: Fleet passes it over", b.Dir)
 		}
 		if size := l.stored(b); size > maxStored {

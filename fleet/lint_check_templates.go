@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"maps"
 	"path"
@@ -131,23 +132,22 @@ var lintTemplateWhere = regexp.MustCompile(`^template: values:\d+(:\d+)?: (execu
 // lintHeavy are functions that a repository of somebody else's could keep us busy with.
 var lintHeavy = regexp.MustCompile(`until|repeat|seq|gen[A-Z]|derive|bcrypt|htpasswd|range|template|define|block`)
 
-func (w *lintTemplates) one(file string, at lintPos, text string) {
-	l := w.linter
-	t, err := w.parse(text)
+func (t *lintTemplates) one(file string, at lintPos, text string) {
+	parsed, err := t.parse(text)
 	if err != nil {
-		if !w.wholeFits {
-			l.add("values-template", file, at, "Fleet takes ${…} for a template, and this is none: %s", lintTemplateWhere.ReplaceAllString(err.Error(), ""))
+		if !t.wholeFits {
+			t.add("values-template", file, at, "Fleet takes ${…} for a template, and this is none: %s", lintTemplateWhere.ReplaceAllString(err.Error(), ""))
 		}
 		return
 	}
-	if t.Tree == nil {
+	if parsed.Tree == nil {
 		return
 	}
-	if name := unknownField(t.Root); name != "" {
-		l.add("values-template", file, at, "templates of values know no .%s%s", name, didYouMean(name, templateRoot[:]))
+	if name := unknownField(parsed.Root); name != "" {
+		t.add("values-template", file, at, "templates of values know no .%s%s", name, didYouMean(name, templateRoot[:]))
 		return
 	}
-	for _, c := range l.opt.Clusters {
+	for _, c := range t.opt.Clusters {
 		labels := map[string]any{}
 		for k, v := range c.Labels {
 			labels[k] = v
@@ -156,8 +156,8 @@ func (w *lintTemplates) one(file string, at lintPos, text string) {
 			continue // Fleet does not look at values for a cluster without labels; the rest is in the cluster
 		}
 		data := map[string]any{"ClusterName": c.Name, "ClusterNamespace": "", "ClusterLabels": labels, "ClusterAnnotations": map[string]any{}, "ClusterValues": map[string]any{}}
-		if err := execute(t, data); err != nil {
-			l.add("values-template", file, at, "for cluster %s it fails: %s", c.Name, lintTemplateWhere.ReplaceAllString(err.Error(), ""))
+		if err := execute(parsed, data); err != nil {
+			t.add("values-template", file, at, "for cluster %s it fails: %s", c.Name, lintTemplateWhere.ReplaceAllString(err.Error(), ""))
 			return
 		}
 	}
@@ -170,7 +170,7 @@ func execute(t *template.Template, data map[string]any) (err error) {
 			err = nil
 		}
 	}()
-	if err = t.Execute(&limited{left: 1 << 20}, maps.Clone(data)); err == io.ErrShortWrite {
+	if err = t.Execute(&limited{left: 1 << 20}, maps.Clone(data)); errors.Is(err, io.ErrShortWrite) {
 		err = nil
 	}
 	return err
