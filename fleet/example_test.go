@@ -31,7 +31,7 @@ func ExampleRender() {
 	}
 	fmt.Printf("\n%s", folder["wiki/fleet.yaml"])
 	// Output:
-	// .homelab/files
+	// .homelab-files
 	// README.md
 	// nfs/fleet.yaml
 	// wiki/fleet.yaml

@@ -63,7 +63,7 @@ func TestPushAndPushAgain(t *testing.T) {
 		want["nfs/fleet.yaml"] = append(want["nfs/fleet.yaml"], "# changed\n"...)
 		relist(want)
 		done = push(t, s.remote, want)
-		assert.Equal(t, []string{"D fleet/lab/scratch/fleet.yaml", "M fleet/lab/.homelab/files", "M fleet/lab/nfs/fleet.yaml"}, changed(t, s, done.Commit))
+		assert.Equal(t, []string{"D fleet/lab/scratch/fleet.yaml", "M fleet/lab/.homelab-files", "M fleet/lab/nfs/fleet.yaml"}, changed(t, s, done.Commit))
 	})
 }
 

@@ -19,8 +19,9 @@ import (
 type Tree map[string][]byte
 
 // ListFile lists the files of a folder that are ours, each with the digest that it
-// had when we wrote it, as sha256sum does. Fleet reads no hidden files.
-const ListFile = ".homelab/files"
+// had when we wrote it, as sha256sum does. Fleet reads no hidden files. It is not in
+// .homelab, the folder of keys beside a cluster's file, which .gitignore names.
+const ListFile = ".homelab-files"
 
 // Names returns the paths, sorted.
 func (t Tree) Names() []string { return slices.Sorted(maps.Keys(t)) }
