@@ -47,17 +47,17 @@ type Report struct {
 
 // Row is one profile.
 type Row struct {
-	Profile string
-	Cells   []Cell // one for each pool, in order
-	Total   int    // servers of this profile at once, when nothing else runs
-	Limit   string // what a quota takes away from Total, in words; empty: nothing
+	Profile string `json:"profile"`
+	Cells   []Cell `json:"cells"`           // one for each pool, in order
+	Total   int    `json:"atOnce"`          // servers of this profile at once, when nothing else runs
+	Limit   string `json:"limit,omitempty"` // what a quota takes away from Total, in words; empty: nothing
 }
 
 // Cell is one profile on one pool.
 type Cell struct {
-	Count   int    // servers at once on all nodes of the pool
-	Why     string // why there are none
-	Largest string // the largest of its kind that would fit a node; empty: other sizes do not help
+	Count   int    `json:"count"`             // servers at once on all nodes of the pool
+	Why     string `json:"why,omitempty"`     // why there are none
+	Largest string `json:"largest,omitempty"` // the largest of its kind that would fit a node; empty: other sizes do not help
 }
 
 // Fit lays every profile on every pool: as the scheduler would, by what servers
@@ -138,10 +138,8 @@ func (p Profile) excluded(in Pool, pools []Pool) string {
 	if len(in.Nodes) == 0 {
 		return "it has no nodes"
 	}
-	if p.Pool != "" && p.Pool != in.Name {
-		if chosen, ok := pool(pools, p.Pool); !ok || !subset(chosen.Labels, in.Labels) {
-			return "it runs on pool " + p.Pool + " only"
-		}
+	if chosen, ok := pool(pools, p.Pool); p.Pool != "" && (!ok || !subset(chosen.Labels, in.Labels)) {
+		return "it runs on pool " + p.Pool + " only"
 	}
 	bear := p.tolerations(pools)
 	for _, taint := range in.Taints {

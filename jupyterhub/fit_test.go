@@ -176,7 +176,7 @@ func someWorld(r *rand.Rand) (Profile, []Pool) {
 	}
 	var pools []Pool
 	for i := range r.IntN(4) {
-		in := Pool{Name: fmt.Sprint("p", i), Labels: map[string]string{"pool": fmt.Sprint("p", i)}}
+		in := Pool{Name: fmt.Sprint("p", i), Labels: map[string]string{"pool": fmt.Sprint("p", r.IntN(i+1))}} // two may have one label
 		for _, taint := range taints {
 			if r.IntN(3) == 0 {
 				in.Taints = append(in.Taints, taint)

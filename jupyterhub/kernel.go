@@ -24,23 +24,23 @@ var lookScript string
 
 // Sight is what the code in a server saw.
 type Sight struct {
-	Python   string   // version
-	CPUs     float64  // that it may use
-	Memory   Bytes    // that it may use; 0: no limit
-	SHM      Bytes    // size of /dev/shm
-	Home     string   // its home folder
-	Writable bool     // a file could be written there
-	GPUs     []GPU    // on which a sum of vectors was right
-	Devices  []string // /dev/nvidiaN that are there
-	Driver   string   // version of CUDA that the driver speaks
-	Beyond   bool     // more memory than GPUMemory could be taken
-	Problem  string   // why CUDA does not compute
+	Python   string   `json:"python"`   // version
+	CPUs     float64  `json:"cpus"`     // that it may use
+	Memory   Bytes    `json:"memory"`   // that it may use; 0: no limit
+	SHM      Bytes    `json:"shm"`      // size of /dev/shm
+	Home     string   `json:"home"`     // its home folder
+	Writable bool     `json:"writable"` // a file could be written there
+	GPUs     []GPU    `json:"gpus"`     // on which a sum of vectors was right
+	Devices  []string `json:"devices"`  // /dev/nvidiaN that are there
+	Driver   string   `json:"driver"`   // version of CUDA that the driver speaks
+	Beyond   bool     `json:"beyond"`   // more memory than GPUMemory could be taken
+	Problem  string   `json:"problem"`  // why CUDA does not compute
 }
 
 // GPU is one that computed.
 type GPU struct {
-	Name   string
-	Memory Bytes
+	Name   string `json:"name"`
+	Memory Bytes  `json:"memory"`
 }
 
 // String says it in a line.

@@ -108,13 +108,11 @@ func pool(pools []Pool, name string) (Pool, bool) {
 // needs none stays away from tainted nodes.
 func (p Profile) tolerations(pools []Pool) []corev1.Toleration {
 	var taints []corev1.Taint
-	if in, ok := pool(pools, p.Pool); ok {
-		taints = in.Taints
-	} else if p.GPUs > 0 {
-		for _, in := range pools {
-			if in.gpus() > 0 {
-				taints = append(taints, in.Taints...)
-			}
+	chosen, named := pool(pools, p.Pool)
+	for _, in := range pools {
+		// Nodes with one pool's labels may differ in taints, and be several pools here.
+		if named && subset(chosen.Labels, in.Labels) || !named && p.GPUs > 0 && in.gpus() > 0 {
+			taints = append(taints, in.Taints...)
 		}
 	}
 	return append(tolerate(taints), p.Tolerations...)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -218,42 +219,39 @@ func testProfiles(names ...string) []Profile {
 func TestVerifyOnRealHub(t *testing.T) {
 	hub := startHub(t, Hub{
 		Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true},
-		Profiles: testProfiles("cpu", "second", "broken", "endless"),
+		Profiles: testProfiles("cpu", "broken", "endless"),
 	})
 
-	t.Run("every profile runs code", func(t *testing.T) {
+	t.Run("each profile for itself", func(t *testing.T) {
 		ctx, said := heard(t.Context())
-		results, err := Verify(ctx, hub.client(), []Check{{Profile: "cpu"}, {Profile: "second"}}, patience)
-		require.NoError(t, err)
-		require.Len(t, results, 2)
-		for _, r := range results {
-			require.Positive(t, r.Ready)
-			require.True(t, r.Saw.Writable)
-			require.Positive(t, r.Saw.CPUs)
-			require.Contains(t, r.Saw.Python, "3.")
-			require.Contains(t, r.Saw.Home, VerifyUser)
-		}
-		require.Contains(t, said(), "profile cpu: 0/1 nodes are available")
-		require.Contains(t, said(), "profile second: Python 3.")
-		require.NotContains(t, hub.users(t), VerifyUser, "the user is removed")
-	})
-
-	t.Run("a GPU that is not there", func(t *testing.T) {
-		_, err := Verify(t.Context(), hub.client(), []Check{{Profile: "cpu", GPUs: 1}}, patience)
-		require.ErrorContains(t, err, "profile cpu: CUDA does not compute: no driver in the container")
-		require.NotContains(t, hub.users(t), VerifyUser)
-	})
-
-	t.Run("one that fails does not keep it from the others", func(t *testing.T) {
-		results, err := Verify(t.Context(), hub.client(), []Check{{Profile: "broken"}, {Profile: "unknown"}, {Profile: "cpu"}}, patience)
+		results, err := Verify(ctx, hub.client(), []Check{{Profile: "broken"}, {Profile: "unknown"}, {Profile: "cpu"}}, patience)
 		require.ErrorContains(t, err, "profile broken: ")
 		require.ErrorContains(t, err, "profile unknown: ")
 		require.Len(t, results, 3)
-		require.Error(t, results[0].Err)
+		require.ErrorContains(t, results[0].Err, "Container image pulled", "the hub's last words")
 		require.Error(t, results[1].Err)
-		require.NoError(t, results[2].Err)
-		require.Contains(t, results[0].Err.Error(), "Container image pulled", "the hub's last words")
+
+		r := results[2]
+		require.NoError(t, r.Err)
+		require.Positive(t, r.Ready)
+		require.True(t, r.Saw.Writable)
+		require.Positive(t, r.Saw.CPUs)
+		require.Contains(t, r.Saw.Home, VerifyUser)
+		require.Contains(t, said(), "profile cpu: 0/1 nodes are available")
+		require.Contains(t, said(), "profile cpu: Python 3.")
+		require.NotContains(t, hub.users(t), VerifyUser, "the user is removed")
+	})
+
+	t.Run("by an address of this machine, with a GPU that is not there", func(t *testing.T) {
+		// As hub:open makes one: Origin and Host are this machine's.
+		handler, err := Client{URL: hub.url}.Local()
+		require.NoError(t, err)
+		local := httptest.NewServer(handler)
+		defer local.Close()
+		_, err = Verify(t.Context(), Client{URL: local.URL, Token: secret.New(hub.token)}, []Check{{Profile: "cpu", GPUs: 1}}, patience)
+		require.ErrorContains(t, err, "profile cpu: CUDA does not compute: no driver in the container")
 		require.NotContains(t, hub.users(t), VerifyUser)
+		require.True(t, (&realHub{url: local.URL}).login(t, "eve"))
 	})
 
 	t.Run("what a killed run left is removed first", func(t *testing.T) {
@@ -265,7 +263,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		require.NoError(t, v.start(t.Context(), "cpu", new([]string)))
 		require.Contains(t, hub.users(t), VerifyUser)
 
-		_, err = Verify(t.Context(), hub.client(), []Check{{Profile: "second"}}, patience)
+		_, err = Verify(t.Context(), hub.client(), []Check{{Profile: "cpu"}}, patience)
 		require.NoError(t, err)
 		require.NotContains(t, hub.users(t), VerifyUser)
 	})
@@ -310,7 +308,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		defer c.close()
 		for _, ask := range [][2]string{
 			{http.MethodGet, "/hub/api/users/ada"}, {http.MethodDelete, "/hub/api/users/ada"}, {http.MethodPost, "/hub/api/users/ada/server"},
-			{http.MethodPost, "/hub/api/users/eve"}, {http.MethodPost, "/hub/api/users/ada/tokens"}, {http.MethodPost, "/hub/api/shutdown"},
+			{http.MethodPost, "/hub/api/users/mallory"}, {http.MethodPost, "/hub/api/users/ada/tokens"}, {http.MethodPost, "/hub/api/shutdown"},
 			{http.MethodPost, "/hub/api/groups/admins"},
 		} {
 			_, err := c.call(t.Context(), ask[0], ask[1], nil, nil)
@@ -345,4 +343,37 @@ func (h *realHub) login(t *testing.T, name string) bool {
 	require.NoError(t, err)
 	res.Body.Close()
 	return res.StatusCode == http.StatusFound
+}
+
+// TestCullerOnRealHub: what nobody uses is stopped, and exempt users' servers go on.
+func TestCullerOnRealHub(t *testing.T) {
+	hub := startHub(t, Hub{
+		Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: testProfiles("cpu"),
+		Cull: Cull{Enabled: true, Idle: 2 * time.Second, Every: time.Second, Exempt: []string{"ada"}},
+	})
+	site := hub.site(t)
+	running := func(name string) bool {
+		var user struct{ Servers map[string]*server }
+		_, err := site.call(t.Context(), http.MethodGet, "/hub/api/users/"+name, nil, &user)
+		require.NoError(t, err)
+		return user.Servers[""] != nil && user.Servers[""].Ready
+	}
+	seen := map[string]bool{}
+	for _, name := range []string{"ada", "bob"} {
+		_, err := site.call(t.Context(), http.MethodPost, "/hub/api/users/"+name, nil, nil)
+		require.NoError(t, err)
+		_, err = site.call(t.Context(), http.MethodPost, "/hub/api/users/"+name+"/server", map[string]any{"profile": "cpu"}, nil)
+		require.NoError(t, err)
+	}
+	deadline := time.Now().Add(90 * time.Second)
+	for !seen["ada"] || !seen["bob"] || running("bob") {
+		for _, name := range []string{"ada", "bob"} {
+			seen[name] = seen[name] || running(name)
+		}
+		require.True(t, time.Now().Before(deadline), "ran: %v, and bob's server runs: %v", seen, running("bob"))
+		time.Sleep(200 * time.Millisecond)
+	}
+	require.Contains(t, hub.output.String(), "stopping /users/bob/server: nobody used it for")
+	require.True(t, running("ada"), "she is exempt")
+	require.NotContains(t, hub.output.String(), "stopping /users/ada")
 }

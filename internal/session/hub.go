@@ -23,6 +23,32 @@ type HubFlags struct {
 	Port    int    // open: lead to it from this port of this machine
 }
 
+// HubProfiles prints where each profile fits, and how many at once. It asks nobody.
+func (s *Session) HubProfiles() error {
+	report := s.Spec.Fit()
+	if len(report.Rows) == 0 {
+		return failedf(invalid, "%s has no hub", s.Spec.Name)
+	}
+	if s.JSON {
+		return console.Objects(s.Console, report.Rows)
+	}
+	t := console.Table{Header: append(append([]string{"PROFILE"}, report.Pools...), "AT ONCE")}
+	for _, row := range report.Rows {
+		line := []string{row.Profile}
+		for _, cell := range row.Cells {
+			line = append(line, cell.String())
+		}
+		total := fmt.Sprint(row.Total)
+		if row.Limit != "" {
+			total += ", by " + row.Limit
+		}
+		t.Add(append(line, total)...)
+	}
+	s.Table(t)
+	s.Say("Each line is for an empty cluster: so many servers of that profile run when nothing else does.")
+	return nil
+}
+
 // hub finds the hub in the cluster.
 func (s *Session) hub(ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, error) {
 	h, ok := s.Cluster.Hub()

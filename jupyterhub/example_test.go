@@ -1,0 +1,42 @@
+package jupyterhub_test
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/jupyterhub"
+)
+
+func Example() {
+	gpu := jupyterhub.Pool{
+		Name:   "gpu",
+		Labels: map[string]string{"homelab.cps-gpu.github.com/pool": "gpu"},
+		Taints: []corev1.Taint{{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}},
+	}
+	for _, name := range []string{"wk-gpu1", "wk-gpu2"} {
+		machine := jupyterhub.Capacity{Name: name, CPU: 16, Memory: 128 * jupyterhub.GiB, GPUs: 2}
+		gpu.Nodes = append(gpu.Nodes, jupyterhub.Allocatable(machine, jupyterhub.Overhead{CPU: 0.5, Memory: jupyterhub.GiB}))
+	}
+	hub := jupyterhub.Hub{
+		Hostname: "hub.lab.example",
+		Auth:     jupyterhub.Auth{Kind: jupyterhub.Native, Admins: []string{"ada"}},
+		Pools:    []jupyterhub.Pool{gpu},
+		Profiles: []jupyterhub.Profile{
+			{Name: "gpu", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 1, CPULimit: 4, MemLimit: 32 * jupyterhub.GiB},
+			{Name: "four", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 4, CPULimit: 8, MemLimit: 64 * jupyterhub.GiB},
+		},
+	}
+	report := jupyterhub.Fit(hub.Profiles, hub.Pools, hub.Quota)
+	fmt.Print(report)
+	fmt.Println(report.Err())
+
+	part, err := hub.Part()
+	fmt.Println(part.Release.Chart, part.Release.Namespace, hub.URL(), err)
+	// Output:
+	// PROFILE  gpu                       AT ONCE
+	// gpu      4                         4
+	// four     - a node has 2 GPUs of 4  0
+	// Profiles[four]: no server of it can ever start: on gpu: a node has 2 GPUs of 4. The largest that fits: 2 GPUs, 8 cores, 64Gi (on gpu)
+	// jupyterhub jupyterhub http://hub.lab.example <nil>
+}
