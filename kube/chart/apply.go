@@ -101,7 +101,7 @@ func (c *Client) repair(ctx context.Context, p *plan) error {
 			continue
 		}
 		progress.Say(ctx, "putting %s right", kube.RefOf(l.want))
-		if err := c.adopt(ctx, l); err != nil {
+		if err := c.adopt(ctx, l.live); err != nil {
 			return err
 		}
 		if err := c.write(ctx, l.want); err != nil {
@@ -111,12 +111,12 @@ func (c *Client) repair(ctx context.Context, p *plan) error {
 	return c.awaitReady(ctx, want)
 }
 
-// adopt takes over the fields that versions 2 and 3 of Helm have set.
-func (c *Client) adopt(ctx context.Context, l look) error {
-	if l.live == nil {
+// adopt takes over the fields that Helm has set, by its command line or by Terraform.
+func (c *Client) adopt(ctx context.Context, live *unstructured.Unstructured) error {
+	if live == nil {
 		return nil
 	}
-	return c.helm.Adopt(ctx, l.live, manager, "Go-http-client")
+	return c.helm.Adopt(ctx, live, manager, "terraform-provider-helm")
 }
 
 // begin does what comes before a revision: its namespace, and the definitions of
@@ -258,7 +258,7 @@ func (c *Client) claim(ctx context.Context, p *plan, rev *revision) error {
 			continue
 		}
 		yield(u, live)
-		if err := c.helm.Adopt(ctx, live, manager, "Go-http-client"); err != nil {
+		if err := c.adopt(ctx, live); err != nil {
 			return err
 		}
 	}

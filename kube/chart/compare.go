@@ -275,7 +275,7 @@ func holds(e metav1.ManagedFieldsEntry, path []string) bool {
 		return false
 	}
 	var at map[string]any
-	if json.Unmarshal(e.FieldsV1.Raw, &at) != nil {
+	if json.Unmarshal(e.FieldsV1.GetRawBytes(), &at) != nil {
 		return false
 	}
 	for _, p := range path {

@@ -102,7 +102,8 @@ func head(doc []byte) (ref kube.Ref, ok bool) {
 func isName(v string) bool {
 	for i, r := range v {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-		if !letter && (i == 0 || !(r >= '0' && r <= '9' || r == '.' || r == '-' || r == '/')) {
+		inner := i > 0 && (r >= '0' && r <= '9' || r == '.' || r == '-' || r == '/')
+		if !letter && !inner {
 			return false
 		}
 	}
@@ -138,14 +139,28 @@ func (c *Client) lookAt(ctx context.Context, d definition) (l look, applied bool
 	if err != nil {
 		return look{}, false, err
 	}
+	if have := meta.GetAnnotations()[noteApplied]; have != "" {
+		note(want, have) // it alone is no difference that anybody cares for
+	}
 	l, err = c.look(ctx, want, true)
 	return l, false, err
+}
+
+// note puts the digest of its text on a definition.
+func note(u *unstructured.Unstructured, digest string) {
+	notes := u.GetAnnotations()
+	if notes == nil {
+		notes = map[string]string{}
+	}
+	notes[noteApplied] = digest
+	u.SetAnnotations(notes)
 }
 
 // touched reports whether others than us have set fields of a definition of a kind.
 func touched(meta *unstructured.Unstructured) bool {
 	for _, e := range meta.GetManagedFields() {
-		if e.Subresource == "" && !(e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply) && holds(e, []string{"f:spec"}) {
+		applied := e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply
+		if e.Subresource == "" && !applied && holds(e, []string{"f:spec"}) {
 			return true
 		}
 	}
@@ -170,14 +185,9 @@ func (c *Client) define(ctx context.Context, crds []definition) error {
 				return err
 			}
 		}
-		notes := want.GetAnnotations()
-		if notes == nil {
-			notes = map[string]string{}
-		}
-		notes[noteApplied] = d.digest
-		want.SetAnnotations(notes)
+		note(want, d.digest)
 		progress.Say(ctx, "applying %s", d.ref)
-		if err := c.adopt(ctx, l); err != nil {
+		if err := c.adopt(ctx, l.live); err != nil {
 			return err
 		}
 		if err := c.write(ctx, want); err != nil {

@@ -16,7 +16,7 @@ import (
 // lookup answers the template function of this name, by requests that end with ctx:
 // the engine calls with a context of its own that never ends.
 type lookup struct {
-	ctx  context.Context //nolint:containedctx // see above
+	ctx  context.Context
 	kube *kube.Client
 }
 
@@ -51,7 +51,7 @@ func (l lookupKind) Get(_ context.Context, name string, _ metav1.GetOptions, _ .
 	u.SetKind(l.kind)
 	u.SetNamespace(l.namespace)
 	u.SetName(name)
-	err := l.kube.Get(l.ctx, u)
+	err := l.kube.Get(l.ctx, u) //nolint:contextcheck // on purpose, see lookup
 	var noKind *kube.NoKindError
 	if errors.Is(err, kube.ErrNotFound) || errors.As(err, &noKind) {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: l.kind}, name)
@@ -61,7 +61,7 @@ func (l lookupKind) Get(_ context.Context, name string, _ metav1.GetOptions, _ .
 
 // List implements dynamic.ResourceInterface.
 func (l lookupKind) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	items, err := l.kube.List(l.ctx, l.apiVersion, l.kind, l.namespace, "")
+	items, err := l.kube.List(l.ctx, l.apiVersion, l.kind, l.namespace, "") //nolint:contextcheck // on purpose, see lookup
 	var noKind *kube.NoKindError
 	if errors.As(err, &noKind) {
 		err = nil

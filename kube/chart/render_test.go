@@ -103,3 +103,12 @@ func TestValidate(t *testing.T) {
 	require.ErrorContains(t, err, "chart plain-1.0.0 does not render with these values")
 	require.ErrorContains(t, err, "because")
 }
+
+func TestUnknown(t *testing.T) {
+	got, err := local.Unknown(t.Context(), tiny(map[string]any{
+		"tabel": 1, "table": map[string]any{"inner": map[string]any{"deep": 1, "x.y": 2}}, "list": map[string]any{"a": 1},
+		"cache": map[string]any{"limits": map[string]any{"cpu": 1}}, "global": map[string]any{"a": 1},
+	}))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"cache.limits.cpu", "tabel", `table.inner["x.y"]`}, got)
+}

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chartutil"
 )
 
 // ValuesError is a chart whose own schema does not accept the values.
@@ -277,4 +279,64 @@ func dotted(path []string) string {
 		}
 	}
 	return b.String()
+}
+
+// Unknown returns the paths of a release's values that the chart's own values do not
+// have, nor those of the charts inside it: mostly typing errors, where a chart has no
+// schema to say so. Below what is empty there, {}, [] or nothing, everything is
+// known, and so is what lists hold. Some charts read keys that their values.yaml
+// names in comments only: this is for warnings.
+func (s Source) Unknown(ctx context.Context, r Release) ([]string, error) {
+	ch, err := s.load(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	values, err := normal(r.Values)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	unknown(&out, values, known(ch), nil)
+	slices.Sort(out)
+	return out, nil
+}
+
+// known returns the values of a chart with those of the charts inside it.
+func known(ch *chart.Chart) map[string]any {
+	all := maps.Clone(ch.Values)
+	if all == nil {
+		all = map[string]any{}
+	}
+	if _, ok := all["global"]; !ok {
+		all["global"] = nil
+	}
+	for _, d := range ch.Dependencies() {
+		inner := known(d)
+		if own, ok := all[d.Name()].(map[string]any); ok {
+			inner = chartutil.CoalesceTables(inner, own)
+		}
+		all[d.Name()] = inner
+	}
+	for _, m := range ch.Metadata.Dependencies {
+		if m.Alias != "" {
+			all[m.Alias] = nil
+		}
+	}
+	return all
+}
+
+func unknown(out *[]string, values, known map[string]any, path []string) {
+	for k, v := range values {
+		at := append(slices.Clone(path), k)
+		own, ok := known[k]
+		if !ok {
+			*out = append(*out, dotted(at))
+			continue
+		}
+		sub, isMap := v.(map[string]any)
+		inner, has := own.(map[string]any)
+		if isMap && has && len(inner) > 0 {
+			unknown(out, sub, inner, at)
+		}
+	}
 }
