@@ -16,6 +16,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -58,10 +59,33 @@ func (c *Cluster) secretsStep(p piece) *converge.Resource[drift.Diff] {
 			if err != nil {
 				return err
 			}
-			_, err = client.Apply(ctx, append(c.namespaceOf(p), objects...)...)
-			return err
+			changes, err := client.Apply(ctx, append(c.namespaceOf(p), objects...)...)
+			if err != nil {
+				return err
+			}
+			return renew(ctx, client, changes)
 		},
 	}
+}
+
+// renew restarts what has read a Secret that is another now.
+func renew(ctx context.Context, client *kube.Client, changes []kube.Change) error {
+	other := map[string][]string{} // by namespace
+	for _, ch := range changes {
+		if ch.Ref.Kind == "Secret" && ch.Result == kube.Configured {
+			other[ch.Ref.Namespace] = append(other[ch.Ref.Namespace], ch.Ref.Name)
+		}
+	}
+	for namespace, names := range other {
+		restarted, err := client.RestartUsers(ctx, namespace, names...)
+		if err != nil {
+			return err
+		}
+		for _, r := range restarted {
+			progress.Say(ctx, "restarting %s, which read what is changed", r)
+		}
+	}
+	return nil
 }
 
 // rightValues leaves out Secrets of which only the owner differs: hooks of charts make

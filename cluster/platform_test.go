@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -111,5 +113,25 @@ func TestPartTakenOut(t *testing.T) {
 		for _, stays := range []string{"namespaces /monitoring", "secrets monitoring/grafana-admin", "deployments.apps jupyterhub/hub"} {
 			assert.Contains(t, now, stays)
 		}
+	})
+}
+
+// A changed password reaches what has read the old one, and nothing else restarts.
+func TestChangedSecretRestartsItsReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Setenv("HUB_PASSWORD", "correct horse battery")
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, replace(t, platform(t, "one-gpu", smallPlatform), "auth: dummy", "auth: {dummy: {password: env:HUB_PASSWORD}}"))
+		w.up(t, spec)
+		t.Setenv("HUB_PASSWORD", "another horse battery")
+		before := w.now()
+		assert.Equal(t, []string{"secrets/jupyterhub", "chart/jupyterhub"}, changedSteps(w.up(t, spec)), "the hub is waited for")
+		did := strings.Join(before.changes().Kubernetes, "\n")
+		assert.Contains(t, did, "PATCH /apis/apps/v1/namespaces/jupyterhub/deployments/hub?fieldManager=homelab")
+		assert.NotContains(t, did, "deployments/proxy")
+		assert.NotContains(t, w.output.String(), "horse")
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.plan(t, spec))
 	})
 }
