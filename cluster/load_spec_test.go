@@ -345,6 +345,7 @@ func FuzzParse(f *testing.F) {
 // says where and what to write. The choices are those of a fixed seed.
 func TestMutatedPlatform(t *testing.T) {
 	dice := rand.New(rand.NewPCG(4, 4))
+	read := 0 // mutants that are files all the same
 	values := []string{"", "null", "true", "false", "0", "-1", "3.5", "[]", "{}", "[a]", "{a: b}", "x", "10.0.0.300", "10.0.0.12", "env:X", "1GiB", "1h", "'", "\U0001f600"}
 	for _, name := range []string{"platform", "short", "cilium", "github"} {
 		text, err := os.ReadFile("testdata/good/" + name + ".yaml")
@@ -373,13 +374,16 @@ func TestMutatedPlatform(t *testing.T) {
 			_, err := Parse("testdata/good/cluster.yaml", []byte(strings.Join(mutant, "\n")))
 			var problems Problems
 			if err == nil {
+				read++
 				continue
 			}
 			require.ErrorAs(t, err, &problems)
 			for _, p := range problems {
 				assert.NotEmpty(t, p.Cure, p.What)
 				assert.NotContains(t, p.Error(), "\n")
+				assert.NotEqual(t, seeDocs, p.Cure, "a check of our own is missing: %s", p.What)
 			}
 		}
 	}
+	assert.Greater(t, read, 20)
 }

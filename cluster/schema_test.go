@@ -253,6 +253,7 @@ func TestSchemaRefuses(t *testing.T) {
 	for _, name := range []string{
 		"unknown-key", "unknown-key-habit", "list-for-mapping", "text-for-list", "quoted-number", "text-for-bool", "fraction",
 		"size-garbage", "secret-inline", "secret-in-token", "taint-effect", "gpu-bad-address", "bad-role", "disable-unknown", "no-name",
+		"platform-longhorn", "platform-hub-typos", "platform-rancher-password-inline", "platform-number-for-part", "platform-monitoring-retention-unit",
 	} {
 		assert.Error(t, s.Validate(asJSON(t, "testdata/broken/"+name+".yaml")), name)
 	}

@@ -21,6 +21,7 @@ func (r *resolver) validate() {
 	r.capacity()
 	r.validatePlatform()
 	r.unsupported()
+	r.partsRender()
 }
 
 func (r *resolver) servers() {
