@@ -89,7 +89,7 @@ func (l *linter) checkKustomize() {
 			if l.tree.files[path.Join(dir, "kustomization.yaml")] != nil {
 				continue
 			}
-			if k.at != (lintPos{}) {
+			if k.at != (lintPos{}) && dir != b.Dir { // "." says nothing
 				l.in("kustomize-dir", b, k.at, "%s has no kustomization.yaml: nothing is kustomized, and nobody says so", dir)
 			}
 			for _, other := range []string{"kustomization.yml", "Kustomization"} {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"path"
 	"reflect"
 	"regexp"
@@ -117,8 +118,13 @@ var lintHelmTemplate = regexp.MustCompile(`\{\{-?\s*[^}]*\.(Values|Release|Chart
 // untemplated: manifests of a bundle without a chart are applied as they are; only
 // templates/ goes through Helm (helmdeployer/render/helm.go manifests).
 func (l *linter) untemplated(f *lintFile) {
-	if at := lintHelmTemplate.FindIndex(f.data); at != nil {
+	for _, at := range lintHelmTemplate.FindAllIndex(f.data, -1) {
+		line := f.data[bytes.LastIndexByte(f.data[:at[0]], '\n')+1 : at[0]]
+		if bytes.Contains(line, []byte("#")) {
+			continue // a comment
+		}
 		l.add("template-in-manifest", f.name, placeOf(f.data, at[0]), "this is not filled in: the bundle has no chart, and Fleet applies the file as it is")
+		return
 	}
 }
 

@@ -119,6 +119,7 @@ func TestLintRaisesNoFalseAlarm(t *testing.T) {
 		"one object in two namespaces":       {opt: LintOptions{BundleScan: BundleScan{Paths: []string{"*"}}}, files: []string{"a/fleet.yaml", "namespace: a\n", "a/x.yaml", settings, "b/fleet.yaml", "namespace: b\n", "b/x.yaml", settings}},
 		"bundles beside a workflow":          {files: []string{".github/workflows/x.yaml", "on: push\n", "a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", settings}},
 		"anchors and merge keys":             {files: []string{"a/fleet.yaml", "helm:\n  chart: https://example.com/a-0.0.1.tgz\n  values:\n    a: &a {b: 1}\n    c: {<<: *a, d: 2}\n    e: *a\n"}},
+		"a template in a comment":            {files: []string{"a/fleet.yaml", "kustomize:\n  dir: .\n", "a/x.yaml", settings + "# is {{ .Values.x }} else\n"}},
 		"an image with digest, port and tag": {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - {name: a, image: 'h:5000/a:1.2'}\n  - {name: b, image: 'h:5000/b@sha256:" + strings.Repeat("ab", 32) + "'}\n"}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Empty(t, lintOne(t, c.opt, c.files...)) })
