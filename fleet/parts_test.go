@@ -35,7 +35,7 @@ func parts() []chart.Part {
 			Release: &chart.Release{Name: "csi-driver-nfs", Namespace: "kube-system", Chart: "csi-driver-nfs", Version: "4.13.4", Repo: "https://charts.example.com/nfs",
 				Values: map[string]any{"externalSnapshotter": map[string]any{"enabled": false}, "note": "${pvc.metadata.namespace}", "answer": "on", "mode": "0755"}},
 			After: []runtime.Object{&storagev1.StorageClass{
-				ObjectMeta: metav1.ObjectMeta{Name: "nfs"}, Provisioner: "nfs.csi.k8s.io", ReclaimPolicy: &retain, AllowVolumeExpansion: &yes,
+				ObjectMeta: metav1.ObjectMeta{Name: "nfs", Labels: map[string]string{"app.kubernetes.io/managed-by": "homelab", "app.kubernetes.io/name": "nfs"}}, Provisioner: "nfs.csi.k8s.io", ReclaimPolicy: &retain, AllowVolumeExpansion: &yes,
 				Parameters: map[string]string{"server": "10.0.0.30", "share": "/export/k3s", "subDir": "${pvc.metadata.namespace}/${pvc.metadata.name}"},
 			}},
 			Keep: true,

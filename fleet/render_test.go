@@ -79,6 +79,7 @@ func TestRenderedIsWhatFleetReads(t *testing.T) {
 			assert.Equal(t, b.Release.Values, values, "%s: yes, on and 0755 stay what they are", b.Name)
 		}
 	}
+	assert.NotContains(t, string(have["nfs-after/storageclass-nfs.yaml"]), "managed-by", "Helm sets it to Helm: for Fleet that is drift")
 	assert.NotContains(t, string(have["README.md"]), "never in Git")
 	assert.Contains(t, string(have["README.md"]), "jupyterhub/hub-secrets")
 	assert.Contains(t, string(have["nfs/fleet.yaml"]), "disablePreProcess: true")

@@ -63,13 +63,23 @@ func (d *document) section(key string, fill func()) {
 
 func (d *document) bytes() []byte { return []byte(d.b.String()) }
 
-// plain returns objects as the mappings that the API server is sent.
+// managedBy is a label that Helm sets on all that it installs, whatever a manifest says
+// (helm pkg/action/validate.go, setMetadataVisitor). Fleet compares with the manifest:
+// one that says otherwise would be Modified for ever.
+const managedBy = "app.kubernetes.io/managed-by"
+
+// plain returns objects as the mappings that the API server is sent, without the label
+// that is Helm's.
 func plain(objects []runtime.Object) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objects))
 	for i, o := range objects {
 		u, err := kube.Plain(o)
 		if err != nil {
 			return nil, err
+		}
+		if labels := u.GetLabels(); labels[managedBy] != "" {
+			delete(labels, managedBy)
+			u.SetLabels(labels)
 		}
 		out[i] = u
 	}
