@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,7 +24,7 @@ import (
 )
 
 // Probed is the annotation of a storage class that a [Probe] has passed: a digest of
-// what the class was then.
+// what the class was then and, for a local class, the nodes on which it was tried.
 const Probed = "homelab.cps-gpu.github.com/probed"
 
 // ProbeNamespace is where probes make their claims and pods, unless they say otherwise.
@@ -91,12 +92,14 @@ func homes(sc *storagev1.StorageClass, nodes []string) ([]string, map[string]str
 
 // ProbeState is what a class looks like to a probe.
 type ProbeState struct {
-	Found  bool   // there is such a class
-	Passed bool   // a probe of the class as it is now has passed
-	digest string // of the class as it is now
+	Found  bool     // there is such a class
+	Passed bool     // a probe of the class as it is now has passed
+	Untold []string // with a local class: nodes on which it was not tried yet
 }
 
-// Observe reads the class, and whether a probe has passed since it last changed.
+// Observe reads the class, and whether a probe has passed since it last changed. For
+// a local class, nodes that are cordoned do not count: they are tried when they are
+// let back.
 func (p Probe) Observe(ctx context.Context, k *kube.Client) (ProbeState, error) {
 	sc := p.class()
 	err := k.Get(ctx, sc)
@@ -106,19 +109,37 @@ func (p Probe) Observe(ctx context.Context, k *kube.Client) (ProbeState, error) 
 	if err != nil {
 		return ProbeState{}, err
 	}
-	digest := p.digest(sc)
-	return ProbeState{Found: true, Passed: sc.Annotations[Probed] == digest, digest: digest}, nil
+	noted := readNote(sc)
+	state := ProbeState{Found: true, Passed: noted.digest == digest(sc)}
+	if !p.Local {
+		return state, nil
+	}
+	all, err := k.Nodes(ctx)
+	if err != nil {
+		return ProbeState{}, err
+	}
+	for _, n := range p.asked(all) {
+		if !n.Cordoned && (!state.Passed || !slices.Contains(noted.nodes, n.Name)) {
+			state.Untold = append(state.Untold, n.Name)
+		}
+	}
+	return state, nil
 }
 
 // Diff says what is not proven.
 func (p Probe) Diff(have ProbeState) drift.Diff {
+	field := drift.Field{Path: "volume of " + p.Class, Want: "written, read and removed once", Effect: drift.Update}
 	switch {
 	case !have.Found:
 		return drift.Diff{{Path: "class", Want: p.Class, Effect: drift.Create, Note: "there is no such storage class yet"}}
 	case !have.Passed:
-		return drift.Diff{{Path: "volume of " + p.Class, Want: "written, read and removed once", Effect: drift.Update, Note: "not tried since the class was made or changed"}}
+		field.Note = "not tried since the class was made or changed"
+	case len(have.Untold) > 0:
+		field.Note = "not tried on " + strings.Join(have.Untold, ", ")
+	default:
+		return nil
 	}
-	return nil
+	return drift.Diff{field}
 }
 
 func (p Probe) class() *storagev1.StorageClass {
@@ -128,33 +149,55 @@ func (p Probe) class() *storagev1.StorageClass {
 	}
 }
 
-// digest changes with whatever may make a class work or not. A local class is proven
-// for the nodes on which it was tried.
-func (p Probe) digest(sc *storagev1.StorageClass) string {
-	about := []any{sc.Provisioner, sc.Parameters, sc.MountOptions, sc.ReclaimPolicy, sc.VolumeBindingMode, sc.AllowedTopologies}
-	if p.Local {
-		about = append(about, slices.Sorted(slices.Values(p.Nodes)))
-	}
-	b, _ := json.Marshal(about) // of maps, slices and strings: it cannot fail
+// digest changes with whatever may make a class work or not.
+func digest(sc *storagev1.StorageClass) string {
+	b, _ := json.Marshal([]any{sc.Provisioner, sc.Parameters, sc.MountOptions, sc.ReclaimPolicy, sc.VolumeBindingMode}) // cannot fail
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
+}
+
+// note is what is remembered on a class.
+type note struct {
+	digest string
+	nodes  []string // sorted
+}
+
+func readNote(sc *storagev1.StorageClass) note {
+	digest, nodes, _ := strings.Cut(sc.Annotations[Probed], " ")
+	return note{digest, strings.FieldsFunc(nodes, func(r rune) bool { return r == ',' })}
+}
+
+func (n note) String() string {
+	return strings.TrimSpace(n.digest + " " + strings.Join(n.nodes, ","))
 }
 
 // maxProbes is how many nodes are probed at once.
 const maxProbes = 8
 
-// Run proves the class, and notes that on it. What an earlier run left behind is
-// removed first; what this one makes is removed at its end, also when it fails.
+// Run proves the class, and notes that on it: a local one on the nodes on which it
+// was not tried yet. What an earlier run left behind is removed first; what this one
+// makes is removed at its end, also when it fails.
 func (p Probe) Run(ctx context.Context, k *kube.Client) error {
 	p.fill()
-	sc := p.class()
-	if err := k.Get(ctx, sc); err != nil {
-		return fmt.Errorf("storage class %s: %w", p.Class, err)
-	}
-	digest := p.digest(sc) // before nodes are chosen, as Observe sees it
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("not done within %s", p.Timeout))
 	defer cancel()
-	if err := p.choose(ctx, k); err != nil {
+	if err := p.run(ctx, k); err != nil {
+		return fmt.Errorf("storage class %s: %w", p.Class, err)
+	}
+	return nil
+}
+
+func (p Probe) run(ctx context.Context, k *kube.Client) error {
+	sc := p.class()
+	if err := k.Get(ctx, sc); err != nil {
+		return err
+	}
+	now := note{digest: digest(sc)}
+	noted := readNote(sc)
+	if noted.digest == now.digest && p.Local {
+		now.nodes = noted.nodes
+	}
+	if err := p.choose(ctx, k, now.nodes); err != nil {
 		return err
 	}
 	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -168,10 +211,13 @@ func (p Probe) Run(ctx context.Context, k *kube.Client) error {
 		g.Go(func() error { return t.run(gctx, k) })
 	}
 	if err := g.Wait(); err != nil {
-		return fmt.Errorf("storage class %s: %w", p.Class, err)
+		return err
 	}
 	progress.Say(ctx, "volumes of class %s can be written and read", p.Class)
-	return k.Annotate(ctx, sc, map[string]string{Probed: digest})
+	if p.Local {
+		now.nodes = slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.nodes, p.Nodes))))
+	}
+	return k.Annotate(ctx, sc, map[string]string{Probed: now.String()})
 }
 
 func (p *Probe) fill() {
@@ -190,58 +236,6 @@ func (p *Probe) fill() {
 	if p.Timeout <= 0 {
 		p.Timeout = 5 * time.Minute
 	}
-}
-
-// choose leaves the nodes that pods can run on now.
-func (p *Probe) choose(ctx context.Context, k *kube.Client) error {
-	all, err := k.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	var fit []string
-	for _, n := range all {
-		asked := len(p.Nodes) == 0 || slices.Contains(p.Nodes, n.Name)
-		if asked && carries(n.Labels, p.Labels) && n.Ready && !n.Cordoned && p.tolerates(n.Taints) {
-			fit = append(fit, n.Name)
-		}
-	}
-	if p.Local && len(fit) < len(p.Nodes) {
-		missing := slices.DeleteFunc(slices.Clone(p.Nodes), func(n string) bool { return slices.Contains(fit, n) })
-		return fmt.Errorf("storage class %s: nodes %v are not ready, cordoned, or have taints that are not tolerated: volumes on them cannot be tried", p.Class, missing)
-	}
-	if len(fit) == 0 {
-		return fmt.Errorf("storage class %s: no node is ready for a pod that tries it", p.Class)
-	}
-	p.Nodes = fit
-	return nil
-}
-
-func carries(have, want map[string]string) bool {
-	for k, v := range want {
-		if have[k] != v {
-			return false
-		}
-	}
-	return true
-}
-
-func (p *Probe) tolerates(taints []kube.Taint) bool {
-	for _, t := range taints {
-		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}
-		ok := t.Effect == string(corev1.TaintEffectPreferNoSchedule) ||
-			slices.ContainsFunc(p.Tolerations, func(one corev1.Toleration) bool { return tolerates(one, taint) })
-		if !ok {
-			return false
-		}
-	}
-	return true
-}
-
-func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
 }
 
 // trials are the volumes to try: one on each node where they are local, else one

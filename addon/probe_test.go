@@ -48,13 +48,7 @@ func withSite(t *testing.T, test func(t *testing.T, s *site)) {
 		t.Cleanup(func() { _ = sim.Close() })
 		s := &site{sim: sim}
 		for i, name := range []string{"a", "b", "gpu"} {
-			n := guest.Node{Name: name, Role: "agent", Version: "v1.36.5+k3s1", CPUs: 4, Memory: 8 << 30,
-				InternalIP: netip.AddrFrom4([4]byte{10, 0, 0, byte(11 + i)}),
-				Run:        func(ctx context.Context, c guest.Container) (int, string, string) { return s.run(ctx, name, c) }}
-			if name == "gpu" {
-				n.Taints = []string{"nvidia.com/gpu=present:NoSchedule"}
-			}
-			require.NoError(t, sim.Join(t.Context(), n))
+			s.join(t, name, i)
 		}
 		s.Client, err = kube.New(kube.Config{Kubeconfig: sim.Kubeconfig("https://10.0.0.10:6443"),
 			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return sim.Dial(ctx) }})
@@ -63,6 +57,16 @@ func withSite(t *testing.T, test func(t *testing.T, s *site)) {
 		time.Sleep(10 * time.Second)
 		test(t, s)
 	})
+}
+
+func (s *site) join(t *testing.T, name string, i int) {
+	n := guest.Node{Name: name, Role: "agent", Version: "v1.36.5+k3s1", CPUs: 4, Memory: 8 << 30,
+		InternalIP: netip.AddrFrom4([4]byte{10, 0, 0, byte(11 + i)}),
+		Run:        func(ctx context.Context, c guest.Container) (int, string, string) { return s.run(ctx, name, c) }}
+	if name == "gpu" {
+		n.Taints = []string{"nvidia.com/gpu=present:NoSchedule"}
+	}
+	assert.NoError(t, s.sim.Join(t.Context(), n))
 }
 
 // run does what the scripts of a probe do.
@@ -170,10 +174,64 @@ func TestProbeLocalClassOnEveryNode(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotEmpty(t, p.Diff(state), "another node has its own disk")
 
-		p.Tolerations = nil
-		err = p.Run(t.Context(), s.Client)
-		require.ErrorContains(t, err, "nodes [gpu] are not ready, cordoned, or have taints")
+		assert.Contains(t, p.Diff(state).String(), "not tried on b")
+		s.ran = nil
+		require.NoError(t, p.Run(t.Context(), s.Client))
+		assert.Equal(t, []string{"write b", "read b"}, s.ran, "and the others are not tried again")
 	})
+}
+
+func TestProbeOfANodeThatNothingMayRunOn(t *testing.T) {
+	withSite(t, func(t *testing.T, s *site) {
+		p := addon.Probe{Class: addon.K3sClass, Local: true, Nodes: []string{"gpu"}}
+		err := p.Run(t.Context(), s.Client)
+		require.ErrorContains(t, err, "volumes on gpu cannot be tried: its taint nvidia.com/gpu=present:NoSchedule is not tolerated")
+		err = addon.Probe{Class: addon.K3sClass, Nodes: []string{"gpu"}}.Run(t.Context(), s.Client)
+		require.ErrorContains(t, err, "no node can run a pod that tries it")
+	})
+}
+
+// A node that has just joined is waited for; one that somebody cordoned is left out
+// until it is let back.
+func TestProbeWaitsForNodes(t *testing.T) {
+	withSite(t, func(t *testing.T, s *site) {
+		s.sim.Leave("b")
+		time.Sleep(time.Minute)
+		go func() {
+			time.Sleep(20 * time.Second)
+			s.join(t, "b", 1)
+		}()
+		var said []string
+		ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
+		p := addon.Probe{Class: addon.K3sClass, Local: true, Nodes: []string{"a", "b"}}
+		require.NoError(t, p.Run(ctx, s.Client))
+		assert.Contains(t, strings.Join(said, "\n"), "waiting for nodes: b ")
+		assert.ElementsMatch(t, []string{"write a", "read a", "write b", "read b"}, s.ran)
+
+		// As a node that is away for good: then it is said what was waited for.
+		s.sim.Leave("b")
+		time.Sleep(time.Minute)
+		require.NoError(t, s.Annotate(t.Context(), class(addon.K3sClass), map[string]string{addon.Probed: ""}))
+		p.Timeout = time.Minute
+		require.ErrorContains(t, p.Run(ctx, s.Client), "not done within 1m0s: waiting for nodes: b ")
+
+		require.NoError(t, s.Cordon(t.Context(), "b"))
+		require.NoError(t, p.Run(ctx, s.Client))
+		assert.Contains(t, strings.Join(said, "\n"), "cordoned, and not tried now: b")
+		state, err := p.Observe(t.Context(), s.Client)
+		require.NoError(t, err)
+		assert.Empty(t, p.Diff(state))
+		s.join(t, "b", 1)
+		time.Sleep(time.Minute)
+		require.NoError(t, s.Uncordon(t.Context(), "b"))
+		state, err = p.Observe(t.Context(), s.Client)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"b"}, state.Untold)
+	})
+}
+
+func class(name string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 func TestProbeSaysWhyAVolumeIsMissing(t *testing.T) {
