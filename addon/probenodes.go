@@ -85,8 +85,8 @@ func (p *Probe) unfit(n kube.Node) (why string, never bool) {
 			slices.ContainsFunc(p.Tolerations, func(one corev1.Toleration) bool { return tolerates(one, taint) })
 		switch {
 		case ok:
-		case strings.HasPrefix(t.Key, "node.kubernetes.io/"), strings.HasPrefix(t.Key, "node.cilium.io/"):
-			why = "has the taint " + t.String() // which Kubernetes sets and clears
+		case passing(t.Key):
+			why = "has the taint " + t.String()
 		default:
 			return fmt.Sprintf("its taint %s is not tolerated", t), true
 		}
@@ -95,6 +95,13 @@ func (p *Probe) unfit(n kube.Node) (why string, never bool) {
 		why = "is not ready: " + n.Reason
 	}
 	return why, false
+}
+
+// passing are taints that Kubernetes, its cloud provider (K3s has one) or the network
+// set and clear by themselves.
+func passing(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	return slices.Contains([]string{"node.kubernetes.io", "node.cloudprovider.kubernetes.io", "node.cilium.io"}, prefix)
 }
 
 func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
