@@ -134,6 +134,17 @@ func TestLintExamplesAreOfRules(t *testing.T) {
 	require.Len(t, entries, len(rules), "each rule has its folder")
 }
 
+// Every failure of the catalogue that can be known from a repository has its rule.
+func TestLintCatchesEveryFailure(t *testing.T) {
+	caught := map[string]bool{}
+	for _, r := range LintRules() {
+		caught[r.Failure] = true
+	}
+	for i := 1; i <= 9; i++ {
+		require.True(t, caught[fmt.Sprintf("F%d", i)], "F%d", i)
+	}
+}
+
 // A third of the rules at least are what nobody had on the list, and cite their place
 // in Fleet's source.
 func TestLintRulesCiteTheirSource(t *testing.T) {

@@ -1,13 +1,9 @@
 package fleet
 
 import (
-	"bytes"
-	"errors"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
 
@@ -102,145 +98,6 @@ func (n *lintNode) pos() lintPos {
 
 // set says whether there is a value that is not null.
 func (n *lintNode) set() bool { return n != nil && n.kind != lintNull }
-
-// Limits of what is read: a repository is somebody else's, and is not trusted.
-const (
-	lintMaxFile  = 8 << 20   // bytes of one file; longer ones are carried, not read
-	lintMaxTotal = 256 << 20 // bytes of a repository
-	lintMaxFiles = 50_000
-	lintMaxTree  = 1 << 19 // nodes that a file unfolds to, with what aliases repeat
-	lintMaxDepth = 200
-	lintMaxPlace = 512 << 10 // bytes of one document up to which places are looked for
-)
-
-// lintDoc is one document of a file.
-type lintDoc struct {
-	line int // where it begins
-	root *lintNode
-}
-
-// lintSyntax is a document that is not YAML.
-type lintSyntax struct {
-	at   lintPos
-	what string
-}
-
-// lintDocs splits a file at its "---" lines and reads each document by itself, so
-// that what is wrong in one leaves the others.
-func lintDocs(data []byte) (docs []lintDoc, bad []lintSyntax) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	budget := lintMaxTree
-	for _, part := range lintSplit(data) {
-		if lintBlank(part.text) {
-			continue
-		}
-		root, syntax := lintParse(part.text, part.line-1, &budget)
-		if syntax != nil {
-			bad = append(bad, *syntax)
-			continue
-		}
-		if root != nil {
-			docs = append(docs, lintDoc{part.line, root})
-		}
-	}
-	return docs, bad
-}
-
-type lintPart struct {
-	line int // of its first line
-	text []byte
-}
-
-// lintSplit cuts at lines that begin with "---", as apimachinery's YAML reader does
-// (util/yaml/decoder.go), by which Fleet reads manifests.
-func lintSplit(data []byte) (parts []lintPart) {
-	line, begin, first := 1, 0, 1
-	for at := 0; at < len(data); {
-		end := bytes.IndexByte(data[at:], '\n')
-		if end < 0 {
-			end = len(data) - at - 1
-		}
-		text := data[at : at+end+1]
-		if bytes.HasPrefix(text, []byte("---")) && (len(text) == 3 || bytes.IndexByte([]byte(" \t\r\n"), text[3]) >= 0) {
-			parts = append(parts, lintPart{first, data[begin:at]})
-			begin, first = at+len(text), line+1
-			if rest := bytes.TrimSpace(text[3:]); len(rest) > 0 && rest[0] != '#' { // "--- {a: b}"
-				begin, first = at+3, line
-			}
-		}
-		at += end + 1
-		line++
-	}
-	return append(parts, lintPart{first, data[begin:]})
-}
-
-// lintBlank says that a document holds comments and directives only.
-func lintBlank(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		line = bytes.TrimSpace(line)
-		if len(line) > 0 && line[0] != '#' && line[0] != '%' && !bytes.Equal(line, []byte("...")) {
-			return false
-		}
-	}
-	return true
-}
-
-// lintParse reads one document. Where our parser and the one that Fleet uses
-// disagree, Fleet's is right, and the places are lost.
-func lintParse(text []byte, skip int, budget *int) (root *lintNode, bad *lintSyntax) {
-	if len(text) <= lintMaxPlace {
-		file, err := lintAST(text)
-		if err == nil {
-			b := &lintBuilder{anchors: map[string]*lintNode{}, skip: skip, budget: budget}
-			for _, doc := range file.Docs {
-				if doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.DirectiveType {
-					continue
-				}
-				root = b.build(doc.Body, 0)
-				break
-			}
-			if !b.odd {
-				return root, nil
-			}
-		} else {
-			bad = lintSyntaxOf(err, skip)
-		}
-	}
-	root, what := lintPlain(text, skip, budget)
-	switch {
-	case what == "":
-		return root, nil
-	case bad != nil:
-		return nil, bad
-	}
-	return nil, &lintSyntax{lintPos{skip + 1, 1}, what}
-}
-
-var errLintParser = errors.New("the YAML parser gave up on this document")
-
-// lintAST calls the parser, whose panics on odd inputs become errors.
-func lintAST(text []byte) (file *ast.File, err error) {
-	defer func() {
-		if recover() != nil {
-			err = errLintParser
-		}
-	}()
-	return parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
-}
-
-// lintSyntaxOf keeps what the parser says, without the lines that it quotes: a
-// secret may be in them.
-func lintSyntaxOf(err error, skip int) *lintSyntax {
-	bad := &lintSyntax{lintPos{skip + 1, 1}, errLintParser.Error()}
-	var syntax yaml.Error
-	if errors.As(err, &syntax) {
-		bad.what = syntax.GetMessage()
-		if t := syntax.GetToken(); t != nil && t.Position != nil && t.Position.Line > 0 {
-			bad.at = lintPos{t.Position.Line + skip, max(1, t.Position.Column)}
-		}
-	}
-	return bad
-}
 
 // lintBuilder makes nodes of an AST.
 type lintBuilder struct {
