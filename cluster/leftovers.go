@@ -127,6 +127,7 @@ func (r rest) diff() drift.Diff {
 type unneeded struct {
 	rests []rest
 	parts []record
+	given []record // of parts that Fleet deploys now
 }
 
 // leftoversStep clears what earlier files asked for: parts of the platform, seeds,
@@ -138,7 +139,7 @@ func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
 			if u.rests, err = c.rests(ctx, c.wanted); err != nil {
 				return u, err
 			}
-			u.parts, err = c.retired(ctx)
+			u.parts, u.given, err = c.retired(ctx)
 			return u, err
 		},
 		Diff: func(u unneeded) drift.Diff {
@@ -146,12 +147,18 @@ func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
 			for _, p := range u.parts {
 				d = append(d, p.diff()...)
 			}
+			for _, p := range u.given {
+				d = append(d, drift.Field{Path: p.Part, Have: "applied by us", Want: "Fleet's", Effect: drift.Update, Note: "it stays as it is"})
+			}
 			return append(d, diffRests(u.rests)...)
 		},
 		Apply: func(ctx context.Context, u unneeded) error {
 			var errs []error // one part that must stay does not keep the others
 			for _, p := range u.parts {
 				errs = append(errs, c.retirePart(ctx, p))
+			}
+			for _, p := range u.given {
+				errs = append(errs, c.handOver(ctx, p))
 			}
 			return errors.Join(append(errs, c.clear(ctx, u.rests))...)
 		},

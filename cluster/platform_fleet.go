@@ -101,6 +101,7 @@ type pushed struct {
 
 	state *fleet.State // of all bundles, as at a time
 	at    time.Time
+	asked time.Time // when the branch was last looked at while Fleet was elsewhere
 }
 
 // FleetTree is the folder in Git, as it should be.
@@ -135,7 +136,7 @@ func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
 			}
 			repo, err := remote.Observe(ctx, tree)
 			if err != nil {
-				return nil, err
+				return nil, lasting(err)
 			}
 			c.pushed.mu.Lock()
 			defer c.pushed.mu.Unlock()
@@ -161,11 +162,25 @@ func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
 				return err
 			}
 			_, err = remote.Push(ctx, tree, fleet.PushOptions{Seen: seen})
-			return err
+			return lasting(err)
 		},
 		Settle: time.Minute,
 		Poll:   5 * time.Second,
 	}
+}
+
+// lasting marks errors of Git that another try does not mend.
+func lasting(err error) error {
+	var foreign *fleet.ForeignError
+	if errors.As(err, &foreign) {
+		return converge.Permanent(err)
+	}
+	for _, kind := range []error{fleet.ErrCredentials, fleet.ErrHostKey, fleet.ErrNoRepository, fleet.ErrNoBranch, fleet.ErrRefused} {
+		if errors.Is(err, kind) {
+			return converge.Permanent(err)
+		}
+	}
+	return err
 }
 
 // bundleTime is how long Fleet may take for a part: it reads, installs, pulls images.
@@ -211,7 +226,51 @@ func (c *Cluster) fleetState(ctx context.Context) (state *fleet.State, pending b
 		return nil, false, err
 	}
 	c.pushed.state, c.pushed.at = state, time.Now()
+	if state.Commit != "" && state.Commit != c.pushed.commit && time.Since(c.pushed.asked) > movedTime {
+		c.pushed.asked = time.Now()
+		return state, false, c.follow(ctx)
+	}
 	return state, false, nil
+}
+
+// movedTime is how often the branch is looked at again while Fleet is at another commit.
+const movedTime = 30 * time.Second
+
+// follow waits for the branch as it is now: others push to it too, and Fleet may never
+// be at our commit, but at a later one that has our folder as it should be.
+func (c *Cluster) follow(ctx context.Context) error {
+	tree, err := c.FleetTree(ctx)
+	if err != nil {
+		return err
+	}
+	remote, err := c.FleetRemote()
+	if err != nil {
+		return err
+	}
+	repo, err := remote.Observe(ctx, tree)
+	if err == nil && repo.Diff().Empty() {
+		c.pushed.commit = repo.Commit
+	}
+	return err
+}
+
+// stillFleets is an error for a part that is to be applied directly while Fleet has it:
+// when Fleet lets go of it, it takes it away.
+func (c *Cluster) stillFleets(ctx context.Context, client *kube.Client, p piece) error {
+	if f := c.spec.Platform.Fleet; f == nil || f.Repo == "" || p.base || p.network {
+		return nil
+	}
+	state, err := fleet.Observe(ctx, client, fleet.StatusOptions{})
+	if err != nil {
+		return err
+	}
+	for _, b := range state.Bundles {
+		if b.Part == p.Name {
+			return converge.Permanent(fmt.Errorf("Fleet still deploys %s (bundle %s), and would take it away when it lets go of it: "+
+				"take it out of Git first with go tool mage fleet:push, and run this again when fleet:status no longer shows it", p.Name, b.Name))
+		}
+	}
+	return nil
 }
 
 // FleetState looks at what Fleet has made of the repository. With a commit it is not

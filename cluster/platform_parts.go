@@ -263,7 +263,7 @@ func (r *recipe) ingress(p *Platform) {
 	if p.Ingress.Kind == IngressNone || len(p.hosts()) == 0 && p.Rancher == nil {
 		return
 	}
-	o := addon.IngressOptions{Common: r.common("ingress"), GatewayAPI: p.Ingress.Kind == IngressGateway}
+	o := addon.IngressOptions{Common: r.common("ingress"), GatewayAPI: p.Ingress.Kind == IngressGateway, HTTPS: p.TLS != nil}
 	if p.LB != nil {
 		o.LoadBalancer, o.Address = p.LB.Kind, p.LB.Reserved["ingress"]
 	}

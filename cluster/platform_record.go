@@ -223,29 +223,32 @@ func (c *Cluster) supersede(ctx context.Context, p piece) error {
 }
 
 // retired are the parts that the cluster has of us and the file no longer names,
-// those first that need others.
-func (c *Cluster) retired(ctx context.Context) ([]record, error) {
+// those first that need others; given are those that we applied once and Fleet deploys now.
+func (c *Cluster) retired(ctx context.Context) (gone, given []record, err error) {
 	pieces, err := c.platformParts()
 	if err != nil {
-		return nil, err // what is asked for is not known
+		return nil, nil, err // what is asked for is not known
 	}
 	client, err := c.kube(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all, err := client.List(ctx, "v1", "ConfigMap", metav1.NamespaceSystem, recordLabel)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var gone []record
 	for _, cm := range all {
 		text, _, _ := unstructured.NestedString(cm.Object, "data", recordKey)
 		r, err := parseRecord(cm.GetName(), text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if !slices.ContainsFunc(pieces, func(p piece) bool { return p.Name == r.Part }) {
+		i := slices.IndexFunc(pieces, func(p piece) bool { return p.Name == r.Part })
+		switch {
+		case i < 0:
 			gone = append(gone, *r)
+		case pieces[i].via == ViaFleet && (r.Release != "" || len(r.Before)+len(r.After) > 0):
+			given = append(given, *r)
 		}
 	}
 	slices.SortStableFunc(gone, func(a, b record) int {
@@ -257,7 +260,21 @@ func (c *Cluster) retired(ctx context.Context) ([]record, error) {
 		}
 		return 0
 	})
-	return gone, nil
+	return gone, given, nil
+}
+
+// handOver forgets what of a part is Fleet's now.
+func (c *Cluster) handOver(ctx context.Context, r record) error {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return err
+	}
+	r.Release, r.Before, r.After, r.Classes = "", nil, nil, nil
+	if len(r.Secrets) == 0 {
+		return client.Delete(ctx, r.object())
+	}
+	_, err = client.Apply(ctx, r.object())
+	return err
 }
 
 func (r record) diff() drift.Diff {

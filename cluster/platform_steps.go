@@ -106,7 +106,7 @@ func (c *Cluster) bringChart(ctx context.Context, seen chartSeen) error {
 	if err := c.supersede(ctx, p); err != nil {
 		return err
 	}
-	if err := c.oneFleet(ctx, p); err != nil {
+	if err := errors.Join(c.oneFleet(ctx, p), c.stillFleets(ctx, client, p)); err != nil {
 		return err
 	}
 	if err := c.enter(ctx, client, p); err != nil {

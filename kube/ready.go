@@ -67,6 +67,8 @@ func lacks(u *unstructured.Unstructured) (string, error) {
 		})
 	case "CustomResourceDefinition.apiextensions.k8s.io":
 		return established(u), nil
+	case "ClusterIssuer.cert-manager.io", "Issuer.cert-manager.io", "Certificate.cert-manager.io":
+		return signs(u), nil
 	case "APIService.apiregistration.k8s.io":
 		return available(u), nil
 	}
@@ -191,4 +193,22 @@ func condition(u *unstructured.Unstructured, kind string) (is bool, why string) 
 		}
 	}
 	return false, ""
+}
+
+// signs says what keeps an issuer or certificate of cert-manager, by its condition Ready.
+func signs(u *unstructured.Unstructured) string {
+	conds, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conds {
+		m, ok := c.(map[string]any)
+		if !ok || m["type"] != "Ready" {
+			continue
+		}
+		if m["status"] == "True" {
+			return ""
+		}
+		reason, _ := m["reason"].(string)
+		message, _ := m["message"].(string)
+		return words(reason, message)
+	}
+	return "cert-manager has not looked at it yet"
 }
