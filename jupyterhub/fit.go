@@ -82,6 +82,35 @@ func Fit(profiles []Profile, pools []Pool, quota Quota) Report {
 	return r
 }
 
+// Fit lays the hub's profiles on its pools. Servers with a scratch volume run only
+// where there is storage for it.
+func (h Hub) Fit() Report {
+	var r Report
+	for _, p := range h.Profiles {
+		pools := h.Pools
+		if h.scratch(p) {
+			pools = h.Scratch.where(pools)
+		}
+		one := Fit([]Profile{p}, pools, h.Quota)
+		for i, in := range h.Pools {
+			if len(in.Nodes) > 0 && len(pools[i].Nodes) == 0 {
+				one.Rows[0].Cells[i] = Cell{Why: "its nodes have no scratch storage"}
+			}
+		}
+		r.Pools, r.Rows = one.Pools, append(r.Rows, one.Rows...)
+	}
+	return r
+}
+
+// where leaves the nodes that have it.
+func (s *Scratch) where(pools []Pool) []Pool {
+	out := slices.Clone(pools)
+	for i := range out {
+		out[i].Nodes = slices.DeleteFunc(slices.Clone(out[i].Nodes), func(n Node) bool { return !s.has(n) })
+	}
+	return out
+}
+
 // limit is what a quota leaves.
 func (r *Row) limit(p Profile, q Quota) {
 	need := p.requests()

@@ -97,6 +97,45 @@ func TestFitShares(t *testing.T) {
 	require.ErrorContains(t, r.Err(), "one share of a GPU is the most")
 }
 
+func TestFitScratch(t *testing.T) {
+	h := Hub{
+		Pools: append(a100s(), Pool{Name: "plain", Labels: map[string]string{"pool": "plain"}, Nodes: []Node{{Name: "p1", CPU: 8, Memory: 32 * GiB}, {Name: "p2", CPU: 8, Memory: 32 * GiB}}}),
+		Profiles: []Profile{
+			{Name: "cpu", MemLimit: 8 * GiB}, {Name: "gpu", GPUs: 1, MemLimit: 8 * GiB, Pool: "gpu"}, {Name: "plain", MemLimit: 8 * GiB, Pool: "plain"},
+		},
+		Scratch: &Scratch{Class: "scratch", Size: GiB},
+	}
+	totals := func() (n []int) {
+		for _, row := range h.Fit().Rows {
+			n = append(n, row.Total)
+		}
+		return n
+	}
+	gets := func() (names []string) {
+		for _, p := range h.Profiles {
+			if volumes, ok := h.entry(p)["kubespawner_override"].(map[string]any)["volumes"].(map[string]any); ok && volumes["scratch"] != nil {
+				names = append(names, p.Name)
+			}
+		}
+		return names
+	}
+	require.Equal(t, []int{8, 8, 8}, totals(), "it is everywhere")
+	require.Equal(t, []string{"cpu", "gpu", "plain"}, gets())
+
+	h.Scratch.Nodes = []string{"wk-gpu1", "wk-gpu2", "wk-gpu3", "wk-gpu4"}
+	require.Equal(t, []int{8, 8, 8}, totals(), "profiles that cannot run where it is do without")
+	require.Equal(t, []string{"gpu"}, gets())
+
+	h.Scratch.Nodes = []string{"wk-gpu1", "p1"}
+	require.Equal(t, []int{4, 2, 4}, totals(), "and others run where it is")
+	require.Equal(t, []string{"cpu", "gpu", "plain"}, gets())
+	h.Scratch.Nodes = []string{"p1"}
+	h.Profiles = []Profile{{Name: "any", MemLimit: 8 * GiB, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}
+	row := h.Fit().Rows[0]
+	require.Equal(t, 4, row.Total)
+	require.Equal(t, "its nodes have no scratch storage", row.Cells[0].Why)
+}
+
 func TestFitQuota(t *testing.T) {
 	p := []Profile{{Name: "p", GPUs: 1, CPULimit: 2, MemLimit: 8 * GiB}}
 	for _, c := range []struct {

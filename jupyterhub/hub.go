@@ -111,11 +111,14 @@ type NFSExport struct {
 	MountOptions []string
 }
 
-// Scratch is a volume that dies with the server that it was made for.
+// Scratch is a volume that dies with the server that it was made for. Storage of
+// nodes' own disks is not on every node: profiles that run where there is none do
+// without, and those that can choose run where it is.
 type Scratch struct {
 	Class string // empty: the default one
 	Size  Bytes
-	Path  string // default /scratch
+	Path  string   // default /scratch
+	Nodes []string // names of those that have the class; empty: all
 }
 
 // Cull stops servers that nobody uses.

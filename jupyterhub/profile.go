@@ -200,6 +200,9 @@ func (h Hub) putVolumes(p Profile, override map[string]any) {
 		volumes["shm"] = map[string]any{"name": "shm", "emptyDir": map[string]any{"medium": "Memory", "sizeLimit": size.String()}}
 		mounts["shm"] = map[string]any{"name": "shm", "mountPath": "/dev/shm"}
 	}
+	if h.scratch(p) {
+		h.Scratch.put(volumes, mounts)
+	}
 	for _, s := range p.Volumes {
 		s.put(volumes, mounts)
 	}
@@ -233,7 +236,10 @@ func texts(in map[string]string) map[string]any {
 func tolerationValues(all []corev1.Toleration) []any {
 	out := make([]any, 0, len(all))
 	for _, t := range all {
-		v := map[string]any{"key": t.Key, "operator": string(or(t.Operator, corev1.TolerationOpEqual))}
+		v := map[string]any{"operator": string(or(t.Operator, corev1.TolerationOpEqual))}
+		if t.Key != "" {
+			v["key"] = t.Key
+		}
 		if t.Value != "" {
 			v["value"] = t.Value
 		}

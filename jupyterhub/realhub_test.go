@@ -219,7 +219,7 @@ func testProfiles(names ...string) []Profile {
 func TestVerifyOnRealHub(t *testing.T) {
 	hub := startHub(t, Hub{
 		Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true},
-		Profiles: testProfiles("cpu", "broken", "endless"),
+		Profiles: testProfiles("cpu", "broken", "endless", "nowhere"),
 	})
 
 	t.Run("each profile for itself", func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		require.True(t, r.Saw.Writable)
 		require.Positive(t, r.Saw.CPUs)
 		require.Contains(t, r.Saw.Home, VerifyUser)
-		require.Contains(t, said(), "profile cpu: 0/1 nodes are available")
+		require.Contains(t, said(), "profile cpu: 0/7 nodes are available")
 		require.Contains(t, said(), "profile cpu: Python 3.")
 		require.NotContains(t, hub.users(t), VerifyUser, "the user is removed")
 	})
@@ -258,9 +258,10 @@ func TestVerifyOnRealHub(t *testing.T) {
 		c, err := hub.client().open()
 		require.NoError(t, err)
 		defer c.close()
-		v := &verifier{conn: c, o: patience}
+		v := &verifier{conn: c, o: Options{Schedule: time.Minute, Start: patience.Start, Run: patience.Run, Stop: patience.Stop}}
 		require.NoError(t, v.begin(t.Context()))
-		require.NoError(t, v.start(t.Context(), "cpu", new([]string)))
+		_, err = v.start(t.Context(), "cpu")
+		require.NoError(t, err)
 		require.Contains(t, hub.users(t), VerifyUser)
 
 		_, err = Verify(t.Context(), hub.client(), []Check{{Profile: "cpu"}}, patience)
@@ -284,8 +285,17 @@ func TestVerifyOnRealHub(t *testing.T) {
 		o := patience
 		o.Start = 3 * time.Second
 		_, err := Verify(t.Context(), hub.client(), []Check{{Profile: "endless"}}, o)
-		require.ErrorContains(t, err, "profile endless: its server is not ready after 3s; the hub's last words: ")
-		require.ErrorContains(t, err, "0/1 nodes are available")
+		require.ErrorContains(t, err, "profile endless: its server is not ready after 3s: context deadline exceeded; the hub's last words: ")
+		require.ErrorContains(t, err, "0/7 nodes are available")
+		require.NotContains(t, hub.users(t), VerifyUser)
+	})
+
+	t.Run("one that no node takes", func(t *testing.T) {
+		o := patience
+		o.Schedule = time.Second
+		_, err := Verify(t.Context(), hub.client(), []Check{{Profile: "nowhere"}}, o)
+		require.ErrorContains(t, err, "profile nowhere: no node takes it for 1s; the hub's last words: ")
+		require.ErrorContains(t, err, "0/7 nodes are available: 7 Insufficient nvidia.com/gpu.")
 		require.NotContains(t, hub.users(t), VerifyUser)
 	})
 

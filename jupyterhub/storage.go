@@ -42,9 +42,6 @@ func (h Hub) storage() map[string]any {
 			s.put(volumes, mounts)
 		}
 	}
-	if h.Scratch != nil {
-		h.Scratch.put(volumes, mounts)
-	}
 	if len(h.bundle()) > 0 {
 		maps.Copy(volumes, caVolumes())
 		maps.Copy(mounts, caMounts())
@@ -75,6 +72,26 @@ func (s Share) claim() string {
 		return "share-" + s.Name
 	}
 	return s.Claim
+}
+
+// has says whether a node has the class.
+func (s *Scratch) has(n Node) bool { return len(s.Nodes) == 0 || slices.Contains(s.Nodes, n.Name) }
+
+// scratch says whether the profile's servers get one: when a node on which they may
+// run has it. A hub that knows no nodes gives it to all.
+func (h Hub) scratch(p Profile) bool {
+	if h.Scratch == nil {
+		return false
+	}
+	if len(h.Scratch.Nodes) == 0 || len(h.Pools) == 0 {
+		return true
+	}
+	for _, in := range h.Pools {
+		if p.excluded(in, h.Pools) == "" && slices.ContainsFunc(in.Nodes, h.Scratch.has) {
+			return true
+		}
+	}
+	return false
 }
 
 // put adds a generic ephemeral volume: Kubernetes makes its claim with the pod, and

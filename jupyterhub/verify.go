@@ -1,14 +1,10 @@
 package jupyterhub
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -47,6 +43,10 @@ func (h Hub) Checks() []Check {
 
 // Options are how patient [Verify] is.
 type Options struct {
+	// Schedule is how long the scheduler may find no node; default 3 min. A user would
+	// wait longer, and learn nothing more.
+	Schedule time.Duration
+
 	Start time.Duration // until a server is ready; default 25 min, a little more than the hub's own patience
 	Run   time.Duration // until the code in it has ended; default 3 min
 	Stop  time.Duration // until a server is gone; default 3 min
@@ -72,7 +72,7 @@ func Verify(ctx context.Context, c Client, checks []Check, o Options) ([]Result,
 	}
 	defer hub.close()
 	v := &verifier{conn: hub, o: Options{
-		Start: or(o.Start, startTimeout+5*time.Minute), Run: or(o.Run, 3*time.Minute), Stop: or(o.Stop, 3*time.Minute),
+		Schedule: or(o.Schedule, 3*time.Minute), Start: or(o.Start, startTimeout+5*time.Minute), Run: or(o.Run, 3*time.Minute), Stop: or(o.Stop, 3*time.Minute),
 	}}
 	if err := v.begin(ctx); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (v *verifier) profile(ctx context.Context, check Check) (r Result) {
 		}
 	}()
 	begun := time.Now()
-	if r.Err = v.start(ctx, check.Profile, &r.Events); r.Err != nil {
+	if r.Events, r.Err = v.start(ctx, check.Profile); r.Err != nil {
 		return r
 	}
 	r.Ready = time.Since(begun)
@@ -166,101 +166,6 @@ func (v *verifier) profile(ctx context.Context, check Check) (r Result) {
 		progress.Say(ctx, "profile %s: %s", check.Profile, r.Saw)
 	}
 	return r
-}
-
-// start asks for a server and follows it until it is ready.
-func (v *verifier) start(ctx context.Context, profile string, events *[]string) error {
-	ctx, cancel := context.WithTimeout(ctx, v.o.Start)
-	defer cancel()
-	status, err := v.call(ctx, http.MethodPost, userPath+"/server", map[string]any{"profile": profile}, nil)
-	if err != nil {
-		return fmt.Errorf("the hub does not start it: %w", err)
-	}
-	if status == http.StatusCreated {
-		return nil
-	}
-	for {
-		done, err := v.follow(ctx, profile, events)
-		if done || err != nil {
-			return err
-		}
-		// The stream ended early: something between the hub and us closed it.
-		s, err := v.server(ctx)
-		switch {
-		case err != nil:
-			return err
-		case s != nil && s.Ready:
-			return nil
-		case s == nil:
-			return fmt.Errorf("its server is gone%s", lastOf(*events))
-		}
-		if err := sleep(ctx, 2*time.Second); err != nil {
-			return fmt.Errorf("its server is not ready after %s%s: %w", v.o.Start, lastOf(*events), err)
-		}
-	}
-}
-
-// event is one of those that the hub sends while a server starts.
-type event struct {
-	Progress      int
-	Message       string
-	Ready, Failed bool
-}
-
-// keepEvents is how many events a failure shows.
-const keepEvents = 8
-
-// follow reads the hub's server-sent events: "data:" and JSON, with empty lines
-// between that keep the connection open.
-func (v *verifier) follow(ctx context.Context, profile string, events *[]string) (done bool, err error) {
-	path := userPath + "/server/progress"
-	res, err := v.send(ctx, http.MethodGet, path, nil, "text/event-stream")
-	if err != nil {
-		return false, fmt.Errorf("%w%s", err, lastOf(*events))
-	}
-	defer res.Body.Close()
-	if res.StatusCode == http.StatusBadRequest || res.StatusCode == http.StatusNotFound {
-		return false, nil // it does not start any more: look what became of it
-	}
-	if res.StatusCode != http.StatusOK {
-		data, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-		return false, &APIError{Method: http.MethodGet, Path: path, Status: res.StatusCode, Message: message(data, res)}
-	}
-	lines := bufio.NewScanner(res.Body)
-	lines.Buffer(nil, maxAnswer)
-	for lines.Scan() {
-		data, ok := strings.CutPrefix(lines.Text(), "data:")
-		if !ok {
-			continue
-		}
-		var e event
-		if json.Unmarshal([]byte(data), &e) != nil {
-			continue // what is not an event says nothing
-		}
-		if e.Failed {
-			return true, fmt.Errorf("%s%s", or(e.Message, "its server did not start"), lastOf(*events))
-		}
-		if e.Ready {
-			return true, nil
-		}
-		if e.Message != "" {
-			progress.Say(ctx, "profile %s: %s", profile, e.Message)
-			*events = append(*events, e.Message)
-			*events = (*events)[max(0, len(*events)-keepEvents):]
-		}
-	}
-	if ctx.Err() != nil {
-		return true, fmt.Errorf("its server is not ready after %s%s: %w", v.o.Start, lastOf(*events), context.Cause(ctx))
-	}
-	return false, nil
-}
-
-// lastOf says what the hub said last, for errors.
-func lastOf(events []string) string {
-	if len(events) == 0 {
-		return ""
-	}
-	return "; the hub's last words: " + strings.Join(events, " | ")
 }
 
 // server is the user's server as the hub sees it.

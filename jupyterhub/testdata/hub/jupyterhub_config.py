@@ -17,7 +17,10 @@ class ProfileSpawner(SimpleLocalProcessSpawner):
     """Knows profiles by their slugs, as kubespawner does with options from the API."""
 
     async def progress(self):
-        yield {"progress": 10, "message": "0/1 nodes are available"}
+        yield {"progress": 10, "message": "0/7 nodes are available: 7 Insufficient nvidia.com/gpu."}
+        if self.user_options.get("profile") == "nowhere":
+            await asyncio.sleep(10)
+            return
         yield {"progress": 50, "message": "Container image pulled"}
 
     async def start(self):
@@ -28,8 +31,8 @@ class ProfileSpawner(SimpleLocalProcessSpawner):
         if slug == "broken":
             await asyncio.sleep(1)
             raise RuntimeError("pod rejected: the node is out of GPUs")
-        if slug == "endless":
-            await asyncio.sleep(15)  # this hub cannot be told to give up a start; since 5 it can
+        if slug in ("endless", "nowhere"):
+            await asyncio.sleep(10)  # this hub cannot be told to give up a start; since 5 it can
             raise RuntimeError("never ready")
         return await super().start()
 

@@ -1,0 +1,150 @@
+package jupyterhub
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// starting is a server that has been asked for.
+type starting struct {
+	profile string
+	events  []string // the last ones
+	noNode  *time.Timer
+	wait    time.Duration // how long the scheduler may find no node
+	giveUp  context.CancelCauseFunc
+}
+
+// keepEvents is how many events a failure shows.
+const keepEvents = 8
+
+// errNoNode ends the waiting for a server that cannot be placed.
+var errNoNode = errors.New("no node takes it")
+
+// start asks for a server and follows it until it is ready. It returns what the hub
+// said last.
+func (v *verifier) start(ctx context.Context, profile string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, v.o.Start)
+	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	s := &starting{profile: profile, wait: v.o.Schedule, giveUp: giveUp}
+	defer s.placed()
+	status, err := v.call(ctx, http.MethodPost, userPath+"/server", map[string]any{"profile": profile}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("the hub does not start it: %w", err)
+	}
+	for done := status == http.StatusCreated; !done; {
+		if done, err = v.follow(ctx, s); err == nil && !done {
+			done, err = v.settled(ctx)
+		}
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = fmt.Errorf("its server is not ready: %w", cause)
+			if errors.Is(cause, errNoNode) {
+				err = fmt.Errorf("%w for %s", cause, s.wait)
+			} else if errors.Is(cause, context.DeadlineExceeded) {
+				err = fmt.Errorf("its server is not ready after %s: %w", v.o.Start, cause)
+			}
+		}
+		if err != nil {
+			return s.events, fmt.Errorf("%w%s", err, lastWords(s.events))
+		}
+	}
+	return s.events, nil
+}
+
+// settled looks at a server after the stream about it has ended early: something
+// between the hub and us has closed it.
+func (v *verifier) settled(ctx context.Context) (done bool, err error) {
+	have, err := v.server(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case have == nil:
+		return false, errors.New("its server is gone")
+	case have.Ready:
+		return true, nil
+	}
+	return false, sleep(ctx, 2*time.Second)
+}
+
+// event is one of those that the hub sends while a server starts.
+type event struct {
+	Message       string
+	Ready, Failed bool
+}
+
+// follow reads the hub's server-sent events: "data:" and JSON, with empty lines
+// between that keep the connection open.
+func (v *verifier) follow(ctx context.Context, s *starting) (done bool, err error) {
+	path := userPath + "/server/progress"
+	res, err := v.send(ctx, http.MethodGet, path, nil, "text/event-stream")
+	if err != nil {
+		return false, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusBadRequest || res.StatusCode == http.StatusNotFound {
+		return false, nil // it does not start any more: look what became of it
+	}
+	if res.StatusCode != http.StatusOK {
+		data, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+		return false, &APIError{Method: http.MethodGet, Path: path, Status: res.StatusCode, Message: message(data, res)}
+	}
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, maxAnswer)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data:")
+		var e event
+		if !ok || json.Unmarshal([]byte(data), &e) != nil {
+			continue // what is not an event says nothing
+		}
+		if e.Failed {
+			return false, errors.New(or(e.Message, "its server did not start"))
+		}
+		if e.Ready {
+			return true, nil
+		}
+		s.hear(ctx, e.Message)
+	}
+	return false, context.Cause(ctx)
+}
+
+// hear passes an event on, and starts to count while the scheduler finds no node: it
+// says "0/7 nodes are available: ", and why (kube-scheduler's FitError), which
+// kubespawner passes on as an event of the pod.
+func (s *starting) hear(ctx context.Context, message string) {
+	if message == "" {
+		return
+	}
+	progress.Say(ctx, "profile %s: %s", s.profile, message)
+	s.events = append(s.events, message)
+	s.events = s.events[max(0, len(s.events)-keepEvents):]
+	if !strings.Contains(message, " nodes are available: ") {
+		s.placed()
+	} else if s.noNode == nil {
+		s.noNode = time.AfterFunc(s.wait, func() { s.giveUp(errNoNode) })
+	}
+}
+
+func (s *starting) placed() {
+	if s.noNode != nil {
+		s.noNode.Stop()
+		s.noNode = nil
+	}
+}
+
+// lastWords says what the hub said last, for errors.
+func lastWords(events []string) string {
+	if len(events) == 0 {
+		return ""
+	}
+	return "; the hub's last words: " + strings.Join(events, " | ")
+}
