@@ -21,12 +21,13 @@ func (r *resolver) profilesFit() {
 		r.profilePool(e.Name, e.Value)
 	}
 	r.groupsAreKnown()
-	for _, row := range r.spec.Fit().Rows {
+	fit := r.spec.Fit()
+	for _, row := range fit.Rows {
 		raw := r.raw.Hub.Profiles.get(row.Profile)
 		if row.Total > 0 || raw != nil && raw.Pool != "" && r.raw.Pools.get(raw.Pool) == nil {
 			continue
 		}
-		what, cure := never(row, r.spec.Fit().Pools)
+		what, cure := never(row, fit.Pools)
 		at := any(r.raw.Hub)
 		if raw != nil {
 			at = r.tooMuch(raw, what)
@@ -140,7 +141,17 @@ func (s *Spec) Fit() jupyterhub.Report {
 			GPUs: p.GPUs, GPUMemory: jupyterhub.Bytes(p.GPUMemory), Pool: p.Pool, RuntimeClass: p.RuntimeClass,
 		})
 	}
-	return jupyterhub.Fit(profiles, s.fitPools(), jupyterhub.Quota{GPUs: h.Quota.GPUs, CPU: h.Quota.CPU, Memory: jupyterhub.Bytes(h.Quota.Memory)})
+	all := jupyterhub.Hub{
+		Profiles: profiles, Pools: s.fitPools(),
+		Quota: jupyterhub.Quota{GPUs: h.Quota.GPUs, CPU: h.Quota.CPU, Memory: jupyterhub.Bytes(h.Quota.Memory)},
+	}
+	if h.Scratch.Class != "" {
+		all.Scratch = &jupyterhub.Scratch{Class: h.Scratch.Class, Size: jupyterhub.Bytes(h.Scratch.Size), Path: h.Scratch.Path}
+		if own := s.Platform.Storage.Scratch; own != nil && own.Class == h.Scratch.Class {
+			all.Scratch.Nodes = own.Nodes // nobody else has a volume of it
+		}
+	}
+	return all.Fit()
 }
 
 // fitPools groups the nodes that are alike for the scheduler. Nodes of one pool may
