@@ -31,8 +31,8 @@ const (
 	realCharts = "CHARTS" // names a folder of charts, see TestRealCharts
 )
 
-// form makes a cluster of one node, on which commands "exit N" end so.
-func form(t *testing.T) guest.Plane {
+// form makes a cluster of some nodes.
+func form(t *testing.T, nodes int) guest.Plane {
 	t.Helper()
 	exe := labtest.Binary(t)
 	dir := t.TempDir()
@@ -48,23 +48,28 @@ func form(t *testing.T) guest.Plane {
 	})
 	p, err := f.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}})
 	require.NoError(t, err)
-	require.NoError(t, p.Join(t.Context(), guest.Node{
-		Name: "wk1", Role: "agent", InternalIP: netip.MustParseAddr("10.0.0.21"), Version: version, CPUs: 64, Memory: 256 << 30,
-		Run: func(_ context.Context, c guest.Container) (int, string, string) {
-			if os.Getenv(realCharts) != "" {
-				return 0, "", "" // commands of which we know nothing
-			}
-			if len(c.Args) != 2 || c.Args[0] != "exit" {
-				return 127, "sh: not found", ""
-			}
-			code, err := strconv.Atoi(c.Args[1])
-			if err != nil {
-				return 126, err.Error(), ""
-			}
-			return code, "", fmt.Sprintf("the command ended with %d", code)
-		},
-	}))
+	for i := range nodes {
+		require.NoError(t, p.Join(t.Context(), guest.Node{
+			Name: fmt.Sprintf("wk%d", i+1), Role: "agent", InternalIP: netip.AddrFrom4([4]byte{10, 0, 0, byte(21 + i)}),
+			Version: version, CPUs: 64, Memory: 256 << 30, Run: run,
+		}))
+	}
 	return p
+}
+
+// run is what commands do: "exit N" ends so.
+func run(_ context.Context, c guest.Container) (code int, output, log string) {
+	if os.Getenv(realCharts) != "" {
+		return 0, "", "" // commands of which we know nothing
+	}
+	if len(c.Args) != 2 || c.Args[0] != "exit" {
+		return 127, "sh: not found", ""
+	}
+	code, err := strconv.Atoi(c.Args[1])
+	if err != nil {
+		return 126, err.Error(), ""
+	}
+	return code, "", fmt.Sprintf("the command ended with %d", code)
 }
 
 // user is a client of the cluster whose requests are counted, and cut off at one.

@@ -46,7 +46,7 @@ func (u *user) cutOff(t *testing.T, r chart.Release, n int) bool {
 // TestCutOff ends an install, and an upgrade, at every one of their requests; the
 // next Apply brings the release about all the same.
 func TestCutOff(t *testing.T) {
-	u := newUser(t, form(t))
+	u := newUser(t, form(t, 1))
 	t.Run("install", func(t *testing.T) {
 		cuts := 0
 		for more := true; more; cuts++ {

@@ -1,14 +1,15 @@
 package charttest_test
 
 import (
-	"encoding/base64"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	helmdriver "helm.sh/helm/v3/pkg/storage/driver"
+	"helm.sh/helm/v3/pkg/release"
+	helmtime "helm.sh/helm/v3/pkg/time"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +27,7 @@ func isGone(err error) bool {
 
 // TestLife takes a release through its life. The parts build on each other.
 func TestLife(t *testing.T) {
-	p := form(t)
+	p := form(t, 1)
 	u := newUser(t, p)
 	t.Run("install", u.installs)
 	t.Run("what was changed by hand is put right", u.repairs)
@@ -38,6 +39,7 @@ func TestLife(t *testing.T) {
 	t.Run("history is short", u.history)
 	t.Run("what belongs to others is not taken", u.foreign)
 	t.Run("a first install that fails leaves nothing", u.failsFirst)
+	t.Run("somebody else's Helm is waited for", u.somebodyElse)
 	t.Run("uninstall", u.uninstalls)
 	t.Run("secrets", u.secrets)
 }
@@ -157,19 +159,12 @@ func (u *user) crds(t *testing.T) {
 }
 
 func (u *user) records(t *testing.T) {
-	list, err := u.kube.List(t.Context(), "v1", "Secret", "web", "owner=helm,name=site,status=deployed")
-	require.NoError(t, err)
-	require.Len(t, list, 1)
-	raw, _, _ := unstructured.NestedString(list[0].Object, "data", "release")
-	data, err := base64.StdEncoding.DecodeString(raw)
-	require.NoError(t, err)
-	rel := helmReads(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: list[0].GetName(), Namespace: "web", Labels: list[0].GetLabels()},
-		Type: helmdriver.SecretsDriverName, Data: map[string][]byte{"release": data}})
+	s := u.record(t, 8)
+	rel := helmReads(t, s)
 	assert.Equal(t, "site is green.\n", rel.Info.Notes)
 	assert.Equal(t, "web", rel.Chart.Metadata.Name)
 	assert.Equal(t, 8, rel.Version)
-	typ, _, _ := unstructured.NestedString(list[0].Object, "type")
-	assert.Equal(t, "helm.sh/release.v1", typ)
+	assert.EqualValues(t, "helm.sh/release.v1", s.Type)
 }
 
 func (u *user) history(t *testing.T) {
@@ -212,6 +207,47 @@ func (u *user) failsFirst(t *testing.T) {
 	require.NoError(t, u.Apply(t.Context(), good, s))
 	u.done(t, good, 1)
 	require.NoError(t, u.Uninstall(t.Context(), "web3", "third"))
+}
+
+// somebodyElse puts Helm's record of an upgrade that is under way beside ours.
+func (u *user) somebodyElse(t *testing.T) {
+	r := web("1.1.0", map[string]any{"color": "green"})
+	u.done(t, r, 8)
+	for _, c := range []struct {
+		name string
+		age  time.Duration
+		err  string
+	}{
+		{"one that is at work", time.Second, "revision 9 is pending-upgrade by somebody else's Helm"},
+		{"one that was killed", time.Hour, ""},
+	} {
+		rel := helmReads(t, u.record(t, 8))
+		rel.Version, rel.Info.LastDeployed = 9, helmtime.Time{Time: time.Now().Add(-c.age)}
+		rel.SetStatus(release.StatusPendingUpgrade, "Preparing upgrade")
+		_, err := u.kube.As("helm").Put(t.Context(), helmWrites(t, rel))
+		require.NoError(t, err)
+		brief := r
+		brief.Timeout = 3 * time.Second
+		if c.err == "" {
+			brief.Timeout = time.Minute
+		}
+		err = u.Apply(t.Context(), brief, chart.State{})
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err, c.name)
+			continue
+		}
+		require.NoError(t, err, c.name)
+	}
+	u.done(t, r, 10)
+}
+
+// record reads the Secret of a revision of site.
+func (u *user) record(t *testing.T, revision int) *corev1.Secret {
+	t.Helper()
+	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprintf("sh.helm.release.v1.site.v%d", revision)}}
+	require.NoError(t, u.kube.Get(t.Context(), s))
+	return s
 }
 
 func (u *user) uninstalls(t *testing.T) {

@@ -38,7 +38,7 @@ func helm(t *testing.T, p guest.Plane, namespace string) *action.Configuration {
 
 // TestTakeOver: what Helm made by hand is ours from then on, and stays Helm's too.
 func TestTakeOver(t *testing.T) {
-	p := form(t)
+	p := form(t, 1)
 	u := newUser(t, p)
 	cfg := helm(t, p, "hand")
 	helmkube.ManagedFieldsManager = "helm" // as its command line sets it

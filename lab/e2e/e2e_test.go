@@ -70,7 +70,7 @@ func (u *user) againNothing(t *testing.T) {
 }
 
 func (u *user) changeJustThat(t *testing.T) {
-	changed := strings.Replace(example(t), "homelab.example/pool: gpu", "homelab.example/pool: a100", 1)
+	changed := strings.Replace(bare(t), "homelab.example/pool: gpu", "homelab.example/pool: a100", 1)
 	u.write(t, "cluster.yaml", changed+"\nnodes:\n  wk-gpu2: {memory: 96GiB}\n")
 	out, _, code := u.run(t, "cluster:plan")
 	assert.Equal(t, 2, code)
@@ -84,7 +84,7 @@ func (u *user) changeJustThat(t *testing.T) {
 }
 
 func (u *user) workerGoes(t *testing.T) {
-	u.write(t, "cluster.yaml", strings.Replace(example(t),
+	u.write(t, "cluster.yaml", strings.Replace(bare(t),
 		"count: 4\n    addresses: [10.0.0.21-10.0.0.24]", "count: 3\n    addresses: [10.0.0.21-10.0.0.23]", 1))
 	out, _, code := u.run(t, "cluster:plan")
 	assert.Equal(t, 2, code)

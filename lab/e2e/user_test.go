@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -44,6 +45,7 @@ func newUser(t *testing.T) *user {
 		require.NoError(t, labctl.Stop(ctx, u.lab()))
 		require.NoError(t, os.RemoveAll(dir))
 	})
+	u.write(t, "cluster.yaml", bare(t))
 	return u
 }
 
@@ -138,4 +140,10 @@ func example(t *testing.T) string {
 	b, err := os.ReadFile("../../examples/eight-a100/cluster.yaml")
 	require.NoError(t, err)
 	return string(b)
+}
+
+// bare is the example's machines and empty cluster, which is what most tests want.
+func bare(t *testing.T) string {
+	t.Helper()
+	return string(examples.WithoutPlatform([]byte(example(t))))
 }

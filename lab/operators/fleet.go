@@ -21,6 +21,9 @@ func fleetPrograms() []program {
 	return []program{{
 		name: "fleet-controller", image: "rancher/fleet", is: func(c corev1.Container) bool { return c.Name == "fleet-controller" },
 		watch: []kind{fleetClusters(), deployments()}, sync: fleetController,
+	}, {
+		name: "gitjob", image: "rancher/fleet", is: func(c corev1.Container) bool { return c.Name == "gitjob" },
+		watch: []kind{gitRepos()}, sync: gitJob,
 	}}
 }
 

@@ -191,7 +191,7 @@ func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
 	s.pod = pod.Name
 	h.mu.Unlock()
 	for {
-		_, err := h.Client.CoreV1().Pods(h.pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		made, err := h.Client.CoreV1().Pods(h.pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // the one before is about to go
 			if !pause(ctx, 200*time.Millisecond) {
 				return ctx.Err()
@@ -201,16 +201,15 @@ func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
 		if err != nil {
 			return fmt.Errorf("(%s) %w", apierrors.ReasonForError(err), err)
 		}
-		break
+		return h.follow(ctx, s, made.UID)
 	}
-	return h.follow(ctx, s)
 }
 
 // follow tells a pod's events until it is Ready.
-func (h *hub) follow(ctx context.Context, s *hubServer) error {
+func (h *hub) follow(ctx context.Context, s *hubServer, id uid) error {
 	seen := map[uid]bool{}
 	for {
-		events, err := h.Client.CoreV1().Events(h.pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + s.pod})
+		events, err := h.Client.CoreV1().Events(h.pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.uid=" + string(id)})
 		if err != nil {
 			return err
 		}

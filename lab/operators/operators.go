@@ -34,14 +34,17 @@ type Authority interface {
 
 // Cluster is what programs have of the cluster that they run in.
 type Cluster struct {
-	Config  *rest.Config
-	Client  kubernetes.Interface
-	Dynamic dynamic.Interface
-	Mapper  *restmapper.DeferredDiscoveryRESTMapper
-	CA      Authority
-	Volumes *Volumes
-	Traffic *Traffic
-	Disable []string // K3s' packaged parts that are off, e.g. servicelb
+	Config *rest.Config
+	// Kubeconfig is the administrator's, and Address where the API server listens.
+	Kubeconfig []byte
+	Address    string
+	Client     kubernetes.Interface
+	Dynamic    dynamic.Interface
+	Mapper     *restmapper.DeferredDiscoveryRESTMapper
+	CA         Authority
+	Volumes    *Volumes
+	Traffic    *Traffic
+	Disable    []string // K3s' packaged parts that are off, e.g. servicelb
 	// Exec runs a command in the first container of a pod that runs.
 	Exec func(ctx context.Context, pod *corev1.Pod, args []string) (code int, output string, err error)
 	Log  *slog.Logger

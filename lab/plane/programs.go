@@ -15,6 +15,7 @@ import (
 func (p *plane) programs(disable []string) *operators.Cluster {
 	ca := signer{p.cp.ca}
 	return &operators.Cluster{
+		Kubeconfig: p.Kubeconfig(p.cp.url()), Address: p.cp.address(),
 		Config: p.cp.config, Client: p.cp.client, Dynamic: p.dynamic, Mapper: p.mapper, CA: ca,
 		Volumes: operators.NewVolumes(), Traffic: operators.NewTraffic(p.ctx, p.cp.client, ca), Disable: disable, Log: p.log,
 	}
