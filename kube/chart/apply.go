@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,28 +29,6 @@ func (r Release) timeout() time.Duration {
 	return defaultTimeout
 }
 
-// FailedError is a release that did not come about.
-type FailedError struct {
-	Namespace, Name string
-	Err             error  // why
-	After           string // how things stand now
-	Undo            error  // why the state before could not be had again, nil where it is
-}
-
-// Error says why, and how things stand.
-func (e *FailedError) Error() string {
-	s := fmt.Sprintf("release %s/%s: %v: %s", e.Namespace, e.Name, e.Err, e.After)
-	if e.Undo != nil {
-		s += fmt.Sprintf(": %v", e.Undo)
-	}
-	return s
-}
-
-// Unwrap returns both errors.
-func (e *FailedError) Unwrap() []error {
-	return slices.DeleteFunc([]error{e.Err, e.Undo}, func(err error) bool { return err == nil })
-}
-
 // Apply installs or upgrades r and waits until everything in it is ready. Where
 // chart and values are those of the last revision, only objects that somebody
 // changed or deleted are put right, without a new revision and without hooks.
@@ -64,13 +41,16 @@ func (e *FailedError) Unwrap() []error {
 // ends, Apply returns at once and changes nothing any more, and so undoes nothing:
 // the revision stays pending, and the next Apply goes on from there.
 func (c *Client) Apply(ctx context.Context, r Release, _ State) error {
-	p, err := c.plan(ctx, r)
+	within, cancel := context.WithTimeoutCause(ctx, r.timeout(), fmt.Errorf("not ready within %s", r.timeout()))
+	defer cancel()
+	if err := c.awaitOthers(within, r); err != nil {
+		return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	p, err := c.plan(within, r)
 	if err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeoutCause(ctx, r.timeout(), fmt.Errorf("not ready within %s", r.timeout()))
-	defer cancel()
-	if p.same() {
+	if p.same {
 		if err := c.repair(within, p); err != nil {
 			return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
 		}
@@ -80,6 +60,36 @@ func (c *Client) Apply(ctx context.Context, r Release, _ State) error {
 		return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	return c.advance(ctx, within, p)
+}
+
+// What our records say while they are pending.
+const (
+	weInstall = "Install by homelab"
+	weUpgrade = "Upgrade by homelab"
+
+	weRollBack = "Rollback by homelab to "
+)
+
+// helmTimeout is how long Helm works on a release at most, unless told otherwise
+// (helm v3.22.0, cmd/helm/install.go).
+const helmTimeout = 5 * time.Minute
+
+// awaitOthers waits while somebody else's Helm works on a release: as long as that
+// may be, and no longer, since a record stays pending for ever when Helm is killed.
+func (c *Client) awaitOthers(ctx context.Context, r Release) error {
+	return until(ctx, func(ctx context.Context) ([]string, error) {
+		history, err := c.history(ctx, r.Namespace, r.Name)
+		if err != nil || len(history) == 0 {
+			return nil, err
+		}
+		last := history[len(history)-1]
+		age := time.Since(last.Info.LastDeployed.Time)
+		if !last.Info.Status.IsPending() || last.Info.Description == weInstall || last.Info.Description == weUpgrade ||
+			strings.HasPrefix(last.Info.Description, weRollBack) || age > helmTimeout {
+			return nil, nil
+		}
+		return []string{fmt.Sprintf("revision %d is %s by somebody else's Helm", last.Version, last.Info.Status)}, nil
+	})
 }
 
 // repair puts right what differs from the last revision.
@@ -126,12 +136,15 @@ func (c *Client) begin(ctx context.Context, p *plan) error {
 		return err
 	}
 	if len(p.crds) == 0 {
-		return nil
+		if p.next != nil {
+			return nil
+		}
+		return c.render(ctx, p)
 	}
 	if err := c.define(ctx, p.crds); err != nil {
 		return err
 	}
-	// Rendered again: templates may ask for the kinds that are there now.
+	// Templates may ask for the kinds that are there now.
 	caps, err := c.capabilities(ctx)
 	if err != nil {
 		return err
@@ -140,8 +153,7 @@ func (c *Client) begin(ctx context.Context, p *plan) error {
 		return err
 	}
 	p.inputs = p.digest(caps)
-	p.next, err = p.chart.render(p.moment(), lookup{ctx: ctx, kube: c.kube})
-	return err
+	return c.render(ctx, p)
 }
 
 // ensureNamespace makes a namespace where it is missing, and waits for one of this
@@ -224,10 +236,10 @@ func (p *plan) record() *release.Release {
 		Chart: p.chart.chart, Config: p.chart.values, Manifest: p.next.manifest, Hooks: p.next.hooks,
 		Labels: map[string]string{labelInputs: p.inputs},
 		Info: &release.Info{FirstDeployed: now, LastDeployed: now, Notes: p.next.notes,
-			Status: release.StatusPendingUpgrade, Description: "Upgrade by homelab"},
+			Status: release.StatusPendingUpgrade, Description: weUpgrade},
 	}
 	if p.deployed == nil {
-		rel.SetStatus(release.StatusPendingInstall, "Install by homelab")
+		rel.SetStatus(release.StatusPendingInstall, weInstall)
 	} else {
 		rel.Info.FirstDeployed = p.deployed.Info.FirstDeployed
 	}
@@ -407,93 +419,4 @@ func (c *Client) supersede(ctx context.Context, p *plan, current int) error {
 		return err
 	}
 	return c.forget(ctx, p.release.Namespace, p.release.Name, all[:len(all)-maxHistory]...)
-}
-
-// undo brings back the state before a revision that failed.
-func (c *Client) undo(ctx context.Context, p *plan, rev *revision, why error) error {
-	progress.Say(ctx, "failed: %v", why)
-	failed := &FailedError{Namespace: p.release.Namespace, Name: p.release.Name, Err: why}
-	within, cancel := context.WithTimeoutCause(ctx, p.release.timeout(), fmt.Errorf("not done within %s", p.release.timeout()))
-	defer cancel()
-	if err := c.note(within, rev.record, release.StatusFailed, "Failed: "+why.Error()); err != nil {
-		failed.After, failed.Undo = "what was there before could not be brought back", err
-		return failed
-	}
-	if p.deployed == nil {
-		failed.After = "what was installed of it was removed again"
-		if failed.Undo = c.takeBack(within, p, rev); failed.Undo != nil {
-			failed.After = "what was installed of it could not be removed"
-		}
-		return failed
-	}
-	failed.After = fmt.Sprintf("it is again as in revision %d", p.deployed.Version)
-	if failed.Undo = c.rollBack(within, p, rev); failed.Undo != nil {
-		failed.After = fmt.Sprintf("revision %d could not be brought back", p.deployed.Version)
-	}
-	return failed
-}
-
-// takeBack removes what a first install has made. What outlives a release stays, and
-// so do the definitions of crds folders and what hooks made, but for Jobs and Pods.
-func (c *Client) takeBack(ctx context.Context, p *plan, rev *revision) error {
-	var errs []error
-	errs = append(errs, c.removeOurs(ctx, rev.record, rev.made))
-	for _, h := range rev.record.Hooks {
-		if h.Kind != "Job" && h.Kind != "Pod" {
-			continue
-		}
-		objs, err := c.hookObjects(ctx, rev.record, h)
-		if err == nil {
-			err = c.remove(ctx, objs)
-		}
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	all, err := c.revisions(ctx, p.release.Namespace, p.release.Name)
-	if err != nil {
-		return err
-	}
-	return c.forget(ctx, p.release.Namespace, p.release.Name, all...)
-}
-
-// rollBack makes a revision that is the last that succeeded once more.
-func (c *Client) rollBack(ctx context.Context, p *plan, rev *revision) error {
-	progress.Say(ctx, "bringing back revision %d", p.deployed.Version)
-	record := *p.deployed
-	info := *p.deployed.Info
-	info.LastDeployed = helmtime.Now()
-	record.Info, record.Version, record.Labels = &info, rev.record.Version+1, maps.Clone(p.deployed.Labels)
-	delete(record.Labels, "createdAt")
-	record.SetStatus(release.StatusPendingRollback, fmt.Sprintf("Rollback to %d", p.deployed.Version))
-	back := &revision{record: &record, pre: release.HookPreRollback, post: release.HookPostRollback}
-	var err error
-	if back.objects, err = c.wanted(ctx, record.Manifest, record.Name, record.Namespace); err != nil {
-		return err
-	}
-	old := map[string]bool{}
-	for _, u := range back.objects {
-		old[key(u)] = true
-		live, err := c.live(ctx, u)
-		if err != nil {
-			return err
-		}
-		yield(u, live)
-	}
-	for _, u := range rev.objects {
-		if !old[key(u)] {
-			back.obsolete = append(back.obsolete, u)
-		}
-	}
-	if err := c.open(ctx, &record); err != nil {
-		return err
-	}
-	if err := c.carryOut(ctx, back); err != nil {
-		return errors.Join(err, c.note(ctx, &record, release.StatusFailed, "Rollback failed: "+err.Error()))
-	}
-	if err := c.note(ctx, &record, release.StatusDeployed, record.Info.Description); err != nil {
-		return err
-	}
-	return c.supersede(ctx, p, record.Version)
 }

@@ -81,7 +81,7 @@ func (c *Client) Observe(ctx context.Context, r Release) (State, error) {
 
 // differs lists how the inputs of a release differ from those of the last revision.
 func (p *plan) differs() drift.Diff {
-	if p.same() {
+	if p.same {
 		return nil
 	}
 	var d drift.Diff

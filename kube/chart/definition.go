@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"helm.sh/helm/v3/pkg/chart"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -170,30 +172,34 @@ func touched(meta *unstructured.Unstructured) bool {
 // define applies the definitions of a chart's crds folders and waits until their
 // kinds are served. Helm would make those that are missing, and upgrade none.
 func (c *Client) define(ctx context.Context, crds []definition) error {
-	var written []*unstructured.Unstructured
-	for _, d := range crds {
-		l, applied, err := c.lookAt(ctx, d)
-		if err != nil {
-			return err
-		}
-		if applied {
-			continue
-		}
-		want := l.want
-		if want == nil {
-			if want, err = d.object(); err != nil {
-				return err
-			}
-		}
-		note(want, d.digest)
-		progress.Say(ctx, "applying %s", d.ref)
-		if err := c.adopt(ctx, l.live); err != nil {
-			return err
-		}
-		if err := c.write(ctx, want); err != nil {
-			return err
-		}
-		written = append(written, want)
+	written := make([]*unstructured.Unstructured, len(crds))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelChanges)
+	for i, d := range crds {
+		g.Go(func() (err error) { written[i], err = c.defineOne(gctx, d); return err })
 	}
-	return c.awaitReady(ctx, written)
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return c.awaitReady(ctx, slices.DeleteFunc(written, func(u *unstructured.Unstructured) bool { return u == nil }))
+}
+
+// defineOne returns what it wrote; nil for a definition that is there as it should be.
+func (c *Client) defineOne(ctx context.Context, d definition) (*unstructured.Unstructured, error) {
+	l, applied, err := c.lookAt(ctx, d)
+	if err != nil || applied {
+		return nil, err
+	}
+	want := l.want
+	if want == nil {
+		if want, err = d.object(); err != nil {
+			return nil, err
+		}
+	}
+	note(want, d.digest)
+	progress.Say(ctx, "applying %s", d.ref)
+	if err := c.adopt(ctx, l.live); err != nil {
+		return nil, err
+	}
+	return want, c.write(ctx, want)
 }

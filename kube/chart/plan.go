@@ -28,17 +28,13 @@ type plan struct {
 	inputs   string             // digest of all that templates can see, but for lookups
 	config   string             // values, as text to compare
 
-	// next is what the chart renders now; nil where the last revision was made of the
-	// same inputs: then its manifest is what is wanted.
-	next *rendered
+	same bool      // the last revision stands, and its manifest is what is wanted
+	next *rendered // what the chart renders now; nil where that need not be known
 }
-
-// same reports whether the last revision stands and is what was asked for.
-func (p *plan) same() bool { return p.next == nil }
 
 // manifest returns what should be in the cluster.
 func (p *plan) manifest() string {
-	if p.same() {
+	if p.same {
 		return p.last.Manifest
 	}
 	return p.next.manifest
@@ -88,17 +84,24 @@ func (c *Client) renderUnlessSame(ctx context.Context, p *plan) error {
 	asked := p.last != nil && p.last.Info.Status == release.StatusDeployed &&
 		named(p.last.Chart) == named(p.chart.chart) && canonical(p.last.Config) == p.config
 	if asked && p.last.Labels[labelInputs] == p.inputs {
+		p.same = true
 		return nil
 	}
-	look := lookup{ctx: ctx, kube: c.kube}
+	if p.deployed == nil {
+		return nil // what templates ask for may come with what is installed before
+	}
 	if asked {
-		again, err := p.rendersAgain(p.last, look)
-		if err != nil || again {
+		var err error
+		if p.same, err = p.rendersAgain(p.last, lookup{ctx: ctx, kube: c.kube}); err != nil || p.same {
 			return err
 		}
 	}
-	var err error
-	p.next, err = p.chart.render(p.moment(), look)
+	return c.render(ctx, p)
+}
+
+// render renders the next revision.
+func (c *Client) render(ctx context.Context, p *plan) (err error) {
+	p.next, err = p.chart.render(p.moment(), lookup{ctx: ctx, kube: c.kube})
 	return err
 }
 

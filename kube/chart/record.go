@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/kube"
 )
 
 // Helm keeps each revision of a release in a Secret of the release's namespace, as
@@ -163,7 +166,11 @@ func (c *Client) open(ctx context.Context, rel *release.Release) error {
 	if err != nil {
 		return err
 	}
-	if err := c.helm.Create(ctx, s); err != nil {
+	err = c.helm.Create(ctx, s)
+	if errors.Is(err, kube.ErrConflict) {
+		return fmt.Errorf("release %s/%s: somebody else began revision %d at the same time: look again", rel.Namespace, rel.Name, rel.Version)
+	}
+	if err != nil {
 		return fmt.Errorf("release %s/%s: begin revision %d: %w", rel.Namespace, rel.Name, rel.Version, err)
 	}
 	return nil

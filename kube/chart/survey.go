@@ -131,7 +131,7 @@ func (c *Client) survey(ctx context.Context, p *plan) ([]look, error) {
 	}
 	before := map[string]*unstructured.Unstructured{}
 	var gone []*unstructured.Unstructured
-	if !p.same() {
+	if !p.same {
 		old, err := c.wanted(ctx, p.deployed.Manifest, p.release.Name, p.release.Namespace)
 		if err != nil {
 			return nil, err
@@ -149,7 +149,7 @@ func (c *Client) survey(ctx context.Context, p *plan) ([]look, error) {
 	for i, u := range want {
 		g.Go(func() (err error) {
 			old := before[key(u)]
-			looks[i], err = c.look(gctx, u, old == nil && !p.same() || old != nil && !same(old.Object, u.Object))
+			looks[i], err = c.look(gctx, u, old == nil && !p.same || old != nil && !same(old.Object, u.Object))
 			return err
 		})
 	}

@@ -88,17 +88,27 @@ func (c *Client) removeOurs(ctx context.Context, rel *release.Release, objs []*u
 	return c.remove(ctx, words)
 }
 
-// remove deletes objects, last ones first, and waits until they are gone.
-// Definitions of kinds go last of all, when what they define is gone.
+// remove deletes objects, last ones first, and waits until they are gone. Those of
+// kinds that definitions define go before all else: their controllers must still be
+// there to let them go. The definitions themselves go last.
 func (c *Client) remove(ctx context.Context, objs []*unstructured.Unstructured) error {
 	objs, err := c.there(ctx, objs)
 	if err != nil || len(objs) == 0 {
 		return err
 	}
 	progress.Say(ctx, "removing %s", few(names(objs)))
-	crds := slices.DeleteFunc(slices.Clone(objs), func(u *unstructured.Unstructured) bool { return u.GetKind() != "CustomResourceDefinition" })
-	rest := slices.DeleteFunc(slices.Clone(objs), func(u *unstructured.Unstructured) bool { return u.GetKind() == "CustomResourceDefinition" })
-	for _, batch := range [][]*unstructured.Unstructured{rest, crds} {
+	batches := make([][]*unstructured.Unstructured, 3)
+	for _, u := range objs {
+		batch := 1
+		switch {
+		case u.GetKind() == "CustomResourceDefinition":
+			batch = 2
+		case rank(u.GetKind()) == rank("none of Helm's"):
+			batch = 0
+		}
+		batches[batch] = append(batches[batch], u)
+	}
+	for _, batch := range batches {
 		if err := c.removeBatch(ctx, batch); err != nil {
 			return err
 		}
