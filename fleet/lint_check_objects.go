@@ -46,6 +46,7 @@ func (l *linter) checkObjects() {
 		l.definitions(b)
 		for _, o := range b.objects {
 			l.hook(o)
+			l.managedBy(o)
 			if t, ok := kubernetesTypes[o.apiVersion+"/"+o.kind]; ok {
 				walk := &lintWalk{}
 				walk.walk(o.node, schemas.of(t), "", false)
@@ -144,6 +145,19 @@ func (l *linter) hook(o *lintObject) {
 		l.add("test-pod", o.file.name, n.at, "%s is a test of Helm's: in a plain manifest it is deployed and runs each time, and the bundle waits for it", o)
 	default:
 		l.add("hook-in-manifest", o.file.name, n.at, "%s is no hook here: Helm does not see annotations of plain manifests, so it is deployed with the rest", o)
+	}
+}
+
+// managedBy: Helm writes its own label and annotations into what it installs, and the
+// release's manifest, with which Fleet compares, keeps the others.
+func (l *linter) managedBy(o *lintObject) {
+	if n := o.node.get("metadata", "labels", "app.kubernetes.io/managed-by"); n.str() != "" && n.str() != "Helm" {
+		l.add("managed-by", o.file.name, n.at, "%s is said to be managed by %s: Helm makes that Helm, and Fleet calls it Modified for ever", o, n.str())
+	}
+	for key, want := range map[string]string{"meta.helm.sh/release-name": o.bundle.release(), "meta.helm.sh/release-namespace": o.bundle.namespace()} {
+		if n := o.node.get("metadata", "annotations", key); n.str() != "" && n.str() != want && (key != "meta.helm.sh/release-name" || l.named(o.bundle)) {
+			l.add("managed-by", o.file.name, n.at, "%s has the annotation %s of another release: Helm replaces it, and Fleet calls it Modified for ever", o, key)
+		}
 	}
 }
 

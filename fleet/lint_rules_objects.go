@@ -16,6 +16,8 @@ var lintRulesObjects = [...]LintRule{
 		"write apiVersion and kind", "internal/helmdeployer/rawyaml/resources.go ToObjects (IsMissingKind: continue)"},
 	{"unknown-field", Failure, "", "A field that the kind does not have, or a value of the wrong kind.",
 		"correct it: the API server refuses or drops it", "k8s.io/api v0.37.0"},
+	{"managed-by", Warning, "", "A plain manifest that says who manages it, and not Helm, is Modified for ever.",
+		"take the label app.kubernetes.io/managed-by and the annotations meta.helm.sh/* away", "helm v4 pkg/action/validate.go setMetadataVisitor; internal/cmd/agent/deployer/monitor/updatestatus.go"},
 	{"image-unpinned", Warning, "", "An image without a tag, or latest, is another one tomorrow.",
 		"name a version, better with its digest", "k8s.io/kubernetes pkg/apis/core/v1/defaults.go (no tag: latest, pulled always)"},
 	{"secret-in-git", Warning, "C1", "A Secret in plain text in Git.",
