@@ -31,6 +31,7 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 	if n.DHCP() { // which also says the gateway
 		m.Gateway = netip.Addr{}
 	}
+	m.Files = s.storageFiles()
 	for _, f := range s.Guest.Files {
 		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
 	}

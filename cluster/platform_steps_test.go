@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -67,4 +68,17 @@ func TestSecretOfAPartIsMissing(t *testing.T) {
 	}
 	assert.Empty(t, w.mutations())
 	assert.Empty(t, c.Parts())
+}
+
+// Longhorn's disks are kept from multipathd on every node, from its first boot on.
+func TestLonghornIsKeptFromMultipath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, platform(t, "one-gpu", "storage: {default: longhorn, longhorn: {replicas: 1}}\n")))
+		for name, m := range w.guests() {
+			assert.Contains(t, content(t, m, "/etc/multipath/conf.d/longhorn.conf"), "blacklist", name)
+			assert.Contains(t, content(t, m, "/etc/modules-load.d/homelab-storage.conf"), "iscsi_tcp", name)
+		}
+	})
 }

@@ -83,7 +83,7 @@ func (s *Spec) describeTemplate(host string, driver nvidia.Driver) (template, er
 // bakedPackages are what K3s and its storage want of a machine, and what the file
 // names for every node: then no first boot needs a mirror.
 func (s *Spec) bakedPackages() []string {
-	packages := append(basePackages(), s.Guest.Packages...)
+	packages := slices.Concat(basePackages(), s.hostNeeds().Packages, s.Guest.Packages)
 	slices.Sort(packages)
 	return slices.Compact(packages)
 }

@@ -91,6 +91,14 @@ func (s *Session) Warn() {
 	for _, w := range s.Spec.Warnings {
 		s.Say("warning: %s", w)
 	}
+	if s.Cluster == nil {
+		return
+	}
+	if hub, ok := s.Cluster.Hub(); ok {
+		for _, w := range hub.Warnings() {
+			s.Say("warning: hub: %s", w)
+		}
+	}
 }
 
 // Open loads the file and reaches for the world.

@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/cloudinit"
+)
+
+// hostNeeds are what storage wants of every node beside Kubernetes. NFS' client and
+// the iSCSI initiator, whose socket starts its daemon, are in every template.
+func (s *Spec) hostNeeds() addon.Host {
+	all := addon.Host{Files: map[string]string{}}
+	add := func(h addon.Host) {
+		all.Packages = append(all.Packages, h.Packages...)
+		all.Modules = append(all.Modules, h.Modules...)
+		maps.Copy(all.Files, h.Files)
+	}
+	if s.Platform.Storage.Longhorn != nil {
+		add(addon.LonghornHost())
+	}
+	if s.Platform.Storage.CephFS != nil {
+		add(addon.CephFSHost())
+	}
+	return all
+}
+
+// modulesFile is read by systemd at each boot. A kernel that has one of the modules
+// built in, or not at all, boots all the same.
+const modulesFile = "/etc/modules-load.d/homelab-storage.conf"
+
+// storageFiles are files that storage wants on every node, from its first boot on.
+func (s *Spec) storageFiles() []cloudinit.File {
+	needs := s.hostNeeds()
+	var out []cloudinit.File
+	for _, path := range slices.Sorted(maps.Keys(needs.Files)) {
+		out = append(out, cloudinit.File{Path: path, Content: []byte(needs.Files[path])})
+	}
+	if len(needs.Modules) > 0 {
+		out = append(out, cloudinit.File{Path: modulesFile, Content: []byte(strings.Join(needs.Modules, "\n") + "\n")})
+	}
+	return out
+}
