@@ -64,7 +64,7 @@ func (r Remote) observe(ctx context.Context, p place, want Tree) (*Repo, error) 
 	from := t.commit
 	switch {
 	case from.IsZero() && len(t.branches) == 0: // empty: the first commit is ours
-	case from.IsZero() && !r.Create:
+	case from.IsZero() && (!r.Create || t.head.IsZero()): // HEAD may name a branch that is not there
 		return nil, &GitError{Repo: p.text, Doing: "look at branch " + r.branch(), Kind: ErrNoBranch,
 			Hint: "there are " + strings.Join(t.branches, ", ") + "; name one of them (fleet.branch), or make it: git push origin " + t.branches[0] + ":" + r.branch()}
 	case from.IsZero():

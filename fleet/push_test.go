@@ -111,6 +111,11 @@ func TestPushSaysWhatIsWrong(t *testing.T) {
 		push(t, branch, want)
 		assert.Equal(t, git(t, s.bare, "rev-parse", "main"), git(t, s.bare, "rev-parse", "clusters/lab^"))
 
+		git(t, s.bare, "symbolic-ref", "HEAD", "refs/heads/nowhere")
+		branch.Branch = "off/nothing"
+		_, err = branch.Push(t.Context(), want, fleet.PushOptions{})
+		require.ErrorIs(t, err, fleet.ErrNoBranch, "there is no default branch that it could be made off")
+
 		s.hook(t, "pre-receive", "echo 'this branch is protected' >&2; exit 1")
 		_, err = s.remote.Push(t.Context(), want, fleet.PushOptions{})
 		require.ErrorIs(t, err, fleet.ErrRefused)
