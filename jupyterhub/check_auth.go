@@ -146,7 +146,7 @@ func (h Hub) Warnings() []string {
 	if !strings.HasPrefix(h.URL(), "https:") && h.Auth.Kind != Dummy {
 		w = append(w, "passwords travel in the clear: the hub has no TLS")
 	}
-	if h.Cull.Enabled == false {
+	if !h.Cull.Enabled {
 		w = append(w, "servers that nobody uses keep their GPUs: culling is off")
 	}
 	for _, p := range h.Profiles {

@@ -32,8 +32,8 @@ type Node struct {
 	Pods      int            // 0: 110, the kubelet's own limit
 }
 
-func (p Pool) gpus() (most int) {
-	for _, n := range p.Nodes {
+func (in Pool) gpus() (most int) {
+	for _, n := range in.Nodes {
 		most = max(most, n.GPUs)
 	}
 	return most

@@ -25,7 +25,7 @@ func (r Report) String() string {
 		}
 		fmt.Fprintln(w, strings.Join(append(line, total), "\t"))
 	}
-	w.Flush()
+	_ = w.Flush() // into memory
 	return b.String()
 }
 

@@ -190,8 +190,8 @@ func (v *verifier) execute(ctx context.Context, path, code string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	defer ws.Close()
-	defer context.AfterFunc(ctx, func() { ws.Close() })()
+	defer func() { _ = ws.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = ws.Close() })()
 
 	header := kernelHeader{
 		ID: rand.Text(), Session: rand.Text(), Type: "execute_request", Username: VerifyUser, Version: "5.3",

@@ -170,7 +170,7 @@ func (s *Session) HubOpen(ctx context.Context, f HubFlags) error {
 		return err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
