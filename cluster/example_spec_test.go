@@ -49,3 +49,20 @@ pools:
 	// cp1 server 10.0.0.11/24 02:8f:86:c4:a1:a8 8GiB 0 []
 	// gpu1 agent 10.0.0.21/24 02:66:e2:83:63:a3 64GiB 1 [nvidia.com/gpu=present:NoSchedule]
 }
+
+// How many servers of each profile of the example run at once, when nothing else does.
+// Printed as a whole, the report is a table of profiles and pools.
+func ExampleSpec_Fit() {
+	spec, err := cluster.Load("../examples/eight-a100/cluster.yaml")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, row := range spec.Fit().Rows {
+		fmt.Println(row.Profile, row.Total)
+	}
+	// Output:
+	// cpu 18
+	// gpu-1 8
+	// gpu-2 4
+}
