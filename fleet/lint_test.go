@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 )
@@ -177,13 +178,20 @@ func FuzzLint(f *testing.F) {
 		fleetYAML, _ := os.ReadFile("testdata/lint/" + r.ID + "/bad/app/fleet.yaml")
 		f.Add(string(fleetYAML), settings)
 	}
+	for _, s := range []string{"name: 1\nlabels: {a: 1, b: yes, c: 1.10, d: null}\n", "namespace: 1\n", "paused: yes\nhelm: {timeoutSeconds: 010, atomic: on, version: 1.10}\n", "targetCustomizations: [{name: 2004, clusterName: 1, clusterSelector: {matchLabels: {a: 1}}}]\n", "rolloutStrategy: {maxUnavailable: 10%, maxNew: 1.5}\n", "imageScans: [{name: 1, interval: 5s}]\n", "helm: {templateValues: {a: 1}, values: [1]}\n", "annotations: {a: 1}\n", "helm: []\n", "dependsOn: {}\n", "- a\n", "a\n"} {
+		f.Add(s, settings)
+	}
 	f.Add("helm:\n  values:\n    a: ${ range until 1000000000 }${ end }\n", "a: &a [*a]")
 	f.Fuzz(func(t *testing.T, fleetYAML, manifest string) {
 		r, err := Lint(t.Context(), files("a/fleet.yaml", fleetYAML, "a/x.yaml", manifest, "a/values.yaml", manifest, "a/.fleetignore", manifest),
 			LintOptions{Clusters: []LintCluster{{Name: "local", Labels: map[string]string{"a": "b"}}}})
 		require.NoError(t, err)
+		fits := decodeFleetYAML([]byte(fleetYAML), &v1alpha1.FleetYAML{}) == nil
 		for _, f := range r.Findings {
 			require.NotEmpty(t, f.Message)
+			if f.Rule == "wrong-type" && !strings.Contains(f.Message, "targetCustomizationMode") {
+				require.False(t, fits, "Fleet takes it, and we say %s", f)
+			}
 			require.Contains(t, []string{"a/fleet.yaml", "a/x.yaml", "a/values.yaml", "a/.fleetignore", "a"}, f.File)
 		}
 	})
