@@ -140,7 +140,7 @@ func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
 			}
 			c.pushed.mu.Lock()
 			defer c.pushed.mu.Unlock()
-			c.pushed.commit, c.pushed.pending = repo.Commit, len(repo.Diff()) > 0
+			c.pushed.commit, c.pushed.pending, c.pushed.asked = repo.Commit, len(repo.Diff()) > 0, time.Now()
 			return repo, nil
 		},
 		Diff: func(r *fleet.Repo) drift.Diff {
@@ -196,7 +196,7 @@ func (c *Cluster) bundleStep(p piece) *converge.Resource[drift.Diff] {
 				return nil, err
 			}
 			if pending {
-				return drift.Diff{{Have: "an earlier commit", Want: "the one that is to be pushed", Effect: drift.Create}}, nil
+				return drift.Diff{{Have: "an earlier commit", Want: "the one that is to be pushed", Effect: drift.Update}}, nil
 			}
 			return state.Part(p.Name), nil
 		},

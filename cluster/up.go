@@ -17,18 +17,18 @@ func (c *Cluster) Up() *converge.Graph {
 
 	// The host must be able to carry what is asked, before anything changes.
 	// So must the charts be there, and take the values that we have for them.
-	host, charts := up.Add(c.hostStep()), c.checkCharts(up)
+	begin := []*converge.Ref{up.Add(c.hostStep()), c.checkCharts(up)}
 
 	// Machines that the file no longer names give their GPUs back first.
-	removed := up.Add(c.removedStep(), host, charts)
+	removed := up.Add(c.removedStep(), begin...)
 
 	// One template for each host: booted once, filled, sealed. Clones boot ready.
 	templates := refs{}
 	for _, h := range c.templateHosts() {
-		templates[h] = up.Add(c.templateStep(h), host, charts)
+		templates[h] = up.Add(c.templateStep(h), begin...)
 	}
 
-	booted := c.boot(up, host, removed, templates)
+	booted := c.boot(up, begin, removed, templates)
 	joined, api := c.join(up, c.drivers(up, booted))
 
 	// From here on we speak to Kubernetes.
@@ -50,17 +50,17 @@ func (c *Cluster) Up() *converge.Graph {
 // boot makes every node by itself: seed, GPUs, VM, first boot. The servers' machines
 // are made first, since everybody waits for them, and the hosts' storages make one
 // disk at a time.
-func (c *Cluster) boot(up *converge.Graph, host, removed *converge.Ref, templates refs) refs {
+func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *converge.Ref, templates refs) refs {
 	booted := refs{}
 	var servers []*converge.Ref
 	for _, n := range c.spec.Nodes {
 		if n.External {
-			booted[n.Name] = up.Add(c.externalStep(n), host)
+			booted[n.Name] = up.Add(c.externalStep(n), begin...)
 			continue
 		}
 		needs := []*converge.Ref{removed}
 		if !n.Adopt { // it has booted long since
-			needs = append(needs, templates[n.Host], up.Add(c.seedStep(n), host))
+			needs = append(needs, templates[n.Host], up.Add(c.seedStep(n), begin...))
 		}
 		if n.GPUs.Count > 0 {
 			needs = append(needs, up.Add(c.gpusStep(n), removed))

@@ -1,8 +1,10 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,6 +40,7 @@ type world struct {
 	output strings.Builder                           // every event, as text
 	// kubeTap is around the way to Kubernetes alone, in place of tap.
 	kubeTap func(http.RoundTripper) http.RoundTripper
+	gitDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	mu      sync.Mutex
 }
 
@@ -99,7 +102,7 @@ func (w *world) clusterOver(t testing.TB, spec *cluster.Spec, way http.RoundTrip
 		wrap = w.tap
 	}
 	c, err := cluster.New(spec, cluster.Backend{
-		Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap,
+		Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap, GitDial: w.gitDial,
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

@@ -1,0 +1,163 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/cgi" //nolint:gosec // a server in memory, for a moment
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/kubesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// gitHost is Git's own server for HTTP, on connections in memory.
+type gitHost struct {
+	repo  string
+	conns chan net.Conn
+}
+
+// git runs Git in the repository.
+func (g gitHost) git(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("git", append([]string{"-C", g.repo}, args...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
+}
+
+func newGitHost(t testing.TB) gitHost {
+	t.Helper()
+	root := t.TempDir()
+	g := gitHost{repo: filepath.Join(root, "gpu.git"), conns: make(chan net.Conn)}
+	out, err := exec.Command("git", "init", "-q", "--bare", "-b", "main", g.repo).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	g.git(t, "config", "http.receivepack", "true")
+	bin, err := exec.Command("git", "--exec-path").Output()
+	require.NoError(t, err)
+	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(bin)), "git-http-backend"), Dir: root,
+		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null"},
+	}}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { _ = srv.Serve(memory{ctx, g.conns}) }()
+	t.Cleanup(func() { cancel(); _ = srv.Close() })
+	return g
+}
+
+// Dial is the way there.
+func (g gitHost) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case g.conns <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// memory is a listener of connections that are handed over.
+type memory struct {
+	ctx   context.Context
+	conns chan net.Conn
+}
+
+func (m memory) Accept() (net.Conn, error) {
+	select {
+	case c := <-m.conns:
+		return c, nil
+	case <-m.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+func (m memory) Close() error   { return nil }
+func (m memory) Addr() net.Addr { return &net.UnixAddr{Name: "git"} }
+
+// playFleet says what Fleet's controllers would: that it is there, and that what lies
+// in Git is deployed. It deploys nothing.
+func (w *world) playFleet(t testing.TB, ctx context.Context, g gitHost, folder string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
+		}
+		all := w.kube.Clusters()
+		if len(all) == 0 || len(all[0].Names("deployments.apps")) == 0 {
+			continue
+		}
+		c := all[0]
+		put(c, `{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}`)
+		put(c, `{apiVersion: fleet.cattle.io/v1alpha1, kind: Cluster, metadata: {name: local, namespace: fleet-local}, status: {agent: {lastSeen: "2026-11-22T00:00:00Z"}}}`)
+		if len(c.Names("gitrepos.fleet.cattle.io")) == 0 {
+			continue
+		}
+		commit := g.git(t, "rev-parse", "main")
+		put(c, fmt.Sprintf(`{apiVersion: fleet.cattle.io/v1alpha1, kind: GitRepo, metadata: {name: homelab, namespace: fleet-local}, status: {commit: %s, gitJobStatus: Current, observedGeneration: 100}}`, commit))
+		for _, dir := range strings.Fields(g.git(t, "ls-tree", "-d", "--name-only", "main:"+folder)) {
+			part := ""
+			for line := range strings.Lines(g.git(t, "show", "main:"+folder+"/"+dir+"/fleet.yaml")) {
+				if _, p, ok := strings.Cut(line, fleet.PartLabel+": "); ok {
+					part = strings.TrimSpace(p)
+				}
+			}
+			labels := fmt.Sprintf(`{fleet.cattle.io/repo-name: homelab, fleet.cattle.io/commit: %s, %s: %s, fleet.cattle.io/bundle-name: %s, fleet.cattle.io/bundle-namespace: fleet-local, fleet.cattle.io/cluster: local}`,
+				commit, fleet.PartLabel, part, dir)
+			put(c, fmt.Sprintf(`{apiVersion: fleet.cattle.io/v1alpha1, kind: Bundle, metadata: {name: %s, namespace: fleet-local, labels: %s}, spec: {}}`, dir, labels))
+			put(c, fmt.Sprintf(`{apiVersion: fleet.cattle.io/v1alpha1, kind: BundleDeployment, metadata: {name: %s, namespace: fleet-local, labels: %s}, spec: {deploymentID: a, stagedDeploymentID: a}, status: {appliedDeploymentID: a, ready: true, nonModified: true}}`, dir, labels))
+		}
+	}
+}
+
+func put(c *kubesim.Cluster, manifest string) { _ = c.Apply(context.Background(), []byte(manifest)) } // kinds come with the chart
+
+// A part goes through Git: pushed once, waited for, and pushed again when it changes.
+func TestPartThroughFleet(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("there is no git on this machine")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		t.Setenv("GIT_TOKEN", "correct horse battery")
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		g := newGitHost(t)
+		w.gitDial = g.Dial
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go w.playFleet(t, ctx, g, "fleet/one-gpu")
+
+		text := replace(t, platform(t, "one-gpu", smallPlatform+
+			"fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_TOKEN}\n"),
+			"offline: true}", "offline: true, via: {jupyterhub: fleet}}")
+		spec := parse(t, text)
+		report := w.up(t, spec)
+		for _, step := range []string{"chart/fleet", "push/fleet", "objects/gitops", "fleet/jupyterhub"} {
+			_, ok := report.Of(step)
+			assert.True(t, ok, step)
+		}
+		assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), "fleet/one-gpu/jupyterhub/fleet.yaml")
+		assert.NotContains(t, g.git(t, "log", "-p"), "horse")
+		commit, before := g.git(t, "rev-parse", "main"), w.now()
+		assert.Empty(t, changedSteps(w.up(t, spec)))
+		assert.Equal(t, commit, g.git(t, "rev-parse", "main"))
+		assert.Empty(t, before.changes().Kubernetes)
+
+		spec = parse(t, replace(t, text, "small: {cpu: 1, memory: 2GiB}", "small: {cpu: 1, memory: 3GiB}"))
+		plan := w.plan(t, spec)
+		require.Len(t, plan, 2, "the push, and waiting for it: %q", plan)
+		assert.Equal(t, []string{"push/fleet", "fleet/jupyterhub"}, changedSteps(w.up(t, spec)))
+		assert.Equal(t, "2", g.git(t, "rev-list", "--count", "main"))
+		assert.NotContains(t, w.output.String(), "horse")
+		stop()
+		synctest.Wait()
+	})
+}
