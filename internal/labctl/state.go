@@ -13,7 +13,7 @@ import (
 )
 
 // Banner says what is simulated, in one line. It is shown every time the lab is used.
-const Banner = "embedded lab: the Proxmox VE host, its VMs and their GPUs are simulated; the API calls, the SSH sessions and the Kubernetes control plane are real"
+const Banner = "embedded lab: the Proxmox VE host, VMs, GPUs and what runs in pods are simulated; API calls, SSH sessions, Helm and the Kubernetes control plane are real"
 
 // DefaultDir is where the lab keeps its state, under the current folder.
 const DefaultDir = ".lab"

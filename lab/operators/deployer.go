@@ -433,7 +433,11 @@ func (g *deployer) remove(ctx context.Context, b *unstructured.Unstructured) err
 		keep, _, _ := unstructured.NestedBool(on.Object, "spec", "options", "keepResources")
 		at, _, _ := strings.Cut(text(on, "status", "release"), ":")
 		if namespace, name, ok := strings.Cut(at, "/"); ok && !keep {
-			if err := g.chart.Uninstall(ctx, namespace, name); err != nil {
+			g.Log.Info("a bundle goes", "bundle", b.GetName(), "release", at)
+			const patience = 30 * time.Second // then others have their turn, and it goes on
+			within, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			if err := g.chart.Uninstall(within, namespace, name); err != nil {
 				return err
 			}
 		}

@@ -85,7 +85,7 @@ func TestFleetDeploysWhatIsInGit(t *testing.T) {
 	})
 	deployed := func(commit string) {
 		t.Helper()
-		eventually(t, 60*time.Second, "Fleet has deployed "+commit[:8], func(ctx context.Context) error {
+		eventually(t, 100*time.Second, "Fleet has deployed "+commit[:8], func(ctx context.Context) error {
 			state, err := fleet.Observe(ctx, s.kube, fleet.StatusOptions{Commit: commit})
 			if err != nil {
 				return err
