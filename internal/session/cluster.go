@@ -58,6 +58,7 @@ func (s *Session) Up(ctx context.Context) error {
 	for _, doubt := range s.Cluster.Doubts() {
 		s.Say("warning: %s", doubt)
 	}
+	s.warnOfHub()
 	if err != nil {
 		return err
 	}

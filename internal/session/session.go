@@ -91,6 +91,11 @@ func (s *Session) Warn() {
 	for _, w := range s.Spec.Warnings {
 		s.Say("warning: %s", w)
 	}
+	s.warnOfHub()
+}
+
+// warnOfHub says what of the hub works and is probably not meant.
+func (s *Session) warnOfHub() {
 	if s.Cluster == nil {
 		return
 	}
