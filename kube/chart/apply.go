@@ -351,6 +351,7 @@ func (c *Client) writeAll(ctx context.Context, objs []*unstructured.Unstructured
 // same chart, and an API server that is away for a moment are waited for: applying
 // the same again is harmless.
 func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error {
+	anew := false
 	return until(ctx, func(ctx context.Context) ([]string, error) {
 		_, err := c.helm.Put(ctx, u)
 		var noKind *kube.NoKindError
@@ -361,11 +362,24 @@ func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error 
 			return nil, fmt.Errorf("%w: the chart that brings it must be installed before", err)
 		case errors.Is(err, kube.ErrWebhook):
 			return []string{err.Error()}, nil
-		case u.GetKind() == "Secret" && errors.Is(err, kube.ErrInvalid):
-			return nil, fmt.Errorf("apply %s: %s: its type cannot be changed, and its keys must be proper names", kube.RefOf(u), masked(u, err))
+		case u.GetKind() == "Secret" && repeats(err):
+			return nil, fmt.Errorf("apply %s: %s: its type cannot be changed, and its keys and values must be proper ones", kube.RefOf(u), masked(u, err))
+		case u.GetKind() == "Job" && errors.Is(err, kube.ErrInvalid) && !anew:
+			// A Job cannot be changed. One that is asked for otherwise is to run again.
+			anew = true
+			if err := c.removeBatch(ctx, []*unstructured.Unstructured{u}); err != nil {
+				return nil, err
+			}
+			return []string{kube.RefOf(u).String() + " is made anew"}, nil
 		}
 		return nil, err
 	})
+}
+
+// repeats reports whether an error may repeat what the API server was sent.
+func repeats(err error) bool {
+	var e *kube.Error
+	return errors.As(err, &e) && (e.Kind == nil || errors.Is(err, kube.ErrInvalid))
 }
 
 // settle records a revision that came about, and forgets the oldest.

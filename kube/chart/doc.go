@@ -60,7 +60,8 @@
 // back the last one that succeeded. The error, a [*FailedError], says both.
 //
 // When the context ends, or the process does, the record stays pending and nothing
-// is undone: nothing changes any more once Apply has returned. The next Apply marks
+// is undone: nothing is asked of the cluster any more once Apply has returned, and of
+// what was asked only the last may still be under way there. The next Apply marks
 // that record as failed, and goes on to what is asked, removing whatever the
 // interrupted revision had made that is not in it. Hooks run again from the first.
 //

@@ -1,0 +1,119 @@
+package chart_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/internal/kubesim"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// bubble runs a test with a cluster in process, where time costs nothing. The same
+// is held to a real API server in lab/charttest.
+func bubble(t *testing.T, test func(t *testing.T, k *kube.Client, c *chart.Client, wrap *func(*http.Request))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		sim := &kubesim.Sim{}
+		p, err := sim.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, sim.Close()) })
+		before := func(*http.Request) {}
+		k, err := kube.New(kube.Config{Kubeconfig: p.Kubeconfig("https://10.0.0.10:6443"),
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) },
+			Wrap: func(next http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(r *http.Request) (*http.Response, error) {
+					before(r)
+					return next.RoundTrip(r)
+				})
+			}})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = k.Close() })
+		test(t, k, chart.NewClient(k, local), &before)
+	})
+}
+
+func TestClient(t *testing.T) {
+	bubble(t, func(t *testing.T, k *kube.Client, c *chart.Client, before *func(*http.Request)) {
+		writes := 0
+		*before = func(r *http.Request) {
+			if r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == "" {
+				writes++
+			}
+		}
+		settled := func(r chart.Release, revision int) {
+			t.Helper()
+			writes = 0
+			s, err := c.Observe(t.Context(), r)
+			require.NoError(t, err)
+			require.Empty(t, r.Diff(s).String())
+			assert.Equal(t, revision, s.Revision)
+			require.NoError(t, c.Apply(t.Context(), r, s))
+			assert.Zero(t, writes)
+		}
+		r := chart.Release{Name: "t", Namespace: "test", Chart: "tiny", Version: "1.0.0"}
+		s, err := c.Observe(t.Context(), r)
+		require.NoError(t, err)
+		assert.Equal(t, "tiny-1.0.0", r.Diff(s).String())
+		assert.Zero(t, writes, "looking writes nothing")
+		require.NoError(t, c.Apply(t.Context(), r, s))
+		settled(r, 1)
+
+		_, err = k.As("kubectl-edit").Apply(t.Context(), &corev1.Secret{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "t"},
+			Data: map[string][]byte{"drawn": []byte("hunter2")}})
+		require.NoError(t, err)
+		s, err = c.Observe(t.Context(), r)
+		require.NoError(t, err)
+		assert.Equal(t, "secret/test/t/data.drawn: "+secret.Mask+" → "+secret.Mask, r.Diff(s).String())
+		require.NoError(t, c.Apply(t.Context(), r, s))
+		settled(r, 1)
+
+		r.Version, r.Values = "1.1.0", map[string]any{"text": "bye"}
+		s, err = c.Observe(t.Context(), r)
+		require.NoError(t, err)
+		for _, want := range []string{"chart: tiny-1.0.0 → tiny-1.1.0", "values/text: bye", "configmap/test/t-1.1.0: new", "configmap/test/t-1.0.0: obsolete → (none)", "gadget/test/t/text: hello → bye"} {
+			assert.Contains(t, r.Diff(s).String(), want)
+		}
+		require.NoError(t, c.Apply(t.Context(), r, s))
+		settled(r, 2)
+		list, err := c.List(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []chart.Installed{{Namespace: "test", Name: "t", Chart: "tiny", Version: "1.1.0", Status: "deployed", Revision: 2}}, list)
+		require.NoError(t, c.Uninstall(t.Context(), "test", "t"))
+		list, err = c.List(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, list)
+	})
+}
+
+// TestNeverReady: what never becomes ready is named, and removed again after the time
+// that the release gives it.
+func TestNeverReady(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *kube.Client, c *chart.Client, _ *func(*http.Request)) {
+		r := chart.Release{Name: "t", Namespace: "test", Chart: "web", Version: "1.0.0", Timeout: 3 * time.Minute}
+		began := time.Now()
+		err := c.Apply(t.Context(), r, chart.State{})
+		var failed *chart.FailedError
+		require.ErrorAs(t, err, &failed)
+		assert.Contains(t, err.Error(), "not ready within 3m0s: still waiting: job test/t-pre-install: it is pending")
+		assert.Contains(t, err.Error(), "what was installed of it was removed again")
+		assert.GreaterOrEqual(t, time.Since(began), r.Timeout)
+		assert.Less(t, time.Since(began), r.Timeout+time.Minute)
+		s, err := c.Observe(t.Context(), r)
+		require.NoError(t, err)
+		assert.False(t, s.Installed)
+		assert.Empty(t, s.Status)
+	})
+}
