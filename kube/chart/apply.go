@@ -163,7 +163,7 @@ func (c *Client) ensureNamespace(ctx context.Context, name string) error {
 	ns.SetAPIVersion("v1")
 	ns.SetKind("Namespace")
 	ns.SetName(name)
-	live, err := c.live(ctx, ns)
+	live, err := c.find(ctx, ns)
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (c *Client) claim(ctx context.Context, p *plan, rev *revision) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelLooks)
 	for i, u := range rev.objects {
-		g.Go(func() (err error) { lives[i], err = c.live(gctx, u); return err })
+		g.Go(func() (err error) { lives[i], err = c.find(gctx, u); return err })
 	}
 	if err := g.Wait(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package chart_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"testing"
@@ -22,19 +23,21 @@ import (
 
 // bubble runs a test with a cluster in process, where time costs nothing. The same
 // is held to a real API server in lab/charttest.
-func bubble(t *testing.T, test func(t *testing.T, k *kube.Client, c *chart.Client, wrap *func(*http.Request))) {
+func bubble(t *testing.T, test func(t *testing.T, k *kube.Client, c *chart.Client, before *func(*http.Request) error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		sim := &kubesim.Sim{}
 		p, err := sim.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, sim.Close()) })
-		before := func(*http.Request) {}
+		before := func(*http.Request) error { return nil }
 		k, err := kube.New(kube.Config{Kubeconfig: p.Kubeconfig("https://10.0.0.10:6443"),
 			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) },
 			Wrap: func(next http.RoundTripper) http.RoundTripper {
 				return roundTrip(func(r *http.Request) (*http.Response, error) {
-					before(r)
+					if err := before(r); err != nil {
+						return nil, err
+					}
 					return next.RoundTrip(r)
 				})
 			}})
@@ -45,12 +48,13 @@ func bubble(t *testing.T, test func(t *testing.T, k *kube.Client, c *chart.Clien
 }
 
 func TestClient(t *testing.T) {
-	bubble(t, func(t *testing.T, k *kube.Client, c *chart.Client, before *func(*http.Request)) {
+	bubble(t, func(t *testing.T, k *kube.Client, c *chart.Client, before *func(*http.Request) error) {
 		writes := 0
-		*before = func(r *http.Request) {
+		*before = func(r *http.Request) error {
 			if r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == "" {
 				writes++
 			}
+			return nil
 		}
 		settled := func(r chart.Release, revision int) {
 			t.Helper()
@@ -101,7 +105,7 @@ func TestClient(t *testing.T) {
 // TestNeverReady: what never becomes ready is named, and removed again after the time
 // that the release gives it.
 func TestNeverReady(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *kube.Client, c *chart.Client, _ *func(*http.Request)) {
+	bubble(t, func(t *testing.T, _ *kube.Client, c *chart.Client, _ *func(*http.Request) error) {
 		r := chart.Release{Name: "t", Namespace: "test", Chart: "web", Version: "1.0.0", Timeout: 3 * time.Minute}
 		began := time.Now()
 		err := c.Apply(t.Context(), r, chart.State{})
@@ -115,5 +119,37 @@ func TestNeverReady(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, s.Installed)
 		assert.Empty(t, s.Status)
+	})
+}
+
+// TestAway: an API server that does not answer for a while, as K3s' while it restarts,
+// is waited for, whatever was being done.
+func TestAway(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *kube.Client, c *chart.Client, before *func(*http.Request) error) {
+		r := chart.Release{Name: "t", Namespace: "test", Chart: "tiny"}
+		begun := false
+		var away time.Time
+		*before = func(r *http.Request) error {
+			if r.Method == http.MethodPost { // the record of the revision
+				begun = true
+				return nil
+			}
+			if begun && away.IsZero() {
+				away = time.Now().Add(20 * time.Second)
+			}
+			if time.Now().Before(away) {
+				return errors.New("connect: connection refused")
+			}
+			return nil
+		}
+		for i, version := range []string{"1.0.0", "1.1.0", "1.0.0"} {
+			r.Version, begun, away = version, false, time.Time{}
+			require.NoError(t, c.Apply(t.Context(), r, chart.State{}))
+			assert.False(t, away.IsZero())
+			s, err := c.Observe(t.Context(), r)
+			require.NoError(t, err)
+			require.Empty(t, r.Diff(s).String())
+			assert.Equal(t, i+1, s.Revision)
+		}
 	})
 }

@@ -183,8 +183,10 @@ func (c *Client) note(ctx context.Context, rel *release.Release, status release.
 	if err != nil {
 		return err
 	}
-	_, err = c.helm.Put(ctx, s)
-	return err
+	return patiently(ctx, func(ctx context.Context) error {
+		_, err := c.helm.Put(ctx, s)
+		return err
+	})
 }
 
 // forget deletes the records of revisions.
@@ -192,7 +194,7 @@ func (c *Client) forget(ctx context.Context, namespace, name string, revisions .
 	for _, n := range revisions {
 		s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: recordName(name, n)}}
-		if err := c.helm.Delete(ctx, s); err != nil {
+		if err := patiently(ctx, func(ctx context.Context) error { return c.helm.Delete(ctx, s) }); err != nil {
 			return err
 		}
 	}

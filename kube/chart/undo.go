@@ -102,7 +102,7 @@ func (c *Client) rollBack(ctx context.Context, p *plan, rev *revision) error {
 	old := map[string]bool{}
 	for _, u := range back.objects {
 		old[key(u)] = true
-		live, err := c.live(ctx, u)
+		live, err := c.find(ctx, u)
 		if err != nil {
 			return err
 		}

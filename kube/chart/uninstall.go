@@ -76,7 +76,7 @@ func (c *Client) uninstall(ctx context.Context, history []*release.Release) erro
 func (c *Client) removeOurs(ctx context.Context, rel *release.Release, objs []*unstructured.Unstructured) error {
 	words := make([]*unstructured.Unstructured, 0, len(objs))
 	for _, u := range objs {
-		live, err := c.live(ctx, u)
+		live, err := c.find(ctx, u)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (c *Client) there(ctx context.Context, objs []*unstructured.Unstructured) (
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelLooks)
 	for i, u := range objs {
-		g.Go(func() (err error) { lives[i], err = c.live(ctx, u); return err })
+		g.Go(func() (err error) { lives[i], err = c.find(ctx, u); return err })
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (c *Client) removeBatch(ctx context.Context, objs []*unstructured.Unstructu
 	for i, u := range objs {
 		list[i] = u
 	}
-	if err := c.helm.Delete(ctx, list...); err != nil {
+	if err := patiently(ctx, func(ctx context.Context) error { return c.helm.Delete(ctx, list...) }); err != nil {
 		return err
 	}
 	return c.awaitGone(ctx, objs)

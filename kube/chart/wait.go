@@ -58,6 +58,17 @@ func until(ctx context.Context, looks func(context.Context) ([]string, error)) e
 	}
 }
 
+// patiently does what may be done again, while the API server does not answer.
+func patiently(ctx context.Context, do func(context.Context) error) error {
+	return until(ctx, func(ctx context.Context) ([]string, error) { return nil, do(ctx) })
+}
+
+// find reads an object patiently; nil when it is not there, or its kind is not.
+func (c *Client) find(ctx context.Context, u *unstructured.Unstructured) (live *unstructured.Unstructured, err error) {
+	err = patiently(ctx, func(ctx context.Context) (err error) { live, err = c.live(ctx, u); return err })
+	return live, err
+}
+
 // stopped says why waiting ended, and for what it was.
 func stopped(ctx context.Context, waiting []string) error {
 	if len(waiting) == 0 {
