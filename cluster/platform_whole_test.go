@@ -81,3 +81,22 @@ func (w *world) steps(t testing.TB, spec *cluster.Spec) int {
 	defer c.Close()
 	return c.Up().Len()
 }
+
+// The examples come up as they are, and there is nothing to do the second time.
+func TestExamplesWithTheirPlatforms(t *testing.T) {
+	for name, model := range map[string]pvesim.Model{"eight-a100": pvesim.EightA100(), "one-gpu": pvesim.OneGPU()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, model)
+				defer w.close()
+				text := lab(wholeExample(t, name)) + "\ncharts: {folder: " + charts(t) + ", offline: true}\n"
+				spec := parse(t, text)
+				w.up(t, spec)
+				before := w.now()
+				assert.Empty(t, w.plan(t, spec))
+				assert.Empty(t, changedSteps(w.up(t, spec)))
+				assert.Equal(t, changes{}, before.changes())
+			})
+		})
+	}
+}
