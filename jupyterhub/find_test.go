@@ -122,7 +122,13 @@ func TestNoHub(t *testing.T) {
 			w.WriteHeader(502)
 		},
 		"it sends elsewhere: https:": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://login", http.StatusFound) },
-		"not what a hub answers":     func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`<html>`)) },
+		"nobody can log in: GET /hub/login: 500": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/hub/login" {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			w.Write([]byte(`{"version": "5.5.0"}`))
+		},
+		"not what a hub answers": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`<html>`)) },
 	} {
 		server := httptest.NewServer(answer)
 		_, err := Verify(t.Context(), Client{URL: server.URL, Token: hubs()["oidc"].Auth.ClientSecret}, nil, Options{})

@@ -111,6 +111,9 @@ func (v *verifier) begin(ctx context.Context) error {
 		return fmt.Errorf("%s answers, and it is no JupyterHub", v.base)
 	}
 	progress.Say(ctx, "JupyterHub %s answers", hub.Version)
+	if err := v.loginPage(ctx); err != nil {
+		return fmt.Errorf("nobody can log in: %w", err)
+	}
 	var me struct{ Kind, Name string }
 	if _, err := v.call(ctx, http.MethodGet, "/hub/api/user", nil, &me); err != nil {
 		if is(err, http.StatusForbidden) || is(err, http.StatusUnauthorized) {
@@ -127,6 +130,27 @@ func (v *verifier) begin(ctx context.Context) error {
 	}
 	if _, err := v.call(ctx, http.MethodPost, userPath, nil, nil); err != nil && !is(err, http.StatusConflict) {
 		return fmt.Errorf("user %s: %w", VerifyUser, err)
+	}
+	return nil
+}
+
+// loginPage asks for the page at which people log in, as nobody: it shows a form, or
+// leads on.
+func (v *verifier) loginPage(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	const path = "/hub/login"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.base.String()+path, nil)
+	if err != nil {
+		return err
+	}
+	res, err := v.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= 400 {
+		return &APIError{Method: http.MethodGet, Path: path, Status: res.StatusCode, Message: "the hub's log says why"}
 	}
 	return nil
 }
