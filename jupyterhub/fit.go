@@ -94,7 +94,7 @@ func (h Hub) Fit() Report {
 		one := Fit([]Profile{p}, pools, h.Quota)
 		for i, in := range h.Pools {
 			if len(in.Nodes) > 0 && len(pools[i].Nodes) == 0 {
-				one.Rows[0].Cells[i] = Cell{Why: "its nodes have no scratch storage"}
+				one.Rows[0].Cells[i] = Cell{Why: or(p.excluded(in, h.Pools), "its nodes have no scratch storage")}
 			}
 		}
 		r.Pools, r.Rows = one.Pools, append(r.Rows, one.Rows...)
