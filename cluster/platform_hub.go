@@ -170,6 +170,9 @@ func (s *Spec) jupyterHub(r *recipe) jupyterhub.Hub {
 	}
 	if in.Scratch.Class != "" {
 		h.Scratch = &jupyterhub.Scratch{Class: in.Scratch.Class, Size: toBytes(in.Scratch.Size), Path: in.Scratch.Path}
+		if own := p.Storage.Scratch; own != nil && own.Class == in.Scratch.Class {
+			h.Scratch.Nodes = own.Nodes // nobody else has a volume of it
+		}
 	}
 	for _, x := range in.Profiles {
 		h.Profiles = append(h.Profiles, jupyterhub.Profile{
