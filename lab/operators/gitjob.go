@@ -184,7 +184,7 @@ func hostKeys(file []byte) (ssh.HostKeyCallback, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(path)
+	defer func() { _ = os.Remove(path) }()
 	return knownhosts.New(path)
 }
 

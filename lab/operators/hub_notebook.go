@@ -41,7 +41,7 @@ func (n *notebook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(w).Encode(map[string]any{"id": rand.Text(), "name": "python3", "execution_state": "starting"})
 	case strings.HasPrefix(path, "api/kernels/") && strings.HasSuffix(path, "/channels"):
-		websocket.Server{Handler: func(ws *websocket.Conn) { n.talk(r.Context(), ws) }}.ServeHTTP(w, r)
+		websocket.Server{Handler: func(ws *websocket.Conn) { n.talk(r.Context(), ws) }}.ServeHTTP(w, r) //nolint:contextcheck // it is the request's
 	default:
 		hubError(w, http.StatusNotFound, "No such thing in the lab's server: %s", r.URL.Path)
 	}
@@ -49,7 +49,7 @@ func (n *notebook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // talk answers execute requests until the client goes.
 func (n *notebook) talk(ctx context.Context, ws *websocket.Conn) {
-	defer ws.Close()
+	defer func() { _ = ws.Close() }()
 	for {
 		var m struct {
 			Header  map[string]any `json:"header"`

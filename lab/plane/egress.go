@@ -134,7 +134,7 @@ func (e *egress) connectPod(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if conn := established(w); conn != nil {
-		t.Serve(conn, to)
+		t.Serve(conn, to) //nolint:contextcheck // the connection outlives the request, and ends with the cluster
 	}
 }
 

@@ -1,0 +1,83 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/fleet"
+)
+
+// prune takes away the bundles of a repository that are no more in it.
+func (g *deployer) prune(ctx context.Context, repo *api.GitRepo, seen *repoSeen) error {
+	list, err := g.Dynamic.Resource(bundles().gvr()).Namespace(repo.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "fleet.cattle.io/repo-name=" + repo.Name})
+	if err != nil {
+		return fmt.Errorf("bundles: %w", err)
+	}
+	for n := range list.Items {
+		name := list.Items[n].GetName()
+		if slices.ContainsFunc(seen.bundles, func(b fleet.BundleSource) bool { return b.Name == name }) {
+			continue
+		}
+		if err := g.remove(ctx, &list.Items[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeOthers takes away the bundles of GitRepos that are no more.
+func (g *deployer) removeOthers(ctx context.Context, repos []*api.GitRepo) error {
+	list, err := g.Dynamic.Resource(bundles().gvr()).Namespace(fleetLocalNamespace).List(ctx, metav1.ListOptions{LabelSelector: "fleet.cattle.io/repo-name"})
+	if err != nil {
+		return fmt.Errorf("bundles: %w", err)
+	}
+	for n := range list.Items {
+		of := list.Items[n].GetLabels()["fleet.cattle.io/repo-name"]
+		if slices.ContainsFunc(repos, func(r *api.GitRepo) bool { return r.Name == of }) {
+			continue
+		}
+		if err := g.remove(ctx, &list.Items[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove forgets a bundle. What it deployed with Helm is uninstalled, unless it said
+// that it keeps its resources; objects without a chart stay in the lab.
+func (g *deployer) remove(ctx context.Context, b *unstructured.Unstructured) error {
+	g.mu.Lock()
+	delete(g.state, b.GetName())
+	g.mu.Unlock()
+	on, err := g.Dynamic.Resource(bundleDeployments().gvr()).Namespace(clusterNamespace).Get(ctx, b.GetName(), metav1.GetOptions{})
+	if gone(err) != nil {
+		return fmt.Errorf("bundle %s: %w", b.GetName(), err)
+	}
+	if err == nil {
+		keep, _, _ := unstructured.NestedBool(on.Object, "spec", "options", "keepResources")
+		at, _, _ := strings.Cut(text(on, "status", "release"), ":")
+		if namespace, name, ok := strings.Cut(at, "/"); ok && !keep {
+			g.Log.Info("a bundle goes", "bundle", b.GetName(), "release", at)
+			const patience = 30 * time.Second // then others have their turn, and it goes on
+			within, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			if err := g.chart.Uninstall(within, namespace, name); err != nil {
+				return err
+			}
+		}
+		if err := gone(g.Dynamic.Resource(bundleDeployments().gvr()).Namespace(clusterNamespace).Delete(ctx, b.GetName(), metav1.DeleteOptions{})); err != nil {
+			return fmt.Errorf("bundle %s: %w", b.GetName(), err)
+		}
+	}
+	if err := gone(g.Dynamic.Resource(bundles().gvr()).Namespace(b.GetNamespace()).Delete(ctx, b.GetName(), metav1.DeleteOptions{})); err != nil {
+		return fmt.Errorf("bundle %s: %w", b.GetName(), err)
+	}
+	return nil
+}
