@@ -46,6 +46,7 @@ const (
 // site is a cluster of a server and two workers, and its user.
 type site struct {
 	factory *plane.Factory
+	plane   guest.Plane
 	config  *rest.Config
 	core    *kubernetes.Clientset
 	dynamic dynamic.Interface
@@ -70,9 +71,9 @@ func newSite(t *testing.T, disable ...string) *site {
 	})
 	p, err := s.factory.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}, Disable: disable})
 	require.NoError(t, err)
-	network := &guest.Network{}
+	s.plane = p
 	for i, name := range []string{"cp1", "wk1", "wk2"} {
-		n := guest.Node{Name: name, Role: "agent", InternalIP: netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 11+i)), Version: version, CPUs: 16, Memory: 64 << 30, Run: runner(t, network)}
+		n := guest.Node{Name: name, Role: "agent", InternalIP: netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 11+i)), Version: version, CPUs: 16, Memory: 64 << 30, Run: run}
 		if i == 0 {
 			n.Role = "server"
 		}
@@ -97,19 +98,15 @@ func newSite(t *testing.T, disable ...string) *site {
 	return s
 }
 
-// runner runs commands of pods on a small machine of its own that has nothing but
-// what is in containers.
-func runner(t *testing.T, _ *guest.Network) func(context.Context, guest.Container) (int, string, string) {
-	t.Helper()
-	return func(_ context.Context, c guest.Container) (int, string, string) {
-		switch {
-		case len(c.Args) == 3 && c.Args[0] == "sh" && c.Volumes["/probe"] != nil:
-			return probeCommand(c)
-		case len(c.Args) == 3 && strings.Contains(c.Args[2], "/home/jovyan") && c.Volumes["/home/jovyan"] != nil:
-			return 0, "", ""
-		}
-		return 128, "exec: not found", ""
+// run runs the commands of pods, as far as these tests have any.
+func run(_ context.Context, c guest.Container) (int, string, string) {
+	switch {
+	case len(c.Args) == 3 && c.Args[0] == "sh" && c.Volumes["/probe"] != nil:
+		return probeCommand(c)
+	case len(c.Args) == 3 && strings.Contains(c.Args[2], "/home/jovyan") && c.Volumes["/home/jovyan"] != nil:
+		return 0, "", ""
 	}
+	return 128, "exec: not found", ""
 }
 
 // probeCommand does what addon's probe of storage asks for.
