@@ -201,8 +201,9 @@ func TestProbeWaitsForNodes(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			s.join(t, "b", 1)
 		}()
+		var mu sync.Mutex // nodes are tried side by side
 		var said []string
-		ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
+		ctx := progress.With(t.Context(), func(u progress.Update) { mu.Lock(); defer mu.Unlock(); said = append(said, u.String()) })
 		p := addon.Probe{Class: addon.K3sClass, Local: true, Nodes: []string{"a", "b"}}
 		require.NoError(t, p.Run(ctx, s.Client))
 		assert.Contains(t, strings.Join(said, "\n"), "waiting for nodes: b ")
@@ -242,8 +243,9 @@ func TestProbeSaysWhyAVolumeIsMissing(t *testing.T) {
 			InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: addon.ProbeNamespace, Name: "nfs"},
 			Type:           corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: "mount.nfs: Connection refused"})
 		require.NoError(t, err)
+		var mu sync.Mutex // nodes are tried side by side
 		var said []string
-		ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
+		ctx := progress.With(t.Context(), func(u progress.Update) { mu.Lock(); defer mu.Unlock(); said = append(said, u.String()) })
 		p := addon.Probe{Class: "nfs", Timeout: time.Minute}
 		began := time.Now()
 		err = p.Run(ctx, s.Client)
