@@ -169,9 +169,13 @@ func (s *site) install(t *testing.T, p chart.Part, err error) {
 		r := *p.Release
 		r.Timeout = 90 * time.Second
 		require.NoError(t, s.charts.Apply(t.Context(), r, have), p.Name)
-		have, err = s.charts.Observe(t.Context(), *p.Release)
-		require.NoError(t, err)
-		assert.Empty(t, p.Release.Diff(have), "%s: looking again", p.Name)
+		eventually(t, 20*time.Second, p.Name+": looking again finds nothing to do", func(ctx context.Context) error {
+			have, err := s.charts.Observe(ctx, *p.Release)
+			if d := p.Release.Diff(have); err != nil || !d.Empty() {
+				return errors.Join(err, errors.New(d.String()))
+			}
+			return nil
+		})
 	}
 	s.apply(t, p.After)
 	t.Logf("%s is there after %s", p.Name, time.Since(began).Round(time.Millisecond))
