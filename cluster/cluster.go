@@ -43,8 +43,8 @@ type Cluster struct {
 	spec *Spec
 	Backend
 
-	guests map[string]*guest               // by node name
-	seeds  map[string]func() (seed, error) // by node name
+	guests map[string]*guest               // by machine name
+	seeds  map[string]func() (seed, error) // by machine name
 	hosts  *ssh.KnownHosts
 	doubts doubts
 	api    api

@@ -86,7 +86,7 @@ func (c *Cluster) kept(ctx context.Context, also []string) (map[string]bool, err
 	}
 	for _, name := range also {
 		if !stay[name] {
-			return nil, &RefusedError{Reason: fmt.Sprintf("no machine %s of %s keeps data, so there is nothing to destroy with it", name, c.spec.Name)}
+			return nil, &RefusedError{Node: name, Reason: fmt.Sprintf("no machine of %s with that name keeps data, so nothing is destroyed", c.spec.Name)}
 		}
 		delete(stay, name)
 	}

@@ -119,7 +119,7 @@ func words() error {
 		case name == "-spec", name == "-json", name == "-yes", name == "-timeout", name == "-t", name == "-v", name == "-debug":
 		case name == "-pve", name == "-node", name == "-host", name == "-ssh", name == "-out", name == "-name", name == "-force":
 		case name == "-endpoint", name == "-token", name == "-secret", name == "-fingerprint", name == "-insecure":
-		case name == "-reboot", name == "-framebuffer":
+		case name == "-reboot", name == "-framebuffer", name == "-also":
 		case name == "-servers", name == "-gpus", name == "-bridge", name == "-prefix", name == "-gateway", name == "-first":
 		case name == "-paths", name == "-repo", name == "-clusters", name == "-elsewhere", name == "-releases", name == "-online", name == "-level":
 		case name == "-dir", name == "-charts", name == "-sarif", name == "-open", name == "-profile", name == "-user", name == "-offline":

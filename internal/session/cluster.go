@@ -182,7 +182,7 @@ func (s *Session) Down(ctx context.Context) error {
 func (s *Session) stays() string {
 	p := s.Spec.Platform
 	var out []string
-	if n := p.Storage.NFS; n != nil {
+	if n := p.Storage.NFS; n != nil && (n.VM == nil || n.VM.Name != s.opt.Also) {
 		out = append(out, "volumes in "+n.Export+" on "+n.Server)
 	}
 	if c := p.Storage.CephFS; c != nil {
