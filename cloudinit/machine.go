@@ -69,6 +69,9 @@ func RenderWorker(m Machine) (NoCloud, error) {
 	return m.render(sysctls)
 }
 
+// RenderPlain describes a machine that is no node of a cluster, such as a file server.
+func RenderPlain(m Machine) (NoCloud, error) { return m.render(map[string]string{}) }
+
 // kubernetesSysctls are what the kubelet checks for or K3s needs.
 func kubernetesSysctls() map[string]string {
 	return map[string]string{

@@ -43,8 +43,8 @@ type Cluster struct {
 	spec *Spec
 	Backend
 
-	guests map[string]*guest               // by node name
-	seeds  map[string]func() (seed, error) // by node name
+	guests map[string]*guest               // by machine name
+	seeds  map[string]func() (seed, error) // by machine name
 	hosts  *ssh.KnownHosts
 	doubts doubts
 	api    api
@@ -75,7 +75,7 @@ func New(spec *Spec, b Backend) (*Cluster, error) {
 	if b.Proxmox != nil {
 		b.Proxmox.Expect(spec.RolePrefix(), spec.Grants(b.Proxmox.Version()))
 	}
-	for _, n := range spec.Nodes {
+	for _, n := range spec.Machines() {
 		c.guests[n.Name] = c.newGuest(n)
 		c.seeds[n.Name] = sync.OnceValues(func() (seed, error) { return c.renderSeed(n) })
 	}

@@ -16,9 +16,14 @@ import (
 // Down takes away all that Up made, and nothing else: VMs with the cluster's tag,
 // then templates, ISOs, the image and mappings, then the files of the cluster on
 // this machine. It looks first, so that every machine it will destroy has a step
-// of its own that can be shown and asked about.
-func (c *Cluster) Down(ctx context.Context) (*converge.Graph, error) {
+// of its own that can be shown and asked about. Machines that hold data (see Keeps) stay,
+// with what they need, but for those that also names.
+func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, error) {
 	down := &converge.Graph{}
+	stay, err := c.kept(ctx, also)
+	if err != nil {
+		return nil, err
+	}
 	var gone []*converge.Ref
 	if c.Proxmox != nil {
 		// What a run that was cut short has begun to make is ours as well.
@@ -32,14 +37,14 @@ func (c *Cluster) Down(ctx context.Context) (*converge.Graph, error) {
 			return nil, err
 		}
 		for _, vm := range vms {
-			if !c.isTemplate(vm) {
+			if !c.isTemplate(vm) && !stay[vm.Name] {
 				gone = append(gone, down.Add(c.destroyStep(vm)))
 			}
 		}
 		gone = append(gone, down.Add(&converge.Resource[[]rest]{
 			ID: "leftovers",
 			Observe: func(ctx context.Context) ([]rest, error) {
-				return c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil })
+				return c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: len(stay) == 0, stay: stay}, nil })
 			},
 			Diff:  diffRests,
 			Apply: c.clear,

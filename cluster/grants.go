@@ -43,7 +43,7 @@ func (s *Spec) RolePrefix() string { return s.tag() }
 // proxmoxHosts are the hosts that carry a machine of ours, sorted.
 func (s *Spec) proxmoxHosts() []string {
 	var hosts []string
-	for _, n := range s.Nodes {
+	for _, n := range s.Machines() {
 		switch {
 		case n.External:
 		case n.unplaced(): // on any of them
@@ -134,7 +134,7 @@ func (s *Spec) bridgeGrants() []proxmox.Grant {
 	if s.Image.Template == "" {
 		bridges = append(bridges, s.Network.Bridge)
 	}
-	for _, n := range s.Nodes {
+	for _, n := range s.Machines() {
 		if !n.External {
 			bridges = append(bridges, n.Network.Bridge)
 		}

@@ -36,8 +36,13 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			c.doubts.keep(report.Of(preflight.Warning))
-			for _, f := range report.Of(preflight.Warning) {
+			left, err := c.orphans(ctx)
+			if err != nil {
+				return nil, err
+			}
+			doubts := append(report.Of(preflight.Warning), left...)
+			c.doubts.keep(doubts)
+			for _, f := range doubts {
 				progress.Say(ctx, "warning: %s", f)
 			}
 			return report, nil
@@ -96,7 +101,7 @@ func (s *Spec) uses(host string) []use {
 			use{s.Image.ImageStorage, "import", "the cloud image"},
 			use{s.TemplateStorage(host), "images", "the template's disk"})
 	}
-	for _, n := range s.Nodes {
+	for _, n := range s.Machines() {
 		if n.External || n.Host != host && !n.unplaced() {
 			continue
 		}

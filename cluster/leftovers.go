@@ -21,8 +21,7 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 		Observe: func(ctx context.Context) ([]proxmox.Summary, error) {
 			vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
 			return slices.DeleteFunc(vms, func(vm proxmox.Summary) bool {
-				_, wanted := c.spec.Node(vm.Name)
-				return wanted || c.isTemplate(vm)
+				return c.spec.names(vm.Name) || c.isTemplate(vm) || c.keeps(vm)
 			}), err
 		},
 		Diff: func(vms []proxmox.Summary) drift.Diff {
@@ -177,6 +176,7 @@ func diffRests(all []rest) drift.Diff {
 type keep struct {
 	files, mappings map[string]bool
 	templates       map[string]bool // by name
+	stay            map[string]bool // machines that keep data, by name: their seeds are theirs
 	nothing         bool            // all is to go, clones and all
 }
 
@@ -193,7 +193,11 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 		}
 		k.templates[t.name] = true
 	}
-	for _, n := range c.spec.Nodes {
+	var err error
+	if k.stay, err = c.kept(ctx, nil); err != nil {
+		return k, err
+	}
+	for _, n := range c.spec.Machines() {
 		if n.External {
 			continue
 		}
@@ -221,7 +225,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 			return nil, err
 		}
 		r := rest{host: host}
-		if r.volumes, err = c.ownVolumes(ctx, host, k.files); err != nil {
+		if r.volumes, err = c.ownVolumes(ctx, host, k); err != nil {
 			return nil, err
 		}
 		if i == 0 { // mappings belong to all hosts
@@ -247,7 +251,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 	return out, nil
 }
 
-func (c *Cluster) ownVolumes(ctx context.Context, host string, keep map[string]bool) ([]proxmox.Volume, error) {
+func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmox.Volume, error) {
 	var out []proxmox.Volume
 	storages := []string{c.spec.Image.SeedStorage, c.spec.Image.ImageStorage}
 	slices.Sort(storages)
@@ -260,7 +264,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, keep map[string]b
 			return nil, err
 		}
 		for _, v := range volumes {
-			if v.VMID == 0 && c.spec.ownsFile(v.Name()) && !keep[v.Name()] {
+			if v.VMID == 0 && c.spec.ownsFile(v.Name()) && !k.files[v.Name()] && !c.seedsOf(k.stay, v.Name()) {
 				out = append(out, v)
 			}
 		}

@@ -16,6 +16,7 @@ func (r *resolver) storage() {
 	st := &r.spec.Platform.Storage
 	if raw.NFS != nil {
 		st.NFS = r.nfs(raw.NFS)
+		r.spec.templatesBeside()
 	}
 	if raw.Scratch != nil {
 		st.Scratch = r.scratch(raw.Scratch)

@@ -159,6 +159,12 @@ func (r *resolver) hosts() {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, Host{Name: n.Host})
 		}
 	}
+	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
+		host := cmp.Or(nfs.VM.Host, r.defaultHost())
+		if host != AnyHost && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h Host) bool { return h.Name == host }) {
+			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, Host{Name: host})
+		}
+	}
 	slices.SortFunc(r.spec.Proxmox.Hosts, func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
 }
 

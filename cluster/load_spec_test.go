@@ -141,7 +141,7 @@ func TestEightA100Platform(t *testing.T) {
 }
 
 // TestFullHasEveryKey: a key that no good file uses is a key that no test has read.
-// What is refused for now (rawS3, rawMIGLayout, rawNFSVM) is in testdata/broken/not-yet-*.
+// What is refused for now (rawS3, rawMIGLayout) is in testdata/broken/not-yet-*.
 func TestFullHasEveryKey(t *testing.T) {
 	files, err := filepath.Glob("testdata/good/*.yaml")
 	require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestFullHasEveryKey(t *testing.T) {
 	for _, raw := range []any{
 		rawFile{}, rawProxmox{}, rawHost{}, rawImage{}, rawNetwork{}, rawSSH{}, rawGuest{}, rawAPT{}, rawGuestFile{}, rawK3s{}, rawSnapshots{},
 		rawRegistry{}, rawNVIDIA{}, rawDriver{}, rawSharing{}, rawPool{}, rawNode{}, rawNUMANode{}, rawDisk{}, rawGPUs{},
-		rawCharts{}, rawStorage{}, rawNFS{}, rawShare{}, rawScratch{}, rawLonghorn{}, rawCephFS{}, rawLoadBalancer{}, rawIngress{}, rawTLS{}, rawRancher{},
+		rawCharts{}, rawStorage{}, rawNFS{}, rawNFSVM{}, rawShare{}, rawScratch{}, rawLonghorn{}, rawCephFS{}, rawLoadBalancer{}, rawIngress{}, rawTLS{}, rawRancher{},
 		rawFleet{}, rawMonitoring{}, rawBackup{}, rawHub{}, rawHubDatabase{}, rawHubAuth{}, rawAuthDummy{}, rawAuthNative{}, rawAuthOIDC{}, rawAuthLDAP{},
 		rawAuthGitHub{}, rawHubProfile{}, rawCPU{}, rawMemory{}, rawHubHome{}, rawHubShare{}, rawHubScratch{}, rawHubCull{}, rawHubQuota{},
 	} {

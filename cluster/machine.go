@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
@@ -31,7 +32,11 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 	if n.DHCP() { // which also says the gateway
 		m.Gateway = netip.Addr{}
 	}
-	m.Files = s.storageFiles()
+	if n.Role == FileServer {
+		m.Packages = append(slices.Clip(m.Packages), nfsPackage)
+	} else {
+		m.Files = s.storageFiles()
+	}
 	for _, f := range s.Guest.Files {
 		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
 	}
@@ -44,8 +49,11 @@ func (c *Cluster) seed(n Node) (seed, error) { return c.seeds[n.Name]() }
 
 func (c *Cluster) renderSeed(n Node) (seed, error) {
 	render := cloudinit.RenderServer
-	if n.Role == Agent {
+	switch n.Role {
+	case Agent:
 		render = cloudinit.RenderWorker
+	case FileServer:
+		render = cloudinit.RenderPlain
 	}
 	doc, err := render(c.spec.machine(n, c.authorizedKeys()))
 	if err != nil {

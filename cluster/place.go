@@ -106,7 +106,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 			}
 		}
 	}
-	for _, n := range p.spec.Nodes {
+	for _, n := range p.spec.Machines() {
 		if r := p.room(n.Host); r != nil && !n.External {
 			r.take(n)
 		}
@@ -294,7 +294,7 @@ func (s *Spec) templatesBeside() {
 	}
 	for i := range s.Proxmox.Hosts {
 		h := &s.Proxmox.Hosts[i]
-		for _, n := range slices.Backward(s.Nodes) {
+		for _, n := range slices.Backward(s.Machines()) {
 			if n.Host == h.Name {
 				h.TemplateStorage = n.OSDisk.Storage
 			}

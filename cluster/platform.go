@@ -24,11 +24,15 @@ type piece struct {
 	late func(context.Context, *kube.Client) (chart.Part, error)
 }
 
+// nfsPart is the part that makes volumes on the NFS server.
+const nfsPart = "nfs"
+
 // ground is what the platform stands on.
 type ground struct {
 	api   *converge.Ref   // Kubernetes can be spoken to, and its pods have a network
 	nodes []*converge.Ref // every node takes the pods that it should
 	gpus  []*converge.Ref // every GPU can be asked for
+	files []*converge.Ref // the NFS server that we make exports its disk
 }
 
 // under are the steps that a part begins after.
@@ -36,6 +40,9 @@ func (g ground) under(p piece, ready refs) []*converge.Ref {
 	needs := []*converge.Ref{g.api}
 	if p.gpus {
 		needs = append(needs, g.gpus...)
+	}
+	if p.Name == nfsPart {
+		needs = append(needs, g.files...)
 	}
 	for _, name := range p.Needs {
 		needs = append(needs, ready[name])

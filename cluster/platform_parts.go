@@ -144,7 +144,7 @@ func (r *recipe) storage(p *Platform) {
 	s := p.Storage
 	if n := s.NFS; n != nil {
 		part, err := addon.NFS(addon.NFSOptions{
-			Common: r.common("nfs"), Class: n.Class, Server: n.Server, Export: n.Export, MountOptions: n.MountOptions,
+			Common: r.common(nfsPart), Class: n.Class, Server: n.Server, Export: n.Export, MountOptions: n.MountOptions,
 			Delete: !n.Retain, Default: s.Default == n.Class,
 		})
 		r.add(part, err)

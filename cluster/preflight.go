@@ -41,13 +41,13 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.storage, Content: u.content, Why: u.why})
 		}
 		w.Hosts = append(w.Hosts, h)
-		for _, n := range s.Nodes {
+		for _, n := range s.Machines() {
 			if !n.External && !n.Adopt && n.Host == host { // what is taken over is there already
 				w.VMs = append(w.VMs, c.wantVM(n))
 			}
 		}
 	}
-	for _, n := range s.Nodes {
+	for _, n := range s.Machines() {
 		if !n.DHCP() && !n.External {
 			w.Addresses[n.Address.Addr()] = n.Name
 		}
@@ -90,7 +90,7 @@ func (c *Cluster) settled(ctx context.Context) (bool, error) {
 	for _, vm := range all {
 		there[vm.Name] = vm
 	}
-	for _, n := range c.spec.Nodes {
+	for _, n := range c.spec.Machines() {
 		vm := there[n.Name]
 		if !n.External && (!vm.Running || vm.Host != n.Host || vm.Cores != n.Cores || vm.Memory != proxmox.Size(n.Memory)) {
 			return false, nil

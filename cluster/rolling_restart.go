@@ -20,6 +20,9 @@ func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context)
 		return err
 	}
 	defer done()
+	if n.Role == FileServer { // mounts are hard: whoever writes waits until it is back
+		return do(ctx)
+	}
 	was, err := c.emptied(ctx, n)
 	if err != nil {
 		return err

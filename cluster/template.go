@@ -29,7 +29,7 @@ type template struct {
 // templateHosts are the hosts that need a template, sorted.
 func (c *Cluster) templateHosts() []string {
 	var hosts []string
-	for _, n := range c.spec.Nodes {
+	for _, n := range c.spec.Machines() {
 		if !n.External {
 			hosts = append(hosts, n.Host)
 		}
@@ -283,9 +283,10 @@ func (c *Cluster) cloned(ctx context.Context, n Node, spec proxmox.VMSpec, vm *p
 
 // missing returns the first node of a host that has no machine yet.
 func (s *Spec) missing(host string, there map[string]bool) (Node, bool) {
-	i := slices.IndexFunc(s.Nodes, func(n Node) bool { return !n.External && n.Host == host && !there[n.Name] })
+	all := s.Machines()
+	i := slices.IndexFunc(all, func(n Node) bool { return !n.External && n.Host == host && !there[n.Name] })
 	if i < 0 {
 		return Node{}, false
 	}
-	return s.Nodes[i], true
+	return all[i], true
 }

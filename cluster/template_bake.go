@@ -133,7 +133,7 @@ func (c *Cluster) bakeNode(ctx context.Context, host string) (Node, error) {
 	}
 	// A half-made template is finished, whether anybody waits for it or not. It has
 	// its seed; only one that was lost is made anew.
-	for _, n := range c.spec.Nodes {
+	for _, n := range c.spec.Machines() {
 		if !n.External && n.Host == host {
 			return Node{Name: n.Name, Network: n.Network}, nil
 		}
@@ -223,8 +223,9 @@ func (c *Cluster) bakeHint(vm *proxmox.VM) string {
 	if len(vm.NICs) > 0 {
 		bridge = vm.NICs[0].Bridge
 	}
-	if i := slices.IndexFunc(c.spec.Nodes, func(n Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
-		address = "the address of a node that is not there yet, such as " + c.spec.Nodes[i].Address.String()
+	all := c.spec.Machines()
+	if i := slices.IndexFunc(all, func(n Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
+		address = "the address of a node that is not there yet, such as " + all[i].Address.String()
 	}
 	mirror := cmp.Or(c.spec.Guest.APTMirror, "archive.ubuntu.com")
 	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+

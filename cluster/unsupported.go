@@ -20,7 +20,6 @@ func (r *resolver) unsupported() {
 		{&nv.Driver.Mode, nv.Driver.Mode == DriverOperator, "a driver in a container is not supported yet", "write mode: prebuilt"},
 		{&nv.Values, len(nv.Values) > 0, "raw values for the stack are not supported yet", "remove values:"},
 		{&nv.Sharing.Strategy, nv.Sharing.Strategy == SharingMIG, notMIG, orSlices},
-		{&r.raw.Storage.NFS, r.raw.Storage.NFS != nil && r.raw.Storage.NFS.VM != nil, "making the NFS server is not supported yet", "name one that is there: nfs: address:/export"},
 	} {
 		if no.said {
 			r.wrong(no.at, no.what, no.cure)

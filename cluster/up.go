@@ -34,26 +34,27 @@ func (c *Cluster) Up() *converge.Graph {
 	// From here on we speak to Kubernetes.
 	kubeconfig := up.Add(c.kubeconfigStep(), api)
 	ground := c.schedule(up, joined, c.network(up, kubeconfig))
+	ground.files = c.fileServer(up, booted)
 
 	// On that stands what people use: storage, certificates, monitoring, the hub.
 	parts := c.platform(up, ground)
 
 	// What earlier files asked for and nobody uses any more.
 	rest := append([]*converge.Ref{kubeconfig}, parts...)
-	for _, n := range c.spec.Nodes {
+	for _, n := range c.spec.Machines() {
 		rest = append(rest, booted[n.Name])
 	}
 	up.Add(c.leftoversStep(), rest...)
 	return up
 }
 
-// boot makes every node by itself: seed, GPUs, VM, first boot. The servers' machines
+// boot makes every machine by itself: seed, GPUs, VM, first boot. The servers' machines
 // are made first, since everybody waits for them, and the hosts' storages make one
 // disk at a time.
 func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *converge.Ref, templates refs) refs {
 	booted := refs{}
 	var servers []*converge.Ref
-	for _, n := range c.spec.Nodes {
+	for _, n := range c.spec.Machines() {
 		if n.External {
 			booted[n.Name] = up.Add(c.externalStep(n), begin...)
 			continue
@@ -65,7 +66,7 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 		if n.GPUs.Count > 0 {
 			needs = append(needs, up.Add(c.gpusStep(n), removed))
 		}
-		if n.Role == Agent {
+		if n.Role != Server {
 			needs = append(needs, servers...)
 		}
 		vm := up.Add(c.vmStep(n), needs...)
@@ -81,6 +82,17 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 		}
 	}
 	return booted
+}
+
+// fileServer has the NFS server that we make export its disk. Nobody but what is on NFS
+// waits for it.
+func (c *Cluster) fileServer(up *converge.Graph, booted refs) (exported []*converge.Ref) {
+	for _, n := range c.spec.Machines() {
+		if n.Role == FileServer {
+			exported = append(exported, up.Add(c.exportStep(n), booted[n.Name]))
+		}
+	}
+	return exported
 }
 
 // drivers sees that those of nodes with GPUs work before K3s starts there: it looks

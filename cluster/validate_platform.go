@@ -135,6 +135,7 @@ func (r *resolver) fileServer() {
 	if vm := nfs.VM; vm != nil {
 		at = &raw.VM.Address
 		r.fileServerVM(raw.VM, vm)
+		r.exported(raw, nfs)
 	}
 	switch {
 	case err != nil: // a name, which only DNS can judge
@@ -145,12 +146,39 @@ func (r *resolver) fileServer() {
 	}
 }
 
+// exported checks what an NFS server of ours exports, and to whom.
+func (r *resolver) exported(raw *rawNFS, nfs *NFS) {
+	const onDisk = "write " + exportRoot + ", or a folder in it: that is where the VM's data disk is"
+	if !within(nfs.Export, exportRoot) {
+		r.wrong(&raw.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
+	}
+	for i, e := range raw.Shares {
+		if i < len(nfs.Shares) && nfs.Shares[i].Export != "" && !within(nfs.Shares[i].Export, exportRoot) {
+			r.wrong(&e.Value.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Shares[i].Export), onDisk)
+		}
+	}
+	for _, n := range r.spec.Nodes {
+		allowed := func(p netip.Prefix) bool { return p.Contains(n.Address.Addr()) }
+		if !n.DHCP() && len(nfs.VM.Allow) > 0 && !slices.ContainsFunc(nfs.VM.Allow, allowed) {
+			r.wrong(&raw.VM.Allow, fmt.Sprintf("node %s (%s) may not mount what the NFS server exports", n.Name, n.Address.Addr()), "add its network to allow")
+			return
+		}
+	}
+}
+
 func (r *resolver) fileServerVM(raw *rawNFSVM, vm *NFSVM) {
 	a := raw.Address
+	if vm.Host == AnyHost {
+		r.wrong(&raw.Host, "host: auto chooses among hosts for nodes, and the NFS server stays where its data is", "write host: and the name of one")
+	}
 	if !a.IsValid() || len(r.spec.Nodes) == 0 {
 		return
 	}
-	if p := r.spec.Network.Prefix; p.IsValid() && !r.insidePrefix(&raw.Address, "the NFS server's address", a, p) {
+	if !r.spec.Network.Prefix.IsValid() {
+		r.wrong(&raw.Address, "the NFS server has an address of its own, and nothing says of which network", "write network: with prefix and gateway")
+		return
+	}
+	if p := r.spec.Network.Prefix; !r.insidePrefix(&raw.Address, "the NFS server's address", a, p) {
 		return
 	}
 	for _, n := range r.spec.Nodes {
@@ -164,7 +192,7 @@ func (r *resolver) fileServerVM(raw *rawNFSVM, vm *NFSVM) {
 			r.wrong(&raw.Address, fmt.Sprintf("address %s is the gateway's", a), "write another")
 		}
 	}
-	if declared := r.raw.Proxmox.Hosts; len(declared) > 0 && declared.get(vm.Host) == nil {
+	if declared := r.raw.Proxmox.Hosts; len(declared) > 0 && vm.Host != AnyHost && declared.get(vm.Host) == nil {
 		r.wrong(&raw.Host, fmt.Sprintf("there is no host %q under proxmox.hosts", vm.Host), orSuggest(vm.Host, declared.names()))
 	}
 }

@@ -24,6 +24,9 @@ func (c *Cluster) seedStep(n Node) *converge.Resource[bool] {
 			if err != nil {
 				return false, err
 			}
+			if other, err := c.bornOtherwise(ctx, n, sd.file); err != nil || other {
+				return other, err
+			}
 			volumes, err := c.Proxmox.Volumes(ctx, n.Host, storage, "")
 			if err != nil {
 				return false, err
@@ -75,13 +78,14 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return drift.Missing(err.Error())
 			}
-			return spec.Diff(vm)
+			return asBorn(n, spec, vm).Diff(vm)
 		},
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
 			spec, err := want("")
 			if err != nil {
 				return err
 			}
+			spec = asBorn(n, spec, vm)
 			if !n.Adopt {
 				if spec, err = c.cloned(ctx, n, spec, vm); err != nil {
 					return err
@@ -102,6 +106,9 @@ func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *pr
 		if err := c.hosts.Store(c.guests[n.Name].addr); err != nil {
 			return err
 		}
+	case diff.Effect() == drift.Replace && n.Role == FileServer:
+		return converge.Permanent(fmt.Errorf("%s cannot become what the file asks while it lives: %s\n"+
+			"  it holds data, so nothing makes it anew: write in the file what it was, or move its data by hand", n.Name, replaced(diff)))
 	case diff.Effect() == drift.Replace:
 		return converge.Permanent(fmt.Errorf("%s cannot become what the file asks while it lives: %s\n"+
 			"  go tool mage node:replace -node=%s makes it anew: drained, destroyed with its disks, cloned, let in again", n.Name, replaced(diff), n.Name))

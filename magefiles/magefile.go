@@ -56,9 +56,11 @@ func (Cluster) Status(ctx context.Context, spec, charts *string, offline, json *
 	return with(ctx, o, (*session.Session).Status)
 }
 
-// Down takes away all that cluster:up made, and nothing else. Flags: -spec=FILE -yes -json.
-func (Cluster) Down(ctx context.Context, spec *string, yes, json *bool) error {
-	return with(ctx, options(spec, json, yes, nil), (*session.Session).Down)
+// Down takes away all that cluster:up made but the NFS server, whose name under -also destroys it too. Flags: -spec=FILE -also=NAME -yes -json.
+func (Cluster) Down(ctx context.Context, spec, also *string, yes, json *bool) error {
+	o := options(spec, json, yes, nil)
+	o.Also = value(also)
+	return with(ctx, o, (*session.Session).Down)
 }
 
 // Kubeconfig brings the kubeconfig up to date and prints its path. Flags: -spec=FILE.
@@ -117,7 +119,7 @@ func words() error {
 		case name == "-spec", name == "-json", name == "-yes", name == "-timeout", name == "-t", name == "-v", name == "-debug":
 		case name == "-pve", name == "-node", name == "-host", name == "-ssh", name == "-out", name == "-name", name == "-force":
 		case name == "-endpoint", name == "-token", name == "-secret", name == "-fingerprint", name == "-insecure":
-		case name == "-reboot", name == "-framebuffer":
+		case name == "-reboot", name == "-framebuffer", name == "-also":
 		case name == "-servers", name == "-gpus", name == "-bridge", name == "-prefix", name == "-gateway", name == "-first":
 		case name == "-paths", name == "-repo", name == "-clusters", name == "-elsewhere", name == "-releases", name == "-online", name == "-level":
 		case name == "-dir", name == "-charts", name == "-sarif", name == "-open", name == "-profile", name == "-user", name == "-offline":

@@ -171,7 +171,7 @@ func own(s *cluster.Spec, n int) (cidrs map[string]string, gateway string) {
 	for _, a := range s.Network.DNS {
 		taken[a] = true
 	}
-	for _, node := range s.Nodes {
+	for _, node := range s.Machines() {
 		taken[node.Address.Addr()] = true
 	}
 	for a := prefix.Masked().Addr().Next(); prefix.Contains(a); a = a.Next() {

@@ -40,7 +40,7 @@ func needs(s *cluster.Spec) []*need {
 			host(h.Name).declared = h
 		}
 	}
-	for _, n := range s.Nodes {
+	for _, n := range s.Machines() {
 		switch {
 		case n.External:
 		case n.Host == cluster.AnyHost:

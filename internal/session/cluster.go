@@ -155,9 +155,22 @@ func (s *Session) parts() []console.Part {
 
 // Down takes the cluster away, after having asked.
 func (s *Session) Down(ctx context.Context) error {
-	graph, err := s.Cluster.Down(ctx)
+	var also []string
+	if s.opt.Also != "" {
+		also = append(also, s.opt.Also)
+	}
+	graph, err := s.Cluster.Down(ctx, also...)
 	if err != nil {
 		return err
+	}
+	keeps, err := s.Cluster.Keeps(ctx)
+	if err != nil {
+		return err
+	}
+	for _, vm := range keeps {
+		if vm.Name != s.opt.Also {
+			s.Say("This keeps the NFS server %s (VM %d on %s) with its data. -also=%s destroys it too.", vm.Name, vm.VMID, vm.Host, vm.Name)
+		}
 	}
 	return s.confirmed(ctx, graph, agreement{
 		question: fmt.Sprintf("Destroy all this? Type the cluster's name (%s): ", s.Spec.Name), answer: s.Spec.Name,
@@ -170,7 +183,7 @@ func (s *Session) Down(ctx context.Context) error {
 func (s *Session) stays() string {
 	p := s.Spec.Platform
 	var out []string
-	if n := p.Storage.NFS; n != nil {
+	if n := p.Storage.NFS; n != nil && (n.VM == nil || n.VM.Name != s.opt.Also) {
 		out = append(out, "volumes in "+n.Export+" on "+n.Server)
 	}
 	if c := p.Storage.CephFS; c != nil {

@@ -238,3 +238,32 @@ func objects(t *testing.T, data []byte) (out []map[string]any) {
 	}
 	return out
 }
+
+// The NFS server stays when the cluster goes, and is said to; its name destroys it too.
+func TestDownKeepsTheFileServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		folder, err := filepath.Abs("../../lab/charts")
+		require.NoError(t, err)
+		yaml := `
+name: files
+proxmox: {endpoint: lab, host: pve1}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}
+storage: {nfs: {vm: {address: 10.0.0.30, size: 100GiB}}}
+charts: {offline: true, folder: ` + folder + "}\n"
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Up))
+
+		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
+		assert.Regexp(t, `This keeps the NFS server files-nfs \(VM \d+ on pve1\) with its data. -also=files-nfs destroys it too.\n`, w.talk.String())
+		assert.Contains(t, w.talk.String(), "So does what is elsewhere: volumes in /export on 10.0.0.30.")
+
+		assert.ErrorContains(t, w.do(yaml, Options{Yes: true, Also: "cp1"}, (*Session).Down), "cp1: no machine of files with that name keeps data")
+		require.NoError(t, w.do(yaml, Options{Yes: true, Also: "files-nfs"}, (*Session).Down))
+		assert.NotContains(t, w.talk.String(), "keeps")
+		assert.NotContains(t, w.talk.String(), "elsewhere")
+		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
+		assert.Contains(t, w.talk.String(), "Nothing of files is there.")
+	})
+}

@@ -38,6 +38,7 @@ type Options struct {
 	Fingerprint string // SHA256:… of the host's SSH key, for the first contact
 	Out         string // where a secret goes that is made
 	Name        string // of a cluster that has no file yet
+	Also        string // the machine with data that goes too
 	Force       bool   // make anew what is there and cannot be used
 	Reboot      bool   // start hosts again where something waits for that
 	Framebuffer bool   // take the console off the card that a host booted on

@@ -50,6 +50,7 @@ func plainPackages() map[string]release {
 	return map[string]release{
 		"qemu-guest-agent":              {versions: []string{"1:8.2.2+ds-0ubuntu1.10"}, programs: []string{"qemu-ga"}, service: "qemu-guest-agent"},
 		"nfs-common":                    {versions: []string{"1:2.6.4-3ubuntu5.1"}, programs: []string{"mount.nfs"}},
+		"nfs-kernel-server":             {versions: []string{"1:2.6.4-3ubuntu5.1"}, needs: []string{"nfs-common"}, programs: []string{"rpc.nfsd", "exportfs"}, service: "nfs-server"},
 		"open-iscsi":                    {versions: []string{"2.1.9-3ubuntu5.4"}, programs: []string{"iscsiadm", "iscsid"}, service: "iscsid"},
 		"curl":                          {versions: []string{"8.5.0-2ubuntu10.6"}},
 		"wget":                          {versions: []string{"1.21.4-1ubuntu4.1"}},

@@ -136,6 +136,8 @@ func systemProgram(name string) run {
 		return runCloudInit
 	case "ip":
 		return runIP
+	case "exportfs":
+		return runExportfs
 	case "poweroff", "reboot", "shutdown":
 		return runPoweroff
 	case "sysctl":

@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // export.sh
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+//go:embed export.sh
+var exportScript string
+
+// nfsPackage is Ubuntu's NFS server; it is no part of the template, since no node needs it.
+const nfsPackage = "nfs-kernel-server"
+
+// exportOptions are those of every export. The driver is root and makes folders for the
+// pods' users, hence no_root_squash. Without its data disk (mp) nothing is exported, so
+// that nobody writes to the system's. Source: exports(5), nfs-utils 2.6.
+const exportOptions = "rw,sync,no_subtree_check,no_root_squash,mp=" + exportRoot
+
+// exports are the folders that the NFS server exports, and to whom.
+type exports struct {
+	paths []string
+	allow []string
+}
+
+// exports are the volumes' folder, and those of shares that are not in it.
+func (n *NFS) exports() exports {
+	e := exports{paths: []string{n.Export}}
+	for _, s := range n.Shares {
+		if !slices.ContainsFunc(e.paths, func(p string) bool { return within(s.Export, p) }) {
+			e.paths = append(e.paths, s.Export)
+		}
+	}
+	for _, p := range n.VM.Allow {
+		e.allow = append(e.allow, p.Masked().String())
+	}
+	return e
+}
+
+// pairs are the lines of the kernel's table: folder and network.
+func (e exports) pairs() []string {
+	var out []string
+	for _, path := range e.paths {
+		for _, client := range e.allow {
+			out = append(out, path+" "+client)
+		}
+	}
+	return out
+}
+
+// file is what the server reads at each start.
+func (e exports) file() string {
+	var b strings.Builder
+	for _, pair := range e.pairs() {
+		fmt.Fprintf(&b, "%s(%s)\n", pair, exportOptions)
+	}
+	return b.String()
+}
+
+// exportsSeen is what an NFS server exports.
+type exportsSeen struct {
+	service string // active, or what systemd says else
+	file    string // ours
+	table   []string
+}
+
+// exportStep keeps what the NFS server exports.
+func (c *Cluster) exportStep(n Node) *converge.Resource[exportsSeen] {
+	want := c.spec.Platform.Storage.NFS.exports()
+	return &converge.Resource[exportsSeen]{
+		ID: "export/" + n.Name,
+		Observe: func(ctx context.Context) (exportsSeen, error) {
+			var out bytes.Buffer
+			if err := c.root(n.Name).Run(ctx, remote.Cmd{Args: exportArgs("look"), Stdout: &out}); err != nil {
+				return exportsSeen{}, err
+			}
+			return parseExports(out.String())
+		},
+		Diff: want.diff,
+		Apply: func(ctx context.Context, _ exportsSeen) error {
+			args := append(exportArgs("make"), want.paths...)
+			return c.root(n.Name).Run(ctx, remote.Cmd{Args: args, Stdin: strings.NewReader(want.file())})
+		},
+		Settle: diskTime,
+		Hint:   "sudo exportfs -v and journalctl -u nfs-server on " + n.Name + " show more; /etc/exports there is not ours, and must not name the same folders",
+	}
+}
+
+func exportArgs(verb string) []string { return []string{"sh", "-c", exportScript, "export.sh", verb} }
+
+// parseExports reads what export.sh look prints.
+func parseExports(text string) (exportsSeen, error) {
+	service, rest, ok := strings.Cut(text, "\n@@ file\n")
+	file, table, also := strings.Cut(rest, "@@ table\n")
+	if !ok || !also {
+		return exportsSeen{}, fmt.Errorf("exports of a machine: %q is not understood", text)
+	}
+	return exportsSeen{service: service, file: file, table: parseTable(table)}, nil
+}
+
+// parseTable reads what exportfs -v prints: a folder, and on its line or the next, since
+// long names have one to themselves, each network with its options.
+func parseTable(text string) []string {
+	var out []string
+	path := ""
+	for _, word := range strings.Fields(text) {
+		if strings.HasPrefix(word, "/") {
+			path = word
+			continue
+		}
+		client, _, _ := strings.Cut(word, "(")
+		out = append(out, path+" "+client)
+	}
+	return out
+}
+
+func (e exports) diff(have exportsSeen) drift.Diff {
+	var d drift.Diff
+	if have.service != "active" {
+		d = append(d, drift.Field{Path: "nfs-server", Have: have.service, Want: "active", Effect: drift.Create})
+	}
+	if have.file != e.file() {
+		d = append(d, drift.Field{Path: "exports", Have: brief(have.file), Want: brief(e.file()), Effect: drift.Update})
+	}
+	pairs := e.pairs()
+	for _, want := range pairs {
+		if !slices.Contains(have.table, want) {
+			d = append(d, drift.Field{Path: "export", Want: want, Effect: drift.Create})
+		}
+	}
+	for _, pair := range have.table {
+		path, _, _ := strings.Cut(pair, " ")
+		if slices.Contains(e.paths, path) && !slices.Contains(pairs, pair) {
+			d = append(d, drift.Field{Path: "export", Have: pair, Effect: drift.Remove})
+		}
+	}
+	return d
+}
+
+// brief is an exports file in one line.
+func brief(file string) string {
+	var out []string
+	for line := range strings.Lines(file) {
+		pair, _, _ := strings.Cut(line, "(")
+		out = append(out, pair)
+	}
+	return strings.Join(out, ", ")
+}

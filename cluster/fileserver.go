@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/preflight"
+)
+
+// The NFS server that we make is a machine as a node's, and no node: it is made from
+// the same template and never hears of K3s. What is on its data disk is the users', and
+// outlives the cluster: nothing but its name, said for that, destroys it.
+
+// FileServer is the role of the NFS server that we make. No node of Spec.Nodes has it.
+const FileServer Role = "files"
+
+// keepsData is the Proxmox tag by which a machine of ours is known to hold data, also
+// when the file does not name it any more.
+const keepsData = "keeps-data"
+
+// exportRoot is where the NFS server's data disk is mounted: all that it exports is on it.
+const exportRoot = "/export"
+
+// exportDisk is the serial of that disk.
+const exportDisk = "export"
+
+// fileServerOS is the size of the disk that it boots from: the system alone, whose
+// template may hold a GPU driver.
+const fileServerOS = 60 * GiB
+
+// Machines are all machines of the file: the nodes, then the NFS server where we make it.
+func (s *Spec) Machines() []Node {
+	nfs := s.Platform.Storage.NFS
+	if nfs == nil || nfs.VM == nil {
+		return s.Nodes
+	}
+	return append(slices.Clip(s.Nodes), s.fileServer(nfs.VM))
+}
+
+func (s *Spec) fileServer(vm *NFSVM) Node {
+	n := Node{
+		Name: vm.Name, Role: FileServer, Host: vm.Host, Address: vm.Address, MAC: StableMAC(s.Name, vm.Name), Network: s.Network,
+		Cores: vm.Cores, Memory: vm.Memory, CPUType: "host", OnBoot: true, Tags: []string{keepsData},
+		Disks: []Disk{{DiskOptions: vm.Disk, Name: exportDisk, Role: RoleData, FS: "ext4", Mount: exportRoot}},
+	}
+	n.Network.Queues = min(n.Cores, 64)
+	n.OSDisk.DiskOptions = vm.Disk
+	n.OSDisk.Size = fileServerOS
+	return n
+}
+
+// names reports whether the file has a machine of that name.
+func (s *Spec) names(machine string) bool {
+	return slices.ContainsFunc(s.Machines(), func(n Node) bool { return n.Name == machine })
+}
+
+// Keeps are the machines with data that Down leaves alone unless it is given their names.
+func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
+	if c.Proxmox == nil {
+		return nil, nil
+	}
+	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	return slices.DeleteFunc(vms, func(vm proxmox.Summary) bool { return !c.keeps(vm) }), err
+}
+
+// keeps reports whether a machine of ours holds data that nobody asked to destroy.
+func (c *Cluster) keeps(vm proxmox.Summary) bool {
+	own := slices.ContainsFunc(c.spec.Machines(), func(n Node) bool { return n.Role == FileServer && n.Name == vm.Name })
+	return !vm.Template && (own || slices.Contains(vm.Tags, keepsData))
+}
+
+// kept sorts what Down shall do with the machines that keep data: also names those that
+// go with the rest.
+func (c *Cluster) kept(ctx context.Context, also []string) (map[string]bool, error) {
+	all, err := c.Keeps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stay := map[string]bool{}
+	for _, vm := range all {
+		stay[vm.Name] = true
+	}
+	for _, name := range also {
+		if !stay[name] {
+			return nil, &RefusedError{Node: name, Reason: fmt.Sprintf("no machine of %s with that name keeps data, so nothing is destroyed", c.spec.Name)}
+		}
+		delete(stay, name)
+	}
+	return stay, nil
+}
+
+// seedsOf reports whether a file on a storage is a seed of one of these machines. Proxmox
+// starts none whose drive holds an ISO that is gone.
+func (c *Cluster) seedsOf(machines map[string]bool, file string) bool {
+	parts := strings.Split(file, "_")
+	return c.spec.ownsFile(file) && machines[parts[2]]
+}
+
+// asBorn leaves a file server with the seed of its first boot: what has changed in the
+// file since, such as a key that may log in, is no reason to make it anew, as it is of a
+// node.
+func asBorn(n Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
+	if n.Role == FileServer && vm != nil && !vm.Unfinished && vm.Seed != "" {
+		spec.Seed = vm.Seed
+	}
+	return spec
+}
+
+// bornOtherwise reports whether a file server was made by another seed than it would be now.
+func (c *Cluster) bornOtherwise(ctx context.Context, n Node, file string) (bool, error) {
+	if n.Role != FileServer {
+		return false, nil
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil || vm == nil {
+		return false, err
+	}
+	return !vm.Unfinished && vm.Seed != "" && !strings.HasSuffix(vm.Seed, "/"+file), nil
+}
+
+// orphans looks at machines with data that the file no longer names. They stay; where
+// the file wants another in their place, that is an error, for it would begin empty.
+func (c *Cluster) orphans(ctx context.Context) (found []preflight.Finding, err error) {
+	all, err := c.Keeps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nfs := c.spec.Platform.Storage.NFS
+	for _, vm := range all {
+		if c.spec.names(vm.Name) {
+			continue
+		}
+		seen := fmt.Sprintf("the NFS server %s (VM %d on %s) of this cluster is not in the file any more", vm.Name, vm.VMID, vm.Host)
+		if nfs != nil && nfs.VM != nil {
+			return nil, converge.Permanent(fmt.Errorf("%s, and %s would begin empty in its place: write name: %s under storage.nfs.vm, "+
+				"or, when its data is saved, destroy it in Proxmox", seen, nfs.VM.Name, vm.Name))
+		}
+		found = append(found, preflight.Finding{
+			ID: "data", Title: "machines with data are in the file", Subject: vm.Name, Verdict: preflight.Warning,
+			Evidence: seen + ", and stays as it is, with its data", Cure: "name it again under storage.nfs.vm, or, when its data is saved, destroy it in Proxmox",
+		})
+	}
+	return found, nil
+}

@@ -1,0 +1,80 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// exportTable is where nfs-utils keep what is exported.
+const exportTable = "/var/lib/nfs/etab"
+
+// runExportfs is exportfs -ra and -v: the files of exports become the table, and the
+// table is shown. Nobody mounts anything here.
+func runExportfs(_ context.Context, p *proc) int {
+	opts, _ := flags(p.args[1:])
+	if p.user.uid != 0 {
+		return p.fail("could not open %s for locking: errno 13 (Permission denied)", exportTable)
+	}
+	if !has(opts, "r", "a") {
+		data, err := p.fs.readFile(exportTable)
+		if err == nil {
+			p.printf("%s", data)
+		}
+		return 0
+	}
+	code := 0
+	var out strings.Builder
+	for _, file := range p.exportFiles() {
+		data, err := p.fs.readFile(file)
+		if err != nil {
+			continue // there need not be one
+		}
+		for line := range strings.Lines(string(data)) {
+			line, _, _ = strings.Cut(line, "#")
+			f := strings.Fields(line)
+			if len(f) == 0 {
+				continue
+			}
+			if _, err := p.fs.stat(f[0]); err != nil {
+				code = p.fail("Failed to stat %s: No such file or directory", f[0])
+				continue
+			}
+			for _, client := range f[1:] {
+				fmt.Fprint(&out, exportLine(f[0], client))
+			}
+		}
+	}
+	if err := p.fs.mkdirAll("/var/lib/nfs", 0o755); err != nil {
+		return p.fail("%s", strerror(err))
+	}
+	if err := p.fs.writeFile(exportTable, []byte(out.String()), 0o644); err != nil {
+		return p.fail("%s", strerror(err))
+	}
+	return code
+}
+
+// exportFiles are /etc/exports and those beside it.
+func (p *proc) exportFiles() []string {
+	files := []string{"/etc/exports"}
+	entries, err := p.fs.readDir("/etc/exports.d")
+	if err != nil {
+		return files
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.name, ".exports") {
+			files = append(files, "/etc/exports.d/"+e.name)
+		}
+	}
+	return files
+}
+
+// exportLine is an export as exportfs -v shows it: a long name has a line of its own.
+func exportLine(path, client string) string {
+	network, options, _ := strings.Cut(strings.TrimSuffix(client, ")"), "(")
+	const column = 15
+	if len(path) > column {
+		return fmt.Sprintf("%s\n\t\t%s(%s,sec=sys)\n", path, network, options)
+	}
+	return fmt.Sprintf("%-*s\t%s(%s,sec=sys)\n", column, path, network, options)
+}
