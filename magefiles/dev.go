@@ -49,7 +49,7 @@ func Bench(ctx context.Context) error {
 		{"go", "test", "-c", "-o", ".lab/bin/cluster.test", "./cluster"},
 		{"sh", "-c", "cd cluster && ../.lab/bin/cluster.test -test.run Measure -measure"},
 		{"go", "test", "-run", "TestCostBesideTheLeastPossible", "-count=1", "-v", "./proxmox"},
-		{"go", "test", "-run", "^$", "-bench", ".", "./proxmox", "./remote/ssh"},
+		{"go", "test", "-run", "^$", "-bench", ".", "./proxmox", "./remote/ssh", "./fleet"},
 	})
 }
 
