@@ -18,15 +18,18 @@ import (
 
 // Backend is how a cluster's world is reached.
 type Backend struct {
-	Proxmox *proxmox.Client
-	Signers []ssh.Signer // keys to log in to the guests with
-	Agent   string       // socket of an SSH agent with further keys, or empty
+	Proxmox *proxmox.Client // nil where every machine is external
+	Signers []ssh.Signer    // keys to log in to the guests with
+	Agent   string          // socket of an SSH agent with further keys, or empty
 	// Dial reaches the guests and the Kubernetes API; nil dials directly. A jump
 	// host is its ssh.Client's Dial.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	Via  string // what messages call that way, e.g. "jump host bastion"
 	// ProxyURL goes into the kubeconfig that is written for kubectl; may be empty.
 	ProxyURL string
+	// KnownHosts has host keys of machines that are not ours, beside those in Dir, e.g.
+	// the user's own ~/.ssh/known_hosts. It is only read. May be nil.
+	KnownHosts *ssh.KnownHosts
 	// Dir holds the files of this cluster on this machine: kubeconfig and
 	// known_hosts. Both can be lost: they are made again from the world.
 	Dir string
@@ -37,6 +40,10 @@ type Backend struct {
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
 }
+
+// ErrNoProxmox is the answer to a question about hosts where there are none: every
+// machine of the cluster is external.
+var ErrNoProxmox = errors.New("the file has no proxmox section, and every machine is external: there is no Proxmox host to ask")
 
 // Cluster binds a Spec to a Backend. It is safe for concurrent use.
 type Cluster struct {

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,6 +21,17 @@ import (
 // errNoHostKey is an external machine whose host key nobody has told us.
 var errNoHostKey = errors.New("its host key is not known")
 
+// keysOfOthers returns the host keys of a machine that somebody else made, as far as its
+// user has met it.
+func (c *Cluster) keysOfOthers(n Node, addr string) ([]ssh.PublicKey, error) {
+	if c.KnownHosts != nil {
+		if keys, err := c.KnownHosts.Lookup(addr); err != nil || len(keys) > 0 {
+			return keys, err
+		}
+	}
+	return nil, c.noHostKey(n, addr)
+}
+
 // noHostKey says how to make an external machine's host key known: it is not ours,
 // so no API can be asked for it, and the first answer is not believed.
 func (c *Cluster) noHostKey(n Node, addr string) error {
@@ -26,8 +39,12 @@ func (c *Cluster) noHostKey(n Node, addr string) error {
 	if host, ok := strings.CutSuffix(addr, ":22"); ok {
 		name = host
 	}
-	return fmt.Errorf("%s is not made by us, and %w: put a line with %q and the contents of its %s into %s",
-		n.Name, errNoHostKey, name, hostKeyFile, c.hosts.Path())
+	known := c.hosts.Path()
+	if c.KnownHosts != nil {
+		known = c.KnownHosts.Path()
+	}
+	return fmt.Errorf("%s is not made by us, and %w: log in once with ssh, which shows its fingerprint and asks, "+
+		"or put a line with %q and the contents of its %s into %s", n.Name, errNoHostKey, name, hostKeyFile, known)
 }
 
 // externalStep sees that a machine that we do not make can be worked on.
@@ -61,11 +78,23 @@ func (c *Cluster) lookAtExternal(ctx context.Context, n Node) (problem string, e
 		return "", ctx.Err()
 	case errors.As(err, &exit):
 		return "", converge.Permanent(fmt.Errorf("on %s our user may not become root with sudo without a password: %w", n.Name, err))
-	case errors.As(err, &key), errors.As(err, &auth), errors.Is(err, errNoHostKey):
+	case errors.As(err, &auth):
+		return "", converge.Permanent(fmt.Errorf("%w%s", err, c.keyHint(n)))
+	case errors.As(err, &key), errors.Is(err, errNoHostKey):
 		return "", converge.Permanent(err)
 	}
 	progress.Say(ctx, "%s", firstLine(err.Error()))
 	return firstLine(err.Error()), nil
+}
+
+// keyHint says how a key that was made for this cluster gets to a machine that somebody
+// else made; nothing where the file names the user's own keys.
+func (c *Cluster) keyHint(n Node) string {
+	if c.spec.Access.PrivateKey != "" || c.spec.Access.Agent {
+		return ""
+	}
+	return fmt.Sprintf("; the login key of this cluster is not on the machine: ssh-copy-id -f -i %s -p %d %s@%s",
+		filepath.Join(c.Dir, "id_ed25519.pub"), n.SSHPort, cmp.Or(n.SSHUser, c.spec.Access.User), n.Address.Addr())
 }
 
 // externalDriverStep waits for a driver that is its owner's to install.

@@ -101,7 +101,7 @@ func (c *Cluster) hostKeys(ctx context.Context, n Node, addr string) ([]ssh.Publ
 		return keys, err
 	}
 	if n.External {
-		return nil, c.noHostKey(n, addr)
+		return c.keysOfOthers(n, addr)
 	}
 	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
 	if err != nil {

@@ -12,6 +12,21 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 )
 
+// beginStep is what has to hold before anything changes: hostStep, or, where nothing is
+// made on a Proxmox host, that the files are there which nodes get.
+func (c *Cluster) beginStep() converge.Step {
+	if c.Proxmox != nil {
+		return c.hostStep()
+	}
+	return &converge.Resource[struct{}]{
+		ID: "artifacts",
+		Observe: func(context.Context) (struct{}, error) {
+			return struct{}{}, converge.Permanent(c.spec.checkArtifacts())
+		},
+		Diff: func(struct{}) drift.Diff { return nil },
+	}
+}
+
 // hostStep asks whether the hosts can carry what the file says, before anything
 // changes. While every machine is there and runs, it looks only at what may still be
 // asked for: names and storages.

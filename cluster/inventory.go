@@ -54,6 +54,9 @@ const vfio = "vfio-pci"
 // GPUs lists every NVIDIA card of every host of the Proxmox cluster that is up, ours
 // or not.
 func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
+	if c.Proxmox == nil {
+		return nil, ErrNoProxmox
+	}
 	hosts, err := c.Proxmox.Hosts(ctx)
 	if err != nil {
 		return nil, err

@@ -214,6 +214,9 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 // rests looks for what is ours and not kept. A template that clones hang on stays:
 // Proxmox could not remove it, and it is not in the way.
 func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) (keep, error)) ([]rest, error) {
+	if c.Proxmox == nil {
+		return nil, nil
+	}
 	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
 	if err != nil {
 		return nil, err

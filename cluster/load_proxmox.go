@@ -14,6 +14,9 @@ import (
 
 func (r *resolver) proxmox() {
 	raw := &r.raw.Proxmox
+	if !r.isSet(raw) { // see noProxmox
+		return
+	}
 	r.spec.Proxmox = Proxmox{
 		Endpoint:    r.endpoint(&raw.Endpoint),
 		TokenID:     string(raw.Token),
@@ -33,6 +36,28 @@ func (r *resolver) proxmox() {
 		r.credentials()
 	}
 	r.trust()
+}
+
+// noProxmox checks a file that names no Proxmox VE: there is nobody to make machines.
+func (r *resolver) noProxmox() {
+	if r.isSet(&r.raw.Proxmox) {
+		return
+	}
+	const cure = "write proxmox: with endpoint: lab, or the host's address, e.g. endpoint: https://10.0.0.5:8006"
+	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
+		r.wrong(&nfs.VM, "the NFS server would be made on a Proxmox host, and the file names none", cure+"; or name a server that is there: server: and export:")
+	}
+	var made []string
+	for _, n := range r.nodes {
+		if !n.External {
+			made = append(made, n.Name)
+		}
+	}
+	if len(made) == 0 {
+		return
+	}
+	r.wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be made on a Proxmox host, and the file names none", strings.Join(made, ", ")),
+		cure+"; or give each of them external: user@address, where the machines are there already")
 }
 
 // labNeedsNone warns of settings that the lab has no use for.

@@ -58,7 +58,7 @@ func (c *Cluster) named(name string) (Node, error) {
 func (c *Cluster) machineOf(name, verb string) (Node, error) {
 	n, err := c.named(name)
 	if err == nil && n.External {
-		err = &RefusedError{name, "the machine is external, so it is not ours to " + verb + ": do that there; node:drain and node:uncordon work"}
+		err = &RefusedError{name, "the machine is external, so it is not ours to " + verb + ": do that there; node:drain, node:uncordon, node:replace and node:remove work"}
 	}
 	return n, err
 }

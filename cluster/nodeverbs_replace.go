@@ -14,7 +14,8 @@ import (
 
 // NodeReplace makes a node's machine anew: the node is drained, deleted from
 // Kubernetes and with that from etcd, its VM is destroyed with its disks, made from
-// the template and let in again. It may be cut off anywhere and begun again, or left
+// the template and let in again. Of an external machine K3s alone is taken off, with its
+// data, and installed again. It may be cut off anywhere and begun again, or left
 // to Up, which makes what is missing; but Up refuses a server that etcd has let go and
 // whose disk is still there. The machine is off before its Node goes, so that the one
 // which made the cluster does not begin another, unless the other servers are too few
@@ -22,9 +23,12 @@ import (
 //
 // Without force it refuses to destroy data, and a server that the others need.
 func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	n, err := c.machineOf(name, "replace")
+	n, err := c.named(name)
 	if err != nil {
 		return nil, err
+	}
+	if n.External {
+		return c.externalReplace(ctx, n, force)
 	}
 	if n.Adopt {
 		return nil, &RefusedError{name, "its machine was made by somebody else (adopt: true), and what was on it would not be made again: take adopt out of the file first, if that is what you want"}
@@ -61,12 +65,7 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 	if c.hasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)
 	}
-	joined := g.Add(c.k3sStep(n), ready)
-	node := g.Add(c.nodeStep(n), joined)
-	g.Add(c.kubeconfigStep(), node)
-	if c.hasPlugin() && n.GPUs.Count > 0 {
-		g.Add(c.allocatableStep(n), g.Add(c.pluginStep(), node))
-	}
+	c.letIn(g, n, ready)
 	return g, nil
 }
 
@@ -137,6 +136,13 @@ func (c *Cluster) retireStep(n Node, vm *proxmox.VM) *converge.Resource[*kube.No
 			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; with it go its password and its member of etcd"}}
 		},
 		Apply: func(ctx context.Context, have *kube.Node) error {
+			if n.External {
+				if err := c.takeOff(ctx, n); err != nil {
+					return err
+				}
+				retired = true
+				return nil
+			}
 			if vm != nil && vm.Running { // where no machine is nothing ends that is evicted
 				if _, err := c.drain(ctx, n.Name); err != nil {
 					return err

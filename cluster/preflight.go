@@ -13,6 +13,9 @@ import (
 // ssh returns a shell of root on a host, for what only that can tell; it may be nil.
 // hosts are those to look at; none means all that carry a machine of ours.
 func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, host string) (remote.Runner, error), hosts ...string) (*preflight.Report, error) {
+	if c.Proxmox == nil {
+		return nil, ErrNoProxmox
+	}
 	return preflight.Check(ctx, c.Proxmox, c.want(hosts...), preflight.Options{SSH: ssh, Exact: true})
 }
 

@@ -182,7 +182,7 @@ func TestExternalNode(t *testing.T) {
 
 		// Its host key is not believed, whoever says so.
 		_, err := w.cluster(t, spec).Up().Run(t.Context(), nil)
-		require.ErrorContains(t, err, `its host key is not known: put a line with "10.0.0.40" and the contents of its /etc/ssh/ssh_host_ed25519_key.pub into `)
+		require.ErrorContains(t, err, `its host key is not known: log in once with ssh, which shows its fingerprint and asks, or put a line with "10.0.0.40" and the contents of its /etc/ssh/ssh_host_ed25519_key.pub into `)
 
 		f, err := os.OpenFile(filepath.Join(w.dir, "known_hosts"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		require.NoError(t, err)

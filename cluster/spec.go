@@ -249,6 +249,10 @@ func (s *Spec) TemplateStorage(host string) string {
 // IsLab reports whether the cluster lives in the embedded lab.
 func (s *Spec) IsLab() bool { return s.Proxmox.Endpoint == Lab }
 
+// HasProxmox reports whether the file names a Proxmox VE. Where it does not, every
+// machine is external, and [Backend].Proxmox stays nil.
+func (s *Spec) HasProxmox() bool { return s.Proxmox.Endpoint != "" }
+
 func (s *Spec) nodes(keep func(Node) bool) []Node {
 	var out []Node
 	for _, n := range s.Nodes {

@@ -8,7 +8,7 @@ import "net/netip"
 
 type rawFile struct {
 	Name     string         `yaml:"name" jsonschema:"required" jsonschema_description:"Name of the cluster: tag of its VMs, prefix of its images, ISOs and mappings."`
-	Proxmox  rawProxmox     `yaml:"proxmox" jsonschema:"required" jsonschema_description:"Where the Proxmox VE API is and how to log in."`
+	Proxmox  rawProxmox     `yaml:"proxmox" jsonschema_description:"Where the Proxmox VE API is and how to log in. May be left out where every node is external."`
 	Image    rawImage       `yaml:"image" jsonschema_description:"What the nodes' template is made from. Default: a pinned Ubuntu 24.04 cloud image."`
 	Network  rawNetwork     `yaml:"network" jsonschema_description:"The network of every node; pools and nodes may override parts of it."`
 	SSH      rawSSH         `yaml:"ssh" jsonschema_description:"Who may log in to the nodes, and how they are reached."`

@@ -38,6 +38,9 @@ func (t TemplateInfo) Made() string { return t.Holds.Made }
 // Templates lists the templates that were baked for this cluster, on every host, also
 // one that the file no longer names, and the one that image.template names.
 func (c *Cluster) Templates(ctx context.Context) ([]TemplateInfo, error) {
+	if c.Proxmox == nil {
+		return nil, ErrNoProxmox
+	}
 	all, err := c.Proxmox.Residents(ctx)
 	if err != nil {
 		return nil, err

@@ -17,10 +17,13 @@ func (c *Cluster) Up() *converge.Graph {
 
 	// The host must be able to carry what is asked, before anything changes.
 	// So must the charts be there, and take the values that we have for them.
-	begin := []*converge.Ref{up.Add(c.hostStep()), c.checkCharts(up)}
+	begin := []*converge.Ref{up.Add(c.beginStep()), c.checkCharts(up)}
 
 	// Machines that the file no longer names give their GPUs back first.
-	removed := up.Add(c.removedStep(), begin...)
+	var removed *converge.Ref
+	if c.Proxmox != nil {
+		removed = up.Add(c.removedStep(), begin...)
+	}
 
 	// One template for each host: booted once, filled, sealed. Clones boot ready.
 	templates := refs{}

@@ -9,6 +9,7 @@ import (
 // validate checks the whole: what one section cannot see by itself.
 func (r *resolver) validate() {
 	r.servers()
+	r.noProxmox()
 	r.uniqueNodes()
 	for _, n := range r.nodes {
 		r.nodeNetwork(n)

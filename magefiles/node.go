@@ -41,3 +41,10 @@ func (Node) Replace(ctx context.Context, node, spec *string, yes, force, json *b
 	o.Node, o.Force = value(node), value(force)
 	return with(ctx, o, (*session.Session).NodeReplace)
 }
+
+// Remove takes an external machine out of the cluster: drained, K3s taken off, out of Kubernetes; the machine goes on. Flags: -node=NAME -spec=FILE -yes -force -json -timeout=30m.
+func (Node) Remove(ctx context.Context, node, spec *string, yes, force, json *bool, timeout *time.Duration) error {
+	o := options(spec, json, yes, timeout)
+	o.Node, o.Force = value(node), value(force)
+	return with(ctx, o, (*session.Session).NodeRemove)
+}

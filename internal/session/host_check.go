@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
@@ -30,6 +31,9 @@ func HostCheck(ctx context.Context, o Options) error {
 
 // HostCheck looks whether the hosts can carry what the file says, and changes nothing.
 func (s *Session) HostCheck(ctx context.Context) error {
+	if !s.Spec.HasProxmox() {
+		return failed(invalid, cluster.ErrNoProxmox)
+	}
 	hosts, err := s.hostsOf()
 	if err != nil {
 		return err

@@ -33,6 +33,9 @@ func HostRole(ctx context.Context, o Options) error {
 		return err
 	}
 	defer s.Close()
+	if !s.Spec.HasProxmox() {
+		return failed(invalid, cluster.ErrNoProxmox)
+	}
 	id := cmp.Or(s.Spec.Proxmox.TokenID, "homelab@pve!"+s.Spec.Name)
 	v := proxmox.Version{Version: o.PVE}
 	if o.PVE == "" {

@@ -30,7 +30,20 @@ func (s *Session) NodeCycle(ctx context.Context) error {
 // NodeReplace makes a node's machine anew.
 func (s *Session) NodeReplace(ctx context.Context) error {
 	g, err := s.Cluster.NodeReplace(ctx, s.opt.Node, s.opt.Force)
-	return s.verb(ctx, g, err, verbWords{question: "Destroy this machine with its disks and make it anew?", done: "NODE is a new machine."})
+	words := verbWords{question: "Destroy this machine with its disks and make it anew?", done: "NODE is a new machine."}
+	if n, _ := s.Spec.Node(s.opt.Node); n.External {
+		words = verbWords{question: "Drain this node, take K3s off its machine with its data there, and let it join anew?", done: "NODE has joined anew."}
+	}
+	return s.verb(ctx, g, err, words)
+}
+
+// NodeRemove takes an external machine out of the cluster.
+func (s *Session) NodeRemove(ctx context.Context) error {
+	g, err := s.Cluster.NodeRemove(ctx, s.opt.Node, s.opt.Force)
+	return s.verb(ctx, g, err, verbWords{
+		question: "Drain this node and take K3s off its machine, with its data there?", nothing: "NODE is not in the cluster.",
+		done: "NODE is out of the cluster. Take it out of the file, or go tool mage cluster:up lets it join again.",
+	})
 }
 
 // nodeMark stands for the node's name in what a verb says.

@@ -243,9 +243,16 @@ const labPoll = 250 * time.Millisecond
 // openSite reaches a real Proxmox VE, and its guests through a jump host or proxy
 // where the file names one.
 func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) {
-	if b.Proxmox, err = s.dial(ctx); err != nil {
+	if s.Spec.HasProxmox() {
+		if b.Proxmox, err = s.dial(ctx); err != nil {
+			return err
+		}
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
 		return err
 	}
+	b.KnownHosts = ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts"))
 	switch a := s.Spec.Access; {
 	case a.Jump != "":
 		return s.openJump(b, a.Jump)
@@ -280,12 +287,7 @@ func (s *Session) openJump(b *cluster.Backend, jump string) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		addr = net.JoinHostPort(addr, "22")
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return err
-	}
-	known := ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts"))
-	s.jump = ssh.New(ssh.Config{Addr: addr, User: user, Signers: b.Signers, Agent: b.Agent, HostKeys: known.HostKeys})
+	s.jump = ssh.New(ssh.Config{Addr: addr, User: user, Signers: b.Signers, Agent: b.Agent, HostKeys: b.KnownHosts.HostKeys})
 	b.Dial, b.Via = s.jump.Dial, "jump host "+addr
 	return nil
 }

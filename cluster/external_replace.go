@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/k3s"
+)
+
+// NodeRemove takes an external machine out of the cluster: drained, K3s removed with its
+// data, deleted from Kubernetes. The machine itself goes on. The file still names it, so
+// [Cluster.Up] would let it in again until it is taken out there. Machines that we made
+// are removed by taking them out of the file.
+//
+// Without force it refuses a server that the others need.
+func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+	n, err := c.named(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !n.External:
+		return nil, &RefusedError{name, "its machine is ours: take it out of the file, and go tool mage cluster:up drains and destroys it"}
+	}
+	if !force {
+		if err := c.mayDestroy(ctx, n, nil); err != nil {
+			return nil, err
+		}
+	}
+	g := &converge.Graph{}
+	g.Add(c.releaseStep(n), c.leave(g, n)) // K3s without a Node, of a machine that never joined
+	return g, nil
+}
+
+// externalReplace lets an external machine join anew, as one that was installed again.
+func (c *Cluster) externalReplace(ctx context.Context, n Node, force bool) (*converge.Graph, error) {
+	if !force {
+		if err := c.mayDestroy(ctx, n, nil); err != nil {
+			return nil, err
+		}
+	}
+	g := &converge.Graph{}
+	ready := c.leave(g, n)
+	if c.hasDriver(n) {
+		ready = g.Add(c.driverStep(n), ready)
+	}
+	c.letIn(g, n, ready)
+	return g, nil
+}
+
+// leave takes an external machine out of the cluster.
+func (c *Cluster) leave(g *converge.Graph, n Node) *converge.Ref {
+	begin := g.Add(c.beginStep())
+	reached := g.Add(c.externalStep(n), begin)
+	return g.Add(c.retireStep(n, nil), reached)
+}
+
+// letIn lets a machine that is ready join.
+func (c *Cluster) letIn(g *converge.Graph, n Node, ready *converge.Ref) {
+	joined := g.Add(c.k3sStep(n), ready)
+	node := g.Add(c.nodeStep(n), joined)
+	g.Add(c.kubeconfigStep(), node)
+	if c.hasPlugin() && n.GPUs.Count > 0 {
+		g.Add(c.allocatableStep(n), g.Add(c.pluginStep(), node))
+	}
+}
+
+// takeOff drains an external machine, takes K3s off it and deletes its Node, in this
+// order: a kubelet that still runs would register again.
+func (c *Cluster) takeOff(ctx context.Context, n Node) error {
+	have, err := k3s.Observe(ctx, c.root(n.Name))
+	if err != nil {
+		return err
+	}
+	if !c.spec.ownsK3s(n, have) {
+		return converge.Permanent(fmt.Errorf("K3s on the external machine %s is of another cluster, so it is not ours to remove", n.Name))
+	}
+	if have.Role != k3s.RoleNone { // else nothing runs there that could be evicted
+		if _, err := c.drain(ctx, n.Name); err != nil {
+			return err
+		}
+	}
+	if err := k3s.Remove(ctx, c.root(n.Name)); err != nil {
+		return err
+	}
+	return c.deleteNode(ctx, n.Name)
+}
