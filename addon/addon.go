@@ -42,7 +42,7 @@ func (c Common) release(part, namespace string, v values) (*chart.Release, error
 	return &chart.Release{
 		Name: part, Namespace: namespace,
 		Chart: pin.Chart, Version: pin.Version, Repo: pin.Repo,
-		Values:  merge(plain(v).(values), plain(c.Values).(values)),
+		Values:  chart.Merge(plain(v).(values), plain(c.Values).(values)),
 		Timeout: c.Timeout,
 	}, nil
 }
@@ -128,20 +128,6 @@ func set(v values, to any, path ...string) {
 		v = next
 	}
 	v[path[len(path)-1]] = to
-}
-
-// merge lays over over v, mapping by mapping; lists and all else are replaced.
-func merge(v, over values) values {
-	for key, to := range over {
-		a, isMap := v[key].(values)
-		b, alsoMap := to.(values)
-		if isMap && alsoMap {
-			v[key] = merge(a, b)
-			continue
-		}
-		v[key] = to
-	}
-	return v
 }
 
 // plain copies v into what YAML would make of it: []any, map[string]any, string,

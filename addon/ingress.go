@@ -86,7 +86,7 @@ func Ingress(o IngressOptions) (chart.Part, error) {
 		v["gateway"] = values{"enabled": false} // ours is below
 		v["gatewayClass"] = values{"enabled": true, "name": o.Gateway.class()}
 	}
-	v = merge(plain(v).(values), plain(o.Values).(values))
+	v = chart.Merge(plain(v).(values), plain(o.Values).(values))
 	content, err := yaml.Marshal(v)
 	if err != nil {
 		return chart.Part{}, fmt.Errorf("ingress: %w", err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // BundleScan is what a GitRepo says about where its bundles are.
@@ -343,20 +345,7 @@ func (s *BundleSource) Values(fsys fs.FS) (map[string]any, error) {
 		if err := yaml.Unmarshal(data, &more); err != nil {
 			return nil, fmt.Errorf("bundle %s: values file %s: %w", s.Name, name, err)
 		}
-		mergeValues(values, more)
+		chart.Merge(values, more)
 	}
 	return values, nil
-}
-
-// mergeValues lays more over values: mappings are merged, all else is replaced.
-func mergeValues(values, more map[string]any) {
-	for k, v := range more {
-		if from, ok := v.(map[string]any); ok {
-			if into, ok := values[k].(map[string]any); ok {
-				mergeValues(into, from)
-				continue
-			}
-		}
-		values[k] = v
-	}
 }

@@ -36,12 +36,12 @@ func (l *linter) values(b *lintBundle) map[string]any {
 	out := map[string]any{}
 	if h := b.YAML.Helm; h != nil {
 		if h.Values != nil {
-			mergeValues(out, h.Values.DeepCopy().Data)
+			chart.Merge(out, h.Values.DeepCopy().Data)
 		}
 		for _, name := range h.ValuesFiles {
 			var more map[string]any
 			if f := l.tree.files[path.Join(b.Dir, name)]; f != nil && readsValuesFiles(&b.YAML, h) && yaml.Unmarshal(f.data, &more) == nil {
-				mergeValues(out, more)
+				chart.Merge(out, more)
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func (l *linter) localChart(b *lintBundle) {
 	if f := l.tree.files[path.Join(b.chart, "values.yaml")]; f != nil {
 		_ = yaml.Unmarshal(f.data, &all)
 	}
-	mergeValues(all, values)
+	chart.Merge(all, values)
 	for _, problem := range schemaProblems(schema.data, all) {
 		l.in("values-schema", b, l.valueAt(b, problem.path, at), "the chart's schema refuses the values: %s", problem)
 	}

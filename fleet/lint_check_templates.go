@@ -14,6 +14,8 @@ import (
 
 	"github.com/Masterminds/sprig/v3"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // templateRoot is what values' templates can ask for (target/builder.go
@@ -38,7 +40,7 @@ func (l *linter) checkTemplates() {
 				if f := l.tree.files[path.Join(b.Dir, n.str())]; f != nil && f.read && len(f.docs) > 0 && readsValuesFiles(&b.YAML, h.HelmOptions) {
 					files = append(files, f)
 					if more, ok := f.docs[0].root.data().(map[string]any); ok {
-						mergeValues(values, more)
+						chart.Merge(values, more)
 					}
 				}
 			}

@@ -57,3 +57,17 @@ type Secret struct {
 func (s Secret) Ref() kube.Ref {
 	return kube.Ref{APIVersion: "v1", Kind: "Secret", Namespace: s.Namespace, Name: s.Name}
 }
+
+// Merge lays over over values, which it changes, mapping by mapping; lists and all
+// else are replaced.
+func Merge(values, over map[string]any) map[string]any {
+	for key, to := range over {
+		from, isMap := values[key].(map[string]any)
+		if more, also := to.(map[string]any); isMap && also {
+			Merge(from, more)
+			continue
+		}
+		values[key] = to
+	}
+	return values
+}
