@@ -66,3 +66,42 @@ func TestVMIDsUsedAgainAreNotTakenForOthers(t *testing.T) {
 		})
 	}
 }
+
+// A world in which machines are there twice, as an older version may have left it, is
+// said as a whole before anything is changed, and down takes it away.
+func TestDoubledMachinesAreSaidAndCanGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := pvesim.OneGPU()
+		w := newWorld(t, model)
+		defer w.close()
+		untouched := w.inventory()
+		spec := parse(t, lab(example(t, "one-gpu")))
+		w.up(t, spec)
+		for _, id := range []int{140, 141} { // and one that has lost its name
+			double := pvesim.VM{ID: id, Node: "pve1", Config: map[string]string{"memory": "1024", "tags": "homelab;homelab-one-gpu", "scsi0": fmt.Sprintf("vmdata:vm-%d-disk-0,size=8G", id)}}
+			if id == 140 {
+				double.Name = "gpu1"
+			}
+			w.sim.AddVM(double)
+		}
+		before := w.now()
+		c := w.cluster(t, spec)
+		plan, err := c.Up().Plan(t.Context())
+		require.NoError(t, err)
+		assert.ErrorContains(t, plan.Err(), "machines of this cluster are there twice, and nothing tells which of them are in use:\n"+
+			"  gpu1: VM 102 on pve1 (runs), VM 140 on pve1 (off)\n")
+		assert.ErrorContains(t, plan.Err(), "qm stop VMID; qm destroy VMID --purge")
+		assert.Equal(t, changes{}, before.changes())
+
+		down, err := c.Down(t.Context())
+		require.NoError(t, err)
+		report, err := down.Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
+		var steps []string
+		for _, s := range report.Steps {
+			steps = append(steps, s.Step)
+		}
+		assert.Subset(t, steps, []string{"vm/gpu1@102", "vm/gpu1@140", "vm/@141"})
+		assert.Equal(t, untouched, w.inventory())
+	})
+}
