@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -38,7 +39,7 @@ func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, er
 		}
 		for _, vm := range vms {
 			if !c.isTemplate(vm) && !stay[vm.Name] {
-				gone = append(gone, down.Add(c.destroyStep(vm)))
+				gone = append(gone, down.Add(c.destroyStep(vm, alike(vms, vm) > 1)))
 			}
 		}
 		gone = append(gone, down.Add(&converge.Resource[[]rest]{
@@ -59,10 +60,16 @@ func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, er
 	return down, nil
 }
 
-func (c *Cluster) destroyStep(seen proxmox.Summary) *converge.Resource[*proxmox.VM] {
+// destroyStep takes away one machine. Where others have its name, all of which go, its
+// step says which one it is.
+func (c *Cluster) destroyStep(seen proxmox.Summary, doubled bool) *converge.Resource[*proxmox.VM] {
+	id := "vm/" + seen.Name
+	if doubled || seen.Name == "" {
+		id += "@" + strconv.Itoa(seen.VMID)
+	}
 	return &converge.Resource[*proxmox.VM]{
-		ID:      "vm/" + seen.Name,
-		Observe: func(ctx context.Context) (*proxmox.VM, error) { return c.Proxmox.VM(ctx, c.spec.tag(), seen.Name) },
+		ID:      id,
+		Observe: func(ctx context.Context) (*proxmox.VM, error) { return c.Proxmox.Listed(ctx, c.spec.tag(), seen) },
 		Diff: func(vm *proxmox.VM) drift.Diff {
 			if vm == nil {
 				return nil

@@ -93,7 +93,7 @@ func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
 
 // remove destroys a machine or template of ours.
 func (c *Cluster) remove(ctx context.Context, seen proxmox.Summary) error {
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), seen.Name)
+	vm, err := c.Proxmox.Listed(ctx, c.spec.tag(), seen)
 	if err != nil || vm == nil {
 		return err
 	}

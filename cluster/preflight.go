@@ -84,9 +84,13 @@ func (c *Cluster) wantVM(n Node) preflight.VM {
 
 // settled reports whether every machine of the file is there, runs, and has the size
 // that it should: then nothing of the hosts is asked for that they do not carry already.
+// Machines that are there twice are an error.
 func (c *Cluster) settled(ctx context.Context) (bool, error) {
 	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
 	if err != nil {
+		return false, err
+	}
+	if err := doubled(all); err != nil {
 		return false, err
 	}
 	there := map[string]proxmox.Summary{}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	_ "embed" // seal.sh
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -200,7 +199,7 @@ func (c *Cluster) templateStep(host string) converge.Step {
 			}
 			_, seen.wanted = c.spec.missing(host, there)
 			if err == nil && seen.wanted && seen.vm == nil {
-				seen.stale, err = c.staleBakes(ctx, host, vms)
+				seen.stale = c.staleBakes(host, vms)
 			}
 			if err == nil && seen.wanted && seen.vm != nil && seen.vm.Template {
 				var vm *proxmox.VM
@@ -243,24 +242,8 @@ func (c *Cluster) templateStep(host string) converge.Step {
 }
 
 // staleBakes are the VMs of a host in which templates of another name are being made.
-func (c *Cluster) staleBakes(ctx context.Context, host string, vms []proxmox.Summary) ([]proxmox.Summary, error) {
-	var out []proxmox.Summary
-	for _, s := range vms {
-		if s.Host != host || s.Template || !c.baked(s) {
-			continue
-		}
-		vm, err := c.Proxmox.ByID(ctx, s.VMID) // the list is ten seconds behind
-		if errors.Is(err, proxmox.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !vm.Template {
-			out = append(out, s)
-		}
-	}
-	return out, nil
+func (c *Cluster) staleBakes(host string, vms []proxmox.Summary) []proxmox.Summary {
+	return slices.DeleteFunc(slices.Clone(vms), func(vm proxmox.Summary) bool { return vm.Host != host || vm.Template || !c.baked(vm) })
 }
 
 // cloned adds to a node's spec which template it is cloned from, if it is not there.

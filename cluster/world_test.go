@@ -60,7 +60,7 @@ func newWorld(t testing.TB, model pvesim.Model) *world {
 func newWorldWith(t testing.TB, model pvesim.Model, o pvesim.Options) *world {
 	t.Helper()
 	w := &world{kube: &kubesim.Sim{}, dir: t.TempDir()}
-	o.Kubernetes, o.StatusLag = w.kube, 10*time.Second
+	o.Kubernetes = w.kube
 	w.sim = pvesim.New(model, o)
 	_, w.token = w.sim.Token()
 	t.Cleanup(w.close)

@@ -45,8 +45,6 @@ type Client struct {
 	glances  glances
 	tasks    tasks
 	earlier  earlier
-	power    notes[bool]   // what our own tasks did, while the list of resources lags behind
-	names    notes[string] // of VMs that the list has no name for yet
 	vmids    vmids
 	clones   *semaphore.Weighted // clones in flight
 	destroys *semaphore.Weighted // destroys in flight

@@ -78,7 +78,7 @@ func TestCrashAtEveryRequest(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		for _, before := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d before=%t", n, before), func(t *testing.T) {
-				bubble(t, pvesim.EightA100(), pvesim.Options{StatusLag: 10 * time.Second}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+				bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 					template(t, c)
 					spec := scratchNode(t, c)
 					ctx, cancel := context.WithCancel(t.Context())
@@ -93,7 +93,7 @@ func TestCrashAtEveryRequest(t *testing.T) {
 func TestCrashAtAnyTime(t *testing.T) {
 	for at := 50 * time.Millisecond; at < 6*time.Second; at += 210 * time.Millisecond {
 		t.Run(at.String(), func(t *testing.T) {
-			bubble(t, pvesim.EightA100(), pvesim.Options{StatusLag: 10 * time.Second, CleanupLinger: 3 * time.Second}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			bubble(t, pvesim.EightA100(), pvesim.Options{CleanupLinger: 3 * time.Second}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 				template(t, c)
 				spec := scratchNode(t, c)
 				ctx, cancel := context.WithTimeout(t.Context(), at)

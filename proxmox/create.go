@@ -144,7 +144,6 @@ func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, 
 	if err != nil || found != nil {
 		return found, err
 	}
-	c.power.set(vmid, false)
 	return c.read(ctx, spec.Host, vmid, false)
 }
 

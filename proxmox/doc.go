@@ -37,8 +37,9 @@
 //     anything else whose outcome is not known, we look, and then decide.
 //   - Locks are short and fail rather than queue. Clones are made from templates
 //     only, six at a time, with one full copy per storage at a time.
-//   - The list of all VMs is up to ten seconds old. What our own tasks did since is
-//     known here and counts for more.
+//   - In the list of all VMs, names, states and templates are up to eleven seconds old,
+//     and a VMID that is used again has the name of the VM before it: each host is asked
+//     itself.
 //   - A configuration is checked when the VM starts, not when it is set. Mappings and
 //     machine types are checked here before.
 //

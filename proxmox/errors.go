@@ -185,7 +185,8 @@ type DuplicateError struct {
 
 // Error returns the doubles.
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("proxmox: VMs %v are all called %s and carry the tag %s: remove all but one (qm destroy VMID --purge)",
+	return fmt.Sprintf("proxmox: VMs %v are all called %s and carry the tag %s: nothing tells which of them is meant\n"+
+		"  look at what is on them, and remove all but one, as root on its host: qm stop VMID; qm destroy VMID --purge",
 		e.VMIDs, e.Name, e.Owner)
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// glanceAge is for how long an answer to a shared question may be used again.
-// Proxmox itself refreshes what it knows of all VMs every 10 s.
+// glanceAge is for how long an answer to a shared question may be used again, while
+// nothing of ours changes it.
 const glanceAge = 3 * time.Second
 
 // glances are GETs that many ask at once: all VMs, the content of a storage, the
@@ -31,8 +31,15 @@ type glance struct {
 // look returns the answer to GET path, shared where possible. The answer must
 // not be changed.
 func look[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return shared(ctx, c, path+"?"+query.Encode(), func() (out T, err error) {
+		err = c.get(ctx, path, query, &out)
+		return out, err
+	})
+}
+
+// shared is look for what takes more than one request; id begins like the first's path.
+func shared[T any](ctx context.Context, c *Client, id string, ask func() (T, error)) (T, error) {
 	var zero T
-	id := path + "?" + query.Encode()
 	g := c.glances.of(id)
 	select {
 	case g.turn <- struct{}{}:
@@ -44,8 +51,8 @@ func look[T any](ctx context.Context, c *Client, path string, query url.Values) 
 		return answer.(T), nil
 	}
 	generation := c.glances.begin(g)
-	var out T
-	if err := c.get(ctx, path, query, &out); err != nil {
+	out, err := ask()
+	if err != nil {
 		return zero, err
 	}
 	c.glances.end(g, generation, out)
@@ -92,7 +99,7 @@ func (gs *glances) forget(path string) {
 	vm := strings.Contains(path, "/qemu")
 	for id, g := range gs.byID {
 		switch {
-		case vm && (strings.HasPrefix(id, "/cluster/resources") || strings.HasSuffix(id, "/qemu?")),
+		case vm && strings.HasPrefix(id, "/cluster/resources"),
 			vm && strings.Contains(id, "/qemu/") && sameVM(path, id),
 			strings.HasPrefix(path, "/cluster/mapping") && strings.HasPrefix(id, "/cluster/mapping"),
 			strings.Contains(path, "/storage/") && strings.Contains(id, "/storage/"):

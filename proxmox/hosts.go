@@ -21,14 +21,7 @@ type Host struct {
 // Hosts returns every host of the Proxmox cluster, sorted by name. A host that is
 // in no cluster is alone.
 func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
-	type entry struct {
-		Node   string  `json:"node"`
-		Status string  `json:"status"`
-		MaxCPU flexInt `json:"maxcpu"`
-		MaxMem flexInt `json:"maxmem"`
-		Mem    flexInt `json:"mem"`
-	}
-	all, err := look[[]entry](ctx, c, "/nodes", nil)
+	all, err := c.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +31,19 @@ func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 	}
 	slices.SortFunc(out, func(a, b Host) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
+}
+
+// node is an entry of GET /nodes.
+type node struct {
+	Node   string  `json:"node"`
+	Status string  `json:"status"` // online, offline; unknown in a host's first seconds
+	MaxCPU flexInt `json:"maxcpu"`
+	MaxMem flexInt `json:"maxmem"`
+	Mem    flexInt `json:"mem"`
+}
+
+func (c *Client) nodes(ctx context.Context) ([]node, error) {
+	return look[[]node](ctx, c, "/nodes", nil)
 }
 
 // HostStatus is how a host is at the moment.
@@ -185,12 +191,12 @@ func (c *Client) Token(ctx context.Context) (TokenInfo, error) {
 type Resident struct {
 	Summary
 	Container bool
-	Used      Size // of its memory, as of the last 10 s; zero while it is off
+	Used      Size // of its memory; zero while it is off
 }
 
 // Residents returns every VM and container that the token may see (VM.Audit), of
-// whoever, templates too, sorted by VMID. It costs one request, shared with all
-// lookups of VMs at that time.
+// whoever, templates too, sorted by VMID. It costs one request and one for each host
+// with VMs, shared with all lookups of VMs at that time.
 func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 	all, err := c.resources(ctx)
 	if err != nil {

@@ -6,35 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 )
-
-// resource is an entry of GET /cluster/resources?type=vm. Tags and lock are
-// fresh; name, status and template are what the node's pvestatd last told, up to
-// 10 s ago, and missing for a VM that it has not seen yet.
-type resource struct {
-	Type     string   `json:"type"`
-	VMID     flexInt  `json:"vmid"`
-	Name     string   `json:"name"`
-	Node     string   `json:"node"`
-	Status   string   `json:"status"`
-	Tags     string   `json:"tags"`
-	Lock     string   `json:"lock"`
-	Template flexBool `json:"template"`
-	MaxMem   flexInt  `json:"maxmem"`
-	Mem      flexInt  `json:"mem"`
-	MaxCPU   flexInt  `json:"maxcpu"`
-}
-
-// resources returns all VMs that the token may see.
-func (c *Client) resources(ctx context.Context) ([]resource, error) {
-	all, err := look[[]resource](ctx, c, "/cluster/resources", url.Values{"type": {"vm"}})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
 
 // VM returns the VM with that name and the tag owner, nil when there is none. A
 // VM of that name that is not ours is not returned; see [Client.Conflict].
@@ -80,7 +53,7 @@ func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([
 	}
 	ours, others := map[string]bool{}, map[string]bool{}
 	for _, r := range all {
-		if r.Type == "qemu" && slices.Contains(splitTags(r.Tags), owner) {
+		if r.Type == "qemu" && r.ours(owner) {
 			ours[r.Name] = true
 		} else {
 			others[r.Name] = true
@@ -144,8 +117,11 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 // namedIn is named, with the list of all VMs at hand.
 func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string) (ours, foreign []*VM, err error) {
 	for _, r := range all {
-		if r.Type != "qemu" || r.Name != name && (!nameless(r) || c.isOther(int(r.VMID), name)) {
+		if r.Type != "qemu" || r.Name != name && !nameless(r) && (r.unseen == nil || !r.ours(owner)) {
 			continue
+		}
+		if err := r.certain(); err != nil && (r.ours(owner) || r.Name == name) {
+			return nil, nil, err
 		}
 		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
 		switch {
@@ -169,21 +145,6 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 	return ours, foreign, nil
 }
 
-// nameless reports whether r is so new that its name is not known yet. A clone
-// gets its name with its first disk; until then, and for the time that the list
-// lags behind, Proxmox makes one up.
-func nameless(r resource) bool {
-	made, up := strings.CutPrefix(r.Name, "VM ")
-	return r.Name == "" || up && made == itoa(int(r.VMID))
-}
-
-// isOther reports whether a VM without a name in the list is known by another name,
-// so that a hundred lookups at a time do not each read a hundred fresh clones.
-func (c *Client) isOther(vmid int, name string) bool {
-	known, ok := c.names.get(vmid, nameAge)
-	return ok && known != name
-}
-
 // Summary is a VM in a list.
 type Summary struct {
 	Name     string
@@ -198,7 +159,7 @@ type Summary struct {
 }
 
 // VMs returns every VM and template with the tag owner, sorted by name. It costs
-// one request, shared with all lookups at that time.
+// one request and one for each host with VMs, shared with all lookups at that time.
 func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
 	all, err := c.resources(ctx)
 	if err != nil {
@@ -213,11 +174,17 @@ func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
 			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,
 			Tags: splitTags(r.Tags), Cores: int(r.MaxCPU), Memory: Size(r.MaxMem),
 		}
-		ours := slices.Contains(s.Tags, owner)
+		ours := r.ours(owner)
+		if err := r.certain(); err != nil && ours {
+			return nil, err
+		}
 		if nameless(r) && (ours || len(s.Tags) == 0) {
 			vm, err := c.read(ctx, r.Node, s.VMID, false)
-			if err != nil {
-				continue
+			switch {
+			case err != nil && ours && !errors.Is(err, ErrNotFound):
+				return nil, err
+			case err != nil:
+				continue // destroyed since, or one that we may not see
 			}
 			s.Name, s.Template, s.Locked, s.Tags, s.Cores, s.Memory = vm.Name, vm.Template, vm.Locked, vm.Tags, vm.Cores, vm.Memory
 			ours = vm.ours(owner)
@@ -259,11 +226,7 @@ func (c *Client) read(ctx context.Context, host string, vmid int, running bool) 
 	if err := c.get(ctx, vmPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
 	}
-	vm := newVM(host, vmid, entries, running)
-	if vm.Name != "" && vm.Name != "VM "+itoa(vmid) {
-		c.names.set(vmid, vm.Name)
-	}
-	return vm, nil
+	return newVM(host, vmid, entries, running), nil
 }
 
 // status asks the host itself whether a VM runs.
@@ -275,37 +238,6 @@ func (c *Client) status(ctx context.Context, host string, vmid int) (running boo
 		return false, err
 	}
 	return now.Status == "running", nil
-}
-
-// isRunning says whether a VM runs: what we did to it ourselves in the last
-// seconds is newer than the list, and one that the list calls running may have been
-// switched off by a process of ours that was killed since. Its host knows.
-func (c *Client) isRunning(ctx context.Context, r resource) bool {
-	if running, known := c.power.get(int(r.VMID), statusLag); known {
-		return running
-	}
-	switch r.Status {
-	case "running":
-		on, err := c.runningOn(ctx, r.Node)
-		return err != nil || on[int(r.VMID)]
-	case "stopped":
-		return false
-	}
-	running, err := c.status(ctx, r.Node, int(r.VMID))
-	return err == nil && running
-}
-
-// runningOn returns the VMs that a host itself says to run, asked once for all of them.
-func (c *Client) runningOn(ctx context.Context, host string) (map[int]bool, error) {
-	all, err := look[[]resource](ctx, c, "/nodes/"+url.PathEscape(host)+"/qemu", nil)
-	if err != nil {
-		return nil, err
-	}
-	on := make(map[int]bool, len(all))
-	for _, r := range all {
-		on[int(r.VMID)] = r.Status == "running"
-	}
-	return on, nil
 }
 
 // vmids hands out VMIDs. Proxmox's nextid reserves nothing, so those given to

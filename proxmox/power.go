@@ -95,7 +95,6 @@ func (c *Client) Start(ctx context.Context, vm *VM) error {
 		return c.explain(ctx, vm, "start", err)
 	}
 	vm.Running = true
-	c.power.set(vm.VMID, true)
 	return nil
 }
 
@@ -138,7 +137,6 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error 
 		return c.explain(ctx, vm, verb, err)
 	}
 	vm.Running = false
-	c.power.set(vm.VMID, false)
 	return nil
 }
 
@@ -151,7 +149,7 @@ func (c *Client) WaitStopped(ctx context.Context, vm *VM) error {
 		}
 		if !running {
 			vm.Running = false
-			c.power.set(vm.VMID, false)
+			c.glances.forget(vmPath(vm.Host, vm.VMID))
 			return nil
 		}
 		progress.Say(ctx, "waiting for %s to power off", vm.Name)
@@ -175,7 +173,7 @@ func (c *Client) Remove(ctx context.Context, vm *VM) error {
 		}
 	}
 	err = c.destroy(ctx, now)
-	if saidRuns(words(err)) { // the list of VMs was behind
+	if saidRuns(words(err)) { // somebody has started it since
 		if err := c.Stop(ctx, now); err != nil {
 			return err
 		}
@@ -197,8 +195,8 @@ func (c *Client) stillThat(ctx context.Context, vm *VM) (*VM, error) {
 		return nil, err
 	}
 	listed := slices.IndexFunc(all, func(r resource) bool {
-		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.Name == vm.Name && r.Lock == "" &&
-			r.Status != "" && vm.Owner != "" && slices.Contains(splitTags(r.Tags), strings.ToLower(vm.Owner))
+		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.unseen == nil && r.Name == vm.Name && r.Lock == "" &&
+			r.Status != "" && vm.Owner != "" && r.ours(vm.Owner)
 	})
 	if listed >= 0 && !waited && vm.Locked == "" {
 		now := *vm
@@ -241,7 +239,6 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	if err != nil {
 		return c.explain(ctx, vm, "destroy", err)
 	}
-	c.power.forget(vm.VMID)
 	if exit == "OK" {
 		return nil
 	}

@@ -131,8 +131,7 @@ func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
 }
 
 // Idle returns a VM as it is when nothing is at work on it any more, nil when it is
-// gone: a task that a killed process began goes on, and the list of VMs is up to ten
-// seconds behind.
+// gone: a task that a killed process began goes on.
 func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 	if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
 		return nil, err

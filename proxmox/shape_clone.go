@@ -180,12 +180,10 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	if err != nil {
 		return nil, err
 	}
-	c.power.set(vmid, false)
 	if found != nil {
 		return found, nil
 	}
 	if vm, ok := spec.cloneOf(source, vmid); ok {
-		c.names.set(vmid, spec.Name)
 		return vm, nil
 	}
 	return c.read(ctx, spec.Host, vmid, false)

@@ -114,7 +114,7 @@ func mutations(sim *pvesim.Sim, since int) (out []string) {
 }
 
 func TestShapeIsFourRequests(t *testing.T) {
-	bubble(t, pvesim.EightA100(), pvesim.Options{StatusLag: 10 * time.Second}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		template(t, c)
 		spec := node(t, c, "cp1")
 		before := len(sim.Requests())
@@ -254,7 +254,7 @@ func TestTemplateOfTheHost(t *testing.T) {
 
 // Full copies and new disks wait for each other's lock, and all get there.
 func TestHundredAtOnce(t *testing.T) {
-	bubble(t, pvesim.EightA100(), pvesim.Options{StatusLag: 10 * time.Second}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		template(t, c)
 		base := node(t, c, "n0")
 		before, begun := len(sim.Requests()), time.Now()

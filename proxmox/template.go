@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,6 +22,23 @@ func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
 		}
 	}
 	return nil, fmt.Errorf("proxmox: there is no VM %d, or the token may not see it (VM.Audit): %w", vmid, ErrNotFound)
+}
+
+// Listed returns a VM of owner's that was seen in a list as it is now; nil when it is
+// gone, or its VMID is another's by now.
+func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, error) {
+	vm, err := c.ByID(ctx, seen.VMID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case vm.Name != seen.Name || !vm.ours(owner):
+		return nil, nil
+	}
+	vm.Owner = owner
+	vm.Unfinished = vm.Description == marker(owner)
+	return vm, nil
 }
 
 // Unbased returns the disks of a template that are not what clones can hang on.

@@ -70,7 +70,10 @@ func TestNumbersAndSwitches(t *testing.T) {
 			data(map[string]any{"exited": "1", "exitcode": "0", "out-data": "ok"})(w, r)
 		},
 		"GET /cluster/resources": data([]any{map[string]any{
-			"type": "qemu", "vmid": "1234567", "name": "t", "node": "pve1", "status": "stopped", "tags": owner, "template": "1", "maxmem": 2147483648.0, "maxcpu": "2",
+			"type": "qemu", "vmid": "1234567", "name": "who had the VMID before", "node": "pve1", "status": "running", "tags": owner, "template": 0, "maxmem": 1, "maxcpu": 1,
+		}}),
+		"GET /nodes/pve1/qemu": data([]any{map[string]any{
+			"vmid": "1234567", "name": "t", "status": "stopped", "tags": owner, "template": "1", "maxmem": 2147483648.0, "cpus": "2",
 		}}),
 	})
 	c := h.dial(t)

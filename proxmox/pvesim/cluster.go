@@ -86,30 +86,6 @@ func (c *call) resources() (any, error) {
 	return out, nil
 }
 
-func (s *Sim) resource(v *vm) map[string]any {
-	conf := v.wanted()
-	r := map[string]any{
-		"type": "qemu", "id": "qemu/" + itoa(v.id), "vmid": v.id, "node": v.node, "name": conf["name"], "status": s.status(v, true),
-		"template": boolInt(v.template()), "maxcpu": v.cpus(), "maxmem": v.memory(), "maxdisk": v.diskSize(s), "disk": 0, "diskread": 0,
-		"diskwrite": 0, "netin": 0, "netout": 0, "cpu": 0, "mem": 0, "memhost": 0, "uptime": 0,
-	}
-	if !s.nine() {
-		delete(r, "memhost")
-	}
-	if v.running {
-		r["uptime"], r["mem"] = int(time.Since(v.since)/time.Second), v.memory()/2
-	}
-	for _, k := range []string{"tags", "lock"} {
-		if conf[k] != "" {
-			r[k] = conf[k]
-		}
-	}
-	if v.pool != "" {
-		r["pool"] = v.pool
-	}
-	return r
-}
-
 // login gives out a ticket. Wrong passwords wait as wrong tickets do. Who has a second
 // factor gets one that lets nobody in, with the status of success.
 func (c *call) login() (any, error) {

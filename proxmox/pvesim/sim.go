@@ -22,8 +22,9 @@ type Options struct {
 	Speed float64
 	// Timing is how long things take; zero fields have the usual value.
 	Timing Timing
-	// StatusLag is how far /cluster/resources is behind for a VM's status, as it
-	// is on a real cluster, where pvestatd brings it every ten seconds.
+	// StatusLag is how long ago /cluster/resources may have seen what it tells of a VM:
+	// its name, status and figures and whether it is a template, but not its tags, lock
+	// and pool. 0 is ten seconds, the round of pvestatd on a real host; less is none.
 	StatusLag time.Duration
 	// CleanupLinger is how long `qm cleanup` holds the configuration's file lock
 	// when a VM is started again within a second of its end.
@@ -98,13 +99,15 @@ type Sim struct {
 
 	// mu guards everything below. Code runs with it held, and lets go of it only
 	// while it waits (worker.sleep, worker.lock) or asks a guest (Sim.outside).
-	mu       sync.Mutex
+	mu       stateLock
 	hosts    map[string]*host
 	vms      map[int]*vm
 	mappings map[string]*mapping
 	pools    map[string]*pool
 	options  map[string]string // datacenter.cfg
 	noQuorum bool
+	round    time.Duration    // between two of a node's; 0 when lists are never behind
+	told     map[int]lastWord // by VMID
 	access   access
 	locks    map[string]*fileLock
 
@@ -127,6 +130,7 @@ type host struct {
 	devices  map[string]*PCIDevice
 	storages map[string]*storage
 	shell    *guest.Machine // where root logs in, once somebody wants to
+	tells    time.Time      // when its pvestatd makes its next round
 
 	made   map[string]map[string]any // interfaces that were made over the API, by name
 	staged map[string]map[string]any // that are to be when the network is applied; nil is to go
@@ -169,6 +173,7 @@ func New(m Model, o Options) *Sim {
 		s.hosts[h.Name] = newHost(h, shared)
 	}
 	s.populate(m)
+	s.beginRounds()
 	return s
 }
 

@@ -21,7 +21,6 @@ type vm struct {
 	pool    string
 	conf    map[string]string
 	pending map[string]string // waits for the next start; "" is a pending deletion
-	ctime   time.Time
 
 	snapshots  map[string]*snapshot
 	cloudDrive map[string]string // the options that are on the cloud-init drive; nil for those of now
@@ -191,20 +190,21 @@ func (v *vm) checkLock() error {
 	return nil
 }
 
-// status is what a list says: with a lag it is that of some time ago.
-func (s *Sim) status(v *vm, lagging bool) string {
-	now := map[bool]string{true: "running", false: "stopped"}[v.running]
-	if !lagging || s.opts.StatusLag <= 0 {
-		return now
+// status is what a VM's own host says.
+func (v *vm) status() string {
+	if v.running {
+		return "running"
 	}
-	lag := time.Duration(float64(s.opts.StatusLag) / s.opts.Speed)
-	switch {
-	case time.Since(v.ctime) < lag:
-		return "unknown"
-	case time.Since(v.since) < lag:
-		return map[bool]string{true: "stopped", false: "running"}[v.running]
+	return "stopped"
+}
+
+// called is how a VM is shown: one without a name, as all are in the first moments of
+// their making, gets one made up (vmstatus in PVE/QemuServer.pm).
+func (v *vm) called() string {
+	if name := v.wanted()["name"]; name != "" {
+		return name
 	}
-	return now
+	return "VM " + itoa(v.id)
 }
 
 func (v *vm) power(on bool) {
@@ -248,7 +248,7 @@ func (s *Sim) mac() string {
 
 // adopt puts a VM of the model into place, with its volumes.
 func (s *Sim) adopt(m VM) {
-	v := &vm{id: m.ID, node: m.Node, conf: map[string]string{"name": m.Name}, ctime: s.began, since: s.began}
+	v := &vm{id: m.ID, node: m.Node, conf: map[string]string{"name": m.Name}, since: s.began}
 	maps.Copy(v.conf, m.Config)
 	h := s.hosts[m.Node]
 	if h == nil {

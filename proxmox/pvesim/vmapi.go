@@ -43,7 +43,7 @@ func (c *call) currentStatus() (any, error) {
 
 func (s *Sim) currentFigures(v *vm) map[string]any {
 	e := map[string]any{
-		"vmid": v.id, "name": v.wanted()["name"], "status": s.status(v, false), "cpus": v.cpus(), "maxmem": v.memory(), "maxdisk": v.diskSize(s),
+		"vmid": v.id, "name": v.called(), "status": v.status(), "cpus": v.cpus(), "maxmem": v.memory(), "maxdisk": v.diskSize(s),
 		"cpu": 0, "mem": 0, "memhost": 0, "disk": 0, "uptime": 0, "netin": 0, "netout": 0,
 	}
 	if v.running {

@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// alike counts the VMs that are called as one of them is; those of templates on other
+// hosts do not count, since every host has its own.
+func alike(all []proxmox.Summary, vm proxmox.Summary) int {
+	n := 0
+	for _, other := range all {
+		if other.Name == vm.Name && (other.Host == vm.Host || !vm.Template) {
+			n++
+		}
+	}
+	return n
+}
+
+// doubled returns an error when VMs of ours have one name: two runs at once, or an older
+// version of this program that died and was started again, have made them twice.
+func doubled(all []proxmox.Summary) error {
+	var names []string
+	which := map[string][]string{}
+	for _, vm := range all {
+		if alike(all, vm) == 1 {
+			continue
+		}
+		state := "off"
+		switch {
+		case vm.Template:
+			state = "a template"
+		case vm.Running:
+			state = "runs"
+		}
+		which[vm.Name] = append(which[vm.Name], fmt.Sprintf("VM %d on %s (%s)", vm.VMID, vm.Host, state))
+		names = append(names, vm.Name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	text := "machines of this cluster are there twice, and nothing tells which of them are in use:"
+	for _, name := range slices.Compact(names) {
+		text += fmt.Sprintf("\n  %s: %s", name, strings.Join(which[name], ", "))
+	}
+	return errors.New(text + "\n" +
+		"  look at what is on them, and of each name remove all but one, as root on its host: qm stop VMID; qm destroy VMID --purge\n" +
+		"  or remove all of them with go tool mage cluster:down, which says which it will destroy before it does, and make the cluster anew")
+}

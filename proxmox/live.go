@@ -1,0 +1,146 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// resource is a VM as all hosts of a cluster know it, made of two lists.
+//
+// GET /cluster/resources?type=vm knows at once what is there, with its tags, lock and
+// pool. Its name and status, its figures and whether it is a template are what the
+// host's pvestatd told in its last round, up to 11 s ago, and pmxcfs keeps that for five
+// minutes, also of a VM that is gone: a VMID that is used again has the new tags and
+// the old name until the next round. (rrd_dump and extract_vm_stats in PVE/API2Tools.pm.)
+//
+// GET /nodes/HOST/qemu reads the configurations, so those are taken from there.
+type resource struct {
+	Type     string   `json:"type"`
+	VMID     flexInt  `json:"vmid"`
+	Name     string   `json:"name"`
+	Node     string   `json:"node"`
+	Status   string   `json:"status"`
+	Tags     string   `json:"tags"`
+	Lock     string   `json:"lock"`
+	Template flexBool `json:"template"`
+	MaxMem   flexInt  `json:"maxmem"`
+	Mem      flexInt  `json:"mem"`
+	MaxCPU   flexInt  `json:"maxcpu"`
+	CPUs     flexInt  `json:"cpus"` // what a host's own list calls MaxCPU
+
+	unseen error // why its host could not be asked: what is told may be old
+}
+
+// resources returns all VMs that the token may see, as they are now. It costs one
+// request and one for each host with VMs, shared by all who look at that time.
+func (c *Client) resources(ctx context.Context) ([]resource, error) {
+	return shared(ctx, c, "/cluster/resources, live", func() ([]resource, error) {
+		var all []resource
+		if err := c.get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &all); err != nil {
+			return nil, err
+		}
+		hosts := map[string]map[int]resource{}
+		for _, r := range all {
+			if r.Type == "qemu" {
+				hosts[r.Node] = nil
+			}
+		}
+		unseen, err := c.askHosts(ctx, hosts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range all {
+			r := &all[i]
+			if r.Type != "qemu" {
+				continue
+			}
+			if r.unseen = unseen[r.Node]; r.unseen == nil {
+				now := hosts[r.Node][int(r.VMID)] // nothing when it was made, or destroyed, between the two looks
+				r.Name, r.Status, r.Template, r.MaxMem, r.Mem, r.MaxCPU = now.Name, now.Status, now.Template, now.MaxMem, now.Mem, now.CPUs
+			}
+		}
+		return all, nil
+	})
+}
+
+// askHosts fills in the VMs of each host, by VMID, and returns why some could not be asked.
+func (c *Client) askHosts(ctx context.Context, hosts map[string]map[int]resource) (unseen map[string]error, err error) {
+	unseen = map[string]error{}
+	if len(hosts) > 1 { // asking one that is off takes until the network gives up
+		all, err := c.nodes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range all {
+			if n.Status == "offline" {
+				unseen[n.Node] = errors.New("it is offline")
+			}
+		}
+	}
+	var names []string
+	for host := range hosts {
+		if unseen[host] == nil {
+			names = append(names, host)
+		}
+	}
+	lists, failures := make([][]resource, len(names)), make([]error, len(names))
+	var group errgroup.Group
+	group.SetLimit(looksAtOnce)
+	for i, host := range names {
+		group.Go(func() error {
+			failures[i] = c.get(ctx, nodePath(host, "qemu"), nil, &lists[i])
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	for i, host := range names {
+		if failures[i] != nil {
+			unseen[host] = failures[i]
+			continue
+		}
+		hosts[host] = make(map[int]resource, len(lists[i]))
+		for _, r := range lists[i] {
+			hosts[host][int(r.VMID)] = r
+		}
+	}
+	return unseen, nil
+}
+
+// ours reports whether the VM carries the tag owner. One that is half made may be ours
+// without it.
+func (r resource) ours(owner string) bool {
+	return slices.Contains(splitTags(r.Tags), strings.ToLower(owner))
+}
+
+// certain returns an error when the VM's host could not be asked what it is.
+func (r resource) certain() error {
+	if r.unseen == nil {
+		return nil
+	}
+	return fmt.Errorf("proxmox: VM %d cannot be told from others: its host %s does not answer: %w", r.VMID, r.Node, r.unseen)
+}
+
+// nameless reports whether r is so new that it has no name. A clone gets its name with
+// its first disk; until then Proxmox makes one up.
+func nameless(r resource) bool {
+	made, up := strings.CutPrefix(r.Name, "VM ")
+	return r.Name == "" || up && made == itoa(int(r.VMID))
+}
+
+// isRunning says whether a VM runs.
+func (c *Client) isRunning(ctx context.Context, r resource) bool {
+	if r.Status == "running" || r.Status == "stopped" {
+		return r.Status == "running"
+	}
+	running, err := c.status(ctx, r.Node, int(r.VMID))
+	return err == nil && running
+}
