@@ -257,7 +257,8 @@ func TestDiagnose(t *testing.T) {
 
 func TestSnapshotAndRemove(t *testing.T) {
 	m := newMachine(t)
-	m.write("usr/local/bin/k3s", "#!/bin/sh\necho \"$@\" >&2\necho 'time=\"now\" level=info msg=\"Snapshot '\"$4\"'-cp1-1700000000 saved.\"'\n")
+	// K3s' logger writes to standard error, and nothing goes to standard output.
+	m.write("usr/local/bin/k3s", "#!/bin/sh\necho \"$@\" >&2\necho 'time=\"now\" level=info msg=\"Snapshot '\"$4\"'-cp1-1700000000 saved.\"' >&2\n")
 	name, err := k3s.Snapshot(t.Context(), m, "before-upgrade")
 	require.NoError(t, err)
 	assert.Equal(t, "before-upgrade-cp1-1700000000", name)
