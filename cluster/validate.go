@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -19,10 +20,23 @@ func (r *resolver) validate() {
 	r.vip()
 	r.clusterNetworks()
 	r.cards()
+	r.runtimeClass()
 	r.capacity()
 	r.validatePlatform()
 	r.unsupported()
 	r.partsRender()
+}
+
+// runtimeClass refuses to leave out what makes the RuntimeClass nvidia: K3s'
+// component runtimes (manifests/runtimes.yaml). Without it, no pod that asks for
+// the class is admitted, the device plugin's own among them. NVIDIA's operator
+// makes the class itself, and with stack: none the cards are somebody else's.
+func (r *resolver) runtimeClass() {
+	i := slices.Index(r.raw.K3s.Disable, "runtimes")
+	if i < 0 || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != StackDevicePlugin {
+		return
+	}
+	r.wrong(&r.raw.K3s.Disable[i], "runtimes makes the RuntimeClass nvidia, and without it no container of a cluster with GPUs sees one", "remove runtimes from k3s.disable")
 }
 
 func (r *resolver) servers() {

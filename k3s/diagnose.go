@@ -2,6 +2,7 @@ package k3s
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -80,9 +81,20 @@ var symptoms = []symptom{
 		"the API server is starting", "", false},
 }
 
+// ofOthers are pieces of lines that tell of somebody else: a server logs each
+// request that it refuses, with the reason it gave (pkg/util/apierrors.go and
+// pkg/server/auth/auth.go), and the kubelet what its pods run into.
+var ofOthers = []string{"msg=\"Sending HTTP/", "msg=\"Failed to authenticate request from ", "\" pod=\""}
+
+func tellsOfOthers(line string) bool {
+	return slices.ContainsFunc(ofOthers, func(piece string) bool { return strings.Contains(line, piece) })
+}
+
 // Diagnose reads the end of K3s' journal. What will not get better by itself is
-// told before what may; of two that are alike, the later line.
+// told before what may; of two that are alike, the later line. Lines that tell of
+// other machines and of pods do not count.
 func Diagnose(journal []string) (Diagnosis, bool) {
+	journal = slices.DeleteFunc(slices.Clone(journal), tellsOfOthers)
 	for _, fatal := range []bool{true, false} {
 		for _, s := range symptoms {
 			if s.fatal != fatal {

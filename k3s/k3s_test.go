@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -60,6 +61,9 @@ func (m *machine) Run(ctx context.Context, c remote.Cmd) error {
 	cmd.Stdin, cmd.Stdout = c.Stdin, c.Stdout
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	if c.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(&stderr, c.Stderr)
+	}
 	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"bytes"
 	"context"
 	_ "embed" // the script below
 	"errors"
@@ -27,11 +28,14 @@ func Snapshot(ctx context.Context, r remote.Runner, name string) (string, error)
 		return "", fmt.Errorf("snapshot name %q: write lower-case letters, digits and '-'", name)
 	}
 	progress.Say(ctx, "saving a snapshot of etcd")
-	out, err := remote.Output(ctx, r, Binary, "etcd-snapshot", "save", "--name", name)
-	if err != nil {
+	// K3s names the snapshot in a line of its log, which goes to standard error
+	// (pkg/cli/etcdsnapshot in K3s' source).
+	var log bytes.Buffer
+	cmd := remote.Cmd{Args: []string{Binary, "etcd-snapshot", "save", "--name", name}, Stderr: &log}
+	if err := r.Run(ctx, cmd); err != nil {
 		return "", fmt.Errorf("save a snapshot of etcd: %w", err)
 	}
-	m := snapshotSaved.FindSubmatch(out)
+	m := snapshotSaved.FindSubmatch(log.Bytes())
 	if m == nil {
 		return "", errors.New("save a snapshot of etcd: k3s ended well but named no snapshot; look with k3s etcd-snapshot ls")
 	}

@@ -255,9 +255,28 @@ func TestDiagnose(t *testing.T) {
 	assert.Equal(t, "k3s agent does not start: a: b (journal: c)", err.Error())
 }
 
+// What a server says of those who ask it, and a kubelet of its pods, is no reason
+// why K3s itself does not start.
+func TestDiagnoseLeavesOthersOut(t *testing.T) {
+	for _, line := range []string{
+		`time="2026-11-22T10:00:00Z" level=error msg="Sending HTTP/1.1 401 response to 10.0.0.77:51234: not authorized"`,
+		`time="2026-11-22T10:00:00Z" level=error msg="Sending HTTP/2.0 500 response to 10.0.0.77:51234: dial tcp 10.0.0.78:6443: connect: connection refused"`,
+		`time="2026-11-22T10:00:00Z" level=error msg="Failed to authenticate request from 10.0.0.77:51234: not authorized"`,
+		`E1122 10:00:00.000000    4242 pod_workers.go:1324] "Error syncing pod, skipping" err="write /data/x: no space left on device" pod="default/x"`,
+		`E1122 10:00:00.000000    4242 kuberuntime_manager.go:1] "Unhandled Error" err="listen tcp :80: bind: address already in use" pod="default/x"`,
+	} {
+		_, ok := k3s.Diagnose([]string{line})
+		assert.False(t, ok, line)
+		d, ok := k3s.Diagnose([]string{"level=info msg=\"Waiting for etcd server to become available\"", line})
+		assert.True(t, ok, line)
+		assert.False(t, d.Fatal, line)
+	}
+}
+
 func TestSnapshotAndRemove(t *testing.T) {
 	m := newMachine(t)
-	m.write("usr/local/bin/k3s", "#!/bin/sh\necho \"$@\" >&2\necho 'time=\"now\" level=info msg=\"Snapshot '\"$4\"'-cp1-1700000000 saved.\"'\n")
+	// K3s' logger writes to standard error, and nothing goes to standard output.
+	m.write("usr/local/bin/k3s", "#!/bin/sh\necho \"$@\" >&2\necho 'time=\"now\" level=info msg=\"Snapshot '\"$4\"'-cp1-1700000000 saved.\"' >&2\n")
 	name, err := k3s.Snapshot(t.Context(), m, "before-upgrade")
 	require.NoError(t, err)
 	assert.Equal(t, "before-upgrade-cp1-1700000000", name)

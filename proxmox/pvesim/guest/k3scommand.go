@@ -60,7 +60,8 @@ func (p *proc) snapshots(n *k3sNode, verb string, args []string) int {
 		}
 		name = fmt.Sprintf("%s-%s-%d", name, n.name, time.Now().Unix())
 		p.fs.save(dir+"/"+name, "snapshot of "+n.cluster.id+"\n", 0o600)
-		p.printf("Snapshot %s saved.\n", name)
+		// The logger's line is all that K3s says.
+		fmt.Fprintf(p.stderr, "time=%q level=info msg=\"Snapshot %s saved.\"\n", time.Now().UTC().Format(time.RFC3339), name)
 	case "ls", "list":
 		entries, _ := p.fs.readDir(dir)
 		p.printf("Name Location Size Created\n")
@@ -72,7 +73,7 @@ func (p *proc) snapshots(n *k3sNode, verb string, args []string) int {
 			if err := p.fs.remove(dir + "/" + path.Base(name)); err != nil {
 				return p.fail("%s: %s", name, strerror(err))
 			}
-			p.printf("Snapshot %s deleted.\n", name)
+			fmt.Fprintf(p.stderr, "time=%q level=info msg=\"Snapshot %s deleted.\"\n", time.Now().UTC().Format(time.RFC3339), path.Base(name))
 		}
 	default:
 		return p.fail("etcd-snapshot %s is not simulated", verb)
