@@ -14,7 +14,7 @@ import (
 const agentTimeout = 3 * time.Second
 
 // agent returns the guest whose agent answers.
-func (c *call) agent() (*guest.Machine, error) {
+func (c *call) agent() (Guest, error) {
 	v, err := c.vm()
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (c *call) agent() (*guest.Machine, error) {
 }
 
 // asked runs an agent's command on the guest, without our lock.
-func asked[T any](c *call, f func(m *guest.Machine) (T, error)) (out T, err error) {
+func asked[T any](c *call, f func(m Guest) (T, error)) (out T, err error) {
 	m, err := c.agent()
 	if err != nil {
 		return out, err
@@ -72,7 +72,7 @@ func (c *call) agentExec() (any, error) {
 		return nil, err
 	}
 	argv := c.p["command"]
-	pid, err := asked(c, func(m *guest.Machine) (int, error) { return m.AgentExec(argv, input) })
+	pid, err := asked(c, func(m Guest) (int, error) { return m.AgentExec(argv, input) })
 	var refused *apiError
 	if err != nil && !errors.As(err, &refused) {
 		return nil, &apiError{status: 596, text: "Broken pipe", bare: true}
@@ -116,7 +116,7 @@ func widen(b []byte) string {
 const maxOutput = 16 << 20
 
 func (c *call) agentExecStatus() (any, error) {
-	st, err := asked(c, func(m *guest.Machine) (guest.ExecStatus, error) { return m.AgentStatus(c.p.int("pid", 0)) })
+	st, err := asked(c, func(m Guest) (guest.ExecStatus, error) { return m.AgentStatus(c.p.int("pid", 0)) })
 	var refused *apiError
 	if err != nil && !errors.As(err, &refused) {
 		return nil, die("Agent error: PID ld does not exist")
@@ -148,7 +148,7 @@ func (c *call) agentExecStatus() (any, error) {
 
 func (c *call) agentFileRead() (any, error) {
 	name := c.param("file")
-	data, err := asked(c, func(m *guest.Machine) ([]byte, error) { return m.AgentReadFile(name) })
+	data, err := asked(c, func(m Guest) ([]byte, error) { return m.AgentReadFile(name) })
 	if err := agentFileError(name, err); err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (c *call) agentFileWrite() (any, error) {
 			return nil, die("Agent error: failed to decode base64")
 		}
 	}
-	_, err = asked(c, func(m *guest.Machine) (any, error) { return nil, m.AgentWriteFile(name, data) })
+	_, err = asked(c, func(m Guest) (any, error) { return nil, m.AgentWriteFile(name, data) })
 	return nil, agentFileError(name, err)
 }
 
@@ -193,7 +193,7 @@ func agentFileError(name string, err error) error {
 }
 
 func (c *call) agentInterfaces() (any, error) {
-	ifaces, err := asked(c, func(m *guest.Machine) ([]guest.Interface, error) { return m.AgentInterfaces() })
+	ifaces, err := asked(c, func(m Guest) ([]guest.Interface, error) { return m.AgentInterfaces() })
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (c *call) agentInfo() (any, error) {
 }
 
 func (c *call) agentHostName() (any, error) {
-	b, err := asked(c, func(m *guest.Machine) ([]byte, error) { return m.AgentReadFile("/etc/hostname") })
+	b, err := asked(c, func(m Guest) ([]byte, error) { return m.AgentReadFile("/etc/hostname") })
 	if err := agentFileError("/etc/hostname", err); err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func (c *call) agentHostName() (any, error) {
 }
 
 func (c *call) agentOSInfo() (any, error) {
-	b, err := asked(c, func(m *guest.Machine) ([]byte, error) { return m.AgentReadFile("/etc/os-release") })
+	b, err := asked(c, func(m Guest) ([]byte, error) { return m.AgentReadFile("/etc/os-release") })
 	if err := agentFileError("/etc/os-release", err); err != nil {
 		return nil, err
 	}

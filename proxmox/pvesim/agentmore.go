@@ -3,8 +3,6 @@ package pvesim
 import (
 	"slices"
 	"time"
-
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // agentCommands are those that have a path of their own.
@@ -115,7 +113,7 @@ func (c *call) agentSuspend() (any, error) {
 }
 
 func (c *call) agentShutdown() (any, error) {
-	if _, err := asked(c, func(m *guest.Machine) (any, error) { return nil, m.Shutdown() }); err != nil {
+	if _, err := asked(c, func(m Guest) (any, error) { return nil, m.Shutdown() }); err != nil {
 		return nil, err
 	}
 	return result(nil), nil
@@ -128,7 +126,7 @@ func (c *call) agentPassword() (any, error) {
 	if c.p.bool("crypted") {
 		argv = append(argv, "-e")
 	}
-	if _, err := asked(c, func(m *guest.Machine) (int, error) { return m.AgentExec(argv, line) }); err != nil {
+	if _, err := asked(c, func(m Guest) (int, error) { return m.AgentExec(argv, line) }); err != nil {
 		return nil, err
 	}
 	return result(map[string]any{}), nil

@@ -1,6 +1,8 @@
 package pvesim
 
 import (
+	"maps"
+
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
@@ -24,7 +26,7 @@ func (w worker) boot(v *vm, pci []guest.PCI) error {
 }
 
 // assemble plugs a machine together; nil where nobody would live in it.
-func (s *Sim) assemble(v *vm, pci []guest.PCI) *guest.Machine {
+func (s *Sim) assemble(v *vm, pci []guest.PCI) Guest {
 	h := s.hosts[v.node]
 	osKey := s.bootDisk(v.conf)
 	if osKey == "" {
@@ -34,29 +36,22 @@ func (s *Sim) assemble(v *vm, pci []guest.PCI) *guest.Machine {
 	if err != nil || osVolume.contents() == nil {
 		return nil
 	}
-	cfg := guest.Config{
-		Name: v.conf["name"], VMID: v.id, Disk: osVolume.contents(), CPUs: v.cpus(), Memory: v.memory(), PCI: pci,
-		Network: s.network, Internet: s.opts.Internet, Kubernetes: s.opts.Kubernetes, Speed: s.opts.Speed, Faults: v.faults, Lean: s.opts.Lean,
-		Seed: func() ([]byte, error) { return s.seed(v), nil },
+	b := Board{
+		VMID: v.id, Config: maps.Clone(v.conf), CPUs: v.cpus(), Memory: v.memory(), Drives: s.plugged(h, v, osKey), PCI: pci,
+		QEMU: s.qemuVersion(), Seed: func() ([]byte, error) { return s.seed(v), nil }, Network: s.network, Faults: v.faults,
 	}
-	for i := range 32 {
-		if value := v.conf["net"+itoa(i)]; value != "" {
-			cfg.MACs = append(cfg.MACs, s.props("net0", value)["macaddr"])
-		}
-	}
-	cfg.Disks = s.blockDevices(h, v, osKey)
-	var m *guest.Machine
-	cfg.OnPoweroff = func(reboot bool) { s.poweredOff(v, m, reboot) }
-	m = guest.New(cfg)
+	var m Guest
+	b.OnPoweroff = func(reboot bool) { s.poweredOff(v, m, reboot) }
+	m = s.opts.Hypervisor.Plug(b)
 	return m
 }
 
-// blockDevices are the disks of a VM, that which it boots from first.
-func (s *Sim) blockDevices(h *host, v *vm, osKey string) []guest.BlockDevice {
-	out := []guest.BlockDevice{s.blockDevice(h, v, osKey)}
+// plugged are the disks of a VM, that which it boots from first.
+func (s *Sim) plugged(h *host, v *vm, osKey string) []Drive {
+	out := []Drive{s.drive(h, v, osKey)}
 	for _, k := range drives(v.conf) {
 		if d := s.props(k, v.conf[k]); k != osKey && !isCDROM(d) && k != "efidisk0" && k != "tpmstate0" {
-			out = append(out, s.blockDevice(h, v, k))
+			out = append(out, s.drive(h, v, k))
 		}
 	}
 	return out
@@ -69,23 +64,20 @@ func (s *Sim) replug(v *vm) {
 	if m == nil || !v.running || osKey == "" {
 		return
 	}
-	disks := s.blockDevices(s.hosts[v.node], v, osKey)
-	s.outside(func() { m.SetDisks(disks) })
+	drives := s.plugged(s.hosts[v.node], v, osKey)
+	s.outside(func() { m.Replug(drives) })
 }
 
-func (s *Sim) blockDevice(h *host, v *vm, key string) guest.BlockDevice {
+func (s *Sim) drive(h *host, v *vm, key string) Drive {
 	d := s.props(key, v.conf[key])
-	b := guest.BlockDevice{Serial: d["serial"], Size: parseSize(d["size"])}
-	if b.Serial == "" {
-		b.Serial = "drive-" + key
-	}
+	out := Drive{Key: key, Serial: d["serial"], Size: parseSize(d["size"])}
 	if _, vol, err := h.lookup(d["file"]); err == nil {
 		if vol.contents() == nil {
-			vol.disk = guest.NewDisk()
+			vol.disk = s.opts.Hypervisor.Blank()
 		}
-		b.Data = vol.contents()
+		out.Disk = vol.contents()
 	}
-	return b
+	return out
 }
 
 // seed is the disc in the VM's first drive that has one.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 var (
@@ -239,7 +237,7 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 			vol.disk = below.Clone()
 		}
 	default:
-		w.s.outside(func() { vol.disk, _ = guest.OpenImage(source.data) })
+		w.s.outside(func() { vol.disk, _ = w.s.opts.Hypervisor.Open(source.data) })
 	}
 	delete(d, "import-from")
 	delete(d, "format")

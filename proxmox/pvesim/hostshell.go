@@ -174,7 +174,7 @@ func (s *Sim) runningOn(node string) (ids []int) {
 func (s *Sim) hostDown(h *host) {
 	s.mu.Lock()
 	h.Offline = true
-	var machines []*guest.Machine
+	var machines []Guest
 	for _, v := range s.sorted() {
 		if v.node != h.Name || !v.running {
 			continue

@@ -29,7 +29,7 @@ type VMState struct {
 	Config   map[string]string // with what is pending
 	Pending  map[string]string // "" is a pending deletion
 	PCI      []string          // host functions in use
-	Guest    *guest.Machine    // nil where nobody lives
+	Guest    *guest.Machine    // nil where nobody lives, or somebody real
 }
 
 // VMs returns every VM of the cluster, by ID.
@@ -39,7 +39,7 @@ func (s *Sim) VMs() []VMState {
 	var out []VMState
 	for _, v := range s.sorted() {
 		out = append(out, VMState{ID: v.id, Node: v.node, Name: v.wanted()["name"], Running: v.running, Template: v.template(),
-			Config: maps.Clone(v.wanted()), Pending: maps.Clone(v.pending), PCI: slices.Clone(v.pci), Guest: v.machine})
+			Config: maps.Clone(v.wanted()), Pending: maps.Clone(v.pending), PCI: slices.Clone(v.pci), Guest: v.simulatedGuest()})
 	}
 	return out
 }
@@ -119,7 +119,7 @@ func (s *Sim) SetGuestFaults(vmid int, f guest.Faults) {
 	v := s.vms[vmid]
 	var m *guest.Machine
 	if v != nil {
-		v.faults, m = f, v.machine
+		v.faults, m = f, v.simulatedGuest()
 	}
 	s.mu.Unlock()
 	if m != nil {

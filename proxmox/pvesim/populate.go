@@ -73,7 +73,7 @@ func (s *Sim) install(v *vm, url string) {
 	if err != nil {
 		panic(fmt.Sprintf("pvesim: the model's VM %d: %v", v.id, err))
 	}
-	disk, err := guest.OpenImage(data)
+	disk, err := s.opts.Hypervisor.Open(data)
 	if err != nil {
 		panic(fmt.Sprintf("pvesim: the model's VM %d: %v", v.id, err))
 	}

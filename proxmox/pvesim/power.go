@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // poweredOff hears that a guest has switched itself off. A reboot from inside is
 // QEMU's own affair.
-func (s *Sim) poweredOff(v *vm, m *guest.Machine, reboot bool) {
+func (s *Sim) poweredOff(v *vm, m Guest, reboot bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if reboot || !v.running || v.machine != m || s.closed {

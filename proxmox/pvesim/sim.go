@@ -33,6 +33,7 @@ type Options struct {
 	Internet   guest.Internet   // what hosts and guests download from; nil is guest.DefaultInternet
 	Kubernetes guest.Kubernetes // makes control planes for guests that run K3s
 	Network    *guest.Network   // where guests are plugged in; nil makes one, with a DHCP server
+	Hypervisor Hypervisor       // makes what lives in VMs; nil is package guest
 	Log        *slog.Logger     // what happens, at debug level; nil is nothing
 
 	// Lean keeps only the last of what is written down for tests (Requests, and
@@ -162,6 +163,9 @@ func New(m Model, o Options) *Sim {
 	if s.version == "" {
 		s.version = "9.2.11"
 	}
+	if o.Hypervisor == nil {
+		s.opts.Hypervisor = simulated{s}
+	}
 	s.life, s.end = context.WithCancel(eternity{})
 	s.routes = loadRoutes()
 	s.access = newAccess(m)
@@ -227,7 +231,7 @@ func (s *Sim) Close() {
 	s.closed = true
 	close(s.done)
 	s.end()
-	var machines []*guest.Machine
+	var machines []interface{ Kill() }
 	for _, v := range s.vms {
 		if v.machine != nil {
 			machines = append(machines, v.machine)

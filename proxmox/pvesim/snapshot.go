@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // snapshot is a section of a VM's configuration file, with what the VM's volumes
@@ -24,7 +22,7 @@ type snapshot struct {
 // frozen is a volume as it was.
 type frozen struct {
 	size int64
-	disk *guest.Disk
+	disk Disk
 }
 
 func snapshotHandlers() map[string]handler {

@@ -159,7 +159,7 @@ func (w worker) erase(st *storage, name string) error {
 	if err := st.remove(name); err != nil || v == nil || v.disk == nil {
 		return err
 	}
-	w.s.outside(func() { w.s.network.Forget(v.disk) })
+	w.s.outside(v.disk.Forget)
 	return nil
 }
 

@@ -32,7 +32,7 @@ type vm struct {
 	pid     int           // of the process
 	off     chan struct{} // closed when it ends
 	pci     []string      // host functions in use
-	machine *guest.Machine
+	machine Guest
 	faults  guest.Faults // of the living guest
 
 	rendered map[bool][]byte // answers to GET config, by "current"

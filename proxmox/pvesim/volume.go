@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // volume is an image, an ISO or another file.
@@ -16,9 +14,9 @@ type volume struct {
 	size    int64  // as a guest sees it, or of the file
 	owner   int    // VMID, 0 for files
 	base    *volume
-	clones  int         // linked clones that need it
-	data    []byte      // of files
-	disk    *guest.Disk // contents of an OS disk; nil is blank
+	clones  int    // linked clones that need it
+	data    []byte // of files
+	disk    Disk   // contents of an OS disk; nil is blank
 	made    time.Time
 
 	notes     string // of a backup
@@ -27,7 +25,7 @@ type volume struct {
 
 // contents returns what a guest finds on the disk. That of a linked clone is
 // made when it is first looked at: stopped machines cost next to nothing.
-func (v *volume) contents() *guest.Disk {
+func (v *volume) contents() Disk {
 	if v.disk == nil && v.base != nil {
 		if below := v.base.contents(); below != nil {
 			v.disk = below.Clone()
