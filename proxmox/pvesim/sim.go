@@ -34,6 +34,10 @@ type Options struct {
 	Network    *guest.Network   // where guests are plugged in; nil makes one, with a DHCP server
 	Log        *slog.Logger     // what happens, at debug level; nil is nothing
 
+	// Heard is told of each request once it is answered, in no particular order and by
+	// several goroutines at once; nil is nobody.
+	Heard func(Request)
+
 	// Lean keeps only the last of what is written down for tests (Requests, and
 	// what guests say of themselves), for a Sim that runs for days.
 	Lean bool
