@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/magefile/mage/mg"
 
 	"github.com/cps-gpu/homelab/internal/simcheck"
+	"github.com/cps-gpu/homelab/internal/simpeers"
 )
 
 // Sim is about the simulated Proxmox VE.
@@ -38,6 +40,21 @@ func (Sim) Conform(ctx context.Context) error {
 		return err
 	}
 	return run(ctx, "sh", "-c", "cd internal/simcheck && ../../.lab/bin/simcheck.test -test.run 'TestConform$|TestAnswers' -table")
+}
+
+// Peers tries other people's test suites on the simulator; exit code 1 for a test that fails without a reason in the list, or passes in spite of one. Flags: -only=SUITE.
+func (Sim) Peers(ctx context.Context, only *string) error {
+	if err := words(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(".lab/peers", 0o700); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(".lab/peers")
+	if err != nil {
+		return err
+	}
+	return simpeers.Run(ctx, simpeers.Options{Root: ".", Dir: dir, Only: value(only), Out: os.Stdout})
 }
 
 // Faults breaks things at every request of whole lives, and expects the next run to mend them. Flags: -runs=main|all|sample -repro=RUN.

@@ -50,6 +50,8 @@ var allowed = map[string][]string{
 	"internal/kubesim":      {"proxmox/pvesim/guest"},
 	"internal/simcheck":     {"proxmox/pvesim", "proxmox/pvesim/guest"},
 
+	"internal/simpeers": nil,
+
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},
 

@@ -165,12 +165,18 @@ func (s *Sim) answer(r *http.Request) answer {
 			c.p = p
 		}
 	}
+	var rec *Request
+	defer func() { // when the lock is free again
+		if rec != nil && s.opts.Heard != nil {
+			s.opts.Heard(*rec)
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return answer{drop: true}
 	}
-	rec := s.record(c)
+	rec = s.record(c)
 	a := s.conclude(c, rec, func() (any, error) {
 		if !ours {
 			return nil, &apiError{status: http.StatusNotFound, text: "no such file '" + r.URL.Path + "'", bare: true}

@@ -36,6 +36,10 @@ type Options struct {
 	Hypervisor Hypervisor       // makes what lives in VMs; nil is package guest
 	Log        *slog.Logger     // what happens, at debug level; nil is nothing
 
+	// Heard is told of each request once it is answered, in no particular order and by
+	// several goroutines at once; nil is nobody.
+	Heard func(Request)
+
 	// Lean keeps only the last of what is written down for tests (Requests, and
 	// what guests say of themselves), for a Sim that runs for days.
 	Lean bool

@@ -21,6 +21,8 @@ type folder struct {
 	endpoint    string
 	fingerprint string
 	proxy       string // to the guests, where asked for
+	ssh         string // to the first node, likewise
+	control     string // the page that resets, likewise
 }
 
 // rootToken is what other people's tools are given: all rights, and yet a token,
@@ -34,6 +36,8 @@ const (
 	passwordFile  = "root-password"
 	certFile      = "ca.pem"
 	envFile       = "env"
+	sshKeyFile    = "ssh-key"
+	knownFile     = "known_hosts"
 )
 
 func makeFolder(dir string) (*folder, error) {
@@ -111,6 +115,12 @@ func (f *folder) String() string {
 	}
 	if f.proxy != "" {
 		lines = append(lines, "# guests       "+f.proxy)
+	}
+	if f.ssh != "" {
+		lines = append(lines, "# ssh          ssh -i '"+f.path(sshKeyFile)+"' -o UserKnownHostsFile='"+f.path(knownFile)+"' "+f.ssh)
+	}
+	if f.control != "" {
+		lines = append(lines, "# control      curl "+f.control+"/state > site.yaml; curl -X POST "+f.control+"/reset")
 	}
 	lines = append(lines, "#",
 		"# source '"+f.path(envFile)+"'",

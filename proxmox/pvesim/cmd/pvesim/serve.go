@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/url"
-	"os"
 	"strconv"
 
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
@@ -19,8 +14,9 @@ import (
 // serving is what the flags ask for.
 type serving struct {
 	listen, model, speed, dir, guests, requests string
+	ssh, control, internet                      string
 	faults                                      faultFlags
-	log                                         bool
+	log, version                                bool
 }
 
 // faultFlags are -fault, as often as it is given.
@@ -64,10 +60,17 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	f.StringVar(&o.dir, "dir", "", "folder for token, password and certificate; a new one that goes away at the end when empty")
 	f.StringVar(&o.guests, "guests", "", "address for a SOCKS5 proxy that leads to the guests, as in 127.0.0.1:1080; none when empty")
 	f.Var(&o.faults, "fault", "what goes wrong, as often as needed: 'METHOD PATH EFFECT…', as in\n'POST /nodes/*/qemu/*/clone 500 \"got timeout\" times=2'; see pvesim.ParseRule")
-	f.StringVar(&o.requests, "requests", "", "file for what was asked, without secrets, a line of JSON each, written at the end")
+	f.StringVar(&o.requests, "requests", "", "file for what was asked, without secrets, a line of JSON each, as it is answered")
+	f.StringVar(&o.ssh, "ssh", "", "address for root's SSH to the first node, as in 127.0.0.1:2222; none when empty")
+	f.StringVar(&o.control, "control", "", "address of a page to GET /state (the world as a model) and POST /reset (as it was at the start); none when empty")
+	f.StringVar(&o.internet, "internet", "", "folder of files that downloads find by their last name, whatever the URL, before the simulated internet")
+	f.BoolVar(&o.version, "version", false, "print this program's version, and which Proxmox VE it plays")
 	f.BoolVar(&o.log, "log", false, "log requests and tasks")
 	if err := parse(f, args, 0); err != nil {
 		return err
+	}
+	if o.version {
+		return p.version()
 	}
 	speed, err := pace(o.speed)
 	if err != nil {
@@ -85,46 +88,17 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	if err := folder.secrets(&model); err != nil {
 		return err
 	}
-	options := pvesim.Options{Speed: speed, Lean: o.requests == ""}
-	if o.log {
-		options.Log = slog.New(slog.NewTextHandler(p.talk, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w, err := p.makeWorld(o, model, speed)
+	if err != nil {
+		return err
 	}
-	sim := pvesim.New(model, options)
-	defer sim.Close()
-	for _, r := range o.faults {
-		sim.Fail(r)
-	}
-	err = p.listen(ctx, o, sim, folder, summary(model))
-	if o.requests != "" {
-		err = errors.Join(err, writeRequests(o.requests, sim.Requests()))
-	}
-	return err
-}
-
-// writeRequests writes down what clients asked.
-func writeRequests(file string, all []pvesim.Request) error {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	for _, r := range all {
-		line := struct {
-			Method string     `json:"method"`
-			Path   string     `json:"path"`
-			Params url.Values `json:"params,omitempty"`
-			User   string     `json:"user"`
-			Status int        `json:"status"`
-			Error  string     `json:"error,omitempty"`
-		}{r.Method, r.Path, r.Params, r.User, r.Status, r.Message}
-		if err := enc.Encode(line); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile(file, out.Bytes(), 0o600)
+	defer w.close()
+	return p.listen(ctx, o, w, folder, summary(model))
 }
 
 // listen serves until ctx ends.
-func (p *program) listen(ctx context.Context, o serving, sim *pvesim.Sim, folder *folder, what string) error {
-	cert, fingerprint, err := sim.TLS()
+func (p *program) listen(ctx context.Context, o serving, w *world, folder *folder, what string) error {
+	cert, fingerprint, err := w.now().TLS()
 	if err != nil {
 		return err
 	}
@@ -138,16 +112,10 @@ func (p *program) listen(ctx context.Context, o serving, sim *pvesim.Sim, folder
 	if host, _, _ := net.SplitHostPort(l.Addr().String()); !net.ParseIP(host).IsLoopback() {
 		p.say("warning: %s can be reached by other machines, and whoever has the token can use it", l.Addr())
 	}
-	if o.guests != "" {
-		proxy, err := new(net.ListenConfig).Listen(ctx, "tcp", o.guests)
-		if err != nil {
-			return errors.Join(fmt.Errorf("-guests: %w", err), l.Close())
-		}
-		ctx, end := context.WithCancel(ctx)
-		done := make(chan struct{})
-		go func() { defer close(done); serveSOCKS(ctx, proxy, sim.Network().Dial) }()
-		defer func() { end(); <-done }()
-		folder.proxy = "socks5://" + proxy.Addr().String()
+	ways := &ways{}
+	defer ways.close()
+	if err := p.open(ctx, o, w, folder, ways); err != nil {
+		return errors.Join(err, l.Close())
 	}
 	folder.endpoint, folder.fingerprint = "https://"+l.Addr().String(), fingerprint
 	if err := folder.environment(); err != nil {
@@ -157,5 +125,5 @@ func (p *program) listen(ctx context.Context, o serving, sim *pvesim.Sim, folder
 	if _, err := fmt.Fprint(p.out, folder.String()); err != nil {
 		return err
 	}
-	return sim.Serve(ctx, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}))
+	return w.serve(ctx, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}))
 }

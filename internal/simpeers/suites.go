@@ -1,0 +1,101 @@
+package simpeers
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// suite is somebody else's tests.
+type suite struct {
+	name, module, version string
+	tags                  string
+	packages              []string
+	needs                 []string          // programs, one of which has to be there
+	model                 string            // of pvesim
+	files                 map[string]string // for downloads, by name
+	prepare               func(dir string) error
+	env                   func(s site, program string) []string
+}
+
+// site is the pvesim that a suite runs against.
+type site struct {
+	endpoint           string // https://127.0.0.1:port
+	password           string // of root@pam
+	tokenID, secret    string // of root's token
+	sshPort, sshKey    string // root's SSH to the node, and the file of its key
+	node, storage, dir string
+}
+
+// suites are those that are tried.
+func suites() []suite {
+	return []suite{{
+		name: "go-proxmox", module: "github.com/luthermonson/go-proxmox", version: "v0.8.0",
+		tags: "nodes containers", packages: []string{"./tests/integration"},
+		model: peersModel, files: map[string]string{"Core-current.iso": "iso", "ubuntu.iso": "iso", "alpine.tar.xz": "tar"},
+		prepare: prepareGoProxmox,
+		env: func(s site, _ string) []string {
+			return []string{
+				"PROXMOX_URL=" + s.endpoint + "/api2/json", "PROXMOX_USERNAME=root@pam", "PROXMOX_PASSWORD=" + s.password,
+				"PROXMOX_TOKENID=" + s.tokenID, "PROXMOX_SECRET=" + s.secret, "PROXMOX_NODE_NAME=" + s.node, "PROXMOX_NODE_STORAGE=" + s.storage,
+				"PROXMOX_ISO_URL=http://images.example/ubuntu.iso", "PROXMOX_VNC_VMID=200",
+			}
+		},
+	}, {
+		name: "bpg/proxmox", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
+		tags: "acceptance", packages: []string{"./fwprovider/test", "./fwprovider/nodes/vm/...", "./fwprovider/storage"},
+		needs: []string{"tofu", "terraform"}, model: peersModel,
+		env: func(s site, program string) []string {
+			return []string{
+				"TF_ACC=1", "TF_ACC_TERRAFORM_PATH=" + program, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + os.DevNull,
+				"PROXMOX_VE_ENDPOINT=" + s.endpoint + "/", "PROXMOX_VE_INSECURE=true", "PROXMOX_VE_API_TOKEN=" + s.tokenID + "=" + s.secret,
+				"PROXMOX_VE_USERNAME=root@pam", "PROXMOX_VE_PASSWORD=" + s.password,
+				"PROXMOX_VE_SSH_USERNAME=root", "PROXMOX_VE_SSH_PRIVATE_KEY=" + read(s.sshKey),
+				"PROXMOX_VE_ACC_NODE_NAME=" + s.node, "PROXMOX_VE_ACC_NODE_SSH_ADDRESS=127.0.0.1", "PROXMOX_VE_ACC_NODE_SSH_PORT=" + s.sshPort,
+			}
+		},
+	}}
+}
+
+func read(file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// prepareGoProxmox gives the integration tests what they name and the module does not have
+// any more, and brings one call up to the module's own signature.
+func prepareGoProxmox(dir string) error {
+	const missing = `package integration
+
+import (
+	"crypto/rand"
+	"os"
+)
+
+const (
+	tinycoreURL     = "http://images.example/Core-current.iso"
+	ubuntuURL       = "http://images.example/ubuntu.iso"
+	alpineAppliance = "http://images.example/alpine.tar.xz"
+)
+
+func nameGenerator(length int) string { return ("peer" + rand.Text() + rand.Text())[:length] }
+
+func createTestISO(file string) error { return os.WriteFile(file, make([]byte, 1<<16), 0o600) }
+`
+	tests := filepath.Join(dir, "tests", "integration")
+	if err := os.WriteFile(filepath.Join(tests, "missing_test.go"), []byte(missing), 0o600); err != nil {
+		return err
+	}
+	machines := filepath.Join(tests, "virtual_machines_test.go")
+	text, err := os.ReadFile(machines)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(machines, []byte(strings.ReplaceAll(string(text), "vm.Delete(context.TODO())", "vm.Delete(context.TODO(), nil)")), 0o600)
+}
+
+// peersModel is a host as these suites want one.
+const peersModel = "peers.yaml"
