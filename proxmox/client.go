@@ -45,8 +45,9 @@ type Client struct {
 	glances  glances
 	tasks    tasks
 	earlier  earlier
-	power    notes[bool]   // what our own tasks did, while the list of resources lags behind
-	names    notes[string] // of VMs that the list has no name for yet
+	power    notes[bool]    // what our own tasks did, while the list of resources lags behind
+	names    notes[string]  // of VMs that the list has no name for yet
+	agents   notes[silence] // of guests whose agents did not answer
 	vmids    vmids
 	clones   *semaphore.Weighted // clones in flight
 	destroys *semaphore.Weighted // destroys in flight
@@ -104,7 +105,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		own.Transport = http.DefaultTransport
 	}
 	expects := &expectation{}
-	own.Transport = retryGets{statusErrors{own.Transport, cfg.TokenID, expects}}
+	own.Transport = retryGets{&turns{next: statusErrors{own.Transport, cfg.TokenID, expects}}}
 	base := "https://" + host + apiRoot
 	c := &Client{
 		http: &own, base: base, cfg: cfg, expects: expects,

@@ -25,6 +25,8 @@ type resource struct {
 	MaxMem   flexInt  `json:"maxmem"`
 	Mem      flexInt  `json:"mem"`
 	MaxCPU   flexInt  `json:"maxcpu"`
+	Uptime   flexInt  `json:"uptime"` // seconds
+	NetOut   flexInt  `json:"netout"` // bytes that the guest has sent since its start
 }
 
 // resources returns all VMs that the token may see.
