@@ -81,17 +81,23 @@ func (g *guest) close() { _ = g.ssh.Close() }
 // for it.
 const knockTime = 1500 * time.Millisecond
 
+// errNobody says that a machine does not even refuse a connection.
+var errNobody = fmt.Errorf("nobody answers within %s", knockTime)
+
 // knock connects to a guest. Whether its SSH server is there is the cheapest sign of
 // life that there is: it costs the Proxmox host nothing.
 func (c *Cluster) knock(ctx context.Context, g *guest, network, addr string) (net.Conn, error) {
-	if !g.met.Load() && !g.node.External && c.Via == "" {
-		limited, cancel := context.WithTimeout(ctx, knockTime)
-		defer cancel()
-		ctx = limited
+	if g.met.Load() || g.node.External || c.Via != "" {
+		return c.dial(ctx, network, addr)
 	}
-	conn, err := c.dial(ctx, network, addr)
-	if err == nil {
+	limited, cancel := context.WithTimeout(ctx, knockTime)
+	defer cancel()
+	conn, err := c.dial(limited, network, addr)
+	switch {
+	case err == nil:
 		g.met.Store(true)
+	case ctx.Err() == nil && limited.Err() != nil:
+		err = errNobody // and no timeout of the caller's
 	}
 	return conn, err
 }
@@ -276,6 +282,9 @@ func (c *Cluster) agentHint(ctx context.Context, n Node) string {
 func notYet(err error) string {
 	if errors.Is(err, proxmox.ErrAgentNotRunning) {
 		return "booting, the guest agent does not answer yet"
+	}
+	if errors.Is(err, errNobody) {
+		return "booting, its SSH server does not answer yet: " + firstLine(err.Error())
 	}
 	return firstLine(err.Error())
 }

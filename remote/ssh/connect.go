@@ -59,11 +59,7 @@ func failed(ctx context.Context, cfg *Config, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %s: %w", cfg.timeout(), err)
 	}
-	via := cfg.Via
-	if via == "" && cfg.Dial != nil {
-		via = "its jump host or proxy"
-	}
-	return &UnreachableError{Addr: cfg.Addr, Via: via, Err: err}
+	return &UnreachableError{Addr: cfg.Addr, Via: cfg.Via, Err: err}
 }
 
 func is[E error](err error) bool {
