@@ -20,7 +20,7 @@ import (
 // of its own that can be shown and asked about. Machines that hold data (see Keeps) stay,
 // with what they need, but for those that also names.
 func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, error) {
-	down := &converge.Graph{}
+	down := c.graph()
 	stay, err := c.kept(ctx, also)
 	if err != nil {
 		return nil, err

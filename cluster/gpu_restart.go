@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +54,9 @@ func (c *Cluster) restart(ctx context.Context, n Node) error {
 
 // waitBooted waits until a node can be logged in to again.
 func (c *Cluster) waitBooted(ctx context.Context, n Node) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, fmt.Errorf("%s did not come back in %s", n.Name, bootTime))
+	ctx, cancel := c.within(ctx, bootTime, n.Name+" did not come back")
 	defer cancel()
+	last := "it did not answer"
 	for {
 		seen, err := c.lookInside(ctx, n)
 		if err != nil {
@@ -63,8 +65,9 @@ func (c *Cluster) waitBooted(ctx context.Context, n Node) error {
 		if seen.problem == "" && seen.status.State == cloudinit.Done {
 			return nil
 		}
+		last = cmp.Or(seen.problem, "first boot: "+string(seen.status.State))
 		if err := pause(ctx, 2*time.Second); err != nil {
-			return err
+			return fmt.Errorf("%w (last seen: %s)", err, last)
 		}
 	}
 }

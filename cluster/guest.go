@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -34,6 +35,8 @@ type guest struct {
 	// started is set once this run told K3s there to start: from then on what its
 	// journal says is about that start.
 	started atomic.Bool
+	// met is set once its SSH server accepted a connection in this run.
+	met atomic.Bool
 	// refused is when the login was first refused, as Unix nanoseconds: cloud-init
 	// makes the login after the SSH server is up.
 	refused atomic.Int64
@@ -47,15 +50,21 @@ func (c *Cluster) newGuest(n Node) *guest {
 			user = n.SSHUser
 		}
 	}
-	host, dial := n.Name, c.dial
-	if n.DHCP() {
-		dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return c.dialLeased(ctx, n, network, port)
-		}
-	} else {
+	host := n.Name
+	if !n.DHCP() {
 		host = n.Address.Addr().String()
 	}
 	g := &guest{node: n, addr: net.JoinHostPort(host, port)}
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if n.DHCP() {
+			ip, err := c.leased(ctx, n)
+			if err != nil {
+				return nil, err
+			}
+			addr = net.JoinHostPort(ip.String(), port)
+		}
+		return c.knock(ctx, g, network, addr)
+	}
 	g.ssh = ssh.New(ssh.Config{
 		Addr: g.addr, User: user, Signers: c.Signers, Agent: c.Agent,
 		Dial: dial, Via: c.Via,
@@ -67,30 +76,70 @@ func (c *Cluster) newGuest(n Node) *guest {
 
 func (g *guest) close() { _ = g.ssh.Close() }
 
-// dialLeased connects to a node that has its address from a DHCP server: its guest
-// agent knows which.
-func (c *Cluster) dialLeased(ctx context.Context, n Node, network, port string) (net.Conn, error) {
+// knockTime is how long a machine of ours may take to accept its first connection in
+// a run: time for two packets. One that boots takes none, and a look is not to wait
+// for it.
+const knockTime = 1500 * time.Millisecond
+
+// errNobody says that a machine does not even refuse a connection.
+var errNobody = fmt.Errorf("nobody answers within %s", knockTime)
+
+// knock connects to a guest. Whether its SSH server is there is the cheapest sign of
+// life that there is: it costs the Proxmox host nothing.
+func (c *Cluster) knock(ctx context.Context, g *guest, network, addr string) (net.Conn, error) {
+	if g.met.Load() || g.node.External || c.Via != "" {
+		return c.dial(ctx, network, addr)
+	}
+	limited, cancel := context.WithTimeout(ctx, knockTime)
+	defer cancel()
+	conn, err := c.dial(limited, network, addr)
+	switch {
+	case err == nil:
+		g.met.Store(true)
+	case ctx.Err() == nil && limited.Err() != nil:
+		err = errNobody // and no timeout of the caller's
+	}
+	return conn, err
+}
+
+// leased returns the address that a node has from a DHCP server: its guest agent
+// knows it.
+func (c *Cluster) leased(ctx context.Context, n Node) (netip.Addr, error) {
 	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
 	if err != nil {
-		return nil, err
+		return netip.Addr{}, err
 	}
 	if vm == nil {
-		return nil, fmt.Errorf("there is no VM %s", n.Name)
+		return netip.Addr{}, fmt.Errorf("there is no VM %s", n.Name)
 	}
-	addrs, err := c.Proxmox.AgentAddresses(ctx, vm)
+	addrs, err := inAgentTime(ctx, func(ctx context.Context) ([]netip.Addr, error) { return c.Proxmox.AgentAddresses(ctx, vm) })
 	if err != nil {
-		return nil, err
+		return netip.Addr{}, err
 	}
 	for _, a := range addrs {
 		if a.Is4() && !c.spec.K3s.PodCIDR.Contains(a) && a != c.spec.K3s.VIP {
-			return c.dial(ctx, network, net.JoinHostPort(a.String(), port))
+			return a, nil
 		}
 	}
-	return nil, fmt.Errorf("%s has no address from a DHCP server yet", n.Name)
+	return netip.Addr{}, fmt.Errorf("%s has no address from a DHCP server yet", n.Name)
 }
 
 // root returns the runner that is root on a node.
 func (c *Cluster) root(node string) remote.Runner { return c.guests[node].root }
+
+// agentTime bounds how long a look waits for a guest's agent: others of the host may
+// be asked before it.
+const agentTime = 5 * time.Second
+
+func inAgentTime[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+	limited, cancel := context.WithTimeout(ctx, agentTime)
+	defer cancel()
+	out, err := ask(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return out, fmt.Errorf("%w: no answer within %s", proxmox.ErrAgentNotRunning, agentTime)
+	}
+	return out, err
+}
 
 // hostKeys returns the host keys of a node. They are read through the guest agent,
 // over the authenticated API, and kept in known_hosts, which is a cache and nothing
@@ -110,7 +159,7 @@ func (c *Cluster) hostKeys(ctx context.Context, n Node, addr string) ([]ssh.Publ
 	if vm == nil {
 		return nil, fmt.Errorf("there is no VM %s", n.Name)
 	}
-	b, err := c.Proxmox.AgentReadFile(ctx, vm, hostKeyFile)
+	b, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, hostKeyFile) })
 	if err != nil {
 		return nil, err
 	}
@@ -233,6 +282,9 @@ func (c *Cluster) agentHint(ctx context.Context, n Node) string {
 func notYet(err error) string {
 	if errors.Is(err, proxmox.ErrAgentNotRunning) {
 		return "booting, the guest agent does not answer yet"
+	}
+	if errors.Is(err, errNobody) {
+		return "booting, its SSH server does not answer yet: " + firstLine(err.Error())
 	}
 	return firstLine(err.Error())
 }

@@ -189,7 +189,7 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 // every other server was asked: one that is only away for now may have the cluster,
 // and a second one with the same address must not come to be.
 func (c *Cluster) clusterOfOthers(ctx context.Context, n Node) (secret.Value, error) {
-	deadline := time.Now().Add(bootTime)
+	deadline := time.Now().Add(c.patient(bootTime))
 	for {
 		token, err := c.token(ctx, n.Name, k3s.Token)
 		if err == nil || errors.Is(err, errUnformed) {

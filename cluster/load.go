@@ -58,6 +58,7 @@ type plannedNode struct {
 
 func (r *resolver) resolve(root *tree) {
 	r.name()
+	r.patience()
 	r.proxmox()
 	r.image()
 	r.spec.Network = r.network(&r.raw.Network)
@@ -82,6 +83,21 @@ func (r *resolver) name() {
 		r.wrong(&r.raw.Name, "the cluster has no name", "write name: and a short name, e.g. name: homelab")
 	case !matches(clusterName, r.raw.Name):
 		r.wrong(&r.raw.Name, fmt.Sprintf("%q cannot be a cluster's name", r.raw.Name), "write at most 32 lower-case letters, digits and hyphens, beginning with a letter")
+	}
+}
+
+// Bounds of patience: with less than 1 healthy hosts would fail, and with more than
+// 100 a first boot that never ends would be waited for for days.
+const (
+	minPatience = 1
+	maxPatience = 100
+)
+
+func (r *resolver) patience() {
+	r.spec.Patience = or(r.raw.Patience, 0)
+	if p := or(r.raw.Patience, 1); p < minPatience || p > maxPatience {
+		r.wrong(&r.raw.Patience, fmt.Sprintf("patience cannot be %d", p),
+			fmt.Sprintf("write how many times longer than usual a step may take, %d to %d: 3 for a slow host", minPatience, maxPatience))
 	}
 }
 

@@ -70,7 +70,7 @@ func (c *Cluster) NodeDrain(name string) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &converge.Graph{}
+	g := c.graph()
 	g.Add(c.drainStep(n))
 	return g, nil
 }
@@ -122,7 +122,7 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &converge.Graph{}
+	g := c.graph()
 	g.Add(&converge.Resource[*kube.Node]{
 		ID: "uncordon/" + n.Name,
 		Observe: func(ctx context.Context) (*kube.Node, error) {
@@ -169,7 +169,7 @@ func (c *Cluster) NodeCycle(ctx context.Context, name string, force bool) (*conv
 			return nil, err
 		}
 	}
-	g := &converge.Graph{}
+	g := c.graph()
 	g.Add(c.cycleStep(n, vm))
 	return g, nil
 }
@@ -240,7 +240,7 @@ func (c *Cluster) nodes(ctx context.Context) (nodes []kube.Node, err error) {
 	if err = look(); err == nil || errors.Is(err, errNoServer) || ctx.Err() != nil {
 		return nodes, err
 	}
-	soon, cancel := context.WithTimeout(ctx, moveTime)
+	soon, cancel := c.within(ctx, moveTime, "the API did not answer")
 	defer cancel()
 	if c.apiBack(soon) != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 			return nil, err
 		}
 	}
-	g := &converge.Graph{}
+	g := c.graph()
 	host := g.Add(c.hostStep())
 	template := g.Add(c.templateStep(n.Host), host) // before anything is taken away
 	gone := g.Add(c.retireStep(n, vm), template)

@@ -181,7 +181,7 @@ func (c *Cluster) objectsStep(p piece) *converge.Resource[objectsSeen] {
 			if err := c.enter(ctx, client, seen.part); err != nil {
 				return err
 			}
-			if err := applyPatiently(ctx, client, seen.part.objects()); err != nil {
+			if err := c.applyPatiently(ctx, client, seen.part.objects()); err != nil {
 				return err
 			}
 			return c.closeRecord(ctx, client, seen.part)
@@ -227,8 +227,8 @@ const webhookTime = 2 * time.Minute
 // applyPatiently applies objects whose admission may not be ready to judge them yet.
 // Storage classes that cannot be changed are made anew, which leaves their volumes
 // alone.
-func applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
-	deadline := time.Now().Add(webhookTime)
+func (c *Cluster) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
+	deadline := time.Now().Add(c.patient(webhookTime))
 	for {
 		_, err := client.Apply(ctx, objects...)
 		var noKind *kube.NoKindError

@@ -28,7 +28,7 @@ func (c *Cluster) forgetOld(ctx context.Context, n Node, have k3s.State) error {
 	if err != nil {
 		return err
 	}
-	deadline, deleted := time.Now().Add(forgetTime), false
+	deadline, deleted := time.Now().Add(c.patient(forgetTime)), false
 	for {
 		old, err := client.Node(ctx, n.Name)
 		switch {

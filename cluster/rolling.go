@@ -17,7 +17,7 @@ const rollTime = 10 * time.Minute
 // version skew policy).
 func (c *Cluster) serversFirst(ctx context.Context) error {
 	servers := c.spec.Servers()
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(servers))*rollTime)
+	ctx, cancel := c.within(ctx, time.Duration(len(servers))*rollTime, "not all servers were upgraded")
 	defer cancel()
 	return patiently(ctx, "the servers are upgraded before agents", func() (string, error) {
 		client, err := c.kube(ctx)
@@ -42,7 +42,7 @@ func (c *Cluster) serversFirst(ctx context.Context) error {
 // address was down, another one takes it over first. It answers that it is ready
 // when its member of etcd is.
 func (c *Cluster) apiBack(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTime)
+	ctx, cancel := c.within(ctx, apiTime, "the API did not answer")
 	defer cancel()
 	return patiently(ctx, "the API is to answer again", func() (string, error) {
 		if problem, err := c.dialAPI(ctx); problem != "" || err != nil {
@@ -69,7 +69,7 @@ func patiently(ctx context.Context, what string, look func() (problem string, er
 		}
 		progress.Say(ctx, "%s: %s", what, problem)
 		if pause(ctx, 2*time.Second) != nil {
-			return fmt.Errorf("%s: %s: %w", what, problem, ctx.Err())
+			return fmt.Errorf("%s: %s: %w", what, problem, context.Cause(ctx))
 		}
 	}
 }

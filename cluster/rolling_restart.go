@@ -117,7 +117,7 @@ func (c *Cluster) othersReady(ctx context.Context, n Node) error {
 // another boot or version.
 func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
 	n, _ := c.spec.Node(was.Name)
-	ctx, cancel := context.WithTimeoutCause(ctx, bootTime+readyTime, fmt.Errorf("%s is not back as it was", n.Name))
+	ctx, cancel := c.within(ctx, bootTime+readyTime, n.Name+" is not back as it was")
 	defer cancel()
 	why := ""
 	gpus := int64(0)

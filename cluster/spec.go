@@ -24,6 +24,7 @@ type Spec struct {
 	K3s      K3s
 	NVIDIA   NVIDIA
 	Platform Platform
+	Patience int `json:",omitempty"` // multiplies every time limit of a step; 0 is 1
 
 	Warnings []Problem // what is allowed and probably not meant
 

@@ -15,6 +15,7 @@ type rawFile struct {
 	Guest    rawGuest       `yaml:"guest" jsonschema_description:"Packages, files and kernel settings for every node."`
 	K3s      rawK3s         `yaml:"k3s" jsonschema_description:"What Kubernetes should be."`
 	NVIDIA   rawNVIDIA      `yaml:"nvidia" jsonschema_description:"Driver, and how pods ask for GPUs."`
+	Patience *int           `yaml:"patience" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Multiplies every time limit of a step: 3 where a host is slow. Default 1."`
 	Defaults rawShape       `yaml:"defaults" jsonschema_description:"What every node has unless its pool or itself says otherwise; null unsets."`
 	Pools    named[rawPool] `yaml:"pools" jsonschema_description:"Groups of like nodes, by name."`
 	Nodes    named[rawNode] `yaml:"nodes" jsonschema_description:"Single nodes by name: further ones, or overrides for nodes that a pool makes."`

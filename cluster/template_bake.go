@@ -188,7 +188,7 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
 		return err
 	}
-	if err := waitFirstBoot(ctx, guest); err != nil {
+	if err := c.waitFirstBoot(ctx, guest); err != nil {
 		return err
 	}
 	if t.driver.Branch != 0 {
@@ -208,9 +208,12 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 
 // waitBakeAgent waits for the agent, which is the first package of all.
 func (c *Cluster) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
-	limited, cancel := context.WithTimeout(ctx, bootTime)
+	limited, cancel := context.WithTimeout(ctx, c.patient(bootTime))
 	defer cancel()
 	err := c.Proxmox.WaitAgent(limited, vm)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return fmt.Errorf("%w%s\n  %s", err, c.bakeHint(vm), c.longer())
+	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w%s", err, c.bakeHint(vm))
 	}
@@ -256,8 +259,8 @@ func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
 }
 
 // waitFirstBoot waits until cloud-init is done with a machine.
-func waitFirstBoot(ctx context.Context, r remote.Runner) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, errors.New("its first boot took more than "+bootTime.String()))
+func (c *Cluster) waitFirstBoot(ctx context.Context, r remote.Runner) error {
+	ctx, cancel := c.within(ctx, bootTime, "its first boot was not over")
 	defer cancel()
 	for {
 		out, err := cloudInitStatus(ctx, r)
@@ -271,9 +274,10 @@ func waitFirstBoot(ctx context.Context, r remote.Runner) error {
 		if err := status.Err(); !errors.Is(err, cloudinit.ErrNotDone) {
 			return err
 		}
-		progress.Say(ctx, "first boot: %s", cmp.Or(status.Detail, string(status.State)))
+		stage := cmp.Or(status.Detail, string(status.State))
+		progress.Say(ctx, "first boot: %s", stage)
 		if err := pause(ctx, 3*time.Second); err != nil {
-			return err
+			return fmt.Errorf("%w (last seen: %s)", err, stage)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	graph := &converge.Graph{}
+	graph := c.graph()
 	var gone []*converge.Ref
 	for _, t := range templates {
 		if t.State != TemplateTheirs && !wanted.ours[templateKey{t.Host, t.Name}] && len(t.Nodes) == 0 {

@@ -13,7 +13,7 @@ type refs map[string]*converge.Ref
 // read aloud: every node is a chain of its own, and each step begins as soon as
 // what it needs is there.
 func (c *Cluster) Up() *converge.Graph {
-	up := &converge.Graph{}
+	up := c.graph()
 
 	// The host must be able to carry what is asked, before anything changes.
 	// So must the charts be there, and take the values that we have for them.

@@ -39,7 +39,7 @@ type Verification struct {
 // them. Run the graph, then read the Results.
 func (c *Cluster) GPUVerify() (*converge.Graph, *Verification) {
 	v := &Verification{cluster: c, run: runID(), results: map[string][]nvidia.VerifyResult{}}
-	g := &converge.Graph{}
+	g := c.graph()
 	for _, n := range c.spec.GPUNodes() {
 		g.Add(v.step(n), g.Add(c.allocatableStep(n)))
 	}

@@ -126,7 +126,7 @@ func TestVerifyOfABrokenDriver(t *testing.T) {
 			`^verify/wk-gpu3: GPU 0 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*Failed to launch vectorAdd kernel \(error code unspecified launch failure\)!
 GPU 1 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*$`},
 		"it does not load any more": {guest.Faults{DriverFailsToLoad: true}, true,
-			`^allocatable/wk-gpu3: not there after 5m: GPUs: 0 → 2 allocatable \[driver, container toolkit and device plugin must all be there\]$`},
+			`^allocatable/wk-gpu3: not there after 5m: GPUs: 0 → 2 allocatable \[driver, container toolkit and device plugin must all be there\]\n  patience: 2 in .*$`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -22,10 +22,11 @@ func (e *StepError) Unwrap() error { return e.Err }
 
 // NotConverged says what still differed when a step's time to settle was over.
 type NotConverged struct {
-	After time.Duration // how long it was given
-	Diff  drift.Diff    // what remains; empty if the last look failed
-	Err   error         // why the last look failed, if it did
-	Hint  string        // what to do about it; may be empty
+	After  time.Duration // how long it was given
+	Diff   drift.Diff    // what remains; empty if the last look failed
+	Err    error         // why the last look failed, if it did
+	Hint   string        // what to do about it; may be empty
+	Longer string        // how it gets more time; may be empty
 }
 
 func (e *NotConverged) Error() string {
@@ -33,7 +34,17 @@ func (e *NotConverged) Error() string {
 	if e.Hint != "" {
 		text += "\n  " + e.Hint
 	}
+	if e.Longer != "" {
+		text += "\n  " + e.Longer
+	}
 	return text
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
 }
 
 // short prints 10m0s as 10m.

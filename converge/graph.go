@@ -3,12 +3,19 @@ package converge
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Graph holds steps and their needs. The zero Graph is empty and ready for use.
 // Build it in one goroutine; then any number of Plans and Runs may follow, one at
 // a time.
 type Graph struct {
+	// Patience multiplies how long steps are given to settle, and looks to end; 0 is 1.
+	Patience int
+	// Longer says how a step gets more time, for the error of one whose time is over;
+	// may be empty.
+	Longer string
+
 	nodes []*Ref
 	names map[string]bool
 	errs  []error
@@ -20,6 +27,11 @@ type Ref struct {
 	index int
 	step  Step
 	needs []*Ref
+}
+
+// patient is a limit as this graph has it.
+func (g *Graph) patient(limit time.Duration) time.Duration {
+	return limit * time.Duration(max(g.Patience, 1))
 }
 
 // Add puts a step into the graph, after what it needs. A need of nil is none.

@@ -77,7 +77,7 @@ func look(ctx context.Context, n *Ref, items []Item) Item {
 			return it
 		}
 	}
-	diff, act, err := check(ctx, n.step)
+	diff, act, err := check(ctx, n)
 	switch {
 	case err != nil:
 		it.Verdict, it.Err = Failed, err

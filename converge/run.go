@@ -59,7 +59,7 @@ func (r *run) step(ctx context.Context, n *Ref) {
 		}
 	}
 	ctx = progress.With(ctx, func(u progress.Update) { emit(Event{Kind: Progress, Message: u.String()}) })
-	changed, err := bring(ctx, n.step, emit)
+	changed, err := bring(ctx, n, emit)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		end(Cancelled, "", nil)
@@ -82,12 +82,12 @@ func (r *run) emit(e Event) {
 }
 
 // bring checks, acts and settles one step.
-func bring(ctx context.Context, s Step, emit func(Event)) (changed bool, err error) {
+func bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	emit(Event{Kind: Checking})
-	diff, act, err := check(ctx, s)
+	diff, act, err := check(ctx, n)
 	if err != nil {
 		return false, err
 	}
@@ -101,16 +101,17 @@ func bring(ctx context.Context, s Step, emit func(Event)) (changed bool, err err
 		}
 		diff = nil
 	}
-	return true, settle(ctx, s, diff, emit)
+	return true, settle(ctx, n, diff, emit)
 }
 
 // lookTime bounds one look: a command that hangs on a machine must not hang the run.
 const lookTime = 5 * time.Minute
 
-func check(ctx context.Context, s Step) (drift.Diff, Act, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookTime, errors.New("looking took more than "+short(lookTime)))
+func check(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
+	limit := n.graph.patient(lookTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("looking took more than "+short(limit)+inBrackets(n.graph.Longer)))
 	defer cancel()
-	diff, act, err := s.Check(ctx)
+	diff, act, err := n.step.Check(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
@@ -119,15 +120,16 @@ func check(ctx context.Context, s Step) (drift.Diff, Act, error) {
 
 // settle looks until nothing differs or the step's time is over. seen is what the
 // last look found, nil if the first is still to come.
-func settle(ctx context.Context, s Step, seen drift.Diff, emit func(Event)) error {
-	limit, poll, hint := patienceOf(s)
+func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) error {
+	limit, poll, hint := patienceOf(n.step)
+	limit = n.graph.patient(limit)
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	look, said := seen == nil, ""
-	last := &NotConverged{After: limit, Diff: seen, Hint: hint}
+	last := &NotConverged{After: limit, Diff: seen, Hint: hint, Longer: n.graph.Longer}
 	for {
 		if look {
-			diff, _, err := check(ctx, s)
+			diff, _, err := check(ctx, n)
 			if err == nil && diff.Empty() {
 				return nil
 			}

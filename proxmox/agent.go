@@ -15,9 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// agentPause is the time between two questions to an agent that does not answer:
-// Proxmox itself waits three seconds for it each time.
-const agentPause = 5 * time.Second
+// lifePause is the time between two looks for a sign of life.
+const lifePause = 3 * time.Second
 
 // maxOff is how many times in a row a VM may be seen off while its agent is
 // waited for: a restart looks like that.
@@ -27,9 +26,8 @@ const maxOff = 3
 func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 	begun, off := time.Now(), 0
 	for {
-		asked := time.Now()
 		var info struct{}
-		err := c.get(ctx, vmPath(vm.Host, vm.VMID, "agent", "info"), nil, &info)
+		err := c.askAgent(ctx, vm, "info", nil, &info)
 		switch {
 		case err == nil:
 			return nil
@@ -43,7 +41,7 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 			off = 0
 		}
 		progress.Say(ctx, "waiting for the guest agent of %s: the guest is booting", vm.Name)
-		if err := sleep(ctx, agentPause-time.Since(asked)); err != nil {
+		if err := sleep(ctx, lifePause); err != nil {
 			return fmt.Errorf("the guest agent of %s has not answered in %s: %w", vm, time.Since(begun).Round(time.Second), err)
 		}
 	}
@@ -56,7 +54,7 @@ func (c *Client) AgentReadFile(ctx context.Context, vm *VM, path string) ([]byte
 		Content   string   `json:"content"`
 		Truncated flexBool `json:"truncated"`
 	}
-	if err := c.get(ctx, vmPath(vm.Host, vm.VMID, "agent", "file-read"), url.Values{"file": {path}}, &answer); err != nil {
+	if err := c.askAgent(ctx, vm, "file-read", url.Values{"file": {path}}, &answer); err != nil {
 		return nil, fmt.Errorf("read %s in %s: %w", path, vm, err)
 	}
 	if answer.Truncated {

@@ -18,7 +18,7 @@ func (c *Client) AgentAddresses(ctx context.Context, vm *VM) ([]netip.Addr, erro
 			} `json:"ip-addresses"`
 		} `json:"result"`
 	}
-	if err := c.get(ctx, vmPath(vm.Host, vm.VMID, "agent", "network-get-interfaces"), nil, &answer); err != nil {
+	if err := c.askAgent(ctx, vm, "network-get-interfaces", nil, &answer); err != nil {
 		return nil, fmt.Errorf("addresses of %s: %w", vm, err)
 	}
 	var out []netip.Addr

@@ -45,6 +45,7 @@ type Client struct {
 	glances  glances
 	tasks    tasks
 	earlier  earlier
+	agents   notes[silence] // of guests whose agents did not answer
 	vmids    vmids
 	clones   *semaphore.Weighted // clones in flight
 	destroys *semaphore.Weighted // destroys in flight
@@ -102,7 +103,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		own.Transport = http.DefaultTransport
 	}
 	expects := &expectation{}
-	own.Transport = retryGets{statusErrors{own.Transport, cfg.TokenID, expects}}
+	own.Transport = retryGets{&turns{next: statusErrors{own.Transport, cfg.TokenID, expects}}}
 	base := "https://" + host + apiRoot
 	c := &Client{
 		http: &own, base: base, cfg: cfg, expects: expects,

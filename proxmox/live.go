@@ -32,7 +32,9 @@ type resource struct {
 	MaxMem   flexInt  `json:"maxmem"`
 	Mem      flexInt  `json:"mem"`
 	MaxCPU   flexInt  `json:"maxcpu"`
-	CPUs     flexInt  `json:"cpus"` // what a host's own list calls MaxCPU
+	CPUs     flexInt  `json:"cpus"`   // what a host's own list calls MaxCPU
+	Uptime   flexInt  `json:"uptime"` // seconds
+	NetOut   flexInt  `json:"netout"` // bytes that the guest has sent since its start
 
 	unseen error // why its host could not be asked: what is told may be old
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -140,6 +141,56 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// turns lets a host have one request at a time of those that may hold a worker of its
+// pvedaemon. There are three, for everybody who uses the host: one that asks the
+// agent of a booting guest holds its worker for 3 s, one that meets a lock for up to
+// 10 s, and once all three are held, nobody's web interface answers any more.
+type turns struct {
+	next http.RoundTripper
+
+	mu    sync.Mutex
+	hosts map[string]chan struct{} // holds one token while a request is under way
+}
+
+func (t *turns) RoundTrip(req *http.Request) (*http.Response, error) {
+	host, blocks := mayBlock(req.Method, apiPath(req))
+	if !blocks {
+		return t.next.RoundTrip(req)
+	}
+	turn := t.of(host)
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	return t.next.RoundTrip(req)
+}
+
+func (t *turns) of(host string) chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.hosts == nil {
+		t.hosts = map[string]chan struct{}{}
+	}
+	if t.hosts[host] == nil {
+		t.hosts[host] = make(chan struct{}, 1)
+	}
+	return t.hosts[host]
+}
+
+// mayBlock reports whether a request waits for a guest or a lock on a host: all that
+// ask a guest's agent, and all that change something there. An upload goes through
+// pveproxy, and takes as long as the file is large.
+func mayBlock(method, path string) (host string, blocks bool) {
+	below, onHost := strings.CutPrefix(path, "/nodes/")
+	if !onHost || strings.HasSuffix(path, "/upload") {
+		return "", false
+	}
+	host, rest, _ := strings.Cut(below, "/")
+	return host, method != http.MethodGet || strings.Contains(rest, "/agent/")
 }
 
 // unquote returns a JSON string's text, and any other JSON as it is written.

@@ -44,6 +44,9 @@ func badParam(name, text string) error {
 	return fail(http.StatusBadRequest, "Parameter verification failed.").with(name, text)
 }
 
+// errProxyTimeout is what pveproxy says when pvedaemon has not answered in time.
+var errProxyTimeout = &apiError{status: 596, text: "Connection timed out", bare: true}
+
 // errDropped ends a connection without an answer.
 var errDropped = errors.New("pvesim: connection dropped")
 

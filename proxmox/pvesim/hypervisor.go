@@ -37,6 +37,9 @@ type Guest interface {
 	// Replug shows the guest the disks that its VM has now.
 	Replug(drives []Drive)
 
+	// Talks reports whether the guest has sent packets since it was switched on.
+	Talks() bool
+
 	AgentUp() bool
 	AgentExec(argv []string, input []byte) (pid int, err error)
 	AgentStatus(pid int) (guest.ExecStatus, error)

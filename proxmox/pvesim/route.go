@@ -137,5 +137,5 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 	if errs := c.spec.check(c.p); errs != nil {
 		return nil, &apiError{status: http.StatusBadRequest, text: "Parameter verification failed.", params: errs}
 	}
-	return c.underUserLock(r.handlers[c.method])
+	return c.inDaemon(func() (any, error) { return c.underUserLock(r.handlers[c.method]) })
 }

@@ -47,6 +47,7 @@ type Options struct {
 
 // Timing is how long the work of a host takes.
 type Timing struct {
+	Call         time.Duration // of pvedaemon, most calls that it answers; 20 ms
 	Fork         time.Duration // until a worker's first line; 50 ms
 	LinkedClone  time.Duration // a linked clone beside its disks; 700 ms
 	LinkedDisk   time.Duration // each of its disks, under the storage's lock; 400 ms
@@ -67,6 +68,7 @@ func (t Timing) orUsual() Timing {
 			*d = usual
 		}
 	}
+	set(&t.Call, 20*time.Millisecond)
 	set(&t.Fork, 50*time.Millisecond)
 	set(&t.LinkedClone, 700*time.Millisecond)
 	set(&t.LinkedDisk, 400*time.Millisecond)
@@ -136,6 +138,7 @@ type host struct {
 	storages map[string]*storage
 	shell    *guest.Machine // where root logs in, once somebody wants to
 	tells    time.Time      // when its pvestatd makes its next round
+	daemon   daemon
 
 	made   map[string]map[string]any // interfaces that were made over the API, by name
 	staged map[string]map[string]any // that are to be when the network is applied; nil is to go

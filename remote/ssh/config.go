@@ -2,7 +2,6 @@ package ssh
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -24,7 +23,7 @@ type Config struct {
 	Agent string
 
 	// HostKeys returns the keys that the server at addr is known to have. It is
-	// asked before each connect; a server that shows another key is refused, and
+	// asked at each connect, once the server accepts the connection; a server that shows another key is refused, and
 	// so is one of which no key is known.
 	HostKeys func(ctx context.Context, addr string) ([]xssh.PublicKey, error)
 
@@ -35,7 +34,7 @@ type Config struct {
 	// Via is what messages call the way that Dial goes, e.g. "jump host bastion".
 	Via string
 
-	// Timeout bounds connecting, from dialling to being let in. 0 is 15 s.
+	// Timeout bounds dialling, and then the way from there to being let in. 0 is 15 s.
 	Timeout time.Duration
 
 	// KeepAlive is how often a connection in use is asked for a sign of life, and
@@ -71,9 +70,6 @@ func (c *Config) dial(ctx context.Context) (net.Conn, error) {
 
 // hostKeys asks for the pinned keys.
 func (c *Config) hostKeys(ctx context.Context) ([]xssh.PublicKey, error) {
-	if c.HostKeys == nil {
-		return nil, errors.New("ssh: Config.HostKeys is not set: nothing says how to know the server")
-	}
 	keys, err := c.HostKeys(ctx, c.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("host key of %s: %w", c.Addr, err)

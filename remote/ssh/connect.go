@@ -14,28 +14,38 @@ import (
 )
 
 // connect dials and shakes hands, and gives up when ctx or the config's time is over.
+// The host keys are asked for once the server is there: the answer may be dear.
 func connect(ctx context.Context, cfg *Config) (*conn, error) {
-	keys, err := cfg.hostKeys(ctx)
-	if err != nil {
-		return nil, err
+	if cfg.HostKeys == nil {
+		return nil, errors.New("ssh: Config.HostKeys is not set: nothing says how to know the server")
 	}
 	signers, err := cfg.signers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	progress.Say(ctx, "connecting to %s", cfg.Addr)
-	bounded, cancel := context.WithTimeout(ctx, cfg.timeout())
-	defer cancel()
-	nc, err := cfg.dial(bounded)
+	nc, err := bounded(ctx, cfg, cfg.dial)
 	if err != nil {
 		return nil, failed(ctx, cfg, err)
 	}
+	keys, err := cfg.hostKeys(ctx)
+	if err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
 	hello := &handshake{cfg: cfg, pinned: keys, signers: signers}
-	client, err := hello.shake(bounded, nc)
+	client, err := bounded(ctx, cfg, func(ctx context.Context) (*xssh.Client, error) { return hello.shake(ctx, nc) })
 	if err != nil {
 		return nil, failed(ctx, cfg, err)
 	}
 	return newConn(client, nc, cfg.Addr, cfg.keepAlive()), nil
+}
+
+// bounded does one half of connecting within the config's time.
+func bounded[T any](ctx context.Context, cfg *Config, half func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, cfg.timeout())
+	defer cancel()
+	return half(ctx)
 }
 
 // failed turns what went wrong while connecting into the error to return.
@@ -49,11 +59,7 @@ func failed(ctx context.Context, cfg *Config, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %s: %w", cfg.timeout(), err)
 	}
-	via := cfg.Via
-	if via == "" && cfg.Dial != nil {
-		via = "its jump host or proxy"
-	}
-	return &UnreachableError{Addr: cfg.Addr, Via: via, Err: err}
+	return &UnreachableError{Addr: cfg.Addr, Via: cfg.Via, Err: err}
 }
 
 func is[E error](err error) bool {

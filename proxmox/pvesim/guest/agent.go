@@ -62,6 +62,10 @@ func (m *Machine) AgentUp() bool {
 	return err == nil
 }
 
+// Talks reports whether the machine has had its network up since it was switched on,
+// and so has sent packets.
+func (m *Machine) Talks() bool { return m.talks.Load() }
+
 func (m *Machine) agent() (*system, error) {
 	m.mu.Lock()
 	s, never := m.sys, m.faults.AgentNeverAnswers

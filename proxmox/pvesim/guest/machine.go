@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -85,6 +86,7 @@ type Machine struct {
 	faults Faults
 	sys    *system // the running system, nil when off
 	record record
+	talks  atomic.Bool      // see Talks
 	extra  map[string]*Disk // contents of data disks that came without, by serial
 }
 

@@ -58,6 +58,7 @@ func (s *system) networkUp() {
 	s.mu.Lock()
 	s.ifaces = ifaces
 	s.mu.Unlock()
+	s.m.talks.Store(len(ifaces) > 1)
 	for _, c := range ifaces {
 		s.put("/sys/class/net/"+c.Name+"/address", c.MAC+"\n", 0o444)
 	}

@@ -98,6 +98,7 @@ func (m *Machine) Boot(ctx context.Context) error {
 	}
 	s := newSystem(ctx, m)
 	m.sys = s
+	m.talks.Store(false)
 	s.wg.Go(s.boot)
 	return nil
 }

@@ -1,0 +1,196 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+)
+
+// bystander is somebody with Proxmox's web interface open, who has nothing to do with
+// us: it asks for a host's VMs again and again.
+type bystander struct {
+	w  *world
+	mu sync.Mutex
+	// waits are how long answers took, by when they were asked for.
+	waits map[time.Time]time.Duration
+}
+
+// ask asks once, and says how long it took.
+func (b *bystander) ask(t testing.TB) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://pve1/api2/json/nodes/pve1/qemu", nil)
+	require.NoError(t, err)
+	id, secret := b.w.sim.Token()
+	req.Header.Set("Authorization", "PVEAPIToken="+id+"="+secret)
+	asked := time.Now()
+	res, err := b.w.sim.Client().Do(req)
+	if err != nil {
+		return // the world has ended
+	}
+	_ = res.Body.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waits == nil {
+		b.waits = map[time.Time]time.Duration{}
+	}
+	b.waits[asked] = time.Since(asked)
+}
+
+// watch asks twice a second, each time without waiting for the answer before, until
+// ctx ends.
+func (b *bystander) watch(ctx context.Context, t testing.TB) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	tick := time.NewTicker(497 * time.Millisecond) // in step with nobody
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			asking.Go(func() { b.ask(t) })
+		}
+	}
+}
+
+// between are the waits of that time, in order.
+func (b *bystander) between(from, to time.Time) (out []time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at, d := range b.waits {
+		if !at.Before(from) && at.Before(to) {
+			out = append(out, d)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func median(sorted []time.Duration) time.Duration { return sorted[len(sorted)/2] }
+
+// booting is the time in which guests boot: from the first start of a node's VM until
+// the last one could be logged in to.
+func booting(report *converge.Report) (from, to time.Time) {
+	for _, s := range report.Steps {
+		if kind, _, _ := strings.Cut(s.Step, "/"); kind == "vm" && (from.IsZero() || s.Started.Before(from)) {
+			from = s.Started
+		} else if kind == "guest" && s.Ended.After(to) {
+			to = s.Ended
+		}
+	}
+	return from, to
+}
+
+// TestBystander: whoever else uses the host notices nothing of our guests' booting.
+func TestBystander(t *testing.T) {
+	for _, nodes := range []int{7, 30, 100} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				spec, model := sized(t, nodes)
+				w := newWorld(t, model)
+				defer w.close()
+				b := &bystander{w: w}
+				b.ask(t)
+				idle := b.between(time.Time{}, time.Now().Add(time.Hour))
+				ctx, stop := context.WithCancel(t.Context())
+				var watching sync.WaitGroup
+				watching.Go(func() { b.watch(ctx, t) })
+				report := w.up(t, spec)
+				stop()
+				watching.Wait()
+				waits := b.between(booting(report))
+				t.Logf("%d nodes: idle %s, while guests boot median %s, one in a hundred %s, worst %s, of %d", nodes,
+					median(idle), median(waits), waits[len(waits)*99/100], waits[len(waits)-1], len(waits))
+				assert.LessOrEqual(t, median(waits), median(idle)*3/2)
+			})
+		})
+	}
+}
+
+// TestPlanWhileGuestsBoot: looking at a site whose guests boot takes no longer than
+// it must, and holds nobody else up.
+func TestPlanWhileGuestsBoot(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		faults guest.Faults
+		most   time.Duration
+	}{
+		{"no sign of life", guest.Faults{NeverBoots: true}, 2 * time.Second},
+		{"SSH is there and the agents are silent", guest.Faults{AgentNeverAnswers: true}, 6 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				spec, model := sized(t, 7)
+				w := newWorld(t, model)
+				defer w.close()
+				ctx, stop := context.WithCancel(t.Context())
+				c := w.cluster(t, spec)
+				w.sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/status/start", Skip: 1, Times: -1, Guest: &tt.faults})
+				up := make(chan error, 1)
+				go func() { _, err := c.Up().Run(ctx, w.listen(t)); up <- err }()
+				for running(w) < 7 {
+					time.Sleep(time.Second)
+				}
+				time.Sleep(20 * time.Second)
+				var took []time.Duration
+				b := &bystander{w: w}
+				for range 50 {
+					begun := time.Now()
+					w.plan(t, spec)
+					took = append(took, time.Since(begun))
+					b.ask(t)
+				}
+				stop()
+				<-up
+				c.Close()
+				slices.Sort(took)
+				waits := b.between(time.Time{}, time.Now())
+				t.Logf("50 plans: median %s, worst %s; a bystander meanwhile: median %s, worst %s", median(took), took[49], median(waits), waits[49])
+				assert.LessOrEqual(t, median(took), tt.most)
+			})
+		})
+	}
+}
+
+// running counts the nodes' VMs that run.
+func running(w *world) (n int) {
+	for _, vm := range w.sim.VMs() {
+		if vm.Running {
+			n++
+		}
+	}
+	return n
+}
+
+// TestPatience: a host on which booting takes longer than a step waits for is given
+// longer, and the failure says how.
+func TestPatience(t *testing.T) {
+	slow := guest.Faults{NeverBoots: true}
+	for patience, limit := range map[int]string{0: "not there after 10m:", 3: "not there after 30m:"} {
+		synctest.Test(t, func(t *testing.T) {
+			spec, model := sized(t, 5)
+			spec.Patience = patience
+			w := newWorld(t, model)
+			defer w.close()
+			w.sim.Fail(pvesim.Rule{Path: ".*/status/start", Skip: 1, Times: -1, Guest: &slow})
+			c := w.cluster(t, spec)
+			defer c.Close()
+			_, err := c.Up().Run(t.Context(), w.listen(t))
+			require.ErrorContains(t, err, limit)
+			require.ErrorContains(t, err, "nobody answers within")
+			require.ErrorContains(t, err, "in cluster.yaml would double this limit")
+		})
+	}
+}

@@ -1,0 +1,139 @@
+package pvesim
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// protectedText lists the methods that pveproxy cannot do itself, since they want
+// root: it hands them on to the pvedaemon of their host. One a line, from the field
+// "protected" of Proxmox's own schema.
+//
+//go:embed protected.txt
+var protectedText string
+
+var loadProtected = sync.OnceValue(func() map[string]bool {
+	out := map[string]bool{}
+	for line := range strings.Lines(protectedText) {
+		out[strings.TrimSpace(line)] = true
+	}
+	return out
+})
+
+// daemonWorkers is how many processes a pvedaemon has (PVE/Service/pvedaemon.pm).
+// Each does one call at a time, from its beginning to its end: what waits in it,
+// for a lock or for a guest agent, keeps everybody else's calls waiting.
+const daemonWorkers = 3
+
+// daemon is the pvedaemon of one host. The Sim's mu guards it.
+type daemon struct {
+	busy  int
+	queue []chan struct{} // who waits for a worker, the longest first
+}
+
+// take returns nil when a worker is free, and else what is closed once one is.
+func (d *daemon) take() chan struct{} {
+	if d.busy < daemonWorkers {
+		d.busy++
+		return nil
+	}
+	turn := make(chan struct{})
+	d.queue = append(d.queue, turn)
+	return turn
+}
+
+func (d *daemon) leave() {
+	if len(d.queue) == 0 {
+		d.busy--
+		return
+	}
+	next := d.queue[0]
+	d.queue = slices.Delete(d.queue, 0, 1)
+	close(next) // the worker is theirs
+}
+
+// cost is how long a method holds a worker beside what it waits for: medians of
+// calls to real daemons, one after the other.
+func (s *Sim) cost(route string) time.Duration {
+	t := s.opts.Timing
+	switch route {
+	case "GET /nodes/{node}/storage", "GET /nodes/{node}/hardware/pci":
+		return 8 * t.Call
+	case "GET /nodes/{node}/storage/{storage}/status":
+		return 16 * t.Call
+	}
+	return t.Call
+}
+
+// daemonOf is the pvedaemon that a call is for, nil where pveproxy answers.
+func (c *call) daemonOf() *daemon {
+	if !loadProtected()[c.route] {
+		return nil
+	}
+	if h := c.host(); h != nil {
+		return &h.daemon
+	}
+	return &c.s.hosts[c.s.nodes()[0]].daemon // it is asked where it came in
+}
+
+// inDaemon does a call where Proxmox does it. pveproxy gives up after 30 s; what it
+// handed on is done all the same, whenever its turn comes.
+func (c *call) inDaemon(do func() (any, error)) (any, error) {
+	d := c.daemonOf()
+	if d == nil {
+		return do()
+	}
+	work := func() (any, error) {
+		defer d.leave()
+		if err := c.s.wait(c.s.cost(c.route), nil); err != nil {
+			return nil, err
+		}
+		return do()
+	}
+	turn := d.take()
+	if turn == nil {
+		return work()
+	}
+	begun := time.Now()
+	mine, err := c.s.await(turn, proxyTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if !mine {
+		c.s.spawn(func() {
+			if _, err := c.s.await(turn, 0); err == nil {
+				_, _ = work()
+			}
+		})
+		return nil, errProxyTimeout
+	}
+	out, err := work()
+	if time.Duration(float64(time.Since(begun))*c.s.opts.Speed) > proxyTimeout {
+		return nil, errProxyTimeout
+	}
+	return out, err
+}
+
+// await lets go of mu until done is closed, for limit at most (0 is no limit), and
+// says whether it was.
+func (s *Sim) await(done <-chan struct{}, limit time.Duration) (came bool, err error) {
+	var late <-chan time.Time
+	if limit > 0 {
+		t := time.NewTimer(time.Duration(float64(limit) / s.opts.Speed))
+		defer t.Stop()
+		late = t.C
+	}
+	s.outside(func() {
+		select {
+		case <-done:
+			came = true
+		case <-late:
+		case <-s.done:
+			err = errClosed
+		}
+	})
+	return came, err
+}
