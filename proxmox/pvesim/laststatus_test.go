@@ -86,7 +86,7 @@ func TestAVMIDUsedAgainShowsWhoHadIt(t *testing.T) {
 
 		// A round that meets a VM while it is being made sees an empty configuration.
 		require.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/4400")))
-		time.Sleep(time.Until(s.hosts["pve1"].tells) - 10*time.Millisecond)
+		time.Sleep(time.Until(s.hosts["pve1"].tells) - 40*time.Millisecond)
 		again("fifth", "b")
 		assert.Equal(t, []any{"VM 4400", 512. * (1 << 20)}, []any{c.listed(4400)["name"], c.listed(4400)["maxmem"]})
 		nextRound()
