@@ -129,8 +129,11 @@ func (c *call) setFirewallOptions() (any, error) {
 // rules are those that a call is about, of a firewall or a security group.
 func (c *call) rules() (*[]map[string]string, error) {
 	f, err := c.firewall()
-	if err != nil || !c.p.has("group") {
-		return &f.rules, err
+	if err != nil {
+		return nil, err
+	}
+	if !c.p.has("group") {
+		return &f.rules, nil
 	}
 	g := f.groups[c.param("group")]
 	if g == nil {

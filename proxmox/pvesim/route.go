@@ -40,16 +40,18 @@ type route struct {
 	specs    map[string]*method
 }
 
-// loadRoutes builds the tree once, for every Sim: from the methods that have code
-// here. One that Proxmox's schema does not know is a mistake of ours that every
-// test finds at once.
+// loadRoutes builds the tree once, for every Sim: from all methods of Proxmox's
+// schema, as one without code here refuses who may not call it and parameters that
+// it does not take. Code for a method that the schema does not know is a mistake of
+// ours that every test finds at once.
 var loadRoutes = sync.OnceValue(func() *route {
 	root := &route{}
-	methods := loadSchema().Methods
-	for name, h := range handlers() {
-		spec := methods[name]
-		if spec == nil {
-			panic("pvesim: no schema for " + name)
+	code := handlers()
+	for name, spec := range loadSchema().Methods {
+		h := code[name]
+		delete(code, name)
+		if h == nil {
+			h = (*call).notHere
 		}
 		verb, path, _ := strings.Cut(name, " ")
 		r := root.at(strings.Split(strings.Trim(path, "/"), "/"))
@@ -57,6 +59,9 @@ var loadRoutes = sync.OnceValue(func() *route {
 			r.handlers, r.specs = map[string]handler{}, map[string]*method{}
 		}
 		r.handlers[verb], r.specs[verb] = h, spec
+	}
+	for name := range code {
+		panic("pvesim: no schema for " + name)
 	}
 	return root
 })
@@ -109,13 +114,18 @@ func (r *route) find(escaped string, vars params) *route {
 	return r
 }
 
+// notHere answers for a method that there is not.
+func (c *call) notHere() (any, error) {
+	return nil, fail(http.StatusNotImplemented, "Method '"+c.method+" "+c.path+"' not implemented")
+}
+
 // dispatch finds the method, asks who may, checks the parameters and does it:
 // the order in which Proxmox goes.
 func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 	vars := params{}
 	r := s.routes.find(escaped, vars)
 	if r == nil || r.handlers[c.method] == nil || s.absent(r.specs[c.method].name) {
-		return nil, fail(http.StatusNotImplemented, "Method '"+c.method+" "+c.path+"' not implemented")
+		return c.notHere()
 	}
 	for k, v := range vars {
 		c.p[k] = v
