@@ -2,9 +2,10 @@ package pvesim
 
 import (
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // handler answers one method of the API. It runs with the Sim's mu held.
@@ -86,29 +87,23 @@ func (r *route) at(parts []string) *route {
 	return r
 }
 
-// find walks an escaped path. A volume's name takes the whole rest of it.
-func (r *route) find(escaped string, vars params) *route {
-	parts := strings.Split(strings.Trim(escaped, "/"), "/")
+// find walks an unescaped path: what was %2F separates too, empty parts are none,
+// and one with a blank in it is no variable. A volume's name takes the whole rest
+// (PVE/RESTHandler.pm, find_handler).
+func (r *route) find(path string, vars params) *route {
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	for i, part := range parts {
-		plain, err := url.PathUnescape(part)
-		if err != nil {
-			return nil
-		}
 		switch {
-		case r.next[plain] != nil:
-			r = r.next[plain]
-		case r.variable != nil && r.variable.name == "volume":
-			rest, err := url.PathUnescape(strings.Join(parts[i:], "/"))
-			if err != nil {
-				return nil
-			}
-			vars["volume"] = []string{rest}
-			return r.variable
-		case r.variable != nil:
-			r = r.variable
-			vars[r.name] = []string{plain}
-		default:
+		case r.next[part] != nil:
+			r = r.next[part]
+		case r.variable == nil || strings.ContainsFunc(part, unicode.IsSpace):
 			return nil
+		case r.variable.name == "volume":
+			vars["volume"] = []string{strings.Join(parts[i:], "/")}
+			return r.variable
+		default:
+			r = r.variable
+			vars[r.name] = []string{part}
 		}
 	}
 	return r
@@ -121,13 +116,16 @@ func (c *call) notHere() (any, error) {
 
 // dispatch finds the method, asks who may, checks the parameters and does it:
 // the order in which Proxmox goes.
-func (s *Sim) dispatch(c *call, escaped string) (any, error) {
+func (s *Sim) dispatch(c *call) (any, error) {
 	vars := params{}
-	r := s.routes.find(escaped, vars)
+	r := s.routes.find(c.path, vars)
 	if r == nil || r.handlers[c.method] == nil || s.absent(r.specs[c.method].name) {
 		return c.notHere()
 	}
 	for k, v := range vars {
+		if c.p.has(k) && !slices.Equal(c.p[k], v) {
+			return nil, badParam(k, "duplicate parameter (already defined in URI) with conflicting values!")
+		}
 		c.p[k] = v
 	}
 	c.spec = r.specs[c.method]
@@ -139,7 +137,7 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 		return nil, err
 	}
 	if node := c.param("node"); node != "" && node != "localhost" && s.hosts[node] == nil {
-		return nil, die("hostname lookup '%s' failed - failed to get address info for: %s: Temporary failure in name resolution", node, node)
+		return nil, unknownHost(node)
 	}
 	if err := c.reachable(); err != nil {
 		return nil, err
@@ -148,4 +146,14 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 		return nil, &apiError{status: http.StatusBadRequest, text: "Parameter verification failed.", params: errs}
 	}
 	return c.underUserLock(r.handlers[c.method])
+}
+
+// unknownHost is what looking up a host's address ends with. A part of a name that
+// is longer than 63 letters is not even asked for.
+func unknownHost(name string) error {
+	why := "Temporary failure in name resolution"
+	if slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return len(part) > 63 }) {
+		why = "Name or service not known"
+	}
+	return die("hostname lookup '%s' failed - failed to get address info for: %s: %s", name, name, why)
 }

@@ -153,8 +153,9 @@ func (a answer) response(r *http.Request) *http.Response {
 
 // answer serves one request from its first line to its last.
 func (s *Sim) answer(r *http.Request) answer {
-	c := &call{s: s, method: r.Method, path: strings.TrimPrefix(r.URL.Path, prefix)}
-	escaped, ours := strings.CutPrefix(r.URL.EscapedPath(), prefix)
+	c := &call{s: s, method: r.Method}
+	ours := false
+	c.path, ours = strings.CutPrefix(r.URL.Path, prefix)
 	c.p = params{}
 	var readErr error
 	if isUpload(r) {
@@ -175,7 +176,7 @@ func (s *Sim) answer(r *http.Request) answer {
 		if !ours {
 			return nil, &apiError{status: http.StatusNotFound, text: "no such file '" + r.URL.Path + "'", bare: true}
 		}
-		return s.serve(c, r, escaped, readErr)
+		return s.serve(c, r, readErr)
 	})
 	rec.Status, rec.User, rec.Route = a.status, c.who.id, c.route
 	if a.status >= http.StatusBadRequest {
@@ -259,13 +260,13 @@ func reasonFor(status int) string {
 }
 
 // serve answers a request that nothing is wrong with.
-func (s *Sim) serve(c *call, r *http.Request, escaped string, readErr error) (any, error) {
+func (s *Sim) serve(c *call, r *http.Request, readErr error) (any, error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete:
 	default:
 		return nil, &apiError{status: http.StatusNotImplemented, text: "method '" + r.Method + "' not available", bare: true}
 	}
-	if c.path != "/access/ticket" || r.Method != http.MethodPost {
+	if !withoutTicket(r.Method, c.path) {
 		who, err := s.authenticate(r)
 		if err != nil {
 			if s.wait(unauthorizedDelay, nil) != nil {
@@ -278,7 +279,7 @@ func (s *Sim) serve(c *call, r *http.Request, escaped string, readErr error) (an
 	if readErr != nil {
 		return nil, readErr
 	}
-	data, err := s.dispatch(c, escaped)
+	data, err := s.dispatch(c)
 	if errors.Is(err, errClosed) {
 		err = errDropped
 	}
