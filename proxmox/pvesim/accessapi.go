@@ -16,7 +16,6 @@ func accessHandlers() map[string]handler {
 		realms = "/access/domains"
 	)
 	return map[string]handler{
-		"GET /access":                      subdirs("subdir", "users", "groups", "roles", "acl", "domains", "openid", "tfa", "ticket", "password"),
 		"GET " + users:                     (*call).listUsers,
 		"POST " + users:                    (*call).createUser,
 		"GET " + users + "/{userid}":       (*call).getUser,
@@ -47,7 +46,6 @@ func accessHandlers() map[string]handler {
 		"DELETE " + realms + "/{realm}":    (*call).deleteRealm,
 		"PUT /access/password":             (*call).changePassword,
 		"GET /access/ticket":               (*call).noTicket,
-		"GET /access/openid":               subdirs("subdir", "auth-url", "login"),
 		"GET /access/tfa":                  (*call).listFactors,
 		"GET /access/tfa/{userid}":         (*call).factors,
 	}

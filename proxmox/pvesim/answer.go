@@ -61,6 +61,7 @@ type answer struct {
 	reason string
 	body   []byte
 	drop   bool
+	plain  bool // the body is no JSON, and nothing says what it is
 }
 
 // listing is data with keys of its own beside it ("total").
@@ -92,7 +93,7 @@ func (s *Sim) answerFor(data any, err error) answer {
 		return a
 	}
 	if e.plain {
-		a.body = []byte(e.text)
+		a.body, a.plain = []byte(e.text), true
 		return a
 	}
 	body := map[string]any{"data": nil, "message": e.text + "\n"}

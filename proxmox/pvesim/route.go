@@ -88,7 +88,7 @@ func (r *route) at(parts []string) *route {
 }
 
 // find walks an unescaped path: what was %2F separates too, empty parts are none,
-// and one with a blank in it is no variable. A volume's name takes the whole rest
+// and one with a blank in it is no variable. A volume and an address take the whole rest
 // (PVE/RESTHandler.pm, find_handler).
 func (r *route) find(path string, vars params) *route {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
@@ -98,8 +98,8 @@ func (r *route) find(path string, vars params) *route {
 			r = r.next[part]
 		case r.variable == nil || strings.ContainsFunc(part, unicode.IsSpace):
 			return nil
-		case r.variable.name == "volume":
-			vars["volume"] = []string{strings.Join(parts[i:], "/")}
+		case r.variable.name == "volume" || r.variable.name == "cidr":
+			vars[r.variable.name] = []string{strings.Join(parts[i:], "/")}
 			return r.variable
 		default:
 			r = r.variable

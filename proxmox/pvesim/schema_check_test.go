@@ -107,11 +107,11 @@ func TestBodiesAreReadAsProxmoxDoes(t *testing.T) {
 		assert.Equal(t, []any{4.0, 1.0, "a;b", "32768"}, []any{conf["cores"], conf["onboot"], conf["tags"], conf["memory"]})
 		assert.Equal(t, 200, put("application/x-www-form-urlencoded", "cores=2;onboot=0").status, "; separates like &")
 		assert.Equal(t, "500 malformed JSON string", itoa(put("application/json", "{").status)+" "+put("application/json", "{").reason)
-		assert.Equal(t, 501, put("text/plain", "cores=2").status)
+		assert.Equal(t, "506 upload 'Content-Type 'text/plain' not implemented", put("text/plain", "cores=2").line())
 		assert.Equal(t, "for data too large", put("application/x-www-form-urlencoded", "description="+strings.Repeat("x", maxForm)).reason)
 		r, err := http.NewRequestWithContext(context.Background(), "GET", "https://pve/api2/json/version", strings.NewReader("x=1"))
 		require.NoError(t, err)
-		assert.Equal(t, "Unexpected content for method", c.send(r).reason)
+		assert.Equal(t, "Unexpected content for method 'GET'", c.send(r).reason)
 	})
 }
 

@@ -33,7 +33,7 @@ func (s *Sim) Handler() http.Handler {
 		if a.reason != http.StatusText(a.status) && writeRaw(w, a) {
 			return
 		}
-		if a.body != nil {
+		if a.body != nil && !a.plain {
 			w.Header().Set("Content-Type", contentType)
 		}
 		w.WriteHeader(a.status)
@@ -71,7 +71,7 @@ func writeRaw(w http.ResponseWriter, a answer) bool {
 	}
 	defer func() { _ = conn.Close() }()
 	fmt.Fprintf(buf, "HTTP/1.1 %03d %s\r\nConnection: close\r\nServer: pve-api-daemon/3.0\r\n", a.status, a.reason)
-	if a.body != nil {
+	if a.body != nil && !a.plain {
 		fmt.Fprintf(buf, "Content-Type: %s\r\n", contentType)
 	}
 	fmt.Fprintf(buf, "Content-Length: %d\r\n\r\n", len(a.body))
@@ -141,7 +141,7 @@ func (s *Sim) serving(f func()) bool {
 
 func (a answer) response(r *http.Request) *http.Response {
 	header := http.Header{"Server": {"pve-api-daemon/3.0"}}
-	if a.body != nil {
+	if a.body != nil && !a.plain {
 		header.Set("Content-Type", contentType)
 	}
 	return &http.Response{
