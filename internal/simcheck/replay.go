@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -129,9 +130,7 @@ func (r *replay) ours(s string) string {
 	return s
 }
 
-func escapedName(s string) string {
-	return strings.NewReplacer(":", "%3A", "@", "%40", "!", "%21").Replace(s)
-}
+func escapedName(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // remember keeps the ticket of a login, and passwords that were set.
 func (r *replay) remember(e, got exchange) {
