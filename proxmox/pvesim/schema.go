@@ -158,7 +158,7 @@ func checkObject(path string, props map[string]*property, in params, errs map[st
 			continue
 		}
 		if p.Requires != "" && !in.has(p.Requires) {
-			errs[join(p.Requires)] = fmt.Sprintf("missing property - '%s' requires this property", join(k))
+			errs[join(p.Requires)] = fmt.Sprintf("missing property required by '%s'", join(k))
 		}
 		checkValue(join(k), p, v, errs)
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -279,11 +280,23 @@ func (s *Sim) serve(c *call, r *http.Request, readErr error) (any, error) {
 	if readErr != nil {
 		return nil, readErr
 	}
-	data, err := s.dispatch(c)
+	data, err := s.attempt(c.method+" "+c.path, func() (any, error) { return s.dispatch(c) })
 	if errors.Is(err, errClosed) {
 		err = errDropped
 	}
 	return data, err
+}
+
+// attempt does something, and answers with a mistake of ours where it panics: who
+// asks should not have to guess why the connection ended. It is printed, too.
+func (s *Sim) attempt(what string, do func() (any, error)) (data any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opts.alarm.Error("pvesim: a mistake of the simulator's, please report it", "at", what, "panic", p, "stack", string(debug.Stack()))
+			data, err = nil, die("the simulator failed at %s: %v", what, p)
+		}
+	}()
+	return do()
 }
 
 // guestFaults are those that the request's rule has for the guest it starts.

@@ -34,6 +34,8 @@ type Options struct {
 	Network    *guest.Network   // where guests are plugged in; nil makes one, with a DHCP server
 	Log        *slog.Logger     // what happens, at debug level; nil is nothing
 
+	alarm *slog.Logger // for mistakes of our own: Log, or where there is none the program's
+
 	// Lean keeps only the last of what is written down for tests (Requests, and
 	// what guests say of themselves), for a Sim that runs for days.
 	Lean bool
@@ -147,7 +149,8 @@ func New(m Model, o Options) *Sim {
 		// Beside the addresses that examples give out by hand.
 		o.Network = &guest.Network{DHCP: netip.MustParsePrefix("10.0.0.192/26")}
 	}
-	if o.Log == nil {
+	if o.alarm = o.Log; o.Log == nil {
+		o.alarm = slog.Default()
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Sim{

@@ -254,7 +254,7 @@ func (w worker) deleteSnapshot(v *vm, name string, force bool) error {
 		}
 	}
 	if v.conf["parent"] == name {
-		v.put("parent", sn.parent)
+		v.settled("parent", sn.parent)
 	}
 	for _, other := range v.snapshots {
 		if other.parent == name {
