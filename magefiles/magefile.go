@@ -123,7 +123,7 @@ func words() error {
 		case name == "-servers", name == "-gpus", name == "-bridge", name == "-prefix", name == "-gateway", name == "-first":
 		case name == "-paths", name == "-repo", name == "-clusters", name == "-elsewhere", name == "-releases", name == "-online", name == "-level":
 		case name == "-dir", name == "-charts", name == "-sarif", name == "-open", name == "-profile", name == "-user", name == "-offline":
-		case name == "-runs", name == "-seed", name == "-repro", name == "-only":
+		case name == "-runs", name == "-seed", name == "-repro", name == "-data", name == "-show", name == "-only":
 		default:
 			return mg.Fatalf(3, "%q is neither a target nor a flag of one: go tool mage -l lists the targets, go tool mage -h TARGET says its flags; nothing was done", word)
 		}

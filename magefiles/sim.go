@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/magefile/mage/mg"
 
@@ -31,15 +33,39 @@ func (Sim) Coverage() error {
 	return errors.Join(r.Print(os.Stdout), r.Err())
 }
 
-// Conform asks the simulator what real Proxmox VE daemons were asked, and compares the answers; exit code 1 for a difference that nobody explains.
-func (Sim) Conform(ctx context.Context) error {
+// Conform asks the simulator what real Proxmox VE daemons were asked, and compares the answers; exit code 1 for a difference that nobody explains. Flags: -data=FILE,FILE -show=SCENARIO.
+func (Sim) Conform(ctx context.Context, data, show *string) error {
 	if err := words(); err != nil {
 		return err
 	}
 	if err := run(ctx, "go", "test", "-c", "-o", ".lab/bin/simcheck.test", "./internal/simcheck"); err != nil {
 		return err
 	}
-	return run(ctx, "sh", "-c", "cd internal/simcheck && ../../.lab/bin/simcheck.test -test.run 'TestConform$|TestAnswers' -table")
+	table, err := filepath.Abs(".lab/conform.txt")
+	if err != nil {
+		return err
+	}
+	args := []string{"-test.run", "TestConform$|TestAnswers", "-table=" + table, "-show=" + value(show)}
+	if files := value(data); files != "" {
+		var whole []string
+		for _, file := range strings.Split(files, ",") {
+			if file, err = filepath.Abs(file); err != nil {
+				return err
+			}
+			whole = append(whole, file)
+		}
+		args = append(args, "-data="+strings.Join(whole, ","))
+	}
+	_ = os.Remove(table)
+	test := exec.CommandContext(ctx, filepath.Join(filepath.Dir(table), "bin", "simcheck.test"), args...)
+	test.Dir = "internal/simcheck"
+	said, failed := test.CombinedOutput()
+	found, err := os.ReadFile(table)
+	if err != nil {
+		return errors.Join(failed, err, errors.New(string(said)))
+	}
+	_, err = os.Stdout.Write(found)
+	return errors.Join(failed, err)
 }
 
 // Peers tries other people's test suites on the simulator; exit code 1 for a test that fails without a reason in the list, or passes in spite of one. Flags: -only=SUITE.

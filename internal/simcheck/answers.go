@@ -208,7 +208,7 @@ func (r reader) ask(ctx context.Context, method, path string, kv ...string) (any
 // recordedKeys are the keys that real answers were seen to have, whatever the
 // schema says: it does not tell of all.
 func recordedKeys() (map[string]bool, error) {
-	exchanges, err := loadExchanges()
+	scenarios, err := Scenarios()
 	if err != nil {
 		return nil, err
 	}
@@ -227,10 +227,9 @@ func recordedKeys() (map[string]bool, error) {
 			}
 		}
 	}
-	for _, e := range exchanges {
-		var body any
-		if json.Unmarshal([]byte(e.Body), &body) == nil {
-			walk(body)
+	for _, s := range scenarios {
+		for _, e := range s.had {
+			walk(parsed(e.Body))
 		}
 	}
 	return seen, nil

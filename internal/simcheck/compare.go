@@ -9,140 +9,251 @@ import (
 	"strings"
 )
 
-// keysOnly are values that are not compared, only that they are there.
-var keysOnly = regexp.MustCompile(`^(pid|pstart|starttime|endtime|ctime|used|avail|total|used_fraction|repoid|netin|netout|uptime|mem|memhost|cpu|` +
-	`vendor_name|device_name|subsystem_vendor_name|subsystem_device_name|content|tokenid|nics|digest|qmpstatus|pressure.*|t)$`)
+// Classes of differences, from the gravest to the least.
+const (
+	notServed = "501 here"
+	accepts   = "accepts"
+	refuses   = "refuses"
+	status    = "status"
+	reason    = "text"
+	outcome   = "task outcome"
+	taskLog   = "task log"
+	keys      = "keys"
+	kinds     = "kinds"
+	values    = "values"
+	order     = "order"
+)
 
-// ofTheDay are pieces of values that differ from run to run.
-var ofTheDay = []struct {
-	pattern *regexp.Regexp
-	with    string
-}{
-	{regexp.MustCompile(`UPID:[^"\s]*`), "UPID"},
-	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "SHA256"},
-	{regexp.MustCompile(`\b[0-9a-f]{40}\b`), "SHA1"},
-	{regexp.MustCompile(`pveupload-[0-9a-f]{32}`), "UPLOAD"},
-	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
-	{regexp.MustCompile(`BC:24:11(:[0-9A-F]{2}){3}`), "MAC"},
-	{regexp.MustCompile(`creation-qemu=[0-9.]+,ctime=\d+`), "META"},
-	{regexp.MustCompile(`PVE:[^"]*|[0-9A-F]{8}:[A-Za-z0-9+/]{5,}`), "TICKET"},
+var classes = []string{notServed, accepts, refuses, status, reason, outcome, taskLog, keys, kinds, values, order}
+
+// differ collects what is different between a recorded answer and ours.
+type differ struct {
+	x     *excuses
+	e     exchange
+	found []string
+	class string
 }
 
-func same(s string) string {
-	for _, v := range ofTheDay {
-		s = v.pattern.ReplaceAllString(s, v.with)
+// compare says what is different between a recorded answer and ours, and the
+// gravest class of it.
+func (x *excuses) compare(e, got exchange) (found []string, class string) {
+	d := &differ{x: x, e: e}
+	d.statusLine(got)
+	if d.found != nil {
+		return d.found, d.class
+	}
+	if e.Type != got.Type && (e.Type != "" || e.Scenario != "") {
+		d.say(status, "recorded content type %q, here %q", e.Type, got.Type)
+	}
+	want, ok1 := parseBody(x.plain(e, e.Body))
+	have, ok2 := parseBody(x.plain(e, got.Body))
+	switch {
+	case !ok1 || !ok2:
+		if w, h := x.plain(e, e.Body), x.plain(e, got.Body); w != h {
+			d.say(reason, "recorded body %q, here %q", cut(w), cut(h))
+		}
+	case logPath.MatchString(e.Path) && e.Status == 200:
+		d.logs(want, have)
+	default:
+		d.values("", want, have)
+	}
+	return d.found, d.class
+}
+
+var logPath = regexp.MustCompile(`^/nodes/[^/]+/tasks/[^/]+/log($|\?)`)
+
+func cut(s string) string {
+	if len(s) > 300 {
+		return s[:300] + "…"
 	}
 	return s
 }
 
-// compare says what is different between a recorded answer and ours.
-func compare(e, got exchange) []string {
-	if want, have := fmt.Sprint(e.Status, " ", same(e.Reason)), fmt.Sprint(got.Status, " ", same(got.Reason)); want != have {
-		return []string{fmt.Sprintf("recorded %q, here %q", want, have)}
+func parseBody(body string) (v any, isJSON bool) {
+	dec := json.NewDecoder(strings.NewReader(body))
+	dec.UseNumber()
+	return v, dec.Decode(&v) == nil
+}
+
+// statusLine compares the first line of the answers. Where both refuse with the
+// same status and other words, the body is left alone.
+func (d *differ) statusLine(got exchange) {
+	want, have := d.x.plain(d.e, d.e.Reason), d.x.plain(d.e, got.Reason)
+	if d.e.Status == got.Status && want == have {
+		return
 	}
-	if e.Body == "" || got.Body == "" {
-		if e.Body != got.Body {
-			return []string{fmt.Sprintf("recorded body %q, here %q", e.Body, got.Body)}
-		}
-		return nil
-	}
-	var want, have any
-	if json.Unmarshal([]byte(same(e.Body)), &want) != nil || json.Unmarshal([]byte(same(got.Body)), &have) != nil {
-		return []string{"a body is no JSON"}
-	}
-	d := &differ{}
+	line := fmt.Sprintf("recorded %d %s%s\n  here %d %s%s", d.e.Status, cut(want), errorsOf(d.e.Body), got.Status, cut(have), errorsOf(got.Body))
 	switch {
-	case strings.HasSuffix(e.Path, "/log?limit=0"): // who prints what while it works is not compared
-		d.values("last line", lastLine(want), lastLine(have))
-	case strings.Contains(e.Path, "/tasks?"), e.Path == "/cluster/tasks": // how many there were is not comparable
-		d.values("entry", firstEntry(want), firstEntry(have))
+	case got.Status == 501 && d.e.Status != 501:
+		d.say(notServed, "%s", line)
+	case d.e.Status >= 400 && got.Status < 400:
+		d.say(accepts, "%s", line)
+	case d.e.Status < 400 && got.Status >= 400:
+		d.say(refuses, "%s", line)
+	case d.e.Status != got.Status:
+		d.say(status, "%s", line)
 	default:
-		d.values("", want, have)
+		d.say(reason, "%s", line)
 	}
-	return d.found
 }
 
-func lastLine(log any) any {
-	lines, _ := log.(map[string]any)["data"].([]any)
-	if len(lines) == 0 {
-		return nil
+// errorsOf is what an answer says of its parameters.
+func errorsOf(body string) string {
+	var b struct{ Errors map[string]any }
+	if json.Unmarshal([]byte(body), &b) != nil || b.Errors == nil {
+		return ""
 	}
-	line, _ := lines[len(lines)-1].(map[string]any)
-	return line["t"]
+	return fmt.Sprintf(" %q", b.Errors)
 }
 
-// firstEntry is the first of a list with its values blanked: its keys alone.
-func firstEntry(list any) any {
-	entries, _ := list.(map[string]any)["data"].([]any)
-	if len(entries) == 0 {
-		return nil
-	}
-	entry, _ := entries[0].(map[string]any)
-	return slices.Sorted(maps.Keys(entry))
-}
-
-// differ collects differences.
-type differ struct{ found []string }
-
-func (d *differ) say(format string, args ...any) {
+func (d *differ) say(class, format string, args ...any) {
 	d.found = append(d.found, fmt.Sprintf(format, args...))
+	if d.class == "" || slices.Index(classes, class) < slices.Index(classes, d.class) {
+		d.class = class
+	}
 }
+
+// logs compares a task's log line by line, without what was there by chance.
+func (d *differ) logs(want, have any) {
+	lines := func(log any) (out []string) {
+		m, _ := log.(map[string]any)
+		list, _ := m["data"].([]any)
+		for _, l := range list {
+			line, _ := l.(map[string]any)
+			if text := fmt.Sprint(line["t"]); find(d.x.Lines, d.e, text) == nil {
+				out = append(out, text)
+			}
+		}
+		return out
+	}
+	if w, h := lines(want), lines(have); !slices.Equal(w, h) {
+		d.say(taskLog, "recorded %s\n  here %s", strings.Join(w, "\n    "), strings.Join(h, "\n    "))
+	}
+}
+
+// kindOf is what JSON calls it.
+func kindOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "bool"
+	case json.Number:
+		return "number"
+	case string:
+		return "string"
+	case []any:
+		return "list"
+	}
+	return "object"
+}
+
+var indexes = regexp.MustCompile(`\[[^\]]*\]`)
 
 func (d *differ) values(path string, want, have any) {
+	place := strings.TrimPrefix(indexes.ReplaceAllString(path, ""), ".")
+	if kindOf(want) != kindOf(have) {
+		d.say(kinds, "%s: recorded a %s (%v), here a %s (%v)", place, kindOf(want), brief(want), kindOf(have), brief(have))
+		return
+	}
 	switch want := want.(type) {
 	case map[string]any:
-		have, ok := have.(map[string]any)
-		if !ok {
-			d.say("%s: recorded an object, here %v", path, have)
+		d.objects(path, want, have.(map[string]any))
+	case []any:
+		d.lists(path, place, want, have.([]any))
+	default:
+		if fmt.Sprint(want) == fmt.Sprint(have) || find(d.x.Kinds, d.e, place) != nil {
 			return
 		}
-		d.objects(path, want, have)
-	case []any:
-		have, _ := have.([]any)
-		d.lists(path, want, have)
-	default:
-		if fmt.Sprint(want) != fmt.Sprint(have) {
-			d.say("%s: recorded %v, here %v", path, want, have)
+		w, h := fmt.Sprint(want), fmt.Sprint(have)
+		if inOrder(w) == inOrder(h) && find(d.x.Sets, d.e, place) != nil {
+			return
 		}
+		class := values
+		if strings.HasPrefix(place, "errors.") || place == "message" {
+			class = reason
+		}
+		if strings.HasSuffix(place, "exitstatus") {
+			class = outcome
+		}
+		d.say(class, "%s: recorded %q, here %q", path, w, h)
 	}
+}
+
+func brief(v any) string { return cut(fmt.Sprint(v)) }
+
+func inOrder(list string) string {
+	parts := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == ';' })
+	slices.Sort(parts)
+	return strings.Join(parts, ",")
 }
 
 func (d *differ) objects(path string, want, have map[string]any) {
 	for _, k := range slices.Sorted(maps.Keys(want)) {
-		got, there := have[k]
-		switch {
-		case !there:
-			d.say("%s.%s: recorded, and not here", path, k)
-		case !keysOnly.MatchString(k):
+		if got, there := have[k]; there {
 			d.values(path+"."+k, want[k], got)
+		} else {
+			d.say(keys, "%s.%s: recorded %s, and not here", path, k, brief(want[k]))
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(have)) {
 		if _, there := want[k]; !there {
-			d.say("%s.%s: here, and not recorded", path, k)
+			d.say(keys, "%s.%s: here %s, and not recorded", path, k, brief(have[k]))
 		}
 	}
 }
 
-// lists are compared without regard to order, which Perl leaves to chance.
-func (d *differ) lists(path string, want, have []any) {
-	id := func(v any) string {
-		m, _ := v.(map[string]any)
-		for _, k := range []string{"id", "key", "volid", "storage", "vmid"} {
-			if x, ok := m[k]; ok {
-				return fmt.Sprint(x)
-			}
+// identity is what an entry of a list is known by.
+func identity(v any) string {
+	m, _ := v.(map[string]any)
+	var parts []string
+	for _, k := range []string{"id", "upid", "key", "volid", "storage", "vmid", "name", "pos", "subdir", "path", "ugid", "roleid", "userid", "tokenid", "iface"} {
+		if x, ok := m[k]; ok {
+			parts = append(parts, fmt.Sprint(x))
 		}
+	}
+	if parts == nil {
 		return fmt.Sprint(v)
 	}
-	byID := func(a, b any) int { return strings.Compare(id(a), id(b)) }
-	slices.SortFunc(want, byID)
-	slices.SortFunc(have, byID)
-	if len(want) != len(have) {
-		d.say("%s: recorded %d entries, here %d", path, len(want), len(have))
-		return
+	return strings.Join(parts, " ")
+}
+
+func (d *differ) lists(path, place string, want, have []any) {
+	names := func(list []any) (out []string) {
+		for _, v := range list {
+			out = append(out, identity(v))
+		}
+		return out
+	}
+	w, h := names(want), names(have)
+	if !slices.Equal(w, h) {
+		byName := func(a, b any) int { return strings.Compare(identity(a), identity(b)) }
+		want, have = slices.SortedFunc(slices.Values(want), byName), slices.SortedFunc(slices.Values(have), byName)
+		same := slices.Equal(names(want), names(have))
+		if same && find(d.x.Lists, d.e, place) == nil {
+			d.say(order, "%s: recorded in the order %s\n  here %s", place, brief(w), brief(h))
+		}
+		if len(want) != len(have) {
+			d.say(keys, "%s: recorded %d entries, here %d: %s", place, len(want), len(have), strings.Join(apart(w, h), "; "))
+			return
+		}
 	}
 	for i := range want {
-		d.values(path+"["+id(want[i])+"]", want[i], have[i])
+		d.values(path+"["+identity(want[i])+"]", want[i], have[i])
 	}
+}
+
+// apart are the entries that only one list has.
+func apart(want, have []string) (out []string) {
+	for _, w := range want {
+		if !slices.Contains(have, w) {
+			out = append(out, "not here: "+cut(w))
+		}
+	}
+	for _, h := range have {
+		if !slices.Contains(want, h) {
+			out = append(out, "not recorded: "+cut(h))
+		}
+	}
+	return out
 }

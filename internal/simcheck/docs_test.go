@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,16 +24,11 @@ func TestDocs(t *testing.T) {
 			tree.Taken, tree.Parameters, share(tree.Taken, tree.Parameters), tree.Effective, share(tree.Effective, tree.Taken))
 	}
 	want := section(t, string(raw), "coverage", rows.String())
-	synctest.Test(t, func(t *testing.T) {
-		c, err := Replay(t.Context())
-		require.NoError(t, err)
-		var list strings.Builder
-		fmt.Fprintf(&list, "%d of %d agree (%.1f %%).\n\n| # | asked | why it differs |\n|---|---|---|\n", c.Agree, c.Total, 100*float64(c.Agree)/float64(c.Total))
-		for _, d := range c.Differences {
-			fmt.Fprintf(&list, "| %d | %s | %s |\n", d.Number, d.Asked, d.Reason)
-		}
-		want = section(t, want, "differences", list.String())
-	})
+	c := conform(t, "", nil)
+	want = section(t, want, "conformance", c.Markdown())
+	excused, err := ExcusedMarkdown()
+	require.NoError(t, err)
+	want = section(t, want, "excused", excused)
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(want), 0o644))
 		return

@@ -1,6 +1,7 @@
 package simcheck
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,26 +39,50 @@ func (g *guest) path(verb string) string { return vmPath(g.host, g.vmid, "agent"
 }
 
 func TestEachDifferenceNeedsAReasonAndEachReasonADifference(t *testing.T) {
-	good := Conformance{Total: 100, Agree: 99, Differences: []Difference{{Number: 7, Asked: "GET /x", What: []string{"recorded a, here b"}, Reason: "chance"}}}
+	good := Conformance{Total: 1000, Agree: 999, Differences: []Difference{{Where: "some", Number: 7, Asked: "GET /x", What: []string{"recorded a, here b"}, Reason: "chance"}}}
 	require.NoError(t, good.Err())
 	unexplained := good
-	unexplained.Differences = []Difference{{Number: 7, Asked: "GET /x", What: []string{"recorded a, here b"}}}
-	require.ErrorContains(t, unexplained.Err(), "#7 GET /x differs and differences.yaml does not say why")
+	unexplained.Differences = []Difference{{Where: "some", Number: 7, Asked: "GET /x", What: []string{"recorded a, here b"}}}
+	require.ErrorContains(t, unexplained.Err(), "some #7 GET /x differs and differences.yaml does not say why")
 	stale := good
-	stale.Stale = []int{3}
-	require.ErrorContains(t, stale.Err(), "differences.yaml explains #3, which agrees")
+	stale.Unused = []string{"^GET /y"}
+	require.ErrorContains(t, stale.Err(), "differences.yaml has a rule that nothing needs: ^GET /y")
 	few := good
-	few.Agree = 94
-	require.ErrorContains(t, few.Err(), "94 of 100 answers agree; at least 95 % must")
+	few.Agree = 10*enough - 1
+	require.ErrorContains(t, few.Err(), fmt.Sprintf("%d of 1000 answers agree; at least %d %% must", few.Agree, enough))
 }
 
 func TestCompareSeesWhatIsDifferent(t *testing.T) {
+	x, err := loadExcuses()
+	require.NoError(t, err)
 	was := exchange{Path: "/x", Status: 200, Reason: "OK", Body: `{"data":{"a":1,"list":[{"id":"1","k":"v"},{"id":"2"}],"pid":7}}`}
+	for body, want := range map[string]struct {
+		class string
+		found []string
+	}{
+		`{"data":{"pid":9,"list":[{"id":"1","k":"v"},{"id":"2"}],"a":1}}`: {},
+		`{"data":{"pid":"9","list":[{"id":"1","k":"v"},{"id":"2"}],"a":1}}`: {kinds,
+			[]string{"data.pid: recorded a number (7), here a string (9)"}},
+		`{"data":{"pid":9,"list":[{"id":"2"},{"id":"1","k":"v"}],"a":1}}`: {order,
+			[]string{"data.list: recorded in the order [1 2]\n  here [2 1]"}},
+		`{"data":{"pid":9,"list":[{"id":"1","k":"w"},{"id":"2"}],"b":1}}`: {keys,
+			[]string{".data.a: recorded 1, and not here", `.data.list[1].k: recorded "v", here "w"`, ".data.b: here 1, and not recorded"}},
+		`{"data":{"pid":9,"list":[{"id":"1","k":"v"}],"a":1}}`: {keys,
+			[]string{"data.list: recorded 2 entries, here 1: not here: 2"}},
+	} {
+		got := was
+		got.Body = body
+		found, class := x.compare(was, got)
+		assert.Equal(t, want.found, found)
+		assert.Equal(t, want.class, class)
+	}
 	got := was
-	got.Body = `{"data":{"pid":9,"list":[{"id":"2"},{"id":"1","k":"v"}],"a":1}}`
-	assert.Empty(t, compare(was, got), "neither order nor figures count")
-	got.Body = `{"data":{"pid":9,"list":[{"id":"2"},{"id":"1","k":"w"}],"b":1}}`
-	assert.Equal(t, []string{".data.a: recorded, and not here", ".data.list[1].k: recorded v, here w", ".data.b: here, and not recorded"}, compare(was, got))
-	got.Status, got.Reason = 500, "no"
-	assert.Equal(t, []string{`recorded "200 OK", here "500 no"`}, compare(was, got))
+	for status, class := range map[int]string{500: refuses, 501: notServed} {
+		got.Status, got.Reason = status, "no"
+		found, is := x.compare(was, got)
+		assert.Equal(t, class, is)
+		assert.Contains(t, found[0], "recorded 200 OK")
+	}
+	_, class := x.compare(got, was)
+	assert.Equal(t, accepts, class)
 }

@@ -31,8 +31,9 @@ const (
 	k3sToken  = "PVEAPIToken=k3s@pve!full=33333333-0000-4000-8000-000000000000"
 )
 
-// recordedHost is the host on which the exchanges were recorded.
-func recordedHost() pvesim.Model {
+// recordedHost is the host on which the exchanges were recorded: the one of the
+// older recording, or that of the scenarios, which has more memory and cards.
+func recordedHost(scenarios bool) pvesim.Model {
 	device := func(address, id, class string, group int, sub string) pvesim.PCIDevice {
 		return pvesim.PCIDevice{Address: address, ID: id, Class: class, Group: group, Subsystem: sub, Vendor: "V", Name: "N"}
 	}
@@ -52,53 +53,36 @@ func recordedHost() pvesim.Model {
 				Files: []pvesim.File{{Name: "import/tiny.qcow2", URL: "http://10.99.0.1:8000/img.qcow2"}, {Name: "import/miniguest.qcow2", Size: 18298368}}},
 			{Name: "vmdata", Type: "dir", Content: []string{"rootdir", "images"}, Size: 252 * pvesim.GiB},
 		}}
+	if scenarios {
+		h.Memory = 25276514304
+		h.PCI = append(h.PCI, device("0000:81:00.0", "10de:20b5", "030200", 41, "10de:1533"), device("0000:82:00.0", "10de:20b5", "030200", 42, "10de:1533"))
+		h.CIDRs = map[string]string{"vmbr0": "10.99.0.1/24"}
+		h.Storages[0].Files = []pvesim.File{{Name: "import/tiny.qcow2", URL: "http://10.99.0.1:8001/img.qcow2"}}
+	}
 	k3s := strings.Fields("VM.GuestAgent.Audit VM.Config.Disk VM.Config.Memory Datastore.Audit VM.Clone VM.Config.CDROM Mapping.Audit VM.Config.CPU " +
 		"VM.GuestAgent.Unrestricted VM.Migrate SDN.Use VM.Config.Cloudinit Sys.Audit VM.Config.Options Pool.Audit Datastore.AllocateSpace VM.PowerMgmt " +
 		"VM.Audit Pool.Allocate Datastore.AllocateTemplate Mapping.Use VM.Config.HWType VM.Allocate VM.Config.Network")
 	return pvesim.Model{
 		Version: "9.2.11", Hosts: []pvesim.Host{h}, Roles: []pvesim.Role{{ID: "K3s", Privs: k3s}},
 		Users: []pvesim.User{{ID: "root@pam", Password: "password-of-root"}, {ID: "nobody@pve", Password: "password-of-nobody"}, {ID: "k3s@pve", Password: "x"}},
-		Tokens: []pvesim.Token{{ID: "root@pam!full", Secret: secret(rootToken)}, {ID: "k3s@pve!full", Secret: secret(k3sToken)},
+		Tokens: []pvesim.Token{{ID: "root@pam!full", Secret: secret(rootToken)}, {ID: "root@pam!sep", Secret: "22222222-0000-4000-8000-000000000000", PrivSep: true}, {ID: "k3s@pve!full", Secret: secret(k3sToken)},
 			{ID: "k3s@pve!sep", Secret: "44444444-0000-4000-8000-000000000000", PrivSep: true}},
 		ACLs: []pvesim.ACL{{Path: "/", Who: "k3s@pve", Role: "K3s"}},
 	}
 }
 
-// recordedInternet is the web server that stood beside it.
+// recordedInternet is the web server that stood beside it. What it redirects leads
+// to /a.iso, or back to where it began, which ends as a failure does.
 func recordedInternet(raw string) ([]byte, error) {
 	switch {
 	case strings.HasPrefix(raw, "http://10.99.0.1:1/"):
 		return nil, errors.New("Connecting to 10.99.0.1:1... failed: Connection refused.") //nolint:staticcheck // wget's words
 	case strings.HasSuffix(raw, "/img.qcow2"):
 		return tinyImage(), nil
-	case strings.HasSuffix(raw, "/a.iso"):
+	case strings.HasSuffix(raw, "/a.iso"), strings.HasSuffix(raw, "/redir"):
 		return make([]byte, 65536), nil
+	case strings.HasSuffix(raw, "/text.qcow2"):
+		return []byte("not an image\n"), nil
 	}
 	return nil, guest.ErrNotFound
-}
-
-// recordedUpload is an upload whose request was not recorded, but its task was: in
-// the exchange before which it happened.
-type recordedUpload struct {
-	before                         int
-	upid, auth, content, name, sum string
-	data                           []byte
-}
-
-func recordedUploads() []recordedUpload {
-	upid := func(pid, pstart, start, who string) string {
-		return "UPID:pve1:" + pid + ":" + pstart + ":" + start + ":imgcopy::" + who + ":"
-	}
-	const root, k3s = "root@pam!full", "k3s@pve!full"
-	return []recordedUpload{
-		{124, upid("00000345", "00053B02", "6B007E3D", root), rootToken, "iso", "seed 1.iso", "", make([]byte, 65536)},
-		{126, upid("0000034F", "00053B30", "6B007E3D", root), rootToken, "iso", "x.iso", "", make([]byte, 500)},
-		{128, upid("00000359", "00053B40", "6B007E3D", root), rootToken, "iso", "x.img", "", make([]byte, 4096)},
-		{130, upid("00000364", "00053B74", "6B007E3E", root), rootToken, "import", "up.qcow2", "", tinyImage()},
-		{132, upid("00000370", "00053BA7", "6B007E3E", root), rootToken, "import", "up2.raw", "", []byte("raw")},
-		{134, upid("00000379", "00053BD6", "6B007E3F", root), rootToken, "import", "bad.qcow2", "", []byte("no image")},
-		{136, upid("00000382", "00053C0A", "6B007E3F", root), rootToken, "import", "up3.qcow2", "00", tinyImage()},
-		{138, upid("00000387", "00053C1A", "6B007E3F", root), rootToken, "import", "up3.qcow2", strings.ToUpper(sha256Of(tinyImage())), tinyImage()},
-		{140, upid("00000392", "00053C2E", "6B007E40", k3s), k3sToken, "import", "up4.qcow2", "", tinyImage()},
-	}
 }

@@ -1,12 +1,8 @@
 package simcheck
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
-	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -15,9 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// What was once asked of real Proxmox VE daemons, and what they answered.
-const transcripts = "../../../shared/data/pve9-transcripts.jsonl"
 
 // anonymous are the values in it that say nothing and need not be kept: tickets,
 // and the names that the test daemons' passwords had.
@@ -28,46 +21,53 @@ var anonymous = []struct {
 	{regexp.MustCompile(`PVE:([a-z0-9]+@[a-z]+):[0-9A-F]{8}::[A-Za-z0-9+/=]+`), "PVE:$1:00000000::TICKET"},
 	{regexp.MustCompile(`"CSRFPreventionToken":"[^"]*"`), `"CSRFPreventionToken":"00000000:TOKEN"`},
 	{regexp.MustCompile(`\\"CSRFPreventionToken\\":\\"[^"\\]*\\"`), `\"CSRFPreventionToken\":\"00000000:TOKEN\"`},
-	{regexp.MustCompile(`oracle-(root|nobody)`), "password-of-$1"},
+	{regexp.MustCompile(`oracle-(root|nobody|k3s)`), "password-of-$1"},
 }
 
-// TestRecordedIsWhatWasRecorded holds the embedded exchanges against the record.
+// TestRecordedIsWhatWasRecorded holds the embedded exchanges against the originals
+// that -data names, in the order of recordingNames; -update takes them over.
 func TestRecordedIsWhatWasRecorded(t *testing.T) {
-	raw, err := os.ReadFile(transcripts)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("NOT CHECKED: %s is missing; recorded.jsonl.gz is taken as it is", transcripts)
-	}
-	require.NoError(t, err)
-	var want bytes.Buffer
-	lines := bufio.NewScanner(bytes.NewReader(raw))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		for _, a := range anonymous {
-			line = a.pattern.ReplaceAllString(line, a.with)
-		}
-		var e exchange
-		require.NoError(t, json.Unmarshal([]byte(line), &e))
-		want.Write(encoded(t, e))
-		want.WriteByte('\n')
-	}
-	if *update {
-		require.NoError(t, os.WriteFile("recorded.jsonl.gz", packed(t, want.Bytes()), 0o644))
+	if *data == "" {
 		return
 	}
-	var got []byte
-	require.NoError(t, unpack(recorded, func(r io.Reader) (err error) { got, err = io.ReadAll(r); return err }))
-	assert.Equal(t, want.String(), string(got), "run go test ./internal/simcheck -run %s -update", t.Name())
+	for i, file := range strings.Split(*data, ",") {
+		name := recordingNames()[i]
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, a := range anonymous {
+			raw = a.pattern.ReplaceAll(raw, []byte(a.with))
+		}
+		had, err := parseExchanges(bytes.NewReader(raw))
+		require.NoError(t, err)
+		var want bytes.Buffer
+		for _, e := range had {
+			want.Write(encoded(t, e))
+			want.WriteByte('\n')
+		}
+		if *update {
+			require.NoError(t, os.WriteFile(name, packed(t, want.Bytes()), 0o644))
+			continue
+		}
+		kept, err := recordings.ReadFile(name)
+		require.NoError(t, err)
+		var got []byte
+		require.NoError(t, unpack(kept, func(r io.Reader) (err error) { got, err = io.ReadAll(r); return err }))
+		assert.Equal(t, want.String(), string(got), "run go test ./internal/simcheck -run %s -update -data=…", t.Name())
+	}
 }
 
 func TestNothingInTheRecordIsSecret(t *testing.T) {
-	exchanges, err := loadExchanges()
+	scenarios, err := Scenarios()
 	require.NoError(t, err)
-	require.Greater(t, len(exchanges), 300)
-	for i, e := range exchanges {
-		text := string(encoded(t, e))
-		assert.NotRegexp(t, `::[A-Za-z0-9+/]{20}`, text, "#%d: a ticket", i)
-		assert.False(t, strings.Contains(text, "PRIVATE KEY"), "#%d", i)
-		assert.NotRegexp(t, `/(home|work|root|opt)/`, text, "#%d: a path of a workplace", i)
+	total := 0
+	for _, s := range scenarios {
+		for i, e := range s.had {
+			total++
+			text := string(encoded(t, e))
+			assert.NotRegexp(t, `::[A-Za-z0-9+/]{20}`, text, "%s #%d: a ticket", s, i)
+			assert.False(t, strings.Contains(text, "PRIVATE KEY"), "%s #%d", s, i)
+			assert.NotRegexp(t, `/(home|work|opt)/`, text, "%s #%d: a path of a workplace", s, i)
+		}
 	}
+	assert.Greater(t, total, 2400)
 }

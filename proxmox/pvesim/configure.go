@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -63,45 +62,99 @@ func (c *call) getPending() (any, error) {
 	return out, nil
 }
 
-// wantedChange reads a call's parameters and refuses what makes no sense.
+// wantedChange reads a call's parameters and refuses what makes no sense, in the
+// order in which Proxmox looks (PVE/API2/Qemu.pm, update_vm_api).
 func (c *call) wantedChange() (change, error) {
 	ch := change{set: c.options(), delete: splitList(c.param("delete")), revert: splitList(c.param("revert")),
 		digest: c.param("digest"), force: c.p.bool("force")}
 	if err := c.rootOption("skiplock"); err != nil {
 		return ch, err
 	}
+	if err := checkSSHKeys(ch.set["sshkeys"]); err != nil {
+		return ch, err
+	}
 	if len(ch.set)+len(ch.delete)+len(ch.revert) == 0 {
 		return ch, die("no options specified")
 	}
-	for _, k := range ch.delete {
-		if _, both := ch.set[k]; both {
-			return ch, badParam("delete", fmt.Sprintf("you can't use '-%s' and -delete %s' at the same time", k, k))
+	resolveCDROM(ch.set)
+	for _, k := range ch.revert {
+		switch {
+		case !c.s.isOption(k):
+			return ch, badParam("revert", fmt.Sprintf("unknown option '%s'", k))
+		case ch.sets(k):
+			return ch, badParam("delete", fmt.Sprintf("you can't use '-%s' and -revert %s' at the same time", k, k))
 		}
-		if c.s.configKeys()[k] == nil || noOptions[k] {
+	}
+	for i, k := range ch.delete {
+		if k == "cdrom" {
+			k = "ide2"
+			ch.delete[i] = k
+		}
+		switch {
+		case ch.sets(k):
+			return ch, badParam("delete", fmt.Sprintf("you can't use '-%s' and -delete %s' at the same time", k, k))
+		case slices.Contains(ch.revert, k):
+			return ch, badParam("revert", fmt.Sprintf("you can't use '-delete %s' and -revert %s' at the same time", k, k))
+		case !c.s.isOption(k):
 			return ch, badParam("delete", fmt.Sprintf("unknown option '%s'", k))
 		}
 	}
 	return ch, nil
 }
 
-// prepareChange are the checks that come before the work: rights and references.
+func (ch change) sets(k string) bool {
+	_, there := ch.set[k]
+	return there
+}
+
+// isOption tells whether VMs have such an option.
+func (s *Sim) isOption(k string) bool {
+	return k == "lock" || k == "vmstate" || k == "parent" || k == "snaptime" || k == "meta" || s.configKeys()[k] != nil && !noOptions[k]
+}
+
+// resolveCDROM puts what is in the drive of old, cdrom, into ide2.
+func resolveCDROM(opts map[string]string) {
+	value, there := opts["cdrom"]
+	if !there {
+		return
+	}
+	if !strings.Contains(value, "media=") {
+		value += ",media=cdrom"
+	}
+	opts["ide2"] = value
+	delete(opts, "cdrom")
+}
+
+// prepareChange are the checks that come before the work: drives, rights, references.
+// Values are written the way in which they will be kept.
 func (c *call) prepareChange(ch change) error {
+	if err := c.s.checkDriveParams(ch.set); err != nil {
+		return err
+	}
 	keys := slices.Sorted(maps.Keys(ch.set))
-	if err := c.mayConfigure(c.vmid(), slices.Concat(keys, ch.delete)); err != nil {
+	for _, k := range keys {
+		switch {
+		case netKey.MatchString(k):
+			ch.set[k] = c.s.normalNet(k, ch.set[k], false)
+		case k == "vmgenid" && ch.set[k] == "1":
+			ch.set[k] = c.s.uuid()
+		case k == "hookscript":
+			if err := c.checkHookscript(ch.set[k]); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.mayConfigure(c.vmid(), slices.Concat(ch.delete, keys)); err != nil {
+		return err
+	}
+	if err := c.mayStore(ch.set); err != nil {
 		return err
 	}
 	for _, k := range keys {
-		var err error
-		switch {
-		case strings.HasPrefix(k, "net"):
-			err = c.s.mayBridge(c.who, k, ch.set[k])
-		case isDrive(k):
-			err = c.checkDrive(k, c.s.props(k, ch.set[k]))
-		case k == "cpu":
-			err = checkCPU(c.s.props(k, ch.set[k])["cputype"], c.s.cpuTypes())
-		}
-		if err != nil {
-			return err
+		if netKey.MatchString(k) {
+			if err := c.s.mayBridge(c.who, k, ch.set[k]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -124,10 +177,12 @@ func (c *call) begin(w worker, ch change) (*vm, func(), error) {
 		if ch.digest != "" && ch.digest != v.sum() {
 			return die("checksum mismatch (file change by other user?)")
 		}
-		if c.p.bool("skiplock") {
-			return nil
+		if !c.p.bool("skiplock") {
+			if err := v.checkLock(); err != nil {
+				return err
+			}
 		}
-		return v.checkLock()
+		return v.checkBalloon(ch)
 	}()
 	if err != nil {
 		unlock()
@@ -192,147 +247,8 @@ func (c *call) postConfig() (any, error) {
 	return c.finished(upid, c.p.int("background_delay", 0))
 }
 
-// apply makes the change, option by option, each written at once, in an order
-// that nobody should rely on. One that fails leaves the others behind it undone
-// and those before it done: Proxmox does not put anything back.
-func (w worker) apply(who identity, v *vm, ch change) error {
-	for _, k := range ch.revert {
-		delete(v.pending, k)
-		v.changed()
-	}
-	for _, k := range ch.delete {
-		if err := w.deleteOption(who, v, k, ch.force); err != nil {
-			return err
-		}
-	}
-	keys := slices.Collect(maps.Keys(ch.set))
-	slices.SortFunc(keys, func(a, b string) int { return int(hashed(a)) - int(hashed(b)) })
-	// Drives first, as what refers to them (boot) is checked when it is set.
-	slices.SortStableFunc(keys, func(a, b string) int { return boolInt(!isDrive(a)) - boolInt(!isDrive(b)) })
-	for _, k := range keys {
-		if err := w.setOption(who, v, k, ch.set[k]); err != nil {
-			return err
-		}
-	}
-	if !v.running && len(v.pending) > 0 {
-		v.applyPending()
-	}
-	if slices.ContainsFunc(slices.Concat(keys, ch.delete), isDrive) {
-		w.s.replug(v)
-	}
-	return nil
-}
-
 func hashed(s string) uint16 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(s))
 	return uint16(h.Sum32())
-}
-
-// hot are options that take effect on a running VM; pluggable are those that do
-// where something is plugged in or pulled out, and wait where it is changed.
-var (
-	hot = regexp.MustCompile(`^(description|hookscript|lock|name|onboot|protection|shares|startup|tags|vmstatestorage|template|` +
-		`ciuser|cipassword|citype|ciupgrade|cicustom|nameserver|searchdomain|sshkeys|ipconfig\d+|net\d+|unused\d+)$`)
-	pluggable = regexp.MustCompile(`^(scsi|virtio)\d+$`)
-)
-
-func (v *vm) put(key, value string) {
-	plugged := pluggable.MatchString(key) && (v.conf[key] == "" || value == "")
-	if v.running && !hot.MatchString(key) && !plugged {
-		if v.pending == nil {
-			v.pending = map[string]string{}
-		}
-		if v.conf[key] == value && value != "" {
-			delete(v.pending, key)
-		} else {
-			v.pending[key] = value
-		}
-		v.changed()
-		return
-	}
-	if value == "" {
-		v.unset(key)
-		return
-	}
-	v.set(key, value)
-}
-
-func (w worker) setOption(who identity, v *vm, key, value string) error {
-	for _, x := range []string{v.wanted()[key], value} {
-		if err := w.s.mayChange(who, v.id, key, x); err != nil {
-			return err
-		}
-	}
-	if key == "boot" {
-		if err := w.s.checkBoot(v, value); err != nil {
-			return err
-		}
-	}
-	if isDrive(key) {
-		return w.setDrive(v, key, value)
-	}
-	value = w.s.normal(key, value)
-	if value == "" { // "tags=" does not delete them
-		value = " "
-	}
-	v.put(key, value)
-	return nil
-}
-
-func (s *Sim) checkBoot(v *vm, value string) error {
-	_, order, ok := strings.Cut(value, "order=")
-	if !ok {
-		return nil
-	}
-	for _, dev := range splitList(order) {
-		if v.wanted()[dev] == "" {
-			return die("invalid bootorder: device '%s' does not exist'", dev)
-		}
-	}
-	return nil
-}
-
-func (w worker) deleteOption(who identity, v *vm, key string, force bool) error {
-	value := v.wanted()[key]
-	if value == "" {
-		return nil
-	}
-	if err := w.s.mayChange(who, v.id, key, value); err != nil {
-		return err
-	}
-	switch {
-	case unusedKey.MatchString(key):
-		return w.deleteUnused(v, key, value)
-	case isDrive(key):
-		w.retire(v, key, "")
-		if force {
-			for i := range 256 {
-				k := "unused" + itoa(i)
-				if v.conf[k] != "" && v.conf[k] == w.s.props(key, value)["file"] {
-					if err := w.deleteUnused(v, k, v.conf[k]); err != nil {
-						return err
-					}
-				}
-			}
-		}
-	}
-	v.put(key, "")
-	return nil
-}
-
-func (w worker) deleteUnused(v *vm, key, volid string) error {
-	if st, name := w.s.hosts[v.node].volume(volid); st != nil {
-		unlock, err := w.lockStorage(st)
-		if err != nil {
-			return err
-		}
-		err = w.erase(st, name)
-		unlock()
-		if err != nil {
-			return err
-		}
-	}
-	v.unset(key)
-	return nil
 }

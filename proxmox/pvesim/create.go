@@ -3,7 +3,6 @@ package pvesim
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -90,43 +89,35 @@ func (c *call) mayCreate(id int, opts map[string]string) error {
 			return err
 		}
 	}
+	resolveCDROM(opts)
 	keys := slices.Sorted(maps.Keys(opts))
+	if err := c.mayStore(opts); err != nil {
+		return err
+	}
 	if err := c.mayConfigure(id, keys); err != nil {
 		return err
 	}
 	return c.mayUse(id, keys, opts)
 }
 
-// mayUse checks what options refer to: devices, bridges, storages, CPU types.
+// mayUse checks what options refer to: storages, devices, bridges, drives.
 func (c *call) mayUse(id int, keys []string, opts map[string]string) error {
 	for _, k := range keys {
 		var err error
 		switch {
 		case passedThrough.MatchString(k):
 			err = c.s.mayPassThrough(c.who, id, c.param("pool"), k, opts[k])
-		case strings.HasPrefix(k, "net"):
+		case netKey.MatchString(k):
 			err = c.s.mayBridge(c.who, k, opts[k])
-		case isDrive(k):
-			err = c.checkDrive(k, c.s.props(k, opts[k]))
-		case k == "cpu":
-			err = checkCPU(c.s.props(k, opts[k])["cputype"], c.s.cpuTypes())
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.s.checkDriveParams(opts)
 }
 
 func (s *Sim) cpuTypes() []string { return s.configKeys()["cpu"].Format.Keys["reported-model"].Enum }
-
-func checkCPU(name string, known []string) error {
-	if name == "" || strings.HasPrefix(name, "custom-") || strings.HasPrefix(name, "x86-64-v") || slices.Contains(known, name) {
-		return nil
-	}
-	return fail(http.StatusBadRequest, "Parameter verification failed.").with("cpu",
-		fmt.Sprintf("Built-in cputype '%s' is not defined (missing 'custom-' prefix?)", name))
-}
 
 // create is the work of qmcreate.
 func (w worker) create(v *vm, opts map[string]string) (err error) {
@@ -149,13 +140,26 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 				return err
 			}
 		}
-		conf[k] = w.s.normal(k, value)
+		if conf[k], err = w.s.written(k, w.s.normal(k, value)); err != nil {
+			return err
+		}
+	}
+	maps.DeleteFunc(conf, func(_, value string) bool { return value == "" })
+	if err := w.s.checkVGA(conf["vga"]); err != nil {
+		return err
 	}
 	if conf["vmgenid"] == "" {
 		conf["vmgenid"] = w.s.uuid()
 	}
 	if !strings.Contains(conf["smbios1"], "uuid=") {
 		conf["smbios1"] = strings.TrimSuffix("uuid="+w.s.uuid()+","+conf["smbios1"], ",")
+	}
+	if pinned := w.s.pinnedMachine(conf["machine"], conf["ostype"]); pinned != "" {
+		w.log("pinning machine type to '%s' for Windows guest OS", w.s.props("machine", pinned)["type"])
+		conf["machine"] = pinned
+	}
+	if err := w.s.checkMachine(conf["machine"]); err != nil {
+		return err
 	}
 	conf["meta"] = fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix())
 	if conf["boot"] == "" {

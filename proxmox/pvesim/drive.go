@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -58,30 +59,51 @@ func (s *Sim) bootDisk(conf map[string]string) string {
 	return ""
 }
 
-// checkDrive is what is looked at before anything is done: special syntax,
-// storages and rights.
-func (c *call) checkDrive(key string, d map[string]string) error {
-	file := d["file"]
-	if from := d["import-from"]; from != "" {
-		m := newDisk.FindStringSubmatch(file)
-		if m == nil || m[2] != "0" {
-			return badParam(key, "'import-from' requires special syntax - use <storage ID>:0,import-from=<source>")
+// mayStore checks what drives refer to: storages and the rights to them
+// (PVE/API2/Qemu.pm, check_storage_access).
+func (c *call) mayStore(opts map[string]string) error {
+	for _, k := range slices.Sorted(maps.Keys(opts)) {
+		var err error
+		switch {
+		case isDrive(k):
+			err = c.mayDriveStore(k, c.s.props(k, opts[k]))
+		case unusedKey.MatchString(k):
+			err = c.permitVolume(opts[k])
+		case k == "vmstatestorage":
+			err = c.s.need(c.who, "/storage/"+opts[k], "Datastore.AllocateSpace")
 		}
-		if err := c.checkImport(key, from); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+func (c *call) mayDriveStore(key string, d map[string]string) error {
+	file := d["file"]
 	switch {
-	case file == "none" || file == "cdrom":
-		return nil
-	case strings.HasSuffix(file, ":cloudinit"):
-		return c.needSpace(strings.TrimSuffix(file, ":cloudinit"))
-	case newDisk.MatchString(file):
-		return c.needSpace(newDisk.FindStringSubmatch(file)[1])
+	case file == "", file == "none", strings.HasSuffix(file, ":cloudinit"):
+	case file == "cdrom":
+		if err := c.s.need(c.who, "/", "Sys.Console"); err != nil {
+			return err
+		}
+	case newDisk.MatchString(file) && !isCDROM(d):
+		if err := c.needSpace(newDisk.FindStringSubmatch(file)[1]); err != nil {
+			return err
+		}
 	case strings.HasPrefix(file, "/"):
-		return c.onlyRoot()
+		if err := c.onlyRoot(); err != nil {
+			return err
+		}
+	default:
+		if err := c.permitVolume(file); err != nil {
+			return err
+		}
 	}
-	return c.permitVolume(file)
+	if from := d["import-from"]; from != "" {
+		return c.checkImport(key, from)
+	}
+	return nil
 }
 
 func (c *call) needSpace(storeName string) error {
@@ -145,7 +167,8 @@ func (w worker) makeDrive(v *vm, key, value string, made *allocated) (string, er
 	file := d["file"]
 	switch {
 	case file == "none" || file == "cdrom":
-		return value, nil
+		delete(d, "size")
+		return w.s.printProps(key, d), nil
 	case strings.HasSuffix(file, ":cloudinit"):
 		for _, k := range drives(v.wanted()) {
 			if k != key && isCloudInit(w.s.props(k, v.wanted()[k])["file"]) {
@@ -153,12 +176,22 @@ func (w worker) makeDrive(v *vm, key, value string, made *allocated) (string, er
 			}
 		}
 		st := h.storages[strings.TrimSuffix(file, ":cloudinit")]
-		name := st.full(v.id, fmt.Sprintf("vm-%d-cloudinit", v.id), map[bool]string{true: "qcow2"}[st.fileBased()])
+		if st == nil {
+			return "", die("storage '%s' does not exist", strings.TrimSuffix(file, ":cloudinit"))
+		}
+		format := ""
+		if st.fileBased() {
+			format = cmp.Or(d["format"], "qcow2")
+		}
+		name := st.full(v.id, fmt.Sprintf("vm-%d-cloudinit", v.id), format)
 		if err := w.allocate(st, name, v.id, int64(cloudInitSize), made); err != nil {
 			return "", err
 		}
-		w.log("%s: successfully created disk '%s:%s,media=cdrom'", key, st.Name, name)
-		return st.Name + ":" + name + ",media=cdrom", nil
+		delete(d, "format")
+		d["file"], d["media"] = st.Name+":"+name, "cdrom"
+		out := w.s.printProps(key, d)
+		w.log("%s: successfully created disk '%s'", key, out)
+		return out, nil
 	case d["import-from"] != "":
 		return w.importDrive(v, key, d, made)
 	case newDisk.MatchString(file):

@@ -120,7 +120,7 @@ func isUnicastMAC(s string) bool { return macPattern.MatchString(s) }
 // checkFormat says what is wrong with v, as it follows "invalid format - ".
 func checkFormat(path string, f propertyFormat, v string) string {
 	if f.Keys != nil {
-		return checkProps(path, f.Keys, v)
+		return checkProps(path, f.Name, f.Keys, v)
 	}
 	if name, isList := strings.CutSuffix(f.Name, "-list"); isList {
 		for _, item := range splitList(v) {
@@ -134,6 +134,9 @@ func checkFormat(path string, f propertyFormat, v string) string {
 }
 
 func checkNamed(name, v string) string {
+	if wrong := firewallFormats[name]; wrong != nil {
+		return wrong(v)
+	}
 	f, known := formats[name]
 	if !known || f.ok(v) {
 		return ""

@@ -16,7 +16,7 @@ import (
 // and the guest agent.
 func (c *caller) worker() {
 	c.t.Helper()
-	seed, err := cloudinit.RenderWorker(cloudinit.Machine{Hostname: "wk1", AuthorizedKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEd1ZXN0c0xpdmVIZXJlQW5kQW5zd2VyQ2FsbHNPZlRlc3Rz t"},
+	seed, err := cloudinit.RenderWorker(cloudinit.Machine{Hostname: "wk1", AuthorizedKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEd1ZXN0c0xpdmVIZXJlQW5kQW5zd2VyQ2FsbHNPZlRl t"},
 		MAC: "bc:24:11:00:02:01", Address: netip.MustParsePrefix("10.0.0.21/24"), Gateway: netip.MustParseAddr("10.0.0.1"),
 		DNS: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Packages: []string{"qemu-guest-agent"}})
 	require.NoError(c.t, err)

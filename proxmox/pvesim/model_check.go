@@ -121,7 +121,7 @@ func (r *modelReader) checkMappings(m Model) {
 		r.says(at+".id", seen[pm.ID], "a second mapping %s", pm.ID)
 		seen[pm.ID] = true
 		for j, entry := range pm.Map {
-			text := oneLine(checkProps("map", keys, entry))
+			text := oneLine(checkProps("map", "", keys, entry))
 			r.says(fmt.Sprintf("%s.map[%d]", at, j), text != "", "%s", text)
 		}
 	}

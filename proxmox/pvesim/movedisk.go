@@ -224,7 +224,7 @@ func (w worker) reassign(v *vm, key string, to *vm, as string) error {
 	d["file"] = st.Name + ":" + name
 	if _, order, ok := strings.Cut(v.conf["boot"], "order="); ok && slices.Contains(splitList(order), key) {
 		w.log("removing disk '%s' from boot order config", key)
-		v.set("boot", "order="+strings.Join(slices.DeleteFunc(splitList(order), func(k string) bool { return k == key }), ";"))
+		v.set("boot", printBootOrder(slices.DeleteFunc(splitList(order), func(k string) bool { return k == key })))
 	}
 	w.log("removing disk '%s' from VM '%d' config", key, v.id)
 	v.unset(key)

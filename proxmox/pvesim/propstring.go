@@ -71,24 +71,33 @@ func defaultKey(keys map[string]*property) string {
 	return ""
 }
 
-// formatProps writes a property string: the default key first and bare, the
-// others sorted.
+// formatProps writes a property string: the default key first and bare, then those
+// that must be there, then the others, each sorted. Sizes are written in the largest
+// unit that fits.
 func formatProps(keys map[string]*property, in map[string]string) string {
 	var parts []string
 	first := defaultKey(keys)
-	if v, ok := in[first]; ok {
-		parts = append(parts, v)
+	print := func(k string) string {
+		if p := keys[k]; p != nil && p.Format.Name == "disk-size" {
+			return formatSize(parseSize(in[k]))
+		}
+		return in[k]
 	}
-	for _, k := range slices.Sorted(maps.Keys(in)) {
-		if k != first {
-			parts = append(parts, k+"="+in[k])
+	if _, ok := in[first]; ok {
+		parts = append(parts, print(first))
+	}
+	for _, required := range []bool{true, false} {
+		for _, k := range slices.Sorted(maps.Keys(in)) {
+			if p := keys[k]; k != first && (p != nil && !p.optional()) == required {
+				parts = append(parts, k+"="+print(k))
+			}
 		}
 	}
 	return strings.Join(parts, ",")
 }
 
 // checkProps holds a property string against its format; the empty text is good.
-func checkProps(path string, keys map[string]*property, s string) string {
+func checkProps(path, format string, keys map[string]*property, s string) string {
 	in, err := parseProps(keys, s)
 	if err != nil {
 		return err.Error() + "\n"
@@ -100,6 +109,9 @@ func checkProps(path string, keys map[string]*property, s string) string {
 	errs := map[string]string{}
 	checkObject(path, keys, p, errs)
 	if len(errs) == 0 {
+		if check := validators[format]; check != nil {
+			return check(in)
+		}
 		return ""
 	}
 	var b strings.Builder

@@ -25,10 +25,10 @@ func TestParametersAreChecked(t *testing.T) {
 		{config, "net0=virtio,bridge=vmbr0,speed=9", "net0", "invalid format - format error\nnet0.speed: " + unknown + "\n"},
 		{config, "net0=bridge=vmbr0", "net0", "invalid format - format error\nnet0.model: property is missing and it is not optional\n"},
 		{config, "hostpci0=0000:0A:00.0", "hostpci0", "invalid format - format error\nhostpci0.host: value does not match the regex pattern\n"},
-		{config, "ipconfig0=gw=10.0.0.1", "ipconfig0", "invalid format - format error\nipconfig0.ip: missing property - 'ipconfig0.gw' requires this property\n"},
+		{config, "ipconfig0=gw=10.0.0.1", "ipconfig0", "invalid format - format error\nipconfig0.ip: missing property required by 'ipconfig0.gw'\n"},
 		{config, "digest=" + strings.Repeat("0", 41), "digest", "value may only be 40 characters long"},
 		{config, "delete=nosuch", "delete", "unknown option 'nosuch'"},
-		{config, "cpu=bogus", "cpu", "Built-in cputype 'bogus' is not defined (missing 'custom-' prefix?)"},
+		{config, "cpu=bogus", "cpu", "invalid format - Built-in cputype 'bogus' is not defined (missing 'custom-' prefix?)"},
 		{config, "description=" + strings.Repeat("x", 8193), "description", "value may only be 8192 characters long"},
 		{"PUT /nodes/pve1/qemu/104/resize", "disk=scsi0&size=abc", "size", "value does not match the regex pattern"},
 		{"PUT /nodes/pve1/qemu/104/resize", "disk=scsi99&size=1G", "disk", "value 'scsi99' does not have a value in the enumeration"},
@@ -37,7 +37,7 @@ func TestParametersAreChecked(t *testing.T) {
 		{"GET /cluster/nextid", "vmid=1e+06", "vmid", "type check ('integer') failed - got '1e+06'"},
 		{"GET /cluster/nextid", "vmid=100", "vmid", "VM 100 already exists"},
 		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.img&url=https://x/a", "filename", "invalid filename or wrong extension"},
-		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.qcow2&url=https://x/a&checksum=ab", "checksum-algorithm", "missing property - 'checksum' requires this property"},
+		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.qcow2&url=https://x/a&checksum=ab", "checksum-algorithm", "missing property required by 'checksum'"},
 		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.qcow2&url=ftp://x/a", "url", "value does not match the regex pattern"},
 		{"POST /nodes/pve1/storage/vmdata/download-url", "content=iso&filename=a.iso&url=https://x/a", "storage", "storage 'vmdata' does not support 'iso' content"},
 		{"POST /cluster/mapping/pci", "id=g&map=node=pve1,path=0000:0A:00,id=10de:20f1", "map[0]", "invalid format - format error\nmap[0].path: value does not match the regex pattern\n"},
@@ -107,11 +107,11 @@ func TestBodiesAreReadAsProxmoxDoes(t *testing.T) {
 		assert.Equal(t, []any{4.0, 1.0, "a;b", "32768"}, []any{conf["cores"], conf["onboot"], conf["tags"], conf["memory"]})
 		assert.Equal(t, 200, put("application/x-www-form-urlencoded", "cores=2;onboot=0").status, "; separates like &")
 		assert.Equal(t, "500 malformed JSON string", itoa(put("application/json", "{").status)+" "+put("application/json", "{").reason)
-		assert.Equal(t, 501, put("text/plain", "cores=2").status)
+		assert.Equal(t, "506 upload 'Content-Type 'text/plain' not implemented", put("text/plain", "cores=2").line())
 		assert.Equal(t, "for data too large", put("application/x-www-form-urlencoded", "description="+strings.Repeat("x", maxForm)).reason)
 		r, err := http.NewRequestWithContext(context.Background(), "GET", "https://pve/api2/json/version", strings.NewReader("x=1"))
 		require.NoError(t, err)
-		assert.Equal(t, "Unexpected content for method", c.send(r).reason)
+		assert.Equal(t, "Unexpected content for method 'GET'", c.send(r).reason)
 	})
 }
 
@@ -129,7 +129,7 @@ func FuzzParseProps(f *testing.F) {
 			t.Skip()
 		}
 		in, err := parseProps(p.Format.Keys, text)
-		if err != nil || checkProps(key, p.Format.Keys, text) != "" || key[:3] == "net" {
+		if err != nil || checkProps(key, p.Format.Name, p.Format.Keys, text) != "" || key[:3] == "net" {
 			return
 		}
 		again, err := parseProps(p.Format.Keys, formatProps(p.Format.Keys, in))
@@ -146,7 +146,7 @@ func FuzzBody(f *testing.F) {
 			// A decoder stops after the first value; what follows is no matter.
 			t.Skip()
 		}
-		_ = params{}.addForm(form)
+		params{}.addForm(form)
 	})
 }
 

@@ -39,6 +39,7 @@ type Options struct {
 	// Heard is told of each request once it is answered, in no particular order and by
 	// several goroutines at once; nil is nobody.
 	Heard func(Request)
+	alarm *slog.Logger // for mistakes of our own: Log, or where there is none the program's
 
 	// Lean keeps only the last of what is written down for tests (Requests, and
 	// what guests say of themselves), for a Sim that runs for days.
@@ -159,7 +160,8 @@ func New(m Model, o Options) *Sim {
 		// Beside the addresses that examples give out by hand.
 		o.Network = &guest.Network{DHCP: netip.MustParsePrefix("10.0.0.192/26")}
 	}
-	if o.Log == nil {
+	if o.alarm = o.Log; o.Log == nil {
+		o.alarm = slog.Default()
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Sim{

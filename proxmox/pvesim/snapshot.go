@@ -30,7 +30,6 @@ func snapshotHandlers() map[string]handler {
 	return map[string]handler{
 		"GET " + snap:                            (*call).listSnapshots,
 		"POST " + snap:                           (*call).takeSnapshot,
-		"GET " + snap + "/{snapname}":            subdirs("cmd", "rollback", "config"),
 		"DELETE " + snap + "/{snapname}":         (*call).deleteSnapshot,
 		"GET " + snap + "/{snapname}/config":     (*call).snapshotConfig,
 		"PUT " + snap + "/{snapname}/config":     (*call).describeSnapshot,
@@ -253,7 +252,7 @@ func (w worker) deleteSnapshot(v *vm, name string, force bool) error {
 		}
 	}
 	if v.conf["parent"] == name {
-		v.put("parent", sn.parent)
+		v.settled("parent", sn.parent)
 	}
 	for _, other := range v.snapshots {
 		if other.parent == name {

@@ -60,8 +60,8 @@ func (w worker) start(how starting) error {
 	if resumes {
 		w.awake(v)
 	}
-	if len(v.pending) > 0 {
-		v.applyPending()
+	if len(v.pending) > 0 && !resumes {
+		w.applyPending(identity{"root@pam"}, v, map[string]string{})
 	}
 	warned, err := w.checkStart(v)
 	if err != nil {

@@ -14,7 +14,6 @@ func storageHandlers() map[string]handler {
 		"GET /storage/{storage}":               (*call).storageConfig,
 		"PUT /storage/{storage}":               (*call).updateStorage,
 		"DELETE /storage/{storage}":            (*call).deleteStorage,
-		"GET " + store:                         subdirs("subdir", "content", "download-url", "file-restore", "import-metadata", "prunebackups", "rrd", "rrddata", "status", "upload"),
 		"GET " + store + "/rrddata":            (*call).storageHistory,
 		"POST " + store + "/content":           (*call).allocateVolume,
 		"PUT " + store + "/content/{volume}":   (*call).describeVolume,

@@ -128,7 +128,7 @@ func (s *Sim) work(t *task, fault *Fault, do func(w worker) error) {
 			t.undo()
 		}
 	default:
-		err = do(w)
+		_, err = s.attempt(t.upid, func() (any, error) { return nil, do(w) })
 	}
 	if err == nil && fails {
 		err = errors.New(r.TaskError)

@@ -20,7 +20,9 @@ type vm struct {
 	node    string
 	pool    string
 	conf    map[string]string
-	pending map[string]string // waits for the next start; "" is a pending deletion
+	pending map[string]string // waits for the VM to be off; "" is a pending deletion
+	forced  map[string]bool   // of the deletions, those that erase what there is
+	ctime   time.Time
 
 	snapshots  map[string]*snapshot
 	cloudDrive map[string]string // the options that are on the cloud-init drive; nil for those of now
@@ -79,13 +81,6 @@ func (v *vm) wanted() map[string]string {
 	return out
 }
 
-// applyPending makes what was pending the configuration.
-func (v *vm) applyPending() {
-	v.conf = v.wanted()
-	v.pending = nil
-	v.changed()
-}
-
 // sum is the configuration file's digest.
 func (v *vm) sum() string {
 	if v.digest == "" {
@@ -132,13 +127,9 @@ func (s *Sim) typed(key, value string) any {
 		return value
 	}
 	switch p.Type {
-	case "integer", "boolean":
+	case "integer", "boolean": // a number is the text that it is in the file
 		if n, err := strconv.Atoi(value); err == nil {
 			return n
-		}
-	case "number":
-		if f, err := strconv.ParseFloat(value, 64); err == nil {
-			return f
 		}
 	}
 	return value
@@ -217,12 +208,15 @@ func (v *vm) power(on bool) {
 	v.machine, v.pci, v.pid = nil, nil, 0
 }
 
-func (v *vm) memory() int64 {
-	mib, _, _ := strings.Cut(strings.TrimPrefix(v.wanted()["memory"], "current="), ",")
+func (v *vm) memory() int64 { return mebibytes(v.wanted()["memory"]) << 20 }
+
+// mebibytes is what an option memory says.
+func mebibytes(memory string) int64 {
+	mib, _, _ := strings.Cut(strings.TrimPrefix(memory, "current="), ",")
 	if mib == "" {
-		return 512 << 20
+		return 512
 	}
-	return int64(atoi(mib)) << 20
+	return int64(atoi(mib))
 }
 
 func (v *vm) cpus() int {

@@ -76,8 +76,8 @@ func parseSize(s string) int64 {
 // G that it is a whole number of.
 func formatSize(n int64) string {
 	unit := 0
-	for unit < 3 && n%1024 == 0 && n > 0 {
+	for unit < 4 && n%1024 == 0 {
 		n, unit = n/1024, unit+1
 	}
-	return strconv.FormatInt(n, 10) + [...]string{"", "K", "M", "G"}[unit]
+	return strconv.FormatInt(n, 10) + [...]string{"", "K", "M", "G", "T"}[unit]
 }
