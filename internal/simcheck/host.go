@@ -63,7 +63,7 @@ func recordedHost(scenarios bool) pvesim.Model {
 		"VM.GuestAgent.Unrestricted VM.Migrate SDN.Use VM.Config.Cloudinit Sys.Audit VM.Config.Options Pool.Audit Datastore.AllocateSpace VM.PowerMgmt " +
 		"VM.Audit Pool.Allocate Datastore.AllocateTemplate Mapping.Use VM.Config.HWType VM.Allocate VM.Config.Network")
 	return pvesim.Model{
-		Version: "9.2.11", Hosts: []pvesim.Host{h}, Roles: []pvesim.Role{{ID: "K3s", Privs: k3s}},
+		Version: "9.2.11", QEMU: "10.0.13", Hosts: []pvesim.Host{h}, Roles: []pvesim.Role{{ID: "K3s", Privs: k3s}},
 		Users: []pvesim.User{{ID: "root@pam", Password: "password-of-root"}, {ID: "nobody@pve", Password: "password-of-nobody"}, {ID: "k3s@pve", Password: "x"}},
 		Tokens: []pvesim.Token{{ID: "root@pam!full", Secret: secret(rootToken)}, {ID: "root@pam!sep", Secret: "22222222-0000-4000-8000-000000000000", PrivSep: true}, {ID: "k3s@pve!full", Secret: secret(k3sToken)},
 			{ID: "k3s@pve!sep", Secret: "44444444-0000-4000-8000-000000000000", PrivSep: true}},

@@ -52,9 +52,9 @@ func (r *replay) again(ctx context.Context, n int, e exchange) (exchange, error)
 	if err := r.until(ctx, e.At); err != nil {
 		return exchange{}, err
 	}
-	// The recorder waited for what it had begun, but where times were set, and for
-	// the older one's salvo of clones.
-	salvo := r.older && strings.HasSuffix(e.Path, "/clone") && strings.HasSuffix(r.last.Path, "/clone")
+	// The recorder waited for what it had begun, but where times were set, for
+	// consoles, and for the older one's salvo of clones.
+	salvo := r.older && strings.HasSuffix(e.Path, "/clone") && strings.HasSuffix(r.last.Path, "/clone") || strings.HasSuffix(r.last.Path, "proxy")
 	if !salvo && !e.Timed {
 		r.sim.Settle()
 	}
