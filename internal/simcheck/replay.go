@@ -31,7 +31,7 @@ type session struct{ ticket, csrf string }
 // Replay asks a fresh simulated host what real daemons were asked in a scenario. It
 // takes the time that they took: call it within testing/synctest.
 func (r *Replays) Replay(ctx context.Context, s Scenario) error {
-	h := &replay{sim: pvesim.New(recordedHost(s.Name != ""), pvesim.Options{Internet: recordedInternet}), began: time.Now(),
+	h := &replay{sim: pvesim.New(recordedHost(s.Name != ""), pvesim.Options{Internet: recordedInternet, Timing: recordedTiming()}), began: time.Now(),
 		names: map[string]string{recordedSum: sha256Of(tinyImage())}, tickets: map[string]session{}, older: s.Name == "", release: func() {},
 		passwords: map[string]string{"root@pam": "password-of-root", "nobody@pve": "password-of-nobody", "k3s@pve": "x"}}
 	defer h.sim.Close()
