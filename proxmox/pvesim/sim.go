@@ -111,6 +111,7 @@ type Sim struct {
 	locks    map[string]*fileLock
 
 	registers map[string]map[string]map[string][]string // sections by file and ID, see register
+	elsewhere map[string]*storage                       // configured for nodes that there are not
 	firewalls map[string]*firewall                      // by whose they are, see firewall
 
 	tasks    map[string]*task
