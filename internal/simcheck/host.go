@@ -80,11 +80,15 @@ func recordedTiming() pvesim.Timing {
 }
 
 // recordedInternet is the web server that stood beside it. What it redirects leads
-// to /a.iso, or back to where it began, which ends as a failure does.
+// to /a.iso, or back to where it began.
 func recordedInternet(raw string) ([]byte, error) {
 	switch {
 	case strings.HasPrefix(raw, "http://10.99.0.1:1/"):
-		return nil, errors.New("Connecting to 10.99.0.1:1... failed: Connection refused.") //nolint:staticcheck // wget's words
+		return nil, guest.ErrRefused
+	case strings.HasSuffix(raw, "/loop"):
+		return nil, errors.New("20 redirections exceeded.") //nolint:staticcheck // wget's words
+	case strings.HasSuffix(raw, "/500"):
+		return nil, &guest.StatusError{Code: 500, Reason: "Internal Server Error"}
 	case strings.HasSuffix(raw, "/img.qcow2"):
 		return tinyImage(), nil
 	case strings.HasSuffix(raw, "/a.iso"), strings.HasSuffix(raw, "/redir"):
@@ -92,5 +96,5 @@ func recordedInternet(raw string) ([]byte, error) {
 	case strings.HasSuffix(raw, "/text.qcow2"):
 		return []byte("not an image\n"), nil
 	}
-	return nil, guest.ErrNotFound
+	return nil, &guest.StatusError{Code: 404, Reason: "File not found"}
 }

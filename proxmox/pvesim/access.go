@@ -1,18 +1,12 @@
 package pvesim
 
 import (
-	"crypto/subtle"
 	"fmt"
 	"maps"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
-	"time"
 )
-
-// unauthorizedDelay is what pveproxy makes a client wait for a 401 (PVE/APIServer/AnyEvent.pm).
-const unauthorizedDelay = 3 * time.Second
 
 // identity is who asks: a user or a token. Only literal root@pam is root.
 type identity struct{ id string }
@@ -41,29 +35,12 @@ type access struct {
 
 type ticket struct{ user, csrf string }
 
-// administrator lists every privilege of Proxmox VE 9.
-func administrator() []string {
-	return []string{
-		"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit",
-		"Group.Allocate", "Mapping.Audit", "Mapping.Modify", "Mapping.Use", "Permissions.Modify", "Pool.Allocate", "Pool.Audit",
-		"Realm.Allocate", "Realm.AllocateUser", "SDN.Allocate", "SDN.Audit", "SDN.Use", "Sys.AccessNetwork", "Sys.Audit",
-		"Sys.Console", "Sys.Incoming", "Sys.Modify", "Sys.PowerMgmt", "Sys.Syslog", "User.Modify", "VM.Allocate", "VM.Audit",
-		"VM.Backup", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType",
-		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.Console", "VM.GuestAgent.Audit",
-		"VM.GuestAgent.FileRead", "VM.GuestAgent.FileSystemMgmt", "VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted",
-		"VM.Migrate", "VM.Monitor", "VM.PowerMgmt", "VM.Replicate", "VM.Snapshot", "VM.Snapshot.Rollback",
-	}
-}
-
 func newAccess(m Model) access {
-	a := access{roles: map[string]map[string]bool{"NoAccess": {}}, users: map[string]User{}, tokens: map[string]Token{},
+	a := access{roles: map[string]map[string]bool{}, users: map[string]User{}, tokens: map[string]Token{},
 		groups: map[string]map[string]bool{}, acls: slices.Clone(m.ACLs), tickets: map[string]ticket{}}
-	nine := !strings.HasPrefix(m.Version, "8.")
-	all := slices.DeleteFunc(administrator(), func(p string) bool {
-		return nine && p == "VM.Monitor" || !nine && (strings.HasPrefix(p, "VM.GuestAgent.") || p == "VM.Replicate")
-	})
-	a.setRole("Administrator", all)
-	a.setRole("PVEAuditor", slices.DeleteFunc(slices.Clone(all), func(p string) bool { return !strings.HasSuffix(p, ".Audit") }))
+	for id, privs := range builtInRoles(!strings.HasPrefix(m.Version, "8.")) {
+		a.setRole(id, privs)
+	}
 	a.users["root@pam"] = User{ID: "root@pam"}
 	for _, r := range m.Roles {
 		a.setRole(r.ID, r.Privs)
@@ -171,28 +148,44 @@ func (s *Sim) privileges(who identity, p string) map[string]bool {
 	return out
 }
 
-// pooledRoles adds to the roles on a machine those on the pool that it is in, which
-// never propagate.
+// pooledRoles adds to the roles on a machine or a storage those on the pool that it is
+// in, which never propagate.
 func (s *Sim) pooledRoles(who, p string) map[string]bool {
 	roles := s.access.rolesOf(who, p)
-	id, isVM := strings.CutPrefix(p, "/vms/")
-	if !isVM {
+	pools := s.poolsWith(p)
+	if _, none := roles["NoAccess"]; none || len(pools) == 0 {
 		return roles
 	}
-	v := s.vms[atoi(id)]
-	if _, none := roles["NoAccess"]; none || v == nil || v.pool == "" {
-		return roles
-	}
-	pooled := s.access.rolesOf(who, "/pool/"+v.pool)
-	if _, none := pooled["NoAccess"]; none {
-		return map[string]bool{"NoAccess": false}
-	}
-	for role := range pooled {
-		if _, there := roles[role]; !there {
-			roles[role] = false
+	for _, id := range pools {
+		pooled := s.access.rolesOf(who, "/pool/"+id)
+		if _, none := pooled["NoAccess"]; none {
+			return map[string]bool{"NoAccess": false}
+		}
+		for role := range pooled {
+			if _, there := roles[role]; !there {
+				roles[role] = false
+			}
 		}
 	}
 	return roles
+}
+
+// poolsWith are the pools that the machine or the storage of a path is in.
+func (s *Sim) poolsWith(p string) (ids []string) {
+	if id, isVM := strings.CutPrefix(p, "/vms/"); isVM {
+		if pool := s.memberOf(atoi(id)); pool != "" {
+			ids = []string{pool}
+		}
+		return ids
+	}
+	if name, isStorage := strings.CutPrefix(p, "/storage/"); isStorage {
+		for id, pool := range s.pools {
+			if slices.Contains(pool.storages, name) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
 }
 
 // can reports whether somebody has a privilege on a path: that of privileges,
@@ -242,127 +235,6 @@ func refuse(p string, privs ...string) error {
 // bareRefusal is a refusal that names nothing.
 func bareRefusal() error { return fail(http.StatusForbidden, "Permission check failed") }
 
-// authenticate finds out who asks.
-func (s *Sim) authenticate(r *http.Request) (identity, error) {
-	refused := func(text string) error { return &apiError{status: http.StatusUnauthorized, text: text, bare: true} }
-	if header := r.Header.Get("Authorization"); header != "" {
-		rest, ok := strings.CutPrefix(header, "PVEAPIToken")
-		if !ok {
-			return identity{}, refused("No ticket")
-		}
-		id, given, _ := strings.Cut(strings.TrimLeft(rest, "= "), "=")
-		t, known := s.access.tokens[id]
-		if !known || t.Secret == "" || subtle.ConstantTimeCompare([]byte(t.Secret), []byte(given)) != 1 || s.access.shut(id) || s.access.shut(identity{id}.user()) {
-			return identity{}, refused("Authentication failed!")
-		}
-		return identity{id: id}, nil
-	}
-	cookie, err := r.Cookie("PVEAuthCookie")
-	if err != nil {
-		return identity{}, refused("No ticket")
-	}
-	t, known := s.access.tickets[cookie.Value]
-	if !known {
-		return identity{}, refused("Authentication failed!")
-	}
-	if r.Method != http.MethodGet && r.Header.Get("CSRFPreventionToken") != t.csrf {
-		return identity{}, refused("Permission denied - invalid csrf token")
-	}
-	return identity{id: t.user}, nil
-}
-
-// permit holds a request against what the schema says about who may make it.
-func (s *Sim) permit(c *call) error {
-	perms := c.spec.Permissions
-	if c.who.token() && c.spec.NoToken {
-		return fail(http.StatusForbidden, fmt.Sprintf("URI '/%s' not available with API token", strings.TrimPrefix(c.path, "/")))
-	}
-	if user, ok := perms["user"].(string); ok && (user == "all" || user == "world") {
-		return nil
-	}
-	if check, ok := perms["check"].([]any); ok {
-		return s.permitted(c, check)
-	}
-	if len(perms) > 0 { // described in prose, checked in code
-		return nil
-	}
-	if !c.who.root() {
-		return fail(http.StatusForbidden, "Permission check failed (user != root@pam)")
-	}
-	return nil
-}
-
-// permitted evaluates ["perm", path, [privileges], options…], ["and", …] and ["or", …].
-func (s *Sim) permitted(c *call, check []any) error {
-	op, _ := check[0].(string)
-	switch op {
-	case "and", "or":
-		var err error
-		for _, sub := range check[1:] {
-			err = s.permitted(c, sub.([]any))
-			if (err == nil) == (op == "or") {
-				return err
-			}
-		}
-		if op == "or" && err != nil {
-			return bareRefusal()
-		}
-		return err
-	case "perm":
-		return s.permittedOn(c, check)
-	}
-	return s.permittedUser(c, check)
-}
-
-func (s *Sim) permittedOn(c *call, check []any) error {
-	template, _ := check[1].(string)
-	anyOf, needed := false, ""
-	for i := 3; i+1 < len(check); i += 2 {
-		switch check[i] {
-		case "any":
-			anyOf = true
-		case "require_param":
-			needed, _ = check[i+1].(string)
-		}
-	}
-	if needed != "" && !c.p.has(needed) {
-		return bareRefusal()
-	}
-	where := fill(template, c.p)
-	privs := s.translate(check[2].([]any))
-	if anyOf {
-		return s.need(c.who, where, privs...)
-	}
-	return s.needAll(c.who, where, privs)
-}
-
-// translate turns the privileges of Proxmox VE 9 into those of the version we are.
-func (s *Sim) translate(in []any) []string {
-	var out []string
-	for _, p := range in {
-		name, _ := p.(string)
-		if strings.HasPrefix(s.version, "8.") && strings.HasPrefix(name, "VM.GuestAgent.") {
-			name = "VM.Monitor"
-		}
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-// fill puts parameters into a path of the schema ("/vms/{vmid}").
-func fill(template string, p params) string {
-	for {
-		before, rest, ok := strings.Cut(template, "{")
-		if !ok {
-			return path.Clean(template)
-		}
-		name, after, _ := strings.Cut(rest, "}")
-		template = before + p.get(name) + after
-	}
-}
-
 // permissions is what somebody may do, by path: the paths that are always named,
 // and those that anything is granted on (get_effective_permissions).
 func (c *call) permissions() (any, error) {
@@ -377,12 +249,24 @@ func (c *call) permissions() (any, error) {
 	if p := c.param("path"); p != "" {
 		paths = []string{p}
 	} else {
-		for _, acl := range c.s.access.acls {
-			paths = append(paths, acl.Path)
+		for _, acl := range c.s.access.acls { // and what is above it
+			for i, r := range acl.Path + "/" {
+				if r == '/' && i > 0 {
+					paths = append(paths, acl.Path[:i])
+				}
+			}
 		}
 		for _, v := range c.s.vms {
 			if v.pool != "" {
 				paths = append(paths, "/vms/"+itoa(v.id))
+			}
+		}
+		for _, pool := range c.s.pools {
+			for vmid := range pool.absent {
+				paths = append(paths, "/vms/"+itoa(vmid))
+			}
+			for _, name := range pool.storages {
+				paths = append(paths, "/storage/"+name)
 			}
 		}
 	}

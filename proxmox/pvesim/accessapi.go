@@ -16,7 +16,6 @@ func accessHandlers() map[string]handler {
 		realms = "/access/domains"
 	)
 	return map[string]handler{
-		"GET /access":                      subdirs("subdir", "users", "groups", "roles", "acl", "domains", "openid", "tfa", "ticket", "permissions", "password"),
 		"GET " + users:                     (*call).listUsers,
 		"POST " + users:                    (*call).createUser,
 		"GET " + users + "/{userid}":       (*call).getUser,
@@ -47,7 +46,6 @@ func accessHandlers() map[string]handler {
 		"DELETE " + realms + "/{realm}":    (*call).deleteRealm,
 		"PUT /access/password":             (*call).changePassword,
 		"GET /access/ticket":               (*call).noTicket,
-		"GET /access/openid":               subdirs("subdir", "auth-url", "login"),
 		"GET /access/tfa":                  (*call).listFactors,
 		"GET /access/tfa/{userid}":         (*call).factors,
 	}
@@ -68,7 +66,7 @@ func (s *Sim) person(id string, full bool) map[string]any {
 	if !full {
 		return e
 	}
-	e["groups"] = append([]string{}, s.groupsOf(id)...)
+	e["groups"], e["tokens"] = append([]string{}, s.groupsOf(id)...), nil
 	if names := s.tokensOf(id); len(names) > 0 {
 		tokens := map[string]any{}
 		for _, name := range names {
@@ -103,7 +101,10 @@ func (c *call) listUsers() (any, error) {
 			e["tokens"] = list
 		}
 		_, realm, _ := strings.Cut(id, "@")
-		e["userid"], e["realm-type"] = id, c.s.access.realm(realm)["type"]
+		e["userid"] = id
+		if r := c.s.access.realm(realm); r != nil {
+			e["realm-type"] = r["type"]
+		}
 		out = append(out, e)
 	}
 	return out, nil
@@ -116,8 +117,8 @@ func (c *call) createUser() (any, error) {
 	switch {
 	case a.users[id].ID != "":
 		return nil, userConfig("create user failed", die("user '%s' already exists", id))
-	case a.realm(realm) == nil:
-		return nil, userConfig("create user failed", die("domain '%s' does not exist", realm))
+	case c.p.has("password") && a.realm(realm) == nil:
+		return nil, userConfig("create user failed", die("auth domain '%s' does not exist", realm))
 	}
 	if err := c.checkGroups(); err != nil {
 		return nil, userConfig("create user failed", err)

@@ -14,6 +14,7 @@ type apiError struct {
 	text   string
 	params map[string]string // parameter -> what is wrong with it
 	bare   bool              // no body
+	plain  bool              // a body of the text alone
 }
 
 // Error is the text, with the status where Perl's exceptions carry it: that is how
@@ -31,6 +32,12 @@ func (e *apiError) with(param, text string) *apiError {
 	}
 	e.params[param] = text
 	return e
+}
+
+// unread refuses a request before anything has looked at what it asks for
+// (PVE/APIServer/AnyEvent.pm, error).
+func unread(status int, text string) *apiError {
+	return &apiError{status: status, text: text, plain: true}
 }
 
 func fail(status int, text string) *apiError { return &apiError{status: status, text: text} }
@@ -54,6 +61,7 @@ type answer struct {
 	reason string
 	body   []byte
 	drop   bool
+	plain  bool // the body is no JSON, and nothing says what it is
 }
 
 // listing is data with keys of its own beside it ("total").
@@ -85,6 +93,10 @@ func (s *Sim) answerFor(data any, err error) answer {
 	}
 	a := answer{status: e.status, reason: strings.TrimSpace(strings.ReplaceAll(e.text, "\n", " "))}
 	if e.bare {
+		return a
+	}
+	if e.plain {
+		a.body, a.plain = []byte(e.text), true
 		return a
 	}
 	body := map[string]any{"data": nil, "message": e.text + "\n"}

@@ -74,7 +74,7 @@ func (c *caller) send(r *http.Request) reply {
 	require.NoError(c.t, err)
 	_, reason, _ := strings.Cut(res.Status, " ")
 	out := reply{status: res.StatusCode, reason: reason, body: string(raw)}
-	if len(raw) > 0 {
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
 		require.NoError(c.t, json.Unmarshal(raw, &out), "%s", raw)
 	}
 	return out

@@ -1,11 +1,8 @@
 package pvesim
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -108,33 +105,4 @@ func (s *Sim) resource(v *vm) map[string]any {
 		r["pool"] = v.pool
 	}
 	return r
-}
-
-// login gives out a ticket. Wrong passwords wait as wrong tickets do. Who has a second
-// factor gets one that lets nobody in, with the status of success.
-func (c *call) login() (any, error) {
-	name := c.param("username")
-	if realm := c.param("realm"); realm != "" {
-		name += "@" + realm
-	}
-	u, known := c.s.access.users[name]
-	if !known || u.Password == "" || u.Password != c.param("password") || u.TOTP && (c.p.has("otp") || c.p.has("tfa-challenge")) {
-		if c.s.wait(unauthorizedDelay, nil) != nil {
-			return nil, errDropped
-		}
-		return nil, &apiError{status: http.StatusUnauthorized, text: "authentication failure"}
-	}
-	var b [24]byte
-	_, _ = rand.Read(b[:])
-	said := name
-	if u.TOTP {
-		said = "!tfa!" + `{"totp"%3Atrue,"recovery"%3Anull}` // colons alone are escaped
-	}
-	id := fmt.Sprintf("PVE:%s:%08X::%s", said, time.Now().Unix(), hex.EncodeToString(b[:]))
-	t := ticket{user: name, csrf: fmt.Sprintf("%08X:%s", time.Now().Unix(), hex.EncodeToString(b[:12]))}
-	if u.TOTP {
-		return map[string]any{"ticket": id, "username": name, "CSRFPreventionToken": t.csrf, "NeedTFA": 1}, nil
-	}
-	c.s.access.tickets[id] = t
-	return map[string]any{"ticket": id, "username": name, "CSRFPreventionToken": t.csrf, "cap": c.s.capabilities(identity{name})}, nil
 }

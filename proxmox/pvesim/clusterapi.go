@@ -9,11 +9,6 @@ import (
 
 func moreClusterHandlers() map[string]handler {
 	return map[string]handler{
-		"GET /cluster": subdirs("name", "acme", "backup", "backup-info", "ceph", "config", "firewall", "ha", "jobs", "log", "mapping", "metrics",
-			"nextid", "notifications", "options", "replication", "resources", "sdn", "status", "tasks"),
-		"GET /cluster/mapping":                  subdirs("name", "pci", "usb", "dir"),
-		"GET /cluster/ha":                       subdirs("id", "groups", "resources", "rules", "status"),
-		"GET /cluster/ha/status":                subdirs("name", "current", "manager_status"),
 		"GET /cluster/ha/status/current":        (*call).highAvailability,
 		"GET /cluster/ha/status/manager_status": (*call).manager,
 		"GET /cluster/ha/rules":                 func(*call) (any, error) { return []any{}, nil },

@@ -66,12 +66,17 @@ func (d *directory) about(id string) map[string]string {
 // realm returns the properties of a realm, nil where there is none.
 func (d *directory) realm(id string) map[string]string {
 	if d.realms == nil {
-		d.realms = map[string]map[string]string{
-			"pam": {"type": "pam", "comment": "Linux PAM standard authentication"},
-			"pve": {"type": "pve", "comment": "Proxmox VE authentication server"},
-		}
+		d.realms = firstRealms()
 	}
 	return d.realms[id]
+}
+
+// firstRealms are those that are there before anybody has made one.
+func firstRealms() map[string]map[string]string {
+	return map[string]map[string]string{
+		"pam": {"type": "pam", "comment": "Linux PAM standard authentication"},
+		"pve": {"type": "pve", "comment": "Proxmox VE authentication server"},
+	}
 }
 
 func (d *directory) describe(group, comment string) {

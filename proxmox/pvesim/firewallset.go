@@ -1,5 +1,11 @@
 package pvesim
 
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
 func aliasHandlers(prefix string) map[string]handler {
 	aliases, sets := prefix+"/aliases", prefix+"/ipset"
 	return map[string]handler{
@@ -19,8 +25,9 @@ func aliasHandlers(prefix string) map[string]handler {
 	}
 }
 
-func (c *call) alias(f *firewall, name string) map[string]any {
-	out := map[string]any{"name": name, "ipversion": 4, "digest": digestOf(f.aliases)}
+// alias is an alias as it is read from its file.
+func (f *firewall) alias(name string) map[string]any {
+	out := map[string]any{"ipversion": versionOf(f.aliases[name]["cidr"])}
 	for k, v := range f.aliases[name] {
 		out[k] = v
 	}
@@ -28,80 +35,81 @@ func (c *call) alias(f *firewall, name string) map[string]any {
 }
 
 func (c *call) listAliases() (any, error) {
-	f, err := c.firewall()
-	if err != nil {
-		return nil, err
-	}
+	f := c.firewall()
 	out := []any{}
 	for _, name := range sortedKeys(f.aliases) {
-		out = append(out, c.alias(f, name))
+		a := f.alias(name)
+		a["digest"] = digestOf(f.aliases)
+		out = append(out, a)
 	}
 	return out, nil
 }
 
+// aliasSaid is what a call says of an alias, as its file keeps it: one address is no
+// network.
+func (c *call) aliasSaid(name string) map[string]string {
+	a := map[string]string{"name": name, "cidr": oneAddress(c.param("cidr"))}
+	if comment := strings.TrimSpace(c.param("comment")); comment != "" {
+		a["comment"] = comment
+	}
+	return a
+}
+
+// oneAddress drops the length of a network of one (PVE/Firewall.pm, parse_ip_or_cidr).
+func oneAddress(cidr string) string {
+	if versionOf(cidr) == 6 {
+		return strings.TrimSuffix(cidr, "/128")
+	}
+	return strings.TrimSuffix(cidr, "/32")
+}
+
 func (c *call) createAlias() (any, error) {
-	f, err := c.firewall()
-	if err != nil {
-		return nil, err
+	f, name := c.firewall(), c.param("name")
+	if f.aliases[strings.ToLower(name)] != nil {
+		return nil, badParam("name", "alias '"+name+"' already exists")
 	}
-	if f.aliases[c.param("name")] != nil {
-		return nil, badParam("name", "alias '"+c.param("name")+"' already exists")
-	}
-	f.aliases[c.param("name")] = c.section("vmid", "name")
+	f.aliases[strings.ToLower(name)] = c.aliasSaid(name)
 	return nil, nil
 }
 
 func (c *call) getAlias() (any, error) {
-	f, err := c.firewall()
-	if err != nil {
-		return nil, err
-	}
-	if f.aliases[c.param("name")] == nil {
+	f, name := c.firewall(), strings.ToLower(c.param("name"))
+	if f.aliases[name] == nil {
 		return nil, badParam("name", "no such alias")
 	}
-	return c.alias(f, c.param("name")), nil
+	return f.alias(name), nil
 }
 
 func (c *call) updateAlias() (any, error) {
-	f, err := c.firewall()
-	if err != nil {
+	f, name, as := c.firewall(), strings.ToLower(c.param("name")), strings.ToLower(c.param("rename"))
+	if err := c.checkDigest(digestOf(f.aliases)); err != nil {
 		return nil, err
 	}
-	name, as := c.param("name"), c.param("rename")
 	switch {
 	case f.aliases[name] == nil:
 		return nil, badParam("name", "no such alias")
 	case as != "" && as != name && f.aliases[as] != nil:
-		return nil, badParam("name", "alias '"+as+"' already exists")
-	}
-	if err := c.checkDigest(digestOf(f.aliases)); err != nil {
-		return nil, err
+		return nil, badParam("name", "alias '"+c.param("rename")+"' already exists")
+	case as == "" || as == name:
+		f.aliases[name] = c.aliasSaid(c.param("name"))
+		return nil, nil
 	}
 	delete(f.aliases, name)
-	if as == "" {
-		as = name
-	}
-	f.aliases[as] = c.section("vmid", "name", "rename")
+	f.aliases[as] = c.aliasSaid(c.param("rename"))
 	return nil, nil
 }
 
 func (c *call) deleteAlias() (any, error) {
-	f, err := c.firewall()
-	if err != nil {
-		return nil, err
-	}
+	f := c.firewall()
 	if err := c.checkDigest(digestOf(f.aliases)); err != nil {
 		return nil, err
 	}
-	delete(f.aliases, c.param("name"))
+	delete(f.aliases, strings.ToLower(c.param("name")))
 	return nil, nil
 }
 
 func (c *call) listSets() (any, error) {
-	f, err := c.firewall()
-	if err != nil {
-		return nil, err
-	}
+	f := c.firewall()
 	out := []any{}
 	for _, name := range sortedKeys(f.sets) {
 		e := map[string]any{"name": name, "digest": digestOf(sortedKeys(f.sets))}
@@ -113,12 +121,14 @@ func (c *call) listSets() (any, error) {
 	return out, nil
 }
 
+// createSet makes a set or renames one. The file has names in small letters.
 func (c *call) createSet() (any, error) {
-	f, err := c.firewall()
-	if err != nil {
-		return nil, err
+	f, name, old := c.firewall(), c.param("name"), c.param("rename")
+	if old != "" {
+		if err := c.checkDigest(digestOf(sortedKeys(f.sets))); err != nil {
+			return nil, err
+		}
 	}
-	name, old := c.param("name"), c.param("rename")
 	switch {
 	case old != "" && f.sets[old] == nil:
 		return nil, badParam("name", "IPSet '"+old+"' does not exist")
@@ -134,35 +144,28 @@ func (c *call) createSet() (any, error) {
 	if c.p.has("comment") {
 		set.comment = c.param("comment")
 	}
-	if err := c.checkDigest(digestOf(sortedKeys(f.sets))); err != nil {
-		return nil, err
-	}
 	delete(f.sets, old)
-	f.sets[name] = set
+	f.sets[strings.ToLower(name)] = set
 	return nil, nil
 }
 
 // set returns the IP set that a call names.
 func (c *call) set() (*ipset, error) {
-	f, err := c.firewall()
-	if err != nil {
-		return nil, err
-	}
-	if set := f.sets[c.param("name")]; set != nil {
+	if set := c.firewall().sets[c.param("name")]; set != nil {
 		return set, nil
 	}
 	return nil, die("no such IPSet '%s'", c.param("name"))
 }
 
 func (c *call) deleteSet() (any, error) {
-	f, err := c.firewall()
+	set, err := c.set()
 	if err != nil {
 		return nil, err
 	}
-	if set := f.sets[c.param("name")]; set != nil && len(set.members) > 0 && !c.p.bool("force") {
+	if len(set.members) > 0 && !c.p.bool("force") {
 		return nil, die("IPSet '%s' is not empty", c.param("name"))
 	}
-	delete(f.sets, c.param("name"))
+	delete(c.firewall().sets, c.param("name"))
 	return nil, nil
 }
 
@@ -191,11 +194,45 @@ func (c *call) addMember() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if set.members[c.param("cidr")] != nil {
-		return nil, badParam("cidr", "address '"+c.param("cidr")+"' already exists")
+	cidr := c.param("cidr")
+	if m := aliasRef.FindStringSubmatch(cidr); m != nil {
+		if aliasIn(c.s.firewallOf("cluster"), c.firewall(), m[1], m[2]) == nil {
+			return nil, die("no such alias '%s'", m[2])
+		}
+	} else {
+		cidr = oneAddress(masked(cidr))
 	}
-	set.members[c.param("cidr")] = c.section("vmid", "name", "cidr")
+	switch {
+	case set.members[cidr] != nil:
+		return nil, badParam("cidr", "address '"+cidr+"' already exists")
+	case zeroPrefix.MatchString(cidr):
+		return nil, badParam("cidr", "a zero prefix is not allowed in ipset entries")
+	}
+	set.members[cidr] = c.memberSaid()
 	return nil, nil
+}
+
+// memberSaid is what a call says of an address in a set.
+func (c *call) memberSaid() map[string]string {
+	m := map[string]string{}
+	if c.p.bool("nomatch") {
+		m["nomatch"] = "1"
+	}
+	if comment := strings.TrimSpace(c.param("comment")); comment != "" {
+		m["comment"] = comment
+	}
+	return m
+}
+
+var zeroPrefix = regexp.MustCompile(`/0+$`)
+
+// masked is a network without the bits of an address in it.
+func masked(cidr string) string {
+	p, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return cidr
+	}
+	return p.Masked().String()
 }
 
 // memberNamed returns the set and the address of a call.
@@ -204,11 +241,14 @@ func (c *call) memberNamed() (*ipset, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	if err := c.checkDigest(digestOf(set.members)); err != nil {
+		return nil, "", err
+	}
 	cidr := c.param("cidr")
 	if set.members[cidr] == nil {
 		return nil, "", badParam("cidr", "no such IP/Network")
 	}
-	return set, cidr, c.checkDigest(digestOf(set.members))
+	return set, cidr, nil
 }
 
 func (c *call) getMember() (any, error) {
@@ -224,39 +264,48 @@ func (c *call) updateMember() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	set.members[cidr] = c.section("vmid", "name", "cidr")
+	set.members[cidr] = c.memberSaid()
 	return nil, nil
 }
 
+// deleteMember takes an address out of a set, whether it is in it or not.
 func (c *call) deleteMember() (any, error) {
-	set, cidr, err := c.memberNamed()
+	set, err := c.set()
 	if err != nil {
 		return nil, err
 	}
-	delete(set.members, cidr)
+	if err := c.checkDigest(digestOf(set.members)); err != nil {
+		return nil, err
+	}
+	delete(set.members, c.param("cidr"))
 	return nil, nil
 }
 
-// references are the names that a rule may use: aliases and sets.
+// references are the names that a rule may use: aliases and sets, of the cluster
+// and, for a machine, its own.
 func (c *call) references() (any, error) {
-	f, err := c.firewall()
-	if err != nil {
-		return nil, err
-	}
-	out := []any{}
-	scope := "dc"
+	out := c.refs([]any{}, c.s.firewallOf("cluster"), "dc")
 	if c.p.has("vmid") {
-		scope = "guest"
-	}
-	if c.param("type") != "ipset" {
-		for _, name := range sortedKeys(f.aliases) {
-			out = append(out, map[string]any{"type": "alias", "name": name, "ref": scope + "/" + name, "scope": scope})
-		}
-	}
-	if c.param("type") != "alias" {
-		for _, name := range sortedKeys(f.sets) {
-			out = append(out, map[string]any{"type": "ipset", "name": name, "ref": "+" + scope + "/" + name, "scope": scope})
-		}
+		out = c.refs(out, c.firewall(), "guest")
 	}
 	return out, nil
+}
+
+func (c *call) refs(out []any, f *firewall, scope string) []any {
+	add := func(kind, name, ref, comment string) {
+		e := map[string]any{"type": kind, "name": name, "ref": ref, "scope": scope}
+		if comment != "" {
+			e["comment"] = comment
+		}
+		if t := c.param("type"); t == "" || t == kind {
+			out = append(out, e)
+		}
+	}
+	for _, name := range sortedKeys(f.sets) {
+		add("ipset", name, "+"+name, f.sets[name].comment)
+	}
+	for _, name := range sortedKeys(f.aliases) {
+		add("alias", name, name, f.aliases[name]["comment"])
+	}
+	return out
 }

@@ -144,6 +144,9 @@ func checkFormat(path string, f propertyFormat, v string) string {
 }
 
 func checkNamed(name, v string) string {
+	if wrong := firewallFormats[name]; wrong != nil {
+		return wrong(v)
+	}
 	f, known := formats[name]
 	if !known || f.ok(v) {
 		return ""

@@ -1,5 +1,31 @@
 package pvesim
 
+import (
+	_ "embed"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// indexesYAML says what the directories of the API answer.
+//
+//go:embed indexes.yaml
+var indexesYAML []byte
+
+// indexHandlers answer for the directories of the API.
+func indexHandlers() map[string]handler {
+	var indexes map[string]string
+	if err := yaml.Unmarshal(indexesYAML, &indexes); err != nil {
+		panic("pvesim: embedded indexes: " + err.Error())
+	}
+	out := map[string]handler{}
+	for path, text := range indexes {
+		names := strings.Fields(text)
+		out["GET "+path] = subdirs(names[0], names[1:]...)
+	}
+	return out
+}
+
 // subdirs answers for a directory of the API: what is below it, each under the key
 // that the schema has for it there.
 func subdirs(key string, names ...string) handler {

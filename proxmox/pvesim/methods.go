@@ -51,6 +51,6 @@ func Methods() []Method {
 // Formats returns the named formats of parameters that are checked. One that is
 // not among them accepts everything.
 func Formats() []string {
-	names := sortedKeys(formats)
+	names := append(sortedKeys(formats), sortedKeys(firewallFormats)...)
 	return slices.Sorted(slices.Values(append(names, sortedKeys(loadSchema().Formats)...)))
 }

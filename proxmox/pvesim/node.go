@@ -13,10 +13,6 @@ import (
 func moreNodeHandlers() map[string]handler {
 	const node = "/nodes/{node}"
 	return map[string]handler{
-		"GET " + node: subdirs("name", "apt", "aplinfo", "capabilities", "ceph", "certificates", "config", "disks", "dns", "firewall", "hardware", "hosts",
-			"journal", "lxc", "netstat", "network", "qemu", "query-url-metadata", "replication", "report", "rrd", "rrddata", "scan", "sdn", "services",
-			"status", "storage", "subscription", "syslog", "tasks", "time", "version", "vzdump"),
-		"GET " + node + "/apt":          subdirs("id", "changelog", "repositories", "update", "versions"),
 		"GET " + node + "/apt/update":   func(*call) (any, error) { return []any{}, nil },
 		"GET " + node + "/apt/versions": (*call).packages,
 		"GET " + node + "/version":      (*call).versionInfo,
@@ -27,22 +23,14 @@ func moreNodeHandlers() map[string]handler {
 		"GET " + node + "/hosts":                                 (*call).nodeHosts,
 		"GET " + node + "/config":                                func(*call) (any, error) { return map[string]any{"digest": digestOf(nil)}, nil },
 		"GET " + node + "/subscription":                          (*call).subscription,
-		"GET " + node + "/certificates":                          subdirs("name", "acme", "custom", "info"),
 		"GET " + node + "/certificates/info":                     (*call).certificates,
 		"GET " + node + "/rrddata":                               (*call).nodeHistory,
 		"GET " + node + "/disks/list":                            (*call).nodeDisks,
-		"GET " + node + "/hardware":                              subdirs("type", "pci", "usb"),
 		"GET " + node + "/hardware/usb":                          func(*call) (any, error) { return []any{}, nil },
-		"GET " + node + "/hardware/pci/{pci-id-or-mapping}":      subdirs("method", "mdev"),
 		"GET " + node + "/hardware/pci/{pci-id-or-mapping}/mdev": (*call).mediated,
-		"GET " + node + "/capabilities":                          subdirs("name", "qemu"),
-		"GET " + node + "/capabilities/qemu":                     subdirs("name", "cpu", "cpu-flags", "machines", "migration"),
 		"GET " + node + "/capabilities/qemu/cpu":                 (*call).cpuModels,
 		"GET " + node + "/capabilities/qemu/cpu-flags":           (*call).cpuFlags,
 		"GET " + node + "/capabilities/qemu/machines":            (*call).machines,
-		"GET " + node + "/tasks/{upid}":                          subdirs("name", "log", "status"),
-		"GET " + node + "/qemu/{vmid}":                           subdirs("subdir", "config", "cloudinit", "pending", "status", "unlink", "vncproxy", "termproxy", "migrate", "resize", "move", "rrd", "rrddata", "monitor", "agent", "snapshot", "spiceproxy", "sendkey", "firewall", "mtunnel", "remote_migrate"),
-		"GET " + node + "/qemu/{vmid}/status":                    subdirs("subdir", "current", "start", "stop", "reset", "shutdown", "suspend", "reboot"),
 		"GET " + node + "/qemu/{vmid}/agent":                     subdirs("name", agentCommands()...),
 	}
 }

@@ -2,12 +2,15 @@ package pvesim
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -40,12 +43,15 @@ const maxForm = 512 << 10
 // readParams collects the parameters of query and body. Uploads are read elsewhere.
 func readParams(r *http.Request) (params, error) {
 	out := params{}
-	if err := out.addForm(r.URL.RawQuery); err != nil {
-		return nil, err
-	}
+	query := params{}
+	query.addForm(r.URL.RawQuery)
+	defer func() {
+		maps.Copy(out, query) // a parameter of the query replaces that of the body
+		delete(out, "_dc")    // keeps browsers from answering themselves
+	}()
 	if r.Body == nil || r.Method == http.MethodGet || r.Method == http.MethodDelete {
 		if r.ContentLength > 0 {
-			return nil, fail(http.StatusNotImplemented, "Unexpected content for method")
+			return nil, unread(http.StatusNotImplemented, "Unexpected content for method '"+r.Method+"'")
 		}
 		return out, nil
 	}
@@ -54,7 +60,7 @@ func readParams(r *http.Request) (params, error) {
 		return nil, errDropped
 	}
 	if len(body) > maxForm {
-		return nil, fail(http.StatusNotImplemented, "for data too large")
+		return nil, unread(http.StatusNotImplemented, "for data too large")
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return out, nil
@@ -64,25 +70,44 @@ func readParams(r *http.Request) (params, error) {
 	case "application/json":
 		err = out.addJSON(body)
 	case "", "application/x-www-form-urlencoded":
-		err = out.addForm(string(body))
+		out.addForm(string(body))
 	default:
-		err = fail(http.StatusNotImplemented, "unexpected content-type '"+contentType+"'")
+		err = unread(http.StatusVariantAlsoNegotiates, "upload 'Content-Type '"+r.Header.Get("Content-Type")+"' not implemented")
 	}
 	return out, err
 }
 
-// addForm reads a form. Proxmox splits it at & and at ;.
-func (p params) addForm(s string) error {
-	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == '&' || r == ';' }) {
-		k, v, _ := strings.Cut(part, "=")
-		key, err1 := url.QueryUnescape(k)
-		val, err2 := url.QueryUnescape(v)
-		if err1 != nil || err2 != nil {
-			return fail(http.StatusBadRequest, "Bad Request")
+// addForm reads a form as PVE/APIServer/AnyEvent.pm does (decode_urlencoded): it is
+// split at & and at ;, what comes after a second = is dropped, % that does not
+// begin a character is itself, and a name without a value replaces what was there.
+func (p params) addForm(s string) {
+	for part := range strings.SplitSeq(strings.TrimRight(strings.ReplaceAll(s, ";", "&"), "&"), "&") {
+		k, rest, given := strings.Cut(part, "=")
+		v, _, _ := strings.Cut(rest, "=")
+		if s == "" {
+			return
 		}
-		p[key] = append(p[key], val)
+		key, value := unescapeForm(k), unescapeForm(v)
+		if !given {
+			delete(p, key)
+		}
+		p[key] = append(p[key], value)
 	}
-	return nil
+}
+
+func unescapeForm(s string) string { return unescape(strings.ReplaceAll(s, "+", " ")) }
+
+var escaped = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+
+// unescape is Perl's uri_unescape.
+func unescape(s string) string {
+	return escaped.ReplaceAllStringFunc(s, func(e string) string {
+		b, err := hex.DecodeString(e[1:])
+		if err != nil {
+			return e
+		}
+		return string(b)
+	})
 }
 
 func (p params) addJSON(body []byte) error {
@@ -90,7 +115,7 @@ func (p params) addJSON(body []byte) error {
 	dec.UseNumber()
 	var in map[string]any
 	if err := dec.Decode(&in); err != nil {
-		return fail(http.StatusInternalServerError, "malformed JSON string")
+		return unread(http.StatusInternalServerError, "malformed JSON string")
 	}
 	for k, v := range in {
 		values, err := flatten(v)

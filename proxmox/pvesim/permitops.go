@@ -24,7 +24,10 @@ func (s *Sim) permittedUser(c *call, check []any) error {
 		return s.userGroup(c, privs, on)
 	case "perm-modify":
 		template, _ := check[1].(string)
-		where := fill(template, c.p)
+		where := normalPath(fill(template, c.p))
+		if where == "" { // the method itself refuses that
+			return nil
+		}
 		return s.need(c.who, where, modifiers(where)...)
 	}
 	return bareRefusal()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,14 +13,20 @@ import (
 type pool struct {
 	comment  string
 	storages []string
+	absent   map[int]bool // machines that are members and that there are none of
 }
 
 func (c *call) listPools() (any, error) {
 	out := []any{}
-	for _, id := range slices.Sorted(maps.Keys(c.s.pools)) {
-		if want := c.param("poolid"); want != "" && want != id {
-			continue
+	if id := c.param("poolid"); id != "" {
+		one, err := c.poolInfo(id)
+		if err != nil {
+			return nil, err
 		}
+		one["poolid"] = id
+		return append(out, one), nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.s.pools)) {
 		if !c.s.can(c.who, "/pool/"+id, "Pool.Audit") {
 			continue
 		}
@@ -27,20 +34,13 @@ func (c *call) listPools() (any, error) {
 		if comment := c.s.pools[id].comment; comment != "" {
 			entry["comment"] = comment
 		}
-		if c.p.has("poolid") {
-			entry["members"] = c.members(id)
-		}
 		out = append(out, entry)
-	}
-	if c.p.has("poolid") && len(out) == 0 {
-		return nil, die("pool '%s' does not exist", c.param("poolid"))
 	}
 	return out, nil
 }
 
-// getPool is the older way to ask for one pool with its members.
-func (c *call) getPool() (any, error) {
-	id := c.param("poolid")
+// poolInfo is a pool with its members, whoever asks (PVE/API2/Pool.pm, index).
+func (c *call) poolInfo(id string) (map[string]any, error) {
 	p := c.s.pools[id]
 	if p == nil {
 		return nil, die("pool '%s' does not exist", id)
@@ -52,7 +52,17 @@ func (c *call) getPool() (any, error) {
 	return out, nil
 }
 
-// members are the machines and the storages of a pool that the asker may see.
+// getPool is the older way to ask for one pool.
+func (c *call) getPool() (any, error) {
+	out, err := c.poolInfo(c.param("poolid"))
+	if err != nil {
+		return nil, err
+	}
+	out["poolid"] = c.param("poolid")
+	return out, nil
+}
+
+// members are the machines and the storages of a pool.
 func (c *call) members(id string) []any {
 	out := []any{}
 	for _, v := range c.s.sorted() {
@@ -85,6 +95,9 @@ func (c *call) createPool() (any, error) {
 	if i := strings.LastIndexByte(id, '/'); i >= 0 && c.s.pools[id[:i]] == nil {
 		return nil, die("create pool failed: parent '%s' of pool '%s' does not exist", id[:i], id)
 	}
+	if leaf := id[strings.LastIndexByte(id, '/')+1:]; !letter.MatchString(leaf) {
+		return nil, die("create pool failed: pool name must start with a letter")
+	}
 	c.s.pools[id] = &pool{comment: c.param("comment")}
 	return nil, nil
 }
@@ -104,44 +117,81 @@ func (c *call) updatePool() (any, error) {
 		}
 	}
 	for _, name := range splitList(c.param("storage")) {
-		i := slices.Index(p.storages, name)
-		all, _ := c.s.storagesByName()
-		switch {
-		case !c.s.can(c.who, "/storage/"+name, "Datastore.Allocate"):
-			return nil, userConfig("update pools failed", refuse("/storage/"+name, "Datastore.Allocate"))
-		case all[name] == nil:
-			return nil, userConfig("update pools failed", die("storage '%s' does not exist", name))
-		case c.p.bool("delete") && i < 0:
-			return nil, userConfig("update pools failed", die("Storage '%s' is not a pool member", name))
-		case c.p.bool("delete"):
-			p.storages = slices.Delete(p.storages, i, i+1)
-		case i >= 0:
-			return nil, userConfig("update pools failed", die("Storage '%s' is already a pool member", name))
-		default:
-			p.storages = append(p.storages, name)
+		if err := c.changeStored(p, name); err != nil {
+			return nil, userConfig("update pools failed", err)
 		}
 	}
 	return nil, nil
 }
 
+var letter = regexp.MustCompile(`^[A-Za-z]`)
+
+// changeStored puts a storage into a pool, or takes it out; nobody asks whether there
+// is one.
+func (c *call) changeStored(p *pool, name string) error {
+	if where := "/storage/" + name; !c.s.mayModify(c.who, where) {
+		return refuse(where, modifiers(where)...)
+	}
+	i := slices.Index(p.storages, name)
+	switch {
+	case c.p.bool("delete") && i < 0:
+		return die("Storage '%s' is not a pool member", name)
+	case c.p.bool("delete"):
+		p.storages = slices.Delete(p.storages, i, i+1)
+	case i >= 0:
+		return die("Storage '%s' is already a pool member", name)
+	default:
+		p.storages = append(p.storages, name)
+	}
+	return nil
+}
+
+// memberOf returns the pool that a VMID is in, of a machine that there is or not.
+func (s *Sim) memberOf(vmid int) string {
+	if v := s.vms[vmid]; v != nil {
+		return v.pool
+	}
+	for id, p := range s.pools {
+		if p.absent[vmid] {
+			return id
+		}
+	}
+	return ""
+}
+
+// putInto notes that a VMID is in a pool, or in none.
+func (s *Sim) putInto(vmid int, id string) {
+	for _, p := range s.pools {
+		delete(p.absent, vmid)
+	}
+	switch v := s.vms[vmid]; {
+	case v != nil:
+		v.pool = id
+	case id != "" && s.pools[id].absent == nil:
+		s.pools[id].absent = map[int]bool{vmid: true}
+	case id != "":
+		s.pools[id].absent[vmid] = true
+	}
+}
+
 // changeMember puts a VM into a pool, or takes it out.
 func (c *call) changeMember(pool, item string) error {
-	v := c.s.vms[atoi(item)]
-	switch {
-	case v == nil:
-		return die("VM %s does not exist", item)
-	case !c.s.can(c.who, "/vms/"+item, "VM.Allocate"):
-		return refuse("/vms/"+item, "VM.Allocate")
-	case c.p.bool("delete") && v.pool != pool:
+	if where := "/vms/" + item; !c.s.mayModify(c.who, where) {
+		return refuse(where, modifiers(where)...)
+	}
+	switch is := c.s.memberOf(atoi(item)); {
+	case c.p.bool("delete") && is != pool:
 		return die("VM %s is not a pool member", item)
 	case c.p.bool("delete"):
-		v.pool = ""
-	case v.pool == pool:
+		c.s.putInto(atoi(item), "")
+	case is == pool:
 		return die("VM %s is already a pool member", item)
-	case v.pool != "" && !c.p.bool("allow-move"):
-		return die("VM %s belongs already to pool '%s' and 'allow-move' is not set", item, v.pool)
+	case is != "" && !c.p.bool("allow-move"):
+		return die("VM %s belongs already to pool '%s' and 'allow-move' is not set", item, is)
+	case is != "" && !c.s.can(c.who, "/pool/"+is, "Pool.Allocate"):
+		return refuse("/pool/"+is, "Pool.Allocate")
 	default:
-		v.pool = pool
+		c.s.putInto(atoi(item), pool)
 	}
 	return nil
 }
@@ -151,17 +201,34 @@ func (c *call) deletePool() (any, error) {
 	if c.s.pools[id] == nil {
 		return nil, die("delete pool failed: pool '%s' does not exist", id)
 	}
+	for _, sub := range sortedKeys(c.s.pools) {
+		if parent, _, nested := cutLast(sub, "/"); nested && parent == id {
+			return nil, die("delete pool failed: pool '%s' is not empty (contains pool '%s')", id, sub)
+		}
+	}
 	for _, v := range c.s.sorted() {
 		if v.pool == id {
 			return nil, die("delete pool failed: pool '%s' is not empty (contains VM %d)", id, v.id)
 		}
 	}
-	if n := c.s.pools[id].storages; len(n) > 0 {
-		return nil, die("delete pool failed: pool '%s' is not empty (contains storage '%s')", id, n[0])
+	all, _ := c.s.storagesByName()
+	for _, name := range slices.Sorted(slices.Values(c.s.pools[id].storages)) {
+		if all[name] != nil {
+			return nil, die("delete pool failed: pool '%s' is not empty (contains storage '%s')", id, name)
+		}
 	}
 	delete(c.s.pools, id)
 	c.s.forgetACLs("/pool/" + id)
 	return nil, nil
+}
+
+// cutLast cuts at the last of a separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 // forgetACLs drops what was granted on a path that is gone.

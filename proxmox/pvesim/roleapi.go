@@ -8,11 +8,6 @@ import (
 	"strings"
 )
 
-// builtIn reports whether a role comes with Proxmox and cannot be changed.
-func builtIn(role string) bool {
-	return role == "Administrator" || role == "NoAccess" || strings.HasPrefix(role, "PVE")
-}
-
 func (c *call) listRoles() (any, error) {
 	out := []any{}
 	for _, id := range slices.Sorted(maps.Keys(c.s.access.roles)) {
@@ -117,43 +112,45 @@ var aclPath = regexp.MustCompile(`^(/|/access|/access/groups(/[\w.-]+)?|/access/
 	`/sdn|/sdn/(controllers|dns|fabrics|ipams|prefix-lists|route-maps)(/[\w-]+)?|/sdn/zones(/[\w.-]+){0,2}(/[1-9][0-9]{0,3})?|` +
 	`/storage(/[\w.-]+)?|/vms(/[1-9][0-9]{2,})?|/mapping(/[\w.-]+){0,2})$`)
 
-var slashes = regexp.MustCompile(`/+`)
-
 func (c *call) updateACL() (any, error) {
-	if !c.p.has("users") && !c.p.has("groups") && !c.p.has("tokens") {
+	if c.param("users") == "" && c.param("groups") == "" && c.param("tokens") == "" {
 		e := fail(http.StatusBadRequest, "Parameter verification failed.")
 		for _, k := range []string{"users", "groups", "tokens"} {
 			e = e.with(k, "either 'users', 'groups' or 'tokens' is required.")
 		}
 		return nil, e
 	}
-	path := strings.TrimSuffix(slashes.ReplaceAllString("/"+c.param("path"), "/"), "/")
-	if path == "" {
-		path = "/"
-	}
-	if !aclPath.MatchString(path) {
+	where := normalPath(c.param("path"))
+	if where == "" || !c.p.bool("delete") && !aclPath.MatchString(where) {
 		return nil, badParam("path", "invalid ACL path '"+c.param("path")+"'")
 	}
-	who, err := c.grantees()
-	if err != nil {
-		return nil, userConfig("ACL update failed", err)
-	}
+	const failed = "ACL update failed"
 	roles := splitList(c.param("roles"))
 	for _, role := range roles {
 		if _, there := c.s.access.roles[role]; !there {
-			return nil, userConfig("ACL update failed", die("role '%s' does not exist", role))
+			return nil, userConfig(failed, die("role '%s' does not exist", role))
 		}
-		if err := c.mayHandOut(path, role); err != nil {
-			return nil, err
+		if err := c.mayHandOut(where, role); err != nil {
+			return nil, userConfig(failed, err)
 		}
+		if _, err := c.grantees(); err != nil {
+			return nil, userConfig(failed, err)
+		}
+	}
+	who, err := c.grantees()
+	if err != nil {
+		return nil, nil // without a role nobody looks at them
 	}
 	for _, role := range roles {
 		for _, id := range who {
-			c.s.grant(ACL{Path: path, Who: id, Role: role, NoPropagate: c.p.has("propagate") && !c.p.bool("propagate")}, c.p.bool("delete"))
+			c.s.grant(ACL{Path: where, Who: id, Role: role, NoPropagate: !c.propagates()}, c.p.bool("delete"))
 		}
 	}
 	return nil, nil
 }
+
+// propagates reports whether a call grants rights on what is below a path, too.
+func (c *call) propagates() bool { return !c.p.has("propagate") || c.p.bool("propagate") }
 
 // grantees are those whom a change of ACLs is about, groups as @name.
 func (c *call) grantees() ([]string, error) {
@@ -191,9 +188,13 @@ func (c *call) mayHandOut(path, role string) error {
 	if c.p.bool("delete") {
 		verb = "remove"
 	}
-	for priv := range c.s.access.roles[role] {
-		if _, have := mine[priv]; !have {
+	for _, priv := range sortedKeys(c.s.access.roles[role]) {
+		below, have := mine[priv]
+		switch {
+		case !have:
 			return badParam("role", "Cannot "+verb+" role '"+role+"' - requires 'Permissions.Modify' or superset of privileges.")
+		case c.propagates() && !below && verb == "add":
+			return badParam("role", "Cannot add role '"+role+"' with propagation - requires 'Permissions.Modify' or propagated superset of privileges.")
 		}
 	}
 	if role == "NoAccess" {

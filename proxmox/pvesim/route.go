@@ -2,9 +2,10 @@ package pvesim
 
 import (
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // handler answers one method of the API. It runs with the Sim's mu held.
@@ -40,16 +41,18 @@ type route struct {
 	specs    map[string]*method
 }
 
-// loadRoutes builds the tree once, for every Sim: from the methods that have code
-// here. One that Proxmox's schema does not know is a mistake of ours that every
-// test finds at once.
+// loadRoutes builds the tree once, for every Sim: from all methods of Proxmox's
+// schema, as one without code here refuses who may not call it and parameters that
+// it does not take. Code for a method that the schema does not know is a mistake of
+// ours that every test finds at once.
 var loadRoutes = sync.OnceValue(func() *route {
 	root := &route{}
-	methods := loadSchema().Methods
-	for name, h := range handlers() {
-		spec := methods[name]
-		if spec == nil {
-			panic("pvesim: no schema for " + name)
+	code := handlers()
+	for name, spec := range loadSchema().Methods {
+		h := code[name]
+		delete(code, name)
+		if h == nil {
+			h = (*call).notHere
 		}
 		verb, path, _ := strings.Cut(name, " ")
 		r := root.at(strings.Split(strings.Trim(path, "/"), "/"))
@@ -57,6 +60,9 @@ var loadRoutes = sync.OnceValue(func() *route {
 			r.handlers, r.specs = map[string]handler{}, map[string]*method{}
 		}
 		r.handlers[verb], r.specs[verb] = h, spec
+	}
+	for name := range code {
+		panic("pvesim: no schema for " + name)
 	}
 	return root
 })
@@ -81,43 +87,45 @@ func (r *route) at(parts []string) *route {
 	return r
 }
 
-// find walks an escaped path. A volume's name takes the whole rest of it.
-func (r *route) find(escaped string, vars params) *route {
-	parts := strings.Split(strings.Trim(escaped, "/"), "/")
+// find walks an unescaped path: what was %2F separates too, empty parts are none,
+// and one with a blank in it is no variable. A volume and an address take the whole rest
+// (PVE/RESTHandler.pm, find_handler).
+func (r *route) find(path string, vars params) *route {
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	for i, part := range parts {
-		plain, err := url.PathUnescape(part)
-		if err != nil {
-			return nil
-		}
 		switch {
-		case r.next[plain] != nil:
-			r = r.next[plain]
-		case r.variable != nil && r.variable.name == "volume":
-			rest, err := url.PathUnescape(strings.Join(parts[i:], "/"))
-			if err != nil {
-				return nil
-			}
-			vars["volume"] = []string{rest}
-			return r.variable
-		case r.variable != nil:
-			r = r.variable
-			vars[r.name] = []string{plain}
-		default:
+		case r.next[part] != nil:
+			r = r.next[part]
+		case r.variable == nil || strings.ContainsFunc(part, unicode.IsSpace):
 			return nil
+		case r.variable.name == "volume" || r.variable.name == "cidr":
+			vars[r.variable.name] = []string{strings.Join(parts[i:], "/")}
+			return r.variable
+		default:
+			r = r.variable
+			vars[r.name] = []string{part}
 		}
 	}
 	return r
 }
 
+// notHere answers for a method that there is not.
+func (c *call) notHere() (any, error) {
+	return nil, fail(http.StatusNotImplemented, "Method '"+c.method+" "+c.path+"' not implemented")
+}
+
 // dispatch finds the method, asks who may, checks the parameters and does it:
 // the order in which Proxmox goes.
-func (s *Sim) dispatch(c *call, escaped string) (any, error) {
+func (s *Sim) dispatch(c *call) (any, error) {
 	vars := params{}
-	r := s.routes.find(escaped, vars)
+	r := s.routes.find(c.path, vars)
 	if r == nil || r.handlers[c.method] == nil || s.absent(r.specs[c.method].name) {
-		return nil, fail(http.StatusNotImplemented, "Method '"+c.method+" "+c.path+"' not implemented")
+		return c.notHere()
 	}
 	for k, v := range vars {
+		if c.p.has(k) && !slices.Equal(c.p[k], v) {
+			return nil, badParam(k, "duplicate parameter (already defined in URI) with conflicting values!")
+		}
 		c.p[k] = v
 	}
 	c.spec = r.specs[c.method]
@@ -129,7 +137,7 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 		return nil, err
 	}
 	if node := c.param("node"); node != "" && node != "localhost" && s.hosts[node] == nil {
-		return nil, die("hostname lookup '%s' failed - failed to get address info for: %s: Temporary failure in name resolution", node, node)
+		return nil, unknownHost(node)
 	}
 	if err := c.reachable(); err != nil {
 		return nil, err
@@ -138,4 +146,14 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 		return nil, &apiError{status: http.StatusBadRequest, text: "Parameter verification failed.", params: errs}
 	}
 	return c.underUserLock(r.handlers[c.method])
+}
+
+// unknownHost is what looking up a host's address ends with. A part of a name that
+// is longer than 63 letters is not even asked for.
+func unknownHost(name string) error {
+	why := "Temporary failure in name resolution"
+	if slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return len(part) > 63 }) {
+		why = "Name or service not known"
+	}
+	return die("hostname lookup '%s' failed - failed to get address info for: %s: %s", name, name, why)
 }

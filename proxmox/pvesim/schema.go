@@ -12,9 +12,9 @@ import (
 	"sync"
 )
 
-// schemaJSON is Proxmox's API schema reduced to the methods that are served (see
-// handlers) and to what decides whether a parameter is accepted. A test makes it
-// from the full dump.
+// schemaJSON is Proxmox's API schema reduced to what decides who may call a method
+// and whether a parameter is accepted, of methods without code here (see handlers)
+// too. A test makes it from the full dump.
 //
 //go:embed schema.json
 var schemaJSON []byte

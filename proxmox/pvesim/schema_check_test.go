@@ -39,7 +39,6 @@ func TestParametersAreChecked(t *testing.T) {
 		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.img&url=https://x/a", "filename", "invalid filename or wrong extension"},
 		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.qcow2&url=https://x/a&checksum=ab", "checksum-algorithm", "missing property required by 'checksum'"},
 		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.qcow2&url=ftp://x/a", "url", "value does not match the regex pattern"},
-		{"POST /nodes/pve1/storage/vmdata/download-url", "content=iso&filename=a.iso&url=https://x/a", "storage", "storage 'vmdata' does not support 'iso' content"},
 		{"POST /cluster/mapping/pci", "id=g&map=node=pve1,path=0000:0A:00,id=10de:20f1", "map[0]", "invalid format - format error\nmap[0].path: value does not match the regex pattern\n"},
 		{"POST /nodes/pve1/qemu", "vmid=300&scsi0=vmdata:5,import-from=local:import/x.qcow2", "scsi0", "'import-from' requires special syntax - use <storage ID>:0,import-from=<source>"},
 		{"POST /nodes/pve1/qemu", "vmid=300&scsi0=vmdata:0,import-from=local:iso/x.img", "scsi0", "local:iso/x.img has wrong type 'iso' - needs to be 'images' or 'import'"},
@@ -85,6 +84,7 @@ func TestRefusalsWithoutParameters(t *testing.T) {
 			{"POST", "/nodes/pve1/qemu", []string{"vmid", "300", "vmgenid", "1"}, "500 only root can set 'vmgenid' config"},
 			{"POST", "/nodes/pve1/qemu/104/clone", []string{"newid", "300", "full", "0"}, "500 Linked clone feature is not supported for 'vmdata:vm-104-disk-0' (efidisk0)"},
 			{"GET", "/nodes/pve1/qemu/100/agent/info", nil, "500 No QEMU guest agent configured"},
+			{"POST", "/nodes/pve1/storage/vmdata/download-url", []string{"content", "iso", "filename", "a.iso", "url", "https://x/a"}, "500 can't upload to storage type 'zfspool', not a file based storage!"},
 			{"GET", "/nodes/pve1/storage/nope/content", nil, "500 storage 'nope' does not exist"},
 		} {
 			r := c.do(x.method, x.path, x.kv...)
@@ -107,11 +107,11 @@ func TestBodiesAreReadAsProxmoxDoes(t *testing.T) {
 		assert.Equal(t, []any{4.0, 1.0, "a;b", "32768"}, []any{conf["cores"], conf["onboot"], conf["tags"], conf["memory"]})
 		assert.Equal(t, 200, put("application/x-www-form-urlencoded", "cores=2;onboot=0").status, "; separates like &")
 		assert.Equal(t, "500 malformed JSON string", itoa(put("application/json", "{").status)+" "+put("application/json", "{").reason)
-		assert.Equal(t, 501, put("text/plain", "cores=2").status)
+		assert.Equal(t, "506 upload 'Content-Type 'text/plain' not implemented", put("text/plain", "cores=2").line())
 		assert.Equal(t, "for data too large", put("application/x-www-form-urlencoded", "description="+strings.Repeat("x", maxForm)).reason)
 		r, err := http.NewRequestWithContext(context.Background(), "GET", "https://pve/api2/json/version", strings.NewReader("x=1"))
 		require.NoError(t, err)
-		assert.Equal(t, "Unexpected content for method", c.send(r).reason)
+		assert.Equal(t, "Unexpected content for method 'GET'", c.send(r).reason)
 	})
 }
 
@@ -146,7 +146,7 @@ func FuzzBody(f *testing.F) {
 			// A decoder stops after the first value; what follows is no matter.
 			t.Skip()
 		}
-		_ = params{}.addForm(form)
+		params{}.addForm(form)
 	})
 }
 

@@ -52,7 +52,11 @@ func (c *call) updateSection(section map[string]string, digest string, not ...st
 // typedAs gives a section's value the JSON type that the method which writes it
 // takes.
 func (s *Sim) typedAs(method, key, value string) any {
-	p := s.schema.Methods[method].Parameters[key]
+	m := s.schema.Methods[method]
+	if m == nil {
+		return value
+	}
+	p := m.Parameters[key]
 	if p != nil && (p.Type == "boolean" || p.Type == "integer") {
 		if n, err := strconv.Atoi(value); err == nil {
 			return n

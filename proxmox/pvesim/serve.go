@@ -34,7 +34,7 @@ func (s *Sim) Handler() http.Handler {
 		if a.reason != http.StatusText(a.status) && writeRaw(w, a) {
 			return
 		}
-		if a.body != nil {
+		if a.body != nil && !a.plain {
 			w.Header().Set("Content-Type", contentType)
 		}
 		w.WriteHeader(a.status)
@@ -72,7 +72,7 @@ func writeRaw(w http.ResponseWriter, a answer) bool {
 	}
 	defer func() { _ = conn.Close() }()
 	fmt.Fprintf(buf, "HTTP/1.1 %03d %s\r\nConnection: close\r\nServer: pve-api-daemon/3.0\r\n", a.status, a.reason)
-	if a.body != nil {
+	if a.body != nil && !a.plain {
 		fmt.Fprintf(buf, "Content-Type: %s\r\n", contentType)
 	}
 	fmt.Fprintf(buf, "Content-Length: %d\r\n\r\n", len(a.body))
@@ -142,7 +142,7 @@ func (s *Sim) serving(f func()) bool {
 
 func (a answer) response(r *http.Request) *http.Response {
 	header := http.Header{"Server": {"pve-api-daemon/3.0"}}
-	if a.body != nil {
+	if a.body != nil && !a.plain {
 		header.Set("Content-Type", contentType)
 	}
 	return &http.Response{
@@ -154,8 +154,9 @@ func (a answer) response(r *http.Request) *http.Response {
 
 // answer serves one request from its first line to its last.
 func (s *Sim) answer(r *http.Request) answer {
-	c := &call{s: s, method: r.Method, path: strings.TrimPrefix(r.URL.Path, prefix)}
-	escaped, ours := strings.CutPrefix(r.URL.EscapedPath(), prefix)
+	c := &call{s: s, method: r.Method}
+	ours := false
+	c.path, ours = strings.CutPrefix(r.URL.Path, prefix)
 	c.p = params{}
 	var readErr error
 	if isUpload(r) {
@@ -176,7 +177,7 @@ func (s *Sim) answer(r *http.Request) answer {
 		if !ours {
 			return nil, &apiError{status: http.StatusNotFound, text: "no such file '" + r.URL.Path + "'", bare: true}
 		}
-		return s.serve(c, r, escaped, readErr)
+		return s.serve(c, r, readErr)
 	})
 	rec.Status, rec.User, rec.Route = a.status, c.who.id, c.route
 	if a.status >= http.StatusBadRequest {
@@ -260,13 +261,13 @@ func reasonFor(status int) string {
 }
 
 // serve answers a request that nothing is wrong with.
-func (s *Sim) serve(c *call, r *http.Request, escaped string, readErr error) (any, error) {
+func (s *Sim) serve(c *call, r *http.Request, readErr error) (any, error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete:
 	default:
 		return nil, &apiError{status: http.StatusNotImplemented, text: "method '" + r.Method + "' not available", bare: true}
 	}
-	if c.path != "/access/ticket" || r.Method != http.MethodPost {
+	if !withoutTicket(r.Method, c.path) {
 		who, err := s.authenticate(r)
 		if err != nil {
 			if s.wait(unauthorizedDelay, nil) != nil {
@@ -279,7 +280,7 @@ func (s *Sim) serve(c *call, r *http.Request, escaped string, readErr error) (an
 	if readErr != nil {
 		return nil, readErr
 	}
-	data, err := s.attempt(c.method+" "+c.path, func() (any, error) { return s.dispatch(c, escaped) })
+	data, err := s.attempt(c.method+" "+c.path, func() (any, error) { return s.dispatch(c) })
 	if errors.Is(err, errClosed) {
 		err = errDropped
 	}

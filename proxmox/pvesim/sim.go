@@ -113,6 +113,7 @@ type Sim struct {
 	locks    map[string]*fileLock
 
 	registers map[string]map[string]map[string][]string // sections by file and ID, see register
+	elsewhere map[string]*storage                       // configured for nodes that there are not
 	firewalls map[string]*firewall                      // by whose they are, see firewall
 
 	ports      map[int]time.Time // of consoles, until when they are taken

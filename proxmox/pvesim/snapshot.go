@@ -32,7 +32,6 @@ func snapshotHandlers() map[string]handler {
 	return map[string]handler{
 		"GET " + snap:                            (*call).listSnapshots,
 		"POST " + snap:                           (*call).takeSnapshot,
-		"GET " + snap + "/{snapname}":            subdirs("cmd", "rollback", "config"),
 		"DELETE " + snap + "/{snapname}":         (*call).deleteSnapshot,
 		"GET " + snap + "/{snapname}/config":     (*call).snapshotConfig,
 		"PUT " + snap + "/{snapname}/config":     (*call).describeSnapshot,

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ func TestStoragesAreMadeAndUsed(t *testing.T) {
 	in(t, TwoHosts(), Options{}, func(t *testing.T, s *Sim, _ *caller) {
 		c := asRoot(t, s)
 		c.walk([]step{
-			{"POST", "/storage", kv("storage", "nas", "type", "nfs", "server", "10.0.0.9"), "500 create storage failed: missing value for required option 'export'"},
+			{"POST", "/storage", kv("storage", "nas", "type", "nfs", "server", "10.0.0.9"), "500 missing value for required option 'export'"},
 			{"POST", "/storage", kv("storage", "nas", "type", "nfs", "server", "10.0.0.9", "export", "/tank", "content", "images,iso"), ""},
 			{"POST", "/storage", kv("storage", "nas", "type", "dir", "path", "/x"), "500 create storage failed: storage ID 'nas' already defined"},
 			{"POST", "/storage", kv("storage", "odd", "type", "dir", "path", "/x", "content", "nonsense"), "400 Parameter verification failed."},
@@ -46,7 +47,7 @@ func TestStoragesAreMadeAndUsed(t *testing.T) {
 		assert.Contains(t, c.do("GET", "/nodes/pve2/storage/nas/content").body, "nas:iso/x.iso", "what is shared is there on every node")
 
 		c.walk([]step{{"PUT", "/storage/nas", kv("nodes", "pve1"), ""}})
-		assert.Equal(t, "500 storage 'nas' does not exist", c.do("GET", "/nodes/pve2/storage/nas/content").line())
+		assert.Equal(t, "500 storage 'nas' is not available on node 'pve2'", c.do("GET", "/nodes/pve2/storage/nas/content").line())
 		assert.Contains(t, c.do("GET", "/nodes/pve1/storage/nas/content").body, "nas:iso/x.iso")
 		c.walk([]step{
 			{"PUT", "/storage/nas", kv("disable", "1"), ""},
@@ -74,7 +75,7 @@ func TestFirewallsAreKept(t *testing.T) {
 			{"DELETE", "/cluster/firewall/ipset/lan/10.0.0.0%2F8", nil, ""},
 			{"DELETE", "/cluster/firewall/ipset/lan", nil, ""},
 			{"POST", "/cluster/firewall/groups", kv("group", "web"), ""},
-			{"POST", "/cluster/firewall/groups/web", kv("type", "in", "action", "ACCEPT", "dport", "443"), ""},
+			{"POST", "/cluster/firewall/groups/web", kv("type", "in", "action", "ACCEPT", "dport", "443", "proto", "tcp"), ""},
 			{"DELETE", "/cluster/firewall/groups/web", nil, "500 Security group 'web' is not empty"},
 			{"POST", "/cluster/firewall/groups/none", kv("type", "in", "action", "ACCEPT"), "500 no such security group 'none'"},
 		})
@@ -82,7 +83,7 @@ func TestFirewallsAreKept(t *testing.T) {
 		first := c.do("GET", vm+"/rules/0").object()
 		assert.Equal(t, "first", first["comment"], "a new rule is put before the others, and this one was moved back")
 		require.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/104")))
-		assert.Equal(t, 500, c.do("GET", vm+"/options").status, "it goes with its machine")
+		assert.NotContains(t, c.do("GET", vm+"/options").object(), "enable", "it goes with its machine, and nobody asks whether there is one")
 	})
 }
 
@@ -173,5 +174,45 @@ func TestPauseAndSuspend(t *testing.T) {
 		for _, v := range s.Volumes() {
 			assert.NotContains(t, v.ID, "state-suspend", "the state goes when the machine is back")
 		}
+	})
+}
+
+func TestRulesAreVerified(t *testing.T) {
+	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, _ *caller) {
+		c := asRoot(t, s)
+		const rules = "/nodes/pve1/qemu/104/firewall/rules"
+		c.walk([]step{
+			{"POST", "/cluster/firewall/aliases", kv("name", "Office", "cidr", "10.0.0.0/8"), ""},
+			{"POST", "/cluster/firewall/aliases", kv("name", "six", "cidr", "fd00::/8"), ""},
+			{"DELETE", rules + "/0", nil, "500 Can't use an undefined value as an ARRAY reference at /usr/share/perl5/PVE/API2/Firewall/Rules.pm line 462."},
+			{"GET", rules + "/0", nil, "500 no rule at position 0"},
+		})
+		for _, x := range []struct{ rule, param, text string }{
+			{"dport=22", "proto", "missing property - 'dport' requires this property"},
+			{"dport=22 proto=esp", "dport", "protocol 'esp' does not support ports"},
+			{"dport=70000 proto=tcp", "dport", "invalid format - invalid port '70000'\n"},
+			{"dport=90:80 proto=tcp", "dport", "invalid format - backwards range '90:80' not allowed, did you mean '80:90'?\n"},
+			{"dport=echo-request proto=tcp", "dport", "invalid port 'echo-request'"},
+			{"sport=nosuchservice proto=tcp", "sport", "invalid format - invalid port 'nosuchservice'\n"},
+			{"proto=nosuch", "proto", "invalid format - unknown protocol 'nosuch'\n"},
+			{"icmp-type=echo-request", "proto", "missing property - 'icmp-type' requires this property"},
+			{"icmp-type=no-route proto=icmp", "icmp-type", "invalid icmp-type 'no-route' for proto 'icmp'"},
+			{"macro=NoSuch", "macro", "unknown macro 'NoSuch'"},
+			{"macro=ssh proto=udp", "proto", "parameter 'proto' already define in macro (value = 'tcp')"},
+			{"source=nosuch", "source", "no such alias 'nosuch'"},
+			{"source=+nosuch", "source", "no such ipset 'nosuch'"},
+			{"source=six dest=Office", "dest", "detected mixed ipv4/ipv6 addresses in rule"},
+			{"source=10.0.0.1,fd00::1", "source", "invalid format - detected mixed ipv4/ipv6 addresses in address list '10.0.0.1,fd00::1'\n"},
+			{"source=10.0.0.300", "source", "invalid format - invalid IP address: Invalid quad in IP address 10.0.0.300 - 300\n"},
+			{"iface=eth0", "iface", `value does not match the regex pattern 'net\d+'`},
+		} {
+			r := c.do("POST", rules, append(kv("type", "in", "action", "ACCEPT"), strings.FieldsFunc(x.rule, func(r rune) bool { return r == ' ' || r == '=' })...)...)
+			assert.Equal(t, map[string]string{x.param: x.text}, r.Errors, x.rule)
+		}
+		c.walk([]step{{"POST", rules, kv("type", "in", "action", "ACCEPT", "macro", "ssh", "source", "office", "enable", "1"), ""}})
+		one := c.do("GET", rules+"/0").object()
+		assert.Equal(t, []any{"SSH", 4.0, 1.0, "0"}, []any{one["macro"], one["ipversion"], one["enable"], one["pos"]})
+		c.walk([]step{{"DELETE", "/cluster/firewall/aliases/office", nil, ""}})
+		assert.Equal(t, map[string]any{"source": "no such alias 'office'"}, c.do("GET", rules+"/0").object()["errors"], "what was right can become wrong")
 	})
 }

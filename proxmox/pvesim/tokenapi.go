@@ -1,6 +1,8 @@
 package pvesim
 
-import "strings"
+import (
+	"maps"
+)
 
 // tokenInfo is what can be told of a token: all but its secret.
 func (s *Sim) tokenInfo(id string) map[string]any {
@@ -51,10 +53,8 @@ func (c *call) createToken() (any, error) {
 	c.s.access.tokens[id] = t
 	c.putToken(id)
 	info := c.s.tokenInfo(id)
-	info["privsep"] = itoa(boolInt(t.PrivSep))
-	if !c.p.has("expire") {
-		delete(info, "expire")
-	}
+	delete(info, "expire")
+	c.asGiven(info)
 	return map[string]any{"full-tokenid": id, "value": t.Secret, "info": info}, nil
 }
 
@@ -89,10 +89,19 @@ func (c *call) updateToken() (any, error) {
 		out["value"], out["full-tokenid"] = t.Secret, id
 	}
 	c.s.access.tokens[id] = t
-	for k, v := range c.s.tokenInfo(id) {
-		out[k] = v
-	}
+	maps.Copy(out, c.s.tokenInfo(id))
+	c.asGiven(out)
 	return out, nil
+}
+
+// asGiven puts what a call says of a token into an answer as the text that it came
+// as: Proxmox answers with its own parameters, which are no numbers.
+func (c *call) asGiven(token map[string]any) {
+	for _, k := range []string{"privsep", "expire"} {
+		if c.p.has(k) {
+			token[k] = c.param(k)
+		}
+	}
 }
 
 func (c *call) deleteToken() (any, error) {
@@ -134,43 +143,80 @@ func (c *call) getRealm() (any, error) {
 	for k, v := range r {
 		e[k] = c.s.typedAs("POST /access/domains", k, v)
 	}
+	if r["type"] == "pam" { // PVE/Auth/Plugin.pm, parse_config
+		e["plugin"] = "PVE::Auth::PAM"
+	}
 	return e, nil
 }
 
 func (c *call) createRealm() (any, error) {
 	id, kind := c.param("realm"), c.param("type")
 	const failed = "add auth server failed"
+	section := c.section("realm", "password", "check-connection")
 	switch {
 	case c.s.access.realm(id) != nil:
 		return nil, userConfig(failed, die("domain '%s' already exists", id))
-	case id == "system":
-		return nil, userConfig(failed, die("unable to use reserved name '%s'", id))
 	case kind == "pam" || kind == "pve":
 		return nil, userConfig(failed, die("unable to create builtin type '%s'", kind))
+	case c.p.has("check-connection") && kind == "openid":
+		return nil, userConfig(failed, die("'check-connection' parameter can only be set for realms of type 'ldap' or 'ad'"))
 	}
-	c.s.access.realms[id] = c.section("realm", "password")
+	if err := sectionTypeOf("realm", kind).check(section, true); err != nil {
+		return nil, userConfig(failed, err)
+	}
+	c.setRealm(id, section)
 	return nil, nil
+}
+
+// setRealm writes a realm down. One alone is that which is chosen before anybody
+// chooses.
+func (c *call) setRealm(id string, section map[string]string) {
+	realms := c.s.access.realms
+	if section["default"] == "1" {
+		for _, r := range realms {
+			delete(r, "default")
+		}
+	}
+	if realms[id] == nil {
+		realms[id] = map[string]string{}
+	}
+	maps.Copy(realms[id], section)
 }
 
 func (c *call) updateRealm() (any, error) {
 	const failed = "update auth server failed"
-	r := c.s.access.realm(c.param("realm"))
-	if r == nil {
-		return nil, userConfig(failed, die("domain '%s' does not exist", c.param("realm")))
+	id := c.param("realm")
+	r, remove := c.s.access.realm(id), splitList(c.param("delete"))
+	section := c.section("realm", "password", "check-connection")
+	if err := c.checkDigest(digestOf(c.s.access.realms)); err != nil {
+		return nil, userConfig(failed, err)
 	}
-	return nil, userConfig(failed, c.updateSection(r, digestOf(c.s.access.realms), "realm", "password"))
+	switch {
+	case len(section) == 0 && len(remove) == 0 && !c.p.has("password"):
+		return nil, userConfig(failed, die("no options specified"))
+	case r == nil:
+		return nil, userConfig(failed, die("cannot lookup undefined type! at /usr/share/perl5/PVE/API2/Domains.pm line 261."))
+	}
+	for _, k := range remove {
+		delete(r, k)
+	}
+	if err := sectionTypeOf("realm", r["type"]).check(section, false); err != nil {
+		return nil, userConfig(failed, err)
+	}
+	c.setRealm(id, section)
+	return nil, nil
 }
 
+// deleteRealm forgets a realm, not its users. Those that are always there are as
+// they were at first.
 func (c *call) deleteRealm() (any, error) {
 	id := c.param("realm")
 	if c.s.access.realm(id) == nil {
 		return nil, userConfig("delete auth server failed", die("authentication domain '%s' does not exist", id))
 	}
-	for user := range c.s.access.users {
-		if strings.HasSuffix(user, "@"+id) {
-			delete(c.s.access.users, user)
-		}
-	}
 	delete(c.s.access.realms, id)
+	if first := firstRealms()[id]; first != nil {
+		c.s.access.realms[id] = first
+	}
 	return nil, nil
 }
