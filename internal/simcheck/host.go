@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
@@ -63,7 +64,7 @@ func recordedHost(scenarios bool) pvesim.Model {
 		"VM.GuestAgent.Unrestricted VM.Migrate SDN.Use VM.Config.Cloudinit Sys.Audit VM.Config.Options Pool.Audit Datastore.AllocateSpace VM.PowerMgmt " +
 		"VM.Audit Pool.Allocate Datastore.AllocateTemplate Mapping.Use VM.Config.HWType VM.Allocate VM.Config.Network")
 	return pvesim.Model{
-		Version: "9.2.11", Hosts: []pvesim.Host{h}, Roles: []pvesim.Role{{ID: "K3s", Privs: k3s}},
+		Version: "9.2.11", QEMU: "10.0.13", Hosts: []pvesim.Host{h}, Roles: []pvesim.Role{{ID: "K3s", Privs: k3s}},
 		Users: []pvesim.User{{ID: "root@pam", Password: "password-of-root"}, {ID: "nobody@pve", Password: "password-of-nobody"}, {ID: "k3s@pve", Password: "x"}},
 		Tokens: []pvesim.Token{{ID: "root@pam!full", Secret: secret(rootToken)}, {ID: "root@pam!sep", Secret: "22222222-0000-4000-8000-000000000000", PrivSep: true}, {ID: "k3s@pve!full", Secret: secret(k3sToken)},
 			{ID: "k3s@pve!sep", Secret: "44444444-0000-4000-8000-000000000000", PrivSep: true}},
@@ -71,12 +72,23 @@ func recordedHost(scenarios bool) pvesim.Model {
 	}
 }
 
+// recordedTiming is how long its work took: disks were small, and machines empty.
+func recordedTiming() pvesim.Timing {
+	return pvesim.Timing{Fork: 20 * time.Millisecond, LinkedClone: 200 * time.Millisecond, LinkedDisk: 100 * time.Millisecond,
+		AllocateDisk: 100 * time.Millisecond, Start: 400 * time.Millisecond, Stop: 200 * time.Millisecond, Destroy: 50 * time.Millisecond,
+		Configure: 10 * time.Millisecond, Upload: 50 * time.Millisecond}
+}
+
 // recordedInternet is the web server that stood beside it. What it redirects leads
-// to /a.iso, or back to where it began, which ends as a failure does.
+// to /a.iso, or back to where it began.
 func recordedInternet(raw string) ([]byte, error) {
 	switch {
 	case strings.HasPrefix(raw, "http://10.99.0.1:1/"):
-		return nil, errors.New("Connecting to 10.99.0.1:1... failed: Connection refused.") //nolint:staticcheck // wget's words
+		return nil, guest.ErrRefused
+	case strings.HasSuffix(raw, "/loop"):
+		return nil, errors.New("20 redirections exceeded.") //nolint:staticcheck // wget's words
+	case strings.HasSuffix(raw, "/500"):
+		return nil, &guest.StatusError{Code: 500, Reason: "Internal Server Error"}
 	case strings.HasSuffix(raw, "/img.qcow2"):
 		return tinyImage(), nil
 	case strings.HasSuffix(raw, "/a.iso"), strings.HasSuffix(raw, "/redir"):
@@ -84,5 +96,5 @@ func recordedInternet(raw string) ([]byte, error) {
 	case strings.HasSuffix(raw, "/text.qcow2"):
 		return []byte("not an image\n"), nil
 	}
-	return nil, guest.ErrNotFound
+	return nil, &guest.StatusError{Code: 404, Reason: "File not found"}
 }

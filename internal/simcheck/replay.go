@@ -31,7 +31,7 @@ type session struct{ ticket, csrf string }
 // Replay asks a fresh simulated host what real daemons were asked in a scenario. It
 // takes the time that they took: call it within testing/synctest.
 func (r *Replays) Replay(ctx context.Context, s Scenario) error {
-	options := pvesim.Options{Internet: recordedInternet}
+	options := pvesim.Options{Internet: recordedInternet, Timing: recordedTiming()}
 	if s.Name == "" { // when something was asked was not recorded, so lists are never behind here
 		options.StatusLag = -1
 	}
@@ -56,9 +56,9 @@ func (r *replay) again(ctx context.Context, n int, e exchange) (exchange, error)
 	if err := r.until(ctx, e.At); err != nil {
 		return exchange{}, err
 	}
-	// The recorder waited for what it had begun, but where times were set, and for
-	// the older one's salvo of clones.
-	salvo := r.older && strings.HasSuffix(e.Path, "/clone") && strings.HasSuffix(r.last.Path, "/clone")
+	// The recorder waited for what it had begun, but where times were set, for
+	// consoles, and for the older one's salvo of clones.
+	salvo := r.older && strings.HasSuffix(e.Path, "/clone") && strings.HasSuffix(r.last.Path, "/clone") || strings.HasSuffix(r.last.Path, "proxy")
 	if !salvo && !e.Timed {
 		r.sim.Settle()
 	}

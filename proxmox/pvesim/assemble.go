@@ -38,7 +38,7 @@ func (s *Sim) assemble(v *vm, pci []guest.PCI) Guest {
 	}
 	b := Board{
 		VMID: v.id, Config: maps.Clone(v.conf), CPUs: v.cpus(), Memory: v.memory(), Drives: s.plugged(h, v, osKey), PCI: pci,
-		QEMU: s.qemuVersion(), Seed: func() ([]byte, error) { return s.seed(v), nil }, Network: s.network, Faults: v.faults,
+		QEMU: s.qemu, Seed: func() ([]byte, error) { return s.seed(v), nil }, Network: s.network, Faults: v.faults,
 	}
 	var m Guest
 	b.OnPoweroff = func(reboot bool) { s.poweredOff(v, m, reboot) }

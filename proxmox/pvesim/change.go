@@ -227,6 +227,9 @@ func (g *changing) setDrive(k, value string) error {
 	if waiting := g.v.pending[k]; waiting != "" {
 		g.w.release(g.v, g.w.s.props(k, waiting))
 	}
+	if checkFormat(k, g.w.s.configKeys()[k].Format, value) != "" { // no such drive can hold that: it is passed over
+		return nil
+	}
 	var made allocated
 	printed, err := g.w.makeDrive(g.v, k, value, &made)
 	if err != nil {

@@ -21,6 +21,7 @@ type cloning struct {
 	format  string
 	full    bool
 	about   string            // description
+	snap    string            // snapshot; empty is the VM as it is
 	conf    map[string]string // of the source, or of its snapshot
 }
 
@@ -60,7 +61,7 @@ func (c *call) wantedClone(v *vm) (*cloning, error) {
 		if err != nil {
 			return nil, err
 		}
-		cl.conf = sn.conf
+		cl.conf, cl.snap = sn.conf, name
 	}
 	if c.p.has("full") {
 		cl.full = c.p.bool("full")
@@ -73,8 +74,6 @@ func (c *call) wantedClone(v *vm) (*cloning, error) {
 		return nil, die("parameter 'storage' not allowed for linked clones")
 	case !cl.full && cl.format != "":
 		return nil, die("parameter 'format' not allowed for linked clones")
-	case !cl.full && !v.template():
-		return nil, die("Linked clone feature is not supported for non-template VMs")
 	case c.s.hosts[cl.target] == nil:
 		return nil, badParam("target", fmt.Sprintf("target node '%s' does not exist", cl.target))
 	case cl.target != v.node && !c.sharedDisks(cl):
@@ -104,9 +103,14 @@ func (c *call) mayClone(cl *cloning) error {
 		value := cl.conf[k]
 		switch {
 		case isDrive(k):
-			st, _ := h.volume(c.s.props(k, value)["file"])
-			if st == nil || isCDROM(c.s.props(k, value)) {
+			d := c.s.props(k, value)
+			st, vol := h.volume(d["file"])
+			if st == nil || isCDROM(d) {
 				continue
+			}
+			if !cl.full && !(cl.snap == "" && st.volumes[vol] != nil && linkable(st, st.volumes[vol])) && k != "tpmstate0" {
+				of := map[bool]string{true: " a snapshot of"}[cl.snap != ""]
+				return die("Linked clone feature is not supported for%s '%s' (%s)", of, d["file"], k)
 			}
 			name := st.Name
 			if cl.storage != "" {
@@ -284,17 +288,17 @@ func (c *call) makeTemplate() (any, error) {
 		return nil, err
 	}
 	disk := c.param("disk")
+	if err := v.checkLock(); err != nil {
+		return nil, err
+	}
+	if len(v.snapshots) > 0 {
+		return nil, die("unable to create template, because VM contains snapshots")
+	}
 	if v.template() && disk == "" {
 		return nil, die("you can't convert a template to a template")
 	}
 	if v.running {
 		return nil, die("you can't convert a VM to template if VM is running")
-	}
-	if len(v.snapshots) > 0 {
-		return nil, die("unable to create template, because VM contains snapshots")
-	}
-	if err := v.checkLock(); err != nil {
-		return nil, err
 	}
 	return c.startTask("qmtemplate", itoa(v.id), func(w worker) error {
 		unlock, err := w.lock(configLock(v.id), false, configLockTimeout)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
@@ -17,27 +18,55 @@ func (c *call) allocateVolume() (any, error) {
 		return nil, err
 	}
 	vmid, name, format := c.p.int("vmid", 0), c.param("filename"), c.param("format")
+	size, err := sizeOfImage(c.param("size"))
+	if err != nil {
+		return nil, err
+	}
 	if ext := strings.TrimPrefix(path.Ext(name), "."); ext == "raw" || ext == "qcow2" || ext == "vmdk" {
 		if format != "" && format != ext {
 			return nil, badParam("format", fmt.Sprintf("different storage formats (%s != %s)", format, ext))
 		}
-		format, name = ext, strings.TrimSuffix(name, "."+ext)
+		format = ext
 	}
 	if format == "" {
 		format = "raw"
 	}
-	if !strings.HasPrefix(name, fmt.Sprintf("vm-%d-", vmid)) {
+	if err := st.ready(); err != nil {
+		return nil, err
+	}
+	full := name
+	switch {
+	case st.fileBased():
+		is, err := imageFormat(name)
+		if err != nil {
+			return nil, err
+		}
+		if is != format {
+			return nil, die("illegal name '%s' - wrong extension for format ('%s != '%s')", name, is, format)
+		}
+		full = itoa(vmid) + "/" + name
+	case !strings.HasPrefix(name, fmt.Sprintf("vm-%d-", vmid)):
 		return nil, die("illegal name '%s' - should be 'vm-%d-*'", name, vmid)
 	}
-	size := parseSize(strings.TrimSuffix(c.param("size"), "B"))
-	if last := c.param("size"); last != "" && last[len(last)-1] >= '0' && last[len(last)-1] <= '9' {
-		size = parseSize(last + "K") // a bare number counts KiB
+	if st.volumes[full] != nil {
+		return nil, die("disk image '%s' already exists", st.path(full))
 	}
-	full := st.full(vmid, name, format)
 	if err := c.worker().allocate(st, full, vmid, size, nil); err != nil {
 		return nil, err
 	}
 	return st.Name + ":" + full, nil
+}
+
+var newImageSize = regexp.MustCompile(`^(\d+)([MG]?)$`)
+
+// sizeOfImage reads the size of an image to be made: a bare number counts KiB.
+func sizeOfImage(s string) (int64, error) {
+	m := newImageSize.FindStringSubmatch(s)
+	if m == nil {
+		return 0, badParam("size", "unable to parse size '"+s+"'")
+	}
+	unit := map[string]string{"": "K", "M": "M", "G": "G"}[m[2]]
+	return parseSize(m[1] + unit), nil
 }
 
 // describeVolume sets the notes and the protection of a backup; other volumes have
@@ -50,14 +79,18 @@ func (c *call) describeVolume() (any, error) {
 	if err := c.s.need(c.who, "/storage/"+st.Name, "Datastore.Allocate"); err != nil {
 		return nil, err
 	}
+	about, err := st.parseVolume(name)
+	if err != nil {
+		return nil, err
+	}
 	v := st.volumes[name]
 	switch {
+	case c.p.has("notes") && about.content != "backup":
+		return nil, die("only backups can have notes")
+	case c.p.has("protected") && about.content != "backup":
+		return nil, die("only backups support attribute 'protected'")
 	case v == nil:
 		return nil, die("volume '%s:%s' does not exist", st.Name, name)
-	case c.p.has("notes") && v.content != "backup":
-		return nil, die("setting notes is not supported for '%s:%s'", st.Name, name)
-	case c.p.has("protected") && v.content != "backup":
-		return nil, die("updating attribute 'protected' is not supported for '%s:%s'", st.Name, name)
 	}
 	if c.p.has("notes") {
 		v.notes = c.param("notes")
@@ -113,11 +146,37 @@ func (c *call) askURL() (any, error) {
 	}
 	var data []byte
 	c.s.outside(func() { data, err = c.s.opts.Internet(raw) })
+	var status *guest.StatusError
 	switch {
+	case errors.As(err, &status):
+		return nil, die("invalid server response: '%d %s'", status.Code, status.Reason)
 	case errors.Is(err, guest.ErrNotFound):
 		return nil, die("invalid server response: '404 Not Found'")
+	case errors.Is(err, guest.ErrRefused):
+		return nil, die("invalid server response: '500 Can't connect to %s (Connection refused)'", withPort(u))
 	case err != nil:
 		return nil, die("invalid server response: '500 %v'", err)
 	}
-	return map[string]any{"filename": path.Base(u.Path), "size": len(data), "mimetype": "application/octet-stream"}, nil
+	out := map[string]any{"size": len(data), "mimetype": mimeOf(u.Path)}
+	if name := path.Base(u.Path); name != "." && name != "/" {
+		out["filename"] = name
+	}
+	return out, nil
+}
+
+// withPort is a URL's server as programs name it.
+func withPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[bool]string{true: "443", false: "80"}[u.Scheme == "https"]
+	}
+	return u.Hostname() + ":" + port
+}
+
+// mimeOf is what web servers say that a file is.
+func mimeOf(name string) string {
+	if strings.HasSuffix(name, ".iso") {
+		return "application/x-iso9660-image"
+	}
+	return "application/octet-stream"
 }

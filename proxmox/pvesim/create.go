@@ -61,6 +61,7 @@ func (c *call) createVM() (any, error) {
 			w.s.entries(resources)["vm:"+itoa(id)] = map[string][]string{"state": {"started"}}
 		}
 		if c.p.bool("start") {
+			w.log("Execute autostart")
 			if fault != nil {
 				v.faults = *fault
 			}
@@ -161,7 +162,7 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 	if err := w.s.checkMachine(conf["machine"]); err != nil {
 		return err
 	}
-	conf["meta"] = fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix())
+	conf["meta"] = fmt.Sprintf("creation-qemu=%s,ctime=%d", w.s.qemu, time.Now().Unix())
 	if conf["boot"] == "" {
 		conf["boot"] = w.s.usualBoot(conf)
 	}

@@ -223,18 +223,37 @@ func (w worker) emptyDrive(v *vm, key string, d map[string]string, made *allocat
 		size = int64(efiSize)
 	case key == "efidisk0":
 		size = int64(efiSizeBlock)
-	case d["format"] != "":
+	}
+	if d["format"] != "" {
 		format = d["format"]
 	}
 	name := st.newName(v.id, "vm", format)
 	if err := w.allocate(st, name, v.id, size, made); err != nil {
 		return "", err
 	}
+	if key == "efidisk0" { // the template of the firmware's variables is copied
+		w.log("transferred 0.0 B of %s (0.00%%)", rendered(size))
+		for range 2 {
+			w.log("transferred %s of %s (100.00%%)", rendered(size), rendered(size))
+		}
+	}
 	delete(d, "format")
 	d["file"], d["size"] = st.Name+":"+name, formatSize(size)
 	out := w.s.printProps(key, d)
 	w.log("%s: successfully created disk '%s'", key, out)
 	return out, nil
+}
+
+// imageOptions are what qemu-img says of an image that it makes.
+func imageOptions(v *volume) string {
+	switch {
+	case v.format != "qcow2":
+		return fmt.Sprintf("fmt=%s size=%d preallocation=off", v.format, v.size)
+	case v.base != nil:
+		return fmt.Sprintf("fmt=qcow2 cluster_size=131072 extended_l2=on preallocation=metadata compression_type=zlib size=%d backing_file=../%s "+
+			"backing_fmt=%s lazy_refcounts=off refcount_bits=16", v.size, v.base.name, v.base.format)
+	}
+	return fmt.Sprintf("fmt=qcow2 cluster_size=65536 extended_l2=off preallocation=metadata compression_type=zlib size=%d lazy_refcounts=off refcount_bits=16", v.size)
 }
 
 // importDrive copies a volume into a new disk.
@@ -245,10 +264,17 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 	if err != nil {
 		return "", err
 	}
-	w.log("create full clone of drive (%s)", from)
+	byPath := strings.HasPrefix(from, "/")
+	if !byPath {
+		w.log("create full clone of drive %s(%s)", w.s.driveOf(source.owner, from), from)
+	}
 	st := h.storages[newDisk.FindStringSubmatch(d["file"])[1]]
 	format := d["format"]
-	if format == "" {
+	switch {
+	case format != "":
+	case byPath:
+		format = "raw"
+	default:
 		format = source.format
 	}
 	name := st.newName(v.id, "vm", format)
@@ -259,7 +285,9 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 	if err := w.allocate(st, name, v.id, size, made); err != nil {
 		return "", err
 	}
-	w.log("allocated target volume '%s:%s'", st.Name, name)
+	if !byPath {
+		w.log("allocated target volume '%s:%s'", st.Name, name)
+	}
 	if err := w.copyData(size); err != nil {
 		return "", err
 	}
@@ -278,6 +306,27 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 	out := w.s.printProps(key, d)
 	w.log("%s: successfully created disk '%s'", key, out)
 	return out, nil
+}
+
+// driveOf is the drive of a VM that has a volume, with a blank behind it.
+func (s *Sim) driveOf(vmid int, volid string) string {
+	if v := s.vms[vmid]; v != nil {
+		for _, k := range drives(v.conf) {
+			if s.props(k, v.conf[k])["file"] == volid {
+				return k + " "
+			}
+		}
+	}
+	return ""
+}
+
+// rendered is a size for people (PVE/Format.pm, render_bytes).
+func rendered(n int64) string {
+	size, unit := float64(n), 0
+	for size > 1023 && unit < 4 {
+		size, unit = size/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %s", size, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
 // source finds what is to be imported, by volume ID or, for root, by path.
@@ -320,11 +369,11 @@ func insideSize(data []byte) int64 {
 // copyData is the time that copying so much takes. Little of a thin disk is full.
 func (w worker) copyData(size int64) error {
 	size = min(size, int64(2*GiB))
-	w.log("transferred 0.0 B of %s (0.00%%)", Size(size))
+	w.log("transferred 0.0 B of %s (0.00%%)", rendered(size))
 	if err := w.sleep(took(Size(size), w.s.opts.Timing.CopyRate)); err != nil {
 		return err
 	}
-	w.log("transferred %s of %s (100.00%%)", Size(size), Size(size))
+	w.log("transferred %s of %s (100.00%%)", rendered(size), rendered(size))
 	return nil
 }
 
@@ -354,7 +403,7 @@ func (w worker) allocateIn(st *storage, vol *volume, takes time.Duration, made *
 	}
 	st.volumes[vol.name] = vol
 	if st.fileBased() {
-		w.log("Formatting '%s', fmt=%s size=%d", st.path(vol.name), vol.format, vol.size)
+		w.log("Formatting '%s', %s", st.path(vol.name), imageOptions(vol))
 	}
 	if made != nil {
 		*made = append(*made, func() { _ = st.remove(vol.name) })

@@ -69,7 +69,7 @@ func (c *call) monitor() (any, error) {
 		}
 	}
 	if !v.running {
-		return nil, die("VM %d not running", v.id)
+		return "ERROR: VM " + itoa(v.id) + " not running\n", nil
 	}
 	switch c.param("command") {
 	case "info kvm":

@@ -97,7 +97,7 @@ func addressElement(e string) (version int, wrong string) {
 		return version, ""
 	}
 	n, err := strconv.Atoi(length)
-	bits := binary(a)
+	bits := bitsOf(a)
 	switch {
 	case err != nil || n < 0:
 		return 0, "Invalid prefix length /" + length
@@ -109,7 +109,7 @@ func addressElement(e string) (version int, wrong string) {
 	return version, ""
 }
 
-func binary(a netip.Addr) string {
+func bitsOf(a netip.Addr) string {
 	var b strings.Builder
 	for _, octet := range a.AsSlice() {
 		fmt.Fprintf(&b, "%08b", octet)

@@ -7,7 +7,7 @@ func handlers() map[string]handler {
 	all := map[string]handler{}
 	for _, some := range []map[string]handler{
 		clusterHandlers(), nodeHandlers(), vmHandlers(), snapshotHandlers(), runStateHandlers(), cloudDriveHandlers(), accessHandlers(), storageHandlers(),
-		registerHandlers(), moreClusterHandlers(), moreNodeHandlers(), networkHandlers(), agentHandlers(), firewallHandlers(), containerHandlers(), indexHandlers(),
+		registerHandlers(), moreClusterHandlers(), moreNodeHandlers(), networkHandlers(), agentHandlers(), firewallHandlers(), containerHandlers(), consoleHandlers(), indexHandlers(),
 	} {
 		maps.Copy(all, some)
 	}

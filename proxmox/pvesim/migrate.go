@@ -17,7 +17,7 @@ func (c *call) mayMigrate() (any, error) {
 	}
 	local, mapped := c.s.localResources(v)
 	out := map[string]any{"running": boolInt(v.running), "local_disks": c.s.localDisks(v), "local_resources": local,
-		"mapped-resources": slices.Sorted(maps.Keys(mapped)), "mapped-resource-info": mapped, "has-dbus-vmstate": 1}
+		"mapped-resources": append([]string{}, slices.Sorted(maps.Keys(mapped))...), "mapped-resource-info": mapped, "has-dbus-vmstate": 1}
 	allowed, not := []string{}, map[string]any{}
 	for _, node := range c.s.nodes() {
 		if node == v.node {

@@ -86,8 +86,11 @@ func (s *Sim) permittedOn(c *call, check []any) error {
 	if needed != "" && !c.p.has(needed) {
 		return bareRefusal()
 	}
-	where := normalPath(fill(template, c.p)) // nobody has rights on ""
+	where := normalPath(fill(template, c.p))
 	privs := s.translate(check[2].([]any))
+	if where == "" { // nobody has rights on that
+		return refuse("", privs[0])
+	}
 	if anyOf {
 		return s.need(c.who, where, privs...)
 	}

@@ -237,7 +237,7 @@ func TestUploadsAreOrderSensitive(t *testing.T) {
 		r = c.upload("local", "snippets", "b.yaml", []byte("x"))
 		assert.Contains(t, r.Errors["content"], "value 'snippets' does not have a value in the enumeration 'iso, vztmpl, import'")
 		r = c.upload("local", "import", "b.img", []byte("x"))
-		assert.Equal(t, "wrong file extension", r.Errors["filename"])
+		assert.Equal(t, "invalid filename or wrong extension", r.Errors["filename"])
 		assert.Contains(t, c.wait(c.upload("local", "import", "b.qcow2", []byte("x"))), "Image is not in qcow2 format")
 		assert.Equal(t, "checksum mismatch: got '"+sum+"' != expect '00'", c.wait(c.upload("local", "iso", "b.iso", []byte("x"), "checksum-algorithm", "sha256", "checksum", "00")))
 		assert.Equal(t, "OK", c.wait(c.upload("local", "iso", "a b.iso", []byte("y"))), "an upload overwrites")

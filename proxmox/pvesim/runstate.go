@@ -144,6 +144,9 @@ func (c *call) vmHistory() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := v.recorded(c.s); err != nil {
+		return nil, err
+	}
 	figures := map[string]any{"maxcpu": v.cpus(), "maxmem": v.memory(), "maxdisk": v.diskSize(c.s), "disk": 0}
 	if v.running {
 		for _, k := range []string{"cpu", "netin", "netout", "diskread", "diskwrite"} {

@@ -39,7 +39,6 @@ func TestParametersAreChecked(t *testing.T) {
 		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.img&url=https://x/a", "filename", "invalid filename or wrong extension"},
 		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.qcow2&url=https://x/a&checksum=ab", "checksum-algorithm", "missing property required by 'checksum'"},
 		{"POST /nodes/pve1/storage/local/download-url", "content=import&filename=a.qcow2&url=ftp://x/a", "url", "value does not match the regex pattern"},
-		{"POST /nodes/pve1/storage/vmdata/download-url", "content=iso&filename=a.iso&url=https://x/a", "storage", "storage 'vmdata' does not support 'iso' content"},
 		{"POST /cluster/mapping/pci", "id=g&map=node=pve1,path=0000:0A:00,id=10de:20f1", "map[0]", "invalid format - format error\nmap[0].path: value does not match the regex pattern\n"},
 		{"POST /nodes/pve1/qemu", "vmid=300&scsi0=vmdata:5,import-from=local:import/x.qcow2", "scsi0", "'import-from' requires special syntax - use <storage ID>:0,import-from=<source>"},
 		{"POST /nodes/pve1/qemu", "vmid=300&scsi0=vmdata:0,import-from=local:iso/x.img", "scsi0", "local:iso/x.img has wrong type 'iso' - needs to be 'images' or 'import'"},
@@ -83,8 +82,9 @@ func TestRefusalsWithoutParameters(t *testing.T) {
 			{"PUT", "/nodes/pve1/qemu/104/config", []string{"hostpci0", "0000:01:00"}, "500 only root can set 'hostpci0' config for non-mapped devices"},
 			{"POST", "/nodes/pve1/qemu", []string{"vmid", "104"}, "500 unable to create VM 104 - VM 104 already exists on node 'pve1'"},
 			{"POST", "/nodes/pve1/qemu", []string{"vmid", "300", "vmgenid", "1"}, "500 only root can set 'vmgenid' config"},
-			{"POST", "/nodes/pve1/qemu/104/clone", []string{"newid", "300", "full", "0"}, "500 Linked clone feature is not supported for non-template VMs"},
+			{"POST", "/nodes/pve1/qemu/104/clone", []string{"newid", "300", "full", "0"}, "500 Linked clone feature is not supported for 'vmdata:vm-104-disk-0' (efidisk0)"},
 			{"GET", "/nodes/pve1/qemu/100/agent/info", nil, "500 No QEMU guest agent configured"},
+			{"POST", "/nodes/pve1/storage/vmdata/download-url", []string{"content", "iso", "filename", "a.iso", "url", "https://x/a"}, "500 can't upload to storage type 'zfspool', not a file based storage!"},
 			{"GET", "/nodes/pve1/storage/nope/content", nil, "500 storage 'nope' does not exist"},
 		} {
 			r := c.do(x.method, x.path, x.kv...)

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -95,6 +96,7 @@ func (t Timing) orUsual() Timing {
 type Sim struct {
 	opts       Options
 	version    string
+	qemu       string
 	schema     *schema
 	routes     *route
 	network    *guest.Network
@@ -120,7 +122,11 @@ type Sim struct {
 	locks    map[string]*fileLock
 
 	registers map[string]map[string]map[string][]string // sections by file and ID, see register
+	elsewhere map[string]*storage                       // configured for nodes that there are not
 	firewalls map[string]*firewall                      // by whose they are, see firewall
+
+	ports      map[int]time.Time // of consoles, until when they are taken
+	vncTickets map[string]string // of consoles, for what
 
 	tasks    map[string]*task
 	order    []*task // by start
@@ -165,12 +171,16 @@ func New(m Model, o Options) *Sim {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Sim{
-		opts: o, version: m.Version, schema: loadSchema(), network: o.Network, ownNetwork: ownNetwork, began: time.Now(), done: make(chan struct{}),
+		opts: o, schema: loadSchema(), network: o.Network, ownNetwork: ownNetwork, began: time.Now(), done: make(chan struct{}),
 		hosts: map[string]*host{}, vms: map[int]*vm{}, mappings: map[string]*mapping{}, pools: map[string]*pool{},
 		locks: map[string]*fileLock{}, tasks: map[string]*task{}, pids: 1000, random: rand.New(rand.NewPCG(1, 2)),
 	}
-	if s.version == "" {
-		s.version = "9.2.11"
+	s.version, s.qemu = cmp.Or(m.Version, "9.2.11"), m.QEMU
+	if s.qemu == "" {
+		s.qemu = "10.1.2"
+		if s.before(9, 0) {
+			s.qemu = "9.2.0"
+		}
 	}
 	if o.Hypervisor == nil {
 		s.opts.Hypervisor = simulated{s}

@@ -44,7 +44,7 @@ func (w worker) start(how starting) error {
 		return err
 	}
 	defer unlock()
-	v, err := w.s.find(how.id, how.node)
+	v, err := w.s.load(how.id, how.node)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (w worker) start(how starting) error {
 		return err
 	}
 	v.pci = held
-	if err := w.memoryFits(v); err != nil {
+	if err := w.qemuStarts(v); err != nil {
 		v.pci = nil
 		return err
 	}
@@ -143,9 +143,6 @@ var netKey = regexp.MustCompile(`^net\d+$`)
 // before a start.
 func (w worker) checkStart(v *vm) (warned int, err error) {
 	h := w.s.hosts[v.node]
-	if n := v.cpus(); n > h.CPUs {
-		return 0, die("MAX %d vcpus allowed per VM on this node", h.CPUs)
-	}
 	hasEFI := v.conf["efidisk0"] != ""
 	for _, k := range drives(v.conf) {
 		file := w.s.props(k, v.conf[k])["file"]
@@ -153,6 +150,9 @@ func (w worker) checkStart(v *vm) (warned int, err error) {
 			continue
 		}
 		if isCloudInit(file) {
+			if err := w.checkSnippets(v); err != nil {
+				return 0, err
+			}
 			w.log("generating cloud-init ISO")
 			v.cloudDrive = cloudOptions(v.conf)
 		}
@@ -160,17 +160,32 @@ func (w worker) checkStart(v *vm) (warned int, err error) {
 			return 0, err
 		}
 	}
-	for i := range 32 {
-		b := w.s.props("net0", v.conf["net"+itoa(i)])["bridge"]
-		if b != "" && !slices.Contains(h.Bridges, b) {
-			return 0, die("bridge '%s' does not exist", b)
-		}
+	if err := w.checkCommand(v); err != nil {
+		return 0, err
 	}
 	if v.conf["bios"] == "ovmf" && !hasEFI {
 		w.log("WARN: no efidisk configured! Using temporary efivars disk.")
 		warned++
 	}
 	return warned, nil
+}
+
+// qemuStarts is what ends QEMU at once: bridges that are not there, CPUs that are
+// not, memory that is not.
+func (w worker) qemuStarts(v *vm) error {
+	for i := range 32 {
+		b := w.s.props("net0", v.conf["net"+itoa(i)])["bridge"]
+		if b != "" && !slices.Contains(w.s.hosts[v.node].Bridges, b) {
+			w.log("bridge '%s' does not exist", b)
+			w.log("kvm: -netdev type=tap,id=net%d,ifname=tap%di%d,script=/usr/libexec/qemu-server/pve-bridge,downscript=/usr/libexec/qemu-server/pve-bridgedown,"+
+				"vhost=on: network script /usr/libexec/qemu-server/pve-bridge failed with status 512", i, v.id, i)
+			return die("start failed: QEMU exited with code 1")
+		}
+	}
+	if err := w.pinned(v); err != nil {
+		return err
+	}
+	return w.memoryFits(v)
 }
 
 // memoryFits is QEMU asking for memory: with passed-through devices all of it is

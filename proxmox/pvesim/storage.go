@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,7 +11,8 @@ import (
 // storage is a storage with what is on it.
 type storage struct {
 	Storage
-	host    string // whose it is; empty for a shared one
+	host    string   // whose it is; empty for a shared one
+	nodes   []string // of one that is on none of the cluster's
 	volumes map[string]*volume
 }
 
@@ -165,22 +165,33 @@ func (w worker) erase(st *storage, name string) error {
 
 func (c *call) storage() (*storage, error) {
 	st := c.host().storages[c.param("storage")]
-	if st == nil {
-		return nil, die("storage '%s' does not exist", c.param("storage"))
+	if st != nil {
+		return st, nil
 	}
-	return st, nil
+	if all, _ := c.s.storagesByName(); all[c.param("storage")] != nil {
+		return nil, die("storage '%s' is not available on node '%s'", c.param("storage"), c.param("node"))
+	}
+	return nil, die("storage '%s' does not exist", c.param("storage"))
+}
+
+// contents are the kinds of content as the configuration has them.
+func (st *storage) contents() string {
+	if len(st.Content) == 0 {
+		return "none"
+	}
+	return strings.Join(st.Content, ",")
 }
 
 func (st *storage) state() map[string]any {
-	if st.Inactive || st.Disabled { // PVE/Storage.pm, storage_info: figures stay 0
+	if st.ready() != nil { // PVE/Storage.pm, storage_info: figures stay 0
 		return map[string]any{
-			"type": st.Type, "content": strings.Join(st.Content, ","), "shared": boolInt(st.Shared), "enabled": boolInt(!st.Disabled), "active": 0,
+			"type": st.Type, "content": st.contents(), "shared": boolInt(st.Shared), "enabled": boolInt(!st.Disabled), "active": 0,
 			"total": 0, "used": 0, "avail": 0,
 		}
 	}
 	used := st.usedBytes()
 	return map[string]any{
-		"type": st.Type, "content": strings.Join(st.Content, ","), "shared": boolInt(st.Shared), "enabled": 1, "active": 1,
+		"type": st.Type, "content": st.contents(), "shared": boolInt(st.Shared), "enabled": 1, "active": 1,
 		"total": int64(st.Size), "used": used, "avail": max(0, int64(st.Size)-used),
 	}
 }
@@ -192,14 +203,19 @@ func (st *storage) ready() error {
 		return die("storage '%s' is disabled", st.Name)
 	case st.Inactive:
 		return die("storage '%s' is not online", st.Name)
+	case st.fileBased() && len(st.Content) == 0: // whose directory would that be? (PVE/Storage/Plugin.pm, activate_storage)
+		return die("unknown vtype 'none'")
 	}
 	return nil
 }
 
 // sameOn reports whether the node that a call names as target has a storage too.
 func (c *call) sameOn(st *storage) bool {
+	if !c.p.has("target") {
+		return true
+	}
 	target := c.s.hosts[c.param("target")]
-	return target == nil || target.storages[st.Name] != nil && !target.storages[st.Name].Disabled
+	return target != nil && target.storages[st.Name] != nil && !target.storages[st.Name].Disabled
 }
 
 // formats are those that disks may have on a storage, and that which they have
@@ -247,12 +263,16 @@ func (c *call) listStorages() (any, error) {
 	return out, nil
 }
 
+// storageStatus knows storages of other nodes, which are not enabled here.
 func (c *call) storageStatus() (any, error) {
-	st, err := c.storage()
-	if err != nil {
-		return nil, err
+	if st := c.host().storages[c.param("storage")]; st != nil {
+		return st.state(), nil
 	}
-	return st.state(), nil
+	all, _ := c.s.storagesByName()
+	if st := all[c.param("storage")]; st != nil {
+		return (&storage{Storage: Storage{Type: st.Type, Content: st.Content, Shared: st.Shared, Disabled: true}}).state(), nil
+	}
+	return nil, badParam("storage", "No such storage.")
 }
 
 func (c *call) storageContent() (any, error) {
@@ -264,7 +284,8 @@ func (c *call) storageContent() (any, error) {
 		return nil, err
 	}
 	out := []any{}
-	for _, name := range slices.Sorted(maps.Keys(st.volumes)) {
+	names := slices.SortedFunc(maps.Keys(st.volumes), func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
+	for _, name := range names {
 		v := st.volumes[name]
 		if want := c.param("content"); want != "" && want != v.content {
 			continue
@@ -286,114 +307,11 @@ func (st *storage) entry(v *volume) map[string]any {
 		e["vmid"] = v.owner
 		e["used"] = v.used()
 	}
+	if v.content == "images" && st.fileBased() {
+		e["parent"] = nil
+	}
 	if v.base != nil {
 		e["parent"] = path.Base(v.base.name)
 	}
 	return e
-}
-
-// volumeOf finds the volume of a path; it may be named with or without its storage.
-func (c *call) volumeOf() (*storage, string, error) {
-	st, err := c.storage()
-	if err != nil {
-		return nil, "", err
-	}
-	name := c.param("volume")
-	if storeName, rest, full := strings.Cut(name, ":"); full {
-		if storeName != st.Name {
-			return nil, "", badParam("storage", "storage ID missmatch ("+st.Name+" != "+storeName+")")
-		}
-		name = rest
-	}
-	return st, name, nil
-}
-
-func (c *call) volumeInfo() (any, error) {
-	st, name, err := c.volumeOf()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.s.need(c.who, "/storage/"+st.Name, "Datastore.AllocateSpace", "Datastore.Audit"); err != nil {
-		return nil, err
-	}
-	v := st.volumes[name]
-	if v == nil {
-		return nil, die("volume_size_info on '%s:%s' failed - no such volume", st.Name, name)
-	}
-	return map[string]any{"path": st.path(name), "size": v.size, "used": v.used(), "format": v.format}, nil
-}
-
-var backupName = regexp.MustCompile(`^backup/vzdump-(?:qemu|lxc)-(\d+)-`)
-
-// ownBackup reports whether a volume is a backup of a VM that the asker may back up.
-func (c *call) ownBackup(st *storage, name string) bool {
-	m := backupName.FindStringSubmatch(name)
-	return m != nil && c.s.can(c.who, "/storage/"+st.Name, "Datastore.AllocateSpace") && c.s.can(c.who, "/vms/"+m[1], "VM.Backup")
-}
-
-func (c *call) deleteVolume() (any, error) {
-	st, name, err := c.volumeOf()
-	if err != nil {
-		return nil, err
-	}
-	if !c.s.can(c.who, "/storage/"+st.Name, "Datastore.Allocate") && !c.ownBackup(st, name) {
-		return nil, refuse("/storage/"+st.Name, "Datastore.Allocate")
-	}
-	upid, err := c.startTask("imgdel", st.Name, func(w worker) error {
-		unlock, err := w.lockStorage(st)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		if st.volumes[name] == nil {
-			w.log("disk image '%s' does not exist", st.path(name))
-		}
-		if err := w.erase(st, name); err != nil {
-			return err
-		}
-		w.log("Removed volume '%s:%s'", st.Name, name)
-		return nil
-	})
-	if err != nil || c.p.int("delay", 0) == 0 {
-		return upid, err
-	}
-	return c.finished(upid, c.p.int("delay", 0))
-}
-
-// needContent refuses a storage that does not take a kind of content.
-func (st *storage) needContent(kind string) error {
-	if slices.Contains(st.Content, kind) {
-		return nil
-	}
-	return badParam("storage", fmt.Sprintf("storage '%s' does not support '%s' content", st.Name, kind))
-}
-
-// permitVolume checks access to a volume that is to be read or attached.
-func (c *call) permitVolume(volid string) error {
-	name, rest, _ := strings.Cut(volid, ":")
-	st := c.host().storages[name]
-	if st == nil {
-		return die("storage '%s' does not exist", name)
-	}
-	v := st.volumes[rest]
-	if v == nil {
-		v = &volume{content: "iso"} // what is not there is known by its name alone
-	}
-	return c.s.mayVolume(c.who, st, v, c.vmid())
-}
-
-// mayVolume checks the right to read a volume; vmid is the machine that wants it
-// (PVE/Storage.pm, check_volume_access).
-func (s *Sim) mayVolume(who identity, st *storage, v *volume, vmid int) error {
-	where := "/storage/" + st.Name
-	switch {
-	case s.can(who, where, "Datastore.Allocate"), v.owner != 0 && v.owner == vmid:
-		return nil
-	case v.owner == 0:
-		return s.need(who, where, "Datastore.AllocateSpace", "Datastore.Audit")
-	}
-	if err := s.need(who, where, "Datastore.Audit"); err != nil {
-		return err
-	}
-	return s.need(who, "/vms/"+itoa(v.owner), "VM.Config.Disk")
 }

@@ -1,7 +1,10 @@
 package pvesim
 
 import (
+	"cmp"
 	"maps"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -19,12 +22,16 @@ func storageHandlers() map[string]handler {
 		"PUT " + store + "/content/{volume}":   (*call).describeVolume,
 		"POST " + store + "/content/{volume}":  (*call).copyVolumeTo,
 		"GET /nodes/{node}/query-url-metadata": (*call).askURL,
+		"GET " + store + "/prunebackups":       (*call).prunable,
+		"DELETE " + store + "/prunebackups":    (*call).pruneBackups,
+		"GET " + store + "/file-restore/list":  (*call).inBackup,
+		"GET " + store + "/import-metadata":    (*call).importMetadata,
 	}
 }
 
 // sharedTypes are kinds of storage that every node sees the same of.
 func sharedTypes() []string {
-	return []string{"nfs", "cifs", "cephfs", "rbd", "iscsi", "iscsidirect", "pbs", "zfs", "glusterfs", "esxi"}
+	return []string{"nfs", "cifs", "cephfs", "rbd", "iscsi", "iscsidirect", "pbs", "zfs", "esxi"}
 }
 
 // storagesByName are the cluster's, each as one of the nodes that have it sees it.
@@ -38,15 +45,18 @@ func (s *Sim) storagesByName() (all map[string]*storage, nodes map[string][]stri
 			nodes[name] = append(nodes[name], node)
 		}
 	}
+	for name, st := range s.elsewhere {
+		all[name], nodes[name] = st, st.nodes
+	}
 	return all, nodes
 }
 
-// storageSections is storage.cfg.
-func (s *Sim) storageSections() map[string]map[string]any {
+// storageSections is storage.cfg, with digests or without.
+func (s *Sim) storageSections(digests bool) map[string]map[string]any {
 	all, nodes := s.storagesByName()
 	out := map[string]map[string]any{}
 	for name, st := range all {
-		e := map[string]any{"storage": name, "type": st.Type, "content": strings.Join(st.Content, ",")}
+		e := map[string]any{"storage": name, "type": st.Type, "content": st.contents()}
 		if st.fileBased() {
 			e["path"] = st.dir()
 		}
@@ -59,21 +69,22 @@ func (s *Sim) storageSections() map[string]map[string]any {
 		if st.Disabled {
 			e["disable"] = 1
 		}
-		if len(nodes[name]) < len(s.hosts) {
+		if st.nodes != nil || len(nodes[name]) < len(s.hosts) {
 			e["nodes"] = strings.Join(nodes[name], ",")
 		}
 		out[name] = e
 	}
-	digest := digestOf(out)
-	for _, e := range out {
-		e["digest"] = digest
+	if digest := digestOf(out); digests {
+		for _, e := range out {
+			e["digest"] = digest
+		}
 	}
 	return out
 }
 
 func (c *call) storageConfigs() (any, error) {
 	out := []any{}
-	sections := c.s.storageSections()
+	sections := c.s.storageSections(true)
 	for _, name := range sortedKeys(sections) {
 		if want := c.param("type"); want != "" && want != sections[name]["type"] {
 			continue
@@ -86,134 +97,175 @@ func (c *call) storageConfigs() (any, error) {
 }
 
 func (c *call) storageConfig() (any, error) {
-	e := c.s.storageSections()[c.param("storage")]
+	e := c.s.storageSections(true)[c.param("storage")]
 	if e == nil {
 		return nil, die("storage '%s' does not exist", c.param("storage"))
 	}
 	return e, nil
 }
 
-// requiredOptions are those without which a kind of storage cannot be.
-func requiredOptions(kind string) []string {
-	return map[string][]string{"dir": {"path"}, "btrfs": {"path"}, "nfs": {"server", "export"}, "cifs": {"server", "share"}, "zfspool": {"pool"},
-		"lvm": {"vgname"}, "lvmthin": {"vgname", "thinpool"}, "iscsi": {"portal", "target"}, "pbs": {"server", "datastore"}}[kind]
-}
-
 // usualContent is what a kind of storage takes unless told otherwise.
-func usualContent(kind string) []string {
-	switch kind {
-	case "dir", "btrfs":
-		return []string{"images", "rootdir", "vztmpl", "iso", "backup", "snippets"}
-	case "nfs", "cifs":
-		return []string{"images"}
-	case "pbs":
-		return []string{"backup"}
-	}
-	return []string{"images", "rootdir"}
+func usualContent(kind string) []string { return strings.Fields(sectionTypeOf("storage", kind).Usual) }
+
+// storageSection is what a call says of a storage in storage.cfg: what is secret is
+// kept elsewhere.
+func (c *call) storageSection(kind string) map[string]string {
+	out := c.section("storage", "type")
+	maps.DeleteFunc(out, func(k, _ string) bool { return sectionTypeOf("storage", kind).secret(k) })
+	return out
 }
 
 func (c *call) createStorage() (any, error) {
 	name, kind := c.param("storage"), c.param("type")
-	for _, k := range requiredOptions(kind) {
-		if !c.p.has(k) {
-			return nil, die("create storage failed: missing value for required option '%s'", k)
+	section := c.storageSection(kind)
+	if section["nodes"] == "" {
+		delete(section, "nodes")
+	}
+	if section["path"] == "" && slices.Contains([]string{"nfs", "cifs", "cephfs"}, kind) {
+		section["path"] = "/mnt/pve/" + name
+	}
+	if err := sectionTypeOf("storage", kind).check(section, true); err != nil {
+		return nil, err
+	}
+	one := Storage{Name: name, Type: kind, Content: usualContent(kind), Size: TiB, Shared: slices.Contains(sharedTypes(), kind)}
+	if p := section["path"]; kind == "dir" || kind == "btrfs" {
+		if !storagePath.MatchString(p) {
+			return nil, die("illegal path for directory storage: %s", p)
 		}
+		section["path"] = path.Clean(p)
+	}
+	if err := one.set(section); err != nil {
+		return nil, err
 	}
 	if all, _ := c.s.storagesByName(); all[name] != nil {
 		return nil, userConfig("create storage failed", die("storage ID '%s' already defined", name))
 	}
-	one := Storage{Name: name, Type: kind, Content: usualContent(kind), Size: TiB, Shared: slices.Contains(sharedTypes(), kind) || c.p.bool("shared"),
-		Disabled: c.p.bool("disable"), Config: c.section("storage", "type", "content", "nodes", "disable", "shared", "password", "keyring", "encryption-key", "master-pubkey")}
-	if c.p.has("content") {
-		one.Content = contentOf(c.param("content"))
-	}
-	if err := c.spread(one, nil); err != nil {
-		return nil, userConfig("create storage failed", err)
-	}
+	c.spread(one, section["nodes"], nil)
 	return map[string]any{"storage": name, "type": kind}, nil
 }
 
-// contentOf reads a list of content types; "none" is none.
-func contentOf(s string) []string {
-	return slices.DeleteFunc(splitList(s), func(t string) bool { return t == "none" })
-}
+var storagePath = regexp.MustCompile(`^/[-/a-zA-Z0-9_.@]+$`)
 
-// spread puts a storage onto the nodes that a call names, or all, where it is not
-// yet; was holds what the nodes had of it.
-func (c *call) spread(one Storage, was map[string]*storage) error {
-	nodes := splitList(c.param("nodes"))
-	for _, n := range nodes {
-		if c.s.hosts[n] == nil {
-			return die("no such node '%s'", n)
-		}
+// set writes properties of a section into a storage (PVE/Storage/Plugin.pm,
+// decode_value); kinds of content that it cannot hold are dropped.
+func (st *Storage) set(section map[string]string) error {
+	st.Config = maps.Clone(st.Config)
+	if st.Config == nil {
+		st.Config = map[string]string{}
 	}
-	if len(nodes) == 0 {
-		nodes = c.s.nodes()
-	}
-	var shared *storage
-	for _, n := range c.s.nodes() {
-		h := c.s.hosts[n]
-		switch {
-		case !slices.Contains(nodes, n):
-			delete(h.storages, one.Name)
-		case was[n] != nil:
-			h.storages[one.Name] = was[n]
-		case one.Shared && shared != nil:
-			h.storages[one.Name] = shared
+	for k, v := range section {
+		switch k {
+		case "content":
+			content, err := contentOf(st.Type, v)
+			if err != nil {
+				return err
+			}
+			st.Content = content
+		case "disable":
+			st.Disabled = v == "1"
+		case "shared":
+			st.Shared = v == "1"
+		case "nodes":
 		default:
-			h.storages[one.Name] = &storage{Storage: one, host: n, volumes: map[string]*volume{}}
-		}
-		if one.Shared && h.storages[one.Name] != nil {
-			shared = h.storages[one.Name]
-			shared.host = ""
+			st.Config[k] = v
 		}
 	}
 	return nil
 }
 
+// contentOf reads a list of content types; "none" is none.
+func contentOf(kind, list string) ([]string, error) {
+	can := strings.Fields(sectionTypeOf("storage", kind).Content)
+	types := slices.DeleteFunc(splitList(list), func(t string) bool { return !slices.Contains(can, t) })
+	slices.Sort(types)
+	types = slices.Compact(types)
+	switch {
+	case slices.Contains(types, "none") && len(types) > 1:
+		return nil, die("unable to combine 'none' with other content types")
+	case len(types) == 0 && !slices.Contains(can, "none"):
+		return nil, die("storage does not support content type 'none'")
+	}
+	return slices.DeleteFunc(types, func(t string) bool { return t == "none" }), nil
+}
+
+// spread puts a storage onto the nodes of a list, or all, where it is not yet; was
+// holds what the nodes had of it. One on nodes that there are not is nowhere.
+func (c *call) spread(one Storage, list string, was map[string]*storage) {
+	nodes := splitList(list)
+	if len(nodes) == 0 {
+		nodes = c.s.nodes()
+	}
+	var here *storage
+	for _, n := range c.s.nodes() {
+		h := c.s.hosts[n]
+		switch {
+		case !slices.Contains(nodes, n):
+			delete(h.storages, one.Name)
+			continue
+		case was[n] != nil:
+			h.storages[one.Name] = was[n]
+		case one.Shared && here != nil:
+			h.storages[one.Name] = here
+		default:
+			h.storages[one.Name] = &storage{Storage: one, host: n, volumes: map[string]*volume{}}
+		}
+		if one.Shared {
+			h.storages[one.Name].host = ""
+		}
+		here = h.storages[one.Name]
+	}
+	delete(c.s.elsewhere, one.Name)
+	if here == nil {
+		if c.s.elsewhere == nil {
+			c.s.elsewhere = map[string]*storage{}
+		}
+		c.s.elsewhere[one.Name] = &storage{Storage: one, volumes: map[string]*volume{}, nodes: nodes}
+	}
+}
+
 func (c *call) updateStorage() (any, error) {
 	name := c.param("storage")
-	all, _ := c.s.storagesByName()
-	st := all[name]
 	const failed = "update storage failed"
+	all, nodes := c.s.storagesByName()
+	if err := c.checkDigest(digestOf(c.s.storageSections(false))); err != nil {
+		return nil, userConfig(failed, err)
+	}
+	st := all[name]
 	if st == nil {
 		return nil, userConfig(failed, die("storage '%s' does not exist", name))
 	}
-	sections := c.s.storageSections()
-	if d := c.param("digest"); d != "" && d != sections[name]["digest"] {
-		return nil, userConfig(failed, die("detected modified configuration - file changed by other user? Try again."))
+	section, remove := c.storageSection(st.Type), splitList(c.param("delete"))
+	about := sectionTypeOf("storage", st.Type)
+	err := about.check(section, false)
+	if err == nil {
+		_, err = contentOf(st.Type, cmp.Or(section["content"], strings.Join(usualContent(st.Type), ",")))
 	}
-	remove := splitList(c.param("delete"))
-	for _, k := range remove {
-		switch {
-		case c.s.schema.Methods["POST /storage"].Parameters[k] == nil:
-			return nil, userConfig(failed, die("no such option '%s'", k))
-		case slices.Contains(requiredOptions(st.Type), k):
-			return nil, userConfig(failed, die("unable to delete required option '%s'", k))
-		case c.p.has(k):
-			return nil, userConfig(failed, die("cannot set and delete property '%s' at the same time!", k))
-		}
+	if err == nil {
+		err = about.checkDelete(remove, section)
+	}
+	if err != nil {
+		return nil, userConfig(failed, err)
 	}
 	was := map[string]*storage{}
 	for n, h := range c.s.hosts {
 		if here := h.storages[name]; here != nil {
-			c.changeStorage(here, remove)
+			here.change(section, remove)
 			was[n] = here
 		}
 	}
-	if c.p.has("nodes") || slices.Contains(remove, "nodes") {
-		if err := c.spread(st.Storage, was); err != nil {
-			return nil, userConfig(failed, err)
-		}
+	if was[c.s.nodes()[0]] == nil && len(was) == 0 {
+		st.change(section, remove)
 	}
+	list := strings.Join(nodes[name], ",")
+	if c.p.has("nodes") || slices.Contains(remove, "nodes") {
+		list = section["nodes"]
+	}
+	c.spread(st.Storage, list, was)
 	return map[string]any{"storage": name, "type": st.Type}, nil
 }
 
-func (c *call) changeStorage(st *storage, remove []string) {
-	st.Config = maps.Clone(st.Config)
-	if st.Config == nil {
-		st.Config = map[string]string{}
-	}
+func (st *storage) change(section map[string]string, remove []string) {
+	_ = st.set(section) // what is wrong was refused before
 	for _, k := range remove {
 		switch delete(st.Config, k); k {
 		case "content":
@@ -221,18 +273,8 @@ func (c *call) changeStorage(st *storage, remove []string) {
 		case "disable":
 			st.Disabled = false
 		case "shared":
-			st.Shared = false
+			st.Shared = slices.Contains(sharedTypes(), st.Type)
 		}
-	}
-	maps.Copy(st.Config, c.section("storage", "content", "nodes", "disable", "shared", "password", "keyring", "encryption-key", "master-pubkey"))
-	if c.p.has("content") {
-		st.Content = contentOf(c.param("content"))
-	}
-	if c.p.has("disable") {
-		st.Disabled = c.p.bool("disable")
-	}
-	if c.p.has("shared") {
-		st.Shared = c.p.bool("shared")
 	}
 }
 
@@ -244,6 +286,7 @@ func (c *call) deleteStorage() (any, error) {
 	for _, h := range c.s.hosts {
 		delete(h.storages, name)
 	}
+	delete(c.s.elsewhere, name)
 	c.s.forgetACLs("/storage/" + name)
 	return nil, nil
 }

@@ -34,7 +34,7 @@ func TestStoragesAreMadeAndUsed(t *testing.T) {
 	in(t, TwoHosts(), Options{}, func(t *testing.T, s *Sim, _ *caller) {
 		c := asRoot(t, s)
 		c.walk([]step{
-			{"POST", "/storage", kv("storage", "nas", "type", "nfs", "server", "10.0.0.9"), "500 create storage failed: missing value for required option 'export'"},
+			{"POST", "/storage", kv("storage", "nas", "type", "nfs", "server", "10.0.0.9"), "500 missing value for required option 'export'"},
 			{"POST", "/storage", kv("storage", "nas", "type", "nfs", "server", "10.0.0.9", "export", "/tank", "content", "images,iso"), ""},
 			{"POST", "/storage", kv("storage", "nas", "type", "dir", "path", "/x"), "500 create storage failed: storage ID 'nas' already defined"},
 			{"POST", "/storage", kv("storage", "odd", "type", "dir", "path", "/x", "content", "nonsense"), "400 Parameter verification failed."},
@@ -47,7 +47,7 @@ func TestStoragesAreMadeAndUsed(t *testing.T) {
 		assert.Contains(t, c.do("GET", "/nodes/pve2/storage/nas/content").body, "nas:iso/x.iso", "what is shared is there on every node")
 
 		c.walk([]step{{"PUT", "/storage/nas", kv("nodes", "pve1"), ""}})
-		assert.Equal(t, "500 storage 'nas' does not exist", c.do("GET", "/nodes/pve2/storage/nas/content").line())
+		assert.Equal(t, "500 storage 'nas' is not available on node 'pve2'", c.do("GET", "/nodes/pve2/storage/nas/content").line())
 		assert.Contains(t, c.do("GET", "/nodes/pve1/storage/nas/content").body, "nas:iso/x.iso")
 		c.walk([]step{
 			{"PUT", "/storage/nas", kv("disable", "1"), ""},

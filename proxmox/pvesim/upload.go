@@ -94,8 +94,35 @@ func normalName(s string) string { return unusual.ReplaceAllString(s, "_") }
 // extensions are those that a kind of content may have.
 var extensions = map[string]*regexp.Regexp{
 	"iso":    regexp.MustCompile(`(?i)^[^/]+\.(iso|img)$`),
-	"vztmpl": regexp.MustCompile(`(?i)^[^/]+\.(tar\.(gz|xz|zst|bz2))$`),
-	"import": regexp.MustCompile(`(?i)^[^/]+\.(qcow2|raw|vmdk|ova)$`),
+	"vztmpl": regexp.MustCompile(`(?i)^[^/]+\.(tar|tar\.(gz|xz|zst|bz2))$`),
+	"import": regexp.MustCompile(`^[a-zA-Z0-9.+=_-]+\.(qcow2|raw|vmdk|ova)$`),
+}
+
+// nameFor refuses a name that a kind of content may not have.
+func nameFor(content, name string) error {
+	switch {
+	case extensions[content].MatchString(name):
+		return nil
+	case content == "import":
+		return badParam("filename", "invalid filename or wrong extension")
+	}
+	return badParam("filename", "wrong file extension")
+}
+
+// unsound says what qemu-img finds wrong with a file that is to be an image, before
+// anybody boots it.
+func unsound(name, tmp string, data []byte) string {
+	switch path.Ext(name) {
+	case ".qcow2":
+		if !isQcow2(data) {
+			return "qemu-img: Could not open '" + tmp + "': Image is not in qcow2 format"
+		}
+	case ".vmdk":
+		if !bytes.HasPrefix(data, []byte("KDMV")) && !bytes.HasPrefix(data, []byte("# Disk DescriptorFile")) {
+			return "qemu-img: Could not open '" + tmp + "': invalid VMDK image descriptor"
+		}
+	}
+	return ""
 }
 
 func (c *call) uploadFile() (any, error) {
@@ -114,22 +141,24 @@ func (c *call) uploadFile() (any, error) {
 	if err := c.s.contentOfToday(content); err != nil {
 		return nil, err
 	}
-	if err := st.needContent(content); err != nil {
+	if !st.fileBased() {
+		return nil, die("can't upload to storage type '%s'", st.Type)
+	}
+	if err := nameFor(content, name); err != nil {
 		return nil, err
 	}
-	if !extensions[content].MatchString(name) {
-		return nil, badParam("filename", "wrong file extension")
+	if !slices.Contains(st.Content, content) {
+		return nil, die("storage '%s' does not support '%s' content", st.Name, content)
 	}
 	algorithm, want := c.param("checksum-algorithm"), c.param("checksum")
 	data := c.upload.data
 	return c.startTask("imgcopy", "", func(w worker) error {
 		tmp := fmt.Sprintf("/var/tmp/pveupload-%032x", w.task.pid)
 		w.log("starting file import from: %s", tmp)
-		if strings.HasSuffix(name, ".qcow2") && !isQcow2(data) {
-			w.log("command '/usr/bin/qemu-img info '--output=json' %s -f qcow2' failed: exit code 1", tmp)
-			return die("qemu-img: Could not open '%s': Image is not in qcow2 format", tmp)
-		}
 		if err := w.verify(data, algorithm, want); err != nil {
+			return err
+		}
+		if err := w.sound(content, name, tmp, data); err != nil {
 			return err
 		}
 		target := st.path(content + "/" + name)
@@ -185,22 +214,28 @@ func (c *call) downloadURL() (any, error) {
 		return nil, err
 	}
 	content, url := c.param("content"), c.param("url")
-	name := normalName(c.param("filename"))
+	name := normalName(path.Base(strings.ReplaceAll(c.param("filename"), `\`, "/")))
 	if err := c.s.contentOfToday(content); err != nil {
 		return nil, err
 	}
-	if err := st.needContent(content); err != nil {
+	if !st.fileBased() {
+		return nil, die("can't upload to storage type '%s', not a file based storage!", st.Type)
+	}
+	if !slices.Contains(st.Content, content) {
+		return nil, die("storage '%s' is not configured for content-type '%s'", st.Name, content)
+	}
+	if err := nameFor(content, name); err != nil {
 		return nil, err
 	}
-	if !extensions[content].MatchString(name) {
-		return nil, badParam("filename", "invalid filename or wrong extension")
-	}
-	algorithm, want := c.param("checksum-algorithm"), c.param("checksum")
+	algorithm, want, compression := c.param("checksum-algorithm"), c.param("checksum"), c.param("compression")
 	return c.startTask("download", name, func(w worker) error {
 		target := st.path(content + "/" + name)
 		w.log("downloading %s to %s", url, target)
 		if old := st.volumes[content+"/"+name]; old != nil {
 			return w.keepFile(old, target, algorithm, want)
+		}
+		if compression != "" && content != "iso" {
+			return die("decompression not supported for %s", content)
 		}
 		data, err := w.fetch(url)
 		if err != nil {
@@ -208,6 +243,15 @@ func (c *call) downloadURL() (any, error) {
 		}
 		if err := w.verify(data, algorithm, want); err != nil {
 			return err
+		}
+		tmp := fmt.Sprintf("%s.tmp_dwnl.%d", target, w.task.pid)
+		if compression != "" {
+			if data, err = w.decompress(compression, tmp, data); err != nil {
+				return err
+			}
+		}
+		if err := w.sound(content, name, tmp, data); err != nil {
+			return die("failed to verify file: %v", err)
 		}
 		st.putFile(content, name, data)
 		w.log("download of '%s' to '%s' finished", url, target)
@@ -237,10 +281,16 @@ const cloudImage = 600 * MiB
 func (w worker) fetch(url string) (data []byte, err error) {
 	w.log("--%s--  %s", time.Now().Format(time.DateTime), url)
 	w.s.outside(func() { data, err = w.s.opts.Internet(url) })
+	var status *guest.StatusError
 	switch {
 	case errors.Is(err, guest.ErrNotFound):
 		w.log("HTTP request sent, awaiting response... 404 Not Found\n%s ERROR 404: Not Found.", time.Now().Format(time.DateTime))
 		return nil, die("download failed: exit code 8")
+	case errors.As(err, &status):
+		w.log("HTTP request sent, awaiting response... %v\n%s ERROR %d: %s.", status, time.Now().Format(time.DateTime), status.Code, status.Reason)
+		return nil, die("download failed: exit code 8")
+	case errors.Is(err, guest.ErrRefused):
+		return nil, die("download failed: Connecting to %s... failed: Connection refused.", serverOf(url))
 	case errors.Is(err, guest.ErrUntrusted):
 		w.log("ERROR: cannot verify the certificate of %s: %v", url, err)
 		return nil, die("download failed: To connect insecurely, use `--no-check-certificate'.")

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"encoding/binary"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,14 @@ func (v *volume) used() int64 {
 		return min(v.size, int64(64*MiB))
 	}
 	return min(v.size, int64(2*GiB))
+}
+
+// virtualSize is the size that an image says of itself, and a file's own otherwise.
+func (v *volume) virtualSize() int64 {
+	if len(v.data) >= 32 && isQcow2(v.data) {
+		return int64(binary.BigEndian.Uint64(v.data[24:32]) & (1<<63 - 1))
+	}
+	return v.size
 }
 
 // parseSize reads sizes such as 64M as they stand in configurations; 0 for none.

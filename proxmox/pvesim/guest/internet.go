@@ -17,9 +17,22 @@ type Internet func(url string) ([]byte, error)
 var (
 	// ErrNotFound is an HTTP 404.
 	ErrNotFound = errors.New("404 Not Found")
+	// ErrRefused is a server that takes no connections.
+	ErrRefused = errors.New("connection refused")
 	// ErrUntrusted is a server whose certificate nobody trusts.
 	ErrUntrusted = errors.New("self-signed certificate")
 )
+
+// StatusError is an answer of a web server that is no file.
+type StatusError struct {
+	Code   int
+	Reason string
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Reason) }
+
+// Is makes a 404 what [ErrNotFound] is.
+func (e *StatusError) Is(target error) bool { return target == ErrNotFound && e.Code == 404 }
 
 // DefaultInternet serves what a cluster downloads, small and made up but true to
 // its own checksums: K3s releases of any version (binary, air-gap images and
