@@ -1,18 +1,14 @@
 package cluster_test
 
 import (
-	"context"
-	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
@@ -33,47 +29,24 @@ func TestUpFromNothingToGPUs(t *testing.T) {
 	})
 }
 
-// A node that gets its taints after it is Ready takes pods in between that it
-// should keep away.
-func TestANodeIsNeverWithoutItsTaints(t *testing.T) {
+// A node that got its taints only after it is Ready would take pods in between that
+// it should keep away. Here nobody but K3s is there to give it any.
+func TestANodeBringsItsTaintsAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		spec := parse(t, example(t, "one-gpu"))
-		ctx, cancel := context.WithCancel(t.Context())
-		var watch sync.WaitGroup
-		watch.Go(func() { w.watchNode(ctx, t, "gpu1") })
+		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
-		cancel()
-		watch.Wait()
+		want := w.nodes(t)["gpu1"]
+		require.NotEmpty(t, want.Taints)
+		w.byHand(t, spec, "gpu1", "stop")
+		require.NoError(t, w.api(t).DeleteNode(t.Context(), "gpu1"))
+		w.byHand(t, spec, "gpu1", "start")
+		time.Sleep(5 * time.Minute)
+		have := w.nodes(t)["gpu1"]
+		assert.Equal(t, want.Taints, have.Taints)
+		assert.Equal(t, "true", have.Labels[nvidia.LabelPresent])
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
 	})
-}
-
-// watchNode looks at a node of the GPU pool from the first moment that it is there.
-func (w *world) watchNode(ctx context.Context, t *testing.T, name string) {
-	var client *kube.Client
-	seen := 0
-	for tick := time.NewTicker(200 * time.Millisecond); ; {
-		select {
-		case <-ctx.Done():
-			assert.NotZero(t, seen, "nobody saw %s", name)
-			return
-		case <-tick.C:
-		}
-		if _, err := os.Stat(filepath.Join(w.dir, "kubeconfig")); client == nil && err == nil {
-			client = w.api(t)
-		}
-		if client == nil {
-			continue
-		}
-		n, err := client.Node(ctx, name)
-		if err != nil {
-			continue
-		}
-		seen++
-		if len(n.Taints) == 0 || n.Labels[nvidia.LabelPresent] != "true" {
-			t.Errorf("%s is there with the taints %v and the labels %v", name, n.Taints, n.Labels)
-			return
-		}
-	}
 }
