@@ -217,17 +217,18 @@ func (v *vm) power(on bool) {
 	v.machine, v.pci, v.pid = nil, nil, 0
 }
 
+// memory is what a VM runs with, or would: not what waits for its next start.
 func (v *vm) memory() int64 {
-	mib, _, _ := strings.Cut(strings.TrimPrefix(v.wanted()["memory"], "current="), ",")
+	mib, _, _ := strings.Cut(strings.TrimPrefix(v.conf["memory"], "current="), ",")
 	if mib == "" {
 		return 512 << 20
 	}
 	return int64(atoi(mib)) << 20
 }
 
+// cpus is of now, as memory is.
 func (v *vm) cpus() int {
-	conf := v.wanted()
-	return max(1, atoi(conf["cores"])) * max(1, atoi(conf["sockets"]))
+	return max(1, atoi(v.conf["cores"])) * max(1, atoi(v.conf["sockets"]))
 }
 
 // uuid makes an identifier that is the same in every run.
