@@ -75,10 +75,8 @@ func (s *Sim) replug(v *vm) {
 
 func (s *Sim) blockDevice(h *host, v *vm, key string) guest.BlockDevice {
 	d := s.props(key, v.conf[key])
-	b := guest.BlockDevice{Serial: d["serial"], Size: parseSize(d["size"])}
-	if b.Serial == "" {
-		b.Serial = "drive-" + key
-	}
+	b := guest.BlockDevice{Size: parseSize(d["size"])}
+	b.Serial, b.Links = s.driveNames(v.conf, d, key)
 	if _, vol, err := h.lookup(d["file"]); err == nil {
 		if vol.contents() == nil {
 			vol.disk = guest.NewDisk()
