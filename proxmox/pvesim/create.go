@@ -157,7 +157,7 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 	if !strings.Contains(conf["smbios1"], "uuid=") {
 		conf["smbios1"] = strings.TrimSuffix("uuid="+w.s.uuid()+","+conf["smbios1"], ",")
 	}
-	conf["meta"] = fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix())
+	conf["meta"] = fmt.Sprintf("creation-qemu=%s,ctime=%d", w.s.qemuVersion(), time.Now().Unix())
 	if conf["boot"] == "" {
 		conf["boot"] = w.s.usualBoot(conf)
 	}

@@ -17,14 +17,6 @@ func (s *Sim) before(major, minor int) bool {
 	return have < major || have == major && err == nil && then < minor
 }
 
-// qemuVersion is that of the host's QEMU, which counts where a machine type names none.
-func (s *Sim) qemuVersion() string {
-	if s.before(9, 0) {
-		return "9.2.0"
-	}
-	return "10.1.2"
-}
-
 // absent reports whether a method came later than the version that is simulated.
 func (s *Sim) absent(name string) bool {
 	_, path, _ := strings.Cut(name, " ")
