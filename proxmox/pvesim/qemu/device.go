@@ -73,7 +73,7 @@ const single = "virtio-scsi-single"
 
 // args are QEMU's. The order is qemu-server's, as are ids and addresses.
 func (s shape) args(o Options) []string {
-	cpus := strconv.Itoa(min(s.CPUs, runtime.NumCPU()))
+	cpus := strconv.Itoa(min(s.CPUs, runtime.GOMAXPROCS(0)))
 	machine := "pc"
 	if s.q35() {
 		machine = "q35"
@@ -84,7 +84,7 @@ func (s shape) args(o Options) []string {
 		"-smp", cpus + ",sockets=1,cores=" + cpus, "-m", strconv.FormatInt(s.Memory>>20, 10),
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
 		"-kernel", o.Image.Kernel, "-initrd", o.Image.Initrd,
-		"-append", "root=LABEL=cloudimg-rootfs ro console=ttyS0 quiet apparmor=0 audit=0 mitigations=off",
+		"-append", "root=LABEL=cloudimg-rootfs ro console=ttyS0 quiet apparmor=0 audit=0 selinux=0 mitigations=off nowatchdog",
 	}
 	if id := props(s.Config["smbios1"])["uuid"]; id != "" {
 		args = append(args, "-smbios", "type=1,uuid="+id)

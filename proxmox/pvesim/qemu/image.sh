@@ -20,9 +20,11 @@ packages=$packages,netplan.io,systemd-resolved,iproute2,openssh-server,sudo,qemu
 packages=$packages,linux-image-amd64,initramfs-tools,zstd,nfs-common,open-iscsi,curl,ca-certificates
 
 useless="apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer
-systemd-tmpfiles-clean.timer getty@tty1.service ldconfig.service systemd-journal-catalog-update.service systemd-binfmt.service
-proc-sys-fs-binfmt_misc.automount systemd-hwdb-update.service nfs-blkmap.service modprobe@drm.service rpcbind.service
-systemd-pstore.service systemd-random-seed.service"
+systemd-tmpfiles-clean.timer getty@tty1.service serial-getty@ttyS0.service ldconfig.service systemd-journal-catalog-update.service
+systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-hwdb-update.service systemd-pstore.service
+nfs-blkmap.service rpcbind.service rpcbind.socket dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount
+sys-kernel-tracing.mount sys-fs-fuse-connections.mount sys-kernel-config.mount modprobe@drm.service modprobe@configfs.service
+modprobe@fuse.service modprobe@efi_pstore.service modprobe@loop.service modprobe@dm_mod.service"
 
 # This machine's own mirror, where it has one of Debian's.
 # shellcheck disable=SC2016 # the placeholders are apt's
@@ -66,6 +68,13 @@ chroot "$root" systemctl enable systemd-networkd systemd-resolved >>"$log" 2>&1 
 # What a machine that lives for minutes has no use for, and waits long for in emulation.
 # shellcheck disable=SC2086 # one word for each unit
 chroot "$root" systemctl mask $useless >>"$log" 2>&1 || fail "nothing could be masked"
+mkdir -p "$root/etc/systemd/system-generators"
+for generator in "$root"/usr/lib/systemd/system-generators/*; do
+	case ${generator##*/} in
+	cloud-init-generator | netplan | systemd-fstab-generator) ;;
+	*) ln -s /dev/null "$root/etc/systemd/system-generators/${generator##*/}" ;;
+	esac
+done
 mv "$root"/boot/vmlinuz-* "$out/vmlinuz"
 mv "$root"/boot/initrd.img-* "$out/initrd"
 
