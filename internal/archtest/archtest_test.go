@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"nvidia":  {"remote"},
 
 	"proxmox/pvesim":        {"proxmox/pvesim/guest", "internal/iso9660", "internal/suggest"},
+	"proxmox/pvesim/qemu":   {"proxmox/pvesim", "proxmox/pvesim/guest"},
 	"proxmox/pvesim/guest":  {"internal/iso9660", "remote/remotetest"},
 	"proxmox/pvesim/record": {"proxmox/pvesim"},
 	"internal/kubesim":      {"proxmox/pvesim/guest"},
