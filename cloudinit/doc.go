@@ -19,8 +19,8 @@
 //     written here, on every machine.
 //   - Network settings match the interface by MAC address and call it eth0, so
 //     nothing depends on the slot in which the hypervisor puts the card.
-//   - Disks are found by serial number, never by their order, and are formatted
-//     only when they carry no file system.
+//   - Disks are found by serial number, never by their order or a link's name, and
+//     are formatted only when they carry no file system.
 //
 // What does not belong in here is anything secret. An image is readable by
 // whoever may read the storage that it lies on, for as long as it lies there.

@@ -1,6 +1,7 @@
 package cloudinit
 
 import (
+	"cmp"
 	_ "embed" // packages.sh
 	"fmt"
 	"maps"
@@ -9,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/datadisk"
 )
 
 // Machine is what a cluster's node should be at first boot.
@@ -35,20 +38,13 @@ type Machine struct {
 	Timezone       string
 }
 
-// Mount is a data disk, found by its serial number and mounted. It is formatted
-// only when it carries no file system.
+// Mount is a data disk, found by its serial number and mounted, before K3s at each boot.
+// It is formatted only when it carries no file system.
 type Mount struct {
 	Serial string // as given to the virtual disk, at most 20 characters
 	FS     string // empty means ext4
 	Path   string // where to mount it
 }
-
-// scsiID is how udev names a disk of a virtio-scsi or SCSI controller of QEMU's
-// under /dev/disk/by-id, before the serial.
-const scsiID = "/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_"
-
-// Device returns the path under which Linux shows the disk, on a SCSI controller.
-func (m Mount) Device() string { return scsiID + m.Serial }
 
 var (
 	serials   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,20}$`)
@@ -164,9 +160,6 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 		Timezone:       m.Timezone,
 		APT:            apt(m.APTMirror, m.APTProxy),
 	}
-	for _, d := range m.Disks {
-		u.mount(d)
-	}
 	files := slices.Concat(kernelFiles(m.modules(), sysctls), m.Files)
 	for _, f := range files {
 		w, err := f.write()
@@ -177,7 +170,30 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 	}
 	// systemd has read both files by the time cloud-init writes them.
 	u.RunCmd = [][]string{append([]string{"modprobe", "-a"}, m.modules()...), {"sysctl", "--quiet", "--system"}}
+	if err := u.mount(m.Disks); err != nil {
+		return UserData{}, err
+	}
 	return u, u.install(m.Packages)
+}
+
+// mount makes the disks usable by a script: cloud-init's own fs_setup wants a device's
+// name, and no name of a disk is the same on all releases of Proxmox.
+func (u *UserData) mount(disks []Mount) error {
+	if len(disks) == 0 {
+		return nil
+	}
+	const path = "/usr/local/sbin/data-disks"
+	w, err := File{Path: path, Content: []byte(datadisk.Script), Mode: 0o755}.write()
+	if err != nil {
+		return err
+	}
+	args := []string{path, "make"}
+	for _, d := range disks {
+		args = append(args, d.Serial, cmp.Or(d.FS, "ext4"), d.Path)
+	}
+	u.WriteFiles = append(u.WriteFiles, w)
+	u.RunCmd = append(u.RunCmd, args)
+	return nil
 }
 
 // installScript installs packages that are missing. cloud-init's own list would ask the
@@ -237,17 +253,6 @@ func kernelFiles(modules []string, sysctls map[string]string) []File {
 		{Path: "/etc/modules-load.d/kubernetes.conf", Content: []byte(strings.Join(modules, "\n") + "\n")},
 		{Path: "/etc/sysctl.d/90-kubernetes.conf", Content: []byte(s.String())},
 	}
-}
-
-func (u *UserData) mount(d Mount) {
-	fs := d.FS
-	if fs == "" {
-		fs = "ext4"
-	}
-	u.FSSetup = append(u.FSSetup, FSSetup{Filesystem: fs, Device: d.Device(), Partition: "none"})
-	// nofail: a missing disk should not keep the machine from booting into a state
-	// in which one can see what is wrong.
-	u.Mounts = append(u.Mounts, []string{d.Device(), d.Path, fs, "defaults,nofail,discard", "0", "2"})
 }
 
 func apt(mirror, proxy string) *APT {

@@ -3,19 +3,16 @@ package cluster
 import (
 	"bytes"
 	"context"
-	_ "embed" // disks.sh
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/datadisk"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 )
-
-//go:embed disks.sh
-var disksScript string
 
 // diskSeen is a data disk as the guest has it.
 type diskSeen struct {
@@ -52,6 +49,8 @@ func (c *Cluster) disksStep(n Node) *converge.Resource[map[string]diskSeen] {
 			return c.disksRun(ctx, n, "make", args, nil)
 		},
 		Settle: diskTime,
+		Hint: "lsblk -do NAME,SIZE,SERIAL on " + n.Name + " shows the disks that it has, and qm config those that Proxmox gives it; " +
+			"while one is missing, K3s does not start there after a reboot, so that pods do not write to the system's disk",
 	}
 }
 
@@ -62,7 +61,7 @@ func (c *Cluster) disksRun(ctx context.Context, n Node, verb string, args []stri
 	if len(args) == 0 {
 		return nil
 	}
-	cmd := remote.Cmd{Args: append([]string{"sh", "-c", disksScript, "disks.sh", verb}, args...)}
+	cmd := remote.Cmd{Args: append([]string{"sh", "-c", datadisk.Script, "disks.sh", verb}, args...)}
 	if out != nil {
 		cmd.Stdout = out
 	}

@@ -25,6 +25,8 @@ func (w *world) byHand(t testing.TB, spec *cluster.Spec, name, what string) {
 	switch what {
 	case "stop":
 		require.NoError(t, pve.Stop(t.Context(), vm))
+	case "start":
+		require.NoError(t, pve.Start(t.Context(), vm))
 	case "destroy":
 		require.NoError(t, pve.Remove(t.Context(), vm))
 	}

@@ -46,7 +46,7 @@ func TestLifeOfAFileServer(t *testing.T) {
 		}
 		const options = "(rw,sync,no_subtree_check,no_root_squash,mp=/export)\n"
 		assert.Equal(t, "/export 10.0.0.0/24"+options, read("/etc/exports.d/homelab.exports"))
-		assert.Contains(t, read("/etc/fstab"), "HARDDISK_export /export ext4 ")
+		assert.Contains(t, read("/etc/fstab"), " /export ext4 ")
 
 		before := w.now()
 		assert.Empty(t, changedSteps(w.up(t, spec)), "the second time there is nothing to do")

@@ -26,13 +26,15 @@ func (s *Spec) Grants(v proxmox.Version) []proxmox.Grant {
 	return append(all, s.mappingGrants()...)
 }
 
-// CheckGrants returns what host:check would like to be allowed beside that, to read:
-// without it Proxmox leaves out the hosts' memory, clock and kernel. Nothing else
-// needs it.
-func (s *Spec) CheckGrants() []proxmox.Grant {
+// LookGrants returns what the token is to be allowed beside that, to read alone:
+// without it Proxmox leaves out how large the hosts are, their clocks and kernels,
+// which cluster:init needs for its proposals and host:check for its judgement.
+// cluster:up does without.
+func (s *Spec) LookGrants() []proxmox.Grant {
 	var all []proxmox.Grant
 	for _, host := range s.proxmoxHosts() {
-		all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"}, Why: "read how much memory the host has, its clock and its kernel"})
+		all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"},
+			Why: "let cluster:init and host:check see the host's CPUs, memory, clock and kernel; nothing else needs it"})
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 // is for, so that whoever runs them can judge them. They may be run again.
 func (s *Spec) RoleScript(v proxmox.Version, tokenID string) string {
 	user, token, _ := strings.Cut(tokenID, "!")
-	need := s.Grants(v)
+	need := slices.Concat(s.Grants(v), s.LookGrants())
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, "# "+format+"\n", args...) }
 	run := func(commands []string) { out.WriteString(strings.Join(commands, "\n") + "\n") }
@@ -43,19 +43,7 @@ func (s *Spec) RoleScript(v proxmox.Version, tokenID string) string {
 		}
 		run(proxmox.GrantCommands(s.RolePrefix(), tokenID, need, r.Path))
 	}
-	s.checkScript(&out, tokenID, need)
 	out.WriteString("\n")
 	say("What the token may do then: pveum user token permissions %s %s", user, token)
 	return out.String()
-}
-
-// checkScript adds, commented out, what host:check could read beside.
-func (s *Spec) checkScript(out *strings.Builder, tokenID string, need []proxmox.Grant) {
-	out.WriteString("\n# host:check sees more with these; nothing else needs them:\n")
-	for _, g := range s.CheckGrants() {
-		fmt.Fprintf(out, "#   %s: %s\n", g, g.Why)
-		for _, command := range proxmox.GrantCommands(s.RolePrefix(), tokenID, append(slices.Clone(need), g), g.Path) {
-			fmt.Fprintf(out, "# %s\n", command)
-		}
-	}
 }

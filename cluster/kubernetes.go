@@ -23,11 +23,15 @@ func (s *Spec) url() string {
 	return "https://" + net.JoinHostPort(s.APIAddress().String(), apiPort)
 }
 
-// k3sNode is what servers and agents have in common. Labels and taints are not in
-// it: a kubelet sets them once, when it registers, and they should follow the file
-// for ever. See nodeStep.
+// k3sNode is what servers and agents have in common. Labels and taints are in it so
+// that a node has them from the moment it registers: one that gets them later is
+// Ready for a while without, and pods land there that should not. From then on
+// nodeStep keeps them as the file says.
 func (s *Spec) k3sNode(n Node, extra map[string]any) (k3s.Node, error) {
-	node := k3s.Node{Name: n.Name, Extra: extra}
+	node := k3s.Node{Name: n.Name, Labels: s.labels(n), Extra: extra}
+	for _, t := range n.Taints {
+		node.Taints = append(node.Taints, t.String())
+	}
 	var err error
 	if node.Registries, err = s.registries(); err != nil {
 		return node, err

@@ -164,8 +164,9 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				require.NoError(t, err)
 				have, err := pve.Permissions(t.Context())
 				require.NoError(t, err)
-				assert.Empty(t, have.Missing(spec.Grants(v)))
-				for _, r := range proxmox.Roles(spec.RolePrefix(), spec.Grants(v)) {
+				all := slices.Concat(spec.Grants(v), spec.LookGrants())
+				assert.Empty(t, have.Missing(all))
+				for _, r := range proxmox.Roles(spec.RolePrefix(), all) {
 					assert.Equal(t, r.Privileges, slices.Sorted(maps.Keys(have[r.Path])), "%s: and no more", r.Path)
 				}
 			})

@@ -26,7 +26,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		hosts = s.proxmoxHosts()
 	}
 	w := preflight.Want{
-		Owner: s.tag(), Grants: s.Grants(c.Proxmox.Version()), Role: s.RolePrefix(), Addresses: map[netip.Addr]string{},
+		Owner: s.tag(), Grants: s.Grants(c.Proxmox.Version()), Looks: s.LookGrants(), Role: s.RolePrefix(), Addresses: map[netip.Addr]string{},
 		Place:    c.checkCards,
 		Ticket:   s.Proxmox.User == "root@pam", // its password is asked for where no reference is
 		Mappings: func(_, description string) bool { return description == s.ourMapping() },

@@ -99,7 +99,7 @@ func TestScriptsPassShellcheck(t *testing.T) {
 	if _, err := exec.LookPath("shellcheck"); err != nil {
 		t.Skip("SKIPPED: shellcheck is not installed, so our scripts are not checked")
 	}
-	out, err := exec.CommandContext(t.Context(), "shellcheck", "seal.sh", "disks.sh", "export.sh").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "shellcheck", "seal.sh", "../internal/datadisk/disks.sh", "export.sh").CombinedOutput()
 	assert.NoError(t, err, string(out))
 }
 

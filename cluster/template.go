@@ -168,6 +168,7 @@ type templateSeen struct {
 	vm      *proxmox.Summary
 	wanted  bool
 	unbased []string // disks that are not yet what clones hang on
+	begun   bool     // it is half-made, and has its seed still
 	// stale are half-made ones of an earlier file, in the way of one to be made: they
 	// run, with the same address.
 	stale []proxmox.Summary
@@ -201,10 +202,13 @@ func (c *Cluster) templateStep(host string) converge.Step {
 			if err == nil && seen.wanted && seen.vm == nil {
 				seen.stale = c.staleBakes(host, vms)
 			}
-			if err == nil && seen.wanted && seen.vm != nil && seen.vm.Template {
+			if err == nil && seen.wanted && seen.vm != nil {
 				var vm *proxmox.VM
 				if vm, err = c.Proxmox.ByID(ctx, seen.vm.VMID); err == nil {
-					seen.unbased = vm.Unbased()
+					seen.begun = !vm.Template && vm.Seed != ""
+					if seen.vm.Template {
+						seen.unbased = vm.Unbased()
+					}
 				}
 			}
 			return seen, err
@@ -218,7 +222,11 @@ func (c *Cluster) templateStep(host string) converge.Step {
 				}
 				return d
 			case s.vm != nil && !s.vm.Template, len(s.unbased) > 0:
-				return drift.Diff{{Have: "half-made", Want: name, Effect: drift.Create}}
+				f := drift.Field{Have: "half-made", Want: name, Effect: drift.Create}
+				if !s.vm.Template && !s.vm.Running && s.begun {
+					f.Note = "it is off: switched on again, and made anew should it come no further"
+				}
+				return drift.Diff{f}
 			}
 			return nil
 		},

@@ -20,9 +20,21 @@ import (
 // The machine in which a template is baked; clones get a name and a shape of their own.
 const (
 	bakeName   = "template"
-	bakeCores  = 4
-	bakeMemory = 4 * proxmox.GiB
+	bakeCores  = 4 // at most, as all that is done there is to unpack packages
+	bakeMemory = 4 * GiB
 )
+
+// bakeShape is the size of the machine on a host: no larger than the largest node
+// there, for Proxmox starts no VM with more cores than its host has, and what the
+// nodes ask for was looked at before.
+func (s *Spec) bakeShape(host string) (cores int, memory Size) {
+	for _, n := range s.Machines() {
+		if !n.External && n.Host == host {
+			cores, memory = max(cores, n.Cores), max(memory, n.Memory)
+		}
+	}
+	return min(cores, bakeCores), min(memory, bakeMemory)
+}
 
 // bake makes a template, or goes on with one that is half-made: each stage looks
 // first. Nothing is a template before it was sealed.
@@ -48,9 +60,40 @@ func (c *Cluster) bake(ctx context.Context, t template, vm *proxmox.VM) (err err
 // its seed is taken out when all else is done.
 func (c *Cluster) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
 
-// bakeSealed returns the machine that was filled and sealed, and is off.
-func (c *Cluster) bakeSealed(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
-	interrupted := vm != nil && !vm.Running
+// bakeSealed returns the machine that was filled and sealed, and is off. found is what
+// an earlier run left of it, or nil.
+func (c *Cluster) bakeSealed(ctx context.Context, t template, found *proxmox.VM) (*proxmox.VM, error) {
+	interrupted := false
+	if found != nil && !found.Running {
+		var err error
+		if interrupted, err = c.Proxmox.Started(ctx, found); err != nil {
+			return nil, err
+		}
+		if cores, memory := c.spec.bakeShape(t.host); !interrupted && (found.Cores != cores || found.Memory != proxmox.Size(memory)) {
+			progress.Say(ctx, "making %s anew: it never ran, and the nodes have another size now", found)
+			if err := c.Proxmox.Remove(ctx, found); err != nil {
+				return nil, err
+			}
+			found = nil
+		}
+	}
+	vm, err := c.bakeFilled(ctx, t, found)
+	if err != nil && interrupted && vm != nil && ctx.Err() == nil {
+		vm, err = c.bakeAnew(ctx, t, vm, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	progress.Say(ctx, "sealing")
+	if err := remote.Run(ctx, c.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
+		return nil, fmt.Errorf("sealing %s: %w", t.name, err)
+	}
+	return vm, c.Proxmox.Shutdown(ctx, vm)
+}
+
+// bakeFilled returns the machine with all that belongs into it. When it runs and does
+// not come further it is returned with the error.
+func (c *Cluster) bakeFilled(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
 	vm, err := c.bakeVM(ctx, t, vm)
 	if err != nil {
 		return nil, err
@@ -59,24 +102,26 @@ func (c *Cluster) bakeSealed(ctx context.Context, t template, vm *proxmox.VM) (*
 		return nil, err
 	}
 	if err := c.fill(ctx, t, vm); err != nil {
-		err = fmt.Errorf("baking %s: %w", t.name, err)
-		if !interrupted || ctx.Err() != nil {
-			return nil, err
-		}
-		// A machine that was found off half-way through its first boot, as a power cut
-		// leaves it, may never come further: packages are half installed, and cloud-init
-		// does nothing twice.
-		progress.Say(ctx, "making %s anew: it had been switched off half-way", t.name)
-		if removed := c.Proxmox.Remove(ctx, vm); removed != nil {
-			return nil, errors.Join(err, removed)
-		}
-		return c.bakeSealed(ctx, t, nil)
+		return vm, fmt.Errorf("baking %s: %w", t.name, err)
 	}
-	progress.Say(ctx, "sealing")
-	if err := remote.Run(ctx, c.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
-		return nil, fmt.Errorf("sealing %s: %w", t.name, err)
+	return vm, nil
+}
+
+// bakeAnew makes the machine once more. One that was switched off half-way through its
+// first boot, as a power cut leaves it, may never come further: packages are half
+// installed, and cloud-init does nothing twice. Should the new one fail as well, the
+// error says why the first did.
+func (c *Cluster) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why error) (*proxmox.VM, error) {
+	reason, _, _ := strings.Cut(why.Error(), "\n")
+	progress.Say(ctx, "making %s anew: it was found switched off half-way, and came no further: %s", vm, reason)
+	if err := c.Proxmox.Remove(ctx, vm); err != nil {
+		return nil, errors.Join(why, err)
 	}
-	return vm, c.Proxmox.Shutdown(ctx, vm)
+	anew, err := c.bakeFilled(ctx, t, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w\n  before that, VM %d, which was found switched off half-way through its first boot, was destroyed and is made anew, since it came no further: %w", err, vm.VMID, why)
+	}
+	return anew, nil
 }
 
 // bakeVM returns the machine to bake in, which keeps the seed that it has.
@@ -171,8 +216,9 @@ func (c *Cluster) createBakeVM(ctx context.Context, t template, n Node, seed str
 	progress.Say(ctx, "importing the image")
 	holds := t.holds
 	holds.Made = today()
+	cores, memory := s.bakeShape(t.host)
 	return c.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
-		Name: t.name, Host: t.host, Owner: s.tag(), Cores: bakeCores, Memory: bakeMemory,
+		Name: t.name, Host: t.host, Owner: s.tag(), Cores: cores, Memory: proxmox.Size(memory),
 		Image: image, Storage: s.TemplateStorage(t.host), SecureBoot: s.Image.SecureBoot, Seed: seed,
 		NICs:        []proxmox.NIC{{Bridge: n.Network.Bridge, MAC: s.bakeMAC(t.host).String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU}},
 		Description: holds.describe(s.Name),

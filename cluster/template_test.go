@@ -69,7 +69,6 @@ func (w *world) theirs(t testing.TB, host, name string, booted bool) int {
 	}
 	require.NoError(t, c.Convert(t.Context(), vm))
 	w.rename(t, vm, name)
-	time.Sleep(15 * time.Second) // until the list of VMs says so
 	return vm.VMID
 }
 
@@ -356,7 +355,6 @@ func TestTemplatesAreListedAndPruned(t *testing.T) {
 		old := parse(t, small)
 		assert.Empty(t, w.templates(t, old))
 		w.up(t, old)
-		time.Sleep(15 * time.Second)
 		const holds = "K3s v1.36.5+k3s1, driver 580-server-open, toolkit 1.20.1-1, on ubuntu-24.04-server-cloudimg-amd64.img"
 		assert.Equal(t, []string{"pve1 current 3584MiB: " + holds + ", made 2000-01-01, used by [cp1 gpu1]"}, w.templates(t, old))
 		assert.Empty(t, w.prune(t, old))
@@ -370,7 +368,6 @@ func TestTemplatesAreListedAndPruned(t *testing.T) {
 		for _, name := range []string{"cp1", "gpu1"} { // destroyed by hand
 			w.destroy(t, name)
 		}
-		time.Sleep(15 * time.Second)
 		untouched := parse(t, small)
 		assert.NotContains(t, strings.Join(w.prune(t, untouched), "\n"), "template/", "it is the one that the file asks for")
 		plan := w.prune(t, newer)
@@ -388,7 +385,6 @@ func TestPruneFindsHostsThatTheFileForgot(t *testing.T) {
 		w.up(t, parse(t, text))
 		one := parse(t, text[:strings.Index(text, "  wk1:")])
 		w.up(t, one)
-		time.Sleep(15 * time.Second)
 		assert.Len(t, w.templates(t, one), 2)
 		plan := strings.Join(w.prune(t, one), "\n")
 		assert.Contains(t, plan, "template/pve2/pair-template-pve2-…")

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,7 +29,6 @@ func (w *world) configure(t testing.TB, name, key, value string) {
 	}
 	status := request(t, w.sim.Client(), "PUT", fmt.Sprintf("/nodes/pve1/qemu/%d/config", w.vm(t, name).ID), id+"="+token, body)
 	require.Equal(t, 200, status)
-	time.Sleep(20 * time.Second)
 }
 
 // A VM that somebody else has made is taken over when the file says so: it gets the

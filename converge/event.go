@@ -10,12 +10,14 @@ import (
 type Kind string
 
 // The kinds, in the order in which a step goes through them. Every step ends with
-// exactly one of Unchanged, Changed, FailedStep, Skipped and Cancelled.
+// exactly one of Unchanged, Changed, FailedStep, Skipped and Cancelled; in a
+// [Graph.Look] with one of Unchanged, Differs, FailedStep and Skipped.
 const (
 	Checking   Kind = "checking"  // the first look begins
 	Acting     Kind = "acting"    // a difference was found (Diff) and is being closed
 	Progress   Kind = "progress"  // deep code says what it does (Message)
 	Waiting    Kind = "waiting"   // acted; looking again still finds a difference (Message)
+	Differs    Kind = "differs"   // of a look at everything: something is not as asked (Diff)
 	Unchanged  Kind = "unchanged" // nothing was to be done
 	Changed    Kind = "changed"   // done, and seen to be
 	FailedStep Kind = "failed"    // Err says why
@@ -26,7 +28,7 @@ const (
 // Final reports whether k ends a step.
 func (k Kind) Final() bool {
 	switch k {
-	case Unchanged, Changed, FailedStep, Skipped, Cancelled:
+	case Unchanged, Differs, Changed, FailedStep, Skipped, Cancelled:
 		return true
 	}
 	return false

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
 )
 
 // Verdict is what a plan says of a step.
@@ -57,19 +59,52 @@ func (p *Plan) Err() error {
 
 // Plan looks at every step and changes nothing. Failures to look are in the items
 // and in Plan.Err; the error returned here is a mistake in the graph, or ctx's.
-func (g *Graph) Plan(ctx context.Context) (*Plan, error) {
+func (g *Graph) Plan(ctx context.Context) (*Plan, error) { return g.Look(ctx, nil) }
+
+// glanceTime bounds one look of a plan: whoever wants to know how things are is not
+// to wait for the one machine that hangs.
+const glanceTime = 30 * time.Second
+
+// Look is Plan, and tells listen what is seen as it is seen. It is never called
+// concurrently.
+func (g *Graph) Look(ctx context.Context, listen func(Event)) (*Plan, error) {
 	if err := g.err(); err != nil {
 		return nil, err
 	}
 	items := make([]Item, len(g.nodes))
-	g.each(func(n *Ref) { items[n.index] = look(ctx, n, items) })
+	r := &run{listen: listen}
+	g.each(func(n *Ref) { items[n.index] = r.look(ctx, n, items) })
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return &Plan{Items: items}, nil
 }
 
-func look(ctx context.Context, n *Ref, items []Item) Item {
+// look looks at one step, and tells of it.
+func (r *run) look(ctx context.Context, n *Ref, items []Item) Item {
+	begun := time.Now()
+	tell := func(e Event) {
+		e.Step, e.Time = n.step.Name(), time.Now()
+		e.Elapsed = e.Time.Sub(begun)
+		r.emit(e)
+	}
+	tell(Event{Kind: Checking})
+	ctx = progress.With(ctx, func(u progress.Update) { tell(Event{Kind: Progress, Message: u.String()}) })
+	it := itemOf(ctx, n, items)
+	switch it.Verdict {
+	case Clean:
+		tell(Event{Kind: Unchanged})
+	case Deferred:
+		tell(Event{Kind: Skipped, Message: it.Because})
+	case Failed:
+		tell(Event{Kind: FailedStep, Err: it.Err})
+	default:
+		tell(Event{Kind: Differs, Diff: it.Diff})
+	}
+	return it
+}
+
+func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 	it := Item{Step: n.step.Name()}
 	for _, need := range n.needs {
 		if why := blocks(items[need.index]); why != "" {
@@ -77,7 +112,7 @@ func look(ctx context.Context, n *Ref, items []Item) Item {
 			return it
 		}
 	}
-	diff, act, err := check(ctx, n)
+	diff, act, err := check(ctx, n, glanceTime)
 	switch {
 	case err != nil:
 		it.Verdict, it.Err = Failed, err

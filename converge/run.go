@@ -87,7 +87,7 @@ func bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err err
 		return false, err
 	}
 	emit(Event{Kind: Checking})
-	diff, act, err := check(ctx, n)
+	diff, act, err := check(ctx, n, lookTime)
 	if err != nil {
 		return false, err
 	}
@@ -107,8 +107,8 @@ func bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err err
 // lookTime bounds one look: a command that hangs on a machine must not hang the run.
 const lookTime = 5 * time.Minute
 
-func check(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
-	limit := n.graph.patient(lookTime)
+func check(ctx context.Context, n *Ref, limit time.Duration) (drift.Diff, Act, error) {
+	limit = n.graph.patient(limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("looking took more than "+short(limit)+inBrackets(n.graph.Longer)))
 	defer cancel()
 	diff, act, err := n.step.Check(ctx)
@@ -129,7 +129,7 @@ func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) erro
 	last := &NotConverged{After: limit, Diff: seen, Hint: hint, Longer: n.graph.Longer}
 	for {
 		if look {
-			diff, _, err := check(ctx, n)
+			diff, _, err := check(ctx, n, lookTime)
 			if err == nil && diff.Empty() {
 				return nil
 			}

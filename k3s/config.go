@@ -53,8 +53,8 @@ type Node struct {
 	Name                  string            // node-name; empty: the hostname
 	IPs                   []netip.Addr      // node-ip: what the node is reached at; empty: the default route's
 	ExternalIPs           []netip.Addr      // node-external-ip
-	Labels                map[string]string // node-label: set when the node registers, never changed afterwards
-	Taints                []string          // node-taint, as key=value:Effect: set when the node registers
+	Labels                map[string]string // node-label: set when the node registers, and again whenever K3s starts
+	Taints                []string          // node-taint, as key=value:Effect: set when the node registers, never changed afterwards
 	KubeletArgs           []string          // kubelet-arg, as name=value
 	FlannelIface          string            // flannel-iface
 	DefaultRuntime        string            // default-runtime; K3s dies when it is not there

@@ -94,10 +94,20 @@ func (p plan) digest() string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// atRegistration are the keys that count when a node registers and never again: a
-// difference in them is none that a restart would mend. On a node that is there,
-// labels and taints are changed through the API.
+// atRegistration are the keys of what a node brings along when it registers. On a
+// node that is there, labels and taints are changed through the API, and a restart
+// changes nothing about taints. K3s sets the labels again whenever it starts
+// (configureNode, pkg/agent/run.go), so the file has to follow, without a restart:
+// it would bring back the labels of old.
 var atRegistration = []string{"node-label", "node-taint"}
+
+// keyEffect is what it takes for a changed key to count.
+func keyEffect(key string) drift.Effect {
+	if slices.Contains(atRegistration, key) {
+		return drift.Update
+	}
+	return drift.Restart
+}
 
 // Diff says how the machine differs from s. An s that is not valid differs in
 // everything: [Server.Validate] says why.
@@ -186,14 +196,11 @@ func diffKeys(have, want map[string]any) drift.Diff {
 	}
 	var d drift.Diff
 	for _, key := range sortedKeys(want) {
-		if slices.Contains(atRegistration, key) {
-			continue
-		}
-		d = append(d, drift.Compare("config/"+key, show(have, key), show(want, key), drift.Restart)...)
+		d = append(d, drift.Compare("config/"+key, show(have, key), show(want, key), keyEffect(key))...)
 	}
 	for _, key := range sortedKeys(have) {
-		if _, asked := want[key]; !asked && !slices.Contains(atRegistration, key) {
-			d = append(d, drift.Field{Path: "config/" + key, Have: show(have, key), Effect: drift.Restart})
+		if _, asked := want[key]; !asked {
+			d = append(d, drift.Field{Path: "config/" + key, Have: show(have, key), Effect: keyEffect(key)})
 		}
 	}
 	return d

@@ -98,6 +98,9 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 	if err := write(ctx, r, p, token, have); err != nil {
 		return err
 	}
+	if have.Running() && have.Enabled && d.Effect() < drift.Restart {
+		return nil // K3s reads what was written by itself, or when it starts the next time
+	}
 	verb := "start"
 	// A start of what is starting already does nothing, also where it tries for
 	// ever with a token or a setting that was wrong and has been mended now.

@@ -91,13 +91,22 @@ func TestJoinAgent(t *testing.T) {
 	assert.Equal(t, "token-file: /etc/rancher/k3s/token with mode 0644 → /etc/rancher/k3s/token with mode 0600 (needs a restart)", a.Diff(m.observe()).String())
 }
 
-func TestLabelsCountAtRegistrationOnly(t *testing.T) {
+// K3s gives its node the labels of config.yaml at every start, so the file has to
+// follow; for labels and taints alone nothing is restarted.
+func TestLabelsAndTaintsRestartNothing(t *testing.T) {
 	m, a := newMachine(t), agent()
 	m.install()
 	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
 	m.started("k3s-agent")
+	before := m.read("units/calls")
 	a.Labels, a.Taints = map[string]string{"pool": "cpu"}, nil
-	assert.Empty(t, a.Diff(m.observe()).String(), "a restart would not change them")
+	d := a.Diff(m.observe())
+	assert.Equal(t, "config/node-label: pool=gpu → pool=cpu; config/node-taint: nvidia.com/gpu=present:NoSchedule → (none)", d.String())
+	assert.Equal(t, drift.Update, d.Effect())
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
+	assert.Empty(t, a.Diff(m.observe()).String())
+	assert.Contains(t, m.read("etc/rancher/k3s/config.yaml"), "pool=cpu")
+	assert.NotContains(t, strings.TrimPrefix(m.read("units/calls"), before), "start")
 }
 
 func TestRoleConfusion(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// agentPatience bounds how long one guest's agent is asked for its addresses: Proxmox
-// itself gives an agent that does not run three seconds.
-const agentPatience = 5 * time.Second
+// agentPatience bounds how long the agents of a host's guests are asked for their
+// addresses: one at a time, and Proxmox gives each that does not run three seconds.
+const agentPatience = 30 * time.Second
 
 // Addresses returns the IP addresses that are known to be in use on a host, each with
 // who has it: the host's bridges, containers, VMs by their cloud-init configuration,
@@ -49,13 +49,15 @@ func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]str
 		add(b.Gateway, "the gateway")
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	asking, cancel := context.WithTimeout(ctx, agentPatience)
+	defer cancel()
 	group.SetLimit(looksAtOnce)
 	for _, r := range residents {
 		if r.Host != host || r.Template {
 			continue
 		}
 		group.Go(func() error {
-			texts := c.addressesOf(ctx, r)
+			texts := c.addressesOf(ctx, asking, r)
 			for _, text := range texts {
 				add(text, fmt.Sprintf("%s (%d on %s)", r.Name, r.VMID, r.Host))
 			}
@@ -67,9 +69,7 @@ func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]str
 
 // addressesOf reads what one guest has. What cannot be read is not known, and no
 // reason to know nothing of the others.
-func (c *Client) addressesOf(ctx context.Context, r Resident) []string {
-	ctx, cancel := context.WithTimeout(ctx, agentPatience)
-	defer cancel()
+func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 	var out []string
 	if r.Container {
 		var config map[string]any
@@ -95,7 +95,7 @@ func (c *Client) addressesOf(ctx context.Context, r Resident) []string {
 	if !r.Running || !vm.Agent {
 		return out
 	}
-	addresses, err := c.AgentAddresses(ctx, vm)
+	addresses, err := c.AgentAddresses(asking, vm)
 	if err != nil {
 		return out
 	}

@@ -11,15 +11,17 @@ import (
 // A question to an agent that does not answer costs the host one of its three workers
 // for 3 s, and Proxmox's API does not say whether the agent has opened its port. So
 // the cheapest sign of life comes first: a guest that has not sent a packet since its
-// start has no network yet, and an agent comes up with that or later. The host's list
+// start has no network yet, and an agent comes up with that or later. (Firmware that
+// boots from the network sends packets too; then the agent is asked early, no more.) The host's list
 // says so of all its VMs at once, live, in 20 ms.
 //
 // An agent that was silent all the same is asked again after a while that grows with
 // how long it has been silent.
 
 // quietFor is how long after its start a guest that sends nothing is not asked: its
-// network may be broken, and its agent the only way in.
-const quietFor = time.Minute
+// network may be broken, and its agent the only way in. Booting under emulation, or
+// with much memory to pin, takes minutes before the first packet.
+const quietFor = 3 * time.Minute
 
 // The time between two questions to a silent agent: a quarter of how long it has been
 // silent, within these bounds.

@@ -26,15 +26,7 @@ func (s VMSpec) Diff(vm *VM) drift.Diff {
 	if vm.Unfinished || vm.Locked == "clone" {
 		return drift.Diff{{Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Want: s.String(), Effect: drift.Create}}
 	}
-	var out drift.Diff
-	for _, c := range s.changes(vm) {
-		out = append(out, c.field)
-	}
-	for _, p := range vm.Pending {
-		if !slices.ContainsFunc(out, func(f drift.Field) bool { return f.Path == p.Key }) {
-			out = append(out, drift.Field{Path: p.Key, Have: orNone(p.Have), Want: orNone(p.Want), Effect: drift.Restart, Note: "set, in effect after a restart"})
-		}
-	}
+	out := s.fields(vm)
 	if vm.Locked != "" && !out.Empty() {
 		out[0].Note = strings.TrimSpace(out[0].Note + " the VM is locked: " + vm.Locked)
 	}

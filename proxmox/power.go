@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,6 +78,24 @@ func (c *Client) quiet(ctx context.Context, host, id string) error {
 		}
 	}
 	return nil
+}
+
+// Started reports whether Proxmox has started vm at any time since it was made, as far
+// as its list of tasks goes back: a token sees its own, and those of others with
+// Sys.Audit on /nodes/NAME. One that was cloned is as old as what it was cloned from.
+func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
+	q := url.Values{"vmid": {itoa(vm.VMID)}, "typefilter": {"qmstart"}, "source": {"all"}, "limit": {strconv.Itoa(maxListed)}}
+	if _, made, found := strings.Cut(vm.config["meta"], "ctime="); found { // of this VM, and not of one that had its VMID
+		made, _, _ = strings.Cut(made, ",")
+		q.Set("since", made)
+	}
+	var all []listed
+	if err := c.get(ctx, nodePath(vm.Host, "tasks"), q, &all); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all, func(l listed) bool {
+		return l.running() || l.Status == "OK" || strings.HasPrefix(l.Status, "WARNINGS:")
+	}), nil
 }
 
 // Start starts vm, if it does not run, and waits until Proxmox says that it does.

@@ -38,7 +38,7 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 		return err
 	}
 	vm = shaped
-	if vm.Running && (restart || len(vm.Pending) > 0) {
+	if vm.Running && (restart || len(spec.waiting(vm)) > 0) {
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
 		}

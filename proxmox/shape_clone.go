@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
 // cloneOf is what a clone of a template looks like, as far as can be known without
-// reading it; ok is false when a change that spec wants needs more. Proxmox gives
-// the interfaces new addresses and the disks new volumes.
-func (s VMSpec) cloneOf(source *VM, vmid int) (clone *VM, ok bool) {
+// reading it. Proxmox gives the interfaces new addresses and the disks new volumes.
+func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 	config := maps.Clone(source.config)
 	for _, k := range []string{"template", "digest", "lock", "parent"} {
 		delete(config, k)
@@ -31,22 +32,35 @@ func (s VMSpec) cloneOf(source *VM, vmid int) (clone *VM, ok bool) {
 		}
 	}
 	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
-	clone = source.with(nil)
+	clone := source.with(nil)
 	clone.Unfinished = true
-	for _, ch := range s.changes(clone) {
-		// Where a disk is there its volume's name is wanted; where one is to be made, the
-		// digest: a request that comes late must not make a second one.
-		if ch.key != seedSlot && isVolume(ch.key) {
-			return nil, false
+	return clone
+}
+
+// needsReading reports whether what is wanted of a clone takes more than is known of it
+// without reading it: where a disk is there its volume's name; where one is to be made,
+// the digest, so that a request that comes late makes no second one.
+func needsReading(wanted []change) bool {
+	return slices.ContainsFunc(wanted, func(ch change) bool { return ch.key != seedSlot && isVolume(ch.key) })
+}
+
+// refuseSource returns an error when no clone of source can become what s says.
+func (s VMSpec) refuseSource(source *VM) error {
+	for _, ch := range s.changes(s.cloneOf(source, s.VMID)) {
+		if ch.field.Effect == drift.Replace {
+			return fmt.Errorf("proxmox: %s cannot be made from %s: %s; nothing was cloned", s.Name, source, ch.field)
 		}
 	}
-	return clone, true
+	return nil
 }
 
 // clone makes the VM from its template.
 func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	source, err := c.source(ctx, spec)
 	if err != nil {
+		return nil, err
+	}
+	if err := spec.refuseSource(source); err != nil {
 		return nil, err
 	}
 	storage := spec.Storage
@@ -183,7 +197,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	if found != nil {
 		return found, nil
 	}
-	if vm, ok := spec.cloneOf(source, vmid); ok {
+	if vm := spec.cloneOf(source, vmid); !needsReading(spec.changes(vm)) {
 		return vm, nil
 	}
 	return c.read(ctx, spec.Host, vmid, false)

@@ -29,6 +29,7 @@ type Host struct {
 	Storages []proxmox.Storage
 	Bridges  []proxmox.Bridge
 	GPUs     []GPU
+	Blind    bool // the token may not see PCI devices, so that GPUs is empty
 }
 
 // GPU is one NVIDIA card.
@@ -92,7 +93,8 @@ func Discover(ctx context.Context, c *proxmox.Client) (Found, error) {
 func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 	var err error
 	if h.CPUs == 0 || h.Memory == 0 {
-		return fmt.Errorf("the token may not see what it has: grant it Sys.Audit on /nodes/%s, see docs/real-host.md", h.Name)
+		return fmt.Errorf("the token may not see what it has: grant it Sys.Audit on /nodes/%s; "+
+			"go tool mage host:role prints the commands, docs/permissions.md explains them", h.Name)
 	}
 	if h.Storages, err = c.Storages(ctx, h.Name); err != nil {
 		return err
@@ -101,7 +103,11 @@ func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 		return err
 	}
 	ledger, err := c.Ledger(ctx, h.Name)
-	if err != nil {
+	var no *proxmox.Error
+	switch {
+	case errors.As(err, &no) && no.IsPermission(): // a cluster without GPUs does without
+		h.Blind, ledger = true, &proxmox.Ledger{}
+	case err != nil:
 		return err
 	}
 	for _, card := range ledger.Cards {

@@ -20,6 +20,10 @@ func Warnings(f Found, a Answers) []string {
 		out = append(out, fmt.Sprintf("host %s is down, and was not looked at", h))
 	}
 	for _, h := range l.hosts {
+		if h.Blind {
+			out = append(out, fmt.Sprintf("the token may not see the PCI devices of %s, so there is no GPU in the file: "+
+				"if there are some, grant it Sys.Audit on / and begin again with -force", h.Name))
+		}
 		if name, _ := bestStorage(h); name == "" {
 			out = append(out, fmt.Sprintf("host %s shows no storage for disks of VMs (content images), or the token may not see it: grant it Datastore.Audit on /storage", h.Name))
 		}

@@ -27,8 +27,9 @@ var allowed = map[string][]string{
 	"remote":            nil,
 	"remote/ssh":        {"remote"},
 	"remote/remotetest": {"remote"},
-	"cloudinit":         {"internal/iso9660"},
+	"cloudinit":         {"internal/iso9660", "internal/datadisk"},
 	"internal/iso9660":  nil,
+	"internal/datadisk": nil,
 	"internal/suggest":  nil,
 
 	"converge": nil,
@@ -45,6 +46,7 @@ var allowed = map[string][]string{
 	"nvidia":  {"remote"},
 
 	"proxmox/pvesim":        {"proxmox/pvesim/guest", "internal/iso9660", "internal/suggest"},
+	"proxmox/pvesim/qemu":   {"proxmox/pvesim", "proxmox/pvesim/guest"},
 	"proxmox/pvesim/guest":  {"internal/iso9660", "remote/remotetest"},
 	"proxmox/pvesim/record": {"proxmox/pvesim"},
 	"internal/kubesim":      {"proxmox/pvesim/guest"},
@@ -55,7 +57,7 @@ var allowed = map[string][]string{
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},
 
-	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest"},
+	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk"},
 	"cluster/draft": {"cluster", "proxmox", "nvidia"},
 
 	"internal/labctl":   nil,

@@ -242,6 +242,24 @@ func TestGPUIsLostAndFound(t *testing.T) {
 	})
 }
 
+func TestLabelsComeAgainAndTaintsDoNot(t *testing.T) {
+	bubble(t, func(t *testing.T, a api) {
+		n := node("wk1", 0)
+		n.Labels, n.Taints = map[string]string{"tier": "silver"}, []string{"a=b:NoSchedule"}
+		require.NoError(t, a.c.Join(t.Context(), n))
+		a.c.Leave("wk1")
+		n.Labels, n.Taints = map[string]string{"tier": "gold"}, []string{"c=d:NoSchedule"}
+		require.NoError(t, a.c.Join(t.Context(), n))
+		time.Sleep(time.Minute)
+		_, out := a.get("/api/v1/nodes/wk1")
+		assert.Equal(t, "gold", at(out, "metadata", "labels", "tier"))
+		assert.Equal(t, "wk1", at(out, "metadata", "labels", "kubernetes.io/hostname"))
+		taints := at(out, "spec", "taints").([]any)
+		require.Len(t, taints, 1)
+		assert.Equal(t, "a", at(taints[0], "key"))
+	})
+}
+
 func TestCloseEndsWhatRuns(t *testing.T) {
 	bubble(t, func(t *testing.T, a api) {
 		ended := make(chan error, 1)

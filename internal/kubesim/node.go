@@ -49,6 +49,13 @@ func (c *Cluster) Join(_ context.Context, n guest.Node) error {
 	if e := c.get(mustKind("nodes"), "", n.Name); e == nil {
 		c.putTyped(mustKind("nodes"), newNode(n))
 	} else {
+		// K3s sets the labels of its configuration at every start, and taints only
+		// when the node registers (configureNode, pkg/agent/run.go).
+		if again := typed[corev1.Node](e).DeepCopy(); !holds(again.Labels, n.Labels) {
+			maps.Copy(again.Labels, n.Labels)
+			c.putTyped(mustKind("nodes"), again)
+			e = c.get(mustKind("nodes"), "", n.Name)
+		}
 		// A kubelet that was away for a moment is as ready as it was.
 		if ready(typed[corev1.Node](e)) {
 			k.since = k.since.Add(-c.scale(readyAfter))
@@ -58,6 +65,16 @@ func (c *Cluster) Join(_ context.Context, n guest.Node) error {
 	c.putNodePassword(n.Name)
 	c.kick()
 	return nil
+}
+
+// holds reports whether have has all of some.
+func holds(have, some map[string]string) bool {
+	for k, v := range some {
+		if h, there := have[k]; !there || h != v {
+			return false
+		}
+	}
+	return true
 }
 
 // Leave says that the kubelet of a node is gone.

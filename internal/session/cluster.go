@@ -35,7 +35,7 @@ func (s *Session) Validate() error {
 // Plan prints what Up would do. Its exit code is 0 for nothing and 2 for something.
 func (s *Session) Plan(ctx context.Context) error {
 	s.Warn()
-	plan, err := s.Cluster.Up().Plan(ctx)
+	plan, err := s.look(ctx, s.Cluster.Up())
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 
 // Status prints a line for each node and what is wrong.
 func (s *Session) Status(ctx context.Context) error {
-	plan, err := s.Cluster.Up().Plan(ctx)
+	plan, err := s.look(ctx, s.Cluster.Up())
 	if err != nil {
 		return err
 	}
@@ -142,6 +142,13 @@ func (s *Session) Status(ctx context.Context) error {
 		return failedf(pending, "not everything is as asked: go tool mage cluster:plan tells more")
 	}
 	return nil
+}
+
+// look plans, and says what it sees where that takes a while.
+func (s *Session) look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
+	looking := s.Console.Looking(len(g.Names()))
+	defer looking.Close()
+	return g.Look(ctx, looking.Listen)
 }
 
 // parts are those of the platform, as the display names them.
@@ -207,7 +214,7 @@ type agreement struct{ question, answer, nothing, done string }
 
 // confirmed shows what a graph would do, asks unless that is not needed, and does it.
 func (s *Session) confirmed(ctx context.Context, graph *converge.Graph, say agreement) error {
-	plan, err := graph.Plan(ctx)
+	plan, err := s.look(ctx, graph)
 	if err != nil {
 		return err
 	}

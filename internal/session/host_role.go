@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,12 +34,18 @@ func HostRole(ctx context.Context, o Options) error {
 		return err
 	}
 	defer s.Close()
+	return s.HostRole(ctx)
+}
+
+// HostRole is the command in a session.
+func (s *Session) HostRole(ctx context.Context) error {
 	if !s.Spec.HasProxmox() {
 		return failed(invalid, cluster.ErrNoProxmox)
 	}
 	id := cmp.Or(s.Spec.Proxmox.TokenID, "homelab@pve!"+s.Spec.Name)
-	v := proxmox.Version{Version: o.PVE}
-	if o.PVE == "" {
+	v := proxmox.Version{Version: s.opt.PVE}
+	var err error
+	if s.opt.PVE == "" {
 		if v, err = s.askRole(ctx, &id); err != nil {
 			return err
 		}
@@ -63,7 +70,7 @@ func (s *Session) askRole(ctx context.Context, id *string) (proxmox.Version, err
 	}
 	v := client.Version()
 	*id = client.TokenID()
-	need := s.Spec.Grants(v)
+	need := slices.Concat(s.Spec.Grants(v), s.Spec.LookGrants())
 	have, err := client.Permissions(ctx, proxmox.Paths(need)...)
 	if err != nil {
 		return v, err
@@ -101,7 +108,7 @@ type role struct {
 }
 
 func (s *Session) roles(v proxmox.Version, id string) []role {
-	need := s.Spec.Grants(v)
+	need := slices.Concat(s.Spec.Grants(v), s.Spec.LookGrants())
 	var out []role
 	for _, r := range proxmox.Roles(s.Spec.RolePrefix(), need) {
 		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(s.Spec.RolePrefix(), id, need, r.Path)})

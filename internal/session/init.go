@@ -167,7 +167,7 @@ func (s *Session) introduce(ctx context.Context, o *InitOptions, ask *asker) (*l
 		return nil, err
 	}
 	s.Redact.Add(value)
-	l.client, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: l.endpoint, TokenID: l.token, TokenSecret: value, Fingerprint: l.fingerprint, Insecure: l.insecure})
+	l.client, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: l.endpoint, TokenID: l.token, TokenSecret: value, Fingerprint: l.fingerprint, Insecure: l.insecure, HTTPClient: s.web})
 	return l, err
 }
 
@@ -255,6 +255,9 @@ func (s *Session) tellFound(f draft.Found) {
 		cards := "no NVIDIA card"
 		for i, m := range order {
 			order[i] = fmt.Sprintf("%d × %s", models[m], m)
+		}
+		if h.Blind {
+			cards = "its PCI devices cannot be seen: grant the token Sys.Audit on /"
 		}
 		if len(order) > 0 {
 			cards = fmt.Sprintf("%s (%d free)", strings.Join(order, ", "), len(h.Free()))

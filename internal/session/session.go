@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -60,6 +61,9 @@ type Session struct {
 	jump *ssh.Client
 	// hostWay is how a host's shell is reached; nil is SSH as the file says.
 	hostWay func(ctx context.Context, host string) (ssh.Config, error)
+	// web is how Proxmox is spoken to; nil: over the network, with what the file says of
+	// certificates.
+	web *http.Client
 	// What host:prep does beside the file, where there is none yet.
 	prepGrants []proxmox.Grant
 	prepNext   string
@@ -275,7 +279,7 @@ func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
 	}
 	return proxmox.Dial(ctx, proxmox.Config{
 		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
-		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(),
+		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(), HTTPClient: s.web,
 	})
 }
 

@@ -35,7 +35,8 @@ const gpuResource corev1.ResourceName = "nvidia.com/gpu"
 
 // register does what a kubelet and K3s do when they come up: make the Node if there
 // is none, with all labels and taints of the configuration; bring one that is there
-// up to date, but for those labels and taints, which count at registration only.
+// up to date, but for the taints, which count at registration only. The labels of
+// the configuration K3s sets again at every start (configureNode, pkg/agent/run.go).
 func (p *plane) register(ctx context.Context, n guest.Node) error {
 	fresh, err := nodeObject(n)
 	if err != nil {
@@ -48,7 +49,7 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 	if !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("register node %s: %w", n.Name, err)
 	}
-	meta := map[string]any{"metadata": map[string]any{"labels": builtinLabels(n), "annotations": fresh.Annotations}}
+	meta := map[string]any{"metadata": map[string]any{"labels": fresh.Labels, "annotations": fresh.Annotations}}
 	fresh.Status.Conditions = nil
 	old, err := patchNode(ctx, p.cp.client, n.Name, meta)
 	if err != nil {

@@ -285,12 +285,13 @@ func leaveAndComeBack(t *testing.T, p guest.Plane, c kubernetes.Interface, w *wo
 
 	p.Leave(w.Name)
 	require.NoError(t, ready(t.Context(), c, w.Name, corev1.ConditionUnknown))
-	w.Labels, w.Memory = map[string]string{"gpu": "h100"}, 128<<30
+	w.Labels, w.Taints, w.Memory = map[string]string{"gpu": "h100"}, nil, 128<<30
 	require.NoError(t, p.Join(t.Context(), w.Node))
 	eventually(t, 10*time.Second, "it is Ready again", func(ctx context.Context) error { return ready(ctx, c, w.Name, corev1.ConditionTrue) })
 	node, err := c.CoreV1().Nodes().Get(t.Context(), w.Name, metav1.GetOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "a100", node.Labels["gpu"], "labels count at registration only")
+	assert.Equal(t, "h100", node.Labels["gpu"], "K3s sets the labels of its configuration at every start")
+	assert.NotEmpty(t, node.Spec.Taints, "taints count at registration only")
 	assert.Equal(t, "128Gi", node.Status.Capacity.Memory().String())
 
 	p.Leave(w.Name)

@@ -110,14 +110,14 @@ func grantCure(w *Want, r proxmox.Role, token string, inherits bool) string {
 		careful = fmt.Sprintf("; it replaces what %s and its token inherit on %s from above, so not for a user who does other work there", user, r.Path)
 	}
 	return "as root, on any host (go tool mage host:role prints all that is needed)" + careful + ": `" +
-		strings.Join(proxmox.GrantCommands(w.Role, token, w.Grants, r.Path), "\n") + "`"
+		strings.Join(proxmox.GrantCommands(w.Role, token, slices.Concat(w.Grants, w.Looks), r.Path), "\n") + "`"
 }
 
 // hasMore reports whether the token has more on a path than any of the grants: an entry
 // of its own there, in the place of what it inherits, would take that from it.
 func (s *seen) hasMore(w *Want, path string) bool {
 	var need []string
-	for _, g := range w.Grants {
+	for _, g := range slices.Concat(w.Grants, w.Looks) {
 		need = append(need, g.Privileges...)
 	}
 	for _, privileges := range s.permissions.is {

@@ -15,6 +15,7 @@ type Want struct {
 	Hosts    []Host                            // that are used
 	VMs      []VM                              // that are to be there
 	Grants   []proxmox.Grant                   // what the token must be allowed
+	Looks    []proxmox.Grant                   // what it is allowed beside that, to look; the roles have it too
 	Role     string                            // what the names of the roles begin with that grant it; see proxmox.Roles
 	Mappings func(id, description string) bool // which resource mappings are ours; nil: none
 

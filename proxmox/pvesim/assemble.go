@@ -71,6 +71,7 @@ func (s *Sim) replug(v *vm) {
 func (s *Sim) drive(h *host, v *vm, key string) Drive {
 	d := s.props(key, v.conf[key])
 	out := Drive{Key: key, Serial: d["serial"], Size: parseSize(d["size"])}
+	out.Shown, out.Links = s.driveNames(v.conf, d, key)
 	if _, vol, err := h.lookup(d["file"]); err == nil {
 		if vol.contents() == nil {
 			vol.disk = s.opts.Hypervisor.Blank()

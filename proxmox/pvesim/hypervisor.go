@@ -73,6 +73,10 @@ type Drive struct {
 	Serial string // empty for none
 	Size   int64  // bytes
 	Disk   Disk
+
+	// What Linux calls it: the serial that lsblk tells, and the links below /dev/disk/by-id.
+	Shown string
+	Links []string
 }
 
 // simulated is the Hypervisor that package guest is.
@@ -121,10 +125,7 @@ func (h simulated) Plug(b Board) Guest {
 func blockDevices(drives []Drive) []guest.BlockDevice {
 	out := make([]guest.BlockDevice, 0, len(drives))
 	for _, d := range drives {
-		b := guest.BlockDevice{Serial: d.Serial, Size: d.Size}
-		if b.Serial == "" {
-			b.Serial = "drive-" + d.Key
-		}
+		b := guest.BlockDevice{Serial: d.Shown, Links: d.Links, Size: d.Size}
 		if t, ok := d.Disk.(tree); ok {
 			b.Data = t.Disk
 		}

@@ -141,6 +141,9 @@ func (s *Sim) AddVM(v VM) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.adopt(v)
+	if s.round > 0 {
+		s.told[v.ID] = lastWord{time.Now(), s.figures(s.vms[v.ID], time.Now())}
+	}
 }
 
 // LockVM puts a lock such as "backup" on a VM, as another program's work does; an

@@ -193,7 +193,7 @@ func (c *call) mediated() (any, error) {
 func (c *call) packages() (any, error) {
 	out := []any{}
 	for _, p := range [][2]string{{"proxmox-ve", c.s.release() + ".0"}, {"pve-manager", c.s.version}, {"proxmox-kernel-" + c.host().kernel() + "-signed", strings.TrimSuffix(c.host().kernel(), "-pve")},
-		{"qemu-server", "9.2.6"}, {"pve-qemu-kvm", "10.1.2-1"}, {"libpve-storage-perl", "9.1.7"}, {"zfsutils-linux", "2.3.4-pve1"}} {
+		{"qemu-server", "9.2.6"}, {"pve-qemu-kvm", c.s.qemu + "-1"}, {"libpve-storage-perl", "9.1.7"}, {"zfsutils-linux", "2.3.4-pve1"}} {
 		e := map[string]any{"Package": p[0], "Title": p[0], "Description": p[0], "Version": p[1], "OldVersion": p[1], "CurrentState": "Installed", "Origin": "Proxmox",
 			"Arch": "amd64", "Priority": "optional", "Section": "admin"}
 		if p[0] == "pve-manager" {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -88,7 +87,6 @@ func TestAThousandMachines(t *testing.T) {
 				"scsi0": fmt.Sprintf("vmdata:vm-%d-disk-0,size=32G", 2000+i), "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0", "tags": "lab",
 				"boot": "order=scsi0", "machine": "q35", "serial0": "socket", "agent": "1", "description": "a worker"}})
 		}
-		time.Sleep(usualRound)
 		client := s.Client()
 		look := func() {
 			for i := range n {

@@ -177,10 +177,7 @@ func New(m Model, o Options) *Sim {
 	}
 	s.version, s.qemu = cmp.Or(m.Version, "9.2.11"), m.QEMU
 	if s.qemu == "" {
-		s.qemu = "10.1.2"
-		if s.before(9, 0) {
-			s.qemu = "9.2.0"
-		}
+		s.qemu = s.usualQEMU()
 	}
 	if o.Hypervisor == nil {
 		s.opts.Hypervisor = simulated{s}

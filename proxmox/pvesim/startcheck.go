@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// qemuVersion is that of QEMU, without its last part: 10.1.
-func (s *Sim) qemuVersion() (major, minor int) {
+// qemuRelease is the version of QEMU without its last part: 10.1.
+func (s *Sim) qemuRelease() (major, minor int) {
 	parts := strings.SplitN(s.qemu, ".", 3)
 	return atoi(parts[0]), atoi(parts[1])
 }
@@ -19,7 +19,7 @@ var pveMachines = map[string]int{"4.1": 2, "9.2": 1, "10.0": 1, "11.0": 2}
 
 // machineVersion is that of the newest machine that QEMU has: 10.0+pve1.
 func (s *Sim) machineVersion() string {
-	major, minor := s.qemuVersion()
+	major, minor := s.qemuRelease()
 	v := itoa(major) + "." + itoa(minor)
 	if n := pveMachines[v]; n > 0 {
 		return v + "+pve" + itoa(n)
@@ -36,7 +36,7 @@ func (s *Sim) checkMachineVersion(v *vm) error {
 	if m == nil {
 		return nil
 	}
-	major, minor := s.qemuVersion()
+	major, minor := s.qemuRelease()
 	if want := atoi(m[1])*1000 + atoi(m[2]); want > major*1000+minor {
 		return die("Installed QEMU version '%s' is too old to run machine type '%s', please upgrade node '%s'", s.qemu, kind, v.node)
 	}

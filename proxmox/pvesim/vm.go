@@ -209,7 +209,8 @@ func (v *vm) power(on bool) {
 	v.machine, v.pci, v.pid = nil, nil, 0
 }
 
-func (v *vm) memory() int64 { return mebibytes(v.wanted()["memory"]) << 20 }
+// memory is what a VM runs with, or would: not what waits for its next start.
+func (v *vm) memory() int64 { return mebibytes(v.conf["memory"]) << 20 }
 
 // mebibytes is what an option memory says.
 func mebibytes(memory string) int64 {
@@ -220,15 +221,14 @@ func mebibytes(memory string) int64 {
 	return int64(atoi(mib))
 }
 
-// cores are those of all sockets.
+// cores are those of all sockets, of now, as memory is.
 func (v *vm) cores() int {
-	conf := v.wanted()
-	return max(1, atoi(conf["cores"])) * max(1, atoi(conf["sockets"]))
+	return max(1, atoi(v.conf["cores"])) * max(1, atoi(v.conf["sockets"]))
 }
 
 // cpus are the cores that are plugged in.
 func (v *vm) cpus() int {
-	if n := atoi(v.wanted()["vcpus"]); n > 0 {
+	if n := atoi(v.conf["vcpus"]); n > 0 {
 		return n
 	}
 	return v.cores()

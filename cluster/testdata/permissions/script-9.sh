@@ -59,7 +59,8 @@ pveum acl modify /sdn/zones/localnetwork/vmbr0 --tokens 'homelab@pve!least' --ro
 
 # On /nodes/pve1 alone:
 #   Sys.AccessNetwork: let the host download the cloud image
-pveum role add homelab-least-nodes-pve1 2>/dev/null; pveum role modify homelab-least-nodes-pve1 --privs Sys.AccessNetwork
+#   Sys.Audit: let cluster:init and host:check see the host's CPUs, memory, clock and kernel; nothing else needs it
+pveum role add homelab-least-nodes-pve1 2>/dev/null; pveum role modify homelab-least-nodes-pve1 --privs Sys.AccessNetwork,Sys.Audit
 pveum acl modify /nodes/pve1 --users homelab@pve --roles homelab-least-nodes-pve1 --propagate 0
 pveum acl modify /nodes/pve1 --tokens 'homelab@pve!least' --roles homelab-least-nodes-pve1 --propagate 0
 
@@ -80,11 +81,5 @@ pveum acl modify /mapping/pci --tokens 'homelab@pve!least' --roles homelab-least
 pveum role add homelab-least-mapping-pci-lent 2>/dev/null; pveum role modify homelab-least-mapping-pci-lent --privs Mapping.Use
 pveum acl modify /mapping/pci/lent --users homelab@pve --roles homelab-least-mapping-pci-lent --propagate 0
 pveum acl modify /mapping/pci/lent --tokens 'homelab@pve!least' --roles homelab-least-mapping-pci-lent --propagate 0
-
-# host:check sees more with these; nothing else needs them:
-#   Sys.Audit on /nodes/pve1: read how much memory the host has, its clock and its kernel
-# pveum role add homelab-least-nodes-pve1 2>/dev/null; pveum role modify homelab-least-nodes-pve1 --privs Sys.AccessNetwork,Sys.Audit
-# pveum acl modify /nodes/pve1 --users homelab@pve --roles homelab-least-nodes-pve1 --propagate 0
-# pveum acl modify /nodes/pve1 --tokens 'homelab@pve!least' --roles homelab-least-nodes-pve1 --propagate 0
 
 # What the token may do then: pveum user token permissions homelab@pve least

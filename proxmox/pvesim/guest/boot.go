@@ -61,6 +61,7 @@ func (s *system) boot() {
 	if !s.m.pause(s.ctx, configTime) {
 		return
 	}
+	s.mountFstab(true) // nothing orders these before any unit, so they come after all
 	c.final()
 	if !s.m.pause(s.ctx, finalTime) {
 		return
@@ -143,7 +144,7 @@ func (s *system) startUserspace() {
 	for _, e := range entries {
 		_ = v.removeAll("/tmp/" + e.name)
 	}
-	s.mountFstab()
+	s.mountFstab(false)
 	s.loadModulesFiles()
 	s.applySysctl()
 }
@@ -187,18 +188,4 @@ func (s *system) sysctlLines(data []byte) {
 
 func sysctlPath(key string) string {
 	return path.Join("/proc/sys", strings.ReplaceAll(strings.TrimPrefix(key, "-"), ".", "/"))
-}
-
-// mountFstab mounts those lines of /etc/fstab that name a data disk.
-func (s *system) mountFstab() {
-	data, _ := s.root().readFile("/etc/fstab")
-	for _, line := range lines(data) {
-		f := strings.Fields(line)
-		if len(f) < 3 || strings.HasPrefix(f[0], "#") || !strings.HasPrefix(f[1], "/") || f[1] == "/" {
-			continue
-		}
-		if err := s.mount(f[0], f[1]); err != nil && !strings.Contains(line, "nofail") {
-			s.log("local-fs.target", "Failed to mount %s: %v", f[1], err)
-		}
-	}
 }

@@ -31,6 +31,8 @@ func hardwareProgram(name string) run {
 		return runMkfs
 	case "mount", "umount":
 		return runMount
+	case "xfs_info":
+		return runXFSInfo
 	case "findmnt":
 		return runFindmnt
 	case "df", "du":

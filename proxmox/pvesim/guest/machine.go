@@ -60,9 +60,10 @@ type PCI struct {
 
 // BlockDevice is a disk as the guest sees it.
 type BlockDevice struct {
-	Serial string // /dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_<serial>, or virtio-<serial>
-	Size   int64  // bytes
-	Data   *Disk  // contents; nil for the OS disk means Config.Disk, for others an empty disk that is kept in the Machine
+	Serial string   // as lsblk tells it
+	Links  []string // its names below /dev/disk/by-id; which those are the hypervisor decides, see pvesim's drivenames.go
+	Size   int64    // bytes
+	Data   *Disk    // contents; nil for the OS disk means Config.Disk, for others an empty disk that is kept in the Machine
 }
 
 // Faults are things that go wrong in a guest.

@@ -9,15 +9,25 @@ import (
 )
 
 // SetDisks changes what disks a machine has: one is plugged in or pulled out, or one
-// grows. What was mounted from a disk that is gone is gone too.
+// grows. What was mounted from a disk that is gone is gone too, and with it the units that
+// require it.
 func (m *Machine) SetDisks(disks []BlockDevice) {
+	s := m.system()
+	var was [][2]string
+	if s != nil {
+		was = s.mounted()
+	}
 	m.mu.Lock()
 	m.cfg.Disks = slices.Clone(disks)
 	m.mu.Unlock()
-	s := m.system()
 	if s == nil {
 		return
 	}
+	defer func() {
+		for _, name := range s.lost(was) {
+			_ = s.stop(name)
+		}
+	}()
 	v := s.root()
 	entries, _ := v.readDir("/dev/disk/by-id")
 	for _, e := range entries {
@@ -46,11 +56,9 @@ func (s *system) diskFiles() {
 	for i, d := range s.m.disks() {
 		disk, in := v.at("/dev/" + diskName(i))
 		_ = disk.set(in, &inode{mode: fs.ModeDevice | 0o660})
-		if d.Serial != "" {
+		for _, name := range d.Links {
 			_ = v.mkdirAll("/dev/disk/by-id", 0o755)
-			for _, name := range []string{"scsi-0QEMU_QEMU_HARDDISK_" + d.Serial, "virtio-" + d.Serial} {
-				_ = v.symlink("../../"+diskName(i), "/dev/disk/by-id/"+name)
-			}
+			_ = v.symlink("../../"+diskName(i), "/dev/disk/by-id/"+name)
 		}
 	}
 }
@@ -66,6 +74,34 @@ func (s *system) fsBlocks(i int) int64 {
 		return n
 	}
 	return s.m.disks()[i].Size / fsBlock
+}
+
+// readBlocks is how large the file system is by what is read from the disk. XFS does not
+// write through the block device's cache: until that is flushed one reads what was there
+// when it was read first.
+func (s *system) readBlocks(i int) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n, ok := s.stale[s.m.content(i)]; ok {
+		return n
+	}
+	return s.fsBlocks(i)
+}
+
+// runXFSInfo is xfs_info of a mounted file system, which asks the file system itself.
+func runXFSInfo(_ context.Context, p *proc) int {
+	at := p.abs(p.args[len(p.args)-1])
+	for _, m := range p.sys.mounted() {
+		i, _, err := p.sys.device(m[0])
+		if err != nil || m[1] != at || p.sys.fsType(i) != "xfs" {
+			continue
+		}
+		p.printf("meta-data=%-22s isize=512    agcount=4, agsize=%d blks\n", m[0], p.sys.fsBlocks(i)/4)
+		p.printf("data     =%-22s bsize=%-6d blocks=%d, imaxpct=25\n", "", fsBlock, p.sys.fsBlocks(i))
+		p.printf("log      =%-22s bsize=%-6d blocks=16384, version=2\n", "internal log", fsBlock)
+		return 0
+	}
+	return p.fail("%s: No such file or directory", p.args[len(p.args)-1])
 }
 
 // runGrow is resize2fs, of a device, and xfs_growfs, of where it is mounted.
@@ -87,6 +123,12 @@ func runGrow(_ context.Context, p *proc) int {
 	if err != nil {
 		return p.fail("Bad magic number in super-block while trying to open %s", name)
 	}
+	if programLine(mark, "type") == "xfs" {
+		read := p.sys.readBlocks(i)
+		p.sys.mu.Lock()
+		p.sys.stale[disk] = read
+		p.sys.mu.Unlock()
+	}
 	_ = disk.WriteFile(fsMark, []byte(fmt.Sprintf("type: %s\nlabel: %s\nuuid: %s\nblocks: %d\n",
 		programLine(mark, "type"), programLine(mark, "label"), programLine(mark, "uuid"), p.sys.m.disks()[i].Size/fsBlock)), 0o600)
 	p.sys.m.mutated(p.name() + " " + p.args[1])
@@ -100,10 +142,16 @@ func boolCode(bad bool) int {
 	return 0
 }
 
-// runBlockdev is blockdev --getsize64.
+// runBlockdev is blockdev --getsize64 and --flushbufs.
 func runBlockdev(_ context.Context, p *proc) int {
 	for i := range p.sys.m.disks() {
 		if at, err := p.fs.resolve(p.abs(p.args[len(p.args)-1]), true); err == nil && at == "/dev/"+diskName(i) {
+			if slices.Contains(p.args, "--flushbufs") {
+				p.sys.mu.Lock()
+				delete(p.sys.stale, p.sys.m.content(i))
+				p.sys.mu.Unlock()
+				return 0
+			}
 			p.printf("%d\n", p.sys.m.disks()[i].Size)
 			return 0
 		}

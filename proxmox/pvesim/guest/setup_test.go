@@ -55,7 +55,7 @@ func seedISO(t testing.TB, user, meta, network string) func() ([]byte, error) {
 func config(t testing.TB, user string) Config {
 	return Config{
 		Name: "wk-gpu1", VMID: 104, Disk: NewBase("noble"), MACs: []string{testMAC}, CPUs: 4, Memory: 8 << 30,
-		Disks: []BlockDevice{{Serial: "os", Size: 32 << 30}, {Serial: "scratch", Size: 100 << 30}},
+		Disks: []BlockDevice{{Serial: "os", Size: 32 << 30}, {Serial: "scratch", Links: []string{"scsi-0QEMU_QEMU_HARDDISK_scratch"}, Size: 100 << 30}},
 		PCI:   []PCI{{Address: "0000:01:00.0", Host: "0000:41:00.0", Vendor: nvidiaVendor, Device: 0x20f1, SubVendor: nvidiaVendor, SubDevice: 0x145f, Class: 0x030200, Model: "NVIDIA A100-PCIE-40GB"}},
 		Seed:  seedISO(t, user, "instance-id: wk-gpu1-1\nlocal-hostname: wk-gpu1\n", testNetwork), Network: &Network{}, Internet: DefaultInternet(),
 	}

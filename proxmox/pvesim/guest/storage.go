@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ const fsMark = "/.pvesim-filesystem"
 // device finds a block device by its path, a link to it, LABEL= or UUID=.
 func (s *system) device(name string) (index int, disk *Disk, err error) {
 	v := s.root()
-	for i, d := range s.m.disks() {
+	for i := range s.m.disks() {
 		data := s.m.content(i)
 		if label, ok := strings.CutPrefix(name, "LABEL="); ok {
 			if mark, err := data.ReadFile(fsMark); err == nil && programLine(mark, "label") == label {
@@ -32,9 +33,6 @@ func (s *system) device(name string) (index int, disk *Disk, err error) {
 		}
 		at, err := v.resolve(name, true)
 		if err == nil && at == "/dev/"+diskName(i) {
-			return i, data, nil
-		}
-		if d.Serial != "" && strings.HasSuffix(name, "_"+d.Serial) {
 			return i, data, nil
 		}
 	}
@@ -59,6 +57,11 @@ func (m *Machine) content(i int) *Disk {
 	return m.extra[key]
 }
 
+func newUUID() string {
+	id := hexID(16)
+	return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
+}
+
 // mkfs formats a data disk.
 func (s *system) mkfs(device, kind, label string) error {
 	i, disk, err := s.device(device)
@@ -70,12 +73,13 @@ func (s *system) mkfs(device, kind, label string) error {
 	}
 	s.mu.Lock()
 	busy := slices.ContainsFunc(s.mounts, func(m mount) bool { return m.disk == disk })
+	delete(s.stale, disk)
 	s.mu.Unlock()
 	if busy {
 		return errors.New(device + " is mounted; will not make a filesystem here!")
 	}
 	fresh := NewDisk()
-	_ = fresh.WriteFile(fsMark, []byte("type: "+kind+"\nlabel: "+label+"\nuuid: "+hexID(16)+"\nblocks: "+fmt.Sprint(s.m.disks()[i].Size/fsBlock)+"\n"), 0o600)
+	_ = fresh.WriteFile(fsMark, []byte("type: "+kind+"\nlabel: "+label+"\nuuid: "+newUUID()+"\nblocks: "+fmt.Sprint(s.m.disks()[i].Size/fsBlock)+"\n"), 0o600)
 	disk.mu.Lock()
 	defer disk.mu.Unlock()
 	disk.root, disk.epoch = fresh.root, fresh.epoch
@@ -123,8 +127,17 @@ func runMount(_ context.Context, p *proc) int {
 	case p.name() == "umount":
 		return p.umount(args)
 	case has(opts, "a"):
-		p.sys.mountFstab()
+		p.sys.mountFstab(false)
+		p.sys.mountFstab(true)
 		return 0
+	case len(args) == 1:
+		line, ok := p.sys.fstabOf(p.abs(args[0]))
+		if !ok {
+			_ = p.fail("%s: can't find in /etc/fstab.", args[0])
+			return 1
+		}
+		args = []string{line.device, line.at}
+		fallthrough
 	case len(args) == 2:
 		device := args[0]
 		if strings.HasPrefix(device, "/") {
@@ -224,7 +237,11 @@ func runLsblk(_ context.Context, p *proc) int {
 		if !has(opts, "b", "bytes") {
 			size = fmt.Sprintf("%dG", d.Size>>30)
 		}
-		value := map[string]string{"NAME": name, "SIZE": size, "TYPE": "disk", "SERIAL": d.Serial, "MOUNTPOINT": mounted["/dev/"+name],
+		shown := name
+		if has(opts, "p", "paths") {
+			shown = "/dev/" + name
+		}
+		value := map[string]string{"NAME": shown, "SIZE": size, "TYPE": "disk", "SERIAL": d.Serial, "MOUNTPOINT": mounted["/dev/"+name],
 			"MOUNTPOINTS": mounted["/dev/"+name], "PATH": "/dev/" + name, "FSTYPE": p.sys.fsType(i)}
 		var out []string
 		for _, c := range columns {
@@ -246,6 +263,11 @@ func (s *system) fsType(i int) string {
 	return programLine(mark, "type")
 }
 
+func (s *system) fsUUID(i int) string {
+	mark, _ := s.m.content(i).ReadFile(fsMark)
+	return programLine(mark, "uuid")
+}
+
 func runBlkid(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "s", "o", "L", "U")
 	code := 2
@@ -262,11 +284,10 @@ func runBlkid(_ context.Context, p *proc) int {
 		}
 		code = 0
 		if last(opts, "o") == "value" {
-			value := map[string]string{"FSLASTBLOCK": fmt.Sprint(p.sys.fsBlocks(i)), "FSBLOCKSIZE": fmt.Sprint(fsBlock)}[last(opts, "s")]
-			if value == "" {
-				value = kind
+			values := map[string]string{"TYPE": kind, "UUID": p.sys.fsUUID(i), "FSLASTBLOCK": fmt.Sprint(p.sys.readBlocks(i)), "FSBLOCKSIZE": fmt.Sprint(fsBlock)}
+			if value := values[cmp.Or(last(opts, "s"), "TYPE")]; value != "" {
+				p.printf("%s\n", value)
 			}
-			p.printf("%s\n", value)
 			continue
 		}
 		p.printf("%s: TYPE=%q\n", dev, kind)

@@ -30,7 +30,8 @@ type system struct {
 
 	mu       sync.Mutex
 	stopping bool
-	mounts   []mount // data disks
+	mounts   []mount         // data disks
+	stale    map[*Disk]int64 // blocks of a grown XFS that are still read from the disk
 	hostname string
 	ifaces   []Interface
 	modules  map[string]string        // loaded kernel modules with their versions
@@ -43,7 +44,7 @@ type system struct {
 }
 
 func newSystem(ctx context.Context, m *Machine) *system {
-	s := &system{m: m, up: make(chan struct{}), modules: map[string]string{}, journal: map[string][]journalLine{}, units: map[string]*unit{}}
+	s := &system{m: m, up: make(chan struct{}), modules: map[string]string{}, journal: map[string][]journalLine{}, units: map[string]*unit{}, stale: map[*Disk]int64{}}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, at := range []string{"/proc", "/sys", "/dev", "/run"} {
 		s.volatile = append(s.volatile, mount{at, NewDisk()})

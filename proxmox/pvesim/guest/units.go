@@ -22,6 +22,8 @@ type unit struct {
 	since    time.Time
 	pid      int
 
+	dependency bool // it was not started: something that it requires was not there
+
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the goroutine that runs it is gone
 	first  chan struct{} // closed when the start job has its result
@@ -73,7 +75,7 @@ func (s *system) start(ctx context.Context, name string, wait bool) error {
 	if u.active != "active" && u.active != "activating" {
 		run, cancel := context.WithCancel(s.ctx)
 		u.cancel, u.ended, u.first = cancel, make(chan struct{}), make(chan struct{})
-		u.active, u.sub, u.code, u.restarts, u.since = "activating", "start", 0, 0, time.Now()
+		u.active, u.sub, u.code, u.restarts, u.since, u.dependency = "activating", "start", 0, 0, time.Now(), false
 		s.wg.Go(func() { s.run(run, u, f) })
 	}
 	first := u.first
@@ -85,6 +87,9 @@ func (s *system) start(ctx context.Context, name string, wait bool) error {
 	case <-first:
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	if s.state(name).dependency {
+		return errDependency(name)
 	}
 	if st := s.state(name); st.active == "failed" || st.sub == "auto-restart" {
 		return fmt.Errorf("Job for %s failed because the control process exited with error code.\nSee \"systemctl status %s\" and \"journalctl -xeu %s\" for details.", name, name, name)
@@ -103,6 +108,14 @@ func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 		}
 	}
 	defer answer()
+	if !s.mountFor(ctx, u.name, f) {
+		s.mu.Lock()
+		u.active, u.sub, u.dependency = "inactive", "dead", true
+		s.mu.Unlock()
+		s.log(u.name, "Dependency failed for %s - %s.", u.name, f.get("Unit.Description"))
+		s.log(u.name, "%s: Job %s/start failed with result 'dependency'.", u.name, u.name)
+		return
+	}
 	begin := s.service(f)
 	for {
 		s.mu.Lock()

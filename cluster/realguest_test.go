@@ -1,0 +1,203 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/qemu"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+const realImage = "https://images.example/debian-13.qcow2"
+
+const realSpec = `
+name: real
+proxmox: {endpoint: lab}
+image: {url: ` + realImage + `, sha256: SUM}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+k3s: {airgap: DIR}
+guest: {apt: {mirror: http://127.0.0.1/debian}} # nobody answers: all packages are there
+pools:
+  cp:
+    role: server
+    count: 1
+    addresses: [10.0.0.11]
+    cores: 2
+    memory: 2GiB
+    disks:
+      os: {size: 8GiB}
+      data: {size: 1GiB, mount: /srv/data}
+      logs: {size: 1GiB, mount: /srv/logs, fs: xfs}
+`
+
+// realWorld is a simulated host whose VMs are real.
+type realWorld struct {
+	sim  *pvesim.Sim
+	dir  string
+	yaml string
+}
+
+// newRealWorld leaves the test out where a machine cannot have real guests; CI can.
+func newRealWorld(t *testing.T) *realWorld {
+	t.Helper()
+	if lacks := qemu.Missing(); len(lacks) > 0 {
+		if os.Getenv("CI") != "" {
+			require.Empty(t, lacks, "CI runs real guests, and this machine lacks Debian packages for them")
+		}
+		t.Skip("SKIPPED: no real guest on this machine, which lacks " + strings.Join(lacks, ", "))
+	}
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	began := time.Now()
+	image, err := qemu.Debian(t.Context(), filepath.Join(cache, "homelab"))
+	if err != nil && os.Geteuid() != 0 && os.Getenv("CI") == "" {
+		t.Skip("SKIPPED: no real guest: " + err.Error())
+	}
+	require.NoError(t, err)
+	t.Logf("image after %s", time.Since(began).Round(time.Second))
+	h, err := qemu.New(qemu.Options{
+		Image: image, Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Dir: t.TempDir(),
+	})
+	require.NoError(t, err)
+	w := &realWorld{dir: t.TempDir()}
+	w.yaml = strings.NewReplacer("SUM", fmt.Sprintf("%x", sha256.Sum256(h.ImageFile())), "DIR", w.dir).Replace(realSpec)
+	w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{Hypervisor: h, Timing: pvesim.Timing{DownloadRate: pvesim.TiB, CopyRate: pvesim.TiB}, Internet: func(url string) ([]byte, error) {
+		if url != realImage {
+			return nil, fmt.Errorf("%s: no such host", url)
+		}
+		return h.ImageFile(), nil
+	}})
+	t.Cleanup(func() {
+		w.sim.Close()
+		if t.Failed() {
+			t.Log(h.Consoles(40))
+		}
+	})
+	private, _, err := ssh.GenerateKey()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "id_ed25519"), private, 0o600))
+	return w
+}
+
+// cluster binds a spec to the world.
+func (w *realWorld) cluster(t *testing.T, yaml string) *Cluster {
+	t.Helper()
+	spec, err := Parse("cluster.yaml", []byte(yaml))
+	require.NoError(t, err)
+	id, token := w.sim.Token()
+	pve, err := proxmox.Dial(t.Context(), proxmox.Config{
+		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client(),
+	})
+	require.NoError(t, err)
+	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+	require.NoError(t, err)
+	c, err := New(spec, Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// machines are the steps of Up that make machines: as far as one gets without K3s.
+func (c *Cluster) machines() *converge.Graph {
+	up, templates := &converge.Graph{}, refs{}
+	removed := up.Add(c.removedStep())
+	for _, h := range c.templateHosts() {
+		templates[h] = up.Add(c.templateStep(h))
+	}
+	c.boot(up, nil, removed, templates)
+	return up
+}
+
+// up brings the machines to what a file says, and sees that nothing is left to do.
+func (w *realWorld) up(t *testing.T, yaml string) *Cluster {
+	t.Helper()
+	c := w.cluster(t, yaml)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	start := time.Now()
+	_, err := c.machines().Run(ctx, func(e converge.Event) {
+		if e.Kind != converge.Checking {
+			t.Logf("%6s %-9s %-14s %s %s", e.Time.Sub(start).Round(time.Second), e.Kind, e.Step, e.Diff, e.Message)
+		}
+	})
+	require.NoError(t, err)
+	w.settled(t, c)
+	return c
+}
+
+func (w *realWorld) settled(t *testing.T, c *Cluster) {
+	t.Helper()
+	plan, err := c.machines().Plan(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, plan.Err())
+	for _, it := range plan.Items {
+		assert.Equal(t, converge.Clean, it.Verdict, "%s: %s", it.Step, it.Diff)
+	}
+}
+
+// said is what a command says on the node.
+func said(t *testing.T, c *Cluster, args ...string) string {
+	t.Helper()
+	out, err := remote.Output(t.Context(), c.root("cp1"), args...)
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+// A node's life on a real Debian in a real QEMU: a template is baked and sealed, a node
+// cloned from it, its disks made, grown, and found again after a reboot.
+func TestRealGuest(t *testing.T) {
+	w := newRealWorld(t)
+	c := w.up(t, w.yaml)
+
+	// The seed was read, the login works, and nothing of the template is left.
+	assert.Equal(t, "cp1", said(t, c, "hostname"))
+	assert.Contains(t, said(t, c, "cat", "/etc/os-release"), "VERSION_CODENAME=trixie")
+	assert.Equal(t, "ext4", said(t, c, "findmnt", "-n", "-o", "FSTYPE", "/srv/data"))
+	assert.Equal(t, "xfs", said(t, c, "findmnt", "-n", "-o", "FSTYPE", "/srv/logs"))
+	t.Log(said(t, c, "lsblk", "-o", "NAME,SIZE,SERIAL,MOUNTPOINT"))
+	t.Log(said(t, c, "ls", "/dev/disk/by-id"))
+	t.Log(said(t, c, "systemd-analyze"))
+
+	// Larger, while it runs.
+	larger := strings.ReplaceAll(w.yaml, "1GiB", "2GiB")
+	c = w.up(t, larger)
+	for _, at := range []string{"/srv/data", "/srv/logs"} {
+		var size int64
+		_, err := fmt.Sscan(said(t, c, "findmnt", "-n", "-b", "-o", "SIZE", at), &size)
+		require.NoError(t, err)
+		assert.Greater(t, size, int64(1800<<20), at)
+	}
+
+	// A reboot finds all of it again.
+	boot := said(t, c, "cat", "/proc/sys/kernel/random/boot_id")
+	w.reboot(t, c)
+	assert.NotEqual(t, boot, said(t, c, "cat", "/proc/sys/kernel/random/boot_id"))
+	w.settled(t, c)
+}
+
+func (w *realWorld) reboot(t *testing.T, c *Cluster) {
+	t.Helper()
+	vm, err := c.Proxmox.VM(t.Context(), c.spec.tag(), "cp1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Minute, errors.New("the reboot took too long"))
+	defer cancel()
+	require.NoError(t, c.Proxmox.Shutdown(ctx, vm))
+	require.NoError(t, c.Proxmox.Start(ctx, vm))
+	require.NoError(t, c.Proxmox.WaitAgent(ctx, vm))
+}

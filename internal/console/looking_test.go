@@ -1,0 +1,70 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// slow is a step whose look takes a while and finds a difference, or fails.
+func slow(name string, takes time.Duration, diff drift.Diff, err error) converge.Step {
+	return &converge.Resource[struct{}]{
+		ID: name,
+		Observe: func(ctx context.Context) (struct{}, error) {
+			progress.Say(ctx, "connecting")
+			select {
+			case <-time.After(takes):
+				return struct{}{}, err
+			case <-ctx.Done():
+				return struct{}{}, ctx.Err()
+			}
+		},
+		Diff: func(struct{}) drift.Diff { return diff },
+	}
+}
+
+// looked is what a look at such steps says before it has its result.
+func looked(t *testing.T, g *converge.Graph) (*converge.Plan, string) {
+	var talk strings.Builder
+	c := &Console{Talk: &talk}
+	looking := c.Looking(g.Len())
+	plan, err := g.Look(t.Context(), looking.Listen)
+	looking.Close()
+	require.NoError(t, err)
+	return plan, talk.String()
+}
+
+func TestLookingSaysWhatItSees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &converge.Graph{}
+		g.Add(slow("vm/a", time.Second, drift.Missing("VM"), nil))
+		g.Add(slow("vm/b", 4*time.Second, nil, errors.New("no route to host")))
+		g.Add(slow("vm/c", 5*time.Second, nil, nil))
+		g.Add(slow("vm/d", time.Hour, nil, nil))
+		plan, said := looked(t, g)
+		assert.True(t, strings.HasPrefix(said, "vm/a                   "), said)
+		assert.Contains(t, said, "looked at 1 of 4 in 3.0s, now at vm/b (connecting), vm/c (connecting), vm/d (connecting)\n"+
+			"vm/b                   cannot be seen: no route to host\nlooked at 3 of 4 in 6.0s, now at vm/d (connecting)\nlooked at 3 of 4 in 12s, now")
+		assert.Equal(t, converge.Failed, plan.Items[3].Verdict, "one that hangs does not hang the look")
+		assert.ErrorContains(t, plan.Items[3].Err, "looking took more than 30s")
+	})
+}
+
+func TestLookingIsQuietWhereItIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &converge.Graph{}
+		g.Add(slow("vm/a", 2*time.Second, drift.Missing("VM"), nil))
+		_, said := looked(t, g)
+		assert.Empty(t, said)
+	})
+}

@@ -1,0 +1,151 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// fstabLine is a line of /etc/fstab, of which systemd's generator makes a mount unit.
+type fstabLine struct {
+	device, at string
+	options    []string
+}
+
+// fstab are the lines that name data disks.
+func (s *system) fstab() []fstabLine {
+	data, _ := s.root().readFile("/etc/fstab")
+	var out []fstabLine
+	for _, line := range lines(data) {
+		f := strings.Fields(line)
+		if len(f) < 3 || strings.HasPrefix(f[0], "#") || !strings.HasPrefix(f[1], "/") || f[1] == "/" {
+			continue
+		}
+		out = append(out, fstabLine{f[0], f[1], strings.Split(strings.Join(f[3:min(4, len(f))], ""), ",")})
+	}
+	return out
+}
+
+func (s *system) fstabOf(at string) (fstabLine, bool) {
+	all := s.fstab()
+	if i := slices.IndexFunc(all, func(l fstabLine) bool { return l.at == at }); i >= 0 {
+		return all[i], true
+	}
+	return fstabLine{}, false
+}
+
+func (l fstabLine) has(option string) bool { return slices.Contains(l.options, option) }
+
+// values are those of an option that may be given more than once.
+func (l fstabLine) values(option string) []string {
+	var out []string
+	for _, o := range l.options {
+		if value, ok := strings.CutPrefix(o, option+"="); ok {
+			out = append(out, value)
+		}
+	}
+	return out
+}
+
+// alone reports whether a line is mounted at boot though no unit asks for it. One that
+// says who wants or requires it has no other dependencies (systemd.mount(5), fstab).
+func (l fstabLine) alone() bool {
+	wanted, required := l.values("x-systemd.wanted-by"), l.values("x-systemd.required-by")
+	return !l.has("noauto") && (slices.Contains(wanted, "local-fs.target") || len(wanted)+len(required) == 0)
+}
+
+// unitName is the mount unit's name.
+func (l fstabLine) unitName() string {
+	return strings.ReplaceAll(strings.ReplaceAll(strings.TrimPrefix(l.at, "/"), "-", `\x2d`), "/", "-") + ".mount"
+}
+
+// mountFstab mounts the lines with nofail, or those without. Those without are there
+// before anything else starts; the others come when they come.
+func (s *system) mountFstab(nofail bool) {
+	for _, l := range s.fstab() {
+		if l.has("nofail") != nofail || !l.alone() || s.isMounted(l.at) {
+			continue
+		}
+		if err := s.mount(l.device, l.at); err != nil {
+			s.log(l.unitName(), "Dependency failed for %s - %s.", l.unitName(), l.at)
+		}
+	}
+}
+
+func (s *system) isMounted(at string) bool {
+	return slices.ContainsFunc(s.mounted(), func(m [2]string) bool { return m[1] == at })
+}
+
+// requiredBy reports whether a unit cannot start without the mount: the line says so, or
+// the unit does.
+func (l fstabLine) requiredBy(name string, f *unitFile) bool {
+	if slices.Contains(l.values("x-systemd.required-by"), name) {
+		return true
+	}
+	return slices.ContainsFunc(strings.Fields(strings.Join(f.values["Unit.RequiresMountsFor"], " ")), func(path string) bool {
+		return path == l.at || strings.HasPrefix(path, l.at+"/")
+	})
+}
+
+// deviceTimeout is how long systemd waits for a disk to show itself
+// (systemd-system.conf(5), DefaultDeviceTimeoutSec).
+const deviceTimeout = 90 * time.Second
+
+// mountFor mounts what a unit requires, and reports whether it is all there. A mount that
+// only names the unit in x-systemd.before= is waited for, and not needed.
+func (s *system) mountFor(ctx context.Context, name string, f *unitFile) bool {
+	for _, l := range s.fstab() {
+		required := l.requiredBy(name, f)
+		if !required && (!l.alone() || !slices.Contains(l.values("x-systemd.before"), name)) {
+			continue
+		}
+		if !s.mountInTime(ctx, l) && required {
+			return false
+		}
+	}
+	return true
+}
+
+// mountInTime waits for a line's disk.
+func (s *system) mountInTime(ctx context.Context, l fstabLine) bool {
+	limit := deviceTimeout
+	for _, v := range l.values("x-systemd.device-timeout") {
+		if d, err := seconds(strings.Replace(v, "min", "m", 1)); err == nil {
+			limit = d
+		}
+	}
+	for waited := time.Duration(0); !s.isMounted(l.at); waited += time.Second {
+		_, _, err := s.device(l.device)
+		switch {
+		case err == nil && s.mount(l.device, l.at) == nil:
+		case err == nil || waited >= limit:
+			s.log(l.unitName(), "Dependency failed for %s - %s.", l.unitName(), l.at)
+			return false
+		case !s.m.pause(ctx, time.Second):
+			return false
+		}
+	}
+	return true
+}
+
+// errDependency is what systemctl says of a unit whose mounts did not come.
+func errDependency(name string) error {
+	return fmt.Errorf("A dependency job for %s failed. See 'journalctl -xe' for details.", name)
+}
+
+// lost are the units that required a mount whose disk has gone: systemd stops the mount,
+// and them with it.
+func (s *system) lost(was [][2]string) []string {
+	var out []string
+	for _, m := range was {
+		if s.isMounted(m[1]) {
+			continue
+		}
+		if l, ok := s.fstabOf(m[1]); ok {
+			out = append(out, l.values("x-systemd.required-by")...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,12 @@
+package qemu
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// dieWithUs has the kernel end a process with the thread that starts it: whoever starts
+// it stays on that thread as long as it runs.
+func dieWithUs(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}

@@ -1,0 +1,96 @@
+package qemu
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed" // image.sh
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// imageScript makes the image.
+//
+//go:embed image.sh
+var imageScript string
+
+// Image is a system that boots.
+type Image struct {
+	Disk   string // file, raw
+	Kernel string // file
+	Initrd string // file
+}
+
+// programs are what running and making guests takes, with Debian's packages of them.
+func programs() [][2]string {
+	return [][2]string{{"qemu-system-x86_64", "qemu-system-x86"}, {"qemu-img", "qemu-utils"},
+		{"mmdebstrap", "mmdebstrap"}, {"mke2fs", "e2fsprogs"}, {"sfdisk", "fdisk"}}
+}
+
+// Missing returns the Debian packages that this machine lacks for [Debian] and [New].
+func Missing() []string {
+	var out []string
+	for _, p := range programs() {
+		if find(p[0]) == "" {
+			out = append(out, p[1])
+		}
+	}
+	return out
+}
+
+// find looks for a program also where root has some.
+func find(name string) string {
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/sbin") {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// Debian returns the Debian 13 cloud image in a folder, and makes it when it is not there:
+// two minutes' work as root, from this machine's mirror of Debian. What it is made from
+// is part of its name, so that another release of this package makes another one.
+func Debian(ctx context.Context, cache string) (Image, error) {
+	name := fmt.Sprintf("debian-13-%x", sha256.Sum256([]byte(imageScript)))[:len("debian-13-")+12]
+	dir := filepath.Join(cache, name)
+	image := Image{Disk: filepath.Join(dir, "disk.raw"), Kernel: filepath.Join(dir, "vmlinuz"), Initrd: filepath.Join(dir, "initrd")}
+	if _, err := os.Stat(dir); err == nil {
+		return image, nil
+	}
+	if lacks := Missing(); len(lacks) > 0 {
+		return Image{}, fmt.Errorf("no image can be made without %s: apt-get install %s", strings.Join(lacks, ", "), strings.Join(lacks, " "))
+	}
+	if os.Geteuid() != 0 {
+		return Image{}, errors.New("a system's files are root's: run this as root once, later runs find the image in " + dir)
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return Image{}, err
+	}
+	// Whoever else is at it makes the same; the first one's stays.
+	work, err := os.MkdirTemp(cache, ".new-")
+	if err != nil {
+		return Image{}, err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	cmd := exec.CommandContext(ctx, "sh", "-c", imageScript, "image.sh", work)
+	dieWithUs(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return Image{}, fmt.Errorf("Debian image: %w\n%s", err, out)
+	}
+	if err := os.Rename(work, dir); err != nil && !there(image) {
+		return Image{}, err
+	}
+	return image, nil
+}
+
+func there(i Image) bool {
+	return !slices.ContainsFunc([]string{i.Disk, i.Kernel, i.Initrd}, func(file string) bool {
+		_, err := os.Stat(file)
+		return err != nil
+	})
+}

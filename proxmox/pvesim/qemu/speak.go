@@ -1,0 +1,65 @@
+package qemu
+
+import "github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+
+// answering returns the machine whose agent has opened its port.
+func (m *machine) answering() (*agent, error) {
+	r, err := m.running()
+	if err != nil {
+		return nil, err
+	}
+	if !r.listening.Load() {
+		return nil, guest.ErrNoAgent
+	}
+	return r.agent, nil
+}
+
+// AgentUp pings the agent.
+func (m *machine) AgentUp() bool {
+	a, err := m.answering()
+	return err == nil && a.ping()
+}
+
+// Talks reports what is known of it: QEMU counts no packets of a user network, and an agent
+// that is up comes after the network.
+func (m *machine) Talks() bool { return m.AgentUp() }
+
+func (m *machine) AgentExec(argv []string, input []byte) (int, error) {
+	a, err := m.answering()
+	if err != nil {
+		return 0, err
+	}
+	return a.exec(argv, input)
+}
+
+func (m *machine) AgentStatus(pid int) (guest.ExecStatus, error) {
+	a, err := m.answering()
+	if err != nil {
+		return guest.ExecStatus{}, err
+	}
+	return a.status(pid)
+}
+
+func (m *machine) AgentReadFile(name string) ([]byte, error) {
+	a, err := m.answering()
+	if err != nil {
+		return nil, err
+	}
+	return a.readFile(name)
+}
+
+func (m *machine) AgentWriteFile(name string, data []byte) error {
+	a, err := m.answering()
+	if err != nil {
+		return err
+	}
+	return a.writeFile(name, data)
+}
+
+func (m *machine) AgentInterfaces() ([]guest.Interface, error) {
+	a, err := m.answering()
+	if err != nil {
+		return nil, err
+	}
+	return a.interfaces()
+}
