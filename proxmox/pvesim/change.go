@@ -41,8 +41,8 @@ func (w worker) apply(who identity, v *vm, ch change) error {
 	errs := map[string]string{}
 	if v.running {
 		g.hotplug(errs)
-	} else {
-		g.w.applyPending(who, v, errs)
+	} else if err := g.w.applyPending(who, v, errs); err != nil {
+		return err
 	}
 	if slices.ContainsFunc(slices.Collect(maps.Keys(g.modified)), isDrive) {
 		w.s.replug(v)

@@ -26,7 +26,7 @@ type cloning struct {
 }
 
 func (c *call) cloneVM() (any, error) {
-	v, err := c.vm()
+	v, err := c.s.find(c.vmid(), c.param("node"))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (c *call) wantedClone(v *vm) (*cloning, error) {
 	case !cl.full && cl.format != "":
 		return nil, die("parameter 'format' not allowed for linked clones")
 	case c.s.hosts[cl.target] == nil:
-		return nil, badParam("target", fmt.Sprintf("target node '%s' does not exist", cl.target))
+		return nil, die("no such cluster node '%s'", cl.target)
 	case cl.target != v.node && !c.sharedDisks(cl):
 		return nil, die("can't clone VM to node '%s' (VM uses local storage)", cl.target)
 	}
@@ -108,7 +108,7 @@ func (c *call) mayClone(cl *cloning) error {
 			if st == nil || isCDROM(d) {
 				continue
 			}
-			if !cl.full && !(cl.snap == "" && st.volumes[vol] != nil && linkable(st, st.volumes[vol])) && k != "tpmstate0" {
+			if !cl.full && !(cl.snap == "" && st.volumes[vol] != nil && linkable(st.volumes[vol])) && k != "tpmstate0" {
 				of := map[bool]string{true: " a snapshot of"}[cl.snap != ""]
 				return die("Linked clone feature is not supported for%s '%s' (%s)", of, d["file"], k)
 			}
@@ -227,17 +227,21 @@ func (w worker) cloneDrive(cl *cloning, v *vm, key, value string, made *allocate
 	if err != nil {
 		return "", err
 	}
-	if cl.full || isCloudInit(d["file"]) || key == "tpmstate0" || !linkable(st, source) {
+	if cl.full || isCloudInit(d["file"]) || key == "tpmstate0" || !linkable(source) {
 		return w.copyDrive(cl, v, key, d, st, source, made)
 	}
 	w.log("create linked clone of drive %s (%s)", key, d["file"])
-	name := st.newName(v.id, "vm", source.format)
+	format := source.format
+	if st.fileBased() {
+		format = "qcow2"
+	}
+	name := st.newName(v.id, "vm", format)
 	full := source.name + "/" + name
 	if !st.fileBased() {
 		full = source.name + "/" + path.Base(name)
 	}
 	w.log("clone %s: images, %s, %d to %s (base=../%s)", source.name, path.Base(name), v.id, path.Base(name), source.name)
-	vol := &volume{name: full, content: "images", format: source.format, size: source.size, owner: v.id, base: source}
+	vol := &volume{name: full, content: "images", format: format, size: source.size, owner: v.id, base: source}
 	if err := w.allocateIn(st, vol, w.s.opts.Timing.LinkedDisk, made); err != nil {
 		return "", err
 	}
@@ -245,11 +249,9 @@ func (w worker) cloneDrive(cl *cloning, v *vm, key, value string, made *allocate
 	return w.s.printProps(key, d), nil
 }
 
-// linkable reports whether a disk can be the base of a linked clone: files must
-// be qcow2 for that.
-func linkable(st *storage, v *volume) bool {
-	return strings.HasPrefix(path.Base(v.name), "base-") && (!st.fileBased() || v.format == "qcow2")
-}
+// linkable reports whether a disk can be the base of a linked clone. In a file that
+// is a qcow2, whatever the base is.
+func linkable(v *volume) bool { return strings.HasPrefix(path.Base(v.name), "base-") }
 
 func (w worker) copyDrive(cl *cloning, v *vm, key string, d map[string]string, st *storage, source *volume, made *allocated) (string, error) {
 	w.log("create full clone of drive %s (%s)", key, d["file"])

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -237,6 +238,7 @@ func (w worker) emptyDrive(v *vm, key string, d map[string]string, made *allocat
 			w.log("transferred %s of %s (100.00%%)", rendered(size), rendered(size))
 		}
 	}
+	name = st.asBase(v, name)
 	delete(d, "format")
 	d["file"], d["size"] = st.Name+":"+name, formatSize(size)
 	out := w.s.printProps(key, d)
@@ -244,14 +246,30 @@ func (w worker) emptyDrive(v *vm, key string, d map[string]string, made *allocat
 	return out, nil
 }
 
+// asBase makes a new disk of a template one that can be cloned, and returns its name.
+func (st *storage) asBase(v *vm, name string) string {
+	vol := st.volumes[name]
+	if !v.template() || vol == nil {
+		return name
+	}
+	dir, last := path.Split(name)
+	delete(st.volumes, name)
+	vol.name = dir + "base-" + strings.TrimPrefix(last, "vm-")
+	st.volumes[vol.name] = vol
+	return vol.name
+}
+
 // imageOptions are what qemu-img says of an image that it makes.
 func imageOptions(v *volume) string {
 	switch {
+	case v.format == "vmdk":
+		return fmt.Sprintf("fmt=vmdk size=%d compat6=off hwversion=undefined", v.size)
 	case v.format != "qcow2":
 		return fmt.Sprintf("fmt=%s size=%d preallocation=off", v.format, v.size)
 	case v.base != nil:
-		return fmt.Sprintf("fmt=qcow2 cluster_size=131072 extended_l2=on preallocation=metadata compression_type=zlib size=%d backing_file=../%s "+
-			"backing_fmt=%s lazy_refcounts=off refcount_bits=16", v.size, v.base.name, v.base.format)
+		allocated := map[bool]string{true: "metadata", false: "off"}[v.base.format == "qcow2"]
+		return fmt.Sprintf("fmt=qcow2 cluster_size=131072 extended_l2=on preallocation=%s compression_type=zlib size=%d backing_file=../%s "+
+			"backing_fmt=%s lazy_refcounts=off refcount_bits=16", allocated, v.size, v.base.name, v.base.format)
 	}
 	return fmt.Sprintf("fmt=qcow2 cluster_size=65536 extended_l2=off preallocation=metadata compression_type=zlib size=%d lazy_refcounts=off refcount_bits=16", v.size)
 }
@@ -300,6 +318,7 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 	default:
 		w.s.outside(func() { vol.disk, _ = w.s.opts.Hypervisor.Open(source.data) })
 	}
+	name = st.asBase(v, name)
 	delete(d, "import-from")
 	delete(d, "format")
 	d["file"], d["size"] = st.Name+":"+name, formatSize(size)

@@ -25,8 +25,8 @@ func (c *call) feature() (any, error) {
 		has = c.s.canSnapshot(v, conf)
 	case "clone":
 		for _, k := range c.s.disks(conf) {
-			st, vol, err := c.s.hosts[v.node].lookup(c.s.props(k, conf[k])["file"])
-			has = has && err == nil && (isCloudInit(conf[k]) || linkable(st, vol))
+			_, vol, err := c.s.hosts[v.node].lookup(c.s.props(k, conf[k])["file"])
+			has = has && err == nil && (isCloudInit(conf[k]) || linkable(vol))
 		}
 	}
 	return map[string]any{"hasFeature": boolInt(has), "nodes": c.s.sharedNodes(v, conf)}, nil

@@ -22,7 +22,7 @@ func (s *Sim) poweredOff(v *vm, m Guest, reboot bool) {
 // ended is what happens on a host when a QEMU process is gone.
 func (s *Sim) ended(v *vm) {
 	v.power(false)
-	(worker{s: s}).applyPending(identity{"root@pam"}, v, map[string]string{})
+	_ = (worker{s: s}).applyPending(identity{"root@pam"}, v, map[string]string{})
 	if s.opts.CleanupLinger <= 0 {
 		return
 	}

@@ -2,7 +2,6 @@ package pvesim
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
@@ -61,7 +60,9 @@ func (w worker) start(how starting) error {
 		w.awake(v)
 	}
 	if len(v.pending) > 0 && !resumes {
-		w.applyPending(identity{"root@pam"}, v, map[string]string{})
+		if err := w.applyPending(identity{"root@pam"}, v, map[string]string{}); err != nil {
+			return err
+		}
 	}
 	warned, err := w.checkStart(v)
 	if err != nil {
@@ -163,6 +164,12 @@ func (w worker) checkStart(v *vm) (warned int, err error) {
 	if err := w.checkCommand(v); err != nil {
 		return 0, err
 	}
+	for _, k := range drives(v.conf) {
+		if d := w.s.props(k, v.conf[k]); d["iothread"] == "1" && strings.HasPrefix(k, "scsi") && v.conf["scsihw"] != "virtio-scsi-single" {
+			w.log("WARN: iothread is only valid with virtio disk or virtio-scsi-single controller, ignoring")
+			warned++
+		}
+	}
 	if v.conf["bios"] == "ovmf" && !hasEFI {
 		w.log("WARN: no efidisk configured! Using temporary efivars disk.")
 		warned++
@@ -173,17 +180,20 @@ func (w worker) checkStart(v *vm) (warned int, err error) {
 // qemuStarts is what ends QEMU at once: bridges that are not there, CPUs that are
 // not, memory that is not.
 func (w worker) qemuStarts(v *vm) error {
-	for i := range 32 {
-		b := w.s.props("net0", v.conf["net"+itoa(i)])["bridge"]
-		if b != "" && !slices.Contains(w.s.hosts[v.node].Bridges, b) {
-			w.log("bridge '%s' does not exist", b)
-			w.log("kvm: -netdev type=tap,id=net%d,ifname=tap%di%d,script=/usr/libexec/qemu-server/pve-bridge,downscript=/usr/libexec/qemu-server/pve-bridgedown,"+
-				"vhost=on: network script /usr/libexec/qemu-server/pve-bridge failed with status 512", i, v.id, i)
-			return die("start failed: QEMU exited with code 1")
-		}
-	}
 	if err := w.pinned(v); err != nil {
 		return err
+	}
+	if n, most := v.cpus(), v.cores(); n > most {
+		return w.quits("Invalid CPU topology: maxcpus must be equal to or greater than smp: sockets (%d) * dies (1) * modules (1) * cores (%d) * threads (1) "+
+			"== maxcpus (%d) < smp_cpus (%d)", max(1, atoi(v.conf["sockets"])), max(1, atoi(v.conf["cores"])), most, n)
+	}
+	if err := w.drivesOpen(v); err != nil {
+		return err
+	}
+	for i := range 32 {
+		if err := w.plugged(v, i); err != nil {
+			return err
+		}
 	}
 	return w.memoryFits(v)
 }

@@ -37,6 +37,9 @@ func (s *Sim) checkMachineVersion(v *vm) error {
 		return nil
 	}
 	major, minor := s.qemuRelease()
+	if !strings.Contains(kind, "+pve") {
+		kind += "+pve0"
+	}
 	if want := atoi(m[1])*1000 + atoi(m[2]); want > major*1000+minor {
 		return die("Installed QEMU version '%s' is too old to run machine type '%s', please upgrade node '%s'", s.qemu, kind, v.node)
 	}
@@ -49,6 +52,9 @@ func (w worker) checkCommand(v *vm) error {
 	h := w.s.hosts[v.node]
 	if err := w.s.checkMachineVersion(v); err != nil {
 		return err
+	}
+	if v.conf["bios"] == "ovmf" && cpu32.MatchString(w.s.props("cpu", v.conf["cpu"])["cputype"]) {
+		return die("OVMF (UEFI) BIOS is not supported on 32-bit CPU types")
 	}
 	for i := range 4 {
 		if d := v.conf["serial"+itoa(i)]; d != "" && d != "socket" {
@@ -70,10 +76,30 @@ func (w worker) checkCommand(v *vm) error {
 		return err
 	}
 	for i := range 32 {
-		d := w.s.props("net0", v.conf["net"+itoa(i)])
-		if b := d["bridge"]; d["model"] == "virtio" && b != "" && !slices.Contains(h.Bridges, b) { // its MTU is read
-			return die("bridge '%s' does not exist", b)
+		if err := w.s.checkMTU(h, i, w.s.props("net0", v.conf["net"+itoa(i)])); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// cpu32 are CPUs of 32 bits (PVE/QemuServer/CPUConfig.pm, get_cpu_bitness).
+var cpu32 = regexp.MustCompile(`^(486|athlon|coreduo|kvm32|pentium|pentium2|pentium3|qemu32)$`)
+
+// checkMTU reads that of a bridge, for cards that are told it.
+func (s *Sim) checkMTU(h *host, i int, d map[string]string) error {
+	const ofBridge = 1500
+	if d["model"] != "virtio" || d["bridge"] == "" {
+		return nil
+	}
+	switch mtu := atoi(d["mtu"]); {
+	case !slices.Contains(h.Bridges, d["bridge"]):
+		return die("bridge '%s' does not exist", d["bridge"])
+	case mtu > 1 && mtu < 576:
+		return die("netdev net%d: MTU '%d' is smaller than the IP minimum MTU '576'", i, mtu)
+	case mtu > ofBridge:
+		return die("netdev net%d: MTU '%d' is bigger than the bridge MTU '%d' - adjust the MTU for the network device in the VM configuration, "+
+			"while ensuring that the bridge is configured as desired.", i, mtu, ofBridge)
 	}
 	return nil
 }
@@ -167,7 +193,50 @@ func (w worker) checkSnippets(v *vm) error {
 		case !strings.HasPrefix(name, "snippets/"):
 			return die("%s is not in the snippets directory", volid)
 		case st.volumes[name] == nil:
-			return die("can't find file '%s'", volid)
+			return die("volume '%s' does not exist", volid)
+		}
+	}
+	return nil
+}
+
+// plug is a QEMU that ends over a network card: its bridge is not there, or has no way
+// out for a VLAN.
+func (w worker) plugged(v *vm, i int) error {
+	h, d := w.s.hosts[v.node], w.s.props("net0", v.conf["net"+itoa(i)])
+	b, status := d["bridge"], 0
+	switch {
+	case b == "":
+	case !slices.Contains(h.Bridges, b):
+		w.log("bridge '%s' does not exist", b)
+		status = 512
+	case d["tag"] != "" && slices.Contains(h.NoPorts, b) && !slices.Contains(h.VLANAware, b):
+		w.log("no physical interface on bridge '%s'", b)
+		status = 65280
+	}
+	if status == 0 {
+		return nil
+	}
+	vhost := map[bool]string{true: ",vhost=on"}[d["model"] == "virtio"]
+	return w.quits("-netdev type=tap,id=net%d,ifname=tap%di%d,script=/usr/libexec/qemu-server/pve-bridge,downscript=/usr/libexec/qemu-server/pve-bridgedown%s: "+
+		"network script /usr/libexec/qemu-server/pve-bridge failed with status %d", i, v.id, i, vhost, status)
+}
+
+// quits is a QEMU that says why it does not start.
+func (w worker) quits(format string, args ...any) error {
+	w.log("kvm: "+format, args...)
+	return die("start failed: QEMU exited with code 1")
+}
+
+// drivesOpen is QEMU opening its drives.
+func (w worker) drivesOpen(v *vm) error {
+	for _, k := range drives(v.conf) {
+		d := w.s.props(k, v.conf[k])
+		switch cache := d["cache"]; {
+		case d["aio"] == "native" && (cache == "writeback" || cache == "writethrough" || cache == "unsafe"):
+			return w.quits("-blockdev drive-%s: aio=native was specified, but it requires cache.direct=on, which was not specified.", k)
+		case d["file"] == "cdrom":
+			w.log("WARN: no physical CD-ROM available, ignoring")
+			return w.quits("-blockdev drive-%s: The 'host_cdrom' block driver requires a file name", k)
 		}
 	}
 	return nil
