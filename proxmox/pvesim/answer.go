@@ -76,6 +76,9 @@ func (s *Sim) answerFor(data any, err error) answer {
 		if l, ok := data.(listing); ok {
 			body = map[string]any{"data": l.data, "total": l.total}
 		}
+		if c, ok := data.(changed); ok {
+			body = map[string]any{"data": c.data, "changes": c.diff}
+		}
 		if raw, ok := data.(json.RawMessage); ok { // rendered before: the fast path
 			return answer{status: http.StatusOK, reason: "OK", body: raw}
 		}

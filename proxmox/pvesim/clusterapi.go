@@ -42,6 +42,9 @@ func (c *call) highAvailability() (any, error) {
 
 func (c *call) manager() (any, error) {
 	status := map[string]any{}
+	if len(c.s.entries(register{path: "/cluster/ha/resources"})) == 0 { // it has never had anything to do
+		return map[string]any{"manager_status": map[string]any{"node_status": status}, "quorum": map[string]any{"node": c.s.nodes()[0], "quorate": "1"}}, nil
+	}
 	for _, node := range c.s.nodes() {
 		status[node] = "online"
 	}
@@ -49,21 +52,48 @@ func (c *call) manager() (any, error) {
 		"quorum": map[string]any{"node": c.s.nodes()[0], "quorate": "1"}, "lrm_status": map[string]any{}}, nil
 }
 
-// clusterOptions is datacenter.cfg. Who may not audit sees what is for everybody.
+// clusterOptions is datacenter.cfg, with property strings taken apart and lists as
+// lists. Who may not audit sees what is for everybody (PVE/API2/Cluster.pm, get_options).
 func (c *call) clusterOptions() (any, error) {
 	out := map[string]any{}
-	all := c.s.can(c.who, "/", "Sys.Audit") || c.s.can(c.who, "/", "Sys.Modify")
-	public := []string{"console", "tag-style", "consent-text"}
-	for k, v := range c.s.options {
-		if all || slices.Contains(public, k) {
-			out[k] = c.s.typedAs("PUT /cluster/options", k, v)
-		}
+	all := c.s.can(c.who, "/", "Sys.Audit")
+	if all {
+		out["mac_prefix"], out["description"] = "BC:24:11", ""
 	}
-	if _, given := out["keyboard"]; !given && all {
-		out["keyboard"] = "en-us"
+	for k, v := range c.s.options {
+		if all || k == "console" || k == "tag-style" {
+			out[k] = c.s.clusterOption(k, v)
+		}
 	}
 	out["allowed-tags"] = c.s.allTags()
 	return out, nil
+}
+
+func (s *Sim) clusterOption(k, v string) any {
+	p := s.schema.Methods["PUT /cluster/options"].Parameters[k]
+	switch {
+	case k == "description":
+		return strings.TrimRight(v, "\n") + "\n"
+	case k == "registered-tags":
+		return splitList(v)
+	case p == nil || p.Format.Keys == nil || k == "bwlimit":
+		return s.typedAs("PUT /cluster/options", k, v)
+	}
+	props, err := parseProps(p.Format.Keys, v)
+	if err != nil {
+		return v
+	}
+	out := map[string]any{}
+	for key, value := range props {
+		out[key] = value
+		if kind := p.Format.Keys[key]; kind != nil && (kind.Type == "integer" || kind.Type == "boolean" || kind.Type == "number") {
+			out[key] = atoi(value)
+		}
+	}
+	if list, ok := out["user-allow-list"].(string); ok {
+		out["user-allow-list"] = strings.Split(list, ";")
+	}
+	return out
 }
 
 // allTags are those that any VM has.

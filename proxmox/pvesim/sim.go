@@ -112,6 +112,9 @@ type Sim struct {
 
 	registers map[string]map[string]map[string][]string // sections by file and ID, see register
 	elsewhere map[string]*storage                       // configured for nodes that there are not
+	doors     map[int]time.Time                         // until when the port of a console is taken
+	consoles  map[string]string                         // tickets of consoles, with whom they let in where
+	metrics   map[string]map[string]string              // servers to send figures to, by ID
 	firewalls map[string]*firewall                      // by whose they are, see firewall
 
 	tasks    map[string]*task
@@ -131,8 +134,10 @@ type host struct {
 	storages map[string]*storage
 	shell    *guest.Machine // where root logs in, once somebody wants to
 
-	made   map[string]map[string]any // interfaces that were made over the API, by name
-	staged map[string]map[string]any // that are to be when the network is applied; nil is to go
+	settings nodeSettings
+
+	made   interfaces // what /etc/network/interfaces says; nil until somebody asks
+	staged interfaces // what it shall say when the network is applied
 }
 
 // New starts a simulated cluster. Its goroutines end with Close. Under

@@ -1,0 +1,157 @@
+package pvesim
+
+import (
+	"encoding/pem"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+func consoleHandlers() map[string]handler {
+	const vm = "/nodes/{node}/qemu/{vmid}"
+	return map[string]handler{
+		"POST " + vm + "/vncproxy":       (*call).vncOfVM,
+		"POST " + vm + "/termproxy":      (*call).terminalOfVM,
+		"POST " + vm + "/spiceproxy":     (*call).spiceOfVM,
+		"POST /nodes/{node}/vncshell":    (*call).vncShell,
+		"POST /nodes/{node}/termproxy":   (*call).terminalShell,
+		"POST /nodes/{node}/spiceshell":  (*call).spiceShell,
+		"GET /nodes/{node}/vncwebsocket": (*call).webSocket,
+		"GET " + vm + "/vncwebsocket":    (*call).webSocket,
+		"POST /access/vncticket":         (*call).vncTicket,
+	}
+}
+
+// consoleTimeout is how long the door to a console stays open where nobody comes.
+const consoleTimeout = 10 * time.Second
+
+// console opens the door to a console that nobody can walk through: there are no
+// screens here. Its port is not given out again while it is open.
+func (c *call) console(kind, id, path string, password bool) (map[string]any, error) {
+	now := time.Now()
+	port := 5900
+	for c.s.doors[port].After(now) {
+		port++
+	}
+	if c.s.doors == nil {
+		c.s.doors = map[int]time.Time{}
+	}
+	c.s.doors[port] = now.Add(consoleTimeout)
+	upid, err := c.startTask(kind, id, func(w worker) error {
+		if err := w.sleep(consoleTimeout); err != nil {
+			return err
+		}
+		return die("connection timed out")
+	})
+	if err != nil {
+		return nil, err
+	}
+	secret := c.s.uuid()
+	out := map[string]any{"user": c.who.id, "port": itoa(port), "upid": upid, "ticket": fmt.Sprintf("PVEVNC:%08X::%s", now.Unix(), secret)}
+	if password {
+		word := secret[:8]
+		out["password"], out["ticket"] = word, word+":"+out["ticket"].(string)
+	}
+	if c.s.consoles == nil {
+		c.s.consoles = map[string]string{}
+	}
+	c.s.consoles[out["ticket"].(string)] = c.who.id + " " + path
+	return out, c.s.wait(400*time.Millisecond, nil)
+}
+
+// authority is the certificate of the cluster's own authority.
+func (s *Sim) authority() (string, error) {
+	der, err := s.certificate()
+	if err != nil {
+		return "", err
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), nil
+}
+
+var serialScreen = regexp.MustCompile(`^(type=)?serial\d`)
+
+func (c *call) vncOfVM() (any, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	serial := serialScreen.MatchString(v.conf["vga"])
+	out, err := c.console("vncproxy", itoa(v.id), "/vms/"+itoa(v.id), !serial || c.p.bool("generate-password") || c.p.bool("websocket"))
+	if err != nil {
+		return nil, err
+	}
+	out["cert"], err = c.s.authority()
+	return out, err
+}
+
+func (c *call) terminalOfVM() (any, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	return c.console("vncproxy", itoa(v.id), "/vms/"+itoa(v.id), false)
+}
+
+// spiceOfVM asks a running QEMU for a port that only one with a QXL screen has.
+func (c *call) spiceOfVM() (any, error) {
+	v, err := c.vm()
+	switch {
+	case err != nil:
+		return nil, err
+	case !v.running:
+		return nil, die("VM %d not running", v.id)
+	}
+	return nil, die("no spice port")
+}
+
+// shellOfHost refuses to run more than a login for anybody but root.
+func (c *call) shellOfHost() error {
+	if cmd := c.param("cmd"); cmd != "" && cmd != "login" && c.who.user() != "root@pam" {
+		return fail(403, "Permission check failed (user != root@pam)")
+	}
+	return nil
+}
+
+func (c *call) vncShell() (any, error) {
+	if err := c.shellOfHost(); err != nil {
+		return nil, err
+	}
+	out, err := c.console("vncshell", "", "/nodes/"+c.param("node"), c.p.bool("websocket"))
+	if err != nil {
+		return nil, err
+	}
+	out["cert"], err = c.s.authority()
+	return out, err
+}
+
+func (c *call) terminalShell() (any, error) {
+	if err := c.shellOfHost(); err != nil {
+		return nil, err
+	}
+	return c.console("vncshell", "", "/nodes/"+c.param("node"), false)
+}
+
+func (c *call) spiceShell() (any, error) {
+	return nil, die("there is no SPICE server for shells here")
+}
+
+// webSocket is what a browser speaks to a console through. Without a handshake, or a
+// ticket that is right, there is none.
+func (c *call) webSocket() (any, error) {
+	if c.s.consoles[c.param("vncticket")] == "" {
+		return nil, fail(401, "permission denied - invalid PVEVNC ticket")
+	}
+	return map[string]any{"port": c.param("port")}, nil
+}
+
+// vncTicket says whether a ticket lets somebody into a console.
+func (c *call) vncTicket() (any, error) {
+	who, path := c.param("authid"), c.param("path")
+	if c.s.consoles[c.param("vncticket")] != who+" "+path || c.s.needAll(identity{who}, path, splitList(c.param("privs"))) != nil {
+		if c.s.wait(unauthorizedDelay, nil) != nil {
+			return nil, errDropped
+		}
+		return nil, fail(401, "authentication failure")
+	}
+	return nil, nil
+}
