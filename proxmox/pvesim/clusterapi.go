@@ -11,8 +11,6 @@ func moreClusterHandlers() map[string]handler {
 	return map[string]handler{
 		"GET /cluster/ha/status/current":        (*call).highAvailability,
 		"GET /cluster/ha/status/manager_status": (*call).manager,
-		"GET /cluster/ha/rules":                 func(*call) (any, error) { return []any{}, nil },
-		"GET /cluster/ha/rules/{rule}":          func(c *call) (any, error) { return nil, die("no such ha rule '%s'", c.param("rule")) },
 		"GET /cluster/options":                  (*call).clusterOptions,
 		"PUT /cluster/options":                  (*call).setClusterOptions,
 		"GET /cluster/log":                      (*call).clusterLog,
@@ -25,6 +23,12 @@ func moreClusterHandlers() map[string]handler {
 // highAvailability is the state of a manager that never moves anything.
 func (c *call) highAvailability() (any, error) {
 	out := []any{map[string]any{"id": "quorum", "type": "quorum", "node": c.s.nodes()[0], "status": "OK", "quorate": 1}}
+	idle := len(c.s.entries(register{path: "/cluster/ha/resources"})) == 0
+	fencing := map[string]any{"id": "fencing", "type": "fencing", "node": c.s.nodes()[0], "status": "standby (CRM watchdog standby)", "armed-state": "standby"}
+	if idle { // it has never had anything to do
+		return append(out, fencing), nil
+	}
+	out = append(out, fencing)
 	for _, node := range c.s.nodes() {
 		out = append(out, map[string]any{"id": "lrm:" + node, "type": "lrm", "node": node, "status": node + " (idle, " + time.Now().Format(time.ANSIC) + ")", "timestamp": time.Now().Unix()})
 	}

@@ -56,6 +56,7 @@ var formats = map[string]format{
 	"pve-cpuset":                          {matching(`\s*\d+(?:-\d+)?(?:\s*,\s*\d+(?:-\d+)?)*\s*`), "CPU set"},
 	"pve-startup-order":                   {matching(`(?:(order=)?\d+|up=\d+|down=\d+)(,((order=)?\d+|up=\d+|down=\d+))*`), "startup order"},
 	"pve-ha-node":                         {matching(`[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(:\d+)?`), "node name"},
+	"pve-ha-resource-id":                  {matching(`(vm|ct):[1-9][0-9]{2,8}`), "ha resource id"},
 	"pve-ha-resource-or-vm-id":            {matching(`((vm|ct):)?[1-9][0-9]{2,8}`), "ha resource id"},
 	"storage-pair":                        {matching(`[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9](:[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9])?|1`), "storage map"},
 	"pve-storage-path":                    {matching(`/[-/a-zA-Z0-9_.@]*`), "absolute path"},

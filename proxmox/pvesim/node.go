@@ -5,7 +5,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -75,7 +74,11 @@ func (c *call) nodeFigures(node string, entry map[string]any) map[string]any {
 func (c *call) listNodes() (any, error) {
 	out := []any{}
 	for _, node := range c.s.nodes() {
-		out = append(out, c.nodeFigures(node, map[string]any{"ssl_fingerprint": "00:11"}))
+		der, err := c.s.certificate()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c.nodeFigures(node, map[string]any{"ssl_fingerprint": fingerprint(der)}))
 	}
 	return out, nil
 }
@@ -202,29 +205,6 @@ func (c *call) machines() (any, error) {
 	for _, version := range []string{"10.1", "10.0+pve1", "10.0", "9.2+pve1", "9.2", "9.0", "8.2", "8.1"} {
 		out = append(out, map[string]any{"id": "pc-i440fx-" + version, "type": "i440fx", "version": version},
 			map[string]any{"id": "pc-q35-" + version, "type": "q35", "version": version})
-	}
-	return out, nil
-}
-
-func (c *call) cpuModels() (any, error) {
-	out := []any{}
-	for _, name := range append(slices.Clone(c.s.cpuTypes()), "x86-64-v2", "x86-64-v2-AES", "x86-64-v3", "x86-64-v4") {
-		vendor := "default"
-		switch {
-		case strings.HasPrefix(name, "EPYC") || strings.HasPrefix(name, "Opteron"):
-			vendor = "AuthenticAMD"
-		case strings.Contains(name, "Xeon") || strings.HasSuffix(name, "Server") || strings.Contains(name, "lake"):
-			vendor = "GenuineIntel"
-		}
-		out = append(out, map[string]any{"name": name, "vendor": vendor, "custom": 0})
-	}
-	return out, nil
-}
-
-func (c *call) cpuFlags() (any, error) {
-	out := []any{}
-	for _, name := range []string{"aes", "amd-ssbd", "hv-tlbflush", "ibpb", "md-clear", "nested-virt", "pcid", "pdpe1gb", "spec-ctrl", "ssbd", "virt-ssbd"} {
-		out = append(out, map[string]any{"name": name, "description": name, "supported-on": c.s.nodes()})
 	}
 	return out, nil
 }

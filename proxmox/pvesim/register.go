@@ -174,5 +174,8 @@ func (c *call) deleteEntry(r register) error {
 		return die("cannot delete service '%s', not HA managed!", id)
 	}
 	delete(c.s.entries(r), id)
+	if r.id == "sid" && (!c.p.has("purge") || c.p.bool("purge")) {
+		c.s.leaveHARules(id)
+	}
 	return nil
 }

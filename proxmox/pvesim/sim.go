@@ -110,12 +110,14 @@ type Sim struct {
 	access   access
 	locks    map[string]*fileLock
 
-	registers map[string]map[string]map[string][]string // sections by file and ID, see register
-	elsewhere map[string]*storage                       // configured for nodes that there are not
-	doors     map[int]time.Time                         // until when the port of a console is taken
-	consoles  map[string]string                         // tickets of consoles, with whom they let in where
-	metrics   map[string]map[string]string              // servers to send figures to, by ID
-	firewalls map[string]*firewall                      // by whose they are, see firewall
+	registers   map[string]map[string]map[string][]string // sections by file and ID, see register
+	elsewhere   map[string]*storage                       // configured for nodes that there are not
+	doors       map[int]time.Time                         // until when the port of a console is taken
+	consoles    map[string]string                         // tickets of consoles, with whom they let in where
+	haRules     map[string]map[string]string
+	haRuleOrder []string                     // by age
+	metrics     map[string]map[string]string // servers to send figures to, by ID
+	firewalls   map[string]*firewall         // by whose they are, see firewall
 
 	tasks    map[string]*task
 	order    []*task // by start
