@@ -114,7 +114,6 @@ func backupHandlers() map[string]handler {
 		"GET /cluster/backup-info/not-backed-up": (*call).notBackedUp,
 		"GET /nodes/{node}/vzdump/defaults":      (*call).backupDefaults,
 		"GET /nodes/{node}/vzdump/extractconfig": (*call).configInBackup,
-		"POST /nodes/{node}/vzdump":              (*call).backUp,
 	}
 }
 
@@ -183,17 +182,4 @@ func (c *call) configInBackup() (any, error) {
 		}
 	}
 	return nil, die("volume '%s' does not exist", volid)
-}
-
-// backUp refuses what Proxmox refuses; a backup that it would make is not made here.
-func (c *call) backUp() (any, error) {
-	for _, k := range []string{"all", "exclude", "pool"} {
-		if c.p.has("vmid") && c.p.has(k) && c.param(k) != "0" {
-			return nil, badParam(k, "option conflicts with option 'vmid'")
-		}
-	}
-	if c.p.bool("all") || c.p.bool("stop") || c.p.has("pool") || c.p.has("exclude") || c.p.has("vmid") {
-		return c.notHere()
-	}
-	return nil, badParam("vmid", "property is missing")
 }
