@@ -183,7 +183,7 @@ func (d *differ) values(path string, want, have any) {
 func brief(v any) string { return cut(fmt.Sprint(v)) }
 
 func inOrder(list string) string {
-	parts := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == ';' })
+	parts := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == ';' || r == '\n' })
 	slices.Sort(parts)
 	return strings.Join(parts, ",")
 }

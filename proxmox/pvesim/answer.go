@@ -75,7 +75,10 @@ func (s *Sim) answerFor(data any, err error) answer {
 	if err == nil {
 		body := map[string]any{"data": data}
 		if l, ok := data.(listing); ok {
-			body = map[string]any{"data": l.data, "total": l.total}
+			body = map[string]any{"data": l.data}
+			if l.total > 0 { // Perl leaves out what is false
+				body["total"] = l.total
+			}
 		}
 		if c, ok := data.(changed); ok {
 			body = map[string]any{"data": c.data, "changes": c.diff}

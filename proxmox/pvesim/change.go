@@ -41,8 +41,8 @@ func (w worker) apply(who identity, v *vm, ch change) error {
 	errs := map[string]string{}
 	if v.running {
 		g.hotplug(errs)
-	} else {
-		g.w.applyPending(who, v, errs)
+	} else if err := g.w.applyPending(who, v, errs); err != nil {
+		return err
 	}
 	if slices.ContainsFunc(slices.Collect(maps.Keys(g.modified)), isDrive) {
 		w.s.replug(v)
@@ -226,6 +226,9 @@ func (g *changing) setDrive(k, value string) error {
 	}
 	if waiting := g.v.pending[k]; waiting != "" {
 		g.w.release(g.v, g.w.s.props(k, waiting))
+	}
+	if checkFormat(k, g.w.s.configKeys()[k].Format, value) != "" { // no such drive can hold that: it is passed over
+		return nil
 	}
 	var made allocated
 	printed, err := g.w.makeDrive(g.v, k, value, &made)

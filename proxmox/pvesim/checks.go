@@ -102,9 +102,6 @@ func (s *Sim) checkMachine(value string) error {
 	return nil
 }
 
-// machineVersion is that of the newest machines that QEMU knows.
-const machineVersion = "10.1"
-
 // pinnedMachine is a machine with its version, where the guest is a Windows and
 // none is said; else nothing.
 func (s *Sim) pinnedMachine(machine, ostype string) string {
@@ -113,7 +110,7 @@ func (s *Sim) pinnedMachine(machine, ostype string) string {
 	if family == "" || !windows.MatchString(ostype) {
 		return ""
 	}
-	d["type"] = family + machineVersion
+	d["type"] = family + s.machineVersion()
 	return s.printProps("machine", d)
 }
 

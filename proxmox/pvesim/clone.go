@@ -21,11 +21,12 @@ type cloning struct {
 	format  string
 	full    bool
 	about   string            // description
+	snap    string            // snapshot; empty is the VM as it is
 	conf    map[string]string // of the source, or of its snapshot
 }
 
 func (c *call) cloneVM() (any, error) {
-	v, err := c.vm()
+	v, err := c.s.find(c.vmid(), c.param("node"))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (c *call) wantedClone(v *vm) (*cloning, error) {
 		if err != nil {
 			return nil, err
 		}
-		cl.conf = sn.conf
+		cl.conf, cl.snap = sn.conf, name
 	}
 	if c.p.has("full") {
 		cl.full = c.p.bool("full")
@@ -73,10 +74,8 @@ func (c *call) wantedClone(v *vm) (*cloning, error) {
 		return nil, die("parameter 'storage' not allowed for linked clones")
 	case !cl.full && cl.format != "":
 		return nil, die("parameter 'format' not allowed for linked clones")
-	case !cl.full && !v.template():
-		return nil, die("Linked clone feature is not supported for non-template VMs")
 	case c.s.hosts[cl.target] == nil:
-		return nil, badParam("target", fmt.Sprintf("target node '%s' does not exist", cl.target))
+		return nil, die("no such cluster node '%s'", cl.target)
 	case cl.target != v.node && !c.sharedDisks(cl):
 		return nil, die("can't clone VM to node '%s' (VM uses local storage)", cl.target)
 	}
@@ -104,9 +103,14 @@ func (c *call) mayClone(cl *cloning) error {
 		value := cl.conf[k]
 		switch {
 		case isDrive(k):
-			st, _ := h.volume(c.s.props(k, value)["file"])
-			if st == nil || isCDROM(c.s.props(k, value)) {
+			d := c.s.props(k, value)
+			st, vol := h.volume(d["file"])
+			if st == nil || isCDROM(d) {
 				continue
+			}
+			if !cl.full && !(cl.snap == "" && st.volumes[vol] != nil && linkable(st.volumes[vol])) && k != "tpmstate0" {
+				of := map[bool]string{true: " a snapshot of"}[cl.snap != ""]
+				return die("Linked clone feature is not supported for%s '%s' (%s)", of, d["file"], k)
 			}
 			name := st.Name
 			if cl.storage != "" {
@@ -223,17 +227,21 @@ func (w worker) cloneDrive(cl *cloning, v *vm, key, value string, made *allocate
 	if err != nil {
 		return "", err
 	}
-	if cl.full || isCloudInit(d["file"]) || key == "tpmstate0" || !linkable(st, source) {
+	if cl.full || isCloudInit(d["file"]) || key == "tpmstate0" || !linkable(source) {
 		return w.copyDrive(cl, v, key, d, st, source, made)
 	}
 	w.log("create linked clone of drive %s (%s)", key, d["file"])
-	name := st.newName(v.id, "vm", source.format)
+	format := source.format
+	if st.fileBased() {
+		format = "qcow2"
+	}
+	name := st.newName(v.id, "vm", format)
 	full := source.name + "/" + name
 	if !st.fileBased() {
 		full = source.name + "/" + path.Base(name)
 	}
 	w.log("clone %s: images, %s, %d to %s (base=../%s)", source.name, path.Base(name), v.id, path.Base(name), source.name)
-	vol := &volume{name: full, content: "images", format: source.format, size: source.size, owner: v.id, base: source}
+	vol := &volume{name: full, content: "images", format: format, size: source.size, owner: v.id, base: source}
 	if err := w.allocateIn(st, vol, w.s.opts.Timing.LinkedDisk, made); err != nil {
 		return "", err
 	}
@@ -241,11 +249,9 @@ func (w worker) cloneDrive(cl *cloning, v *vm, key, value string, made *allocate
 	return w.s.printProps(key, d), nil
 }
 
-// linkable reports whether a disk can be the base of a linked clone: files must
-// be qcow2 for that.
-func linkable(st *storage, v *volume) bool {
-	return strings.HasPrefix(path.Base(v.name), "base-") && (!st.fileBased() || v.format == "qcow2")
-}
+// linkable reports whether a disk can be the base of a linked clone. In a file that
+// is a qcow2, whatever the base is.
+func linkable(v *volume) bool { return strings.HasPrefix(path.Base(v.name), "base-") }
 
 func (w worker) copyDrive(cl *cloning, v *vm, key string, d map[string]string, st *storage, source *volume, made *allocated) (string, error) {
 	w.log("create full clone of drive %s (%s)", key, d["file"])
@@ -284,17 +290,17 @@ func (c *call) makeTemplate() (any, error) {
 		return nil, err
 	}
 	disk := c.param("disk")
+	if err := v.checkLock(); err != nil {
+		return nil, err
+	}
+	if len(v.snapshots) > 0 {
+		return nil, die("unable to create template, because VM contains snapshots")
+	}
 	if v.template() && disk == "" {
 		return nil, die("you can't convert a template to a template")
 	}
 	if v.running {
 		return nil, die("you can't convert a VM to template if VM is running")
-	}
-	if len(v.snapshots) > 0 {
-		return nil, die("unable to create template, because VM contains snapshots")
-	}
-	if err := v.checkLock(); err != nil {
-		return nil, err
 	}
 	return c.startTask("qmtemplate", itoa(v.id), func(w worker) error {
 		unlock, err := w.lock(configLock(v.id), false, configLockTimeout)

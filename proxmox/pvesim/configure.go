@@ -230,6 +230,7 @@ func (c *call) postConfig() (any, error) {
 	}
 	unlock()
 	ch.digest = ""
+	told := c.toldChange()
 	upid, err := c.startTask("qmconfig", itoa(c.vmid()), func(w worker) error {
 		v, unlock, err := c.begin(w, ch)
 		if err != nil {
@@ -239,6 +240,7 @@ func (c *call) postConfig() (any, error) {
 		if err := w.sleep(w.s.opts.Timing.Configure); err != nil {
 			return err
 		}
+		w.log("update VM %d: %s", v.id, told)
 		return w.apply(c.who, v, ch)
 	})
 	if err != nil || c.p.int("background_delay", 0) == 0 {
@@ -251,4 +253,20 @@ func hashed(s string) uint16 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(s))
 	return uint16(h.Sum32())
+}
+
+// toldChange is a change as a task's log tells of it.
+func (c *call) toldChange() string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(c.p)) {
+		if slices.Contains([]string{"node", "vmid", "digest", "background_delay", "import-working-storage"}, k) {
+			continue
+		}
+		value := c.param(k)
+		if k == "cipassword" {
+			value = "<hidden>"
+		}
+		parts = append(parts, "-"+k, value)
+	}
+	return strings.Join(parts, " ")
 }

@@ -37,6 +37,9 @@ func (c *call) createVM() (any, error) {
 		return nil, die("unable to restore VM %d - backups are not simulated", id)
 	}
 	opts := c.options()
+	if err := checkSSHKeys(opts["sshkeys"]); err != nil {
+		return nil, err
+	}
 	if err := c.mayCreate(id, opts); err != nil {
 		return nil, err
 	}
@@ -61,6 +64,7 @@ func (c *call) createVM() (any, error) {
 			w.s.entries(resources)["vm:"+itoa(id)] = map[string][]string{"state": {"started"}}
 		}
 		if c.p.bool("start") {
+			w.log("Execute autostart")
 			if fault != nil {
 				v.faults = *fault
 			}
@@ -132,6 +136,9 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 			made.undo()
 		}
 	}()
+	if err := w.s.oneCloudDrive(opts); err != nil {
+		return err
+	}
 	conf := map[string]string{}
 	for _, k := range slices.Sorted(maps.Keys(opts)) {
 		value := opts[k]
@@ -151,8 +158,8 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 	if conf["vmgenid"] == "" {
 		conf["vmgenid"] = w.s.uuid()
 	}
-	if !strings.Contains(conf["smbios1"], "uuid=") {
-		conf["smbios1"] = strings.TrimSuffix("uuid="+w.s.uuid()+","+conf["smbios1"], ",")
+	if conf["smbios1"] == "" {
+		conf["smbios1"] = "uuid=" + w.s.uuid()
 	}
 	if pinned := w.s.pinnedMachine(conf["machine"], conf["ostype"]); pinned != "" {
 		w.log("pinning machine type to '%s' for Windows guest OS", w.s.props("machine", pinned)["type"])
@@ -161,7 +168,7 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 	if err := w.s.checkMachine(conf["machine"]); err != nil {
 		return err
 	}
-	conf["meta"] = fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix())
+	conf["meta"] = fmt.Sprintf("creation-qemu=%s,ctime=%d", w.s.qemu, time.Now().Unix())
 	if conf["boot"] == "" {
 		conf["boot"] = w.s.usualBoot(conf)
 	}
@@ -170,6 +177,20 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 	}
 	v.conf = conf
 	v.changed()
+	return nil
+}
+
+// oneCloudDrive refuses a second cloud-init drive.
+func (s *Sim) oneCloudDrive(opts map[string]string) error {
+	var found []string
+	for _, k := range drives(opts) {
+		if isCloudInit(s.props(k, opts[k])["file"]) {
+			found = append(found, k)
+		}
+	}
+	if len(found) > 1 {
+		return die("%s - cloud-init drive is already attached at '%s'", found[0], found[1])
+	}
 	return nil
 }
 

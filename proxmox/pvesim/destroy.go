@@ -12,8 +12,11 @@ func (c *call) destroyVM() (any, error) {
 	if err := c.rootOption("skiplock"); err != nil {
 		return nil, err
 	}
-	if v.conf["protection"] == "1" {
+	switch {
+	case v.conf["protection"] == "1":
 		return nil, die("can't remove VM %d - protection mode enabled", v.id)
+	case v.running:
+		return nil, die("VM %d is running - destroy failed", v.id)
 	}
 	purge, strays := c.p.bool("purge"), c.p.bool("destroy-unreferenced-disks")
 	return c.startTask("qmdestroy", itoa(v.id), func(w worker) error {

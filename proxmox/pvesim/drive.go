@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -225,18 +226,54 @@ func (w worker) emptyDrive(v *vm, key string, d map[string]string, made *allocat
 		size = int64(efiSize)
 	case key == "efidisk0":
 		size = int64(efiSizeBlock)
-	case d["format"] != "":
+	}
+	if d["format"] != "" {
 		format = d["format"]
 	}
 	name := st.newName(v.id, "vm", format)
 	if err := w.allocate(st, name, v.id, size, made); err != nil {
 		return "", err
 	}
+	if key == "efidisk0" { // the template of the firmware's variables is copied
+		w.log("transferred 0.0 B of %s (0.00%%)", rendered(size))
+		for range 2 {
+			w.log("transferred %s of %s (100.00%%)", rendered(size), rendered(size))
+		}
+	}
+	name = st.asBase(v, name)
 	delete(d, "format")
 	d["file"], d["size"] = st.Name+":"+name, formatSize(size)
 	out := w.s.printProps(key, d)
 	w.log("%s: successfully created disk '%s'", key, out)
 	return out, nil
+}
+
+// asBase makes a new disk of a template one that can be cloned, and returns its name.
+func (st *storage) asBase(v *vm, name string) string {
+	vol := st.volumes[name]
+	if !v.template() || vol == nil {
+		return name
+	}
+	dir, last := path.Split(name)
+	delete(st.volumes, name)
+	vol.name = dir + "base-" + strings.TrimPrefix(last, "vm-")
+	st.volumes[vol.name] = vol
+	return vol.name
+}
+
+// imageOptions are what qemu-img says of an image that it makes.
+func imageOptions(v *volume) string {
+	switch {
+	case v.format == "vmdk":
+		return fmt.Sprintf("fmt=vmdk size=%d compat6=off hwversion=undefined", v.size)
+	case v.format != "qcow2":
+		return fmt.Sprintf("fmt=%s size=%d preallocation=off", v.format, v.size)
+	case v.base != nil:
+		allocated := map[bool]string{true: "metadata", false: "off"}[v.base.format == "qcow2"]
+		return fmt.Sprintf("fmt=qcow2 cluster_size=131072 extended_l2=on preallocation=%s compression_type=zlib size=%d backing_file=../%s "+
+			"backing_fmt=%s lazy_refcounts=off refcount_bits=16", allocated, v.size, v.base.name, v.base.format)
+	}
+	return fmt.Sprintf("fmt=qcow2 cluster_size=65536 extended_l2=off preallocation=metadata compression_type=zlib size=%d lazy_refcounts=off refcount_bits=16", v.size)
 }
 
 // importDrive copies a volume into a new disk.
@@ -247,10 +284,17 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 	if err != nil {
 		return "", err
 	}
-	w.log("create full clone of drive (%s)", from)
+	byPath := strings.HasPrefix(from, "/")
+	if !byPath {
+		w.log("create full clone of drive %s(%s)", w.s.driveOf(source.owner, from), from)
+	}
 	st := h.storages[newDisk.FindStringSubmatch(d["file"])[1]]
 	format := d["format"]
-	if format == "" {
+	switch {
+	case format != "":
+	case byPath:
+		format = "raw"
+	default:
 		format = source.format
 	}
 	name := st.newName(v.id, "vm", format)
@@ -261,7 +305,9 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 	if err := w.allocate(st, name, v.id, size, made); err != nil {
 		return "", err
 	}
-	w.log("allocated target volume '%s:%s'", st.Name, name)
+	if !byPath {
+		w.log("allocated target volume '%s:%s'", st.Name, name)
+	}
 	if err := w.copyData(size); err != nil {
 		return "", err
 	}
@@ -274,12 +320,34 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 	default:
 		w.s.outside(func() { vol.disk, _ = guest.OpenImage(source.data) })
 	}
+	name = st.asBase(v, name)
 	delete(d, "import-from")
 	delete(d, "format")
 	d["file"], d["size"] = st.Name+":"+name, formatSize(size)
 	out := w.s.printProps(key, d)
 	w.log("%s: successfully created disk '%s'", key, out)
 	return out, nil
+}
+
+// driveOf is the drive of a VM that has a volume, with a blank behind it.
+func (s *Sim) driveOf(vmid int, volid string) string {
+	if v := s.vms[vmid]; v != nil {
+		for _, k := range drives(v.conf) {
+			if s.props(k, v.conf[k])["file"] == volid {
+				return k + " "
+			}
+		}
+	}
+	return ""
+}
+
+// rendered is a size for people (PVE/Format.pm, render_bytes).
+func rendered(n int64) string {
+	size, unit := float64(n), 0
+	for size > 1023 && unit < 4 {
+		size, unit = size/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %s", size, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
 // source finds what is to be imported, by volume ID or, for root, by path.
@@ -322,11 +390,11 @@ func insideSize(data []byte) int64 {
 // copyData is the time that copying so much takes. Little of a thin disk is full.
 func (w worker) copyData(size int64) error {
 	size = min(size, int64(2*GiB))
-	w.log("transferred 0.0 B of %s (0.00%%)", Size(size))
+	w.log("transferred 0.0 B of %s (0.00%%)", rendered(size))
 	if err := w.sleep(took(Size(size), w.s.opts.Timing.CopyRate)); err != nil {
 		return err
 	}
-	w.log("transferred %s of %s (100.00%%)", Size(size), Size(size))
+	w.log("transferred %s of %s (100.00%%)", rendered(size), rendered(size))
 	return nil
 }
 
@@ -356,7 +424,7 @@ func (w worker) allocateIn(st *storage, vol *volume, takes time.Duration, made *
 	}
 	st.volumes[vol.name] = vol
 	if st.fileBased() {
-		w.log("Formatting '%s', fmt=%s size=%d", st.path(vol.name), vol.format, vol.size)
+		w.log("Formatting '%s', %s", st.path(vol.name), imageOptions(vol))
 	}
 	if made != nil {
 		*made = append(*made, func() { _ = st.remove(vol.name) })

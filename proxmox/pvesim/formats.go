@@ -3,6 +3,7 @@ package pvesim
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -27,7 +28,7 @@ var formats = map[string]format{
 	"pve-storage-id": {matching(`[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9]`),
 		"storage ID"},
 	"pve-bridge-id":                       {matching(`[-_.\w]+`), "bridge ID"},
-	"disk-size":                           {matching(`\d+(\.\d+)?[KMGT]?`), "disk size"},
+	"disk-size":                           {matching(`\d+(\.\d+)?([KMGT](iB)?)?`), "disk size"},
 	"urlencoded":                          {matching(`[-%a-zA-Z0-9_.!~*'()]*`), "urlencoded string"},
 	"ipv4":                                {isAddr(netip.Addr.Is4), "IPv4 address"},
 	"ipv6":                                {isAddr(netip.Addr.Is6), "IPv6 address"},
@@ -51,10 +52,10 @@ var formats = map[string]format{
 	"pve-storage-content":                 {matching(`images|rootdir|vztmpl|iso|backup|snippets|import|none`), "content type"},
 	"pve-task-status-type":                {matching(`(?i)ok|error|warning|unknown`), "task status"},
 	"pve-vlan-id-or-range":                {matching(`\d{1,4}(-\d{1,4})?`), "VLAN ID or range"},
-	"pve-hotplug-features":                {matching(`(?:(network|disk|cpu|memory|usb|cloudinit)(,|;| )?)+|0|1`), "hotplug features"},
+	"pve-hotplug-features":                {func(s string) bool { return badFeature(s) == "" }, ""},
 	"pve-qm-bootdisk":                     {matching(`(ide|sata|scsi|virtio|efidisk|tpmstate)\d+`), "boot disk"},
-	"pve-cpuset":                          {matching(`\s*\d+(?:-\d+)?(?:\s*,\s*\d+(?:-\d+)?)*\s*`), "CPU set"},
-	"pve-startup-order":                   {matching(`(?:(order=)?\d+|up=\d+|down=\d+)(,((order=)?\d+|up=\d+|down=\d+))*`), "startup order"},
+	"pve-cpuset":                          {isCPUSet, ""},
+	"pve-startup-order":                   {matching(`\s*((order=)?\d+|up=\d+|down=\d+)?(,\s*((order=)?\d+|up=\d+|down=\d+)?)*`), ""},
 	"pve-ha-node":                         {matching(`[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(:\d+)?`), "node name"},
 	"pve-ha-resource-id":                  {matching(`(vm|ct):[1-9][0-9]{2,8}`), "ha resource id"},
 	"pve-ha-resource-or-vm-id":            {matching(`((vm|ct):)?[1-9][0-9]{2,8}`), "ha resource id"},
@@ -65,18 +66,20 @@ var formats = map[string]format{
 	"pve-storage-portal-dns":              {matching(`[\w.:\[\]-]+`), "portal"},
 	"pve-storage-options":                 {matching(`[^\s,=]+(=[^,]*)?(,[^\s,=]+(=[^,]*)?)*`), "options"},
 	"pve-storage-zfs-blocksize":           {matching(`\d+[kKmMgG]?`), "block size"},
+	"pve-phys-bits":                       {matching(`host|[89]|[1-5][0-9]|6[0-4]`), ""},
 	"string":                              {func(string) bool { return true }, "string"},
+	"pve-qm-bootdev":                      {matching(`ide[0-3]|sata[0-5]|scsi([0-9]|[12][0-9]|30)|virtio([0-9]|1[0-5])|net([0-9]|[12][0-9]|3[01])|usb([0-9]|1[0-3])|hostpci([0-9]|1[0-5])`), "boot device"},
 	"pve-volume-id-or-qm-path":            {matching(`(?i)none|cdrom|/.+|[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
 	"pve-volume-id-or-absolute-path":      {matching(`(?i)/.+|[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
 	"pve-storage-path-in-property-string": {matching(`/[-/a-zA-Z0-9_.@]*`), "storage path"},
 	"pve-volume-id":                       {matching(`(?i)[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
 	"pve-ipv4-config": {func(s string) bool {
 		p, err := netip.ParsePrefix(s)
-		return s == "dhcp" || err == nil && p.Addr().Is4()
+		return s == "dhcp" || s == "manual" || err == nil && p.Addr().Is4() && p.Bits() > 7
 	}, "ipv4 network configuration"},
 	"pve-ipv6-config": {func(s string) bool {
 		p, err := netip.ParsePrefix(s)
-		return s == "dhcp" || s == "auto" || err == nil && p.Addr().Is6()
+		return s == "dhcp" || s == "auto" || s == "manual" || err == nil && p.Addr().Is6() && p.Bits() > 7
 	}, "ipv6 network configuration"},
 }
 
@@ -94,10 +97,17 @@ var formatErrors = map[string]string{
 	"pve-startup-order":   "unable to parse startup options",
 	"address":             "value does not look like a valid address: %",
 	"pve-realm":           "value does not look like a valid realm",
-	"urlencoded":          "invalid urlencoded string",
-	"pve-volume-id":       "unable to parse volume ID '%'",
-	"disk-size":           "value does not look like a valid disk size: %",
-	"pve-poolid":          "pool name '%' contains invalid characters",
+	"urlencoded":          "invalid urlencoded string: %",
+	"pve-cpuset":          "unable to parse cpuset option",
+	"pve-qm-bootdev":      "invalid boot device '%'",
+	"pve-qm-bootdisk":     "invalid boot disk '%'",
+	"pve-phys-bits":       "value must be an integer between 8 and 64 or 'host'",
+
+	"pve-volume-id-or-qm-path":       "unable to parse volume ID '%'",
+	"pve-volume-id-or-absolute-path": "unable to parse volume ID '%'",
+	"pve-volume-id":                  "unable to parse volume ID '%'",
+	"disk-size":                      "value does not look like a valid disk size: %",
+	"pve-poolid":                     "pool name '%' contains invalid characters",
 }
 
 func isAddr(is func(netip.Addr) bool) func(string) bool {
@@ -145,10 +155,40 @@ func checkNamed(name, v string) string {
 	if !known || f.ok(v) {
 		return ""
 	}
+	switch {
+	case name == "pve-hotplug-features":
+		return "invalid hotplug feature '" + badFeature(v) + "'\n"
+	case name == "pve-storage-id" && len(v) < 2:
+		return "storage ID '" + v + "' cannot be shorter than 2 characters\n"
+	}
 	if text, ok := formatErrors[name]; ok {
 		return strings.ReplaceAll(text, "%", v) + "\n"
 	}
 	return "value does not look like a valid " + f.text + "\n"
+}
+
+// badFeature is the first of a list that cannot be hotplugged.
+func badFeature(list string) string {
+	if list == "0" || list == "1" {
+		return ""
+	}
+	for _, f := range splitList(list) {
+		if !slices.Contains([]string{"network", "disk", "cpu", "memory", "usb", "cloudinit"}, f) {
+			return f
+		}
+	}
+	return ""
+}
+
+// isCPUSet is parse_cpuset of PVE/CpuSet.pm.
+func isCPUSet(s string) bool {
+	for part := range strings.SplitSeq(strings.TrimSpace(s), ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if atoi(first) < 0 || isRange && atoi(last) < atoi(first) {
+			return false
+		}
+	}
+	return true
 }
 
 // splitList takes a list apart the way Proxmox does: at commas, semicolons and blanks.

@@ -17,7 +17,7 @@ func (c *call) mayMigrate() (any, error) {
 	}
 	local, mapped := c.s.localResources(v)
 	out := map[string]any{"running": boolInt(v.running), "local_disks": c.s.localDisks(v), "local_resources": local,
-		"mapped-resources": slices.Sorted(maps.Keys(mapped)), "mapped-resource-info": mapped, "has-dbus-vmstate": 1}
+		"mapped-resources": append([]string{}, slices.Sorted(maps.Keys(mapped))...), "mapped-resource-info": mapped, "has-dbus-vmstate": 1}
 	allowed, not := []string{}, map[string]any{}
 	for _, node := range c.s.nodes() {
 		if node == v.node {
@@ -157,7 +157,7 @@ func (w worker) migrate(v *vm, target, store string, withDisks bool) error {
 		return die("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
 	}
 	moves := map[string]string{}
-	for _, k := range w.s.disks(v.conf) {
+	for _, k := range w.s.carried(v.conf) {
 		volid := w.s.props(k, v.conf[k])["file"]
 		st, vol, err := w.s.hosts[v.node].lookup(volid)
 		if err != nil || st.Shared {

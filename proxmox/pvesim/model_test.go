@@ -137,7 +137,7 @@ func TestAModelThatIsNoYAML(t *testing.T) {
 		"3":                             "m.yaml:1:1: keys and values belong here\nm.yaml:1:1: a model needs hosts: a list with at least one",
 		"hosts: {a: 3}":                 "m.yaml:1:8: a list belongs here",
 		"hosts: *h":                     "m.yaml:1:8: no anchor &h above this",
-		"hosts: [{name: a}]\nzebras: 1": `m.yaml:2:1: no key "zebras" here: there are version, noQuorum, `,
+		"hosts: [{name: a}]\nzebras: 1": `m.yaml:2:1: no key "zebras" here: there are version, qemu, noQuorum, `,
 	} {
 		_, err := ParseModel("m.yaml", []byte(text))
 		assert.ErrorContains(t, err, want, text)

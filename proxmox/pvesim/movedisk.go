@@ -240,6 +240,8 @@ func (w worker) reassign(v *vm, key string, to *vm, as string) error {
 			delete(d, k)
 		}
 	}
-	to.set(as, w.s.printProps(as, d))
+	printed := w.s.printProps(as, d)
+	w.log("update VM %d: -%s %s", to.id, as, printed)
+	to.set(as, printed)
 	return nil
 }

@@ -15,7 +15,8 @@ var errSkip = errors.New("skip")
 // applyPending makes what is pending the configuration of a VM that is off
 // (PVE/QemuServer.pm, vmconfig_apply_pending). What cannot be done stays pending,
 // and is told in errs.
-func (w worker) applyPending(who identity, v *vm, errs map[string]string) {
+func (w worker) applyPending(who identity, v *vm, errs map[string]string) error {
+	writes := false // a cloud-init drive
 	tell := func(k string, err error) {
 		errs[k] = "unable to apply pending change " + k + " : " + err.Error() + "\n"
 		w.log("%s", strings.TrimSuffix(errs[k], "\n"))
@@ -42,8 +43,21 @@ func (w worker) applyPending(who identity, v *vm, errs map[string]string) {
 			w.release(v, old)
 		}
 		v.settled(k, value)
+		if cloudInitOption.MatchString(k) { // nobody notes what is not on the drive of a VM that is off
+			v.cloudDrive = nil
+		}
+		writes = writes || isDrive(k) && isCloudInit(w.s.props(k, value)["file"])
 	}
 	v.dropUsed(w.s)
+	if !writes {
+		return nil
+	}
+	if err := w.checkSnippets(v); err != nil {
+		return err
+	}
+	w.log("generating cloud-init ISO")
+	v.cloudDrive = cloudOptions(v.conf)
+	return nil
 }
 
 // settled makes a pending value, or with an empty one a deletion, that of now.
@@ -299,7 +313,7 @@ func (g *changing) plugNet(k, value string) error {
 		}
 	}
 	if b := is["bridge"]; b != "" && !slices.Contains(g.w.s.hosts[g.v.node].Bridges, b) {
-		return die("bridge '%s' does not exist", b)
+		return die("VM %d qmp command 'netdev_add' failed - network script /usr/libexec/qemu-server/pve-bridge-hotplug failed with status 512", g.v.id)
 	}
 	return nil
 }

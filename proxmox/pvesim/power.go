@@ -3,6 +3,8 @@ package pvesim
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
@@ -22,7 +24,7 @@ func (s *Sim) poweredOff(v *vm, m *guest.Machine, reboot bool) {
 // ended is what happens on a host when a QEMU process is gone.
 func (s *Sim) ended(v *vm) {
 	v.power(false)
-	(worker{s: s}).applyPending(identity{"root@pam"}, v, map[string]string{})
+	_ = (worker{s: s}).applyPending(identity{"root@pam"}, v, map[string]string{})
 	if s.opts.CleanupLinger <= 0 {
 		return
 	}
@@ -64,7 +66,7 @@ func (c *call) stopVM() (any, error) {
 		c.s.overrule(id)
 	}
 	return c.startTask("qmstop", itoa(id), func(w worker) error {
-		v, unlock, err := w.lockedVM(id, node)
+		v, unlock, err := w.lockedVM(id, node, c.p.bool("skiplock"))
 		if err != nil {
 			return err
 		}
@@ -91,13 +93,13 @@ func (s *Sim) overrule(vmid int) {
 }
 
 // lockedVM is how workers get hold of a VM that nobody else works on.
-func (w worker) lockedVM(id int, node string) (*vm, func(), error) {
+func (w worker) lockedVM(id int, node string, skipLock bool) (*vm, func(), error) {
 	unlock, err := w.lock(configLock(id), false, configLockTimeout)
 	if err != nil {
 		return nil, nil, err
 	}
 	v, err := w.s.find(id, node)
-	if err == nil {
+	if err == nil && v.running && !skipLock {
 		err = v.checkLock()
 	}
 	if err != nil {
@@ -120,7 +122,7 @@ func (c *call) shutdownVM() (any, error) {
 	timeout := time.Duration(c.p.int("timeout", shutdownTimeout)) * time.Second
 	force := c.p.bool("forceStop")
 	return c.startTask("qmshutdown", itoa(id), func(w worker) error {
-		v, unlock, err := w.lockedVM(id, node)
+		v, unlock, err := w.lockedVM(id, node, c.p.bool("skiplock"))
 		if err != nil {
 			return err
 		}
@@ -129,7 +131,20 @@ func (c *call) shutdownVM() (any, error) {
 	})
 }
 
-// bareShutdown is how long machines take in which nobody lives.
+// agentPatience is how long Proxmox waits for a guest agent before it does without.
+const agentPatience = 3 * time.Second
+
+// obeys tells whether a machine in whose guest nobody looks would end when asked to:
+// those of other people do, and installers from a disc. One that was started with
+// nothing in it does not hear of it.
+func (s *Sim) obeys(v *vm) bool {
+	return v.others || slices.ContainsFunc(drives(v.conf), func(k string) bool {
+		d := s.props(k, v.conf[k])
+		return isCDROM(d) && strings.Contains(d["file"], ":iso/")
+	})
+}
+
+// bareShutdown is how long they take for it.
 const bareShutdown = 3 * time.Second
 
 func (w worker) shutdown(v *vm, timeout time.Duration, force bool) error {
@@ -137,12 +152,19 @@ func (w worker) shutdown(v *vm, timeout time.Duration, force bool) error {
 		return nil
 	}
 	m, off := v.machine, v.off
-	if m == nil && timeout > bareShutdown {
+	switch {
+	case m != nil:
+	case w.s.obeys(v) && timeout > bareShutdown:
 		if err := w.sleep(bareShutdown); err != nil {
 			return err
 		}
 		w.s.kill(v)
 		return nil
+	case agentOn(v.conf):
+		if err := w.sleep(agentPatience); err != nil {
+			return err
+		}
+		w.log("QEMU Guest Agent is not running - VM %d qga command 'guest-ping' failed - got timeout", v.id)
 	}
 	if m != nil {
 		w.s.outside(func() { _ = m.Shutdown() })
@@ -190,7 +212,7 @@ func (c *call) rebootVM() (any, error) {
 	}
 	timeout := time.Duration(c.p.int("timeout", shutdownTimeout)) * time.Second
 	return c.startTask("qmreboot", itoa(v.id), func(w worker) error {
-		v, unlock, err := w.lockedVM(v.id, v.node)
+		v, unlock, err := w.lockedVM(v.id, v.node, false)
 		if err != nil {
 			return err
 		}
@@ -211,7 +233,7 @@ func (c *call) runningVM() (*vm, error) {
 	if err := c.rootOption("skiplock"); err != nil {
 		return nil, err
 	}
-	v, err := c.vm()
+	v, err := c.s.find(c.vmid(), c.param("node"))
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,13 @@ func (c *call) resizeDisk() (any, error) {
 // resize asks for the right to the storage in the task, where it has no status of its own.
 func (w worker) resize(who identity, v *vm, key, size string) error {
 	value := v.conf[key]
-	if value == "" {
-		return die("disk '%s' does not exist", key)
-	}
 	d := w.s.props(key, value)
-	if isCDROM(d) {
+	switch {
+	case value == "":
+		return die("disk '%s' does not exist", key)
+	case !strings.Contains(d["file"], ":"):
+		return die("unable to parse volume ID '%s'", d["file"])
+	case isCDROM(d):
 		return die("you can't resize a cdrom")
 	}
 	st, vol, err := w.s.hosts[v.node].lookup(d["file"])
@@ -41,16 +43,23 @@ func (w worker) resize(who identity, v *vm, key, size string) error {
 	if strings.HasPrefix(size, "+") {
 		want += vol.size
 	}
-	if want < vol.size {
+	switch {
+	case want < vol.size:
 		return die("shrinking disks is not supported")
+	case want == vol.size:
+		return nil
+	case v.running && (key == "efidisk0" || key == "tpmstate0"):
+		return die("no block node inserted for drive '%s'", key)
 	}
 	if err := w.sleep(w.s.opts.Timing.Configure); err != nil {
 		return err
 	}
-	vol.size = want
+	vol.size = (want + 1023) / 1024 * 1024
 	d["size"] = formatSize(want)
 	v.set(key, w.s.printProps(key, d))
 	w.s.replug(v)
-	w.log("Image resized.")
+	if !v.running {
+		w.log("Image resized.")
+	}
 	return nil
 }

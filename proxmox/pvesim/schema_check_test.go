@@ -82,7 +82,7 @@ func TestRefusalsWithoutParameters(t *testing.T) {
 			{"PUT", "/nodes/pve1/qemu/104/config", []string{"hostpci0", "0000:01:00"}, "500 only root can set 'hostpci0' config for non-mapped devices"},
 			{"POST", "/nodes/pve1/qemu", []string{"vmid", "104"}, "500 unable to create VM 104 - VM 104 already exists on node 'pve1'"},
 			{"POST", "/nodes/pve1/qemu", []string{"vmid", "300", "vmgenid", "1"}, "500 only root can set 'vmgenid' config"},
-			{"POST", "/nodes/pve1/qemu/104/clone", []string{"newid", "300", "full", "0"}, "500 Linked clone feature is not supported for non-template VMs"},
+			{"POST", "/nodes/pve1/qemu/104/clone", []string{"newid", "300", "full", "0"}, "500 Linked clone feature is not supported for 'vmdata:vm-104-disk-0' (efidisk0)"},
 			{"GET", "/nodes/pve1/qemu/100/agent/info", nil, "500 No QEMU guest agent configured"},
 			{"POST", "/nodes/pve1/storage/vmdata/download-url", []string{"content", "iso", "filename", "a.iso", "url", "https://x/a"}, "500 can't upload to storage type 'zfspool', not a file based storage!"},
 			{"GET", "/nodes/pve1/storage/nope/content", nil, "500 storage 'nope' does not exist"},

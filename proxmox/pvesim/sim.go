@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -88,6 +89,7 @@ func (t Timing) orUsual() Timing {
 type Sim struct {
 	opts       Options
 	version    string
+	qemu       string
 	schema     *schema
 	routes     *route
 	network    *guest.Network
@@ -162,13 +164,11 @@ func New(m Model, o Options) *Sim {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Sim{
-		opts: o, version: m.Version, schema: loadSchema(), network: o.Network, ownNetwork: ownNetwork, began: time.Now(), done: make(chan struct{}),
+		opts: o, schema: loadSchema(), network: o.Network, ownNetwork: ownNetwork, began: time.Now(), done: make(chan struct{}),
 		hosts: map[string]*host{}, vms: map[int]*vm{}, mappings: map[string]*mapping{}, pools: map[string]*pool{},
 		locks: map[string]*fileLock{}, tasks: map[string]*task{}, pids: 1000, random: rand.New(rand.NewPCG(1, 2)),
 	}
-	if s.version == "" {
-		s.version = "9.2.11"
-	}
+	s.version, s.qemu = cmp.Or(m.Version, "9.2.11"), cmp.Or(m.QEMU, "10.1.2")
 	s.life, s.end = context.WithCancel(eternity{})
 	s.routes = loadRoutes()
 	s.access = newAccess(m)

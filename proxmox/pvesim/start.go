@@ -2,7 +2,6 @@ package pvesim
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
@@ -44,7 +43,7 @@ func (w worker) start(how starting) error {
 		return err
 	}
 	defer unlock()
-	v, err := w.s.find(how.id, how.node)
+	v, err := w.s.load(how.id, how.node)
 	if err != nil {
 		return err
 	}
@@ -61,7 +60,9 @@ func (w worker) start(how starting) error {
 		w.awake(v)
 	}
 	if len(v.pending) > 0 && !resumes {
-		w.applyPending(identity{"root@pam"}, v, map[string]string{})
+		if err := w.applyPending(identity{"root@pam"}, v, map[string]string{}); err != nil {
+			return err
+		}
 	}
 	warned, err := w.checkStart(v)
 	if err != nil {
@@ -75,7 +76,7 @@ func (w worker) start(how starting) error {
 		return err
 	}
 	v.pci = held
-	if err := w.memoryFits(v); err != nil {
+	if err := w.qemuStarts(v); err != nil {
 		v.pci = nil
 		return err
 	}
@@ -143,9 +144,6 @@ var netKey = regexp.MustCompile(`^net\d+$`)
 // before a start.
 func (w worker) checkStart(v *vm) (warned int, err error) {
 	h := w.s.hosts[v.node]
-	if n := v.cpus(); n > h.CPUs {
-		return 0, die("MAX %d vcpus allowed per VM on this node", h.CPUs)
-	}
 	hasEFI := v.conf["efidisk0"] != ""
 	for _, k := range drives(v.conf) {
 		file := w.s.props(k, v.conf[k])["file"]
@@ -153,6 +151,9 @@ func (w worker) checkStart(v *vm) (warned int, err error) {
 			continue
 		}
 		if isCloudInit(file) {
+			if err := w.checkSnippets(v); err != nil {
+				return 0, err
+			}
 			w.log("generating cloud-init ISO")
 			v.cloudDrive = cloudOptions(v.conf)
 		}
@@ -160,10 +161,13 @@ func (w worker) checkStart(v *vm) (warned int, err error) {
 			return 0, err
 		}
 	}
-	for i := range 32 {
-		b := w.s.props("net0", v.conf["net"+itoa(i)])["bridge"]
-		if b != "" && !slices.Contains(h.Bridges, b) {
-			return 0, die("bridge '%s' does not exist", b)
+	if err := w.checkCommand(v); err != nil {
+		return 0, err
+	}
+	for _, k := range drives(v.conf) {
+		if d := w.s.props(k, v.conf[k]); d["iothread"] == "1" && strings.HasPrefix(k, "scsi") && v.conf["scsihw"] != "virtio-scsi-single" {
+			w.log("WARN: iothread is only valid with virtio disk or virtio-scsi-single controller, ignoring")
+			warned++
 		}
 	}
 	if v.conf["bios"] == "ovmf" && !hasEFI {
@@ -171,6 +175,27 @@ func (w worker) checkStart(v *vm) (warned int, err error) {
 		warned++
 	}
 	return warned, nil
+}
+
+// qemuStarts is what ends QEMU at once: bridges that are not there, CPUs that are
+// not, memory that is not.
+func (w worker) qemuStarts(v *vm) error {
+	if err := w.pinned(v); err != nil {
+		return err
+	}
+	if n, most := v.cpus(), v.cores(); n > most {
+		return w.quits("Invalid CPU topology: maxcpus must be equal to or greater than smp: sockets (%d) * dies (1) * modules (1) * cores (%d) * threads (1) "+
+			"== maxcpus (%d) < smp_cpus (%d)", max(1, atoi(v.conf["sockets"])), max(1, atoi(v.conf["cores"])), most, n)
+	}
+	if err := w.drivesOpen(v); err != nil {
+		return err
+	}
+	for i := range 32 {
+		if err := w.plugged(v, i); err != nil {
+			return err
+		}
+	}
+	return w.memoryFits(v)
 }
 
 // memoryFits is QEMU asking for memory: with passed-through devices all of it is

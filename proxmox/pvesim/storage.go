@@ -92,9 +92,9 @@ func formatOf(st *storage, name string) string {
 // newName returns the next free name for a VM's disk.
 func (st *storage) newName(vmid int, stem, format string) string {
 	for i := 0; ; i++ {
-		name := fmt.Sprintf("%s-%d-disk-%d", stem, vmid, i)
-		if !st.taken(vmid, name) {
-			return st.full(vmid, name, format)
+		name := fmt.Sprintf("-%d-disk-%d", vmid, i)
+		if !st.taken(vmid, "vm"+name) && !st.taken(vmid, "base"+name) {
+			return st.full(vmid, stem+name, format)
 		}
 	}
 }

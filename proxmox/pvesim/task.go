@@ -150,6 +150,9 @@ func (t *task) finish(err error) {
 	case errors.As(err, &warn):
 		t.exit = warn.Error()
 		t.logf("TASK %s", t.exit)
+	case errors.Is(err, errStopped) && t.asked:
+		t.exit = "received interrupt"
+		t.logf("TASK ERROR: %s", t.exit)
 	case errors.Is(err, errStopped), errors.Is(err, errClosed):
 		t.exit = Killed
 	default:

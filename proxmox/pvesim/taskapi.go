@@ -148,7 +148,11 @@ func (t *task) summary(source string) map[string]any {
 	case !t.running():
 		m["endtime"], m["status"] = t.end.Unix(), t.exit
 	case source == "active":
-		m["status"] = "RUNNING"
+		m["status"], m["saved"] = "RUNNING", "0"
+		if t.token != "" {
+			m["user"] = t.user + "!" + t.token
+			delete(m, "tokenid")
+		}
 	}
 	return m
 }
@@ -163,9 +167,9 @@ func (c *call) clusterTasks() (any, error) {
 			continue
 		}
 		m := t.summary("all")
-		delete(m, "pid")
 		delete(m, "pstart")
 		if !t.running() {
+			delete(m, "pid")
 			m["saved"] = "1"
 		}
 		out = append(out, m)

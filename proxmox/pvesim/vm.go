@@ -35,6 +35,7 @@ type vm struct {
 	off     chan struct{} // closed when it ends
 	pci     []string      // host functions in use
 	machine *guest.Machine
+	others  bool         // it ran before anybody asked
 	faults  guest.Faults // of the living guest
 
 	rendered map[bool][]byte // answers to GET config, by "current"
@@ -218,9 +219,18 @@ func mebibytes(memory string) int64 {
 	return int64(atoi(mib))
 }
 
-func (v *vm) cpus() int {
+// cores are those of all sockets.
+func (v *vm) cores() int {
 	conf := v.wanted()
 	return max(1, atoi(conf["cores"])) * max(1, atoi(conf["sockets"]))
+}
+
+// cpus are the cores that are plugged in.
+func (v *vm) cpus() int {
+	if n := atoi(v.wanted()["vcpus"]); n > 0 {
+		return n
+	}
+	return v.cores()
 }
 
 // uuid makes an identifier that is the same in every run.
@@ -267,6 +277,7 @@ func (s *Sim) adopt(m VM) {
 	if m.Running {
 		s.pids += 3
 		v.pid = s.pids
+		v.others = true
 		v.power(true)
 	}
 }

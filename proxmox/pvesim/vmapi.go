@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 	"time"
@@ -13,8 +14,9 @@ func (c *call) listVMs() (any, error) {
 			continue
 		}
 		e := c.s.currentFigures(v)
-		delete(e, "ha")
-		delete(e, "qmpstatus")
+		if c.p.bool("full") {
+			e["qmpstatus"] = v.qmpStatus()
+		}
 		out = append(out, e)
 	}
 	return out, nil
@@ -27,23 +29,57 @@ func (c *call) currentStatus() (any, error) {
 	}
 	e := c.s.currentFigures(v)
 	e["ha"] = map[string]any{"managed": 0}
-	e["qmpstatus"] = e["status"]
-	if v.paused {
-		e["qmpstatus"] = "paused"
-	}
+	e["qmpstatus"] = v.qmpStatus()
 	if agentOn(v.conf) {
 		e["agent"] = 1
 	}
-	if v.running {
+	if vga := c.s.props("vga", v.conf["vga"]); v.conf["vga"] != "" {
+		if strings.HasPrefix(vga["type"], "virtio") || strings.HasPrefix(vga["type"], "qxl") {
+			e["spice"] = 1
+		}
 		e["clipboard"] = nil
-		e["nics"] = map[string]any{"tap" + itoa(v.id) + "i0": map[string]any{"netin": 0, "netout": 0}}
+		if vga["clipboard"] != "" {
+			e["clipboard"] = vga["clipboard"]
+		}
+	}
+	if nics := v.nics(); v.running && len(nics) > 0 {
+		e["nics"] = nics
 	}
 	return e, nil
 }
 
+// shownCPUs are no more than the host has, unless the number was set.
+func (s *Sim) shownCPUs(v *vm) int {
+	if v.conf["vcpus"] != "" {
+		return v.cpus()
+	}
+	return min(v.cpus(), s.hosts[v.node].CPUs)
+}
+
+// nics are the figures of a running VM's network cards.
+func (v *vm) nics() map[string]any {
+	out := map[string]any{}
+	for k := range v.conf {
+		if netKey.MatchString(k) {
+			out["tap"+itoa(v.id)+"i"+strings.TrimPrefix(k, "net")] = map[string]any{"netin": 0, "netout": 0}
+		}
+	}
+	return out
+}
+
+func (v *vm) qmpStatus() string {
+	switch {
+	case v.paused:
+		return "paused"
+	case v.running:
+		return "running"
+	}
+	return "stopped"
+}
+
 func (s *Sim) currentFigures(v *vm) map[string]any {
 	e := map[string]any{
-		"vmid": v.id, "name": v.wanted()["name"], "status": s.status(v, false), "cpus": v.cpus(), "maxmem": v.memory(), "maxdisk": v.diskSize(s),
+		"vmid": v.id, "name": cmp.Or(v.conf["name"], "VM "+itoa(v.id)), "status": s.status(v, false), "cpus": s.shownCPUs(v), "maxmem": v.memory(), "maxdisk": v.diskSize(s),
 		"cpu": 0, "mem": 0, "memhost": 0, "disk": 0, "uptime": 0, "netin": 0, "netout": 0,
 	}
 	if v.running {
@@ -51,8 +87,16 @@ func (s *Sim) currentFigures(v *vm) map[string]any {
 		for _, what := range []string{"cpu", "io", "memory"} {
 			e["pressure"+what+"some"], e["pressure"+what+"full"] = 0, 0
 		}
-		if v.conf["serial0"] != "" {
+	}
+	for k := range v.conf {
+		if serialKey.MatchString(k) {
 			e["serial"] = 1
+		}
+	}
+	if balloon := atoi(v.conf["balloon"]); balloon > 0 {
+		e["balloon_min"], e["shares"] = int64(balloon)<<20, 1000
+		if shares := v.conf["shares"]; shares != "" {
+			e["shares"] = atoi(shares)
 		}
 	}
 	if !s.nine() {

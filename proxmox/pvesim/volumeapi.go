@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"regexp"
 	"strings"
 )
 
@@ -86,12 +87,18 @@ func (c *call) permitVolume(volid string) error {
 	if st == nil {
 		return die("storage '%s' does not exist", name)
 	}
+	if st.fileBased() && !fileVolume.MatchString(rest) {
+		return die("unable to parse directory volume name '%s'", rest)
+	}
 	v := st.volumes[rest]
 	if v == nil {
 		v = &volume{content: "iso"} // what is not there is known by its name alone
 	}
 	return c.s.mayVolume(c.who, st, v, c.vmid())
 }
+
+// fileVolume are names of volumes on storages of files (PVE/Storage/Plugin.pm, parse_volname).
+var fileVolume = regexp.MustCompile(`^((\d+)/\S+(/(\d+)/\S+)?|(iso|vztmpl|backup|snippets|import|rootdir)/[^/]+)$`)
 
 // mayVolume checks the right to read a volume; vmid is the machine that wants it
 // (PVE/Storage.pm, check_volume_access).
