@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,12 +29,16 @@ func cloudDriveHandlers() map[string]handler {
 func cloudOptions(conf map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, value := range conf {
-		if cloudInitOption.MatchString(k) || k == "name" {
+		if cloudInitOption.MatchString(k) || k == "name" || netKey.MatchString(k) {
 			out[k] = value
 		}
 	}
 	return out
 }
+
+// listedOption are the options of cloud-init that are shown where they have not come
+// or gone (PVE/API2/Qemu.pm, cloudinitoptions).
+var listedOption = regexp.MustCompile(`^(cicustom|cipassword|citype|ciuser|ciupgrade|nameserver|searchdomain|sshkeys)$`)
 
 // cloudDrive compares what is on the cloud-init drive with what it would be now.
 func (c *call) cloudDrive() (any, error) {
@@ -52,6 +57,8 @@ func (c *call) cloudDrive() (any, error) {
 		switch old, there := was[k]; {
 		case !there:
 			e["pending"] = c.s.typed(k, now[k])
+		case !listedOption.MatchString(k) || now[k] == "0":
+			continue
 		case old != now[k]:
 			e["value"], e["pending"] = c.s.typed(k, old), c.s.typed(k, now[k])
 		default:

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -35,7 +36,7 @@ func (c *call) feature() (any, error) {
 // sharedNodes are those that see all the disks of a configuration.
 func (s *Sim) sharedNodes(v *vm, conf map[string]string) []string {
 	return slices.DeleteFunc(s.nodes(), func(node string) bool {
-		return node != v.node && slices.ContainsFunc(s.disks(conf), func(k string) bool {
+		return node != v.node && slices.ContainsFunc(s.carried(conf), func(k string) bool {
 			st, _ := s.hosts[v.node].volume(s.props(k, conf[k])["file"])
 			return st == nil || !st.Shared || s.hosts[node].storages[st.Name] == nil
 		})
@@ -62,11 +63,8 @@ func (c *call) monitor() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := strings.Fields(c.param("command"))
-	if len(command) == 0 || command[0] != "info" && command[0] != "help" {
-		if err := c.s.need(c.who, "/", "Sys.Modify"); err != nil {
-			return nil, err
-		}
+	if err := c.mayMonitor(); err != nil {
+		return nil, err
 	}
 	if !v.running {
 		return "ERROR: VM " + itoa(v.id) + " not running\n", nil
@@ -78,6 +76,41 @@ func (c *call) monitor() (any, error) {
 		return "VM status: " + map[bool]string{true: "paused", false: "running"}[v.paused] + "\r\n", nil
 	case "info name":
 		return v.conf["name"] + "\r\n", nil
+	case "info uuid":
+		return c.s.props("smbios1", v.conf["smbios1"])["uuid"] + "\r\n", nil
+	case "info version":
+		return c.s.qemu + "pve-qemu-kvm_" + c.s.qemu + "-1\r\n", nil
 	}
 	return "", nil
+}
+
+// hmpModify are QEMU's commands that whoever may modify the cluster may give, hmpRoot
+// those that root@pam alone may (PVE/API2/Qemu/HMPPerms.pm).
+var (
+	hmpModify = regexp.MustCompile(`^(gpa2hpa|gpa2hva|gva2gpa|i|announce_self|backup_cancel|balloon|block_(job_(cancel|complete|pause|resume|set_speed)|resize|set_io_throttle)|` +
+		`boot_set|calc_dirty_rate|(cancel|set)_vcpu_dirty_limit|chardev-send-break|closefd|commit|cont|c|cpu|delvm|eject|exit_preconfig|expire_password|getfd|` +
+		`loadvm|log|migrate_(cancel|continue|pause|set_capability|set_parameter|start_postcopy)|mouse_(button|move|set)|one-insn-per-tb|print|p|qemu-io|qom-(get|list)|` +
+		`quit|q|replay_(break|delete_break|seek)|ringbuf_(read|write)|savevm|sendkey|set_link|set_password|snapshot_(delete_)?blkdev_internal|stopcapture|stop|s|sum|` +
+		`sync-profile|system_(powerdown|reset|wakeup)|trace-event|xp?|x_colo_lost_heartbeat)$`)
+	hmpRoot = regexp.MustCompile(`^(block_stream|change|chardev-(add|change|remove)|device_(add|del)|drive_(add|backup|del|mirror)|dump-guest-memory|dumpdtb|gdbserver|` +
+		`hostfwd_(add|remove)|logfile|mce|memsave|migrate|migrate_(incoming|recover)|nbd_server_(add|remove|start|stop)|netdev_(add|del)|nmi|o|object_(add|del)|` +
+		`pcie_aer_inject_error|pmemsave|qom-set|savevm-(start|end)|screendump|snapshot_blkdev|watchdog_action|wavcapture|xen-event-(inject|list)|backup|client_migrate_info)$`)
+)
+
+// mayMonitor checks the right to give QEMU a command.
+func (c *call) mayMonitor() error {
+	words := strings.Fields(c.param("command"))
+	if len(words) == 0 {
+		return die("no command specified")
+	}
+	switch name := words[0]; {
+	case name == "info", name == "help", name == "?", c.who.root():
+		return nil
+	case hmpModify.MatchString(name):
+		return c.s.need(c.who, "/", "Sys.Modify")
+	case hmpRoot.MatchString(name):
+		return die("root-only command '%s'", name)
+	default:
+		return die("command '%s' non-existent or not assigned a required permission yet, limiting to root user", name)
+	}
 }

@@ -57,9 +57,10 @@ var formats = map[string]format{
 	"pve-cpuset":                          {isCPUSet, ""},
 	"pve-startup-order":                   {matching(`\s*((order=)?\d+|up=\d+|down=\d+)?(,\s*((order=)?\d+|up=\d+|down=\d+)?)*`), ""},
 	"pve-ha-node":                         {matching(`[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(:\d+)?`), "node name"},
-	"pve-ha-resource-or-vm-id":            {matching(`((vm|ct):)?[1-9][0-9]{2,8}`), "resource or VM ID"},
+	"pve-ha-resource-id":                  {matching(`(vm|ct):[1-9][0-9]{2,8}`), "ha resource id"},
+	"pve-ha-resource-or-vm-id":            {matching(`((vm|ct):)?[1-9][0-9]{2,8}`), "ha resource id"},
 	"storage-pair":                        {matching(`[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9](:[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9])?|1`), "storage map"},
-	"pve-storage-path":                    {matching(`/[-/a-zA-Z0-9_.@]*`), "storage path"},
+	"pve-storage-path":                    {matching(`/[-/a-zA-Z0-9_.@]*`), "absolute path"},
 	"pve-storage-vgname":                  {matching(`[a-zA-Z0-9][a-zA-Z0-9\-_.]*`), "volume group name"},
 	"pve-storage-server":                  {matching(`[a-zA-Z0-9:]([a-zA-Z0-9:.-]*[a-zA-Z0-9:])?`), "server name"},
 	"pve-storage-portal-dns":              {matching(`[\w.:\[\]-]+`), "portal"},
@@ -144,6 +145,9 @@ func checkFormat(path string, f propertyFormat, v string) string {
 }
 
 func checkNamed(name, v string) string {
+	if name == "pem-certificate-chain" && !strings.Contains(v, "-----BEGIN CERTIFICATE-----") {
+		return "not a valid PEM-formatted string.\n"
+	}
 	if wrong := firewallFormats[name]; wrong != nil {
 		return wrong(v)
 	}

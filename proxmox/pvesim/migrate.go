@@ -157,7 +157,7 @@ func (w worker) migrate(v *vm, target, store string, withDisks bool) error {
 		return die("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
 	}
 	moves := map[string]string{}
-	for _, k := range w.s.disks(v.conf) {
+	for _, k := range w.s.carried(v.conf) {
 		volid := w.s.props(k, v.conf[k])["file"]
 		st, vol, err := w.s.hosts[v.node].lookup(volid)
 		if err != nil || st.Shared {

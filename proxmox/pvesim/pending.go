@@ -43,6 +43,9 @@ func (w worker) applyPending(who identity, v *vm, errs map[string]string) error 
 			w.release(v, old)
 		}
 		v.settled(k, value)
+		if cloudInitOption.MatchString(k) { // nobody notes what is not on the drive of a VM that is off
+			v.cloudDrive = nil
+		}
 		writes = writes || isDrive(k) && isCloudInit(w.s.props(k, value)["file"])
 	}
 	v.dropUsed(w.s)

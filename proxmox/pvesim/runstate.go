@@ -39,11 +39,17 @@ func (c *call) suspendVM() (any, error) {
 		return nil, die("cannot suspend VM to disk due to passed-through PCI device(s), which lack the possibility to save/restore their internal state")
 	}
 	store := c.stateStorage(v)
-	if err := c.needSpace(store); err != nil {
+	if err := c.s.need(c.who, "/storage/"+store, "Datastore.AllocateSpace"); err != nil {
 		return nil, err
 	}
 	return c.startTask("qmsuspend", itoa(v.id), func(w worker) error {
-		return w.locked(v, func() error { return w.suspend(v, w.s.hosts[v.node].storages[store]) })
+		return w.locked(v, func() error {
+			st := w.s.hosts[v.node].storages[store]
+			if st == nil {
+				return die("storage '%s' does not exist", store)
+			}
+			return w.suspend(v, st)
+		})
 	})
 }
 
@@ -69,7 +75,7 @@ func (w worker) suspend(v *vm, st *storage) error {
 	}
 	v.set("lock", "suspending")
 	name := st.full(v.id, "vm-"+itoa(v.id)+"-state-suspend-"+time.Now().Format(time.DateOnly), "raw")
-	err := w.allocate(st, name, v.id, v.memory()+int64(500*MiB), nil)
+	err := w.allocate(st, name, v.id, 2*v.memory()+int64(500*MiB), nil)
 	if err == nil {
 		err = w.copyData(v.memory())
 	}

@@ -199,8 +199,15 @@ func (w worker) locked(v *vm, do func() error) error {
 	return do()
 }
 
-// disks are the drives of a configuration that hold data of its own.
+// disks are the drives of a configuration that are none for CDs: a cloud-init drive
+// is one (PVE/QemuServer/Drive.pm, drive_is_cdrom).
 func (s *Sim) disks(conf map[string]string) []string {
+	return slices.DeleteFunc(drives(conf), func(k string) bool { return isCDROM(s.props(k, conf[k])) })
+}
+
+// carried are the drives whose volumes go where the VM goes: disks, and its
+// cloud-init drive.
+func (s *Sim) carried(conf map[string]string) []string {
 	return slices.DeleteFunc(drives(conf), func(k string) bool {
 		d := s.props(k, conf[k])
 		return isCDROM(d) && !isCloudInit(d["file"])
