@@ -134,6 +134,9 @@ func (s *Sim) dispatch(c *call, escaped string) (any, error) {
 	if err := c.reachable(); err != nil {
 		return nil, err
 	}
+	if h := s.hosts[c.param("node")]; h != nil && strings.Contains(c.route, "/storage/") {
+		h.seeFiles()
+	}
 	if errs := c.spec.check(c.p); errs != nil {
 		return nil, &apiError{status: http.StatusBadRequest, text: "Parameter verification failed.", params: errs}
 	}
