@@ -105,6 +105,13 @@ func (s *Sim) installHost(h *host, address netip.Addr) *guest.Machine {
 	if !h.OS.Fresh {
 		_ = disk.WriteFile("/etc/modules-load.d/vfio.conf", []byte("vfio\nvfio_iommu_type1\nvfio_pci\n"), 0o644)
 	}
+	for _, st := range h.storages {
+		if st.fileBased() {
+			for _, content := range st.Content {
+				_ = disk.Mkdir(st.folder(content), 0o755)
+			}
+		}
+	}
 	for path, text := range h.OS.Files {
 		_ = disk.WriteFile(path, []byte(text), 0o644) // the folders are made
 	}

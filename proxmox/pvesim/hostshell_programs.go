@@ -41,13 +41,8 @@ func (s *Sim) hostPrograms(h *host) map[string]guest.HostProgram {
 	return map[string]guest.HostProgram{
 		"pvesh": cli(pveshCall),
 		"pveum": cli(pveumCall),
-		"pvesm": cli(func(words []string, p params) (cliCall, error) { return pvesmCall(h.Name, words, p) }),
-		"qm": cli(func(words []string, p params) (cliCall, error) {
-			if len(words) == 1 && words[0] == "list" {
-				return cliCall{"GET", "/nodes/" + h.Name + "/qemu", p}, nil
-			}
-			return cliCall{}, notSimulated("qm", words)
-		}),
+		"pvesm": s.pvesmProgram(h, cli(pvesmCall)),
+		"qm":    s.qmProgram(h, cli(func(words []string, p params) (cliCall, error) { return qmCall(h.Name, words, p) })),
 	}
 }
 
@@ -112,7 +107,7 @@ func pveshCall(words []string, p params) (cliCall, error) {
 	return cliCall{verbs[words[0]], words[1], p}, nil
 }
 
-func pvesmCall(_ string, words []string, p params) (cliCall, error) {
+func pvesmCall(words []string, p params) (cliCall, error) {
 	switch {
 	case len(words) == 2 && words[0] == "set":
 		return cliCall{"PUT", "/storage/" + words[1], p}, nil

@@ -102,3 +102,37 @@ func TestHostShellEndsWithTheSim(t *testing.T) {
 		assert.Error(t, err)
 	})
 }
+
+// What tools do over SSH that the API cannot: snippets are written into a storage's folder,
+// and a disk is imported from a file that is no image for import.
+func TestStoragesFromTheShell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := pvesim.OneGPU()
+		m.Hosts[0].Storages[0].Content = append(m.Hosts[0].Storages[0].Content, "snippets", "images")
+		m.Hosts[0].Storages[0].Files = append(m.Hosts[0].Storages[0].Files, pvesim.File{Name: "iso/noble.img", URL: "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"})
+		s := pvesim.New(m, pvesim.Options{})
+		defer s.Close()
+		r := shell(t, s, "pve1")
+		say := func(stdin string, args ...string) string {
+			var out strings.Builder
+			require.NoError(t, r.Run(t.Context(), remote.Cmd{Args: args, Stdin: strings.NewReader(stdin), Stdout: &out}), args)
+			return out.String()
+		}
+		say("#cloud-config\n", "tee", "/var/lib/vz/snippets/a.yaml")
+		list := say("", "pvesh", "get", "/nodes/pve1/storage/local/content", "--output-format", "json")
+		assert.Contains(t, list, "local:snippets/a.yaml")
+		say("", "rm", "/var/lib/vz/snippets/a.yaml")
+		list = say("", "pvesh", "get", "/nodes/pve1/storage/local/content", "--output-format", "json")
+		assert.NotContains(t, list, "a.yaml")
+
+		assert.Equal(t, "/var/lib/vz/template/iso/noble.img\n", say("", "pvesm", "path", "local:iso/noble.img"))
+		say("", "pvesh", "create", "/nodes/pve1/qemu", "--vmid", "300")
+		time.Sleep(time.Minute)
+		out := say("", "qm", "disk", "import", "300", "/var/lib/vz/template/iso/noble.img", "local", "-format", "qcow2")
+		assert.Contains(t, out, "unused0: successfully imported disk 'local:300/vm-300-disk-0.qcow2'\n")
+		say("", "qm", "set", "300", "-scsi0", "local:300/vm-300-disk-0.qcow2,discard=on")
+		config := say("", "pvesh", "get", "/nodes/pve1/qemu/300/config", "--output-format", "json")
+		assert.Contains(t, config, `"scsi0":"local:300/vm-300-disk-0.qcow2,discard=on,size=3584M"`)
+		assert.NotContains(t, config, "unused0")
+	})
+}

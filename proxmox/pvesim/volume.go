@@ -22,6 +22,7 @@ type volume struct {
 
 	notes     string // of a backup
 	protected bool
+	onNode    bool // a file that somebody put there who logged in to the node
 }
 
 // contents returns what a guest finds on the disk. That of a linked clone is

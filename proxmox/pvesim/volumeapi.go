@@ -68,6 +68,9 @@ func (c *call) deleteVolume() (any, error) {
 		if st.volumes[name] == nil {
 			w.log("disk image '%s' does not exist", st.path(name))
 		}
+		if v := st.volumes[name]; v != nil && v.onNode {
+			_ = w.s.hosts[c.param("node")].shell.Disk().Remove(st.path(name)) // gone is gone
+		}
 		if err := w.erase(st, name); err != nil {
 			return err
 		}

@@ -61,6 +61,14 @@ func (d *Disk) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	return v.writeFile(name, data, perm)
 }
 
+// Mkdir makes a directory, with its parents.
+func (d *Disk) Mkdir(name string, perm fs.FileMode) error {
+	return d.view().mkdirAll(path.Clean("/"+name), perm)
+}
+
+// Remove removes a file.
+func (d *Disk) Remove(name string) error { return d.view().remove(path.Clean("/" + name)) }
+
 // Exists reports whether there is a file or directory of that name.
 func (d *Disk) Exists(name string) bool {
 	_, err := d.view().stat(name)
