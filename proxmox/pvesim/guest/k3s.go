@@ -277,6 +277,9 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 	inner, cancel := context.WithCancel(n.sys.ctx)
 	n.sys.mu.Lock()
 	n.sys.k3s = n
+	if len(n.sys.filter.chains["nat"]) == 0 {
+		n.sys.filter.apply(k3sRules)
+	}
 	n.sys.mu.Unlock()
 	if n.role == "server" {
 		n.cluster.up(n)
