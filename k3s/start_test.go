@@ -2,6 +2,7 @@ package k3s_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -107,6 +108,31 @@ func TestLabelsAndTaintsRestartNothing(t *testing.T) {
 	assert.Empty(t, a.Diff(m.observe()).String())
 	assert.Contains(t, m.read("etc/rancher/k3s/config.yaml"), "pool=cpu")
 	assert.NotContains(t, strings.TrimPrefix(m.read("units/calls"), before), "start")
+}
+
+// What others put beside our files is told, without its values, and is no drift.
+func TestOthersAreTold(t *testing.T) {
+	m, a := newMachine(t), agent()
+	m.install()
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
+	m.started("k3s-agent")
+	a.URL = "https://10.0.0.10:6443"
+	assert.Empty(t, m.observe().Others)
+	m.write("etc/rancher/k3s/config.yaml.d/90-mine.yaml", "# mine\nkubelet-arg+:\n- max-pods=50\ntoken: s3cr3t-s3cr3t\n")
+	m.write("etc/rancher/k3s/config.yaml.d/ours.yaml", "# Written by homelab, which writes it again when it differs.\ndebug: true\n")
+	m.write("etc/rancher/k3s/config.yaml.d/README", "debug: true\n")
+	m.write("etc/systemd/system/k3s-agent.service.env", "K3S_TOKEN=s3cr3t-s3cr3t\n")
+	m.write("etc/systemd/system/k3s.service.env", "K3S_URL=of no unit here\n")
+	m.write("etc/systemd/system/k3s-agent.service.d/nice.conf", "[Service]\nNice=5\n")
+	s := m.observe()
+	var told []string
+	for _, o := range s.Others {
+		told = append(told, strings.TrimPrefix(o.String(), m.root))
+	}
+	assert.Equal(t, []string{"/etc/rancher/k3s/config.yaml.d/90-mine.yaml (kubelet-arg, token)",
+		"/etc/systemd/system/k3s-agent.service.env (K3S_TOKEN)", "/etc/systemd/system/k3s-agent.service.d/nice.conf (Nice)"}, told)
+	assert.NotContains(t, fmt.Sprint(s), "s3cr3t")
+	assert.Empty(t, a.Diff(s).String())
 }
 
 func TestRoleConfusion(t *testing.T) {

@@ -30,6 +30,22 @@ type State struct {
 	Registries string            // SHA-256 of registries.yaml, which holds passwords; empty when there is none
 	Manifests  map[string]string // SHA-256 of the files in the manifests folder, by name
 	Journal    []string          // what K3s said since it was last started, its end; only where it is not active
+	Others     []Other           // files of others that K3s or its unit reads too
+}
+
+// Other is a file that changes K3s and is not ours: in config.yaml.d, an environment
+// file of the unit, or a drop-in of it. It is no drift, and nobody here touches it.
+type Other struct {
+	Path string
+	Keys []string // what it sets, without the values, which may be secrets
+}
+
+// String returns the file and what it sets.
+func (o Other) String() string {
+	if len(o.Keys) == 0 {
+		return o.Path
+	}
+	return o.Path + " (" + strings.Join(o.Keys, ", ") + ")"
 }
 
 // Running reports whether K3s has started and, for an agent, has joined.
@@ -96,6 +112,11 @@ func parseState(out []byte) (State, error) {
 		if err := yaml.Unmarshal([]byte(text), &s.Config); err != nil {
 			// A broken file is a difference like any other, and is written anew.
 			s.Config = map[string]any{"(broken)": err.Error()}
+		}
+	}
+	for _, line := range lines(sections["others"]) {
+		if file, keys, ok := strings.Cut(line, ":"); ok {
+			s.Others = append(s.Others, Other{Path: file, Keys: strings.Fields(keys)})
 		}
 	}
 	s.TokenMode = strings.TrimSpace(sections["token"])
