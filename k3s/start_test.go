@@ -308,6 +308,37 @@ func TestDiagnoseLeavesOthersOut(t *testing.T) {
 	}
 }
 
+// An agent that is started anew with another token: the one before dies with a word
+// of its old trouble, which is not that of the new one.
+func TestDiagnosisIsOfThePresentRun(t *testing.T) {
+	const (
+		begun  = `time="2026-11-22T11:36:14Z" level=info msg="Starting k3s agent v1.36.3+k3s1 (469d009f)"`
+		waits  = `time="2026-11-22T11:36:13Z" level=info msg="Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: not authorized"`
+		dies   = `time="2026-11-22T11:36:14Z" level=fatal msg="Error: failed to retrieve agent configuration: failed to retrieve configuration from server: not authorized"`
+		noFlag = `time="2026-11-22T11:36:14Z" level=fatal msg="Error: flag provided but not defined: -tls-san"`
+	)
+	long := make([]string, 60)
+	for i := range long {
+		long[i] = waits
+	}
+	for _, tc := range []struct {
+		active  string
+		journal []string
+		fatal   bool
+	}{
+		{"deactivating", []string{begun, waits, dies}, false},
+		{"activating", []string{waits, dies}, false},
+		{"activating", []string{waits, dies, begun}, false},
+		{"activating", []string{waits, dies, begun, waits}, true},
+		{"activating", []string{begun, waits}, true},
+		{"activating", []string{dies, noFlag}, true},
+		{"activating", long, true},
+	} {
+		d, _ := k3s.State{Role: k3s.RoleAgent, Active: tc.active, Journal: tc.journal}.Diagnosis()
+		assert.Equal(t, tc.fatal, d.Fatal, "%s %q", tc.active, tc.journal)
+	}
+}
+
 func TestSnapshotAndRemove(t *testing.T) {
 	m := newMachine(t)
 	// K3s' logger writes to standard error, and nothing goes to standard output.

@@ -6,6 +6,7 @@ import (
 	_ "embed" // the script below
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -53,21 +54,35 @@ func (s State) Running() bool { return s.Active == "active" }
 
 // Diagnosis says what keeps K3s from running, if its journal tells.
 func (s State) Diagnosis() (Diagnosis, bool) {
-	if s.Running() {
+	// One that is being stopped dies of that, with a last word of its old trouble.
+	if s.Running() || s.Active == "deactivating" {
 		return Diagnosis{}, false
 	}
-	journal := s.Journal
 	if s.Role == RoleAgent {
-		// An agent never ends by itself: what was said before its last start is
-		// of another configuration. A server ends, and is started again.
-		for i := len(journal) - 1; i > 0; i-- {
-			if strings.Contains(journal[i], "Starting k3s agent") {
-				journal = journal[i:]
-				break
-			}
+		return Diagnose(thisRun(s.Journal))
+	}
+	return Diagnose(s.Journal)
+}
+
+// journalLines is how many lines of the journal observe.sh asks for.
+const journalLines = 60
+
+// thisRun are the lines of an agent's present run. An agent that has started never
+// ends by itself: what was said before its last start is of another configuration.
+// A server ends, and is started again.
+func thisRun(journal []string) []string {
+	for i := len(journal) - 1; i >= 0; i-- {
+		if strings.Contains(journal[i], "Starting k3s agent") {
+			return journal[i:]
 		}
 	}
-	return Diagnose(journal)
+	if len(journal) >= journalLines { // it began before the first of them
+		return journal
+	}
+	// It has not begun to speak: what an agent says of its server is of the one before.
+	return slices.DeleteFunc(slices.Clone(journal), func(line string) bool {
+		return strings.Contains(line, "failed to retrieve") || strings.Contains(line, "Waiting to retrieve")
+	})
 }
 
 // Observe looks at K3s on the machine behind r, in one round trip. A machine

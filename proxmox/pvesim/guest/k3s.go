@@ -221,7 +221,7 @@ func (n *k3sNode) follow(ctx context.Context) int {
 		case ctx.Err() != nil:
 			return 1
 		case errors.Is(err, errNotAuthorized), errors.Is(err, errForbidden):
-			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %s/v1-k3s/client-ca.crt: %v", n.cfg.get("server"), err)
+			n.say("info", "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: %v", err)
 		case err != nil:
 			n.say("error", "%v", err)
 		default:
