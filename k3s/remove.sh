@@ -73,13 +73,12 @@ for file in /run/netns/cni-*; do
 		ip netns delete "${file##*/}" 2>/dev/null || rm -f "$file"
 	fi
 done
-for link in /sys/class/net/cni0/brif/*; do
-	if [ -e "$link" ]; then
-		ip link delete "${link##*/}"
-	fi
+ip -o link show master cni0 2>/dev/null | while read -r _ link _; do # 7: veth1234@if2: …
+	link=${link%:}
+	ip link delete "${link%%@*}"
 done
 for link in cni0 flannel.1 flannel-v6.1 flannel-wg flannel-wg-v6 kube-ipvs0; do
-	if [ -e "/sys/class/net/$link" ]; then
+	if ip link show "$link" >/dev/null 2>&1; then
 		ip link delete "$link"
 	fi
 done
@@ -96,7 +95,9 @@ ours_away() {
 			chains="$chains ${line%% *}"
 			;;
 		-A\ KUBE-* | -A\ CNI-* | -A\ FLANNEL-*) ;;
-		-A*' -j KUBE-'* | -A*' -j CNI-'* | -A*' -j FLANNEL-'*) printf '%s\n' "-D${line#-A}" ;;
+		# The last is of network policies: the only rule of K3s' in a chain of the
+		# kernel's that leads to none of its own.
+		-A*' -j KUBE-'* | -A*' -j CNI-'* | -A*' -j FLANNEL-'* | -A*' --comment "KUBE-ROUTER rule to '*) printf '%s\n' "-D${line#-A}" ;;
 		COMMIT)
 			for chain in $chains; do # naming it empties it
 				printf ':%s - [0:0]\n' "$chain"

@@ -22,13 +22,13 @@ const k3sRules = `*mangle
 COMMIT
 *filter
 :FLANNEL-FWD - [0:0]
-:KUBE-FORWARD - [0:0]
-:KUBE-ROUTER-FORWARD - [0:0]
--A FORWARD -m comment --comment "kube-router netpol - TEMCG2JMHZYE7H7T" -j KUBE-ROUTER-FORWARD
--A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+:KUBE-FIREWALL - [0:0]
+:KUBE-ROUTER-INPUT - [0:0]
+-A INPUT -m comment --comment "kube-router netpol - 4IA2OSFRMVNDXBVV" -j KUBE-ROUTER-INPUT
+-A INPUT -j KUBE-FIREWALL
+-A INPUT -m comment --comment "KUBE-ROUTER rule to explicitly ACCEPT traffic that comply to network policies" -m mark --mark 0x20000/0x20000 -j ACCEPT
 -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD
 -A FLANNEL-FWD -s 10.42.0.0/16 -m comment --comment "flanneld forward" -j ACCEPT
--A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j DROP
 COMMIT
 *nat
 :CNI-HOSTPORT-DNAT - [0:0]
