@@ -41,6 +41,7 @@ type system struct {
 	agent    agentState
 	driver   *driver // NVIDIA's, when loaded
 	k3s      *k3sNode
+	joining  *k3sNode // a server that is not one yet
 	filter   packetFilter
 }
 
