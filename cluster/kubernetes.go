@@ -132,6 +132,9 @@ func (c *Cluster) observeK3s(ctx context.Context, n Node) (k3s.State, error) {
 		return have, converge.Permanent(fmt.Errorf("K3s runs on the external machine %s already, as %s of another cluster: "+
 			"remove it there (k3s-uninstall.sh or k3s-agent-uninstall.sh), or take %s out of the file", n.Name, have.Role, n.Name))
 	}
+	for _, o := range have.Others {
+		progress.Say(ctx, "K3s reads %s too, which is not of this file and stays as it is", o)
+	}
 	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && c.guests[n.Name].started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}

@@ -191,6 +191,30 @@ func TestHighAvailability(t *testing.T) {
 	})
 }
 
+// A stray machine asks a server that is joining, with a wrong token. The server logs
+// whom it refuses, and that is no trouble of its own.
+func TestAStrayDoesNotStopAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		_, token, _ := s.form(1)
+		m, r := s.boot("cp2", 12, k3s.RoleServer)
+		spec := s.server("cp2", 12)
+		spec.URL, spec.Token = url, token
+		_, stray := s.boot("stray", 99, k3s.RoleAgent)
+		wrong := k3s.Agent{Version: version, URL: "https://10.0.0.12:6443", Node: k3s.Node{Name: "stray"}}
+		require.NoError(t, k3s.JoinAgent(t.Context(), stray, k3s.Join{Token: secret.New("wrong-token"), Agent: wrong}))
+
+		require.NoError(t, k3s.JoinServer(t.Context(), r, spec))
+		s.up(r, k3s.RoleServer, func(st k3s.State) string { return spec.Diff(st).String() })
+		assert.Contains(t, strings.Join(m.Journal("k3s"), "\n"), "Sending HTTP/1.1 401 response to 10.0.0.99:")
+
+		_, err := k3s.Wait(t.Context(), stray, k3s.RoleAgent)
+		var start *k3s.StartError
+		require.ErrorAs(t, err, &start)
+		assert.Contains(t, err.Error(), "the server refuses the token")
+	})
+}
+
 // TestServersComeAndGo holds K3s to what etcd makes of it: a dead server counts
 // until its Node is deleted, and so long nobody else can have its name.
 func TestServersComeAndGo(t *testing.T) {

@@ -60,7 +60,7 @@ var symptoms = []symptom{
 	{"unknown 'kubernetes.io' or 'k8s.io' labels specified",
 		"a node-label is one that a kubelet may not give itself", "set it through the API instead", true},
 	{"bind: address already in use",
-		"another process has one of K3s' ports", "stop it; k3s-killall.sh ends what an earlier K3s left", true},
+		"another process has one of K3s' ports", "stop it: ss -ltnp shows which one has the port", true},
 	{".service/start failed with result 'dependency'",
 		"something that it needs did not come, such as a data disk that is to be mounted before it",
 		"journalctl -b -g 'Dependency failed' shows what; bring the disk back and run it again", true},

@@ -39,6 +39,34 @@ for unit in k3s k3s-agent; do
 	fi
 done
 
+# What others have put beside our files changes K3s too. Only the names of what
+# they set are printed: the values may be secrets.
+other() {
+	if [ -f "$1" ] && [ "$(head -n 1 "$1")" != "# Written by homelab, which writes it again when it differs." ]; then
+		printf '%s:' "$1"
+		sed -n "$2" "$1" | sort -u | while read -r key; do
+			printf ' %s' "$key"
+		done
+		echo
+	fi
+}
+section others
+for file in "$etc"/config.yaml.d/*; do
+	case $file in
+	*.yaml | *.yml) other "$file" 's/^\([a-z][a-z0-9-]*\)[+]*:.*/\1/p' ;;
+	esac
+done
+for unit in k3s k3s-agent; do
+	if [ -f "/etc/systemd/system/$unit.service" ]; then
+		for file in "/etc/default/$unit" "/etc/systemd/system/$unit.service.env"; do
+			other "$file" 's/^\([A-Z][A-Z0-9_]*\)=.*/\1/p'
+		done
+		for file in "/etc/systemd/system/$unit.service.d"/*.conf "/run/systemd/system/$unit.service.d"/*.conf; do
+			other "$file" 's/^\([A-Z][A-Za-z]*\)=.*/\1/p'
+		done
+	fi
+done
+
 section config
 if [ -f "$etc/config.yaml" ]; then
 	cat "$etc/config.yaml"

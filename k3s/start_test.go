@@ -2,6 +2,7 @@ package k3s_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -107,6 +108,31 @@ func TestLabelsAndTaintsRestartNothing(t *testing.T) {
 	assert.Empty(t, a.Diff(m.observe()).String())
 	assert.Contains(t, m.read("etc/rancher/k3s/config.yaml"), "pool=cpu")
 	assert.NotContains(t, strings.TrimPrefix(m.read("units/calls"), before), "start")
+}
+
+// What others put beside our files is told, without its values, and is no drift.
+func TestOthersAreTold(t *testing.T) {
+	m, a := newMachine(t), agent()
+	m.install()
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
+	m.started("k3s-agent")
+	a.URL = "https://10.0.0.10:6443"
+	assert.Empty(t, m.observe().Others)
+	m.write("etc/rancher/k3s/config.yaml.d/90-mine.yaml", "# mine\nkubelet-arg+:\n- max-pods=50\ntoken: s3cr3t-s3cr3t\n")
+	m.write("etc/rancher/k3s/config.yaml.d/ours.yaml", "# Written by homelab, which writes it again when it differs.\ndebug: true\n")
+	m.write("etc/rancher/k3s/config.yaml.d/README", "debug: true\n")
+	m.write("etc/systemd/system/k3s-agent.service.env", "K3S_TOKEN=s3cr3t-s3cr3t\n")
+	m.write("etc/systemd/system/k3s.service.env", "K3S_URL=of no unit here\n")
+	m.write("etc/systemd/system/k3s-agent.service.d/nice.conf", "[Service]\nNice=5\n")
+	s := m.observe()
+	var told []string
+	for _, o := range s.Others {
+		told = append(told, strings.TrimPrefix(o.String(), m.root))
+	}
+	assert.Equal(t, []string{"/etc/rancher/k3s/config.yaml.d/90-mine.yaml (kubelet-arg, token)",
+		"/etc/systemd/system/k3s-agent.service.env (K3S_TOKEN)", "/etc/systemd/system/k3s-agent.service.d/nice.conf (Nice)"}, told)
+	assert.NotContains(t, fmt.Sprint(s), "s3cr3t")
+	assert.Empty(t, a.Diff(s).String())
 }
 
 func TestRoleConfusion(t *testing.T) {
@@ -279,6 +305,37 @@ func TestDiagnoseLeavesOthersOut(t *testing.T) {
 		d, ok := k3s.Diagnose([]string{"level=info msg=\"Waiting for etcd server to become available\"", line})
 		assert.True(t, ok, line)
 		assert.False(t, d.Fatal, line)
+	}
+}
+
+// An agent that is started anew with another token: the one before dies with a word
+// of its old trouble, which is not that of the new one.
+func TestDiagnosisIsOfThePresentRun(t *testing.T) {
+	const (
+		begun  = `time="2026-11-22T11:36:14Z" level=info msg="Starting k3s agent v1.36.3+k3s1 (469d009f)"`
+		waits  = `time="2026-11-22T11:36:13Z" level=info msg="Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: not authorized"`
+		dies   = `time="2026-11-22T11:36:14Z" level=fatal msg="Error: failed to retrieve agent configuration: failed to retrieve configuration from server: not authorized"`
+		noFlag = `time="2026-11-22T11:36:14Z" level=fatal msg="Error: flag provided but not defined: -tls-san"`
+	)
+	long := make([]string, 60)
+	for i := range long {
+		long[i] = waits
+	}
+	for _, tc := range []struct {
+		active  string
+		journal []string
+		fatal   bool
+	}{
+		{"deactivating", []string{begun, waits, dies}, false},
+		{"activating", []string{waits, dies}, false},
+		{"activating", []string{waits, dies, begun}, false},
+		{"activating", []string{waits, dies, begun, waits}, true},
+		{"activating", []string{begun, waits}, true},
+		{"activating", []string{dies, noFlag}, true},
+		{"activating", long, true},
+	} {
+		d, _ := k3s.State{Role: k3s.RoleAgent, Active: tc.active, Journal: tc.journal}.Diagnosis()
+		assert.Equal(t, tc.fatal, d.Fatal, "%s %q", tc.active, tc.journal)
 	}
 }
 

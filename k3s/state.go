@@ -6,6 +6,7 @@ import (
 	_ "embed" // the script below
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -30,6 +31,22 @@ type State struct {
 	Registries string            // SHA-256 of registries.yaml, which holds passwords; empty when there is none
 	Manifests  map[string]string // SHA-256 of the files in the manifests folder, by name
 	Journal    []string          // what K3s said since it was last started, its end; only where it is not active
+	Others     []Other           // files of others that K3s or its unit reads too
+}
+
+// Other is a file that changes K3s and is not ours: in config.yaml.d, an environment
+// file of the unit, or a drop-in of it. It is no drift, and nobody here touches it.
+type Other struct {
+	Path string
+	Keys []string // what it sets, without the values, which may be secrets
+}
+
+// String returns the file and what it sets.
+func (o Other) String() string {
+	if len(o.Keys) == 0 {
+		return o.Path
+	}
+	return o.Path + " (" + strings.Join(o.Keys, ", ") + ")"
 }
 
 // Running reports whether K3s has started and, for an agent, has joined.
@@ -37,21 +54,35 @@ func (s State) Running() bool { return s.Active == "active" }
 
 // Diagnosis says what keeps K3s from running, if its journal tells.
 func (s State) Diagnosis() (Diagnosis, bool) {
-	if s.Running() {
+	// One that is being stopped dies of that, with a last word of its old trouble.
+	if s.Running() || s.Active == "deactivating" {
 		return Diagnosis{}, false
 	}
-	journal := s.Journal
 	if s.Role == RoleAgent {
-		// An agent never ends by itself: what was said before its last start is
-		// of another configuration. A server ends, and is started again.
-		for i := len(journal) - 1; i > 0; i-- {
-			if strings.Contains(journal[i], "Starting k3s agent") {
-				journal = journal[i:]
-				break
-			}
+		return Diagnose(thisRun(s.Journal))
+	}
+	return Diagnose(s.Journal)
+}
+
+// journalLines is how many lines of the journal observe.sh asks for.
+const journalLines = 60
+
+// thisRun are the lines of an agent's present run. An agent that has started never
+// ends by itself: what was said before its last start is of another configuration.
+// A server ends, and is started again.
+func thisRun(journal []string) []string {
+	for i := len(journal) - 1; i >= 0; i-- {
+		if strings.Contains(journal[i], "Starting k3s agent") {
+			return journal[i:]
 		}
 	}
-	return Diagnose(journal)
+	if len(journal) >= journalLines { // it began before the first of them
+		return journal
+	}
+	// It has not begun to speak: what an agent says of its server is of the one before.
+	return slices.DeleteFunc(slices.Clone(journal), func(line string) bool {
+		return strings.Contains(line, "failed to retrieve") || strings.Contains(line, "Waiting to retrieve")
+	})
 }
 
 // Observe looks at K3s on the machine behind r, in one round trip. A machine
@@ -96,6 +127,11 @@ func parseState(out []byte) (State, error) {
 		if err := yaml.Unmarshal([]byte(text), &s.Config); err != nil {
 			// A broken file is a difference like any other, and is written anew.
 			s.Config = map[string]any{"(broken)": err.Error()}
+		}
+	}
+	for _, line := range lines(sections["others"]) {
+		if file, keys, ok := strings.Cut(line, ":"); ok {
+			s.Others = append(s.Others, Other{Path: file, Keys: strings.Fields(keys)})
 		}
 	}
 	s.TokenMode = strings.TrimSpace(sections["token"])

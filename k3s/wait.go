@@ -3,6 +3,7 @@ package k3s
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -55,8 +56,11 @@ func waitsFor(s State) (string, error) {
 		return "", &StartError{Role: s.Role, Diagnosis: d}
 	case ok:
 		return d.String(), nil
-	case len(s.Journal) > 0:
-		return s.Journal[len(s.Journal)-1], nil
+	}
+	for _, line := range slices.Backward(s.Journal) {
+		if !tellsOfOthers(line) {
+			return line, nil
+		}
 	}
 	return "systemd says " + s.Active, nil
 }

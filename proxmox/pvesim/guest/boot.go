@@ -109,6 +109,9 @@ func (s *system) kernelFiles() {
 	s.put("/proc/cpuinfo", cpus.String(), 0o444)
 	s.put("/proc/uptime", "0.00 0.00\n", 0o444)
 	s.put("/proc/modules", "", 0o444)
+	s.mu.Lock()
+	s.putMounts()
+	s.mu.Unlock()
 	s.kmsg("Linux version %s", s.kernel)
 }
 

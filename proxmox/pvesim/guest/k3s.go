@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -136,8 +137,9 @@ func (n *k3sNode) prepare(v *view) int {
 	return 0
 }
 
-// upstreamServer asks the server at a URL who it is.
-func (n *k3sNode) upstreamServer(ctx context.Context, raw string) (*cluster, error) {
+// upstreamServer asks the server at a URL who it is. One that is joining answers too,
+// but for what it needs its cluster for.
+func (n *k3sNode) upstreamServer(ctx context.Context, raw string) (*k3sNode, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
 		return nil, fmt.Errorf("Invalid server url, failed to parse: %s", raw)
@@ -164,11 +166,38 @@ func (n *k3sNode) upstreamServer(ctx context.Context, raw string) (*cluster, err
 		}
 		return nil, wrap(err)
 	}
-	m, ok := h.(*Machine)
-	if !ok || number != apiPort || m.k3sServer() == nil {
-		return nil, wrap(dialError(tcp, errRefused))
+	if m, ok := h.(*Machine); ok && number == apiPort {
+		if server := cmp.Or(m.k3sServer(), m.joiningServer()); server != nil {
+			return server, nil
+		}
 	}
-	return m.k3sServer().cluster, nil
+	return nil, wrap(dialError(tcp, errRefused))
+}
+
+// joiningServer is the K3s on a machine that is about to become a server, or nil.
+func (m *Machine) joiningServer() *k3sNode {
+	s := m.system()
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.joining
+}
+
+// admits checks what a machine comes with. A server logs whom it refuses, also
+// while it starts (pkg/server/auth/auth.go, pkg/util/apierrors.go).
+func (n *k3sNode) admits(asks *k3sNode, role string) error {
+	err := n.cluster.admits(role, asks.token)
+	from := netip.AddrPortFrom(asks.sys.address(), 40000+uint16(asks.sys.m.cfg.VMID))
+	switch {
+	case errors.Is(err, errNotAuthorized):
+		n.say("error", "Failed to authenticate request from %s: invalid username/password combination", from)
+		n.say("error", "Sending HTTP/1.1 401 response to %s: not authorized", from)
+	case errors.Is(err, errForbidden):
+		n.say("error", "Sending HTTP/1.1 403 response to %s: forbidden", from)
+	}
+	return err
 }
 
 // k3sServer is the K3s server that runs on a machine, or nil.
@@ -213,19 +242,21 @@ func (s *system) servesAPI() Handler {
 // follow joins as an agent. It never gives up.
 func (n *k3sNode) follow(ctx context.Context) int {
 	for {
-		c, err := n.upstreamServer(ctx, n.cfg.get("server"))
+		server, err := n.upstreamServer(ctx, n.cfg.get("server"))
 		if err == nil {
-			err = c.admits("agent", n.token)
+			err = server.admits(n, "agent")
 		}
 		switch {
 		case ctx.Err() != nil:
 			return 1
 		case errors.Is(err, errNotAuthorized), errors.Is(err, errForbidden):
-			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %s/v1-k3s/client-ca.crt: %v", n.cfg.get("server"), err)
+			n.say("info", "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: %v", err)
 		case err != nil:
 			n.say("error", "%v", err)
+		case server.sys.m.k3sServer() == nil:
+			n.say("info", "Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt: 503 Service Unavailable")
 		default:
-			n.cluster = c
+			n.cluster = server.cluster
 			if parseToken(n.token).hash == "" {
 				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the full token from the server's node-token file to enable Cluster CA validation.")
 			}
@@ -277,6 +308,9 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 	inner, cancel := context.WithCancel(n.sys.ctx)
 	n.sys.mu.Lock()
 	n.sys.k3s = n
+	if len(n.sys.filter.chains["nat"]) == 0 {
+		n.sys.filter.apply(k3sRules)
+	}
 	n.sys.mu.Unlock()
 	if n.role == "server" {
 		n.cluster.up(n)

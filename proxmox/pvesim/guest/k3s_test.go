@@ -146,7 +146,7 @@ func TestK3sRefuses(t *testing.T) {
 			name, role, config, says string
 			active                   string
 		}{
-			{"agent, wrong token", "agent", "server: https://10.0.0.11:6443\ntoken: " + hash + "::server:wrong\n", "Waiting to retrieve agent configuration; server is not ready: https://10.0.0.11:6443/v1-k3s/client-ca.crt: not authorized", "activating"},
+			{"agent, wrong token", "agent", "server: https://10.0.0.11:6443\ntoken: " + hash + "::server:wrong\n", "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: not authorized", "activating"},
 			{"agent, another CA", "agent", "server: https://10.0.0.11:6443\ntoken: K10" + strings.Repeat("0", 64) + "::server:x\n", "token CA hash does not match the Cluster CA certificate hash", "activating"},
 			{"agent, nobody there", "agent", "server: https://10.0.0.99:6443\ntoken: " + token + "\n", `failed to get CA certs: Get \"https://127.0.0.1:6444/cacerts\"`, "activating"},
 			{"agent, no token", "agent", "server: https://10.0.0.11:6443\n", "Error: --token is required", "activating"},

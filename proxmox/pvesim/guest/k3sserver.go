@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -113,11 +114,15 @@ func (n *k3sNode) planeConfig() (PlaneConfig, error) {
 
 // joinServers joins an existing cluster, through any of its servers or the VIP.
 func (n *k3sNode) joinServers(ctx context.Context) int {
-	c, err := n.upstreamServer(ctx, n.cfg.get("server"))
+	server, err := n.upstreamServer(ctx, n.cfg.get("server"))
+	if err == nil && server.sys.m.k3sServer() == nil {
+		err = errors.New("failed to get CA certs: 503 Service Unavailable")
+	}
 	if err != nil {
 		return n.die("starting kubernetes: preparing server: %v", err)
 	}
-	if err := c.admits("server", n.token); err != nil {
+	c := server.cluster
+	if err := server.admits(n, "server"); err != nil {
 		return n.die("starting kubernetes: preparing server: failed to bootstrap cluster data: %v", err)
 	}
 	mine := n.cfg.critical()
@@ -127,6 +132,8 @@ func (n *k3sNode) joinServers(ctx context.Context) int {
 		}
 	}
 	n.cluster = c
+	n.isJoining(n)
+	defer n.isJoining(nil)
 	if !n.sys.m.pause(ctx, joinServerTime) {
 		return 1
 	}
@@ -138,6 +145,12 @@ func (n *k3sNode) joinServers(ctx context.Context) int {
 		return n.die("starting kubernetes: preparing server: start managed database: etcd cluster join failed: duplicate node name found, please use a unique name for this node")
 	}
 	return n.addMember()
+}
+
+func (n *k3sNode) isJoining(who *k3sNode) {
+	n.sys.mu.Lock()
+	defer n.sys.mu.Unlock()
+	n.sys.joining = who
 }
 
 // addMember adds the server to etcd, and to its own disk what makes it one.

@@ -2,7 +2,9 @@ package guest
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -119,6 +121,14 @@ func runIP(_ context.Context, p *proc) int {
 	if len(args) > 1 && args[1] != "show" && args[1] != "list" {
 		_ = p.fail("%s is not simulated", args[1])
 		return 255
+	}
+	if of := args[min(2, len(args)):]; len(of) > 0 {
+		name := of[len(of)-1] // … show NAME, … show dev NAME
+		ifaces = slices.DeleteFunc(slices.Clone(ifaces), func(f Interface) bool { return of[0] == "master" || f.Name != name })
+		if len(ifaces) == 0 && of[0] != "master" {
+			fmt.Fprintf(p.stderr, "Device %q does not exist.\n", name)
+			return 1
+		}
 	}
 	if has(opts, "j", "json") {
 		return p.ipJSON(ifaces)

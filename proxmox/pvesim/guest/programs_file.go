@@ -190,7 +190,7 @@ func runRm(_ context.Context, p *proc) int {
 		case err == nil && e.IsDir() && !recursive && !has(opts, "d"):
 			err = errors.New("Is a directory")
 		case err == nil && recursive:
-			err = p.fs.removeAll(p.abs(name))
+			err = p.fs.removeTree(p.abs(name))
 		case err == nil:
 			err = p.fs.remove(p.abs(name))
 		}

@@ -179,7 +179,7 @@ func runBasename(_ context.Context, p *proc) int {
 func runFind(_ context.Context, p *proc) int {
 	args := p.args[1:]
 	var roots []string
-	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+	for len(args) > 0 && !strings.HasPrefix(args[0], "-") && args[0] != "!" {
 		roots, args = append(roots, args[0]), args[1:]
 	}
 	if len(roots) == 0 {
@@ -195,6 +195,12 @@ func runFind(_ context.Context, p *proc) int {
 			i++
 		case "-delete", "-print":
 			want[args[i]] = "yes"
+		case "!":
+			if strings.Join(args[i:min(i+3, len(args))], " ") != "! -type d" {
+				return p.fail("only '! -type d' is simulated")
+			}
+			want["no folders"] = "yes"
+			i += 2
 		default:
 			return p.fail("unknown predicate '%s' (not simulated)", args[i])
 		}
@@ -228,6 +234,9 @@ func (p *proc) found(name string, depth int, want map[string]string) {
 		return
 	}
 	if t := want["-type"]; t == "f" && !e.Mode().IsRegular() || t == "d" && !e.IsDir() || t == "l" && e.Mode()&fs.ModeSymlink == 0 {
+		return
+	}
+	if want["no folders"] != "" && e.IsDir() {
 		return
 	}
 	if want["-delete"] != "" {

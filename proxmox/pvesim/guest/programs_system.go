@@ -136,6 +136,8 @@ func systemProgram(name string) run {
 		return runCloudInit
 	case "ip":
 		return runIP
+	case "iptables-save", "iptables-restore", "ip6tables-save", "ip6tables-restore":
+		return runIPTables
 	case "exportfs":
 		return runExportfs
 	case "poweroff", "reboot", "shutdown":

@@ -73,9 +73,22 @@ func TestTheLibrarysScripts(t *testing.T) {
 		assert.Equal(t, 1, code, out)
 		assert.Contains(t, log, "error|1 GPUs, expected 2")
 
+		// What K3s leaves: rules among other people's, and files on a disk that the
+		// machine mounts for it.
+		const theirs = `-A INPUT -s 10.0.0.9/32 -m comment --comment "not KUBE- but flannel's friend" -j ACCEPT`
+		code, out = shellWith(m, "root", "iptables-restore --noflush", "*filter\n:MINE - [0:0]\n"+theirs+"\n-A FORWARD -j MINE\nCOMMIT\n")
+		assert.Zero(t, code, out)
+		assert.Contains(t, mustShell(t, m, "iptables-save"), "-j KUBE-SERVICES")
+		mustShell(t, m, "mkfs.ext4 /dev/sdb && echo '/dev/sdb /var/lib/kubelet/ ext4 defaults,nofail 0 2' >> /etc/fstab && mount /dev/sdb /var/lib/kubelet && echo x > /var/lib/kubelet/f")
+
 		code, out = runScript(m, remove)
 		assert.Zero(t, code, out)
-		code, _ = shell(m, "root", "ls /usr/local/bin/k3s /var/lib/rancher /etc/rancher")
-		assert.Equal(t, 2, code)
+		assert.Equal(t, "*mangle\nCOMMIT\n*filter\n:MINE - [0:0]\n"+theirs+"\n-A FORWARD -j MINE\nCOMMIT\n*nat\nCOMMIT\n", mustShell(t, m, "iptables-save"))
+		assert.Equal(t, "/dev/sdb\n", mustShell(t, m, "findmnt -n -o SOURCE /var/lib/kubelet; ls /var/lib/kubelet"))
+		for _, gone := range []string{"/usr/local/bin/k3s", "/var/lib/rancher/k3s", "/etc/rancher", "/etc/systemd/system/k3s.service"} {
+			assert.False(t, m.Disk().Exists(gone), gone)
+		}
+		code, out = runScript(m, remove)
+		assert.Zero(t, code, "it may be run again: %s", out)
 	})
 }

@@ -160,10 +160,14 @@ func runMount(_ context.Context, p *proc) int {
 // mounted returns devices and mount points of data disks.
 func (s *system) mounted() [][2]string {
 	s.mu.Lock()
-	mounts := slices.Clone(s.mounts)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	return s.devices()
+}
+
+// devices is mounted for those who hold s.mu.
+func (s *system) devices() [][2]string {
 	var out [][2]string
-	for _, m := range mounts {
+	for _, m := range s.mounts {
 		for i := range s.m.disks() {
 			if s.m.content(i) == m.disk {
 				out = append(out, [2]string{"/dev/" + diskName(i), m.at})

@@ -41,6 +41,8 @@ type system struct {
 	agent    agentState
 	driver   *driver // NVIDIA's, when loaded
 	k3s      *k3sNode
+	joining  *k3sNode // a server that is not one yet
+	filter   packetFilter
 }
 
 func newSystem(ctx context.Context, m *Machine) *system {
@@ -57,6 +59,16 @@ func newSystem(ctx context.Context, m *Machine) *system {
 func (s *system) mountsChanged() {
 	all := slices.Concat([]mount{{"/", s.m.cfg.Disk}}, s.volatile, s.mounts)
 	s.table.p.Store(&all)
+	s.putMounts()
+}
+
+// putMounts writes the kernel's list of mounts. s.mu must be held.
+func (s *system) putMounts() {
+	text := "/dev/sda / ext4 rw,relatime 0 0\n"
+	for _, m := range s.devices() {
+		text += m[0] + " " + m[1] + " ext4 rw,relatime 0 0\n"
+	}
+	s.put("/proc/self/mounts", text, 0o444)
 }
 
 // viewAs is the file system for a user; nil is the system itself.

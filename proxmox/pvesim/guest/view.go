@@ -194,7 +194,11 @@ func (v *view) readDir(name string) ([]entry, error) {
 		return nil, fail("open", name, syscall.EACCES)
 	}
 	d, in := v.at(p)
-	return d.list(in), nil
+	if in != "/" {
+		return d.list(in), nil
+	}
+	// What says that a disk has a file system is no file of it.
+	return slices.DeleteFunc(d.list(in), func(e entry) bool { return "/"+e.name == fsMark }), nil
 }
 
 // chmod and chown follow links.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -169,6 +170,27 @@ func (v *view) removeAll(name string) error {
 	}
 	v.note(p)
 	return nil
+}
+
+// removeTree is rm -r: it goes on after what it cannot remove, so that the folders
+// of mount points stay, with nothing in them.
+func (v *view) removeTree(name string) error {
+	p, n, err := v.find("unlink", name, false)
+	if err != nil {
+		return err
+	}
+	mounted := slices.ContainsFunc(v.mounts.all(), func(m mount) bool { return m.at == p || strings.HasPrefix(m.at, p+"/") })
+	if !n.mode.IsDir() || !mounted {
+		return v.removeAll(name)
+	}
+	entries, err := v.readDir(p)
+	for _, e := range entries {
+		err = errors.Join(err, v.removeTree(path.Join(p, e.name)))
+	}
+	if err != nil {
+		return err
+	}
+	return v.removeAll(p)
 }
 
 func (v *view) symlink(target, name string) error {
