@@ -55,7 +55,7 @@ func TestVMIDsUsedAgainAreNotTakenForOthers(t *testing.T) {
 				w.down(t, spec)
 				time.Sleep(time.Duration(random.IntN(240)) * time.Second)
 				w.killed(t, spec, first+random.IntN(last-first), random.IntN(2) == 0)
-				time.Sleep(time.Duration(random.IntN(12000)) * time.Millisecond)
+				time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
 
 				w.up(t, spec)
 				assert.Equal(t, want, w.inventory())

@@ -26,3 +26,29 @@ func TestShapeRefusesBeforeItClones(t *testing.T) {
 		assert.Len(t, sim.VMs(), there)
 	})
 }
+
+// A host that does not answer hides which of its VMs are which: who has none of ours
+// is nobody's concern, and of one that has some nothing is guessed.
+func TestAHostThatDoesNotAnswer(t *testing.T) {
+	for _, tags := range []string{"somebody", owner} {
+		model := pvesim.TwoHosts()
+		model.VMs = append(model.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "cp1", Config: map[string]string{"memory": "1024", "tags": owner}},
+			pvesim.VM{ID: 301, Node: "pve2", Name: "other", Config: map[string]string{"memory": "1024", "tags": tags}})
+		bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			sim.Fail(pvesim.Rule{Method: "GET", Path: ".*/nodes/pve2/qemu", Status: 595, Message: "No route to host", Times: -1})
+			vm, err := c.VM(t.Context(), owner, "cp1")
+			all, listErr := c.VMs(t.Context(), owner)
+			if tags == owner {
+				const want = "VM 301 cannot be told from others: its host pve2 does not answer: proxmox: GET /nodes/pve2/qemu: No route to host (status 595)"
+				assert.ErrorContains(t, err, want)
+				assert.ErrorContains(t, listErr, want)
+				return
+			}
+			require.NoError(t, err)
+			require.NotNil(t, vm)
+			assert.Equal(t, 300, vm.VMID)
+			require.NoError(t, listErr)
+			assert.Len(t, all, 1)
+		})
+	}
+}
