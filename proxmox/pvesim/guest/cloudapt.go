@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// aptProxyFile is where cloud-init puts apt's proxies.
+const aptProxyFile = "/etc/apt/apt.conf.d/90cloud-init-aptproxy"
+
 // aptSources is apt: proxy, mirror, further sources with their keys.
 func (c *cloud) aptSources() {
 	apt, ok := c.user["apt"].(map[string]any)
@@ -23,7 +26,7 @@ func (c *cloud) aptSources() {
 		}
 	}
 	if len(proxies) > 0 {
-		c.v.save("/etc/apt/apt.conf.d/90cloud-init-aptproxy", strings.Join(proxies, ""), 0o644)
+		c.v.save(aptProxyFile, strings.Join(proxies, ""), 0o644)
 	}
 	if conf := text(apt["conf"]); conf != "" {
 		c.v.save("/etc/apt/apt.conf.d/94cloud-init-config", conf, 0o644)

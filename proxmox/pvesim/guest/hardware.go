@@ -89,9 +89,11 @@ func className(class string) string {
 
 // kernelModules are those beside NVIDIA's that the simulated kernels have, of the
 // thousands of a distribution's.
-const kernelModules = " overlay br_netfilter bridge 8021q bonding tun tap vxlan veth wireguard nf_conntrack nf_nat ip_tables ip6_tables ip_vs ip_vs_rr ip_vs_wrr ip_vs_sh " +
-	"iptable_filter iptable_nat xt_conntrack ip_set rbd ceph nbd nfs nfsd nfsv4 cifs fuse loop dm_crypt dm_thin_pool dm_snapshot dm_mod raid1 xfs btrfs ext4 iscsi_tcp " +
-	"nvme_tcp nvme_fabrics vfio vfio_pci vfio_iommu_type1 vhost_net kvm kvm_intel kvm_amd msr zram tcp_bbr sch_fq configfs target_core_mod drm drm_kms_helper snd_hda_intel nouveau "
+const kernelModules = " overlay br_netfilter bridge 8021q bonding tun tap vxlan veth wireguard nf_conntrack nf_nat ip_tables ip6_tables ip_vs " +
+	"ip_vs_rr ip_vs_wrr ip_vs_sh iptable_filter iptable_nat xt_conntrack ip_set rbd ceph nbd nfs nfsd nfsv4 cifs fuse loop " +
+	"dm_crypt dm_thin_pool dm_snapshot dm_mod raid1 xfs btrfs ext4 iscsi_tcp nvme_tcp nvme_fabrics vfio vfio_pci " +
+	"vfio_iommu_type1 vhost_net kvm kvm_intel kvm_amd msr zram tcp_bbr sch_fq configfs target_core_mod drm drm_kms_helper " +
+	"snd_hda_intel nouveau "
 
 // modprobe loads a module.
 func (s *system) modprobe(name string) error {
