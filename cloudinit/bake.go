@@ -16,7 +16,8 @@ type Bake struct {
 	Holds      []string // packages that must not change by themselves
 	APTSources []APTSource
 	APTMirror  string // URL in place of Ubuntu's archive
-	APTProxy   string // URL of an HTTP proxy for packages
+	APTProxy   string // URL of an HTTP proxy for packages from repositories without TLS
+	HTTPSProxy string // URL of an HTTP proxy for repositories with TLS; empty: none
 	Upgrade    bool   // bring the image's own packages up to date first
 	Files      []File
 	Commands   [][]string // argument vectors, run in order after all else
@@ -50,11 +51,14 @@ func RenderTemplate(b Bake) (NoCloud, error) {
 		ManageEtcHosts: true,
 		DisableRoot:    true,
 		SSHKeyTypes:    []string{"ed25519"},
-		APT:            apt(b.APTMirror, b.APTProxy),
+		APT:            apt(b.APTMirror, b.APTProxy, b.HTTPSProxy),
 		PackageUpdate:  true,
 		PackageUpgrade: b.Upgrade,
-		Packages:       withAgent(b.Packages),
-		RunCmd:         [][]string{{"systemctl", "start", agent}},
+		Packages:       []string{agent}, // alone: apt installs all that it is asked for, or nothing
+		RunCmd:         [][]string{{"systemctl", "start", agent}, {"set", "-e"}},
+	}
+	if err := u.install(slices.DeleteFunc(slices.Clone(b.Packages), func(p string) bool { return p == agent })); err != nil {
+		return NoCloud{}, fmt.Errorf("template: %w", err)
 	}
 	if err := u.addSources(b.APTSources); err != nil {
 		return NoCloud{}, fmt.Errorf("template: %w", err)
@@ -83,13 +87,6 @@ func RenderTemplate(b Bake) (NoCloud, error) {
 
 // agent is both the package and the unit.
 const agent = "qemu-guest-agent"
-
-func withAgent(packages []string) []string {
-	if slices.Contains(packages, agent) {
-		return packages
-	}
-	return slices.Concat([]string{agent}, packages)
-}
 
 func (u *UserData) addSources(sources []APTSource) error {
 	for _, s := range sources {

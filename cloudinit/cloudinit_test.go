@@ -241,3 +241,18 @@ func FuzzMarshal(f *testing.F) {
 		require.Equal(t, in, out, "%s", b)
 	})
 }
+
+// apt takes the proxy for http for https too unless it is told another, or none.
+func TestProxies(t *testing.T) {
+	for _, tt := range []struct{ proxy, secure, want string }{
+		{"http://cache:3142", "", "apt:\n  http_proxy: \"http://cache:3142\"\n  https_proxy: DIRECT\n"},
+		{"http://cache:3142", "http://proxy:8080", "apt:\n  http_proxy: \"http://cache:3142\"\n  https_proxy: \"http://proxy:8080\"\n"},
+		{"", "http://proxy:8080", "apt:\n  https_proxy: \"http://proxy:8080\"\n"},
+	} {
+		doc, err := RenderTemplate(Bake{Hostname: "t", APTProxy: tt.proxy, HTTPSProxy: tt.secure})
+		require.NoError(t, err)
+		text, err := doc.UserData.Render()
+		require.NoError(t, err)
+		assert.Contains(t, string(text), tt.want)
+	}
+}

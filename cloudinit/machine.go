@@ -34,7 +34,8 @@ type Machine struct {
 	KernelModules  []string
 	Files          []File
 	APTMirror      string // URL in place of Ubuntu's archive
-	APTProxy       string // URL of an HTTP proxy for packages
+	APTProxy       string // URL of an HTTP proxy for packages from repositories without TLS
+	HTTPSProxy     string // URL of an HTTP proxy for repositories with TLS; empty: none
 	Timezone       string
 }
 
@@ -158,7 +159,7 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 		SSHDeleteKeys:  m.FreshHostKeys,
 		SSHKeyTypes:    []string{"ed25519"},
 		Timezone:       m.Timezone,
-		APT:            apt(m.APTMirror, m.APTProxy),
+		APT:            apt(m.APTMirror, m.APTProxy, m.HTTPSProxy),
 	}
 	files := slices.Concat(kernelFiles(m.modules(), sysctls), m.Files)
 	for _, f := range files {
@@ -168,12 +169,19 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 		}
 		u.WriteFiles = append(u.WriteFiles, w)
 	}
-	// systemd has read both files by the time cloud-init writes them.
-	u.RunCmd = [][]string{append([]string{"modprobe", "-a"}, m.modules()...), {"sysctl", "--quiet", "--system"}}
-	if err := u.mount(m.Disks); err != nil {
+	if err := u.mount(m.Disks); err != nil { // whose own step says what is wrong with them
 		return UserData{}, err
 	}
-	return u, u.install(m.Packages)
+	// cloud-init makes one script of all commands, whose status is its last one's: what
+	// fails from here on is to be the end of it. Packages come first, the guest agent
+	// among them.
+	u.RunCmd = append(u.RunCmd, []string{"set", "-e"})
+	if err := u.install(m.Packages); err != nil {
+		return UserData{}, err
+	}
+	// systemd has read both files by the time cloud-init writes them.
+	u.RunCmd = append(u.RunCmd, append([]string{"modprobe", "-a"}, m.modules()...), []string{"sysctl", "--quiet", "--system"})
+	return u, nil
 }
 
 // mount makes the disks usable by a script: cloud-init's own fs_setup wants a device's
@@ -202,7 +210,6 @@ func (u *UserData) mount(disks []Mount) error {
 //go:embed packages.sh
 var installScript []byte
 
-// install comes last: the status of the last command is that of the first boot.
 func (u *UserData) install(packages []string) error {
 	if len(packages) == 0 {
 		return nil
@@ -255,11 +262,17 @@ func kernelFiles(modules []string, sysctls map[string]string) []File {
 	}
 }
 
-func apt(mirror, proxy string) *APT {
-	if mirror == "" && proxy == "" {
+// apt says where packages come from. Where apt is told of no proxy for https it takes
+// that for http (apt-transport-https(1)), and a cache of packages refuses what https
+// asks of it.
+func apt(mirror, proxy, secure string) *APT {
+	if mirror == "" && proxy == "" && secure == "" {
 		return nil
 	}
-	a := &APT{HTTPProxy: proxy}
+	if proxy != "" && secure == "" {
+		secure = "DIRECT"
+	}
+	a := &APT{HTTPProxy: proxy, HTTPSProxy: secure}
 	if mirror != "" {
 		a.Primary = []Mirror{{Arches: []string{"default"}, URI: mirror}}
 		a.Security = a.Primary

@@ -47,10 +47,11 @@ type User struct {
 
 // APT says where packages come from.
 type APT struct {
-	Primary   []Mirror          `yaml:"primary,omitempty"`
-	Security  []Mirror          `yaml:"security,omitempty"`
-	HTTPProxy string            `yaml:"http_proxy,omitempty"`
-	Sources   map[string]Source `yaml:"sources,omitempty"` // by file name under /etc/apt/sources.list.d
+	Primary    []Mirror          `yaml:"primary,omitempty"`
+	Security   []Mirror          `yaml:"security,omitempty"`
+	HTTPProxy  string            `yaml:"http_proxy,omitempty"`
+	HTTPSProxy string            `yaml:"https_proxy,omitempty"` // or DIRECT
+	Sources    map[string]Source `yaml:"sources,omitempty"`     // by file name under /etc/apt/sources.list.d
 }
 
 // Mirror stands in for the archive on some architectures ("default": all others).

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -75,10 +76,22 @@ func (c *Cluster) release() k3s.Release {
 	return r
 }
 
+// outward is a runner whose commands find the proxy for https, where the file has one.
+func (c *Cluster) outward(r remote.Runner) remote.Runner {
+	proxy := c.spec.Guest.HTTPSProxy
+	if proxy == "" {
+		return r
+	}
+	return remote.RunnerFunc(func(ctx context.Context, cmd remote.Cmd) error {
+		cmd.Args = slices.Concat([]string{"env", "https_proxy=" + proxy}, cmd.Args)
+		return r.Run(ctx, cmd)
+	})
+}
+
 // install puts K3s on a node, in the version of the file.
 func (c *Cluster) install(ctx context.Context, n Node) error {
 	return c.staged(ctx, n, func(ctx context.Context) error {
-		_, err := k3s.Install(ctx, c.root(n.Name), c.release())
+		_, err := k3s.Install(ctx, c.outward(c.root(n.Name)), c.release())
 		return err
 	})
 }

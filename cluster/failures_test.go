@@ -73,6 +73,8 @@ func failures() []failure {
 			w.sim.AddVM(pvesim.VM{ID: 300, Node: "pve1", Name: "win11", Config: map[string]string{"memory": "512", "hostpci0": "01:00"}})
 		}},
 		{name: "guest-never-answers", step: "guest/cp1", arrange: fault(guest.Faults{NeverBoots: true})},
+		{name: "package-mistyped", step: "template/pve1", spec: func(s string) string { return s + "guest: {packages: [htopp]}\n" }},
+		{name: "kernel-module-mistyped", step: "guest/cp1", spec: func(s string) string { return s + "guest: {kernelModules: [wiregard]}\n" }},
 		{name: "ssh-refuses", step: "guest/cp1", arrange: fault(guest.Faults{SSHRefuses: true})},
 		{name: "driver-not-loaded", step: "driver/gpu1", arrange: fault(guest.Faults{DriverFailsToLoad: true})},
 		{name: "node-never-ready", step: "node/gpu1", arrange: func(w *world) {

@@ -46,7 +46,7 @@ func (c *Cluster) driverStep(n Node) *converge.Resource[driverSeen] {
 			if err := nvidia.InstallDriver(ctx, c.root(n.Name), s.want); err != nil {
 				return err
 			}
-			if err := nvidia.InstallToolkit(ctx, c.root(n.Name), toolkit); err != nil {
+			if err := nvidia.InstallToolkit(ctx, c.outward(c.root(n.Name)), toolkit); err != nil {
 				return err
 			}
 			return c.loadDriver(ctx, n, s)

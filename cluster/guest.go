@@ -236,7 +236,7 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		return inside{}, err
 	}
 	if err := status.Err(); err != nil && !errors.Is(err, cloudinit.ErrNotDone) {
-		return inside{}, converge.Permanent(fmt.Errorf("first boot of %s failed: %w", n.Name, err))
+		return inside{}, converge.Permanent(fmt.Errorf("first boot of %s failed: %w%s", n.Name, err, bootCause(ctx, g.root)))
 	}
 	if status.State == cloudinit.Done {
 		if err := c.unlike(ctx, n); err != nil {
@@ -244,6 +244,19 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		}
 	}
 	return inside{status: status}, nil
+}
+
+// bootOutput is where cloud-init keeps what its commands said.
+const bootOutput = "/var/log/cloud-init-output.log"
+
+// bootCause is what a first boot's commands said of their failure, as a further line of
+// an error: cloud-init itself names only which of its modules failed.
+func bootCause(ctx context.Context, root remote.Runner) string {
+	out, err := remote.Output(ctx, root, "tail", "-n", "200", bootOutput)
+	if said := remote.Telling(string(out)); err == nil && said != "" {
+		return "\n  its commands said: " + said
+	}
+	return ""
 }
 
 // loginGrace is how long a login may be refused before that is an error.

@@ -175,7 +175,7 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 	if stale(have, srv.Version) {
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
 			return c.staged(ctx, n, func(ctx context.Context) error {
-				return k3s.UpgradeServer(ctx, c.root(n.Name), c.release(), srv)
+				return k3s.UpgradeServer(ctx, c.outward(c.root(n.Name)), c.release(), srv)
 			})
 		})
 	}
@@ -228,7 +228,7 @@ func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error 
 		}
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
 			return c.staged(ctx, n, func(ctx context.Context) error {
-				return k3s.UpgradeAgent(ctx, c.root(n.Name), c.release(), join)
+				return k3s.UpgradeAgent(ctx, c.outward(c.root(n.Name)), c.release(), join)
 			})
 		})
 	}

@@ -200,10 +200,11 @@ func (r *resolver) guest() {
 	raw := &r.raw.Guest
 	g := Guest{
 		Packages: raw.Packages, Sysctls: raw.Sysctls, KernelModules: raw.KernelModules,
-		APTMirror: raw.APT.Mirror, APTProxy: raw.APT.Proxy, Timezone: cmp.Or(raw.Timezone, "Etc/UTC"),
+		APTMirror: raw.APT.Mirror, APTProxy: raw.APT.Proxy, HTTPSProxy: raw.APT.HTTPSProxy, Timezone: cmp.Or(raw.Timezone, "Etc/UTC"),
 	}
 	r.isURL(&raw.APT.Mirror, "http", "https")
 	r.isURL(&raw.APT.Proxy, "http", "https")
+	r.isURL(&raw.APT.HTTPSProxy, "http", "https")
 	for i, p := range g.Packages {
 		if !matches(`^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$`, p) {
 			r.wrong(&raw.Packages[i], fmt.Sprintf("%q cannot be a package", p), "write its name, or name=version")

@@ -27,7 +27,7 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 		FreshHostKeys: s.Image.Template != "",
 		Packages:      s.ownPackages(), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
-		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy, Timezone: s.Guest.Timezone,
+		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
 	}
 	if n.DHCP() { // which also says the gateway
 		m.Gateway = netip.Addr{}

@@ -107,6 +107,7 @@ type Guest struct {
 	Files         []File
 	APTMirror     string
 	APTProxy      string
+	HTTPSProxy    string `json:",omitempty"` // for what nodes fetch by https: packages, keys, K3s; empty: none
 	Timezone      string
 }
 

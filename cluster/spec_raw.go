@@ -96,8 +96,9 @@ type rawGuest struct {
 }
 
 type rawAPT struct {
-	Mirror string `yaml:"mirror" jsonschema_description:"URL in the place of Ubuntu's archive."`
-	Proxy  string `yaml:"proxy" jsonschema_description:"URL of an HTTP proxy for packages."`
+	Mirror     string `yaml:"mirror" jsonschema_description:"URL in the place of Ubuntu's archive."`
+	Proxy      string `yaml:"proxy" jsonschema_description:"URL of an HTTP proxy or cache for packages from repositories without TLS."`
+	HTTPSProxy string `yaml:"httpsProxy" jsonschema_description:"URL of an HTTP proxy for what nodes fetch by https: NVIDIA's packages and key, K3s. Default: none."`
 }
 
 type rawGuestFile struct {

@@ -196,7 +196,7 @@ func (c *Cluster) bakeSeed(t template, n Node) (cloudinit.NoCloud, error) {
 	s := c.spec
 	b := cloudinit.Bake{
 		Hostname: bakeName, InstanceID: bakeName, Packages: t.holds.Packages,
-		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy,
+		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy,
 		MAC: s.bakeMAC(t.host).String(), Address: n.Address, DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 	}
 	if !n.DHCP() {
@@ -230,7 +230,7 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 	if err := c.waitBakeAgent(ctx, vm); err != nil {
 		return err
 	}
-	guest := c.Proxmox.Guest(vm)
+	guest := c.outward(c.Proxmox.Guest(vm))
 	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
 		return err
 	}
@@ -317,8 +317,10 @@ func (c *Cluster) waitFirstBoot(ctx context.Context, r remote.Runner) error {
 		if err != nil {
 			return err
 		}
-		if err := status.Err(); !errors.Is(err, cloudinit.ErrNotDone) {
-			return err
+		if err := status.Err(); err == nil {
+			return nil
+		} else if !errors.Is(err, cloudinit.ErrNotDone) {
+			return fmt.Errorf("%w%s", err, bootCause(ctx, r))
 		}
 		stage := cmp.Or(status.Detail, string(status.State))
 		progress.Say(ctx, "first boot: %s", stage)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -128,14 +129,30 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 // install brings packages in and holds them.
 func install(ctx context.Context, r remote.Runner, packages, holds []string) error {
 	apt := []string{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300"}
-	if err := readLists(ctx, r, slices.Concat(apt, []string{"update"})); err != nil {
+	var lists remote.Tail // what could not be fetched is a warning of apt's, under status 0
+	if err := readLists(ctx, r, slices.Concat(apt, []string{"update"}), &lists); err != nil {
 		return err
 	}
 	args := slices.Concat(apt, []string{"install", "--yes", "--no-install-recommends", "--allow-change-held-packages"}, packages)
-	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: progress.Lines(ctx)}); err != nil {
-		return err
+	var said remote.Tail
+	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: io.MultiWriter(progress.Lines(ctx), &said)}); err != nil {
+		return why(err, said.String(), lists.String())
 	}
 	return remote.Run(ctx, r, slices.Concat([]string{"apt-mark", "hold"}, holds)...)
+}
+
+// why adds to a failed installation what apt-get said elsewhere of its cause: which
+// dependencies are not met, to its standard output, and which repositories could not be
+// reached, while it read the lists.
+func why(err error, said, lists string) error {
+	const unmet = "The following packages have unmet dependencies:"
+	if _, after, found := strings.Cut(said, unmet); found {
+		err = fmt.Errorf("%w; unmet dependencies: %s", err, remote.Telling(after))
+	}
+	if strings.Contains(lists, "W: Failed to fetch") {
+		err = fmt.Errorf("%w; apt-get update had said: %s\n  does the machine reach that repository, or does a proxy (guest.apt) stand in the way?", err, remote.Telling(lists))
+	}
+	return err
 }
 
 // How long somebody else's update of the lists is waited for, and how long between two tries.
@@ -147,9 +164,9 @@ const (
 // readLists reads the package lists. apt-get waits for dpkg's lock, and not for that of
 // the lists (DPkg::Lock::Timeout does not reach it), which Ubuntu's own timer takes
 // after a boot.
-func readLists(ctx context.Context, r remote.Runner, args []string) error {
+func readLists(ctx context.Context, r remote.Runner, args []string, said io.Writer) error {
 	for begun := time.Now(); ; {
-		err := remote.Run(ctx, r, args...)
+		err := r.Run(ctx, remote.Cmd{Args: args, Stderr: said})
 		var exit *remote.ExitError
 		if !errors.As(err, &exit) || !strings.Contains(exit.Stderr, "Could not get lock") || time.Since(begun) > listsTime {
 			return err

@@ -2,6 +2,8 @@ package nvidia
 
 import (
 	"context"
+	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +26,7 @@ func TestTheListsAreSomebodyElsesForAWhile(t *testing.T) {
 			}
 			return nil
 		})
-		return readLists(t.Context(), r, []string{"apt-get", "update"})
+		return readLists(t.Context(), r, []string{"apt-get", "update"}, io.Discard)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -38,4 +40,26 @@ func TestTheListsAreSomebodyElsesForAWhile(t *testing.T) {
 		require.ErrorContains(t, err, "not signed")
 		assert.Zero(t, time.Since(begun), "no other failure mends itself")
 	})
+}
+
+// TestAFailedInstallSaysWhy: apt-get tells of a repository that it could not reach while
+// it reads the lists, under status 0, and of dependencies on its standard output.
+func TestAFailedInstallSaysWhy(t *testing.T) {
+	r := remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
+		switch {
+		case slices.Contains(cmd.Args, "update"):
+			_, _ = io.WriteString(cmd.Stderr, "W: Failed to fetch https://nvidia.github.io/libnvidia-container/stable/deb/amd64/InRelease  Invalid response from proxy: HTTP/1.1 403 CONNECT denied\n"+
+				"W: Some index files failed to download. They have been ignored, or old ones used instead.\n")
+			return nil
+		case slices.Contains(cmd.Args, "install"):
+			_, _ = io.WriteString(cmd.Stdout, "The following packages have unmet dependencies:\n nvidia-utils-580-server : Depends: libnvidia-compute-580-server but it is not installable\n")
+			return &remote.ExitError{Args: cmd.Args, Code: 100, Stderr: "E: Unable to locate package nvidia-container-toolkit\n"}
+		}
+		return nil
+	})
+	err := install(t.Context(), r, []string{"nvidia-container-toolkit"}, nil)
+	for _, want := range []string{"E: Unable to locate package nvidia-container-toolkit", "unmet dependencies: nvidia-utils-580-server : Depends: libnvidia-compute-580-server",
+		"CONNECT denied", "guest.apt"} {
+		require.ErrorContains(t, err, want)
+	}
 }

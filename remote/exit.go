@@ -2,6 +2,8 @@ package remote
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,21 +24,45 @@ func (e *ExitError) Error() string {
 		how = "ended by signal " + e.Signal
 	}
 	text := how + ": " + Cmd{Args: e.Args}.String()
-	if said := lastLines(e.Stderr, 3); said != "" {
+	if said := Telling(e.Stderr); said != "" {
 		text += ": " + said
 	}
 	return text
 }
 
-// lastLines returns the last n lines of s that are not blank, as one line.
-func lastLines(s string, n int) string {
-	var lines []string
-	for line := range strings.SplitSeq(s, "\n") {
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, strings.Map(printable, line))
+// How many lines Telling returns: of those that name an error, and without any.
+const (
+	tellingErrors = 5
+	tellingLines  = 3
+)
+
+// naming is how programs begin a line that names an error: apt (E:, and W: for what it
+// could not fetch), dpkg, modprobe and insmod, curl, cloud-init, shells.
+var naming = regexp.MustCompile(`^(E: |W: Failed |Err:|[A-Za-z0-9_./-]+: (\([0-9]+\) |.*\b(error|ERROR|FATAL|WARNING|fatal|cannot|not found)\b)|(error|ERROR|FATAL|fatal)\b)`)
+
+// Telling returns, as one line, what of a program's output says why it failed: the
+// last lines that name an error, and the last line of all. Where no line does, the
+// last three are returned. Lines that are there twice are told once.
+func Telling(output string) string {
+	var all, errs []string
+	for line := range strings.SplitSeq(output, "\n") {
+		line = strings.Map(printable, strings.TrimSpace(line))
+		if line == "" {
+			continue
+		}
+		all = append(all, line)
+		if naming.MatchString(line) && !slices.Contains(errs, line) {
+			errs = append(errs, line)
 		}
 	}
-	return strings.Join(lines[max(0, len(lines)-n):], " | ")
+	if len(errs) == 0 {
+		return strings.Join(all[max(0, len(all)-tellingLines):], " | ")
+	}
+	errs = errs[max(0, len(errs)-tellingErrors):]
+	if last := all[len(all)-1]; !slices.Contains(errs, last) {
+		errs = append(errs, last)
+	}
+	return strings.Join(errs, " | ")
 }
 
 // printable drops what could move a terminal's cursor.

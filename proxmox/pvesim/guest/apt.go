@@ -62,14 +62,27 @@ type apt struct {
 	disk *Disk
 }
 
-// reaches reports whether an archive's server answers, whatever it does. A machine
-// that was given no internet has all archives at hand.
-func (a *apt) reaches(ctx context.Context, uri string) bool {
-	if a.p.sys.m.cfg.Internet == nil {
-		return true
+// away says why an archive's server cannot be had, "" where it answers, whatever it
+// does. A machine that was given no internet has all archives at hand.
+func (a *apt) away(ctx context.Context, uri string) string {
+	if strings.HasPrefix(uri, "https://") && a.cached() {
+		return "Invalid response from proxy: HTTP/1.1 403 CONNECT denied"
 	}
-	_, err := a.p.download(ctx, uri)
-	return err == nil || errors.Is(err, ErrNotFound)
+	if a.p.sys.m.cfg.Internet == nil {
+		return ""
+	}
+	if _, err := a.p.download(ctx, uri); err != nil && !errors.Is(err, ErrNotFound) {
+		return "Could not connect"
+	}
+	return ""
+}
+
+// cached reports whether https goes through the proxy for http, as it does where apt is
+// told of no other (apt-transport-https(1)). The proxies for http here are caches of
+// packages, which refuse CONNECT.
+func (a *apt) cached() bool {
+	conf, _ := a.fs.readFile(aptProxyFile)
+	return strings.Contains(string(conf), "Acquire::http::Proxy") && !strings.Contains(string(conf), "Acquire::https::Proxy")
 }
 
 func (a *apt) update(ctx context.Context) int {
@@ -81,8 +94,8 @@ func (a *apt) update(ctx context.Context) int {
 			code = aptFailed
 			continue
 		}
-		if !a.reaches(ctx, s.uri) {
-			fmt.Fprintf(a.p.stderr, "W: Failed to fetch %s  Could not connect\nW: Some index files failed to download. They have been ignored, or old ones used instead.\n", s.uri)
+		if why := a.away(ctx, s.uri); why != "" {
+			fmt.Fprintf(a.p.stderr, "W: Failed to fetch %s  %s\nW: Some index files failed to download. They have been ignored, or old ones used instead.\n", s.uri, why)
 			continue // which is no failure to apt-get
 		}
 		a.p.printf("Get:%d %s InRelease\n", i+1, s.uri)
@@ -166,8 +179,8 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		return aptFailed
 	}
 	for _, s := range aptSources(a.fs) {
-		if len(want) > 0 && !a.reaches(ctx, s.uri) {
-			fmt.Fprintf(a.p.stderr, "E: Failed to fetch %s  Could not connect\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri)
+		if why := a.away(ctx, s.uri); len(want) > 0 && why != "" {
+			fmt.Fprintf(a.p.stderr, "E: Failed to fetch %s  %s\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri, why)
 			return aptFailed
 		}
 	}

@@ -29,6 +29,7 @@ bootcmd:
   - echo early > /run/early
 apt:
   http_proxy: http://10.0.0.30:3142
+  https_proxy: DIRECT
   sources:
     nvidia-container-toolkit.list:
       source: "deb [signed-by=$KEY_FILE] https://nvidia.github.io/libnvidia-container/stable/deb/amd64 /"
@@ -82,7 +83,7 @@ func TestCloudInitDoesWhatItIsTold(t *testing.T) {
 			"dpkg-query -W -f '${Package} ${Version}\\n' 'nvidia-container-toolkit*' libnvidia-container1":             "nvidia-container-toolkit 1.19.0-1\nnvidia-container-toolkit-base 1.19.0-1\nlibnvidia-container1 1.19.0-1\n",
 			"nvidia-container-runtime --version":                                                                       "NVIDIA Container Runtime version 1.19.0\n",
 			"systemctl is-active qemu-guest-agent; systemctl is-enabled qemu-guest-agent":                              "active\nenabled\n",
-			"cat /etc/apt/apt.conf.d/90cloud-init-aptproxy":                                                            "Acquire::http::Proxy \"http://10.0.0.30:3142\";\n",
+			"cat /etc/apt/apt.conf.d/90cloud-init-aptproxy":                                                            "Acquire::http::Proxy \"http://10.0.0.30:3142\";\nAcquire::https::Proxy \"DIRECT\";\n",
 		} {
 			assert.Equal(t, want, mustShell(t, m, command), command)
 		}

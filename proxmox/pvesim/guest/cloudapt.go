@@ -6,16 +6,27 @@ import (
 	"strings"
 )
 
+// aptProxyFile is where cloud-init puts apt's proxies.
+const aptProxyFile = "/etc/apt/apt.conf.d/90cloud-init-aptproxy"
+
 // aptSources is apt: proxy, mirror, further sources with their keys.
 func (c *cloud) aptSources() {
 	apt, ok := c.user["apt"].(map[string]any)
 	if !ok {
 		return
 	}
-	for key, option := range map[string]string{"http_proxy": "Acquire::http::Proxy", "proxy": "Acquire::http::Proxy", "https_proxy": "Acquire::https::Proxy"} {
-		if url := text(apt[key]); url != "" {
-			c.v.save("/etc/apt/apt.conf.d/90cloud-init-aptproxy", option+" \""+url+"\";\n", 0o644)
+	var proxies []string
+	for _, key := range []string{"proxy", "http_proxy", "https_proxy"} {
+		option := "Acquire::http::Proxy"
+		if key == "https_proxy" {
+			option = "Acquire::https::Proxy"
 		}
+		if url := text(apt[key]); url != "" {
+			proxies = append(proxies, option+" \""+url+"\";\n")
+		}
+	}
+	if len(proxies) > 0 {
+		c.v.save(aptProxyFile, strings.Join(proxies, ""), 0o644)
 	}
 	if conf := text(apt["conf"]); conf != "" {
 		c.v.save("/etc/apt/apt.conf.d/94cloud-init-config", conf, 0o644)

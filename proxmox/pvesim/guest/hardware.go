@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,11 +87,22 @@ func className(class string) string {
 	return map[string]string{"0300": "VGA compatible controller", "0302": "3D controller", "0403": "Audio device", "0200": "Ethernet controller", "0680": "Bridge", "0c03": "USB controller"}[class]
 }
 
-// modprobe loads a module. Other than NVIDIA's they are part of every kernel.
+// kernelModules are those beside NVIDIA's that the simulated kernels have, of the
+// thousands of a distribution's.
+const kernelModules = " overlay br_netfilter bridge 8021q bonding tun tap vxlan veth wireguard nf_conntrack nf_nat ip_tables ip6_tables ip_vs " +
+	"ip_vs_rr ip_vs_wrr ip_vs_sh iptable_filter iptable_nat xt_conntrack ip_set rbd ceph nbd nfs nfsd nfsv4 cifs fuse loop " +
+	"dm_crypt dm_thin_pool dm_snapshot dm_mod raid1 xfs btrfs ext4 iscsi_tcp nvme_tcp nvme_fabrics vfio vfio_pci " +
+	"vfio_iommu_type1 vhost_net kvm kvm_intel kvm_amd msr zram tcp_bbr sch_fq configfs target_core_mod drm drm_kms_helper " +
+	"snd_hda_intel nouveau "
+
+// modprobe loads a module.
 func (s *system) modprobe(name string) error {
 	name = strings.ReplaceAll(name, "-", "_")
 	if name == "nvidia" || strings.HasPrefix(name, "nvidia_") {
 		return s.loadNVIDIA(false)
+	}
+	if !strings.Contains(kernelModules, " "+name+" ") {
+		return fmt.Errorf("FATAL: Module %s %w /lib/modules/%s", name, errModuleMissing, s.kernel)
 	}
 	s.mu.Lock()
 	s.modules[name] = s.kernel
@@ -133,11 +145,17 @@ func runModprobe(_ context.Context, p *proc) int {
 	if has(opts, "r") {
 		return p.fail("ERROR: removing modules is not simulated")
 	}
+	code := 0
 	for _, name := range args {
 		p.sys.mu.Lock()
 		_, there := p.sys.modules[strings.ReplaceAll(name, "-", "_")]
 		p.sys.mu.Unlock()
-		if err := p.sys.modprobe(name); err != nil {
+		err := p.sys.modprobe(name)
+		switch {
+		case errors.Is(err, errModuleMissing) && has(opts, "a"): // and goes on, as kmod does
+			code = p.fail("%s", strings.Replace(err.Error(), "FATAL", "WARNING", 1))
+			continue
+		case err != nil:
 			return p.fail("%v", err)
 		}
 		if !there {
@@ -147,7 +165,7 @@ func runModprobe(_ context.Context, p *proc) int {
 			break
 		}
 	}
-	return 0
+	return code
 }
 
 func (p *proc) modinfo(name, field string) int {

@@ -1,0 +1,22 @@
+package cluster_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// TestACacheOfPackages: what stands before the archive's mirror for http refuses https,
+// which NVIDIA's repository wants.
+func TestACacheOfPackages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, small+"guest: {apt: {proxy: 'http://10.0.0.30:3142'}}\n")
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+	})
+}
