@@ -33,7 +33,8 @@ type Machine struct {
 	Sysctls        map[string]string
 	KernelModules  []string
 	Files          []File
-	APTMirror      string // URL in place of Ubuntu's archive
+	APTMirror      string // URL in place of the distribution's archive
+	APTSecurity    string // URL of its security updates; empty: APTMirror has them too, as Ubuntu's mirrors have
 	APTProxy       string // URL of an HTTP proxy for packages
 	Timezone       string
 }
@@ -158,7 +159,7 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 		SSHDeleteKeys:  m.FreshHostKeys,
 		SSHKeyTypes:    []string{"ed25519"},
 		Timezone:       m.Timezone,
-		APT:            apt(m.APTMirror, m.APTProxy),
+		APT:            apt(m.APTMirror, m.APTSecurity, m.APTProxy),
 	}
 	files := slices.Concat(kernelFiles(m.modules(), sysctls), m.Files)
 	for _, f := range files {
@@ -255,14 +256,14 @@ func kernelFiles(modules []string, sysctls map[string]string) []File {
 	}
 }
 
-func apt(mirror, proxy string) *APT {
+func apt(mirror, security, proxy string) *APT {
 	if mirror == "" && proxy == "" {
 		return nil
 	}
 	a := &APT{HTTPProxy: proxy}
 	if mirror != "" {
 		a.Primary = []Mirror{{Arches: []string{"default"}, URI: mirror}}
-		a.Security = a.Primary
+		a.Security = []Mirror{{Arches: []string{"default"}, URI: cmp.Or(security, mirror)}}
 	}
 	return a
 }
