@@ -10,17 +10,18 @@ import (
 // Bake is what goes into a template before it is sealed: software that every
 // clone needs, and nothing about any one machine.
 type Bake struct {
-	Hostname   string // while it is being baked
-	InstanceID string // empty: made of the hostname and a digest
-	Packages   []string
-	Holds      []string // packages that must not change by themselves
-	APTSources []APTSource
-	APTMirror  string // URL in place of Ubuntu's archive
-	APTProxy   string // URL of an HTTP proxy for packages from repositories without TLS
-	HTTPSProxy string // URL of an HTTP proxy for repositories with TLS; empty: none
-	Upgrade    bool   // bring the image's own packages up to date first
-	Files      []File
-	Commands   [][]string // argument vectors, run in order after all else
+	Hostname    string // while it is being baked
+	InstanceID  string // empty: made of the hostname and a digest
+	Packages    []string
+	Holds       []string // packages that must not change by themselves
+	APTSources  []APTSource
+	APTMirror   string // URL in place of the distribution's archive
+	APTSecurity string // URL of its security updates; empty: APTMirror has them too
+	APTProxy    string // URL of an HTTP proxy for packages from repositories without TLS
+	HTTPSProxy  string // URL of an HTTP proxy for repositories with TLS; empty: none
+	Upgrade     bool   // bring the image's own packages up to date first
+	Files       []File
+	Commands    [][]string // argument vectors, run in order after all else
 
 	// Where the machine is while it is being baked; sealing forgets it. Without a MAC
 	// it asks DHCP on its first interface.
@@ -51,7 +52,7 @@ func RenderTemplate(b Bake) (NoCloud, error) {
 		ManageEtcHosts: true,
 		DisableRoot:    true,
 		SSHKeyTypes:    []string{"ed25519"},
-		APT:            apt(b.APTMirror, b.APTProxy, b.HTTPSProxy),
+		APT:            apt(b.APTMirror, b.APTSecurity, b.APTProxy, b.HTTPSProxy),
 		PackageUpdate:  true,
 		PackageUpgrade: b.Upgrade,
 		Packages:       []string{agent}, // alone: apt installs all that it is asked for, or nothing

@@ -33,7 +33,8 @@ type Machine struct {
 	Sysctls        map[string]string
 	KernelModules  []string
 	Files          []File
-	APTMirror      string // URL in place of Ubuntu's archive
+	APTMirror      string // URL in place of the distribution's archive
+	APTSecurity    string // URL of its security updates; empty: APTMirror has them too, as Ubuntu's mirrors have
 	APTProxy       string // URL of an HTTP proxy for packages from repositories without TLS
 	HTTPSProxy     string // URL of an HTTP proxy for repositories with TLS; empty: none
 	Timezone       string
@@ -159,7 +160,7 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 		SSHDeleteKeys:  m.FreshHostKeys,
 		SSHKeyTypes:    []string{"ed25519"},
 		Timezone:       m.Timezone,
-		APT:            apt(m.APTMirror, m.APTProxy, m.HTTPSProxy),
+		APT:            apt(m.APTMirror, m.APTSecurity, m.APTProxy, m.HTTPSProxy),
 	}
 	files := slices.Concat(kernelFiles(m.modules(), sysctls), m.Files)
 	for _, f := range files {
@@ -265,7 +266,7 @@ func kernelFiles(modules []string, sysctls map[string]string) []File {
 // apt says where packages come from. Where apt is told of no proxy for https it takes
 // that for http (apt-transport-https(1)), and a cache of packages refuses what https
 // asks of it.
-func apt(mirror, proxy, secure string) *APT {
+func apt(mirror, security, proxy, secure string) *APT {
 	if mirror == "" && proxy == "" && secure == "" {
 		return nil
 	}
@@ -275,7 +276,7 @@ func apt(mirror, proxy, secure string) *APT {
 	a := &APT{HTTPProxy: proxy, HTTPSProxy: secure}
 	if mirror != "" {
 		a.Primary = []Mirror{{Arches: []string{"default"}, URI: mirror}}
-		a.Security = a.Primary
+		a.Security = []Mirror{{Arches: []string{"default"}, URI: cmp.Or(security, mirror)}}
 	}
 	return a
 }

@@ -121,6 +121,7 @@ func (r *resolver) finish() {
 			r.spec.NVIDIA.DriverMode = DriverPrebuilt
 		}
 	}
+	r.driverOfDistro()
 	r.templateStorage()
 }
 

@@ -44,6 +44,16 @@ func (r *resolver) driverMode() {
 	}
 }
 
+// driverOfDistro checks that the image's distribution has the driver that its nodes want.
+func (r *resolver) driverOfDistro() {
+	n, d := r.spec.NVIDIA, r.spec.distro()
+	baked := slices.ContainsFunc(r.spec.Nodes, func(n Node) bool { return n.GPUs.Count > 0 && !n.External && !n.Adopt })
+	if baked && n.DriverMode == DriverPrebuilt && n.Stack != StackNone && !d.SignedModules && r.spec.Image.Template == "" {
+		r.wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("%s has no driver in its archive that is built for its kernels", d.Title),
+			"write image: ubuntu-24.04, or nvidia: {driver: {mode: none}} and install one by hand")
+	}
+}
+
 // driverBranch holds a pinned branch against NVIDIA's life cycle. Whether it fits
 // the cards is asked for each node that says which they are.
 func (r *resolver) driverBranch() {

@@ -8,17 +8,12 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
-)
 
-// The image that is used when the file names none: Ubuntu 24.04, the last one read
-// from cloud-images.ubuntu.com/releases/noble. A dated one, since the contents of
-// release/ change under a checksum.
-const (
-	defaultImageURL    = "https://cloud-images.ubuntu.com/releases/noble/release-20260826/ubuntu-24.04-server-cloudimg-amd64.img"
-	defaultImageSHA256 = "d0fe84bb5f80853425fa6be28e2c106f30104c3cfe8611933f2e65c9b63f0e30"
+	"github.com/cps-gpu/homelab/internal/distro"
 )
 
 const userName = `^[a-z_][a-z0-9_-]{0,31}$`
@@ -28,9 +23,10 @@ func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchS
 
 func (r *resolver) image() {
 	raw := &r.raw.Image
+	d := distro.Named(r.choice(&raw.Distribution, "distribution", distro.Names()...))
 	img := Image{
-		URL: raw.URL, SHA256: strings.ToLower(raw.SHA256), Template: raw.Template,
-		Release:      r.choice(&raw.Release, "release", "noble"),
+		URL: raw.URL, SHA256: strings.ToLower(raw.SHA256), SHA512: strings.ToLower(raw.SHA512), Template: raw.Template,
+		Distribution: d.Name, Release: d.Release,
 		ImageStorage: cmp.Or(raw.Storage, "local"), SeedStorage: cmp.Or(raw.SeedStorage, "local"),
 		TemplateStorage: raw.TemplateStorage, SecureBoot: raw.SecureBoot,
 	}
@@ -38,21 +34,38 @@ func (r *resolver) image() {
 	case img.Template != "" && img.URL != "":
 		r.wrong(&raw.Template, "the image is both a template and a URL", "keep template to use one that exists, or url to make one")
 	case img.Template != "":
-	case img.URL == "" && img.SHA256 == "":
-		img.URL, img.SHA256 = defaultImageURL, defaultImageSHA256
+	case img.URL == "" && img.SHA256+img.SHA512 == "":
+		img.URL, img.SHA256, img.SHA512 = d.Image, d.SHA256, d.SHA512
 	case img.URL == "":
 		r.wrong(&raw.URL, "the image has a checksum and no URL", "write url: beside it")
-	case img.SHA256 == "" && !r.spec.IsLab():
-		r.wrong(&raw.SHA256, "the image has no checksum", "write sha256: with the image's line in the file SHA256SUMS beside it")
+	case img.SHA256+img.SHA512 == "" && !r.spec.IsLab():
+		key := strings.ToLower(strings.TrimSuffix(d.Sums, "SUMS"))
+		r.wrong(&raw.SHA256, "the image has no checksum", "write "+key+": with the image's line in the file "+d.Sums+" beside it")
 	}
-	if img.SHA256 != "" && !matches(`^[0-9a-f]{64}$`, img.SHA256) {
-		r.wrong(&raw.SHA256, "sha256 is not a SHA-256", "write its 64 hex digits")
-	}
+	r.imageSums(raw)
 	r.isURL(&raw.URL, "http", "https")
 	for _, at := range []*string{&raw.Storage, &raw.TemplateStorage, &raw.SeedStorage} {
 		r.storageName(at)
 	}
 	r.spec.Image = img
+}
+
+// imageSums checks the checksums that the file has for its image.
+func (r *resolver) imageSums(raw *rawImage) {
+	if raw.SHA256 != "" && !matches(`^[0-9a-fA-F]{64}$`, raw.SHA256) {
+		r.wrong(&raw.SHA256, "sha256 is not a SHA-256", "write its 64 hex digits")
+	}
+	if raw.SHA512 != "" && !matches(`^[0-9a-fA-F]{128}$`, raw.SHA512) {
+		r.wrong(&raw.SHA512, "sha512 is not a SHA-512", "write its 128 hex digits")
+	}
+	if raw.SHA256 != "" && raw.SHA512 != "" {
+		r.wrong(&raw.SHA256, "the image has two checksums, and Proxmox compares one", "keep the longer one")
+	}
+	for _, d := range distro.All() {
+		if name := path.Base(raw.URL); strings.HasPrefix(name, d.ID+"-") && distro.Named(raw.Distribution).ID != d.ID {
+			r.wrong(&raw.URL, fmt.Sprintf("%s is no image of %s", name, distro.Named(raw.Distribution).Title), "write distribution: "+d.Name+" beside it")
+		}
+	}
 }
 
 // storageName checks a storage's ID: a letter, then letters, digits, - _ and .
@@ -109,7 +122,7 @@ func (r *resolver) between(v *int, at any, name string, low, high int) {
 func (r *resolver) access() {
 	raw := &r.raw.SSH
 	a := Access{
-		User: cmp.Or(raw.User, "ubuntu"), Agent: raw.Agent, Proxy: raw.Proxy,
+		User: cmp.Or(raw.User, r.spec.distro().User), Agent: raw.Agent, Proxy: raw.Proxy,
 		PrivateKey: r.existing(&raw.PrivateKey, string(raw.PrivateKey), false), PasswordHash: raw.PasswordHash.in(r.spec.Dir),
 	}
 	if !matches(userName, a.User) || a.User == "root" {

@@ -27,7 +27,7 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 		FreshHostKeys: s.Image.Template != "",
 		Packages:      s.ownPackages(), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
-		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
+		APTMirror: s.Guest.APTMirror, APTSecurity: s.aptSecurity(), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
 	}
 	if n.DHCP() { // which also says the gateway
 		m.Gateway = netip.Addr{}
@@ -41,6 +41,14 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
 	}
 	return m
+}
+
+// aptSecurity is where security updates come from while a mirror has the archive.
+func (s *Spec) aptSecurity() string {
+	if s.Guest.APTMirror == "" {
+		return ""
+	}
+	return s.distro().Security
 }
 
 // seed renders a node's first boot, once: the file does not change under us, and

@@ -52,7 +52,7 @@ func (s *Spec) templateName(host, digest string) string {
 // imageFile is the name under which the cloud image is kept. Proxmox imports a
 // disk only from a name that ends in its format, whatever the URL calls it.
 func (s *Spec) imageFile() string {
-	digest := s.Image.SHA256
+	digest := s.Image.SHA256 + s.Image.SHA512 // there is one
 	if digest == "" {
 		digest = cloudinit.Digest([]byte(s.Image.URL))
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-const realImage = "https://images.example/debian-13.qcow2"
+const realImage = "https://images.example/trixie.qcow2"
 
 const realSpec = `
 name: real

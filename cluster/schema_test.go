@@ -120,7 +120,7 @@ func unsettable(t *testing.T, s *jsonschema.Schema) map[string]any {
 func short() map[string]shortForm {
 	out := map[string]shortForm{}
 	for _, f := range []shortForm{
-		rawGPUs{}, rawNFS{}, rawShare{}, rawScratch{}, rawLonghorn{}, rawLoadBalancer{}, rawIngress{}, rawTLS{}, rawRancher{}, rawFleet{}, rawMonitoring{},
+		rawImage{}, rawGPUs{}, rawNFS{}, rawShare{}, rawScratch{}, rawLonghorn{}, rawLoadBalancer{}, rawIngress{}, rawTLS{}, rawRancher{}, rawFleet{}, rawMonitoring{},
 		rawHub{}, rawHubDatabase{}, rawHubAuth{}, rawAuthDummy{}, rawAuthNative{}, rawCPU{}, rawMemory{}, rawHubHome{}, rawHubShare{}, rawHubScratch{}, rawHubCull{},
 	} {
 		out["#/$defs/"+strings.TrimPrefix(reflect.TypeOf(f).Name(), "raw")] = f

@@ -65,8 +65,11 @@ type Host struct {
 // Image says what the nodes' template is made from.
 type Image struct {
 	URL     string // of a cloud image, qcow2 whatever its suffix
-	SHA256  string // lower-case hex; never empty when URL is set, but for the lab
-	Release string // Ubuntu's code name, e.g. noble
+	SHA256  string // lower-case hex; it or SHA512 is there when URL is set, but for the lab
+	SHA512  string
+	Release string // the distribution's code name, e.g. noble
+
+	Distribution string // ubuntu-24.04 or debian-13
 
 	Template string // an existing template by VMID or name; then URL is empty and nothing is baked
 

@@ -56,7 +56,8 @@ type rawHost struct {
 type rawImage struct {
 	URL             string `yaml:"url" jsonschema_description:"A cloud image in qcow2 format."`
 	SHA256          string `yaml:"sha256" jsonschema_description:"Its SHA-256."`
-	Release         string `yaml:"release" jsonschema:"enum=noble" jsonschema_description:"Ubuntu's code name. Default noble."`
+	SHA512          string `yaml:"sha512" jsonschema_description:"Its SHA-512, in the place of sha256."`
+	Distribution    string `yaml:"distribution" jsonschema:"enum=ubuntu-24.04,enum=debian-13" jsonschema_description:"What the image is of. Default ubuntu-24.04."`
 	Template        string `yaml:"template" jsonschema_description:"An existing template by VMID or name, in the place of url."`
 	Storage         string `yaml:"storage" jsonschema_description:"Storage of the image, with content import. Default local."`
 	TemplateStorage string `yaml:"templateStorage" jsonschema_description:"Storage of the template's disk. Default: that of the nodes."`
@@ -77,7 +78,7 @@ type rawNetwork struct {
 }
 
 type rawSSH struct {
-	User         string      `yaml:"user" jsonschema_description:"Admin user on the nodes. Default ubuntu."`
+	User         string      `yaml:"user" jsonschema_description:"Admin user on the nodes. Default: the distribution's, ubuntu or debian."`
 	PublicKeys   []publicKey `yaml:"publicKeys" jsonschema_description:"authorized_keys lines, or paths of .pub files."`
 	PrivateKey   keyPath     `yaml:"privateKey" jsonschema_description:"Path of the private key to log in with. Default: a key that is made for this cluster."`
 	Agent        bool        `yaml:"agent" jsonschema_description:"Log in with the SSH agent's keys."`
@@ -96,7 +97,7 @@ type rawGuest struct {
 }
 
 type rawAPT struct {
-	Mirror     string `yaml:"mirror" jsonschema_description:"URL in the place of Ubuntu's archive."`
+	Mirror     string `yaml:"mirror" jsonschema_description:"URL in the place of the distribution's archive."`
 	Proxy      string `yaml:"proxy" jsonschema_description:"URL of an HTTP proxy or cache for packages from repositories without TLS."`
 	HTTPSProxy string `yaml:"httpsProxy" jsonschema_description:"URL of an HTTP proxy for what nodes fetch by https: NVIDIA's packages and key, K3s. Default: none."`
 }

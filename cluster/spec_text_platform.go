@@ -150,6 +150,7 @@ func onSize(k kind, keys ...string) ([]string, bool) {
 }
 
 func (rawGPUs) keys(k kind) ([]string, bool)         { return onNumber(k, "count") }
+func (rawImage) keys(k kind) ([]string, bool)        { return onText(k, "distribution") }
 func (rawNFS) keys(k kind) ([]string, bool)          { return onText(k, "server") }
 func (rawShare) keys(k kind) ([]string, bool)        { return onText(k, "export") }
 func (rawLoadBalancer) keys(k kind) ([]string, bool) { return onText(k, "kind") }

@@ -16,7 +16,7 @@ var habits = map[string]string{
 	"cafile": "ca", "id": "vmid", "macaddress": "mac", "datastore": "storage", "proxmoxnode": "host", "bios": "image",
 	"clustercidr": "podCIDR", "podsubnet": "podCIDR", "servicesubnet": "serviceCIDR", "apivip": "vip", "flavor": "flavour",
 	"keys": "publicKeys", "authorizedkeys": "publicKeys", "sshkeys": "publicKeys", "gpu": "gpus", "mtusize": "mtu", "bastion": "jump",
-	"checksum": "sha256", "mountpoint": "mount", "path": "mount", "filesystem": "fs", "cputype": "cpu", "count": "names",
+	"checksum": "sha256", "release": "distribution", "os": "distribution", "mountpoint": "mount", "path": "mount", "filesystem": "fs", "cputype": "cpu", "count": "names",
 	"authentication": "auth", "authenticator": "auth", "culling": "cull", "storageclass": "class", "storageclassname": "class", "ingressclass": "class",
 	"domain": "hostname", "host": "hostname", "fqdn": "hostname", "existingclaim": "claim", "capacity": "size", "db": "database", "quotas": "quota",
 	"bootstrap": "bootstrapPassword", "networkpolicy": "isolate", "repository": "repo", "username": "users", "metallb": "loadBalancer", "jupyterhub": "hub",

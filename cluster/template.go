@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -52,7 +53,7 @@ func (c *Cluster) template(ctx context.Context, host string) (template, error) {
 // template is kept, which address it had.
 func (s *Spec) describeTemplate(host string, driver nvidia.Driver) (template, error) {
 	t := template{host: host, driver: driver, holds: contents{
-		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, Packages: s.bakedPackages(), K3s: s.bakedK3s(),
+		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: s.bakedPackages(), K3s: s.bakedK3s(),
 	}}
 	if driver.Branch != 0 {
 		t.holds.Driver, t.holds.Toolkit = driver.String(), nvidia.ToolkitVersion
@@ -65,7 +66,7 @@ func (s *Spec) describeTemplate(host string, driver nvidia.Driver) (template, er
 	if err != nil {
 		return t, err
 	}
-	image := s.Image.SHA256
+	image := s.Image.SHA256 + s.Image.SHA512
 	if image == "" { // the lab's, by its address
 		image = s.Image.URL
 	}
@@ -82,7 +83,7 @@ func (s *Spec) describeTemplate(host string, driver nvidia.Driver) (template, er
 // bakedPackages are what K3s and its storage want of a machine, and what the file
 // names for every node: then no first boot needs a mirror.
 func (s *Spec) bakedPackages() []string {
-	packages := slices.Concat(basePackages(), s.hostNeeds().Packages, s.Guest.Packages)
+	packages := slices.Concat(basePackages(), s.distro().Packages, s.hostNeeds().Packages, s.Guest.Packages)
 	slices.Sort(packages)
 	return slices.Compact(packages)
 }
@@ -161,6 +162,9 @@ func (s *Spec) driverPolicy(installed string) nvidia.Policy {
 
 // basePackages are what K3s and its storage want of a machine, beside the agent.
 func basePackages() []string { return []string{"nfs-common", "open-iscsi", "curl"} }
+
+// distro is the distribution of the machines that we make.
+func (s *Spec) distro() distro.Distro { return distro.Named(s.Image.Distribution) }
 
 // templateSeen is a host's template, nil when it is not there, and whether a machine
 // is to be cloned from it.

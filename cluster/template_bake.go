@@ -196,7 +196,7 @@ func (c *Cluster) bakeSeed(t template, n Node) (cloudinit.NoCloud, error) {
 	s := c.spec
 	b := cloudinit.Bake{
 		Hostname: bakeName, InstanceID: bakeName, Packages: t.holds.Packages,
-		APTMirror: s.Guest.APTMirror, APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy,
+		APTMirror: s.Guest.APTMirror, APTSecurity: s.aptSecurity(), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy,
 		MAC: s.bakeMAC(t.host).String(), Address: n.Address, DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 	}
 	if !n.DHCP() {
@@ -208,7 +208,7 @@ func (c *Cluster) bakeSeed(t template, n Node) (cloudinit.NoCloud, error) {
 func (c *Cluster) createBakeVM(ctx context.Context, t template, n Node, seed string) (*proxmox.VM, error) {
 	s := c.spec
 	image, err := c.Proxmox.FetchImage(ctx, t.host, s.Image.ImageStorage, proxmox.Image{
-		URL: s.Image.URL, SHA256: s.Image.SHA256, FileName: s.imageFile(),
+		URL: s.Image.URL, SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, FileName: s.imageFile(),
 	})
 	if err != nil {
 		return nil, err
@@ -276,7 +276,7 @@ func (c *Cluster) bakeHint(vm *proxmox.VM) string {
 	if i := slices.IndexFunc(all, func(n Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
 		address = "the address of a node that is not there yet, such as " + all[i].Address.String()
 	}
-	mirror := cmp.Or(c.spec.Guest.APTMirror, "archive.ubuntu.com")
+	mirror := cmp.Or(c.spec.Guest.APTMirror, c.spec.distro().Mirror)
 	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+
 		"Look at its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
 }

@@ -11,6 +11,7 @@ import (
 type contents struct {
 	Image    string   `json:"image,omitempty"` // the file's name
 	SHA256   string   `json:"sha256,omitempty"`
+	SHA512   string   `json:"sha512,omitempty"`
 	Packages []string `json:"packages,omitempty"` // beside the image's own
 	Driver   string   `json:"driver,omitempty"`   // e.g. 580-server-open
 	Toolkit  string   `json:"toolkit,omitempty"`
@@ -23,7 +24,7 @@ type line struct{ key, value string }
 
 func (c contents) lines() []line {
 	return []line{
-		{"image", c.Image}, {"sha256", c.SHA256}, {"packages", strings.Join(c.Packages, " ")},
+		{"image", c.Image}, {"sha256", c.SHA256}, {"sha512", c.SHA512}, {"packages", strings.Join(c.Packages, " ")},
 		{"driver", c.Driver}, {"toolkit", c.Toolkit}, {"k3s", c.K3s}, {"made", c.Made},
 	}
 }
@@ -49,7 +50,7 @@ func readContents(description string) contents {
 		}
 	}
 	return contents{
-		Image: said["image"], SHA256: said["sha256"], Packages: strings.Fields(said["packages"]),
+		Image: said["image"], SHA256: said["sha256"], SHA512: said["sha512"], Packages: strings.Fields(said["packages"]),
 		Driver: said["driver"], Toolkit: said["toolkit"], K3s: said["k3s"], Made: said["made"],
 	}
 }

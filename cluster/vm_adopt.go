@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -62,8 +63,12 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, spec proxmox.VMSpec
 	case err != nil:
 		return []string{"its system cannot be seen: " + firstLine(err.Error())}
 	}
-	if os := osID(string(release)); os != "ubuntu" {
-		return []string{fmt.Sprintf("its system is %q, and drivers and K3s are set up on Ubuntu", os)}
+	os, known := distro.ByID(osID(string(release)))
+	switch {
+	case !known:
+		return []string{fmt.Sprintf("its system is %q, and nodes run %s", osID(string(release)), strings.Join(distro.Names(), " or "))}
+	case len(spec.GPUs) > 0 && c.spec.NVIDIA.DriverMode == DriverPrebuilt && !os.SignedModules:
+		return []string{fmt.Sprintf("its system is %s, whose archive has no driver for GPUs: install one by hand, and write nvidia.driver.mode: none", os.Title)}
 	}
 	return nil
 }

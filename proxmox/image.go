@@ -18,19 +18,23 @@ import (
 type Image struct {
 	URL      string
 	SHA256   string
+	SHA512   string // in the place of SHA256, where that is what is published
 	FileName string // what it is called on the storage; ends in .qcow2, .raw, .vmdk or .ova
 }
 
 var (
 	imageName  = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*\.(qcow2|raw|vmdk|ova)$`)
 	sha256Text = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+	sha512Text = regexp.MustCompile(`^[0-9a-fA-F]{128}$`)
 )
 
 func (i Image) check() error {
 	switch {
 	case !imageName.MatchString(i.FileName):
 		return fmt.Errorf("image name %q: Proxmox imports files that end in .qcow2, .raw, .vmdk or .ova; an Ubuntu .img is qcow2 in truth: call it .qcow2", i.FileName)
-	case !sha256Text.MatchString(i.SHA256):
+	case i.SHA512 != "" && (i.SHA256 != "" || !sha512Text.MatchString(i.SHA512)):
+		return fmt.Errorf("image %s: %q is not a SHA-512 checksum, or there is a SHA-256 beside it", i.URL, i.SHA512)
+	case i.SHA512 == "" && !sha256Text.MatchString(i.SHA256):
 		return fmt.Errorf("image %s: %q is not a SHA-256 checksum", i.URL, i.SHA256)
 	case !strings.HasPrefix(i.URL, "https://") && !strings.HasPrefix(i.URL, "http://"):
 		return fmt.Errorf("image address %q: Proxmox downloads http and https", i.URL)
@@ -128,6 +132,10 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 // download is complete and checked, it has another name, under which it is no image.
 func (c *Client) download(ctx context.Context, host, storage string, image Image, there bool) error {
 	path := nodePath(host, "storage", storage, "download-url")
+	algorithm, sum := "sha256", image.SHA256
+	if image.SHA512 != "" {
+		algorithm, sum = "sha512", image.SHA512
+	}
 	present := func() (bool, error) {
 		c.glances.forget(path)
 		id, err := c.ImageVolume(ctx, host, storage, image.FileName)
@@ -136,7 +144,7 @@ func (c *Client) download(ctx context.Context, host, storage string, image Image
 	return c.settle(ctx, host, image.FileName, func() error {
 		return c.doShown(ctx, http.MethodPost, path, params{
 			"content": importContent, "url": image.URL, "filename": image.FileName,
-			"checksum": strings.ToLower(image.SHA256), "checksum-algorithm": "sha256",
+			"checksum": strings.ToLower(sum), "checksum-algorithm": algorithm,
 		}, "downloading "+image.name())
 	}, present)
 }
@@ -234,10 +242,10 @@ func (i Image) explain(host, storage string, err error) error {
 		return fmt.Errorf("%w\n  %s:%s/%s is another file or half a one; it was left alone. If it is nobody's, run on %s: pvesm free %s:%s/%s",
 			failure, storage, importContent, i.FileName, host, storage, importContent, i.FileName)
 	case downloadDiffers:
-		return fmt.Errorf("%w\n  what the address serves is not what image.sha256 names: images of a release change, so take a dated address, "+
-			"or the checksum from SHA256SUMS beside it", failure)
+		return fmt.Errorf("%w\n  what the address serves is not what the image's checksum names: images of a release change, so take a dated address, "+
+			"or the checksum from SHA256SUMS or SHA512SUMS beside it", failure)
 	case downloadRefused:
-		return fmt.Errorf("%w\n  the server has no such file, or does not give it: is image.url right? Ubuntu removes dated images after a while", failure)
+		return fmt.Errorf("%w\n  the server has no such file, or does not give it: is image.url right? distributors remove dated images after a while", failure)
 	case downloadUntrusted:
 		return fmt.Errorf("%w\n  %s does not trust the server's certificate: is its clock right, ca-certificates up to date, a proxy in between?\n  Else %s", failure, host, byHand)
 	case downloadUnreachable:

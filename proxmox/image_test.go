@@ -58,6 +58,25 @@ func TestImageIsDownloadedOnce(t *testing.T) {
 	})
 }
 
+// Debian publishes SHA-512 alone: Proxmox compares that as well.
+func TestImageWithASHA512(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
+		const url = "https://cloud.debian.org/images/cloud/trixie/20260914-2601/debian-13-generic-amd64-20260914-2601.qcow2"
+		content, err := guest.DefaultInternet()(url)
+		require.NoError(t, err)
+		image := proxmox.Image{URL: url, SHA512: guest.SHA512(content), FileName: "debian.qcow2"}
+		id, err := c.FetchImage(t.Context(), "pve1", "local", image)
+		require.NoError(t, err)
+		assert.Equal(t, "local:import/debian.qcow2", id)
+		image.SHA512, image.FileName = strings.Repeat("0", 128), "other.qcow2"
+		_, err = c.FetchImage(t.Context(), "pve1", "local", image)
+		require.ErrorContains(t, err, "or the checksum from SHA256SUMS or SHA512SUMS beside it")
+		image.SHA256 = strings.Repeat("0", 64)
+		_, err = c.FetchImage(t.Context(), "pve1", "local", image)
+		require.ErrorContains(t, err, "there is a SHA-256 beside it")
+	})
+}
+
 // A process that died while Proxmox downloaded leaves a task, and a file under
 // another name: the next one waits for it.
 func TestImageThatIsUnderWay(t *testing.T) {

@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"cloudinit":         {"internal/iso9660", "internal/datadisk"},
 	"internal/iso9660":  nil,
 	"internal/datadisk": nil,
+	"internal/distro":   nil,
 	"internal/suggest":  nil,
 
 	"converge": nil,
@@ -57,7 +58,7 @@ var allowed = map[string][]string{
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},
 
-	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk"},
+	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk", "internal/distro"},
 	"cluster/draft": {"cluster", "proxmox", "nvidia"},
 
 	"internal/labctl":   nil,

@@ -188,8 +188,7 @@ func checksum(algorithm string, data []byte) string {
 		sum := sha512.Sum384(data)
 		return hex.EncodeToString(sum[:])
 	}
-	sum := sha512.Sum512(data)
-	return hex.EncodeToString(sum[:])
+	return guest.SHA512(data)
 }
 
 func (c *call) downloadURL() (any, error) {

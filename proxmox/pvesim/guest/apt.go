@@ -111,6 +111,9 @@ func (a *apt) update(ctx context.Context) int {
 // candidates finds a package in the indexes that update has fetched.
 func (a *apt) find(name string) (release, bool) {
 	r, ok := findRelease(name)
+	if ok && a.p.sys.distro().id == "debian" {
+		r, ok = r.inDebian()
+	}
 	return r, ok && slices.ContainsFunc(aptSources(a.fs), func(s aptSource) bool {
 		_, err := a.fs.stat("/var/lib/apt/lists/" + s.listed())
 		return err == nil && s.has(r.origin)

@@ -24,6 +24,7 @@ type release struct {
 
 const (
 	ubuntuArchive  = "ubuntu"
+	debianArchive  = "debian"
 	toolkitArchive = "libnvidia-container"
 )
 
@@ -57,7 +58,7 @@ func plainPackages() map[string]release {
 		"ca-certificates":               {versions: []string{"20240203"}},
 		"gnupg":                         {versions: []string{"2.4.4-2ubuntu17.3"}},
 		"jq":                            {versions: []string{"1.7.1-3ubuntu0.24.04.1"}},
-		"xfsprogs":                      {versions: []string{"6.6.0-1ubuntu2.1"}, programs: []string{"mkfs.xfs"}},
+		"xfsprogs":                      {versions: []string{"6.6.0-1ubuntu2.1"}, programs: []string{"mkfs.xfs", "xfs_growfs", "xfs_info"}},
 		"cryptsetup":                    {versions: []string{"2:2.7.0-1ubuntu4.2"}},
 		"dmsetup":                       {versions: []string{"2:1.02.185-3ubuntu3.2"}},
 		"lvm2":                          {versions: []string{"2.03.16-3ubuntu3.2"}},

@@ -3,7 +3,6 @@ package guest
 import (
 	"io/fs"
 	"slices"
-	"strings"
 )
 
 // kernels of the simulated archive. The image was made a while ago, as images
@@ -16,10 +15,12 @@ const (
 
 // NewBase returns the disk of a cloud image as its distributor publishes it:
 // cloud-init is there, a guest agent and host keys are not. "noble" (Ubuntu
-// 24.04) is what there is; other names give an empty disk that does not boot.
+// 24.04) and "trixie" (Debian 13) are what there is; other names give an empty disk
+// that does not boot.
 func NewBase(release string) *Disk {
 	d := NewDisk()
-	if release != "noble" {
+	o, ok := distroOf(release)
+	if !ok {
 		return d
 	}
 	v := d.view()
@@ -40,24 +41,25 @@ func NewBase(release string) *Disk {
 	} {
 		must(v.symlink(to, link))
 	}
-	for name, text := range baseFiles() {
+	for name, text := range baseFiles(o) {
 		must(v.writeFile(name, []byte(text), 0o644))
 	}
 	for _, name := range []string{"/etc/shadow", "/etc/sudoers"} {
 		must(v.chmod(name, 0o640))
 	}
-	for _, name := range slices.Concat(coreutils, network, baseSystem, []string{"sshd", "cron", "multipathd", "unattended-upgrade-shutdown"}) {
+	for _, name := range slices.Concat(coreutils, network, baseSystem, o.programs) {
 		must(v.writeFile("/usr/bin/"+name, program(name), 0o755))
 	}
 	must(v.symlink("../bin/sshd", "/usr/sbin/sshd"))
-	for _, unit := range []string{"ssh", "cron", "multipathd", "unattended-upgrades"} {
+	for _, unit := range o.units {
 		must(v.symlink("/usr/lib/systemd/system/"+unit+".service", "/etc/systemd/system/multi-user.target.wants/"+unit+".service"))
 	}
-	for _, name := range []string{"bash", "ca-certificates", "cloud-init", "coreutils", "curl", "gnupg", "iproute2", "linux-image-virtual", "openssh-server", "sudo", "systemd", "ubuntu-server-minimal", "unattended-upgrades", "wget"} {
-		must(d.install(name, baseVersion(name)))
+	for _, name := range o.packages {
+		must(d.install(name, o.version(name)))
 	}
-	must(d.install("linux-image-"+imageKernel, kernelVersion(imageKernel)))
-	must(d.install("linux-modules-"+imageKernel, kernelVersion(imageKernel)))
+	for _, name := range o.lacks {
+		must(v.remove("/usr/bin/" + name))
+	}
 	return d
 }
 
@@ -68,41 +70,29 @@ func must(err error) {
 	}
 }
 
-func baseVersion(name string) string {
-	switch name {
-	case "cloud-init":
-		return "26.1-0ubuntu1~24.04.1"
-	case "linux-image-virtual":
-		return strings.Replace(kernelVersion(imageKernel), "-", ".", 1)
-	}
-	return "1.0-1ubuntu1"
-}
-
-func baseFiles() map[string]string {
+func baseFiles(o distro) map[string]string {
 	service := func(description, exec string) string {
 		return "[Unit]\nDescription=" + description + "\n\n[Service]\nExecStart=" + exec + "\n\n[Install]\nWantedBy=multi-user.target\n"
 	}
 	return map[string]string{
-		"/usr/lib/os-release": "PRETTY_NAME=\"Ubuntu 24.04.4 LTS\"\nNAME=\"Ubuntu\"\nVERSION_ID=\"24.04\"\nVERSION=\"24.04.4 LTS (Noble Numbat)\"\n" +
-			"VERSION_CODENAME=noble\nID=ubuntu\nID_LIKE=debian\nUBUNTU_CODENAME=noble\n",
-		"/etc/machine-id": "uninitialized\n",
-		"/etc/hostname":   "ubuntu\n",
-		"/etc/hosts":      "127.0.0.1 localhost\n",
+		"/usr/lib/os-release": o.osRelease,
+		"/etc/machine-id":     "uninitialized\n",
+		"/etc/hostname":       o.id + "\n",
+		"/etc/hosts":          "127.0.0.1 localhost\n",
 		"/etc/passwd": "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 		"/etc/group":  "root:x:0:\nadm:x:4:\nsudo:x:27:\nusers:x:100:\nnogroup:x:65534:\ndisk:x:6:\nvideo:x:44:\n",
 		"/etc/shadow": "root:*:20000:0:99999:7:::\n",
 		"/etc/sudoers": "Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n%sudo ALL=(ALL:ALL) ALL\n" +
 			"@includedir /etc/sudoers.d\n",
-		"/etc/fstab": "LABEL=cloudimg-rootfs\t/\t ext4\tdiscard,commit=30,errors=remount-ro\t0 1\n",
-		"/etc/apt/sources.list.d/ubuntu.sources": "Types: deb\nURIs: http://archive.ubuntu.com/ubuntu\nSuites: noble noble-updates noble-security\n" +
-			"Components: main universe restricted multiverse\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n",
-		"/usr/share/keyrings/ubuntu-archive-keyring.gpg":      "simulated\n",
-		"/etc/cloud/cloud.cfg":                                "# simulated: the distribution's defaults\n",
-		"/etc/ssh/sshd_config":                                "Include /etc/ssh/sshd_config.d/*.conf\nPasswordAuthentication no\n",
-		"/usr/lib/systemd/system/ssh.service":                 service("OpenBSD Secure Shell server", "/usr/sbin/sshd -D"),
-		"/usr/lib/systemd/system/cron.service":                service("Regular background program processing daemon", "/usr/bin/cron -f"),
-		"/usr/lib/systemd/system/multipathd.service":          service("Device-Mapper Multipath Device Controller", "/usr/bin/multipathd -d -s"),
-		"/usr/lib/systemd/system/unattended-upgrades.service": service("Unattended Upgrades Shutdown", "/usr/bin/unattended-upgrade-shutdown --wait-for-signal"),
+		"/etc/fstab":    o.fstab,
+		o.sourcesFile(): o.sources(o.mirror, o.security),
+		"/usr/share/keyrings/" + o.id + "-archive-keyring.gpg": "simulated\n",
+		"/etc/cloud/cloud.cfg":                                 "# simulated: the distribution's defaults\n",
+		"/etc/ssh/sshd_config":                                 "Include /etc/ssh/sshd_config.d/*.conf\nPasswordAuthentication no\n",
+		"/usr/lib/systemd/system/ssh.service":                  service("OpenBSD Secure Shell server", "/usr/sbin/sshd -D"),
+		"/usr/lib/systemd/system/cron.service":                 service("Regular background program processing daemon", "/usr/bin/cron -f"),
+		"/usr/lib/systemd/system/multipathd.service":           service("Device-Mapper Multipath Device Controller", "/usr/bin/multipathd -d -s"),
+		"/usr/lib/systemd/system/unattended-upgrades.service":  service("Unattended Upgrades Shutdown", "/usr/bin/unattended-upgrade-shutdown --wait-for-signal"),
 	}
 }

@@ -73,7 +73,7 @@ func (s *system) boot() {
 func (s *system) bootKernel() string {
 	var found []string
 	for name := range s.m.cfg.Disk.packages() {
-		if k, ok := strings.CutPrefix(name, "linux-image-"); ok && strings.HasSuffix(k, "-generic") && len(k) > 0 && k[0] >= '0' && k[0] <= '9' {
+		if k, ok := strings.CutPrefix(name, "linux-image-"); ok && (strings.HasSuffix(k, "-generic") || strings.HasSuffix(k, "-amd64")) && k[0] >= '0' && k[0] <= '9' {
 			found = append(found, k)
 		}
 	}

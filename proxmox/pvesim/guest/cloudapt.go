@@ -33,8 +33,14 @@ func (c *cloud) aptSources() {
 	}
 	for _, e := range list(apt["primary"]) {
 		if m, ok := e.(map[string]any); ok && text(m["uri"]) != "" {
-			c.v.save("/etc/apt/sources.list.d/ubuntu.sources", "Types: deb\nURIs: "+text(m["uri"])+
-				"\nSuites: noble noble-updates noble-security\nComponents: main universe restricted multiverse\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n", 0o644)
+			o := c.s.distro()
+			security := o.security
+			for _, e := range list(apt["security"]) {
+				if m, ok := e.(map[string]any); ok && security != "" {
+					security = text(m["uri"])
+				}
+			}
+			c.v.save(o.sourcesFile(), o.sources(text(m["uri"]), security), 0o644)
 		}
 	}
 	sources, _ := apt["sources"].(map[string]any)
@@ -61,7 +67,7 @@ func (c *cloud) aptSource(name string, s map[string]any) {
 	if line == "" {
 		return
 	}
-	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", "noble", "$MIRROR", "http://archive.ubuntu.com/ubuntu").Replace(line)
+	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", c.s.distro().release, "$MIRROR", c.s.distro().mirror).Replace(line)
 	file := text(s["filename"])
 	if file == "" {
 		file = name

@@ -227,7 +227,7 @@ func (c *cloud) setHostname() {
 		}
 	}
 	if name == "" {
-		name = "ubuntu"
+		name = c.s.distro().id
 	}
 	c.v.save("/etc/hostname", name+"\n", 0o644)
 	c.s.setHostname(name)

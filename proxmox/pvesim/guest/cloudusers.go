@@ -8,7 +8,7 @@ import (
 )
 
 // users is groups and users. Where the list is absent, or names "default", the
-// distribution's own user is made: ubuntu.
+// distribution's own user is made: ubuntu or debian.
 func (c *cloud) users() {
 	for _, g := range list(c.user["groups"]) {
 		if name := text(g); name != "" {
@@ -27,7 +27,7 @@ func (c *cloud) users() {
 			name = text(u["name"])
 		}
 		if name == "default" {
-			name, u = "ubuntu", c.defaultUser()
+			name, u = c.s.distro().id, c.defaultUser()
 			if own := text(c.user["user"]); own != "" {
 				name = own
 			}
@@ -53,7 +53,7 @@ func (c *cloud) users() {
 
 func (c *cloud) defaultUser() map[string]any {
 	return map[string]any{
-		"sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash", "groups": []any{"adm", "sudo"}, "gecos": "Ubuntu", "lock_passwd": true,
+		"sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash", "groups": []any{"adm", "sudo"}, "gecos": "Cloud user", "lock_passwd": true,
 		"ssh_authorized_keys": append(list(c.user["ssh_authorized_keys"]), list(c.meta["public-keys"])...),
 		"hashed_passwd":       c.user["password"],
 	}

@@ -2,9 +2,11 @@ package guest
 
 import (
 	"crypto/sha256"
+	"crypto/sha512"
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"strings"
 )
 
@@ -36,8 +38,8 @@ func (e *StatusError) Is(target error) bool { return target == ErrNotFound && e.
 
 // DefaultInternet serves what a cluster downloads, small and made up but true to
 // its own checksums: K3s releases of any version (binary, air-gap images and
-// sha256sum files), NVIDIA's apt key, and Ubuntu's noble cloud image with its
-// SHA256SUMS.
+// sha256sum files), NVIDIA's apt key, and the cloud images of Ubuntu 24.04
+// and Debian 13 with their SHA256SUMS and SHA512SUMS.
 func DefaultInternet() Internet {
 	return func(raw string) ([]byte, error) {
 		u, err := url.Parse(raw)
@@ -58,6 +60,8 @@ func DefaultInternet() Internet {
 			}
 		case "cloud-images.ubuntu.com":
 			return ubuntuImage(u.Path)
+		case "cloud.debian.org":
+			return debianImage(u.Path)
 		}
 		return nil, fmt.Errorf("%s: %w", raw, ErrNotFound)
 	}
@@ -77,13 +81,39 @@ const noble = "QFI\xfb pvesim ubuntu-24.04 noble-server-cloudimg-amd64\n"
 // one passes for: a file that pins the real one is then right here too.
 const nobleSHA256 = "d0fe84bb5f80853425fa6be28e2c106f30104c3cfe8611933f2e65c9b63f0e30"
 
+// trixie is the content of Debian's image file, and trixieSHA512 the checksum of the real
+// one of 2026-09-14.
+const (
+	trixie       = "QFI\xfb pvesim debian-13 debian-13-generic-amd64\n"
+	trixieSHA512 = "a733e7d49442a03e70d03e4eb5aaf3967f3efc69ef70952f9bb10fc1ee2c4876eb95956b5ad2d31350e5fada768feb651352535fb8cd1233f61998a5a7d2e93c"
+)
+
 // SHA256 returns the checksum of a file of the simulated internet, in hexadecimal:
-// of the disk image that of the one it stands for, of all else the true one.
+// of Ubuntu's disk image that of the one it stands for, of all else the true one.
 func SHA256(content []byte) string {
 	if string(content) == noble {
 		return nobleSHA256
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(content))
+}
+
+// SHA512 is the same, for Debian's disk image.
+func SHA512(content []byte) string {
+	if string(content) == trixie {
+		return trixieSHA512
+	}
+	return fmt.Sprintf("%x", sha512.Sum512(content))
+}
+
+func debianImage(p string) ([]byte, error) {
+	switch name := path.Base(p); {
+	case !strings.HasPrefix(p, "/images/cloud/trixie/"):
+	case strings.HasPrefix(name, "debian-13-generic-amd64") && strings.HasSuffix(name, ".qcow2"):
+		return []byte(trixie), nil
+	case name == "SHA512SUMS":
+		return fmt.Appendf(nil, "%s  debian-13-generic-amd64-20260914-2601.qcow2\n", trixieSHA512), nil
+	}
+	return nil, fmt.Errorf("%s: %w", p, ErrNotFound)
 }
 
 func ubuntuImage(p string) ([]byte, error) {
@@ -102,13 +132,16 @@ func ubuntuImage(p string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: %w", p, ErrNotFound)
 }
 
-// OpenImage returns the disk in a downloaded image file. It knows the image that
+// OpenImage returns the disk in a downloaded image file. It knows the images that
 // [DefaultInternet] serves.
 func OpenImage(content []byte) (*Disk, error) {
-	if string(content) != noble {
-		return nil, errors.New("guest: not a disk image that this simulator knows")
+	switch string(content) {
+	case noble:
+		return NewBase("noble"), nil
+	case trixie:
+		return NewBase("trixie"), nil
 	}
-	return NewBase("noble"), nil
+	return nil, errors.New("guest: not a disk image that this simulator knows")
 }
 
 func k3sRelease(rest string) ([]byte, error) {

@@ -112,7 +112,7 @@ func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 		s.mu.Lock()
 		u.active, u.sub, u.dependency = "inactive", "dead", true
 		s.mu.Unlock()
-		s.log(u.name, "Dependency failed for %s - %s.", u.name, f.get("Unit.Description"))
+		s.log(u.name, "Dependency failed for %s.", strings.TrimSuffix(u.name+" - "+f.get("Unit.Description"), " - "))
 		s.log(u.name, "%s: Job %s/start failed with result 'dependency'.", u.name, u.name)
 		return
 	}

@@ -1,0 +1,67 @@
+package cluster_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+const debianCluster = `
+name: deb
+proxmox: {endpoint: lab}
+image: debian-13
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+guest: {apt: {mirror: "http://mirror.example/debian"}}
+pools:
+  cp: {role: server, count: 1, addresses: [10.0.0.11]}
+  wk:
+    count: 1
+    addresses: [10.0.0.21]
+    disks:
+      models: {size: 100GiB, mount: /models, fs: xfs}
+`
+
+// A cluster of Debian's machines comes up, and there is nothing to do after it.
+func TestUpOnDebian(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, debianCluster)
+		assert.Equal(t, "debian", spec.Access.User)
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		m := w.guests()["wk1"]
+		assert.Contains(t, ask(t, m, "cat", "/etc/os-release"), "ID=debian\n")
+		assert.Equal(t, "/dev/sdb\n", ask(t, m, "findmnt", "-no", "SOURCE", "/models"))
+		assert.Contains(t, ask(t, m, "cat", "/home/debian/.ssh/authorized_keys"), "ssh-ed25519 ")
+		sources := ask(t, m, "cat", "/etc/apt/sources.list.d/debian.sources")
+		assert.Contains(t, sources, "URIs: http://mirror.example/debian\n")
+		assert.Contains(t, sources, "URIs: http://deb.debian.org/debian-security\n", "mirrors keep security updates elsewhere")
+	})
+}
+
+func TestImageOfADistribution(t *testing.T) {
+	load := func(text string) error {
+		_, err := cluster.Parse("cluster.yaml", []byte(text))
+		return err
+	}
+	spec := parse(t, debianCluster)
+	assert.Equal(t, "trixie", spec.Image.Release)
+	assert.Len(t, spec.Image.SHA512, 128)
+	assert.Empty(t, spec.Image.SHA256)
+	for wrong, says := range map[string]string{
+		"image: debian-12": `distribution cannot be "debian-12"`,
+		"image: {distribution: debian-13, url: 'https://x/y.qcow2', sha512: ab}":         "sha512 is not a SHA-512",
+		"image: {url: 'https://cloud.debian.org/images/cloud/trixie/debian-13-x.qcow2'}": "debian-13-x.qcow2 is no image of Ubuntu 24.04",
+	} {
+		require.ErrorContains(t, load(replace(t, debianCluster, "image: debian-13", wrong)), says)
+	}
+	gpus := replace(t, debianCluster, "    disks:\n", "    gpus: 1\n    disks:\n")
+	require.ErrorContains(t, load(gpus), "Debian 13 has no driver in its archive that is built for its kernels")
+	require.NoError(t, load(gpus+"nvidia: {driver: {mode: none}}\n"))
+}
