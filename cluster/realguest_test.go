@@ -28,6 +28,7 @@ const realImage = "https://images.example/debian-13.qcow2"
 
 const realSpec = `
 name: real
+patience: 3 # emulated machines are slow ones
 proxmox: {endpoint: lab}
 image: {url: ` + realImage + `, sha256: SUM}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
@@ -128,7 +129,7 @@ func (c *Cluster) machines() *converge.Graph {
 func (w *realWorld) up(t *testing.T, yaml string) *Cluster {
 	t.Helper()
 	c := w.cluster(t, yaml)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
 	start := time.Now()
 	_, err := c.machines().Run(ctx, func(e converge.Event) {

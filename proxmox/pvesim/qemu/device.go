@@ -33,6 +33,7 @@ type shape struct {
 	files  map[string]string // of the disks, by key
 	seed   string            // file of the disc in the CD drive, empty for none
 	serial string            // file that takes what the guest says on its console
+	sent   string            // file that takes the beginnings of what the guest sends
 }
 
 // q35 is the one machine, i440fx the other.
@@ -223,6 +224,7 @@ func (s shape) network(o Options) []string {
 			out = append(out,
 				"-netdev", fmt.Sprintf("user,id=%s,ipv6=off,restrict=on,net=%s,host=%s,dns=%s,dhcpstart=%s", key, o.Network.Masked(), o.Gateway,
 					nth(o.Network, -2), nth(o.Network, 100+s.VMID%100)),
+				"-object", fmt.Sprintf("filter-dump,id=sent%d,netdev=%s,queue=rx,maxlen=64,file=%s%d", i, key, s.sent, i),
 				"-device", fmt.Sprintf("%s,mac=%s,netdev=%s,bus=pci.0,addr=%#x,id=%s", model, mac, key, 0x12+i, key))
 		}
 	}
