@@ -42,10 +42,6 @@ func (m *machine) AgentUp() bool {
 	return err == nil && a.ping()
 }
 
-// Talks reports what is known of it: QEMU counts no packets of a user network, and an agent
-// that is up comes after the network.
-func (m *machine) Talks() bool { return m.AgentUp() }
-
 func (m *machine) AgentExec(argv []string, input []byte) (int, error) {
 	a, err := m.answering()
 	if err != nil {
