@@ -28,6 +28,7 @@ const realImage = "https://images.example/trixie.qcow2"
 
 const realSpec = `
 name: real
+patience: 3 # emulated machines are slow ones
 proxmox: {endpoint: lab}
 image: {url: ` + realImage + `, sha256: SUM}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
@@ -128,7 +129,7 @@ func (c *Cluster) machines() *converge.Graph {
 func (w *realWorld) up(t *testing.T, yaml string) *Cluster {
 	t.Helper()
 	c := w.cluster(t, yaml)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
 	start := time.Now()
 	_, err := c.machines().Run(ctx, func(e converge.Event) {
@@ -184,12 +185,26 @@ func TestRealGuest(t *testing.T) {
 		assert.Greater(t, size, int64(1800<<20), at)
 	}
 
-	// A reboot finds all of it again.
+	// A reboot finds all of it again, before anything starts that is called K3s.
+	said(t, c, "sh", "-c", `printf '%s\n' "$1" >/etc/systemd/system/k3s.service && systemctl enable --quiet k3s`, "sh", standIn)
 	boot := said(t, c, "cat", "/proc/sys/kernel/random/boot_id")
 	w.reboot(t, c)
 	assert.NotEqual(t, boot, said(t, c, "cat", "/proc/sys/kernel/random/boot_id"))
 	w.settled(t, c)
+	assert.Equal(t, "active", said(t, c, "systemctl", "is-active", "k3s"), "it found both disks mounted")
+	after := said(t, c, "systemctl", "show", "-p", "After", "k3s.service")
+	assert.Contains(t, after, "srv-data.mount")
+	assert.Contains(t, after, "srv-logs.mount")
 }
+
+// standIn is a K3s that only looks whether its disks are there.
+const standIn = `[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'mountpoint -q /srv/data && mountpoint -q /srv/logs'
+
+[Install]
+WantedBy=multi-user.target`
 
 func (w *realWorld) reboot(t *testing.T, c *Cluster) {
 	t.Helper()

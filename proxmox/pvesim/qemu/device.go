@@ -33,6 +33,7 @@ type shape struct {
 	files  map[string]string // of the disks, by key
 	seed   string            // file of the disc in the CD drive, empty for none
 	serial string            // file that takes what the guest says on its console
+	sent   string            // file that takes the beginnings of what the guest sends
 }
 
 // q35 is the one machine, i440fx the other.
@@ -80,7 +81,7 @@ func (s shape) args(o Options) []string {
 	}
 	args := []string{
 		"-name", cmp.Or(s.Config["name"], fmt.Sprintf("vm%d", s.VMID)), "-no-user-config", "-nodefaults", "-display", "none",
-		"-machine", machine + ",hpet=off", "-accel", "tcg,thread=multi", "-cpu", "max",
+		"-machine", machine + ",hpet=off", "-accel", "tcg,thread=multi", "-cpu", "max,erms=off", // which emulation makes slow
 		"-smp", cpus + ",sockets=1,cores=" + cpus, "-m", strconv.FormatInt(s.Memory>>20, 10),
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
 		"-kernel", o.Image.Kernel, "-initrd", o.Image.Initrd,
@@ -98,7 +99,7 @@ func (s shape) args(o Options) []string {
 	args = append(args, "-chardev", "file,id=serial0,path="+s.serial, "-device", "isa-serial,chardev=serial0")
 	if strings.HasPrefix(s.Config["agent"], "1") || props(s.Config["agent"])["enabled"] == "1" {
 		args = append(args, "-chardev", "socket,id=qga0,fd=4", "-device", "virtio-serial,id=qga0,bus=pci.0,addr=0x8",
-			"-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0")
+			"-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0,id=agent") // no news of a port without an id
 	}
 	if s.Config["balloon"] != "0" {
 		args = append(args, "-device", "virtio-balloon-pci,id=balloon0,bus=pci.0,addr=0x3")
@@ -223,6 +224,7 @@ func (s shape) network(o Options) []string {
 			out = append(out,
 				"-netdev", fmt.Sprintf("user,id=%s,ipv6=off,restrict=on,net=%s,host=%s,dns=%s,dhcpstart=%s", key, o.Network.Masked(), o.Gateway,
 					nth(o.Network, -2), nth(o.Network, 100+s.VMID%100)),
+				"-object", fmt.Sprintf("filter-dump,id=sent%d,netdev=%s,queue=rx,maxlen=64,file=%s%d", i, key, s.sent, i),
 				"-device", fmt.Sprintf("%s,mac=%s,netdev=%s,bus=pci.0,addr=%#x,id=%s", model, mac, key, 0x12+i, key))
 		}
 	}

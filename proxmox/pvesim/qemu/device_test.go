@@ -23,7 +23,7 @@ func board(machine, qemu string) shape {
 			},
 			Drives: []pvesim.Drive{{Key: "scsi0"}, {Key: "scsi1", Serial: "data"}},
 		},
-		files: map[string]string{"scsi0": "/d/0", "scsi1": "/d/1"}, seed: "/d/seed.iso", serial: "/d/console",
+		files: map[string]string{"scsi0": "/d/0", "scsi1": "/d/1"}, seed: "/d/seed.iso", serial: "/d/console", sent: "/d/sent",
 	}
 }
 

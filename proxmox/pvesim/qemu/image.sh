@@ -57,6 +57,7 @@ mmdebstrap --mode=root --variant=minbase --format=directory --include="$packages
 
 # As a cloud image is: nobody's.
 rm -f "$root"/etc/ssh/ssh_host_* "$root/var/lib/dbus/machine-id" "$root/etc/resolv.conf" "$root/usr/sbin/policy-rc.d"
+rm -f "$root/etc/apt/sources.list" # cloud-init writes one
 rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*
 : >"$root/etc/machine-id"
 echo localhost >"$root/etc/hostname"

@@ -46,7 +46,7 @@ func (m *machine) Boot(ctx context.Context) error {
 		return err
 	}
 	name := filepath.Join(m.h.o.Dir, fmt.Sprintf("vm-%d-%d", s.VMID, m.h.number()))
-	s.serial = name + ".console"
+	s.serial, s.sent = name+".console", name+".sent"
 	disc, err := s.Seed()
 	if err != nil {
 		return err
