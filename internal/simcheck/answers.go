@@ -93,7 +93,8 @@ func needs() map[string]string {
 
 // notRead are methods that have nothing to say on a host without guests that live,
 // or without containers.
-var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/rules/`)
+var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/rules/|/cluster/(backup|replication|config/join|backup-info$)|/cluster/sdn/\w+/|/metrics/server/|` +
+	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog)$`)
 
 // reader reads a simulated host as root.
 type reader struct{ sim *pvesim.Sim }

@@ -10,11 +10,12 @@ import (
 
 // apiError is a refusal with the status line that Proxmox gives.
 type apiError struct {
-	status int
-	text   string
-	params map[string]string // parameter -> what is wrong with it
-	bare   bool              // no body
-	plain  bool              // a body of the text alone
+	status  int
+	text    string
+	params  map[string]string // parameter -> what is wrong with it
+	bare    bool              // no body
+	plain   bool              // a body of the text alone
+	unended bool              // an exception's text, without the line feed of Perl's die
 }
 
 // Error is the text, with the status where Perl's exceptions carry it: that is how
@@ -79,6 +80,9 @@ func (s *Sim) answerFor(data any, err error) answer {
 				body["total"] = l.total
 			}
 		}
+		if c, ok := data.(changed); ok {
+			body = map[string]any{"data": c.data, "changes": c.diff}
+		}
 		if raw, ok := data.(json.RawMessage); ok { // rendered before: the fast path
 			return answer{status: http.StatusOK, reason: "OK", body: raw}
 		}
@@ -100,7 +104,7 @@ func (s *Sim) answerFor(data any, err error) answer {
 		return a
 	}
 	body := map[string]any{"data": nil, "message": e.text + "\n"}
-	if e.status == http.StatusNotImplemented {
+	if e.status == http.StatusNotImplemented || e.unended {
 		body["message"] = e.text
 	}
 	if s.before(8, 4) { // pve-http-server 5.2.0

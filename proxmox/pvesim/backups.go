@@ -108,3 +108,78 @@ func (c *call) importMetadata() (any, error) {
 	}
 	return nil, die("%s: no appliance is in it", st.path(c.param("volume")))
 }
+
+func backupHandlers() map[string]handler {
+	return map[string]handler{
+		"GET /cluster/backup-info/not-backed-up": (*call).notBackedUp,
+		"GET /nodes/{node}/vzdump/defaults":      (*call).backupDefaults,
+		"GET /nodes/{node}/vzdump/extractconfig": (*call).configInBackup,
+	}
+}
+
+// notBackedUp are the machines that no job backs up: all, as there are no jobs.
+func (c *call) notBackedUp() (any, error) {
+	out := []any{}
+	for _, v := range c.s.sorted() {
+		if !c.s.can(c.who, "/vms/"+itoa(v.id), "VM.Audit") {
+			continue
+		}
+		out = append(out, map[string]any{"vmid": v.id, "type": "qemu", "name": v.wanted()["name"]})
+	}
+	return out, nil
+}
+
+// backupDefaults are what a backup would be like without options (PVE/VZDump.pm,
+// read_vzdump_defaults).
+func (c *call) backupDefaults() (any, error) {
+	out := map[string]any{"all": 0, "bwlimit": 0, "compress": "0", "fleecing": map[string]any{"enabled": 0}, "ionice": 7, "lockwait": 180,
+		"mailnotification": "always", "mode": "snapshot", "notification-mode": "auto", "performance": map[string]any{"max-workers": 16, "pbs-entries-max": 1048576},
+		"pigz": 0, "prune-backups": "keep-all=1", "quiet": 0, "remove": 1, "stdexcludes": 1, "stop": 0, "stopwait": 10, "storage": "local", "zstd": 1}
+	if c.p.has("storage") {
+		out["storage"] = c.param("storage")
+	}
+	name, _ := out["storage"].(string)
+	if err := c.s.need(c.who, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace"); err != nil {
+		return nil, err
+	}
+	st := c.host().storages[name]
+	switch {
+	case st == nil:
+		return nil, die("storage '%s' does not exist", name)
+	case !slices.Contains(st.Content, "backup"):
+		return nil, die("can't use storage '%s' for backups - wrong content type", name)
+	}
+	if st.fileBased() {
+		out["dumpdir"] = st.dir() + "/dump"
+	}
+	if keep := st.Config["prune-backups"]; keep != "" {
+		out["prune-backups"] = keep
+	}
+	if !c.s.can(c.who, "/nodes/"+c.param("node"), "Sys.Audit") {
+		delete(out, "dumpdir")
+		delete(out, "ionice")
+	}
+	return out, nil
+}
+
+func (c *call) configInBackup() (any, error) {
+	volid := c.param("volume")
+	st, name := c.host().volume(volid)
+	if st == nil {
+		store, _, _ := strings.Cut(volid, ":")
+		return nil, die("storage '%s' does not exist", store)
+	}
+	v, err := st.parseVolume(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.content != "backup":
+		return nil, die("unable to use volume %s - content type needs to be 'backup'", volid)
+	}
+	if !c.s.can(c.who, "/storage/"+st.Name, "Datastore.Allocate") {
+		if err := c.mayBackups(st, v.owner); err != nil {
+			return nil, err
+		}
+	}
+	return nil, die("volume '%s' does not exist", volid)
+}

@@ -11,8 +11,6 @@ func moreClusterHandlers() map[string]handler {
 	return map[string]handler{
 		"GET /cluster/ha/status/current":        (*call).highAvailability,
 		"GET /cluster/ha/status/manager_status": (*call).manager,
-		"GET /cluster/ha/rules":                 func(*call) (any, error) { return []any{}, nil },
-		"GET /cluster/ha/rules/{rule}":          func(c *call) (any, error) { return nil, die("no such ha rule '%s'", c.param("rule")) },
 		"GET /cluster/options":                  (*call).clusterOptions,
 		"PUT /cluster/options":                  (*call).setClusterOptions,
 		"GET /cluster/log":                      (*call).clusterLog,
@@ -25,6 +23,12 @@ func moreClusterHandlers() map[string]handler {
 // highAvailability is the state of a manager that never moves anything.
 func (c *call) highAvailability() (any, error) {
 	out := []any{map[string]any{"id": "quorum", "type": "quorum", "node": c.s.nodes()[0], "status": "OK", "quorate": 1}}
+	idle := len(c.s.entries(register{path: "/cluster/ha/resources"})) == 0
+	fencing := map[string]any{"id": "fencing", "type": "fencing", "node": c.s.nodes()[0], "status": "standby (CRM watchdog standby)", "armed-state": "standby"}
+	if idle { // it has never had anything to do
+		return append(out, fencing), nil
+	}
+	out = append(out, fencing)
 	for _, node := range c.s.nodes() {
 		out = append(out, map[string]any{"id": "lrm:" + node, "type": "lrm", "node": node, "status": node + " (idle, " + time.Now().Format(time.ANSIC) + ")", "timestamp": time.Now().Unix()})
 	}
@@ -42,6 +46,9 @@ func (c *call) highAvailability() (any, error) {
 
 func (c *call) manager() (any, error) {
 	status := map[string]any{}
+	if len(c.s.entries(register{path: "/cluster/ha/resources"})) == 0 { // it has never had anything to do
+		return map[string]any{"manager_status": map[string]any{"node_status": status}, "quorum": map[string]any{"node": c.s.nodes()[0], "quorate": "1"}}, nil
+	}
 	for _, node := range c.s.nodes() {
 		status[node] = "online"
 	}
@@ -49,21 +56,48 @@ func (c *call) manager() (any, error) {
 		"quorum": map[string]any{"node": c.s.nodes()[0], "quorate": "1"}, "lrm_status": map[string]any{}}, nil
 }
 
-// clusterOptions is datacenter.cfg. Who may not audit sees what is for everybody.
+// clusterOptions is datacenter.cfg, with property strings taken apart and lists as
+// lists. Who may not audit sees what is for everybody (PVE/API2/Cluster.pm, get_options).
 func (c *call) clusterOptions() (any, error) {
 	out := map[string]any{}
-	all := c.s.can(c.who, "/", "Sys.Audit") || c.s.can(c.who, "/", "Sys.Modify")
-	public := []string{"console", "tag-style", "consent-text"}
-	for k, v := range c.s.options {
-		if all || slices.Contains(public, k) {
-			out[k] = c.s.typedAs("PUT /cluster/options", k, v)
-		}
+	all := c.s.can(c.who, "/", "Sys.Audit")
+	if all {
+		out["mac_prefix"], out["description"] = "BC:24:11", ""
 	}
-	if _, given := out["keyboard"]; !given && all {
-		out["keyboard"] = "en-us"
+	for k, v := range c.s.options {
+		if all || k == "console" || k == "tag-style" {
+			out[k] = c.s.clusterOption(k, v)
+		}
 	}
 	out["allowed-tags"] = c.s.allTags()
 	return out, nil
+}
+
+func (s *Sim) clusterOption(k, v string) any {
+	p := s.schema.Methods["PUT /cluster/options"].Parameters[k]
+	switch {
+	case k == "description":
+		return strings.TrimRight(v, "\n") + "\n"
+	case k == "registered-tags":
+		return splitList(v)
+	case p == nil || p.Format.Keys == nil || k == "bwlimit":
+		return s.typedAs("PUT /cluster/options", k, v)
+	}
+	props, err := parseProps(p.Format.Keys, v)
+	if err != nil {
+		return v
+	}
+	out := map[string]any{}
+	for key, value := range props {
+		out[key] = value
+		if kind := p.Format.Keys[key]; kind != nil && (kind.Type == "integer" || kind.Type == "boolean" || kind.Type == "number") {
+			out[key] = atoi(value)
+		}
+	}
+	if list, ok := out["user-allow-list"].(string); ok {
+		out["user-allow-list"] = strings.Split(list, ";")
+	}
+	return out
 }
 
 // allTags are those that any VM has.

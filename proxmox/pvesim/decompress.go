@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 )
 
 // sound refuses an image that is none.
@@ -25,13 +26,14 @@ func (w worker) sound(content, name, tmp string, data []byte) error {
 // nothing of the other kinds is on the simulated internet.
 func (w worker) decompress(compression, tmp string, data []byte) ([]byte, error) {
 	program := map[string]string{"gz": "zcat", "lzo": "lzop -d -c", "zst": "zstd -q -d -c", "bz2": "bzcat -q"}[compression]
-	w.log("decompressing %s to %s", tmp, tmp)
+	w.log("decompressing %s to %s", tmp, strings.Replace(tmp, ".tmp_dwnl.", ".tmp_dcom.", 1))
 	failed := die("command '%s %s' failed: exit code 1", program, tmp)
 	if compression != "gz" {
 		return nil, failed
 	}
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
+		w.log("\ngzip: %s: not in gzip format", tmp)
 		return nil, failed
 	}
 	out, err := io.ReadAll(z)

@@ -8,11 +8,6 @@ import (
 	"strings"
 )
 
-// ruleFields are the properties of a rule that a call may set.
-func ruleFields() []string {
-	return []string{"type", "action", "macro", "iface", "source", "dest", "proto", "enable", "log", "sport", "dport", "comment", "icmp-type"}
-}
-
 // rules are those that a call is about, of a firewall or a security group.
 func (c *call) rules() (*[]map[string]string, error) {
 	f := c.firewall()
@@ -116,8 +111,9 @@ func (c *call) position(line int) (*[]map[string]string, int, error) {
 
 // setRule writes what a call says of a rule, and refuses what is wrong with it then.
 func (c *call) setRule(r map[string]string) (map[string]string, error) {
+	fields := []string{"type", "action", "macro", "iface", "source", "dest", "proto", "enable", "log", "sport", "dport", "comment", "icmp-type"}
 	out := maps.Clone(r)
-	for _, k := range ruleFields() {
+	for _, k := range fields {
 		switch v := c.param(k); {
 		case !c.p.has(k):
 		case v == "" || v == "-":
@@ -130,7 +126,7 @@ func (c *call) setRule(r map[string]string) (map[string]string, error) {
 		switch {
 		case k == "type" || k == "action":
 			return nil, badParam("delete", "unable to delete required property '"+k+"'")
-		case !slices.Contains(ruleFields(), k) && k != "pos" && k != "digest":
+		case !slices.Contains(fields, k) && k != "pos" && k != "digest":
 			return nil, badParam("delete", "no such property ('"+k+"')")
 		}
 		delete(out, k)

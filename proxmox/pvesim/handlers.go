@@ -7,7 +7,8 @@ func handlers() map[string]handler {
 	all := map[string]handler{}
 	for _, some := range []map[string]handler{
 		clusterHandlers(), nodeHandlers(), vmHandlers(), snapshotHandlers(), runStateHandlers(), cloudDriveHandlers(), accessHandlers(), storageHandlers(),
-		registerHandlers(), moreClusterHandlers(), moreNodeHandlers(), networkHandlers(), agentHandlers(), firewallHandlers(), containerHandlers(), consoleHandlers(), indexHandlers(),
+		registerHandlers(), moreClusterHandlers(), moreNodeHandlers(), networkHandlers(), agentHandlers(), firewallHandlers(), containerHandlers(), indexHandlers(),
+		nothingHandlers(), metricHandlers(), nodeConfigHandlers(), bulkHandlers(), consoleHandlers(), backupHandlers(), haRuleHandlers(),
 	} {
 		maps.Copy(all, some)
 	}

@@ -209,7 +209,12 @@ func (c *call) listPCI() (any, error) {
 			continue
 		}
 		if c.p.has("verbose") && !c.p.bool("verbose") {
-			out = append(out, map[string]any{"id": address})
+			all := h.describe(d)
+			short := map[string]any{}
+			for _, k := range []string{"id", "class", "vendor", "device", "iommugroup"} {
+				short[k] = all[k]
+			}
+			out = append(out, short)
 			continue
 		}
 		out = append(out, h.describe(d))

@@ -57,6 +57,9 @@ type Host struct {
 	NoPorts   []string          `yaml:"noPorts,omitempty"`   // those of the bridges that lead nowhere
 	CIDRs     map[string]string `yaml:"cidrs,omitempty"`     // the host's own address on a bridge, "10.0.0.5/24"; made up for a bridge that is not here, none for ""
 	Gateway   string            `yaml:"gateway,omitempty"`   // of the bridge in whose network it is
+	NoCard    bool              `yaml:"noCard,omitempty"`    // its network card is configured and is not there
+	Domain    string            `yaml:"domain,omitempty"`    // of its name; example.internal when empty
+	Resolvers []string          `yaml:"resolvers,omitempty"` // DNS servers; one that is made up unless said here
 }
 
 // PCIDevice is one function of a PCI device.

@@ -21,37 +21,39 @@ func networkHandlers() map[string]handler {
 	}
 }
 
-// interfaces are the network cards and bridges of a host, as its model has them.
-func (h *host) interfaces() map[string]map[string]any {
-	out := map[string]map[string]any{"eno1": {"iface": "eno1", "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual",
-		"families": []string{"inet"}, "priority": 3}}
+// interfaces is what /etc/network/interfaces says: properties by interface.
+type interfaces map[string]map[string]string
+
+// network is what a host's file of interfaces says now; staged is what it shall say
+// when it is applied, and nil where nobody has changed anything.
+func (h *host) network() interfaces {
+	if h.made != nil {
+		return h.made
+	}
+	out := interfaces{"eno1": {"type": "eth"}}
 	for i, b := range h.Bridges {
-		e := map[string]any{"iface": b, "type": "bridge", "active": 1, "autostart": 1, "bridge_ports": "eno1", "bridge_stp": "off", "bridge_fd": "0",
-			"method": "manual", "method6": "manual", "families": []string{"inet"}, "priority": 4 + i}
+		card := "eno" + itoa(i+1)
+		e := map[string]string{"type": "bridge", "autostart": "1", "bridge_ports": card}
 		h.address(e, b, i)
 		if slices.Contains(h.NoPorts, b) {
 			e["bridge_ports"] = ""
+		} else {
+			out[card] = map[string]string{"type": "eth"}
 		}
 		if slices.Contains(h.VLANAware, b) {
-			e["bridge_vlan_aware"], e["bridge_vids"] = 1, "2-4094"
+			e["bridge_vlan_aware"], e["bridge_vids"] = "1", "2-4094"
 		}
 		if vids := h.VIDs[b]; vids != "" {
 			e["bridge_vids"] = vids
 		}
-		maps.Copy(e, h.made[b])
 		out[b] = e
 	}
-	for name, e := range h.made {
-		if out[name] == nil {
-			out[name] = e
-		}
-	}
+	h.made = out
 	return out
 }
 
-// address enters the host's own address on its i-th bridge, as /etc/network/interfaces
-// has it.
-func (h *host) address(e map[string]any, bridge string, i int) {
+// address enters the host's own address on its i-th bridge.
+func (h *host) address(e map[string]string, bridge string, i int) {
 	cidr, said := h.CIDRs[bridge]
 	if !said {
 		cidr = fmt.Sprintf("192.0.2.%d/24", i+1)
@@ -60,91 +62,157 @@ func (h *host) address(e map[string]any, bridge string, i int) {
 	if err != nil {
 		return
 	}
-	e["method"], e["cidr"], e["address"], e["netmask"] = "static", cidr, p.Addr().String(), itoa(p.Bits())
+	e["cidr"] = cidr
 	if gateway, err := netip.ParseAddr(h.Gateway); err == nil && p.Contains(gateway) {
 		e["gateway"] = h.Gateway
 	}
 }
 
+// wantedNetwork is what the file shall say: what is staged, else what it says now.
+func (h *host) wantedNetwork() interfaces {
+	if h.staged != nil {
+		return h.staged
+	}
+	return h.network()
+}
+
 func (c *call) listNetwork() (any, error) {
-	out := []any{}
-	all := c.host().interfaces()
+	h := c.host()
+	all := h.read(h.wantedNetwork())
+	out, want := []any{}, c.param("type")
 	for _, name := range sortedKeys(all) {
 		e := all[name]
 		kind, _ := e["type"].(string)
-		want := c.param("type")
-		if want != "" && want != kind && (kind != "bridge" || !strings.HasPrefix(want, "any_") && want != "include_sdn") {
+		bridge := kind == "bridge" || kind == "OVSBridge"
+		any := bridge && (want == "any_bridge" || want == "any_local_bridge")
+		if want != "" && want != "include_sdn" && want != kind && !any {
 			continue
 		}
-		if kind == "bridge" && !c.s.canAny(c.who, "/sdn/zones/localnetwork/"+name, "SDN.Audit", "SDN.Use") {
+		if bridge && !c.s.canAny(c.who, "/sdn/zones/localnetwork/"+name, "SDN.Audit", "SDN.Use") {
 			continue
 		}
+		e["iface"] = name
 		out = append(out, e)
 	}
-	return out, nil
+	if h.staged == nil {
+		return out, nil
+	}
+	return changed{out, unifiedDiff("/etc/network/interfaces", h.network().text(), h.staged.text())}, nil
 }
 
 func (c *call) getInterface() (any, error) {
-	e := c.host().interfaces()[c.param("iface")]
+	h := c.host()
+	e := h.read(h.wantedNetwork())[c.param("iface")]
 	if e == nil {
 		return nil, badParam("iface", "interface does not exist")
 	}
-	e = maps.Clone(e)
-	delete(e, "iface")
 	return e, nil
 }
 
-// stage notes what an interface shall be when the network is applied.
-func (c *call) stage(e map[string]any) {
+// stage writes down what the interfaces shall be when the network is applied.
+func (c *call) stage(name string, e map[string]string) error {
 	h := c.host()
-	if h.staged == nil {
-		h.staged = map[string]map[string]any{}
+	next := maps.Clone(h.wantedNetwork())
+	if e == nil {
+		delete(next, name)
+	} else {
+		next[name] = e
 	}
-	h.staged[c.param("iface")] = e
+	if err := next.check(); err != nil {
+		return err
+	}
+	h.staged = next
+	return nil
 }
 
-func (c *call) wantedInterface() map[string]any {
-	e := map[string]any{"iface": c.param("iface"), "exists": 1, "active": 1, "method": "manual", "method6": "manual", "families": []string{"inet"}, "priority": 10}
-	for k, v := range c.section() {
-		e[k] = c.s.typedAs("POST /nodes/{node}/network", k, v)
+// givenInterface is what a call says of an interface, an address as one with its length.
+func (c *call) givenInterface() (map[string]string, error) {
+	e := c.section("iface")
+	for _, six := range []string{"", "6"} {
+		if e["cidr"+six] != "" {
+			for _, k := range []string{"address", "netmask"} {
+				if e[k+six] != "" {
+					return nil, badParam(k+six, k+six+" conflicts with cidr"+six)
+				}
+			}
+			continue
+		}
+		if a := e["address"+six]; a != "" {
+			e["cidr"+six] = withLength(a, e["netmask"+six])
+		}
+		delete(e, "address"+six)
+		delete(e, "netmask"+six)
 	}
-	if c.p.has("cidr") || c.p.has("address") {
-		e["method"] = "static"
+	if vids, given := e["bridge_vids"]; given {
+		if len(splitList(vids)) == 0 {
+			return nil, badParam("bridge_vids", "VLAN list items are empty")
+		}
+		e["bridge_vids"] = strings.Join(splitList(vids), " ")
 	}
-	return e
+	return e, nil
+}
+
+// withLength is an address with the length of its network, which may be a mask.
+func withLength(address, mask string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if m, err := netip.ParseAddr(mask); err == nil {
+		return fmt.Sprintf("%s/%d", a, strings.Count(bitsOf(m), "1"))
+	}
+	if mask == "" {
+		mask = itoa(a.BitLen())
+	}
+	return address + "/" + mask
 }
 
 func (c *call) createInterface() (any, error) {
-	if c.host().interfaces()[c.param("iface")] != nil {
+	all, name := c.host().wantedNetwork(), c.param("iface")
+	if all[name] != nil {
 		return nil, badParam("iface", "interface already exists")
 	}
-	c.stage(c.wantedInterface())
-	return nil, nil
+	e, err := c.givenInterface()
+	if err == nil {
+		err = all.conflicts(name, e)
+	}
+	if err == nil && strings.HasPrefix(e["type"], "OVS") {
+		err = die("Open VSwitch is not installed (need package 'openvswitch-switch')")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.stage(name, e)
 }
 
 func (c *call) updateInterface() (any, error) {
-	old := c.host().interfaces()[c.param("iface")]
-	if old == nil {
-		old = c.host().staged[c.param("iface")]
-	}
-	if old == nil {
+	all, name := c.host().wantedNetwork(), c.param("iface")
+	if all[name] == nil {
 		return nil, badParam("iface", "interface does not exist")
 	}
-	e := maps.Clone(old)
+	e := maps.Clone(all[name])
 	for _, k := range splitList(c.param("delete")) {
 		delete(e, k)
+		if k == "address" || k == "address6" {
+			delete(e, strings.Replace(k, "address", "cidr", 1))
+		}
 	}
-	maps.Copy(e, c.wantedInterface())
-	c.stage(e)
-	return nil, nil
+	given, err := c.givenInterface()
+	if err == nil {
+		err = all.conflicts(name, given)
+	}
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(e, given)
+	return nil, c.stage(name, e)
 }
 
 func (c *call) deleteInterface() (any, error) {
-	if c.host().interfaces()[c.param("iface")] == nil && c.host().staged[c.param("iface")] == nil {
+	if c.host().wantedNetwork()[c.param("iface")] == nil {
 		return nil, badParam("iface", "interface does not exist")
 	}
-	c.stage(nil)
-	return nil, nil
+	return nil, c.stage(c.param("iface"), nil)
 }
 
 func (c *call) revertNetwork() (any, error) {
@@ -159,21 +227,16 @@ func (c *call) applyNetwork() (any, error) {
 		if err := w.sleep(w.s.opts.Timing.Configure); err != nil {
 			return err
 		}
-		if h.made == nil {
-			h.made = map[string]map[string]any{}
+		if h.staged == nil {
+			return nil
 		}
-		for name, e := range h.staged {
-			h.Bridges = slices.DeleteFunc(slices.Clone(h.Bridges), func(b string) bool { return b == name })
-			if e == nil {
-				delete(h.made, name)
-				continue
-			}
-			h.made[name] = e
-			if e["type"] == "bridge" {
+		h.made, h.staged = h.staged, nil
+		h.Bridges = nil
+		for _, name := range sortedKeys(h.made) {
+			if h.made[name]["type"] == "bridge" {
 				h.Bridges = append(h.Bridges, name)
 			}
 		}
-		h.staged = nil
 		return nil
 	})
 }

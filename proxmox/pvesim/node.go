@@ -5,7 +5,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -13,15 +12,9 @@ import (
 func moreNodeHandlers() map[string]handler {
 	const node = "/nodes/{node}"
 	return map[string]handler{
-		"GET " + node + "/apt/update":   func(*call) (any, error) { return []any{}, nil },
-		"GET " + node + "/apt/versions": (*call).packages,
-		"GET " + node + "/version":      (*call).versionInfo,
-		"GET " + node + "/time":         (*call).nodeTime,
-		"GET " + node + "/dns": func(*call) (any, error) {
-			return map[string]any{"search": "example.internal", "dns1": "192.0.2.53"}, nil
-		},
-		"GET " + node + "/hosts":                                 (*call).nodeHosts,
-		"GET " + node + "/config":                                func(*call) (any, error) { return map[string]any{"digest": digestOf(nil)}, nil },
+		"GET " + node + "/apt/update":                            func(*call) (any, error) { return []any{}, nil },
+		"GET " + node + "/apt/versions":                          (*call).packages,
+		"GET " + node + "/version":                               (*call).versionInfo,
 		"GET " + node + "/subscription":                          (*call).subscription,
 		"GET " + node + "/certificates/info":                     (*call).certificates,
 		"GET " + node + "/rrddata":                               (*call).nodeHistory,
@@ -81,7 +74,11 @@ func (c *call) nodeFigures(node string, entry map[string]any) map[string]any {
 func (c *call) listNodes() (any, error) {
 	out := []any{}
 	for _, node := range c.s.nodes() {
-		out = append(out, c.nodeFigures(node, map[string]any{"ssl_fingerprint": "00:11"}))
+		der, err := c.s.certificate()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c.nodeFigures(node, map[string]any{"ssl_fingerprint": fingerprint(der)}))
 	}
 	return out, nil
 }
@@ -110,8 +107,12 @@ func (c *call) clusterStatus() (any, error) {
 		out = append(out, map[string]any{"type": "cluster", "id": "cluster", "name": "lab", "nodes": len(c.s.hosts), "quorate": boolInt(!c.s.noQuorum), "version": 1})
 	}
 	for i, node := range c.s.nodes() {
-		out = append(out, map[string]any{"type": "node", "id": "node/" + node, "name": node, "nodeid": i + 1, "online": boolInt(!c.s.hosts[node].Offline), "local": boolInt(i == 0),
-			"ip": fmt.Sprintf("192.0.2.%d", i+1), "level": ""})
+		id := i + 1
+		if len(c.s.hosts) == 1 {
+			id = 0 // who is alone has no number
+		}
+		out = append(out, map[string]any{"type": "node", "id": "node/" + node, "name": node, "nodeid": id, "online": boolInt(!c.s.hosts[node].Offline), "local": boolInt(i == 0),
+			"ip": c.s.ip(node), "level": ""})
 	}
 	return out, nil
 }
@@ -126,20 +127,6 @@ func (c *call) reachable() error {
 		return die("cluster not ready - no quorum?")
 	}
 	return nil
-}
-
-func (c *call) nodeTime() (any, error) {
-	now := time.Now().Add(c.host().ClockOffset)
-	return map[string]any{"timezone": "UTC", "time": now.Unix(), "localtime": now.Unix()}, nil
-}
-
-func (c *call) nodeHosts() (any, error) {
-	var b strings.Builder
-	b.WriteString("127.0.0.1 localhost.localdomain localhost\n")
-	for i, node := range c.s.nodes() {
-		fmt.Fprintf(&b, "192.0.2.%d %s.example.internal %s\n", i+1, node, node)
-	}
-	return map[string]any{"data": b.String(), "digest": digestOf(b.String())}, nil
 }
 
 func (c *call) subscription() (any, error) {
@@ -222,45 +209,38 @@ func (c *call) machines() (any, error) {
 	return out, nil
 }
 
-func (c *call) cpuModels() (any, error) {
-	out := []any{}
-	for _, name := range append(slices.Clone(c.s.cpuTypes()), "x86-64-v2", "x86-64-v2-AES", "x86-64-v3", "x86-64-v4") {
-		vendor := "default"
-		switch {
-		case strings.HasPrefix(name, "EPYC") || strings.HasPrefix(name, "Opteron"):
-			vendor = "AuthenticAMD"
-		case strings.Contains(name, "Xeon") || strings.HasSuffix(name, "Server") || strings.Contains(name, "lake"):
-			vendor = "GenuineIntel"
-		}
-		out = append(out, map[string]any{"name": name, "vendor": vendor, "custom": 0})
-	}
-	return out, nil
-}
-
-func (c *call) cpuFlags() (any, error) {
-	out := []any{}
-	for _, name := range []string{"aes", "amd-ssbd", "hv-tlbflush", "ibpb", "md-clear", "nested-virt", "pcid", "pdpe1gb", "spec-ctrl", "ssbd", "virt-ssbd"} {
-		out = append(out, map[string]any{"name": name, "description": name, "supported-on": c.s.nodes()})
-	}
-	return out, nil
-}
-
 func (c *call) certificates() (any, error) {
-	if c.s.cert == nil {
-		cert, err := selfSigned(c.s.nodes())
-		if err != nil {
-			return nil, err
-		}
-		c.s.cert = &cert
+	der, err := c.s.certificate()
+	if err != nil {
+		return nil, err
 	}
-	der := c.s.cert.Certificate[0]
 	parsed, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, err
 	}
-	return []any{map[string]any{"filename": "pve-ssl.pem", "fingerprint": fingerprint(der), "subject": "/" + slash(parsed.Subject), "issuer": "/" + slash(parsed.Issuer),
-		"notbefore": parsed.NotBefore.Unix(), "notafter": parsed.NotAfter.Unix(), "san": parsed.DNSNames, "public-key-type": "id-ecPublicKey", "public-key-bits": 256,
-		"pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}}, nil
+	out := []any{}
+	for _, file := range []string{"pve-root-ca.pem", "pve-ssl.pem"} { // one is both here
+		names := parsed.DNSNames
+		if file == "pve-root-ca.pem" {
+			names = []string{}
+		}
+		out = append(out, map[string]any{"filename": file, "fingerprint": fingerprint(der), "subject": "/" + slash(parsed.Subject), "issuer": "/" + slash(parsed.Issuer),
+			"notbefore": parsed.NotBefore.Unix(), "notafter": parsed.NotAfter.Unix(), "san": names, "public-key-type": "id-ecPublicKey", "public-key-bits": 256,
+			"pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))})
+	}
+	return out, nil
+}
+
+// certificate is the one that the web server shows.
+func (s *Sim) certificate() ([]byte, error) {
+	if s.cert == nil {
+		cert, err := selfSigned(s.nodes())
+		if err != nil {
+			return nil, err
+		}
+		s.cert = &cert
+	}
+	return s.cert.Certificate[0], nil
 }
 
 func slash(n pkix.Name) string { return strings.ReplaceAll(n.String(), ",", "/") }

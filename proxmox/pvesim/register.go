@@ -40,10 +40,7 @@ func registerHandlers() map[string]handler {
 			"POST " + r.path: func(c *call) (any, error) { return nil, c.addEntry(r) },
 			"GET " + one:     func(c *call) (any, error) { return c.getEntry(r) },
 			"PUT " + one:     func(c *call) (any, error) { return nil, c.changeEntry(r) },
-			"DELETE " + one: func(c *call) (any, error) {
-				delete(c.s.entries(r), c.entryID(r))
-				return nil, nil
-			},
+			"DELETE " + one:  func(c *call) (any, error) { return nil, c.deleteEntry(r) },
 		})
 	}
 	return out
@@ -124,17 +121,17 @@ func (c *call) noEntry(r register, id string) error {
 
 func (c *call) addEntry(r register) error {
 	id := c.entryID(r)
+	if number, isVM := strings.CutPrefix(id, "vm:"); isVM && r.id == "sid" && c.s.vms[atoi(number)] == nil {
+		return die("resource '%s' does not exist in cluster", id)
+	}
 	if c.s.entries(r)[id] != nil {
 		switch r.id {
 		case "group":
 			return die("create ha group failed: ha group ID '%s' already defined", id)
 		case "sid":
-			return die("unable to add resource: resource ID '%s' already defined", id)
+			return die("create resource failed: resource ID '%s' already defined", id)
 		}
 		return die("create %s failed: %s ID '%s' already defined", r.kind, r.path[strings.LastIndexByte(r.path, '/')+1:], id)
-	}
-	if number, isVM := strings.CutPrefix(id, "vm:"); isVM && r.id == "sid" && c.s.vms[atoi(number)] == nil {
-		return die("cannot add resource: no such VM %s", number)
 	}
 	c.s.entries(r)[id] = c.entryParams(r)
 	return nil
@@ -154,6 +151,9 @@ func (c *call) entryParams(r register) map[string][]string {
 func (c *call) changeEntry(r register) error {
 	id := c.entryID(r)
 	e := c.s.entries(r)[id]
+	if e == nil && r.id == "sid" {
+		return die("update resources config failed: no such resource '%s'", id)
+	}
 	if e == nil {
 		return c.noEntry(r, id)
 	}
@@ -164,5 +164,18 @@ func (c *call) changeEntry(r register) error {
 		delete(e, k)
 	}
 	maps.Copy(e, c.entryParams(r))
+	return nil
+}
+
+// deleteEntry forgets a section, which need not be there but for a resource.
+func (c *call) deleteEntry(r register) error {
+	id := c.entryID(r)
+	if r.id == "sid" && c.s.entries(r)[id] == nil {
+		return die("cannot delete service '%s', not HA managed!", id)
+	}
+	delete(c.s.entries(r), id)
+	if r.id == "sid" && (!c.p.has("purge") || c.p.bool("purge")) {
+		c.s.leaveHARules(id)
+	}
 	return nil
 }

@@ -142,6 +142,9 @@ func (s *Sim) dispatch(c *call) (any, error) {
 	if err := c.reachable(); err != nil {
 		return nil, err
 	}
+	if rule := s.haRules[c.param("rule")]; c.spec.Variants != nil && !c.p.has("type") && rule != nil {
+		c.p["type"] = []string{rule["type"]} // what is there has a type
+	}
 	if errs := c.spec.check(c.p); errs != nil {
 		return nil, &apiError{status: http.StatusBadRequest, text: "Parameter verification failed.", params: errs}
 	}

@@ -56,8 +56,10 @@ type method struct {
 	Permissions map[string]any       `json:"permissions"`
 	NoToken     bool                 `json:"noToken"`
 	Parameters  map[string]*property `json:"parameters"`
-	Shared      string               `json:"shared"`
-	name        string
+	// Variants are parameters that depend on the parameter type, by what that is.
+	Variants map[string]map[string]*property `json:"variants"`
+	Shared   string                          `json:"shared"`
+	name     string
 }
 
 // schema is the whole.
@@ -81,6 +83,11 @@ var loadSchema = sync.OnceValue(func() *schema {
 		expand(m.Parameters)
 		for _, p := range m.Parameters {
 			s.prepare(p)
+		}
+		for _, variant := range m.Variants {
+			for _, p := range variant {
+				s.prepare(p)
+			}
 		}
 	}
 	for _, keys := range s.Formats {
@@ -137,11 +144,29 @@ func (p *property) optional() bool { return len(p.Optional) > 0 && string(p.Opti
 // by parameter, in Proxmox's words.
 func (m *method) check(in params) map[string]string {
 	errs := map[string]string{}
-	checkObject("", m.Parameters, in, errs)
+	if variant := m.Variants[in.get("type")]; variant != nil {
+		m.checkVariant(variant, in, errs)
+	} else {
+		checkObject("", m.Parameters, in, errs)
+	}
 	if len(errs) == 0 {
 		return nil
 	}
 	return errs
+}
+
+// checkVariant checks parameters of which some depend on the type; what is missing of
+// those is said with the type before it.
+func (m *method) checkVariant(variant map[string]*property, in params, errs map[string]string) {
+	all := maps.Clone(m.Parameters)
+	maps.Copy(all, variant)
+	checkObject("", all, in, errs)
+	for k, p := range variant {
+		if text := errs[k]; text != "" && !in.has(k) && !p.optional() {
+			delete(errs, k)
+			errs["oneOf["+in.get("type")+"]."+k] = text
+		}
+	}
 }
 
 func checkObject(path string, props map[string]*property, in params, errs map[string]string) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"io/fs"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -49,7 +50,38 @@ func TestSchemaIsProxmoxs(t *testing.T) {
 type dumped struct {
 	AllowToken  int
 	Permissions map[string]any
-	Parameters  struct{ Properties map[string]any }
+	Parameters  struct {
+		Properties map[string]any
+		AllOf      []struct {
+			Properties map[string]any
+			OneOf      []struct {
+				InstanceType string `json:"instance-type"`
+				Properties   map[string]any
+			}
+			TypeProperty       string         `json:"type-property"`
+			TypePropertySchema map[string]any `json:"type-property-schema"`
+		}
+	}
+}
+
+// variants takes parameters apart that depend on one of them, the type.
+func (d *dumped) variants(used map[string]bool) map[string]any {
+	if d.Parameters.Properties == nil {
+		d.Parameters.Properties = map[string]any{}
+	}
+	var out map[string]any
+	for _, part := range d.Parameters.AllOf {
+		maps.Copy(d.Parameters.Properties, part.Properties)
+		if part.OneOf == nil {
+			continue
+		}
+		d.Parameters.Properties[part.TypeProperty] = part.TypePropertySchema
+		out = map[string]any{}
+		for _, one := range part.OneOf {
+			out[one.InstanceType] = slimAll(one.Properties, used)
+		}
+	}
+	return out
 }
 
 func reduce(t *testing.T, raw []byte) []byte {
@@ -74,7 +106,7 @@ func reduce(t *testing.T, raw []byte) []byte {
 	methods := map[string]any{}
 	variants := map[string]map[string]int{} // property name -> its JSON -> how often
 	for name, m := range named {
-		props := map[string]any{}
+		props, byType := map[string]any{}, m.variants(used)
 		for k, v := range m.Parameters.Properties {
 			props[k] = slim(v, used)
 			text := mustJSON(t, props[k])
@@ -84,6 +116,9 @@ func reduce(t *testing.T, raw []byte) []byte {
 			variants[k][text]++
 		}
 		entry := map[string]any{"parameters": props}
+		if byType != nil {
+			entry["variants"] = byType
+		}
 		if m.Permissions != nil {
 			delete(m.Permissions, "description")
 			entry["permissions"] = m.Permissions

@@ -112,12 +112,14 @@ type Sim struct {
 	access   access
 	locks    map[string]*fileLock
 
-	registers map[string]map[string]map[string][]string // sections by file and ID, see register
-	elsewhere map[string]*storage                       // configured for nodes that there are not
-	firewalls map[string]*firewall                      // by whose they are, see firewall
-
-	ports      map[int]time.Time // of consoles, until when they are taken
-	vncTickets map[string]string // of consoles, for what
+	registers   map[string]map[string]map[string][]string // sections by file and ID, see register
+	elsewhere   map[string]*storage                       // configured for nodes that there are not
+	doors       map[int]time.Time                         // until when the port of a console is taken
+	consoles    map[string]string                         // tickets of consoles, with whom they let in where
+	haRules     map[string]map[string]string
+	haRuleOrder []string                     // by age
+	metrics     map[string]map[string]string // servers to send figures to, by ID
+	firewalls   map[string]*firewall         // by whose they are, see firewall
 
 	tasks    map[string]*task
 	order    []*task // by start
@@ -136,8 +138,10 @@ type host struct {
 	storages map[string]*storage
 	shell    *guest.Machine // where root logs in, once somebody wants to
 
-	made   map[string]map[string]any // interfaces that were made over the API, by name
-	staged map[string]map[string]any // that are to be when the network is applied; nil is to go
+	settings nodeSettings
+
+	made   interfaces // what /etc/network/interfaces says; nil until somebody asks
+	staged interfaces // what it shall say when the network is applied
 }
 
 // New starts a simulated cluster. Its goroutines end with Close. Under

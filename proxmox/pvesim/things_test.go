@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -93,8 +94,14 @@ func TestInterfacesBecomeRealWhenApplied(t *testing.T) {
 		const network = "/nodes/pve1/network"
 		c.walk([]step{
 			{"POST", network, kv("iface", "vmbr7", "type", "bridge", "bridge_vlan_aware", "1"), ""},
-			{"GET", network + "/vmbr7", nil, "400 Parameter verification failed."},
+			{"POST", network, kv("iface", "vmbr7", "type", "bridge"), "400 Parameter verification failed."},
+			{"PUT", "/nodes/pve1/qemu/104/config", kv("net0", "virtio,bridge=vmbr7"), ""},
 		})
+		staged := c.do("GET", network+"/vmbr7").object()
+		assert.Equal(t, []any{"", nil, nil, "manual"}, []any{staged["bridge_ports"], staged["cidr"], staged["active"], staged["method"]}, "nothing unasked, and not up yet")
+		var answer struct{ Changes string }
+		require.NoError(t, json.Unmarshal([]byte(c.do("GET", network).body), &answer))
+		assert.Contains(t, answer.Changes, "\n+iface vmbr7 inet manual\n+\tbridge-ports none\n")
 		require.Equal(t, "OK", c.wait(c.do("PUT", network)))
 		assert.EqualValues(t, 1, c.do("GET", network+"/vmbr7").object()["bridge_vlan_aware"])
 		c.walk([]step{{"PUT", "/nodes/pve1/qemu/104/config", kv("net0", "virtio,bridge=vmbr7"), ""}})
@@ -134,7 +141,7 @@ func TestAHostThatIsOffAndAClusterWithoutAMajority(t *testing.T) {
 			{"GET", "/nodes/pve1/status", nil, ""},
 			{"POST", "/nodes/pve1/qemu", kv("vmid", "500"), "500 cluster not ready - no quorum?"},
 		})
-		assert.Contains(t, c.do("GET", "/nodes").body, `"node":"pve2","ssl_fingerprint":"00:11","status":"offline"`)
+		assert.Contains(t, c.do("GET", "/nodes").body, `"status":"offline"`)
 		assert.Contains(t, c.do("GET", "/cluster/status").body, `"quorate":0`)
 		assert.Equal(t, "500", c.do("GET", "/cluster/nextid").text())
 		s.AddVM(VM{ID: 500, Node: "pve1", Name: "a"})

@@ -237,14 +237,14 @@ func (c *call) downloadURL() (any, error) {
 		if compression != "" && content != "iso" {
 			return die("decompression not supported for %s", content)
 		}
-		data, err := w.fetch(url)
+		tmp := fmt.Sprintf("%s.tmp_dwnl.%d", target, w.task.pid)
+		data, err := w.fetch(url, tmp)
 		if err != nil {
 			return err
 		}
 		if err := w.verify(data, algorithm, want); err != nil {
 			return err
 		}
-		tmp := fmt.Sprintf("%s.tmp_dwnl.%d", target, w.task.pid)
 		if compression != "" {
 			if data, err = w.decompress(compression, tmp, data); err != nil {
 				return err
@@ -270,55 +270,6 @@ func (w worker) keepFile(old *volume, target, algorithm, want string) error {
 		return die("checksum mismatch: got '%s' != expect '%s', aborting", got, want)
 	}
 	w.log("calculating checksum of existing file...OK, got correct file already, no need to download")
-	return nil
-}
-
-// cloudImage is how big the disk images of the simulated internet are taken to
-// be, when it comes to how long they take.
-const cloudImage = 600 * MiB
-
-// fetch downloads from the simulated internet, with what wget says of it.
-func (w worker) fetch(url string) (data []byte, err error) {
-	w.log("--%s--  %s", time.Now().Format(time.DateTime), url)
-	w.s.outside(func() { data, err = w.s.opts.Internet(url) })
-	var status *guest.StatusError
-	switch {
-	case errors.Is(err, guest.ErrNotFound):
-		w.log("HTTP request sent, awaiting response... 404 Not Found\n%s ERROR 404: Not Found.", time.Now().Format(time.DateTime))
-		return nil, die("download failed: exit code 8")
-	case errors.As(err, &status):
-		w.log("HTTP request sent, awaiting response... %v\n%s ERROR %d: %s.", status, time.Now().Format(time.DateTime), status.Code, status.Reason)
-		return nil, die("download failed: exit code 8")
-	case errors.Is(err, guest.ErrRefused):
-		return nil, die("download failed: Connecting to %s... failed: Connection refused.", serverOf(url))
-	case errors.Is(err, guest.ErrUntrusted):
-		w.log("ERROR: cannot verify the certificate of %s: %v", url, err)
-		return nil, die("download failed: To connect insecurely, use `--no-check-certificate'.")
-	case err != nil: // the last line that wget prints, where that is not empty (PVE/Tools.pm, run_command)
-		return nil, die("download failed: %v", err)
-	}
-	size := Size(len(data))
-	if isQcow2(data) {
-		size = max(size, cloudImage)
-	}
-	w.log("HTTP request sent, awaiting response... 200 OK\nLength: %d (%dM) [application/octet-stream]", size, size/MiB)
-	return data, w.dots(size)
-}
-
-// wgetLine is how much a line of wget's progress stands for (--progress=dot:giga).
-const wgetLine = 32 * MiB
-
-// dots is how long a download takes, with what wget prints of it.
-func (w worker) dots(size Size) error {
-	for at := Size(0); at < size; at += wgetLine {
-		part := min(wgetLine, size-at)
-		if err := w.sleep(took(part, w.s.opts.Timing.DownloadRate)); err != nil {
-			return err
-		}
-		if size >= wgetLine {
-			w.log("%6dK ........ ........ ........ ........ %2d%% 98.1M", at/KiB, 100*(at+part)/size)
-		}
-	}
 	return nil
 }
 
