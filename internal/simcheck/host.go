@@ -42,7 +42,7 @@ func recordedHost(scenarios bool) pvesim.Model {
 	h := pvesim.Host{Name: "pve1", CPUs: 2, NUMANodes: 1, Memory: 8 * pvesim.GiB, Bridges: []string{"vmbr0"},
 		CIDRs: map[string]string{"vmbr0": "10.99.0.1/24"}, NoPorts: []string{"vmbr0"}, NoCard: true, Domain: "oracle.test", Resolvers: []string{},
 		PCI: []pvesim.PCIDevice{
-			device("0000:00:00.0", "8086:0d57", "060000", -1, "0000:0000"),
+			{Address: "0000:00:00.0", ID: "8086:0d57", Class: "060000", Group: -1, Subsystem: "0000:0000", Vendor: "V"},
 			device("0000:00:01.0", "1af4:1045", "ffff00", -1, "1af4:1045"), device("0000:00:02.0", "1af4:1042", "018000", -1, "1af4:1042"),
 			device("0000:00:03.0", "1af4:1041", "020000", -1, "1af4:1041"), device("0000:00:04.0", "1af4:1053", "ffff00", -1, "1af4:1053"),
 			device("0000:00:05.0", "1af4:1044", "ffff00", -1, "1af4:1044"),

@@ -3,7 +3,7 @@ package pvesim
 import (
 	"encoding/pem"
 	"fmt"
-	"regexp"
+	"strings"
 	"time"
 )
 
@@ -36,7 +36,7 @@ func (c *call) console(kind, id, path string, password bool) (map[string]any, er
 	if c.s.doors == nil {
 		c.s.doors = map[int]time.Time{}
 	}
-	c.s.doors[port] = now.Add(consoleTimeout)
+	c.s.doors[port] = now.Add(time.Duration(float64(consoleTimeout) / c.s.opts.Speed))
 	upid, err := c.startTask(kind, id, func(w worker) error {
 		if err := w.sleep(consoleTimeout); err != nil {
 			return err
@@ -46,17 +46,26 @@ func (c *call) console(kind, id, path string, password bool) (map[string]any, er
 	if err != nil {
 		return nil, err
 	}
-	secret := c.s.uuid()
-	out := map[string]any{"user": c.who.id, "port": itoa(port), "upid": upid, "ticket": fmt.Sprintf("PVEVNC:%08X::%s", now.Unix(), secret)}
+	ticket := fmt.Sprintf("PVEVNC:%08X::%s", now.Unix(), c.s.uuid())
+	out := map[string]any{"user": c.who.id, "port": itoa(port), "upid": upid, "ticket": ticket}
 	if password {
-		word := secret[:8]
-		out["password"], out["ticket"] = word, word+":"+out["ticket"].(string)
+		word := c.s.password()
+		out["password"], out["ticket"] = word, word+":"+ticket
 	}
 	if c.s.consoles == nil {
 		c.s.consoles = map[string]string{}
 	}
-	c.s.consoles[out["ticket"].(string)] = c.who.id + " " + path
+	c.s.consoles[ticket] = c.who.id + " " + path
 	return out, c.s.wait(400*time.Millisecond, nil)
+}
+
+// password is one of eight printable characters.
+func (s *Sim) password() string {
+	b := make([]byte, 8)
+	for i := range b {
+		b[i] = byte('!' + s.random.IntN('~'-'!'+1))
+	}
+	return string(b)
 }
 
 // authority is the certificate of the cluster's own authority.
@@ -68,14 +77,12 @@ func (s *Sim) authority() (string, error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), nil
 }
 
-var serialScreen = regexp.MustCompile(`^(type=)?serial\d`)
-
 func (c *call) vncOfVM() (any, error) {
 	v, err := c.vm()
 	if err != nil {
 		return nil, err
 	}
-	serial := serialScreen.MatchString(v.conf["vga"])
+	serial := strings.HasPrefix(c.s.props("vga", v.conf["vga"])["type"], "serial")
 	out, err := c.console("vncproxy", itoa(v.id), "/vms/"+itoa(v.id), !serial || c.p.bool("generate-password") || c.p.bool("websocket"))
 	if err != nil {
 		return nil, err
@@ -100,8 +107,13 @@ func (c *call) spiceOfVM() (any, error) {
 		return nil, err
 	case !v.running:
 		return nil, die("VM %d not running", v.id)
+	case !strings.HasPrefix(c.s.props("vga", v.conf["vga"])["type"], "qxl"):
+		return nil, die("no spice port")
 	}
-	return nil, die("no spice port")
+	ca, err := c.s.authority()
+	return map[string]any{"type": "spice", "title": "VM " + itoa(v.id) + " - " + v.conf["name"], "host": c.s.uuid(), "proxy": "http://" + v.node + ":3128",
+		"tls-port": 61000, "password": c.s.password(), "ca": ca, "delete-this-file": 1,
+		"release-cursor": "Ctrl+Alt+R", "toggle-fullscreen": "Shift+F11", "secure-attention": "Ctrl+Alt+Ins"}, err
 }
 
 // shellOfHost refuses to run more than a login for anybody but root.
@@ -138,8 +150,24 @@ func (c *call) spiceShell() (any, error) {
 // webSocket is what a browser speaks to a console through. Without a handshake, or a
 // ticket that is right, there is none.
 func (c *call) webSocket() (any, error) {
-	if c.s.consoles[c.param("vncticket")] == "" {
+	path := "/nodes/" + c.param("node")
+	if id := c.param("vmid"); id != "" {
+		path = "/vms/" + id
+	}
+	ticket := c.param("vncticket")
+	if i := strings.Index(ticket, "PVEVNC:"); i > 0 {
+		ticket = ticket[i:]
+	}
+	if _, opened, _ := strings.Cut(c.s.consoles[ticket], " "); opened != path {
+		if c.s.wait(unauthorizedDelay, nil) != nil {
+			return nil, errDropped
+		}
 		return nil, fail(401, "permission denied - invalid PVEVNC ticket")
+	}
+	if c.param("vmid") != "" {
+		if _, err := c.vm(); err != nil {
+			return nil, err
+		}
 	}
 	return map[string]any{"port": c.param("port")}, nil
 }

@@ -1,25 +1,57 @@
 package pvesim
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"path"
 	"strings"
 )
 
-// sound refuses an image that is none.
+// sound refuses an image or an appliance that is none, before anybody boots it.
 func (w worker) sound(content, name, tmp string, data []byte) error {
 	if content != "import" {
 		return nil
 	}
-	text := unsound(name, tmp, data)
-	if text == "" {
+	info, wrong := "/usr/bin/qemu-img info '--output=json' "+tmp+" -f "+strings.TrimPrefix(path.Ext(name), "."), ""
+	switch path.Ext(name) {
+	case ".qcow2":
+		if !isQcow2(data) {
+			wrong = "Image is not in qcow2 format"
+		}
+	case ".vmdk":
+		if !bytes.HasPrefix(data, []byte("KDMV")) && !bytes.HasPrefix(data, []byte("# Disk DescriptorFile")) {
+			wrong = "invalid VMDK image descriptor"
+		}
+	case ".ova":
+		return w.appliance(tmp, data)
+	}
+	if wrong == "" {
 		return nil
 	}
-	w.log("command '/usr/bin/qemu-img info '--output=json' %s -f %s' failed: exit code 1", tmp, extensions[content].FindStringSubmatch(name)[1])
-	return die("%s", text)
+	w.log("command '%s' failed: exit code 1", info)
+	return die("qemu-img: Could not open '%s': %s", tmp, wrong)
+}
+
+// appliance looks into an archive for the description of its machine.
+func (w worker) appliance(tmp string, data []byte) error {
+	archive := tar.NewReader(bytes.NewReader(data))
+	for {
+		file, err := archive.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return die("ova archive has no .ovf file inside")
+		case err != nil:
+			w.log("tar: This does not look like a tar archive\ntar: Exiting with failure status due to previous errors")
+			return die("command 'tar -t -f %s' failed: exit code 2", tmp)
+		case strings.HasSuffix(file.Name, ".ovf"):
+			return nil
+		}
+	}
 }
 
 // decompress unpacks a download. Of what Proxmox knows, only gzip is really unpacked;

@@ -145,6 +145,9 @@ func checkFormat(path string, f propertyFormat, v string) string {
 }
 
 func checkNamed(name, v string) string {
+	if name == "pem-certificate-chain" && !strings.Contains(v, "-----BEGIN CERTIFICATE-----") {
+		return "not a valid PEM-formatted string.\n"
+	}
 	if wrong := firewallFormats[name]; wrong != nil {
 		return wrong(v)
 	}

@@ -17,7 +17,7 @@ func (c *call) listMetrics() (any, error) {
 	out := []any{}
 	for _, id := range sortedKeys(c.s.metrics) {
 		m := c.s.metrics[id]
-		e := map[string]any{"id": id, "disable": atoi(m["disable"]), "type": m["type"], "server": m["server"], "port": nil}
+		e := map[string]any{"id": id, "disable": max(0, atoi(m["disable"])), "type": m["type"], "server": m["server"], "port": nil}
 		if m["port"] != "" {
 			e["port"] = atoi(m["port"])
 		}

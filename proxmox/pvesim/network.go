@@ -48,8 +48,8 @@ func (h *host) network() interfaces {
 		}
 		out[b] = e
 	}
-	h.made = out
-	return out
+	h.made = out.numbered()
+	return h.made
 }
 
 // address enters the host's own address on its i-th bridge.
@@ -121,7 +121,7 @@ func (c *call) stage(name string, e map[string]string) error {
 	if err := next.check(); err != nil {
 		return err
 	}
-	h.staged = next
+	h.staged = next.numbered()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -103,19 +104,31 @@ func (all interfaces) checkVLAN(name string, e map[string]string) error {
 	return nil
 }
 
-// ordered are the names in the order of the file: ports before what is made of them.
+// ordered are the names in the order of the file: ports before what is made of them,
+// then as they stand in it, those that are new last.
 func (all interfaces) ordered() []string {
 	rank := func(name string) int {
 		root, _, child := strings.Cut(name, ".")
-		i := slices.Index([]string{"eth", "bond", "bridge", "vlan"}, all[root]["type"])
-		if child {
-			return 10*i + 1
+		at := atoi(all[name]["priority"])
+		if at <= 0 {
+			at = 50000
 		}
-		return 10 * i
+		return 100000*slices.Index([]string{"eth", "bond", "bridge", "vlan"}, all[root]["type"]) + boolInt(child) + at
 	}
 	names := sortedKeys(all)
 	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
 	return names
+}
+
+// numbered is the file as it is after it has been written: everything has its place.
+// The first two are the loopback's.
+func (all interfaces) numbered() interfaces {
+	out := interfaces{}
+	for i, name := range all.ordered() {
+		out[name] = maps.Clone(all[name])
+		out[name]["priority"] = itoa(3 + i)
+	}
+	return out
 }
 
 // read is the file as it is read: with what follows from it, and what is up.
@@ -127,11 +140,11 @@ func (h *host) read(all interfaces) map[string]map[string]any {
 			slaves[p] = true
 		}
 	}
-	for i, name := range all.ordered() {
-		e := map[string]any{"type": all[name]["type"], "priority": 3 + i}
+	for _, name := range all.ordered() {
+		e := map[string]any{"type": all[name]["type"], "priority": atoi(all[name]["priority"])}
 		for k, v := range all[name] {
 			switch k {
-			case "type", "cidr", "cidr6", "vlan-id":
+			case "type", "cidr", "cidr6", "vlan-id", "priority":
 			case "autostart", "bridge_vlan_aware":
 				if v == "1" {
 					e[k] = 1

@@ -220,9 +220,10 @@ func (c *call) certificates() (any, error) {
 	}
 	out := []any{}
 	for _, file := range []string{"pve-root-ca.pem", "pve-ssl.pem"} { // one is both here
-		names := parsed.DNSNames
-		if file == "pve-root-ca.pem" {
-			names = []string{}
+		names := []string{}
+		if file == "pve-ssl.pem" {
+			node := c.param("node")
+			names = []string{"127.0.0.1", "0000:0000:0000:0000:0000:0000:0000:0001", "localhost", c.s.ip(node), node, node + "." + c.host().domain()}
 		}
 		out = append(out, map[string]any{"filename": file, "fingerprint": fingerprint(der), "subject": "/" + slash(parsed.Subject), "issuer": "/" + slash(parsed.Issuer),
 			"notbefore": parsed.NotBefore.Unix(), "notafter": parsed.NotAfter.Unix(), "san": names, "public-key-type": "id-ecPublicKey", "public-key-bits": 256,

@@ -171,7 +171,10 @@ func (m *method) checkVariant(variant map[string]*property, in params, errs map[
 
 func checkObject(path string, props map[string]*property, in params, errs map[string]string) {
 	join := func(k string) string {
-		if path == "" {
+		switch {
+		case path == "" && k == "":
+			return "_root"
+		case path == "":
 			return k
 		}
 		return path + "." + k

@@ -65,8 +65,11 @@ func readUpload(r *http.Request, p params) (*upload, error) {
 	reader := multipart.NewReader(r.Body, attrs["boundary"])
 	for {
 		part, err := reader.NextRawPart()
-		if errors.Is(err, io.EOF) || err != nil {
-			return bad() // the file never came
+		if errors.Is(err, io.EOF) {
+			return up, unread(http.StatusInternalServerError, "upload failed at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 1370.\n")
+		}
+		if err != nil {
+			return bad()
 		}
 		data, err := io.ReadAll(part)
 		if err != nil {
@@ -107,22 +110,6 @@ func nameFor(content, name string) error {
 		return badParam("filename", "invalid filename or wrong extension")
 	}
 	return badParam("filename", "wrong file extension")
-}
-
-// unsound says what qemu-img finds wrong with a file that is to be an image, before
-// anybody boots it.
-func unsound(name, tmp string, data []byte) string {
-	switch path.Ext(name) {
-	case ".qcow2":
-		if !isQcow2(data) {
-			return "qemu-img: Could not open '" + tmp + "': Image is not in qcow2 format"
-		}
-	case ".vmdk":
-		if !bytes.HasPrefix(data, []byte("KDMV")) && !bytes.HasPrefix(data, []byte("# Disk DescriptorFile")) {
-			return "qemu-img: Could not open '" + tmp + "': invalid VMDK image descriptor"
-		}
-	}
-	return ""
 }
 
 func (c *call) uploadFile() (any, error) {

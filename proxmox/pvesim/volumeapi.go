@@ -30,7 +30,7 @@ func (c *call) volumeInfo() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.s.mayVolume(c.who, st, &volume{content: about.content, owner: atoi(about.owner)}, 0); err != nil {
+	if err := c.s.mayVolume(c.who, st, &volume{content: about.content, owner: max(0, atoi(about.owner))}, 0); err != nil {
 		return nil, err
 	}
 	v := st.volumes[name]
