@@ -6,8 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
