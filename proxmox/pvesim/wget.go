@@ -91,7 +91,7 @@ func (w worker) dots(size Size) error {
 			}
 			marks += "."
 		}
-		w.log("%6dK %-35s%4d%% 98.1M=0s", at/KiB, marks, 100*(at+part)/size)
+		w.log("%6dK %-35s%3d%% 98.1M=0s", at/KiB, marks, 100*(at+part)/size)
 	}
 	return nil
 }
