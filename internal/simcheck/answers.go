@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -87,7 +88,7 @@ func steps() [][]string {
 // needs are query parameters without which a method cannot be read.
 func needs() map[string]string {
 	return map[string]string{"GET /nodes/{node}/query-url-metadata": "url=http://x/a.iso", "GET /nodes/{node}/qemu/{vmid}/feature": "feature=snapshot",
-		"GET /nodes/{node}/qemu/{vmid}/cloudinit/dump": "type=user", "GET /nodes/{node}/qemu/{vmid}/rrddata": "timeframe=hour",
+		"GET /nodes/{node}/qemu/{vmid}/cloudinit/dump": "type=user", "GET /nodes/{node}/qemu/{vmid}/rrddata": "timeframe=hour", "GET /nodes/{node}/qemu/{vmid}/rrd": "ds=cpu timeframe=hour",
 		"GET /nodes/{node}/rrddata": "timeframe=hour", "GET /nodes/{node}/storage/{storage}/rrddata": "timeframe=hour"}
 }
 
@@ -95,6 +96,9 @@ func needs() map[string]string {
 // or without containers.
 var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/rules/|/cluster/(backup|replication|config/join|backup-info$)|/cluster/sdn/\w+/|/metrics/server/|` +
 	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog)$`)
+
+// pvestatd is within what time a host's figures are anew.
+const pvestatd = 15 * time.Second
 
 // reader reads a simulated host as root.
 type reader struct{ sim *pvesim.Sim }
@@ -125,6 +129,7 @@ func Answers(ctx context.Context) (*Answered, error) {
 		}
 		r.sim.Settle()
 	}
+	time.Sleep(pvestatd) // which sees the new machine
 	out, used := &Answered{}, map[string]bool{}
 	for _, m := range pvesim.Methods() {
 		if !strings.HasPrefix(m.Name, "GET ") || notRead.MatchString(m.Name) {

@@ -40,8 +40,9 @@
 //
 // # What it is not
 //
-// There are no backups, containers, consoles, and no SDN beyond its bridges. Rules of
-// firewalls filter nothing, HA moves nothing, a migration copies disks and no memory.
-// Figures such as CPU load are made up. Unknown methods answer 501, as unknown
-// methods do; [Methods] lists those that are known.
+// There are no backups, containers, and no SDN beyond its bridges; behind the tickets
+// of consoles is no screen. Rules of firewalls are verified and filter nothing, HA
+// moves nothing, a migration copies disks and no memory. Figures such as CPU load are
+// made up. A method of Proxmox's that is not simulated refuses what Proxmox refuses,
+// and then answers 501; [Methods] lists those that are.
 package pvesim

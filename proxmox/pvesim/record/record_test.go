@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,7 +81,8 @@ func TestARecordAnswersAsItsOriginal(t *testing.T) {
 			copied := pvesim.New(again, pvesim.Options{Speed: 1000})
 			defer copied.Close()
 			for _, path := range paths(m) {
-				if want, got := answer(t, sim, path), answer(t, copied, path); want != got {
+				plain := func(s string) string { return fingerprints.ReplaceAllString(s, "") } // each has a certificate of its own
+				if want, got := plain(answer(t, sim, path)), plain(answer(t, copied, path)); want != got {
 					assert.JSONEq(t, want, got, path)
 				}
 			}
@@ -214,3 +216,5 @@ func TestAWrongTokenIsAnError(t *testing.T) {
 	_, _, err := record.Read(t.Context(), record.Options{Endpoint: "https://pve1:8006", TokenID: reader, TokenSecret: secret.New("no"), Client: sim.Client()})
 	assert.ErrorContains(t, err, "record: /version: 401 ")
 }
+
+var fingerprints = regexp.MustCompile(`(:?[0-9A-F]{2}){32}`)
