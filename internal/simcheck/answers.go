@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -87,7 +88,7 @@ func steps() [][]string {
 // needs are query parameters without which a method cannot be read.
 func needs() map[string]string {
 	return map[string]string{"GET /nodes/{node}/query-url-metadata": "url=http://x/a.iso", "GET /nodes/{node}/qemu/{vmid}/feature": "feature=snapshot",
-		"GET /nodes/{node}/qemu/{vmid}/cloudinit/dump": "type=user", "GET /nodes/{node}/qemu/{vmid}/rrddata": "timeframe=hour",
+		"GET /nodes/{node}/qemu/{vmid}/cloudinit/dump": "type=user", "GET /nodes/{node}/qemu/{vmid}/rrddata": "timeframe=hour", "GET /nodes/{node}/qemu/{vmid}/rrd": "timeframe=hour&ds=cpu",
 		"GET /nodes/{node}/rrddata": "timeframe=hour", "GET /nodes/{node}/storage/{storage}/rrddata": "timeframe=hour"}
 }
 
@@ -124,6 +125,9 @@ func Answers(ctx context.Context) (*Answered, error) {
 			return nil, err
 		}
 		r.sim.Settle()
+		if err := (&replay{sim: r.sim, began: time.Now()}).until(ctx, 15); err != nil { // pvestatd sees it
+			return nil, err
+		}
 	}
 	out, used := &Answered{}, map[string]bool{}
 	for _, m := range pvesim.Methods() {

@@ -21,7 +21,7 @@ func TestWhatIsMissingIsFound(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "proxmox", "calls.go"), []byte(`package proxmox
 
 func (c *Client) calls(ctx context.Context, host string, vmid int) {
-	_ = c.do(ctx, http.MethodPost, vmPath(host, vmid, "vncproxy"), nil)
+	_ = c.do(ctx, http.MethodPost, vmPath(host, vmid, "mtunnel"), nil)
 	path := nodePath(host, "no", "such")
 	_ = c.get(ctx, path, nil, nil)
 	_ = c.get(ctx, g.path("info"), nil, nil)
@@ -32,7 +32,7 @@ func (g *guest) path(verb string) string { return vmPath(g.host, g.vmid, "agent"
 `), 0o600))
 	r, err := Coverage(root)
 	require.NoError(t, err)
-	require.ErrorContains(t, r.Err(), "proxmox calls POST /nodes/*/qemu/*/vncproxy, which pvesim does not serve")
+	require.ErrorContains(t, r.Err(), "proxmox calls POST /nodes/*/qemu/*/mtunnel, which pvesim does not serve")
 	require.ErrorContains(t, r.Err(), "proxmox calls GET /nodes/*/no/such, which is no method of Proxmox's")
 	assert.Contains(t, r.Product, "GET /nodes/{node}/qemu/{vmid}/agent/info")
 	assert.Contains(t, r.Product, "PUT /cluster/mapping/pci/{id}")

@@ -134,6 +134,7 @@ type Sim struct {
 // host is a node at run time.
 type host struct {
 	Host
+	number   int // among the hosts, by name
 	devices  map[string]*PCIDevice
 	storages map[string]*storage
 	shell    *guest.Machine // where root logs in, once somebody wants to
@@ -178,6 +179,9 @@ func New(m Model, o Options) *Sim {
 	shared := map[string]*storage{}
 	for _, h := range m.Hosts {
 		s.hosts[h.Name] = newHost(h, shared)
+	}
+	for i, name := range s.nodes() {
+		s.hosts[name].number = i
 	}
 	s.populate(m)
 	return s
