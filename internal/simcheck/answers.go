@@ -88,14 +88,14 @@ func steps() [][]string {
 // needs are query parameters without which a method cannot be read.
 func needs() map[string]string {
 	return map[string]string{"GET /nodes/{node}/query-url-metadata": "url=http://x/a.iso", "GET /nodes/{node}/qemu/{vmid}/feature": "feature=snapshot",
-		"GET /nodes/{node}/qemu/{vmid}/cloudinit/dump": "type=user", "GET /nodes/{node}/qemu/{vmid}/rrddata": "timeframe=hour", "GET /nodes/{node}/qemu/{vmid}/rrd": "timeframe=hour&ds=cpu",
+		"GET /nodes/{node}/qemu/{vmid}/cloudinit/dump": "type=user", "GET /nodes/{node}/qemu/{vmid}/rrddata": "timeframe=hour",
 		"GET /nodes/{node}/rrddata": "timeframe=hour", "GET /nodes/{node}/storage/{storage}/rrddata": "timeframe=hour"}
 }
 
 // notRead are methods that have nothing to say on a host without guests that live,
 // or without containers.
 var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/rules/|/cluster/(backup|replication|config/join|backup-info$)|/cluster/sdn/\w+/|/metrics/server/|` +
-	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog)$`)
+	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog|rrd)$`)
 
 // reader reads a simulated host as root.
 type reader struct{ sim *pvesim.Sim }
