@@ -95,7 +95,7 @@ func needs() map[string]string {
 // notRead are methods that have nothing to say on a host without guests that live,
 // or without containers.
 var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/rules/|/cluster/(backup|replication|config/join|backup-info$)|/cluster/sdn/\w+/|/metrics/server/|` +
-	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog)$`)
+	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog|rrd)$`)
 
 // pvestatd is within what time a host's figures are anew.
 const pvestatd = 15 * time.Second
@@ -128,6 +128,9 @@ func Answers(ctx context.Context) (*Answered, error) {
 			return nil, err
 		}
 		r.sim.Settle()
+		if err := (&replay{sim: r.sim, began: time.Now()}).until(ctx, 15); err != nil { // pvestatd sees it
+			return nil, err
+		}
 	}
 	time.Sleep(pvestatd) // which sees the new machine
 	out, used := &Answered{}, map[string]bool{}

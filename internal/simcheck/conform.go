@@ -110,7 +110,7 @@ func (r *Replays) Result() *Conformance {
 }
 
 // enough is the share of answers that must agree, in percent.
-const enough = 75
+const enough = 97
 
 // Err tells whether too much differs, or something that nobody has explained.
 func (c *Conformance) Err() error {

@@ -52,11 +52,14 @@ func (h *host) network() interfaces {
 	return h.made
 }
 
+// madeUp is the host's address on its i-th bridge where the model has none.
+func (h *host) madeUp(i int) string { return fmt.Sprintf("192.0.2.%d", 16*h.number+i+1) }
+
 // address enters the host's own address on its i-th bridge.
 func (h *host) address(e map[string]string, bridge string, i int) {
 	cidr, said := h.CIDRs[bridge]
 	if !said {
-		cidr = fmt.Sprintf("192.0.2.%d/24", i+1)
+		cidr = h.madeUp(i) + "/24"
 	}
 	p, err := netip.ParsePrefix(cidr)
 	if err != nil {

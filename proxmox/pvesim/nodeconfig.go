@@ -110,7 +110,7 @@ func (c *call) setNodeDNS() (any, error) {
 
 // ip is the address that the other nodes know a node by.
 func (s *Sim) ip(node string) string {
-	for i, n := range s.nodes() {
+	for _, n := range s.nodes() {
 		if n != node {
 			continue
 		}
@@ -120,7 +120,7 @@ func (s *Sim) ip(node string) string {
 				return p.Addr().String()
 			}
 		}
-		return fmt.Sprintf("192.0.2.%d", i+1)
+		return h.madeUp(0)
 	}
 	return ""
 }

@@ -143,6 +143,7 @@ type Sim struct {
 // host is a node at run time.
 type host struct {
 	Host
+	number   int // among the hosts, by name
 	devices  map[string]*PCIDevice
 	storages map[string]*storage
 	shell    *guest.Machine // where root logs in, once somebody wants to
@@ -195,6 +196,9 @@ func New(m Model, o Options) *Sim {
 	shared := map[string]*storage{}
 	for _, h := range m.Hosts {
 		s.hosts[h.Name] = newHost(h, shared)
+	}
+	for i, name := range s.nodes() {
+		s.hosts[name].number = i
 	}
 	s.populate(m)
 	s.beginRounds()
