@@ -180,7 +180,7 @@ func (w worker) reserve(cl *cloning) (*vm, error) {
 		return nil, die("unable to create VM %d: config file already exists", cl.newID)
 	}
 	now := time.Now()
-	v := &vm{id: cl.newID, node: cl.target, pool: cl.pool, conf: map[string]string{"lock": "clone"}, since: now}
+	v := &vm{id: cl.newID, node: cl.target, pool: cl.pool, conf: map[string]string{"lock": "clone"}, ctime: now, since: now}
 	w.s.vms[cl.newID] = v
 	return v, nil
 }

@@ -47,7 +47,7 @@ func (c *call) createVM() (any, error) {
 		return nil, die("unable to create VM %d - VM %d already exists on node '%s'", id, id, other.node)
 	}
 	now := time.Now()
-	v := &vm{id: id, node: c.param("node"), pool: c.param("pool"), conf: map[string]string{"lock": "create"}, since: now}
+	v := &vm{id: id, node: c.param("node"), pool: c.param("pool"), conf: map[string]string{"lock": "create"}, ctime: now, since: now}
 	c.s.vms[id] = v
 	fault := c.guestFaults()
 	return c.startTask("qmcreate", itoa(id), func(w worker) error {

@@ -35,7 +35,7 @@ var machineVersion = regexp.MustCompile(`^(?:pc(?:-i440fx|-q35)?|virt)-(\d+)\.\d
 // where the machine's version is 10.0 or later (qemu-server 9.0, PVE/QemuServer/Machine.pm,
 // extract_version, and DriveDevice.pm).
 func (s *Sim) blockdev(conf map[string]string) bool {
-	version := s.qemu
+	version := cmp.Or(s.qemu, s.usualQEMU())
 	kind, _, _ := strings.Cut(strings.TrimPrefix(conf["machine"], "type="), ",")
 	if m := machineVersion.FindStringSubmatch(kind); m != nil {
 		version = m[1] + ".0"

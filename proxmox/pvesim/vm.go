@@ -22,7 +22,7 @@ type vm struct {
 	conf    map[string]string
 	pending map[string]string // waits for the VM to be off; "" is a pending deletion
 	forced  map[string]bool   // of the deletions, those that erase what there is
-	ctime   time.Time
+	ctime   time.Time         // when it was made
 
 	snapshots  map[string]*snapshot
 	cloudDrive map[string]string // the options that are on the cloud-init drive; nil for those of now
