@@ -178,6 +178,7 @@ func TestChangeOfAWorker(t *testing.T) {
 		spec := parse(t, replace(t, replace(t, text, "    memory: 128GiB\n    labels", "    memory: 96GiB\n    labels"), "silver", "gold"))
 		assert.Equal(t, []string{
 			"vm/wk-gpu2: memory: 128GiB → 96GiB (needs a restart)",
+			"k3s/wk-gpu2: config/node-label: homelab.example/tier=silver → homelab.example/tier=gold",
 			"node/wk-gpu2: label/homelab.example/tier: silver → gold",
 		}, w.plan(t, spec))
 		assert.Equal(t, changes{}, before.changes(), "a plan changes nothing")
@@ -189,7 +190,7 @@ func TestChangeOfAWorker(t *testing.T) {
 				did = append(did, s.Step)
 			}
 		}
-		assert.Equal(t, []string{"vm/wk-gpu2", "node/wk-gpu2"}, did)
+		assert.Equal(t, []string{"vm/wk-gpu2", "k3s/wk-gpu2", "node/wk-gpu2"}, did)
 		vm, node := fmt.Sprintf("/nodes/pve1/qemu/%d", id), "PATCH /api/v1/nodes/wk-gpu2?fieldManager=homelab"
 		assert.Equal(t, changes{
 			Proxmox:   []string{"POST " + vm + "/config", "POST " + vm + "/status/shutdown", "POST " + vm + "/status/start"},

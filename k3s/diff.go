@@ -196,7 +196,11 @@ func diffKeys(have, want map[string]any) drift.Diff {
 	}
 	var d drift.Diff
 	for _, key := range sortedKeys(want) {
-		d = append(d, drift.Compare("config/"+key, show(have, key), show(want, key), keyEffect(key))...)
+		h, w := show(have, key), show(want, key)
+		if slices.Contains(atRegistration, key) {
+			h, w = without(h, w), without(w, h)
+		}
+		d = append(d, drift.Compare("config/"+key, h, w, keyEffect(key))...)
 	}
 	for _, key := range sortedKeys(have) {
 		if _, asked := want[key]; !asked {
@@ -204,6 +208,13 @@ func diffKeys(have, want map[string]any) drift.Diff {
 		}
 	}
 	return d
+}
+
+// without returns those of a list, as show writes it, that are not in another: a node
+// has many labels, and few change.
+func without(list, other string) string {
+	there := strings.Split(other, ",")
+	return strings.Join(slices.DeleteFunc(strings.Split(list, ","), func(v string) bool { return slices.Contains(there, v) }), ",")
 }
 
 // show returns a key's value for comparing and for people, both of which want

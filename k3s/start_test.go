@@ -192,7 +192,7 @@ func TestWait(t *testing.T) {
 		after   time.Duration
 	}{
 		"comes up":    {journal: []string{"starting", told}, after: 4 * time.Second},
-		"wrong token": {journal: []string{told, "Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/config: 401 not authorized", "x"}, want: "the server refuses the token", after: 2 * time.Second},
+		"wrong token": {journal: []string{told, "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: not authorized", "x"}, want: "the server refuses the token", after: 2 * time.Second},
 		"never":       {journal: strings.Split(strings.Repeat(told+"\n", 100), "\n"), want: "k3s agent is not running yet: the server cannot be reached: context deadline exceeded", after: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestWait(t *testing.T) {
 				r := remote.RunnerFunc(func(_ context.Context, c remote.Cmd) error {
 					out := "\n@@ version\nk3s version v1.36.5+k3s1 (x)\n\n@@ unit k3s-agent\nx\n\n@@ active k3s-agent\n"
 					if look < len(test.journal) {
-						out += "activating\n\n@@ journal k3s-agent\n" + test.journal[look] + "\n"
+						out += "activating\n\n@@ journal k3s-agent\nlevel=info msg=\"Starting k3s agent v1.36.5+k3s1 (x)\"\n" + test.journal[look] + "\n"
 					} else {
 						out += "active\n"
 					}

@@ -26,7 +26,8 @@ COMMIT
 :KUBE-ROUTER-INPUT - [0:0]
 -A INPUT -m comment --comment "kube-router netpol - 4IA2OSFRMVNDXBVV" -j KUBE-ROUTER-INPUT
 -A INPUT -j KUBE-FIREWALL
--A INPUT -m comment --comment "KUBE-ROUTER rule to explicitly ACCEPT traffic that comply to network policies" -m mark --mark 0x20000/0x20000 -j ACCEPT
+` + `-A INPUT -m comment --comment "KUBE-ROUTER rule to explicitly ACCEPT traffic that comply to network policies"` +
+	` -m mark --mark 0x20000/0x20000 -j ACCEPT
 -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD
 -A FLANNEL-FWD -s 10.42.0.0/16 -m comment --comment "flanneld forward" -j ACCEPT
 COMMIT

@@ -71,7 +71,7 @@ func (s *system) runK3s(ctx context.Context, unit, binary, role string, args, en
 		return nil, exitExec
 	}
 	n := &k3sNode{sys: s, unit: unit, role: role, version: programLine(data, "version")}
-	n.say("info", "Starting k3s %s %s", role, n.version)
+	n.say("info", "Starting k3s %s%s (%s)", map[string]string{"agent": "agent "}[role], n.version, caHash(n.version)[:8])
 	if n.cfg, err = readK3sConfig(v, args, env); err == nil {
 		err = n.cfg.check(role, func(key string) { n.say("warning", "Unknown flag --%s found in config.yaml, skipping", key) })
 	}
