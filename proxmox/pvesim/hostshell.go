@@ -222,5 +222,5 @@ func (s *Sim) asRoot(method, path string, p params) (any, error) {
 	if s.closed {
 		return nil, errNoNode
 	}
-	return s.dispatch(&call{s: s, method: method, path: path, p: p, who: identity{id: "root@pam"}}, path)
+	return s.dispatch(&call{s: s, method: method, path: path, p: p, who: identity{id: "root@pam"}, local: true}, path)
 }
