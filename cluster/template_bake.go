@@ -119,7 +119,8 @@ func (c *Cluster) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why 
 	}
 	anew, err := c.bakeFilled(ctx, t, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w\n  before that, VM %d, which was found switched off half-way through its first boot, was destroyed and is made anew, since it came no further: %w", err, vm.VMID, why)
+		return nil, fmt.Errorf("%w\n  before that, VM %d, which was found switched off half-way through its first boot, was destroyed and is made anew, "+
+			"since it came no further: %w", err, vm.VMID, why)
 	}
 	return anew, nil
 }

@@ -31,6 +31,21 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + "B"
 }
 
+// About returns the size as a person would say it, to a tenth: "23.5GiB" for the
+// 25276502016 bytes of memory that a host shows of its 24 GiB.
+func (s Size) About() string {
+	for _, u := range []Size{TiB, GiB, MiB} {
+		if s < u {
+			continue
+		}
+		if s%u == 0 || s >= 100*u {
+			return ((s + u/2) / u * u).String()
+		}
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(s)/float64(u)), ".0") + strings.TrimPrefix(u.String(), "1")
+	}
+	return s.String()
+}
+
 // GoString makes %#v readable as well.
 func (s Size) GoString() string { return s.String() }
 

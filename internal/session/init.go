@@ -262,7 +262,7 @@ func (s *Session) tellFound(f draft.Found) {
 		if len(order) > 0 {
 			cards = fmt.Sprintf("%s (%d free)", strings.Join(order, ", "), len(h.Free()))
 		}
-		s.Say("  %s: %d CPUs, %s, %s", h.Name, h.CPUs, h.Memory, cards)
+		s.Say("  %s: %d CPUs, %s, %s", h.Name, h.CPUs, h.Memory.About(), cards)
 	}
 }
 

@@ -37,6 +37,7 @@ type stranger struct {
 func newStranger(t *testing.T) *stranger {
 	m := pvesim.OneGPU()
 	m.Roles, m.Users, m.Tokens, m.ACLs = nil, nil, nil, nil
+	m.Hosts[0].Memory -= 123456 * 1024 // as Linux keeps some for itself
 	w := &stranger{t: t, kube: &kubesim.Sim{}}
 	w.sim = pvesim.New(m, pvesim.Options{Kubernetes: w.kube})
 	t.Chdir(t.TempDir())

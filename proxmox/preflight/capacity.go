@@ -31,7 +31,7 @@ func (s *seen) load(w *Want, host string) load {
 			size = r.Used // what it may have at most is nothing that it was promised
 		}
 		l.others += size
-		l.who = append(l.who, fmt.Sprintf("%s %s", cmp.Or(r.Name, fmt.Sprint(r.VMID)), about(size)))
+		l.who = append(l.who, fmt.Sprintf("%s %s", cmp.Or(r.Name, fmt.Sprint(r.VMID)), size.About()))
 	}
 	return l
 }
@@ -59,7 +59,7 @@ func checkMemory(w *Want, s *seen) []Finding {
 		case l.total == 0:
 			return []Finding{blind(h.Name, seen.whyNoFigures(h.Name))}
 		case l.ours > l.total:
-			return []Finding{wrong(h.Name, cure, "machines on %s are to have %s of memory and it has %s", h.Name, about(l.ours), about(l.total))}
+			return []Finding{wrong(h.Name, cure, "machines on %s are to have %s of memory and it has %s", h.Name, l.ours.About(), l.total.About())}
 		case l.ours+l.others <= l.total:
 			return nil
 		}
@@ -68,7 +68,7 @@ func checkMemory(w *Want, s *seen) []Finding {
 			say = wrong
 		}
 		return []Finding{say(h.Name, cure, "machines on %s are to have %s of memory, others that run there have %s (%s), and it has %s",
-			h.Name, about(l.ours), about(l.others), several(l.who), about(l.total))}
+			h.Name, l.ours.About(), l.others.About(), several(l.who), l.total.About())}
 	})
 }
 
@@ -136,10 +136,10 @@ func checkDisks(w *Want, s *seen) []Finding {
 		case p.unlisted != nil:
 			out = append(out, blind(st.Name, p.unlisted))
 		case thick && p.more > st.Free:
-			out = append(out, wrong(st.Name, "write smaller disks or another storage; lvmthin takes what is written only", "new disks on storage %q of %s take %s at once, and %s are free", st.Name, p.where, about(p.more), about(st.Free)))
+			out = append(out, wrong(st.Name, "write smaller disks or another storage; lvmthin takes what is written only", "new disks on storage %q of %s take %s at once, and %s are free", st.Name, p.where, p.more.About(), st.Free.About()))
 		case !thick && p.disks+p.more > st.Total:
 			out = append(out, odd(st.Name, "thin disks allow that until they are full, and then all VMs on it stop: watch it, or write smaller ones", "disks on storage %q of %s may grow to %s%s and it has %s, %s free",
-				st.Name, p.where, about(p.disks+p.more), p.fresh(), about(st.Total), about(st.Free)))
+				st.Name, p.where, (p.disks+p.more).About(), p.fresh(), st.Total.About(), st.Free.About()))
 		}
 	}
 	return out
@@ -150,7 +150,7 @@ func (p pool) fresh() string {
 	if p.more == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%s of them new)", about(p.more))
+	return fmt.Sprintf(" (%s of them new)", p.more.About())
 }
 
 // starting are the VMs with GPUs that do not run yet, and how much memory they pin then.
@@ -189,7 +189,7 @@ func checkStart(w *Want, s *seen) []Finding {
 		}
 		limit := proxmox.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.RootOnly["hugepages"] != "")
 		return []Finding{odd(h.Name, zfsCure(seen), "starting %s pins %s of memory, and %s of %s are free on %s now; Proxmox gives %s %s to start",
-			several(names), about(need), about(seen.status.is.Available), about(l.total), h.Name, longest.Name, limit)}
+			several(names), need.About(), seen.status.is.Available.About(), l.total.About(), h.Name, longest.Name, limit)}
 	})
 }
 

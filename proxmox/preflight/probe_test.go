@@ -106,7 +106,7 @@ func TestBridges(t *testing.T) {
 
 func TestAbout(t *testing.T) {
 	for size, want := range map[int64]string{0: "0B", 512: "512B", 1 << 30: "1GiB", 3 << 29: "1.5GiB", 2<<40 - 1: "2TiB", 8400 << 30: "8.2TiB", 1<<40 - 1: "1TiB", 150<<30 + 5: "150GiB"} {
-		assert.Equal(t, want, about(proxmox.Size(size)))
+		assert.Equal(t, want, proxmox.Size(size).About())
 	}
 }
 

@@ -76,9 +76,9 @@ func checkStorages(w *Want, s *seen) []Finding {
 				if s.brief {
 					say = odd // nothing is to be made
 				}
-				out = append(out, say(u.Storage, "remove what nobody needs, or write another storage", "storage %q on %s is full: %s of %s are free", u.Storage, h.Name, about(st.Free), about(st.Total)))
+				out = append(out, say(u.Storage, "remove what nobody needs, or write another storage", "storage %q on %s is full: %s of %s are free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
 			case st.Total > 0 && st.Free < st.Total/20:
-				out = append(out, odd(u.Storage, "remove what nobody needs: a thin disk that finds no room stops its VM", "storage %q on %s is nearly full: %s of %s are free", u.Storage, h.Name, about(st.Free), about(st.Total)))
+				out = append(out, odd(u.Storage, "remove what nobody needs: a thin disk that finds no room stops its VM", "storage %q on %s is nearly full: %s of %s are free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
 			}
 		}
 		return out
@@ -128,18 +128,4 @@ func contentCure(st proxmox.Storage, content string, lacks []string) string {
 	}
 	all := keep(st.Content, func(c string) bool { return c != "" && c != "none" })
 	return fmt.Sprintf("run on the host: `pvesm set %s --content %s`", st.Name, strings.Join(append(all, lacks...), ","))
-}
-
-// about prints a size as a person would say it.
-func about(size proxmox.Size) string {
-	for _, u := range []proxmox.Size{proxmox.TiB, proxmox.GiB, proxmox.MiB} {
-		if size < u {
-			continue
-		}
-		if size%u == 0 || size >= 100*u {
-			return ((size + u/2) / u * u).String()
-		}
-		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(size)/float64(u)), ".0") + strings.TrimPrefix(u.String(), "1")
-	}
-	return size.String()
 }

@@ -68,9 +68,10 @@ func (s *Sim) cost(route string) time.Duration {
 	return t.Call
 }
 
-// daemonOf is the pvedaemon that a call is for, nil where pveproxy answers.
+// daemonOf is the pvedaemon that a call is for, nil where pveproxy answers, and where a
+// program on the host (pveum, pvesh) does it itself (pve-manager, PVE/CLI/pvesh.pm).
 func (c *call) daemonOf() *daemon {
-	if !loadProtected()[c.route] {
+	if c.local || !loadProtected()[c.route] {
 		return nil
 	}
 	if h := c.host(); h != nil {

@@ -229,5 +229,5 @@ func (s *Sim) asRoot(method, path string, p params) (any, error) {
 	if s.closed {
 		return nil, errNoNode
 	}
-	return s.dispatch(&call{s: s, method: method, path: path, p: p, who: identity{id: "root@pam"}})
+	return s.dispatch(&call{s: s, method: method, path: path, p: p, who: identity{id: "root@pam"}, local: true})
 }

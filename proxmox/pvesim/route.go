@@ -22,6 +22,7 @@ type call struct {
 	who    identity
 	fault  *Fault
 	upload *upload // of a multipart request
+	local  bool    // by a program on the host, which does it in its own process
 }
 
 func (c *call) param(name string) string { return c.p.get(name) }
