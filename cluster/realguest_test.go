@@ -57,6 +57,9 @@ type realWorld struct {
 // newRealWorld leaves the test out where a machine cannot have real guests; CI can.
 func newRealWorld(t *testing.T) *realWorld {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: real guests take minutes, and -short was asked for")
+	}
 	if lacks := qemu.Missing(); len(lacks) > 0 {
 		if os.Getenv("CI") != "" {
 			require.Empty(t, lacks, "CI runs real guests, and this machine lacks Debian packages for them")
@@ -78,12 +81,16 @@ func newRealWorld(t *testing.T) *realWorld {
 	require.NoError(t, err)
 	w := &realWorld{dir: t.TempDir()}
 	w.yaml = strings.NewReplacer("SUM", fmt.Sprintf("%x", sha256.Sum256(h.ImageFile())), "DIR", w.dir).Replace(realSpec)
-	w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{Hypervisor: h, Timing: pvesim.Timing{DownloadRate: pvesim.TiB, CopyRate: pvesim.TiB}, Internet: func(url string) ([]byte, error) {
-		if url != realImage {
-			return nil, fmt.Errorf("%s: no such host", url)
-		}
-		return h.ImageFile(), nil
-	}})
+	w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{
+		Hypervisor: h,
+		Timing:     pvesim.Timing{DownloadRate: pvesim.TiB, CopyRate: pvesim.TiB},
+		Internet: func(url string) ([]byte, error) {
+			if url != realImage {
+				return nil, fmt.Errorf("%s: no such host", url)
+			}
+			return h.ImageFile(), nil
+		},
+	})
 	t.Cleanup(func() {
 		w.sim.Close()
 		if t.Failed() {
