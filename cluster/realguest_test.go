@@ -196,8 +196,8 @@ func TestRealGuest(t *testing.T) {
 	said(t, c, "sh", "-c", `printf '%s\n' "$1" >/etc/systemd/system/k3s.service && systemctl enable --quiet k3s`, "sh", standIn)
 	boot := said(t, c, "cat", "/proc/sys/kernel/random/boot_id")
 	w.reboot(t, c)
+	c = w.up(t, larger) // which waits for the login
 	assert.NotEqual(t, boot, said(t, c, "cat", "/proc/sys/kernel/random/boot_id"))
-	w.settled(t, c)
 	assert.Equal(t, "active", said(t, c, "systemctl", "is-active", "k3s"), "it found both disks mounted")
 	after := said(t, c, "systemctl", "show", "-p", "After", "k3s.service")
 	assert.Contains(t, after, "srv-data.mount")
