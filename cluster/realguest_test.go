@@ -57,6 +57,9 @@ type realWorld struct {
 // newRealWorld leaves the test out where a machine cannot have real guests; CI can.
 func newRealWorld(t *testing.T) *realWorld {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: real guests take minutes, and -short was asked for")
+	}
 	if lacks := qemu.Missing(); len(lacks) > 0 {
 		if os.Getenv("CI") != "" {
 			require.Empty(t, lacks, "CI runs real guests, and this machine lacks Debian packages for them")
@@ -78,12 +81,16 @@ func newRealWorld(t *testing.T) *realWorld {
 	require.NoError(t, err)
 	w := &realWorld{dir: t.TempDir()}
 	w.yaml = strings.NewReplacer("SUM", fmt.Sprintf("%x", sha256.Sum256(h.ImageFile())), "DIR", w.dir).Replace(realSpec)
-	w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{Hypervisor: h, Timing: pvesim.Timing{DownloadRate: pvesim.TiB, CopyRate: pvesim.TiB}, Internet: func(url string) ([]byte, error) {
-		if url != realImage {
-			return nil, fmt.Errorf("%s: no such host", url)
-		}
-		return h.ImageFile(), nil
-	}})
+	w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{
+		Hypervisor: h,
+		Timing:     pvesim.Timing{DownloadRate: pvesim.TiB, CopyRate: pvesim.TiB},
+		Internet: func(url string) ([]byte, error) {
+			if url != realImage {
+				return nil, fmt.Errorf("%s: no such host", url)
+			}
+			return h.ImageFile(), nil
+		},
+	})
 	t.Cleanup(func() {
 		w.sim.Close()
 		if t.Failed() {
@@ -189,8 +196,8 @@ func TestRealGuest(t *testing.T) {
 	said(t, c, "sh", "-c", `printf '%s\n' "$1" >/etc/systemd/system/k3s.service && systemctl enable --quiet k3s`, "sh", standIn)
 	boot := said(t, c, "cat", "/proc/sys/kernel/random/boot_id")
 	w.reboot(t, c)
+	c = w.up(t, larger) // which waits for the login
 	assert.NotEqual(t, boot, said(t, c, "cat", "/proc/sys/kernel/random/boot_id"))
-	w.settled(t, c)
 	assert.Equal(t, "active", said(t, c, "systemctl", "is-active", "k3s"), "it found both disks mounted")
 	after := said(t, c, "systemctl", "show", "-p", "After", "k3s.service")
 	assert.Contains(t, after, "srv-data.mount")

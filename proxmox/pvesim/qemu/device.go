@@ -142,8 +142,8 @@ func (s shape) cdrom() []string {
 		if s.seed == "" {
 			return []string{"-device", device}
 		}
-		return []string{"-blockdev", `{"driver":"raw","node-name":"drive-` + key + `","read-only":true,"file":{"driver":"file","filename":"` + s.seed + `"}}`,
-			"-device", device + ",drive=drive-" + key}
+		disc := `{"driver":"raw","node-name":"drive-` + key + `","read-only":true,"file":{"driver":"file","filename":"` + s.seed + `"}}`
+		return []string{"-blockdev", disc, "-device", device + ",drive=drive-" + key}
 	}
 	return nil
 }

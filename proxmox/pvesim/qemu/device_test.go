@@ -36,7 +36,8 @@ func TestDevicesAreQemuServers(t *testing.T) {
 	now := line(board("q35", "10.1.2"))
 	for _, want := range []string{
 		"-device virtio-scsi-pci,id=virtioscsi0,bus=pci.3,addr=0x1 ",
-		"-device scsi-hd,bus=virtioscsi0.0,channel=0,scsi-id=0,lun=0,drive=drive-scsi0,id=scsi0,device_id=drive-scsi0,rotation_rate=1,bootindex=100,write-cache=on",
+		"-device scsi-hd,bus=virtioscsi0.0,channel=0,scsi-id=0,lun=0,drive=drive-scsi0,id=scsi0,device_id=drive-scsi0,rotation_rate=1,bootindex=100," +
+			"write-cache=on",
 		"-device virtio-scsi-pci,id=virtioscsi1,bus=pci.3,addr=0x2 ",
 		"-device scsi-hd,bus=virtioscsi1.0,channel=0,scsi-id=0,lun=1,drive=drive-scsi1,id=scsi1,device_id=drive-scsi1,serial=data,write-cache=on",
 		"-device virtio-serial,id=qga0,bus=pci.0,addr=0x8 -device virtserialport,chardev=qga0,name=org.qemu.guest_agent.0",

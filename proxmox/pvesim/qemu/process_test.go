@@ -32,7 +32,8 @@ func needs(t *testing.T, program string) {
 // A QEMU without a machine comes up, is told things, and goes.
 func TestQEMUIsStartedAndKilled(t *testing.T) {
 	needs(t, "qemu-system-x86_64")
-	bare := []string{"-machine", "none", "-display", "none", "-nodefaults", "-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control"}
+	bare := []string{"-machine", "none", "-display", "none", "-nodefaults",
+		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control"}
 	p, err := start(t.Context(), bare, func(event) {})
 	require.NoError(t, err)
 	out, err := p.monitor.do(t.Context(), "query-status", nil)
@@ -56,7 +57,9 @@ func hypervisor(t *testing.T) *Hypervisor {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "disk.raw")
 	require.NoError(t, os.WriteFile(file, make([]byte, 1<<20), 0o600))
-	h, err := New(Options{Image: Image{Disk: file}, Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Dir: dir})
+	h, err := New(Options{
+		Image: Image{Disk: file}, Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Dir: dir,
+	})
 	require.NoError(t, err)
 	return h
 }
@@ -194,4 +197,10 @@ func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	defer func() { _, _ = ours.Close(), theirs.Close() }()
 	a := newAgent(ours)
 	require.ErrorIs(t, a.ask(50*time.Millisecond, "guest-ping", nil, nil), guest.ErrNoAgent)
+}
+
+func TestTheImagesScriptPassesShellcheck(t *testing.T) {
+	needs(t, "shellcheck")
+	out, err := exec.CommandContext(t.Context(), "shellcheck", "image.sh").CombinedOutput()
+	assert.NoError(t, err, string(out))
 }
