@@ -40,7 +40,7 @@ func recordedHost(scenarios bool) pvesim.Model {
 	}
 	secret := func(header string) string { return header[strings.LastIndexByte(header, '=')+1:] }
 	h := pvesim.Host{Name: "pve1", CPUs: 2, NUMANodes: 1, Memory: 8 * pvesim.GiB, Bridges: []string{"vmbr0"},
-		CIDRs: map[string]string{"vmbr0": "10.99.0.1/24"}, NoPorts: []string{"vmbr0"}, NoCard: true, Domain: "oracle.test", Resolvers: []string{},
+		CIDRs: map[string]string{"vmbr0": "10.99.0.1/24"}, NoPorts: []string{"vmbr0"}, NoCard: true, Domain: "record.test", Resolvers: []string{},
 		PCI: []pvesim.PCIDevice{
 			{Address: "0000:00:00.0", ID: "8086:0d57", Class: "060000", Group: -1, Subsystem: "0000:0000", Vendor: "V"},
 			device("0000:00:01.0", "1af4:1045", "ffff00", -1, "1af4:1045"), device("0000:00:02.0", "1af4:1042", "018000", -1, "1af4:1042"),

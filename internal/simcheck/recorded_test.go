@@ -21,7 +21,7 @@ var anonymous = []struct {
 	{regexp.MustCompile(`PVE:([a-z0-9]+@[a-z]+):[0-9A-F]{8}::[A-Za-z0-9+/=]+`), "PVE:$1:00000000::TICKET"},
 	{regexp.MustCompile(`"CSRFPreventionToken":"[^"]*"`), `"CSRFPreventionToken":"00000000:TOKEN"`},
 	{regexp.MustCompile(`\\"CSRFPreventionToken\\":\\"[^"\\]*\\"`), `\"CSRFPreventionToken\":\"00000000:TOKEN\"`},
-	{regexp.MustCompile(`oracle-(root|nobody|k3s)`), "password-of-$1"},
+	{regexp.MustCompile(`(password\W+)\w+-(root|nobody|k3s)\b`), "${1}password-of-$2"},
 }
 
 // TestRecordedIsWhatWasRecorded holds the embedded exchanges against the originals

@@ -8,6 +8,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -83,7 +84,8 @@ func (r *replay) body(e exchange) ([]byte, string, error) {
 // passwordFor is a password where recordings have another's: those of the test
 // daemons' users.
 func (r *replay) passwordFor(param, text string) (string, bool) {
-	if who, ok := strings.CutPrefix(text, "oracle-"); ok && param == "password" {
+	_, who, named := strings.Cut(text, "-")
+	if named && param == "password" && slices.Contains([]string{"root", "nobody", "k3s"}, who) {
 		return "password-of-" + who, true
 	}
 	return "", false
