@@ -56,7 +56,6 @@ func (c *Cluster) restart(ctx context.Context, n Node) error {
 func (c *Cluster) waitBooted(ctx context.Context, n Node) error {
 	ctx, cancel := c.within(ctx, bootTime, n.Name+" did not come back")
 	defer cancel()
-	last := "it did not answer"
 	for {
 		seen, err := c.lookInside(ctx, n)
 		if err != nil {
@@ -65,7 +64,7 @@ func (c *Cluster) waitBooted(ctx context.Context, n Node) error {
 		if seen.problem == "" && seen.status.State == cloudinit.Done {
 			return nil
 		}
-		last = cmp.Or(seen.problem, "first boot: "+string(seen.status.State))
+		last := cmp.Or(seen.problem, "first boot: "+string(seen.status.State))
 		if err := pause(ctx, 2*time.Second); err != nil {
 			return fmt.Errorf("%w (last seen: %s)", err, last)
 		}

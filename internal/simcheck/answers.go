@@ -97,8 +97,8 @@ func needs() map[string]string {
 var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/rules/|/cluster/(backup|replication|config/join|backup-info$)|/cluster/sdn/\w+/|/metrics/server/|` +
 	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog|rrd)$`)
 
-// pvestatd is within what time a host's figures are anew.
-const pvestatd = 15 * time.Second
+// statsRound is within what time a host's figures are anew, in seconds.
+const statsRound = 15
 
 // reader reads a simulated host as root.
 type reader struct{ sim *pvesim.Sim }
@@ -128,11 +128,10 @@ func Answers(ctx context.Context) (*Answered, error) {
 			return nil, err
 		}
 		r.sim.Settle()
-		if err := (&replay{sim: r.sim, began: time.Now()}).until(ctx, 15); err != nil { // pvestatd sees it
+		if err := (&replay{sim: r.sim, began: time.Now()}).until(ctx, statsRound); err != nil {
 			return nil, err
 		}
 	}
-	time.Sleep(pvestatd) // which sees the new machine
 	out, used := &Answered{}, map[string]bool{}
 	for _, m := range pvesim.Methods() {
 		if !strings.HasPrefix(m.Name, "GET ") || notRead.MatchString(m.Name) {

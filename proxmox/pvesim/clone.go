@@ -108,7 +108,7 @@ func (c *call) mayClone(cl *cloning) error {
 			if st == nil || isCDROM(d) {
 				continue
 			}
-			if !cl.full && !(cl.snap == "" && st.volumes[vol] != nil && linkable(st.volumes[vol])) && k != "tpmstate0" {
+			if !cl.full && (cl.snap != "" || st.volumes[vol] == nil || !linkable(st.volumes[vol])) && k != "tpmstate0" {
 				of := map[bool]string{true: " a snapshot of"}[cl.snap != ""]
 				return die("Linked clone feature is not supported for%s '%s' (%s)", of, d["file"], k)
 			}

@@ -121,8 +121,6 @@ func (c *call) mayUse(id int, keys []string, opts map[string]string) error {
 	return c.s.checkDriveParams(opts)
 }
 
-func (s *Sim) cpuTypes() []string { return s.configKeys()["cpu"].Format.Keys["reported-model"].Enum }
-
 // create is the work of qmcreate.
 func (w worker) create(v *vm, opts map[string]string) (err error) {
 	unlock, err := w.lock(configLock(v.id), false, createLockTimeout)

@@ -34,21 +34,6 @@ func (c *call) section(not ...string) map[string]string {
 	return out
 }
 
-// updateSection changes a section, unless the file has changed since its digest.
-func (c *call) updateSection(section map[string]string, digest string, not ...string) error {
-	if d := c.param("digest"); d != "" && d != digest {
-		return die("detected modified configuration - file changed by other user? Try again.")
-	}
-	for _, k := range splitList(c.param("delete")) {
-		if c.p.has(k) {
-			return die("unable to set and delete property '%s' at the same time!", k)
-		}
-		delete(section, k)
-	}
-	maps.Copy(section, c.section(not...))
-	return nil
-}
-
 // typedAs gives a section's value the JSON type that the method which writes it
 // takes.
 func (s *Sim) typedAs(method, key, value string) any {
