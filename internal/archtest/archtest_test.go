@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"internal/kubesim":      {"proxmox/pvesim/guest"},
 	"internal/simcheck":     {"proxmox/pvesim", "proxmox/pvesim/guest"},
 
-	"internal/simpeers": nil,
+	"internal/simpeers": {"proxmox/pvesim/guest"},
 
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // Options says what is tried.
@@ -158,8 +160,14 @@ func (s suite) site(ctx context.Context, o Options, pvesim string) (at site, end
 	if err := os.Mkdir(internet, 0o700); err != nil {
 		return site{}, nil, err
 	}
-	for name := range s.files {
-		if err := os.WriteFile(filepath.Join(internet, name), make([]byte, 1<<16), 0o600); err != nil {
+	for name, url := range s.files {
+		content := make([]byte, 1<<16)
+		if url != "" {
+			if content, err = guest.DefaultInternet()(url); err != nil {
+				return site{}, nil, err
+			}
+		}
+		if err := os.WriteFile(filepath.Join(internet, name), content, 0o600); err != nil {
 			return site{}, nil, err
 		}
 	}
@@ -188,7 +196,7 @@ func (s suite) site(ctx context.Context, o Options, pvesim string) (at site, end
 
 // readSite reads where a pvesim is, and its secrets.
 func readSite(said io.Reader, dir string) (site, error) {
-	at := site{node: "pve1", storage: "local", dir: dir, tokenID: "root@pam!pvesim", sshKey: filepath.Join(dir, "ssh-key")}
+	at := site{node: "pve", storage: "local", dir: dir, tokenID: "root@pam!pvesim", sshKey: filepath.Join(dir, "ssh-key")}
 	lines := bufio.NewScanner(said)
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())

@@ -13,7 +13,7 @@ type suite struct {
 	packages              []string
 	needs                 []string          // programs, one of which has to be there
 	model                 string            // of pvesim
-	files                 map[string]string // for downloads, by name
+	files                 map[string]string // for downloads, by name: the simulated internet's URL, or empty for zeros
 	prepare               func(dir string) error
 	env                   func(s site, program string) []string
 }
@@ -32,7 +32,7 @@ func suites() []suite {
 	return []suite{{
 		name: "go-proxmox", module: "github.com/luthermonson/go-proxmox", version: "v0.8.0",
 		tags: "nodes containers", packages: []string{"./tests/integration"},
-		model: peersModel, files: map[string]string{"Core-current.iso": "iso", "ubuntu.iso": "iso", "alpine.tar.xz": "tar"},
+		model: peersModel, files: map[string]string{"Core-current.iso": "", "ubuntu.iso": "", "alpine.tar.xz": ""},
 		prepare: prepareGoProxmox,
 		env: func(s site, _ string) []string {
 			return []string{
@@ -44,7 +44,7 @@ func suites() []suite {
 	}, {
 		name: "bpg/proxmox", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
 		tags: "acceptance", packages: []string{"./fwprovider/test", "./fwprovider/nodes/vm/...", "./fwprovider/storage"},
-		needs: []string{"tofu", "terraform"}, model: peersModel,
+		needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{"ubuntu-24.04-minimal-cloudimg-amd64.img": nobleImage},
 		env: func(s site, program string) []string {
 			return []string{
 				"TF_ACC=1", "TF_ACC_TERRAFORM_PATH=" + program, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + os.DevNull,
@@ -96,6 +96,9 @@ func createTestISO(file string) error { return os.WriteFile(file, make([]byte, 1
 	}
 	return os.WriteFile(machines, []byte(strings.ReplaceAll(string(text), "vm.Delete(context.TODO())", "vm.Delete(context.TODO(), nil)")), 0o600)
 }
+
+// nobleImage is an image that the simulated guests boot from.
+const nobleImage = "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"
 
 // peersModel is a host as these suites want one.
 const peersModel = "peers.yaml"
