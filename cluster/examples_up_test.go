@@ -50,6 +50,7 @@ func mixedHosts() pvesim.Model {
 	atlas.Storages[1].Name, boreas.Storages[1].Name = "tank", "local-lvm"
 	atlas.Storages[1].Size = 8 * pvesim.TiB
 	atlas.Bridges, boreas.Bridges = []string{"vmbr1"}, []string{"vmbr1"}
+	atlas.MTUs, boreas.MTUs = map[string]int{"vmbr1": 9000}, map[string]int{"vmbr1": 9000}
 	model.Hosts, model.VMs = []pvesim.Host{atlas, boreas}, nil
 	return model
 }

@@ -68,6 +68,7 @@ func (w *need) host() pvesim.Host {
 	if len(h.Bridges) == 0 {
 		h.Bridges = []string{"vmbr0"}
 	}
+	h.MTUs = w.mtus
 	h.Storages = w.stores()
 	h.PCI = w.devices(h.NUMANodes)
 	return h

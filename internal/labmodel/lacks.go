@@ -18,6 +18,7 @@ type need struct {
 	cores    int                 // of its largest node
 	memory   pvesim.Size         // of all its nodes
 	bridges  map[string]bool     // true where VLANs are used on it
+	mtus     map[string]int      // of bridges, where more than the usual 1500 is asked for
 	storages map[string][]string // contents by storage
 	cards    int
 	models   []string // of cards, as the nodes ask for them
@@ -31,7 +32,7 @@ func needs(s *cluster.Spec) []*need {
 	all := map[string]*need{}
 	host := func(name string) *need {
 		if all[name] == nil {
-			all[name] = &need{name: name, bridges: map[string]bool{}, storages: map[string][]string{}}
+			all[name] = &need{name: name, bridges: map[string]bool{}, mtus: map[string]int{}, storages: map[string][]string{}}
 		}
 		return all[name]
 	}
@@ -65,7 +66,7 @@ func needs(s *cluster.Spec) []*need {
 // cards to spare, then with the least to carry.
 func roomiest(all map[string]*need) *need {
 	if len(all) == 0 {
-		all["pve1"] = &need{name: "pve1", bridges: map[string]bool{}, storages: map[string][]string{}}
+		all["pve1"] = &need{name: "pve1", bridges: map[string]bool{}, mtus: map[string]int{}, storages: map[string][]string{}}
 	}
 	return slices.MinFunc(slices.Collect(maps.Values(all)), func(a, b *need) int {
 		return cmp.Or(cmp.Compare(a.cards-a.declared.GPUs, b.cards-b.declared.GPUs), cmp.Compare(a.memory, b.memory), cmp.Compare(a.name, b.name))
@@ -78,10 +79,16 @@ func (w *need) storage(name, content string) {
 	}
 }
 
+// usualMTU is that of a bridge of which nothing is said.
+const usualMTU = 1500
+
 func (w *need) node(s *cluster.Spec, n cluster.Node) {
 	w.cores = max(w.cores, n.Cores)
 	w.memory += pvesim.Size(n.Memory)
 	w.bridges[n.Network.Bridge] = w.bridges[n.Network.Bridge] || n.Network.VLAN != 0
+	if mtu := n.Network.MTU; mtu > usualMTU {
+		w.mtus[n.Network.Bridge] = max(mtu, w.mtus[n.Network.Bridge])
+	}
 	w.storage(n.OSDisk.Storage, "images")
 	for _, d := range n.Disks {
 		w.storage(d.Storage, "images")
@@ -129,6 +136,9 @@ func (w *need) lacks(h pvesim.Host, m pvesim.Model) (out []string) {
 	for _, bridge := range slices.Sorted(maps.Keys(w.bridges)) {
 		if !slices.Contains(h.Bridges, bridge) {
 			say("has no bridge %s", bridge)
+		}
+		if have := max(h.MTUs[bridge], usualMTU); have < w.mtus[bridge] {
+			say("has a bridge %s with an MTU of %d, and not %d", bridge, have, w.mtus[bridge])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.storages)) {

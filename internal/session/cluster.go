@@ -182,13 +182,17 @@ func (s *Session) Down(ctx context.Context) error {
 	return s.confirmed(ctx, graph, agreement{
 		question: fmt.Sprintf("Destroy all this? Type the cluster's name (%s): ", s.Spec.Name), answer: s.Spec.Name,
 		nothing: fmt.Sprintf("Nothing of %s is there.", s.Spec.Name),
-		done:    fmt.Sprintf("Gone. The login key stays: %s.%s", filepath.Join(s.dir(), "id_ed25519"), s.stays()),
+		done:    "Gone." + s.stays(),
 	})
 }
 
 // stays says what a cluster has left elsewhere, which is not ours to destroy.
 func (s *Session) stays() string {
 	p := s.Spec.Platform
+	key := ""
+	if a := s.Spec.Access; a.PrivateKey == "" && !a.Agent { // else it is the user's own
+		key = " The login key stays: " + filepath.Join(s.dir(), "id_ed25519") + "."
+	}
 	var out []string
 	if n := p.Storage.NFS; n != nil && (n.VM == nil || n.VM.Name != s.opt.Also) {
 		out = append(out, "volumes in "+n.Export+" on "+n.Server)
@@ -202,10 +206,13 @@ func (s *Session) stays() string {
 	if f := p.Fleet; f != nil && f.Repo != "" {
 		out = append(out, "the folder "+f.Path+" of "+f.Repo)
 	}
-	if len(out) == 0 {
-		return ""
+	switch {
+	case len(out) == 0:
+		return key
+	case key == "":
+		return " What is elsewhere stays: " + strings.Join(out, ", ") + "."
 	}
-	return " So does what is elsewhere: " + strings.Join(out, ", ") + "."
+	return key + " So does what is elsewhere: " + strings.Join(out, ", ") + "."
 }
 
 // agreement is what is said around work that has to be agreed to. Without a question

@@ -55,6 +55,7 @@ type Host struct {
 	VLANAware []string          `yaml:"vlanAware,omitempty"` // those of the bridges that are
 	VIDs      map[string]string `yaml:"vids,omitempty"`      // VLANs that a bridge carries, "2-4094" unless said here
 	NoPorts   []string          `yaml:"noPorts,omitempty"`   // those of the bridges that lead nowhere
+	MTUs      map[string]int    `yaml:"mtus,omitempty"`      // of bridges; one that is not here has 1500
 	CIDRs     map[string]string `yaml:"cidrs,omitempty"`     // the host's own address on a bridge, "10.0.0.5/24"; made up for a bridge that is not here, none for ""
 	Gateway   string            `yaml:"gateway,omitempty"`   // of the bridge in whose network it is
 	NoCard    bool              `yaml:"noCard,omitempty"`    // its network card is configured and is not there

@@ -43,6 +43,9 @@ func (h *host) network() interfaces {
 		if slices.Contains(h.VLANAware, b) {
 			e["bridge_vlan_aware"], e["bridge_vids"] = "1", "2-4094"
 		}
+		if mtu := h.MTUs[b]; mtu != 0 {
+			e["mtu"] = itoa(mtu)
+		}
 		if vids := h.VIDs[b]; vids != "" {
 			e["bridge_vids"] = vids
 		}

@@ -88,7 +88,10 @@ var cpu32 = regexp.MustCompile(`^(486|athlon|coreduo|kvm32|pentium|pentium2|pent
 
 // checkMTU reads that of a bridge, for cards that are told it.
 func (s *Sim) checkMTU(h *host, i int, d map[string]string) error {
-	const ofBridge = 1500
+	ofBridge := atoi(h.network()[d["bridge"]]["mtu"])
+	if ofBridge <= 0 {
+		ofBridge = 1500
+	}
 	if d["model"] != "virtio" || d["bridge"] == "" {
 		return nil
 	}
