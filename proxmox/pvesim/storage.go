@@ -12,7 +12,7 @@ import (
 type storage struct {
 	Storage
 	host    string   // whose it is; empty for a shared one
-	nodes   []string // of one that is on none of the cluster's
+	nodes   []string // that its section names; nil is all
 	volumes map[string]*volume
 }
 

@@ -191,9 +191,10 @@ func contentOf(kind, list string) ([]string, error) {
 // spread puts a storage onto the nodes of a list, or all, where it is not yet; was
 // holds what the nodes had of it. One on nodes that there are not is nowhere.
 func (c *call) spread(one Storage, list string, was map[string]*storage) {
-	nodes := splitList(list)
+	asked := splitList(list)
+	nodes := asked
 	if len(nodes) == 0 {
-		nodes = c.s.nodes()
+		asked, nodes = nil, c.s.nodes()
 	}
 	var here *storage
 	for _, n := range c.s.nodes() {
@@ -213,6 +214,7 @@ func (c *call) spread(one Storage, list string, was map[string]*storage) {
 			h.storages[one.Name].host = ""
 		}
 		here = h.storages[one.Name]
+		here.nodes = asked
 	}
 	delete(c.s.elsewhere, one.Name)
 	if here == nil {
@@ -256,7 +258,10 @@ func (c *call) updateStorage() (any, error) {
 	if was[c.s.nodes()[0]] == nil && len(was) == 0 {
 		st.change(section, remove)
 	}
-	list := strings.Join(nodes[name], ",")
+	list := strings.Join(st.nodes, ",")
+	if list == "" && len(nodes[name]) < len(c.s.hosts) {
+		list = strings.Join(nodes[name], ",")
+	}
 	if c.p.has("nodes") || slices.Contains(remove, "nodes") {
 		list = section["nodes"]
 	}

@@ -223,3 +223,15 @@ func TestRulesAreVerified(t *testing.T) {
 		assert.Equal(t, map[string]any{"source": "no such alias 'office'"}, c.do("GET", rules+"/0").object()["errors"], "what was right can become wrong")
 	})
 }
+
+// What a storage's section names is told, also where it is all that there is.
+func TestNodesOfAStorage(t *testing.T) {
+	in(t, OneGPU(), Options{}, func(t *testing.T, _ *Sim, c *caller) {
+		require.Equal(t, 200, c.do("POST", "/storage", "storage", "here", "type", "dir", "path", "/srv/here", "nodes", "pve1").status)
+		assert.Equal(t, "pve1", c.do("GET", "/storage/here").object()["nodes"])
+		require.Equal(t, 200, c.do("PUT", "/storage/here", "content", "iso").status)
+		assert.Equal(t, "pve1", c.do("GET", "/storage/here").object()["nodes"])
+		require.Equal(t, 200, c.do("PUT", "/storage/here", "delete", "nodes").status)
+		assert.NotContains(t, c.do("GET", "/storage/here").object(), "nodes")
+	})
+}

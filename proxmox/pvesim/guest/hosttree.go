@@ -23,6 +23,10 @@ func NewHostDisk(name string, c *HostConfig) *Disk {
 	for _, name := range hostPrograms() {
 		must(v.writeFile("/usr/bin/"+name, program(name), 0o755))
 	}
+	must(v.mkdirAll("/usr/sbin", 0o755))
+	for _, name := range []string{"pvesm", "pveum", "qm"} { // where Proxmox's packages put them
+		must(v.writeFile("/usr/sbin/"+name, program(name), 0o755))
+	}
 	must(v.writeFile("/boot/vmlinuz-"+c.Kernel, []byte("simulated\n"), 0o644))
 	must(writeInitramfs(v, c.Kernel))
 	if c.Loader == LoaderSystemdBoot {
