@@ -100,11 +100,11 @@ func (s *system) start(ctx context.Context, name string, wait bool) error {
 // run is the life of a unit until it is stopped, or runs without needing a goroutine.
 func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 	defer close(u.ended)
-	answered := false
+	answered, first := false, u.first // a later start has one of its own
 	answer := func() {
 		if !answered {
 			answered = true
-			close(u.first)
+			close(first)
 		}
 	}
 	defer answer()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/record"
@@ -82,20 +83,20 @@ func (p *program) openSSH(ctx context.Context, w *world, f *folder, s *ways, l n
 		return err
 	}
 	f.ssh = "-p " + port + " root@" + host
-	var address string
+	var address atomic.Value // of a string
 	w.begun = func(sim *pvesim.Sim) error {
 		shell, err := sim.HostShell(ctx, w.model.Hosts[0].Name, public)
 		if err != nil {
 			return err
 		}
-		address = shell.Address.String()
+		address.Store(shell.Address.String())
 		return f.write(knownFile, "["+host+"]:"+port+" "+shell.HostKey+"\n")
 	}
 	if err := w.begun(w.now()); err != nil {
 		return err
 	}
 	s.run(ctx, func(ctx context.Context) {
-		forward(ctx, l, func(ctx context.Context) (net.Conn, error) { return w.dial(ctx, "tcp", address) })
+		forward(ctx, l, func(ctx context.Context) (net.Conn, error) { return w.dial(ctx, "tcp", address.Load().(string)) })
 	})
 	return nil
 }
