@@ -23,14 +23,12 @@ func Test(ctx context.Context) error {
 		// internal/session, examples and proxmox run the same code under it.
 		{"sh", "-c", "go test " + race + "$(go list ./... | grep -v '/homelab/cluster$')"},
 		{"go", "test", "-timeout", "20m", "-skip", realGuests, "./cluster"},
-		// Emulation wants the processors to itself.
-		{"go", "test", "-timeout", "20m", "-run", realGuests, "./cluster"},
 		{"go", "-C", "lab", "vet", "./..."},
 		{"go", "-C", "lab", "test", "-timeout", "20m", "./..."},
 	})
 }
 
-// realGuests are the tests that boot machines in QEMU, where that is installed.
+// realGuests are the tests that boot machines in QEMU: sim:guests runs them.
 const realGuests = "^TestRealGuest"
 
 // Lint runs the linters of .golangci.yml over every module.

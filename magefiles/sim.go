@@ -83,6 +83,14 @@ func (Sim) Peers(ctx context.Context, only *string) error {
 	return simpeers.Run(ctx, simpeers.Options{Root: ".", Dir: dir, Only: value(only), Out: os.Stdout})
 }
 
+// Guests bakes, boots and reboots a real Debian in QEMU behind the simulator: some minutes, as root, with Debian's packages for it.
+func (Sim) Guests(ctx context.Context) error {
+	if err := words(); err != nil {
+		return err
+	}
+	return run(ctx, "go", "test", "-count=1", "-v", "-timeout", "30m", "-run", realGuests, "./cluster")
+}
+
 // Faults breaks things at every request of whole lives, and expects the next run to mend them. Flags: -runs=main|all|sample -repro=RUN.
 func (Sim) Faults(ctx context.Context, runs, repro *string) error {
 	if err := words(); err != nil {

@@ -44,7 +44,7 @@ func suites() []suite {
 	}, {
 		name: "bpg/proxmox", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
 		tags: "acceptance", packages: []string{"./fwprovider/test", "./fwprovider/nodes/vm/...", "./fwprovider/storage"},
-		needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{"ubuntu-24.04-minimal-cloudimg-amd64.img": nobleImage},
+		needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{"ubuntu-24.04-minimal-cloudimg-amd64.img": nobleImage, "mismatch.iso": "", "template.tar.zst": ""},
 		env: func(s site, program string) []string {
 			return []string{
 				"TF_ACC=1", "TF_ACC_TERRAFORM_PATH=" + program, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + os.DevNull,

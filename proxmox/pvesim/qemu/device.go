@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,15 +73,16 @@ const single = "virtio-scsi-single"
 
 // args are QEMU's. The order is qemu-server's, as are ids and addresses.
 func (s shape) args(o Options) []string {
-	cpus := strconv.Itoa(min(s.CPUs, runtime.GOMAXPROCS(0)))
 	machine := "pc"
 	if s.q35() {
 		machine = "q35"
 	}
 	args := []string{
 		"-name", cmp.Or(s.Config["name"], fmt.Sprintf("vm%d", s.VMID)), "-no-user-config", "-nodefaults", "-display", "none",
-		"-machine", machine + ",hpet=off", "-accel", "tcg,thread=multi", "-cpu", "max,erms=off", // which emulation makes slow
-		"-smp", cpus + ",sockets=1,cores=" + cpus, "-m", strconv.FormatInt(s.Memory>>20, 10),
+		"-machine", machine + ",hpet=off", "-accel", "tcg", "-cpu", "max,erms=off", // which emulation makes slow
+		// One processor: Linux patches its own code while it boots, and a second emulated one
+		// runs into an instruction that is half written (an oops of int3 in sched_clock_cpu).
+		"-smp", "1", "-m", strconv.FormatInt(s.Memory>>20, 10),
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
 		"-kernel", o.Image.Kernel, "-initrd", o.Image.Initrd,
 		"-append", "root=LABEL=cloudimg-rootfs ro console=ttyS0 quiet apparmor=0 audit=0 selinux=0 mitigations=off nowatchdog",
