@@ -78,7 +78,7 @@ func (u *user) changeJustThat(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out, "memory:"), out)
 	assert.Equal(t, 2, strings.Count(out, "homelab.example/pool: gpu → a100"), out)
 	assert.Contains(t, out, "wk-gpu1, wk-gpu3, wk-gpu4", "what is the same is said once")
-	assert.Contains(t, out, "5 to change, 53 as asked.")
+	assert.Contains(t, out, "9 to change, 49 as asked.")
 	u.must(t, "cluster:up")
 	u.must(t, "cluster:plan")
 }
