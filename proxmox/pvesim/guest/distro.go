@@ -19,8 +19,8 @@ type distro struct {
 
 // distroOf knows distributions by the code names of their releases.
 //
-// Debian's image was looked at as its own tools build it (Debian's cloud team, config of
-// the image called generic, trixie), and as one was booted.
+// What is said of Debian was seen on a home-made image of Debian's packages that was
+// booted; versions of packages and kernels are made up.
 func distroOf(release string) (distro, bool) {
 	common := []string{"bash", "ca-certificates", "cloud-init", "coreutils", "curl", "gnupg", "iproute2", "openssh-server", "sudo", "systemd", "unattended-upgrades", "wget"}
 	switch release {
