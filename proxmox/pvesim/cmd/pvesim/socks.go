@@ -14,6 +14,25 @@ import (
 // addresses, without a login, which is all that ssh and curl need. It returns when
 // ctx has ended and all connections with it.
 func serveSOCKS(ctx context.Context, l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	accept(ctx, l, func(conn net.Conn) {
+		address, err := socksRequest(conn)
+		if err != nil {
+			return // the client has been told
+		}
+		guest, err := dial(ctx, "tcp", address)
+		if err != nil {
+			_ = socksReply(conn, socksRefused)
+			return
+		}
+		defer func() { _ = guest.Close() }()
+		if socksReply(conn, socksDone) == nil {
+			pipe(conn, guest)
+		}
+	})
+}
+
+// accept serves every connection until ctx ends, and returns when all have ended.
+func accept(ctx context.Context, l net.Listener, serve func(net.Conn)) {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -25,19 +44,7 @@ func serveSOCKS(ctx context.Context, l net.Listener, dial func(ctx context.Conte
 		open.Go(func() {
 			defer func() { _ = conn.Close() }()
 			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-			address, err := socksRequest(conn)
-			if err != nil {
-				return // the client has been told
-			}
-			guest, err := dial(ctx, "tcp", address)
-			if err != nil {
-				_ = socksReply(conn, socksRefused)
-				return
-			}
-			defer func() { _ = guest.Close() }()
-			if socksReply(conn, socksDone) == nil {
-				pipe(conn, guest)
-			}
+			serve(conn)
 		})
 	}
 }

@@ -103,25 +103,14 @@ func (p *program) openSSH(ctx context.Context, w *world, f *folder, s *ways, l n
 
 // forward takes every connection to where dial leads, until ctx ends.
 func forward(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error)) {
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	var open sync.WaitGroup
-	defer open.Wait()
-	for {
-		conn, err := l.Accept()
+	accept(ctx, l, func(conn net.Conn) {
+		there, err := dial(ctx)
 		if err != nil {
 			return
 		}
-		open.Go(func() {
-			defer func() { _ = conn.Close() }()
-			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-			there, err := dial(ctx)
-			if err != nil {
-				return
-			}
-			defer func() { _ = there.Close() }()
-			pipe(conn, there)
-		})
-	}
+		defer func() { _ = there.Close() }()
+		pipe(conn, there)
+	})
 }
 
 // serveControl tells the world's state and resets it.
