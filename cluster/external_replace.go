@@ -27,7 +27,7 @@ func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*con
 			return nil, err
 		}
 	}
-	g := &converge.Graph{}
+	g := c.graph()
 	g.Add(c.releaseStep(n), c.leave(g, n)) // K3s without a Node, of a machine that never joined
 	return g, nil
 }
@@ -39,7 +39,7 @@ func (c *Cluster) externalReplace(ctx context.Context, n Node, force bool) (*con
 			return nil, err
 		}
 	}
-	g := &converge.Graph{}
+	g := c.graph()
 	ready := c.leave(g, n)
 	if c.hasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)

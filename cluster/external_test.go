@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -139,6 +141,17 @@ func TestNoProxmoxNoHosts(t *testing.T) {
 	}
 	_, err = c.NodeCycle(t.Context(), "b", false)
 	require.ErrorContains(t, err, "the machine is external")
+}
+
+// The verbs for external machines have the time that the file gives all steps.
+func TestExternalPatience(t *testing.T) {
+	c, err := cluster.New(parse(t, strangers+"patience: 3\n"), cluster.Backend{Dir: t.TempDir()})
+	require.NoError(t, err)
+	for name, verb := range map[string]func(context.Context, string, bool) (*converge.Graph, error){"replace": c.NodeReplace, "remove": c.NodeRemove} {
+		g, err := verb(t.Context(), "b", false)
+		require.NoError(t, err, name)
+		assert.Equal(t, 3, g.Patience, name)
+	}
 }
 
 // otherKey is a login key that nobody knows.
