@@ -21,12 +21,16 @@ func (c *call) volumeOf() (*storage, string, error) {
 	return st, name, nil
 }
 
-func (c *call) volumeInfo() (any, error) {
-	st, name, err := c.volumeOf()
-	if err != nil {
-		return nil, err
+// parsedVolume is volumeOf, and what the volume's name tells.
+func (c *call) parsedVolume() (st *storage, name string, about volumeParts, err error) {
+	if st, name, err = c.volumeOf(); err == nil {
+		about, err = st.parseVolume(name)
 	}
-	about, err := st.parseVolume(name)
+	return st, name, about, err
+}
+
+func (c *call) volumeInfo() (any, error) {
+	st, name, about, err := c.parsedVolume()
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +45,7 @@ func (c *call) volumeInfo() (any, error) {
 }
 
 func (c *call) deleteVolume() (any, error) {
-	st, name, err := c.volumeOf()
-	if err != nil {
-		return nil, err
-	}
-	about, err := st.parseVolume(name)
+	st, name, about, err := c.parsedVolume()
 	if err != nil {
 		return nil, err
 	}
