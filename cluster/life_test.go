@@ -18,6 +18,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
@@ -78,6 +79,30 @@ func TestPlanOfAnEmptyHost(t *testing.T) {
 			"leftovers: after kubeconfig",
 		}, got)
 		assert.Equal(t, changes{}, before.changes(), "a plan changes nothing")
+	})
+}
+
+// Another first boot is another machine: the plan says so, and not only that there is a
+// new ISO to upload.
+func TestPlanOfAnotherFirstBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, lab(example(t, "one-gpu"))))
+		plan := w.looks(t, parse(t, lab(example(t, "one-gpu"))+"guest: {timezone: Europe/Vienna}\n"))
+		var seen []string
+		for _, it := range plan.Items {
+			switch it.Step {
+			case "seed/server1", "seed/gpu1":
+				assert.Equal(t, "another first-boot ISO on local", it.Diff.String())
+				seen = append(seen, it.Step)
+			case "vm/server1":
+				assert.Equal(t, converge.Change, it.Verdict)
+				assert.Equal(t, drift.Replace, it.Diff.Effect(), "%s", it.Diff)
+				seen = append(seen, it.Step)
+			}
+		}
+		assert.Equal(t, []string{"seed/server1", "vm/server1", "seed/gpu1"}, seen)
 	})
 }
 

@@ -14,32 +14,42 @@ import (
 // isoContent is what Proxmox calls a volume that may be put into a CD drive.
 const isoContent = "iso"
 
+// seeded is what there is of a node's first boot.
+type seeded struct {
+	there bool // its ISO, or a machine that needs none
+	lives bool // its VM, which was made by another
+}
+
 // seedStep uploads what a node is told at first boot.
-func (c *Cluster) seedStep(n Node) *converge.Resource[bool] {
+func (c *Cluster) seedStep(n Node) *converge.Resource[seeded] {
 	storage := c.spec.Image.SeedStorage
-	return &converge.Resource[bool]{
+	return &converge.Resource[seeded]{
 		ID: "seed/" + n.Name,
-		Observe: func(ctx context.Context) (bool, error) {
+		Observe: func(ctx context.Context) (seeded, error) {
 			sd, err := c.seed(n)
 			if err != nil {
-				return false, err
+				return seeded{}, err
 			}
 			if other, err := c.bornOtherwise(ctx, n, sd.file); err != nil || other {
-				return other, err
+				return seeded{there: other}, err
 			}
 			volumes, err := c.Proxmox.Volumes(ctx, n.Host, storage, "")
-			if err != nil {
-				return false, err
+			if err != nil || slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == sd.file }) {
+				return seeded{there: err == nil}, err
 			}
-			return slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == sd.file }), nil
+			vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+			return seeded{lives: vm != nil && !vm.Unfinished}, err
 		},
-		Diff: func(there bool) drift.Diff {
-			if there {
+		Diff: func(s seeded) drift.Diff {
+			switch {
+			case s.there:
 				return nil
+			case s.lives: // what becomes of the VM can be looked at, and is for its own step to say
+				return drift.Diff{{Want: "another first-boot ISO on " + storage, Effect: drift.Update}}
 			}
 			return drift.Diff{{Want: "first-boot ISO on " + storage, Effect: drift.Create, Note: c.spec.placed[n.Name]}}
 		},
-		Apply: func(ctx context.Context, _ bool) error {
+		Apply: func(ctx context.Context, _ seeded) error {
 			sd, err := c.seed(n)
 			if err != nil {
 				return err

@@ -154,6 +154,67 @@ func TestSettleOutlivesTransientErrorsButNotPermanentOnes(t *testing.T) {
 	})
 }
 
+// restarting is the error of a server that will be back.
+type restarting struct{}
+
+func (restarting) Error() string { return "connection refused" }
+func (restarting) Passing() bool { return true }
+
+// TestWhatPassesIsWaitedFor: a step meets the restart of a server at its first look, or
+// within what it does, and is as a second run would be.
+func TestWhatPassesIsWaitedFor(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		away         time.Duration // from the first call on
+		broken       error
+		looks, works bool // what meets it
+		want         string
+		after        time.Duration
+	}{
+		{name: "first look", away: 40 * time.Second, broken: restarting{}, looks: true, after: 40 * time.Second},
+		{name: "work", away: 40 * time.Second, broken: fmt.Errorf("labels: %w", restarting{}), works: true, after: 40 * time.Second},
+		{name: "too long", away: time.Hour, broken: restarting{}, looks: true, after: time.Minute,
+			want: "lamp: not there after 1m: connection refused\n  look at the fuse"},
+		{name: "joined", away: 40 * time.Second, broken: errors.Join(restarting{}, restarting{}), looks: true, after: 40 * time.Second},
+		{name: "not only", away: 40 * time.Second, broken: errors.Join(restarting{}, errors.New("fuse blown")), looks: true,
+			want: "lamp: connection refused\nfuse blown"},
+		{name: "permanent", away: 40 * time.Second, broken: converge.Permanent(restarting{}), works: true, want: "lamp: connection refused"},
+		{name: "unknown", away: 40 * time.Second, broken: errors.New("fuse blown"), works: true, want: "lamp: fuse blown"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				var l lamp
+				step := l.step("lamp")
+				step.Settle, step.Poll, step.Hint = time.Minute, 10*time.Second, "look at the fuse"
+				step.Observe = func(context.Context) (bool, error) {
+					if tt.looks && time.Since(start) < tt.away {
+						return false, tt.broken
+					}
+					return l.on.Load(), nil
+				}
+				step.Apply = func(context.Context, bool) error {
+					if tt.works && time.Since(start) < tt.away {
+						return tt.broken
+					}
+					l.on.Store(true)
+					return nil
+				}
+				var g converge.Graph
+				g.Add(step)
+				_, err := g.Run(t.Context(), nil)
+				assert.Equal(t, tt.after, time.Since(start))
+				assert.Equal(t, tt.want == "", l.on.Load())
+				if tt.want != "" {
+					assert.EqualError(t, err, tt.want)
+					return
+				}
+				assert.NoError(t, err)
+			})
+		})
+	}
+}
+
 func TestCancelWaitsForGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

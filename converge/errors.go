@@ -3,6 +3,7 @@ package converge
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,9 @@ func short(d time.Duration) string {
 	return s
 }
 
+// Passing is false: the time for that is over.
+func (e *NotConverged) Passing() bool { return false }
+
 // Unwrap returns the last look's error.
 func (e *NotConverged) Unwrap() error { return e.Err }
 
@@ -72,6 +76,24 @@ type permanent struct{ error }
 
 func (p *permanent) Unwrap() error   { return p.error }
 func (p *permanent) Permanent() bool { return true }
+
+// isPassing reports whether err is one that goes away by itself, such as a server
+// that restarts: an error that has the method, and of joined errors all.
+func isPassing(err error) bool {
+	if isPermanent(err) {
+		return false
+	}
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case interface{ Passing() bool }:
+		return e.Passing()
+	case interface{ Unwrap() error }:
+		return isPassing(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !isPassing(err) })
+	}
+	return false
+}
 
 // isPermanent also finds errors of packages that do not know this one but have
 // the method.

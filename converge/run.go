@@ -81,18 +81,43 @@ func (r *run) emit(e Event) {
 	r.listen(e)
 }
 
-// bring checks, acts and settles one step.
+// bring checks, acts and settles one step. After a failure that passes by itself it
+// begins again with a look, as a second run would, for as long as the step may take.
 func bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	emit(Event{Kind: Checking})
-	diff, act, err := check(ctx, n, lookTime)
-	if err != nil {
-		return false, err
+	limit, poll, hint := patienceOf(n.step)
+	limit = n.graph.patient(limit)
+	var since time.Time // of the first failure
+	for {
+		acted, err := attempt(ctx, n, emit)
+		changed = changed || acted
+		if err == nil || ctx.Err() != nil || !isPassing(err) {
+			return changed, err
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		last := &NotConverged{After: limit, Err: err, Hint: hint, Longer: n.graph.Longer}
+		if time.Since(since) >= limit {
+			return changed, last
+		}
+		emit(Event{Kind: Waiting, Message: last.words()})
+		select {
+		case <-ctx.Done():
+			return changed, ctx.Err()
+		case <-time.After(poll):
+		}
 	}
-	if diff.Empty() {
-		return false, nil
+}
+
+// attempt is one try at a step; acted reports whether there was something to do.
+func attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool, err error) {
+	diff, act, err := check(ctx, n, lookTime)
+	if err != nil || diff.Empty() {
+		return false, err
 	}
 	if act != nil {
 		emit(Event{Kind: Acting, Diff: diff})

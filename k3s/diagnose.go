@@ -68,6 +68,9 @@ var symptoms = []symptom{
 		"the disk is full", "make room or grow the disk", true},
 	{"not authorized",
 		"the server refuses the token: it is wrong, or was deleted", "read the token again from " + serverTokenFile + " of a running server", true},
+	{"eaderelection lost", // of K3s itself, the scheduler or the controller manager, each of which ends K3s
+		"K3s ended, as it could not renew its leases in time",
+		"most servers of the cluster are away, or this machine or its disk is too slow; systemd starts K3s again", false},
 	{"context deadline exceeded (Client.Timeout",
 		"the server does not answer", "", false},
 	{"failed to get CA certs",

@@ -290,6 +290,22 @@ func TestDiagnose(t *testing.T) {
 	assert.Equal(t, "k3s agent does not start: a: b (journal: c)", err.Error())
 }
 
+// Two of three servers are away, or a disk is slow: the scheduler or the controllers lose
+// their lease, and K3s ends with them. systemd starts it again.
+func TestDiagnoseOfALostLease(t *testing.T) {
+	for _, line := range []string{
+		`E1122 10:00:00.000000    4242 controllermanager.go:413] "leaderelection lost/stopped"`,
+		`E1122 10:00:00.000000    4242 server.go:328] "Leaderelection lost"`,
+		`time="2026-11-22T10:00:00Z" level=fatal msg="leaderelection lost for k3s"`,
+	} {
+		d, ok := k3s.Diagnose([]string{"connection refused", line, "level=info msg=\"Waiting for API server\""})
+		require.True(t, ok, line)
+		assert.False(t, d.Fatal, "it comes again by itself")
+		assert.Equal(t, line, d.Line)
+		assert.Contains(t, d.String(), "could not renew its leases")
+	}
+}
+
 // What a server says of those who ask it, and a kubelet of its pods, is no reason
 // why K3s itself does not start.
 func TestDiagnoseLeavesOthersOut(t *testing.T) {

@@ -92,6 +92,10 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
+// Passing reports whether the same call may succeed later: the API server, or what
+// stands behind it, does not answer now.
+func (e *Error) Passing() bool { return errors.Is(e.Kind, ErrUnreachable) }
+
 // explain sorts an error. Everything this package knows of how Kubernetes fails
 // is here.
 func explain(doing string, err error) error {
@@ -134,8 +138,11 @@ func explainStatus(s metav1.Status) (hint string, kind error) {
 		return "delete it and apply it again", ErrInvalid
 	case s.Code == http.StatusUnprocessableEntity || s.Code == http.StatusBadRequest:
 		return "", ErrInvalid
-	case s.Code == http.StatusServiceUnavailable || s.Code == http.StatusBadGateway || s.Code == http.StatusGatewayTimeout:
+	case s.Code == http.StatusServiceUnavailable || s.Code == http.StatusBadGateway || s.Code == http.StatusGatewayTimeout ||
+		s.Code == http.StatusTooManyRequests:
 		return "", ErrUnreachable
+	case s.Code == http.StatusInternalServerError && strings.Contains(s.Message, "etcdserver: "):
+		return "", ErrUnreachable // a leader is elected, or a disk is slow: go.etcd.io/etcd/server, etcdserver/errors
 	}
 	return "", nil
 }

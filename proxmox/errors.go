@@ -121,6 +121,9 @@ func (e *Error) Class() Class {
 	return classOf(e.Message)
 }
 
+// Passing reports whether looking again later may give an answer.
+func (e *Error) Passing() bool { return e.Class() != Permanent && !distrusted(e.Cause) }
+
 // TaskError is a task that ended badly.
 type TaskError struct {
 	UPID  UPID

@@ -100,6 +100,7 @@ func (gs *glances) forget(path string) {
 	for id, g := range gs.byID {
 		switch {
 		case vm && strings.HasPrefix(id, "/cluster/resources"),
+			vm && strings.HasSuffix(id, "/qemu?"), // the list of a host
 			vm && strings.Contains(id, "/qemu/") && sameVM(path, id),
 			strings.HasPrefix(path, "/cluster/mapping") && strings.HasPrefix(id, "/cluster/mapping"),
 			strings.Contains(path, "/storage/") && strings.Contains(id, "/storage/"):

@@ -96,7 +96,7 @@ func (c *Client) askHosts(ctx context.Context, hosts map[string]map[int]resource
 	group.SetLimit(looksAtOnce)
 	for i, host := range names {
 		group.Go(func() error {
-			failures[i] = c.get(ctx, nodePath(host, "qemu"), nil, &lists[i])
+			lists[i], failures[i] = look[[]resource](ctx, c, nodePath(host, "qemu"), nil)
 			return nil
 		})
 	}

@@ -25,26 +25,33 @@ const (
 // settle does work until it is done. After a failure that is transient, or whose
 // outcome is unknown, it waits for what may still be under way on id (a VMID, the
 // name of a download), looks whether the work is done after all, and only then
-// begins it again.
+// begins it again. A look that fails in such a way is repeated like the work.
 func (c *Client) settle(ctx context.Context, host, id string, work func() error, done func() (bool, error)) error {
-	pause := firstPause
-	for try := 1; ; try++ {
-		err := work()
-		if err == nil || ctx.Err() != nil || ClassOf(err) == Permanent || try == attempts {
-			return err
+	finished := func() (bool, error) {
+		if err := c.quiet(ctx, host, id); err != nil {
+			return false, err
 		}
+		return done()
+	}
+	failed, pause := work(), firstPause
+	err := failed
+	for try := 1; err != nil && ctx.Err() == nil && ClassOf(err) != Permanent && try < attempts; try++ {
 		progress.Say(ctx, "%s; looking, then trying again", brief(err))
 		if err := sleep(ctx, jitter(pause)); err != nil {
 			return err
 		}
 		pause *= 2
-		if err := c.quiet(ctx, host, id); err != nil {
-			return err
-		}
-		if ok, err := done(); err != nil || ok {
-			return err
+		switch ok, unseen := finished(); {
+		case ok:
+			return nil
+		case unseen != nil:
+			err = errors.Join(unseen, failed)
+		default:
+			failed = work()
+			err = failed
 		}
 	}
+	return err
 }
 
 // jitter returns between half of d and one and a half of it.

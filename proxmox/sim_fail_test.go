@@ -64,6 +64,42 @@ func TestTransientFailures(t *testing.T) {
 	}
 }
 
+// A host that does not answer for some requests, looks among them, is waited for.
+func TestAHostThatIsAwayForAWhile(t *testing.T) {
+	for name, away := range map[string]struct {
+		rule pvesim.Rule
+		want string
+	}{
+		"once":         {rule: pvesim.Rule{Times: 1}},
+		"looks too":    {rule: pvesim.Rule{Times: 9}},
+		"for ever":     {rule: pvesim.Rule{Times: -1}, want: "Connection timed out"},
+		"then refuses": {rule: pvesim.Rule{Times: 1, Mutating: true}, want: "Permission check failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+				template(t, c)
+				require.NoError(t, ensure(t.Context(), c, node(t, c, "cp1")))
+				vm, err := c.VM(t.Context(), owner, "cp1")
+				require.NoError(t, err)
+				rule := away.rule
+				rule.Path, rule.Status, rule.Message = ".*", 596, "Connection timed out"
+				sim.Fail(rule)
+				if rule.Mutating {
+					sim.Fail(pvesim.Rule{Path: ".*/tasks", Times: -1, Status: 403, Message: "Permission check failed (/nodes/pve1, Sys.Audit)"})
+				}
+				err = c.Stop(t.Context(), vm)
+				if away.want != "" {
+					assert.ErrorContains(t, err, away.want)
+					assert.ErrorContains(t, err, "POST /nodes/pve1/qemu/", "what was to be done is said too")
+					return
+				}
+				require.NoError(t, err)
+				assert.False(t, vm.Running)
+			})
+		})
+	}
+}
+
 func TestTaskEnds(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		template(t, c)

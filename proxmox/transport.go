@@ -113,22 +113,21 @@ func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
 // worthAnotherGet reports whether the failure is one that passes.
 func worthAnotherGet(err error) bool {
 	var e *Error
-	if !errors.As(err, &e) || e.Class() == Permanent {
+	if !errors.As(err, &e) || !e.Passing() {
 		return false
 	}
 	if e.Status != 0 {
 		return e.Class() == Unknown || e.Status == 595
 	}
+	var timeout net.Error
+	return !errors.As(err, &timeout) || !timeout.Timeout() // that was wait enough
+}
+
+// distrusted reports whether a host has no address, or is not the one that was meant.
+func distrusted(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var dns *net.DNSError
-	var timeout net.Error
-	switch {
-	case errors.As(err, &cert), errors.As(err, &dns), isFingerprint(err):
-		return false
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return false // that was wait enough
-	}
-	return true
+	return errors.As(err, &cert) || errors.As(err, &dns) || isFingerprint(err)
 }
 
 // sleep waits for d or the end of ctx.

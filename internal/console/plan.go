@@ -19,10 +19,14 @@ const (
 	update = "~"
 )
 
-// mark is how a plan shows an effect.
-func mark(e drift.Effect) string {
-	switch e {
+// mark is how a plan shows a difference. What is brought up again, such as a service
+// that has ended, is there already.
+func mark(f drift.Field) string {
+	switch f.Effect {
 	case drift.Create:
+		if f.Have != "" {
+			return update
+		}
 		return "+"
 	case drift.Remove:
 		return "-"
@@ -152,7 +156,7 @@ func (c *Console) planLines(items []converge.Item) []planLine {
 			lines = append(lines, planLine{mark: unseen, what: what, text: "could not be looked at: " + c.line(fmt.Sprint(it.Err))})
 		default:
 			for _, f := range c.clean(it.Diff) {
-				line := planLine{mark: mark(f.Effect), what: what, note: f.Note}
+				line := planLine{mark: mark(f), what: what, note: f.Note}
 				f.Note = ""
 				line.text = difference(f)
 				if it.Verdict == converge.Wait {

@@ -204,6 +204,18 @@ func assertFits(t *testing.T, text string, width int) {
 	}
 }
 
+// A service that has ended is there already: it is not created.
+func TestPlanOfAServiceThatHasEnded(t *testing.T) {
+	c := capture(80)
+	require.NoError(t, c.Plan(planned(1, func(kind, of string) converge.Item {
+		if kind+"/"+of == "k3s/cp1" {
+			return converge.Item{Verdict: converge.Change, Diff: drift.Diff{{Path: "state", Have: "activating", Want: "active", Effect: drift.Create}}}
+		}
+		return converge.Item{}
+	})))
+	assert.Contains(t, c.data.String(), "~ cp1  K3s  state: activating → active\n")
+}
+
 func TestPlanInAPipeIsNotBroken(t *testing.T) {
 	c := capture(0)
 	require.NoError(t, c.Plan(planned(4, broken)))

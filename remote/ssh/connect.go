@@ -38,6 +38,7 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 	if err != nil {
 		return nil, failed(ctx, cfg, err)
 	}
+	progress.Say(ctx, "connected to %s", cfg.Addr)
 	return newConn(client, nc, cfg.Addr, cfg.keepAlive()), nil
 }
 

@@ -73,6 +73,9 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
+// Passing is true: see the type.
+func (e *UnreachableError) Passing() bool { return true }
+
 // LostError is a connection that broke while a command ran: whether the command
 // did its work is not known.
 type LostError struct {
@@ -87,6 +90,9 @@ func (e *LostError) Error() string {
 }
 
 func (e *LostError) Unwrap() error { return e.Err }
+
+// Passing is true: whoever looks what was done may go on.
+func (e *LostError) Passing() bool { return true }
 
 // interrupted is the error of something that ctx ended.
 func interrupted(ctx context.Context, what string) error {
