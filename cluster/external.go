@@ -50,7 +50,7 @@ func (c *Cluster) noHostKey(n Node, addr string) error {
 // externalStep sees that a machine that we do not make can be worked on.
 func (c *Cluster) externalStep(n Node) *converge.Resource[string] {
 	return &converge.Resource[string]{
-		ID:      "guest/" + n.Name,
+		ID:      "login/" + n.Name,
 		Observe: func(ctx context.Context) (problem string, err error) { return c.lookAtExternal(ctx, n) },
 		Diff: func(problem string) drift.Diff {
 			if problem == "" {
@@ -131,7 +131,8 @@ func (c *Cluster) releaseStep(n Node) *converge.Resource[k3s.State] {
 			}
 			return drift.Unwanted("K3s on the external machine " + n.Name)
 		},
-		Apply: func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.root(n.Name)) },
+		Apply:  func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.root(n.Name)) },
+		Settle: externalTime,
 	}
 }
 

@@ -22,10 +22,8 @@ func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*con
 	case !n.External:
 		return nil, &RefusedError{name, "its machine is ours: take it out of the file, and go tool mage cluster:up drains and destroys it"}
 	}
-	if !force {
-		if err := c.mayDestroy(ctx, n, nil); err != nil {
-			return nil, err
-		}
+	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
+		return nil, err
 	}
 	g := c.graph()
 	g.Add(c.releaseStep(n), c.leave(g, n)) // K3s without a Node, of a machine that never joined
@@ -34,10 +32,8 @@ func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*con
 
 // externalReplace lets an external machine join anew, as one that was installed again.
 func (c *Cluster) externalReplace(ctx context.Context, n Node, force bool) (*converge.Graph, error) {
-	if !force {
-		if err := c.mayDestroy(ctx, n, nil); err != nil {
-			return nil, err
-		}
+	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
+		return nil, err
 	}
 	g := c.graph()
 	ready := c.leave(g, n)

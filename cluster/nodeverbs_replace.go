@@ -37,10 +37,8 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 	if err != nil {
 		return nil, err
 	}
-	if !force {
-		if err := c.mayDestroy(ctx, n, vm); err != nil {
-			return nil, err
-		}
+	if err := c.mayDestroy(ctx, n, vm, force); err != nil {
+		return nil, err
 	}
 	g := c.graph()
 	host := g.Add(c.hostStep())
@@ -69,8 +67,11 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 	return g, nil
 }
 
-// mayDestroy refuses what would lose something.
-func (c *Cluster) mayDestroy(ctx context.Context, n Node, vm *proxmox.VM) error {
+// mayDestroy refuses what would lose something, unless that is what is wanted.
+func (c *Cluster) mayDestroy(ctx context.Context, n Node, vm *proxmox.VM, force bool) error {
+	if force {
+		return nil
+	}
 	if vm != nil {
 		if data := dataOf(n, vm); len(data) > 0 {
 			return &RefusedError{n.Name, "what is on " + strings.Join(data, ", ") + " would be destroyed with its machine: copy it elsewhere, then add -force"}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -91,7 +92,7 @@ func (p *plain) Close() {
 func (p *plain) sentence(e converge.Event) string {
 	switch e.Kind {
 	case converge.Acting:
-		return verb(e.Diff.Effect()) + ": " + p.console.line(differences(e.Diff))
+		return verb(e.Diff) + ": " + p.console.line(differences(e.Diff))
 	case converge.Waiting:
 		return p.console.waiting(e)
 	case converge.Progress:
@@ -108,10 +109,15 @@ func (p *plain) sentence(e converge.Event) string {
 	return ""
 }
 
-// verb is what is done to bring an effect about.
-func verb(e drift.Effect) string {
-	switch e {
-	case drift.Create, drift.Remove:
+// verb is what is done about a difference.
+func verb(d drift.Diff) string {
+	switch e := d.Effect(); e {
+	case drift.Create:
+		if !slices.ContainsFunc(d, func(f drift.Field) bool { return f.Effect == e && f.Have == "" }) {
+			return "change" // what has ended is there already
+		}
+		return e.String()
+	case drift.Remove:
 		return e.String()
 	case drift.Replace:
 		return "replace"

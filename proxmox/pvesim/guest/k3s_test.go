@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +113,24 @@ func TestK3sChain(t *testing.T) {
 		assert.Equal(t, "kind: X\n", plane.manifests[len(plane.manifests)-1])
 		require.NoError(t, l.net.Close())
 		assert.True(t, plane.closed)
+	})
+}
+
+// Whoever dials an address that nobody has does not outlive the network.
+func TestClosedNetworkEndsDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net, begun := &Network{}, time.Now()
+		failed := make(chan error)
+		go func() {
+			_, err := net.Dial(t.Context(), "tcp", "10.0.0.9:22")
+			failed <- err
+		}()
+		time.Sleep(time.Second)
+		require.NoError(t, net.Close())
+		require.ErrorIs(t, <-failed, syscall.ENETDOWN)
+		_, err := net.Dial(t.Context(), "tcp", "10.0.0.9:22")
+		require.ErrorIs(t, err, syscall.ENETDOWN)
+		assert.Equal(t, time.Second, time.Since(begun))
 	})
 }
 

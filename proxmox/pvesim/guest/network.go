@@ -36,6 +36,8 @@ type Network struct {
 	clusters map[string]*cluster       // by identifier on the servers' disks
 	conns    map[Host]map[*conn]func() // open connections to a host, with what ends their handler
 	nextPort uint16
+	gone     chan struct{} // closed by Close; nil until somebody wants to know
+	closed   bool
 }
 
 const (
@@ -168,9 +170,21 @@ func (n *Network) reach(ctx context.Context, addr netip.Addr, to net.Addr) (Host
 	select {
 	case <-t.C:
 		return nil, dialError(to, errno)
+	case <-n.end():
+		return nil, dialError(to, syscall.ENETDOWN)
 	case <-ctx.Done():
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: ctx.Err()}
 	}
+}
+
+// end is closed when the network is.
+func (n *Network) end() chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gone == nil {
+		n.gone = make(chan struct{})
+	}
+	return n.gone
 }
 
 // connect makes the connection and lets serve have its other end, for as long as
@@ -236,11 +250,17 @@ func (n *Network) lease(client string) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// Close ends every control plane that guests of this network have formed.
+// Close ends every control plane that guests of this network have formed, and whoever
+// dials an address that nobody has.
 func (n *Network) Close() error {
+	gone := n.end()
 	n.mu.Lock()
 	clusters := n.clusters
 	n.clusters = nil
+	if !n.closed {
+		n.closed = true
+		close(gone)
+	}
 	n.mu.Unlock()
 	for _, c := range clusters {
 		c.close()
