@@ -165,6 +165,11 @@ const (
 	lastStatus  = time.Second
 )
 
+// busyFor is for how long an agent that has begun a command may fail to answer before
+// the command's end is given up. Proxmox pings it before each question, for 3 s, which
+// is not long for a guest that is busy; a question that was not asked costs nothing.
+const busyFor = time.Minute
+
 // exec runs a command and waits for its end. When ctx ends the command goes on:
 // the agent has no way to stop it.
 func (g *guest) exec(ctx context.Context, args []string, input *string) (execResult, error) {
@@ -172,17 +177,21 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 	if err != nil {
 		return execResult{}, err
 	}
-	pause := firstStatus
+	pause, heard := firstStatus, time.Now()
 	for {
 		var result execResult
 		err := g.c.get(ctx, g.path("exec-status"), url.Values{"pid": {itoa(pid)}}, &result)
 		switch {
 		case ctx.Err() != nil:
 			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
+		case errors.Is(err, ErrAgentNotRunning) && time.Since(heard) < busyFor:
+			progress.Say(ctx, "the agent of %s does not answer; asking again", g.name)
 		case err != nil:
 			return execResult{}, g.lost(args, err)
 		case bool(result.Exited):
 			return result, nil
+		default:
+			heard = time.Now()
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, err)

@@ -58,6 +58,27 @@ func TestGuestThatNeverAnswers(t *testing.T) {
 	})
 }
 
+// A guest that is too busy to answer the agent's ping, while a command runs in it, has
+// not lost the command.
+func TestBusyGuest(t *testing.T) {
+	for times, want := range map[int]string{5: "", -1: "the guest agent is not running"} {
+		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			vm := booted(t, c)
+			require.NoError(t, c.WaitAgent(t.Context(), vm))
+			sim.Fail(pvesim.Rule{Path: ".*/agent/exec-status", Status: 500, Message: "QEMU guest agent is not running", Times: times})
+			begun := time.Now()
+			name, err := remote.Output(t.Context(), c.Guest(vm), "hostname")
+			if want != "" {
+				require.ErrorIs(t, err, proxmox.ErrAgentNotRunning)
+				assert.InDelta(t, 60, time.Since(begun).Seconds(), 5)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, "cp1\n", string(name))
+		})
+	}
+}
+
 // The contract of a Runner, against the simulated guest: in real time, since its
 // subtests cannot run in a bubble.
 func TestGuestContractInTheSimulator(t *testing.T) {
