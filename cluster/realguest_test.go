@@ -61,7 +61,7 @@ func newRealWorld(t *testing.T) *realWorld {
 		t.Skip("SKIPPED: real guests take minutes, and -short was asked for")
 	}
 	if lacks := qemu.Missing(); len(lacks) > 0 {
-		if os.Getenv("CI") != "" {
+		if os.Getenv("CI") != "" && os.Getenv("HOMELAB_NO_GUESTS") == "" { // .ci/run sets it where they cannot be had
 			require.Empty(t, lacks, "CI runs real guests, and this machine lacks Debian packages for them")
 		}
 		t.Skip("SKIPPED: no real guest on this machine, which lacks " + strings.Join(lacks, ", "))

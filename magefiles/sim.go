@@ -88,7 +88,7 @@ func (Sim) Guests(ctx context.Context) error {
 	if err := words(); err != nil {
 		return err
 	}
-	return run(ctx, "go", "test", "-count=1", "-v", "-timeout", "30m", "-run", realGuests, "./cluster")
+	return run(ctx, append(guestTests(), "-count=1", "-timeout", "30m")...)
 }
 
 // Faults breaks things at every request of whole lives, and expects the next run to mend them. Flags: -runs=main|all|sample -repro=RUN.

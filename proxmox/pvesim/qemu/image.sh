@@ -25,7 +25,10 @@ systemd-tmpfiles-clean.timer getty@tty1.service serial-getty@ttyS0.service ldcon
 systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-hwdb-update.service systemd-pstore.service
 nfs-blkmap.service rpc-statd-notify.service rpcbind.service rpcbind.socket dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount
 sys-kernel-tracing.mount sys-fs-fuse-connections.mount sys-kernel-config.mount modprobe@drm.service modprobe@configfs.service
-modprobe@fuse.service modprobe@efi_pstore.service modprobe@loop.service modprobe@dm_mod.service"
+modprobe@fuse.service modprobe@efi_pstore.service modprobe@loop.service modprobe@dm_mod.service
+kmod-static-nodes.service systemd-network-generator.service systemd-udev-load-credentials.service systemd-random-seed.service
+systemd-tmpfiles-setup-dev-early.service systemd-journal-flush.service systemd-networkd-persistent-storage.service
+xfs_scrub_all.timer cloud-init-hotplugd.socket remote-fs.target nfs-client.target"
 
 # This machine's own mirror, where it has one of Debian's.
 # shellcheck disable=SC2016 # the placeholders are apt's
@@ -80,6 +83,17 @@ CONFIG
 rm -rf "$root"/usr/lib/python3/dist-packages/jsonschema "$root"/etc/update-motd.d/*
 mkdir -p "$root/etc/systemd/journald.conf.d"
 printf '[Journal]\nStorage=volatile\n' >"$root/etc/systemd/journald.conf.d/volatile.conf"
+
+# udev is told of what is there at boot but for terminals, of which there are seventy,
+# and parts of the board.
+mkdir -p "$root/etc/systemd/system/systemd-udev-trigger.service.d"
+cat >"$root/etc/systemd/system/systemd-udev-trigger.service.d/short.conf" <<-'UNIT'
+	[Service]
+	ExecStart=
+	ExecStart=-udevadm trigger --type=all --action=add --subsystem-nomatch=tty --subsystem-nomatch=vc \
+		--subsystem-nomatch=memory --subsystem-nomatch=cpuid --subsystem-nomatch=msr --subsystem-nomatch=workqueue \
+		--subsystem-nomatch=pnp --subsystem-nomatch=platform --subsystem-nomatch=module --subsystem-nomatch=event_source
+UNIT
 
 # The kernel's modules: without drivers of what no such machine has, which udev would
 # load for what emulation only seems to have, and unpacked.
