@@ -28,7 +28,7 @@ const realImage = "https://images.example/trixie.qcow2"
 
 const realSpec = `
 name: real
-patience: 3 # emulated machines are slow ones
+patience: 6 # emulated machines are slow ones, and more so beside other work
 proxmox: {endpoint: lab}
 image: {url: ` + realImage + `, sha256: SUM}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
@@ -123,7 +123,7 @@ func (w *realWorld) cluster(t *testing.T, yaml string) *Cluster {
 
 // machines are the steps of Up that make machines: as far as one gets without K3s.
 func (c *Cluster) machines() *converge.Graph {
-	up, templates := &converge.Graph{}, refs{}
+	up, templates := c.graph(), refs{}
 	removed := up.Add(c.removedStep())
 	for _, h := range c.templateHosts() {
 		templates[h] = up.Add(c.templateStep(h))
