@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Test runs all tests: the library with the race detector, a real Debian in QEMU where that is installed, then the lab with its real control plane.
+// Test runs all tests: the library with the race detector, a real guest where QEMU is, then the lab with its real control plane.
 func Test(ctx context.Context) error {
 	race := "-race "
 	if out, err := exec.CommandContext(ctx, "go", "env", "CGO_ENABLED").Output(); err == nil && strings.TrimSpace(string(out)) == "0" {
