@@ -6,6 +6,7 @@ import (
 	"context"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/magefile/mage/mg"
 
@@ -48,4 +49,11 @@ func (Host) Role(ctx context.Context, spec, pve *string, json *bool) error {
 	o := options(spec, json, nil, nil)
 	o.PVE = value(pve)
 	return leave(session.HostRole(ctx, o))
+}
+
+// Trial goes the whole way with a cluster made for that: up, its changes, down; plans after each step, and records it. Flags: -spec=FILE -from=STEP -out=FILE.md|FILE.json -yes -json -timeout=3h.
+func (Host) Trial(ctx context.Context, spec, from, out *string, yes, json *bool, timeout *time.Duration) error {
+	o := options(spec, json, yes, timeout)
+	o.From, o.Out, o.Start = value(from), value(out), true
+	return within(ctx, o, session.HostTrial)
 }

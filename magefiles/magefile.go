@@ -82,6 +82,11 @@ func value[T any](p *T) (v T) {
 
 // with opens a session, does one thing in it, and obeys SIGTERM as it does Ctrl-C.
 func with(ctx context.Context, o session.Options, do func(*session.Session, context.Context) error) error {
+	return within(ctx, o, func(ctx context.Context, o session.Options) error { return session.Do(ctx, o, do) })
+}
+
+// within is with for what opens sessions of its own.
+func within(ctx context.Context, o session.Options, do func(context.Context, session.Options) error) error {
 	if err := words(); err != nil {
 		return err
 	}
@@ -95,7 +100,7 @@ func with(ctx context.Context, o session.Options, do func(*session.Session, cont
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
 	}
-	return leave(session.Do(ctx, o, do))
+	return leave(do(ctx, o))
 }
 
 // leave ends the program with an error's own exit code and words. Mage would put
@@ -123,7 +128,7 @@ func words() error {
 		case name == "-servers", name == "-gpus", name == "-bridge", name == "-prefix", name == "-gateway", name == "-first":
 		case name == "-paths", name == "-repo", name == "-clusters", name == "-elsewhere", name == "-releases", name == "-online", name == "-level":
 		case name == "-dir", name == "-charts", name == "-sarif", name == "-open", name == "-profile", name == "-user", name == "-offline":
-		case name == "-runs", name == "-seed", name == "-repro", name == "-data", name == "-show", name == "-only":
+		case name == "-runs", name == "-seed", name == "-repro", name == "-data", name == "-show", name == "-only", name == "-from":
 		default:
 			return mg.Fatalf(3, "%q is neither a target nor a flag of one: go tool mage -l lists the targets, go tool mage -h TARGET says its flags; nothing was done", word)
 		}

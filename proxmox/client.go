@@ -30,6 +30,8 @@ type Config struct {
 	UserAgent   string        // default "homelab"
 	Login       *Login        // for what no token may set; nil: such an option is refused
 	Poll        time.Duration // longest time between two looks at running tasks, default 1 s
+	// Wrap goes around every request as it is sent, repeated ones too; may be nil.
+	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
 // Client speaks to one Proxmox host or cluster. It is safe for concurrent use,
@@ -101,6 +103,9 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	if own.Transport == nil {
 		own.Transport = http.DefaultTransport
+	}
+	if cfg.Wrap != nil {
+		own.Transport = cfg.Wrap(own.Transport)
 	}
 	expects := &expectation{}
 	own.Transport = retryGets{&turns{next: statusErrors{own.Transport, cfg.TokenID, expects}}}

@@ -65,7 +65,8 @@ var allowed = map[string][]string{
 	"internal/labmodel": {"cluster", "nvidia", "proxmox/pvesim"},
 	"internal/archtest": nil,
 	"internal/console":  {"converge"},
-	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/labctl", "internal/labmodel", "proxmox/pvesim"},
+	"internal/trial":    {"cluster", "converge", "proxmox/preflight"},
+	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/labctl", "internal/labmodel", "internal/trial", "proxmox/pvesim"},
 }
 
 // owners says which packages alone may import a heavy dependency.

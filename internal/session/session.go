@@ -43,6 +43,7 @@ type Options struct {
 	Force       bool   // make anew what is there and cannot be used
 	Reboot      bool   // start hosts again where something waits for that
 	Framebuffer bool   // take the console off the card that a host booted on
+	From        string // the step to begin with
 	PVE         string // version of Proxmox VE, in place of asking
 	Charts      string // folder of charts, asked before any repository; empty: the file's, or the lab's own
 	Offline     bool   // charts come from that folder and the cache alone
@@ -64,6 +65,8 @@ type Session struct {
 	// web is how Proxmox is spoken to; nil: over the network, with what the file says of
 	// certificates.
 	web *http.Client
+	// wrap goes around every request to Proxmox; may be nil.
+	wrap func(http.RoundTripper) http.RoundTripper
 	// What host:prep does beside the file, where there is none yet.
 	prepGrants []proxmox.Grant
 	prepNext   string
@@ -117,12 +120,17 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	backend := cluster.Backend{Dir: s.dir(), Charts: chart.Source{Folder: o.Charts, Offline: o.Offline}}
+	return s, s.bind(ctx)
+}
+
+// bind binds the file to its world.
+func (s *Session) bind(ctx context.Context) (err error) {
+	backend := cluster.Backend{Dir: s.dir(), Charts: chart.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
 	if err := os.MkdirAll(backend.Dir, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.login(&backend); err != nil {
-		return nil, failed(invalid, err)
+		return failed(invalid, err)
 	}
 	if s.Spec.IsLab() {
 		err = s.openLab(ctx, &backend)
@@ -130,13 +138,13 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 		err = s.openSite(ctx, &backend)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.Spec, err = cluster.Place(ctx, s.Spec, backend.Proxmox); err != nil {
-		return nil, err
+		return err
 	}
 	s.Cluster, err = cluster.New(s.Spec, backend)
-	return s, err
+	return err
 }
 
 // Close ends all connections.
@@ -212,7 +220,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 		return err
 	}
 	s.Redact.Add(token)
-	b.Proxmox, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: lab.Endpoint, Fingerprint: lab.Fingerprint, TokenID: lab.TokenID, TokenSecret: token, Poll: labPoll})
+	b.Proxmox, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: lab.Endpoint, Fingerprint: lab.Fingerprint, TokenID: lab.TokenID, TokenSecret: token, Poll: labPoll, Wrap: s.wrap})
 	if err != nil {
 		return err
 	}
@@ -279,7 +287,7 @@ func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
 	}
 	return proxmox.Dial(ctx, proxmox.Config{
 		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
-		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(), HTTPClient: s.web,
+		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(), HTTPClient: s.web, Wrap: s.wrap,
 	})
 }
 

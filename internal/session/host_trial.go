@@ -1,0 +1,153 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/trial"
+)
+
+// HostTrial goes the whole way of a cluster on the hosts of its file, and records it.
+func HostTrial(ctx context.Context, o Options) error {
+	s, err := Load(o)
+	if err != nil {
+		return err
+	}
+	return s.hostTrial(ctx, s.reopened)
+}
+
+// opener binds a file to the world, as a command of its own would.
+type opener func(ctx context.Context, spec *cluster.Spec, wrap func(http.RoundTripper) http.RoundTripper) (*cluster.Cluster, func(), error)
+
+// reopened is the opener of real commands.
+func (s *Session) reopened(ctx context.Context, spec *cluster.Spec, wrap func(http.RoundTripper) http.RoundTripper) (*cluster.Cluster, func(), error) {
+	fresh := &Session{Console: s.Console, opt: s.opt, Spec: spec, wrap: wrap}
+	if err := fresh.bind(ctx); err != nil {
+		fresh.Close()
+		return nil, nil, err
+	}
+	return fresh.Cluster, fresh.Close, nil
+}
+
+func (s *Session) hostTrial(ctx context.Context, open opener) error {
+	if ext := filepath.Ext(s.opt.Out); s.opt.Out != "" && ext != ".md" && ext != ".json" {
+		return failedf(invalid, "-out=%s: write the name of a file that ends in .md or .json", s.opt.Out)
+	}
+	way, err := trial.New(s.Spec, s.opt.From)
+	if err != nil {
+		return failed(invalid, err)
+	}
+	s.Warn()
+	s.Say("A trial with cluster %s at %s. It makes machines, changes them, and destroys them and all else of this cluster at its end:", s.Spec.Name, s.Spec.Proxmox.Endpoint)
+	for _, step := range way.Left() {
+		s.Say("  %-8s %s", step[0], step[1])
+	}
+	if !s.opt.Yes {
+		if err := ask(ctx, s.Console, fmt.Sprintf("Do all this? Type the cluster's name (%s): ", s.Spec.Name), s.Spec.Name); err != nil {
+			return err
+		}
+	}
+	record, err := way.Run(ctx, &trialWorld{Session: s, open: open})
+	if told := s.tell(record); told != nil {
+		return told
+	}
+	if err == nil {
+		s.Say("\nThe whole way was gone, and nothing is left of it.")
+		return nil
+	}
+	last := record.Steps[len(record.Steps)-1].Name
+	code := 1
+	if ctx.Err() != nil {
+		code = 130
+	}
+	return failedf(code, "the trial stopped at %w\nWhat is there stays. Go on from there:   go tool mage host:trial -spec=%s -from=%s\nor take it away:                          go tool mage cluster:down -spec=%s",
+		err, s.Spec.File, last, s.Spec.File)
+}
+
+// tell shows the record, and writes it where that was asked for.
+func (s *Session) tell(r *trial.Record) error {
+	if s.JSON {
+		if err := console.Objects(s.Console, r.Steps); err != nil {
+			return err
+		}
+	} else {
+		table := console.Table{Header: trial.Header()}
+		for _, step := range r.Steps {
+			table.Add(step.Row()...)
+		}
+		s.Say("")
+		s.Table(table)
+	}
+	if s.opt.Out == "" {
+		return nil
+	}
+	text := r.Markdown()
+	if filepath.Ext(s.opt.Out) == ".json" {
+		data, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		text = string(data) + "\n"
+	}
+	if err := os.WriteFile(s.opt.Out, []byte(s.Redact.Redact(text)), 0o600); err != nil {
+		return fmt.Errorf("the record of the trial: %w", err)
+	}
+	s.Say("The record is in %s.", s.opt.Out)
+	return nil
+}
+
+// trialWorld is the world of a trial: that of the session's commands, counted.
+type trialWorld struct {
+	*Session
+	open opener
+
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (w *trialWorld) Open(ctx context.Context, spec *cluster.Spec) (*cluster.Cluster, func(), error) {
+	return w.open(ctx, spec, func(next http.RoundTripper) http.RoundTripper { return counted{w, next} })
+}
+
+// Run shows what happens as cluster:up does; its error is the cause, which the record
+// is to have.
+func (w *trialWorld) Run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
+	display := w.Display(g.Names())
+	defer display.Close()
+	return g.Run(ctx, display.Listen)
+}
+
+func (w *trialWorld) Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
+	return w.look(ctx, g)
+}
+
+func (w *trialWorld) Requests() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.asked)
+}
+
+// counted counts requests on their way.
+type counted struct {
+	w    *trialWorld
+	next http.RoundTripper
+}
+
+func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.w.mu.Lock()
+	if c.w.asked == nil {
+		c.w.asked = map[string]int{}
+	}
+	c.w.asked[r.Method]++
+	c.w.mu.Unlock()
+	return c.next.RoundTrip(r)
+}

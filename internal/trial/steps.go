@@ -1,0 +1,193 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox/preflight"
+)
+
+// step is one step of the way.
+type step struct {
+	name string
+	what func(node string) string
+	// change is what the file says from this step on; nil: as before. Node i is the agent
+	// that changes are about.
+	change func(nodes []cluster.Node, i int) []cluster.Node
+	// do does it, and says what came of it; nil for a step that is only a plan.
+	do func(context.Context, World, *cluster.Cluster) (string, error)
+	// graph is what is planned after it, and expects judges the plan.
+	graph   func(context.Context, *cluster.Cluster) (*converge.Graph, error)
+	expects func(*converge.Plan) error
+}
+
+// steps are the whole way, in its order.
+func steps() []step {
+	return []step{
+		{name: "check", what: plainly("look whether the hosts can carry it, and that nothing of it is there"), do: check, graph: up, expects: something},
+		{name: "plan", what: plainly("say what would be made"), graph: up, expects: something},
+		{name: "up", what: plainly("make it, from nothing to Ready nodes"), do: run, graph: up, expects: nothing},
+		{name: "again", what: plainly("run it again: nothing is to change"), do: again, graph: up, expects: nothing},
+		{name: "memory", what: of("give %s more memory"), change: moreMemory, do: run, graph: up, expects: nothing},
+		{name: "disk", what: of("give %s a data disk"), change: addDisk, do: run, graph: up, expects: nothing},
+		{name: "grow", what: of("grow the disk of %s"), change: growDisk, do: run, graph: up, expects: nothing},
+		{name: "remove", what: of("take %s out of the file, and so away"), change: removeNode, do: run, graph: up, expects: nothing},
+		{name: "down", what: plainly("take everything away: nothing is left"), do: takeDown, graph: down, expects: nothing},
+	}
+}
+
+func plainly(words string) func(string) string { return func(string) string { return words } }
+
+func of(format string) func(string) string {
+	return func(node string) string { return fmt.Sprintf(format, node) }
+}
+
+// The disk that an agent gets. Its size before and after is small, for it is made on
+// whatever storage the agent boots from.
+const (
+	diskName  = "homelab-trial"
+	diskMount = "/var/lib/homelab-trial"
+	diskSize  = cluster.GiB
+)
+
+// moreMemory adds little: the host has to have it. A whole number of GiB stays one.
+func moreMemory(nodes []cluster.Node, i int) []cluster.Node {
+	more := 256 * cluster.MiB
+	if m := nodes[i].Memory; m >= 4*cluster.GiB && m%cluster.GiB == 0 {
+		more = cluster.GiB
+	}
+	nodes[i].Memory += more
+	return nodes
+}
+
+func addDisk(nodes []cluster.Node, i int) []cluster.Node {
+	disk := cluster.Disk{DiskOptions: nodes[i].OSDisk.DiskOptions, Name: diskName, Role: cluster.RoleData, FS: "ext4", Mount: diskMount}
+	disk.Size = diskSize
+	nodes[i].Disks = append(slices.Clip(nodes[i].Disks), disk)
+	return nodes
+}
+
+func growDisk(nodes []cluster.Node, i int) []cluster.Node {
+	disks := slices.Clone(nodes[i].Disks)
+	disks[len(disks)-1].Size = 2 * diskSize
+	nodes[i].Disks = disks
+	return nodes
+}
+
+func removeNode(nodes []cluster.Node, i int) []cluster.Node { return slices.Delete(nodes, i, i+1) }
+
+func up(_ context.Context, c *cluster.Cluster) (*converge.Graph, error) { return c.Up(), nil }
+
+func down(ctx context.Context, c *cluster.Cluster) (*converge.Graph, error) { return c.Down(ctx) }
+
+// check refuses to begin where something of the cluster is there: it would be destroyed
+// at the end, and what is there may be what somebody wants to go on from.
+func check(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
+	graph, err := c.Down(ctx)
+	if err != nil {
+		return "", err
+	}
+	plan, err := w.Look(ctx, graph)
+	if err != nil {
+		return "", err
+	}
+	if err := plan.Err(); err != nil {
+		return "", err
+	}
+	if plan.Changes() {
+		return "", fmt.Errorf("something of %s is there already: %s", c.Spec().Name, strings.Join(differences(plan), ", "))
+	}
+	report, err := c.HostCheck(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d checks, %d warnings", report.Checks, len(report.Of(preflight.Warning))), report.Err()
+}
+
+func run(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
+	report, err := w.Run(ctx, c.Up())
+	return reportWords(report), err
+}
+
+func again(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
+	report, err := w.Run(ctx, c.Up())
+	if err != nil {
+		return reportWords(report), err
+	}
+	var changed []string
+	for _, s := range report.Steps {
+		if s.Kind == converge.Changed {
+			changed = append(changed, s.Step)
+		}
+	}
+	if len(changed) > 0 {
+		return reportWords(report), fmt.Errorf("a second run changed something: %s", strings.Join(changed, ", "))
+	}
+	return reportWords(report), nil
+}
+
+func takeDown(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
+	graph, err := c.Down(ctx)
+	if err != nil {
+		return "", err
+	}
+	report, err := w.Run(ctx, graph)
+	return reportWords(report), err
+}
+
+// something wants a plan that would make something.
+func something(plan *converge.Plan) error {
+	if !plan.Changes() {
+		return errors.New("there is nothing to make, and nothing was made yet")
+	}
+	return nil
+}
+
+// nothing wants an empty plan.
+func nothing(plan *converge.Plan) error {
+	if plan.Changes() {
+		return fmt.Errorf("the plan after it is not empty: %s", strings.Join(differences(plan), ", "))
+	}
+	return nil
+}
+
+// differences are what a plan would act on or wait for.
+func differences(plan *converge.Plan) []string {
+	var out []string
+	for _, it := range plan.Items {
+		switch it.Verdict {
+		case converge.Change, converge.Wait:
+			out = append(out, it.Step+" ("+it.Diff.String()+")")
+		case converge.Deferred:
+			out = append(out, it.Step+" ("+it.Because+")")
+		}
+	}
+	return out
+}
+
+func planWords(plan *converge.Plan) string {
+	count := map[converge.Verdict]int{}
+	for _, it := range plan.Items {
+		count[it.Verdict]++
+	}
+	words := fmt.Sprintf("%d to change, %d after that, %d as asked", count[converge.Change]+count[converge.Wait], count[converge.Deferred], count[converge.Clean])
+	switch {
+	case count[converge.Failed] > 0:
+		return fmt.Sprintf("%s, %d not to be seen", words, count[converge.Failed])
+	case !plan.Changes():
+		return fmt.Sprintf("nothing: %d as asked", count[converge.Clean])
+	}
+	return words
+}
+
+func reportWords(r *converge.Report) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d changed, %d had nothing to do", r.Count(converge.Changed), r.Count(converge.Unchanged))
+}
