@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -325,4 +327,19 @@ func TestWhatIsNotTried(t *testing.T) {
 			assert.ErrorContains(t, err, c.why)
 		})
 	}
+}
+
+// The page has every step, in its order, and its file can be tried.
+func TestThePage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/trial.md")
+	require.NoError(t, err)
+	var named []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		named = append(named, m[1])
+	}
+	assert.Equal(t, trial.Steps(), named)
+	_, snippet, _ := strings.Cut(string(text), "```yaml\n")
+	snippet, _, _ = strings.Cut(snippet, "```")
+	_, err = trial.New(parse(t, snippet), "")
+	assert.NoError(t, err)
 }
