@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -96,8 +97,9 @@ func (c *Cluster) knock(ctx context.Context, g *guest, network, addr string) (ne
 	switch {
 	case err == nil:
 		g.met.Store(true)
-	case ctx.Err() == nil && limited.Err() != nil:
-		err = errNobody // and no timeout of the caller's
+	case ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)):
+		// No timeout of the caller's. The socket's comes with limited's, or a hair before.
+		err = errNobody
 	}
 	return conn, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -165,11 +166,17 @@ func (n *Network) reach(ctx context.Context, addr netip.Addr, to net.Addr) (Host
 	if n.Speed > 0 {
 		wait = time.Duration(float64(wait) / n.Speed)
 	}
+	said := dialError(to, errno)
+	// Go's dialer gives the socket the context's deadline, and the socket's mostly comes
+	// first: a timeout, while the context is not over yet.
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= wait {
+		wait, said = time.Until(end)-time.Microsecond, &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: os.ErrDeadlineExceeded}
+	}
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return nil, dialError(to, errno)
+		return nil, said
 	case <-n.end():
 		return nil, dialError(to, syscall.ENETDOWN)
 	case <-ctx.Done():
