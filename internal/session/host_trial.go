@@ -120,10 +120,15 @@ func (w *trialWorld) Open(ctx context.Context, spec *cluster.Spec) (*cluster.Clu
 
 // Run shows what happens as cluster:up does; its error is the cause, which the record
 // is to have.
-func (w *trialWorld) Run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
+func (w *trialWorld) Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error) {
 	display := w.Display(g.Names())
 	defer display.Close()
-	return g.Run(ctx, display.Listen)
+	return g.Run(ctx, func(e converge.Event) {
+		display.Listen(e)
+		if listen != nil {
+			listen(e)
+		}
+	})
 }
 
 func (w *trialWorld) Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {

@@ -110,25 +110,24 @@ func check(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 }
 
 func run(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
-	report, err := w.Run(ctx, c.Up())
+	report, err := w.Run(ctx, c.Up(), nil)
 	return reportWords(report), err
 }
 
+// again tells of what it changed, why: it is not there to be looked at any more.
 func again(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
-	report, err := w.Run(ctx, c.Up())
-	if err != nil {
-		return reportWords(report), err
-	}
 	var changed []string
-	for _, s := range report.Steps {
-		if s.Kind == converge.Changed {
-			changed = append(changed, s.Step)
+	told := map[string]bool{}
+	report, err := w.Run(ctx, c.Up(), func(e converge.Event) {
+		if (e.Kind == converge.Acting || e.Kind == converge.Waiting) && !told[e.Step] {
+			told[e.Step] = true
+			changed = append(changed, e.Step+" ("+e.Diff.String()+")")
 		}
+	})
+	if err == nil && report.Count(converge.Changed) > 0 {
+		err = fmt.Errorf("a second run found something to do: %s", strings.Join(changed, ", "))
 	}
-	if len(changed) > 0 {
-		return reportWords(report), fmt.Errorf("a second run changed something: %s", strings.Join(changed, ", "))
-	}
-	return reportWords(report), nil
+	return reportWords(report), err
 }
 
 func takeDown(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
@@ -136,7 +135,7 @@ func takeDown(ctx context.Context, w World, c *cluster.Cluster) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	report, err := w.Run(ctx, graph)
+	report, err := w.Run(ctx, graph, nil)
 	return reportWords(report), err
 }
 

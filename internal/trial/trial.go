@@ -26,8 +26,8 @@ type World interface {
 	// Open binds a cluster to the world as a command of its own does, which remembers
 	// nothing of the one before. The function ends it.
 	Open(ctx context.Context, spec *cluster.Spec) (c *cluster.Cluster, end func(), err error)
-	// Run runs a graph and Look plans one; both may show how it goes.
-	Run(ctx context.Context, g *converge.Graph) (*converge.Report, error)
+	// Run runs a graph and tells listen what happens; Look plans one. Both may show it.
+	Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error)
 	Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error)
 	// Requests counts, by method, what Proxmox has been asked so far.
 	Requests() map[string]int
@@ -139,23 +139,55 @@ func (t *Trial) take(ctx context.Context, w World, s step, spec *cluster.Spec, r
 	if err != nil {
 		return told(ctx, err)
 	}
-	return told(ctx, measure(&one.PlanTook, &one.PlanRequests, func() error {
-		return with(ctx, w, spec, func(c *cluster.Cluster) error {
-			graph, err := s.graph(ctx, c)
-			if err != nil {
-				return err
-			}
-			plan, err := w.Look(ctx, graph)
-			if err != nil {
-				return err
-			}
-			one.Plan = planWords(plan)
-			if err := plan.Err(); err != nil {
-				return fmt.Errorf("planning after it: %w", err)
-			}
+	return told(ctx, measure(&one.PlanTook, &one.PlanRequests, func() error { return look(ctx, w, s, spec, one) }))
+}
+
+// What a plan cannot see, it does not wait for; here it may be a Kubernetes that starts
+// again on a slow host. seeTime, times the file's patience, is how long it is looked at
+// again, every seePoll.
+const (
+	seeTime = time.Minute
+	seePoll = 5 * time.Second
+)
+
+// look plans after a step, and judges the plan.
+func look(ctx context.Context, w World, s step, spec *cluster.Spec, one *Step) error {
+	end := time.Now().Add(seeTime * time.Duration(max(1, spec.Patience)))
+	for looks := 1; ; looks++ {
+		plan, err := planned(ctx, w, s, spec)
+		if err != nil {
+			return err
+		}
+		one.Plan = planWords(plan)
+		if looks > 1 {
+			one.Plan += fmt.Sprintf(", seen at look %d", looks)
+		}
+		unseen := plan.Err()
+		if unseen == nil {
 			return s.expects(plan)
-		})
-	}))
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("planning after it: %w", unseen)
+		}
+		w.Say("looking again in %s at what could not be seen", seePoll)
+		select {
+		case <-ctx.Done():
+			return unseen
+		case <-time.After(seePoll):
+		}
+	}
+}
+
+func planned(ctx context.Context, w World, s step, spec *cluster.Spec) (plan *converge.Plan, err error) {
+	err = with(ctx, w, spec, func(c *cluster.Cluster) error {
+		graph, err := s.graph(ctx, c)
+		if err != nil {
+			return err
+		}
+		plan, err = w.Look(ctx, graph)
+		return err
+	})
+	return plan, err
 }
 
 // with opens the world for one thing.

@@ -49,6 +49,7 @@ type site struct {
 	asked map[string]int
 	said  strings.Builder
 	begin func(step string) // told of every step that begins; may be nil
+	look  func()            // before every plan; may be nil
 }
 
 func newSite(t *testing.T) *site {
@@ -82,11 +83,14 @@ func (w *site) Open(ctx context.Context, spec *cluster.Spec) (*cluster.Cluster, 
 	return c, c.Close, nil
 }
 
-func (w *site) Run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
-	return g.Run(ctx, nil)
+func (w *site) Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error) {
+	return g.Run(ctx, listen)
 }
 
 func (w *site) Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
+	if w.look != nil {
+		w.look()
+	}
 	return g.Plan(ctx)
 }
 
@@ -229,7 +233,7 @@ func TestAFailureStopsTheWay(t *testing.T) {
 				var fault *pvesim.Fault
 				w.begin = func(step string) {
 					if step == name && fault == nil {
-						fault = w.sim.Fail(pvesim.Rule{Path: `.*`, Times: 1 << 20, Status: 500, Message: "the disk is on fire"})
+						fault = w.sim.Fail(pvesim.Rule{Path: `.*`, Times: -1, Status: 500, Message: "the disk is on fire"})
 					}
 				}
 				record, err := w.try("")
@@ -267,9 +271,42 @@ func TestAPlanThatIsNotEmptyStopsTheWay(t *testing.T) {
 			}
 		}
 		record, err := w.try("")
-		require.ErrorContains(t, err, "again: a second run changed something: vm/worker1")
+		require.ErrorContains(t, err, "again: a second run found something to do: vm/worker1 (cores: 1")
 		assert.Len(t, record.Steps, 4)
 	})
+}
+
+// A Kubernetes that is away while a plan looks is looked at again, and that is told.
+func TestWhatCannotBeSeenIsLookedAtAgain(t *testing.T) {
+	for name, away := range map[string]time.Duration{"a while": 30 * time.Second, "for good": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newSite(t)
+				defer w.close()
+				begun := ""
+				w.begin = func(step string) { begun = step }
+				looks := 0
+				w.look = func() {
+					if looks++; begun == "again" && looks < 100 { // the plan after it: nothing else looks
+						looks = 100
+						f := w.sim.Fail(pvesim.Rule{Path: `.*/storage/.*`, Times: -1, Status: 500, Message: "the storage is away"})
+						time.AfterFunc(away, f.Remove)
+					}
+				}
+				record, err := w.try("")
+				require.Greater(t, len(record.Steps), 3)
+				again := record.Steps[3]
+				if away == time.Hour {
+					require.ErrorContains(t, err, "again: planning after it: ")
+					assert.ErrorContains(t, err, "the storage is away")
+					assert.Greater(t, time.Duration(again.PlanTook), time.Minute)
+					return
+				}
+				require.NoError(t, err)
+				assert.Regexp(t, `^nothing: \d+ as asked, seen at look [2-9]$`, again.Plan)
+			})
+		})
+	}
 }
 
 // A trial that begins anew does not take what is there for its own.
