@@ -25,11 +25,14 @@ func HostTrial(ctx context.Context, o Options) error {
 	return s.hostTrial(ctx, s.reopened)
 }
 
+// wrapper goes around requests.
+type wrapper = func(http.RoundTripper) http.RoundTripper
+
 // opener binds a file to the world, as a command of its own would.
-type opener func(ctx context.Context, spec *cluster.Spec, wrap func(http.RoundTripper) http.RoundTripper) (*cluster.Cluster, func(), error)
+type opener func(ctx context.Context, spec *cluster.Spec, wrap wrapper) (*cluster.Cluster, func(), error)
 
 // reopened is the opener of real commands.
-func (s *Session) reopened(ctx context.Context, spec *cluster.Spec, wrap func(http.RoundTripper) http.RoundTripper) (*cluster.Cluster, func(), error) {
+func (s *Session) reopened(ctx context.Context, spec *cluster.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
 	fresh := &Session{Console: s.Console, opt: s.opt, Spec: spec, wrap: wrap}
 	if err := fresh.bind(ctx); err != nil {
 		fresh.Close()
@@ -47,7 +50,8 @@ func (s *Session) hostTrial(ctx context.Context, open opener) error {
 		return failed(invalid, err)
 	}
 	s.Warn()
-	s.Say("A trial with cluster %s at %s. It makes machines, changes them, and destroys them and all else of this cluster at its end:", s.Spec.Name, s.Spec.Proxmox.Endpoint)
+	s.Say("A trial with cluster %s at %s. It makes machines, changes them, and destroys them and all else of this cluster at its end:",
+		s.Spec.Name, s.Spec.Proxmox.Endpoint)
 	for _, step := range way.Left() {
 		s.Say("  %-8s %s", step[0], step[1])
 	}
@@ -69,8 +73,9 @@ func (s *Session) hostTrial(ctx context.Context, open opener) error {
 	if ctx.Err() != nil {
 		code = 130
 	}
-	return failedf(code, "the trial stopped at %w\nWhat is there stays. Go on from there:   go tool mage host:trial -spec=%s -from=%s\nor take it away:                          go tool mage cluster:down -spec=%s",
-		err, s.Spec.File, last, s.Spec.File)
+	return failedf(code, "the trial stopped at %w\n"+
+		"What is there stays. Go on from there:   go tool mage host:trial -spec=%s -from=%s\n"+
+		"or take it away:                          go tool mage cluster:down -spec=%s", err, s.Spec.File, last, s.Spec.File)
 }
 
 // tell shows the record, and writes it where that was asked for.

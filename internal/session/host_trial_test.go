@@ -42,7 +42,7 @@ func (w *site) try(yaml string, o Options) error {
 	s := &Session{Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: redact}, opt: o, Spec: spec}
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(w.t, err)
-	return s.hostTrial(w.t.Context(), func(ctx context.Context, spec *cluster.Spec, wrap func(http.RoundTripper) http.RoundTripper) (*cluster.Cluster, func(), error) {
+	return s.hostTrial(w.t.Context(), func(ctx context.Context, spec *cluster.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
 		pve, err := proxmox.Dial(ctx, proxmox.Config{
 			Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: w.sim.Client().Transport}, Wrap: wrap,
 		})

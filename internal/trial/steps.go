@@ -29,7 +29,8 @@ type step struct {
 // steps are the whole way, in its order.
 func steps() []step {
 	return []step{
-		{name: "check", what: plainly("look whether the hosts can carry it, and that nothing of it is there"), do: check, graph: up, expects: something},
+		{name: "check", what: plainly("look whether the hosts can carry it, and that nothing of it is there"),
+			do: check, graph: up, expects: something},
 		{name: "plan", what: plainly("say what would be made"), graph: up, expects: something},
 		{name: "up", what: plainly("make it, from nothing to Ready nodes"), do: run, graph: up, expects: nothing},
 		{name: "again", what: plainly("run it again: nothing is to change"), do: again, graph: up, expects: nothing},
@@ -174,7 +175,8 @@ func planWords(plan *converge.Plan) string {
 	for _, it := range plan.Items {
 		count[it.Verdict]++
 	}
-	words := fmt.Sprintf("%d to change, %d after that, %d as asked", count[converge.Change]+count[converge.Wait], count[converge.Deferred], count[converge.Clean])
+	words := fmt.Sprintf("%d to change, %d after that, %d as asked",
+		count[converge.Change]+count[converge.Wait], count[converge.Deferred], count[converge.Clean])
 	switch {
 	case count[converge.Failed] > 0:
 		return fmt.Sprintf("%s, %d not to be seen", words, count[converge.Failed])

@@ -56,8 +56,8 @@ func New(spec *cluster.Spec, from string) (*Trial, error) {
 		}
 	}
 	if !slices.Contains(strings.Split(spec.Name, "-"), Word) {
-		return nil, fmt.Errorf("%s: a trial destroys the cluster's machines at its end, so the cluster has to be called one: write name: %s-%s in a file for that, with addresses of its own",
-			spec.Name, spec.Name, Word)
+		return nil, fmt.Errorf("%s: a trial destroys the cluster's machines at its end, so the cluster has to be called one: "+
+			"write name: %s-%s in a file for that, with addresses of its own", spec.Name, spec.Name, Word)
 	}
 	if !spec.HasProxmox() {
 		return nil, cluster.ErrNoProxmox
@@ -71,7 +71,8 @@ func New(spec *cluster.Spec, from string) (*Trial, error) {
 		}
 	}
 	if t.node < 0 {
-		return nil, errors.New("a trial changes an agent's memory, gives it a disk and removes it, and the file has none for that: add one without numaNodes and hugepages")
+		return nil, errors.New("a trial changes an agent's memory, gives it a disk and removes it, and the file has none for that: " +
+			"add one without numaNodes and hugepages")
 	}
 	return t, nil
 }
