@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/distro"
 )
 
 // Flavour is which of NVIDIA's two sets of kernel modules a driver uses.
@@ -61,8 +63,7 @@ type Branch struct {
 	Kind   string // NVIDIA's word: "long-term support", "production", "new feature"
 	Until  string // the month in which support ends, or ended
 	Ended  bool   // as of LifecycleDate
-	Server bool   // Ubuntu 24.04 has a server series of it that is not an alias of another
-	Use    int    // what to use instead, when it has ended or is not packaged
+	Use    int    // what to use instead, when it has ended or Ubuntu has an alias only
 }
 
 // Where the table of branches comes from, and its date.
@@ -71,19 +72,20 @@ const (
 	LifecycleDate   = "2026-11"
 )
 
-// Branches returns NVIDIA's life cycle as far as it concerns Ubuntu 24.04, oldest first.
+// Branches returns NVIDIA's life cycle, oldest first. Which of them a distribution has is
+// another thing.
 func Branches() []Branch {
 	return []Branch{
-		{470, "last for Kepler", "", true, false, DefaultBranch},
-		{535, "long-term support", "June 2026", true, true, DefaultBranch},
-		{550, "production", "2025", true, true, DefaultBranch},
-		{565, "new feature", "2025", true, false, DefaultBranch}, // in 24.04 an alias of 580
-		{570, "production", "February 2026", true, true, DefaultBranch},
-		{575, "new feature", "2025", true, false, DefaultBranch}, // in 24.04 an alias of 580
-		{580, "long-term support", "June 2028", false, true, 0},
-		{590, "new feature", "2026", true, false, 595}, // in 24.04 an alias of 595
-		{595, "production", "March 2027", false, true, 0},
-		{610, "new feature", "August 2026", true, false, 595},
+		{470, "last for Kepler", "", true, DefaultBranch},
+		{535, "long-term support", "June 2026", true, DefaultBranch},
+		{550, "production", "2025", true, DefaultBranch},
+		{565, "new feature", "2025", true, DefaultBranch}, // in 24.04 an alias of 580
+		{570, "production", "February 2026", true, DefaultBranch},
+		{575, "new feature", "2025", true, DefaultBranch}, // in 24.04 an alias of 580
+		{580, "long-term support", "June 2028", false, 0},
+		{590, "new feature", "2026", true, 595}, // in 24.04 an alias of 595
+		{595, "production", "March 2027", false, 0},
+		{610, "new feature", "August 2026", true, 595},
 	}
 }
 
@@ -95,6 +97,8 @@ type Policy struct {
 	Branch    string  // "580", "580-server" (the branch alone) or "580-server-open"; empty: chosen here
 	Flavour   Flavour // empty: chosen here
 	Installed string  // the series on the machine, in Ubuntu's words; it stays unless Branch or Flavour says otherwise
+	System    string  // the machine's distribution, as cluster.yaml names it; empty: Ubuntu 24.04
+	Build     bool    // DKMS builds the modules on the machine
 }
 
 // BranchError means that no driver fits, or not the one that was asked for.
@@ -120,6 +124,7 @@ func SelectDriverBranch(gpus []PCIID, policy Policy) (Driver, string, error) {
 	if err != nil {
 		return Driver{}, "", err
 	}
+	need.from = archiveOf(policy)
 	wish, err := policy.wish()
 	if err != nil {
 		return Driver{}, "", err
@@ -187,11 +192,39 @@ func find(number int) (b Branch, ok bool) {
 	return all[i], true
 }
 
+// archive is where a machine's driver comes from.
+type archive struct {
+	name      string // with its number: "Ubuntu 24.04 has", "NVIDIA's repository for Debian 13 has"
+	branches  []int
+	elsewhere string // what to write for a branch that only another distribution has; empty: none has more
+}
+
+func archiveOf(p Policy) archive {
+	all := distro.All()
+	d := distro.Named(p.System)
+	a := archive{name: d.Title}
+	way := d.Driver(p.Build)
+	if !way.There() { // which is refused elsewhere
+		way = all[0].Prebuilt
+	}
+	if way.Source != nil {
+		a.name = way.Source.Title
+	}
+	a.branches = way.Branches
+	if d.Name != all[0].Name {
+		a.elsewhere = "write image: " + all[0].Name + ", which has it"
+	}
+	return a
+}
+
+// has reports whether a branch is there, and not as another's alias.
+func (a archive) has(number int) bool { return slices.Contains(a.branches, number) }
+
 // current are the branches that can be installed and are supported, as text.
-func current() string {
+func (a archive) current() string {
 	var names []string
 	for _, b := range Branches() {
-		if b.Server && !b.Ended {
+		if a.has(b.Number) && !b.Ended {
 			names = append(names, strconv.Itoa(b.Number))
 		}
 	}

@@ -8,16 +8,27 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// DiffPackages says which packages are missing or not held. It is all that can
-// be looked at where there is no GPU, as in a machine in which a template is made.
-func (d Driver) DiffPackages(s DriverState) drift.Diff {
-	return packages(d.Packages(), d.Holds(), s)
+// DiffPackages says which packages are missing or not held, and whether the modules are
+// built. It is all that can be looked at where there is no GPU, as in a machine in which
+// a template is made.
+func (r Recipe) DiffPackages(s DriverState) drift.Diff {
+	return append(r.diffInstalled(s), r.diffBuilt(s)...)
+}
+
+// diffInstalled is about packages alone. That the modules come from elsewhere than the
+// machine has them from is said by name: packages go, and the node restarts.
+func (r Recipe) diffInstalled(s DriverState) drift.Diff {
+	var d drift.Diff
+	if others := r.others(s); len(others) > 0 {
+		d = append(d, drift.Field{Path: "mode", Have: mode(!r.Build), Want: r.Mode(), Effect: drift.Restart, Note: "these packages go: " + strings.Join(others, ", ")})
+	}
+	return append(d, packages(r.Packages(), r.Holds(), s)...)
 }
 
 // Diff says what differs between the driver as it should be and as it is: its
 // packages, and what is loaded.
-func (d Driver) Diff(s DriverState) drift.Diff {
-	diff := d.DiffPackages(s)
+func (r Recipe) Diff(s DriverState) drift.Diff {
+	diff := r.DiffPackages(s)
 	if s.MismatchNVML() {
 		return append(diff, drift.Field{
 			Path: "driver", Have: "module " + s.Loaded, Want: "module and libraries of one version", Effect: drift.Restart,
@@ -25,12 +36,12 @@ func (d Driver) Diff(s DriverState) drift.Diff {
 		})
 	}
 	if s.Loaded == "" {
-		return append(diff, drift.Field{Path: "driver", Have: "not loaded", Want: d.String(), Effect: drift.Restart, Note: whyNotLoaded(s)})
+		return append(diff, drift.Field{Path: "driver", Have: "not loaded", Want: r.String(), Effect: drift.Restart, Note: whyNotLoaded(s)})
 	}
-	if branch, _, _ := strings.Cut(s.Loaded, "."); branch != fmt.Sprint(d.Branch) {
-		return append(diff, drift.Field{Path: "driver", Have: s.Loaded, Want: d.String(), Effect: drift.Restart, Note: "the installed driver is loaded at the next start"})
+	if branch, _, _ := strings.Cut(s.Loaded, "."); branch != fmt.Sprint(r.Branch) {
+		return append(diff, drift.Field{Path: "driver", Have: s.Loaded, Want: r.String(), Effect: drift.Restart, Note: "the installed driver is loaded at the next start"})
 	}
-	if open := d.Flavour == Open; s.LoadedOpen != open {
+	if open := r.Flavour == Open; s.LoadedOpen != open {
 		return append(diff, drift.Field{Path: "driver", Have: flavourOf(s.LoadedOpen) + " modules", Want: flavourOf(open) + " modules", Effect: drift.Restart, Note: "the installed driver is loaded at the next start"})
 	}
 	return diff
@@ -107,7 +118,10 @@ func flavourOf(open bool) string {
 // up, and what it means. The first that is found counts.
 func causes() [][2]string {
 	return [][2]string{
-		{"Key was rejected by service", "Secure Boot refuses the module: use the modules that Canonical signs (linux-modules-nvidia-…), not ones built on the machine, or turn Secure Boot off"},
+		{"Key was rejected by service", unsigned},
+		{"module with unavailable key is rejected", unsigned},
+		{"unsigned module is rejected", unsigned},
+		{"unsigned module loading is restricted", unsigned},
 		{"requires use of the NVIDIA open kernel modules", "the chip needs the open kernel modules: choose the -open series"},
 		{"is not supported by open", "the chip does not work with the open kernel modules: choose the proprietary series"},
 		{"not supported by the NVIDIA", "the chip and the driver's branch do not fit: leave branch and flavour to be chosen by PCI id"},
@@ -118,6 +132,8 @@ func causes() [][2]string {
 		{"couldn't communicate with the NVIDIA driver", "no module is loaded: the modules are for another kernel than the running one, or there is no GPU in the machine; restart it, then look at dmesg"},
 	}
 }
+
+const unsigned = "Secure Boot refuses the module: use the modules that Canonical signs (mode: prebuilt), not ones built on the machine, or turn Secure Boot off"
 
 func whyNotLoaded(s DriverState) string {
 	said := strings.Join(s.Log, "\n")

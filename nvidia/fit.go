@@ -14,6 +14,7 @@ type need struct {
 	last    GPU // the one that is dropped first; LastBranch 0: none is
 	open    *GPU
 	closed  *GPU
+	from    archive
 }
 
 func needs(ids []PCIID) (need, error) {
@@ -75,13 +76,20 @@ func (n need) best() (Driver, error) {
 			return a.Number - b.Number
 		}
 	})
+	missed := false // a branch that only another distribution has
 	for _, b := range all {
-		if b.Ended || !b.Server {
-			continue
-		}
-		if d := (Driver{b.Number, flavour}); n.refuses(d) == "" {
+		d := Driver{b.Number, flavour}
+		switch fits := n.refuses(d) == ""; {
+		case b.Ended || !fits:
+		case n.from.has(b.Number):
 			return d, nil
+		default:
+			missed = true
 		}
+	}
+	if missed && n.from.elsewhere != "" {
+		first := Driver{slices.Min(n.from.branches), flavour}
+		return Driver{}, &BranchError{Why: fmt.Sprintf("%s, and %s begins with %d", n.refuses(first), n.from.name, first.Branch), Do: n.from.elsewhere}
 	}
 	return Driver{}, &BranchError{Why: n.refuses(Driver{DefaultBranch, flavour}), Do: "take the GPU out of the machine; no branch that is still supported knows it"}
 }
@@ -127,8 +135,8 @@ func (n need) pinned(wish, installed, fit Driver) (Driver, string, error) {
 		return d, n.words(d, why+", and installed"+ended(b)), nil
 	case known && b.Ended:
 		return Driver{}, "", &BranchError{d.String(), "NVIDIA's support for it ended" + month(b), do}
-	case !known || !b.Server:
-		return Driver{}, "", &BranchError{d.String(), fmt.Sprintf("Ubuntu 24.04 has no server series of that branch; supported are %s", current()), do}
+	case !known || !n.from.has(d.Branch):
+		return Driver{}, "", &BranchError{d.String(), fmt.Sprintf("%s has no series of that branch; supported are %s", n.from.name, n.from.current()), do}
 	default:
 		return d, n.words(d, why+", supported until "+b.Until), nil
 	}
@@ -165,6 +173,8 @@ func (n need) reason(d Driver) string {
 	switch {
 	case n.closed != nil:
 		why = fmt.Sprintf("%s; %s, and it does not work with the open kernel modules", why, n.refuses(Driver{n.closed.LastBranch + 1, Proprietary}))
+	case d.Branch != DefaultBranch && !n.from.has(DefaultBranch):
+		why = fmt.Sprintf("%s; %s begins with %d", why, n.from.name, slices.Min(n.from.branches))
 	case d.Branch != DefaultBranch:
 		why = fmt.Sprintf("%s; %s", why, n.refuses(Driver{DefaultBranch, d.Flavour}))
 	case n.open != nil:

@@ -24,6 +24,9 @@ type DriverState struct {
 	SMI        SMI      // what nvidia-smi reports; zero when it failed
 	SMIError   error    // why it failed: ErrVersionMismatch, ErrNotLoaded, ErrNoDevices or other words
 	Log        []string // the driver's last words in the kernel's log
+	System     string   // ID= of os-release(5)
+	Built      []Built  // what DKMS has
+	BuildLog   []string // the end of the log of a build of DKMS' that failed
 }
 
 // GPUs are those that the driver has brought up.
@@ -78,6 +81,9 @@ func parseObservation(out string) (DriverState, error) {
 		Held:     strings.Fields(sections["held"]),
 		Runtime:  strings.TrimSpace(sections["runtime"]),
 		Log:      lines(sections["log"]),
+		System:   strings.Trim(strings.TrimSpace(sections["system"]), `"'`),
+		Built:    ParseDKMS(sections["dkms"]),
+		BuildLog: lines(sections["make.log"]),
 	}
 	s.Loaded, s.LoadedOpen = loadedModule(sections["loaded"])
 	for _, line := range lines(sections["packages"]) {

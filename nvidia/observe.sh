@@ -7,13 +7,17 @@ section() { printf '\n=== %s\n' "$1"; }
 section kernel
 uname -r
 
+section system
+sed -n 's/^ID=//p' /etc/os-release 2>/dev/null
+
 section loaded
 cat /proc/driver/nvidia/version 2>/dev/null
 
 section packages
 # shellcheck disable=SC2016 # the names in braces are dpkg-query's own
 dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\n' \
-	'linux-generic' 'linux-image-*' 'linux-modules-nvidia-*' 'linux-headers-generic' \
+	'linux-generic' 'linux-image-*' 'linux-headers-*' 'linux-modules-nvidia-*' \
+	'linux-objects-nvidia-*' 'linux-signatures-nvidia-*' 'build-essential' 'dkms' \
 	'nvidia-*' 'libnvidia-*' 2>/dev/null
 
 section held
@@ -32,7 +36,20 @@ if [ -r "$k3s/config.toml" ]; then
 fi
 
 section log
-dmesg 2>/dev/null | grep -E 'NVRM|nvidia: |Key was rejected' | tail -n 8
+dmesg 2>/dev/null |
+	grep -E 'NVRM|nvidia: |Key was rejected|Loading of .* is rejected|unsigned module loading is restricted' | tail -n 8
+
+section dkms
+if command -v dkms >/dev/null; then dkms status 2>/dev/null; fi
+
+section make.log
+# There is such a log while a build goes on, and after one that failed.
+for log in /var/lib/dkms/nvidia*/*/build/make.log; do
+	if [ -r "$log" ]; then
+		grep -m 8 -E 'error:|Error |No space left' "$log"
+		tail -n 12 "$log"
+	fi
+done
 
 section smi
 nvidia-smi -q -x 2>&1

@@ -50,7 +50,7 @@ func (m *machine) Run(ctx context.Context, cmd remote.Cmd) error {
 	return err
 }
 
-var driver580 = Driver{DefaultBranch, Open}
+var driver580 = Recipe{Driver: Driver{DefaultBranch, Open}}
 
 // healthy is the answer of a machine on which all is well.
 func healthy(t testing.TB) string {

@@ -13,39 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Packages returns what to install on Ubuntu 24.04 for computing, without a
-// desktop: the kernel, the modules that Canonical builds and signs for it, and
-// NVIDIA's libraries. The two metapackages linux-generic and
-// linux-modules-nvidia-… move together; the signed modules load with Secure Boot.
-//
-// linux-generic stands in for the cloud image's linux-virtual: it has the same
-// kernel, and brings linux-modules-extra, which nvidia-drm may need.
-func (d Driver) Packages() []string {
-	server := fmt.Sprintf("%d-server", d.Branch)
-	return []string{
-		"linux-generic",
-		"linux-modules-nvidia-" + d.String() + "-generic",
-		"nvidia-headless-no-dkms-" + d.String(),
-		"nvidia-utils-" + server,
-		"libnvidia-decode-" + server,
-		"libnvidia-encode-" + server,
-	}
-}
-
-// Holds returns the packages that must not change by themselves. A kernel that
-// moves without its modules, or a library that moves without the loaded module,
-// takes every GPU of the machine away.
-func (d Driver) Holds() []string {
-	server := fmt.Sprintf("%d-server", d.Branch)
-	return append(d.Packages(),
-		"linux-image-generic",
-		"linux-headers-generic",
-		"nvidia-kernel-common-"+server,
-		"nvidia-compute-utils-"+server,
-		"libnvidia-compute-"+server,
-	)
-}
-
 // Toolkit is NVIDIA's container toolkit, which lets containers see GPUs. It comes
 // from NVIDIA's own repository; Ubuntu has no such package.
 type Toolkit struct {
@@ -83,25 +50,6 @@ func (t Toolkit) Packages() []string {
 	return names
 }
 
-// InstallDriver installs and holds what is missing of the driver. The runner must
-// be root's. A machine on which nothing is missing is not touched. The modules are
-// for the newest kernel that is installed, so a machine that runs an older one has
-// to be restarted; [Driver.Diff] says so.
-func InstallDriver(ctx context.Context, r remote.Runner, d Driver) error {
-	state, err := ObserveDriver(ctx, r)
-	if err != nil {
-		return err
-	}
-	if d.DiffPackages(state).Empty() {
-		return nil
-	}
-	progress.Say(ctx, "installing NVIDIA driver %s", d)
-	if err := install(ctx, r, d.Packages(), d.Holds()); err != nil {
-		return fmt.Errorf("install NVIDIA driver %s: %w", d, err)
-	}
-	return nil
-}
-
 // InstallToolkit installs and holds the container toolkit. The runner must be
 // root's. K3s looks for the toolkit when it starts, so this comes before.
 func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
@@ -128,17 +76,29 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 
 // install brings packages in and holds them.
 func install(ctx context.Context, r remote.Runner, packages, holds []string) error {
-	apt := []string{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300"}
-	var lists remote.Tail // what could not be fetched is a warning of apt's, under status 0
-	if err := readLists(ctx, r, slices.Concat(apt, []string{"update"}), &lists); err != nil {
+	lists, err := readLists(ctx, r)
+	if err != nil {
 		return err
 	}
-	args := slices.Concat(apt, []string{"install", "--yes", "--no-install-recommends", "--allow-change-held-packages"}, packages)
-	var said remote.Tail
-	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: io.MultiWriter(progress.Lines(ctx), &said)}); err != nil {
-		return why(err, said.String(), lists.String())
+	if err := add(ctx, r, packages, lists); err != nil {
+		return err
 	}
 	return remote.Run(ctx, r, slices.Concat([]string{"apt-mark", "hold"}, holds)...)
+}
+
+// apt is apt-get with nobody there to answer its questions.
+func apt(args ...string) []string {
+	return append([]string{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300"}, args...)
+}
+
+// add has apt-get install packages. lists is what it said when it read the lists.
+func add(ctx context.Context, r remote.Runner, packages []string, lists string) error {
+	var said remote.Tail
+	args := append(apt("install", "--yes", "--no-install-recommends", "--allow-change-held-packages"), packages...)
+	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: io.MultiWriter(progress.Lines(ctx), &said)}); err != nil {
+		return why(err, said.String(), lists)
+	}
+	return nil
 }
 
 // why adds to a failed installation what apt-get said elsewhere of its cause: which
@@ -161,20 +121,22 @@ const (
 	listsPoll = 5 * time.Second
 )
 
-// readLists reads the package lists. apt-get waits for dpkg's lock, and not for that of
-// the lists (DPkg::Lock::Timeout does not reach it), which Ubuntu's own timer takes
-// after a boot.
-func readLists(ctx context.Context, r remote.Runner, args []string, said io.Writer) error {
+// readLists reads the package lists, and returns what apt-get said of those that could
+// not be fetched: that is a warning, under status 0. It waits for dpkg's lock, and not for
+// that of the lists (DPkg::Lock::Timeout does not reach it), which Ubuntu's own timer
+// takes after a boot.
+func readLists(ctx context.Context, r remote.Runner) (string, error) {
 	for begun := time.Now(); ; {
-		err := r.Run(ctx, remote.Cmd{Args: args, Stderr: said})
+		var said remote.Tail
+		err := r.Run(ctx, remote.Cmd{Args: apt("update"), Stderr: &said})
 		var exit *remote.ExitError
 		if !errors.As(err, &exit) || !strings.Contains(exit.Stderr, "Could not get lock") || time.Since(begun) > listsTime {
-			return err
+			return said.String(), err
 		}
 		progress.Say(ctx, "waiting for another apt-get")
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return "", ctx.Err()
 		case <-time.After(listsPoll):
 		}
 	}

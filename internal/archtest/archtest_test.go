@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 
 	"proxmox": {"remote"},
 	"k3s":     {"remote", "internal/suggest"},
-	"nvidia":  {"remote"},
+	"nvidia":  {"remote", "internal/distro"},
 
 	"proxmox/pvesim":        {"proxmox/pvesim/guest", "internal/iso9660", "internal/suggest"},
 	"proxmox/pvesim/qemu":   {"proxmox/pvesim", "proxmox/pvesim/guest"},

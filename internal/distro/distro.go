@@ -21,9 +21,17 @@ type Distro struct {
 	Security string   // URL of security updates, which stays where a mirror takes the archive's place; empty: a mirror has them too
 	Packages []string // what its image lacks of what every machine needs, beyond what no image has
 
-	// SignedModules says that its archive has NVIDIA's modules, built and signed for each
-	// of its kernels.
-	SignedModules bool
+	// Prebuilt is NVIDIA's driver with modules that are built and signed for each kernel
+	// of the archive, and DKMS the one whose modules are built on the machine.
+	Prebuilt, DKMS Driver
+}
+
+// Driver is the way in which NVIDIA's driver comes to a machine.
+func (d Distro) Driver(dkms bool) Driver {
+	if dkms {
+		return d.DKMS
+	}
+	return d.Prebuilt
 }
 
 // All are the distributions that machines can be made of; the first is the default.
@@ -33,7 +41,7 @@ func All() []Distro {
 			Name: "ubuntu-24.04", Title: "Ubuntu 24.04", ID: "ubuntu", Release: "noble", User: "ubuntu",
 			Image:  "https://cloud-images.ubuntu.com/releases/noble/release-20260826/ubuntu-24.04-server-cloudimg-amd64.img",
 			SHA256: "d0fe84bb5f80853425fa6be28e2c106f30104c3cfe8611933f2e65c9b63f0e30",
-			Sums:   "SHA256SUMS", Mirror: "archive.ubuntu.com", SignedModules: true,
+			Sums:   "SHA256SUMS", Mirror: "archive.ubuntu.com", Prebuilt: ubuntuPrebuilt(), DKMS: ubuntuDKMS(),
 		},
 		{
 			// The image called generic, not genericcloud: the kernel for clouds leaves out
@@ -42,7 +50,7 @@ func All() []Distro {
 			Image:  "https://cloud.debian.org/images/cloud/trixie/20260914-2601/debian-13-generic-amd64-20260914-2601.qcow2",
 			SHA512: "a733e7d49442a03e70d03e4eb5aaf3967f3efc69ef70952f9bb10fc1ee2c4876eb95956b5ad2d31350e5fada768feb651352535fb8cd1233f61998a5a7d2e93c",
 			Sums:   "SHA512SUMS", Mirror: "deb.debian.org", Security: "http://deb.debian.org/debian-security",
-			Packages: []string{"xfsprogs"},
+			Packages: []string{"xfsprogs"}, DKMS: debianDKMS(),
 		},
 	}
 }

@@ -1,0 +1,149 @@
+package nvidia
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/distro"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// Recipe is a driver and how it comes to a machine.
+type Recipe struct {
+	Driver
+	System string // the machine's distribution, as cluster.yaml names it; empty: Ubuntu 24.04
+	Build  bool   // DKMS builds the modules on the machine; else they come built and signed
+}
+
+func (r Recipe) way() distro.Driver { return distro.Named(r.System).Driver(r.Build) }
+
+// String names the driver, as the distribution's packages do.
+func (r Recipe) String() string {
+	name := r.Driver.String()
+	if r.Source() != nil {
+		name = strconv.Itoa(r.Branch) + "-" + string(r.Flavour)
+	}
+	if r.Build {
+		name += ", built by DKMS"
+	}
+	return name
+}
+
+// Mode is the word of cluster.yaml for where the modules come from.
+func (r Recipe) Mode() string { return mode(r.Build) }
+
+func mode(build bool) string {
+	if build {
+		return "dkms"
+	}
+	return "prebuilt"
+}
+
+// Source is the repository of the packages, beside the distribution's own; nil: none.
+func (r Recipe) Source() *distro.Source { return r.way().Source }
+
+// Packages returns what to install for computing, without a desktop: the kernel, its
+// modules or what they are built of, and NVIDIA's libraries.
+func (r Recipe) Packages() []string {
+	return distro.Fill(r.way().Packages, r.Branch, r.Flavour == Open)
+}
+
+// Holds returns the packages that must not change by themselves. Where the modules come
+// built, the kernel is one of them; DKMS builds them for each kernel that comes.
+func (r Recipe) Holds() []string { return distro.Fill(r.way().Holds, r.Branch, r.Flavour == Open) }
+
+// Which packages have modules that were built elsewhere, and which those that DKMS builds.
+var (
+	prebuiltPackage = regexp.MustCompile(`^linux-(modules|objects|signatures)-nvidia-`)
+	dkmsPackage     = regexp.MustCompile(`^nvidia-dkms-|^nvidia-(open-)?kernel(-open)?-dkms$`)
+)
+
+// others are the packages of the other mode that are on a machine, sorted.
+func (r Recipe) others(s DriverState) []string {
+	other := dkmsPackage
+	if r.Build {
+		other = prebuiltPackage
+	}
+	var out []string
+	for name := range s.Packages {
+		if other.MatchString(name) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// frees are the packages that the other mode holds and this one does not.
+func (r Recipe) frees(s DriverState) []string {
+	if len(r.others(s)) == 0 {
+		return nil
+	}
+	other := r
+	other.Build = !r.Build
+	keep := r.Holds()
+	return slices.DeleteFunc(other.Holds(), func(name string) bool {
+		return slices.Contains(keep, name) || !slices.Contains(s.Held, name)
+	})
+}
+
+// InstallDriver installs and holds what is missing of the driver, and has DKMS build its
+// modules where they are not there for the kernel that starts next. The runner must be
+// root's. A machine on which nothing is missing is not touched. The modules are for the
+// newest kernel that is installed, so a machine that runs an older one has to be
+// restarted; [Recipe.Diff] says so. A build that fails is a [*BuildError].
+func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
+	state, err := ObserveDriver(ctx, r)
+	if err != nil {
+		return err
+	}
+	if d.DiffPackages(state).Empty() {
+		return nil
+	}
+	progress.Say(ctx, "installing NVIDIA driver %s", d)
+	if !d.diffInstalled(state).Empty() {
+		if err := d.install(ctx, r, state); err != nil {
+			return fmt.Errorf("install NVIDIA driver %s: %w", d, explained(ctx, r, err))
+		}
+	}
+	if !d.Build {
+		return nil
+	}
+	return d.build(ctx, r)
+}
+
+func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) error {
+	if source := r.Source(); source != nil {
+		for _, f := range [][2]string{{source.Keyring, source.Key}, {"/etc/apt/sources.list.d/" + source.File, source.List()}} {
+			if err := remote.WriteFile(ctx, on, f[0], []byte(f[1]), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	if free := r.frees(s); len(free) > 0 {
+		if err := remote.Run(ctx, on, slices.Concat([]string{"apt-mark", "unhold"}, free)...); err != nil {
+			return err
+		}
+	}
+	lists, err := readLists(ctx, on)
+	if err != nil {
+		return err
+	}
+	if before := distro.Fill(r.way().Before, r.Branch, r.Flavour == Open); len(before) > 0 {
+		if err := add(ctx, on, before, lists); err != nil {
+			return err
+		}
+	}
+	packages := r.Packages()
+	for _, name := range r.others(s) {
+		packages = append(packages, name+"-") // apt-get's word for: remove it, in the same go
+	}
+	if err := add(ctx, on, packages, lists); err != nil {
+		return err
+	}
+	return remote.Run(ctx, on, slices.Concat([]string{"apt-mark", "hold"}, r.Holds())...)
+}
