@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +16,7 @@ import (
 // driverSeen is a node's driver, and the one that it should have.
 type driverSeen struct {
 	nvidia.DriverState
-	want nvidia.Driver
+	want nvidia.Recipe
 }
 
 // driverStep proves that the driver has brought up all of a node's GPUs, and that
@@ -32,7 +34,10 @@ func (c *Cluster) driverStep(n Node) *converge.Resource[driverSeen] {
 			if err != nil {
 				return driverSeen{}, err
 			}
-			want, err := c.driverFor(ctx, n.Host, installed(seen))
+			want, err := c.driverFor(ctx, n.Host, seen)
+			if err == nil {
+				err = c.mayBuild(ctx, n, want)
+			}
 			return driverSeen{seen, want}, err
 		},
 		Diff: func(s driverSeen) drift.Diff {
@@ -54,6 +59,24 @@ func (c *Cluster) driverStep(n Node) *converge.Resource[driverSeen] {
 		Settle: driverTime,
 		Poll:   3 * time.Second,
 	}
+}
+
+// mayBuild refuses modules that would be built on a node whose firmware loads none: those
+// of VMs and templates that somebody else has made, for of ours the file is refused.
+func (c *Cluster) mayBuild(ctx context.Context, n Node, want nvidia.Recipe) error {
+	if !want.Build {
+		return nil
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil || vm == nil || !vm.SecureBoot {
+		return err
+	}
+	return converge.Permanent(errors.New(secureBootOn(vm.String())))
+}
+
+func secureBootOn(machine string) string {
+	return fmt.Sprintf("the firmware of %s has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1), and refuses modules that DKMS builds: "+
+		"write nvidia: {driver: {mode: prebuilt}} where its system is Ubuntu, or switch Secure Boot off in its firmware and give it an EFI disk without keys", machine)
 }
 
 // driverTime is how long a driver may take to bring up its GPUs after boot.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
@@ -21,8 +22,11 @@ func (c *Cluster) loadDriver(ctx context.Context, n Node, before driverSeen) err
 	if err != nil {
 		return err
 	}
-	came := !before.want.DiffPackages(before.DriverState).Empty()
-	if before.want.Diff(now).Effect() != drift.Restart || !came && len(now.Log) > 0 {
+	came := before.want.DiffPackages(before.DriverState)
+	// Another mode's modules may be of the version that is loaded: whether they load is
+	// seen at a start only.
+	switched := slices.ContainsFunc(came, func(f drift.Field) bool { return f.Path == nvidia.FieldMode })
+	if !switched && (before.want.Diff(now).Effect() != drift.Restart || came.Empty() && len(now.Log) > 0) {
 		return nil
 	}
 	progress.Say(ctx, "restarting %s, which loads the driver", n.Name)

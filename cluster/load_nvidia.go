@@ -37,7 +37,11 @@ func (r *resolver) driverMode() {
 	case n.DriverMode == DriverOperator && n.Stack != StackOperator:
 		r.wrong(&raw.Driver.Mode, "the driver cannot come from the GPU operator without the operator", "write stack: operator, or mode: prebuilt")
 	case n.DriverMode == DriverDKMS && r.raw.Image.SecureBoot:
-		r.wrong(&raw.Driver.Mode, "modules that DKMS builds are not signed, and secure boot refuses them", "write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false")
+		do := "write secureBoot: false"
+		if r.spec.distro().Prebuilt.There() {
+			do = "write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false"
+		}
+		r.wrong(&raw.Driver.Mode, "modules that DKMS builds are signed with no key that the firmware has, and secure boot refuses them", do)
 	}
 	if n.Stack == StackNone && n.Sharing.Strategy != SharingNone {
 		r.wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write stack: device-plugin or stack: operator")
@@ -48,9 +52,9 @@ func (r *resolver) driverMode() {
 func (r *resolver) driverOfDistro() {
 	n, d := r.spec.NVIDIA, r.spec.distro()
 	baked := slices.ContainsFunc(r.spec.Nodes, func(n Node) bool { return n.GPUs.Count > 0 && !n.External && !n.Adopt })
-	if baked && n.DriverMode == DriverPrebuilt && n.Stack != StackNone && !d.SignedModules && r.spec.Image.Template == "" {
+	if baked && n.DriverMode == DriverPrebuilt && n.Stack != StackNone && !d.Prebuilt.There() && r.spec.Image.Template == "" {
 		r.wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("%s has no driver in its archive that is built for its kernels", d.Title),
-			"write image: ubuntu-24.04, or nvidia: {driver: {mode: none}} and install one by hand")
+			"write nvidia: {driver: {mode: dkms}}, which builds one on each node, or image: ubuntu-24.04")
 	}
 }
 
@@ -79,7 +83,7 @@ func anyCards() []nvidia.GPU {
 // driverRefuses returns why the driver that the file asks for fits none of the
 // cards, or nil when it fits one: a filter such as RTX stands for many.
 func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
-	policy := nvidia.Policy{}
+	policy := nvidia.Policy{System: r.spec.Image.Distribution, Build: r.spec.NVIDIA.DriverMode == DriverDKMS}
 	if b := r.spec.NVIDIA.Branch; b != "auto" {
 		policy.Branch = b
 	}

@@ -259,7 +259,7 @@ func (c *Cluster) waitRegistered(ctx context.Context, n Node) error {
 
 // hasDriver reports whether a node's driver is ours to look after.
 func (c *Cluster) hasDriver(n Node) bool {
-	return n.GPUs.Count > 0 && c.spec.NVIDIA.DriverMode == DriverPrebuilt && c.spec.NVIDIA.Stack != StackNone
+	return n.GPUs.Count > 0 && c.spec.installsDriver() && c.spec.NVIDIA.Stack != StackNone
 }
 
 // hasPlugin reports whether GPUs are made allocatable by us.

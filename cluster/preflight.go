@@ -31,10 +31,10 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		Ticket:   s.Proxmox.User == "root@pam", // its password is asked for where no reference is
 		Mappings: func(_, description string) bool { return description == s.ourMapping() },
 	}
-	if s.NVIDIA.DriverMode == DriverPrebuilt {
+	if s.installsDriver() {
 		policy := s.driverPolicy("")
 		w.Driver = &policy
-		if s.Image.Template == "" {
+		if s.Image.Template == "" && s.NVIDIA.DriverMode == DriverPrebuilt {
 			w.Release = s.Image.Release
 		}
 	}

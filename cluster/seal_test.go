@@ -109,7 +109,7 @@ func TestTemplateNames(t *testing.T) {
 		s, err := Load("../examples/one-gpu/cluster.yaml")
 		require.NoError(t, err)
 		change(s)
-		out, err := s.describeTemplate("pve1", nvidia.Driver{Branch: 580, Flavour: nvidia.Open})
+		out, err := s.describeTemplate("pve1", nvidia.Recipe{Driver: nvidia.Driver{Branch: 580, Flavour: nvidia.Open}})
 		require.NoError(t, err)
 		return out.name
 	}

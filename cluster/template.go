@@ -23,7 +23,7 @@ var sealScript string
 type template struct {
 	host, name string
 	holds      contents
-	driver     nvidia.Driver // zero: none is baked
+	driver     nvidia.Recipe // zero: none is baked
 }
 
 // templateHosts are the hosts that need a template, sorted.
@@ -41,7 +41,7 @@ func (c *Cluster) templateHosts() []string {
 // template describes a host's template. Its name carries the digest of all that
 // goes into it, so a changed input is another template.
 func (c *Cluster) template(ctx context.Context, host string) (template, error) {
-	driver, err := c.driverFor(ctx, host, "")
+	driver, err := c.driverFor(ctx, host, nvidia.DriverState{System: c.spec.distro().ID})
 	if err != nil {
 		return template{}, err
 	}
@@ -51,7 +51,7 @@ func (c *Cluster) template(ctx context.Context, host string) (template, error) {
 // describeTemplate is the pure part of template. What does not end up in the clones is
 // no part of the name: where the image and the packages were fetched from, where the
 // template is kept, which address it had.
-func (s *Spec) describeTemplate(host string, driver nvidia.Driver) (template, error) {
+func (s *Spec) describeTemplate(host string, driver nvidia.Recipe) (template, error) {
 	t := template{host: host, driver: driver, holds: contents{
 		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: s.bakedPackages(), K3s: s.bakedK3s(),
 	}}
@@ -91,8 +91,11 @@ func (s *Spec) bakedPackages() []string {
 // driverFor chooses the driver for the cards that a host's nodes may get, and is
 // the zero Driver where they get none or it is none of our business. A series that
 // is installed stays, unless the file names another.
-func (c *Cluster) driverFor(ctx context.Context, host, installed string) (nvidia.Driver, error) {
+func (c *Cluster) driverFor(ctx context.Context, host string, seen nvidia.DriverState) (nvidia.Recipe, error) {
 	s := c.spec
+	if !s.installsDriver() {
+		return nvidia.Recipe{}, nil
+	}
 	var ids []nvidia.PCIID
 	for _, n := range s.GPUNodes() {
 		if n.External || n.Host != host {
@@ -100,33 +103,38 @@ func (c *Cluster) driverFor(ctx context.Context, host, installed string) (nvidia
 		}
 		gpus, err := c.Proxmox.GPUs(ctx, host)
 		if err != nil {
-			return nvidia.Driver{}, err
+			return nvidia.Recipe{}, err
 		}
 		for _, g := range gpus {
 			if candidate(n, g) {
 				id, err := nvidia.ParsePCIID(g.ID())
 				if err != nil {
-					return nvidia.Driver{}, err
+					return nvidia.Recipe{}, err
 				}
 				ids = append(ids, id)
 			}
 		}
 	}
-	if len(ids) == 0 || s.NVIDIA.DriverMode != DriverPrebuilt {
-		return nvidia.Driver{}, nil
+	if len(ids) == 0 {
+		return nvidia.Recipe{}, nil
 	}
-	driver, _, err := nvidia.SelectDriverBranch(ids, s.driverPolicy(installed))
-	if err == nil {
-		return driver, nil
+	policy := s.driverPolicy(installed(seen))
+	if d, known := distro.ByID(seen.System); known { // which a node that was taken over may have another of
+		policy.System = d.Name
+	}
+	recipe := nvidia.Recipe{System: policy.System, Build: policy.Build}
+	driver, _, err := nvidia.SelectDriverBranch(ids, policy)
+	if recipe.Driver = driver; err == nil {
+		return recipe, nil
 	}
 	// No driver is for all of them. Those that somebody else has, or that nobody gets,
 	// need none.
 	ids, failed := c.allotted(ctx, host)
 	if failed != nil || len(ids) == 0 {
-		return nvidia.Driver{}, converge.Permanent(err)
+		return nvidia.Recipe{}, converge.Permanent(err)
 	}
-	driver, _, err = nvidia.SelectDriverBranch(ids, s.driverPolicy(installed))
-	return driver, converge.Permanent(err)
+	recipe.Driver, _, err = nvidia.SelectDriverBranch(ids, policy)
+	return recipe, converge.Permanent(err)
 }
 
 // allotted are the ids of the cards that a host's nodes get.
@@ -150,7 +158,7 @@ func (c *Cluster) allotted(ctx context.Context, host string) ([]nvidia.PCIID, er
 
 // driverPolicy is what the file says of the driver.
 func (s *Spec) driverPolicy(installed string) nvidia.Policy {
-	p := nvidia.Policy{Installed: installed}
+	p := nvidia.Policy{Installed: installed, System: s.Image.Distribution, Build: s.NVIDIA.DriverMode == DriverDKMS}
 	if s.NVIDIA.Branch != "auto" {
 		p.Branch = s.NVIDIA.Branch
 	}
@@ -158,6 +166,11 @@ func (s *Spec) driverPolicy(installed string) nvidia.Policy {
 		p.Flavour = nvidia.Flavour(s.NVIDIA.Flavour)
 	}
 	return p
+}
+
+// installsDriver reports whether we put the driver onto nodes.
+func (s *Spec) installsDriver() bool {
+	return s.NVIDIA.DriverMode == DriverPrebuilt || s.NVIDIA.DriverMode == DriverDKMS
 }
 
 // basePackages are what K3s and its storage want of a machine, beside the agent.

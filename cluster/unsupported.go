@@ -16,8 +16,7 @@ func (r *resolver) unsupported() {
 	}{
 		{&r.raw.K3s.Snapshots.S3, r.raw.K3s.Snapshots.S3 != nil, "copying snapshots to S3 is not supported yet", "remove s3: and fetch them from /var/lib/rancher/k3s/server/db/snapshots of a server"},
 		{&nv.Stack, nv.Stack == StackOperator, "the GPU operator is not supported yet", "write stack: device-plugin"},
-		{&nv.Driver.Mode, nv.Driver.Mode == DriverDKMS, "building the driver with DKMS is not supported yet", "write mode: prebuilt, or mode: none and install it yourself"},
-		{&nv.Driver.Mode, nv.Driver.Mode == DriverOperator, "a driver in a container is not supported yet", "write mode: prebuilt"},
+		{&nv.Driver.Mode, nv.Driver.Mode == DriverOperator, "a driver in a container is not supported yet", "write mode: prebuilt, or mode: dkms"},
 		{&nv.Values, len(nv.Values) > 0, "raw values for the stack are not supported yet", "remove values:"},
 		{&nv.Sharing.Strategy, nv.Sharing.Strategy == SharingMIG, notMIG, orSlices},
 	} {

@@ -67,8 +67,10 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, spec proxmox.VMSpec
 	switch {
 	case !known:
 		return []string{fmt.Sprintf("its system is %q, and nodes run %s", osID(string(release)), strings.Join(distro.Names(), " or "))}
-	case len(spec.GPUs) > 0 && c.spec.NVIDIA.DriverMode == DriverPrebuilt && !os.SignedModules:
-		return []string{fmt.Sprintf("its system is %s, whose archive has no driver for GPUs: install one by hand, and write nvidia.driver.mode: none", os.Title)}
+	case len(spec.GPUs) > 0 && c.spec.NVIDIA.DriverMode == DriverPrebuilt && !os.Prebuilt.There():
+		return []string{fmt.Sprintf("its system is %s, whose archive has no driver that is built for its kernels: write nvidia.driver.mode: dkms", os.Title)}
+	case len(spec.GPUs) > 0 && c.spec.NVIDIA.DriverMode == DriverDKMS && vm.SecureBoot:
+		return []string{secureBootOn(vm.String())}
 	}
 	return nil
 }

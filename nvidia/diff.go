@@ -15,12 +15,16 @@ func (r Recipe) DiffPackages(s DriverState) drift.Diff {
 	return append(r.diffInstalled(s), r.diffBuilt(s)...)
 }
 
+// FieldMode is the path of the difference that says that modules are to come from
+// elsewhere than they do: built and signed, or by DKMS.
+const FieldMode = "mode"
+
 // diffInstalled is about packages alone. That the modules come from elsewhere than the
 // machine has them from is said by name: packages go, and the node restarts.
 func (r Recipe) diffInstalled(s DriverState) drift.Diff {
 	var d drift.Diff
 	if others := r.others(s); len(others) > 0 {
-		d = append(d, drift.Field{Path: "mode", Have: mode(!r.Build), Want: r.Mode(), Effect: drift.Restart, Note: "these packages go: " + strings.Join(others, ", ")})
+		d = append(d, drift.Field{Path: FieldMode, Have: mode(!r.Build), Want: r.Mode(), Effect: drift.Restart, Note: "these packages go: " + strings.Join(others, ", ")})
 	}
 	return append(d, packages(r.Packages(), r.Holds(), s)...)
 }

@@ -53,8 +53,9 @@ func pick(policy nvidia.Policy, ids []string) error {
 	}
 	fmt.Println("driver:  ", driver)
 	fmt.Println("because: ", reason)
-	fmt.Println("packages:", strings.Join(driver.Packages(), " "))
-	fmt.Println("hold:    ", strings.Join(driver.Holds(), " "))
+	recipe := nvidia.Recipe{Driver: driver}
+	fmt.Println("packages:", strings.Join(recipe.Packages(), " "))
+	fmt.Println("hold:    ", strings.Join(recipe.Holds(), " "))
 	return nil
 }
 

@@ -345,7 +345,7 @@ func checkPrebuilt(w *Want, _ *seen) []Finding {
 	if w.Release == "" || w.Release == prebuiltFor {
 		return nil
 	}
-	return []Finding{odd(w.Release, "write image: ubuntu-24.04, or install the driver yourself: nvidia.driver.mode: none", "whether %s has signed modules of the driver for each of its kernels is not known here; %s has", w.Release, prebuiltFor)}
+	return []Finding{odd(w.Release, "write image: ubuntu-24.04, or have it built on the nodes: nvidia.driver.mode: dkms", "whether %s has signed modules of the driver for each of its kernels is not known here; %s has", w.Release, prebuiltFor)}
 }
 
 func containsFold(s, part string) bool {

@@ -112,6 +112,7 @@ func (h simulated) Plug(b Board) Guest {
 		Name: b.Config["name"], VMID: b.VMID, CPUs: b.CPUs, Memory: b.Memory, PCI: b.PCI, Disks: blockDevices(b.Drives),
 		Network: b.Network, Internet: o.Internet, Kubernetes: o.Kubernetes, Speed: o.Speed, Lean: o.Lean,
 		Faults: b.Faults, Seed: b.Seed, OnPoweroff: b.OnPoweroff,
+		SecureBoot: b.Config["bios"] == "ovmf" && h.s.props("efidisk0", b.Config["efidisk0"])["pre-enrolled-keys"] == "1",
 	}
 	cfg.Disk = cfg.Disks[0].Data
 	for i := range 32 {

@@ -224,7 +224,7 @@ func (r *Rule) pair(key, value string) (err error) {
 // guestFaultNames are what can be wrong with a guest.
 func guestFaultNames(f *guest.Faults) map[string]*bool {
 	return map[string]*bool{
-		"AgentNeverAnswers": &f.AgentNeverAnswers, "DriverFailsToLoad": &f.DriverFailsToLoad, "CUDAFails": &f.CUDAFails,
+		"AgentNeverAnswers": &f.AgentNeverAnswers, "DriverFailsToLoad": &f.DriverFailsToLoad, "CUDAFails": &f.CUDAFails, "ModuleDoesNotBuild": &f.ModuleDoesNotBuild,
 		"NodeNeverReady": &f.NodeNeverReady, "SSHRefuses": &f.SSHRefuses, "NeverBoots": &f.NeverBoots,
 	}
 }

@@ -25,6 +25,8 @@ func debianProgram(name string) run {
 		return runDpkg
 	case "ubuntu-drivers":
 		return runUbuntuDrivers
+	case "dkms":
+		return runDKMS
 	}
 	return nil
 }
@@ -110,14 +112,25 @@ func (a *apt) update(ctx context.Context) int {
 
 // candidates finds a package in the indexes that update has fetched.
 func (a *apt) find(name string) (release, bool) {
-	r, ok := findRelease(name)
-	if ok && a.p.sys.distro().id == "debian" {
-		r, ok = r.inDebian()
-	}
+	r, ok := a.release(name)
 	return r, ok && slices.ContainsFunc(aptSources(a.fs), func(s aptSource) bool {
 		_, err := a.fs.stat("/var/lib/apt/lists/" + s.listed())
 		return err == nil && s.has(r.origin)
 	})
+}
+
+// release is a package as some archive of the machine's distribution has it.
+func (a *apt) release(name string) (release, bool) {
+	if a.p.sys.distro().id != "debian" {
+		return findRelease(name)
+	}
+	if r, ok := debianOnly(name); ok {
+		return r.pinned(a.disk), true
+	}
+	if r, ok := findRelease(name); ok {
+		return r.inDebian()
+	}
+	return release{}, false
 }
 
 // order adds a package and what it needs to want, by name.
@@ -141,7 +154,7 @@ func (a *apt) order(name, version string, want map[string]string) string {
 			continue
 		}
 		v := ""
-		if r.origin == toolkitArchive {
+		if needed, _ := a.release(n); slices.Contains([]string{toolkitArchive, nvidiaArchive}, r.origin) && needed.origin == r.origin {
 			v = version
 		}
 		if _, asked := want[n]; asked {
@@ -156,8 +169,12 @@ func (a *apt) order(name, version string, want map[string]string) string {
 
 func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 	want := map[string]string{}
-	var problems []string
+	var problems, gone []string
 	for _, arg := range args {
+		if name, goes := strings.CutSuffix(arg, "-"); goes {
+			gone = append(gone, name)
+			continue
+		}
 		name, version, _ := strings.Cut(arg, "=")
 		name, _, _ = strings.Cut(name, "/")
 		if problem := a.order(name, version, want); problem != "" {
@@ -167,7 +184,7 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 	for name, version := range want {
 		old, there := a.disk.packages()[name]
 		switch {
-		case there && old.version == version:
+		case there && old.version == version && !old.half:
 			delete(want, name)
 		case there && old.held && !changeHeld:
 			problems = append(problems, "E: Held packages were changed and -y was used without --allow-change-held-packages.")
@@ -187,13 +204,38 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 			return aptFailed
 		}
 	}
+	if code := a.remove(gone); code != 0 {
+		return code
+	}
+	var failed []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if a.p.wait(ctx, 200*time.Millisecond) != nil { // a dpkg run that was cut short leaves what it has done
 			return aptFailed
 		}
 		a.unpack(ctx, name, want[name])
+		if code := a.configure(ctx, name, want[name]); code != 0 {
+			failed = append(failed, name)
+			_ = a.disk.editPackages(func(all map[string]pkg) { q := all[name]; q.half = true; all[name] = q })
+			fmt.Fprintf(a.p.stderr, "dpkg: error processing package %s (--configure):\n installed %[1]s package post-installation script subprocess returned error exit status %d\n", name, code)
+		}
 	}
-	a.p.printf("0 upgraded, %d newly installed, 0 to remove.\n", len(want))
+	if len(failed) > 0 {
+		fmt.Fprintf(a.p.stderr, "Errors were encountered while processing:\n %s\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n", strings.Join(failed, "\n "))
+		return aptFailed
+	}
+	a.p.printf("0 upgraded, %d newly installed, %d to remove.\n", len(want), len(gone))
+	return 0
+}
+
+// configure is what a package's scripts do at its end, as far as DKMS goes.
+func (a *apt) configure(ctx context.Context, name, version string) int {
+	d := &dkms{p: a.p, fs: a.fs, disk: a.disk}
+	if s, ok := dkmsSourceOf(name, version); ok {
+		return d.add(ctx, s)
+	}
+	if kernel, ok := strings.CutPrefix(name, "linux-headers-"); ok && slices.Contains(d.kernels(), kernel) {
+		return d.autoinstall(ctx, kernel)
+	}
 	return 0
 }
 
@@ -216,7 +258,7 @@ func (a *apt) conflict(want map[string]string) string {
 
 func (a *apt) unpack(ctx context.Context, name, version string) {
 	a.p.printf("Setting up %s (%s) ...\n", name, version)
-	r, _ := findRelease(name)
+	r, _ := a.release(name)
 	for _, prog := range r.programs {
 		_ = a.fs.writeFile("/usr/bin/"+prog, program(prog, "package: "+name, "version: "+version), 0o755)
 	}
@@ -246,7 +288,13 @@ func (a *apt) remove(names []string) int {
 			}
 			continue
 		}
-		r, _ := findRelease(name)
+		r, _ := a.release(name)
+		if s, ok := dkmsSourceOf(name, a.disk.packages()[name].version); ok {
+			(&dkms{p: a.p, fs: a.fs, disk: a.disk}).remove(s)
+		}
+		if m := modulePackage.FindStringSubmatch(name); m != nil {
+			_ = a.fs.removeAll("/usr/lib/modules/" + m[3] + "/kernel/nvidia-" + m[1] + m[2])
+		}
 		if r.service != "" {
 			_ = a.p.sys.stop(r.service + ".service")
 			_ = a.fs.remove("/usr/lib/systemd/system/" + r.service + ".service")

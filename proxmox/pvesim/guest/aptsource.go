@@ -23,7 +23,11 @@ func (s aptSource) listed() string {
 
 // has reports whether the archive is the one of that name; mirrors count.
 func (s aptSource) has(origin string) bool {
-	return strings.Contains(s.uri, origin) && (origin == toolkitArchive || !strings.Contains(s.uri, toolkitArchive))
+	switch origin {
+	case toolkitArchive, nvidiaArchive:
+		return strings.Contains(s.uri, origin)
+	}
+	return strings.Contains(s.uri, origin) && !strings.Contains(s.uri, toolkitArchive) && !strings.Contains(s.uri, nvidiaArchive)
 }
 
 var oneLine = regexp.MustCompile(`^deb\s+(?:\[([^\]]*)\]\s+)?(\S+)`)

@@ -10,6 +10,7 @@ import (
 type pkg struct {
 	version string
 	held    bool
+	half    bool // unpacked, and not configured: its own script failed
 }
 
 // release is a package that can be installed.
@@ -71,6 +72,10 @@ func plainPackages() map[string]release {
 		"ubuntu-drivers-common":         {versions: []string{"1:0.9.7.6ubuntu3.4"}, programs: []string{"ubuntu-drivers"}},
 		"apparmor-utils":                {versions: []string{"4.0.1really4.0.1-0ubuntu0.24.04.4"}},
 		"wireguard-tools":               {versions: []string{"1.0.20210914-1ubuntu4"}},
+		"dkms":                          {versions: []string{"3.0.11-1ubuntu13"}, programs: []string{"dkms"}},
+		"build-essential":               {versions: []string{"12.10ubuntu1"}, needs: []string{"gcc", "make"}},
+		"gcc":                           {versions: []string{"4:13.2.0-7ubuntu1"}, programs: []string{"gcc"}},
+		"make":                          {versions: []string{"4.3-4.1build2"}, programs: []string{"make"}},
 		"ipvsadm":                       {versions: []string{"1:1.31-1ubuntu0.1"}},
 		"ipset":                         {versions: []string{"7.19-1ubuntu2"}},
 		"conntrack":                     {versions: []string{"1:1.4.8-1ubuntu1"}},
@@ -176,6 +181,7 @@ func driverRelease(kind, branch, open string) (release, bool) {
 		r.needs = append(r.needs, "nvidia-kernel-source-"+branch+open)
 	case "dkms":
 		need("nvidia-kernel-common-")
+		r.needs = append(r.needs, "dkms")
 		r.needs = append(r.needs, "nvidia-kernel-source-"+branch+open)
 	case "utils":
 		need("libnvidia-compute-")
@@ -194,7 +200,7 @@ func driverRelease(kind, branch, open string) (release, bool) {
 
 // install puts one package into the database, without its files.
 func (d *Disk) install(name, version string) error {
-	return d.editPackages(func(all map[string]pkg) { p := all[name]; p.version = version; all[name] = p })
+	return d.editPackages(func(all map[string]pkg) { p := all[name]; p.version, p.half = version, false; all[name] = p })
 }
 
 func (d *Disk) editPackages(f func(map[string]pkg)) error {

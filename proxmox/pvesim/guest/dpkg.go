@@ -121,11 +121,15 @@ func runDpkg(_ context.Context, p *proc) int {
 
 func dpkgFormat(format, name string, q pkg) string {
 	status, abbrev := "install ok installed", "ii "
+	state := "installed"
+	if q.half {
+		status, abbrev, state = "install ok half-configured", "iF ", "half-configured"
+	}
 	if q.held {
 		status, abbrev = "hold ok installed", "hi "
 	}
 	return strings.NewReplacer(`\n`, "\n", `\t`, "\t", "${Package}", name, "${binary:Package}", name, "${Version}", q.version, "${Architecture}", "amd64",
-		"${Status}", status, "${db:Status-Abbrev}", abbrev, "${db:Status-Status}", "installed", "${db:Status-Want}", strings.Fields(status)[0]).Replace(format)
+		"${Status}", status, "${db:Status-Abbrev}", abbrev, "${db:Status-Status}", state, "${db:Status-Want}", strings.Fields(status)[0]).Replace(format)
 }
 
 // runUbuntuDrivers is ubuntu-drivers list --gpgpu.

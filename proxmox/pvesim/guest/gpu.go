@@ -101,6 +101,8 @@ type driver struct {
 	open    bool
 	version string // "580.173.02"
 	usable  []card // those that it could bring up
+	// unsigned is one that DKMS has built: its signature is of a key that no firmware has.
+	unsigned bool
 }
 
 // upstream takes Ubuntu's part from a package version.
@@ -110,18 +112,19 @@ func upstream(version string) string {
 }
 
 var moduleForKernel = regexp.MustCompile(`^linux-modules-nvidia-(\d+(?:-server)?)(-open)?-(\d[\w.-]*-generic)$`)
-var dkmsPackage = regexp.MustCompile(`^nvidia-dkms-(\d+(?:-server)?)(-open)?$`)
 
-// installedDriver finds the module that is installed for a kernel, prebuilt or
-// built by DKMS where its headers are.
+// installedDriver finds the module that is installed for a kernel: prebuilt, or built by
+// DKMS, which depmod looks for first.
 func installedDriver(disk *Disk, kernel string) *driver {
+	if data, err := disk.view().readFile(dkmsModule(kernel)); err == nil {
+		if f := strings.Fields(string(data)); len(f) == 3 {
+			return &driver{branch: f[0], version: f[1], open: f[2] == "open", unsigned: true}
+		}
+	}
 	all := disk.packages()
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(all))) {
 		if m := moduleForKernel.FindStringSubmatch(name); m != nil && m[3] == kernel {
 			return &driver{branch: m[1], open: m[2] != "", version: upstream(driverVersions(m[1]))}
-		}
-		if m := dkmsPackage.FindStringSubmatch(name); m != nil && all["linux-headers-"+kernel].version != "" {
-			return &driver{branch: m[1], open: m[2] != "", version: upstream(all[name].version)}
 		}
 	}
 	return nil
@@ -158,10 +161,13 @@ func (s *system) loadNVIDIA(atBoot bool) error {
 	if d == nil {
 		return fmt.Errorf("FATAL: Module nvidia %w /lib/modules/%s", errModuleMissing, s.kernel)
 	}
-	s.m.mu.Lock()
-	broken := s.m.faults.DriverFailsToLoad
-	s.m.mu.Unlock()
-	firmware := s.m.cfg.Disk.packages()["nvidia-firmware-"+d.branch].version != ""
+	if d.unsigned && s.m.cfg.SecureBoot { // kernel/module/signing.c
+		s.kmsg("Loading of module with unavailable key is rejected")
+		return errors.New("ERROR: could not insert 'nvidia': Key was rejected by service")
+	}
+	broken := s.m.faulty(func(f Faults) bool { return f.DriverFailsToLoad })
+	all := s.m.cfg.Disk.packages()
+	firmware := all["nvidia-firmware-"+d.branch].version+all["firmware-nvidia-gsp"].version != ""
 	for _, c := range cards {
 		why := d.refuses(c)
 		if why == "" && d.open && !firmware {
@@ -229,7 +235,7 @@ func (s *system) nvml() ([]card, *nvmlError) {
 	}
 	library := ""
 	for name, p := range s.m.cfg.Disk.packages() {
-		if strings.HasPrefix(name, "libnvidia-compute-") {
+		if strings.HasPrefix(name, "libnvidia-compute-") || name == "libnvidia-ml1" {
 			library = upstream(p.version)
 		}
 	}

@@ -13,16 +13,19 @@ import (
 // Config describes a machine: what a hypervisor plugs together. It is not
 // changed by the Machine, except for the contents of its disks.
 type Config struct {
-	Name    string        // of the VM, for messages
-	VMID    int           // of the VM; part of what makes a guest's identifiers its own
-	Disk    *Disk         // the OS disk's contents; persists over power cycles
-	MACs    []string      // of its network cards, in order; any case
-	CPUs    int           // seen by the guest
-	Memory  int64         // bytes
-	PCI     []PCI         // passed-through functions
-	Disks   []BlockDevice // in order; the first is the OS disk
-	Network *Network      // where its cards are plugged in; nil is nowhere
-	Speed   float64       // how many times faster than life; 0 is 1
+	Name   string   // of the VM, for messages
+	VMID   int      // of the VM; part of what makes a guest's identifiers its own
+	Disk   *Disk    // the OS disk's contents; persists over power cycles
+	MACs   []string // of its network cards, in order; any case
+	CPUs   int      // seen by the guest
+	Memory int64    // bytes
+	// SecureBoot says that the firmware has the usual keys, and lets modules load that
+	// are signed with one of them: the distribution's own.
+	SecureBoot bool
+	PCI        []PCI         // passed-through functions
+	Disks      []BlockDevice // in order; the first is the OS disk
+	Network    *Network      // where its cards are plugged in; nil is nowhere
+	Speed      float64       // how many times faster than life; 0 is 1
 
 	// Seed returns the ISO in the CD drive at each boot; nil for an empty drive.
 	Seed func() ([]byte, error)
@@ -70,10 +73,12 @@ type BlockDevice struct {
 type Faults struct {
 	AgentNeverAnswers bool // the QEMU guest agent does not come up
 	DriverFailsToLoad bool // RmInitAdapter fails for every GPU
-	CUDAFails         bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
-	NodeNeverReady    bool // K3s runs, but its kubelet never joins
-	SSHRefuses        bool // port 22 refuses connections
-	NeverBoots        bool // stays in the firmware
+	// ModuleDoesNotBuild has the compiler refuse NVIDIA's modules under DKMS.
+	ModuleDoesNotBuild bool
+	CUDAFails          bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
+	NodeNeverReady     bool // K3s runs, but its kubelet never joins
+	SSHRefuses         bool // port 22 refuses connections
+	NeverBoots         bool // stays in the firmware
 }
 
 // ErrOff is returned by what needs a running guest.
