@@ -77,6 +77,8 @@ func failures() []failure {
 		{name: "kernel-module-mistyped", step: "guest/cp1", spec: func(s string) string { return s + "guest: {kernelModules: [wiregard]}\n" }},
 		{name: "ssh-refuses", step: "guest/cp1", arrange: fault(guest.Faults{SSHRefuses: true})},
 		{name: "driver-not-loaded", step: "driver/gpu1", arrange: fault(guest.Faults{DriverFailsToLoad: true})},
+		{name: "dkms-does-not-build", step: "template/pve1", spec: func(s string) string { return s + "image: debian-13\nnvidia: {driver: {mode: dkms}}\n" },
+			arrange: rule(pvesim.Rule{Path: `.*/status/start`, Times: -1, Guest: &guest.Faults{ModuleDoesNotBuild: true}})},
 		{name: "node-never-ready", step: "node/gpu1", arrange: func(w *world) {
 			f := guest.Faults{NodeNeverReady: true}
 			w.sim.Fail(pvesim.Rule{Path: `.*/status/start`, Skip: 2, Times: -1, Guest: &f})

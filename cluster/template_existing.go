@@ -134,6 +134,10 @@ func (s *Spec) unfit(host string, vm *proxmox.VM) []string {
 	if len(vm.GPUs) > 0 {
 		bad("it passes a device through, which no clone can have as well: qm set %d --delete %s", vm.VMID, vm.GPUs[0].Slot)
 	}
+	dkms := slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 })
+	if dkms && s.NVIDIA.DriverMode == DriverDKMS && vm.SecureBoot {
+		bad("%s", secureBootOn("each clone"))
+	}
 	gpus := slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 && n.GPUs.PCIe })
 	if gpus && vm.BIOS != "ovmf" {
 		storage := "STORAGE"

@@ -233,8 +233,11 @@ func (a *apt) configure(ctx context.Context, name, version string) int {
 	if s, ok := dkmsSourceOf(name, version); ok {
 		return d.add(ctx, s)
 	}
-	if kernel, ok := strings.CutPrefix(name, "linux-headers-"); ok && slices.Contains(d.kernels(), kernel) {
-		return d.autoinstall(ctx, kernel)
+	for _, part := range []string{"linux-headers-", "linux-image-"} { // whichever comes last
+		kernel, ok := strings.CutPrefix(name, part)
+		if ok && slices.Contains(d.kernels(), kernel) && d.autoinstall(ctx, kernel) != 0 {
+			return 1 // of run-parts, whatever dkms' own is
+		}
 	}
 	return 0
 }

@@ -49,7 +49,7 @@ func debianOnly(name string) (release, bool) {
 		}
 		abi, _, _ := strings.Cut(kernel, "+")
 		if kernelRelease = abi + "-1"; strings.HasPrefix(name, "linux-headers-") {
-			r.needs = []string{"gcc"} // gcc-14, with which the kernel was built
+			r.needs = []string{"linux-image-" + kernel, "gcc"} // gcc-14, with which the kernel was built
 		}
 	default:
 		return nvidiaRelease(name)

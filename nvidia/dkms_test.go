@@ -1,0 +1,144 @@
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// What "dkms status" of 3.0 to 3.4 prints, and what that of 2 did.
+func TestParseDKMS(t *testing.T) {
+	for line, want := range map[string]Built{
+		"nvidia/595.71.05, 6.12.107+deb13-amd64, x86_64: installed":                       {"nvidia", "595.71.05", "6.12.107+deb13-amd64", "x86_64", "installed", ""},
+		"nvidia/595.71.05, 6.12.107+deb13-amd64, x86_64: built":                           {"nvidia", "595.71.05", "6.12.107+deb13-amd64", "x86_64", "built", ""},
+		"nvidia/595.71.05: added":                                                         {"nvidia", "595.71.05", "", "", "added", ""},
+		"nvidia/595.71.05: broken":                                                        {"nvidia", "595.71.05", "", "", "broken", ""},
+		"nvidia/580.173.02, 6.8.0-90-generic, x86_64: installed (original_module exists)": {"nvidia", "580.173.02", "6.8.0-90-generic", "x86_64", "installed", "original_module exists"},
+		"nvidia/580.173.02, 6.8.0-90-generic, x86_64: installed (Original modules exist) (Differences between built and installed modules)": {
+			"nvidia", "580.173.02", "6.8.0-90-generic", "x86_64", "installed", "Original modules exist, Differences between built and installed modules"},
+		"nvidia/580.173.02, 6.8.0-90-generic, x86_64: installed (WARNING! Diff between built and installed module!)(WARNING! Missing some built modules!)": {
+			"nvidia", "580.173.02", "6.8.0-90-generic", "x86_64", "installed", "WARNING! Diff between built and installed module!, WARNING! Missing some built modules!"},
+		"nvidia, 580.173.02, 6.8.0-90-generic, x86_64: installed-weak from 6.8.0-88-generic": {"nvidia", "580.173.02", "6.8.0-90-generic", "x86_64", "installed-weak", ""},
+		"nvidia, 535.54.03, 5.15.0-91-generic, x86_64: installed":                            {"nvidia", "535.54.03", "5.15.0-91-generic", "x86_64", "installed", ""},
+	} {
+		assert.Equal(t, []Built{want}, ParseDKMS(line+"\n"), line)
+	}
+	assert.Empty(t, ParseDKMS("\nError! nvidia/1: Missing the module source directory or the symbolic link pointing to it.\nManual intervention is required!\n"))
+}
+
+func FuzzParseDKMS(f *testing.F) {
+	f.Add("nvidia/595.71.05, 6.12.107+deb13-amd64, x86_64: installed (Original modules exist)\nnvidia/1: added\n")
+	f.Add("a, b, c, d: installed-weak from e\n(((: )\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		for _, b := range ParseDKMS(out) {
+			assert.NotEmpty(t, b.Module)
+			assert.NotEmpty(t, b.Version)
+			assert.NotEmpty(t, b.State)
+			assert.Equal(t, b.Kernel == "", b.Arch == "")
+		}
+	})
+}
+
+func TestNextKernel(t *testing.T) {
+	s := DriverState{Kernel: "6.8.0-88-generic", Packages: map[string]string{
+		"linux-image-generic": "x", "linux-image-6.8.0-88-generic": "x", "linux-image-6.8.0-100-generic": "x", "linux-image-6.8.0-101-generic-unsigned": "x",
+	}}
+	assert.Equal(t, "6.8.0-100-generic", s.NextKernel(), "by number, and not by letter")
+	assert.Equal(t, "6.1.0", DriverState{Kernel: "6.1.0"}.NextKernel())
+}
+
+func TestRecipes(t *testing.T) {
+	ubuntu := Recipe{Driver: Driver{580, Open}, Build: true}
+	assert.Equal(t, "580-server-open, built by DKMS", ubuntu.String())
+	assert.Equal(t, []string{"linux-generic", "build-essential", "dkms", "nvidia-dkms-580-server-open", "nvidia-headless-no-dkms-580-server-open",
+		"nvidia-utils-580-server", "libnvidia-decode-580-server", "libnvidia-encode-580-server"}, ubuntu.Packages())
+	debian := Recipe{Driver: Driver{595, Proprietary}, System: "debian-13", Build: true}
+	assert.Equal(t, "595-proprietary, built by DKMS", debian.String())
+	assert.Equal(t, []string{"linux-image-amd64", "linux-headers-amd64", "build-essential", "dkms", "nvidia-driver-pinning-595", "nvidia-driver-cuda", "nvidia-kernel-dkms"}, debian.Packages())
+	debian.Flavour = Open
+	assert.Contains(t, debian.Packages(), "nvidia-kernel-open-dkms")
+	for _, r := range []Recipe{ubuntu, debian} {
+		for _, held := range r.Holds() {
+			assert.False(t, strings.HasPrefix(held, "linux-"), "%s: DKMS builds for each kernel, so that it may move", held)
+		}
+	}
+}
+
+// The repository of Debian 13 begins with branch 590.
+func TestBranchesOfDebian(t *testing.T) {
+	policy := Policy{System: "debian-13", Build: true}
+	d, why, err := SelectDriverBranch(ids(t, a100), policy)
+	require.NoError(t, err)
+	assert.Equal(t, Driver{595, Open}, d)
+	assert.Equal(t, "595-server-open: NVIDIA's production branch, until March 2027; NVIDIA's repository for Debian 13 begins with 590; for NVIDIA A100-PCIE-40GB (Ampere)", why)
+	_, _, err = SelectDriverBranch(ids(t, v100), policy)
+	assert.EqualError(t, err, "no NVIDIA driver fits: branch 580 is the last for NVIDIA Tesla V100 PCIe 16GB (Volta), and NVIDIA's repository for Debian 13 begins with 590: write image: ubuntu-24.04, which has it")
+	policy.Branch = "580"
+	_, _, err = SelectDriverBranch(ids(t, a100), policy)
+	assert.ErrorContains(t, err, "NVIDIA's repository for Debian 13 has no series of that branch; supported are 595")
+}
+
+// A build that failed ends with what the compiler said and what to do.
+func TestBuildError(t *testing.T) {
+	for log, want := range map[string]string{
+		"nv-mmap.c:482:9: error: implicit declaration of function 'in_irq'":        "pin a newer branch",
+		"/bin/sh: 1: cc: not found":                                                "apt-get install build-essential",
+		"fatal error: error writing to /tmp/ccX.s: No space left on device":        "give the node a larger one",
+		"gcc: fatal error: Killed signal terminated program cc1":                   "give the node 4 GiB or more",
+		"Your kernel headers for kernel 6.12.88+deb13-amd64 cannot be found at /x": "upgrade the kernel and restart",
+	} {
+		e := &BuildError{Kernel: "6.12.107+deb13-amd64", Log: []string{log}, Err: errors.New("dkms failed")}
+		assert.Contains(t, e.Error(), "dkms failed\n  make.log ends with:\n    "+log)
+		assert.Contains(t, e.Error(), want)
+	}
+	assert.Equal(t, "strange", (&BuildError{Err: errors.New("strange")}).Error(), "no advice is better than a wrong one")
+}
+
+// scripted answers each look with the next of several, the last one again and again.
+func scripted(t *testing.T, ran *[]string, looks ...string) remote.Runner {
+	t.Helper()
+	return remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
+		if cmd.Args[0] != "sh" {
+			*ran = append(*ran, strings.TrimPrefix(cmd.String(), "env DEBIAN_FRONTEND=noninteractive "))
+			return nil
+		}
+		_, err := io.WriteString(cmd.Stdout, looks[0])
+		if len(looks) > 1 {
+			looks = looks[1:]
+		}
+		return err
+	})
+}
+
+// A kernel that came without its headers gets them, and then its modules; nothing else is touched.
+func TestModulesForTheNextKernel(t *testing.T) {
+	r := Recipe{Driver: Driver{595, Open}, System: "debian-13", Build: true}
+	var text strings.Builder
+	text.WriteString("\n=== kernel\n6.12.107+deb13-amd64\n=== packages\nlinux-image-6.12.107+deb13-amd64 1 installed\nlinux-image-6.12.110+deb13-amd64 1 installed\n")
+	for _, p := range r.Packages() {
+		text.WriteString(p + " 1 installed\n")
+	}
+	text.WriteString("=== held\n" + strings.Join(r.Holds(), "\n") + "\n=== dkms\nnvidia/595.71.05, 6.12.107+deb13-amd64, x86_64: installed\n")
+	before, after := text.String()+"=== end\n0\n", text.String()+"nvidia/595.71.05, 6.12.110+deb13-amd64, x86_64: installed\n=== end\n0\n"
+	s, err := parseObservation(before)
+	require.NoError(t, err)
+	assert.Equal(t, "module/6.12.110+deb13-amd64: not built → built by DKMS", r.DiffPackages(s).String())
+
+	var ran []string
+	require.NoError(t, InstallDriver(t.Context(), scripted(t, &ran, before, before, after), r))
+	assert.Equal(t, []string{
+		"apt-get --quiet -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends --allow-change-held-packages linux-headers-6.12.110+deb13-amd64",
+		"dkms autoinstall -k 6.12.110+deb13-amd64",
+	}, ran)
+	ran = nil
+	err = InstallDriver(t.Context(), scripted(t, &ran, before), r)
+	require.ErrorContains(t, err, "dkms autoinstall -k 6.12.110+deb13-amd64 said that all is well, and dkms status knows of no module")
+	require.NoError(t, InstallDriver(t.Context(), scripted(t, &ran, after), r))
+}
