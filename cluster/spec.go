@@ -178,7 +178,7 @@ const (
 // Choices of NVIDIA.DriverMode.
 const (
 	DriverPrebuilt = "prebuilt" // signed modules from Ubuntu's archive, in the template
-	DriverDKMS     = "dkms"     // built on the node
+	DriverDKMS     = "dkms"     // built on the machine, in the template and for each kernel that comes
 	DriverOperator = "operator" // a container of the GPU operator
 	DriverNone     = "none"     // somebody else's business
 )

@@ -161,7 +161,7 @@ type rawNVIDIA struct {
 }
 
 type rawDriver struct {
-	Mode    string `yaml:"mode" jsonschema:"enum=prebuilt,enum=dkms,enum=operator,enum=none" jsonschema_description:"Default prebuilt: Ubuntu's signed modules."`
+	Mode    string `yaml:"mode" jsonschema:"enum=prebuilt,enum=dkms,enum=operator,enum=none" jsonschema_description:"Default prebuilt: Ubuntu's signed modules. dkms builds them on the machines, which Debian 13 needs."`
 	Branch  string `yaml:"branch" jsonschema_description:"auto, or pinned, e.g. 580-server."`
 	Flavour string `yaml:"flavour" jsonschema:"enum=auto,enum=open,enum=proprietary" jsonschema_description:"Kind of the kernel modules. Default auto."`
 }

@@ -83,7 +83,7 @@ func parseObservation(out string) (DriverState, error) {
 		Log:      lines(sections["log"]),
 		System:   strings.Trim(strings.TrimSpace(sections["system"]), `"'`),
 		Built:    ParseDKMS(sections["dkms"]),
-		BuildLog: lines(sections["make.log"]),
+		BuildLog: buildLog(lines(sections["make.errors"]), lines(sections["make.log"])),
 	}
 	s.Loaded, s.LoadedOpen = loadedModule(sections["loaded"])
 	for _, line := range lines(sections["packages"]) {
@@ -105,6 +105,16 @@ func parseObservation(out string) (DriverState, error) {
 	slices.Sort(s.Held)
 	s.SMI, s.SMIError = ParseSMI([]byte(strings.TrimSpace(sections["smi"])))
 	return s, nil
+}
+
+// buildLog is the end of a log, after the first errors in it where those are before its
+// end: compilers run side by side.
+func buildLog(errors, end []string) []string {
+	errors = slices.DeleteFunc(errors, func(line string) bool { return slices.Contains(end, line) })
+	if len(errors) > 0 {
+		errors = append(errors, "…")
+	}
+	return append(errors, end...)
 }
 
 // lines splits text and leaves out empty lines.

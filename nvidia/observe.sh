@@ -42,14 +42,12 @@ dmesg 2>/dev/null |
 section dkms
 if command -v dkms >/dev/null; then dkms status 2>/dev/null; fi
 
-section make.log
 # There is such a log while a build goes on, and after one that failed.
-for log in /var/lib/dkms/nvidia*/*/build/make.log; do
-	if [ -r "$log" ]; then
-		grep -m 8 -E 'error:|Error |No space left' "$log"
-		tail -n 12 "$log"
-	fi
-done
+section make.log
+tail -q -n 15 /var/lib/dkms/nvidia*/*/build/make.log 2>/dev/null | grep -vE '^(#|----|$)'
+
+section make.errors
+grep -h -E 'error:|No space left|Killed' /var/lib/dkms/nvidia*/*/build/make.log 2>/dev/null | head -n 5
 
 section smi
 nvidia-smi -q -x 2>&1

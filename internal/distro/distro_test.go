@@ -1,8 +1,13 @@
 package distro_test
 
 import (
+	"crypto/sha1"
+	"encoding/base64"
+	"flag"
+	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +16,8 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/distro"
 )
+
+var update = flag.Bool("update", false, "write the table of docs/distributions.md anew")
 
 func TestEveryDistributionIsWhole(t *testing.T) {
 	for _, d := range distro.All() {
@@ -35,4 +42,88 @@ func TestDocs(t *testing.T) {
 			assert.Contains(t, string(page), "`"+word+"`", d.Name)
 		}
 	}
+}
+
+// The key that a repository is trusted for is the one whose fingerprint is pinned, and it
+// is alone in its file: every key of a keyring is trusted.
+func TestKeyOfTheSource(t *testing.T) {
+	for _, d := range distro.All() {
+		source := d.DKMS.Source
+		if source == nil {
+			continue
+		}
+		assert.Equal(t, []string{source.Fingerprint}, fingerprints(t, source.Key), d.Name)
+		assert.True(t, strings.HasSuffix(source.Keyring, ".asc"), "apt reads an armoured key by that name only")
+		assert.Equal(t, "Types: deb\nURIs: "+source.URL+"\nSuites: /\nArchitectures: amd64\nSigned-By: "+source.Keyring+"\n", source.List())
+	}
+}
+
+// fingerprints are those of the primary keys of an armoured keyring: the SHA-1 of the
+// packet's body behind 0x99 and its length (RFC 9580, 5.5.4.2).
+func fingerprints(t *testing.T, armour string) []string {
+	t.Helper()
+	_, rest, ok := strings.Cut(armour, "\n\n")
+	require.True(t, ok)
+	body, _, ok := strings.Cut(rest, "\n=") // the checksum
+	require.True(t, ok)
+	data, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(body, "\n", ""))
+	require.NoError(t, err)
+	var out []string
+	for len(data) > 0 {
+		require.Equal(t, byte(0x80), data[0]&0xc0, "a packet of the old format")
+		var head, length int
+		switch data[0] & 3 {
+		case 0:
+			head, length = 2, int(data[1])
+		case 1:
+			head, length = 3, int(data[1])<<8|int(data[2])
+		default:
+			require.Fail(t, "no key has packets as long as that")
+		}
+		if packet := data[head : head+length]; data[0]>>2&15 == 6 {
+			out = append(out, fmt.Sprintf("%X", sha1.Sum(append([]byte{0x99, byte(length >> 8), byte(length)}, packet...))))
+		}
+		data = data[head+length:]
+	}
+	return out
+}
+
+func TestFill(t *testing.T) {
+	names := []string{"a-{branch}-server", "b-{series}", "c{-open}-dkms", "d"}
+	assert.Equal(t, []string{"a-580-server", "b-580-server-open", "c-open-dkms", "d"}, distro.Fill(names, 580, true))
+	assert.Equal(t, []string{"a-580-server", "b-580-server", "c-dkms", "d"}, distro.Fill(names, 580, false))
+}
+
+// The table of drivers on the page for people is printed from this one.
+func TestDriversInDocs(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| | `mode` | branches | packages, those of BRANCH with open modules | does not change by itself |\n|---|---|---|---|---|\n")
+	words := func(names []string) string {
+		r := strings.NewReplacer("{branch}", "BRANCH", "{series}", "BRANCH-server-open", "{-open}", "-open")
+		return "`" + r.Replace(strings.Join(names, "`, `")) + "`"
+	}
+	for _, d := range distro.All() {
+		for _, dkms := range []bool{false, true} {
+			way, mode := d.Driver(dkms), map[bool]string{false: "prebuilt", true: "dkms"}[dkms]
+			if !way.There() {
+				fmt.Fprintf(&table, "| %s | `%s` | none | | |\n", d.Title, mode)
+				continue
+			}
+			assert.True(t, slices.IsSorted(way.Branches), d.Name)
+			branches := strings.Trim(strings.ReplaceAll(fmt.Sprint(way.Branches), " ", ", "), "[]")
+			fmt.Fprintf(&table, "| %s | `%s` | %s | %s | %s |\n", d.Title, mode, branches, words(way.Packages), words(way.Holds))
+		}
+	}
+	const file, begin, end = "../../docs/distributions.md", "<!-- drivers: printed from internal/distro by its test -->\n\n", "\n<!-- end -->"
+	page, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(page), begin)
+	require.True(t, ok)
+	have, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(before+begin+table.String()+end+after), 0o644))
+		return
+	}
+	assert.Equal(t, table.String(), have, "go test ./internal/distro -update writes it")
 }
