@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -173,9 +172,26 @@ func TestOldCardOnDebian(t *testing.T) {
 		}
 		w := newWorld(t, model)
 		defer w.close()
-		_, err := w.cluster(t, parse(t, dkmsOn("debian-13"))).Up().Run(context.Background(), w.listen(t))
+		_, err := w.cluster(t, parse(t, dkmsOn("debian-13"))).Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "and NVIDIA's repository for Debian 13 begins with 590")
 		require.ErrorContains(t, err, "write image: ubuntu-24.04, which has it")
 		assert.Empty(t, w.names())
+	})
+}
+
+// A VM of somebody else's whose firmware has keys is not taken over: what DKMS builds
+// would never load there.
+func TestAdoptWithSecureBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		text := dkmsOn("debian-13")
+		w.up(t, parse(t, text))
+		w.forget(t, "gpu1", "theirs")
+		w.configure(t, "gpu1", "efidisk0", strings.Replace(w.vm(t, "gpu1").Config["efidisk0"], "pre-enrolled-keys=0", "pre-enrolled-keys=1", 1))
+		before := w.now()
+		_, err := w.cluster(t, parse(t, replace(t, text, "gpus: 1", "gpus: 1, adopt: true"))).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "gpu1 (VM 102 on pve1) has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1)")
+		assert.Empty(t, before.changes().Proxmox)
 	})
 }

@@ -9,9 +9,12 @@
 //     branch, with modules that Canonical has built and signed for every kernel of
 //     Ubuntu 24.04, so that nothing is compiled at boot and Secure Boot may stay on.
 //   - Is it there? [ObserveDriver] looks at a machine in one round trip, and
-//     [Driver.Diff] and [Toolkit.Diff] say what is missing, and why. The failures
+//     [Recipe.Diff] and [Toolkit.Diff] say what is missing, and why. The failures
 //     that cost people days (a library newer than the loaded module, a toolkit that
 //     came after K3s, modules that Secure Boot refuses) each have words for what to do.
+//   - A [Recipe] says how it gets there: with modules that were built and signed
+//     elsewhere, or with modules that DKMS builds on the machine, from the archive of
+//     its distribution or NVIDIA's repository for it.
 //   - [InstallDriver] and [InstallToolkit] bring it there, and hold it: a driver, or
 //     the kernel under it, never changes by itself.
 //   - [DevicePlugin] makes GPUs allocatable in Kubernetes.
