@@ -133,6 +133,11 @@ func TestKernelWithoutItsModules(t *testing.T) {
 		assert.Empty(t, w.plan(t, spec))
 		assert.Contains(t, ask(t, m, "dkms", "status"), "6.12.110+deb13-amd64, x86_64: installed")
 
+		ask(t, m, "dkms", "remove", "nvidia/595.71.05", "--all") // which forgets its source, too
+		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), "module/6.12.110+deb13-amd64: not built → built by DKMS")
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+
 		// The compiler does not come through with the kernel after it.
 		w.sim.SetGuestFaults(w.vm(t, "gpu1").ID, guest.Faults{ModuleDoesNotBuild: true})
 		ask(t, m, "rm", "-r", "/var/lib/dkms/nvidia/595.71.05/6.12.110+deb13-amd64")

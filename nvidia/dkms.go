@@ -55,6 +55,12 @@ func (s DriverState) builtFor(kernel string) bool {
 	})
 }
 
+// sourced reports whether DKMS knows of NVIDIA's modules at all. Their package tells it
+// once, and "dkms remove" of the last kernel makes it forget them.
+func (s DriverState) sourced() bool {
+	return slices.ContainsFunc(s.Built, func(b Built) bool { return strings.HasPrefix(b.Module, "nvidia") })
+}
+
 var kernelImage = regexp.MustCompile(`^linux-image-(\d[\w.+~-]*)$`)
 
 // NextKernel is the newest kernel that is installed, which starts next; the running one
@@ -107,6 +113,12 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 		}
 	}
 	progress.Say(ctx, "building NVIDIA's modules for kernel %s", kernel)
+	if !s.sourced() {
+		again := slices.DeleteFunc(r.Packages(), func(name string) bool { return !dkmsPackage.MatchString(name) })
+		if err := add(ctx, on, append([]string{"--reinstall"}, again...), ""); err != nil {
+			return explained(ctx, on, err)
+		}
+	}
 	err = on.Run(ctx, remote.Cmd{Args: []string{"dkms", "autoinstall", "-k", kernel}, Stdout: progress.Lines(ctx)})
 	if err != nil {
 		return explained(ctx, on, err)

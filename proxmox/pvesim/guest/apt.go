@@ -45,6 +45,7 @@ func runApt(ctx context.Context, p *proc) int {
 	case "update":
 		return apt.update(ctx)
 	case "install":
+		apt.again = has(opts, "reinstall")
 		return apt.install(ctx, args[1:], has(opts, "allow-change-held-packages"))
 	case "remove", "purge", "autoremove":
 		return apt.remove(args[1:])
@@ -62,6 +63,8 @@ type apt struct {
 	p    *proc
 	fs   *view // root's, and not counted as the caller's changes: the package is
 	disk *Disk
+
+	again bool // --reinstall
 }
 
 // away says why an archive's server cannot be had, "" where it answers, whatever it
@@ -184,7 +187,7 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 	for name, version := range want {
 		old, there := a.disk.packages()[name]
 		switch {
-		case there && old.version == version && !old.half:
+		case there && old.version == version && !old.half && !a.again:
 			delete(want, name)
 		case there && old.held && !changeHeld:
 			problems = append(problems, "E: Held packages were changed and -y was used without --allow-change-held-packages.")

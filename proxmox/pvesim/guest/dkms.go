@@ -123,6 +123,10 @@ func (d *dkms) breaks(s dkmsSource) string {
 // add is the end of a package of source's installation, "common.postinst": it is built
 // for all kernels whose headers are there.
 func (d *dkms) add(ctx context.Context, s dkmsSource) int {
+	if d.there(s.dir()) {
+		d.p.printf("Removing old nvidia/%s DKMS files...\n", s.version)
+		d.remove(s)
+	}
 	d.fs.save(s.dir()+"/source", "/usr/src/nvidia-"+s.version+"\n", 0o644)
 	d.p.printf("Loading new nvidia/%s DKMS files...\n", s.version)
 	kernels := d.kernels()
@@ -203,7 +207,7 @@ func (d *dkms) status() int {
 	return 0
 }
 
-// runDKMS is dkms status and dkms autoinstall [-k KERNEL].
+// runDKMS is dkms status, dkms autoinstall [-k KERNEL] and dkms remove MODULE/VERSION --all.
 func runDKMS(ctx context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "k", "m", "v")
 	d := &dkms{p: p, fs: &view{mounts: p.fs.mounts}, disk: p.sys.m.cfg.Disk}
@@ -213,6 +217,9 @@ func runDKMS(ctx context.Context, p *proc) int {
 	case p.user.uid != 0:
 		fmt.Fprint(p.stderr, "\nError! You must be root to use this command.\n")
 		return 1
+	case len(args) == 2 && args[0] == "remove" && d.source() != nil && args[1] == "nvidia/"+d.source().version && has(opts, "all"):
+		d.remove(*d.source())
+		return 0
 	case len(args) == 1 && args[0] == "autoinstall":
 		kernel := last(opts, "k")
 		if kernel == "" {
@@ -220,5 +227,5 @@ func runDKMS(ctx context.Context, p *proc) int {
 		}
 		return d.autoinstall(ctx, kernel)
 	}
-	return p.fail("only status and autoinstall are simulated")
+	return p.fail("only status, autoinstall and remove --all are simulated")
 }
