@@ -118,6 +118,9 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 		if err := add(ctx, on, append([]string{"--reinstall"}, again...), ""); err != nil {
 			return explained(ctx, on, err)
 		}
+		if err := r.hold(ctx, on); err != nil { // apt-get has let go of it
+			return err
+		}
 	}
 	err = on.Run(ctx, remote.Cmd{Args: []string{"dkms", "autoinstall", "-k", kernel}, Stdout: progress.Lines(ctx)})
 	if err != nil {

@@ -141,6 +141,7 @@ func TestModulesForTheNextKernel(t *testing.T) {
 	forgot := strings.ReplaceAll(before, "nvidia/595.71.05, 6.12.107+deb13-amd64, x86_64: installed\n", "")
 	require.NoError(t, InstallDriver(t.Context(), scripted(t, &ran, forgot, forgot, after), r))
 	assert.Contains(t, ran[1], " --reinstall nvidia-kernel-open-dkms", "dkms remove has made it forget the source")
+	assert.Contains(t, ran[2], "apt-mark hold nvidia-driver-pinning-595 ", "what apt-get has changed is held no more")
 	ran = nil
 	err = InstallDriver(t.Context(), scripted(t, &ran, before), r)
 	require.ErrorContains(t, err, "dkms autoinstall -k 6.12.110+deb13-amd64 said that all is well, and dkms status knows of no module")

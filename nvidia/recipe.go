@@ -145,5 +145,9 @@ func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) er
 	if err := add(ctx, on, packages, lists); err != nil {
 		return err
 	}
+	return r.hold(ctx, on)
+}
+
+func (r Recipe) hold(ctx context.Context, on remote.Runner) error {
 	return remote.Run(ctx, on, slices.Concat([]string{"apt-mark", "hold"}, r.Holds())...)
 }

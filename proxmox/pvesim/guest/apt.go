@@ -215,7 +215,8 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		if a.p.wait(ctx, 200*time.Millisecond) != nil { // a dpkg run that was cut short leaves what it has done
 			return aptFailed
 		}
-		a.unpack(ctx, name, want[name])
+		a.unpack(ctx, name, want[name]) // and holds it no more: seen of apt 3.0.3
+		_ = a.disk.editPackages(func(all map[string]pkg) { q := all[name]; q.held = false; all[name] = q })
 		if code := a.configure(ctx, name, want[name]); code != 0 {
 			failed = append(failed, name)
 			_ = a.disk.editPackages(func(all map[string]pkg) { q := all[name]; q.half = true; all[name] = q })
