@@ -67,6 +67,8 @@ var formats = map[string]format{
 	"pve-storage-options":                 {matching(`[^\s,=]+(=[^,]*)?(,[^\s,=]+(=[^,]*)?)*`), "options"},
 	"pve-storage-zfs-blocksize":           {matching(`\d+[kKmMgG]?`), "block size"},
 	"pve-phys-bits":                       {matching(`host|[89]|[1-5][0-9]|6[0-4]`), ""},
+	"pve-sdn-fabric-id":                   {matching(`[a-zA-Z0-9][a-zA-Z0-9-]{0,6}[a-zA-Z0-9]?`), "fabric ID"},
+	"pve-sdn-isis-net":                    {matching(`[a-fA-F0-9]{2}(\.[a-fA-F0-9]{4}){3,9}\.[a-fA-F0-9]{2}`), "isis net"},
 	"string":                              {func(string) bool { return true }, "string"},
 	"pve-qm-bootdev":                      {matching(`ide[0-3]|sata[0-5]|scsi([0-9]|[12][0-9]|30)|virtio([0-9]|1[0-5])|net([0-9]|[12][0-9]|3[01])|usb([0-9]|1[0-3])|hostpci([0-9]|1[0-5])`), "boot device"},
 	"pve-volume-id-or-qm-path":            {matching(`(?i)none|cdrom|/.+|[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
@@ -101,6 +103,7 @@ var formatErrors = map[string]string{
 	"pve-cpuset":          "unable to parse cpuset option",
 	"pve-qm-bootdev":      "invalid boot device '%'",
 	"pve-qm-bootdisk":     "invalid boot disk '%'",
+	"pve-sdn-fabric-id":   "Fabric ID '%' contains illegal characters",
 	"pve-phys-bits":       "value must be an integer between 8 and 64 or 'host'",
 
 	"pve-volume-id-or-qm-path":       "unable to parse volume ID '%'",

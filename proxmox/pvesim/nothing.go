@@ -37,7 +37,6 @@ func nothingHandlers() map[string]handler {
 		{"/cluster/replication/{id}", "id", "no such replication job '%s'"},
 		{"/cluster/sdn/zones/{zone}", "zone", "sdn '%s' does not exist"},
 		{"/cluster/sdn/vnets/{vnet}", "vnet", "sdn '%s' does not exist"},
-		{"/cluster/sdn/controllers/{controller}", "controller", "sdn '%s' does not exist"},
 		{"/cluster/sdn/dns/{dns}", "dns", "sdn '%s' does not exist"},
 	} {
 		out["GET "+one.path] = func(c *call) (any, error) { return nil, die(one.text, c.param(one.param)) }

@@ -35,6 +35,9 @@ type property struct {
 	KeyAlias   string              `json:"keyAlias"`
 	Requires   string              `json:"requires"`
 	Items      *property           `json:"items"`
+	By         string              `json:"type-property"` // the parameter on which OneOf depends
+	OneOf      []*property         `json:"oneOf"`
+	Instances  []string            `json:"instance-types"` // of By, for which one of OneOf is
 	matches    func(s string) bool // the compiled Pattern
 }
 
@@ -59,6 +62,7 @@ type method struct {
 	// Variants are parameters that depend on the parameter type, by what that is.
 	Variants map[string]map[string]*property `json:"variants"`
 	Shared   string                          `json:"shared"`
+	Open     bool                            `json:"open"` // other parameters are taken, too, and dropped
 	name     string
 }
 
@@ -136,6 +140,23 @@ func (s *schema) prepare(p *property) {
 		s.prepare(k)
 	}
 	s.prepare(p.Items)
+	for _, one := range p.OneOf {
+		s.prepare(one)
+	}
+}
+
+// of is the property as it is for a type, where it depends on one (PVE/JSONSchema.pm,
+// check_prop).
+func (p *property) of(kind string) *property {
+	for _, one := range p.OneOf {
+		if slices.Contains(one.Instances, kind) {
+			return one
+		}
+	}
+	if p.OneOf == nil {
+		return p
+	}
+	return &property{Optional: json.RawMessage("1")}
 }
 
 func (p *property) optional() bool { return len(p.Optional) > 0 && string(p.Optional) != "0" }
@@ -147,12 +168,29 @@ func (m *method) check(in params) map[string]string {
 	if variant := m.Variants[in.get("type")]; variant != nil {
 		m.checkVariant(variant, in, errs)
 	} else {
-		checkObject("", m.Parameters, in, errs)
+		checkObject("", m.known(in), in, errs)
 	}
 	if len(errs) == 0 {
 		return nil
 	}
 	return errs
+}
+
+// known are the properties as they are for the given parameters. Where others are taken,
+// too, each of those is one about which nothing is said.
+func (m *method) known(in params) map[string]*property {
+	out := maps.Clone(m.Parameters)
+	for k, p := range out {
+		if p.OneOf != nil {
+			out[k] = p.of(in.get(p.By))
+		}
+	}
+	for k := range in {
+		if m.Open && out[k] == nil {
+			out[k] = &property{Type: "any"}
+		}
+	}
+	return out
 }
 
 // checkVariant checks parameters of which some depend on the type; what is missing of
@@ -198,8 +236,11 @@ func checkObject(path string, props map[string]*property, in params, errs map[st
 }
 
 func checkValue(path string, p *property, v []string, errs map[string]string) {
-	if p.Type == "array" {
+	if p.Type == "array" || p.Type == "any" {
 		for i, item := range v {
+			if p.Items == nil {
+				break
+			}
 			checkValue(fmt.Sprintf("%s[%d]", path, i), p.Items, []string{item}, errs)
 		}
 		return

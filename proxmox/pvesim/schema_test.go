@@ -26,7 +26,7 @@ const fullSchema = "../../../shared/data/pve9-api.json"
 // the dump is documentation.
 func keptFields() []string {
 	return []string{"type", "optional", "minimum", "maximum", "minLength", "maxLength", "pattern",
-		"enum", "format", "default_key", "alias", "keyAlias", "requires", "items"}
+		"enum", "format", "default_key", "alias", "keyAlias", "requires", "items", "type-property", "instance-types", "oneOf"}
 }
 
 // TestSchemaIsProxmoxs holds the embedded schema against the dump it was made
@@ -51,8 +51,9 @@ type dumped struct {
 	AllowToken  int
 	Permissions map[string]any
 	Parameters  struct {
-		Properties map[string]any
-		AllOf      []struct {
+		AdditionalProperties any
+		Properties           map[string]any
+		AllOf                []struct {
 			Properties map[string]any
 			OneOf      []struct {
 				InstanceType string `json:"instance-type"`
@@ -125,6 +126,9 @@ func reduce(t *testing.T, raw []byte) []byte {
 		}
 		if m.AllowToken == 0 {
 			entry["noToken"] = true
+		}
+		if m.Parameters.AdditionalProperties != 0.0 && m.Parameters.AllOf == nil {
+			entry["open"] = true
 		}
 		methods[name] = entry
 	}
@@ -204,6 +208,14 @@ func slim(v any, used map[string]bool) any {
 			}
 		case f == "items":
 			x = slim(x, used)
+		case in["oneOf"] == nil && f == "type-property" || f == "instance-types" && in["type-property"] != nil:
+			continue // a property that is taken for any type, and means something for one
+		case f == "oneOf":
+			var all []any
+			for _, one := range x.([]any) {
+				all = append(all, slim(one, used))
+			}
+			x = all
 		case f == "pattern":
 			x = perlGroup.ReplaceAllString(x.(string), "(?$1:")
 		case f == "optional" && x == 0.0:

@@ -129,6 +129,7 @@ type Sim struct {
 	haRuleOrder []string                     // by age
 	metrics     map[string]map[string]string // servers to send figures to, by ID
 	firewalls   map[string]*firewall         // by whose they are, see firewall
+	sdn         sdnState
 
 	tasks    map[string]*task
 	order    []*task // by start
