@@ -114,9 +114,9 @@ func slim(v any) any {
 	}
 	out := map[string]any{}
 	for _, f := range []string{"type", "optional", "minimum", "maximum", "minLength", "maxLength", "pattern",
-		"enum", "format", "default_key", "alias", "keyAlias", "requires", "items"} {
+		"enum", "format", "default_key", "alias", "keyAlias", "requires", "items", "type-property", "oneOf"} {
 		x, ok := in[f]
-		if !ok || x == nil || f == "optional" && x == 0.0 {
+		if !ok || x == nil || f == "optional" && x == 0.0 || f == "type-property" && in["oneOf"] == nil {
 			continue
 		}
 		switch keys, isMap := x.(map[string]any); {
@@ -128,6 +128,8 @@ func slim(v any) any {
 			x = all
 		case f == "items":
 			x = slim(x)
+		case f == "oneOf":
+			x = variants(x)
 		case f == "pattern":
 			x = perlGroup.ReplaceAllString(x.(string), "(?$1:")
 		case f == "minimum" || f == "maximum":
@@ -136,6 +138,18 @@ func slim(v any) any {
 			}
 		}
 		out[f] = x
+	}
+	return out
+}
+
+// variants are a parameter as it is for each type of what it depends on.
+func variants(v any) (out []any) {
+	all, _ := v.([]any)
+	for _, one := range all {
+		in, _ := one.(map[string]any)
+		kept, _ := slim(one).(map[string]any)
+		kept["instance-types"] = in["instance-types"]
+		out = append(out, kept)
 	}
 	return out
 }

@@ -165,6 +165,7 @@ func (p *property) optional() bool { return len(p.Optional) > 0 && string(p.Opti
 // by parameter, in Proxmox's words.
 func (m *method) check(in params) map[string]string {
 	errs := map[string]string{}
+	m.joinLists(in)
 	if variant := m.Variants[in.get("type")]; variant != nil {
 		m.checkVariant(variant, in, errs)
 	} else {
@@ -174,6 +175,19 @@ func (m *method) check(in params) map[string]string {
 		return nil
 	}
 	return errs
+}
+
+// joinLists makes one value of the several of a list in a text (PVE/RESTHandler.pm, handle).
+func (m *method) joinLists(in params) {
+	for k, v := range in {
+		p := m.Parameters[k]
+		if p == nil {
+			p = m.Variants[in.get("type")][k]
+		}
+		if p != nil && len(v) > 1 && p.Type == "string" && strings.HasSuffix(p.Format.Name, "-list") {
+			in[k] = []string{strings.Join(v, ",")}
+		}
+	}
 }
 
 // known are the properties as they are for the given parameters. Where others are taken,

@@ -20,6 +20,9 @@ func TestControllersOfSDN(t *testing.T) {
 				"500 create sdn controller object failed: must have exactly one of peers / fabric defined at /usr/share/perl5/PVE/Network/SDN/Controllers/EvpnPlugin.pm line 498."},
 			{"POST", controllers, make1, ""},
 			{"POST", controllers, make1, "500 create sdn controller object failed: sdn controller object ID 'edge' already defined"},
+			{"PUT", "/cluster/options", kv("description", "a", "description", "b"), "400 Parameter verification failed."}, // no list
+			{"PUT", controllers + "/edge", kv("peers", "10.0.0.3", "peers", "10.0.0.4"), ""},
+			{"PUT", controllers + "/edge", kv("peers", "10.0.0.1"), ""},
 			{"PUT", controllers + "/edge", kv("node", "pve1"), "500 update sdn controller object failed: unexpected property 'node'"},
 			{"PUT", controllers + "/edge", kv("delete", "asn"), "500 update sdn controller object failed: unable to delete required option 'asn'"},
 			{"PUT", controllers + "/edge", kv("peers", "10.0.0.2", "digest", "abc"),

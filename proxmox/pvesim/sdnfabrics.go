@@ -15,12 +15,12 @@ func fabricHandlers() map[string]handler {
 	)
 	return map[string]handler{
 		"GET /cluster/sdn/fabrics/all":  (*call).listAllFabrics,
-		"GET " + fabrics:                func(c *call) (any, error) { return c.listFabrics(), nil },
+		"GET " + fabrics:                (*call).listEveryFabric,
 		"POST " + fabrics:               (*call).addFabric,
 		"GET " + fabric:                 (*call).getFabric,
 		"PUT " + fabric:                 (*call).updateFabric,
 		"DELETE " + fabric:              (*call).deleteFabric,
-		"GET /cluster/sdn/fabrics/node": func(c *call) (any, error) { return c.listFabricNodes(""), nil },
+		"GET /cluster/sdn/fabrics/node": (*call).listEveryFabricNode,
 		"GET " + nodes:                  (*call).listNodesOfFabric,
 		"POST " + nodes:                 (*call).addFabricNode,
 		"GET " + node:                   (*call).getFabricNode,
@@ -80,6 +80,10 @@ func (c *call) listFabricNodes(fabric string) []any {
 	}
 	return out
 }
+
+func (c *call) listEveryFabric() (any, error) { return c.listFabrics(), nil }
+
+func (c *call) listEveryFabricNode() (any, error) { return c.listFabricNodes(""), nil }
 
 func (c *call) listAllFabrics() (any, error) {
 	return map[string]any{"fabrics": c.listFabrics(), "nodes": c.listFabricNodes("")}, nil
@@ -150,19 +154,21 @@ func (c *call) inFabrics(what string, do func(fabrics, nodes sdnSections) error)
 // fabricSection puts into an entry what a call says, as far as its protocol knows it.
 func (c *call) fabricSection(file string, e map[string]any) {
 	protocol, _ := e["protocol"].(string)
-	for name := range sectionTypeOf(file, protocol).options {
+	about := sectionTypeOf(file, protocol)
+	for name, value := range c.section("id", "protocol", "lock-token", "fabric_id", "node_id") {
+		_, known := about.options[name]
 		switch {
-		case name == "interfaces" && c.p.has(name):
+		case !known:
+		case name == "interfaces":
 			e[name] = c.interfacesOf(protocol)
-		case c.p.has(name):
-			e[name] = c.param(name)
-			if n := atoi(c.param(name)); strings.HasSuffix(name, "_interval") {
-				e[name] = n
-			}
+		case strings.HasSuffix(name, "_interval"):
+			e[name] = atoi(value)
+		default:
+			e[name] = value
 		}
 	}
 	for _, name := range c.p["delete"] { // what has to be there stays
-		if !sectionTypeOf(file, protocol).options[name].optional {
+		if !about.options[name].optional {
 			continue
 		}
 		delete(e, name)
