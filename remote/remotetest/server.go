@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Server is an SSH server: public key authentication, commands, and TCP
-// forwarding where it is allowed. There are no shells, terminals or subsystems.
+// Server is an SSH server: public key authentication, commands, subsystems that it
+// is given, and TCP forwarding where it is allowed. There are no shells and terminals.
 type Server struct {
 	// HostKey is how the server proves who it is.
 	HostKey ssh.Signer
@@ -26,6 +26,10 @@ type Server struct {
 	// exit status, or −n for a death by signal n. ctx ends when the client closes
 	// the session, sends a signal or goes away. A nil Exec knows no command: 127.
 	Exec func(ctx context.Context, user, command string, stdin io.Reader, stdout, stderr io.Writer) int
+
+	// Subsystems are what a session may be beside a command, such as sftp, by name.
+	// Each serves the stream until it ends, or ctx does, and returns an exit status.
+	Subsystems map[string]func(ctx context.Context, user string, stream io.ReadWriteCloser) int
 
 	// Forward opens a TCP connection for a client (direct-tcpip), which makes
 	// the server a jump host. A nil Forward refuses.

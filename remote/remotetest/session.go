@@ -60,10 +60,20 @@ func (c *connection) session(ctx context.Context, nch ssh.NewChannel) {
 					defer close(ended)
 					c.exec(ctx, exec.Command, ch)
 				})
+			case r.Type == "subsystem" && !running:
+				serve := c.subsystem(r)
+				reply(r, serve != nil)
+				if running = serve != nil; running {
+					c.work.Go(func() {
+						defer close(ended)
+						defer context.AfterFunc(ctx, func() { _ = ch.Close() })()
+						finish(ch, serve(ctx, c.user, ch))
+					})
+				}
 			case r.Type == "signal":
 				cancel()
 				reply(r, true)
-			default: // env, pty-req, shell, subsystem, …
+			default: // env, pty-req, shell, …
 				reply(r, false)
 			}
 		}
@@ -76,6 +86,15 @@ func reply(r *ssh.Request, ok bool) {
 	}
 }
 
+// subsystem is the one that a request names; nil where there is none.
+func (c *connection) subsystem(r *ssh.Request) func(context.Context, string, io.ReadWriteCloser) int {
+	var of struct{ Name string }
+	if ssh.Unmarshal(r.Payload, &of) != nil {
+		return nil
+	}
+	return c.Subsystems[of.Name]
+}
+
 // exec runs a command and reports its end.
 func (c *connection) exec(ctx context.Context, command string, ch ssh.Channel) {
 	status := 127
@@ -84,6 +103,11 @@ func (c *connection) exec(ctx context.Context, command string, ch ssh.Channel) {
 	} else {
 		_, _ = io.WriteString(ch.Stderr(), "this machine knows no command\n")
 	}
+	finish(ch, status)
+}
+
+// finish reports how a session ended.
+func finish(ch ssh.Channel, status int) {
 	_ = ch.CloseWrite()
 	if status >= 0 {
 		_, _ = ch.SendRequest("exit-status", false, binary.BigEndian.AppendUint32(nil, uint32(status)))

@@ -71,6 +71,7 @@ func (s *system) serveSSH(ctx context.Context, conn net.Conn) {
 		return
 	}
 	server := &remotetest.Server{HostKey: key, Exec: s.login}
+	server.Subsystems = map[string]func(context.Context, string, io.ReadWriteCloser) int{"sftp": s.serveSFTP}
 	authorizeBy(&server.Authorize, s.authorize)
 	if n := s.m.cfg.Network; n != nil {
 		server.Forward = n.Dial // sshd allows it unless told otherwise
