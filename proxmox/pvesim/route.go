@@ -146,7 +146,7 @@ func (s *Sim) dispatch(c *call) (any, error) {
 	if rule := s.haRules[c.param("rule")]; c.spec.Variants != nil && !c.p.has("type") && rule != nil {
 		c.p["type"] = []string{rule["type"]} // what is there has a type
 	}
-	if h := s.hosts[c.param("node")]; h != nil && strings.Contains(c.route, "/storage/") {
+	if h := s.hosts[c.param("node")]; h != nil && (strings.Contains(c.route, "/storage/") || strings.HasSuffix(c.route, "/status/start")) {
 		h.seeFiles()
 	}
 	if errs := c.spec.check(c.p); errs != nil {

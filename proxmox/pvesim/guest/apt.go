@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ const aptFailed = 100
 
 func debianProgram(name string) run {
 	switch name {
-	case "apt-get":
+	case "apt", "apt-get":
 		return runApt
 	case "apt-mark":
 		return runAptMark
@@ -35,6 +36,9 @@ func runApt(ctx context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "o", "t", "c")
 	if len(args) == 0 {
 		return p.fail("a command is needed")
+	}
+	if path.Base(p.args[0]) == "apt" {
+		fmt.Fprint(p.stderr, "\nWARNING: apt does not have a stable CLI interface. Use with caution in scripts.\n\n")
 	}
 	if p.user.uid != 0 {
 		fmt.Fprintln(p.stderr, "E: Could not open lock file /var/lib/dpkg/lock-frontend - open (13: Permission denied)")

@@ -86,6 +86,7 @@ var programs = []struct {
 	{"curl -fsSL -o /tmp/k3s https://github.com/k3s-io/k3s/releases/download/v1.34.2%2Bk3s1/k3s && chmod +x /tmp/k3s && /tmp/k3s --version | head -1 | cut -d' ' -f1-3", 0, "k3s version v1.34.2+k3s1\n"},
 	{"dpkg-query -W -f '${Package} ${Status}\\n' cloud-init nosuch", 1, "cloud-init install ok installed\ndpkg-query: no packages found matching nosuch\n"},
 	{"apt-get install -y jq", 100, "Reading package lists...\nBuilding dependency tree...\nReading state information...\nE: Unable to locate package jq\n"},
+	{"apt clean", 0, "\nWARNING: apt does not have a stable CLI interface. Use with caution in scripts.\n\n"},
 	{"nvidia-smi", 127, "bash: line 1: nvidia-smi: command not found\n"},
 	{"modprobe nvidia", 1, "modprobe: FATAL: Module nvidia not found in directory /lib/modules/" + imageKernel + "\n"},
 	{"systemctl is-active ssh nosuch; systemctl is-enabled ssh", 0, "active\ninactive\nenabled\n"},
