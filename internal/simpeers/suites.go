@@ -34,12 +34,13 @@ func suites() []suite {
 		name: "go-proxmox", module: "github.com/luthermonson/go-proxmox", version: "v0.8.0",
 		tags: "nodes containers", packages: []string{"./tests/integration"},
 		hangs: "^TestNode_(TermProxy|VncProxy|NewVirtualMachine)$", // nobody speaks behind the doors to consoles
-		model: peersModel, files: map[string]string{"Core-current.iso": "", "ubuntu.iso": "", "alpine.tar.xz": ""},
+		model: peersModel, files: map[string]string{"Core-current.iso": "", "ubuntu.iso": "", "alpine.tar.xz": "", "alpine-virt-3.14.1-1_amd64.tar.xz": ""},
 		prepare: prepareGoProxmox,
 		env: func(s site, _ string) []string {
 			return []string{
 				"PROXMOX_URL=" + s.endpoint + "/api2/json", "PROXMOX_USERNAME=root@pam", "PROXMOX_PASSWORD=" + s.password,
 				"PROXMOX_TOKENID=" + s.tokenID, "PROXMOX_SECRET=" + s.secret, "PROXMOX_NODE_NAME=" + s.node, "PROXMOX_NODE_STORAGE=" + s.storage,
+				"TZ=America/Phoenix", // two tests take 07:00 UTC for midnight, as where their author lives
 				"PROXMOX_ISO_URL=http://images.example/ubuntu.iso", "PROXMOX_VNC_VMID=200",
 			}
 		},

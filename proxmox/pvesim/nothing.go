@@ -18,7 +18,6 @@ func nothingHandlers() map[string]handler {
 		panic("pvesim: embedded nothing.yaml: " + err.Error())
 	}
 	out := map[string]handler{
-		"POST /nodes/{node}/aplinfo": func(*call) (any, error) { return nil, badParam("template", "no such template") },
 		"GET /nodes/{node}/disks/smart": func(*call) (any, error) {
 			return nil, die("not a valid block device")
 		},
