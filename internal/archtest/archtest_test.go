@@ -76,6 +76,7 @@ var owners = map[string][]string{
 	"k8s.io/client-go":                   {"kube", "internal/kubesim"},
 	"github.com/magefile/mage":           {"magefiles"},
 	"mvdan.cc/sh":                        {"proxmox/pvesim/guest"},
+	"github.com/gorilla/websocket":       {"proxmox/pvesim"},
 	"github.com/pkg/sftp":                {"proxmox/pvesim/guest"},
 	"helm.sh/helm":                       {"kube/chart"},
 	"github.com/go-git/go-git":           {"fleet"},

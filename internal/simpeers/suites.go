@@ -10,7 +10,6 @@ import (
 type suite struct {
 	name, module, version string
 	tags                  string
-	hangs                 string // pattern of the tests that would wait for ever, and so are not begun
 	packages              []string
 	needs                 []string          // programs, one of which has to be there
 	model                 string            // of pvesim
@@ -33,7 +32,6 @@ func suites() []suite {
 	return []suite{{
 		name: "go-proxmox", module: "github.com/luthermonson/go-proxmox", version: "v0.8.0",
 		tags: "nodes containers", packages: []string{"./tests/integration"},
-		hangs: "^TestNode_(TermProxy|VncProxy|NewVirtualMachine)$", // nobody speaks behind the doors to consoles
 		model: peersModel, files: map[string]string{"Core-current.iso": "", "ubuntu.iso": "", "alpine.tar.xz": "", "alpine-virt-3.14.1-1_amd64.tar.xz": ""},
 		prepare: prepareGoProxmox,
 		env: func(s site, _ string) []string {

@@ -25,37 +25,33 @@ func consoleHandlers() map[string]handler {
 // consoleTimeout is how long the door to a console stays open where nobody comes.
 const consoleTimeout = 10 * time.Second
 
-// console opens the door to a console that nobody can walk through: there are no
-// screens here. Its port is not given out again while it is open.
-func (c *call) console(kind, id, path string, password bool) (map[string]any, error) {
+// console opens the door to a console. Its port is not given out again while it is open.
+func (c *call) console(task, id string, kind consoleKind, v *vm, password bool) (map[string]any, error) {
 	now := time.Now()
 	port := 5900
-	for c.s.doors[port].After(now) {
+	for d := c.s.doors[port]; d != nil && !d.free(now); d = c.s.doors[port] {
 		port++
 	}
+	d := &door{until: now.Add(time.Duration(float64(consoleTimeout) / c.s.opts.Speed)), kind: kind, user: c.who.id, node: c.param("node"), vm: v,
+		ticket: fmt.Sprintf("PVEVNC:%08X::%s", now.Unix(), c.s.uuid()), entry: make(chan struct{}), exit: make(chan struct{}), end: make(chan struct{})}
 	if c.s.doors == nil {
-		c.s.doors = map[int]time.Time{}
+		c.s.doors, c.s.consoles = map[int]*door{}, map[string]string{}
 	}
-	c.s.doors[port] = now.Add(time.Duration(float64(consoleTimeout) / c.s.opts.Speed))
-	upid, err := c.startTask(kind, id, func(w worker) error {
-		if err := w.sleep(consoleTimeout); err != nil {
-			return err
-		}
-		return die("connection timed out")
-	})
+	c.s.doors[port] = d
+	upid, err := c.startTask(task, id, func(w worker) error { return w.keep(d) })
 	if err != nil {
 		return nil, err
 	}
-	ticket := fmt.Sprintf("PVEVNC:%08X::%s", now.Unix(), c.s.uuid())
-	out := map[string]any{"user": c.who.id, "port": itoa(port), "upid": upid, "ticket": ticket}
+	out := map[string]any{"user": c.who.id, "port": itoa(port), "upid": upid, "ticket": d.ticket}
 	if password {
 		word := c.s.password()
-		out["password"], out["ticket"] = word, word+":"+ticket
+		out["password"], out["ticket"] = word, word+":"+d.ticket
 	}
-	if c.s.consoles == nil {
-		c.s.consoles = map[string]string{}
+	path := "/nodes/" + d.node
+	if v != nil {
+		path = "/vms/" + itoa(v.id)
 	}
-	c.s.consoles[ticket] = c.who.id + " " + path
+	c.s.consoles[d.ticket] = c.who.id + " " + path
 	return out, c.s.wait(400*time.Millisecond, nil)
 }
 
@@ -83,7 +79,7 @@ func (c *call) vncOfVM() (any, error) {
 		return nil, err
 	}
 	serial := strings.HasPrefix(c.s.props("vga", v.conf["vga"])["type"], "serial")
-	out, err := c.console("vncproxy", itoa(v.id), "/vms/"+itoa(v.id), !serial || c.p.bool("generate-password") || c.p.bool("websocket"))
+	out, err := c.console("vncproxy", itoa(v.id), screen, v, !serial || c.p.bool("generate-password") || c.p.bool("websocket"))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +92,7 @@ func (c *call) terminalOfVM() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.console("vncproxy", itoa(v.id), "/vms/"+itoa(v.id), false)
+	return c.console("vncproxy", itoa(v.id), terminal, v, false)
 }
 
 // spiceOfVM asks a running QEMU for a port that only one with a QXL screen has.
@@ -128,7 +124,7 @@ func (c *call) vncShell() (any, error) {
 	if err := c.shellOfHost(); err != nil {
 		return nil, err
 	}
-	out, err := c.console("vncshell", "", "/nodes/"+c.param("node"), c.p.bool("websocket"))
+	out, err := c.console("vncshell", "", screen, nil, c.p.bool("websocket"))
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +136,7 @@ func (c *call) terminalShell() (any, error) {
 	if err := c.shellOfHost(); err != nil {
 		return nil, err
 	}
-	return c.console("vncshell", "", "/nodes/"+c.param("node"), false)
+	return c.console("vncshell", "", terminal, nil, false)
 }
 
 func (c *call) spiceShell() (any, error) {

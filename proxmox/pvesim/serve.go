@@ -31,6 +31,10 @@ func (s *Sim) Handler() http.Handler {
 		if a.drop {
 			panic(http.ErrAbortHandler) // net/http's way to end a connection without an answer
 		}
+		if a.status == http.StatusOK && walksIn(r) {
+			s.enter(w, r)
+			return
+		}
 		if a.reason != http.StatusText(a.status) && writeRaw(w, a) {
 			return
 		}

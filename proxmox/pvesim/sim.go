@@ -123,7 +123,7 @@ type Sim struct {
 
 	registers   map[string]map[string]map[string][]string // sections by file and ID, see register
 	elsewhere   map[string]*storage                       // configured for nodes that there are not
-	doors       map[int]time.Time                         // until when the port of a console is taken
+	doors       map[int]*door                             // to consoles, by port
 	consoles    map[string]string                         // tickets of consoles, with whom they let in where
 	haRules     map[string]map[string]string
 	haRuleOrder []string                     // by age

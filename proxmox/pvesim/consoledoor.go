@@ -1,0 +1,150 @@
+package pvesim
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// door is a console that somebody may come in by, once: a port of the host on which
+// termproxy or a VNC server waits for ten seconds.
+type door struct {
+	until  time.Time
+	kind   consoleKind
+	user   string
+	ticket string
+	node   string
+	vm     *vm           // nil where the console is the node's
+	entry  chan struct{} // closed when somebody comes in
+	exit   chan struct{} // closed when they have left
+	end    chan struct{} // closed when its task ends
+}
+
+// consoleKind is what is spoken behind a door.
+type consoleKind int
+
+const (
+	terminal consoleKind = iota
+	screen
+)
+
+// free reports whether the door's port may be given out again.
+func (d *door) free(now time.Time) bool {
+	select {
+	case <-d.end:
+		return true
+	default:
+		return d.until.Before(now)
+	}
+}
+
+// keep is the task behind a door: it waits for somebody, and until they have gone.
+func (w worker) keep(d *door) error {
+	defer close(d.end)
+	for _, gone := range []chan struct{}{d.entry, d.exit} {
+		wait := time.NewTimer(time.Duration(float64(consoleTimeout) / w.s.opts.Speed))
+		expired := wait.C
+		if gone == d.exit {
+			expired = nil // who is in may stay
+		}
+		var err error
+		w.s.outside(func() {
+			select {
+			case <-gone:
+			case <-expired:
+				err = die("connection timed out")
+			case <-w.task.stop:
+				err = errStopped
+			case <-w.s.done:
+				err = errClosed
+			}
+		})
+		wait.Stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walksIn reports whether a request wants to speak WebSocket.
+func walksIn(r *http.Request) bool {
+	return strings.HasSuffix(r.URL.Path, "/vncwebsocket") && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+// enter takes somebody whose ticket is right through the door at the port that they name.
+func (s *Sim) enter(w http.ResponseWriter, r *http.Request) {
+	conn, err := (&websocket.Upgrader{Subprotocols: []string{"binary"}, CheckOrigin: func(*http.Request) bool { return true }}).Upgrade(w, r, nil)
+	if err != nil {
+		return // it has told the client
+	}
+	defer func() { _ = conn.Close() }()
+	d := s.openDoor(atoi(r.URL.Query().Get("port")), r.URL.Query().Get("vncticket"))
+	if d == nil {
+		return // pveproxy cannot connect to the port
+	}
+	defer close(d.exit)
+	over := make(chan struct{})
+	defer close(over)
+	go func() { // ends with this function
+		select {
+		case <-d.end:
+		case <-s.done:
+		case <-over:
+		}
+		_ = conn.Close()
+	}()
+	stream := &frames{conn: conn}
+	if d.kind == screen {
+		_ = serveScreen(stream)
+		return
+	}
+	_ = s.serveTerminal(s.life, d, stream)
+}
+
+// openDoor is the door at a port, which it marks as used; nil where there is none.
+func (s *Sim) openDoor(port int, ticket string) *door {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.doors[port]
+	if d == nil || d.free(time.Now()) || !strings.HasSuffix(ticket, d.ticket) {
+		return nil
+	}
+	select {
+	case <-d.entry:
+		return nil
+	default:
+	}
+	close(d.entry)
+	return d
+}
+
+// frames is what goes through a WebSocket as a stream: where one frame ends and the next
+// begins means nothing.
+type frames struct {
+	conn *websocket.Conn
+	rest []byte
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	for len(f.rest) == 0 {
+		_, data, err := f.conn.ReadMessage()
+		if err != nil {
+			return 0, fmt.Errorf("console: %w", err)
+		}
+		f.rest = data
+	}
+	n := copy(p, f.rest)
+	f.rest = f.rest[n:]
+	return n, nil
+}
+
+func (f *frames) Write(p []byte) (int, error) {
+	if err := f.conn.WriteMessage(websocket.BinaryMessage, p); err != nil {
+		return 0, fmt.Errorf("console: %w", err)
+	}
+	return len(p), nil
+}
