@@ -52,7 +52,7 @@ func suites() []suite {
 				"PROXMOX_VE_ENDPOINT=" + s.endpoint + "/", "PROXMOX_VE_INSECURE=true", "PROXMOX_VE_API_TOKEN=" + s.tokenID + "=" + s.secret,
 				"PROXMOX_VE_USERNAME=root@pam", "PROXMOX_VE_PASSWORD=" + s.password,
 				"PROXMOX_VE_SSH_USERNAME=root", "PROXMOX_VE_SSH_PRIVATE_KEY=" + read(s.sshKey),
-				"PROXMOX_VE_ACC_NODE_NAME=" + s.node, "PROXMOX_VE_ACC_NODE_SSH_ADDRESS=127.0.0.1", "PROXMOX_VE_ACC_NODE_SSH_PORT=" + s.sshPort,
+				"PROXMOX_VE_ACC_NODE_NAME=" + s.node, "PROXMOX_VE_ACC_NFS_SERVER=192.0.2.9", "PROXMOX_VE_ACC_NFS_EXPORT=/tank", "PROXMOX_VE_ACC_NODE_SSH_ADDRESS=127.0.0.1", "PROXMOX_VE_ACC_NODE_SSH_PORT=" + s.sshPort,
 			}
 		},
 	}}

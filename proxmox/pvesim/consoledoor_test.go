@@ -66,7 +66,7 @@ func TestTerminalOfANode(t *testing.T) {
 	v.say(about["user"].(string) + ":" + about["ticket"].(string) + "\n")
 	v.sees("OK")
 	v.sees("root@pve1:~# ")
-	v.say("1:80:24:")
+	v.say("1:-1:-1:")
 	v.say("2")
 	v.say("0:9:hostna") // frames are cut anywhere
 	v.say("me\n")

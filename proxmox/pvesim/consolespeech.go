@@ -86,34 +86,27 @@ func readTyped(in *bufio.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	number := func() (int, error) {
-		text, err := in.ReadString(':')
-		if err != nil {
-			return 0, err
-		}
-		n, err := strconv.Atoi(strings.TrimSuffix(text, ":"))
-		if err != nil || n < 0 || n > maxTyped {
-			return 0, errConsole
-		}
-		return n, nil
-	}
 	if kind == '2' {
 		return "", nil
 	}
 	if colon, err := in.ReadByte(); err != nil || colon != ':' {
 		return "", errors.Join(errConsole, err)
 	}
-	n, err := number()
+	number, err := in.ReadString(':')
 	if err != nil {
 		return "", err
 	}
 	switch kind {
 	case '0':
+		n, err := strconv.Atoi(strings.TrimSuffix(number, ":"))
+		if err != nil || n < 0 || n > maxTyped {
+			return "", errConsole
+		}
 		text := make([]byte, n)
-		_, err := io.ReadFull(in, text)
+		_, err = io.ReadFull(in, text)
 		return string(text), err
-	case '1':
-		_, err := number()
+	case '1': // clients without a window say -1
+		_, err := in.ReadString(':')
 		return "", err
 	}
 	return "", errConsole
