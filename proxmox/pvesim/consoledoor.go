@@ -2,6 +2,8 @@ package pvesim
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -86,12 +88,16 @@ func (s *Sim) enter(w http.ResponseWriter, r *http.Request) {
 	if d == nil {
 		return // pveproxy cannot connect to the port
 	}
-	defer close(d.exit)
 	over := make(chan struct{})
 	defer close(over)
 	go func() { // ends with this function
 		select {
 		case <-d.end:
+			select {
+			case <-d.exit: // it has ended because they have left
+				return
+			default:
+			}
 		case <-s.done:
 		case <-over:
 		}
@@ -100,9 +106,24 @@ func (s *Sim) enter(w http.ResponseWriter, r *http.Request) {
 	stream := &frames{conn: conn}
 	if d.kind == screen {
 		_ = serveScreen(stream)
-		return
+	} else {
+		_ = s.serveTerminal(s.life, d, stream)
 	}
-	_ = s.serveTerminal(s.life, d, stream)
+	close(d.exit)
+	sayGoodbye(conn.NetConn())
+}
+
+// goodbye is how long a client may take to hang up, too.
+const goodbye = 10 * time.Second
+
+// sayGoodbye ends a connection as pveproxy does: its own side first, so that what the
+// client still says is no error to it.
+func sayGoodbye(conn net.Conn) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(goodbye))
+	_, _ = io.Copy(io.Discard, conn)
 }
 
 // openDoor is the door at a port, which it marks as used; nil where there is none.

@@ -112,6 +112,9 @@ func usualContent(kind string) []string { return strings.Fields(sectionTypeOf("s
 func (c *call) storageSection(kind string) map[string]string {
 	out := c.section("storage", "type")
 	maps.DeleteFunc(out, func(k, _ string) bool { return sectionTypeOf("storage", kind).secret(k) })
+	if kind == "pbs" && c.p.has("master-pubkey") { // that there is one is no secret (PVE/Storage/PBSPlugin.pm, on_update_hook)
+		out["master-pubkey"] = "1"
+	}
 	return out
 }
 

@@ -42,6 +42,14 @@ func TestStoragesAreMadeAndUsed(t *testing.T) {
 			{"PUT", "/storage/nas", kv("delete", "server"), "500 update storage failed: unable to delete required option 'server'"},
 			{"PUT", "/storage/nas", kv("content", "images", "digest", "00"), "500 update storage failed: detected modified configuration - file changed by other user? Try again."},
 		})
+		c.walk([]step{
+			{"POST", "/storage", kv("storage", "vault", "type", "pbs", "server", "10.0.0.9", "datastore", "main", "password", "secret"), ""},
+			{"PUT", "/storage/vault", kv("master-pubkey", "LS0t"), ""},
+		})
+		vault := c.do("GET", "/storage/vault").object()
+		assert.Equal(t, "1", vault["master-pubkey"], "that there is one is told, and not which")
+		assert.NotContains(t, vault, "password")
+		c.walk([]step{{"PUT", "/storage/vault", kv("delete", "master-pubkey"), ""}, {"DELETE", "/storage/vault", nil, ""}})
 		entry := c.do("GET", "/storage/nas").object()
 		assert.Equal(t, []any{"nfs", "10.0.0.9", "/tank", "images,iso"}, []any{entry["type"], entry["server"], entry["export"], entry["content"]})
 		require.Equal(t, "OK", c.wait(c.upload("nas", "iso", "x.iso", make([]byte, 10))))
