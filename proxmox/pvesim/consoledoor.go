@@ -84,6 +84,7 @@ func (s *Sim) enter(w http.ResponseWriter, r *http.Request) {
 		return // it has told the client
 	}
 	defer func() { _ = conn.Close() }()
+	conn.SetCloseHandler(func(int, string) error { return nil }) // pveproxy hangs up without a word
 	d := s.openDoor(atoi(r.URL.Query().Get("port")), r.URL.Query().Get("vncticket"))
 	if d == nil {
 		return // pveproxy cannot connect to the port

@@ -106,4 +106,7 @@ func TestScreenLetsNobodyIn(t *testing.T) {
 	assert.Len(t, challenge, 16)
 	v.say(strings.Repeat("x", 16))
 	v.sees("a simulated machine has no screen")
+	require.NoError(t, v.conn.WriteMessage(websocket.CloseMessage, nil))
+	_, _, err = v.conn.ReadMessage()
+	assert.True(t, websocket.IsCloseError(err, websocket.CloseAbnormalClosure), "a close is answered by none: %v", err)
 }
