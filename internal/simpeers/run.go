@@ -57,6 +57,17 @@ func Run(ctx context.Context, o Options) error {
 		}
 		problems = append(problems, report(o.Out, s, got, expected[s.name])...)
 	}
+	if s := ansibleSuite(); o.Only == "" || o.Only == s.name {
+		if why := s.absent(); why != "" {
+			_, _ = fmt.Fprintf(o.Out, "%s: not tried: %s\n", s.name, why)
+			return errors.Join(problems...)
+		}
+		got, err := s.play(ctx, o, pvesim)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		problems = append(problems, report(o.Out, s, got, expected[s.name])...)
+	}
 	return errors.Join(problems...)
 }
 

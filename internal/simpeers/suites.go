@@ -11,6 +11,7 @@ type suite struct {
 	name, module, version string
 	tags                  string
 	packages              []string
+	targets               []string          // of Ansible, in the place of packages
 	needs                 []string          // programs, one of which has to be there
 	model                 string            // of pvesim
 	files                 map[string]string // for downloads, by name: the simulated internet's URL, or empty for zeros
