@@ -100,6 +100,9 @@ func (s suite) run(ctx context.Context, o Options, pvesim, program string) (map[
 	}
 	defer end()
 	args := []string{"test", "-json", "-count=1", "-timeout=60m", "-tags=" + s.tags}
+	if s.skip != "" {
+		args = append(args, "-skip="+s.skip)
+	}
 	args = append(args, s.packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), s.env(at, program)...)

@@ -11,6 +11,7 @@ type suite struct {
 	name, module, version string
 	tags                  string
 	packages              []string
+	skip                  string            // pattern of the tests that are not begun
 	targets               []string          // of Ansible, in the place of packages
 	needs                 []string          // programs, one of which has to be there
 	model                 string            // of pvesim
@@ -33,6 +34,9 @@ func suites() []suite {
 	return []suite{{
 		name: "go-proxmox", module: "github.com/luthermonson/go-proxmox", version: "v0.8.0",
 		tags: "nodes containers", packages: []string{"./tests/integration"},
+		// It wants a download of half a minute, fails from a goroutine after its end where that is quicker,
+		// and takes the test after it along.
+		skip:  "^TestTask$",
 		model: peersModel, files: map[string]string{"Core-current.iso": "", "ubuntu.iso": "", "alpine.tar.xz": "", "alpine-virt-3.14.1-1_amd64.tar.xz": ""},
 		prepare: prepareGoProxmox,
 		env: func(s site, _ string) []string {
