@@ -2,7 +2,6 @@ package pvesim
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 )
@@ -44,6 +43,8 @@ func accessHandlers() map[string]handler {
 		"GET " + realms + "/{realm}":       (*call).getRealm,
 		"PUT " + realms + "/{realm}":       (*call).updateRealm,
 		"DELETE " + realms + "/{realm}":    (*call).deleteRealm,
+		"POST " + realms + "/{realm}/sync": (*call).syncRealm,
+		"POST /access/openid/auth-url":     (*call).askOpenID,
 		"PUT /access/password":             (*call).changePassword,
 		"GET /access/ticket":               (*call).noTicket,
 		"GET /access/tfa":                  (*call).listFactors,
@@ -62,6 +63,9 @@ func (s *Sim) person(id string, full bool) map[string]any {
 		if about[k] != "" {
 			e[k] = about[k]
 		}
+	}
+	if about["comment"]+about["keys"] != "" { // user.cfg's line has the field then, and is read with it
+		e["email"] = about["email"]
 	}
 	if !full {
 		return e
@@ -119,6 +123,8 @@ func (c *call) createUser() (any, error) {
 		return nil, userConfig("create user failed", die("user '%s' already exists", id))
 	case c.p.has("password") && a.realm(realm) == nil:
 		return nil, userConfig("create user failed", die("auth domain '%s' does not exist", realm))
+	case c.p.has("password") && a.realm(realm)["type"] == "pam" && id != "root@pam": // the system has no other users
+		return nil, userConfig("create user failed", die("change password failed: user '%s' does not exist", strings.TrimSuffix(id, "@"+realm)))
 	}
 	if err := c.checkGroups(); err != nil {
 		return nil, userConfig("create user failed", err)
@@ -199,12 +205,31 @@ func (c *call) changePassword() (any, error) {
 	if u.ID == "" {
 		return nil, die("no such user ('%s')", id)
 	}
-	if mine := c.s.access.users[c.who.user()]; !c.who.root() && mine.Password != c.param("confirmation-password") {
-		return nil, fail(http.StatusUnauthorized, "authentication failure")
+	if err := c.mayChangePassword(id); err != nil {
+		return nil, err
 	}
 	u.Password = c.param("password")
 	c.s.access.users[id] = u
 	return nil, nil
+}
+
+// mayChangePassword asks people for their own password, and leaves those of the
+// system to root (PVE/RPCEnvironment.pm, reauth_user_for_user_modification).
+func (c *call) mayChangePassword(of string) error {
+	mine := c.s.access.users[c.who.user()]
+	switch {
+	case c.who.root():
+		return nil
+	case of == "root@pam":
+		return bareRefusal()
+	case !c.p.has("confirmation-password"):
+		return badParam("confirmation-password", "password is required to modify user")
+	case mine.Password != c.param("confirmation-password"):
+		return die("invalid credentials")
+	case of != mine.ID && strings.HasSuffix(of, "@pam"):
+		return bareRefusal()
+	}
+	return nil
 }
 
 func (c *call) userFactors() (any, error) {

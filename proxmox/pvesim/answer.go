@@ -98,7 +98,8 @@ func (s *Sim) answerFor(data any, err error) answer {
 	if !errors.As(err, &e) {
 		e = fail(http.StatusInternalServerError, err.Error())
 	}
-	a := answer{status: e.status, reason: strings.TrimSpace(strings.ReplaceAll(e.text, "\n", " "))}
+	reason, _, _ := strings.Cut(e.text, "\n") // the rest is in the body alone
+	a := answer{status: e.status, reason: strings.TrimSpace(reason)}
 	if e.bare {
 		return a
 	}

@@ -77,11 +77,20 @@ func (c *call) login() (any, error) {
 		name += "@" + realm
 	}
 	u, known := c.s.access.users[name]
-	if !known || c.s.access.shut(name) || u.Password == "" || u.Password != c.param("password") || u.TOTP && (c.p.has("otp") || c.p.has("tfa-challenge")) {
+	asks := c.p.get("path") != "" && c.p.get("privs") != "" // whether somebody may do something; no ticket comes of it
+	allowed := known && u.Password != "" && u.Password == c.param("password") && !c.s.access.shut(name) && (!u.TOTP || !c.p.has("otp") && !c.p.has("tfa-challenge"))
+	if allowed && asks {
+		where := normalPath(c.param("path"))
+		allowed = where != "" && c.s.needAll(identity{name}, where, splitList(c.param("privs"))) == nil
+	}
+	if !allowed {
 		if c.s.wait(unauthorizedDelay, nil) != nil {
 			return nil, errDropped
 		}
 		return nil, &apiError{status: http.StatusUnauthorized, text: "authentication failure"}
+	}
+	if asks {
+		return map[string]any{"username": name, "cap": c.s.capabilities(identity{name})}, nil
 	}
 	var b [24]byte
 	_, _ = rand.Read(b[:])

@@ -69,7 +69,7 @@ func (c *call) clusterOptions() (any, error) {
 			out[k] = c.s.clusterOption(k, v)
 		}
 	}
-	out["allowed-tags"] = c.s.allTags()
+	out["allowed-tags"] = c.allowedTags()
 	return out, nil
 }
 
@@ -80,8 +80,8 @@ func (s *Sim) clusterOption(k, v string) any {
 		return strings.TrimRight(v, "\n") + "\n"
 	case k == "registered-tags":
 		return splitList(v)
-	case p == nil || p.Format.Keys == nil || k == "bwlimit":
-		return s.typedAs("PUT /cluster/options", k, v)
+	case p == nil || p.Format.Keys == nil || k == "bwlimit" || k == "location": // as they stand in the file
+		return v
 	}
 	props, err := parseProps(p.Format.Keys, v)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Sim) clusterOption(k, v string) any {
 	out := map[string]any{}
 	for key, value := range props {
 		out[key] = value
-		if kind := p.Format.Keys[key]; kind != nil && (kind.Type == "integer" || kind.Type == "boolean" || kind.Type == "number") {
+		if kind := p.Format.Keys[key]; kind != nil && kind.Type == "boolean" {
 			out[key] = atoi(value)
 		}
 	}
@@ -100,24 +100,48 @@ func (s *Sim) clusterOption(k, v string) any {
 	return out
 }
 
-// allTags are those that any VM has.
-func (s *Sim) allTags() []string {
+// allowedTags are those that the caller may give a machine: registered ones are for
+// those who may change the cluster (PVE/GuestHelpers.pm, get_allowed_tags).
+func (c *call) allowedTags() []string {
+	privileged := c.s.can(c.who, "/", "Sys.Modify")
+	access, _ := c.s.clusterOption("user-tag-access", c.s.options["user-tag-access"]).(map[string]any)
+	allow, _ := access["user-allow"].(string)
+	listed, _ := access["user-allow-list"].([]string)
 	tags := []string{}
-	for _, v := range s.sorted() {
-		tags = append(tags, splitList(v.wanted()["tags"])...)
+	if allow != "none" || privileged {
+		tags = append(tags, listed...)
+	}
+	if allow == "" || allow == "free" || allow == "existing" || privileged {
+		for _, v := range c.s.sorted() {
+			if privileged || c.s.can(c.who, "/vms/"+itoa(v.id), "VM.Audit") {
+				tags = append(tags, splitList(v.wanted()["tags"])...)
+			}
+		}
+	}
+	registered := splitList(c.s.options["registered-tags"])
+	if privileged {
+		tags = append(tags, registered...)
+	} else {
+		tags = slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(registered, t) })
 	}
 	slices.Sort(tags)
 	return slices.Compact(tags)
 }
 
+// setClusterOptions sets, and then deletes (PVE/API2/Cluster.pm, set_options).
 func (c *call) setClusterOptions() (any, error) {
-	if c.s.options == nil {
-		c.s.options = map[string]string{}
+	set := maps.Clone(c.s.options)
+	if set == nil {
+		set = map[string]string{}
 	}
+	maps.Copy(set, c.section())
 	for _, k := range splitList(c.param("delete")) {
-		delete(c.s.options, k)
+		delete(set, k)
 	}
-	maps.Copy(c.s.options, c.section())
+	if lower, upper := idRangeOf(set["next-id"]); lower > upper {
+		return nil, die("lower (%d) <= upper (%d) boundary rule broken", lower, upper)
+	}
+	c.s.options = set
 	return nil, nil
 }
 
@@ -136,9 +160,11 @@ func (s *Sim) setIDRange(r IDRange) {
 }
 
 // idRange is what /cluster/nextid may give out (datacenter.cfg, next-id).
-func (s *Sim) idRange() (lower, upper int) {
+func (s *Sim) idRange() (lower, upper int) { return idRangeOf(s.options["next-id"]) }
+
+func idRangeOf(option string) (lower, upper int) {
 	lower, upper = 100, 1000000
-	for part := range strings.SplitSeq(s.options["next-id"], ",") {
+	for part := range strings.SplitSeq(option, ",") {
 		switch k, v, _ := strings.Cut(part, "="); k {
 		case "lower":
 			lower = atoi(v)

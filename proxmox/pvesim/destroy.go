@@ -15,6 +15,8 @@ func (c *call) destroyVM() (any, error) {
 	switch {
 	case v.conf["protection"] == "1":
 		return nil, die("can't remove VM %d - protection mode enabled", v.id)
+	case !c.p.bool("purge") && c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+itoa(v.id)] != nil:
+		return nil, die("unable to remove VM %d - used in HA resources and purge parameter not set.", v.id)
 	case v.running:
 		return nil, die("VM %d is running - destroy failed", v.id)
 	}

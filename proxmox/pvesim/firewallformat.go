@@ -76,6 +76,11 @@ func addressElement(e string) (version int, wrong string) {
 		if text == "" {
 			_, text = addressElement(strings.TrimSpace(to))
 		}
+		first, err1 := netip.ParseAddr(strings.TrimSpace(from))
+		last, err2 := netip.ParseAddr(strings.TrimSpace(to))
+		if text == "" && err1 == nil && err2 == nil && last.Less(first) {
+			text = fmt.Sprintf("Begin address is greater than End address %s - %s", first, last)
+		}
 		return v, text
 	}
 	ip, length, isNet := strings.Cut(e, "/")
@@ -216,6 +221,16 @@ func conntrackHelpers(v string) string {
 func addressOrAlias(v string) string {
 	if aliasRef.MatchString(v) {
 		return ""
+	}
+	ip, length, isNet := strings.Cut(v, "/")
+	a, err := netip.ParseAddr(ip)
+	if err == nil && isNet && digits.MatchString(length) {
+		switch n := atoi(length); {
+		case n > a.BitLen():
+			return fmt.Sprintf("Prefix length %d is longer than IP address (%d)\n", n, a.BitLen())
+		case n == 0 && !a.IsUnspecified(): // bits behind the prefix are cleared, but not behind none
+			return fmt.Sprintf("Invalid prefix %s/0\n", bitsOf(a))
+		}
 	}
 	if formats["IPorCIDR"].ok(v) {
 		return ""

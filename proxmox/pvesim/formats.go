@@ -61,7 +61,8 @@ var formats = map[string]format{
 	"pve-ha-resource-or-vm-id":            {matching(`((vm|ct):)?[1-9][0-9]{2,8}`), "ha resource id"},
 	"storage-pair":                        {matching(`[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9](:[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9])?|1`), "storage map"},
 	"pve-storage-path":                    {matching(`/[-/a-zA-Z0-9_.@]*`), "absolute path"},
-	"pve-storage-vgname":                  {matching(`[a-zA-Z0-9][a-zA-Z0-9\-_.]*`), "volume group name"},
+	"pve-storage-vgname":                  {matching(`[a-zA-Z0-9][a-zA-Z0-9\-_.]*[a-zA-Z0-9]`), ""},
+	"pve-dir-override":                    {matching(`(images|rootdir|vztmpl|iso|backup|snippets|import|none)=[^.]*(\.?[^.]+)+`), ""},
 	"pve-storage-server":                  {matching(`[a-zA-Z0-9:]([a-zA-Z0-9:.-]*[a-zA-Z0-9:])?`), "server name"},
 	"pve-storage-portal-dns":              {matching(`[\w.:\[\]-]+`), "portal"},
 	"pve-storage-options":                 {matching(`[^\s,=]+(=[^,]*)?(,[^\s,=]+(=[^,]*)?)*`), "options"},
@@ -73,7 +74,7 @@ var formats = map[string]format{
 	"pve-qm-bootdev":                      {matching(`ide[0-3]|sata[0-5]|scsi([0-9]|[12][0-9]|30)|virtio([0-9]|1[0-5])|net([0-9]|[12][0-9]|3[01])|usb([0-9]|1[0-3])|hostpci([0-9]|1[0-5])`), "boot device"},
 	"pve-volume-id-or-qm-path":            {matching(`(?i)none|cdrom|/.+|[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
 	"pve-volume-id-or-absolute-path":      {matching(`(?i)/.+|[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
-	"pve-storage-path-in-property-string": {matching(`/[-/a-zA-Z0-9_.@]*`), "storage path"},
+	"pve-storage-path-in-property-string": {matching(`/[^;,=()]+.*`), ""},
 	"pve-volume-id":                       {matching(`(?i)[a-z][a-z0-9\-_.]*[a-z0-9]:.+`), "volume ID"},
 	"pve-ipv4-config": {func(s string) bool {
 		p, err := netip.ParsePrefix(s)
@@ -111,6 +112,11 @@ var formatErrors = map[string]string{
 	"pve-volume-id":                  "unable to parse volume ID '%'",
 	"disk-size":                      "value does not look like a valid disk size: %",
 	"pve-poolid":                     "pool name '%' contains invalid characters",
+	"pve-storage-vgname":             "lvm name '%' contains illegal characters",
+	"pve-dir-override":               "invalid override '%'",
+	"mac-prefix":                     "value is not a valid unicast MAC address prefix",
+
+	"pve-storage-path-in-property-string": "Value does not look like a valid absolute path. These symbols are currently not allowed in path: ;,=()\n",
 }
 
 func isAddr(is func(netip.Addr) bool) func(string) bool {
@@ -161,6 +167,8 @@ func checkNamed(name, v string) string {
 	switch {
 	case name == "pve-hotplug-features":
 		return "invalid hotplug feature '" + badFeature(v) + "'\n"
+	case name == "pve-poolid" && strings.Count(strings.TrimRight(v, "/"), "/") > 2:
+		return "pool name '" + v + "' nested too deeply (max levels = 3)\n"
 	case name == "pve-storage-id" && len(v) < 2:
 		return "storage ID '" + v + "' cannot be shorter than 2 characters\n"
 	}

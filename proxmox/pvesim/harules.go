@@ -10,7 +10,11 @@ import (
 
 func haRuleHandlers() map[string]handler {
 	const one = "/cluster/ha/rules/{rule}"
+	const resource = "/cluster/ha/resources/{sid}"
 	return map[string]handler{
+		"POST " + resource + "/migrate":  (*call).moveHAResource,
+		"POST " + resource + "/relocate": (*call).moveHAResource,
+
 		"GET /cluster/ha/rules":  (*call).listHARules,
 		"POST /cluster/ha/rules": (*call).createHARule,
 		"GET " + one:             (*call).getHARule,
@@ -71,6 +75,26 @@ func (c *call) fits(rule map[string]string) error {
 	return nil
 }
 
+// feasible refuses a rule that can do nothing, or that the nodes which take part in
+// high availability are too few for (PVE/HA/Rules/ResourceAffinity.pm).
+func (c *call) feasible(id string, rule map[string]string) error {
+	if rule["type"] != "resource-affinity" || rule["disable"] == "1" {
+		return nil
+	}
+	var why []string
+	n := len(splitList(rule["resources"]))
+	if n < 2 {
+		why = append(why, "rule is ineffective as there are less than two resources")
+	}
+	if rule["affinity"] == "negative" && n > len(c.s.nodes()) {
+		why = append(why, "rule defines more resources than available nodes")
+	}
+	if why == nil {
+		return nil
+	}
+	return die("400 Rule '%s' is invalid.\nresources: %s", id, strings.Join(why, ", "))
+}
+
 func (c *call) createHARule() (any, error) {
 	id := c.param("rule")
 	const failed = "create ha rule failed"
@@ -81,7 +105,11 @@ func (c *call) createHARule() (any, error) {
 	if rule["disable"] == "0" {
 		delete(rule, "disable")
 	}
-	if err := c.fits(rule); err != nil {
+	err := c.fits(rule)
+	if err == nil {
+		err = c.feasible(id, rule)
+	}
+	if err != nil {
 		return nil, userConfig(failed, err)
 	}
 	if c.s.haRules == nil {
@@ -103,17 +131,26 @@ func (c *call) updateHARule() (any, error) {
 		return nil, userConfig(failed, die("HA rule '%s' does not exist", id))
 	}
 	given := c.section("rule")
+	if given["type"] != rule["type"] {
+		return nil, userConfig(failed, die("unexpected property 'type'"))
+	}
 	if given["disable"] == "0" {
 		delete(given, "disable")
 		delete(rule, "disable")
 	}
-	if err := c.fits(given); err != nil {
+	changed := maps.Clone(rule)
+	for _, k := range splitList(c.param("delete")) {
+		delete(changed, k)
+	}
+	maps.Copy(changed, given)
+	err := c.fits(given)
+	if err == nil {
+		err = c.feasible(id, changed)
+	}
+	if err != nil {
 		return nil, userConfig(failed, err)
 	}
-	maps.Copy(rule, given)
-	for _, k := range splitList(c.param("delete")) {
-		delete(rule, k)
-	}
+	c.s.haRules[id] = changed
 	return nil, nil
 }
 
@@ -122,6 +159,17 @@ func (c *call) deleteHARule() (any, error) {
 	delete(c.s.haRules, id)
 	c.s.haRuleOrder = slices.DeleteFunc(c.s.haRuleOrder, func(r string) bool { return r == id })
 	return nil, nil
+}
+
+// moveHAResource asks the manager, who has time; whether there is such a node is his
+// to find out (PVE/API2/HA/Resources.pm, migrate).
+func (c *call) moveHAResource() (any, error) {
+	resources := register{path: "/cluster/ha/resources", id: "sid"}
+	id := c.entryID(resources)
+	if e := c.s.entries(resources)[id]; e == nil || slices.Equal(e["state"], []string{"ignored"}) {
+		return nil, die("resource '%s' is not HA managed", id)
+	}
+	return map[string]any{"sid": id, "requested-node": c.param("node")}, nil
 }
 
 // leaveHARules takes a resource out of the rules that name it, and those that name

@@ -146,7 +146,7 @@ func (c *call) createMapping() (any, error) {
 func (c *call) getMapping() (any, error) {
 	m := c.s.mappings[c.param("id")]
 	if m == nil {
-		return nil, die("no such resource '%s'", c.param("id"))
+		return nil, die("mapping '%s' not found", c.param("id"))
 	}
 	return c.s.mappingEntry(m), nil
 }
@@ -158,7 +158,7 @@ func (c *call) updateMapping() (any, error) {
 		return nil, die(failed + "detected modified configuration - file changed by other user? Try again.")
 	}
 	if m == nil {
-		return nil, die(failed+"no such resource '%s'", c.param("id"))
+		return nil, die(failed+"pci ID '%s' does not exist", c.param("id"))
 	}
 	if !c.p.has("map") {
 		return nil, die(failed + "missing value for required option 'map'")

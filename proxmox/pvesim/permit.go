@@ -37,6 +37,9 @@ func (s *Sim) permitted(c *call, check []any) error {
 		var err error
 		for _, sub := range check[1:] {
 			err = s.permitted(c, sub.([]any))
+			if of := sub.([]any); op == "or" && err != nil && (of[0] == "and" || of[0] == "userid-param" && soundUser(c.param("userid")) != nil) {
+				return err // these die wherever they stand
+			}
 			if (err == nil) == (op == "or") {
 				return err
 			}

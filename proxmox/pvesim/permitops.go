@@ -33,8 +33,25 @@ func (s *Sim) permittedUser(c *call, check []any) error {
 	return bareRefusal()
 }
 
+// soundUser refuses what is no name of a user (PVE/Auth/Plugin.pm, verify_username):
+// permissions ask for it before the parameters are looked at.
+func soundUser(name string) error {
+	switch {
+	case len(name) < 3:
+		return die("user name '%s' is too short", name)
+	case len(name) > 64:
+		return die("user name '%s' is too long (%d > 64)", name, len(name))
+	case !formats["pve-userid"].ok(name):
+		return die("value '%s' does not look like a valid user name", name)
+	}
+	return nil
+}
+
 func (s *Sim) userParam(c *call, what any) error {
 	user := c.param("userid")
+	if err := soundUser(user); err != nil {
+		return err
+	}
 	if what == "self" {
 		switch {
 		case s.access.users[user].ID == "":

@@ -1,7 +1,7 @@
 package pvesim
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -36,14 +36,28 @@ func registerHandlers() map[string]handler {
 	} {
 		one := r.path + "/{" + r.id + "}"
 		maps.Copy(out, map[string]handler{
-			"GET " + r.path:  func(c *call) (any, error) { return c.listEntries(r) },
-			"POST " + r.path: func(c *call) (any, error) { return nil, c.addEntry(r) },
-			"GET " + one:     func(c *call) (any, error) { return c.getEntry(r) },
-			"PUT " + one:     func(c *call) (any, error) { return nil, c.changeEntry(r) },
-			"DELETE " + one:  func(c *call) (any, error) { return nil, c.deleteEntry(r) },
+			"GET " + r.path:  r.unlessMigrated("index groups", func(c *call) (any, error) { return c.listEntries(r) }),
+			"POST " + r.path: r.unlessMigrated("create group", func(c *call) (any, error) { return nil, c.addEntry(r) }),
+			"GET " + one:     r.unlessMigrated("read group", func(c *call) (any, error) { return c.getEntry(r) }),
+			"PUT " + one:     r.unlessMigrated("update group", func(c *call) (any, error) { return nil, c.changeEntry(r) }),
+			"DELETE " + one:  r.unlessMigrated("delete group", func(c *call) (any, error) { return nil, c.deleteEntry(r) }),
 		})
 	}
 	return out
+}
+
+// unlessMigrated refuses groups of high availability where rules have taken their
+// place, which is where there are none (PVE/HA/Config.pm, have_groups_been_migrated).
+func (r register) unlessMigrated(what string, h handler) handler {
+	if r.id != "group" {
+		return h
+	}
+	return func(c *call) (any, error) {
+		if !c.s.before(9, 0) {
+			return nil, die("cannot %s: ha groups have been migrated to rules", what)
+		}
+		return h(c)
+	}
 }
 
 // entryID is the section that a call is about. A bare VMID is that of a resource vm:ID.
@@ -74,7 +88,7 @@ func (c *call) entry(r register, id string) map[string]any {
 	case "/cluster/ha/groups":
 		out["type"] = "group"
 	default:
-		out["type"] = r.path[strings.LastIndexByte(r.path, '/')+1:]
+		out["type"] = r.kindOfID()
 	}
 	return out
 }
@@ -89,12 +103,79 @@ func (c *call) listEntries(r register) (any, error) {
 		if t := c.param("type"); t != "" && t != e["type"] {
 			continue
 		}
-		if c.p.has("check-node") || strings.HasSuffix(r.path, "usb") {
-			e[map[bool]string{true: "error", false: "checks"}[strings.HasSuffix(r.path, "usb")]] = []any{}
+		if node := c.param("check-node"); node != "" {
+			c.checkEntry(r, e, node)
 		}
 		out = append(out, e)
 	}
 	return out, nil
+}
+
+// checkEntry says what is wrong with a mapping on a node. Hosts have no USB devices
+// here, and the folders that Debian has (PVE/Mapping/USB.pm, Dir.pm).
+func (c *call) checkEntry(r register, e map[string]any, node string) {
+	found, wrong := false, []mappingCheck{}
+	list, _ := e["map"].([]string)
+	for _, one := range list {
+		props, err := parseProps(c.s.schema.Methods["POST "+r.path].Parameters["map"].Items.Format.Keys, one)
+		if err != nil || props["node"] != node {
+			continue
+		}
+		found = true
+		if err := r.assertValid(props); err != nil {
+			wrong = append(wrong, mappingCheck{"error", "Invalid configuration: " + err.Error() + "\n"})
+		}
+	}
+	if !found {
+		wrong = append(wrong, mappingCheck{"warning", "No mapping for node " + node + "."})
+	}
+	e[map[bool]string{true: "errors", false: "checks"}[r.kindOfID() == "usb"]] = wrong
+}
+
+// kindOfID is what a register's entries are called in errors.
+func (r register) kindOfID() string { return r.path[strings.LastIndexByte(r.path, '/')+1:] }
+
+// assertValid holds an entry of a mapping against its host.
+func (r register) assertValid(props map[string]string) error {
+	if r.kindOfID() == "usb" {
+		return die("usb device '%s' not found", cmp.Or(props["path"], props["id"]))
+	}
+	path := strings.TrimRight(props["path"], "/")
+	if !slices.Contains(rootFolders(), path) && !strings.HasPrefix(path, "/mnt/") && !strings.HasPrefix(path, "/var/lib/v") {
+		return die("Path %s does not exist", props["path"])
+	}
+	return nil
+}
+
+// rootFolders are those that every host has.
+func rootFolders() []string {
+	return strings.Fields("/bin /boot /dev /etc /home /lib /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /var /var/lib")
+}
+
+// validMap refuses folders that are not there, and a node that is there twice (PVE/Mapping/Dir.pm).
+func (c *call) validMap(r register) error {
+	if r.kindOfID() != "dir" {
+		return nil
+	}
+	count := map[string]int{}
+	for _, one := range c.p["map"] {
+		props, err := parseProps(c.s.schema.Methods["POST "+r.path].Parameters["map"].Items.Format.Keys, one)
+		if err != nil {
+			return err
+		}
+		if props["node"] == c.s.nodes()[0] {
+			if err := r.assertValid(props); err != nil {
+				return err
+			}
+		}
+		count[props["node"]]++
+	}
+	for _, node := range sortedKeys(count) {
+		if count[node] > 1 {
+			return die("Node '%s' is specified %d times.", node, count[node])
+		}
+	}
+	return nil
 }
 
 func (c *call) getEntry(r register) (any, error) {
@@ -121,8 +202,13 @@ func (c *call) noEntry(r register, id string) error {
 
 func (c *call) addEntry(r register) error {
 	id := c.entryID(r)
-	if number, isVM := strings.CutPrefix(id, "vm:"); isVM && r.id == "sid" && c.s.vms[atoi(number)] == nil {
-		return die("resource '%s' does not exist in cluster", id)
+	if kind, number, _ := strings.Cut(id, ":"); r.id == "sid" {
+		switch there := c.s.vms[atoi(number)] != nil; {
+		case !there:
+			return die("resource '%s' does not exist in cluster", id)
+		case kind == "ct":
+			return die("resource '%s' - guest with ID %s is not a container", id, number)
+		}
 	}
 	if c.s.entries(r)[id] != nil {
 		switch r.id {
@@ -131,7 +217,10 @@ func (c *call) addEntry(r register) error {
 		case "sid":
 			return die("create resource failed: resource ID '%s' already defined", id)
 		}
-		return die("create %s failed: %s ID '%s' already defined", r.kind, r.path[strings.LastIndexByte(r.path, '/')+1:], id)
+		return die("create %s failed: %s ID '%s' already defined", r.kind, r.kindOfID(), id)
+	}
+	if err := c.validMap(r); err != nil {
+		return err
 	}
 	c.s.entries(r)[id] = c.entryParams(r)
 	return nil
@@ -151,16 +240,26 @@ func (c *call) entryParams(r register) map[string][]string {
 func (c *call) changeEntry(r register) error {
 	id := c.entryID(r)
 	e := c.s.entries(r)[id]
-	if e == nil && r.id == "sid" {
-		return die("update resources config failed: no such resource '%s'", id)
+	if e == nil && r.id != "id" {
+		return userConfig("update "+strings.Replace(r.kind, "resource", "resources config", 1)+" failed", c.noEntry(r, id))
+	}
+	what := "update " + strings.Replace(r.kind, "resource", "resources config", 1) + " failed"
+	if d := c.param("digest"); d != "" && d != digestOf(c.s.entries(r)) {
+		return userConfig(what, die("detected modified configuration - file changed by other user? Try again."))
 	}
 	if e == nil {
-		return c.noEntry(r, id)
+		return userConfig(what, die("%s ID '%s' does not exist", r.kindOfID(), id))
 	}
-	if d := c.param("digest"); d != "" && d != digestOf(c.s.entries(r)) {
-		return fmt.Errorf("update %s failed: %w", r.kind, die("detected modified configuration - file changed by other user? Try again."))
+	if r.acl != "" && !c.p.has("map") {
+		return userConfig(what, die("missing value for required option 'map'"))
+	}
+	if err := c.validMap(r); err != nil {
+		return userConfig(what, err)
 	}
 	for _, k := range splitList(c.param("delete")) {
+		if c.s.schema.Methods["PUT "+r.path+"/{"+r.id+"}"].Parameters[k] == nil {
+			return userConfig(what, die("no such option '%s'", k))
+		}
 		delete(e, k)
 	}
 	maps.Copy(e, c.entryParams(r))

@@ -137,14 +137,15 @@ func (s *Sim) dispatch(c *call) (any, error) {
 		}
 		return nil, err
 	}
-	if node := c.param("node"); node != "" && node != "localhost" && s.hosts[node] == nil {
+	node := c.param("node")
+	if strings.Contains(c.route, "/cluster/mapping/") && c.p.has("check-node") {
+		node = c.param("check-node")
+	}
+	if node != "" && node != "localhost" && s.hosts[node] == nil && !strings.HasPrefix(c.route, "POST /cluster/ha/") {
 		return nil, unknownHost(node)
 	}
 	if err := c.reachable(); err != nil {
 		return nil, err
-	}
-	if rule := s.haRules[c.param("rule")]; c.spec.Variants != nil && !c.p.has("type") && rule != nil {
-		c.p["type"] = []string{rule["type"]} // what is there has a type
 	}
 	if h := s.hosts[c.param("node")]; h != nil && (strings.Contains(c.route, "/storage/") || strings.HasSuffix(c.route, "/status/start")) {
 		h.seeFiles()

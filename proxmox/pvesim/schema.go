@@ -177,7 +177,8 @@ func (m *method) check(in params) map[string]string {
 	return errs
 }
 
-// joinLists makes one value of the several of a list in a text (PVE/RESTHandler.pm, handle).
+// joinLists makes one text of a list that was given as several parameters
+// (PVE/RESTHandler.pm, normalize_legacy_param_formats).
 func (m *method) joinLists(in params) {
 	for k, v := range in {
 		p := m.Parameters[k]
@@ -207,14 +208,14 @@ func (m *method) known(in params) map[string]*property {
 	return out
 }
 
-// checkVariant checks parameters of which some depend on the type; what is missing of
+// checkVariant checks parameters of which some depend on the type; what is wrong with
 // those is said with the type before it.
 func (m *method) checkVariant(variant map[string]*property, in params, errs map[string]string) {
 	all := maps.Clone(m.Parameters)
 	maps.Copy(all, variant)
 	checkObject("", all, in, errs)
-	for k, p := range variant {
-		if text := errs[k]; text != "" && !in.has(k) && !p.optional() {
+	for k := range variant {
+		if text := errs[k]; text != "" {
 			delete(errs, k)
 			errs["oneOf["+in.get("type")+"]."+k] = text
 		}

@@ -56,7 +56,7 @@ func (t *sectionType) check(values map[string]string, create bool) error {
 		switch {
 		case !create && known && o.fixed:
 			return die("can't change value of fixed parameter '%s'", k)
-		case k == "type":
+		case k == "type": // who calls has compared it
 		case !known:
 			return die("unexpected property '%s'", k)
 		case strings.ContainsAny(values[k], "\r\n"):

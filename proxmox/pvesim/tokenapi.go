@@ -2,6 +2,8 @@ package pvesim
 
 import (
 	"maps"
+	"slices"
+	"strings"
 )
 
 // tokenInfo is what can be told of a token: all but its secret.
@@ -121,10 +123,11 @@ func (c *call) listRealms() (any, error) {
 	for _, id := range sortedKeys(c.s.access.realms) {
 		r := c.s.access.realms[id]
 		e := map[string]any{"realm": id, "type": r["type"]}
-		for _, k := range []string{"comment", "tfa"} {
-			if r[k] != "" {
-				e[k] = r[k]
-			}
+		if r["comment"] != "" {
+			e["comment"] = r["comment"]
+		}
+		if factor, err := parseProps(c.s.schema.Methods["POST /access/domains"].Parameters["tfa"].Format.Keys, r["tfa"]); err == nil && factor["type"] != "" {
+			e["tfa"] = factor["type"]
 		}
 		if r["default"] == "1" {
 			e["default"] = 1
@@ -181,6 +184,44 @@ func (c *call) setRealm(id string, section map[string]string) {
 		realms[id] = map[string]string{}
 	}
 	maps.Copy(realms[id], section)
+	if sync := splitList(realms[id]["sync-defaults-options"]); sync != nil { // printed anew, in order
+		slices.Sort(sync)
+		realms[id]["sync-defaults-options"] = strings.Join(sync, ",")
+	}
+}
+
+// syncRealm asks a directory that nobody is at (PVE/API2/Domains.pm, sync).
+func (c *call) syncRealm() (any, error) {
+	id := c.param("realm")
+	r := c.s.access.realm(id)
+	switch {
+	case r == nil:
+		return nil, badParam("realm", "Realm does not exist.")
+	case r["type"] != "ldap" && r["type"] != "ad":
+		return nil, die("Cannot sync realm type '%s'! Only LDAP/AD realms can be synced.", r["type"])
+	case !c.p.has("scope") && !strings.Contains(r["sync-defaults-options"], "scope="):
+		return nil, badParam("scope", "Not passed as parameter and not defined in realm default sync options.")
+	}
+	kind, begin := "auth-realm-sync", "starting sync for realm "+id
+	if c.p.bool("dry-run") {
+		kind, begin = "auth-realm-sync-test", "(dry test run) "+begin
+	}
+	return c.startTask(kind, id, func(w worker) error {
+		w.log("%s", begin)
+		return die("No route to host")
+	})
+}
+
+// askOpenID refuses a realm that is none of OpenID's; there is nobody to ask for one that is.
+func (c *call) askOpenID() (any, error) {
+	r := c.s.access.realm(c.param("realm"))
+	switch {
+	case r == nil:
+		return nil, die("authentication domain '%s' does not exist", c.param("realm"))
+	case r["type"] != "openid":
+		return nil, die("wrong realm type (%s != openid)", r["type"])
+	}
+	return nil, die("OpenID Connect: discovery failed: %s", r["issuer-url"])
 }
 
 func (c *call) updateRealm() (any, error) {
@@ -197,11 +238,20 @@ func (c *call) updateRealm() (any, error) {
 	case r == nil:
 		return nil, userConfig(failed, die("cannot lookup undefined type! at /usr/share/perl5/PVE/API2/Domains.pm line 261."))
 	}
+	about := sectionTypeOf("realm", r["type"])
+	if err := about.check(section, false); err != nil {
+		return nil, userConfig(failed, err)
+	}
+	left := maps.Clone(r)
+	for _, k := range remove {
+		delete(left, k)
+	}
+	maps.Copy(left, section)
+	if err := about.check(left, true); err != nil { // the file is not written without it
+		return nil, userConfig(failed, die("section '%s' - %s", id, err))
+	}
 	for _, k := range remove {
 		delete(r, k)
-	}
-	if err := sectionTypeOf("realm", r["type"]).check(section, false); err != nil {
-		return nil, userConfig(failed, err)
 	}
 	c.setRealm(id, section)
 	return nil, nil
