@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -80,6 +81,8 @@ type Scenario struct {
 	File string
 	Name string // empty where the whole file is one
 	had  []exchange
+
+	domain string // of the host, as the recording has it
 }
 
 func (s Scenario) String() string {
@@ -126,16 +129,33 @@ func Scenarios(files ...string) ([]Scenario, error) {
 
 func byScenario(file string, had []exchange) (out []Scenario) {
 	at := map[string]int{}
+	domain := domainOf(had)
 	for _, e := range had {
 		i, there := at[e.Scenario]
 		if !there {
 			i = len(out)
 			at[e.Scenario] = i
-			out = append(out, Scenario{File: file, Name: e.Scenario})
+			out = append(out, Scenario{File: file, Name: e.Scenario, domain: domain})
 		}
 		out[i].had = append(out[i].had, e)
 	}
 	return out
+}
+
+var (
+	searched = regexp.MustCompile(`"search":"([a-z0-9.-]+)"`)
+	usual    = "record.test"
+)
+
+// domainOf is the domain of the host that a file is of: what its resolver searched
+// before anybody changed it.
+func domainOf(had []exchange) string {
+	for _, e := range had {
+		if m := searched.FindStringSubmatch(e.Body); m != nil && e.Method == "GET" {
+			return m[1]
+		}
+	}
+	return usual
 }
 
 func readExchanges(name string, raw []byte) ([]exchange, error) {

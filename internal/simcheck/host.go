@@ -34,13 +34,15 @@ const (
 
 // recordedHost is the host on which the exchanges were recorded: the one of the
 // older recording, or that of the scenarios, which has more memory and cards.
-func recordedHost(scenarios bool) pvesim.Model {
+//
+// domain is the one that the host was in.
+func recordedHost(scenarios bool, domain string) pvesim.Model {
 	device := func(address, id, class string, group int, sub string) pvesim.PCIDevice {
 		return pvesim.PCIDevice{Address: address, ID: id, Class: class, Group: group, Subsystem: sub, Vendor: "V", Name: "N"}
 	}
 	secret := func(header string) string { return header[strings.LastIndexByte(header, '=')+1:] }
 	h := pvesim.Host{Name: "pve1", CPUs: 2, NUMANodes: 1, Memory: 8 * pvesim.GiB, Bridges: []string{"vmbr0"},
-		CIDRs: map[string]string{"vmbr0": "10.99.0.1/24"}, NoPorts: []string{"vmbr0"}, NoCard: true, Domain: "record.test", Resolvers: []string{},
+		CIDRs: map[string]string{"vmbr0": "10.99.0.1/24"}, NoPorts: []string{"vmbr0"}, NoCard: true, Domain: domain, Resolvers: []string{},
 		PCI: []pvesim.PCIDevice{
 			{Address: "0000:00:00.0", ID: "8086:0d57", Class: "060000", Group: -1, Subsystem: "0000:0000", Vendor: "V"},
 			device("0000:00:01.0", "1af4:1045", "ffff00", -1, "1af4:1045"), device("0000:00:02.0", "1af4:1042", "018000", -1, "1af4:1042"),

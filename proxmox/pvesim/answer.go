@@ -65,8 +65,12 @@ type answer struct {
 	reason string
 	body   []byte
 	drop   bool
-	plain  bool // the body is no JSON, and nothing says what it is
+	plain  bool   // the body is no JSON, and nothing says what it is
+	kind   string // what the body is where it is no JSON
 }
+
+// plainText is a file that is downloaded.
+type plainText string
 
 // listing is data with keys of its own beside it ("total").
 type listing struct {
@@ -85,6 +89,9 @@ func (s *Sim) answerFor(data any, err error) answer {
 		}
 		if c, ok := data.(changed); ok {
 			body = map[string]any{"data": c.data, "changes": c.diff}
+		}
+		if text, ok := data.(plainText); ok {
+			return answer{status: http.StatusOK, reason: "OK", body: []byte(text), kind: "text/plain"}
 		}
 		if raw, ok := data.(json.RawMessage); ok { // rendered before: the fast path
 			return answer{status: http.StatusOK, reason: "OK", body: raw}

@@ -15,6 +15,17 @@ import (
 // They return what is wrong.
 var validators = map[string]func(in map[string]string) string{
 	"pve-vm-cpu-conf": checkCPU,
+	"prune-backups":   checkPrune,
+}
+
+// checkPrune is validate_prune_backups of PVE/Storage/Plugin.pm.
+func checkPrune(in map[string]string) string {
+	for k, v := range in {
+		if in["keep-all"] == "1" && k != "keep-all" && atoi(v) > 0 {
+			return "keep-all cannot be set together with other options.\n"
+		}
+	}
+	return ""
 }
 
 // cpuFlags are those that a VM's configuration may name (PVE/QemuServer/CPUFlags.pm).

@@ -31,7 +31,7 @@ func (c *call) createVM() (any, error) {
 				return nil, err
 			}
 		}
-		if _, _, err := c.host().lookup(from); err != nil {
+		if err := c.mayRestore(from); err != nil {
 			return nil, err
 		}
 		return nil, die("unable to restore VM %d - backups are not simulated", id)
@@ -206,7 +206,7 @@ func (s *Sim) normal(key, value string) string {
 // normalNet writes a network card: model=MAC first. fresh gives it a new address.
 func (s *Sim) normalNet(key, value string, fresh bool) string {
 	d := s.props(key, value)
-	mac := strings.ToUpper(d["macaddr"])
+	mac := d["macaddr"]
 	if mac == "" || fresh {
 		mac = s.mac()
 	}
@@ -226,10 +226,39 @@ func normalTags(s string) string {
 	return strings.Join(slices.Compact(tags), ";")
 }
 
+// mayRestore refuses archives that are none (PVE/API2/Qemu.pm, create_vm).
+func (c *call) mayRestore(from string) error {
+	for _, k := range sortedKeys(c.p) {
+		if isDrive(k) {
+			return badParam(k, "option conflicts with option 'archive'")
+		}
+	}
+	switch {
+	case from == "-":
+		return die("pipe requires cli environment")
+	case !strings.Contains(from, ":") && c.who.root():
+		return die("can't find file '%s'", from)
+	case !strings.Contains(from, ":"):
+		return die("Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651.")
+	}
+	_, _, err := c.host().lookup(from)
+	return err
+}
+
+// bootable are the drives of a machine in the order in which the first is looked for
+// (PVE/QemuServer/Drive.pm, valid_drive_names).
+func bootable(conf map[string]string) []string {
+	rank := func(k string) int {
+		bus := strings.TrimRight(k, "0123456789")
+		return slices.Index([]string{"ide", "scsi", "virtio", "sata"}, bus)*100 + atoi(strings.TrimPrefix(k, bus))
+	}
+	return slices.SortedStableFunc(slices.Values(drives(conf)), func(a, b string) int { return rank(a) - rank(b) })
+}
+
 // usualBoot is the boot order when none is given: first disk, first CD, first card.
 func (s *Sim) usualBoot(conf map[string]string) string {
 	var disk, cd, net string
-	for _, k := range drives(conf) {
+	for _, k := range bootable(conf) {
 		switch d := s.props(k, conf[k]); {
 		case k == "efidisk0" || k == "tpmstate0":
 		case isCDROM(d) && cd == "":

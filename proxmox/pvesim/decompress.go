@@ -60,6 +60,9 @@ func (w worker) decompress(compression, tmp string, data []byte) ([]byte, error)
 	program := map[string]string{"gz": "zcat", "lzo": "lzop -d -c", "zst": "zstd -q -d -c", "bz2": "bzcat -q"}[compression]
 	w.log("decompressing %s to %s", tmp, strings.Replace(tmp, ".tmp_dwnl.", ".tmp_dcom.", 1))
 	failed := die("command '%s %s' failed: exit code 1", program, tmp)
+	if compression == "zst" {
+		w.log("zstd: %s: unsupported format ", tmp)
+	}
 	if compression != "gz" {
 		return nil, failed
 	}

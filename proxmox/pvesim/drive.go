@@ -278,6 +278,10 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 	h := w.s.hosts[v.node]
 	from := d["import-from"]
 	source, err := h.source(from)
+	if err != nil && h.isImage(from) { // its size is asked for before anything else
+		w.log("%s", err)
+		return "", die("cannot import from '%s' - could not get size of %s", from, from)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -364,6 +368,16 @@ func (h *host) source(from string) (*volume, error) {
 		return v, nil
 	}
 	return nil, die("failed to stat '%s'", st.path(rest))
+}
+
+// isImage tells whether a volume ID is of a machine's disk.
+func (h *host) isImage(volid string) bool {
+	st, rest := h.volume(volid)
+	if st == nil {
+		return false
+	}
+	parts, err := st.parseVolume(rest)
+	return err == nil && parts.content == "images"
 }
 
 // insideSize is the size of the disk in an image file: what a real qcow2 header

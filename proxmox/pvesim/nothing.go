@@ -3,6 +3,7 @@ package pvesim
 import (
 	_ "embed"
 	"net/http"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 )
@@ -11,6 +12,11 @@ import (
 //
 //go:embed nothing.yaml
 var nothingYAML []byte
+
+// refusalsYAML says how methods refuse to do something with what there is not.
+//
+//go:embed refusals.yaml
+var refusalsYAML []byte
 
 func nothingHandlers() map[string]handler {
 	answers := map[string]any{}
@@ -27,18 +33,31 @@ func nothingHandlers() map[string]handler {
 		"GET /cluster/config/nodes": (*call).corosyncNodes,
 		"GET /cluster/config/totem": (*call).totem,
 		"GET /cluster/config/join":  (*call).joinInfo,
-		"GET /cluster/backup/{id}":  func(c *call) (any, error) { return nil, badParam("id", "No such job '"+c.param("id")+"'") },
+		"POST /access/openid/login": func(c *call) (any, error) { // nobody has asked OpenID's server before
+			if c.s.wait(unauthorizedDelay, nil) != nil {
+				return nil, errDropped
+			}
+			return nil, fail(http.StatusUnauthorized, "authentication failure")
+		},
+		"POST /cluster/replication":                    (*call).replicate,
+		"GET /nodes/{node}/storage/{storage}/identity": (*call).storageIdentity,
 	}
 	for name, answer := range answers {
 		out[name] = func(*call) (any, error) { return answer, nil }
 	}
-	for _, one := range []struct{ path, param, text string }{
-		{"/cluster/replication/{id}", "id", "no such replication job '%s'"},
-		{"/cluster/sdn/zones/{zone}", "zone", "sdn '%s' does not exist"},
-		{"/cluster/sdn/vnets/{vnet}", "vnet", "sdn '%s' does not exist"},
-		{"/cluster/sdn/dns/{dns}", "dns", "sdn '%s' does not exist"},
-	} {
-		out["GET "+one.path] = func(c *call) (any, error) { return nil, die(one.text, c.param(one.param)) }
+	refusals := struct {
+		Refuse map[string]string `yaml:"refuse"`
+		Wrong  map[string]string `yaml:"wrong"`
+	}{}
+	if err := yaml.Unmarshal(refusalsYAML, &refusals); err != nil {
+		panic("pvesim: embedded refusals.yaml: " + err.Error())
+	}
+	for name, text := range refusals.Refuse {
+		out[name] = func(c *call) (any, error) { return nil, fail(http.StatusInternalServerError, fill(text, c.p)) }
+	}
+	for name, text := range refusals.Wrong {
+		param, text, _ := strings.Cut(text, ": ")
+		out[name] = func(c *call) (any, error) { return nil, badParam(param, fill(text, c.p)) }
 	}
 	return out
 }
@@ -81,4 +100,29 @@ func (c *call) joinInfo() (any, error) {
 		nodes = append(nodes, map[string]any{"name": node, "nodeid": itoa(i + 1), "pve_addr": c.s.ip(node), "pve_fp": fingerprint(der), "quorum_votes": "1", "ring0_addr": c.s.ip(node)})
 	}
 	return map[string]any{"nodelist": nodes, "preferred_node": c.s.nodes()[0], "totem": totem, "config_digest": digestOf(nodes)}, nil
+}
+
+// replicate refuses what cannot be: machines are here, or have nothing that replicates
+// (PVE/API2/ReplicationConfig.pm).
+func (c *call) replicate() (any, error) {
+	guest, _, _ := strings.Cut(c.param("id"), "-")
+	v, target := c.s.vms[atoi(guest)], c.param("target")
+	switch {
+	case v == nil:
+		return nil, die("Guest '%s' does not exist.", guest)
+	case c.s.hosts[target] == nil || len(c.s.hosts) == 1: // who is alone has no members
+		return nil, die("Target '%s' does not exist.", target)
+	case c.p.has("source") && c.param("source") != v.node:
+		return nil, die("Source '%s' does not match current node of guest '%s' (%s)", c.param("source"), guest, v.node)
+	case target == v.node:
+		return nil, die("Source and target must not be identical")
+	}
+	return nil, die("No replicatable volumes found")
+}
+
+func (c *call) storageIdentity() (any, error) {
+	if _, err := c.storage(); err != nil {
+		return nil, err
+	}
+	return nil, die("get_identity not implemented for this plugin at /usr/share/perl5/PVE/Storage/Plugin.pm line 2681.")
 }

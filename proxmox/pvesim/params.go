@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -129,6 +128,9 @@ func (p params) addJSON(body []byte) error {
 	return nil
 }
 
+// anObject stands for an object where a value belongs; the check of the types refuses it.
+const anObject = "\x00HASH"
+
 func flatten(v any) ([]string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -153,7 +155,7 @@ func flatten(v any) ([]string, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("type check ('string') failed - got HASH")
+	return []string{anObject}, nil
 }
 
 // secretParams are never recorded.

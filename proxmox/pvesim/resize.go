@@ -1,6 +1,9 @@
 package pvesim
 
-import "strings"
+import (
+	"path"
+	"strings"
+)
 
 func (c *call) resizeDisk() (any, error) {
 	if _, err := c.vm(); err != nil {
@@ -53,6 +56,11 @@ func (w worker) resize(who identity, v *vm, key, size string) error {
 	}
 	if err := w.sleep(w.s.opts.Timing.Configure); err != nil {
 		return err
+	}
+	if st.fileBased() && strings.HasPrefix(path.Base(vol.name), "base-") { // nobody may write to it any more
+		file, allocated := st.path(vol.name), map[string]string{"qcow2": "metadata", "raw": "off"}[vol.format]
+		w.log("qemu-img: Could not open '%s': Could not open '%s': Operation not permitted", file, file)
+		return die("command '/usr/bin/qemu-img resize '--preallocation=%s' -f %s %s %d' failed: exit code 1", allocated, vol.format, file, want)
 	}
 	vol.size = (want + 1023) / 1024 * 1024
 	d["size"] = formatSize(want)

@@ -86,6 +86,7 @@ func (c *call) deleteRole() (any, error) {
 		return nil, userConfig("delete role failed", die("role '%s' does not exist", id))
 	}
 	delete(c.s.access.roles, id)
+	c.s.access.acls = slices.DeleteFunc(c.s.access.acls, func(a ACL) bool { return a.Role == id }) // user.cfg is read without them
 	return nil, nil
 }
 

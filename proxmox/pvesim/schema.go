@@ -264,6 +264,10 @@ func checkValue(path string, p *property, v []string, errs map[string]string) {
 		errs[path] = fmt.Sprintf("type check ('%s') failed - got ARRAY", p.Type)
 		return
 	}
+	if v[0] == anObject {
+		errs[path] = fmt.Sprintf("type check ('%s') failed - got HASH", p.Type)
+		return
+	}
 	if text := checkScalar(path, p, v[0]); text != "" {
 		errs[path] = text
 	}

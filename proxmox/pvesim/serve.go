@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"errors"
@@ -39,7 +40,7 @@ func (s *Sim) Handler() http.Handler {
 			return
 		}
 		if a.body != nil && !a.plain {
-			w.Header().Set("Content-Type", contentType)
+			w.Header().Set("Content-Type", cmp.Or(a.kind, contentType))
 		}
 		w.WriteHeader(a.status)
 		_, _ = w.Write(a.body)
@@ -147,7 +148,7 @@ func (s *Sim) serving(f func()) bool {
 func (a answer) response(r *http.Request) *http.Response {
 	header := http.Header{"Server": {"pve-api-daemon/3.0"}}
 	if a.body != nil && !a.plain {
-		header.Set("Content-Type", contentType)
+		header.Set("Content-Type", cmp.Or(a.kind, contentType))
 	}
 	return &http.Response{
 		Status: fmt.Sprintf("%03d %s", a.status, a.reason), StatusCode: a.status,

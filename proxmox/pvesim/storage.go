@@ -312,6 +312,9 @@ func (st *storage) entry(v *volume) map[string]any {
 	}
 	if v.base != nil {
 		e["parent"] = path.Base(v.base.name)
+		if st.fileBased() { // as the image itself has it
+			e["parent"] = "../" + v.base.name
+		}
 	}
 	return e
 }

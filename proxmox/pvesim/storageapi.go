@@ -62,6 +62,9 @@ func (s *Sim) storageSections(digests bool) map[string]map[string]any {
 		}
 		for k, v := range st.Config {
 			e[k] = s.typedAs("POST /storage", k, v)
+			if k == "content-dirs" {
+				e[k] = dirsOf(v)
+			}
 		}
 		if st.Shared && !slices.Contains(sharedTypes(), st.Type) || st.Shared && st.Type == "nfs" {
 			e["shared"] = 1
@@ -78,6 +81,16 @@ func (s *Sim) storageSections(digests bool) map[string]map[string]any {
 		for _, e := range out {
 			e["digest"] = digest
 		}
+	}
+	return out
+}
+
+// dirsOf takes a list of content types' folders apart.
+func dirsOf(list string) map[string]any {
+	out := map[string]any{}
+	for _, one := range splitList(list) {
+		content, dir, _ := strings.Cut(one, "=")
+		out[content] = dir
 	}
 	return out
 }
@@ -144,7 +157,11 @@ func (c *call) createStorage() (any, error) {
 		return nil, userConfig("create storage failed", die("storage ID '%s' already defined", name))
 	}
 	c.spread(one, section["nodes"], nil)
-	return map[string]any{"storage": name, "type": kind}, nil
+	out := map[string]any{"storage": name, "type": kind}
+	if kind == "pbs" { // what was made up of keys: nothing
+		out["config"] = map[string]any{}
+	}
+	return out, nil
 }
 
 var storagePath = regexp.MustCompile(`^/[-/a-zA-Z0-9_.@]+$`)
@@ -301,6 +318,10 @@ func (c *call) deleteStorage() (any, error) {
 
 func (c *call) storageHistory() (any, error) {
 	st, err := c.storage()
+	if c.host().storages[c.param("storage")] == nil { // nobody asks whether there is one
+		return nil, die("RRD error: rrdcached@unix:/var/run/rrdcached.sock: rrd_fetch_r failed: opening "+
+			"'/var/lib/rrdcached/db/pve-storage-9.0/%s/%s': No such file or directory", c.param("node"), c.param("storage"))
+	}
 	if err != nil {
 		return nil, err
 	}

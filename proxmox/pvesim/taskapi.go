@@ -57,13 +57,23 @@ func (c *call) taskStatus() (any, error) {
 }
 
 func (c *call) taskLog() (any, error) {
-	t, err := c.taskOf("Sys.Audit")
-	if err != nil {
-		return nil, err
-	}
 	type line struct {
 		N int    `json:"n"`
 		T string `json:"t"`
+	}
+	t, err := c.taskOf("Sys.Audit")
+	switch upid := c.param("upid"); {
+	case c.s.tasks[upid] == nil && upidPattern.MatchString(upid):
+		if err := c.s.need(c.who, "/nodes/"+c.param("node"), "Sys.Audit"); err != nil {
+			return nil, err
+		}
+		return listing{[]line{{1, "unable to open file - No such file or directory"}}, 1}, nil
+	case err != nil:
+		return nil, err
+	case c.p.bool("download") && (c.p.has("start") || c.p.has("limit")):
+		return nil, die("'download' cannot be used together with 'start' or 'limit' parameters")
+	case c.p.bool("download"):
+		return plainText(strings.Join(t.lines, "\n") + "\n"), nil
 	}
 	lines := t.lines
 	if len(lines) == 0 {

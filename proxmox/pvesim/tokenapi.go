@@ -184,7 +184,7 @@ func (c *call) setRealm(id string, section map[string]string) {
 		realms[id] = map[string]string{}
 	}
 	maps.Copy(realms[id], section)
-	if sync := splitList(realms[id]["sync-defaults-options"]); sync != nil { // printed anew, in order
+	if sync := splitList(realms[id]["sync-defaults-options"]); len(sync) > 0 { // printed anew, in order
 		slices.Sort(sync)
 		realms[id]["sync-defaults-options"] = strings.Join(sync, ",")
 	}
