@@ -60,7 +60,9 @@ func (r *Replays) Replay(ctx context.Context, s Scenario) error {
 
 // phases are the moments of pvestatd's round at which a scenario may have begun.
 func (s Scenario) phases() []time.Duration {
-	looks := func(e exchange) bool { return e.Timed && strings.HasPrefix(e.Path, "/cluster/resources") }
+	looks := func(e exchange) bool {
+		return e.Method == http.MethodGet && e.Scenario != "" && (strings.HasPrefix(e.Path, "/cluster/resources") || strings.HasPrefix(e.Path, "/pools"))
+	}
 	if !slices.ContainsFunc(s.had, looks) {
 		return []time.Duration{0}
 	}

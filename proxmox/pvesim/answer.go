@@ -24,6 +24,13 @@ func (e *apiError) Error() string {
 	if e.status == http.StatusForbidden {
 		return "403 " + e.text
 	}
+	if e.params != nil {
+		text := fmt.Sprintf("%d %s\n", e.status, e.text)
+		for _, k := range sortedKeys(e.params) {
+			text += k + ": " + e.params[k] + "\n"
+		}
+		return strings.TrimSuffix(text, "\n")
+	}
 	return e.text
 }
 

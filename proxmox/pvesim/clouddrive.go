@@ -81,6 +81,13 @@ func (c *call) renewCloudDrive() (any, error) {
 		return nil, err
 	}
 	defer unlock()
+	if slices.ContainsFunc(drives(v.conf), func(k string) bool { return isCloudInit(c.s.props(k, v.conf[k])["file"]) }) {
+		for _, volid := range c.s.props("cicustom", v.conf["cicustom"]) {
+			if _, _, err := c.host().lookup(volid); err != nil {
+				return nil, err
+			}
+		}
+	}
 	v.cloudDrive = cloudOptions(v.conf)
 	return nil, nil
 }

@@ -99,6 +99,11 @@ func (c *call) mayDriveStore(key string, d map[string]string) error {
 		if err := c.permitVolume(file); err != nil {
 			return err
 		}
+		if st, rest := c.host().volume(file); st != nil {
+			if parts, err := st.parseVolume(rest); err == nil && parts.content != "images" && parts.content != "iso" {
+				return badParam(key, "content type needs to be 'images' or 'iso'")
+			}
+		}
 	}
 	if from := d["import-from"]; from != "" {
 		return c.checkImport(key, from)
@@ -215,7 +220,7 @@ func (w worker) attachDrive(h *host, key string, d map[string]string) (string, e
 func (w worker) emptyDrive(v *vm, key string, d map[string]string, made *allocated) (string, error) {
 	m := newDisk.FindStringSubmatch(d["file"])
 	st := w.s.hosts[v.node].storages[m[1]]
-	size, format := parseSize(m[2]+"G"), "raw"
+	size, format := (parseSize(m[2]+"G")+1023)/1024*1024, "raw" // whole KiB
 	switch {
 	case key == "tpmstate0":
 		size = int64(tpmSize)

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -222,7 +223,7 @@ func (c *call) sameOn(st *storage) bool {
 // unless told otherwise.
 func (st *storage) formats() map[string]any {
 	if st.fileBased() {
-		return map[string]any{"supported": []string{"qcow2", "raw", "subvol", "vmdk"}, "default": "qcow2"}
+		return map[string]any{"supported": []string{"qcow2", "raw", "subvol", "vmdk"}, "default": cmp.Or(st.Config["format"], "raw")}
 	}
 	return map[string]any{"supported": []string{"raw", "subvol"}, "default": "raw"}
 }
@@ -236,6 +237,12 @@ func boolInt(b bool) int {
 
 func (c *call) listStorages() (any, error) {
 	out := []any{}
+	if name := c.param("storage"); name != "" {
+		st := c.host().storages[name]
+		if st == nil || c.p.has("content") && !slices.ContainsFunc(splitList(c.param("content")), func(t string) bool { return slices.Contains(st.Content, t) }) {
+			return nil, badParam("storage", "No such storage.")
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.host().storages)) {
 		st := c.host().storages[name]
 		if !c.s.canAny(c.who, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace") {
@@ -253,7 +260,12 @@ func (c *call) listStorages() (any, error) {
 		entry := st.state()
 		entry["storage"] = name
 		if c.p.bool("format") {
-			entry["formats"] = st.formats()
+			formats := st.formats()
+			can := map[string]any{}
+			for _, f := range formats["supported"].([]string) {
+				can[f] = 1
+			}
+			entry["formats"], entry["format"] = formats, []any{can, formats["default"]}
 		}
 		if entry["active"] == 1 {
 			entry["used_fraction"] = float64(st.usedBytes()) / float64(max(1, st.Size))

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"path"
 	"regexp"
 	"strings"
 )
@@ -61,6 +62,9 @@ func (st *storage) parseVolume(name string) (volumeParts, error) {
 	}
 	for content, pattern := range map[string]*regexp.Regexp{"iso": isoName, "vztmpl": templateName, "snippets": snippetName} {
 		if pattern.MatchString(name) {
+			if ext := strings.TrimPrefix(path.Ext(name), "."); content == "vztmpl" && ext != "tar" {
+				return volumeParts{content: content, format: "t" + ext}, nil
+			}
 			return volumeParts{content: content, format: "raw"}, nil
 		}
 	}
