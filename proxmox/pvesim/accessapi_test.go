@@ -32,7 +32,7 @@ func TestATokenFromNothing(t *testing.T) {
 			{"POST", "/access/roles", []string{"roleid", "Watcher", "privs", "VM.Audit"}, "200 OK"},
 			{"POST", "/access/roles", []string{"roleid", "Watcher", "privs", "VM.Audit"}, "500 create role failed: role 'Watcher' already exists"},
 			{"PUT", "/access/roles/Administrator", []string{"privs", "VM.Audit"}, "500 auto-generated role 'Administrator' cannot be modified"},
-			{"POST", "/access/users", []string{"userid", "eve"}, "400 Parameter verification failed."},
+			{"POST", "/access/users", []string{"userid", "eve"}, "500 value 'eve' does not look like a valid user name"},
 			{"POST", "/access/users", []string{"userid", "eve@pve", "groups", "ops"}, "500 create user failed: no such group 'ops'"},
 			{"POST", "/access/groups", []string{"groupid", "ops"}, "200 OK"},
 			{"POST", "/access/users", []string{"userid", "eve@pve", "groups", "ops", "password", "long enough"}, "200 OK"},

@@ -154,8 +154,10 @@ func (w worker) clone(cl *cloning) (err error) {
 		if err != nil {
 			made.undo()
 			delete(w.s.vms, cl.newID)
+			delete(w.s.firewalls, "vm/"+itoa(cl.newID))
 		}
 	}()
+	w.s.cloneFirewall(src.id, cl.newID)
 	conf, err := w.clonedConfig(cl, v, &made)
 	if err != nil {
 		return die("clone failed: %s", err)

@@ -116,6 +116,9 @@ func (c *call) needSpace(storeName string) error {
 		return refuse("/storage/"+storeName, "Datastore.AllocateSpace")
 	}
 	st := c.host().storages[storeName]
+	if all, _ := c.s.storagesByName(); st == nil && all[storeName] != nil {
+		return die("storage '%s' is not available on node '%s'", storeName, c.param("node"))
+	}
 	if st == nil {
 		return die("storage '%s' does not exist", storeName)
 	}

@@ -86,6 +86,31 @@ func (s *Sim) firewallOf(whose string) *firewall {
 	return s.firewalls[whose]
 }
 
+// cloneFirewall gives a machine the firewall of another, and takes away the one it had
+// (PVE/Firewall/Helpers.pm, clone_vmfw_conf).
+func (s *Sim) cloneFirewall(from, to int) {
+	delete(s.firewalls, "vm/"+itoa(to))
+	was := s.firewalls["vm/"+itoa(from)]
+	if was == nil {
+		return
+	}
+	is := s.firewallOf("vm/" + itoa(to))
+	maps.Copy(is.options, was.options)
+	for _, rule := range was.rules {
+		is.rules = append(is.rules, maps.Clone(rule))
+	}
+	for name, alias := range was.aliases {
+		is.aliases[name] = maps.Clone(alias)
+	}
+	for name, set := range was.sets {
+		members := map[string]map[string]string{}
+		for cidr, about := range set.members {
+			members[cidr] = maps.Clone(about)
+		}
+		is.sets[name] = &ipset{comment: set.comment, members: members}
+	}
+}
+
 // empty reports whether there is no file of it.
 func (f *firewall) empty() bool {
 	return len(f.options)+len(f.rules)+len(f.aliases)+len(f.sets)+len(f.groups) == 0

@@ -182,7 +182,7 @@ func (k *ruleCheck) address(param string) {
 	if m == nil {
 		return
 	}
-	a := aliasIn(k.cluster, k.own, m[1], m[2])
+	a := aliasIn(k.cluster, k.own, "", m[2]) // whatever scope is written before it (PVE/Firewall.pm, verify_rule)
 	if a == nil {
 		k.add(param, "no such alias '%s'", value)
 		return

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func (c *call) checkMove() (*vm, error) {
 		return nil, die("detected modified configuration - file changed by other user? Try again.")
 	case v.conf[key] == "":
 		return nil, die("disk '%s' does not exist", key)
-	case isCDROM(d):
+	case isCDROM(d) && !isCloudInit(d["file"]):
 		return nil, die("you can't move a cdrom")
 	case to == nil:
 		return nil, die("storage '%s' does not exist", c.param("storage"))
@@ -106,7 +107,16 @@ func (w worker) moveDisk(v *vm, key, store, format string, remove bool) error {
 		return err
 	}
 	d["file"] = store + ":" + name
+	if isCloudInit(old) {
+		d["size"] = formatSize(source.size)
+	}
 	v.set(key, w.s.printProps(key, d))
+	if isCloudInit(old) && !remove { // Proxmox keeps none of these, and stumbles over it
+		w.log("found unused cloudinit disk '%s', removing it", old)
+		w.log("Use of uninitialized value $unused_key in concatenation (.) or string at /usr/share/perl5/PVE/API2/Qemu.pm line 4960.")
+		w.log("adding source volume '%s' as '' to config", old)
+		return w.erase(from, source.name)
+	}
 	if !remove {
 		w.log("adding source volume '%s' as '%s' to config", old, v.keepUnused(old))
 		return nil
@@ -127,6 +137,9 @@ func (w worker) moveDisk(v *vm, key, store, format string, remove bool) error {
 // copyVolume makes a disk like another on a storage and returns its name.
 func (w worker) copyVolume(to *storage, owner int, source *volume, format string, made *allocated) (string, error) {
 	name := to.newName(owner, "vm", format)
+	if isCloudInit(source.name) {
+		name = to.full(owner, fmt.Sprintf("vm-%d-cloudinit", owner), format)
+	}
 	if err := w.allocate(to, name, owner, source.size, made); err != nil {
 		return "", err
 	}

@@ -68,6 +68,9 @@ func (s *Sim) userParam(c *call, what any) error {
 // userGroup asks for a privilege on the groups of a user, existing or to be set.
 func (s *Sim) userGroup(c *call, privs []string, groupsOf string) error {
 	user := c.param("userid")
+	if err := soundUser(user); err != nil && groupsOf != "create" {
+		return err
+	}
 	if groupsOf != "create" && s.access.users[user].ID == "" {
 		return die("no such user ('%s')", user)
 	}

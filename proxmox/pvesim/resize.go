@@ -51,6 +51,8 @@ func (w worker) resize(who identity, v *vm, key, size string) error {
 		return die("shrinking disks is not supported")
 	case want == vol.size:
 		return nil
+	case st.fileBased() && vol.format == "vmdk":
+		return die("can't resize this image format")
 	case v.running && (key == "efidisk0" || key == "tpmstate0"):
 		return die("no block node inserted for drive '%s'", key)
 	}

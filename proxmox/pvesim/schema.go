@@ -251,6 +251,10 @@ func checkObject(path string, props map[string]*property, in params, errs map[st
 }
 
 func checkValue(path string, p *property, v []string, errs map[string]string) {
+	if p.Type == "array" && len(v) == 1 && (v[0] == "" || v[0] == "0") { // what is false in Perl is made no list
+		errs[path] = "type check ('array') failed"
+		return
+	}
 	if p.Type == "array" || p.Type == "any" {
 		for i, item := range v {
 			if p.Items == nil {

@@ -1,8 +1,8 @@
 package pvesim
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"

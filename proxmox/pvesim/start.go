@@ -64,13 +64,16 @@ func (w worker) start(how starting) error {
 			return err
 		}
 	}
+	if err := w.checkStorages(v); err != nil {
+		return err
+	}
 	warned, err := w.checkStart(v)
 	if err != nil {
 		return err
 	}
 	pci, held, err := w.passThrough(v)
 	if err != nil {
-		if strings.HasPrefix(err.Error(), "PCI device mapping invalid") || strings.HasPrefix(err.Error(), "no PCI device") {
+		if strings.HasPrefix(err.Error(), "PCI device mapping") || strings.HasPrefix(err.Error(), "no PCI device") {
 			w.log("%s", err)
 		}
 		return err

@@ -182,6 +182,25 @@ func (s *Sim) checkNUMA(v *vm, static int64, huge bool) error {
 	return nil
 }
 
+// checkStorages wants storages that hold what a machine has on them (PVE/QemuServer.pm,
+// check_volume_storage_type), and that are there.
+func (w worker) checkStorages(v *vm) error {
+	for _, k := range drives(v.conf) {
+		file := w.s.props(k, v.conf[k])["file"]
+		st, rest := w.s.hosts[v.node].volume(file)
+		if st == nil || !strings.Contains(file, ":") {
+			continue
+		}
+		if about, err := st.parseVolume(rest); err == nil && len(st.Content) > 0 && !slices.Contains(st.Content, about.content) {
+			return die("storage '%s' does not support content-type '%s'", st.Name, about.content)
+		}
+		if err := st.ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkSnippets wants the files of cicustom, before a cloud-init drive is written.
 func (w worker) checkSnippets(v *vm) error {
 	for _, k := range []string{"network", "user", "meta", "vendor"} {

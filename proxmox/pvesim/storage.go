@@ -237,14 +237,20 @@ func boolInt(b bool) int {
 
 func (c *call) listStorages() (any, error) {
 	out := []any{}
+	all, _ := c.s.storagesByName()
 	if name := c.param("storage"); name != "" {
 		st := c.host().storages[name]
 		if st == nil || c.p.has("content") && !slices.ContainsFunc(splitList(c.param("content")), func(t string) bool { return slices.Contains(st.Content, t) }) {
 			return nil, badParam("storage", "No such storage.")
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.host().storages)) {
+	for _, name := range sortedKeys(all) {
 		st := c.host().storages[name]
+		away := st == nil
+		if away { // it is another node's
+			other := all[name]
+			st = &storage{Storage: Storage{Name: name, Type: other.Type, Content: other.Content, Shared: other.Shared, Config: other.Config, Disabled: true}}
+		}
 		if !c.s.canAny(c.who, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace") {
 			continue
 		}
@@ -254,7 +260,7 @@ func (c *call) listStorages() (any, error) {
 		if want := c.param("storage"); want != "" && want != name {
 			continue
 		}
-		if c.p.bool("enabled") && st.Disabled || !c.sameOn(st) {
+		if c.p.bool("enabled") && st.Disabled && !away || away && c.p.has("content") || !away && !c.sameOn(st) {
 			continue
 		}
 		entry := st.state()
@@ -302,8 +308,8 @@ func (c *call) storageContent() (any, error) {
 		if want := c.param("content"); want != "" && want != v.content {
 			continue
 		}
-		if want := c.param("vmid"); want != "" && want != itoa(v.owner) {
-			continue
+		if want := c.param("vmid"); want != "" && want != itoa(v.owner) && slices.Contains([]string{"images", "rootdir", "backup"}, v.content) {
+			continue // what is nobody's is in every machine's list
 		}
 		if c.s.mayVolume(c.who, st, v, 0) != nil {
 			continue

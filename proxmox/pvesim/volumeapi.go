@@ -60,6 +60,9 @@ func (c *call) deleteVolume() (any, error) {
 		return nil, err
 	}
 	upid, err := c.startTask("imgdel", id, func(w worker) error {
+		if err := st.ready(); err != nil {
+			return err
+		}
 		unlock, err := w.lockStorage(st)
 		if err != nil {
 			return err
