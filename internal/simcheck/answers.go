@@ -67,7 +67,6 @@ func steps() [][]string {
 		{"POST", "/cluster/mapping/pci", "id=thing", "map=node=pve1,path=0000:01:00.0,id=10de:2684,iommugroup=13,subsystem-id=1043:88e2", "description=a card"},
 		{"POST", "/cluster/mapping/usb", "id=thing", "map=node=pve1,id=1234:5678", "description=a stick"},
 		{"POST", "/cluster/mapping/dir", "id=thing", "map=node=pve1,path=/srv", "description=a folder"},
-		{"POST", "/cluster/ha/groups", "group=web", "nodes=pve1"},
 		{"POST", "/cluster/ha/resources", "sid=vm:300"},
 		{"POST", "/cluster/firewall/groups", "group=web", "comment=a group"},
 		{"POST", "/cluster/firewall/groups/web", "type=in", "action=ACCEPT", "proto=tcp", "dport=443"},
@@ -93,8 +92,9 @@ func needs() map[string]string {
 }
 
 // notRead are methods that have nothing to say on a host without guests that live,
-// or without containers.
-var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/rules/|/cluster/(backup|replication|config/join|backup-info$)|/cluster/sdn/\w+/|/metrics/server/|` +
+// or without containers, or without groups of high availability; and that of USB
+// mappings, of which the schema promises what Proxmox's code does not give.
+var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/(rules/|groups)|/cluster/mapping/usb$|/replication/\{id\}|/cluster/(backup|replication|config/join|backup-info$)|/cluster/sdn/\w+/|/metrics/server/|` +
 	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog|rrd)$`)
 
 // statsRound is within what time a host's figures are anew, in seconds.

@@ -43,8 +43,6 @@ func accessHandlers() map[string]handler {
 		"GET " + realms + "/{realm}":       (*call).getRealm,
 		"PUT " + realms + "/{realm}":       (*call).updateRealm,
 		"DELETE " + realms + "/{realm}":    (*call).deleteRealm,
-		"POST " + realms + "/{realm}/sync": (*call).syncRealm,
-		"POST /access/openid/auth-url":     (*call).askOpenID,
 		"PUT /access/password":             (*call).changePassword,
 		"GET /access/ticket":               (*call).noTicket,
 		"GET /access/tfa":                  (*call).listFactors,

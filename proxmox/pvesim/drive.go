@@ -378,16 +378,6 @@ func (h *host) source(from string) (*volume, error) {
 	return nil, die("failed to stat '%s'", st.path(rest))
 }
 
-// isImage tells whether a volume ID is of a machine's disk.
-func (h *host) isImage(volid string) bool {
-	st, rest := h.volume(volid)
-	if st == nil {
-		return false
-	}
-	parts, err := st.parseVolume(rest)
-	return err == nil && parts.content == "images"
-}
-
 // insideSize is the size of the disk in an image file: what a real qcow2 header
 // says, and otherwise that of Ubuntu's image.
 func insideSize(data []byte) int64 {

@@ -33,6 +33,26 @@ func nothingHandlers() map[string]handler {
 		"GET /cluster/config/nodes": (*call).corosyncNodes,
 		"GET /cluster/config/totem": (*call).totem,
 		"GET /cluster/config/join":  (*call).joinInfo,
+		"GET /cluster/backup/{id}":  func(c *call) (any, error) { return nil, badParam("id", "No such job '"+c.param("id")+"'") },
+	}
+	for name, answer := range answers {
+		out[name] = func(*call) (any, error) { return answer, nil }
+	}
+	for _, one := range []struct{ path, param, text string }{
+		{"/cluster/replication/{id}", "id", "no such replication job '%s'"},
+		{"/cluster/sdn/zones/{zone}", "zone", "sdn '%s' does not exist"},
+		{"/cluster/sdn/vnets/{vnet}", "vnet", "sdn '%s' does not exist"},
+		{"/cluster/sdn/dns/{dns}", "dns", "sdn '%s' does not exist"},
+	} {
+		out["GET "+one.path] = func(c *call) (any, error) { return nil, die(one.text, c.param(one.param)) }
+	}
+	return out
+}
+
+// refusers answer for methods that are not served, as there is nothing that they could
+// be about. Who asks what is served is not told of them.
+func refusers() map[string]handler {
+	out := map[string]handler{
 		"POST /access/openid/login": func(c *call) (any, error) { // nobody has asked OpenID's server before
 			if c.s.wait(unauthorizedDelay, nil) != nil {
 				return nil, errDropped
@@ -41,9 +61,8 @@ func nothingHandlers() map[string]handler {
 		},
 		"POST /cluster/replication":                    (*call).replicate,
 		"GET /nodes/{node}/storage/{storage}/identity": (*call).storageIdentity,
-	}
-	for name, answer := range answers {
-		out[name] = func(*call) (any, error) { return answer, nil }
+		"POST /access/domains/{realm}/sync":            (*call).syncRealm,
+		"POST /access/openid/auth-url":                 (*call).askOpenID,
 	}
 	refusals := struct {
 		Refuse map[string]string `yaml:"refuse"`

@@ -48,10 +48,13 @@ type route struct {
 // ours that every test finds at once.
 var loadRoutes = sync.OnceValue(func() *route {
 	root := &route{}
-	code := handlers()
+	code, nothing := handlers(), refusers()
 	for name, spec := range loadSchema().Methods {
 		h := code[name]
 		delete(code, name)
+		if h == nil {
+			h = nothing[name]
+		}
 		if h == nil {
 			h = (*call).notHere
 		}

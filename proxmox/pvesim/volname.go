@@ -82,3 +82,13 @@ func imageFormat(name string) (string, error) {
 	}
 	return m[1], nil
 }
+
+// isImage tells whether a volume ID is of a machine's disk.
+func (h *host) isImage(volid string) bool {
+	st, rest := h.volume(volid)
+	if st == nil {
+		return false
+	}
+	parts, err := st.parseVolume(rest)
+	return err == nil && parts.content == "images"
+}
