@@ -70,7 +70,7 @@ func checkStorages(w *Want, s *seen) []Finding {
 			case st == nil:
 				out = append(out, wrong(u.Storage, fmt.Sprintf("write one of them, or make it (pvesm add); is it there? Then the token may not see it: that takes Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
 			case !st.Active:
-				out = append(out, wrong(u.Storage, "see why with pvesm status; if it is disabled: `pvesm set "+u.Storage+" --disable 0`", "storage %q on %s is not active", u.Storage, h.Name))
+				out = append(out, wrong(u.Storage, "see why with pvesm status, and whether it is for other nodes alone (pvesh get /storage/"+u.Storage+"); if it is disabled: `pvesm set "+u.Storage+" --disable 0`", "storage %q on %s is not active", u.Storage, h.Name))
 			case st.Total > 0 && st.Free < h.room(u.Storage):
 				say := wrong
 				if s.brief {

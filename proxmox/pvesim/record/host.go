@@ -30,7 +30,9 @@ func (r *reader) host(ctx context.Context, n entry) pvesim.Host {
 	r.devices(ctx, &h)
 	r.bridges(ctx, &h)
 	for _, e := range r.rows(ctx, base+"/storage", "storage", nil) {
-		h.Storages = append(h.Storages, r.storage(ctx, h.Name, e))
+		if r.isOf(h.Name, e.text("storage")) {
+			h.Storages = append(h.Storages, r.storage(ctx, h.Name, e))
+		}
 	}
 	return h
 }
@@ -111,6 +113,17 @@ func storageConfig(e entry) map[string]string {
 		return nil
 	}
 	return out
+}
+
+// isOf reports whether a host has a storage: its list has those of other nodes too, as
+// disabled ones (PVE/Storage.pm, storage_info).
+func (r *reader) isOf(node, storage string) bool {
+	i := slices.IndexFunc(r.storages, func(c entry) bool { return c.text("storage") == storage })
+	if i < 0 {
+		return true
+	}
+	nodes := r.storages[i].list("nodes")
+	return len(nodes) == 0 || slices.Contains(nodes, node)
 }
 
 func (r *reader) storage(ctx context.Context, node string, e entry) pvesim.Storage {
