@@ -38,6 +38,8 @@ type guest struct {
 	started atomic.Bool
 	// met is set once its SSH server accepted a connection in this run.
 	met atomic.Bool
+	// looked is set once this run has looked inside.
+	looked atomic.Bool
 	// refused is when the login was first refused, as Unix nanoseconds: cloud-init
 	// makes the login after the SSH server is up.
 	refused atomic.Int64
@@ -208,6 +210,9 @@ const bootTime = 10 * time.Minute
 // does not mend.
 func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 	g := c.guests[n.Name]
+	if !g.looked.Swap(true) && c.newborn(ctx, n) {
+		return inside{problem: "booting, it has not sent anything over its network yet"}, nil
+	}
 	out, err := cloudInitStatus(ctx, g.ssh)
 	var wrong *ssh.HostKeyError
 	if errors.As(err, &wrong) && wrong.Got != "" && !n.External {
@@ -246,6 +251,20 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		}
 	}
 	return inside{status: status}, nil
+}
+
+// newborn reports whether a machine of ours is in its first boot and cannot be reached
+// yet. A first look sees that in what it has asked Proxmox already, where a knock takes
+// its time; whoever looks again knocks, which costs the host nothing.
+func (c *Cluster) newborn(ctx context.Context, n Node) bool {
+	if n.External || c.Proxmox == nil {
+		return false
+	}
+	if keys, err := c.hosts.Lookup(c.guests[n.Name].addr); err != nil || len(keys) > 0 {
+		return false // it has been met, so its first boot is over
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	return err == nil && vm != nil && vm.Running && !c.Proxmox.ShowsLife(ctx, vm)
 }
 
 // bootOutput is where cloud-init keeps what its commands said.

@@ -88,9 +88,20 @@ func keeper(label string) string {
 // do not count.
 func (m Marks) Diff(n Node) drift.Diff {
 	var d drift.Diff
+	var taken []string // what is there already, by another's hand
+	add := func(path, have string, there bool, want string, owned bool) {
+		switch {
+		case !there:
+			d = append(d, drift.Field{Path: path, Want: quoted(want), Effect: drift.Update})
+		case have != want:
+			d = append(d, drift.Field{Path: path, Have: quoted(have), Want: quoted(want), Effect: drift.Update})
+		case !owned:
+			taken = append(taken, path)
+		}
+	}
 	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
 		have, there := n.Labels[k]
-		d = append(d, mark("label/"+k, have, there, m.Labels[k], slices.Contains(n.OwnedLabels, k))...)
+		add("label/"+k, have, there, m.Labels[k], slices.Contains(n.OwnedLabels, k))
 	}
 	for _, k := range n.OwnedLabels {
 		if _, asked := m.Labels[k]; !asked {
@@ -101,26 +112,17 @@ func (m Marks) Diff(n Node) drift.Diff {
 	want := byID(m.Taints)
 	for _, t := range m.Taints {
 		h, there := have[t.id()]
-		d = append(d, mark("taint/"+t.Key, h.String(), there, t.String(), slices.Contains(n.OwnedTaints, t.id()))...)
+		add("taint/"+t.Key, h.String(), there, t.String(), slices.Contains(n.OwnedTaints, t.id()))
 	}
 	for _, id := range n.OwnedTaints {
 		if _, asked := want[id]; !asked {
 			d = append(d, drift.Field{Path: "taint/" + strings.TrimSuffix(id, ":"+id[strings.LastIndexByte(id, ':')+1:]), Have: idText(have, id), Effect: drift.Update})
 		}
 	}
-	return d
-}
-
-func mark(path, have string, there bool, want string, owned bool) drift.Diff {
-	switch {
-	case !there:
-		return drift.Diff{{Path: path, Want: quoted(want), Effect: drift.Update}}
-	case have != want:
-		return drift.Diff{{Path: path, Have: quoted(have), Want: quoted(want), Effect: drift.Update}}
-	case !owned:
-		return drift.Diff{{Path: path, Have: quoted(have), Want: quoted(want), Effect: drift.Update, Note: "set by another; from now on it is looked after"}}
+	if len(taken) > 0 {
+		d = append(d, drift.Field{Want: strings.Join(taken, ", "), Effect: drift.Update, Note: "there already; looked after from now on"})
 	}
-	return nil
+	return d
 }
 
 func quoted(s string) string {

@@ -57,7 +57,7 @@ func TestMarkTakesOverWhatIsThere(t *testing.T) {
 		m := kube.Marks{Labels: map[string]string{"pool": "gpu"}, Taints: []kube.Taint{taint}}
 		node, err := w.Node(t.Context(), "wk1")
 		require.NoError(t, err)
-		assert.Contains(t, m.Diff(node).String(), "label/pool: gpu [set by another; from now on it is looked after]")
+		assert.Contains(t, m.Diff(node).String(), "label/pool, taint/nvidia.com/gpu [there already; looked after from now on]")
 		require.NoError(t, w.Mark(t.Context(), "wk1", m))
 		node, err = w.Node(t.Context(), "wk1")
 		require.NoError(t, err)

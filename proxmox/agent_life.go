@@ -47,7 +47,7 @@ func (c *Client) askAgent(ctx context.Context, vm *VM, verb string, query url.Va
 	if known && time.Now().Before(silent.again()) {
 		return fmt.Errorf("%w: it was asked %s ago", ErrAgentNotRunning, time.Since(silent.asked).Round(time.Second))
 	}
-	if !c.showsLife(ctx, vm) {
+	if !c.ShowsLife(ctx, vm) {
 		return fmt.Errorf("%w: the guest has not sent anything over its network yet", ErrAgentNotRunning)
 	}
 	err := c.get(ctx, vmPath(vm.Host, vm.VMID, "agent", verb), query, out)
@@ -65,9 +65,10 @@ func (c *Client) askAgent(ctx context.Context, vm *VM, verb string, query url.Va
 	return err
 }
 
-// showsLife reports whether a guest shows a sign of life. What cannot be seen is no
-// reason not to ask: the agent's own answer says more.
-func (c *Client) showsLife(ctx context.Context, vm *VM) bool {
+// ShowsLife reports whether a guest shows a sign of life: it has sent a packet since its
+// start, or runs for longer than that should take. What cannot be seen is no reason not
+// to ask it, so then it is true. One GET, which is shared, tells it of all VMs of a host.
+func (c *Client) ShowsLife(ctx context.Context, vm *VM) bool {
 	if len(vm.NICs) == 0 {
 		return true
 	}
