@@ -142,20 +142,17 @@ func byScenario(file string, had []exchange) (out []Scenario) {
 	return out
 }
 
-var (
-	searched = regexp.MustCompile(`"search":"([a-z0-9.-]+)"`)
-	usual    = "record.test"
-)
+var searched = regexp.MustCompile(`"search":"([a-z0-9.-]+)"`)
 
 // domainOf is the domain of the host that a file is of: what its resolver searched
-// before anybody changed it.
+// before anybody changed it, record.test where nobody asked.
 func domainOf(had []exchange) string {
 	for _, e := range had {
 		if m := searched.FindStringSubmatch(e.Body); m != nil && e.Method == "GET" {
 			return m[1]
 		}
 	}
-	return usual
+	return "record.test"
 }
 
 func readExchanges(name string, raw []byte) ([]exchange, error) {
