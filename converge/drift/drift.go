@@ -67,7 +67,7 @@ func (f Field) String() string {
 		b.WriteString(": ")
 	}
 	switch {
-	case f.Have == "", f.Have == f.Want && f.Note != "": // it is so already; the note says what is not
+	case f.Have == "":
 		b.WriteString(f.Want)
 	case f.Want == "":
 		fmt.Fprintf(&b, "%s → (none)", f.Have)

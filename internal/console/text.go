@@ -101,7 +101,7 @@ func difference(f drift.Field) string {
 	switch {
 	case f.Effect == drift.Remove && f.Want == "":
 		b.WriteString(f.Have)
-	case f.Have == "", f.Have == f.Want && f.Note != "": // it is so already; the note says what is not
+	case f.Have == "":
 		b.WriteString(f.Want)
 	case f.Want == "":
 		b.WriteString(f.Have + " → (none)")

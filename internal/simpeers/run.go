@@ -90,7 +90,8 @@ type outcome struct {
 func (s suite) run(ctx context.Context, o Options, pvesim, program string) (map[string]outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, suiteTime)
 	defer cancel()
-	dir, err := s.copy(ctx, filepath.Join(o.Dir, strings.ReplaceAll(s.name, "/", "-")))
+	file := strings.NewReplacer("/", "-", " ", "-").Replace(s.name)
+	dir, err := s.copy(ctx, filepath.Join(o.Dir, file))
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +104,14 @@ func (s suite) run(ctx context.Context, o Options, pvesim, program string) (map[
 	if s.skip != "" {
 		args = append(args, "-skip="+s.skip)
 	}
+	if s.only != "" {
+		args = append(args, "-run="+s.only)
+	}
 	args = append(args, s.packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), s.env(at, program)...)
 	cmd.Env = append(cmd.Env, "GOFLAGS=-mod=mod")
-	log, err := os.Create(filepath.Join(o.Dir, strings.ReplaceAll(s.name, "/", "-")+".log"))
+	log, err := os.Create(filepath.Join(o.Dir, file+".log"))
 	if err != nil {
 		return nil, err
 	}
@@ -186,8 +190,12 @@ func (s suite) site(ctx context.Context, o Options, pvesim string) (at site, end
 			return site{}, nil, err
 		}
 	}
+	model := s.model
+	if filepath.Ext(model) != "" {
+		model = filepath.Join(o.Root, "internal", "simpeers", "testdata", model)
+	}
 	cmd := exec.CommandContext(ctx, pvesim, "-listen=127.0.0.1:0", "-ssh=127.0.0.1:0", "-speed=100", "-dir="+filepath.Join(dir, "sim"),
-		"-internet="+internet, "-model="+filepath.Join(o.Root, "internal", "simpeers", "testdata", s.model), "-requests="+filepath.Join(dir, "requests.jsonl"))
+		"-internet="+internet, "-model="+model, "-requests="+filepath.Join(dir, "requests.jsonl"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.StdoutPipe()

@@ -11,10 +11,10 @@ type suite struct {
 	name, module, version string
 	tags                  string
 	packages              []string
-	skip                  string            // pattern of the tests that are not begun
+	only, skip            string            // patterns of the tests that alone are begun, and that are not
 	targets               []string          // of Ansible, in the place of packages
 	needs                 []string          // programs, one of which has to be there
-	model                 string            // of pvesim
+	model                 string            // of pvesim: a file, or one of its own
 	files                 map[string]string // for downloads, by name: the simulated internet's URL, or empty for zeros
 	prepare               func(dir string) error
 	env                   func(s site, program string) []string
@@ -51,16 +51,28 @@ func suites() []suite {
 		name: "bpg/proxmox", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
 		tags: "acceptance", packages: []string{"./fwprovider/test", "./fwprovider/nodes/vm/...", "./fwprovider/storage"},
 		needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{"ubuntu-24.04-minimal-cloudimg-amd64.img": nobleImage, "mismatch.iso": "", "template.tar.zst": "", "test.iso": ""},
+		env: bpgEnv,
+	}, {
+		name: "bpg/proxmox on two hosts", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
+		tags: "acceptance", packages: []string{"./fwprovider/test"}, only: "^TestAccResourceVMMigrateRemoveHostPCI$",
+		needs: []string{"tofu", "terraform"}, model: "two-hosts",
 		env: func(s site, program string) []string {
-			return []string{
-				"TF_ACC=1", "TF_ACC_TERRAFORM_PATH=" + program, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + os.DevNull,
-				"PROXMOX_VE_ENDPOINT=" + s.endpoint + "/", "PROXMOX_VE_INSECURE=true", "PROXMOX_VE_API_TOKEN=" + s.tokenID + "=" + s.secret,
-				"PROXMOX_VE_USERNAME=root@pam", "PROXMOX_VE_PASSWORD=" + s.password,
-				"PROXMOX_VE_SSH_USERNAME=root", "PROXMOX_VE_SSH_PRIVATE_KEY=" + read(s.sshKey),
-				"PROXMOX_VE_ACC_NODE_NAME=" + s.node, "PROXMOX_VE_ACC_NFS_SERVER=192.0.2.9", "PROXMOX_VE_ACC_NFS_EXPORT=/tank", "PROXMOX_VE_ACC_NFS_DATASTORE_ID=nas", "PROXMOX_VE_ACC_NODE_SSH_ADDRESS=127.0.0.1", "PROXMOX_VE_ACC_NODE_SSH_PORT=" + s.sshPort,
-			}
+			s.node = "pve1"
+			return append(bpgEnv(s, program), "PROXMOX_VE_ACC_NODE_2_NAME=pve2", "PROXMOX_VE_ACC_VM_MIGRATE_HOSTPCI_ID=0000:01:00.0")
 		},
 	}}
+}
+
+// bpgEnv is how bpg's tests find a pvesim.
+func bpgEnv(s site, program string) []string {
+	return []string{
+		"TF_ACC=1", "TF_ACC_TERRAFORM_PATH=" + program, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + os.DevNull,
+		"PROXMOX_VE_ENDPOINT=" + s.endpoint + "/", "PROXMOX_VE_INSECURE=true", "PROXMOX_VE_API_TOKEN=" + s.tokenID + "=" + s.secret,
+		"PROXMOX_VE_USERNAME=root@pam", "PROXMOX_VE_PASSWORD=" + s.password,
+		"PROXMOX_VE_SSH_USERNAME=root", "PROXMOX_VE_SSH_PRIVATE_KEY=" + read(s.sshKey),
+		"PROXMOX_VE_ACC_NODE_NAME=" + s.node, "PROXMOX_VE_ACC_NODE_SSH_ADDRESS=127.0.0.1", "PROXMOX_VE_ACC_NODE_SSH_PORT=" + s.sshPort,
+		"PROXMOX_VE_ACC_NFS_SERVER=192.0.2.9", "PROXMOX_VE_ACC_NFS_EXPORT=/tank", "PROXMOX_VE_ACC_NFS_DATASTORE_ID=nas",
+	}
 }
 
 func read(file string) string {

@@ -226,6 +226,19 @@ func TestHandshakeNeverAnswered(t *testing.T) {
 	assert.Less(t, time.Since(began), 250*time.Millisecond)
 }
 
+// A dialer gives its socket the context's deadline, which may come a hair before the
+// context's own.
+func TestTheSocketsDeadlineComesFirst(t *testing.T) {
+	cfg := newMachine(t).config()
+	cfg.Dial = func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	}
+	_, err := ssh.Dial(t.Context(), cfg)
+	var unreachable *ssh.UnreachableError
+	require.ErrorAs(t, err, &unreachable)
+	assert.ErrorContains(t, err, "no answer within ")
+}
+
 func TestUnreachable(t *testing.T) {
 	m, bastion := newMachine(t), inProcess(t)
 	m.addr = "127.0.0.1:1"

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 
 	xssh "golang.org/x/crypto/ssh"
 
@@ -57,7 +58,7 @@ func failed(ctx context.Context, cfg *Config, err error) error {
 	if is[*HostKeyError](err) || is[*AuthError](err) || is[*UnreachableError](err) {
 		return err // of this connection, or of a jump host on the way to it
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) { // the socket's may come first
 		err = fmt.Errorf("no answer within %s: %w", cfg.timeout(), err)
 	}
 	return &UnreachableError{Addr: cfg.Addr, Via: cfg.Via, Err: err}
