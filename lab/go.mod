@@ -7,6 +7,7 @@ require (
 	github.com/rancher/fleet/pkg/apis v0.16.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/server/v3 v3.6.8
+	gvisor.dev/gvisor v0.0.0-20260122175437-89a5d21be8f0
 	helm.sh/helm/v3 v3.22.0
 	k8s.io/cli-runtime v0.37.0
 	k8s.io/kubernetes v1.36.3

@@ -1,0 +1,83 @@
+package lan
+
+import "sync"
+
+// mac is an Ethernet address.
+type mac [6]byte
+
+// group reports whether it is several stations' address: broadcast is one.
+func (m mac) group() bool { return m[0]&1 != 0 }
+
+func destination(frame []byte) mac { return mac(frame[:6]) }
+func source(frame []byte) mac      { return mac(frame[6:12]) }
+
+const (
+	// queued is how many frames a port keeps for a guest that is slow to take them. What
+	// comes after those is lost, as on any switch, so that no guest holds up the others.
+	queued = 1024
+	// learnable is how many addresses the switch keeps in mind.
+	learnable = 4096
+)
+
+// port is a place where something is plugged in.
+type port struct{ out chan []byte }
+
+// fabric is the switch itself: it learns who is where, and floods what is for everybody or
+// for somebody unknown. The zero fabric is ready to use.
+type fabric struct {
+	mu     sync.Mutex
+	ports  map[*port]bool
+	learnt map[mac]*port
+}
+
+func (f *fabric) join() *port {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ports == nil {
+		f.ports, f.learnt = map[*port]bool{}, map[mac]*port{}
+	}
+	p := &port{out: make(chan []byte, queued)}
+	f.ports[p] = true
+	return p
+}
+
+func (f *fabric) leave(p *port) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.ports, p)
+	for m, at := range f.learnt {
+		if at == p {
+			delete(f.learnt, m)
+		}
+	}
+}
+
+// forward takes a frame of at least headerSize bytes, which nobody writes to any more.
+func (f *fabric) forward(from *port, frame []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ports[from] {
+		return
+	}
+	if m := source(frame); !m.group() && (f.learnt[m] != nil || len(f.learnt) < learnable) {
+		f.learnt[m] = from
+	}
+	if to := f.learnt[destination(frame)]; to != nil {
+		if to != from {
+			to.put(frame)
+		}
+		return
+	}
+	for p := range f.ports {
+		if p != from {
+			p.put(frame)
+		}
+	}
+}
+
+func (p *port) put(frame []byte) {
+	select {
+	case p.out <- frame:
+	default:
+	}
+}
