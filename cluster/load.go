@@ -60,6 +60,7 @@ func (r *resolver) resolve(root *tree) {
 	r.name()
 	r.patience()
 	r.proxmox()
+	r.labGuests()
 	r.image()
 	r.spec.Network = r.network(&r.raw.Network)
 	r.access()

@@ -31,6 +31,8 @@ func (r *resolver) image() {
 		TemplateStorage: raw.TemplateStorage, SecureBoot: raw.SecureBoot,
 	}
 	switch {
+	case r.spec.LabGuests.QEMU:
+		r.labHasImage(&img)
 	case img.Template != "" && img.URL != "":
 		r.wrong(&raw.Template, "the image is both a template and a URL", "keep template to use one that exists, or url to make one")
 	case img.Template != "":

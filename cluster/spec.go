@@ -24,7 +24,9 @@ type Spec struct {
 	K3s      K3s
 	NVIDIA   NVIDIA
 	Platform Platform
-	Patience int `json:",omitempty"` // multiplies every time limit of a step; 0 is 1
+	// LabGuests says what the VMs of the embedded lab are; the zero value is simulated ones.
+	LabGuests LabGuests `json:",omitzero"`
+	Patience  int       `json:",omitempty"` // multiplies every time limit of a step; 0 is 1
 
 	Warnings []Problem // what is allowed and probably not meant
 
@@ -46,6 +48,14 @@ type Proxmox struct {
 
 	Host  string // the host of nodes that name none
 	Hosts []Host // every host that carries a node or is declared, sorted by name
+}
+
+// LabGuests says what the VMs of the embedded lab are.
+type LabGuests struct {
+	QEMU     bool   // real ones; all else is about these
+	Internet bool   // they reach what this machine reaches
+	Image    string // folder with the files of [LabImageFiles]; empty: the lab makes one
+	Place    string // file:line:column of lab.guests, for what depends on the machine
 }
 
 // Host is one Proxmox VE host, called node in Proxmox's API.

@@ -9,6 +9,7 @@ import "net/netip"
 type rawFile struct {
 	Name     string         `yaml:"name" jsonschema:"required" jsonschema_description:"Name of the cluster: tag of its VMs, prefix of its images, ISOs and mappings."`
 	Proxmox  rawProxmox     `yaml:"proxmox" jsonschema_description:"Where the Proxmox VE API is and how to log in. May be left out where every node is external."`
+	Lab      rawLab         `yaml:"lab" jsonschema_description:"What the VMs of the embedded lab are. Only with endpoint: lab."`
 	Image    rawImage       `yaml:"image" jsonschema_description:"What the nodes' template is made from. Default: a pinned Ubuntu 24.04 cloud image."`
 	Network  rawNetwork     `yaml:"network" jsonschema_description:"The network of every node; pools and nodes may override parts of it."`
 	SSH      rawSSH         `yaml:"ssh" jsonschema_description:"Who may log in to the nodes, and how they are reached."`
@@ -75,6 +76,12 @@ type rawNetwork struct {
 	Gateway netip.Addr   `yaml:"gateway" jsonschema_description:"Any address inside the prefix."`
 	DNS     []netip.Addr `yaml:"dns" jsonschema_description:"DNS servers. Default: the gateway."`
 	Search  []string     `yaml:"search" jsonschema_description:"DNS search domains."`
+}
+
+type rawLab struct {
+	Guests   string `yaml:"guests" jsonschema:"enum=simulated,enum=qemu" jsonschema_description:"qemu: real VMs on this machine, with a real K3s in them. Default simulated."`
+	Internet *bool  `yaml:"internet" jsonschema_description:"Real VMs reach what this machine reaches. Default: true, but false with k3s.airgap."`
+	Image    string `yaml:"image" jsonschema_description:"Folder with disk.raw, vmlinuz and initrd of a Debian 13 for real VMs. Default: one is made once."`
 }
 
 type rawSSH struct {

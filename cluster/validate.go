@@ -11,6 +11,7 @@ import (
 func (r *resolver) validate() {
 	r.servers()
 	r.noProxmox()
+	r.realGuests()
 	r.uniqueNodes()
 	for _, n := range r.nodes {
 		r.nodeNetwork(n)

@@ -66,7 +66,7 @@ var allowed = map[string][]string{
 	"internal/archtest": nil,
 	"internal/console":  {"converge"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight"},
-	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/labctl", "internal/labmodel", "internal/trial", "proxmox/pvesim"},
+	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/labctl", "internal/labmodel", "internal/trial", "proxmox/pvesim", "proxmox/pvesim/qemu"},
 }
 
 // owners says which packages alone may import a heavy dependency.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -25,6 +26,8 @@ type Options struct {
 	Model  string // of the hardware; "eight-a100" when empty
 	Source string // the repository to build it from; found from the current folder when empty
 	Binary string // a program that Build made before; built when empty
+
+	Guests Guests // what lives in VMs; the zero value: simulated ones
 
 	// Speed is how many times faster than life the simulated host and its
 	// guests are; 0 leaves it to the lab, whose VMs boot in about a second.
@@ -141,6 +144,9 @@ func Start(ctx context.Context, o Options) (State, error) {
 // found is Find, and refuses a lab with other hardware.
 func (o Options) found(ctx context.Context) (State, error) {
 	s, err := Find(ctx, o.Dir)
+	if err == nil && s.Guests != o.Guests {
+		return s, fmt.Errorf("the lab runs with %s, and %s are asked for: end it with lab:stop first", s.Guests, o.Guests)
+	}
 	if err == nil && s.Model != o.Model {
 		return s, fmt.Errorf("the lab runs with the hardware %q, and %q is asked for: end it with lab:stop first", s.Model, o.Model)
 	}
@@ -200,7 +206,11 @@ func (o Options) launch(ctx context.Context) (State, error) {
 		return State{}, fmt.Errorf("lab: %w", err)
 	}
 	defer out.Close()
-	args := []string{"serve", "-dir", dir, "-model", o.Model}
+	guests, err := json.Marshal(o.Guests)
+	if err != nil {
+		return State{}, fmt.Errorf("lab: %w", err)
+	}
+	args := []string{"serve", "-dir", dir, "-model", o.Model, "-guests", string(guests)}
 	if o.Speed > 0 {
 		args = append(args, "-speed", strconv.FormatFloat(o.Speed, 'g', -1, 64))
 	}

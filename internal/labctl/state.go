@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,7 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Banner says what is simulated, in one line. It is shown every time the lab is used.
+// Banner says what is simulated, in one line, where VMs are. It or [Guests.Banner] is
+// shown every time the lab is used.
 const Banner = "embedded lab: the Proxmox VE host, VMs, GPUs and what runs in pods are simulated; API calls, SSH sessions, Helm and the Kubernetes control plane are real"
 
 // DefaultDir is where the lab keeps its state, under the current folder.
@@ -24,6 +26,7 @@ type State struct {
 	Started time.Time `json:"started"`
 	Binary  string    `json:"binary"` // digest of the program that runs
 	Model   string    `json:"model"`  // of the hardware, e.g. "eight-a100"
+	Guests  Guests    `json:"guests,omitzero"`
 
 	Endpoint    string `json:"endpoint"`    // of the Proxmox API, https://127.0.0.1:…
 	Fingerprint string `json:"fingerprint"` // of its certificate, SHA-256 as Proxmox writes it
@@ -38,6 +41,36 @@ type State struct {
 	// Charts is a folder of the lab's own stand-in charts, under the names and versions
 	// of the real ones; empty: it has none.
 	Charts string `json:"charts,omitempty"`
+}
+
+// Guests are real VMs in the place of simulated ones. The zero value is none.
+type Guests struct {
+	Image    string       `json:"image"`    // folder of the image that they boot, with disk.raw, vmlinuz and initrd
+	Network  netip.Prefix `json:"network"`  // the one that all are in
+	Gateway  netip.Addr   `json:"gateway"`  // the lab's address in it
+	Internet bool         `json:"internet"` // they reach what this machine reaches
+}
+
+// Real reports whether guests are.
+func (g Guests) Real() bool { return g != Guests{} }
+
+func (g Guests) String() string {
+	if g.Network == (netip.Prefix{}) {
+		return "simulated VMs"
+	}
+	internet := "without internet"
+	if g.Internet {
+		internet = "with internet"
+	}
+	return fmt.Sprintf("real VMs in %s behind %s %s", g.Network, g.Gateway, internet)
+}
+
+// Banner says what is simulated, in one line.
+func (g Guests) Banner() string {
+	if g.Real() {
+		return "embedded lab: the Proxmox VE host is simulated; VMs, SSH and Kubernetes are real, in QEMU on this machine"
+	}
+	return Banner
 }
 
 // Host is the shell of a simulated host, reached through the jump host. Root logs in

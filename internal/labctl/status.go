@@ -78,7 +78,11 @@ func children(pid int) []int {
 func inspect(pid int) Process {
 	p := Process{PID: pid}
 	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil {
-		if args := bytes.Split(line, []byte{0}); len(args) > 1 {
+		args := bytes.Split(line, []byte{0})
+		switch {
+		case len(args) > 2 && string(args[1]) == "-name": // a VM's
+			p.Name = filepath.Base(string(args[0])) + " " + string(args[2])
+		case len(args) > 1:
 			p.Name = string(args[1])
 		}
 	}

@@ -31,7 +31,7 @@ func LabStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Say("%s", labctl.Banner)
+	s.Say("%s", lab.Guests.Banner())
 	s.Say("The lab runs (%s): %s, %s, pid %d.", since(start), lab.Model, lab.Endpoint, lab.PID)
 	return nil
 }
@@ -52,7 +52,11 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	if err != nil {
 		return labctl.State{}, err
 	}
-	return labctl.Start(ctx, labctl.Options{Model: model})
+	guests, err := s.labGuests(ctx)
+	if err != nil {
+		return labctl.State{}, err
+	}
+	return labctl.Start(ctx, labctl.Options{Model: model, Guests: guests})
 }
 
 // labModel chooses the lab's hardware by what the cluster file asks for. A lab that
@@ -121,6 +125,9 @@ func LabStatus(ctx context.Context, asJSON bool) error {
 		t.Add(p.Name, fmt.Sprint(p.PID), fmt.Sprintf("%d MiB", p.Memory>>20))
 	}
 	s.Table(t)
+	if status.Guests.Real() {
+		s.Say("%s", status.Guests.Banner())
+	}
 	s.Say("%s at %s, up %s, %d MiB in all.", status.Model, status.Endpoint, status.Uptime, status.Memory()>>20)
 	if status.Outdated {
 		s.Say("It runs an older build than the sources here: go tool mage lab:stop, and the next command starts the new one.")

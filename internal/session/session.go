@@ -203,7 +203,7 @@ func ensureKey(path string) error {
 // openLab starts or finds the lab, and goes through its jump host as one would go
 // through that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
-	s.Say("%s", labctl.Banner)
+	s.Say("%s", s.guestsOf().Banner())
 	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, "") }
 	if s.opt.Start {
 		find = s.StartLab
@@ -213,6 +213,9 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 		return failedf(pending, "the lab is not running: go tool mage cluster:up starts it")
 	}
 	if err != nil {
+		return err
+	}
+	if err := s.labHas(lab); err != nil {
 		return err
 	}
 	token, err := lab.Token()
@@ -242,7 +245,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 // labCharts uses the lab's own charts where nobody names others: it has no images, and
 // no way to the internet.
 func (s *Session) labCharts(lab labctl.State, charts *chart.Source) {
-	if !s.Spec.HasPlatform() || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
+	if lab.Guests.Real() || !s.Spec.HasPlatform() || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
 		return
 	}
 	*charts = chart.Source{Folder: lab.Charts, Offline: true}

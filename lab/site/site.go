@@ -31,6 +31,8 @@ type Options struct {
 	Speed float64      // how many times faster than life the host and its guests are; 0 is DefaultSpeed
 	Exe   string       // the program that is all components: see package component
 	Log   *slog.Logger // what happens
+
+	Guests labctl.Guests // real VMs; the zero value: simulated ones, with simulated clusters in them
 }
 
 // DefaultSpeed lets a VM boot in about a second.
@@ -41,7 +43,8 @@ type Site struct {
 	State labctl.State
 
 	opts    Options
-	planes  *plane.Factory
+	planes  *plane.Factory // nil where guests are real
+	real    *guests        // nil where they are simulated
 	sim     *pvesim.Sim
 	bastion *bastion.Bastion
 	server  *http.Server
@@ -67,7 +70,7 @@ func Serve(ctx context.Context, o Options) error {
 		return err
 	}
 	defer func() { _ = labctl.RemoveState(o.Dir) }()
-	o.Log.Info("the lab is ready", "endpoint", s.State.Endpoint, "model", o.Model, "simulated", labctl.Banner)
+	o.Log.Info("the lab is ready", "endpoint", s.State.Endpoint, "model", o.Model, "simulated", o.Guests.Banner())
 	select {
 	case <-ctx.Done():
 		o.Log.Info("the lab ends")
@@ -96,22 +99,23 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	}
 	s := &Site{opts: o, served: make(chan error, 1)}
 	s.State = labctl.State{
-		PID: os.Getpid(), Started: time.Now().Round(time.Second), Binary: digest, Model: o.Model,
+		PID: os.Getpid(), Started: time.Now().Round(time.Second), Binary: digest, Model: o.Model, Guests: o.Guests,
 		TokenID: tokenID, TokenFile: filepath.Join(o.Dir, "token"), Charts: filepath.Join(o.Dir, "charts"),
 	}
 	if err := charts.Write(s.State.Charts); err != nil {
 		return nil, err
 	}
-	o.Log.Info("starting etcd and the Kubernetes control plane")
-	data := filepath.Join(o.Dir, "plane")
-	if err := os.RemoveAll(data); err != nil { // of a lab that crashed
-		return nil, fmt.Errorf("lab: %w", err)
+	host := pvesim.Options{Speed: o.Speed, Internet: guest.DefaultInternet(), Log: o.Log, Lean: true}
+	if o.Guests.Real() {
+		err = s.realGuests(ctx, &host)
+	} else {
+		err = s.simulatedClusters(ctx, &host)
 	}
-	s.planes = plane.New(ctx, plane.Options{Dir: data, Logs: filepath.Join(o.Dir, "log"), Exe: o.Exe, Log: o.Log})
-	s.planes.Prewarm()
-	s.sim = pvesim.New(model, pvesim.Options{
-		Speed: o.Speed, Kubernetes: s.planes, Internet: guest.DefaultInternet(), Log: o.Log, Lean: true,
-	})
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	s.sim = pvesim.New(model, host)
 	if s.bastion, err = bastion.Listen(ctx, o.Dir, s.dial); err != nil {
 		s.close()
 		return nil, err
@@ -125,9 +129,26 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	return s, nil
 }
 
+// simulatedClusters has control planes appear when guests start K3s.
+func (s *Site) simulatedClusters(ctx context.Context, host *pvesim.Options) error {
+	o := s.opts
+	o.Log.Info("starting etcd and the Kubernetes control plane")
+	data := filepath.Join(o.Dir, "plane")
+	if err := os.RemoveAll(data); err != nil { // of a lab that crashed
+		return fmt.Errorf("lab: %w", err)
+	}
+	s.planes = plane.New(ctx, plane.Options{Dir: data, Logs: filepath.Join(o.Dir, "log"), Exe: o.Exe, Log: o.Log})
+	s.planes.Prewarm()
+	host.Kubernetes = s.planes
+	return nil
+}
+
 // dial connects to an address of the virtual network: one that a cluster's load
 // balancer gave to a Service, or a machine's.
 func (s *Site) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if s.real != nil {
+		return s.dialReal(ctx, network, address)
+	}
 	if conn, ok := s.planes.Reach(address); ok { //nolint:contextcheck // the connection outlives the dialling, and ends with the cluster
 		return conn, nil
 	}
@@ -187,12 +208,19 @@ func (s *Site) close() {
 	if s.server != nil {
 		_ = s.server.Close()
 	}
-	if err := s.planes.Close(); err != nil {
-		s.opts.Log.Warn("control planes", "why", err)
+	if s.planes != nil {
+		if err := s.planes.Close(); err != nil {
+			s.opts.Log.Warn("control planes", "why", err)
+		}
 	}
-	s.sim.Close()
+	if s.sim != nil {
+		s.sim.Close()
+	}
 	if s.bastion != nil {
 		_ = s.bastion.Close()
+	}
+	if s.real != nil {
+		s.real.close()
 	}
 }
 

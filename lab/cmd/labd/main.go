@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -46,6 +47,7 @@ func serve(ctx context.Context, args []string) error {
 	dir := flags.String("dir", labctl.DefaultDir, "the folder for state and logs")
 	model := flags.String("model", labctl.DefaultModel, "the hardware: "+strings.Join(pvesim.Presets(), ", ")+", or a YAML file")
 	speed := flags.Float64("speed", site.DefaultSpeed, "how many times faster than life")
+	guests := flags.String("guests", "{}", "real VMs: image, network, gateway and internet as JSON")
 	verbose := flags.Bool("v", false, "log each request")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -71,5 +73,9 @@ func serve(ctx context.Context, args []string) error {
 			os.Exit(1)
 		})
 	})
-	return site.Serve(ctx, site.Options{Dir: *dir, Model: *model, Speed: *speed, Exe: exe, Log: log})
+	o := site.Options{Dir: *dir, Model: *model, Speed: *speed, Exe: exe, Log: log}
+	if err := json.Unmarshal([]byte(*guests), &o.Guests); err != nil {
+		return fmt.Errorf("-guests: %w", err)
+	}
+	return site.Serve(ctx, o)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,12 +78,16 @@ func (s shape) args(o Options) []string {
 	if s.q35() {
 		machine = "q35"
 	}
+	// One processor: Linux patches its own code while it boots, and a second emulated one
+	// runs into an instruction that is half written (an oops of int3 in sched_clock_cpu).
+	accel, kind, cpus := "tcg", cpu, 1
+	if o.KVM {
+		accel, kind, cpus = "kvm", "host", min(max(1, s.CPUs), runtime.NumCPU())
+	}
 	args := []string{
 		"-name", cmp.Or(s.Config["name"], fmt.Sprintf("vm%d", s.VMID)), "-no-user-config", "-nodefaults", "-display", "none",
-		"-machine", machine + ",hpet=off", "-accel", "tcg", "-cpu", cpu,
-		// One processor: Linux patches its own code while it boots, and a second emulated one
-		// runs into an instruction that is half written (an oops of int3 in sched_clock_cpu).
-		"-smp", "1", "-m", strconv.FormatInt(s.Memory>>20, 10),
+		"-machine", machine + ",hpet=off", "-accel", accel, "-cpu", kind,
+		"-smp", strconv.Itoa(cpus), "-m", strconv.FormatInt(s.Memory>>20, 10),
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
 		"-kernel", o.Image.Kernel, "-initrd", o.Image.Initrd,
 		"-append", "root=LABEL=cloudimg-rootfs ro console=ttyS0 quiet " + boot,
@@ -219,23 +224,40 @@ func models() map[string]string {
 	return map[string]string{"virtio": "virtio-net-pci", "e1000": "e1000", "e1000e": "e1000e", "rtl8139": "rtl8139", "vmxnet3": "vmxnet3"}
 }
 
-// network are the cards, each in a network that it has alone and that leads nowhere: only
-// what is forwarded from this machine comes in.
-func (s shape) network(o Options) []string {
-	var out []string
+// card is a network card.
+type card struct {
+	key   string // net0
+	slot  int    // 0
+	model string // QEMU's name
+	mac   string
+}
+
+func (s shape) cards() []card {
+	var out []card
 	for i := range 6 {
 		key := fmt.Sprintf("net%d", i)
 		for name, mac := range props(s.Config[key]) {
-			model := models()[name]
-			if model == "" {
-				continue
+			if model := models()[name]; model != "" {
+				out = append(out, card{key, i, model, mac})
 			}
-			out = append(out,
-				"-netdev", fmt.Sprintf("user,id=%s,ipv6=off,restrict=on,net=%s,host=%s,dns=%s,dhcpstart=%s", key, o.Network.Masked(), o.Gateway,
-					nth(o.Network, -2), nth(o.Network, 100+s.VMID%100)),
-				"-object", fmt.Sprintf("filter-dump,id=sent%d,netdev=%s,queue=rx,maxlen=64,file=%s%d", i, key, s.sent, i),
-				"-device", fmt.Sprintf("%s,mac=%s,netdev=%s,bus=pci.0,addr=%#x,id=%s", model, mac, key, 0x12+i, key))
 		}
+	}
+	return out
+}
+
+// network are the cards: in the LAN, or each in a network that it has alone and that leads
+// nowhere, where only what is forwarded from this machine comes in.
+func (s shape) network(o Options) []string {
+	var out []string
+	for i, c := range s.cards() {
+		netdev := fmt.Sprintf("user,id=%s,ipv6=off,restrict=on,net=%s,host=%s,dns=%s,dhcpstart=%s", c.key, o.Network.Masked(), o.Gateway,
+			nth(o.Network, -2), nth(o.Network, 100+s.VMID%100))
+		if o.LAN != nil {
+			netdev = fmt.Sprintf("socket,id=%s,fd=%d", c.key, firstCable+i)
+		}
+		out = append(out, "-netdev", netdev,
+			"-object", fmt.Sprintf("filter-dump,id=sent%d,netdev=%s,queue=rx,maxlen=64,file=%s%d", c.slot, c.key, s.sent, c.slot),
+			"-device", fmt.Sprintf("%s,mac=%s,netdev=%s,bus=pci.0,addr=%#x,id=%s", c.model, c.mac, c.key, 0x12+c.slot, c.key))
 	}
 	return out
 }

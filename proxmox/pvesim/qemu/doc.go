@@ -18,8 +18,9 @@
 //
 // The kernel is booted directly, whatever the VM's firmware is, because OVMF and GRUB take
 // minutes in emulation; so it is always the image's own. There is no display, no USB, no
-// passed-through card. CPUs are as many as this machine has at most, and of QEMU's own
-// kind. A guest has no internet. It is in a network of its own, and is reached through
-// pvesim's at the address that its agent reports: two guests do not reach each other. A
-// disk can be cloned only while no machine uses it.
+// passed-through card. There is one CPU, of QEMU's own kind; with KVM they are as many as
+// this machine has at most, and like its own. A guest has no internet. It is in a network
+// of its own, and is reached through pvesim's at the address that its agent reports: two
+// guests do not reach each other, unless there is a [LAN] for them. A disk can be cloned
+// only while no machine uses it.
 package qemu

@@ -2,9 +2,11 @@ package qemu
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,10 +20,23 @@ import (
 type Options struct {
 	Image Image // what every image that is imported turns out to be
 	// Network is the guests', e.g. 10.0.0.0/24, and Gateway an address of it that no guest
-	// has. Nothing lies behind it.
+	// has. Nothing lies behind it, unless LAN has something there.
 	Network netip.Prefix
 	Gateway netip.Addr
 	Dir     string // where disks and logs are kept, as long as somebody needs them
+
+	LAN LAN  // what guests are plugged into; nil: each is alone, and reached by forwarded ports
+	KVM bool // in the place of emulation: see [KVM]
+}
+
+// LAN is a network that guests share.
+type LAN interface {
+	// Plug takes the other end of a network card's cable and returns at once. Frames come
+	// and go over it as QEMU's netdev socket writes them: four bytes of length, high ones
+	// first, and the frame. The end of conn is that of the machine.
+	Plug(conn net.Conn)
+	// Dial connects to an address in it.
+	Dial(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Hypervisor runs guests. It is safe for concurrent use.

@@ -25,6 +25,14 @@ type Image struct {
 	Initrd string // file
 }
 
+// ImageIn is the image in a folder, under the names that [Debian] gives its files.
+func ImageIn(dir string) Image {
+	return Image{Disk: filepath.Join(dir, "disk.raw"), Kernel: filepath.Join(dir, "vmlinuz"), Initrd: filepath.Join(dir, "initrd")}
+}
+
+// Lacks returns the Debian packages that this machine lacks for [New].
+func Lacks() []string { return lacks(programs()[:2]) }
+
 // programs are what running and making guests takes, with Debian's packages of them.
 func programs() [][2]string {
 	return [][2]string{{"qemu-system-x86_64", "qemu-system-x86"}, {"qemu-img", "qemu-utils"},
@@ -32,9 +40,11 @@ func programs() [][2]string {
 }
 
 // Missing returns the Debian packages that this machine lacks for [Debian] and [New].
-func Missing() []string {
+func Missing() []string { return lacks(programs()) }
+
+func lacks(programs [][2]string) []string {
 	var out []string
-	for _, p := range programs() {
+	for _, p := range programs {
 		if find(p[0]) == "" {
 			out = append(out, p[1])
 		}
@@ -58,7 +68,7 @@ func find(name string) string {
 func Debian(ctx context.Context, cache string) (Image, error) {
 	name := fmt.Sprintf("debian-13-%x", sha256.Sum256([]byte(imageScript)))[:len("debian-13-")+12]
 	dir := filepath.Join(cache, name)
-	image := Image{Disk: filepath.Join(dir, "disk.raw"), Kernel: filepath.Join(dir, "vmlinuz"), Initrd: filepath.Join(dir, "initrd")}
+	image := ImageIn(dir)
 	if _, err := os.Stat(dir); err == nil {
 		return image, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,8 +66,7 @@ func (m *machine) Boot(ctx context.Context) error {
 	r := &run{}
 	r.ctx, r.end = context.WithCancel(ctx)
 	r.net = newPort(r, m.h.o, s)
-	r.process, err = start(r.ctx, m.shape.args(m.h.o), func(e event) { m.hear(r, e) })
-	if err != nil {
+	if err := m.start(r); err != nil {
 		r.end()
 		m.letGo()
 		return err
@@ -75,6 +75,35 @@ func (m *machine) Boot(ctx context.Context) error {
 	r.rest.Go(r.net.follow)
 	go m.awaitEnd(r)
 	return nil
+}
+
+// start runs QEMU, its cards plugged into the LAN where there is one.
+func (m *machine) start(r *run) (err error) {
+	var ends []net.Conn
+	var cables []*os.File
+	defer func() {
+		for _, c := range cables {
+			_ = c.Close()
+		}
+		for _, end := range ends {
+			if err != nil {
+				_ = end.Close()
+			} else {
+				m.h.o.LAN.Plug(end)
+			}
+		}
+	}()
+	if m.h.o.LAN != nil {
+		for range m.shape.cards() {
+			ours, theirs, err := pair()
+			if err != nil {
+				return err
+			}
+			ends, cables = append(ends, ours), append(cables, theirs)
+		}
+	}
+	r.process, err = start(r.ctx, m.shape.args(m.h.o), func(e event) { m.hear(r, e) }, cables...)
+	return err
 }
 
 // plugIn gets the files of drives ready.

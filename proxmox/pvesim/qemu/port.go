@@ -30,12 +30,8 @@ type port struct {
 
 func newPort(r *run, o Options, s shape) *port {
 	p := &port{run: r, o: o, network: s.Network, cards: map[string]string{}}
-	for _, key := range []string{"net0", "net1", "net2", "net3", "net4", "net5"} {
-		for name, mac := range props(s.Config[key]) {
-			if models()[name] != "" {
-				p.cards[strings.ToLower(mac)] = key
-			}
-		}
+	for _, c := range s.cards() {
+		p.cards[strings.ToLower(c.mac)] = c.key
 	}
 	return p
 }
@@ -93,6 +89,9 @@ const refusedTime = 300 * time.Millisecond
 func (p *port) Listen(number uint16) guest.Handler {
 	ctx, cancel := context.WithTimeout(p.run.ctx, answerTime)
 	defer cancel()
+	if p.o.LAN != nil {
+		return p.dial(ctx, number)
+	}
 	at, err := p.forwarded(ctx, number)
 	if err != nil {
 		return nil
@@ -110,6 +109,18 @@ func (p *port) Listen(number uint16) guest.Handler {
 	}
 	_ = there.SetReadDeadline(time.Time{})
 	return func(ctx context.Context, conn net.Conn) { join(ctx, conn, there, first[:n]) }
+}
+
+// dial connects through the LAN, which knows where nobody listens.
+func (p *port) dial(ctx context.Context, number uint16) guest.Handler {
+	p.mu.Lock()
+	at := netip.AddrPortFrom(p.addr, number).String()
+	p.mu.Unlock()
+	there, err := p.o.LAN.Dial(ctx, "tcp", at)
+	if err != nil {
+		return nil
+	}
+	return func(ctx context.Context, conn net.Conn) { join(ctx, conn, there, nil) }
 }
 
 // forwarded is where on this machine a port of the guest is.

@@ -34,8 +34,12 @@ type process struct {
 // startTime is how long QEMU may take to say that it is there.
 const startTime = 30 * time.Second
 
+// firstCable is the number that the first of start's cables has in QEMU.
+const firstCable = 5
+
 // start runs QEMU until ctx ends. news is told what happens, from another goroutine.
-func start(ctx context.Context, args []string, news func(event)) (*process, error) {
+// The cables stay the caller's.
+func start(ctx context.Context, args []string, news func(event), cables ...*os.File) (*process, error) {
 	p := &process{ended: make(chan struct{}), opened: make(chan struct{}, 1), deleted: map[string]chan struct{}{}}
 	qmp, theirQMP, err := pair()
 	if err != nil {
@@ -47,7 +51,7 @@ func start(ctx context.Context, args []string, news func(event)) (*process, erro
 	}
 	p.agent = newAgent(qga)
 	p.cmd = exec.CommandContext(ctx, "qemu-system-x86_64", args...)
-	p.cmd.ExtraFiles = []*os.File{theirQMP, theirQGA} // 3 and 4
+	p.cmd.ExtraFiles = append([]*os.File{theirQMP, theirQGA}, cables...) // from 3
 	p.cmd.Stdout, p.cmd.Stderr = &p.stderr, &p.stderr
 	dieWithUs(p.cmd)
 	started := make(chan error)
