@@ -28,6 +28,8 @@ type State struct {
 	Model   string    `json:"model"`  // of the hardware, e.g. "eight-a100"
 	Guests  Guests    `json:"guests,omitzero"`
 
+	ImageSHA256 string `json:"imageSHA256,omitempty"` // of the file that stands for the image of real guests
+
 	Endpoint    string `json:"endpoint"`    // of the Proxmox API, https://127.0.0.1:…
 	Fingerprint string `json:"fingerprint"` // of its certificate, SHA-256 as Proxmox writes it
 	TokenID     string `json:"tokenID"`     // e.g. "homelab@pve!lab"

@@ -51,7 +51,7 @@ func (s *Session) labGuests(ctx context.Context) (labctl.Guests, error) {
 		if err != nil {
 			return g, fmt.Errorf("image of the lab's VMs: %w", err)
 		}
-		progress.Say(ctx, "making an image of Debian 13, once: two or three minutes")
+		progress.Say(ctx, "looking for the image of Debian 13, which is made once and takes two or three minutes")
 		image, err := qemu.Debian(ctx, filepath.Join(cache, "homelab"))
 		if err != nil {
 			return g, failed(invalid, fmt.Errorf("%s: guests: qemu: %w", l.Place, err))

@@ -218,6 +218,11 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	if err := s.labHas(lab); err != nil {
 		return err
 	}
+	if lab.Guests.Real() { // its image is known only now
+		spec := *s.Spec
+		spec.Image.SHA256 = lab.ImageSHA256
+		s.Spec = &spec
+	}
 	token, err := lab.Token()
 	if err != nil {
 		return err

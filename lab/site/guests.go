@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/netip"
@@ -51,7 +52,9 @@ func (s *Site) realGuests(ctx context.Context, host *pvesim.Options) error {
 		return err
 	}
 	host.Hypervisor = h
-	host.Internet = func(string) ([]byte, error) { return h.ImageFile(), nil }
+	file := h.ImageFile()
+	s.State.ImageSHA256 = fmt.Sprintf("%x", sha256.Sum256(file))
+	host.Internet = func(string) ([]byte, error) { return file, nil }
 	host.Timing = pvesim.Timing{DownloadRate: pvesim.TiB, CopyRate: pvesim.TiB}
 	return nil
 }
