@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/qemu"
 )
 
 // BinaryEnv names a program that was built before, for those who change a test again
@@ -41,4 +43,27 @@ func root(t *testing.T) string {
 	_, file, _, ok := runtime.Caller(0)
 	require.True(t, ok)
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}
+
+// Image returns the image that real guests boot, and leaves the test out where a machine
+// cannot have any; CI can.
+func Image(t *testing.T) qemu.Image {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: real guests take minutes, and -short was asked for")
+	}
+	if lacks := qemu.Missing(); len(lacks) > 0 {
+		if os.Getenv("CI") != "" && os.Getenv("HOMELAB_NO_GUESTS") == "" { // .ci/run sets it where they cannot be had
+			require.Empty(t, lacks, "CI runs real guests, and this machine lacks Debian packages for them")
+		}
+		t.Skip("SKIPPED: no real guest on this machine, which lacks " + strings.Join(lacks, ", "))
+	}
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	image, err := qemu.Debian(t.Context(), filepath.Join(cache, "homelab"))
+	if err != nil && os.Geteuid() != 0 && os.Getenv("CI") == "" {
+		t.Skip("SKIPPED: no real guest: " + err.Error())
+	}
+	require.NoError(t, err)
+	return image
 }
