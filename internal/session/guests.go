@@ -80,8 +80,7 @@ const beside = 200 * cluster.MiB
 // hasMemory refuses VMs that have more memory together than this machine has free.
 func (s *Session) hasMemory() error {
 	var sum cluster.Size
-	machines := s.Spec.Machines()
-	for _, n := range machines {
+	for _, n := range s.Spec.Machines() {
 		sum += n.Memory + beside
 	}
 	free, err := available("/proc/meminfo")
@@ -89,8 +88,8 @@ func (s *Session) hasMemory() error {
 		return fmt.Errorf("free memory of this machine: %w", err)
 	}
 	if sum > free {
-		return failedf(invalid, "%s: guests: qemu: %d VMs take %s with what QEMU needs, and this machine has %s free: give them less memory, or have fewer",
-			s.Spec.LabGuests.Place, len(machines), (sum+cluster.MiB-1)/cluster.MiB*cluster.MiB, free/cluster.MiB*cluster.MiB)
+		return failedf(invalid, "%s: guests: qemu: the VMs take %s with what QEMU needs, and this machine has %s free: give them less memory, or have fewer",
+			s.Spec.LabGuests.Place, (sum+cluster.MiB-1)/cluster.MiB*cluster.MiB, free/cluster.MiB*cluster.MiB)
 	}
 	return nil
 }

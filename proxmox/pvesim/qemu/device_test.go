@@ -1,7 +1,12 @@
 package qemu
 
 import (
+	"context"
+	"errors"
+	"net"
 	"net/netip"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,6 +54,35 @@ func TestDevicesAreQemuServers(t *testing.T) {
 		assert.Contains(t, now+" ", want)
 	}
 	assert.NotContains(t, now, "balloon")
+}
+
+// In a LAN each card has a cable of its own, in the order of the cards.
+func TestCardsInALAN(t *testing.T) {
+	s := board("q35", "10.1.2")
+	s.Config["net2"] = "e1000=BC:24:11:00:00:02,bridge=vmbr0"
+	s.CPUs = 2
+	o := Options{Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), LAN: plugs{}}
+	all := strings.Join(s.args(o), " ")
+	for _, want := range []string{
+		"-netdev socket,id=net0,fd=5 -object filter-dump,id=sent0,netdev=net0,",
+		"-netdev socket,id=net2,fd=6 -object filter-dump,id=sent2,netdev=net2,",
+		"-device e1000,mac=BC:24:11:00:00:02,netdev=net2,bus=pci.0,addr=0x14,id=net2", "-accel tcg", "-smp 1 ",
+	} {
+		assert.Contains(t, all, want)
+	}
+	assert.NotContains(t, all, "-netdev user")
+	o.KVM = true
+	all = strings.Join(s.args(o), " ")
+	assert.Contains(t, all, "-accel kvm -cpu host -smp "+strconv.Itoa(min(2, runtime.NumCPU()))+" ")
+}
+
+// plugs is a LAN with nobody in it.
+type plugs struct{}
+
+func (plugs) Plug(net.Conn) {}
+
+func (plugs) Dial(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("nobody")
 }
 
 // Since machine version 10.0 a SCSI disk's id is no longer its serial. The version is the

@@ -3,6 +3,7 @@ package qemu
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -49,6 +50,30 @@ func TestQEMUIsStartedAndKilled(t *testing.T) {
 	_, err = start(t.Context(), append(bare, "-device", "nonsense"), func(event) {})
 	require.ErrorContains(t, err, "start failed: QEMU: ")
 	require.ErrorContains(t, err, "nonsense")
+}
+
+// A card's cable is the caller's at one end, and ends with QEMU at the other.
+func TestACableEndsWithQEMU(t *testing.T) {
+	needs(t, "qemu-system-x86_64")
+	ours, theirs, err := pair()
+	require.NoError(t, err)
+	defer ours.Close()
+	p, err := start(t.Context(), []string{"-machine", "none", "-display", "none", "-nodefaults",
+		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", "-netdev", "socket,id=net0,fd=5"}, func(event) {}, theirs)
+	require.NoError(t, err)
+	require.NoError(t, theirs.Close())
+	p.kill()
+	_, err = ours.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+}
+
+// Where there is no KVM somebody is told why, soon.
+func TestKVMThatIsNotThere(t *testing.T) {
+	needs(t, "qemu-system-x86_64")
+	began := time.Now()
+	err := KVM(t.Context(), Image{Kernel: filepath.Join(t.TempDir(), "none")})
+	require.Error(t, err)
+	assert.Less(t, time.Since(began), kvmTime)
 }
 
 // hypervisor has a small image.
