@@ -63,7 +63,8 @@ func find(name string) string {
 }
 
 // Debian returns the Debian 13 cloud image in a folder, and makes it when it is not there:
-// two minutes' work as root, from this machine's mirror of Debian. What it is made from
+// two minutes' work as root, from this machine's mirror of Debian. Anybody else is told
+// the command that has root do it. What it is made from
 // is part of its name, so that another release of this package makes another one.
 func Debian(ctx context.Context, cache string) (Image, error) {
 	name := fmt.Sprintf("debian-13-%x", sha256.Sum256([]byte(imageScript)))[:len("debian-13-")+12]
@@ -76,7 +77,7 @@ func Debian(ctx context.Context, cache string) (Image, error) {
 		return Image{}, fmt.Errorf("no image can be made without %s: apt-get install %s", strings.Join(lacks, ", "), strings.Join(lacks, " "))
 	}
 	if os.Geteuid() != 0 {
-		return Image{}, errors.New("a system's files are root's: run this as root once, later runs find the image in " + dir)
+		return Image{}, byRoot(dir)
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return Image{}, err
@@ -96,6 +97,17 @@ func Debian(ctx context.Context, cache string) (Image, error) {
 		return Image{}, err
 	}
 	return image, nil
+}
+
+// byRoot says how somebody who is not root has the image made: it takes root for one
+// script, which is then there to be read.
+func byRoot(dir string) error {
+	script := dir + ".sh"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.WriteFile(script, []byte(imageScript), 0o644)); err != nil {
+		return err
+	}
+	return fmt.Errorf("a system's files are root's, so root makes the image, once and in two or three minutes:\n"+
+		"  mkdir %[1]s.new && sudo sh %[2]s %[1]s.new && mv %[1]s.new %[1]s", dir, script)
 }
 
 func there(i Image) bool {

@@ -224,6 +224,16 @@ func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	require.ErrorIs(t, a.ask(50*time.Millisecond, "guest-ping", nil, nil), guest.ErrNoAgent)
 }
 
+// Who is not root is given what root has to do, and no more than that.
+func TestAnImageByRoot(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache", "debian-13-x")
+	require.EqualError(t, byRoot(dir), strings.ReplaceAll("a system's files are root's, so root makes the image, once and in two or three minutes:\n"+
+		"  mkdir DIR.new && sudo sh DIR.sh DIR.new && mv DIR.new DIR", "DIR", dir))
+	script, err := os.ReadFile(dir + ".sh")
+	require.NoError(t, err)
+	assert.Equal(t, imageScript, string(script))
+}
+
 func TestTheImagesScriptPassesShellcheck(t *testing.T) {
 	needs(t, "shellcheck")
 	out, err := exec.CommandContext(t.Context(), "shellcheck", "image.sh").CombinedOutput()
