@@ -47,8 +47,9 @@ type LAN struct {
 // ours is the gateway's card: an address that its owner has made up (bit 1 of the first byte).
 func ours() mac { return mac{0x0a, 0x68, 0x6c, 0x61, 0x62, 0x01} }
 
-// New returns a network with nothing in it but the gateway.
-func New(o Options) (*LAN, error) {
+// New returns a network with nothing in it but the gateway. With ctx its connections end;
+// it is to be closed all the same.
+func New(ctx context.Context, o Options) (*LAN, error) {
 	if !o.Prefix.IsValid() || !o.Prefix.Addr().Is4() || !o.Prefix.Contains(o.Gateway) {
 		return nil, fmt.Errorf("lan: the gateway %s is not in an IPv4 network %s", o.Gateway, o.Prefix)
 	}
@@ -57,7 +58,7 @@ func New(o Options) (*LAN, error) {
 		return nil, fmt.Errorf("lan: %w", err)
 	}
 	l := &LAN{o: o, own: own}
-	l.ctx, l.end = context.WithCancel(context.Background())
+	l.ctx, l.end = context.WithCancel(ctx)
 	if err := l.gateway(); err != nil {
 		l.end()
 		own.close()
@@ -179,11 +180,15 @@ func (l *LAN) Dial(ctx context.Context, network, address string) (net.Conn, erro
 	if !to.Addr().Is4() || !l.o.Prefix.Contains(to.Addr()) {
 		return nil, refusal(to, syscall.ENETUNREACH)
 	}
-	conn, err := gonet.DialContextTCP(ctx, l.own.stack, tcpip.FullAddress{NIC: nic, Addr: tcpAddr(to.Addr()), Port: to.Port()}, ipv4.ProtocolNumber)
+	conn, err := gonet.DialContextTCP(ctx, l.own.stack, at(to), ipv4.ProtocolNumber)
 	if err != nil {
 		return nil, failure(to, err)
 	}
 	return conn, nil
+}
+
+func at(a netip.AddrPort) tcpip.FullAddress {
+	return tcpip.FullAddress{NIC: nic, Addr: tcpAddr(a.Addr()), Port: a.Port()}
 }
 
 func refusal(to netip.AddrPort, errno syscall.Errno) error {

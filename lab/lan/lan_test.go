@@ -26,7 +26,7 @@ func newLAN(t *testing.T, o Options) *LAN {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	o.Prefix, o.Gateway = netip.MustParsePrefix(prefix), netip.MustParseAddr("10.0.0.1")
-	l, err := New(o)
+	l, err := New(context.WithoutCancel(t.Context()), o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		l.Close()
@@ -86,7 +86,7 @@ func (m *machine) unplug() {
 
 func (m *machine) dial(ctx context.Context, addr string) (net.Conn, error) {
 	to := netip.MustParseAddrPort(addr)
-	conn, err := gonet.DialContextTCP(ctx, m.stack, tcpip.FullAddress{NIC: nic, Addr: tcpAddr(to.Addr()), Port: to.Port()}, ipv4.ProtocolNumber)
+	conn, err := gonet.DialContextTCP(ctx, m.stack, at(to), ipv4.ProtocolNumber)
 	if err != nil {
 		return nil, failure(to, err)
 	}
@@ -180,14 +180,14 @@ func TestWhatCannotBeReached(t *testing.T) {
 	_, err = a.dial(t.Context(), "10.0.0.1:53")
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the gateway serves nothing")
 
-	_, err = New(Options{Prefix: netip.MustParsePrefix(prefix), Gateway: netip.MustParseAddr("10.0.1.1")})
+	_, err = New(t.Context(), Options{Prefix: netip.MustParsePrefix(prefix), Gateway: netip.MustParseAddr("10.0.1.1")})
 	require.ErrorContains(t, err, "the gateway 10.0.1.1 is not in")
 }
 
 func (m *machine) datagrams(t *testing.T, to string) *gonet.UDPConn {
 	t.Helper()
-	at := netip.MustParseAddrPort(to)
-	c, err := gonet.DialUDP(m.stack, nil, &tcpip.FullAddress{NIC: nic, Addr: tcpAddr(at.Addr()), Port: at.Port()}, ipv4.ProtocolNumber)
+	there := at(netip.MustParseAddrPort(to))
+	c, err := gonet.DialUDP(m.stack, nil, &there, ipv4.ProtocolNumber)
 	require.NoError(t, err)
 	return c
 }
@@ -363,7 +363,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(frame(append(broadcast(mac{2, 9})[:12], 0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1))) // half an ARP request
 	f.Add(frame(append(broadcast(mac{2, 9})[:12], 0x08, 0x00, 0x4f, 0, 0xff, 0xff, 0, 0, 0x20, 0, 64, 6)))
 	f.Add(frame(append(broadcast(ours()), bytes.Repeat([]byte{0}, 60)...)))
-	l, err := New(Options{Prefix: netip.MustParsePrefix(prefix), Gateway: netip.MustParseAddr("10.0.0.1")})
+	l, err := New(f.Context(), Options{Prefix: netip.MustParsePrefix(prefix), Gateway: netip.MustParseAddr("10.0.0.1")})
 	require.NoError(f, err)
 	f.Cleanup(l.Close)
 	f.Fuzz(func(t *testing.T, said []byte) {

@@ -44,10 +44,12 @@ func (s *Site) realGuests(ctx context.Context, host *pvesim.Options) error {
 		o.Outward, o.Resolver = new(net.Dialer).DialContext, resolver("/etc/resolv.conf")
 	}
 	var err error
-	if s.real.lan, err = lan.New(o); err != nil {
+	if s.real.lan, err = lan.New(ctx, o); err != nil {
 		return err
 	}
-	h, err := qemu.New(qemu.Options{Image: image, Network: g.Network, Gateway: g.Gateway, Dir: s.real.dir, LAN: s.real.lan, KVM: emulated == nil})
+	h, err := qemu.New(qemu.Options{
+		Image: image, Network: g.Network, Gateway: g.Gateway, Dir: s.real.dir, LAN: s.real.lan, KVM: emulated == nil,
+	})
 	if err != nil {
 		return err
 	}
