@@ -33,7 +33,11 @@ func (c *Cluster) gpusStep(n Node) *converge.Resource[*allotment] {
 			if others := a.holders(n.Name); len(others) > 0 {
 				return c.exchange(ctx, n, others)
 			}
-			return c.remap(ctx, n, c.mapping(n, a))
+			var have []string
+			if m := find(a.mappings, c.spec.mappingID(n.Name)); m != nil {
+				have = addresses(m, n.Host)
+			}
+			return c.remap(ctx, n, c.mapping(n, a), have)
 		},
 	}
 }
@@ -70,36 +74,75 @@ func (c *Cluster) mapping(n Node, a *allotment) proxmox.Mapping {
 	return m
 }
 
-// remap writes a node's mapping. A VM that runs with the cards of the old one keeps
-// them until it starts again, and its configuration, which names the mapping, would
-// not show that: it is off while the mapping changes.
-func (c *Cluster) remap(ctx context.Context, n Node, mapping proxmox.Mapping) error {
+// remap writes a node's mapping, and takes devices out of its VM that the mapping has no
+// card for any more: a VM with more of them than cards does not start. A VM that runs
+// with the cards of the old mapping keeps them until it starts again, and its
+// configuration, which names the mapping, would not show that: it is off while the
+// mapping changes. Where cards only come, the VM's own step adds the devices and
+// restarts it once for both.
+func (c *Cluster) remap(ctx context.Context, n Node, mapping proxmox.Mapping, have []string) error {
 	vm, err := c.holding(ctx, n)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if vm == nil {
+	case grows(mapping, n.Host, have):
 		return c.Proxmox.EnsureMapping(ctx, mapping)
+	case vm == nil || !vm.Running:
+		return c.recard(ctx, vm, mapping)
 	}
 	return c.takeDown(ctx, n, func(ctx context.Context) error {
 		if err := c.Proxmox.Shutdown(ctx, vm); err != nil {
 			return err
 		}
-		if err := c.Proxmox.EnsureMapping(ctx, mapping); err != nil {
+		if err := c.recard(ctx, vm, mapping); err != nil {
 			return err
 		}
 		return c.Proxmox.Start(ctx, vm)
 	})
 }
 
-// holding returns a node's VM when it runs with the cards of its mapping.
+// recard writes a mapping behind a VM that is off, or not there. Its devices go first: at no moment
+// does the VM have one without a card.
+func (c *Cluster) recard(ctx context.Context, vm *proxmox.VM, mapping proxmox.Mapping) error {
+	slots := devices(vm, mapping.ID)
+	for _, slot := range slots[min(len(mapping.Devices), len(slots)):] {
+		if err := c.Proxmox.DetachGPU(ctx, vm, slot); err != nil {
+			return err
+		}
+	}
+	return c.Proxmox.EnsureMapping(ctx, mapping)
+}
+
+// devices are the slots of a VM that name a mapping.
+func devices(vm *proxmox.VM, mapping string) []string {
+	if vm == nil {
+		return nil
+	}
+	var out []string
+	for _, g := range vm.GPUs {
+		if g.Mapping == mapping {
+			out = append(out, g.Slot)
+		}
+	}
+	return out
+}
+
+// grows reports whether a mapping keeps the cards that it had on a host and gets more.
+func grows(m proxmox.Mapping, host string, had []string) bool {
+	want := map[string]bool{}
+	for _, d := range m.Devices {
+		if d.Host == host {
+			want[d.Address.Whole().String()] = true
+		}
+	}
+	return len(had) > 0 && len(want) > len(had) && !slices.ContainsFunc(had, func(card string) bool { return !want[card] })
+}
+
+// holding returns a node's VM when it has the cards of its mapping, running or not.
 func (c *Cluster) holding(ctx context.Context, n Node) (*proxmox.VM, error) {
 	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
-	if err != nil || vm == nil || !vm.Running {
+	if err != nil || len(devices(vm, c.spec.mappingID(n.Name))) == 0 {
 		return nil, err
-	}
-	if !slices.ContainsFunc(vm.GPUs, func(g proxmox.HostPCI) bool { return g.Mapping == c.spec.mappingID(n.Name) }) {
-		return nil, nil
 	}
 	return vm, nil
 }

@@ -70,7 +70,11 @@ func (c *Cluster) exchange(ctx context.Context, n Node, others []string) error {
 	progress.Say(ctx, "%s exchange GPUs: they go down together", strings.Join(append([]string{n.Name}, others...), ", "))
 	return c.downTogether(ctx, nodes, func(ctx context.Context) error {
 		for _, node := range nodes {
-			if err := c.Proxmox.EnsureMapping(ctx, c.mapping(node, a)); err != nil {
+			vm, err := c.holding(ctx, node)
+			if err != nil {
+				return err
+			}
+			if err := c.recard(ctx, vm, c.mapping(node, a)); err != nil {
 				return err
 			}
 		}
@@ -80,15 +84,20 @@ func (c *Cluster) exchange(ctx context.Context, n Node, others []string) error {
 
 // downTogether drains nodes and takes those down that hold cards, does something, and
 // brings them up again. It is for one whose turn it is.
-func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(context.Context) error) error {
+func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(context.Context) error) (err error) {
 	var down []*proxmox.VM
 	var back []func(context.Context) error
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = node.Name
+	}
+	defer func() { c.sick(ctx, err, names...) }()
 	for _, node := range nodes {
 		vm, err := c.holding(ctx, node)
 		if err != nil {
 			return err
 		}
-		if vm == nil {
+		if vm == nil || !vm.Running {
 			continue
 		}
 		was, err := c.emptied(ctx, node)

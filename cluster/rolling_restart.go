@@ -13,13 +13,15 @@ import (
 )
 
 // takeDown drains a node, does what needs it down, and waits until it is as well as
-// before. No server goes while another is away.
-func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) error {
+// before. No server goes while another is away, and whatever fails meanwhile, no other
+// node goes down in this run.
+func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) (err error) {
 	done, err := c.turn(ctx, n.Name)
 	if err != nil {
 		return err
 	}
 	defer done()
+	defer func() { c.sick(ctx, err, n.Name) }()
 	if n.Role == FileServer { // mounts are hard: whoever writes waits until it is back
 		return do(ctx)
 	}
@@ -43,21 +45,27 @@ func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error)
 		return nil, ctx.Err()
 	}
 	done = func() { <-c.restarting }
-	if c.unwell != "" {
+	if c.unwell != "" && c.unwell != who {
 		defer done()
 		return nil, fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again", who, c.unwell)
 	}
 	return done, nil
 }
 
-// backAsBefore waits until a node that was taken down is as well as it was. It is for
-// one whose turn it is.
-func (c *Cluster) backAsBefore(ctx context.Context, n Node, was *kube.Node) (err error) {
-	defer func() {
-		if err != nil && ctx.Err() == nil {
-			c.unwell = n.Name
-		}
-	}()
+// sick remembers which nodes were being taken down or brought back when that failed; a
+// node that is well after another try is forgotten. It is for one whose turn it is.
+func (c *Cluster) sick(ctx context.Context, err error, nodes ...string) {
+	name := strings.Join(nodes, " and ")
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.unwell = name
+	case err == nil && c.unwell == name:
+		c.unwell = ""
+	}
+}
+
+// backAsBefore waits until a node that was taken down is as well as it was.
+func (c *Cluster) backAsBefore(ctx context.Context, n Node, was *kube.Node) error {
 	if err := c.waitBack(ctx, was); err != nil || n.Role != Server {
 		return err
 	}

@@ -98,9 +98,13 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 30 * time.Second
 	}
-	return &Client{base: base, http: &http.Client{Transport: rt}, transport: transport, timeout: cfg.Timeout,
+	return &Client{base: base, http: &http.Client{Transport: rt, CheckRedirect: stay}, transport: transport, timeout: cfg.Timeout,
 		manager: Manager, known: &known{kinds: map[string][]metav1.APIResource{}}}, nil
 }
+
+// stay follows no redirect: the transport would show our credentials to whoever it
+// leads to, and an API server redirects none of our requests.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close gives the idle connections back.
 func (c *Client) Close() error {
@@ -204,7 +208,7 @@ func (c *Client) once(ctx context.Context, r request, body []byte, out any) (wai
 		return 0, causeOf(ctx, err)
 	}
 	warn(ctx, resp.Header)
-	if resp.StatusCode >= http.StatusBadRequest {
+	if resp.StatusCode >= http.StatusMultipleChoices {
 		return retryAfter(resp), statusError(resp, answer)
 	}
 	if out == nil {

@@ -159,6 +159,9 @@ func statusError(resp *http.Response, body []byte) error {
 		return &apierrors.StatusError{ErrStatus: s}
 	}
 	text := strings.TrimSpace(string(body[:min(len(body), 200)]))
+	if to, err := resp.Location(); err == nil {
+		text = "leads to " + to.Scheme + "://" + to.Host + ", which is not followed: credentials would go along"
+	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(resp.StatusCode), //nolint:gosec // a status code
 		Message: strings.TrimSpace(fmt.Sprintf("HTTP %s %s", resp.Status, text)),

@@ -41,16 +41,42 @@ func (c *Client) AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 			return err
 		}
 	}
-	p := params{device.Slot: device.line(), "balloon": 0, "digest": now.Digest}
-	if err := c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "config"), p); err != nil {
+	if err := c.setDevice(ctx, now, params{device.Slot: device.line(), "balloon": 0}); err != nil {
 		return fmt.Errorf("attach %s to %s: %w", device.Mapping, now, err)
 	}
-	after, err := c.Refresh(ctx, now)
+	return c.renew(ctx, vm)
+}
+
+// DetachGPU takes the device in a slot, such as hostpci1, from a VM. One whose slot is
+// free already is left alone. In a running VM the device stays until the next start;
+// [VM.Pending] shows it. A device without a mapping was put there by root, who alone can
+// take it out: Proxmox refuses it.
+func (c *Client) DetachGPU(ctx context.Context, vm *VM, slot string) error {
+	now, err := c.Refresh(ctx, vm)
 	if err != nil {
 		return err
 	}
-	after.Owner = vm.Owner
-	*vm = *after
+	if slices.ContainsFunc(now.GPUs, func(g HostPCI) bool { return g.Slot == slot }) {
+		if err := c.setDevice(ctx, now, params{"delete": slot}); err != nil {
+			return fmt.Errorf("detach %s from %s: %w", slot, now, err)
+		}
+	}
+	return c.renew(ctx, vm)
+}
+
+// setDevice changes a VM's configuration, unless somebody else has since it was read.
+func (c *Client) setDevice(ctx context.Context, vm *VM, p params) error {
+	p["digest"] = vm.Digest
+	return c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "config"), p)
+}
+
+// renew reads a VM anew into the caller's.
+func (c *Client) renew(ctx context.Context, vm *VM) error {
+	now, err := c.Refresh(ctx, vm)
+	if err != nil {
+		return err
+	}
+	*vm = *now
 	return nil
 }
 

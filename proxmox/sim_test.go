@@ -3,6 +3,7 @@ package proxmox_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -228,6 +229,35 @@ func TestAttachGPU(t *testing.T) {
 		assert.Empty(t, mutations(sim, before))
 		win := &proxmox.VM{Host: "pve1", VMID: 100, Name: "nas"}
 		require.ErrorContains(t, c.AttachGPU(ctx, win, device), "PCIe wants q35")
+	})
+}
+
+func TestDetachGPU(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		ctx := t.Context()
+		template(t, c)
+		gpus, err := c.GPUs(ctx, "pve1")
+		require.NoError(t, err)
+		require.NoError(t, c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
+		spec := node(t, c, "cp1")
+		spec.GPUs = []proxmox.HostPCI{{Mapping: "gpu0"}, {Mapping: "gpu0"}}
+		require.NoError(t, ensure(ctx, c, spec))
+		vm, err := c.VM(ctx, owner, "cp1")
+		require.NoError(t, err)
+		require.NoError(t, c.DetachGPU(ctx, vm, "hostpci1"))
+		assert.NotEmpty(t, vm.Pending, "in effect after the next start")
+		require.NoError(t, c.Shutdown(ctx, vm))
+		require.NoError(t, c.Start(ctx, vm))
+		require.NoError(t, c.DetachGPU(ctx, vm, "hostpci1"))
+		assert.Equal(t, []proxmox.HostPCI{{Slot: "hostpci0", Mapping: "gpu0"}}, vm.GPUs)
+		assert.Empty(t, vm.Pending)
+		before := len(sim.Requests())
+		require.NoError(t, c.DetachGPU(ctx, vm, "hostpci1"), "free already")
+		assert.Empty(t, mutations(sim, before))
+		sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/config", Status: 500, Message: "no quorum", Times: -1})
+		err = c.DetachGPU(ctx, vm, "hostpci0")
+		require.ErrorContains(t, err, "no quorum")
+		assert.ErrorContains(t, err, "detach hostpci0 from cp1")
 	})
 }
 

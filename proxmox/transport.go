@@ -16,7 +16,7 @@ import (
 // apiRoot is where the API begins below the host.
 const apiRoot = "/api2/json"
 
-// statusErrors turns every answer of status 400 and above into an [*Error] with
+// statusErrors turns every answer of status 300 and above into an [*Error] with
 // Proxmox's words. go-proxmox hands errors of its transport through, while it
 // takes 404, 502, 595 and 596 for success and drops the words of 403 and 500.
 type statusErrors struct {
@@ -33,10 +33,13 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, &Error{Method: req.Method, Path: apiPath(req), Message: networkText(err), Token: t.token, Cause: err}
 	}
-	if res.StatusCode < http.StatusBadRequest {
+	if res.StatusCode < http.StatusMultipleChoices {
 		return res, nil
 	}
 	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode < http.StatusBadRequest {
+		return nil, &Error{Status: res.StatusCode, Method: req.Method, Path: apiPath(req), Token: t.token, Message: redirectText(res)}
+	}
 	e := &Error{Status: res.StatusCode, Method: req.Method, Path: apiPath(req), Token: t.token}
 	var body struct {
 		Message string                     `json:"message"`
@@ -70,6 +73,16 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 // apiPath is the request's path as Proxmox's documentation writes it. Queries
 // stay out: a parameter may be long.
 func apiPath(req *http.Request) string { return strings.TrimPrefix(req.URL.Path, apiRoot) }
+
+// redirectText says where an answer leads. Proxmox's API redirects nobody, and whoever
+// followed would take the token along.
+func redirectText(res *http.Response) string {
+	to, err := res.Location()
+	if err != nil {
+		return "it answers with a redirect, which Proxmox VE does not: is this its API?"
+	}
+	return "it answers with a redirect to " + to.Scheme + "://" + to.Host + ", which is not followed, as the token would go along; if that is the host, write it as the endpoint"
+}
 
 // networkText says in short what kept an answer from coming.
 func networkText(err error) string {
