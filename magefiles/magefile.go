@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -112,26 +111,4 @@ func leave(err error) error {
 		os.Exit(e.Code)
 	}
 	return err
-}
-
-// words refuses what Mage would only complain about after the target has run: a
-// flag of a target that has none, a word that is no target.
-func words() error {
-	for _, word := range os.Args[1:] {
-		name := strings.ToLower(strings.SplitN(word, "=", 2)[0])
-		switch {
-		case strings.Contains(name, ":"), name == "test", name == "lint", name == "bench":
-		case name == "-spec", name == "-json", name == "-yes", name == "-timeout", name == "-t", name == "-v", name == "-debug":
-		case name == "-pve", name == "-node", name == "-host", name == "-ssh", name == "-out", name == "-name", name == "-force":
-		case name == "-endpoint", name == "-token", name == "-secret", name == "-fingerprint", name == "-insecure":
-		case name == "-reboot", name == "-framebuffer", name == "-also":
-		case name == "-servers", name == "-gpus", name == "-bridge", name == "-prefix", name == "-gateway", name == "-first":
-		case name == "-paths", name == "-repo", name == "-clusters", name == "-elsewhere", name == "-releases", name == "-online", name == "-level":
-		case name == "-dir", name == "-charts", name == "-sarif", name == "-open", name == "-profile", name == "-user", name == "-offline":
-		case name == "-runs", name == "-seed", name == "-repro", name == "-data", name == "-show", name == "-only", name == "-from":
-		default:
-			return mg.Fatalf(3, "%q is neither a target nor a flag of one: go tool mage -l lists the targets, go tool mage -h TARGET says its flags; nothing was done", word)
-		}
-	}
-	return nil
 }

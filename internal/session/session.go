@@ -251,6 +251,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 // no way to the internet.
 func (s *Session) labCharts(lab labctl.State, charts *chart.Source) {
 	if lab.Guests.Real() || !s.Spec.HasPlatform() || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
+	if s.Spec == nil || !s.Spec.HasPlatform() || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
 		return
 	}
 	*charts = chart.Source{Folder: lab.Charts, Offline: true}

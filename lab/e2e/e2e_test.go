@@ -22,6 +22,8 @@ import (
 // are one life: they build on each other.
 func TestFromNothingToGPUs(t *testing.T) {
 	u := newUser(t)
+	u.must(t, "cluster:init", "-endpoint=lab", "-yes", "-out=proposed.yaml")
+	u.must(t, "cluster:validate", "-spec=proposed.yaml")
 	_, talk := u.must(t, "cluster:up")
 	assert.Contains(t, talk, labctl.Banner)
 	assert.Contains(t, talk, "eight-a100", "the banner says which file is used")
