@@ -15,10 +15,10 @@ type PCIAddress struct {
 	Function int8 // -1: all functions
 }
 
-var pciSyntax = regexp.MustCompile(`^(?:([0-9a-f]{1,4}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?$`)
+var pciSyntax = regexp.MustCompile(`^(?:0{0,4}([0-9a-f]{1,4}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?$`)
 
-// ParsePCIAddress reads 01:00, 01:00.0, 0000:01:00 and 0000:01:00.0, in upper or
-// lower case. Without a function it means all functions, as in Proxmox.
+// ParsePCIAddress reads 01:00, 01:00.0, 0000:01:00, 0000:01:00.0 and, as nvidia-smi
+// writes it, 00000000:01:00.0, in upper or lower case. Without a function it means all functions, as in Proxmox.
 func ParsePCIAddress(s string) (PCIAddress, error) {
 	m := pciSyntax.FindStringSubmatch(strings.ToLower(s))
 	if m == nil {

@@ -37,7 +37,7 @@ type rawProxmox struct {
 	Endpoint    string         `yaml:"endpoint" jsonschema:"required" jsonschema_description:"lab, or the host with or without https://, port and /api2/json."`
 	Token       tokenID        `yaml:"token" jsonschema_description:"API token ID, user@realm!name. The secret belongs in secret."`
 	Secret      SecretRef      `yaml:"secret" jsonschema_description:"Reference to the API token's secret: env:NAME or file:PATH."`
-	User        string         `yaml:"user" jsonschema_description:"user@realm for verbs that set up the host."`
+	User        string         `yaml:"user" jsonschema_description:"user@realm that sets what Proxmox lets root alone set: hugepages, affinity."`
 	Password    SecretRef      `yaml:"password" jsonschema_description:"Reference to that user's password."`
 	CA          string         `yaml:"ca" jsonschema_description:"PEM file of the CA that signs the API's certificate."`
 	Fingerprint string         `yaml:"fingerprint" jsonschema_description:"SHA-256 fingerprint of the API's certificate."`
@@ -47,7 +47,7 @@ type rawProxmox struct {
 }
 
 type rawHost struct {
-	SSH     string          `yaml:"ssh" jsonschema_description:"user@address:port for preparing the host. Default root@<name>:22."`
+	SSH     string          `yaml:"ssh" jsonschema_description:"user@address:port for host:prep, host:check and gpu:list. Default root@<name>:22."`
 	Cores   *int            `yaml:"cores" jsonschema_description:"Its CPUs; then sums are checked."`
 	Memory  *Size           `yaml:"memory" jsonschema_description:"Its memory; then sums are checked."`
 	GPUs    *int            `yaml:"gpus" jsonschema_description:"Its GPUs; then sums are checked."`

@@ -45,11 +45,6 @@ func (r *resolver) unused() {
 	if r.isSet(&px.User) && !needed {
 		r.warn(&px.User, "no node has hugepages or affinity, for which alone a user with a password is needed", "remove user and password; the token does everything")
 	}
-	for _, e := range px.Hosts {
-		if e.Value != nil && r.isSet(&e.Value.SSH) {
-			r.warn(&e.Value.SSH, "no verb logs in to Proxmox hosts yet, so this is not used", "remove ssh; prepare the host by hand")
-		}
-	}
 	guest := &r.raw.Guest
 	for _, n := range r.nodes {
 		if !n.External {

@@ -42,7 +42,7 @@ type demand struct {
 // cannot be promised twice; CPUs and thin disks can, and then one should know.
 func (r *resolver) capacity() {
 	loads := map[string]*demand{}
-	for _, n := range r.nodes {
+	for _, n := range r.spec.Machines() {
 		if n.External {
 			continue
 		}
@@ -58,7 +58,11 @@ func (r *resolver) capacity() {
 		for _, d := range n.Disks {
 			l.storage[d.Storage] += d.Size
 		}
-		r.coresFit(n)
+	}
+	for _, n := range r.nodes {
+		if !n.External {
+			r.coresFit(n)
+		}
 	}
 	for _, e := range r.raw.Proxmox.Hosts {
 		if l := loads[e.Name]; l != nil {
@@ -76,13 +80,13 @@ func (r *resolver) coresFit(n plannedNode) {
 func (r *resolver) fits(e entry[rawHost], l *demand) {
 	h := e.Value
 	if h.Memory != nil && l.memory > *h.Memory {
-		r.wrong(&h.Memory, fmt.Sprintf("nodes on %s need %s of memory and it has %s", e.Name, l.memory, *h.Memory), "give nodes less, or put some on another host; passed-through GPUs pin all of a VM's memory")
+		r.wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", e.Name, l.memory, *h.Memory), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
 	}
 	if h.GPUs != nil && l.gpus > *h.GPUs {
 		r.wrong(&h.GPUs, fmt.Sprintf("nodes on %s need %d GPUs and it has %d", e.Name, l.gpus, *h.GPUs), "ask for fewer, or put some nodes on another host")
 	}
 	if h.Cores != nil && l.cores > 2**h.Cores {
-		r.warn(&h.Cores, fmt.Sprintf("nodes on %s have %d vCPUs and it has %d CPUs", e.Name, l.cores, *h.Cores), "nodes will wait for each other")
+		r.warn(&h.Cores, fmt.Sprintf("machines on %s have %d vCPUs and it has %d CPUs", e.Name, l.cores, *h.Cores), "they will wait for each other")
 	}
 	for _, name := range sortedNames(h.Storage) {
 		if need := l.storage[name]; need > h.Storage[name] {

@@ -150,13 +150,18 @@ func card(model string) pvesim.PCIDevice {
 	return d
 }
 
-// mapped are the resource mappings that the file takes for granted, a card each.
+// mapped are the resource mappings that the file takes for granted, a card for each
+// time that one is named: a mapping may have many.
 func (w *need) mapped(h pvesim.Host) []pvesim.PCIMapping {
 	var out []pvesim.PCIMapping
 	for i, id := range w.mappings {
 		d := h.PCI[len(h.PCI)-1-i%len(h.PCI)]
-		out = append(out, pvesim.PCIMapping{ID: id, Map: []string{fmt.Sprintf("node=%s,path=%s,id=%s,iommugroup=%d,subsystem-id=%s",
-			h.Name, strings.TrimSuffix(d.Address, ".0"), d.ID, d.Group, d.Subsystem)}})
+		entry := fmt.Sprintf("node=%s,path=%s,id=%s,iommugroup=%d,subsystem-id=%s", h.Name, strings.TrimSuffix(d.Address, ".0"), d.ID, d.Group, d.Subsystem)
+		if at := slices.IndexFunc(out, func(m pvesim.PCIMapping) bool { return m.ID == id }); at >= 0 {
+			out[at].Map = append(out[at].Map, entry)
+			continue
+		}
+		out = append(out, pvesim.PCIMapping{ID: id, Map: []string{entry}})
 	}
 	return out
 }

@@ -105,6 +105,15 @@ func TestCardsAndTemplatesThatAreNamed(t *testing.T) {
 	_, m = labmodel.For(s)
 	assert.Empty(t, labmodel.Lacks(m, s))
 	assert.Equal(t, "left", m.Mappings[0].ID)
+
+	// One mapping of many cards, as docs/gpus.md has it.
+	s = inLab(t, "eight-a100", "gpus: {count: 2, model: A100}", "gpus: {mapping: [cards, cards]}")
+	_, m = labmodel.For(s)
+	assert.Empty(t, labmodel.Lacks(m, s))
+	require.Len(t, m.Mappings, 1)
+	assert.Len(t, m.Mappings[0].Map, 8)
+	m.Mappings[0].Map = m.Mappings[0].Map[:7]
+	assert.Equal(t, []string{"pve1 has 7 cards in the mapping cards, and not 8"}, labmodel.Lacks(m, s))
 }
 
 // TestNodesThatMayBeAnywhereAreSpread: the file declares two hosts and leaves the

@@ -164,14 +164,31 @@ func (w *need) lacks(h pvesim.Host, m pvesim.Model) (out []string) {
 			say("has no GPU at %s", slot(a))
 		}
 	}
+	named := map[string]int{}
 	for _, id := range w.mappings {
-		if !slices.ContainsFunc(m.Mappings, func(pm pvesim.PCIMapping) bool {
-			return pm.ID == id && slices.ContainsFunc(pm.Map, func(e string) bool { return strings.Contains(e, "node="+h.Name+",") })
-		}) {
+		named[id]++
+	}
+	for _, id := range slices.Sorted(maps.Keys(named)) {
+		switch have := mappedOn(m, id, h.Name); {
+		case have == 0:
 			say("has no mapping %s", id)
+		case have < named[id]:
+			say("has %d cards in the mapping %s, and not %d", have, id, named[id])
 		}
 	}
 	return out
+}
+
+// mappedOn counts the cards that a mapping has on a host.
+func mappedOn(m pvesim.Model, id, host string) (n int) {
+	for _, pm := range m.Mappings {
+		for _, entry := range pm.Map {
+			if pm.ID == id && strings.Contains(entry, "node="+host+",") {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // spared is the memory of a host that is not for the cluster: the host's own, and
