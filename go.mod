@@ -19,6 +19,7 @@ require (
 	github.com/owenrumney/go-sarif/v3 v3.2.3
 	github.com/pkg/sftp v1.13.10
 	github.com/rancher/fleet/pkg/apis v0.16.0
+	github.com/robfig/cron/v3 v3.0.1
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/stretchr/testify v1.12.1
 	github.com/things-go/go-socks5 v0.1.0

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -95,8 +96,8 @@ func (o *VeleroOptions) fill() error {
 	if u, err := url.Parse(o.Endpoint); o.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
 		errs = append(errs, fmt.Errorf("velero: endpoint %q: want https://host[:port]", o.Endpoint))
 	}
-	if fields := strings.Fields(o.Schedule); len(fields) != 5 && !strings.HasPrefix(o.Schedule, "@") {
-		errs = append(errs, fmt.Errorf("velero: schedule %q: want five fields of cron, e.g. 0 3 * * *", o.Schedule))
+	if err := schedule.Check(o.Schedule); err != nil {
+		errs = append(errs, fmt.Errorf("velero: schedule %q: want five fields of cron, e.g. 0 3 * * *: %w", o.Schedule, err))
 	}
 	if o.Insecure && len(o.CA) > 0 {
 		errs = append(errs, errors.New("velero: a CA is given, and certificates are not to be checked: choose one"))

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/k3s"
 )
 
@@ -132,8 +133,8 @@ func (r *resolver) snapshots() {
 	raw := &r.raw.K3s.Snapshots
 	s := Snapshots{Schedule: cmp.Or(raw.Schedule, "0 */12 * * *"), Retention: or(raw.Retention, 5)}
 	r.between(raw.Retention, &raw.Retention, "retention", 1, 10000)
-	if !isCron(s.Schedule) {
-		r.wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule", s.Schedule), "write five fields as for cron, e.g. 0 */12 * * *")
+	if err := schedule.Check(s.Schedule); err != nil {
+		r.wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", s.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
 	}
 	if b := raw.S3; b != nil {
 		s.S3 = &S3{
@@ -151,36 +152,6 @@ func (r *resolver) snapshots() {
 		}
 	}
 	r.spec.K3s.Snapshots = s
-}
-
-// cronFields are the lowest and highest number of each field of a cron expression.
-var cronFields = [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 7}}
-
-var cronItem = regexp.MustCompile(`^(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?$`)
-
-// isCron reports whether s is a cron expression of five fields, or a macro that K3s' scheduler knows.
-func isCron(s string) bool {
-	if slices.Contains([]string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}, s) {
-		return true
-	}
-	fields := strings.Fields(s)
-	if len(fields) != len(cronFields) {
-		return false
-	}
-	for i, f := range fields {
-		for item := range strings.SplitSeq(f, ",") {
-			m := cronItem.FindStringSubmatch(item)
-			if m == nil || m[3] == "0" {
-				return false
-			}
-			for _, number := range m[1:3] {
-				if n, err := strconv.Atoi(number); err == nil && (n < cronFields[i][0] || n > cronFields[i][1]) {
-					return false
-				}
-			}
-		}
-	}
-	return true
 }
 
 func (r *resolver) registries() {

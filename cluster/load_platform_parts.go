@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/internal/schedule"
 )
 
 func (r *resolver) rancher() {
@@ -177,8 +179,8 @@ func (r *resolver) backup() {
 	if !r.isSet(&raw.SecretKey) {
 		r.wrong(&raw.SecretKey, "backup has no secretKey", "write secretKey: env:NAME or file:PATH")
 	}
-	if !isCron(b.Schedule) {
-		r.wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule", b.Schedule), "write five fields as for cron, e.g. 0 3 * * *")
+	if err := schedule.Check(b.Schedule); err != nil {
+		r.wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", b.Schedule, err), "write five fields as for cron, e.g. 0 3 * * *")
 	}
 	if b.Retention < 24*time.Hour {
 		r.wrong(&raw.Retention, fmt.Sprintf("a backup would be thrown away after %s", period(b.Retention)), "write 7d or more")

@@ -132,15 +132,6 @@ func TestSecretRef(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestCron(t *testing.T) {
-	for _, s := range []string{"0 */12 * * *", "* * * * *", "0,30 1-5 1 */2 0-7", "@daily"} {
-		assert.True(t, isCron(s), s)
-	}
-	for _, s := range []string{"", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "*/0 * * * *", "a b c d e", "@often"} {
-		assert.False(t, isCron(s), s)
-	}
-}
-
 func TestLastAddr(t *testing.T) {
 	for in, want := range map[string]string{
 		"10.0.0.0/24": "10.0.0.255", "172.16.40.0/22": "172.16.43.255", "10.0.0.4/30": "10.0.0.7", "0.0.0.0/0": "255.255.255.255",

@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"internal/iso9660":  nil,
 	"internal/datadisk": nil,
 	"internal/distro":   nil,
+	"internal/schedule": nil,
 	"internal/suggest":  nil,
 
 	"converge": nil,
@@ -38,7 +39,7 @@ var allowed = map[string][]string{
 
 	"kube/chart":      {"kube", "kube/chart/pins"},
 	"kube/chart/pins": nil,
-	"addon":           {"kube", "kube/chart", "kube/chart/pins"},
+	"addon":           {"kube", "kube/chart", "kube/chart/pins", "internal/schedule"},
 	"fleet":           {"kube", "kube/chart", "kube/chart/pins", "remote", "remote/ssh", "internal/suggest"},
 	"jupyterhub":      {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
@@ -58,7 +59,7 @@ var allowed = map[string][]string{
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},
 
-	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk", "internal/distro"},
+	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk", "internal/distro", "internal/schedule"},
 	"cluster/draft": {"cluster", "proxmox", "nvidia"},
 
 	"internal/labctl":   nil,
@@ -82,6 +83,7 @@ var owners = map[string][]string{
 	"github.com/go-git/go-git":           {"fleet"},
 	"github.com/rancher/fleet":           {"fleet"},
 	"github.com/owenrumney/go-sarif":     {"fleet"},
+	"github.com/robfig/cron":             {"internal/schedule"},
 }
 
 type pkg struct {
