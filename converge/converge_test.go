@@ -237,6 +237,41 @@ func TestCancelWaitsForGoroutines(t *testing.T) {
 	})
 }
 
+// What had gone wrong before the context ended is in the report, and its end alone is not.
+func TestCancelKeepsWhatWasWrong(t *testing.T) {
+	full := errors.New("no space left on device")
+	for what, tt := range map[string]struct {
+		fail func(ctx context.Context) error
+		want string
+	}{
+		"the end alone":      {func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("read: %w", ctx.Err()) }, ""},
+		"an error of then":   {func(ctx context.Context) error { <-ctx.Done(); return full }, "a: no space left on device"},
+		"both":               {func(ctx context.Context) error { <-ctx.Done(); return errors.Join(full, ctx.Err()) }, "a: no space left on device\ncontext canceled"},
+		"what is tried anew": {func(context.Context) error { return passing{full} }, "a: no space left on device\ncontext canceled"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				step := (&lamp{}).step("a")
+				step.Settle = time.Hour
+				step.Observe = func(ctx context.Context) (bool, error) { return false, tt.fail(ctx) }
+				var g converge.Graph
+				g.Add(step)
+				time.AfterFunc(time.Minute, cancel)
+				rep, err := g.Run(ctx, nil)
+				require.ErrorIs(t, err, context.Canceled)
+				assert.Equal(t, 1, rep.Count(converge.Cancelled))
+				if tt.want == "" {
+					assert.EqualError(t, err, "context canceled")
+					return
+				}
+				require.ErrorIs(t, err, full)
+				assert.EqualError(t, err, "context canceled\n"+tt.want)
+			})
+		})
+	}
+}
+
 func TestPlanLooksBehindWhatOnlyChanges(t *testing.T) {
 	diffs := map[string]drift.Diff{
 		"vm":   {{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: drift.Restart}},
@@ -308,3 +343,9 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+1)
 }
+
+// passing is an error that another look may be without.
+type passing struct{ error }
+
+func (passing) Passing() bool   { return true }
+func (p passing) Unwrap() error { return p.error }

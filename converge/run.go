@@ -25,9 +25,41 @@ func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	g.each(func(n *Ref) { r.step(ctx, n) })
 	report := &Report{Steps: r.reports}
 	if err := ctx.Err(); err != nil {
-		return report, errors.Join(context.Cause(ctx), err, report.err())
+		return report, errors.Join(ended(ctx), report.err())
 	}
 	return report, report.err()
+}
+
+// ended is why a context is over: its cause, and [context.Context.Err] with it.
+func ended(ctx context.Context) error {
+	cause, err := context.Cause(ctx), ctx.Err()
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return errors.Join(cause, err)
+}
+
+// besides returns err, unless nothing but the end of a context is in it: what went
+// wrong before somebody pressed Ctrl-C is not to be lost.
+func besides(err error) error {
+	var leaves func(err error) bool // reports whether one says more
+	leaves = func(err error) bool {
+		switch e := err.(type) { //nolint:errorlint // taken apart here
+		case nil:
+			return false
+		case interface{ Unwrap() []error }:
+			return slices.ContainsFunc(e.Unwrap(), leaves)
+		case interface{ Unwrap() error }:
+			if inner := e.Unwrap(); inner != nil {
+				return leaves(inner)
+			}
+		}
+		return err != context.Canceled && err != context.DeadlineExceeded //nolint:errorlint // a leaf
+	}
+	if leaves(err) {
+		return err
+	}
+	return nil
 }
 
 type run struct {
@@ -62,7 +94,7 @@ func (r *run) step(ctx context.Context, n *Ref) {
 	changed, err := bring(ctx, n, emit)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		end(Cancelled, "", nil)
+		end(Cancelled, "", besides(err))
 	case err != nil:
 		end(FailedStep, "", err)
 	case changed:
@@ -107,7 +139,7 @@ func bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err err
 		emit(Event{Kind: Waiting, Message: last.words()})
 		select {
 		case <-ctx.Done():
-			return changed, ctx.Err()
+			return changed, errors.Join(err, ctx.Err())
 		case <-time.After(poll):
 		}
 	}
@@ -170,7 +202,7 @@ func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) erro
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return errors.Join(last.Err, ctx.Err())
 		case <-deadline.C:
 			return last
 		case <-time.After(poll):

@@ -127,7 +127,7 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 		switch {
 		case errors.Is(err, ErrNotFound):
 			continue // destroyed since
-		case err != nil && r.Name != name:
+		case r.Name != name && forbidden(err):
 			continue // one that we may not see is not ours
 		case err != nil:
 			return nil, nil, err
@@ -143,6 +143,12 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 		}
 	}
 	return ours, foreign, nil
+}
+
+// forbidden reports whether Proxmox refused an answer for want of a privilege.
+func forbidden(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Status == http.StatusForbidden
 }
 
 // Summary is a VM in a list.
@@ -181,10 +187,10 @@ func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
 		if nameless(r) && (ours || len(s.Tags) == 0) {
 			vm, err := c.read(ctx, r.Node, s.VMID, false)
 			switch {
-			case err != nil && ours && !errors.Is(err, ErrNotFound):
-				return nil, err
-			case err != nil:
+			case errors.Is(err, ErrNotFound), !ours && forbidden(err):
 				continue // destroyed since, or one that we may not see
+			case err != nil:
+				return nil, err
 			}
 			s.Name, s.Template, s.Locked, s.Tags, s.Cores, s.Memory = vm.Name, vm.Template, vm.Locked, vm.Tags, vm.Cores, vm.Memory
 			ours = vm.ours(owner)

@@ -104,6 +104,9 @@ func (p *plain) sentence(e converge.Event) string {
 	case converge.FailedStep:
 		return "FAILED: " + strings.Join(p.advice.once(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
 	case converge.Cancelled:
+		if e.Err != nil {
+			return "stopped, after: " + strings.Join(p.advice.once(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
+		}
 		return "stopped"
 	}
 	return ""

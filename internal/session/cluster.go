@@ -105,9 +105,9 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 	case report == nil:
 		return nil, err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return report, failedf(1, "the time is over (-timeout); run it again and it goes on from here")
+		return report, failedf(1, "the time is over (-timeout); run it again and it goes on from here%s", wrong(report))
 	case ctx.Err() != nil:
-		return report, failedf(130, "interrupted; run it again and it goes on from here")
+		return report, failedf(130, "interrupted; run it again and it goes on from here%s", wrong(report))
 	case err == nil:
 		return report, nil
 	}
@@ -126,6 +126,17 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 		begun = fmt.Sprintf(", %d of %d steps could not begin", n, len(report.Steps))
 	}
 	return report, failedf(1, "%s failed%s; what is done stays done: mend it and run it again", strings.Join(names, ", "), begun)
+}
+
+// wrong lists what had gone wrong in a run that was ended from outside, a line a step.
+func wrong(r *converge.Report) string {
+	var b strings.Builder
+	for _, step := range r.Steps {
+		if step.Err != nil {
+			fmt.Fprintf(&b, "\n✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
+		}
+	}
+	return b.String()
 }
 
 // Status prints a line for each node and what is wrong.
