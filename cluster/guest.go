@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -230,6 +231,8 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		return inside{}, converge.Permanent(err)
 	case ctx.Err() != nil:
 		return inside{}, ctx.Err()
+	case ofThisMachine(err):
+		return inside{}, converge.Permanent(err)
 	case errors.As(err, &auth) && g.refusedFor() < loginGrace:
 		return inside{problem: "its SSH server answers, the first boot has not made the login yet"}, nil
 	case errors.As(err, &auth), errors.As(err, &wrong):
@@ -251,6 +254,14 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		}
 	}
 	return inside{status: status}, nil
+}
+
+// ofThisMachine reports whether a file of ours is what an error is about, such as
+// known_hosts on a full disk.
+func ofThisMachine(err error) bool {
+	var path *fs.PathError
+	var link *os.LinkError
+	return errors.As(err, &path) || errors.As(err, &link)
 }
 
 // newborn reports whether a machine of ours is in its first boot and cannot be reached
