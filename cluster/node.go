@@ -236,25 +236,52 @@ func (c *Cluster) deleteNode(ctx context.Context, node string) error {
 	return client.DeleteNode(ctx, node)
 }
 
-// waitRegistered waits until a kubelet has introduced itself.
+// waitRegistered waits until a kubelet has introduced itself. It does so when it starts
+// and never again, so K3s is started again where its Node does not come: somebody may
+// have deleted it.
 func (c *Cluster) waitRegistered(ctx context.Context, n Node) error {
 	unit := k3s.RoleServer.Unit()
 	if n.Role == Agent {
 		unit = k3s.RoleAgent.Unit()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("%s runs K3s, but did not register with the cluster: see journalctl -u %s there; "+
-		"go tool mage node:replace -node=%s makes the machine anew", n.Name, unit, n.Name))
-	defer cancel()
-	for {
-		have, err := c.observeNode(ctx, n.Name)
-		if err == nil && have != nil {
-			return nil
-		}
-		progress.Say(ctx, "waiting for %s to register", n.Name)
-		if err := pause(ctx, time.Second); err != nil {
+	first, cancel := context.WithTimeout(ctx, c.patient(introduced))
+	err := c.registered(first, n)
+	cancel()
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	done, err := c.turn(ctx, n.Name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if n.Role == Server {
+		if err := c.othersReady(ctx, n); err != nil {
 			return err
 		}
 	}
+	progress.Say(ctx, "starting %s anew on %s: its Node is gone", unit, n.Name)
+	if err := remote.Run(ctx, c.root(n.Name), "systemctl", "restart", unit); err != nil {
+		return err
+	}
+	ctx, cancel = c.within(ctx, readyTime, fmt.Sprintf("%s did not register with the cluster, though its K3s was started anew (journalctl -u %s there says why; "+
+		"go tool mage node:replace -node=%s makes the machine anew)", n.Name, unit, n.Name))
+	defer cancel()
+	return c.registered(ctx, n)
+}
+
+// introduced is how long a kubelet that has just started may take to register.
+const introduced = time.Minute
+
+// registered waits until a cluster has a node.
+func (c *Cluster) registered(ctx context.Context, n Node) error {
+	return patiently(ctx, "waiting for "+n.Name+" to register", func() (string, error) {
+		have, err := c.observeNode(ctx, n.Name)
+		if err != nil || have != nil {
+			return "", err
+		}
+		return "the cluster has no such node", nil
+	})
 }
 
 // hasDriver reports whether a node's driver is ours to look after.

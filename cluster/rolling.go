@@ -59,17 +59,20 @@ func (c *Cluster) apiBack(ctx context.Context) error {
 // patiently looks until there is no problem any more. What it waits for is in what,
 // and what the last look found is in the error.
 func patiently(ctx context.Context, what string, look func() (problem string, err error)) error {
+	last := ""
 	for {
 		problem, err := look()
-		if err == nil && problem == "" {
+		switch {
+		case err == nil && problem == "":
 			return nil
+		case err == nil:
+			last = problem
+		case ctx.Err() == nil || last == "": // else the look was cut short, and says nothing
+			last = firstLine(err.Error())
 		}
-		if err != nil {
-			problem = firstLine(err.Error())
-		}
-		progress.Say(ctx, "%s: %s", what, problem)
+		progress.Say(ctx, "%s: %s", what, last)
 		if pause(ctx, 2*time.Second) != nil {
-			return fmt.Errorf("%s: %s: %w", what, problem, context.Cause(ctx))
+			return fmt.Errorf("%s: %s: %w", what, last, context.Cause(ctx))
 		}
 	}
 }
