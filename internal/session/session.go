@@ -250,8 +250,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 // labCharts uses the lab's own charts where nobody names others: it has no images, and
 // no way to the internet.
 func (s *Session) labCharts(lab labctl.State, charts *chart.Source) {
-	if lab.Guests.Real() || !s.Spec.HasPlatform() || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
-	if s.Spec == nil || !s.Spec.HasPlatform() || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
+	if lab.Guests.Real() || s.Spec == nil || !s.Spec.HasPlatform() || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
 		return
 	}
 	*charts = chart.Source{Folder: lab.Charts, Offline: true}
