@@ -104,15 +104,15 @@ func (g *changing) remove(k string) error {
 		g.w.log("cannot delete '%s' - not set in current configuration!", k)
 		return nil
 	}
+	if err := g.mayRemove(k, value); err != nil {
+		return err
+	}
 	g.modified[k] = true
 	delete(g.v.pending, k)
 	if i := slices.Index(g.order, k); i >= 0 {
 		g.order = slices.Delete(g.order, i, i+1)
 		g.v.hold("boot", printBootOrder(g.order))
 		g.modified["boot"] = true
-	}
-	if err := g.mayRemove(k, value); err != nil {
-		return err
 	}
 	switch {
 	case unusedKey.MatchString(k):
@@ -171,6 +171,9 @@ func (g *changing) set(k, value string) error {
 	}
 	switch k {
 	case "cipassword":
+		if !windowsType.MatchString(g.v.conf["ostype"]) && !hashedPassword.MatchString(value) {
+			value = passwordHash(value)
+		}
 		g.v.set(k, value)
 		return nil
 	case "boot":

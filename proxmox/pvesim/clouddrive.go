@@ -2,6 +2,8 @@ package pvesim
 
 import (
 	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"iter"
@@ -11,6 +13,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/iso9660"
@@ -98,14 +101,35 @@ func (c *call) dumpCloudDrive() (any, error) {
 		return nil, err
 	}
 	mask := !c.s.can(c.who, "/vms/"+itoa(v.id), "VM.Config.Cloudinit")
+	network := c.s.cloudNetwork(v)
+	configDrive := v.configDrive()
+	if configDrive {
+		network = c.s.cloudInterfaces(v)
+	}
 	switch c.param("type") {
 	case "user":
 		return v.cloudUser(mask), nil
 	case "network":
-		return c.s.cloudNetwork(v), nil
+		return network, nil
+	}
+	sum := sha1.Sum([]byte(v.cloudUser(false) + network))
+	if id := hex.EncodeToString(sum[:]); configDrive {
+		return fmt.Sprintf("{\n     \"uuid\": %q,\n     \"network_config\": { \"content_path\": \"/content/0000\" }\n}\n", id), nil
 	}
 	return c.s.cloudFile(v, "meta"), nil
 }
+
+// configDrive reports whether a cloud-init drive is not in the form that is usual for
+// Linux (PVE/QemuServer/Cloudinit.pm, get_cloudinit_format).
+func (v *vm) configDrive() bool {
+	if kind := v.conf["citype"]; kind != "" {
+		return kind != "nocloud"
+	}
+	return windowsType.MatchString(v.conf["ostype"])
+}
+
+// windowsType are the systems of which Proxmox knows that they are Windows (windows_version).
+var windowsType = regexp.MustCompile(`^(wxp|w2k3|w2k|wvista|w2k8|win[0-9]+)$`)
 
 // cloudUser is the user-data that Proxmox makes of a configuration
 // (PVE/QemuServer/Cloudinit.pm, cloudinit_userdata).
@@ -153,6 +177,15 @@ func (v *vm) cloudUser(mask bool) string {
 	return b.String()
 }
 
+var hashedPassword = regexp.MustCompile(`^\$(?:[156]|2[ay])(\$.+){2}`)
+
+// passwordHash looks like what crypt makes of a password, and is none of it: nobody logs in with it.
+func passwordHash(password string) string {
+	sum := sha256.Sum256([]byte(password))
+	hash := strings.ReplaceAll(base64.RawStdEncoding.EncodeToString(sum[:]), "+", ".")
+	return "$5$" + hash[:8] + "$" + hash
+}
+
 // cloudDisc is the disc in a cloud-init drive: what the guest reads of it. Its
 // network configuration is in version 2, which is the one that guests here know;
 // Proxmox's own is in version 1 and says the same.
@@ -192,7 +225,11 @@ type cloudCard struct {
 // cloudCards are a VM's, by their number.
 func (s *Sim) cloudCards(v *vm) iter.Seq2[int, cloudCard] {
 	return func(yield func(int, cloudCard) bool) {
-		for i := range 32 {
+		for _, k := range slices.Sorted(maps.Keys(v.conf)) { // net10 comes before net2
+			i, err := strconv.Atoi(strings.TrimPrefix(k, "net"))
+			if err != nil {
+				continue
+			}
 			card, config := v.conf["net"+itoa(i)], v.conf["ipconfig"+itoa(i)]
 			if card == "" || config == "" {
 				continue
@@ -208,6 +245,7 @@ func (s *Sim) cloudCards(v *vm) iter.Seq2[int, cloudCard] {
 func (s *Sim) cloudNetplan(v *vm) string {
 	var b strings.Builder
 	b.WriteString("version: 2\nethernets:\n")
+	servers, _ := s.cloudDNS(v)
 	for i, card := range s.cloudCards(v) {
 		ip := card.ip
 		fmt.Fprintf(&b, "    net%d:\n        match:\n            macaddress: \"%s\"\n        set-name: eth%d\n", i, card.mac, i)
@@ -221,17 +259,30 @@ func (s *Sim) cloudNetplan(v *vm) string {
 		if ip["gw"] != "" {
 			fmt.Fprintf(&b, "        gateway4: '%s'\n", ip["gw"])
 		}
-		fmt.Fprintf(&b, "        nameservers:\n          addresses:\n          - '%s'\n", strings.Join(v.nameServers(), "'\n          - '"))
+		if len(servers) > 0 {
+			fmt.Fprintf(&b, "        nameservers:\n          addresses:\n          - '%s'\n", strings.Join(servers, "'\n          - '"))
+		}
 	}
 	return b.String()
 }
 
-// nameServers are those of a configuration, or the host's own.
-func (v *vm) nameServers() []string {
-	if servers := splitList(v.conf["nameserver"]); len(servers) > 0 {
-		return servers
+// cloudDNS is the servers and domains of a configuration, or the host's own (get_dns_conf).
+func (s *Sim) cloudDNS(v *vm) (servers, domains []string) {
+	h := s.hosts[v.node]
+	dns := h.nameService()
+	for _, k := range []string{"dns1", "dns2", "dns3"} {
+		if dns[k] != "" {
+			servers = append(servers, dns[k])
+		}
 	}
-	return []string{"192.0.2.53"}
+	domains = strings.Fields(dns["search"])
+	if own, there := v.conf["nameserver"]; there {
+		servers = strings.Fields(own)
+	}
+	if own, there := v.conf["searchdomain"]; there {
+		domains = strings.Fields(own)
+	}
+	return servers, domains
 }
 
 // cloudNetwork is the network configuration that Proxmox makes (nocloud_network).
@@ -243,12 +294,61 @@ func (s *Sim) cloudNetwork(v *vm) string {
 		fmt.Fprintf(&b, "    - type: physical\n      name: eth%d\n      mac_address: '%s'\n      subnets:\n", i, card.mac)
 		b.WriteString(subnet4(ip) + subnet6(ip))
 	}
-	servers, domains := v.nameServers(), splitList(v.conf["searchdomain"])
-	if len(domains) == 0 {
-		domains = []string{"example.internal"}
+	b.WriteString("    - type: nameserver\n")
+	servers, domains := s.cloudDNS(v)
+	for _, list := range []struct {
+		name string
+		of   []string
+	}{{"address", servers}, {"search", domains}} {
+		if len(list.of) > 0 {
+			fmt.Fprintf(&b, "      %s:\n      - '%s'\n", list.name, strings.Join(list.of, "'\n      - '"))
+		}
 	}
-	fmt.Fprintf(&b, "    - type: nameserver\n      address:\n      - '%s'\n      search:\n      - '%s'\n", strings.Join(servers, "'\n      - '"), strings.Join(domains, "'\n      - '"))
 	return b.String()
+}
+
+// cloudInterfaces is the network configuration of drives of another form
+// (configdrive2_network).
+func (s *Sim) cloudInterfaces(v *vm) string {
+	var b strings.Builder
+	b.WriteString("auto lo\niface lo inet loopback\n\n")
+	servers, domains := s.cloudDNS(v)
+	if len(servers) > 0 {
+		fmt.Fprintf(&b, "        dns_nameservers %s\n", strings.Join(servers, " "))
+	}
+	if len(domains) > 0 {
+		fmt.Fprintf(&b, "        dns_search %s\n", strings.Join(domains, " "))
+	}
+	for i, card := range s.cloudCards(v) {
+		fmt.Fprintf(&b, "auto eth%d\n", i)
+		for _, family := range []struct{ ip, gw, inet string }{{"ip", "gw", "inet"}, {"ip6", "gw6", "inet6"}} {
+			switch address := card.ip[family.ip]; address {
+			case "":
+			case "dhcp", "auto":
+				fmt.Fprintf(&b, "iface eth%d %s %s\n", i, family.inet, address)
+			default:
+				fmt.Fprintf(&b, "iface eth%d %s static\n%s", i, family.inet, interfaceAddress(address, card.ip[family.gw]))
+			}
+		}
+	}
+	return b.String()
+}
+
+// interfaceAddress is an address as /etc/network/interfaces has it; only that of IPv4 has a mask in numbers.
+func interfaceAddress(address, gateway string) string {
+	p, err := netip.ParsePrefix(address)
+	if err != nil {
+		return ""
+	}
+	mask := itoa(p.Bits())
+	if p.Addr().Is4() {
+		mask = net.IP(net.CIDRMask(p.Bits(), 32)).String()
+	}
+	out := fmt.Sprintf("        address %s\n        netmask %s\n", p.Addr(), mask)
+	if gateway != "" {
+		out += fmt.Sprintf("        gateway %s\n", gateway)
+	}
+	return out
 }
 
 func subnet4(ip map[string]string) string {

@@ -1,16 +1,17 @@
 package pvesim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 func moreClusterHandlers() map[string]handler {
 	return map[string]handler{
 		"GET /cluster/ha/status/current":        (*call).highAvailability,
 		"GET /cluster/ha/status/manager_status": (*call).manager,
+		"POST /cluster/ha/status/arm-ha":        func(*call) (any, error) { return nil, nil }, // it is armed
 		"GET /cluster/options":                  (*call).clusterOptions,
 		"PUT /cluster/options":                  (*call).setClusterOptions,
 		"GET /cluster/log":                      (*call).clusterLog,
@@ -20,40 +21,38 @@ func moreClusterHandlers() map[string]handler {
 	}
 }
 
-// highAvailability is the state of a manager that never moves anything.
+// highAvailability is the state of a manager that has not come to anything yet
+// (PVE/API2/HA/Status.pm).
 func (c *call) highAvailability() (any, error) {
-	out := []any{map[string]any{"id": "quorum", "type": "quorum", "node": c.s.nodes()[0], "status": "OK", "quorate": 1}}
-	idle := len(c.s.entries(register{path: "/cluster/ha/resources"})) == 0
-	fencing := map[string]any{"id": "fencing", "type": "fencing", "node": c.s.nodes()[0], "status": "standby (CRM watchdog standby)", "armed-state": "standby"}
-	if idle { // it has never had anything to do
-		return append(out, fencing), nil
-	}
-	out = append(out, fencing)
-	for _, node := range c.s.nodes() {
-		out = append(out, map[string]any{"id": "lrm:" + node, "type": "lrm", "node": node, "status": node + " (idle, " + time.Now().Format(time.ANSIC) + ")", "timestamp": time.Now().Unix()})
-	}
+	node := c.s.nodes()[0]
+	out := []any{map[string]any{"id": "quorum", "type": "quorum", "node": node, "status": "OK", "quorate": 1},
+		map[string]any{"id": "fencing", "type": "fencing", "node": node, "status": "standby (CRM watchdog standby)", "armed-state": "standby"}}
 	resources := register{path: "/cluster/ha/resources", id: "sid"}
 	for _, sid := range slices.Sorted(maps.Keys(c.s.entries(resources))) {
 		e := c.entry(resources, sid)
 		_, number, _ := strings.Cut(sid, ":")
-		if v := c.s.vms[atoi(number)]; v != nil {
-			out = append(out, map[string]any{"id": "service:" + sid, "type": "service", "sid": sid, "node": v.node, "state": e["state"], "request_state": e["state"],
-				"status": sid + " (" + v.node + ", " + e["state"].(string) + ")", "crm_state": e["state"]})
+		v := c.s.vms[atoi(number)]
+		if v == nil {
+			continue
 		}
+		one := map[string]any{"id": "service:" + sid, "type": "service", "sid": sid, "node": v.node, "request_state": e["state"], "state": "queued",
+			"failback": 1, "max_restart": 1, "max_relocate": 1}
+		for _, k := range []string{"failback", "max_restart", "max_relocate", "group", "comment"} {
+			if e[k] != nil {
+				one[k] = e[k]
+			}
+		}
+		if e["state"] == "ignored" {
+			one["state"] = "ignored"
+		}
+		one["status"] = fmt.Sprintf("%s (%s, %s)", sid, v.node, one["state"])
+		out = append(out, one)
 	}
 	return out, nil
 }
 
 func (c *call) manager() (any, error) {
-	status := map[string]any{}
-	if len(c.s.entries(register{path: "/cluster/ha/resources"})) == 0 { // it has never had anything to do
-		return map[string]any{"manager_status": map[string]any{"node_status": status}, "quorum": map[string]any{"node": c.s.nodes()[0], "quorate": "1"}}, nil
-	}
-	for _, node := range c.s.nodes() {
-		status[node] = "online"
-	}
-	return map[string]any{"manager_status": map[string]any{"node_status": status, "service_status": map[string]any{}, "timestamp": time.Now().Unix()},
-		"quorum": map[string]any{"node": c.s.nodes()[0], "quorate": "1"}, "lrm_status": map[string]any{}}, nil
+	return map[string]any{"manager_status": map[string]any{"node_status": map[string]any{}}, "quorum": map[string]any{"node": c.s.nodes()[0], "quorate": "1"}}, nil
 }
 
 // clusterOptions is datacenter.cfg, with property strings taken apart and lists as

@@ -245,12 +245,12 @@ func (c *call) mayRestore(from string) error {
 	return err
 }
 
-// bootable are the drives of a machine in the order in which the first is looked for
+// drivesInOrder are those of a machine in the order in which Proxmox goes through them
 // (PVE/QemuServer/Drive.pm, valid_drive_names).
-func bootable(conf map[string]string) []string {
+func drivesInOrder(conf map[string]string) []string {
 	rank := func(k string) int {
 		bus := strings.TrimRight(k, "0123456789")
-		return slices.Index([]string{"ide", "scsi", "virtio", "sata"}, bus)*100 + atoi(strings.TrimPrefix(k, bus))
+		return slices.Index([]string{"ide", "scsi", "virtio", "sata", "efidisk", "tpmstate"}, bus)*100 + atoi(strings.TrimPrefix(k, bus))
 	}
 	return slices.SortedStableFunc(slices.Values(drives(conf)), func(a, b string) int { return rank(a) - rank(b) })
 }
@@ -258,7 +258,7 @@ func bootable(conf map[string]string) []string {
 // usualBoot is the boot order when none is given: first disk, first CD, first card.
 func (s *Sim) usualBoot(conf map[string]string) string {
 	var disk, cd, net string
-	for _, k := range bootable(conf) {
+	for _, k := range drivesInOrder(conf) {
 		switch d := s.props(k, conf[k]); {
 		case k == "efidisk0" || k == "tpmstate0":
 		case isCDROM(d) && cd == "":

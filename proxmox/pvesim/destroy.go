@@ -46,7 +46,8 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 	if strays {
 		volids = append(volids, h.owned(v.id)...)
 	}
-	for _, volid := range volids {
+	for _, k := range drivesInOrder(v.conf) {
+		volid := w.s.props(k, v.conf[k])["file"]
 		if st, name := h.volume(volid); st != nil && st.volumes[name] != nil && st.volumes[name].clones > 0 {
 			return die("base volume '%s' is still in use by linked cloned", volid)
 		}
@@ -56,6 +57,9 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 	}
 	for _, volid := range volids {
 		st, name := h.volume(volid)
+		if st != nil && st.volumes[name] == nil && st.fileBased() && v.owns(st, name) && !isCloudInit(volid) {
+			w.log("disk image '%s' does not exist", st.path(name))
+		}
 		if st == nil || st.volumes[name] == nil || st.volumes[name].owner != v.id {
 			continue
 		}

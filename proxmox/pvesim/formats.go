@@ -63,7 +63,7 @@ var formats = map[string]format{
 	"pve-storage-path":                    {matching(`/[-/a-zA-Z0-9_.@]*`), "absolute path"},
 	"pve-storage-vgname":                  {matching(`[a-zA-Z0-9][a-zA-Z0-9\-_.]*[a-zA-Z0-9]`), ""},
 	"pve-dir-override":                    {matching(`(images|rootdir|vztmpl|iso|backup|snippets|import|none)=[^.]*(\.?[^.]+)+`), ""},
-	"pve-storage-server":                  {matching(`[a-zA-Z0-9:]([a-zA-Z0-9:.-]*[a-zA-Z0-9:])?`), "server name"},
+	"pve-storage-server":                  {matching(`[a-zA-Z0-9:]([a-zA-Z0-9:.-]*[a-zA-Z0-9:])?`), "server name or IP address"},
 	"pve-storage-portal-dns":              {matching(`[\w.:\[\]-]+`), "portal address"},
 	"pve-storage-options":                 {matching(`[^\s,=]+(=[^,]*)?(,[^\s,=]+(=[^,]*)?)*`), "options"},
 	"pve-storage-zfs-blocksize":           {matching(`\d+[kKmMgG]?`), "block size"},

@@ -13,9 +13,8 @@ import (
 type mapping struct {
 	id          string
 	description string
-	mdev        bool
-	migratable  bool
-	entries     []string // as given: node=…,path=…,id=…
+	flags       map[string]bool // mdev and live-migration-capable, where they were said
+	entries     []string        // as given: node=…,path=…,id=…
 }
 
 // mapKeys is the format of an entry.
@@ -36,7 +35,7 @@ func (s *Sim) mappingDigest() string {
 	h := sha1.New()
 	for _, id := range slices.Sorted(maps.Keys(s.mappings)) {
 		m := s.mappings[id]
-		fmt.Fprintln(h, id, m.description, m.mdev, m.migratable, m.entries)
+		fmt.Fprintln(h, id, m.description, m.flags, m.entries)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -46,11 +45,8 @@ func (s *Sim) mappingEntry(m *mapping) map[string]any {
 	if m.description != "" {
 		e["description"] = m.description
 	}
-	if m.mdev {
-		e["mdev"] = 1
-	}
-	if m.migratable {
-		e["live-migration-capable"] = 1
+	for k, on := range m.flags {
+		e[k] = boolInt(on)
 	}
 	return e
 }
@@ -113,11 +109,11 @@ func (s *Sim) assertValid(m *mapping, e map[string]string) error {
 			return die("pci device '%s' not found", path)
 		}
 		mdev := func(b bool) string { return itoa(boolInt(b)) }
-		real := map[string]string{"id": d.ID, "subsystem-id": d.Subsystem, "mdev": mdev(d.MDev && m.mdev)}
+		real := map[string]string{"id": d.ID, "subsystem-id": d.Subsystem, "mdev": mdev(d.MDev && m.flags["mdev"])}
 		if h.group(d) >= 0 {
 			real["iommugroup"] = itoa(h.group(d))
 		}
-		set := map[string]string{"id": e["id"], "subsystem-id": e["subsystem-id"], "iommugroup": e["iommugroup"], "mdev": mdev(m.mdev)}
+		set := map[string]string{"id": e["id"], "subsystem-id": e["subsystem-id"], "iommugroup": e["iommugroup"], "mdev": mdev(m.flags["mdev"])}
 		for _, k := range []string{"id", "iommugroup", "mdev", "subsystem-id"} {
 			switch {
 			case real[k] == set[k]:
@@ -138,9 +134,22 @@ func (c *call) createMapping() (any, error) {
 	if c.s.mappings[id] != nil {
 		return nil, die("create hardware mapping failed: pci ID '%s' already defined", id)
 	}
-	c.s.mappings[id] = &mapping{id: id, description: c.param("description"), mdev: c.p.bool("mdev"),
-		migratable: c.p.bool("live-migration-capable"), entries: slices.Clone(c.p["map"])}
+	m := &mapping{id: id, description: c.param("description"), entries: slices.Clone(c.p["map"])}
+	c.setFlags(m)
+	c.s.mappings[id] = m
 	return nil, nil
+}
+
+// setFlags notes what a call says of a mapping's flags.
+func (c *call) setFlags(m *mapping) {
+	for _, k := range []string{"mdev", "live-migration-capable"} {
+		if c.p.has(k) {
+			if m.flags == nil {
+				m.flags = map[string]bool{}
+			}
+			m.flags[k] = c.p.bool(k)
+		}
+	}
 }
 
 func (c *call) getMapping() (any, error) {
@@ -167,20 +176,13 @@ func (c *call) updateMapping() (any, error) {
 	if c.p.has("description") {
 		m.description = c.param("description")
 	}
-	if c.p.has("mdev") {
-		m.mdev = c.p.bool("mdev")
-	}
-	if c.p.has("live-migration-capable") {
-		m.migratable = c.p.bool("live-migration-capable")
-	}
+	c.setFlags(m)
 	for _, k := range splitList(c.param("delete")) {
 		switch k {
 		case "description":
 			m.description = ""
-		case "mdev":
-			m.mdev = false
-		case "live-migration-capable":
-			m.migratable = false
+		default:
+			delete(m.flags, k)
 		}
 	}
 	return nil, nil

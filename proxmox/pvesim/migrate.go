@@ -55,7 +55,7 @@ func (s *Sim) localResources(v *vm) (local []string, mapped map[string]any) {
 		}
 		info := map[string]any{"name": name}
 		mapped[k] = info
-		if m := s.mappings[name]; strings.HasPrefix(k, "hostpci") && m != nil && m.migratable {
+		if m := s.mappings[name]; strings.HasPrefix(k, "hostpci") && m != nil && m.flags["live-migration-capable"] {
 			info["live-migration"] = 1
 		} else if v.running {
 			local = append(local, k)

@@ -84,18 +84,18 @@ func (h *host) domain() string {
 	return "example.internal"
 }
 
-func (c *call) nodeDNS() (any, error) {
-	h := c.host()
-	out := map[string]any{"search": h.domain()}
+func (c *call) nodeDNS() (any, error) { return c.host().nameService(), nil }
+
+// nameService is what is in a host's resolv.conf.
+func (h *host) nameService() map[string]string {
+	out := map[string]string{"search": h.domain()}
 	if h.settings.dns == nil {
 		for i, server := range h.resolvers() {
 			out["dns"+itoa(i+1)] = server
 		}
 	}
-	for k, v := range h.settings.dns {
-		out[k] = v
-	}
-	return out, nil
+	maps.Copy(out, h.settings.dns)
+	return out
 }
 
 func (h *host) resolvers() []string {

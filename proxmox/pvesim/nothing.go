@@ -74,6 +74,9 @@ func refusers() map[string]handler {
 	for name, text := range refusals.Refuse {
 		out[name] = func(c *call) (any, error) { return nil, fail(http.StatusInternalServerError, fill(text, c.p)) }
 	}
+	for _, name := range []string{"POST /cluster/replication", "PUT /cluster/replication/{id}", "DELETE /cluster/replication/{id}", "POST /nodes/{node}/replication/{id}/schedule_now"} {
+		out[name] = replicator(out[name])
+	}
 	for name, text := range refusals.Wrong {
 		param, text, _ := strings.Cut(text, ": ")
 		out[name] = func(c *call) (any, error) { return nil, badParam(param, fill(text, c.p)) }
@@ -119,6 +122,17 @@ func (c *call) joinInfo() (any, error) {
 		nodes = append(nodes, map[string]any{"name": node, "nodeid": itoa(i + 1), "pve_addr": c.s.ip(node), "pve_fp": fingerprint(der), "quorum_votes": "1", "ring0_addr": c.s.ip(node)})
 	}
 	return map[string]any{"nodelist": nodes, "preferred_node": c.s.nodes()[0], "totem": totem, "config_digest": digestOf(nodes)}, nil
+}
+
+// replicator is a method for who may replicate the guest of a job.
+func replicator(h handler) handler {
+	return func(c *call) (any, error) {
+		guest, _, _ := strings.Cut(c.param("id"), "-")
+		if err := c.s.need(c.who, "/vms/"+guest, "VM.Replicate"); err != nil {
+			return nil, err
+		}
+		return h(c)
+	}
 }
 
 // replicate refuses what cannot be: machines are here, or have nothing that replicates

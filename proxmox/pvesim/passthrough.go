@@ -40,6 +40,9 @@ func (w worker) passThrough(v *vm) ([]guest.PCI, []string, error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		if d["mdev"] != "" && slices.ContainsFunc(found, func(c candidate) bool { return len(c) > 1 }) {
+			return nil, nil, die("cannot use mediated device with multifunction device")
+		}
 		choices[i] = found
 		if d["pcie"] == "1" && !strings.Contains(v.conf["machine"], "q35") {
 			return nil, nil, die("q35 machine model is not enabled at /usr/share/perl5/PVE/QemuServer/PCI.pm line 510.")

@@ -71,7 +71,7 @@ func TestStartJudgesDevices(t *testing.T) {
 			}
 			in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
 				if x.entries != nil {
-					s.mappings["gpu"] = &mapping{id: "gpu", entries: x.entries, mdev: x.mdev}
+					s.mappings["gpu"] = &mapping{id: "gpu", entries: x.entries, flags: map[string]bool{"mdev": x.mdev}}
 				}
 				v := s.vms[104]
 				v.set("hostpci0", "mapping=gpu,pcie=1")

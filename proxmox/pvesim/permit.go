@@ -108,7 +108,7 @@ func (s *Sim) translate(in []any) []string {
 		if strings.HasPrefix(s.version, "8.") && strings.HasPrefix(name, "VM.GuestAgent.") {
 			name = "VM.Monitor"
 		}
-		if !slices.Contains(out, name) {
+		if name != "VM.Monitor" || !slices.Contains(out, name) { // several of 9 were one in 8
 			out = append(out, name)
 		}
 	}

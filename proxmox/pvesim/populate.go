@@ -16,7 +16,13 @@ func (s *Sim) populate(m Model) {
 		s.pools[p.ID] = &pool{comment: p.Comment}
 	}
 	for _, pm := range m.Mappings {
-		s.mappings[pm.ID] = &mapping{id: pm.ID, description: pm.Description, mdev: pm.MDev, migratable: pm.LiveMigration, entries: slices.Clone(pm.Map)}
+		m := &mapping{id: pm.ID, description: pm.Description, entries: slices.Clone(pm.Map), flags: map[string]bool{}}
+		for k, on := range map[string]bool{"mdev": pm.MDev, "live-migration-capable": pm.LiveMigration} {
+			if on {
+				m.flags[k] = true
+			}
+		}
+		s.mappings[pm.ID] = m
 	}
 	for _, h := range s.hosts {
 		for _, st := range h.storages {

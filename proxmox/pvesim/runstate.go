@@ -1,6 +1,9 @@
 package pvesim
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 func runStateHandlers() map[string]handler {
 	const vm = "/nodes/{node}/qemu/{vmid}"
@@ -126,17 +129,32 @@ func (c *call) sendKey() (any, error) {
 	return nil, err
 }
 
-// steps are how far the points of a history are apart, by time frame.
-var steps = map[string]time.Duration{"hour": time.Minute, "day": 30 * time.Minute, "week": 3 * time.Hour,
-	"month": 12 * time.Hour, "year": 7 * 24 * time.Hour, "decade": 70 * 24 * time.Hour}
+// points are how far those of a history are apart, and how many there are.
+type points struct {
+	step time.Duration
+	n    int
+}
 
-// history is 70 points of figures that never change much.
+// historyOf is a time frame's, in Proxmox VE 9 and before (PVE/RRD.pm, create_rrd_data).
+func historyOf(frame string, old bool) points {
+	const day = 24 * time.Hour
+	now := map[string]points{"hour": {time.Minute, 60}, "day": {time.Minute, 1440}, "week": {30 * time.Minute, 336},
+		"month": {30 * time.Minute, 1440}, "year": {6 * time.Hour, 1440}, "decade": {7 * day, 570}}
+	before := map[string]points{"hour": {time.Minute, 60}, "day": {30 * time.Minute, 70}, "week": {3 * time.Hour, 70},
+		"month": {12 * time.Hour, 70}, "year": {7 * day, 70}, "decade": {7 * day, 70}}
+	if old {
+		return before[frame]
+	}
+	return now[frame]
+}
+
+// history is points of figures that never change much.
 func (c *call) history(figures map[string]any) []any {
-	step := steps[c.param("timeframe")]
-	now := time.Now().Truncate(step)
-	out := make([]any, 0, 70)
-	for i := range 70 {
-		e := map[string]any{"time": now.Add(time.Duration(i-69) * step).Unix()}
+	p := historyOf(c.param("timeframe"), strings.HasPrefix(c.s.version, "8."))
+	now := time.Now().Truncate(p.step)
+	out := make([]any, 0, p.n)
+	for i := range p.n {
+		e := map[string]any{"time": now.Add(time.Duration(i+1-p.n) * p.step).Unix()}
 		for k, v := range figures {
 			e[k] = v
 		}

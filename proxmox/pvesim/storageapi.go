@@ -31,7 +31,7 @@ func storageHandlers() map[string]handler {
 
 // sharedTypes are kinds of storage that every node sees the same of.
 func sharedTypes() []string {
-	return []string{"nfs", "cifs", "cephfs", "rbd", "iscsi", "iscsidirect", "pbs", "zfs", "esxi"}
+	return []string{"nfs", "cifs", "cephfs", "rbd", "iscsi", "iscsidirect", "pbs", "zfs"}
 }
 
 // storagesByName are the cluster's, each as one of the nodes that have it sees it.
@@ -66,7 +66,7 @@ func (s *Sim) storageSections(digests bool) map[string]map[string]any {
 				e[k] = dirsOf(v)
 			}
 		}
-		if st.Shared && !slices.Contains(sharedTypes(), st.Type) || st.Shared && st.Type == "nfs" {
+		if st.Shared {
 			e["shared"] = 1
 		}
 		if st.Disabled {

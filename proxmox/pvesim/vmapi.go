@@ -28,6 +28,9 @@ func (c *call) currentStatus() (any, error) {
 	}
 	e := c.s.currentFigures(v)
 	e["ha"] = map[string]any{"managed": 0}
+	if c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+itoa(v.id)] != nil {
+		e["ha"] = map[string]any{"managed": 1, "state": nil}
+	}
 	e["qmpstatus"] = v.qmpStatus()
 	if agentOn(v.conf) {
 		e["agent"] = 1
