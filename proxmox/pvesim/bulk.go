@@ -79,8 +79,8 @@ func startOrder(v *vm) int {
 }
 
 // one does to a machine what somebody asks for whom a bulk task works, and waits for it.
-func (c *call) one(w worker, verb, path string, p params) (*task, error) {
-	again := &call{s: c.s, method: verb, path: "/nodes/" + c.param("node") + "/qemu/" + path, p: p, who: c.who}
+func (c *call) one(w worker, verb, node, path string, p params) (*task, error) {
+	again := &call{s: c.s, method: verb, path: "/nodes/" + node + "/qemu/" + path, p: p, who: c.who}
 	upid, err := c.s.dispatch(again)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (c *call) startAll() (any, error) {
 				continue
 			}
 			w.log("Starting VM %d", v.id)
-			t, err := c.one(w, http.MethodPost, itoa(v.id)+"/status/start", params{})
+			t, err := c.one(w, http.MethodPost, v.node, itoa(v.id)+"/status/start", params{})
 			switch {
 			case err != nil:
 				w.log("%v", err)
@@ -143,7 +143,7 @@ func (c *call) stopAll() (any, error) {
 				force = c.param("force-stop")
 			}
 			w.log("Stopping VM %d (timeout = %d seconds)", v.id, timeout)
-			if _, err := c.one(w, http.MethodPost, itoa(v.id)+"/status/shutdown", params{"timeout": {itoa(timeout)}, "forceStop": {force}}); err != nil {
+			if _, err := c.one(w, http.MethodPost, v.node, itoa(v.id)+"/status/shutdown", params{"timeout": {itoa(timeout)}, "forceStop": {force}}); err != nil {
 				w.log("%v", err)
 			}
 		}
@@ -158,10 +158,11 @@ func (c *call) suspendAll() (any, error) {
 	return c.startTask("suspendall", "", func(w worker) error {
 		for _, v := range c.ordered(true) {
 			if !v.running {
+				w.log("VM %d not running, skipping suspension", v.id)
 				continue
 			}
 			w.log("Suspending VM %d", v.id)
-			if _, err := c.one(w, http.MethodPost, itoa(v.id)+"/status/suspend", params{"todisk": {"1"}}); err != nil {
+			if _, err := c.one(w, http.MethodPost, v.node, itoa(v.id)+"/status/suspend", params{"todisk": {"1"}}); err != nil {
 				w.log("%v", err)
 			}
 		}
@@ -199,7 +200,7 @@ func (c *call) migrateAll() (any, error) {
 				p["with-local-disks"] = []string{c.param("with-local-disks")}
 			}
 			w.log("Migrating VM %d", v.id)
-			if _, err := c.one(w, http.MethodPost, itoa(v.id)+"/migrate", p); err != nil {
+			if _, err := c.one(w, http.MethodPost, v.node, itoa(v.id)+"/migrate", p); err != nil {
 				w.log("%v", err)
 				continue
 			}

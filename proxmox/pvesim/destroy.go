@@ -45,6 +45,8 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 	volids := w.referenced(v)
 	if strays {
 		volids = append(volids, h.owned(v.id)...)
+		slices.Sort(volids)
+		volids = slices.Compact(volids)
 	}
 	for _, k := range drivesInOrder(v.conf) {
 		volid := w.s.props(k, v.conf[k])["file"]

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"net"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -43,7 +44,7 @@ var formats = map[string]format{
 	"CIDRv4":                              {isPrefix(func(p netip.Prefix) bool { return p.Addr().Is4() }), "IPv4 CIDR network"},
 	"CIDRv6":                              {isPrefix(func(p netip.Prefix) bool { return p.Addr().Is6() }), "IPv6 CIDR network"},
 	"IPorCIDR":                            {func(s string) bool { return isAddr(netip.Addr.IsValid)(s) || isPrefix(netip.Prefix.IsValid)(s) }, "IP address or CIDR network"},
-	"ipv4mask":                            {matching(`(255|254|252|248|240|224|192|128|0)(\.(255|254|252|248|240|224|192|128|0)){3}|[0-9]|[12][0-9]|3[0-2]`), "IP netmask"},
+	"ipv4mask":                            {isMask, "IP netmask"},
 	"email-opt":                           {matching(`(\w+@[\w.-]+|[^\s@]+@[^\s@]+)?`), "email address"},
 	"address":                             {matching(`[a-zA-Z0-9:]([a-zA-Z0-9:.-]*[a-zA-Z0-9:])?`), "address"},
 	"mac-prefix":                          {matching(`(?i)[a-f0-9][02468ace](:[a-f0-9]{2}){0,2}:?`), "unicast MAC address prefix"},
@@ -57,8 +58,8 @@ var formats = map[string]format{
 	"pve-cpuset":                          {isCPUSet, ""},
 	"pve-startup-order":                   {matching(`\s*((order=)?\d+|up=\d+|down=\d+)?(,\s*((order=)?\d+|up=\d+|down=\d+)?)*`), ""},
 	"pve-ha-node":                         {matching(`[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(:\d+)?`), "node name"},
-	"pve-ha-resource-id":                  {matching(`(vm|ct):[1-9][0-9]{2,8}`), "ha resource id"},
-	"pve-ha-resource-or-vm-id":            {matching(`((vm|ct):)?[1-9][0-9]{2,8}`), "ha resource id"},
+	"pve-ha-resource-id":                  {matching(`[a-z]+:\S+`), "ha resource id"},
+	"pve-ha-resource-or-vm-id":            {matching(`[a-z]+:\S+|\d+`), "ha resource id"},
 	"storage-pair":                        {matching(`[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9](:[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9])?|1`), "storage map"},
 	"pve-storage-path":                    {matching(`/[-/a-zA-Z0-9_.@]*`), "absolute path"},
 	"pve-storage-vgname":                  {matching(`[a-zA-Z0-9][a-zA-Z0-9\-_.]*[a-zA-Z0-9]`), ""},
@@ -85,6 +86,16 @@ var formats = map[string]format{
 		p, err := netip.ParsePrefix(s)
 		return s == "dhcp" || s == "auto" || s == "manual" || err == nil && p.Addr().Is6() && p.Bits() > 7
 	}, "ipv6 network configuration"},
+}
+
+// isMask takes masks of IPv4 in numbers (PVE/JSONSchema.pm, pve_verify_ipv4mask).
+func isMask(s string) bool {
+	a, err := netip.ParseAddr(s)
+	if err != nil || !a.Is4() {
+		return false
+	}
+	_, bits := net.IPMask(a.AsSlice()).Size()
+	return bits == 32
 }
 
 // formatErrors are the texts that do not follow the pattern.
@@ -157,7 +168,7 @@ func checkFormat(path string, f propertyFormat, v string) string {
 }
 
 func checkNamed(name, v string) string {
-	if name == "pem-certificate-chain" && !strings.Contains(v, "-----BEGIN CERTIFICATE-----") {
+	if name == "pem-certificate-chain" && !strings.Contains(v, "-----BEGIN CERTIFICATE-----") || name == "pem-string" && !strings.Contains(v, "-----BEGIN ") {
 		return "not a valid PEM-formatted string.\n"
 	}
 	if wrong := firewallFormats[name]; wrong != nil {

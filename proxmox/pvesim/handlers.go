@@ -8,7 +8,7 @@ func handlers() map[string]handler {
 	for _, some := range []map[string]handler{
 		clusterHandlers(), nodeHandlers(), vmHandlers(), snapshotHandlers(), runStateHandlers(), cloudDriveHandlers(), accessHandlers(), storageHandlers(),
 		registerHandlers(), moreClusterHandlers(), moreNodeHandlers(), networkHandlers(), agentHandlers(), firewallHandlers(), containerHandlers(), indexHandlers(),
-		nothingHandlers(), metricHandlers(), nodeConfigHandlers(), bulkHandlers(), consoleHandlers(), unlikelyHandlers(), backupHandlers(), haRuleHandlers(), sdnHandlers(),
+		nothingHandlers(), metricHandlers(), nodeConfigHandlers(), bulkHandlers(), bulkGuestHandlers(), consoleHandlers(), unlikelyHandlers(), backupHandlers(), haRuleHandlers(), sdnHandlers(),
 	} {
 		maps.Copy(all, some)
 	}

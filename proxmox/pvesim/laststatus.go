@@ -50,7 +50,7 @@ func (s *Sim) beginRounds() {
 		s.opts.StatusLag = usualRound
 	}
 	s.round = max(1, time.Duration(float64(s.opts.StatusLag)/s.opts.Speed))
-	s.told = map[int]lastWord{}
+	s.told, s.toldStorages = map[int]lastWord{}, map[string]bool{}
 	for name, h := range s.hosts {
 		s.tell(name, s.began)
 		sum := fnv.New32a()
@@ -78,6 +78,9 @@ func (s *Sim) tell(node string, at time.Time) {
 		if v.node == node {
 			s.told[id] = lastWord{at, s.figures(v, at)}
 		}
+	}
+	for name, st := range s.hosts[node].storages {
+		s.toldStorages[node+"/"+name] = st.ready() == nil
 	}
 }
 

@@ -210,7 +210,12 @@ func usual(e map[string]any, name string, said map[string]string) {
 		if e["bridge_vlan_aware"] != nil {
 			orElse("bridge_vids", "2-4094")
 		}
+	case "alias":
+		if !strings.Contains(name, ":") { // which is what tells
+			e["type"] = "unknown"
+		}
 	case "bond":
+		orElse("slaves", "")
 		orElse("bond_miimon", "100")
 		orElse("bond_mode", "balance-rr")
 	case "vlan":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -149,9 +150,25 @@ func (c *call) setNodeHosts() (any, error) {
 	if err := c.checkDigest(digest); err != nil {
 		return nil, err
 	}
+	for line := range strings.SplitSeq(c.param("data"), "\n") { // PVE/INotify.pm, write_etc_hosts
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if _, err := netip.ParseAddr(words[0]); err != nil {
+			return nil, badParam("data", "Invalid IP '"+words[0]+"'")
+		}
+		for _, name := range words[1:] {
+			if !hostName.MatchString(name) {
+				return nil, badParam("data", "Invalid Hostname '"+name+"'")
+			}
+		}
+	}
 	c.host().settings.hosts = c.param("data")
 	return nil, nil
 }
+
+var hostName = regexp.MustCompile(`^[.\-a-zA-Z0-9]+$`)
 
 func (c *call) nodeTime() (any, error) {
 	now, zone := time.Now().Add(c.host().ClockOffset), c.host().settings.timezone
@@ -179,6 +196,9 @@ func (c *call) wake() (any, error) {
 	node := c.param("node")
 	if node == "localhost" || node == c.s.nodes()[0] {
 		return nil, die("'%s' is local node, cannot wake my self!", node)
+	}
+	if c.host() == nil {
+		return nil, die("no such cluster node '%s'", node)
 	}
 	props := map[string]string{}
 	for part := range strings.SplitSeq(c.host().settings.config["wakeonlan"], ",") {

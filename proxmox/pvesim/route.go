@@ -121,6 +121,9 @@ func (c *call) notHere() (any, error) {
 // dispatch finds the method, asks who may, checks the parameters and does it:
 // the order in which Proxmox goes.
 func (s *Sim) dispatch(c *call) (any, error) {
+	if c.method == http.MethodGet && strings.Trim(c.path, "/") == "" { // the schema does not have it (PVE/API2.pm)
+		return subdirs("subdir", "version", "cluster", "nodes", "storage", "access", "pools")(c)
+	}
 	vars := params{}
 	r := s.routes.find(c.path, vars)
 	if r == nil || r.handlers[c.method] == nil || s.absent(r.specs[c.method].name) {
@@ -144,7 +147,7 @@ func (s *Sim) dispatch(c *call) (any, error) {
 	if strings.Contains(c.route, "/cluster/mapping/") && c.p.has("check-node") {
 		node = c.param("check-node")
 	}
-	if c.route == "GET /nodes/{node}" { // whoever is asked answers
+	if c.route == "GET /nodes/{node}" || c.route == "POST /nodes/{node}/wakeonlan" { // whoever is asked answers
 		node = ""
 	}
 	if node != "" && node != "localhost" && s.hosts[node] == nil && !strings.HasPrefix(c.route, "POST /cluster/ha/") {

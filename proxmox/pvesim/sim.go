@@ -109,17 +109,18 @@ type Sim struct {
 
 	// mu guards everything below. Code runs with it held, and lets go of it only
 	// while it waits (worker.sleep, worker.lock) or asks a guest (Sim.outside).
-	mu       stateLock
-	hosts    map[string]*host
-	vms      map[int]*vm
-	mappings map[string]*mapping
-	pools    map[string]*pool
-	options  map[string]string // datacenter.cfg
-	noQuorum bool
-	round    time.Duration    // between two of a node's; 0 when lists are never behind
-	told     map[int]lastWord // by VMID
-	access   access
-	locks    map[string]*fileLock
+	mu           stateLock
+	hosts        map[string]*host
+	vms          map[int]*vm
+	mappings     map[string]*mapping
+	pools        map[string]*pool
+	options      map[string]string // datacenter.cfg
+	noQuorum     bool
+	round        time.Duration    // between two of a node's; 0 when lists are never behind
+	told         map[int]lastWord // by VMID
+	toldStorages map[string]bool  // by node/name
+	access       access
+	locks        map[string]*fileLock
 
 	registers   map[string]map[string]map[string][]string // sections by file and ID, see register
 	elsewhere   map[string]*storage                       // configured for nodes that there are not

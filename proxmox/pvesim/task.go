@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,7 +47,7 @@ const Killed = "unexpected status"
 
 // startTask forks a worker and returns its UPID. The work runs with mu held.
 func (c *call) startTask(kind, id string, work func(w worker) error, undo ...func()) (any, error) {
-	t := c.s.newTask(c.param("node"), kind, id, c.who)
+	t := c.s.newTask(cmp.Or(c.param("node"), c.s.nodes()[0]), kind, id, c.who) // whoever is asked does what is no node's
 	if len(undo) > 0 {
 		t.undo = undo[0]
 	}
