@@ -237,18 +237,26 @@ func (w worker) cloneDrive(cl *cloning, v *vm, key, value string, made *allocate
 	if st.fileBased() {
 		format = "qcow2"
 	}
-	name := st.newName(v.id, "vm", format)
-	full := source.name + "/" + name
+	name, base := st.newName(v.id, "vm", format), source.ownName()
+	full := base + "/" + name
 	if !st.fileBased() {
-		full = source.name + "/" + path.Base(name)
+		full = base + "/" + path.Base(name)
 	}
-	w.log("clone %s: images, %s, %d to %s (base=../%s)", source.name, path.Base(name), v.id, path.Base(name), source.name)
+	w.log("clone %s: images, %s, %d to %s (base=../%s)", source.name, path.Base(name), v.id, path.Base(name), base)
 	vol := &volume{name: full, content: "images", format: format, size: source.size, owner: v.id, base: source}
 	if err := w.allocateIn(st, vol, w.s.opts.Timing.LinkedDisk, made); err != nil {
 		return "", err
 	}
 	d["file"], d["size"] = st.Name+":"+full, formatSize(source.size)
 	return w.s.printProps(key, d), nil
+}
+
+// ownName is a volume's name without those of what it was made of.
+func (v *volume) ownName() string {
+	if v.base == nil {
+		return v.name
+	}
+	return strings.TrimPrefix(v.name, v.base.ownName()+"/")
 }
 
 // linkable reports whether a disk can be the base of a linked clone. In a file that

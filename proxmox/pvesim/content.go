@@ -51,6 +51,9 @@ func (c *call) allocateVolume() (any, error) {
 	if st.volumes[full] != nil {
 		return nil, die("disk image '%s' already exists", st.path(full))
 	}
+	if st.fileBased() && format == "subvol" && size != 0 {
+		return nil, die("storage does not support subvol quotas")
+	}
 	if err := c.worker().allocate(st, full, vmid, size, nil); err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 // feature says whether a VM can be snapshotted, cloned or copied as it is.
 func (c *call) feature() (any, error) {
-	v, err := c.vm()
+	v, err := c.s.find(c.vmid(), c.param("node"))
 	if err != nil {
 		return nil, err
 	}

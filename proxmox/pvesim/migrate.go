@@ -71,7 +71,7 @@ func (s *Sim) localDisks(v *vm) []any {
 		st, vol, err := s.hosts[v.node].lookup(d["file"])
 		if err == nil && !st.Shared {
 			out = append(out, map[string]any{"volid": d["file"], "drivename": k, "size": vol.size, "cdrom": boolInt(isCDROM(d)), "is_unused": 0,
-				"is_vmstate": 0, "is_tpmstate": boolInt(k == "tpmstate0"), "is_attached": 1, "replicate": 1, "shared": 0})
+				"is_vmstate": 0, "is_tpmstate": boolInt(k == "tpmstate0"), "is_cloudinit": boolInt(isCloudInit(d["file"])), "is_attached": 1, "replicate": 1, "shared": 0})
 		}
 	}
 	return out

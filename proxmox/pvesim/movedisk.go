@@ -245,7 +245,9 @@ func (w worker) reassign(v *vm, key string, to *vm, as string) error {
 		to.set(as, d["file"])
 		return nil
 	}
-	d["size"] = formatSize(vol.size)
+	if !unusedKey.MatchString(key) {
+		d["size"] = formatSize(vol.size)
+	}
 	keys := maps.Keys(d)
 	known := w.s.configKeys()[as].Format.Keys
 	for _, k := range slices.Collect(keys) {

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	_ "embed"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -59,7 +60,16 @@ func refusers() map[string]handler {
 			}
 			return nil, fail(http.StatusUnauthorized, "authentication failure")
 		},
-		"POST /cluster/replication":                    (*call).replicate,
+		"POST /cluster/replication": (*call).replicate,
+		"GET /nodes/{node}/qemu/{vmid}/mtunnelwebsocket": func(*call) (any, error) {
+			return nil, fail(http.StatusUnauthorized, "permission denied - invalid PVETUNNEL ticket")
+		},
+		"POST /nodes/{node}/qemu/{vmid}/mtunnel": func(c *call) (any, error) {
+			if v := c.s.vms[c.vmid()]; v != nil {
+				return nil, badParam("vmid", fmt.Sprintf("unable to create empty VM config - VM %d already exists on node '%s'\n", v.id, v.node))
+			}
+			return c.notHere()
+		},
 		"GET /nodes/{node}/storage/{storage}/identity": (*call).storageIdentity,
 		"POST /access/domains/{realm}/sync":            (*call).syncRealm,
 		"POST /access/openid/auth-url":                 (*call).askOpenID,

@@ -11,7 +11,7 @@ import (
 // permit holds a request against what the schema says about who may make it.
 func (s *Sim) permit(c *call) error {
 	perms := c.spec.Permissions
-	if c.who.token() && c.spec.NoToken {
+	if (c.who.token() || c.withToken) && c.spec.NoToken {
 		return fail(http.StatusForbidden, fmt.Sprintf("Permission check failed (URI '%s' not available with API token, need proper ticket.\n)", c.path))
 	}
 	if c.who.root() {

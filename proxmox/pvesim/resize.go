@@ -6,9 +6,6 @@ import (
 )
 
 func (c *call) resizeDisk() (any, error) {
-	if _, err := c.vm(); err != nil {
-		return nil, err
-	}
 	if err := c.rootOption("skiplock"); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,8 @@ type call struct {
 	fault  *Fault
 	upload *upload // of a multipart request
 	local  bool    // by a program on the host, which does it in its own process
+
+	withToken bool // a token came with a call that needs nobody to be known
 }
 
 func (c *call) param(name string) string { return c.p.get(name) }

@@ -125,7 +125,13 @@ func (c *call) resumeVM() (any, error) {
 }
 
 func (c *call) sendKey() (any, error) {
-	_, err := c.runningVM()
+	if err := c.rootOption("skiplock"); err != nil {
+		return nil, err
+	}
+	v, err := c.vm()
+	if err == nil && !v.running {
+		err = die("VM %d not running", v.id)
+	}
 	return nil, err
 }
 
@@ -165,8 +171,8 @@ func (c *call) history(figures map[string]any) []any {
 
 func (c *call) vmHistory() (any, error) {
 	v, err := c.vm()
-	if err != nil {
-		return nil, err
+	if err != nil { // nobody asks whether there is one
+		return nil, noHistory(c.vmid())
 	}
 	if err := v.recorded(c.s); err != nil {
 		return nil, err

@@ -287,6 +287,8 @@ func (s *Sim) serve(c *call, r *http.Request, readErr error) (any, error) {
 			return nil, err
 		}
 		c.who = who
+	} else {
+		c.withToken = authValue(r.Header.Get("Authorization"), "PVEAPIToken") != "" // whether it is right or not
 	}
 	if readErr != nil {
 		return nil, readErr

@@ -224,12 +224,12 @@ func (s *Sim) canSnapshot(v *vm, conf map[string]string) bool {
 }
 
 func (c *call) deleteSnapshot() (any, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
-	}
 	name := c.param("snapname")
-	return c.startTask("qmdelsnapshot", itoa(v.id), func(w worker) error {
+	return c.startTask("qmdelsnapshot", itoa(c.vmid()), func(w worker) error {
+		v, err := c.vm()
+		if err != nil {
+			return err
+		}
 		return w.deleteSnapshot(v, name, c.p.bool("force"))
 	})
 }

@@ -73,7 +73,7 @@ func (w worker) start(how starting) error {
 	}
 	pci, held, err := w.passThrough(v)
 	if err != nil {
-		if strings.HasPrefix(err.Error(), "PCI device mapping") || strings.HasPrefix(err.Error(), "no PCI device") {
+		if unreadPCI.MatchString(err.Error()) { // who cleans up reads it again
 			w.log("%s", err)
 		}
 		return err
@@ -95,6 +95,9 @@ func (w worker) start(how starting) error {
 	}
 	return nil
 }
+
+// unreadPCI are refusals of what a hostpciN says itself (PVE/QemuServer/PCI.pm, parse_hostpci).
+var unreadPCI = regexp.MustCompile(`^(PCI device mapping|no PCI device|cannot use mediated|Cannot set both|Either 'host')`)
 
 // launch is the time until QEMU is up. With passed-through devices all of the
 // memory is pinned first, which is long for much of it; what does not come up in

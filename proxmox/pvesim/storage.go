@@ -321,6 +321,9 @@ func (c *call) storageContent() (any, error) {
 
 func (st *storage) entry(v *volume) map[string]any {
 	e := map[string]any{"volid": st.Name + ":" + v.name, "content": v.content, "format": v.format, "size": v.size, "ctime": v.made.Unix()}
+	if about, err := st.parseVolume(v.name); err == nil && v.content == "vztmpl" {
+		e["format"] = about.format
+	}
 	if v.owner != 0 {
 		e["vmid"] = v.owner
 		e["used"] = v.used()
@@ -331,7 +334,7 @@ func (st *storage) entry(v *volume) map[string]any {
 	if v.base != nil {
 		e["parent"] = path.Base(v.base.name)
 		if st.fileBased() { // as the image itself has it
-			e["parent"] = "../" + v.base.name
+			e["parent"] = "../" + v.base.ownName()
 		}
 	}
 	return e

@@ -3,7 +3,6 @@ package pvesim
 import (
 	"cmp"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -148,7 +147,7 @@ func (c *call) createStorage() (any, error) {
 		if !storagePath.MatchString(p) {
 			return nil, die("illegal path for directory storage: %s", p)
 		}
-		section["path"] = path.Clean(p)
+		section["path"] = canonical(p)
 	}
 	if err := one.set(section); err != nil {
 		return nil, err
@@ -156,12 +155,36 @@ func (c *call) createStorage() (any, error) {
 	if all, _ := c.s.storagesByName(); all[name] != nil {
 		return nil, userConfig("create storage failed", die("storage ID '%s' already defined", name))
 	}
+	if err := activatable(name, section); err != nil && kind == "dir" && !one.Disabled {
+		return nil, userConfig("create storage failed", err)
+	}
 	c.spread(one, section["nodes"], nil)
 	out := map[string]any{"storage": name, "type": kind}
 	if kind == "pbs" { // what was made up of keys: nothing
 		out["config"] = map[string]any{}
 	}
 	return out, nil
+}
+
+// canonical is a path without what says nothing (File::Spec, canonpath).
+func canonical(p string) string {
+	for _, nothing := range []string{"//", "/./"} {
+		for strings.Contains(p, nothing) {
+			p = strings.ReplaceAll(p, nothing, "/")
+		}
+	}
+	return cmp.Or(strings.TrimSuffix(strings.TrimSuffix(p, "/."), "/"), "/")
+}
+
+// activatable refuses a folder that is not there and not to be made, or is no mount point (PVE/Storage/DirPlugin.pm, activate_storage).
+func activatable(name string, section map[string]string) error {
+	dir, mount := section["path"], section["is_mountpoint"]
+	if there := slices.Contains(rootFolders(), dir); slices.Contains([]string{"1", "yes", "on", "true"}, mount) {
+		return die("unable to activate storage '%s' - directory is expected to be a mount point but is not mounted: '%s'", name, dir)
+	} else if !there && (section["mkdir"] == "0" || section["create-base-path"] == "0") {
+		return die("unable to activate storage '%s' - directory '%s' does not exist or is unreachable", name, dir)
+	}
+	return nil
 }
 
 var storagePath = regexp.MustCompile(`^/[-/a-zA-Z0-9_.@]+$`)

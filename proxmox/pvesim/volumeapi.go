@@ -41,6 +41,9 @@ func (c *call) volumeInfo() (any, error) {
 	if v == nil {
 		return nil, die("volume_size_info on '%s:%s' failed - no format", st.Name, name)
 	}
+	if about.content == "vztmpl" { // nobody looks into an archive
+		about.format = "raw"
+	}
 	return map[string]any{"path": st.path(name), "size": v.virtualSize(), "used": v.used(), "format": about.format}, nil
 }
 
