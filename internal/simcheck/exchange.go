@@ -83,6 +83,7 @@ type Scenario struct {
 	had  []exchange
 
 	domain string // of the host, as the recording has it
+	memory int64  // of the host, in bytes; 0 where nobody asked
 }
 
 func (s Scenario) String() string {
@@ -129,13 +130,13 @@ func Scenarios(files ...string) ([]Scenario, error) {
 
 func byScenario(file string, had []exchange) (out []Scenario) {
 	at := map[string]int{}
-	domain := domainOf(had)
+	domain, memory := domainOf(had), memoryOf(had)
 	for _, e := range had {
 		i, there := at[e.Scenario]
 		if !there {
 			i = len(out)
 			at[e.Scenario] = i
-			out = append(out, Scenario{File: file, Name: e.Scenario, domain: domain})
+			out = append(out, Scenario{File: file, Name: e.Scenario, domain: domain, memory: memory})
 		}
 		out[i].had = append(out[i].had, e)
 	}
@@ -153,6 +154,22 @@ func domainOf(had []exchange) string {
 		}
 	}
 	return "record.test"
+}
+
+// memoryOf is the memory of the host that a file is of, as its list of nodes says it.
+func memoryOf(had []exchange) int64 {
+	for _, e := range had {
+		var nodes struct {
+			Data []struct {
+				Type   string
+				MaxMem int64
+			}
+		}
+		if e.Method == "GET" && e.Path == "/nodes" && json.Unmarshal([]byte(e.Body), &nodes) == nil && len(nodes.Data) > 0 && nodes.Data[0].MaxMem > 0 {
+			return nodes.Data[0].MaxMem
+		}
+	}
+	return 0
 }
 
 func readExchanges(name string, raw []byte) ([]exchange, error) {

@@ -1,6 +1,7 @@
 package simcheck
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -35,8 +36,8 @@ const (
 // recordedHost is the host on which the exchanges were recorded: the one of the
 // older recording, or that of the scenarios, which has more memory and cards.
 //
-// domain is the one that the host was in.
-func recordedHost(scenarios bool, domain string) pvesim.Model {
+// domain is the one that the host was in, memory what it had, in bytes, where it is known.
+func recordedHost(scenarios bool, domain string, memory int64) pvesim.Model {
 	device := func(address, id, class string, group int, sub string) pvesim.PCIDevice {
 		return pvesim.PCIDevice{Address: address, ID: id, Class: class, Group: group, Subsystem: sub, Vendor: "V", Name: "N"}
 	}
@@ -59,7 +60,7 @@ func recordedHost(scenarios bool, domain string) pvesim.Model {
 			{Name: "vmdata", Type: "dir", Content: []string{"rootdir", "images"}, Size: 252 * pvesim.GiB},
 		}}
 	if scenarios {
-		h.Memory = 25276514304
+		h.Memory = pvesim.Size(cmp.Or(memory, 25276514304))
 		h.PCI = append(h.PCI, device("0000:81:00.0", "10de:20b5", "030200", 41, "10de:1533"), device("0000:82:00.0", "10de:20b5", "030200", 42, "10de:1533"))
 		h.CIDRs = map[string]string{"vmbr0": "10.99.0.1/24"}
 		h.Storages[0].Files = []pvesim.File{{Name: "import/tiny.qcow2", URL: "http://10.99.0.1:8001/img.qcow2"}}

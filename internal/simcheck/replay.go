@@ -79,7 +79,7 @@ func (s Scenario) replay(ctx context.Context, phase time.Duration) (got []exchan
 	if s.Name == "" { // when something was asked was not recorded, so lists are never behind here
 		options.StatusLag = -1
 	}
-	h := &replay{sim: pvesim.New(recordedHost(s.Name != "", s.domain), options), began: time.Now(),
+	h := &replay{sim: pvesim.New(recordedHost(s.Name != "", s.domain, s.memory), options), began: time.Now(),
 		names: map[string]string{recordedSum: sha256Of(tinyImage())}, tickets: map[string]session{}, older: s.Name == "", release: func() {},
 		passwords: map[string]string{"root@pam": "password-of-root", "nobody@pve": "password-of-nobody", "k3s@pve": "x"}}
 	defer h.sim.Close()

@@ -92,6 +92,8 @@ func (c *call) describeVolume() (any, error) {
 		return nil, die("only backups can have notes")
 	case c.p.has("protected") && about.content != "backup":
 		return nil, die("only backups support attribute 'protected'")
+	case v == nil && c.p.has("notes") && !c.p.has("protected"): // they are in a file of their own
+		return nil, nil
 	case v == nil:
 		return nil, die("volume '%s:%s' does not exist", st.Name, name)
 	}

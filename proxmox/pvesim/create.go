@@ -137,6 +137,13 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 	if err := w.s.oneCloudDrive(opts); err != nil {
 		return err
 	}
+	for _, k := range drives(opts) {
+		if m := newDisk.FindStringSubmatch(w.s.props(k, opts[k])["file"]); m != nil {
+			if err := w.s.hosts[v.node].storeReady(m[1]); err != nil {
+				return err
+			}
+		}
+	}
 	conf := map[string]string{}
 	for _, k := range slices.Sorted(maps.Keys(opts)) {
 		value := opts[k]

@@ -115,20 +115,31 @@ func (c *call) needSpace(storeName string) error {
 	if !c.s.can(c.who, "/storage/"+storeName, "Datastore.AllocateSpace") {
 		return refuse("/storage/"+storeName, "Datastore.AllocateSpace")
 	}
-	st := c.host().storages[storeName]
-	if all, _ := c.s.storagesByName(); st == nil && all[storeName] != nil {
-		return die("storage '%s' is not available on node '%s'", storeName, c.param("node"))
-	}
+	all, _ := c.s.storagesByName()
+	st := all[storeName]
 	if st == nil {
 		return die("storage '%s' does not exist", storeName)
 	}
-	if err := st.ready(); err != nil {
-		return err
+	if c.route != createRoute { // whose task finds out
+		if err := c.host().storeReady(storeName); err != nil {
+			return err
+		}
 	}
 	if !slices.Contains(st.Content, "images") {
 		return badParam("storage", fmt.Sprintf("storage '%s' does not support vm images", storeName))
 	}
 	return nil
+}
+
+// createRoute is the method that makes a machine.
+const createRoute = "POST /nodes/{node}/qemu"
+
+// storeReady refuses a storage that a host has not, or that is switched off.
+func (h *host) storeReady(name string) error {
+	if h.storages[name] == nil {
+		return die("storage '%s' is not available on node '%s'", name, h.Name)
+	}
+	return h.storages[name].ready()
 }
 
 // onlyRoot is what a path in the file system is answered with.
@@ -276,7 +287,7 @@ func imageOptions(v *volume) string {
 	case v.base != nil:
 		allocated := map[bool]string{true: "metadata", false: "off"}[v.base.format == "qcow2"]
 		return fmt.Sprintf("fmt=qcow2 cluster_size=131072 extended_l2=on preallocation=%s compression_type=zlib size=%d backing_file=../%s "+
-			"backing_fmt=%s lazy_refcounts=off refcount_bits=16", allocated, v.size, v.base.name, v.base.format)
+			"backing_fmt=%s lazy_refcounts=off refcount_bits=16", allocated, v.size, v.base.ownName(), v.base.format)
 	}
 	return fmt.Sprintf("fmt=qcow2 cluster_size=65536 extended_l2=off preallocation=metadata compression_type=zlib size=%d lazy_refcounts=off refcount_bits=16", v.size)
 }

@@ -23,6 +23,14 @@ func indexHandlers() map[string]handler {
 		names := strings.Fields(text)
 		out["GET "+path] = subdirs(names[0], names[1:]...)
 	}
+	const status = "GET /nodes/{node}/qemu/{vmid}/status"
+	list := out[status]
+	out[status] = func(c *call) (any, error) { // this one looks whether there is a machine
+		if _, err := c.vm(); err != nil {
+			return nil, err
+		}
+		return list(c)
+	}
 	return out
 }
 

@@ -40,6 +40,9 @@ func (c *call) moveDisk() (any, error) {
 		if err := w.moveDisk(v, c.param("disk"), c.param("storage"), c.param("format"), c.p.bool("delete")); err != nil {
 			return die("storage migration failed: %s", err)
 		}
+		if v.template() {
+			return w.toTemplate(v, c.param("disk"))
+		}
 		return nil
 	})
 }
@@ -245,8 +248,10 @@ func (w worker) reassign(v *vm, key string, to *vm, as string) error {
 		to.set(as, d["file"])
 		return nil
 	}
-	if !unusedKey.MatchString(key) {
-		d["size"] = formatSize(vol.size)
+	told := maps.Clone(d)
+	d["size"] = formatSize(vol.size)
+	if !unusedKey.MatchString(key) { // whose size is found out later
+		told = d
 	}
 	keys := maps.Keys(d)
 	known := w.s.configKeys()[as].Format.Keys
@@ -255,8 +260,7 @@ func (w worker) reassign(v *vm, key string, to *vm, as string) error {
 			delete(d, k)
 		}
 	}
-	printed := w.s.printProps(as, d)
-	w.log("update VM %d: -%s %s", to.id, as, printed)
-	to.set(as, printed)
+	w.log("update VM %d: -%s %s", to.id, as, w.s.printProps(as, told))
+	to.set(as, w.s.printProps(as, d))
 	return nil
 }

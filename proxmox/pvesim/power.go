@@ -76,6 +76,13 @@ func (c *call) stopVM() (any, error) {
 			return err
 		}
 		w.s.kill(v)
+		for _, i := range hostpci(v.conf) { // who cleans up reads them again
+			key := "hostpci" + itoa(i)
+			if _, err := w.s.candidates(w.s.hosts[node], w.s.props(key, v.conf[key])); err != nil {
+				w.log("%s", err)
+				break
+			}
+		}
 		return nil
 	})
 }
@@ -119,6 +126,9 @@ func (c *call) shutdownVM() (any, error) {
 	id, node := c.vmid(), c.param("node")
 	timeout := time.Duration(c.p.int("timeout", shutdownTimeout)) * time.Second
 	force := c.p.bool("forceStop")
+	if v := c.s.vms[id]; v != nil && v.running && v.paused && !force {
+		return nil, die("VM is paused - cannot shutdown")
+	}
 	return c.startTask("qmshutdown", itoa(id), func(w worker) error {
 		v, unlock, err := w.lockedVM(id, node, c.p.bool("skiplock"))
 		if err != nil {
@@ -201,11 +211,13 @@ func (w worker) until(what <-chan struct{}, timeout time.Duration) (err error) {
 
 // rebootVM asks the guest to end; what starts it again is a task of root's own.
 func (c *call) rebootVM() (any, error) {
-	v, err := c.vm()
-	if err != nil {
+	v, err := c.s.find(c.vmid(), c.param("node"))
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !v.running {
+	case v.running && v.paused:
+		return nil, die("VM is paused - cannot shutdown")
+	case !v.running:
 		return nil, die("VM %d not running", v.id)
 	}
 	timeout := time.Duration(c.p.int("timeout", shutdownTimeout)) * time.Second

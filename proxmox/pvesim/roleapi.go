@@ -142,6 +142,7 @@ func (c *call) updateACL() (any, error) {
 	if err != nil {
 		return nil, nil // without a role nobody looks at them
 	}
+	who = slices.DeleteFunc(who, func(id string) bool { return id == "root@pam" }) // who may do everything, and is not written down
 	for _, role := range roles {
 		for _, id := range who {
 			c.s.grant(ACL{Path: where, Who: id, Role: role, NoPropagate: !c.propagates()}, c.p.bool("delete"))

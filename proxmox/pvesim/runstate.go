@@ -108,10 +108,13 @@ func (c *call) resumeVM() (any, error) {
 			return nil, err
 		}
 	}
-	v := c.s.vms[c.vmid()]
-	suspended := v != nil && v.conf["lock"] == "suspended"
-	if v == nil || !v.running && !suspended {
-		return nil, die("VM %d not running", c.vmid())
+	v, err := c.s.find(c.vmid(), c.param("node"))
+	if err != nil {
+		return nil, err
+	}
+	suspended := v.conf["lock"] == "suspended"
+	if !v.running && !suspended {
+		return nil, die("VM %d not running", v.id)
 	}
 	return c.startTask("qmresume", itoa(v.id), func(w worker) error {
 		if suspended {

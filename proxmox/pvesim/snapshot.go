@@ -272,17 +272,17 @@ func (w worker) deleteSnapshot(v *vm, name string, force bool) error {
 }
 
 func (c *call) rollBack() (any, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
-	}
 	name, start := c.param("snapname"), c.p.bool("start")
 	if start {
-		if err := c.s.need(c.who, "/vms/"+itoa(v.id), "VM.PowerMgmt"); err != nil {
+		if err := c.s.need(c.who, "/vms/"+itoa(c.vmid()), "VM.PowerMgmt"); err != nil {
 			return nil, err
 		}
 	}
-	return c.startTask("qmrollback", itoa(v.id), func(w worker) error {
+	return c.startTask("qmrollback", itoa(c.vmid()), func(w worker) error {
+		v, err := c.vm()
+		if err != nil {
+			return err
+		}
 		if err := w.rollBack(v, name); err != nil {
 			return err
 		}
@@ -294,14 +294,15 @@ func (c *call) rollBack() (any, error) {
 }
 
 func (w worker) rollBack(v *vm, name string) error {
+	if v.template() {
+		return die("you can't rollback if vm is a template")
+	}
 	sn, err := v.snapshot(name)
 	if err != nil {
 		return err
 	}
 	err = w.locked(v, func() error {
 		switch {
-		case v.template():
-			return die("you can't rollback if vm is a template")
 		case sn.state != "":
 			return die("unable to rollback to incomplete snapshot (snapstate = %s)", sn.state)
 		case v.checkLock() != nil:

@@ -40,7 +40,9 @@ func (st *storage) path(name string) string {
 	switch kind {
 	case "iso", "vztmpl":
 		return st.dir() + "/template/" + map[string]string{"iso": "iso", "vztmpl": "cache"}[kind] + "/" + rest
-	case "import", "backup", "snippets":
+	case "backup":
+		return st.dir() + "/dump/" + rest
+	case "import", "snippets":
 		return st.dir() + "/" + kind + "/" + rest
 	}
 	if st.fileBased() {

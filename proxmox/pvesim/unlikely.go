@@ -48,10 +48,10 @@ func noHistory(vmid int) error {
 
 func (c *call) vmPicture() (any, error) {
 	v, err := c.vm()
-	if err == nil {
-		err = v.recorded(c.s)
+	if err != nil { // nobody asks whether there is one
+		return nil, noHistory(c.vmid())
 	}
-	if err != nil {
+	if err := v.recorded(c.s); err != nil {
 		return nil, err
 	}
 	return map[string]any{"filename": fmt.Sprintf("/var/lib/rrdcached/db/pve-vm-9.0/%d_%s_%s_%s.png", v.id, c.param("ds"), c.param("timeframe"), "AVERAGE")}, nil

@@ -16,7 +16,9 @@ func (c *call) volumeOf() (*storage, string, error) {
 		if storeName != st.Name {
 			return nil, "", badParam("volume", "storage ID mismatch ("+storeName+" != "+st.Name+")\n")
 		}
-		name = rest
+		if name = rest; name == "" {
+			return nil, "", badParam("volume", "unable to parse volume ID '"+c.param("volume")+"'\n")
+		}
 	}
 	return st, name, nil
 }
