@@ -113,7 +113,8 @@ func TestPermissionsOfTheOperator(t *testing.T) {
 		assert.Equal(t, 1.0, all["VM.Clone"])
 		one := c.do("GET", "/access/permissions", "path", "/vms/104").object()
 		assert.Contains(t, one["/vms/104"], "VM.Clone")
-		r := c.do("POST", "/access/ticket", "username", "root@pam", "password", "x")
+		assert.Equal(t, 403, c.do("POST", "/access/ticket", "username", "root@pam", "password", "x").status, "not with a token")
+		r := (&caller{t: t, s: s}).do("POST", "/access/ticket", "username", "root@pam", "password", "x")
 		assert.Equal(t, "401 authentication failure", itoa(r.status)+" "+r.reason)
 	})
 }

@@ -22,17 +22,17 @@ type bulkAct struct {
 func bulkGuestHandlers() map[string]handler {
 	out := map[string]handler{}
 	for name, act := range map[string]bulkAct{
-		"start":    {doing: "Starting", failed: "Some guests failed to start: ", priv: "VM.PowerMgmt", do: bulkStart},
-		"shutdown": {doing: "Shutting down", failed: "Some guests failed to shutdown ", priv: "VM.PowerMgmt", backward: true, do: bulkShutdown},
-		"suspend":  {doing: "Suspending", failed: "Some guests failed to suspend ", priv: "VM.PowerMgmt", backward: true, do: bulkSuspend},
-		"migrate":  {doing: "Migrating", failed: "Some guests failed to migrate ", priv: "VM.Migrate", do: bulkMigrate},
+		"start":    {doing: "Starting", failed: "Some guests failed to start: ", priv: "VM.PowerMgmt", do: (*call).bulkStart},
+		"shutdown": {doing: "Shutting down", failed: "Some guests failed to shutdown ", priv: "VM.PowerMgmt", backward: true, do: (*call).bulkShutdown},
+		"suspend":  {doing: "Suspending", failed: "Some guests failed to suspend ", priv: "VM.PowerMgmt", backward: true, do: (*call).bulkSuspend},
+		"migrate":  {doing: "Migrating", failed: "Some guests failed to migrate ", priv: "VM.Migrate", do: (*call).bulkMigrate},
 	} {
 		out["POST /cluster/bulk-action/guest/"+name] = func(c *call) (any, error) { return c.bulk(name, act) }
 	}
 	return out
 }
 
-func bulkStart(c *call, v *vm) (string, params, string) {
+func (c *call) bulkStart(v *vm) (string, params, string) {
 	if v.running && v.qmpStatus() != "paused" {
 		return "", nil, "Skipping VM " + itoa(v.id) + ", already running."
 	}
@@ -46,7 +46,7 @@ func bulkStart(c *call, v *vm) (string, params, string) {
 	return "/status/start", p, ""
 }
 
-func bulkShutdown(c *call, v *vm) (string, params, string) {
+func (c *call) bulkShutdown(v *vm) (string, params, string) {
 	force := cmp.Or(c.param("force-stop"), "1")
 	switch {
 	case !v.running:
@@ -57,7 +57,7 @@ func bulkShutdown(c *call, v *vm) (string, params, string) {
 	return "/status/shutdown", params{"timeout": {cmp.Or(v.startup("down"), c.param("timeout"), "180")}, "forceStop": {force}}, ""
 }
 
-func bulkSuspend(c *call, v *vm) (string, params, string) {
+func (c *call) bulkSuspend(v *vm) (string, params, string) {
 	if !v.running {
 		return "", nil, "Skipping VM " + itoa(v.id) + ", not running."
 	}
@@ -68,7 +68,7 @@ func bulkSuspend(c *call, v *vm) (string, params, string) {
 	return "/status/suspend", p, ""
 }
 
-func bulkMigrate(c *call, v *vm) (string, params, string) {
+func (c *call) bulkMigrate(v *vm) (string, params, string) {
 	if v.node == c.param("target") {
 		return "", nil, "VM " + itoa(v.id) + " already on " + v.node + ", skipping."
 	}

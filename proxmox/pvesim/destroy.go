@@ -20,7 +20,7 @@ func (c *call) destroyVM() (any, error) {
 	case v.running:
 		return nil, die("VM %d is running - destroy failed", v.id)
 	}
-	purge, strays := c.p.bool("purge"), c.p.bool("destroy-unreferenced-disks")
+	purge, strays, skipLock := c.p.bool("purge"), c.p.bool("destroy-unreferenced-disks"), c.p.bool("skiplock")
 	return c.startTask("qmdestroy", itoa(v.id), func(w worker) error {
 		unlock, err := w.lock(configLock(v.id), false, configLockTimeout)
 		if err != nil {
@@ -30,14 +30,14 @@ func (c *call) destroyVM() (any, error) {
 		if w.s.vms[v.id] != v {
 			return die("unable to find configuration file for VM %d on node '%s'", v.id, v.node)
 		}
+		if err := v.checkLock(); err != nil && !skipLock && v.conf["lock"] != "suspended" {
+			return err
+		}
 		return w.destroy(v, purge, strays)
 	})
 }
 
 func (w worker) destroy(v *vm, purge, strays bool) error {
-	if err := v.checkLock(); err != nil {
-		return err
-	}
 	if v.running {
 		return die("VM %d is running - destroy failed", v.id)
 	}

@@ -131,7 +131,7 @@ func (s *schema) prepare(p *property) {
 	}
 	p.matches = func(string) bool { return true }
 	if p.Pattern != "" {
-		p.matches = regexp.MustCompile("^(?:" + longRepeat.ReplaceAllString(p.Pattern, "*") + ")$").MatchString
+		p.matches = regexp.MustCompile("^(?:" + strings.ReplaceAll(longRepeat.ReplaceAllString(p.Pattern, "*"), "{,", "{0,") + ")$").MatchString
 	}
 	if keys, ok := s.Formats[p.Format.Name]; ok {
 		p.Format.Keys = keys

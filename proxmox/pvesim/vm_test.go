@@ -28,7 +28,7 @@ func TestLifeOfAVM(t *testing.T) {
 		assert.Equal(t, "65536", conf["memory"])
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/201/status/start")))
 		assert.Equal(t, "running", c.do("GET", "/nodes/pve1/qemu/201/status/current").object()["status"])
-		assert.Equal(t, "base volume 'vmdata:base-900-disk-0' is still in use by linked cloned", c.wait(c.do("DELETE", "/nodes/pve1/qemu/900")))
+		assert.Equal(t, "base volume 'vmdata:base-900-disk-1' is still in use by linked cloned", c.wait(c.do("DELETE", "/nodes/pve1/qemu/900")))
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/201/status/shutdown")))
 		require.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/201", "purge", "1", "destroy-unreferenced-disks", "1")))
 		require.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/900", "purge", "1")))
