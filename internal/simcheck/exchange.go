@@ -17,14 +17,15 @@ import (
 // recordings are exchanges with real Proxmox VE 9.2 daemons: one node, directory
 // storage, no KVM, and PCI devices that were files. The first is one long session;
 // in the others every scenario began on a fresh host, and in the third requests
-// were sent at set times, byte by byte, or with files; the fourth is of another such host, which had nothing else on it.
+// were sent at set times, byte by byte, or with files; the fourth and the fifth are of other such hosts,
+// which had nothing else on them.
 //
-//go:embed recorded.jsonl.gz recorded-2.jsonl.gz recorded-2-raw.jsonl.gz recorded-3.jsonl.gz
+//go:embed recorded.jsonl.gz recorded-2.jsonl.gz recorded-2-raw.jsonl.gz recorded-3.jsonl.gz recorded-4.jsonl.gz
 var recordings embed.FS
 
 // recordingNames are those of the embedded recordings, in order.
 func recordingNames() []string {
-	return []string{"recorded.jsonl.gz", "recorded-2.jsonl.gz", "recorded-2-raw.jsonl.gz", "recorded-3.jsonl.gz"}
+	return []string{"recorded.jsonl.gz", "recorded-2.jsonl.gz", "recorded-2-raw.jsonl.gz", "recorded-3.jsonl.gz", "recorded-4.jsonl.gz"}
 }
 
 // exchange is one request and its answer. The secrets in it are those of daemons

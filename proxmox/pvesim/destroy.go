@@ -5,11 +5,11 @@ import (
 )
 
 func (c *call) destroyVM() (any, error) {
-	v, err := c.vm()
-	if err != nil {
+	if err := c.rootOption("skiplock"); err != nil {
 		return nil, err
 	}
-	if err := c.rootOption("skiplock"); err != nil {
+	v, err := c.vm()
+	if err != nil {
 		return nil, err
 	}
 	switch {

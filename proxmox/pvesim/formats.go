@@ -106,6 +106,7 @@ var formatErrors = map[string]string{
 	"pve-tag":             "invalid characters in tag",
 	"pve-userid":          "value '%' does not look like a valid user name",
 	"pve-groupid":         "group name '%' contains invalid characters",
+	"pve-tokenid":         "value '%' does not look like a valid token ID",
 	"pve-roleid":          "role name '%' contains invalid characters",
 	"pve-storage-content": "invalid content type '%'",
 	"pve-iface":           "invalid network interface name '%'",

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -208,6 +209,9 @@ func (c *call) syncRealm() (any, error) {
 	}
 	return c.startTask(kind, id, func(w worker) error {
 		w.log("%s", begin)
+		if _, err := netip.ParseAddr(r["server1"]); err != nil { // nobody knows its name here
+			return die("Temporary failure in name resolution")
+		}
 		return die("No route to host")
 	})
 }
