@@ -31,19 +31,22 @@ func (c *call) prunable() (any, error) {
 
 // pruneBackups needs the right to all backups, or to those of one machine.
 func (c *call) pruneBackups() (any, error) {
-	st, err := c.storage()
-	if err != nil {
-		return nil, err
+	vmid, id := c.param("vmid"), c.param("storage")
+	st, missing := c.storage()
+	if missing == nil {
+		if err := c.mayBackups(st, vmid); err != nil {
+			return nil, err
+		}
 	}
-	vmid := c.param("vmid")
-	if err := c.mayBackups(st, vmid); err != nil {
-		return nil, err
-	}
-	id := st.Name
 	if vmid != "" {
 		id = vmid + "@" + id
 	}
-	return c.startTask("prunebackups", id, func(worker) error { return c.keeping(st) })
+	return c.startTask("prunebackups", id, func(worker) error {
+		if missing != nil {
+			return missing
+		}
+		return c.keeping(st)
+	})
 }
 
 // mayBackups checks the right to the backups of a machine, or to all of them.

@@ -131,17 +131,6 @@ func (c *call) needSpace(storeName string) error {
 	return nil
 }
 
-// createRoute is the method that makes a machine.
-const createRoute = "POST /nodes/{node}/qemu"
-
-// storeReady refuses a storage that a host has not, or that is switched off.
-func (h *host) storeReady(name string) error {
-	if h.storages[name] == nil {
-		return die("storage '%s' is not available on node '%s'", name, h.Name)
-	}
-	return h.storages[name].ready()
-}
-
 // onlyRoot is what a path in the file system is answered with.
 func (c *call) onlyRoot() error {
 	if c.who.root() {

@@ -212,6 +212,17 @@ func (st *storage) ready() error {
 	return nil
 }
 
+// createRoute is the method that makes a machine.
+const createRoute = "POST /nodes/{node}/qemu"
+
+// storeReady refuses a storage that a host has not, or that is switched off.
+func (h *host) storeReady(name string) error {
+	if h.storages[name] == nil {
+		return die("storage '%s' is not available on node '%s'", name, h.Name)
+	}
+	return h.storages[name].ready()
+}
+
 // sameOn reports whether the node that a call names as target has a storage too.
 func (c *call) sameOn(st *storage) bool {
 	if !c.p.has("target") {
