@@ -8,27 +8,6 @@ import (
 	"strings"
 )
 
-// usualQEMU is the version of pve-qemu-kvm that came with a release, and so what machines of a
-// type without a version are made by. Source: the release notes of Proxmox VE.
-func (s *Sim) usualQEMU() string {
-	switch s.release() {
-	case "8.0":
-		return "8.0.2"
-	case "8.1", "8.2":
-		return "8.1.5"
-	case "8.3":
-		return "9.0.2"
-	case "9.0":
-		return "10.0.2"
-	case "9.1":
-		return "10.1.2"
-	}
-	if strings.HasPrefix(s.version, "8.") {
-		return "9.2.0"
-	}
-	return "11.0.0"
-}
-
 var machineVersion = regexp.MustCompile(`^(?:pc(?:-i440fx|-q35)?|virt)-(\d+)\.\d+`)
 
 // blockdev reports whether QEMU gets a machine's drives as -blockdev: on Proxmox VE 9,

@@ -79,7 +79,7 @@ func (c *call) monitor() (any, error) {
 	case "info uuid":
 		return c.s.props("smbios1", v.conf["smbios1"])["uuid"] + "\r\n", nil
 	case "info version":
-		return c.s.qemu + "pve-qemu-kvm_" + c.s.qemu + "-1\r\n", nil
+		return c.s.qemu + "pve-qemu-kvm_" + c.s.qemuPackage() + "\r\n", nil
 	}
 	return "", nil
 }

@@ -15,7 +15,7 @@ import (
 // is usual and healthy.
 type Model struct {
 	Version  string       `yaml:"version,omitempty"`  // of pve-manager; 9.2.11 when empty. An 8.x asks VM.Monitor for the guest agent.
-	QEMU     string       `yaml:"qemu,omitempty"`     // version of QEMU; 10.1.2 when empty
+	QEMU     string       `yaml:"qemu,omitempty"`     // version of QEMU; what came with the release when empty
 	NoQuorum bool         `yaml:"noQuorum,omitempty"` // most of the cluster is away: nothing can be changed
 	NextID   IDRange      `yaml:"nextID,omitempty"`   // what /cluster/nextid gives out; 100 to 999999
 	Hosts    []Host       `yaml:"hosts"`

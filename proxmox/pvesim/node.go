@@ -180,7 +180,7 @@ func (c *call) mediated() (any, error) {
 func (c *call) packages() (any, error) {
 	out := []any{}
 	for _, p := range [][2]string{{"proxmox-ve", c.s.release() + ".0"}, {"pve-manager", c.s.version}, {"proxmox-kernel-" + c.host().kernel() + "-signed", strings.TrimSuffix(c.host().kernel(), "-pve")},
-		{"qemu-server", "9.2.6"}, {"pve-qemu-kvm", c.s.qemu + "-1"}, {"libpve-storage-perl", "9.1.7"}, {"zfsutils-linux", "2.3.4-pve1"}} {
+		{"qemu-server", c.s.packagesOf().qemuServer}, {"pve-qemu-kvm", c.s.qemuPackage()}, {"libpve-storage-perl", c.s.packagesOf().storage}, {"zfsutils-linux", "2.3.4-pve1"}} {
 		e := map[string]any{"Package": p[0], "Title": p[0], "Description": p[0], "Version": p[1], "OldVersion": p[1], "CurrentState": "Installed", "Origin": "Proxmox",
 			"Arch": "amd64", "Priority": "optional", "Section": "admin"}
 		if p[0] == "pve-manager" {
@@ -198,15 +198,6 @@ func (c *call) packages() (any, error) {
 func (s *Sim) release() string {
 	parts := strings.SplitN(s.version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
-}
-
-func (c *call) machines() (any, error) {
-	out := []any{}
-	for _, version := range []string{"10.1", "10.0+pve1", "10.0", "9.2+pve1", "9.2", "9.0", "8.2", "8.1"} {
-		out = append(out, map[string]any{"id": "pc-i440fx-" + version, "type": "i440fx", "version": version},
-			map[string]any{"id": "pc-q35-" + version, "type": "q35", "version": version})
-	}
-	return out, nil
 }
 
 func (c *call) certificates() (any, error) {

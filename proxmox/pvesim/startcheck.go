@@ -13,20 +13,6 @@ func (s *Sim) qemuRelease() (major, minor int) {
 	return atoi(parts[0]), atoi(parts[1])
 }
 
-// pveMachines are the versions of machines that Proxmox has changed, and how often
-// (PVE/QemuServer/Machine.pm).
-var pveMachines = map[string]int{"4.1": 2, "9.2": 1, "10.0": 1, "11.0": 2}
-
-// machineVersion is that of the newest machine that QEMU has: 10.0+pve1.
-func (s *Sim) machineVersion() string {
-	major, minor := s.qemuRelease()
-	v := itoa(major) + "." + itoa(minor)
-	if n := pveMachines[v]; n > 0 {
-		return v + "+pve" + itoa(n)
-	}
-	return v
-}
-
 var versionOfMachine = regexp.MustCompile(`-(\d+)\.(\d+)`)
 
 // checkMachineVersion refuses machines that are newer than QEMU.
