@@ -38,7 +38,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	pvesim := filepath.Join(o.Dir, "pvesim")
-	if err := goRun(ctx, o.Root, nil, "build", "-o", pvesim, "./proxmox/pvesim/cmd/pvesim"); err != nil {
+	if _, err := goRun(ctx, o.Root, nil, "build", "-o", pvesim, "./proxmox/pvesim/cmd/pvesim"); err != nil {
 		return err
 	}
 	var problems []error
@@ -79,60 +79,6 @@ func (s suite) program() (string, bool) {
 		}
 	}
 	return "", len(s.needs) == 0
-}
-
-// outcome is what became of a test: pass, fail or skip, and what it printed.
-type outcome struct {
-	action string
-	output []string
-}
-
-func (s suite) run(ctx context.Context, o Options, pvesim, program string) (map[string]outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, suiteTime)
-	defer cancel()
-	file := strings.NewReplacer("/", "-", " ", "-").Replace(s.name)
-	dir, err := s.copy(ctx, filepath.Join(o.Dir, file))
-	if err != nil {
-		return nil, err
-	}
-	at, end, err := s.site(ctx, o, pvesim)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	args := []string{"test", "-json", "-count=1", "-timeout=60m", "-tags=" + s.tags}
-	if s.skip != "" {
-		args = append(args, "-skip="+s.skip)
-	}
-	if s.only != "" {
-		args = append(args, "-run="+s.only)
-	}
-	args = append(args, s.packages...)
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), s.env(at, program)...)
-	cmd.Env = append(cmd.Env, "GOFLAGS=-mod=mod")
-	log, err := os.Create(filepath.Join(o.Dir, file+".log"))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	cmd.Stderr = log
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	got, read := outcomes(io.TeeReader(out, log))
-	var failed *exec.ExitError
-	if err := cmd.Wait(); err != nil && !errors.As(err, &failed) {
-		return nil, err
-	}
-	if len(got) == 0 {
-		return nil, fmt.Errorf("no test ran: see %s", log.Name())
-	}
-	return got, read
 }
 
 // copy makes a copy of the suite's module that can be written to.
@@ -237,42 +183,6 @@ func readSite(said io.Reader, dir string) (site, error) {
 		}
 	}
 	return site{}, errors.Join(errors.New("pvesim did not start"), lines.Err())
-}
-
-// outcomes reads what go test -json prints: the top level's tests alone.
-func outcomes(from io.Reader) (map[string]outcome, error) {
-	got := map[string]outcome{}
-	for dec := json.NewDecoder(from); ; {
-		var e struct{ Action, Package, Test, Output string }
-		err := dec.Decode(&e)
-		if errors.Is(err, io.EOF) {
-			return got, nil
-		}
-		if err != nil {
-			return got, err
-		}
-		top, _, sub := strings.Cut(e.Test, "/")
-		if top == "" {
-			continue
-		}
-		o := got[top]
-		switch {
-		case e.Action == "output":
-			o.output = append(o.output, e.Output)
-		case !sub && slices.Contains([]string{"pass", "fail", "skip"}, e.Action):
-			o.action = e.Action
-		}
-		got[top] = o
-	}
-}
-
-func goRun(ctx context.Context, dir string, env []string, args ...string) error {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return nil
 }
 
 // report prints one suite's table and returns what is not as expected.

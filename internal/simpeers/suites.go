@@ -12,6 +12,7 @@ type suite struct {
 	tags                  string
 	packages              []string
 	only, skip            string            // patterns of the tests that alone are begun, and that are not
+	apart                 bool              // each test can run alone, beside others
 	targets               []string          // of Ansible, in the place of packages
 	needs                 []string          // programs, one of which has to be there
 	model                 string            // of pvesim: a file, or one of its own
@@ -49,7 +50,7 @@ func suites() []suite {
 		},
 	}, {
 		name: "bpg/proxmox", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
-		tags: "acceptance", packages: []string{"./fwprovider/test", "./fwprovider/nodes/vm/...", "./fwprovider/storage"},
+		tags: "acceptance", packages: []string{"./fwprovider/test", "./fwprovider/nodes/vm/...", "./fwprovider/storage"}, apart: true,
 		needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{"ubuntu-24.04-minimal-cloudimg-amd64.img": nobleImage, "mismatch.iso": "", "template.tar.zst": "", "test.iso": ""},
 		env: bpgEnv,
 	}, {
