@@ -20,7 +20,7 @@ type distro struct {
 // distroOf knows distributions by the code names of their releases.
 //
 // What is said of Debian was seen on a home-made image of Debian's packages that was
-// booted; versions of packages and kernels are made up.
+// booted; versions of Ubuntu's packages and of kernels are made up.
 func distroOf(release string) (distro, bool) {
 	common := []string{"bash", "ca-certificates", "cloud-init", "coreutils", "curl", "gnupg", "iproute2", "openssh-server", "sudo", "systemd", "unattended-upgrades", "wget"}
 	switch release {
@@ -87,14 +87,14 @@ func (o distro) sources(mirror, security string) string {
 	return out
 }
 
-// debianVersions are those of packages in Debian 13's main archive, by name; a package of
-// Ubuntu's that is not here is not there.
+// debianVersions are those of packages in Debian 13's main and security archives on
+// 2026-11-22, by name; a package of Ubuntu's that is not here is not there.
 func debianVersions(name string) string {
 	return map[string]string{
-		"qemu-guest-agent": "1:10.0.8+ds-0+deb13u1", "nfs-common": "1:2.8.3-1", "nfs-kernel-server": "1:2.8.3-1", "open-iscsi": "2.1.11-1+deb13u1",
-		"curl": "8.14.1-2+deb13u2", "wget": "1.25.0-2", "ca-certificates": "20250419", "gnupg": "2.4.7-21+deb13u1", "jq": "1.7.1-6+deb13u1",
-		"xfsprogs": "6.13.0-2+b1", "cryptsetup": "2:2.7.5-2", "dmsetup": "2:1.02.205-2", "lvm2": "2.03.31-2", "multipath-tools": "0.11.1-2",
-		"htop": "3.4.1-5", "git": "1:2.47.3-0+deb13u1", "pciutils": "1:3.13.0-2", "chrony": "4.6.1-3", "socat": "1.8.0.3-1", "zstd": "1.5.7+dfsg-1",
+		"qemu-guest-agent": "1:10.0.13+ds-0+deb13u1", "nfs-common": "1:2.8.3-1", "nfs-kernel-server": "1:2.8.3-1", "open-iscsi": "2.1.11-1+deb13u2",
+		"curl": "8.14.1-2+deb13u7", "wget": "1.25.0-2", "ca-certificates": "20250419+deb13u1", "gnupg": "2.4.7-21+deb13u1", "jq": "1.7.1-6+deb13u4",
+		"xfsprogs": "6.13.0-2+deb13u1", "cryptsetup": "2:2.7.5-2", "dmsetup": "2:1.02.205-2", "lvm2": "2.03.31-2", "multipath-tools": "0.11.1-2",
+		"htop": "3.4.1-5", "git": "1:2.47.3-0+deb13u1", "pciutils": "1:3.13.0-2", "chrony": "4.6.1-3+deb13u2", "socat": "1.8.0.3-1+deb13u1", "zstd": "1.5.7+dfsg-1",
 	}[name]
 }
 
