@@ -68,7 +68,7 @@ func (Sim) Conform(ctx context.Context, data, show *string) error {
 	return errors.Join(failed, err)
 }
 
-// Peers tries other people's test suites on the simulator; exit code 1 for a test that fails without a reason in the list, or passes in spite of one. Flags: -only=SUITE.
+// Peers tries other people's test suites on the simulator; exit code 1 for a test that fails without a reason in the list, or passes in spite of one. Flags: -only=SUITE, or how its name begins.
 func (Sim) Peers(ctx context.Context, only *string) error {
 	if err := words(); err != nil {
 		return err

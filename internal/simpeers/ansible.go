@@ -69,7 +69,7 @@ func (s suite) play(ctx context.Context, o Options, pvesim string) (map[string]o
 			return nil, err
 		}
 		cmd := exec.CommandContext(ctx, "ansible-playbook", "-v", "-c", "local", "-i", "localhost,", "-e", "@"+filepath.Join(at.dir, "vars.yml"), play)
-		cmd.Env = append(os.Environ(), "ANSIBLE_COLLECTIONS_PATH="+root, "ANSIBLE_NOCOLOR=1", "ANSIBLE_COLLECTIONS_ON_ANSIBLE_VERSION_MISMATCH=warning")
+		cmd.Env = append(os.Environ(), "ANSIBLE_COLLECTIONS_PATH="+root, "ANSIBLE_NOCOLOR=1", "ANSIBLE_PIPELINING=1", "ANSIBLE_COLLECTIONS_ON_ANSIBLE_VERSION_MISMATCH=warning")
 		out, err := cmd.CombinedOutput()
 		var failed *exec.ExitError
 		if err != nil && !errors.As(err, &failed) {

@@ -48,3 +48,9 @@ func TestEachTestEndsAlone(t *testing.T) {
 	assert.Contains(t, b.got["TestBroken"].output, "panic: over [recovered, repanicked]\n")
 	assert.Contains(t, b.got["TestGood"].output, "    others_test.go:8: in here\n")
 }
+
+func TestASuiteIsNamedByItsBeginning(t *testing.T) {
+	assert.NoError(t, known(""))
+	assert.NoError(t, known("bpg"))
+	assert.EqualError(t, known("bgp"), "-only=bgp: there are the suites bpg/proxmox, bpg/proxmox on two hosts, community.proxmox, go-proxmox")
+}

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	Root string // of this module
 	Dir  string // where copies, logs and binaries are kept between runs
-	Only string // one suite's name; empty: all
+	Only string // what the suites' names begin with; empty: all
 	Out  io.Writer
 }
 
@@ -37,13 +37,16 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := known(o.Only); err != nil {
+		return err
+	}
 	pvesim := filepath.Join(o.Dir, "pvesim")
 	if _, err := goRun(ctx, o.Root, nil, "build", "-o", pvesim, "./proxmox/pvesim/cmd/pvesim"); err != nil {
 		return err
 	}
 	var problems []error
 	for _, s := range suites() {
-		if o.Only != "" && o.Only != s.name {
+		if !strings.HasPrefix(s.name, o.Only) {
 			continue
 		}
 		program, ok := s.program()
@@ -57,7 +60,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		problems = append(problems, report(o.Out, s, got, expected[s.name])...)
 	}
-	if s := ansibleSuite(); o.Only == "" || o.Only == s.name {
+	if s := ansibleSuite(); strings.HasPrefix(s.name, o.Only) {
 		if why := s.absent(); why != "" {
 			_, _ = fmt.Fprintf(o.Out, "%s: not tried: %s\n", s.name, why)
 			return errors.Join(problems...)
@@ -69,6 +72,19 @@ func Run(ctx context.Context, o Options) error {
 		problems = append(problems, report(o.Out, s, got, expected[s.name])...)
 	}
 	return errors.Join(problems...)
+}
+
+// known refuses a beginning that no suite's name has.
+func known(only string) error {
+	names := []string{ansibleSuite().name}
+	for _, s := range suites() {
+		names = append(names, s.name)
+	}
+	slices.Sort(names)
+	if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, only) }) {
+		return fmt.Errorf("-only=%s: there are the suites %s", only, strings.Join(names, ", "))
+	}
+	return nil
 }
 
 // program is the first of the programs that a suite needs, by its path.

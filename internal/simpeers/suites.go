@@ -51,11 +51,12 @@ func suites() []suite {
 	}, {
 		name: "bpg/proxmox", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
 		tags: "acceptance", packages: []string{"./fwprovider/test", "./fwprovider/nodes/vm/...", "./fwprovider/storage"}, apart: true,
+		skip:  twoHosts,
 		needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{"ubuntu-24.04-minimal-cloudimg-amd64.img": nobleImage, "mismatch.iso": "", "template.tar.zst": "", "test.iso": ""},
 		env: bpgEnv,
 	}, {
 		name: "bpg/proxmox on two hosts", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
-		tags: "acceptance", packages: []string{"./fwprovider/test"}, only: "^TestAccResourceVMMigrateRemoveHostPCI$",
+		tags: "acceptance", packages: []string{"./fwprovider/test"}, only: twoHosts,
 		needs: []string{"tofu", "terraform"}, model: "two-hosts",
 		env: func(s site, program string) []string {
 			s.node = "pve1"
@@ -118,6 +119,9 @@ func createTestISO(file string) error { return os.WriteFile(file, make([]byte, 1
 
 // nobleImage is an image that the simulated guests boot from.
 const nobleImage = "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"
+
+// twoHosts are bpg's tests that want a second host.
+const twoHosts = "^TestAccResourceVMMigrateRemoveHostPCI$"
 
 // peersModel is a host as these suites want one.
 const peersModel = "peers.yaml"
