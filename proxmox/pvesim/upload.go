@@ -33,7 +33,6 @@ func isUpload(r *http.Request) bool {
 	return err == nil && kind == "multipart/form-data"
 }
 
-// readUpload reads a multipart body the way pveproxy does: the fields content,
 // verify compares a file with the checksum that came with the request, if one did.
 func (w worker) verify(data []byte, algorithm, want string) error {
 	if algorithm == "" {
@@ -47,6 +46,7 @@ func (w worker) verify(data []byte, algorithm, want string) error {
 	return nil
 }
 
+// readUpload reads a multipart body the way pveproxy does: the fields content,
 // checksum-algorithm and checksum in that order and nothing else, then the file.
 // (PVE/APIServer/AnyEvent.pm, file_upload_multipart)
 func readUpload(r *http.Request, p params) (*upload, error) {
@@ -71,14 +71,17 @@ func readUpload(r *http.Request, p params) (*upload, error) {
 		if err != nil {
 			return bad()
 		}
+		if part.FormName() == "filename" && part.FileName() != "" {
+			up.filename = path.Base(part.FileName())
+			p["filename"] = []string{normalName(up.filename)}
+			if up.data, err = readFile(part, r.ContentLength); err != nil {
+				return bad()
+			}
+			return up, nil
+		}
 		data, err := io.ReadAll(part)
 		if err != nil {
 			return bad()
-		}
-		if part.FormName() == "filename" && part.FileName() != "" {
-			up.filename, up.data = path.Base(part.FileName()), data
-			p["filename"] = []string{normalName(up.filename)}
-			return up, nil
 		}
 		i := slices.Index(order, part.FormName())
 		if i < 0 {
@@ -87,6 +90,15 @@ func readUpload(r *http.Request, p params) (*upload, error) {
 		p[part.FormName()] = []string{strings.TrimSpace(string(data))}
 		order = order[i+1:]
 	}
+}
+
+// readFile reads what is at most as long as the request said that it would be, into its place
+// at once: a client waits seconds for the answer to hundreds of megabytes.
+func readFile(from io.Reader, most int64) ([]byte, error) {
+	const believed = 1 << 30
+	data := bytes.NewBuffer(make([]byte, 0, min(most, believed)+bytes.MinRead))
+	_, err := data.ReadFrom(from)
+	return data.Bytes(), err
 }
 
 var unusual = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
