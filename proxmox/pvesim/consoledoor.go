@@ -47,7 +47,7 @@ func (d *door) free(now time.Time) bool {
 func (w worker) keep(d *door) error {
 	defer close(d.end)
 	for _, gone := range []chan struct{}{d.entry, d.exit} {
-		wait := time.NewTimer(time.Duration(float64(consoleTimeout) / w.s.opts.Speed))
+		wait := time.NewTimer(consoleTimeout)
 		expired := wait.C
 		if gone == d.exit {
 			expired = nil // who is in may stay

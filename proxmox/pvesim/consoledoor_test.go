@@ -59,6 +59,20 @@ func (v *visitor) sees(text string) {
 	_, v.seen, _ = strings.Cut(v.seen, text)
 }
 
+// A door that closed within a tenth of a second, as all else is a hundred times faster, was
+// too quick for clients on a busy machine.
+func TestADoorWaitsForThoseWhoLiveOutside(t *testing.T) {
+	in(t, OneGPU(), Options{Speed: 100}, func(t *testing.T, s *Sim, _ *caller) {
+		c := asRoot(t, s)
+		upid, _ := c.do("POST", "/nodes/pve1/termproxy").object()["upid"].(string)
+		status := func() string { return c.do("GET", "/nodes/pve1/tasks/"+upid+"/status").body }
+		time.Sleep(9 * time.Second)
+		assert.Contains(t, status(), `"status":"running"`)
+		time.Sleep(2 * time.Second)
+		assert.Contains(t, status(), `"exitstatus":"connection timed out"`)
+	})
+}
+
 func TestTerminalOfANode(t *testing.T) {
 	s := New(OneGPU(), Options{Speed: 100})
 	defer s.Close()

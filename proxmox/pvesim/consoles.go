@@ -22,7 +22,8 @@ func consoleHandlers() map[string]handler {
 	}
 }
 
-// consoleTimeout is how long the door to a console stays open where nobody comes.
+// consoleTimeout is how long the door to a console stays open where nobody comes. It is the
+// same at any speed: who is waited for lives outside.
 const consoleTimeout = 10 * time.Second
 
 // console opens the door to a console. Its port is not given out again while it is open.
@@ -32,7 +33,7 @@ func (c *call) console(task, id string, kind consoleKind, v *vm, password bool) 
 	for d := c.s.doors[port]; d != nil && !d.free(now); d = c.s.doors[port] {
 		port++
 	}
-	d := &door{until: now.Add(time.Duration(float64(consoleTimeout) / c.s.opts.Speed)), kind: kind, user: c.who.id, node: c.param("node"), vm: v,
+	d := &door{until: now.Add(consoleTimeout), kind: kind, user: c.who.id, node: c.param("node"), vm: v,
 		ticket: fmt.Sprintf("PVEVNC:%08X::%s", now.Unix(), c.s.uuid()), entry: make(chan struct{}), exit: make(chan struct{}), end: make(chan struct{})}
 	if c.s.doors == nil {
 		c.s.doors, c.s.consoles = map[int]*door{}, map[string]string{}
