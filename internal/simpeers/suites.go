@@ -55,6 +55,15 @@ func suites() []suite {
 		needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{"ubuntu-24.04-minimal-cloudimg-amd64.img": nobleImage, "mismatch.iso": "", "template.tar.zst": "", "test.iso": ""},
 		env: bpgEnv,
 	}, {
+		name: "bpg/proxmox beyond machines", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
+		tags: "acceptance", apart: true, needs: []string{"tofu", "terraform"}, model: peersModel,
+		packages: []string{
+			"./fwprovider", "./fwprovider/access", "./fwprovider/cluster/ha", "./fwprovider/cluster/hardwaremapping", "./fwprovider/cluster/metrics",
+			"./fwprovider/cluster/options", "./fwprovider/nodes/clonedvm", "./fwprovider/nodes/config", "./fwprovider/nodes/datastores",
+			"./fwprovider/nodes/firewall", "./fwprovider/nodes/hardware", "./fwprovider/nodes/network",
+		},
+		env: bpgEnv,
+	}, {
 		name: "bpg/proxmox on two hosts", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
 		tags: "acceptance", packages: []string{"./fwprovider/test"}, only: twoHosts,
 		needs: []string{"tofu", "terraform"}, model: "two-hosts",
@@ -72,7 +81,7 @@ func bpgEnv(s site, program string) []string {
 		"PROXMOX_VE_ENDPOINT=" + s.endpoint + "/", "PROXMOX_VE_INSECURE=true", "PROXMOX_VE_API_TOKEN=" + s.tokenID + "=" + s.secret,
 		"PROXMOX_VE_USERNAME=root@pam", "PROXMOX_VE_PASSWORD=" + s.password,
 		"PROXMOX_VE_SSH_USERNAME=root", "PROXMOX_VE_SSH_PRIVATE_KEY=" + read(s.sshKey),
-		"PROXMOX_VE_ACC_NODE_NAME=" + s.node, "PROXMOX_VE_ACC_NODE_SSH_ADDRESS=127.0.0.1", "PROXMOX_VE_ACC_NODE_SSH_PORT=" + s.sshPort,
+		"PROXMOX_VE_ACC_IFACE_NAME=eno1", "PROXMOX_VE_ACC_NODE_NAME=" + s.node, "PROXMOX_VE_ACC_NODE_SSH_ADDRESS=127.0.0.1", "PROXMOX_VE_ACC_NODE_SSH_PORT=" + s.sshPort,
 		"PROXMOX_VE_ACC_NFS_SERVER=192.0.2.9", "PROXMOX_VE_ACC_NFS_EXPORT=/tank", "PROXMOX_VE_ACC_NFS_DATASTORE_ID=nas",
 	}
 }

@@ -81,3 +81,19 @@ func TestSecondFactor(t *testing.T) {
 		assert.Contains(t, root.do("GET", "/access/tfa").body, `"totp"`)
 	})
 }
+
+// Seen on real daemons, with bpg's provider, which sends scopes without any.
+func TestPropertiesWithoutAValueAreNotKept(t *testing.T) {
+	in(t, OneGPU(), Options{}, func(t *testing.T, s *Sim, _ *caller) {
+		c := asRoot(t, s)
+		must := func(r reply) { t.Helper(); assert.Equal(t, 200, r.status, r.body) }
+		must(c.do("POST", "/access/domains", "realm", "peer", "type", "openid", "issuer-url", "https://idp.example", "client-id", "x", "scopes", "", "comment", ""))
+		realm := c.do("GET", "/access/domains/peer").object()
+		assert.NotContains(t, realm, "scopes")
+		assert.NotContains(t, realm, "comment")
+		must(c.do("PUT", "/access/domains/peer", "scopes", "openid", "comment", "hi"))
+		assert.Equal(t, "openid", c.do("GET", "/access/domains/peer").object()["scopes"])
+		must(c.do("PUT", "/access/domains/peer", "scopes", "", "comment", ""))
+		assert.NotContains(t, c.do("GET", "/access/domains/peer").body, "scopes")
+	})
+}

@@ -50,7 +50,7 @@ func (c *call) createMetrics() (any, error) {
 	if c.s.metrics == nil {
 		c.s.metrics = map[string]map[string]string{}
 	}
-	c.s.metrics[id] = section
+	c.s.metrics[id] = withoutEmpty(section)
 	return nil, nil
 }
 
@@ -76,6 +76,7 @@ func (c *call) updateMetrics() (any, error) {
 	for _, k := range remove {
 		delete(m, k)
 	}
+	withoutEmpty(m)
 	return nil, nil
 }
 

@@ -34,6 +34,13 @@ func (c *call) section(not ...string) map[string]string {
 	return out
 }
 
+// withoutEmpty is a section as its file has it: nothing is written of a property without a value
+// (PVE/SectionConfig.pm, format_config_line).
+func withoutEmpty(section map[string]string) map[string]string {
+	maps.DeleteFunc(section, func(_, v string) bool { return v == "" })
+	return section
+}
+
 // typedAs gives a section's value the JSON type that the method which writes it
 // takes.
 func (s *Sim) typedAs(method, key, value string) any {

@@ -213,6 +213,7 @@ func (st *Storage) set(section map[string]string) error {
 			st.Config[k] = v
 		}
 	}
+	withoutEmpty(st.Config)
 	return nil
 }
 

@@ -185,6 +185,7 @@ func (c *call) setRealm(id string, section map[string]string) {
 		realms[id] = map[string]string{}
 	}
 	maps.Copy(realms[id], section)
+	withoutEmpty(realms[id])
 	if sync := splitList(realms[id]["sync-defaults-options"]); len(sync) > 0 { // printed anew, in order
 		slices.Sort(sync)
 		realms[id]["sync-defaults-options"] = strings.Join(sync, ",")
