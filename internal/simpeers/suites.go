@@ -58,7 +58,7 @@ func suites() []suite {
 		name: "bpg/proxmox beyond machines", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
 		tags: "acceptance", apart: true, needs: []string{"tofu", "terraform"}, model: peersModel,
 		packages: []string{
-			"./fwprovider", "./fwprovider/access", "./fwprovider/cluster/ha", "./fwprovider/cluster/hardwaremapping", "./fwprovider/cluster/metrics",
+			"./fwprovider", "./fwprovider/access", "./fwprovider/cluster/ha", "./fwprovider/cluster/hardwaremapping",
 			"./fwprovider/cluster/options", "./fwprovider/nodes/clonedvm", "./fwprovider/nodes/config", "./fwprovider/nodes/datastores",
 			"./fwprovider/nodes/firewall", "./fwprovider/nodes/hardware", "./fwprovider/nodes/network",
 		},
@@ -77,6 +77,7 @@ func suites() []suite {
 // bpgEnv is how bpg's tests find a pvesim.
 func bpgEnv(s site, program string) []string {
 	return []string{
+		"HOME=" + s.dir, // it writes to ~/.ssh/known_hosts
 		"TF_ACC=1", "TF_ACC_TERRAFORM_PATH=" + program, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + os.DevNull,
 		"PROXMOX_VE_ENDPOINT=" + s.endpoint + "/", "PROXMOX_VE_INSECURE=true", "PROXMOX_VE_API_TOKEN=" + s.tokenID + "=" + s.secret,
 		"PROXMOX_VE_USERNAME=root@pam", "PROXMOX_VE_PASSWORD=" + s.password,
