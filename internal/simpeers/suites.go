@@ -52,11 +52,11 @@ func suites() []suite {
 		name: "bpg/proxmox", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
 		tags: "acceptance", packages: []string{"./fwprovider/test", "./fwprovider/nodes/vm/...", "./fwprovider/storage"}, apart: true,
 		skip:  twoHosts,
-		needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{"ubuntu-24.04-minimal-cloudimg-amd64.img": nobleImage, "mismatch.iso": "", "template.tar.zst": "", "test.iso": ""},
+		needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{minimalImage: nobleImage, "mismatch.iso": "", "template.tar.zst": "", "test.iso": ""},
 		env: bpgEnv,
 	}, {
 		name: "bpg/proxmox beyond machines", module: "github.com/bpg/terraform-provider-proxmox", version: "v0.111.1",
-		tags: "acceptance", apart: true, needs: []string{"tofu", "terraform"}, model: peersModel,
+		tags: "acceptance", apart: true, needs: []string{"tofu", "terraform"}, model: peersModel, files: map[string]string{minimalImage: nobleImage},
 		packages: []string{
 			"./fwprovider", "./fwprovider/access", "./fwprovider/cluster/ha", "./fwprovider/cluster/hardwaremapping",
 			"./fwprovider/cluster/options", "./fwprovider/nodes/clonedvm", "./fwprovider/nodes/config", "./fwprovider/nodes/datastores",
@@ -126,6 +126,9 @@ func createTestISO(file string) error { return os.WriteFile(file, make([]byte, 1
 	}
 	return os.WriteFile(machines, []byte(strings.ReplaceAll(string(text), "vm.Delete(context.TODO())", "vm.Delete(context.TODO(), nil)")), 0o600)
 }
+
+// minimalImage is the name of the image that bpg's tests download.
+const minimalImage = "ubuntu-24.04-minimal-cloudimg-amd64.img"
 
 // nobleImage is an image that the simulated guests boot from.
 const nobleImage = "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"
