@@ -103,6 +103,7 @@ func (l *linter) checkKustomize() {
 				l.kustomization(b, f)
 			}
 		}
+		l.checkBuilt(b)
 	}
 }
 

@@ -34,7 +34,7 @@ func (l *linter) checkNames() {
 		if first := byRelease[key]; first != nil && first.Name != b.Name {
 			l.in("release-collision", b, at, "the bundle of %s has the release %s in namespace %q too", first.Dir, b.release(), b.namespace())
 			if !l.together() {
-				l.found[len(l.found)-1].Severity = Warning
+				l.found[len(l.found)-1].Severity = Info
 			}
 		} else if first == nil {
 			byRelease[key] = b
