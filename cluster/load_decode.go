@@ -92,7 +92,7 @@ func (d *decoder) value(t *tree, v reflect.Value, name string) {
 // to command lines on hosts and into their files. Raw values of charts are handed on.
 func (d *decoder) seen(at pos, text, name string) bool {
 	switch {
-	case name == "content": // of a file
+	case name == "content", name == "privateKey": // of a file; a path, for which a key itself has words of its own
 		return true
 	case name == "description", strings.HasPrefix(name, "env."):
 		text = strings.NewReplacer("\n", "", "\t", "").Replace(text)

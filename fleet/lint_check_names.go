@@ -74,6 +74,9 @@ func (l *linter) releaseName(b *lintBundle, at lintPos) {
 	}
 	if err != nil {
 		l.in("reserved-name", b, at, "%v", err)
+		if h := b.YAML.Helm; h != nil && h.Chart == release { // a Rancher for other clusters is made so
+			l.found[len(l.found)-1].Severity = Warning
+		}
 		return
 	}
 	for _, r := range l.opt.Releases {

@@ -15,7 +15,7 @@ type lintToken struct {
 }
 
 var lintTokens = [...]lintToken{
-	{"a private key", []string{"PRIVATE KEY-----"}, regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----[^<$]`)},
+	{"a private key", []string{"PRIVATE KEY-----"}, regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----(?:\s|\\n)*(?:[A-Za-z0-9+/=]{16}|[A-Z][A-Za-z-]+: )`)},
 	{"an age key", []string{"AGE-SECRET-KEY-1"}, regexp.MustCompile(`\bAGE-SECRET-KEY-1[0-9A-Z]{50,}`)},
 	{"a GitHub token", []string{"ghp_", "gho_", "ghs_", "ghr_", "github_pat_"}, regexp.MustCompile(`\b(ghp|gho|ghs|ghr)_[0-9A-Za-z]{36}\b|\bgithub_pat_[0-9A-Za-z_]{60,}`)},
 	{"a GitLab token", []string{"glpat-"}, regexp.MustCompile(`\bglpat-[0-9A-Za-z_-]{20,}`)},
@@ -116,7 +116,7 @@ func (l *linter) secretValues(file string, n *lintNode, at string) {
 		return // encrypted
 	}
 	for _, f := range n.fieldsOf() {
-		secret := lintSecretName.MatchString(f.name)
+		secret := lintSecretName.MatchString(f.name) && n.get("remoteRef") == nil // an ExternalSecret's names
 		if f.value.kind == lintText && secret && !placeholder(f.value.text) && !expanded(f.value.text) && !strings.HasPrefix(strings.ToLower(f.name), "existing") {
 			if !lintSecretElse.MatchString(f.name) || lintSecretKey.MatchString(f.name) {
 				l.add("secret-in-values", file, f.at, "%s is in plain text", join(at, f.name))
@@ -142,7 +142,7 @@ var lintExpanded = regexp.MustCompile(`^\$|\$[{(]|\$__|%\{|^ENC\[|^(vault|ref\+[
 func expanded(text string) bool { return lintExpanded.MatchString(strings.TrimSpace(text)) }
 
 // lintNameLike are names of things: admin, my-app-secret, db.credentials, a path.
-var lintNameLike = regexp.MustCompile(`^[A-Za-z]+([-_.][A-Za-z0-9]+)*$|^\.{0,2}/`)
+var lintNameLike = regexp.MustCompile(`^\.?[A-Za-z]+([-_.][A-Za-z0-9]+)*$|^\.{0,2}/`)
 
 // looksSecret: eight letters at least, of more than one kind, and no name.
 func looksSecret(text string) bool {

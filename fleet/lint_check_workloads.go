@@ -52,8 +52,6 @@ func (l *linter) twiceInEnv(o *lintObject) {
 // lintFilledIn are fields that the API server or a controller writes.
 var lintFilledIn = map[string][][]string{
 	"":                               {{"status"}, {"metadata", "resourceVersion"}, {"metadata", "uid"}, {"metadata", "generation"}, {"metadata", "managedFields"}},
-	"Service":                        {{"spec", "clusterIP"}, {"spec", "clusterIPs"}},
-	"PersistentVolumeClaim":          {{"spec", "volumeName"}},
 	"CustomResourceDefinition":       {{"spec", "conversion", "webhook", "clientConfig", "caBundle"}},
 	"APIService":                     {{"spec", "caBundle"}},
 	"MutatingWebhookConfiguration":   {{"webhooks", "clientConfig", "caBundle"}},

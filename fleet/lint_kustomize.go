@@ -97,6 +97,9 @@ type lintBuilt struct {
 	objects []*lintObject
 }
 
+// lintMaxBuilt is the most of one file that kustomize is given, in bytes.
+const lintMaxBuilt = 4 << 20
+
 // lintOrigin is kustomize's own annotation of the file that an object comes from.
 const lintOrigin = "config.kubernetes.io/origin"
 
@@ -129,7 +132,7 @@ func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque 
 	}
 	files = map[string][]byte{}
 	for _, f := range b.files {
-		if f.data == nil || len(f.bad) > 0 || f.read && len(f.data) > lintMaxPlace {
+		if f.data == nil || len(f.bad) > 0 || len(f.data) > lintMaxBuilt {
 			return nil, f.name + " cannot be read"
 		}
 		data := f.data

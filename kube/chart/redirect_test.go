@@ -42,7 +42,7 @@ func TestNothingLeadsOutOfTLS(t *testing.T) {
 	mux.HandleFunc("/named/index.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, "entries:\n  web:\n  - {version: 1.0.0, %s}\n", entry)
 	})
-	mux.HandleFunc("/named/web.tgz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive) })
+	mux.HandleFunc("/aside/web.tgz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive) })
 	mux.HandleFunc("/named/down.tgz", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, plain.URL+"/web.tgz", status) })
 	try := func(path string) error {
 		s := chart.Source{Cache: t.TempDir(), Wrap: func(http.RoundTripper) http.RoundTripper { return secure.Client().Transport }}
