@@ -19,7 +19,7 @@ func (l *linter) checkWorkloads() {
 			l.ranchersNamespace(o)
 		}
 		l.vendoredBesideRepo(b)
-		l.chartNamespaces(b)
+		l.localNamespaces(b)
 	}
 }
 
@@ -125,23 +125,31 @@ func (l *linter) vendoredBesideRepo(b *lintBundle) {
 	}
 }
 
+// localNamespaces is chartNamespaces for a chart in the repository.
+func (l *linter) localNamespaces(b *lintBundle) {
+	templates := map[string][]byte{}
+	for _, f := range b.files {
+		if b.chart != "" && strings.HasPrefix(f.name, path.Join(b.chart, "templates")+"/") {
+			templates[f.name] = f.data
+		}
+	}
+	l.chartNamespaces(b, templates)
+}
+
 // chartNamespaces: namespace: puts all objects of a chart into one namespace, those too
 // that its templates send elsewhere.
-func (l *linter) chartNamespaces(b *lintBundle) {
-	if b.YAML.TargetNamespace == "" || b.chart == "" {
+func (l *linter) chartNamespaces(b *lintBundle, templates map[string][]byte) {
+	if b.YAML.TargetNamespace == "" {
 		return
 	}
-	for _, f := range b.files {
-		if !strings.HasPrefix(f.name, path.Join(b.chart, "templates")+"/") {
-			continue
-		}
-		for line := range strings.Lines(string(f.data)) {
+	for _, name := range keysOf(templates) {
+		for line := range strings.Lines(string(templates[name])) {
 			text, ok := strings.CutPrefix(strings.TrimSpace(line), "namespace:")
 			var ns string
-			if !ok || yaml.Unmarshal([]byte(text), &ns) != nil || ns == "" || strings.Contains(ns, "{{") || ns == b.YAML.TargetNamespace {
+			if !ok || strings.Contains(text, "{{") || yaml.Unmarshal([]byte(text), &ns) != nil || ns == "" || ns == b.YAML.TargetNamespace {
 				continue
 			}
-			l.in("chart-sets-namespace", b, b.root.get("namespace").pos(), "the chart puts something into %s (%s), and namespace: %s moves it", ns, f.name, b.YAML.TargetNamespace)
+			l.in("chart-sets-namespace", b, b.root.get("namespace").pos(), "the chart puts something into %s (%s), and namespace: %s moves it", ns, name, b.YAML.TargetNamespace)
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 const settings = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n"
@@ -207,6 +210,24 @@ func TestLintPlacesInLaterDocuments(t *testing.T) {
 	require.Equal(t, lintPos{9, 6}, docs[1].root.get("c", "d").at)
 	require.Len(t, bad, 1)
 	require.Equal(t, 6, bad[0].at.line)
+}
+
+// A chart that is at hand is held against the values, wherever it comes from.
+func TestLintChartsAtHand(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.0\n", "values.yaml": "replicas: 1\n", "templates/x.yaml": "# {{ .Values.replicas }} {{ .Values.hidden }}\n",
+		"templates/y.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\n  namespace: monitoring\n",
+	} {
+		file := filepath.Join(dir, "web", name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	require.Equal(t, []string{
+		"a/fleet.yaml:1:12: warning: the chart puts something into monitoring (web/templates/y.yaml), and namespace: web moves it [chart-sets-namespace]",
+		`a/fleet.yaml:8:5: warning: the chart web 1.2.0 knows no value replicsa; did you mean "replicas"? [unknown-value]`,
+	}, lintOne(t, LintOptions{Charts: &chart.Source{Folder: dir, Offline: true}}, "a/fleet.yaml",
+		"namespace: web\nhelm:\n  repo: https://charts.example.com\n  chart: web\n  version: 1.2.0\n  values:\n    hidden: 1\n    replicsa: 2\n"))
 }
 
 // No input makes the linter panic or hang, and what Fleet's parser takes is not
