@@ -65,9 +65,10 @@ func advisories(ctx context.Context) error {
 	if err := run(ctx, "go", "-C", "tools", "build", "-o", "../.lab/bin/govulncheck", checker); err != nil {
 		return err
 	}
-	for _, dir := range []string{".", "lab"} {
-		// The versions alone are compared first: that takes seconds, where following calls takes minutes.
-		out, err := exec.CommandContext(ctx, ".lab/bin/govulncheck", "-C", dir, "-scan=module").CombinedOutput()
+	for dir, pkg := range map[string]string{".": "cluster", "lab": "operators"} {
+		// The versions alone are compared first: that takes a second, where following calls takes
+		// minutes. It wants to be in some package, and compares the whole module.
+		out, err := exec.CommandContext(ctx, ".lab/bin/govulncheck", "-C", dir+"/"+pkg, "-scan=module").CombinedOutput()
 		var exit *exec.ExitError
 		switch {
 		case err == nil:
