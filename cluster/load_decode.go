@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // decoder fills the raw types from a tree and marks where each field was.
@@ -39,6 +41,9 @@ func (d *decoder) undecodable(at pos, what, cure string) {
 func (d *decoder) value(t *tree, v reflect.Value, name string) {
 	d.marks[v.Addr().Interface()] = mark{t.at, t.kind != kindNull}
 	if t.kind == kindNull {
+		return
+	}
+	if v.Kind() != reflect.Interface && t.isScalar() && !d.seen(t.at, t.text, name) {
 		return
 	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
@@ -81,6 +86,27 @@ func (d *decoder) value(t *tree, v reflect.Value, name string) {
 	default:
 		d.scalar(t, v, name)
 	}
+}
+
+// seen refuses text that shows otherwise than it is: what stands here goes to terminals,
+// to command lines on hosts and into their files. Raw values of charts are handed on.
+func (d *decoder) seen(at pos, text, name string) bool {
+	switch {
+	case name == "content", name == "privateKey": // of a file; a path, for which a key itself has words of its own
+		return true
+	case name == "description", strings.HasPrefix(name, "env."):
+		text = strings.NewReplacer("\n", "", "\t", "").Replace(text)
+	}
+	r, hidden := printable.Hidden(text)
+	switch {
+	case !hidden:
+		return true
+	case r == '\n':
+		d.undecodable(at, name+" has a line break", "write it in one line, without | or > before it")
+	default:
+		d.undecodable(at, fmt.Sprintf("%s has the character %U, which nobody sees", printable.Text(name), r), "take it away")
+	}
+	return false
 }
 
 // is reports a value of the wrong kind. It does not repeat the value: a secret
@@ -231,6 +257,9 @@ func (d *decoder) mapping(t *tree, v reflect.Value, name string) {
 	d.marks[v.Addr().Interface()] = mark{t.at, true}
 	for _, f := range t.fields {
 		d.marks[member{v.Addr().Interface(), f.name}] = mark{f.at, true}
+		if !d.seen(f.at, f.name, "a key of "+name) {
+			continue
+		}
 		if f.value.kind == kindNull && v.Type().Elem().Kind() != reflect.Interface {
 			continue
 		}
@@ -251,6 +280,9 @@ func (d *decoder) named(t *tree, v reflect.Value, name string) {
 	}
 	for _, f := range t.fields {
 		if d.quiet && f.value.kind == kindNull { // a layer took it away
+			continue
+		}
+		if !d.seen(f.at, f.name, "a key of "+name) {
 			continue
 		}
 		e := reflect.New(v.Type().Elem()).Elem()

@@ -68,8 +68,8 @@ func (r *resolver) disk(name string, d *rawDisk) {
 	switch {
 	case d.Mount == "" && d.FS != "":
 		r.wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem and is mounted nowhere", name), "write mount: /data, or remove fs")
-	case d.Mount != "" && (!isCleanPath(d.Mount) || d.Mount == "/"):
-		r.wrong(&d.Mount, fmt.Sprintf("%q cannot be mounted on", d.Mount), "write an absolute path that is not /, e.g. /scratch")
+	case d.Mount != "" && !isPlace(d.Mount):
+		r.wrong(&d.Mount, fmt.Sprintf("%q cannot be mounted on", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 	}
 }
 
@@ -103,5 +103,11 @@ func (r *resolver) diskFS(d *rawDisk) string {
 // isCleanPath reports whether p is absolute and in its shortest form.
 func isCleanPath(p string) bool {
 	return strings.HasPrefix(p, "/") && !strings.Contains(p+"/", "//") && !strings.Contains(p+"/", "/./") &&
-		!strings.Contains(p+"/", "/../") && (p == "/" || !strings.HasSuffix(p, "/")) && !strings.ContainsAny(p, "\x00\r\n")
+		!strings.Contains(p+"/", "/../") && (p == "/" || !strings.HasSuffix(p, "/"))
+}
+
+// isPlace reports whether p is a clean path of characters that mean nothing to fstab, to
+// systemd and to a shell: a place for file systems and volumes.
+func isPlace(p string) bool {
+	return isCleanPath(p) && p != "/" && matches(`^[\pL\pN/._~@=,:-]+$`, p)
 }

@@ -43,7 +43,7 @@ func (r *resolver) charts() {
 	raw := &r.raw.Charts
 	c := Charts{
 		Folder: r.existing(&raw.Folder, raw.Folder, true), Offline: raw.Offline,
-		Versions: raw.Versions, Values: raw.Values, Via: raw.Via,
+		Versions: raw.Versions, Values: raw.Values, Via: raw.Via, Digests: raw.Digests,
 	}
 	if raw.Offline && raw.Folder == "" && !r.spec.IsLab() {
 		r.wrong(&raw.Offline, "charts are asked of no repository, and there is no folder that has them", "write folder: beside it, with a chart of each part")
@@ -52,6 +52,13 @@ func (r *resolver) charts() {
 		at := r.marks[member{&raw.Versions, name}].at
 		r.partName(at, name)
 		r.chartVersion(at, name, raw.Versions[name])
+	}
+	for _, name := range sortedNames(raw.Digests) {
+		at := r.marks[member{&raw.Digests, name}].at
+		r.partName(at, name)
+		if !matches(`^sha256:[0-9a-f]{64}$`, raw.Digests[name]) {
+			r.wrong(at, fmt.Sprintf("%q is no digest of a chart", raw.Digests[name]), "write sha256: and the 64 digits that sha256sum prints of the archive")
+		}
 	}
 	for _, name := range sortedNames(raw.Values) {
 		at := r.marks[member{&raw.Values, name}].at
@@ -68,6 +75,17 @@ func (r *resolver) charts() {
 		}
 	}
 	r.spec.Platform.Charts = c
+}
+
+// digests are those of the file, by charts' names.
+func (c Charts) digests() map[string]string {
+	out := map[string]string{}
+	for part, digest := range c.Digests {
+		if p, ok := pins.Of(part); ok {
+			out[p.Chart] = digest
+		}
+	}
+	return out
 }
 
 func (r *resolver) chartVersion(at any, name, version string) {

@@ -185,8 +185,8 @@ func (r *resolver) nfsServer(raw *rawNFS, n *NFS) {
 }
 
 func (r *resolver) exportPath(at *string, path string) {
-	if path != "" && (!isCleanPath(path) || strings.ContainsAny(path, " ,:")) {
-		r.wrong(at, fmt.Sprintf("%q is no path of an export", path), "write an absolute path without blanks, colons and commas, e.g. /export/k3s")
+	if path != "" && path != "/" && (!isPlace(path) || strings.ContainsAny(path, ",:")) {
+		r.wrong(at, fmt.Sprintf("%q is no path of an export", path), "write an absolute path of letters, digits and . _ - ~ @ =, e.g. /export/k3s")
 	}
 }
 
@@ -231,8 +231,8 @@ func (r *resolver) nfsVM(raw *rawNFSVM) *NFSVM {
 // scratch finds the nodes with a scratch disk: those are the ones with the class.
 func (r *resolver) scratch(raw *rawScratch) *Scratch {
 	s := &Scratch{Class: cmp.Or(raw.Class, "scratch"), Path: raw.Path}
-	if raw.Path != "" && (!isCleanPath(raw.Path) || raw.Path == "/") {
-		r.wrong(&raw.Path, fmt.Sprintf("%q is no folder for volumes", raw.Path), "write an absolute path, e.g. /scratch")
+	if raw.Path != "" && !isPlace(raw.Path) {
+		r.wrong(&raw.Path, fmt.Sprintf("%q is no folder for volumes", raw.Path), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 		return s
 	}
 	mounts := map[string][]string{} // nodes by where their scratch disk is
@@ -285,8 +285,8 @@ var drainPolicies = []string{"block-if-contains-last-replica", "allow-if-replica
 func (r *resolver) longhorn(raw *rawLonghorn) *Longhorn {
 	l := &Longhorn{Class: cmp.Or(raw.Class, "longhorn"), DataPath: cmp.Or(raw.Path, "/var/lib/longhorn")}
 	l.DrainPolicy = r.choice(&raw.DrainPolicy, "drainPolicy", drainPolicies...)
-	if !isCleanPath(l.DataPath) || l.DataPath == "/" {
-		r.wrong(&raw.Path, fmt.Sprintf("%q is no folder for data", l.DataPath), "write an absolute path, e.g. /var/lib/longhorn")
+	if !isPlace(l.DataPath) {
+		r.wrong(&raw.Path, fmt.Sprintf("%q is no folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
 	}
 	holders := 0
 	for _, n := range r.spec.Nodes {

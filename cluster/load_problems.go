@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // Problem is one thing that is wrong in a file, and the cure.
@@ -98,7 +100,7 @@ func (c *checker) undecodable(at pos, what, cure string) {
 func (c *checker) warn(at any, what, cure string) { c.add(&c.warnings, c.place(at), what, cure) }
 
 func (c *checker) add(to *Problems, at pos, what, cure string) {
-	p := Problem{File: c.file, Line: at.line, Column: at.col, What: what, Cure: cure}
+	p := Problem{File: c.file, Line: at.line, Column: at.col, What: printable.Text(what), Cure: printable.Text(cure)}
 	if !c.seen[p] {
 		c.seen[p] = true
 		*to = append(*to, p)

@@ -10,6 +10,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/cps-gpu/homelab/internal/yamlbound"
 )
 
 // kind is what a tree is.
@@ -77,7 +79,7 @@ type builder struct {
 // problems are in c.
 func readTree(c *checker, data []byte) *tree {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	file, err := parseYAML(data)
+	file, err := yamlbound.Parse(data, parser.AllowDuplicateMapKey())
 	if err != nil {
 		c.syntaxError(err)
 		return nil
@@ -108,24 +110,16 @@ func readTree(c *checker, data []byte) *tree {
 	return root
 }
 
-// errParser is a failure of the YAML parser itself.
-var errParser = errors.New("the YAML parser gave up on this file")
-
-// parseYAML calls the parser, whose panics on odd inputs become errors.
-func parseYAML(data []byte) (file *ast.File, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = errParser
-		}
-	}()
-	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
-}
-
 // syntaxError reports what the parser says, without the lines that it quotes:
 // a secret may be in them.
 func (c *checker) syntaxError(err error) {
+	var tooMuch *yamlbound.Error
+	if errors.As(err, &tooMuch) {
+		c.undecodable(pos{tooMuch.Line, tooMuch.Column}, "this is more than a cluster can need: "+tooMuch.What, "write it out, without anchors inside anchors and with less depth")
+		return
+	}
 	var at pos
-	what := errParser.Error()
+	what := yamlbound.ErrParser.Error()
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {
 		what = syntax.GetMessage()
@@ -272,6 +266,7 @@ func (b *builder) mapping(t *tree, values []*ast.MappingValueNode, depth int) {
 	if len(values) > 0 {
 		t.at = place(values[0].Key)
 	}
+	seen := make(map[string]int, len(values))
 	var merged []*tree
 	for _, v := range values {
 		at := place(v.Key)
@@ -289,15 +284,17 @@ func (b *builder) mapping(t *tree, values []*ast.MappingValueNode, depth int) {
 			b.c.undecodable(at, "a key must be plain text", "write a name before the colon")
 			continue
 		}
-		if i := t.index(name); i >= 0 {
+		if i, twice := seen[name]; twice {
 			b.c.wrong(at, fmt.Sprintf("key %q is here twice, first in line %d", name, t.fields[i].at.line), "keep one of them")
 			continue
 		}
+		seen[name] = len(t.fields)
 		t.fields = append(t.fields, field{name, at, value.under(at)})
 	}
 	for _, m := range merged { // own keys win, then the earlier of the merged ones
 		for _, f := range m.fields {
-			if t.index(f.name) < 0 {
+			if _, own := seen[f.name]; !own {
+				seen[f.name] = len(t.fields)
 				t.fields = append(t.fields, f)
 				t.weight += f.value.weight
 			}

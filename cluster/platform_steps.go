@@ -41,6 +41,7 @@ func (c *Cluster) chartSource() chart.Source {
 		s.Folder = c.spec.Platform.Charts.Folder
 	}
 	s.Offline = s.Offline || c.spec.Platform.Charts.Offline
+	s.Digests = c.spec.Platform.Charts.digests()
 	return s
 }
 

@@ -34,6 +34,7 @@ type Charts struct {
 	Versions map[string]string         // by part name (chart.Part.Name), in place of the pinned ones
 	Values   map[string]map[string]any // by part name, merged over what we render; no secrets
 	Via      map[string]string         // by part name: ViaDirect or ViaFleet; default ViaDirect, or Fleet.Default
+	Digests  map[string]string         // by part name: sha256:… of the chart's archive, in place of what is known of the pinned one
 }
 
 // Storage says which storage classes there are. Exactly one is the default.

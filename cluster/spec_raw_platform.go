@@ -8,6 +8,7 @@ type rawCharts struct {
 	Folder   string                    `yaml:"folder" jsonschema_description:"Local folder of charts, unpacked or as .tgz, that is asked before any repository."`
 	Offline  bool                      `yaml:"offline" jsonschema_description:"Ask no repository, only the folder."`
 	Versions map[string]string         `yaml:"versions" jsonschema_description:"Versions of charts by part, in the place of the pinned ones."`
+	Digests  map[string]string         `yaml:"digests" jsonschema_description:"SHA-256 of charts' archives by part, sha256:…; a download with another one is refused."`
 	Values   map[string]map[string]any `yaml:"values" jsonschema_description:"Further values by part, over those that follow from this file. No secrets."`
 	Via      map[string]string         `yaml:"via" jsonschema_description:"How single parts get into the cluster: direct or fleet."`
 }

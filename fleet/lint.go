@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -36,19 +37,20 @@ type Finding struct {
 	Cure     string   `json:"cure,omitempty"`
 }
 
-// String is the finding as a compiler would write it.
+// String is the finding as a compiler would write it, in one line: names and texts of
+// the repository are shown, and never obeyed by a terminal.
 func (f Finding) String() string {
-	at := f.File
+	at := printable.Text(f.File)
 	if f.Line > 0 {
-		at = fmt.Sprintf("%s:%d:%d", f.File, f.Line, max(1, f.Column))
+		at = fmt.Sprintf("%s:%d:%d", at, f.Line, max(1, f.Column))
 	}
-	return fmt.Sprintf("%s: %s: %s [%s]", at, f.Severity, f.Message, f.Rule)
+	return fmt.Sprintf("%s: %s: %s [%s]", at, f.Severity, printable.Text(f.Message), f.Rule)
 }
 
 // LintCluster is a cluster that bundles may go to.
 type LintCluster struct {
-	Name   string            `json:"name"` // of the Cluster object; Rancher's own is "local"
-	Labels map[string]string `json:"labels,omitempty"`
+	Name   string            `json:"name"`             // of the Cluster object; Rancher's own is "local"
+	Labels map[string]string `json:"labels,omitempty"` // nil: not known, but those that Fleet gives "local" itself
 	Groups []string          `json:"groups,omitempty"` // names of its ClusterGroups
 }
 
@@ -87,10 +89,19 @@ func (r *LintReport) Count(s Severity) (n int) {
 // Lint reads a Fleet repository and says what is wrong with it, without a cluster:
 // what Fleet refuses, and above all what it accepts without a word and does not do.
 // An error means that the repository could not be read, not that it is bad.
+//
+// A repository that is not trusted is given as [os.Root.FS]: [os.DirFS] follows links
+// to anywhere.
 func Lint(ctx context.Context, fsys fs.FS, o LintOptions) (*LintReport, error) {
 	tree, err := readTree(fsys)
 	if err != nil {
 		return nil, err
+	}
+	o.Clusters = slices.Clone(o.Clusters)
+	for i, c := range o.Clusters {
+		if c.Name == "local" && c.Labels == nil {
+			o.Clusters[i].Labels = lintLocalLabels()
+		}
 	}
 	l := &linter{ctx: ctx, opt: o, tree: tree, rules: lintRuleIndex()}
 	l.load()
@@ -109,15 +120,21 @@ func Lint(ctx context.Context, fsys fs.FS, o LintOptions) (*LintReport, error) {
 	return r, ctx.Err()
 }
 
+// lintLocalLabels are those of the cluster that Fleet itself runs in: name is Fleet's
+// (internal/cmd/controller/agentmanagement/controllers/bootstrap), the other Rancher's.
+func lintLocalLabels() map[string]string {
+	return map[string]string{"name": "local", "management.cattle.io/cluster-display-name": "local"}
+}
+
 // lintChecks are the passes over a repository, each for some rules.
 func lintChecks() []func(*linter) {
 	return []func(*linter){
-		(*linter).checkSyntax, (*linter).checkFleetYAMLs, (*linter).checkIgnoreFiles,
+		(*linter).checkSyntax, (*linter).checkUnread, (*linter).checkFleetYAMLs, (*linter).checkIgnoreFiles,
 		(*linter).checkNames, (*linter).checkDependsOn,
 		(*linter).checkCharts, (*linter).checkValues, (*linter).checkTemplates, (*linter).checkReleases,
 		(*linter).checkNamespaces, (*linter).checkLayout, (*linter).checkKustomize, (*linter).checkOverlays,
 		(*linter).checkTargets, (*linter).checkRollout, (*linter).checkPatches,
-		(*linter).checkObjects, (*linter).checkDuplicates, (*linter).checkState,
+		(*linter).checkObjects, (*linter).checkWorkloads, (*linter).checkDuplicates, (*linter).checkState,
 		(*linter).checkSecrets, (*linter).checkImages, (*linter).checkFleetObjects,
 	}
 }

@@ -23,14 +23,33 @@ func (l *linter) checkSyntax() {
 			files = append(files, l.manifests(b)...)
 		}
 		for _, f := range files {
-			for _, bad := range f.bad {
-				if !said[f.name] {
-					l.add("yaml-syntax", f.name, bad.at, "this is not YAML: %s", plainSyntax(bad.what))
-					said[f.name] = true
-				}
+			if bad := f.syntax(); bad != nil && !said[f.name] {
+				l.add("yaml-syntax", f.name, bad.at, "this is not YAML: %s", plainSyntax(bad.what))
+				said[f.name] = true
 			}
 		}
 	}
+}
+
+// checkUnread names what is not judged, so that nobody takes silence for praise.
+func (l *linter) checkUnread() {
+	for _, name := range keysOf(l.tree.files) {
+		for _, bad := range l.tree.files[name].bad {
+			if bad.unread {
+				l.add("unread", name, bad.at, "this document is not judged: %s", bad.what)
+			}
+		}
+	}
+}
+
+// syntax is the first document of a file that is no YAML, or nil.
+func (f *lintFile) syntax() *lintSyntax {
+	for i := range f.bad {
+		if !f.bad[i].unread {
+			return &f.bad[i]
+		}
+	}
+	return nil
 }
 
 func plainSyntax(what string) string {
@@ -76,7 +95,7 @@ func (l *linter) checkFleetYAMLs() {
 			typed = typed || m.what == misfitType
 			l.misfit(b.File, m, "fleet.yaml")
 		}
-		if b.Err != nil && !typed && strings.HasPrefix(b.Err.Error(), "reading fleet.yaml: ") && len(b.file.bad) == 0 {
+		if b.Err != nil && !typed && strings.HasPrefix(b.Err.Error(), "reading fleet.yaml: ") && b.file.syntax() == nil {
 			l.in("wrong-type", b, b.root.at, "Fleet cannot read it: %s", strings.TrimPrefix(b.Err.Error(), "reading fleet.yaml: "))
 		}
 		l.duplicateKeys(b.File, b.root)
@@ -92,6 +111,11 @@ func (l *linter) misfit(file string, m lintMisfit, of string) {
 	}
 	switch m.what {
 	case misfitUnknown:
+		if m.name == "createNamespace" && path.Ext("."+m.path) == ".helm" {
+			l.cure("unknown-key", file, m.at, "take it away", "%s knows no key %q%s: the namespace is made anyway", of, m.name, where)
+			l.found[len(l.found)-1].Severity = Warning
+			return
+		}
 		hint := ""
 		if m.near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", m.near)

@@ -103,6 +103,7 @@ func (l *linter) checkKustomize() {
 				l.kustomization(b, f)
 			}
 		}
+		l.checkBuilt(b)
 	}
 }
 
@@ -149,6 +150,9 @@ func (l *linter) kustomizePath(b *lintBundle, f *lintFile, n *lintNode) {
 	switch {
 	case b.Dir != "." && to != b.Dir && !strings.HasPrefix(to, b.prefix()) || strings.HasPrefix(to, "../"):
 		l.add("kustomize-path", f.name, n.at, "%s leaves the bundle's folder, and only what is in it goes to the cluster", ref)
+		if l.tree.exists(to) && !l.together() { // GitRepo.spec.bundles may have a folder above for the bundle's
+			l.found[len(l.found)-1].Severity = Warning
+		}
 	case !l.tree.exists(to):
 		l.add("kustomize-path", f.name, n.at, "there is no %s", to)
 	}

@@ -34,7 +34,7 @@ func (l *linter) checkNames() {
 		if first := byRelease[key]; first != nil && first.Name != b.Name {
 			l.in("release-collision", b, at, "the bundle of %s has the release %s in namespace %q too", first.Dir, b.release(), b.namespace())
 			if !l.together() {
-				l.found[len(l.found)-1].Severity = Warning
+				l.found[len(l.found)-1].Severity = Info
 			}
 		} else if first == nil {
 			byRelease[key] = b
@@ -74,6 +74,9 @@ func (l *linter) releaseName(b *lintBundle, at lintPos) {
 	}
 	if err != nil {
 		l.in("reserved-name", b, at, "%v", err)
+		if h := b.YAML.Helm; h != nil && h.Chart == release { // a Rancher for other clusters is made so
+			l.found[len(l.found)-1].Severity = Warning
+		}
 		return
 	}
 	for _, r := range l.opt.Releases {

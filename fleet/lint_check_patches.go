@@ -75,7 +75,7 @@ func (l *linter) operation(b *lintBundle, op *lintNode) {
 // patchMeets: in a bundle of plain manifests all its objects are known.
 func (l *linter) patchMeets(b *lintBundle, p *lintNode, pattern bool) {
 	kind, name := p.get("kind").str(), p.get("name").str()
-	if !b.raw() || len(b.objects) == 0 || kind == "" {
+	if !b.raw() && len(b.built) != 1 || len(b.objects) == 0 || kind == "" {
 		return
 	}
 	re, err := regexp.Compile(name)

@@ -165,39 +165,50 @@ var lintValuesUse = regexp.MustCompile(`\.Values\b`)
 // knownValues finds values at the top that neither the chart's values.yaml, nor its
 // subcharts, nor its templates know.
 func (l *linter) knownValues(b *lintBundle, values map[string]any) {
-	known := map[string]bool{"global": true, "tags": true}
+	var c chart.Contents
 	for _, name := range []string{"values.yaml", "Chart.yaml"} {
 		f := l.tree.files[path.Join(b.chart, name)]
 		if f == nil || len(f.docs) == 0 {
-			if name == "values.yaml" {
-				return // it says nothing about what it knows
-			}
 			continue
 		}
 		if name == "values.yaml" {
 			for _, v := range f.docs[0].root.fields {
-				known[v.name] = true
+				c.Values = append(c.Values, v.name)
 			}
 		}
 		for _, dep := range f.docs[0].root.get("dependencies").list() {
-			known[dep.get("name").str()], known[dep.get("alias").str()] = true, true
+			c.Charts = append(c.Charts, dep.get("name").str(), dep.get("alias").str())
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if !known[name] && !l.chartMentions(b, name) {
-			l.in("unknown-value", b, l.valueAt(b, []string{name}, b.root.get("helm").key("valuesFiles")), "the chart %s knows no value %s%s", b.chart, name, didYouMean(name, keysOf(known)))
+	c.Templates = map[string][]byte{}
+	for _, f := range b.files {
+		if strings.HasPrefix(f.name, b.chart+"/") && strings.Contains(f.name, "/templates/") {
+			c.Templates[f.name] = f.data
+		}
+	}
+	l.heldAgainst(b, b.chart, c, values)
+}
+
+// heldAgainst compares values with what a chart says of itself.
+func (l *linter) heldAgainst(b *lintBundle, name string, c chart.Contents, values map[string]any) {
+	if len(c.Values) == 0 {
+		return // it says nothing about what it knows
+	}
+	known := slices.Concat(c.Values, c.Charts, []string{"global", "tags"})
+	for _, value := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(known, value) && !chartMentions(c, value) {
+			l.in("unknown-value", b, l.valueAt(b, []string{value}, b.root.get("helm").key("valuesFiles")), "the chart %s knows no value %s%s", name, value, didYouMean(value, known))
 		}
 	}
 }
 
+var lintWholeValues = regexp.MustCompile(`\.Values\s*[)}|,]|\.Values\s+\$?[A-Za-z"]|\$?root\b`)
+
 // chartMentions: a template may use what values.yaml does not list, or all of them.
-func (l *linter) chartMentions(b *lintBundle, name string) bool {
-	whole := regexp.MustCompile(`\.Values\s*[)}|,]|\.Values\s+\$?[A-Za-z"]|\$?root\b`)
-	for _, f := range b.files {
-		if strings.HasPrefix(f.name, b.chart+"/") && strings.Contains(f.name, "/templates/") && lintValuesUse.Match(f.data) {
-			if strings.Contains(string(f.data), name) || whole.Match(f.data) {
-				return true
-			}
+func chartMentions(c chart.Contents, name string) bool {
+	for _, text := range c.Templates {
+		if lintValuesUse.Match(text) && (strings.Contains(string(text), name) || lintWholeValues.Match(text)) {
+			return true
 		}
 	}
 	return false
@@ -218,6 +229,10 @@ func (l *linter) remoteChart(b *lintBundle) {
 	if strings.HasPrefix(h.Repo, "oci://") {
 		r.Repo, r.Chart = path.Dir(h.Repo), path.Base(h.Repo)
 		r.Repo = strings.Replace(r.Repo, "oci:/", "oci://", 1)
+	}
+	if c, err := source.Contents(l.ctx, r); err == nil {
+		l.heldAgainst(b, r.Chart+" "+r.Version, c, r.Values)
+		l.chartNamespaces(b, c.Templates)
 	}
 	err := source.Validate(l.ctx, r, chart.Capabilities{})
 	var invalid *chart.ValuesError

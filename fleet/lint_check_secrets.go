@@ -15,7 +15,7 @@ type lintToken struct {
 }
 
 var lintTokens = [...]lintToken{
-	{"a private key", []string{"PRIVATE KEY-----"}, regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----[^<$]`)},
+	{"a private key", []string{"PRIVATE KEY-----"}, regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----(?:\s|\\n)*(?:[A-Za-z0-9+/=]{16}|[A-Z][A-Za-z-]+: )`)},
 	{"an age key", []string{"AGE-SECRET-KEY-1"}, regexp.MustCompile(`\bAGE-SECRET-KEY-1[0-9A-Z]{50,}`)},
 	{"a GitHub token", []string{"ghp_", "gho_", "ghs_", "ghr_", "github_pat_"}, regexp.MustCompile(`\b(ghp|gho|ghs|ghr)_[0-9A-Za-z]{36}\b|\bgithub_pat_[0-9A-Za-z_]{60,}`)},
 	{"a GitLab token", []string{"glpat-"}, regexp.MustCompile(`\bglpat-[0-9A-Za-z_-]{20,}`)},
@@ -109,13 +109,20 @@ var (
 )
 
 // secretValues: values whose names say what they are. Names of Secrets, files and
-// keys in them are no secrets: existingSecret, passwordKey, secretName.
+// keys in them are no secrets: existingSecret, passwordKey, secretName. A value that
+// does not look like a secret is told, and not complained about.
 func (l *linter) secretValues(file string, n *lintNode, at string) {
+	if n.get("sops") != nil && at == "" {
+		return // encrypted
+	}
 	for _, f := range n.fieldsOf() {
-		secret := lintSecretName.MatchString(f.name)
-		if f.value.kind == lintText && secret && !placeholder(f.value.text) && !strings.HasPrefix(strings.ToLower(f.name), "existing") {
+		secret := lintSecretName.MatchString(f.name) && n.get("remoteRef") == nil // an ExternalSecret's names
+		if f.value.kind == lintText && secret && !placeholder(f.value.text) && !expanded(f.value.text) && !strings.HasPrefix(strings.ToLower(f.name), "existing") {
 			if !lintSecretElse.MatchString(f.name) || lintSecretKey.MatchString(f.name) {
 				l.add("secret-in-values", file, f.at, "%s is in plain text", join(at, f.name))
+				if !looksSecret(f.value.text) {
+					l.found[len(l.found)-1].Severity = Info
+				}
 			}
 		}
 		l.secretValues(file, f.value, join(at, f.name))
@@ -125,4 +132,28 @@ func (l *linter) secretValues(file string, n *lintNode, at string) {
 			l.secretValues(file, item, at)
 		}
 	}
+}
+
+var lintExpanded = regexp.MustCompile(`^\$|\$[{(]|\$__|%\{|^ENC\[|^(vault|ref\+[a-z0-9]+|secretref\+?[a-z0-9]*|op|env|file|valueFrom):|^Ag[A-Za-z0-9+/=]{200,}$`)
+
+// expanded says that something else is put in the place of a text, or that it is
+// encrypted: Grafana's $__file{}, a shell's and Helm's variables, SOPS, vault
+// references, SealedSecrets.
+func expanded(text string) bool { return lintExpanded.MatchString(strings.TrimSpace(text)) }
+
+// lintNameLike are names of things: admin, my-app-secret, db.credentials, a path.
+var lintNameLike = regexp.MustCompile(`^\.?[A-Za-z]+([-_.][A-Za-z0-9]+)*$|^\.{0,2}/`)
+
+// looksSecret: eight letters at least, of more than one kind, and no name.
+func looksSecret(text string) bool {
+	if len(text) < 8 || lintNameLike.MatchString(text) {
+		return false
+	}
+	kinds := 0
+	for _, kind := range []string{`[a-z]`, `[A-Z]`, `[0-9]`, `[^A-Za-z0-9]`} {
+		if regexp.MustCompile(kind).MatchString(text) {
+			kinds++
+		}
+	}
+	return kinds > 1
 }

@@ -29,7 +29,8 @@ func (m lintMatch) all() bool {
 	return m.ClusterName == "" && m.ClusterGroup == "" && m.ClusterGroupSelector == nil && s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// matches says whether a cluster is meant; unknown where groups' labels would decide.
+// matches says whether a cluster may be meant: groups' labels, and labels of a cluster
+// that only its name is known of, are not held against it.
 func (m lintMatch) matches(c LintCluster) bool {
 	if m.ClusterName != "" && m.ClusterName != c.Name && m.ClusterName != c.Labels["management.cattle.io/cluster-display-name"] {
 		return false
@@ -37,7 +38,7 @@ func (m lintMatch) matches(c LintCluster) bool {
 	if m.ClusterGroup != "" && !slices.Contains(c.Groups, m.ClusterGroup) {
 		return false
 	}
-	if m.ClusterSelector != nil {
+	if m.ClusterSelector != nil && c.Labels != nil {
 		s, err := metav1.LabelSelectorAsSelector(m.ClusterSelector)
 		return err == nil && s.Matches(labels.Set(c.Labels))
 	}

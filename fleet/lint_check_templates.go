@@ -119,7 +119,7 @@ func (t *lintTemplates) walk(file string, n *lintNode, at string) {
 	}
 	if label, ok := strings.CutPrefix(n.text, clusterLabelPrefix); ok {
 		for _, c := range t.opt.Clusters {
-			if _, has := c.Labels[label]; !has {
+			if _, has := c.Labels[label]; !has && c.Labels != nil {
 				t.add("cluster-label", file, n.at, "cluster %s has no label %s: %s becomes empty there", c.Name, label, at)
 			}
 		}

@@ -28,8 +28,8 @@ func (l *linter) valuesFiles(b *lintBundle, h lintHelm) {
 		switch {
 		case f == nil:
 			l.in("values-file-missing", b, n.at, "there is no %s", name)
-		case len(f.bad) > 0:
-			l.add("values-file-invalid", name, f.bad[0].at, "this is not YAML: %s", plainSyntax(f.bad[0].what))
+		case f.syntax() != nil:
+			l.add("values-file-invalid", name, f.syntax().at, "this is not YAML: %s", plainSyntax(f.syntax().what))
 		case f.read && len(f.docs) > 1:
 			l.add("values-file-invalid", name, lintPos{f.docs[1].line, 1}, "Fleet reads only what is above this line")
 		case f.read && len(f.docs) == 1 && f.docs[0].root.kind != lintMap:

@@ -7,6 +7,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/cps-gpu/homelab/internal/yamlbound"
 )
 
 // Limits of what is read: a repository is somebody else's, and is not trusted.
@@ -27,8 +29,9 @@ type lintDoc struct {
 
 // lintSyntax is a document that is not YAML.
 type lintSyntax struct {
-	at   lintPos
-	what string
+	at     lintPos
+	what   string
+	unread bool // it may be YAML: there is more of it than we read
 }
 
 // lintDocs splits a file at its "---" lines and reads each document by itself, so
@@ -95,8 +98,15 @@ func lintBlank(text []byte) bool {
 // disagree, Fleet's is right, and the places are lost.
 func lintParse(text []byte, skip int, budget *int) (root *lintNode, bad *lintSyntax) {
 	if len(text) <= lintMaxPlace {
-		file, err := lintAST(text)
-		if err == nil {
+		file, err := yamlbound.Parse(text, parser.AllowDuplicateMapKey())
+		var tooMuch *yamlbound.Error
+		switch {
+		case errors.As(err, &tooMuch) && tooMuch.Long: // the parser below has no trouble with it
+		case errors.As(err, &tooMuch):
+			return nil, &lintSyntax{lintPos{tooMuch.Line + skip, tooMuch.Column}, tooMuch.What, true}
+		case err != nil:
+			bad = lintSyntaxOf(err, skip)
+		default:
 			b := &lintBuilder{anchors: map[string]*lintNode{}, skip: skip, budget: budget}
 			for _, doc := range file.Docs {
 				if doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.DirectiveType {
@@ -108,8 +118,6 @@ func lintParse(text []byte, skip int, budget *int) (root *lintNode, bad *lintSyn
 			if !b.odd {
 				return root, nil
 			}
-		} else {
-			bad = lintSyntaxOf(err, skip)
 		}
 	}
 	root, what := lintPlain(text, skip, budget)
@@ -119,25 +127,13 @@ func lintParse(text []byte, skip int, budget *int) (root *lintNode, bad *lintSyn
 	case bad != nil:
 		return nil, bad
 	}
-	return nil, &lintSyntax{lintPos{skip + 1, 1}, what}
-}
-
-var errLintParser = errors.New("the YAML parser gave up on this document")
-
-// lintAST calls the parser, whose panics on odd inputs become errors.
-func lintAST(text []byte) (file *ast.File, err error) {
-	defer func() {
-		if recover() != nil {
-			err = errLintParser
-		}
-	}()
-	return parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
+	return nil, &lintSyntax{at: lintPos{skip + 1, 1}, what: what}
 }
 
 // lintSyntaxOf keeps what the parser says, without the lines that it quotes: a
 // secret may be in them.
 func lintSyntaxOf(err error, skip int) *lintSyntax {
-	bad := &lintSyntax{lintPos{skip + 1, 1}, errLintParser.Error()}
+	bad := &lintSyntax{at: lintPos{skip + 1, 1}, what: yamlbound.ErrParser.Error()}
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {
 		bad.what = syntax.GetMessage()

@@ -19,6 +19,7 @@ type lintBundle struct {
 	chart     string // folder of the chart that it brings itself, "" for none
 	remote    bool   // its chart is elsewhere
 	kustomize bool   // a kustomization makes its objects
+	built     []lintBuilt
 	objects   []*lintObject
 }
 
@@ -71,10 +72,13 @@ func (l *linter) load() {
 			b.root = b.file.docs[0].root
 		}
 		l.style(b)
-		if b.raw() {
+		switch {
+		case b.raw():
 			for _, f := range l.manifests(b) {
 				b.objects = append(b.objects, objectsOf(f, b)...)
 			}
+		case b.kustomize:
+			l.buildKustomizations(b)
 		}
 		l.bundles = append(l.bundles, b)
 	}

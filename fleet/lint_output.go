@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // At returns the report without the findings that are less bad than least.
@@ -18,22 +21,6 @@ func (r *LintReport) At(least Severity) *LintReport {
 		}
 	}
 	return &out
-}
-
-// Text writes the findings as a compiler does, each with its cure below it, and at
-// the end how many there are.
-func (r *LintReport) Text(w io.Writer) error {
-	for _, f := range r.Findings {
-		if _, err := fmt.Fprintln(w, f); err != nil {
-			return err
-		}
-		if f.Cure != "" {
-			if _, err := fmt.Fprintf(w, "    %s\n", f.Cure); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // Summary is one line about the whole.
@@ -83,11 +70,11 @@ func (r *LintReport) SARIF(w io.Writer, prefix string) error {
 			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(rule.Severity.level()))
 	}
 	for _, f := range r.Findings {
-		text := f.Message
+		text := printable.Text(f.Message)
 		if f.Cure != "" {
 			text += " — " + f.Cure
 		}
-		place := sarif.NewPhysicalLocation().WithArtifactLocation(sarif.NewSimpleArtifactLocation(prefix + f.File)).
+		place := sarif.NewPhysicalLocation().WithArtifactLocation(sarif.NewSimpleArtifactLocation((&url.URL{Path: prefix + f.File}).String())).
 			WithRegion(sarif.NewRegion().WithStartLine(max(1, f.Line)).WithStartColumn(max(1, f.Column)))
 		run.CreateResultForRule(f.Rule).WithLevel(f.Severity.level()).WithMessage(sarif.NewTextMessage(text)).
 			AddLocation(sarif.NewLocationWithPhysicalLocation(place))

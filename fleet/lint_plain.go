@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/internal/yamlbound"
 )
 
 // lintPlain reads a document by the parser that Fleet uses, which knows no places:
@@ -25,7 +27,7 @@ func lintPlain(text []byte, skip int, budget *int) (*lintNode, string) {
 func lintDecode(text []byte) (data any, what string) {
 	defer func() {
 		if recover() != nil {
-			data, what = nil, errLintParser.Error()
+			data, what = nil, yamlbound.ErrParser.Error()
 		}
 	}()
 	if err := yaml.Unmarshal(text, &data); err != nil {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,8 @@ import (
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 const settings = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n"
@@ -45,7 +49,7 @@ func TestLintObeysComments(t *testing.T) {
 
 func sample(t *testing.T) *LintReport {
 	r, err := Lint(t.Context(), files("apps/web/fleet.yaml", "defaultNamespace: web\ntargetCustomizations:\n- clusterName: lab\n  patches: []\n",
-		"apps/web/web.yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  containers:\n  - {name: web, image: nginx}\n"), LintOptions{})
+		"apps/web/web.yaml", "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: web\nspec: {template: {spec: {\n  containers: [\n    {name: web, image: nginx}]}}}\n"), LintOptions{})
 	require.NoError(t, err)
 	return r
 }
@@ -55,7 +59,7 @@ func TestLintText(t *testing.T) {
 	require.NoError(t, sample(t).Text(&b))
 	require.Equal(t, `apps/web/fleet.yaml:4:3: error: fleet.yaml knows no key "patches" in targetCustomizations[0]: it is dropped without a word [unknown-key]
     correct the key, or take it away
-apps/web/web.yaml:7:24: warning: Pod web: image nginx has no tag, which means latest [image-unpinned]
+apps/web/web.yaml:7:24: warning: Job web: image nginx has no tag, which means latest [image-unpinned]
     name a version, better with its digest
 `, b.String())
 }
@@ -87,6 +91,57 @@ func TestLintSARIF(t *testing.T) {
 	require.Equal(t, "unknown-key", *run.Tool.Driver.Rules[run.Results[0].RuleIndex].ID)
 }
 
+// Names and texts of a repository are shown, and do not write on the terminal.
+func TestLintForgesNoLines(t *testing.T) {
+	r, err := Lint(t.Context(), files("a\x1b[2K\nb/fleet.yaml", "defaultNamespace: x\n\"own\\e[31mer\\u202E\": me\n", "a\x1b[2K\nb/x.yaml", settings,
+		"a b/fleet.yaml", "owner: me\n", "a b/x.yaml", settings), LintOptions{})
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, r.Text(&b))
+	require.NotContains(t, b.String(), "\x1b")
+	require.NotContains(t, b.String(), "\u202e")
+	require.Contains(t, b.String(), `a\x1b[2K\nb/fleet.yaml:2:1: error: fleet.yaml knows no key "own\x1b[31mer\u202e"`)
+	require.NoError(t, r.JSON(&b))
+	require.NotContains(t, b.String(), "\x1b")
+	b.Reset()
+	require.NoError(t, r.SARIF(&b, ""))
+	report, err := sarif.FromBytes(b.Bytes())
+	require.NoError(t, err)
+	require.NoError(t, report.Validate())
+	var at []string
+	for _, result := range report.Runs[0].Results {
+		at = append(at, *result.Locations[0].PhysicalLocation.ArtifactLocation.URI)
+	}
+	require.Contains(t, at, "a%1B%5B2K%0Ab/fleet.yaml")
+	require.Contains(t, at, "a%20b/fleet.yaml")
+}
+
+// Many findings of one rule do not hide the one of another; what is in examples is a
+// line a rule.
+func TestLintTextIsShort(t *testing.T) {
+	var tree []string
+	for i := range 20 {
+		tree = append(tree, fmt.Sprintf("examples/%02d/fleet.yaml", i), "owner: me\n", fmt.Sprintf("examples/%02d/x.yaml", i), strings.Replace(settings, "settings", fmt.Sprint("e", i), 1))
+		tree = append(tree, fmt.Sprintf("apps/%02d/fleet.yaml", i), "defaultNamespace: x\n", fmt.Sprintf("apps/%02d/x.yaml", i),
+			fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c%d}\n", i))
+	}
+	tree = append(tree, "apps/z/fleet.yaml", "owner: me\n", "apps/z/x.yaml", settings)
+	r, err := Lint(t.Context(), files(tree...), LintOptions{})
+	require.NoError(t, err)
+	require.Len(t, r.Findings, 41)
+	var b bytes.Buffer
+	require.NoError(t, r.Text(&b))
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	require.Equal(t, []string{
+		`apps/z/fleet.yaml:1:1: error: fleet.yaml knows no key "owner": it is dropped without a word [unknown-key]`,
+		"    correct the key, or take it away",
+		`examples/: error: 20 times; first examples/00/fleet.yaml:1:1: fleet.yaml knows no key "owner": it is dropped without a word [unknown-key]`,
+		"apps/00/x.yaml:1:1: warning: PersistentVolumeClaim c0 goes with the bundle, and its data with it [claim-deleted]",
+	}, lines[:4])
+	require.Len(t, lines, 3+2*lintShown+1)
+	require.Equal(t, "... and 15 more of [claim-deleted] in 15 files: -json and -sarif list all", lines[len(lines)-1])
+}
+
 // Shapes of good repositories that a linter is tempted to cry about.
 func TestLintRaisesNoFalseAlarm(t *testing.T) {
 	chart := []string{"a/Chart.yaml", "apiVersion: v2\nname: a\nversion: 0.1.0\n", "a/values.yaml", "replicas: 1\n", "a/templates/x.yaml", "{{- if .Values.on }}\nkind: ClusterRole\n{{- end }}\nreplicas: {{ .Values.replicas }}\n"}
@@ -114,14 +169,19 @@ func TestLintRaisesNoFalseAlarm(t *testing.T) {
 		"a template over several values":      {files: append(chart, "a/fleet.yaml", "helm:\n  values:\n    replicas: \"${ if hasKey .ClusterLabels `big` }3${ else }1${ end }\"\n")},
 		"a template for clusters that have the label": {opt: LintOptions{Clusters: []LintCluster{{Name: "local", Labels: map[string]string{"site": "lab"}}}},
 			files: append(chart, "a/fleet.yaml", "helm:\n  values:\n    replicas: ${ .ClusterLabels.site }\ntargetCustomizations:\n- clusterName: local\n  keepResources: true\n")},
-		"shell variables, said to be none":   {files: append(chart, "a/fleet.yaml", "helm:\n  disablePreProcess: true\n  values:\n    replicas: ${HOME}\n")},
-		"names of secrets, not secrets":      {files: append(chart, "a/fleet.yaml", "helm:\n  values:\n    replicas: {existingSecret: a, passwordKey: b, secretName: c, tokenPath: /run/token, password: \"\", adminPassword: '${ .ClusterLabels.pw }'}\n")},
-		"a Secret without data":              {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: x, annotations: {from: elsewhere}}\n"}},
-		"one object in two namespaces":       {opt: LintOptions{BundleScan: BundleScan{Paths: []string{"*"}}}, files: []string{"a/fleet.yaml", "namespace: a\n", "a/x.yaml", settings, "b/fleet.yaml", "namespace: b\n", "b/x.yaml", settings}},
-		"bundles beside a workflow":          {files: []string{".github/workflows/x.yaml", "on: push\n", "a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", settings}},
-		"anchors and merge keys":             {files: []string{"a/fleet.yaml", "helm:\n  chart: https://example.com/a-0.0.1.tgz\n  values:\n    a: &a {b: 1}\n    c: {<<: *a, d: 2}\n    e: *a\n"}},
-		"a template in a comment":            {files: []string{"a/fleet.yaml", "kustomize:\n  dir: .\n", "a/x.yaml", settings + "# is {{ .Values.x }} else\n"}},
-		"an image with digest, port and tag": {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - {name: a, image: 'h:5000/a:1.2'}\n  - {name: b, image: 'h:5000/b@sha256:" + strings.Repeat("ab", 32) + "'}\n"}},
+		"shell variables, said to be none":        {files: append(chart, "a/fleet.yaml", "helm:\n  disablePreProcess: true\n  values:\n    replicas: ${HOME}\n")},
+		"values that something puts secrets into": {files: append(chart, "a/fleet.yaml", "helm:\n  disablePreProcess: true\n  values:\n    replicas: {password: '$__file{/run/pw}', clientSecret: $CLIENT_SECRET9, apiKey: '$(API_KEY_1)', privateKey: 'ENC[AES256_GCM,data:Zm9v,type:str]', secretKey: 'ref+vault://kv/Pw1', adminPassword: admin, apiToken: my-api-token-1}\n")},
+		"a values file of sops":                   {files: []string{"a/fleet.yaml", "helm:\n  chart: https://example.com/a-0.0.1.tgz\n  valuesFiles: [v.yaml]\n", "a/v.yaml", "db: {password: Tr0ub4dor&3}\nsops: {version: 3.9.0}\n"}},
+		"labels of the local cluster":             {opt: LintOptions{Clusters: []LintCluster{{Name: "local"}}}, files: []string{"a/fleet.yaml", "targetCustomizations:\n- clusterSelector: {matchLabels: {name: local}}\n- clusterSelector: {matchLabels: {management.cattle.io/cluster-display-name: local}}\n", "a/x.yaml", settings}},
+		"a cluster whose labels nobody told":      {opt: LintOptions{Clusters: []LintCluster{{Name: "gpu"}}}, files: append(chart, "a/fleet.yaml", "helm:\n  values:\n    replicas: global.fleet.clusterLabels.n\ntargetCustomizations:\n- clusterSelector: {matchLabels: {env: lab}}\n")},
+		"one release in two GitRepos, perhaps":    {files: []string{"a/fleet.yaml", "helm: {releaseName: r}\n", "a/x.yaml", settings, "b/fleet.yaml", "helm: {releaseName: r}\n", "b/x.yaml", strings.Replace(settings, "settings", "b", 1)}},
+		"names of secrets, not secrets":           {files: append(chart, "a/fleet.yaml", "helm:\n  values:\n    replicas: {existingSecret: a, passwordKey: b, secretName: c, tokenPath: /run/token, password: \"\", adminPassword: '${ .ClusterLabels.pw }'}\n")},
+		"a Secret without data":                   {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: x, annotations: {from: elsewhere}}\n"}},
+		"one object in two namespaces":            {opt: LintOptions{BundleScan: BundleScan{Paths: []string{"*"}}}, files: []string{"a/fleet.yaml", "namespace: a\n", "a/x.yaml", settings, "b/fleet.yaml", "namespace: b\n", "b/x.yaml", settings}},
+		"bundles beside a workflow":               {files: []string{".github/workflows/x.yaml", "on: push\n", "a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", settings}},
+		"anchors and merge keys":                  {files: []string{"a/fleet.yaml", "helm:\n  chart: https://example.com/a-0.0.1.tgz\n  values:\n    a: &a {b: 1}\n    c: {<<: *a, d: 2}\n    e: *a\n"}},
+		"a template in a comment":                 {files: []string{"a/fleet.yaml", "kustomize:\n  dir: .\n", "a/x.yaml", settings + "# is {{ .Values.x }} else\n"}},
+		"an image with digest, port and tag":      {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: p}\nspec:\n template: {spec: {containers: [{name: a, image: 'h:5000/a:1.2'}, {name: b, image: 'h:5000/b@sha256:" + strings.Repeat("ab", 32) + "'}]}}\n"}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Empty(t, lintOne(t, c.opt, c.files...)) })
 	}
@@ -152,6 +212,24 @@ func TestLintPlacesInLaterDocuments(t *testing.T) {
 	require.Equal(t, 6, bad[0].at.line)
 }
 
+// A chart that is at hand is held against the values, wherever it comes from.
+func TestLintChartsAtHand(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.0\n", "values.yaml": "replicas: 1\n", "templates/x.yaml": "# {{ .Values.replicas }} {{ .Values.hidden }}\n",
+		"templates/y.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\n  namespace: monitoring\n",
+	} {
+		file := filepath.Join(dir, "web", name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	require.Equal(t, []string{
+		"a/fleet.yaml:1:12: warning: the chart puts something into monitoring (web/templates/y.yaml), and namespace: web moves it [chart-sets-namespace]",
+		`a/fleet.yaml:8:5: warning: the chart web 1.2.0 knows no value replicsa; did you mean "replicas"? [unknown-value]`,
+	}, lintOne(t, LintOptions{Charts: &chart.Source{Folder: dir, Offline: true}}, "a/fleet.yaml",
+		"namespace: web\nhelm:\n  repo: https://charts.example.com\n  chart: web\n  version: 1.2.0\n  values:\n    hidden: 1\n    replicsa: 2\n"))
+}
+
 // No input makes the linter panic or hang, and what Fleet's parser takes is not
 // called wrong.
 func FuzzLintDocs(f *testing.F) {
@@ -160,7 +238,7 @@ func FuzzLintDocs(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		_, bad := lintDocs([]byte(text))
-		if len(bad) == 0 {
+		if len(bad) == 0 || slices.ContainsFunc(bad, func(s lintSyntax) bool { return s.unread }) {
 			return
 		}
 		for _, part := range lintSplit([]byte(text)) {
@@ -171,6 +249,19 @@ func FuzzLintDocs(f *testing.F) {
 		}
 		t.Fatalf("Fleet takes it, and we say %v", bad)
 	})
+}
+
+// A small file that unfolds to gigabytes is named, and the rest is judged.
+func TestLintDoesNotDrown(t *testing.T) {
+	deep := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: " + strings.Repeat("[", 100_000)
+	found := lintOne(t, LintOptions{}, "a/fleet.yaml", "defaultNamespace: x\nowner: me\n", "a/deep.yaml", deep+"\n", "a/anchors.yaml", strings.Repeat("a: &a 1\n", 25_000),
+		"a/long.yaml", strings.Replace(settings, "metadata", "kinds: {}\nmetadata", 1)+"data:\n"+strings.Repeat("  a: b\n", 25_000))
+	require.Equal(t, []string{
+		"a/anchors.yaml:1001:4: warning: this document is not judged: more than 1000 anchors, aliases and tags [unread]",
+		"a/deep.yaml:4:206: warning: this document is not judged: nested more than 200 deep [unread]",
+		`a/fleet.yaml:2:1: error: fleet.yaml knows no key "owner": it is dropped without a word [unknown-key]`,
+		"a/long.yaml:1:1: error: ConfigMap settings has no field kinds; did you mean kind? [unknown-field]",
+	}, found)
 }
 
 func FuzzLint(f *testing.F) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,7 +39,7 @@ func guestTests() []string {
 	return []string{"go", "test", "-v", "-run", realGuests, "./cluster"}
 }
 
-// Lint runs the linters of .golangci.yml over every module.
+// Lint runs the linters of .golangci.yml over every module, and asks for known advisories.
 func Lint(ctx context.Context) error {
 	const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"
 	if err := words(); err != nil {
@@ -50,8 +51,45 @@ func Lint(ctx context.Context) error {
 	if err := run(ctx, ".lab/bin/golangci-lint", "run", "./..."); err != nil {
 		return err
 	}
-	return run(ctx, "sh", "-c", "cd lab && ../.lab/bin/golangci-lint run -c ../.golangci.yml ./...")
+	if err := run(ctx, "sh", "-c", "cd lab && ../.lab/bin/golangci-lint run -c ../.golangci.yml ./..."); err != nil {
+		return err
+	}
+	return advisories(ctx)
 }
+
+// advisories looks up what is known against our code, and against what it is built of.
+// It fails where something of it is called. Where the database cannot be asked it says
+// so, and nothing is known.
+func advisories(ctx context.Context) error {
+	const checker = "golang.org/x/vuln/cmd/govulncheck"
+	if err := run(ctx, "go", "-C", "tools", "build", "-o", "../.lab/bin/govulncheck", checker); err != nil {
+		return err
+	}
+	for dir, pkg := range map[string]string{".": "cluster", "lab": "operators"} {
+		// The versions alone are compared first: that takes a second, where following calls takes
+		// minutes. It wants to be in some package, and compares the whole module.
+		out, err := exec.CommandContext(ctx, ".lab/bin/govulncheck", "-C", dir+"/"+pkg, "-scan=module").CombinedOutput()
+		var exit *exec.ExitError
+		switch {
+		case err == nil:
+			continue
+		case !errors.As(err, &exit):
+			return err
+		case exit.ExitCode() != advisoriesFound:
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			fmt.Fprintf(os.Stderr, "Advisories were NOT looked up, since their database does not answer: %s\n", lines[len(lines)-1])
+			return nil
+		}
+		if err := run(ctx, ".lab/bin/govulncheck", "-C", dir, "./..."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// advisoriesFound is govulncheck's exit status when it found something
+// (golang.org/x/vuln, internal/scan/errors.go).
+const advisoriesFound = 3
 
 // Bench prints what docs/performance.md records: requests, virtual makespan, real time, memory.
 func Bench(ctx context.Context) error {

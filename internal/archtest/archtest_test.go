@@ -34,20 +34,23 @@ var allowed = map[string][]string{
 	"internal/schedule": nil,
 	"internal/suggest":  nil,
 
+	"internal/yamlbound": nil,
+	"internal/printable": nil,
+
 	"converge": nil,
 	"kube":     nil,
 
 	"kube/chart":      {"kube", "kube/chart/pins"},
 	"kube/chart/pins": nil,
 	"addon":           {"kube", "kube/chart", "kube/chart/pins", "internal/schedule"},
-	"fleet":           {"kube", "kube/chart", "kube/chart/pins", "remote", "remote/ssh", "internal/suggest"},
+	"fleet":           {"kube", "kube/chart", "kube/chart/pins", "remote", "remote/ssh", "internal/suggest", "internal/yamlbound", "internal/printable"},
 	"jupyterhub":      {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
 	"proxmox": {"remote"},
 	"k3s":     {"remote", "internal/suggest"},
 	"nvidia":  {"remote", "internal/distro"},
 
-	"proxmox/pvesim":        {"proxmox/pvesim/guest", "internal/iso9660", "internal/suggest"},
+	"proxmox/pvesim":        {"proxmox/pvesim/guest", "internal/iso9660", "internal/suggest", "internal/yamlbound"},
 	"proxmox/pvesim/qemu":   {"proxmox/pvesim", "proxmox/pvesim/guest"},
 	"proxmox/pvesim/guest":  {"internal/iso9660", "remote/remotetest"},
 	"proxmox/pvesim/record": {"proxmox/pvesim"},
@@ -59,7 +62,7 @@ var allowed = map[string][]string{
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},
 
-	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk", "internal/distro", "internal/schedule"},
+	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk", "internal/distro", "internal/schedule", "internal/yamlbound", "internal/printable"},
 	"cluster/draft": {"cluster", "proxmox", "nvidia"},
 
 	"internal/labctl":   nil,
@@ -84,6 +87,7 @@ var owners = map[string][]string{
 	"github.com/rancher/fleet":           {"fleet"},
 	"github.com/owenrumney/go-sarif":     {"fleet"},
 	"github.com/robfig/cron":             {"internal/schedule"},
+	"sigs.k8s.io/kustomize":              {"fleet"},
 }
 
 type pkg struct {

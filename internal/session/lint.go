@@ -47,7 +47,12 @@ func Lint(ctx context.Context, f LintFlags) error {
 	if err != nil {
 		return failed(invalid, err)
 	}
-	r, err := fleet.Lint(ctx, os.DirFS(dir), o)
+	root, err := os.OpenRoot(dir) // links that leave the folder are not followed
+	if err != nil {
+		return failed(invalid, err)
+	}
+	defer func() { _ = root.Close() }()
+	r, err := fleet.Lint(ctx, root.FS(), o)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -37,4 +38,33 @@ func TestLintExitCodes(t *testing.T) {
 	}
 	write("apps/web/fleet.yaml", "defaultNamespace: web\nowner: lab\n")
 	require.Equal(t, 1, code(LintFlags{Dir: dir, JSON: true, Level: "error"}))
+}
+
+// What a link leads to outside the folder is not read, and the link is named.
+func TestLintReadsNothingOutside(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "o.yaml"), []byte("password: [\n"), 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "app"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "app/fleet.yaml"), []byte("defaultNamespace: web\n"), 0o644))
+	require.NoError(t, os.Symlink(filepath.Join(outside, "o.yaml"), filepath.Join(dir, "app/o.yaml")))
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "app/folder")))
+	require.NoError(t, os.Symlink("fleet.yaml", filepath.Join(dir, "app/in.txt")))
+	report := filepath.Join(t.TempDir(), "out.sarif")
+	require.Error(t, Lint(t.Context(), LintFlags{Dir: dir, SARIF: report}))
+	data, err := os.ReadFile(report)
+	require.NoError(t, err)
+	var sarif struct {
+		Runs []struct {
+			Results []struct {
+				RuleID  string
+				Message struct{ Text string }
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(data, &sarif))
+	var rules []string
+	for _, r := range sarif.Runs[0].Results {
+		rules = append(rules, r.RuleID)
+	}
+	require.Equal(t, []string{"symlink-outside", "symlink-outside"}, rules, "and not yaml-syntax: what is there is not looked at")
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
 // The most that is read, in bytes. The largest index in the field (bitnami's) has
@@ -58,8 +59,9 @@ func (s Source) cached(r Release) (string, error) {
 	return filepath.Join(dir, hex.EncodeToString(sum[:8]), name), nil
 }
 
-// fetch downloads a release's chart to path, whole or not at all.
-func (s Source) fetch(ctx context.Context, r Release, path string) error {
+// fetch downloads a release's chart to path, whole or not at all. A digest that is
+// known must be the download's.
+func (s Source) fetch(ctx context.Context, r Release, path, digest string) error {
 	progress.Say(ctx, "fetching chart %s %s from %s", r.Chart, r.Version, shown(r.Repo))
 	u, err := url.Parse(r.Repo)
 	if err != nil {
@@ -79,7 +81,28 @@ func (s Source) fetch(ctx context.Context, r Release, path string) error {
 	if err != nil {
 		return err
 	}
+	if have := digestOf(data); digest == "" {
+		progress.Say(ctx, "chart %s %s has the digest %s, which nothing here can confirm; charts.digests keeps it", r.Chart, r.Version, have)
+	} else if have != digest {
+		return fmt.Errorf("chart %s %s from %s has the digest %s, and %s was expected: it was changed on the way or in its repository; "+
+			"do not install it before you know why", r.Chart, r.Version, shown(r.Repo), have, digest)
+	}
 	return keep(path, data)
+}
+
+// digestOf writes a digest as registries do.
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// digest is what a release's archive must have, or "": what the caller says, else what
+// is known of the pinned version.
+func (s Source) digest(r Release) string {
+	if d := s.Digests[r.Chart]; d != "" {
+		return d
+	}
+	return pins.Digest(r.Chart, r.Repo, r.Version)
 }
 
 // shown is a URL without what it may hold of credentials.
@@ -127,7 +150,7 @@ func (s Source) client() *http.Client {
 	if s.Wrap != nil {
 		rt = s.Wrap(t)
 	}
-	return &http.Client{Transport: rt}
+	return &http.Client{Transport: rt, CheckRedirect: redirected}
 }
 
 // index is the part of a repository's index.yaml that matters here.
@@ -193,7 +216,7 @@ func fromIndex(ctx context.Context, client *http.Client, repo *url.URL, r Releas
 	}
 	var errs []error
 	for _, raw := range e.URLs {
-		data, err := fromURL(ctx, client, repo, raw, r.Version)
+		data, err := fromURL(ctx, client, repo, raw, r.Version, e.Digest != "")
 		if err == nil {
 			err = checkDigest(data, e.Digest)
 		}
@@ -205,11 +228,15 @@ func fromIndex(ctx context.Context, client *http.Client, repo *url.URL, r Releas
 	return nil, errors.Join(errs...)
 }
 
-// fromURL downloads one of the URLs of an index.
-func fromURL(ctx context.Context, client *http.Client, repo *url.URL, raw, version string) ([]byte, error) {
+// fromURL downloads one of the URLs of an index. What an index without TLS leads to is
+// as good as the index; what one with TLS leads to has TLS, or its digest is in the index.
+func fromURL(ctx context.Context, client *http.Client, repo *url.URL, raw, version string, digest bool) ([]byte, error) {
 	u, err := repo.Parse(raw)
 	if err != nil {
 		return nil, err
+	}
+	if repo.Scheme == "https" && u.Scheme == "http" && !digest {
+		return nil, &downgradeError{repo.Redacted(), u.Redacted()}
 	}
 	if u.Scheme == "oci" { // bitnami's index does so
 		name, tag, ok := strings.Cut(strings.TrimPrefix(raw, "oci://"), ":")
@@ -264,6 +291,10 @@ func getOnce(ctx context.Context, client *http.Client, u *url.URL, most int64) (
 		var ue *url.Error // its words repeat the URL
 		if errors.As(err, &ue) {
 			err = ue.Err
+		}
+		var down *downgradeError
+		if errors.As(err, &down) {
+			return nil, false, err
 		}
 		return nil, true, fmt.Errorf("%s cannot be reached: %w", u.Redacted(), err)
 	}

@@ -26,6 +26,11 @@ type Source struct {
 	Offline    bool   // ask nothing but Folder and Cache
 	Cache      string // where downloads are kept; empty: homelab/charts in the user's cache folder
 
+	// Digests are those of archives by the charts' names, sha256:…, in place of what
+	// package pins knows. A download without a known one is taken as it comes, and its
+	// digest is said; what lies in Folder is its owner's, and not compared.
+	Digests map[string]string
+
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: directly, or through the environment's proxy
 	Wrap func(http.RoundTripper) http.RoundTripper                         // around every request; may be nil
 }
@@ -73,9 +78,12 @@ func (s Source) load(ctx context.Context, r Release) (*chart.Chart, error) {
 	if err != nil {
 		return nil, err
 	}
+	digest := s.digest(r)
 	if _, err := os.Stat(cached); err == nil {
-		// One that cannot be read, after a full disk for example, is fetched again.
-		if ch, err := s.read(cached, r); err == nil || s.Offline {
+		// One that cannot be read, after a full disk for example, is fetched again; so is
+		// one that is not what it should be.
+		ch, err := s.kept(cached, r, digest)
+		if err == nil || s.Offline {
 			return ch, err
 		}
 	}
@@ -83,7 +91,7 @@ func (s Source) load(ctx context.Context, r Release) (*chart.Chart, error) {
 		missing.Places = append(missing.Places, "it is not among earlier downloads, and we are offline")
 		return nil, missing
 	}
-	if err := s.fetch(ctx, r, cached); err != nil {
+	if err := s.fetch(ctx, r, cached, digest); err != nil {
 		var no *noVersionError
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("chart %s %s: %w", r.Chart, r.Version, err)
@@ -95,6 +103,20 @@ func (s Source) load(ctx context.Context, r Release) (*chart.Chart, error) {
 		return nil, missing
 	}
 	return s.read(cached, r)
+}
+
+// kept reads an earlier download.
+func (s Source) kept(path string, r Release, digest string) (*chart.Chart, error) {
+	if digest != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("chart %s: %w", path, err)
+		}
+		if have := digestOf(data); have != digest {
+			return nil, fmt.Errorf("chart %s has the digest %s, and %s was expected: take the file away, and it is fetched again", path, have, digest)
+		}
+	}
+	return s.read(path, r)
 }
 
 func archive(name, version string) string { return name + "-" + version + ".tgz" }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/cps-gpu/homelab/internal/suggest"
+	"github.com/cps-gpu/homelab/internal/yamlbound"
 )
 
 // ModelError is one thing that is wrong in a model's file.
@@ -86,15 +86,18 @@ func placeOf(n ast.Node) modelPlace {
 	return modelPlace{}
 }
 
-var errYAMLParser = errors.New("the YAML parser gave up on this file")
-
 // parse returns the document's root, or nil with the reason among what is wrong.
 func (r *modelReader) parse(data []byte) ast.Node {
-	file, err := parseYAML(data)
+	file, err := yamlbound.Parse(data)
 	if err != nil {
 		at, what := modelPlace{}, err.Error()
 		var syntax yaml.Error
-		if errors.As(err, &syntax) {
+		var tooMuch *yamlbound.Error
+		switch {
+		case errors.As(err, &tooMuch):
+			r.wrongAt(modelPlace{tooMuch.Line, tooMuch.Column}, "this is more than a model can need: %s", tooMuch.What)
+			return nil
+		case errors.As(err, &syntax):
 			what = syntax.GetMessage() // without the lines that it quotes: a secret may be in them
 			if t := syntax.GetToken(); t != nil && t.Position != nil {
 				at = modelPlace{t.Position.Line, t.Position.Column}
@@ -118,16 +121,6 @@ func (r *modelReader) parse(data []byte) ast.Node {
 		r.wrongAt(modelPlace{}, "the file is empty: a model begins with hosts:")
 	}
 	return root
-}
-
-// parseYAML calls the parser, whose panics on odd inputs become errors.
-func parseYAML(data []byte) (file *ast.File, err error) {
-	defer func() {
-		if recover() != nil {
-			err = errYAMLParser
-		}
-	}()
-	return parser.ParseBytes(data, 0)
 }
 
 // Limits of what a file may unfold to.

@@ -1,6 +1,9 @@
 package pins
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Pin is a chart at the version that we install.
 type Pin struct {
@@ -11,6 +14,7 @@ type Pin struct {
 	App        string // version of what it installs, where that differs
 	Kubernetes string // constraint on Kubernetes, as semver reads it, e.g. ">=1.34.0-0 <1.37.0-0"
 	Source     string // where Kubernetes and the version were read, and when
+	Digest     string // sha256:… of the archive; empty: nobody has seen it yet
 }
 
 // All returns the table, by name.
@@ -24,6 +28,17 @@ func Of(name string) (Pin, bool) {
 		}
 	}
 	return Pin{}, false
+}
+
+// Digest returns what a chart's archive has at a version from a repository, sha256:…,
+// or "" where that is not known.
+func Digest(chart, repo, version string) string {
+	for _, p := range table {
+		if p.Chart == chart && strings.TrimSuffix(p.Repo, "/") == strings.TrimSuffix(repo, "/") && strings.TrimPrefix(p.Version, "v") == strings.TrimPrefix(version, "v") {
+			return p.Digest
+		}
+	}
+	return ""
 }
 
 // table is sorted by name. "pinned" is the newest version seen in public, "read" is
@@ -47,7 +62,8 @@ var table = []Pin{
 	{
 		Name: "dcgm-exporter", Chart: "dcgm-exporter", Repo: "https://nvidia.github.io/dcgm-exporter/helm-charts",
 		Version: "4.8.2", App: "4.5.3-4.8.2", Kubernetes: ">=1.19.0-0",
-		Source: "pinned and read: tag 4.5.3-4.8.2 of 2026-05-06, Chart.yaml",
+		Source: "pinned and read: tag 4.5.3-4.8.2 of 2026-05-06, Chart.yaml; digest: archive and index.yaml of its branch gh-pages",
+		Digest: "sha256:1c5535c03ebab3f021444df6016fce1cd7871385122e115c6ed24c804b623803",
 	},
 	{
 		Name: "fleet", Chart: "fleet", Repo: "https://rancher.github.io/fleet-helm-charts",
@@ -82,7 +98,8 @@ var table = []Pin{
 	{
 		Name: "nfs", Chart: "csi-driver-nfs", Repo: "https://raw.githubusercontent.com/kubernetes-csi/csi-driver-nfs/master/charts",
 		Version: "4.13.4",
-		Source:  "pinned and read: v4.13.4 of 2026-07-01; its Chart.yaml names no Kubernetes version",
+		Source:  "pinned and read: v4.13.4 of 2026-07-01; its Chart.yaml names no Kubernetes version; digest: archive and index.yaml of its branch master",
+		Digest:  "sha256:3b923d981776f37b19808a3ad790d88517ff437ffce6fa1b97e3a10bb5f771a6",
 	},
 	{
 		Name: "rancher", Chart: "rancher", Repo: "https://releases.rancher.com/server-charts/latest",
@@ -97,6 +114,7 @@ var table = []Pin{
 	{
 		Name: "velero", Chart: "velero", Repo: "https://vmware-tanzu.github.io/helm-charts",
 		Version: "12.1.0", App: "1.18.1", Kubernetes: ">=1.16.0-0",
-		Source: "pinned and read: velero-12.1.0 of 2026-06-25, Chart.yaml; velero itself is at 1.18.4 since October 2026",
+		Source: "pinned and read: velero-12.1.0 of 2026-06-25, Chart.yaml; velero itself is at 1.18.4 since October 2026; digest: index.yaml of its branch gh-pages",
+		Digest: "sha256:cd23589ad1b2d25cdd3220f6866b3f6f4c5683c4c09494e76a14700b33f81f83",
 	},
 }

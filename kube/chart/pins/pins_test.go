@@ -139,3 +139,21 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+// The digests that are known, and by name those that are not yet: none becomes empty
+// unseen when a version changes.
+func TestDigests(t *testing.T) {
+	var unknown []string
+	for _, p := range pins.All() {
+		if p.Digest == "" {
+			unknown = append(unknown, p.Name)
+			continue
+		}
+		assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, p.Digest, p.Name)
+		assert.Contains(t, p.Source, "digest: ", p.Name)
+		assert.Equal(t, p.Digest, pins.Digest(p.Chart, p.Repo+"/", p.Version))
+		assert.Empty(t, pins.Digest(p.Chart, p.Repo, p.Version+"-other"))
+		assert.Empty(t, pins.Digest(p.Chart, "https://charts.example.com", p.Version))
+	}
+	assert.Equal(t, []string{"cephfs", "cert-manager", "cilium", "fleet", "fleet-crd", "jupyterhub", "longhorn", "metallb", "monitoring", "rancher", "scratch"}, unknown)
+}

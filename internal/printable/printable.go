@@ -1,0 +1,47 @@
+// Package printable makes text of others fit for one line of a terminal.
+package printable
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Text returns s with everything that a terminal would act on, or that nobody sees,
+// written as Go writes it: \x1b, \n, \u202e. Text that shows what it is stays as it is.
+func Text(s string) string {
+	if utf8.ValidString(s) && strings.IndexFunc(s, hidden) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b.WriteString(`\x` + strconv.FormatUint(uint64(s[0]), 16))
+		case hidden(r):
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteString(s[:size])
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+// Hidden returns the first character that [Text] would write otherwise, and whether
+// there is one.
+func Hidden(s string) (rune, bool) {
+	for _, r := range s {
+		if hidden(r) {
+			return r, true
+		}
+	}
+	return 0, false
+}
+
+// hidden are control characters, those that turn the direction of writing and others
+// without a shape, and the separators of lines. Blanks of other widths are seen.
+func hidden(r rune) bool { return !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) }

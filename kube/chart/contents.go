@@ -1,0 +1,46 @@
+package chart
+
+import (
+	"context"
+	"slices"
+
+	"helm.sh/helm/v3/pkg/chart"
+)
+
+// Contents is what a chart says of itself, without being rendered.
+type Contents struct {
+	Values    []string          // keys at the top of its values.yaml; nil: it has none
+	Charts    []string          // charts inside it, by name and by alias: keys of values, too
+	Templates map[string][]byte // its own and those of the charts inside it, by path
+}
+
+// Contents reads the chart of a release. The error is a [*NotFoundError] where there
+// is none.
+func (s Source) Contents(ctx context.Context, r Release) (Contents, error) {
+	ch, err := s.load(ctx, r)
+	if err != nil {
+		return Contents{}, err
+	}
+	out := Contents{Templates: map[string][]byte{}}
+	for key := range ch.Values {
+		out.Values = append(out.Values, key)
+	}
+	slices.Sort(out.Values)
+	for _, d := range ch.Metadata.Dependencies {
+		out.Charts = append(out.Charts, d.Name)
+		if d.Alias != "" {
+			out.Charts = append(out.Charts, d.Alias)
+		}
+	}
+	out.templates(ch)
+	return out, nil
+}
+
+func (c Contents) templates(ch *chart.Chart) {
+	for _, t := range ch.Templates {
+		c.Templates[ch.ChartFullPath()+"/"+t.Name] = t.Data
+	}
+	for _, inside := range ch.Dependencies() {
+		c.templates(inside)
+	}
+}
