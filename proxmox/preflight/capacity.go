@@ -38,7 +38,7 @@ func (s *seen) load(w *Want, host string) load {
 
 // wanted reports whether a resident is a machine that is asked for.
 func (s *seen) wanted(w *Want, r proxmox.Resident) bool {
-	return slices.Contains(r.Tags, w.Owner) && slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Name == r.Name })
+	return s.marked.is[r.VMID] && slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Name == r.Name })
 }
 
 // checkPromises adds up what is promised of memory and disks. Proxmox does not: a VM
