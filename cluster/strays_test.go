@@ -136,13 +136,15 @@ func TestCopiesAreLeftAlone(t *testing.T) {
 		assert.Equal(t, strangers, w.strangers(900))
 
 		// A change goes to the one that is ours, and no copy is counted as its double.
-		w.up(t, parse(t, replace(t, text, "gpus: 1", "gpus: 1, description: changed")))
+		changed := parse(t, replace(t, text, "gpus: 1", "gpus: 1, description: changed"))
+		w.up(t, changed)
+		assert.Contains(t, w.vm(t, "gpu1").Config["description"], "changed")
 		assert.Equal(t, strangers, w.strangers(900))
-		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "gpu1", true)))
+		require.ErrorContains(t, w.verb(t, changed, replaced(t.Context(), "gpu1", true)), "are all called gpu1 and are not ours")
 		assert.Equal(t, strangers, w.strangers(900))
-		assert.Empty(t, w.plan(t, spec))
+		assert.Empty(t, w.plan(t, changed))
 
-		w.down(t, spec)
+		w.down(t, changed)
 		assert.Equal(t, strangers, w.strangers(900))
 		assert.Equal(t, []int{900, 901, 902, 903, 904, 905, 906, 907}, slices.DeleteFunc(w.ids(), func(id int) bool { return id < 900 && id >= 200 || id < 100 }))
 		assert.Empty(t, w.templates(t, spec))
@@ -159,8 +161,10 @@ func TestACopyInTheMachinesPlace(t *testing.T) {
 		spec := parse(t, text)
 		w.up(t, spec)
 		w.byHand(t, spec, "gpu1", "stop")
-		w.copies(t, "gpu1", "gpu1", 901)
+		backup := w.sim.Backup(w.vm(t, "gpu1").ID)
 		w.wipe(t, w.vm(t, "gpu1").ID)
+		w.sim.Restore(backup, 901, false)
+		time.Sleep(time.Minute)
 		strangers := w.strangers(900)
 		require.Len(t, strangers, 1)
 
@@ -229,7 +233,7 @@ func TestMachinesOfAnEarlierVersion(t *testing.T) {
 		strangers := w.strangers(900)
 		machines := w.guests()
 		assert.Equal(t, []string{
-			"vm/cp1: tags: homelab-one-gpu → homelab-one-gpu;" + w.mark(t, "homelab-one-gpu", "cp1"),
+			"vm/server1: tags: homelab-one-gpu → homelab-one-gpu;" + w.mark(t, "homelab-one-gpu", "server1"),
 			"vm/gpu1: tags: homelab-one-gpu → homelab-one-gpu;" + w.mark(t, "homelab-one-gpu", "gpu1"),
 		}, w.plan(t, spec))
 		w.up(t, spec)
@@ -270,13 +274,15 @@ func TestRestoredMachinesOfAnEarlierVersion(t *testing.T) {
 		c := w.cluster(t, spec)
 		report, err := c.Up().Run(t.Context(), w.listen(t))
 		require.Error(t, err)
-		step, _ := report.Of("vm/cp1")
+		step, _ := report.Of("vm/server1")
 		assert.Equal(t, converge.Changed, step.Kind)
 		c.Close()
 		assert.Equal(t, strangers, w.strangers(900))
 
 		worker := w.vm(t, "gpu1").ID
 		w.retag(t, 901, "looked-at")
+		user, token := w.sim.Token()
+		require.Equal(t, 200, request(t, w.sim.Client(), "PUT", "/nodes/pve1/qemu/901/config", user+"="+token, `{"delete":"hostpci0"}`))
 		w.up(t, spec)
 		assert.Contains(t, w.vm(t, "gpu1").Config["tags"], fmt.Sprintf("homelab-one-gpu_%d_", worker))
 		strangers = w.strangers(900)

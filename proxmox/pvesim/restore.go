@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Backup is what a backup keeps of a VM: its configuration. What is on its disks is not
-// kept here.
+// Backup is what a backup keeps of a VM: its configuration and what is on its disks.
 type Backup struct {
-	node string
-	conf map[string]string
+	node  string
+	conf  map[string]string
+	disks map[string]Disk // by slot; blank ones are left out
 }
 
 // Backup backs a VM up, as if somebody had done so on its host.
@@ -22,10 +22,18 @@ func (s *Sim) Backup(vmid int) Backup {
 	if v == nil {
 		panic(fmt.Sprintf("pvesim: there is no VM %d to back up", vmid))
 	}
-	return Backup{v.node, maps.Clone(v.conf)}
+	b := Backup{v.node, maps.Clone(v.conf), map[string]Disk{}}
+	for _, k := range drives(v.conf) {
+		if st, name := s.hosts[v.node].volume(s.props(k, v.conf[k])["file"]); st != nil && st.volumes[name] != nil {
+			if disk := st.volumes[name].contents(); disk != nil {
+				b.disks[k] = disk.Clone()
+			}
+		}
+	}
+	return b
 }
 
-// Restore makes a VM of a backup, with new and empty disks, as if somebody had done so on
+// Restore makes a VM of a backup, off, with disks of its own, as if somebody had done so on
 // its host. Name, tags, description and everything else are those of the backup; so are
 // the addresses of its interfaces and its SMBIOS UUID, unless unique asks for new ones
 // (restore_update_config_line in PVE/QemuServer.pm of qemu-server 9.2.6). The VMID must be
@@ -51,14 +59,14 @@ func (s *Sim) Restore(b Backup, vmid int, unique bool) {
 			smbios["uuid"] = s.uuid()
 			v.conf[k] = s.printProps(k, smbios)
 		case isDrive(k):
-			v.conf[k] = s.restoredDrive(v, k, value)
+			v.conf[k] = s.restoredDrive(v, k, value, b.disks[k])
 		}
 	}
 	s.vms[vmid] = v
 }
 
 // restoredDrive makes the disk anew that a backup had; a CD stays in its drive.
-func (s *Sim) restoredDrive(v *vm, k, value string) string {
+func (s *Sim) restoredDrive(v *vm, k, value string, kept Disk) string {
 	d := s.props(k, value)
 	st, name := s.hosts[v.node].volume(d["file"])
 	if isCDROM(d) || st == nil {
@@ -66,7 +74,11 @@ func (s *Sim) restoredDrive(v *vm, k, value string) string {
 	}
 	format := formatOf(st, name)
 	name = st.newName(v.id, "vm", format)
-	st.volumes[name] = &volume{name: name, content: "images", format: format, size: parseSize(d["size"]), owner: v.id, made: v.ctime}
+	vol := &volume{name: name, content: "images", format: format, size: parseSize(d["size"]), owner: v.id, made: v.ctime}
+	if kept != nil {
+		vol.disk = kept.Clone()
+	}
+	st.volumes[name] = vol
 	d["file"] = st.Name + ":" + name
 	return s.printProps(k, d)
 }
