@@ -271,14 +271,18 @@ func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing 
 	if err != nil {
 		return false, err
 	}
-	own := func(vmid int) bool {
-		return slices.ContainsFunc(ours, func(vm proxmox.Summary) bool { return vm.VMID == vmid })
+	others := map[int]bool{}
+	for _, r := range all {
+		others[r.VMID] = !r.Container
 	}
-	if !slices.ContainsFunc(all, func(r proxmox.Resident) bool { return !r.Container && !own(r.VMID) }) {
+	for _, vm := range ours {
+		delete(others, vm.VMID)
+	}
+	if len(others) == 0 {
 		return false, nil
 	}
 	clones, err := c.Proxmox.LinkedClones(ctx, &template)
-	clones = slices.DeleteFunc(clones, own)
+	clones = slices.DeleteFunc(clones, func(vmid int) bool { return !others[vmid] })
 	if len(clones) > 0 {
 		progress.Say(ctx, "%s (VM %d) stays: disks of VM %d, which is not ours, hang on it", template.Name, template.VMID, clones[0])
 	}

@@ -151,6 +151,27 @@ func TestCopiesAreLeftAlone(t *testing.T) {
 	})
 }
 
+// A template on which somebody else's disks hang stays when the cluster goes.
+func TestATemplateThatOthersHangOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, lab(example(t, "one-gpu")))
+		w.up(t, spec)
+		baked := slices.DeleteFunc(w.sim.VMs(), func(vm pvesim.VMState) bool { return !strings.HasPrefix(vm.Name, "one-gpu-template-") })[0]
+		user, token := w.sim.Token()
+		require.Equal(t, 200, request(t, w.sim.Client(), "POST", fmt.Sprintf("/nodes/pve1/qemu/%d/clone", baked.ID), user+"="+token, `{"newid":900}`))
+		w.sim.Settle()
+		strangers := w.strangers(900)
+		w.down(t, spec)
+		assert.Equal(t, strangers, w.strangers(900))
+		assert.Contains(t, w.output.String(), "stays: disks of VM 900, which is not ours, hang on it")
+		w.wipe(t, 900)
+		w.down(t, spec)
+		assert.NotContains(t, w.ids(), baked.ID)
+	})
+}
+
 // Where a copy has the name of a machine that is gone, that machine alone is not made; it
 // is said how the copy becomes it.
 func TestACopyInTheMachinesPlace(t *testing.T) {
