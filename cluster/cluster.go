@@ -80,6 +80,7 @@ func New(spec *Spec, b Backend) (*Cluster, error) {
 	}
 	c.platformParts = sync.OnceValues(func() ([]piece, error) { return spec.parts(true) })
 	if b.Proxmox != nil {
+		spec.recognise(b.Proxmox)
 		b.Proxmox.Expect(spec.RolePrefix(), slices.Concat(spec.Grants(b.Proxmox.Version()), spec.LookGrants()))
 	}
 	for _, n := range spec.Machines() {

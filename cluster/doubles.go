@@ -22,7 +22,8 @@ func alike(all []proxmox.Summary, vm proxmox.Summary) int {
 }
 
 // doubled returns an error when VMs of ours have one name: two runs at once, or an older
-// version of this program that died and was started again, have made them twice.
+// version of this program that died and was started again, have made them twice. A copy
+// that somebody has made of one is not ours, and does not count.
 func doubled(all []proxmox.Summary) error {
 	var names []string
 	which := map[string][]string{}

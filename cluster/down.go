@@ -14,8 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// Down takes away all that Up made, and nothing else: VMs with the cluster's tag,
-// then templates, ISOs, the image and mappings, then the files of the cluster on
+// Down takes away all that Up made, and nothing else: VMs with the cluster's tag and a
+// mark of their own (what has the tag alone is listed by [Cluster.Strays], and stays), then templates, ISOs, the image and mappings, then the files of the cluster on
 // this machine. It looks first, so that every machine it will destroy has a step
 // of its own that can be shown and asked about. Machines that hold data (see Keeps) stay,
 // with what they need, but for those that also names.

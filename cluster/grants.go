@@ -73,7 +73,7 @@ func (s *Spec) machineGrants(v proxmox.Version) []proxmox.Grant {
 	on("clone machines from the template", "VM.Clone")
 	on("start and stop machines", "VM.PowerMgmt")
 	on("give machines their cores, memory, disks and network", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Disk", "VM.Config.Network")
-	on("firmware, machine type, console and the guest agent's channel; tags, which say whose a machine is", "VM.Config.HWType", "VM.Config.Options")
+	on("firmware, machine type, console, UUID and the guest agent's channel; tags, which with the UUID say whose a machine is", "VM.Config.HWType", "VM.Config.Options")
 	on("put the first-boot ISO into a machine's drive, and take it out", "VM.Config.CDROM")
 	if v.Major() == 8 {
 		on("read SSH host keys and fill the template through the guest agent", "VM.Monitor")

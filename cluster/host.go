@@ -55,7 +55,11 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 			if err != nil {
 				return nil, err
 			}
-			doubts := append(report.Of(preflight.Warning), left...)
+			strays, err := c.Strays(ctx)
+			if err != nil {
+				return nil, err
+			}
+			doubts := slices.Concat(report.Of(preflight.Warning), left, strays)
 			c.doubts.keep(doubts)
 			for _, f := range doubts {
 				progress.Say(ctx, "warning: %s", f)

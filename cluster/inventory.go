@@ -71,6 +71,10 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	ours, err := c.ours(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := []GPUInfo{}
 	for _, card := range ledger.Cards {
 		info := GPUInfo{
@@ -81,7 +85,7 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 		if info.Problem != "" {
 			info.State = GPUUnusable
 		}
-		c.enterOwners(&info, card, ledger)
+		c.enterOwners(&info, card, ledger, ours)
 		out = append(out, info)
 	}
 	for _, conflict := range ledger.Conflicts() {
@@ -97,15 +101,16 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 	return out, nil
 }
 
-// enterOwners says whose a card is: a VM's, or a node's that has no VM yet.
-func (c *Cluster) enterOwners(info *GPUInfo, card proxmox.Card, ledger *proxmox.Ledger) {
+// enterOwners says whose a card is: a VM's, or a node's that has no VM yet. ours are the
+// VMIDs of our machines.
+func (c *Cluster) enterOwners(info *GPUInfo, card proxmox.Card, ledger *proxmox.Ledger, ours map[int]bool) {
 	for _, id := range card.Mappings {
 		m := find(ledger.Mappings, id)
-		node, ours := strings.CutPrefix(id, c.spec.mappingID(""))
+		node, named := strings.CutPrefix(id, c.spec.mappingID(""))
 		other, made := strings.CutPrefix(m.Description, madeFor)
 		switch {
 		case !made:
-		case ours && other == c.spec.Name:
+		case named && other == c.spec.Name:
 			info.State, info.Node = GPUOurs, node
 		default:
 			info.State = GPUTaken
@@ -117,7 +122,7 @@ func (c *Cluster) enterOwners(info *GPUInfo, card proxmox.Card, ledger *proxmox.
 		}
 		owner := GPUOwner{
 			VMID: cl.VMID, Name: cl.Name, Slot: cl.Slot, Mapping: cl.Mapping, Pooled: len(cl.Choices) > 1, Running: cl.Running, OnBoot: cl.OnBoot,
-			Ours: slices.Contains(cl.Tags, c.spec.tag()),
+			Ours: ours[cl.VMID],
 		}
 		if owner.Ours && owner.Pooled && cl.Mapping == c.spec.mappingID(cl.Name) {
 			owner.Pooled = false // all of the mapping is the node's

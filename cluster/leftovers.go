@@ -13,16 +13,25 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// removedStep takes away machines that carry the cluster's tag and are not in the
-// file any more: drained, deleted from Kubernetes, destroyed.
+// removedStep takes away machines of the cluster that are not in the file any more:
+// drained, deleted from Kubernetes, destroyed. What only carries the cluster's tag stays.
 func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 	return &converge.Resource[[]proxmox.Summary]{
 		ID: "removed",
 		Observe: func(ctx context.Context) ([]proxmox.Summary, error) {
 			vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
-			return slices.DeleteFunc(vms, func(vm proxmox.Summary) bool {
-				return c.spec.names(vm.Name) || c.isTemplate(vm) || c.keeps(vm)
-			}), err
+			var gone []proxmox.Summary
+			for _, vm := range vms {
+				if c.spec.names(vm.Name) || c.isTemplate(vm) || c.keeps(vm) {
+					continue
+				}
+				// The list does not show whether its UUID is the marked one.
+				sure, failed := c.Proxmox.Listed(ctx, c.spec.tag(), vm)
+				if err = errors.Join(err, failed); sure != nil {
+					gone = append(gone, vm)
+				}
+			}
+			return gone, err
 		},
 		Diff: func(vms []proxmox.Summary) drift.Diff {
 			var d drift.Diff
@@ -71,7 +80,7 @@ func (c *Cluster) isTemplate(vm proxmox.Summary) bool { return vm.Template || c.
 // baked reports whether a template was made by us. One that image.template names
 // carries our tag as well, and is its owner's to remove.
 func (c *Cluster) baked(vm proxmox.Summary) bool {
-	return strings.HasPrefix(vm.Name, c.spec.Name+"-template-")
+	return strings.HasPrefix(vm.Name, c.spec.Name+bakedInfix)
 }
 
 // retire takes one machine out of the cluster and off its host.
@@ -238,11 +247,9 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 		}
 		for _, vm := range vms {
 			if vm.Host == host && c.baked(vm) && !k.templates[vm.Name] {
-				used := false
-				if !k.nothing {
-					if used, err = c.Proxmox.HasClones(ctx, &vm); err != nil {
-						return nil, err
-					}
+				used, err := c.hungOn(ctx, vm, k.nothing, vms)
+				if err != nil {
+					return nil, err
 				}
 				if !used {
 					r.templates = append(r.templates, vm)
@@ -252,6 +259,34 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// hungOn reports whether the disks of VMs hang on a template's. Where all is to go, those
+// of others alone count, who have cloned it: theirs would go with it, or Proxmox refuses.
+func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing bool, ours []proxmox.Summary) (bool, error) {
+	if !nothing {
+		return c.Proxmox.HasClones(ctx, &template)
+	}
+	all, err := c.Proxmox.Residents(ctx)
+	if err != nil {
+		return false, err
+	}
+	others := map[int]bool{}
+	for _, r := range all {
+		others[r.VMID] = !r.Container
+	}
+	for _, vm := range ours {
+		delete(others, vm.VMID)
+	}
+	if len(others) == 0 {
+		return false, nil
+	}
+	clones, err := c.Proxmox.LinkedClones(ctx, &template)
+	clones = slices.DeleteFunc(clones, func(vmid int) bool { return !others[vmid] })
+	if len(clones) > 0 {
+		progress.Say(ctx, "%s (VM %d) stays: disks of VM %d, which is not ours, hang on it", template.Name, template.VMID, clones[0])
+	}
+	return len(clones) > 0, err
 }
 
 func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmox.Volume, error) {

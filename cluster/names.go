@@ -8,8 +8,13 @@ import (
 )
 
 // tag is the Proxmox tag of every VM that belongs to the cluster. A VM without it
-// is somebody else's, whatever its name.
+// is somebody else's, whatever its name; one with it is ours only if it has a mark of its
+// own as well, see package proxmox.
 func (s *Spec) tag() string { return tagPrefix + s.Name }
+
+// ownsMark reports whether a tag is such a mark, of whichever VM. No cluster's name has an
+// underscore in it.
+func (s *Spec) ownsMark(tag string) bool { return strings.HasPrefix(tag, s.tag()+"_") }
 
 // tagPrefix is what the tags of all clusters begin with.
 const tagPrefix = "homelab-"
@@ -46,8 +51,12 @@ const madeFor = "made by homelab for cluster "
 // templateName is the name of a baked template. Each host has its own, since
 // clones do not cross hosts without shared storage.
 func (s *Spec) templateName(host, digest string) string {
-	return fmt.Sprintf("%s-template-%s-%s", s.Name, host, digest[:12])
+	return s.Name + bakedInfix + host + "-" + digest[:12]
 }
+
+// bakedInfix is what the names of baked templates have behind the cluster's; no node's
+// name begins so.
+const bakedInfix = "-template-"
 
 // imageFile is the name under which the cloud image is kept. Proxmox imports a
 // disk only from a name that ends in its format, whatever the URL calls it.

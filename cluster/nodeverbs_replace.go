@@ -40,6 +40,9 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 	if err := c.mayDestroy(ctx, n, vm, force); err != nil {
 		return nil, err
 	}
+	if err := c.unrivalled(ctx, n); err != nil {
+		return nil, err
+	}
 	g := c.graph()
 	host := g.Add(c.hostStep())
 	template := g.Add(c.templateStep(n.Host), host) // before anything is taken away
@@ -92,6 +95,19 @@ func (c *Cluster) mayDestroy(ctx context.Context, n Node, vm *proxmox.VM, force 
 		return fmt.Errorf("whether the other servers can do without %s cannot be seen (-force does not look): %w", n.Name, err)
 	}
 	return quorumWithout(n.Name, nodes, true)
+}
+
+// unrivalled refuses where another VM has the node's name, a copy perhaps: none would be
+// made beside it once the node's is destroyed.
+func (c *Cluster) unrivalled(ctx context.Context, n Node) error {
+	other, err := c.Proxmox.Namesake(ctx, c.spec.tag(), n.Name)
+	switch {
+	case err != nil:
+		return &RefusedError{n.Name, err.Error()}
+	case other != nil:
+		return &RefusedError{n.Name, fmt.Sprintf("%s has its name and is not ours, and none is made beside that: rename it first (qm set %d --name …)", other, other.VMID)}
+	}
+	return nil
 }
 
 // dataOf lists what a machine has that is not made again: disks that the file calls

@@ -69,11 +69,12 @@ type room struct {
 
 // look reads the hosts, and puts the nodes that have a host already on theirs.
 func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
+	p.spec.recognise(pve)
 	vms, err := pve.VMs(ctx, p.spec.tag())
 	if err != nil {
 		return err
 	}
-	if err := p.measure(ctx, pve); err != nil {
+	if err := p.measure(ctx, pve, vms); err != nil {
 		return err
 	}
 	for i := range p.spec.Nodes {
@@ -124,7 +125,7 @@ func keptForAnother(s *Spec, card proxmox.Card, l *proxmox.Ledger) bool {
 }
 
 // measure asks what the declared hosts have, less what others are promised there.
-func (p *placing) measure(ctx context.Context, pve *proxmox.Client) error {
+func (p *placing) measure(ctx context.Context, pve *proxmox.Client, ours []proxmox.Summary) error {
 	hosts, err := pve.Hosts(ctx)
 	if err != nil {
 		return err
@@ -145,7 +146,8 @@ func (p *placing) measure(ctx context.Context, pve *proxmox.Client) error {
 		}
 		r.cpus, r.memory = hosts[at].CPUs, proxmox.Size(cmp.Or(declared.Memory, Size(hosts[at].Memory)))
 		for _, vm := range residents {
-			if vm.Host == r.host && !vm.Template && !slices.Contains(vm.Tags, p.spec.tag()) {
+			own := slices.ContainsFunc(ours, func(o proxmox.Summary) bool { return o.VMID == vm.VMID })
+			if vm.Host == r.host && !vm.Template && !own {
 				r.memory -= vm.Memory
 			}
 		}

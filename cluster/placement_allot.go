@@ -101,12 +101,19 @@ func (b *book) enterStrangers() {
 			}
 		}
 		for _, claim := range card.Claims {
-			if !claim.Template && b.adopted(claim) == "" {
+			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
 				b.strangers[at] = stranger{fmt.Sprintf("%s, %s", claim, claim.How()),
 					fmt.Sprintf("take it out of the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
 			}
 		}
 	}
+}
+
+// copied reports whether a claim is that of a copy of one of our machines, by the mapping
+// of that machine. The card stays the machine's; the copy is named as a stray.
+func (b *book) copied(cl proxmox.Claim) bool {
+	m := find(b.ledger.Mappings, cl.Mapping)
+	return m != nil && m.Description == b.spec.ourMapping() && slices.Contains(cl.Tags, b.spec.tag())
 }
 
 // adopted returns the node whose machine a VM of somebody else is to become.

@@ -78,7 +78,10 @@ func TestDoubledMachinesAreSaidAndCanGo(t *testing.T) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
 		for _, id := range []int{140, 141} { // and one that has lost its name
-			double := pvesim.VM{ID: id, Node: "pve1", Config: map[string]string{"memory": "1024", "tags": "homelab;homelab-one-gpu", "scsi0": fmt.Sprintf("vmdata:vm-%d-disk-0,size=8G", id)}}
+			double := pvesim.VM{ID: id, Node: "pve1", Config: map[string]string{
+				"memory": "1024", "tags": fmt.Sprintf("homelab;homelab-one-gpu;homelab-one-gpu_%d_0a0b0c0d", id),
+				"smbios1": "uuid=0a0b0c0d-0000-4000-8000-000000000000", "scsi0": fmt.Sprintf("vmdata:vm-%d-disk-0,size=8G", id),
+			}}
 			if id == 140 {
 				double.Name = "gpu1"
 			}

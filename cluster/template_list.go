@@ -45,13 +45,17 @@ func (c *Cluster) Templates(ctx context.Context) ([]TemplateInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	marked, err := c.ours(ctx)
+	if err != nil {
+		return nil, err
+	}
 	wanted, err := c.wantedTemplates(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := []TemplateInfo{}
 	for _, r := range all {
-		ours := c.ownTemplate(r.Summary)
+		ours := marked[r.VMID] && c.baked(r.Summary)
 		if r.Container || !ours && !wanted.theirs[r.VMID] {
 			continue
 		}
@@ -113,11 +117,6 @@ func (c *Cluster) wantedTemplates(ctx context.Context) (wantedTemplates, error) 
 		out.ours[templateKey{host, t.name}] = true
 	}
 	return out, nil
-}
-
-// ownTemplate reports whether a VM was baked for this cluster.
-func (c *Cluster) ownTemplate(vm proxmox.Summary) bool {
-	return slices.Contains(vm.Tags, c.spec.tag()) && c.baked(vm)
 }
 
 // clonesOf names the VMs whose disks hang on a template's.

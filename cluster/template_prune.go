@@ -47,17 +47,8 @@ func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
 func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "template/" + t.Host + "/" + t.Name,
-		Observe: func(ctx context.Context) (*proxmox.VM, error) {
-			// Templates of one name may be on several hosts.
-			all, err := c.Proxmox.VMs(ctx, c.spec.tag())
-			if err != nil || !slices.ContainsFunc(all, func(s proxmox.Summary) bool { return s.VMID == t.VMID && s.Name == t.Name }) {
-				return nil, err
-			}
-			vm, err := c.Proxmox.ByID(ctx, t.VMID)
-			if vm != nil {
-				vm.Owner = c.spec.tag()
-			}
-			return vm, err
+		Observe: func(ctx context.Context) (*proxmox.VM, error) { // templates of one name may be on several hosts
+			return c.Proxmox.Listed(ctx, c.spec.tag(), proxmox.Summary{VMID: t.VMID, Name: t.Name})
 		},
 		Diff: func(vm *proxmox.VM) drift.Diff {
 			if vm == nil {

@@ -484,7 +484,7 @@ func TestHalfConvertedTemplate(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
 		w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve1", Name: name, Config: map[string]string{
-			"template": "1", "tags": "homelab-small", "bios": "ovmf", "scsi0": "vmdata:vm-900-disk-0,size=4G", "efidisk0": "vmdata:base-900-disk-1,efitype=4m,size=1M",
+			"template": "1", "tags": "homelab-small;homelab-small_900_0a0b0c0d", "smbios1": "uuid=0a0b0c0d-0000-4000-8000-000000000000", "bios": "ovmf", "scsi0": "vmdata:vm-900-disk-0,size=4G", "efidisk0": "vmdata:base-900-disk-1,efitype=4m,size=1M",
 		}})
 		spec := parse(t, small)
 		assert.Contains(t, w.plan(t, spec), "template/pve1: half-made → "+name)

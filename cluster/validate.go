@@ -86,7 +86,7 @@ func (r *resolver) uniqueNodes() {
 		if !dnsLabel.MatchString(n.Name) {
 			r.wrong(n.raw, fmt.Sprintf("%q cannot be a node's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
 		}
-		if strings.HasPrefix(n.Name, r.spec.Name+"-template-") {
+		if strings.HasPrefix(n.Name, r.spec.Name+bakedInfix) {
 			r.wrong(n.raw, fmt.Sprintf("%q cannot be a node's name: templates of the cluster %s are called so", n.Name, r.spec.Name), "give it another name")
 		}
 		unique(r, names, n.Name, n.raw, fmt.Sprintf("there is another node %s", n.Name), "give one of them another name")

@@ -75,13 +75,15 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 		ID: "vm/" + n.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
 			vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
-			if err == nil && vm == nil && n.Adopt {
+			if err != nil || vm != nil {
+				return vm, err
+			}
+			if n.Adopt {
 				return c.adoptable(ctx, n, want)
 			}
-			if err == nil && vm == nil {
-				c.guests[n.Name].absent.Store(true)
-			}
-			return vm, err
+			c.guests[n.Name].absent.Store(true)
+			// A copy that has its name is not for us to take, and none is made beside it.
+			return nil, converge.Permanent(c.Proxmox.Conflict(ctx, c.spec.tag(), n.Name))
 		},
 		Diff: func(vm *proxmox.VM) drift.Diff {
 			spec, err := want("")

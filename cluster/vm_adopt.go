@@ -14,7 +14,7 @@ import (
 )
 
 // adoptable returns the VM of a node that somebody else has made, for its differences
-// to be shown and closed: the first of them is our tag. One that is not a fit is
+// to be shown and closed: the first of them are our tag and its mark. One that is not a fit is
 // refused with all the reasons, and not touched.
 func (c *Cluster) adoptable(ctx context.Context, n Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
 	vm, err := c.Proxmox.Namesake(ctx, c.spec.tag(), n.Name)
@@ -43,7 +43,7 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, spec proxmox.VMSpec
 		}
 	}
 	for _, tag := range vm.Tags {
-		if strings.HasPrefix(tag, tagPrefix) && tag != c.spec.tag() {
+		if strings.HasPrefix(tag, tagPrefix) && tag != c.spec.tag() && !c.spec.ownsMark(tag) {
 			reasons = append(reasons, "it carries the tag "+tag+": it is another cluster's")
 		}
 	}

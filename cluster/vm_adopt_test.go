@@ -49,11 +49,11 @@ func TestAdopt(t *testing.T) {
 
 		adopting := oneDisk + "nodes: {wk1: {adopt: true, onboot: false}}\n"
 		spec := parse(t, adopting)
-		assert.Contains(t, w.plan(t, spec), "vm/wk1: onboot: true → false; tags: theirs → homelab-disks;theirs")
+		assert.Contains(t, w.plan(t, spec), "vm/wk1: onboot: true → false; tags: theirs → homelab-disks;"+w.mark(t, "homelab-disks", "wk1")+";theirs")
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
 		vm := w.vm(t, "wk1")
-		assert.Equal(t, "homelab-disks;theirs", vm.Config["tags"])
+		assert.Equal(t, "homelab-disks;"+w.mark(t, "homelab-disks", "wk1")+";theirs", vm.Config["tags"])
 		assert.Equal(t, "mine", strings.TrimSpace(vm.Config["description"]))
 		for name, m := range w.guests() {
 			assert.Same(t, machines[name], m, "%s was not restarted", name)

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -324,6 +326,9 @@ func (w *world) nodes(t testing.TB) map[string]kube.Node {
 	return out
 }
 
+// unmarked is the end of a machine's mark: VMID and UUID.
+var unmarked = regexp.MustCompile(`_[0-9]+_[0-9a-f]{8}\b`)
+
 // inventory is all that there is on the hosts: machines, volumes, mappings. VMIDs
 // are written as the names of their machines, and what Proxmox makes up for each
 // machine is left out, so that two worlds can be compared.
@@ -342,6 +347,12 @@ func (w *world) inventory() []string {
 	for _, vm := range w.sim.VMs() {
 		for _, made := range []string{"meta", "smbios1", "vmgenid", "digest"} {
 			delete(vm.Config, made)
+		}
+		if tags, found := vm.Config["tags"]; found {
+			vm.Config["tags"] = unmarked.ReplaceAllStringFunc(tags, func(mark string) string {
+				id, _ := strconv.Atoi(strings.Split(mark, "_")[1])
+				return "_" + names[id]
+			})
 		}
 		for _, k := range slices.Sorted(maps.Keys(vm.Config)) {
 			if k == "net0" && vm.Template {

@@ -44,7 +44,7 @@ func attachGPU(t *testing.T, dir string) {
 	token, secret := sim.Token()
 	attach := func(args ...string) result {
 		r := run(t, dir, "01-attach-gpu", []string{"PROXMOX_TOKEN_SECRET=" + secret}, append([]string{
-			"-endpoint", server.URL, "-token", token, "-fingerprint", fingerprint, "-tag", "lab", "-vm", "trainer"}, args...)...)
+			"-endpoint", server.URL, "-token", token, "-fingerprint", fingerprint, "-vmid", "110"}, args...)...)
 		assert.NotContains(t, r.stdout+r.stderr, secret)
 		return r
 	}
@@ -66,8 +66,7 @@ func attachGPU(t *testing.T, dir string) {
 	for want, args := range map[string][]string{
 		"there is no mapping none":              {"-mapping", "none"},
 		"pve1 has no NVIDIA card at 0000:42:00": {"-card", "42:00"},
-		"there is no VM nobody":                 {"-vm", "nobody"},
-		"nas":                                   {"-vm", "nas"}, // is there, and somebody else's
+		"there is no VM 999":                    {"-vmid", "999"},
 		`PCI address "first"`:                   {"-card", "first"},
 	} {
 		r := attach(args...)

@@ -47,6 +47,7 @@ type Client struct {
 	glances  glances
 	tasks    tasks
 	earlier  earlier
+	born     sync.Map       // by owner: func(name string) string, see Recognise
 	agents   notes[silence] // of guests whose agents did not answer
 	vmids    vmids
 	clones   *semaphore.Weighted // clones in flight

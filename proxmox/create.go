@@ -35,6 +35,7 @@ type CreateSpec struct {
 // lost); a serial console, without which Ubuntu's cloud kernel panics when its
 // disk grows; the agent's channel; no balloon.
 func (s CreateSpec) params(vmid int) params {
+	uuid := newUUID()
 	cpu := s.CPUType
 	if cpu == "" {
 		cpu = "host"
@@ -52,7 +53,8 @@ func (s CreateSpec) params(vmid int) params {
 		"cores":       s.Cores,
 		"memory":      s.Memory.mib(),
 		"balloon":     0,
-		"tags":        strings.Join(cleanTags(append([]string{s.Owner}, s.Tags...)), ";"),
+		"smbios1":     "uuid=" + uuid,
+		"tags":        strings.Join(cleanTags(append([]string{s.Owner, mark(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
 		"description": s.Description,
 	}
 	if s.Description == "" {

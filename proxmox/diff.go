@@ -128,13 +128,22 @@ func zeroOne(on bool) string {
 	return "0"
 }
 
-// diffTags wants all our tags; those that somebody added stay, but for a clone
-// that has just inherited its template's.
+// diffTags wants all our tags and the VM's own mark; those that somebody added stay, but
+// for a clone that has just inherited its template's.
 func (s VMSpec) diffTags(d *differ, vm *VM) {
 	want := s.tags()
 	if !vm.Unfinished {
-		want = cleanTags(append(want, vm.Tags...))
+		want = append(want, withoutMarks(s.Owner, vm.Tags)...)
 	}
+	if vm.config != nil { // nil where somebody has made the VM up
+		uuid := vm.uuid()
+		if uuid == "" {
+			uuid = s.uuid
+			d.set(theUUID, "uuid", "", "one of its own", "smbios1", loose(vm.config["smbios1"]).With("uuid", uuid).String())
+		}
+		want = append(want, mark(s.Owner, vm.VMID, uuid))
+	}
+	want = cleanTags(want)
 	d.set(theTags, "tags", strings.Join(cleanTags(vm.Tags), ";"), strings.Join(want, ";"), "tags", strings.Join(want, ";"))
 }
 

@@ -18,11 +18,14 @@
 //
 // # Whose VM it is
 //
-// Identity is name and tag. A VM that has the name of one of ours but not the
-// cluster's tag is somebody else's: it is not changed, not removed, and making
-// one beside it is a [ConflictError]. Between its clone and its configuration a
-// VM carries a mark in its description, so one that a crash left half-made is
-// recognised and completed.
+// A VM is ours by two tags: the owner's, and a mark that names the VMID and the first
+// digits of the SMBIOS UUID (homelab-a100_104_1b9d6bcd). Proxmox copies tags when it
+// clones or restores, so the owner's tag alone proves nothing; the mark fits no copy.
+// A VM that has the name of one of ours and is not ours is somebody else's: it is not
+// changed, not removed, and making one beside it is a [ConflictError]. What carries the
+// tag and is not ours is listed by [Client.Strays]. Between its clone and its
+// configuration a VM carries its mark in its description, with its VMID, so one that a
+// crash left half-made is recognised and completed.
 //
 // # What Proxmox does not promise
 //

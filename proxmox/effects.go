@@ -53,6 +53,7 @@ const (
 	theHost        = "host"
 	theVMID        = "VMID"
 	theKind        = "kind"
+	theUUID        = "UUID"
 )
 
 // Rules returns the whole table, in the order of docs/nodes.md. Proxmox's part is
@@ -92,6 +93,7 @@ func Rules() []Rule {
 		{theDiskOptions, "scsiN", drift.Restart, waits + " (vmconfig_update_disk)"},
 		{theDiskSerial, "scsiN", drift.Restart, "Proxmox writes it at once, and the guest goes on seeing the old one: done while the VM is off"},
 		{theDevice, "hostpciN", drift.Restart, waits},
+		{theUUID, "smbios1", drift.Restart, waits + "; only a VM without one is given one"},
 		{theSeedDrive, "ide2", drift.Restart, "IDE has no hotplug: pending until the next start"},
 		{theSeed, "ide2", drift.Replace, "the seed is read at the first boot alone"},
 		{theFirmware, "bios", drift.Replace, "a disk that boots by one does not boot by the other"},

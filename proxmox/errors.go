@@ -166,21 +166,27 @@ func (e *TaskError) Class() Class {
 // IsPermission reports whether a privilege is missing.
 func (e *TaskError) IsPermission() bool { _, _, ok := permission(e.Exit); return ok }
 
-// ConflictError is a VM that has the name of one of ours but not our tag. It is
-// somebody else's and is never touched.
+// ConflictError is a VM that has the name of one of ours and is not ours, also where it
+// carries our tag. It is somebody else's and is never touched.
 type ConflictError struct {
 	Name, Owner, Host string
 	VMID              int
+	Why               string // it is not ours: "does not carry the tag homelab-a100"
+	Tagged            bool   // it carries our tag all the same: a copy perhaps, or an earlier version's
+}
+
+func conflict(owner string, vm *VM) *ConflictError {
+	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.unlike(owner), Tagged: vm.tagged(owner)}
 }
 
 // Error returns the conflict and the ways out of it.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("VM %d on %s is called %s, but does not carry the tag %s: it is not ours and stays as it is\n"+
-		"  rename one of the two, or remove the other VM; to hand it over instead, add to the tags of VM %d: %s",
-		e.VMID, e.Host, e.Name, e.Owner, e.VMID, e.Owner)
+	return fmt.Sprintf("VM %d on %s is called %s, but %s: it is not ours and stays as it is\n"+
+		"  rename one of the two, or remove the other VM; to hand it over instead, write adopt: true for %s in the file",
+		e.VMID, e.Host, e.Name, e.Why, e.Name)
 }
 
-// DuplicateError is more than one VM with one name and our tag.
+// DuplicateError is more than one VM of ours with one name.
 type DuplicateError struct {
 	Name, Owner string
 	VMIDs       []int
@@ -188,7 +194,7 @@ type DuplicateError struct {
 
 // Error returns the doubles.
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("proxmox: VMs %v are all called %s and carry the tag %s: nothing tells which of them is meant\n"+
+	return fmt.Sprintf("proxmox: VMs %v are all called %s and are all marked as those of %s: nothing tells which of them is meant\n"+
 		"  look at what is on them, and remove all but one, as root on its host: qm stop VMID; qm destroy VMID --purge",
 		e.VMIDs, e.Name, e.Owner)
 }

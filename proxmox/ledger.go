@@ -94,8 +94,8 @@ func (c *Client) Ledger(ctx context.Context, hosts ...string) (*Ledger, error) {
 	return c.LedgerWithout(ctx, "", hosts...)
 }
 
-// LedgerWithout is [Client.Ledger] without the VMs that carry the tag owner, which
-// are not read: for one who knows those already.
+// LedgerWithout is [Client.Ledger] without the VMs of owner's, which are not read: for
+// one who knows those already.
 func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...string) (*Ledger, error) {
 	devices := map[string][]PCIDevice{}
 	l := &Ledger{devices: devices}
@@ -131,11 +131,22 @@ func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([
 	if err != nil {
 		return nil, err
 	}
+	all = slices.DeleteFunc(slices.Clone(all), func(r resource) bool { return r.Type != "qemu" || !slices.Contains(hosts, r.Node) })
+	known := map[int]bool{}
+	if owner != "" {
+		ours, _, err := c.tell(ctx, all, owner)
+		if err != nil {
+			return nil, err
+		}
+		for _, vm := range ours {
+			known[vm.VMID] = true
+		}
+	}
 	found := make([]*VM, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(looksAtOnce)
 	for i, r := range all {
-		if r.Type != "qemu" || !slices.Contains(hosts, r.Node) || owner != "" && slices.Contains(splitTags(r.Tags), strings.ToLower(owner)) {
+		if known[int(r.VMID)] {
 			continue
 		}
 		group.Go(func() error {

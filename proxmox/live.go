@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -115,12 +114,6 @@ func (c *Client) askHosts(ctx context.Context, hosts map[string]map[int]resource
 		}
 	}
 	return unseen, nil
-}
-
-// ours reports whether the VM carries the tag owner. One that is half made may be ours
-// without it.
-func (r resource) ours(owner string) bool {
-	return slices.Contains(splitTags(r.Tags), strings.ToLower(owner))
 }
 
 // certain returns an error when the VM's host could not be asked what it is.

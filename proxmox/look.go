@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// VM returns the VM with that name and the tag owner, nil when there is none. A
-// VM of that name that is not ours is not returned; see [Client.Conflict].
+// VM returns the VM of owner's with that name, nil when there is none. A VM of that
+// name that is not ours is not returned, whatever its tags; see [Client.Conflict].
 func (c *Client) VM(ctx context.Context, owner, name string) (*VM, error) {
 	found, _, err := c.named(ctx, owner, name)
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *Client) Conflict(ctx context.Context, owner, name string) error {
 	if err != nil || len(found) > 0 || len(foreign) == 0 {
 		return err
 	}
-	return &ConflictError{Name: name, Owner: owner, VMID: foreign[0].VMID, Host: foreign[0].Host}
+	return conflict(owner, foreign[0])
 }
 
 // Conflicts returns a [*ConflictError] for each of the names that is taken by a VM
@@ -75,8 +75,7 @@ func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([
 	return out, nil
 }
 
-// Template returns the template with that name and the tag owner, nil when there
-// is none. A VM that is to become one is found with [Client.VM]. Where several
+// Template returns the template of owner's with that name, nil when there is none. A VM that is to become one is found with [Client.VM]. Where several
 // hosts have their own, the one on the host with the lowest name is returned;
 // see [Client.TemplateOn].
 func (c *Client) Template(ctx context.Context, owner, name string) (*VM, error) {
@@ -116,11 +115,15 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 
 // namedIn is named, with the list of all VMs at hand.
 func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string) (ours, foreign []*VM, err error) {
+	var earlier []*VM
 	for _, r := range all {
-		if r.Type != "qemu" || r.Name != name && !nameless(r) && (r.unseen == nil || !r.ours(owner)) {
+		if r.Type != "qemu" || r.Name != name && !nameless(r) && (r.unseen == nil || !r.maybeOurs(owner)) {
 			continue
 		}
-		if err := r.certain(); err != nil && (r.ours(owner) || r.Name == name) {
+		if err := r.certain(); err != nil && r.tagged(owner) && !r.maybeOurs(owner) {
+			foreign = append(foreign, &VM{Name: r.Name, VMID: int(r.VMID), Host: r.Node, Tags: splitTags(r.Tags)})
+			continue
+		} else if err != nil && (r.maybeOurs(owner) || r.Name == name) {
 			return nil, nil, err
 		}
 		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
@@ -135,14 +138,20 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 			continue
 		}
 		vm.Owner = owner
-		vm.Unfinished = vm.Description == marker(owner)
-		if vm.ours(owner) {
+		vm.Unfinished = vm.halfMade(owner)
+		switch {
+		case vm.ours(owner):
 			ours = append(ours, vm)
-		} else {
+		case c.recognised(owner, vm):
+			earlier = append(earlier, vm)
+		default:
 			foreign = append(foreign, vm)
 		}
 	}
-	return ours, foreign, nil
+	if len(ours) == 0 && len(earlier) == 1 {
+		return earlier, foreign, nil
+	}
+	return ours, append(foreign, earlier...), nil
 }
 
 // forbidden reports whether Proxmox refused an answer for want of a privilege.
@@ -151,68 +160,8 @@ func forbidden(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusForbidden
 }
 
-// Summary is a VM in a list.
-type Summary struct {
-	Name     string
-	VMID     int
-	Host     string
-	Template bool
-	Running  bool
-	Locked   string
-	Tags     []string
-	Cores    int
-	Memory   Size
-}
-
-// VMs returns every VM and template with the tag owner, sorted by name. It costs
-// one request and one for each host with VMs, shared with all lookups at that time.
-func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
-	all, err := c.resources(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []Summary
-	for _, r := range all {
-		if r.Type != "qemu" {
-			continue
-		}
-		s := Summary{
-			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,
-			Tags: splitTags(r.Tags), Cores: int(r.MaxCPU), Memory: Size(r.MaxMem),
-		}
-		ours := r.ours(owner)
-		if err := r.certain(); err != nil && ours {
-			return nil, err
-		}
-		if nameless(r) && (ours || len(s.Tags) == 0) {
-			vm, err := c.read(ctx, r.Node, s.VMID, false)
-			switch {
-			case errors.Is(err, ErrNotFound), !ours && forbidden(err):
-				continue // destroyed since, or one that we may not see
-			case err != nil:
-				return nil, err
-			}
-			s.Name, s.Template, s.Locked, s.Tags, s.Cores, s.Memory = vm.Name, vm.Template, vm.Locked, vm.Tags, vm.Cores, vm.Memory
-			ours = vm.ours(owner)
-		}
-		if ours {
-			s.Running = !s.Template && c.isRunning(ctx, r)
-			out = append(out, s)
-		}
-	}
-	slices.SortFunc(out, func(a, b Summary) int {
-		switch {
-		case a.Name < b.Name:
-			return -1
-		case a.Name > b.Name:
-			return 1
-		}
-		return a.VMID - b.VMID
-	})
-	return out, nil
-}
-
-// Refresh reads vm's configuration and power state again.
+// Refresh reads vm's configuration and power state again. Where another VM has its VMID
+// by now, one with another UUID, that is an error.
 func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	running, err := c.status(ctx, vm.Host, vm.VMID)
 	if err != nil {
@@ -221,6 +170,9 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	out, err := c.read(ctx, vm.Host, vm.VMID, running)
 	if err != nil {
 		return nil, err
+	}
+	if !out.is(vm) {
+		return nil, otherVM(vm)
 	}
 	out.Owner = vm.Owner
 	return out, nil

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Namesake returns the one VM with that name which does not carry the tag owner, nil
-// when there is none. Several are an error: nobody can say which is meant.
+// Namesake returns the one VM with that name which is not owner's, nil when there is none. Several are an error: nobody can say which is meant.
 func (c *Client) Namesake(ctx context.Context, owner, name string) (*VM, error) {
 	_, foreign, err := c.named(ctx, owner, name)
 	if err != nil || len(foreign) == 0 {
@@ -20,7 +19,7 @@ func (c *Client) Namesake(ctx context.Context, owner, name string) (*VM, error) 
 			ids = append(ids, fmt.Sprint(vm.VMID))
 		}
 		slices.Sort(ids)
-		return nil, fmt.Errorf("proxmox: VMs %s are all called %s: rename those that are not meant", strings.Join(ids, " and "), name)
+		return nil, fmt.Errorf("proxmox: VMs %s are all called %s and are not ours: rename those that are not meant", strings.Join(ids, " and "), name)
 	}
 	return foreign[0], nil
 }

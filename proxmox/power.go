@@ -208,9 +208,8 @@ func (c *Client) Remove(ctx context.Context, vm *VM) error {
 	return err
 }
 
-// stillThat returns vm as it is now, unlocked, and nil when it is gone. Where the
-// list of all VMs, which many share, shows that it is still the one, it is not read
-// by itself.
+// stillThat returns vm as it is now, unlocked, and nil when it is gone. Its configuration
+// is read in any case: the list of all VMs does not show the UUID.
 func (c *Client) stillThat(ctx context.Context, vm *VM) (*VM, error) {
 	waited, err := c.AwaitEarlier(ctx, vm.Host)
 	if err != nil {
@@ -221,21 +220,26 @@ func (c *Client) stillThat(ctx context.Context, vm *VM) (*VM, error) {
 		return nil, err
 	}
 	listed := slices.IndexFunc(all, func(r resource) bool {
-		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.unseen == nil && r.Name == vm.Name && r.Lock == "" &&
-			r.Status != "" && vm.Owner != "" && r.ours(vm.Owner)
+		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.unseen == nil && r.Name == vm.Name && r.Lock == "" && r.Status != ""
 	})
+	var now *VM
 	if listed >= 0 && !waited && vm.Locked == "" {
-		now := *vm
-		now.Running = c.isRunning(ctx, all[listed])
-		return &now, nil
+		if now, err = c.read(ctx, vm.Host, vm.VMID, c.isRunning(ctx, all[listed])); errors.Is(err, ErrNotFound) {
+			return nil, nil
+		}
+	} else {
+		now, err = c.Idle(ctx, vm) // a start may still be under way
 	}
-	now, err := c.Idle(ctx, vm) // a start may still be under way
 	switch {
 	case err != nil || now == nil:
 		return nil, err
-	case now.Name != vm.Name || vm.Owner != "" && !now.ours(vm.Owner):
+	case now.Name != vm.Name || vm.Owner != "" && !c.owns(vm.Owner, now):
 		return nil, fmt.Errorf("proxmox: VM %d on %s is %s with tags %v now, not %s: not removed", vm.VMID, vm.Host, now.Name, now.Tags, vm.Name)
-	case now.Locked != "":
+	case !now.is(vm):
+		return nil, fmt.Errorf("not removed: %w", otherVM(vm))
+	}
+	now.Owner = vm.Owner
+	if now.Locked != "" {
 		return c.unlocked(ctx, now)
 	}
 	return now, nil

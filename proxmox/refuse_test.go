@@ -30,15 +30,16 @@ func TestShapeRefusesBeforeItClones(t *testing.T) {
 // A host that does not answer hides which of its VMs are which: who has none of ours
 // is nobody's concern, and of one that has some nothing is guessed.
 func TestAHostThatDoesNotAnswer(t *testing.T) {
-	for _, tags := range []string{"somebody", owner} {
+	copied := marked(300)["tags"] // of which one can say without asking that it is not ours
+	for _, tags := range []string{"somebody", owner, copied, marked(301)["tags"]} {
 		model := pvesim.TwoHosts()
-		model.VMs = append(model.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "cp1", Config: map[string]string{"memory": "1024", "tags": owner}},
+		model.VMs = append(model.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "cp1", Config: marked(300)},
 			pvesim.VM{ID: 301, Node: "pve2", Name: "other", Config: map[string]string{"memory": "1024", "tags": tags}})
 		bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 			sim.Fail(pvesim.Rule{Method: "GET", Path: ".*/nodes/pve2/qemu", Status: 595, Message: "No route to host", Times: -1})
 			vm, err := c.VM(t.Context(), owner, "cp1")
 			all, listErr := c.VMs(t.Context(), owner)
-			if tags == owner {
+			if tags != "somebody" && tags != copied {
 				const want = "VM 301 cannot be told from others: its host pve2 does not answer: proxmox: GET /nodes/pve2/qemu: No route to host (status 595)"
 				assert.ErrorContains(t, err, want)
 				assert.ErrorContains(t, listErr, want)

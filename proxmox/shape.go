@@ -18,6 +18,7 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	if err := spec.check(); err != nil {
 		return err
 	}
+	spec.uuid = newUUID()
 	vm, err := c.present(ctx, spec, vm)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 		}
 	}
 	vm.Owner = spec.Owner
-	vm.Unfinished = vm.Description == marker(spec.Owner)
+	vm.Unfinished = vm.halfMade(spec.Owner)
 	return vm, nil
 }
 
@@ -104,7 +105,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 		case waited:
 			c.glances.forget("/qemu")
 		case len(foreign) > 0:
-			return nil, &ConflictError{Name: name, Owner: owner, VMID: foreign[0].VMID, Host: foreign[0].Host}
+			return nil, conflict(owner, foreign[0])
 		default:
 			return nil, nil
 		}

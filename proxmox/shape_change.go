@@ -46,7 +46,7 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 			return nil, err
 		}
 		now.Owner = vm.Owner
-		now.Unfinished = now.Description == marker(spec.Owner)
+		now.Unfinished = now.halfMade(spec.Owner)
 		if left := spec.changes(now); failure == nil && len(left) > 0 {
 			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, fieldsOf(left))
 			if sameFields(all, left) {

@@ -21,7 +21,11 @@ func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 	for _, k := range []string{"template", "digest", "lock", "parent"} {
 		delete(config, k)
 	}
-	config["name"], config["description"] = s.Name, marker(s.Owner)
+	config["name"], config["description"] = s.Name, marker(s.Owner, vmid)
+	// Proxmox makes up another UUID. It is set anew, so that it need not be asked for.
+	if config["smbios1"] = loose(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
+		delete(config, "smbios1")
+	}
 	for k, line := range config {
 		switch p := loose(line); {
 		case strings.HasPrefix(k, "unused"):
@@ -155,10 +159,13 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 	if err != nil {
 		return err
 	}
-	if all := append(found, foreign...); len(all) > 0 {
-		return fmt.Errorf("proxmox: %s is not a template with the tag %s: VMs are cloned from templates only, since a clone of a VM can tear its disks", all[0], spec.Owner)
+	if len(found) > 0 {
+		return fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, since a clone of a VM can tear its disks", found[0])
 	}
-	err = fmt.Errorf("proxmox: no template is called %s and carries the tag %s: %w", spec.Template, spec.Owner, ErrNotFound)
+	if len(foreign) > 0 {
+		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].unlike(spec.Owner))
+	}
+	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, ErrNotFound)
 	if all, lookErr := c.resources(ctx); lookErr == nil && len(all) == 0 {
 		err = fmt.Errorf("%w; the token sees no VM at all: it may lack VM.Audit on /vms", err)
 	}
@@ -169,7 +176,7 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 // looks for the clone under that VMID, and never tries another while that may
 // still come to life.
 func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int) (*VM, error) {
-	p := params{"newid": vmid, "name": spec.Name, "description": marker(spec.Owner)}
+	p := params{"newid": vmid, "name": spec.Name, "description": marker(spec.Owner, vmid)}
 	if spec.Full {
 		p["full"], p["storage"] = 1, spec.Storage
 	}
@@ -207,7 +214,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 // soon as it is complete; nil when there is none.
 func (c *Client) halfMade(ctx context.Context, spec VMSpec, vmid int) (*VM, error) {
 	return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool {
-		return vm.Name == spec.Name && vm.Description == marker(spec.Owner)
+		return vm.Name == spec.Name && vm.halfMade(spec.Owner)
 	})
 }
 

@@ -201,7 +201,7 @@ func TestMissingStorage(t *testing.T) {
 // A lock that nobody holds any more cannot be taken off by a token.
 func TestDeadLock(t *testing.T) {
 	m := pvesim.EightA100()
-	m.VMs = append(m.VMs, pvesim.VM{ID: 200, Node: "pve1", Name: "cp1", Config: map[string]string{"tags": owner, "lock": "clone", "memory": "2048"}})
+	m.VMs = append(m.VMs, pvesim.VM{ID: 200, Node: "pve1", Name: "cp1", Config: marked(200, "lock", "clone")})
 	bubble(t, m, pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 		template(t, c)
 		err := ensure(t.Context(), c, node(t, c, "cp1"))
@@ -215,7 +215,7 @@ func TestDeadLock(t *testing.T) {
 func TestDoubles(t *testing.T) {
 	m := pvesim.EightA100()
 	for id := 200; id < 202; id++ {
-		m.VMs = append(m.VMs, pvesim.VM{ID: id, Node: "pve1", Name: "cp1", Config: map[string]string{"tags": owner, "memory": "2048"}})
+		m.VMs = append(m.VMs, pvesim.VM{ID: id, Node: "pve1", Name: "cp1", Config: marked(id)})
 	}
 	bubble(t, m, pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 		_, err := c.VM(t.Context(), owner, "cp1")
@@ -230,7 +230,7 @@ func TestCloneOfAVMIsRefused(t *testing.T) {
 		spec := node(t, c, "cp1")
 		spec.Template = "win11"
 		before := len(sim.Requests())
-		assert.ErrorContains(t, ensure(t.Context(), c, spec), "is not a template with the tag homelab-a100")
+		assert.ErrorContains(t, ensure(t.Context(), c, spec), "is not a template of homelab-a100: it does not carry the tag homelab-a100")
 		spec.Template = "none"
 		assert.ErrorIs(t, ensure(t.Context(), c, spec), proxmox.ErrNotFound)
 		assert.Empty(t, mutations(sim, before))

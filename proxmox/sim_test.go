@@ -374,7 +374,7 @@ func TestForeignVMIsLeftAlone(t *testing.T) {
 func BenchmarkVMs(b *testing.B) {
 	m := pvesim.EightA100()
 	for i := range 1000 {
-		m.VMs = append(m.VMs, pvesim.VM{ID: 1000 + i, Node: "pve1", Name: fmt.Sprintf("n%d", i), Config: map[string]string{"tags": owner, "memory": "2048"}})
+		m.VMs = append(m.VMs, pvesim.VM{ID: 1000 + i, Node: "pve1", Name: fmt.Sprintf("n%d", i), Config: marked(1000 + i)})
 	}
 	sim := pvesim.New(m, pvesim.Options{})
 	defer sim.Close()

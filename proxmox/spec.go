@@ -15,7 +15,7 @@ type VMSpec struct {
 	Name        string // a DNS name; with Owner the VM's identity
 	Host        string // the Proxmox node that it runs on
 	VMID        int    // 0: the next free one
-	Owner       string // the tag that makes it ours, e.g. homelab-a100
+	Owner       string // the tag of all that is ours, e.g. homelab-a100; the VM's own mark is set beside it
 	Tags        []string
 	Template    string // name of the template, which carries Owner too
 	TemplateID  int    // its VMID, in place of Template: one that is there, whoever's it is
@@ -39,6 +39,8 @@ type VMSpec struct {
 	Adopted     bool      // was not made by us: its OS disk, its interfaces' addresses and its further disks are left as they are
 	Seed        string    // volume id of the NoCloud ISO, on ide2
 	Running     bool      // false: no opinion
+
+	uuid string // for a VM of which none is known; see mark
 }
 
 // NIC is a network interface (virtio).
@@ -174,9 +176,9 @@ func (s VMSpec) cpuType() string {
 }
 
 // marker is the description of a VM between its clone and its configuration. It
-// is how a half-made VM is known as ours after a crash.
-func marker(owner string) string {
-	return "Unfinished: this VM is being made for " + owner + "."
+// is how a half-made VM is known as ours after a crash. A copy of one has another VMID.
+func marker(owner string, vmid int) string {
+	return fmt.Sprintf("Unfinished: this VM %d is being made for %s.", vmid, owner)
 }
 
 // line writes the config line of the interface; old is the line it replaces.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/converge/progress"
 )
 
 // ByID returns the VM with that VMID, whoever's it is. One that is not there is
@@ -25,7 +27,7 @@ func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
 }
 
 // Listed returns a VM of owner's that was seen in a list as it is now; nil when it is
-// gone, or its VMID is another's by now.
+// gone, or its VMID is another's by now, or its configuration tells that it is a copy.
 func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, error) {
 	vm, err := c.ByID(ctx, seen.VMID)
 	switch {
@@ -33,11 +35,14 @@ func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, e
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case vm.Name != seen.Name || !vm.ours(owner):
+	case vm.Name != seen.Name:
+		return nil, nil
+	case !c.owns(owner, vm):
+		progress.Say(ctx, "warning: %s %s: it is left alone", vm, vm.unlike(owner))
 		return nil, nil
 	}
 	vm.Owner = owner
-	vm.Unfinished = vm.Description == marker(owner)
+	vm.Unfinished = vm.halfMade(owner)
 	return vm, nil
 }
 

@@ -64,7 +64,7 @@ func (v *VM) String() string {
 // Identity tells a VM from another that has its name or its VMID: Proxmox gives each a
 // UUID when it is made or cloned.
 func (v *VM) Identity() string {
-	return fmt.Sprintf("%d %s", v.VMID, loose(v.config["smbios1"]).Get("uuid"))
+	return fmt.Sprintf("%d %s", v.VMID, v.uuid())
 }
 
 // pendingEntry is an entry of GET /nodes/N/qemu/ID/pending, which shows both
@@ -237,12 +237,6 @@ func (v *VM) Disk(slot string) (Disk, bool) {
 		}
 	}
 	return Disk{}, false
-}
-
-// ours reports whether the VM belongs to owner, by tag or by the mark of a
-// half-made one.
-func (v *VM) ours(owner string) bool {
-	return slices.Contains(v.Tags, strings.ToLower(owner)) || v.Description == marker(owner)
 }
 
 // storagesInUse returns the storages that hold something of the VM.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +64,7 @@ func TestUploadObeysContext(t *testing.T) {
 func TestNumbersAndSwitches(t *testing.T) {
 	const path = " /nodes/pve1/qemu/100/agent/"
 	var asked string
+	tags := marked(1234567)["tags"]
 	h := serve(t, map[string]http.HandlerFunc{
 		"POST" + path + "exec": data(map[string]any{"pid": "1234567"}),
 		"GET" + path + "exec-status": func(w http.ResponseWriter, r *http.Request) {
@@ -70,10 +72,10 @@ func TestNumbersAndSwitches(t *testing.T) {
 			data(map[string]any{"exited": "1", "exitcode": "0", "out-data": "ok"})(w, r)
 		},
 		"GET /cluster/resources": data([]any{map[string]any{
-			"type": "qemu", "vmid": "1234567", "name": "who had the VMID before", "node": "pve1", "status": "running", "tags": owner, "template": 0, "maxmem": 1, "maxcpu": 1,
+			"type": "qemu", "vmid": "1234567", "name": "who had the VMID before", "node": "pve1", "status": "running", "tags": tags, "template": 0, "maxmem": 1, "maxcpu": 1,
 		}}),
 		"GET /nodes/pve1/qemu": data([]any{map[string]any{
-			"vmid": "1234567", "name": "t", "status": "stopped", "tags": owner, "template": "1", "maxmem": 2147483648.0, "cpus": "2",
+			"vmid": "1234567", "name": "t", "status": "stopped", "tags": tags, "template": "1", "maxmem": 2147483648.0, "cpus": "2",
 		}}),
 	})
 	c := h.dial(t)
@@ -83,5 +85,5 @@ func TestNumbersAndSwitches(t *testing.T) {
 	assert.Equal(t, "1234567", asked)
 	all, err := c.VMs(t.Context(), owner)
 	require.NoError(t, err)
-	assert.Equal(t, []proxmox.Summary{{Name: "t", VMID: 1234567, Host: "pve1", Template: true, Tags: []string{owner}, Cores: 2, Memory: 2 * proxmox.GiB}}, all)
+	assert.Equal(t, []proxmox.Summary{{Name: "t", VMID: 1234567, Host: "pve1", Template: true, Tags: strings.Split(tags, ";"), Cores: 2, Memory: 2 * proxmox.GiB}}, all)
 }

@@ -1,7 +1,7 @@
 // Command 01-attach-gpu gives a GPU to a VM that is there already.
 //
 //	export PROXMOX_TOKEN_SECRET=…
-//	go run . -endpoint 10.0.0.5 -token homelab@pve!me -fingerprint 7E:14:… -tag lab -vm trainer -card 41:00
+//	go run . -endpoint 10.0.0.5 -token homelab@pve!me -fingerprint 7E:14:… -vmid 110 -card 41:00
 //
 // A token may hand out cards only through a resource mapping: with -card one is made,
 // called as -mapping says; else it must be there. A second run changes nothing.
@@ -25,14 +25,13 @@ func main() {
 	flag.StringVar(&cfg.Endpoint, "endpoint", "", "Proxmox host, with or without https:// and port")
 	flag.StringVar(&cfg.TokenID, "token", "", "API token ID, user@realm!name; its secret is read from PROXMOX_TOKEN_SECRET")
 	flag.StringVar(&cfg.Fingerprint, "fingerprint", "", "SHA-256 of the host's certificate; empty: the system's authorities are asked")
-	tag := flag.String("tag", "", "a tag that the VM carries; a VM of that name without it is left alone")
-	name := flag.String("vm", "", "name of the VM")
+	vmid := flag.Int("vmid", 0, "VMID of the VM")
 	mapping := flag.String("mapping", "gpu", "resource mapping to attach")
 	card := flag.String("card", "", "PCI address of a card on the VM's host, e.g. 41:00: the mapping is made for it")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := attach(ctx, cfg, *tag, *name, *mapping, *card)
+	err := attach(ctx, cfg, *vmid, *mapping, *card)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "attach-gpu:", err)
@@ -40,7 +39,7 @@ func main() {
 	}
 }
 
-func attach(ctx context.Context, cfg proxmox.Config, tag, name, mapping, card string) (err error) {
+func attach(ctx context.Context, cfg proxmox.Config, vmid int, mapping, card string) (err error) {
 	if cfg.TokenSecret, err = secret.FromEnv("PROXMOX_TOKEN_SECRET"); err != nil {
 		return err
 	}
@@ -48,12 +47,9 @@ func attach(ctx context.Context, cfg proxmox.Config, tag, name, mapping, card st
 	if err != nil {
 		return err
 	}
-	vm, err := pve.VM(ctx, tag, name)
-	switch {
-	case err != nil:
+	vm, err := pve.ByID(ctx, vmid) // whoever's it is
+	if err != nil {
 		return err
-	case vm == nil:
-		return cmp.Or(pve.Conflict(ctx, tag, name), fmt.Errorf("there is no VM %s, or the token may not see it (VM.Audit)", name))
 	}
 	if card != "" {
 		at, bad := proxmox.ParsePCIAddress(card)

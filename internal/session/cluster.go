@@ -42,6 +42,7 @@ func (s *Session) Plan(ctx context.Context) error {
 	if err := s.Console.Plan(plan); err != nil {
 		return err
 	}
+	s.warnOfHosts()
 	if err := plan.Err(); err != nil {
 		return failedf(1, "not everything could be looked at")
 	}
@@ -55,9 +56,7 @@ func (s *Session) Plan(ctx context.Context) error {
 func (s *Session) Up(ctx context.Context) error {
 	start := time.Now()
 	report, err := s.run(ctx, s.Cluster.Up())
-	for _, doubt := range s.Cluster.Doubts() {
-		s.Say("warning: %s", doubt)
-	}
+	s.warnOfHosts()
 	s.warnOfHub()
 	if err != nil {
 		return err
@@ -69,6 +68,13 @@ func (s *Session) Up(ctx context.Context) error {
 	s.Say("Done in %s: %s changed something, %d found nothing to do.", since(start), count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
 	s.next()
 	return nil
+}
+
+// warnOfHosts says what the look at the hosts found that is no error.
+func (s *Session) warnOfHosts() {
+	for _, doubt := range s.Cluster.Doubts() {
+		s.Say("warning: %s", doubt)
+	}
 }
 
 // next says what one can do with what is there now.
@@ -149,6 +155,7 @@ func (s *Session) Status(ctx context.Context) error {
 		return s.Console.Plan(plan)
 	}
 	wrong := s.Console.Status(plan, s.parts()...)
+	s.warnOfHosts()
 	if wrong {
 		return failedf(pending, "not everything is as asked: go tool mage cluster:plan tells more")
 	}
@@ -184,6 +191,13 @@ func (s *Session) Down(ctx context.Context) error {
 	keeps, err := s.Cluster.Keeps(ctx)
 	if err != nil {
 		return err
+	}
+	strays, err := s.Cluster.Strays(ctx)
+	if err != nil {
+		return err
+	}
+	for _, stray := range strays {
+		s.Say("warning: %s", stray)
 	}
 	for _, vm := range keeps {
 		if vm.Name != s.opt.Also {

@@ -152,7 +152,8 @@ func checkToken(_ *Want, s *seen) []Finding {
 }
 
 // checkNames looks for VMs of somebody else with a name of ours: they are not changed,
-// and none is made beside them.
+// and none is made beside them. One that carries our tag, a copy, keeps that machine alone
+// from being made.
 func checkNames(_ *Want, s *seen) []Finding {
 	if s.namesakes.err != nil {
 		return []Finding{blind("", s.namesakes.err)}
@@ -160,7 +161,11 @@ func checkNames(_ *Want, s *seen) []Finding {
 	var out []Finding
 	for _, c := range s.namesakes.is {
 		evidence, cure, _ := strings.Cut(c.Error(), "\n")
-		f := wrong(c.Name, unindent(cure), "%s", evidence)
+		say := wrong
+		if c.Tagged {
+			say = odd
+		}
+		f := say(c.Name, unindent(cure), "%s", evidence)
 		f.Err = c
 		out = append(out, f)
 	}

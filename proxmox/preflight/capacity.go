@@ -36,9 +36,11 @@ func (s *seen) load(w *Want, host string) load {
 	return l
 }
 
-// wanted reports whether a resident is a machine that is asked for.
+// wanted reports whether a resident is a machine that is asked for. One that carries our
+// tag alone is counted so while none of ours has its name: none is made beside it.
 func (s *seen) wanted(w *Want, r proxmox.Resident) bool {
-	return slices.Contains(r.Tags, w.Owner) && slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Name == r.Name })
+	own := s.marked.is[r.VMID] || slices.Contains(r.Tags, w.Owner) && s.ours(w, r.Name) == nil
+	return own && slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Name == r.Name })
 }
 
 // checkPromises adds up what is promised of memory and disks. Proxmox does not: a VM

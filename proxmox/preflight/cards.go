@@ -142,20 +142,30 @@ func checkCards(w *Want, s *seen) []Finding {
 		case w.Place != nil:
 			return placed(h, seen)
 		}
-		return enough(w, s.ledger.is, h.Name)
+		return enough(w, s.ledger.is, s.marked.is, h.Name)
 	})
 	for _, c := range s.ledger.is.Conflicts() {
-		ours := len(keep(c.Claims, func(cl proxmox.Claim) bool { return slices.Contains(cl.Tags, w.Owner) }))
-		if ours == 0 || ours == len(c.Claims) && w.Place != nil {
+		theirs := keep(c.Claims, func(cl proxmox.Claim) bool { return !s.marked.is[cl.VMID] })
+		if len(theirs) == len(c.Claims) || len(theirs) == 0 && w.Place != nil {
 			continue // somebody else's, who may want it so; or the caller deals his own cards out
 		}
 		say := odd
-		if c.Alive() {
+		if c.Alive() && !copied(w, s.ledger.is, theirs) {
 			say = wrong
 		}
 		out = append(out, say(c.Devices[0].Whole().String(), "take the card from one of them: `qm set VMID --delete hostpciN`", "%s", c))
 	}
 	return out
+}
+
+// copied reports whether all claims are those of copies of our machines, by mappings that
+// are ours: they are no reason to stop.
+func copied(w *Want, ledger *proxmox.Ledger, claims []proxmox.Claim) bool {
+	return len(claims) > 0 && !slices.ContainsFunc(claims, func(cl proxmox.Claim) bool {
+		return !slices.Contains(cl.Tags, w.Owner) || !slices.ContainsFunc(ledger.Mappings, func(m proxmox.MappingState) bool {
+			return m.ID == cl.Mapping && w.Mappings != nil && w.Mappings(m.ID, m.Description)
+		})
+	})
 }
 
 // placed is what the caller's own rules say of a host's cards.
@@ -173,7 +183,7 @@ func placed(h Host, seen *hostSeen) []Finding {
 
 // enough deals the cards of a host out to those who ask: first those who name theirs,
 // then those who want a model, then the others.
-func enough(w *Want, ledger *proxmox.Ledger, host string) []Finding {
+func enough(w *Want, ledger *proxmox.Ledger, ours map[int]bool, host string) []Finding {
 	vms := keep(w.gpus(host), func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 })
 	slices.SortStableFunc(vms, func(a, b VM) int { return cmp.Compare(picky(b.GPUs), picky(a.GPUs)) })
 	gone := map[proxmox.PCIAddress]string{}
@@ -183,7 +193,7 @@ func enough(w *Want, ledger *proxmox.Ledger, host string) []Finding {
 		var why []string
 		for _, c := range ledger.Cards {
 			at := c.Address.Whole()
-			switch claim := others(c, w.Owner); {
+			switch claim := others(c, ours); {
 			case c.Host != host || got == vm.GPUs.Count:
 			case !vm.GPUs.fits(c.GPU):
 				why = append(why, fmt.Sprintf("%s is a %s", at, c.Model))
@@ -217,9 +227,9 @@ func picky(g GPUs) int {
 
 // others says who beside us has a claim on a card, "" when nobody has. What a VM holds
 // until its next start, or as a mediated device, is not free either.
-func others(c proxmox.Card, owner string) string {
+func others(c proxmox.Card, ours map[int]bool) string {
 	for _, cl := range c.Claims {
-		if !slices.Contains(cl.Tags, owner) && !cl.Template {
+		if !ours[cl.VMID] && !cl.Template {
 			return fmt.Sprintf("%s %s", cl, cl.How())
 		}
 	}
@@ -281,7 +291,7 @@ func checkDriver(w *Want, s *seen) []Finding {
 		if seen.cards.err != nil {
 			return []Finding{blind(h.Name, seen.cards.err)}
 		}
-		ids, unknown := candidates(w, s.ledger.is, seen, h.Name)
+		ids, unknown := candidates(w, s.ledger.is, s.marked.is, seen, h.Name)
 		if len(ids) == 0 {
 			return nil
 		}
@@ -307,7 +317,7 @@ func checkDriver(w *Want, s *seen) []Finding {
 
 // candidates are the ids of the cards of a host that machines may get. What somebody
 // else has needs no driver of ours.
-func candidates(w *Want, ledger *proxmox.Ledger, seen *hostSeen, host string) (ids []nvidia.PCIID, unknown []proxmox.GPU) {
+func candidates(w *Want, ledger *proxmox.Ledger, ours map[int]bool, seen *hostSeen, host string) (ids []nvidia.PCIID, unknown []proxmox.GPU) {
 	vms := w.gpus(host)
 	for _, g := range seen.cards.is {
 		mapped := slices.ContainsFunc(seen.mappings.is, func(m proxmox.MappingState) bool {
@@ -317,7 +327,7 @@ func candidates(w *Want, ledger *proxmox.Ledger, seen *hostSeen, host string) (i
 		wanted := slices.ContainsFunc(vms, func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 && vm.GPUs.fits(g) })
 		if !mapped && ledger != nil {
 			c, ok := ledger.Card(host, g.Address)
-			wanted = wanted && (!ok || others(c, w.Owner) == "")
+			wanted = wanted && (!ok || others(c, ours) == "")
 		}
 		if !mapped && !wanted {
 			continue

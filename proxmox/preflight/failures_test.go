@@ -3,6 +3,7 @@ package preflight_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"slices"
@@ -41,8 +42,16 @@ func holder(id int, name, hostpci string, running bool, more ...string) pvesim.V
 	for i := 0; i+1 < len(more); i += 2 {
 		config[more[i]] = more[i+1]
 	}
+	if config["tags"] == tag {
+		config["tags"], config["smbios1"] = marked(id), uuid
+	}
 	return pvesim.VM{ID: id, Node: "pve1", Name: name, Running: running, Config: config}
 }
+
+// marked are the tags of a machine of ours with that UUID.
+func marked(id int) string { return fmt.Sprintf("%s;%s_%d_0a0b0c0d", tag, tag, id) }
+
+const uuid = "uuid=0a0b0c0d-0000-4000-8000-000000000000"
 
 // mapped is a mapping of the one card of the preset, as the hardware is.
 const mapped = "node=pve1,path=0000:01:00,id=10de:2684,iommugroup=13,subsystem-id=1043:88e2"
@@ -62,7 +71,7 @@ func accessFailures() []failure {
 		{name: "root-only-option", want: func(w *preflight.Want) { w.VMs[0].RootOnly = map[string]string{"hugepages": "1024", "affinity": "0-7"} }, found: []string{"error PX1 gpu1"}},
 		{name: "root-only-option-that-is-set", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, pvesim.VM{ID: 110, Node: "pve1", Name: "gpu1", Running: true, Config: map[string]string{
-				"cores": "8", "memory": "32768", "machine": "q35", "bios": "ovmf", "tags": tag, "affinity": "0-7"}})
+				"cores": "8", "memory": "32768", "machine": "q35", "bios": "ovmf", "tags": marked(110), "smbios1": uuid, "affinity": "0-7"}})
 		}, want: func(w *preflight.Want) { w.VMs[0].RootOnly = map[string]string{"affinity": "0-7"} }},
 		{name: "raw-device-in-a-vm-of-ours", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(110, "gpu1", "0000:01:00,pcie=1", false, "tags", tag))
@@ -132,7 +141,7 @@ func hostFailures() []failure {
 		}, want: func(w *preflight.Want) { w.VMs[0].Memory = 96 * proxmox.GiB }, found: []string{"error PX21 pve1"}},
 		{name: "memory-of-what-runs", model: func(m *pvesim.Model) { // somebody made it tight, and our machine runs
 			m.VMs = append(m.VMs, pvesim.VM{ID: 100, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{"cores": "4", "memory": "65536"}},
-				pvesim.VM{ID: 110, Node: "pve1", Name: "gpu1", Running: true, Config: map[string]string{"cores": "8", "memory": "98304", "machine": "q35", "bios": "ovmf", "tags": tag}})
+				pvesim.VM{ID: 110, Node: "pve1", Name: "gpu1", Running: true, Config: map[string]string{"cores": "8", "memory": "98304", "machine": "q35", "bios": "ovmf", "tags": marked(110), "smbios1": uuid}})
 		}, want: func(w *preflight.Want) { w.VMs[0].Memory = 96 * proxmox.GiB }, found: []string{"warning PX21 pve1"}},
 		{name: "memory-of-zfs", model: func(m *pvesim.Model) { m.Hosts[0].Used = 110 * pvesim.GiB }, found: []string{"warning PX6 pve1"}},
 		{name: "disks-beyond-the-pool", want: func(w *preflight.Want) { w.VMs[0].Disks[0].Size = 8400 * proxmox.GiB }, found: []string{"warning PX21 vmdata"}},
@@ -172,6 +181,13 @@ func cardFailures() []failure {
 			m.VMs = append(m.VMs, holder(110, "gpu1", "mapping=rtx,pcie=1", false, "tags", tag, "onboot", "1", "cpu", "host"), holder(104, "win11", "mapping=rtx", false, "onboot", "1"))
 		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) },
 			want: func(w *preflight.Want) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }, found: []string{"error PX4 0000:01:00"}},
+		{name: "card-of-a-copy", model: func(m *pvesim.Model) { // a clone has the device, the tags and the mapping of ours
+			m.VMs = append(m.VMs, holder(110, "gpu1", "mapping=rtx,pcie=1", false, "tags", tag, "onboot", "1", "cpu", "host"),
+				holder(900, "copy", "mapping=rtx,pcie=1", false, "tags", marked(110), "onboot", "1", "cpu", "host"))
+		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "ours", mapped) }, want: func(w *preflight.Want) {
+			w.VMs[0].GPUs.Mappings = []string{"rtx"}
+			w.Mappings = func(_, description string) bool { return description == "ours" }
+		}, found: []string{"warning PX4 0000:01:00"}},
 		{name: "cards-of-others-promised-twice", model: func(m *pvesim.Model) {
 			m.Hosts[0].PCI = pvesim.TwoHosts().Hosts[0].PCI // of two cards, one is left
 			m.VMs = append(m.VMs, holder(104, "win11", "0000:21:00", false, "onboot", "1"), holder(105, "games", "0000:21:00", false, "onboot", "1"))

@@ -36,13 +36,14 @@ func TestWhoHasACard(t *testing.T) {
 		taken bool
 	}{
 		"stopped":                       {proxmox.Claim{}, true},
-		"ours":                          {proxmox.Claim{Tags: []string{"homelab-small"}}, false},
+		"ours":                          {proxmox.Claim{VMID: 104, Tags: []string{"homelab-small"}}, false},
+		"a copy of ours":                {proxmox.Claim{VMID: 900, Tags: []string{"homelab-small"}}, true},
 		"template":                      {proxmox.Claim{Template: true}, false},
 		"mediated device":               {proxmox.Claim{Shared: true, Running: true}, true},
 		"let go, but not yet restarted": {proxmox.Claim{Leaving: true, Running: true}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.taken, others(proxmox.Card{Claims: []proxmox.Claim{c.claim}}, "homelab-small") != "")
+			assert.Equal(t, c.taken, others(proxmox.Card{Claims: []proxmox.Claim{c.claim}}, map[int]bool{104: true}) != "")
 		})
 	}
 }
@@ -62,7 +63,7 @@ func TestCandidatesAreOfTheHost(t *testing.T) {
 	}
 	seen := &hostSeen{cards: fact[[]proxmox.GPU]{is: []proxmox.GPU{card("01:00.0", "128b"), card("41:00.0", "20b5")}},
 		mappings: fact[[]proxmox.MappingState]{is: []proxmox.MappingState{m}}}
-	ids, _ := candidates(&Want{VMs: []VM{{Name: "gpu1", Host: "pve1", GPUs: GPUs{Count: 1, Mappings: []string{"gpus"}}}}}, nil, seen, "pve1")
+	ids, _ := candidates(&Want{VMs: []VM{{Name: "gpu1", Host: "pve1", GPUs: GPUs{Count: 1, Mappings: []string{"gpus"}}}}}, nil, nil, seen, "pve1")
 	if assert.Len(t, ids, 1) {
 		assert.Equal(t, "10de:20b5", ids[0].String())
 	}

@@ -30,6 +30,7 @@ type seen struct {
 	info        fact[proxmox.TokenInfo]
 	residents   fact[[]proxmox.Resident]
 	namesakes   fact[[]*proxmox.ConflictError]
+	marked      fact[map[int]bool] // VMIDs of the machines that are ours
 	ledger      fact[*proxmox.Ledger]
 	now         time.Time
 	on          map[string]*hostSeen
@@ -120,6 +121,14 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 		return
 	}
 	ask(g, &s.residents, func() ([]proxmox.Resident, error) { return c.Residents(ctx) })
+	ask(g, &s.marked, func() (map[int]bool, error) {
+		all, err := c.VMs(ctx, w.Owner)
+		marked := make(map[int]bool, len(all))
+		for _, vm := range all {
+			marked[vm.VMID] = true
+		}
+		return marked, err
+	})
 	ask(g, &s.quorate, func() (bool, error) { return c.Quorate(ctx) })
 	exactly := proxmox.Paths(w.Grants)
 	if !o.Exact {
@@ -201,7 +210,7 @@ func (s *seen) askMachines(ctx context.Context, c *proxmox.Client, w *Want) {
 // ours is the machine of ours with that name, nil when it is not there.
 func (s *seen) ours(w *Want, name string) *proxmox.Resident {
 	for i, r := range s.residents.is {
-		if r.Name == name && !r.Container && !r.Template && slices.Contains(r.Tags, w.Owner) {
+		if r.Name == name && !r.Container && !r.Template && s.marked.is[r.VMID] {
 			return &s.residents.is[i]
 		}
 	}

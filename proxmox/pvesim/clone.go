@@ -206,7 +206,9 @@ func (w worker) clonedConfig(cl *cloning, v *vm, made *allocated) (map[string]st
 			conf[k] = value
 		}
 	}
-	conf["vmgenid"] = w.s.uuid()
+	if conf["vmgenid"] != "" {
+		conf["vmgenid"] = w.s.uuid()
+	}
 	smbios := w.s.props("smbios1", conf["smbios1"])
 	smbios["uuid"] = w.s.uuid()
 	conf["smbios1"] = w.s.printProps("smbios1", smbios)

@@ -15,7 +15,7 @@ pveum user token modify homelab@pve least --privsep 1 2>/dev/null || pveum user 
 #   VM.Clone: clone machines from the template
 #   VM.PowerMgmt: start and stop machines
 #   VM.Config.CPU, VM.Config.Memory, VM.Config.Disk, VM.Config.Network: give machines their cores, memory, disks and network
-#   VM.Config.HWType, VM.Config.Options: firmware, machine type, console and the guest agent's channel; tags, which say whose a machine is
+#   VM.Config.HWType, VM.Config.Options: firmware, machine type, console, UUID and the guest agent's channel; tags, which with the UUID say whose a machine is
 #   VM.Config.CDROM: put the first-boot ISO into a machine's drive, and take it out
 #   VM.Monitor: read SSH host keys and fill the template through the guest agent
 pveum role add homelab-least-vms 2>/dev/null; pveum role modify homelab-least-vms --privs VM.Allocate,VM.Audit,VM.Clone,VM.Config.CDROM,VM.Config.CPU,VM.Config.Disk,VM.Config.HWType,VM.Config.Memory,VM.Config.Network,VM.Config.Options,VM.Monitor,VM.PowerMgmt

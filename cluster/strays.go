@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/preflight"
+)
+
+// recognise tells pve how machines look that earlier versions have made, which have no
+// mark: the interface has the address that the file, or the cluster's name, gives it. What
+// the file does not name is not recognised, so that no backup of a machine that was
+// removed long ago, restored to look at it, is removed once more.
+func (s *Spec) recognise(pve *proxmox.Client) {
+	addresses := map[string]string{}
+	for _, n := range s.Machines() {
+		if !n.External {
+			addresses[n.Name] = n.MAC.String()
+		}
+	}
+	pve.Recognise(s.tag(), func(name string) string {
+		// A template of any file: clones have other addresses, and nobody works in it.
+		if host, baked := s.bakedFor(name); baked {
+			return s.bakeMAC(host).String()
+		}
+		return addresses[name]
+	})
+}
+
+// bakedFor returns the host in the name of a baked template.
+func (s *Spec) bakedFor(name string) (host string, baked bool) {
+	tail, baked := strings.CutPrefix(name, s.Name+bakedInfix)
+	at := strings.LastIndex(tail, "-")
+	return tail[:max(at, 0)], baked && at > 0
+}
+
+// ours are the VMIDs of the machines and templates of this cluster.
+func (c *Cluster) ours(ctx context.Context) (map[int]bool, error) {
+	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	out := make(map[int]bool, len(vms))
+	for _, vm := range vms {
+		out[vm.VMID] = true
+	}
+	return out, err
+}
+
+// Strays names the VMs that carry the cluster's tag and are not the cluster's: copies of
+// its machines, what somebody has tagged by hand, and what an earlier version made and is
+// not in the file. They are left alone by everything.
+func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
+	if c.Proxmox == nil {
+		return nil, nil
+	}
+	all, err := c.Proxmox.Strays(ctx, c.spec.tag())
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	ours, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]preflight.Finding, len(all))
+	for i, stray := range all {
+		there := slices.ContainsFunc(ours, func(vm proxmox.Summary) bool { return vm.Name == stray.Name })
+		out[i] = c.straying(stray, there)
+	}
+	return out, nil
+}
+
+// straying says what a stray is, and what can be done about it. there: a machine of ours
+// has its name.
+func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
+	name := s.Name
+	if name == "" {
+		name = "without a name"
+	}
+	seen := fmt.Sprintf("VM %d (%s) on %s has the tag %s and is not ours: it %s. Nothing here changes, stops or destroys it", s.VMID, name, s.Host, c.spec.tag(), s.Why)
+	for _, g := range s.GPUs {
+		seen += fmt.Sprintf("; its %s takes a GPU of %s when it starts (qm set %d --delete %s)", g.Slot, g.Mapping, s.VMID, g.Slot)
+	}
+	cure := fmt.Sprintf("not to hear of it any more, as root on %s: %s", s.Host, s.Untag(c.spec.tag()))
+	switch {
+	case there || s.Template:
+	case c.spec.names(s.Name):
+		cure = fmt.Sprintf("if it is to be the node %s: adopt: true there; else rename it, or %s", s.Name, cure)
+	default:
+		cure = fmt.Sprintf("if it is this cluster's and to go: destroy it in Proxmox; %s", cure)
+	}
+	return preflight.Finding{ID: "stray", Title: "what has the cluster's tag is the cluster's", Subject: name, Verdict: preflight.Warning, Evidence: seen, Cure: cure}
+}

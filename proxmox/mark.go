@@ -1,0 +1,114 @@
+package proxmox
+
+import (
+	"crypto/rand"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A machine says itself whose it is, and which one it is: beside the owner's tag it
+// carries a mark, the tag OWNER_VMID_UUID with the first digits of its SMBIOS UUID.
+//
+// The owner's tag alone proves nothing. Proxmox copies tags, description and every other
+// line when it clones, but the clone has a VMID, a UUID and interface addresses of its own
+// (clone_vm in PVE/API2/Qemu.pm). A backup that is restored to another VMID keeps even its
+// UUID and its addresses, unless they are asked to be unique (restore_update_config_line
+// in PVE/QemuServer.pm). So the mark names both, and fits none of the copies.
+
+// mark is the tag of the one machine of owner's that has this VMID and this UUID.
+func mark(owner string, vmid int, uuid string) string {
+	return fmt.Sprintf("%s_%d_%.8s", strings.ToLower(owner), vmid, strings.ToLower(uuid))
+}
+
+var markTail = regexp.MustCompile(`^([0-9]+)_[0-9a-f]{8}$`)
+
+// markedAs returns the VMID that a tag names which is a mark of owner's, 0 for any other tag.
+func markedAs(owner, tag string) int {
+	tail, found := strings.CutPrefix(tag, strings.ToLower(owner)+"_")
+	if m := markTail.FindStringSubmatch(tail); found && m != nil {
+		vmid, _ := strconv.Atoi(m[1])
+		return vmid
+	}
+	return 0
+}
+
+// marks returns the VMIDs that the marks of owner's among tags name.
+func marks(owner string, tags []string) []int {
+	var out []int
+	for _, t := range tags {
+		if vmid := markedAs(owner, t); vmid != 0 {
+			out = append(out, vmid)
+		}
+	}
+	return out
+}
+
+// withoutMarks returns the tags that are no marks of owner's.
+func withoutMarks(owner string, tags []string) []string {
+	return slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return markedAs(owner, t) != 0 })
+}
+
+// newUUID makes a UUID of random digits (version 4), as Proxmox makes them.
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // which never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// uuid is the VM's SMBIOS UUID; "" where it has none, or its configuration was not read.
+func (v *VM) uuid() string { return loose(v.config["smbios1"]).Get("uuid") }
+
+// is reports whether v, as it is now, may be the machine that was seen before.
+func (v *VM) is(seen *VM) bool { return seen.uuid() == "" || strings.EqualFold(v.uuid(), seen.uuid()) }
+
+// otherVM is the error where is is false.
+func otherVM(seen *VM) error {
+	return fmt.Errorf("proxmox: VM %d on %s is another machine than %s was, with another UUID: it is left alone", seen.VMID, seen.Host, seen.Name)
+}
+
+// tagged reports whether the VM carries the tag owner, which copies of ours do as well.
+func (v *VM) tagged(owner string) bool { return slices.Contains(v.Tags, strings.ToLower(owner)) }
+
+// ours reports whether the VM belongs to owner, by its mark or that of a half-made one.
+func (v *VM) ours(owner string) bool {
+	return v.halfMade(owner) || v.uuid() != "" && v.tagged(owner) && slices.Contains(v.Tags, mark(owner, v.VMID, v.uuid()))
+}
+
+// halfMade reports whether the VM is a clone of ours that was not configured yet.
+func (v *VM) halfMade(owner string) bool { return v.Description == marker(owner, v.VMID) }
+
+// unlike says why a VM that is not ours is not, although it may look so.
+func (v *VM) unlike(owner string) string {
+	named := marks(owner, v.Tags)
+	switch {
+	case !v.tagged(owner):
+		return "does not carry the tag " + owner
+	case slices.Contains(named, v.VMID):
+		return "is marked as a VM with another UUID"
+	case len(named) > 0:
+		return fmt.Sprintf("is marked as VM %d, so it is a copy: a clone, or a backup restored to another VMID", named[0])
+	}
+	return fmt.Sprintf("carries the tag %s without a mark of its own", owner)
+}
+
+// tagged, as of a [VM].
+func (r resource) tagged(owner string) bool {
+	return slices.Contains(splitTags(r.Tags), strings.ToLower(owner))
+}
+
+// ours reports whether a VM in the list is marked with its VMID as owner's. Whether its
+// UUID is the marked one only its configuration tells, and a half-made one may be ours
+// without it.
+func (r resource) ours(owner string) bool {
+	return r.tagged(owner) && slices.Contains(marks(owner, splitTags(r.Tags)), int(r.VMID))
+}
+
+// maybeOurs reports whether what the list shows leaves it open that a VM is owner's: an
+// earlier version may have made it.
+func (r resource) maybeOurs(owner string) bool {
+	return r.ours(owner) || r.tagged(owner) && len(marks(owner, splitTags(r.Tags))) == 0
+}

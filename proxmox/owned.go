@@ -1,0 +1,181 @@
+package proxmox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Recognise tells by what else a VM is known as owner's that carries the owner's tag and no
+// mark at all, as earlier versions of this package made them: address returns, for the VM's
+// name, the MAC address of an interface that no other machine has, "" for a name that is
+// not known. A clone has other addresses. A restored backup may have the same: where
+// several VMs could be meant, or one that is marked has the name, none is recognised.
+func (c *Client) Recognise(owner string, address func(name string) string) {
+	c.born.Store(strings.ToLower(owner), address)
+}
+
+// recognised reports whether an earlier version has made a VM for owner.
+func (c *Client) recognised(owner string, vm *VM) bool {
+	known, found := c.born.Load(strings.ToLower(owner))
+	if !found || !vm.tagged(owner) || len(marks(owner, vm.Tags)) > 0 {
+		return false
+	}
+	address := known.(func(string) string)(vm.Name)
+	return address != "" && slices.ContainsFunc(vm.NICs, func(n NIC) bool { return strings.EqualFold(n.MAC, address) })
+}
+
+// owns reports whether a VM whose configuration was read is owner's.
+func (c *Client) owns(owner string, vm *VM) bool { return vm.ours(owner) || c.recognised(owner, vm) }
+
+// Summary is a VM in a list.
+type Summary struct {
+	Name     string
+	VMID     int
+	Host     string
+	Template bool
+	Running  bool
+	Locked   string
+	Tags     []string
+	Cores    int
+	Memory   Size
+}
+
+// VMs returns every VM and template of owner's, sorted by name: marked with its VMID, or
+// half-made, or recognised. It costs one request and one for each host with VMs, shared
+// with all lookups at that time, and one for each VM with the owner's tag whose mark is
+// not its own. That the UUID is the marked one is seen before anything is done to a VM.
+func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ours, _, err := c.tell(ctx, all, owner)
+	return ours, err
+}
+
+// Stray is a VM that carries an owner's tag and is not the owner's: a copy, or one that
+// somebody has tagged by hand. Nothing is ever done to it.
+type Stray struct {
+	Summary
+	Why  string    // it is not: "is marked as VM 104, so it is a copy …"
+	GPUs []HostPCI // what it would take when it starts
+}
+
+// Untag returns the command that takes an owner's tag and marks off a stray, for root on
+// its host: then it is not spoken of any more.
+func (s Stray) Untag(owner string) string {
+	rest := slices.DeleteFunc(withoutMarks(owner, s.Tags), func(t string) bool { return t == strings.ToLower(owner) })
+	if len(rest) == 0 {
+		return fmt.Sprintf("qm set %d --delete tags", s.VMID)
+	}
+	return fmt.Sprintf("qm set %d --tags '%s'", s.VMID, strings.Join(rest, ";"))
+}
+
+// Strays returns the VMs that carry the tag owner and are not the owner's, sorted by name.
+// It costs what [Client.VMs] does.
+func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, strays, err := c.tell(ctx, all, owner)
+	return strays, err
+}
+
+// tell tells the VMs that are owner's from those that carry the owner's tag alone. What
+// the list leaves open is read.
+func (c *Client) tell(ctx context.Context, all []resource, owner string) (ours []Summary, strays []Stray, err error) {
+	var earlier []Stray // what earlier versions have made
+	for _, r := range all {
+		if r.Type != "qemu" || !r.tagged(owner) && (!nameless(r) || len(splitTags(r.Tags)) > 0) {
+			continue
+		}
+		s := Stray{Summary: r.summary()}
+		err := r.certain()
+		switch {
+		case err != nil && r.tagged(owner) && !r.maybeOurs(owner):
+			s.Why = (&VM{VMID: s.VMID, Tags: s.Tags}).unlike(owner)
+			strays = append(strays, s)
+			continue
+		case err != nil && r.tagged(owner):
+			return nil, nil, err
+		case r.ours(owner) && !nameless(r):
+			ours = append(ours, c.withPower(ctx, s.Summary, r))
+			continue
+		}
+		vm, err := c.glimpse(ctx, r)
+		switch {
+		case errors.Is(err, ErrNotFound), !r.ours(owner) && forbidden(err):
+			continue // destroyed since, or one that we may not see
+		case err != nil:
+			return nil, nil, err
+		}
+		s.Summary = c.withPower(ctx, vm.summary(), r)
+		s.Why, s.GPUs = vm.unlike(owner), vm.GPUs
+		switch {
+		case vm.ours(owner):
+			ours = append(ours, s.Summary)
+		case c.recognised(owner, vm):
+			earlier = append(earlier, s)
+		case vm.tagged(owner):
+			strays = append(strays, s)
+		}
+	}
+	ours, strays = settleEarlier(ours, strays, earlier)
+	slices.SortFunc(ours, byName)
+	slices.SortFunc(strays, func(a, b Stray) int { return byName(a.Summary, b.Summary) })
+	return ours, strays, nil
+}
+
+// settleEarlier puts each VM that an earlier version has made with ours, or, where another
+// has its name too, so that nothing tells which is meant, with the strays.
+func settleEarlier(ours []Summary, strays, earlier []Stray) ([]Summary, []Stray) {
+	marked := slices.Clone(ours)
+	for _, one := range earlier {
+		double := func(s Summary) bool { return s.Name == one.Name && s.VMID != one.VMID }
+		if slices.ContainsFunc(marked, double) || slices.ContainsFunc(earlier, func(e Stray) bool { return double(e.Summary) }) {
+			strays = append(strays, one)
+		} else {
+			ours = append(ours, one.Summary)
+		}
+	}
+	return ours, strays
+}
+
+func byName(a, b Summary) int { return cmp.Or(strings.Compare(a.Name, b.Name), a.VMID-b.VMID) }
+
+// glimpse reads a VM that a list has shown. One that has a name may be shared with others
+// who look at that time.
+func (c *Client) glimpse(ctx context.Context, r resource) (*VM, error) {
+	if nameless(r) {
+		return c.read(ctx, r.Node, int(r.VMID), false)
+	}
+	entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Node, int(r.VMID), "pending"), nil)
+	if err != nil {
+		return nil, err
+	}
+	return newVM(r.Node, int(r.VMID), entries, r.Status == "running"), nil
+}
+
+func (r resource) summary() Summary {
+	return Summary{
+		Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,
+		Tags: splitTags(r.Tags), Cores: int(r.MaxCPU), Memory: Size(r.MaxMem),
+	}
+}
+
+func (v *VM) summary() Summary {
+	return Summary{
+		Name: v.Name, VMID: v.VMID, Host: v.Host, Template: v.Template, Locked: v.Locked, Tags: v.Tags, Cores: v.Cores, Memory: v.Memory,
+	}
+}
+
+// withPower says of a VM in a list whether it runs.
+func (c *Client) withPower(ctx context.Context, s Summary, r resource) Summary {
+	s.Running = !s.Template && c.isRunning(ctx, r)
+	return s
+}
