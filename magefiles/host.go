@@ -54,6 +54,6 @@ func (Host) Role(ctx context.Context, spec, pve *string, json *bool) error {
 // Trial goes the whole way with a cluster made for that: up, its changes, down; plans after each step, and records it. Flags: -spec=FILE -from=STEP -out=FILE.md|FILE.json -yes -json -timeout=3h.
 func (Host) Trial(ctx context.Context, spec, from, out *string, yes, json *bool, timeout *time.Duration) error {
 	o := options(spec, json, yes, timeout)
-	o.From, o.Out, o.Start = value(from), value(out), true
+	o.From, o.Out, o.Start, o.MakeKey = value(from), value(out), true, true
 	return within(ctx, o, session.HostTrial)
 }

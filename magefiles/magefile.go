@@ -44,7 +44,7 @@ func (Cluster) Plan(ctx context.Context, spec, charts *string, offline, json *bo
 func (Cluster) Up(ctx context.Context, spec, charts *string, offline, json *bool, timeout *time.Duration) error {
 	o := options(spec, json, nil, timeout)
 	o.Charts, o.Offline = value(charts), value(offline)
-	o.Start = true
+	o.Start, o.MakeKey = true, true
 	return with(ctx, o, (*session.Session).Up)
 }
 

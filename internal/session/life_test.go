@@ -39,7 +39,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	w := &site{t: t, kube: &kubesim.Sim{}, dir: t.TempDir()}
 	w.sim = pvesim.New(pvesim.EightA100(), pvesim.Options{Kubernetes: w.kube})
-	require.NoError(t, ensureKey(filepath.Join(w.dir, "id_ed25519")))
+	require.NoError(t, makeKey(filepath.Join(w.dir, "id_ed25519")))
 	return w
 }
 
