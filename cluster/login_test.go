@@ -228,3 +228,24 @@ func onlyLogin(plan []string) (out []string) {
 	}
 	return out
 }
+
+// A key that the file names since reaches the machines that live, over SSH; the keys that
+// are there stay.
+func TestAKeyThatTheFileNamesSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, duo))
+		_, public, err := ssh.GenerateKey()
+		require.NoError(t, err)
+		spec := parse(t, duo+"ssh: {publicKeys: ['"+public+"']}\n")
+		assert.Equal(t, []string{"login: cp1: lacks keys of the file → all of ssh.publicKeys; wk1: lacks keys of the file → all of ssh.publicKeys"}, w.plan(t, spec))
+		before := w.now()
+		w.up(t, spec)
+		assert.Empty(t, before.changes().Proxmox)
+		assert.Empty(t, before.changes().Restarted)
+		assert.Empty(t, w.plan(t, spec))
+		assert.Len(t, w.authorized(t, "wk1"), 2)
+		assert.Contains(t, w.authorized(t, "wk1"), public)
+	})
+}

@@ -45,6 +45,9 @@ func (s *Session) Plan(ctx context.Context) error {
 	if err := plan.Err(); err != nil {
 		return failedf(1, "not everything could be looked at")
 	}
+	if err := s.released(ctx, plan); err != nil {
+		return err
+	}
 	if plan.Changes() {
 		return failedf(pending, "there is something to change: go tool mage cluster:up does it")
 	}
