@@ -45,6 +45,15 @@ func artifacts(r k3s.Release) []string {
 	return []string{"sha256sum-amd64.txt", "k3s", r.Images()}
 }
 
+// K3sURL is where the checksums of the file's release of K3s are, "" where its files come
+// from a folder.
+func (s *Spec) K3sURL() string {
+	if s.K3s.AirgapDir != "" {
+		return ""
+	}
+	return k3s.Release{Version: s.K3s.Version}.URL(artifacts(k3s.Release{})[0])
+}
+
 // checkArtifacts says which files the folder k3s.airgap lacks.
 func (s *Spec) checkArtifacts() error {
 	if s.K3s.AirgapDir == "" {

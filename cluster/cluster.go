@@ -3,10 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -20,7 +18,9 @@ import (
 type Backend struct {
 	Proxmox *proxmox.Client // nil where every machine is external
 	Signers []ssh.Signer    // keys to log in to the guests with
-	Agent   string          // socket of an SSH agent with further keys, or empty
+	// TokenKey is the LoginKey of the API token, which is offered after Signers; may be nil.
+	TokenKey ssh.Signer
+	Agent    string // socket of an SSH agent with further keys, or empty
 	// Dial reaches the guests and the Kubernetes API; nil dials directly. A jump
 	// host is its ssh.Client's Dial.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -54,6 +54,8 @@ type Cluster struct {
 	seeds  map[string]func() (seed, error) // by machine name
 	hosts  *ssh.KnownHosts
 	doubts doubts
+	births births
+	logins logins
 	api    api
 	twins  twins
 	pushed pushed
@@ -65,13 +67,11 @@ type Cluster struct {
 	unwell string
 }
 
-// New binds spec to b. It touches nothing but makes b.Dir.
+// New binds spec to b. It touches nothing, and neither does a Plan: what is to be kept in
+// b.Dir is written by Runs, and by Keep.
 func New(spec *Spec, b Backend) (*Cluster, error) {
 	if slices.ContainsFunc(spec.Nodes, Node.unplaced) {
 		return nil, errors.New("cluster: hosts of some nodes are still to be chosen: Place does that")
-	}
-	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("the folder of cluster %s: %w", spec.Name, err)
 	}
 	c := &Cluster{
 		spec: spec, Backend: b, guests: map[string]*guest{}, seeds: map[string]func() (seed, error){},
@@ -79,6 +79,7 @@ func New(spec *Spec, b Backend) (*Cluster, error) {
 		restarting: make(chan struct{}, 1),
 	}
 	c.platformParts = sync.OnceValues(func() ([]piece, error) { return spec.parts(true) })
+	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {
 		spec.recognise(b.Proxmox)
 		b.Proxmox.Expect(spec.RolePrefix(), slices.Concat(spec.Grants(b.Proxmox.Version()), spec.LookGrants()))
@@ -95,6 +96,10 @@ func (c *Cluster) Spec() *Spec { return c.spec }
 
 // KubeconfigPath is where Up leaves the administrator's kubeconfig.
 func (c *Cluster) KubeconfigPath() string { return filepath.Join(c.Dir, "kubeconfig") }
+
+// Keep writes what was learnt of the machines' host keys to known_hosts in Dir. Up does so
+// by itself at its end; after other Runs it saves asking again.
+func (c *Cluster) Keep() error { return c.hosts.Flush() }
 
 // Close ends the connections to the guests.
 func (c *Cluster) Close() {

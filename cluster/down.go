@@ -113,6 +113,7 @@ func (c *Cluster) filesStep() *converge.Resource[[]string] {
 					return err
 				}
 			}
+			c.hosts.Drop()
 			return nil
 		},
 	}

@@ -1,11 +1,9 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -90,11 +88,12 @@ func (c *Cluster) lookAtExternal(ctx context.Context, n Node) (problem string, e
 // keyHint says how a key that was made for this cluster gets to a machine that somebody
 // else made; nothing where the file names the user's own keys.
 func (c *Cluster) keyHint(n Node) string {
-	if c.spec.Access.PrivateKey != "" || c.spec.Access.Agent {
+	if c.spec.Access.PrivateKey != "" || c.spec.Access.Agent || len(c.signers()) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; the login key of this cluster is not on the machine: ssh-copy-id -f -i %s -p %d %s@%s",
-		filepath.Join(c.Dir, "id_ed25519.pub"), n.SSHPort, cmp.Or(n.SSHUser, c.spec.Access.User), n.Address.Addr())
+	keys := c.signers()
+	return fmt.Sprintf("; the login key of this cluster is not on the machine: ssh -p %d %s@%s 'umask 077; mkdir -p .ssh; echo %s >>.ssh/authorized_keys'",
+		n.SSHPort, c.guests[n.Name].user, n.Address.Addr(), ssh.AuthorizedKey(keys[len(keys)-1].PublicKey()))
 }
 
 // externalDriverStep waits for a driver that is its owner's to install.

@@ -100,28 +100,6 @@ func (c *Cluster) seedsOf(machines map[string]bool, file string) bool {
 	return c.spec.ownsFile(file) && machines[parts[2]]
 }
 
-// asBorn leaves a file server with the seed of its first boot: what has changed in the
-// file since, such as a key that may log in, is no reason to make it anew, as it is of a
-// node.
-func asBorn(n Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
-	if n.Role == FileServer && vm != nil && !vm.Unfinished && vm.Seed != "" {
-		spec.Seed = vm.Seed
-	}
-	return spec
-}
-
-// bornOtherwise reports whether a file server was made by another seed than it would be now.
-func (c *Cluster) bornOtherwise(ctx context.Context, n Node, file string) (bool, error) {
-	if n.Role != FileServer {
-		return false, nil
-	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
-	if err != nil || vm == nil {
-		return false, err
-	}
-	return !vm.Unfinished && vm.Seed != "" && !strings.HasSuffix(vm.Seed, "/"+file), nil
-}
-
 // orphans looks at machines with data that the file no longer names. They stay; where
 // the file wants another in their place, that is an error, for it would begin empty.
 func (c *Cluster) orphans(ctx context.Context) (found []preflight.Finding, err error) {

@@ -29,6 +29,7 @@ const hostKeyFile = "/etc/ssh/ssh_host_ed25519_key.pub"
 type guest struct {
 	node Node
 	addr string // host:port of its SSH server
+	user string // who logs in there
 	ssh  *ssh.Client
 	root remote.Runner // the same, as root
 	// absent is set once its machine was seen not to be there: what others ask of
@@ -58,7 +59,7 @@ func (c *Cluster) newGuest(n Node) *guest {
 	if !n.DHCP() {
 		host = n.Address.Addr().String()
 	}
-	g := &guest{node: n, addr: net.JoinHostPort(host, port)}
+	g := &guest{node: n, addr: net.JoinHostPort(host, port), user: user}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if n.DHCP() {
 			ip, err := c.leased(ctx, n)
@@ -70,7 +71,7 @@ func (c *Cluster) newGuest(n Node) *guest {
 		return c.knock(ctx, g, network, addr)
 	}
 	g.ssh = ssh.New(ssh.Config{
-		Addr: g.addr, User: user, Signers: c.Signers, Agent: c.Agent,
+		Addr: g.addr, User: user, Signers: c.signers(), Agent: c.Agent,
 		Dial: dial, Via: c.Via,
 		HostKeys: func(ctx context.Context, addr string) ([]ssh.PublicKey, error) { return c.hostKeys(ctx, n, addr) },
 	})
@@ -233,6 +234,8 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		return inside{}, ctx.Err()
 	case ofThisMachine(err):
 		return inside{}, converge.Permanent(err)
+	case errors.As(err, &auth) && c.logins.awaits(n.Name):
+		return inside{problem: "its SSH server answers, and lets this run in once login has seen to it"}, nil
 	case errors.As(err, &auth) && g.refusedFor() < loginGrace:
 		return inside{problem: "its SSH server answers, the first boot has not made the login yet"}, nil
 	case errors.As(err, &auth), errors.As(err, &wrong):

@@ -302,7 +302,12 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 			return nil, err
 		}
 		for _, v := range volumes {
-			if v.VMID == 0 && c.spec.ownsFile(v.Name()) && !k.files[v.Name()] && !c.seedsOf(k.stay, v.Name()) {
+			if v.VMID != 0 || !c.spec.ownsFile(v.Name()) || k.files[v.Name()] || c.seedsOf(k.stay, v.Name()) {
+				continue
+			}
+			if inUse, err := c.inDrive(ctx, v, k); err != nil {
+				return nil, err
+			} else if !inUse {
 				out = append(out, v)
 			}
 		}

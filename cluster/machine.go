@@ -9,14 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/remote/ssh"
 )
-
-// seed is what a node is told at first boot, as an image with its name.
-type seed struct {
-	file string // its name on the storage
-	iso  func() ([]byte, error)
-}
 
 // machine is a node as cloud-init should make it. Nothing secret is in it, and no data
 // disk: those come and go while the machine lives, see disksStep.
@@ -49,48 +42,6 @@ func (s *Spec) aptSecurity() string {
 		return ""
 	}
 	return s.distro().Security
-}
-
-// seed renders a node's first boot, once: the file does not change under us, and
-// many steps ask for the seed's name.
-func (c *Cluster) seed(n Node) (seed, error) { return c.seeds[n.Name]() }
-
-func (c *Cluster) renderSeed(n Node) (seed, error) {
-	render := cloudinit.RenderServer
-	switch n.Role {
-	case Agent:
-		render = cloudinit.RenderWorker
-	case FileServer:
-		render = cloudinit.RenderPlain
-	}
-	doc, err := render(c.spec.machine(n, c.authorizedKeys()))
-	if err != nil {
-		return seed{}, err
-	}
-	digest, err := doc.Digest()
-	if err != nil {
-		return seed{}, err
-	}
-	return seed{file: c.spec.seedFile(n.Name, digest), iso: doc.ISO}, nil
-}
-
-// authorizedKeys are the keys that the file names and those that we log in with.
-func (c *Cluster) authorizedKeys() []string {
-	keys := append([]string(nil), c.spec.Access.PublicKeys...)
-	for _, s := range c.Signers {
-		keys = append(keys, ssh.AuthorizedKey(s.PublicKey()))
-	}
-	seen := map[string]bool{}
-	var out []string
-	for _, k := range keys {
-		f := strings.Fields(k)
-		if len(f) < 2 || seen[f[1]] {
-			continue
-		}
-		seen[f[1]] = true
-		out = append(out, k)
-	}
-	return out
 }
 
 // vm is a node as Proxmox should have it.

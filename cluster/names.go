@@ -19,10 +19,16 @@ func (s *Spec) ownsMark(tag string) bool { return strings.HasPrefix(tag, s.tag()
 // tagPrefix is what the tags of all clusters begin with.
 const tagPrefix = "homelab-"
 
-// seedFile is the name of a node's seed ISO. The digest of its content is part of
+// seedFile is the name of a seed ISO. The digest of its content is part of
 // it: "is it there?" is a lookup, and a changed input is a changed name.
 func (s *Spec) seedFile(node, digest string) string {
 	return s.file(node, digest, "iso")
+}
+
+// nodeSeedFile is the name of a node's seed ISO: the digest of what the machine is to be,
+// and one of the keys that may log in, which are no part of that.
+func (s *Spec) nodeSeedFile(node, digest, keys string) string {
+	return fmt.Sprintf("homelab_%s_%s_%s-%s.iso", s.Name, node, digest[:12], keys[:8])
 }
 
 // file names a file of ours on a Proxmox storage. No cluster's or node's name has

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	whole "github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -92,12 +92,14 @@ func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) 
 	return read(ctx, c.root(server))
 }
 
-// kubeconfigStep leaves a kubeconfig for kubectl, mode 0600.
+// kubeconfigStep leaves a kubeconfig for kubectl, mode 0600, and sees that the API's
+// administrator can be asked for one.
 func (c *Cluster) kubeconfigStep() *converge.Resource[[]byte] {
-	path := c.KubeconfigPath()
+	path, kept := c.KubeconfigPath(), false
 	var want []byte
 	return &converge.Resource[[]byte]{
-		ID: "kubeconfig",
+		ID:    "kubeconfig",
+		Local: true,
 		Observe: func(ctx context.Context) ([]byte, error) {
 			config, err := c.fetchKubeconfig(ctx)
 			if err != nil {
@@ -122,28 +124,16 @@ func (c *Cluster) kubeconfigStep() *converge.Resource[[]byte] {
 				return drift.Diff{{Want: path, Effect: drift.Update}}
 			case !bytes.Equal(have, want):
 				return drift.Diff{{Have: "of an earlier cluster or address", Want: path, Effect: drift.Update}}
+			case !kept && c.hosts.Unsaved():
+				return drift.Diff{{Want: c.hosts.Path(), Effect: drift.Update}}
 			}
 			return nil
 		},
-		Apply: func(context.Context, []byte) error { return writeSecretFile(path, want) },
+		Apply: func(context.Context, []byte) error {
+			kept = true // what is learnt from now on is for the next
+			return errors.Join(whole.Whole(path, want, 0o600), c.Keep())
+		},
 	}
-}
-
-// writeSecretFile replaces a file in one move; nobody else may ever read it.
-func writeSecretFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // made with mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	if _, err := f.Write(data); err != nil {
-		_ = f.Close()
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // nodeStep keeps a node Ready, with the labels and taints of the file, and takes

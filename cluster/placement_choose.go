@@ -28,7 +28,7 @@ func (b *book) choose(n Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 		other, taken := b.strangers[at]
 		switch ours := b.promised[at]; {
 		case !candidate(n, card.GPU):
-			why = append(why, fmt.Sprintf("%s is a %s", card.Address, card.Name))
+			why = append(why, fmt.Sprintf("%s is %s", card.Address, withArticle(card.Name)))
 		case taken:
 			why = append(why, fmt.Sprintf("%s belongs to %s", card.Address, other.who))
 			if len(n.GPUs.PCI) > 0 {
@@ -47,6 +47,9 @@ func (b *book) choose(n Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 		return together(free, n.GPUs.Count, len(b.ledger.Cards)), nil
 	}
 	asked := someGPUs(n.GPUs.Count)
+	if n.GPUs.Model != "" {
+		asked += fmt.Sprintf(" with %q in its name", n.GPUs.Model)
+	}
 	if len(n.GPUs.PCI) > 0 {
 		asked = fmt.Sprintf("the GPUs at %v", n.GPUs.PCI)
 	}
@@ -57,6 +60,18 @@ func (b *book) choose(n Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 		why = []string{"none is there, or the token may not see them: grant it Sys.Audit on /"}
 	}
 	return nil, fmt.Errorf("%s asks for %s, and host %s can give %d: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
+}
+
+// withArticle puts "a" or "an" before a name, as one says it: an AD102, a GA100, an RTX A4000.
+func withArticle(name string) string {
+	sounds := "AEIOUaeiou"
+	if len(name) > 1 && (name[1] < 'a' || name[1] > 'z') { // spelt letter by letter
+		sounds = "AEFHILMNORSX8"
+	}
+	if name != "" && strings.ContainsRune(sounds, rune(name[0])) {
+		return "an " + name
+	}
+	return "a " + name
 }
 
 // seat is a free card, and its place in the row of all cards of its host.

@@ -87,7 +87,7 @@ type rawLab struct {
 type rawSSH struct {
 	User         string      `yaml:"user" jsonschema_description:"Admin user on the nodes. Default: the distribution's, ubuntu or debian."`
 	PublicKeys   []publicKey `yaml:"publicKeys" jsonschema_description:"authorized_keys lines, or paths of .pub files."`
-	PrivateKey   keyPath     `yaml:"privateKey" jsonschema_description:"Path of the private key to log in with. Default: a key that is made for this cluster."`
+	PrivateKey   keyPath     `yaml:"privateKey" jsonschema_description:"Path of the private key to log in with. Default: the key that the secret of the API token gives."`
 	Agent        bool        `yaml:"agent" jsonschema_description:"Log in with the SSH agent's keys."`
 	Jump         string      `yaml:"jump" jsonschema_description:"Jump host, user@host:port."`
 	Proxy        string      `yaml:"proxy" jsonschema_description:"SOCKS proxy, socks5://host:port."`

@@ -18,6 +18,9 @@ func (c *Cluster) Up() *converge.Graph {
 	// The host must be able to carry what is asked, before anything changes.
 	// So must the charts be there, and take the values that we have for them.
 	begin := []*converge.Ref{up.Add(c.beginStep()), c.checkCharts(up)}
+	if c.Proxmox != nil { // and we must be let in where machines are there already
+		begin = append(begin, up.Add(c.loginStep(), begin[0]))
+	}
 
 	// Machines that the file no longer names give their GPUs back first.
 	var removed *converge.Ref

@@ -109,6 +109,9 @@ func (r *resolver) vip() {
 		}
 	}
 	switch {
+	case !vip.IsValid() && servers == 2:
+		r.wrong(at, "2 servers have no vip, and are worse than one: etcd stands still as soon as either is away, and whoever joined through it goes down with it",
+			"write 1 server or 3, and with 3 k3s: {vip: ...} with a free address of the nodes' network")
 	case !vip.IsValid() && servers > 1:
 		r.wrong(at, fmt.Sprintf("%d servers have no vip: whoever joined through one of them would go down with it", servers), "write k3s: {vip: ...} with a free address of the nodes' network")
 	case !vip.IsValid() && leased:

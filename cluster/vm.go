@@ -11,59 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// isoContent is what Proxmox calls a volume that may be put into a CD drive.
-const isoContent = "iso"
-
-// seeded is what there is of a node's first boot.
-type seeded struct {
-	there bool // its ISO, or a machine that needs none
-	lives bool // its VM, which was made by another
-}
-
-// seedStep uploads what a node is told at first boot.
-func (c *Cluster) seedStep(n Node) *converge.Resource[seeded] {
-	storage := c.spec.Image.SeedStorage
-	return &converge.Resource[seeded]{
-		ID: "seed/" + n.Name,
-		Observe: func(ctx context.Context) (seeded, error) {
-			sd, err := c.seed(n)
-			if err != nil {
-				return seeded{}, err
-			}
-			if other, err := c.bornOtherwise(ctx, n, sd.file); err != nil || other {
-				return seeded{there: other}, err
-			}
-			volumes, err := c.Proxmox.Volumes(ctx, n.Host, storage, "")
-			if err != nil || slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == sd.file }) {
-				return seeded{there: err == nil}, err
-			}
-			vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
-			return seeded{lives: vm != nil && !vm.Unfinished}, err
-		},
-		Diff: func(s seeded) drift.Diff {
-			switch {
-			case s.there:
-				return nil
-			case s.lives: // what becomes of the VM can be looked at, and is for its own step to say
-				return drift.Diff{{Want: "another first-boot ISO on " + storage, Effect: drift.Update}}
-			}
-			return drift.Diff{{Want: "first-boot ISO on " + storage, Effect: drift.Create, Note: c.spec.placed[n.Name]}}
-		},
-		Apply: func(ctx context.Context, _ seeded) error {
-			sd, err := c.seed(n)
-			if err != nil {
-				return err
-			}
-			iso, err := sd.iso()
-			if err != nil {
-				return err
-			}
-			_, err = c.Proxmox.Upload(ctx, n.Host, storage, sd.file, iso)
-			return err
-		},
-	}
-}
-
 // vmStep makes a node's VM and keeps it in shape.
 func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 	// What a VM was cloned from does not show in it, so a look needs no template.
@@ -75,8 +22,11 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 		ID: "vm/" + n.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
 			vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
-			if err != nil || vm != nil {
-				return vm, err
+			if err != nil {
+				return nil, err
+			}
+			if vm != nil {
+				return vm, c.recognise(ctx, n, vm)
 			}
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)
@@ -90,14 +40,14 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return drift.Missing(err.Error())
 			}
-			return asBorn(n, spec, vm).Diff(vm)
+			return c.asBorn(n, spec, vm).Diff(vm)
 		},
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
 			spec, err := want("")
 			if err != nil {
 				return err
 			}
-			spec = asBorn(n, spec, vm)
+			spec = c.asBorn(n, spec, vm)
 			if !n.Adopt {
 				if spec, err = c.cloned(ctx, n, spec, vm); err != nil {
 					return err
@@ -116,6 +66,9 @@ func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *pr
 	case vm == nil:
 		// Whatever was known of a machine of this name is of another one.
 		if err := c.hosts.Store(c.guests[n.Name].addr); err != nil {
+			return err
+		}
+		if err := c.hosts.Flush(); err != nil { // not even a run that dies may leave that
 			return err
 		}
 	case diff.Effect() == drift.Replace && n.Role == FileServer:

@@ -43,6 +43,7 @@ type world struct {
 	// kubeTap is around the way to Kubernetes alone, in place of tap.
 	kubeTap func(http.RoundTripper) http.RoundTripper
 	gitDial func(ctx context.Context, network, addr string) (net.Conn, error)
+	keys    func(*cluster.Backend) // other keys to log in with; nil: the kept one
 	mu      sync.Mutex
 }
 
@@ -97,15 +98,21 @@ func (w *world) clusterOver(t testing.TB, spec *cluster.Spec, way http.RoundTrip
 		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way},
 	})
 	require.NoError(t, err)
-	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
-	require.NoError(t, err)
 	wrap := w.kubeTap
 	if wrap == nil {
 		wrap = w.tap
 	}
-	c, err := cluster.New(spec, cluster.Backend{
-		Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap, GitDial: w.gitDial,
-	})
+	b := cluster.Backend{
+		Proxmox: pve, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap, GitDial: w.gitDial,
+	}
+	if w.keys != nil {
+		w.keys(&b)
+	} else {
+		signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+		require.NoError(t, err)
+		b.Signers = []ssh.Signer{signer}
+	}
+	c, err := cluster.New(spec, b)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

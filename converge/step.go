@@ -41,6 +41,9 @@ type Resource[S any] struct {
 	Poll time.Duration
 	// Hint says what a person can do when Settle was not enough; may be empty.
 	Hint string
+	// Local says that what Apply does is to files on this machine alone, such as a
+	// kubeconfig: a Run keeps them, and a Plan, which is about the world, is not about them.
+	Local bool
 }
 
 // Name returns the ID.
@@ -66,6 +69,16 @@ type patience interface {
 
 func (r *Resource[S]) patience() (settle, poll time.Duration, hint string) {
 	return r.Settle, r.Poll, r.Hint
+}
+
+// local is implemented by steps that may be about this machine alone.
+type local interface{ local() bool }
+
+func (r *Resource[S]) local() bool { return r.Local }
+
+func isLocal(s Step) bool {
+	l, ok := s.(local)
+	return ok && l.local()
 }
 
 func patienceOf(s Step) (settle, poll time.Duration, hint string) {

@@ -42,9 +42,6 @@ func guestTests() []string {
 // Lint runs the linters of .golangci.yml over every module, and asks for known advisories.
 func Lint(ctx context.Context) error {
 	const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"
-	if err := words(); err != nil {
-		return err
-	}
 	if err := run(ctx, "go", "-C", "tools", "build", "-o", "../.lab/bin/golangci-lint", linter); err != nil {
 		return err
 	}
@@ -102,9 +99,6 @@ func Bench(ctx context.Context) error {
 }
 
 func each(ctx context.Context, commands [][]string) error {
-	if err := words(); err != nil {
-		return err
-	}
 	for _, c := range commands {
 		if err := run(ctx, c...); err != nil {
 			return err

@@ -20,9 +20,6 @@ type Host mg.Namespace
 func (Host) Check(ctx context.Context, spec, host, ssh, fingerprint *string, json *bool) error {
 	o := options(spec, json, nil, nil)
 	o.Host, o.SSH, o.Fingerprint, o.Start = value(host), value(ssh), value(fingerprint), true
-	if err := words(); err != nil {
-		return err
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	return leave(session.HostCheck(ctx, o))
@@ -33,9 +30,6 @@ func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint, name, out *s
 	o := options(spec, json, yes, nil)
 	o.Host, o.SSH, o.Fingerprint, o.Name, o.Out = value(host), value(ssh), value(fingerprint), value(name), value(out)
 	o.Reboot, o.Force, o.Framebuffer = value(reboot), value(force), value(framebuffer)
-	if err := words(); err != nil {
-		return err
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	return leave(session.HostPrep(ctx, o))
@@ -43,9 +37,6 @@ func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint, name, out *s
 
 // Role prints what the token needs to be allowed on the hosts and why, as commands for root; changes nothing. Flags: -spec=FILE -pve=8.4 -json.
 func (Host) Role(ctx context.Context, spec, pve *string, json *bool) error {
-	if err := words(); err != nil {
-		return err
-	}
 	o := options(spec, json, nil, nil)
 	o.PVE = value(pve)
 	return leave(session.HostRole(ctx, o))
@@ -54,6 +45,6 @@ func (Host) Role(ctx context.Context, spec, pve *string, json *bool) error {
 // Trial goes the whole way with a cluster made for that: up, its changes, down; plans after each step, and records it. Flags: -spec=FILE -from=STEP -out=FILE.md|FILE.json -yes -json -timeout=3h.
 func (Host) Trial(ctx context.Context, spec, from, out *string, yes, json *bool, timeout *time.Duration) error {
 	o := options(spec, json, yes, timeout)
-	o.From, o.Out, o.Start = value(from), value(out), true
+	o.From, o.Out, o.Start, o.MakeKey = value(from), value(out), true, true
 	return within(ctx, o, session.HostTrial)
 }

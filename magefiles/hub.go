@@ -30,9 +30,6 @@ func (Hub) Verify(ctx context.Context, spec, profile *string, json *bool, timeou
 
 // Profiles shows on which nodes each profile fits, and how many servers at once; it asks nobody. Flags: -spec=FILE -json.
 func (Hub) Profiles(spec *string, json *bool) error {
-	if err := words(); err != nil {
-		return err
-	}
 	s, err := session.Load(options(spec, json, nil, nil))
 	if err != nil {
 		return leave(err)

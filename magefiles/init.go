@@ -12,9 +12,6 @@ import (
 
 // Init looks at Proxmox VE hosts, asks, and writes a first cluster.yaml; with -yes or from a script it asks nothing. Flags: -endpoint=lab|ADDRESS -token=USER@REALM!NAME -secret=env:NAME|file:PATH -fingerprint=AB:CD:… -insecure -name=NAME -servers=1 -gpus=2 -bridge=vmbr0 -prefix=10.0.0.0/24 -gateway=10.0.0.1 -first=10.0.0.11 -out=FILE -yes -force.
 func (Cluster) Init(ctx context.Context, endpoint, token, secret, fingerprint, name, bridge, prefix, gateway, first, out *string, servers, gpus *int, insecure, yes, force *bool) error {
-	if err := words(); err != nil {
-		return err
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	return leave(session.Init(ctx, session.InitOptions{

@@ -26,8 +26,5 @@ func (Lab) Stop(ctx context.Context) error { return only(ctx, session.LabStop) }
 
 // only does what a target without flags does, if that is what was asked for.
 func only(ctx context.Context, do func(context.Context) error) error {
-	if err := words(); err != nil {
-		return err
-	}
 	return leave(do(ctx))
 }

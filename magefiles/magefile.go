@@ -22,9 +22,6 @@ type Cluster mg.Namespace
 
 // Validate checks cluster.yaml and says everything that is wrong with it. Flags: -spec=FILE.
 func (Cluster) Validate(spec *string) error {
-	if err := words(); err != nil {
-		return err
-	}
 	s, err := session.Load(options(spec, nil, nil, nil))
 	if err != nil {
 		return leave(err)
@@ -44,7 +41,7 @@ func (Cluster) Plan(ctx context.Context, spec, charts *string, offline, json *bo
 func (Cluster) Up(ctx context.Context, spec, charts *string, offline, json *bool, timeout *time.Duration) error {
 	o := options(spec, json, nil, timeout)
 	o.Charts, o.Offline = value(charts), value(offline)
-	o.Start = true
+	o.Start, o.MakeKey = true, true
 	return with(ctx, o, (*session.Session).Up)
 }
 
@@ -86,9 +83,6 @@ func with(ctx context.Context, o session.Options, do func(*session.Session, cont
 
 // within is with for what opens sessions of its own.
 func within(ctx context.Context, o session.Options, do func(context.Context, session.Options) error) error {
-	if err := words(); err != nil {
-		return err
-	}
 	if o.Timeout < 0 {
 		return mg.Fatalf(3, "-timeout=%s: write a time to come, as in 30m", o.Timeout)
 	}

@@ -23,9 +23,6 @@ type Sim mg.Namespace
 
 // Coverage compares the simulator with Proxmox's API schema; exit code 1 where the product asks for what is not there.
 func (Sim) Coverage() error {
-	if err := words(); err != nil {
-		return err
-	}
 	r, err := simcheck.Coverage(".")
 	if err != nil {
 		return err
@@ -35,9 +32,6 @@ func (Sim) Coverage() error {
 
 // Conform asks the simulator what real Proxmox VE daemons were asked, and compares the answers; exit code 1 for a difference that nobody explains. Flags: -data=FILE,FILE -show=SCENARIO.
 func (Sim) Conform(ctx context.Context, data, show *string) error {
-	if err := words(); err != nil {
-		return err
-	}
 	if err := run(ctx, "go", "test", "-c", "-o", ".lab/bin/simcheck.test", "./internal/simcheck"); err != nil {
 		return err
 	}
@@ -70,9 +64,6 @@ func (Sim) Conform(ctx context.Context, data, show *string) error {
 
 // Peers tries other people's test suites on the simulator; exit code 1 for a test that fails without a reason in the list, or passes in spite of one. Flags: -only=SUITE, or how its name begins.
 func (Sim) Peers(ctx context.Context, only *string) error {
-	if err := words(); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(".lab/peers", 0o700); err != nil {
 		return err
 	}
@@ -85,17 +76,11 @@ func (Sim) Peers(ctx context.Context, only *string) error {
 
 // Guests bakes, boots and reboots a real Debian in QEMU behind the simulator: some minutes, as root, with Debian's packages for it.
 func (Sim) Guests(ctx context.Context) error {
-	if err := words(); err != nil {
-		return err
-	}
 	return run(ctx, append(guestTests(), "-count=1", "-timeout", "30m")...)
 }
 
 // Faults breaks things at every request of whole lives, and expects the next run to mend them. Flags: -runs=main|all|sample -repro=RUN.
 func (Sim) Faults(ctx context.Context, runs, repro *string) error {
-	if err := words(); err != nil {
-		return err
-	}
 	kind := cmp.Or(value(runs), "main")
 	if !slices.Contains([]string{"main", "all", "sample"}, kind) {
 		return mg.Fatalf(3, "-runs=%s: write main, all or sample", kind)

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/magefile/mage/mg"
+	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
 // source is what the targets are written in: their parameters are the flags that there are.
@@ -22,80 +22,167 @@ import (
 //go:embed *.go
 var source embed.FS
 
-// words refuses what Mage would only complain about after the target before it has run: a
-// flag of a target that has none, a word that is no target.
-func words() error {
-	targets, err := flags(source)
-	if err != nil {
-		return err
-	}
-	return refuse(os.Args[1:], targets)
-}
+// Mage judges the command line before any target runs, with few words of its own
+// ("Unknown target specified", "flag provided but not defined"). Only what is initialised
+// with the package comes before that.
+var _ = judge(os.Args[1:])
 
-// refuse looks at a command line. Mage's own flags come before the first target.
-func refuse(args []string, targets map[string][]string) error {
-	target := ""
-	for _, word := range args {
-		name, _, _ := strings.Cut(word, "=")
-		_, known := targets[strings.ToLower(name)]
-		switch dash := strings.HasPrefix(word, "-"); {
-		case known:
-			target = strings.ToLower(name)
-		case !dash:
-			return mg.Fatalf(3, "%q is no target: go tool mage -l lists them; nothing was done", word)
-		case target == "": // Mage has judged it
-		case len(targets[target]) == 0:
-			return mg.Fatalf(3, "%s has no flag %s, nor any other; nothing was done", target, name)
-		case !slices.Contains(targets[target], strings.TrimLeft(name, "-")):
-			return mg.Fatalf(3, "%s has no flag %s; it has -%s; nothing was done", target, name, strings.Join(targets[target], ", -"))
+// judge ends the program where a command line is not one of ours.
+func judge(args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	targets, err := targets(source)
+	if err == nil {
+		var help string
+		if help, err = refuse(args, targets); help != "" {
+			fmt.Println(help)
+			os.Exit(0)
 		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
 	}
 	return nil
 }
 
-// flags returns the targets, by their names in lower case, with the names of their flags.
-func flags(files fs.FS) (map[string][]string, error) {
+// target is something to run, as it was written.
+type target struct {
+	name  string
+	doc   string
+	flags map[string]bool // whether it wants a value
+}
+
+// refuse looks at a command line; help is what was asked for. Mage's own flags come before
+// the first target, and one of them has a value that may stand by itself.
+func refuse(args []string, targets map[string]target) (help string, err error) {
+	var on *target
+	value := "" // the flag before, whose value is not there
+	for i, word := range args {
+		known, ok := targets[strings.ToLower(word)]
+		switch dash := strings.HasPrefix(word, "-"); {
+		case value != "" && !dash:
+			return "", fmt.Errorf("-%s %s: write -%s=%s, in one word; nothing was done", value, word, value, word)
+		case value != "":
+			return "", noValue(value)
+		case ok:
+			on = &known
+		case !dash && on == nil && i > 0 && strings.TrimLeft(args[i-1], "-") == "t":
+		case !dash:
+			return "", noTarget(word, on, targets)
+		case on != nil:
+			if help, value, err = on.flag(word); help != "" || err != nil {
+				return help, err
+			}
+		}
+	}
+	if value != "" {
+		return "", noValue(value)
+	}
+	return "", nil
+}
+
+func noValue(flag string) error {
+	return fmt.Errorf("-%s wants a value: write -%s=…; nothing was done", flag, flag)
+}
+
+// flag looks at one of a target's flags, and returns its name where its value is missing.
+func (t target) flag(word string) (help, value string, err error) {
+	name, _, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	wants, ok := t.flags[name]
+	switch {
+	case ok && wants && !given:
+		return "", name, nil
+	case ok:
+		return "", "", nil
+	case name == "h" || name == "help":
+		return t.name + ": " + t.doc, "", nil
+	case len(t.flags) == 0:
+		return "", "", fmt.Errorf("%s has no flag -%s, nor any other; nothing was done", t.name, name)
+	}
+	known := slices.Sorted(maps.Keys(t.flags))
+	meant := ""
+	if like := suggest.Nearest(name, known); like != "" {
+		meant = " (is -" + like + " meant?)"
+	}
+	return "", "", fmt.Errorf("%s has no flag -%s%s; it has -%s; nothing was done", t.name, name, meant, strings.Join(known, ", -"))
+}
+
+// noTarget is the error of a word that is no target.
+func noTarget(word string, on *target, all map[string]target) error {
+	name, _, _ := strings.Cut(word, "=")
+	if on != nil {
+		if _, ok := on.flags[name]; ok {
+			return fmt.Errorf("%q is no target: is the flag -%s meant? Nothing was done", word, word)
+		}
+	}
+	var names []string
+	for _, t := range all {
+		names = append(names, t.name)
+	}
+	slices.Sort(names)
+	if like := suggest.Nearest(word, names); like != "" {
+		return fmt.Errorf("%q is no target: is %s meant? go tool mage -l lists them; nothing was done", word, like)
+	}
+	return fmt.Errorf("%q is no target: go tool mage -l lists them; nothing was done", word)
+}
+
+// targets returns all of them, by their names in lower case.
+func targets(files fs.FS) (map[string]target, error) {
 	names, err := fs.Glob(files, "*.go")
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]string{}
+	out := map[string]target{}
 	for _, name := range names {
 		text, err := fs.ReadFile(files, name)
 		if err != nil {
 			return nil, err
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return nil, fmt.Errorf("the targets: %w", err)
 		}
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Name.IsExported() {
-				maps.Copy(out, target(f))
+				if t, ok := targetOf(f); ok {
+					out[strings.ToLower(t.name)] = t
+				}
 			}
 		}
 	}
 	return out, nil
 }
 
-// target is one of them: a function, or a method of a namespace. Flags are pointers.
-func target(f *ast.FuncDecl) map[string][]string {
-	name := f.Name.Name
+// targetOf is a function, or a method of a namespace, whose flags are pointers.
+func targetOf(f *ast.FuncDecl) (t target, ok bool) {
+	t = target{name: lower(f.Name.Name), doc: strings.TrimSpace(strings.Join(strings.Fields(f.Doc.Text()), " ")), flags: map[string]bool{}}
+	t.doc = strings.TrimPrefix(t.doc, f.Name.Name+" ")
 	if f.Recv != nil {
 		space, ok := f.Recv.List[0].Type.(*ast.Ident)
 		if !ok || !space.IsExported() {
-			return nil
+			return t, false
 		}
-		name = space.Name + ":" + name
+		t.name = lower(space.Name) + ":" + t.name
 	}
-	out := []string{}
 	for _, p := range f.Type.Params.List {
-		if _, pointer := p.Type.(*ast.StarExpr); pointer {
-			for _, n := range p.Names {
-				out = append(out, n.Name)
-			}
+		pointer, ok := p.Type.(*ast.StarExpr)
+		if !ok {
+			continue
+		}
+		kind, _ := pointer.X.(*ast.Ident)
+		for _, n := range p.Names {
+			t.flags[n.Name] = kind == nil || kind.Name != "bool"
 		}
 	}
-	slices.Sort(out)
-	return map[string][]string{strings.ToLower(name): out}
+	return t, true
+}
+
+// lower is a name as Mage lists it: GPU is gpu, and HubOpen would be hubOpen.
+func lower(name string) string {
+	if name == strings.ToUpper(name) {
+		return strings.ToLower(name)
+	}
+	return strings.ToLower(name[:1]) + name[1:]
 }

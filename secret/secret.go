@@ -76,7 +76,7 @@ func FromFile(path string) (Value, error) {
 	}
 	s := strings.TrimRight(string(b), "\r\n")
 	if s == "" {
-		return Value{}, fmt.Errorf("secret file %s is empty", path)
+		return Value{}, fmt.Errorf("secret file %s is empty: write the secret into it, or make it anew where it came from", path)
 	}
 	return New(s), nil
 }

@@ -236,7 +236,7 @@ func (w *writer) ssh() {
 	}
 	w.line("")
 	w.line("ssh:")
-	w.line("  publicKeys: [%s] # may log in to the nodes, beside the key that is made for this cluster", scalar(w.answers.PublicKey))
+	w.line("  publicKeys: [%s] # may log in to the nodes, beside the key that the API token gives", scalar(w.answers.PublicKey))
 }
 
 func (w *writer) pools() {

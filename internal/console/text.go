@@ -15,9 +15,24 @@ import (
 // escapes are what terminals obey: CSI and OSC sequences (ECMA-48, 5.4 and 8.3.89).
 var escapes = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(\x07|\x1b\\\\)?|\x1b.?")
 
-// oneLine folds a text into one line, without anything that a terminal obeys.
+// oneLine folds a text into one line, without anything that a terminal obeys. Where a line
+// ended that was a sentence, such as before a cure, a semicolon says so.
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(escapes.ReplaceAllString(s, "")), " ")
+	var b strings.Builder
+	for line := range strings.Lines(escapes.ReplaceAllString(s, "")) {
+		words := strings.Join(strings.Fields(line), " ")
+		if words == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			if last := b.String()[b.Len()-1]; !strings.ContainsRune(":;,.!?", rune(last)) {
+				b.WriteByte(';')
+			}
+			b.WriteByte(' ')
+		}
+		b.WriteString(words)
+	}
+	s = b.String()
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return -1

@@ -14,8 +14,9 @@ import (
 
 func TestOneLine(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                           "",
-		" a\tb\r\n  c ":              "a b c",
+		"":              "",
+		" a\tb\r\n  c ": "a b; c",
+		"it shows a, b (PX3)\n  write one of them:\n  pvesm add": "it shows a, b (PX3); write one of them: pvesm add",
 		"\x1b[1;31mred\x1b[0m":       "red",
 		"\x1b]0;title\x07x":          "x",
 		"\x1b]8;;http://x\x1b\\link": "link",

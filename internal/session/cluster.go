@@ -46,6 +46,9 @@ func (s *Session) Plan(ctx context.Context) error {
 	if err := plan.Err(); err != nil {
 		return failedf(1, "not everything could be looked at")
 	}
+	if err := s.released(ctx, plan); err != nil {
+		return err
+	}
 	if plan.Changes() {
 		return failedf(pending, "there is something to change: go tool mage cluster:up does it")
 	}
@@ -56,6 +59,7 @@ func (s *Session) Plan(ctx context.Context) error {
 func (s *Session) Up(ctx context.Context) error {
 	start := time.Now()
 	report, err := s.run(ctx, s.Cluster.Up())
+	s.keep()
 	s.warnOfHosts()
 	s.warnOfHub()
 	if err != nil {
@@ -74,6 +78,14 @@ func (s *Session) Up(ctx context.Context) error {
 func (s *Session) warnOfHosts() {
 	for _, doubt := range s.Cluster.Doubts() {
 		s.Say("warning: %s", doubt)
+	}
+}
+
+// keep writes down what was learnt on the way. It is a cache: without it the next command
+// asks again.
+func (s *Session) keep() {
+	if err := s.Cluster.Keep(); err != nil {
+		s.Say("warning: %s", err)
 	}
 }
 
@@ -214,9 +226,9 @@ func (s *Session) Down(ctx context.Context) error {
 // stays says what a cluster has left elsewhere, which is not ours to destroy.
 func (s *Session) stays() string {
 	p := s.Spec.Platform
-	key := ""
-	if a := s.Spec.Access; a.PrivateKey == "" && !a.Agent { // else it is the user's own
-		key = " The login key stays: " + filepath.Join(s.dir(), "id_ed25519") + "."
+	key, path := "", filepath.Join(s.dir(), keyFile)
+	if _, err := os.Stat(path); err == nil && s.Spec.Access.PrivateKey == "" && !s.Spec.Access.Agent { // else it is the user's own
+		key = " The login key stays: " + path + "."
 	}
 	var out []string
 	if n := p.Storage.NFS; n != nil && (n.VM == nil || n.VM.Name != s.opt.Also) {

@@ -76,7 +76,7 @@ func newHostSite(t *testing.T, m pvesim.Model, secretRef string) *hostSite {
 	t.Cleanup(w.sim.Close)
 	w.spec = strings.ReplaceAll(prepSpec, "SECRET", strings.ReplaceAll(secretRef, "DIR", w.dir))
 	key := filepath.Join(w.dir, "id_ed25519")
-	require.NoError(t, ensureKey(key))
+	require.NoError(t, makeKey(key))
 	signer, err := ssh.LoadSigner(key)
 	require.NoError(t, err)
 	shell, err := w.sim.HostShell(t.Context(), "pve1", ssh.AuthorizedKey(signer.PublicKey()))
@@ -273,7 +273,7 @@ func TestHostPrepFlags(t *testing.T) {
 		m.Hosts[0].Name = "other"
 		w := &hostSite{t: t, sim: pvesim.New(m, pvesim.Options{}), dir: t.TempDir(), spec: strings.ReplaceAll(prepSpec, "SECRET", "env:X")}
 		defer w.sim.Close()
-		require.NoError(t, ensureKey(filepath.Join(w.dir, "id_ed25519")))
+		require.NoError(t, makeKey(filepath.Join(w.dir, "id_ed25519")))
 		signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 		require.NoError(t, err)
 		shell, err := w.sim.HostShell(t.Context(), "other", ssh.AuthorizedKey(signer.PublicKey()))

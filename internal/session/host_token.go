@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/term"
 
+	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -21,8 +21,8 @@ type tokenPlace struct {
 	file   string // where it goes; empty: the terminal
 	ref    string // what the file says, e.g. env:PROXMOX_TOKEN_SECRET
 
-	temp *os.File     // made before the token is
-	made secret.Value // for the terminal, when the display has ended
+	place *keep.File   // made before the token is
+	made  secret.Value // for the terminal, when the display has ended
 }
 
 // tokenPlace finds out where the secret goes: where -out says, where the file looks
@@ -61,33 +61,25 @@ func (p *tokenPlace) ready() error {
 		}
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(p.file), 0o700); err != nil {
-		return failed(invalid, fmt.Errorf("the token's secret: %w", err))
-	}
-	temp, err := os.CreateTemp(filepath.Dir(p.file), ".token-*") // mode 0600
+	place, err := keep.Begin(p.file, 0o600)
 	if err != nil {
 		return failed(invalid, fmt.Errorf("the token's secret: %w", err))
 	}
-	p.temp = temp
+	p.place = place
 	return nil
 }
 
 // keep puts the secret into its file, whole.
 func (p *tokenPlace) keep(v secret.Value) error {
 	p.known = true
-	if p.temp == nil {
+	if p.place == nil {
 		p.made = v
 		return nil
 	}
-	_, err := p.temp.WriteString(v.Reveal() + "\n")
-	err = errors.Join(err, p.temp.Sync(), p.temp.Close())
-	if err == nil {
-		err = os.Rename(p.temp.Name(), p.file)
-	}
-	if err != nil {
+	if err := p.place.Keep([]byte(v.Reveal() + "\n")); err != nil {
 		return fmt.Errorf("the token was made, and its secret could not be kept: run it again with -force: %w", err)
 	}
-	p.made, p.temp = v, nil
+	p.made = v
 	return nil
 }
 
@@ -109,9 +101,4 @@ func (p *tokenPlace) show(s *Session) {
 }
 
 // close removes what was made for a secret that did not come.
-func (p *tokenPlace) close() {
-	if p.temp != nil {
-		_ = p.temp.Close()
-		_ = os.Remove(p.temp.Name())
-	}
-}
+func (p *tokenPlace) close() { p.place.Discard() }

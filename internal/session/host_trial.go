@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/trial"
 )
 
@@ -103,7 +103,7 @@ func (s *Session) tell(r *trial.Record) error {
 		}
 		text = string(data) + "\n"
 	}
-	if err := os.WriteFile(s.opt.Out, []byte(s.Redact.Redact(text)), 0o600); err != nil {
+	if err := keep.Whole(s.opt.Out, []byte(s.Redact.Redact(text)), 0o600); err != nil {
 		return fmt.Errorf("the record of the trial: %w", err)
 	}
 	s.Say("The record is in %s.", s.opt.Out)

@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/draft"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -76,7 +77,7 @@ func (s *Session) init(ctx context.Context, o InitOptions, ask *asker) error {
 	if err != nil {
 		return failed(invalid, err)
 	}
-	if err := os.WriteFile(o.Out, []byte(text), 0o644); err != nil {
+	if err := keep.Whole(o.Out, []byte(text), 0o644); err != nil {
 		return err
 	}
 	return s.tellNext(o.Out, found, answers)
@@ -230,15 +231,11 @@ func (l *login) keep(a *draft.Answers, dir string) error {
 		return nil
 	}
 	path := filepath.Join(".homelab", a.Name, "proxmox-token")
-	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o700); err != nil {
-		return err
-	}
-	at := filepath.Join(dir, path)
-	if err := os.WriteFile(at, []byte(l.typed.Reveal()+"\n"), 0o600); err != nil {
+	if err := keep.Whole(filepath.Join(dir, path), []byte(l.typed.Reveal()+"\n"), 0o600); err != nil {
 		return err
 	}
 	a.Secret = "file:" + filepath.ToSlash(path)
-	return os.Chmod(at, 0o600) // of one that was there
+	return nil
 }
 
 // tellFound shows the hosts.

@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
@@ -83,15 +84,12 @@ func (s *Session) labModel(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
 	file, err := filepath.Abs(filepath.Join(dir, "model-"+spec.Name+".yaml"))
 	if err != nil {
 		return "", err
 	}
 	text = append([]byte("# The lab's hardware, made to measure for "+spec.File+"; made anew with the next lab.\n"), text...)
-	return file, os.WriteFile(file, text, 0o600)
+	return file, keep.Whole(file, text, 0o600)
 }
 
 // fits refuses a lab whose hardware is not what the cluster file needs.

@@ -39,7 +39,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	w := &site{t: t, kube: &kubesim.Sim{}, dir: t.TempDir()}
 	w.sim = pvesim.New(pvesim.EightA100(), pvesim.Options{Kubernetes: w.kube})
-	require.NoError(t, ensureKey(filepath.Join(w.dir, "id_ed25519")))
+	require.NoError(t, makeKey(filepath.Join(w.dir, "id_ed25519")))
 	return w
 }
 
@@ -185,7 +185,7 @@ func (w *site) down(yaml string) {
 	assert.Contains(t, w.data.String(), "- cp1      vm  VM ")
 
 	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
-	assert.Contains(t, w.talk.String(), "Gone. ")
+	assert.Contains(t, w.talk.String(), "Gone.\n")
 	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
 	assert.Contains(t, w.talk.String(), "Nothing of eight-a100 is there.")
 }
@@ -257,7 +257,7 @@ charts: {offline: true, folder: ` + folder + "}\n"
 
 		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
 		assert.Regexp(t, `This keeps the NFS server files-nfs \(VM \d+ on pve1\) with its data. -also=files-nfs destroys it too.\n`, w.talk.String())
-		assert.Contains(t, w.talk.String(), "So does what is elsewhere: volumes in /export on 10.0.0.30.")
+		assert.Contains(t, w.talk.String(), "What is elsewhere stays: volumes in /export on 10.0.0.30.")
 
 		assert.ErrorContains(t, w.do(yaml, Options{Yes: true, Also: "cp1"}, (*Session).Down), "cp1: no machine of files with that name keeps data")
 		require.NoError(t, w.do(yaml, Options{Yes: true, Also: "files-nfs"}, (*Session).Down))

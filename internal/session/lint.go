@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -129,9 +131,12 @@ func writeSARIF(file, dir string, r *fleet.LintReport) error {
 	if prefix == "./" || filepath.IsAbs(dir) || strings.HasPrefix(prefix, "../") {
 		prefix = ""
 	}
-	out, err := os.Create(file)
-	if err != nil {
+	var out bytes.Buffer
+	if err := r.SARIF(&out, prefix); err != nil {
+		return err
+	}
+	if err := keep.Whole(file, out.Bytes(), 0o644); err != nil {
 		return failedf(invalid, "-sarif: %w", err)
 	}
-	return errors.Join(r.SARIF(out, prefix), out.Close())
+	return nil
 }

@@ -62,6 +62,7 @@ func (s *Session) verb(ctx context.Context, g *converge.Graph, err error, words 
 	if words.question != "" {
 		say.question, say.answer = words.question+" Type the node's name ("+s.opt.Node+"): ", s.opt.Node
 	}
+	defer s.keep()
 	return verbError(s.confirmed(ctx, g, say))
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -46,6 +48,7 @@ type Options struct {
 	From        string // the step to begin with
 	PVE         string // version of Proxmox VE, in place of asking
 	Charts      string // folder of charts, asked before any repository; empty: the file's, or the lab's own
+	MakeKey     bool   // a key to log in with may be made where there is none; whoever only looks writes nothing
 	Offline     bool   // charts come from that folder and the cache alone
 }
 
@@ -126,12 +129,6 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 // bind binds the file to its world.
 func (s *Session) bind(ctx context.Context) (err error) {
 	backend := cluster.Backend{Dir: s.dir(), Charts: chart.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
-	if err := os.MkdirAll(backend.Dir, 0o700); err != nil {
-		return err
-	}
-	if err := s.login(&backend); err != nil {
-		return failed(invalid, err)
-	}
 	if s.Spec.IsLab() {
 		err = s.openLab(ctx, &backend)
 	} else {
@@ -160,9 +157,11 @@ func (s *Session) Close() {
 // dir is where the files of the cluster on this machine are.
 func (s *Session) dir() string { return filepath.Join(s.Spec.Dir, ".homelab", s.Spec.Name) }
 
-// login finds the keys to log in to the guests with. A key is made where the file
-// names none: it is kept beside the file, for this cluster alone.
-func (s *Session) login(b *cluster.Backend) error {
+// login finds the keys to log in to the guests with. Where the file names none, the
+// secret of the API token gives one, so there is nothing to keep; a key that an earlier
+// version made for this cluster alone is used beside it. Without a Proxmox VE there is no
+// such secret, and one is made.
+func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 	a := s.Spec.Access
 	if a.Agent {
 		b.Agent = os.Getenv("SSH_AUTH_SOCK")
@@ -173,9 +172,22 @@ func (s *Session) login(b *cluster.Backend) error {
 	}
 	path := a.PrivateKey
 	if path == "" {
-		path = filepath.Join(b.Dir, "id_ed25519")
-		if err := ensureKey(path); err != nil {
-			return err
+		path = filepath.Join(b.Dir, keyFile)
+		if !token.IsZero() {
+			if b.TokenKey, err = cluster.LoginKey(token, s.Spec.Name); err != nil {
+				return err
+			}
+		}
+		_, missing := os.Stat(path)
+		switch there := !errors.Is(missing, fs.ErrNotExist); {
+		case !there && b.TokenKey != nil:
+			return nil
+		case !there && !s.opt.MakeKey:
+			return fmt.Errorf("there is no key to log in to the machines with: name yours (ssh.privateKey and ssh.publicKeys, or ssh.agent), or let cluster:up make one, which it keeps in %s", path)
+		case !there:
+			if err := makeKey(path); err != nil {
+				return err
+			}
 		}
 	}
 	signer, err := ssh.LoadSigner(path)
@@ -186,18 +198,18 @@ func (s *Session) login(b *cluster.Backend) error {
 	return nil
 }
 
-func ensureKey(path string) error {
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+// keyFile is where a key is that was made for a cluster, in its folder.
+const keyFile = "id_ed25519"
+
+func makeKey(path string) error {
 	private, public, err := ssh.GenerateKey()
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".pub", []byte(public+"\n"), 0o644); err != nil {
+	if err := keep.Whole(path, private, 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(path, private, 0o600)
+	return keep.Whole(path+".pub", []byte(public+"\n"), 0o644)
 }
 
 // openLab starts or finds the lab, and goes through its jump host as one would go
@@ -228,6 +240,9 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 		return err
 	}
 	s.Redact.Add(token)
+	if err := s.login(b, token); err != nil {
+		return failed(invalid, err)
+	}
 	b.Proxmox, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: lab.Endpoint, Fingerprint: lab.Fingerprint, TokenID: lab.TokenID, TokenSecret: token, Poll: labPoll, Wrap: s.wrap})
 	if err != nil {
 		return err
@@ -263,10 +278,17 @@ const labPoll = 250 * time.Millisecond
 // openSite reaches a real Proxmox VE, and its guests through a jump host or proxy
 // where the file names one.
 func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) {
+	var token secret.Value
 	if s.Spec.HasProxmox() {
+		if token, err = s.token(); err != nil {
+			return err
+		}
 		if b.Proxmox, err = s.dial(ctx); err != nil {
 			return err
 		}
+	}
+	if err := s.login(b, token); err != nil {
+		return failed(invalid, err)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -282,14 +304,23 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 	return nil
 }
 
+// token is the secret of the API token of the file.
+func (s *Session) token() (secret.Value, error) {
+	token, err := s.Spec.Proxmox.TokenSecret.Resolve()
+	if err != nil {
+		return token, failed(invalid, fmt.Errorf("proxmox.secret: %w", err))
+	}
+	s.Redact.Add(token)
+	return token, nil
+}
+
 // dial reaches the Proxmox VE of the file with its token.
 func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
 	p := s.Spec.Proxmox
-	token, err := p.TokenSecret.Resolve()
+	token, err := s.token()
 	if err != nil {
-		return nil, failed(invalid, fmt.Errorf("proxmox.secret: %w", err))
+		return nil, err
 	}
-	s.Redact.Add(token)
 	if p.Insecure {
 		s.Say("warning: the certificate of %s is not checked (proxmox.insecure)", p.Endpoint)
 	}
@@ -307,9 +338,27 @@ func (s *Session) openJump(b *cluster.Backend, jump string) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		addr = net.JoinHostPort(addr, "22")
 	}
-	s.jump = ssh.New(ssh.Config{Addr: addr, User: user, Signers: b.Signers, Agent: b.Agent, HostKeys: b.KnownHosts.HostKeys})
-	b.Dial, b.Via = s.jump.Dial, "jump host "+addr
+	signers := b.Signers
+	if b.TokenKey != nil {
+		signers = append(slices.Clip(signers), b.TokenKey)
+	}
+	s.jump = ssh.New(ssh.Config{Addr: addr, User: user, Signers: signers, Agent: b.Agent, HostKeys: b.KnownHosts.HostKeys})
+	b.Dial, b.Via = s.throughJump(signers), "jump host "+addr
 	return nil
+}
+
+// throughJump dials through the jump host. One that does not let us in is told how it would:
+// nobody has seen the key that the token's secret gives.
+func (s *Session) throughJump(signers []ssh.Signer) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := s.jump.Dial(ctx, network, addr)
+		var auth *ssh.AuthError
+		if !errors.As(err, &auth) || s.Spec.Access.PrivateKey != "" || len(signers) == 0 {
+			return conn, err
+		}
+		return conn, fmt.Errorf("%w\n  its authorized_keys needs this line, or the file a key that it knows (ssh.privateKey): %s",
+			err, ssh.AuthorizedKey(signers[len(signers)-1].PublicKey()))
+	}
 }
 
 func openProxy(b *cluster.Backend, address string) error {

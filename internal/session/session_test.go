@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 // talking runs do in an empty folder, and returns what it said on standard error.
@@ -58,20 +59,49 @@ func TestLoadTakesTheFileThatIsThere(t *testing.T) {
 	assert.Empty(t, said, "what is wrong is said by whoever gets the error")
 }
 
-func TestLogin(t *testing.T) {
+// Where there is a token, its secret is all that there is to keep: nothing is written. A
+// key of an earlier version is used beside what it gives.
+func TestLoginByToken(t *testing.T) {
 	talking(t, func() {
 		s, err := Load(Options{})
 		require.NoError(t, err)
-		b := cluster.Backend{Dir: t.TempDir()}
-		require.NoError(t, s.login(&b))
+		b := cluster.Backend{Dir: filepath.Join(t.TempDir(), "none")}
+		require.NoError(t, s.login(&b, secret.New("5b9ac1d2-2d4f-4f07-9f3e-0d6b6c9f7a11")))
+		assert.Empty(t, b.Signers)
+		require.NotNil(t, b.TokenKey)
+		assert.NoDirExists(t, b.Dir)
+
+		require.NoError(t, makeKey(filepath.Join(b.Dir, keyFile)))
+		require.NoError(t, s.login(&b, secret.New("5b9ac1d2-2d4f-4f07-9f3e-0d6b6c9f7a11")))
+		assert.Len(t, b.Signers, 1)
+		assert.NotNil(t, b.TokenKey)
+
+		require.NoError(t, os.WriteFile(filepath.Join(b.Dir, keyFile), nil, 0o600))
+		err = s.login(&b, secret.New("5b9ac1d2-2d4f-4f07-9f3e-0d6b6c9f7a11"))
+		assert.ErrorContains(t, err, "is empty, as a full disk leaves files: put the key back from a copy, or remove the file")
+	})
+}
+
+// Machines that somebody else made have no token: a key is made once, by what may write.
+func TestLoginWithoutAToken(t *testing.T) {
+	talking(t, func() {
+		s, err := Load(Options{})
+		require.NoError(t, err)
+		b := cluster.Backend{Dir: filepath.Join(t.TempDir(), "none")}
+		assert.ErrorContains(t, s.login(&b, secret.Value{}), "there is no key to log in to the machines with: name yours (ssh.privateKey")
+		assert.NoDirExists(t, b.Dir)
+
+		s.opt.MakeKey = true
+		require.NoError(t, s.login(&b, secret.Value{}))
 		require.Len(t, b.Signers, 1)
-		path := filepath.Join(b.Dir, "id_ed25519")
+		assert.Nil(t, b.TokenKey)
+		path := filepath.Join(b.Dir, keyFile)
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
 		first, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.NoError(t, s.login(&b))
+		require.NoError(t, s.login(&b, secret.Value{}))
 		again, err := os.ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, first, again, "a key that is there is used")
@@ -81,15 +111,29 @@ func TestLogin(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, key.Marshal(), b.Signers[0].PublicKey().Marshal())
 
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, os.Symlink(filepath.Join(t.TempDir(), "away"), path))
+		assert.ErrorContains(t, s.login(&b, secret.Value{}), "it is a symbolic link to ")
+	})
+}
+
+func TestLoginWithKeysOfOnesOwn(t *testing.T) {
+	talking(t, func() {
+		s, err := Load(Options{})
+		require.NoError(t, err)
+		b := cluster.Backend{Dir: t.TempDir()}
+		token := secret.New("5b9ac1d2-2d4f-4f07-9f3e-0d6b6c9f7a11")
 		s.Spec.Access.Agent = true
 		t.Setenv("SSH_AUTH_SOCK", "")
-		assert.ErrorContains(t, s.login(&b), "ssh-add")
+		assert.ErrorContains(t, s.login(&b, token), "ssh-add")
 		t.Setenv("SSH_AUTH_SOCK", "/run/agent")
-		require.NoError(t, s.login(&b))
+		require.NoError(t, s.login(&b, token))
 		assert.Equal(t, "/run/agent", b.Agent)
+		assert.Nil(t, b.TokenKey)
 
 		s.Spec.Access.Agent, s.Spec.Access.PrivateKey = false, "/nowhere/key"
-		assert.ErrorIs(t, s.login(&b), fs.ErrNotExist)
+		assert.ErrorIs(t, s.login(&b, token), fs.ErrNotExist)
+		assert.Nil(t, b.TokenKey)
 	})
 }
 

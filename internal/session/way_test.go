@@ -41,7 +41,7 @@ func newStranger(t *testing.T) *stranger {
 	w := &stranger{t: t, kube: &kubesim.Sim{}}
 	w.sim = pvesim.New(m, pvesim.Options{Kubernetes: w.kube})
 	t.Chdir(t.TempDir())
-	require.NoError(t, ensureKey("id_ed25519"))
+	require.NoError(t, makeKey("id_ed25519"))
 	signer, err := ssh.LoadSigner("id_ed25519")
 	require.NoError(t, err)
 	shell, err := w.sim.HostShell(t.Context(), "pve1", ssh.AuthorizedKey(signer.PublicKey()))

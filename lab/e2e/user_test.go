@@ -49,6 +49,18 @@ func newUser(t *testing.T) *user {
 	return u
 }
 
+// elsewhere is the same user in another folder, which has the file and nothing else.
+func (u *user) elsewhere(t *testing.T) *user {
+	t.Helper()
+	dir, err := os.MkdirTemp(filepath.Dir(u.dir), "elsewhere-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Symlink(u.lab(), filepath.Join(dir, ".lab")))
+	other := &user{dir: dir, mage: u.mage}
+	other.write(t, "cluster.yaml", bare(t))
+	return other
+}
+
 func (u *user) lab() string { return filepath.Join(u.dir, ".lab") }
 
 // fastLab starts a lab that is four times faster than usual.

@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -31,6 +32,15 @@ func GenerateKey() (privatePEM []byte, authorizedKey string, err error) {
 	return pem.EncodeToMemory(block), line, nil
 }
 
+// SeedSigner is the ed25519 key of a seed of 32 bytes (RFC 8032): equal seeds give equal
+// keys, so the seed is as secret as the key.
+func SeedSigner(seed []byte) (xssh.Signer, error) {
+	if len(seed) != ed25519.SeedSize {
+		return nil, fmt.Errorf("ssh: a seed of %d bytes, want %d", len(seed), ed25519.SeedSize)
+	}
+	return xssh.NewSignerFromKey(ed25519.NewKeyFromSeed(seed))
+}
+
 // LoadSigner reads a private key from a file, in OpenSSH's or another usual PEM
 // format. A key that others may read is refused, as ssh(1) does.
 func LoadSigner(path string) (xssh.Signer, error) {
@@ -44,6 +54,9 @@ func LoadSigner(path string) (xssh.Signer, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("private key: %w", err)
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return nil, fmt.Errorf("private key %s is empty, as a full disk leaves files: put the key back from a copy, or remove the file and name another key", path)
 	}
 	return parseSigner(path, b)
 }

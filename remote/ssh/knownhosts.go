@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,10 @@ type KnownHosts struct {
 	// machines should not parse a thousand lines each time.
 	parsed []entry
 	seen   fs.FileInfo
+
+	// held are keys that Store was given and that no file has yet, by normalised name,
+	// once Hold was called; nil before.
+	held map[string][]xssh.PublicKey
 }
 
 // NewKnownHosts makes a KnownHosts of a file, which need not exist yet.
@@ -49,10 +54,17 @@ func (k *KnownHosts) HostKeys(_ context.Context, addr string) ([]xssh.PublicKey,
 func (k *KnownHosts) Lookup(addr string) ([]xssh.PublicKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.lookup(knownhosts.Normalize(addr))
+}
+
+func (k *KnownHosts) lookup(name string) ([]xssh.PublicKey, error) {
+	if keys, ok := k.held[name]; ok {
+		return keys, nil
+	}
 	if err := k.parse(); err != nil {
 		return nil, err
 	}
-	return keysOf(k.parsed, knownhosts.Normalize(addr)), nil
+	return keysOf(k.parsed, name), nil
 }
 
 // parse reads the file if it has changed since it was read last.
@@ -75,11 +87,65 @@ func (k *KnownHosts) parse() error {
 func (k *KnownHosts) Store(addr string, keys ...xssh.PublicKey) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	name := knownhosts.Normalize(addr)
+	if k.held == nil {
+		return k.write(map[string][]xssh.PublicKey{name: keys})
+	}
+	if have, err := k.lookup(name); err == nil && slices.EqualFunc(have, keys, sameKey) {
+		return nil
+	}
+	k.held[name] = keys
+	return nil
+}
+
+// Hold keeps what Store is given from then on in this process alone, until [KnownHosts.Flush]:
+// whoever only looks writes nothing.
+func (k *KnownHosts) Hold() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.held == nil {
+		k.held = map[string][]xssh.PublicKey{}
+	}
+}
+
+// Flush writes what is held back. What it could not write is held still.
+func (k *KnownHosts) Flush() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.held) == 0 {
+		return nil
+	}
+	if err := k.write(k.held); err != nil {
+		return err
+	}
+	clear(k.held)
+	return nil
+}
+
+// Unsaved reports whether anything is held back.
+func (k *KnownHosts) Unsaved() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.held) > 0
+}
+
+// Drop forgets what is held back.
+func (k *KnownHosts) Drop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.held)
+}
+
+// write puts keys into the file, in the place of those that it has for these names.
+func (k *KnownHosts) write(all map[string][]xssh.PublicKey) error {
 	before, err := k.read()
 	if err != nil {
 		return err
 	}
-	after := replaceKeys(before, knownhosts.Normalize(addr), keys)
+	after := before
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		after = replaceKeys(after, name, all[name])
+	}
 	if bytes.Equal(before, after) {
 		return nil
 	}

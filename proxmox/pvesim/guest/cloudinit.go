@@ -52,6 +52,7 @@ func (c *cloud) local() {
 	_ = c.v.mkdirAll(dir+"/scripts", 0o755)
 	_ = c.v.remove("/var/lib/cloud/instance")
 	_ = c.v.symlink(dir, "/var/lib/cloud/instance")
+	c.v.save(dir+"/user-data.txt", string(c.seed["user-data"]), 0o600) // at every boot, new or not
 	c.v.save("/var/log/cloud-init.log", "cloud-init 26.1: instance "+c.id+"\n", 0o644)
 	if c.new {
 		c.writeNetwork()

@@ -1,0 +1,349 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// LoginKey is the key to log in to the machines of a cluster with that the secret of its
+// API token gives: the same on every machine that has the token, and nothing to keep.
+// Whoever has the token is root in the guests anyway, through their agents. It is
+// HKDF-SHA256 of the secret (RFC 5869), for this purpose and this cluster alone, so it
+// tells nothing about the secret.
+func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
+	if token.IsZero() {
+		return nil, errors.New("login key: the API token has no secret")
+	}
+	seed, err := hkdf.Key(sha256.New, []byte(token.Reveal()), nil, "homelab login key, version 1, cluster "+cluster, ed25519.SeedSize)
+	if err != nil {
+		return nil, fmt.Errorf("login key: %w", err)
+	}
+	return ssh.SeedSigner(seed)
+}
+
+// tokenNote stands behind a token's key in authorized_keys. The key of the token's secret
+// before, which has the same, goes when the new one comes.
+func (s *Spec) tokenNote() string { return "homelab-token:" + cmp.Or(s.Proxmox.TokenID, s.Name) }
+
+// signers are the keys to log in with, in the order in which they are offered.
+func (b Backend) signers() []ssh.Signer {
+	if b.TokenKey == nil {
+		return b.Signers
+	}
+	return append(slices.Clip(b.Signers), b.TokenKey)
+}
+
+//go:embed login.sh
+var loginScript string
+
+// locked is a machine of ours whose authorized_keys should be another.
+type locked struct {
+	node Node
+	over remote.Runner // as root
+	open bool          // it lets us in, and lacks keys of the file
+	keys []string      // what its authorized_keys should be
+	gone int           // how many keys of the token before go
+	why  error         // why nothing can be done about it
+}
+
+func (m locked) field() drift.Field {
+	f := drift.Field{Path: m.node.Name, Have: "lets none of this run's keys in", Want: "this run's keys, through its guest agent", Effect: drift.Update}
+	if m.open {
+		f.Have, f.Want = "lacks keys of the file", "all of ssh.publicKeys"
+	}
+	if m.gone > 0 {
+		f.Note = "in the place of the key of this token's earlier secret"
+	}
+	return f
+}
+
+// logins are the nodes that the login step will let us into.
+type logins struct {
+	mu      sync.Mutex
+	planted map[string]bool
+}
+
+func (l *logins) set(all []locked) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.planted = map[string]bool{}
+	for _, m := range all {
+		l.planted[m.node.Name] = !m.open
+	}
+}
+
+// awaits reports whether a node refuses our keys until the login step has run.
+func (l *logins) awaits(node string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.planted[node]
+}
+
+// loginStep sees that this run can log in to the machines that are there, before anything
+// changes: one that was made with other keys, by a colleague or before the token had this
+// secret, gets ours through its guest agent, and so does one get keys that the file names
+// since. It looks at no other, so it costs nothing in everyday life.
+func (c *Cluster) loginStep() *converge.Resource[[]locked] {
+	return &converge.Resource[[]locked]{
+		ID: "login",
+		Observe: func(ctx context.Context) ([]locked, error) {
+			all, err := c.locked(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if err := c.noWayIn(all); err != nil {
+				return nil, converge.Permanent(err)
+			}
+			c.logins.set(all)
+			return all, nil
+		},
+		Diff: func(all []locked) drift.Diff {
+			var d drift.Diff
+			for _, m := range all {
+				d = append(d, m.field())
+			}
+			return d
+		},
+		Apply: func(ctx context.Context, all []locked) error {
+			for _, m := range all {
+				progress.Say(ctx, "letting keys into %s", m.node.Name)
+				if _, err := c.authorized(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
+					return fmt.Errorf("let keys into %s: %w", m.node.Name, err)
+				}
+			}
+			return nil
+		},
+		Settle: time.Minute,
+	}
+}
+
+// locked looks for machines that we cannot log in to, and what could be done about it.
+func (c *Cluster) locked(ctx context.Context) ([]locked, error) {
+	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var out []locked
+	var errs []error
+	for _, n := range c.spec.Machines() {
+		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
+		if n.External || !runs {
+			continue
+		}
+		wg.Go(func() {
+			m, err := c.tryLogin(ctx, n)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			if m != nil {
+				out = append(out, *m)
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(out, func(a, b locked) int { return cmp.Compare(a.node.Name, b.node.Name) })
+	return out, errors.Join(errs...)
+}
+
+// tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
+// that passes is for its own step to say.
+func (c *Cluster) tryLogin(ctx context.Context, n Node) (*locked, error) {
+	sd, err := c.seed(n)
+	if err != nil {
+		return nil, err
+	}
+	if !n.Adopt {
+		volumes, err := c.Proxmox.Volumes(ctx, n.Host, c.spec.Image.SeedStorage, "")
+		if err != nil || slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == sd.file }) {
+			return nil, err
+		}
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name) // nil unless it is ours
+	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
+		return nil, err
+	}
+	m := &locked{node: n, over: c.root(n.Name), open: true}
+	var auth *ssh.AuthError
+	switch have, err := c.authorized(ctx, m, "show", ""); {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err == nil:
+		if m.keys = with(have, c.spec.Access.PublicKeys); len(m.keys) > len(have) {
+			return m, nil
+		}
+	case errors.As(err, &auth), errors.Is(err, proxmox.ErrAgentNotRunning) && c.listens(ctx, n):
+		return c.askKeys(ctx, n, vm)
+	}
+	return nil, nil
+}
+
+// listens reports whether a machine's SSH server is there: then it is not that it boots.
+func (c *Cluster) listens(ctx context.Context, n Node) bool {
+	if n.DHCP() {
+		return false // its address is the agent's to tell
+	}
+	ctx, cancel := context.WithTimeout(ctx, knockTime)
+	defer cancel()
+	conn, err := c.dial(ctx, "tcp", c.guests[n.Name].addr)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// agentGrace is how long an agent may take to answer after the SSH server does: both
+// start at the end of a boot.
+const agentGrace = 15 * time.Second
+
+// askKeys reads which keys may log in to a machine, and says which should.
+func (c *Cluster) askKeys(ctx context.Context, n Node, vm *proxmox.VM) (*locked, error) {
+	m := &locked{node: n, over: c.Proxmox.Guest(vm)}
+	deadline := time.Now().Add(agentGrace)
+	var have []string
+	for {
+		have, m.why = inAgentTime(ctx, func(ctx context.Context) ([]string, error) { return c.keysInside(ctx, vm, c.guests[n.Name].user) })
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if !errors.Is(m.why, proxmox.ErrAgentNotRunning) || time.Now().After(deadline) {
+			break
+		}
+		progress.Say(ctx, "%s lets none of this run's keys in; waiting for its guest agent", n.Name)
+		if err := pause(ctx, 2*time.Second); err != nil {
+			return nil, err
+		}
+	}
+	if errors.Is(m.why, errFirstBoot) {
+		return nil, nil // the login is still to be made
+	}
+	if m.why != nil {
+		return m, nil
+	}
+	left := slices.DeleteFunc(slices.Clone(have), c.outdated)
+	m.keys, m.gone = with(left, c.authorizedKeys()), len(have)-len(left)
+	if slices.Equal(m.keys, have) {
+		m.why = errors.New("its authorized_keys has all of this run's keys, and its SSH server takes none of them: look at its log (journalctl -u ssh) and at sshd_config")
+	}
+	return m, nil
+}
+
+// errFirstBoot is a machine whose first boot is not over.
+var errFirstBoot = errors.New("its first boot is not over")
+
+// keysInside reads which keys may log in as user, through the agent and without running
+// anything in the guest.
+func (c *Cluster) keysInside(ctx context.Context, vm *proxmox.VM, user string) ([]string, error) {
+	read := func(path string) (string, bool, error) {
+		b, err := c.Proxmox.AgentReadFile(ctx, vm, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", false, nil
+		}
+		return string(b), err == nil, err
+	}
+	if _, done, err := read("/var/lib/cloud/instance/boot-finished"); err != nil {
+		return nil, err
+	} else if !done {
+		if _, begun, err := read(toldFile); begun || err != nil {
+			return nil, cmp.Or(err, errFirstBoot)
+		}
+	}
+	passwd, _, err := read("/etc/passwd")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(passwd) {
+		if f := strings.Split(line, ":"); f[0] == user && len(f) > 5 {
+			keys, _, err := read(f[5] + "/.ssh/authorized_keys")
+			return keyLines(keys), err
+		}
+	}
+	return nil, fmt.Errorf("there is no user %s", user)
+}
+
+// keyLines are the lines of authorized_keys that are not empty.
+func keyLines(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// outdated reports whether a line of authorized_keys is the key that the token gave when it
+// had another secret.
+func (c *Cluster) outdated(line string) bool {
+	return c.TokenKey != nil && strings.HasSuffix(line, " "+c.spec.tokenNote()) && keyBlob(line) != keyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey()))
+}
+
+// with is a list of keys and those of more that it lacks.
+func with(have, more []string) []string {
+	out := slices.Clone(have)
+	for _, k := range distinct(more) {
+		// A line may begin with options, so the key is not always the second word.
+		if !slices.ContainsFunc(have, func(line string) bool { return slices.Contains(strings.Fields(line), keyBlob(k)) }) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// authorized runs the script about authorized_keys in a machine, and returns its lines.
+func (c *Cluster) authorized(ctx context.Context, m *locked, do, input string) (lines []string, err error) {
+	var out strings.Builder
+	cmd := remote.Cmd{Args: []string{"sh", "-c", loginScript, "sh", c.guests[m.node.Name].user, do}, Stdout: &out}
+	if input != "" {
+		cmd.Stdin = strings.NewReader(input)
+	}
+	err = m.over.Run(ctx, cmd)
+	return keyLines(out.String()), err
+}
+
+// noWayIn is the error of machines that nobody can log in to, nil where there is none.
+func (c *Cluster) noWayIn(all []locked) error {
+	var text strings.Builder
+	var errs []error
+	for _, m := range all {
+		if m.why != nil {
+			fmt.Fprintf(&text, "\n  %s: %s", m.node.Name, firstLine(m.why.Error()))
+			errs = append(errs, m.why)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return &lockedOut{text: "this run has no key that these machines of the cluster let in, and cannot plant one through their guest agents:" + text.String() +
+		"\nNothing was changed. Name the key that they know (ssh.privateKey, with its public half in ssh.publicKeys), " +
+		"run this where .homelab/" + c.spec.Name + "/id_ed25519 is, or start qemu-guest-agent there, on their consoles", errs: errs}
+}
+
+// lockedOut keeps the causes of what it says.
+type lockedOut struct {
+	text string
+	errs []error
+}
+
+func (e *lockedOut) Error() string   { return e.text }
+func (e *lockedOut) Unwrap() []error { return e.errs }

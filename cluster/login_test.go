@@ -1,0 +1,251 @@
+package cluster_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// tokenKey is the key that a token's secret gives, and nothing beside it.
+func tokenKey(t testing.TB, token string) func(*cluster.Backend) {
+	t.Helper()
+	key, err := cluster.LoginKey(secret.New(token), "duo")
+	require.NoError(t, err)
+	return func(b *cluster.Backend) { b.Signers, b.TokenKey = nil, key }
+}
+
+// named is a key of somebody's own, and nothing beside it.
+func named(t testing.TB) func(*cluster.Backend) {
+	t.Helper()
+	private, _, err := ssh.GenerateKey()
+	require.NoError(t, err)
+	signer, err := ssh.ParseSigner(private)
+	require.NoError(t, err)
+	return func(b *cluster.Backend) { b.Signers = []ssh.Signer{signer} }
+}
+
+func (w *world) authorized(t testing.TB, node string) []string {
+	t.Helper()
+	text := content(t, w.guests()[node], "/home/ubuntu/.ssh/authorized_keys")
+	return strings.Split(strings.TrimSpace(text), "\n")
+}
+
+// The key is a function of the token's secret and the cluster's name, and must stay one:
+// another would have to be planted in every machine.
+func TestLoginKey(t *testing.T) {
+	for name, want := range map[string]string{
+		"one":   "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJnVK8AFzdgyekkeoafDgM/TOE63pnlA87J1ytxMN9o7",
+		"other": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHvD6SplpEy95XxKRkXH/fc1EA5pWVWv8KrIWYqVUYYt",
+	} {
+		key, err := cluster.LoginKey(secret.New("5b9ac1d2-2d4f-4f07-9f3e-0d6b6c9f7a11"), name)
+		require.NoError(t, err)
+		assert.Equal(t, want, ssh.AuthorizedKey(key.PublicKey()))
+		other, err := cluster.LoginKey(secret.New("5b9ac1d2-2d4f-4f07-9f3e-0d6b6c9f7a12"), name)
+		require.NoError(t, err)
+		assert.NotEqual(t, key.PublicKey().Marshal(), other.PublicKey().Marshal())
+	}
+	_, err := cluster.LoginKey(secret.Value{}, "one")
+	assert.Error(t, err)
+}
+
+// There is nothing on this machine that a cluster needs: its folder may go, and another
+// machine has never had one.
+func TestNothingToLoseHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.keys = tokenKey(t, w.token)
+		spec := parse(t, duo)
+		w.up(t, spec)
+		kubeconfig := filepath.Join(w.dir, "kubeconfig")
+		require.FileExists(t, kubeconfig)
+
+		require.NoError(t, os.RemoveAll(w.dir))
+		assert.Empty(t, w.plan(t, spec))
+		assert.NoDirExists(t, w.dir, "a look writes nothing")
+		before := w.now()
+		w.up(t, spec)
+		assert.Equal(t, changes{}, before.changes())
+		assert.FileExists(t, kubeconfig)
+		assert.FileExists(t, filepath.Join(w.dir, "known_hosts"))
+
+		w.dir = filepath.Join(t.TempDir(), "another", "machine")
+		assert.Empty(t, w.plan(t, spec))
+		assert.NoDirExists(t, w.dir)
+	})
+}
+
+// Whoever has another key gets it in, through the guest agents; no machine is made anew,
+// restarted or configured for that, and the others' keys stay.
+func TestAColleaguesKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, duo)
+		w.up(t, spec)
+		first := w.authorized(t, "cp1")
+
+		w.keys = named(t)
+		require.NoError(t, os.Remove(filepath.Join(w.dir, "known_hosts")))
+		assert.Equal(t, []string{
+			"login: cp1: lets none of this run's keys in → this run's keys, through its guest agent; " +
+				"wk1: lets none of this run's keys in → this run's keys, through its guest agent",
+		}, onlyLogin(w.plan(t, spec)))
+		before := w.now()
+		w.up(t, spec)
+		after := before.changes()
+		assert.Empty(t, after.Restarted)
+		for _, change := range after.Proxmox {
+			assert.Contains(t, change, "/agent/exec")
+		}
+		assert.Empty(t, w.plan(t, spec))
+		for _, node := range []string{"cp1", "wk1"} {
+			have := w.authorized(t, node)
+			assert.Len(t, have, 2)
+			assert.Subset(t, have, first)
+		}
+
+		w.keys = nil // the first one's still does
+		assert.Empty(t, w.plan(t, spec))
+	})
+}
+
+// A token whose secret was made anew gives another key: it comes in the place of the one
+// before, which somebody may have found out.
+func TestATokenWithANewSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, duo)
+		w.keys = tokenKey(t, "the first secret")
+		w.up(t, spec)
+		first := w.authorized(t, "wk1")
+		w.keys = tokenKey(t, "the second secret")
+		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), "in the place of the key of this token's earlier secret")
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		now := w.authorized(t, "wk1")
+		assert.Len(t, now, 1)
+		assert.NotEqual(t, first, now)
+
+		w.keys = tokenKey(t, "the first secret")
+		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), "→ a login over SSH", "it opens nothing any more")
+	})
+}
+
+// Without a key that fits, and without an agent, nothing can be done: that is said at
+// once, and once, before anything is changed.
+func TestNoWayIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, duo))
+		w.keys = named(t)
+		for _, m := range w.guests() {
+			require.Zero(t, m.Run(t.Context(), "root", "systemctl stop qemu-guest-agent", io.Discard))
+		}
+		file := replace(t, duo, "count: 1, addresses: [10.0.0.21]", "count: 2, addresses: [10.0.0.21-10.0.0.22]")
+		file = replace(t, file, "gpus: 1", "memory: 5GiB")
+		before, begun := w.now(), time.Now()
+		_, err := w.cluster(t, parse(t, file)).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "this run has no key that these machines of the cluster let in")
+		require.ErrorContains(t, err, "cp1: ")
+		require.ErrorContains(t, err, "wk1: ")
+		require.ErrorContains(t, err, "ssh.privateKey")
+		assert.Equal(t, 1, strings.Count(err.Error(), "ssh.privateKey"))
+		assert.Equal(t, changes{}, before.changes())
+		assert.Less(t, time.Since(begun), time.Minute)
+
+		w.keys = nil // whoever has the key needs no agent
+		require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "known_hosts")))
+	})
+}
+
+// Machines of the first versions have seeds whose names are of the keys as well. They are
+// known again, by the kept key or by what they say themselves, and none is made anew.
+func TestSeedsOfEarlierVersions(t *testing.T) {
+	for name, keys := range map[string]func(testing.TB, *world){
+		"with the kept key":      func(testing.TB, *world) {},
+		"with the kept key lost": func(t testing.TB, w *world) { w.keys = tokenKey(t, w.token) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.OneGPU())
+				defer w.close()
+				spec := parse(t, duo)
+				w.up(t, spec)
+				w.ageSeeds(t, spec)
+				keys(t, w)
+				for _, line := range w.plan(t, spec) {
+					assert.NotRegexp(t, "^(seed|vm)/", line)
+				}
+				before := w.now()
+				w.up(t, spec)
+				assert.Empty(t, before.changes().Restarted)
+				assert.Empty(t, w.plan(t, spec))
+
+				// What the file says now is still seen.
+				other := strings.Join(w.plan(t, parse(t, duo+"guest: {sysctls: {vm.swappiness: '1'}}\n")), "\n")
+				assert.Contains(t, other, "vm/cp1: seed: ")
+			})
+		})
+	}
+}
+
+// ageSeeds gives the machines the seeds that the first versions made.
+func (w *world) ageSeeds(t testing.TB, spec *cluster.Spec) {
+	t.Helper()
+	c := w.cluster(t, spec)
+	for _, node := range []string{"cp1", "wk1"} {
+		earlier, err := c.EarlierSeed(node)
+		require.NoError(t, err)
+		now, err := c.Seed(node)
+		require.NoError(t, err)
+		_, err = c.Proxmox.Upload(t.Context(), "pve1", "local", earlier, []byte(strings.Repeat("iso", 1024)))
+		require.NoError(t, err)
+		w.configure(t, node, "ide2", "local:iso/"+earlier+",media=cdrom")
+		require.NoError(t, c.Proxmox.DeleteVolume(t.Context(), "pve1", "local:iso/"+now))
+	}
+}
+
+func onlyLogin(plan []string) (out []string) {
+	for _, line := range plan {
+		if strings.HasPrefix(line, "login: ") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// A key that the file names since reaches the machines that live, over SSH; the keys that
+// are there stay.
+func TestAKeyThatTheFileNamesSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, duo))
+		_, public, err := ssh.GenerateKey()
+		require.NoError(t, err)
+		spec := parse(t, duo+"ssh: {publicKeys: ['"+public+"']}\n")
+		assert.Equal(t, []string{"login: cp1: lacks keys of the file → all of ssh.publicKeys; wk1: lacks keys of the file → all of ssh.publicKeys"}, w.plan(t, spec))
+		before := w.now()
+		w.up(t, spec)
+		assert.Empty(t, before.changes().Proxmox)
+		assert.Empty(t, before.changes().Restarted)
+		assert.Empty(t, w.plan(t, spec))
+		assert.Len(t, w.authorized(t, "wk1"), 2)
+		assert.Contains(t, w.authorized(t, "wk1"), public)
+	})
+}

@@ -1,0 +1,321 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// isoContent is what Proxmox calls a volume that may be put into a CD drive.
+const isoContent = "iso"
+
+// seed is what a node is told at first boot, as an image with its name. The keys that
+// may log in are in the image, and no part of what the machine is: they can be changed
+// while it lives, see loginStep, so another key is no reason to make it anew.
+type seed struct {
+	file    string   // its name on the storage
+	earlier []string // what earlier versions called it, whose names were of the keys as well
+	iso     func() ([]byte, error)
+}
+
+// anyKey stands for the keys where a seed gets its name.
+const anyKey = "ssh-ed25519 (any)"
+
+// seed renders a node's first boot, once: the file does not change under us, and
+// many steps ask for the seed's name.
+func (c *Cluster) seed(n Node) (seed, error) { return c.seeds[n.Name]() }
+
+func (c *Cluster) renderSeed(n Node) (seed, error) {
+	keys := c.authorizedKeys()
+	digest, err := c.spec.seedDigest(n, []string{anyKey})
+	if err != nil {
+		return seed{}, err
+	}
+	m := c.spec.machine(n, keys)
+	m.InstanceID = n.Name + "-" + digest[:12] // not of the keys: cloud-init would take their change for another machine
+	doc, err := renderer(n)(m)
+	if err != nil {
+		return seed{}, err
+	}
+	sd := seed{file: c.spec.nodeSeedFile(n.Name, digest, keysDigest(keys)), iso: doc.ISO}
+	for _, keys := range c.earlierKeys() {
+		digest, err := c.spec.seedDigest(n, keys)
+		if err != nil {
+			return seed{}, err
+		}
+		sd.earlier = append(sd.earlier, c.spec.seedFile(n.Name, digest))
+	}
+	return sd, nil
+}
+
+func renderer(n Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
+	switch n.Role {
+	case Agent:
+		return cloudinit.RenderWorker
+	case FileServer:
+		return cloudinit.RenderPlain
+	}
+	return cloudinit.RenderServer
+}
+
+// seedDigest is that of a node's first boot with those keys, which was all of its seed's
+// name once.
+func (s *Spec) seedDigest(n Node, keys []string) (string, error) {
+	doc, err := renderer(n)(s.machine(n, keys))
+	if err != nil {
+		return "", err
+	}
+	return doc.Digest()
+}
+
+// keysDigest is the same for the same keys in any order, whatever they are called.
+func keysDigest(keys []string) string {
+	var parts [][]byte
+	for _, k := range keys {
+		parts = append(parts, []byte(keyBlob(k)))
+	}
+	slices.SortFunc(parts, bytes.Compare)
+	return cloudinit.Digest(parts...)
+}
+
+// keyBlob is the key itself in a line of authorized_keys that begins with its type.
+func keyBlob(line string) string {
+	if f := strings.Fields(line); len(f) > 1 {
+		return f[1]
+	}
+	return ""
+}
+
+// authorizedKeys are the keys that the file names and those that we log in with.
+func (c *Cluster) authorizedKeys() []string {
+	keys := slices.Clone(c.spec.Access.PublicKeys)
+	for _, s := range c.Signers {
+		keys = append(keys, ssh.AuthorizedKey(s.PublicKey()))
+	}
+	if c.TokenKey != nil {
+		keys = append(keys, ssh.AuthorizedKey(c.TokenKey.PublicKey())+" "+c.spec.tokenNote())
+	}
+	return distinct(keys)
+}
+
+// earlierKeys are those that earlier versions gave a machine, which knew of no TokenKey
+// and of one key of ours at most.
+func (c *Cluster) earlierKeys() (sets [][]string) {
+	own := c.spec.Access.PublicKeys
+	if len(own) > 0 {
+		sets = append(sets, distinct(own))
+	}
+	for _, s := range c.Signers {
+		sets = append(sets, distinct(append(slices.Clone(own), ssh.AuthorizedKey(s.PublicKey()))))
+	}
+	return sets
+}
+
+func distinct(keys []string) (out []string) {
+	seen := map[string]bool{}
+	for _, k := range keys {
+		if blob := keyBlob(k); blob != "" && !seen[blob] {
+			seen[blob] = true
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// seeded is what there is of a node's first boot.
+type seeded struct {
+	file  string // the ISO that should be there
+	there bool   // it is, or a machine that needs none
+	lives bool   // its VM, which was made by another
+}
+
+// seedStep uploads what a node is told at first boot.
+func (c *Cluster) seedStep(n Node) *converge.Resource[seeded] {
+	storage := c.spec.Image.SeedStorage
+	return &converge.Resource[seeded]{
+		ID:      "seed/" + n.Name,
+		Observe: func(ctx context.Context) (seeded, error) { return c.lookForSeed(ctx, n) },
+		Diff: func(s seeded) drift.Diff {
+			switch {
+			case s.there:
+				return nil
+			case s.lives: // what becomes of the VM can be looked at, and is for its own step to say
+				return drift.Diff{{Want: "another first-boot ISO on " + storage, Effect: drift.Update}}
+			}
+			return drift.Diff{{Want: "first-boot ISO on " + storage, Effect: drift.Create, Note: c.spec.placed[n.Name]}}
+		},
+		Apply: func(ctx context.Context, s seeded) error {
+			sd, err := c.seed(n)
+			if err != nil {
+				return err
+			}
+			iso, err := sd.iso()
+			if err != nil {
+				return err
+			}
+			_, err = c.Proxmox.Upload(ctx, n.Host, storage, s.file, iso)
+			return err
+		},
+	}
+}
+
+func (c *Cluster) lookForSeed(ctx context.Context, n Node) (seeded, error) {
+	sd, err := c.seed(n)
+	if err != nil {
+		return seeded{}, err
+	}
+	volumes, err := c.Proxmox.Volumes(ctx, n.Host, c.spec.Image.SeedStorage, "")
+	if err != nil {
+		return seeded{}, err
+	}
+	there := func(file string) bool {
+		return slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == file })
+	}
+	if there(sd.file) {
+		return seeded{file: sd.file, there: true}, nil
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil {
+		return seeded{}, err
+	}
+	if err := c.recognise(ctx, n, vm); err != nil {
+		return seeded{}, err
+	}
+	file := sd.file
+	if born := bornWith(vm); born != "" && c.sameBirth(n, sd, born) {
+		file = born
+	}
+	if n.Role == FileServer && file != sd.file {
+		return seeded{there: true}, nil
+	}
+	return seeded{file: file, there: there(file), lives: vm != nil && !vm.Unfinished && file == sd.file}, nil
+}
+
+// bornWith is the name of the seed of a machine's first boot, "" where there was none yet.
+func bornWith(vm *proxmox.VM) string {
+	if vm == nil || vm.Unfinished || vm.Seed == "" {
+		return ""
+	}
+	return proxmox.Volume{ID: vm.Seed}.Name()
+}
+
+// asBorn leaves a machine with the seed of its first boot where only the keys differ
+// that may log in. A file server keeps its own in any case: nothing makes it anew.
+func (c *Cluster) asBorn(n Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
+	born := bornWith(vm)
+	if born == "" || n.Adopt {
+		return spec
+	}
+	if sd, err := c.seed(n); err == nil && c.sameBirth(n, sd, born) {
+		spec.Seed = vm.Seed
+	}
+	return spec
+}
+
+// sameBirth reports whether a machine that was born with a seed is what the file asks
+// for, but perhaps for the keys.
+func (c *Cluster) sameBirth(n Node, sd seed, born string) bool {
+	content, keys := seedParts(born)
+	want, _ := seedParts(sd.file)
+	switch {
+	case n.Role == FileServer, born == sd.file, slices.Contains(sd.earlier, born):
+		return true
+	case keys != "":
+		return content == want
+	}
+	return c.births.same(born)
+}
+
+// seedParts takes the end of a seed's name apart; those of earlier versions have no keys.
+func seedParts(file string) (content, keys string) {
+	content, keys, _ = strings.Cut(strings.TrimSuffix(file[strings.LastIndexByte(file, '_')+1:], ".iso"), "-")
+	return content, keys
+}
+
+// births are machines of earlier versions, whose seeds' names were of keys that are not
+// known any more: what the machines themselves say about that, by the seed's name.
+type births struct {
+	mu    sync.Mutex
+	other map[string]bool // it was told something else than the file says now
+}
+
+// same is true of what nobody could be asked about: a machine is not made anew for that.
+func (b *births) same(file string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.other[file]
+}
+
+func (b *births) asked(file string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, asked := b.other[file]
+	return asked
+}
+
+func (b *births) learn(file string, other bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.other == nil {
+		b.other = map[string]bool{}
+	}
+	b.other[file] = other
+}
+
+// toldFile is where cloud-init keeps the user-data of a machine's first boot, as it was
+// (cloudinit/helpers.py, userdata_raw).
+const toldFile = "/var/lib/cloud/instance/user-data.txt"
+
+// recognise asks a machine of an earlier version, whose seed's name tells us nothing,
+// which keys it was told: with them the seed of today must have that name.
+func (c *Cluster) recognise(ctx context.Context, n Node, vm *proxmox.VM) error {
+	born := bornWith(vm)
+	if _, keys := seedParts(born); born == "" || n.Adopt || n.Role == FileServer || keys != "" || c.births.asked(born) {
+		return nil
+	}
+	sd, err := c.seed(n)
+	if err != nil || slices.Contains(sd.earlier, born) || !vm.Running {
+		return err
+	}
+	text, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, toldFile) })
+	if err != nil {
+		return ctx.Err() // it is asked another time
+	}
+	var told struct {
+		Users []struct {
+			Keys []string `yaml:"ssh_authorized_keys"`
+		} `yaml:"users"`
+	}
+	if err := yaml.Unmarshal(text, &told); err != nil || len(told.Users) != 1 {
+		c.births.learn(born, true)
+		return nil
+	}
+	digest, err := c.spec.seedDigest(n, told.Users[0].Keys)
+	if err != nil {
+		return fmt.Errorf("the first boot of %s: %w", n.Name, err)
+	}
+	c.births.learn(born, c.spec.seedFile(n.Name, digest) != born)
+	return nil
+}
+
+// inDrive reports whether a seed that nobody would make today is that of a machine of
+// the file, which needs it: Proxmox starts none whose drive holds an ISO that is gone.
+func (c *Cluster) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool, error) {
+	parts := strings.Split(v.Name(), "_") // as ownsFile has seen
+	if k.nothing || !c.spec.names(parts[2]) {
+		return false, nil
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), parts[2])
+	return vm != nil && proxmox.Volume{ID: vm.Seed}.Name() == v.Name(), err
+}

@@ -1,0 +1,24 @@
+package cluster
+
+// EarlierSeed is what the first versions would have called the seed of a node, of which
+// the keys were a part; for tests outside of this package.
+func (c *Cluster) EarlierSeed(node string) (string, error) {
+	for _, n := range c.spec.Machines() {
+		if n.Name == node {
+			digest, err := c.spec.seedDigest(n, c.authorizedKeys())
+			return c.spec.seedFile(node, digest), err
+		}
+	}
+	return "", errNoServer
+}
+
+// Seed is what a node's seed is called now.
+func (c *Cluster) Seed(node string) (string, error) {
+	for _, n := range c.spec.Machines() {
+		if n.Name == node {
+			sd, err := c.seed(n)
+			return sd.file, err
+		}
+	}
+	return "", errNoServer
+}

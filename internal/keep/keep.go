@@ -1,0 +1,122 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Whole puts data into the file path with the mode perm, in the place of what is there.
+// Its folder is made, with mode 0700, where it is missing.
+func Whole(path string, data []byte, perm fs.FileMode) error {
+	f, err := Begin(path, perm)
+	if err != nil {
+		return err
+	}
+	return f.Keep(data)
+}
+
+// File is a place for a file that is still to come. Nobody sees it before [File.Keep].
+type File struct {
+	path string
+	perm fs.FileMode
+	temp *os.File
+}
+
+// Begin sees that a file can be kept at path, before there is anything to keep. What it
+// returns ends with [File.Keep] or [File.Discard].
+func Begin(path string, perm fs.FileMode) (*File, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the folder of %s: %w", path, err)
+	}
+	if err := folder(dir, perm&0o077 == 0); err != nil {
+		return nil, fmt.Errorf("%s is not written: %w", path, err)
+	}
+	if err := replaceable(path); err != nil {
+		return nil, fmt.Errorf("%s is not written: %w", path, err)
+	}
+	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600, and no link is followed
+	if err != nil {
+		return nil, fmt.Errorf("%s is not written: %w", path, err)
+	}
+	return &File{path: path, perm: perm, temp: temp}, nil
+}
+
+// Keep puts data into the file's place, and sees that it is on the disk.
+func (f *File) Keep(data []byte) error {
+	_, err := f.temp.Write(data)
+	err = errors.Join(err, f.temp.Chmod(f.perm), f.temp.Sync(), f.temp.Close())
+	if err == nil {
+		err = os.Rename(f.temp.Name(), f.path)
+	}
+	if err != nil {
+		_ = os.Remove(f.temp.Name())
+		f.temp = nil
+		return fmt.Errorf("%s is not written, what was there stays: %w", f.path, err)
+	}
+	f.temp = nil
+	return syncFolder(filepath.Dir(f.path))
+}
+
+// Discard leaves everything as it was. After Keep it does nothing.
+func (f *File) Discard() {
+	if f == nil || f.temp == nil {
+		return
+	}
+	_ = f.temp.Close()
+	_ = os.Remove(f.temp.Name())
+	f.temp = nil
+}
+
+// replaceable refuses to replace what is no plain file. A link that leads nowhere would
+// make a file at its end; one that leads somewhere, another's.
+func replaceable(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0:
+		to, _ := os.Readlink(path)
+		return fmt.Errorf("it is a symbolic link to %s: remove the link, or name the file itself", to)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("there is something of that name that is no file (%s)", info.Mode().Type())
+	}
+	return nil
+}
+
+// folder refuses one in which somebody else could put another file in the place of
+// ours. The sticky bit, as /tmp has it, prevents that.
+func folder(dir string, secret bool) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		if secret && owner(info) != root {
+			to, _ := os.Readlink(dir)
+			return fmt.Errorf("its folder is a symbolic link to %s: write that folder's own name, or remove the link", to)
+		}
+		if info, err = os.Stat(dir); err != nil {
+			return err
+		}
+	}
+	others, letter := fs.FileMode(0o002), "o"
+	if secret {
+		others, letter = 0o022, "go"
+	}
+	if info.Mode()&others != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return fmt.Errorf("others may write in its folder (mode %04o), and so put theirs in its place: run chmod %s-w %s", info.Mode().Perm(), letter, dir)
+	}
+	if who := owner(info); secret && who != root && who != os.Geteuid() && info.Mode()&fs.ModeSticky == 0 {
+		return fmt.Errorf("its folder %s belongs to another user, who may put theirs in its place: use a folder of your own", dir)
+	}
+	return nil
+}
+
+// root is the owner of folders that a system has for all.
+const root = 0

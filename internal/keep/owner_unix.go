@@ -1,0 +1,33 @@
+//go:build unix
+
+package keep
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// owner is the numeric user that a file belongs to.
+func owner(info fs.FileInfo) int {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(s.Uid)
+	}
+	return os.Geteuid()
+}
+
+// syncFolder sees that a file's new name is on the disk. Some file systems know of no
+// such thing.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := f.Sync(); errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		return f.Close()
+	} else if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
+}

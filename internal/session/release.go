@@ -1,0 +1,55 @@
+package session
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+)
+
+// releaseTime is how long the place where K3s' releases are may take to answer.
+const releaseTime = 5 * time.Second
+
+// released refuses a release of K3s that does not exist, where one is to be installed: up
+// would find out minutes later. Where this machine does not get there, the nodes may.
+func (s *Session) released(ctx context.Context, p *converge.Plan) error {
+	if s.Spec.IsLab() {
+		return nil
+	}
+	return s.releasedAt(ctx, s.Spec.K3sURL(), p)
+}
+
+func (s *Session) releasedAt(ctx context.Context, url string, p *converge.Plan) error {
+	if url == "" || !installs(p) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // to where a file is that exists
+	answer, err := client.Do(req)
+	if err != nil {
+		return nil //nolint:nilerr // the nodes may get there
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusNotFound {
+		return nil
+	}
+	return failedf(invalid, "k3s.version: there is no release %s (%s is not found); write one of https://github.com/k3s-io/k3s/releases", s.Spec.K3s.Version, url)
+}
+
+// installs reports whether a plan would install K3s.
+func installs(p *converge.Plan) bool {
+	for _, it := range p.Items {
+		kind, _, _ := strings.Cut(it.Step, "/")
+		if (kind == "template" || kind == "k3s") && it.Verdict != converge.Clean {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,34 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// What is mistyped is told in our words, with what to write, before anything happens.
+func TestWordsOfTheCommandLine(t *testing.T) {
+	u := newUser(t)
+	for _, x := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"cluster:pln"}, 3, `"cluster:pln" is no target: is cluster:plan meant?`},
+		{[]string{"gpu:lst"}, 3, "is gpu:list meant?"},
+		{[]string{"unheard-of"}, 3, "go tool mage -l lists them"},
+		{[]string{"cluster:plan", "-spec", "x.yaml"}, 3, "-spec x.yaml: write -spec=x.yaml, in one word"},
+		{[]string{"cluster:plan", "-spec"}, 3, "-spec wants a value: write -spec=…"},
+		{[]string{"cluster:plan", "-spce=x.yaml"}, 3, "cluster:plan has no flag -spce (is -spec meant?); it has -charts, "},
+		{[]string{"cluster:plan", "spec=x.yaml"}, 3, "is the flag -spec=x.yaml meant?"},
+		{[]string{"sim:guests", "-x"}, 3, "sim:guests has no flag -x, nor any other"},
+		{[]string{"cluster:plan", "-spec=none.yaml", "-json"}, 3, "open none.yaml"},
+		{[]string{"cluster:plan", "--help"}, 0, "cluster:plan: says what cluster:up would do; "},
+		{[]string{"cluster:plan", "-h"}, 0, "-timeout=10m"},
+		{[]string{"-t", "5m", "Cluster:Validate"}, 0, "eight-a100 is valid"},
+	} {
+		out, errs, code := u.run(t, x.args...)
+		assert.Equal(t, x.code, code, "%v", x.args)
+		assert.Contains(t, out+errs, x.want, "%v", x.args)
+	}
+}
