@@ -84,6 +84,8 @@ var owners = map[string][]string{
 	"github.com/rancher/fleet":           {"fleet"},
 	"github.com/owenrumney/go-sarif":     {"fleet"},
 	"github.com/robfig/cron":             {"internal/schedule"},
+	"k8s.io/component-helpers":           {"jupyterhub"},
+	"k8s.io/klog":                        {"jupyterhub"},
 }
 
 type pkg struct {
