@@ -1,6 +1,7 @@
 package addon
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -31,7 +32,10 @@ type MonitoringOptions struct {
 
 	Hostname string // of Grafana; empty: not exposed
 	Issuer   string // ClusterIssuer of its certificate; empty: plain HTTP, or the Gateway's
-	Class    string // of the Ingress; default "traefik"
+	// TLSSecret is the Secret with its certificate, in the namespace monitoring, where no
+	// Issuer makes one.
+	TLSSecret string
+	Class     string // of the Ingress; default "traefik"
 	// Gateway that Grafana's route attaches to, in place of an Ingress.
 	GatewayNamespace, GatewayName string
 }
@@ -113,7 +117,7 @@ func (o MonitoringOptions) grafana() values {
 	g := values{"admin": values{"existingSecret": "grafana-admin", "userKey": "admin-user", "passwordKey": "admin-password"}}
 	if o.Hostname != "" {
 		scheme := "http"
-		if o.Issuer != "" || o.GatewayName != "" {
+		if o.Issuer != "" || o.TLSSecret != "" || o.GatewayName != "" {
 			scheme = "https"
 		}
 		// Links in Grafana's own pages and alerts.
@@ -131,7 +135,10 @@ func (o MonitoringOptions) grafana() values {
 		ingress := values{"enabled": true, "ingressClassName": o.Class, "hosts": []any{o.Hostname}}
 		if o.Issuer != "" {
 			ingress["annotations"] = values{"cert-manager.io/cluster-issuer": o.Issuer}
-			ingress["tls"] = []any{values{"hosts": []any{o.Hostname}, "secretName": "grafana-tls"}}
+			o.TLSSecret = cmp.Or(o.TLSSecret, "grafana-tls")
+		}
+		if o.TLSSecret != "" {
+			ingress["tls"] = []any{values{"hosts": []any{o.Hostname}, "secretName": o.TLSSecret}}
 		}
 		g["ingress"] = ingress
 	}

@@ -301,9 +301,13 @@ func (c *Cluster) vipStep() *converge.Resource[string] {
 // apiTime is how long the virtual address may be nobody's.
 const apiTime = 3 * time.Minute
 
+// apiKnock is how long the API may take to accept a connection. On a slow host its
+// address changes hands now and then, and a look begins just then.
+const apiKnock = 5 * time.Second
+
 // dialAPI says why the API cannot be reached, "" when it can.
 func (c *Cluster) dialAPI(ctx context.Context) (problem string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, c.patient(apiKnock))
 	defer cancel()
 	conn, err := c.dial(ctx, "tcp", net.JoinHostPort(c.spec.APIAddress().String(), apiPort))
 	if err != nil {

@@ -179,6 +179,9 @@ func (r *resolver) usualProfiles() []HubProfile {
 			Name: "gpu", Title: "1 GPU", Description: "PyTorch with CUDA, and as much CPU and memory as the node has free", Image: gpuImage,
 			CPUGuarantee: 1, MemGuarantee: 4 * GiB, GPUs: 1, RuntimeClass: "nvidia",
 		})
+		if !r.spec.openAgents() {
+			out[0].Pool = r.spec.onlyGPUPool() // rather there than beside etcd
+		}
 	}
 	return out
 }

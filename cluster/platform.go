@@ -22,6 +22,9 @@ type piece struct {
 	// late makes the part anew with what only a living cluster can tell; nil: it is
 	// as it is.
 	late func(context.Context, *kube.Client) (chart.Part, error)
+
+	// assumes says what late adds to what goes into Git.
+	assumes []string
 }
 
 // nfsPart is the part that makes volumes on the NFS server.

@@ -110,15 +110,40 @@ func (c *Cluster) FleetTree(ctx context.Context) (fleet.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.spec.Platform.Fleet == nil {
+	tree, err := c.spec.fleetTree(parts)
+	return tree, converge.Permanent(err)
+}
+
+// FleetTree is the folder in Git as far as the file alone tells, and what it assumes of
+// the rest, in words. [Cluster.FleetTree] asks the cluster instead. It is nil when no
+// part goes through Git.
+func (s *Spec) FleetTree() (tree fleet.Tree, assumed []string, err error) {
+	pieces, err := s.parts(false)
+	if err != nil {
+		return nil, nil, err
+	}
+	var parts []chart.Part
+	for _, p := range pieces {
+		if p.via == ViaFleet {
+			parts, assumed = append(parts, p.Part), append(assumed, p.assumes...)
+		}
+	}
+	if len(parts) == 0 {
+		return nil, nil, nil
+	}
+	tree, err = s.fleetTree(parts)
+	return tree, assumed, err
+}
+
+func (s *Spec) fleetTree(parts []chart.Part) (fleet.Tree, error) {
+	if s.Platform.Fleet == nil {
 		return nil, errors.New("the file has no fleet: write fleet: {repo: URL}, and charts.via says what goes through it")
 	}
 	bundles, err := fleet.FromParts(parts...)
 	if err != nil {
-		return nil, converge.Permanent(err)
+		return nil, err
 	}
-	tree, err := fleet.Render(bundles, fleet.Options{Cluster: c.spec.Name, Source: filepath.Base(c.spec.File), Path: c.spec.Platform.Fleet.Path})
-	return tree, converge.Permanent(err)
+	return fleet.Render(bundles, fleet.Options{Cluster: s.Name, Source: filepath.Base(s.File), Path: s.Platform.Fleet.Path})
 }
 
 // pushStep keeps the folder in Git as the file says.

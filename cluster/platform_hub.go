@@ -31,7 +31,24 @@ func (r *recipe) hub(p *Platform) {
 		return
 	}
 	part.Needs = r.hubNeeds(p)
-	r.add(part, nil, func(x *piece) { x.late = r.hubLate(p, h, part.Needs) })
+	r.add(part, nil, func(x *piece) { x.late, x.assumes = r.hubLate(p, h, part.Needs), assumedOfHub(p, h) })
+}
+
+// asksIssuer reports whether the provider's addresses are those that it publishes.
+func asksIssuer(p *Platform, h jupyterhub.Hub) bool {
+	return h.Auth.Kind == jupyterhub.OIDC && h.Auth.Endpoints != given(p.Hub.Auth)
+}
+
+// assumedOfHub is what the file alone does not tell of the hub.
+func assumedOfHub(p *Platform, h jupyterhub.Hub) []string {
+	var out []string
+	if asksIssuer(p, h) {
+		out = append(out, fmt.Sprintf("the addresses of %s stand for those that it publishes", p.Hub.Auth.Issuer))
+	}
+	if p.TLS != nil && p.TLS.Source == TLSSelfSigned {
+		out = append(out, "the hub trusts the public authorities alone: the cluster's own is made in the cluster")
+	}
+	return out
 }
 
 // hubNeeds are the parts that bring its classes, certificates, and the way to it.
@@ -69,9 +86,9 @@ func (r *recipe) bringer(class string) string {
 // hubLate adds what the file does not say: the addresses of an identity provider,
 // which it publishes, and a CA that the cluster has made itself.
 func (r *recipe) hubLate(p *Platform, h jupyterhub.Hub, needs []string) func(context.Context, *kube.Client) (chart.Part, error) {
-	asks := h.Auth.Kind == jupyterhub.OIDC && h.Auth.Endpoints != given(p.Hub.Auth)
+	asks := asksIssuer(p, h)
 	ownCA := p.TLS != nil && p.TLS.Source == TLSSelfSigned
-	borrows := p.TLS != nil && p.TLS.Source == TLSSecret
+	borrows := p.TLS != nil && p.TLS.Source == TLSSecret && p.TLS.Secret != h.Namespace+"/"+hubTLS
 	if !asks && !ownCA && !borrows {
 		return nil
 	}
@@ -157,15 +174,16 @@ func (s *Spec) jupyterHub(r *recipe) jupyterhub.Hub {
 		Auth: r.hubAuth(p), Pools: s.hubPools(),
 		Database: jupyterhub.Database{Kind: in.Database.Kind, Class: in.Database.Class, Size: toBytes(in.Database.Size), URL: r.resolve("hub.database.url", in.Database.URL)},
 		Home: jupyterhub.Home{Class: in.Home.Class, Size: toBytes(in.Home.Size), Claim: in.Home.Claim, Path: in.Home.Path,
-			ClaimTemplate: in.Home.ClaimTemplate, SubPath: in.Home.SubPath},
+			ClaimTemplate: in.Home.ClaimTemplate, SubPath: in.Home.SubPath, Stays: s.homesStay()},
 		SHM: toBytes(in.SHM), PrePull: in.PrePull, Isolate: in.Isolate, Reach: in.Reach, Taints: s.taints(),
-		Cull:  jupyterhub.Cull{Enabled: in.Cull.Enabled, Idle: in.Cull.Idle, MaxAge: in.Cull.MaxAge, Every: in.Cull.Every, Exempt: in.Cull.Exempt},
-		Quota: jupyterhub.Quota{GPUs: in.Quota.GPUs, CPU: in.Quota.CPU, Memory: toBytes(in.Quota.Memory)},
+		Cull:        jupyterhub.Cull{Enabled: in.Cull.Enabled, Idle: in.Cull.Idle, MaxAge: in.Cull.MaxAge, Every: in.Cull.Every, Exempt: in.Cull.Exempt},
+		Quota:       jupyterhub.Quota{GPUs: in.Quota.GPUs, CPU: in.Quota.CPU, Memory: toBytes(in.Quota.Memory)},
+		ChartValues: p.Charts.Values["jupyterhub"],
 	}
 	if v := p.Charts.Versions["jupyterhub"]; v != "" && h.Version == "" {
 		h.Version = v
 	}
-	if p.TLS != nil && p.TLS.Source == TLSCA {
+	if p.TLS != nil && (p.TLS.Source == TLSCA || p.TLS.Source == TLSSecret) {
 		h.CA = r.file("tls.ca.cert", p.TLS.CACert)
 	}
 	if in.Scratch.Class != "" {
@@ -255,10 +273,7 @@ func (s *Spec) hubPools() []jupyterhub.Pool {
 		}
 		i := slices.IndexFunc(out, func(p jupyterhub.Pool) bool { return p.Name == name })
 		if i < 0 {
-			p := jupyterhub.Pool{Name: name}
-			if n.Pool != "" {
-				p.Labels = map[string]string{poolLabel: n.Pool}
-			}
+			p := jupyterhub.Pool{Name: name, Labels: n.hubLabels()}
 			out, i = append(out, p), len(out)
 		}
 		for _, t := range n.Taints {
@@ -274,4 +289,13 @@ func (s *Spec) hubPools() []jupyterhub.Pool {
 		out[i].Nodes = append(out[i].Nodes, jupyterhub.Node{Name: n.Name, CPU: float64(n.Cores), Memory: toBytes(n.Memory), GPUs: gpus})
 	}
 	return out
+}
+
+// hubLabels are those by which a profile names the node's pool, or the node itself if
+// it is in none.
+func (n Node) hubLabels() map[string]string {
+	if n.Pool == "" {
+		return map[string]string{corev1.LabelHostname: n.Name}
+	}
+	return map[string]string{poolLabel: n.Pool}
 }

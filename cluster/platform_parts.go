@@ -9,12 +9,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -297,7 +295,7 @@ func (r *recipe) rancher(p *Platform) {
 	if p.TLS != nil {
 		switch p.TLS.Source {
 		case TLSSecret:
-			o.TLS = addon.RancherSecret
+			o.TLS, o.CA = addon.RancherSecret, r.file("tls.ca.cert", p.TLS.CACert)
 		case TLSACME:
 			o.TLS, o.Issuer = addon.RancherIssuer, p.TLS.Issuer
 		case TLSCA:
@@ -308,45 +306,16 @@ func (r *recipe) rancher(p *Platform) {
 	if r.has("ingress") {
 		part.Needs = append(part.Needs, "ingress")
 	}
-	r.add(part, err, func(x *piece) { x.base, x.replaces = true, []string{"fleet", "fleet-crd"} })
+	r.add(part, err, func(x *piece) {
+		x.base, x.replaces = true, []string{"fleet", "fleet-crd"}
+		if o.TLS == addon.RancherSecret {
+			x.late = borrowing(part, p.TLS.Secret, rancherTLS)
+		}
+	})
 }
 
-// monitoring is Prometheus, Grafana, and who watches the GPUs.
-func (r *recipe) monitoring(p *Platform) {
-	m := p.Monitoring
-	if m == nil {
-		return
-	}
-	o := addon.MonitoringOptions{
-		Common: r.common("monitoring"), Retention: m.Retention, StorageClass: m.StorageClass, Alertmanager: m.Alertmanager,
-		Hostname: m.Hostname, Class: p.Ingress.Class,
-	}
-	if m.Size > 0 {
-		o.Size = *resource.NewQuantity(int64(m.Size), resource.BinarySI)
-	}
-	if p.TLS != nil && p.TLS.Source != TLSSecret && p.Ingress.Kind != IngressNone {
-		o.Issuer = p.TLS.Issuer
-	}
-	if p.Ingress.Kind == IngressGateway {
-		o.GatewayNamespace, o.GatewayName = r.gateway(p).Ref()
-	}
-	part, err := addon.Monitoring(o)
-	class := m.StorageClass
-	if class == "" {
-		class = p.Storage.Default
-	}
-	for _, name := range []string{r.bringer(class), "ingress"} {
-		if r.has(name) {
-			part.Needs = append(part.Needs, name)
-		}
-	}
-	r.add(part, err)
-	if !m.GPUs {
-		return
-	}
-	part, err = addon.GPUExporter(addon.GPUExporterOptions{Common: r.common("dcgm-exporter"), RuntimeClass: nvidia.RuntimeClass, Nodes: nvidia.Labels()})
-	r.add(part, err, func(x *piece) { x.gpus = true })
-}
+// rancherTLS is the Secret with Rancher's certificate: its chart knows no other name.
+const rancherTLS = "tls-rancher-ingress"
 
 // backup is Velero.
 func (r *recipe) backup(p *Platform) {

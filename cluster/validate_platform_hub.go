@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -21,10 +22,11 @@ func (r *resolver) profilesFit() {
 		r.profilePool(e.Name, e.Value)
 	}
 	r.groupsAreKnown()
+	r.chartValues()
 	fit := r.spec.Fit()
 	for _, row := range fit.Rows {
 		raw := r.raw.Hub.Profiles.get(row.Profile)
-		if row.Total > 0 || raw != nil && raw.Pool != "" && r.raw.Pools.get(raw.Pool) == nil {
+		if row.Total > 0 || raw != nil && raw.Pool != "" && !r.hubPool(raw.Pool) {
 			continue
 		}
 		what, cure := never(row, fit.Pools)
@@ -34,6 +36,66 @@ func (r *resolver) profilesFit() {
 		}
 		r.wrong(at, fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
 	}
+	r.homesPin(fit)
+	r.besideEtcd()
+}
+
+// homesPin warns of homes that keep people from a profile.
+func (r *resolver) homesPin(fit jupyterhub.Report) {
+	if len(fit.Apart) == 0 {
+		return
+	}
+	at := any(r.raw.Hub)
+	if r.isSet(&r.raw.Hub.Home.Class) {
+		at = &r.raw.Hub.Home.Class
+	}
+	class := cmp.Or(r.spec.Platform.Hub.Home.Class, r.spec.Platform.Storage.Default, localPath)
+	r.warn(at, fmt.Sprintf("homes are of storage class %s and stay on one node: %s", class, fit.Apart[0]),
+		"write storage: {nfs: {vm: {address: ADDRESS, size: 500GiB}}} for homes that every node reaches, or give the profiles one pool of a single node")
+}
+
+// besideEtcd warns of profiles that run on servers only, where a notebook that takes
+// all memory takes the cluster along.
+func (r *resolver) besideEtcd() {
+	agents := slices.ContainsFunc(r.spec.Nodes, func(n Node) bool { return n.Role == Agent })
+	for _, e := range r.raw.Hub.Profiles {
+		if !agents || e.Value.Pool != "" || or(e.Value.GPUs, 0) > 0 || r.spec.openAgents() {
+			continue
+		}
+		cure := "make a pool of agents without GPUs and write pool: and its name"
+		if pool := r.spec.onlyGPUPool(); pool != "" {
+			cure = "write pool: " + pool + ", or make a pool of agents without GPUs and name that"
+		}
+		r.warn(e.Value, fmt.Sprintf("profile %s runs on servers only, beside the API and etcd: the agents' taints keep it away", e.Name), cure)
+	}
+}
+
+// openAgents reports whether an agent takes pods that bear no taints.
+func (s *Spec) openAgents() bool {
+	return slices.ContainsFunc(s.Nodes, func(n Node) bool {
+		return n.Role == Agent && !slices.ContainsFunc(n.Taints, func(t Taint) bool { return t.Effect != string(corev1.TaintEffectPreferNoSchedule) })
+	})
+}
+
+// onlyGPUPool names the pool, or the node, that all GPUs are in; empty: there are
+// several, or none.
+func (s *Spec) onlyGPUPool() string {
+	name := ""
+	for _, n := range s.GPUNodes() {
+		its := cmp.Or(n.Pool, n.Name)
+		if name != "" && its != name {
+			return ""
+		}
+		name = its
+	}
+	return name
+}
+
+// homesStay reports whether a home is a volume of one node.
+func (s *Spec) homesStay() bool {
+	p := s.Platform
+	class := cmp.Or(p.Hub.Home.Class, p.Storage.Default, localPath)
+	return class == localPath || p.Storage.Scratch != nil && class == p.Storage.Scratch.Class
 }
 
 // tooMuch is the key of a profile that asks for what no node has.
@@ -83,15 +145,16 @@ func inBytes(s string) string {
 
 // profilePool checks the pool that a profile names, and that GPU memory can be limited there.
 func (r *resolver) profilePool(name string, raw *rawHubProfile) {
-	if raw.Pool != "" && r.raw.Pools.get(raw.Pool) == nil {
-		r.wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), orSuggest(raw.Pool, r.raw.Pools.names()))
+	if raw.Pool != "" && !r.hubPool(raw.Pool) {
+		names := slices.Concat(r.raw.Pools.names(), r.raw.Nodes.names())
+		r.wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), orSuggest(raw.Pool, names))
 		return
 	}
 	if raw.GPUMemory == nil {
 		return
 	}
 	mps := slices.ContainsFunc(r.spec.Nodes, func(n Node) bool {
-		return n.GPUs.Count > 0 && n.GPUs.Sharing.Strategy == SharingMPS && (raw.Pool == "" || n.Pool == raw.Pool)
+		return n.GPUs.Count > 0 && n.GPUs.Sharing.Strategy == SharingMPS && (raw.Pool == "" || raw.Pool == cmp.Or(n.Pool, n.Name))
 	})
 	if !mps {
 		r.wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", name), "write nvidia: {sharing: {strategy: mps, replicas: 4}}, or gpus.sharing of the pool; or remove gpuMemory")
@@ -99,6 +162,11 @@ func (r *resolver) profilePool(name string, raw *rawHubProfile) {
 	if raw.SHM != nil {
 		r.wrong(&raw.SHM, "with MPS /dev/shm is the daemon's own, on the node", "remove shm")
 	}
+}
+
+// hubPool reports whether a profile can name it: a pool, or a node that is in none.
+func (r *resolver) hubPool(name string) bool {
+	return slices.ContainsFunc(r.spec.Nodes, func(n Node) bool { return name == cmp.Or(n.Pool, n.Name) })
 }
 
 // groupsAreKnown: profiles and shares for groups need a way to log in that tells groups.
@@ -128,6 +196,14 @@ func (r *resolver) groupsAreKnown() {
 	}
 }
 
+// chartValues warns of values of the hub's chart that take away what hub: asks for.
+func (r *resolver) chartValues() {
+	at := r.marks[member{&r.raw.Charts.Values, "jupyterhub"}].at
+	for _, what := range r.spec.jupyterHub(&recipe{spec: r.spec, resolve: hidden}).Broken() {
+		r.warn(at, "charts.values.jupyterhub sets "+what, "remove it, unless that is what you want")
+	}
+}
+
 // Fit says where each of the hub's profiles fits, and how many servers at once.
 func (s *Spec) Fit() jupyterhub.Report {
 	h := s.Platform.Hub
@@ -138,12 +214,13 @@ func (s *Spec) Fit() jupyterhub.Report {
 	for _, p := range h.Profiles {
 		profiles = append(profiles, jupyterhub.Profile{
 			Name: p.Name, CPUGuarantee: p.CPUGuarantee, CPULimit: p.CPULimit, MemGuarantee: jupyterhub.Bytes(p.MemGuarantee), MemLimit: jupyterhub.Bytes(p.MemLimit),
-			GPUs: p.GPUs, GPUMemory: jupyterhub.Bytes(p.GPUMemory), Pool: p.Pool, RuntimeClass: p.RuntimeClass,
+			GPUs: p.GPUs, GPUMemory: jupyterhub.Bytes(p.GPUMemory), Pool: p.Pool, RuntimeClass: p.RuntimeClass, Groups: p.Groups,
 		})
 	}
 	all := jupyterhub.Hub{
 		Profiles: profiles, Pools: s.fitPools(),
 		Quota: jupyterhub.Quota{GPUs: h.Quota.GPUs, CPU: h.Quota.CPU, Memory: jupyterhub.Bytes(h.Quota.Memory)},
+		Home:  jupyterhub.Home{Claim: h.Home.Claim, Stays: s.homesStay()},
 	}
 	if h.Scratch.Class != "" {
 		all.Scratch = &jupyterhub.Scratch{Class: h.Scratch.Class, Size: jupyterhub.Bytes(h.Scratch.Size), Path: h.Scratch.Path}
@@ -169,15 +246,12 @@ func (s *Spec) fitPools() []jupyterhub.Pool {
 		if !ok {
 			i = len(out)
 			index[key] = i
-			p := jupyterhub.Pool{Name: n.Pool, Shared: shared, Taints: n.taints()}
+			p := jupyterhub.Pool{Name: n.Pool, Shared: shared, Taints: n.taints(), Labels: n.hubLabels()}
 			switch {
 			case n.Pool == "":
 				p.Name = n.Name
 			case slices.ContainsFunc(out, func(o jupyterhub.Pool) bool { return o.Name == n.Pool }):
 				p.Name = n.Pool + " (" + n.Name + ")"
-			}
-			if n.Pool != "" {
-				p.Labels = map[string]string{poolLabel: n.Pool}
 			}
 			out = append(out, p)
 		}

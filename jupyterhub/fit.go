@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 )
 
 // Pool is a group of nodes that are chosen together.
@@ -43,6 +45,7 @@ func (in Pool) gpus() (most int) {
 type Report struct {
 	Pools []string // names, in order
 	Rows  []Row    // one for each profile, in order
+	Apart []Apart  // profiles that one home cannot serve; only where homes stay on a node
 }
 
 // Row is one profile.
@@ -87,10 +90,7 @@ func Fit(profiles []Profile, pools []Pool, quota Quota) Report {
 func (h Hub) Fit() Report {
 	var r Report
 	for _, p := range h.Profiles {
-		pools := h.Pools
-		if h.scratch(p) {
-			pools = h.Scratch.where(pools)
-		}
+		pools := h.poolsOf(p)
 		one := Fit([]Profile{p}, pools, h.Quota)
 		for i, in := range h.Pools {
 			if len(in.Nodes) > 0 && len(pools[i].Nodes) == 0 {
@@ -99,7 +99,18 @@ func (h Hub) Fit() Report {
 		}
 		r.Pools, r.Rows = one.Pools, append(r.Rows, one.Rows...)
 	}
+	if h.Home.Stays && h.Home.Claim == "" {
+		r.Apart = h.apart()
+	}
 	return r
+}
+
+// poolsOf are the pools with the nodes that have the storage that a profile asks for.
+func (h Hub) poolsOf(p Profile) []Pool {
+	if h.scratch(p) {
+		return h.Scratch.where(h.Pools)
+	}
+	return h.Pools
 }
 
 // where leaves the nodes that have it.
@@ -170,31 +181,15 @@ func (p Profile) excluded(in Pool, pools []Pool) string {
 	if chosen, ok := pool(pools, p.Pool); p.Pool != "" && (!ok || !subset(chosen.Labels, in.Labels)) {
 		return "it runs on pool " + p.Pool + " only"
 	}
-	bear := p.tolerations(pools)
-	for _, taint := range in.Taints {
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-			continue
-		}
-		if !slices.ContainsFunc(bear, func(t corev1.Toleration) bool { return bears(t, taint) }) {
-			return "taint " + taint.ToString()
-		}
+	if taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, in.Taints, p.tolerations(pools), keepsAway, true); found {
+		return "taint " + taint.ToString()
 	}
 	return ""
 }
 
-// bears is the scheduler's rule (k8s.io/api core/v1, Toleration.ToleratesTaint).
-func bears(t corev1.Toleration, taint corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect {
-		return false
-	}
-	if t.Key == "" {
-		return t.Operator == corev1.TolerationOpExists
-	}
-	if t.Key != taint.Key {
-		return false
-	}
-	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
-}
+// keepsAway reports whether a taint keeps pods away that do not bear it: others are a
+// wish. An API without the operators Lt and Gt refuses the pod itself.
+func keepsAway(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 
 func subset(of, all map[string]string) bool {
 	for k, v := range of {

@@ -40,6 +40,10 @@ type Hub struct {
 	// CA is a bundle of authorities in PEM that hub and notebooks trust beside the
 	// public ones.
 	CA []byte
+
+	// ChartValues are values of the chart that go over ours: mappings are merged, lists
+	// and all else are replaced. [Hub.Broken] says what they take away.
+	ChartValues map[string]any
 }
 
 // Kinds of Ingress.
@@ -84,6 +88,7 @@ type Home struct {
 	Size  Bytes  // default 20 GiB
 	Claim string // one existing claim for everybody instead, with a folder each
 	Path  string // in the notebook; default /home/jovyan
+	Stays bool   // a volume stays on the node of its owner's first server, as those of K3s' local-path do
 
 	// ClaimTemplate names the claims of users, and SubPath a folder in each. Empty:
 	// kubespawner's own. A hub that was made by hand keeps its homes by saying what it

@@ -47,7 +47,7 @@ func (h Hub) Release() (chart.Release, error) {
 		return chart.Release{}, fmt.Errorf("no version of the chart %s is pinned", DefaultName)
 	}
 	r := chart.Release{
-		Name: DefaultName, Namespace: h.namespace(), Values: values,
+		Name: DefaultName, Namespace: h.namespace(), Values: chart.Merge(values, h.ChartValues),
 		Chart: pin.Chart, Repo: pin.Repo, Version: or(h.Version, pin.Version),
 	}
 	if h.PrePull {

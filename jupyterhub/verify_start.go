@@ -26,8 +26,15 @@ type starting struct {
 // keepEvents is how many events a failure shows.
 const keepEvents = 8
 
-// errNoNode ends the waiting for a server that cannot be placed.
-var errNoNode = errors.New("no node takes it")
+// What ends the waiting for a server that cannot be placed.
+var (
+	errNoNode = errors.New("no node takes it")
+	errStays  = errors.New("its home stays on the node of its owner's first server, and this profile does not run there: a storage class whose volumes every node reaches is needed")
+)
+
+// staysWait is how long a home may be on a node that does not take the server: a moment,
+// in which another server may still leave that node.
+const staysWait = 20 * time.Second
 
 // start asks for a server and follows it until it is ready. It returns what the hub
 // said last.
@@ -130,8 +137,18 @@ func (s *starting) hear(ctx context.Context, message string) {
 	if !strings.Contains(message, " nodes are available: ") {
 		s.placed()
 	} else if s.noNode == nil {
-		s.noNode = time.AfterFunc(s.wait, func() { s.giveUp(errNoNode) })
+		wait, cause := s.wait, errNoNode
+		if homeElsewhere(message) {
+			wait, cause = min(wait, staysWait), errStays
+		}
+		s.noNode = time.AfterFunc(wait, func() { s.giveUp(cause) })
 	}
+}
+
+// homeElsewhere reports whether a volume keeps the scheduler from a node: its words
+// today, and until Kubernetes 1.33 (ErrReasonNodeConflict of its plugin VolumeBinding).
+func homeElsewhere(message string) bool {
+	return strings.Contains(message, "didn't match PersistentVolume's node affinity") || strings.Contains(message, "volume node affinity conflict")
 }
 
 func (s *starting) placed() {

@@ -26,11 +26,11 @@ func (Fleet) Lint(ctx context.Context, dir, paths, repo, clusters, elsewhere, re
 	}))
 }
 
-// Render writes the GitOps folder of the parts that go through Git; files that are not ours stay. Flags: -spec=FILE -out=FOLDER (default ./fleet) -charts=FOLDER -force.
-func (Fleet) Render(ctx context.Context, spec, out, charts *string, force *bool) error {
+// Render writes the GitOps folder of the parts that go through Git, from the file alone; -live asks the cluster for what only that knows. Files that are not ours stay. Flags: -spec=FILE -out=FOLDER (default ./fleet) -charts=FOLDER -force -live.
+func (Fleet) Render(ctx context.Context, spec, out, charts *string, force, live *bool) error {
 	o := options(spec, nil, nil, nil)
 	o.Out, o.Charts, o.Force = value(out), value(charts), value(force)
-	return with(ctx, o, (*session.Session).FleetRender)
+	return within(ctx, o, func(ctx context.Context, o session.Options) error { return session.FleetRender(ctx, o, value(live)) })
 }
 
 // Push puts that folder into the Git repository of the file, as one commit, never over changes of others. Flags: -spec=FILE -charts=FOLDER -force -timeout=5m.

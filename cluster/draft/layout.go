@@ -30,6 +30,7 @@ type layout struct {
 	hosts   []Host // that carry something, in order
 	pools   []pool // servers first
 	vip     netip.Addr
+	homes   homes    // proposed beside them; zero: there is no room
 	unused  []string // what was left out, each with the reason
 	pods    netip.Prefix
 	service netip.Prefix
@@ -331,6 +332,9 @@ func (l *layout) address(f Found, a Answers) error {
 	}
 	if short {
 		return fmt.Errorf("from %s on the network %s has too few free addresses: %d are needed; begin lower (-first), or take another network", a.First, a.Prefix, f.addresses(a))
+	}
+	if rest, ok := next(); ok {
+		l.propose(rest)
 	}
 	return nil
 }

@@ -331,14 +331,22 @@ func (w *writer) elsewhere() {
 	}
 }
 
-// platformLines are what runs on Kubernetes, as one would begin with it. They stand
-// in the file as comments: whoever takes the # away has a file that is read.
-var platformLines = [...]string{
-	"storage: {nfs: nas.lab.example:/export/k3s} # volumes that outlive a node; without it they are on the node that made them",
-	"tls: self-signed # an authority that is made in the cluster",
-	"hub: # JupyterHub",
-	"  hostname: hub.lab.example # a name that your DNS leads to a node",
-	"  auth: {kind: native, admins: [you]} # sign up as one of the admins, who then let others in",
+// platform is what runs on Kubernetes, as one would begin with it. It stands in the
+// file as comments: whoever takes the # away has a file that is read.
+func (w *writer) platform() []string {
+	storage := []string{"storage: {nfs: nas.lab.example:/export/k3s} # volumes that every node reaches; without it a home stays on one node"}
+	if h := w.layout.homes; h.address.IsValid() {
+		storage = []string{
+			"storage: # volumes that every node reaches; without it a home stays on the node of its owner's first notebook",
+			fmt.Sprintf("  nfs: {vm: {address: %s, size: %s}} # a small server that is made; or one that is there: nas.lab.example:/export/k3s", h.address, h.size),
+		}
+	}
+	return append(storage,
+		"tls: self-signed # an authority that is made in the cluster",
+		"hub: # JupyterHub",
+		"  hostname: hub.lab.example # a name that your DNS leads to a node",
+		"  auth: {kind: native, admins: [you]} # sign up as one of the admins, who then let others in",
+	)
 }
 
 // more shows what people add next.
@@ -348,7 +356,7 @@ func (w *writer) more() {
 	w.line("#   scratch: {size: 500GiB, mount: /scratch}                 under disks of a pool: fast space that may be lost")
 	w.line("#   nvidia: {sharing: {strategy: time-slicing, replicas: 4}}  several pods on one GPU")
 	w.line("# What runs on it, which is off until the # goes:")
-	for _, l := range platformLines {
+	for _, l := range w.platform() {
 		w.line("# %s", l)
 	}
 }

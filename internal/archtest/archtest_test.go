@@ -89,6 +89,8 @@ var owners = map[string][]string{
 	"github.com/owenrumney/go-sarif":     {"fleet"},
 	"github.com/robfig/cron":             {"internal/schedule"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
+	"k8s.io/component-helpers":           {"jupyterhub"},
+	"k8s.io/klog":                        {"jupyterhub"},
 }
 
 type pkg struct {

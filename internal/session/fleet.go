@@ -14,19 +14,24 @@ import (
 // defaultFolder is where fleet:render writes.
 const defaultFolder = "fleet"
 
-// fleetTree renders the parts that go through Git, and says what our own linter
-// makes of them.
+// fleetTree renders the parts that go through Git, from the file alone where nothing is
+// bound to a world, and says what our own linter makes of them.
 func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
-	parts, err := s.Cluster.FleetParts(ctx)
+	tree, assumed, err := s.Spec.FleetTree()
 	if err != nil {
-		return nil, err
+		return nil, failed(invalid, err)
 	}
-	if len(parts) == 0 {
+	if tree == nil {
 		return nil, failedf(invalid, "no part goes through Git: say which by charts.via, or all by fleet.default: fleet")
 	}
-	tree, err := s.Cluster.FleetTree(ctx)
-	if err != nil {
-		return nil, err
+	if s.Cluster != nil {
+		if tree, err = s.Cluster.FleetTree(ctx); err != nil {
+			return nil, err
+		}
+		assumed = nil
+	}
+	for _, what := range assumed {
+		s.Say("assumed: %s; fleet:push and fleet:render -live ask", what)
 	}
 	report, err := fleet.Lint(ctx, tree.FS(), fleet.LintOptions{})
 	if err != nil {
@@ -36,6 +41,19 @@ func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
 		s.Say("warning: %s", f)
 	}
 	return tree, nil
+}
+
+// FleetRender writes the GitOps folder here. It needs nothing but the file; live, it
+// asks the cluster for what only that knows.
+func FleetRender(ctx context.Context, o Options, live bool) error {
+	if live {
+		return Do(ctx, o, (*Session).FleetRender)
+	}
+	s, err := Load(o)
+	if err != nil {
+		return err
+	}
+	return s.FleetRender(ctx)
 }
 
 // FleetRender writes the GitOps folder here.

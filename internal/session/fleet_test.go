@@ -82,3 +82,26 @@ func TestFleetRenderAndPush(t *testing.T) {
 	s.opt.Force = true
 	require.NoError(t, s.FleetRender(t.Context()))
 }
+
+// TestFleetRenderNeedsTheFileAlone: no Proxmox answers, no secret is set, no folder of
+// ours is there, and what is rendered is what the cluster would be asked for.
+func TestFleetRenderNeedsTheFileAlone(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	text := strings.Replace(strings.ReplaceAll(gitopsSpec, "REPO", "https://git.lab.example/infra.git"),
+		"proxmox: {endpoint: lab, host: pve1}", "proxmox: {endpoint: \"https://192.0.2.1:8006\", token: a@pve!b, secret: env:SESSION_TEST_UNSET, host: pve1}", 1) + `
+tls: self-signed
+hub: {hostname: hub.lab.example, auth: {allowAll: true, oidc: {issuer: "https://id.lab.example", clientID: hub, clientSecret: env:SESSION_TEST_UNSET}}}
+`
+	require.NoError(t, os.WriteFile("cluster.yaml", []byte(text), 0o600))
+	require.NoError(t, FleetRender(t.Context(), Options{Out: "out"}, false))
+	values, err := os.ReadFile("out/jupyterhub/values.yaml")
+	require.NoError(t, err)
+	assert.Contains(t, string(values), "https://id.lab.example/authorize")
+	assert.NoDirExists(t, ".homelab")
+	spec, err := cluster.Load("cluster.yaml")
+	require.NoError(t, err)
+	_, assumed, err := spec.FleetTree()
+	require.NoError(t, err)
+	assert.Len(t, assumed, 2)
+}

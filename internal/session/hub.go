@@ -46,6 +46,9 @@ func (s *Session) HubProfiles() error {
 	}
 	s.Table(t)
 	s.Say("Each line is for an empty cluster: so many servers of that profile run when nothing else does.")
+	for _, a := range report.Apart {
+		s.Say("Homes stay on one node: %s.", a)
+	}
 	return nil
 }
 

@@ -1,0 +1,71 @@
+package jupyterhub
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Apart is what a home that stays on one node comes to: whoever starts Profile first
+// may get a home on one of Nodes, where Other never runs.
+type Apart struct {
+	Profile string   `json:"profile"`
+	Other   string   `json:"other"`
+	Nodes   []string `json:"nodes"`
+}
+
+func (a Apart) String() string {
+	nodes := strings.Join(a.Nodes, " or ")
+	if len(a.Nodes) > namedNodes {
+		nodes = fmt.Sprintf("%s or one of %d more", strings.Join(a.Nodes[:namedNodes], ", "), len(a.Nodes)-namedNodes)
+	}
+	return fmt.Sprintf("whoever starts %s first can get a home on %s, and then never starts %s", a.Profile, nodes, a.Other)
+}
+
+// namedNodes is how many nodes a sentence names.
+const namedNodes = 3
+
+// apart goes through all pairs of profiles that run somewhere.
+func (h Hub) apart() []Apart {
+	nodes := make([][]string, len(h.Profiles))
+	for i, p := range h.Profiles {
+		nodes[i] = h.nodesOf(p)
+	}
+	var out []Apart
+	for i, p := range h.Profiles {
+		for k, other := range h.Profiles {
+			if len(nodes[k]) == 0 || strangers(p, other) {
+				continue
+			}
+			if only := without(nodes[i], nodes[k]); len(only) > 0 {
+				out = append(out, Apart{Profile: p.Name, Other: other.Name, Nodes: only})
+			}
+		}
+	}
+	return out
+}
+
+// strangers reports whether the two profiles are for different groups of people.
+func strangers(a, b Profile) bool {
+	return len(a.Groups) > 0 && len(b.Groups) > 0 && !slices.ContainsFunc(a.Groups, func(g string) bool { return slices.Contains(b.Groups, g) })
+}
+
+// nodesOf names the nodes that hold a server of the profile.
+func (h Hub) nodesOf(p Profile) []string {
+	var out []string
+	pools := h.poolsOf(p)
+	for _, in := range pools {
+		for _, n := range in.Nodes {
+			in.Nodes = []Node{n}
+			if fit(p, in, pools).Count > 0 {
+				out = append(out, n.Name)
+			}
+		}
+	}
+	return out
+}
+
+// without are the names of a that b lacks.
+func without(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(name string) bool { return slices.Contains(b, name) })
+}

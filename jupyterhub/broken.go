@@ -1,0 +1,55 @@
+package jupyterhub
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Broken lists what [Hub.ChartValues] take away that the hub's other fields ask for, by
+// the chart's key: whoever writes such a value may well mean it.
+func (h Hub) Broken() []string {
+	over := h.ChartValues
+	var out []string
+	say := func(key, format string, args ...any) { out = append(out, key+": "+fmt.Sprintf(format, args...)) }
+	if v, ok := valueAt(over, "hub", "existingSecret"); ok && v != SecretName {
+		say("hub.existingSecret", "logins, cookies and the token of hub:verify are in the Secret %s, which the hub then does not read", SecretName)
+	}
+	for _, taken := range []struct {
+		key  string
+		path []string
+		ours map[string]any
+		what string
+	}{
+		{"hub.services", []string{"hub", "services"}, h.services(), "services that verify and cull"},
+		{"hub.loadRoles", []string{"hub", "loadRoles"}, h.roles(), "what our services may do"},
+		{"hub.extraConfig", []string{"hub", "extraConfig"}, h.snippets(), "logins and profiles by group"},
+	} {
+		v, ok := valueAt(over, taken.path...)
+		if !ok {
+			continue
+		}
+		m, isMap := v.(map[string]any)
+		if !isMap && len(taken.ours) > 0 {
+			say(taken.key, "it is no mapping and takes the place of ours: %s", taken.what)
+		}
+		for _, name := range slices.Sorted(maps.Keys(taken.ours)) {
+			if _, replaced := m[name]; replaced {
+				say(taken.key+"."+name, "it is ours: %s", taken.what)
+			}
+		}
+	}
+	if _, ok := valueAt(over, "singleuser", "profileList"); ok {
+		say("singleuser.profileList", "it takes the place of the profiles that are described here, which hub:profiles and hub:verify go by")
+	}
+	return out
+}
+
+// valueAt is a value by its keys.
+func valueAt(values map[string]any, path ...string) (any, bool) {
+	for _, key := range path[:len(path)-1] {
+		values, _ = values[key].(map[string]any)
+	}
+	v, ok := values[path[len(path)-1]]
+	return v, ok
+}
