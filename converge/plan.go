@@ -27,6 +27,7 @@ type Item struct {
 	Step    string     `json:"step"`
 	Verdict Verdict    `json:"verdict"`
 	Diff    drift.Diff `json:"diff,omitempty"`
+	Costs   []Cost     `json:"costs,omitempty"`   // of a Change: what is destroyed or stops
 	Because string     `json:"because,omitempty"` // why deferred
 	Err     error      `json:"-"`
 }
@@ -112,7 +113,7 @@ func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 			return it
 		}
 	}
-	diff, act, err := check(ctx, n, glanceTime)
+	diff, act, costs, err := look(ctx, n, glanceTime, weigh)
 	switch {
 	case err != nil:
 		it.Verdict, it.Err = Failed, err
@@ -121,7 +122,7 @@ func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 	case act == nil:
 		it.Verdict, it.Diff = Wait, diff
 	default:
-		it.Verdict, it.Diff = Change, diff
+		it.Verdict, it.Diff, it.Costs = Change, diff, costs
 	}
 	return it
 }

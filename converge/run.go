@@ -15,19 +15,23 @@ import (
 // Run brings every step about, each as soon as what it needs is there, and
 // returns the joined errors of those that failed, nil when all are done. When ctx
 // ends, Run returns once its goroutines have, with an error that wraps ctx.Err().
+// Where g.Before refuses, its error is returned, and every step that had something to
+// do is Cancelled.
 //
 // listen, if not nil, is told what happens; it is never called concurrently.
 func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	if err := g.err(); err != nil {
 		return nil, err
 	}
-	r := &run{listen: listen, reports: make([]StepReport, len(g.nodes))}
-	g.each(func(n *Ref) { r.step(ctx, n) })
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{listen: listen, reports: make([]StepReport, len(g.nodes)), gate: newGate(g.Before, cancel)}
+	g.each(func(n *Ref) { r.step(inner, n) })
 	report := &Report{Steps: r.reports}
 	if err := ctx.Err(); err != nil {
-		return report, errors.Join(ended(ctx), report.err())
+		return report, errors.Join(ended(ctx), besides(r.gate.refused), report.err())
 	}
-	return report, report.err()
+	return report, errors.Join(r.gate.refused, report.err())
 }
 
 // ended is why a context is over: its cause, and [context.Context.Err] with it.
@@ -66,6 +70,7 @@ type run struct {
 	mu      sync.Mutex
 	listen  func(Event)
 	reports []StepReport // each written by its step's goroutine alone
+	gate    *gate
 }
 
 // step takes one step from its first look to its end.
@@ -91,7 +96,7 @@ func (r *run) step(ctx context.Context, n *Ref) {
 		}
 	}
 	ctx = progress.With(ctx, func(u progress.Update) { emit(Event{Kind: Progress, Message: u.String()}) })
-	changed, err := bring(ctx, n, emit)
+	changed, err := r.bring(ctx, n, emit)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		end(Cancelled, "", besides(err))
@@ -115,7 +120,7 @@ func (r *run) emit(e Event) {
 
 // bring checks, acts and settles one step. After a failure that passes by itself it
 // begins again with a look, as a second run would, for as long as the step may take.
-func bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
+func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -124,7 +129,7 @@ func bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err err
 	limit = n.graph.patient(limit)
 	var since time.Time // of the first failure
 	for {
-		acted, err := attempt(ctx, n, emit)
+		acted, err := r.attempt(ctx, n, emit)
 		changed = changed || acted
 		if err == nil || ctx.Err() != nil || !isPassing(err) {
 			return changed, err
@@ -146,8 +151,8 @@ func bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err err
 }
 
 // attempt is one try at a step; acted reports whether there was something to do.
-func attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool, err error) {
-	diff, act, err := check(ctx, n, lookTime)
+func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool, err error) {
+	diff, act, err := r.agreed(ctx, n)
 	if err != nil || diff.Empty() {
 		return false, err
 	}
@@ -161,18 +166,53 @@ func attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool, err err
 	return true, settle(ctx, n, diff, emit)
 }
 
+// agreed looks at a step, and returns an Act only when the run has begun and nobody
+// objects to what was found since.
+func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
+	by, may := looker(check), n.graph.May
+	if may != nil {
+		by = weigh
+	}
+	for {
+		begun := r.gate.open()
+		diff, act, costs, err := look(ctx, n, lookTime, by)
+		switch {
+		case err != nil || act == nil:
+			return diff, nil, err
+		case !begun:
+			if err := r.gate.pass(ctx); err != nil {
+				return nil, nil, err
+			}
+		case may == nil:
+			return diff, act, nil
+		default:
+			err := may(ctx, Item{Step: n.step.Name(), Verdict: Change, Diff: diff, Costs: costs})
+			return diff, act, Permanent(err)
+		}
+	}
+}
+
 // lookTime bounds one look: a command that hangs on a machine must not hang the run.
 const lookTime = 5 * time.Minute
 
-func check(ctx context.Context, n *Ref, limit time.Duration) (drift.Diff, Act, error) {
+// looker is a way to look at a step: weigh or check.
+type looker = func(context.Context, Step) (drift.Diff, Act, []Cost, error)
+
+// check looks at a step and does not ask for costs.
+func check(ctx context.Context, s Step) (drift.Diff, Act, []Cost, error) {
+	diff, act, err := s.Check(ctx)
+	return diff, act, nil, err
+}
+
+func look(ctx context.Context, n *Ref, limit time.Duration, by looker) (drift.Diff, Act, []Cost, error) {
 	limit = n.graph.patient(limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("looking took more than "+short(limit)+inBrackets(n.graph.Longer)))
 	defer cancel()
-	diff, act, err := n.step.Check(ctx)
+	diff, act, costs, err := by(ctx, n.step)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		return nil, nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	return diff, act, err
+	return diff, act, costs, err
 }
 
 // settle looks until nothing differs or the step's time is over. seen is what the
@@ -182,11 +222,11 @@ func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) erro
 	limit = n.graph.patient(limit)
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	look, said := seen == nil, ""
+	again, said := seen == nil, ""
 	last := &NotConverged{After: limit, Diff: seen, Hint: hint, Longer: n.graph.Longer}
 	for {
-		if look {
-			diff, _, err := check(ctx, n, lookTime)
+		if again {
+			diff, _, _, err := look(ctx, n, lookTime, check)
 			if err == nil && diff.Empty() {
 				return nil
 			}
@@ -195,7 +235,7 @@ func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) erro
 			}
 			last.Diff, last.Err = diff, err
 		}
-		look = true
+		again = true
 		if words := last.words(); words != said {
 			said = words
 			emit(Event{Kind: Waiting, Diff: last.Diff, Message: words})
