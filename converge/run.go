@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // Run brings every step about, each as soon as what it needs is there, and
@@ -23,6 +25,7 @@ func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	if err := g.err(); err != nil {
 		return nil, err
 	}
+	ctx = g.begin(ctx)
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &run{listen: listen, reports: make([]StepReport, len(g.nodes)), gate: newGate(g.Before, cancel)}
@@ -125,29 +128,33 @@ func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool
 		return false, err
 	}
 	emit(Event{Kind: Checking})
+	changed, err = r.attempt(ctx, n, emit)
+	if err == nil || ctx.Err() != nil || !wait.IsPassing(err) {
+		return changed, err
+	}
+	last, rule := unsettled(n)
+	last.Err, rule.Seen, rule.Strict = err, err.Error(), true
+	rule.Say = func(string) { emit(Event{Kind: Waiting, Message: last.words()}) }
+	over := wait.Until(ctx, rule, func(context.Context) (string, error) { // an attempt is not cut short
+		acted, err := r.attempt(ctx, n, emit)
+		changed, last.Err = changed || acted, err
+		return "", err
+	})
+	switch {
+	case over == nil, !wait.IsPassing(last.Err):
+		return changed, last.Err
+	case ctx.Err() != nil:
+		return changed, errors.Join(last.Err, ctx.Err())
+	}
+	return changed, last
+}
+
+// unsettled is how long a step may be waited for, and the error of one for which that
+// was not enough.
+func unsettled(n *Ref) (*NotConverged, wait.Rule) {
 	limit, poll, hint := patienceOf(n.step)
 	limit = n.graph.patient(limit)
-	var since time.Time // of the first failure
-	for {
-		acted, err := r.attempt(ctx, n, emit)
-		changed = changed || acted
-		if err == nil || ctx.Err() != nil || !isPassing(err) {
-			return changed, err
-		}
-		if since.IsZero() {
-			since = time.Now()
-		}
-		last := &NotConverged{After: limit, Err: err, Hint: hint, Longer: n.graph.Longer}
-		if time.Since(since) >= limit {
-			return changed, last
-		}
-		emit(Event{Kind: Waiting, Message: last.words()})
-		select {
-		case <-ctx.Done():
-			return changed, errors.Join(err, ctx.Err())
-		case <-time.After(poll):
-		}
-	}
+	return &NotConverged{After: limit, Hint: hint, Longer: n.graph.Longer}, wait.Rule{What: n.step.Name(), Limit: limit, Poll: poll}
 }
 
 // attempt is one try at a step; acted reports whether there was something to do.
@@ -218,36 +225,26 @@ func look(ctx context.Context, n *Ref, limit time.Duration, by looker) (drift.Di
 // settle looks until nothing differs or the step's time is over. seen is what the
 // last look found, nil if the first is still to come.
 func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) error {
-	limit, poll, hint := patienceOf(n.step)
-	limit = n.graph.patient(limit)
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	again, said := seen == nil, ""
-	last := &NotConverged{After: limit, Diff: seen, Hint: hint, Longer: n.graph.Longer}
-	for {
-		if again {
-			diff, _, _, err := look(ctx, n, lookTime, check)
-			if err == nil && diff.Empty() {
-				return nil
-			}
-			if isPermanent(err) {
-				return err
-			}
+	last, rule := unsettled(n)
+	last.Diff, rule.Seen = seen, seen.String()
+	rule.Say = func(string) { emit(Event{Kind: Waiting, Diff: last.Diff, Message: last.words()}) }
+	err := wait.Until(ctx, rule, func(limited context.Context) (string, error) {
+		diff, _, _, err := look(limited, n, lookTime, check)
+		if err == nil && diff.Empty() {
+			return "", nil
+		}
+		if limited.Err() == nil || last.words() == "" { // else it was cut short, and says nothing
 			last.Diff, last.Err = diff, err
 		}
-		again = true
-		if words := last.words(); words != said {
-			said = words
-			emit(Event{Kind: Waiting, Diff: last.Diff, Message: words})
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(last.Err, ctx.Err())
-		case <-deadline.C:
-			return last
-		case <-time.After(poll):
-		}
+		return cmp.Or(diff.String(), "it differs"), err
+	})
+	switch {
+	case err == nil, wait.IsPermanent(err):
+		return err
+	case ctx.Err() != nil:
+		return errors.Join(last.Err, ctx.Err())
 	}
+	return last
 }
 
 func (e *NotConverged) words() string {
