@@ -79,7 +79,7 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 				return c.adoptable(ctx, n, want)
 			}
 			if err == nil && vm == nil {
-				c.guests[n.Name].absent.Store(true)
+				c.met(ctx, n.Name).absent.Store(true)
 			}
 			return vm, err
 		},
