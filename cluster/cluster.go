@@ -57,14 +57,11 @@ type Cluster struct {
 	births births
 	logins logins
 	api    api
-	twins  twins
 	pushed pushed
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
 	// platformParts makes the parts of the platform, once.
 	platformParts func() ([]piece, error)
-	// unwell is a node that did not come back from that; guarded by restarting.
-	unwell string
 }
 
 // New binds spec to b. It touches nothing, and neither does a Plan: what is to be kept in

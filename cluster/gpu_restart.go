@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -30,7 +30,7 @@ func (c *Cluster) loadDriver(ctx context.Context, n Node, before driverSeen) err
 		return nil
 	}
 	progress.Say(ctx, "restarting %s, which loads the driver", n.Name)
-	if !c.guests[n.Name].absent.Load() { // else it was made just now, and nobody misses it yet
+	if !c.met(ctx, n.Name).absent.Load() { // else it was made just now, and nobody misses it yet
 		if was, err := c.observeNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, errUnformed) {
 			return c.takeDown(ctx, n, func(ctx context.Context) error { return c.restart(ctx, n) })
 		}
@@ -58,19 +58,12 @@ func (c *Cluster) restart(ctx context.Context, n Node) error {
 
 // waitBooted waits until a node can be logged in to again.
 func (c *Cluster) waitBooted(ctx context.Context, n Node) error {
-	ctx, cancel := c.within(ctx, bootTime, n.Name+" did not come back")
-	defer cancel()
-	for {
+	rule := wait.Rule{What: "waiting for " + n.Name + " to boot", Limit: bootTime, Late: n.Name + " did not come back", Strict: true}
+	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		seen, err := c.lookInside(ctx, n)
-		if err != nil {
-			return err
+		if err != nil || seen.problem == "" && seen.status.State == cloudinit.Done {
+			return "", err
 		}
-		if seen.problem == "" && seen.status.State == cloudinit.Done {
-			return nil
-		}
-		last := cmp.Or(seen.problem, "first boot: "+string(seen.status.State))
-		if err := pause(ctx, 2*time.Second); err != nil {
-			return fmt.Errorf("%w (last seen: %s)", err, last)
-		}
-	}
+		return cmp.Or(seen.problem, "first boot: "+string(seen.status.State)), nil
+	})
 }

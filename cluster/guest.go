@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
@@ -32,19 +31,6 @@ type guest struct {
 	user string // who logs in there
 	ssh  *ssh.Client
 	root remote.Runner // the same, as root
-	// absent is set once its machine was seen not to be there: what others ask of
-	// it in this run, it cannot know.
-	absent atomic.Bool
-	// started is set once this run told K3s there to start: from then on what its
-	// journal says is about that start.
-	started atomic.Bool
-	// met is set once its SSH server accepted a connection in this run.
-	met atomic.Bool
-	// looked is set once this run has looked inside.
-	looked atomic.Bool
-	// refused is when the login was first refused, as Unix nanoseconds: cloud-init
-	// makes the login after the SSH server is up.
-	refused atomic.Int64
 }
 
 func (c *Cluster) newGuest(n Node) *guest {
@@ -92,7 +78,7 @@ var errNobody = fmt.Errorf("nobody answers within %s", knockTime)
 // knock connects to a guest. Whether its SSH server is there is the cheapest sign of
 // life that there is: it costs the Proxmox host nothing.
 func (c *Cluster) knock(ctx context.Context, g *guest, network, addr string) (net.Conn, error) {
-	if g.met.Load() || g.node.External || c.Via != "" {
+	if c.met(ctx, g.node.Name).answered.Load() || g.node.External || c.Via != "" {
 		return c.dial(ctx, network, addr)
 	}
 	limited, cancel := context.WithTimeout(ctx, knockTime)
@@ -100,7 +86,7 @@ func (c *Cluster) knock(ctx context.Context, g *guest, network, addr string) (ne
 	conn, err := c.dial(limited, network, addr)
 	switch {
 	case err == nil:
-		g.met.Store(true)
+		c.met(ctx, g.node.Name).answered.Store(true)
 	case ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)):
 		// No timeout of the caller's. The socket's comes with limited's, or a hair before.
 		err = errNobody
@@ -180,6 +166,7 @@ func (c *Cluster) hostKeys(ctx context.Context, n Node, addr string) ([]ssh.Publ
 type inside struct {
 	status  cloudinit.Status
 	problem string // why it could not be asked yet
+	doing   string // what its first boot does, while that goes on
 }
 
 // guestStep waits until a node can be logged in to and its first boot is over.
@@ -192,7 +179,7 @@ func (c *Cluster) guestStep(n Node) *converge.Resource[inside] {
 				return drift.Diff{{Have: s.problem, Want: "a login over SSH", Effect: drift.Create}}
 			}
 			if s.status.State != cloudinit.Done {
-				return drift.Diff{{Path: "first boot", Have: string(s.status.State), Want: "done", Effect: drift.Create}}
+				return drift.Diff{{Path: "first boot", Have: string(s.status.State), Want: "done", Effect: drift.Create, Note: s.doing}}
 			}
 			return nil
 		},
@@ -212,7 +199,7 @@ const bootTime = 10 * time.Minute
 // does not mend.
 func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 	g := c.guests[n.Name]
-	if !g.looked.Swap(true) && c.newborn(ctx, n) {
+	if !c.met(ctx, n.Name).looked.Swap(true) && c.newborn(ctx, n) {
 		return inside{problem: "booting, it has not sent anything over its network yet"}, nil
 	}
 	out, err := cloudInitStatus(ctx, g.ssh)
@@ -236,7 +223,7 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		return inside{}, converge.Permanent(err)
 	case errors.As(err, &auth) && c.logins.awaits(n.Name):
 		return inside{problem: "its SSH server answers, and lets this run in once login has seen to it"}, nil
-	case errors.As(err, &auth) && g.refusedFor() < loginGrace:
+	case errors.As(err, &auth) && c.met(ctx, n.Name).refusedFor() < loginGrace:
 		return inside{problem: "its SSH server answers, the first boot has not made the login yet"}, nil
 	case errors.As(err, &auth), errors.As(err, &wrong):
 		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, c.agentHint(ctx, n)))
@@ -255,8 +242,9 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		if err := c.unlike(ctx, n); err != nil {
 			return inside{}, err
 		}
+		return inside{status: status}, nil
 	}
-	return inside{status: status}, nil
+	return inside{status: status, doing: bootDoes(ctx, g.root, status)}, nil
 }
 
 // ofThisMachine reports whether a file of ours is what an error is about, such as
@@ -294,14 +282,30 @@ func bootCause(ctx context.Context, root remote.Runner) string {
 	return ""
 }
 
+// longestSaid is how much of a line is shown, in bytes.
+const longestSaid = 160
+
+// bootDoes is what a first boot that goes on has said last, or the stage that it is in.
+func bootDoes(ctx context.Context, root remote.Runner, status cloudinit.Status) string {
+	out, err := remote.Output(ctx, root, "tail", "-n", "1", bootOutput)
+	said := strings.TrimSpace(string(out))
+	if err == nil && said != "" {
+		return strings.ToValidUTF8(said[:min(len(said), longestSaid)], "")
+	}
+	if strings.HasPrefix(status.Detail, "DataSource") { // which is not what it does
+		return ""
+	}
+	return status.Detail
+}
+
 // loginGrace is how long a login may be refused before that is an error.
 const loginGrace = time.Minute
 
 // refusedFor says since when the login was refused, and begins to count.
-func (g *guest) refusedFor() time.Duration {
+func (m *met) refusedFor() time.Duration {
 	now := time.Now().UnixNano()
-	g.refused.CompareAndSwap(0, now)
-	return time.Duration(now - g.refused.Load())
+	m.refused.CompareAndSwap(0, now)
+	return time.Duration(now - m.refused.Load())
 }
 
 // cloudInitStatus reads the status, whose exit code repeats what it says.

@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
@@ -135,7 +136,7 @@ func (c *Cluster) observeK3s(ctx context.Context, n Node) (k3s.State, error) {
 	for _, o := range have.Others {
 		progress.Say(ctx, "K3s reads %s too, which is not of this file and stays as it is", o)
 	}
-	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && c.guests[n.Name].started.Load() {
+	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && c.met(ctx, n.Name).started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
 	return have, nil
@@ -171,7 +172,7 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 	if joins { // the one that has made the cluster needs no word to come in
 		srv.Token = token
 	}
-	c.guests[n.Name].started.Store(true)
+	c.met(ctx, n.Name).started.Store(true)
 	if stale(have, srv.Version) {
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
 			return c.staged(ctx, n, func(ctx context.Context) error {
@@ -182,33 +183,41 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 	if err := c.ensureK3s(ctx, n, have); err != nil {
 		return err
 	}
-	c.guests[n.Name].absent.Store(false) // from here on others may ask it
+	c.met(ctx, n.Name).absent.Store(false) // from here on others may ask it
 	if joins {
 		if err := c.forgetOld(ctx, n, have); err != nil {
 			return err
 		}
-		return k3s.JoinServer(ctx, c.root(n.Name), srv)
+		return c.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error { return k3s.JoinServer(ctx, c.root(n.Name), srv) })
 	}
-	return k3s.StartServer(ctx, c.root(n.Name), srv)
+	return c.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error { return k3s.StartServer(ctx, c.root(n.Name), srv) })
+}
+
+// configured brings K3s to other settings, by do: in its turn where it runs, and has to
+// start anew for that.
+func (c *Cluster) configured(ctx context.Context, n Node, have k3s.State, d drift.Diff, do func(context.Context) error) error {
+	if have.Running() && d.Effect() == drift.Restart {
+		return c.restartK3s(ctx, n, do)
+	}
+	return do(ctx)
 }
 
 // clusterOfOthers is token for a server that would make the cluster. It waits until
 // every other server was asked: one that is only away for now may have the cluster,
 // and a second one with the same address must not come to be.
-func (c *Cluster) clusterOfOthers(ctx context.Context, n Node) (secret.Value, error) {
-	deadline := time.Now().Add(c.patient(bootTime))
-	for {
-		token, err := c.token(ctx, n.Name, k3s.Token)
-		if err == nil || errors.Is(err, errUnformed) {
-			return token, err
+func (c *Cluster) clusterOfOthers(ctx context.Context, n Node) (token secret.Value, err error) {
+	var unformed error
+	err = c.until(ctx, wait.Rule{What: "asking the other servers whether they have the cluster", Limit: bootTime}, func(ctx context.Context) (string, error) {
+		if token, unformed = c.token(ctx, n.Name, k3s.Token); errors.Is(unformed, errUnformed) {
+			return "", nil
 		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
-			return token, converge.Permanent(fmt.Errorf("%s would make the cluster, but another server may have it already and does not answer: "+
-				"bring it back, or take it out of the file: %s", n.Name, firstLine(err.Error())))
-		}
-		progress.Say(ctx, "asking the other servers whether they have the cluster: %s", firstLine(err.Error()))
-		_ = pause(ctx, 2*time.Second) // the end of ctx is told above
+		return "", unformed
+	})
+	if err == nil {
+		return token, unformed
 	}
+	return token, converge.Permanent(fmt.Errorf("%s would make the cluster, but another server may have it already and does not answer: "+
+		"bring it back, or take it out of the file: %s", n.Name, firstLine(unformed.Error())))
 }
 
 func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error {
@@ -221,7 +230,7 @@ func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error 
 		return err
 	}
 	join := k3s.Join{Token: token, Agent: agent}
-	c.guests[n.Name].started.Store(true)
+	c.met(ctx, n.Name).started.Store(true)
 	if stale(have, agent.Version) {
 		if err := c.serversFirst(ctx); err != nil {
 			return err
@@ -238,7 +247,7 @@ func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error 
 	if err := c.forgetOld(ctx, n, have); err != nil {
 		return err
 	}
-	return k3s.JoinAgent(ctx, c.root(n.Name), join)
+	return c.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error { return k3s.JoinAgent(ctx, c.root(n.Name), join) })
 }
 
 // stale reports whether K3s runs, in another version than it should.

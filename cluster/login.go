@@ -18,6 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -231,7 +232,7 @@ func (c *Cluster) askKeys(ctx context.Context, n Node, vm *proxmox.VM) (*locked,
 			break
 		}
 		progress.Say(ctx, "%s lets none of this run's keys in; waiting for its guest agent", n.Name)
-		if err := pause(ctx, 2*time.Second); err != nil {
+		if err := wait.Pause(ctx, 2*time.Second); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	whole "github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
@@ -84,7 +85,7 @@ var errAbsent = errors.New("its machine was made just now")
 const askTime = 20 * time.Second
 
 func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
-	if c.guests[server].absent.Load() {
+	if c.met(ctx, server).absent.Load() {
 		return secret.Value{}, errAbsent
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -234,9 +235,7 @@ func (c *Cluster) waitRegistered(ctx context.Context, n Node) error {
 	if n.Role == Agent {
 		unit = k3s.RoleAgent.Unit()
 	}
-	first, cancel := context.WithTimeout(ctx, c.patient(introduced))
-	err := c.registered(first, n)
-	cancel()
+	err := c.registered(ctx, n, wait.Rule{Limit: introduced})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -245,27 +244,26 @@ func (c *Cluster) waitRegistered(ctx context.Context, n Node) error {
 		return err
 	}
 	defer done()
-	if n.Role == Server {
-		if err := c.othersReady(ctx, n); err != nil {
-			return err
-		}
+	if err := c.serversReady(ctx, n, nil); err != nil {
+		return err
 	}
 	progress.Say(ctx, "starting %s anew on %s: its Node is gone", unit, n.Name)
 	if err := remote.Run(ctx, c.root(n.Name), "systemctl", "restart", unit); err != nil {
 		return err
 	}
-	ctx, cancel = c.within(ctx, readyTime, fmt.Sprintf("%s did not register with the cluster, though its K3s was started anew (journalctl -u %s there says why; "+
-		"go tool mage node:replace -node=%s makes the machine anew)", n.Name, unit, n.Name))
-	defer cancel()
-	return c.registered(ctx, n)
+	return c.registered(ctx, n, wait.Rule{
+		Limit: readyTime, Late: n.Name + " did not register with the cluster, though its K3s was started anew,",
+		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s makes the machine anew", unit, n.Name),
+	})
 }
 
 // introduced is how long a kubelet that has just started may take to register.
 const introduced = time.Minute
 
 // registered waits until a cluster has a node.
-func (c *Cluster) registered(ctx context.Context, n Node) error {
-	return patiently(ctx, "waiting for "+n.Name+" to register", func() (string, error) {
+func (c *Cluster) registered(ctx context.Context, n Node, r wait.Rule) error {
+	r.What = "waiting for " + n.Name + " to register"
+	return c.until(ctx, r, func(ctx context.Context) (string, error) {
 		have, err := c.observeNode(ctx, n.Name)
 		if err != nil || have != nil {
 			return "", err

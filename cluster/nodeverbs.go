@@ -188,7 +188,7 @@ func (c *Cluster) cycleStep(n Node, vm *proxmox.VM) *converge.Resource[bool] {
 			return drift.Diff{{Path: "power", Have: vm.String(), Want: "drained, off and on again", Effect: drift.Restart}}
 		},
 		Apply: func(ctx context.Context, _ bool) error {
-			err := c.takeDown(ctx, n, func(ctx context.Context) error {
+			err := c.cycle(ctx, n, func(ctx context.Context) error {
 				now, err := c.Proxmox.Idle(ctx, vm)
 				if err != nil {
 					return err
@@ -240,9 +240,7 @@ func (c *Cluster) nodes(ctx context.Context) (nodes []kube.Node, err error) {
 	if err = look(); err == nil || errors.Is(err, errNoServer) || ctx.Err() != nil {
 		return nodes, err
 	}
-	soon, cancel := c.within(ctx, moveTime, "the API did not answer")
-	defer cancel()
-	if c.apiBack(soon) != nil {
+	if c.apiBack(ctx, moveTime) != nil {
 		return nil, err
 	}
 	err = look()

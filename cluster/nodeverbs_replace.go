@@ -198,7 +198,7 @@ func (c *Cluster) switchOff(ctx context.Context, n Node, vm *proxmox.VM) error {
 		return err
 	}
 	c.forgetAPI() // connections may be to this machine
-	return c.apiBack(ctx)
+	return c.apiBack(ctx, apiTime)
 }
 
 // wreckStep destroys the machine that was there when the verb began, not one that was
@@ -223,7 +223,7 @@ func (c *Cluster) wreckStep(n Node, old *proxmox.VM) *converge.Resource[*proxmox
 			if err := c.Proxmox.Remove(ctx, have); err != nil {
 				return err
 			}
-			c.guests[n.Name].absent.Store(true)
+			c.met(ctx, n.Name).absent.Store(true)
 			if n.Role != Server {
 				return nil
 			}
@@ -231,7 +231,7 @@ func (c *Cluster) wreckStep(n Node, old *proxmox.VM) *converge.Resource[*proxmox
 			if len(c.spec.Servers()) == 1 {
 				return nil
 			}
-			return c.apiBack(ctx)
+			return c.apiBack(ctx, apiTime)
 		},
 	}
 }

@@ -3,14 +3,16 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // graph is an empty graph whose steps have the time that the file gives them.
 func (c *Cluster) graph() *converge.Graph {
-	return &converge.Graph{Patience: c.spec.Patience, Longer: c.longer()}
+	return &converge.Graph{Patience: c.spec.Patience, Longer: c.longer(), Begin: c.begin}
 }
 
 // longer says how a step gets more time than it had.
@@ -23,9 +25,9 @@ func (c *Cluster) patient(limit time.Duration) time.Duration {
 	return limit * time.Duration(max(c.spec.Patience, 1))
 }
 
-// within bounds ctx by a time limit. Its cause, once that is over, says what did not
-// happen, the limit, and how there would be more time.
-func (c *Cluster) within(ctx context.Context, limit time.Duration, what string) (context.Context, context.CancelFunc) {
-	limit = c.patient(limit)
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s within %s; %s", what, limit, c.longer()))
+// until is [wait.Until] with the time that the file gives, and how there would be more.
+func (c *Cluster) until(ctx context.Context, r wait.Rule, look wait.Look) error {
+	r.Limit = c.patient(r.Limit)
+	r.Hint = strings.TrimPrefix(r.Hint+"\n  "+c.longer(), "\n  ")
+	return wait.Until(ctx, r, look)
 }

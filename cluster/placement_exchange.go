@@ -100,7 +100,7 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(contex
 		if vm == nil || !vm.Running {
 			continue
 		}
-		was, err := c.emptied(ctx, node)
+		was, err := c.emptied(ctx, node, c.serversReady)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -229,23 +229,23 @@ const webhookTime = 2 * time.Minute
 // Storage classes that cannot be changed are made anew, which leaves their volumes
 // alone.
 func (c *Cluster) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
-	deadline := time.Now().Add(c.patient(webhookTime))
-	for {
+	var refused error
+	err := c.until(ctx, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
 		_, err := client.Apply(ctx, objects...)
 		var noKind *kube.NoKindError
-		switch {
-		case errors.Is(err, kube.ErrInvalid):
-			return applyClasses(ctx, client, objects, err)
-		case err == nil, ctx.Err() != nil, time.Now().After(deadline):
-			return err
-		case !errors.As(err, &noKind) && !errors.Is(err, kube.ErrWebhook):
-			return err
+		if errors.As(err, &noKind) || errors.Is(err, kube.ErrWebhook) {
+			return "", err
 		}
-		progress.Say(ctx, "waiting: %s", firstLine(err.Error()))
-		if err := pause(ctx, 2*time.Second); err != nil {
-			return err
-		}
+		refused = err
+		return "", nil
+	})
+	if errors.Is(refused, kube.ErrInvalid) {
+		return applyClasses(ctx, client, objects, refused)
 	}
+	if err == nil {
+		err = refused
+	}
+	return err
 }
 
 // applyClasses makes storage classes anew, and applies the rest once more. why is the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 )
@@ -28,32 +29,36 @@ func (c *Cluster) forgetOld(ctx context.Context, n Node, have k3s.State) error {
 	if err != nil {
 		return err
 	}
-	deadline, deleted := time.Now().Add(c.patient(forgetTime)), false
-	for {
+	var over error // where time does not help
+	deleted := false
+	rule := wait.Rule{What: "asking for the Node of an earlier " + n.Name, Limit: forgetTime, Late: "whether there is a Node of an earlier " + n.Name + " could not be seen"}
+	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		old, err := client.Node(ctx, n.Name)
-		switch {
+		switch over = nil; {
 		case errors.Is(err, kube.ErrNotFound):
-			return nil
-		case err != nil && (ctx.Err() != nil || time.Now().After(deadline)):
-			return err
+			return "", nil
 		case err != nil: // the old machine may have had the API's address, and another server takes it over
-			progress.Say(ctx, "whether there is a Node of an earlier %s cannot be seen yet: %s", n.Name, firstLine(err.Error()))
-		case time.Now().After(deadline) && deleted:
-			return fmt.Errorf("the Node of the machine that was called %s before was deleted, but does not go: look at its finalizers with kubectl get node %s -o yaml", n.Name, n.Name)
-		case time.Now().After(deadline):
-			return converge.Permanent(fmt.Errorf("the cluster has a Ready node %s, and it is another machine than this one, on which K3s was never started: give one of the two another name", n.Name))
-		case old.Ready && !deleted:
-			progress.Say(ctx, "%s is Ready, though its machine is new: waiting for Kubernetes to miss the old one", n.Name)
-		case !deleted:
-			progress.Say(ctx, "deleting the Node that an earlier %s has left", n.Name)
-			if err := client.DeleteNode(ctx, n.Name); err != nil {
-				return err
-			}
-			deleted = true
-			continue
+			return "", err
+		case deleted:
+			over = fmt.Errorf("the Node of the machine that was called %s before was deleted, but does not go: look at its finalizers with kubectl get node %s -o yaml", n.Name, n.Name)
+			return "it was deleted, and is still there", nil
+		case old.Ready:
+			over = converge.Permanent(fmt.Errorf("the cluster has a Ready node %s, and it is another machine than this one, on which K3s was never started: give one of the two another name", n.Name))
+			return n.Name + " is Ready, though its machine is new: waiting for Kubernetes to miss the old one", nil
 		}
-		if pause(ctx, 2*time.Second) != nil {
-			return ctx.Err()
+		progress.Say(ctx, "deleting the Node that an earlier %s has left", n.Name)
+		if err := client.DeleteNode(ctx, n.Name); err != nil {
+			return "", err
 		}
+		deleted = true
+		_, err = client.Node(ctx, n.Name)
+		if errors.Is(err, kube.ErrNotFound) {
+			return "", nil
+		}
+		return "it was deleted just now", err
+	})
+	if err != nil && over != nil && ctx.Err() == nil {
+		return over
 	}
+	return err
 }

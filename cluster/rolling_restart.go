@@ -5,17 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
 // takeDown drains a node, does what needs it down, and waits until it is as well as
-// before. No server goes while another is away, and whatever fails meanwhile, no other
-// node goes down in this run.
-func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) (err error) {
+// before. None that is Ready goes while another is away, and whatever fails meanwhile, no
+// other node goes down in this run.
+func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) error {
+	return c.inTurn(ctx, n, c.othersReady, do)
+}
+
+// cycle is takeDown for somebody who has named the node: other agents may be away.
+func (c *Cluster) cycle(ctx context.Context, n Node, do func(context.Context) error) error {
+	return c.inTurn(ctx, n, c.serversReady, do)
+}
+
+// inTurn is takeDown once nobody that has to stay is missing, as may says.
+func (c *Cluster) inTurn(ctx context.Context, n Node, may func(context.Context, Node, *kube.Node) error, do func(context.Context) error) (err error) {
 	done, err := c.turn(ctx, n.Name)
 	if err != nil {
 		return err
@@ -25,7 +35,7 @@ func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context)
 	if n.Role == FileServer { // mounts are hard: whoever writes waits until it is back
 		return do(ctx)
 	}
-	was, err := c.emptied(ctx, n)
+	was, err := c.emptied(ctx, n, may)
 	if err != nil {
 		return err
 	}
@@ -33,6 +43,61 @@ func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context)
 		return err
 	}
 	return c.backAsBefore(ctx, n, was)
+}
+
+// restartK3s has K3s start anew with other settings, by do. Pods go on meanwhile, so the
+// node keeps them; but settings with which a kubelet does not start are seen only then,
+// so it is one node's turn after the other's here too.
+func (c *Cluster) restartK3s(ctx context.Context, n Node, do func(context.Context) error) (err error) {
+	done, err := c.turn(ctx, n.Name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	was, err := c.observeNode(ctx, n.Name)
+	switch {
+	case err != nil && c.lone(n) && ctx.Err() == nil: // other settings may be what its API needs
+		was = nil
+	case err != nil:
+		return err
+	}
+	if err := c.othersReady(ctx, n, was); err != nil {
+		return err
+	}
+	defer func() { c.sick(ctx, err, n.Name) }()
+	if err := do(ctx); err != nil || was == nil {
+		return err
+	}
+	return c.heardAgain(ctx, n, was)
+}
+
+// heardAgain waits until K3s, started anew, is up and its kubelet has reported that the
+// node is Ready. For forty seconds after its last word Kubernetes believes the one that
+// was there before, so what counts is a report since.
+func (c *Cluster) heardAgain(ctx context.Context, n Node, was *kube.Node) error {
+	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with other settings of K3s"}
+	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+		k, err := c.observeK3s(ctx, n)
+		if err != nil {
+			return "", err
+		}
+		if !k.Running() {
+			d, _ := k.Diagnosis()
+			return strings.TrimSuffix("K3s is "+k.Active+": "+d.String(), ": "), nil
+		}
+		have, err := c.observeNode(ctx, n.Name)
+		switch {
+		case err != nil:
+			return "", err
+		case have == nil:
+			return "the cluster has no such node", nil
+		case !have.Reported.After(was.Reported):
+			return "its kubelet has not reported since", nil
+		case !have.Ready:
+			return have.Reason, nil
+		}
+		return "", nil
+	})
 }
 
 // turn waits until nobody else is down on purpose, and keeps others up until done is
@@ -45,9 +110,9 @@ func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error)
 		return nil, ctx.Err()
 	}
 	done = func() { <-c.restarting }
-	if c.unwell != "" && c.unwell != who {
+	if unwell := c.visit(ctx).unwell; unwell != "" && unwell != who {
 		defer done()
-		return nil, fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again", who, c.unwell)
+		return nil, fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again", who, unwell)
 	}
 	return done, nil
 }
@@ -55,12 +120,12 @@ func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error)
 // sick remembers which nodes were being taken down or brought back when that failed; a
 // node that is well after another try is forgotten. It is for one whose turn it is.
 func (c *Cluster) sick(ctx context.Context, err error, nodes ...string) {
-	name := strings.Join(nodes, " and ")
+	name, v := strings.Join(nodes, " and "), c.visit(ctx)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		c.unwell = name
-	case err == nil && c.unwell == name:
-		c.unwell = ""
+		v.unwell = name
+	case err == nil && v.unwell == name:
+		v.unwell = ""
 	}
 }
 
@@ -69,38 +134,61 @@ func (c *Cluster) backAsBefore(ctx context.Context, n Node, was *kube.Node) erro
 	if err := c.waitBack(ctx, was); err != nil || n.Role != Server {
 		return err
 	}
-	return c.apiBack(ctx)
+	return c.apiBack(ctx, apiTime)
 }
 
 // emptied drains a node, when nobody else is away, and returns what it was before: nil
 // where no cluster knows it.
-func (c *Cluster) emptied(ctx context.Context, n Node) (*kube.Node, error) {
-	lone := n.Role == Server && len(c.spec.Servers()) == 1
+func (c *Cluster) emptied(ctx context.Context, n Node, may func(context.Context, Node, *kube.Node) error) (*kube.Node, error) {
 	was, err := c.observeNode(ctx, n.Name)
 	switch {
 	case errors.Is(err, errUnformed):
 		progress.Say(ctx, "there is no cluster yet that %s would have to be drained from", n.Name)
 		return nil, nil
-	case err != nil && lone && ctx.Err() == nil:
+	case err != nil && c.lone(n) && ctx.Err() == nil:
 		progress.Say(ctx, "%s is the only server and its API does not answer, so nothing can be drained; going on: %s", n.Name, firstLine(err.Error()))
 		return nil, nil
 	case err != nil || was == nil:
 		return nil, err
 	}
-	if n.Role == Server && !lone {
-		if err := c.othersReady(ctx, n); err != nil {
-			return nil, err
-		}
+	if err := may(ctx, n, was); err != nil {
+		return nil, err
 	}
 	return c.drain(ctx, n.Name)
 }
 
-// othersReady waits until every other server that the cluster has is Ready: etcd bears
-// that one is away, not two.
-func (c *Cluster) othersReady(ctx context.Context, n Node) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
-	defer cancel()
-	return patiently(ctx, n.Name+" is not taken down while another server is away", func() (string, error) {
+// lone reports whether a node is the only server.
+func (c *Cluster) lone(n Node) bool { return n.Role == Server && len(c.spec.Servers()) == 1 }
+
+// othersReady waits until every other node of the file is Ready: of a change that a node
+// does not bear, one is to fall ill, however often it is tried. One that is away itself
+// makes it no worse.
+func (c *Cluster) othersReady(ctx context.Context, n Node, was *kube.Node) error {
+	if n.Role == Server {
+		return c.serversReady(ctx, n, was)
+	}
+	if was == nil || !was.Ready {
+		return nil
+	}
+	return c.waitReady(ctx, n, "node", func(other kube.Node) bool {
+		_, ours := c.spec.Node(other.Name)
+		return ours
+	})
+}
+
+// serversReady waits, for a server, until every other one that the cluster has is Ready:
+// etcd bears that one is away, not two.
+func (c *Cluster) serversReady(ctx context.Context, n Node, _ *kube.Node) error {
+	if n.Role != Server || c.lone(n) {
+		return nil
+	}
+	return c.waitReady(ctx, n, "server", func(other kube.Node) bool { return other.Role == string(Server) })
+}
+
+// waitReady waits until all others that count are Ready.
+func (c *Cluster) waitReady(ctx context.Context, n Node, what string, counts func(kube.Node) bool) error {
+	rule := wait.Rule{What: fmt.Sprintf("%s is not taken down while another %s is away", n.Name, what), Limit: readyTime, Late: fmt.Sprintf("%s stays up: not every other %s was Ready", n.Name, what)}
+	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		client, err := c.kube(ctx)
 		if err != nil {
 			return "", err
@@ -111,7 +199,7 @@ func (c *Cluster) othersReady(ctx context.Context, n Node) error {
 		}
 		var away []string
 		for _, other := range nodes {
-			if other.Name != n.Name && other.Role == string(Server) && !other.Ready {
+			if other.Name != n.Name && !other.Ready && counts(other) {
 				away = append(away, other.Name+": "+other.Reason)
 			}
 		}
@@ -125,34 +213,27 @@ func (c *Cluster) othersReady(ctx context.Context, n Node) error {
 // another boot or version.
 func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
 	n, _ := c.spec.Node(was.Name)
-	ctx, cancel := c.within(ctx, bootTime+readyTime, n.Name+" is not back as it was")
-	defer cancel()
-	why := ""
 	gpus := int64(0)
 	if c.hasPlugin() { // of what it had, that which the file lets it keep
 		gpus = min(was.Count(string(nvidia.Resource)), c.allocatable(n))
 	}
-	for {
+	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: bootTime + readyTime, Late: n.Name + " is not back as it was"}
+	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		client, err := c.kube(ctx)
-		var have kube.Node
-		if err == nil {
-			have, err = client.Node(ctx, n.Name)
+		if err != nil {
+			return "", err
 		}
+		have, err := client.Node(ctx, n.Name)
 		switch {
-		case err == nil && have.BootID == was.BootID && have.Version == was.Version:
-			why = "it is down"
-		case err == nil && have.Ready && have.Count(string(nvidia.Resource)) < gpus:
-			why = fmt.Sprintf("Ready, with %d of %d GPUs", have.Count(string(nvidia.Resource)), gpus)
-		case err == nil && have.Ready:
-			return client.Uncordon(ctx, n.Name)
-		case err == nil:
-			why = have.Reason
-		case ctx.Err() == nil: // else the look was cut short, and says nothing
-			why = firstLine(err.Error())
+		case err != nil:
+			return "", err
+		case have.BootID == was.BootID && have.Version == was.Version:
+			return "it is down", nil
+		case !have.Ready:
+			return have.Reason, nil
+		case have.Count(string(nvidia.Resource)) < gpus:
+			return fmt.Sprintf("Ready, with %d of %d GPUs", have.Count(string(nvidia.Resource)), gpus), nil
 		}
-		progress.Say(ctx, "waiting for %s to be back: %s", n.Name, why)
-		if err := pause(ctx, 2*time.Second); err != nil {
-			return fmt.Errorf("%w: %s", err, why)
-		}
-	}
+		return "", client.Uncordon(ctx, n.Name)
+	})
 }

@@ -49,7 +49,7 @@ func TestNoFurtherRestartAfterOneThatWentBadly(t *testing.T) {
 		}
 		before := w.now()
 		_, err := w.cluster(t, parse(t, replace(t, text, "memory: 128GiB", "memory: 96GiB"))).Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "is not back as it was within 15m0s; patience: 2 in cluster.yaml would double this limit: Ready, with 0 of 2 GPUs")
+		require.ErrorContains(t, err, "is not back as it was within 15m0s: Ready, with 0 of 2 GPUs\n  patience: 2 in cluster.yaml would double this limit")
 		require.ErrorContains(t, err, "did not come back well: mend that first, then run it again")
 		assert.Len(t, before.changes().Restarted, 1, "%v", before.changes().Restarted)
 		cordoned := 0

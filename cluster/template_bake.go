@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -307,26 +307,21 @@ func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
 
 // waitFirstBoot waits until cloud-init is done with a machine.
 func (c *Cluster) waitFirstBoot(ctx context.Context, r remote.Runner) error {
-	ctx, cancel := c.within(ctx, bootTime, "its first boot was not over")
-	defer cancel()
-	for {
+	rule := wait.Rule{What: "first boot", Limit: bootTime, Late: "its first boot was not over", Strict: true}
+	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		out, err := cloudInitStatus(ctx, r)
 		if err != nil {
-			return err
+			return "", err
 		}
 		status, err := cloudinit.ParseStatus(out)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if err := status.Err(); err == nil {
-			return nil
+			return "", nil
 		} else if !errors.Is(err, cloudinit.ErrNotDone) {
-			return fmt.Errorf("%w%s", err, bootCause(ctx, r))
+			return "", fmt.Errorf("%w%s", err, bootCause(ctx, r))
 		}
-		stage := cmp.Or(status.Detail, string(status.State))
-		progress.Say(ctx, "first boot: %s", stage)
-		if err := pause(ctx, 3*time.Second); err != nil {
-			return fmt.Errorf("%w (last seen: %s)", err, stage)
-		}
-	}
+		return cmp.Or(status.Detail, string(status.State)), nil
+	})
 }

@@ -26,14 +26,13 @@ type twins struct {
 // identity is what no two machines may share.
 type identity struct{ machineID, hostKey string }
 
-// meet notes who a node is, and returns an error when another one is the same.
+// meet notes who a node is, unless another one is the same: that is an error.
 func (t *twins) meet(node string, id identity) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.nodes == nil {
 		t.nodes = map[string]identity{}
 	}
-	t.nodes[node] = id
 	for other, theirs := range t.nodes {
 		first, second := min(node, other), max(node, other)
 		switch {
@@ -48,6 +47,7 @@ func (t *twins) meet(node string, id identity) error {
 				"  and remove /etc/ssh/ssh_host_* from the template, or leave image.template out and one is baked", first, second)
 		}
 	}
+	t.nodes[node] = id
 	return nil
 }
 
@@ -60,7 +60,7 @@ func (t *twins) known(node string) bool {
 
 // unlike returns an error when a node that has booted is the double of another.
 func (c *Cluster) unlike(ctx context.Context, n Node) error {
-	if n.External || c.twins.known(n.Name) {
+	if n.External || c.visit(ctx).twins.known(n.Name) {
 		return nil
 	}
 	g := c.guests[n.Name]
@@ -72,7 +72,7 @@ func (c *Cluster) unlike(ctx context.Context, n Node) error {
 	if err != nil {
 		return err
 	}
-	return converge.Permanent(c.twins.meet(n.Name, identity{strings.TrimSpace(string(id)), key}))
+	return converge.Permanent(c.visit(ctx).twins.meet(n.Name, identity{strings.TrimSpace(string(id)), key}))
 }
 
 // hostKey is the key that the guest has shown, "" when none is kept.

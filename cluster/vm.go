@@ -31,7 +31,7 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)
 			}
-			c.guests[n.Name].absent.Store(true)
+			c.met(ctx, n.Name).absent.Store(true)
 			// A copy that has its name is not for us to take, and none is made beside it.
 			return nil, converge.Permanent(c.Proxmox.Conflict(ctx, c.spec.tag(), n.Name))
 		},

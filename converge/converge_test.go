@@ -257,7 +257,7 @@ func TestCancelKeepsWhatWasWrong(t *testing.T) {
 				step.Observe = func(ctx context.Context) (bool, error) { return false, tt.fail(ctx) }
 				var g converge.Graph
 				g.Add(step)
-				time.AfterFunc(time.Minute, cancel)
+				time.AfterFunc(time.Minute+time.Millisecond, cancel) // not at the instant of a look
 				rep, err := g.Run(ctx, nil)
 				require.ErrorIs(t, err, context.Canceled)
 				assert.Equal(t, 1, rep.Count(converge.Cancelled))

@@ -16,6 +16,10 @@
 // Most steps are a [Resource]: Observe reads the state, a pure Diff compares it
 // with the spec, Apply closes the difference. A nil Apply means "wait until true".
 //
+// What a change costs people, a machine that is destroyed or stops, a step says itself
+// ([Resource.Costs]): it stands in the plan, and [Graph.May] is asked with it before
+// anything is done. [Graph.Before] is where a run takes what it needs to be alone.
+//
 // A failure stops only what depends on it: siblings finish, and all errors are
 // returned joined. Run returns when every goroutine that it started has ended,
 // also when its context was cancelled.

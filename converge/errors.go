@@ -1,13 +1,12 @@
 package converge
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // StepError is the failure of one step.
@@ -65,39 +64,4 @@ func (e *NotConverged) Unwrap() error { return e.Err }
 
 // Permanent marks err as one that waiting does not mend, so that a step that is
 // settling gives up at once. It returns nil for nil.
-func Permanent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &permanent{err}
-}
-
-type permanent struct{ error }
-
-func (p *permanent) Unwrap() error   { return p.error }
-func (p *permanent) Permanent() bool { return true }
-
-// isPassing reports whether err is one that goes away by itself, such as a server
-// that restarts: an error that has the method, and of joined errors all.
-func isPassing(err error) bool {
-	if isPermanent(err) {
-		return false
-	}
-	switch e := err.(type) { //nolint:errorlint // the tree is walked here
-	case interface{ Passing() bool }:
-		return e.Passing()
-	case interface{ Unwrap() error }:
-		return isPassing(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		all := e.Unwrap()
-		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !isPassing(err) })
-	}
-	return false
-}
-
-// isPermanent also finds errors of packages that do not know this one but have
-// the method.
-func isPermanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
-}
+func Permanent(err error) error { return wait.Permanent(err) }

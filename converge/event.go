@@ -22,7 +22,7 @@ const (
 	Changed    Kind = "changed"   // done, and seen to be
 	FailedStep Kind = "failed"    // Err says why
 	Skipped    Kind = "skipped"   // something it needs failed (Message)
-	Cancelled  Kind = "cancelled" // the context ended first
+	Cancelled  Kind = "cancelled" // the context ended first, or the run was not to begin
 )
 
 // Final reports whether k ends a step.

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -15,6 +16,20 @@ type Graph struct {
 	// Longer says how a step gets more time, for the error of one whose time is over;
 	// may be empty.
 	Longer string
+	// Begin returns the context for the steps of one Look or Run: what they are to
+	// remember during that, and not for longer, can be in it. May be nil.
+	Begin func(ctx context.Context) context.Context
+	// Before is called once in a run, before the first Act; a run with nothing to do does
+	// not call it. Whatever was looked at before it returned is looked at again, for the
+	// world may have changed while it waited. Its error ends the run, in which nothing
+	// was done, and is Run's. Its progress is told as that of the step that would have
+	// acted first. May be nil.
+	Before func(ctx context.Context) error
+	// May is asked before every Act, with what was found just now: Step, Diff and Costs.
+	// An error refuses: the step fails with it, for good, what needs the step is
+	// skipped, and the rest goes on. A step that looks again, since what went wrong
+	// passes, is asked again. It is called concurrently. May be nil.
+	May func(ctx context.Context, it Item) error
 
 	nodes []*Ref
 	names map[string]bool
@@ -69,6 +84,13 @@ func (g *Graph) Names() []string {
 		names[i] = n.step.Name()
 	}
 	return names
+}
+
+func (g *Graph) begin(ctx context.Context) context.Context {
+	if g.Begin == nil {
+		return ctx
+	}
+	return g.Begin(ctx)
 }
 
 func (g *Graph) err() error { return errors.Join(g.errs...) }

@@ -27,6 +27,7 @@ type Item struct {
 	Step    string     `json:"step"`
 	Verdict Verdict    `json:"verdict"`
 	Diff    drift.Diff `json:"diff,omitempty"`
+	Costs   []Cost     `json:"costs,omitempty"`   // of a Change: what is destroyed or stops
 	Because string     `json:"because,omitempty"` // why deferred
 	Err     error      `json:"-"`
 }
@@ -71,6 +72,7 @@ func (g *Graph) Look(ctx context.Context, listen func(Event)) (*Plan, error) {
 	if err := g.err(); err != nil {
 		return nil, err
 	}
+	ctx = g.begin(ctx)
 	items := make([]Item, len(g.nodes))
 	r := &run{listen: listen}
 	g.each(func(n *Ref) { items[n.index] = r.look(ctx, n, items) })
@@ -112,7 +114,7 @@ func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 			return it
 		}
 	}
-	diff, act, err := check(ctx, n, glanceTime)
+	diff, act, costs, err := look(ctx, n, glanceTime, weigh)
 	switch {
 	case err != nil:
 		it.Verdict, it.Err = Failed, err
@@ -121,7 +123,7 @@ func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 	case act == nil:
 		it.Verdict, it.Diff = Wait, diff
 	default:
-		it.Verdict, it.Diff = Change, diff
+		it.Verdict, it.Diff, it.Costs = Change, diff, costs
 	}
 	return it
 }

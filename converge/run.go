@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,24 +11,30 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // Run brings every step about, each as soon as what it needs is there, and
 // returns the joined errors of those that failed, nil when all are done. When ctx
 // ends, Run returns once its goroutines have, with an error that wraps ctx.Err().
+// Where g.Before refuses, its error is returned, and every step that had something to
+// do is Cancelled.
 //
 // listen, if not nil, is told what happens; it is never called concurrently.
 func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	if err := g.err(); err != nil {
 		return nil, err
 	}
-	r := &run{listen: listen, reports: make([]StepReport, len(g.nodes))}
-	g.each(func(n *Ref) { r.step(ctx, n) })
+	ctx = g.begin(ctx)
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{listen: listen, reports: make([]StepReport, len(g.nodes)), gate: newGate(g.Before, cancel)}
+	g.each(func(n *Ref) { r.step(inner, n) })
 	report := &Report{Steps: r.reports}
 	if err := ctx.Err(); err != nil {
-		return report, errors.Join(ended(ctx), report.err())
+		return report, errors.Join(ended(ctx), besides(r.gate.refused), report.err())
 	}
-	return report, report.err()
+	return report, errors.Join(r.gate.refused, report.err())
 }
 
 // ended is why a context is over: its cause, and [context.Context.Err] with it.
@@ -66,6 +73,7 @@ type run struct {
 	mu      sync.Mutex
 	listen  func(Event)
 	reports []StepReport // each written by its step's goroutine alone
+	gate    *gate
 }
 
 // step takes one step from its first look to its end.
@@ -91,7 +99,7 @@ func (r *run) step(ctx context.Context, n *Ref) {
 		}
 	}
 	ctx = progress.With(ctx, func(u progress.Update) { emit(Event{Kind: Progress, Message: u.String()}) })
-	changed, err := bring(ctx, n, emit)
+	changed, err := r.bring(ctx, n, emit)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		end(Cancelled, "", besides(err))
@@ -115,39 +123,43 @@ func (r *run) emit(e Event) {
 
 // bring checks, acts and settles one step. After a failure that passes by itself it
 // begins again with a look, as a second run would, for as long as the step may take.
-func bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
+func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	emit(Event{Kind: Checking})
+	changed, err = r.attempt(ctx, n, emit)
+	if err == nil || ctx.Err() != nil || !wait.IsPassing(err) {
+		return changed, err
+	}
+	last, rule := unsettled(n)
+	last.Err, rule.Seen, rule.Strict = err, err.Error(), true
+	rule.Say = func(string) { emit(Event{Kind: Waiting, Message: last.words()}) }
+	over := wait.Until(ctx, rule, func(context.Context) (string, error) { // an attempt is not cut short
+		acted, err := r.attempt(ctx, n, emit)
+		changed, last.Err = changed || acted, err
+		return "", err
+	})
+	switch {
+	case over == nil, !wait.IsPassing(last.Err):
+		return changed, last.Err
+	case ctx.Err() != nil:
+		return changed, errors.Join(last.Err, ctx.Err())
+	}
+	return changed, last
+}
+
+// unsettled is how long a step may be waited for, and the error of one for which that
+// was not enough.
+func unsettled(n *Ref) (*NotConverged, wait.Rule) {
 	limit, poll, hint := patienceOf(n.step)
 	limit = n.graph.patient(limit)
-	var since time.Time // of the first failure
-	for {
-		acted, err := attempt(ctx, n, emit)
-		changed = changed || acted
-		if err == nil || ctx.Err() != nil || !isPassing(err) {
-			return changed, err
-		}
-		if since.IsZero() {
-			since = time.Now()
-		}
-		last := &NotConverged{After: limit, Err: err, Hint: hint, Longer: n.graph.Longer}
-		if time.Since(since) >= limit {
-			return changed, last
-		}
-		emit(Event{Kind: Waiting, Message: last.words()})
-		select {
-		case <-ctx.Done():
-			return changed, errors.Join(err, ctx.Err())
-		case <-time.After(poll):
-		}
-	}
+	return &NotConverged{After: limit, Hint: hint, Longer: n.graph.Longer}, wait.Rule{What: n.step.Name(), Limit: limit, Poll: poll}
 }
 
 // attempt is one try at a step; acted reports whether there was something to do.
-func attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool, err error) {
-	diff, act, err := check(ctx, n, lookTime)
+func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool, err error) {
+	diff, act, err := r.agreed(ctx, n)
 	if err != nil || diff.Empty() {
 		return false, err
 	}
@@ -161,53 +173,78 @@ func attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool, err err
 	return true, settle(ctx, n, diff, emit)
 }
 
+// agreed looks at a step, and returns an Act only when the run has begun and nobody
+// objects to what was found since.
+func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
+	by, may := looker(check), n.graph.May
+	if may != nil {
+		by = weigh
+	}
+	for {
+		begun := r.gate.open()
+		diff, act, costs, err := look(ctx, n, lookTime, by)
+		switch {
+		case err != nil || act == nil:
+			return diff, nil, err
+		case !begun:
+			if err := r.gate.pass(ctx); err != nil {
+				return nil, nil, err
+			}
+		case may == nil:
+			return diff, act, nil
+		default:
+			err := may(ctx, Item{Step: n.step.Name(), Verdict: Change, Diff: diff, Costs: costs})
+			return diff, act, Permanent(err)
+		}
+	}
+}
+
 // lookTime bounds one look: a command that hangs on a machine must not hang the run.
 const lookTime = 5 * time.Minute
 
-func check(ctx context.Context, n *Ref, limit time.Duration) (drift.Diff, Act, error) {
+// looker is a way to look at a step: weigh or check.
+type looker = func(context.Context, Step) (drift.Diff, Act, []Cost, error)
+
+// check looks at a step and does not ask for costs.
+func check(ctx context.Context, s Step) (drift.Diff, Act, []Cost, error) {
+	diff, act, err := s.Check(ctx)
+	return diff, act, nil, err
+}
+
+func look(ctx context.Context, n *Ref, limit time.Duration, by looker) (drift.Diff, Act, []Cost, error) {
 	limit = n.graph.patient(limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("looking took more than "+short(limit)+inBrackets(n.graph.Longer)))
 	defer cancel()
-	diff, act, err := n.step.Check(ctx)
+	diff, act, costs, err := by(ctx, n.step)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		return nil, nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	return diff, act, err
+	return diff, act, costs, err
 }
 
 // settle looks until nothing differs or the step's time is over. seen is what the
 // last look found, nil if the first is still to come.
 func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) error {
-	limit, poll, hint := patienceOf(n.step)
-	limit = n.graph.patient(limit)
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	look, said := seen == nil, ""
-	last := &NotConverged{After: limit, Diff: seen, Hint: hint, Longer: n.graph.Longer}
-	for {
-		if look {
-			diff, _, err := check(ctx, n, lookTime)
-			if err == nil && diff.Empty() {
-				return nil
-			}
-			if isPermanent(err) {
-				return err
-			}
+	last, rule := unsettled(n)
+	last.Diff, rule.Seen = seen, seen.String()
+	rule.Say = func(string) { emit(Event{Kind: Waiting, Diff: last.Diff, Message: last.words()}) }
+	err := wait.Until(ctx, rule, func(limited context.Context) (string, error) {
+		diff, _, _, err := look(limited, n, lookTime, check)
+		if err == nil && diff.Empty() {
+			return "", nil
+		}
+		if limited.Err() == nil || last.words() == "" { // else it was cut short, and says nothing
 			last.Diff, last.Err = diff, err
 		}
-		look = true
-		if words := last.words(); words != said {
-			said = words
-			emit(Event{Kind: Waiting, Diff: last.Diff, Message: words})
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(last.Err, ctx.Err())
-		case <-deadline.C:
-			return last
-		case <-time.After(poll):
-		}
+		return cmp.Or(diff.String(), "it differs"), err
+	})
+	switch {
+	case err == nil, wait.IsPermanent(err):
+		return err
+	case ctx.Err() != nil:
+		return errors.Join(last.Err, ctx.Err())
 	}
+	return last
 }
 
 func (e *NotConverged) words() string {

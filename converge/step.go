@@ -33,6 +33,9 @@ type Resource[S any] struct {
 	Observe func(ctx context.Context) (S, error)
 	Diff    func(S) drift.Diff
 	Apply   func(ctx context.Context, seen S) error // nil: wait until Diff is empty
+	// Costs says what Apply would destroy or stop to close diff, which is not empty;
+	// nil: nothing that anybody misses.
+	Costs func(ctx context.Context, seen S, diff drift.Diff) []Cost
 
 	// Settle is how long, after Apply, looking again may still find a difference
 	// or fail (0: DefaultSettle).
@@ -51,15 +54,19 @@ func (r *Resource[S]) Name() string { return r.ID }
 
 // Check observes and compares.
 func (r *Resource[S]) Check(ctx context.Context) (drift.Diff, Act, error) {
-	seen, err := r.Observe(ctx)
-	if err != nil {
-		return nil, nil, err
+	_, diff, act, err := r.look(ctx)
+	return diff, act, err
+}
+
+func (r *Resource[S]) look(ctx context.Context) (seen S, diff drift.Diff, act Act, err error) {
+	if seen, err = r.Observe(ctx); err != nil {
+		return seen, nil, nil, err
 	}
-	diff := r.Diff(seen)
+	diff = r.Diff(seen)
 	if diff.Empty() || r.Apply == nil {
-		return diff, nil, nil
+		return seen, diff, nil, nil
 	}
-	return diff, func(ctx context.Context) error { return r.Apply(ctx, seen) }, nil
+	return seen, diff, func(ctx context.Context) error { return r.Apply(ctx, seen) }, nil
 }
 
 // patience is implemented by steps that say how long they may take to settle.

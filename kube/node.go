@@ -30,8 +30,9 @@ type Node struct {
 	Taints     []Taint
 	Cordoned   bool // takes no new pods
 	Created    time.Time
-	Runtime    string // e.g. "containerd://2.1.4-k3s1"
-	BootID     string // changes whenever the machine boots, as its kubelet reports it
+	Runtime    string    // e.g. "containerd://2.1.4-k3s1"
+	Reported   time.Time // when its kubelet last said how it is: when it starts, when that changes, and every five minutes
+	BootID     string    // changes whenever the machine boots, as its kubelet reports it
 
 	// Allocatable is what pods can be given, Capacity what there is.
 	Allocatable, Capacity corev1.ResourceList
@@ -142,6 +143,11 @@ func nodeOf(n *corev1.Node) Node {
 		resourceVersion: n.ResourceVersion,
 	}
 	out.Ready, out.Reason = readiness(n)
+	for _, cond := range n.Status.Conditions {
+		if cond.Type == corev1.NodeReady {
+			out.Reported = cond.LastHeartbeatTime.Time
+		}
+	}
 	for _, t := range n.Spec.Taints {
 		out.Taints = append(out.Taints, Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}

@@ -24,7 +24,7 @@ const maxOff = 3
 
 // WaitAgent waits until the guest agent answers.
 func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
-	begun, off := time.Now(), 0
+	begun, off, seen := time.Now(), 0, ""
 	for {
 		var info struct{}
 		err := c.askAgent(ctx, vm, "info", nil, &info)
@@ -32,7 +32,7 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("the guest agent of %s has not answered in %s: %w", vm, time.Since(begun).Round(time.Second), ctx.Err())
+			return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, ctx.Err())
 		case saidOff(words(err)) && off < maxOff:
 			off++
 		case !errors.Is(err, ErrAgentNotRunning):
@@ -40,9 +40,12 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 		default:
 			off = 0
 		}
-		progress.Say(ctx, "waiting for the guest agent of %s: the guest is booting", vm.Name)
+		if seen = "the guest has its network up, and still boots or installs: "; errors.Is(err, errMute) {
+			seen = "the guest has not sent anything over its network yet: "
+		}
+		progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
 		if err := sleep(ctx, lifePause); err != nil {
-			return fmt.Errorf("the guest agent of %s has not answered in %s: %w", vm, time.Since(begun).Round(time.Second), err)
+			return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, err)
 		}
 	}
 }

@@ -34,7 +34,12 @@ const (
 // silence is what is known of an agent that did not answer.
 type silence struct {
 	since, asked time.Time
+	why          error // ErrAgentNotRunning, or errMute
 }
+
+// errMute is the agent of a guest that has not sent a packet since its start: it may
+// boot, or have no network.
+var errMute = fmt.Errorf("%w: the guest has not sent anything over its network yet", ErrAgentNotRunning)
 
 func (s silence) again() time.Time {
 	return s.asked.Add(min(max(s.asked.Sub(s.since)/4, firstAgain), lastAgain))
@@ -45,10 +50,11 @@ func (s silence) again() time.Time {
 func (c *Client) askAgent(ctx context.Context, vm *VM, verb string, query url.Values, out any) error {
 	silent, known := c.agents.get(vm.VMID, silenceAge)
 	if known && time.Now().Before(silent.again()) {
-		return fmt.Errorf("%w: it was asked %s ago", ErrAgentNotRunning, time.Since(silent.asked).Round(time.Second))
+		return fmt.Errorf("%w: it was asked %s ago", silent.why, time.Since(silent.asked).Round(time.Second))
 	}
-	if !c.ShowsLife(ctx, vm) {
-		return fmt.Errorf("%w: the guest has not sent anything over its network yet", ErrAgentNotRunning)
+	mute, young := c.mute(ctx, vm)
+	if mute && young {
+		return errMute
 	}
 	err := c.get(ctx, vmPath(vm.Host, vm.VMID, "agent", verb), query, out)
 	switch {
@@ -57,7 +63,11 @@ func (c *Client) askAgent(ctx context.Context, vm *VM, verb string, query url.Va
 		if !known {
 			silent.since = now
 		}
-		silent.asked = now
+		silent.asked, silent.why = now, ErrAgentNotRunning
+		if mute {
+			silent.why = errMute
+			err = fmt.Errorf("%w: %w", errMute, err)
+		}
 		c.agents.set(vm.VMID, silent)
 	case err == nil:
 		c.agents.forget(vm.VMID)
@@ -69,17 +79,24 @@ func (c *Client) askAgent(ctx context.Context, vm *VM, verb string, query url.Va
 // start, or runs for longer than that should take. What cannot be seen is no reason not
 // to ask it, so then it is true. One GET, which is shared, tells it of all VMs of a host.
 func (c *Client) ShowsLife(ctx context.Context, vm *VM) bool {
+	mute, young := c.mute(ctx, vm)
+	return !mute || !young
+}
+
+// mute reports whether a guest is seen to have sent nothing since its start, and young
+// whether that was not long ago.
+func (c *Client) mute(ctx context.Context, vm *VM) (mute, young bool) {
 	if len(vm.NICs) == 0 {
-		return true
+		return false, false
 	}
 	all, err := look[[]resource](ctx, c, nodePath(vm.Host, "qemu"), nil)
 	if err != nil {
-		return true
+		return false, false
 	}
 	for _, r := range all {
 		if int(r.VMID) == vm.VMID && r.Status == "running" {
-			return r.NetOut > 0 || time.Duration(r.Uptime)*time.Second > quietFor
+			return r.NetOut == 0, time.Duration(r.Uptime)*time.Second <= quietFor
 		}
 	}
-	return true
+	return false, false
 }

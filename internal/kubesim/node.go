@@ -216,7 +216,7 @@ func (c *Cluster) nodes(pods podIndex) {
 			}
 			k.reportedGPUs = gpus
 			status = nodeStatus(k.node, n.Status, plugin)
-			status.Conditions = turn(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+			status.Conditions = reported(turn(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"))
 		case k.alive:
 			status = nodeStatus(k.node, n.Status, nil)
 			taint = &notReadyTaint
@@ -232,6 +232,17 @@ func (c *Cluster) nodes(pods podIndex) {
 			k.reported = e
 		}
 	}
+}
+
+// reported sets when a kubelet has last posted a node's conditions: at its start, and
+// when something changes (kubernetes, pkg/kubelet/nodestatus/setters.go). What it posts
+// every five minutes besides says nothing new, and is left out.
+func reported(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	out := slices.Clone(conditions)
+	for i := range out {
+		out[i].LastHeartbeatTime = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	}
+	return out
 }
 
 // turn returns a node's conditions with another readiness, keeping the time of a

@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// visit is what one Plan or Run remembers of what it has met. The next one begins anew:
+// the world may have changed meanwhile.
+type visit struct {
+	machines map[string]*met // by name
+	twins    twins
+	// unwell is a node that did not come back from being taken down; guarded by the
+	// Cluster's restarting.
+	unwell string
+}
+
+// met is what a run remembers of a machine.
+type met struct {
+	// absent is set once the machine was seen not to be there: what others ask of it
+	// in this run, it cannot know.
+	absent atomic.Bool
+	// started is set once this run told K3s there to start: from then on what its
+	// journal says is about that start.
+	started atomic.Bool
+	// answered is set once its SSH server accepted a connection.
+	answered atomic.Bool
+	// looked is set once this run has looked inside.
+	looked atomic.Bool
+	// refused is when the login was first refused, as Unix nanoseconds: cloud-init
+	// makes the login after the SSH server is up.
+	refused atomic.Int64
+}
+
+// visitKey is the visit that a context belongs to.
+type visitKey struct{}
+
+// begin is a context for one Plan or Run.
+func (c *Cluster) begin(ctx context.Context) context.Context {
+	return context.WithValue(ctx, visitKey{}, c.newVisit())
+}
+
+func (c *Cluster) newVisit() *visit {
+	v := &visit{machines: map[string]*met{}}
+	for name := range c.guests {
+		v.machines[name] = &met{}
+	}
+	return v
+}
+
+// visit is the one that ctx belongs to. What is asked outside of any is a visit by itself.
+func (c *Cluster) visit(ctx context.Context) *visit {
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
+		return v
+	}
+	return c.newVisit()
+}
+
+// met is what this run remembers of a machine.
+func (c *Cluster) met(ctx context.Context, machine string) *met {
+	return c.visit(ctx).machines[machine]
+}

@@ -1,0 +1,69 @@
+package cluster_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// What a look has seen is forgotten with it: a Cluster that planned before its machines
+// were there works with those that somebody else has made since.
+func TestALookIsForgottenWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, lab(example(t, "one-gpu")))
+		full := w.sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/clone", Times: -1, TaskError: "no space left on device"})
+		_, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "no space left on device")
+		full.Remove()
+
+		c := w.cluster(t, spec) // to which the machines alone are missing
+		plan, err := c.Up().Plan(t.Context())
+		require.NoError(t, err)
+		require.True(t, plan.Changes())
+		w.up(t, spec)
+		time.Sleep(time.Minute)
+
+		g, err := c.NodeDrain("gpu1")
+		require.NoError(t, err)
+		_, err = g.Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
+		assert.True(t, w.nodes(t)["gpu1"].Cordoned)
+		_, err = c.Up().Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
+		assert.Empty(t, w.plan(t, spec))
+	})
+}
+
+// While a first boot goes on, the line of its machine says what it does.
+func TestAFirstBootSaysWhatItDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.up(t, parse(t, lab(example(t, "one-gpu"))))
+		}()
+		for going := true; going; {
+			select {
+			case <-done:
+				going = false
+			case <-time.After(200 * time.Millisecond):
+				for _, m := range w.guests() {
+					_ = m.AgentWriteFile("/var/log/cloud-init-output.log", []byte("Get:1 https://deb.debian.org\nSetting up linux-image (1 of 300)\n"))
+				}
+			}
+		}
+		assert.Contains(t, w.output.String(), "first boot: running → done [Setting up linux-image (1 of 300)]")
+		assert.Contains(t, w.output.String(), "the guest has not sent anything over its network yet")
+		assert.Contains(t, w.output.String(), "the guest has its network up, and still boots or installs")
+	})
+}

@@ -1,0 +1,48 @@
+package converge
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// gate is closed until Before was called: nobody acts behind what was seen earlier.
+type gate struct {
+	before  func(context.Context) error
+	cancel  context.CancelCauseFunc // of the run
+	taken   atomic.Bool             // somebody calls before
+	opened  chan struct{}           // closed when it has returned
+	refused error                   // what it returned; to be read once opened, or when the run is over
+}
+
+func newGate(before func(context.Context) error, cancel context.CancelCauseFunc) *gate {
+	g := &gate{before: before, cancel: cancel, opened: make(chan struct{})}
+	if before == nil {
+		close(g.opened)
+	}
+	return g
+}
+
+// open reports whether what is looked at from now on may be acted on.
+func (g *gate) open() bool {
+	select {
+	case <-g.opened:
+		return g.refused == nil
+	default:
+		return false
+	}
+}
+
+// pass calls before, or waits for who does. Where it refuses, the run is over.
+func (g *gate) pass(ctx context.Context) error {
+	if g.taken.CompareAndSwap(false, true) {
+		if g.refused = g.before(ctx); g.refused != nil {
+			g.cancel(g.refused)
+		}
+		close(g.opened)
+	}
+	select {
+	case <-g.opened:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,44 @@
+package wait
+
+import (
+	"errors"
+	"slices"
+)
+
+// Permanent marks err as one that waiting does not mend. It returns nil for nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanent{err}
+}
+
+type permanent struct{ error }
+
+func (p *permanent) Unwrap() error   { return p.error }
+func (p *permanent) Permanent() bool { return true }
+
+// IsPermanent reports whether waiting does not mend err: it, or an error within it, has
+// a method Permanent that says so. Packages need not know this one for that.
+func IsPermanent(err error) bool {
+	var p interface{ Permanent() bool }
+	return errors.As(err, &p) && p.Permanent()
+}
+
+// IsPassing reports whether err goes away by itself, such as that of a server that
+// restarts: an error that has a method Passing, and of joined errors all.
+func IsPassing(err error) bool {
+	if IsPermanent(err) {
+		return false
+	}
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case interface{ Passing() bool }:
+		return e.Passing()
+	case interface{ Unwrap() error }:
+		return IsPassing(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !IsPassing(err) })
+	}
+	return false
+}

@@ -1,0 +1,162 @@
+package wait_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+)
+
+func Example() {
+	looks := 0
+	err := wait.Until(context.Background(), wait.Rule{What: "waiting for the lamp", Limit: time.Minute, Poll: time.Millisecond},
+		func(context.Context) (missing string, err error) {
+			if looks++; looks < 3 {
+				return "it is dark", nil
+			}
+			return "", nil
+		})
+	fmt.Println(looks, err)
+	// Output: 3 <nil>
+}
+
+// answer is what one look says.
+type answer struct {
+	missing string
+	err     error
+}
+
+type refused struct{ passing bool }
+
+func (refused) Error() string   { return "connection refused\nby the firewall" }
+func (r refused) Passing() bool { return r.passing }
+
+func TestUntil(t *testing.T) {
+	fuse := errors.New("fuse blown")
+	for name, tt := range map[string]struct {
+		looks  []answer // the last one for ever
+		limit  time.Duration
+		late   string
+		hint   string
+		strict bool
+		want   string
+		is     error
+		said   []string
+		after  time.Duration
+	}{
+		"there":              {looks: []answer{{}}},
+		"soon":               {looks: []answer{{"dark", nil}, {"dim", nil}, {"dim", nil}, {}}, said: []string{"lamp: dark", "lamp: dim"}, after: 3 * time.Second},
+		"what passes":        {looks: []answer{{"", refused{true}}, {}}, said: []string{"lamp: connection refused"}, after: time.Second},
+		"what nobody knows":  {looks: []answer{{"", fuse}, {}}, said: []string{"lamp: fuse blown"}, after: time.Second},
+		"for good":           {looks: []answer{{"dark", nil}, {"", wait.Permanent(fuse)}}, want: "fuse blown", is: fuse, said: []string{"lamp: dark"}, after: time.Second},
+		"strict":             {looks: []answer{{"", refused{true}}, {"", fuse}}, strict: true, want: "fuse blown", is: fuse, said: []string{"lamp: connection refused"}, after: time.Second},
+		"too late":           {looks: []answer{{"dark", nil}}, limit: 10 * time.Second, want: "lamp: not within 10s: dark", said: []string{"lamp: dark"}, after: 10 * time.Second},
+		"too late, said why": {looks: []answer{{"dark", nil}}, limit: 10 * time.Second, late: "fuse blown", hint: "look at it", want: "fuse blown within 10s: dark\n  look at it", said: []string{"lamp: dark"}, after: 10 * time.Second},
+		"too late, with the last error": {looks: []answer{{"dark", nil}, {"", refused{true}}}, limit: 10 * time.Second, late: "fuse blown",
+			want: "fuse blown within 10s: connection refused\nby the firewall", is: refused{true}, said: []string{"lamp: dark", "lamp: connection refused"}, after: 10 * time.Second},
+		"interrupted": {looks: []answer{{"", refused{true}}}, want: "lamp: connection refused\nby the firewall: context canceled",
+			is: context.Canceled, said: []string{"lamp: connection refused"}, after: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Hour, cancel)
+				var said []string
+				ctx = progress.With(ctx, func(u progress.Update) { said = append(said, u.Message) })
+				start, i := time.Now(), 0
+				err := wait.Until(ctx, wait.Rule{What: "lamp", Limit: tt.limit, Late: tt.late, Hint: tt.hint, Strict: tt.strict, Poll: time.Second}, func(context.Context) (string, error) {
+					a := tt.looks[min(i, len(tt.looks)-1)]
+					i++
+					return a.missing, a.err
+				})
+				assert.Equal(t, tt.after, time.Since(start))
+				assert.Equal(t, tt.said, said)
+				if tt.want == "" {
+					assert.NoError(t, err)
+					return
+				}
+				require.EqualError(t, err, tt.want)
+				if tt.is != nil {
+					assert.ErrorIs(t, err, tt.is)
+				}
+				assert.False(t, wait.IsPassing(err), "its time is over")
+			})
+		})
+	}
+}
+
+// A look that the end of the wait cuts short says nothing; what the one before has seen counts.
+func TestTheLastWordIsOfAWholeLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		err := wait.Until(t.Context(), wait.Rule{What: "lamp", Limit: 10 * time.Second}, func(ctx context.Context) (string, error) {
+			if looks++; looks == 1 {
+				return "dark", nil
+			}
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		assert.EqualError(t, err, "lamp: not within 10s: dark")
+	})
+}
+
+// What was seen before the wait is not looked at again at once.
+func TestSeenAlready(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		err := wait.Until(t.Context(), wait.Rule{What: "lamp", Seen: "dark", Poll: time.Second}, func(context.Context) (string, error) { return "", nil })
+		require.NoError(t, err)
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+// A limit is as long as it says, whatever its length, and leaves nothing behind.
+func TestWithinIsExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		why := errors.New("too late")
+		for range 200 {
+			limit := time.Duration(r.Int64N(int64(20 * time.Minute)))
+			start := time.Now()
+			ctx, cancel := wait.Within(t.Context(), limit, why)
+			<-ctx.Done()
+			require.Equal(t, limit, time.Since(start))
+			require.Equal(t, why, context.Cause(ctx))
+			cancel()
+
+			ctx, cancel = wait.Within(t.Context(), limit+time.Second, why)
+			cancel()
+			require.Equal(t, context.Canceled, context.Cause(ctx))
+		}
+	})
+}
+
+func TestKinds(t *testing.T) {
+	fuse := errors.New("fuse blown")
+	assert.NoError(t, wait.Permanent(nil))
+	for _, tt := range []struct {
+		err                error
+		passing, permanent bool
+	}{
+		{fuse, false, false},
+		{refused{true}, true, false},
+		{refused{false}, false, false},
+		{fmt.Errorf("a: %w", refused{true}), true, false},
+		{errors.Join(refused{true}, refused{true}), true, false},
+		{errors.Join(refused{true}, fuse), false, false},
+		{wait.Permanent(refused{true}), false, true},
+		{fmt.Errorf("a: %w", wait.Permanent(fuse)), false, true},
+	} {
+		assert.Equal(t, tt.passing, wait.IsPassing(tt.err), "%v", tt.err)
+		assert.Equal(t, tt.permanent, wait.IsPermanent(tt.err), "%v", tt.err)
+	}
+}
