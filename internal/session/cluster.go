@@ -14,6 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // Validate has nothing to do but to say that Load was content.
@@ -112,7 +113,9 @@ func (s *Session) next() {
 // run runs a graph with the display that fits. Failures are told as they happen;
 // the error names them once more, at the end, where it is read.
 func (s *Session) run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
-	return run(ctx, s.Console, g)
+	held, release := s.hold(ctx, g)
+	defer release()
+	return run(held, s.Console, g)
 }
 
 func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.Report, error) {
@@ -124,6 +127,8 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 		return nil, err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return report, failedf(1, "the time is over (-timeout); run it again and it goes on from here%s", wrong(report))
+	case errors.Is(context.Cause(ctx), proxmox.ErrLeaseLost):
+		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), wrong(report))
 	case ctx.Err() != nil:
 		return report, failedf(130, "interrupted; run it again and it goes on from here%s", wrong(report))
 	case err == nil:

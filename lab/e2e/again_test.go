@@ -20,7 +20,10 @@ func TestLifeAfterLife(t *testing.T) {
 	u.fastLab(t)
 	kubeconfigs := map[string]bool{}
 	var memory []int64
-	for range 3 {
+	for life := range 3 {
+		if life == 0 {
+			u.twoAtOnce(t)
+		}
 		u.must(t, "cluster:up")
 		kubeconfig, err := os.ReadFile(filepath.Join(u.dir, ".homelab", "eight-a100", "kubeconfig"))
 		require.NoError(t, err)
@@ -47,4 +50,26 @@ func (u *user) idle(t *testing.T) int64 {
 	}
 	require.Fail(t, "the lab does not come to rest")
 	return 0
+}
+
+// twoAtOnce has two people make the same cluster at the same time, and then one make it
+// while the other takes it away.
+func (u *user) twoAtOnce(t *testing.T) {
+	t.Helper()
+	other := u.elsewhere(t)
+	together := func(mine, theirs []string) string {
+		a, _, said := u.command(t.Context(), mine...)
+		b, _, alsoSaid := other.command(t.Context(), theirs...)
+		require.NoError(t, a.Start())
+		require.NoError(t, b.Start())
+		assert.NoError(t, a.Wait(), "%s", said)
+		assert.NoError(t, b.Wait(), "%s", alsoSaid)
+		return said.String() + alsoSaid.String()
+	}
+	assert.Contains(t, together([]string{"cluster:up"}, []string{"cluster:up"}), " changes this cluster; waiting until that is over.")
+	u.isWhole(t)
+	together([]string{"cluster:down", "-yes"}, []string{"cluster:up"})
+	u.must(t, "cluster:up")
+	u.isWhole(t)
+	u.must(t, "cluster:down", "-yes")
 }

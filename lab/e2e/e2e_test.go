@@ -146,7 +146,7 @@ func (u *user) saidNoSecrets(t *testing.T) {
 	assert.NotContains(t, u.said.String(), "K10", "a K3s token begins so")
 }
 
-// TestKillAnywhere kills ten runs from nothing at random moments. Each is followed
+// TestKillAnywhere kills eight runs from nothing at random moments. Each is followed
 // by a run that must bring about the same as if nothing had happened.
 func TestKillAnywhere(t *testing.T) {
 	u := newUser(t)
@@ -154,7 +154,7 @@ func TestKillAnywhere(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	for range 10 {
+	for range 8 {
 		cmd, _, _ := u.command(t.Context(), "cluster:up")
 		require.NoError(t, cmd.Start())
 		after := time.Duration(200+random.IntN(6000)) * time.Millisecond
