@@ -43,7 +43,7 @@ func (d *decoder) value(t *tree, v reflect.Value, name string) {
 	if t.kind == kindNull {
 		return
 	}
-	if v.Kind() != reflect.Interface && t.isScalar() && !d.seen(t.at, t.text, name) {
+	if v.Kind() != reflect.Interface && t.isScalar() && !d.shows(t.at, t.text, name) {
 		return
 	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
@@ -88,9 +88,9 @@ func (d *decoder) value(t *tree, v reflect.Value, name string) {
 	}
 }
 
-// seen refuses text that shows otherwise than it is: what stands here goes to terminals,
+// shows refuses text that shows otherwise than it is: what stands here goes to terminals,
 // to command lines on hosts and into their files. Raw values of charts are handed on.
-func (d *decoder) seen(at pos, text, name string) bool {
+func (d *decoder) shows(at pos, text, name string) bool {
 	switch {
 	case name == "content", name == "privateKey": // of a file; a path, for which a key itself has words of its own
 		return true
@@ -257,7 +257,7 @@ func (d *decoder) mapping(t *tree, v reflect.Value, name string) {
 	d.marks[v.Addr().Interface()] = mark{t.at, true}
 	for _, f := range t.fields {
 		d.marks[member{v.Addr().Interface(), f.name}] = mark{f.at, true}
-		if !d.seen(f.at, f.name, "a key of "+name) {
+		if !d.shows(f.at, f.name, "a key of "+name) {
 			continue
 		}
 		if f.value.kind == kindNull && v.Type().Elem().Kind() != reflect.Interface {
@@ -282,7 +282,7 @@ func (d *decoder) named(t *tree, v reflect.Value, name string) {
 		if d.quiet && f.value.kind == kindNull { // a layer took it away
 			continue
 		}
-		if !d.seen(f.at, f.name, "a key of "+name) {
+		if !d.shows(f.at, f.name, "a key of "+name) {
 			continue
 		}
 		e := reflect.New(v.Type().Elem()).Elem()

@@ -21,6 +21,7 @@ const (
 	maxNames     = 1000     // anchors, aliases, tags and "?" together
 	maxDocuments = 1000     // the parser copies the rest at each
 	maxEmpty     = 2000     // keys and entries without a value: the parser moves the rest at each
+	maxBlanks    = 16 << 20 // bytes of the file times its longest run of empty lines: a text is copied for each at its end
 	maxPaths     = 32 << 20 // bytes of the paths to all values
 	maxSiblings  = 8 << 20  // keys, each times its place in its mapping: the parser copies those before; 4000 in one
 )
@@ -32,7 +33,7 @@ var ErrParser = errors.New("the YAML parser gave up on this")
 type Error struct {
 	Line, Column int // from 1
 	What         string
-	Long         bool // it has too many keys, which costs this parser much and others nothing
+	Long         bool // it has too many keys or empty lines, which cost this parser much and others nothing
 }
 
 // Error returns what is too much, and the line.
@@ -50,6 +51,9 @@ func Parse(data []byte, opts ...parser.Option) (file *ast.File, err error) {
 	if len(data) > maxBytes {
 		return nil, &Error{Line: 1, Column: 1, What: fmt.Sprintf("%d KiB of YAML, and at most %d are read", len(data)>>10, maxBytes>>10)}
 	}
+	if line, run := blanks(data); run*len(data) > maxBlanks {
+		return nil, &Error{Line: line, Column: 1, What: fmt.Sprintf("%d empty lines, one after the other", run), Long: true}
+	}
 	tokens := tokenize(string(data))
 	var c counter
 	for _, t := range tokens {
@@ -58,6 +62,24 @@ func Parse(data []byte, opts ...parser.Option) (file *ast.File, err error) {
 		}
 	}
 	return parser.Parse(tokens, 0, opts...)
+}
+
+// blanks returns the longest run of empty lines, and where it begins.
+func blanks(data []byte) (line, longest int) {
+	at, run := 1, 0
+	for _, c := range data {
+		switch c {
+		case '\n', '\r':
+			at++
+			if run++; run > longest {
+				line, longest = at-run, run
+			}
+		case ' ', '\t':
+		default:
+			run = 0
+		}
+	}
+	return line, longest
 }
 
 // tokenize stops at the first token that is none: the parser reports that one.

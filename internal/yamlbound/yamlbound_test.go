@@ -53,6 +53,8 @@ var hostile = map[string]string{
 	"documents":          repeat("---\n"),
 	"ends":               repeat("...\n"),
 	"keys":               repeat("a: b\n"),
+	"empty lines":        "a: |\n x\n" + repeat("\n"),
+	"empty lines, often": strings.Repeat("- >\n x\n"+strings.Repeat(" \n", 1000), 90),
 	"empty keys":         repeat("a:\n"),
 	"empty entries":      repeat("-\n"),
 	"empty in a flow":    "{" + repeat("a:,") + "}",
