@@ -76,7 +76,7 @@ func TestNoProxmox(t *testing.T) {
 		})
 		require.NoError(t, err)
 		_, err = stranger.Up().Run(t.Context(), nil)
-		require.ErrorContains(t, err, "the login key of this cluster is not on the machine: ssh-copy-id -f -i "+filepath.Join(w.dir, "id_ed25519.pub")+" -p 22 ops@10.0.0.40")
+		require.ErrorContains(t, err, "the login key of this cluster is not on the machine: ssh -p 22 ops@10.0.0.40 'umask 077; mkdir -p .ssh; echo "+ssh.AuthorizedKey(other.PublicKey())+" >>.ssh/authorized_keys'")
 
 		run := func(c *cluster.Cluster) {
 			t.Helper()

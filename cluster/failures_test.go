@@ -18,7 +18,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
-	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -143,26 +142,6 @@ func TestWrongTokenIsOneMessage(t *testing.T) {
 		require.Error(t, err)
 		golden(t, "failures/wrong-token.txt", err.Error()+"\n")
 		assert.NotContains(t, err.Error(), "5555")
-	})
-}
-
-// TestWrongKeyIsOneMessage logs in with a key that the guests do not know.
-func TestWrongKeyIsOneMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
-		spec := parse(t, small)
-		w.up(t, spec)
-		private, _, err := ssh.GenerateKey()
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(w.dir, "id_ed25519"), private, 0o600))
-		c := w.cluster(t, spec)
-		defer c.Close()
-		report, err := c.Up().Run(t.Context(), w.listen(t))
-		require.Error(t, err)
-		step, _ := report.Of("vm/cp1")
-		require.Error(t, step.Err)
-		assert.Contains(t, step.Err.Error(), "cannot become what the file asks while it lives", "the key is part of the first boot")
 	})
 }
 

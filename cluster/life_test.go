@@ -174,6 +174,9 @@ func fulfils(t testing.TB, report *converge.Report, plan *converge.Plan) {
 		converge.Deferred: {converge.Changed, converge.Unchanged},
 	}
 	for _, it := range plan.Items {
+		if it.Step == "kubeconfig" && it.Verdict == converge.Clean {
+			continue // a file on this machine, which no plan is about
+		}
 		did, _ := report.Of(it.Step)
 		assert.Contains(t, want[it.Verdict], did.Kind, "%s was planned as %s: %s", it.Step, it.Verdict, it.Diff)
 	}
@@ -252,7 +255,7 @@ func TestRemovalOfAWorker(t *testing.T) {
 		plan := w.plan(t, spec)
 		require.Len(t, plan, 2)
 		assert.Equal(t, fmt.Sprintf("removed: wk-gpu4: VM %d on pve1 → (none) [no longer in the file]", id), plan[0])
-		assert.Regexp(t, `^leftovers: \S*homelab_eight-a100_wk-gpu4_\w+\.iso:? on pve1 → \(none\); mapping/eight-a100_wk-gpu4: unused → \(none\)$`, plan[1])
+		assert.Regexp(t, `^leftovers: \S*homelab_eight-a100_wk-gpu4_[\w-]+\.iso:? on pve1 → \(none\); mapping/eight-a100_wk-gpu4: unused → \(none\)$`, plan[1])
 
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
@@ -261,7 +264,7 @@ func TestRemovalOfAWorker(t *testing.T) {
 			fmt.Sprintf("POST /nodes/pve1/qemu/%d/status/stop", id), fmt.Sprintf("DELETE /nodes/pve1/qemu/%d", id),
 		}, did.Proxmox[:2])
 		require.Len(t, did.Proxmox, 4)
-		assert.Regexp(t, `^DELETE /nodes/pve1/storage/local/content/local:iso/homelab_eight-a100_wk-gpu4_\w+.iso$`, did.Proxmox[2])
+		assert.Regexp(t, `^DELETE /nodes/pve1/storage/local/content/local:iso/homelab_eight-a100_wk-gpu4_[\w-]+.iso$`, did.Proxmox[2])
 		assert.Equal(t, "DELETE /cluster/mapping/pci/eight-a100_wk-gpu4", did.Proxmox[3])
 		assert.Equal(t, []string{
 			"PATCH /api/v1/nodes/wk-gpu4?fieldManager=homelab", evicted, "DELETE /api/v1/nodes/wk-gpu4",

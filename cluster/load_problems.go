@@ -61,14 +61,15 @@ type member struct {
 type checker struct {
 	file     string
 	marks    map[any]mark
-	broken   map[pos]bool // values that did not decode; whatever else is said about them is noise
+	broken   map[pos]bool    // values that did not decode; whatever else is said about them is noise
+	meant    map[string]bool // keys that are there, mistyped: that they are missing is noise as well
 	seen     map[Problem]bool
 	problems Problems
 	warnings Problems
 }
 
 func newChecker(file string) *checker {
-	return &checker{file: file, marks: map[any]mark{}, broken: map[pos]bool{}, seen: map[Problem]bool{}}
+	return &checker{file: file, marks: map[any]mark{}, broken: map[pos]bool{}, meant: map[string]bool{}, seen: map[Problem]bool{}}
 }
 
 // isSet reports whether the field that p points to is in the file.
@@ -115,7 +116,12 @@ func (c *checker) err() error {
 	if len(c.problems) == 0 {
 		return nil
 	}
-	return c.problems.sorted()
+	said := slices.DeleteFunc(c.problems, func(p Problem) bool {
+		key, missing := strings.CutPrefix(p.Cure, "write ")
+		key, _, named := strings.Cut(key, ":")
+		return missing && named && c.meant[key]
+	})
+	return said.sorted()
 }
 
 func (p Problems) sorted() Problems {

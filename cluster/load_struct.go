@@ -87,6 +87,7 @@ func (d *decoder) unknown(f field, in string, t reflect.Type, known []string) {
 	what := fmt.Sprintf("unknown key %q%s", f.name, where)
 	if s := likely(f.name, known); s != "" {
 		d.undecodable(f.at, what, fmt.Sprintf("did you mean %q?", s))
+		d.meant[s] = true
 		return
 	}
 	if paths := furtherIn(t, f.name); len(paths) > 0 && t != reflect.TypeFor[rawFile]() {

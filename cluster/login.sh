@@ -10,7 +10,7 @@ if [ "$2" = show ]; then
 fi
 umask 077
 mkdir -p "$home/.ssh"
-new=$home/.ssh/authorized_keys.new
+new=$(mktemp "$home/.ssh/authorized_keys.XXXXXX")
 cat >"$new"
 chown "$owner" "$home/.ssh" "$new"
 mv -f "$new" "$home/.ssh/authorized_keys"

@@ -311,4 +311,4 @@ func anonymous(err error) string {
 	return "    " + strings.ReplaceAll(anyDigest.ReplaceAllString(err.Error(), "…"), "\n", "\n    ") + "\n"
 }
 
-var anyDigest = regexp.MustCompile(`[0-9a-f]{12}\b`)
+var anyDigest = regexp.MustCompile(`[0-9a-f]{12}(-[0-9a-f]{8})?\b`)

@@ -49,9 +49,10 @@ pools:
 
 // realWorld is a simulated host whose VMs are real.
 type realWorld struct {
-	sim  *pvesim.Sim
-	dir  string
-	yaml string
+	sim     *pvesim.Sim
+	dir     string
+	yaml    string
+	byToken bool // the token's key logs in, in place of the one in dir
 }
 
 // newRealWorld leaves the test out where a machine cannot have real guests; CI can.
@@ -113,9 +114,15 @@ func (w *realWorld) cluster(t *testing.T, yaml string) *Cluster {
 		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client(),
 	})
 	require.NoError(t, err)
-	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+	b := Backend{Proxmox: pve, Dial: w.sim.Network().Dial, Dir: w.dir}
+	if w.byToken {
+		b.TokenKey, err = LoginKey(secret.New(token), spec.Name)
+	} else {
+		b.Signers = make([]ssh.Signer, 1)
+		b.Signers[0], err = ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+	}
 	require.NoError(t, err)
-	c, err := New(spec, Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir})
+	c, err := New(spec, b)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -128,7 +135,7 @@ func (c *Cluster) machines() *converge.Graph {
 	for _, h := range c.templateHosts() {
 		templates[h] = up.Add(c.templateStep(h))
 	}
-	c.boot(up, nil, removed, templates)
+	c.boot(up, []*converge.Ref{up.Add(c.loginStep())}, removed, templates)
 	return up
 }
 
@@ -202,6 +209,24 @@ func TestRealGuest(t *testing.T) {
 	after := said(t, c, "systemctl", "show", "-p", "After", "k3s.service")
 	assert.Contains(t, after, "srv-data.mount")
 	assert.Contains(t, after, "srv-logs.mount")
+
+	// The key is lost, and all that was kept here: the token's comes in through the agent.
+	assert.Contains(t, said(t, c, "cat", toldFile), keyBlob(ssh.AuthorizedKey(c.Signers[0].PublicKey())))
+	w.dir, w.byToken = t.TempDir(), true
+	plan, err := w.cluster(t, larger).machines().Plan(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, plan.Err())
+	for _, it := range plan.Items {
+		switch {
+		case it.Step == "login":
+			assert.Contains(t, it.Diff.String(), "through its guest agent")
+		case it.Step == "vm/cp1" || it.Step == "seed/cp1":
+			assert.Equal(t, converge.Clean, it.Verdict, "%s: %s", it.Step, it.Diff)
+		}
+	}
+	c = w.up(t, larger)
+	t.Log(said(t, c, "ls", "-la", "/home/debian/.ssh"))
+	assert.Contains(t, said(t, c, "cat", "/home/debian/.ssh/authorized_keys"), keyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey())))
 }
 
 // standIn is a K3s that only looks whether its disks are there.

@@ -162,6 +162,9 @@ func (s *Session) dir() string { return filepath.Join(s.Spec.Dir, ".homelab", s.
 // version made for this cluster alone is used beside it. Without a Proxmox VE there is no
 // such secret, and one is made.
 func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
+	if s.Spec == nil { // there is no file yet, and no machine
+		return nil
+	}
 	a := s.Spec.Access
 	if a.Agent {
 		b.Agent = os.Getenv("SSH_AUTH_SOCK")

@@ -70,6 +70,7 @@ func TestLoginByToken(t *testing.T) {
 		assert.Empty(t, b.Signers)
 		require.NotNil(t, b.TokenKey)
 		assert.NoDirExists(t, b.Dir)
+		require.NoError(t, (&Session{}).login(&cluster.Backend{}, secret.New("x")), "cluster:init has no file yet")
 
 		require.NoError(t, makeKey(filepath.Join(b.Dir, keyFile)))
 		require.NoError(t, s.login(&b, secret.New("5b9ac1d2-2d4f-4f07-9f3e-0d6b6c9f7a11")))

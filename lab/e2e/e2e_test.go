@@ -88,9 +88,12 @@ func (u *user) nothingToLose(t *testing.T) {
 	defer func() { assert.NoError(t, os.Chmod(elsewhere.dir, 0o700)) }()
 	out, _ = elsewhere.must(t, "cluster:plan")
 	assert.Contains(t, out, "Nothing to change")
-	for _, look := range []string{"cluster:validate", "cluster:status", "gpu:list", "template:list", "host:check"} {
+	for _, look := range []string{"cluster:validate", "cluster:status", "gpu:list", "template:list"} {
 		elsewhere.must(t, look)
 	}
+	checked, _, code := elsewhere.run(t, "host:check")
+	assert.Contains(t, checked, "0 errors")
+	assert.LessOrEqual(t, code, 1, "it warns of thin disks")
 	left, err := os.ReadDir(elsewhere.dir)
 	require.NoError(t, err)
 	assert.Len(t, left, 2, "the lab's folder and the file")
@@ -105,7 +108,7 @@ func (u *user) changeJustThat(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out, "memory:"), out)
 	assert.Equal(t, 2, strings.Count(out, "homelab.example/pool: gpu → a100"), out)
 	assert.Contains(t, out, "wk-gpu1, wk-gpu3, wk-gpu4", "what is the same is said once")
-	assert.Contains(t, out, "9 to change, 49 as asked.")
+	assert.Contains(t, out, "9 to change, 50 as asked.")
 	u.must(t, "cluster:up")
 	u.must(t, "cluster:plan")
 }

@@ -108,17 +108,17 @@ func (k *KnownHosts) Hold() {
 	}
 }
 
-// Flush writes what is held back. What it could not write is held still.
+// Flush writes what is held back, and holds nothing from then on. What it could not write
+// is held still.
 func (k *KnownHosts) Flush() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.held) == 0 {
-		return nil
+	if len(k.held) > 0 {
+		if err := k.write(k.held); err != nil {
+			return err
+		}
 	}
-	if err := k.write(k.held); err != nil {
-		return err
-	}
-	clear(k.held)
+	k.held = nil
 	return nil
 }
 

@@ -150,3 +150,50 @@ func TestKnownHostsIsOpenSSHs(t *testing.T) {
 	require.Len(t, got, 1)
 	assert.Equal(t, m.HostKey.PublicKey().Marshal(), got[0].Marshal())
 }
+
+// Whoever only looks holds back what was learnt: it counts in this process, and is written
+// when something is.
+func TestKnownHostsHoldBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	path := filepath.Join(dir, "known_hosts")
+	known, k := ssh.NewKnownHosts(path), publicKeys(t, 2)
+	known.Hold()
+	assert.False(t, known.Unsaved())
+	require.NoError(t, known.Store("10.0.0.11:22", k[0]))
+	require.NoError(t, known.Store("10.0.0.12:22", k[0]))
+	require.NoError(t, known.Store("10.0.0.12:22"))
+	for addr, want := range map[string]int{"10.0.0.11:22": 1, "10.0.0.12:22": 0} {
+		keys, err := known.Lookup(addr)
+		require.NoError(t, err)
+		assert.Len(t, keys, want, addr)
+	}
+	assert.True(t, known.Unsaved())
+	assert.NoDirExists(t, dir)
+
+	require.NoError(t, known.Flush())
+	assert.False(t, known.Unsaved())
+	keys, err := ssh.NewKnownHosts(path).Lookup("10.0.0.11:22")
+	require.NoError(t, err)
+	assert.Len(t, keys, 1)
+	require.NoError(t, known.Store("10.0.0.13:22", k[1]), "from now on all is written")
+	keys, err = ssh.NewKnownHosts(path).Lookup("10.0.0.13:22")
+	require.NoError(t, err)
+	assert.Len(t, keys, 1)
+
+	known.Hold()
+	require.NoError(t, known.Store("10.0.0.11:22"))
+	known.Drop()
+	keys, err = known.Lookup("10.0.0.11:22")
+	require.NoError(t, err)
+	assert.Len(t, keys, 1)
+	require.NoError(t, known.Flush())
+}
+
+func TestSeedSigner(t *testing.T) {
+	one, err := ssh.SeedSigner(make([]byte, 32))
+	require.NoError(t, err)
+	// The public key of the seed of zeroes, as every ed25519 has it.
+	assert.Equal(t, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop", ssh.AuthorizedKey(one.PublicKey()))
+	_, err = ssh.SeedSigner(make([]byte, 31))
+	assert.Error(t, err)
+}
