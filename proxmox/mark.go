@@ -67,7 +67,8 @@ func (v *VM) is(seen *VM) bool { return seen.uuid() == "" || strings.EqualFold(v
 
 // otherVM is the error where is is false.
 func otherVM(seen *VM) error {
-	return fmt.Errorf("proxmox: VM %d on %s is another machine than %s was, with another UUID: it is left alone", seen.VMID, seen.Host, seen.Name)
+	return fmt.Errorf("proxmox: VM %d on %s is another machine than %s was, with another UUID: it is left alone",
+		seen.VMID, seen.Host, seen.Name)
 }
 
 // tagged reports whether the VM carries the tag owner, which copies of ours do as well.
