@@ -230,6 +230,10 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 	if err != nil {
 		return nil, err
 	}
+	borrowed, err := c.borrowed(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var out []rest
 	for i, host := range c.templateHosts() {
 		k, err := kept(ctx, host)
@@ -237,7 +241,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 			return nil, err
 		}
 		r := rest{host: host}
-		if r.volumes, err = c.ownVolumes(ctx, host, k); err != nil {
+		if r.volumes, err = c.ownVolumes(ctx, host, k, borrowed); err != nil {
 			return nil, err
 		}
 		if i == 0 { // mappings belong to all hosts
@@ -289,7 +293,18 @@ func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing 
 	return len(clones) > 0, err
 }
 
-func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmox.Volume, error) {
+// borrowed are the names of our ISOs that copies of our machines have in their drives:
+// Proxmox would not start those without.
+func (c *Cluster) borrowed(ctx context.Context) (map[string]bool, error) {
+	strays, err := c.Proxmox.Strays(ctx, c.spec.tag())
+	out := map[string]bool{}
+	for _, s := range strays {
+		out[proxmox.Volume{ID: s.Seed}.Name()] = true
+	}
+	return out, err
+}
+
+func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep, borrowed map[string]bool) ([]proxmox.Volume, error) {
 	var out []proxmox.Volume
 	storages := []string{c.spec.Image.SeedStorage, c.spec.Image.ImageStorage}
 	slices.Sort(storages)
@@ -302,7 +317,8 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 			return nil, err
 		}
 		for _, v := range volumes {
-			if v.VMID != 0 || !c.spec.ownsFile(v.Name()) || k.files[v.Name()] || c.seedsOf(k.stay, v.Name()) {
+			needed := k.files[v.Name()] || borrowed[v.Name()] || c.seedsOf(k.stay, v.Name())
+			if v.VMID != 0 || !c.spec.ownsFile(v.Name()) || needed {
 				continue
 			}
 			if inUse, err := c.inDrive(ctx, v, k); err != nil {

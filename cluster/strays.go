@@ -77,7 +77,8 @@ func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
 	if name == "" {
 		name = "without a name"
 	}
-	seen := fmt.Sprintf("VM %d (%s) on %s has the tag %s and is not ours: it %s. Nothing here changes, stops or destroys it", s.VMID, name, s.Host, c.spec.tag(), s.Why)
+	seen := fmt.Sprintf("VM %d (%s) on %s has the tag %s and is not ours: it %s. Nothing here changes, stops or destroys it",
+		s.VMID, name, s.Host, c.spec.tag(), s.Why)
 	for _, g := range s.GPUs {
 		seen += fmt.Sprintf("; its %s takes a GPU of %s when it starts (qm set %d --delete %s)", g.Slot, g.Mapping, s.VMID, g.Slot)
 	}
@@ -89,5 +90,7 @@ func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
 	default:
 		cure = fmt.Sprintf("if it is this cluster's and to go: destroy it in Proxmox; %s", cure)
 	}
-	return preflight.Finding{ID: "stray", Title: "what has the cluster's tag is the cluster's", Subject: name, Verdict: preflight.Warning, Evidence: seen, Cure: cure}
+	return preflight.Finding{
+		ID: "stray", Title: "what has the cluster's tag is the cluster's", Subject: name, Verdict: preflight.Warning, Evidence: seen, Cure: cure,
+	}
 }

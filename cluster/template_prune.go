@@ -63,7 +63,11 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 // unneeded looks on every host for ISOs and images of ours that no node, no bake and no
 // template to come needs.
 func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, error) {
-	kept, inDrives := map[string]bool{}, map[string]bool{}
+	kept := map[string]bool{}
+	inDrives, err := c.borrowed(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, host := range c.templateHosts() {
 		k, err := c.wanted(ctx, host)
 		if err != nil {

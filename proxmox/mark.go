@@ -67,7 +67,8 @@ func (v *VM) is(seen *VM) bool { return seen.uuid() == "" || strings.EqualFold(v
 
 // otherVM is the error where is is false.
 func otherVM(seen *VM) error {
-	return fmt.Errorf("proxmox: VM %d on %s is another machine than %s was, with another UUID: it is left alone", seen.VMID, seen.Host, seen.Name)
+	return fmt.Errorf("proxmox: VM %d on %s is another machine than %s was, with another UUID: it is left alone",
+		seen.VMID, seen.Host, seen.Name)
 }
 
 // tagged reports whether the VM carries the tag owner, which copies of ours do as well.
@@ -78,8 +79,13 @@ func (v *VM) ours(owner string) bool {
 	return v.halfMade(owner) || v.uuid() != "" && v.tagged(owner) && slices.Contains(v.Tags, mark(owner, v.VMID, v.uuid()))
 }
 
-// halfMade reports whether the VM is a clone of ours that was not configured yet.
-func (v *VM) halfMade(owner string) bool { return v.Description == marker(owner, v.VMID) }
+// halfMade reports whether the VM is a clone of ours that was not configured yet. While it
+// is being configured, option after option is written down to be applied at once in the
+// end (update_vm_api and vmconfig_apply_pending of qemu-server): notes may come before tags.
+func (v *VM) halfMade(owner string) bool {
+	text := marker(owner, v.VMID)
+	return v.Description == text || v.notes == text
+}
 
 // unlike says why a VM that is not ours is not, although it may look so.
 func (v *VM) unlike(owner string) string {

@@ -63,6 +63,7 @@ type Stray struct {
 	Summary
 	Why  string    // it is not: "is marked as VM 104, so it is a copy …"
 	GPUs []HostPCI // what it would take when it starts
+	Seed string    // volume id of the ISO in its drive, without which it does not start
 }
 
 // Untag returns the command that takes an owner's tag and marks off a stray, for root on
@@ -115,7 +116,7 @@ func (c *Client) tell(ctx context.Context, all []resource, owner string) (ours [
 			return nil, nil, err
 		}
 		s.Summary = c.withPower(ctx, vm.summary(), r)
-		s.Why, s.GPUs = vm.unlike(owner), vm.GPUs
+		s.Why, s.GPUs, s.Seed = vm.unlike(owner), vm.GPUs, vm.Seed
 		switch {
 		case vm.ours(owner):
 			ours = append(ours, s.Summary)

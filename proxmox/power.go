@@ -233,8 +233,10 @@ func (c *Client) stillThat(ctx context.Context, vm *VM) (*VM, error) {
 	switch {
 	case err != nil || now == nil:
 		return nil, err
-	case now.Name != vm.Name || vm.Owner != "" && !c.owns(vm.Owner, now):
-		return nil, fmt.Errorf("proxmox: VM %d on %s is %s with tags %v now, not %s: not removed", vm.VMID, vm.Host, now.Name, now.Tags, vm.Name)
+	case now.Name != vm.Name:
+		return nil, fmt.Errorf("proxmox: VM %d on %s is called %s now, not %s: not removed", vm.VMID, vm.Host, now.Name, vm.Name)
+	case vm.Owner != "" && !c.owns(vm.Owner, now):
+		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.unlike(vm.Owner))
 	case !now.is(vm):
 		return nil, fmt.Errorf("not removed: %w", otherVM(vm))
 	}

@@ -48,6 +48,7 @@ type VM struct {
 	Pending       []PendingKey // set, but in effect after the next start only; empty when stopped
 
 	config map[string]string // every key, as it will be
+	notes  string            // the description as it is, while another is to take its place
 }
 
 // PendingKey is a change that waits for the VM's next start.
@@ -93,6 +94,9 @@ func newVM(host string, vmid int, entries []pendingEntry, running bool) *VM {
 		}
 		if want != "" || e.Value != nil && e.Delete == 0 {
 			config[e.Key] = want
+		}
+		if e.Key == "description" {
+			vm.notes = strings.TrimSpace(have)
 		}
 		if running && have != want {
 			vm.Pending = append(vm.Pending, PendingKey{e.Key, have, want})

@@ -1,0 +1,102 @@
+package examples_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+)
+
+// around is the file that a fragment of a page is put into: each of its top-level keys
+// takes the place of the one here.
+var around = map[string]string{
+	"name":         "name: pages",
+	"proxmox":      "proxmox: {endpoint: lab}",
+	"network":      "network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}",
+	"storage":      "storage: {nfs: {server: 10.0.0.30, export: /export/k3s, shares: {datasets: {export: /export/datasets}}}, scratch: true}",
+	"tls":          "tls: self-signed",
+	"loadBalancer": "loadBalancer: {addresses: [10.0.0.200-10.0.0.219]}",
+	"hub":          "hub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}}",
+	"pools": `pools:
+  cp: {role: server, count: 3, addresses: [10.0.0.11-10.0.0.13], cores: 8, memory: 32GiB}
+  wk-gpu:
+    count: 2
+    addresses: [10.0.0.21-10.0.0.22]
+    cores: 32
+    memory: 256GiB
+    gpus: 2
+    disks: {os: {size: 100GiB}, scratch: {size: 1TiB, mount: /scratch}}`,
+	"k3s": "k3s: {vip: 10.0.0.100}",
+}
+
+// beside is what the fragment of a page assumes of the rest of the file, and why.
+var beside = map[string]string{}
+
+// notFiles are blocks that are no part of a cluster file, by their first line.
+var notFiles = map[string]string{
+	"apiVersion: v1": "an object of Kubernetes, which TestPodOfTheReadme holds against the taints",
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// TestPagesLoad reads every cluster file and every fragment of one in README and docs, as
+// it stands there.
+func TestPagesLoad(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	require.NoError(t, err)
+	read := 0
+	for _, page := range append(pages, "../README.md") {
+		if filepath.Base(page) == "fleet-lint.md" {
+			continue // Fleet's files, which the linter's own test reads
+		}
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, m := range yamlBlock.FindAllSubmatchIndex(text, -1) {
+			block := string(text[m[2]:m[3]])
+			first, _, _ := strings.Cut(block, "\n")
+			if notFiles[first] != "" {
+				continue
+			}
+			where := fmt.Sprintf("%s:%d", filepath.Base(page), 1+strings.Count(string(text[:m[2]]), "\n"))
+			_, err := cluster.Parse(where, []byte(whole(block, beside[where])))
+			assert.NoError(t, err, where)
+			read++
+		}
+	}
+	assert.Greater(t, read, 24)
+}
+
+var topKey = regexp.MustCompile(`(?m)^([a-zA-Z0-9]+):`)
+
+// whole makes a file of a fragment.
+func whole(block, more string) string {
+	keys := func(text string) (out []string) {
+		for _, m := range topKey.FindAllStringSubmatch(text, -1) {
+			out = append(out, m[1])
+		}
+		return out
+	}
+	if slices.Equal(keys(block), []string{"auth"}) {
+		block = "hub:\n  hostname: hub.lab.example\n  " + strings.ReplaceAll(strings.TrimSpace(block), "\n", "\n  ") + "\n"
+	}
+	said := keys(block + "\n" + more)
+	if slices.Contains(said, "name") {
+		return block
+	}
+	out := block + "\n" + more + "\n"
+	for _, key := range slices.Sorted(maps.Keys(around)) {
+		if !slices.Contains(said, key) {
+			out += around[key] + "\n"
+		}
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// A VM that carries the cluster's tag and is not the cluster's is named by whatever looks
+// at the cluster, with what to do, and stays when it goes.
+func TestStraysAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		const yaml = `
+name: tiny
+proxmox: {endpoint: lab, host: pve1}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}
+`
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Up))
+		w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve1", Name: "annas-copy", Running: true, Config: map[string]string{"memory": "1024", "tags": "homelab-tiny;mine"}})
+		time.Sleep(time.Minute)
+		const want = "warning: VM 900 (annas-copy) on pve1 has the tag homelab-tiny and is not ours: it carries the tag homelab-tiny without a mark of its own. " +
+			"Nothing here changes, stops or destroys it\n"
+		for name, look := range map[string]func(*Session, context.Context) error{"plan": (*Session).Plan, "status": (*Session).Status, "up": (*Session).Up} {
+			require.NoError(t, w.do(yaml, Options{}, look), name)
+			assert.Contains(t, w.talk.String(), want, name)
+			assert.Contains(t, w.talk.String(), "qm set 900 --tags 'mine'", name)
+		}
+		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
+		assert.Contains(t, w.talk.String(), want)
+		assert.True(t, slices.ContainsFunc(w.sim.VMs(), func(vm pvesim.VMState) bool { return vm.ID == 900 && vm.Running }))
+	})
+}
