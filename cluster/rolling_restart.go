@@ -24,8 +24,11 @@ func (c *Cluster) cycle(ctx context.Context, n Node, do func(context.Context) er
 	return c.inTurn(ctx, n, c.serversReady, do)
 }
 
+// mayGo waits until a node that was as given may be taken down.
+type mayGo = func(ctx context.Context, n Node, was *kube.Node) error
+
 // inTurn is takeDown once nobody that has to stay is missing, as may says.
-func (c *Cluster) inTurn(ctx context.Context, n Node, may func(context.Context, Node, *kube.Node) error, do func(context.Context) error) (err error) {
+func (c *Cluster) inTurn(ctx context.Context, n Node, may mayGo, do func(context.Context) error) (err error) {
 	done, err := c.turn(ctx, n.Name)
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func (c *Cluster) backAsBefore(ctx context.Context, n Node, was *kube.Node) erro
 
 // emptied drains a node, when nobody else is away, and returns what it was before: nil
 // where no cluster knows it.
-func (c *Cluster) emptied(ctx context.Context, n Node, may func(context.Context, Node, *kube.Node) error) (*kube.Node, error) {
+func (c *Cluster) emptied(ctx context.Context, n Node, may mayGo) (*kube.Node, error) {
 	was, err := c.observeNode(ctx, n.Name)
 	switch {
 	case errors.Is(err, errUnformed):
@@ -187,7 +190,10 @@ func (c *Cluster) serversReady(ctx context.Context, n Node, _ *kube.Node) error 
 
 // waitReady waits until all others that count are Ready.
 func (c *Cluster) waitReady(ctx context.Context, n Node, what string, counts func(kube.Node) bool) error {
-	rule := wait.Rule{What: fmt.Sprintf("%s is not taken down while another %s is away", n.Name, what), Limit: readyTime, Late: fmt.Sprintf("%s stays up: not every other %s was Ready", n.Name, what)}
+	rule := wait.Rule{
+		What: fmt.Sprintf("%s is not taken down while another %s is away", n.Name, what), Limit: readyTime,
+		Late: fmt.Sprintf("%s stays up: not every other %s was Ready", n.Name, what),
+	}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		client, err := c.kube(ctx)
 		if err != nil {
