@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -227,31 +227,5 @@ const every = time.Second
 // await looks again and again until look has nothing left to say. It passes on what
 // is waited for, and ends with it when the time is over.
 func await(ctx context.Context, look func(context.Context) (waiting string, err error)) error {
-	said := ""
-	for {
-		waiting, err := look(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return fmt.Errorf("%w: %s", context.Cause(ctx), strings.TrimSpace(said+" "+errorText(err)))
-		case err != nil:
-			return err
-		case waiting == "":
-			return nil
-		case waiting != said:
-			progress.Say(ctx, "%s", waiting)
-			said = waiting
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s", context.Cause(ctx), said)
-		case <-time.After(every):
-		}
-	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return "(" + err.Error() + ")"
+	return wait.Until(ctx, wait.Rule{Poll: every, Strict: true}, look)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -212,11 +213,10 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		out, err = cloudInitStatus(ctx, g.ssh)
 	}
 	var auth *ssh.AuthError
-	var pve *proxmox.Error
 	switch {
 	case err == nil:
-	case errors.As(err, &pve) && pve.IsPermission():
-		return inside{}, converge.Permanent(err)
+	case wait.IsPermanent(err):
+		return inside{}, err
 	case ctx.Err() != nil:
 		return inside{}, ctx.Err()
 	case ofThisMachine(err):

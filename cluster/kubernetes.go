@@ -188,9 +188,13 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 		if err := c.forgetOld(ctx, n, have); err != nil {
 			return err
 		}
-		return c.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error { return k3s.JoinServer(ctx, c.root(n.Name), srv) })
 	}
-	return c.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error { return k3s.StartServer(ctx, c.root(n.Name), srv) })
+	return c.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error {
+		if joins {
+			return k3s.JoinServer(ctx, c.root(n.Name), srv)
+		}
+		return k3s.StartServer(ctx, c.root(n.Name), srv)
+	})
 }
 
 // configured brings K3s to other settings, by do: in its turn where it runs, and has to
@@ -207,7 +211,8 @@ func (c *Cluster) configured(ctx context.Context, n Node, have k3s.State, d drif
 // and a second one with the same address must not come to be.
 func (c *Cluster) clusterOfOthers(ctx context.Context, n Node) (token secret.Value, err error) {
 	var unformed error
-	err = c.until(ctx, wait.Rule{What: "asking the other servers whether they have the cluster", Limit: bootTime}, func(ctx context.Context) (string, error) {
+	rule := wait.Rule{What: "asking the other servers whether they have the cluster", Limit: bootTime}
+	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		if token, unformed = c.token(ctx, n.Name, k3s.Token); errors.Is(unformed, errUnformed) {
 			return "", nil
 		}
@@ -247,7 +252,9 @@ func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error 
 	if err := c.forgetOld(ctx, n, have); err != nil {
 		return err
 	}
-	return c.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error { return k3s.JoinAgent(ctx, c.root(n.Name), join) })
+	return c.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error {
+		return k3s.JoinAgent(ctx, c.root(n.Name), join)
+	})
 }
 
 // stale reports whether K3s runs, in another version than it should.

@@ -239,14 +239,11 @@ func (c *Cluster) waitRegistered(ctx context.Context, n Node) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	done, err := c.turn(ctx, n.Name)
+	done, err := c.turnOf(ctx, n, c.serversAway)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := c.serversReady(ctx, n, nil); err != nil {
-		return err
-	}
 	progress.Say(ctx, "starting %s anew on %s: its Node is gone", unit, n.Name)
 	if err := remote.Run(ctx, c.root(n.Name), "systemctl", "restart", unit); err != nil {
 		return err

@@ -100,7 +100,10 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(contex
 		if vm == nil || !vm.Running {
 			continue
 		}
-		was, err := c.emptied(ctx, node, c.serversReady)
+		if err := c.waitAway(ctx, node, c.serversAway); err != nil {
+			return err
+		}
+		was, err := c.emptied(ctx, node)
 		if err != nil {
 			return err
 		}

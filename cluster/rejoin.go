@@ -31,7 +31,10 @@ func (c *Cluster) forgetOld(ctx context.Context, n Node, have k3s.State) error {
 	}
 	var over error // where time does not help
 	deleted := false
-	rule := wait.Rule{What: "asking for the Node of an earlier " + n.Name, Limit: forgetTime, Late: "whether there is a Node of an earlier " + n.Name + " could not be seen"}
+	rule := wait.Rule{
+		What: "asking for the Node of an earlier " + n.Name, Limit: forgetTime,
+		Late: "whether there is a Node of an earlier " + n.Name + " could not be seen",
+	}
 	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		old, err := client.Node(ctx, n.Name)
 		switch over = nil; {

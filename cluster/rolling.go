@@ -17,7 +17,10 @@ const rollTime = 10 * time.Minute
 // version skew policy).
 func (c *Cluster) serversFirst(ctx context.Context) error {
 	servers := c.spec.Servers()
-	rule := wait.Rule{What: "the servers are upgraded before agents", Limit: time.Duration(len(servers)) * rollTime, Late: "not all servers were upgraded"}
+	rule := wait.Rule{
+		What: "the servers are upgraded before agents", Limit: time.Duration(len(servers)) * rollTime,
+		Late: "not all servers were upgraded",
+	}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		client, err := c.kube(ctx)
 		if err != nil {

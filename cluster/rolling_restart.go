@@ -13,20 +13,19 @@ import (
 )
 
 // takeDown drains a node, does what needs it down, and waits until it is as well as
-// before. None that is Ready goes while another is away, and whatever fails meanwhile, no
-// other node goes down in this run.
+// before. None goes while another is away, and whatever fails meanwhile, no other node
+// goes down in this run.
 func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) error {
-	return c.inTurn(ctx, n, c.othersReady, do)
+	return c.inTurn(ctx, n, c.othersAway, do)
 }
 
 // cycle is takeDown for somebody who has named the node: other agents may be away.
 func (c *Cluster) cycle(ctx context.Context, n Node, do func(context.Context) error) error {
-	return c.inTurn(ctx, n, c.serversReady, do)
+	return c.inTurn(ctx, n, c.serversAway, do)
 }
 
-// inTurn is takeDown once nobody that has to stay is missing, as may says.
-func (c *Cluster) inTurn(ctx context.Context, n Node, may func(context.Context, Node, *kube.Node) error, do func(context.Context) error) (err error) {
-	done, err := c.turn(ctx, n.Name)
+func (c *Cluster) inTurn(ctx context.Context, n Node, away lookAway, do func(context.Context) error) (err error) {
+	done, err := c.turnOf(ctx, n, away)
 	if err != nil {
 		return err
 	}
@@ -35,7 +34,7 @@ func (c *Cluster) inTurn(ctx context.Context, n Node, may func(context.Context, 
 	if n.Role == FileServer { // mounts are hard: whoever writes waits until it is back
 		return do(ctx)
 	}
-	was, err := c.emptied(ctx, n, may)
+	was, err := c.emptied(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func (c *Cluster) inTurn(ctx context.Context, n Node, may func(context.Context, 
 // node keeps them; but settings with which a kubelet does not start are seen only then,
 // so it is one node's turn after the other's here too.
 func (c *Cluster) restartK3s(ctx context.Context, n Node, do func(context.Context) error) (err error) {
-	done, err := c.turn(ctx, n.Name)
+	done, err := c.turnOf(ctx, n, c.othersAway)
 	if err != nil {
 		return err
 	}
@@ -59,9 +58,6 @@ func (c *Cluster) restartK3s(ctx context.Context, n Node, do func(context.Contex
 	case err != nil && c.lone(n) && ctx.Err() == nil: // other settings may be what its API needs
 		was = nil
 	case err != nil:
-		return err
-	}
-	if err := c.othersReady(ctx, n, was); err != nil {
 		return err
 	}
 	defer func() { c.sick(ctx, err, n.Name) }()
@@ -100,35 +96,6 @@ func (c *Cluster) heardAgain(ctx context.Context, n Node, was *kube.Node) error 
 	})
 }
 
-// turn waits until nobody else is down on purpose, and keeps others up until done is
-// called. After one that did not come back well nobody goes down any more.
-func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error) {
-	progress.Say(ctx, "waiting for another node to come back")
-	select {
-	case c.restarting <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	done = func() { <-c.restarting }
-	if unwell := c.visit(ctx).unwell; unwell != "" && unwell != who {
-		defer done()
-		return nil, fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again", who, unwell)
-	}
-	return done, nil
-}
-
-// sick remembers which nodes were being taken down or brought back when that failed; a
-// node that is well after another try is forgotten. It is for one whose turn it is.
-func (c *Cluster) sick(ctx context.Context, err error, nodes ...string) {
-	name, v := strings.Join(nodes, " and "), c.visit(ctx)
-	switch {
-	case err != nil && ctx.Err() == nil:
-		v.unwell = name
-	case err == nil && v.unwell == name:
-		v.unwell = ""
-	}
-}
-
 // backAsBefore waits until a node that was taken down is as well as it was.
 func (c *Cluster) backAsBefore(ctx context.Context, n Node, was *kube.Node) error {
 	if err := c.waitBack(ctx, was); err != nil || n.Role != Server {
@@ -137,9 +104,9 @@ func (c *Cluster) backAsBefore(ctx context.Context, n Node, was *kube.Node) erro
 	return c.apiBack(ctx, apiTime)
 }
 
-// emptied drains a node, when nobody else is away, and returns what it was before: nil
+// emptied drains a node, and returns what it was before: nil
 // where no cluster knows it.
-func (c *Cluster) emptied(ctx context.Context, n Node, may func(context.Context, Node, *kube.Node) error) (*kube.Node, error) {
+func (c *Cluster) emptied(ctx context.Context, n Node) (*kube.Node, error) {
 	was, err := c.observeNode(ctx, n.Name)
 	switch {
 	case errors.Is(err, errUnformed):
@@ -151,60 +118,7 @@ func (c *Cluster) emptied(ctx context.Context, n Node, may func(context.Context,
 	case err != nil || was == nil:
 		return nil, err
 	}
-	if err := may(ctx, n, was); err != nil {
-		return nil, err
-	}
 	return c.drain(ctx, n.Name)
-}
-
-// lone reports whether a node is the only server.
-func (c *Cluster) lone(n Node) bool { return n.Role == Server && len(c.spec.Servers()) == 1 }
-
-// othersReady waits until every other node of the file is Ready: of a change that a node
-// does not bear, one is to fall ill, however often it is tried. One that is away itself
-// makes it no worse.
-func (c *Cluster) othersReady(ctx context.Context, n Node, was *kube.Node) error {
-	if n.Role == Server {
-		return c.serversReady(ctx, n, was)
-	}
-	if was == nil || !was.Ready {
-		return nil
-	}
-	return c.waitReady(ctx, n, "node", func(other kube.Node) bool {
-		_, ours := c.spec.Node(other.Name)
-		return ours
-	})
-}
-
-// serversReady waits, for a server, until every other one that the cluster has is Ready:
-// etcd bears that one is away, not two.
-func (c *Cluster) serversReady(ctx context.Context, n Node, _ *kube.Node) error {
-	if n.Role != Server || c.lone(n) {
-		return nil
-	}
-	return c.waitReady(ctx, n, "server", func(other kube.Node) bool { return other.Role == string(Server) })
-}
-
-// waitReady waits until all others that count are Ready.
-func (c *Cluster) waitReady(ctx context.Context, n Node, what string, counts func(kube.Node) bool) error {
-	rule := wait.Rule{What: fmt.Sprintf("%s is not taken down while another %s is away", n.Name, what), Limit: readyTime, Late: fmt.Sprintf("%s stays up: not every other %s was Ready", n.Name, what)}
-	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
-		client, err := c.kube(ctx)
-		if err != nil {
-			return "", err
-		}
-		nodes, err := client.Nodes(ctx)
-		if err != nil {
-			return "", err
-		}
-		var away []string
-		for _, other := range nodes {
-			if other.Name != n.Name && !other.Ready && counts(other) {
-				away = append(away, other.Name+": "+other.Reason)
-			}
-		}
-		return strings.Join(away, ", "), nil
-	})
 }
 
 // waitBack waits until a node that was taken down is Ready again with the GPUs that it

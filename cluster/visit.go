@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 )
 
@@ -10,9 +11,9 @@ import (
 type visit struct {
 	machines map[string]*met // by name
 	twins    twins
-	// unwell is a node that did not come back from being taken down; guarded by the
-	// Cluster's restarting.
-	unwell string
+
+	mu     sync.Mutex
+	unwell string // a node that did not come back from being taken down
 }
 
 // met is what a run remembers of a machine.

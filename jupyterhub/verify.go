@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // VerifyService is the hub's service, with a token of its own, that verifies it.
@@ -232,7 +233,7 @@ func (v *verifier) stop(ctx context.Context) error {
 			}
 			asked = err == nil
 		}
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := wait.Pause(ctx, time.Second); err != nil {
 			return fmt.Errorf("it is still there after %s (%s): %w", v.o.Stop, or(s.Pending, "ready"), err)
 		}
 	}
@@ -248,15 +249,4 @@ func (v *verifier) remove(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

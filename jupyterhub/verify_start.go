@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // starting is a server that has been asked for.
@@ -80,7 +81,7 @@ func (v *verifier) settled(ctx context.Context) (done bool, err error) {
 	case have.Ready:
 		return true, nil
 	}
-	return false, sleep(ctx, 2*time.Second)
+	return false, wait.Pause(ctx, 2*time.Second)
 }
 
 // event is one of those that the hub sends while a server starts.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -18,33 +19,28 @@ const interval = 2 * time.Second
 // joined. It says meanwhile what K3s waits for, and does not wait for what will
 // not get better by itself: that is a [*StartError]. The deadline is the context's.
 func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	last := "k3s has said nothing yet"
-	for {
-		s, err := Observe(ctx, r)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			// The machine may be restarting; how long that may take is the
-			// caller's deadline.
-			last = err.Error()
-		case s.Role != role:
-			return s, fmt.Errorf("%w: waiting for a k3s %s, found %q", ErrRole, role, s.Role)
-		case s.Running():
-			return s, nil
-		default:
-			if last, err = waitsFor(s); err != nil {
-				return s, err
-			}
-		}
-		progress.Say(ctx, "waiting for k3s %s: %s", role, last)
-		select {
-		case <-ctx.Done():
-			return s, fmt.Errorf("k3s %s is not running yet: %s: %w", role, last, ctx.Err())
-		case <-tick.C:
-		}
+	var s State
+	rule := wait.Rule{
+		What: fmt.Sprintf("k3s %s is not running yet", role), Poll: interval,
+		Say: func(seen string) { progress.Say(ctx, "waiting for k3s %s: %s", role, seen) },
 	}
+	err := wait.Until(ctx, rule, func(ctx context.Context) (missing string, err error) {
+		// A machine that cannot be looked at may be restarting; how long that may take is
+		// the caller's deadline.
+		now, err := Observe(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		if s = now; s.Running() && s.Role == role {
+			return "", nil
+		}
+		if s.Role != role {
+			return "", wait.Permanent(fmt.Errorf("%w: waiting for a k3s %s, found %q", ErrRole, role, s.Role))
+		}
+		missing, err = waitsFor(s)
+		return missing, wait.Permanent(err)
+	})
+	return s, err
 }
 
 // waitsFor says what keeps K3s from running, or returns a [*StartError] where

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // Drain says how a node is emptied.
@@ -72,39 +72,39 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	if d.Timeout <= 0 {
 		d.Timeout = 5 * time.Minute
 	}
-	deadline := time.NewTimer(d.Timeout)
-	defer deadline.Stop()
-	tick := time.NewTicker(drainInterval)
-	defer tick.Stop()
-	for first := true; ; first = false {
+	var waiting []string
+	first := true
+	err := wait.Until(ctx, wait.Rule{What: "draining " + name, Limit: d.Timeout, Poll: drainInterval, Strict: true}, func(ctx context.Context) (string, error) {
 		pods, err := c.pods(ctx, "drain node "+name, "", onNode(name))
 		if err != nil {
-			return err
+			return "", err
 		}
-		pods = slices.DeleteFunc(pods, stays)
+		if pods = slices.DeleteFunc(pods, stays); len(pods) == 0 {
+			return "", nil
+		}
 		if first {
 			if refused := d.refused(pods); len(refused) > 0 {
-				return &DrainError{Node: name, Waiting: refused}
+				return "", &DrainError{Node: name, Waiting: refused}
 			}
+			first = false
 		}
-		if len(pods) == 0 {
-			return nil
-		}
-		waiting, err := c.evictAll(ctx, pods, d)
+		still, err := c.evictAll(ctx, pods, d)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if len(waiting) > 0 {
-			progress.Say(ctx, "draining %s: waiting for %s", name, summary(waiting))
+		if waiting = still; len(waiting) == 0 { // it is looked at once more whether they are gone
+			return "its pods go", nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", &DrainError{Node: name, Waiting: waiting}, ctx.Err())
-		case <-deadline.C:
-			return &DrainError{Node: name, Waiting: waiting}
-		case <-tick.C:
-		}
+		return "waiting for " + summary(waiting), nil
+	})
+	var over *wait.Error
+	switch {
+	case !errors.As(err, &over) || len(waiting) == 0:
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", &DrainError{Node: name, Waiting: waiting}, ctx.Err())
 	}
+	return &DrainError{Node: name, Waiting: waiting}
 }
 
 // Drainable returns how many pods a drain of a node would have to evict.

@@ -96,6 +96,11 @@ func (e *Error) Unwrap() []error {
 // stands behind it, does not answer now.
 func (e *Error) Passing() bool { return errors.Is(e.Kind, ErrUnreachable) }
 
+// Permanent reports whether waiting is of no use: these credentials may not do that.
+func (e *Error) Permanent() bool {
+	return errors.Is(e.Kind, ErrForbidden)
+}
+
 // explain sorts an error. Everything this package knows of how Kubernetes fails
 // is here.
 func explain(doing string, err error) error {

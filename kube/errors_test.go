@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // TestReasonIsReadable has the API server repeat a whole object, as it does.
@@ -20,4 +22,15 @@ func TestReasonIsReadable(t *testing.T) {
 	assert.Less(t, len(reason(err)), 300)
 	err.ErrStatus.Message = "short"
 	assert.Equal(t, "short", reason(err))
+}
+
+// A right that is missing does not come by waiting; a namespace that goes is gone soon.
+func TestMissingRightsAreForGood(t *testing.T) {
+	status := func(code int32, message string) error {
+		return explain("list the nodes", &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: message}})
+	}
+	assert.True(t, wait.IsPermanent(status(403, `nodes is forbidden: User "x" cannot list resource "nodes"`)))
+	assert.False(t, wait.IsPermanent(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
+	assert.False(t, wait.IsPermanent(status(404, "gone")))
+	assert.True(t, wait.IsPassing(status(503, "apiserver not ready")))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -126,20 +127,21 @@ const (
 // that of the lists (DPkg::Lock::Timeout does not reach it), which Ubuntu's own timer
 // takes after a boot.
 func readLists(ctx context.Context, r remote.Runner) (string, error) {
-	for begun := time.Now(); ; {
-		var said remote.Tail
-		err := r.Run(ctx, remote.Cmd{Args: apt("update"), Stderr: &said})
+	var said remote.Tail
+	var err error
+	over := wait.Until(ctx, wait.Rule{What: "waiting for another apt-get", Limit: listsTime, Poll: listsPoll}, func(context.Context) (string, error) {
+		said = remote.Tail{}
+		err = r.Run(ctx, remote.Cmd{Args: apt("update"), Stderr: &said})
 		var exit *remote.ExitError
-		if !errors.As(err, &exit) || !strings.Contains(exit.Stderr, "Could not get lock") || time.Since(begun) > listsTime {
-			return said.String(), err
+		if errors.As(err, &exit) && strings.Contains(exit.Stderr, "Could not get lock") {
+			return "", err
 		}
-		progress.Say(ctx, "waiting for another apt-get")
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(listsPoll):
-		}
+		return "", nil
+	})
+	if over != nil && ctx.Err() != nil {
+		return "", over
 	}
+	return said.String(), err
 }
 
 // bare is a package's name without "=version".

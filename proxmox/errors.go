@@ -121,6 +121,9 @@ func (e *Error) Class() Class {
 	return classOf(e.Message)
 }
 
+// Permanent reports whether waiting is of no use: the token lacks a privilege.
+func (e *Error) Permanent() bool { return e.IsPermission() }
+
 // Passing reports whether looking again later may give an answer.
 func (e *Error) Passing() bool { return e.Class() != Permanent && !distrusted(e.Cause) }
 
@@ -165,6 +168,9 @@ func (e *TaskError) Class() Class {
 
 // IsPermission reports whether a privilege is missing.
 func (e *TaskError) IsPermission() bool { _, _, ok := permission(e.Exit); return ok }
+
+// Permanent reports whether waiting is of no use: the token lacks a privilege.
+func (e *TaskError) Permanent() bool { return e.IsPermission() }
 
 // ConflictError is a VM that has the name of one of ours and is not ours, also where it
 // carries our tag. It is somebody else's and is never touched.

@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/kube"
+)
+
+// turnOf is turn for a node that stays up while others are away. Those may need a turn to
+// come back, so it waits for them outside of its own.
+func (c *Cluster) turnOf(ctx context.Context, n Node, away lookAway) (done func(), err error) {
+	for {
+		if done, err = c.turn(ctx, n.Name); err != nil {
+			return nil, err
+		}
+		others, err := away(ctx, n)
+		if err == nil && others == "" {
+			return done, nil
+		}
+		done()
+		if err == nil {
+			err = c.waitAway(ctx, n, away)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// turn waits until nobody else is down on purpose, and keeps others up until done is
+// called. After one that did not come back well nobody goes down any more.
+func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error) {
+	progress.Say(ctx, "waiting for another node to come back")
+	select {
+	case c.restarting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	done = func() { <-c.restarting }
+	if err := c.visit(ctx).refuses(who); err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+// sick remembers which nodes were being taken down or brought back when that failed; a
+// node that is well after another try is forgotten. It is for one whose turn it is.
+func (c *Cluster) sick(ctx context.Context, err error, nodes ...string) {
+	name, v := strings.Join(nodes, " and "), c.visit(ctx)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		v.unwell = name
+	case err == nil && v.unwell == name:
+		v.unwell = ""
+	}
+}
+
+// refuses is why a node stays up after another one that did not come back.
+func (v *visit) refuses(who string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.unwell == "" || v.unwell == who {
+		return nil
+	}
+	return fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again", who, v.unwell)
+}
+
+// lone reports whether a node is the only server.
+func (c *Cluster) lone(n Node) bool { return n.Role == Server && len(c.spec.Servers()) == 1 }
+
+// lookAway says which others are away that have to be there when a node goes, "" for none.
+type lookAway = func(ctx context.Context, n Node) (others string, err error)
+
+// othersAway counts, for an agent that is well itself, every other node of the file that
+// is not Ready or cordoned: of a change that nodes do not bear, one is to fall ill,
+// however often it is tried.
+func (c *Cluster) othersAway(ctx context.Context, n Node) (string, error) {
+	if n.Role != Agent {
+		return c.serversAway(ctx, n)
+	}
+	return c.away(ctx, func(other kube.Node) bool {
+		_, ours := c.spec.Node(other.Name)
+		return ours && (!other.Ready || other.Cordoned)
+	}, n.Name)
+}
+
+// serversAway counts, for a server, the others that the cluster has and that are not
+// Ready: etcd bears that one is away, not two.
+func (c *Cluster) serversAway(ctx context.Context, n Node) (string, error) {
+	if n.Role != Server || c.lone(n) {
+		return "", nil
+	}
+	return c.away(ctx, func(other kube.Node) bool {
+		return other.Name != n.Name && other.Role == string(Server) && !other.Ready
+	}, "")
+}
+
+// away lists the nodes that are, unless well is one of them: it makes it no worse.
+func (c *Cluster) away(ctx context.Context, is func(kube.Node) bool, well string) (string, error) {
+	client, err := c.kube(ctx)
+	if errors.Is(err, errUnformed) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return "", err
+	}
+	var out []string
+	known := well == ""
+	for _, n := range nodes {
+		known = known || n.Name == well
+		switch {
+		case !is(n):
+		case n.Name == well:
+			return "", nil
+		case n.Ready:
+			out = append(out, n.Name+": cordoned")
+		default:
+			out = append(out, n.Name+": "+n.Reason)
+		}
+	}
+	if !known { // nobody misses it
+		return "", nil
+	}
+	return strings.Join(out, ", "), nil
+}
+
+// waitAway waits until nobody is away any more.
+func (c *Cluster) waitAway(ctx context.Context, n Node, away lookAway) error {
+	rule := wait.Rule{
+		What: n.Name + " is not taken down while another node is away", Limit: bootTime + readyTime,
+		Late: n.Name + " stays up: not every other node was well",
+	}
+	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+		if err := c.visit(ctx).refuses(n.Name); err != nil {
+			return "", wait.Permanent(err)
+		}
+		return away(ctx, n)
+	})
+}
