@@ -32,8 +32,8 @@ func leases(t testing.TB, c *proxmox.Client) int {
 	return n
 }
 
-// wait is for those who have time.
-func wait(proxmox.Held) error { return nil }
+// patient is for those who have time.
+func patient(proxmox.Held) error { return nil }
 
 // TestOneAtATime: of many runs from many machines one at a time has the lease, each has
 // it once, and nothing is left.
@@ -44,7 +44,7 @@ func TestOneAtATime(t *testing.T) {
 		for i := range 6 {
 			c := dialSim(t, sim)
 			all.Go(func() {
-				_, l, err := c.Acquire(t.Context(), lease(fmt.Sprint("run", i)), wait)
+				_, l, err := c.Acquire(t.Context(), lease(fmt.Sprint("run", i)), patient)
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -93,7 +93,7 @@ func TestADeadHolder(t *testing.T) {
 		desk, lid := on(t, sim)
 		mine := lease("ada@desk")
 		mine.Process = "desk/17"
-		run, asleep, err := lid.Acquire(t.Context(), mine, wait)
+		run, asleep, err := lid.Acquire(t.Context(), mine, patient)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		require.NoError(t, asleep.Check(t.Context()), "a long run keeps it")
@@ -119,12 +119,12 @@ func TestADeadHolder(t *testing.T) {
 		require.NoError(t, l.Check(t.Context()))
 		require.NoError(t, l.Release(t.Context()))
 
-		_, left, err := lid.Acquire(t.Context(), mine, wait)
+		_, left, err := lid.Acquire(t.Context(), mine, patient)
 		require.NoError(t, err)
 		begin = time.Now()
 		next := lease("ada@desk")
 		next.Dead = func(process string) bool { return process == "desk/17" }
-		_, again, err := lid.Acquire(t.Context(), next, wait)
+		_, again, err := lid.Acquire(t.Context(), next, patient)
 		require.NoError(t, err)
 		assert.Less(t, time.Since(begin), 10*time.Second, "the process is gone, so there is nothing to wait for")
 		require.NoError(t, left.Release(t.Context()))
@@ -136,18 +136,18 @@ func TestADeadHolder(t *testing.T) {
 // TestWhoWillNotWait: the caller decides, and what is in the way is told.
 func TestWhoWillNotWait(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
-		_, l, err := c.Acquire(t.Context(), lease("ada@desk"), wait)
+		_, l, err := c.Acquire(t.Context(), lease("ada@desk"), patient)
 		require.NoError(t, err)
 		_, _, err = c.Acquire(t.Context(), lease("bob@ci"), func(h proxmox.Held) error { return &proxmox.HeldError{Cluster: "a100", Held: h} })
 		require.ErrorContains(t, err, "ada@desk since ")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, _, err = c.Acquire(ctx, lease("bob@ci"), wait)
+		_, _, err = c.Acquire(ctx, lease("bob@ci"), patient)
 		require.ErrorContains(t, err, "changes cluster a100")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		other := lease("eve@ci")
 		other.Cluster = "b200"
-		_, of, err := c.Acquire(t.Context(), other, wait)
+		_, of, err := c.Acquire(t.Context(), other, patient)
 		require.NoError(t, err, "another cluster is nobody's business")
 		require.NoError(t, errors.Join(of.Release(t.Context()), l.Release(t.Context())))
 	})
@@ -156,7 +156,7 @@ func TestWhoWillNotWait(t *testing.T) {
 // TestSomebodysVM: a VM of somebody else where the lease would be is left alone.
 func TestSomebodysVM(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		_, l, err := c.Acquire(t.Context(), lease("ada@desk"), wait)
+		_, l, err := c.Acquire(t.Context(), lease("ada@desk"), patient)
 		require.NoError(t, err)
 		vmid := 0
 		for _, r := range residents(t, c) {
@@ -166,7 +166,7 @@ func TestSomebodysVM(t *testing.T) {
 		}
 		require.NoError(t, l.Release(t.Context()))
 		sim.AddVM(pvesim.VM{ID: vmid, Node: "pve1", Name: "theirs"})
-		_, _, err = c.Acquire(t.Context(), lease("ada@desk"), wait)
+		_, _, err = c.Acquire(t.Context(), lease("ada@desk"), patient)
 		require.ErrorContains(t, err, fmt.Sprintf("VM %d (theirs) on pve1 is somebody else's", vmid))
 		names := []string{}
 		for _, r := range residents(t, c) {
@@ -184,13 +184,13 @@ func TestALeaseWhenAnythingFails(t *testing.T) {
 			bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, _ *proxmox.Client) {
 				desk, c := on(t, sim)
 				sim.Fail(pvesim.Rule{Skip: n, Drop: true, After: after, Path: "^/(nodes/pve1/qemu.*|nodes/pve1/tasks.*)$"})
-				_, l, err := c.Acquire(t.Context(), lease("ada@desk"), wait)
+				_, l, err := c.Acquire(t.Context(), lease("ada@desk"), patient)
 				if err == nil {
 					time.Sleep(time.Minute)
 					_ = l.Release(t.Context()) // may say that it stays
 				}
 				desk.off.Store(true)
-				_, next, err := dialSim(t, sim).Acquire(t.Context(), lease("bob@ci"), wait)
+				_, next, err := dialSim(t, sim).Acquire(t.Context(), lease("bob@ci"), patient)
 				require.NoError(t, err, "after request %d", n)
 				require.NoError(t, next.Release(t.Context()))
 				assert.Zero(t, leases(t, dialSim(t, sim)))
