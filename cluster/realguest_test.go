@@ -225,8 +225,7 @@ func TestRealGuest(t *testing.T) {
 		}
 	}
 	c = w.up(t, larger)
-	t.Log(said(t, c, "ls", "-la", "/home/debian/.ssh"))
-	assert.Contains(t, said(t, c, "cat", "/home/debian/.ssh/authorized_keys"), keyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey())))
+	assert.Contains(t, said(t, c, "cat", "/home/"+c.spec.Access.User+"/.ssh/authorized_keys"), keyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey())))
 }
 
 // standIn is a K3s that only looks whether its disks are there.

@@ -45,6 +45,8 @@ func (c *cloud) local() {
 		c.s.mu.Unlock()
 		return
 	}
+	_ = c.v.remove(resultFile)
+	_ = c.v.remove("/run/cloud-init/result.json")
 	previous, _ := c.v.readFile("/var/lib/cloud/data/instance-id")
 	c.new = strings.TrimSpace(string(previous)) != c.id
 	c.v.save("/var/lib/cloud/data/instance-id", c.id+"\n", 0o644)
@@ -191,6 +193,9 @@ func (c *cloud) final() {
 	c.script("runcmd", "scripts_user")
 }
 
+// resultFile is there from the end of a boot to the beginning of the next.
+const resultFile = "/var/lib/cloud/data/result.json"
+
 // finish says how it went, and powers off where that was asked.
 func (c *cloud) finish() {
 	if c.off {
@@ -200,7 +205,8 @@ func (c *cloud) finish() {
 	c.s.cloud.finish()
 	close(c.s.cloud.ended)
 	c.s.mu.Unlock()
-	c.v.save("/run/cloud-init/result.json", "{}\n", 0o644)
+	c.v.save(resultFile, "{}\n", 0o644)
+	_ = c.v.symlink(resultFile, "/run/cloud-init/result.json")
 	c.v.save("/var/lib/cloud/instance/boot-finished", time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
 	power, ok := c.user["power_state"].(map[string]any)
 	if !ok || !c.new || power["condition"] == false {
