@@ -20,6 +20,10 @@ import (
 // of its own that can be shown and asked about. Machines that hold data (see Keeps) stay,
 // with what they need, but for those that also names.
 func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, error) {
+	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.downGraph(ctx, also...) })
+}
+
+func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Graph, error) {
 	down := c.graph()
 	stay, err := c.kept(ctx, also)
 	if err != nil {

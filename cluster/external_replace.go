@@ -15,6 +15,10 @@ import (
 //
 // Without force it refuses a server that the others need.
 func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.nodeRemoveGraph(ctx, name, force) })
+}
+
+func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	n, err := c.named(name)
 	switch {
 	case err != nil:

@@ -153,6 +153,10 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 // Ready with all its GPUs. A guest that only reboots never resets a passed-through
 // card; one whose VM stops does.
 func (c *Cluster) NodeCycle(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.nodeCycleGraph(ctx, name, force) })
+}
+
+func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	n, err := c.machineOf(name, "switch off")
 	if err != nil {
 		return nil, err

@@ -23,6 +23,10 @@ import (
 //
 // Without force it refuses to destroy data, and a server that the others need.
 func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.nodeReplaceGraph(ctx, name, force) })
+}
+
+func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	n, err := c.named(name)
 	if err != nil {
 		return nil, err

@@ -31,3 +31,14 @@ func (c *Cluster) until(ctx context.Context, r wait.Rule, look wait.Look) error 
 	r.Hint = strings.TrimPrefix(r.Hint+"\n  "+c.longer(), "\n  ")
 	return wait.Until(ctx, r, look)
 }
+
+// asked is what a look finds that comes before a graph. A host or an API that does not
+// answer is waited for here as in the graph's steps.
+func asked[T any](ctx context.Context, c *Cluster, look func(context.Context) (T, error)) (out T, err error) {
+	rule := wait.Rule{What: "looking at what there is", Limit: moveTime, Strict: true, Late: "no whole answer"}
+	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
+		out, err = look(ctx)
+		return "", err
+	})
+	return out, err
+}

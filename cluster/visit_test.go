@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
 
@@ -65,5 +66,36 @@ func TestAFirstBootSaysWhatItDoes(t *testing.T) {
 		assert.Contains(t, w.output.String(), "first boot: running → done [Setting up linux-image (1 of 300)]")
 		assert.Contains(t, w.output.String(), "the guest has not sent anything over its network yet")
 		assert.Contains(t, w.output.String(), "the guest has its network up, and still boots or installs")
+	})
+}
+
+// A host that does not answer for ten seconds ends nothing, before a graph as in it.
+func TestWhatComesBeforeAGraphIsPatientToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, lab(example(t, "one-gpu")))
+		w.up(t, spec)
+		time.Sleep(time.Minute)
+		c := w.cluster(t, spec)
+		for name, verb := range map[string]func() (*converge.Graph, error){
+			"cycle":   func() (*converge.Graph, error) { return c.NodeCycle(t.Context(), "gpu1", false) },
+			"replace": func() (*converge.Graph, error) { return c.NodeReplace(t.Context(), "gpu1", true) },
+			"down":    func() (*converge.Graph, error) { return c.Down(t.Context()) },
+		} {
+			time.Sleep(time.Minute) // nothing is known any more
+			start := time.Now()
+			away := w.sim.Fail(pvesim.Rule{Times: -1, Status: 595, Message: "Connection refused", When: func(pvesim.Request) bool { return time.Since(start) < 10*time.Second }})
+			g, err := verb()
+			require.NoError(t, err, name)
+			assert.NotZero(t, g.Len(), name)
+			away.Remove()
+		}
+		time.Sleep(time.Minute)
+		away := w.sim.Fail(pvesim.Rule{Times: -1, Status: 595, Message: "Connection refused"})
+		defer away.Remove()
+		_, err := c.Down(t.Context())
+		require.ErrorContains(t, err, "no whole answer within 1m0s: ")
+		require.ErrorContains(t, err, "Connection refused")
 	})
 }
