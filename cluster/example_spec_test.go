@@ -62,7 +62,7 @@ func ExampleSpec_Fit() {
 		fmt.Println(row.Profile, row.Total)
 	}
 	// Output:
-	// cpu 18
+	// cpu 124
 	// gpu-1 8
 	// gpu-2 4
 }

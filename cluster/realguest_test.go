@@ -217,10 +217,10 @@ func TestRealGuest(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, plan.Err())
 	for _, it := range plan.Items {
-		switch {
-		case it.Step == "login":
+		switch it.Step {
+		case "login":
 			assert.Contains(t, it.Diff.String(), "through its guest agent")
-		case it.Step == "vm/cp1" || it.Step == "seed/cp1":
+		case "vm/cp1", "seed/cp1":
 			assert.Equal(t, converge.Clean, it.Verdict, "%s: %s", it.Step, it.Diff)
 		}
 	}

@@ -192,10 +192,10 @@ func (x *round) hurdle(t *testing.T, h hurdle) {
 	x.mu.Lock()
 	x.in = &h
 	x.mu.Unlock()
-	switch {
-	case h.of == "guest":
+	switch h.of {
+	case "guest":
 		x.sim.SetGuestFaults(x.vm(t, h.target).ID, guest.Faults{NodeNeverReady: h.fault == "kubelet", DriverFailsToLoad: h.fault == "driver"})
-	case h.of == "proxmox":
+	case "proxmox":
 		x.rule.Remove()
 		x.arm(map[string]pvesim.Rule{
 			"500": {Status: 500, Message: "got no worker upid - start worker failed"}, "dropped": {Drop: true}, "task": {TaskError: "QEMU exited with code 1"},
