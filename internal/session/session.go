@@ -68,6 +68,8 @@ type Session struct {
 	// web is how Proxmox is spoken to; nil: over the network, with what the file says of
 	// certificates.
 	web *http.Client
+	// outside is set where the site's own network leads further, and may be asked.
+	outside bool
 	// wrap goes around every request to Proxmox; may be nil.
 	wrap func(http.RoundTripper) http.RoundTripper
 	// What host:prep does beside the file, where there is none yet.
@@ -133,6 +135,7 @@ func (s *Session) bind(ctx context.Context) (err error) {
 		err = s.openLab(ctx, &backend)
 	} else {
 		err = s.openSite(ctx, &backend)
+		s.outside = !s.opt.Offline
 	}
 	if err != nil {
 		return err
