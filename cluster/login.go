@@ -175,8 +175,7 @@ func (c *Cluster) tryLogin(ctx context.Context, n Node) (*locked, error) {
 		return nil, err
 	}
 	if !n.Adopt {
-		volumes, err := c.Proxmox.Volumes(ctx, n.Host, c.spec.Image.SeedStorage, "")
-		if err != nil || slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == sd.file }) {
+		if surely, err := c.toldOurKeys(ctx, n, sd.file); err != nil || surely {
 			return nil, err
 		}
 	}
@@ -197,6 +196,18 @@ func (c *Cluster) tryLogin(ctx context.Context, n Node) (*locked, error) {
 		return c.askKeys(ctx, n, vm)
 	}
 	return nil, nil
+}
+
+// toldOurKeys reports whether a machine's only seed is the one with our keys. Where there
+// is another, somebody has made the machine anew since, and only it knows which it was told.
+func (c *Cluster) toldOurKeys(ctx context.Context, n Node, file string) (bool, error) {
+	volumes, err := c.Proxmox.Volumes(ctx, n.Host, c.spec.Image.SeedStorage, "")
+	ours, others := false, false
+	for _, v := range volumes {
+		ours = ours || v.Name() == file
+		others = others || v.Name() != file && c.seedsOf(map[string]bool{n.Name: true}, v.Name())
+	}
+	return ours && !others, err
 }
 
 // listens reports whether a machine's SSH server is there: then it is not that it boots.

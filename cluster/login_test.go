@@ -117,7 +117,12 @@ func TestAColleaguesKey(t *testing.T) {
 			assert.Subset(t, have, first)
 		}
 
-		w.keys = nil // the first one's still does
+		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "wk1", true)), "with another key than it was made with")
+
+		w.keys = nil // the first one's still does, but where the colleague has made the machine
+		plan := strings.Join(onlyLogin(w.plan(t, spec)), "")
+		assert.NotContains(t, plan, "cp1: ")
+		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
 	})
 }
@@ -199,6 +204,11 @@ func TestSeedsOfEarlierVersions(t *testing.T) {
 				// What the file says now is still seen.
 				other := strings.Join(w.plan(t, parse(t, duo+"guest: {sysctls: {vm.swappiness: '1'}}\n")), "\n")
 				assert.Contains(t, other, "vm/cp1: seed: ")
+
+				// A machine that is made anew is told what one is told today.
+				require.NoError(t, w.verb(t, spec, replaced(t.Context(), "wk1", true)))
+				w.up(t, spec) // takes the ISO of the machine before away
+				assert.Empty(t, w.plan(t, spec))
 			})
 		})
 	}

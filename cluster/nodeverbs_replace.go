@@ -54,7 +54,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	if vm != nil {
 		gone = g.Add(c.wreckStep(n, vm), gone)
 	}
-	needs := []*converge.Ref{gone, template, g.Add(c.seedStep(n), host)}
+	needs := []*converge.Ref{gone, template, g.Add(c.seedStep(n, true), host)}
 	if n.GPUs.Count > 0 {
 		needs = append(needs, g.Add(c.gpusStep(n), gone))
 	}

@@ -140,12 +140,13 @@ type seeded struct {
 	lives bool   // its VM, which was made by another
 }
 
-// seedStep uploads what a node is told at first boot.
-func (c *Cluster) seedStep(n Node) *converge.Resource[seeded] {
+// seedStep uploads what a node is told at first boot. A machine that lives keeps what it
+// was told; anew is for one that is about to be made, whatever lives now.
+func (c *Cluster) seedStep(n Node, anew bool) *converge.Resource[seeded] {
 	storage := c.spec.Image.SeedStorage
 	return &converge.Resource[seeded]{
 		ID:      "seed/" + n.Name,
-		Observe: func(ctx context.Context) (seeded, error) { return c.lookForSeed(ctx, n) },
+		Observe: func(ctx context.Context) (seeded, error) { return c.lookForSeed(ctx, n, anew) },
 		Diff: func(s seeded) drift.Diff {
 			switch {
 			case s.there:
@@ -170,7 +171,7 @@ func (c *Cluster) seedStep(n Node) *converge.Resource[seeded] {
 	}
 }
 
-func (c *Cluster) lookForSeed(ctx context.Context, n Node) (seeded, error) {
+func (c *Cluster) lookForSeed(ctx context.Context, n Node, anew bool) (seeded, error) {
 	sd, err := c.seed(n)
 	if err != nil {
 		return seeded{}, err
@@ -182,8 +183,8 @@ func (c *Cluster) lookForSeed(ctx context.Context, n Node) (seeded, error) {
 	there := func(file string) bool {
 		return slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == file })
 	}
-	if there(sd.file) {
-		return seeded{file: sd.file, there: true}, nil
+	if have := there(sd.file); have || anew {
+		return seeded{file: sd.file, there: have}, nil
 	}
 	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
 	if err != nil {

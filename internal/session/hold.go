@@ -2,10 +2,12 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge"
@@ -142,15 +144,22 @@ func began(pid int) string {
 }
 
 // ended reports whether another process of this machine has. Of other machines, and other
-// containers, nobody here can tell.
+// containers, nobody here can tell; nor of processes that the system hides from us.
 func ended(process string) bool {
 	var boot, namespace, start string
 	var pid int
-	if _, err := fmt.Sscan(process, &boot, &namespace, &pid, &start); err != nil {
+	if _, err := fmt.Sscan(process, &boot, &namespace, &pid, &start); err != nil || pid <= 0 {
 		return false
 	}
 	mine := strings.Fields(thisProcess())
-	return len(mine) == 4 && mine[0] == boot && mine[1] == namespace && processOf(pid) != process
+	if len(mine) != 4 || mine[0] != boot || mine[1] != namespace {
+		return false
+	}
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return true
+	}
+	now := began(pid)
+	return now != "" && now != start // its number is another's
 }
 
 // cutLast cuts at the last sep.
