@@ -93,7 +93,15 @@ type Lease struct {
 // ends, with [ErrLeaseLost], when another has taken over.
 func (c *Client) Acquire(ctx context.Context, claim LeaseRequest, waiting func(Held) error) (context.Context, *Lease, error) {
 	l := &Lease{c: c, claim: claim, nonce: rand.Text(), since: time.Now(), done: make(chan struct{})}
-	if err := l.take(ctx, waiting); err != nil {
+	var last *Held
+	err := l.take(ctx, func(h Held) error {
+		last = &h
+		return waiting(h)
+	})
+	if err != nil && ctx.Err() != nil && last != nil { // whatever its end has cut off, this is why there was a wait
+		err = errors.Join(&HeldError{claim.Cluster, *last}, err)
+	}
+	if err != nil {
 		return ctx, nil, fmt.Errorf("the right to change cluster %s: %w", claim.Cluster, err)
 	}
 	held, lose := context.WithCancelCause(ctx)
@@ -187,7 +195,7 @@ func (l *Lease) take(ctx context.Context, waiting func(Held) error) error {
 			}
 		}
 		if err := sleep(ctx, leasePoll); err != nil {
-			return errors.Join(&HeldError{l.claim.Cluster, s.held()}, err)
+			return err
 		}
 	}
 }
