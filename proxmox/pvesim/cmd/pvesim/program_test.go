@@ -9,11 +9,13 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -238,6 +240,22 @@ func TestAHostIsRecorded(t *testing.T) {
 	assert.Contains(t, talk, "/version: 401")
 	_, talk = record(misused, "")
 	assert.Contains(t, talk, "export PROXMOX_TOKEN_SECRET")
+}
+
+// TestARecorderFollowsNoRedirect has a host lead elsewhere, where the token would go along.
+func TestARecorderFollowsNoRedirect(t *testing.T) {
+	var asked atomic.Int32
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer elsewhere.Close()
+	host := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
+	defer host.Close()
+	cmd := command(t, "record", "-endpoint", host.URL, "-token", "root@pam!pvesim", "-insecure")
+	cmd.Env = append(cmd.Env, "PROXMOX_TOKEN_SECRET=a secret")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	assert.Equal(t, failed, cmd.ProcessState.ExitCode())
+	assert.Contains(t, string(out), "302")
+	assert.Zero(t, asked.Load())
 }
 
 func TestModelsArePrintedAndChecked(t *testing.T) {

@@ -95,5 +95,9 @@ func (o recording) client() (*http.Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = conf
-	return &http.Client{Transport: transport}, nil
+	return &http.Client{
+		Transport: transport,
+		// The token would go along to wherever a redirect leads.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
 }
