@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
 
 // lintFile is a file of a repository.
@@ -26,8 +28,10 @@ type lintTree struct {
 	dirs  map[string][]string // folder → names in it, sorted; folders end in "/"
 }
 
-// readTree reads a repository, without .git.
+// readTree reads a repository, without .git and without what a .gitignore of it keeps
+// out of Git.
 func readTree(fsys fs.FS) (*lintTree, error) {
+	var ignored []gitignore.Pattern
 	t := &lintTree{files: map[string]*lintFile{}, dirs: map[string][]string{".": nil}}
 	total := 0
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
@@ -35,10 +39,19 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 		case err != nil:
 			return err
 		case name == ".":
-			return nil
+			ignored, err = patterns(fsys, name, ignored)
+			return err
 		case d.IsDir() && d.Name() == ".git":
 			return fs.SkipDir
+		case gitignore.NewMatcher(ignored).Match(strings.Split(name, "/"), d.IsDir()):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		case d.IsDir():
+			if ignored, err = patterns(fsys, name, ignored); err != nil {
+				return err
+			}
 			t.dirs[name] = nil
 			t.dirs[path.Dir(name)] = append(t.dirs[path.Dir(name)], d.Name()+"/")
 			return nil
@@ -61,6 +74,33 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 		slices.Sort(names)
 	}
 	return t, nil
+}
+
+// lintMaxIgnored is how many patterns .gitignore files may have before more of them are not
+// read: each file is held against each.
+const lintMaxIgnored = 1000
+
+// patterns adds those of a folder's .gitignore to the ones from above it, which count less
+// (gitignore(5)).
+func patterns(fsys fs.FS, dir string, above []gitignore.Pattern) ([]gitignore.Pattern, error) {
+	info, err := fs.Stat(fsys, path.Join(dir, ".gitignore"))
+	if err != nil || !info.Mode().IsRegular() || info.Size() > lintMaxFile || len(above) > lintMaxIgnored {
+		return above, nil //nolint:nilerr // without one nothing is ignored
+	}
+	text, err := fs.ReadFile(fsys, path.Join(dir, ".gitignore"))
+	if err != nil {
+		return above, err
+	}
+	var domain []string
+	if dir != "." {
+		domain = strings.Split(dir, "/")
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#") {
+			above = append(above, gitignore.ParsePattern(line, domain))
+		}
+	}
+	return above, nil
 }
 
 func readFile(fsys fs.FS, name string, d fs.DirEntry) (*lintFile, error) {

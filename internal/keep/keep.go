@@ -38,6 +38,9 @@ func Begin(path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, fmt.Errorf("%s is not written: %w", path, err)
 	}
+	if err := ignore(dir); err != nil {
+		return nil, err
+	}
 	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600, and no link is followed
 	if err != nil {
 		return nil, fmt.Errorf("%s is not written: %w", path, err)

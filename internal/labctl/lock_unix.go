@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+
+	"github.com/cps-gpu/homelab/internal/keep"
 )
 
 // Lock is a file lock; the kernel drops it when the process that holds it ends.
@@ -20,6 +22,9 @@ var errLocked = errors.New("locked by another process")
 func tryLock(dir, name string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := keep.OutOfGit(dir); err != nil {
+		return nil, err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

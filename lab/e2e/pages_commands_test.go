@@ -29,6 +29,7 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage host:trial|trial\.yaml$`), "a host of one's own; internal/session.TestHostTrial"},
 	{regexp.MustCompile(`^go tool mage cluster:init($| -endpoint=192)`), "somebody who answers; internal/session.TestInitInterview, TestInitFromFlagsAlone"},
 	{regexp.MustCompile(`^go tool mage fleet:(push|status)`), "a Git server; internal/session.TestFleetRenderAndPush"},
+	{regexp.MustCompile(`^go tool mage fleet:lint -dir=path/to/repository`), "path/to is the reader's; typed with . and DIR"},
 	{regexp.MustCompile(`^go tool mage node:replace -node=NAME`), "NAME is the reader's; typed with gpu1"},
 	{regexp.MustCompile(` OLD\b|^helm list|^kubectl patch pv|^for pv in`), "somebody's old hub, and pods that are real"},
 	{regexp.MustCompile(`^kubectl describe pvc -n NAMESPACE`), "NAMESPACE and NAME are the reader's"},

@@ -1,0 +1,36 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Folder is the name of the folder beside a cluster's file in which its secrets are kept.
+const Folder = ".homelab"
+
+// OutOfGit keeps a folder out of Git with a .gitignore of its own. One that is there
+// stays as it is.
+func OutOfGit(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // follows no link
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("keep %s out of Git: %w", dir, err)
+	}
+	_, err = f.WriteString("*\n")
+	return errors.Join(err, f.Close())
+}
+
+// ignore is OutOfGit of the [Folder] that dir is, or lies in.
+func ignore(dir string) error {
+	for ; filepath.Base(dir) != Folder; dir = filepath.Dir(dir) {
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+	return OutOfGit(dir)
+}
