@@ -91,6 +91,7 @@ func files(machine string, g *guest.Machine, secrets map[string]string) []string
 		for word, stands := range secrets {
 			data = bytes.ReplaceAll(data, []byte(word), []byte(stands))
 		}
+		data = uuid.ReplaceAll(data, []byte("<uuid>"))
 		what := fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 		switch {
 		case slices.ContainsFunc(unlike(), begins(name)):
@@ -108,17 +109,33 @@ func passingResources() []string {
 	return []string{"events", "leases.coordination.k8s.io", "endpoints", "endpointslices.discovery.k8s.io"}
 }
 
-// madeUpAnew is what each life makes up in an object: names of volumes, certificates,
-// and digests of what has been made up.
+// madeUpAnew is what each life makes up in an object: certificates, and digests of what
+// has been made up.
 func madeUpAnew() []*regexp.Regexp {
-	return []*regexp.Regexp{madeUpVolume, madeUpDigest, madeUpCertificate}
+	return []*regexp.Regexp{madeUpDigest, madeUpCertificate}
 }
 
 var (
-	madeUpVolume      = regexp.MustCompile(`\b(pvc)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	uuid              = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`) // of file systems and objects
 	madeUpDigest      = regexp.MustCompile(`"(checksum/[^"]*|caBundle)":"[^"]*"`)
 	madeUpCertificate = regexp.MustCompile(`-----BEGIN ([A-Z ]*)-----[^"]*`)
 )
+
+// withoutEmpty takes out empty lists and mappings, which are as good as none.
+func withoutEmpty(m map[string]any) {
+	for k, v := range m {
+		switch v := v.(type) {
+		case map[string]any:
+			if withoutEmpty(v); len(v) == 0 {
+				delete(m, k)
+			}
+		case []any:
+			if len(v) == 0 {
+				delete(m, k)
+			}
+		}
+	}
+}
 
 // lasts is an object as a line, without what no two have in common. Pods are counted
 // by what they belong to and where they are.
@@ -143,17 +160,21 @@ func lasts(t testing.TB, resource string, object map[string]any, pods map[string
 	if resource == "pods" {
 		spec, _ := o["spec"].(map[string]any)
 		status, _ := o["status"].(map[string]any)
-		name := owner
+		name, where := owner, "somewhere"
 		if owner == "" {
 			name = fmt.Sprint(meta["name"])
 		}
-		pods[fmt.Sprintf("%v/%s on %v: %v", meta["namespace"], name, spec["nodeName"], status["phase"])]++
+		if strings.HasPrefix(owner, "of DaemonSet ") {
+			where = fmt.Sprint(spec["nodeName"])
+		}
+		pods[fmt.Sprintf("%v/%s on %v: %v", meta["namespace"], name, where, status["phase"])]++
 		return ""
 	}
 	for _, made := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"} {
 		delete(meta, made)
 	}
 	delete(o, "status")
+	withoutEmpty(o)
 	if resource == "secrets" {
 		if strings.HasPrefix(fmt.Sprint(meta["name"]), "sh.helm.release.") {
 			return "" // Helm keeps what has failed, too
@@ -165,7 +186,7 @@ func lasts(t testing.TB, resource string, object map[string]any, pods map[string
 	}
 	js, err = json.Marshal(o)
 	require.NoError(t, err)
-	line := fmt.Sprintf("object %s %v/%v %s", resource, meta["namespace"], meta["name"], js)
+	line := uuid.ReplaceAllString(fmt.Sprintf("object %s %v/%v %s", resource, meta["namespace"], meta["name"], js), "<uuid>")
 	for _, p := range madeUpAnew() {
 		line = p.ReplaceAllString(line, "<$1>")
 	}

@@ -28,6 +28,8 @@ var (
 	campaignSeed  = flag.Uint64("campaign.seed", 1, "for the runs with two faults, which are drawn by chance")
 	campaignEvery = flag.Int("campaign.every", 499, "a sample has one run of so many; best a prime, so that each fault and each request gets its turn")
 	campaignOnly  = flag.String("campaign.only", "", "how the names of runs begin, as in eight-a100/crash")
+	campaignDone  = flag.String("campaign.done", "", "a file of the runs that were survived, a line each: they are not run again, and those of now are added")
+	campaignFor   = flag.Duration("campaign.for", 0, "no run begins after so long; 0: all do. With -campaign.done another time goes on from there")
 	campaignPairs = flag.Int("campaign.pairs", 2300, "how many runs with two faults, in main and all")
 )
 
@@ -194,6 +196,9 @@ func TestCampaign(t *testing.T) {
 		newSite(t, "notebooks", platform(t, "one-gpu", smallPlatform), pvesim.OneGPU(), ofKubernetes, 0),
 	}
 	all := chosen(t, sites)
+	diary := newDiary(t, len(all))
+	defer diary.close()
+	all = slices.DeleteFunc(all, diary.has)
 	begun := wall()
 	results := make([]outcome, len(all))
 	lost := make([]bool, len(all))
@@ -201,17 +206,25 @@ func TestCampaign(t *testing.T) {
 		for i, a := range all {
 			t.Run(a.String(), func(t *testing.T) {
 				t.Parallel()
-				defer func() { lost[i] = t.Failed() }()
+				if *campaignFor > 0 && wall()-begun > *campaignFor {
+					return
+				}
+				defer func() {
+					if lost[i] = t.Failed(); !lost[i] {
+						diary.add(a)
+					}
+				}()
 				results[i] = a.run(t)
 			})
 		}
 	})
+	ran := func(i int) bool { return lost[i] || results[i].requests > 0 }
 	for i, a := range all {
 		if lost[i] {
 			t.Logf("not survived; to see it again:\n  go tool mage sim:faults -repro='%s'", a.shrunk(t))
 		}
 	}
-	table(t, all, results, lost, wall()-begun)
+	table(t, all, results, lost, ran, wall()-begun)
 }
 
 // chosen are the runs that the flags ask for.
@@ -278,11 +291,14 @@ func parseAttempt(sites []*site, text string) (attempt, error) {
 }
 
 // table prints a line for each site and fault.
-func table(t *testing.T, all []attempt, results []outcome, lost []bool, took time.Duration) {
+func table(t *testing.T, all []attempt, results []outcome, lost []bool, ran func(int) bool, took time.Duration) {
 	type row struct{ runs, met, failed, survived, requests int }
 	rows, order := map[string]*row{}, []string{}
 	total := &row{}
 	for i, a := range all {
+		if !ran(i) {
+			continue
+		}
 		what := "two faults"
 		if len(a.faults) == 1 {
 			what = a.faults[0].fault.name

@@ -359,6 +359,7 @@ func (w *world) inventory() []string {
 	for _, vm := range w.sim.VMs() {
 		for _, made := range []string{"meta", "smbios1", "vmgenid", "digest"} {
 			delete(vm.Config, made)
+			delete(vm.Pending, made)
 		}
 		if tags, found := vm.Config["tags"]; found {
 			vm.Config["tags"] = unmarked.ReplaceAllStringFunc(tags, func(mark string) string {
