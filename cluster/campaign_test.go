@@ -26,11 +26,11 @@ var (
 	campaignRuns  = flag.String("campaign", "", "main: every fault at every request and connection of one-gpu, the death of who asks at those of eight-a100 that are not the same look once more, every fault at what changes something in Kubernetes of notebooks, and pairs; all: every fault at everything; sample, as without it: some of all")
 	campaignRepro = flag.String("campaign.repro", "", "one run of the campaign, as it prints it: site/fault@request[+fault@request]")
 	campaignSeed  = flag.Uint64("campaign.seed", 1, "for the runs with two faults, which are drawn by chance")
-	campaignEvery = flag.Int("campaign.every", 499, "a sample has one run of so many; best a prime, so that each fault and each request gets its turn")
+	campaignEvery = flag.Int("campaign.every", 997, "a sample has one run of so many; best a prime, so that each fault and each request gets its turn")
 	campaignOnly  = flag.String("campaign.only", "", "how the names of runs begin, as in eight-a100/crash")
 	campaignDone  = flag.String("campaign.done", "", "a file of the runs that were survived, a line each: they are not run again, and those of now are added")
 	campaignFor   = flag.Duration("campaign.for", 0, "no run begins after so long; 0: all do. With -campaign.done another time goes on from there")
-	campaignPairs = flag.Int("campaign.pairs", 2300, "how many runs with two faults, in main and all")
+	campaignPairs = flag.Int("campaign.pairs", 2700, "how many runs with two faults, in main and all")
 )
 
 // site is a place where the campaign is fought: an example, on hosts that fit it
