@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +15,10 @@ import (
 // fault is one way in which a request can go wrong.
 type fault struct {
 	name      string
-	rule      pvesim.Rule
+	of        string            // what: ofSSH, ofKubernetes; empty: a request to Proxmox
+	rule      pvesim.Rule       // of Proxmox
+	torn      torn              // a connection
+	storm     storm             // of Kubernetes
 	where     func(target) bool // nil: anywhere
 	kills     bool              // the machine that asks dies
 	lasting   bool              // nothing goes right from then on
@@ -22,14 +26,17 @@ type fault struct {
 	meanwhile func(b *battle, vmid int)
 }
 
-func (f fault) applies(to target) bool { return f.where == nil || f.where(to) }
+func (f fault) applies(to target) bool { return f.of == to.of && (f.where == nil || f.where(to)) }
 
 // intruder is the name of VMs that somebody makes in between.
 const intruder = "intruder"
 
-// faults are all of them, in Proxmox's own words. What happens after the effect of a
+// faults are all of them.
+func faults() []fault { return slices.Concat(proxmoxFaults(), lineFaults(), kubeFaults()) }
+
+// proxmoxFaults are in Proxmox's own words. What happens after the effect of a
 // request without one is what happens before it, or before the next.
-func faults() []fault {
+func proxmoxFaults() []fault {
 	return []fault{
 		{name: "crash-before", kills: true, rule: pvesim.Rule{Drop: true}},
 		{name: "crash-after", kills: true, where: target.mutating, rule: pvesim.Rule{Drop: true, After: true}},
@@ -80,21 +87,28 @@ func vmPath(id int) string { return fmt.Sprintf("/nodes/pve1/qemu/%d", id) }
 // target is a request by what it is about, not by its number: requests of steps that
 // run side by side come in any order, and VMIDs are given in that order.
 type target struct {
-	method, path string // with names in place of VMIDs and of tasks
+	of           string // as a fault's
+	method, path string // with names in place of VMIDs and of tasks; of connections direction and machine
 	vm           string // name of the VM that it is about
-	nth          int    // of those with the same method and path
+	nth          int    // of those with the same method and path; of connections the byte
 }
 
-func (to target) String() string { return fmt.Sprintf("%s:%s#%d", to.method, to.path, to.nth) }
+func (to target) String() string {
+	name := fmt.Sprintf("%s:%s#%d", to.method, to.path, to.nth)
+	if to.of != "" {
+		name = to.of + ":" + name
+	}
+	return name
+}
 
 func (to target) same(o target) bool { return to.method == o.method && to.path == o.path }
 
-func (to target) mutating() bool { return to.method != "GET" }
+func (to target) mutating() bool { return to.method != "GET" && to.method != "TRY" }
 
 // again reports whether the request looks once more at what runs: of several such looks
 // one is enough.
 func (to target) again() bool {
-	return !to.mutating() && to.nth > 2 && (strings.HasSuffix(to.path, "/tasks") || strings.HasSuffix(to.path, "/exec-status"))
+	return !to.mutating() && to.nth > 2 && (to.of == ofKubernetes || strings.HasSuffix(to.path, "/tasks") || strings.HasSuffix(to.path, "/exec-status"))
 }
 
 // task reports whether the request starts one.

@@ -42,6 +42,8 @@ type world struct {
 	output strings.Builder                           // every event, as text
 	// kubeTap is around the way to Kubernetes alone, in place of tap.
 	kubeTap func(http.RoundTripper) http.RoundTripper
+	// dial is the way to the machines, nil for the network's own.
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	gitDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	keys    func(*cluster.Backend) // other keys to log in with; nil: the kept one
 	mu      sync.Mutex
@@ -104,6 +106,9 @@ func (w *world) clusterOver(t testing.TB, spec *cluster.Spec, way http.RoundTrip
 	}
 	b := cluster.Backend{
 		Proxmox: pve, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap, GitDial: w.gitDial,
+	}
+	if w.dial != nil {
+		b.Dial = w.dial
 	}
 	if w.keys != nil {
 		w.keys(&b)
@@ -354,6 +359,7 @@ func (w *world) inventory() []string {
 	for _, vm := range w.sim.VMs() {
 		for _, made := range []string{"meta", "smbios1", "vmgenid", "digest"} {
 			delete(vm.Config, made)
+			delete(vm.Pending, made)
 		}
 		if tags, found := vm.Config["tags"]; found {
 			vm.Config["tags"] = unmarked.ReplaceAllStringFunc(tags, func(mark string) string {

@@ -79,8 +79,8 @@ func (Sim) Guests(ctx context.Context) error {
 	return run(ctx, append(guestTests(), "-count=1", "-timeout", "30m")...)
 }
 
-// Faults breaks things at every request of whole lives, and expects the next run to mend them. Flags: -runs=main|all|sample -repro=RUN.
-func (Sim) Faults(ctx context.Context, runs, repro *string) error {
+// Faults breaks things at every request and connection of whole lives, and expects the next run to mend them. Flags: -runs=main|all|sample -done=FILE (of what was survived: goes on from there) -repro=RUN.
+func (Sim) Faults(ctx context.Context, runs, done, repro *string) error {
 	kind := cmp.Or(value(runs), "main")
 	if !slices.Contains([]string{"main", "all", "sample"}, kind) {
 		return mg.Fatalf(3, "-runs=%s: write main, all or sample", kind)
@@ -89,6 +89,13 @@ func (Sim) Faults(ctx context.Context, runs, repro *string) error {
 		return err
 	}
 	test := []string{"sh", "-c", `cd cluster && exec ../.lab/bin/cluster.test -test.run 'TestCampaign$' -test.parallel 8 "$@"`, "sh", "-campaign=" + kind}
+	if file := value(done); file != "" {
+		file, err := filepath.Abs(file)
+		if err != nil {
+			return err
+		}
+		test = append(test, "-campaign.done="+file)
+	}
 	if value(repro) != "" {
 		test = append(test, "-test.v", "-campaign.repro="+*repro)
 	}

@@ -128,6 +128,25 @@ func TestWriteFileWhollyOrNotAtAll(t *testing.T) {
 	assert.Len(t, left, 1, "no temporary file stays")
 }
 
+// A connection that breaks takes standard error with it: sshd closes both. The script is
+// told so by a signal when it complains, and leaves nothing then, either.
+func TestACutWriteLeavesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	cut := remote.RunnerFunc(func(ctx context.Context, cmd remote.Cmd) error {
+		reader, writer, err := os.Pipe()
+		require.NoError(t, err)
+		require.NoError(t, reader.Close())
+		defer func() { assert.NoError(t, writer.Close()) }()
+		c := exec.CommandContext(ctx, cmd.Args[0], cmd.Args[1:]...)
+		c.Stdin, c.Stdout, c.Stderr = io.LimitReader(cmd.Stdin, 5), writer, writer
+		return c.Run()
+	})
+	require.Error(t, remote.WriteFile(t.Context(), cut, path, []byte("K10secret"), 0o600))
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
 func TestWriteFileRefusesWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{"", "relative", dir + "/", "/"} {

@@ -17,8 +17,9 @@ mkdir -p "${dir:-/}"
 
 tmp=$(mktemp "$path.XXXXXX")
 trap 'rm -f "$tmp"' EXIT
-# A shell that knows no signals (an interpreter) refuses this, and can do without.
-trap 'exit 1' HUP INT TERM 2>/dev/null || :
+# A shell that knows no signals (an interpreter) refuses this, and can do without. PIPE
+# comes where there is nobody any more to complain to.
+trap 'exit 1' HUP INT TERM PIPE 2>/dev/null || :
 cat >"$tmp"
 got=$(wc -c <"$tmp")
 if [ "$got" -ne "$size" ]; then

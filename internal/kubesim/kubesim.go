@@ -162,6 +162,18 @@ func (c *Cluster) Names(resource string) []string {
 	return slices.Sorted(maps.Keys(c.objects[resource]))
 }
 
+// Each calls f for every object, by its resource and group, namespace and name, for
+// tests. f must neither change what it is given nor call c.
+func (c *Cluster) Each(f func(resource string, object map[string]any)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range slices.Sorted(maps.Keys(c.objects)) {
+		for _, e := range c.all(resource) {
+			f(resource, e.obj)
+		}
+	}
+}
+
 // scale turns a duration of the simulated world into one of the clock.
 func (c *Cluster) scale(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / c.speed)

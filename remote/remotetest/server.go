@@ -24,7 +24,8 @@ type Server struct {
 
 	// Exec runs a command line as the user's login shell would and returns its
 	// exit status, or −n for a death by signal n. ctx ends when the client closes
-	// the session, sends a signal or goes away. A nil Exec knows no command: 127.
+	// the session, sends a signal ([ErrSignal]) or goes away. A nil Exec knows no
+	// command: 127.
 	Exec func(ctx context.Context, user, command string, stdin io.Reader, stdout, stderr io.Writer) int
 
 	// Subsystems are what a session may be beside a command, such as sftp, by name.

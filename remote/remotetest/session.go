@@ -3,6 +3,7 @@ package remotetest
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 
 	"golang.org/x/crypto/ssh"
@@ -13,6 +14,10 @@ var signalNames = map[int]string{
 	1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT", 8: "FPE", 9: "KILL",
 	10: "USR1", 11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM",
 }
+
+// ErrSignal is the cause of the end of a command's context when the client has sent a
+// signal. When it has closed the session or gone away, the cause is another.
+var ErrSignal = errors.New("the client has sent a signal")
 
 // session serves one session channel: one command.
 func (c *connection) session(ctx context.Context, nch ssh.NewChannel) {
@@ -30,8 +35,8 @@ func (c *connection) session(ctx context.Context, nch ssh.NewChannel) {
 	}
 	defer func() { _ = ch.Close() }()
 	defer leave() // before the client learns of the end, and may want the place
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 
 	ended := make(chan struct{})
 	running := false
@@ -41,7 +46,7 @@ func (c *connection) session(ctx context.Context, nch ssh.NewChannel) {
 			return
 		case r, open := <-requests:
 			if !open { // the client closed the session
-				cancel()
+				cancel(nil)
 				if running {
 					<-ended
 				}
@@ -71,7 +76,7 @@ func (c *connection) session(ctx context.Context, nch ssh.NewChannel) {
 					})
 				}
 			case r.Type == "signal":
-				cancel()
+				cancel(ErrSignal)
 				reply(r, true)
 			default: // env, pty-req, shell, …
 				reply(r, false)

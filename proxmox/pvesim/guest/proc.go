@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
@@ -30,8 +31,9 @@ type proc struct {
 	stdin  io.Reader // never nil
 	stdout io.Writer
 	stderr io.Writer
-	shell  string // the shell that started it, for the wording of messages
-	line   bool   // whether it was started by a pipeline, where waiting is not possible
+	shell  string       // the shell that started it, for the wording of messages
+	caught *atomic.Bool // set by a shell that catches SIGPIPE, for all of the session; may be nil
+	line   bool         // whether it was started by a pipeline, where waiting is not possible
 }
 
 // exit statuses of shells

@@ -29,6 +29,9 @@ func (s *session) call(ctx context.Context, args []string) ([]string, error) {
 	case "hash", "ulimit":
 		return []string{"true"}, nil
 	case "trap":
+		if p := s.at(ctx); p.caught != nil && len(args) > 2 && slices.ContainsFunc(args[2:], isPipe) {
+			p.caught.Store(true)
+		}
 		return trapArgs(args), nil
 	case ".", "source":
 		p := s.at(ctx)
@@ -74,8 +77,11 @@ func (s *session) cd(p *proc, args []string) []string {
 	return []string{"eval", "OLDPWD=$PWD PWD=" + quoted}
 }
 
-// trapArgs leaves of a trap those conditions that the interpreter knows; nothing
-// here is ever signalled.
+// isPipe reports whether a condition of a trap is SIGPIPE.
+func isPipe(cond string) bool { return strings.TrimPrefix(cond, "SIG") == "PIPE" }
+
+// trapArgs leaves of a trap those conditions that the interpreter knows; no other signal
+// than PIPE ([pipeTo]) comes to a shell here that is not its end.
 func trapArgs(args []string) []string {
 	if len(args) < 3 {
 		return args

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/remote/remotetest"
 )
@@ -70,7 +71,7 @@ func (s *system) serveSSH(ctx context.Context, conn net.Conn) {
 		_ = conn.Close()
 		return
 	}
-	server := &remotetest.Server{HostKey: key, Exec: s.login}
+	server := &remotetest.Server{HostKey: key, Exec: s.overSSH}
 	server.Subsystems = map[string]func(context.Context, string, io.ReadWriteCloser) int{"sftp": s.serveSFTP}
 	authorizeBy(&server.Authorize, s.authorize)
 	if n := s.m.cfg.Network; n != nil {
@@ -118,13 +119,50 @@ func (s *system) authorize(name string, wire []byte) error {
 	return errDenied
 }
 
+// overSSH runs a command as sshd does: a signal of the client's ends it, and so does what
+// it writes when nobody reads that any more (SIGPIPE); but that the client has gone is no
+// reason to end, other than for a program on a terminal.
+func (s *system) overSSH(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
+	living, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(s.ctx, end)()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), remotetest.ErrSignal) {
+			end()
+		}
+	})()
+	caught := &atomic.Bool{}
+	return s.loginAs(living, name, command, stdin, pipeTo{stdout, end, caught}, pipeTo{stderr, end, caught}, caught)
+}
+
+// pipeTo is an output that may lose its reader, which ends the program unless it has
+// caught SIGPIPE.
+type pipeTo struct {
+	w      io.Writer
+	end    func()
+	caught *atomic.Bool
+}
+
+func (p pipeTo) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	if err != nil && !p.caught.Load() {
+		p.end()
+	}
+	return n, err
+}
+
 // login runs a command line as a user's login shell does.
 func (s *system) login(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return s.loginAs(ctx, name, command, stdin, stdout, stderr, &atomic.Bool{})
+}
+
+func (s *system) loginAs(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer, caught *atomic.Bool) int {
 	u := findUser(s.root(), name)
 	if u == nil {
 		return 1
 	}
 	p := s.session(u, stdin, stdout, stderr)
+	p.caught = caught
 	if e, err := p.fs.stat(u.home); err != nil || !e.IsDir() {
 		p.dir = "/"
 	}
