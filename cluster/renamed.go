@@ -56,8 +56,9 @@ func (c *Cluster) unrenamed(ctx context.Context) error {
 		names = append(names, words(s.Summary))
 		commands = append(commands, fmt.Sprintf("\n  on %s: %s", s.Host, s.Untag(c.spec.tag())))
 	}
-	return converge.Permanent(fmt.Errorf("none of the file's servers exists, and machines do that an earlier version, which gave no marks, has made for this cluster "+
-		"under other names: %s; a second cluster would be made beside them\n"+
+	return converge.Permanent(fmt.Errorf("none of the file's servers exists, and machines do that an earlier version, which gave no marks, "+
+		"has made for this cluster under other names: %s; a second cluster would be made beside them\n"+
 		"  write those names in the file for one cluster:up, which marks them, or for cluster:down; then rename servers one at a time\n"+
-		"  what is not the cluster's any more, a restored backup perhaps, loses its tag as root%s", strings.Join(names, ", "), strings.Join(commands, "")))
+		"  what is not the cluster's any more, a restored backup perhaps, loses its tag as root%s",
+		strings.Join(names, ", "), strings.Join(commands, "")))
 }

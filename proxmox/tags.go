@@ -74,6 +74,7 @@ func tagHint(message string) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("\n  it is for the tag %s; every token may set tags of its own, and this one needs no more, once root has run on a host: %s"+
+	return fmt.Sprintf("\n  it is for the tag %s; every token may set tags of its own, and this one needs no more, "+
+		"once root has run on a host: %s"+
 		"\n  (a tag that is among the datacenter's registered-tags stays for administrators: take it out there)", m[1], TagAccess{}.Free())
 }
