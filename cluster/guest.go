@@ -221,6 +221,8 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		return inside{}, ctx.Err()
 	case ofThisMachine(err):
 		return inside{}, converge.Permanent(err)
+	case c.logins.closed(n.Name) != nil && (errors.As(err, &auth) || errors.Is(err, proxmox.ErrAgentNotRunning)):
+		return inside{}, converge.Permanent(c.noWayIn(locked{node: n, why: c.logins.closed(n.Name)}))
 	case errors.As(err, &auth) && c.logins.awaits(n.Name):
 		return inside{problem: "its SSH server answers, and lets this run in once login has seen to it"}, nil
 	case errors.As(err, &auth) && c.met(ctx, n.Name).refusedFor() < loginGrace:

@@ -61,10 +61,8 @@ func (c *Cluster) serverLeft(ctx context.Context, gone []proxmox.Summary) error 
 	if err != nil {
 		return err
 	}
-	for _, n := range c.spec.Servers() {
-		if n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name }) {
-			return nil
-		}
+	if c.spec.serverAmong(vms) {
+		return nil
 	}
 	names := make([]string, len(gone))
 	for i, vm := range gone {
@@ -72,6 +70,13 @@ func (c *Cluster) serverLeft(ctx context.Context, gone []proxmox.Summary) error 
 	}
 	return fmt.Errorf("none of the file's servers exists, and %s would be removed, with all of the cluster's data: "+
 		"if servers were renamed, keep the name of one until another has joined; if all is to go, use cluster:down", strings.Join(names, ", "))
+}
+
+// serverAmong reports whether a server of the file is there: among the VMs, or external.
+func (s *Spec) serverAmong(vms []proxmox.Summary) bool {
+	return slices.ContainsFunc(s.Servers(), func(n Node) bool {
+		return n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name })
+	})
 }
 
 // isTemplate reports whether a VM of ours is, or is becoming, a template.
@@ -230,10 +235,6 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 	if err != nil {
 		return nil, err
 	}
-	borrowed, err := c.borrowed(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out []rest
 	for i, host := range c.templateHosts() {
 		k, err := kept(ctx, host)
@@ -241,7 +242,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 			return nil, err
 		}
 		r := rest{host: host}
-		if r.volumes, err = c.ownVolumes(ctx, host, k, borrowed); err != nil {
+		if r.volumes, err = c.ownVolumes(ctx, host, k); err != nil {
 			return nil, err
 		}
 		if i == 0 { // mappings belong to all hosts
@@ -262,7 +263,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 		}
 		out = append(out, r)
 	}
-	return out, nil
+	return out, c.spare(ctx, out, c.spec.tag())
 }
 
 // hungOn reports whether the disks of VMs hang on a template's. Where all is to go, those
@@ -293,18 +294,7 @@ func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing 
 	return len(clones) > 0, err
 }
 
-// borrowed are the names of our ISOs that copies of our machines have in their drives:
-// Proxmox would not start those without.
-func (c *Cluster) borrowed(ctx context.Context) (map[string]bool, error) {
-	strays, err := c.Proxmox.Strays(ctx, c.spec.tag())
-	out := map[string]bool{}
-	for _, s := range strays {
-		out[proxmox.Volume{ID: s.Seed}.Name()] = true
-	}
-	return out, err
-}
-
-func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep, borrowed map[string]bool) ([]proxmox.Volume, error) {
+func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmox.Volume, error) {
 	var out []proxmox.Volume
 	storages := []string{c.spec.Image.SeedStorage, c.spec.Image.ImageStorage}
 	slices.Sort(storages)
@@ -317,7 +307,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep, borrowed 
 			return nil, err
 		}
 		for _, v := range volumes {
-			needed := k.files[v.Name()] || borrowed[v.Name()] || c.seedsOf(k.stay, v.Name())
+			needed := k.files[v.Name()] || c.seedsOf(k.stay, v.Name())
 			if v.VMID != 0 || !c.spec.ownsFile(v.Name()) || needed {
 				continue
 			}

@@ -77,19 +77,30 @@ func (m locked) field() drift.Field {
 	return f
 }
 
-// logins are the nodes that the login step will let us into.
+// logins are the nodes that the login step will let us into, and those that it cannot.
 type logins struct {
 	mu      sync.Mutex
 	planted map[string]bool
+	shut    map[string]error // why
 }
 
-func (l *logins) set(all []locked) {
+func (l *logins) set(all, shut []locked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.planted = map[string]bool{}
+	l.planted, l.shut = map[string]bool{}, map[string]error{}
 	for _, m := range all {
 		l.planted[m.node.Name] = !m.open
 	}
+	for _, m := range shut {
+		l.shut[m.node.Name] = m.why
+	}
+}
+
+// closed returns why a node lets nobody in that this run has a key for, or nil.
+func (l *logins) closed(node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shut[node]
 }
 
 // awaits reports whether a node refuses our keys until the login step has run.
@@ -107,14 +118,19 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 	return &converge.Resource[[]locked]{
 		ID: "login",
 		Observe: func(ctx context.Context) ([]locked, error) {
-			all, err := c.locked(ctx)
+			all, others, err := c.locked(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if err := c.noWayIn(all); err != nil {
-				return nil, converge.Permanent(err)
+			shut := slices.DeleteFunc(slices.Clone(all), func(m locked) bool { return m.why == nil })
+			all = slices.DeleteFunc(all, func(m locked) bool { return m.why != nil })
+			if len(shut) > 0 && len(all)+others == 0 {
+				return nil, converge.Permanent(c.noWayIn(shut...))
 			}
-			c.logins.set(all)
+			for _, m := range shut { // which is for its own step to say, and keeps no other from what it needs
+				progress.Say(ctx, "warning: %s lets none of this run's keys in, and takes none through its guest agent: %s", m.node.Name, firstLine(m.why.Error()))
+			}
+			c.logins.set(all, shut)
 			return all, nil
 		},
 		Diff: func(all []locked) drift.Diff {
@@ -137,15 +153,15 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 	}
 }
 
-// locked looks for machines that we cannot log in to, and what could be done about it.
-func (c *Cluster) locked(ctx context.Context) ([]locked, error) {
+// locked looks for machines that we cannot log in to, and what could be done about it;
+// others counts the machines that run beside them.
+func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err error) {
 	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	var out []locked
 	var errs []error
 	for _, n := range c.spec.Machines() {
 		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
@@ -159,13 +175,19 @@ func (c *Cluster) locked(ctx context.Context) ([]locked, error) {
 			errs = append(errs, err)
 			if m != nil {
 				out = append(out, *m)
+			} else {
+				others++
 			}
 		})
 	}
 	wg.Wait()
 	slices.SortFunc(out, func(a, b locked) int { return cmp.Compare(a.node.Name, b.node.Name) })
-	return out, errors.Join(errs...)
+	return out, others, errors.Join(errs...)
 }
+
+// showTime bounds how long a machine may take to show which keys it has: one that takes a
+// connection and says nothing is for its own step to wait for.
+const showTime = 8 * time.Second
 
 // tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
 // that passes is for its own step to say.
@@ -185,7 +207,9 @@ func (c *Cluster) tryLogin(ctx context.Context, n Node) (*locked, error) {
 	}
 	m := &locked{node: n, over: c.root(n.Name), open: true}
 	var auth *ssh.AuthError
-	switch have, err := c.authorized(ctx, m, "show", ""); {
+	limited, cancel := context.WithTimeout(ctx, showTime)
+	defer cancel()
+	switch have, err := c.authorized(limited, m, "show", ""); {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err == nil:
@@ -337,21 +361,16 @@ func (c *Cluster) authorized(ctx context.Context, m *locked, do, input string) (
 	return keyLines(out.String()), err
 }
 
-// noWayIn is the error of machines that nobody can log in to, nil where there is none.
-func (c *Cluster) noWayIn(all []locked) error {
+// noWayIn is the error of machines that this run cannot log in to.
+func (c *Cluster) noWayIn(shut ...locked) error {
 	var text strings.Builder
 	var errs []error
-	for _, m := range all {
-		if m.why != nil {
-			fmt.Fprintf(&text, "\n  %s: %s", m.node.Name, firstLine(m.why.Error()))
-			errs = append(errs, m.why)
-		}
-	}
-	if len(errs) == 0 {
-		return nil
+	for _, m := range shut {
+		fmt.Fprintf(&text, "\n  %s: %s", m.node.Name, firstLine(m.why.Error()))
+		errs = append(errs, m.why)
 	}
 	return &lockedOut{text: "this run has no key that these machines of the cluster let in, and cannot plant one through their guest agents:" + text.String() +
-		"\nNothing was changed. Name the key that they know (ssh.privateKey, with its public half in ssh.publicKeys), " +
+		"\nName the key that they know (ssh.privateKey, with its public half in ssh.publicKeys), " +
 		"run this where .homelab/" + c.spec.Name + "/id_ed25519 is, or start qemu-guest-agent there, on their consoles", errs: errs}
 }
 

@@ -1,7 +1,10 @@
 package cluster_test
 
 import (
+	"context"
+	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
@@ -175,6 +179,103 @@ func TestNoWayIn(t *testing.T) {
 
 		w.keys = nil // whoever has the key needs no agent
 		require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "known_hosts")))
+	})
+}
+
+// One machine without a way in stops what needs it, and nothing else.
+func TestOneMachineWithoutAWayIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		base := replace(t, duo, ", gpus: 1", "")
+		w.up(t, parse(t, base))
+		w.keys = named(t)
+		require.Zero(t, w.guests()["wk1"].Run(t.Context(), "root", "systemctl stop qemu-guest-agent", io.Discard))
+		file := replace(t, base, "count: 1, addresses: [10.0.0.21]", "count: 2, addresses: [10.0.0.21-10.0.0.22]")
+		begun := time.Now()
+		report, err := w.cluster(t, parse(t, file)).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "guest/wk1: this run has no key that these machines of the cluster let in")
+		require.ErrorContains(t, err, "wk1: ")
+		require.ErrorContains(t, err, "ssh.privateKey")
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		var failed []string
+		for _, s := range report.Steps {
+			if s.Err != nil {
+				failed = append(failed, s.Step)
+			}
+		}
+		assert.Equal(t, []string{"guest/wk1"}, failed)
+		for _, step := range []string{"login", "k3s/wk2", "node/wk2"} {
+			s, _ := report.Of(step)
+			assert.Equal(t, converge.Changed, s.Kind, step)
+		}
+		assert.Len(t, w.authorized(t, "cp1"), 2)
+		assert.Less(t, time.Since(begun), 10*time.Minute)
+	})
+}
+
+// hushed is a connection that falls silent after some bytes, as that to a machine does that
+// hangs: it stays open, and deadlines count.
+type hushed struct {
+	net.Conn
+	left           int
+	silent, theirs net.Conn
+}
+
+func (h *hushed) Read(b []byte) (int, error) {
+	if h.left <= 0 {
+		return h.silent.Read(b)
+	}
+	n, err := h.Conn.Read(b[:min(len(b), h.left)])
+	h.left -= n
+	return n, err
+}
+
+func (h *hushed) SetDeadline(t time.Time) error {
+	return errors.Join(h.Conn.SetDeadline(t), h.silent.SetDeadline(t))
+}
+
+func (h *hushed) SetReadDeadline(t time.Time) error {
+	return errors.Join(h.Conn.SetReadDeadline(t), h.silent.SetReadDeadline(t))
+}
+
+func (h *hushed) Close() error {
+	return errors.Join(h.Conn.Close(), h.silent.Close(), h.theirs.Close())
+}
+
+// A machine that hangs, whether its SSH server says nothing or a login works and then nothing
+// is said, holds nobody up who looks at the others.
+func TestAMachineThatFallsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, duo))
+		_, public, err := ssh.GenerateKey()
+		require.NoError(t, err)
+		spec := parse(t, duo+"ssh: {publicKeys: ['"+public+"']}\n")
+		for after := 0; after < 4096; after += 256 {
+			c := w.cluster(t, spec)
+			dial := c.Dial
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				if err != nil || addr != "10.0.0.21:22" {
+					return conn, err
+				}
+				ours, theirs := net.Pipe()
+				return &hushed{conn, after, ours, theirs}, nil
+			}
+			begun := time.Now()
+			plan, err := c.Up().Plan(t.Context())
+			require.NoError(t, err)
+			for _, it := range plan.Items {
+				if it.Step == "login" {
+					require.NoError(t, it.Err, "silent after %d bytes", after)
+					assert.Contains(t, it.Diff.String(), "cp1: lacks keys of the file")
+				}
+			}
+			assert.Less(t, time.Since(begun), 2*time.Minute)
+			c.Close()
+		}
 	})
 }
 

@@ -3,12 +3,8 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
-
-	"github.com/goccy/go-yaml"
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge"
@@ -37,18 +33,15 @@ const anyKey = "ssh-ed25519 (any)"
 func (c *Cluster) seed(n Node) (seed, error) { return c.seeds[n.Name]() }
 
 func (c *Cluster) renderSeed(n Node) (seed, error) {
-	keys := c.authorizedKeys()
 	digest, err := c.spec.seedDigest(n, []string{anyKey})
 	if err != nil {
 		return seed{}, err
 	}
-	m := c.spec.machine(n, keys)
-	m.InstanceID = n.Name + "-" + digest[:12] // not of the keys: cloud-init would take their change for another machine
-	doc, err := renderer(n)(m)
+	iso, err := c.seedAs(n, n.Name+"-"+digest[:12]) // not of the keys: cloud-init would take their change for another machine
 	if err != nil {
 		return seed{}, err
 	}
-	sd := seed{file: c.spec.nodeSeedFile(n.Name, digest, keysDigest(keys)), iso: doc.ISO}
+	sd := seed{file: c.spec.nodeSeedFile(n.Name, digest, keysDigest(c.authorizedKeys())), iso: iso}
 	for _, keys := range c.earlierKeys() {
 		digest, err := c.spec.seedDigest(n, keys)
 		if err != nil {
@@ -161,7 +154,13 @@ func (c *Cluster) seedStep(n Node, anew bool) *converge.Resource[seeded] {
 			if err != nil {
 				return err
 			}
-			iso, err := sd.iso()
+			render := sd.iso
+			if s.file != sd.file {
+				if render, err = c.reborn(ctx, n, s.file); err != nil {
+					return err
+				}
+			}
+			iso, err := render()
 			if err != nil {
 				return err
 			}
@@ -196,9 +195,6 @@ func (c *Cluster) lookForSeed(ctx context.Context, n Node, anew bool) (seeded, e
 	file := sd.file
 	if born := bornWith(vm); born != "" && c.sameBirth(n, sd, born) {
 		file = born
-	}
-	if n.Role == FileServer && file != sd.file {
-		return seeded{there: true}, nil
 	}
 	return seeded{file: file, there: there(file), lives: vm != nil && !vm.Unfinished && file == sd.file}, nil
 }
@@ -242,72 +238,6 @@ func (c *Cluster) sameBirth(n Node, sd seed, born string) bool {
 func seedParts(file string) (content, keys string) {
 	content, keys, _ = strings.Cut(strings.TrimSuffix(file[strings.LastIndexByte(file, '_')+1:], ".iso"), "-")
 	return content, keys
-}
-
-// births are machines of earlier versions, whose seeds' names were of keys that are not
-// known any more: what the machines themselves say about that, by the seed's name.
-type births struct {
-	mu    sync.Mutex
-	other map[string]bool // it was told something else than the file says now
-}
-
-// same is true of what nobody could be asked about: a machine is not made anew for that.
-func (b *births) same(file string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.other[file]
-}
-
-func (b *births) asked(file string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_, asked := b.other[file]
-	return asked
-}
-
-func (b *births) learn(file string, other bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.other == nil {
-		b.other = map[string]bool{}
-	}
-	b.other[file] = other
-}
-
-// toldFile is where cloud-init keeps the user-data of a machine's first boot, as it was
-// (cloudinit/helpers.py, userdata_raw).
-const toldFile = "/var/lib/cloud/instance/user-data.txt"
-
-// recognise asks a machine of an earlier version, whose seed's name tells us nothing,
-// which keys it was told: with them the seed of today must have that name.
-func (c *Cluster) recognise(ctx context.Context, n Node, vm *proxmox.VM) error {
-	born := bornWith(vm)
-	if _, keys := seedParts(born); born == "" || n.Adopt || n.Role == FileServer || keys != "" || c.births.asked(born) {
-		return nil
-	}
-	sd, err := c.seed(n)
-	if err != nil || slices.Contains(sd.earlier, born) || !vm.Running {
-		return err
-	}
-	text, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, toldFile) })
-	if err != nil {
-		return ctx.Err() // it is asked another time
-	}
-	var told struct {
-		Users []struct {
-			Keys []string `yaml:"ssh_authorized_keys"`
-		} `yaml:"users"`
-	}
-	if err := yaml.Unmarshal(text, &told); err != nil || len(told.Users) != 1 {
-		c.births.learn(born, true)
-		return nil
-	}
-	digest, err := c.spec.seedDigest(n, told.Users[0].Keys)
-	if err != nil {
-		return fmt.Errorf("the first boot of %s: %w", n.Name, err)
-	}
-	c.births.learn(born, c.spec.seedFile(n.Name, digest) != born)
-	return nil
 }
 
 // inDrive reports whether a seed that nobody would make today is that of a machine of

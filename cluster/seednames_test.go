@@ -22,3 +22,17 @@ func (c *Cluster) Seed(node string) (string, error) {
 	}
 	return "", errNoServer
 }
+
+// EarlierISO is the seed that the first versions would have made of a node.
+func (c *Cluster) EarlierISO(node string) ([]byte, error) {
+	for _, n := range c.spec.Machines() {
+		if n.Name == node {
+			doc, err := renderer(n)(c.spec.machine(n, c.authorizedKeys()))
+			if err != nil {
+				return nil, err
+			}
+			return doc.ISO()
+		}
+	}
+	return nil, errNoServer
+}

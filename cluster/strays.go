@@ -84,7 +84,11 @@ func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
 	}
 	cure := fmt.Sprintf("not to hear of it any more, as root on %s: %s", s.Host, s.Untag(c.spec.tag()))
 	switch {
+	case s.Clear() != "":
+		cure = s.Clear()
 	case there || s.Template:
+	case slices.Contains(s.Tags, keepsData):
+		cure = fmt.Sprintf("if it is this cluster's NFS server: name: %s under storage.nfs.vm, and cluster:up takes it back with its data; else %s", s.Name, cure)
 	case c.spec.names(s.Name):
 		cure = fmt.Sprintf("if it is to be the node %s: adopt: true there; else rename it, or %s", s.Name, cure)
 	default:

@@ -64,10 +64,6 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 // template to come needs.
 func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, error) {
 	kept := map[string]bool{}
-	inDrives, err := c.borrowed(ctx)
-	if err != nil {
-		return nil, err
-	}
 	for _, host := range c.templateHosts() {
 		k, err := c.wanted(ctx, host)
 		if err != nil {
@@ -77,17 +73,6 @@ func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, e
 			kept[file] = true
 		}
 	}
-	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range vms { // what a VM of ours has in its drive it needs
-		vm, err := c.Proxmox.ByID(ctx, s.VMID)
-		if err != nil {
-			return nil, err
-		}
-		inDrives[proxmox.Volume{ID: vm.Seed}.Name()] = true
-	}
 	var out []rest
 	seen := map[string]bool{} // of shared storages
 	for _, h := range hosts {
@@ -95,7 +80,7 @@ func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, e
 			continue
 		}
 		volumes, err := c.unneededOn(ctx, h.Name, seen, func(file string, shared bool) bool {
-			return inDrives[file] || kept[file] && (shared || slices.Contains(c.templateHosts(), h.Name))
+			return kept[file] && (shared || slices.Contains(c.templateHosts(), h.Name))
 		})
 		if err != nil {
 			return nil, err
@@ -104,7 +89,7 @@ func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, e
 			out = append(out, rest{host: h.Name, volumes: volumes})
 		}
 	}
-	return out, nil
+	return out, c.spare(ctx, out, "") // what a VM of ours has in its drive it needs
 }
 
 // unneededOn is unneeded for one host; needed says which files of a storage, shared by

@@ -179,17 +179,29 @@ type ConflictError struct {
 	VMID              int
 	Why               string // it is not ours: "does not carry the tag homelab-a100"
 	Tagged            bool   // it carries our tag all the same: a copy perhaps, or an earlier version's
+	Abandoned         bool   // an earlier version has left it half-made
 }
 
 func conflict(owner string, vm *VM) *ConflictError {
-	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.unlike(owner), Tagged: vm.tagged(owner)}
+	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.unlike(owner), Tagged: vm.tagged(owner),
+		Abandoned: vm.abandoned(owner)}
 }
 
 // Error returns the conflict and the ways out of it.
 func (e *ConflictError) Error() string {
+	if e.Abandoned {
+		return fmt.Sprintf("VM %d on %s is called %s and %s: it stays as it is\n  %s",
+			e.VMID, e.Host, e.Name, e.Why, clearing(e.Host, e.VMID))
+	}
 	return fmt.Sprintf("VM %d on %s is called %s, but %s: it is not ours and stays as it is\n"+
 		"  rename one of the two, or remove the other VM; to hand it over instead, write adopt: true for %s in the file",
 		e.VMID, e.Host, e.Name, e.Why, e.Name)
+}
+
+// clearing says how a half-made VM of an earlier version goes away.
+func clearing(host string, vmid int) string {
+	return fmt.Sprintf("nothing is in it that its template does not have, unless somebody has started it since (qm config %d): "+
+		"destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up makes it anew", vmid, host, vmid)
 }
 
 // DuplicateError is more than one VM of ours with one name.

@@ -45,12 +45,13 @@ func (e *Error) refusal() string {
 	if !named {
 		out = "Proxmox does not name what is missing, but it can only be this: " + out
 	}
-	return out
+	return out + tagHint(e.Message)
 }
 
 func (e *TaskError) hint() string {
 	if path, privileges, ok := permission(e.Exit); ok && len(privileges) > 0 {
-		return lacks(e.Token, path, privileges, strings.Contains(e.Exit, "|"), cmp.Or(e.Cure, (&expectation{}).cure(path, privileges)))
+		return lacks(e.Token, path, privileges, strings.Contains(e.Exit, "|"), cmp.Or(e.Cure, (&expectation{}).cure(path, privileges))) +
+			tagHint(e.Exit)
 	}
 	return hintFor(e.Exit, e.UPID.ID)
 }

@@ -2,12 +2,9 @@ package proxmox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Ledger says who has a claim on which device of some hosts: by the configuration of
@@ -142,31 +139,14 @@ func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([
 			known[vm.VMID] = true
 		}
 	}
-	found := make([]*VM, len(all))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(looksAtOnce)
-	for i, r := range all {
-		if known[int(r.VMID)] {
-			continue
-		}
-		group.Go(func() error {
-			entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Node, int(r.VMID), "pending"), nil)
-			if errors.Is(err, ErrNotFound) {
-				return nil // destroyed since
-			}
-			if err == nil {
-				// As for a running one, which is the only kind that has something pending.
-				found[i] = newVM(r.Node, int(r.VMID), entries, true)
-				found[i].Running = r.Status == "running"
-				found[i].Name = orNone(found[i].Name)
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	all = slices.DeleteFunc(all, func(r resource) bool { return known[int(r.VMID)] })
+	found, err := c.readAll(ctx, all)
+	if err != nil {
 		return nil, err
 	}
-	found = slices.DeleteFunc(found, func(vm *VM) bool { return vm == nil })
+	for _, vm := range found {
+		vm.Name = orNone(vm.Name)
+	}
 	slices.SortFunc(found, func(a, b *VM) int {
 		if a.Host != b.Host {
 			return strings.Compare(a.Host, b.Host)

@@ -87,10 +87,19 @@ func (v *VM) halfMade(owner string) bool {
 	return v.Description == text || v.notes == text
 }
 
+// abandoned reports whether the VM is what an earlier version has left that was cut off
+// between a clone and its configuration. Its notes named no VMID, so a copy of one has
+// them, too: whose it is nothing tells, but nobody has worked in it before somebody started it.
+func (v *VM) abandoned(owner string) bool {
+	return v.Description == "Unfinished: this VM is being made for "+owner+"."
+}
+
 // unlike says why a VM that is not ours is not, although it may look so.
 func (v *VM) unlike(owner string) string {
 	named := marks(owner, v.Tags)
 	switch {
+	case v.abandoned(owner):
+		return "is what an earlier version has left that was cut off while it made it"
 	case !v.tagged(owner):
 		return "does not carry the tag " + owner
 	case slices.Contains(named, v.VMID):

@@ -63,7 +63,22 @@ type Stray struct {
 	Summary
 	Why  string    // it is not: "is marked as VM 104, so it is a copy …"
 	GPUs []HostPCI // what it would take when it starts
-	Seed string    // volume id of the ISO in its drive, without which it does not start
+	NICs []NIC
+
+	abandoned bool
+}
+
+// Unmarked reports whether a stray has no mark of owner's at all: then it is no copy of a
+// machine that has one.
+func (s Stray) Unmarked(owner string) bool { return len(marks(owner, s.Tags)) == 0 }
+
+// Clear says how a stray goes away that an earlier version has left half-made; it is empty
+// for any other.
+func (s Stray) Clear() string {
+	if !s.abandoned {
+		return ""
+	}
+	return clearing(s.Host, s.VMID)
 }
 
 // Untag returns the command that takes an owner's tag and marks off a stray, for root on
@@ -116,7 +131,7 @@ func (c *Client) tell(ctx context.Context, all []resource, owner string) (ours [
 			return nil, nil, err
 		}
 		s.Summary = c.withPower(ctx, vm.summary(), r)
-		s.Why, s.GPUs, s.Seed = vm.unlike(owner), vm.GPUs, vm.Seed
+		s.Why, s.GPUs, s.NICs, s.abandoned = vm.unlike(owner), vm.GPUs, vm.NICs, vm.abandoned(owner)
 		switch {
 		case vm.ours(owner):
 			ours = append(ours, s.Summary)

@@ -23,6 +23,12 @@ type Volume struct {
 // Name returns what follows the last slash of the id.
 func (v Volume) Name() string { return v.ID[strings.LastIndexAny(v.ID, ":/")+1:] }
 
+// Storage returns the storage that the id names.
+func (v Volume) Storage() string {
+	storage, _, _ := strings.Cut(v.ID, ":")
+	return storage
+}
+
 // Volumes returns what is on a storage, of one kind of content or of all. An
 // empty list may also mean that the token may not look: see
 // Datastore.Audit in [Client.Storages].

@@ -24,6 +24,7 @@ func checkGrants(w *Want, s *seen) []Finding {
 			out = append(out, wrong(r.Path, grantCure(w, r, s.token, s.hasMore(w, r.Path)), "the token %s lacks %s: %s", s.token, r, strings.Join(r.Why, "; ")))
 		}
 	}
+	out = append(out, checkTags(w, s)...)
 	for _, vm := range w.VMs {
 		if keys := rootKeys(vm, s.vms[vm.Name].is); len(keys) > 0 && !w.Ticket {
 			out = append(out, wrong(vm.Name, "leave that out, or write proxmox.user: root@pam and proxmox.password", "%s wants %s, which Proxmox lets only root@pam itself set, no token, not even root's", vm.Name, strings.Join(keys, ", ")))
@@ -34,6 +35,47 @@ func checkGrants(w *Want, s *seen) []Finding {
 		}
 	}
 	return out
+}
+
+// checkTags looks whether the token may give each machine the tag by which it is known: one
+// of its own, so that only user-allow=free of the datacenter's option user-tag-access allows
+// it, or Sys.Modify on /. Machines that are there have theirs.
+func checkTags(w *Want, s *seen) []Finding {
+	if s.permissions.err != nil || s.permissions.is.Has("/", "Sys.Modify", false) {
+		return nil
+	}
+	if s.tags.err != nil {
+		return []Finding{blind("", s.tags.err)}
+	}
+	var worn []string
+	for _, r := range s.residents.is {
+		worn = append(worn, r.Tags...)
+	}
+	can, sure := s.tags.is.Mark(w.Owner, worn)
+	if can {
+		return nil
+	}
+	say, seen := odd, "it seems that "
+	if sure {
+		seen = ""
+		if slices.ContainsFunc(w.VMs, func(vm VM) bool { return s.ours(w, vm.Name) == nil }) {
+			say = wrong
+		}
+	}
+	if slices.Contains(s.tags.is.Registered, w.Owner) {
+		return []Finding{say(s.token, "take it out of the registered tags (Datacenter, Options)", "the tag %s, which machines of ours carry, is among the datacenter's registered-tags, and the token %s has no Sys.Modify on /", w.Owner, s.token)}
+	}
+	return []Finding{say(s.token, "let whoever may configure a machine set its tags, as root on any host: `"+s.tags.is.Free()+"`",
+		"%sthe token %s may not give machines tags of their own, by which they are known as ours: the datacenter's option user-tag-access has user-allow=%s, and the token has no Sys.Modify on /",
+		seen, s.token, orUnknown(s.tags.is.Allow))}
+}
+
+// orUnknown is what Proxmox did not tell.
+func orUnknown(allow string) string {
+	if allow == "" {
+		return "list or none"
+	}
+	return allow
 }
 
 // localZone is where the bridges of hosts are in Proxmox's tree of access control.

@@ -76,6 +76,21 @@ func accessFailures() []failure {
 		{name: "raw-device-in-a-vm-of-ours", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(110, "gpu1", "0000:01:00,pcie=1", false, "tags", tag))
 		}, found: []string{"error PX1 gpu1"}},
+		{name: "tags-of-a-list", arrange: func(s *pvesim.Sim) {
+			s.SetOption("user-tag-access", "user-allow=list,user-allow-list=prod;test")
+		}, found: []string{"error PX1 homelab@pve!operator"}},
+		{name: "tags-of-machines-that-are-there", arrange: func(s *pvesim.Sim) { s.SetOption("user-tag-access", "user-allow=existing") }, model: func(m *pvesim.Model) {
+			m.VMs = append(m.VMs, pvesim.VM{ID: 110, Node: "pve1", Name: "gpu1", Running: true, Config: map[string]string{
+				"cores": "8", "memory": "32768", "machine": "q35", "bios": "ovmf", "tags": marked(110), "smbios1": uuid}})
+		}, found: []string{"warning PX1 homelab@pve!operator"}},
+		{name: "tags-that-are-registered", arrange: func(s *pvesim.Sim) { s.SetOption("registered-tags", "prod;"+tag) }, found: []string{"error PX1 homelab@pve!operator"}},
+		{name: "tags-that-nobody-may-set", arrange: func(s *pvesim.Sim) { s.SetOption("user-tag-access", "user-allow=none") }, model: func(m *pvesim.Model) { // and may not be seen either
+			m.Roles[0].Privs = slices.DeleteFunc(m.Roles[0].Privs, func(p string) bool { return p == "Sys.Audit" })
+			m.VMs = append(m.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "nas", Config: map[string]string{"cores": "1", "memory": "512", "tags": "storage"}})
+		}, found: []string{"warning PX1 homelab@pve!operator"}},
+		{name: "tags-of-an-administrator", arrange: func(s *pvesim.Sim) { s.SetOption("user-tag-access", "user-allow=none") }, model: func(m *pvesim.Model) {
+			m.Roles[0].Privs = append(m.Roles[0].Privs, "Sys.Modify")
+		}},
 		{name: "token-of-root", model: func(m *pvesim.Model) {
 			m.Tokens = []pvesim.Token{{ID: "root@pam!cli", Secret: m.Tokens[0].Secret}}
 		}, found: []string{"warning token root@pam!cli"}},

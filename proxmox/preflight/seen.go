@@ -28,6 +28,7 @@ type seen struct {
 	quorate     fact[bool]
 	permissions fact[proxmox.Permissions]
 	info        fact[proxmox.TokenInfo]
+	tags        fact[proxmox.TagAccess]
 	residents   fact[[]proxmox.Resident]
 	namesakes   fact[[]*proxmox.ConflictError]
 	marked      fact[map[int]bool] // VMIDs of the machines that are ours
@@ -94,6 +95,7 @@ func observe(ctx context.Context, c *proxmox.Client, w *Want, o Options) (*seen,
 	g.wait.Wait()
 	if !o.Brief {
 		s.askMachines(ctx, c, w)
+		s.tags.is, s.tags.err = c.TagAccess(ctx, s.permissions.is.Has("/", "Sys.Audit", false))
 	}
 	return s, ctx.Err()
 }

@@ -142,6 +142,8 @@ func (g *changing) mayRemove(k, value string) error {
 		return die("can't remove drive '%s' - protection mode enabled", k)
 	case serialKey.MatchString(k) && value != "socket" && !g.who.root():
 		return die("only root can delete '%s' config for real devices", k)
+	case k == "tags":
+		return g.w.s.mayTag(g.who, g.v.id, value, "")
 	}
 	return g.w.s.mayChange(g.who, g.v.id, k, value)
 }
@@ -157,6 +159,11 @@ func (g *changing) set(k, value string) error {
 	}
 	if serialKey.MatchString(k) && (old != "" && old != "socket" || value != "socket") && !g.who.root() {
 		return die("only root can modify '%s' config for real devices", k)
+	}
+	if k == "tags" {
+		if err := g.w.s.mayTag(g.who, g.v.id, old, value); err != nil {
+			return err
+		}
 	}
 	for _, x := range []string{old, value} {
 		if err := g.w.s.mayChange(g.who, g.v.id, k, x); err != nil {

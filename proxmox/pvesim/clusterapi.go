@@ -68,7 +68,7 @@ func (c *call) clusterOptions() (any, error) {
 			out[k] = c.s.clusterOption(k, v)
 		}
 	}
-	out["allowed-tags"] = c.allowedTags()
+	out["allowed-tags"], _ = c.s.allowedTags(c.who)
 	return out, nil
 }
 
@@ -99,32 +99,33 @@ func (s *Sim) clusterOption(k, v string) any {
 	return out
 }
 
-// allowedTags are those that the caller may give a machine: registered ones are for
-// those who may change the cluster (PVE/GuestHelpers.pm, get_allowed_tags).
-func (c *call) allowedTags() []string {
-	privileged := c.s.can(c.who, "/", "Sys.Modify")
-	access, _ := c.s.clusterOption("user-tag-access", c.s.options["user-tag-access"]).(map[string]any)
+// allowedTags are those that somebody may give a machine, and whether that is any beside
+// them: registered ones are for those who may change the cluster (PVE/GuestHelpers.pm,
+// get_allowed_tags).
+func (s *Sim) allowedTags(who identity) (tags []string, free bool) {
+	privileged := s.can(who, "/", "Sys.Modify")
+	access, _ := s.clusterOption("user-tag-access", s.options["user-tag-access"]).(map[string]any)
 	allow, _ := access["user-allow"].(string)
 	listed, _ := access["user-allow-list"].([]string)
-	tags := []string{}
+	tags = []string{}
 	if allow != "none" || privileged {
 		tags = append(tags, listed...)
 	}
 	if allow == "" || allow == "free" || allow == "existing" || privileged {
-		for _, v := range c.s.sorted() {
-			if privileged || c.s.can(c.who, "/vms/"+itoa(v.id), "VM.Audit") {
+		for _, v := range s.sorted() {
+			if privileged || s.can(who, "/vms/"+itoa(v.id), "VM.Audit") {
 				tags = append(tags, splitList(v.wanted()["tags"])...)
 			}
 		}
 	}
-	registered := splitList(c.s.options["registered-tags"])
+	registered := splitList(s.options["registered-tags"])
 	if privileged {
 		tags = append(tags, registered...)
 	} else {
 		tags = slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(registered, t) })
 	}
 	slices.Sort(tags)
-	return slices.Compact(tags)
+	return slices.Compact(tags), allow == "" || allow == "free"
 }
 
 // setClusterOptions sets, and then deletes (PVE/API2/Cluster.pm, set_options).

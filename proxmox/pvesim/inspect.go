@@ -161,6 +161,21 @@ func (s *Sim) LockVM(vmid int, lock string) {
 	}
 }
 
+// SetOption sets an option of the datacenter, such as user-tag-access, as root does; an
+// empty value takes it away.
+func (s *Sim) SetOption(key, value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	options := maps.Clone(s.options)
+	if options == nil {
+		options = map[string]string{}
+	}
+	if options[key] = value; value == "" {
+		delete(options, key)
+	}
+	s.options = options
+}
+
 // AddMapping puts a resource mapping there, right or wrong, as if it had always
 // been; devices are as given: node=…,path=…,id=…
 func (s *Sim) AddMapping(id, description string, devices ...string) {

@@ -123,8 +123,6 @@ func (s *Sim) mayChange(who identity, vmid int, key, value string) error {
 		return s.mayDrive(who, vmid, key, value)
 	case passedThrough.MatchString(key):
 		return s.mayPassThrough(who, vmid, "", key, value)
-	case key == "tags":
-		return s.needOnVM(who, vmid, "", "VM.Config.Options")
 	case strings.HasPrefix(key, "net"):
 		return s.mayBridge(who, key, value)
 	}
@@ -142,13 +140,32 @@ func (s *Sim) mayFree(who identity, vmid int, volid string) error {
 }
 
 // mayTagNew checks the right to give a VM that is being made its tags: a pool does
-// not help, and 8 does not ask (PVE/GuestHelpers.pm, assert_tag_permissions; there
-// are no registered tags here).
+// not help, and 8 does not ask. Proxmox hands a hash over where the tags of before are
+// wanted, and takes its name for one of them: no list allows that.
 func (s *Sim) mayTagNew(who identity, vmid int, opts map[string]string) error {
 	if opts["tags"] == "" || !s.nine() {
 		return nil
 	}
-	return s.needOnVM(who, vmid, "", "VM.Config.Options")
+	return s.mayTag(who, vmid, "HASH(0x5d1c7e0b2a38)", opts["tags"])
+}
+
+// mayTag checks the right to change a VM's tags: each that comes or goes must be one that
+// the caller may set (PVE/GuestHelpers.pm, assert_tag_permissions).
+func (s *Sim) mayTag(who identity, vmid int, old, new string) error {
+	if err := s.needOnVM(who, vmid, "", "VM.Config.Options"); err != nil || s.can(who, "/", "Sys.Modify") {
+		return err
+	}
+	had, has := splitList(old), splitList(new)
+	allowed, free := s.allowedTags(who)
+	registered := splitList(s.options["registered-tags"])
+	for _, tag := range append(has, had...) {
+		switch {
+		case slices.Contains(had, tag) && slices.Contains(has, tag):
+		case !free && !slices.Contains(allowed, tag), slices.Contains(registered, tag):
+			return refuse("/", "Sys.Modify for modifying tag '"+tag+"'")
+		}
+	}
+	return nil
 }
 
 // mayPassThrough checks the rights to set, or to remove, a passed-through device.

@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// births are machines of earlier versions, whose seeds' names were of keys that are not
+// known any more: what the machines themselves say about that, by the seed's name.
+type births struct {
+	mu    sync.Mutex
+	other map[string]bool // it was told something else than the file says now
+}
+
+// same is true of what nobody could be asked about: a machine is not made anew for that.
+func (b *births) same(file string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.other[file]
+}
+
+func (b *births) asked(file string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, asked := b.other[file]
+	return asked
+}
+
+func (b *births) learn(file string, other bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.other == nil {
+		b.other = map[string]bool{}
+	}
+	b.other[file] = other
+}
+
+// toldFile is where cloud-init keeps the user-data of the seed that a machine has booted
+// with, as it was (cloudinit/helpers.py, userdata_raw).
+const toldFile = "/var/lib/cloud/instance/user-data.txt"
+
+// instanceFile is where it keeps the instance-id of that seed. With another one a boot is
+// the first of a new machine: new host keys, and everything is run again (cloudinit/stages.py).
+const instanceFile = "/var/lib/cloud/data/instance-id"
+
+// recognise asks a machine of an earlier version, whose seed's name tells us nothing,
+// which keys it was told: with them the seed of today must have that name.
+func (c *Cluster) recognise(ctx context.Context, n Node, vm *proxmox.VM) error {
+	born := bornWith(vm)
+	if _, keys := seedParts(born); born == "" || n.Adopt || n.Role == FileServer || keys != "" || c.births.asked(born) {
+		return nil
+	}
+	sd, err := c.seed(n)
+	if err != nil || slices.Contains(sd.earlier, born) || !vm.Running {
+		return err
+	}
+	keys, known, err := c.told(ctx, vm)
+	if err != nil {
+		return ctx.Err() // it is asked another time
+	}
+	if !known {
+		c.births.learn(born, true)
+		return nil
+	}
+	digest, err := c.spec.seedDigest(n, keys)
+	if err != nil {
+		return fmt.Errorf("the first boot of %s: %w", n.Name, err)
+	}
+	c.births.learn(born, c.spec.seedFile(n.Name, digest) != born)
+	return nil
+}
+
+// told asks a machine which keys its seed let in; known is false where that is no seed of ours.
+func (c *Cluster) told(ctx context.Context, vm *proxmox.VM) (keys []string, known bool, err error) {
+	text, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, toldFile) })
+	if err != nil {
+		return nil, false, err
+	}
+	var told struct {
+		Users []struct {
+			Keys []string `yaml:"ssh_authorized_keys"`
+		} `yaml:"users"`
+	}
+	if err := yaml.Unmarshal(text, &told); err != nil || len(told.Users) != 1 {
+		return nil, false, nil
+	}
+	return told.Users[0].Keys, true, nil
+}
+
+// reborn makes the ISO again that a machine of ours was born with and that is gone, with
+// the instance-id that it had: with another one cloud-init would take the machine for a new
+// one when it starts again.
+func (c *Cluster) reborn(ctx context.Context, n Node, born string) (func() ([]byte, error), error) {
+	if content, keys := seedParts(born); keys != "" {
+		return c.seedAs(n, n.Name+"-"+content)
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil || vm == nil {
+		return nil, cmp.Or(err, fmt.Errorf("%s is gone", n.Name))
+	}
+	sets := c.earlierKeys()
+	keys, known, why := c.told(ctx, vm)
+	if known {
+		sets = append(sets, keys)
+	}
+	for _, keys := range sets { // the same name is the same content
+		doc, err := renderer(n)(c.spec.machine(n, keys))
+		if err != nil {
+			return nil, err
+		}
+		if digest, err := doc.Digest(); err != nil || c.spec.seedFile(n.Name, digest) == born {
+			return doc.ISO, err
+		}
+	}
+	if n.Role == FileServer && why == nil { // which may have been born as another file had it
+		id, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, instanceFile) })
+		if id := strings.TrimSpace(string(id)); err == nil && id != "" {
+			return c.seedAs(n, id)
+		}
+		why = err
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, c.unborn(n, vm, born, why)
+}
+
+// seedAs is today's seed of a machine that has that instance-id.
+func (c *Cluster) seedAs(n Node, id string) (func() ([]byte, error), error) {
+	m := c.spec.machine(n, c.authorizedKeys())
+	m.InstanceID = id
+	doc, err := renderer(n)(m)
+	return doc.ISO, err
+}
+
+// unborn is the error of a machine whose ISO is gone and cannot be made again.
+func (c *Cluster) unborn(n Node, vm *proxmox.VM, born string, why error) error {
+	text := fmt.Sprintf("the first-boot ISO %s of %s, which an earlier version made, is gone, "+
+		"and with another one cloud-init would take it for a new machine", born, vm)
+	cure := "start its guest agent, which can tell what was in it"
+	if !vm.Running {
+		cure = fmt.Sprintf("start it without, as root on %s: qm set %d --delete ide2 && qm start %d", vm.Host, vm.VMID, vm.VMID)
+	}
+	cure = fmt.Sprintf("\n  run this with the key that it was made with (ssh.privateKey, or where .homelab/%s/id_ed25519 is), or %s",
+		c.spec.Name, cure)
+	if why != nil {
+		return converge.Permanent(fmt.Errorf("%s: %w%s", text, why, cure))
+	}
+	return converge.Permanent(fmt.Errorf("%s%s", text, cure))
+}

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Machines of earlier versions have no marks, and are known by the file's names alone. So a
+// file in which a machine was renamed before its first up with this version does not know
+// it any more, and what guards data and the cluster itself looks at machines that are known.
+
+// unknown are machines without a mark that an earlier version has made for this cluster
+// under names that the file does not have, as far as anything tells: the tag of those that
+// keep data, or the address that the names of cluster and machine give. A backup of one,
+// restored to look at it, cannot be told from it.
+func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
+	all, err := c.Proxmox.Strays(ctx, c.spec.tag())
+	return slices.DeleteFunc(all, func(s proxmox.Stray) bool {
+		own := slices.ContainsFunc(s.NICs, func(n proxmox.NIC) bool { return strings.EqualFold(n.MAC, StableMAC(c.spec.Name, s.Name).String()) })
+		return s.Template || !s.Unmarked(c.spec.tag()) || c.spec.names(s.Name) || !own && !slices.Contains(s.Tags, keepsData)
+	}), err
+}
+
+// unrenamed refuses what would be made beside machines that are unknown: another NFS
+// server, which would begin empty, or a second cluster.
+func (c *Cluster) unrenamed(ctx context.Context) error {
+	all, err := c.unknown(ctx)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	if err != nil {
+		return err
+	}
+	there := func(name string) bool {
+		return slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == name })
+	}
+	nfs := c.spec.Platform.Storage.NFS
+	for _, s := range all {
+		if nfs != nil && nfs.VM != nil && slices.Contains(s.Tags, keepsData) && !there(nfs.VM.Name) {
+			return converge.Permanent(fmt.Errorf("%s keeps data of this cluster and was made by an earlier version, which gave it no mark, "+
+				"and %s would begin empty in its place: write name: %s under storage.nfs.vm for the next cluster:up, which marks it\n"+
+				"  if its data is not wanted any more, as root on %s: %s", words(s.Summary), nfs.VM.Name, s.Name, s.Host, s.Untag(c.spec.tag())))
+		}
+	}
+	if c.spec.serverAmong(vms) {
+		return nil
+	}
+	var names, commands []string
+	for _, s := range all {
+		names = append(names, words(s.Summary))
+		commands = append(commands, fmt.Sprintf("\n  on %s: %s", s.Host, s.Untag(c.spec.tag())))
+	}
+	return converge.Permanent(fmt.Errorf("none of the file's servers exists, and machines do that an earlier version, which gave no marks, "+
+		"has made for this cluster under other names: %s; a second cluster would be made beside them\n"+
+		"  write those names in the file for one cluster:up, which marks them, or for cluster:down; then rename servers one at a time\n"+
+		"  what is not the cluster's any more, a restored backup perhaps, loses its tag as root%s",
+		strings.Join(names, ", "), strings.Join(commands, "")))
+}

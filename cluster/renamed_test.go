@@ -1,0 +1,107 @@
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// unchanged runs Up, expects it to fail before it changes anything, and returns why.
+func (w *world) unchanged(t testing.TB, spec *cluster.Spec) string {
+	t.Helper()
+	before, there := w.now(), w.inventory()
+	c := w.cluster(t, spec)
+	defer c.Close()
+	_, err := c.Up().Run(t.Context(), w.listen(t))
+	require.Error(t, err)
+	assert.Equal(t, there, w.inventory())
+	assert.Equal(t, changes{}, before.changes())
+	return err.Error()
+}
+
+// A cluster of an earlier version in whose file a machine was renamed before the first up
+// with this one: what is there is not known by its new name, and nothing is made beside it
+// that would be in its place.
+func TestRenamedBeforeMachinesHaveMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		text := withServer + "charts: {folder: " + charts(t) + ", offline: true}\n"
+		spec := parse(t, text)
+		w.up(t, spec)
+		machines := w.guests()
+		w.unmark(t)
+
+		why := w.unchanged(t, parse(t, replace(t, text, "size: 100GiB", "name: other, size: 100GiB")))
+		assert.Contains(t, why, "files-nfs) on pve1 keeps data of this cluster and was made by an earlier version")
+		assert.Contains(t, why, "other would begin empty in its place: write name: files-nfs under storage.nfs.vm")
+		assert.Contains(t, why, "--tags 'keeps-data'")
+
+		renamed := replace(t, replace(t, text, "role: server, count", "role: server, prefix: x, count"), "wk: {count", "wk: {prefix: y, count")
+		why = w.unchanged(t, parse(t, renamed))
+		assert.Contains(t, why, "none of the file's servers exists")
+		assert.Contains(t, why, "(cp1) on pve1")
+		assert.Contains(t, why, "(wk1) on pve1")
+		assert.Contains(t, why, "a second cluster would be made beside them")
+		assert.NotContains(t, why, "files-nfs", "the file names it, so it is known")
+
+		// By neither file anything goes that is not known; nor does what it needs.
+		w.down(t, parse(t, replace(t, renamed, "size: 100GiB", "name: other, size: 100GiB")))
+		for name, m := range machines {
+			assert.Same(t, m, w.guests()[name])
+		}
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		assert.Equal(t, machines, w.guests(), "as it was, with its marks")
+	})
+}
+
+// An old machine's backup beside a cluster that is there is named, and stops nothing.
+func TestAnOldBackupStopsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, duo)
+		w.sim.AddVM(pvesim.VM{ID: 902, Node: "pve1", Name: "wk9", Running: true, Config: map[string]string{
+			"memory": "1024", "tags": "homelab-duo", "net0": "virtio=" + strings.ToUpper(cluster.StableMAC("duo", "wk9").String()) + ",bridge=vmbr0"}})
+		time.Sleep(time.Minute)
+		why := w.unchanged(t, spec)
+		assert.Contains(t, why, "VM 902 (wk9) on pve1")
+		assert.Contains(t, why, "on pve1: qm set 902 --delete tags")
+		w.set(t, 902, `{"tags":"looked-at"}`)
+		w.up(t, spec)
+		w.set(t, 902, `{"tags":"homelab-duo"}`)
+		assert.Empty(t, w.plan(t, spec))
+		w.up(t, spec)
+	})
+}
+
+// What a run of an earlier version has left half-made, whose notes did not name the VMID, is
+// told from a copy: it is no machine that somebody may want to keep.
+func TestHalfMadeByAnEarlierVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, replace(t, duo, ", gpus: 1", ""))
+		w.up(t, spec)
+		w.byHand(t, spec, "wk1", "destroy")
+		w.sim.AddVM(pvesim.VM{ID: 901, Node: "pve1", Name: "wk1", Config: map[string]string{
+			"memory": "1024", "tags": "homelab-duo", "description": "Unfinished: this VM is being made for homelab-duo."}})
+		time.Sleep(time.Minute)
+		warnings, errs := w.doubts(t, spec)
+		for _, said := range []string{warnings, errs["vm/wk1"]} {
+			assert.Contains(t, said, "is what an earlier version has left that was cut off while it made it")
+			assert.Contains(t, said, "as root on pve1: qm destroy 901 --purge")
+			assert.NotContains(t, said, "adopt")
+		}
+		w.wipe(t, 901)
+		w.up(t, spec)
+	})
+}

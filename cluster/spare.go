@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// spare takes out of what lies about the ISOs that a VM has in its drive and the mappings
+// that one takes its device by, since Proxmox starts no VM whose ISO or mapping is gone.
+// Somebody may have made it of a machine of ours and taken our tag off it since. VMs of
+// owner's do not count: theirs go with them. What a VM has whose host does not answer
+// nobody knows, so what it may have stays.
+func (c *Cluster) spare(ctx context.Context, all []rest, owner string) error {
+	if !slices.ContainsFunc(all, func(r rest) bool { return len(r.volumes)+len(r.mappings) > 0 }) {
+		return nil
+	}
+	holders, err := c.Proxmox.Holders(ctx, owner)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		r := &all[i]
+		far, err := c.reach(ctx, *r, holders.Silent)
+		if err != nil {
+			return err
+		}
+		r.volumes = slices.DeleteFunc(r.volumes, func(v proxmox.Volume) bool {
+			by, held := holders.File(v.Name())
+			return v.Content == isoContent && stays(ctx, v.ID+" on "+r.host, by, held, far(v))
+		})
+		r.mappings = slices.DeleteFunc(r.mappings, func(id string) bool {
+			by, held := holders.Mapping(id)
+			return stays(ctx, "mapping "+id, by, held, holders.Silent)
+		})
+	}
+	return nil
+}
+
+// stays reports, and says, whether something is kept for a VM that has it, or for one of
+// those that may.
+func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Summary) bool {
+	switch {
+	case held:
+		progress.Say(ctx, "%s stays: %s has it, and would not start without", what, words(by))
+	case len(silent) > 0:
+		progress.Say(ctx, "%s stays: whether %s has it cannot be seen, since %s does not answer", what, words(silent[0]), silent[0].Host)
+	default:
+		return false
+	}
+	return true
+}
+
+// words names a VM of whomever.
+func words(vm proxmox.Summary) string {
+	return fmt.Sprintf("VM %d (%s) on %s", vm.VMID, vm.Name, vm.Host)
+}
+
+// reach tells which of the silent VMs may have a volume of a host in their drives: those
+// of that host, and where the storage is shared, all.
+func (c *Cluster) reach(ctx context.Context, r rest, silent []proxmox.Summary) (func(proxmox.Volume) []proxmox.Summary, error) {
+	apart := map[string]bool{} // each host has its own of that name
+	if len(r.volumes) > 0 && len(silent) > 0 {
+		storages, err := c.Proxmox.Storages(ctx, r.host)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range storages {
+			apart[s.Name] = !s.Shared
+		}
+	}
+	return func(v proxmox.Volume) []proxmox.Summary {
+		return slices.DeleteFunc(slices.Clone(silent), func(vm proxmox.Summary) bool { return vm.Host != r.host && apart[v.Storage()] })
+	}, nil
+}

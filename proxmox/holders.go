@@ -1,0 +1,113 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Holders are the VMs, whoever's, that name files in their drives and mappings as their
+// devices: Proxmox starts none of which such a thing is gone.
+type Holders struct {
+	// Silent are those whose configuration cannot be read, since their hosts do not
+	// answer: they may name anything.
+	Silent []Summary
+
+	files, mappings map[string]Summary // one that names it
+}
+
+// Holders reads the configuration of every VM that the token may see, now and after its
+// next start, but for those of owner's; of all where owner is empty. A VM that only carries
+// the owner's tag is none of its own. Snapshots are not looked into.
+func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
+	all, err := c.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(r resource) bool { return r.Type != "qemu" })
+	ours := map[int]bool{}
+	if owner != "" {
+		vms, err := c.VMs(ctx, owner)
+		if err != nil {
+			return nil, err
+		}
+		for _, vm := range vms {
+			ours[vm.VMID] = true
+		}
+	}
+	h := &Holders{files: map[string]Summary{}, mappings: map[string]Summary{}}
+	var answer []resource
+	for _, r := range all {
+		if r.certain() != nil {
+			h.Silent = append(h.Silent, r.summary())
+		} else {
+			answer = append(answer, r)
+		}
+	}
+	vms, err := c.readAll(ctx, answer)
+	if err != nil {
+		return nil, err
+	}
+	for _, vm := range vms {
+		if !ours[vm.VMID] || !c.owns(owner, vm) {
+			h.enter(vm)
+		}
+	}
+	return h, nil
+}
+
+// enter notes what a VM names.
+func (h *Holders) enter(vm *VM) {
+	note := func(key, line string) {
+		switch {
+		case slotted.MatchString(key):
+			h.files[Volume{ID: loose(line).First("file", "")}.Name()] = vm.summary()
+		case strings.HasPrefix(key, "hostpci"):
+			h.mappings[loose(line).Get("mapping")] = vm.summary()
+		}
+	}
+	for key, line := range vm.config {
+		note(key, line)
+	}
+	for _, p := range vm.Pending {
+		note(p.Key, p.Have)
+	}
+}
+
+// File returns a VM that has a volume of that name in a drive.
+func (h *Holders) File(name string) (by Summary, held bool) {
+	by, held = h.files[name]
+	return by, held
+}
+
+// Mapping returns a VM that has a mapping as a device.
+func (h *Holders) Mapping(id string) (by Summary, held bool) {
+	by, held = h.mappings[id]
+	return by, held
+}
+
+// readAll reads VMs that a list has shown, a few at a time, as running ones, which alone
+// have something pending. It leaves out what was destroyed since.
+func (c *Client) readAll(ctx context.Context, all []resource) ([]*VM, error) {
+	found := make([]*VM, len(all))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(looksAtOnce)
+	for i, r := range all {
+		group.Go(func() error {
+			entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Node, int(r.VMID), "pending"), nil)
+			if errors.Is(err, ErrNotFound) {
+				return nil
+			}
+			if err == nil {
+				found[i] = newVM(r.Node, int(r.VMID), entries, true)
+				found[i].Running = r.Status == "running"
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	return slices.DeleteFunc(found, func(vm *VM) bool { return vm == nil }), err
+}
