@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/cps-gpu/homelab/lab/fleetread"
 )
@@ -160,8 +159,11 @@ func (g *deployer) bundle(ctx context.Context, repo *api.GitRepo, seen *repoSeen
 	if err := g.apply(ctx, obj, on); err != nil {
 		return err
 	}
-	waits := g.waitsFor(seen, b)
-	g.begin(ctx, seen, b, id, waits)
+	waits, err := g.waitsFor(ctx, repo.Namespace, b)
+	if err != nil {
+		return err
+	}
+	g.begin(ctx, b, id, waits)
 	return g.bundleStatus(ctx, repo, b, id, waits)
 }
 
@@ -175,41 +177,63 @@ func identity(b *fleetread.Bundle) string {
 	return "s-" + hex.EncodeToString(sum.Sum(nil))[:32] + ":" + hex.EncodeToString(sum.Sum(nil))[32:]
 }
 
-// waitsFor says in Fleet's words which bundles must be there first.
-func (g *deployer) waitsFor(seen *repoSeen, b *fleetread.Bundle) string {
-	var missing []string
+// waitsFor says in Fleet's words which bundles must be there first: those of the whole
+// cluster's that a name or a selector means, in a state that is accepted (fleet v0.16.1
+// internal/cmd/agent/deployer/deployer.go, checkDependency).
+func (g *deployer) waitsFor(ctx context.Context, namespace string, b *fleetread.Bundle) (string, error) {
+	var pending []string
 	for _, d := range b.Options.DependsOn {
-		found := false
-		for _, other := range seen.bundles {
-			match := d.Name != "" && other.Name == d.Name
-			if d.Selector != nil {
-				s, err := metav1.LabelSelectorAsSelector(d.Selector)
-				match = match || err == nil && s.Matches(labels.Set(other.Labels))
-			}
-			if !match {
-				continue
-			}
-			found = true
-			g.mu.Lock()
-			state := g.state[other.Name]
-			if state == nil || !state.done || state.err != nil {
-				missing = append(missing, other.Name)
-			}
-			g.mu.Unlock()
+		wanted := &metav1.LabelSelector{}
+		if d.Selector != nil {
+			wanted = d.Selector.DeepCopy()
 		}
-		if !found {
-			return fmt.Sprintf("no bundles matching labels %s in namespace %s", d.Name, fleetLocalNamespace)
+		if d.Name != "" {
+			wanted = metav1.AddLabelToSelector(wanted, api.BundleLabel, d.Name)
+			wanted = metav1.AddLabelToSelector(wanted, api.BundleNamespaceLabel, namespace)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(wanted)
+		if err != nil {
+			return err.Error(), nil
+		}
+		found, err := g.Dynamic.Resource(bundleDeployments().gvr()).Namespace(clusterNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+		if err != nil {
+			return "", fmt.Errorf("bundles: %w", err)
+		}
+		if len(found.Items) == 0 {
+			return fmt.Sprintf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, namespace), nil
+		}
+		for n := range found.Items {
+			if !accepted(stateOf(&found.Items[n]), d.AcceptedStates) {
+				pending = append(pending, found.Items[n].GetName())
+			}
 		}
 	}
-	if len(missing) == 0 {
-		return ""
+	if len(pending) == 0 {
+		return "", nil
 	}
-	return fmt.Sprintf("dependent bundle(s) are not ready: %v", missing)
+	return fmt.Sprintf("dependent bundle(s) are not ready: %v", pending), nil
+}
+
+func accepted(state api.BundleState, states []api.BundleState) bool {
+	return slices.Contains(states, state) || len(states) == 0 && state == api.Ready
+}
+
+// stateOf is as much of a bundle's state as the lab has (fleet v0.16.1
+// internal/cmd/controller/summary, GetDeploymentState).
+func stateOf(on *unstructured.Unstructured) api.BundleState {
+	ready, _, _ := unstructured.NestedBool(on.Object, "status", "ready")
+	switch {
+	case text(on, "status", "appliedDeploymentID") != text(on, "spec", "deploymentID"):
+		return api.WaitApplied
+	case !ready:
+		return api.NotReady
+	}
+	return api.Ready
 }
 
 // begin deploys a bundle in the background, once for each content, and again a while
 // after it failed.
-func (g *deployer) begin(ctx context.Context, seen *repoSeen, b *fleetread.Bundle, id, waits string) {
+func (g *deployer) begin(ctx context.Context, b *fleetread.Bundle, id, waits string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.state[b.Name]
