@@ -96,7 +96,7 @@ func (t *lintTree) source(gitRepo string, p lintPlace) *BundleSource {
 	}
 	files, err := t.stored(s)
 	if s.Err == nil {
-		s.Err = err
+		s.Err = errors.Join(err, chartsLoad(s, files))
 	}
 	for _, f := range files {
 		s.Resources = append(s.Resources, BundleFile{strings.TrimPrefix(f.name, s.prefix()), f.data})
@@ -175,6 +175,31 @@ func (t *lintTree) remoteChart(s *BundleSource) bool {
 	return slices.ContainsFunc(helms(&s.YAML), func(h *v1alpha1.HelmOptions) bool {
 		return h.Repo != "" || h.Chart != "" && !t.exists(path.Join(s.Dir, h.Chart))
 	})
+}
+
+// chartsLoad: Fleet loads every chart below a bundle's folder, deployed or not, to fetch
+// what it depends on, and stops at one that Helm cannot load (helmupdater/helmupdater.go).
+// Of what Helm asks of a chart, this is that its files are YAML.
+func chartsLoad(s *BundleSource, files []*lintFile) error {
+	if s.YAML.Helm != nil && s.YAML.Helm.DisableDependencyUpdate {
+		return nil
+	}
+	all, charts := map[string]*lintFile{}, []string(nil)
+	for _, f := range files {
+		if all[f.name] = f; path.Base(f.name) == "Chart.yaml" {
+			charts = append(charts, path.Dir(f.name))
+		}
+	}
+	for _, dir := range charts {
+		for _, name := range []string{"Chart.yaml", "values.yaml"} {
+			if f := all[path.Join(dir, name)]; f != nil {
+				if err := yaml.Unmarshal(f.data, &map[string]any{}); err != nil {
+					return fmt.Errorf("updating helm dependencies: cannot load %s: %w", f.name, err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // readsValuesFiles: the bundle's own are read only where a chart is named, those of

@@ -135,4 +135,7 @@ func TestReadBundlesIsAsOddAsFleet(t *testing.T) {
 		require.NoError(t, err)
 		require.Error(t, found[0].Err, refused)
 	}
+	found, err = ReadBundles(files("a/x.yaml", cm, "a/chart/Chart.yaml", "name: {{ .Name }}\n"), BundleScan{GitRepo: "lab"})
+	require.NoError(t, err)
+	require.ErrorContains(t, found[0].Err, "cannot load a/chart/Chart.yaml", "no matter that nothing deploys it")
 }

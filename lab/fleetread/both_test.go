@@ -180,7 +180,7 @@ func TestBothReadRandomRepositories(t *testing.T) {
 
 func random(r *rand.Rand) (fstest.MapFS, fleetread.Source) {
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
-	dirs := []string{"", "a/", "a/b/", "a/b/c/", "a-two/", "A_x/", ".h/", "a/.h/", "b/charts/x/", "b/", "a/templates/", "very-long-name-of-a-folder-that-goes-on/and-on-and-on/"}
+	dirs := []string{"", "a/", "a/b/", "a/b/c/", "a-two/", "A_x/", ".h/", "a/.h/", "b/apps/x/", "b/", "a/templates/", "very-long-name-of-a-folder-that-goes-on/and-on-and-on/"}
 	repo := fstest.MapFS{}
 	add := func(name, content string) { repo[name] = &fstest.MapFile{Data: []byte(content)} }
 	for range 2 + r.IntN(9) {
@@ -190,7 +190,7 @@ func random(r *rand.Rand) (fstest.MapFS, fleetread.Source) {
 		case "fleet.yaml", "fleet.yml", "dev.yaml":
 			content = options(r, pick)
 		case ".fleetignore":
-			content = pick("*.md", "x.yaml", "b/*", "charts/*\n", "# x.yaml", "*.y?ml  \n", "b", "*/x.yaml", "", "?.json\r\n")
+			content = pick("*.md", "x.yaml", "b/*", "apps/*\n", "# x.yaml", "*.y?ml  \n", "b", "*/x.yaml", "", "?.json\r\n")
 		case "values.yaml":
 			content = pick("a: 2", "{a: {b: 3}}", "a: null", "", "[1]", "b: {c: 1}")
 		case "Chart.yaml":
@@ -204,7 +204,7 @@ func random(r *rand.Rand) (fstest.MapFS, fleetread.Source) {
 	case 1, 2:
 		s.Paths = append(s.Paths, pick("a", "b", "*", "."))
 		for range r.IntN(2) {
-			s.Paths = append(s.Paths, pick("a", "/a", "a/", "*", "*/", "a/*", "**", ".", "", "/", "b/charts", "nowhere", "a/b/c", "[ab]", "a[", "./a*", "?", ".h", "a/x.yaml", "/a/*/", `\a`))
+			s.Paths = append(s.Paths, pick("a", "/a", "a/", "*", "*/", "a/*", "**", ".", "", "/", "b/apps", "nowhere", "a/b/c", "[ab]", "a[", "./a*", "?", ".h", "a/x.yaml", "/a/*/", `\a`))
 		}
 	case 3:
 		for range 1 + r.IntN(2) {
@@ -225,7 +225,7 @@ func options(r *rand.Rand, pick func(...string) string) string {
 	}
 	if r.IntN(6) == 0 { // what may be refused
 		out = append(out, pick("labels: {a: 1}", "annotations: x", "dependsOn: [{}]", "dependsOn: [{name: a, acceptedStates: [Up]}]", "imageScans: [{image: a, tagName: b}]",
-			"helm: {chart: charts/x}", "helm: {chart: x}", "helm: {chart: ., valuesFiles: [values.yaml]}", "helm: {repo: 'https://example.com'}", "helm: {timeoutSeconds: ten}",
+			"helm: {chart: apps/x}", "helm: {chart: x}", "helm: {chart: ., valuesFiles: [values.yaml]}", "helm: {repo: 'https://example.com'}", "helm: {timeoutSeconds: ten}",
 			"helm: {repo: 'https://example.com', chart: x, version: 1.0.0, valuesFiles: [values.yaml], values: {a: {b: 1}}}",
 			"helm: {repo: 'https://example.com', chart: x, valuesFiles: [b/values.yaml, ../values.yaml]}", "targetCustomizations: [{name: t, helm: {valuesFiles: [dev.yaml]}}]"))
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart/loader"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -297,33 +299,27 @@ func there(repo fs.FS, name string) bool {
 	return err == nil
 }
 
-// dependencies refuses a chart in the folder that needs others which are not with it:
-// Fleet would fetch them (helmupdater/helmupdater.go).
+// dependencies loads every chart of the folder, as Fleet does to fetch what they depend
+// on: one that Helm cannot load stops all, and one that lacks others is not played
+// (helmupdater/helmupdater.go).
 func dependencies(b *Bundle) error {
 	if b.Options.Helm != nil && b.Options.Helm.DisableDependencyUpdate {
 		return nil
 	}
-	for name, data := range b.Files {
+	for _, name := range slices.Sorted(maps.Keys(b.Files)) {
 		if path.Base(name) != "Chart.yaml" {
 			continue
 		}
-		var chart struct {
-			Dependencies []struct {
-				Name string `json:"name"`
-			} `json:"dependencies"`
+		var files []*loader.BufferedFile
+		for inner, data := range under(b.Files, path.Dir(name)) {
+			files = append(files, &loader.BufferedFile{Name: inner, Data: data})
 		}
-		if err := yaml.Unmarshal(data, &chart); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		ch, err := loader.LoadFiles(files)
+		if err != nil {
+			return fmt.Errorf("updating helm dependencies: %s: %w", name, err)
 		}
-		for _, d := range chart.Dependencies {
-			in := path.Join(path.Dir(name), "charts", d.Name)
-			has := false
-			for other := range b.Files {
-				has = has || strings.HasPrefix(other, in+"/") || strings.HasPrefix(other, in+"-")
-			}
-			if !has {
-				return &Unknown{Where: path.Join(b.Dir, name), What: "the chart " + d.Name + ", on which that one depends, is fetched"}
-			}
+		if err := action.CheckDependencies(ch, ch.Metadata.Dependencies); err != nil {
+			return &Unknown{Where: path.Join(b.Dir, name), What: "charts that are fetched for that one: " + err.Error()}
 		}
 	}
 	return nil

@@ -181,11 +181,11 @@ func TestWhatIsNotPlayedIsSaid(t *testing.T) {
 		assert.Contains(t, unknown.What, want)
 	}
 	for want, repo := range map[string]fs.FS{
-		"kustomization.yaml":  repository("kustomization.yaml=resources: [x.yaml]", "x.yaml"),
-		"a symbolic link":     fstest.MapFS{"x.yaml": {Data: []byte("y.yaml"), Mode: fs.ModeSymlink}, "y.yaml": {Data: []byte(object)}},
-		"on which that one":   repository("Chart.yaml={name: a, version: 1.0.0, dependencies: [{name: b, repository: 'https://example.com'}]}"),
-		"a second bundle a":   repository("a/fleet.yaml=name: a", "a/x.yaml", "b/fleet.yaml=name: a", "b/x.yaml"),
-		"without a repositor": repository("fleet.yaml=helm: {chart: 'https://example.com/x.tgz'}"),
+		"kustomization.yaml":   repository("kustomization.yaml=resources: [x.yaml]", "x.yaml"),
+		"a symbolic link":      fstest.MapFS{"x.yaml": {Data: []byte("y.yaml"), Mode: fs.ModeSymlink}, "y.yaml": {Data: []byte(object)}},
+		"fetched for that one": repository("Chart.yaml={name: a, version: 1.0.0, dependencies: [{name: b, repository: 'https://example.com'}]}"),
+		"a second bundle a":    repository("a/fleet.yaml=name: a", "a/x.yaml", "b/fleet.yaml=name: a", "b/x.yaml"),
+		"without a repositor":  repository("fleet.yaml=helm: {chart: 'https://example.com/x.tgz'}"),
 	} {
 		bundles, err := fleetread.Read(repo, fleetread.Source{Name: "lab"})
 		if err == nil {
@@ -205,10 +205,12 @@ func TestWhatFleetRefuses(t *testing.T) {
 		"dependsOn: [{}]": "dependsOn[0]: must specify",
 		"dependsOn: [{name: a, acceptedStates: [X]}]": `invalid state "X"`,
 		"imageScans: [{image: a, tagName: b}]":        "imagescan is disabled",
+		"helm: {chart: x}":                            "cannot load values.yaml",
 		"helm: {chart: nowhere}":                      "no such file",
 		"helm: {repo: 'https://example.com'}":         "no chart name",
 	} {
-		bundles, err := fleetread.Read(repository("a/fleet.yaml="+options, "a/x.yaml", "b/fleet.yaml=", "b/x.yaml"), fleetread.Source{Name: "lab"})
+		bundles, err := fleetread.Read(repository("a/fleet.yaml="+options, "a/x.yaml", "b/fleet.yaml=", "b/x.yaml",
+			"a/x/Chart.yaml={apiVersion: v2, name: x, version: 1.0.0}", "a/x/values.yaml="+map[bool]string{true: "[1]"}[strings.Contains(options, "chart: x")]), fleetread.Source{Name: "lab"})
 		require.ErrorContains(t, err, want, options)
 		assert.Empty(t, bundles)
 	}
