@@ -102,6 +102,9 @@ func (l *linter) checkFleetYAMLs() {
 		if b.Err != nil && !typed && strings.HasPrefix(b.Err.Error(), "reading fleet.yaml: ") && b.file.syntax() == nil {
 			l.in("wrong-type", b, b.root.at, "Fleet cannot read it: %s", strings.TrimPrefix(b.Err.Error(), "reading fleet.yaml: "))
 		}
+		if len(b.YAML.ImageScans) > 0 {
+			l.in("images-off", b, b.root.key("imageScans"), "Fleet refuses imageScans unless its chart's imagescan.enabled is true")
+		}
 		l.duplicateKeys(b.File, b.root)
 		l.inertKeys(b)
 		l.labels(b)

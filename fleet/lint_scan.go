@@ -71,12 +71,8 @@ func (t *lintTree) glob(pattern string) (dirs []string, err error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, err
 	}
-	wild := false
-	for part := range strings.SplitSeq(pattern, "/") {
-		if pattern == "" || wild && (part == "" || part == ".") {
-			return nil, nil
-		}
-		wild = wild || strings.ContainsAny(part, `*?[\`)
+	if globNothing(pattern) {
+		return nil, nil
 	}
 	pattern = path.Clean(pattern)
 	for _, dir := range slices.Sorted(maps.Keys(t.dirs)) {
@@ -88,4 +84,16 @@ func (t *lintTree) glob(pattern string) (dirs []string, err error) {
 		}
 	}
 	return dirs, nil
+}
+
+// globNothing says that a pattern names nothing, whatever there is.
+func globNothing(pattern string) bool {
+	wild := false
+	for part := range strings.SplitSeq(pattern, "/") {
+		if pattern == "" || wild && (part == "" || part == ".") {
+			return true
+		}
+		wild = wild || strings.ContainsAny(part, `*?[\`)
+	}
+	return false
 }
