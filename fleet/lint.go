@@ -104,7 +104,9 @@ func Lint(ctx context.Context, fsys fs.FS, o LintOptions) (*LintReport, error) {
 		}
 	}
 	l := &linter{ctx: ctx, opt: o, tree: tree, rules: lintRuleIndex()}
-	l.load()
+	if err := l.load(); err != nil {
+		return nil, err
+	}
 	for _, check := range lintChecks() {
 		if err := ctx.Err(); err != nil {
 			return nil, err

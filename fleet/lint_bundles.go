@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -34,6 +34,8 @@ type BundleSource struct {
 	YAML      v1alpha1.FleetYAML
 	Resources []BundleFile // what Fleet stores in the bundle from this folder, by name; a remote chart's files are not in it
 	Err       error        // why Fleet refuses the bundle, and with it the whole GitRepo
+
+	own bool // the GitRepo named File
 }
 
 // BundleFile is a file of a bundle.
@@ -54,9 +56,13 @@ func ReadBundles(fsys fs.FS, scan BundleScan) ([]BundleSource, error) {
 	if err != nil {
 		return nil, err
 	}
+	places, err := tree.scan(scan)
+	if err != nil {
+		return nil, err
+	}
 	var out []BundleSource
-	for _, b := range tree.scan(scan) {
-		s := tree.source(scan.GitRepo, b)
+	for _, p := range places {
+		s := tree.source(scan.GitRepo, p)
 		if len(s.Resources) == 0 && s.Err == nil && !tree.remoteChart(s) {
 			continue
 		}
@@ -68,66 +74,11 @@ func ReadBundles(fsys fs.FS, scan BundleScan) ([]BundleSource, error) {
 	return out, nil
 }
 
-// scan lists the folders that become bundles, with the file of options of each.
-func (t *lintTree) scan(s BundleScan) []BundlePath {
-	if len(s.Bundles) > 0 {
-		return t.driven(s.Bundles)
-	}
-	paths := s.Paths
-	if len(paths) == 0 {
-		paths = []string{"."}
-	}
-	var out []BundlePath
-	seen := map[string]bool{}
-	add := func(dir string) {
-		if !seen[dir] {
-			seen[dir] = true
-			out = append(out, BundlePath{dir, t.options(dir)})
-		}
-	}
-	for _, p := range paths {
-		for _, base := range t.glob(p) {
-			if t.options(base) != "" || t.loose(base) {
-				add(base)
-			}
-			for _, dir := range t.under(base)[1:] {
-				if t.options(dir) != "" {
-					add(dir)
-				}
-			}
-		}
-	}
-	return out
-}
-
-func (t *lintTree) driven(bundles []BundlePath) (out []BundlePath) {
-	for _, b := range bundles {
-		dir := path.Clean(strings.TrimLeft(b.Base, "/"))
-		file := t.options(dir)
-		if b.Options != "" {
-			file = path.Join(dir, b.Options)
-		}
-		out = append(out, BundlePath{dir, file})
-	}
-	return out
-}
-
-// glob resolves an entry of paths to folders.
-func (t *lintTree) glob(pattern string) (dirs []string) {
-	pattern = path.Clean(strings.TrimLeft(pattern, "/"))
-	for _, dir := range slices.Sorted(maps.Keys(t.dirs)) {
-		if ok, err := path.Match(pattern, dir); ok && err == nil {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
-}
-
 // source reads one bundle.
-func (t *lintTree) source(gitRepo string, b BundlePath) *BundleSource {
-	s := &BundleSource{Dir: b.Base, File: b.Options, Name: BundleName(gitRepo, b.Base)}
+func (t *lintTree) source(gitRepo string, p lintPlace) *BundleSource {
+	s := &BundleSource{Dir: p.dir, File: p.file, Name: BundleName(gitRepo, p.dir), own: p.own}
 	if rel, own := s.ownOptions(); own {
-		s.Name = BundleName(gitRepo, path.Join(b.Base, strings.TrimSuffix(rel, path.Ext(rel))))
+		s.Name = BundleName(gitRepo, path.Join(p.dir, strings.TrimSuffix(rel, path.Ext(rel))))
 	}
 	if s.File != "" {
 		f := t.files[s.File]
@@ -141,9 +92,13 @@ func (t *lintTree) source(gitRepo string, b BundlePath) *BundleSource {
 		s.Name = s.YAML.Name
 	}
 	if s.Err == nil {
-		s.Err = errors.Join(validateFleetYAML(&s.YAML), t.checkValuesFiles(s))
+		s.Err = errors.Join(validateFleetYAML(&s.YAML), t.checkValuesFiles(s), t.checkCharts(s))
 	}
-	for _, f := range t.resources(s) {
+	files, err := t.stored(s)
+	if s.Err == nil {
+		s.Err = errors.Join(err, chartsLoad(s, files))
+	}
+	for _, f := range files {
 		s.Resources = append(s.Resources, BundleFile{strings.TrimPrefix(f.name, s.prefix()), f.data})
 	}
 	return s
@@ -160,13 +115,16 @@ func decodeFleetYAML(data []byte, into *v1alpha1.FleetYAML) (err error) {
 	if err := yaml.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("reading fleet.yaml: %w", err)
 	}
+	// It is read once more, as the Bundle's metadata: annotations (read.go readMetadata).
+	if err := yaml.Unmarshal(data, &struct{ metav1.ObjectMeta }{}); err != nil {
+		return fmt.Errorf("reading fleet.yaml: %w", err)
+	}
 	return nil
 }
 
-// ownOptions is the file of options where it is not fleet.yaml: driven scans.
+// ownOptions is the file of options where the GitRepo names it: driven scans.
 func (s *BundleSource) ownOptions() (string, bool) {
-	rel := strings.TrimPrefix(s.File, s.prefix())
-	return rel, s.File != "" && rel != "fleet.yaml" && rel != "fleet.yml"
+	return strings.TrimPrefix(s.File, s.prefix()), s.own
 }
 
 // prefix is what names of files in the bundle's folder begin with.
@@ -190,10 +148,8 @@ func validateFleetYAML(fy *v1alpha1.FleetYAML) error {
 			}
 		}
 	}
-	for i, scan := range fy.ImageScans {
-		if scan.Image != "" && scan.TagName == "" {
-			errs = append(errs, fmt.Errorf("imageScans[%d]: the name of scan is required", i))
-		}
+	if len(fy.ImageScans) > 0 { // Fleet's chart leaves imagescan.enabled false
+		errs = append(errs, errors.New("imagescan is disabled; remove imagescans from your config files, or enable imagescan"))
 	}
 	return errors.Join(errs...)
 }
@@ -221,6 +177,31 @@ func (t *lintTree) remoteChart(s *BundleSource) bool {
 	})
 }
 
+// chartsLoad: Fleet loads every chart below a bundle's folder, deployed or not, to fetch
+// what it depends on, and stops at one that Helm cannot load (helmupdater/helmupdater.go).
+// Of what Helm asks of a chart, this is that its files are YAML.
+func chartsLoad(s *BundleSource, files []*lintFile) error {
+	if s.YAML.Helm != nil && s.YAML.Helm.DisableDependencyUpdate {
+		return nil
+	}
+	all, charts := map[string]*lintFile{}, []string(nil)
+	for _, f := range files {
+		if all[f.name] = f; path.Base(f.name) == "Chart.yaml" {
+			charts = append(charts, path.Dir(f.name))
+		}
+	}
+	for _, dir := range charts {
+		for _, name := range []string{"Chart.yaml", "values.yaml"} {
+			if f := all[path.Join(dir, name)]; f != nil {
+				if err := yaml.Unmarshal(f.data, &map[string]any{}); err != nil {
+					return fmt.Errorf("updating helm dependencies: cannot load %s: %w", f.name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // readsValuesFiles: the bundle's own are read only where a chart is named, those of
 // targets always (bundlereader/resources.go readResources).
 func readsValuesFiles(fy *v1alpha1.FleetYAML, h *v1alpha1.HelmOptions) bool {
@@ -245,80 +226,21 @@ func (t *lintTree) checkValuesFiles(s *BundleSource) error {
 	return errors.Join(errs...)
 }
 
-// resources lists what of the bundle's folder goes into the bundle.
-func (t *lintTree) resources(s *BundleSource) []*lintFile {
-	config := map[string]bool{"fleet.yaml": true}
-	if rel, own := s.ownOptions(); own {
-		config[rel] = true
-	}
+// checkCharts refuses what Fleet would look for and not find (bundlereader/charturl.go
+// ChartURL, source.go parseSource).
+func (t *lintTree) checkCharts(s *BundleSource) error {
+	var errs []error
 	for _, h := range helms(&s.YAML) {
-		for _, name := range h.ValuesFiles {
-			config[name], config[path.Base(name)] = true, true
-		}
-	}
-	if s.Dir != "." && strings.HasPrefix(path.Base(s.Dir), ".") {
-		return nil // hidden folders are skipped, the bundle's own too
-	}
-	return t.collect(s.Dir, s.prefix(), nil, config)
-}
-
-func (t *lintTree) collect(dir, prefix string, ignored []string, config map[string]bool) (out []*lintFile) {
-	if f := t.files[path.Join(dir, ".fleetignore")]; f != nil {
-		ignored = slices.Clip(ignored)
-		for _, p := range readIgnore(f.data) {
-			ignored = append(ignored, p.text)
-		}
-	}
-	for _, name := range t.dirs[dir] {
-		base, isDir := strings.CutSuffix(name, "/")
-		full := path.Join(dir, base)
 		switch {
-		case strings.HasPrefix(base, "."), config[strings.TrimPrefix(full, prefix)], isIgnored(ignored, base, isDir):
-		case isDir:
-			out = append(out, t.collect(full, prefix, ignored, config)...)
-		default:
-			out = append(out, t.files[full])
+		case strings.HasPrefix(h.Repo, "oci://"), h.Repo == "" && strings.HasPrefix(h.Chart, "oci://"):
+		case h.Repo != "" && h.Chart == "" && (h == s.YAML.Helm || s.YAML.Helm == nil || s.YAML.Helm.Chart == ""):
+			errs = append(errs, fmt.Errorf("failed to resolve URL of repo=%s chart=: no chart name found", h.Repo))
+		case h.Repo == "" && h.Chart != "" && !isChartURL(h.Chart) && !t.exists(path.Join(s.Dir, h.Chart)) &&
+			(h == s.YAML.Helm || s.YAML.Helm == nil || s.YAML.Helm.Repo == ""):
+			errs = append(errs, fmt.Errorf("retrieving file from %q: no such file or directory", h.Chart))
 		}
 	}
-	return out
-}
-
-// ignoreLine is a pattern of a .fleetignore.
-type ignoreLine struct {
-	line int
-	text string
-}
-
-func readIgnore(data []byte) (out []ignoreLine) {
-	line := 0
-	for text := range strings.Lines(string(data)) {
-		line++
-		text = strings.TrimRight(text, "\r\n")
-		if cut := strings.TrimRight(text, " \t"); !strings.HasSuffix(cut, `\`) {
-			text = cut
-		}
-		if text != "" && !strings.HasPrefix(text, "#") {
-			out = append(out, ignoreLine{line, text})
-		}
-	}
-	return out
-}
-
-// isIgnored: patterns meet the last part of a path only; "name/*" leaves out folders
-// of that name (bundlereader/loaddirectory.go isIgnored).
-func isIgnored(patterns []string, base string, isDir bool) bool {
-	for _, p := range patterns {
-		if i := strings.LastIndex(p, "/*"); i > 0 {
-			if isDir && strings.TrimSuffix(p, "/*") == base {
-				return true
-			}
-			continue
-		}
-		if ok, err := path.Match(p, base); ok && err == nil {
-			return true
-		}
-	}
-	return false
+	return errors.Join(errs...)
 }
 
 // Values are the chart's values for clusters that no customization is for: those of

@@ -93,3 +93,49 @@ func TestReadBundlesSkipsWhatFleetSkips(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"a": float64(2), "c": map[string]any{"d": float64(1), "e": float64(2)}}, values, "files win over fleet.yaml")
 }
+
+// Where Fleet's reading is not what one would think. The lab reads by itself, and its
+// test lab/fleetread holds both readings against each other.
+func TestReadBundlesIsAsOddAsFleet(t *testing.T) {
+	const cm = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	repo := files("app/fleet.yaml", "", "app/x.yaml", cm, "app/.fleetignore", "y.yaml\n", "app/y.yaml", cm, "app-two/x.yaml", cm, "app-two/y.yaml", cm)
+	for name, c := range map[string]struct {
+		scan BundleScan
+		want []string
+		err  string
+	}{
+		"a slash is no path":                        {scan: BundleScan{Paths: []string{"/"}}, err: "no resource found"},
+		"nothing follows a pattern's last slash":    {scan: BundleScan{Paths: []string{"*/"}}, err: "no resource found"},
+		"a star is not the root":                    {scan: BundleScan{Paths: []string{"*"}}, want: []string{"lab-app@app", "lab-app-two@app-two"}},
+		"one bad path is all":                       {scan: BundleScan{Paths: []string{"app", "["}}, err: "invalid path glob ["},
+		"a fleet.yaml that is named is in the name": {scan: BundleScan{Bundles: []BundlePath{{Base: "app", Options: "fleet.yaml"}}}, want: []string{"lab-app-fleet@app"}},
+		"a slash leads out of the repository":       {scan: BundleScan{Bundles: []BundlePath{{Base: "/app"}}}, err: "no resource found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.scan.GitRepo = "lab"
+			found, err := ReadBundles(repo, c.scan)
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.want, names(found))
+		})
+	}
+	found, err := ReadBundles(files("x.yaml", cm, "app/.fleetignore", "y.yaml\n", "app/y.yaml", cm, "app-two/y.yaml", cm, "two/y.yaml", cm), BundleScan{GitRepo: "lab"})
+	require.NoError(t, err)
+	var got []string
+	for _, f := range found[0].Resources {
+		got = append(got, f.Name)
+	}
+	require.Equal(t, []string{"two/y.yaml", "x.yaml"}, got, "what app says holds in app-two")
+
+	for _, refused := range []string{"labels: {a: 1}\n", "name: 2004\n", "annotations: {a: 1}\n", "imageScans: [{image: a, tagName: b}]\n", "helm: {chart: nowhere}\n", "helm: {repo: 'https://example.com'}\n"} {
+		found, err := ReadBundles(files("a/fleet.yaml", refused, "a/x.yaml", cm), BundleScan{GitRepo: "lab"})
+		require.NoError(t, err)
+		require.Error(t, found[0].Err, refused)
+	}
+	found, err = ReadBundles(files("a/x.yaml", cm, "a/chart/Chart.yaml", "name: {{ .Name }}\n"), BundleScan{GitRepo: "lab"})
+	require.NoError(t, err)
+	require.ErrorContains(t, found[0].Err, "cannot load a/chart/Chart.yaml", "no matter that nothing deploys it")
+}

@@ -63,11 +63,15 @@ func plainSyntax(what string) string {
 var newerKeys = map[string]reflect.Type{"createNamespace": reflect.TypeFor[bool]()}
 
 // fleetYAMLSchema is what may be in a fleet.yaml. Fleet reads it twice: as FleetYAML,
-// and as metadata for annotations (bundlereader/read.go readMetadata).
+// and as metadata (bundlereader/read.go readMetadata), which is an embedded struct: what
+// both have must be right in the stricter of the two.
 func fleetYAMLSchema(m lintSchemas) *lintSchema {
 	s := m.of(reflect.TypeFor[v1alpha1.FleetYAML]())
 	meta := m.of(reflect.TypeFor[metav1.ObjectMeta]())
 	s.fields["annotations"] = meta.fields["annotations"]
+	for _, both := range []string{"annotations", "labels", "name"} {
+		s.promoted[both] = true
+	}
 	for key, t := range newerKeys {
 		s.fields[key] = m.of(t)
 		m.of(reflect.TypeFor[v1alpha1.BundleTarget]()).fields[key] = m.of(t)
@@ -97,6 +101,9 @@ func (l *linter) checkFleetYAMLs() {
 		}
 		if b.Err != nil && !typed && strings.HasPrefix(b.Err.Error(), "reading fleet.yaml: ") && b.file.syntax() == nil {
 			l.in("wrong-type", b, b.root.at, "Fleet cannot read it: %s", strings.TrimPrefix(b.Err.Error(), "reading fleet.yaml: "))
+		}
+		if len(b.YAML.ImageScans) > 0 {
+			l.in("images-off", b, b.root.key("imageScans"), "Fleet refuses imageScans unless its chart's imagescan.enabled is true")
 		}
 		l.duplicateKeys(b.File, b.root)
 		l.inertKeys(b)

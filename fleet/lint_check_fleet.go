@@ -105,6 +105,11 @@ func (l *linter) gitRepo(o *lintObject) {
 	if n := spec.get("paths"); len(n.list()) > 0 && len(spec.get("bundles").list()) > 0 {
 		l.add("gitrepo-paths-and-bundles", file, n.at, "%s: paths are not looked at beside bundles", o)
 	}
+	for _, n := range spec.get("paths").list() {
+		if globNothing(strings.TrimLeft(n.str(), "/")) {
+			l.add("gitrepo-path", file, n.at, "%s: the path %q names nothing", o, n.str())
+		}
+	}
 	if n := spec.get("branch"); n.str() != "" && spec.get("revision").str() != "" {
 		l.add("gitrepo-revision", file, n.at, "%s: branch is not followed beside revision", o)
 	}

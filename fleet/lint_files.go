@@ -70,8 +70,8 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the repository: %w", err)
 	}
-	for _, names := range t.dirs {
-		slices.Sort(names)
+	for _, names := range t.dirs { // in the order that a disk is walked in, so without the slash
+		slices.SortFunc(names, func(a, b string) int { return strings.Compare(strings.TrimSuffix(a, "/"), strings.TrimSuffix(b, "/")) })
 	}
 	return t, nil
 }

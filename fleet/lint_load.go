@@ -63,9 +63,13 @@ func (b *lintBundle) release() string {
 // named says that the bundle's name is known: it says it, or the GitRepo's is known.
 func (l *linter) named(b *lintBundle) bool { return b.YAML.Name != "" || l.opt.GitRepo != "" }
 
-func (l *linter) load() {
+func (l *linter) load() error {
 	l.parse()
-	for _, p := range l.find() {
+	places, err := l.find()
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
 		s := l.tree.source(l.opt.GitRepo, p)
 		b := &lintBundle{BundleSource: s, file: l.tree.files[s.File], files: l.tree.resources(s), root: &lintNode{}}
 		if b.file != nil && len(b.file.docs) > 0 {
@@ -83,21 +87,22 @@ func (l *linter) load() {
 		l.bundles = append(l.bundles, b)
 	}
 	l.loadLoose()
+	return nil
 }
 
 // find lists the folders that become bundles. Where nobody says what the GitRepo
 // reads, every folder with a fleet.yaml is one; the root is only where nothing else is.
-func (l *linter) find() []BundlePath {
+func (l *linter) find() ([]lintPlace, error) {
 	if len(l.opt.Bundles) > 0 || len(l.opt.Paths) > 0 {
 		return l.tree.scan(l.opt.BundleScan)
 	}
-	var out []BundlePath
+	var out []lintPlace
 	for _, dir := range l.tree.under(".") {
 		if file := l.tree.options(dir); file != "" {
-			out = append(out, BundlePath{dir, file})
+			out = append(out, lintPlace{dir: dir, file: file})
 		}
 	}
-	return out
+	return out, nil
 }
 
 // parse reads all YAML files at once, on all processors. What lies in a chart's

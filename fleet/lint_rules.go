@@ -37,6 +37,8 @@ var lintRulesFile = [...]LintRule{
 		"write the value as its kind demands", "internal/bundlereader/read.go bundleFromDir"},
 	{"lossy-text", Failure, "", "Text without quotes that YAML takes for a number or a truth value becomes other text: 1.10 is 1.1, yes is true.",
 		"put it in quotes", "internal/bundlereader/read.go bundleFromDir (sigs.k8s.io/yaml yaml.go convertToJSONableObject writes numbers anew where text is wanted)"},
+	{"images-off", Warning, "", "imageScans stop the whole GitRepo where image scanning is off, which it is unless Fleet's chart was told otherwise.",
+		"take imageScans away, or set imagescan.enabled in the values of Fleet's chart", "internal/bundlereader/read.go bundleFromDir (ImagescanEnabled); charts/fleet/values.yaml"},
 	{"second-document", Failure, "", "Of a fleet.yaml Fleet reads the first document only.",
 		"keep one document; make another folder for another bundle", "internal/bundlereader/read.go bundleFromDir"},
 	{"two-fleet-yamls", Warning, "", "fleet.yml beside fleet.yaml is not read.",

@@ -58,6 +58,8 @@ var lintRulesFleet = [...]LintRule{
 		"keep one of them", "internal/cmd/controller/gitops/reconciler/gitjob.go argsAndEnvs"},
 	{"gitrepo-paths-and-bundles", Failure, "", "paths beside bundles are not read.",
 		"keep one of them", "internal/cmd/controller/gitops/reconciler/gitjob.go newJobSpec"},
+	{"gitrepo-path", Failure, "", "An entry of paths that names nothing, which looks like one that does: / is not the whole repository, and apps/*/ no folder.",
+		"take paths away for the whole repository; write apps/* without a slash at its end", "internal/cmd/cli/apply/apply.go globDirs (filepath.Glob)"},
 	{"gitrepo-revision", Warning, "", "branch beside revision is not followed.",
 		"keep one of them", "pkg/git/fetch.go LatestCommit"},
 	{"gitrepo-no-targets", Warning, "F7", "A GitRepo without targets outside fleet-local reaches no cluster.",

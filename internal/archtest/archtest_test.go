@@ -162,6 +162,19 @@ func TestLeavesHoldTheStandardLibraryOnly(t *testing.T) {
 	}
 }
 
+// TestSimulatorsStandOnNothingTheyJudge: a misreading of the world in proxmox, cloudinit
+// or kube that its simulator shared would be called right. Whichever way it comes: the
+// table above is of direct imports only.
+func TestSimulatorsStandOnNothingTheyJudge(t *testing.T) {
+	may := append([]string{"proxmox/pvesim", "proxmox/pvesim/guest", "proxmox/pvesim/qemu", "proxmox/pvesim/record", "internal/kubesim",
+		"internal/iso9660", "internal/suggest", "internal/yamlbound", "remote", "remote/remotetest"}, leaves...)
+	for _, p := range list(t, "-deps", "./proxmox/pvesim", "./proxmox/pvesim/guest", "./proxmox/pvesim/qemu", "./proxmox/pvesim/record", "./internal/kubesim") {
+		if ours, ok := strings.CutPrefix(p.ImportPath, module); ok {
+			assert.Contains(t, may, ours, "a simulator stands on it")
+		}
+	}
+}
+
 // TestEveryRowIsUsed keeps the table honest.
 func TestEveryRowIsUsed(t *testing.T) {
 	var have []string

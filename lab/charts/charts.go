@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 )
 
 //go:embed all:cert-manager all:ceph-csi-cephfs all:cilium all:csi-driver-nfs all:dcgm-exporter all:fleet all:fleet-crd
@@ -27,4 +29,23 @@ func Write(dir string) error {
 		return fmt.Errorf("charts: %w", err)
 	}
 	return nil
+}
+
+// Of are the files of a chart, by their names from its folder.
+func Of(name string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	if !fs.ValidPath(name) || path.Base(name) != name {
+		return nil, fmt.Errorf("the lab has no chart %q", name)
+	}
+	err := fs.WalkDir(files, name, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		out[strings.TrimPrefix(at, name+"/")], err = files.ReadFile(at)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the lab has no chart %q: %w", name, err)
+	}
+	return out, nil
 }

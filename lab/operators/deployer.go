@@ -1,32 +1,24 @@
 package operators
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
-	"net"
+	"maps"
 	"os"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"helm.sh/helm/v3/pkg/release"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/fleet"
-	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/lab/charts"
+	"github.com/cps-gpu/homelab/lab/fleetread"
 )
 
 // clusterNamespace is where Fleet keeps what it deploys to its own cluster.
@@ -35,8 +27,6 @@ const clusterNamespace = "cluster-fleet-local-local-1a3d67d0a899"
 // deployer brings bundles into the cluster.
 type deployer struct {
 	*instance
-	kube  *kube.Client
-	chart *chart.Client
 	repos map[uid]*repoSeen
 
 	mu    sync.Mutex
@@ -52,28 +42,10 @@ type progress struct {
 }
 
 func newDeployer(ctx context.Context, i *instance) (*deployer, error) {
-	client, err := kube.New(kube.Config{Kubeconfig: i.Kubeconfig, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, i.Address)
-	}})
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "fleet-charts-")
-	if err != nil {
-		_ = client.Close()
-		return nil, fmt.Errorf("charts: %w", err)
-	}
-	context.AfterFunc(ctx, func() { _ = client.Close(); _ = os.RemoveAll(dir) })
-	if err := charts.Write(filepath.Join(dir, "charts")); err != nil {
-		return nil, err
-	}
 	if err := i.apply(ctx, object("v1", "Namespace", "", clusterNamespace, nil)); err != nil {
 		return nil, err
 	}
-	return &deployer{
-		instance: i, kube: client, chart: chart.NewClient(client, chart.Source{Folder: filepath.Join(dir, "charts"), Offline: true}),
-		repos: map[uid]*repoSeen{}, state: map[string]*progress{},
-	}, nil
+	return &deployer{instance: i, repos: map[uid]*repoSeen{}, state: map[string]*progress{}}, nil
 }
 
 // temporary writes a file that only we can read.
@@ -162,19 +134,19 @@ func (g *deployer) repoStatus(ctx context.Context, repo *api.GitRepo, seen *repo
 }
 
 // bundle makes the objects of a bundle, and deploys it when what it depends on is there.
-func (g *deployer) bundle(ctx context.Context, repo *api.GitRepo, seen *repoSeen, b *fleet.BundleSource) error {
-	id := identity(seen.commit, b)
+func (g *deployer) bundle(ctx context.Context, repo *api.GitRepo, seen *repoSeen, b *fleetread.Bundle) error {
+	id := identity(b)
 	all := map[string]any{"fleet.cattle.io/repo-name": repo.Name, "fleet.cattle.io/commit": seen.commit}
-	for key, value := range b.YAML.Labels {
+	for key, value := range b.Labels {
 		all[key] = value
 	}
 	depends := []any{}
-	for _, d := range b.YAML.DependsOn {
+	for _, d := range b.Options.DependsOn {
 		depends = append(depends, d)
 	}
 	obj := object("fleet.cattle.io/v1alpha1", "Bundle", repo.Namespace, b.Name, map[string]any{
 		"metadata": map[string]any{"labels": all},
-		"spec":     map[string]any{"defaultNamespace": b.YAML.DefaultNamespace, "dependsOn": depends, "targets": []any{map[string]any{"clusterName": "local"}}},
+		"spec":     map[string]any{"defaultNamespace": b.Options.DefaultNamespace, "dependsOn": depends, "targets": []any{map[string]any{"clusterName": "local"}}},
 	})
 	marks := map[string]any{"fleet.cattle.io/bundle-name": b.Name, "fleet.cattle.io/bundle-namespace": repo.Namespace,
 		"fleet.cattle.io/cluster": "local", "fleet.cattle.io/cluster-namespace": repo.Namespace}
@@ -182,61 +154,86 @@ func (g *deployer) bundle(ctx context.Context, repo *api.GitRepo, seen *repoSeen
 		marks[key] = value
 	}
 	on := object("fleet.cattle.io/v1alpha1", "BundleDeployment", clusterNamespace, b.Name, map[string]any{
-		"metadata": map[string]any{"labels": marks}, "spec": map[string]any{"deploymentID": id, "stagedDeploymentID": id, "options": map[string]any{"keepResources": b.YAML.KeepResources}},
+		"metadata": map[string]any{"labels": marks}, "spec": map[string]any{"deploymentID": id, "stagedDeploymentID": id, "options": map[string]any{"keepResources": b.Options.KeepResources}},
 	})
 	if err := g.apply(ctx, obj, on); err != nil {
 		return err
 	}
-	waits := g.waitsFor(seen, b)
-	g.begin(ctx, seen, b, id, waits)
+	waits, err := g.waitsFor(ctx, repo.Namespace, b)
+	if err != nil {
+		return err
+	}
+	g.begin(ctx, b, id, waits)
 	return g.bundleStatus(ctx, repo, b, id, waits)
 }
 
 // identity names what a bundle deploys: another content is another.
-func identity(_ string, b *fleet.BundleSource) string {
+func identity(b *fleetread.Bundle) string {
 	sum := sha256.New()
-	_, _ = fmt.Fprintf(sum, "%s", plainJSON(b.YAML))
-	for _, r := range b.Resources {
-		_, _ = fmt.Fprintf(sum, "\x00%s\x00%s", r.Name, r.Data)
+	fmt.Fprint(sum, plainJSON(b.Options))
+	for _, name := range slices.Sorted(maps.Keys(b.Files)) {
+		fmt.Fprintf(sum, "\x00%s\x00%s", name, b.Files[name])
 	}
 	return "s-" + hex.EncodeToString(sum.Sum(nil))[:32] + ":" + hex.EncodeToString(sum.Sum(nil))[32:]
 }
 
-// waitsFor says in Fleet's words which bundles must be there first.
-func (g *deployer) waitsFor(seen *repoSeen, b *fleet.BundleSource) string {
-	var missing []string
-	for _, d := range b.YAML.DependsOn {
-		found := false
-		for _, other := range seen.bundles {
-			match := d.Name != "" && other.Name == d.Name
-			if d.Selector != nil {
-				s, err := metav1.LabelSelectorAsSelector(d.Selector)
-				match = match || err == nil && s.Matches(labels.Set(other.YAML.Labels))
-			}
-			if !match {
-				continue
-			}
-			found = true
-			g.mu.Lock()
-			state := g.state[other.Name]
-			if state == nil || !state.done || state.err != nil {
-				missing = append(missing, other.Name)
-			}
-			g.mu.Unlock()
+// waitsFor says in Fleet's words which bundles must be there first: those of the whole
+// cluster's that a name or a selector means, in a state that is accepted (fleet v0.16.1
+// internal/cmd/agent/deployer/deployer.go, checkDependency).
+func (g *deployer) waitsFor(ctx context.Context, namespace string, b *fleetread.Bundle) (string, error) {
+	var pending []string
+	for _, d := range b.Options.DependsOn {
+		wanted := &metav1.LabelSelector{}
+		if d.Selector != nil {
+			wanted = d.Selector.DeepCopy()
 		}
-		if !found {
-			return fmt.Sprintf("no bundles matching labels %s in namespace %s", d.Name, fleetLocalNamespace)
+		if d.Name != "" {
+			wanted = metav1.AddLabelToSelector(wanted, api.BundleLabel, d.Name)
+			wanted = metav1.AddLabelToSelector(wanted, api.BundleNamespaceLabel, namespace)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(wanted)
+		if err != nil {
+			return err.Error(), nil
+		}
+		found, err := g.Dynamic.Resource(bundleDeployments().gvr()).Namespace(clusterNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+		if err != nil {
+			return "", fmt.Errorf("bundles: %w", err)
+		}
+		if len(found.Items) == 0 {
+			return fmt.Sprintf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, namespace), nil
+		}
+		for n := range found.Items {
+			if !accepted(stateOf(&found.Items[n]), d.AcceptedStates) {
+				pending = append(pending, found.Items[n].GetName())
+			}
 		}
 	}
-	if len(missing) == 0 {
-		return ""
+	if len(pending) == 0 {
+		return "", nil
 	}
-	return fmt.Sprintf("dependent bundle(s) are not ready: %v", missing)
+	return fmt.Sprintf("dependent bundle(s) are not ready: %v", pending), nil
+}
+
+func accepted(state api.BundleState, states []api.BundleState) bool {
+	return slices.Contains(states, state) || len(states) == 0 && state == api.Ready
+}
+
+// stateOf is as much of a bundle's state as the lab has (fleet v0.16.1
+// internal/cmd/controller/summary, GetDeploymentState).
+func stateOf(on *unstructured.Unstructured) api.BundleState {
+	ready, _, _ := unstructured.NestedBool(on.Object, "status", "ready")
+	switch {
+	case text(on, "status", "appliedDeploymentID") != text(on, "spec", "deploymentID"):
+		return api.WaitApplied
+	case !ready:
+		return api.NotReady
+	}
+	return api.Ready
 }
 
 // begin deploys a bundle in the background, once for each content, and again a while
 // after it failed.
-func (g *deployer) begin(ctx context.Context, seen *repoSeen, b *fleet.BundleSource, id, waits string) {
+func (g *deployer) begin(ctx context.Context, b *fleetread.Bundle, id, waits string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.state[b.Name]
@@ -248,9 +245,8 @@ func (g *deployer) begin(ctx context.Context, seen *repoSeen, b *fleet.BundleSou
 		return
 	}
 	d.id, d.running = id, true
-	files := seen.files
 	g.all.Go(func() {
-		err := g.deploy(ctx, files, b)
+		err := g.deploy(ctx, b, id)
 		if err != nil {
 			pause(ctx, 5*time.Second) // Fleet's agent backs off too
 		}
@@ -260,7 +256,7 @@ func (g *deployer) begin(ctx context.Context, seen *repoSeen, b *fleet.BundleSou
 	})
 }
 
-func (g *deployer) bundleStatus(ctx context.Context, repo *api.GitRepo, b *fleet.BundleSource, id, waits string) error {
+func (g *deployer) bundleStatus(ctx context.Context, repo *api.GitRepo, b *fleetread.Bundle, id, waits string) error {
 	on, err := g.Dynamic.Resource(bundleDeployments().gvr()).Namespace(clusterNamespace).Get(ctx, b.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("bundle %s: %w", b.Name, err)
@@ -284,7 +280,7 @@ func (g *deployer) bundleStatus(ctx context.Context, repo *api.GitRepo, b *fleet
 	if up {
 		status["appliedDeploymentID"] = id
 	}
-	if r, ok, err := release(g.filesOf(repo), b); err == nil && ok {
+	if r, err := b.Release(); err == nil {
 		status["release"] = r.Namespace + "/" + r.Name + ":1"
 	}
 	if err := g.patchStatus(ctx, on, status); err != nil {
@@ -299,86 +295,67 @@ func (g *deployer) bundleStatus(ctx context.Context, repo *api.GitRepo, b *fleet
 		"conditions": setConditions(obj, [4]string{"Ready", word, "", deployed[3]})})
 }
 
-func (g *deployer) filesOf(repo *api.GitRepo) fs.FS { return g.repos[repo.UID].files }
-
 func bundleDeployments() kind { return kind{"fleet.cattle.io", "v1alpha1", "bundledeployments"} }
 
-// deploy brings a bundle's chart or manifests into the cluster, and waits for them.
-func (g *deployer) deploy(ctx context.Context, files fs.FS, b *fleet.BundleSource) error {
-	if r, ok, err := release(files, b); err != nil || ok {
-		if err != nil {
-			return err
-		}
-		have, err := g.chart.Observe(ctx, r)
-		if err != nil {
-			return err
-		}
-		return g.chart.Apply(ctx, r, have)
-	}
-	objs, err := manifests(b)
+// deploy brings a bundle into the cluster, and waits until what it made is ready.
+func (g *deployer) deploy(ctx context.Context, b *fleetread.Bundle, id string) error {
+	r, err := b.Release()
 	if err != nil {
 		return err
 	}
-	if ns := namespaceOf(b); ns != "" && ns != "default" {
-		if err := g.apply(ctx, object("v1", "Namespace", "", ns, nil)); err != nil {
-			return err
-		}
+	on, err := g.Dynamic.Resource(bundleDeployments().gvr()).Namespace(clusterNamespace).Get(ctx, b.Name, metav1.GetOptions{})
+	if err == nil && text(on, "status", "appliedDeploymentID") == id && g.deployed(r) {
+		return nil // by a lab that was before this one
 	}
-	_, err = g.kube.Apply(ctx, objs...)
-	return err
+	if err := g.install(ctx, b, r); err != nil {
+		return err
+	}
+	return g.namespace(ctx, b, r.Namespace)
 }
 
-func namespaceOf(b *fleet.BundleSource) string {
-	if b.YAML.TargetNamespace != "" {
-		return b.YAML.TargetNamespace
-	}
-	if b.YAML.DefaultNamespace != "" {
-		return b.YAML.DefaultNamespace
-	}
-	return "default"
-}
-
-// release is what a bundle with a chart asks of Helm.
-func release(files fs.FS, b *fleet.BundleSource) (chart.Release, bool, error) {
-	h := b.YAML.Helm
-	if h == nil || h.Chart == "" {
-		return chart.Release{}, false, nil
-	}
-	values, err := b.Values(files)
+// deployed reports whether Helm has a release, and it is whole.
+func (g *deployer) deployed(r fleetread.Release) bool {
+	cfg, _, err := g.helm(r.Namespace)
 	if err != nil {
-		return chart.Release{}, true, err
+		return false
 	}
-	name := h.ReleaseName
-	if name == "" {
-		name = b.Name
-	}
-	r := chart.Release{Name: name, Namespace: namespaceOf(b), Chart: path.Base(h.Chart), Version: h.Version, Values: values, Timeout: 5 * time.Minute}
-	if h.TimeoutSeconds > 0 {
-		r.Timeout = time.Duration(h.TimeoutSeconds) * time.Second
-	}
-	return r, true, nil
+	last, err := cfg.Releases.Last(r.Name)
+	return err == nil && last.Info.Status == release.StatusDeployed
 }
 
-// manifests are the objects of a bundle without a chart.
-func manifests(b *fleet.BundleSource) ([]runtime.Object, error) {
-	var out []runtime.Object
-	for _, r := range b.Resources {
-		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(r.Name)) || strings.HasPrefix(path.Base(r.Name), "fleet.") {
-			continue
-		}
-		objs, err := documents(bytes.TrimSpace(r.Data))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Name, err)
-		}
-		for _, o := range objs {
-			if o.GetNamespace() == "" {
-				o.SetNamespace(namespaceOf(b))
+// namespace gives a release's namespace the labels and annotations that the bundle
+// names, and takes all others away, but for those of pod security (fleet v0.16.1
+// internal/cmd/agent/deployer/deployer.go, setNamespaceLabelsAndAnnotations).
+func (g *deployer) namespace(ctx context.Context, b *fleetread.Bundle, name string) error {
+	o := b.Options
+	if len(o.NamespaceLabels) == 0 && len(o.NamespaceAnnotations) == 0 {
+		return nil
+	}
+	ns, err := g.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	if len(o.NamespaceLabels) > 0 {
+		labels := map[string]string{}
+		for key, value := range o.NamespaceLabels {
+			if !strings.HasPrefix(key, podSecurity) {
+				labels[key] = value
 			}
-			out = append(out, o)
 		}
+		for key, value := range ns.Labels {
+			if strings.HasPrefix(key, podSecurity) || key == corev1.LabelMetadataName {
+				labels[key] = value
+			}
+		}
+		ns.Labels = labels
 	}
-	if len(out) == 0 {
-		return nil, errors.New("no resource found in the bundle")
+	if len(o.NamespaceAnnotations) > 0 {
+		ns.Annotations = maps.Clone(o.NamespaceAnnotations)
 	}
-	return out, nil
+	if _, err := g.Client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return nil
 }
+
+const podSecurity = "pod-security.kubernetes.io/"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,18 @@ func (r *repository) commit(t *testing.T, tree fleet.Tree) string {
 	hash, err := w.Commit("a change", &git.CommitOptions{Author: &object.Signature{Name: "A test", Email: "test@example.org", When: time.Now()}})
 	require.NoError(t, err)
 	return hash.String()
+}
+
+// releases are those that Helm has records of, NAMESPACE/NAME.
+func (s *site) releases(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	all, err := s.charts.List(t.Context())
+	require.NoError(t, err)
+	for _, r := range all {
+		out = append(out, r.Namespace+"/"+r.Name)
+	}
+	return out
 }
 
 func TestFleetDeploysWhatIsInGit(t *testing.T) {
@@ -100,16 +113,36 @@ func TestFleetDeploysWhatIsInGit(t *testing.T) {
 	ready, err := s.get(t.Context(), "cert-manager.io", "v1", "clusterissuers", "", "homelab")
 	require.NoError(t, err)
 	assert.NotNil(t, ready)
-	installed, err := s.charts.List(t.Context())
-	require.NoError(t, err)
-	assert.Len(t, installed, 4, "Fleet's two, and what Fleet deployed: %v", installed)
+	assert.Subset(t, s.releases(t), []string{"cert-manager/cert-manager", "metallb-system/metallb", "metallb-system/metallb-after"},
+		"objects without a chart are a release, too")
 
 	// Another commit; one that Fleet refuses; and what is taken out goes.
-	commit = git.commit(t, fleet.Tree{"one/fleet.yaml": []byte("defaultNamespace: one\n"), "one/config.yaml": []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n")})
+	one := []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n")
+	commit = git.commit(t, fleet.Tree{"one/fleet.yaml": []byte("defaultNamespace: one\nnamespaceLabels: {a: b}\n"), "one/config.yaml": one})
 	deployed(commit)
-	installed, err = s.charts.List(t.Context())
+	left := s.releases(t)
+	assert.Contains(t, left, "one/homelab-fleet-one")
+	assert.NotContains(t, strings.Join(left, " "), "metallb")
+	assert.NotContains(t, left, "cert-manager/cert-manager", "its bundle said keepResources: Fleet forgets the release")
+	_, err = s.core.AppsV1().Deployments("cert-manager").Get(t.Context(), "cert-manager", metav1.GetOptions{})
+	require.NoError(t, err, "and leaves what it made")
+	ns, err := s.core.CoreV1().Namespaces().Get(t.Context(), "one", metav1.GetOptions{})
 	require.NoError(t, err)
-	assert.Len(t, installed, 3, "the load balancer is gone; cert-manager's bundle said keepResources: %v", installed)
+	assert.Equal(t, map[string]string{"a": "b", "kubernetes.io/metadata.name": "one"}, ns.Labels, "Fleet takes all others away")
+	marked, err := s.core.CoreV1().ConfigMaps("one").Get(t.Context(), "one", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "default-homelab-fleet-one", marked.Annotations["objectset.rio.cattle.io/id"])
+
+	git.commit(t, fleet.Tree{"one/fleet.yaml": []byte("defaultNamespace: one\n"), "one/config.yaml": one, "one/kustomization.yaml": []byte("resources: [config.yaml]\n")})
+	eventually(t, 20*time.Second, "what is not played is said", func(ctx context.Context) error {
+		state, err := fleet.Observe(ctx, s.kube, fleet.StatusOptions{})
+		if err != nil || strings.Contains(state.Diff().String(), "does not play this: kustomization.yaml") {
+			return err
+		}
+		return errors.New(state.Diff().String())
+	})
+	assert.Contains(t, s.releases(t), "one/homelab-fleet-one", "what is deployed stays")
+
 	commit = git.commit(t, fleet.Tree{"one/fleet.yaml": []byte("dependsOn: [{name: nowhere}]\n"), "one/config.yaml": []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n")})
 	eventually(t, 20*time.Second, "a dependency that is nowhere is named", func(ctx context.Context) error {
 		list, err := s.dynamic.Resource(schema.GroupVersionResource{Group: "fleet.cattle.io", Version: "v1alpha1", Resource: "bundledeployments"}).List(ctx, metav1.ListOptions{})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 	gitobject "github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/plumbing/transport/http"
@@ -25,7 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/lab/fleetread"
 )
 
 // polling is how often a repository is looked at where its GitRepo does not say.
@@ -36,8 +37,7 @@ type repoSeen struct {
 	generation int64
 	at         time.Time
 	commit     string
-	files      fs.FS
-	bundles    []fleet.BundleSource
+	bundles    []fleetread.Bundle
 	pollErr    error // why the repository could not be read
 	jobErr     error // why it could not be made into bundles
 }
@@ -102,17 +102,33 @@ func (g *deployer) read(ctx context.Context, repo *api.GitRepo, every time.Durat
 	if commit == seen.commit && !changed {
 		return
 	}
-	seen.commit, seen.files = commit, files
-	scan := fleet.BundleScan{GitRepo: repo.Name, Paths: repo.Spec.Paths}
-	for _, b := range repo.Spec.Bundles {
-		scan.Bundles = append(scan.Bundles, fleet.BundlePath{Base: b.Base, Options: b.Options})
+	seen.commit = commit
+	if bundles, err := bundlesOf(repo, files); err != nil {
+		seen.jobErr = err // what is deployed stays as it is
+	} else {
+		seen.bundles, seen.jobErr = bundles, nil
 	}
-	seen.bundles, seen.jobErr = fleet.ReadBundles(files, scan)
-	for _, b := range seen.bundles {
-		if b.Err != nil {
-			seen.jobErr = errors.Join(seen.jobErr, fmt.Errorf("%s: %w", b.Dir, b.Err))
+}
+
+// bundlesOf makes bundles of a repository, all or none.
+func bundlesOf(repo *api.GitRepo, files fs.FS) ([]fleetread.Bundle, error) {
+	if len(repo.Spec.Targets) > 0 || repo.Spec.TargetNamespace != "" || repo.Spec.ServiceAccount != "" {
+		return nil, &fleetread.Unknown{Where: "GitRepo " + repo.Name, What: "targets, targetNamespace, serviceAccount"}
+	}
+	source := fleetread.Source{Name: repo.Name, Paths: repo.Spec.Paths}
+	for _, b := range repo.Spec.Bundles {
+		source.Bundles = append(source.Bundles, fleetread.Driven{Base: b.Base, Options: b.Options})
+	}
+	bundles, err := fleetread.Read(files, source)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range bundles {
+		if _, wrong := b.Release(); wrong != nil {
+			err = errors.Join(err, wrong)
 		}
 	}
+	return bundles, err
 }
 
 // fetch reads the newest commit of a branch into memory.
@@ -151,7 +167,11 @@ func (g *deployer) fetch(ctx context.Context, repo *api.GitRepo) (string, fs.FS,
 		}
 		defer reader.Close()
 		data, err := io.ReadAll(reader)
-		files[f.Name] = &fstest.MapFile{Data: data, Mode: 0o644}
+		file := &fstest.MapFile{Data: data, Mode: 0o644}
+		if f.Mode == filemode.Symlink {
+			file.Mode |= fs.ModeSymlink
+		}
+		files[f.Name] = file
 		return err
 	})
 	return head.Hash().String(), files, err

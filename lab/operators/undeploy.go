@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/lab/fleetread"
 )
 
 // prune takes away the bundles of a repository that are no more in it.
@@ -22,7 +21,7 @@ func (g *deployer) prune(ctx context.Context, repo *api.GitRepo, seen *repoSeen)
 	}
 	for n := range list.Items {
 		name := list.Items[n].GetName()
-		if slices.ContainsFunc(seen.bundles, func(b fleet.BundleSource) bool { return b.Name == name }) {
+		if slices.ContainsFunc(seen.bundles, func(b fleetread.Bundle) bool { return b.Name == name }) {
 			continue
 		}
 		if err := g.remove(ctx, &list.Items[n]); err != nil {
@@ -50,8 +49,7 @@ func (g *deployer) removeOthers(ctx context.Context, repos []*api.GitRepo) error
 	return nil
 }
 
-// remove forgets a bundle. What it deployed with Helm is uninstalled, unless it said
-// that it keeps its resources; objects without a chart stay in the lab.
+// remove forgets a bundle, and takes its release away as Fleet would.
 func (g *deployer) remove(ctx context.Context, b *unstructured.Unstructured) error {
 	g.mu.Lock()
 	delete(g.state, b.GetName())
@@ -61,14 +59,10 @@ func (g *deployer) remove(ctx context.Context, b *unstructured.Unstructured) err
 		return fmt.Errorf("bundle %s: %w", b.GetName(), err)
 	}
 	if err == nil {
-		keep, _, _ := unstructured.NestedBool(on.Object, "spec", "options", "keepResources")
 		at, _, _ := strings.Cut(text(on, "status", "release"), ":")
-		if namespace, name, ok := strings.Cut(at, "/"); ok && !keep {
+		if namespace, name, ok := strings.Cut(at, "/"); ok {
 			g.Log.Info("a bundle goes", "bundle", b.GetName(), "release", at)
-			const patience = 30 * time.Second // then others have their turn, and it goes on
-			within, cancel := context.WithTimeout(ctx, patience)
-			defer cancel()
-			if err := g.chart.Uninstall(within, namespace, name); err != nil {
+			if err := g.uninstall(b.GetName(), namespace, name); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,83 @@
+package archtest_test
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/cps-gpu/homelab/"
+
+// allowed are the packages outside the lab that one of the lab's may import; their
+// tests, which are users, may import anything.
+//
+// The simulated host and its guests are of the world, as the lab is. internal/labctl is
+// the wire between the lab's process and its user. remotetest is a server of SSH, made
+// for tests. Of remote/ssh the lab takes the client's side: the key that the user of the
+// bastion logs in with, written and read in the one format that there is.
+var allowed = map[string][]string{
+	"lab/bastion":          {"remote/remotetest", "remote/ssh"},
+	"lab/cmd/labd":         {"internal/labctl", "proxmox/pvesim"},
+	"lab/internal/labtest": {"internal/labctl", "proxmox/pvesim/qemu"},
+	"lab/operators":        {"proxmox/pvesim/guest"},
+	"lab/plane":            {"proxmox/pvesim/guest"},
+	"lab/site":             {"internal/labctl", "proxmox/pvesim", "proxmox/pvesim/guest", "proxmox/pvesim/qemu", "remote/ssh"},
+}
+
+// beneath is all that of ours is in the lab's programs, whichever way it came. What the
+// lab judges (fleet, kube, addon, jupyterhub, k3s, nvidia, cloudinit, proxmox, converge,
+// cluster) is not; converge/progress and secret are a line on a screen and a string that
+// is not printed.
+var beneath = []string{
+	"converge/progress", "internal/iso9660", "internal/labctl", "internal/suggest", "internal/yamlbound",
+	"proxmox/pvesim", "proxmox/pvesim/guest", "proxmox/pvesim/qemu", "remote", "remote/remotetest", "remote/ssh", "secret",
+}
+
+// list asks go list about the lab's packages, without their tests.
+func list(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+func TestTheLabImportsNothingThatItJudges(t *testing.T) {
+	used := map[string]bool{}
+	for _, line := range list(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
+		words := strings.Fields(line)
+		name := strings.TrimPrefix(words[0], module)
+		for _, imp := range words[1:] {
+			ours, ok := strings.CutPrefix(imp, module)
+			if !ok || strings.HasPrefix(ours, "lab/") {
+				continue
+			}
+			assert.Contains(t, allowed[name], ours, "%s must not import %s", name, ours)
+			used[name+" "+ours] = true
+		}
+	}
+	for name, all := range allowed {
+		for _, ours := range all {
+			assert.True(t, used[name+" "+ours], "%s no longer imports %s: take it out of the table", name, ours)
+		}
+	}
+}
+
+func TestNothingJudgedIsBeneathTheLab(t *testing.T) {
+	var found []string
+	for _, imp := range list(t, "-deps", "-f", "{{.ImportPath}}", "./...") {
+		if ours, ok := strings.CutPrefix(imp, module); ok && !strings.HasPrefix(ours, "lab/") {
+			found = append(found, ours)
+		}
+	}
+	slices.Sort(found)
+	assert.Equal(t, beneath, found)
+}
