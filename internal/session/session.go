@@ -32,6 +32,7 @@ type Options struct {
 	Spec    string        // path of the cluster file; empty: cluster.yaml, or the example
 	JSON    bool          // data as JSON lines
 	Yes     bool          // do not ask
+	NoWait  bool          // end, with exit code 4, where another run changes the cluster
 	Timeout time.Duration // of the whole command; 0: none
 	Start   bool          // start the lab where it is needed and does not run
 
@@ -62,7 +63,9 @@ type Session struct {
 	Spec    *cluster.Spec
 	Cluster *cluster.Cluster
 
-	jump *ssh.Client
+	// unplaced is the file where it left hosts to be chosen; else nil.
+	unplaced *cluster.Spec
+	jump     *ssh.Client
 	// hostWay is how a host's shell is reached; nil is SSH as the file says.
 	hostWay func(ctx context.Context, host string) (ssh.Config, error)
 	// web is how Proxmox is spoken to; nil: over the network, with what the file says of
@@ -140,8 +143,12 @@ func (s *Session) bind(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.Spec, err = cluster.Place(ctx, s.Spec, backend.Proxmox); err != nil {
+	asked := s.Spec
+	if s.Spec, err = cluster.Place(ctx, asked, backend.Proxmox); err != nil {
 		return err
+	}
+	if s.Spec != asked {
+		s.unplaced = asked
 	}
 	s.Cluster, err = cluster.New(s.Spec, backend)
 	return err
