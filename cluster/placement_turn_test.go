@@ -1,8 +1,8 @@
 package cluster_test
 
 import (
+	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -75,18 +75,23 @@ func TestOnlyTheMachineThatWasSeenGoesDown(t *testing.T) {
 				w.up(t, spec)
 				time.Sleep(time.Minute)
 				vm := w.vm(t, "gpu1")
+				happened := false
 				w.kubeTap = func(next http.RoundTripper) http.RoundTripper {
 					return &meanwhile{next: next, node: "gpu1", do: func() {
-						w.kubeTap = nil
-						w.byHand(t, spec, "gpu1", "destroy")
+						w.kubeTap, happened = nil, true
+						pve := w.cluster(t, spec).Proxmox
+						ours, err := pve.ByID(t.Context(), vm.ID)
+						require.NoError(t, err)
+						require.NoError(t, pve.Remove(t.Context(), ours))
 						w.sim.AddVM(pvesim.VM{ID: vm.ID, Node: vm.Node, Name: "theirs", Running: true})
+						w.sim.ForgetRequests()
 					}}
 				}
 				c := w.cluster(t, parse(t, files[1]))
 				defer c.Close()
 				_, err := c.Up().Run(t.Context(), w.listen(t))
-				require.Error(t, err)
-				assert.True(t, slices.ContainsFunc(w.sim.VMs(), func(vm pvesim.VMState) bool { return vm.Name == "theirs" && vm.Running }), "%v", err)
+				require.True(t, happened)
+				assert.NotContains(t, strings.Join(w.mutations(), "\n"), fmt.Sprintf("/qemu/%d/", vm.ID), "it is left alone: %v", err)
 			})
 		})
 	}

@@ -113,22 +113,26 @@ func (*leaseAway) Passing() bool { return true }
 // Read returns the VM's notes. While it is being made it has none.
 func (l *leaseVM) Read(ctx context.Context) (lease.Seen, error) {
 	was := l.at()
+	var s lease.Seen
+	var err error
 	if was != "" {
-		s, err := l.read(ctx)
-		if err == nil || wait.IsPermanent(err) || ctx.Err() != nil {
+		if s, err = l.read(ctx); err == nil || wait.IsPermanent(err) || ctx.Err() != nil {
 			return s, err
 		}
-		if there, where := l.locate(ctx); where != nil || there && l.at() == was {
-			return s, errors.Join(where, err)
-		} else if !there {
-			return s, lease.ErrNone
-		}
-	} else if there, err := l.locate(ctx); err != nil {
-		return lease.Seen{}, err
-	} else if !there {
-		return lease.Seen{}, lease.ErrNone
 	}
-	return l.read(ctx) // it was moved to another host
+	there, where := l.locate(ctx)
+	switch {
+	case where != nil:
+		return s, errors.Join(where, err)
+	case !there:
+		return s, lease.ErrNone
+	case l.at() == was && !errors.Is(err, ErrNotFound):
+		return s, err
+	}
+	if s, err = l.read(ctx); errors.Is(err, ErrNotFound) { // it comes, goes or moves
+		err = &leaseBusy{err}
+	}
+	return s, err
 }
 
 func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
@@ -182,15 +186,15 @@ func (l *leaseVM) Remove(ctx context.Context) error {
 	case errors.Is(err, ErrNotFound):
 		return nil
 	case saidLock(words(err)) != "":
-		return &leaseLocked{err}
+		return &leaseBusy{err}
 	}
 	return err
 }
 
-// leaseLocked is a lease that a backup, or a snapshot, keeps.
-type leaseLocked struct{ error }
+// leaseBusy is a lease that something is at work on: a backup, a migration, another run.
+type leaseBusy struct{ error }
 
-func (e *leaseLocked) Unwrap() error { return e.error }
+func (e *leaseBusy) Unwrap() error { return e.error }
 
-// Passing is true: backups end.
-func (*leaseLocked) Passing() bool { return true }
+// Passing is true: that ends.
+func (*leaseBusy) Passing() bool { return true }

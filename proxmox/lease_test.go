@@ -258,6 +258,7 @@ func TestWhereALeaseIs(t *testing.T) {
 		_, _, err = acquire(ctx, dialSim(t, sim), claim("bob@ci"), patient)
 		require.ErrorContains(t, err, "ada@desk since ")
 
+		sim.SetRole("HomelabOperator", append(pvesim.OperatorPrivileges(), "VM.Migrate")...)
 		post(t, sim, fmt.Sprintf("/nodes/pve2/qemu/%d/migrate", where(t, sim).ID), url.Values{"target": {"pve1"}})
 		time.Sleep(time.Minute)
 		assert.Equal(t, "pve1", where(t, sim).Node)

@@ -63,6 +63,23 @@ func (l *Lease) renew(ctx context.Context, older time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	return l.bounded(ctx, func(ctx context.Context) error { return l.show(ctx, older) })
+}
+
+// bounded has one question to the store end: a connection that is dead may say nothing for
+// as long as anybody listens.
+func (l *Lease) bounded(ctx context.Context, ask func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	err := ask(limited)
+	if limited.Err() != nil && ctx.Err() == nil && errors.Is(err, limited.Err()) {
+		return passing(fmt.Sprintf("%s does not answer within %s: %s", l.store, askTime, err))
+	}
+	return err
+}
+
+// show is one try at showing that we live.
+func (l *Lease) show(ctx context.Context, older time.Duration) error {
 	for l.isLost() == nil && l.age() >= older {
 		s, err := l.store.Read(ctx)
 		f := fields(s.Text)

@@ -61,6 +61,9 @@ const (
 	deadTime  = 90 * time.Second
 	oldTime   = 45 * time.Second
 
+	// askTime bounds one question to the store.
+	askTime = 30 * time.Second
+
 	// tick is how soon a holder that was stopped notices that time has passed.
 	tick = time.Second
 
@@ -96,7 +99,9 @@ func Acquire(ctx context.Context, store Store, claim Claim, waiting func(Held) e
 	l := &Lease{store: store, claim: claim, nonce: rand.Text(), since: time.Now(), turn: make(chan struct{}, 1), done: make(chan struct{})}
 	w := &watched{waiting: waiting}
 	rule := wait.Rule{What: "the right to change " + claim.What, Poll: pollTime, Strict: true}
-	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) { return "", w.judge(l.try(ctx, w)) })
+	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+		return "", w.judge(l.bounded(ctx, func(ctx context.Context) error { return l.try(ctx, w) }))
+	})
 	if err != nil && w.last != nil && !errors.As(err, new(*HeldError)) { // whatever came in between, this is why there was a wait
 		err = errors.Join(&HeldError{claim.What, *w.last}, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge/lease"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // shelf keeps a lease in memory.
@@ -257,6 +258,11 @@ func TestAskingDoesNotHang(t *testing.T) {
 		begin := time.Now()
 		require.ErrorIs(t, l.Check(ctx), context.DeadlineExceeded)
 		assert.Equal(t, 3*time.Second, time.Since(begin))
+		begin = time.Now()
+		err = l.Check(t.Context())
+		require.ErrorContains(t, err, "the shelf does not answer within 30s")
+		assert.True(t, wait.IsPassing(err))
+		assert.LessOrEqual(t, time.Since(begin), time.Minute, "no deadline of one's own is needed")
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorContains(t, l.Release(ctx), "the lease of cluster home (the shelf) stays until the next run")

@@ -124,7 +124,7 @@ func TestOneRunAtATime(t *testing.T) {
 		}
 		both.Wait()
 		assert.EqualValues(t, 1, changed.Load(), "the second finds it done")
-		assert.Contains(t, said[0].String()+said[1].String(), " changes this cluster; waiting until that is over.")
+		assert.Contains(t, said[0].String()+said[1].String(), " changes cluster lab1; waiting until that is over.")
 		assert.Empty(t, sim.VMs(), "the lease is gone")
 
 		s, talk := atDesk(t, sim)
