@@ -19,7 +19,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -209,20 +208,6 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 	}
 	b.Signers = []ssh.Signer{signer}
 	return nil
-}
-
-// keyFile is where a key is that was made for a cluster, in its folder.
-const keyFile = "id_ed25519"
-
-func makeKey(path string) error {
-	private, public, err := ssh.GenerateKey()
-	if err != nil {
-		return err
-	}
-	if err := keep.Whole(path, private, 0o600); err != nil {
-		return err
-	}
-	return keep.Whole(path+".pub", []byte(public+"\n"), 0o644)
 }
 
 // openLab starts or finds the lab, and goes through its jump host as one would go
