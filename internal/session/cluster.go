@@ -114,8 +114,8 @@ func (s *Session) next() {
 // the error names them once more, at the end, where it is read.
 func (s *Session) run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
 	ctx, right := s.hold(ctx)
-	defer right.giveBack()
-	right.over(g)
+	defer right.giveBack(ctx)
+	right.over(ctx, g)
 	return run(ctx, s.Console, g)
 }
 

@@ -45,8 +45,8 @@ func (s *Session) confirmed(ctx context.Context, build builder, say agreement) e
 		}
 	}
 	ctx, right := s.hold(ctx)
-	defer right.giveBack()
-	if err := right.take(); err != nil {
+	defer right.giveBack(ctx)
+	if err := right.take(ctx); err != nil {
 		return notBegun(err)
 	}
 	if graph, err = build(ctx); err != nil {
@@ -57,7 +57,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say agreement) e
 			return err
 		}
 	}
-	right.over(graph)
+	right.over(ctx, graph)
 	if _, err := run(ctx, s.Console, graph); err != nil || say.done == "" {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // has taken over. The context that comes back is the run's.
 func (s *Session) hold(ctx context.Context) (context.Context, *right) {
 	ctx, end := context.WithCancelCause(ctx)
-	r := &right{s: s, ctx: ctx, end: end}
+	r := &right{s: s, end: end}
 	if s.Cluster != nil {
 		r.store, r.what = s.Cluster.Lease(), "cluster "+s.Spec.Name
 	}
@@ -31,7 +31,6 @@ func (s *Session) hold(ctx context.Context) (context.Context, *right) {
 // right is the right of a run to change the cluster, once it has taken it.
 type right struct {
 	s     *Session
-	ctx   context.Context // of the run //nolint:containedctx // the right ends with it
 	end   context.CancelCauseFunc
 	store lease.Store  // nil: nobody meets anybody
 	what  string       // is changed
@@ -39,16 +38,16 @@ type right struct {
 	done  func()
 }
 
-// over has a graph take the right before its first act, and ask before each.
-func (r *right) over(g *converge.Graph) {
+// over has a graph take the right before its first act, and ask before each. ctx is the run's.
+func (r *right) over(ctx context.Context, g *converge.Graph) {
 	before, may := g.Before, g.May
-	g.Before = func(ctx context.Context) error {
+	g.Before = func(step context.Context) error { // which ends with that step, and the right does not
 		if before != nil {
-			if err := before(ctx); err != nil {
+			if err := before(step); err != nil {
 				return err
 			}
 		}
-		return r.take()
+		return r.take(ctx)
 	}
 	g.May = func(ctx context.Context, it converge.Item) error {
 		if err := r.check(ctx); err != nil || may == nil {
@@ -58,13 +57,13 @@ func (r *right) over(g *converge.Graph) {
 	}
 }
 
-// take waits for the right, and takes it.
-func (r *right) take() error {
+// take waits for the right, and takes it. ctx is the run's.
+func (r *right) take(ctx context.Context) error {
 	if r.store == nil || r.lease != nil {
 		return nil
 	}
 	claim := lease.Claim{What: r.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
-	held, l, err := lease.Acquire(r.ctx, r.store, claim, func(h lease.Held) error {
+	held, l, err := lease.Acquire(ctx, r.store, claim, func(h lease.Held) error {
 		if r.s.opt.NoWait {
 			return &lease.HeldError{What: claim.What, Held: h}
 		}
@@ -79,7 +78,7 @@ func (r *right) take() error {
 		r.done = c.Proxmox.Guard(l.Check)
 	}
 	context.AfterFunc(held, func() { r.end(context.Cause(held)) })
-	return r.s.placed(r.ctx)
+	return r.s.placed(ctx)
 }
 
 // placed sees that nodes whose host the file leaves open still belong on those that were
@@ -111,8 +110,8 @@ func (r *right) check(ctx context.Context) error {
 
 // giveBack ends the right. Who has interrupted the run does not wait for it: what it leaves
 // then is known to be dead by the next run here, and by others after a while.
-func (r *right) giveBack() {
-	limit, interrupted := giveBackTime, r.ctx.Err() != nil
+func (r *right) giveBack(ctx context.Context) {
+	limit, interrupted := giveBackTime, ctx.Err() != nil
 	if interrupted {
 		limit = time.Second
 	}
@@ -121,7 +120,7 @@ func (r *right) giveBack() {
 		return
 	}
 	r.done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	if err := r.lease.Release(ctx); err != nil && !interrupted {
 		r.s.Say("warning: %s", err)

@@ -98,10 +98,10 @@ func (s *Session) HostPrep(ctx context.Context) error {
 // prepare does what there is to do, one command at a time.
 func (s *Session) prepare(ctx context.Context, prep *cluster.HostPrep) error {
 	ctx, right := s.hold(ctx)
-	defer right.giveBack()
+	defer right.giveBack(ctx)
 	right.store, right.what = prep.Lease(), "the hosts"
 	g := prep.Graph()
-	right.over(g)
+	right.over(ctx, g)
 	_, err := run(ctx, s.Console, g)
 	return err
 }

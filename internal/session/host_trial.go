@@ -129,8 +129,8 @@ func (w *trialWorld) Open(ctx context.Context, spec *cluster.Spec) (*cluster.Clu
 // is to have.
 func (w *trialWorld) Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error) {
 	ctx, right := w.hold(ctx)
-	defer right.giveBack()
-	right.over(g)
+	defer right.giveBack(ctx)
+	right.over(ctx, g)
 	display := w.Display(g.Names())
 	defer display.Close()
 	return g.Run(ctx, func(e converge.Event) {
