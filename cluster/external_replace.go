@@ -57,6 +57,7 @@ func (c *Cluster) leave(g *converge.Graph, n Node) *converge.Ref {
 
 // letIn lets a machine that is ready join.
 func (c *Cluster) letIn(g *converge.Graph, n Node, ready *converge.Ref) {
+	g.Before = c.canKeep
 	joined := g.Add(c.k3sStep(n), ready)
 	node := g.Add(c.nodeStep(n), joined)
 	g.Add(c.kubeconfigStep(), node)

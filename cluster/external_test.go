@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -162,4 +164,37 @@ func (w *world) otherKey(t testing.TB) string {
 	path := filepath.Join(t.TempDir(), "id")
 	require.NoError(t, os.WriteFile(path, private, 0o600))
 	return path
+}
+
+// TestLeaseWithoutProxmox: runs over external machines meet on the first server.
+func TestLeaseWithoutProxmox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		a, b := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.41")
+		defer a.Kill()
+		defer b.Kill()
+		keys := filepath.Join(t.TempDir(), "known_hosts")
+		meet(t, keys, "10.0.0.40", a)
+		spec := parse(t, strangers)
+		claim := func(who string) lease.Claim {
+			return lease.Claim{What: "cluster strangers", Holder: who, Purpose: "cluster:up"}
+		}
+		_, l, err := lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("ada"), func(lease.Held) error { return nil })
+		require.NoError(t, err)
+		assert.Contains(t, content(t, a, "/var/lib/homelab-strangers.lease"), "holder: ada\n")
+		time.Sleep(10 * time.Minute)
+		require.NoError(t, l.Check(t.Context()))
+
+		_, _, err = lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("bob"), func(h lease.Held) error { return &lease.HeldError{What: "cluster strangers", Held: h} })
+		require.ErrorContains(t, err, "ada since ")
+		require.NoError(t, l.Release(t.Context()))
+		assert.False(t, a.Disk().Exists("/var/lib/homelab-strangers.lease"))
+
+		a.Kill()
+		begin := time.Now()
+		_, _, err = lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("bob"), nil)
+		require.ErrorContains(t, err, "cannot reach 10.0.0.40:22")
+		assert.InDelta(t, 10, time.Since(begin).Minutes(), 1)
+	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/remote"
@@ -335,7 +336,7 @@ func (p *HostPrep) rebootStep(name string) *converge.Resource[host.State] {
 		},
 		Apply: func(ctx context.Context, _ host.State) error {
 			defer p.forget(name)
-			ctx, cancel := context.WithTimeout(ctx, rebootTime)
+			ctx, cancel := wait.Within(ctx, rebootTime, fmt.Errorf("not back within %s", rebootTime))
 			defer cancel()
 			return host.Reboot(ctx, p.Root[name])
 		},

@@ -93,6 +93,9 @@ func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) 
 	return read(ctx, c.root(server))
 }
 
+// canKeep sees, before anything is changed, that the kubeconfig may be put where it will be.
+func (c *Cluster) canKeep(context.Context) error { return whole.Check(c.KubeconfigPath(), 0o600) }
+
 // kubeconfigStep leaves a kubeconfig for kubectl, mode 0600, and sees that the API's
 // administrator can be asked for one.
 func (c *Cluster) kubeconfigStep() *converge.Resource[[]byte] {

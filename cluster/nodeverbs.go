@@ -193,14 +193,8 @@ func (c *Cluster) cycleStep(n Node, vm *proxmox.VM) *converge.Resource[bool] {
 		},
 		Apply: func(ctx context.Context, _ bool) error {
 			err := c.cycle(ctx, n, func(ctx context.Context) error {
-				now, err := c.Proxmox.Idle(ctx, vm)
+				now, err := c.shutDown(ctx, vm)
 				if err != nil {
-					return err
-				}
-				if now == nil {
-					return fmt.Errorf("%s is gone", vm)
-				}
-				if err := c.Proxmox.Shutdown(ctx, now); err != nil {
 					return err
 				}
 				return c.Proxmox.Start(ctx, now)
@@ -209,6 +203,20 @@ func (c *Cluster) cycleStep(n Node, vm *proxmox.VM) *converge.Resource[bool] {
 			return err
 		},
 	}
+}
+
+// shutDown shuts a machine down that was seen earlier, once nothing else is at work on
+// it, and returns it as it is then. Draining takes a while, and by now its VMID may be
+// another machine's, which is left alone.
+func (c *Cluster) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, error) {
+	now, err := c.Proxmox.Idle(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	if now == nil {
+		return nil, fmt.Errorf("%s is gone", vm)
+	}
+	return now, c.Proxmox.Shutdown(ctx, now)
 }
 
 // mayStop refuses to take a server away that the others need to agree.

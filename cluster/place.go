@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -25,6 +27,16 @@ func Place(ctx context.Context, spec *Spec, pve *proxmox.Client) (*Spec, error) 
 	if !slices.ContainsFunc(spec.Nodes, Node.unplaced) {
 		return spec, nil
 	}
+	var out *Spec
+	rule := wait.Rule{What: "choosing hosts", Limit: moveTime * time.Duration(max(spec.Patience, 1)), Strict: true, Late: "no whole answer"}
+	err := wait.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
+		out, err = placed(ctx, spec, pve)
+		return "", err
+	})
+	return out, err
+}
+
+func placed(ctx context.Context, spec *Spec, pve *proxmox.Client) (*Spec, error) {
 	out := *spec
 	out.Nodes, out.placed = slices.Clone(spec.Nodes), map[string]string{}
 	out.Proxmox.Hosts = slices.Clone(spec.Proxmox.Hosts)

@@ -91,7 +91,8 @@ func (c *Cluster) remap(ctx context.Context, n Node, mapping proxmox.Mapping, ha
 		return c.recard(ctx, vm, mapping)
 	}
 	return c.takeDown(ctx, n, func(ctx context.Context) error {
-		if err := c.Proxmox.Shutdown(ctx, vm); err != nil {
+		vm, err := c.shutDown(ctx, vm)
+		if err != nil {
 			return err
 		}
 		if err := c.recard(ctx, vm, mapping); err != nil {

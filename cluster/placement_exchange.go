@@ -35,25 +35,20 @@ func (a *allotment) holders(node string) []string {
 // somebody else still holds. Cut short, it leaves nodes that are off and mappings
 // that do not fit yet, which the next run finds.
 func (c *Cluster) exchange(ctx context.Context, n Node, others []string) error {
-	done, err := c.turn(ctx, n.Name)
+	done, err := c.turnOf(ctx, n, c.awayFromExchange)
 	if err != nil {
 		return err
 	}
 	defer done()
 	// Whoever waited before may have done it all.
-	a, err := c.allot(ctx, n.Host)
+	a, nodes, err := c.partners(ctx, n)
 	if err != nil {
 		return err
 	}
 	if c.diffMapping(n, a).Empty() {
 		return nil
 	}
-	nodes := []Node{n}
 	servers := []string{}
-	for _, name := range a.holders(n.Name) {
-		other, _ := c.spec.Node(name)
-		nodes = append(nodes, other)
-	}
 	for _, node := range nodes {
 		if node.Role == Server {
 			servers = append(servers, node.Name)
@@ -82,6 +77,45 @@ func (c *Cluster) exchange(ctx context.Context, n Node, others []string) error {
 	})
 }
 
+// partners are the nodes that go down together for a node's cards, that node first.
+func (c *Cluster) partners(ctx context.Context, n Node) (*allotment, []Node, error) {
+	a, err := c.allot(ctx, n.Host)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes := []Node{n}
+	for _, name := range a.holders(n.Name) {
+		other, _ := c.spec.Node(name)
+		nodes = append(nodes, other)
+	}
+	return a, nodes, nil
+}
+
+// awayFromExchange counts servers that are away, when one of those that go down together
+// is a server.
+func (c *Cluster) awayFromExchange(ctx context.Context, n Node) (string, error) {
+	_, nodes, err := c.partners(ctx, n)
+	if err != nil {
+		return "", err
+	}
+	for _, node := range nodes {
+		if node.Role != Server {
+			continue
+		}
+		vm, err := c.holding(ctx, node)
+		if err != nil {
+			return "", err
+		}
+		if vm == nil || !vm.Running { // it is no loss
+			continue
+		}
+		if others, err := c.serversAway(ctx, node); others != "" || err != nil {
+			return others, err
+		}
+	}
+	return "", nil
+}
+
 // downTogether drains nodes and takes those down that hold cards, does something, and
 // brings them up again. It is for one whose turn it is.
 func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(context.Context) error) (err error) {
@@ -100,9 +134,6 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(contex
 		if vm == nil || !vm.Running {
 			continue
 		}
-		if err := c.waitAway(ctx, node, c.serversAway); err != nil {
-			return err
-		}
 		was, err := c.emptied(ctx, node)
 		if err != nil {
 			return err
@@ -112,8 +143,8 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []Node, do func(contex
 			back = append(back, func(ctx context.Context) error { return c.backAsBefore(ctx, node, was) })
 		}
 	}
-	for _, vm := range down {
-		if err := c.Proxmox.Shutdown(ctx, vm); err != nil {
+	for i, vm := range down {
+		if down[i], err = c.shutDown(ctx, vm); err != nil {
 			return err
 		}
 	}

@@ -255,7 +255,7 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 
 // waitBakeAgent waits for the agent, which is the first package of all.
 func (c *Cluster) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
-	limited, cancel := context.WithTimeout(ctx, c.patient(bootTime))
+	limited, cancel := wait.Within(ctx, c.patient(bootTime), context.DeadlineExceeded)
 	defer cancel()
 	err := c.Proxmox.WaitAgent(limited, vm)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {

@@ -14,6 +14,10 @@ import (
 // VM hangs on, and ISOs and images that nothing needs, on every host, also on one that
 // the file no longer names. It looks first, so that each can be shown and asked about.
 func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
+	return asked(ctx, c, c.pruneGraph)
+}
+
+func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 	templates, err := c.Templates(ctx)
 	if err != nil {
 		return nil, err

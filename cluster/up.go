@@ -14,6 +14,7 @@ type refs map[string]*converge.Ref
 // what it needs is there.
 func (c *Cluster) Up() *converge.Graph {
 	up := c.graph()
+	up.Before = c.canKeep
 
 	// The host must be able to carry what is asked, before anything changes.
 	// So must the charts be there, and take the values that we have for them.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
@@ -82,6 +83,22 @@ func TestWhatComesBeforeAGraphIsPatientToo(t *testing.T) {
 			"cycle":   func() (*converge.Graph, error) { return c.NodeCycle(t.Context(), "gpu1", false) },
 			"replace": func() (*converge.Graph, error) { return c.NodeReplace(t.Context(), "gpu1", true) },
 			"down":    func() (*converge.Graph, error) { return c.Down(t.Context()) },
+			"prune":   func() (*converge.Graph, error) { return c.Prune(t.Context()) },
+			"place": func() (*converge.Graph, error) {
+				placed, err := cluster.Place(t.Context(), parse(t, `
+name: anywhere
+proxmox: {endpoint: lab, hosts: {pve1: {}}}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+defaults: {storage: vmdata}
+nodes:
+  server1: {role: server, host: auto, address: 10.0.0.11}
+`), c.Proxmox)
+				if err != nil {
+					return nil, err
+				}
+				assert.Equal(t, "pve1", placed.Nodes[0].Host)
+				return c.Up(), nil
+			},
 		} {
 			time.Sleep(time.Minute) // nothing is known any more
 			start := time.Now()

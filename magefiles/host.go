@@ -25,11 +25,11 @@ func (Host) Check(ctx context.Context, spec, host, ssh, fingerprint *string, jso
 	return leave(session.HostCheck(ctx, o))
 }
 
-// Prep prepares the hosts over SSH, as root: shows every change, asks, does it. Without a file, -ssh says which host. Flags: -spec=FILE -host=NAME -ssh=USER@ADDRESS:PORT -fingerprint=SHA256:… -name=CLUSTER -out=FILE -yes -reboot -force -framebuffer -json.
-func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint, name, out *string, yes, reboot, force, framebuffer, json *bool) error {
+// Prep prepares the hosts over SSH, as root: shows every change, asks, does it. Without a file, -ssh says which host. Flags: -spec=FILE -host=NAME -ssh=USER@ADDRESS:PORT -fingerprint=SHA256:… -name=CLUSTER -out=FILE -yes -reboot -force -framebuffer -json -nowait.
+func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint, name, out *string, yes, reboot, force, framebuffer, json, nowait *bool) error {
 	o := options(spec, json, yes, nil)
 	o.Host, o.SSH, o.Fingerprint, o.Name, o.Out = value(host), value(ssh), value(fingerprint), value(name), value(out)
-	o.Reboot, o.Force, o.Framebuffer = value(reboot), value(force), value(framebuffer)
+	o.Reboot, o.Force, o.Framebuffer, o.NoWait = value(reboot), value(force), value(framebuffer), value(nowait)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	return leave(session.HostPrep(ctx, o))
@@ -42,9 +42,9 @@ func (Host) Role(ctx context.Context, spec, pve *string, json *bool) error {
 	return leave(session.HostRole(ctx, o))
 }
 
-// Trial goes the whole way with a cluster made for that: up, its changes, down; plans after each step, and records it. Flags: -spec=FILE -from=STEP -out=FILE.md|FILE.json -yes -json -timeout=3h.
-func (Host) Trial(ctx context.Context, spec, from, out *string, yes, json *bool, timeout *time.Duration) error {
+// Trial goes the whole way with a cluster made for that: up, its changes, down; plans after each step, and records it. Flags: -spec=FILE -from=STEP -out=FILE.md|FILE.json -yes -json -nowait -timeout=3h.
+func (Host) Trial(ctx context.Context, spec, from, out *string, yes, json, nowait *bool, timeout *time.Duration) error {
 	o := options(spec, json, yes, timeout)
-	o.From, o.Out, o.Start, o.MakeKey = value(from), value(out), true, true
+	o.From, o.Out, o.NoWait, o.Start, o.MakeKey = value(from), value(out), value(nowait), true, true
 	return within(ctx, o, session.HostTrial)
 }

@@ -37,11 +37,11 @@ func (Cluster) Plan(ctx context.Context, spec, charts *string, offline, json *bo
 	return with(ctx, o, (*session.Session).Plan)
 }
 
-// Up brings the world to what cluster.yaml says; run it again at any time. Flags: -spec=FILE -charts=FOLDER -offline -json -timeout=1h.
-func (Cluster) Up(ctx context.Context, spec, charts *string, offline, json *bool, timeout *time.Duration) error {
+// Up brings the world to what cluster.yaml says; run it again at any time. Flags: -spec=FILE -charts=FOLDER -offline -json -nowait -timeout=1h.
+func (Cluster) Up(ctx context.Context, spec, charts *string, offline, json, nowait *bool, timeout *time.Duration) error {
 	o := options(spec, json, nil, timeout)
 	o.Charts, o.Offline = value(charts), value(offline)
-	o.Start, o.MakeKey = true, true
+	o.Start, o.MakeKey, o.NoWait = true, true, value(nowait)
 	return with(ctx, o, (*session.Session).Up)
 }
 
@@ -52,10 +52,10 @@ func (Cluster) Status(ctx context.Context, spec, charts *string, offline, json *
 	return with(ctx, o, (*session.Session).Status)
 }
 
-// Down takes away all that cluster:up made but the NFS server, whose name under -also destroys it too. Flags: -spec=FILE -also=NAME -yes -json.
-func (Cluster) Down(ctx context.Context, spec, also *string, yes, json *bool) error {
+// Down takes away all that cluster:up made but the NFS server, whose name under -also destroys it too. Flags: -spec=FILE -also=NAME -yes -json -nowait.
+func (Cluster) Down(ctx context.Context, spec, also *string, yes, json, nowait *bool) error {
 	o := options(spec, json, yes, nil)
-	o.Also = value(also)
+	o.Also, o.NoWait = value(also), value(nowait)
 	return with(ctx, o, (*session.Session).Down)
 }
 

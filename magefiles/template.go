@@ -18,7 +18,9 @@ func (Template) List(ctx context.Context, spec *string, json *bool) error {
 	return with(ctx, options(spec, json, nil, nil), (*session.Session).TemplateList)
 }
 
-// Prune removes templates, ISOs and images that nothing needs any more, on every host. Flags: -spec=FILE -yes -json.
-func (Template) Prune(ctx context.Context, spec *string, yes, json *bool) error {
-	return with(ctx, options(spec, json, yes, nil), (*session.Session).TemplatePrune)
+// Prune removes templates, ISOs and images that nothing needs any more, on every host. Flags: -spec=FILE -yes -json -nowait.
+func (Template) Prune(ctx context.Context, spec *string, yes, json, nowait *bool) error {
+	o := options(spec, json, yes, nil)
+	o.NoWait = value(nowait)
+	return with(ctx, o, (*session.Session).TemplatePrune)
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -32,7 +33,13 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, ctx.Err())
+			return unanswered(ctx, vm, begun, seen)
+		case wait.IsPassing(err): // the host itself does not answer: that says nothing of the guest
+			progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, brief(err))
+			if sleep(ctx, lifePause) != nil {
+				return unanswered(ctx, vm, begun, seen)
+			}
+			continue
 		case saidOff(words(err)) && off < maxOff:
 			off++
 		case !errors.Is(err, ErrAgentNotRunning):
@@ -44,10 +51,14 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 			seen = "the guest has not sent anything over its network yet: "
 		}
 		progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
-		if err := sleep(ctx, lifePause); err != nil {
-			return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, err)
+		if sleep(ctx, lifePause) != nil {
+			return unanswered(ctx, vm, begun, seen)
 		}
 	}
+}
+
+func unanswered(ctx context.Context, vm *VM, begun time.Time, seen string) error {
+	return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, context.Cause(ctx))
 }
 
 // AgentReadFile returns a file of the guest, up to 16 MiB. It is a GET: nothing

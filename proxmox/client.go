@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	api "github.com/luthermonson/go-proxmox"
@@ -53,6 +54,7 @@ type Client struct {
 	clones   *semaphore.Weighted // clones in flight
 	destroys *semaphore.Weighted // destroys in flight
 	storages storageLocks
+	guard    atomic.Pointer[func(context.Context) error]
 	sources  sync.Mutex // guards templates
 	// templates are those that VMs were cloned from, by owner, host and name.
 	templates map[string]template
@@ -217,7 +219,10 @@ func (c *Client) call(ctx context.Context, method, path string, p params, out an
 
 func (c *Client) send(ctx context.Context, method, path string, p params, out any) error {
 	var raw json.RawMessage
-	var err error
+	err := c.may(ctx)
+	if err != nil {
+		return err
+	}
 	switch method {
 	case http.MethodPost:
 		err = c.api.Post(ctx, path, p, &raw)
@@ -246,6 +251,23 @@ func (c *Client) send(ctx context.Context, method, path string, p params, out an
 	}
 	return nil
 }
+
+// Guard has may asked before every request that changes something, until done is called:
+// its error keeps the request back. There is one guard at a time.
+func (c *Client) Guard(may func(context.Context) error) (done func()) {
+	c.guard.Store(&may)
+	return func() { c.guard.CompareAndSwap(&may, nil) }
+}
+
+func (c *Client) may(ctx context.Context) error {
+	if guard := c.guard.Load(); guard != nil && ctx.Value(unguarded{}) == nil {
+		return (*guard)(ctx)
+	}
+	return nil
+}
+
+// unguarded marks the context of what a guard itself asks for.
+type unguarded struct{}
 
 // begin sends a request that starts a task and returns the task's id. An answer
 // without one is an error here; go-proxmox would return a nil task.

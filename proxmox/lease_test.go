@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,13 +15,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/secret"
 )
 
-func lease(holder string) proxmox.LeaseRequest {
-	return proxmox.LeaseRequest{Cluster: "a100", Host: "pve1", Holder: holder, Purpose: "cluster:up"}
+func claim(holder string) lease.Claim {
+	return lease.Claim{What: "cluster a100", Holder: holder, Purpose: "cluster:up"}
+}
+
+// acquire takes the lease of cluster a100.
+func acquire(ctx context.Context, c *proxmox.Client, mine lease.Claim, waiting func(lease.Held) error) (context.Context, *lease.Lease, error) {
+	return lease.Acquire(ctx, c.Lease("a100", "pve1"), mine, waiting)
 }
 
 func leases(t testing.TB, c *proxmox.Client) int {
@@ -33,7 +41,7 @@ func leases(t testing.TB, c *proxmox.Client) int {
 }
 
 // patient is for those who have time.
-func patient(proxmox.Held) error { return nil }
+func patient(lease.Held) error { return nil }
 
 // TestOneAtATime: of many runs from many machines one at a time has the lease, each has
 // it once, and nothing is left.
@@ -44,7 +52,7 @@ func TestOneAtATime(t *testing.T) {
 		for i := range 6 {
 			c := dialSim(t, sim)
 			all.Go(func() {
-				_, l, err := c.Acquire(t.Context(), lease(fmt.Sprint("run", i)), patient)
+				_, l, err := acquire(t.Context(), c, claim(fmt.Sprint("run", i)), patient)
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -91,9 +99,9 @@ func on(t testing.TB, sim *pvesim.Sim) (*machine, *proxmox.Client) {
 func TestADeadHolder(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		desk, lid := on(t, sim)
-		mine := lease("ada@desk")
+		mine := claim("ada@desk")
 		mine.Process = "desk/17"
-		run, asleep, err := lid.Acquire(t.Context(), mine, patient)
+		run, asleep, err := acquire(t.Context(), lid, mine, patient)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		require.NoError(t, asleep.Check(t.Context()), "a long run keeps it")
@@ -101,8 +109,8 @@ func TestADeadHolder(t *testing.T) {
 
 		begin := time.Now()
 		var told []string
-		tell := func(h proxmox.Held) error { told = append(told, h.String()); return nil }
-		_, l, err := c.Acquire(t.Context(), lease("bob@ci"), tell)
+		tell := func(h lease.Held) error { told = append(told, h.String()); return nil }
+		_, l, err := acquire(t.Context(), c, claim("bob@ci"), tell)
 		require.NoError(t, err)
 		assert.InDelta(t, 90, time.Since(begin).Seconds(), 30)
 		require.Len(t, told, 1)
@@ -111,20 +119,20 @@ func TestADeadHolder(t *testing.T) {
 
 		require.NoError(t, run.Err(), "it does not know yet")
 		desk.off.Store(false) // the lid opens
-		require.ErrorIs(t, asleep.Check(t.Context()), proxmox.ErrLeaseLost, "and nothing is changed before it is asked")
+		require.ErrorIs(t, asleep.Check(t.Context()), lease.ErrLost, "and nothing is changed before it is asked")
 		require.ErrorContains(t, asleep.Check(t.Context()), "bob@ci")
 		time.Sleep(time.Minute)
-		require.ErrorIs(t, context.Cause(run), proxmox.ErrLeaseLost)
+		require.ErrorIs(t, context.Cause(run), lease.ErrLost)
 		require.NoError(t, asleep.Release(t.Context()), "it is another's")
 		require.NoError(t, l.Check(t.Context()))
 		require.NoError(t, l.Release(t.Context()))
 
-		_, left, err := lid.Acquire(t.Context(), mine, patient)
+		_, left, err := acquire(t.Context(), lid, mine, patient)
 		require.NoError(t, err)
 		begin = time.Now()
-		next := lease("ada@desk")
+		next := claim("ada@desk")
 		next.Dead = func(process string) bool { return process == "desk/17" }
-		_, again, err := lid.Acquire(t.Context(), next, patient)
+		_, again, err := acquire(t.Context(), lid, next, patient)
 		require.NoError(t, err)
 		assert.Less(t, time.Since(begin), 10*time.Second, "the process is gone, so there is nothing to wait for")
 		require.NoError(t, left.Release(t.Context()))
@@ -136,18 +144,16 @@ func TestADeadHolder(t *testing.T) {
 // TestWhoWillNotWait: the caller decides, and what is in the way is told.
 func TestWhoWillNotWait(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
-		_, l, err := c.Acquire(t.Context(), lease("ada@desk"), patient)
+		_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
 		require.NoError(t, err)
-		_, _, err = c.Acquire(t.Context(), lease("bob@ci"), func(h proxmox.Held) error { return &proxmox.HeldError{Cluster: "a100", Held: h} })
+		_, _, err = acquire(t.Context(), c, claim("bob@ci"), func(h lease.Held) error { return &lease.HeldError{What: "cluster a100", Held: h} })
 		require.ErrorContains(t, err, "ada@desk since ")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, _, err = c.Acquire(ctx, lease("bob@ci"), patient)
+		_, _, err = acquire(ctx, c, claim("bob@ci"), patient)
 		require.ErrorContains(t, err, "changes cluster a100")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		other := lease("eve@ci")
-		other.Cluster = "b200"
-		_, of, err := c.Acquire(t.Context(), other, patient)
+		_, of, err := lease.Acquire(t.Context(), c.Lease("b200", "pve1"), claim("eve@ci"), patient)
 		require.NoError(t, err, "another cluster is nobody's business")
 		require.NoError(t, errors.Join(of.Release(t.Context()), l.Release(t.Context())))
 	})
@@ -156,7 +162,7 @@ func TestWhoWillNotWait(t *testing.T) {
 // TestSomebodysVM: a VM of somebody else where the lease would be is left alone.
 func TestSomebodysVM(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		_, l, err := c.Acquire(t.Context(), lease("ada@desk"), patient)
+		_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
 		require.NoError(t, err)
 		vmid := 0
 		for _, r := range residents(t, c) {
@@ -166,7 +172,7 @@ func TestSomebodysVM(t *testing.T) {
 		}
 		require.NoError(t, l.Release(t.Context()))
 		sim.AddVM(pvesim.VM{ID: vmid, Node: "pve1", Name: "theirs"})
-		_, _, err = c.Acquire(t.Context(), lease("ada@desk"), patient)
+		_, _, err = acquire(t.Context(), c, claim("ada@desk"), patient)
 		require.ErrorContains(t, err, fmt.Sprintf("VM %d (theirs) on pve1 is somebody else's", vmid))
 		names := []string{}
 		for _, r := range residents(t, c) {
@@ -184,19 +190,140 @@ func TestALeaseWhenAnythingFails(t *testing.T) {
 			bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, _ *proxmox.Client) {
 				desk, c := on(t, sim)
 				sim.Fail(pvesim.Rule{Skip: n, Drop: true, After: after, Path: "^/(nodes/pve1/qemu.*|nodes/pve1/tasks.*)$"})
-				_, l, err := c.Acquire(t.Context(), lease("ada@desk"), patient)
+				_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
 				if err == nil {
 					time.Sleep(time.Minute)
 					_ = l.Release(t.Context()) // may say that it stays
 				}
 				desk.off.Store(true)
-				_, next, err := dialSim(t, sim).Acquire(t.Context(), lease("bob@ci"), patient)
+				_, next, err := acquire(t.Context(), dialSim(t, sim), claim("bob@ci"), patient)
 				require.NoError(t, err, "after request %d", n)
 				require.NoError(t, next.Release(t.Context()))
 				assert.Zero(t, leases(t, dialSim(t, sim)))
 			})
 		}
 	}
+}
+
+// where is the VM that the lease is, as Proxmox has it.
+func where(t testing.TB, sim *pvesim.Sim) pvesim.VMState {
+	for _, vm := range sim.VMs() {
+		if vm.Name == "homelab-a100-lease" {
+			return vm
+		}
+	}
+	require.FailNow(t, "there is no lease")
+	return pvesim.VMState{}
+}
+
+// TestALeaseThatABackupHolds: Proxmox writes no locked VM, so nobody is taken for dead
+// meanwhile, and nobody is sent away.
+func TestALeaseThatABackupHolds(t *testing.T) {
+	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		held, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
+		require.NoError(t, err)
+		sim.LockVM(where(t, sim).ID, "backup")
+		next := make(chan error, 1)
+		go func() {
+			_, second, err := acquire(t.Context(), dialSim(t, sim), claim("bob@ci"), patient)
+			if err == nil {
+				err = second.Release(t.Context())
+			}
+			next <- err
+		}()
+		time.Sleep(4 * time.Minute)
+		require.ErrorContains(t, l.Check(t.Context()), "(homelab-a100-lease) on pve1 is locked (backup)")
+		sim.LockVM(where(t, sim).ID, "")
+		time.Sleep(30 * time.Second)
+		require.NoError(t, l.Check(t.Context()))
+		require.NoError(t, held.Err())
+		sim.LockVM(where(t, sim).ID, "snapshot")
+		time.AfterFunc(5*time.Second, func() { sim.LockVM(where(t, sim).ID, "") })
+		require.NoError(t, l.Release(t.Context()))
+		require.NoError(t, <-next)
+		assert.Zero(t, leases(t, c))
+	})
+}
+
+// TestWhereALeaseIs: on a host of the file where one is online; whoever asks elsewhere finds it.
+func TestWhereALeaseIs(t *testing.T) {
+	bubble(t, pvesim.TwoHosts(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		second := c.Lease("a100", "none", "pve2", "pve1")
+		_, l, err := lease.Acquire(t.Context(), second, claim("ada@desk"), patient)
+		require.NoError(t, err)
+		assert.Equal(t, "pve2", where(t, sim).Node)
+		assert.Equal(t, fmt.Sprintf("VM %d (homelab-a100-lease) on pve2", where(t, sim).ID), second.String())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, _, err = acquire(ctx, dialSim(t, sim), claim("bob@ci"), patient)
+		require.ErrorContains(t, err, "ada@desk since ")
+
+		sim.SetRole("HomelabOperator", append(pvesim.OperatorPrivileges(), "VM.Migrate")...)
+		post(t, sim, fmt.Sprintf("/nodes/pve2/qemu/%d/migrate", where(t, sim).ID), url.Values{"target": {"pve1"}})
+		time.Sleep(time.Minute)
+		assert.Equal(t, "pve1", where(t, sim).Node)
+		require.NoError(t, l.Check(t.Context()), "the host is emptied for maintenance, and the lease goes along")
+		require.NoError(t, l.Release(t.Context()))
+		assert.Zero(t, leases(t, c))
+	})
+}
+
+// TestALeaseOnAHostThatIsDown: nobody can see it or take it over, and what to do is said.
+func TestALeaseOnAHostThatIsDown(t *testing.T) {
+	m := pvesim.TwoHosts()
+	m.Hosts[1].Offline = true
+	vmid := 0
+	bubble(t, pvesim.TwoHosts(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
+		require.NoError(t, err)
+		vmid = where(t, sim).ID
+		require.NoError(t, l.Release(t.Context()))
+	})
+	m.VMs = append(m.VMs, pvesim.VM{ID: vmid, Node: "pve2", Name: "homelab-a100-lease"})
+	bubble(t, m, pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
+		begin := time.Now()
+		_, _, err := acquire(t.Context(), c, claim("bob@ci"), patient)
+		require.ErrorContains(t, err, fmt.Sprintf("the lease is VM %d on pve2, which is offline, so nobody can see whether another run still holds it", vmid))
+		require.ErrorContains(t, err, fmt.Sprintf("rm /etc/pve/nodes/pve2/qemu-server/%d.conf", vmid))
+		assert.InDelta(t, 10, time.Since(begin).Minutes(), 1, "it may come back")
+	})
+}
+
+// TestWhatIsUnderWayStopsToo: whoever has lost the lease changes nothing more, in the
+// middle of an act either.
+func TestWhatIsUnderWayStopsToo(t *testing.T) {
+	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		desk, lid := on(t, sim)
+		_, l, err := acquire(t.Context(), lid, claim("ada@desk"), patient)
+		require.NoError(t, err)
+		done := lid.Guard(l.Check)
+		desk.off.Store(true)
+		_, next, err := acquire(t.Context(), c, claim("bob@ci"), patient)
+		require.NoError(t, err)
+		sim.AddVM(pvesim.VM{ID: 200, Node: "pve1", Name: "worker"})
+		desk.off.Store(false)
+		vm, err := lid.ByID(t.Context(), 200)
+		require.NoError(t, err)
+		require.ErrorIs(t, lid.Remove(t.Context(), vm), lease.ErrLost)
+		require.ErrorIs(t, lid.Start(t.Context(), vm), lease.ErrLost)
+		require.NoError(t, l.Release(t.Context()))
+		done()
+		require.NoError(t, lid.Remove(t.Context(), vm), "the guard is off")
+		require.NoError(t, next.Release(t.Context()))
+	})
+}
+
+func post(t testing.TB, sim *pvesim.Sim, path string, form url.Values) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://pve1:8006/api2/json"+path, strings.NewReader(form.Encode()))
+	require.NoError(t, err)
+	id, value := sim.Token()
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Authorization", "PVEAPIToken="+id+"="+value)
+	res, err := sim.Client().Do(req)
+	require.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	require.Equal(t, http.StatusOK, res.StatusCode)
 }
 
 func residents(t testing.TB, c *proxmox.Client) []proxmox.Resident {

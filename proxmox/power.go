@@ -166,25 +166,6 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error 
 	return nil
 }
 
-// WaitStopped waits until the guest has switched itself off.
-func (c *Client) WaitStopped(ctx context.Context, vm *VM) error {
-	for {
-		running, err := c.status(ctx, vm.Host, vm.VMID)
-		if err != nil {
-			return err
-		}
-		if !running {
-			vm.Running = false
-			c.glances.forget(vmPath(vm.Host, vm.VMID))
-			return nil
-		}
-		progress.Say(ctx, "waiting for %s to power off", vm.Name)
-		if err := sleep(ctx, 2*c.cfg.Poll); err != nil {
-			return fmt.Errorf("%s has not powered off: %w", vm, err)
-		}
-	}
-}
-
 // Remove stops vm and destroys it with its disks, and checks that they are gone.
 // It looks first whether the VM is still the one that vm describes: a VMID may
 // have been given to another since.

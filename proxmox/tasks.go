@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // tasks watches running tasks, all those of a node with one request: GET
@@ -57,7 +58,7 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	w := n.join(upid)
 	defer n.leave(w)
 	progress.Say(ctx, "%s", upid.what())
-	for {
+	for unheard := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return "", ctx.Err()
@@ -66,12 +67,28 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 		case n.turn <- struct{}{}:
 			err := n.look(ctx, c, w)
 			<-n.turn
-			if err != nil {
+			switch {
+			case err == nil:
+				unheard = 0
+				continue
+			case !wait.IsPassing(err) || unheard >= taskUnheard:
 				return "", err
 			}
+			progress.Say(ctx, "%s: %s; asking again", upid.what(), brief(err))
+			if sleep(ctx, unheardPause) != nil {
+				return "", errors.Join(err, ctx.Err())
+			}
+			unheard += unheardPause
 		}
 	}
 }
+
+// taskUnheard is how long a host may fail to tell how a task is, in pauses of
+// unheardPause between the questions: the task goes on without it.
+const (
+	taskUnheard  = 2 * time.Minute
+	unheardPause = 2 * time.Second
+)
 
 // ended turns an exit status into an error.
 func (c *Client) ended(ctx context.Context, w *watch) error {

@@ -44,6 +44,9 @@ func (c *Client) Upload(ctx context.Context, host, storage, fileName string, dat
 // its first header, and nothing else; and it wants Content-Length
 // (PVE::APIServer::AnyEvent). go-proxmox's own upload knows neither order nor ctx.
 func (c *Client) upload(ctx context.Context, path, fileName string, data []byte) (UPID, error) {
+	if err := c.may(ctx); err != nil {
+		return UPID{}, err
+	}
 	sum := sha256.Sum256(data)
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)

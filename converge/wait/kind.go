@@ -1,9 +1,6 @@
 package wait
 
-import (
-	"errors"
-	"slices"
-)
+import "slices"
 
 // Permanent marks err as one that waiting does not mend. It returns nil for nil.
 func Permanent(err error) error {
@@ -18,11 +15,20 @@ type permanent struct{ error }
 func (p *permanent) Unwrap() error   { return p.error }
 func (p *permanent) Permanent() bool { return true }
 
-// IsPermanent reports whether waiting does not mend err: it, or an error within it, has
-// a method Permanent that says so. Packages need not know this one for that.
+// IsPermanent reports whether waiting does not mend err: it, or any error within it,
+// also of joined ones, has a method Permanent that says so. Packages need not know this
+// one for that.
 func IsPermanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
+	if p, ok := err.(interface{ Permanent() bool }); ok && p.Permanent() { //nolint:errorlint // the tree is walked here
+		return true
+	}
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case interface{ Unwrap() error }:
+		return IsPermanent(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), IsPermanent)
+	}
+	return false
 }
 
 // IsPassing reports whether err goes away by itself, such as that of a server that

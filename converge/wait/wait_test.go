@@ -37,6 +37,13 @@ type answer struct {
 
 type refused struct{ passing bool }
 
+// allowed is as errors of Proxmox and Kubernetes are: it could be for good, and is not.
+type allowed struct{ within error }
+
+func (allowed) Error() string   { return "503" }
+func (allowed) Permanent() bool { return false }
+func (a allowed) Unwrap() error { return a.within }
+
 func (refused) Error() string   { return "connection refused\nby the firewall" }
 func (r refused) Passing() bool { return r.passing }
 
@@ -155,6 +162,11 @@ func TestKinds(t *testing.T) {
 		{errors.Join(refused{true}, fuse), false, false},
 		{wait.Permanent(refused{true}), false, true},
 		{fmt.Errorf("a: %w", wait.Permanent(fuse)), false, true},
+		{allowed{}, false, false},
+		{errors.Join(allowed{}, wait.Permanent(fuse)), false, true},
+		{errors.Join(wait.Permanent(fuse), allowed{}), false, true},
+		{errors.Join(refused{true}, fmt.Errorf("b: %w", errors.Join(allowed{}, wait.Permanent(fuse)))), false, true},
+		{allowed{within: wait.Permanent(fuse)}, false, true},
 	} {
 		assert.Equal(t, tt.passing, wait.IsPassing(tt.err), "%v", tt.err)
 		assert.Equal(t, tt.permanent, wait.IsPermanent(tt.err), "%v", tt.err)

@@ -32,11 +32,8 @@ func Begin(path string, perm fs.FileMode) (*File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder of %s: %w", path, err)
 	}
-	if err := folder(dir, perm&0o077 == 0); err != nil {
-		return nil, fmt.Errorf("%s is not written: %w", path, err)
-	}
-	if err := replaceable(path); err != nil {
-		return nil, fmt.Errorf("%s is not written: %w", path, err)
+	if err := Check(path, perm); err != nil {
+		return nil, err
 	}
 	if err := ignore(dir); err != nil {
 		return nil, err
@@ -46,6 +43,22 @@ func Begin(path string, perm fs.FileMode) (*File, error) {
 		return nil, fmt.Errorf("%s is not written: %w", path, err)
 	}
 	return &File{path: path, perm: perm, temp: temp}, nil
+}
+
+// Check sees, as far as a look tells, whether a file can be kept at path, and makes
+// nothing. A folder that is not there yet will be ours.
+func Check(path string, perm fs.FileMode) error {
+	dir := filepath.Dir(path)
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := folder(dir, perm&0o077 == 0); err != nil {
+		return fmt.Errorf("%s is not written: %w", path, err)
+	}
+	if err := replaceable(path); err != nil {
+		return fmt.Errorf("%s is not written: %w", path, err)
+	}
+	return nil
 }
 
 // Keep puts data into the file's place, and sees that it is on the disk.

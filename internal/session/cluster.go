@@ -13,8 +13,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // Validate has nothing to do but to say that Load was content.
@@ -113,9 +113,10 @@ func (s *Session) next() {
 // run runs a graph with the display that fits. Failures are told as they happen;
 // the error names them once more, at the end, where it is read.
 func (s *Session) run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
-	held, release := s.hold(ctx, g)
-	defer release()
-	return run(held, s.Console, g)
+	ctx, right := s.hold(ctx)
+	defer right.giveBack(ctx)
+	right.over(ctx, g)
+	return run(ctx, s.Console, g)
 }
 
 func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.Report, error) {
@@ -126,11 +127,11 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 	case report == nil:
 		return nil, err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return report, failedf(1, "the time is over (-timeout); run it again and it goes on from here%s", wrong(report))
-	case errors.Is(context.Cause(ctx), proxmox.ErrLeaseLost):
-		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), wrong(report))
+		return report, failedf(1, "the time is over (-timeout); run it again and it goes on from here%s", wrong(report, err))
+	case errors.Is(context.Cause(ctx), lease.ErrLost):
+		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), wrong(report, nil))
 	case ctx.Err() != nil:
-		return report, failedf(130, "interrupted; run it again and it goes on from here%s", wrong(report))
+		return report, failedf(130, "interrupted; run it again and it goes on from here%s", wrong(report, err))
 	case err == nil:
 		return report, nil
 	}
@@ -144,6 +145,9 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 			c.Say("✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
 		}
 	}
+	if len(names) == 0 {
+		return report, notBegun(err)
+	}
 	begun := ""
 	if n := report.Count(converge.Skipped); n > 0 {
 		begun = fmt.Sprintf(", %d of %d steps could not begin", n, len(report.Steps))
@@ -151,9 +155,23 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 	return report, failedf(1, "%s failed%s; what is done stays done: mend it and run it again", strings.Join(names, ", "), begun)
 }
 
-// wrong lists what had gone wrong in a run that was ended from outside, a line a step.
-func wrong(r *converge.Report) string {
+// notBegun is the error of a run that was refused before its first act.
+func notBegun(err error) error {
+	code := 1
+	if errors.As(err, new(*lease.HeldError)) {
+		code = refused
+	}
+	return failedf(code, "nothing was changed: %w", err)
+}
+
+// wrong lists what had gone wrong in a run that was ended from outside, a line a step, and
+// whom it had waited for.
+func wrong(r *converge.Report, err error) string {
 	var b strings.Builder
+	var held *lease.HeldError
+	if errors.As(err, &held) {
+		fmt.Fprintf(&b, "\n%s", held)
+	}
 	for _, step := range r.Steps {
 		if step.Err != nil {
 			fmt.Fprintf(&b, "\n✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
@@ -201,10 +219,6 @@ func (s *Session) Down(ctx context.Context) error {
 	if s.opt.Also != "" {
 		also = append(also, s.opt.Also)
 	}
-	graph, err := s.Cluster.Down(ctx, also...)
-	if err != nil {
-		return err
-	}
 	keeps, err := s.Cluster.Keeps(ctx)
 	if err != nil {
 		return err
@@ -221,7 +235,8 @@ func (s *Session) Down(ctx context.Context) error {
 			s.Say("This keeps the NFS server %s (VM %d on %s) with its data. -also=%s destroys it too.", vm.Name, vm.VMID, vm.Host, vm.Name)
 		}
 	}
-	return s.confirmed(ctx, graph, agreement{
+	build := func(ctx context.Context) (*converge.Graph, error) { return s.Cluster.Down(ctx, also...) }
+	return s.confirmed(ctx, build, agreement{
 		question: fmt.Sprintf("Destroy all this? Type the cluster's name (%s): ", s.Spec.Name), answer: s.Spec.Name,
 		nothing: fmt.Sprintf("Nothing of %s is there.", s.Spec.Name),
 		done:    "Gone." + s.stays(),
@@ -255,38 +270,6 @@ func (s *Session) stays() string {
 		return " What is elsewhere stays: " + strings.Join(out, ", ") + "."
 	}
 	return key + " So does what is elsewhere: " + strings.Join(out, ", ") + "."
-}
-
-// agreement is what is said around work that has to be agreed to. Without a question
-// it need not be.
-type agreement struct{ question, answer, nothing, done string }
-
-// confirmed shows what a graph would do, asks unless that is not needed, and does it.
-func (s *Session) confirmed(ctx context.Context, graph *converge.Graph, say agreement) error {
-	plan, err := s.look(ctx, graph)
-	if err != nil {
-		return err
-	}
-	if err := plan.Err(); err != nil {
-		return err
-	}
-	if !plan.Changes() {
-		s.Say("%s", say.nothing)
-		return nil
-	}
-	if say.question != "" && !s.opt.Yes {
-		if err := s.Console.Plan(plan); err != nil {
-			return err
-		}
-		if err := ask(ctx, s.Console, say.question, say.answer); err != nil {
-			return err
-		}
-	}
-	if _, err := s.run(ctx, graph); err != nil || say.done == "" {
-		return err
-	}
-	s.Say("%s", say.done)
-	return nil
 }
 
 // ask returns nil when the answer is want.

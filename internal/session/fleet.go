@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/console"
 )
@@ -119,32 +120,46 @@ const askAgain = 10
 // FleetStatus says what Fleet made of the repository's last commit, and what is in
 // the way. With a time limit it waits until nothing is, or the time is over.
 func (s *Session) FleetStatus(ctx context.Context) error {
-	commit := s.commitInGit(ctx)
-	state, err := s.Cluster.FleetState(ctx, commit)
-	said := ""
-	for look := 1; err == nil && s.opt.Timeout > 0 && !state.Diff().Empty(); look++ {
-		if now := state.Diff()[0].String(); now != said {
-			s.Say("waiting: %s", now)
-			said = now
-		}
-		select {
-		case <-ctx.Done():
-			return s.showFleet(state) // the last look stands
-		case <-time.After(statusPoll):
-		}
-		if look%askAgain == 0 && state.Commit != commit { // others push there too
+	commit, looks, last := s.commitInGit(ctx), 0, ""
+	state, err := s.fleetState(ctx, func(ctx context.Context) (*fleet.State, error) {
+		if looks++; looks%askAgain == 0 && last != commit { // others push there too
 			commit = s.commitInGit(ctx)
 		}
-		next, e := s.Cluster.FleetState(ctx, commit)
-		if ctx.Err() != nil {
-			return s.showFleet(state)
+		state, err := s.Cluster.FleetState(ctx, commit)
+		if err == nil {
+			last = state.Commit
 		}
-		state, err = next, e
-	}
+		return state, err
+	})
 	if err != nil {
 		return err
 	}
 	return s.showFleet(state)
+}
+
+// fleetState is what a look finds; with a time limit, what the last one found by which
+// nothing was in the way, or the time was over. An API that does not answer for a while is
+// asked again.
+func (s *Session) fleetState(ctx context.Context, look func(context.Context) (*fleet.State, error)) (state *fleet.State, err error) {
+	if s.opt.Timeout <= 0 {
+		return look(ctx)
+	}
+	rule := wait.Rule{Poll: statusPoll, Strict: true, Say: func(seen string) { s.Say("waiting: %s", seen) }}
+	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+		now, err := look(ctx)
+		if err != nil {
+			return "", err
+		}
+		state = now
+		if d := now.Diff(); !d.Empty() {
+			return d[0].String(), nil
+		}
+		return "", nil
+	})
+	if state != nil && ctx.Err() != nil {
+		return state, nil // the last look stands
+	}
+	return state, err
 }
 
 // commitInGit is the commit that Fleet should have deployed; empty where the

@@ -10,55 +10,120 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/converge/wait"
-	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // hold lets one run at a time change the cluster, from whatever machine: before its first
 // act the run takes the cluster's lease, waits while another has it, and ends when another
-// has taken over. Clusters without Proxmox have no lease.
-func (s *Session) hold(ctx context.Context, g *converge.Graph) (held context.Context, release func()) {
-	if s.Cluster == nil || s.Cluster.Proxmox == nil {
-		return ctx, func() {}
-	}
+// has taken over. The context that comes back is the run's.
+func (s *Session) hold(ctx context.Context) (context.Context, *right) {
 	ctx, end := context.WithCancelCause(ctx)
-	var lease *proxmox.Lease
-	g.Before = func(context.Context) error { // its context ends with Before's own step
-		over, l, err := s.acquire(ctx)
-		if err != nil {
-			return err
-		}
-		lease = l
-		context.AfterFunc(over, func() { end(context.Cause(over)) })
-		return nil
+	r := &right{s: s, end: end}
+	if s.Cluster != nil {
+		r.store, r.what = s.Cluster.Lease(), "cluster "+s.Spec.Name
 	}
-	may := g.May
+	return ctx, r
+}
+
+// right is the right of a run to change the cluster, once it has taken it.
+type right struct {
+	s     *Session
+	end   context.CancelCauseFunc
+	store lease.Store  // nil: nobody meets anybody
+	what  string       // is changed
+	lease *lease.Lease // nil: not taken
+	done  func()
+}
+
+// over has a graph take the right before its first act, and ask before each. ctx is the run's.
+func (r *right) over(ctx context.Context, g *converge.Graph) {
+	before, may := g.Before, g.May
+	g.Before = func(step context.Context) error { // which ends with that step, and the right does not
+		if before != nil {
+			if err := before(step); err != nil {
+				return err
+			}
+		}
+		return r.take(ctx)
+	}
 	g.May = func(ctx context.Context, it converge.Item) error {
-		still := wait.Rule{What: "asking whether this run may still change the cluster", Limit: askingTime, Strict: true}
-		if err := wait.Until(ctx, still, func(ctx context.Context) (string, error) { return "", lease.Check(ctx) }); err != nil || may == nil {
+		if err := r.check(ctx); err != nil || may == nil {
 			return err
 		}
 		return may(ctx, it)
 	}
-	return ctx, func() { s.giveBack(ctx, end, lease) }
 }
 
-// giveBack ends a lease. Who has interrupted the run does not wait for it: what it leaves
+// take waits for the right, and takes it. ctx is the run's.
+func (r *right) take(ctx context.Context) error {
+	if r.store == nil || r.lease != nil {
+		return nil
+	}
+	claim := lease.Claim{What: r.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
+	held, l, err := lease.Acquire(ctx, r.store, claim, func(h lease.Held) error {
+		if r.s.opt.NoWait {
+			return &lease.HeldError{What: claim.What, Held: h}
+		}
+		r.s.Say("%s changes %s; waiting until that is over.", h, r.what)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.lease, r.done = l, func() {}
+	if c := r.s.Cluster; c != nil && c.Proxmox != nil { // what is under way when it is lost changes no host any more
+		r.done = c.Proxmox.Guard(l.Check)
+	}
+	context.AfterFunc(held, func() { r.end(context.Cause(held)) })
+	return r.s.placed(ctx)
+}
+
+// placed sees that nodes whose host the file leaves open still belong on those that were
+// chosen at the start: a run before this one may have put them elsewhere since.
+func (s *Session) placed(ctx context.Context) error {
+	if s.unplaced == nil {
+		return nil
+	}
+	now, err := cluster.Place(ctx, s.unplaced, s.Cluster.Proxmox)
+	if err != nil {
+		return err
+	}
+	for _, n := range s.Spec.Nodes {
+		if is, _ := now.Node(n.Name); is.Host != n.Host {
+			return fmt.Errorf("since this run began another one has changed where there is room: %s belongs on %s now, not on %s; run it again", n.Name, is.Host, n.Host)
+		}
+	}
+	return nil
+}
+
+// check asks whether the run still has the right, and waits while nobody can tell.
+func (r *right) check(ctx context.Context) error {
+	if r.lease == nil {
+		return nil
+	}
+	still := wait.Rule{What: "asking whether this run may still change the cluster", Limit: askingTime, Strict: true}
+	return wait.Until(ctx, still, func(ctx context.Context) (string, error) { return "", r.lease.Check(ctx) })
+}
+
+// giveBack ends the right. Who has interrupted the run does not wait for it: what it leaves
 // then is known to be dead by the next run here, and by others after a while.
-func (s *Session) giveBack(ctx context.Context, end context.CancelCauseFunc, lease *proxmox.Lease) {
+func (r *right) giveBack(ctx context.Context) {
 	limit, interrupted := giveBackTime, ctx.Err() != nil
 	if interrupted {
 		limit = time.Second
 	}
-	end(nil)
-	if lease == nil {
+	r.end(nil)
+	if r.lease == nil {
 		return
 	}
+	r.done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	if err := lease.Release(ctx); err != nil && !interrupted {
-		s.Say("warning: %s", err)
+	if err := r.lease.Release(ctx); err != nil && !interrupted {
+		r.s.Say("warning: %s", err)
 	}
 }
 
@@ -68,26 +133,6 @@ const askingTime = 10 * time.Minute
 
 // giveBackTime is how long giving the lease back may take.
 const giveBackTime = 20 * time.Second
-
-func (s *Session) acquire(ctx context.Context) (context.Context, *proxmox.Lease, error) {
-	hosts, err := s.Cluster.Proxmox.Hosts(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	r := proxmox.LeaseRequest{
-		Cluster: s.Spec.Name, Host: hosts[0].Name, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended,
-	}
-	for _, h := range hosts {
-		if h.Online {
-			r.Host = h.Name
-			break
-		}
-	}
-	return s.Cluster.Proxmox.Acquire(ctx, r, func(h proxmox.Held) error {
-		s.Say("%s changes this cluster; waiting until that is over.", h)
-		return nil
-	})
-}
 
 // purpose is the target that runs, as it was called.
 func purpose() string {

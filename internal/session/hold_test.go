@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
@@ -30,6 +32,33 @@ network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
 nodes:
   server1: {role: server, address: 10.0.0.11}
 `
+
+const threeServers = `
+name: three
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+k3s: {version: v1.36.5+k3s1, vip: 10.0.0.100}
+defaults: {storage: vmdata, role: server, cores: 4, memory: 8GiB}
+nodes:
+  cp1: {address: 10.0.0.11}
+  cp2: {address: 10.0.0.12}
+  cp3: {address: 10.0.0.13}
+`
+
+// stop switches a machine off, as somebody else's run does.
+func (w *site) stop(name string) {
+	w.t.Helper()
+	id, value := w.sim.Token()
+	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: w.sim.Client()})
+	require.NoError(w.t, err)
+	for _, vm := range w.sim.VMs() {
+		if vm.Name == name {
+			found, err := pve.ByID(w.t.Context(), vm.ID)
+			require.NoError(w.t, err)
+			require.NoError(w.t, pve.Stop(w.t.Context(), found))
+		}
+	}
+}
 
 // atDesk is a session of somebody, on a machine of their own.
 func atDesk(t *testing.T, sim *pvesim.Sim) (*Session, *bytes.Buffer) {
@@ -95,7 +124,7 @@ func TestOneRunAtATime(t *testing.T) {
 		}
 		both.Wait()
 		assert.EqualValues(t, 1, changed.Load(), "the second finds it done")
-		assert.Contains(t, said[0].String()+said[1].String(), " changes this cluster; waiting until that is over.")
+		assert.Contains(t, said[0].String()+said[1].String(), " changes cluster lab1; waiting until that is over.")
 		assert.Empty(t, sim.VMs(), "the lease is gone")
 
 		s, talk := atDesk(t, sim)
@@ -127,10 +156,134 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 			}
 		})
 		_, err := s.run(t.Context(), slow(&done, &inside, t))
-		require.ErrorIs(t, err, proxmox.ErrLeaseLost)
+		require.ErrorIs(t, err, lease.ErrLost)
 		require.ErrorContains(t, err, "has been destroyed")
 		assert.False(t, done.Load())
 	})
+}
+
+// theirs takes the lease as another run does, on another machine.
+func (w *site) theirs(name string) *lease.Lease {
+	w.t.Helper()
+	id, value := w.sim.Token()
+	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: w.sim.Client()})
+	require.NoError(w.t, err)
+	_, l, err := lease.Acquire(w.t.Context(), pve.Lease(name, "pve1"), lease.Claim{What: "cluster " + name, Holder: "ada@desk", Purpose: "cluster:up"}, nil)
+	require.NoError(w.t, err)
+	return l
+}
+
+// TestVerbsDecideWhenTheyMay: what a verb saw before it waited may not hold afterwards.
+func TestVerbsDecideWhenTheyMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		require.NoError(t, w.do(threeServers, Options{}, (*Session).Up))
+		time.Sleep(time.Minute)
+		cycle := func() error { return w.do(threeServers, Options{Node: "cp1", Yes: true}, (*Session).NodeCycle) }
+		vms := len(w.sim.VMs())
+		running := func(name string) bool {
+			return slices.ContainsFunc(w.sim.VMs(), func(vm pvesim.VMState) bool { return vm.Name == name && vm.Running })
+		}
+
+		other := w.theirs("three")
+		done := make(chan error, 1)
+		go func() { done <- cycle() }()
+		time.Sleep(20 * time.Second)
+		w.stop("cp2")
+		time.Sleep(time.Minute)
+		require.NoError(t, other.Release(t.Context()))
+		err := <-done
+		assert.Equal(t, refused, code(err))
+		require.ErrorContains(t, err, "without it 1 of 3 servers would be left")
+		assert.True(t, running("cp1"))
+
+		// And down takes what another run has made meanwhile.
+		other = w.theirs("three")
+		go func() { done <- w.do(threeServers, Options{Yes: true}, (*Session).Down) }()
+		time.Sleep(20 * time.Second)
+		w.stop("cp3")
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, <-done)
+		assert.Len(t, w.sim.VMs(), vms-4, "three servers and their template")
+	})
+}
+
+// TestWhoDoesNotWait: with -nowait a command ends where another run is at work, says who,
+// and has changed nothing.
+func TestWhoDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		other := w.theirs("one")
+		w.sim.ForgetRequests()
+		for name, do := range map[string]func(*Session, context.Context) error{"up": (*Session).Up} {
+			err := w.do(one, Options{NoWait: true, Yes: true}, do)
+			assert.Equal(t, refused, code(err), name)
+			require.ErrorContains(t, err, "nothing was changed: the right to change cluster one: ada@desk since ", name)
+		}
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, w.do(one, Options{NoWait: true}, (*Session).Up))
+		time.Sleep(time.Minute)
+		other = w.theirs("one")
+		for name, do := range map[string]func(*Session, context.Context) error{
+			"down": (*Session).Down, "drain": (*Session).NodeDrain, "cycle": (*Session).NodeCycle, "replace": (*Session).NodeReplace,
+		} {
+			err := w.do(one, Options{NoWait: true, Yes: true, Node: "gpu1"}, do)
+			assert.Equal(t, refused, code(err), name)
+			require.ErrorContains(t, err, "ada@desk since ", name)
+		}
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, w.do(one, Options{}, (*Session).Plan), "nothing was changed")
+	})
+}
+
+// TestHostsAreChosenAgain: nodes whose host the file leaves open may belong elsewhere by
+// the time this run alone changes the cluster.
+func TestHostsAreChosenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := pvesim.New(pvesim.TwoHosts(), pvesim.Options{})
+		defer sim.Close()
+		s, _ := atDesk(t, sim)
+		open, err := cluster.Parse("cluster.yaml", []byte(strings.NewReplacer("host: pve1", "hosts: {pve1: {}, pve2: {}}", "role: server,", "role: server, host: auto,").Replace(heldSpec)))
+		require.NoError(t, err)
+		s.unplaced = open
+		s.Spec, err = cluster.Place(t.Context(), open, s.Cluster.Proxmox)
+		require.NoError(t, err)
+		var done atomic.Bool
+		var inside atomic.Int32
+		at := s.Spec.Nodes[0].Host
+		for i := range 2 {
+			sim.AddVM(pvesim.VM{ID: 300 + i, Node: at, Name: "greedy", Running: true, Config: map[string]string{"memory": "250000"}})
+		}
+		_, err = s.run(t.Context(), slow(&done, &inside, t))
+		require.ErrorContains(t, err, "nothing was changed: since this run began another one has changed where there is room: server1 belongs on ")
+		assert.False(t, done.Load())
+	})
+}
+
+// TestMoreThanWasShown: what nobody has agreed to is found, whatever the notes say.
+func TestMoreThanWasShown(t *testing.T) {
+	item := func(step string, v converge.Verdict, d ...drift.Field) converge.Item {
+		return converge.Item{Step: step, Verdict: v, Diff: d}
+	}
+	gone := func(what, note string) drift.Field {
+		return drift.Field{Have: what, Effect: drift.Remove, Note: note}
+	}
+	shown := &converge.Plan{Items: []converge.Item{
+		item("vm/a", converge.Change, gone("VM 101", "seen")), item("rest", converge.Change, gone("one", ""), gone("two", "")),
+		item("later", converge.Deferred), item("clean", converge.Clean),
+	}}
+	now := &converge.Plan{Items: []converge.Item{
+		item("vm/a", converge.Change, gone("VM 101", "")), item("rest", converge.Change, gone("two", ""), gone("three", "")),
+		item("later", converge.Change, gone("x", "")), item("clean", converge.Change, gone("y", "")), item("vm/b", converge.Change, gone("VM 102", "")),
+	}}
+	assert.Empty(t, notShown(shown, shown))
+	more := notShown(now, shown)
+	require.Len(t, more, 3)
+	for i, want := range []string{"rest: three", "clean: y", "vm/b: VM 102"} {
+		assert.Contains(t, more[i], want)
+	}
 }
 
 func TestProcesses(t *testing.T) {

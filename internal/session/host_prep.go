@@ -83,7 +83,7 @@ func (s *Session) HostPrep(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = s.run(ctx, prep.Graph())
+	err = s.prepare(ctx, prep)
 	place.show(s)
 	if err != nil {
 		return err
@@ -93,6 +93,17 @@ func (s *Session) HostPrep(ctx context.Context) error {
 		return err
 	}
 	return s.afterPrep(ctx, prep, all)
+}
+
+// prepare does what there is to do, one command at a time.
+func (s *Session) prepare(ctx context.Context, prep *cluster.HostPrep) error {
+	ctx, right := s.hold(ctx)
+	defer right.giveBack(ctx)
+	right.store, right.what = prep.Lease(), "the hosts"
+	g := prep.Graph()
+	right.over(ctx, g)
+	_, err := run(ctx, s.Console, g)
+	return err
 }
 
 // openPrep opens a shell on every host that the command is about.
@@ -226,7 +237,7 @@ func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *pr
 		}
 	}
 	prep.Reboot = true
-	if _, err := s.run(ctx, prep.Graph()); err != nil {
+	if err := s.prepare(ctx, prep); err != nil {
 		return err
 	}
 	s.opt.Reboot = false // once is enough

@@ -18,9 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -331,5 +333,27 @@ func TestHostPrepBeforeThereIsAFile(t *testing.T) {
 		gpus, err := pve.GPUs(t.Context(), "pve1")
 		require.NoError(t, err)
 		assert.Len(t, gpus, 1)
+	})
+}
+
+// TestOnePreparationAtATime: two people who prepare a host take turns, on the host itself.
+func TestOnePreparationAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHostSite(t, freshHost("grub"), "file:DIR/token")
+		cfg, err := w.way(t.Context(), "pve1")
+		require.NoError(t, err)
+		shell := ssh.New(cfg)
+		defer func() { _ = shell.Close() }()
+		prep := &cluster.HostPrep{Hosts: []string{"pve1"}, Root: map[string]remote.Runner{"pve1": shell}}
+		_, l, err := lease.Acquire(t.Context(), prep.Lease(), lease.Claim{What: "the hosts", Holder: "ada@desk", Purpose: "host:prep"}, nil)
+		require.NoError(t, err)
+		err = w.prep(Options{Yes: true, NoWait: true})
+		assert.Equal(t, refused, code(err))
+		require.ErrorContains(t, err, "ada@desk since ")
+		require.NoError(t, l.Release(t.Context()))
+		assert.Equal(t, pending, code(w.prep(Options{Yes: true, NoWait: true})), "it is prepared, and waits for a reboot")
+		text, err := remote.Output(t.Context(), shell, "ls", "/var/lib")
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), "lease")
 	})
 }

@@ -120,12 +120,17 @@ type trialWorld struct {
 }
 
 func (w *trialWorld) Open(ctx context.Context, spec *cluster.Spec) (*cluster.Cluster, func(), error) {
-	return w.open(ctx, spec, func(next http.RoundTripper) http.RoundTripper { return counted{w, next} })
+	c, end, err := w.open(ctx, spec, func(next http.RoundTripper) http.RoundTripper { return counted{w, next} })
+	w.Cluster = c
+	return c, end, err
 }
 
 // Run shows what happens as cluster:up does; its error is the cause, which the record
 // is to have.
 func (w *trialWorld) Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error) {
+	ctx, right := w.hold(ctx)
+	defer right.giveBack(ctx)
+	right.over(ctx, g)
 	display := w.Display(g.Names())
 	defer display.Close()
 	return g.Run(ctx, func(e converge.Event) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -99,6 +100,8 @@ func TestHostTrial(t *testing.T) {
 		defer w.close()
 		out := filepath.Join(t.TempDir(), "record.json")
 		require.NoError(t, w.try(trialFile, Options{Yes: true, Out: out}))
+		assert.True(t, slices.ContainsFunc(w.sim.Requests(), func(r pvesim.Request) bool { return r.Params.Get("name") == "homelab-my-trial-lease" }),
+			"nobody else changes the cluster meanwhile")
 		assert.Contains(t, w.talk.String(), "The whole way was gone, and nothing is left of it.\n")
 		assert.Equal(t, 10, strings.Count(w.data.String(), "\n"), "a header and nine steps: %s", &w.data)
 		var record struct {

@@ -11,36 +11,42 @@ import (
 
 // NodeDrain empties a node.
 func (s *Session) NodeDrain(ctx context.Context) error {
-	g, err := s.Cluster.NodeDrain(s.opt.Node)
-	return s.verb(ctx, g, err, verbWords{nothing: "NODE is drained already.", done: "NODE is drained: no pods come until go tool mage node:uncordon -node=NODE."})
+	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeDrain(s.opt.Node) }
+	return s.verb(ctx, build, verbWords{nothing: "NODE is drained already.", done: "NODE is drained: no pods come until go tool mage node:uncordon -node=NODE."})
 }
 
 // NodeUncordon lets pods onto a node again.
 func (s *Session) NodeUncordon(ctx context.Context) error {
-	g, err := s.Cluster.NodeUncordon(s.opt.Node)
-	return s.verb(ctx, g, err, verbWords{nothing: "NODE takes pods already.", done: "NODE takes pods again."})
+	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeUncordon(s.opt.Node) }
+	return s.verb(ctx, build, verbWords{nothing: "NODE takes pods already.", done: "NODE takes pods again."})
 }
 
 // NodeCycle switches a node's VM off and on, drained.
 func (s *Session) NodeCycle(ctx context.Context) error {
-	g, err := s.Cluster.NodeCycle(ctx, s.opt.Node, s.opt.Force)
-	return s.verb(ctx, g, err, verbWords{question: "Drain this node and switch its machine off and on?", done: "NODE was off and is back."})
+	build := func(ctx context.Context) (*converge.Graph, error) {
+		return s.Cluster.NodeCycle(ctx, s.opt.Node, s.opt.Force)
+	}
+	return s.verb(ctx, build, verbWords{question: "Drain this node and switch its machine off and on?", done: "NODE was off and is back."})
 }
 
 // NodeReplace makes a node's machine anew.
 func (s *Session) NodeReplace(ctx context.Context) error {
-	g, err := s.Cluster.NodeReplace(ctx, s.opt.Node, s.opt.Force)
+	build := func(ctx context.Context) (*converge.Graph, error) {
+		return s.Cluster.NodeReplace(ctx, s.opt.Node, s.opt.Force)
+	}
 	words := verbWords{question: "Destroy this machine with its disks and make it anew?", done: "NODE is a new machine."}
 	if n, _ := s.Spec.Node(s.opt.Node); n.External {
 		words = verbWords{question: "Drain this node, take K3s off its machine with its data there, and let it join anew?", done: "NODE has joined anew."}
 	}
-	return s.verb(ctx, g, err, words)
+	return s.verb(ctx, build, words)
 }
 
 // NodeRemove takes an external machine out of the cluster.
 func (s *Session) NodeRemove(ctx context.Context) error {
-	g, err := s.Cluster.NodeRemove(ctx, s.opt.Node, s.opt.Force)
-	return s.verb(ctx, g, err, verbWords{
+	build := func(ctx context.Context) (*converge.Graph, error) {
+		return s.Cluster.NodeRemove(ctx, s.opt.Node, s.opt.Force)
+	}
+	return s.verb(ctx, build, verbWords{
 		question: "Drain this node and take K3s off its machine, with its data there?", nothing: "NODE is not in the cluster.",
 		done: "NODE is out of the cluster. Take it out of the file, or go tool mage cluster:up lets it join again.",
 	})
@@ -53,17 +59,14 @@ const nodeMark = "NODE"
 type verbWords struct{ question, nothing, done string }
 
 // verb shows what a verb would do, asks where it takes something away, and does it.
-func (s *Session) verb(ctx context.Context, g *converge.Graph, err error, words verbWords) error {
-	if err != nil {
-		return verbError(err)
-	}
+func (s *Session) verb(ctx context.Context, build builder, words verbWords) error {
 	of := func(words string) string { return strings.ReplaceAll(words, nodeMark, s.opt.Node) }
 	say := agreement{nothing: of(words.nothing), done: of(words.done)}
 	if words.question != "" {
 		say.question, say.answer = words.question+" Type the node's name ("+s.opt.Node+"): ", s.opt.Node
 	}
 	defer s.keep()
-	return verbError(s.confirmed(ctx, g, say))
+	return verbError(s.confirmed(ctx, build, say))
 }
 
 // verbError gives an error the exit code of what it is.

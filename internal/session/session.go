@@ -19,7 +19,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -32,6 +31,7 @@ type Options struct {
 	Spec    string        // path of the cluster file; empty: cluster.yaml, or the example
 	JSON    bool          // data as JSON lines
 	Yes     bool          // do not ask
+	NoWait  bool          // end, with exit code 4, where another run changes the cluster
 	Timeout time.Duration // of the whole command; 0: none
 	Start   bool          // start the lab where it is needed and does not run
 
@@ -62,7 +62,9 @@ type Session struct {
 	Spec    *cluster.Spec
 	Cluster *cluster.Cluster
 
-	jump *ssh.Client
+	// unplaced is the file where it left hosts to be chosen; else nil.
+	unplaced *cluster.Spec
+	jump     *ssh.Client
 	// hostWay is how a host's shell is reached; nil is SSH as the file says.
 	hostWay func(ctx context.Context, host string) (ssh.Config, error)
 	// web is how Proxmox is spoken to; nil: over the network, with what the file says of
@@ -140,8 +142,12 @@ func (s *Session) bind(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.Spec, err = cluster.Place(ctx, s.Spec, backend.Proxmox); err != nil {
+	asked := s.Spec
+	if s.Spec, err = cluster.Place(ctx, asked, backend.Proxmox); err != nil {
 		return err
+	}
+	if s.Spec != asked {
+		s.unplaced = asked
 	}
 	s.Cluster, err = cluster.New(s.Spec, backend)
 	return err
@@ -202,20 +208,6 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 	}
 	b.Signers = []ssh.Signer{signer}
 	return nil
-}
-
-// keyFile is where a key is that was made for a cluster, in its folder.
-const keyFile = "id_ed25519"
-
-func makeKey(path string) error {
-	private, public, err := ssh.GenerateKey()
-	if err != nil {
-		return err
-	}
-	if err := keep.Whole(path, private, 0o600); err != nil {
-		return err
-	}
-	return keep.Whole(path+".pub", []byte(public+"\n"), 0o644)
 }
 
 // openLab starts or finds the lab, and goes through its jump host as one would go

@@ -36,11 +36,7 @@ func (s *Session) TemplateList(ctx context.Context) error {
 // TemplatePrune removes templates, ISOs and images that nothing needs, after having
 // asked.
 func (s *Session) TemplatePrune(ctx context.Context) error {
-	graph, err := s.Cluster.Prune(ctx)
-	if err != nil {
-		return err
-	}
-	return s.confirmed(ctx, graph, agreement{
+	return s.confirmed(ctx, s.Cluster.Prune, agreement{
 		question: "Remove all this? Type yes: ", answer: "yes",
 		nothing: "Nothing to remove: every template is what the file asks for, or machines hang on it.",
 	})

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -39,7 +40,7 @@ func (r Release) timeout() time.Duration {
 // ends, Apply returns at once and changes nothing any more, and so undoes nothing:
 // the revision stays pending, and the next Apply goes on from there.
 func (c *Client) Apply(ctx context.Context, r Release, _ State) error {
-	within, cancel := context.WithTimeoutCause(ctx, r.timeout(), fmt.Errorf("not ready within %s", r.timeout()))
+	within, cancel := wait.Within(ctx, r.timeout(), fmt.Errorf("not ready within %s", r.timeout()))
 	defer cancel()
 	if err := c.awaitOthers(within, r); err != nil {
 		return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)

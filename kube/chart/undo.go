@@ -12,6 +12,7 @@ import (
 	helmtime "helm.sh/helm/v3/pkg/time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // FailedError is a release that did not come about.
@@ -40,7 +41,7 @@ func (e *FailedError) Unwrap() []error {
 func (c *Client) undo(ctx context.Context, p *plan, rev *revision, why error) error {
 	progress.Say(ctx, "failed: %v", why)
 	failed := &FailedError{Namespace: p.release.Namespace, Name: p.release.Name, Err: why}
-	within, cancel := context.WithTimeoutCause(ctx, p.release.timeout(), fmt.Errorf("not done within %s", p.release.timeout()))
+	within, cancel := wait.Within(ctx, p.release.timeout(), fmt.Errorf("not done within %s", p.release.timeout()))
 	defer cancel()
 	if err := c.note(within, rev.record, release.StatusFailed, "Failed: "+why.Error()); err != nil {
 		failed.After, failed.Undo = "what was there before could not be brought back", err

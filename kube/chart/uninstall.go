@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -19,7 +20,7 @@ import (
 // does what a chart marks to be kept, and the namespace. Run again after it was cut
 // off, it goes on.
 func (c *Client) Uninstall(ctx context.Context, namespace, name string) error {
-	within, cancel := context.WithTimeoutCause(ctx, defaultTimeout, fmt.Errorf("not gone within %s", defaultTimeout))
+	within, cancel := wait.Within(ctx, defaultTimeout, fmt.Errorf("not gone within %s", defaultTimeout))
 	defer cancel()
 	history, err := c.history(within, namespace, name)
 	if err != nil || len(history) == 0 {

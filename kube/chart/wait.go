@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -31,14 +32,14 @@ func (e finalError) Unwrap() error { return e.error }
 // until looks again and again until nothing is waited for. An API server that does
 // not answer for a while, as K3s' while it restarts, is waited for too.
 func until(ctx context.Context, looks func(context.Context) ([]string, error)) error {
-	wait := firstLook
+	pause := firstLook
 	var last []string
 	for {
 		waiting, err := looks(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return stopped(ctx, last)
-		case errors.Is(err, kube.ErrUnreachable):
+		case wait.IsPassing(err):
 			waiting = []string{err.Error()}
 		case err != nil:
 			return err
@@ -49,12 +50,10 @@ func until(ctx context.Context, looks func(context.Context) ([]string, error)) e
 			progress.Say(ctx, "waiting: %s", few(waiting))
 		}
 		last = waiting
-		select {
-		case <-ctx.Done():
+		if wait.Pause(ctx, pause) != nil {
 			return stopped(ctx, last)
-		case <-time.After(wait):
-			wait = min(wait*3/2, everyLook)
 		}
+		pause = min(pause*3/2, everyLook)
 	}
 }
 

@@ -66,7 +66,7 @@ func (u *user) twoAtOnce(t *testing.T) {
 		assert.NoError(t, b.Wait(), "%s", alsoSaid)
 		return said.String() + alsoSaid.String()
 	}
-	assert.Contains(t, together([]string{"cluster:up"}, []string{"cluster:up"}), " changes this cluster; waiting until that is over.")
+	assert.Contains(t, together([]string{"cluster:up"}, []string{"cluster:up"}), "; waiting until that is over.")
 	u.isWhole(t)
 	together([]string{"cluster:down", "-yes"}, []string{"cluster:up"})
 	u.must(t, "cluster:up")

@@ -155,9 +155,9 @@ func (s *Sim) LockVM(vmid int, lock string) {
 	switch {
 	case v == nil:
 	case lock == "":
-		delete(v.conf, "lock")
+		v.unset("lock")
 	default:
-		v.conf["lock"] = lock
+		v.set("lock", lock)
 	}
 }
 

@@ -19,7 +19,7 @@ var (
 	}
 	network    = []string{"curl", "wget"}
 	baseSystem = []string{
-		"apt", "apt-cache", "apt-get", "apt-mark", "blkid", "blockdev", "chpasswd", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "free",
+		"apt", "apt-cache", "apt-get", "apt-mark", "blkid", "blockdev", "chpasswd", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "flock", "free",
 		"getent", "gpg", "hostnamectl", "ip", "ip6tables-restore", "ip6tables-save", "iptables-restore", "iptables-save", "journalctl", "ldconfig", "loginctl", "lsblk", "lsmod", "lspci", "mkfs.ext4", "mkfs.xfs",
 		"modinfo", "modprobe", "mount", "netplan", "passwd", "pgrep", "poweroff", "reboot", "resize2fs", "shutdown", "ssh-keygen", "sudo", "swapoff",
 		"sysctl", "systemctl", "systemd-detect-virt", "timedatectl", "udevadm", "umount", "update-grub", "update-initramfs", "uptime", "useradd", "usermod", "xfs_growfs", "xfs_info",
@@ -148,6 +148,8 @@ func baseProgram(name string) run {
 		return runSleep
 	case "timeout":
 		return runTimeout
+	case "flock":
+		return runFlock
 	case "date":
 		return runDate
 	case "id", "whoami":

@@ -43,6 +43,7 @@ type system struct {
 	k3s      *k3sNode
 	joining  *k3sNode // a server that is not one yet
 	filter   packetFilter
+	flocked  map[string]bool // paths whose lock somebody holds
 }
 
 func newSystem(ctx context.Context, m *Machine) *system {

@@ -1,0 +1,129 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/wait"
+)
+
+// beats shows that we live until the lease ends. It looks at the clock often: whoever was
+// stopped for long has perhaps been taken for dead.
+func (l *Lease) beats(ctx context.Context) {
+	defer close(l.done)
+	failed := time.Time{}
+	for wait.Pause(ctx, tick) == nil {
+		if l.age() < beatTime || time.Since(failed) < beatAgain {
+			continue
+		}
+		err := l.renew(ctx, beatTime)
+		switch {
+		case errors.Is(err, ErrLost):
+			return
+		case err != nil:
+			failed = time.Now()
+		}
+	}
+}
+
+// age is how long ago we last showed that we live.
+func (l *Lease) age() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d := time.Now().Round(0).Sub(l.renewed); d >= 0 {
+		return d
+	}
+	return deadTime // the clock was put back
+}
+
+func (l *Lease) isLost() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+// Check returns [ErrLost] when another has taken over. It asks only where the last sign
+// of ours is older than 45 s: after a sleep of this machine, or while the store did not
+// answer.
+func (l *Lease) Check(ctx context.Context) error {
+	if err := l.isLost(); err != nil || l.age() <= oldTime {
+		return err
+	}
+	return l.renew(ctx, oldTime)
+}
+
+// renew shows that we live, unless another has taken over, or somebody else of this run
+// has just done so.
+func (l *Lease) renew(ctx context.Context, older time.Duration) error {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return l.bounded(ctx, func(ctx context.Context) error { return l.show(ctx, older) })
+}
+
+// bounded has one question to the store end: a connection that is dead may say nothing for
+// as long as anybody listens.
+func (l *Lease) bounded(ctx context.Context, ask func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	err := ask(limited)
+	if limited.Err() != nil && ctx.Err() == nil && errors.Is(err, limited.Err()) {
+		return passing(fmt.Sprintf("%s does not answer within %s: %s", l.store, askTime, err))
+	}
+	return err
+}
+
+// show is one try at showing that we live.
+func (l *Lease) show(ctx context.Context, older time.Duration) error {
+	for l.isLost() == nil && l.age() >= older {
+		s, err := l.store.Read(ctx)
+		f := fields(s.Text)
+		switch {
+		case errors.Is(err, ErrNone):
+			return l.end(fmt.Errorf("%w: %s has been destroyed", ErrLost, l.store))
+		case err != nil:
+			return err
+		case f["run"] != l.nonce:
+			return l.end(fmt.Errorf("%w: %s has taken over", ErrLost, heldBy(f)))
+		case s.Locked != "":
+			return l.locked(s)
+		}
+		l.beat++
+		asked := time.Now()
+		if err := l.store.Replace(ctx, s, l.text()); !errors.Is(err, ErrStale) {
+			return l.begun(asked, err)
+		}
+	}
+	return l.isLost()
+}
+
+// end is the end of the lease, and of what is done under it.
+func (l *Lease) end(why error) error {
+	l.mu.Lock()
+	l.lost = why
+	l.mu.Unlock()
+	l.lose(why)
+	return why
+}
+
+// Release gives the lease back, unless it is another's.
+func (l *Lease) Release(ctx context.Context) error {
+	l.stop()
+	<-l.done
+	rule := wait.Rule{What: "giving back the right to change " + l.claim.What, Poll: tick, Strict: true, Say: func(string) {}}
+	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+		if err := l.renew(ctx, 0); err != nil { // nobody takes it over before it is dead
+			return "", err
+		}
+		return "", l.store.Remove(ctx)
+	})
+	if err == nil || errors.Is(err, ErrLost) {
+		return nil
+	}
+	return fmt.Errorf("the lease of %s (%s) stays until the next run: %w", l.claim.What, l.store, err)
+}

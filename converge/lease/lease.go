@@ -1,0 +1,210 @@
+package lease
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/wait"
+)
+
+// Claim is who wants to change something, and what for.
+type Claim struct {
+	What    string // is changed, as in "cluster a100"
+	Holder  string // for people: user@machine
+	Purpose string // for people: cluster:up
+
+	// Process tells this process from all others, on all machines; empty: nobody can
+	// tell. Dead reports that the process of another claim has surely ended.
+	Process string
+	Dead    func(process string) bool
+}
+
+// Held is another's lease.
+type Held struct {
+	Holder  string
+	Purpose string
+	Since   time.Time // by the holder's clock
+}
+
+// String says who has it: ada@desk since 17:02 (cluster:up).
+func (h Held) String() string {
+	return fmt.Sprintf("%s since %s (%s)", h.Holder, h.Since.Local().Format("15:04"), h.Purpose)
+}
+
+// HeldError says that another run changes what this one wants to.
+type HeldError struct {
+	What string
+	Held
+}
+
+// Error names the holder.
+func (e *HeldError) Error() string { return fmt.Sprintf("%s changes %s", e.Held, e.What) }
+
+// Passing is true: it ends.
+func (e *HeldError) Passing() bool { return true }
+
+// ErrLost says that another run has taken over, or that somebody has removed the lease.
+var ErrLost = errors.New("this run no longer has the right to change the cluster")
+
+const (
+	// beatTime is how often a holder shows that it lives, and beatAgain how soon after one
+	// that failed; deadTime is after how long without it another takes over, as it has watched
+	// by its own clock; oldTime is after how long a holder asks before it changes anything.
+	beatTime  = 20 * time.Second
+	beatAgain = 5 * time.Second
+	deadTime  = 90 * time.Second
+	oldTime   = 45 * time.Second
+
+	// askTime bounds one question to the store.
+	askTime = 30 * time.Second
+
+	// tick is how soon a holder that was stopped notices that time has passed.
+	tick = time.Second
+
+	pollTime = 5 * time.Second
+
+	// awayTime is how long a store may fail to answer, or nobody be able to write, before
+	// a run that waits for its lease gives up.
+	awayTime = 10 * time.Minute
+)
+
+// Lease is the right to change something, which one run has at a time.
+type Lease struct {
+	store Store
+	claim Claim
+	nonce string
+	since time.Time
+	turn  chan struct{} // holds one token while somebody shows that we live
+
+	mu      sync.Mutex
+	beat    int
+	renewed time.Time // by the wall clock: a machine that slept must notice
+	lost    error
+
+	lose context.CancelCauseFunc
+	stop func()
+	done chan struct{}
+}
+
+// Acquire waits until nobody else holds the lease, and takes it. waiting is told of who
+// has it, whenever that changes; its error ends the waiting. The context that comes back
+// ends, with [ErrLost], when another has taken over.
+func Acquire(ctx context.Context, store Store, claim Claim, waiting func(Held) error) (context.Context, *Lease, error) {
+	l := &Lease{store: store, claim: claim, nonce: rand.Text(), since: time.Now(), turn: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &watched{waiting: waiting}
+	rule := wait.Rule{What: "the right to change " + claim.What, Poll: pollTime, Strict: true}
+	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+		return "", w.judge(l.bounded(ctx, func(ctx context.Context) error { return l.try(ctx, w) }))
+	})
+	if err != nil && w.last != nil && !errors.As(err, new(*HeldError)) { // whatever came in between, this is why there was a wait
+		err = errors.Join(&HeldError{claim.What, *w.last}, err)
+	}
+	if err != nil && !errors.As(err, new(*wait.Error)) {
+		err = fmt.Errorf("%s: %w", rule.What, err)
+	}
+	if err != nil {
+		return ctx, nil, err
+	}
+	held, lose := context.WithCancelCause(ctx)
+	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.lose, l.stop = lose, stop
+	go l.beats(beats)
+	return held, l, nil
+}
+
+// fields are the lines "name: value" of a lease.
+func fields(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func heldBy(f map[string]string) Held {
+	since, _ := time.Parse(time.RFC3339, f["since"])
+	return Held{Holder: f["holder"], Purpose: f["purpose"], Since: since}
+}
+
+// text is the lease, for people and for other runs.
+func (l *Lease) text() string {
+	return strings.Join([]string{
+		"holder: " + l.claim.Holder, "since: " + l.since.UTC().Format(time.RFC3339), "purpose: " + l.claim.Purpose,
+		"process: " + l.claim.Process, "run: " + l.nonce, "beat: " + strconv.Itoa(l.beat),
+	}, "\n")
+}
+
+// try is one look at the lease, which takes it where that may be. An error that passes is
+// what has to pass first.
+func (l *Lease) try(ctx context.Context, w *watched) error {
+	for ctx.Err() == nil {
+		s, err := l.store.Read(ctx)
+		switch {
+		case errors.Is(err, ErrNone):
+			if err := l.create(ctx); !errors.Is(err, ErrThere) {
+				return err
+			}
+			return passing("another run is taking it")
+		case err != nil:
+			return err
+		}
+		f := fields(s.Text)
+		asked := time.Now()
+		if f["run"] == l.nonce { // the answer to our own request was lost: it is as old as it may be
+			return l.begun(asked.Add(-oldTime), nil)
+		}
+		if w.dead(s, f, l.claim) {
+			if err := l.store.Replace(ctx, s, l.text()); !errors.Is(err, ErrStale) {
+				return l.begun(asked, err)
+			}
+			continue // another was quicker
+		}
+		return w.tell(f, l.locked(s), l.claim.What)
+	}
+	return ctx.Err()
+}
+
+// locked is an error where nobody can write the lease for a while.
+func (l *Lease) locked(s Seen) error {
+	if s.Locked == "" {
+		return nil
+	}
+	return passing(fmt.Sprintf("%s is locked (%s)", l.store, s.Locked))
+}
+
+// passing is what a wait is for.
+type passing string
+
+func (e passing) Error() string { return string(e) }
+func (passing) Passing() bool   { return true }
+
+// create makes the lease, unless it is there.
+func (l *Lease) create(ctx context.Context) error {
+	asked := time.Now()
+	err := l.store.Create(ctx, l.text())
+	if err == nil {
+		return l.begun(asked, nil)
+	}
+	if s, lookErr := l.store.Read(ctx); lookErr == nil && fields(s.Text)["run"] == l.nonce {
+		return l.begun(asked, nil) // its answer was lost
+	}
+	return err
+}
+
+// begun notes that we have shown that we live, not before asked.
+func (l *Lease) begun(asked time.Time, err error) error {
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.renewed = asked.Round(0)
+	}
+	return err
+}

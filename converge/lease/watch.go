@@ -1,0 +1,71 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/wait"
+)
+
+// watched is what one that waits has seen of a lease.
+type watched struct {
+	run, beat string
+	at        time.Time // since when these are what they are; zero: not yet
+	told      string    // the run that waiting was told of
+	waiting   func(Held) error
+	last      *Held
+	away      time.Time // since when nothing can be known, or done; zero: it can
+}
+
+// dead reports whether the holder is. While nobody can write, it cannot show that it
+// lives, and its silence says nothing.
+func (w *watched) dead(s Seen, f map[string]string, mine Claim) bool {
+	if w.at.IsZero() || w.run != f["run"] || w.beat != f["beat"] || s.Locked != "" {
+		w.run, w.beat, w.at = f["run"], f["beat"], time.Now()
+	}
+	switch p := f["process"]; {
+	case s.Locked != "":
+		return false
+	case p != "" && mine.Dead != nil && mine.Dead(p):
+		return true
+	}
+	return time.Since(w.at) >= deadTime
+}
+
+// tell tells of a holder, once, and returns what has to pass first.
+func (w *watched) tell(f map[string]string, locked error, what string) error {
+	if w.run == "" {
+		return passing("another run is taking it")
+	}
+	held := heldBy(f)
+	w.last = &held
+	if w.told != w.run {
+		w.told = w.run
+		if err := w.waiting(held); err != nil {
+			return wait.Permanent(err)
+		}
+	}
+	if locked != nil {
+		return locked
+	}
+	return &HeldError{what, held}
+}
+
+// judge ends a wait in which for long there has been nobody to wait for: what keeps the
+// lease does not answer, or does not let anybody write.
+func (w *watched) judge(err error) error {
+	var held *HeldError
+	if err == nil || errors.As(err, &held) || !wait.IsPassing(err) {
+		w.away = time.Time{}
+		return err
+	}
+	w.at = time.Time{} // its holder may be as much in the dark
+	if w.away.IsZero() {
+		w.away = time.Now()
+	}
+	if gone := time.Since(w.away); gone >= awayTime {
+		return wait.Permanent(fmt.Errorf("%w, for %s now", err, gone.Round(time.Second)))
+	}
+	return err
+}

@@ -1,0 +1,74 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/kube"
+)
+
+// TestFleetIsWaitedFor: an API that does not answer for a while ends no wait, what is wrong
+// for good ends it at once, and when the time is over the last look stands.
+func TestFleetIsWaitedFor(t *testing.T) {
+	away := &kube.Error{Doing: "list bundles", Kind: kube.ErrUnreachable, Err: errors.New("connection refused")}
+	forbidden := &kube.Error{Doing: "list bundles", Kind: kube.ErrForbidden, Err: errors.New("no")}
+	behind := &fleet.State{Name: "home"}
+	ready := &fleet.State{Name: "home", There: true, Bundles: []fleet.BundleState{{Name: "hub", State: fleet.StateReady}}}
+	require.NotEmpty(t, behind.Diff())
+	require.Empty(t, ready.Diff())
+	type look struct {
+		state *fleet.State
+		err   error
+	}
+	for name, tt := range map[string]struct {
+		looks []look // the last one for ever
+		limit time.Duration
+		want  *fleet.State
+		is    error
+		after time.Duration
+		said  string
+	}{
+		"one look":         {looks: []look{{nil, away}}, is: away},
+		"away for a while": {limit: time.Minute, looks: []look{{behind, nil}, {nil, away}, {nil, away}, {ready, nil}}, want: ready, after: 6 * time.Second, said: "waiting: "},
+		"forbidden":        {limit: time.Minute, looks: []look{{behind, nil}, {nil, forbidden}}, want: behind, is: forbidden, after: 2 * time.Second, said: "waiting: "},
+		"time is over":     {limit: time.Minute, looks: []look{{behind, nil}}, want: behind, after: time.Minute, said: "waiting: "},
+		"never there":      {limit: time.Minute, looks: []look{{nil, away}}, is: away, after: time.Minute, said: "waiting: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var talk bytes.Buffer
+				s := &Session{Console: console.New(true), opt: Options{Timeout: tt.limit}}
+				s.Talk = &talk
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.limit > 0 {
+					ctx, cancel = context.WithTimeout(ctx, tt.limit)
+					defer cancel()
+				}
+				i, start := 0, time.Now()
+				got, err := s.fleetState(ctx, func(context.Context) (*fleet.State, error) {
+					l := tt.looks[min(i, len(tt.looks)-1)]
+					i++
+					return l.state, l.err
+				})
+				assert.Equal(t, tt.after, time.Since(start))
+				assert.Contains(t, talk.String(), tt.said)
+				if tt.is != nil {
+					require.ErrorIs(t, err, tt.is)
+					return
+				}
+				require.NoError(t, err)
+				assert.Same(t, tt.want, got)
+			})
+		})
+	}
+}

@@ -1,0 +1,20 @@
+package session
+
+import (
+	"github.com/cps-gpu/homelab/internal/keep"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// keyFile is where a key is that was made for a cluster, in its folder.
+const keyFile = "id_ed25519"
+
+func makeKey(path string) error {
+	private, public, err := ssh.GenerateKey()
+	if err != nil {
+		return err
+	}
+	if err := keep.Whole(path, private, 0o600); err != nil {
+		return err
+	}
+	return keep.Whole(path+".pub", []byte(public+"\n"), 0o644)
+}

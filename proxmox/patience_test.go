@@ -1,0 +1,53 @@
+package proxmox_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// TestAHostThatDoesNotAnswerForAWhile: what is waited for goes on meanwhile, and so does
+// the wait.
+func TestAHostThatDoesNotAnswerForAWhile(t *testing.T) {
+	silent := func(sim *pvesim.Sim, path string) {
+		sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: path, Times: 24, Status: 595, Message: "Connection refused"})
+	}
+	t.Run("agent", func(t *testing.T) {
+		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			vm := booted(t, c)
+			silent(sim, ".*/agent/info")
+			require.NoError(t, c.WaitAgent(t.Context(), vm))
+		})
+	})
+	t.Run("task", func(t *testing.T) {
+		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			rule := sim.Fail(pvesim.Rule{Mutating: true, Path: ".*/download-url", TaskDelay: time.Minute, After: true})
+			sim.Fail(pvesim.Rule{
+				Method: http.MethodGet, Path: "/nodes/pve1/tasks", Times: 24, Status: 595, Message: "Connection refused",
+				When: func(r pvesim.Request) bool { return r.Params.Has("since") }, // it is watched
+			})
+			fetch(t, c, "pve1")
+			assert.Equal(t, 1, rule.Hits())
+			downloads := 0
+			for _, r := range sim.Requests() {
+				if r.Mutating {
+					downloads++
+				}
+			}
+			assert.Equal(t, 1, downloads, "it is not begun again")
+		})
+	})
+	t.Run("task, for good", func(t *testing.T) {
+		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "/nodes/pve1/tasks", Times: -1, Status: 595, Message: "No route to host"})
+			_, err := c.FetchImage(t.Context(), "pve1", "local", noble(t))
+			require.ErrorContains(t, err, "No route to host")
+		})
+	})
+}
