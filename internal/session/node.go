@@ -12,7 +12,7 @@ import (
 // NodeDrain empties a node.
 func (s *Session) NodeDrain(ctx context.Context) error {
 	g, err := s.Cluster.NodeDrain(s.opt.Node)
-	return s.verb(ctx, g, err, verbWords{nothing: "NODE is drained already.", done: "NODE is drained: no pods come until go tool mage node:uncordon -node=NODE."})
+	return s.verb(ctx, g, err, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained: no pods come until go tool mage node:uncordon -node=NODE."})
 }
 
 // NodeUncordon lets pods onto a node again.
@@ -52,16 +52,13 @@ const nodeMark = "NODE"
 // verbWords are what a verb says.
 type verbWords struct{ question, nothing, done string }
 
-// verb shows what a verb would do, asks where it takes something away, and does it.
+// verb shows what a verb would do, asks for what it costs, and does it.
 func (s *Session) verb(ctx context.Context, g *converge.Graph, err error, words verbWords) error {
 	if err != nil {
 		return verbError(err)
 	}
 	of := func(words string) string { return strings.ReplaceAll(words, nodeMark, s.opt.Node) }
-	say := agreement{nothing: of(words.nothing), done: of(words.done)}
-	if words.question != "" {
-		say.question, say.answer = words.question+" Type the node's name ("+s.opt.Node+"): ", s.opt.Node
-	}
+	say := spoken{nothing: of(words.nothing), done: of(words.done), wish: wish{question: words.question, name: s.opt.Node}}
 	defer s.keep()
 	return verbError(s.confirmed(ctx, g, say))
 }

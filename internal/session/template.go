@@ -40,8 +40,8 @@ func (s *Session) TemplatePrune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.confirmed(ctx, graph, agreement{
-		question: "Remove all this? Type yes: ", answer: "yes",
+	return s.confirmed(ctx, graph, spoken{
+		wish:    wish{question: "Remove all this?", name: "yes"},
 		nothing: "Nothing to remove: every template is what the file asks for, or machines hang on it.",
 	})
 }
