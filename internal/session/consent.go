@@ -57,7 +57,7 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 	if !s.person() {
 		flags := "-yes"
 		if w.narrow {
-			flags = consent.Flags(lacking...) + ", or -yes for whatever it may be"
+			flags = consent.Flags(lacking...) + ", or -yes"
 		}
 		return failedf(refused, "nothing was changed: nobody is here to ask: add %s", flags)
 	}

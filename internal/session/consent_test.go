@@ -82,7 +82,7 @@ func TestUpAsks(t *testing.T) {
 			says    string
 			lacking []string
 		}{
-			"nobody is here":        {says: "nothing was changed: nobody is here to ask: add -restart -destroy=gpu2, or -yes for whatever it may be", lacking: []string{stopped, gone}},
+			"nobody is here":        {says: "nothing was changed: nobody is here to ask: add -restart -destroy=gpu2, or -yes", lacking: []string{stopped, gone}},
 			"nobody, and a restart": {o: Options{Restart: true}, says: "add -destroy=gpu2, or -yes", lacking: []string{gone}},
 			"nobody, and the name":  {o: Options{Destroy: "gpu2,gpu7"}, says: "add -restart, or -yes", lacking: []string{stopped}},
 			"no":                    {typed: "\n", says: "nothing was changed", lacking: []string{stopped, gone, "Go on? Type gpu2: "}},
