@@ -125,12 +125,15 @@ func (n Node) diffDisks(all map[string]diskSeen) drift.Diff {
 	return out
 }
 
+// pulledOut is what a VM's difference says of a disk that the file no longer has.
+const pulledOut = "pulled out"
+
 // letGo unmounts the disks that a VM is about to lose. One that is in use stays.
 func (c *Cluster) letGo(ctx context.Context, n Node, diff drift.Diff, vm *proxmox.VM) error {
 	var serials []string
 	for _, f := range diff {
 		slot, _ := strings.CutPrefix(f.Path, "disk/")
-		if have, found := vm.Disk(slot); found && f.Want == "pulled out" {
+		if have, found := vm.Disk(slot); found && f.Want == pulledOut {
 			serials = append(serials, have.Serial)
 		}
 	}

@@ -52,6 +52,7 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 				return c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: len(stay) == 0, stay: stay}, nil })
 			},
 			Diff:  diffRests,
+			Costs: costsOfRests,
 			Apply: c.clear,
 		}, gone...))
 	}
@@ -80,6 +81,7 @@ func (c *Cluster) destroyStep(seen proxmox.Summary, doubled bool) *converge.Reso
 			}
 			return drift.Unwanted(fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host))
 		},
+		Costs: c.costsOfMachine(seen.Name, ""),
 		Apply: c.Proxmox.Remove,
 	}
 }

@@ -130,6 +130,7 @@ func (c *Cluster) releaseStep(n Node) *converge.Resource[k3s.State] {
 			}
 			return drift.Unwanted("K3s on the external machine " + n.Name)
 		},
+		Costs:  c.costsOfRelease(n),
 		Apply:  func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.root(n.Name)) },
 		Settle: externalTime,
 	}

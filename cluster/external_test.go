@@ -105,6 +105,11 @@ func TestNoProxmox(t *testing.T) {
 		// And leaves for good.
 		g, err = w.bare(t, spec, keys).NodeRemove(t.Context(), "b", false)
 		require.NoError(t, err)
+		plan, err := g.Plan(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, plan.Items[len(plan.Items)-1].Costs)
+		assert.Equal(t, "b is destroyed", plan.Items[len(plan.Items)-1].Costs[0].String())
+		assert.Equal(t, "K3s is taken off with its data; the machine itself stays", plan.Items[len(plan.Items)-1].Costs[0].Why)
 		_, err = g.Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
 		assert.NotContains(t, w.nodes(t), "b")

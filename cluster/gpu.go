@@ -47,6 +47,7 @@ func (c *Cluster) driverStep(n Node) *converge.Resource[driverSeen] {
 			}
 			return d
 		},
+		Costs: c.costsOfDriver(n),
 		Apply: func(ctx context.Context, s driverSeen) error {
 			if err := nvidia.InstallDriver(ctx, c.root(n.Name), s.want); err != nil {
 				return err

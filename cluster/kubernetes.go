@@ -91,6 +91,7 @@ func (c *Cluster) k3sStep(n Node) *converge.Resource[k3s.State] {
 	step := &converge.Resource[k3s.State]{
 		ID:      "k3s/" + n.Name,
 		Observe: func(ctx context.Context) (k3s.State, error) { return c.observeK3s(ctx, n) },
+		Costs:   c.costsOfK3s(n),
 		Settle:  joinTime,
 		Poll:    2 * time.Second,
 	}

@@ -40,6 +40,7 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 			}
 			return d
 		},
+		Costs: c.costsOfRemoval,
 		Apply: func(ctx context.Context, vms []proxmox.Summary) error {
 			if err := c.serverLeft(ctx, vms); err != nil {
 				return converge.Permanent(err)
@@ -165,6 +166,7 @@ func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
 			}
 			return append(d, diffRests(u.rests)...)
 		},
+		Costs: c.costsOfLeftovers,
 		Apply: func(ctx context.Context, u unneeded) error {
 			var errs []error // one part that must stay does not keep the others
 			for _, p := range u.parts {

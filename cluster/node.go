@@ -160,6 +160,7 @@ func (c *Cluster) nodeStep(n Node) *converge.Resource[*kube.Node] {
 			}
 			return append(d, drift.Compare("version", have.Version, c.spec.K3s.Version, drift.Restart)...)
 		},
+		Costs: c.costsOfMarks(n, marks),
 		Apply: func(ctx context.Context, have *kube.Node) error {
 			if have == nil {
 				if err := c.waitRegistered(ctx, n); err != nil {

@@ -109,6 +109,7 @@ func (c *Cluster) drainStep(n Node) *converge.Resource[drained] {
 			}
 			return d
 		},
+		Costs: c.costsOfDrain(n),
 		Apply: func(ctx context.Context, _ drained) error {
 			_, err := c.drain(ctx, n.Name)
 			return err
@@ -191,6 +192,7 @@ func (c *Cluster) cycleStep(n Node, vm *proxmox.VM) *converge.Resource[bool] {
 			}
 			return drift.Diff{{Path: "power", Have: vm.String(), Want: "drained, off and on again", Effect: drift.Restart}}
 		},
+		Costs: c.costsOfCycle(n),
 		Apply: func(ctx context.Context, _ bool) error {
 			err := c.cycle(ctx, n, func(ctx context.Context) error {
 				now, err := c.shutDown(ctx, vm)

@@ -156,6 +156,7 @@ func (c *Cluster) retireStep(n Node, vm *proxmox.VM) *converge.Resource[*kube.No
 			}
 			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; with it go its password and its member of etcd"}}
 		},
+		Costs: c.costsOfRetiring(n, vm),
 		Apply: func(ctx context.Context, have *kube.Node) error {
 			if n.External {
 				if err := c.takeOff(ctx, n); err != nil {
@@ -223,6 +224,7 @@ func (c *Cluster) wreckStep(n Node, old *proxmox.VM) *converge.Resource[*proxmox
 			}
 			return drift.Unwanted(fmt.Sprintf("%s, with its disks", have))
 		},
+		Costs: c.costsOfMachine(n.Name, "its machine is made anew"),
 		Apply: func(ctx context.Context, have *proxmox.VM) error {
 			if err := c.Proxmox.Remove(ctx, have); err != nil {
 				return err

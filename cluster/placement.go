@@ -25,7 +25,8 @@ func (c *Cluster) gpusStep(n Node) *converge.Resource[*allotment] {
 			}
 			return a, a.shares[n.Name].err
 		},
-		Diff: func(a *allotment) drift.Diff { return c.diffMapping(n, a) },
+		Diff:  func(a *allotment) drift.Diff { return c.diffMapping(n, a) },
+		Costs: c.costsOfCards(n),
 		Apply: func(ctx context.Context, a *allotment) error {
 			if len(n.GPUs.Mapping) > 0 {
 				return converge.Permanent(fmt.Errorf("the file names resource mappings for %s that are not there or do not fit: %s", n.Name, c.diffMapping(n, a)))

@@ -177,6 +177,7 @@ func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
 			}
 			return d
 		},
+		Costs: costsOfPush,
 		Apply: func(ctx context.Context, seen *fleet.Repo) error {
 			tree, err := c.FleetTree(ctx)
 			if err != nil {

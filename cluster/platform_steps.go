@@ -69,6 +69,7 @@ func (c *Cluster) chartStep(p piece) *converge.Resource[chartSeen] {
 		ID:      "chart/" + p.Name,
 		Observe: func(ctx context.Context) (chartSeen, error) { return c.lookAtChart(ctx, p) },
 		Diff:    chartSeen.diff,
+		Costs:   c.costsOfChart,
 		Apply:   c.bringChart,
 		Settle:  settle,
 		Poll:    2 * time.Second,
@@ -174,6 +175,7 @@ func (c *Cluster) objectsStep(p piece) *converge.Resource[objectsSeen] {
 		ID:      "objects/" + p.Name,
 		Observe: func(ctx context.Context) (objectsSeen, error) { return c.lookAtObjects(ctx, p) },
 		Diff:    func(s objectsSeen) drift.Diff { return s.diff },
+		Costs:   func(ctx context.Context, _ objectsSeen, d drift.Diff) []converge.Cost { return c.costsOfClaims(ctx, d) },
 		Apply: func(ctx context.Context, seen objectsSeen) error {
 			client, err := c.kube(ctx)
 			if err != nil {

@@ -29,7 +29,8 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 			}
 			return client.Diff(ctx, objects...)
 		},
-		Diff: func(d drift.Diff) drift.Diff { return d },
+		Diff:  func(d drift.Diff) drift.Diff { return d },
+		Costs: c.costsOfPlugin,
 		Apply: func(ctx context.Context, _ drift.Diff) error {
 			objects, err := c.spec.plugins()
 			if err != nil {

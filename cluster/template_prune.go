@@ -41,6 +41,7 @@ func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 		ID:      "files",
 		Observe: func(ctx context.Context) ([]rest, error) { return c.unneeded(ctx, hosts) },
 		Diff:    diffRests,
+		Costs:   costsOfFiles,
 		Apply:   c.clear,
 	}, gone...)
 	return graph, nil
@@ -60,6 +61,7 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 			}
 			return drift.Unwanted(fmt.Sprintf("template %d, %s, no VM hangs on it", vm.VMID, t.State))
 		},
+		Costs: costsOfTemplate,
 		Apply: c.Proxmox.Remove,
 	}
 }

@@ -11,6 +11,7 @@ import (
 type visit struct {
 	machines map[string]*met // by name
 	twins    twins
+	work     workSeen
 
 	mu     sync.Mutex
 	unwell string // a node that did not come back from being taken down

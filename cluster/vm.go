@@ -42,6 +42,7 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 			}
 			return c.asBorn(n, spec, vm).Diff(vm)
 		},
+		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
 			spec, err := want("")
 			if err != nil {

@@ -145,8 +145,11 @@ func (w *world) up(t testing.TB, spec *cluster.Spec) *converge.Report {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
-	report, err := c.Up().Run(t.Context(), w.listen(t))
+	up := c.Up()
+	check := w.announced(t, up)
+	report, err := up.Run(t.Context(), w.listen(t))
 	require.NoError(t, err)
+	check()
 	return report
 }
 

@@ -25,6 +25,18 @@ type Cost struct {
 	Away    string   `json:"away,omitempty"`  // for how long, as measured: "2 to 10 min"
 }
 
+// String says what happens, as in "wk-gpu1 is destroyed" or "wk-gpu1 is stopped, for 2 to
+// 10 min".
+func (c Cost) String() string {
+	switch {
+	case c.Kind == Destroys:
+		return c.Machine + " is destroyed"
+	case c.Away == "":
+		return c.Machine + " is stopped"
+	}
+	return c.Machine + " is stopped, for " + c.Away
+}
+
 // Weigher is a [Step] that knows what its Act costs. Weigh is Check that says so, too;
 // where it finds nothing to do, there is no cost. A plan weighs, and so does a run whose
 // graph has a May; looking again afterwards is Check alone. What it cannot find out, such

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -29,6 +30,7 @@ type Item struct {
 	Diff    drift.Diff `json:"diff,omitempty"`
 	Costs   []Cost     `json:"costs,omitempty"`   // of a Change: what is destroyed or stops
 	Because string     `json:"because,omitempty"` // why deferred
+	Local   bool       `json:"local,omitempty"`   // of a Clean one: a Run would write files on this machine
 	Err     error      `json:"-"`
 }
 
@@ -45,6 +47,11 @@ func (p *Plan) Changes() bool {
 		}
 	}
 	return false
+}
+
+// Settled reports whether a Run would find nothing to do, on this machine either.
+func (p *Plan) Settled() bool {
+	return !slices.ContainsFunc(p.Items, func(it Item) bool { return it.Verdict != Clean || it.Local })
 }
 
 // Err returns the failures to look, joined.
@@ -119,7 +126,7 @@ func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 	case err != nil:
 		it.Verdict, it.Err = Failed, err
 	case diff.Empty(), isLocal(n.step):
-		it.Verdict = Clean
+		it.Verdict, it.Local = Clean, !diff.Empty()
 	case act == nil:
 		it.Verdict, it.Diff = Wait, diff
 	default:

@@ -14,9 +14,9 @@ import (
 // Node is one machine of the cluster.
 type Node mg.Namespace
 
-// Drain empties a node: no new pods come, and those that are there go elsewhere. Flags: -node=NAME -spec=FILE -json -nowait -timeout=10m.
-func (Node) Drain(ctx context.Context, node, spec *string, json, nowait *bool, timeout *time.Duration) error {
-	o := options(spec, json, nil, timeout)
+// Drain empties a node: no new pods come, and those that are there go elsewhere. Flags: -node=NAME -spec=FILE -yes -json -nowait -timeout=10m.
+func (Node) Drain(ctx context.Context, node, spec *string, yes, json, nowait *bool, timeout *time.Duration) error {
+	o := options(spec, json, yes, timeout)
 	o.Node, o.NoWait = value(node), value(nowait)
 	return with(ctx, o, (*session.Session).NodeDrain)
 }

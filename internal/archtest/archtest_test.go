@@ -63,15 +63,16 @@ var allowed = map[string][]string{
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},
 
-	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk", "internal/distro", "internal/keep", "internal/schedule", "internal/yamlbound", "internal/printable"},
-	"cluster/draft": {"cluster", "proxmox", "nvidia"},
+	"cluster":         {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk", "internal/distro", "internal/keep", "internal/schedule", "internal/yamlbound", "internal/printable", "cluster/consent"},
+	"cluster/consent": {"converge", "kube"},
+	"cluster/draft":   {"cluster", "proxmox", "nvidia"},
 
 	"internal/labctl":   {"internal/keep"},
 	"internal/labmodel": {"cluster", "nvidia", "proxmox/pvesim"},
 	"internal/archtest": nil,
 	"internal/console":  {"converge"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight"},
-	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "proxmox/pvesim", "proxmox/pvesim/qemu"},
+	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "proxmox/pvesim", "proxmox/pvesim/qemu"},
 }
 
 // owners says which packages alone may import a heavy dependency.

@@ -252,24 +252,18 @@ func (p paint) heed(line string) string {
 	return line
 }
 
-// planSummary counts, and names what hurts, at the end, where the eye is.
+// planSummary counts, and says at the end, where the eye is, what is lost: what is
+// destroyed and stopped, what is on it, whose work ends. What needs another machine in its
+// place is not done by a run, and named.
 func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 	count := map[converge.Verdict]int{}
-	deep := map[drift.Effect][]string{}
+	var replaced []string
+	var costs []converge.Cost
 	for _, it := range p.Items {
 		count[it.Verdict]++
-		seen := map[drift.Effect]bool{}
-		for _, f := range it.Diff {
-			if f.Effect == drift.Remove { // each by name, of a run that is not only about removing
-				if it.Step == "removed" || strings.HasPrefix(f.Path, "part/") {
-					deep[f.Effect] = append(deep[f.Effect], f.Path)
-				}
-				continue
-			}
-			if it.Verdict == converge.Change && !seen[f.Effect] {
-				seen[f.Effect] = true
-				deep[f.Effect] = append(deep[f.Effect], it.Step)
-			}
+		costs = append(costs, it.Costs...)
+		if it.Verdict == converge.Change && slices.ContainsFunc(it.Diff, func(f drift.Field) bool { return f.Effect == drift.Replace }) {
+			replaced = append(replaced, it.Step)
 		}
 	}
 	if !p.Changes() && count[converge.Failed] == 0 {
@@ -291,20 +285,15 @@ func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 	for _, line := range wrap(strings.Join(parts, ", ")+".", 0, c.data.width()) {
 		out.WriteString(line + "\n")
 	}
-	for _, e := range []drift.Effect{drift.Restart, drift.Replace, drift.Remove} {
-		if steps := deep[e]; len(steps) > 0 {
-			label := e.String()
-			if e == drift.Remove {
-				label = "destroys"
+	if len(replaced) > 0 {
+		label := drift.Replace.String()
+		for i, line := range wrap(several(replaced), len(label)+2, c.data.width()) {
+			head := c.data.paint.sgr("1;33", label) + ": "
+			if i > 0 {
+				head = strings.Repeat(" ", len(label)+2)
 			}
-			at := len(label) + 2
-			for i, line := range wrap(several(steps), at, c.data.width()) {
-				head := c.data.paint.sgr("1;33", label) + ": "
-				if i > 0 {
-					head = strings.Repeat(" ", at)
-				}
-				out.WriteString(head + line + "\n")
-			}
+			out.WriteString(head + line + "\n")
 		}
 	}
+	out.WriteString(c.costs(c.data, costs))
 }

@@ -124,9 +124,11 @@ func nothing(kind, of string) converge.Item {
 func resized(kind, of string) converge.Item {
 	switch kind + "/" + of {
 	case "vm/wk-gpu2":
-		return changes(
+		it := changes(
 			drift.Field{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: drift.Restart},
 			drift.Field{Path: "description", Have: "GPU worker", Want: "GPU worker of the second rack, the one beside the window that is never opened"})
+		it.Costs = []converge.Cost{{Machine: "wk-gpu2", Kind: converge.Stops, Why: "other memory", Users: []string{"the notebook of ada", "2 other pods"}, Away: "2 to 10 min"}}
+		return it
 	case "node/wk-gpu2":
 		return changes(drift.Field{Path: "label/homelab.example/tier", Have: `"gold"`, Want: `"silver"`})
 	}
@@ -136,7 +138,10 @@ func resized(kind, of string) converge.Item {
 func removed(kind, _ string) converge.Item {
 	switch kind {
 	case "removed":
-		return changes(drift.Field{Path: "wk-gpu4", Have: "VM 108 on pve1", Effect: drift.Remove, Note: "no longer in the file"})
+		it := changes(drift.Field{Path: "wk-gpu4", Have: "VM 108 on pve1", Effect: drift.Remove, Note: "no longer in the file"})
+		it.Costs = []converge.Cost{{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file",
+			Holds: []string{"volume jupyterhub/claim-eve (10Gi)", "disk data (2TiB)"}, Users: []string{"the notebook of eve", "4 other pods"}}}
+		return it
 	case "leftovers":
 		return changes(
 			drift.Field{Path: "homelab_eight-a100_wk-gpu4_c4c1f3f14888.iso", Have: "on pve1", Effect: drift.Remove},
@@ -154,7 +159,9 @@ func broken(kind, of string) converge.Item {
 	case "vm/wk-gpu1":
 		return changes(drift.Field{Path: "disk/os/size", Have: "500GiB", Want: "400GiB", Effect: drift.Replace, Note: "disks do not shrink"})
 	case "k3s/cp2", "k3s/cp3":
-		return changes(drift.Field{Path: "version", Have: "v1.36.4+k3s1", Want: "v1.36.5+k3s1", Effect: drift.Restart})
+		it := changes(drift.Field{Path: "version", Have: "v1.36.4+k3s1", Want: "v1.36.5+k3s1", Effect: drift.Restart})
+		it.Costs = []converge.Cost{{Machine: of, Kind: converge.Stops, Why: "K3s v1.36.4+k3s1 → v1.36.5+k3s1", Away: "2 to 10 min"}}
+		return it
 	case "node/cp3":
 		return changes(drift.Field{Path: "label/old", Have: `"x"`})
 	case "allocatable/wk-gpu4":

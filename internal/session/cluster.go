@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -56,18 +54,28 @@ func (s *Session) Plan(ctx context.Context) error {
 	return nil
 }
 
-// Up brings the world to what the file says.
+// Up brings the world to what the file says, after having asked for what that costs people.
 func (s *Session) Up(ctx context.Context) error {
 	start := time.Now()
-	report, err := s.run(ctx, s.Cluster.Up())
+	up := s.Cluster.Up()
+	plan, err := s.agree(ctx, up, wish{question: "Go on?", narrow: true})
+	if err != nil {
+		return err
+	}
+	looked, report := 0, (*converge.Report)(nil)
+	if plan != nil && plan.Settled() { // which it has just seen
+		looked = len(plan.Items)
+	} else if report, err = s.run(ctx, up); report != nil && report.Count(converge.Changed) == 0 {
+		looked = len(report.Steps)
+	}
 	s.keep()
 	s.warnOfHosts()
 	s.warnOfHub()
 	if err != nil {
 		return err
 	}
-	if report.Count(converge.Changed) == 0 {
-		s.Say("Nothing to change: %d steps looked, all as asked (%s).", len(report.Steps), since(start))
+	if looked > 0 {
+		s.Say("Nothing to change: %d steps looked, all as asked (%s).", looked, since(start))
 		return nil
 	}
 	s.Say("Done in %s: %s changed something, %d found nothing to do.", since(start), count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
@@ -127,11 +135,11 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 	case report == nil:
 		return nil, err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return report, failedf(1, "the time is over (-timeout); run it again and it goes on from here%s", wrong(report, err))
+		return report, over(ctx, err, wrong(report, err))
 	case errors.Is(context.Cause(ctx), lease.ErrLost):
 		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), wrong(report, nil))
 	case ctx.Err() != nil:
-		return report, failedf(130, "interrupted; run it again and it goes on from here%s", wrong(report, err))
+		return report, over(ctx, err, wrong(report, err))
 	case err == nil:
 		return report, nil
 	}
@@ -152,6 +160,10 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 	if n := report.Count(converge.Skipped); n > 0 {
 		begun = fmt.Sprintf(", %d of %d steps could not begin", n, len(report.Steps))
 	}
+	if costs, alone := unagreed(report); alone {
+		return report, failedf(refused, "%s not done: what that costs showed only now, and nobody has agreed to it. All else is done; run it again, and it asks (%s, or -yes, agrees to it)",
+			strings.Join(names, ", "), consent.Flags(costs...))
+	}
 	return report, failedf(1, "%s failed%s; what is done stays done: mend it and run it again", strings.Join(names, ", "), begun)
 }
 
@@ -162,6 +174,18 @@ func notBegun(err error) error {
 		code = refused
 	}
 	return failedf(code, "nothing was changed: %w", err)
+}
+
+// over is the error of a command that was ended from outside, and err otherwise; wrong is
+// what else there is to say.
+func over(ctx context.Context, err error, wrong string) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return failedf(1, "the time is over (-timeout); run it again and it goes on from here%s", wrong)
+	case ctx.Err() != nil:
+		return failedf(130, "interrupted; run it again and it goes on from here%s", wrong)
+	}
+	return err
 }
 
 // wrong lists what had gone wrong in a run that was ended from outside, a line a step, and
@@ -236,8 +260,8 @@ func (s *Session) Down(ctx context.Context) error {
 		}
 	}
 	build := func(ctx context.Context) (*converge.Graph, error) { return s.Cluster.Down(ctx, also...) }
-	return s.confirmed(ctx, build, agreement{
-		question: fmt.Sprintf("Destroy all this? Type the cluster's name (%s): ", s.Spec.Name), answer: s.Spec.Name,
+	return s.confirmed(ctx, build, spoken{
+		wish:    wish{question: "Destroy all this?", name: s.Spec.Name},
 		nothing: fmt.Sprintf("Nothing of %s is there.", s.Spec.Name),
 		done:    "Gone." + s.stays(),
 	})
@@ -270,31 +294,6 @@ func (s *Session) stays() string {
 		return " What is elsewhere stays: " + strings.Join(out, ", ") + "."
 	}
 	return key + " So does what is elsewhere: " + strings.Join(out, ", ") + "."
-}
-
-// ask returns nil when the answer is want.
-func ask(ctx context.Context, c *console.Console, question, want string) error {
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return failedf(refused, "nobody is here to ask: add -yes")
-	}
-	_, _ = fmt.Fprint(c.Talk, question)
-	answer := make(chan string, 1)
-	go func() { // ends with the process if nobody answers
-		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
-		if err != nil {
-			line = ""
-		}
-		answer <- strings.TrimSpace(line)
-	}()
-	select {
-	case <-ctx.Done():
-		return failedf(130, "interrupted; nothing was changed")
-	case got := <-answer:
-		if got != want {
-			return failed(refused, errors.New("nothing was changed"))
-		}
-		return nil
-	}
 }
 
 // Kubeconfig prints the path of the kubeconfig, after having brought it up to date.

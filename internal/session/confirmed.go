@@ -5,21 +5,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// agreement is what is said around work that has to be agreed to. Without a question
-// it need not be.
-type agreement struct{ question, answer, nothing, done string }
+// spoken is what is said around work that was asked for by name.
+type spoken struct {
+	wish
+	nothing, done string
+}
 
 // builder makes a graph from what the cluster is at this moment.
 type builder func(ctx context.Context) (*converge.Graph, error)
 
-// confirmed shows what a graph would do, asks unless that is not needed, and does it. What
+// confirmed does what a graph has to do, after having asked for what it costs. What
 // was decided on the way to the graph is decided again once this run alone changes the
 // cluster: another one may have, while somebody was asked or this one waited.
-func (s *Session) confirmed(ctx context.Context, build builder, say agreement) error {
+func (s *Session) confirmed(ctx context.Context, build builder, say spoken) error {
 	graph, err := build(ctx)
 	if err != nil {
 		return err
@@ -35,14 +38,11 @@ func (s *Session) confirmed(ctx context.Context, build builder, say agreement) e
 		s.Say("%s", say.nothing)
 		return nil
 	}
-	asks := say.question != "" && !s.opt.Yes
-	if asks {
-		if err := s.Console.Plan(plan); err != nil {
-			return err
-		}
-		if err := ask(ctx, s.Console, say.question, say.answer); err != nil {
-			return err
-		}
+	agreed := &consent.Agreement{Everything: s.opt.Yes}
+	asks := len(agreed.Lacking(plan)) > 0
+	say.show = true
+	if err := s.askFor(ctx, plan, agreed, say.wish); err != nil {
+		return err
 	}
 	ctx, right := s.hold(ctx)
 	defer right.giveBack(ctx)
@@ -57,6 +57,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say agreement) e
 			return err
 		}
 	}
+	graph.May = agreed.May
 	right.over(ctx, graph)
 	if _, err := run(ctx, s.Console, graph); err != nil || say.done == "" {
 		return err

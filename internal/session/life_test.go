@@ -154,14 +154,14 @@ func (w *site) change(yaml string) {
 	require.NotEqual(t, yaml, smaller)
 	assert.Equal(t, pending, code(w.do(smaller, Options{}, (*Session).Plan)))
 	assert.Contains(t, w.data.String(), "memory: 128GiB → 96GiB, needs a restart")
-	assert.Contains(t, w.data.String(), "needs a restart: vm/wk-gpu1, vm/wk-gpu2, vm/wk-gpu3, vm/wk-gpu4\n")
+	assert.Contains(t, w.data.String(), "wk-gpu1, wk-gpu2, wk-gpu3, wk-gpu4 are stopped, for 2 to 10 min each: other memory\n")
 
 	fewer := strings.NewReplacer("count: 4\n", "count: 3\n", "10.0.0.21-10.0.0.24", "10.0.0.21-10.0.0.23").Replace(yaml)
 	require.NotEqual(t, yaml, fewer)
 	assert.Equal(t, pending, code(w.do(fewer, Options{}, (*Session).Plan)))
 	assert.Contains(t, w.data.String(), "- removed")
 	assert.Contains(t, w.data.String(), "no longer in the file")
-	require.NoError(t, w.do(fewer, Options{JSON: true}, (*Session).Up))
+	require.NoError(t, w.do(fewer, Options{JSON: true, Destroy: "wk-gpu4"}, (*Session).Up))
 	kinds := map[any]int{}
 	for _, e := range objects(t, w.data.Bytes()) {
 		kinds[e["kind"]]++

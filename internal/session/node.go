@@ -12,7 +12,7 @@ import (
 // NodeDrain empties a node.
 func (s *Session) NodeDrain(ctx context.Context) error {
 	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeDrain(s.opt.Node) }
-	return s.verb(ctx, build, verbWords{nothing: "NODE is drained already.", done: "NODE is drained: no pods come until go tool mage node:uncordon -node=NODE."})
+	return s.verb(ctx, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained: no pods come until go tool mage node:uncordon -node=NODE."})
 }
 
 // NodeUncordon lets pods onto a node again.
@@ -58,13 +58,10 @@ const nodeMark = "NODE"
 // verbWords are what a verb says.
 type verbWords struct{ question, nothing, done string }
 
-// verb shows what a verb would do, asks where it takes something away, and does it.
+// verb shows what a verb would do, asks for what it costs, and does it.
 func (s *Session) verb(ctx context.Context, build builder, words verbWords) error {
 	of := func(words string) string { return strings.ReplaceAll(words, nodeMark, s.opt.Node) }
-	say := agreement{nothing: of(words.nothing), done: of(words.done)}
-	if words.question != "" {
-		say.question, say.answer = words.question+" Type the node's name ("+s.opt.Node+"): ", s.opt.Node
-	}
+	say := spoken{nothing: of(words.nothing), done: of(words.done), wish: wish{question: words.question, name: s.opt.Node}}
 	defer s.keep()
 	return verbError(s.confirmed(ctx, build, say))
 }

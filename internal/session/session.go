@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -32,6 +33,8 @@ type Options struct {
 	JSON    bool          // data as JSON lines
 	Yes     bool          // do not ask
 	NoWait  bool          // end, with exit code 4, where another run changes the cluster
+	Restart bool          // what comes back may be stopped
+	Destroy string        // what may be destroyed, by name, with commas
 	Timeout time.Duration // of the whole command; 0: none
 	Start   bool          // start the lab where it is needed and does not run
 
@@ -67,6 +70,8 @@ type Session struct {
 	jump     *ssh.Client
 	// hostWay is how a host's shell is reached; nil is SSH as the file says.
 	hostWay func(ctx context.Context, host string) (ssh.Config, error)
+	// keys is where answers come from; nil: the terminal.
+	keys io.Reader
 	// web is how Proxmox is spoken to; nil: over the network, with what the file says of
 	// certificates.
 	web *http.Client

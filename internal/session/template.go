@@ -36,8 +36,8 @@ func (s *Session) TemplateList(ctx context.Context) error {
 // TemplatePrune removes templates, ISOs and images that nothing needs, after having
 // asked.
 func (s *Session) TemplatePrune(ctx context.Context) error {
-	return s.confirmed(ctx, s.Cluster.Prune, agreement{
-		question: "Remove all this? Type yes: ", answer: "yes",
+	return s.confirmed(ctx, s.Cluster.Prune, spoken{
+		wish:    wish{question: "Remove all this?", name: "yes"},
 		nothing: "Nothing to remove: every template is what the file asks for, or machines hang on it.",
 	})
 }

@@ -1,0 +1,107 @@
+package consent
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cps-gpu/homelab/converge"
+)
+
+// Agreement is what somebody has agreed to. The zero Agreement is to nothing. It is safe
+// for concurrent use once its fields are set.
+type Agreement struct {
+	Everything bool     // whatever it may be
+	Restarts   bool     // all that stops and comes back
+	Destroy    []string // what may be destroyed, by name, and stopped before
+
+	mu    sync.Mutex
+	shown map[thing]bool
+}
+
+// thing is what one agrees to: that this happens to that.
+type thing struct {
+	name string
+	kind converge.CostKind
+}
+
+// Agree adds what somebody was shown and has said yes to: these things, each in its way,
+// and no others. What may be destroyed may be stopped.
+func (a *Agreement) Agree(costs ...converge.Cost) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.shown == nil {
+		a.shown = map[thing]bool{}
+	}
+	for _, c := range costs {
+		a.shown[thing{c.Machine, c.Kind}] = true
+	}
+}
+
+// Covers reports whether a cost was agreed to.
+func (a *Agreement) Covers(c converge.Cost) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Everything ||
+		a.Restarts && c.Kind == converge.Stops ||
+		slices.Contains(a.Destroy, c.Machine) ||
+		a.shown[thing{c.Machine, c.Kind}] || a.shown[thing{c.Machine, converge.Destroys}]
+}
+
+// Lacking returns what of a plan nobody has agreed to, in the order of the plan.
+func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
+	var out []converge.Cost
+	for _, it := range p.Items {
+		out = append(out, slices.DeleteFunc(slices.Clone(it.Costs), a.Covers)...)
+	}
+	return out
+}
+
+// May is for [converge.Graph]: nil where all that a change costs was agreed to, and a
+// [*RefusedError] otherwise.
+func (a *Agreement) May(_ context.Context, it converge.Item) error {
+	if lacking := slices.DeleteFunc(slices.Clone(it.Costs), a.Covers); len(lacking) > 0 {
+		return &RefusedError{Step: it.Step, Costs: lacking}
+	}
+	return nil
+}
+
+// RefusedError is a change that was not made, since nobody has agreed to what it costs.
+type RefusedError struct {
+	Step  string
+	Costs []converge.Cost // those that nobody has agreed to
+}
+
+// Error says what would have happened to what, and what to do.
+func (e *RefusedError) Error() string {
+	var out []string
+	for _, c := range e.Costs {
+		text := c.String()
+		if c.Why != "" {
+			text += " (" + c.Why + ")"
+		}
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return "not done, since nobody has agreed to it: " + strings.Join(out, "; ") + "\n  run it again, and it asks"
+}
+
+// Flags are those that agree to just these costs, on the command line.
+func Flags(costs ...converge.Cost) string {
+	var flags, destroyed []string
+	for _, c := range costs {
+		switch {
+		case c.Kind == converge.Destroys:
+			destroyed = append(destroyed, c.Machine)
+		case len(flags) == 0:
+			flags = append(flags, "-restart")
+		}
+	}
+	if len(destroyed) > 0 {
+		slices.Sort(destroyed)
+		flags = append(flags, "-destroy="+strings.Join(slices.Compact(destroyed), ","))
+	}
+	return strings.Join(flags, " ")
+}

@@ -1,0 +1,209 @@
+package consent
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/converge"
+)
+
+func destroys(name string) converge.Cost {
+	return converge.Cost{Machine: name, Kind: converge.Destroys, Why: "no longer in the file"}
+}
+
+func stops(name string) converge.Cost {
+	return converge.Cost{Machine: name, Kind: converge.Stops, Why: "other memory", Away: "2 to 10 min"}
+}
+
+func TestWhatCovers(t *testing.T) {
+	for name, x := range map[string]struct {
+		a      *Agreement
+		cost   converge.Cost
+		covers bool
+	}{
+		"nothing, stop":             {&Agreement{}, stops("a"), false},
+		"nothing, destroy":          {&Agreement{}, destroys("a"), false},
+		"everything":                {&Agreement{Everything: true}, destroys("a"), true},
+		"restarts":                  {&Agreement{Restarts: true}, stops("a"), true},
+		"restarts destroy nothing":  {&Agreement{Restarts: true}, destroys("a"), false},
+		"named":                     {&Agreement{Destroy: []string{"a"}}, destroys("a"), true},
+		"named is that one alone":   {&Agreement{Destroy: []string{"a"}}, destroys("aa"), false},
+		"what is destroyed stops":   {&Agreement{Destroy: []string{"a"}}, stops("a"), true},
+		"others do not":             {&Agreement{Destroy: []string{"a"}}, stops("b"), false},
+		"an empty name is nobody's": {&Agreement{Destroy: nil}, destroys(""), false},
+	} {
+		assert.Equal(t, x.covers, x.a.Covers(x.cost), name)
+	}
+	shown := &Agreement{}
+	shown.Agree(stops("a"))
+	assert.True(t, shown.Covers(stops("a")))
+	assert.False(t, shown.Covers(destroys("a")), "it was to come back")
+	assert.False(t, shown.Covers(stops("b")))
+	shown.Agree(destroys("b"))
+	assert.True(t, shown.Covers(stops("b")))
+}
+
+// Whatever a plan costs: what is lacking is what May refuses, nothing else, and both who
+// agrees to what is shown and who gives the flags that are named may go on with just that.
+func TestAgreementsHold(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		plan := &converge.Plan{}
+		for i := range 1 + r.IntN(6) {
+			it := converge.Item{Step: fmt.Sprint(i), Verdict: converge.Change}
+			for range r.IntN(3) {
+				cost := stops(fmt.Sprintf("m%d", r.IntN(5)))
+				if r.IntN(2) == 0 {
+					cost = destroys(cost.Machine)
+				}
+				it.Costs = append(it.Costs, cost)
+			}
+			plan.Items = append(plan.Items, it)
+		}
+		a := &Agreement{Restarts: r.IntN(2) == 0}
+		for i := range 5 {
+			if r.IntN(3) == 0 {
+				a.Destroy = append(a.Destroy, fmt.Sprintf("m%d", i))
+			}
+		}
+		lacking := a.Lacking(plan)
+		var refused []converge.Cost
+		for _, it := range plan.Items {
+			err := a.May(t.Context(), it)
+			var no *RefusedError
+			if err != nil {
+				require.ErrorAs(t, err, &no)
+				require.Equal(t, it.Step, no.Step)
+				refused = append(refused, no.Costs...)
+			}
+		}
+		require.Equal(t, lacking, refused, "seed %d", seed)
+		flags := Flags(lacking...)
+		require.Equal(t, len(lacking) == 0, flags == "", "seed %d", seed)
+		byFlags := &Agreement{Restarts: a.Restarts || strings.Contains(flags, "-restart"), Destroy: a.Destroy}
+		if _, names, ok := strings.Cut(flags, "-destroy="); ok {
+			byFlags.Destroy = append(slices.Clone(a.Destroy), strings.Split(names, ",")...)
+		}
+		a.Agree(lacking...)
+		for _, agreed := range []*Agreement{a, byFlags} {
+			require.Empty(t, agreed.Lacking(plan), "seed %d: %s", seed, flags)
+			require.False(t, agreed.Covers(destroys("m9")), "seed %d", seed)
+		}
+	}
+}
+
+func TestARefusalSaysWhat(t *testing.T) {
+	err := (&Agreement{}).May(t.Context(), converge.Item{Step: "removed", Costs: []converge.Cost{destroys("wk4"), stops("wk1"), destroys("wk4")}})
+	assert.EqualError(t, err, "not done, since nobody has agreed to it: wk4 is destroyed (no longer in the file); "+
+		"wk1 is stopped, for 2 to 10 min (other memory)\n  run it again, and it asks")
+	assert.Equal(t, "-restart -destroy=wk3,wk4", Flags(destroys("wk4"), stops("wk1"), destroys("wk3"), destroys("wk4")))
+}
+
+// podOn is a pod of some owner's; what nobody makes again has none.
+func podOn(node, name, owner string, change func(*corev1.Pod)) corev1.Pod {
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
+	p.Spec.NodeName = node
+	if owner != "" {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "x"}}
+	}
+	if change != nil {
+		change(&p)
+	}
+	return p
+}
+
+func notebookOf(user, server string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Labels["component"] = "singleuser-server"
+		p.Annotations[userNote], p.Annotations[serverNote] = user, server
+	}
+}
+
+func TestWhoseWorkEnds(t *testing.T) {
+	gpus := func(p *corev1.Pod) {
+		p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}}}}
+	}
+	w := &Work{pods: []corev1.Pod{
+		podOn("a", "jupyter-eve", "", notebookOf("eve", "")), podOn("a", "jupyter-ada--big", "", notebookOf("ada", "big")),
+		podOn("a", "train", "Job", gpus), podOn("a", "by-hand", "", nil), podOn("a", "web-1", "ReplicaSet", nil),
+		podOn("a", "web-2", "ReplicaSet", nil), podOn("a", "agent", "DaemonSet", gpus),
+		podOn("a", "static", "Node", func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "x" }),
+		podOn("b", "web-3", "ReplicaSet", nil), podOn("b", "fake", "Job", func(p *corev1.Pod) { p.Annotations[userNote] = "no hub's" }),
+		podOn("c", "web-4", "ReplicaSet", nil),
+	}}
+	assert.Equal(t, []string{
+		"the notebook big of ada", "the notebook of eve", "pod ns/by-hand, which nobody makes again", "pod ns/train (2 GPU)", "2 other pods",
+	}, w.On("a"))
+	assert.Equal(t, []string{"2 pods that are made again"}, w.On("b"))
+	assert.Equal(t, []string{"1 pod that is made again"}, w.On("c"))
+	assert.Empty(t, w.Ends("c"))
+	assert.Equal(t, w.On("a")[:4], w.Ends("a"))
+	assert.Empty(t, w.On("d"))
+	assert.Equal(t, []string{"the notebook big of ada", "the notebook of eve"}, w.Notebooks(""))
+	assert.Empty(t, w.Notebooks("another"))
+}
+
+func TestATaintEndsWhatDoesNotTolerateIt(t *testing.T) {
+	with := func(tolerations ...corev1.Toleration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Tolerations = tolerations }
+	}
+	w := &Work{pods: []corev1.Pod{
+		podOn("a", "none", "", nil),
+		podOn("a", "same", "", with(corev1.Toleration{Key: "k", Value: "v", Effect: corev1.TaintEffectNoExecute})),
+		podOn("a", "key", "", with(corev1.Toleration{Key: "k", Operator: corev1.TolerationOpExists})),
+		podOn("a", "all", "", with(corev1.Toleration{Operator: corev1.TolerationOpExists})),
+		podOn("a", "other", "", with(corev1.Toleration{Key: "k", Value: "w"})),
+		podOn("a", "effect", "", with(corev1.Toleration{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule})),
+	}}
+	assert.Equal(t, []string{
+		"pod ns/effect, which nobody makes again", "pod ns/none, which nobody makes again", "pod ns/other, which nobody makes again",
+	}, w.Untolerant("a", corev1.Taint{Key: "k", Value: "v", Effect: corev1.TaintEffectNoExecute}))
+}
+
+func TestWhichVolumesGoWithANode(t *testing.T) {
+	on := func(nodes ...string) *corev1.VolumeNodeAffinity {
+		return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: nodes}},
+		}}}}
+	}
+	volume := func(name, claim string, where *corev1.VolumeNodeAffinity, keep corev1.PersistentVolumeReclaimPolicy) corev1.PersistentVolume {
+		v := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		v.Spec.NodeAffinity, v.Spec.PersistentVolumeReclaimPolicy = where, keep
+		v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}
+		if claim != "" {
+			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "jupyterhub", Name: claim}
+		}
+		return v
+	}
+	claim := func(name string, notes map[string]string) corev1.PersistentVolumeClaim {
+		return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "jupyterhub", Name: name, Annotations: notes}}
+	}
+	hub := map[string]string{releaseNote: "jupyterhub", namespaceNote: "jupyterhub"}
+	w := &Work{
+		volumes: []corev1.PersistentVolume{
+			volume("pv1", "claim-ada", on("a"), corev1.PersistentVolumeReclaimDelete), volume("pv2", "", on("a"), corev1.PersistentVolumeReclaimRetain),
+			volume("pv3", "claim-eve", on("a", "b"), corev1.PersistentVolumeReclaimDelete), volume("pv4", "hub-db-dir", nil, corev1.PersistentVolumeReclaimDelete),
+			volume("pv5", "kept", nil, corev1.PersistentVolumeReclaimRetain),
+		},
+		claims: []corev1.PersistentVolumeClaim{
+			claim("hub-db-dir", hub), claim("kept", hub), claim("claim-ada", nil),
+			claim("policy", map[string]string{releaseNote: "jupyterhub", namespaceNote: "jupyterhub", policyNote: "keep"}),
+		},
+	}
+	assert.Equal(t, []string{"volume jupyterhub/claim-ada (10Gi)", "volume pv2 (10Gi)"}, w.Volumes("a"))
+	assert.Empty(t, w.Volumes("b"), "it can be used on a, too")
+	assert.Equal(t, []string{"volume jupyterhub/hub-db-dir (10Gi)"}, w.ClaimsOf("jupyterhub", "jupyterhub"))
+	assert.Empty(t, w.ClaimsOf("jupyterhub", ""))
+	what, lost := w.Claim("jupyterhub", "kept")
+	assert.Equal(t, "volume jupyterhub/kept (10Gi)", what)
+	assert.False(t, lost)
+}

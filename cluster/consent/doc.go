@@ -1,0 +1,23 @@
+// Package consent is the one rule by which changes are agreed to: nothing that somebody
+// may miss is stopped, and nothing with data is destroyed, before somebody has said yes to
+// just that.
+//
+// What a change would cost is said by the steps of package cluster, as a [converge.Cost]:
+// the machine, what is on it, whose work ends, for how long. An [Agreement] is what somebody has said
+// yes to; its May fits a [converge.Graph]:
+//
+//	plan, err := up.Plan(ctx)
+//	agreed := consent.Agreement{Restarts: true}
+//	if lacking := agreed.Lacking(plan); len(lacking) > 0 {
+//		// show them, ask, and
+//		agreed.Agree(lacking...)
+//	}
+//	up.May = agreed.May
+//	report, err := up.Run(ctx, nil)
+//
+// What shows up in the course of a run alone, behind something that had to be there first,
+// is refused there and then with a [RefusedError]; the rest goes on.
+//
+// [Look] says whose work runs on the nodes of a cluster. The package asks nobody and prints
+// nothing.
+package consent

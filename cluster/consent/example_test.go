@@ -1,0 +1,35 @@
+package consent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// Whoever may restart machines may not destroy any.
+func Example() {
+	agreed := &consent.Agreement{Restarts: true}
+	graph := converge.Graph{May: agreed.May}
+	graph.Add(&converge.Resource[bool]{
+		ID:      "removed",
+		Observe: func(context.Context) (bool, error) { return true, nil },
+		Diff:    func(bool) drift.Diff { return drift.Unwanted("VM 108 on pve1") },
+		Apply:   func(context.Context, bool) error { panic("destroyed") },
+		Costs: func(context.Context, bool, drift.Diff) []converge.Cost {
+			return []converge.Cost{{Machine: "wk4", Kind: converge.Destroys, Why: "no longer in the file", Users: []string{"the notebook of eve"}}}
+		},
+	})
+	_, err := graph.Run(context.Background(), nil)
+	var no *consent.RefusedError
+	if errors.As(err, &no) {
+		fmt.Println(no.Costs[0], "and with it", no.Costs[0].Users[0])
+	}
+	fmt.Println(consent.Flags(no.Costs...))
+	// Output:
+	// wk4 is destroyed and with it the notebook of eve
+	// -destroy=wk4
+}

@@ -1,0 +1,227 @@
+package consent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube"
+)
+
+// Work is what runs on the nodes of a cluster, and which volumes have their data there.
+type Work struct {
+	pods    []corev1.Pod // that have not ended
+	volumes []corev1.PersistentVolume
+	claims  []corev1.PersistentVolumeClaim
+}
+
+// Look reads all pods, volumes and claims: three requests, and more where there are many.
+func Look(ctx context.Context, client *kube.Client) (*Work, error) {
+	w := &Work{}
+	pods, err := all[corev1.Pod](ctx, client, "Pod")
+	if err != nil {
+		return nil, err
+	}
+	w.pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	})
+	if w.volumes, err = all[corev1.PersistentVolume](ctx, client, "PersistentVolume"); err != nil {
+		return nil, err
+	}
+	w.claims, err = all[corev1.PersistentVolumeClaim](ctx, client, "PersistentVolumeClaim")
+	return w, err
+}
+
+func all[T any](ctx context.Context, client *kube.Client, kind string) ([]T, error) {
+	list, err := client.List(ctx, "v1", kind, "", "")
+	out := make([]T, len(list))
+	for i := range list {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &out[i]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", strings.ToLower(kind), list[i].GetName(), err)
+		}
+	}
+	return out, err
+}
+
+// userNote is where KubeSpawner says whose notebook a pod is (kubespawner/spawner.py,
+// _build_common_annotations), and serverNote which of theirs, where they have several.
+const (
+	userNote   = "hub.jupyter.org/username"
+	serverNote = "hub.jupyter.org/servername"
+)
+
+// notebook names whose notebook a pod is, "" for another pod.
+func notebook(p corev1.Pod) string {
+	user, ok := p.Annotations[userNote]
+	if !ok || p.Labels["component"] != "singleuser-server" && p.Labels["app.kubernetes.io/component"] != "singleuser-server" {
+		return ""
+	}
+	if server := p.Annotations[serverNote]; server != "" {
+		return fmt.Sprintf("the notebook %s of %s", server, user)
+	}
+	return "the notebook of " + user
+}
+
+// On says whose work ends when a node goes: notebooks, pods with GPUs and pods that nobody
+// makes again by name, and how many others there are, which begin anew elsewhere or when
+// it is back. Those that belong to the node itself do not count.
+func (w *Work) On(node string) []string {
+	out, others := w.ends(node)
+	switch {
+	case others == 1 && len(out) == 0:
+		out = append(out, "1 pod that is made again")
+	case others == 1:
+		out = append(out, "1 other pod")
+	case others > 1 && len(out) == 0:
+		out = append(out, fmt.Sprintf("%d pods that are made again", others))
+	case others > 1:
+		out = append(out, fmt.Sprintf("%d other pods", others))
+	}
+	return out
+}
+
+// Ends is On without those that are made again: nobody misses them.
+func (w *Work) Ends(node string) []string {
+	out, _ := w.ends(node)
+	return out
+}
+
+func (w *Work) ends(node string) (out []string, others int) {
+	var notebooks, named []string
+	for _, p := range w.pods {
+		switch who := notebook(p); {
+		case p.Spec.NodeName != node || ofTheNode(p):
+		case who != "":
+			notebooks = append(notebooks, who)
+		case gpus(p) > 0:
+			named = append(named, fmt.Sprintf("pod %s/%s (%d GPU)", p.Namespace, p.Name, gpus(p)))
+		case len(p.OwnerReferences) == 0:
+			named = append(named, fmt.Sprintf("pod %s/%s, which nobody makes again", p.Namespace, p.Name))
+		default:
+			others++
+		}
+	}
+	slices.Sort(notebooks)
+	slices.Sort(named)
+	return slices.Concat(notebooks, named), others
+}
+
+// Notebooks are those of a namespace, of all where it is empty.
+func (w *Work) Notebooks(namespace string) []string {
+	var out []string
+	for _, p := range w.pods {
+		if who := notebook(p); who != "" && (namespace == "" || p.Namespace == namespace) {
+			out = append(out, who)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Untolerant is On for the pods alone that a taint with the effect NoExecute ends.
+func (w *Work) Untolerant(node string, taint corev1.Taint) []string {
+	left := &Work{}
+	for _, p := range w.pods {
+		tolerated := slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+			return (t.Effect == "" || t.Effect == taint.Effect) && (t.Key == taint.Key || t.Key == "" && t.Operator == corev1.TolerationOpExists) &&
+				(t.Operator == corev1.TolerationOpExists || t.Value == taint.Value) && t.TolerationSeconds == nil
+		})
+		if !tolerated {
+			left.pods = append(left.pods, p)
+		}
+	}
+	return left.On(node)
+}
+
+// ofTheNode reports whether a pod is one that comes and goes with its node: of a DaemonSet,
+// or the kubelet's own.
+func ofTheNode(p corev1.Pod) bool {
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror || slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" })
+}
+
+// gpus counts those of NVIDIA's that a pod was given.
+func gpus(p corev1.Pod) (n int64) {
+	for _, k := range p.Spec.Containers {
+		for name, count := range k.Resources.Limits {
+			if strings.HasPrefix(string(name), "nvidia.com/") {
+				n += count.Value()
+			}
+		}
+	}
+	return n
+}
+
+// Volumes are those whose data is on one node alone, and goes with its disks.
+func (w *Work) Volumes(node string) []string {
+	var out []string
+	for _, v := range w.volumes {
+		if tied(v, node) {
+			out = append(out, described(v))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// tied reports whether a volume can be used on one node alone, by its name.
+func tied(v corev1.PersistentVolume, node string) bool {
+	if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
+		return false
+	}
+	return slices.ContainsFunc(v.Spec.NodeAffinity.Required.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
+		return slices.ContainsFunc(slices.Concat(term.MatchExpressions, term.MatchFields), func(r corev1.NodeSelectorRequirement) bool {
+			return r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 && r.Values[0] == node
+		})
+	})
+}
+
+// described names a volume by whoever has claimed it, and says how large it is.
+func described(v corev1.PersistentVolume) string {
+	name := "volume " + v.Name
+	if ref := v.Spec.ClaimRef; ref != nil {
+		name = fmt.Sprintf("volume %s/%s", ref.Namespace, ref.Name)
+	}
+	if size, ok := v.Spec.Capacity[corev1.ResourceStorage]; ok {
+		name += " (" + size.String() + ")"
+	}
+	return name
+}
+
+// Kept by Helm when a release goes: the annotations by which it knows what is its own.
+const (
+	releaseNote   = "meta.helm.sh/release-name"
+	namespaceNote = "meta.helm.sh/release-namespace"
+	policyNote    = "helm.sh/resource-policy"
+)
+
+// ClaimsOf are the claims whose data goes when a Helm release does.
+func (w *Work) ClaimsOf(namespace, release string) []string {
+	var out []string
+	for _, c := range w.claims {
+		a := c.Annotations
+		if release == "" || a[releaseNote] != release || a[namespaceNote] != namespace || a[policyNote] == "keep" {
+			continue
+		}
+		if what, lost := w.Claim(c.Namespace, c.Name); lost {
+			out = append(out, what)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Claim says what a claim is bound to, and whether the data goes with the claim.
+func (w *Work) Claim(namespace, name string) (what string, lost bool) {
+	for _, v := range w.volumes {
+		if ref := v.Spec.ClaimRef; ref != nil && ref.Namespace == namespace && ref.Name == name {
+			return described(v), v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain
+		}
+	}
+	return fmt.Sprintf("claim %s/%s", namespace, name), false
+}

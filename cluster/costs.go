@@ -1,0 +1,272 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// What each step costs people; docs/consent.md has the table. Whatever drains, switches
+// off or takes away says so here, and is not done before somebody has agreed.
+
+// away is how long a node is missed that goes down on purpose: drained, off, on, Ready
+// again with its GPUs. Without work on it two minutes; pods get up to five to end, and a
+// server with much memory passes it to its guest page by page.
+const away = "2 to 10 min"
+
+// costTime bounds how long a look waits to learn whose work is where: what it costs can be
+// said without.
+const costTime = 10 * time.Second
+
+// workSeen is whose work is where, as one Plan or Run saw it first.
+type workSeen struct {
+	mu   sync.Mutex
+	work *consent.Work
+}
+
+// work is whose work is where; nil where there is no cluster that could have any.
+func (c *Cluster) work(ctx context.Context) (*consent.Work, error) {
+	seen := &c.visit(ctx).work
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if seen.work != nil {
+		return seen.work, nil
+	}
+	limit := c.patient(costTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+	defer cancel()
+	client, err := c.kube(ctx)
+	if errors.Is(err, errUnformed) {
+		return nil, nil
+	}
+	if err == nil {
+		seen.work, err = consent.Look(ctx, client)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return seen.work, err
+}
+
+// users names whose work ends where a node goes. What cannot be seen is said in its place.
+func (c *Cluster) users(ctx context.Context, of func(*consent.Work) []string) []string {
+	w, err := c.work(ctx)
+	switch {
+	case err != nil:
+		return []string{"nobody can say whose work is there: " + firstLine(err.Error())}
+	case w == nil:
+		return nil
+	}
+	return of(w)
+}
+
+// stops is the cost of nodes that are drained, go down and come back.
+func (c *Cluster) stops(ctx context.Context, why string, names ...string) []converge.Cost {
+	var out []converge.Cost
+	for _, name := range names {
+		users := c.users(ctx, func(w *consent.Work) []string { return w.On(name) })
+		if n := c.guests[name]; n != nil && n.node.Role == FileServer { // it is not drained: mounts are hard
+			users = c.users(ctx, func(w *consent.Work) []string { return w.Notebooks("") })
+			why += "; whoever uses its volumes waits until it is back"
+		}
+		out = append(out, converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Users: users, Away: away})
+	}
+	return out
+}
+
+// summary names what of a diff calls for a restart.
+func summary(d drift.Diff) string {
+	var paths []string
+	for _, f := range d {
+		if f.Effect == drift.Restart && !slices.Contains(paths, f.Path) {
+			paths = append(paths, f.Path)
+		}
+	}
+	return "other " + strings.Join(paths, ", ")
+}
+
+// costsOfVM is what a change of a VM that runs costs: its restart, or a disk that is pulled
+// out.
+func (c *Cluster) costsOfVM(n Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, vm *proxmox.VM, d drift.Diff) []converge.Cost {
+		if vm == nil || !vm.Running || d.Effect() > drift.Restart { // it is not there, or what is asked is refused
+			return nil
+		}
+		var out []converge.Cost
+		if d.Effect() == drift.Restart {
+			out = c.stops(ctx, summary(d), n.Name)
+		}
+		for _, f := range d {
+			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == pulledOut {
+				disk, _ := vm.Disk(slot)
+				out = append(out, converge.Cost{
+					Machine: "disk " + disk.Serial + " of " + n.Name, Kind: converge.Stops, Why: "no longer in the file: pulled out, its volume is kept",
+					Holds: []string{disk.Size.String()},
+				})
+			}
+		}
+		return out
+	}
+}
+
+// costsOfCards is what other cards cost: a restart of the node, and of those that have
+// them now.
+func (c *Cluster) costsOfCards(n Node) func(context.Context, *allotment, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, a *allotment, _ drift.Diff) []converge.Cost {
+		if len(n.GPUs.Mapping) > 0 {
+			return nil // refused
+		}
+		if others := a.holders(n.Name); len(others) > 0 {
+			return c.stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, others...)...)...)
+		}
+		var have []string
+		if m := find(a.mappings, c.spec.mappingID(n.Name)); m != nil {
+			have = addresses(m, n.Host)
+		}
+		if grows(c.mapping(n, a), n.Host, have) {
+			return nil // where cards only come, the VM's own step restarts it
+		}
+		return c.stops(ctx, "other cards", c.running(ctx, n.Name)...)
+	}
+}
+
+// running are those of some nodes whose machines run with cards of theirs, or may.
+func (c *Cluster) running(ctx context.Context, names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		n, _ := c.spec.Node(name)
+		vm, err := c.holding(ctx, n)
+		return err == nil && (vm == nil || !vm.Running)
+	})
+}
+
+// costsOfDriver is what another driver costs a node that has joined: it is loaded at a start.
+func (c *Cluster) costsOfDriver(n Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, s driverSeen, _ drift.Diff) []converge.Cost {
+		came := slices.DeleteFunc(s.want.DiffPackages(s.DriverState), func(f drift.Field) bool { return strings.HasPrefix(f.Path, "hold/") })
+		stuck := came.Empty() && len(s.Log) > 0 // which a start does not help
+		if stuck || came.Empty() && s.want.Diff(s.DriverState).Effect() != drift.Restart {
+			return nil
+		}
+		if c.met(ctx, n.Name).absent.Load() {
+			return nil
+		}
+		if have, err := k3s.Observe(ctx, c.root(n.Name)); err == nil && have.Role == k3s.RoleNone {
+			return nil // it is still to join, and nobody misses it
+		}
+		return c.stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded at a start", n.Name)
+	}
+}
+
+// costsOfK3s is what another version of K3s costs. Other settings cost nothing: K3s alone
+// starts anew, one node after the other, and pods go on.
+func (c *Cluster) costsOfK3s(n Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, have k3s.State, _ drift.Diff) []converge.Cost {
+		if !stale(have, c.spec.K3s.Version) {
+			return nil
+		}
+		return c.stops(ctx, fmt.Sprintf("K3s %s → %s", have.Version, c.spec.K3s.Version), n.Name)
+	}
+}
+
+// costsOfMarks is what new taints cost: those with NoExecute end what does not tolerate them.
+func (c *Cluster) costsOfMarks(n Node, marks kube.Marks) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, have *kube.Node, _ drift.Diff) []converge.Cost {
+		var out []converge.Cost
+		for _, t := range marks.Taints {
+			if have == nil || t.Effect != string(corev1.TaintEffectNoExecute) || slices.Contains(have.Taints, t) {
+				continue
+			}
+			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoExecute}
+			if users := c.users(ctx, func(w *consent.Work) []string { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
+				out = append(out, converge.Cost{
+					Machine: "work on " + n.Name, Kind: converge.Stops, Why: "the taint " + t.String() + " ends what does not tolerate it", Users: users,
+				})
+			}
+		}
+		if have != nil && strings.HasPrefix(have.Labels[sharingLabel], SharingMPS) && have.Labels[sharingLabel] != marks.Labels[sharingLabel] {
+			out = append(out, c.endsMPS(ctx, n)...)
+		}
+		return out
+	}
+}
+
+// endsMPS is what it costs a node when the daemon of MPS ends there, or starts anew: what
+// computes through it; none where nothing does.
+func (c *Cluster) endsMPS(ctx context.Context, n Node) []converge.Cost {
+	users := c.users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
+	if len(users) == 0 {
+		return nil
+	}
+	return []converge.Cost{{
+		Machine: "MPS on " + n.Name, Kind: converge.Stops, Why: "GPUs are shared in another way, and what computes through its daemon ends", Users: users,
+	}}
+}
+
+// costsOfPlugin is what another device plugin costs: its pods start anew, which nobody
+// feels but those who compute through the daemon of MPS.
+func (c *Cluster) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge.Cost {
+	mps := func(f drift.Field) bool {
+		return f.Have != "" && strings.HasPrefix(f.Path, "daemonset/") && strings.Contains(f.Path, "-mps/")
+	}
+	if !slices.ContainsFunc(d, mps) {
+		return nil
+	}
+	var out []converge.Cost
+	for _, n := range c.spec.GPUNodes() {
+		if n.GPUs.Sharing.Strategy == SharingMPS {
+			out = append(out, c.endsMPS(ctx, n)...)
+		}
+	}
+	return out
+}
+
+// costsOfRemoval is what goes with machines that are no longer in the file.
+func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ drift.Diff) []converge.Cost {
+	var out []converge.Cost
+	for _, s := range gone {
+		vm, err := c.Proxmox.Listed(ctx, c.spec.tag(), s)
+		if vm == nil && err == nil {
+			continue
+		}
+		out = append(out, c.destroys(ctx, s.Name, "no longer in the file", vm, err))
+	}
+	return out
+}
+
+// destroys is the cost of a machine that goes with its disks. err is why it cannot be seen.
+func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM, err error) converge.Cost {
+	cost := converge.Cost{
+		Machine: cmp.Or(name, "a machine without a name"), Kind: converge.Destroys, Why: why,
+		Users: c.users(ctx, func(w *consent.Work) []string { return w.On(name) }),
+		Holds: c.users(ctx, func(w *consent.Work) []string { return w.Volumes(name) }),
+	}
+	if err != nil {
+		cost.Holds = append(cost.Holds, "its disks cannot be seen: "+firstLine(err.Error()))
+	}
+	if vm == nil {
+		return cost
+	}
+	for _, d := range vm.Disks {
+		if d.Serial != "" {
+			cost.Holds = append(cost.Holds, fmt.Sprintf("disk %s (%s)", d.Serial, d.Size))
+		}
+	}
+	for _, volume := range vm.Unused {
+		cost.Holds = append(cost.Holds, "the unused disk "+volume)
+	}
+	return cost
+}

@@ -1,0 +1,125 @@
+package console
+
+import (
+	"cmp"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/cps-gpu/homelab/converge"
+)
+
+// Costs tells the person what changes would cost: a paragraph for each thing, those that
+// are destroyed first, and for all together of which the same is to be said.
+func (c *Console) Costs(costs []converge.Cost) {
+	_, _ = io.WriteString(c.Talk, c.costs(c.talk, costs))
+}
+
+func (c *Console) costs(to face, costs []converge.Cost) string {
+	var all []folded[converge.Cost]
+	for _, cost := range merged(costs) {
+		all = append(all, folded[converge.Cost]{[]string{c.line(cost.Machine)}, cost})
+	}
+	slices.SortStableFunc(all, func(a, b folded[converge.Cost]) int { return strings.Compare(string(a.what.Kind), string(b.what.Kind)) })
+	groups := fold(all, func(x converge.Cost) string {
+		return strings.Join([]string{string(x.Kind), x.Why, x.Away, strings.Join(x.Holds, "\n"), strings.Join(x.Users, "\n")}, "\x00")
+	})
+	var out strings.Builder
+	for _, g := range groups {
+		head := costHead(g)
+		if g.what.Why != "" {
+			head += ": " + c.line(g.what.Why)
+		}
+		for _, line := range wrap(head, 0, to.width()) {
+			out.WriteString(to.paint.loss(g.what.Kind, line) + "\n")
+		}
+		c.costList(&out, to, "with", g.what.Holds)
+		c.costList(&out, to, "ends", g.what.Users)
+	}
+	return out.String()
+}
+
+// merged has one cost for each thing: what several steps do to it, and the worst of that.
+func merged(costs []converge.Cost) []converge.Cost {
+	var out []converge.Cost
+	at := map[string]int{}
+	for _, cost := range costs {
+		i, ok := at[cost.Machine]
+		if !ok {
+			at[cost.Machine] = len(out)
+			out = append(out, cost)
+			continue
+		}
+		have := &out[i]
+		switch {
+		case cost.Why == "" || have.Why == cost.Why:
+		case have.Why == "":
+			have.Why = cost.Why
+		default:
+			have.Why += "; " + cost.Why
+		}
+		if cost.Kind == converge.Destroys {
+			have.Kind = cost.Kind
+		}
+		if have.Away = cmp.Or(have.Away, cost.Away); have.Kind == converge.Destroys {
+			have.Away = ""
+		}
+		have.Holds, have.Users = union(have.Holds, cost.Holds), union(have.Users, cost.Users)
+	}
+	return out
+}
+
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// costHead says what happens to whom, of several together.
+func costHead(g folded[converge.Cost]) string {
+	if len(g.names) == 1 {
+		return converge.Cost{Machine: g.names[0], Kind: g.what.Kind, Away: g.what.Away}.String()
+	}
+	head := several(g.names) + " are "
+	switch {
+	case g.what.Kind == converge.Destroys:
+		return head + "destroyed"
+	case g.what.Away == "":
+		return head + "stopped"
+	}
+	return head + "stopped, for " + g.what.Away + " each"
+}
+
+// costList prints what is lost with a thing, or whose work.
+func (c *Console) costList(out *strings.Builder, to face, label string, what []string) {
+	if len(what) == 0 {
+		return
+	}
+	const indent = "    "
+	at := len(indent) + runewidth.StringWidth(label) + 2
+	words := make([]string, len(what))
+	for i, w := range what {
+		words[i] = c.line(w)
+	}
+	for i, line := range wrap(strings.Join(words, ", "), at, to.width()) {
+		if i == 0 {
+			out.WriteString(indent + to.paint.faint(label) + "  " + line + "\n")
+		} else {
+			out.WriteString(strings.Repeat(" ", at) + line + "\n")
+		}
+	}
+}
+
+// loss lets nobody overlook what is destroyed, or stopped.
+func (p paint) loss(k converge.CostKind, line string) string {
+	if k == converge.Destroys {
+		return p.sgr("1;31", line)
+	}
+	return p.sgr("1;33", line)
+}

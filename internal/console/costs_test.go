@@ -1,0 +1,50 @@
+package console
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/cps-gpu/homelab/converge"
+)
+
+// lost is what a change of half a cluster costs.
+func lost() []converge.Cost {
+	away := "2 to 10 min"
+	stop := func(name string, users ...string) converge.Cost {
+		return converge.Cost{Machine: name, Kind: converge.Stops, Why: "other memory", Users: users, Away: away}
+	}
+	return []converge.Cost{
+		stop("wk-gpu1", "the notebook of ada", "2 other pods"),
+		{Machine: "wk-gpu1", Kind: converge.Stops, Why: "K3s v1.36.4+k3s1 → v1.36.5+k3s1", Users: []string{"the notebook of ada", "2 other pods"}, Away: away},
+		stop("wk-gpu2"), stop("wk-gpu3"),
+		{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file", Users: []string{"the notebook of eve", "pod train/llm-0 (2 GPU)", "4 other pods"},
+			Holds: []string{"disk data (2TiB)", "volume jupyterhub/claim-eve (10Gi)"}},
+		{Machine: "wk-gpu4", Kind: converge.Stops, Why: "drained, and out of Kubernetes", Away: away},
+		{Machine: "monitoring", Kind: converge.Destroys, Why: "no longer in the file"},
+		{Machine: "disk models of wk-gpu2", Kind: converge.Stops, Why: "no longer in the file: pulled out, its volume is kept", Holds: []string{"500GiB"}},
+	}
+}
+
+func TestCosts(t *testing.T) {
+	for _, width := range []int{0, 60} {
+		c := capture(0)
+		if width > 0 {
+			c.Console.talk.size = func() (int, int) { return width, 24 }
+		}
+		c.Costs(lost())
+		assert.Empty(t, c.data.String(), "it is not data")
+		golden(t, map[int]string{0: "costs_pipe.txt", 60: "costs_60.txt"}[width], c.talk.String())
+	}
+}
+
+// Names that somebody else gave cannot write on the terminal, nor begin lines of their own.
+func TestCostsForgeNothing(t *testing.T) {
+	c := capture(0, "hunter2")
+	c.Costs([]converge.Cost{{Machine: "a\x1b[2J", Kind: converge.Stops, Why: "x\ny", Holds: []string{"disk\nwk9 is fine"}, Users: []string{"the notebook of \x1b]0;title\x07hunter2"}}})
+	out := c.talk.String()
+	assert.NotContains(t, out, "\x1b")
+	assert.NotContains(t, out, "hunter2")
+	assert.Equal(t, 3, strings.Count(out, "\n"), out)
+}

@@ -1,0 +1,153 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/console"
+)
+
+// wish is what is said around work that costs somebody something.
+type wish struct {
+	question string // e.g. "Go on?"
+	name     string // what is typed where something is destroyed; empty: what is destroyed, or the cluster's name
+	narrow   bool   // -restart and -destroy are flags of the command
+	show     bool   // the whole plan, before the question
+}
+
+// agree looks at what a graph would do. What that costs and no flag has agreed to is shown
+// and asked about, once; from then on the graph does that and no more. The plan is nil
+// where nobody has to be asked, whatever there is to do.
+func (s *Session) agree(ctx context.Context, g *converge.Graph, w wish) (*converge.Plan, error) {
+	agreed := &consent.Agreement{Everything: s.opt.Yes, Restarts: s.opt.Restart, Destroy: splitNames(s.opt.Destroy)}
+	g.May = agreed.May
+	if s.opt.Yes {
+		return nil, nil
+	}
+	plan, err := s.look(ctx, g)
+	if err != nil {
+		return nil, over(ctx, err, "")
+	}
+	return plan, s.askFor(ctx, plan, agreed, w)
+}
+
+// askFor asks for what of a plan was not agreed to.
+func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *consent.Agreement, w wish) error {
+	lacking := agreed.Lacking(plan)
+	if len(lacking) == 0 {
+		return nil
+	}
+	if w.show {
+		if err := s.Console.Plan(plan); err != nil {
+			return err
+		}
+	} else {
+		s.Costs(lacking)
+	}
+	if !s.person() {
+		flags := "-yes"
+		if w.narrow {
+			flags = consent.Flags(lacking...) + ", or -yes"
+		}
+		return failedf(refused, "nothing was changed: nobody is here to ask: add %s", flags)
+	}
+	question, answers := s.questionFor(lacking, w)
+	if err := s.ask(ctx, question, answers...); err != nil {
+		return err
+	}
+	agreed.Agree(lacking...)
+	return nil
+}
+
+// questionFor is what one types to agree: a letter where things come back, and a name where
+// something is destroyed, so that nobody destroys what they did not mean.
+func (s *Session) questionFor(lacking []converge.Cost, w wish) (question string, answers []string) {
+	var gone []string
+	for _, c := range lacking {
+		if c.Kind == converge.Destroys && !slices.Contains(gone, c.Machine) {
+			gone = append(gone, c.Machine)
+		}
+	}
+	name := w.name
+	switch {
+	case len(gone) == 0:
+		return w.question + " [y/N] ", []string{"y", "yes"}
+	case name == "" && len(gone) == 1:
+		name = gone[0]
+	case name == "":
+		name = s.Spec.Name
+	}
+	return fmt.Sprintf("%s Type %s: ", w.question, name), []string{name}
+}
+
+// unagreed returns what steps of a run were not done for, since nobody had agreed to it,
+// and whether nothing else went wrong.
+func unagreed(r *converge.Report) (costs []converge.Cost, alone bool) {
+	alone = true
+	for _, step := range r.Steps {
+		var no *consent.RefusedError
+		switch {
+		case step.Err == nil:
+		case errors.As(step.Err, &no):
+			costs = append(costs, no.Costs...)
+		default:
+			alone = false
+		}
+	}
+	return costs, alone && len(costs) > 0
+}
+
+// splitNames reads names with commas between them.
+func splitNames(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// person reports whether somebody is here to ask.
+func (s *Session) person() bool { return s.keys != nil || term.IsTerminal(int(os.Stdin.Fd())) }
+
+// ask returns nil when the answer is one of these.
+func (s *Session) ask(ctx context.Context, question string, answers ...string) error {
+	if s.keys != nil {
+		return askOf(ctx, s.Console, s.keys, question, answers...)
+	}
+	return ask(ctx, s.Console, question, answers...)
+}
+
+// ask asks whoever sits at the terminal.
+func ask(ctx context.Context, c *console.Console, question string, answers ...string) error {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return failedf(refused, "nobody is here to ask: add -yes")
+	}
+	return askOf(ctx, c, os.Stdin, question, answers...)
+}
+
+func askOf(ctx context.Context, c *console.Console, keys io.Reader, question string, answers ...string) error {
+	_, _ = fmt.Fprint(c.Talk, question)
+	answer := make(chan string, 1)
+	go func() { // ends with the process if nobody answers
+		line, err := bufio.NewReader(keys).ReadString('\n')
+		if err != nil {
+			line = ""
+		}
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		return failedf(130, "interrupted; nothing was changed")
+	case got := <-answer:
+		if !slices.Contains(answers, got) {
+			return failed(refused, errors.New("nothing was changed"))
+		}
+		return nil
+	}
+}

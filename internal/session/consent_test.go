@@ -1,0 +1,221 @@
+package session
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+const asking = `
+name: one
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+k3s: {version: v1.36.5+k3s1}
+defaults: {storage: vmdata}
+nodes:
+  server1: {role: server, address: 10.0.0.11}
+  gpu1: {address: 10.0.0.21, gpus: 1}
+  gpu2: {address: 10.0.0.22, gpus: 1, disks: {data: {size: 50GiB, mount: /data, role: data}}}
+`
+
+// typing is a command at a terminal at which somebody has typed this.
+func typing(text string, command func(*Session, context.Context) error) func(*Session, context.Context) error {
+	return func(s *Session, ctx context.Context) error {
+		s.keys = strings.NewReader(text)
+		return command(s, ctx)
+	}
+}
+
+// adasNotebook is one that runs on gpu1, and evesVolume one whose data is on gpu2.
+const adasNotebook = `
+{apiVersion: v1, kind: Pod, metadata: {name: jupyter-ada, namespace: default, labels: {component: singleuser-server},
+  annotations: {hub.jupyter.org/username: ada}}, spec: {nodeName: gpu1, containers: [{name: notebook, image: notebook}]}}
+---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-eve}, spec: {capacity: {storage: 10Gi}, accessModes: [ReadWriteOnce], storageClassName: local-path,
+  hostPath: {path: /data}, persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: jupyterhub, name: claim-eve},
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [gpu2]}]}]}}}}
+`
+
+// changed are the requests since a moment that changed something on the hosts, but for the
+// lease of a run.
+func (w *site) changed(from int) (out []string) {
+	for _, r := range w.sim.Requests()[from:] {
+		if r.Mutating && !strings.Contains(r.Path, "/qemu/9") && !(strings.HasSuffix(r.Path, "/qemu") && r.Method == "POST") {
+			out = append(out, r.Method+" "+r.Path)
+		}
+	}
+	return out
+}
+
+// Nothing stops and nothing is destroyed before somebody has agreed to it by name.
+func TestUpAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		require.NoError(t, w.do(asking, Options{}, (*Session).Up), "what makes something out of nothing needs no consent")
+		time.Sleep(time.Minute)
+		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(adasNotebook)))
+		time.Sleep(time.Minute)
+		yaml := strings.Replace(asking, "gpu1: {address: 10.0.0.21,", "gpu1: {address: 10.0.0.21, memory: 24GiB,", 1)
+		yaml = yaml[:strings.Index(yaml, "  gpu2:")]
+
+		const stopped = "gpu1 is stopped, for 2 to 10 min: other memory\n    ends  the notebook of ada"
+		const gone = "gpu2 is destroyed: no longer in the file\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)\n"
+		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Plan)))
+		assert.Contains(t, w.data.String(), stopped)
+		assert.Contains(t, w.data.String(), gone)
+
+		before := len(w.sim.Requests())
+		for name, x := range map[string]struct {
+			o       Options
+			typed   string
+			says    string
+			lacking []string
+		}{
+			"nobody is here":        {says: "nothing was changed: nobody is here to ask: add -restart -destroy=gpu2, or -yes", lacking: []string{stopped, gone}},
+			"nobody, and a restart": {o: Options{Restart: true}, says: "add -destroy=gpu2, or -yes", lacking: []string{gone}},
+			"nobody, and the name":  {o: Options{Destroy: "gpu2,gpu7"}, says: "add -restart, or -yes", lacking: []string{stopped}},
+			"no":                    {typed: "\n", says: "nothing was changed", lacking: []string{stopped, gone, "Go on? Type gpu2: "}},
+			"yes is not the name":   {typed: "yes\n", says: "nothing was changed", lacking: []string{stopped, gone}},
+			"no to what stops":      {o: Options{Destroy: "gpu2"}, typed: "n\n", says: "nothing was changed", lacking: []string{stopped, "Go on? [y/N] "}},
+			"the terminal is gone":  {typed: "gpu2", says: "nothing was changed", lacking: []string{stopped, gone}},
+		} {
+			command := (*Session).Up
+			if x.typed != "" {
+				command = typing(x.typed, command)
+			}
+			err := w.do(yaml, x.o, command)
+			assert.Equal(t, refused, code(err), name)
+			assert.ErrorContains(t, err, x.says, name)
+			for _, text := range []string{stopped, gone, "Go on? Type gpu2: ", "Go on? [y/N] "} {
+				shown := strings.Contains(w.talk.String(), text)
+				wanted := false
+				for _, l := range x.lacking {
+					wanted = wanted || l == text
+				}
+				if wanted || !strings.HasPrefix(text, "Go on") {
+					assert.Equal(t, wanted, shown, "%s: %q in %s", name, text, w.talk.String())
+				}
+			}
+			assert.Empty(t, w.changed(before), name)
+		}
+
+		require.NoError(t, w.do(yaml, Options{}, typing("gpu2\n", (*Session).Up)))
+		assert.NotEmpty(t, w.changed(before))
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan))
+		require.NoError(t, w.do(strings.Replace(yaml, "24GiB", "32GiB", 1), Options{}, typing("y\n", (*Session).Up)))
+		require.NoError(t, w.do(yaml, Options{Restart: true}, (*Session).Up))
+		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Up))
+	})
+}
+
+// A run that finds nothing to do looks once, as a plan does, and keeps what is lost here.
+func TestUpLooksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		require.NoError(t, w.do(one, Options{}, (*Session).Up))
+		time.Sleep(time.Minute)
+		asked := func(command func(*Session, context.Context) error) int {
+			before := len(w.sim.Requests())
+			require.NoError(t, w.do(one, Options{}, command))
+			return len(w.sim.Requests()) - before
+		}
+		plan := asked((*Session).Plan)
+		assert.Equal(t, plan, asked((*Session).Up))
+		assert.Regexp(t, `Nothing to change: \d+ steps looked, all as asked`, w.talk.String())
+
+		kubeconfig := filepath.Join(w.dir, "kubeconfig")
+		require.NoError(t, os.Remove(kubeconfig))
+		require.NoError(t, w.do(one, Options{}, (*Session).Plan), "it is of this machine alone")
+		require.NoError(t, w.do(one, Options{}, (*Session).Up))
+		assert.FileExists(t, kubeconfig)
+	})
+}
+
+// What shows up behind something else, that nobody was asked about, is not done; the rest is.
+func TestACostThatShowsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		there, applied, kept := false, false, false
+		err := w.do(one, Options{}, func(s *Session, ctx context.Context) error {
+			var g converge.Graph
+			flag := func(id string, have *bool, costs []converge.Cost, needs ...*converge.Ref) *converge.Ref {
+				return g.Add(&converge.Resource[bool]{
+					ID: id, Observe: func(context.Context) (bool, error) { return *have, nil },
+					Diff: func(is bool) drift.Diff {
+						if is {
+							return nil
+						}
+						return drift.Missing("it")
+					},
+					Apply: func(context.Context, bool) error { *have = true; return nil },
+					Costs: func(context.Context, bool, drift.Diff) []converge.Cost { return costs },
+				}, needs...)
+			}
+			first := flag("first", &there, nil)
+			flag("late", &applied, []converge.Cost{{Machine: "gpu1", Kind: converge.Stops, Why: "other memory"}}, first)
+			flag("beside", &kept, nil)
+			if _, err := s.agree(ctx, &g, wish{question: "Go on?", narrow: true}); err != nil {
+				return err
+			}
+			_, err := s.run(ctx, &g)
+			return err
+		})
+		assert.Equal(t, refused, code(err))
+		assert.EqualError(t, err, "late not done: what that costs showed only now, and nobody has agreed to it. All else is done; run it again, and it asks (-restart, or -yes, agrees to it)")
+		assert.Contains(t, w.talk.String(), "gpu1 is stopped (other memory)")
+		assert.True(t, there && kept)
+		assert.False(t, applied)
+	})
+}
+
+// The verbs ask by the same rule.
+func TestVerbsAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		require.NoError(t, w.do(asking, Options{}, (*Session).Up))
+		time.Sleep(time.Minute)
+		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(adasNotebook)))
+		time.Sleep(time.Minute)
+		before := len(w.sim.Requests())
+		for name, x := range map[string]struct {
+			o     Options
+			do    func(*Session, context.Context) error
+			typed string
+			shows string
+		}{
+			"drain, and somebody works there": {Options{Node: "gpu1"}, (*Session).NodeDrain, "n\n", "Drain this node? [y/N] "},
+			"drain, nobody asked":             {Options{Node: "gpu1"}, (*Session).NodeDrain, "", "work on gpu1 is stopped: it is drained, and takes no pods until it is uncordoned\n    ends  the notebook of ada"},
+			"cycle":                           {Options{Node: "gpu1"}, (*Session).NodeCycle, "\n", "switch its machine off and on? [y/N] "},
+			"replace":                         {Options{Node: "gpu1"}, (*Session).NodeReplace, "y\n", "make it anew? Type gpu1: "},
+			"replace, with data":              {Options{Node: "gpu2", Force: true}, (*Session).NodeReplace, "y\n", "gpu2 is destroyed: drained, and out of Kubernetes; its machine is made anew\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)"},
+			"down":                            {Options{}, (*Session).Down, "y\n", "Destroy all this? Type one: "},
+		} {
+			command := x.do
+			if x.typed != "" {
+				command = typing(x.typed, command)
+			}
+			err := w.do(asking, x.o, command)
+			assert.Equal(t, refused, code(err), name)
+			assert.Contains(t, w.data.String()+w.talk.String(), x.shows, name)
+			assert.Empty(t, w.changed(before), name)
+		}
+		require.NoError(t, w.do(asking, Options{Node: "gpu2"}, (*Session).NodeDrain), "nobody works there")
+		require.NoError(t, w.do(asking, Options{Node: "gpu2"}, (*Session).NodeUncordon))
+		require.NoError(t, w.do(asking, Options{Node: "gpu1"}, typing("y\n", (*Session).NodeCycle)))
+		require.NoError(t, w.do(asking, Options{}, typing("one\n", (*Session).Down)))
+	})
+}
