@@ -66,6 +66,8 @@ var allowed = map[string][]string{
 	"cluster":       {"converge", "remote", "remote/ssh", "cloudinit", "proxmox", "proxmox/preflight", "proxmox/host", "k3s", "kube", "kube/chart", "kube/chart/pins", "addon", "fleet", "jupyterhub", "nvidia", "internal/suggest", "internal/datadisk", "internal/distro", "internal/keep", "internal/schedule", "internal/yamlbound", "internal/printable"},
 	"cluster/draft": {"cluster", "proxmox", "nvidia"},
 
+	"internal/faults":   {"remote"},
+	"internal/facts":    nil,
 	"internal/labctl":   nil,
 	"internal/labmodel": {"cluster", "nvidia", "proxmox/pvesim"},
 	"internal/archtest": nil,
