@@ -5,9 +5,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/faults"
 	"github.com/cps-gpu/homelab/remote"
@@ -76,6 +82,38 @@ func TestEveryReadAndWriteFails(t *testing.T) {
 					use(t, one)
 				})
 			})
+		})
+	}
+}
+
+// TestKnownHostsThatCannotBeRead: a file that cannot be read is an error, not an empty
+// one, and stays as it is; who has nothing to write does not need it.
+func TestKnownHostsThatCannotBeRead(t *testing.T) {
+	key, _ := newKey(t)
+	for name, make := range map[string]func(path string) error{
+		"a folder": func(path string) error { return os.MkdirAll(filepath.Join(path, "in-it"), 0o755) },
+		"a circle": func(path string) error { return os.Symlink(path, path) },
+		"below a file": func(path string) error {
+			return os.WriteFile(filepath.Dir(path), []byte("a file"), 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ssh", "known_hosts")
+			if name != "below a file" {
+				require.NoError(t, os.Mkdir(filepath.Dir(path), 0o755))
+			}
+			require.NoError(t, make(path))
+			k := ssh.NewKnownHosts(path)
+			var where *fs.PathError
+			_, err := k.Lookup("10.0.0.11:22")
+			require.ErrorAs(t, err, &where)
+			require.ErrorAs(t, k.Store("10.0.0.11:22", key.PublicKey()), &where)
+			k.Hold()
+			require.NoError(t, k.Flush(), "there is nothing to write")
+			k.Hold()
+			require.NoError(t, k.Store("10.0.0.11:22", key.PublicKey()))
+			require.ErrorAs(t, k.Flush(), &where)
+			assert.True(t, k.Unsaved(), "what could not be written is held")
 		})
 	}
 }
