@@ -2,11 +2,13 @@ package addon_test
 
 import (
 	"bytes"
-	"fmt"
-	"maps"
-	"os"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,11 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
-)
 
-// publicCharts are values.yaml and values.schema.json of the charts, as their
-// projects publish them. They are not part of this repository.
-const publicCharts = "../../shared/data/charts"
+	"github.com/cps-gpu/homelab/internal/facts"
+)
 
 // notInValues are settings that charts read and do not list in values.yaml, or only
 // as a comment. Each must at least be named in the file.
@@ -32,41 +32,65 @@ var subcharts = map[string][]string{
 	"kube-prometheus-stack": {"grafana", "kube-state-metrics", "prometheus-node-exporter"},
 }
 
+// chartFacts is what is kept of a chart: the keys of its values, those of notInValues
+// that its values.yaml names in a comment, and its schema, if it has one.
+type chartFacts struct {
+	Keys   map[string]any  `json:"keys"`
+	Named  []string        `json:"named,omitempty"`
+	Schema json.RawMessage `json:"schema,omitempty"`
+}
+
+func factsOf(t *testing.T, name string) chartFacts {
+	t.Helper()
+	text := facts.Kept(t, filepath.Join("testdata", "facts", name+".json"), *update, func(full fs.FS) ([]byte, error) {
+		values, err := fs.ReadFile(full, path.Join("charts", name, "values.yaml"))
+		if err != nil {
+			return nil, err
+		}
+		var f chartFacts
+		keys, err := facts.Keys(values)
+		if err == nil {
+			err = yaml.Unmarshal(keys, &f.Keys)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range notInValues[name] {
+			last := key[strings.LastIndexByte(key, '.')+1:]
+			if regexp.MustCompile(`(?m)^[ #]*` + regexp.QuoteMeta(last) + `:`).Match(values) {
+				f.Named = append(f.Named, key)
+			}
+		}
+		schema, err := fs.ReadFile(full, path.Join("charts", name, "values.schema.json"))
+		if err == nil {
+			f.Schema, err = facts.Schema(schema, true)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		out, err := json.MarshalIndent(f, "", " ")
+		return append(out, '\n'), err
+	})
+	var f chartFacts
+	require.NoError(t, json.Unmarshal(text, &f))
+	return f
+}
+
 // Charts take a key that they do not know without a word. We do not.
 func TestEveryKeyExistsInItsChart(t *testing.T) {
-	if _, err := os.Stat(publicCharts); err != nil {
-		t.Skipf("SKIPPED: the charts' values are not here (%s): no key of ours was checked against them", publicCharts)
-	}
 	for _, s := range samples(t) {
 		if s.part.Release == nil {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
 			name := s.part.Release.Chart
-			text, err := os.ReadFile(filepath.Join(publicCharts, name, "values.yaml"))
-			require.NoError(t, err)
-			var theirs map[string]any
-			require.NoError(t, yaml.Unmarshal(text, &theirs))
-			for _, missing := range unknown(s.part.Release.Values, theirs, "") {
-				assert.True(t, excused(name, missing, text), "chart %s knows no %s", name, missing)
+			theirs := factsOf(t, name)
+			for _, missing := range unknown(s.part.Release.Values, theirs.Keys, "") {
+				assert.True(t, excused(name, missing, theirs.Named), "chart %s knows no %s", name, missing)
 			}
-			checkSchema(t, filepath.Join(publicCharts, name, "values.schema.json"), over(s.part.Release.Values, theirs))
+			checkSchema(t, theirs.Schema, s.part.Release.Values)
 		})
 	}
-}
-
-// over lays ours over theirs, as Helm does before it asks the schema.
-func over(ours, theirs map[string]any) map[string]any {
-	out := maps.Clone(theirs)
-	for key, v := range ours {
-		mine, isMap := v.(map[string]any)
-		below, alsoMap := theirs[key].(map[string]any)
-		if isMap && alsoMap {
-			v = over(mine, below)
-		}
-		out[key] = v
-	}
-	return out
 }
 
 // unknown are the paths of ours that theirs does not have. Where theirs is empty, or
@@ -89,41 +113,56 @@ func unknown(ours, theirs map[string]any, at string) []string {
 	return missing
 }
 
-func excused(chart, path string, text []byte) bool {
+func excused(chart, path string, named []string) bool {
 	for _, sub := range subcharts[chart] {
 		if strings.HasPrefix(path, sub+".") {
 			return true // TestNoUnknownKeys, with the real charts, has a look at these
 		}
 	}
-	last := path[strings.LastIndexByte(path, '.')+1:]
-	for _, known := range notInValues[chart] {
-		if known == path {
-			return regexp.MustCompile(`(?m)^[ #]*` + regexp.QuoteMeta(last) + `:`).Match(text)
-		}
-	}
-	return false
+	return slices.Contains(named, path)
 }
 
-func checkSchema(t *testing.T, file string, values map[string]any) {
+// checkSchema holds values against what is kept of a chart's schema. A null takes a
+// default away, and is not there when Helm asks the schema.
+func checkSchema(t *testing.T, text []byte, values map[string]any) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if os.IsNotExist(err) {
+	if len(text) == 0 {
 		return // the chart has none
 	}
-	require.NoError(t, err)
+	assert.NoError(t, compiled(t, text).Validate(instance(t, values)))
+}
+
+func compiled(t *testing.T, text []byte) *jsonschema.Schema {
+	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	require.NoError(t, err)
 	c := jsonschema.NewCompiler()
 	require.NoError(t, c.AddResource("values.schema.json", doc))
 	schema, err := c.Compile("values.schema.json")
 	require.NoError(t, err)
-	js, err := yaml.Marshal(values)
+	return schema
+}
+
+func instance(t *testing.T, values map[string]any) any {
+	t.Helper()
+	text, err := json.Marshal(withoutNulls(values))
 	require.NoError(t, err)
-	js, err = yaml.YAMLToJSON(js)
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	require.NoError(t, err)
-	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(js))
-	require.NoError(t, err)
-	assert.NoError(t, schema.Validate(instance))
+	return doc
+}
+
+func withoutNulls(values map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, v := range values {
+		if below, ok := v.(map[string]any); ok {
+			v = withoutNulls(below)
+		}
+		if v != nil {
+			out[key] = v
+		}
+	}
+	return out
 }
 
 // The check above can fail.
@@ -131,7 +170,9 @@ func TestUnknownKeysAreSeen(t *testing.T) {
 	theirs := map[string]any{"a": map[string]any{"b": 1, "free": map[string]any{}}}
 	ours := map[string]any{"a": map[string]any{"b": 2, "bb": 2, "free": map[string]any{"any": 1}}, "z": 1}
 	assert.ElementsMatch(t, []string{"a.bb", "z"}, unknown(ours, theirs, ""))
-	assert.False(t, excused("rancher", "hostnam", []byte("# hostname: x")))
-	assert.True(t, excused("rancher", "hostname", []byte("# hostname: x")))
-	assert.False(t, excused("rancher", "hostname", []byte("nothing")), fmt.Sprint(notInValues["rancher"]))
+	rancher := factsOf(t, "rancher")
+	assert.False(t, excused("rancher", "hostnam", rancher.Named))
+	assert.True(t, excused("rancher", "hostname", rancher.Named))
+	schema := compiled(t, rancher.Schema)
+	assert.Error(t, schema.Validate(instance(t, map[string]any{"ingress": "yes"})))
 }

@@ -1,9 +1,9 @@
 package addon_test
 
 import (
+	"encoding/json"
 	"flag"
-	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -30,10 +31,7 @@ var capabilities = chart.Capabilities{Kubernetes: "v1.36.5+k3s1", APIs: []string
 // Every part renders with its real chart, and everything in it that makes pods
 // tolerates every taint.
 func TestRender(t *testing.T) {
-	if *charts == "" {
-		t.Skip("SKIPPED: no -charts=FOLDER: nothing was rendered with the real charts")
-	}
-	source := chart.Source{Folder: *charts, AnyVersion: true, Offline: true}
+	source := chart.Source{Folder: facts.Charts(t, *charts), AnyVersion: true, Offline: true}
 	for _, s := range samples(t) {
 		if s.part.Release == nil {
 			continue
@@ -87,20 +85,31 @@ func checkTolerations(t *testing.T, u *unstructured.Unstructured) {
 
 // Longhorn's chart lists what it takes as a drain policy for people who click.
 func TestDrainPoliciesAreTheCharts(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(*charts, "longhorn", "questions.yaml"))
-	if *charts == "" || err != nil {
-		t.Skip("SKIPPED: no -charts=FOLDER with longhorn: the drain policies were not compared with the chart's")
+	text := facts.Kept(t, filepath.Join("testdata", "facts", "longhorn-drain.json"), *update, func(full fs.FS) ([]byte, error) {
+		raw, err := fs.ReadFile(full, "charts/longhorn/questions.yaml")
+		if err != nil {
+			return nil, err
+		}
+		var doc any
+		if err := yaml.Unmarshal(raw, &doc); err != nil {
+			return nil, err
+		}
+		q := question(doc, "defaultSettings.nodeDrainPolicy")
+		return json.Marshal(drainFacts{Options: q["options"], Default: q["default"]})
+	})
+	var theirs drainFacts
+	require.NoError(t, json.Unmarshal(text, &theirs))
+	var ours []any
+	for _, policy := range addon.DrainPolicies() {
+		ours = append(ours, policy)
 	}
-	var doc any
-	require.NoError(t, yaml.Unmarshal(text, &doc))
-	q := question(doc, "defaultSettings.nodeDrainPolicy")
-	require.NotNil(t, q)
-	var theirs []string
-	for _, o := range q["options"].([]any) {
-		theirs = append(theirs, fmt.Sprint(o))
-	}
-	assert.ElementsMatch(t, theirs, addon.DrainPolicies())
-	assert.Equal(t, q["default"], addon.DrainPolicies()[0])
+	assert.ElementsMatch(t, theirs.Options, ours)
+	assert.Equal(t, theirs.Default, ours[0])
+}
+
+type drainFacts struct {
+	Options any `json:"options"`
+	Default any `json:"default"`
 }
 
 // question finds a question of questions.yaml by its variable.
@@ -127,11 +136,8 @@ func question(v any, variable string) map[string]any {
 
 // Keys that no values.yaml has, those of the charts inside a chart included.
 func TestNoUnknownKeys(t *testing.T) {
-	if *charts == "" {
-		t.Skip("SKIPPED: no -charts=FOLDER: keys of charts inside charts were not checked")
-	}
 	inComments := []string{"hostname", "storageClass.provisionerName", "grafana.ingress.ingressClassName"}
-	source := chart.Source{Folder: *charts, AnyVersion: true, Offline: true}
+	source := chart.Source{Folder: facts.Charts(t, *charts), AnyVersion: true, Offline: true}
 	for _, s := range samples(t) {
 		if s.part.Release == nil {
 			continue

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/internal/kubesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
@@ -122,9 +123,7 @@ func put(c *kubesim.Cluster, manifest string) { _ = c.Apply(context.Background()
 
 // A part goes through Git: pushed once, waited for, and pushed again when it changes.
 func TestPartThroughFleet(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("there is no git on this machine")
-	}
+	facts.Program(t, "git", "git")
 	synctest.Test(t, func(t *testing.T) {
 		t.Setenv("GIT_TOKEN", "correct horse battery")
 		w := newWorld(t, pvesim.OneGPU())

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -96,9 +97,7 @@ func TestSealOfARealTree(t *testing.T) {
 }
 
 func TestScriptsPassShellcheck(t *testing.T) {
-	if _, err := exec.LookPath("shellcheck"); err != nil {
-		t.Skip("SKIPPED: shellcheck is not installed, so our scripts are not checked")
-	}
+	facts.Program(t, "shellcheck", "shellcheck")
 	out, err := exec.CommandContext(t.Context(), "shellcheck", "seal.sh", "../internal/datadisk/disks.sh", "export.sh").CombinedOutput()
 	assert.NoError(t, err, string(out))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
@@ -91,9 +92,7 @@ func (s server) hook(t *testing.T, name, script string) {
 // bareRepo makes an empty repository, in a folder of its own.
 func bareRepo(t *testing.T) string {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("there is no git on this machine")
-	}
+	facts.Program(t, "git", "git")
 	bare := filepath.Join(t.TempDir(), "infra.git")
 	git(t, "", "init", "-q", "--bare", "-b", "main", bare)
 	git(t, bare, "config", "http.receivepack", "true")

@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	kyaml "sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -19,10 +20,7 @@ var charts = flag.String("charts", "", "folder with the real chart of JupyterHub
 
 // TestRealChart: the chart's own templates and checks take every kind of hub.
 func TestRealChart(t *testing.T) {
-	if *charts == "" {
-		t.Skip("SKIPPED: no -charts=FOLDER: nothing was rendered with the real chart")
-	}
-	source := chart.Source{Folder: *charts, AnyVersion: true, Offline: true, Cache: t.TempDir()}
+	source := chart.Source{Folder: facts.Charts(t, *charts), AnyVersion: true, Offline: true, Cache: t.TempDir()}
 	can := chart.Capabilities{Kubernetes: "v1.36.5+k3s1"}
 	for name, h := range hubs() {
 		t.Run(name, func(t *testing.T) {

@@ -144,10 +144,7 @@ func TestBytes(t *testing.T) {
 func FuzzValues(f *testing.F) {
 	f.Add("gpu", "One <b>GPU</b>", "quay.io/jupyter/base:1", "lab", "KEY", "value", "/lab", 2.0, 4.0, int64(4<<30), int64(8<<30), 1, int64(0), "nvidia.com/mig-1g.5gb", "1", "/data")
 	f.Add("a", "", "i", "", "A", "{username}", "", 0.0, 0.0, int64(0), int64(0), 0, int64(1<<30), "", "", "/x")
-	check := func(map[string]any) error { return nil }
-	if values, ok := trySchema(f); ok {
-		check = values
-	}
+	check := schema(f)
 	f.Fuzz(func(t *testing.T, name, title, image, group, key, value, start string, guarantee, limit float64, memory, most int64, gpus int, share int64, resource, amount, path string) {
 		h := base().withAuth(Auth{Kind: Native})
 		p := Profile{

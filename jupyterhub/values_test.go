@@ -1,13 +1,14 @@
 package jupyterhub
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kyaml "sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -166,44 +168,47 @@ func at(t *testing.T, v any, path ...string) any {
 	return v
 }
 
-// chartSchema is the published schema of the chart, and chartValues its own values:
-// Helm checks the one against both merged. They are somebody else's, and not here.
-const (
-	chartSchema = "../../shared/data/charts/jupyterhub/values.schema.json"
-	chartValues = "../../shared/data/charts/jupyterhub/values.yaml"
-)
-
-// schema returns a check of values against the chart's schema.
-func schema(t *testing.T) func(values map[string]any) error {
+// schema returns a check of values against what is kept of the chart's schema. A null
+// takes a default away, and is not there when Helm asks the schema.
+func schema(t testing.TB) func(values map[string]any) error {
 	t.Helper()
-	check, ok := trySchema(t)
-	if !ok {
-		t.Skip("SKIPPED: the chart's schema is not here (", chartSchema, ")")
-	}
-	return check
-}
-
-func trySchema(t testing.TB) (check func(values map[string]any) error, ok bool) {
-	t.Helper()
-	text, err := os.ReadFile(chartValues)
-	if err != nil {
-		return nil, false
-	}
-	compiled, err := jsonschema.NewCompiler().Compile(chartSchema)
+	text := facts.Kept(t, filepath.Join("testdata", "facts", "values.schema.json"), *update, func(full fs.FS) ([]byte, error) {
+		raw, err := fs.ReadFile(full, "charts/jupyterhub/values.schema.json")
+		if err != nil {
+			return nil, err
+		}
+		return facts.Schema(raw, true)
+	})
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	require.NoError(t, err)
-	var own map[string]any
-	require.NoError(t, yaml.Unmarshal(text, &own))
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("values.schema.json", doc))
+	compiled, err := c.Compile("values.schema.json")
+	require.NoError(t, err)
 	return func(values map[string]any) error {
-		text, err := json.Marshal(merge(own, values))
+		text, err := json.Marshal(withoutNulls(values))
 		if err != nil {
 			return err
 		}
-		v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
+		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		if err != nil {
 			return err
 		}
 		return compiled.Validate(v)
-	}, true
+	}
+}
+
+func withoutNulls(values map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, v := range values {
+		if below, ok := v.(map[string]any); ok {
+			v = withoutNulls(below)
+		}
+		if v != nil {
+			out[key] = v
+		}
+	}
+	return out
 }
 
 // merge lays values over those of a chart, as Helm does: dictionaries are merged, a
@@ -246,7 +251,7 @@ func (h Hub) withAuth(a Auth) Hub {
 	return h
 }
 
-// requireSane is what holds for all values, without the chart's schema at hand.
+// requireSane is what holds for all values, beside the chart's schema.
 func requireSane(t testing.TB, values map[string]any) {
 	t.Helper()
 	for key, v := range values {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
@@ -31,9 +32,10 @@ const version = "v1.36.5+k3s1"
 // that stands for the machine's root. systemd, the journal and the network are the
 // three small scripts in testdata/bin.
 type machine struct {
-	t    *testing.T
-	root string
-	runs []string // what was run: programs, and scripts by name
+	t     *testing.T
+	root  string
+	first string   // a folder of programs that come before all others; may be empty
+	runs  []string // what was run: programs, and scripts by name
 }
 
 func newMachine(t *testing.T) *machine {
@@ -57,7 +59,7 @@ func (m *machine) Run(ctx context.Context, c remote.Cmd) error {
 	bin, err := filepath.Abs("testdata/bin")
 	require.NoError(m.t, err)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "UNITS=" + m.root + "/units", "MIRROR=" + m.root + "/mirror"}
+	cmd.Env = []string{"PATH=" + strings.TrimPrefix(m.first+":"+bin, ":") + ":" + os.Getenv("PATH"), "UNITS=" + m.root + "/units", "MIRROR=" + m.root + "/mirror"}
 	cmd.Stdin, cmd.Stdout = c.Stdin, c.Stdout
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -254,9 +256,7 @@ func TestInstallRefuses(t *testing.T) {
 }
 
 func TestScriptsPassShellcheck(t *testing.T) {
-	if _, err := exec.LookPath("shellcheck"); err != nil {
-		t.Skip("SKIPPED: shellcheck is not installed, so the scripts are not checked")
-	}
+	facts.Program(t, "shellcheck", "shellcheck")
 	scripts, err := filepath.Glob("*.sh")
 	require.NoError(t, err)
 	require.NotEmpty(t, scripts)

@@ -37,6 +37,11 @@ func TestKubeVIP(t *testing.T) {
 	assert.EqualError(t, err, "kube-vip: the address is not set")
 	_, err = k3s.KubeVIP(k3s.VIP{Address: testVIP.Address, LeaseDuration: 5 * time.Second})
 	assert.ErrorContains(t, err, "each must be shorter than the one before")
+	for _, ms := range [][3]time.Duration{{9000, 9000, 2000}, {15000, 2000, 2000}, {15000, 2000, 3000}, {3000, 10000, 2000}, {15000, 10000, 999}} {
+		_, err = k3s.KubeVIP(k3s.VIP{Address: testVIP.Address, LeaseDuration: ms[0] * time.Millisecond,
+			RenewDeadline: ms[1] * time.Millisecond, RetryPeriod: ms[2] * time.Millisecond})
+		assert.ErrorContains(t, err, "each must be shorter than the one before", "%v", ms)
+	}
 }
 
 func TestCompareVersions(t *testing.T) {

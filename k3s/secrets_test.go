@@ -1,7 +1,7 @@
 package k3s_test
 
 import (
-	"os"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/k3s"
 )
 
@@ -64,37 +65,50 @@ func FuzzRewriteKubeconfig(f *testing.F) {
 	})
 }
 
+// vipFacts is what is kept of what kube-vip's own generator writes.
+type vipFacts struct {
+	DaemonSet map[string]any            `json:"daemonSet"` // see environment
+	Others    map[string]map[string]any `json:"others"`    // by kind: rules, roleRef, metadata
+}
+
 // TestKubeVIPIsTheGeneratedOne compares with what kube-vip's own generator wrote.
 func TestKubeVIPIsTheGeneratedOne(t *testing.T) {
-	dir := filepath.Join("..", "..", "shared", "data", "values", "kube-vip")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("SKIPPED: there is no copy of kube-vip's generated manifests to compare with: ", err)
-	}
+	text := facts.Kept(t, filepath.Join("testdata", "facts", "kube-vip.yaml"), *update, func(full fs.FS) ([]byte, error) {
+		var all []byte
+		for _, file := range []string{"daemonset.yaml", "rbac.yaml"} {
+			b, err := fs.ReadFile(full, "values/kube-vip/"+file)
+			if err != nil {
+				return nil, err
+			}
+			all = append(append(all, "---\n"...), b...)
+		}
+		return yaml.Marshal(factsOfVIP(t, all))
+	})
 	m, err := k3s.KubeVIP(testVIP)
 	require.NoError(t, err)
-	ours := map[string]map[string]any{}
-	for _, doc := range strings.Split(string(m), "---\n")[1:] {
+	ours, err := yaml.Marshal(factsOfVIP(t, m))
+	require.NoError(t, err)
+	assert.YAMLEq(t, string(text), string(ours))
+}
+
+func factsOfVIP(t *testing.T, manifest []byte) vipFacts {
+	t.Helper()
+	out := vipFacts{Others: map[string]map[string]any{}}
+	for _, doc := range strings.Split(string(manifest), "---\n") {
 		var o map[string]any
 		require.NoError(t, yaml.Unmarshal([]byte(doc), &o))
-		ours[o["kind"].(string)] = o
-	}
-	for _, file := range []string{"daemonset.yaml", "rbac.yaml"} {
-		b, err := os.ReadFile(filepath.Join(dir, file))
-		require.NoError(t, err)
-		for _, doc := range strings.Split(string(b), "---\n") {
-			var theirs map[string]any
-			require.NoError(t, yaml.Unmarshal([]byte(doc), &theirs))
-			if theirs == nil {
-				continue
+		switch kind, _ := o["kind"].(string); kind {
+		case "":
+		case "DaemonSet":
+			out.DaemonSet = environment(o)
+		default:
+			out.Others[kind] = map[string]any{}
+			for _, key := range []string{"rules", "roleRef", "metadata"} {
+				if v, there := o[key]; there {
+					out.Others[kind][key] = v
+				}
 			}
-			kind := theirs["kind"].(string)
-			if kind == "DaemonSet" {
-				assert.Equal(t, environment(theirs), environment(ours[kind]))
-				continue
-			}
-			assert.Equal(t, theirs["rules"], ours[kind]["rules"])
-			assert.Equal(t, theirs["roleRef"], ours[kind]["roleRef"])
-			assert.Equal(t, theirs["metadata"], ours[kind]["metadata"])
 		}
 	}
+	return out
 }

@@ -98,13 +98,17 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 		return "waiting for " + summary(waiting), nil
 	})
 	var over *wait.Error
-	switch {
-	case !errors.As(err, &over) || len(waiting) == 0:
+	if !errors.As(err, &over) || len(waiting) == 0 {
 		return err
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", &DrainError{Node: name, Waiting: waiting}, ctx.Err())
 	}
-	return &DrainError{Node: name, Waiting: waiting}
+	left := error(&DrainError{Node: name, Waiting: waiting})
+	if over.Err != nil { // and now nobody knows whether they still are
+		left = fmt.Errorf("%w: %w", left, over.Err)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", left, ctx.Err())
+	}
+	return left
 }
 
 // Drainable returns how many pods a drain of a node would have to evict.

@@ -54,14 +54,21 @@ func bare(t *testing.T) world {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = sim.Close() })
 	w := world{sim: sim, writes: &writes{}}
-	w.Client, err = kube.New(kube.Config{
-		Kubeconfig: sim.Kubeconfig("https://10.0.0.10:6443"),
-		Dial:       func(ctx context.Context, _, _ string) (net.Conn, error) { return sim.Dial(ctx) },
-		Wrap:       w.writes.wrap,
+	w.Client = w.client(t, w.writes.wrap)
+	return w
+}
+
+// client is one more of the cluster's clients.
+func (w world) client(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) *kube.Client {
+	t.Helper()
+	c, err := kube.New(kube.Config{
+		Kubeconfig: w.sim.Kubeconfig("https://10.0.0.10:6443"),
+		Dial:       func(ctx context.Context, _, _ string) (net.Conn, error) { return w.sim.Dial(ctx) },
+		Wrap:       wrap,
 	})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = w.Close() })
-	return w
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 func (w world) join(t *testing.T, n guest.Node) {

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -235,5 +236,54 @@ func TestManyNodes(t *testing.T) {
 		nodes, err := w.Nodes(t.Context())
 		require.NoError(t, err)
 		require.Len(t, nodes, 1000)
+	})
+}
+
+// TestRestartUsers: whoever reads a Secret at its start, in any of the ways that there are,
+// is restarted, and nobody else.
+func TestRestartUsers(t *testing.T) {
+	ways := map[string]string{
+		"volume":       `volumes: [{name: v, secret: {secretName: SECRET}}], containers: [{name: c, image: c}]`,
+		"projected":    `volumes: [{name: v, projected: {sources: [{configMap: {name: x}}, {secret: {name: SECRET}}]}}], containers: [{name: c, image: c}]`,
+		"all-of-it":    `containers: [{name: c, image: c, envFrom: [{configMapRef: {name: x}}, {secretRef: {name: SECRET}}]}]`,
+		"a-key-of-it":  `containers: [{name: c, image: c, env: [{name: A, value: b}, {name: F, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}, {name: B, valueFrom: {secretKeyRef: {name: SECRET, key: k}}}]}]`,
+		"before-start": `initContainers: [{name: i, image: i, envFrom: [{secretRef: {name: SECRET}}]}], containers: [{name: c, image: c}]`,
+	}
+	bubble(t, 0, func(t *testing.T, w world) {
+		for _, secret := range []string{"ours", "theirs"} {
+			for way, spec := range ways {
+				_, err := w.Apply(t.Context(), decode(t, strings.NewReplacer("NAME", secret+"-"+way, "SPEC", strings.ReplaceAll(spec, "SECRET", secret)).Replace(
+					`{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}}, spec: {SPEC}}}}`))...)
+				require.NoError(t, err)
+			}
+		}
+		refs, err := w.RestartUsers(t.Context(), "default", "ours", "nobody-s")
+		require.NoError(t, err)
+		var want, got []string
+		for way := range ways {
+			want = append(want, "ours-"+way)
+		}
+		for _, r := range refs {
+			got = append(got, r.Name)
+		}
+		assert.ElementsMatch(t, want, got)
+	})
+}
+
+// TestLongValuesAreCut: a difference shows sixty characters of a value, and says where it
+// leaves some out.
+func TestLongValuesAreCut(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, w world) {
+		object := func(value string) []runtime.Object {
+			return decode(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: long}, data: {a: "+value+"}}")
+		}
+		_, err := w.Apply(t.Context(), object("x")...)
+		require.NoError(t, err)
+		for n, want := range map[int]string{59: strings.Repeat("é", 59), 60: strings.Repeat("é", 60), 61: strings.Repeat("é", 60) + "…"} {
+			d, err := w.Diff(t.Context(), object(strings.Repeat("é", n))...)
+			require.NoError(t, err)
+			require.Len(t, d, 1)
+			assert.Equal(t, want, d[0].Want)
+		}
 	})
 }

@@ -142,3 +142,27 @@ func FuzzSelectDriverBranch(f *testing.F) {
 		assert.Equal(t, d, back)
 	})
 }
+
+// TestRefusesIsTheTable: a driver is refused for a GPU just when its branch is older than
+// the GPU's first, newer than its last, or of the flavour that does not work with it; of
+// two that need the same, the first is named.
+func TestRefusesIsTheTable(t *testing.T) {
+	for _, g := range GPUs() {
+		var n need
+		n.add(g)
+		alike := g
+		alike.Name = "another"
+		n.add(alike)
+		for _, flavour := range []Flavour{Open, Proprietary} {
+			for branch := 390; branch < 650; branch++ {
+				want := branch < g.MinBranch || g.LastBranch != 0 && branch > g.LastBranch ||
+					flavour == Open && g.Open == OpenUnsupported || flavour == Proprietary && (g.Open == OpenRequired || branch >= firstOpenOnly)
+				said := n.refuses(Driver{branch, flavour})
+				require.Equal(t, want, said != "", "%s, %d %s: %q", g, branch, flavour, said)
+				if branch < g.MinBranch {
+					require.NotContains(t, said, "another")
+				}
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -231,12 +232,7 @@ func FuzzParseObservation(f *testing.F) {
 }
 
 func TestScriptsPassShellcheck(t *testing.T) {
-	if _, err := exec.LookPath("shellcheck"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("shellcheck is not installed: apt-get install shellcheck")
-		}
-		t.Skip("NOT CHECKED: shellcheck is not installed")
-	}
+	facts.Program(t, "shellcheck", "shellcheck")
 	scripts, err := filepath.Glob("*.sh")
 	require.NoError(t, err)
 	require.NotEmpty(t, scripts)

@@ -2,7 +2,9 @@ package nvidia
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -55,6 +57,18 @@ func TestParseSMIRefusals(t *testing.T) {
 	assert.ErrorContains(t, err, "nvidia-smi: XML")
 	_, err = ParseSMI([]byte(`<nvidia_smi_log><gpu id="x"><pci><pci_device_id>?</pci_device_id></pci></gpu></nvidia_smi_log>`))
 	assert.ErrorContains(t, err, "GPU x: PCI id")
+}
+
+// TestECCErrorsAreAddedUp: each counter counts, of both generations of reports.
+func TestECCErrorsAreAddedUp(t *testing.T) {
+	var report strings.Builder
+	for i, name := range []string{"sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable"} {
+		fmt.Fprintf(&report, "<%s>%d</%s>", name, 1<<i, name)
+	}
+	s, err := ParseSMI([]byte("<nvidia_smi_log><gpu id=\"x\"><pci><pci_device_id>20F110DE</pci_device_id></pci><ecc_errors><volatile>" +
+		report.String() + "</volatile></ecc_errors></gpu></nvidia_smi_log>"))
+	require.NoError(t, err)
+	assert.EqualValues(t, 1+2+4+8, s.GPUs[0].ECCErrors)
 }
 
 func FuzzParseSMI(f *testing.F) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -186,10 +187,7 @@ func TestExists(t *testing.T) {
 }
 
 func TestScriptsPassShellcheck(t *testing.T) {
-	path, err := exec.LookPath("shellcheck")
-	if err != nil {
-		t.Skip("SKIPPED: shellcheck is not installed: apt-get install shellcheck")
-	}
+	path := facts.Program(t, "shellcheck", "shellcheck")
 	out, err := exec.CommandContext(t.Context(), path, "write.sh").CombinedOutput()
 	assert.NoError(t, err, string(out))
 }

@@ -67,6 +67,8 @@ var allowed = map[string][]string{
 	"cluster/consent": {"converge", "kube"},
 	"cluster/draft":   {"cluster", "proxmox", "nvidia"},
 
+	"internal/faults":   {"remote"},
+	"internal/facts":    nil,
 	"internal/labctl":   {"internal/keep"},
 	"internal/labmodel": {"cluster", "nvidia", "proxmox/pvesim"},
 	"internal/archtest": nil,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/facts"
 )
 
 const gitopsSpec = `
@@ -31,10 +32,8 @@ fleet: {repo: REPO, path: fleet/lab1, default: fleet, username: robot, password:
 // gitRepository serves an empty repository on loopback.
 func gitRepository(t *testing.T) (url, bare string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
-	if err != nil {
-		t.Skip("there is no git on this machine")
-	}
+	out, err := exec.CommandContext(t.Context(), facts.Program(t, "git", "git"), "--exec-path").Output()
+	require.NoError(t, err)
 	bare = filepath.Join(t.TempDir(), "infra.git")
 	require.NoError(t, exec.CommandContext(t.Context(), "git", "init", "-q", "--bare", "-b", "main", bare).Run())
 	require.NoError(t, exec.CommandContext(t.Context(), "git", "-C", bare, "config", "http.receivepack", "true").Run())

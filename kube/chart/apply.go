@@ -36,7 +36,10 @@ func (r Release) timeout() time.Duration {
 //
 // When it fails, the release is as it was before, and the error is a
 // [*FailedError]: what a first install made is removed again, and an upgrade is
-// followed by a revision that brings back the last one that succeeded. When ctx
+// followed by a revision that brings back the last one that succeeded. Only the
+// definitions of crds folders stay as they are then. Any other error is of what comes
+// before the first object, or of the record of a revision that is all there: that one
+// stays pending, and the next Apply goes on from there. When ctx
 // ends, Apply returns at once and changes nothing any more, and so undoes nothing:
 // the revision stays pending, and the next Apply goes on from there.
 func (c *Client) Apply(ctx context.Context, r Release, _ State) error {
@@ -144,7 +147,7 @@ func (c *Client) begin(ctx context.Context, p *plan) error {
 		return err
 	}
 	// Templates may ask for the kinds that are there now.
-	caps, err := c.capabilities(ctx)
+	caps, err := c.awaitCapabilities(ctx)
 	if err != nil {
 		return err
 	}
@@ -340,7 +343,7 @@ func (c *Client) settle(ctx context.Context, p *plan, rel *release.Release) erro
 // kinds itself that it asks for; where that makes no difference to what it renders,
 // it need not be rendered again at every look.
 func (c *Client) stamp(ctx context.Context, p *plan, rel *release.Release) error {
-	caps, err := c.capabilities(ctx)
+	caps, err := c.awaitCapabilities(ctx)
 	if err != nil {
 		return err
 	}

@@ -26,25 +26,34 @@ import (
 func bubble(t *testing.T, test func(t *testing.T, k *kube.Client, c *chart.Client, before *func(*http.Request) error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		sim := &kubesim.Sim{}
-		p, err := sim.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, sim.Close()) })
 		before := func(*http.Request) error { return nil }
-		k, err := kube.New(kube.Config{Kubeconfig: p.Kubeconfig("https://10.0.0.10:6443"),
-			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) },
-			Wrap: func(next http.RoundTripper) http.RoundTripper {
-				return roundTrip(func(r *http.Request) (*http.Response, error) {
-					if err := before(r); err != nil {
-						return nil, err
-					}
-					return next.RoundTrip(r)
-				})
-			}})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = k.Close() })
+		k := form(t)(func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				if err := before(r); err != nil {
+					return nil, err
+				}
+				return next.RoundTrip(r)
+			})
+		})
 		test(t, k, chart.NewClient(k, local), &before)
 	})
+}
+
+// form makes a cluster, and returns what makes clients of it.
+func form(t *testing.T) func(wrap func(http.RoundTripper) http.RoundTripper) *kube.Client {
+	t.Helper()
+	sim := &kubesim.Sim{}
+	p, err := sim.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sim.Close()) })
+	return func(wrap func(http.RoundTripper) http.RoundTripper) *kube.Client {
+		k, err := kube.New(kube.Config{Kubeconfig: p.Kubeconfig("https://10.0.0.10:6443"),
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) },
+			Wrap: wrap})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = k.Close() })
+		return k
+	}
 }
 
 func TestClient(t *testing.T) {

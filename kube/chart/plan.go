@@ -194,3 +194,9 @@ func (c *Client) capabilities(ctx context.Context) (Capabilities, error) {
 	g.Go(func() (err error) { caps.APIs, err = c.kube.APIs(ctx); return err })
 	return caps, g.Wait()
 }
+
+// awaitCapabilities is capabilities for who waits for an API server that is away.
+func (c *Client) awaitCapabilities(ctx context.Context) (caps Capabilities, err error) {
+	err = patiently(ctx, func(ctx context.Context) (err error) { caps, err = c.capabilities(ctx); return err })
+	return caps, err
+}

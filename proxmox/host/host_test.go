@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
@@ -409,9 +410,7 @@ func TestNoProxmoxHost(t *testing.T) {
 }
 
 func TestScripts(t *testing.T) {
-	if _, err := exec.LookPath("shellcheck"); err != nil {
-		t.Skip("SKIPPED: shellcheck is not installed, so the scripts are not checked")
-	}
+	facts.Program(t, "shellcheck", "shellcheck")
 	out, err := exec.CommandContext(t.Context(), "shellcheck", "observe.sh", "observe-access.sh", "testdata/proxmox-boot-tool.sh").CombinedOutput()
 	require.NoError(t, err, string(out))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +15,7 @@ import (
 type conn struct {
 	*xssh.Client
 	addr  string
-	under net.Conn
+	under *wire
 	every time.Duration // between signs of life
 
 	gone chan struct{}  // closed when the connection has ended
@@ -28,7 +27,7 @@ type conn struct {
 	used    atomic.Int64 // when it was last known to live, in Unix nanoseconds
 }
 
-func newConn(client *xssh.Client, under net.Conn, addr string, every time.Duration) *conn {
+func newConn(client *xssh.Client, under *wire, addr string, every time.Duration) *conn {
 	c := &conn{Client: client, addr: addr, under: under, every: every, gone: make(chan struct{})}
 	c.used.Store(time.Now().UnixNano())
 	c.work.Go(func() {
@@ -63,7 +62,7 @@ func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
 		}
 		refused, ok := errors.AsType[*xssh.OpenChannelError](err)
 		if !ok {
-			return nil, fmt.Errorf("ssh: %s: %w: %w", c.addr, errNotStarted, err)
+			return nil, fmt.Errorf("ssh: %s: %w: %w", c.addr, errNotStarted, c.under.why(err))
 		}
 		if c.running.Load() > 0 || c.opened.Load() != before {
 			alone = 0

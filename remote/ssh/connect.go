@@ -25,19 +25,20 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 		return nil, err
 	}
 	progress.Say(ctx, "connecting to %s", cfg.Addr)
-	nc, err := bounded(ctx, cfg, cfg.dial)
+	dialled, err := bounded(ctx, cfg, cfg.dial)
 	if err != nil {
 		return nil, failed(ctx, cfg, err)
 	}
+	nc := &wire{Conn: dialled}
 	keys, err := cfg.hostKeys(ctx)
 	if err != nil {
 		_ = nc.Close()
 		return nil, err
 	}
-	hello := &handshake{cfg: cfg, pinned: keys, signers: signers}
+	hello := &handshake{cfg: cfg, wire: nc, pinned: keys, signers: signers}
 	client, err := bounded(ctx, cfg, func(ctx context.Context) (*xssh.Client, error) { return hello.shake(ctx, nc) })
 	if err != nil {
-		return nil, failed(ctx, cfg, err)
+		return nil, failed(ctx, cfg, nc.why(err))
 	}
 	progress.Say(ctx, "connected to %s", cfg.Addr)
 	return newConn(client, nc, cfg.Addr, cfg.keepAlive()), nil
@@ -72,6 +73,7 @@ func is[E error](err error) bool {
 // handshake is one attempt to be let in.
 type handshake struct {
 	cfg     *Config
+	wire    *wire
 	pinned  []xssh.PublicKey
 	signers []xssh.Signer
 
@@ -145,7 +147,7 @@ func (h *handshake) explain(err error) error {
 		return h.wrong
 	case errors.As(err, &disagree) && disagree.What == "host key":
 		return &HostKeyError{Addr: h.cfg.Addr, Want: fingerprints(h.pinned), Has: disagree.RequestedAlgorithms}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.As(err, &network):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.As(err, &network), h.wire.hasBroken():
 		return fmt.Errorf("it accepts connections, but hangs up during the SSH handshake: %w", err)
 	case h.known:
 		return &AuthError{Addr: h.cfg.Addr, User: h.cfg.User, Offered: offered(h.signers), Banner: h.banner, Err: err}

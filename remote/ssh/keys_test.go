@@ -18,16 +18,14 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
 // keygen runs OpenSSH's own ssh-keygen.
 func keygen(t testing.TB, args ...string) []byte {
-	path, err := exec.LookPath("ssh-keygen")
-	if err != nil {
-		t.Skip("SKIPPED: there is no ssh-keygen here: apt-get install openssh-client")
-	}
+	path := facts.Program(t, "ssh-keygen", "openssh-client")
 	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return out

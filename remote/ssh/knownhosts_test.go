@@ -14,6 +14,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
@@ -120,10 +121,7 @@ func TestKnownHostsSideBySide(t *testing.T) {
 
 // TestKnownHostsIsOpenSSHs: ssh(1) trusts a file of ours, and we one of its.
 func TestKnownHostsIsOpenSSHs(t *testing.T) {
-	client1, err := exec.LookPath("ssh")
-	if err != nil {
-		t.Skip("SKIPPED: there is no ssh here: apt-get install openssh-client")
-	}
+	client1 := facts.Program(t, "ssh", "openssh-client")
 	m := inProcess(t)
 	dir := t.TempDir()
 	ours := filepath.Join(dir, "known_hosts")

@@ -115,8 +115,8 @@ func (p *process) live(ctx context.Context) error {
 
 // notStarted is the error of an exec request that failed.
 func (p *process) notStarted(err error) error {
-	if errors.Is(err, io.EOF) {
-		return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: err}
+	if broken := p.on.under.why(err); errors.Is(err, io.EOF) || broken != err { //nolint:errorlint // the very same
+		return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: broken}
 	}
 	// The library's own error repeats the command line, which may be long.
 	return fmt.Errorf("ssh: %s refuses to run %s: is the account restricted to another command?", p.on.addr, p.cmd)
@@ -161,7 +161,7 @@ func (p *process) outcome(err error) error {
 	if exit, ok := errors.AsType[*xssh.ExitError](err); ok {
 		return &remote.ExitError{Args: p.cmd.Args, Code: exit.ExitStatus(), Signal: exit.Signal(), Stderr: p.tail.String()}
 	}
-	return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: err}
+	return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: p.on.under.why(err)}
 }
 
 // failingReader remembers that it was the reader that failed.

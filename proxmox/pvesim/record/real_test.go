@@ -3,10 +3,9 @@ package record_test
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -21,7 +20,7 @@ import (
 )
 
 // answersOfRealDaemons are requests and answers, a line of JSON each.
-const answersOfRealDaemons = "../../../../shared/data/pve9-transcripts.jsonl"
+const answersOfRealDaemons = "../../../internal/simcheck/recorded.jsonl.gz"
 
 // real answers as real daemons did, where they were asked, and as a simulator else.
 type real struct {
@@ -45,13 +44,12 @@ func (r *real) RoundTrip(req *http.Request) (*http.Response, error) {
 func realAnswers(t *testing.T) map[string][]byte {
 	t.Helper()
 	f, err := os.Open(answersOfRealDaemons)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("NOT CHECKED: %s is missing; that real answers are understood", answersOfRealDaemons)
-	}
 	require.NoError(t, err)
 	defer func() { _ = f.Close() }()
+	unpacked, err := gzip.NewReader(f)
+	require.NoError(t, err)
 	out := map[string][]byte{}
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(unpacked)
 	lines.Buffer(nil, 8<<20)
 	for lines.Scan() {
 		var e struct {
