@@ -35,12 +35,17 @@ func newDiary(t *testing.T, runs int) *diary {
 
 func (d *diary) has(a attempt) bool { return d.kept[a.String()] }
 
-func (d *diary) add(a attempt) {
+// add keeps a run that was survived, and tells at once of another.
+func (d *diary) add(a attempt, survived bool) {
 	if d.file == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !survived {
+		fmt.Printf("not survived: %s\n", a)
+		return
+	}
 	_, _ = fmt.Fprintln(d.file, a)
 }
 

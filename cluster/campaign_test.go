@@ -210,9 +210,8 @@ func TestCampaign(t *testing.T) {
 					return
 				}
 				defer func() {
-					if lost[i] = t.Failed(); !lost[i] {
-						diary.add(a)
-					}
+					lost[i] = t.Failed()
+					diary.add(a, !lost[i])
 				}()
 				results[i] = a.run(t)
 			})

@@ -33,4 +33,6 @@ func TestMissingRightsAreForGood(t *testing.T) {
 	assert.False(t, wait.IsPermanent(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
 	assert.False(t, wait.IsPermanent(status(404, "gone")))
 	assert.True(t, wait.IsPassing(status(503, "apiserver not ready")))
+	assert.True(t, wait.IsPassing(status(409, "the object has been modified; please apply your changes to the latest version and try again")))
+	assert.True(t, wait.IsPassing(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
 }

@@ -26,7 +26,7 @@ import (
 // somebody copies, a laptop that is shut in the middle. Its parts are two lives.
 func TestMishaps(t *testing.T) {
 	u := newUser(t)
-	u.fastLab(t)
+	u.must(t, "lab:start")
 	t.Run("a disk that is full", u.fullDisk)
 	t.Run("a node that somebody clones", u.clonedNode)
 	t.Run("a laptop that is shut", u.shutLaptop)
