@@ -50,7 +50,7 @@ const adasNotebook = `
 // lease of a run.
 func (w *site) changed(from int) (out []string) {
 	for _, r := range w.sim.Requests()[from:] {
-		if r.Mutating && !strings.Contains(r.Path, "/qemu/9") && !(strings.HasSuffix(r.Path, "/qemu") && r.Method == "POST") {
+		if lease := strings.Contains(r.Path, "/qemu/9") || strings.HasSuffix(r.Path, "/qemu") && r.Method == "POST"; r.Mutating && !lease {
 			out = append(out, r.Method+" "+r.Path)
 		}
 	}
