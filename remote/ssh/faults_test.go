@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,7 +23,7 @@ import (
 
 // storing is a machine that understands one command, write.sh: it keeps what comes on
 // standard input, if it is as much as was announced.
-func storing(kept *[]byte) func(context.Context, string, string, io.Reader, io.Writer, io.Writer) int {
+func storing(kept *atomic.Pointer[[]byte]) func(context.Context, string, string, io.Reader, io.Writer, io.Writer) int {
 	return func(_ context.Context, _, command string, stdin io.Reader, _, stderr io.Writer) int {
 		words := strings.Fields(strings.ReplaceAll(command, "'", ""))
 		size, err := strconv.Atoi(words[len(words)-1])
@@ -31,7 +32,7 @@ func storing(kept *[]byte) func(context.Context, string, string, io.Reader, io.W
 			_, _ = io.WriteString(stderr, "cut short\n")
 			return 1
 		}
-		*kept = content
+		kept.Store(&content)
 		return 0
 	}
 }
@@ -45,7 +46,7 @@ func TestEveryReadAndWriteFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			faults.Each(t, []faults.Kind{faults.Lost, faults.Outage}, func(t *testing.T, f *faults.Faults, use func(*testing.T, faults.Case)) {
 				inBubble(t, func(t *testing.T, n *network, bastion, node ssh.Config) {
-					var kept []byte
+					var kept atomic.Pointer[[]byte] // nil: nothing
 					n.machines[node.Addr].Exec = storing(&kept)
 					node.Dial = f.Dial(node.Dial)
 					if through {
@@ -59,13 +60,13 @@ func TestEveryReadAndWriteFails(t *testing.T) {
 					one := faults.Case{
 						Do: func() error { return remote.WriteFile(t.Context(), c, "/etc/x", want, 0o600) },
 						Done: func() string {
-							if !bytes.Equal(kept, want) {
-								return strconv.Itoa(len(kept)) + " bytes arrived"
+							if got := kept.Load(); got == nil || !bytes.Equal(*got, want) {
+								return "the file did not arrive"
 							}
 							return ""
 						},
 						Failed: func(error) string {
-							if kept != nil && !bytes.Equal(kept, want) {
+							if got := kept.Load(); got != nil && !bytes.Equal(*got, want) {
 								return "half of the file is kept"
 							}
 							return ""
