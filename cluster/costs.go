@@ -32,10 +32,15 @@ const away = "2 to 10 min"
 // said without.
 const costTime = 10 * time.Second
 
-// workSeen is whose work is where, as one Plan or Run saw it first.
+// workTime is for how long a look at whose work is where counts: steps of one look share
+// it, and one that comes after a wait sees who has come meanwhile.
+const workTime = 15 * time.Second
+
+// workSeen is whose work is where, as one Plan or Run saw it a moment ago.
 type workSeen struct {
 	mu   sync.Mutex
 	work *consent.Work
+	at   time.Time
 }
 
 // work is whose work is where; nil where there is no cluster that could have any.
@@ -43,9 +48,10 @@ func (c *Cluster) work(ctx context.Context) (*consent.Work, error) {
 	seen := &c.visit(ctx).work
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if seen.work != nil {
+	if seen.work != nil && time.Since(seen.at) < workTime {
 		return seen.work, nil
 	}
+	seen.work = nil
 	limit := c.patient(costTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
@@ -55,6 +61,7 @@ func (c *Cluster) work(ctx context.Context) (*consent.Work, error) {
 	}
 	if err == nil {
 		seen.work, err = consent.Look(ctx, client)
+		seen.at = time.Now()
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -156,9 +163,7 @@ func (c *Cluster) running(ctx context.Context, names ...string) []string {
 // costsOfDriver is what another driver costs a node that has joined: it is loaded at a start.
 func (c *Cluster) costsOfDriver(n Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, s driverSeen, _ drift.Diff) []converge.Cost {
-		came := slices.DeleteFunc(s.want.DiffPackages(s.DriverState), func(f drift.Field) bool { return strings.HasPrefix(f.Path, "hold/") })
-		stuck := came.Empty() && len(s.Log) > 0 // which a start does not help
-		if stuck || came.Empty() && s.want.Diff(s.DriverState).Effect() != drift.Restart {
+		if !s.mayLoad() {
 			return nil
 		}
 		if c.met(ctx, n.Name).absent.Load() {
@@ -249,8 +254,11 @@ func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ 
 
 // destroys is the cost of a machine that goes with its disks. err is why it cannot be seen.
 func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM, err error) converge.Cost {
+	if name == "" && vm != nil {
+		name = fmt.Sprintf("vm%d", vm.VMID)
+	}
 	cost := converge.Cost{
-		Machine: cmp.Or(name, "a machine without a name"), Kind: converge.Destroys, Why: why,
+		Machine: cmp.Or(name, "nameless"), Kind: converge.Destroys, Why: why,
 		Users: c.users(ctx, func(w *consent.Work) []string { return w.On(name) }),
 		Holds: c.users(ctx, func(w *consent.Work) []string { return w.Volumes(name) }),
 	}

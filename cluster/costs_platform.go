@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -71,7 +72,13 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 	var out []converge.Cost
 	for _, r := range u.parts {
 		client, err := c.kube(ctx)
-		if err != nil { // nor can it be taken away
+		if errors.Is(err, errUnformed) { // nor can it be taken away
+			continue
+		}
+		if err != nil {
+			out = append(out, converge.Cost{
+				Machine: r.Part, Kind: converge.Destroys, Why: "no longer in the file", Holds: []string{notLooked + firstLine(err.Error())},
+			})
 			continue
 		}
 		out = append(out, c.retires(ctx, client, r, "no longer in the file")...)
@@ -81,7 +88,7 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 
 // retires is the cost of a part that is taken out of the cluster; none where it has to stay.
 func (c *Cluster) retires(ctx context.Context, client *kube.Client, r record, why string) []converge.Cost {
-	if unused(ctx, client, r) != nil {
+	if errors.As(unused(ctx, client, r), new(inUse)) {
 		return nil
 	}
 	cost := converge.Cost{Machine: r.Part, Kind: converge.Destroys, Why: why}

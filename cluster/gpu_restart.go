@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -13,6 +14,20 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/nvidia"
 )
+
+// came is what of a driver is still to come; what is held back and by what is no part of it.
+func (s driverSeen) came() drift.Diff {
+	return slices.DeleteFunc(s.want.DiffPackages(s.DriverState), func(f drift.Field) bool { return strings.HasPrefix(f.Path, "hold/") })
+}
+
+// mayLoad reports whether a node may have to be started for its driver: what that costs is
+// said before, and without it [Cluster.loadDriver] restarts nothing.
+func (s driverSeen) mayLoad() bool {
+	if s.came().Empty() {
+		return len(s.Log) == 0 && s.want.Diff(s.DriverState).Effect() == drift.Restart // else a start does not help
+	}
+	return true
+}
 
 // loadDriver restarts a node whose driver is installed and not loaded, because it came
 // just now, with its kernel, or before the run that brought it ended. A driver that was
@@ -22,11 +37,11 @@ func (c *Cluster) loadDriver(ctx context.Context, n Node, before driverSeen) err
 	if err != nil {
 		return err
 	}
-	came := before.want.DiffPackages(before.DriverState)
+	came := before.came()
 	// Another mode's modules may be of the version that is loaded: whether they load is
 	// seen at a start only.
 	switched := slices.ContainsFunc(came, func(f drift.Field) bool { return f.Path == nvidia.FieldMode })
-	if !switched && (before.want.Diff(now).Effect() != drift.Restart || came.Empty() && len(now.Log) > 0) {
+	if !before.mayLoad() || !switched && (before.want.Diff(now).Effect() != drift.Restart || came.Empty() && len(now.Log) > 0) {
 		return nil
 	}
 	progress.Say(ctx, "restarting %s, which loads the driver", n.Name)

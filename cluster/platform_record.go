@@ -360,6 +360,11 @@ func unused(ctx context.Context, client *kube.Client, r record) error {
 	if len(claims) > most {
 		claims, more = claims[:most], fmt.Sprintf(" and %d more", len(claims)-most)
 	}
-	return fmt.Errorf("part %s is no longer in the file and stays: volumes of %s are in use, and nobody could mount them any more: %s%s: "+
-		"move their data and delete these claims, or put the part back into the file", r.Part, strings.Join(r.Classes, ", "), strings.Join(claims, ", "), more)
+	return inUse(fmt.Sprintf("part %s is no longer in the file and stays: volumes of %s are in use, and nobody could mount them any more: %s%s: "+
+		"move their data and delete these claims, or put the part back into the file", r.Part, strings.Join(r.Classes, ", "), strings.Join(claims, ", "), more))
 }
+
+// inUse is why a part stays.
+type inUse string
+
+func (e inUse) Error() string { return string(e) }

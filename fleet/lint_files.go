@@ -2,12 +2,14 @@ package fleet
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
+	"github.com/go-git/go-git/v5/plumbing/format/index"
 )
 
 // lintFile is a file of a repository.
@@ -32,6 +34,7 @@ type lintTree struct {
 // out of Git.
 func readTree(fsys fs.FS) (*lintTree, error) {
 	var ignored []gitignore.Pattern
+	kept := tracked(fsys)
 	t := &lintTree{files: map[string]*lintFile{}, dirs: map[string][]string{".": nil}}
 	total := 0
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
@@ -43,7 +46,7 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 			return err
 		case d.IsDir() && d.Name() == ".git":
 			return fs.SkipDir
-		case gitignore.NewMatcher(ignored).Match(strings.Split(name, "/"), d.IsDir()):
+		case !kept[name] && gitignore.NewMatcher(ignored).Match(strings.Split(name, "/"), d.IsDir()):
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -76,6 +79,27 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 	return t, nil
 }
 
+// tracked are the files that Git has, and the folders that they are in, where the repository
+// is a clone: a .gitignore says nothing about these.
+func tracked(fsys fs.FS) map[string]bool {
+	out := map[string]bool{}
+	f, err := fsys.Open(".git/index")
+	if err != nil {
+		return out
+	}
+	defer f.Close()
+	var all index.Index
+	if err := index.NewDecoder(io.LimitReader(f, lintMaxTotal)).Decode(&all); err != nil {
+		return out
+	}
+	for _, e := range all.Entries {
+		for name := e.Name; name != "." && !out[name]; name = path.Dir(name) {
+			out[name] = true
+		}
+	}
+	return out
+}
+
 // lintMaxIgnored is how many patterns .gitignore files may have before more of them are not
 // read: each file is held against each.
 const lintMaxIgnored = 1000
@@ -84,7 +108,7 @@ const lintMaxIgnored = 1000
 // (gitignore(5)).
 func patterns(fsys fs.FS, dir string, above []gitignore.Pattern) ([]gitignore.Pattern, error) {
 	info, err := fs.Stat(fsys, path.Join(dir, ".gitignore"))
-	if err != nil || !info.Mode().IsRegular() || info.Size() > lintMaxFile || len(above) > lintMaxIgnored {
+	if err != nil || !info.Mode().IsRegular() || info.Size() > lintMaxFile {
 		return above, nil //nolint:nilerr // without one nothing is ignored
 	}
 	text, err := fs.ReadFile(fsys, path.Join(dir, ".gitignore"))
@@ -96,6 +120,9 @@ func patterns(fsys fs.FS, dir string, above []gitignore.Pattern) ([]gitignore.Pa
 		domain = strings.Split(dir, "/")
 	}
 	for line := range strings.Lines(string(text)) {
+		if len(above) >= lintMaxIgnored {
+			break
+		}
 		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#") {
 			above = append(above, gitignore.ParsePattern(line, domain))
 		}

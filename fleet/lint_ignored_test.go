@@ -1,10 +1,12 @@
 package fleet_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	gitindex "github.com/go-git/go-git/v5/plumbing/format/index"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -25,9 +27,14 @@ func TestLintReadsWhatGitHas(t *testing.T) {
 		"b/deeper/key":    key,
 		"c/key":           key,
 		"c/.git/key":      key,
+		"d/key":           key,
 		"d/.gitignore":    {Data: []byte(strings.Repeat("x\n", 5000) + "key\n")}, // more patterns than are read
 		"e/.gitignore/at": key,
 	}
+	var index bytes.Buffer
+	require.NoError(t, gitindex.NewEncoder(&index).Encode(&gitindex.Index{Version: 2, Entries: []*gitindex.Entry{{Name: "a/tracked.pem"}, {Name: "b/deeper/tracked/key"}}}))
+	repo[".git/index"] = &fstest.MapFile{Data: index.Bytes()}
+	repo["a/tracked.pem"], repo["b/deeper/tracked/key"], repo["b/deeper/tracked/other"] = key, key, key
 	report, err := fleet.Lint(t.Context(), repo, fleet.LintOptions{})
 	require.NoError(t, err)
 	var files []string
@@ -36,5 +43,5 @@ func TestLintReadsWhatGitHas(t *testing.T) {
 			files = append(files, f.File)
 		}
 	}
-	assert.Equal(t, []string{"a/.lab/key", "a/kept.pem", "c/key", "e/.gitignore/at"}, files)
+	assert.Equal(t, []string{"a/.lab/key", "a/kept.pem", "a/tracked.pem", "b/deeper/tracked/key", "c/key", "d/key", "e/.gitignore/at"}, files)
 }
