@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -124,10 +123,18 @@ func (s *Session) run(ctx context.Context, g *converge.Graph) (*converge.Report,
 	ctx, right := s.hold(ctx)
 	defer right.giveBack(ctx)
 	right.over(ctx, g)
-	return run(ctx, s.Console, g)
+	return run(ctx, s.Console, g, wish{narrow: true})
 }
 
-func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.Report, error) {
+// run runs a graph of a command that has these flags.
+func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*converge.Report, error) {
+	var no error // what did not let it begin
+	if before := g.Before; before != nil {
+		g.Before = func(ctx context.Context) error {
+			no = before(ctx)
+			return no
+		}
+	}
 	display := c.Display(g.Names())
 	report, err := g.Run(ctx, display.Listen)
 	display.Close()
@@ -140,9 +147,16 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), wrong(report, nil))
 	case ctx.Err() != nil:
 		return report, over(ctx, err, wrong(report, err))
+	case no != nil: // steps that were still being retried failed with it
+		return report, notBegun(no, wrong(report, nil))
 	case err == nil:
 		return report, nil
 	}
+	return report, failures(c, report, w)
+}
+
+// failures names the steps of a run that failed, and says what to do.
+func failures(c *console.Console, report *converge.Report, w wish) error {
 	var names []string
 	for _, step := range report.Steps {
 		if step.Err == nil {
@@ -153,27 +167,29 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph) (*converge.
 			c.Say("✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
 		}
 	}
-	if len(names) == 0 {
-		return report, notBegun(err)
-	}
 	begun := ""
 	if n := report.Count(converge.Skipped); n > 0 {
 		begun = fmt.Sprintf(", %d of %d steps could not begin", n, len(report.Steps))
 	}
 	if costs, alone := unagreed(report); alone {
-		return report, failedf(refused, "%s not done: what that costs showed only now, and nobody has agreed to it. All else is done; run it again, and it asks (%s, or -yes, agrees to it)",
-			strings.Join(names, ", "), consent.Flags(costs...))
+		rest := ". All else is done; run it again, and it asks"
+		if !w.narrow || begun != "" {
+			rest = begun + "; what is done stays done: run it again, and it asks"
+		}
+		return failedf(refused, "%s not done: what that costs showed only now, and nobody has agreed to it%s (%s agrees to it)",
+			strings.Join(names, ", "), rest, w.flags(costs...))
 	}
-	return report, failedf(1, "%s failed%s; what is done stays done: mend it and run it again", strings.Join(names, ", "), begun)
+	return failedf(1, "%s failed%s; what is done stays done: mend it and run it again", strings.Join(names, ", "), begun)
 }
 
-// notBegun is the error of a run that was refused before its first act.
-func notBegun(err error) error {
+// notBegun is the error of a run that was refused before its first act; wrong is what else
+// there is to say.
+func notBegun(err error, wrong string) error {
 	code := 1
 	if errors.As(err, new(*lease.HeldError)) {
 		code = refused
 	}
-	return failedf(code, "nothing was changed: %w", err)
+	return failedf(code, "nothing was changed: %w%s", err, wrong)
 }
 
 // over is the error of a command that was ended from outside, and err otherwise; wrong is

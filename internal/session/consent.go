@@ -25,6 +25,14 @@ type wish struct {
 	show     bool   // the whole plan, before the question
 }
 
+// flags are those of the command that agree to these costs.
+func (w wish) flags(costs ...converge.Cost) string {
+	if w.narrow {
+		return consent.Flags(costs...) + ", or -yes,"
+	}
+	return "-yes"
+}
+
 // agree looks at what a graph would do. What that costs and no flag has agreed to is shown
 // and asked about, once; from then on the graph does that and no more. The plan is nil
 // where nobody has to be asked, whatever there is to do.
@@ -55,11 +63,7 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 		s.Costs(lacking)
 	}
 	if !s.person() {
-		flags := "-yes"
-		if w.narrow {
-			flags = consent.Flags(lacking...) + ", or -yes"
-		}
-		return failedf(refused, "nothing was changed: nobody is here to ask: add %s", flags)
+		return failedf(refused, "nothing was changed: nobody is here to ask: add %s", strings.TrimSuffix(w.flags(lacking...), ","))
 	}
 	question, answers := s.questionFor(lacking, w)
 	if err := s.ask(ctx, question, answers...); err != nil {
@@ -143,8 +147,14 @@ func askOf(ctx context.Context, c *console.Console, keys io.Reader, question str
 	}()
 	select {
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return failedf(1, "the time is over (-timeout), and nobody has answered; nothing was changed")
+		}
 		return failedf(130, "interrupted; nothing was changed")
 	case got := <-answer:
+		if len(answers) > 1 { // letters, and not a name
+			got = strings.ToLower(got)
+		}
 		if !slices.Contains(answers, got) {
 			return failed(refused, errors.New("nothing was changed"))
 		}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/console"
 )
 
 const asking = `
@@ -143,41 +145,84 @@ func TestUpLooksOnce(t *testing.T) {
 	})
 }
 
-// What shows up behind something else, that nobody was asked about, is not done; the rest is.
+// What shows up behind something else, that nobody was asked about, is not done; the rest
+// is. What is said names no flag that the command does not have.
 func TestACostThatShowsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
-		there, applied, kept := false, false, false
-		err := w.do(one, Options{}, func(s *Session, ctx context.Context) error {
-			var g converge.Graph
-			flag := func(id string, have *bool, costs []converge.Cost, needs ...*converge.Ref) *converge.Ref {
-				return g.Add(&converge.Resource[bool]{
-					ID: id, Observe: func(context.Context) (bool, error) { return *have, nil },
-					Diff: func(is bool) drift.Diff {
-						if is {
-							return nil
-						}
-						return drift.Missing("it")
-					},
-					Apply: func(context.Context, bool) error { *have = true; return nil },
-					Costs: func(context.Context, bool, drift.Diff) []converge.Cost { return costs },
-				}, needs...)
-			}
-			first := flag("first", &there, nil)
-			flag("late", &applied, []converge.Cost{{Machine: "gpu1", Kind: converge.Stops, Why: "other memory"}}, first)
-			flag("beside", &kept, nil)
-			if _, err := s.agree(ctx, &g, wish{question: "Go on?", narrow: true}); err != nil {
+	const late = "late not done: what that costs showed only now, and nobody has agreed to it"
+	for says, command := range map[string]func(*Session, context.Context, *converge.Graph) error{
+		late + ". All else is done; run it again, and it asks (-restart, or -yes, agrees to it)": func(s *Session, ctx context.Context, g *converge.Graph) error {
+			if _, err := s.agree(ctx, g, wish{question: "Go on?", narrow: true}); err != nil {
 				return err
 			}
-			_, err := s.run(ctx, &g)
+			_, err := s.run(ctx, g)
 			return err
+		},
+		late + "; what is done stays done: run it again, and it asks (-yes agrees to it)": func(s *Session, ctx context.Context, g *converge.Graph) error {
+			return s.confirmed(ctx, func(context.Context) (*converge.Graph, error) { return g, nil }, spoken{wish: wish{question: "Go on?"}})
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSite(t)
+			defer w.close()
+			there, applied, kept := false, false, false
+			err := w.do(one, Options{}, func(s *Session, ctx context.Context) error {
+				var g converge.Graph
+				first := setting(&g, "first", &there, nil)
+				setting(&g, "late", &applied, []converge.Cost{{Machine: "gpu1", Kind: converge.Stops, Why: "other memory"}}, first)
+				setting(&g, "beside", &kept, nil)
+				return command(s, ctx, &g)
+			})
+			assert.Equal(t, refused, code(err))
+			assert.EqualError(t, err, says)
+			assert.Contains(t, w.talk.String(), "gpu1 is stopped (other memory)")
+			assert.True(t, there && kept)
+			assert.False(t, applied)
 		})
-		assert.Equal(t, refused, code(err))
-		assert.EqualError(t, err, "late not done: what that costs showed only now, and nobody has agreed to it. All else is done; run it again, and it asks (-restart, or -yes, agrees to it)")
-		assert.Contains(t, w.talk.String(), "gpu1 is stopped (other memory)")
-		assert.True(t, there && kept)
-		assert.False(t, applied)
+	}
+}
+
+// setting adds a step that sets something, which costs this.
+func setting(g *converge.Graph, id string, have *bool, costs []converge.Cost, needs ...*converge.Ref) *converge.Ref {
+	return g.Add(&converge.Resource[bool]{
+		ID: id, Observe: func(context.Context) (bool, error) { return *have, nil },
+		Diff: func(is bool) drift.Diff {
+			if is {
+				return nil
+			}
+			return drift.Missing("it")
+		},
+		Apply: func(context.Context, bool) error { *have = true; return nil },
+		Costs: func(context.Context, bool, drift.Diff) []converge.Cost { return costs },
+	}, needs...)
+}
+
+// A letter may be a capital, and a name is what it is; a question waits as long as the
+// command may take.
+func TestAnswers(t *testing.T) {
+	for typed, says := range map[string]map[string]bool{
+		"y\n": {"": true}, "Y\n": {"": true}, "YES\n": {"": true}, "n\n": {"": false}, "yesss\n": {"": false},
+		"gpu1\n": {"gpu1": true}, "GPU1\n": {"gpu1": false},
+	} {
+		for name, fine := range says {
+			answers := []string{name}
+			if name == "" {
+				answers = []string{"y", "yes"}
+			}
+			err := askOf(t.Context(), &console.Console{Talk: io.Discard}, strings.NewReader(typed), "? ", answers...)
+			assert.Equal(t, fine, err == nil, "%q: %v", typed, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		nobody, end := io.Pipe()
+		defer end.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := askOf(ctx, &console.Console{Talk: io.Discard}, nobody, "? ", "y", "yes")
+		assert.Equal(t, 1, code(err))
+		require.EqualError(t, err, "the time is over (-timeout), and nobody has answered; nothing was changed")
+		ctx, interrupt := context.WithCancel(t.Context())
+		interrupt()
+		assert.Equal(t, 130, code(askOf(ctx, &console.Console{Talk: io.Discard}, nobody, "? ", "y", "yes")))
 	})
 }
 

@@ -117,7 +117,7 @@ func (s *Session) GPUVerify(ctx context.Context) error {
 	graph, verification := s.Cluster.GPUVerify()
 	talk := *s.Console
 	talk.JSON = false // the data of this command are results, not events
-	_, runErr := run(ctx, &talk, graph)
+	_, runErr := run(ctx, &talk, graph, wish{})
 	results := verification.Results()
 	if len(results) > 0 {
 		if err := s.printResults(results); err != nil {

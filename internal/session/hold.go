@@ -7,12 +7,15 @@ import (
 	"os"
 	"os/user"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/lease"
+	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
@@ -63,7 +66,7 @@ func (r *right) take(ctx context.Context) error {
 		return nil
 	}
 	claim := lease.Claim{What: r.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
-	held, l, err := lease.Acquire(ctx, r.store, claim, func(h lease.Held) error {
+	held, l, err := lease.Acquire(r.telling(ctx), r.store, claim, func(h lease.Held) error {
 		if r.s.opt.NoWait {
 			return &lease.HeldError{What: claim.What, Held: h}
 		}
@@ -79,6 +82,28 @@ func (r *right) take(ctx context.Context) error {
 	}
 	context.AfterFunc(held, func() { r.end(context.Cause(held)) })
 	return r.s.placed(ctx)
+}
+
+// telling has a wait for the right say what keeps it from it, each reason once; who holds
+// it is said elsewhere. Reasons that differ in numbers alone, as ports of connections do,
+// are one.
+func (r *right) telling(ctx context.Context) context.Context {
+	var told sync.Map
+	return progress.With(ctx, func(u progress.Update) {
+		reason, waits := strings.CutPrefix(u.Message, "the right to change "+r.what+": ")
+		if !waits || strings.HasSuffix(reason, " changes "+r.what) {
+			return
+		}
+		same := strings.Map(func(c rune) rune {
+			if unicode.IsDigit(c) {
+				return -1
+			}
+			return c
+		}, reason)
+		if _, again := told.LoadOrStore(same, true); !again {
+			r.s.Say("Waiting for the right to change %s: %s", r.what, reason)
+		}
+	})
 }
 
 // placed sees that nodes whose host the file leaves open still belong on those that were

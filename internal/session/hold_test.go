@@ -286,6 +286,33 @@ func TestMoreThanWasShown(t *testing.T) {
 	}
 }
 
+// TestMoreCostsThanWereShown: counts change by themselves; who is named, and what is lost, is
+// what was agreed to.
+func TestMoreCostsThanWereShown(t *testing.T) {
+	plan := func(pods string, costs ...converge.Cost) *converge.Plan {
+		return &converge.Plan{Items: []converge.Item{{
+			Step: "drain/gpu1", Verdict: converge.Change, Costs: costs, Diff: drift.Diff{{Path: "pods", Have: pods, Want: "evicted"}},
+		}}}
+	}
+	cost := func(kind converge.CostKind, users ...string) converge.Cost {
+		return converge.Cost{Machine: "gpu1", Kind: kind, Users: users, Holds: []string{"disk data (50GiB)"}}
+	}
+	ada := cost(converge.Stops, "the notebook of ada", "11 other pods")
+	shown := plan("12", ada)
+	assert.Empty(t, notShown(plan("11", cost(converge.Stops, "the notebook of ada", "10 other pods")), shown), "noise")
+	assert.Empty(t, notShown(plan("11", cost(converge.Stops, "11 pods that are made again")), shown), "less")
+	assert.Empty(t, notShown(shown, plan("12", cost(converge.Destroys, "the notebook of ada"))), "what is destroyed may be stopped")
+	assert.Equal(t, []string{"gpu1 is stopped, and with it the notebook of eve"}, notShown(plan("12", cost(converge.Stops, "the notebook of eve")), shown))
+	assert.Equal(t, []string{"gpu1 is destroyed"}, notShown(plan("12", cost(converge.Destroys)), shown))
+	more := ada
+	more.Holds = []string{"disk data (50GiB)", "3 TiB of eve's"}
+	assert.Equal(t, []string{"gpu1 is stopped, and with it 3 TiB of eve's"}, notShown(plan("12", more), shown))
+	more.Machine = "gpu2"
+	assert.Contains(t, notShown(plan("12", ada, more), shown), "gpu2 is stopped")
+	assert.Len(t, notShown(&converge.Plan{Items: []converge.Item{{Step: "drain/gpu1", Verdict: converge.Change,
+		Diff: drift.Diff{{Path: "pods", Have: "12", Want: "killed"}}}}}, shown), 1)
+}
+
 func TestProcesses(t *testing.T) {
 	mine := thisProcess()
 	require.NotEmpty(t, mine)

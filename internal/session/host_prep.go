@@ -102,7 +102,7 @@ func (s *Session) prepare(ctx context.Context, prep *cluster.HostPrep) error {
 	right.store, right.what = prep.Lease(), "the hosts"
 	g := prep.Graph()
 	right.over(ctx, g)
-	_, err := run(ctx, s.Console, g)
+	_, err := run(ctx, s.Console, g, wish{})
 	return err
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/trial"
@@ -70,8 +72,11 @@ func (s *Session) hostTrial(ctx context.Context, open opener) error {
 	}
 	last := record.Steps[len(record.Steps)-1].Name
 	code := 1
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
 		code = 130
+	case ctx.Err() == nil && errors.As(err, new(*lease.HeldError)):
+		code = refused
 	}
 	return failedf(code, "the trial stopped at %w\n"+
 		"What is there stays. Go on from there:   go tool mage host:trial -spec=%s -from=%s\n"+

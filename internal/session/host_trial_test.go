@@ -81,6 +81,12 @@ func TestHostTrial(t *testing.T) {
 		assert.Equal(t, invalid, code(w.try(trialFile, Options{Yes: true, Out: "record.txt"})))
 		assert.Empty(t, w.sim.Requests(), "nobody was asked anything")
 
+		other := w.theirs("my-trial")
+		err = w.try(trialFile, Options{Yes: true, NoWait: true})
+		assert.Equal(t, refused, code(err), "another run is at work")
+		assert.ErrorContains(t, err, "ada@desk since ")
+		require.NoError(t, other.Release(t.Context()))
+
 		_, token := w.sim.Token()
 		w.sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/clone", Times: -1, Status: 500, Message: "no more of " + token})
 		out := filepath.Join(t.TempDir(), "record")

@@ -1,0 +1,135 @@
+package session
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/lease"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// TestWhoDoesNotWaitWhileARetryGoesOn: the refusal is the error, whatever was under way.
+func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		other := w.theirs("one")
+		there := false
+		err := w.do(one, Options{NoWait: true}, func(s *Session, ctx context.Context) error {
+			var g converge.Graph
+			g.Add(&converge.Resource[bool]{
+				ID: "away", Observe: func(context.Context) (bool, error) { return false, soon{} }, Diff: func(bool) drift.Diff { return nil },
+				Apply: func(context.Context, bool) error { return nil },
+			})
+			setting(&g, "work", &there, nil, g.Add(&converge.Resource[bool]{
+				ID: "before", Observe: func(context.Context) (bool, error) { time.Sleep(10 * time.Second); return true, nil },
+				Diff: func(bool) drift.Diff { return nil }, Apply: func(context.Context, bool) error { return nil },
+			}))
+			_, err := s.run(ctx, &g)
+			return err
+		})
+		assert.Equal(t, refused, code(err))
+		require.ErrorContains(t, err, "nothing was changed: the right to change cluster one: ada@desk since ")
+		require.ErrorContains(t, err, "✗ away\n  it comes back")
+		assert.False(t, there)
+		require.NoError(t, other.Release(t.Context()))
+	})
+}
+
+// soon is what goes by itself.
+type soon struct{}
+
+func (soon) Error() string { return "it comes back" }
+func (soon) Passing() bool { return true }
+
+// TestWhoIsInterruptedInAVerb: Ctrl-C and -timeout are said, wherever a verb is by then.
+func TestWhoIsInterruptedInAVerb(t *testing.T) {
+	for want, limit := range map[int]func(context.Context) (context.Context, context.CancelFunc){
+		1: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Minute)
+		},
+		130: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, end := context.WithCancel(ctx)
+			time.AfterFunc(time.Minute, end)
+			return ctx, end
+		},
+	} {
+		says := map[int]string{1: "the time is over (-timeout)", 130: "interrupted; "}[want]
+		synctest.Test(t, func(t *testing.T) {
+			w := newSite(t)
+			defer w.close()
+			there := false
+			verb := func(hangs int) error {
+				return w.do(one, Options{}, func(s *Session, ctx context.Context) error {
+					ctx, end := limit(ctx)
+					defer end()
+					builds := 0
+					return s.confirmed(ctx, func(ctx context.Context) (*converge.Graph, error) {
+						if builds++; builds == hangs {
+							<-ctx.Done()
+							return nil, ctx.Err()
+						}
+						var g converge.Graph
+						setting(&g, "work", &there, nil)
+						return &g, nil
+					}, spoken{})
+				})
+			}
+			other := w.theirs("one")
+			err := verb(0)
+			assert.Equal(t, want, code(err))
+			require.ErrorContains(t, err, says)
+			require.ErrorContains(t, err, "ada@desk since ")
+			require.NoError(t, other.Release(t.Context()))
+			for hangs := range 2 {
+				err := verb(1 + hangs)
+				assert.Equal(t, want, code(err))
+				require.ErrorContains(t, err, says)
+			}
+			assert.False(t, there)
+		})
+	}
+}
+
+// gone is a store that does not answer at first.
+type gone struct {
+	lease.Store
+	asked int
+}
+
+func (g *gone) Read(ctx context.Context) (lease.Seen, error) {
+	if g.asked++; g.asked <= 10 {
+		return lease.Seen{}, away(g.asked)
+	}
+	return g.Store.Read(ctx)
+}
+
+type away int
+
+func (a away) Error() string {
+	return "host pve" + map[bool]string{true: "1", false: "2, port 900"}[a < 5] + string(rune('0'+a%10)) + " does not answer"
+}
+func (away) Passing() bool { return true }
+
+// TestAWaitSaysWhy: what keeps a run from its lease is said, each reason once.
+func TestAWaitSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := pvesim.New(pvesim.OneGPU(), pvesim.Options{})
+		defer sim.Close()
+		s, talk := atDesk(t, sim)
+		_, right := s.hold(t.Context())
+		right.store = &gone{Store: right.store}
+		require.NoError(t, right.take(t.Context()))
+		right.giveBack(t.Context())
+		assert.Equal(t, 2, strings.Count(talk.String(), "Waiting for the right to change cluster lab1: host pve"), talk.String())
+		assert.Contains(t, talk.String(), "port 9005 does not answer\n")
+	})
+}
