@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -130,4 +131,35 @@ func TestLintKustomizedTargets(t *testing.T) {
 	found := lintOne(t, LintOptions{}, tree...)
 	require.Len(t, found, 1)
 	require.Contains(t, found[0], "a/dev/kustomization.yaml:1:1: error: kustomize refuses it: ", "a folder takes from the one that it is in: kustomize calls that a cycle")
+}
+
+// A manifest beside a kustomization that passes it over is never deployed, unless somebody
+// else answers for it.
+func TestLintUnnamedManifests(t *testing.T) {
+	const unnamed = "[kustomize-unnamed]"
+	tree := func(more ...string) string {
+		return strings.Join(lintOne(t, LintOptions{}, append([]string{
+			"a/fleet.yaml", "defaultNamespace: x\n", "a/kustomization.yaml", "resources: [x.yaml]\n", "a/x.yaml", settings, "a/b/kustomization.yaml", "resources: []\n", "a/b/y.yaml", strings.Replace(settings, "settings", "y", 1)}, more...)...), "\n")
+	}
+	require.Equal(t, 1, strings.Count(tree(), unnamed))
+	for name, more := range map[string][]string{
+		"it is named":               {"a/b/kustomization.yaml", "resources: [y.yaml]\n"},
+		"the kustomization is none": {"a/b/kustomization.yaml", "resources: [\n"},
+		"a chart's":                 {"a/b/Chart.yaml", "apiVersion: v2\nname: b\nversion: 1.0.0\n"},
+	} {
+		require.NotContains(t, tree(more...), unnamed, name)
+	}
+	require.Equal(t, 1, strings.Count(tree("a/b/fleet.yaml", "defaultNamespace: x\n"), unnamed), "a bundle in a bundle says it by itself")
+}
+
+// Where a GitRepo may take a folder above for the bundle's, leaving the folder is a doubt
+// and no error; with paths that say otherwise, or nothing there, it is one.
+func TestLintKustomizationsLeaveTheirFolder(t *testing.T) {
+	for want, o := range map[string]LintOptions{"warning": {}, "error": {BundleScan: BundleScan{Paths: []string{"a"}}}} {
+		tree := []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/kustomization.yaml", "resources: [../base]\n",
+			"base/kustomization.yaml", "resources: [x.yaml]\n", "base/x.yaml", settings}
+		const leaves = "a/kustomization.yaml:1:13: %s: ../base leaves the bundle's folder, and only what is in it goes to the cluster [kustomize-path]"
+		require.Contains(t, lintOne(t, o, tree...), fmt.Sprintf(leaves, want))
+		require.Contains(t, lintOne(t, o, tree[:4]...), fmt.Sprintf(leaves, "error"))
+	}
 }

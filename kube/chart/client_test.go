@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,6 +109,43 @@ func TestClient(t *testing.T) {
 		list, err = c.List(t.Context())
 		require.NoError(t, err)
 		assert.Empty(t, list)
+	})
+}
+
+// TestOneRevisionStands: however often a release is changed, one revision, the last, is
+// said to be deployed; of one that was uninstalled nothing stays but its hooks' objects,
+// as with Helm.
+func TestOneRevisionStands(t *testing.T) {
+	bubble(t, func(t *testing.T, k *kube.Client, c *chart.Client, _ *func(*http.Request) error) {
+		r := chart.Release{Name: "t", Namespace: "test", Chart: "tiny", Version: "1.0.0"}
+		for i := 1; i <= 4; i++ {
+			r.Values = map[string]any{"text": "text " + strconv.Itoa(i)}
+			require.NoError(t, c.Apply(t.Context(), r, chart.State{}))
+			records, err := k.List(t.Context(), "v1", "Secret", "test", "owner=helm,name=t")
+			require.NoError(t, err)
+			stand := map[string]string{}
+			for _, u := range records {
+				stand[u.GetLabels()["version"]] = u.GetLabels()["status"]
+			}
+			require.Len(t, stand, i)
+			for n := 1; n < i; n++ {
+				require.Equal(t, "superseded", stand[strconv.Itoa(n)])
+			}
+			require.Equal(t, "deployed", stand[strconv.Itoa(i)])
+		}
+		there := func() (names []string) {
+			for _, kind := range []string{"Secret", "ConfigMap"} {
+				all, err := k.List(t.Context(), "v1", kind, "test", "")
+				require.NoError(t, err)
+				for _, u := range all {
+					names = append(names, u.GetName())
+				}
+			}
+			return names
+		}
+		require.Subset(t, there(), []string{"t", "t-1.0.0", "t-hook"})
+		require.NoError(t, c.Uninstall(t.Context(), "test", "t"))
+		require.Equal(t, []string{"t-hook"}, there())
 	})
 }
 

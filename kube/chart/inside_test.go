@@ -227,7 +227,9 @@ func FuzzRecord(f *testing.F) {
 	b, err := pack(sample(f))
 	require.NoError(f, err)
 	f.Add(b)
-	f.Add([]byte(base64.StdEncoding.EncodeToString([]byte(`{"name":"x","info":{}}`))))
+	for _, text := range []string{`{"name":"x","info":{}}`, `{"name":"x"}`, `{"info":{}}`, `{}`} {
+		f.Add([]byte(base64.StdEncoding.EncodeToString([]byte(text))))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		rel, err := unpack(text)
 		if err == nil && (rel.Info == nil || rel.Name == "") {
