@@ -36,7 +36,7 @@ func (l *linter) checkBuilt(b *lintBundle) {
 // kustomizeWords are those of an error without what it quotes: a secret may be in it.
 func kustomizeWords(err error) string {
 	text := strings.TrimSpace(err.Error())
-	if i := strings.IndexAny(text, "`[\n"); i > 0 {
+	if i := strings.IndexAny(text, "`[\n"); i >= 0 {
 		text = strings.TrimSpace(text[:i]) + " …"
 	}
 	const most = 300

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -162,4 +163,15 @@ func TestLintKustomizationsLeaveTheirFolder(t *testing.T) {
 		require.Contains(t, lintOne(t, o, tree...), fmt.Sprintf(leaves, want))
 		require.Contains(t, lintOne(t, o, tree[:4]...), fmt.Sprintf(leaves, "error"))
 	}
+}
+
+// What kustomize quotes may be a secret, also where an error begins with it.
+func TestKustomizeWordsQuoteNothing(t *testing.T) {
+	for _, text := range []string{"`hunter2`", "[hunter2]", "cannot read `hunter2`", "\nhunter2", "bad: [hunter2]", "bad\nhunter2"} {
+		if text[0] != '\n' { // blanks around an error are no part of it
+			assert.NotContains(t, kustomizeWords(errors.New(text)), "hunter2", text)
+		}
+		assert.NotContains(t, kustomizeWords(errors.New("a "+text)), "hunter2", text)
+	}
+	assert.Equal(t, "no such file", kustomizeWords(errors.New("no such file")))
 }

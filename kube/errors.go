@@ -94,7 +94,9 @@ func (e *Error) Unwrap() []error {
 
 // Passing reports whether the same call may succeed later: the API server, or what
 // stands behind it, does not answer now, or somebody else was quicker.
-func (e *Error) Passing() bool { return errors.Is(e.Kind, ErrUnreachable) || errors.Is(e.Kind, ErrConflict) }
+func (e *Error) Passing() bool {
+	return errors.Is(e.Kind, ErrUnreachable) || errors.Is(e.Kind, ErrConflict)
+}
 
 // Permanent reports whether waiting is of no use: these credentials may not do that.
 func (e *Error) Permanent() bool {
