@@ -87,7 +87,7 @@ func tracked(fsys fs.FS) map[string]bool {
 	if err != nil {
 		return out
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var all index.Index
 	if err := index.NewDecoder(io.LimitReader(f, lintMaxTotal)).Decode(&all); err != nil {
 		return out

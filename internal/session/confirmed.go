@@ -155,7 +155,8 @@ func (l losses) lack(c converge.Cost) []string {
 		out = append(out, c.String())
 	}
 	for _, what := range slices.Concat(c.Users, c.Holds) {
-		if !l[loss{c.Machine, "", what}] && !(isCount(what) && slices.Contains(c.Users, what)) {
+		counted := isCount(what) && slices.Contains(c.Users, what)
+		if !counted && !l[loss{c.Machine, "", what}] {
 			out = append(out, c.String()+", and with it "+what)
 		}
 	}
