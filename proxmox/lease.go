@@ -69,7 +69,7 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 		return false, err
 	}
 	if len(all) == 0 {
-		return false, &leaseBusy{errors.New("Proxmox names no host at all on which the lease could be made")} //nolint:staticcheck // a name
+		return false, &leaseBusy{errors.New("the lease has no host to be made on: Proxmox names none")}
 	}
 	host := l.choose(all)
 	if i := slices.IndexFunc(vms, func(r resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {

@@ -27,8 +27,14 @@ func TestALeaseThatNamesNobody(t *testing.T) {
 		pvesim.VM
 		err string // %d: its VMID; "": it is taken over
 	}{
-		"half made":       {pvesim.VM{Config: map[string]string{"lock": "create"}}, "VM %d on pve1, where runs of this cluster meet, was begun and never made: on the host run qm unlock %[1]d && qm destroy %[1]d"},
-		"made, locked":    {pvesim.VM{Name: ours, Config: map[string]string{"lock": "create", "description": "run: x"}}, "VM %d on pve1, where runs of this cluster meet, was begun and never made"},
+		"half made": {
+			pvesim.VM{Config: map[string]string{"lock": "create"}},
+			"VM %d on pve1, where runs of this cluster meet, was begun and never made: on the host run qm unlock %[1]d && qm destroy %[1]d",
+		},
+		"made, locked": {
+			pvesim.VM{Name: ours, Config: map[string]string{"lock": "create", "description": "run: x"}},
+			"VM %d on pve1, where runs of this cluster meet, was begun and never made",
+		},
 		"without notes":   {pvesim.VM{Name: ours}, ""},
 		"with other ones": {pvesim.VM{Name: ours, Config: map[string]string{"description": "what is this?"}}, ""},
 	} {
@@ -104,7 +110,7 @@ func TestALeaseWithoutHosts(t *testing.T) {
 		require.NoError(t, err)
 		way.on.Store(true)
 		_, _, err = acquire(t.Context(), c, claim("ada@desk"), patient)
-		require.ErrorContains(t, err, "Proxmox names no host at all on which the lease could be made, for 10m")
+		require.ErrorContains(t, err, "the lease has no host to be made on: Proxmox names none, for 10m")
 		time.AfterFunc(time.Minute, func() { way.on.Store(false) })
 		_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
 		require.NoError(t, err)
