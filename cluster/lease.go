@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"strconv"
 
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/remote"
@@ -48,10 +49,11 @@ type leaseFile struct {
 //go:embed lease.sh
 var leaseScript string
 
-// What lease.sh ends with.
+// What a change ends with.
 const (
 	leaseThere = 17
 	leaseStale = 18
+	leaseBusy  = 19 // flock(1) itself: nobody's turn came within 10 s
 )
 
 // String is e.g. /var/lib/homelab-home.lease on server1.
@@ -81,7 +83,7 @@ func (l *leaseFile) Replace(ctx context.Context, over lease.Seen, text string) e
 func (l *leaseFile) Remove(ctx context.Context) error { return l.change(ctx, "remove", "", "") }
 
 func (l *leaseFile) change(ctx context.Context, verb, version, text string) error {
-	err := remote.Run(ctx, l.root, "flock", "-w", "10", path.Dir(l.path), "sh", "-c", leaseScript, "lease.sh", verb, l.path, version, text)
+	err := remote.Run(ctx, l.root, "flock", "-w", "10", "-E", strconv.Itoa(leaseBusy), path.Dir(l.path), "sh", "-c", leaseScript, "lease.sh", verb, l.path, version, text)
 	var exit *remote.ExitError
 	if errors.As(err, &exit) {
 		switch exit.Code {
@@ -89,7 +91,19 @@ func (l *leaseFile) change(ctx context.Context, verb, version, text string) erro
 			return lease.ErrThere
 		case leaseStale:
 			return lease.ErrStale
+		case leaseBusy:
+			return &busyLease{l.String()}
 		}
 	}
 	return err
 }
+
+// busyLease is a lease whose turn did not come.
+type busyLease struct{ lease string }
+
+func (e *busyLease) Error() string {
+	return e.lease + ": another run has been changing it for 10 seconds"
+}
+
+// Passing is true: the turn ends with the process that has it.
+func (*busyLease) Passing() bool { return true }

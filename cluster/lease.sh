@@ -18,4 +18,5 @@ remove)
 esac
 umask 022
 printf '%s\n' "$4" >"$2.new"
+sync -- "$2.new" # a power cut leaves the old one or this one, and none that is empty
 mv -f -- "$2.new" "$2"

@@ -7,15 +7,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge/lease"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -78,4 +81,44 @@ func TestLeaseFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 	assert.Equal(t, "home.lease on here", strings.TrimPrefix(store().String(), dir+"/"))
+}
+
+// TestLeaseFileThatIsBusy: somebody else changes a lease for longer than one waits for its
+// turn, as on a server whose disk hangs; that passes, and what it says is no command's end.
+func TestLeaseFileThatIsBusy(t *testing.T) {
+	dir := t.TempDir()
+	ended := func(ctx context.Context, cmd remote.Cmd) error {
+		cmd.Args = slices.Clone(cmd.Args)
+		cmd.Args[slices.Index(cmd.Args, "-w")+1] = "0.1"
+		return here(ctx, cmd)
+	}
+	store := &leaseFile{root: remote.RunnerFunc(ended), machine: "here", path: filepath.Join(dir, "home.lease")}
+	folder, err := os.Open(dir) //nolint:gosec // a test's own
+	require.NoError(t, err)
+	require.NoError(t, syscall.Flock(int(folder.Fd()), syscall.LOCK_EX)) //nolint:gosec // small
+	for _, err := range []error{store.Create(t.Context(), "x"), store.Remove(t.Context())} {
+		require.ErrorContains(t, err, "home.lease on here: another run has been changing it for 10 seconds")
+		assert.True(t, wait.IsPassing(err))
+	}
+	require.NoError(t, folder.Close())
+	require.NoError(t, store.Create(t.Context(), "x"))
+	store.path = filepath.Join(dir, "nowhere", "home.lease")
+	err = store.Create(t.Context(), "x")
+	require.Error(t, err)
+	assert.False(t, wait.IsPassing(err), "%s", err)
+}
+
+// TestLeaseFileOutlivesAPowerCut: what is in the new file is on the disk before it has the
+// lease's name, so nobody finds an empty one.
+func TestLeaseFileOutlivesAPowerCut(t *testing.T) {
+	dir, bin := t.TempDir(), t.TempDir()
+	log := filepath.Join(bin, "log")
+	script := fmt.Sprintf("#!/bin/sh\nfor f; do cat -- \"$f\" >>%s; [ ! -e %s/home.lease ] || echo late >>%[1]s; done\n", log, dir)
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "sync"), []byte(script), 0o700)) //nolint:gosec // a program
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	store := &leaseFile{root: remote.RunnerFunc(here), machine: "here", path: filepath.Join(dir, "home.lease")}
+	require.NoError(t, store.Create(t.Context(), "beat: 1"))
+	text, err := os.ReadFile(log) //nolint:gosec // a test's own
+	require.NoError(t, err)
+	assert.Equal(t, "beat: 1\n", string(text))
 }

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,9 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 	var vms []resource // which VMs there are, and where, is live; all else of it is not
 	if err := l.c.get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &vms); err != nil {
 		return false, err
+	}
+	if len(all) == 0 {
+		return false, &leaseBusy{errors.New("the lease has no host to be made on: Proxmox names none")}
 	}
 	host := l.choose(all)
 	if i := slices.IndexFunc(vms, func(r resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {
@@ -145,8 +149,10 @@ func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
 	if err := l.c.get(ctx, vmPath(l.at(), l.vmid, "config"), nil, &config); err != nil {
 		return lease.Seen{}, err
 	}
-	if n := config.Name; n != "" && (!strings.HasPrefix(n, "homelab-") || !strings.HasSuffix(n, "-lease")) {
-		return lease.Seen{}, wait.Permanent(fmt.Errorf("VM %d (%s) on %s is somebody else's, and runs of this cluster meet there: give it another VMID", l.vmid, n, l.at()))
+	half := config.Name == "" && config.Lock == "create"
+	if n := config.Name; !half && (!strings.HasPrefix(n, "homelab-") || !strings.HasSuffix(n, "-lease")) {
+		return lease.Seen{}, wait.Permanent(fmt.Errorf("VM %d (%s) on %s is somebody else's, and runs of this cluster meet there: give it another VMID",
+			l.vmid, cmp.Or(n, "without a name"), l.at()))
 	}
 	if config.Lock == "create" { // it is being made, or was never
 		config.Lock = ""
@@ -167,13 +173,13 @@ func (l *leaseVM) Create(ctx context.Context, text string) error {
 
 // Replace writes the VM's notes.
 func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) error {
-	if over.Text == "" {
-		return wait.Permanent(fmt.Errorf("VM %d on %s, where runs of this cluster meet, was begun and never made: on the host run qm unlock %d && qm destroy %d",
-			l.vmid, l.at(), l.vmid, l.vmid))
-	}
 	err := l.c.call(context.WithValue(ctx, unguarded{}, true), http.MethodPut, vmPath(l.at(), l.vmid, "config"),
 		params{"name": l.name, "description": leaseNote + "\n\n" + text, "digest": over.Version}, nil)
-	if said := words(err); strings.Contains(said, "checksum mismatch") || saidLock(said) != "" {
+	switch said := words(err); {
+	case saidLock(said) == "create": // the digest is looked at first, so it is what was seen
+		return wait.Permanent(fmt.Errorf("VM %d on %s, where runs of this cluster meet, was begun and never made: on the host run qm unlock %d && qm destroy %d",
+			l.vmid, l.at(), l.vmid, l.vmid))
+	case strings.Contains(said, "checksum mismatch"), saidLock(said) != "":
 		return lease.ErrStale
 	}
 	return err

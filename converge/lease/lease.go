@@ -27,13 +27,16 @@ type Claim struct {
 
 // Held is another's lease.
 type Held struct {
-	Holder  string
+	Holder  string // empty: the lease does not say; it may be just beginning, or half made
 	Purpose string
 	Since   time.Time // by the holder's clock
 }
 
 // String says who has it: ada@desk since 17:02 (cluster:up).
 func (h Held) String() string {
+	if h.Holder == "" {
+		return "a run that does not say whose it is"
+	}
 	return fmt.Sprintf("%s since %s (%s)", h.Holder, h.Since.Local().Format("15:04"), h.Purpose)
 }
 
@@ -102,7 +105,7 @@ func Acquire(ctx context.Context, store Store, claim Claim, waiting func(Held) e
 	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		return "", w.judge(l.bounded(ctx, func(ctx context.Context) error { return l.try(ctx, w) }))
 	})
-	if err != nil && w.last != nil && !errors.As(err, new(*HeldError)) { // whatever came in between, this is why there was a wait
+	if err != nil && w.last != nil && w.last.Holder != "" && !errors.As(err, new(*HeldError)) { // whatever came in between, this is why there was a wait
 		err = errors.Join(&HeldError{claim.What, *w.last}, err)
 	}
 	if err != nil && !errors.As(err, new(*wait.Error)) {
@@ -151,6 +154,9 @@ func (l *Lease) try(ctx context.Context, w *watched) error {
 		case errors.Is(err, ErrNone):
 			if err := l.create(ctx); !errors.Is(err, ErrThere) {
 				return err
+			}
+			if err := w.waiting(Held{}); err != nil {
+				return wait.Permanent(err)
 			}
 			return passing("another run is taking it")
 		case err != nil:

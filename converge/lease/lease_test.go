@@ -124,6 +124,8 @@ func claim(holder string) lease.Claim {
 
 func patient(lease.Held) error { return nil }
 
+func impatient(h lease.Held) error { return &lease.HeldError{What: "cluster home", Held: h} }
+
 // TestNeverTwo: runs come and go, requests and answers are lost, some runs die and some
 // sleep; whoever asks before it acts is alone, and every run that lives gets its turn.
 func TestNeverTwo(t *testing.T) {
@@ -280,16 +282,57 @@ func TestWhoWillNotWait(t *testing.T) {
 		s := &shelf{}
 		_, l, err := lease.Acquire(t.Context(), open(s), claim("ada"), patient)
 		require.NoError(t, err)
-		no := func(h lease.Held) error { return &lease.HeldError{What: "cluster home", Held: h} }
 		begin := time.Now()
-		_, _, err = lease.Acquire(t.Context(), open(s), claim("bob"), no)
+		_, _, err = lease.Acquire(t.Context(), open(s), claim("bob"), impatient)
 		var held *lease.HeldError
 		require.ErrorAs(t, err, &held)
 		assert.Equal(t, "ada", held.Holder)
 		assert.Zero(t, time.Since(begin))
 		require.NoError(t, l.Release(t.Context()))
-		_, l, err = lease.Acquire(t.Context(), open(s), claim("bob"), no)
+		_, l, err = lease.Acquire(t.Context(), open(s), claim("bob"), impatient)
 		require.NoError(t, err)
 		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+// TestALeaseThatSaysNothing: one of which a run that died, or somebody's hand, has left
+// nothing that names a run is not waited for for ever: it is given up as any other is.
+func TestALeaseThatSaysNothing(t *testing.T) {
+	for _, text := range []string{"", "what somebody has written", "holder: ada\nbeat: 3"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &shelf{there: true, text: text}
+			begin := time.Now()
+			_, _, err := lease.Acquire(t.Context(), open(s), claim("bob"), impatient)
+			require.ErrorAs(t, err, new(*lease.HeldError))
+			require.ErrorContains(t, err, "a run that does not say whose it is changes cluster home")
+			assert.Zero(t, time.Since(begin))
+			_, l, err := lease.Acquire(t.Context(), open(s), claim("bob"), patient)
+			require.NoError(t, err)
+			assert.InDelta(t, 90, time.Since(begin).Seconds(), 10)
+			require.NoError(t, l.Release(t.Context()))
+
+			s.there, s.text = true, text
+			s.lock("backup")
+			_, _, err = lease.Acquire(t.Context(), open(s), claim("bob"), patient)
+			require.ErrorContains(t, err, "the shelf is locked (backup), for 10m")
+		})
+	}
+}
+
+// late is a way on which another run is always quicker.
+type late struct{ *way }
+
+func (late) Create(context.Context, string) error { return lease.ErrThere }
+
+// TestWhoWillNotWaitForABeginner: another run is taking it at this moment, and has not yet
+// said who it is.
+func TestWhoWillNotWaitForABeginner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		_, _, err := lease.Acquire(t.Context(), late{open(&shelf{})}, claim("bob"), impatient)
+		require.ErrorAs(t, err, new(*lease.HeldError))
+		assert.Zero(t, time.Since(begin))
+		_, _, err = lease.Acquire(t.Context(), late{open(&shelf{})}, claim("bob"), patient)
+		require.ErrorContains(t, err, "another run is taking it, for 10m")
 	})
 }

@@ -35,17 +35,17 @@ func (w *watched) dead(s Seen, f map[string]string, mine Claim) bool {
 
 // tell tells of a holder, once, and returns what has to pass first.
 func (w *watched) tell(f map[string]string, locked error, what string) error {
-	if w.run == "" {
-		return passing("another run is taking it")
-	}
 	held := heldBy(f)
-	w.last = &held
-	if w.told != w.run {
+	if w.run == "" { // it is being made, or was never, or somebody has written there: it is watched as any other
+		held = Held{}
+	}
+	if w.last == nil || w.told != w.run {
 		w.told = w.run
 		if err := w.waiting(held); err != nil {
 			return wait.Permanent(err)
 		}
 	}
+	w.last = &held
 	if locked != nil {
 		return locked
 	}

@@ -22,7 +22,10 @@ func OutOfGit(dir string) error {
 		return fmt.Errorf("keep %s out of Git: %w", dir, err)
 	}
 	_, err = f.WriteString("*\n")
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil { // an empty one would look like somebody's own
+		return fmt.Errorf("keep %s out of Git: %w", dir, errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
 }
 
 // ignore is OutOfGit of the [Folder] that dir is, or lies in.

@@ -73,6 +73,7 @@ var programs = []struct {
 	{"find /etc/apt -name '*.sources' -type f", 0, "/etc/apt/sources.list.d/ubuntu.sources\n"},
 	{"seq 3 | xargs echo n; seq 2 | xargs -n 1 echo", 0, "n 1 2 3\n1\n2\n"},
 	{"timeout 1 sleep 5; echo $?", 0, "124\n"},
+	{"flock -n /tmp flock -w 1 -E 19 /tmp true; echo $?; flock -n /tmp flock -w 1 /tmp true; echo $?; flock -E 19 /tmp false; echo $?", 0, "19\n1\n1\n"},
 	{"head -c 3 /etc/hostname; echo; tail -n +2 /etc/group | head -n 1", 0, "wk-\nadm:x:4:admin\n"},
 	{"sysctl -w vm.swappiness=10; sysctl -n vm.swappiness", 0, "vm.swappiness = 10\n10\n"},
 	{"lspci -Dnn -d 10de:", 0, "0000:01:00.0 3D controller [0302]: NVIDIA A100-PCIE-40GB [10de:20f1] (rev a1)\n"},
