@@ -74,3 +74,21 @@ func TestAHostThatIsGoneIsTheCause(t *testing.T) {
 		})
 	}
 }
+
+// TestTheWaitForASlowSilentHost: the time is measured, and not the pauses alone, where each
+// question takes long to fail.
+func TestTheWaitForASlowSilentHost(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		vm := booted(t, c)
+		sim.Fail(pvesim.Rule{Mutating: true, Path: ".*/status/.*", TaskDelay: 12 * time.Hour, After: true})
+		sim.Fail(pvesim.Rule{
+			Method: http.MethodGet, Path: "/nodes/pve1/tasks", Times: -1, Status: 595, Message: "Connection timed out", Delay: 25 * time.Second,
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begun := time.Now()
+		err := c.Stop(ctx, vm)
+		require.ErrorContains(t, err, "Connection timed out")
+		assert.Less(t, time.Since(begun), 20*time.Minute, "six tries of about two minutes")
+	})
+}
