@@ -154,7 +154,7 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 }
 
 // locked looks for machines that we cannot log in to, and what could be done about it;
-// others counts the machines that run beside them.
+// others counts the machines beside them that let us in, or surely do.
 func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err error) {
 	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
 	if err != nil {
@@ -169,13 +169,13 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err err
 			continue
 		}
 		wg.Go(func() {
-			m, err := c.tryLogin(ctx, n)
+			m, works, err := c.tryLogin(ctx, n)
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
 			if m != nil {
 				out = append(out, *m)
-			} else {
+			} else if works {
 				others++
 			}
 		})
@@ -190,36 +190,40 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err err
 const showTime = 8 * time.Second
 
 // tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
-// that passes is for its own step to say.
-func (c *Cluster) tryLogin(ctx context.Context, n Node) (*locked, error) {
+// that passes is for its own step to say. works says that it lets us in, or surely does.
+func (c *Cluster) tryLogin(ctx context.Context, n Node) (m *locked, works bool, err error) {
 	sd, err := c.seed(n)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !n.Adopt {
 		if surely, err := c.toldOurKeys(ctx, n, sd.file); err != nil || surely {
-			return nil, err
+			return nil, surely, err
 		}
 	}
 	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name) // nil unless it is ours
 	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
-		return nil, err
+		return nil, false, err
 	}
-	m := &locked{node: n, over: c.root(n.Name), open: true}
+	m = &locked{node: n, over: c.root(n.Name), open: true}
 	var auth *ssh.AuthError
 	limited, cancel := context.WithTimeout(ctx, showTime)
 	defer cancel()
 	switch have, err := c.authorized(limited, m, "show", ""); {
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, false, ctx.Err()
 	case err == nil:
 		if m.keys = with(have, c.spec.Access.PublicKeys); len(m.keys) > len(have) {
-			return m, nil
+			return m, true, nil
 		}
+		return nil, true, nil
 	case errors.As(err, &auth), errors.Is(err, proxmox.ErrAgentNotRunning) && c.listens(ctx, n):
-		return c.askKeys(ctx, n, vm)
+		m, err = c.askKeys(ctx, n, vm)
+		return m, false, err
+	case limited.Err() != nil:
+		progress.Say(ctx, "%s takes more than %s to show which keys it has: left to its own step", n.Name, showTime)
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // toldOurKeys reports whether a machine's only seed is the one with our keys. Where there

@@ -360,3 +360,31 @@ func TestAKeyThatTheFileNamesSince(t *testing.T) {
 		assert.Contains(t, w.authorized(t, "wk1"), public)
 	})
 }
+
+// A machine that is too slow to show its keys is said to be, and is none that lets us in.
+func TestASlowLoginIsNoneThatWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, duo)
+		w.up(t, spec)
+		w.keys = named(t)
+		require.Zero(t, w.guests()["wk1"].Run(t.Context(), "root", "systemctl stop qemu-guest-agent", io.Discard))
+		c := w.cluster(t, spec)
+		defer c.Close()
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			if err != nil || addr != "10.0.0.11:22" {
+				return conn, err
+			}
+			ours, theirs := net.Pipe()
+			return &hushed{conn, 0, ours, theirs}, nil
+		}
+		before := w.now()
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "login: this run has no key that these machines of the cluster let in")
+		assert.Contains(t, w.output.String(), "cp1 takes more than 8s to show which keys it has")
+		assert.Equal(t, changes{}, before.changes())
+	})
+}

@@ -21,9 +21,14 @@ import (
 func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
 	all, err := c.Proxmox.Strays(ctx, c.spec.tag())
 	return slices.DeleteFunc(all, func(s proxmox.Stray) bool {
-		own := slices.ContainsFunc(s.NICs, func(n proxmox.NIC) bool { return strings.EqualFold(n.MAC, StableMAC(c.spec.Name, s.Name).String()) })
-		return s.Template || !s.Unmarked(c.spec.tag()) || c.spec.names(s.Name) || !own && !slices.Contains(s.Tags, keepsData)
+		return s.Template || !s.Unmarked(c.spec.tag()) || c.spec.names(s.Name) || !c.takesBack(s) && !slices.Contains(s.Tags, keepsData)
 	}), err
+}
+
+// takesBack reports whether a stray would be recognised as ours by a file that names it.
+func (c *Cluster) takesBack(s proxmox.Stray) bool {
+	address := StableMAC(c.spec.Name, s.Name).String()
+	return s.Unmarked(c.spec.tag()) && slices.ContainsFunc(s.NICs, func(n proxmox.NIC) bool { return strings.EqualFold(n.MAC, address) })
 }
 
 // unrenamed refuses what would be made beside machines that are unknown: another NFS
@@ -42,13 +47,20 @@ func (c *Cluster) unrenamed(ctx context.Context) error {
 	}
 	nfs := c.spec.Platform.Storage.NFS
 	for _, s := range all {
-		if nfs != nil && nfs.VM != nil && slices.Contains(s.Tags, keepsData) && !there(nfs.VM.Name) {
+		switch {
+		case nfs == nil || nfs.VM == nil || !slices.Contains(s.Tags, keepsData) || there(nfs.VM.Name):
+		case !c.takesBack(s):
+			return converge.Permanent(fmt.Errorf("%s carries the tags of this cluster's NFS server, and neither a mark nor the address that an earlier version "+
+				"gave one of that name: it is a copy and not taken back, and %s would begin empty beside it\n"+
+				"  if that is right, as root on %s: %s; its data stays on it as it is, to be copied from it", words(s.Summary), nfs.VM.Name, s.Host, s.Untag(c.spec.tag())))
+		default:
 			return converge.Permanent(fmt.Errorf("%s keeps data of this cluster and was made by an earlier version, which gave it no mark, "+
 				"and %s would begin empty in its place: write name: %s under storage.nfs.vm for the next cluster:up, which marks it\n"+
 				"  if its data is not wanted any more, as root on %s: %s", words(s.Summary), nfs.VM.Name, s.Name, s.Host, s.Untag(c.spec.tag())))
 		}
 	}
-	if c.spec.serverAmong(vms) {
+	all = slices.DeleteFunc(all, func(s proxmox.Stray) bool { return !c.takesBack(s) }) // a copy alone is no cluster
+	if len(all) == 0 || c.spec.serverAmong(vms) {
 		return nil
 	}
 	var names, commands []string

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,10 +99,50 @@ func TestHalfMadeByAnEarlierVersion(t *testing.T) {
 		warnings, errs := w.doubts(t, spec)
 		for _, said := range []string{warnings, errs["vm/wk1"]} {
 			assert.Contains(t, said, "is what an earlier version has left that was cut off while it made it")
+			assert.Contains(t, said, "as root on pve1: pvesh get /nodes/pve1/tasks --vmid 901")
 			assert.Contains(t, said, "as root on pve1: qm destroy 901 --purge")
 			assert.NotContains(t, said, "adopt")
 		}
 		w.wipe(t, 901)
 		w.up(t, spec)
+	})
+}
+
+// A copy of an NFS server cannot be had back by naming it in the file, and nothing says so.
+func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		text := withServer + "charts: {folder: " + charts(t) + ", offline: true}\n"
+		spec := parse(t, text)
+		tags, at := "homelab-files;keeps-data", "net0"
+		address := func(name string) string {
+			return "virtio=" + cluster.StableMAC("files", name).String() + ",bridge=vmbr0"
+		}
+		w.sim.AddVM(pvesim.VM{ID: 901, Node: "pve1", Name: "old", Config: map[string]string{"memory": "1024", "tags": tags, at: address("else")}})
+		time.Sleep(time.Minute)
+		why := w.unchanged(t, spec)
+		assert.Contains(t, why, "VM 901 (old) on pve1 carries the tags of this cluster's NFS server")
+		assert.Contains(t, why, "files-nfs would begin empty beside it")
+		assert.Contains(t, why, "as root on pve1: qm set 901 --tags 'keeps-data'; its data stays on it")
+		assert.NotContains(t, why, "write name:")
+
+		w.wipe(t, 901)
+		w.up(t, spec)
+		for id, x := range map[int]struct{ tags, address string }{
+			902: {tags + ";homelab-files_104_0a0b0c0d", address("b902")}, // a restored backup
+			903: {tags, address("else")},
+			904: {tags, address("b904")},
+		} {
+			w.sim.AddVM(pvesim.VM{ID: id, Node: "pve1", Name: fmt.Sprint("b", id), Config: map[string]string{"memory": "1024", "tags": x.tags, at: x.address}})
+		}
+		time.Sleep(time.Minute)
+		warnings, _ := w.doubts(t, spec)
+		for _, id := range []int{902, 903} {
+			assert.Contains(t, warnings, fmt.Sprintf("as root on pve1: qm set %d --tags 'keeps-data'", id))
+			assert.NotContains(t, warnings, fmt.Sprintf("name: b%d under storage.nfs.vm", id))
+		}
+		assert.Equal(t, 2, strings.Count(warnings, "it is a copy of an NFS server and not taken back"))
+		assert.Contains(t, warnings, "name: b904 under storage.nfs.vm, and cluster:up takes it back with its data")
 	})
 }

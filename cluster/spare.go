@@ -12,8 +12,8 @@ import (
 // spare takes out of what lies about the ISOs that a VM has in its drive and the mappings
 // that one takes its device by, since Proxmox starts no VM whose ISO or mapping is gone.
 // Somebody may have made it of a machine of ours and taken our tag off it since. VMs of
-// owner's do not count: theirs go with them. What a VM has whose host does not answer
-// nobody knows, so what it may have stays.
+// owner's do not count: theirs go with them. What a VM has that cannot be read, as on a
+// silent host, nobody knows, so what it may have stays.
 func (c *Cluster) spare(ctx context.Context, all []rest, owner string) error {
 	if !slices.ContainsFunc(all, func(r rest) bool { return len(r.volumes)+len(r.mappings) > 0 }) {
 		return nil
@@ -42,12 +42,12 @@ func (c *Cluster) spare(ctx context.Context, all []rest, owner string) error {
 
 // stays reports, and says, whether something is kept for a VM that has it, or for one of
 // those that may.
-func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Summary) bool {
+func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Unread) bool {
 	switch {
 	case held:
 		progress.Say(ctx, "%s stays: %s has it, and would not start without", what, words(by))
 	case len(silent) > 0:
-		progress.Say(ctx, "%s stays: whether %s has it cannot be seen, since %s does not answer", what, words(silent[0]), silent[0].Host)
+		progress.Say(ctx, "%s stays: whether %s has it cannot be seen: %s", what, words(silent[0].Summary), firstLine(silent[0].Err.Error()))
 	default:
 		return false
 	}
@@ -61,7 +61,7 @@ func words(vm proxmox.Summary) string {
 
 // reach tells which of the silent VMs may have a volume of a host in their drives: those
 // of that host, and where the storage is shared, all.
-func (c *Cluster) reach(ctx context.Context, r rest, silent []proxmox.Summary) (func(proxmox.Volume) []proxmox.Summary, error) {
+func (c *Cluster) reach(ctx context.Context, r rest, silent []proxmox.Unread) (func(proxmox.Volume) []proxmox.Unread, error) {
 	apart := map[string]bool{} // each host has its own of that name
 	if len(r.volumes) > 0 && len(silent) > 0 {
 		storages, err := c.Proxmox.Storages(ctx, r.host)
@@ -72,7 +72,7 @@ func (c *Cluster) reach(ctx context.Context, r rest, silent []proxmox.Summary) (
 			apart[s.Name] = !s.Shared
 		}
 	}
-	return func(v proxmox.Volume) []proxmox.Summary {
-		return slices.DeleteFunc(slices.Clone(silent), func(vm proxmox.Summary) bool { return vm.Host != r.host && apart[v.Storage()] })
+	return func(v proxmox.Volume) []proxmox.Unread {
+		return slices.DeleteFunc(slices.Clone(silent), func(vm proxmox.Unread) bool { return vm.Host != r.host && apart[v.Storage()] })
 	}, nil
 }

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,11 +105,29 @@ func TestFilesOfASilentHost(t *testing.T) {
 				}
 				if shared {
 					assert.NotZero(t, seeds)
-					assert.Contains(t, w.output.String(), "stays: whether VM 900 (somebodys) on pve2 has it cannot be seen, since pve2 does not answer")
+					assert.Contains(t, w.output.String(), "stays: whether VM 900 (somebodys) on pve2 has it cannot be seen: pve2 does not answer: ")
 				} else {
 					assert.Zero(t, seeds, "no VM of another host has it")
 				}
 			})
 		})
 	}
+}
+
+// One VM that cannot be read keeps what it may have, and ends no look at the others.
+func TestFilesOfAVMThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.TwoHosts())
+		defer w.close()
+		spec := parse(t, duo)
+		w.up(t, spec)
+		seed := strings.Split(w.vm(t, "wk1").Config["ide2"], ",")[0]
+		require.Contains(t, seed, "_wk1_")
+		w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve1", Name: "somebodys", Running: true, Config: map[string]string{"memory": "1024"}})
+		time.Sleep(time.Minute)
+		w.sim.Fail(pvesim.Rule{Method: "GET", Path: ".*/qemu/900/pending", Times: -1, Status: 500, Message: "unable to parse value of 'net0'"})
+		w.down(t, spec)
+		assert.Contains(t, w.output.String(), seed+" on pve1 stays: whether VM 900 (somebodys) on pve1 has it cannot be seen: proxmox: GET /nodes/pve1/qemu/900/pending: unable to parse")
+		assert.NotNil(t, w.sim.ReadVolume("pve1", seed))
+	})
 }

@@ -87,6 +87,9 @@ func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
 	case s.Clear() != "":
 		cure = s.Clear()
 	case there || s.Template:
+	case slices.Contains(s.Tags, keepsData) && !c.takesBack(s):
+		cure = fmt.Sprintf("it is a copy of an NFS server and not taken back under any name; its data stays on it as it is, also without the tag: "+
+			"copy from it what is wanted. So that it is not spoken of any more, as root on %s: %s", s.Host, s.Untag(c.spec.tag()))
 	case slices.Contains(s.Tags, keepsData):
 		cure = fmt.Sprintf("if it is this cluster's NFS server: name: %s under storage.nfs.vm, and cluster:up takes it back with its data; else %s", s.Name, cure)
 	case c.spec.names(s.Name):

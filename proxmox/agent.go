@@ -26,6 +26,7 @@ const maxOff = 3
 // WaitAgent waits until the guest agent answers.
 func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 	begun, off, seen := time.Now(), 0, ""
+	var away error // what the host says, while it does not answer itself
 	for {
 		var info struct{}
 		err := c.askAgent(ctx, vm, "info", nil, &info)
@@ -33,11 +34,12 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return unanswered(ctx, vm, begun, seen)
+			return unanswered(ctx, vm, begun, seen, away)
 		case wait.IsPassing(err): // the host itself does not answer: that says nothing of the guest
+			away = err
 			progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, brief(err))
 			if sleep(ctx, lifePause) != nil {
-				return unanswered(ctx, vm, begun, seen)
+				return unanswered(ctx, vm, begun, seen, away)
 			}
 			continue
 		case saidOff(words(err)) && off < maxOff:
@@ -47,17 +49,22 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 		default:
 			off = 0
 		}
+		away = nil
 		if seen = "the guest has its network up, and still boots or installs: "; errors.Is(err, errMute) {
 			seen = "the guest has not sent anything over its network yet: "
 		}
 		progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
 		if sleep(ctx, lifePause) != nil {
-			return unanswered(ctx, vm, begun, seen)
+			return unanswered(ctx, vm, begun, seen, nil)
 		}
 	}
 }
 
-func unanswered(ctx context.Context, vm *VM, begun time.Time, seen string) error {
+func unanswered(ctx context.Context, vm *VM, begun time.Time, seen string, away error) error {
+	if away != nil {
+		return fmt.Errorf("the guest agent of %s has not answered in %s, nor at last has %s for it: %w: %w",
+			vm, time.Since(begun).Round(time.Second), vm.Host, context.Cause(ctx), away)
+	}
 	return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, context.Cause(ctx))
 }
 

@@ -200,8 +200,9 @@ func (e *ConflictError) Error() string {
 
 // clearing says how a half-made VM of an earlier version goes away.
 func clearing(host string, vmid int) string {
-	return fmt.Sprintf("nothing is in it that its template does not have, unless somebody has started it since (qm config %d): "+
-		"destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up makes it anew", vmid, host, vmid)
+	return fmt.Sprintf("only if nobody has started it since, nothing is in it that its template does not have: look at its task history in the web "+
+		"interface, or as root on %s: pvesh get /nodes/%s/tasks --vmid %d\n"+
+		"  if nobody has, destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up makes it anew", host, host, vmid, host, vmid)
 }
 
 // DuplicateError is more than one VM of ours with one name.

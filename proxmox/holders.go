@@ -3,6 +3,7 @@ package proxmox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,10 +14,16 @@ import (
 // devices: Proxmox starts none of which such a thing is gone.
 type Holders struct {
 	// Silent are those whose configuration cannot be read, since their hosts do not
-	// answer: they may name anything.
-	Silent []Summary
+	// answer or something else fails: they may name anything.
+	Silent []Unread
 
 	files, mappings map[string]Summary // one that names it
+}
+
+// Unread is a VM whose configuration could not be read.
+type Unread struct {
+	Summary
+	Err error // why
 }
 
 // Holders reads the configuration of every VM that the token may see, now and after its
@@ -41,15 +48,24 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 	h := &Holders{files: map[string]Summary{}, mappings: map[string]Summary{}}
 	var answer []resource
 	for _, r := range all {
-		if r.certain() != nil {
-			h.Silent = append(h.Silent, r.summary())
+		if r.unseen != nil {
+			h.Silent = append(h.Silent, Unread{r.summary(), fmt.Errorf("%s does not answer: %w", r.Node, r.unseen)})
 		} else {
 			answer = append(answer, r)
 		}
 	}
-	vms, err := c.readAll(ctx, answer)
+	failed := make([]error, len(answer))
+	vms, err := c.readEach(ctx, answer, func(i int, err error) error {
+		failed[i] = err
+		return ctx.Err()
+	})
 	if err != nil {
 		return nil, err
+	}
+	for i, err := range failed {
+		if err != nil {
+			h.Silent = append(h.Silent, Unread{answer[i].summary(), err})
+		}
 	}
 	for _, vm := range vms {
 		if !ours[vm.VMID] || !c.owns(owner, vm) {
@@ -89,23 +105,30 @@ func (h *Holders) Mapping(id string) (by Summary, held bool) {
 	return by, held
 }
 
-// readAll reads VMs that a list has shown, a few at a time, as running ones, which alone
-// have something pending. It leaves out what was destroyed since.
+// readAll is readEach where every VM has to be read.
 func (c *Client) readAll(ctx context.Context, all []resource) ([]*VM, error) {
+	return c.readEach(ctx, all, func(_ int, err error) error { return err })
+}
+
+// readEach reads VMs that a list has shown, a few at a time, as running ones, which alone
+// have something pending. It leaves out what was destroyed since, and those whose failure,
+// which unread is told, unread does not return.
+func (c *Client) readEach(ctx context.Context, all []resource, unread func(i int, err error) error) ([]*VM, error) {
 	found := make([]*VM, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(looksAtOnce)
 	for i, r := range all {
 		group.Go(func() error {
 			entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Node, int(r.VMID), "pending"), nil)
-			if errors.Is(err, ErrNotFound) {
+			switch {
+			case errors.Is(err, ErrNotFound):
 				return nil
+			case err != nil:
+				return unread(i, err)
 			}
-			if err == nil {
-				found[i] = newVM(r.Node, int(r.VMID), entries, true)
-				found[i].Running = r.Status == "running"
-			}
-			return err
+			found[i] = newVM(r.Node, int(r.VMID), entries, true)
+			found[i].Running = r.Status == "running"
+			return nil
 		})
 	}
 	err := group.Wait()

@@ -89,9 +89,14 @@ func (v *VM) halfMade(owner string) bool {
 
 // abandoned reports whether the VM is what an earlier version has left that was cut off
 // between a clone and its configuration. Its notes named no VMID, so a copy of one has
-// them, too: whose it is nothing tells, but nobody has worked in it before somebody started it.
+// them, too. It is one only while nothing shows that anybody has used it: it is off and has
+// no snapshot, no device, no second disk, and no tag but owner's. Whether it ever ran its
+// configuration does not show.
 func (v *VM) abandoned(owner string) bool {
-	return v.Description == "Unfinished: this VM is being made for "+owner+"."
+	alien := func(tag string) bool { return tag != strings.ToLower(owner) }
+	return v.Description == "Unfinished: this VM is being made for "+owner+"." &&
+		!v.Running && !v.Template && v.config["vmstate"] == "" && v.config["parent"] == "" &&
+		len(v.GPUs) == 0 && len(v.Disks) < 2 && len(v.Unused) == 0 && !slices.ContainsFunc(v.Tags, alien)
 }
 
 // unlike says why a VM that is not ours is not, although it may look so.

@@ -2,8 +2,10 @@ package proxmox_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,5 +164,44 @@ func TestUntag(t *testing.T) {
 		"qm set 900 --tags 'homelab-a100-2_104_0a0b0c0d;homelab-a100_x_0a0b0c0d'": {owner, "homelab-a100-2_104_0a0b0c0d", "homelab-a100_x_0a0b0c0d"},
 	} {
 		assert.Equal(t, want, proxmox.Stray{Summary: proxmox.Summary{VMID: 900, Tags: tags}}.Untag(owner))
+	}
+}
+
+// What an earlier version left half-made is called that only while nothing shows that
+// somebody uses it: its copies have its notes, too, and the advice is to destroy it.
+func TestWhatIsInUseIsNotCalledHalfMade(t *testing.T) {
+	const notes = "Unfinished: this VM is being made for " + owner + "."
+	for what, x := range map[string]struct {
+		change    pvesim.VM
+		abandoned bool
+	}{
+		"as it was left": {abandoned: true},
+		"it runs":        {change: pvesim.VM{Running: true}},
+		"a mark":         {change: pvesim.VM{Config: map[string]string{"tags": owner + ";" + owner + "_102_0a0b0c0d"}}},
+		"it keeps data":  {change: pvesim.VM{Config: map[string]string{"tags": owner + ";keeps-data"}}},
+		"a GPU":          {change: pvesim.VM{Config: map[string]string{"hostpci0": "mapping=a100"}}},
+		"more disks":     {change: pvesim.VM{Config: map[string]string{"scsi0": "vmdata:vm-900-disk-0,size=4G", "scsi1": "vmdata:vm-900-disk-1,size=4G"}}},
+		"a snapshot":     {change: pvesim.VM{Config: map[string]string{"parent": "before"}}},
+		"it sleeps":      {change: pvesim.VM{Config: map[string]string{"vmstate": "vmdata:vm-900-state-suspend"}}},
+	} {
+		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			x.change.ID, x.change.Node, x.change.Name = 900, "pve1", "cp1"
+			config := map[string]string{"memory": "1024", "tags": owner, "description": notes}
+			maps.Copy(config, x.change.Config)
+			x.change.Config = config
+			sim.AddVM(x.change)
+			time.Sleep(time.Minute)
+			strays, err := c.Strays(t.Context(), owner)
+			require.NoError(t, err)
+			require.Len(t, strays, 1, what)
+			assert.Equal(t, x.abandoned, strays[0].Clear() != "", what)
+			var other *proxmox.ConflictError
+			require.ErrorAs(t, c.Conflict(t.Context(), owner, "cp1"), &other, what)
+			assert.Equal(t, x.abandoned, other.Abandoned, what)
+			for _, said := range []string{strays[0].Why, other.Error()} {
+				assert.Equal(t, x.abandoned, strings.Contains(said, "cut off while it made it"), "%s: %s", what, said)
+			}
+			assert.Equal(t, x.abandoned, strings.Contains(other.Error(), "qm destroy 900"), what)
+		})
 	}
 }

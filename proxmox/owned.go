@@ -131,6 +131,7 @@ func (c *Client) tell(ctx context.Context, all []resource, owner string) (ours [
 			return nil, nil, err
 		}
 		s.Summary = c.withPower(ctx, vm.summary(), r)
+		vm.Running = s.Running
 		s.Why, s.GPUs, s.NICs, s.abandoned = vm.unlike(owner), vm.GPUs, vm.NICs, vm.abandoned(owner)
 		switch {
 		case vm.ours(owner):

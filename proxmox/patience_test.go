@@ -1,7 +1,10 @@
 package proxmox_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
 
 // TestAHostThatDoesNotAnswerForAWhile: what is waited for goes on meanwhile, and so does
@@ -49,5 +53,42 @@ func TestAHostThatDoesNotAnswerForAWhile(t *testing.T) {
 			_, err := c.FetchImage(t.Context(), "pve1", "local", noble(t))
 			require.ErrorContains(t, err, "No route to host")
 		})
+	})
+}
+
+// TestAHostThatIsGoneIsTheCause: a wait for an agent that ends while the host does not answer
+// says so, and not that the guest is silent; one that ends after it came back does not.
+func TestAHostThatIsGoneIsTheCause(t *testing.T) {
+	for times, blamed := range map[int]bool{-1: true, 3: false} {
+		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			sim.Fail(pvesim.Rule{Path: ".*/status/start", Guest: &guest.Faults{AgentNeverAnswers: true}})
+			vm := booted(t, c)
+			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: ".*/agent/info", Times: times, Status: 595, Message: "No route to host"})
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			err := c.WaitAgent(ctx, vm)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			var said *proxmox.Error
+			assert.Equal(t, blamed, errors.As(err, &said) && said.Status == 595, "%v", err)
+			assert.Equal(t, blamed, strings.Contains(err.Error(), "nor at last has pve1 for it"), "%v", err)
+		})
+	}
+}
+
+// TestTheWaitForASlowSilentHost: the time is measured, and not the pauses alone, where each
+// question takes long to fail.
+func TestTheWaitForASlowSilentHost(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		vm := booted(t, c)
+		sim.Fail(pvesim.Rule{Mutating: true, Path: ".*/status/.*", TaskDelay: 12 * time.Hour, After: true})
+		sim.Fail(pvesim.Rule{
+			Method: http.MethodGet, Path: "/nodes/pve1/tasks", Times: -1, Status: 595, Message: "Connection timed out", Delay: 25 * time.Second,
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begun := time.Now()
+		err := c.Stop(ctx, vm)
+		require.ErrorContains(t, err, "Connection timed out")
+		assert.Less(t, time.Since(begun), 20*time.Minute, "six tries of about two minutes")
 	})
 }

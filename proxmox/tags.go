@@ -57,13 +57,24 @@ func (a TagAccess) Mark(owner string, tags []string) (can, sure bool) {
 	return len(tags) == 0 || slices.ContainsFunc(tags, may), false
 }
 
-// Free returns the command that lets every token set the tags of its machines.
+// Free returns the command that lets every token set the tags of its machines. It sets the
+// whole option anew; see [TagAccess.Lost].
 func (a TagAccess) Free() string {
 	value := "user-allow=free"
 	if len(a.List) > 0 {
 		value += ",user-allow-list=" + strings.Join(a.List, ";")
 	}
 	return fmt.Sprintf("pvesh set /cluster/options --user-tag-access '%s'", value)
+}
+
+// Lost says what the command of Free would lose that the token may not see, "" where it
+// sees it.
+func (a TagAccess) Lost() string {
+	if a.Allow != "" {
+		return ""
+	}
+	return "first look at pvesh get /cluster/options: where its user-tag-access has a user-allow-list, " +
+		"write ,user-allow-list=A;B behind user-allow=free, or the list is lost"
 }
 
 var tagText = regexp.MustCompile(`Sys\.Modify for modifying tag '(.*?)'`)
@@ -76,5 +87,6 @@ func tagHint(message string) string {
 	}
 	return fmt.Sprintf("\n  it is for the tag %s; every token may set tags of its own, and this one needs no more, "+
 		"once root has run on a host: %s"+
-		"\n  (a tag that is among the datacenter's registered-tags stays for administrators: take it out there)", m[1], TagAccess{}.Free())
+		"\n  %s"+
+		"\n  (a tag that is among the datacenter's registered-tags stays for administrators: take it out there)", m[1], TagAccess{}.Free(), TagAccess{}.Lost())
 }

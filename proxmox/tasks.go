@@ -58,7 +58,7 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	w := n.join(upid)
 	defer n.leave(w)
 	progress.Say(ctx, "%s", upid.what())
-	for unheard := time.Duration(0); ; {
+	for unheard := (time.Time{}); ; { // since when
 		select {
 		case <-ctx.Done():
 			return "", ctx.Err()
@@ -69,22 +69,23 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 			<-n.turn
 			switch {
 			case err == nil:
-				unheard = 0
+				unheard = time.Time{}
 				continue
-			case !wait.IsPassing(err) || unheard >= taskUnheard:
+			case !wait.IsPassing(err) || !unheard.IsZero() && time.Since(unheard) >= taskUnheard:
 				return "", err
+			case unheard.IsZero():
+				unheard = time.Now()
 			}
 			progress.Say(ctx, "%s: %s; asking again", upid.what(), brief(err))
 			if sleep(ctx, unheardPause) != nil {
 				return "", errors.Join(err, ctx.Err())
 			}
-			unheard += unheardPause
 		}
 	}
 }
 
-// taskUnheard is how long a host may fail to tell how a task is, in pauses of
-// unheardPause between the questions: the task goes on without it.
+// taskUnheard is how long a host may fail to tell how a task is, since its first failure
+// and with pauses of unheardPause between the questions: the task goes on without it.
 const (
 	taskUnheard  = 2 * time.Minute
 	unheardPause = 2 * time.Second

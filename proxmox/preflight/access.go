@@ -65,7 +65,11 @@ func checkTags(w *Want, s *seen) []Finding {
 	if slices.Contains(s.tags.is.Registered, w.Owner) {
 		return []Finding{say(s.token, "take it out of the registered tags (Datacenter, Options)", "the tag %s, which machines of ours carry, is among the datacenter's registered-tags, and the token %s has no Sys.Modify on /", w.Owner, s.token)}
 	}
-	return []Finding{say(s.token, "let whoever may configure a machine set its tags, as root on any host: `"+s.tags.is.Free()+"`",
+	cure := "let whoever may configure a machine set its tags, as root on any host: `" + s.tags.is.Free() + "`"
+	if lost := s.tags.is.Lost(); lost != "" {
+		cure = lost + "; " + cure
+	}
+	return []Finding{say(s.token, cure,
 		"%sthe token %s may not give machines tags of their own, by which they are known as ours: the datacenter's option user-tag-access has user-allow=%s, and the token has no Sys.Modify on /",
 		seen, s.token, orUnknown(s.tags.is.Allow))}
 }
