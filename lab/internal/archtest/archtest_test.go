@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 // cluster) is not; converge/progress and secret are a line on a screen and a string that
 // is not printed.
 var beneath = []string{
-	"converge/progress", "internal/iso9660", "internal/labctl", "internal/suggest", "internal/yamlbound",
+	"converge/progress", "internal/iso9660", "internal/keep", "internal/labctl", "internal/suggest", "internal/yamlbound",
 	"proxmox/pvesim", "proxmox/pvesim/guest", "proxmox/pvesim/qemu", "remote", "remote/remotetest", "remote/ssh", "secret",
 }
 
