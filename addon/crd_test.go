@@ -1,14 +1,12 @@
 package addon_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,8 +42,10 @@ func TestObjectsFitTheirDefinitions(t *testing.T) {
 		for i, o := range ours[kind] {
 			schema, ok := schemas[dig(o, "apiVersion").(string)+" "+kind].(map[string]any)
 			require.True(t, ok, "%s: %s of %s", where[kind][i], kind, dig(o, "apiVersion"))
+			text, err := json.Marshal(schema)
+			require.NoError(t, err)
 			assert.Empty(t, strangers(dig(o, "spec"), dig(schema, "properties", "spec"), "spec"), "%s: %s", where[kind][i], kind)
-			assert.NoError(t, fits(t, schema, o), "%s: %s", where[kind][i], kind)
+			assert.NoError(t, facts.Fits(t, text)(o), "%s: %s", where[kind][i], kind)
 		}
 	}
 }
@@ -150,20 +150,4 @@ func strangers(v, schema any, at string) []string {
 		}
 	}
 	return out
-}
-
-func fits(t *testing.T, schema map[string]any, object any) error {
-	t.Helper()
-	read := func(v any) any {
-		b, err := json.Marshal(v)
-		require.NoError(t, err)
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
-		require.NoError(t, err)
-		return doc
-	}
-	c := jsonschema.NewCompiler()
-	require.NoError(t, c.AddResource("crd.json", read(schema)))
-	compiled, err := c.Compile("crd.json")
-	require.NoError(t, err)
-	return compiled.Validate(read(object))
 }

@@ -1,7 +1,6 @@
 package addon_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
@@ -122,47 +120,13 @@ func excused(chart, path string, named []string) bool {
 	return slices.Contains(named, path)
 }
 
-// checkSchema holds values against what is kept of a chart's schema. A null takes a
-// default away, and is not there when Helm asks the schema.
+// checkSchema holds values against what is kept of a chart's schema.
 func checkSchema(t *testing.T, text []byte, values map[string]any) {
 	t.Helper()
 	if len(text) == 0 {
 		return // the chart has none
 	}
-	assert.NoError(t, compiled(t, text).Validate(instance(t, values)))
-}
-
-func compiled(t *testing.T, text []byte) *jsonschema.Schema {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	require.NoError(t, err)
-	c := jsonschema.NewCompiler()
-	require.NoError(t, c.AddResource("values.schema.json", doc))
-	schema, err := c.Compile("values.schema.json")
-	require.NoError(t, err)
-	return schema
-}
-
-func instance(t *testing.T, values map[string]any) any {
-	t.Helper()
-	text, err := json.Marshal(withoutNulls(values))
-	require.NoError(t, err)
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	require.NoError(t, err)
-	return doc
-}
-
-func withoutNulls(values map[string]any) map[string]any {
-	out := map[string]any{}
-	for key, v := range values {
-		if below, ok := v.(map[string]any); ok {
-			v = withoutNulls(below)
-		}
-		if v != nil {
-			out[key] = v
-		}
-	}
-	return out
+	assert.NoError(t, facts.FitsValues(t, text)(values))
 }
 
 // The check above can fail.
@@ -173,6 +137,5 @@ func TestUnknownKeysAreSeen(t *testing.T) {
 	rancher := factsOf(t, "rancher")
 	assert.False(t, excused("rancher", "hostnam", rancher.Named))
 	assert.True(t, excused("rancher", "hostname", rancher.Named))
-	schema := compiled(t, rancher.Schema)
-	assert.Error(t, schema.Validate(instance(t, map[string]any{"ingress": "yes"})))
+	assert.Error(t, facts.FitsValues(t, rancher.Schema)(map[string]any{"ingress": "yes"}))
 }

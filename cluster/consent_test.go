@@ -186,17 +186,24 @@ func (k kindOfChange) row(costs []converge.Cost) string {
 	return fmt.Sprintf("| %s | %s | %s |", k.what, asked, otherwise)
 }
 
+// peopled is a world that is up, where people work, and its file.
+func peopled(t *testing.T) (*world, string) {
+	t.Helper()
+	w := newWorld(t, pvesim.EightA100())
+	text := consenting + fmt.Sprintf("charts: {folder: %s, offline: true}\n", charts(t))
+	w.up(t, parse(t, text))
+	time.Sleep(time.Minute)
+	require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(people)))
+	time.Sleep(time.Minute)
+	return w, text
+}
+
 // Of every kind of change: the plan says what it costs, which is the table of the docs; and
 // whoever has agreed to nothing loses nothing, while what costs nothing is done.
 func TestNothingIsLostWithoutConsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
+		w, text := peopled(t)
 		defer w.close()
-		text := consenting + fmt.Sprintf("charts: {folder: %s, offline: true}\n", charts(t))
-		w.up(t, parse(t, text))
-		time.Sleep(time.Minute)
-		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(people)))
-		time.Sleep(time.Minute)
 		require.Empty(t, w.plan(t, parse(t, text)))
 		rows := []string{"| change | on a terminal | without one |", "|---|---|---|"}
 		for _, k := range kindsOfChange() {
@@ -255,13 +262,8 @@ func (w *world) takeBack(t *testing.T, k kindOfChange, text string) {
 // Who works where, on which disks, is said by name.
 func TestCostsAreByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
+		w, text := peopled(t)
 		defer w.close()
-		text := consenting + fmt.Sprintf("charts: {folder: %s, offline: true}\n", charts(t))
-		w.up(t, parse(t, text))
-		time.Sleep(time.Minute)
-		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(people)))
-		time.Sleep(time.Minute)
 		changed := strings.NewReplacer(
 			"  wk1: {address: 10.0.0.31, cores: 4, memory: 8GiB, disks: {data: {size: 50GiB, mount: /data, role: data}}}\n", "",
 			"  wk2: {address: 10.0.0.32, cores: 4, memory: 8GiB}\n", "",

@@ -85,12 +85,14 @@ func (c *Cluster) users(ctx context.Context, of func(*consent.Work) []string) []
 func (c *Cluster) stops(ctx context.Context, why string, names ...string) []converge.Cost {
 	var out []converge.Cost
 	for _, name := range names {
-		users := c.users(ctx, func(w *consent.Work) []string { return w.On(name) })
+		cost := converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Away: away}
+		of := func(w *consent.Work) []string { return w.On(name) }
 		if n := c.guests[name]; n != nil && n.node.Role == FileServer { // it is not drained: mounts are hard
-			users = c.users(ctx, func(w *consent.Work) []string { return w.Notebooks("") })
-			why += "; whoever uses its volumes waits until it is back"
+			of = func(w *consent.Work) []string { return w.Notebooks("") }
+			cost.Why += "; whoever uses its volumes waits until it is back"
 		}
-		out = append(out, converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Users: users, Away: away})
+		cost.Users = c.users(ctx, of)
+		out = append(out, cost)
 	}
 	return out
 }

@@ -6,11 +6,13 @@ import (
 	_ "embed" // the script below
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strconv"
 
 	"github.com/cps-gpu/homelab/converge/lease"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -92,18 +94,8 @@ func (l *leaseFile) change(ctx context.Context, verb, version, text string) erro
 		case leaseStale:
 			return lease.ErrStale
 		case leaseBusy:
-			return &busyLease{l.String()}
+			return wait.Passing(fmt.Errorf("%s: another run has been changing it for 10 seconds", l))
 		}
 	}
 	return err
 }
-
-// busyLease is a lease whose turn did not come.
-type busyLease struct{ lease string }
-
-func (e *busyLease) Error() string {
-	return e.lease + ": another run has been changing it for 10 seconds"
-}
-
-// Passing is true: the turn ends with the process that has it.
-func (*busyLease) Passing() bool { return true }

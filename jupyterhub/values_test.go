@@ -1,7 +1,6 @@
 package jupyterhub
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"io/fs"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -168,8 +166,7 @@ func at(t *testing.T, v any, path ...string) any {
 	return v
 }
 
-// schema returns a check of values against what is kept of the chart's schema. A null
-// takes a default away, and is not there when Helm asks the schema.
+// schema returns a check of values against what is kept of the chart's schema.
 func schema(t testing.TB) func(values map[string]any) error {
 	t.Helper()
 	text := facts.Kept(t, filepath.Join("testdata", "facts", "values.schema.json"), *update, func(full fs.FS) ([]byte, error) {
@@ -179,36 +176,7 @@ func schema(t testing.TB) func(values map[string]any) error {
 		}
 		return facts.Schema(raw, true)
 	})
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	require.NoError(t, err)
-	c := jsonschema.NewCompiler()
-	require.NoError(t, c.AddResource("values.schema.json", doc))
-	compiled, err := c.Compile("values.schema.json")
-	require.NoError(t, err)
-	return func(values map[string]any) error {
-		text, err := json.Marshal(withoutNulls(values))
-		if err != nil {
-			return err
-		}
-		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		if err != nil {
-			return err
-		}
-		return compiled.Validate(v)
-	}
-}
-
-func withoutNulls(values map[string]any) map[string]any {
-	out := map[string]any{}
-	for key, v := range values {
-		if below, ok := v.(map[string]any); ok {
-			v = withoutNulls(below)
-		}
-		if v != nil {
-			out[key] = v
-		}
-	}
-	return out
+	return facts.FitsValues(t, text)
 }
 
 // merge lays values over those of a chart, as Helm does: dictionaries are merged, a

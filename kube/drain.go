@@ -79,7 +79,7 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 		if err != nil {
 			return "", err
 		}
-		if pods = slices.DeleteFunc(pods, stays); len(pods) == 0 {
+		if pods = slices.DeleteFunc(pods, Stays); len(pods) == 0 {
 			return "", nil
 		}
 		if first {
@@ -117,13 +117,14 @@ func (c *Client) Drainable(ctx context.Context, name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return len(slices.DeleteFunc(pods, stays)), nil
+	return len(slices.DeleteFunc(pods, Stays)), nil
 }
 
-// stays reports whether a pod is none of drain's business.
-func stays(p corev1.Pod) bool {
+// Stays reports whether a drain leaves a pod where it is: one of a DaemonSet, or the
+// kubelet's own, which come and go with their node.
+func Stays(p corev1.Pod) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	o := owner(&p.ObjectMeta)
+	o := metav1.GetControllerOf(&p)
 	return mirror || o != nil && o.Kind == "DaemonSet"
 }
 
@@ -135,7 +136,7 @@ func (d Drain) refused(pods []corev1.Pod) []string {
 		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 		switch {
 		case ended || p.DeletionTimestamp != nil:
-		case !d.Force && owner(&p.ObjectMeta) == nil:
+		case !d.Force && metav1.GetControllerOf(p) == nil:
 			out = append(out, "pod "+podRef(p)+" belongs to nothing that would make it again (force evicts it)")
 		case !d.DeleteEmptyDir && hasEmptyDir(p):
 			out = append(out, "pod "+podRef(p)+" has data in an emptyDir (deleting that must be allowed)")

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -206,5 +205,3 @@ func onNode(node string) map[string][]string {
 }
 
 func podRef(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
-
-func owner(o *metav1.ObjectMeta) *metav1.OwnerReference { return metav1.GetControllerOf(o) }

@@ -69,14 +69,14 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 		return false, err
 	}
 	if len(all) == 0 {
-		return false, &leaseBusy{errors.New("the lease has no host to be made on: Proxmox names none")}
+		return false, wait.Passing(errors.New("the lease has no host to be made on: Proxmox names none"))
 	}
 	host := l.choose(all)
 	if i := slices.IndexFunc(vms, func(r resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {
 		there, host = true, vms[i].Node
 	}
 	if slices.ContainsFunc(all, func(h Host) bool { return h.Name == host && !h.Online }) && there {
-		return true, &leaseAway{l.vmid, host}
+		return true, wait.Passing(leaseAway(l.vmid, host)) // the host may come back
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,19 +100,11 @@ func (l *leaseVM) choose(all []Host) string {
 
 // leaseAway is a lease on a host that is down: nobody can tell whether its holder lives,
 // or take it over.
-type leaseAway struct {
-	vmid int
-	host string
-}
-
-func (e *leaseAway) Error() string {
-	return fmt.Sprintf("the lease is VM %d on %s, which is offline, so nobody can see whether another run still holds it\n"+
+func leaseAway(vmid int, host string) error {
+	return fmt.Errorf("the lease is VM %d on %s, which is offline, so nobody can see whether another run still holds it\n"+
 		"  bring %s back; if it never comes back and no other run is at work, as root on another host: rm /etc/pve/nodes/%s/qemu-server/%d.conf",
-		e.vmid, e.host, e.host, e.host, e.vmid)
+		vmid, host, host, host, vmid)
 }
-
-// Passing is true: the host may come back.
-func (*leaseAway) Passing() bool { return true }
 
 // Read returns the VM's notes. While it is being made it has none.
 func (l *leaseVM) Read(ctx context.Context) (lease.Seen, error) {
@@ -134,7 +126,7 @@ func (l *leaseVM) Read(ctx context.Context) (lease.Seen, error) {
 		return s, err
 	}
 	if s, err = l.read(ctx); errors.Is(err, ErrNotFound) { // it comes, goes or moves
-		err = &leaseBusy{err}
+		err = wait.Passing(err)
 	}
 	return s, err
 }
@@ -192,15 +184,7 @@ func (l *leaseVM) Remove(ctx context.Context) error {
 	case errors.Is(err, ErrNotFound):
 		return nil
 	case saidLock(words(err)) != "":
-		return &leaseBusy{err}
+		return wait.Passing(err) // a backup, a migration or another run ends
 	}
 	return err
 }
-
-// leaseBusy is a lease that something is at work on: a backup, a migration, another run.
-type leaseBusy struct{ error }
-
-func (e *leaseBusy) Unwrap() error { return e.error }
-
-// Passing is true: that ends.
-func (*leaseBusy) Passing() bool { return true }

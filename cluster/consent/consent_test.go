@@ -113,7 +113,7 @@ func podOn(node, name, owner string, change func(*corev1.Pod)) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
 	p.Spec.NodeName = node
 	if owner != "" {
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "x"}}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "x", Controller: new(true)}}
 	}
 	if change != nil {
 		change(&p)
@@ -132,16 +132,19 @@ func TestWhoseWorkEnds(t *testing.T) {
 	gpus := func(p *corev1.Pod) {
 		p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}}}}
 	}
+	owned := func(p *corev1.Pod) { // which goes with its owner, and is not made again by it
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ConfigMap", Name: "x"}}
+	}
 	w := &Work{pods: []corev1.Pod{
 		podOn("a", "jupyter-eve", "", notebookOf("eve", "")), podOn("a", "jupyter-ada--big", "", notebookOf("ada", "big")),
-		podOn("a", "train", "Job", gpus), podOn("a", "by-hand", "", nil), podOn("a", "web-1", "ReplicaSet", nil),
+		podOn("a", "train", "Job", gpus), podOn("a", "by-hand", "", nil), podOn("a", "of-a-node", "", owned), podOn("a", "web-1", "ReplicaSet", nil),
 		podOn("a", "web-2", "ReplicaSet", nil), podOn("a", "agent", "DaemonSet", gpus),
 		podOn("a", "static", "Node", func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "x" }),
 		podOn("b", "web-3", "ReplicaSet", nil), podOn("b", "fake", "Job", func(p *corev1.Pod) { p.Annotations[userNote] = "no hub's" }),
 		podOn("c", "web-4", "ReplicaSet", nil),
 	}}
 	assert.Equal(t, []string{
-		"the notebook big of ada", "the notebook of eve", "pod ns/by-hand, which nobody makes again", "pod ns/train (2 GPU)", "2 other pods",
+		"the notebook big of ada", "the notebook of eve", "pod ns/by-hand, which nobody makes again", "pod ns/of-a-node, which nobody makes again", "pod ns/train (2 GPU)", "2 other pods",
 	}, w.On("a"))
 	assert.Equal(t, []string{"2 pods that are made again"}, w.On("b"))
 	assert.Equal(t, []string{"1 pod that is made again"}, w.On("c"))

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 
 	"github.com/cps-gpu/homelab/kube"
 )
@@ -95,12 +96,12 @@ func (w *Work) ends(node string) (out []string, others int) {
 	var notebooks, named []string
 	for _, p := range w.pods {
 		switch who := notebook(p); {
-		case p.Spec.NodeName != node || ofTheNode(p):
+		case p.Spec.NodeName != node || kube.Stays(p):
 		case who != "":
 			notebooks = append(notebooks, who)
 		case gpus(p) > 0:
 			named = append(named, fmt.Sprintf("pod %s/%s (%d GPU)", p.Namespace, p.Name, gpus(p)))
-		case len(p.OwnerReferences) == 0:
+		case metav1.GetControllerOf(&p) == nil:
 			named = append(named, fmt.Sprintf("pod %s/%s, which nobody makes again", p.Namespace, p.Name))
 		default:
 			others++
@@ -128,21 +129,13 @@ func (w *Work) Untolerant(node string, taint corev1.Taint) []string {
 	left := &Work{}
 	for _, p := range w.pods {
 		tolerated := slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
-			return (t.Effect == "" || t.Effect == taint.Effect) && (t.Key == taint.Key || t.Key == "" && t.Operator == corev1.TolerationOpExists) &&
-				(t.Operator == corev1.TolerationOpExists || t.Value == taint.Value) && t.TolerationSeconds == nil
+			return t.TolerationSeconds == nil && t.ToleratesTaint(klog.Logger{}, &taint, true)
 		})
 		if !tolerated {
 			left.pods = append(left.pods, p)
 		}
 	}
 	return left.On(node)
-}
-
-// ofTheNode reports whether a pod is one that comes and goes with its node: of a DaemonSet,
-// or the kubelet's own.
-func ofTheNode(p corev1.Pod) bool {
-	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror || slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" })
 }
 
 // gpus counts those of NVIDIA's that a pod was given.

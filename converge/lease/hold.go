@@ -73,7 +73,7 @@ func (l *Lease) bounded(ctx context.Context, ask func(context.Context) error) er
 	defer cancel()
 	err := ask(limited)
 	if limited.Err() != nil && ctx.Err() == nil && errors.Is(err, limited.Err()) {
-		return passing(fmt.Sprintf("%s does not answer within %s: %s", l.store, askTime, err))
+		return wait.Passing(fmt.Errorf("%s does not answer within %s: %w", l.store, askTime, err))
 	}
 	return err
 }

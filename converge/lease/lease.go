@@ -158,7 +158,7 @@ func (l *Lease) try(ctx context.Context, w *watched) error {
 			if err := w.waiting(Held{}); err != nil {
 				return wait.Permanent(err)
 			}
-			return passing("another run is taking it")
+			return wait.Passing(errors.New("another run is taking it"))
 		case err != nil:
 			return err
 		}
@@ -183,14 +183,8 @@ func (l *Lease) locked(s Seen) error {
 	if s.Locked == "" {
 		return nil
 	}
-	return passing(fmt.Sprintf("%s is locked (%s)", l.store, s.Locked))
+	return wait.Passing(fmt.Errorf("%s is locked (%s)", l.store, s.Locked))
 }
-
-// passing is what a wait is for.
-type passing string
-
-func (e passing) Error() string { return string(e) }
-func (passing) Passing() bool   { return true }
 
 // create makes the lease, unless it is there.
 func (l *Lease) create(ctx context.Context) error {

@@ -15,6 +15,19 @@ type permanent struct{ error }
 func (p *permanent) Unwrap() error   { return p.error }
 func (p *permanent) Permanent() bool { return true }
 
+// Passing marks err as one that goes away by itself. It returns nil for nil.
+func Passing(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &passing{err}
+}
+
+type passing struct{ error }
+
+func (p *passing) Unwrap() error { return p.error }
+func (p *passing) Passing() bool { return true }
+
 // IsPermanent reports whether waiting does not mend err: it, or any error within it,
 // also of joined ones, has a method Permanent that says so. Packages need not know this
 // one for that.

@@ -150,6 +150,8 @@ func TestWithinIsExact(t *testing.T) {
 func TestKinds(t *testing.T) {
 	fuse := errors.New("fuse blown")
 	assert.NoError(t, wait.Permanent(nil))
+	assert.NoError(t, wait.Passing(nil))
+	assert.ErrorIs(t, wait.Passing(fuse), fuse)
 	for _, tt := range []struct {
 		err                error
 		passing, permanent bool
@@ -161,6 +163,9 @@ func TestKinds(t *testing.T) {
 		{errors.Join(refused{true}, refused{true}), true, false},
 		{errors.Join(refused{true}, fuse), false, false},
 		{wait.Permanent(refused{true}), false, true},
+		{wait.Passing(fuse), true, false},
+		{fmt.Errorf("a: %w", wait.Passing(fuse)), true, false},
+		{wait.Passing(wait.Permanent(fuse)), false, true},
 		{fmt.Errorf("a: %w", wait.Permanent(fuse)), false, true},
 		{allowed{}, false, false},
 		{errors.Join(allowed{}, wait.Permanent(fuse)), false, true},

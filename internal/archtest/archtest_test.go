@@ -93,7 +93,7 @@ var owners = map[string][]string{
 	"github.com/robfig/cron":             {"internal/schedule"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
 	"k8s.io/component-helpers":           {"jupyterhub"},
-	"k8s.io/klog":                        {"jupyterhub"},
+	"k8s.io/klog":                        {"cluster/consent", "jupyterhub"},
 }
 
 type pkg struct {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/term"
 
@@ -34,31 +33,19 @@ func newAsker(c *console.Console, yes bool) *asker {
 	return a
 }
 
-// read waits for a line, or for ctx: then the terminal's own reading goes on until the
-// process ends.
+// read waits for a line.
 func (a *asker) read(ctx context.Context, line func() (string, error)) (string, error) {
-	type answer struct {
-		text string
-		err  error
-	}
-	got := make(chan answer, 1)
-	go func() {
-		text, err := line()
-		got <- answer{text, err}
-	}()
-	select {
-	case <-ctx.Done():
+	text, err := typed(ctx, line)
+	ended := errors.Is(err, io.EOF)
+	switch {
+	case ctx.Err() != nil:
 		return "", failedf(130, "interrupted; nothing was written")
-	case r := <-got:
-		text := strings.TrimSpace(r.text)
-		if errors.Is(r.err, io.EOF) && text == "" {
-			return "", failedf(refused, "the answers ended; nothing was written")
-		}
-		if r.err != nil && !errors.Is(r.err, io.EOF) {
-			return "", r.err
-		}
-		return text, nil
+	case ended && text == "":
+		return "", failedf(refused, "the answers ended; nothing was written")
+	case err != nil && !ended:
+		return "", err
 	}
+	return text, nil
 }
 
 func (a *asker) line() (string, error) { return a.in.ReadString('\n') }

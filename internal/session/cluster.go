@@ -141,8 +141,6 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*c
 	switch {
 	case report == nil:
 		return nil, err
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return report, over(ctx, err, wrong(report, err))
 	case errors.Is(context.Cause(ctx), lease.ErrLost):
 		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), wrong(report, nil))
 	case ctx.Err() != nil:

@@ -137,27 +137,39 @@ func ask(ctx context.Context, c *console.Console, question string, answers ...st
 
 func askOf(ctx context.Context, c *console.Console, keys io.Reader, question string, answers ...string) error {
 	_, _ = fmt.Fprint(c.Talk, question)
-	answer := make(chan string, 1)
-	go func() { // ends with the process if nobody answers
-		line, err := bufio.NewReader(keys).ReadString('\n')
-		if err != nil {
-			line = ""
-		}
-		answer <- strings.TrimSpace(line)
+	got, err := typed(ctx, func() (string, error) { return bufio.NewReader(keys).ReadString('\n') })
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return failedf(1, "the time is over (-timeout), and nobody has answered; nothing was changed")
+	case ctx.Err() != nil:
+		return failedf(130, "interrupted; nothing was changed")
+	case err != nil:
+		got = ""
+	case len(answers) > 1: // letters, and not a name
+		got = strings.ToLower(got)
+	}
+	if !slices.Contains(answers, got) {
+		return failed(refused, errors.New("nothing was changed"))
+	}
+	return nil
+}
+
+// typed waits for a line, without the blanks around it, or for ctx: then the terminal's own
+// reading goes on until the process ends.
+func typed(ctx context.Context, read func() (string, error)) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	got := make(chan line, 1)
+	go func() {
+		text, err := read()
+		got <- line{text, err}
 	}()
 	select {
 	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return failedf(1, "the time is over (-timeout), and nobody has answered; nothing was changed")
-		}
-		return failedf(130, "interrupted; nothing was changed")
-	case got := <-answer:
-		if len(answers) > 1 { // letters, and not a name
-			got = strings.ToLower(got)
-		}
-		if !slices.Contains(answers, got) {
-			return failed(refused, errors.New("nothing was changed"))
-		}
-		return nil
+		return "", ctx.Err()
+	case l := <-got:
+		return strings.TrimSpace(l.text), l.err
 	}
 }
