@@ -30,6 +30,7 @@ type Machine struct {
 	MTU            int      // bytes; 0 means the interface's own
 	Disks          []Mount
 	Packages       []string // those that are missing are installed, and none needs a mirror if all are there
+	AgentFirst     bool     // the guest agent among them by itself, before the others: apt installs all that it is asked for, or nothing
 	Sysctls        map[string]string
 	KernelModules  []string
 	Files          []File
@@ -177,7 +178,14 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 	// fails from here on is to be the end of it. Packages come first, the guest agent
 	// among them.
 	u.RunCmd = append(u.RunCmd, []string{"set", "-e"})
-	if err := u.install(m.Packages); err != nil {
+	rest := m.Packages
+	if i := slices.Index(rest, agent); m.AgentFirst && i >= 0 {
+		rest = slices.Delete(slices.Clone(rest), i, i+1)
+		if err := u.install([]string{agent}); err != nil {
+			return UserData{}, err
+		}
+	}
+	if err := u.install(rest); err != nil {
 		return UserData{}, err
 	}
 	// systemd has read both files by the time cloud-init writes them.
@@ -220,7 +228,9 @@ func (u *UserData) install(packages []string) error {
 	if err != nil {
 		return err
 	}
-	u.WriteFiles = append(u.WriteFiles, w)
+	if !slices.ContainsFunc(u.WriteFiles, func(f WriteFile) bool { return f.Path == path }) {
+		u.WriteFiles = append(u.WriteFiles, w)
+	}
 	u.RunCmd = append(u.RunCmd, append([]string{path}, packages...))
 	return nil
 }

@@ -88,3 +88,15 @@ func FuzzParseStatus(f *testing.F) {
 		assert.Equal(t, s.State == Done, s.Err() == nil)
 	})
 }
+
+func TestParseResult(t *testing.T) {
+	s, err := ParseResult([]byte(`{"v1": {"datasource": "DataSourceNoCloud [seed=/dev/sr0]", "errors": []}}`))
+	require.NoError(t, err)
+	require.NoError(t, s.Err())
+	assert.Equal(t, "DataSourceNoCloud [seed=/dev/sr0]", s.Datasource)
+	s, err = ParseResult([]byte(`{"v1": {"datasource": null, "errors": ["('users_groups', KeyError('x'))"]}}`))
+	require.NoError(t, err)
+	require.EqualError(t, s.Err(), "cloud-init failed: ('users_groups', KeyError('x')): see /var/log/cloud-init-output.log and /var/log/cloud-init.log on the machine")
+	_, err = ParseResult([]byte(`{"v1`))
+	require.ErrorContains(t, err, ResultFile)
+}

@@ -137,7 +137,7 @@ func (c *Cluster) reborn(ctx context.Context, n Node, born string) (func() ([]by
 // seedAs is today's seed of a machine that has that instance-id.
 func (c *Cluster) seedAs(n Node, id string) (func() ([]byte, error), error) {
 	m := c.spec.machine(n, c.authorizedKeys())
-	m.InstanceID = id
+	m.InstanceID, m.AgentFirst = id, true // it tells what became of the rest
 	doc, err := renderer(n)(m)
 	return doc.ISO, err
 }

@@ -227,11 +227,16 @@ func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
 		return inside{problem: "its SSH server answers, and lets this run in once login has seen to it"}, nil
 	case errors.As(err, &auth) && c.met(ctx, n.Name).refusedFor() < loginGrace:
 		return inside{problem: "its SSH server answers, the first boot has not made the login yet"}, nil
-	case errors.As(err, &auth), errors.As(err, &wrong):
+	case errors.As(err, &auth):
+		if _, failed := c.withoutLogin(ctx, n, err); failed != nil {
+			return inside{}, failed
+		}
+		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, c.agentHint(ctx, n)))
+	case errors.As(err, &wrong):
 		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, c.agentHint(ctx, n)))
 	default:
 		progress.Say(ctx, "%s", firstLine(err.Error()))
-		return inside{problem: notYet(err)}, nil
+		return c.withoutLogin(ctx, n, err)
 	}
 	status, err := cloudinit.ParseStatus(out)
 	if err != nil {
@@ -274,14 +279,13 @@ func (c *Cluster) newborn(ctx context.Context, n Node) bool {
 // bootOutput is where cloud-init keeps what its commands said.
 const bootOutput = "/var/log/cloud-init-output.log"
 
-// bootCause is what a first boot's commands said of their failure, as a further line of
-// an error: cloud-init itself names only which of its modules failed.
+// bootCause is commandsSaid of a machine that we can log in to.
 func bootCause(ctx context.Context, root remote.Runner) string {
-	out, err := remote.Output(ctx, root, "tail", "-n", "200", bootOutput)
-	if said := remote.Telling(string(out)); err == nil && said != "" {
-		return "\n  its commands said: " + said
+	out, err := remote.Output(ctx, root, "tail", "-n", strconv.Itoa(causeLines), bootOutput)
+	if err != nil {
+		return ""
 	}
-	return ""
+	return commandsSaid(string(out))
 }
 
 // longestSaid is how much of a line is shown, in bytes.

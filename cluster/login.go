@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -292,10 +293,6 @@ func (c *Cluster) askKeys(ctx context.Context, n Node, vm *proxmox.VM) (*locked,
 // errFirstBoot is a machine whose first boot is not over.
 var errFirstBoot = errors.New("its first boot is not over")
 
-// bootedFile is what cloud-init writes at the end of a boot, and removes at the beginning of
-// the next (cloudinit/cmd/main.py, status_wrapper).
-const bootedFile = "/var/lib/cloud/data/result.json"
-
 // keysInside reads which keys may log in as user, through the agent and without running
 // anything in the guest.
 func (c *Cluster) keysInside(ctx context.Context, vm *proxmox.VM, user string) ([]string, error) {
@@ -306,7 +303,7 @@ func (c *Cluster) keysInside(ctx context.Context, vm *proxmox.VM, user string) (
 		}
 		return string(b), err == nil, err
 	}
-	if _, done, err := read(bootedFile); err != nil {
+	if _, done, err := read(cloudinit.ResultFile); err != nil {
 		return nil, err
 	} else if !done {
 		if _, begun, err := read(toldFile); begun || err != nil {

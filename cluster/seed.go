@@ -63,7 +63,8 @@ func renderer(n Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
 }
 
 // seedDigest is that of a node's first boot with those keys, which was all of its seed's
-// name once.
+// name once. That the agent comes first ([cloudinit.Machine.AgentFirst], see seedAs) is not
+// in it: machines from before are no others for that.
 func (s *Spec) seedDigest(n Node, keys []string) (string, error) {
 	doc, err := renderer(n)(s.machine(n, keys))
 	if err != nil {

@@ -83,6 +83,21 @@ func (c *Client) ShowsLife(ctx context.Context, vm *VM) bool {
 	return !mute || !young
 }
 
+// Uptime is for how long a VM has been switched on, which a restart from inside does not
+// change; 0 where that cannot be seen. Its one GET is that of ShowsLife.
+func (c *Client) Uptime(ctx context.Context, vm *VM) time.Duration {
+	all, err := look[[]resource](ctx, c, nodePath(vm.Host, "qemu"), nil)
+	if err != nil {
+		return 0
+	}
+	for _, r := range all {
+		if int(r.VMID) == vm.VMID && r.Status == "running" {
+			return time.Duration(r.Uptime) * time.Second
+		}
+	}
+	return 0
+}
+
 // mute reports whether a guest is seen to have sent nothing since its start, and young
 // whether that was not long ago.
 func (c *Client) mute(ctx context.Context, vm *VM) (mute, young bool) {

@@ -47,6 +47,34 @@ func TestAHostThatDoesNotAnswerForAWhile(t *testing.T) {
 			assert.Equal(t, 1, downloads, "it is not begun again")
 		})
 	})
+	t.Run("lock", func(t *testing.T) {
+		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			vm := booted(t, c)
+			sim.LockVM(vm.VMID, "backup")
+			vm.Locked = "backup"
+			begun := time.Now()
+			away := sim.Fail(pvesim.Rule{
+				Method: http.MethodGet, Path: "/nodes/pve1/tasks", Skip: 1, Times: 24, Status: 595, Message: "Connection refused",
+			})
+			time.AfterFunc(10*time.Second, func() { sim.LockVM(vm.VMID, "") })
+			require.NoError(t, c.Remove(t.Context(), vm))
+			assert.Equal(t, 24, away.Hits())
+			assert.Greater(t, time.Since(begun), 10*time.Second)
+		})
+	})
+	t.Run("lock, for good", func(t *testing.T) {
+		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			vm := booted(t, c)
+			sim.LockVM(vm.VMID, "backup")
+			vm.Locked = "backup"
+			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "/nodes/pve1/tasks", Skip: 1, Times: -1, Status: 595, Message: "No route to host"})
+			begun := time.Now()
+			err := c.Remove(t.Context(), vm)
+			require.ErrorContains(t, err, "No route to host")
+			require.ErrorContains(t, err, "is locked (backup)")
+			assert.InDelta(t, 2*time.Minute, time.Since(begun), float64(time.Minute))
+		})
+	})
 	t.Run("task, for good", func(t *testing.T) {
 		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "/nodes/pve1/tasks", Times: -1, Status: 595, Message: "No route to host"})

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // attempts bounds how often work that meets a transient failure is begun again,
@@ -295,40 +297,59 @@ func (c *Client) volumesGone(ctx context.Context, vm *VM) error {
 	return nil
 }
 
+// maxUnheld is in how many looks nothing may be at work on a locked VM: a task that ends
+// takes its lock away a moment later.
+const maxUnheld = 2
+
 // unlocked waits until nothing holds vm's lock any more and returns the VM as it
 // is then; nil when it is gone.
-func (c *Client) unlocked(ctx context.Context, vm *VM) (*VM, error) {
-	for idle := 0; ; {
-		tasks, err := c.running(ctx, vm.Host)
-		if err != nil {
-			return nil, err
-		}
-		tasks = slices.DeleteFunc(tasks, func(l listed) bool { return !holds(l, vm) })
-		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
+func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
+	var away unheard
+	defer away.over()
+	lock, unheld := vm.Locked, 0
+	var ended error // not for the loop to judge
+	err = wait.Until(ctx, wait.Rule{What: "waiting for " + vm.String(), Poll: c.cfg.Poll, Strict: true}, func(ctx context.Context) (string, error) {
+		seen, tasks, err := c.holders(ctx, vm)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			return nil, nil
+			return "", nil
+		case wait.IsPassing(err) && away.lasts(ctx):
+			ended = fmt.Errorf("%s is locked (%s), and whether it still is cannot be seen: %w", vm, lock, err)
+			return "", nil
 		case err != nil:
-			return nil, err
-		case now.Locked == "":
-			now.Owner = vm.Owner
-			return now, nil
+			return "", err
 		}
-		if len(tasks) > 0 {
-			idle = 0
-			progress.Say(ctx, "waiting for %s, which is locked (%s) by a running %s", vm, now.Locked, tasks[0].Type)
-			if upid, err := ParseUPID(tasks[0].UPID); err == nil {
-				if err := c.wait(ctx, upid); err != nil && ctx.Err() != nil {
-					return nil, ctx.Err()
-				}
+		away.over()
+		if lock = seen.Locked; lock == "" {
+			now, seen.Owner = seen, vm.Owner
+			return "", nil
+		}
+		if len(tasks) == 0 {
+			if unheld++; unheld > maxUnheld {
+				ended = &LockedError{Host: vm.Host, VMID: vm.VMID, Lock: lock}
+				return "", nil
 			}
-		} else if idle++; idle > 2 {
-			return nil, &LockedError{Host: vm.Host, VMID: vm.VMID, Lock: now.Locked}
+			return fmt.Sprintf("it is locked (%s)", lock), nil
 		}
-		if err := sleep(ctx, c.cfg.Poll); err != nil {
-			return nil, err
+		unheld = 0
+		said := fmt.Sprintf("it is locked (%s) by a running %s", lock, tasks[0].Type)
+		progress.Say(ctx, "waiting for %s: %s", vm, said)
+		if upid, err := ParseUPID(tasks[0].UPID); err == nil {
+			_ = c.wait(ctx, upid) // the next look says what came of it
 		}
+		return said, nil
+	})
+	return now, cmp.Or(err, ended)
+}
+
+// holders returns a VM as it is, and the running tasks that may be what locks it.
+func (c *Client) holders(ctx context.Context, vm *VM) (*VM, []listed, error) {
+	tasks, err := c.running(ctx, vm.Host)
+	if err != nil {
+		return nil, nil, err
 	}
+	now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
+	return now, slices.DeleteFunc(tasks, func(l listed) bool { return !holds(l, vm) }), err
 }
 
 // holds reports whether a running task may be what locks vm. A clone's task is
@@ -341,8 +362,11 @@ func holds(l listed, vm *VM) bool {
 // holds plain.
 func (c *Client) explain(ctx context.Context, vm *VM, verb string, err error) error {
 	if ctx.Err() == nil && saidLock(words(err)) != "" {
-		if _, locked := c.unlocked(ctx, vm); locked != nil {
+		var dead *LockedError
+		if _, locked := c.unlocked(ctx, vm); errors.As(locked, &dead) {
 			err = locked
+		} else if locked != nil {
+			err = fmt.Errorf("%w; %w", err, locked)
 		}
 	}
 	return fmt.Errorf("%s %s: %w", verb, vm, err)

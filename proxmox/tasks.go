@@ -58,7 +58,9 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	w := n.join(upid)
 	defer n.leave(w)
 	progress.Say(ctx, "%s", upid.what())
-	for unheard := (time.Time{}); ; { // since when
+	var away unheard
+	defer away.over()
+	for {
 		select {
 		case <-ctx.Done():
 			return "", ctx.Err()
@@ -69,12 +71,10 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 			<-n.turn
 			switch {
 			case err == nil:
-				unheard = time.Time{}
+				away.over()
 				continue
-			case !wait.IsPassing(err) || !unheard.IsZero() && time.Since(unheard) >= taskUnheard:
+			case !wait.IsPassing(err) || away.lasts(ctx):
 				return "", err
-			case unheard.IsZero():
-				unheard = time.Now()
 			}
 			progress.Say(ctx, "%s: %s; asking again", upid.what(), brief(err))
 			if sleep(ctx, unheardPause) != nil {
@@ -90,6 +90,35 @@ const (
 	taskUnheard  = 2 * time.Minute
 	unheardPause = 2 * time.Second
 )
+
+// unheard is how long a host has not answered, while what is waited for goes on without it:
+// taskUnheard of running time at most. A laptop that slept meanwhile has missed nothing.
+type unheard struct {
+	late <-chan struct{}
+	end  context.CancelFunc
+}
+
+// over is an answer, or the end of the wait.
+func (s *unheard) over() {
+	if s.end != nil {
+		s.end()
+	}
+	*s = unheard{}
+}
+
+// lasts is no answer; it reports whether that has gone on for too long.
+func (s *unheard) lasts(ctx context.Context) bool {
+	if s.end == nil {
+		limited, end := wait.Within(ctx, taskUnheard, context.DeadlineExceeded)
+		s.late, s.end = limited.Done(), end
+	}
+	select {
+	case <-s.late:
+		return true
+	default:
+		return false
+	}
+}
 
 // ended turns an exit status into an error.
 func (c *Client) ended(ctx context.Context, w *watch) error {

@@ -203,9 +203,10 @@ func (c *cloud) finish() {
 	}
 	c.s.mu.Lock()
 	c.s.cloud.finish()
+	result := c.s.cloud.result()
 	close(c.s.cloud.ended)
 	c.s.mu.Unlock()
-	c.v.save(resultFile, "{}\n", 0o644)
+	c.v.save(resultFile, result, 0o644)
 	_ = c.v.symlink(resultFile, "/run/cloud-init/result.json")
 	c.v.save("/var/lib/cloud/instance/boot-finished", time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
 	power, ok := c.user["power_state"].(map[string]any)

@@ -46,6 +46,22 @@ func (st *cloudState) finish() {
 	}
 }
 
+// result is what the last stage leaves in result.json: the errors of all of them
+// (status_wrapper of cloudinit/cmd/main.py, which indents it by one).
+func (st *cloudState) result() string {
+	errs := []string{}
+	for _, name := range cloudStages() {
+		if s := st.stages[name]; s != nil {
+			errs = append(errs, s.errors...)
+		}
+	}
+	out, err := json.MarshalIndent(map[string]any{"v1": map[string]any{"datasource": st.detail, "errors": errs}}, "", " ")
+	if err != nil {
+		return "{}\n"
+	}
+	return string(out) + "\n"
+}
+
 // stage begins the next one.
 func (c *cloud) stage(name string) {
 	c.s.mu.Lock()

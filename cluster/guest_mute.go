@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// slowBoot is for how long a machine of ours runs before its agent is asked why nobody can
+// log in: most have booted by then, and those that have not are not to be disturbed.
+const slowBoot = time.Minute
+
+// withoutLogin is what a machine that nobody can log in to is found to be, where its guest
+// agent answers: its first boot goes on, is over, or has failed, which is the error. why is
+// what kept us out.
+func (c *Cluster) withoutLogin(ctx context.Context, n Node, why error) (inside, error) {
+	still := inside{problem: notYet(why)}
+	if n.External || c.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) {
+		return still, nil
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	if err != nil || vm == nil || c.Proxmox.Uptime(ctx, vm) < slowBoot {
+		return still, nil
+	}
+	failed, done := c.firstBoot(ctx, n, vm)
+	switch {
+	case failed != nil:
+		return inside{}, converge.Permanent(fmt.Errorf("%w\n  and nobody can log in: %w", failed, why))
+	case done:
+		return inside{problem: "its first boot is over, says its guest agent, and nobody can log in: " + firstLine(why.Error())}, nil
+	}
+	return still, nil
+}
+
+// firstBoot asks a machine's guest agent what came of its first boot, and runs nothing there.
+// Neither is said where that cannot be seen.
+func (c *Cluster) firstBoot(ctx context.Context, n Node, vm *proxmox.VM) (failed error, done bool) {
+	read := func(path string) ([]byte, error) {
+		return inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, path) })
+	}
+	out, err := read(cloudinit.ResultFile)
+	if err != nil {
+		return nil, false
+	}
+	status, err := cloudinit.ParseResult(out)
+	if err != nil {
+		return nil, false
+	}
+	if err := status.Err(); err != nil {
+		log, _ := read(bootOutput)
+		return fmt.Errorf("first boot of %s failed: %w%s", n.Name, err, commandsSaid(string(log))), false
+	}
+	return nil, true
+}
+
+// commandsSaid is what a first boot's commands said of their failure, as a further line of an
+// error: cloud-init itself names only which of its modules failed.
+func commandsSaid(output string) string {
+	lines := slices.Collect(strings.Lines(output))
+	if said := remote.Telling(strings.Join(lines[max(0, len(lines)-causeLines):], "")); said != "" {
+		return "\n  its commands said: " + said
+	}
+	return ""
+}
+
+// causeLines is how much of what a boot's commands said is looked at.
+const causeLines = 200
