@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/yamlbound"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -85,15 +86,26 @@ func (c *Cluster) told(ctx context.Context, vm *proxmox.VM) (keys []string, know
 	if err != nil {
 		return nil, false, err
 	}
+	keys, known = toldKeys(text)
+	return keys, known, nil
+}
+
+// toldKeys are the keys that the user-data of a seed of ours let in. Whoever is root in the
+// machine may have written anything there.
+func toldKeys(text []byte) (keys []string, known bool) {
+	file, err := yamlbound.Parse(text)
+	if err != nil || len(file.Docs) != 1 || file.Docs[0].Body == nil {
+		return nil, false
+	}
 	var told struct {
 		Users []struct {
 			Keys []string `yaml:"ssh_authorized_keys"`
 		} `yaml:"users"`
 	}
-	if err := yaml.Unmarshal(text, &told); err != nil || len(told.Users) != 1 {
-		return nil, false, nil
+	if err := yaml.NodeToValue(file.Docs[0].Body, &told); err != nil || len(told.Users) != 1 {
+		return nil, false
 	}
-	return told.Users[0].Keys, true, nil
+	return told.Users[0].Keys, true
 }
 
 // reborn makes the ISO again that a machine of ours was born with and that is gone, with

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -83,7 +84,11 @@ func (c *Cluster) chartsStep() *converge.Resource[struct{}] {
 				})
 			}
 			_ = g.Wait() // what is wrong is in errs
-			return struct{}{}, converge.Permanent(errors.Join(errs...))
+			err = errors.Join(errs...)
+			if !wait.IsPassing(err) { // a repository may be away for a while
+				err = converge.Permanent(err)
+			}
+			return struct{}{}, err
 		},
 		Diff: func(struct{}) drift.Diff { return nil },
 	}

@@ -32,7 +32,7 @@ func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	g.each(func(n *Ref) { r.step(inner, n) })
 	report := &Report{Steps: r.reports}
 	if err := ctx.Err(); err != nil {
-		return report, errors.Join(ended(ctx), besides(r.gate.refused), report.err())
+		return report, errors.Join(ended(ctx), wait.Besides(r.gate.refused), report.err())
 	}
 	return report, errors.Join(r.gate.refused, report.err())
 }
@@ -44,29 +44,6 @@ func ended(ctx context.Context) error {
 		return cause
 	}
 	return errors.Join(cause, err)
-}
-
-// besides returns err, unless nothing but the end of a context is in it: what went
-// wrong before somebody pressed Ctrl-C is not to be lost.
-func besides(err error) error {
-	var leaves func(err error) bool // reports whether one says more
-	leaves = func(err error) bool {
-		switch e := err.(type) { //nolint:errorlint // taken apart here
-		case nil:
-			return false
-		case interface{ Unwrap() []error }:
-			return slices.ContainsFunc(e.Unwrap(), leaves)
-		case interface{ Unwrap() error }:
-			if inner := e.Unwrap(); inner != nil {
-				return leaves(inner)
-			}
-		}
-		return err != context.Canceled && err != context.DeadlineExceeded //nolint:errorlint // a leaf
-	}
-	if leaves(err) {
-		return err
-	}
-	return nil
 }
 
 type run struct {
@@ -102,7 +79,7 @@ func (r *run) step(ctx context.Context, n *Ref) {
 	changed, err := r.bring(ctx, n, emit)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		end(Cancelled, "", besides(err))
+		end(Cancelled, "", wait.Besides(err))
 	case err != nil:
 		end(FailedStep, "", err)
 	case changed:
@@ -233,7 +210,7 @@ func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) erro
 		if err == nil && diff.Empty() {
 			return "", nil
 		}
-		if limited.Err() == nil || last.words() == "" { // else it was cut short, and says nothing
+		if limited.Err() == nil || last.words() == "" || wait.Besides(err) != nil { // else it was cut short, and says nothing
 			last.Diff, last.Err = diff, err
 		}
 		return cmp.Or(diff.String(), "it differs"), err

@@ -1,6 +1,11 @@
 package wait
 
-import "slices"
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+)
 
 // Permanent marks err as one that waiting does not mend. It returns nil for nil.
 func Permanent(err error) error {
@@ -60,4 +65,32 @@ func IsPassing(err error) bool {
 		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !IsPassing(err) })
 	}
 	return false
+}
+
+// Besides returns err, unless nothing but the end of a context is in it: what went wrong
+// before somebody pressed Ctrl-C, or before the time was over, is not to be lost.
+func Besides(err error) error {
+	if saysMore(err) {
+		return err
+	}
+	return nil
+}
+
+func saysMore(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case nil:
+		return false
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), saysMore)
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return saysMore(inner)
+		}
+	}
+	for _, end := range []error{context.Canceled, context.DeadlineExceeded, net.ErrClosed} { // connections are closed at the end
+		if errors.Is(err, end) {
+			return false
+		}
+	}
+	return true
 }

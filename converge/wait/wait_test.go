@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,6 +115,35 @@ func TestTheLastWordIsOfAWholeLook(t *testing.T) {
 		})
 		assert.EqualError(t, err, "lamp: not within 10s: dark")
 	})
+}
+
+// What goes wrong in a look in which the wait ends is no less wrong for that.
+func TestAnErrorAtTheEndIsKept(t *testing.T) {
+	full := errors.New("no space left on device")
+	for what, wrong := range map[string]func(ctx context.Context) error{
+		"alone":           func(context.Context) error { return full },
+		"with the end":    func(ctx context.Context) error { return errors.Join(ctx.Err(), fmt.Errorf("write: %w", full)) },
+		"within another":  func(context.Context) error { return fmt.Errorf("lamp.conf: %w", full) },
+		"before its time": func(context.Context) error { return wait.Passing(full) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			looks := 0
+			err := wait.Until(ctx, wait.Rule{What: "lamp", Strict: true}, func(ctx context.Context) (string, error) {
+				if looks++; looks == 1 {
+					return "dark", nil
+				}
+				<-ctx.Done()
+				return "", wrong(ctx)
+			})
+			require.ErrorIs(t, err, full, what)
+			assert.ErrorIs(t, err, context.DeadlineExceeded, what)
+		})
+	}
+	cut := &net.OpError{Op: "dial", Net: "tcp", Err: net.ErrClosed}
+	assert.NoError(t, wait.Besides(fmt.Errorf("a: %w", errors.Join(context.Canceled, fmt.Errorf("b: %w", context.DeadlineExceeded), cut))))
+	assert.NoError(t, wait.Besides(nil))
 }
 
 // What was seen before the wait is not looked at again at once.

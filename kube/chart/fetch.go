@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -22,9 +23,11 @@ import (
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
@@ -263,21 +266,18 @@ func checkDigest(data []byte, digest string) error {
 
 // get downloads a URL, asking again where the network or the server fails.
 func get(ctx context.Context, client *http.Client, u *url.URL, most int64) ([]byte, error) {
-	wait := 200 * time.Millisecond
+	pause := 200 * time.Millisecond
 	for try := 1; ; try++ {
 		data, again, err := getOnce(ctx, client, u, most)
-		if err == nil {
+		switch {
+		case err == nil:
 			return data, nil
-		}
-		if !again || try == tries || ctx.Err() != nil {
+		case !again:
 			return nil, err
+		case try == tries || wait.Pause(ctx, pause) != nil:
+			return nil, wait.Passing(err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(wait):
-			wait *= 5
-		}
+		pause *= 5
 	}
 }
 
@@ -296,7 +296,7 @@ func getOnce(ctx context.Context, client *http.Client, u *url.URL, most int64) (
 		if errors.As(err, &down) {
 			return nil, false, err
 		}
-		return nil, true, fmt.Errorf("%s cannot be reached: %w", u.Redacted(), err)
+		return nil, away(err), fmt.Errorf("%s cannot be reached: %w", u.Redacted(), err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
@@ -312,13 +312,29 @@ func getOnce(ctx context.Context, client *http.Client, u *url.URL, most int64) (
 	return data, false, nil
 }
 
+// away reports whether a server that was not reached may be in a moment: not where there
+// is no such name, or its certificate is not to be trusted.
+func away(err error) bool {
+	var name *net.DNSError
+	var cert *tls.CertificateVerificationError
+	return !errors.As(err, &cert) && (!errors.As(err, &name) || !name.IsNotFound)
+}
+
 // chartLayer is the media type under which Helm pushes an archive (helm.sh/docs,
 // "Use OCI-based registries").
 const chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 // pull downloads a chart from an OCI registry. Every blob is checked against its digest.
 func pull(ctx context.Context, client *http.Client, name, version string) ([]byte, error) {
-	fail := func(err error) ([]byte, error) { return nil, fmt.Errorf("oci://%s: %w", name, err) }
+	fail := func(err error) ([]byte, error) {
+		err = fmt.Errorf("oci://%s: %w", name, err)
+		var network *net.OpError
+		var answer *errcode.ErrorResponse
+		if errors.As(err, &network) && away(err) || errors.As(err, &answer) && answer.StatusCode >= http.StatusInternalServerError {
+			err = wait.Passing(err)
+		}
+		return nil, err
+	}
 	repo, err := remote.NewRepository(name)
 	if err != nil {
 		return fail(err)

@@ -1,0 +1,29 @@
+package cluster
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// What a machine says of its first boot is read as a stranger's: it costs no more than its
+// size, and what is no seed of ours is not known.
+func TestToldKeys(t *testing.T) {
+	keys, known := toldKeys([]byte("#cloud-config\nusers: [{name: ops, ssh_authorized_keys: [a, b]}]\n"))
+	assert.True(t, known)
+	assert.Equal(t, []string{"a", "b"}, keys)
+	for _, text := range []string{
+		"", "3", "users: [{}, {}]", "users: 3", "users: []\n---\nusers: [{}]", "users: [{ssh_authorized_keys: 3}]", "\x00",
+		strings.Repeat("[", 200_000), strings.Repeat("- ", 100_000), strings.Repeat("a: {", 50_000),
+		"a: &a [" + strings.Repeat("b, ", 2000) + "b]\nc: &c [" + strings.Repeat("*a, ", 2000) + "*a]\nusers: [{ssh_authorized_keys: *c}]",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, known := toldKeys([]byte(text))
+		runtime.ReadMemStats(&after)
+		assert.False(t, known, "%.40q", text)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(400*len(text)+1<<20), "%.40q", text)
+	}
+}
