@@ -181,3 +181,15 @@ func Program(t testing.TB, name, pkg string) string {
 	t.Skipf("SKIPPED: %s is not installed: apt-get install %s", name, pkg)
 	return ""
 }
+
+// Root skips a test that only root can do; in CI, which is root, it fails.
+func Root(t testing.TB, why string) {
+	t.Helper()
+	if os.Getuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatalf("CI tests this as root: %s", why)
+	}
+	t.Skipf("SKIPPED: not root: %s", why)
+}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/facts"
 )
 
 func seed() map[string][]byte {
@@ -79,17 +81,15 @@ func TestOtherReaders(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
 		want []string
+		pkg  string
 	}{
-		"isoinfo": {[]string{"isoinfo", "-J", "-f", "-i", path}, []string{"/user-data", "/meta-data", "/network-config"}},
-		"blkid":   {[]string{"blkid", "-p", "-o", "export", path}, []string{"LABEL=cidata", "TYPE=iso9660"}},
-		"xorriso": {[]string{"xorriso", "-read_fs", "any", "-indev", path, "-find", "/"}, []string{"user-data"}},
-		"bsdtar":  {[]string{"bsdtar", "-tf", path}, []string{"user-data", "meta-data", "network-config"}},
+		"isoinfo": {[]string{"isoinfo", "-J", "-f", "-i", path}, []string{"/user-data", "/meta-data", "/network-config"}, "genisoimage"},
+		"blkid":   {[]string{"blkid", "-p", "-o", "export", path}, []string{"LABEL=cidata", "TYPE=iso9660"}, "util-linux"},
+		"xorriso": {[]string{"xorriso", "-read_fs", "any", "-indev", path, "-find", "/"}, []string{"user-data"}, "xorriso"},
+		"bsdtar":  {[]string{"bsdtar", "-tf", path}, []string{"user-data", "meta-data", "network-config"}, "libarchive-tools"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath(tc.args[0]); err != nil {
-				t.Skipf("%s is not installed", tc.args[0])
-			}
-			out, err := exec.Command(tc.args[0], tc.args[1:]...).CombinedOutput()
+			out, err := exec.Command(facts.Program(t, tc.args[0], tc.pkg), tc.args[1:]...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			for _, want := range tc.want {
 				assert.Contains(t, string(out), want)

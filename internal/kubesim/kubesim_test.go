@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/internal/kubesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 )
@@ -303,9 +304,7 @@ func TestManyNodesWithPods(t *testing.T) {
 
 // TestKubectl has the real kubectl look at a cluster, over a real socket.
 func TestKubectl(t *testing.T) {
-	if _, err := exec.LookPath("kubectl"); err != nil {
-		t.Skip("SKIPPED: kubectl is not installed")
-	}
+	program := facts.Program(t, "kubectl", "kubernetes-client")
 	c, err := kubesim.New(t.Context(), guest.PlaneConfig{Version: "v1.36.5+k3s1"}, 1000)
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
@@ -318,7 +317,7 @@ func TestKubectl(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, c.Kubeconfig("https://"+l.Addr().String()), 0o600))
 	kubectl := func(args ...string) string {
-		out, err := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", kubeconfig, "--cache-dir", t.TempDir()}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), program, append([]string{"--kubeconfig", kubeconfig, "--cache-dir", t.TempDir()}, args...)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		return string(out)
 	}

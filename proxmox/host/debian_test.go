@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -37,13 +38,9 @@ type tree struct {
 // newTree copies the packages from this machine. It is skipped where they are not.
 func newTree(t *testing.T) *tree {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: chroot needs root")
-	}
-	for _, program := range []string{"/usr/sbin/update-grub", "/usr/sbin/update-initramfs", "/usr/bin/dpkg-query"} {
-		if _, err := os.Stat(program); err != nil {
-			t.Skipf("SKIPPED: there is no %s here: apt-get install --no-install-recommends grub2-common initramfs-tools", program)
-		}
+	facts.Root(t, "chroot")
+	for program, pkg := range map[string]string{"/usr/sbin/update-grub": "grub2-common", "/usr/sbin/update-initramfs": "initramfs-tools", "/usr/bin/dpkg-query": "dpkg"} {
+		facts.Program(t, program, pkg)
 	}
 	w := &tree{t, t.TempDir()}
 	for _, link := range []string{"bin", "sbin", "lib", "lib64"} { // where they are links, no package has them
