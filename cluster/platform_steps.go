@@ -50,10 +50,11 @@ type chartSeen struct {
 	part    piece
 	around  drift.Diff
 	release chart.State
+	theirs  map[string]any // charts.values of the part
 }
 
 func (s chartSeen) diff() drift.Diff {
-	return plainly(slices.Concat(s.around, s.part.Release.Diff(s.release)))
+	return plainly(slices.Concat(s.around, yours(s.part.Release.Diff(s.release), s.theirs)))
 }
 
 // releaseTime is how long a release may take when it does not say.
@@ -96,6 +97,7 @@ func (c *Cluster) lookAtChart(ctx context.Context, p piece) (seen chartSeen, err
 		seen.around = append(seen.around, left...)
 	}
 	seen.release, err = charts.Observe(ctx, *seen.part.Release)
+	seen.theirs = c.spec.Platform.Charts.Values[p.Name]
 	return seen, err
 }
 

@@ -19,6 +19,7 @@ func (r *resolver) validatePlatform() {
 	r.versionsFit()
 	r.viaFleet()
 	r.profilesFit()
+	r.replacedValues()
 }
 
 // taken are addresses of the nodes' network that somebody has, and who.

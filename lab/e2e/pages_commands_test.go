@@ -33,14 +33,14 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage node:replace -node=NAME`), "NAME is the reader's; typed with gpu1"},
 	{regexp.MustCompile(` OLD\b|^helm list|^kubectl patch pv|^for pv in`), "somebody's old hub, and pods that are real"},
 	{regexp.MustCompile(`^kubectl describe pvc -n NAMESPACE`), "NAMESPACE and NAME are the reader's"},
-	{regexp.MustCompile(`^(qm|pvesm|pveum|ceph) `), "a shell on a host"},
+	{regexp.MustCompile(`^(qm|pvesh|pvesm|pveum|ceph) `), "a shell on a host"},
 	{regexp.MustCompile(`^sudo apt-get|^KUBECONFIG=\.homelab/real`), "real VMs in the lab; cluster.TestRealGuest"},
 }
 
 type pageCommand struct{ page, line string }
 
 var (
-	isCommand = regexp.MustCompile(`^(go (tool|get|run|test) |kubectl |KUBECONFIG=|helm |qm |pvesm |pveum |pvesim |export |ceph |sudo |for pv in )`)
+	isCommand = regexp.MustCompile(`^(go (tool|get|run|test) |kubectl |KUBECONFIG=|helm |qm |pvesh |pvesm |pveum |pvesim |export |ceph |sudo |for pv in )`)
 	remark    = regexp.MustCompile(`\s+# .*$|\s{3,}\S.*$`)
 	inline    = regexp.MustCompile("`(go tool mage [^`]+)`")
 )
