@@ -142,6 +142,9 @@ func leaves(e *jsonschema.ValidationError, path []string, found map[Problem]bool
 			found[Problem{dotted(slices.Concat(path, e.InstanceLocation, []string{p})), "is not a key that the chart knows"}] = true
 		}
 		return
+	case *kind.PropertyNames:
+		found[Problem{at, fmt.Sprintf("key %q %s", k.Property, choices(e))}] = true
+		return
 	}
 	if len(e.Causes) == 0 {
 		found[Problem{at, text(e.ErrorKind)}] = true
@@ -210,8 +213,6 @@ func text(k jsonschema.ErrorKind) string {
 		return fmt.Sprintf("with %s it needs %s", k.Prop, strings.Join(k.Missing, ", "))
 	case *kind.FalseSchema, *kind.Not:
 		return "is not allowed here"
-	case *kind.PropertyNames:
-		return fmt.Sprintf("key %q is not allowed", k.Property)
 	case *kind.UniqueItems:
 		return fmt.Sprintf("entries %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
 	}
