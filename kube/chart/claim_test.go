@@ -14,6 +14,9 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
+// TestBuryPending: what was cut off is said to have failed, and how far it was.
+// TestClaim: what belongs to others is not taken, and the error says whose it is; a namespace may be shared.
+// TestPlace: into the release's namespace, unless an object names one, or its kind has none.
 func TestBuryPending(t *testing.T) {
 	history := []*release.Release{rev(1, release.StatusPendingInstall, "", ""), rev(2, release.StatusDeployed, "", ""), rev(3, release.StatusUninstalling, "", ""), rev(4, release.StatusFailed, "mine", "")}
 	c, k := talking(t, map[string]any{"PATCH " + secrets + "/" + recordName("r", 1): "{}", "PATCH " + secrets + "/" + recordName("r", 3): "{}"})

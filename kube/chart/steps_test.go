@@ -341,7 +341,3 @@ func TestOpen(t *testing.T) {
 	require.ErrorContains(t, c.open(t.Context(), bad), "its record: ")
 	require.ErrorContains(t, c.note(t.Context(), bad, release.StatusFailed, ""), "its record: ")
 }
-
-// TestBuryPending: what was cut off is said to have failed, and how far it was.
-// TestClaim: what belongs to others is not taken, and the error says whose it is; a namespace may be shared.
-// TestPlace: into the release's namespace, unless an object names one, or its kind has none.
