@@ -15,8 +15,6 @@ import (
 )
 
 // TestBuryPending: what was cut off is said to have failed, and how far it was.
-// TestClaim: what belongs to others is not taken, and the error says whose it is; a namespace may be shared.
-// TestPlace: into the release's namespace, unless an object names one, or its kind has none.
 func TestBuryPending(t *testing.T) {
 	history := []*release.Release{rev(1, release.StatusPendingInstall, "", ""), rev(2, release.StatusDeployed, "", ""), rev(3, release.StatusUninstalling, "", ""), rev(4, release.StatusFailed, "mine", "")}
 	c, k := talking(t, map[string]any{"PATCH " + secrets + "/" + recordName("r", 1): "{}", "PATCH " + secrets + "/" + recordName("r", 3): "{}"})
@@ -29,6 +27,7 @@ func TestBuryPending(t *testing.T) {
 	assert.Len(t, k.heard, 1)
 }
 
+// TestClaim: what belongs to others is not taken, and the error says whose it is; a namespace may be shared.
 func TestClaim(t *testing.T) {
 	marked := func(kind, name, release, ns string) string {
 		return asJSON(t, fmt.Sprintf(`{apiVersion: v1, kind: %s, metadata: {name: %s, namespace: web, annotations: {meta.helm.sh/release-name: %q, meta.helm.sh/release-namespace: %q}}}`, kind, name, release, ns))
@@ -63,6 +62,7 @@ func TestClaim(t *testing.T) {
 	require.ErrorIs(t, c.claim(t.Context(), p, &revision{objects: objs("ConfigMap", "ours")}), kube.ErrForbidden)
 }
 
+// TestPlace: into the release's namespace, unless an object names one, or its kind has none.
 func TestPlace(t *testing.T) {
 	c, _ := talking(t, map[string]any{"GET /apis/hid.example/v1": "403 hidden"})
 	for manifest, want := range map[string]string{

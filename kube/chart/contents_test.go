@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestWhatAChartHolds: keys of its values, charts inside it, templates by their paths.
 func TestWhatAChartHolds(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -49,6 +50,8 @@ func TestWhatAChartHolds(t *testing.T) {
 	}
 }
 
+// TestFolders: what is named by version wins, a folder counts as a chart where it is one, and any
+// version is the last by name.
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	put := func(names ...string) {

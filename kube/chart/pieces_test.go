@@ -302,9 +302,6 @@ func TestRenderedCharts(t *testing.T) {
 	}
 }
 
-// TestWhatAChartHolds: keys of its values, charts inside it, templates by their paths.
-// TestFolders: what is named by version wins, a folder counts as a chart where it is one, and any
-// version is the last by name.
 // TestMoments: the next revision is the first, one that is installed again, or an upgrade.
 func TestMoments(t *testing.T) {
 	rel := &release.Release{Version: 4, Info: &release.Info{}}
