@@ -1,11 +1,17 @@
 package chart_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -73,6 +80,47 @@ func (l life) there(t *testing.T) (names []string) {
 	return names
 }
 
+// records returns the revisions that are kept: number, status and description.
+func (l life) records(t *testing.T) string {
+	t.Helper()
+	all, err := l.k.List(t.Context(), "v1", "Secret", "web", "owner=helm")
+	require.NoError(t, err)
+	var out []string
+	for _, u := range all {
+		data, _, err := unstructured.NestedString(u.Object, "data", "release")
+		require.NoError(t, err)
+		rel := unpacked(t, data)
+		out = append(out, fmt.Sprintf("%d %s %s", rel.Version, rel.Info.Status, rel.Info.Description))
+		assert.Equal(t, rel.Info.Status, u.GetLabels()["status"])
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// kept is what a test reads of a record.
+type kept struct {
+	Version int
+	Info    struct {
+		Status, Description string
+	}
+}
+
+func unpacked(t *testing.T, data string) (rel kept) {
+	t.Helper()
+	inner, err := base64.StdEncoding.DecodeString(data)
+	require.NoError(t, err)
+	packed, err := base64.StdEncoding.DecodeString(string(inner))
+	require.NoError(t, err)
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	require.NoError(t, err)
+	require.NoError(t, json.NewDecoder(z).Decode(&rel))
+	return rel
+}
+
+func withoutSecrets(diff string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(diff, "; "), func(d string) bool { return strings.HasPrefix(d, "secret/") }), "; ")
+}
+
 const oneMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: NAME}, data: {text: {{ .Values.text | default "x" }}}}`
 
 func mapped(name string) string { return strings.Replace(oneMap, "NAME", name, 1) }
@@ -80,9 +128,11 @@ func mapped(name string) string { return strings.Replace(oneMap, "NAME", name, 1
 // TestChartsWithoutDefinitions: are installed, and upgraded when their files change, though their version does not.
 func TestChartsWithoutDefinitions(t *testing.T) {
 	bubble(t, func(t *testing.T, k *kube.Client, _ *chart.Client, _ *func(*http.Request) error) {
-		l := newLife(t, k, map[string]string{"templates/a.yaml": mapped("a"), "templates/b.yaml": mapped("b")})
+		l := newLife(t, k, map[string]string{"templates/a.yaml": mapped("a"), "templates/b.yaml": mapped("b"),
+			"templates/s.yaml": `{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {drawn: {{ randAlphaNum 9 }}, first: "{{ .Release.IsInstall }} {{ .Release.Revision }}"}}`})
 		l.apply(t)
 		assert.ElementsMatch(t, []string{"a", "b"}, l.there(t))
+		assert.Equal(t, "1 deployed Install complete", l.records(t))
 		l.write(t, map[string]string{"README.md": "more"})
 		s, diff := l.look(t)
 		assert.Empty(t, diff, "it renders the same")
@@ -91,9 +141,11 @@ func TestChartsWithoutDefinitions(t *testing.T) {
 		l.write(t, map[string]string{"templates/b.yaml": "", "templates/c.yaml": mapped("c"), "templates/a.yaml": strings.Replace(mapped("a"), "text:", "new: thing, text:", 1)})
 		_, diff = l.look(t)
 		assert.Equal(t, "manifest: as it was rendered → as it renders now [the chart's files changed, or what the cluster serves]; "+
-			"configmap/web/a/data.new: thing; configmap/web/c: new; configmap/web/b: obsolete → (none)", diff)
+			"configmap/web/a/data.new: thing; configmap/web/c: new; configmap/web/b: obsolete → (none)", withoutSecrets(diff))
 		l.apply(t)
 		assert.ElementsMatch(t, []string{"a", "c"}, l.there(t))
+		assert.Equal(t, "1 superseded Install complete, 2 deployed Upgrade complete", l.records(t))
+		l.write(t, map[string]string{"README.md": "still more"})
 		s, diff = l.look(t)
 		assert.Empty(t, diff)
 		assert.Equal(t, 2, s.Revision)
@@ -128,7 +180,7 @@ metadata: {name: things.example.com}
 spec: {group: example.com, scope: Namespaced, names: {plural: things, kind: Thing}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}
 `
 	asks := `{{ if .Capabilities.APIVersions.Has "example.com/v1/Thing" }}` + mapped("seen") + `{{ end }}`
-	bubble(t, func(t *testing.T, k *kube.Client, _ *chart.Client, _ *func(*http.Request) error) {
+	bubble(t, func(t *testing.T, k *kube.Client, _ *chart.Client, before *func(*http.Request) error) {
 		l := newLife(t, k, map[string]string{"templates/crd.yaml": crd, "templates/a.yaml": mapped("a") + "\n---\n" + asks})
 		l.apply(t)
 		assert.ElementsMatch(t, []string{"a"}, l.there(t))
@@ -141,15 +193,59 @@ spec: {group: example.com, scope: Namespaced, names: {plural: things, kind: Thin
 		assert.Equal(t, 2, s.Revision)
 		require.NoError(t, l.c.Uninstall(t.Context(), "web", "r"))
 		assert.Empty(t, l.there(t))
-		_, err := k.Namespaced(t.Context(), "example.com/v1", "Thing")
-		_ = err // definitions of templates go, too; what the client knows of kinds stays
-		l.write(t, map[string]string{"templates/a.yaml": mapped("a") + `{{ if .Capabilities.APIVersions.Has "example.com/v1/Thing" }}# {{ end }}`})
+		asked := 0
+		*before = func(r *http.Request) error {
+			if strings.HasSuffix(r.URL.Path, "/configmaps/asked") {
+				asked++
+			}
+			return nil
+		}
+		l.write(t, map[string]string{"templates/a.yaml": `{{ $_ := lookup "v1" "ConfigMap" "web" "asked" }}` + mapped("a") + `{{ if .Capabilities.APIVersions.Has "example.com/v1/Thing" }}# {{ end }}`})
 		l.apply(t)
+		assert.Greater(t, asked, 1, "rendered for the install, and again when its definition is there")
+		asked = 0
 		s, diff = l.look(t)
 		assert.Empty(t, diff)
+		assert.Zero(t, asked, "it is known to render the same")
 		l.apply(t)
 		again, _ := l.look(t)
 		assert.Equal(t, s.Revision, again.Revision)
+	})
+}
+
+// TestHooksOfEachEvent: of an install, an upgrade, a rollback and an uninstall, each in its turn.
+func TestHooksOfEachEvent(t *testing.T) {
+	var hooks []string
+	for _, event := range []string{"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback", "pre-delete", "post-delete"} {
+		hooks = append(hooks, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+event+", annotations: {helm.sh/hook: "+event+"}}}")
+	}
+	bubble(t, func(t *testing.T, k *kube.Client, _ *chart.Client, _ *func(*http.Request) error) {
+		l := newLife(t, k, map[string]string{"templates/h.yaml": strings.Join(hooks, "\n---\n"), "templates/a.yaml": mapped("a")})
+		ran := func(events ...string) {
+			t.Helper()
+			var run []string
+			for _, name := range l.there(t) {
+				if name != "a" {
+					run = append(run, name)
+				}
+			}
+			assert.ElementsMatch(t, events, run)
+			for _, name := range run {
+				require.NoError(t, k.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name}}))
+			}
+		}
+		l.apply(t)
+		ran("pre-install", "post-install")
+		l.r.Values = map[string]any{"text": "more"}
+		l.apply(t)
+		ran("pre-upgrade", "post-upgrade")
+		l.write(t, map[string]string{"templates/b.yaml": `{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {typo: 1}}`})
+		require.Error(t, l.c.Apply(t.Context(), l.r, chart.State{}))
+		ran("pre-upgrade", "pre-rollback", "post-rollback")
+		assert.Regexp(t, "^1 superseded Install complete, 2 superseded Upgrade complete, 3 failed Failed: .*typo.*, 4 deployed Rollback by homelab to 2$", l.records(t))
+		require.NoError(t, l.c.Uninstall(t.Context(), "web", "r"))
+		ran("pre-delete", "post-delete")
+		assert.Empty(t, l.records(t))
 	})
 }
 
