@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,10 +54,10 @@ func normal(values map[string]any) (map[string]any, error) {
 		return out, nil
 	}
 	b, err := json.Marshal(values)
-	if err != nil {
-		return nil, fmt.Errorf("values: %w", err)
+	if err == nil {
+		err = json.Unmarshal(b, &out)
 	}
-	if err := json.Unmarshal(b, &out); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("values: %w", err)
 	}
 	return out, nil
@@ -112,12 +113,9 @@ func validate(schema []byte, values map[string]any, path []string) ([]Problem, e
 		return nil, err
 	}
 	err = compiled.Validate(values)
-	if err == nil {
-		return nil, nil
-	}
-	invalid, ok := err.(*jsonschema.ValidationError) //nolint:errorlint // as the library documents it
-	if !ok {
-		return nil, err
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return nil, err // there is none, mostly
 	}
 	found := map[Problem]bool{}
 	leaves(invalid, path, found)

@@ -27,6 +27,7 @@ func TestWhatSchemasRefuse(t *testing.T) {
 		{`{propertyNames: {pattern: "^a"}}`, `{b: 1}`, `key "b" does not match "^a"`},
 		{`{properties: {x: {propertyNames: {maxLength: 2}}}}`, `{x: {b: 1, long: 1}}`, `x: key "long" must have 2 characters or less`},
 		{`{properties: {a: {contains: {type: string}, maxContains: 1}}}`, `{a: [b, c]}`, "a: breaks the schema's rule maxContains"},
+		{`{$schema: "http://json-schema.org/draft-07/schema#", properties: {a: {format: ipv4}}}`, `{a: b}`, "a: must be written as ipv4"},
 		{`{properties: {a: {uniqueItems: true}}}`, `{a: [1, 2, 1]}`, "a: entries 0 and 2 are the same"},
 		{`{properties: {a: {pattern: "^a"}}}`, `{a: b}`, `a: does not match "^a"`},
 		{`{properties: {a: {minLength: 3}}}`, `{a: bb}`, "a: must have 3 characters or more"},
