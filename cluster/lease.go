@@ -82,7 +82,9 @@ func (l *leaseFile) Replace(ctx context.Context, over lease.Seen, text string) e
 }
 
 // Remove takes the file away.
-func (l *leaseFile) Remove(ctx context.Context) error { return l.change(ctx, "remove", "", "") }
+func (l *leaseFile) Remove(ctx context.Context, over lease.Seen) error {
+	return l.change(ctx, "remove", over.Version, "")
+}
 
 func (l *leaseFile) change(ctx context.Context, verb, version, text string) error {
 	err := remote.Run(ctx, l.root, "flock", "-w", "10", "-E", strconv.Itoa(leaseBusy), path.Dir(l.path), "sh", "-c", leaseScript, "lease.sh", verb, l.path, version, text)

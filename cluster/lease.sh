@@ -12,6 +12,9 @@ replace)
 	[ "${is%% *}" = "$3" ] || exit 18
 	;;
 remove)
+	[ -e "$2" ] || exit 0
+	is=$(sha256sum <"$2")
+	[ "${is%% *}" = "$3" ] || exit 18
 	rm -f -- "$2"
 	exit 0
 	;;

@@ -75,8 +75,9 @@ func TestLeaseFile(t *testing.T) {
 	again, err := store().Read(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, text(100+won)+"\n", again.Text)
-	require.NoError(t, store().Remove(t.Context()))
-	require.NoError(t, store().Remove(t.Context()), "gone is gone")
+	require.ErrorIs(t, store().Remove(t.Context(), seen), lease.ErrStale, "it is another's by now")
+	require.NoError(t, store().Remove(t.Context(), again))
+	require.NoError(t, store().Remove(t.Context(), again), "gone is gone")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
@@ -96,7 +97,7 @@ func TestLeaseFileThatIsBusy(t *testing.T) {
 	folder, err := os.Open(dir) //nolint:gosec // a test's own
 	require.NoError(t, err)
 	require.NoError(t, syscall.Flock(int(folder.Fd()), syscall.LOCK_EX)) //nolint:gosec // small
-	for _, err := range []error{store.Create(t.Context(), "x"), store.Remove(t.Context())} {
+	for _, err := range []error{store.Create(t.Context(), "x"), store.Remove(t.Context(), lease.Seen{})} {
 		require.ErrorContains(t, err, "home.lease on here: another run has been changing it for 10 seconds")
 		assert.True(t, wait.IsPassing(err))
 	}

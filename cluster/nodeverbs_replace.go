@@ -229,6 +229,7 @@ func (c *Cluster) wreckStep(n Node, old *proxmox.VM) *converge.Resource[*proxmox
 			if err := c.Proxmox.Remove(ctx, have); err != nil {
 				return err
 			}
+			c.met(ctx, n.Name).made.Store(true)
 			c.met(ctx, n.Name).absent.Store(true)
 			if n.Role != Server {
 				return nil

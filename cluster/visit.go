@@ -22,6 +22,9 @@ type met struct {
 	// absent is set once the machine was seen not to be there: what others ask of it
 	// in this run, it cannot know.
 	absent atomic.Bool
+	// made is set once this run has made the machine, or is about to. One that is there and
+	// was made by another run, while this one waited for its turn, can be asked.
+	made atomic.Bool
 	// started is set once this run told K3s there to start: from then on what its
 	// journal says is about that start.
 	started atomic.Bool

@@ -25,6 +25,9 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return nil, err
 			}
+			if met := c.met(ctx, n.Name); vm != nil && !met.made.Load() {
+				met.absent.Store(false)
+			}
 			if vm != nil {
 				return vm, c.recognise(ctx, n, vm)
 			}
@@ -44,6 +47,7 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 		},
 		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
+			c.met(ctx, n.Name).made.CompareAndSwap(false, vm == nil)
 			spec, err := want("")
 			if err != nil {
 				return err

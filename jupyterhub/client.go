@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -39,6 +40,28 @@ func (e *APIError) Error() string {
 		text += ": " + e.Message
 	}
 	return text
+}
+
+// Passing is true where what stands before the hub, or before a server of it, finds it away:
+// either may be starting anew.
+func (e *APIError) Passing() bool {
+	return e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout
+}
+
+// unanswered marks an error as passing where the network kept an answer from coming. A name
+// that nobody knows, or a certificate that nobody trusts, does not pass.
+func unanswered(err error) error {
+	var late net.Error
+	var op *net.OpError
+	var name *net.DNSError
+	var cert *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &cert), errors.As(err, &name) && name.IsNotFound:
+		return err
+	case errors.As(err, &op), errors.As(err, &late) && late.Timeout(), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return wait.Passing(err)
+	}
+	return err
 }
 
 // is says whether err is an answer with this status.
@@ -103,7 +126,7 @@ func (c *conn) call(ctx context.Context, method, path string, body, out any) (in
 	defer res.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return 0, fmt.Errorf("%s %s: %w", method, path, err)
+		return 0, fmt.Errorf("%s %s: %w", method, path, unanswered(err))
 	}
 	if res.StatusCode >= 300 {
 		return 0, &APIError{Method: method, Path: path, Status: res.StatusCode, Message: message(data, res)}
@@ -137,7 +160,7 @@ func (c *conn) send(ctx context.Context, method, path string, body any, accept s
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("the hub does not answer: %w", err)
+		return nil, fmt.Errorf("the hub does not answer: %w", unanswered(err))
 	}
 	return res, nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -131,10 +132,10 @@ func TestNoHub(t *testing.T) {
 		"not what a hub answers": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`<html>`)) },
 	} {
 		server := httptest.NewServer(answer)
-		_, err := Verify(t.Context(), Client{URL: server.URL, Token: hubs()["oidc"].Auth.ClientSecret}, nil, Options{})
+		_, err := Verify(t.Context(), Client{URL: server.URL, Token: hubs()["oidc"].Auth.ClientSecret}, nil, Options{Stop: 50 * time.Millisecond})
 		require.ErrorContains(t, err, want)
 		server.Close()
-		_, err = Verify(t.Context(), Client{URL: server.URL, Token: hubs()["oidc"].Auth.ClientSecret}, nil, Options{})
+		_, err = Verify(t.Context(), Client{URL: server.URL, Token: hubs()["oidc"].Auth.ClientSecret}, nil, Options{Stop: 50 * time.Millisecond})
 		require.ErrorContains(t, err, "the hub does not answer")
 	}
 	_, err := Verify(t.Context(), Client{URL: "hub.lab.example"}, nil, Options{})

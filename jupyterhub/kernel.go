@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/net/websocket"
+
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 //go:embed files/look.py
@@ -77,8 +79,18 @@ func (s Sight) against(check Check) error {
 	return errors.Join(wrong...)
 }
 
-// look runs code in the user's server, by the server's own API.
-func (v *verifier) look(ctx context.Context, check Check) (Sight, error) {
+// look runs code in the user's server. What it began and did not hear of it begins anew.
+func (v *verifier) look(ctx context.Context, check Check) (saw Sight, err error) {
+	rule := wait.Rule{What: "running code in its server", Limit: v.o.Run, Late: "the code in its server did not end", Strict: true}
+	err = wait.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
+		saw, err = v.lookOnce(ctx, check)
+		return "", err
+	})
+	return saw, err
+}
+
+// lookOnce runs code in the user's server, by the server's own API.
+func (v *verifier) lookOnce(ctx context.Context, check Check) (Sight, error) {
 	s, err := v.server(ctx)
 	if err != nil {
 		return Sight{}, err
@@ -201,14 +213,14 @@ func (v *verifier) execute(ctx context.Context, path, code string) (string, erro
 		"code": code, "silent": false, "store_history": false, "user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": true,
 	}})
 	if err != nil {
-		return "", orCause(ctx, err)
+		return "", orCause(ctx, unanswered(err))
 	}
 	var out strings.Builder
 	var replied, idle bool
 	for !replied || !idle { // in any order: they come by two channels
 		var m answer
 		if err := websocket.JSON.Receive(ws, &m); err != nil {
-			return out.String(), orCause(ctx, fmt.Errorf("the kernel's answers end: %w", err))
+			return out.String(), orCause(ctx, fmt.Errorf("the kernel's answers end: %w", unanswered(err)))
 		}
 		if m.Parent.ID != header.ID {
 			continue
@@ -254,13 +266,16 @@ func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn,
 	config.Header = http.Header{"Authorization": {"token " + v.token.Reveal()}}
 	raw, err := v.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, orCause(ctx, unanswered(err))
 	}
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
 	ws, err := websocket.NewClient(config, raw)
 	if err != nil {
 		raw.Close()
+		if err = unanswered(err); errors.Is(err, websocket.ErrBadStatus) { // which one is not told; the server's API, which is asked first, has just answered
+			err = wait.Passing(err)
+		}
 		return nil, orCause(ctx, fmt.Errorf("websocket %s: %w", path, err))
 	}
 	return ws, nil

@@ -50,7 +50,7 @@ type Options struct {
 
 	Start time.Duration // until a server is ready; default 25 min, a little more than the hub's own patience
 	Run   time.Duration // until the code in it has ended; default 3 min
-	Stop  time.Duration // until a server is gone; default 3 min
+	Stop  time.Duration // until a server is gone, or a hub that is away answers; default 3 min
 }
 
 // Result is what came of one profile.
@@ -75,7 +75,8 @@ func Verify(ctx context.Context, c Client, checks []Check, o Options) ([]Result,
 	v := &verifier{conn: hub, o: Options{
 		Schedule: or(o.Schedule, 3*time.Minute), Start: or(o.Start, startTimeout+5*time.Minute), Run: or(o.Run, 3*time.Minute), Stop: or(o.Stop, 3*time.Minute),
 	}}
-	if err := v.begin(ctx); err != nil {
+	hear := wait.Rule{What: "waiting for the hub", Limit: v.o.Stop, Late: "the hub did not answer", Strict: true}
+	if err := wait.Until(ctx, hear, func(ctx context.Context) (string, error) { return "", v.begin(ctx) }); err != nil {
 		return nil, err
 	}
 	var results []Result
@@ -147,7 +148,7 @@ func (v *verifier) loginPage(ctx context.Context) error {
 	}
 	res, err := v.http.Do(req)
 	if err != nil {
-		return err
+		return unanswered(err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 400 {
@@ -158,9 +159,7 @@ func (v *verifier) loginPage(ctx context.Context) error {
 
 // end removes the user, also when nobody waits for it any more.
 func (v *verifier) end(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), v.o.Stop+requestTimeout)
-	defer cancel()
-	if err := v.remove(ctx); err != nil {
+	if err := v.remove(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("removing user %s: %w", VerifyUser, err)
 	}
 	return nil
@@ -170,9 +169,7 @@ func (v *verifier) end(ctx context.Context) error {
 func (v *verifier) profile(ctx context.Context, check Check) (r Result) {
 	r.Profile = check.Profile
 	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), v.o.Stop+requestTimeout)
-		defer cancel()
-		if err := v.stop(end); err != nil {
+		if err := v.stop(context.WithoutCancel(ctx)); err != nil {
 			r.Err = errors.Join(r.Err, fmt.Errorf("stopping its server: %w", err))
 		}
 	}()
@@ -182,9 +179,7 @@ func (v *verifier) profile(ctx context.Context, check Check) (r Result) {
 	}
 	r.Ready = time.Since(begun)
 	progress.Say(ctx, "profile %s: its server is ready after %s", check.Profile, r.Ready.Round(time.Second))
-	run, cancel := context.WithTimeout(ctx, v.o.Run)
-	defer cancel()
-	if r.Saw, r.Err = v.look(run, check); r.Err == nil {
+	if r.Saw, r.Err = v.look(ctx, check); r.Err == nil {
 		r.Err = r.Saw.against(check)
 	}
 	if r.Err == nil {
@@ -218,25 +213,23 @@ func (v *verifier) server(ctx context.Context) (*server, error) {
 
 // stop stops the server, and waits until it is gone. None is fine.
 func (v *verifier) stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, v.o.Stop)
-	defer cancel()
-	for asked := false; ; {
+	asked := false
+	rule := wait.Rule{Limit: v.o.Stop, Late: "it was not gone", Strict: true, Poll: time.Second, What: "waiting for its server to stop"}
+	return wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		s, err := v.server(ctx)
 		if err != nil || s == nil {
-			return err
+			return "", err
 		}
 		if !asked || s.Pending == "" {
 			_, err := v.call(ctx, http.MethodDelete, userPath+"/server", nil, nil)
 			// 400: it is in a state in which it cannot be stopped yet.
 			if err != nil && !is(err, http.StatusNotFound) && !is(err, http.StatusBadRequest) {
-				return err
+				return "", err
 			}
 			asked = err == nil
 		}
-		if err := wait.Pause(ctx, time.Second); err != nil {
-			return fmt.Errorf("it is still there after %s (%s): %w", v.o.Stop, or(s.Pending, "ready"), err)
-		}
-	}
+		return "it is still there (" + or(s.Pending, "ready") + ")", nil
+	})
 }
 
 // remove removes the user with all that belongs to it. None is fine.
@@ -244,9 +237,12 @@ func (v *verifier) remove(ctx context.Context) error {
 	if err := v.stop(ctx); err != nil {
 		return err
 	}
-	_, err := v.call(ctx, http.MethodDelete, userPath, nil, nil)
-	if is(err, http.StatusNotFound) {
-		return nil
-	}
-	return err
+	rule := wait.Rule{Limit: v.o.Stop, Late: "the hub did not do it", Strict: true, What: "removing user " + VerifyUser}
+	return wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+		_, err := v.call(ctx, http.MethodDelete, userPath, nil, nil)
+		if is(err, http.StatusNotFound) {
+			err = nil
+		}
+		return "", err
+	})
 }

@@ -18,8 +18,10 @@ import (
 // starting is a server that has been asked for.
 type starting struct {
 	profile string
+	asked   bool
+	unheard bool     // it may have been
 	events  []string // the last ones
-	noNode  *time.Timer
+	noNode  context.CancelFunc
 	wait    time.Duration // how long the scheduler may find no node
 	giveUp  context.CancelCauseFunc
 }
@@ -40,48 +42,61 @@ const staysWait = 20 * time.Second
 // start asks for a server and follows it until it is ready. It returns what the hub
 // said last.
 func (v *verifier) start(ctx context.Context, profile string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, v.o.Start)
-	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	s := &starting{profile: profile, wait: v.o.Schedule, giveUp: giveUp}
 	defer s.placed()
-	status, err := v.call(ctx, http.MethodPost, userPath+"/server", map[string]any{"profile": profile}, nil)
-	if err != nil {
-		return nil, fmt.Errorf("the hub does not start it: %w", err)
-	}
-	for done := status == http.StatusCreated; !done; {
-		if done, err = v.follow(ctx, s); err == nil && !done {
-			done, err = v.settled(ctx)
-		}
-		if cause := context.Cause(ctx); err != nil && cause != nil {
-			err = fmt.Errorf("its server is not ready: %w", cause)
-			if errors.Is(cause, errNoNode) {
-				err = fmt.Errorf("%w for %s", cause, s.wait)
-			} else if errors.Is(cause, context.DeadlineExceeded) {
-				err = fmt.Errorf("its server is not ready after %s: %w", v.o.Start, cause)
+	rule := wait.Rule{What: "profile " + profile, Limit: v.o.Start, Late: "its server was not ready", Strict: true}
+	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+		if !s.asked {
+			if ready, err := v.ask(ctx, s); err != nil || ready {
+				return "", err
 			}
 		}
-		if err != nil {
-			return s.events, fmt.Errorf("%w%s", err, lastWords(s.events))
+		if ready, err := v.follow(ctx, s); err != nil || ready {
+			return "", err
 		}
+		return v.settled(ctx)
+	})
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNoNode) {
+		err = fmt.Errorf("%w for %s", cause, s.wait)
+	} else if err != nil && cause != nil {
+		err = fmt.Errorf("its server is not ready: %w", cause)
+	}
+	if err != nil {
+		return s.events, fmt.Errorf("%w%s", err, lastWords(s.events))
 	}
 	return s.events, nil
 }
 
+// ask asks for a server. One that the hub has made before, unheard, it refuses to make again.
+func (v *verifier) ask(ctx context.Context, s *starting) (ready bool, err error) {
+	status, err := v.call(ctx, http.MethodPost, userPath+"/server", map[string]any{"profile": s.profile}, nil)
+	switch {
+	case wait.IsPassing(err):
+		s.unheard = true
+		return false, err
+	case s.unheard && is(err, http.StatusBadRequest):
+	case err != nil:
+		return false, fmt.Errorf("the hub does not start it: %w", err)
+	}
+	s.asked = true
+	return status == http.StatusCreated, nil
+}
+
 // settled looks at a server after the stream about it has ended early: something
 // between the hub and us has closed it.
-func (v *verifier) settled(ctx context.Context) (done bool, err error) {
+func (v *verifier) settled(ctx context.Context) (missing string, err error) {
 	have, err := v.server(ctx)
 	switch {
 	case err != nil:
-		return false, err
+		return "", err
 	case have == nil:
-		return false, errors.New("its server is gone")
+		return "", errors.New("its server is gone")
 	case have.Ready:
-		return true, nil
+		return "", nil
 	}
-	return false, wait.Pause(ctx, 2*time.Second)
+	return or(have.Pending, "not ready"), nil
 }
 
 // event is one of those that the hub sends while a server starts.
@@ -138,11 +153,17 @@ func (s *starting) hear(ctx context.Context, message string) {
 	if !strings.Contains(message, " nodes are available: ") {
 		s.placed()
 	} else if s.noNode == nil {
-		wait, cause := s.wait, errNoNode
+		limit, cause := s.wait, errNoNode
 		if homeElsewhere(message) {
-			wait, cause = min(wait, staysWait), errStays
+			limit, cause = min(limit, staysWait), errStays
 		}
-		s.noNode = time.AfterFunc(wait, func() { s.giveUp(cause) })
+		var over context.Context
+		over, s.noNode = wait.Within(ctx, limit, cause)
+		context.AfterFunc(over, func() {
+			if errors.Is(context.Cause(over), cause) {
+				s.giveUp(cause)
+			}
+		})
 	}
 }
 
@@ -154,7 +175,7 @@ func homeElsewhere(message string) bool {
 
 func (s *starting) placed() {
 	if s.noNode != nil {
-		s.noNode.Stop()
+		s.noNode()
 		s.noNode = nil
 	}
 }

@@ -288,6 +288,9 @@ func saidSentinel(text string, target error) bool {
 	return false
 }
 
+// saidProtected reports whether text says that a VM must not be destroyed.
+func saidProtected(text string) bool { return strings.Contains(text, "protection mode enabled") }
+
 // saidTaken reports whether text is a VMID that somebody else has.
 func saidTaken(text string) bool { return takenText.MatchString(text) }
 

@@ -155,7 +155,7 @@ func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
 // Create makes the VM.
 func (l *leaseVM) Create(ctx context.Context, text string) error {
 	err := l.c.do(context.WithValue(ctx, unguarded{}, true), http.MethodPost, nodePath(l.at(), "qemu"), params{
-		"vmid": l.vmid, "name": l.name, "description": leaseNote + "\n\n" + text, "memory": 16, "onboot": 0,
+		"vmid": l.vmid, "name": l.name, "description": leaseNote + "\n\n" + text, "memory": 16, "onboot": 0, "protection": 1,
 	})
 	if saidTaken(words(err)) {
 		return lease.ErrThere
@@ -166,7 +166,7 @@ func (l *leaseVM) Create(ctx context.Context, text string) error {
 // Replace writes the VM's notes.
 func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) error {
 	err := l.c.call(context.WithValue(ctx, unguarded{}, true), http.MethodPut, vmPath(l.at(), l.vmid, "config"),
-		params{"name": l.name, "description": leaseNote + "\n\n" + text, "digest": over.Version}, nil)
+		params{"name": l.name, "description": leaseNote + "\n\n" + text, "protection": 1, "digest": over.Version}, nil)
 	switch said := words(err); {
 	case saidLock(said) == "create": // the digest is looked at first, so it is what was seen
 		return wait.Permanent(fmt.Errorf("VM %d on %s, where runs of this cluster meet, was begun and never made: on the host run qm unlock %d && qm destroy %d",
@@ -177,13 +177,22 @@ func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) err
 	return err
 }
 
-// Remove destroys the VM.
-func (l *leaseVM) Remove(ctx context.Context) error {
-	err := l.c.do(context.WithValue(ctx, unguarded{}, true), http.MethodDelete, vmPath(l.at(), l.vmid), params{"purge": 1})
-	switch {
+// Remove destroys the VM that was seen and no other. Proxmox destroys whatever has the VMID
+// when the request is there, which may be late, but no VM that is protected (destroy_vm of
+// PVE/API2/Qemu.pm looks at that under the configuration's lock): a lease that somebody holds
+// is, and protection is taken off over the configuration that was read.
+func (l *leaseVM) Remove(ctx context.Context, over lease.Seen) error {
+	ctx = context.WithValue(ctx, unguarded{}, true)
+	err := l.c.call(ctx, http.MethodPut, vmPath(l.at(), l.vmid, "config"), params{"protection": 0, "digest": over.Version}, nil)
+	if err == nil {
+		err = l.c.do(ctx, http.MethodDelete, vmPath(l.at(), l.vmid), params{"purge": 1})
+	}
+	switch said := words(err); {
 	case errors.Is(err, ErrNotFound):
 		return nil
-	case saidLock(words(err)) != "":
+	case strings.Contains(said, "checksum mismatch"), saidProtected(said):
+		return lease.ErrStale
+	case saidLock(said) != "":
 		return wait.Passing(err) // a backup, a migration or another run ends
 	}
 	return err

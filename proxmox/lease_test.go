@@ -72,13 +72,18 @@ func TestOneAtATime(t *testing.T) {
 
 // machine is one that a run runs on: it can be cut off, as by a closed lid.
 type machine struct {
-	next http.RoundTripper
-	off  atomic.Bool
+	next   http.RoundTripper
+	off    atomic.Bool
+	sleeps atomic.Pointer[string] // with the next request of this method on its way, for five minutes
 }
 
 func (m *machine) RoundTrip(r *http.Request) (*http.Response, error) {
 	if m.off.Load() {
 		return nil, errors.New("this machine sleeps")
+	}
+	if with := m.sleeps.Load(); with != nil && r.Method == *with && m.sleeps.CompareAndSwap(with, nil) {
+		time.Sleep(5 * time.Minute)
+		r = r.WithContext(context.WithoutCancel(r.Context())) // it is in the kernel's hands
 	}
 	return m.next.RoundTrip(r)
 }
@@ -139,6 +144,32 @@ func TestADeadHolder(t *testing.T) {
 		require.NoError(t, again.Release(t.Context()))
 		assert.Zero(t, leases(t, c))
 	})
+}
+
+// TestALidThatClosesOverTheEnd: a machine falls asleep with the request on its way that takes
+// its lease away. By the time that it arrives another has the lease, and keeps it.
+func TestALidThatClosesOverTheEnd(t *testing.T) {
+	for _, asleep := range []string{http.MethodPut, http.MethodDelete} {
+		bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			desk, lid := on(t, sim)
+			_, l, err := acquire(t.Context(), lid, claim("ada@desk"), patient)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			desk.sleeps.Store(&asleep)
+			released := make(chan error, 1)
+			go func() { released <- l.Release(t.Context()) }()
+
+			run, mine, err := acquire(t.Context(), c, claim("bob@ci"), patient)
+			require.NoError(t, err)
+			time.Sleep(10 * time.Minute)
+			require.NoError(t, <-released)
+			require.NoError(t, run.Err())
+			require.NoError(t, mine.Check(t.Context()))
+			assert.Equal(t, 1, leases(t, c), asleep)
+			require.NoError(t, mine.Release(t.Context()))
+			assert.Zero(t, leases(t, c))
+		})
+	}
 }
 
 // TestWhoWillNotWait: the caller decides, and what is in the way is told.

@@ -111,16 +111,36 @@ func (l *Lease) end(why error) error {
 	return why
 }
 
+// remove is one try at taking our lease away.
+func (l *Lease) remove(ctx context.Context) error {
+	if err := l.isLost(); err != nil {
+		return err
+	}
+	s, err := l.store.Read(ctx)
+	switch f := fields(s.Text); {
+	case errors.Is(err, ErrNone):
+		return nil
+	case err != nil:
+		return err
+	case f["run"] != l.nonce:
+		return l.end(fmt.Errorf("%w: %s has taken over", ErrLost, heldBy(f)))
+	case s.Locked != "":
+		return l.locked(s)
+	}
+	return l.store.Remove(ctx, s)
+}
+
 // Release gives the lease back, unless it is another's.
 func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.done
 	rule := wait.Rule{What: "giving back the right to change " + l.claim.What, Poll: tick, Strict: true, Say: func(string) {}}
 	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
-		if err := l.renew(ctx, 0); err != nil { // nobody takes it over before it is dead
-			return "", err
+		err := l.bounded(ctx, l.remove)
+		if errors.Is(err, ErrStale) { // something of ours that was under way, or another run: look
+			err = wait.Passing(err)
 		}
-		return "", l.store.Remove(ctx)
+		return "", err
 	})
 	if err == nil || errors.Is(err, ErrLost) {
 		return nil

@@ -101,9 +101,14 @@ func (w *way) Replace(ctx context.Context, over lease.Seen, text string) error {
 	return err
 }
 
-func (w *way) Remove(ctx context.Context) error {
+func (w *way) Remove(ctx context.Context, over lease.Seen) error {
 	_, err := ask(ctx, w, func() (int, error) {
-		if w.locked != "" {
+		switch {
+		case !w.there:
+			return 0, nil
+		case over.Version != strconv.Itoa(w.version):
+			return 0, lease.ErrStale
+		case w.locked != "":
 			return 0, away("locked")
 		}
 		w.there = false

@@ -145,15 +145,20 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 		var inside atomic.Int32
 		s, _ := atDesk(t, sim)
 		time.AfterFunc(30*time.Second, func() {
-			for _, vm := range sim.VMs() { // as somebody would in the web interface
-				id, value := sim.Token()
-				pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client()})
-				if assert.NoError(t, err) {
-					theirs, err := pve.ByID(t.Context(), vm.ID)
-					assert.NoError(t, err)
-					assert.NoError(t, pve.Remove(t.Context(), theirs))
-				}
+			id, value := sim.Token()
+			pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client()})
+			if !assert.NoError(t, err) {
+				return
 			}
+			for _, vm := range sim.VMs() {
+				theirs, err := pve.ByID(t.Context(), vm.ID)
+				assert.NoError(t, err)
+				assert.ErrorContains(t, pve.Remove(t.Context(), theirs), "protection mode enabled", "not by accident")
+			}
+			found := pve.Lease("lab1", "pve1") // as somebody would in the web interface, who takes that off
+			seen, err := found.Read(t.Context())
+			assert.NoError(t, err)
+			assert.NoError(t, found.Remove(t.Context(), seen))
 		})
 		_, err := s.run(t.Context(), slow(&done, &inside, t))
 		require.ErrorIs(t, err, lease.ErrLost)

@@ -12,9 +12,15 @@ func (c *call) destroyVM() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	protected := func() error { // which the task looks at again, under the configuration's lock
+		if v.conf["protection"] == "1" {
+			return die("can't remove VM %d - protection mode enabled", v.id)
+		}
+		return nil
+	}
 	switch {
-	case v.conf["protection"] == "1":
-		return nil, die("can't remove VM %d - protection mode enabled", v.id)
+	case protected() != nil:
+		return nil, protected()
 	case !c.p.bool("purge") && c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+itoa(v.id)] != nil:
 		return nil, die("unable to remove VM %d - used in HA resources and purge parameter not set.", v.id)
 	case v.running:
@@ -29,6 +35,9 @@ func (c *call) destroyVM() (any, error) {
 		defer unlock()
 		if w.s.vms[v.id] != v {
 			return die("unable to find configuration file for VM %d on node '%s'", v.id, v.node)
+		}
+		if err := protected(); err != nil {
+			return err
 		}
 		if err := v.checkLock(); err != nil && !skipLock && v.conf["lock"] != "suspended" {
 			return err

@@ -129,6 +129,24 @@ func TestConfigWaitsTenSeconds(t *testing.T) {
 	})
 }
 
+// TestProtectedWhileADestroyWaits: the task looks at the protection again, under the lock.
+func TestProtectedWhileADestroyWaits(t *testing.T) {
+	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
+		c.wait(c.do("POST", "/nodes/pve1/qemu/100/status/stop"))
+		s.mu.Lock()
+		unlock, err := (worker{s: s}).lock(configLock(100), false, time.Second)
+		s.mu.Unlock()
+		require.NoError(t, err)
+		destroy := c.do("DELETE", "/nodes/pve1/qemu/100")
+		require.Equal(t, 200, destroy.status)
+		s.mu.Lock()
+		s.vms[100].conf["protection"] = "1"
+		unlock()
+		s.mu.Unlock()
+		assert.Equal(t, "can't remove VM 100 - protection mode enabled", c.wait(destroy))
+	})
+}
+
 func TestCleanupLingers(t *testing.T) {
 	in(t, EightA100(), Options{CleanupLinger: 30 * time.Second}, func(t *testing.T, s *Sim, c *caller) {
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/100/status/stop")))

@@ -42,7 +42,8 @@ func New(cfg Config) *Client {
 	}
 }
 
-// Dial makes a Client and connects it.
+// Dial makes a Client and connects it, once. Whoever waits for a machine that boots asks
+// again while the error is a passing one ([UnreachableError.Passing]).
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	c := New(cfg)
 	if _, err := c.connection(ctx); err != nil {

@@ -3,6 +3,7 @@ package ssh_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -252,6 +254,8 @@ func TestUnreachable(t *testing.T) {
 	_, err = ssh.Dial(t.Context(), cfg)
 	require.ErrorAs(t, err, &unreachable)
 	assert.ErrorContains(t, err, "cannot reach 127.0.0.1:1 through "+bastion.addr+": it does not forward connections (AllowTcpForwarding")
+	assert.True(t, wait.IsPermanent(err), "waiting does not change its configuration")
+	assert.False(t, wait.IsPassing(err))
 
 	bastion.Forward = new(net.Dialer).DialContext
 	_, err = ssh.Dial(t.Context(), cfg)
@@ -273,4 +277,29 @@ func TestHangsUp(t *testing.T) {
 	var unreachable *ssh.UnreachableError
 	require.ErrorAs(t, err, &unreachable)
 	assert.ErrorContains(t, err, "it accepts connections, but hangs up during the SSH handshake")
+}
+
+// TestWhatCannotBeReachedPasses, but a jump host that forwards nothing does not.
+func TestWhatCannotBeReachedPasses(t *testing.T) {
+	for cause, permanent := range map[error]bool{
+		fmt.Errorf("dial: %w", &xssh.OpenChannelError{Reason: xssh.Prohibited, Message: "no"}):            true,
+		&net.DNSError{Err: "no such host", Name: "gpu1.lan", IsNotFound: true}:                            false,
+		&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}:                       false,
+		fmt.Errorf("dial: %w", &xssh.OpenChannelError{Reason: xssh.ConnectionFailed, Message: "refused"}): false,
+		fmt.Errorf("dial: %w", &xssh.OpenChannelError{Reason: xssh.ResourceShortage}):                     false,
+	} {
+		client := ssh.New(ssh.Config{
+			Addr: "gpu1.lan:22", User: "ubuntu", Signers: []ssh.Signer{signer(t)}, HostKeys: ssh.Pin(signer(t).PublicKey()),
+			Dial: func(context.Context, string, string) (net.Conn, error) { return nil, cause },
+		})
+		err := client.Run(t.Context(), remote.Cmd{Args: []string{"true"}})
+		require.ErrorIs(t, err, cause)
+		assert.Equal(t, permanent, wait.IsPermanent(err), "%v", err)
+		assert.Equal(t, !permanent, wait.IsPassing(err), "%v", err)
+	}
+}
+
+func signer(t *testing.T) ssh.Signer {
+	key, _ := newKey(t)
+	return key
 }

@@ -56,7 +56,7 @@ func (e *AuthError) Error() string {
 
 func (e *AuthError) Unwrap() error { return e.Err }
 
-// UnreachableError is a server that could not be spoken to. It may pass: a machine
+// UnreachableError is a server that could not be spoken to. It passes, as a rule: a machine
 // that boots gives this error until its SSH server is up.
 type UnreachableError struct {
 	Addr string
@@ -73,8 +73,15 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Passing is true: see the type.
-func (e *UnreachableError) Passing() bool { return true }
+// Passing is true, but for what is Permanent: see the type.
+func (e *UnreachableError) Passing() bool { return !e.Permanent() }
+
+// Permanent reports whether waiting is of no use: the jump host does not forward connections.
+// A name that nobody knows is not among that: a laptop that wakes up has no resolver at first.
+func (e *UnreachableError) Permanent() bool {
+	var refused *xssh.OpenChannelError
+	return errors.As(e.Err, &refused) && refused.Reason == xssh.Prohibited
+}
 
 // LostError is a connection that broke while a command ran: whether the command
 // did its work is not known.
