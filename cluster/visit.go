@@ -27,6 +27,8 @@ type met struct {
 	started atomic.Bool
 	// answered is set once its SSH server accepted a connection.
 	answered atomic.Bool
+	// owned is set once K3s of an external server was seen to be of this cluster.
+	owned atomic.Bool
 	// looked is set once this run has looked inside.
 	looked atomic.Bool
 	// refused is when the login was first refused, as Unix nanoseconds: cloud-init

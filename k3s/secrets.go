@@ -116,6 +116,25 @@ func RewriteKubeconfig(kubeconfig []byte, to Access) ([]byte, error) {
 	return out, nil
 }
 
+// Authority returns the certificate authority, PEM, that a kubeconfig of one cluster
+// trusts.
+func Authority(kubeconfig []byte) ([]byte, error) {
+	var doc struct {
+		Clusters []struct {
+			Cluster struct {
+				Data []byte `json:"certificate-authority-data"`
+			} `json:"cluster"`
+		} `json:"clusters"`
+	}
+	if err := yaml.Unmarshal(kubeconfig, &doc); err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if len(doc.Clusters) != 1 || len(doc.Clusters[0].Cluster.Data) == 0 {
+		return nil, errors.New("kubeconfig: expected one cluster with certificate-authority-data")
+	}
+	return doc.Clusters[0].Cluster.Data, nil
+}
+
 // only returns the one entry of a kubeconfig's list.
 func only(doc map[string]any, list string) (map[string]any, error) {
 	entries, _ := doc[list].([]any)
