@@ -14,7 +14,7 @@ type visit struct {
 	work     workSeen
 
 	mu     sync.Mutex
-	unwell string // a node that did not come back from being taken down
+	unwell map[string]bool // nodes that did not come back from being taken down
 }
 
 // met is what a run remembers of a machine.
@@ -45,7 +45,7 @@ func (c *Cluster) begin(ctx context.Context) context.Context {
 }
 
 func (c *Cluster) newVisit() *visit {
-	v := &visit{machines: map[string]*met{}}
+	v := &visit{machines: map[string]*met{}, unwell: map[string]bool{}}
 	for name := range c.guests {
 		v.machines[name] = &met{}
 	}
