@@ -122,10 +122,21 @@ func (c *Cluster) externalDriverStep(n Node) *converge.Resource[driverSeen] {
 // releaseStep takes K3s off a machine that is not ours to destroy.
 func (c *Cluster) releaseStep(n Node) *converge.Resource[k3s.State] {
 	return &converge.Resource[k3s.State]{
-		ID:      "k3s/" + n.Name,
-		Observe: func(ctx context.Context) (k3s.State, error) { return k3s.Observe(ctx, c.root(n.Name)) },
+		ID: "k3s/" + n.Name,
+		Observe: func(ctx context.Context) (k3s.State, error) {
+			have, err := k3s.Observe(ctx, c.root(n.Name))
+			if err == nil {
+				err = c.owns(ctx, n, have)
+			}
+			var others *OthersK3sError
+			if errors.As(err, &others) {
+				progress.Say(ctx, "left alone: %s", others)
+				return k3s.State{}, nil
+			}
+			return have, err
+		},
 		Diff: func(have k3s.State) drift.Diff {
-			if have.Role == k3s.RoleNone && have.Version == "" || !c.spec.ownsK3s(n, have) {
+			if have.Cluster == "" && have.Role == k3s.RoleNone { // a binary may be somebody's
 				return nil
 			}
 			return drift.Unwanted("K3s on the external machine " + n.Name)
@@ -134,10 +145,4 @@ func (c *Cluster) releaseStep(n Node) *converge.Resource[k3s.State] {
 		Apply:  func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.root(n.Name)) },
 		Settle: externalTime,
 	}
-}
-
-// ownsK3s reports whether the K3s on a machine is of this cluster, or nobody's: an
-// external machine may have been a member of another before it came into the file.
-func (s *Spec) ownsK3s(n Node, have k3s.State) bool {
-	return have.Role == k3s.RoleNone || have.Config["node-name"] == n.Name || have.Config["server"] == s.url()
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
@@ -73,8 +72,8 @@ func (c *Cluster) takeOff(ctx context.Context, n Node) error {
 	if err != nil {
 		return err
 	}
-	if !c.spec.ownsK3s(n, have) {
-		return converge.Permanent(fmt.Errorf("K3s on the external machine %s is of another cluster, so it is not ours to remove", n.Name))
+	if err := c.owns(ctx, n, have); err != nil {
+		return foreign(err)
 	}
 	if have.Role != k3s.RoleNone { // else nothing runs there that could be evicted
 		if _, err := c.drain(ctx, n.Name); err != nil {

@@ -101,7 +101,7 @@ func (c *Cluster) k3sStep(n Node) *converge.Resource[k3s.State] {
 			if err != nil {
 				return drift.Missing(err.Error())
 			}
-			return agent.Diff(have)
+			return append(agent.Diff(have), c.diffMark(n, have)...)
 		}
 		step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringAgent(ctx, n, have) }
 		return step
@@ -111,7 +111,7 @@ func (c *Cluster) k3sStep(n Node) *converge.Resource[k3s.State] {
 		if err != nil {
 			return drift.Missing(err.Error())
 		}
-		return srv.Diff(have)
+		return append(srv.Diff(have), c.diffMark(n, have)...)
 	}
 	step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringServer(ctx, n, have) }
 	return step
@@ -130,9 +130,8 @@ func (c *Cluster) observeK3s(ctx context.Context, n Node) (k3s.State, error) {
 	if err != nil {
 		return have, err
 	}
-	if n.External && !c.spec.ownsK3s(n, have) {
-		return have, converge.Permanent(fmt.Errorf("K3s runs on the external machine %s already, as %s of another cluster: "+
-			"remove it there (k3s-uninstall.sh or k3s-agent-uninstall.sh), or take %s out of the file", n.Name, have.Role, n.Name))
+	if err := c.owns(ctx, n, have); err != nil {
+		return have, foreign(err)
 	}
 	for _, o := range have.Others {
 		progress.Say(ctx, "K3s reads %s too, which is not of this file and stays as it is", o)
@@ -172,6 +171,9 @@ func (c *Cluster) bringServer(ctx context.Context, n Node, have k3s.State) error
 	}
 	if joins { // the one that has made the cluster needs no word to come in
 		srv.Token = token
+	}
+	if err := c.markK3s(ctx, n, have); err != nil {
+		return err
 	}
 	c.met(ctx, n.Name).started.Store(true)
 	if stale(have, srv.Version) {
@@ -233,6 +235,9 @@ func (c *Cluster) bringAgent(ctx context.Context, n Node, have k3s.State) error 
 	}
 	token, err := c.token(ctx, n.Name, k3s.AgentToken)
 	if err != nil {
+		return err
+	}
+	if err := c.markK3s(ctx, n, have); err != nil {
 		return err
 	}
 	join := k3s.Join{Token: token, Agent: agent}

@@ -90,6 +90,9 @@ func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
+	if err := c.ownServer(ctx, server); err != nil {
+		return secret.Value{}, err
+	}
 	return read(ctx, c.root(server))
 }
 

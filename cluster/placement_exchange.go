@@ -48,8 +48,9 @@ func (c *Cluster) exchange(ctx context.Context, n Node, others []string) error {
 	if c.diffMapping(n, a).Empty() {
 		return nil
 	}
-	servers := []string{}
+	servers, names := []string{}, []string{}
 	for _, node := range nodes {
+		names = append(names, node.Name)
 		if node.Role == Server {
 			servers = append(servers, node.Name)
 		}
@@ -61,6 +62,9 @@ func (c *Cluster) exchange(ctx context.Context, n Node, others []string) error {
 	if len(servers) > 1 {
 		return converge.Permanent(fmt.Errorf("%s would exchange their GPUs, and be down at the same time, which the cluster's servers must not\n"+
 			"  take gpus out of %s in the file, run cluster:up, put them back and run it again", strings.Join(servers, " and "), servers[0]))
+	}
+	if err := c.visit(ctx).refuses(names...); err != nil {
+		return err
 	}
 	progress.Say(ctx, "%s exchange GPUs: they go down together", strings.Join(append([]string{n.Name}, others...), ", "))
 	return c.downTogether(ctx, nodes, func(ctx context.Context) error {
@@ -91,15 +95,16 @@ func (c *Cluster) partners(ctx context.Context, n Node) (*allotment, []Node, err
 	return a, nodes, nil
 }
 
-// awayFromExchange counts servers that are away, when one of those that go down together
-// is a server.
+// awayFromExchange counts what othersAway does, for nodes that go down together.
 func (c *Cluster) awayFromExchange(ctx context.Context, n Node) (string, error) {
 	_, nodes, err := c.partners(ctx, n)
 	if err != nil {
 		return "", err
 	}
+	agents, names := false, []string{}
 	for _, node := range nodes {
-		if node.Role != Server {
+		names = append(names, node.Name)
+		if agents = agents || node.Role == Agent; node.Role != Server {
 			continue
 		}
 		vm, err := c.holding(ctx, node)
@@ -113,7 +118,10 @@ func (c *Cluster) awayFromExchange(ctx context.Context, n Node) (string, error) 
 			return others, err
 		}
 	}
-	return "", nil
+	if !agents {
+		return "", nil
+	}
+	return c.away(ctx, c.missing, names...)
 }
 
 // downTogether drains nodes and takes those down that hold cards, does something, and

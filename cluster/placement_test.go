@@ -219,6 +219,49 @@ func TestNoExchangeAfterOneThatWentBadly(t *testing.T) {
 	})
 }
 
+// What a run before has left away counts as well, whichever change it was: nodes that
+// exchange cards wait for it as one alone does.
+func TestNoExchangeWhileAnotherIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		first := gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}", "1")
+		then := gpuNodes("{pci: ['25:00']}", "{pci: ['01:00']}", "1")
+		larger := func(text string) string {
+			i := strings.LastIndex(text, "memory: 32GiB")
+			return text[:i] + strings.Replace(text[i:], "32GiB", "48GiB", 1)
+		}
+		w.up(t, parse(t, first))
+		time.Sleep(time.Minute)
+		w.sim.SetGuestFaults(w.vm(t, "gpu3").ID, guest.Faults{DriverFailsToLoad: true})
+		try := func(text string) error {
+			c := w.cluster(t, parse(t, text))
+			defer c.Close()
+			_, err := c.Up().Run(t.Context(), w.listen(t))
+			return err
+		}
+		require.Error(t, try(larger(first)))
+		require.True(t, w.nodes(t)["gpu3"].Cordoned)
+
+		before := w.now()
+		require.ErrorContains(t, try(larger(then)), "stays up: not every other node was well")
+		assert.Empty(t, before.changes().Restarted)
+		for _, name := range []string{"gpu1", "gpu2"} {
+			assert.True(t, w.nodes(t)[name].Ready && !w.nodes(t)[name].Cordoned, name)
+		}
+
+		w.sim.SetGuestFaults(w.vm(t, "gpu3").ID, guest.Faults{})
+		c := w.cluster(t, parse(t, larger(first)))
+		defer c.Close()
+		cycle, err := c.NodeCycle(t.Context(), "gpu3", false)
+		require.NoError(t, err)
+		_, err = cycle.Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
+		require.NoError(t, try(larger(then)))
+		w.holdsWhatItsFileNames(t, larger(then))
+	})
+}
+
 func TestExchangeCutShort(t *testing.T) {
 	first, then := gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}"), gpuNodes("{pci: ['25:00']}", "{pci: ['01:00']}")
 	cut := 0

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -52,25 +54,31 @@ func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error)
 // sick remembers which nodes were being taken down or brought back when that failed; a
 // node that is well after another try is forgotten. It is for one whose turn it is.
 func (c *Cluster) sick(ctx context.Context, err error, nodes ...string) {
-	name, v := strings.Join(nodes, " and "), c.visit(ctx)
+	v := c.visit(ctx)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	switch {
-	case err != nil && ctx.Err() == nil:
-		v.unwell = name
-	case err == nil && v.unwell == name:
-		v.unwell = ""
+	for _, name := range nodes {
+		switch {
+		case err == nil:
+			delete(v.unwell, name)
+		case ctx.Err() == nil:
+			v.unwell[name] = true
+		}
 	}
 }
 
-// refuses is why a node stays up after another one that did not come back.
-func (v *visit) refuses(who string) error {
+// refuses is why nodes stay up after others that did not come back. Those may be tried
+// again, with nobody else.
+func (v *visit) refuses(nodes ...string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.unwell == "" || v.unwell == who {
-		return nil
+	for _, who := range nodes {
+		if len(v.unwell) > 0 && !v.unwell[who] {
+			return fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again",
+				who, strings.Join(slices.Sorted(maps.Keys(v.unwell)), " and "))
+		}
 	}
-	return fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again", who, v.unwell)
+	return nil
 }
 
 // lone reports whether a node is the only server.
@@ -86,10 +94,13 @@ func (c *Cluster) othersAway(ctx context.Context, n Node) (string, error) {
 	if n.Role != Agent {
 		return c.serversAway(ctx, n)
 	}
-	return c.away(ctx, func(other kube.Node) bool {
-		_, ours := c.spec.Node(other.Name)
-		return ours && (!other.Ready || other.Cordoned)
-	}, n.Name)
+	return c.away(ctx, c.missing, n.Name)
+}
+
+// missing reports whether a node of the file is not Ready or cordoned.
+func (c *Cluster) missing(n kube.Node) bool {
+	_, ours := c.spec.Node(n.Name)
+	return ours && (!n.Ready || n.Cordoned)
 }
 
 // serversAway counts, for a server, the others that the cluster has and that are not
@@ -100,11 +111,12 @@ func (c *Cluster) serversAway(ctx context.Context, n Node) (string, error) {
 	}
 	return c.away(ctx, func(other kube.Node) bool {
 		return other.Name != n.Name && other.Role == string(Server) && !other.Ready
-	}, "")
+	})
 }
 
-// away lists the nodes that are, unless well is one of them: it makes it no worse.
-func (c *Cluster) away(ctx context.Context, is func(kube.Node) bool, well string) (string, error) {
+// away lists the nodes that are, but for those that are to go. Where all of those are away
+// themselves, or nobody knows them, it is none: it makes it no worse.
+func (c *Cluster) away(ctx context.Context, is func(kube.Node) bool, going ...string) (string, error) {
 	client, err := c.kube(ctx)
 	if errors.Is(err, errUnformed) {
 		return "", nil
@@ -117,20 +129,19 @@ func (c *Cluster) away(ctx context.Context, is func(kube.Node) bool, well string
 		return "", err
 	}
 	var out []string
-	known := well == ""
+	missed := len(going) == 0
 	for _, n := range nodes {
-		known = known || n.Name == well
 		switch {
+		case slices.Contains(going, n.Name):
+			missed = missed || !is(n)
 		case !is(n):
-		case n.Name == well:
-			return "", nil
 		case n.Ready:
 			out = append(out, n.Name+": cordoned")
 		default:
 			out = append(out, n.Name+": "+n.Reason)
 		}
 	}
-	if !known { // nobody misses it
+	if !missed {
 		return "", nil
 	}
 	return strings.Join(out, ", "), nil

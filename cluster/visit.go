@@ -14,7 +14,7 @@ type visit struct {
 	work     workSeen
 
 	mu     sync.Mutex
-	unwell string // a node that did not come back from being taken down
+	unwell map[string]bool // nodes that did not come back from being taken down
 }
 
 // met is what a run remembers of a machine.
@@ -30,6 +30,8 @@ type met struct {
 	started atomic.Bool
 	// answered is set once its SSH server accepted a connection.
 	answered atomic.Bool
+	// owned is set once K3s of an external server was seen to be of this cluster.
+	owned atomic.Bool
 	// looked is set once this run has looked inside.
 	looked atomic.Bool
 	// refused is when the login was first refused, as Unix nanoseconds: cloud-init
@@ -46,7 +48,7 @@ func (c *Cluster) begin(ctx context.Context) context.Context {
 }
 
 func (c *Cluster) newVisit() *visit {
-	v := &visit{machines: map[string]*met{}}
+	v := &visit{machines: map[string]*met{}, unwell: map[string]bool{}}
 	for name := range c.guests {
 		v.machines[name] = &met{}
 	}

@@ -23,6 +23,10 @@ const (
 	ManifestsDir = "/var/lib/rancher/k3s/server/manifests"
 	ImagesDir    = "/var/lib/rancher/k3s/agent/images"
 
+	// ClusterFile names the cluster to which somebody has given this machine. K3s does
+	// not read it; [Remove] takes it away last.
+	ClusterFile = "/etc/rancher/k3s/homelab.cluster"
+
 	serverTokenFile = "/var/lib/rancher/k3s/server/token"
 	agentTokenFile  = "/var/lib/rancher/k3s/server/agent-token"
 	kubeconfigFile  = "/etc/rancher/k3s/k3s.yaml"

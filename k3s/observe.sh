@@ -87,6 +87,20 @@ if [ -f "$etc/homelab.applied" ]; then
 	cat "$etc/homelab.applied"
 fi
 
+section cluster
+if [ -f "$etc/homelab.cluster" ]; then
+	cat "$etc/homelab.cluster"
+fi
+
+# A server has the cluster's authority before its own agent has fetched it.
+section authority
+for file in /var/lib/rancher/k3s/server/tls/server-ca.crt /var/lib/rancher/k3s/agent/server-ca.crt; do
+	if [ -f "$file" ]; then
+		sha256sum "$file"
+		break
+	fi
+done
+
 section manifests
 for file in "$manifests"/*.yaml; do
 	if [ -f "$file" ]; then

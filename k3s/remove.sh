@@ -133,8 +133,9 @@ rm -f /etc/systemd/system/k3s.service /etc/systemd/system/k3s-agent.service \
 	/usr/local/bin/k3s
 systemctl daemon-reload
 
-for tree in /etc/rancher/k3s /etc/rancher/node /run/k3s /run/flannel "$data" /var/lib/kubelet \
-	/var/lib/cni /var/log/pods /var/log/containers; do
+# What says whose this K3s was goes last: a removal that was cut short can be gone on with.
+for tree in /etc/rancher/node /run/k3s /run/flannel "$data" /var/lib/kubelet \
+	/var/lib/cni /var/log/pods /var/log/containers /etc/rancher/k3s; do
 	[ -e "$tree" ] || continue
 	# A mount point cannot be deleted; what is in it can.
 	said=$(rm -rf "$tree" 2>&1) && continue

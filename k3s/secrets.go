@@ -98,6 +98,25 @@ func RewriteKubeconfig(kubeconfig []byte, to Access) ([]byte, error) {
 	return out, nil
 }
 
+// Authority returns the certificate authority, PEM, that a kubeconfig of one cluster
+// trusts.
+func Authority(kubeconfig []byte) ([]byte, error) {
+	var doc struct {
+		Clusters []struct {
+			Cluster struct {
+				Data []byte `json:"certificate-authority-data"`
+			} `json:"cluster"`
+		} `json:"clusters"`
+	}
+	if err := yaml.Unmarshal(kubeconfig, &doc); err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if len(doc.Clusters) != 1 || len(doc.Clusters[0].Cluster.Data) == 0 {
+		return nil, errors.New("kubeconfig: expected one cluster with certificate-authority-data")
+	}
+	return doc.Clusters[0].Cluster.Data, nil
+}
+
 func one(list string, found int) error {
 	if found != 1 {
 		return fmt.Errorf("kubeconfig: expected one entry in %s, found %d", list, found)

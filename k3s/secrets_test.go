@@ -136,3 +136,17 @@ func factsOfVIP(t *testing.T, manifest []byte) vipFacts {
 	}
 	return out
 }
+
+// What a kubeconfig trusts is read from the one cluster that it has.
+func TestAuthority(t *testing.T) {
+	ca, err := k3s.Authority([]byte("clusters: [{name: home, cluster: {server: https://a:6443, certificate-authority-data: Y2E=}}]"))
+	require.NoError(t, err)
+	assert.Equal(t, "ca", string(ca))
+	for _, text := range []string{
+		"", "clusters: [", "clusters: [{name: home, cluster: {server: https://a:6443}}]",
+		"clusters: [{cluster: {certificate-authority-data: Y2E=}}, {cluster: {certificate-authority-data: Y2I=}}]",
+	} {
+		_, err := k3s.Authority([]byte(text))
+		require.ErrorContains(t, err, "kubeconfig: ", text)
+	}
+}

@@ -28,6 +28,8 @@ type State struct {
 	Unit       string            // the unit file
 	TokenMode  string            // permission bits of the token file, e.g. "600"; empty when there is none
 	Applied    string            // digest of what was last started
+	Cluster    string            // the name in [ClusterFile]; empty where there is none
+	Authority  string            // SHA-256 of the certificate authority of the cluster that it is in; empty before it was in one
 	Registries string            // SHA-256 of registries.yaml, which holds passwords; empty when there is none
 	Manifests  map[string]string // SHA-256 of the files in the manifests folder, by name
 	Journal    []string          // what K3s said since it was last started, its end; only where it is not active
@@ -137,6 +139,8 @@ func parseState(out []byte) (State, error) {
 	s.TokenMode = strings.TrimSpace(sections["token"])
 	s.Registries, _, _ = strings.Cut(strings.TrimSpace(sections["registries"]), " ")
 	s.Applied = strings.TrimSpace(sections["applied"])
+	s.Cluster = strings.TrimSpace(sections["cluster"])
+	s.Authority, _, _ = strings.Cut(strings.TrimSpace(sections["authority"]), " ")
 	for _, line := range lines(sections["manifests"]) {
 		if sum, file, ok := strings.Cut(line, "  "); ok {
 			s.Manifests[path.Base(file)] = sum

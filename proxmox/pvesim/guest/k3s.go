@@ -257,6 +257,7 @@ func (n *k3sNode) follow(ctx context.Context) int {
 			n.say("info", "Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt: 503 Service Unavailable")
 		default:
 			n.cluster = server.cluster
+			n.sys.root().save(k3sAgentCA, n.cluster.ca, 0o600)
 			if parseToken(n.token).hash == "" {
 				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the full token from the server's node-token file to enable Cluster CA validation.")
 			}

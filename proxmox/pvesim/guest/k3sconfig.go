@@ -13,6 +13,9 @@ const (
 	k3sDir       = "/var/lib/rancher/k3s"
 	k3sServerDir = k3sDir + "/server"
 	k3sEtc       = "/etc/rancher/k3s"
+	// k3sAgentCA is what every agent fetches from its server, that of a server too
+	// (get, pkg/agent/config/config.go).
+	k3sAgentCA   = k3sDir + "/agent/server-ca.crt"
 	manifestsDir = k3sServerDir + "/manifests"
 )
 

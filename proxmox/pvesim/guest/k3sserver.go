@@ -179,6 +179,7 @@ func (n *k3sNode) writeServerFiles(v *view) {
 		v.save(k3sServerDir+"/agent-token", c.agentToken()+"\n", 0o600)
 	}
 	v.save(k3sServerDir+"/tls/server-ca.crt", c.ca, 0o644)
+	v.save(k3sAgentCA, c.ca, 0o600)
 	_ = v.mkdirAll(manifestsDir, 0o700)
 	mode := fs.FileMode(0o600)
 	if m, err := strconv.ParseUint(n.cfg.get("write-kubeconfig-mode"), 8, 12); err == nil {

@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Nodes that went down together and did not come back may be tried again, together or one
+// by one; nobody else goes down, nor does one of them along with another, before all are well.
+func TestWhoMayGoDownAfterOneThatWentBadly(t *testing.T) {
+	c := &Cluster{}
+	ctx := c.begin(t.Context())
+	refuses := func(nodes ...string) error { return c.visit(ctx).refuses(nodes...) }
+	require.NoError(t, refuses("gpu1"))
+	c.sick(ctx, errors.New("no driver"), "gpu1", "gpu2")
+	require.NoError(t, refuses("gpu1"))
+	require.NoError(t, refuses("gpu2", "gpu1"))
+	require.EqualError(t, refuses("gpu3"), "gpu3 stays up, since gpu1 and gpu2 did not come back well: mend that first, then run it again")
+	require.ErrorContains(t, refuses("gpu1", "gpu3"), "gpu3 stays up")
+
+	c.sick(ctx, nil, "gpu1")
+	require.ErrorContains(t, refuses("gpu1"), "since gpu2 did not come back well")
+	c.sick(ctx, nil, "gpu2", "gpu1")
+	require.NoError(t, refuses("gpu3"))
+
+	over, stop := context.WithCancel(ctx)
+	stop() // who ends a run has seen nothing of a node
+	c.sick(over, errors.New("cut off"), "gpu1")
+	assert.NoError(t, refuses("gpu3"))
+}
