@@ -20,7 +20,7 @@ import (
 // asks, does it, and says what waits for a reboot.
 func HostPrep(ctx context.Context, o Options) error {
 	if _, missing := os.Stat(DefaultSpec); o.Spec == "" && o.SSH != "" && errors.Is(missing, fs.ErrNotExist) {
-		s := &Session{Console: console.New(o.JSON), opt: o}
+		s := &Session{Console: o.console(), opt: o}
 		defer s.Close()
 		return s.HostPrepFirst(ctx)
 	}
@@ -248,6 +248,5 @@ func (s *Session) showPrep(all *prepPlan) error {
 		all.access.Changes = append([]*host.Change{}, all.access.Changes...)
 		return console.Objects(s.Console, []*cluster.AccessPlan{all.access})
 	}
-	_, err := fmt.Fprint(s.Data, prepText(all))
-	return err
+	return s.Text(prepText(all))
 }
