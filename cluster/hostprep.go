@@ -76,6 +76,15 @@ func (p *HostPrep) LookAt(ctx context.Context, name string) (*HostPlan, error) {
 	return plan, nil
 }
 
+// Costs is what the reboot that waits would stop: what runs on the host. Nothing, where
+// none waits.
+func (p *HostPlan) Costs() []converge.Cost {
+	if len(p.Reboot) == 0 {
+		return nil
+	}
+	return rebootCosts(p.Name, p.State)
+}
+
 // LookAtAccess says what there is to do for all hosts together.
 func (p *HostPrep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
 	a, s, err := p.access(ctx)
@@ -94,6 +103,13 @@ func (p *HostPrep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
 		plan.Changes = a.Changes(gone)
 	}
 	return plan, nil
+}
+
+// Forget has everything looked at anew: another run may have changed it.
+func (p *HostPrep) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen, p.common = nil, nil
 }
 
 // observe looks at a host, or remembers what was seen since anything changed there.
@@ -322,11 +338,24 @@ func (p *HostPrep) tokenStep() *converge.Resource[host.AccessState] {
 // rebootTime is how long a server may take: their firmware looks at all memory first.
 const rebootTime = 20 * time.Minute
 
-// rebootStep starts a host again, waits for it, and sees that this was of use.
+// rebootCosts is what a reboot of a host stops.
+func rebootCosts(name string, s host.State) []converge.Cost {
+	var out []converge.Cost
+	for _, guest := range s.Guests {
+		out = append(out, converge.Cost{Machine: guest + " on " + name, Kind: converge.Stops, Why: "a reboot of " + name})
+	}
+	return out
+}
+
+// rebootStep starts a host again, waits for it, and sees that this was of use. It looks
+// anew: others' machines are started at any time, and the host before took its while.
 func (p *HostPrep) rebootStep(name string) *converge.Resource[host.State] {
 	return &converge.Resource[host.State]{
-		ID:      "reboot/" + name,
-		Observe: func(ctx context.Context) (host.State, error) { return p.observe(ctx, name) },
+		ID: "reboot/" + name,
+		Observe: func(ctx context.Context) (host.State, error) {
+			p.forget(name)
+			return p.observe(ctx, name)
+		},
 		Diff: func(s host.State) drift.Diff {
 			var d drift.Diff
 			for _, why := range p.hostSpec(name).Reboot(s) {
@@ -334,6 +363,7 @@ func (p *HostPrep) rebootStep(name string) *converge.Resource[host.State] {
 			}
 			return d
 		},
+		Costs: func(_ context.Context, s host.State, _ drift.Diff) []converge.Cost { return rebootCosts(name, s) },
 		Apply: func(ctx context.Context, _ host.State) error {
 			defer p.forget(name)
 			ctx, cancel := wait.Within(ctx, rebootTime, fmt.Errorf("not back within %s", rebootTime))

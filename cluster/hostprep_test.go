@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
@@ -217,5 +220,29 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 		two, _ := report.Of("reboot/pve2")
 		assert.False(t, two.Started.Before(one.Ended))
 		assert.Empty(t, w.todo())
+	})
+}
+
+// TestARebootStopsWhatWasAgreedTo: a VM that was started while the host before rebooted
+// stays, and its host with it.
+func TestARebootStopsWhatWasAgreedTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		yaml := strings.Replace(oneGPU, "gpu: {count: 1, addresses: [10.0.0.21], gpus: 1}",
+			"gpu: {count: 1, addresses: [10.0.0.21], gpus: 1}\n  two: {count: 1, host: pve2, addresses: [10.0.0.22], gpus: 1}", 1)
+		w := newPrepSite(t, freshModel(pvesim.TwoHosts(), "grub"), yaml)
+		p := w.prep()
+		p.Reboot = true
+		g, agreed := p.Graph(), &consent.Agreement{}
+		g.May = func(ctx context.Context, it converge.Item) error {
+			if it.Step == "reboot/pve1" { // somebody starts a VM on pve2; the simulated host knows it when it boots
+				assert.NoError(t, remote.WriteFile(ctx, w.root["pve2"], "/run/qemu-server/100.pid", []byte("1\n"), 0o644))
+			}
+			return agreed.May(ctx, it)
+		}
+		report, err := g.Run(t.Context(), nil)
+		require.ErrorContains(t, err, "VM 100 on pve2 is stopped (a reboot of pve2)")
+		one, _ := report.Of("reboot/pve1")
+		assert.Equal(t, converge.Changed, one.Kind)
+		assert.Equal(t, []string{"reboot/pve2"}, w.todo())
 	})
 }

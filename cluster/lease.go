@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 
 	"github.com/cps-gpu/homelab/converge/lease"
@@ -31,10 +32,21 @@ func (c *Cluster) Lease() lease.Store {
 	return c.Proxmox.Lease(c.spec.Name, hosts...)
 }
 
-// Lease is where preparations of hosts meet: a file on the first of them. It outlives a
-// reboot of that host.
-func (p *HostPrep) Lease() lease.Store {
-	return &leaseFile{root: p.Root[p.Hosts[0]], machine: p.Hosts[0], path: leaseFolder + "/homelab-hosts.lease"}
+// HostLease is where preparations of one host meet.
+type HostLease struct {
+	Host string
+	lease.Store
+}
+
+// Leases are where preparations of these hosts meet others of any of them: a file on each,
+// which outlives a reboot. Take them in this order, which is that of their names: two that
+// want the same hosts never wait for each other.
+func (p *HostPrep) Leases() []HostLease {
+	var out []HostLease
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(p.Hosts))) {
+		out = append(out, HostLease{name, &leaseFile{root: p.Root[name], machine: name, path: leaseFolder + "/homelab-hosts.lease"}})
+	}
+	return out
 }
 
 // leaseFolder is on every Linux, and outlives a reboot.

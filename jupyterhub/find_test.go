@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -112,6 +113,43 @@ func TestDiscover(t *testing.T) {
 	require.ErrorContains(t, err, "404")
 	_, err = Discover(t.Context(), http.DefaultClient, issuer)
 	require.ErrorContains(t, err, "certificate")
+}
+
+// TestDiscoverStaysWithTLS: what an issuer says is heard and obeyed by TLS alone, where it
+// is reached by that: the hub shows its client secret at the endpoints.
+func TestDiscoverStaysWithTLS(t *testing.T) {
+	publish := map[string]string{}
+	answer := func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(publish) }
+	plain := httptest.NewServer(http.HandlerFunc(answer))
+	defer plain.Close()
+	to := ""
+	safe := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if to != "" && r.URL.Path != "/here" {
+			http.Redirect(w, r, to, http.StatusFound)
+			return
+		}
+		answer(w, r)
+	}))
+	defer safe.Close()
+	ask := func(issuer string, endpoints map[string]string) error {
+		publish = map[string]string{"issuer": issuer, "authorization_endpoint": issuer + "/a", "token_endpoint": issuer + "/t", "userinfo_endpoint": issuer + "/u"}
+		maps.Copy(publish, endpoints)
+		_, err := Discover(t.Context(), safe.Client(), issuer)
+		return err
+	}
+	require.NoError(t, ask(safe.URL, nil))
+	require.NoError(t, ask(plain.URL, nil), "who has no TLS at all has said so")
+	require.NoError(t, ask(plain.URL, map[string]string{"token_endpoint": safe.URL}))
+	for name, endpoint := range map[string]string{"authorizeURL": "authorization_endpoint", "tokenURL": "token_endpoint", "userdataURL": "userinfo_endpoint"} {
+		require.ErrorContains(t, ask(safe.URL, map[string]string{endpoint: plain.URL + "/x"}), "its "+name+": "+plain.URL+"/x is without TLS")
+		require.ErrorContains(t, ask(safe.URL, map[string]string{endpoint: "file:///etc/passwd"}), "is no address that a hub could ask")
+	}
+	to = plain.URL + "/elsewhere"
+	require.ErrorContains(t, ask(safe.URL, nil), "it redirects to "+to+", which is without TLS")
+	to = safe.URL + "/here"
+	require.NoError(t, ask(safe.URL, nil), "a redirect that keeps TLS is followed")
+	to = "/again"
+	require.ErrorContains(t, ask(safe.URL, nil), "10 redirects")
 }
 
 // TestNoHub: what answers in a hub's place is told for what it is.

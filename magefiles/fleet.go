@@ -10,6 +10,7 @@ import (
 
 	"github.com/magefile/mage/mg"
 
+	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -20,7 +21,7 @@ type Fleet mg.Namespace
 func (Fleet) Lint(ctx context.Context, dir, paths, repo, clusters, elsewhere, releases, charts, level, sarif *string, online, json *bool) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	return leave(session.Lint(ctx, session.LintFlags{
+	return leave(console.New(value(json)), session.Lint(ctx, session.LintFlags{
 		Dir: value(dir), Paths: value(paths), Repo: value(repo), Clusters: value(clusters), Elsewhere: value(elsewhere), Releases: value(releases),
 		Charts: value(charts), SARIF: value(sarif), Level: value(level), Online: value(online), JSON: value(json),
 	}))

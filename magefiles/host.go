@@ -22,7 +22,7 @@ func (Host) Check(ctx context.Context, spec, host, ssh, fingerprint *string, jso
 	o.Host, o.SSH, o.Fingerprint, o.Start = value(host), value(ssh), value(fingerprint), true
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	return leave(session.HostCheck(ctx, o))
+	return leave(o.Console, session.HostCheck(ctx, o))
 }
 
 // Prep prepares the hosts over SSH, as root: shows every change, asks, does it. Without a file, -ssh says which host. Flags: -spec=FILE -host=NAME -ssh=USER@ADDRESS:PORT -fingerprint=SHA256:… -name=CLUSTER -out=FILE -yes -reboot -force -framebuffer -json -nowait.
@@ -32,14 +32,14 @@ func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint, name, out *s
 	o.Reboot, o.Force, o.Framebuffer, o.NoWait = value(reboot), value(force), value(framebuffer), value(nowait)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	return leave(session.HostPrep(ctx, o))
+	return leave(o.Console, session.HostPrep(ctx, o))
 }
 
 // Role prints what the token needs to be allowed on the hosts and why, as commands for root; changes nothing. Flags: -spec=FILE -pve=8.4 -json.
 func (Host) Role(ctx context.Context, spec, pve *string, json *bool) error {
 	o := options(spec, json, nil, nil)
 	o.PVE = value(pve)
-	return leave(session.HostRole(ctx, o))
+	return leave(o.Console, session.HostRole(ctx, o))
 }
 
 // Trial goes the whole way with a cluster made for that: up, its changes, down; plans after each step, and records it. Flags: -spec=FILE -from=STEP -out=FILE.md|FILE.json -yes -json -nowait -timeout=3h.

@@ -30,9 +30,10 @@ func (Hub) Verify(ctx context.Context, spec, profile *string, json *bool, timeou
 
 // Profiles shows on which nodes each profile fits, and how many servers at once; it asks nobody. Flags: -spec=FILE -json.
 func (Hub) Profiles(spec *string, json *bool) error {
-	s, err := session.Load(options(spec, json, nil, nil))
+	o := options(spec, json, nil, nil)
+	s, err := session.Load(o)
 	if err != nil {
-		return leave(err)
+		return leave(o.Console, err)
 	}
-	return leave(s.HubProfiles())
+	return leave(o.Console, s.HubProfiles())
 }

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -14,7 +15,9 @@ import (
 func (Cluster) Init(ctx context.Context, endpoint, token, secret, fingerprint, name, bridge, prefix, gateway, first, out *string, servers, gpus *int, insecure, yes, force *bool) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	return leave(session.Init(ctx, session.InitOptions{
+	c := console.New(false)
+	return leave(c, session.Init(ctx, session.InitOptions{
+		Console:  c,
 		Endpoint: value(endpoint), Token: value(token), Secret: value(secret), Fingerprint: value(fingerprint), Insecure: value(insecure),
 		Name: value(name), Servers: value(servers), GPUs: value(gpus), Bridge: value(bridge), Prefix: value(prefix), Gateway: value(gateway), First: value(first),
 		Out: value(out), Yes: value(yes), Force: value(force),

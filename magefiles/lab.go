@@ -7,6 +7,7 @@ import (
 
 	"github.com/magefile/mage/mg"
 
+	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -18,7 +19,7 @@ func (Lab) Start(ctx context.Context) error { return only(ctx, session.LabStart)
 
 // Status says whether the lab runs, where, and what it takes. Flags: -json.
 func (Lab) Status(ctx context.Context, json *bool) error {
-	return leave(session.LabStatus(ctx, value(json)))
+	return leave(console.New(value(json)), session.LabStatus(ctx, value(json)))
 }
 
 // Stop ends the lab and everything in it.
@@ -26,5 +27,5 @@ func (Lab) Stop(ctx context.Context) error { return only(ctx, session.LabStop) }
 
 // only does what a target without flags does, if that is what was asked for.
 func only(ctx context.Context, do func(context.Context) error) error {
-	return leave(do(ctx))
+	return leave(console.New(false), do(ctx))
 }

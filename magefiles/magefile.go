@@ -5,8 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/magefile/mage/mg"
 
+	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -22,11 +21,12 @@ type Cluster mg.Namespace
 
 // Validate checks cluster.yaml and says everything that is wrong with it. Flags: -spec=FILE.
 func (Cluster) Validate(spec *string) error {
-	s, err := session.Load(options(spec, nil, nil, nil))
+	o := options(spec, nil, nil, nil)
+	s, err := session.Load(o)
 	if err != nil {
-		return leave(err)
+		return leave(o.Console, err)
 	}
-	return s.Validate()
+	return leave(o.Console, s.Validate())
 }
 
 // Plan says what cluster:up would do; exit code 0 for nothing, 2 for something. Flags: -spec=FILE -charts=FOLDER -offline -json -timeout=10m.
@@ -67,7 +67,7 @@ func (Cluster) Kubeconfig(ctx context.Context, spec *string) error {
 
 // options turns Mage's flags into ours; one that was not given is nil.
 func options(spec *string, json, yes *bool, timeout *time.Duration) session.Options {
-	return session.Options{Spec: value(spec), JSON: value(json), Yes: value(yes), Timeout: value(timeout)}
+	return session.Options{Spec: value(spec), JSON: value(json), Yes: value(yes), Timeout: value(timeout), Console: console.New(value(json))}
 }
 
 func value[T any](p *T) (v T) {
@@ -94,16 +94,15 @@ func within(ctx context.Context, o session.Options, do func(context.Context, ses
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
 	}
-	return leave(do(ctx, o))
+	return leave(o.Console, do(ctx, o))
 }
 
-// leave ends the program with an error's own exit code and words. Mage would put
-// "Error:" before an answer such as "there is something to change".
-func leave(err error) error {
-	var e *session.Error
-	if errors.As(err, &e) {
-		fmt.Fprintln(os.Stderr, e.Error())
-		os.Exit(e.Code)
+// leave ends the program with an error's own exit code and words, said where all else was:
+// the console knows the secrets. Mage would print them, and whatever a terminal obeys.
+func leave(c *console.Console, err error) error {
+	if err == nil {
+		return nil
 	}
+	os.Exit(session.Fail(c, err))
 	return err
 }

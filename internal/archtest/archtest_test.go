@@ -72,7 +72,7 @@ var allowed = map[string][]string{
 	"internal/labctl":   {"internal/keep"},
 	"internal/labmodel": {"cluster", "nvidia", "proxmox/pvesim"},
 	"internal/archtest": nil,
-	"internal/console":  {"converge"},
+	"internal/console":  {"converge", "internal/printable"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight"},
 	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "proxmox/pvesim", "proxmox/pvesim/qemu"},
 }

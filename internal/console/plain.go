@@ -72,7 +72,7 @@ func (p *plain) later(e converge.Event, text string, wait time.Duration) {
 }
 
 func (p *plain) print(at time.Time, step, text string) {
-	_, _ = fmt.Fprintf(p.console.Talk, "%s  %-22s %s\n", at.Format("15:04:05"), step, text)
+	_, _ = fmt.Fprintf(p.console.Talk, "%s  %-22s %s\n", at.Format("15:04:05"), p.console.line(step), text)
 }
 
 // Close says what could not begin, in one line.

@@ -71,6 +71,7 @@ func (c *Console) Plan(p *converge.Plan) error {
 	steps := make([]string, len(p.Items))
 	items := map[string][]converge.Item{}
 	for i, it := range p.Items {
+		it.Step = c.line(it.Step)
 		steps[i] = it.Step
 		name, _ := part(it.Step)
 		items[name] = append(items[name], it)

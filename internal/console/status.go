@@ -32,6 +32,7 @@ func (c *Console) Status(p *converge.Plan, platform ...Part) (wrong bool) {
 	var steps []string
 	parts := map[string]*partState{}
 	for _, it := range p.Items {
+		it.Step = c.line(it.Step)
 		name, what := part(it.Step)
 		if owner, ok := of[name]; ok {
 			name = owner
@@ -84,7 +85,7 @@ func (c *Console) platform(all []Part, states map[string]*partState) (wrong bool
 func (c *Console) problems(p *converge.Plan) (any bool) {
 	var all []folded[string]
 	for _, it := range p.Items {
-		name, what := part(it.Step)
+		name, what := part(c.line(it.Step))
 		switch it.Verdict {
 		case converge.Clean, converge.Deferred:
 			continue

@@ -102,9 +102,26 @@ func squeeze(width []int, limit int) {
 func (c *Console) Say(format string, args ...any) {
 	var out []string
 	for line := range strings.SplitSeq(c.hide(fmt.Sprintf(format, args...)), "\n") {
-		out = append(out, wrap(line, 0, c.talk.width())...)
+		out = append(out, wrap(harmless(line), 0, c.talk.width())...)
 	}
 	_, _ = fmt.Fprintln(c.Talk, strings.Join(out, "\n"))
+}
+
+// Fail says the error with which a command ends. Its lines are not broken: a cure in them
+// may be a command, to be pasted.
+func (c *Console) Fail(text string) {
+	_, _ = io.WriteString(c.Talk, harmlessLines(c.hide(text))+"\n")
+}
+
+// Prompt asks, and leaves the cursor behind the question.
+func (c *Console) Prompt(question string) {
+	_, _ = io.WriteString(c.Talk, harmlessLines(c.hide(question)))
+}
+
+// Text prints a text of several lines that is data.
+func (c *Console) Text(text string) error {
+	_, err := io.WriteString(c.Data, harmlessLines(c.hide(text)))
+	return err
 }
 
 // Progress shows what one long thing is at: in place on a terminal, as lines

@@ -10,6 +10,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // escapes are what terminals obey: CSI and OSC sequences (ECMA-48, 5.4 and 8.3.89).
@@ -32,13 +33,33 @@ func oneLine(s string) string {
 		}
 		b.WriteString(words)
 	}
-	s = b.String()
-	return strings.Map(func(r rune) rune {
+	return shown(b.String())
+}
+
+// harmless is oneLine for a line that keeps its margin, and the blanks within it.
+func harmless(line string) string {
+	line = strings.TrimSuffix(escapes.ReplaceAllString(line, ""), "\r")
+	return shown(strings.ReplaceAll(line, "\t", "    "))
+}
+
+// harmlessLines is harmless for each line of a text.
+func harmlessLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = harmless(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// shown leaves control characters out, and writes those that turn the direction of
+// writing, and others that nobody sees, as Go does.
+func shown(s string) string {
+	return printable.Text(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return -1
 		}
 		return r
-	}, s)
+	}, s))
 }
 
 // short says a duration as a person does: 0.3s, 12s, 3m05s, 1h02m.

@@ -9,6 +9,7 @@ import (
 	"github.com/mattn/go-runewidth"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
@@ -26,6 +27,7 @@ func TestOneLine(t *testing.T) {
 		"c1 \u009b2J":                "c1 2J",
 		"日本語\u3000と":                 "日本語 と",
 		"bad \xff\xfe":               "bad \ufffd\ufffd",
+		"eve\u202e txt\u2066\u200b":  `eve\u202e txt\u2066\u200b`,
 	} {
 		assert.Equal(t, want, oneLine(in), "%q", in)
 	}
@@ -78,12 +80,40 @@ func FuzzWrap(f *testing.F) {
 	})
 }
 
+// TestOthersWords: nothing that others have written acts on the terminal, wherever it is
+// put into a sentence of ours; margins stay.
+func TestOthersWords(t *testing.T) {
+	const foreign = "a\x1b]0;x\x07b\u202ec\r\n\td\u009be"
+	const want = `ab\u202ec` + "\n    de"
+	for name, say := range map[string]func(*Console){
+		"Say":    func(c *Console) { c.Say("%s", foreign) },
+		"Fail":   func(c *Console) { c.Fail(foreign) },
+		"Prompt": func(c *Console) { c.Prompt(foreign + " ") },
+		"Text":   func(c *Console) { assert.NoError(t, c.Text(foreign)) },
+	} {
+		var out strings.Builder
+		say(&Console{Talk: &out, Data: &out})
+		assert.Equal(t, want, strings.TrimRight(out.String(), " \n"), name)
+	}
+	var out strings.Builder
+	c := &Console{Talk: &out, Data: &out}
+	name := "vm/b\u202ex\x1b[2J"
+	assert.NoError(t, c.Plan(&converge.Plan{Items: []converge.Item{{Step: name, Verdict: converge.Change, Diff: drift.Diff{{Want: "x"}}}}}))
+	c.Status(&converge.Plan{Items: []converge.Item{{Step: name, Verdict: converge.Change, Diff: drift.Diff{{Want: "x"}}}}})
+	d := c.Display([]string{name})
+	d.Listen(converge.Event{Kind: converge.Acting, Step: name, Diff: drift.Diff{{Want: "x"}}})
+	d.Close()
+	assert.NotContains(t, out.String(), "\u202e")
+	assert.NotContains(t, out.String(), "\x1b")
+}
+
 func FuzzOneLine(f *testing.F) {
 	f.Add("\x1b[1mx\x1b]0;t\x07")
 	f.Add("a\nb\u009b")
 	f.Fuzz(func(t *testing.T, s string) {
 		line := oneLine(s)
 		assert.False(t, strings.ContainsFunc(line, unicode.IsControl), "%q", line)
+		assert.False(t, strings.ContainsFunc(line, func(r rune) bool { return unicode.Is(unicode.Cf, r) }), "%q", line)
 		assert.LessOrEqual(t, runewidth.StringWidth(cut(line, 20)), 20)
 	})
 }

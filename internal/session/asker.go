@@ -70,7 +70,7 @@ func (a *asker) text(ctx context.Context, what, given, proposed string, check fu
 		if proposed != "" {
 			question = fmt.Sprintf("%s [%s]: ", what, proposed)
 		}
-		_, _ = io.WriteString(a.Talk, question)
+		a.Prompt(question)
 		answer, err := a.read(ctx, a.line)
 		if err != nil {
 			return "", err
@@ -95,7 +95,7 @@ func (a *asker) text(ctx context.Context, what, given, proposed string, check fu
 // hidden asks for one line that is not shown.
 func (a *asker) hidden(ctx context.Context, question string) (string, error) {
 	for {
-		_, _ = io.WriteString(a.Talk, question)
+		a.Prompt(question)
 		answer, err := a.read(ctx, a.secret)
 		_, _ = io.WriteString(a.Talk, "\n")
 		if err != nil || answer != "" {
@@ -106,7 +106,7 @@ func (a *asker) hidden(ctx context.Context, question string) (string, error) {
 
 // yes goes on only when somebody types the word.
 func (a *asker) yes(ctx context.Context, question string) error {
-	_, _ = io.WriteString(a.Talk, question)
+	a.Prompt(question)
 	answer, err := a.read(ctx, a.line)
 	if err != nil {
 		return err

@@ -136,7 +136,7 @@ func ask(ctx context.Context, c *console.Console, question string, answers ...st
 }
 
 func askOf(ctx context.Context, c *console.Console, keys io.Reader, question string, answers ...string) error {
-	_, _ = fmt.Fprint(c.Talk, question)
+	c.Prompt(question)
 	got, err := typed(ctx, func() (string, error) { return bufio.NewReader(keys).ReadString('\n') })
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -1,6 +1,11 @@
 package session
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/internal/console"
+)
 
 // Exit codes. Anything else that goes wrong is 1.
 const (
@@ -28,4 +33,21 @@ func failed(code int, err error) error { return &Error{Code: code, Err: err} }
 
 func failedf(code int, format string, args ...any) error {
 	return failed(code, fmt.Errorf(format, args...))
+}
+
+// Fail tells the person with what a command has ended, without its secrets and without
+// anything that a terminal obeys, and returns the exit code. Errors of ours are answers,
+// such as "there is something to change"; others are named as errors.
+func Fail(c *console.Console, err error) int {
+	var ours *Error
+	if errors.As(err, &ours) {
+		c.Fail(ours.Error())
+		return ours.Code
+	}
+	c.Fail("Error: " + err.Error())
+	var coded interface{ ExitStatus() int }
+	if errors.As(err, &coded) {
+		return coded.ExitStatus()
+	}
+	return 1
 }

@@ -26,19 +26,30 @@ func (s *Session) hold(ctx context.Context) (context.Context, *right) {
 	ctx, end := context.WithCancelCause(ctx)
 	r := &right{s: s, end: end}
 	if s.Cluster != nil {
-		r.store, r.what = s.Cluster.Lease(), "cluster "+s.Spec.Name
+		r.of("cluster "+s.Spec.Name, s.Cluster.Lease())
 	}
 	return ctx, r
 }
 
-// right is the right of a run to change the cluster, once it has taken it.
+// right is the right of a run to change the cluster, or hosts, once it has taken it.
 type right struct {
 	s     *Session
 	end   context.CancelCauseFunc
-	store lease.Store  // nil: nobody meets anybody
-	what  string       // is changed
-	lease *lease.Lease // nil: not taken
+	on    []turn // taken in this order; none: nobody meets anybody
+	taken bool   // all of them
 	done  func()
+}
+
+// turn is the right to change one thing.
+type turn struct {
+	what  string // is changed
+	store lease.Store
+	lease *lease.Lease // nil: not taken
+}
+
+// of has the right be one to change this, too.
+func (r *right) of(what string, store lease.Store) {
+	r.on = append(r.on, turn{what: what, store: store})
 }
 
 // over has a graph take the right before its first act, and ask before each. ctx is the run's.
@@ -62,36 +73,56 @@ func (r *right) over(ctx context.Context, g *converge.Graph) {
 
 // take waits for the right, and takes it. ctx is the run's.
 func (r *right) take(ctx context.Context) error {
-	if r.store == nil || r.lease != nil {
+	if len(r.on) == 0 || r.taken {
 		return nil
 	}
-	claim := lease.Claim{What: r.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
-	held, l, err := lease.Acquire(r.telling(ctx), r.store, claim, func(h lease.Held) error {
-		if r.s.opt.NoWait {
-			return &lease.HeldError{What: claim.What, Held: h}
+	for i := range r.on {
+		if err := r.takeTurn(ctx, &r.on[i]); err != nil {
+			return err
 		}
-		r.s.Say("%s changes %s; waiting until that is over.", h, r.what)
+	}
+	r.taken = true
+	if c := r.s.Cluster; c != nil && c.Proxmox != nil { // what is under way when it is lost changes no host any more
+		r.done = c.Proxmox.Guard(r.still)
+	}
+	return r.s.placed(ctx)
+}
+
+func (r *right) takeTurn(ctx context.Context, t *turn) error {
+	claim := lease.Claim{What: t.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
+	held, l, err := lease.Acquire(r.telling(ctx, t.what), t.store, claim, func(h lease.Held) error {
+		if r.s.opt.NoWait {
+			return &lease.HeldError{What: t.what, Held: h}
+		}
+		r.s.Say("%s changes %s; waiting until that is over.", h, t.what)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	r.lease, r.done = l, func() {}
-	if c := r.s.Cluster; c != nil && c.Proxmox != nil { // what is under way when it is lost changes no host any more
-		r.done = c.Proxmox.Guard(l.Check)
-	}
+	t.lease = l
 	context.AfterFunc(held, func() { r.end(context.Cause(held)) })
-	return r.s.placed(ctx)
+	return nil
+}
+
+// still is an error where another has taken over anything of it.
+func (r *right) still(ctx context.Context) error {
+	for _, t := range r.on {
+		if err := t.lease.Check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // telling has a wait for the right say what keeps it from it, each reason once; who holds
 // it is said elsewhere. Reasons that differ in numbers alone, as ports of connections do,
 // are one.
-func (r *right) telling(ctx context.Context) context.Context {
+func (r *right) telling(ctx context.Context, what string) context.Context {
 	var told sync.Map
 	return progress.With(ctx, func(u progress.Update) {
-		reason, waits := strings.CutPrefix(u.Message, "the right to change "+r.what+": ")
-		if !waits || strings.HasSuffix(reason, " changes "+r.what) {
+		reason, waits := strings.CutPrefix(u.Message, "the right to change "+what+": ")
+		if !waits || strings.HasSuffix(reason, " changes "+what) {
 			return
 		}
 		same := strings.Map(func(c rune) rune {
@@ -101,7 +132,7 @@ func (r *right) telling(ctx context.Context) context.Context {
 			return c
 		}, reason)
 		if _, again := told.LoadOrStore(same, true); !again {
-			r.s.Say("Waiting for the right to change %s: %s", r.what, reason)
+			r.s.Say("Waiting for the right to change %s: %s", what, reason)
 		}
 	})
 }
@@ -126,11 +157,11 @@ func (s *Session) placed(ctx context.Context) error {
 
 // check asks whether the run still has the right, and waits while nobody can tell.
 func (r *right) check(ctx context.Context) error {
-	if r.lease == nil {
+	if !r.taken {
 		return nil
 	}
 	still := wait.Rule{What: "asking whether this run may still change the cluster", Limit: askingTime, Strict: true}
-	return wait.Until(ctx, still, func(ctx context.Context) (string, error) { return "", r.lease.Check(ctx) })
+	return wait.Until(ctx, still, func(ctx context.Context) (string, error) { return "", r.still(ctx) })
 }
 
 // giveBack ends the right. Who has interrupted the run does not wait for it: what it leaves
@@ -141,15 +172,23 @@ func (r *right) giveBack(ctx context.Context) {
 		limit = time.Second
 	}
 	r.end(nil)
-	if r.lease == nil {
-		return
+	if r.done != nil {
+		r.done()
 	}
-	r.done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	if err := r.lease.Release(ctx); err != nil && !interrupted {
-		r.s.Say("warning: %s", err)
+	var all sync.WaitGroup
+	for _, t := range r.on {
+		if t.lease == nil {
+			continue
+		}
+		all.Go(func() { // one that does not answer keeps no other
+			if err := t.lease.Release(ctx); err != nil && !interrupted {
+				r.s.Say("warning: %s", err)
+			}
+		})
 	}
+	all.Wait()
 }
 
 // askingTime is how long Proxmox may be away before a run stops that cannot know whether

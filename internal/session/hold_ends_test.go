@@ -126,7 +126,7 @@ func TestAWaitSaysWhy(t *testing.T) {
 		defer sim.Close()
 		s, talk := atDesk(t, sim)
 		_, right := s.hold(t.Context())
-		right.store = &gone{Store: right.store}
+		right.on[0].store = &gone{Store: right.on[0].store}
 		require.NoError(t, right.take(t.Context()))
 		right.giveBack(t.Context())
 		assert.Equal(t, 2, strings.Count(talk.String(), "Waiting for the right to change cluster lab1: host pve"), talk.String())

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/term"
-
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox/host"
@@ -22,7 +20,7 @@ import (
 // asks, does it, and says what waits for a reboot.
 func HostPrep(ctx context.Context, o Options) error {
 	if _, missing := os.Stat(DefaultSpec); o.Spec == "" && o.SSH != "" && errors.Is(missing, fs.ErrNotExist) {
-		s := &Session{Console: console.New(o.JSON), opt: o}
+		s := &Session{Console: o.console(), opt: o}
 		defer s.Close()
 		return s.HostPrepFirst(ctx)
 	}
@@ -79,11 +77,11 @@ func (s *Session) HostPrep(ctx context.Context) error {
 		}
 	}
 	if !s.opt.Yes {
-		if err := ask(ctx, s.Console, "Do all this? Type yes: ", "yes"); err != nil {
+		if err := s.ask(ctx, "Do all this? Type yes: ", "yes"); err != nil {
 			return err
 		}
 	}
-	err = s.prepare(ctx, prep)
+	err = s.prepare(ctx, prep, all)
 	place.show(s)
 	if err != nil {
 		return err
@@ -93,17 +91,6 @@ func (s *Session) HostPrep(ctx context.Context) error {
 		return err
 	}
 	return s.afterPrep(ctx, prep, all)
-}
-
-// prepare does what there is to do, one command at a time.
-func (s *Session) prepare(ctx context.Context, prep *cluster.HostPrep) error {
-	ctx, right := s.hold(ctx)
-	defer right.giveBack(ctx)
-	right.store, right.what = prep.Lease(), "the hosts"
-	g := prep.Graph()
-	right.over(ctx, g)
-	_, err := run(ctx, s.Console, g, wish{})
-	return err
 }
 
 // openPrep opens a shell on every host that the command is about.
@@ -153,6 +140,7 @@ type prepPlan struct {
 
 func (s *Session) lookAtHosts(ctx context.Context, prep *cluster.HostPrep) (*prepPlan, error) {
 	var all prepPlan
+	prep.Forget()
 	for _, name := range prep.Hosts {
 		s.Progress("looking at " + name)
 		plan, err := prep.LookAt(ctx, name)
@@ -229,15 +217,15 @@ func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *pr
 	}
 	if !s.opt.Reboot {
 		later := failedf(pending, "reboot %s, then run host:prep again (-reboot lets it do that)", strings.Join(names, ", "))
-		if s.opt.Yes || s.JSON || !term.IsTerminal(int(os.Stdin.Fd())) {
+		if s.opt.Yes || s.JSON || !s.person() {
 			return later
 		}
-		if err := ask(ctx, s.Console, fmt.Sprintf("Reboot now and wait? Type %s: ", strings.Join(names, " ")), strings.Join(names, " ")); err != nil {
+		if err := s.ask(ctx, fmt.Sprintf("Reboot now and wait? Type %s: ", strings.Join(names, " ")), strings.Join(names, " ")); err != nil {
 			return later
 		}
 	}
 	prep.Reboot = true
-	if err := s.prepare(ctx, prep); err != nil {
+	if err := s.prepare(ctx, prep, all); err != nil {
 		return err
 	}
 	s.opt.Reboot = false // once is enough
@@ -260,6 +248,5 @@ func (s *Session) showPrep(all *prepPlan) error {
 		all.access.Changes = append([]*host.Change{}, all.access.Changes...)
 		return console.Objects(s.Console, []*cluster.AccessPlan{all.access})
 	}
-	_, err := fmt.Fprint(s.Data, prepText(all))
-	return err
+	return s.Text(prepText(all))
 }

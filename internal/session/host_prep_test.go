@@ -59,6 +59,7 @@ type hostSite struct {
 	dir        string
 	spec       string
 	way        func(context.Context, string) (ssh.Config, error)
+	keys       io.Reader    // where answers come from; nil: nobody is here
 	talk, data bytes.Buffer // of the last command
 	everything strings.Builder
 }
@@ -99,7 +100,7 @@ func (w *hostSite) prep(o Options) error {
 	require.NoError(w.t, err)
 	s := &Session{
 		Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: &secret.Redactor{}},
-		opt:     o, Spec: spec, hostWay: w.way,
+		opt:     o, Spec: spec, hostWay: w.way, keys: w.keys,
 	}
 	defer s.Close()
 	err = s.HostPrep(w.t.Context())
@@ -345,7 +346,7 @@ func TestOnePreparationAtATime(t *testing.T) {
 		shell := ssh.New(cfg)
 		defer func() { _ = shell.Close() }()
 		prep := &cluster.HostPrep{Hosts: []string{"pve1"}, Root: map[string]remote.Runner{"pve1": shell}}
-		_, l, err := lease.Acquire(t.Context(), prep.Lease(), lease.Claim{What: "the hosts", Holder: "ada@desk", Purpose: "host:prep"}, nil)
+		_, l, err := lease.Acquire(t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host pve1", Holder: "ada@desk", Purpose: "host:prep"}, nil)
 		require.NoError(t, err)
 		err = w.prep(Options{Yes: true, NoWait: true})
 		assert.Equal(t, refused, code(err))

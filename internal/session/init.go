@@ -35,11 +35,13 @@ type InitOptions struct {
 	Out   string // the file to write; cluster.yaml when empty
 	Yes   bool   // do not ask: take what is proposed
 	Force bool   // replace the file
+
+	Console *console.Console // where it talks to; nil: standard error and output
 }
 
 // Init looks at hosts and writes a first cluster.yaml for them.
 func Init(ctx context.Context, o InitOptions) error {
-	s := &Session{Console: console.New(false), opt: Options{Start: true}}
+	s := &Session{Console: Options{Console: o.Console}.console(), opt: Options{Start: true}}
 	defer s.Close()
 	return s.init(ctx, o, newAsker(s.Console, o.Yes))
 }

@@ -37,7 +37,7 @@ func (s *Session) askPassword(ctx context.Context, user string) (secret.Value, e
 	if !term.IsTerminal(in) {
 		return secret.Value{}, failedf(refused, "nobody is here to ask: write proxmox.password: with a reference, e.g. env:NAME")
 	}
-	_, _ = fmt.Fprintf(s.Talk, "\nPassword of %s (used once, for hugepages and affinity, and not kept): ", user)
+	s.Prompt(fmt.Sprintf("\nPassword of %s (used once, for hugepages and affinity, and not kept): ", user))
 	answer := make(chan []byte, 1)
 	go func() { // ends with the process if nobody answers
 		line, err := term.ReadPassword(in)

@@ -53,6 +53,16 @@ type Options struct {
 	Charts      string // folder of charts, asked before any repository; empty: the file's, or the lab's own
 	MakeKey     bool   // a key to log in with may be made where there is none; whoever only looks writes nothing
 	Offline     bool   // charts come from that folder and the cache alone
+
+	Console *console.Console // where it talks to; nil: standard error and output
+}
+
+// console is where a command with these flags talks to.
+func (o Options) console() *console.Console {
+	if o.Console != nil {
+		return o.Console
+	}
+	return console.New(o.JSON)
 }
 
 // DefaultSpec is the file that is used when it is there and no other is named.
@@ -86,7 +96,7 @@ type Session struct {
 
 // Load reads the cluster file.
 func Load(o Options) (*Session, error) {
-	s := &Session{Console: console.New(o.JSON), opt: o}
+	s := &Session{Console: o.console(), opt: o}
 	var err error
 	switch _, missing := os.Stat(DefaultSpec); {
 	case o.Spec != "":
