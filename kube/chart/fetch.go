@@ -28,6 +28,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
@@ -36,6 +37,9 @@ import (
 const (
 	maxIndex   = 128 << 20
 	maxArchive = 100 << 20
+	// maxManifest is what registries themselves take (github.com/opencontainers/distribution-spec,
+	// "Pushing Manifests"): 4 MiB.
+	maxManifest = 4 << 20
 )
 
 // tries is how often a repository is asked that does not answer.
@@ -347,6 +351,9 @@ func pull(ctx context.Context, client *http.Client, name, version string) ([]byt
 		return fail(fmt.Errorf("tag %s: %w", tag, err))
 	}
 	defer func() { _ = body.Close() }()
+	if desc.Size > maxManifest { // the registry's own word, and as much would be taken of memory
+		return fail(fmt.Errorf("its manifest: %w", &limit.Error{Most: maxManifest, Size: desc.Size}))
+	}
 	raw, err := content.ReadAll(body, desc)
 	if err != nil {
 		return fail(err)
