@@ -16,12 +16,22 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	"github.com/go-git/go-git/v5/storage/memory"
+
+	"github.com/cps-gpu/homelab/internal/limit"
 )
 
 // The services of a Git server (gitprotocol-pack(5)).
 const (
 	uploadPack  = "git-upload-pack"
 	receivePack = "git-receive-pack"
+)
+
+// The most that is read of a Git server, in bytes. A repository with 100,000 branches and
+// pull requests advertises some 8 MiB; of the pack we need the newest commit's files.
+const (
+	maxAdvertised = 32 << 20
+	maxPack       = 512 << 20
+	maxReport     = 16 << 20 // with what hooks write
 )
 
 // wire is a way to a Git server. It is ours and not go-git's, whose SSH transport
@@ -43,7 +53,10 @@ func (r Remote) wire(p place) wire {
 // advertised reads what a server has. An empty repository has nothing.
 func advertised(r io.Reader) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
-	err := refs.Decode(r)
+	err := refs.Decode(limit.Reader(r, maxAdvertised))
+	if large, ok := errors.AsType[*limit.Error](err); ok {
+		return nil, fmt.Errorf("what it says of its branches: %w", large)
+	}
 	switch {
 	case errors.Is(err, packp.ErrEmptyAdvRefs):
 		return refs, nil
@@ -112,7 +125,7 @@ func fetch(ctx context.Context, w wire, branch string, create bool) (tip, *memor
 		return request(req, &side)
 	}, func(r io.Reader) error {
 		res := packp.NewUploadPackResponse(side.request)
-		if err := res.Decode(io.NopCloser(r)); err != nil {
+		if err := res.Decode(io.NopCloser(limit.Reader(r, maxPack))); err != nil {
 			return err
 		}
 		return packfile.UpdateObjectStorage(plainStore{store}, side.demux(res, nil))
@@ -187,9 +200,9 @@ func send(ctx context.Context, w wire, branch string, old, new plumbing.Hash, ob
 		req.Packfile = io.NopCloser(&pack)
 		return &b, req.Encode(&b)
 	}, func(r io.Reader) error {
-		var said bytes.Buffer
+		var said words
 		report := packp.NewReportStatus()
-		if err := report.Decode(side.demux(r, &said)); err != nil {
+		if err := report.Decode(side.demux(limit.Reader(r, maxReport), &said)); err != nil {
 			return err
 		}
 		if err := report.Error(); err != nil {
@@ -201,6 +214,17 @@ func send(ctx context.Context, w wire, branch string, old, new plumbing.Hash, ob
 
 // maxSaid is how much of a server's own words is shown, in bytes.
 const maxSaid = 400
+
+// words keeps the beginning of what a server says, of which more is not shown.
+type words struct{ bytes.Buffer }
+
+func (w *words) Write(b []byte) (int, error) {
+	const some = 10 * maxSaid // blanks and colours go yet
+	if room := some - w.Len(); room > 0 {
+		_, _ = w.Buffer.Write(b[:min(room, len(b))])
+	}
+	return len(b), nil
+}
 
 // oneLine makes foreign text fit for an error: one line, printable, not too long.
 func oneLine(s string) string {

@@ -22,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/limit"
 )
 
 // Config says which cluster, and how to get there.
@@ -168,6 +169,10 @@ type request struct {
 	accept string // what may be answered; default application/json
 }
 
+// maxAnswer is the most that is read of an answer, in bytes. Lists come in pages, and an
+// object has 1.5 MiB at most (etcd's own limit).
+const maxAnswer = 64 << 20
+
 // maxBusy is how often a server that says "too many requests, come back in n
 // seconds" is asked again. An eviction that a budget forbids says no such time.
 const maxBusy = 5
@@ -230,7 +235,11 @@ func (c *Client) once(ctx context.Context, r request, body []byte, out any) (wai
 		return 0, causeOf(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
+	limit.Body(resp, maxAnswer)
 	answer, err := io.ReadAll(resp.Body)
+	if large, ok := errors.AsType[*limit.Error](err); ok {
+		return 0, fmt.Errorf("the API server's answer: %w", large)
+	}
 	if err != nil {
 		return 0, causeOf(ctx, err)
 	}

@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/internal/limit"
 )
 
 // What a caller may act on; compare with errors.Is. The API server's own error,
@@ -113,10 +115,11 @@ func explain(doing string, err error) error {
 	var status apierrors.APIStatus
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
+	var large *limit.Error
 	switch {
 	case errors.As(err, &status):
 		e.Hint, e.Kind = explainStatus(status.Status())
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.As(err, &large):
 	case errors.As(err, &authority):
 		e.Kind, e.Hint = ErrCertificate, "the kubeconfig is of another cluster, or of one made anew: read it again from a server"
 	case errors.As(err, &host):

@@ -11,10 +11,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cps-gpu/homelab/internal/limit"
 )
 
 // apiRoot is where the API begins below the host.
 const apiRoot = "/api2/json"
+
+// maxAnswer is the most that is read of an answer, in bytes. A host with a thousand VMs
+// sends some 500 KiB at once.
+const maxAnswer = 32 << 20
 
 // statusErrors turns every answer of status 300 and above into an [*Error] with
 // Proxmox's words. go-proxmox hands errors of its transport through, while it
@@ -34,6 +40,8 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &Error{Method: req.Method, Path: apiPath(req), Message: networkText(err), Token: t.token, Cause: err}
 	}
 	if res.StatusCode < http.StatusMultipleChoices {
+		limit.Body(res, maxAnswer)
+		res.Body = answerBody{res.Body, &Error{Status: res.StatusCode, Method: req.Method, Path: apiPath(req), Token: t.token}}
 		return res, nil
 	}
 	defer func() { _ = res.Body.Close() }()
@@ -67,6 +75,21 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 	path, privileges, _, _ := e.refused()
 	e.Cure = t.expects.cure(path, privileges)
 	return nil, e
+}
+
+// answerBody is the body of a success, which may be too large for one.
+type answerBody struct {
+	io.ReadCloser
+	fail *Error
+}
+
+func (b answerBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if large, ok := errors.AsType[*limit.Error](err); ok {
+		b.fail.Message, b.fail.Cause = large.Error()+": is this Proxmox VE's API?", large
+		return n, b.fail
+	}
+	return n, err
 }
 
 // apiPath is the request's path as Proxmox's documentation writes it. Queries

@@ -1,9 +1,11 @@
 package remote
 
 import (
-	"bytes"
 	"context"
+	"fmt"
 	"io"
+
+	"github.com/cps-gpu/homelab/internal/limit"
 )
 
 // Runner runs commands on one machine. Implementations are safe for concurrent use.
@@ -34,12 +36,38 @@ func Run(ctx context.Context, r Runner, args ...string) error {
 	return r.Run(ctx, Cmd{Args: args})
 }
 
+// maxOutput is the most that [Output] takes of a command, in bytes.
+const maxOutput = 16 << 20
+
 // Output runs a command and returns what it wrote to its standard output. What
-// was written is returned with an error, too.
+// was written is returned with an error, too. A command that writes more than 16 MiB is
+// ended, and that is an error: the machine may be broken, or somebody else's.
 func Output(ctx context.Context, r Runner, args ...string) ([]byte, error) {
-	var out bytes.Buffer
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	out := output{Buffer: limit.Buffer{Most: maxOutput}, stop: stop}
 	err := r.Run(ctx, Cmd{Args: args, Stdout: &out})
+	if out.large != nil {
+		err = fmt.Errorf("%s: its output: %w", Cmd{Args: args}, out.large)
+	}
 	return out.Bytes(), err
+}
+
+// output ends the command whose output does not fit: a Runner may go on without being
+// able to write.
+type output struct {
+	limit.Buffer
+	stop  context.CancelFunc
+	large error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Buffer.Write(b)
+	if err != nil {
+		o.large = err
+		o.stop()
+	}
+	return n, err
 }
 
 // Sudo returns a Runner that runs commands as root by way of sudo, which must not

@@ -17,12 +17,12 @@ import (
 const module = "github.com/cps-gpu/homelab/"
 
 // leaves may be imported by everybody: they hold the standard library only, and each other.
-var leaves = []string{"secret", "converge/drift", "converge/progress", "converge/wait", "converge/lease"}
+var leaves = []string{"secret", "converge/drift", "converge/progress", "converge/wait", "converge/lease", "internal/limit"}
 
 // allowed says which of the project's packages each may import, beside leaves.
 // A package that is not here may import nothing of ours.
 var allowed = map[string][]string{
-	"secret": nil, "converge/drift": nil, "converge/progress": nil, "converge/wait": nil, "converge/lease": nil,
+	"secret": nil, "converge/drift": nil, "converge/progress": nil, "converge/wait": nil, "converge/lease": nil, "internal/limit": nil,
 
 	"remote":            nil,
 	"remote/ssh":        {"remote"},

@@ -1,13 +1,11 @@
 package chart
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,16 +14,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/registry"
-	"oras.land/oras-go/v2/registry/remote"
-	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/errcode"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -108,15 +100,6 @@ func (s Source) digest(r Release) string {
 		return d
 	}
 	return pins.Digest(r.Chart, r.Repo, r.Version)
-}
-
-// shown is a URL without what it may hold of credentials.
-func shown(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "(not a URL)"
-	}
-	return u.Redacted()
 }
 
 // keep writes a file so that other readers see all of it or nothing.
@@ -242,7 +225,7 @@ func fromURL(ctx context.Context, client *http.Client, repo *url.URL, raw, versi
 		return nil, err
 	}
 	if repo.Scheme == "https" && u.Scheme == "http" && !digest {
-		return nil, &downgradeError{repo.Redacted(), u.Redacted()}
+		return nil, &downgradeError{hidden(repo), hidden(u)}
 	}
 	if u.Scheme == "oci" { // bitnami's index does so
 		ref, err := registry.ParseReference(strings.TrimPrefix(raw, "oci://"))
@@ -251,7 +234,7 @@ func fromURL(ctx context.Context, client *http.Client, repo *url.URL, raw, versi
 		}
 		return pull(ctx, client, ref.Registry+"/"+ref.Repository, cmp.Or(ref.Reference, version))
 	}
-	if u.Host == repo.Host && u.User == nil {
+	if u.Scheme == repo.Scheme && u.Host == repo.Host && u.User == nil { // nobody else is told the login
 		u.User = repo.User
 	}
 	return get(ctx, client, u, maxArchive)
@@ -287,7 +270,7 @@ func get(ctx context.Context, client *http.Client, u *url.URL, most int64) ([]by
 func getOnce(ctx context.Context, client *http.Client, u *url.URL, most int64) (data []byte, again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", u.Redacted(), err)
+		return nil, false, fmt.Errorf("%s: %w", hidden(u), err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -299,18 +282,18 @@ func getOnce(ctx context.Context, client *http.Client, u *url.URL, most int64) (
 		if errors.As(err, &down) {
 			return nil, false, err
 		}
-		return nil, away(err), fmt.Errorf("%s cannot be reached: %w", u.Redacted(), err)
+		return nil, away(err), fmt.Errorf("%s cannot be reached: %w", hidden(u), err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, resp.StatusCode >= http.StatusInternalServerError, fmt.Errorf("%s answers %s", u.Redacted(), resp.Status)
+		return nil, resp.StatusCode >= http.StatusInternalServerError, fmt.Errorf("%s answers %s", hidden(u), resp.Status)
 	}
 	data, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
-		return nil, true, fmt.Errorf("%s broke off: %w", u.Redacted(), err)
+		return nil, true, fmt.Errorf("%s broke off: %w", hidden(u), err)
 	case int64(len(data)) > most:
-		return nil, false, fmt.Errorf("%s has more than %d MiB", u.Redacted(), most>>20)
+		return nil, false, fmt.Errorf("%s has more than %d MiB", hidden(u), most>>20)
 	}
 	return data, false, nil
 }
@@ -322,81 +305,3 @@ func away(err error) bool {
 	var cert *tls.CertificateVerificationError
 	return !errors.As(err, &cert) && (!errors.As(err, &name) || !name.IsNotFound)
 }
-
-// chartLayer is the media type under which Helm pushes an archive (helm.sh/docs,
-// "Use OCI-based registries").
-const chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
-
-// pull downloads a chart from an OCI registry. Every blob is checked against its digest.
-func pull(ctx context.Context, client *http.Client, name, version string) ([]byte, error) {
-	fail := func(err error) ([]byte, error) {
-		err = fmt.Errorf("oci://%s: %w", name, err)
-		var network *net.OpError
-		var answer *errcode.ErrorResponse
-		if errors.As(err, &network) && away(err) || errors.As(err, &answer) && answer.StatusCode >= http.StatusInternalServerError {
-			err = wait.Passing(err)
-		}
-		return nil, err
-	}
-	repo, err := remote.NewRepository(name)
-	if err != nil {
-		return fail(err)
-	}
-	repo.Client = &auth.Client{Client: client, Cache: auth.NewCache()}
-	repo.PlainHTTP = loopback(repo.Reference.Registry)
-	tag := strings.ReplaceAll(version, "+", "_") // a tag has no "+"; Helm writes it so
-	desc, body, err := repo.FetchReference(ctx, tag)
-	if err != nil {
-		return fail(fmt.Errorf("tag %s: %w", tag, err))
-	}
-	defer func() { _ = body.Close() }()
-	raw, err := content.ReadAll(body, desc)
-	if err != nil {
-		return fail(err)
-	}
-	layer, err := parseManifest(raw)
-	if err != nil {
-		return fail(err)
-	}
-	blob, err := repo.Fetch(ctx, layer)
-	if err != nil {
-		return fail(err)
-	}
-	defer func() { _ = blob.Close() }()
-	data, err := content.ReadAll(blob, layer)
-	if err != nil {
-		return fail(err)
-	}
-	return bytes.Clone(data), nil
-}
-
-// parseManifest returns the layer of an OCI manifest that is the chart.
-func parseManifest(raw []byte) (layer descriptor, err error) {
-	var m struct {
-		Layers []descriptor `json:"layers"`
-	}
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return layer, fmt.Errorf("manifest: %w", err)
-	}
-	i := slices.IndexFunc(m.Layers, func(d descriptor) bool { return d.MediaType == chartLayer })
-	if i < 0 {
-		return layer, errors.New("this is no Helm chart: its manifest has no layer of type " + chartLayer)
-	}
-	if size := m.Layers[i].Size; size < 0 || size > maxArchive {
-		return layer, fmt.Errorf("the chart's layer has %d bytes, more than %d MiB", size, maxArchive>>20)
-	}
-	return m.Layers[i], m.Layers[i].Digest.Validate()
-}
-
-// loopback reports whether a registry is on this machine, and so speaks plain HTTP.
-func loopback(server string) bool {
-	host, _, err := net.SplitHostPort(server)
-	if err != nil {
-		host = server
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// descriptor is what a manifest says of a blob.
-type descriptor = ocispec.Descriptor

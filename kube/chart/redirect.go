@@ -3,7 +3,27 @@ package chart
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 )
+
+// shown is a URL without what it may hold of credentials.
+func shown(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "(not a URL)"
+	}
+	return hidden(u)
+}
+
+// hidden is a URL without its login. The name is hidden, too: tokens are often written in
+// its place.
+func hidden(u *url.URL) string {
+	clean := *u
+	if u.User != nil {
+		clean.User = url.User("xxxxx")
+	}
+	return clean.String()
+}
 
 // downgradeError is a way that leads from TLS to none.
 type downgradeError struct{ from, to string }
@@ -20,7 +40,7 @@ func redirected(req *http.Request, via []*http.Request) error {
 	case len(via) >= most:
 		return fmt.Errorf("%d redirects, one after the other", most)
 	case last.Scheme == "https" && req.URL.Scheme != "https":
-		return &downgradeError{last.Redacted(), req.URL.Redacted()}
+		return &downgradeError{hidden(last), hidden(req.URL)}
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func TestRepositorySaysWhatIsWrong(t *testing.T) {
 			[]string{"its scheme must be https or oci"}},
 		"a password in the URL": {func(_ *repository, r *chart.Release, _ *chart.Source) {
 			r.Repo = strings.Replace(r.Repo, "http://", "http://ada:hunter2@", 1) + "/deeper"
-		}, []string{"ada:xxxxx@"}},
+		}, []string{"//xxxxx@"}},
 		"not exact": {func(_ *repository, r *chart.Release, _ *chart.Source) { r.Version = "" },
 			[]string{"exact version must be named"}},
 	} {

@@ -12,6 +12,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/limit"
 )
 
 // connect dials and shakes hands, and gives up when ctx or the config's time is over.
@@ -35,7 +36,7 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 		_ = nc.Close()
 		return nil, err
 	}
-	hello := &handshake{cfg: cfg, wire: nc, pinned: keys, signers: signers}
+	hello := &handshake{cfg: cfg, wire: nc, pinned: keys, signers: signers, banner: limit.Buffer{Most: maxBanner}}
 	client, err := bounded(ctx, cfg, func(ctx context.Context) (*xssh.Client, error) { return hello.shake(ctx, nc) })
 	if err != nil {
 		return nil, failed(ctx, cfg, nc.why(err))
@@ -79,8 +80,12 @@ type handshake struct {
 
 	known  bool          // the server has proved to be the one we know
 	wrong  *HostKeyError // or else what it showed
-	banner string
+	banner limit.Buffer
+	talker error // it says more than anybody reads
 }
+
+// maxBanner is the most that a server may say before it lets us in, in bytes.
+const maxBanner = 64 << 10
 
 // shake runs the handshake over nc. When it fails, nc is closed.
 func (h *handshake) shake(ctx context.Context, nc net.Conn) (*xssh.Client, error) {
@@ -120,8 +125,16 @@ func (h *handshake) config() *xssh.ClientConfig {
 		Auth:              []xssh.AuthMethod{xssh.PublicKeys(h.signers...)},
 		HostKeyAlgorithms: hostKeyAlgorithms(h.pinned),
 		HostKeyCallback:   h.check,
-		BannerCallback:    func(text string) error { h.banner += text; return nil },
+		BannerCallback:    h.hear,
 	}
+}
+
+// hear keeps what the server says to everybody.
+func (h *handshake) hear(text string) error {
+	if _, err := h.banner.Write([]byte(text)); err != nil {
+		h.talker = fmt.Errorf("what it says before it lets us in: %w", err)
+	}
+	return h.talker
 }
 
 // check accepts the pinned keys and no other. The server has by then proved that
@@ -145,12 +158,14 @@ func (h *handshake) explain(err error) error {
 	switch {
 	case h.wrong != nil:
 		return h.wrong
+	case h.talker != nil:
+		return h.talker
 	case errors.As(err, &disagree) && disagree.What == "host key":
 		return &HostKeyError{Addr: h.cfg.Addr, Want: fingerprints(h.pinned), Has: disagree.RequestedAlgorithms}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.As(err, &network), h.wire.hasBroken():
 		return fmt.Errorf("it accepts connections, but hangs up during the SSH handshake: %w", err)
 	case h.known:
-		return &AuthError{Addr: h.cfg.Addr, User: h.cfg.User, Offered: offered(h.signers), Banner: h.banner, Err: err}
+		return &AuthError{Addr: h.cfg.Addr, User: h.cfg.User, Offered: offered(h.signers), Banner: string(h.banner.Bytes()), Err: err}
 	default:
 		return err
 	}

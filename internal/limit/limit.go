@@ -1,0 +1,99 @@
+// Package limit reads what others send up to a size: a broken or hostile server may send
+// without end, and what is read into memory is several times as large there.
+package limit
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Error says that something is larger than what is read of it.
+type Error struct {
+	Most int64 // bytes that are read
+	Size int64 // bytes that it has by its own word; 0: it does not say
+}
+
+// Error returns the size, as far as it is known, and the limit.
+func (e *Error) Error() string {
+	if e.Size > 0 {
+		return fmt.Sprintf("it has %s, and at most %s are read", size(e.Size), size(e.Most))
+	}
+	return fmt.Sprintf("it has more than %s, and no more are read", size(e.Most))
+}
+
+// Permanent says that waiting is of no use.
+func (e *Error) Permanent() bool { return true }
+
+// size writes a number of bytes, never rounded down.
+func size(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20)
+	case n >= 1<<10:
+		return fmt.Sprintf("%d KiB", (n+1<<10-1)>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// Reader returns a reader of r that fails with [*Error] once r turns out to have more than
+// most bytes. Up to there it is r: it reads nothing ahead.
+func Reader(r io.Reader, most int64) io.Reader { return &reader{from: r, most: most, left: most} }
+
+type reader struct {
+	from       io.Reader
+	most, left int64
+}
+
+func (r *reader) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if int64(len(b)) > r.left+1 {
+		b = b[:r.left+1]
+	}
+	n, err := r.from.Read(b)
+	if int64(n) > r.left {
+		n, err = int(r.left), &Error{Most: r.most}
+	}
+	r.left -= int64(n)
+	return n, err
+}
+
+// Body puts a limit on the body of an answer. One that says of itself that it is larger
+// fails with its first byte.
+func Body(res *http.Response, most int64) {
+	if res.ContentLength > most {
+		res.Body = body{failed{&Error{Most: most, Size: res.ContentLength}}, res.Body}
+		return
+	}
+	res.Body = body{Reader(res.Body, most), res.Body}
+}
+
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+type failed struct{ err error }
+
+func (f failed) Read([]byte) (int, error) { return 0, f.err }
+
+// Buffer is a buffer that takes Most bytes. What is written beyond them fails with [*Error].
+type Buffer struct {
+	Most int64
+	buf  bytes.Buffer
+}
+
+// Write takes as much of b as there is place for.
+func (w *Buffer) Write(b []byte) (int, error) {
+	if left := w.Most - int64(w.buf.Len()); int64(len(b)) > left {
+		n, _ := w.buf.Write(b[:left])
+		return n, &Error{Most: w.Most}
+	}
+	return w.buf.Write(b)
+}
+
+// Bytes returns what was written.
+func (w *Buffer) Bytes() []byte { return w.buf.Bytes() }
