@@ -127,7 +127,7 @@ func TestWhoseLabelsAre(t *testing.T) {
 // TestMarksAgainstANode: what is missing, other, another's, or ours and no longer asked for.
 func TestMarksAgainstANode(t *testing.T) {
 	n := kube.Node{Labels: map[string]string{"same": "1", "other": "1", "theirs": "1", "mine": "", "empty": ""}, OwnedLabels: []string{"mine", "same", "lost"},
-		Taints: []kube.Taint{{Key: "a", Value: "1", Effect: "NoSchedule"}, {Key: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoExecute"}, {Key: "d", Value: "v", Effect: "NoSchedule"}},
+		Taints:      []kube.Taint{{Key: "a", Value: "1", Effect: "NoSchedule"}, {Key: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoExecute"}, {Key: "d", Value: "v", Effect: "NoSchedule"}},
 		OwnedTaints: []string{"a:NoSchedule", "d:NoSchedule", "gone:NoExecute"}}
 	m := kube.Marks{Labels: map[string]string{"same": "1", "other": "2", "theirs": "1", "new": "", "empty": "x"},
 		Taints: []kube.Taint{{Key: "a", Value: "2", Effect: "NoSchedule"}, {Key: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoSchedule"}}}
