@@ -253,10 +253,7 @@ func (h HostPCI) line() string {
 // passed-through device since all memory is pinned first, 150 s at least with
 // huge pages, and 5 s per interface.
 func startTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
-	seconds := int64(30)
-	if memory.mib() > 30720 {
-		seconds = memory.mib() / 1024
-	}
+	seconds := max(30, memory.mib()/1024)
 	if devices > 0 {
 		seconds *= 4
 	}

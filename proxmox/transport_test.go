@@ -356,3 +356,31 @@ func TestNoSecretInErrors(t *testing.T) {
 		assert.NotContains(t, fmt.Sprintf("%v %+v %#v", e, e, e), tokenSecret)
 	}
 }
+
+// The end of a context ends the reading of what Proxmox says as well.
+func TestCancelWhileAnErrorArrives(t *testing.T) {
+	held := make(chan struct{})
+	h := serve(t, map[string]http.HandlerFunc{mappingPath: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		w.WriteHeader(http.StatusInternalServerError)
+		_ = http.NewResponseController(w).Flush()
+		<-held
+	}})
+	defer close(held)
+	c := h.dial(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, c.DeleteMapping(ctx, "gpu"), context.DeadlineExceeded)
+}
+
+// An answer that breaks off says what its status line says.
+func TestAnErrorThatBreaksOff(t *testing.T) {
+	h := serve(t, map[string]http.HandlerFunc{mappingPath: func(w http.ResponseWriter, _ *http.Request) {
+		if conn, buf, err := w.(http.Hijacker).Hijack(); err == nil {
+			fmt.Fprint(buf, "HTTP/1.1 500 no room left\r\nContent-Length: 100\r\n\r\n{")
+			_ = buf.Flush()
+			_ = conn.Close()
+		}
+	}})
+	assert.ErrorContains(t, deleteMapping(t, h.dial(t)), "no room left (status 500)")
+}
