@@ -387,3 +387,72 @@ func TestWhatAChangeMakesStale(t *testing.T) {
 	_, known = n.get(100, time.Hour)
 	assert.False(t, known)
 }
+
+// A card's functions, and who shares its IOMMU group, of which bridges are no strangers.
+func TestWhatIsACard(t *testing.T) {
+	device := func(at, class, vendor string, group int) PCIDevice {
+		a, err := ParsePCIAddress(at)
+		require.NoError(t, err)
+		return PCIDevice{Address: a, Class: class, Vendor: vendor, IOMMUGroup: group, Name: "N" + at}
+	}
+	all := []PCIDevice{
+		device("00:01.0", "060400", "1022", 7), device("01:00.0", "030000", "10de", 7), device("01:00.1", "040300", "10de", 7), device("02:00.0", "020000", "8086", 7), device("00:02.0", "060000", "1022", 7),
+		device("03:00.0", "030200", "10de", -1), device("04:00.0", "010802", "144d", -1), device("05:00.0", "030000", "1a03", 9), device("06:00.0", "010802", "10de", 10),
+	}
+	names := func(devices []PCIDevice) (out []string) {
+		for _, d := range devices {
+			out = append(out, d.Address.String())
+		}
+		return out
+	}
+	gpus := gpusAmong(all)
+	require.Len(t, gpus, 2)
+	assert.Equal(t, []string{"0000:01:00.1"}, names(gpus[0].Functions))
+	assert.Equal(t, []string{"0000:02:00.0"}, names(gpus[0].Group))
+	assert.Equal(t, "shares IOMMU group 7 with 0000:02:00.0 N02:00.0: use another slot, or firmware with ACS", gpus[0].Problem())
+	assert.Empty(t, gpus[1].Functions)
+	assert.Empty(t, gpus[1].Group)
+	assert.Contains(t, gpus[1].Problem(), "no IOMMU group")
+	assert.Empty(t, GPU{}.Problem())
+	for in, want := range map[string]string{"GA100 [A100 PCIe 40GB]": "A100 PCIe 40GB", "GA100 [A100": "GA100 [A100", "GA100": "GA100"} {
+		assert.Equal(t, want, modelOf(in))
+	}
+	at := func(all []PCIAddress) (out []string) {
+		for _, a := range all {
+			out = append(out, a.String())
+		}
+		return out
+	}
+	for path, want := range map[string][]string{
+		"01:00": {"0000:01:00.0", "0000:01:00.1"}, "01:00.1": {"0000:01:00.1"}, "odd;02:00.0": {"0000:02:00.0"}, "09:00;05:00": {"0000:09:00", "0000:05:00.0"}, "": nil,
+	} {
+		assert.Equal(t, want, at(functionsOf(path, all)), path)
+	}
+}
+
+func TestHowAClaimIsMade(t *testing.T) {
+	for want, c := range map[string]Claim{
+		"by address as hostpci0, stopped":                       {},
+		"by address as hostpci0, running":                       {Running: true, OnBoot: true},
+		"by address as hostpci0, until its next start":          {Running: true, Leaving: true},
+		"by address as hostpci0, stopped, starts with the host": {OnBoot: true},
+		"by mapping gpus as hostpci0, a template":               {Mapping: "gpus", Template: true, OnBoot: true},
+	} {
+		c.Slot = "hostpci0"
+		assert.Equal(t, want, c.How())
+	}
+}
+
+// Several disks may be new, and several gone.
+func TestSeveralDisks(t *testing.T) {
+	spec, config := wanted(), asItIs()
+	spec.Disks = append(spec.Disks, Disk{Slot: "scsi2", Storage: "vmdata", Size: GiB, Serial: "b"}, Disk{Slot: "scsi3", Storage: "vmdata", Size: GiB, Serial: "c"})
+	assert.Equal(t, "disk/scsi2: scsi2=vmdata:1,serial=b; disk/scsi3: scsi3=vmdata:1,serial=c", told(spec.changes(vmOf(config, true))))
+	delete(config, "scsi1")
+	spec.Disks[0].Size++
+	assert.Equal(t, "disk/scsi0/size: grow scsi0 to 34359738369B; disk/scsi1: scsi1=vmdata:8,serial=data,discard=on; disk/scsi2: scsi2=vmdata:1,serial=b; disk/scsi3: scsi3=vmdata:1,serial=c",
+		told(spec.changes(vmOf(config, true))))
+	spec.Disks = []Disk{{Slot: "scsi0", Size: 32 * GiB, SSD: true}, {Slot: "scsi1", Storage: "vmdata", Size: GiB, Serial: "x"}, {Slot: "scsi1", Storage: "vmdata", Size: GiB, Serial: "y"}}
+	config["scsi1"] = "vmdata:vm-100-disk-5,size=1G,serial=y"
+	assert.Equal(t, "disk/scsi2: scsi2=vmdata:1,serial=x", told(spec.changes(vmOf(config, true))), "y has the slot that x would have")
+}

@@ -64,9 +64,8 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, reason, _ := strings.Cut(res.Status, " ")
 		e.Message = strings.TrimSpace(reason)
 	}
-	if path, privileges, _, _ := e.refused(); len(privileges) > 0 {
-		e.Cure = t.expects.cure(path, privileges)
-	}
+	path, privileges, _, _ := e.refused()
+	e.Cure = t.expects.cure(path, privileges)
 	return nil, e
 }
 
