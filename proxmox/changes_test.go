@@ -105,6 +105,7 @@ func TestEveryChange(t *testing.T) {
 			s.Adopted, s.Disks[0].Size, s.Disks[0].SSD, s.NICs[0].MAC = true, 64*GiB, false, "BC:24:11:00:00:02"
 		},
 			set("scsi7", "vmdata:vm-100-disk-9,size=1G,serial=old"), ""},
+		{"adopted: a disk of the file's grows", func(s *VMSpec) { s.Adopted, s.Disks[1].Size = true, 9*GiB }, nil, "disk/scsi1/size: grow scsi1 to 9GiB"},
 		{"tags", func(s *VMSpec) { s.Tags = []string{"K3s"} }, nil, "tags: tags=gpu;homelab-x;homelab-x_100_0a0b0c0d;k3s"},
 		{"another's mark", nil, set("tags", "gpu;homelab-x;homelab-x_99_0a0b0c0d;else"), "tags: tags=else;gpu;homelab-x;homelab-x_100_0a0b0c0d"},
 		{"machine", nil, set("machine", "pc"), "machine: machine=q35 (restart)"},
@@ -407,6 +408,8 @@ func TestWhatIsACard(t *testing.T) {
 	}
 	gpus := gpusAmong(all)
 	require.Len(t, gpus, 2)
+	first := gpusAmong([]PCIDevice{device("01:00.0", "030000", "10de", 0), device("02:00.0", "020000", "8086", 0), device("03:00.0", "020000", "8086", 1)})
+	assert.Equal(t, []string{"0000:02:00.0"}, names(first[0].Group), "group 0 is one as well")
 	assert.Equal(t, []string{"0000:01:00.1"}, names(gpus[0].Functions))
 	assert.Equal(t, []string{"0000:02:00.0"}, names(gpus[0].Group))
 	assert.Equal(t, "shares IOMMU group 7 with 0000:02:00.0 N02:00.0: use another slot, or firmware with ACS", gpus[0].Problem())
@@ -455,4 +458,45 @@ func TestSeveralDisks(t *testing.T) {
 	spec.Disks = []Disk{{Slot: "scsi0", Size: 32 * GiB, SSD: true}, {Slot: "scsi1", Storage: "vmdata", Size: GiB, Serial: "x"}, {Slot: "scsi1", Storage: "vmdata", Size: GiB, Serial: "y"}}
 	config["scsi1"] = "vmdata:vm-100-disk-5,size=1G,serial=y"
 	assert.Equal(t, "disk/scsi2: scsi2=vmdata:1,serial=x", told(spec.changes(vmOf(config, true))), "y has the slot that x would have")
+}
+
+// What is done while the VM is off is told from what waits.
+func TestThingsThatAreDoneWhileOff(t *testing.T) {
+	for want, change := range map[string]func(*VMSpec){
+		theDiskSerial: func(s *VMSpec) { s.Disks[0].Serial = "os" }, theDiskOptions: func(s *VMSpec) { s.Disks[0].SSD = false },
+		theBridge: func(s *VMSpec) { s.NICs[0].Bridge = "vmbr1" }, theNICDevice: func(s *VMSpec) { s.NICs[0].Queues = 1 },
+	} {
+		spec := wanted()
+		change(&spec)
+		all := spec.changes(vmOf(asItIs(), true))
+		require.Len(t, all, 1)
+		assert.Equal(t, want, all[0].thing)
+		assert.Equal(t, want == theDiskSerial || want == theNICDevice, whileOff(all[0].thing))
+	}
+	for want, s := range map[string]VMSpec{
+		"1 core, 1GiB": {Cores: 1, Memory: GiB, Disks: []Disk{{}}}, "2 cores, 1GiB, 1 GPU": {Cores: 2, Memory: GiB, GPUs: many(1)}, "2 cores, 1GiB, disk 1GiB, 2 GPUs": {Cores: 2, Memory: GiB, Disks: []Disk{{Size: GiB}}, GPUs: many(2)},
+	} {
+		assert.Equal(t, want, s.String())
+	}
+}
+
+// A VM claims what it has now and what it has after its next start.
+func TestWhatAVMClaims(t *testing.T) {
+	text := func(s string) *flexText { return (*flexText)(&s) }
+	v := newVM("pve1", 100, []pendingEntry{
+		{Key: "name", Value: text("a")}, {Key: "hostpci0", Value: text("01:00"), Pending: text("02:00")}, {Key: "hostpci1", Pending: text("mapping=m")}, {Key: "hostpci15", Value: text("host=03:00,mdev=x"), Delete: 1},
+		{Key: "memory", Value: text("1"), Pending: text("2")}, {Key: "hostpci7", Value: text("host=odd")},
+	}, true)
+	for _, c := range v.claims(nil, nil) {
+		assert.Equal(t, c.Slot != "hostpci7" && c.Slot != "hostpci1", len(c.Choices) == 1, c.Slot)
+	}
+	var got []string
+	for _, c := range v.claims(nil, nil) {
+		shared := ""
+		if c.Shared {
+			shared = ", shared"
+		}
+		got = append(got, c.How()+shared)
+	}
+	assert.Equal(t, []string{"by address as hostpci0, running", "by address as hostpci0, until its next start", "by mapping m as hostpci1, running", "by address as hostpci7, running", "by address as hostpci15, until its next start, shared"}, got)
 }

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"slices"
@@ -209,7 +210,7 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 			Cores: int(r.MaxCPU), Memory: Size(r.MaxMem), Running: !bool(r.Template) && r.Status == "running",
 		}}
 	}
-	slices.SortFunc(out, func(a, b Resident) int { return a.VMID - b.VMID })
+	slices.SortFunc(out, func(a, b Resident) int { return cmp.Compare(a.VMID, b.VMID) })
 	return out, nil
 }
 

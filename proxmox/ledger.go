@@ -147,12 +147,7 @@ func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([
 	for _, vm := range found {
 		vm.Name = orNone(vm.Name)
 	}
-	slices.SortFunc(found, func(a, b *VM) int {
-		if a.Host != b.Host {
-			return strings.Compare(a.Host, b.Host)
-		}
-		return a.VMID - b.VMID
-	})
+	slices.SortFunc(found, byPlace)
 	return found, nil
 }
 

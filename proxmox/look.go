@@ -1,11 +1,13 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -89,19 +91,16 @@ func (c *Client) TemplateOn(ctx context.Context, owner, host, name string) (*VM,
 		return nil, err
 	}
 	found = slices.DeleteFunc(found, func(vm *VM) bool { return !vm.Template })
-	slices.SortFunc(found, func(a, b *VM) int {
-		switch {
-		case a.Host == b.Host:
-			return a.VMID - b.VMID
-		case a.Host == host || b.Host != host && a.Host < b.Host:
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(found, byPlace)
 	if len(found) == 0 {
 		return nil, nil
 	}
-	return found[0], nil
+	return found[max(0, slices.IndexFunc(found, func(vm *VM) bool { return vm.Host == host }))], nil
+}
+
+// byPlace orders VMs by their hosts and VMIDs.
+func byPlace(a, b *VM) int {
+	return cmp.Or(strings.Compare(a.Host, b.Host), cmp.Compare(a.VMID, b.VMID))
 }
 
 // named returns the VMs called name, ours and others'.

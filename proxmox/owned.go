@@ -163,7 +163,9 @@ func settleEarlier(ours []Summary, strays, earlier []Stray) ([]Summary, []Stray)
 	return ours, strays
 }
 
-func byName(a, b Summary) int { return cmp.Or(strings.Compare(a.Name, b.Name), a.VMID-b.VMID) }
+func byName(a, b Summary) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.VMID, b.VMID))
+}
 
 // glimpse reads a VM that a list has shown. One that has a name may be shared with others
 // who look at that time.

@@ -115,7 +115,7 @@ func (c *Client) login(ctx context.Context) (*session, error) {
 // again: Proxmox at times drops the connection of the call after a login, and
 // whoever asked looks whether it was done.
 func (c *Client) asRoot(ctx context.Context, method, path string, form url.Values, who *session, out any) error {
-	if who != nil && method != http.MethodGet {
+	if who != nil {
 		if err := c.may(ctx); err != nil {
 			return err
 		}

@@ -31,13 +31,16 @@ type wireless struct {
 
 func (w *wireless) RoundTrip(req *http.Request) (*http.Response, error) {
 	key := req.Method + " " + req.URL.Path[len("/api2/json"):]
+	if req.URL.ForceQuery {
+		key += " with a question mark"
+	}
 	call := key
 	if req.Method == http.MethodDelete && req.URL.RawQuery != "" {
 		call += " " + req.URL.RawQuery
 	}
 	if req.Body != nil && req.Method != http.MethodGet {
 		var body map[string]any
-		if json.NewDecoder(req.Body).Decode(&body) == nil {
+		if json.NewDecoder(req.Body).Decode(&body) == nil && body != nil {
 			raw, _ := json.Marshal(body)
 			call += " " + string(raw)
 		}
@@ -385,6 +388,7 @@ func TestDisksThatADestroyLeft(t *testing.T) {
 // A lock is waited for while somebody is at work, and told when nobody is.
 func TestALockIsWaitedFor(t *testing.T) {
 	backup, clone, others := workerOf("vzdump", "100"), workerOf("qmclone", "900"), workerOf("vzdump", "101")
+	failing := workerOf("qmsnapshot", "100")
 	locked := func(lock string) http.HandlerFunc { return pending(marked(100, "name", "wk1", "lock", lock)) }
 	free := pending(marked(100, "name", "wk1"))
 	for name, tt := range map[string]struct {
@@ -400,6 +404,7 @@ func TestALockIsWaitedFor(t *testing.T) {
 		"nobody":            {"backup", nil, []http.HandlerFunc{locked("backup")}, "is locked (backup) and no task is at work on it"},
 		"just free":         {"backup", nil, []http.HandlerFunc{locked("backup"), locked("backup"), free}, ""},
 		"hidden":            {"backup", nil, []http.HandlerFunc{says(403, "hidden")}, "hidden"},
+		"a failed backup":   {"backup", []any{taskEntry(backup, ""), taskEntry(failing, "")}, []http.HandlerFunc{locked("backup"), free}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tasks := func(w http.ResponseWriter, r *http.Request) {
@@ -407,7 +412,7 @@ func TestALockIsWaitedFor(t *testing.T) {
 					data(tt.active)(w, r)
 					return
 				}
-				data([]any{taskEntry(backup, "OK"), taskEntry(clone, "OK")})(w, r)
+				data([]any{taskEntry(backup, "it failed"), taskEntry(clone, "OK"), taskEntry(failing, "it failed")})(w, r)
 			}
 			first := []http.HandlerFunc{locked(tt.lock), locked(tt.lock)}
 			off(t, vmsOf(map[int]map[string]string{100: marked(100, "name", "wk1", "lock", tt.lock)}, map[string][]http.HandlerFunc{
@@ -681,4 +686,220 @@ func TestLogins(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A VM that a list shows as what it was seen as is read once; of any other it is asked
+// first what is at work on it, and whether it runs.
+func TestWhatIsRemovedIsReadOnce(t *testing.T) {
+	upid := workerOf("qmdestroy", "100")
+	config := marked(100, "name", "wk1")
+	plain := func(changes entry) entry {
+		out := entry{"type": "qemu", "vmid": 100, "node": "pve1", "name": "wk1", "status": "stopped", "tags": config["tags"]}
+		for k, v := range changes {
+			out[k] = v
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		list   entry
+		nodes  http.HandlerFunc // of the host itself
+		asked  int
+		locked string
+	}{
+		"plain":         {list: plain(nil)},
+		"another VMID":  {list: plain(entry{"vmid": 101}), asked: 1},
+		"a container":   {list: plain(entry{"type": "lxc"}), asked: 1},
+		"elsewhere":     {list: plain(entry{"node": "pve2"}), asked: 1},
+		"renamed":       {list: plain(entry{"name": "wk2"}), asked: 1},
+		"locked":        {list: plain(entry{"lock": "backup"}), asked: 1},
+		"was locked":    {list: plain(nil), locked: "backup", asked: 1},
+		"without power": {list: plain(entry{"status": ""}), asked: 1},
+		"silent":        {list: plain(nil), nodes: says(595, "away"), asked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := tt.nodes
+			if own == nil {
+				own = data([]any{tt.list})
+			}
+			off(t, map[string][]http.HandlerFunc{
+				"GET /cluster/resources": {data([]any{plain(nil)}), data([]any{tt.list})}, "GET /nodes/pve1/qemu": {data([]any{plain(nil)}), own}, "GET /nodes/pve2/qemu": {data([]any{tt.list})},
+				"GET /nodes/pve1/qemu/100/pending": {pending(config)}, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": "stopped"})},
+				"DELETE /nodes/pve1/qemu/100": {data(upid)}, "GET /nodes/pve1/tasks": {data([]any{}), taskEnd(upid, "OK")},
+			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
+				vm, err := c.ByID(t.Context(), 100)
+				require.NoError(t, err)
+				vm.Owner, vm.Locked = owner, tt.locked
+				time.Sleep(time.Minute)
+				require.NoError(t, c.Remove(t.Context(), vm))
+				assert.Equal(t, tt.asked, w.asked("GET /nodes/pve1/qemu/100/status/current"), "%v", w.calls)
+				assert.Equal(t, 1, w.asked("DELETE "))
+			})
+		})
+	}
+}
+
+// A template whose disks are no bases yet is made whole, disk by disk.
+func TestATemplateThatIsHalfOne(t *testing.T) {
+	upid := workerOf("qmtemplate", "100")
+	const post = "POST /nodes/pve1/qemu/100/template"
+	disks := func(first, second string) http.HandlerFunc {
+		return pending(marked(100, "name", "tmpl", "template", "1", "scsi0", "thin:"+first+"-100-disk-0,size=1G", "efidisk0", "thin:"+second+"-100-disk-1,size=4M"))
+	}
+	busy := says(500, "can't lock file '/x' - got timeout")
+	for name, tt := range map[string]struct {
+		post, look []http.HandlerFunc
+		did        []string
+		want       string
+	}{
+		"whole":          {nil, []http.HandlerFunc{disks("base", "base")}, nil, ""},
+		"one":            {[]http.HandlerFunc{data(upid)}, []http.HandlerFunc{disks("vm", "base")}, []string{`{"disk":"scsi0"}`}, ""},
+		"both":           {[]http.HandlerFunc{data(upid)}, []http.HandlerFunc{disks("vm", "vm")}, []string{`{"disk":"efidisk0"}`, `{"disk":"scsi0"}`}, ""},
+		"done after all": {[]http.HandlerFunc{busy}, []http.HandlerFunc{disks("vm", "base"), disks("base", "base")}, []string{`{"disk":"scsi0"}`}, ""},
+		"again":          {[]http.HandlerFunc{busy, data(upid)}, []http.HandlerFunc{disks("vm", "base")}, []string{`{"disk":"scsi0"}`, `{"disk":"scsi0"}`}, ""},
+		"refused":        {[]http.HandlerFunc{says(403, "no")}, []http.HandlerFunc{disks("vm", "base")}, []string{`{"disk":"scsi0"}`}, "convert tmpl (VM 100 on pve1): "},
+		"hidden":         {[]http.HandlerFunc{busy}, []http.HandlerFunc{disks("vm", "base"), says(403, "hidden")}, []string{`{"disk":"scsi0"}`}, "hidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			off(t, map[string][]http.HandlerFunc{
+				post: tt.post, "GET /nodes/pve1/qemu/100/pending": tt.look, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": "stopped"})}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
+			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
+				err := c.Convert(t.Context(), &proxmox.VM{Name: "tmpl", Host: "pve1", VMID: 100})
+				if tt.want == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, tt.want)
+				}
+				var did []string
+				for _, call := range w.changes() {
+					did = append(did, strings.TrimPrefix(call, post+" "))
+				}
+				assert.Equal(t, tt.did, did)
+			})
+		})
+	}
+}
+
+// A VM becomes a template when it is off, without its seed, also when an answer is lost.
+func TestAVMBecomesATemplate(t *testing.T) {
+	upid := workerOf("qmtemplate", "100")
+	const config, post = "POST /nodes/pve1/qemu/100/config", "POST /nodes/pve1/qemu/100/template"
+	vm := func(more ...string) http.HandlerFunc {
+		return pending(marked(100, append([]string{"name", "tmpl"}, more...)...))
+	}
+	seeded, bare, made := vm("ide2", "local:iso/a.iso,media=cdrom"), vm(), vm("template", "1")
+	busy := says(500, "can't lock file '/x' - got timeout")
+	for name, tt := range map[string]struct {
+		config, post http.HandlerFunc
+		looks        []http.HandlerFunc
+		status       string
+		did          []string
+		want         string
+	}{
+		"with a seed":    {data(upid), data(upid), []http.HandlerFunc{seeded}, "stopped", []string{config, post}, ""},
+		"without one":    {nil, data(upid), []http.HandlerFunc{bare}, "stopped", []string{post}, ""},
+		"seed lost":      {busy, data(upid), []http.HandlerFunc{seeded, bare}, "stopped", []string{config, post}, ""},
+		"template lost":  {nil, busy, []http.HandlerFunc{bare, made}, "stopped", []string{post}, ""},
+		"never":          {nil, busy, []http.HandlerFunc{bare}, "stopped", []string{post, post, post, post, post, post}, "convert tmpl (VM 100 on pve1): "},
+		"seed refused":   {says(403, "no"), nil, []http.HandlerFunc{seeded}, "stopped", []string{config}, "take the seed out of tmpl (VM 100 on pve1): "},
+		"seed hidden":    {busy, nil, []http.HandlerFunc{seeded, says(403, "hidden")}, "stopped", []string{config}, "hidden"},
+		"runs":           {nil, nil, []http.HandlerFunc{bare}, "running", nil, "tmpl (VM 100 on pve1) runs: a template is made of a VM that is off"},
+		"hidden":         {nil, nil, []http.HandlerFunc{says(403, "hidden")}, "stopped", nil, "hidden"},
+		"template hides": {nil, busy, []http.HandlerFunc{bare, says(403, "hidden")}, "stopped", []string{post}, "hidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			off(t, map[string][]http.HandlerFunc{
+				config: {tt.config}, post: {tt.post}, "GET /nodes/pve1/qemu/100/pending": tt.looks, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": tt.status})}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
+			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
+				one := &proxmox.VM{Name: "tmpl", Host: "pve1", VMID: 100, Seed: "x"}
+				err := c.Convert(t.Context(), one)
+				if tt.want == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, tt.want)
+				}
+				assert.Equal(t, tt.want == "", one.Template && one.Seed == "")
+				var did []string
+				for _, call := range w.changes() {
+					what, _, _ := strings.Cut(call, " {")
+					did = append(did, what)
+				}
+				assert.Equal(t, tt.did, did)
+			})
+		})
+	}
+}
+
+// The end of a context ends a wait for an earlier run, and what was waited for is not over.
+func TestAnEarlierRunOutlastsTheContext(t *testing.T) {
+	ours := workerOf("qmclone", "900")
+	running := data([]any{taskEntry(ours, "")})
+	off(t, map[string][]http.HandlerFunc{"GET /nodes/pve1/tasks": {running}}, func(t *testing.T, c *proxmox.Client, _ *wireless) {
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, err := c.AwaitEarlier(ctx, "pve1")
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+	})
+	free, locked := marked(100, "name", "wk1"), marked(100, "name", "wk1", "lock", "backup")
+	off(t, vmsOf(map[int]map[string]string{100: locked}, map[string][]http.HandlerFunc{
+		"GET /nodes/pve1/tasks": {data([]any{}), data([]any{}), data([]any{taskEntry(workerOf("vzdump", "100"), "")})}, "GET /nodes/pve1/qemu/100/pending": {pending(locked)},
+	}), func(t *testing.T, c *proxmox.Client, _ *wireless) {
+		vm, err := c.ByID(t.Context(), 100)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, c.Remove(ctx, vm), context.DeadlineExceeded)
+		assert.Equal(t, free["tags"], strings.Join(vm.Tags, ";"))
+	})
+}
+
+// An answer is as good as new for three seconds, and a template for a minute.
+func TestHowLongAnAnswerIsKept(t *testing.T) {
+	off(t, map[string][]http.HandlerFunc{"GET /nodes": {data([]any{})}}, func(t *testing.T, c *proxmox.Client, w *wireless) {
+		for _, tt := range []struct {
+			after time.Duration
+			asked int
+		}{{0, 1}, {3*time.Second - 1, 1}, {1, 2}, {3 * time.Second, 3}} {
+			time.Sleep(tt.after)
+			_, err := c.Hosts(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, tt.asked, w.asked("GET /nodes"))
+		}
+	})
+}
+
+// What is no PCI address is no device, and what follows it is.
+func TestDevicesOfAHost(t *testing.T) {
+	c := serve(t, map[string]http.HandlerFunc{"GET /nodes/pve1/hardware/pci": func(w http.ResponseWriter, r *http.Request) {
+		assert.True(t, r.URL.Query().Has("pci-class-blacklist"))
+		data([]any{
+			entry{"id": "odd"}, entry{"id": "0000:41:00.0", "class": "0x030200", "vendor": "0x10DE", "device": "0x20b2", "subsystem_vendor": "0x10de", "subsystem_device": "0x1463", "iommugroup": 0, "device_name": "A", "vendor_name": "N"},
+			entry{"id": "0000:01:00.0", "class": "0x020000", "vendor": "0x8086", "device": "0x1", "subsystem_vendor": "0x8086"}, entry{"id": "0000:01:00.1", "subsystem_device": "0x1"},
+		})(w, r)
+	}}).dial(t)
+	all, err := c.Devices(t.Context(), "pve1")
+	require.NoError(t, err)
+	assert.Equal(t, []proxmox.PCIDevice{
+		{Address: must(proxmox.ParsePCIAddress("01:00.0")), Class: "020000", Vendor: "8086", Device: "1", IOMMUGroup: -1},
+		{Address: must(proxmox.ParsePCIAddress("01:00.1")), IOMMUGroup: -1},
+		{Address: must(proxmox.ParsePCIAddress("41:00.0")), Class: "030200", Vendor: "10de", Device: "20b2", Subsystem: "10de:1463", IOMMUGroup: 0, VendorName: "N", Name: "A"},
+	}, all)
+	assert.Equal(t, "10de:20b2", all[2].ID())
+}
+
+// A list that names nothing but a host's other VMs, or one without a name that turns out
+// to be another's, says nothing of ours.
+func TestNamesThatAreNotYet(t *testing.T) {
+	vms := map[int]map[string]string{100: {"name": "VM 100"}, 101: marked(101, "name", "wk1")}
+	answers := vmsOf(vms, map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu/100/pending": {pending(map[string]string{"name": "other"})}})
+	off(t, answers, func(t *testing.T, c *proxmox.Client, _ *wireless) {
+		vm, err := c.VM(t.Context(), owner, "wk1")
+		require.NoError(t, err)
+		require.NotNil(t, vm)
+		require.NoError(t, c.Conflict(t.Context(), owner, "none"))
+		other, err := c.Namesake(t.Context(), owner, "none")
+		require.NoError(t, err)
+		assert.Nil(t, other)
+	})
 }
