@@ -30,13 +30,17 @@ func TestEdges(t *testing.T) {
 			text := ""
 			switch group.what {
 			case "node":
-				text = fmt.Sprintf(edgeBase, ", user: root@pam", ", "+c, "")
+				user := ""
+				if strings.Contains(c, "hugepages") || strings.Contains(c, "affinity") {
+					user = ", user: root@pam"
+				}
+				text = fmt.Sprintf(edgeBase, user, ", "+c, "")
 			case "file":
 				text = fmt.Sprintf(edgeBase, "", ", gpus: 1", c)
 			case "hub":
-				text = fmt.Sprintf(edgeBase, "", ", gpus: 1, cores: 16, memory: 64GiB", "hub: {hostname: hub.lab.example, auth: native, "+c+"}")
+				text = fmt.Sprintf(edgeBase, "", ", gpus: 1, cores: 16, memory: 64GiB", "hub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, "+c+"}")
 				if strings.Contains(c, "auth:") {
-					text = strings.Replace(text, "auth: native, ", "", 1)
+					text = strings.Replace(text, "auth: {kind: native, admins: [ada]}, ", "", 1)
 				}
 			case "proxmox":
 				text = strings.Replace(fmt.Sprintf(edgeBase, "", "", ""), "{endpoint: lab}", "{"+c+"}", 1)
@@ -77,7 +81,7 @@ func nodeEdges() []string {
 		"disks: {a: {size: 1GiB, mount: /}}", "disks: {a: {size: 1GiB, mount: a}}", "disks: {a: {size: 1GiB, mount: /a/}}", "disks: {a: {size: 1GiB, mount: /a//b}}", "disks: {a: {size: 1GiB, mount: /a/../b}}",
 		"disks: {a2345678901234567890: {size: 1GiB}}", "disks: {a23456789012345678901: {size: 1GiB}}", "disks: {a-: {size: 1GiB}}",
 		"disks: {os: {size: 8GiB}}", "disks: {os: {size: 7GiB}}", "disks: {os: {size: 20GiB, fs: xfs}}", "disks: {os: {size: 20GiB, role: data}}", "disks: {" + someDisks(14) + "}", "disks: {" + someDisks(15) + "}",
-		"disks: {os: {size: 20GiB}, a: {}}", "cores: 1", "cores: 1024", "cores: 0", "cores: 1025", "memory: 512MiB", "memory: 511MiB", "memory: 524289KiB", "vmid: 100", "vmid: 99", "vmid: 999999999", "vmid: 1000000000",
+		"disks: {os: {size: 20GiB}, a: {}}", "cores: 1", "cores: 1024", "cores: 0", "cores: 1025", "memory: 512MiB", "memory: 511MiB", "memory: 524289KiB", "vmids: [100]", "vmids: [99]",
 		"description: " + long, "description: " + long + "y", "network: {vlan: 1}", "network: {vlan: 4094}", "network: {vlan: 0}", "network: {mtu: 576}", "network: {mtu: 575}", "network: {mtu: 65520}", "network: {mtu: 65521}",
 		"network: {queues: 1}", "network: {queues: 64}", "network: {queues: 0}", "network: {queues: 65}",
 		"hugepages: any, numa: true", "hugepages: none", "hugepages: any", "hugepages: 1GiB, numa: true, memory: 4GiB", "hugepages: 1GiB, numa: true, memory: 4098MiB", "hugepages: 2MiB, numa: true, memory: 4098MiB",
@@ -135,6 +139,8 @@ func fileEdges() []string {
 		"guest: {sysctls: {a.b: '1'}}", "guest: {sysctls: {a.b: ''}}", "guest: {sysctls: {a b: '1'}}", "guest: {packages: [a, A, b=1.0-1]}", "guest: {kernelModules: [a_b, 'a b']}", "guest: {timezone: Europe/Vienna}", "guest: {timezone: x y}", "guest: {apt: {mirror: 'ftp://x'}}",
 		"charts: {offline: true}", "charts: {versions: {jupyterhub: 4.1.0, cilium: v1.2.3-rc.1+k3s1, metallb: '4'}}", "charts: {versions: {nobody: 1.2.3}}", "charts: {via: {jupyterhub: fleet, cilium: x}}", "charts: {digests: {cilium: 'sha256:x'}}", "charts: {values: {cilium: {a: [{password: x}]}}}", "charts: {values: {cilium: {a: {adminPassword: ''}, existingSecret: b}}}",
 		"nodes: {x: {pool: wk, address: 10.0.0.30}}", "nodes: {x: {pool: none, address: 10.0.0.30}}", "nodes: {wk1: {pool: cp}}", "nodes: {wk1: {pool: wk, cores: 2}}", "nodes: {x: {external: ada@10.0.0.40}}", "nodes: {x: {external: ada@host}}", "nodes: {x: {external: 'ada@10.0.0.40', vmid: 5, address: 10.0.0.40}}", "nodes: {x: {external: 'ada@10.0.0.40', adopt: true}}", "nodes: {x: {external: 'ada@10.0.0.40', gpus: {pci: ['01:00']}}}", "nodes: {x: {role: server, memory: 2GiB, address: 10.0.0.12}}", "nodes: {x: {role: server, memory: 2047MiB, address: 10.0.0.12}}",
+		"nodes: {x: {address: 10.0.0.30, vmid: 100}}", "nodes: {x: {address: 10.0.0.30, vmid: 99}}", "nodes: {x: {address: 10.0.0.30, vmid: 999999999}}", "nodes: {x: {address: 10.0.0.30, vmid: 1000000000}}",
+		"monitoring: {retention: 2h}", "monitoring: {retention: 119m}",
 		"nodes: {x: {address: 10.0.0.11}}", "nodes: {x: {address: 10.0.0.12, mac: 'BC:24:11:00:00:01'}, y: {address: 10.0.0.13, mac: 'bc:24:11:00:00:01'}}", "nodes: {x: {address: 10.0.0.12, vmid: 500}, y: {address: 10.0.0.13, vmid: 500}}", "nodes: {x: {}}", "nodes: {x: {network: {dhcp: true}}}", "nodes: {x: {role: server, network: {dhcp: true}}}", "nodes: {x: {address: 10.9.0.2, network: {prefix: 10.9.0.0/30, gateway: 10.9.0.1}}}", "nodes: {x: {address: 10.9.0.1, network: {prefix: 10.9.0.0/31, gateway: 10.9.0.0}}}", "nodes: {lab-template-x: {address: 10.0.0.12}}",
 	}
 }

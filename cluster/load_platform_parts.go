@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -31,12 +32,14 @@ func (r *resolver) hostname(at *string, part string) {
 	switch {
 	case *at == "":
 		r.wrong(at, part+" has no hostname", "write hostname: "+part+".lab.example, a name that your DNS leads to the cluster")
-	case isHost(*at) && !isDNSName(*at):
+	case isAddress(*at):
 		r.wrong(at, fmt.Sprintf("%s's hostname is the address %s, and certificates and Ingresses need a name", part, *at), "write a name, e.g. "+part+".lab.example")
 	case !isGoodHostname(*at):
 		r.wrong(at, fmt.Sprintf("%q cannot be %s's hostname", *at, part), "write a name with its domain in lower-case letters, without https:// and path, e.g. "+part+".lab.example")
 	}
 }
+
+func isAddress(s string) bool { _, err := netip.ParseAddr(s); return err == nil }
 
 func (r *resolver) fleet() {
 	raw := r.raw.Fleet
@@ -141,7 +144,7 @@ func (r *resolver) monitoring() {
 		Retention: raw.Retention.or(15 * 24 * time.Hour), StorageClass: raw.Class, Size: or(raw.Size, 50*GiB),
 		Hostname: raw.Hostname, GPUs: or(raw.GPUs, len(r.spec.GPUNodes()) > 0), Alertmanager: raw.Alertmanager,
 	}
-	if m.Retention < time.Hour {
+	if m.Retention < 2*time.Hour { // which is one block of Prometheus
 		r.wrong(&raw.Retention, fmt.Sprintf("metrics would be kept for %s", period(m.Retention)), "write 1d or more")
 	}
 	if m.Size < GiB {

@@ -133,10 +133,7 @@ func (r *resolver) endpoint(at *string) string {
 	return "https://" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "8006"))
 }
 
-func isHost(s string) bool {
-	_, err := netip.ParseAddr(s)
-	return err == nil || isDNSName(strings.ToLower(s))
-}
+func isHost(s string) bool { return isAddress(s) || isDNSName(strings.ToLower(s)) }
 
 func isPort(s string) bool {
 	n, err := strconv.Atoi(s)
