@@ -100,14 +100,13 @@ func (r *resolver) diskFS(d *rawDisk) string {
 	return ""
 }
 
-// isCleanPath reports whether p is absolute and in its shortest form.
+// isCleanPath reports whether p is absolute, in its shortest form, and not the root.
 func isCleanPath(p string) bool {
-	return strings.HasPrefix(p, "/") && !strings.Contains(p+"/", "//") && !strings.Contains(p+"/", "/./") &&
-		!strings.Contains(p+"/", "/../") && (p == "/" || !strings.HasSuffix(p, "/"))
+	return strings.HasPrefix(p, "/") && !strings.Contains(p+"/", "//") && !strings.Contains(p+"/", "/./") && !strings.Contains(p+"/", "/../")
 }
 
 // isPlace reports whether p is a clean path of characters that mean nothing to fstab, to
 // systemd and to a shell: a place for file systems and volumes.
 func isPlace(p string) bool {
-	return isCleanPath(p) && p != "/" && matches(`^[\pL\pN/._~@=,:-]+$`, p)
+	return isCleanPath(p) && matches(`^[\pL\pN/._~@=,:-]+$`, p)
 }

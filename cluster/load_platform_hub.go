@@ -234,7 +234,7 @@ func (r *resolver) hubHome(raw *rawHub, h *Hub) {
 
 // inNotebook checks where something is mounted in notebooks.
 func (r *resolver) inNotebook(at *string, p string) {
-	if !isCleanPath(p) || slices.Contains([]string{"/", "/dev", "/dev/shm", "/etc", "/opt", "/opt/conda", "/proc", "/sys", "/usr", "/tmp"}, p) {
+	if !isCleanPath(p) || slices.Contains([]string{"/dev", "/dev/shm", "/etc", "/opt", "/opt/conda", "/proc", "/sys", "/usr", "/tmp"}, p) {
 		r.wrong(at, fmt.Sprintf("nothing can be mounted on %q in a notebook", p), "write an absolute path of its own, e.g. /data")
 	}
 }

@@ -113,3 +113,24 @@ func TestConflicts(t *testing.T) {
 		})
 	}
 }
+
+// Who knows the VMs of an owner reads those of all others.
+func TestLedgerWithoutAnOwners(t *testing.T) {
+	model := pvesim.EightA100()
+	ours := claimant(200, "ours", false, "01:00")
+	for k, v := range marked(200) {
+		ours.Config[k] = v
+	}
+	model.VMs = append(model.VMs, ours, claimant(201, "theirs", false, "25:00"))
+	bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		for who, want := range map[string][]string{"": {"VM 200 (ours)", "VM 201 (theirs)"}, owner: {"VM 201 (theirs)"}, "homelab-x": {"VM 200 (ours)", "VM 201 (theirs)"}} {
+			l, err := c.LedgerWithout(t.Context(), who, "pve1")
+			require.NoError(t, err)
+			var got []string
+			for _, claim := range l.Claims {
+				got = append(got, claim.String())
+			}
+			assert.Equal(t, want, got, who)
+		}
+	})
+}

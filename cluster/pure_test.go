@@ -1,0 +1,293 @@
+package cluster
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// rowOf is a row of cards, by their places on the bus.
+func rowOf(n int, models ...string) []proxmox.Card {
+	out := make([]proxmox.Card, n)
+	for i := range out {
+		model := "GA100 [A100]"
+		if i < len(models) {
+			model = models[i]
+		}
+		out[i] = proxmox.Card{GPU: proxmox.GPU{PCIDevice: proxmox.PCIDevice{Address: proxmox.PCIAddress{Bus: uint8(i + 1)}, Name: model, IOMMUGroup: i}, Model: model}, Host: "pve1"}
+	}
+	return out
+}
+
+func seatsOf(free string) []seat { // o: free, m: free and the node's, .: taken
+	var out []seat
+	for i, c := range free {
+		if c != '.' {
+			out = append(out, seat{GPU: rowOf(len(free))[i].GPU, index: i, mine: c == 'm'})
+		}
+	}
+	return out
+}
+
+// Cards that are chosen sit together, on one side of the middle, where the next ones fit.
+func TestCardsThatSitTogether(t *testing.T) {
+	for _, tt := range []struct {
+		free  string
+		count int
+		want  []int
+	}{
+		{"oooooooo", 1, []int{0}}, {"oooooooo", 2, []int{0, 1}}, {".ooooooo", 2, []int{2, 3}}, {".oo.ooo.", 2, []int{4, 5}}, {".oo.....", 2, []int{1, 2}}, {"...oo..o", 2, []int{3, 4}}, {"...ooo.o", 2, []int{4, 5}},
+		{"ooooommo", 2, []int{5, 6}}, {"oooooomo", 2, []int{6, 7}}, {"o.o.o.o.", 2, []int{0, 2}}, {"o..oo...", 2, []int{3, 4}}, {"oooooooo", 4, []int{0, 1, 2, 3}}, {".ooooooo", 4, []int{4, 5, 6, 7}}, {".oooooo.", 4, []int{1, 2, 3, 4}},
+		{"oooooooo", 8, []int{0, 1, 2, 3, 4, 5, 6, 7}}, {".oooooo.", 5, []int{1, 2, 3, 4, 5}}, {".ooo.", 2, []int{2, 3}}, {"mo", 1, []int{0}}, {"om", 1, []int{1}},
+	} {
+		var got []int
+		for _, g := range together(seatsOf(tt.free), tt.count, len(tt.free)) {
+			got = append(got, int(g.Address.Bus)-1)
+		}
+		assert.Equal(t, tt.want, got, "%d of %s", tt.count, tt.free)
+	}
+	// Whatever is free, as many as are asked for are chosen, of the free ones, in order.
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		free := strings.Map(func(rune) rune { return rune("o.m"[r.IntN(3)]) }, "xxxxxxxx")
+		seats := seatsOf(free)
+		for count := 1; count <= len(seats); count++ {
+			got := together(seats, count, len(free))
+			require.Len(t, got, count)
+			for i, g := range got {
+				assert.NotEqual(t, byte('.'), free[g.Address.Bus-1])
+				assert.True(t, i == 0 || got[i-1].Address.Bus < g.Address.Bus)
+			}
+		}
+	}
+}
+
+// Who asks for cards that cannot be had is told whose they are.
+func TestCardsThatCannotBeHad(t *testing.T) {
+	card := func(i int) proxmox.PCIAddress { return rowOf(8)[i].Address.Whole() }
+	b := func(cards []proxmox.Card) *book {
+		return &book{spec: &Spec{Name: "lab"}, host: "pve1", ledger: &proxmox.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{}}
+	}
+	n := Node{Name: "wk1", Host: "pve1", GPUs: GPURequest{Count: 2}}
+	taken := b(rowOf(4, "AD102 [RTX 4090]"))
+	taken.strangers[card(1)], taken.promised[card(2)], taken.promised[card(3)] = stranger{who: "VM 104 (win11)"}, "wk2", "wk1"
+	n.GPUs.Model = "A100"
+	_, err := taken.choose(n, nil)
+	assert.EqualError(t, err, `wk1 asks for 2 GPUs with "A100" in its name, and host pve1 can give 1: 0000:01:00.0 is an AD102 [RTX 4090]; 0000:02:00.0 belongs to VM 104 (win11); 0000:03:00.0 belongs to node wk2`)
+	n.GPUs.Model, n.GPUs.Count = "", 3
+	_, err = b(rowOf(2)).choose(n, nil)
+	assert.EqualError(t, err, "wk1 asks for 3 GPUs, and host pve1 can give 2: it has 2 in all")
+	_, err = b(nil).choose(n, nil)
+	assert.EqualError(t, err, "wk1 asks for 3 GPUs, and host pve1 can give 0: none is there, or the token may not see them: grant it Sys.Audit on /")
+	n.GPUs = GPURequest{Count: 1, PCI: []PCIAddress{{Bus: 9}}}
+	_, err = b(rowOf(1)).choose(n, nil)
+	require.ErrorContains(t, err, "wk1 asks for the GPUs at [")
+	alone := rowOf(1)
+	alone[0].IOMMUGroup = -1
+	n.GPUs = GPURequest{Count: 1}
+	_, err = b(alone).choose(n, nil)
+	require.ErrorContains(t, err, "0000:01:00.0 no IOMMU group")
+	got, err := b(rowOf(3)).choose(n, []proxmox.GPU{rowOf(3)[2].GPU})
+	require.NoError(t, err)
+	assert.Equal(t, uint8(3), got[0].Address.Bus, "it keeps what it has")
+}
+
+func TestWhyTheseCards(t *testing.T) {
+	all := rowOf(6, "A", "A", "B")
+	n := Node{Name: "wk1"}
+	for want, cards := range map[string][]int{
+		"0000:01:00: A, the first free one, IOMMU group 0 of its own": {0}, "0000:01:00, 0000:02:00: A, neighbours on the bus, IOMMU groups 0, 1 of their own": {0, 1},
+		"0000:02:00, 0000:03:00: A, B, neighbours on the bus, IOMMU groups 1, 2 of their own":                                                         {1, 2},
+		"0000:01:00, 0000:03:00: A, B, the closest free ones, 1 other lies between them, IOMMU groups 0, 2 of their own":                              {0, 2},
+		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, 2 others lie between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
+	} {
+		b := &book{spec: &Spec{}, ledger: &proxmox.Ledger{Cards: all}}
+		var its []proxmox.GPU
+		for _, i := range cards {
+			its = append(its, all[i].GPU)
+		}
+		assert.Equal(t, want, b.tell(n, its))
+	}
+	b := &book{spec: &Spec{placed: map[string]string{"wk1": "on pve1, the only host"}}, ledger: &proxmox.Ledger{Cards: all[:1]}}
+	assert.Equal(t, "0000:01:00: A, the only one, IOMMU group 0 of its own, on pve1, the only host", b.tell(n, []proxmox.GPU{all[0].GPU}))
+	n.GPUs.PCI = []PCIAddress{{Bus: 1}}
+	assert.Contains(t, b.tell(n, []proxmox.GPU{all[0].GPU}), "named in the file")
+	for name, want := range map[string]string{"AD102": "an AD102", "GA100": "a GA100", "RTX A4000": "an RTX A4000", "Apple": "an Apple", "Tesla": "a Tesla", "H100": "an H100", "Hopper": "a Hopper", "A": "an A", "B": "a B", "": "a ", "8x": "a 8x", "80": "an 80"} {
+		assert.Equal(t, want, withArticle(name))
+	}
+}
+
+// A host takes what it has room for, to the last core, card and byte.
+func TestRoomOnAHost(t *testing.T) {
+	n := Node{Name: "wk1", Cores: 4, Memory: 8 * GiB, GPUs: GPURequest{Count: 2}, OSDisk: OSDisk{DiskOptions{Storage: "a"}}, Disks: []Disk{{DiskOptions: DiskOptions{Storage: "b"}}}}
+	roomy := func() *room {
+		return &room{host: "pve1", up: true, cpus: 4, memory: 8 * proxmox.GiB, storages: []string{"a", "b"}}
+	}
+	cards := []proxmox.GPU{rowOf(2)[0].GPU, rowOf(2)[1].GPU}
+	p := &placing{spec: &Spec{}, cards: map[string][]proxmox.GPU{"pve1": cards}}
+	assert.Empty(t, p.lacks(roomy(), n))
+	for want, change := range map[string]func(r *room, n *Node){
+		"is down":                 func(r *room, _ *Node) { r.up = false },
+		"has 2 such GPUs free":    func(_ *room, n *Node) { n.GPUs.Count = 3 },
+		"has 0 such GPUs free":    func(_ *room, n *Node) { n.GPUs.Model = "T4" },
+		"has 7GiB of memory left": func(r *room, _ *Node) { r.memory-- },
+		"has 0B of memory left":   func(r *room, _ *Node) { r.memory = -1 },
+		"has 3 CPUs":              func(r *room, _ *Node) { r.cpus = 3 },
+		"has no storage a":        func(r *room, _ *Node) { r.storages = r.storages[1:] },
+		"has no storage b":        func(r *room, _ *Node) { r.storages = r.storages[:1] },
+	} {
+		r, other := roomy(), n
+		change(r, &other)
+		assert.Equal(t, want, p.lacks(r, other))
+	}
+	n.GPUs.Count = 0
+	assert.Nil(t, p.matching("pve1", n))
+}
+
+// Two machines of one template that was not sealed are told apart, in whatever order.
+func TestTwinsAreMet(t *testing.T) {
+	for _, tt := range []struct {
+		a, b identity
+		want string
+	}{
+		{identity{"1", "x"}, identity{"2", "y"}, ""}, {identity{"", ""}, identity{"", ""}, ""}, {identity{"1", ""}, identity{"", ""}, ""}, {identity{"", "x"}, identity{"1", ""}, ""},
+		{identity{"1", "x"}, identity{"1", "y"}, "a and b have the same machine-id, 1: "}, {identity{"1", "x"}, identity{"2", "x"}, "a and b have the same SSH host key: "}, {identity{"1", "x"}, identity{"1", "x"}, "machine-id"},
+	} {
+		for _, names := range [][]string{{"a", "b"}, {"b", "a"}} {
+			var all twins
+			require.NoError(t, all.meet(names[0], tt.a))
+			require.NoError(t, all.meet(names[0], tt.a), "it is itself")
+			err := all.meet(names[1], tt.b)
+			assert.Equal(t, tt.want == "", err == nil, "%v", err)
+			if err != nil {
+				assert.Contains(t, err.Error(), tt.want)
+			}
+			assert.Equal(t, err == nil, all.known(names[1]))
+		}
+	}
+}
+
+// People are told where to go, and which passwords were made for them.
+func TestEntrancesAndPasswords(t *testing.T) {
+	base := "name: lab\nproxmox: {endpoint: lab}\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\npools:\n  cp: {role: server, count: 1, addresses: [10.0.0.11], memory: 16GiB}\n"
+	for more, want := range map[string]string{
+		"": "[] []", "monitoring: {}": "[] [monitoring/grafana-admin/admin-password]", "monitoring: {hostname: g.lab.example}": "[monitoring=http://g.lab.example] [monitoring/grafana-admin/admin-password]",
+		"monitoring: {hostname: g.lab.example}\ntls: {}":                      "[monitoring=https://g.lab.example] [monitoring/grafana-admin/admin-password]",
+		"rancher: {hostname: r.lab.example}":                                  "[rancher=https://r.lab.example] [cattle-system/bootstrap-secret/bootstrapPassword]",
+		"rancher: {hostname: r.lab.example, bootstrapPassword: env:P}":        "[rancher=https://r.lab.example] []",
+		"hub: {hostname: h.lab.example, auth: {kind: native, admins: [ada]}}": "[jupyterhub=http://h.lab.example] []",
+		"hub: {hostname: h.lab.example, auth: dummy}\ntls: {}":                "[jupyterhub=https://h.lab.example] [jupyterhub/hub-homelab/user-password jupyterhub/hub-homelab/admin-password]",
+	} {
+		c := &Cluster{spec: parsed(t, base+more)}
+		in, out := []string{}, []string{}
+		for _, e := range c.Entrances() {
+			in = append(in, e.Part+"="+e.URL)
+		}
+		for _, p := range c.Passwords() {
+			out = append(out, p.Namespace+"/"+p.Name+"/"+p.Key)
+		}
+		assert.Equal(t, want, fmt.Sprint(in, " ", out), more)
+		_, on := c.Hub()
+		assert.Equal(t, strings.HasPrefix(more, "hub"), on)
+	}
+	assert.True(t, hidden("x", SecretRef{}).IsZero())
+	ref, err := ParseSecretRef("env:A")
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(hidden("hub.database.url", ref).Reveal(), "postgresql://"))
+	assert.False(t, hidden("x", ref).IsZero())
+}
+
+func TestSmallWords(t *testing.T) {
+	assert.Equal(t, "az09azx", lower("AZ09az-_/x{`@[:"))
+	for in, want := range map[string]string{"a/b": "a b true", "a": "a  false", "/b": " b false", "a/": "a  false", "a/b/c": "a b/c true"} {
+		namespace, name, ok := cutName(in)
+		assert.Equal(t, want, fmt.Sprint(namespace, " ", name, " ", ok), in)
+	}
+	for want, c := range map[string]contents{
+		"": {}, "x.img": {Image: "x.img"}, "K3s v1": {K3s: "v1"}, "K3s v1, driver 580, toolkit 1, on x.img": {Image: "x.img", K3s: "v1", Driver: "580", Toolkit: "1"},
+	} {
+		assert.Equal(t, want, c.String())
+		if want != "" {
+			said := readContents(fmt.Sprintf("- image: %s\n- K3s: no\nk3s: %s\n - driver: %s\ntoolkit: %s", c.Image, c.K3s, c.Driver, c.Toolkit))
+			c.Packages = []string{}
+			assert.Equal(t, c, said)
+		}
+	}
+	for want, o := range map[string]GPUOwner{"104 win11, stopped": {VMID: 104, Name: "win11"}, "104 win11": {VMID: 104, Name: "win11", Running: true}, "104 win11, perhaps": {VMID: 104, Name: "win11", Running: true, Pooled: true}} {
+		assert.Equal(t, want, o.String())
+	}
+	own := &Spec{NVIDIA: NVIDIA{Sharing: Sharing{Strategy: SharingTimeSlicing, Replicas: 4}}}
+	for want, s := range map[string]Sharing{asCluster: {Strategy: SharingTimeSlicing, Replicas: 4}, "time-slicing-2": {Strategy: SharingTimeSlicing, Replicas: 2}, "mps-4": {Strategy: SharingMPS, Replicas: 4}, "none": {Strategy: SharingNone}, "mps": {Strategy: SharingMPS, Replicas: 1}} {
+		assert.Equal(t, want, own.sharingName(s))
+	}
+	assert.Equal(t, nvidia.MPS, own.pluginOptions(Sharing{Strategy: SharingMPS, Replicas: 3}, "mps-3").Sharing)
+	assert.Equal(t, nvidia.PluginName+"-mps-3", own.pluginOptions(Sharing{Strategy: SharingMPS, Replicas: 3}, "mps-3").Name)
+	assert.Empty(t, own.pluginOptions(Sharing{}, asCluster).Name)
+	for in, want := range map[string]bool{"/": false, "/a": true, "/a/": false, "a": false, "/a//b": false, "/a/./b": false, "/a/../b": false, "/a/..": false, "/a/.": false, "//": false, "/a..b": true, "": false} {
+		assert.Equal(t, want, isCleanPath(in), in)
+	}
+	for in, want := range map[string]bool{"/a /a": true, "/a/b /a": true, "/ab /a": false, " /a": false, "/a/b /": true, "/a /a/b": false, "/a/b /a/": true} {
+		path, mount, _ := strings.Cut(in, " ")
+		assert.Equal(t, want, within(path, mount), in)
+	}
+	for in, want := range map[string]int{"0": 1, "0-3": 4, "0-1,5": 3, "3-3": 1, "3-2": -1, "-1": -1, "a": -1, "1-b": -1, "4095": 1, "4096": -1, "": -1, "0-4095": 4096, "0-4095,0": -1} {
+		all, ok := cpuList(in, ",")
+		assert.Equal(t, want >= 0, ok, in)
+		if ok {
+			assert.Len(t, all, want, in)
+		}
+	}
+	for in, want := range map[string]string{"10.0.0.0/24": "10.0.0.255", "10.0.0.0/23": "10.0.1.255", "10.0.0.128/25": "10.0.0.255", "10.0.0.4/30": "10.0.0.7", "10.0.0.1/32": "10.0.0.1", "fd00::/64": "fd00::ffff:ffff:ffff:ffff"} {
+		assert.Equal(t, want, lastAddr(netip.MustParsePrefix(in)).String())
+	}
+	for in, want := range map[string]bool{"1": true, "65535": true, "65536": false, "0": false, "-1": false, "x": false, "": false} {
+		assert.Equal(t, want, isPort(in), in)
+	}
+	for in, want := range map[string]map[string]diskSeen{
+		"a absent": {"a": {}}, "a present ext4 /a kept small\nb present - - no ok": {"a": {present: true, fs: "ext4", at: "/a", kept: true, small: true}, "b": {present: true}}, "a here": nil, "a present ext4": nil, "a b c d e f": nil, "a absent x": nil,
+	} {
+		got, err := parseDisks(in)
+		assert.Equal(t, want != nil, err == nil, in)
+		assert.Equal(t, want, got, in)
+	}
+	for in, want := range map[string][]string{"lab_wk1-0123-4567.iso": {"wk1", "0123-4567"}, "x_0123.iso": {"0123", ""}, "local:iso/a_b_c-d.iso": {"c", "d"}} {
+		content, keys := seedParts(in)
+		assert.Equal(t, want, []string{content, keys}, in)
+	}
+}
+
+// A problem of the hub's chart is shown where the file says what it is about.
+func TestWhereTheHubSaysIt(t *testing.T) {
+	profile, share := &rawHubProfile{}, &rawHubShare{}
+	raw := &rawHub{Scratch: &rawHubScratch{}, Auth: &rawHubAuth{}, Quota: &rawHubQuota{}}
+	raw.Profiles = append(raw.Profiles, entry[rawHubProfile]{Name: "gpu", Value: profile})
+	raw.Shared = append(raw.Shared, entry[rawHubShare]{Name: "data", Value: share})
+	r := &resolver{raw: &rawFile{Hub: raw}}
+	for field, want := range map[string]any{
+		"Profiles[gpu].SHM": profile, "Profiles[cpu].SHM": raw, "Shared[data].Path": share, "Shared[x]": raw, "Home.Path": &raw.Home, "Scratch.Path": raw.Scratch, "Database": &raw.Database, "Auth.Kind": raw.Auth, "Cull.Idle": &raw.Cull,
+		"Quota": raw.Quota, "Hostname": raw, "": raw,
+	} {
+		assert.Same(t, want, r.hubField(field), field)
+	}
+	r.raw.Hub = &rawHub{}
+	for _, field := range []string{"Scratch", "Auth", "Quota"} {
+		assert.Same(t, r.raw.Hub, r.hubField(field), field)
+	}
+	assert.Nil(t, apart(nil))
+	assert.Len(t, apart(fmt.Errorf("x")), 1)
+	assert.True(t, slices.Equal([]error{ErrSOPS, ErrInlineSecret}, apart(several{ErrSOPS, ErrInlineSecret})))
+}
+
+type several []error
+
+func (several) Error() string     { return "" }
+func (s several) Unwrap() []error { return s }
