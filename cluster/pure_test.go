@@ -291,3 +291,38 @@ type several []error
 
 func (several) Error() string     { return "" }
 func (s several) Unwrap() []error { return s }
+
+// A machine that becomes a template is as large as the host's largest node, and no larger
+// than that takes.
+func TestHowLargeABakeIs(t *testing.T) {
+	node := func(host string, cores int, memory Size, external bool) Node {
+		return Node{Name: "n", Host: host, Cores: cores, Memory: memory, External: external}
+	}
+	s := &Spec{Nodes: []Node{node("pve1", 2, 2*GiB, false), node("pve1", 1, 3*GiB, false), node("pve2", 64, 64*GiB, false), node("pve1", 64, 64*GiB, true), node("", 64, 64*GiB, true)}}
+	cores, memory := s.bakeShape("pve1")
+	assert.Equal(t, []any{2, 3 * GiB}, []any{cores, memory})
+	cores, memory = s.bakeShape("pve2")
+	assert.Equal(t, []any{bakeCores, bakeMemory}, []any{cores, memory})
+	assert.Equal(t, 4*GiB, bakeMemory)
+}
+
+// The one pool with GPUs, and whether an agent takes what bears no taint.
+func TestPoolsOfTheFile(t *testing.T) {
+	gpu := func(name, pool string, count int) Node {
+		return Node{Name: name, Pool: pool, Role: Agent, GPUs: GPURequest{Count: count}}
+	}
+	for want, nodes := range map[string][]Node{
+		"a": {gpu("1", "a", 1), gpu("2", "a", 1), gpu("3", "b", 0)}, "": {gpu("1", "a", 1), gpu("2", "b", 1)}, "x": {gpu("x", "", 1)},
+	} {
+		assert.Equal(t, want, (&Spec{Nodes: nodes}).onlyGPUPool())
+	}
+	taint := func(effect string) []Taint { return []Taint{{Key: "a", Effect: effect}} }
+	for _, tt := range []struct {
+		node Node
+		want bool
+	}{
+		{Node{Role: Agent}, true}, {Node{Role: Server}, false}, {Node{Role: Agent, Taints: taint("NoSchedule")}, false}, {Node{Role: Agent, Taints: taint("NoExecute")}, false}, {Node{Role: Agent, Taints: taint("PreferNoSchedule")}, true},
+	} {
+		assert.Equal(t, tt.want, (&Spec{Nodes: []Node{tt.node}}).openAgents(), "%+v", tt.node)
+	}
+}
