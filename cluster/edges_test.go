@@ -52,7 +52,7 @@ func TestEdges(t *testing.T) {
 	golden(t, "testdata/edges.txt", out.String())
 }
 
-// judged is what is wrong with a file, and of what it warns, without places.
+// judged is what is wrong with a file, and of what it warns, each with its place.
 func judged(t *testing.T, text string) string {
 	t.Helper()
 	s, err := Parse("cluster.yaml", []byte(text))
@@ -64,11 +64,8 @@ func judged(t *testing.T, text string) string {
 	}
 	var out strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSpace(all.Error()), "\n") {
-		if parts := strings.SplitN(line, ": ", 2); len(parts) == 2 && strings.HasPrefix(line, "cluster.yaml:") {
-			line = parts[1]
-		}
 		if line != "" {
-			fmt.Fprintf(&out, "    %s\n", line)
+			fmt.Fprintf(&out, "    %s\n", strings.TrimPrefix(line, "cluster.yaml:"))
 		}
 	}
 	return out.String()
@@ -114,7 +111,7 @@ func fileEdges() []string {
 		"k3s: {vip: 10.0.0.254}", "k3s: {vip: 10.0.0.255}", "k3s: {vip: 10.0.0.0}", "k3s: {vip: 10.0.0.1}", "k3s: {vip: 10.0.0.11}", "k3s: {vip: 10.0.1.1}", "k3s: {vipInterface: eth0}", "k3s: {vip: 10.0.0.100, vipInterface: eth0}", "k3s: {vipInterface: a b, vip: 10.0.0.100}",
 		"k3s: {version: v1.34.1+k3s1}", "k3s: {version: v1.33.9+k3s1}", "k3s: {version: 1.35.1+k3s1}", "k3s: {version: v1.35.1-k3s1}", "k3s: {version: 1.35.1}", "k3s: {version: stable}", "k3s: {snapshots: {retention: 1}}", "k3s: {snapshots: {retention: 0}}", "k3s: {snapshots: {retention: 10001}}",
 		"k3s: {snapshots: {s3: {bucket: b}}}", "k3s: {snapshots: {s3: {accessKey: env:A, secretKey: env:B}}}", "k3s: {registries: {docker.io: {username: a}}}", "k3s: {registries: {'docker.io:65535': {}, 'docker.io:65536': {}, '*': {}}}", "k3s: {tlsSANs: [a_b, k3s.lab]}", "k3s: {disable: [runtimes]}", "k3s: {disable: [servicelb, local-storage]}",
-		"k3s: {disable: [servicelb]}\nloadBalancer: {kind: servicelb}", "loadBalancer: {kind: servicelb, addresses: [10.0.0.200-10.0.0.209]}", "loadBalancer: {kind: servicelb, reserved: {ingress: 10.0.0.200}}", "loadBalancer: {kind: metallb}", "loadBalancer: {kind: cilium, addresses: [10.0.0.200-10.0.0.209]}",
+		"k3s: {disable: [servicelb]}\nloadBalancer: {kind: servicelb}", "loadBalancer: {kind: servicelb, addresses: [10.0.0.200-10.0.0.209]}", "loadBalancer: {kind: servicelb, reserved: {ingress: 10.0.0.200}}", "loadBalancer: {kind: metallb}", "loadBalancer: {}", "loadBalancer: {kind: cilium, addresses: [10.0.0.200-10.0.0.209]}",
 		"loadBalancer: {addresses: [10.0.0.200-10.0.0.209], reserved: {ingress: 10.0.0.209, a/b: 10.0.0.210, c: 10.0.0.201}}", "loadBalancer: {addresses: [10.0.0.200-10.0.0.209], reserved: {a/b: 10.0.0.200, a/c: 10.0.0.200}}", "k3s: {cni: cilium}\nloadBalancer: {kind: metallb, addresses: [10.0.0.200-10.0.0.209]}",
 		"k3s: {cni: cilium}\nloadBalancer: {addresses: [10.0.0.200-10.0.0.209]}", "k3s: {cni: cilium, flannelBackend: none}", "k3s: {cni: cilium, flannelBackend: vxlan}", "k3s: {cni: flannel, flannelBackend: none}", "k3s: {cni: flannel}", "k3s: {cni: cilium, server: {disable-kube-proxy: false}}", "k3s: {cni: cilium, server: {disable-kube-proxy: true}}",
 		"ingress: {kind: none, class: x}", "ingress: none", "ingress: {kind: none}\nloadBalancer: {addresses: [10.0.0.200-10.0.0.209], reserved: {ingress: 10.0.0.200}}", "k3s: {disable: [traefik]}\ningress: traefik", "k3s: {disable: [traefik]}\ningress: none", "k3s: {disable: [traefik]}", "ingress: {class: A_b}",
@@ -134,14 +131,20 @@ func fileEdges() []string {
 		"fleet: {branch: a..b}", "fleet: {branch: a/}", "fleet: {branch: a.lock}", "fleet: {path: .}", "fleet: {path: /a}", "fleet: {path: ..}", "fleet: {path: ../a}", "fleet: {path: a/../b}", "fleet: {path: a, extra: [a/b, b, b, '.', c/]}", "fleet: {author: me}", "fleet: {author: 'Me <me@lab.example>'}",
 		"image: {url: 'https://x/a.qcow2'}", "image: {url: 'https://x/a.qcow2', template: a}", "image: {sha256: x}", "image: {url: 'ftp://x/a.qcow2'}", "image: {url: 'https://x/debian-13.qcow2'}", "image: {storage: a, seedStorage: 1a}", "nvidia: {stack: none, sharing: {strategy: mps, replicas: 2}}", "nvidia: {driver: {mode: operator}}", "nvidia: {stack: operator, driver: {mode: operator}}",
 		"image: {secureBoot: true}\nnvidia: {driver: {mode: dkms}}", "nvidia: {driver: {mode: dkms}}", "nvidia: {driver: {branch: '470'}}", "nvidia: {driver: {branch: '1'}}", "nvidia: {driver: {flavour: open}}", "image: debian-13", "image: debian-13\nnvidia: {driver: {mode: dkms}}", "image: debian-13\nnvidia: {stack: none}",
-		"ssh: {user: root}", "ssh: {user: A}", "ssh: {agent: true}", "ssh: {proxy: 'socks5://127.0.0.1:1080'}", "ssh: {proxy: 'http://127.0.0.1:1080'}", "ssh: {proxy: 'socks5://a:b@127.0.0.1:1080'}", "ssh: {publicKeys: ['']}", "ssh: {publicKeys: [a b]}",
+		"k3s: {airgap: /etc/passwd}", "k3s: {airgap: /nothing/there}", "ssh: {privateKey: /etc}",
+		"storage: {nfs: {server: 'srv:/a', shares: {x: /x}}}\nhub: {hostname: hub.lab.example, auth: {allowAll: true, oidc: {issuer: 'https://i.example', clientID: c, clientSecret: env:S}}, shared: {x: {groups: [g]}}}",
+		"storage: {nfs: {server: 'srv:/a', shares: {x: {export: /x, readOnly: true}}}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, shared: {x: {groups: [g], readOnly: false}, y: {}}}",
+		"storage: {nfs: {server: 'srv:/a', shares: {x: /x}}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, shared: {x: {groups: [g], path: /home/jovyan}}}",
+		"nodes: {x: {pool: wk, address: 10.0.0.30, taints: []}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, profiles: {a: {cpu: 100}}}", "ssh: {user: root}", "ssh: {user: A}", "ssh: {agent: true}", "ssh: {proxy: 'socks5://127.0.0.1:1080'}", "ssh: {proxy: 'http://127.0.0.1:1080'}", "ssh: {proxy: 'socks5://a:b@127.0.0.1:1080'}", "ssh: {publicKeys: ['']}", "ssh: {publicKeys: [a b]}",
 		"guest: {files: [{path: /etc/motd, content: ''}]}", "guest: {files: [{path: /etc/motd}]}", "guest: {files: [{content: a}]}", "guest: {files: [{path: etc/motd, content: a}]}", "guest: {files: [{path: /etc/rancher/k3s/x, content: a}]}", "guest: {files: [{path: /a, content: a, source: b}]}", "guest: {files: [{path: /a, content: a, owner: a:b}]}", "guest: {files: [{path: /a, content: a, owner: 'A:'}]}",
 		"guest: {sysctls: {a.b: '1'}}", "guest: {sysctls: {a.b: ''}}", "guest: {sysctls: {a b: '1'}}", "guest: {packages: [a, A, b=1.0-1]}", "guest: {kernelModules: [a_b, 'a b']}", "guest: {timezone: Europe/Vienna}", "guest: {timezone: x y}", "guest: {apt: {mirror: 'ftp://x'}}",
 		"charts: {offline: true}", "charts: {versions: {jupyterhub: 4.1.0, cilium: v1.2.3-rc.1+k3s1, metallb: '4'}}", "charts: {versions: {nobody: 1.2.3}}", "charts: {via: {jupyterhub: fleet, cilium: x}}", "charts: {digests: {cilium: 'sha256:x'}}", "charts: {values: {cilium: {a: [{password: x}]}}}", "charts: {values: {cilium: {a: {adminPassword: ''}, existingSecret: b}}}",
 		"nodes: {x: {pool: wk, address: 10.0.0.30}}", "nodes: {x: {pool: none, address: 10.0.0.30}}", "nodes: {wk1: {pool: cp}}", "nodes: {wk1: {pool: wk, cores: 2}}", "nodes: {x: {external: ada@10.0.0.40}}", "nodes: {x: {external: ada@host}}", "nodes: {x: {external: 'ada@10.0.0.40', vmid: 5, address: 10.0.0.40}}", "nodes: {x: {external: 'ada@10.0.0.40', adopt: true}}", "nodes: {x: {external: 'ada@10.0.0.40', gpus: {pci: ['01:00']}}}", "nodes: {x: {role: server, memory: 2GiB, address: 10.0.0.12}}", "nodes: {x: {role: server, memory: 2047MiB, address: 10.0.0.12}}",
 		"nodes: {x: {address: 10.0.0.30, vmid: 100}}", "nodes: {x: {address: 10.0.0.30, vmid: 99}}", "nodes: {x: {address: 10.0.0.30, vmid: 999999999}}", "nodes: {x: {address: 10.0.0.30, vmid: 1000000000}}",
 		"monitoring: {retention: 2h}", "monitoring: {retention: 119m}",
-		"nodes: {x: {address: 10.0.0.11}}", "nodes: {x: {address: 10.0.0.12, mac: 'BC:24:11:00:00:01'}, y: {address: 10.0.0.13, mac: 'bc:24:11:00:00:01'}}", "nodes: {x: {address: 10.0.0.12, vmid: 500}, y: {address: 10.0.0.13, vmid: 500}}", "nodes: {x: {}}", "nodes: {x: {network: {dhcp: true}}}", "nodes: {x: {role: server, network: {dhcp: true}}}", "nodes: {x: {address: 10.9.0.2, network: {prefix: 10.9.0.0/30, gateway: 10.9.0.1}}}", "nodes: {x: {address: 10.9.0.1, network: {prefix: 10.9.0.0/31, gateway: 10.9.0.0}}}", "nodes: {lab-template-x: {address: 10.0.0.12}}",
+		"nodes: {x: {address: 10.0.0.11}}", "nodes: {wk1: {cores: 0}, x: {address: 10.0.0.30, cores: 0}}",
+		"nodes: {x: {address: 10.0.0.30, gpus: 1}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, profiles: {a: {}}}", "nodes: {x: {address: 10.0.0.30, taints: ['a=b:PreferNoSchedule']}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, profiles: {a: {}}}",
+		"nodes: {x: {address: 10.0.0.30, pool: wk, gpus: 2}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, profiles: {a: {gpus: 2}}}", "image: debian-13\nnodes: {wk1: {gpus: 0}, x: {external: ada@10.0.0.40, gpus: 1}}", "image: debian-13\nnodes: {wk1: {adopt: true}}", "nodes: {x: {address: 10.0.0.12, mac: 'BC:24:11:00:00:01'}, y: {address: 10.0.0.13, mac: 'bc:24:11:00:00:01'}}", "nodes: {x: {address: 10.0.0.12, vmid: 500}, y: {address: 10.0.0.13, vmid: 500}}", "nodes: {x: {}}", "nodes: {x: {network: {dhcp: true}}}", "nodes: {x: {role: server, network: {dhcp: true}}}", "nodes: {x: {address: 10.9.0.2, network: {prefix: 10.9.0.0/30, gateway: 10.9.0.1}}}", "nodes: {x: {address: 10.9.0.1, network: {prefix: 10.9.0.0/31, gateway: 10.9.0.0}}}", "nodes: {lab-template-x: {address: 10.0.0.12}}",
 	}
 }
 

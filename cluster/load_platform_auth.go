@@ -92,11 +92,11 @@ func (r *resolver) userNames(names []string) {
 // somebodyMay refuses a hub that lets nobody in: since JupyterHub 5 a login alone
 // allows nothing, and some ways to log in do not let admins in for being that.
 func (r *resolver) somebodyMay(raw *rawHubAuth, a *HubAuth) {
-	named := len(a.Users) + len(a.AllowedGroups) + len(a.AdminGroups) + len(a.Organizations) + len(a.LDAPGroups)
+	named := slices.Concat(a.Users, a.AllowedGroups, a.Organizations, a.LDAPGroups)
 	switch {
-	case !a.AllowAll && named == 0:
+	case !a.AllowAll && len(slices.Concat(named, a.AdminGroups)) == 0:
 		r.wrong(raw, "nobody may log in: no users, no groups, and not all", "write users: or groups of "+a.Kind+", or allowAll: true")
-	case a.AllowAll && r.isSet(&raw.AllowAll) && len(a.Users)+len(a.AllowedGroups)+len(a.Organizations)+len(a.LDAPGroups) > 0:
+	case a.AllowAll && r.isSet(&raw.AllowAll) && len(named) > 0:
 		r.warn(&raw.AllowAll, "everybody who can log in may, so the users and groups that are named allow nothing more", "remove allowAll, or the names")
 	case a.AllowAll && len(a.Users) > 0:
 		a.AllowAll = false // naming users means these alone

@@ -341,6 +341,11 @@ func unused(ctx context.Context, client *kube.Client, r record) error {
 	if err != nil {
 		return err
 	}
+	return r.heldBy(volumes)
+}
+
+// heldBy is an error where claims are bound to volumes of a part's classes.
+func (r record) heldBy(volumes []unstructured.Unstructured) error {
 	var claims []string
 	for _, v := range volumes {
 		class, _, _ := unstructured.NestedString(v.Object, "spec", "storageClassName")

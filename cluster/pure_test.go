@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -291,3 +292,102 @@ type several []error
 
 func (several) Error() string     { return "" }
 func (s several) Unwrap() []error { return s }
+
+// A machine that becomes a template is as large as the host's largest node, and no larger
+// than that takes.
+func TestHowLargeABakeIs(t *testing.T) {
+	node := func(host string, cores int, memory Size, external bool) Node {
+		return Node{Name: "n", Host: host, Cores: cores, Memory: memory, External: external}
+	}
+	s := &Spec{Nodes: []Node{node("pve1", 2, 2*GiB, false), node("pve1", 1, 3*GiB, false), node("pve2", 64, 64*GiB, false), node("pve1", 64, 64*GiB, true), node("", 64, 64*GiB, true)}}
+	cores, memory := s.bakeShape("pve1")
+	assert.Equal(t, []any{2, 3 * GiB}, []any{cores, memory})
+	cores, memory = s.bakeShape("pve2")
+	assert.Equal(t, []any{bakeCores, bakeMemory}, []any{cores, memory})
+	assert.Equal(t, 4*GiB, bakeMemory)
+}
+
+// The one pool with GPUs, and whether an agent takes what bears no taint.
+func TestPoolsOfTheFile(t *testing.T) {
+	gpu := func(name, pool string, count int) Node {
+		return Node{Name: name, Pool: pool, Role: Agent, GPUs: GPURequest{Count: count}}
+	}
+	for want, nodes := range map[string][]Node{
+		"a": {gpu("1", "a", 1), gpu("2", "a", 1), gpu("3", "b", 0)}, "": {gpu("1", "a", 1), gpu("2", "b", 1)}, "x": {gpu("x", "", 1)},
+	} {
+		assert.Equal(t, want, (&Spec{Nodes: nodes}).onlyGPUPool())
+	}
+	taint := func(effect string) []Taint { return []Taint{{Key: "a", Effect: effect}} }
+	for _, tt := range []struct {
+		node Node
+		want bool
+	}{
+		{Node{Role: Agent}, true}, {Node{Role: Server}, false}, {Node{Role: Agent, Taints: taint("NoSchedule")}, false}, {Node{Role: Agent, Taints: taint("NoExecute")}, false}, {Node{Role: Agent, Taints: taint("PreferNoSchedule")}, true},
+	} {
+		assert.Equal(t, tt.want, (&Spec{Nodes: []Node{tt.node}}).openAgents(), "%+v", tt.node)
+	}
+}
+
+// A part whose volumes are in use stays, and whose they are is said.
+func TestVolumesThatHoldAPart(t *testing.T) {
+	volume := func(class, phase, claim string) unstructured.Unstructured {
+		return unstructured.Unstructured{Object: map[string]any{
+			"spec": map[string]any{"storageClassName": class, "claimRef": map[string]any{"namespace": "hub", "name": claim}}, "status": map[string]any{"phase": phase},
+		}}
+	}
+	r := record{Part: "nfs", Classes: []string{"nfs", "fast"}}
+	require.NoError(t, r.heldBy(nil))
+	require.NoError(t, r.heldBy([]unstructured.Unstructured{volume("other", "Bound", "a"), volume("nfs", "Released", "b"), volume("fast", "Available", "c")}))
+	var all []unstructured.Unstructured
+	for i := range 6 {
+		all = append(all, volume("other", "Bound", "x"), volume([]string{"nfs", "fast"}[i%2], "Bound", fmt.Sprint("c", i)))
+	}
+	for n, want := range map[int]string{2: "hub/c0: move", 10: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4: move", 12: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4 and 1 more: move"} {
+		err := r.heldBy(all[:n])
+		require.ErrorAs(t, err, new(inUse))
+		assert.ErrorContains(t, err, "part nfs is no longer in the file and stays: volumes of nfs, fast are in use, and nobody could mount them any more: "+want)
+	}
+}
+
+// Whose a card is: a VM's that has it or may get it, a node's that has no VM yet, or another
+// cluster's.
+func TestWhoseACardIs(t *testing.T) {
+	c := &Cluster{spec: &Spec{Name: "lab"}}
+	mapping := func(id, description string) proxmox.MappingState {
+		return proxmox.MappingState{Mapping: proxmox.Mapping{ID: id, Description: description}}
+	}
+	ledger := &proxmox.Ledger{Mappings: []proxmox.MappingState{mapping("lab_wk1", madeFor+"lab"), mapping("lab_wk2", madeFor+"other"), mapping("their_wk1", madeFor+"their"), mapping("byhand", "mine")}}
+	one, two := []proxmox.PCIAddress{{Bus: 1}}, []proxmox.PCIAddress{{Bus: 2}}
+	claim := func(id int, slot, mapping string, running, template bool, choices ...[]proxmox.PCIAddress) proxmox.Claim {
+		return proxmox.Claim{VMID: id, Name: fmt.Sprint("vm", id), Slot: slot, Mapping: mapping, Running: running, Template: template, Choices: choices}
+	}
+	for _, tt := range []struct {
+		name string
+		card proxmox.Card
+		want GPUInfo
+		vms  string
+	}{
+		{"nobody's", proxmox.Card{}, GPUInfo{}, ""},
+		{"a node's without a VM", proxmox.Card{Mappings: []string{"lab_wk1"}}, GPUInfo{State: GPUOurs, Node: "wk1"}, ""},
+		{"another cluster's of our name", proxmox.Card{Mappings: []string{"lab_wk2"}}, GPUInfo{State: GPUTaken}, ""},
+		{"another cluster's", proxmox.Card{Mappings: []string{"their_wk1"}}, GPUInfo{State: GPUTaken}, ""},
+		{"a mapping by hand", proxmox.Card{Mappings: []string{"byhand"}}, GPUInfo{}, ""},
+		{"two mappings", proxmox.Card{Mappings: []string{"byhand", "lab_wk1"}}, GPUInfo{State: GPUOurs, Node: "wk1"}, ""},
+		{"a template's", proxmox.Card{Claims: []proxmox.Claim{claim(104, "hostpci0", "", true, true, one), claim(105, "hostpci0", "", false, false, one)}}, GPUInfo{State: GPUTaken}, "105 vm105, stopped"},
+		{"a VM's that runs", proxmox.Card{Claims: []proxmox.Claim{claim(104, "hostpci0", "", true, false, one)}}, GPUInfo{State: GPUTaken, Driver: vfio}, "104 vm104"},
+		{"perhaps a VM's", proxmox.Card{Claims: []proxmox.Claim{claim(104, "hostpci0", "m", true, false, one, two), claim(104, "hostpci1", "m", true, false, one, two), claim(105, "hostpci0", "m", false, false, one, two)}},
+			GPUInfo{State: GPUTaken}, "104 vm104, perhaps; 105 vm105, perhaps"},
+		{"ours", proxmox.Card{Claims: []proxmox.Claim{claim(100, "hostpci0", "lab_vm100", true, false, one, two)}}, GPUInfo{State: GPUOurs, Node: "vm100", Driver: vfio}, "100 vm100"},
+		{"ours, of a pool", proxmox.Card{Claims: []proxmox.Claim{claim(100, "hostpci0", "pool", true, false, one, two)}}, GPUInfo{State: GPUOurs, Node: "vm100"}, "100 vm100, perhaps"},
+	} {
+		var info GPUInfo
+		c.enterOwners(&info, tt.card, ledger, map[int]bool{100: true})
+		var who []string
+		for _, o := range info.Owners {
+			who = append(who, o.String())
+		}
+		assert.Equal(t, tt.vms, strings.Join(who, "; "), tt.name)
+		assert.Len(t, info.VMs, len(who), tt.name)
+		assert.Equal(t, tt.want, GPUInfo{State: info.State, Node: info.Node, Driver: info.Driver}, tt.name)
+	}
+}

@@ -153,9 +153,9 @@ func (r *resolver) exported(raw *rawNFS, nfs *NFS) {
 	if !within(nfs.Export, exportRoot) {
 		r.wrong(&raw.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
 	}
-	for i, e := range raw.Shares {
-		if i < len(nfs.Shares) && nfs.Shares[i].Export != "" && !within(nfs.Shares[i].Export, exportRoot) {
-			r.wrong(&e.Value.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Shares[i].Export), onDisk)
+	for _, e := range raw.Shares {
+		if export := e.Value.Export; export != "" && !within(export, exportRoot) {
+			r.wrong(&e.Value.Export, export+" would be on the system disk of the NFS server", onDisk)
 		}
 	}
 	for _, n := range r.spec.Nodes {
