@@ -146,7 +146,9 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 		s, _ := atDesk(t, sim)
 		time.AfterFunc(30*time.Second, func() {
 			id, value := sim.Token()
-			pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client()})
+			pve, err := proxmox.Dial(t.Context(), proxmox.Config{
+				Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client(),
+			})
 			if !assert.NoError(t, err) {
 				return
 			}
