@@ -155,7 +155,8 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 }
 
 // locked looks for machines that we cannot log in to, and what could be done about it;
-// others counts the machines beside them that let us in, or surely do.
+// others counts the machines beside them: they let us in, or boot and may. One that takes a
+// connection and says nothing is none of either.
 func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err error) {
 	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
 	if err != nil {
@@ -170,13 +171,13 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err err
 			continue
 		}
 		wg.Go(func() {
-			m, works, err := c.tryLogin(ctx, n)
+			m, hangs, err := c.tryLogin(ctx, n)
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
 			if m != nil {
 				out = append(out, *m)
-			} else if works {
+			} else if !hangs {
 				others++
 			}
 		})
@@ -191,15 +192,15 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err err
 const showTime = 8 * time.Second
 
 // tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
-// that passes is for its own step to say. works says that it lets us in, or surely does.
-func (c *Cluster) tryLogin(ctx context.Context, n Node) (m *locked, works bool, err error) {
+// that passes is for its own step to say. hangs says that it took too long to answer.
+func (c *Cluster) tryLogin(ctx context.Context, n Node) (m *locked, hangs bool, err error) {
 	sd, err := c.seed(n)
 	if err != nil {
 		return nil, false, err
 	}
 	if !n.Adopt {
 		if surely, err := c.toldOurKeys(ctx, n, sd.file); err != nil || surely {
-			return nil, surely, err
+			return nil, false, err
 		}
 	}
 	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name) // nil unless it is ours
@@ -215,14 +216,15 @@ func (c *Cluster) tryLogin(ctx context.Context, n Node) (m *locked, works bool, 
 		return nil, false, ctx.Err()
 	case err == nil:
 		if m.keys = with(have, c.spec.Access.PublicKeys); len(m.keys) > len(have) {
-			return m, true, nil
+			return m, false, nil
 		}
-		return nil, true, nil
+		return nil, false, nil
 	case errors.As(err, &auth), errors.Is(err, proxmox.ErrAgentNotRunning) && c.listens(ctx, n):
 		m, err = c.askKeys(ctx, n, vm)
 		return m, false, err
 	case limited.Err() != nil:
 		progress.Say(ctx, "%s takes more than %s to show which keys it has: left to its own step", n.Name, showTime)
+		return nil, true, nil
 	}
 	return nil, false, nil
 }

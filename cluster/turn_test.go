@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/pvesim"
 )
 
@@ -40,5 +42,25 @@ func TestWhatAnotherRunHasMadeMeanwhile(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, changes{}, before.changes(), "nothing is left to do")
 		assert.Len(t, w.kube.Clusters(), 1)
+	})
+}
+
+// TestOneMachineWithoutAWayInWhileOthersBoot: that nobody can tell yet what the others are is
+// no reason to do nothing at all.
+func TestOneMachineWithoutAWayInWhileOthersBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, replace(t, duo, ", gpus: 1", ""))
+		w.up(t, spec)
+		w.keys = named(t)
+		require.Zero(t, w.guests()["wk1"].Run(t.Context(), "root", "systemctl stop qemu-guest-agent", io.Discard))
+		cp1 := w.guests()["cp1"]
+		cp1.Kill()
+		require.NoError(t, cp1.Boot(t.Context()))
+		report, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "guest/wk1: this run has no key that these machines of the cluster let in")
+		s, _ := report.Of("login")
+		assert.NotEqual(t, converge.FailedStep, s.Kind, "%v", s.Err)
 	})
 }

@@ -273,7 +273,8 @@ func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn,
 	ws, err := websocket.NewClient(config, raw)
 	if err != nil {
 		raw.Close()
-		if err = unanswered(err); errors.Is(err, websocket.ErrBadStatus) { // which one is not told; the server's API, which is asked first, has just answered
+		// Which status is not told; the server's API, which is asked first, has just answered.
+		if err = unanswered(err); errors.Is(err, websocket.ErrBadStatus) {
 			err = wait.Passing(err)
 		}
 		return nil, orCause(ctx, fmt.Errorf("websocket %s: %w", path, err))

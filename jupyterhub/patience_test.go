@@ -164,7 +164,8 @@ func (h *scripted) answer(w http.ResponseWriter, r *http.Request) {
 	case "GET " + me + "/server/progress":
 		h.progress(w, is)
 	case "GET /user/x/api/kernelspecs":
-		say(200, map[string]any{"default": "python3", "kernelspecs": map[string]any{"python3": map[string]any{"spec": map[string]string{"language": "python"}}}})
+		spec := map[string]any{"spec": map[string]string{"language": "python"}}
+		say(200, map[string]any{"default": "python3", "kernelspecs": map[string]any{"python3": spec}})
 	case "POST /user/x/api/kernels":
 		say(201, map[string]string{"id": "k1"})
 	case "GET /user/x/api/kernels/k1/channels":
@@ -196,7 +197,9 @@ func kernel(ws *websocket.Conn) {
 		return
 	}
 	for _, a := range []map[string]any{
-		{"header": map[string]string{"msg_type": "stream"}, "content": map[string]any{"text": sightMark + `{"python": "3.13", "cpus": 2, "writable": true}` + "\n"}},
+		{"header": map[string]string{"msg_type": "stream"}, "content": map[string]any{
+			"text": sightMark + `{"python": "3.13", "cpus": 2, "writable": true}` + "\n",
+		}},
 		{"header": map[string]string{"msg_type": "execute_reply"}, "content": map[string]any{"status": "ok"}},
 		{"header": map[string]string{"msg_type": "status"}, "content": map[string]any{"execution_state": "idle"}},
 	} {
@@ -250,7 +253,9 @@ func TestEveryRequestMayFailForAWhile(t *testing.T) {
 
 // TestWhatIsRefusedEndsAtOnce: with its words, and nothing left.
 func TestWhatIsRefusedEndsAtOnce(t *testing.T) {
-	for _, what := range []string{"GET /hub/api/user", "POST " + me + "/server", "GET " + me + "/server/progress", "GET /user/x/api/kernelspecs", "DELETE " + me} {
+	for _, what := range []string{
+		"GET /hub/api/user", "POST " + me + "/server", "GET " + me + "/server/progress", "GET /user/x/api/kernelspecs", "DELETE " + me,
+	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()

@@ -104,6 +104,9 @@ func (c *Client) askHosts(ctx context.Context, hosts map[string]map[int]resource
 		return nil, ctx.Err()
 	}
 	for i, host := range names {
+		if err := failures[i]; forbidden(err) || errors.Is(err, ErrUnauthorized) { // it has answered
+			return nil, err
+		}
 		if failures[i] != nil {
 			unseen[host] = failures[i]
 			continue

@@ -120,3 +120,23 @@ func TestTheWaitForASlowSilentHost(t *testing.T) {
 		assert.Less(t, time.Since(begun), 20*time.Minute, "six tries of about two minutes")
 	})
 }
+
+// TestAHostThatRefusesIsNotSilent: a token that may not list the VMs of a host is told so, and
+// not that the host does not answer.
+func TestAHostThatRefusesIsNotSilent(t *testing.T) {
+	for status, is := range map[int]func(*proxmox.Error) bool{
+		http.StatusForbidden:    (*proxmox.Error).IsPermission,
+		http.StatusUnauthorized: func(e *proxmox.Error) bool { return errors.Is(e, proxmox.ErrUnauthorized) },
+	} {
+		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+			vm := booted(t, c)
+			time.Sleep(time.Minute)
+			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "/nodes/pve1/qemu", Times: -1, Status: status, Message: "Permission check failed"})
+			_, err := c.VM(t.Context(), owner, vm.Name)
+			var said *proxmox.Error
+			require.ErrorAs(t, err, &said)
+			assert.True(t, is(said), "%v", err)
+			assert.NotContains(t, err.Error(), "does not answer")
+		})
+	}
+}

@@ -308,7 +308,8 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 	defer away.over()
 	lock, unheld := vm.Locked, 0
 	var ended error // not for the loop to judge
-	err = wait.Until(ctx, wait.Rule{What: "waiting for " + vm.String(), Poll: c.cfg.Poll, Strict: true}, func(ctx context.Context) (string, error) {
+	rule := wait.Rule{What: "waiting for " + vm.String(), Poll: c.cfg.Poll, Strict: true}
+	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		seen, tasks, err := c.holders(ctx, vm)
 		switch {
 		case errors.Is(err, ErrNotFound):

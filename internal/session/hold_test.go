@@ -146,7 +146,9 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 		s, _ := atDesk(t, sim)
 		time.AfterFunc(30*time.Second, func() {
 			id, value := sim.Token()
-			pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client()})
+			pve, err := proxmox.Dial(t.Context(), proxmox.Config{
+				Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client(),
+			})
 			if !assert.NoError(t, err) {
 				return
 			}
@@ -255,6 +257,10 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		s.unplaced = open
 		s.Spec, err = cluster.Place(t.Context(), open, s.Cluster.Proxmox)
 		require.NoError(t, err)
+		s.Cluster, err = cluster.New(s.Spec, cluster.Backend{Dir: t.TempDir(), Proxmox: s.Cluster.Proxmox})
+		require.NoError(t, err)
+		defer s.Cluster.Close()
+		require.NoError(t, s.placed(t.Context()))
 		var done atomic.Bool
 		var inside atomic.Int32
 		at := s.Spec.Nodes[0].Host
@@ -264,6 +270,35 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		_, err = s.run(t.Context(), slow(&done, &inside, t))
 		require.ErrorContains(t, err, "nothing was changed: since this run began another one has changed where there is room: server1 belongs on ")
 		assert.False(t, done.Load())
+	})
+}
+
+// TestANodeThatIsGoneBelongsNowhere: a trial that has taken a node away does not ask where it
+// would belong.
+func TestANodeThatIsGoneBelongsNowhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := pvesim.New(pvesim.TwoHosts(), pvesim.Options{})
+		defer sim.Close()
+		s, _ := atDesk(t, sim)
+		const worker = "  worker1: {role: agent, host: auto, address: 10.0.0.21}\n"
+		text := strings.Replace(heldSpec, "host: pve1", "hosts: {pve1: {}, pve2: {}}", 1)
+		text = strings.Replace(text, "role: server,", "role: server, host: pve1,", 1)
+		open, err := cluster.Parse("cluster.yaml", []byte(text+worker))
+		require.NoError(t, err)
+		s.unplaced = open
+		s.Spec, err = cluster.Place(t.Context(), open, s.Cluster.Proxmox)
+		require.NoError(t, err)
+		rest, err := cluster.Parse("cluster.yaml", []byte(text))
+		require.NoError(t, err)
+		s.Cluster, err = cluster.New(rest, cluster.Backend{Dir: t.TempDir(), Proxmox: s.Cluster.Proxmox})
+		require.NoError(t, err)
+		defer s.Cluster.Close()
+		was, _ := s.Spec.Node("worker1")
+		for i := range 2 {
+			sim.AddVM(pvesim.VM{ID: 300 + i, Node: was.Host, Name: "greedy", Running: true, Config: map[string]string{"memory": "250000"}})
+		}
+		time.Sleep(time.Minute)
+		require.NoError(t, s.placed(t.Context()))
 	})
 }
 

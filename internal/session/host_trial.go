@@ -40,6 +40,7 @@ func (s *Session) reopened(ctx context.Context, spec *cluster.Spec, wrap wrapper
 		fresh.Close()
 		return nil, nil, err
 	}
+	s.unplaced = fresh.unplaced
 	return fresh.Cluster, fresh.Close, nil
 }
 
