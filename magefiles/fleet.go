@@ -34,10 +34,10 @@ func (Fleet) Render(ctx context.Context, spec, out, charts *string, force, live 
 	return within(ctx, o, func(ctx context.Context, o session.Options) error { return session.FleetRender(ctx, o, value(live)) })
 }
 
-// Push puts that folder into the Git repository of the file, as one commit, never over changes of others. Flags: -spec=FILE -charts=FOLDER -force -timeout=5m.
-func (Fleet) Push(ctx context.Context, spec, charts *string, force *bool, timeout *time.Duration) error {
-	o := options(spec, nil, nil, timeout)
-	o.Charts, o.Force = value(charts), value(force)
+// Push puts that folder into the Git repository of the file, as one commit, never over changes of others. It asks before it takes out what Fleet then takes away. Flags: -spec=FILE -charts=FOLDER -force -yes -nowait -timeout=5m.
+func (Fleet) Push(ctx context.Context, spec, charts *string, force, yes, nowait *bool, timeout *time.Duration) error {
+	o := options(spec, nil, yes, timeout)
+	o.Charts, o.Force, o.NoWait = value(charts), value(force), value(nowait)
 	return with(ctx, o, (*session.Session).FleetPush)
 }
 

@@ -3,10 +3,12 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -80,7 +82,8 @@ func (s *Session) FleetRender(ctx context.Context) error {
 	return nil
 }
 
-// FleetPush puts the GitOps folder into the repository.
+// FleetPush puts the GitOps folder into the repository, after having asked for what Fleet
+// takes away then.
 func (s *Session) FleetPush(ctx context.Context) error {
 	tree, err := s.fleetTree(ctx)
 	if err != nil {
@@ -90,15 +93,18 @@ func (s *Session) FleetPush(ctx context.Context) error {
 	if err != nil {
 		return failed(invalid, err)
 	}
-	done, err := remote.Push(ctx, tree, fleet.PushOptions{Overwrite: s.opt.Force})
-	if err != nil {
+	var done *fleet.Pushed
+	build := func(context.Context) (graph *converge.Graph, err error) {
+		graph, done = s.Cluster.FleetPush(remote, tree, s.opt.Force)
+		return graph, nil
+	}
+	if err := s.confirmed(ctx, build, spoken{
+		wish:    wish{question: "Push it?"},
+		nothing: fmt.Sprintf("Nothing to push: the repository is what %s says.", filepath.Base(s.Spec.File)),
+	}); err != nil || done.Commit == "" {
 		return err
 	}
 	s.sayChanges(done.Changes)
-	if len(done.Changes) == 0 {
-		s.Say("Nothing to push: the repository is what %s says (commit %.12s).", filepath.Base(s.Spec.File), done.Commit)
-		return nil
-	}
 	s.Say("%s pushed, commit %.12s.\nNext:\n  go tool mage fleet:status -timeout=15m   waits until Fleet has deployed it", count(len(done.Changes), "change"), done.Commit)
 	return nil
 }

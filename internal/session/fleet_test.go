@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"net/http/cgi" //nolint:gosec // a server on loopback, for a moment
 	"net/http/httptest"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/facts"
 )
 
@@ -49,37 +47,68 @@ func gitRepository(t *testing.T) (url, bare string) {
 func TestFleetRenderAndPush(t *testing.T) {
 	t.Setenv("SESSION_TEST_TOKEN", "not-checked-here")
 	url, bare := gitRepository(t)
-	spec, err := cluster.Parse("cluster.yaml", []byte(strings.ReplaceAll(gitopsSpec, "REPO", url)))
-	require.NoError(t, err)
-	c, err := cluster.New(spec, cluster.Backend{Dir: t.TempDir()})
-	require.NoError(t, err)
-	defer c.Close()
-	var talk bytes.Buffer
-	s := &Session{Console: console.New(false), Spec: spec, Cluster: c}
-	s.Talk = &talk
+	w := newSite(t)
+	defer w.close()
+	text := strings.ReplaceAll(gitopsSpec, "REPO", url)
 	dir := filepath.Join(t.TempDir(), "fleet")
-	s.opt.Out = dir
 
-	require.NoError(t, s.FleetRender(t.Context()))
+	require.NoError(t, w.do(text, Options{Out: dir}, (*Session).FleetRender))
 	assert.FileExists(t, filepath.Join(dir, "nfs", "fleet.yaml"))
-	assert.NotContains(t, talk.String(), "warning", "our own linter has nothing to say")
-	require.NoError(t, s.FleetRender(t.Context()))
-	assert.Contains(t, talk.String(), "Nothing to change")
+	assert.NotContains(t, w.talk.String(), "warning", "our own linter has nothing to say")
+	require.NoError(t, w.do(text, Options{Out: dir}, (*Session).FleetRender))
+	assert.Contains(t, w.talk.String(), "Nothing to change")
 
-	require.NoError(t, s.FleetPush(t.Context()))
+	require.NoError(t, w.do(text, Options{}, (*Session).FleetPush), "what comes needs no consent")
+	assert.Contains(t, w.talk.String(), "pushed, commit ")
 	pushed, err := exec.CommandContext(t.Context(), "git", "-C", bare, "show", "main:fleet/lab1/nfs/fleet.yaml").Output()
 	require.NoError(t, err)
 	rendered, err := os.ReadFile(filepath.Join(dir, "nfs", "fleet.yaml"))
 	require.NoError(t, err)
 	assert.Equal(t, string(rendered), string(pushed))
-	require.NoError(t, s.FleetPush(t.Context()))
-	assert.Contains(t, talk.String(), "Nothing to push")
+	require.NoError(t, w.do(text, Options{}, (*Session).FleetPush))
+	assert.Contains(t, w.talk.String(), "Nothing to push")
 
 	// A file of ours that somebody changed stays, and is named.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "nfs", "fleet.yaml"), []byte("theirs\n"), 0o644))
-	require.ErrorContains(t, s.FleetRender(t.Context()), "nfs/fleet.yaml: changed by hand")
-	s.opt.Force = true
-	require.NoError(t, s.FleetRender(t.Context()))
+	require.ErrorContains(t, w.do(text, Options{Out: dir}, (*Session).FleetRender), "nfs/fleet.yaml: changed by hand")
+	require.NoError(t, w.do(text, Options{Out: dir, Force: true}, (*Session).FleetRender))
+}
+
+// What a push takes out of Git Fleet takes off the cluster, with its volumes: fleet:push asks
+// about it as cluster:up does, holds the right to change the cluster meanwhile, and with
+// -force about what somebody else has changed as well.
+func TestFleetPushAsks(t *testing.T) {
+	t.Setenv("SESSION_TEST_TOKEN", "not-checked-here")
+	url, bare := gitRepository(t)
+	w := newSite(t)
+	defer w.close()
+	text := strings.ReplaceAll(gitopsSpec, "REPO", url)
+	require.NoError(t, w.do(text+"monitoring: {size: 10GiB}\n", Options{}, (*Session).FleetPush))
+	tip := func() string {
+		out, err := exec.CommandContext(t.Context(), "git", "-C", bare, "rev-parse", "main").Output()
+		require.NoError(t, err)
+		return string(out)
+	}
+	first := tip()
+	const gone = "is destroyed: Git has it no more, so Fleet takes it away"
+	for typed, says := range map[string]string{"": "nobody is here to ask: add -yes", "y\n": "nothing was changed"} {
+		command := (*Session).FleetPush
+		if typed != "" {
+			command = typing(typed, command)
+		}
+		err := w.do(text, Options{}, command)
+		assert.Equal(t, refused, code(err))
+		require.ErrorContains(t, err, says)
+		assert.Contains(t, w.talk.String()+w.data.String(), gone)
+		assert.Equal(t, first, tip())
+	}
+	other := w.theirs("lab1")
+	err := w.do(text, Options{Yes: true, NoWait: true}, (*Session).FleetPush)
+	require.ErrorContains(t, err, "ada@desk since ")
+	assert.Equal(t, first, tip())
+	require.NoError(t, other.Release(t.Context()))
+	require.NoError(t, w.do(text, Options{Yes: true}, (*Session).FleetPush))
+	assert.NotEqual(t, first, tip())
 }
 
 // TestFleetRenderNeedsTheFileAlone: no Proxmox answers, no secret is set, no folder of

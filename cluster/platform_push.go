@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/fleet"
+)
+
+// FleetPush puts a tree into the repository of the file, as one commit, and asks for what
+// Fleet takes away then as [Cluster.Up] does; overwrite also for what somebody else has
+// changed. What was pushed is known when the graph has run: no commit is none.
+func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool) (*converge.Graph, *fleet.Pushed) {
+	g, done := c.graph(), &fleet.Pushed{}
+	g.Add(&converge.Resource[*fleet.Repo]{
+		ID: "push/fleet",
+		Observe: func(ctx context.Context) (*fleet.Repo, error) {
+			repo, err := remote.Observe(ctx, tree)
+			return repo, lasting(err)
+		},
+		Diff: func(r *fleet.Repo) drift.Diff {
+			d := slices.Clone(r.Diff())
+			for i := range d { // also what somebody has changed that ours does not have any more
+				if _, wanted := tree[d[i].Path]; overwrite && !wanted {
+					d[i].Effect = drift.Remove
+				}
+			}
+			return d
+		},
+		Costs: costsOfPush,
+		Apply: func(ctx context.Context, seen *fleet.Repo) error {
+			pushed, err := remote.Push(ctx, tree, fleet.PushOptions{Seen: seen, Overwrite: overwrite})
+			if err == nil {
+				*done = *pushed
+			}
+			return lasting(err)
+		},
+		Settle: time.Minute,
+		Poll:   5 * time.Second,
+	})
+	return g, done
+}
