@@ -75,6 +75,7 @@ func New(spec *Spec, b Backend) (*Cluster, error) {
 		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 		restarting: make(chan struct{}, 1),
 	}
+	c.Charts = c.Charts.Remembering()
 	c.platformParts = sync.OnceValues(func() ([]piece, error) { return spec.parts(true) })
 	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {

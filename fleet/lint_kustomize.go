@@ -132,8 +132,8 @@ func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque 
 	}
 	files = map[string][]byte{}
 	for _, f := range b.files {
-		if f.data == nil || len(f.bad) > 0 || len(f.data) > lintMaxBuilt {
-			return nil, f.name + " cannot be read"
+		if why := l.unbuildable(f); why != "" {
+			return nil, f.name + " " + why
 		}
 		data := f.data
 		if isKustomization(f.name) {
@@ -145,6 +145,24 @@ func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque 
 		files[strings.TrimPrefix(f.name, b.prefix())] = data
 	}
 	return files, ""
+}
+
+// unbuildable says why kustomize is not given a file, "" where it is. One that no YAML
+// reader takes is named by itself: nothing else says it of a bundle that is built.
+func (l *linter) unbuildable(f *lintFile) string {
+	switch bad := f.syntax(); {
+	case f.data == nil:
+		return "was not read"
+	case len(f.data) > lintMaxBuilt:
+		return fmt.Sprintf("has more than %d MiB", lintMaxBuilt>>20)
+	case bad != nil:
+		what := plainSyntax(bad.what)
+		l.cure("unread", f.name, bad.at, "mend it, or take it out of the bundle", "this document is not judged, nor what is built with it: %s", what)
+		return "cannot be read: " + what
+	case len(f.bad) > 0:
+		return "cannot be read: " + f.bad[0].what
+	}
+	return ""
 }
 
 func isKustomization(name string) bool {

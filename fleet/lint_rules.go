@@ -55,7 +55,7 @@ var lintRulesFile = [...]LintRule{
 		"letters, digits, hyphens, underscores and dots; 63 at most", "internal/bundlereader/read.go bundleFromDir"},
 	{"yaml-syntax", Failure, "", "A file that is no YAML stops its bundle.",
 		"look for a missing blank after a colon, an unclosed quote or bracket, or a wrong indent, here or in the line before", "internal/bundlereader/read.go bundleFromDir; internal/helmdeployer/rawyaml/resources.go ToObjects"},
-	{"unread", Warning, "", "A document that is nested too deep, or has too many anchors, to be read by this linter: nothing in it is judged.",
+	{"unread", Warning, "", "A document that is nested too deep, or has too many anchors, to be read by this linter, or that keeps a kustomization from being built: nothing in it is judged.",
 		"write it with less in each other", "this linter (internal/yamlbound): such files exist to exhaust what reads them"},
 	{"ignore-glob", Failure, "", "A pattern in .fleetignore that is none stops the bundle.",
 		"close the bracket, or escape it by a backslash", "internal/bundlereader/loaddirectory.go isIgnored (filepath.Match)"},

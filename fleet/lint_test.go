@@ -264,6 +264,38 @@ func TestLintDoesNotDrown(t *testing.T) {
 	}, found)
 }
 
+// What keeps a kustomization from being built is named where it is, with its reason, and
+// not in what nobody sees alone.
+func TestLintNamesWhatIsNotBuilt(t *testing.T) {
+	bomb := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := 1; i < 10; i++ {
+		bomb += fmt.Sprintf("  a%d: &a%d [%s*a%d]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), i-1)
+	}
+	for text, why := range map[string]string{
+		bomb:      "document contains excessive aliasing",
+		"a: [b\n": "",
+		settings + "x: [" + strings.Repeat("[", 300) + strings.Repeat("]", 300) + "]\n": "nested more than 200 deep",
+	} {
+		r, err := Lint(t.Context(), files("a/fleet.yaml", "defaultNamespace: x\n", "a/kustomization.yaml", "resources: [b.yaml]\n", "a/b.yaml", text), LintOptions{})
+		require.NoError(t, err)
+		var unread, unbuilt []Finding
+		for _, f := range r.Findings {
+			switch f.Rule {
+			case "unread":
+				unread = append(unread, f)
+			case "kustomize-unread":
+				unbuilt = append(unbuilt, f)
+			}
+		}
+		require.Len(t, unread, 1, "%v", r.Findings)
+		require.Equal(t, "a/b.yaml", unread[0].File)
+		require.Equal(t, Warning, unread[0].Severity)
+		require.Contains(t, unread[0].Message, why)
+		require.Len(t, unbuilt, 1)
+		require.Contains(t, unbuilt[0].Message, "a/b.yaml cannot be read: "+why)
+	}
+}
+
 func FuzzLint(f *testing.F) {
 	for _, r := range LintRules() {
 		fleetYAML, _ := os.ReadFile("testdata/lint/" + r.ID + "/bad/app/fleet.yaml")

@@ -65,28 +65,61 @@ func advisories(ctx context.Context) error {
 	for dir, pkg := range map[string]string{".": "cluster", "lab": "operators"} {
 		// The versions alone are compared first: that takes a second, where following calls takes
 		// minutes. It wants to be in some package, and compares the whole module.
-		out, err := exec.CommandContext(ctx, ".lab/bin/govulncheck", "-C", dir+"/"+pkg, "-scan=module").CombinedOutput()
-		var exit *exec.ExitError
-		switch {
-		case err == nil:
-			continue
-		case !errors.As(err, &exit):
+		found, asked, err := lookUp(ctx, "-C", dir+"/"+pkg, "-scan=module")
+		if err != nil || !asked {
 			return err
-		case exit.ExitCode() != advisoriesFound:
-			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-			fmt.Fprintf(os.Stderr, "Advisories were NOT looked up, since their database does not answer: %s\n", lines[len(lines)-1])
-			return nil
+		}
+		if !found {
+			continue
 		}
 		if err := run(ctx, ".lab/bin/govulncheck", "-C", dir, "./..."); err != nil {
 			return err
 		}
 	}
+	// The module tools has no packages of its own: what is built of it is looked at.
+	for _, tool := range []string{"golangci-lint", "govulncheck"} {
+		found, _, err := lookUp(ctx, "-mode=binary", ".lab/bin/"+tool)
+		if err != nil {
+			return err
+		}
+		if found {
+			return run(ctx, ".lab/bin/govulncheck", "-mode=binary", ".lab/bin/"+tool)
+		}
+	}
 	return nil
 }
 
-// advisoriesFound is govulncheck's exit status when it found something
-// (golang.org/x/vuln, internal/scan/errors.go).
-const advisoriesFound = 3
+// lookUp asks for advisories, and reports whether there are any. Where the database cannot
+// be reached it says so, and nothing was asked; whatever else goes wrong is an error: it
+// must not pass for an answer.
+func lookUp(ctx context.Context, args ...string) (found, asked bool, err error) {
+	out, err := exec.CommandContext(ctx, ".lab/bin/govulncheck", args...).CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	last := text[strings.LastIndex(text, "\n")+1:]
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return false, true, nil
+	case ctx.Err() != nil || !errors.As(err, &exit):
+		return false, false, err
+	case exit.ExitCode() == advisoriesFound:
+		return true, true, nil
+	case strings.HasPrefix(last, unreachable):
+		fmt.Fprintf(os.Stderr, "Advisories were NOT looked up, since their database does not answer: %s\n", last)
+		return false, false, nil
+	}
+	return false, false, fmt.Errorf("govulncheck %s: %w\n%s", strings.Join(args, " "), err, text)
+}
+
+const (
+	// advisoriesFound is govulncheck's exit status when it found something
+	// (golang.org/x/vuln, internal/scan/errors.go).
+	advisoriesFound = 3
+	// unreachable is how govulncheck begins where its database cannot be asked: its own
+	// words and those of net/http (internal/vulncheck/fetch.go). What the database answers
+	// and nobody understands begins otherwise.
+	unreachable = "govulncheck: fetching vulnerabilities: Get \"https://"
+)
 
 // Bench prints what docs/performance.md records: requests, virtual makespan, real time, memory.
 func Bench(ctx context.Context) error {

@@ -171,3 +171,21 @@ func TestErrorsCarryTheirExitCode(t *testing.T) {
 	assert.Equal(t, "-", dash(nil))
 	assert.Equal(t, "a, b", dash([]string{"a", "b"}))
 }
+
+// TestWithoutAHome: a service may have none. Then there is no known_hosts, and only a jump
+// host needs one.
+func TestWithoutAHome(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "id_ed25519")
+	require.NoError(t, makeKey(key))
+	t.Setenv("HOME", "")
+	spec := &cluster.Spec{Name: "strangers"}
+	spec.Access.PrivateKey = key
+	s := &Session{Spec: spec}
+	var b cluster.Backend
+	require.NoError(t, s.openSite(t.Context(), &b))
+	assert.Nil(t, b.KnownHosts)
+	spec.Access.Jump = "ada@bastion"
+	err := s.openSite(t.Context(), &b)
+	assert.Equal(t, invalid, code(err))
+	assert.ErrorContains(t, err, "ssh.jump: nothing here knows the jump host's key: set HOME")
+}

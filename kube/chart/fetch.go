@@ -40,29 +40,55 @@ type noVersionError struct{ text string }
 
 func (e *noVersionError) Error() string { return e.text }
 
-// cached returns the path of a release's chart among the downloads. Repositories do
-// not share a folder: two may have different charts of one name and version.
-func (s Source) cached(r Release) (string, error) {
-	dir := s.Cache
-	if dir == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("folder for downloaded charts: %w", err)
-		}
-		dir = filepath.Join(base, "homelab", "charts")
-	}
-	sum := sha256.Sum256([]byte(strings.TrimSuffix(r.Repo, "/")))
-	name := filepath.Base(archive(r.Chart, r.Version)) // Base: neither can point out of the folder
-	return filepath.Join(dir, hex.EncodeToString(sum[:8]), name), nil
+// download is where one is kept.
+type download struct {
+	dir  string // of all; empty: nowhere
+	name string // path within it
+	none error  // why nowhere
 }
 
-// fetch downloads a release's chart to path, whole or not at all. A digest that is
-// known must be the download's.
-func (s Source) fetch(ctx context.Context, r Release, path, digest string) error {
+func (d download) path() string { return filepath.Join(d.dir, d.name) }
+
+// there reports whether an earlier one is.
+func (d download) there() bool {
+	if d.dir == "" {
+		return false
+	}
+	_, err := os.Stat(d.path())
+	return err == nil
+}
+
+// keep keeps one, where that is possible.
+func (d download) keep(data []byte) error {
+	if d.dir == "" {
+		return d.none
+	}
+	return keep(d.path(), data)
+}
+
+// cached returns where a release's chart is among the downloads. Repositories do not share
+// a folder: two may have different charts of one name and version.
+func (s Source) cached(r Release) download {
+	sum := sha256.Sum256([]byte(strings.TrimSuffix(r.Repo, "/")))
+	name := filepath.Base(archive(r.Chart, r.Version)) // Base: neither can point out of the folder
+	d := download{dir: s.Cache, name: filepath.Join(hex.EncodeToString(sum[:8]), name)}
+	if d.dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			d.none = fmt.Errorf("there is no folder for downloaded charts: %w", err)
+			return d
+		}
+		d.dir = filepath.Join(base, "homelab", "charts")
+	}
+	return d
+}
+
+// fetch downloads a release's chart. A digest that is known must be the download's.
+func (s Source) fetch(ctx context.Context, r Release, digest string) ([]byte, error) {
 	progress.Say(ctx, "fetching chart %s %s from %s", r.Chart, r.Version, shown(r.Repo))
 	u, err := url.Parse(r.Repo)
 	if err != nil {
-		return fmt.Errorf("repository %q is no URL", shown(r.Repo))
+		return nil, fmt.Errorf("repository %q is no URL", shown(r.Repo))
 	}
 	client := s.client()
 	defer client.CloseIdleConnections()
@@ -73,18 +99,18 @@ func (s Source) fetch(ctx context.Context, r Release, path, digest string) error
 	case "https", "http":
 		data, err = fromIndex(ctx, client, u, r)
 	default:
-		return fmt.Errorf("repository %s: its scheme must be https or oci", shown(r.Repo))
+		return nil, fmt.Errorf("repository %s: its scheme must be https or oci", shown(r.Repo))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if have := digestOf(data); digest == "" {
 		progress.Say(ctx, "chart %s %s has the digest %s, which nothing here can confirm; charts.digests keeps it", r.Chart, r.Version, have)
 	} else if have != digest {
-		return fmt.Errorf("chart %s %s from %s has the digest %s, and %s was expected: it was changed on the way or in its repository; "+
+		return nil, fmt.Errorf("chart %s %s from %s has the digest %s, and %s was expected: it was changed on the way or in its repository; "+
 			"do not install it before you know why", r.Chart, r.Version, shown(r.Repo), have, digest)
 	}
-	return keep(path, data)
+	return data, nil
 }
 
 // digestOf writes a digest as registries do.

@@ -24,9 +24,9 @@ import (
 func TestWhereDownloadsAre(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/cache")
 	path := func(s Source, r Release) string {
-		p, err := s.cached(r)
-		require.NoError(t, err)
-		return p
+		d := s.cached(r)
+		require.NoError(t, d.none)
+		return d.path()
 	}
 	r := Release{Chart: "web", Version: "1.0.0", Repo: "https://a.example/stable"}
 	one := path(Source{}, r)
@@ -35,8 +35,8 @@ func TestWhereDownloadsAre(t *testing.T) {
 	assert.NotEqual(t, one, path(Source{}, Release{Chart: "web", Version: "1.0.0", Repo: "https://a.example/other"}))
 	assert.Regexp(t, `^/mine/[0-9a-f]{16}/c-1\.tgz$`, path(Source{Cache: "/mine"}, Release{Chart: "a/../../b/c", Version: "1", Repo: r.Repo}))
 	t.Setenv("XDG_CACHE_HOME", "not/absolute")
-	_, err := Source{}.cached(r)
-	require.ErrorContains(t, err, "folder for downloaded charts: ")
+	require.ErrorContains(t, Source{}.cached(r).keep(nil), "folder for downloaded charts: ")
+	assert.False(t, Source{}.cached(r).there())
 }
 
 func TestKeepIsAllOrNothing(t *testing.T) {
@@ -230,7 +230,7 @@ func TestRepositoriesThatAreNone(t *testing.T) {
 		"oci://bad host":              `repository "(not a URL)" is no URL`,
 		"oci://":                      "oci:///web: ",
 	} {
-		err := Source{}.fetch(t.Context(), Release{Chart: "web", Version: "1.0.0", Repo: repo}, filepath.Join(t.TempDir(), "x"), "")
+		_, err := Source{}.fetch(t.Context(), Release{Chart: "web", Version: "1.0.0", Repo: repo}, "")
 		require.ErrorContains(t, err, want)
 		assert.NotContains(t, err.Error(), "hunter2")
 	}

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
+
+	"github.com/cps-gpu/homelab/converge/progress"
 )
 
 // Source finds charts. The zero Source asks the repositories that releases name.
@@ -24,7 +28,7 @@ type Source struct {
 	Folder     string // folder of charts; asked first; empty: none
 	AnyVersion bool   // take a chart from Folder whatever its version: for trying with what one has
 	Offline    bool   // ask nothing but Folder and Cache
-	Cache      string // where downloads are kept; empty: homelab/charts in the user's cache folder
+	Cache      string // where downloads are kept, if it can be written; empty: homelab/charts in the user's cache folder
 
 	// Digests are those of archives by the charts' names, sha256:…, in place of what
 	// package pins knows. A download without a known one is taken as it comes, and its
@@ -33,6 +37,8 @@ type Source struct {
 
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: directly, or through the environment's proxy
 	Wrap func(http.RoundTripper) http.RoundTripper                         // around every request; may be nil
+
+	memory *sync.Map // downloads that could not be kept; nil: they are not remembered
 }
 
 // NotFoundError is a chart that could not be had from any place.
@@ -74,15 +80,11 @@ func (s Source) load(ctx context.Context, r Release) (*chart.Chart, error) {
 	if r.Repo == "" {
 		return nil, missing
 	}
-	cached, err := s.cached(r)
-	if err != nil {
-		return nil, err
-	}
-	digest := s.digest(r)
-	if _, err := os.Stat(cached); err == nil {
+	cached, digest := s.cached(r), s.digest(r)
+	if cached.there() {
 		// One that cannot be read, after a full disk for example, is fetched again; so is
 		// one that is not what it should be.
-		ch, err := s.kept(cached, r, digest)
+		ch, err := s.kept(cached.path(), r, digest)
 		if err == nil || s.Offline {
 			return ch, err
 		}
@@ -91,7 +93,9 @@ func (s Source) load(ctx context.Context, r Release) (*chart.Chart, error) {
 		missing.Places = append(missing.Places, "it is not among earlier downloads, and we are offline")
 		return nil, missing
 	}
-	if err := s.fetch(ctx, r, cached, digest); err != nil {
+	key := cached.name + " " + digest // of another it would be another
+	data, err := s.remembered(key, func() ([]byte, error) { return s.fetch(ctx, r, digest) })
+	if err != nil {
 		var no *noVersionError
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("chart %s %s: %w", r.Chart, r.Version, err)
@@ -102,7 +106,41 @@ func (s Source) load(ctx context.Context, r Release) (*chart.Chart, error) {
 		}
 		return nil, missing
 	}
-	return s.read(cached, r)
+	if err := cached.keep(data); err != nil { // whoever only looks need not be able to write
+		progress.Say(ctx, "chart %s %s is used, and not kept for the next time: %v", r.Chart, r.Version, err)
+		return s.readData(data, r)
+	}
+	s.forget(key)
+	return s.read(cached.path(), r)
+}
+
+// Remembering returns a Source that has in memory what it could not keep, and asks for it
+// once.
+func (s Source) Remembering() Source {
+	s.memory = &sync.Map{}
+	return s
+}
+
+// remembered returns what memory has, or fetches it.
+func (s Source) remembered(key string, fetch func() ([]byte, error)) ([]byte, error) {
+	if s.memory == nil {
+		return fetch()
+	}
+	if data, ok := s.memory.Load(key); ok {
+		return data.([]byte), nil //nolint:forcetypeassert // nothing else is put there
+	}
+	data, err := fetch()
+	if err == nil {
+		s.memory.Store(key, data)
+	}
+	return data, err
+}
+
+// forget is for what is on the disk.
+func (s Source) forget(key string) {
+	if s.memory != nil {
+		s.memory.Delete(key)
+	}
 }
 
 // kept reads an earlier download.
@@ -177,6 +215,21 @@ func (s Source) read(path string, r Release) (*chart.Chart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chart %s: %w", path, err)
 	}
+	return s.judge(ch, path, r)
+}
+
+// readData is read for a download that could not be kept.
+func (s Source) readData(data []byte, r Release) (*chart.Chart, error) {
+	from := shown(r.Repo)
+	ch, err := loader.LoadArchive(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("chart %s %s from %s: %w", r.Chart, r.Version, from, err)
+	}
+	return s.judge(ch, "from "+from, r)
+}
+
+// judge sees that a chart is the one that was asked for, and can be installed.
+func (s Source) judge(ch *chart.Chart, path string, r Release) (*chart.Chart, error) {
 	m := ch.Metadata
 	if m.Name != r.Chart {
 		return nil, fmt.Errorf("chart %s is called %s in its Chart.yaml, not %s", path, m.Name, r.Chart)

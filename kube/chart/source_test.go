@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -116,6 +117,47 @@ func TestRepository(t *testing.T) {
 		online.Offline = false
 		require.NoError(t, online.Validate(t.Context(), repo.release(), caps))
 	})
+}
+
+// TestLookingNeedsNotWrite: a chart that cannot be kept is used all the same, and fetched
+// once where it is remembered.
+func TestLookingNeedsNotWrite(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a-file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for name, prepare := range map[string]func(t *testing.T) chart.Source{
+		"a folder that cannot be made": func(*testing.T) chart.Source { return chart.Source{Cache: filepath.Join(file, "charts")} },
+		"nobody's home": func(t *testing.T) chart.Source {
+			t.Setenv("HOME", "")
+			t.Setenv("XDG_CACHE_HOME", "")
+			return chart.Source{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo, source := newRepository(t), prepare(t)
+			var said []string
+			ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
+			require.NoError(t, source.Validate(ctx, repo.release(), caps))
+			assert.Contains(t, strings.Join(said, "\n"), "chart web 1.0.0 is used, and not kept for the next time: ")
+			require.NoError(t, source.Validate(ctx, repo.release(), caps))
+			assert.EqualValues(t, 4, repo.requests.Load())
+
+			source = source.Remembering()
+			for range 3 {
+				_, err := source.Render(ctx, repo.release(), caps)
+				require.NoError(t, err)
+			}
+			assert.EqualValues(t, 6, repo.requests.Load(), "index and archive, once")
+			wrong := repo.release()
+			wrong.Chart = "wob"
+			require.ErrorContains(t, source.Validate(ctx, wrong, caps), "it has no chart wob")
+			source.Digests = map[string]string{"web": "sha256:" + strings.Repeat("0", 64)}
+			require.ErrorContains(t, source.Validate(ctx, repo.release(), caps), "was expected", "what is in memory is compared, too")
+
+			offline := prepare(t)
+			offline.Offline = true
+			require.ErrorContains(t, offline.Validate(ctx, repo.release(), caps), "it is not among earlier downloads")
+		})
+	}
 }
 
 func TestRepositorySaysWhatIsWrong(t *testing.T) {
