@@ -181,6 +181,9 @@ func plainKustomization(f *lintFile) (data []byte, opaque string) {
 	if ref := elsewhere(k, false); ref != "" {
 		return nil, fmt.Sprintf("%s takes from %s, which is not fetched", f.name, ref)
 	}
+	if !slices.ContainsFunc(keysOf(k), func(key string) bool { return key != "apiVersion" && key != "kind" }) {
+		return f.data, "" // empty, which kustomize refuses
+	}
 	modernKustomization(k)
 	k["buildMetadata"] = []string{types.OriginAnnotations}
 	data, err := yaml.Marshal(k)
