@@ -166,3 +166,65 @@ func TestRefusesIsTheTable(t *testing.T) {
 		}
 	}
 }
+
+// Of the branches that nobody asked for, ours is the first that fits and can be had, and
+// the reason says what kept the default branch away.
+func TestBestSaysWhatKeptTheDefaultAway(t *testing.T) {
+	young := GPU{Name: "young", MinBranch: 590}
+	old := GPU{Name: "old", LastBranch: 570, Open: OpenUnsupported}
+	ubuntu := archive{name: "Ubuntu has", branches: []int{535, 580, 595}}
+	debian := archive{name: "Debian has", branches: []int{590, 595}, elsewhere: "write image: ubuntu"}
+	for name, tc := range map[string]struct {
+		gpu  GPU
+		from archive
+		want string // the reason, or the error
+	}{
+		"the GPU does":               {young, ubuntu, "595-server-open: NVIDIA's production branch, until March 2027; young is known from branch 590 on; for young"},
+		"the archive does":           {GPU{Name: "any"}, debian, "595-server-open: NVIDIA's production branch, until March 2027; Debian has begins with 590; for any"},
+		"nothing does":               {GPU{Name: "any"}, ubuntu, "580-server-open: NVIDIA's long-term support branch, until June 2028; for any"},
+		"nothing is left":            {old, ubuntu, "no NVIDIA driver fits: branch 570 is the last for old: take the GPU out of the machine; no branch that is still supported knows it"},
+		"nothing is left, elsewhere": {old, debian, "no NVIDIA driver fits: branch 570 is the last for old: take the GPU out of the machine; no branch that is still supported knows it"},
+		"only another has it": {GPU{Name: "last", LastBranch: 580}, debian,
+			"no NVIDIA driver fits: branch 580 is the last for last, and Debian has begins with 590: write image: ubuntu"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := need{from: tc.from}
+			n.add(tc.gpu)
+			d, err := n.best()
+			if err != nil {
+				require.EqualError(t, err, tc.want)
+				return
+			}
+			require.Equal(t, tc.want, n.reason(d))
+		})
+	}
+}
+
+// Of several GPUs the one that is dropped first counts, and the one that was named first
+// of those that are dropped together, in whatever order they are.
+func TestTheFirstToBeDroppedCounts(t *testing.T) {
+	kepler, volta, ampere := GPU{Name: "k", LastBranch: 470}, GPU{Name: "v", LastBranch: 580}, GPU{Name: "a"}
+	for _, order := range [][]GPU{{kepler, volta, ampere}, {volta, kepler, ampere}, {ampere, volta, kepler}, {kepler, {Name: "other", LastBranch: 470}, ampere}} {
+		var n need
+		for _, g := range order {
+			n.add(g)
+		}
+		require.Equal(t, "branch 470 is the last for k", n.refuses(Driver{471, Open}))
+		require.Empty(t, n.refuses(Driver{470, Open}))
+	}
+	first, err := needs(ids(t, future, v100, future))
+	require.NoError(t, err)
+	require.Len(t, first.gpus, 1, "an unknown GPU does not hide those after it")
+	require.Len(t, first.unknown, 2)
+}
+
+func TestEachBranchIsFound(t *testing.T) {
+	for _, b := range Branches() {
+		got, ok := find(b.Number)
+		assert.True(t, ok, b.Number)
+		assert.Equal(t, b, got)
+	}
+	got, ok := find(1)
+	assert.False(t, ok)
+	assert.Equal(t, Branch{Number: 1}, got)
+}

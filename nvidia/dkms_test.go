@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,4 +147,92 @@ func TestModulesForTheNextKernel(t *testing.T) {
 	err = InstallDriver(t.Context(), scripted(t, &ran, before), r)
 	require.ErrorContains(t, err, "dkms autoinstall -k 6.12.110+deb13-amd64 said that all is well, and dkms status knows of no module")
 	require.NoError(t, InstallDriver(t.Context(), scripted(t, &ran, after), r))
+}
+
+// Kernels are in the order of their numbers: of two, one is newer or they are the same.
+func TestNewer(t *testing.T) {
+	order := []string{"6.8.0-88-generic", "6.8.0-89-generic", "6.8.0-90-generic", "6.8.0-100-generic", "6.9.0-1-generic", "6.10.0-1-generic", "7.0.0"}
+	for i, a := range order {
+		for k, b := range order {
+			assert.Equal(t, i > k, newer(a, b), "%s, %s", a, b)
+		}
+	}
+}
+
+// What DKMS says of others' modules hides none of ours.
+func TestParseDKMSGoesOn(t *testing.T) {
+	assert.Len(t, ParseDKMS("Error! zfs/2: Missing the module source directory\nnvidia/595.71.05: added\nwords\nnvidia/580.1: added\n"), 2)
+}
+
+// A failure is a build's where a build left a log or the words are a build's; where the
+// machine cannot be asked, it stays what it was.
+func TestExplained(t *testing.T) {
+	const ends = "=== end\n0\n"
+	log := "=== kernel\n6.12\n=== make.log\nx.c:1: error: y\n" + ends
+	for name, tc := range map[string]struct {
+		said string // by the machine; empty: it cannot be asked
+		err  string
+		want string
+	}{
+		"a log":           {log, "status 1", "status 1\n  make.log ends with:\n    x.c:1: error: y\n  " + sourceTooOld},
+		"its own words":   {ends, "cc: not found", "cc: not found\n  there is no compiler: apt-get install build-essential"},
+		"neither":         {ends, "status 1", "status 1"},
+		"nobody to ask":   {"", "cc: not found", "cc: not found"},
+		"a log and words": {log, "cc: not found", "cc: not found\n  make.log ends with:\n    x.c:1: error: y\n  there is no compiler: apt-get install build-essential"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
+				_, err := io.WriteString(cmd.Stdout, tc.said)
+				return err
+			})
+			first := errors.New(tc.err)
+			err := explained(t.Context(), r, first)
+			require.ErrorIs(t, err, first)
+			assert.EqualError(t, err, tc.want)
+		})
+	}
+}
+
+// Going to DKMS takes what was built away and frees what is held no more, and back: in
+// one install, after what has to come before it.
+func TestTheOtherModeGoes(t *testing.T) {
+	prebuilt, built := driver580, Recipe{Driver: driver580.Driver, Build: true}
+	s := DriverState{Packages: map[string]string{}, Held: prebuilt.Holds()}
+	assert.Empty(t, built.frees(s), "nothing of the other mode is there")
+	for _, p := range prebuilt.Packages() {
+		s.Packages[p] = "1"
+	}
+	assert.Equal(t, []string{"linux-modules-nvidia-580-server-open-generic"}, built.others(s))
+	free := built.frees(s)
+	assert.Contains(t, free, "linux-modules-nvidia-580-server-open-generic")
+	assert.Contains(t, free, "linux-generic", "DKMS builds for each kernel, so that it may move")
+	for _, name := range free {
+		assert.NotContains(t, built.Holds(), name)
+		assert.Contains(t, s.Held, name)
+	}
+	s.Held = []string{"linux-generic", "nvidia-utils-580-server", "somebody-elses"}
+	assert.Equal(t, []string{"linux-generic"}, built.frees(s), "what is not held is not freed")
+	assert.Empty(t, prebuilt.others(s))
+	assert.Nil(t, prebuilt.frees(s))
+}
+
+// NVIDIA's own repository wants its pin before the driver; Ubuntu's wants nothing.
+func TestThePinComesFirst(t *testing.T) {
+	for _, r := range []Recipe{driver580, {Driver: Driver{595, Open}, System: "debian-13", Build: true}} {
+		var installs [][]string
+		on := remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
+			if i := slices.Index(cmd.Args, "install"); i > 0 {
+				installs = append(installs, cmd.Args[i+1:])
+			}
+			return nil
+		})
+		require.NoError(t, r.install(t.Context(), on, DriverState{}))
+		if r.Source() == nil {
+			require.Len(t, installs, 1)
+			continue
+		}
+		require.Len(t, installs, 2)
+		assert.Equal(t, "nvidia-driver-pinning-595", installs[0][len(installs[0])-1])
+		assert.NotEqual(t, installs[0], installs[1])
+	}
 }

@@ -65,19 +65,9 @@ func (n need) best() (Driver, error) {
 	if n.closed != nil {
 		flavour = Proprietary
 	}
-	all := Branches()
-	slices.SortStableFunc(all, func(a, b Branch) int {
-		switch {
-		case a.Number == DefaultBranch:
-			return -1
-		case b.Number == DefaultBranch:
-			return 1
-		default:
-			return a.Number - b.Number
-		}
-	})
+	first, _ := find(DefaultBranch)
 	missed := false // a branch that only another distribution has
-	for _, b := range all {
+	for _, b := range append([]Branch{first}, Branches()...) {
 		d := Driver{b.Number, flavour}
 		switch fits := n.refuses(d) == ""; {
 		case b.Ended || !fits:
@@ -88,8 +78,8 @@ func (n need) best() (Driver, error) {
 		}
 	}
 	if missed && n.from.elsewhere != "" {
-		first := Driver{slices.Min(n.from.branches), flavour}
-		return Driver{}, &BranchError{Why: fmt.Sprintf("%s, and %s begins with %d", n.refuses(first), n.from.name, first.Branch), Do: n.from.elsewhere}
+		oldest := Driver{slices.Min(n.from.branches), flavour}
+		return Driver{}, &BranchError{Why: fmt.Sprintf("%s, and %s begins with %d", n.refuses(oldest), n.from.name, oldest.Branch), Do: n.from.elsewhere}
 	}
 	return Driver{}, &BranchError{Why: n.refuses(Driver{DefaultBranch, flavour}), Do: "take the GPU out of the machine; no branch that is still supported knows it"}
 }

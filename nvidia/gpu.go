@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,17 +31,14 @@ func (p PCIID) String() string {
 // "0x20F110DE", in which the device comes first.
 func ParsePCIID(s string) (PCIID, error) {
 	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == ' ' })
+	if len(parts) == 1 {
+		if digits := hexDigits(parts[0]); len(digits) == 8 {
+			parts = []string{digits[4:], digits[:4]}
+		}
+	}
 	ids := make([]uint16, 0, 4)
 	for _, part := range parts {
-		digits := strings.TrimPrefix(strings.ToLower(part), "0x")
-		if len(parts) == 1 && len(digits) == 8 {
-			both, err := strconv.ParseUint(digits, 16, 32)
-			if err != nil {
-				return PCIID{}, badID(s)
-			}
-			ids = append(ids, uint16(both), uint16(both>>16))
-			break
-		}
+		digits := hexDigits(part)
 		n, err := strconv.ParseUint(digits, 16, 16)
 		if err != nil || len(digits) != 4 {
 			return PCIID{}, badID(s)
@@ -58,6 +54,8 @@ func ParsePCIID(s string) (PCIID, error) {
 		return PCIID{}, badID(s)
 	}
 }
+
+func hexDigits(s string) string { return strings.TrimPrefix(strings.ToLower(s), "0x") }
 
 func badID(s string) error {
 	return fmt.Errorf("PCI id %q: want vendor:device in hexadecimal, such as 10de:20f1", s)
@@ -112,13 +110,13 @@ func Lookup(id PCIID) (GPU, bool) {
 	if id.Vendor != Vendor {
 		return GPU{}, false
 	}
-	key := fmt.Sprintf("\n%04x\t", id.Device)
-	at := strings.Index(tsv, key)
-	if at < 0 {
+	key := fmt.Sprintf("%04x\t", id.Device)
+	_, rest, found := strings.Cut(tsv, "\n"+key)
+	if !found {
 		return GPU{}, false
 	}
-	line, _, _ := strings.Cut(tsv[at+1:], "\n")
-	g, err := parseGPU(line)
+	line, _, _ := strings.Cut(rest, "\n")
+	g, err := parseGPU(key + line)
 	if err != nil { // the table is embedded, and tested
 		return GPU{}, false
 	}
@@ -132,7 +130,6 @@ func GPUs() []GPU {
 	if err != nil {
 		return nil
 	}
-	slices.SortFunc(gpus, func(a, b GPU) int { return int(a.ID.Device) - int(b.ID.Device) })
 	return gpus
 }
 

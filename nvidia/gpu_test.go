@@ -151,3 +151,19 @@ func TestParseTableRefuses(t *testing.T) {
 		assert.ErrorContains(t, err, "GPU table: line 1", text)
 	}
 }
+
+// The table is in the devices' order, without a device twice, and each of its rows is
+// found by its device.
+func TestTableIsInOrder(t *testing.T) {
+	gpus := GPUs()
+	for i, g := range gpus {
+		if i > 0 {
+			require.Less(t, gpus[i-1].ID.Device, g.ID.Device)
+		}
+		found, ok := Lookup(g.ID)
+		require.True(t, ok, g)
+		require.Equal(t, g, found)
+	}
+	_, ok := Lookup(PCIID{Vendor: Vendor, Device: 0xffff})
+	require.False(t, ok)
+}

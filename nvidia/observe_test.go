@@ -239,3 +239,11 @@ func TestScriptsPassShellcheck(t *testing.T) {
 	out, err := exec.Command("shellcheck", scripts...).CombinedOutput()
 	assert.NoError(t, err, "%s", out)
 }
+
+// Errors that the end of a log has, too, are told once.
+func TestBuildLogIsItsErrorsAndItsEnd(t *testing.T) {
+	assert.Equal(t, []string{"a: error", "…", "make: stop"}, buildLog([]string{"a: error"}, []string{"make: stop"}))
+	assert.Equal(t, []string{"a: error", "make: stop"}, buildLog([]string{"a: error"}, []string{"a: error", "make: stop"}))
+	assert.Equal(t, []string{"make: stop"}, buildLog(nil, []string{"make: stop"}))
+	assert.Empty(t, buildLog(nil, nil))
+}

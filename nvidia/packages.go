@@ -138,7 +138,7 @@ func readLists(ctx context.Context, r remote.Runner) (string, error) {
 		}
 		return "", nil
 	})
-	if over != nil && ctx.Err() != nil {
+	if over != nil {
 		return "", over
 	}
 	return said.String(), err

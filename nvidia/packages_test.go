@@ -64,3 +64,17 @@ func TestAFailedInstallSaysWhy(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// Who waits no longer is told what for, and what apt-get said.
+func TestWaitingForTheListsEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := readLists(ctx, remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
+			return &remote.ExitError{Args: cmd.Args, Code: 100, Stderr: "E: Could not get lock /x"}
+		}))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "waiting for another apt-get")
+		require.ErrorContains(t, err, "Could not get lock /x")
+	})
+}

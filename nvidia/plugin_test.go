@@ -99,3 +99,27 @@ func TestAllocatable(t *testing.T) {
 	assert.Zero(t, Allocatable(nil))
 	assert.Equal(t, map[string]string{"nvidia.com/gpu.present": "true"}, Labels())
 }
+
+// One share of a GPU is the whole of it, and no sharing.
+func TestOneReplicaIsNoSharing(t *testing.T) {
+	one, err := DevicePlugin(PluginOptions{Replicas: 1})
+	require.NoError(t, err)
+	whole, err := DevicePlugin(PluginOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, whole, one)
+}
+
+// Every taint but our own, which is tolerated anyway, has its toleration.
+func TestTolerationsOfEachTaint(t *testing.T) {
+	a := corev1.Taint{Key: "pool", Value: "a100", Effect: corev1.TaintEffectNoExecute}
+	b := corev1.Taint{Key: taintKey, Effect: corev1.TaintEffectNoExecute}
+	c := corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoSchedule}
+	ours := corev1.Toleration{Key: taintKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+	assert.Equal(t, []corev1.Toleration{ours}, Tolerations(Taint()))
+	assert.Equal(t, []corev1.Toleration{
+		ours,
+		{Key: "pool", Operator: corev1.TolerationOpEqual, Value: "a100", Effect: corev1.TaintEffectNoExecute},
+		{Key: taintKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+		{Key: "other", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	}, Tolerations(a, Taint(), b, c))
+}

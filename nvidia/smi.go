@@ -146,11 +146,11 @@ func memory(s string) int64 {
 
 // count reads a number; anything else, such as "N/A", is 0.
 func count(s string) int64 {
-	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
-	if err != nil || n < 0 {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 31)
+	if err != nil {
 		return 0
 	}
-	return n
+	return int64(n)
 }
 
 // smiRefusal finds out what nvidia-smi means. This is the one place in which its

@@ -87,3 +87,25 @@ func FuzzParseSMI(f *testing.F) {
 		}
 	})
 }
+
+// A number that is none, or none that a counter can have, counts nothing.
+func TestCount(t *testing.T) {
+	for said, want := range map[string]int64{"3": 3, " 0 ": 0, "2147483647": 1<<31 - 1, "2147483648": 0, "99999999999999999999": 0, "-1": 0, "N/A": 0, "": 0} {
+		assert.Equal(t, want, count(said), said)
+	}
+}
+
+// What nvidia-smi says is told up to 300 bytes; only a shell that does not find it says
+// that it is not installed.
+func TestRefusalInItsWords(t *testing.T) {
+	for said, want := range map[string]string{
+		"nvidia-smi: symbol lookup error":              "nvidia-smi gave no report: nvidia-smi: symbol lookup error",
+		"libcuda.so: not found":                        "nvidia-smi gave no report: libcuda.so: not found",
+		"x: No such file or directory":                 "nvidia-smi gave no report: x: No such file or directory",
+		"env: 'nvidia-smi': No such file or directory": ErrNotInstalled.Error(),
+		strings.Repeat("a", 300):                       "nvidia-smi gave no report: " + strings.Repeat("a", 300),
+		strings.Repeat("a", 301):                       "nvidia-smi gave no report: " + strings.Repeat("a", 300) + "…",
+	} {
+		assert.EqualError(t, smiRefusal(said), want)
+	}
+}

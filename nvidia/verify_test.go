@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -145,4 +146,36 @@ func FuzzParseVerify(f *testing.F) {
 			assert.GreaterOrEqual(t, r.Memory, int64(0))
 		}
 	})
+}
+
+// What is no result hides none of those after it, and each column is looked at.
+func TestParseVerifyGoesOn(t *testing.T) {
+	results, err := ParseVerify("error|2 GPUs, expected 3\nhello\ngpu|U|0|PASSED|n|d|1|\nerror|more\ngpu|V|1|FAILED|n|d|1|it|broke\n")
+	require.EqualError(t, err, "GPU verification: 2 GPUs, expected 3\nGPU verification: \"hello\" is not a result\nGPU verification: more")
+	require.Equal(t, []VerifyResult{
+		{UUID: "U", Name: "n", Driver: "d", Memory: 1 << 20, Passed: true},
+		{UUID: "V", Index: 1, Name: "n", Driver: "d", Memory: 1 << 20, Detail: "it|broke"},
+	}, results)
+	for _, line := range []string{"cpu|U|0|PASSED|n|d|1|", "gpu||0|FAILED|n|d|1|", "gpu|U|0|PASSED|n|d|1", "gpu|U|0||n|d|1|", "gpu|U|-1|FAILED|n|d|1|"} {
+		results, err = ParseVerify(line)
+		require.ErrorContains(t, err, "is not a result", line)
+		require.Empty(t, results)
+	}
+}
+
+// A name that just fits is kept; a longer one has a digest, and no more than 50 bytes.
+func TestVerifyNameIsAsLongAsItMayBe(t *testing.T) {
+	for n := range 100 {
+		node := strings.Repeat("n", n+1)
+		name, plain := VerifyName(node, ""), "gpu-verify-"+node
+		require.LessOrEqual(t, len(name), 50)
+		require.Equal(t, len(plain) <= 50, name == plain, plain)
+	}
+}
+
+func TestVerifyTakesTenMinutes(t *testing.T) {
+	job := VerifyObjects("n", 1, VerifyOptions{})[1].(*batchv1.Job)
+	require.EqualValues(t, 600, *job.Spec.ActiveDeadlineSeconds)
+	require.Equal(t, VerifyImage, job.Spec.Template.Spec.Containers[0].Image)
+	require.Equal(t, PluginName, job.Namespace)
 }
