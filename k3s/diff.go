@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -167,7 +165,7 @@ func (p plan) versionDiff(have State) drift.Diff {
 		return drift.Diff{{Path: "version", Want: p.version, Effect: drift.Create}}
 	}
 	d := drift.Compare("version", have.Version, p.version, drift.Restart)
-	if err := checkUpgrade(have.Version, p.version); err != nil && len(d) > 0 {
+	if err := checkUpgrade(have.Version, p.version); err != nil { // so they differ
 		d[0].Note = err.Error()
 	}
 	return d
@@ -249,18 +247,17 @@ func plain(v any) string {
 		}
 		return strings.Join(parts, ",")
 	}
-	b, err := yaml.Marshal(v)
-	if err == nil {
-		b, err = yaml.YAMLToJSON(b)
-	}
-	var there any
-	if err != nil || json.Unmarshal(b, &there) != nil {
+	b, err := json.Marshal(v)
+	if err != nil {
 		return fmt.Sprint(v)
 	}
-	if list, ok := there.([]any); ok {
-		return plain(list)
+	var there any
+	_ = json.Unmarshal(b, &there) // json's own words
+	switch there.(type) {
+	case nil, map[string]any:
+		return fmt.Sprint(there)
 	}
-	return fmt.Sprint(there)
+	return plain(there)
 }
 
 func diffManifests(have map[string]string, want map[string][]byte) drift.Diff {
