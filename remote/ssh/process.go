@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"time"
 
@@ -115,8 +116,8 @@ func (p *process) live(ctx context.Context) error {
 
 // notStarted is the error of an exec request that failed.
 func (p *process) notStarted(err error) error {
-	if broken := p.on.under.why(err); errors.Is(err, io.EOF) || broken != err { //nolint:errorlint // the very same
-		return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: broken}
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || p.on.under.hasBroken() {
+		return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: p.on.under.why(err)}
 	}
 	// The library's own error repeats the command line, which may be long.
 	return fmt.Errorf("ssh: %s refuses to run %s: is the account restricted to another command?", p.on.addr, p.cmd)
