@@ -106,7 +106,7 @@ func (l *linter) reaches(file string, t lintTarget, m lintMatch) {
 	for _, c := range l.opt.Clusters {
 		names = append(names, c.Name)
 	}
-	if m.ClusterName != "" {
+	if !slices.Contains(names, m.ClusterName) {
 		hint = didYouMean(m.ClusterName, names)
 	}
 	l.add("target-no-cluster", file, t.node.at, "%s matches none of the clusters %s%s", t.name(), strings.Join(names, ", "), hint)
