@@ -175,7 +175,8 @@ func by(c *object.Commit) string {
 
 func differing(a, b Tree) []string {
 	var out []string
-	all := maps.Clone(a)
+	all := Tree{}
+	maps.Copy(all, a)
 	maps.Copy(all, b)
 	for _, name := range all.Names() {
 		if string(a[name]) != string(b[name]) || (a[name] == nil) != (b[name] == nil) {
