@@ -102,11 +102,23 @@ func (n *lintNode) data() any {
 		if v, err := strconv.ParseInt(n.text, 10, 53); err == nil && (n.text[0] != '0' || n.text == "0") {
 			return float64(v)
 		}
-		var v any
-		if yaml.Unmarshal([]byte(n.text), &v) == nil {
+		return n.scalar()
+	case lintText:
+		if n.plain && lintNotText.MatchString(n.text) { // yes, 1e3
+			return n.scalar()
+		}
+	}
+	return n.text
+}
+
+// scalar is what Fleet's parser makes of a text without quotes.
+func (n *lintNode) scalar() any {
+	var v any
+	if yaml.Unmarshal([]byte(n.text), &v) == nil {
+		switch v.(type) {
+		case bool, float64:
 			return v
 		}
-	case lintText:
 	}
 	return n.text
 }

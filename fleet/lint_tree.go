@@ -189,7 +189,11 @@ func lintWeight(n *lintNode, limit int) int {
 
 func (b *lintBuilder) tagged(n *ast.TagNode, depth int) *lintNode {
 	t := b.build(n.Value, depth+1)
-	if n.Start != nil && n.Start.Value == "!!str" && t.kind < lintMap {
+	if n.Start == nil || n.Start.Value != "!!str" {
+		b.odd = true
+		return t
+	}
+	if t.kind < lintMap {
 		text := *t
 		text.kind, text.plain = lintText, false
 		return &text
