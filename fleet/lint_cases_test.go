@@ -47,6 +47,7 @@ func TestLintCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txt")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
+	rules := lintRuleIndex()
 	for _, file := range files {
 		var all strings.Builder
 		for _, c := range lintCasesOf(t, file) {
@@ -54,6 +55,9 @@ func TestLintCases(t *testing.T) {
 				var said []string
 				for _, f := range lintAll(t, c.files, c.opt) {
 					said = append(said, f.String())
+					if f.Cure != rules[f.Rule].Cure {
+						said = append(said, "    "+f.Cure)
+					}
 				}
 				got := strings.Join(said, "\n")
 				all.WriteString("=== " + c.head + "\n" + c.body + "\n--- want\n" + got + "\n\n")

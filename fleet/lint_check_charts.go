@@ -144,7 +144,7 @@ func (l *linter) leftOut(b *lintBundle) {
 		return
 	}
 	for _, f := range b.files {
-		inChart := b.chart == b.Dir || b.chart != "" && strings.HasPrefix(f.name, b.chart+"/")
+		inChart := b.chart == b.Dir || strings.HasPrefix(f.name, b.chart+"/")
 		if inChart || !f.read || l.inNested(b, path.Dir(f.name)) || l.inOtherChart(b, f.name) {
 			continue
 		}

@@ -166,7 +166,7 @@ func madeUpFrom(name string, b *lintBundle) bool {
 	if strings.HasSuffix(name, "-"+b.Name) {
 		return true
 	}
-	if !lintChecksum.MatchString(name) || len(name) < 8 {
+	if !lintChecksum.MatchString(name) {
 		return false
 	}
 	// The checksum is over the GitRepo's name too: only the part before it can be compared.

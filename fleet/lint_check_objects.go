@@ -83,18 +83,18 @@ func (l *linter) dropped(b *lintBundle, f *lintFile) {
 	if strings.HasPrefix(path.Base(f.name), "kustomization.") {
 		return // kustomization-name has more to say
 	}
-	objects, missing := 0, (*lintNode)(nil)
+	object, missing := false, (*lintNode)(nil)
 	for _, d := range f.docs {
 		switch {
 		case d.root.kind == lintList && len(d.root.items) > 0 || d.root.kind == lintText && path.Ext(f.name) != ".json":
 			l.add("manifest-dropped", f.name, d.root.at, "a manifest is a mapping, and this is %s: Fleet refuses the bundle", d.root.kind)
 		case d.root.get("kind").str() != "" && d.root.get("apiVersion").str() != "":
-			objects++
+			object = true
 		case d.root.kind == lintMap && len(d.root.fields) > 0 && missing == nil:
 			missing = d.root
 		}
 	}
-	if missing == nil || objects == 0 && !resembles(missing) {
+	if missing == nil || !object && !resembles(missing) {
 		return
 	}
 	key := "kind"

@@ -173,3 +173,42 @@ func TestLintLossy(t *testing.T) {
 	assert.False(t, lossy("[1, 2"), "what is no YAML")
 	assert.False(t, lossy("[1, 2]"), "what is no text")
 }
+
+// How large a bundle is as it is stored: as it is below the most, packed file by file from
+// there on, and a file that is too long to be read at a quarter.
+func TestLintStored(t *testing.T) {
+	file := func(size int, read bool) *lintFile {
+		f := &lintFile{size: size}
+		if read {
+			f.data = make([]byte, size)
+		}
+		return f
+	}
+	stored := func(files ...*lintFile) int { return (&linter{}).stored(&lintBundle{files: files}) }
+	assert.Zero(t, stored())
+	assert.Equal(t, maxStored-1, stored(file(maxStored-2, true), file(1, false)))
+	zeros := stored(file(maxStored, true))
+	assert.Less(t, zeros, maxStored/100, "zeros pack well")
+	assert.Equal(t, maxStored, stored(file(4*maxStored, false)))
+	assert.Equal(t, 2*maxStored, stored(file(4*maxStored, false), file(4*maxStored, false)))
+	assert.Equal(t, maxStored+zeros, stored(file(4*maxStored, false), file(maxStored, true)))
+	assert.Equal(t, maxStored+zeros, stored(file(maxStored, true), file(4*maxStored, false)))
+}
+
+// Which bundles Fleet refuses: dependencies on nothing, and charts that are not said in full,
+// unless a target takes the rest from its bundle.
+func TestReadBundlesRefuses(t *testing.T) {
+	const own = "helm: {repo: 'https://c.example.com', chart: c, version: 1.0.0}\n"
+	target := func(helm string) string { return "targetCustomizations: [{clusterName: a, helm: {" + helm + "}}]\n" }
+	for text, refused := range map[string]bool{
+		"dependsOn: [{}]\n": true, "dependsOn: [{name: a}]\n": false, "dependsOn: [{selector: {matchLabels: {a: b}}}]\n": false, "dependsOn: [{name: a}, {}]\n": true,
+		"helm: {repo: 'https://c.example.com'}\n": true, own: false, "helm: {releaseName: a}\n": false, "helm: {repo: 'oci://c.example.com/c'}\n": false,
+		target("repo: 'https://c.example.com'"): true, own + target("repo: 'https://d.example.com'"): false, own + target("chart: d"): false, target("chart: nowhere"): true,
+		target("releaseName: a"): false, "helm: {releaseName: a}\n" + target("repo: 'https://c.example.com'"): true, "helm: {releaseName: a}\n" + target("chart: nowhere"): true,
+		"helm: {chart: c}\n" + target("repo: 'https://d.example.com'"): false,
+	} {
+		found, err := ReadBundles(files("a/fleet.yaml", text, "a/x.yaml", settings, "a/c/x.yaml", strings.Replace(settings, "settings", "c", 1)), BundleScan{GitRepo: "lab"})
+		require.NoError(t, err)
+		assert.Equal(t, refused, found[0].Err != nil, "%s%v", text, found[0].Err)
+	}
+}
