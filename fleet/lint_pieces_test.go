@@ -221,3 +221,12 @@ func TestLintSummary(t *testing.T) {
 	assert.Equal(t, "1 bundle in 2 files: 1 error, 2 warnings, 1 to know, 1 answered for in comments", r.Summary())
 	assert.Equal(t, []int{4, 3, 1}, []int{r.Count(Info), r.Count(Warning), r.Count(Failure)})
 }
+
+// A tag for text leaves what is around it at its place.
+func TestLintTagsKeepPlaces(t *testing.T) {
+	docs, bad := lintDocs([]byte("a: !!str 5\nb:\n  c: 2\n"))
+	require.Empty(t, bad)
+	require.Equal(t, lintPos{2, 1}, docs[0].root.key("b"))
+	require.Equal(t, lintPos{3, 6}, docs[0].root.get("b", "c").at)
+	require.Equal(t, "5", docs[0].root.get("a").str())
+}

@@ -76,7 +76,7 @@ func (n *lintNode) key(name string) lintPos {
 
 // str is the text of a scalar, and "" of anything else.
 func (n *lintNode) str() string {
-	if n == nil || n.kind == lintMap || n.kind == lintList || n.kind == lintNull {
+	if n == nil {
 		return ""
 	}
 	return n.text
@@ -189,7 +189,7 @@ func lintWeight(n *lintNode, limit int) int {
 
 func (b *lintBuilder) tagged(n *ast.TagNode, depth int) *lintNode {
 	t := b.build(n.Value, depth+1)
-	if n.Start == nil || n.Start.Value != "!!str" {
+	if n.Start.Value != "!!str" {
 		b.odd = true
 		return t
 	}

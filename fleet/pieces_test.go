@@ -16,6 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/remote"
@@ -242,5 +243,18 @@ func TestBundleNamesThatFit(t *testing.T) {
 		assert.Equal(t, ok, Bundle{Name: name, Namespace: "n"}.validate() == nil, name)
 		r := &chart.Release{Name: name, Namespace: "n", Chart: "c", Version: "1.0.0", Repo: "https://c"}
 		assert.Equal(t, ok, Bundle{Name: "b", Namespace: "n", Release: r}.validate() == nil, name)
+	}
+}
+
+// Up to four objects are named, and the rest counted.
+func TestContentsOfABundle(t *testing.T) {
+	for n, want := range map[int]string{0: "", 1: "Secret a", 4: "Secret a, Secret b, Secret c, Secret d", 5: "Secret a, Secret b, Secret c, Secret d and 1 more objects", 6: "Secret a, Secret b, Secret c, Secret d and 2 more objects"} {
+		var b Bundle
+		for i := range n {
+			o := &unstructured.Unstructured{Object: map[string]any{"kind": "Secret"}}
+			o.SetName(string(rune('a' + i)))
+			b.Objects = append(b.Objects, o)
+		}
+		assert.Equal(t, want, b.contents())
 	}
 }

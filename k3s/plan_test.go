@@ -226,6 +226,7 @@ func TestCheckUpgrade(t *testing.T) {
 		{"v1.36.5+k3s1", "v1.38.0+k3s1"}:     "the next is a v1.37 release",
 		{"v1.0.0+k3s1", "v1.2.0+k3s1"}:       "the next is a v1.1 release",
 		{"v1.0.0+k3s1", "v1.1.0+k3s1"}:       "",
+		{"v1.36.05+k3s1", planVersion}:       "",
 		{"strange", planVersion}:             "which is no release: move /usr/local/bin/k3s away by hand",
 	} {
 		err := checkUpgrade(pair[0], pair[1])

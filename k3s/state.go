@@ -112,18 +112,16 @@ func parseState(out []byte) (State, error) {
 		s.Version = m[1]
 	}
 	for _, role := range []Role{RoleServer, RoleAgent} {
-		unit, there := sections["unit "+role.Unit()]
-		if !there {
-			continue
-		}
-		if s.Role != RoleNone {
+		switch unit, there := sections["unit "+role.Unit()]; {
+		case !there:
+		case s.Role != RoleNone:
 			s.Role = RoleBoth
-			continue
+		default:
+			s.Role, s.Unit = role, unit
+			s.Active = strings.TrimSpace(sections["active "+role.Unit()])
+			s.Enabled = strings.TrimSpace(sections["enabled "+role.Unit()]) == "enabled"
+			s.Journal = lines(sections["journal "+role.Unit()])
 		}
-		s.Role, s.Unit = role, unit
-		s.Active = strings.TrimSpace(sections["active "+role.Unit()])
-		s.Enabled = strings.TrimSpace(sections["enabled "+role.Unit()]) == "enabled"
-		s.Journal = lines(sections["journal "+role.Unit()])
 	}
 	if text := sections["config"]; strings.TrimSpace(text) != "" {
 		if err := yaml.Unmarshal([]byte(text), &s.Config); err != nil {

@@ -500,6 +500,7 @@ func TestWhatAVMClaims(t *testing.T) {
 	}
 	assert.Equal(t, []string{"by address as hostpci0, running", "by address as hostpci0, until its next start", "by mapping m as hostpci1, running", "by address as hostpci7, running", "by address as hostpci15, until its next start, shared"}, got)
 }
+
 // What a VM boots from is what its boot order finds first; a disk with a serial is somebody's data.
 func TestExtraDisks(t *testing.T) {
 	disk := func(more ...string) map[string]string {
