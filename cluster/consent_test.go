@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -91,9 +92,10 @@ nodes:
   gpu2: {address: 10.0.0.22, cores: 8, memory: 32GiB, gpus: 1}
   wk1: {address: 10.0.0.31, cores: 4, memory: 8GiB, disks: {data: {size: 50GiB, mount: /data, role: data}}}
   wk2: {address: 10.0.0.32, cores: 4, memory: 8GiB}
+  edge: {external: ops@10.0.0.40}
 storage:
   default: nfs
-  nfs: {vm: {name: files, address: 10.0.0.30, size: 100GiB, memory: 2GiB}}
+  nfs: {export: /export/k3s, shares: {sets: /export/sets}, vm: {name: files, address: 10.0.0.30, size: 100GiB, allow: [10.0.0.0/24, 192.168.7.0/24], memory: 2GiB}}
 tls: self-signed
 monitoring: {size: 10GiB}
 hub:
@@ -149,10 +151,14 @@ func kindsOfChange() []kindOfChange {
 		{what: "a taint that ends pods (`NoExecute`), where there are some", old: "wk2: {", new: "wk2: {taints: ['example.com/quiet=yes:NoExecute'], "},
 		{what: "a part of the platform that comes, or changes: Kubernetes rolls it over", old: "cpu: 1, memory: 2GiB", new: "cpu: 1, memory: 3GiB"},
 		{what: "a part of the platform that left the file", old: "monitoring: {size: 10GiB}\n"},
+		{what: "a network that may no longer mount the NFS server's folders (`allow`)", old: ", 192.168.7.0/24", new: ""},
+		{what: "a share of the NFS server that left the file: its data stays there", old: ", shares: {sets: /export/sets}", new: ""},
 		{what: "`node:drain`, where somebody works", verb: func(_ context.Context, c cl) (*converge.Graph, error) { return c.NodeDrain("wk2") }},
 		{what: "`node:drain` elsewhere", verb: func(_ context.Context, c cl) (*converge.Graph, error) { return c.NodeDrain("wk1") }},
 		{what: "`node:cycle`", verb: func(ctx context.Context, c cl) (*converge.Graph, error) { return c.NodeCycle(ctx, "wk2", false) }},
 		{what: "`node:replace`", verb: func(ctx context.Context, c cl) (*converge.Graph, error) { return c.NodeReplace(ctx, "wk2", true) }},
+		{what: "`node:replace` of an external machine", verb: func(ctx context.Context, c cl) (*converge.Graph, error) { return c.NodeReplace(ctx, "edge", true) }},
+		{what: "`node:remove`", verb: func(ctx context.Context, c cl) (*converge.Graph, error) { return c.NodeRemove(ctx, "edge", true) }},
 		{what: "`cluster:down`", verb: func(ctx context.Context, c cl) (*converge.Graph, error) { return c.Down(ctx) }},
 	}
 }
@@ -190,6 +196,9 @@ func (k kindOfChange) row(costs []converge.Cost) string {
 func peopled(t *testing.T) (*world, string) {
 	t.Helper()
 	w := newWorld(t, pvesim.EightA100())
+	edge := w.external(t, "10.0.0.40")
+	t.Cleanup(edge.Kill)
+	meet(t, filepath.Join(w.dir, "known_hosts"), "10.0.0.40", edge)
 	text := consenting + fmt.Sprintf("charts: {folder: %s, offline: true}\n", charts(t))
 	w.up(t, parse(t, text))
 	time.Sleep(time.Minute)

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed" // export.sh
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -83,7 +84,8 @@ func (c *Cluster) exportStep(n Node) *converge.Resource[exportsSeen] {
 			}
 			return parseExports(out.String())
 		},
-		Diff: want.diff,
+		Diff:  want.diff,
+		Costs: want.costs(n.Name),
 		Apply: func(ctx context.Context, _ exportsSeen) error {
 			args := append(exportArgs("make"), want.paths...)
 			return c.root(n.Name).Run(ctx, remote.Cmd{Args: args, Stdin: strings.NewReader(want.file())})
@@ -142,6 +144,41 @@ func (e exports) diff(have exportsSeen) drift.Diff {
 		}
 	}
 	return d
+}
+
+// costs are the networks that may mount a folder now and no longer: whoever has it mounted
+// there is shut out at once, and what reads or writes it hangs or fails.
+func (e exports) costs(server string) func(context.Context, exportsSeen, drift.Diff) []converge.Cost {
+	return func(_ context.Context, have exportsSeen, _ drift.Diff) []converge.Cost {
+		ours := map[string]bool{}
+		for line := range strings.Lines(have.file) {
+			pair, _, _ := strings.Cut(line, "(")
+			ours[pair] = true
+		}
+		var out []converge.Cost
+		for _, pair := range have.table {
+			path, client, _ := strings.Cut(pair, " ")
+			if (ours[pair] || slices.Contains(e.paths, path)) && !e.serves(path, client) {
+				out = append(out, converge.Cost{
+					Machine: server + ":" + path + " for " + client, Kind: converge.Stops,
+					Why: "no longer exported to it: what has it mounted from there is shut out, until it is exported again",
+				})
+			}
+		}
+		return out
+	}
+}
+
+// serves reports whether a folder is exported to all of a network.
+func (e exports) serves(path, client string) bool {
+	network, err := netip.ParsePrefix(client)
+	if err != nil || !slices.ContainsFunc(e.paths, func(p string) bool { return within(path, p) }) {
+		return false
+	}
+	return slices.ContainsFunc(e.allow, func(a string) bool {
+		allowed, err := netip.ParsePrefix(a)
+		return err == nil && allowed.Bits() <= network.Bits() && allowed.Contains(network.Addr())
+	})
 }
 
 // brief is an exports file in one line.

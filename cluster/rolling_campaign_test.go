@@ -29,6 +29,7 @@ func rollings() []rolling {
 		{"memory", "memory: 128GiB", "memory: 96GiB"},
 		{"gpus", "gpus: {count: 2, model", "gpus: {count: 1, model"},
 		{"k3s", "k3s:\n", "k3s:\n  agent: {kubelet-arg: [max-pods=100]}\n"},
+		{"version", "v1.36.5+k3s1", "v1.36.6+k3s1"},
 	}
 }
 

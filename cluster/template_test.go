@@ -344,6 +344,7 @@ func (w *world) prune(t testing.TB, spec *cluster.Spec) []string {
 	var out []string
 	for _, it := range plan.Items {
 		if !it.Diff.Empty() {
+			assert.NotEmpty(t, it.Costs, "%s takes something away, and says nothing of it", it.Step)
 			out = append(out, regexp.MustCompile(`[0-9a-f]{12}`).ReplaceAllString(it.Step+": "+it.Diff.String(), "…"))
 		}
 	}

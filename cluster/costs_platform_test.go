@@ -1,0 +1,40 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// A claim that a release no longer has, and a part in whose place it comes, are destroyed,
+// and that is said also where nobody can say what is in them.
+func TestCostsOfClaimsAndReplacements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec, err := Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
+		require.NoError(t, err)
+		c, err := New(spec, Backend{Dir: t.TempDir(), Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") }})
+		require.NoError(t, err)
+		defer c.Close()
+		out := c.costsOfChart(c.begin(t.Context()), chartSeen{part: piece{Part: chart.Part{Name: "cilium-pool"}, replaces: []string{"metallb"}}}, drift.Diff{
+			{Path: "persistentvolumeclaim/hub/db", Effect: drift.Remove},
+			{Path: "persistentvolumeclaim/hub/kept", Effect: drift.Update},
+			{Path: "service/hub/proxy", Effect: drift.Remove},
+		})
+		require.Len(t, out, 2)
+		for i, name := range []string{"hub/db", "metallb"} {
+			assert.Equal(t, name, out[i].Machine)
+			assert.Equal(t, converge.Destroys, out[i].Kind)
+		}
+		assert.Equal(t, "cilium-pool comes in its place", out[1].Why)
+		assert.Contains(t, out[1].Holds[0], "what goes with it cannot be seen: ")
+	})
+}
