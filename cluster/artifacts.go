@@ -60,19 +60,35 @@ func (s *Spec) checkArtifacts() error {
 		return nil
 	}
 	release := k3s.Release{Version: s.K3s.Version}
+	root, err := os.OpenRoot(s.K3s.AirgapDir)
+	if err != nil {
+		return converge.Permanent(fmt.Errorf("the folder of k3s.airgap: %w", err))
+	}
+	defer func() { _ = root.Close() }()
 	var errs []error
 	for _, name := range artifacts(release) {
-		info, err := os.Stat(filepath.Join(s.K3s.AirgapDir, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			errs = append(errs, fmt.Errorf("the folder %s (k3s.airgap) has no %s: put it there from %s", s.K3s.AirgapDir, name, release.URL(name)))
-		case err != nil:
-			errs = append(errs, err)
-		case !info.Mode().IsRegular():
-			errs = append(errs, fmt.Errorf("%s in %s (k3s.airgap) is not a file", name, s.K3s.AirgapDir))
-		}
+		errs = append(errs, checkArtifact(root, name, release.URL(name)))
 	}
 	return converge.Permanent(errors.Join(errs...))
+}
+
+// checkArtifact says what is wrong with a file of the folder k3s.airgap. What it is a link
+// to must be in the folder, too: it is copied to the nodes.
+func checkArtifact(root *os.Root, name, url string) error {
+	info, err := root.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the folder %s (k3s.airgap) has no %s: put it there from %s", root.Name(), name, url)
+	}
+	if err != nil {
+		if link, e := root.Lstat(name); e == nil && link.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a link that leads out of the folder %s (k3s.airgap): put the file itself there", filepath.Join(root.Name(), name), root.Name())
+		}
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s in %s (k3s.airgap) is not a file", name, root.Name())
+	}
+	return nil
 }
 
 // release is K3s as a node gets it: from the internet, or from the files that
@@ -117,7 +133,7 @@ func (c *Cluster) staged(ctx context.Context, n Node, do func(context.Context) e
 	}
 	for _, name := range artifacts(c.release()) {
 		progress.Say(ctx, "copying %s", name)
-		if err := copyTo(ctx, root, filepath.Join(dir, name), stageDir+"/"+name); err != nil {
+		if err := copyTo(ctx, root, dir, name, stageDir+"/"+name); err != nil {
 			return err
 		}
 	}
@@ -127,8 +143,8 @@ func (c *Cluster) staged(ctx context.Context, n Node, do func(context.Context) e
 	return remote.Run(ctx, root, "rm", "-rf", stageDir)
 }
 
-func copyTo(ctx context.Context, r remote.Runner, local, path string) error {
-	f, err := os.Open(local)
+func copyTo(ctx context.Context, r remote.Runner, dir, name, path string) error {
+	f, err := os.OpenInRoot(dir, name)
 	if err != nil {
 		return err
 	}

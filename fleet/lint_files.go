@@ -83,6 +83,10 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 // is a clone: a .gitignore says nothing about these.
 func tracked(fsys fs.FS) map[string]bool {
 	out := map[string]bool{}
+	// Somebody else's clone may have anything there; a FIFO would never be opened.
+	if info, err := fs.Stat(fsys, ".git/index"); err != nil || !info.Mode().IsRegular() || info.Size() > lintMaxTotal {
+		return out
+	}
 	f, err := fsys.Open(".git/index")
 	if err != nil {
 		return out

@@ -108,9 +108,9 @@ func TestDownloadsAreTriedAgain(t *testing.T) {
 		want    string
 	}{
 		{[]func() *http.Response{broken, refused, func() *http.Response { return body(strings.NewReader("0123")) }}, 3, 1200 * time.Millisecond, ""},
-		{[]func() *http.Response{refused}, 3, 1200 * time.Millisecond, "https://ada:xxxxx@charts.example.com/a.tgz cannot be reached: refused"},
-		{[]func() *http.Response{broken}, 3, 1200 * time.Millisecond, "https://ada:xxxxx@charts.example.com/a.tgz broke off: broken"},
-		{[]func() *http.Response{func() *http.Response { return body(strings.NewReader("01234")) }}, 1, 0, "https://ada:xxxxx@charts.example.com/a.tgz has more than 0 MiB"},
+		{[]func() *http.Response{refused}, 3, 1200 * time.Millisecond, "https://xxxxx@charts.example.com/a.tgz cannot be reached: refused"},
+		{[]func() *http.Response{broken}, 3, 1200 * time.Millisecond, "https://xxxxx@charts.example.com/a.tgz broke off: broken"},
+		{[]func() *http.Response{func() *http.Response { return body(strings.NewReader("01234")) }}, 1, 0, "https://xxxxx@charts.example.com/a.tgz has more than 0 MiB"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			asked, began := 0, time.Now()
@@ -226,7 +226,7 @@ func TestWhatAnIndexLeadsTo(t *testing.T) {
 func TestRepositoriesThatAreNone(t *testing.T) {
 	for repo, want := range map[string]string{
 		"https://ada:hunter2@a b/":    `repository "(not a URL)" is no URL`,
-		"ftp://ada:hunter2@a.example": "repository ftp://ada:xxxxx@a.example: its scheme must be https or oci",
+		"ftp://ada:hunter2@a.example": "repository ftp://xxxxx@a.example: its scheme must be https or oci",
 		"oci://bad host":              `repository "(not a URL)" is no URL`,
 		"oci://":                      "oci:///web: ",
 	} {

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -68,12 +66,8 @@ func (s Source) load(ctx context.Context, r Release) (*chart.Chart, error) {
 	}
 	missing := &NotFoundError{Chart: r.Chart, Version: r.Version}
 	if s.Folder != "" {
-		path, err := s.inFolder(r)
-		if err != nil {
-			return nil, err
-		}
-		if path != "" {
-			return s.read(path, r)
+		if ch, err := s.fromFolder(r); ch != nil || err != nil {
+			return ch, err
 		}
 		missing.Places = append(missing.Places, "folder "+s.Folder+" has "+s.offer(r.Chart))
 	}
@@ -159,59 +153,9 @@ func (s Source) kept(path string, r Release, digest string) (*chart.Chart, error
 
 func archive(name, version string) string { return name + "-" + version + ".tgz" }
 
-// inFolder returns where Folder has the chart, or nothing.
-func (s Source) inFolder(r Release) (string, error) {
-	if _, err := os.Stat(s.Folder); err != nil {
-		return "", fmt.Errorf("folder of charts: %w", err)
-	}
-	bare := strings.TrimPrefix(r.Version, "v")
-	for _, name := range []string{
-		archive(r.Chart, r.Version), archive(r.Chart, bare), archive(r.Chart, "v"+bare),
-		r.Chart + "-" + r.Version, r.Chart + "-" + bare, r.Chart,
-	} {
-		path := filepath.Join(s.Folder, name)
-		info, err := os.Stat(path)
-		if err != nil {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(path, "Chart.yaml")); info.IsDir() && err != nil {
-			continue
-		}
-		return path, nil
-	}
-	if !s.AnyVersion {
-		return "", nil
-	}
-	if others := s.archives(r.Chart); len(others) > 0 {
-		return others[len(others)-1], nil
-	}
-	return "", nil
-}
-
-// archives returns Folder's archives of a chart, by name.
-func (s Source) archives(name string) []string {
-	all, _ := filepath.Glob(filepath.Join(s.Folder, name+"-*.tgz"))
-	return slices.DeleteFunc(all, func(path string) bool {
-		rest := strings.TrimPrefix(strings.TrimPrefix(filepath.Base(path), name+"-"), "v")
-		return rest == "" || rest[0] < '0' || rest[0] > '9' // another chart whose name begins so
-	})
-}
-
-// offer says what Folder has of a chart.
-func (s Source) offer(name string) string {
-	others := s.archives(name)
-	for i, path := range others {
-		others[i] = filepath.Base(path)
-	}
-	if len(others) == 0 {
-		return "no chart of this name"
-	}
-	return strings.Join(others, ", ") + " only"
-}
-
-// read loads a chart from disk and checks that it is the one that was asked for.
+// read loads a download and checks that it is the chart that was asked for.
 func (s Source) read(path string, r Release) (*chart.Chart, error) {
-	ch, err := loader.Load(path)
+	ch, err := loader.LoadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("chart %s: %w", path, err)
 	}
