@@ -37,6 +37,7 @@ func askedAbout() map[string]string {
 		"costsOfVM":        "a VM's setting that counts from its next start (memory, cores, …)",
 		"costs":            "a network that may no longer mount the NFS server's folders (`allow`)",
 		"costsOfPush":      "../internal/session TestFleetPushAsks",
+		"rebootCosts":      "../internal/session TestHostPrepNamesWhatARebootStops",
 		"costsOfFiles":     ". TestTemplatesAreListedAndPruned",
 		"costsOfTemplate":  ". TestTemplatesAreListedAndPruned",
 	}
@@ -71,7 +72,7 @@ func costsSaid(t *testing.T) (out []string) {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	name := regexp.MustCompile(`^costs(Of\w+)?$`)
+	name := regexp.MustCompile(`^(costs(Of\w+)?|\w+Costs)$`)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
@@ -90,7 +91,7 @@ func costsSaid(t *testing.T) (out []string) {
 				}
 				return true
 			})
-			assert.True(t, found, "%s: Costs is no function called costsOf…, so nothing can be said of it", file)
+			assert.True(t, found, "%s: Costs is no function called costsOf… or …Costs, so nothing can be said of it", file)
 			return true
 		})
 	}
