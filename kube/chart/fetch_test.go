@@ -226,7 +226,7 @@ func TestWhatAnIndexLeadsTo(t *testing.T) {
 func TestRepositoriesThatAreNone(t *testing.T) {
 	for repo, want := range map[string]string{
 		"https://ada:hunter2@a b/":    `repository "(not a URL)" is no URL`,
-		"ftp://ada:hunter2@a.example": "repository ftp://ada:xxxxx@a.example: its scheme must be https or oci",
+		"ftp://ada:hunter2@a.example": "repository ftp://xxxxx@a.example: its scheme must be https or oci",
 		"oci://bad host":              `repository "(not a URL)" is no URL`,
 		"oci://":                      "oci:///web: ",
 	} {
