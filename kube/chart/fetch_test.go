@@ -108,7 +108,7 @@ func TestDownloadsAreTriedAgain(t *testing.T) {
 		want    string
 	}{
 		{[]func() *http.Response{broken, refused, func() *http.Response { return body(strings.NewReader("0123")) }}, 3, 1200 * time.Millisecond, ""},
-		{[]func() *http.Response{refused}, 3, 1200 * time.Millisecond, "https://ada:xxxxx@charts.example.com/a.tgz cannot be reached: refused"},
+		{[]func() *http.Response{refused}, 3, 1200 * time.Millisecond, "https://xxxxx@charts.example.com/a.tgz cannot be reached: refused"},
 		{[]func() *http.Response{broken}, 3, 1200 * time.Millisecond, "https://ada:xxxxx@charts.example.com/a.tgz broke off: broken"},
 		{[]func() *http.Response{func() *http.Response { return body(strings.NewReader("01234")) }}, 1, 0, "https://ada:xxxxx@charts.example.com/a.tgz has more than 0 MiB"},
 	} {
