@@ -307,6 +307,8 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 		b.KnownHosts = ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts"))
 	}
 	switch a := s.Spec.Access; {
+	case a.Jump != "" && b.KnownHosts == nil:
+		return failed(invalid, errors.New("ssh.jump: nothing here knows the jump host's key: set HOME to a folder whose .ssh/known_hosts does"))
 	case a.Jump != "":
 		return s.openJump(b, a.Jump)
 	case a.Proxy != "":
@@ -348,9 +350,6 @@ func (s *Session) openJump(b *cluster.Backend, jump string) error {
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		addr = net.JoinHostPort(addr, "22")
-	}
-	if b.KnownHosts == nil {
-		return failed(invalid, errors.New("ssh.jump: nothing here knows the jump host's key: set HOME to a folder whose .ssh/known_hosts does"))
 	}
 	signers := b.Signers
 	if b.TokenKey != nil {
