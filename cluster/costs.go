@@ -270,13 +270,19 @@ func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM
 	if vm == nil {
 		return cost
 	}
-	for _, d := range vm.Disks {
-		if d.Serial != "" {
-			cost.Holds = append(cost.Holds, fmt.Sprintf("disk %s (%s)", d.Serial, d.Size))
-		}
+	for _, d := range vm.Extra() {
+		cost.Holds = append(cost.Holds, diskWords(d))
 	}
 	for _, volume := range vm.Unused {
 		cost.Holds = append(cost.Holds, "the unused disk "+volume)
 	}
 	return cost
+}
+
+// diskWords names a disk of a machine, for whoever is asked whether it may go.
+func diskWords(d proxmox.Disk) string {
+	if d.Serial == "" {
+		return fmt.Sprintf("disk %s (%s), which the file does not name", d.Slot, d.Size)
+	}
+	return fmt.Sprintf("disk %s (%s)", d.Serial, d.Size)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
@@ -115,14 +116,13 @@ func (c *Cluster) unrivalled(ctx context.Context, n Node) error {
 }
 
 // dataOf lists what a machine has that is not made again: disks that the file calls
-// data, and volumes that were pulled out and kept.
+// data or does not name at all, and volumes that were pulled out and kept.
 func dataOf(n Node, vm *proxmox.VM) []string {
 	var out []string
-	for _, have := range vm.Disks {
-		for _, d := range n.Disks {
-			if d.Role == RoleData && d.Name == have.Serial {
-				out = append(out, fmt.Sprintf("disk %s (%s)", d.Name, have.Size))
-			}
+	for _, have := range vm.Extra() {
+		named := slices.IndexFunc(n.Disks, func(d Disk) bool { return d.Name == have.Serial })
+		if named < 0 || n.Disks[named].Role == RoleData {
+			out = append(out, diskWords(have))
 		}
 	}
 	for _, volume := range vm.Unused {

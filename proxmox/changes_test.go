@@ -500,3 +500,33 @@ func TestWhatAVMClaims(t *testing.T) {
 	}
 	assert.Equal(t, []string{"by address as hostpci0, running", "by address as hostpci0, until its next start", "by mapping m as hostpci1, running", "by address as hostpci7, running", "by address as hostpci15, until its next start, shared"}, got)
 }
+
+// What a VM boots from is what its boot order finds first; a disk with a serial is somebody's data.
+func TestExtraDisks(t *testing.T) {
+	disk := func(more ...string) map[string]string {
+		out := map[string]string{"scsi0": "a:vm-1-disk-0,size=1G", "scsi9": "a:vm-1-disk-1,size=2G", "ide2": "local:iso/s.iso,media=cdrom"}
+		for i := 0; i < len(more); i += 2 {
+			out[more[i]] = more[i+1]
+		}
+		return out
+	}
+	for what, x := range map[string]struct {
+		config map[string]string
+		want   string
+	}{
+		"ours":              {disk("boot", "order=scsi0"), "scsi9"},
+		"no order":          {disk(), "scsi9"},
+		"the other":         {disk("boot", "order=ide2;net0;scsi9;scsi0"), "scsi0"},
+		"an old key":        {disk("boot", "c", "bootdisk", "scsi9"), "scsi0"},
+		"with a serial":     {disk("scsi0", "a:vm-1-disk-0,size=1G,serial=s"), "scsi0 scsi9"},
+		"from nothing here": {map[string]string{"scsi3": "a:vm-1-disk-0,size=1G"}, "scsi3"},
+	} {
+		vm := &VM{config: x.config}
+		vm.read()
+		var slots []string
+		for _, d := range vm.Extra() {
+			slots = append(slots, d.Slot)
+		}
+		assert.Equal(t, x.want, strings.Join(slots, " "), what)
+	}
+}

@@ -243,6 +243,19 @@ func (v *VM) Disk(slot string) (Disk, bool) {
 	return Disk{}, false
 }
 
+// Extra returns the disks but for the one that the VM boots from, those without a serial too,
+// which are none of ours. Of several that it may boot from the first that is there counts.
+func (v *VM) Extra() []Disk {
+	order := strings.Split(loose(v.config["boot"]).Get("order"), ";")
+	order = append(order, v.config["bootdisk"], "scsi0", "virtio0", "sata0", "ide0")
+	for _, slot := range order {
+		if _, found := v.Disk(slot); found {
+			return slices.DeleteFunc(slices.Clone(v.Disks), func(d Disk) bool { return d.Slot == slot && d.Serial == "" })
+		}
+	}
+	return v.Disks
+}
+
 // volumes returns the ids of the disks that the configuration names, in slots or unused, as
 // it is and as it will be, sorted. ISOs are none of them; Proxmox's own disc for cloud-init is.
 func (v *VM) volumes() []string {
