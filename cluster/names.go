@@ -45,6 +45,11 @@ func (s *Spec) ownsFile(file string) bool {
 	return len(parts) == 4 && parts[0] == "homelab" && parts[1] == s.Name
 }
 
+// ownsBake reports whether a file is a seed with which a template of this cluster is baked.
+func (s *Spec) ownsBake(file string) bool {
+	return s.ownsFile(file) && strings.Split(file, "_")[2] == bakeName
+}
+
 // mappingID is the name of a node's resource mapping.
 func (s *Spec) mappingID(node string) string { return s.Name + "_" + node }
 

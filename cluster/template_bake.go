@@ -53,7 +53,22 @@ func (c *Cluster) bake(ctx context.Context, t template, vm *proxmox.VM) (err err
 	if err := c.Proxmox.Convert(ctx, vm); err != nil || seed == "" {
 		return err
 	}
-	return c.Proxmox.DeleteVolume(ctx, t.host, seed)
+	return c.dropSeed(ctx, t.host, seed)
+}
+
+// dropSeed deletes the seed of a bake that is over. Another ISO that somebody has put into
+// the drive stays, and so does one that another's VM has in its own.
+func (c *Cluster) dropSeed(ctx context.Context, host, id string) error {
+	seed := proxmox.Volume{ID: id, Content: isoContent}
+	if !c.spec.ownsBake(seed.Name()) {
+		progress.Say(ctx, "%s on %s stays: it is not the seed that the template was baked with", id, host)
+		return nil
+	}
+	all := []rest{{host: host, volumes: []proxmox.Volume{seed}}}
+	if err := c.spare(ctx, all, c.spec.tag()); err != nil {
+		return err
+	}
+	return c.clear(ctx, all)
 }
 
 // sealed reports whether a VM of which a template is made has only to become one:
@@ -144,6 +159,9 @@ func (c *Cluster) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*prox
 	file := s.seedFile(bakeName, cloudinit.Digest([]byte(t.host), []byte(digest)))
 	if vm != nil && vm.Seed != "" {
 		file = proxmox.Volume{ID: vm.Seed}.Name()
+	}
+	if !s.ownsBake(file) { // somebody has put it in: the machine has it or has not, it is not made
+		return vm, nil
 	}
 	if id, err := c.Proxmox.ISOVolume(ctx, t.host, s.Image.SeedStorage, file); err != nil {
 		return nil, err
