@@ -58,6 +58,8 @@ type Cluster struct {
 	logins logins
 	api    api
 	pushed pushed
+
+	seedsHad seedsHad
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
 	// platformParts makes the parts of the platform, once.

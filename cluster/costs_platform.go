@@ -146,7 +146,7 @@ func costsOfFiles(_ context.Context, all []rest, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
 		for _, v := range r.volumes {
-			out = append(out, converge.Cost{Machine: v.Name(), Kind: converge.Destroys, Why: "nothing needs it"})
+			out = append(out, converge.Cost{Machine: v.Name(), Kind: converge.Destroys, Why: "nothing on this Proxmox needs it"})
 		}
 	}
 	return out

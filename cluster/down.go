@@ -82,7 +82,7 @@ func (c *Cluster) destroyStep(seen proxmox.Summary, doubled bool) *converge.Reso
 			return drift.Unwanted(fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host))
 		},
 		Costs: c.costsOfMachine(seen.Name, ""),
-		Apply: c.Proxmox.Remove,
+		Apply: c.wreck,
 	}
 }
 

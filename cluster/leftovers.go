@@ -112,7 +112,7 @@ func (c *Cluster) remove(ctx context.Context, seen proxmox.Summary) error {
 	if err != nil || vm == nil {
 		return err
 	}
-	return c.Proxmox.Remove(ctx, vm)
+	return c.wreck(ctx, vm)
 }
 
 // rest is what lies about on a host.
@@ -320,7 +320,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 			}
 		}
 	}
-	return out, nil
+	return c.sparesTwins(ctx, host, out)
 }
 
 func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]bool) ([]string, error) {

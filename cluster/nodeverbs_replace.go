@@ -226,7 +226,7 @@ func (c *Cluster) wreckStep(n Node, old *proxmox.VM) *converge.Resource[*proxmox
 		},
 		Costs: c.costsOfMachine(n.Name, "its machine is made anew"),
 		Apply: func(ctx context.Context, have *proxmox.VM) error {
-			if err := c.Proxmox.Remove(ctx, have); err != nil {
+			if err := c.wreck(ctx, have); err != nil {
 				return err
 			}
 			c.met(ctx, n.Name).made.Store(true)

@@ -86,7 +86,7 @@ func (c *Cluster) bakeSealed(ctx context.Context, t template, found *proxmox.VM)
 		}
 		if cores, memory := c.spec.bakeShape(t.host); !interrupted && (found.Cores != cores || found.Memory != proxmox.Size(memory)) {
 			progress.Say(ctx, "making %s anew: it never ran, and the nodes have another size now", found)
-			if err := c.Proxmox.Remove(ctx, found); err != nil {
+			if err := c.wreck(ctx, found); err != nil {
 				return nil, err
 			}
 			found = nil
@@ -129,7 +129,7 @@ func (c *Cluster) bakeFilled(ctx context.Context, t template, vm *proxmox.VM) (*
 func (c *Cluster) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why error) (*proxmox.VM, error) {
 	reason, _, _ := strings.Cut(why.Error(), "\n")
 	progress.Say(ctx, "making %s anew: it was found switched off half-way, and came no further: %s", vm, reason)
-	if err := c.Proxmox.Remove(ctx, vm); err != nil {
+	if err := c.wreck(ctx, vm); err != nil {
 		return nil, errors.Join(why, err)
 	}
 	anew, err := c.bakeFilled(ctx, t, nil)

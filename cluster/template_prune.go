@@ -62,7 +62,7 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 			return drift.Unwanted(fmt.Sprintf("template %d, %s, no VM hangs on it", vm.VMID, t.State))
 		},
 		Costs: costsOfTemplate,
-		Apply: c.Proxmox.Remove,
+		Apply: c.wreck,
 	}
 }
 

@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// seedsHad are the seeds that machines of ours have had in their drives, as far as this run
+// has seen them.
+type seedsHad struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+func (h *seedsHad) note(vm *proxmox.VM) {
+	if vm == nil || vm.Seed == "" {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.names == nil {
+		h.names = map[string]bool{}
+	}
+	h.names[proxmox.Volume{ID: vm.Seed}.Name()] = true
+}
+
+func (h *seedsHad) has(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.names[name]
+}
+
+// wreck destroys a machine or template of ours. Its seed is known as ours from then on.
+func (c *Cluster) wreck(ctx context.Context, vm *proxmox.VM) error {
+	c.seedsHad.note(vm)
+	return c.Proxmox.Remove(ctx, vm)
+}
+
+// sparesTwins takes the seeds out of what lies about that may be another Proxmox's. Two that
+// share a storage and have a cluster of one name each, as a test and its production made from
+// one file have, call their seeds alike, and neither sees the other's VMs. On such a storage
+// ours are those that a machine of ours has or had in its drive, and those that the file as
+// it is now makes.
+func (c *Cluster) sparesTwins(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
+	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == isoContent }) {
+		return volumes, nil
+	}
+	storages, err := c.Proxmox.Storages(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	shared := map[string]bool{}
+	for _, s := range storages {
+		shared[s.Name] = s.Shared
+	}
+	var made map[string]bool
+	var out []proxmox.Volume
+	for _, v := range volumes {
+		if v.Content == isoContent && shared[v.Storage()] {
+			if made == nil {
+				if made, err = c.provenSeeds(ctx); err != nil {
+					return nil, err
+				}
+			}
+			if !made[v.Name()] && !c.seedsHad.has(v.Name()) {
+				progress.Say(ctx, "%s on %s stays: %s is shared, and another Proxmox may have it and a cluster called %s; "+
+					"where there is none, template:prune takes it away", v.ID, host, v.Storage(), c.spec.Name)
+				continue
+			}
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// provenSeeds looks which seeds the machines of ours have in their drives, and returns those
+// that the file makes.
+func (c *Cluster) provenSeeds(ctx context.Context) (map[string]bool, error) {
+	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	if err != nil {
+		return nil, err
+	}
+	for _, seen := range vms {
+		vm, err := c.Proxmox.Listed(ctx, c.spec.tag(), seen)
+		if err != nil {
+			return nil, err
+		}
+		c.seedsHad.note(vm)
+	}
+	made := map[string]bool{}
+	for _, n := range c.spec.Machines() {
+		if n.External {
+			continue
+		}
+		sd, err := c.seed(n)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range append([]string{sd.file}, sd.earlier...) {
+			made[file] = true
+		}
+	}
+	return made, nil
+}

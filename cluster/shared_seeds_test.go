@@ -1,0 +1,61 @@
+package cluster_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+)
+
+// A test and its production, made from one file, each on a Proxmox of its own, have their
+// seeds on one NAS. A seed that no machine here has ever had is the other's: it stays, and is
+// named. Where hosts have storages of their own it can only be ours.
+func TestSeedsOfAnotherProxmoxOnOneStorage(t *testing.T) {
+	const other = "homelab_duo_wk9_0123456789ab-01234567.iso"
+	for storage, stays := range map[string]bool{"isos": true, "local": false} {
+		t.Run(storage, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				model := pvesim.TwoHosts()
+				for i := range model.Hosts {
+					model.Hosts[i].Storages = append(model.Hosts[i].Storages, pvesim.Storage{Name: "isos", Type: "nfs", Content: []string{"iso"}, Shared: true,
+						Size: 100 * pvesim.GiB, Config: map[string]string{"server": "10.0.0.5", "export": "/isos"}})
+				}
+				w := newWorld(t, model)
+				defer w.close()
+				text := duo + "image: {seedStorage: " + storage + "}\n"
+				spec := parse(t, text)
+				w.up(t, spec)
+				c := w.cluster(t, spec)
+				theirs, err := c.Proxmox.Upload(t.Context(), "pve1", storage, other, make([]byte, 4096))
+				require.NoError(t, err)
+				c.Close()
+				time.Sleep(time.Minute)
+
+				check := func() {
+					t.Helper()
+					if !stays {
+						assert.NotContains(t, w.isos(), theirs)
+						return
+					}
+					assert.Contains(t, w.isos(), theirs)
+					assert.Contains(t, w.output.String(), theirs+" on pve1 stays: isos is shared, and another Proxmox may have it")
+				}
+				w.up(t, spec)
+				check()
+				w.up(t, parse(t, replace(t, text, "  wk: {count: 1, addresses: [10.0.0.21], gpus: 1}\n", "")))
+				check()
+				w.down(t, spec)
+				check()
+				want := 0
+				if stays {
+					want = 1
+				}
+				assert.Len(t, w.isos(), want, "ours go: those of machines that left the file, too")
+			})
+		})
+	}
+}
