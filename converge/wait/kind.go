@@ -67,30 +67,27 @@ func IsPassing(err error) bool {
 	return false
 }
 
-// Besides returns err, unless nothing but the end of a context is in it: what went wrong
-// before somebody pressed Ctrl-C, or before the time was over, is not to be lost.
-func Besides(err error) error {
-	if saysMore(err) {
+// Besides returns err, unless nothing but the end of a context is in it, or one of these
+// causes of it: what went wrong before somebody pressed Ctrl-C, or before the time was over,
+// is not to be lost.
+func Besides(err error, causes ...error) error {
+	if saysMore(err, append(causes, context.Canceled, context.DeadlineExceeded, net.ErrClosed)) { // connections are closed at the end
 		return err
 	}
 	return nil
 }
 
-func saysMore(err error) bool {
+func saysMore(err error, ends []error) bool {
+	is := func(end error) bool { return end != nil && errors.Is(err, end) }
 	switch e := err.(type) { //nolint:errorlint // the tree is walked here
 	case nil:
 		return false
 	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), saysMore)
+		return slices.ContainsFunc(e.Unwrap(), func(inner error) bool { return saysMore(inner, ends) })
 	case interface{ Unwrap() error }:
 		if inner := e.Unwrap(); inner != nil {
-			return saysMore(inner)
+			return saysMore(inner, ends)
 		}
 	}
-	for _, end := range []error{context.Canceled, context.DeadlineExceeded, net.ErrClosed} { // connections are closed at the end
-		if errors.Is(err, end) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(ends, is)
 }

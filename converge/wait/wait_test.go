@@ -144,6 +144,9 @@ func TestAnErrorAtTheEndIsKept(t *testing.T) {
 	cut := &net.OpError{Op: "dial", Net: "tcp", Err: net.ErrClosed}
 	assert.NoError(t, wait.Besides(fmt.Errorf("a: %w", errors.Join(context.Canceled, fmt.Errorf("b: %w", context.DeadlineExceeded), cut))))
 	assert.NoError(t, wait.Besides(nil))
+	late := errors.New("not within 30s")
+	assert.NoError(t, wait.Besides(fmt.Errorf("get: %w", errors.Join(late, context.Canceled)), late))
+	assert.Error(t, wait.Besides(late))
 }
 
 // What was seen before the wait is not looked at again at once.
