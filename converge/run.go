@@ -210,7 +210,7 @@ func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) erro
 		if err == nil && diff.Empty() {
 			return "", nil
 		}
-		if limited.Err() == nil || last.words() == "" || wait.Besides(err, context.Cause(limited)) != nil { // else it was cut short, and says nothing
+		if last.words() == "" || !wait.CutShort(limited, err) {
 			last.Diff, last.Err = diff, err
 		}
 		return cmp.Or(diff.String(), "it differs"), err

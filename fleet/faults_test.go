@@ -3,15 +3,56 @@ package fleet_test
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/faults"
 )
+
+// TestEveryReadAndWriteOfAPushFails: wherever the connection to the Git server breaks, the
+// branch is where it was or has all of ours, the error says what came from below, and doing
+// it again ends well, with one commit.
+func TestEveryReadAndWriteOfAPushFails(t *testing.T) {
+	want := tree(t)
+	s := serveSSH(t, bareRepo(t))
+	s.somebodyElse(t, map[string]string{"README.md": "theirs\n"})
+	before := git(t, s.bare, "rev-parse", "main")
+	whole := func() string {
+		have := s.files(t, "main")
+		for _, name := range want.Names() {
+			if !slices.Contains(have, "fleet/lab/"+name) {
+				return name + " is not there"
+			}
+		}
+		if git(t, s.bare, "rev-parse", "main^") != before {
+			return "there is more than one commit"
+		}
+		return ""
+	}
+	faults.Each(t, []faults.Kind{faults.Lost}, func(t *testing.T, f *faults.Faults, use func(*testing.T, faults.Case)) {
+		git(t, s.bare, "update-ref", "refs/heads/main", before)
+		r := s.remote
+		r.Dial = f.Dial((&net.Dialer{}).DialContext)
+		use(t, faults.Case{
+			Do:   func() error { _, err := r.Push(t.Context(), want, fleet.PushOptions{}); return err },
+			Done: whole,
+			Failed: func(error) string {
+				if git(t, s.bare, "rev-parse", "main") == before {
+					return ""
+				}
+				return whole()
+			},
+			Patient: true,
+		})
+	})
+}
 
 // TestEveryFileFails: whatever file cannot be written, the error says which; the list,
 // which says what is ours, is not written, and the next time all is written.

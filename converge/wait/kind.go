@@ -67,27 +67,35 @@ func IsPassing(err error) bool {
 	return false
 }
 
-// Besides returns err, unless nothing but the end of a context is in it, or one of these
-// causes of it: what went wrong before somebody pressed Ctrl-C, or before the time was over,
-// is not to be lost.
-func Besides(err error, causes ...error) error {
-	if saysMore(err, append(causes, context.Canceled, context.DeadlineExceeded, net.ErrClosed)) { // connections are closed at the end
+// Besides returns err, unless nothing but the end of a context is in it: what went wrong
+// before somebody pressed Ctrl-C is not to be lost.
+func Besides(err error) error {
+	if saysMore(err) {
 		return err
 	}
 	return nil
 }
 
-func saysMore(err error, ends []error) bool {
-	is := func(end error) bool { return end != nil && errors.Is(err, end) }
+func saysMore(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked here
 	case nil:
 		return false
 	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), func(inner error) bool { return saysMore(inner, ends) })
+		return slices.ContainsFunc(e.Unwrap(), saysMore)
 	case interface{ Unwrap() error }:
 		if inner := e.Unwrap(); inner != nil {
-			return saysMore(inner, ends)
+			return saysMore(inner)
 		}
 	}
-	return !slices.ContainsFunc(ends, is)
+	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// CutShort reports whether a look says nothing, since ctx has ended meanwhile: it has no
+// error, or one that comes of that end.
+func CutShort(ctx context.Context, err error) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	ends := []error{context.Cause(ctx), context.Canceled, context.DeadlineExceeded, net.ErrClosed} // connections are closed at the end
+	return err == nil || slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
 }

@@ -98,7 +98,7 @@ func Until(ctx context.Context, r Rule, look Look) error {
 			switch {
 			case err == nil && missing == "", IsPermanent(err), r.Strict && err != nil && !IsPassing(err) && ctx.Err() == nil:
 				return err
-			case ctx.Err() != nil && last.Seen != "" && Besides(err, context.Cause(ctx)) == nil: // it was cut short, and says nothing
+			case last.Seen != "" && CutShort(ctx, err):
 			case err != nil:
 				last.Seen, last.Err = firstLine(err), err
 			default:

@@ -122,7 +122,6 @@ func TestAnErrorAtTheEndIsKept(t *testing.T) {
 	full := errors.New("no space left on device")
 	for what, wrong := range map[string]func(ctx context.Context) error{
 		"alone":           func(context.Context) error { return full },
-		"with the end":    func(ctx context.Context) error { return errors.Join(ctx.Err(), fmt.Errorf("write: %w", full)) },
 		"within another":  func(context.Context) error { return fmt.Errorf("lamp.conf: %w", full) },
 		"before its time": func(context.Context) error { return wait.Passing(full) },
 	} {
@@ -141,12 +140,17 @@ func TestAnErrorAtTheEndIsKept(t *testing.T) {
 			assert.ErrorIs(t, err, context.DeadlineExceeded, what)
 		})
 	}
-	cut := &net.OpError{Op: "dial", Net: "tcp", Err: net.ErrClosed}
-	assert.NoError(t, wait.Besides(fmt.Errorf("a: %w", errors.Join(context.Canceled, fmt.Errorf("b: %w", context.DeadlineExceeded), cut))))
-	assert.NoError(t, wait.Besides(nil))
+	ctx, cancel := context.WithCancelCause(t.Context())
 	late := errors.New("not within 30s")
-	assert.NoError(t, wait.Besides(fmt.Errorf("get: %w", errors.Join(late, context.Canceled)), late))
-	assert.Error(t, wait.Besides(late))
+	cancel(late)
+	for _, end := range []error{nil, context.Canceled, &net.OpError{Op: "dial", Net: "tcp", Err: net.ErrClosed}, fmt.Errorf("get: %w", errors.Join(full, late))} {
+		assert.True(t, wait.CutShort(ctx, end), "%v", end)
+		assert.False(t, wait.CutShort(t.Context(), end), "%v", end)
+	}
+	assert.False(t, wait.CutShort(ctx, full))
+	assert.NoError(t, wait.Besides(fmt.Errorf("a: %w", errors.Join(context.Canceled, fmt.Errorf("b: %w", context.DeadlineExceeded)))))
+	assert.NoError(t, wait.Besides(nil))
+	assert.Error(t, wait.Besides(errors.Join(context.Canceled, full)))
 }
 
 // What was seen before the wait is not looked at again at once.
