@@ -60,17 +60,12 @@ func (s *Spec) allot(host string, ledger *proxmox.Ledger) *allotment {
 			}
 		}
 	}
-	// Those that keep what they have come before those that choose.
-	for _, keep := range []bool{true, false} {
-		for _, n := range nodes {
-			kept, has := b.kept(n)
-			if has != keep {
-				continue
-			}
-			out.shares[n.Name] = b.share(n, kept, has)
-			for _, g := range out.shares[n.Name].cards {
-				b.promised[g.Address.Whole()] = n.Name
-			}
+	b.enterKept(nodes)
+	for _, n := range nodes {
+		kept, has := b.kept(n)
+		out.shares[n.Name] = b.share(n, kept, has)
+		for _, g := range out.shares[n.Name].cards {
+			b.promised[g.Address.Whole()] = n.Name
 		}
 	}
 	return out
@@ -147,6 +142,21 @@ func (b *book) enterPromises(nodes []Node) {
 					b.promised[at.Whole()] = n.Name
 				}
 			}
+		}
+	}
+}
+
+// enterKept enters the cards that nodes have already and may keep: nobody else chooses one
+// of them, so a card changes hands only where the file names it. Of a node that has more
+// than it asks for, the others are free.
+func (b *book) enterKept(nodes []Node) {
+	for _, n := range nodes {
+		kept, _ := b.kept(n)
+		if len(kept) > n.GPUs.Count {
+			kept = b.fewer(n, kept)
+		}
+		for _, g := range kept {
+			b.promised[g.Address.Whole()] = n.Name
 		}
 	}
 }

@@ -17,8 +17,8 @@ func candidate(n Node, g proxmox.GPU) bool {
 	return strings.Contains(strings.ToLower(g.Name), strings.ToLower(n.GPUs.Model))
 }
 
-// choose gives a node cards: those that the file names, or free ones that sit next to
-// each other, with those that it has already among them. Asked for by address, a card
+// choose gives a node cards: those that it has already and those that the file names, or
+// free ones that sit next to each other. Asked for by address, a card
 // that cannot be had is an error; asked for by number, another one is taken.
 func (b *book) choose(n Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 	var free []seat
@@ -44,7 +44,7 @@ func (b *book) choose(n Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 		}
 	}
 	if len(free) >= n.GPUs.Count {
-		return together(free, n.GPUs.Count, len(b.ledger.Cards)), nil
+		return pick(free, n.GPUs.Count, len(b.ledger.Cards)), nil
 	}
 	asked := someGPUs(n.GPUs.Count)
 	if n.GPUs.Model != "" {
@@ -81,42 +81,99 @@ type seat struct {
 	mine  bool
 }
 
+// fewer are those of its cards that a node keeps which has more than it asks for.
+func (b *book) fewer(n Node, kept []proxmox.GPU) []proxmox.GPU {
+	var seats []seat
+	for i, card := range b.ledger.Cards {
+		if slices.ContainsFunc(kept, func(g proxmox.GPU) bool { return g.Address == card.Address }) && b.strangers[card.Address.Whole()].who == "" && card.Problem() == "" {
+			seats = append(seats, seat{GPU: card.GPU, index: i, mine: true})
+		}
+	}
+	if len(seats) <= n.GPUs.Count {
+		return kept
+	}
+	return pick(seats, n.GPUs.Count, len(b.ledger.Cards))
+}
+
+// pick gives a node count of the free cards: what it has already stays, and what it needs
+// beyond that comes beside it where that is free.
+func pick(free []seat, count, all int) []proxmox.GPU {
+	mine := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return !s.mine })
+	switch {
+	case len(mine) == 0:
+		mine = together(free, count, all)
+	case len(mine) > count:
+		mine = together(mine, count, all)
+	default:
+		mine = beside(mine, free, count, all)
+	}
+	out := make([]proxmox.GPU, len(mine))
+	for i, s := range mine {
+		out[i] = s.GPU
+	}
+	return out
+}
+
+// beside adds free cards to those that a node has, each the nearest to one of them, on
+// their side of the middle rather than beyond it, and in a run with it (see [together])
+// rather than outside. Among equals the first.
+func beside(mine, free []seat, count, all int) []seat {
+	type score struct{ across, apart, askew, first int }
+	far := func(s seat) score {
+		out := score{across: 1, apart: all, askew: 1, first: s.index}
+		for _, m := range mine {
+			out.apart = min(out.apart, max(s.index-m.index, m.index-s.index))
+			if all%2 != 0 || (s.index < all/2) == (m.index < all/2) {
+				out.across = 0
+			}
+			if s.index/count == m.index/count {
+				out.askew = 0
+			}
+		}
+		return out
+	}
+	for len(mine) < count {
+		left := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return seated(mine, s) })
+		mine = append(mine, slices.MinFunc(left, func(x, y seat) int {
+			a, b := far(x), far(y)
+			return cmp.Or(cmp.Compare(a.across, b.across), cmp.Compare(a.apart, b.apart), cmp.Compare(a.askew, b.askew), cmp.Compare(a.first, b.first))
+		}))
+	}
+	slices.SortFunc(mine, func(x, y seat) int { return cmp.Compare(x.index, y.index) })
+	return mine
+}
+
+func seated(seats []seat, s seat) bool {
+	return slices.ContainsFunc(seats, func(other seat) bool { return other.index == s.index })
+}
+
 // together picks count cards that sit as close as can be. Proxmox's API does not tell
 // which NUMA node a card hangs on, so this goes by the order on the bus: boards give
 // each socket a run of buses, the cards of a run are neighbours, and sockets have
 // equally many. So: cards without others between them, not on both sides of the
 // middle, and beginning where runs of that length begin, so that what is left over
 // fits the next node as well. Among equals the first.
-func together(free []seat, count, all int) []proxmox.GPU {
-	type score struct{ lost, span, crosses, askew, first int }
+func together(free []seat, count, all int) []seat {
+	type score struct{ span, crosses, askew, first int }
 	var best []seat
 	var bestScore score
 	for i := 0; i+count <= len(free); i++ {
 		run := free[i : i+count]
 		first, last := run[0].index, run[count-1].index
 		s := score{span: last - first, first: first}
-		for _, f := range free {
-			if f.mine && (f.index < first || f.index > last) {
-				s.lost++ // what the node has already stays, where that is possible
-			}
-		}
 		if all%2 == 0 && count <= all/2 && first < all/2 && last >= all/2 {
 			s.crosses = 1
 		}
 		if first%count != 0 {
 			s.askew = 1
 		}
-		better := cmp.Or(cmp.Compare(s.lost, bestScore.lost), cmp.Compare(s.span, bestScore.span), cmp.Compare(s.crosses, bestScore.crosses),
+		better := cmp.Or(cmp.Compare(s.span, bestScore.span), cmp.Compare(s.crosses, bestScore.crosses),
 			cmp.Compare(s.askew, bestScore.askew), cmp.Compare(s.first, bestScore.first))
 		if best == nil || better < 0 {
 			best, bestScore = run, s
 		}
 	}
-	out := make([]proxmox.GPU, len(best))
-	for i, s := range best {
-		out[i] = s.GPU
-	}
-	return out
+	return best
 }
 
 // tell says which cards a node has or gets, and why those:

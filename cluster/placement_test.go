@@ -74,6 +74,42 @@ func TestChoiceAndItsReason(t *testing.T) {
 	})
 }
 
+// Nodes that ask for more keep what they have, and get free cards added: nothing is taken
+// from a neighbour, so each restarts alone, once. Of those that ask for fewer the same.
+func TestMoreAndFewerCards(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		before, then []string
+		want         []string // cards as gpu1, gpu2, … have them
+	}{
+		{"each one more", []string{"1", "1", "1", "1"}, []string{"2", "2", "2", "2"}, []string{"01 81", "25 a1", "41 c1", "61 e1"}},
+		{"neighbours where they are free", []string{"1", "{pci: ['81:00']}"}, []string{"2", "{pci: ['81:00']}"}, []string{"01 25", "81"}},
+		{"one fewer, one more", []string{"2", "1"}, []string{"1", "2"}, []string{"01", "41 61"}},
+		{"a new node gets what is left", []string{"1", "1"}, []string{"2", "2", "4"}, []string{"01 41", "25 61", "81 a1 c1 e1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.EightA100())
+				defer w.close()
+				w.up(t, parse(t, gpuNodes(tt.before...)))
+				then := parse(t, gpuNodes(tt.then...))
+				before := w.now()
+				w.up(t, then)
+				for _, name := range before.changes().Restarted {
+					assert.Equal(t, 1, strings.Count(strings.Join(before.changes().Restarted, " "), name), name)
+				}
+				for i, cards := range tt.want {
+					vm := w.vm(t, fmt.Sprintf("gpu%d", i+1))
+					for _, bus := range strings.Fields(cards) {
+						assert.Contains(t, vm.PCI, "0000:"+bus+":00.0", vm.Name)
+					}
+				}
+				assert.Empty(t, w.plan(t, then))
+			})
+		})
+	}
+}
+
 func TestNoCardIsPromisedTwice(t *testing.T) {
 	all := []string{"01", "25", "41", "61", "81", "a1", "c1", "e1"}
 	entry := func(cards ...int) []string {
