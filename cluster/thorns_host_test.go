@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// prick refuses a request as Proxmox does.
+func prick(r *http.Request) *http.Response {
+	return &http.Response{StatusCode: http.StatusForbidden, Status: "403 " + thorn, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader(`{"data":null,"message":"` + thorn + `"}`))}
+}
+
+// thornsHosts is a file whose nodes are on two hosts, and are not made yet.
+const thornsHosts = `
+name: pair
+proxmox: {endpoint: lab, host: HOST, hosts: {pve1: {}, pve2: {}}}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+image: {template: ubuntu}
+defaults: {storage: vmdata}
+nodes:
+  cp1: {role: server, address: 10.0.0.11, cores: 2, memory: 4GiB}
+  wk1: {role: agent, address: 10.0.0.21, cores: 8, memory: 32GiB, gpus: 1}
+`
+
+// Every request that a host refuses fails the look that asks, and it says with what.
+func TestProxmoxRefusesALook(t *testing.T) {
+	for name, tt := range map[string]struct {
+		host   string // where the file puts its nodes
+		look   func(ctx context.Context, c *Cluster) error
+		spares []string // requests whose refusal does not fail it
+	}{
+		"hosts are chosen":                {host: AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placed(ctx, c.spec, c.Proxmox)) }},
+		"hosts are chosen, with patience": {host: AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(Place(ctx, c.spec, c.Proxmox)) }},
+		"templates are listed": {host: "pve1", spares: []string{"3 GET /api2/json/nodes/pve1/qemu/100/pending"}, look: func(ctx context.Context, c *Cluster) error {
+			all, err := c.Templates(ctx)
+			if err == nil && (len(all) != 1 || all[0].State != TemplateTheirs || !slices.Equal(all[0].Nodes, []string{"clone"})) {
+				return errNoServer
+			}
+			return err
+		}},
+		"a template is found":                 {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return c.checkSources(ctx) }},
+		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c *Cluster) error { return c.checkSources(ctx) }},
+		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.GPUs(ctx)) }},
+		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.Strays(ctx)) }},
+		"what is no longer asked for":         {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.removedStep().Observe(ctx)) }},
+		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.rests(ctx, c.wanted)) }},
+		"what lies about at the end": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
+			return second(c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil }))
+		}},
+		"whether all is settled": {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.settled(ctx)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for at := 0; ; at++ {
+					c, way, closed := thornyHosts(t, tt.host)
+					way.on, way.at = true, at
+					err := tt.look(c.begin(t.Context()), c)
+					closed()
+					if at == 0 {
+						require.NoError(t, err)
+						continue
+					}
+					if at > len(way.seen) {
+						break
+					}
+					if what := fmt.Sprint(at, " ", way.seen[at-1]); !slices.Contains(tt.spares, what) {
+						assert.ErrorContains(t, err, thorn, "request %s", what)
+					}
+				}
+			})
+		})
+	}
+}
+
+// thornyHosts is a cluster with two hosts that share a storage, on which there is a template of
+// somebody's with one clone.
+func thornyHosts(t *testing.T, host string) (*Cluster, *thorns, func()) {
+	t.Helper()
+	model := pvesim.TwoHosts()
+	for i := range model.Hosts {
+		model.Hosts[i].Storages = append(model.Hosts[i].Storages, pvesim.Storage{Name: "both", Type: "nfs", Content: []string{"images"}, Size: pvesim.TiB, Shared: true})
+	}
+	model.VMs = []pvesim.VM{
+		{ID: 100, Node: "pve1", Name: "ubuntu", Config: map[string]string{"template": "1", "ostype": "l26", "bios": "ovmf", "scsihw": "virtio-scsi-single", "boot": "order=scsi0",
+			"efidisk0": "both:100/base-100-disk-1.raw,efitype=4m,size=528K", "scsi0": "both:100/base-100-disk-0.raw,size=4G"}},
+		{ID: 101, Node: "pve1", Name: "clone", Config: map[string]string{"scsi0": "both:100/base-100-disk-0.raw/101/vm-101-disk-0.qcow2,size=4G"}},
+	}
+	sim := pvesim.New(model, pvesim.Options{})
+	way := &thorns{next: sim.Client().Transport, prick: prick}
+	id, token := sim.Token()
+	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way}})
+	require.NoError(t, err)
+	spec := parsed(t, strings.ReplaceAll(thornsHosts, "HOST", host))
+	c := &Cluster{spec: spec}
+	if host != AnyHost {
+		private, _, err := ssh.GenerateKey()
+		require.NoError(t, err)
+		signer, err := ssh.ParseSigner(private)
+		require.NoError(t, err)
+		c, err = New(spec, Backend{Dir: t.TempDir(), Proxmox: pve, Signers: []ssh.Signer{signer}})
+		require.NoError(t, err)
+	}
+	c.Proxmox = pve
+	return c, way, func() { c.Close(); sim.Close() }
+}
