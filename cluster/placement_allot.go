@@ -147,8 +147,8 @@ func (b *book) enterPromises(nodes []Node) {
 }
 
 // enterKept enters the cards that nodes have already and may keep: nobody else chooses one
-// of them, so a card changes hands only where the file names it. Of a node that has more
-// than it asks for, the others are free.
+// of them, so a card that is kept changes hands only where the file names it. Of a node that
+// has more than it asks for, the others are free.
 func (b *book) enterKept(nodes []Node) {
 	for _, n := range nodes {
 		kept, _ := b.kept(n)

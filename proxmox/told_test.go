@@ -155,8 +155,8 @@ func TestSentinels(t *testing.T) {
 		"anything":                                                        nil,
 	} {
 		for _, sentinel := range []error{ErrNotFound, ErrAgentNotRunning, fs.ErrNotExist} {
-			assert.Equal(t, sentinel == want, errors.Is(&Error{Status: 500, Message: text}, sentinel), "%s: %v", text, sentinel)
-			assert.Equal(t, sentinel == want, errors.Is(&TaskError{Exit: text}, sentinel), "%s: %v", text, sentinel)
+			assert.Equal(t, errors.Is(want, sentinel), errors.Is(&Error{Status: 500, Message: text}, sentinel), "%s: %v", text, sentinel)
+			assert.Equal(t, errors.Is(want, sentinel), errors.Is(&TaskError{Exit: text}, sentinel), "%s: %v", text, sentinel)
 		}
 	}
 	assert.ErrorIs(t, &Error{Status: 401}, ErrUnauthorized)
