@@ -230,6 +230,73 @@ func (c *Client) stillThat(ctx context.Context, vm *VM) (*VM, error) {
 	return now, nil
 }
 
+func (c *Client) destroy(ctx context.Context, vm *VM) error {
+	if err := c.destroys.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.destroys.Release(1)
+	c.vmids.reserve(vm.VMID)
+	progress.Say(ctx, "destroying %s", vm)
+	exit := ""
+	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() (err error) {
+		exit, err = c.finish(ctx, http.MethodDelete, vmPath(vm.Host, vm.VMID), params{"purge": 1, "destroy-unreferenced-disks": 1})
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	}, func() (bool, error) {
+		_, err := c.status(ctx, vm.Host, vm.VMID)
+		if errors.Is(err, ErrNotFound) {
+			return true, nil
+		}
+		return false, err
+	})
+	if err != nil {
+		return c.explain(ctx, vm, "destroy", err)
+	}
+	if exit == "OK" {
+		return nil
+	}
+	return c.volumesGone(ctx, vm)
+}
+
+// volumesGone removes what a destroy left behind: its "WARNINGS: 1" may hide
+// "Could not remove disk".
+func (c *Client) volumesGone(ctx context.Context, vm *VM) error {
+	var left []string
+	for _, storage := range vm.storagesInUse() {
+		c.glances.forget(nodePath(vm.Host, "storage", storage))
+		all, err := c.Volumes(ctx, vm.Host, storage, "images")
+		if err != nil {
+			return fmt.Errorf("VM %d is destroyed, but whether its disks are gone could not be seen: %w", vm.VMID, err)
+		}
+		for _, v := range all {
+			if v.VMID == vm.VMID {
+				left = append(left, v.ID)
+			}
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	// A disk is of another VM when the VMID was given away again: a VM's
+	// configuration is there before its first disk is, so this look is late enough.
+	var same flexInt
+	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vm.VMID)}}, &same)
+	if saidTaken(words(err)) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("VM %d is destroyed, but whether its disks %s are another's by now could not be seen: %w", vm.VMID, strings.Join(left, ", "), err)
+	}
+	for _, id := range left {
+		if err := c.DeleteVolume(ctx, vm.Host, id); err != nil {
+			return fmt.Errorf("VM %d is destroyed, but its disk %s is not: %w", vm.VMID, id, err)
+		}
+	}
+	return nil
+}
+
 // maxUnheld is in how many looks nothing may be at work on a locked VM: a task that ends
 // takes its lock away a moment later.
 const maxUnheld = 2
