@@ -73,20 +73,21 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
+	const reach = 10 * time.Second // for a connection, and again for TLS
 	// A transport of our own: the library's are shared by the whole process and
 	// live as long, and limit the rate to 5 requests a second.
 	transport := &http.Transport{
 		Proxy:               rc.Proxy,
 		DialContext:         cfg.Dial,
 		TLSClientConfig:     tlsConfig,
-		TLSHandshakeTimeout: 10 * time.Second,
+		TLSHandshakeTimeout: reach,
 		ForceAttemptHTTP2:   true,
 		IdleConnTimeout:     90 * time.Second,
 	}
 	if cfg.Dial != nil {
 		transport.Proxy = nil
 	} else {
-		transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+		transport.DialContext = (&net.Dialer{Timeout: reach}).DialContext
 	}
 	rt, err := rest.HTTPWrappersForConfig(rc, transport)
 	if err != nil {

@@ -36,9 +36,6 @@ func (e *DrainError) Error() string {
 	return fmt.Sprintf("drain node %s: %d pods are still there: %s", e.Node, len(e.Waiting), strings.Join(e.Waiting, "; "))
 }
 
-// drainInterval is how often evictions are tried again and the pods looked at.
-const drainInterval = 2 * time.Second
-
 // Cordon keeps new pods off a node. It writes nothing when that is so already.
 func (c *Client) Cordon(ctx context.Context, name string) error {
 	return c.cordon(ctx, name, true)
@@ -74,7 +71,7 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	}
 	var waiting []string
 	first := true
-	err := wait.Until(ctx, wait.Rule{What: "draining " + name, Limit: d.Timeout, Poll: drainInterval, Strict: true}, func(ctx context.Context) (string, error) {
+	err := wait.Until(ctx, wait.Rule{What: "draining " + name, Limit: d.Timeout, Strict: true}, func(ctx context.Context) (string, error) {
 		pods, err := c.pods(ctx, "drain node "+name, "", onNode(name))
 		if err != nil {
 			return "", err

@@ -2,9 +2,11 @@ package kube_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -130,4 +132,109 @@ func TestDeleteNode(t *testing.T) {
 		require.ErrorIs(t, w.Get(t.Context(), secret), kube.ErrNotFound, "the name is free")
 		assert.False(t, w.sim.HasNode("wk1"))
 	})
+}
+
+// TestDrainOfWhatGoesByItself: nobody is asked about pods that have ended or go already, and no
+// eviction is asked for twice.
+func TestDrainOfWhatGoesByItself(t *testing.T) {
+	const node, all = "GET /api/v1/nodes/wk1", "GET /api/v1/pods"
+	cordoned := `{"metadata": {"name": "wk1"}, "spec": {"unschedulable": true}}`
+	going := `, "deletionTimestamp": "2026-11-22T03:04:05Z"`
+	evict := func(name string) string { return "POST /api/v1/namespaces/default/pods/" + name + "/eviction" }
+	owned := `, "ownerReferences": [{"kind": "ReplicaSet", "name": "r", "uid": "u", "apiVersion": "apps/v1", "controller": true}]`
+	synctest.Test(t, func(t *testing.T) {
+		lone := items(pod("done", "", `"volumes": [{"name": "v", "emptyDir": {}}]`, `"phase": "Succeeded"`), pod("dead", "", "", `"phase": "Failed"`), pod("gone", "", "", ""), pod("newer", owned, "", ""), pod("goes", going, "", `"phase": "Running"`))
+		c, s := scripted(t, map[string]any{node: cordoned, all: []answer{{body: strings.Replace(lone, `"gone", "namespace": "default"`, `"gone", "namespace": "default"`+owned, 1)}, {body: items(pod("goes", going, "", ""), pod("newer", owned+going, "", ""))}, {body: items()}},
+			evict("done"): "{}", evict("dead"): "{}", evict("newer"): refusal(409, "another of that name")})
+		ctx, said := listening(t.Context())
+		began := time.Now()
+		require.NoError(t, c.Drain(ctx, "wk1", kube.Drain{GracePeriod: 90 * time.Second}))
+		assert.Equal(t, 4*time.Second, time.Since(began))
+		assert.Equal(t, []string{"draining wk1: waiting for pod default/done to end, and 2 more", "draining wk1: waiting for pod default/goes to end, and 1 more"}, said())
+		var evicted []string
+		for _, r := range s.all() {
+			if r.verb == "POST" {
+				evicted = append(evicted, r.verb+" "+r.path)
+				assert.Contains(t, r.body, `"gracePeriodSeconds":90,"preconditions":{"uid":""}`)
+			}
+		}
+		assert.Equal(t, []string{evict("done"), evict("dead"), evict("gone"), evict("newer")}, evicted)
+		assert.Equal(t, []string{"spec.nodeName=wk1"}, s.all()[1].query["fieldSelector"])
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c, s := scripted(t, map[string]any{node: cordoned, all: []answer{{body: items(pod("gone", owned, "", ""))}, {body: items()}}})
+		ctx, said := listening(t.Context())
+		require.NoError(t, c.Drain(ctx, "wk1", kube.Drain{}))
+		assert.Equal(t, []string{"draining wk1: its pods go"}, said())
+		assert.NotContains(t, s.all()[2].body, "gracePeriodSeconds")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := scripted(t, map[string]any{node: cordoned, all: items(pod("a", owned, "", "")), evict("a"): refusal(500, "broken")})
+		require.EqualError(t, c.Drain(t.Context(), "wk1", kube.Drain{}), "evict pod default/a: broken", "it says at once what no budget says")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		refused := answer{status: 429, body: `{"kind": "Status", "code": 429, "message": "Cannot evict", "details": {"causes": [{"reason": "Other"}, {"reason": "DisruptionBudget", "message": "needs 1"}]}}`}
+		c, _ := scripted(t, map[string]any{node: cordoned, all: items(pod("a", owned, "", ""), pod("b", owned, "", ""), pod("c", owned, "", "")), evict("a"): refused, evict("b"): refusal(429, "Cannot evict"),
+			evict("c"): answer{status: 429, body: `{"kind": "Status", "code": 429, "message": "Busy", "details": {}}`}})
+		began := time.Now()
+		err := c.Drain(t.Context(), "wk1", kube.Drain{})
+		require.EqualError(t, err, "drain node wk1: 3 pods are still there: pod default/a: PDB needs 1; pod default/b: PDB Cannot evict; pod default/c: PDB Busy")
+		assert.InDelta(t, (5 * time.Minute).Seconds(), time.Since(began).Seconds(), 2)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := scripted(t, map[string]any{node: cordoned, all: []answer{{body: items(pod("a", owned, "", ""))}, refusal(503, "away")}, evict("a"): "{}"})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		err := c.Drain(ctx, "wk1", kube.Drain{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, kube.ErrUnreachable)
+		var left *kube.DrainError
+		require.ErrorAs(t, err, &left)
+		assert.Equal(t, []string{"pod default/a to end"}, left.Waiting)
+		c, _ = scripted(t, map[string]any{node: cordoned, all: refusal(503, "away")})
+		err = c.Drain(t.Context(), "wk1", kube.Drain{Timeout: 10 * time.Second})
+		require.ErrorIs(t, err, kube.ErrUnreachable)
+		assert.False(t, strings.Contains(err.Error(), "pods are still there"), "nobody knows of any")
+	})
+}
+
+// TestWhoseBusinessADrainIs: pods of daemons and of the kubelet stay, others count.
+func TestWhoseBusinessADrainIs(t *testing.T) {
+	by := func(kind string, controller bool) string {
+		return fmt.Sprintf(`, "ownerReferences": [{"kind": %q, "name": "r", "uid": "u", "apiVersion": "apps/v1", "controller": %t}]`, kind, controller)
+	}
+	c, _ := scripted(t, map[string]any{"GET /api/v1/pods": items(pod("a", by("DaemonSet", true), "", ""), pod("b", by("ReplicaSet", true), "", ""),
+		pod("c", by("DaemonSet", false), "", ""), pod("d", `, "annotations": {"kubernetes.io/config.mirror": "x"}`, "", ""), pod("e", "", "", ""))})
+	n, err := c.Drainable(t.Context(), "wk1")
+	require.NoError(t, err)
+	assert.Equal(t, 3, n)
+}
+
+// TestCordonWritesOnlyWhatIsNew: and takes the field away rather than saying no.
+func TestCordonWritesOnlyWhatIsNew(t *testing.T) {
+	const node = "/api/v1/nodes/wk1"
+	open, shut := `{"spec": {}}`, `{"spec": {"unschedulable": true}}`
+	for _, c := range []struct {
+		is   string
+		do   func(*kube.Client) error
+		want string
+	}{
+		{open, func(c *kube.Client) error { return c.Cordon(t.Context(), "wk1") }, `{"spec": {"unschedulable": true}}`},
+		{shut, func(c *kube.Client) error { return c.Cordon(t.Context(), "wk1") }, ""},
+		{shut, func(c *kube.Client) error { return c.Uncordon(t.Context(), "wk1") }, `{"spec": {"unschedulable": null}}`},
+		{open, func(c *kube.Client) error { return c.Uncordon(t.Context(), "wk1") }, ""},
+	} {
+		client, s := scripted(t, map[string]any{"GET " + node: c.is, "PATCH " + node: "{}"})
+		require.NoError(t, c.do(client))
+		if c.want == "" {
+			assert.Len(t, s.calls(), 1)
+			continue
+		}
+		assert.JSONEq(t, c.want, s.all()[1].body)
+	}
+	client, _ := scripted(t, map[string]any{"GET " + node: open, "PATCH " + node: refusal(403, "no"), "DELETE " + node: refusal(403, "no")})
+	require.EqualError(t, client.Cordon(t.Context(), "wk1"), "cordon node wk1: not allowed: no")
+	require.EqualError(t, client.DeleteNode(t.Context(), "wk1"), "delete node wk1: not allowed: no")
+	client, _ = scripted(t, map[string]any{"GET " + node: shut, "PATCH " + node: refusal(403, "no")})
+	require.EqualError(t, client.Uncordon(t.Context(), "wk1"), "uncordon node wk1: not allowed: no")
 }

@@ -95,3 +95,43 @@ func FuzzParseTaint(f *testing.F) {
 		assert.Equal(t, strings.Replace(s, "=:", ":", 1), taint.String())
 	})
 }
+
+// TestWhoseLabelsAre: those that somebody sets again are nobody else's, all others are free.
+func TestWhoseLabelsAre(t *testing.T) {
+	for label, who := range map[string]string{
+		"kubernetes.io/hostname": "the kubelet", "kubernetes.io/arch": "the kubelet", "kubernetes.io/os": "the kubelet", "beta.kubernetes.io/arch": "the kubelet", "beta.kubernetes.io/x": "the kubelet",
+		"node-role.kubernetes.io/control-plane": "K3s", "node-role.kubernetes.io/master": "K3s", "node-role.kubernetes.io/etcd": "K3s",
+		"k3s.io/hostname": "K3s", "plan.k3s.io/x": "K3s", "p2p.k3s.cattle.io/enabled": "K3s", "k3s.cattle.io/x": "K3s",
+		"kubernetes.io/x": "", "x.io/hostname": "", "x.io/etcd": "", "node-role.kubernetes.io/worker": "", "hostname": "", "etcd": "", "cattle.io/x": "",
+	} {
+		err := kube.Marks{Labels: map[string]string{label: "x"}}.Validate()
+		if who == "" {
+			assert.NoError(t, err, label)
+			continue
+		}
+		assert.EqualError(t, err, "label "+label+": "+who+" sets it, and would set it again")
+	}
+	for key, free := range map[string]bool{"node.kubernetes.io/x": false, "node.cloudprovider.kubernetes.io/x": false, "x.io/node": true, "node": true} {
+		_, err := kube.ParseTaint(key + ":NoExecute")
+		assert.Equal(t, free, err == nil, key)
+	}
+	for _, effect := range []string{"NoSchedule", "PreferNoSchedule", "NoExecute"} {
+		taint, err := kube.ParseTaint("a=b:" + effect)
+		require.NoError(t, err)
+		assert.Equal(t, kube.Taint{Key: "a", Value: "b", Effect: effect}, taint)
+	}
+	_, err := kube.ParseTaint("a=b")
+	require.EqualError(t, err, `taint "a=b": write key=value:Effect or key:Effect`)
+}
+
+// TestMarksAgainstANode: what is missing, other, another's, or ours and no longer asked for.
+func TestMarksAgainstANode(t *testing.T) {
+	n := kube.Node{Labels: map[string]string{"same": "1", "other": "1", "theirs": "1", "mine": "", "empty": ""}, OwnedLabels: []string{"mine", "same", "lost"},
+		Taints:      []kube.Taint{{Key: "a", Value: "1", Effect: "NoSchedule"}, {Key: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoExecute"}, {Key: "d", Value: "v", Effect: "NoSchedule"}},
+		OwnedTaints: []string{"a:NoSchedule", "d:NoSchedule", "gone:NoExecute"}}
+	m := kube.Marks{Labels: map[string]string{"same": "1", "other": "2", "theirs": "1", "new": "", "empty": "x"},
+		Taints: []kube.Taint{{Key: "a", Value: "2", Effect: "NoSchedule"}, {Key: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoSchedule"}}}
+	assert.Equal(t, `label/empty: "" → x; label/new: ""; label/other: 1 → 2; label/mine: "" → (none); label/lost: "" → (none); `+
+		"taint/a: a=1:NoSchedule → a=2:NoSchedule; taint/c: c:NoSchedule; taint/d: d=v:NoSchedule → (none); taint/gone: gone:NoExecute → (none); "+
+		"label/theirs, taint/b [there already; looked after from now on]", m.Diff(n).String())
+}

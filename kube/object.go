@@ -58,15 +58,32 @@ func Decode(manifest []byte) ([]runtime.Object, error) {
 		if len(u.Object) == 0 {
 			continue
 		}
+		items := []runtime.Object{u}
 		if u.IsList() {
-			err = u.EachListItem(func(o runtime.Object) error { objs = append(objs, o); return nil })
-		} else {
-			objs = append(objs, u)
+			items = items[:0]
+			err = u.EachListItem(func(o runtime.Object) error { items = append(items, o); return whole(o) })
 		}
-		if err != nil || u.GetKind() == "" || u.GetAPIVersion() == "" {
-			return nil, errors.Join(fmt.Errorf("manifest, document %d: it is no Kubernetes object: apiVersion and kind must be set", i), err)
+		if err = errors.Join(err, whole(u)); err != nil {
+			return nil, fmt.Errorf("manifest, document %d: %w", i, err)
+		}
+		objs = append(objs, items...)
+	}
+}
+
+// whole says what an object lacks to be one. A name that YAML takes for a number or a
+// truth value, such as n or 12, would otherwise be none, and the namespace be default.
+func whole(o runtime.Object) error {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok || u.GetKind() == "" || u.GetAPIVersion() == "" {
+		return errors.New("it is no Kubernetes object: apiVersion and kind must be set")
+	}
+	for _, field := range []string{"name", "namespace"} {
+		v, _, err := unstructured.NestedFieldNoCopy(u.Object, "metadata", field)
+		if _, text := v.(string); err != nil || v != nil && !text {
+			return fmt.Errorf("metadata.%s of the %s is no text: quote it", field, u.GetKind())
 		}
 	}
+	return nil
 }
 
 // plain returns o as the mapping that is sent to the API server: with its kind,
@@ -83,6 +100,9 @@ func plain(o runtime.Object) (*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("object %T has no kind: %w", o, err)
 		}
 		u.SetGroupVersionKind(kinds[0])
+	}
+	if err := whole(u); err != nil {
+		return nil, err
 	}
 	if u.GetName() == "" {
 		return nil, fmt.Errorf("%s object without a name", u.GetKind())

@@ -102,7 +102,7 @@ func (p *plan) differs() drift.Diff {
 // values appends what differs between the values of two revisions. What is called
 // like a secret is masked: ours hold none, but Helm's by hand may.
 func values(d *drift.Diff, path []string, have, want any) {
-	if same(have, want) {
+	if text64(have) == text64(want) { // what is empty counts: false is not the chart's true
 		return
 	}
 	h, hok := have.(map[string]any)

@@ -3,9 +3,11 @@ package chart_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +32,12 @@ func bubble(t *testing.T, test func(t *testing.T, k *kube.Client, c *chart.Clien
 		before := func(*http.Request) error { return nil }
 		k := form(t)(func(next http.RoundTripper) http.RoundTripper {
 			return roundTrip(func(r *http.Request) (*http.Response, error) {
-				if err := before(r); err != nil {
+				err := before(r)
+				if errors.Is(err, errRefused) {
+					return &http.Response{StatusCode: http.StatusForbidden, Request: r, Body: io.NopCloser(strings.NewReader(
+						`{"kind": "Status", "code": 403, "message": "no way"}`))}, nil
+				}
+				if err != nil {
 					return nil, err
 				}
 				return next.RoundTrip(r)
@@ -39,6 +46,9 @@ func bubble(t *testing.T, test func(t *testing.T, k *kube.Client, c *chart.Clien
 		test(t, k, chart.NewClient(k, local), &before)
 	})
 }
+
+// errRefused has the API server answer that something is not allowed.
+var errRefused = errors.New("refused")
 
 // form makes a cluster, and returns what makes clients of it.
 func form(t *testing.T) func(wrap func(http.RoundTripper) http.RoundTripper) *kube.Client {

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,6 +21,7 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"sigs.k8s.io/yaml"
@@ -136,10 +138,11 @@ func keep(path string, data []byte) error {
 
 // client makes the client for one download.
 func (s Source) client() *http.Client {
+	const reach = 10 * time.Second // for a connection, and again for TLS
 	t := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
+		DialContext:           (&net.Dialer{Timeout: reach}).DialContext,
+		TLSHandshakeTimeout:   reach,
 		ResponseHeaderTimeout: 30 * time.Second,
 		ForceAttemptHTTP2:     true,
 	}
@@ -239,11 +242,11 @@ func fromURL(ctx context.Context, client *http.Client, repo *url.URL, raw, versi
 		return nil, &downgradeError{repo.Redacted(), u.Redacted()}
 	}
 	if u.Scheme == "oci" { // bitnami's index does so
-		name, tag, ok := strings.Cut(strings.TrimPrefix(raw, "oci://"), ":")
-		if !ok {
-			tag = version
+		ref, err := registry.ParseReference(strings.TrimPrefix(raw, "oci://"))
+		if err != nil {
+			return nil, err
 		}
-		return pull(ctx, client, name, tag)
+		return pull(ctx, client, ref.Registry+"/"+ref.Repository, cmp.Or(ref.Reference, version))
 	}
 	if u.Host == repo.Host && u.User == nil {
 		u.User = repo.User
@@ -370,10 +373,10 @@ func parseManifest(raw []byte) (layer descriptor, err error) {
 }
 
 // loopback reports whether a registry is on this machine, and so speaks plain HTTP.
-func loopback(registry string) bool {
-	host, _, err := net.SplitHostPort(registry)
+func loopback(server string) bool {
+	host, _, err := net.SplitHostPort(server)
 	if err != nil {
-		host = registry
+		host = server
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

@@ -62,7 +62,7 @@ func (c *Client) plan(ctx context.Context, r Release) (*plan, error) {
 	}
 	values, err := normal(r.Values)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	p.config = canonical(values)
 	p.files = digest(ch)

@@ -120,17 +120,10 @@ func pack(rel *release.Release) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := z.Write(data); err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return []byte(base64.StdEncoding.EncodeToString(b.Bytes())), nil
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // that level there is
+	_, err = z.Write(data)
+	err = errors.Join(err, z.Close())
+	return []byte(base64.StdEncoding.EncodeToString(b.Bytes())), err
 }
 
 // encodeRecord returns the Secret of a revision.

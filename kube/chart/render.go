@@ -246,10 +246,7 @@ func objects(manifest string) ([]*unstructured.Unstructured, error) {
 	}
 	out := make([]*unstructured.Unstructured, 0, len(objs))
 	for _, o := range objs {
-		u, ok := o.(*unstructured.Unstructured)
-		if !ok {
-			return nil, fmt.Errorf("manifest: unexpected object %T", o)
-		}
+		u := o.(*unstructured.Unstructured) // as Decode gives them
 		if u.GetName() == "" {
 			return nil, fmt.Errorf("manifest: %s without a name", u.GetKind())
 		}

@@ -177,9 +177,6 @@ func (s Source) read(path string, r Release) (*chart.Chart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chart %s: %w", path, err)
 	}
-	if err := ch.Validate(); err != nil {
-		return nil, fmt.Errorf("chart %s: %w", path, err)
-	}
 	m := ch.Metadata
 	if m.Name != r.Chart {
 		return nil, fmt.Errorf("chart %s is called %s in its Chart.yaml, not %s", path, m.Name, r.Chart)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,10 +54,10 @@ func normal(values map[string]any) (map[string]any, error) {
 		return out, nil
 	}
 	b, err := json.Marshal(values)
-	if err != nil {
-		return nil, fmt.Errorf("values: %w", err)
+	if err == nil {
+		err = json.Unmarshal(b, &out)
 	}
-	if err := json.Unmarshal(b, &out); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("values: %w", err)
 	}
 	return out, nil
@@ -112,12 +113,9 @@ func validate(schema []byte, values map[string]any, path []string) ([]Problem, e
 		return nil, err
 	}
 	err = compiled.Validate(values)
-	if err == nil {
-		return nil, nil
-	}
-	invalid, ok := err.(*jsonschema.ValidationError) //nolint:errorlint // as the library documents it
-	if !ok {
-		return nil, err
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return nil, err // there is none, mostly
 	}
 	found := map[Problem]bool{}
 	leaves(invalid, path, found)
@@ -141,6 +139,9 @@ func leaves(e *jsonschema.ValidationError, path []string, found map[Problem]bool
 		for _, p := range k.Properties {
 			found[Problem{dotted(slices.Concat(path, e.InstanceLocation, []string{p})), "is not a key that the chart knows"}] = true
 		}
+		return
+	case *kind.PropertyNames:
+		found[Problem{at, fmt.Sprintf("key %q %s", k.Property, choices(e))}] = true
 		return
 	}
 	if len(e.Causes) == 0 {
@@ -210,8 +211,6 @@ func text(k jsonschema.ErrorKind) string {
 		return fmt.Sprintf("with %s it needs %s", k.Prop, strings.Join(k.Missing, ", "))
 	case *kind.FalseSchema, *kind.Not:
 		return "is not allowed here"
-	case *kind.PropertyNames:
-		return fmt.Sprintf("key %q is not allowed", k.Property)
 	case *kind.UniqueItems:
 		return fmt.Sprintf("entries %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
 	}
