@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,41 +74,22 @@ func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (s
 }
 
 // RewriteKubeconfig returns a kubeconfig of one cluster, such as K3s writes, with
-// another way in. All else in it stays.
+// another way in. Of what was there, authority, certificates, keys and tokens stay. What
+// K3s never writes is an error: whoever is root on a server could have our side read its
+// own files (tokenFile) or run a program (exec).
 func RewriteKubeconfig(kubeconfig []byte, to Access) ([]byte, error) {
-	var doc map[string]any
-	if err := yaml.Unmarshal(kubeconfig, &doc); err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+	var doc kubeconfigDoc
+	if err := yaml.UnmarshalStrict(kubeconfig, &doc); err != nil {
+		return nil, fmt.Errorf("kubeconfig: it is not as K3s writes it, and is not used: %w", err)
 	}
-	cluster, err := only(doc, "clusters")
-	if err != nil {
+	if err := cmp.Or(one("clusters", len(doc.Clusters)), one("users", len(doc.Users)), one("contexts", len(doc.Contexts))); err != nil {
 		return nil, err
 	}
-	user, err := only(doc, "users")
-	if err != nil {
-		return nil, err
-	}
-	ctx, err := only(doc, "contexts")
-	if err != nil {
-		return nil, err
-	}
-	how, ok := cluster["cluster"].(map[string]any)
-	if !ok {
-		return nil, errors.New("kubeconfig: its cluster says nothing of how to reach it")
-	}
-	how["server"] = to.Server
-	if to.ProxyURL != "" {
-		how["proxy-url"] = to.ProxyURL
-	}
+	cluster, user, way := &doc.Clusters[0], &doc.Users[0], &doc.Contexts[0]
+	cluster.Cluster.Server, cluster.Cluster.ProxyURL = to.Server, to.ProxyURL
 	if to.Cluster != "" {
-		cluster["name"], user["name"], ctx["name"] = to.Cluster, to.Cluster, to.Cluster
-		doc["current-context"] = to.Cluster
-		inner, ok := ctx["context"].(map[string]any)
-		if !ok {
-			inner = map[string]any{}
-			ctx["context"] = inner
-		}
-		inner["cluster"], inner["user"] = to.Cluster, to.Cluster
+		cluster.Name, user.Name, way.Name, doc.CurrentContext = to.Cluster, to.Cluster, to.Cluster, to.Cluster
+		way.Context.Cluster, way.Context.User = to.Cluster, to.Cluster
 	}
 	out, err := yaml.Marshal(doc)
 	if err != nil {
@@ -116,15 +98,47 @@ func RewriteKubeconfig(kubeconfig []byte, to Access) ([]byte, error) {
 	return out, nil
 }
 
-// only returns the one entry of a kubeconfig's list.
-func only(doc map[string]any, list string) (map[string]any, error) {
-	entries, _ := doc[list].([]any)
-	if len(entries) != 1 {
-		return nil, fmt.Errorf("kubeconfig: expected one entry in %s, found %d", list, len(entries))
+func one(list string, found int) error {
+	if found != 1 {
+		return fmt.Errorf("kubeconfig: expected one entry in %s, found %d", list, found)
 	}
-	entry, ok := entries[0].(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("kubeconfig: the entry in %s is not a mapping", list)
-	}
-	return entry, nil
+	return nil
+}
+
+// kubeconfigDoc is all that K3s writes into a kubeconfig (clientaccess.WriteClientKubeConfig).
+type kubeconfigDoc struct {
+	APIVersion     string              `json:"apiVersion,omitempty"`
+	Kind           string              `json:"kind,omitempty"`
+	Clusters       []kubeconfigCluster `json:"clusters"`
+	Contexts       []kubeconfigContext `json:"contexts"`
+	CurrentContext string              `json:"current-context,omitempty"`
+	Preferences    *struct{}           `json:"preferences,omitempty"`
+	Users          []kubeconfigUser    `json:"users"`
+}
+
+type kubeconfigCluster struct {
+	Name    string `json:"name"`
+	Cluster struct {
+		Authority string `json:"certificate-authority-data,omitempty"`
+		Server    string `json:"server"`
+		ProxyURL  string `json:"proxy-url,omitempty"`
+	} `json:"cluster"`
+}
+
+type kubeconfigContext struct {
+	Name    string `json:"name"`
+	Context struct {
+		Cluster   string `json:"cluster"`
+		User      string `json:"user"`
+		Namespace string `json:"namespace,omitempty"`
+	} `json:"context"`
+}
+
+type kubeconfigUser struct {
+	Name string `json:"name"`
+	User struct {
+		Certificate string `json:"client-certificate-data,omitempty"`
+		Key         string `json:"client-key-data,omitempty"`
+		Token       string `json:"token,omitempty"`
+	} `json:"user"`
 }

@@ -51,6 +51,30 @@ func TestKubeconfig(t *testing.T) {
 	assert.EqualError(t, err, "kubeconfig: expected one entry in clusters, found 0")
 }
 
+// Whoever is root on a server writes its kubeconfig, and we use it: it has us read no file
+// of ours, run nothing, and trust nobody else.
+func TestAKubeconfigOfAStranger(t *testing.T) {
+	for at, keys := range map[string][]string{
+		"    client-key-data: S0VZ\n": {
+			"    exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, id]}\n", "    tokenFile: /root/.ssh/id_ed25519\n",
+			"    auth-provider: {name: gcp}\n", "    client-key: /root/key\n", "    client-certificate: /root/cert\n", "    as: root\n",
+		},
+		"    server: https://127.0.0.1:6443\n": {"    certificate-authority: /root/ca\n", "    insecure-skip-tls-verify: true\n", "    tls-server-name: other\n"},
+		"kind: Config\n":                       {"extensions: [{name: a, extension: {}}]\n"},
+	} {
+		for _, key := range keys {
+			_, err := k3s.RewriteKubeconfig([]byte(strings.Replace(kubeconfig, at, at+key, 1)), k3s.Access{Server: "https://10.0.0.10:6443"})
+			name, _, _ := strings.Cut(strings.TrimSpace(key), ":")
+			require.ErrorContains(t, err, name, key)
+		}
+	}
+	out, err := k3s.RewriteKubeconfig([]byte(strings.Replace(kubeconfig, "    server:", "    proxy-url: http://stranger\n    server:", 1)), k3s.Access{Server: "https://10.0.0.10:6443"})
+	require.NoError(t, err)
+	assert.NotContains(t, string(out), "stranger")
+	_, err = k3s.RewriteKubeconfig([]byte(kubeconfig+"preferences: {}\n"), k3s.Access{Server: "https://10.0.0.10:6443"})
+	assert.NoError(t, err, "K3s wrote this once")
+}
+
 func FuzzRewriteKubeconfig(f *testing.F) {
 	f.Add(kubeconfig, "https://10.0.0.10:6443", "lab")
 	f.Add("clusters: [{cluster: {}}]\nusers: [{}]\ncontexts: [{context: 1}]", "https://[::1]:6443", "")

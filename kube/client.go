@@ -19,13 +19,17 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
 // Config says which cluster, and how to get there.
 type Config struct {
-	Kubeconfig []byte // as kubectl reads it, proxy-url included
+	// Kubeconfig is as kubectl reads it, proxy-url included, but with all credentials in
+	// it (`kubectl config view --raw --flatten`): it may come from another machine, and
+	// neither reads files of this one nor runs programs here.
+	Kubeconfig []byte
 	Context    string // which of its contexts; empty: the current one
 
 	// Dial connects to the API server. Nil connects as kubectl does. With a Dial
@@ -60,6 +64,9 @@ func New(cfg Config) (*Client, error) {
 	raw, err := clientcmd.Load(cfg.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if err := contained(raw); err != nil {
+		return nil, err
 	}
 	rc, err := clientcmd.NewNonInteractiveClientConfig(*raw, cfg.Context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
@@ -101,6 +108,25 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{base: base, http: &http.Client{Transport: rt, CheckRedirect: stay}, transport: transport, timeout: cfg.Timeout,
 		manager: Manager, known: &known{kinds: map[string][]metav1.APIResource{}}}, nil
+}
+
+// contained refuses a kubeconfig that takes credentials from elsewhere on this machine.
+func contained(raw *clientcmdapi.Config) error {
+	const cure = ": put the credentials into it with `kubectl config view --raw --flatten`, or make a token"
+	for name, user := range raw.AuthInfos {
+		if user.Exec != nil || user.AuthProvider != nil {
+			return fmt.Errorf("kubeconfig: user %q runs a program of this machine, which is not done%s", name, cure)
+		}
+		if file := cmp.Or(user.TokenFile, user.ClientCertificate, user.ClientKey); file != "" {
+			return fmt.Errorf("kubeconfig: user %q takes %q of this machine, which is not read%s", name, file, cure)
+		}
+	}
+	for name, cluster := range raw.Clusters {
+		if cluster.CertificateAuthority != "" {
+			return fmt.Errorf("kubeconfig: cluster %q takes %q of this machine, which is not read%s", name, cluster.CertificateAuthority, cure)
+		}
+	}
+	return nil
 }
 
 // stay follows no redirect: the transport would show our credentials to whoever it
