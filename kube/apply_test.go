@@ -122,7 +122,7 @@ func TestAnUnknownKindIsNamed(t *testing.T) {
 	o := live(t, "{apiVersion: x.io/v1, kind: Plan, metadata: {name: p}}")
 	managed := o.DeepCopy()
 	managed.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate,
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}})
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}})
 	for want, do := range map[string]func() error{
 		"apply plan p":     func() error { _, err := c.Apply(t.Context(), o); return err },
 		"read plan p":      func() error { return c.Get(t.Context(), o) },
@@ -301,7 +301,7 @@ func TestAdopt(t *testing.T) {
 	const path = "/api/v1/namespaces/default/configmaps/a"
 	entry := func(manager string, op metav1.ManagedFieldsOperationType, sub string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, Subresource: sub, APIVersion: "v1",
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:k":{}}}`)}}
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:k":{}}}`)}
 	}
 	of := func(entries ...metav1.ManagedFieldsEntry) *unstructured.Unstructured {
 		u := live(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default, resourceVersion: '7'}, data: {k: v}}")
@@ -332,7 +332,7 @@ func TestAdopt(t *testing.T) {
 
 	broken := of(entry("helm", metav1.ManagedFieldsOperationUpdate, ""))
 	list := broken.GetManagedFields()
-	list[0].FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"x":{}}`)}
+	list[0].FieldsV1 = metav1.NewFieldsV1(`{"x":{}}`)
 	broken.SetManagedFields(list)
 	require.ErrorContains(t, c.Adopt(t.Context(), broken, "helm"), "take over configmap default/a: ")
 }

@@ -60,12 +60,12 @@ func TestErrorsAreSorted(t *testing.T) {
 		}
 		require.ErrorIs(t, err, c.err)
 		for _, kind := range kinds {
-			assert.Equal(t, kind == c.kind, errors.Is(err, kind), "%v: %v", err, kind)
+			assert.Equal(t, errors.Is(c.kind, kind), errors.Is(err, kind), "%v: %v", err, kind)
 		}
 		var e *Error
 		require.ErrorAs(t, err, &e)
-		assert.Equal(t, c.kind == ErrUnreachable || c.kind == ErrConflict, e.Passing(), "%v", err)
-		assert.Equal(t, c.kind == ErrForbidden, e.Permanent(), "%v", err)
+		assert.Equal(t, errors.Is(c.kind, ErrUnreachable) || errors.Is(c.kind, ErrConflict), e.Passing(), "%v", err)
+		assert.Equal(t, errors.Is(c.kind, ErrForbidden), e.Permanent(), "%v", err)
 		assert.Len(t, e.Unwrap(), map[bool]int{true: 1, false: 2}[c.kind == nil])
 	}
 	assert.NoError(t, explain("do", nil))

@@ -149,7 +149,7 @@ func TestWhoseWorkEnds(t *testing.T) {
 	assert.Equal(t, []string{"2 pods that are made again"}, w.On("b"))
 	assert.Equal(t, []string{"1 pod that is made again"}, w.On("c"))
 	assert.Empty(t, w.Ends("c"))
-	assert.Equal(t, w.On("a")[:4], w.Ends("a"))
+	assert.Equal(t, w.On("a")[:5], w.Ends("a"))
 	assert.Empty(t, w.On("d"))
 	assert.Equal(t, []string{"the notebook big of ada", "the notebook of eve"}, w.Notebooks(""))
 	assert.Empty(t, w.Notebooks("another"))

@@ -262,10 +262,10 @@ func TestHooksThatRun(t *testing.T) {
 		client, _ := talking(t, c.answers)
 		why, err := client.running(t.Context(), thing(t, c.object))
 		assert.Equal(t, c.why, why, "%+v", c)
-		switch {
-		case c.err == "":
+		switch c.err {
+		case "":
 			require.NoError(t, err, "%+v", c)
-		case c.err == "cannot":
+		case "cannot":
 			require.Error(t, err)
 		default:
 			require.EqualError(t, err, c.err)

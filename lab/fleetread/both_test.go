@@ -123,6 +123,10 @@ func agree(t *testing.T, repo fs.FS, s fleetread.Source, what string) int {
 func TestBothReadTheRepositoriesOfTheLinter(t *testing.T) {
 	cases, err := filepath.Glob("../../fleet/testdata/lint/*/*")
 	require.NoError(t, err)
+	cases = slices.DeleteFunc(cases, func(name string) bool { // what the linter says of them is kept beside them
+		info, err := os.Stat(name)
+		return err == nil && !info.IsDir()
+	})
 	require.Greater(t, len(cases), 100)
 	count := map[int]int{}
 	for _, dir := range cases {
