@@ -66,6 +66,11 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 	if err := w.sleep(w.s.opts.Timing.Destroy); err != nil {
 		return err
 	}
+	warned := 0
+	kept := func(volid string, err error) {
+		warned++
+		w.log("WARN: Could not remove disk '%s', check manually: %s", volid, err)
+	}
 	for _, volid := range volids {
 		st, name := h.volume(volid)
 		if st != nil && st.volumes[name] == nil && st.fileBased() && v.owns(st, name) && !isCloudInit(volid) {
@@ -76,11 +81,11 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 		}
 		unlock, err := w.lockStorage(st)
 		if err != nil {
-			w.log("Could not remove disk '%s', check manually: %s", volid, err)
+			kept(volid, err)
 			continue
 		}
 		if err := w.erase(st, name); err != nil {
-			w.log("Could not remove disk '%s', check manually: %s", volid, err)
+			kept(volid, err)
 		}
 		unlock()
 	}
@@ -90,6 +95,9 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 	delete(w.s.vms, v.id)
 	delete(w.s.firewalls, "vm/"+itoa(v.id))
 	w.s.forgetACLs("/vms/" + itoa(v.id))
+	if warned > 0 {
+		return warnings(warned)
+	}
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package pvesim
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,6 +64,38 @@ func TestManyAllocationsHitTheStorageLock(t *testing.T) {
 			}
 		}
 		assert.Len(t, owners, good, "and no disks")
+	})
+}
+
+// A VM whose disks cannot be removed is gone all the same, and its task says that it has
+// warned (destroy_vm of PVE/QemuServer.pm, by log_warn).
+func TestDisksThatStayAreWarnedOf(t *testing.T) {
+	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
+		c.template()
+		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", "200")))
+		held := func() { // by somebody who does not come to an end
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, st := range s.hosts["pve1"].storages {
+				_, err := worker{s: s}.lockStorage(st)
+				require.NoError(t, err)
+			}
+		}
+		left := func() (names []string) {
+			for _, v := range s.Volumes() {
+				if v.Owner == 200 {
+					names = append(names, v.ID)
+				}
+			}
+			return names
+		}
+		before := left()
+		require.NotEmpty(t, before)
+		held()
+		exit := c.wait(c.do("DELETE", "/nodes/pve1/qemu/200", "purge", "1"))
+		assert.Equal(t, before, left())
+		assert.Equal(t, fmt.Sprintf("WARNINGS: %d", len(before)), exit)
+		assert.False(t, slices.ContainsFunc(s.VMs(), func(v VMState) bool { return v.ID == 200 }))
 	})
 }
 
