@@ -19,10 +19,10 @@ type Graph struct {
 	// Begin returns the context for the steps of one Look or Run: what they are to
 	// remember during that, and not for longer, can be in it. May be nil.
 	Begin func(ctx context.Context) context.Context
-	// Before is called once in a run, before the first Act; a run with nothing to do does
-	// not call it. Whatever was looked at before it returned is looked at again, for the
-	// world may have changed while it waited. Its error ends the run, in which nothing
-	// was done, and is Run's. Its progress is told as that of the step that would have
+	// Before is called once in a run, before the first Act and before anything is waited
+	// for; a run with nothing to do does not call it. The steps that differed before it
+	// returned are looked at again, for the world may have changed while it waited. Its
+	// error ends the run, in which nothing was done, and is Run's. Its progress is told as that of the step that would have
 	// acted first. May be nil.
 	Before func(ctx context.Context) error
 	// May is asked before every Act, with what was found just now: Step, Diff and Costs.

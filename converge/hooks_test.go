@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -268,4 +269,41 @@ func TestInterruptedBeforeItBegins(t *testing.T) {
 		assert.Equal(t, 2, rep.Count(converge.Cancelled))
 		assert.False(t, a.on.Load() || b.on.Load())
 	})
+}
+
+// Who only waits asks before it does, too: for what differs with time, and for what cannot
+// be seen for a while.
+func TestWaitingBeginsTheRun(t *testing.T) {
+	for _, what := range []string{"differs", "fails"} {
+		synctest.Test(t, func(t *testing.T) {
+			var begun atomic.Bool
+			start := time.Now()
+			var g converge.Graph
+			g.Add(&converge.Resource[bool]{
+				ID: "guest",
+				Observe: func(context.Context) (bool, error) {
+					up := time.Since(start) > 5*time.Second
+					if what == "fails" && !up {
+						return false, restarting{}
+					}
+					return up, nil
+				},
+				Diff: func(up bool) drift.Diff {
+					if up {
+						return nil
+					}
+					return drift.Missing("guest")
+				},
+				Poll: time.Second,
+			})
+			g.Before = func(context.Context) error {
+				assert.Zero(t, time.Since(start), "nothing was waited for")
+				assert.True(t, begun.CompareAndSwap(false, true))
+				return nil
+			}
+			_, err := g.Run(t.Context(), nil)
+			require.NoError(t, err)
+			assert.True(t, begun.Load(), what)
+		})
+	}
 }

@@ -109,6 +109,11 @@ func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool
 	if err == nil || ctx.Err() != nil || !wait.IsPassing(err) {
 		return changed, err
 	}
+	if !r.gate.open() {
+		if over := r.gate.pass(ctx); over != nil {
+			return false, errors.Join(err, over)
+		}
+	}
 	last, rule := unsettled(n)
 	last.Err, rule.Seen, rule.Strict = err, err.Error(), true
 	rule.Say = func(string) { emit(Event{Kind: Waiting, Message: last.words()}) }
@@ -150,8 +155,9 @@ func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool
 	return true, settle(ctx, n, diff, emit)
 }
 
-// agreed looks at a step, and returns an Act only when the run has begun and nobody
-// objects to what was found since.
+// agreed looks at a step, and returns what differs only when the run has begun, for what
+// another takes away would be waited for in vain; and an Act only when nobody objects to
+// what was found since.
 func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
 	by, may := looker(check), n.graph.May
 	if may != nil {
@@ -161,13 +167,13 @@ func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
 		begun := r.gate.open()
 		diff, act, costs, err := look(ctx, n, lookTime, by)
 		switch {
-		case err != nil || act == nil:
-			return diff, nil, err
+		case err != nil || diff.Empty():
+			return nil, nil, err
 		case !begun:
 			if err := r.gate.pass(ctx); err != nil {
 				return nil, nil, err
 			}
-		case may == nil:
+		case act == nil || may == nil:
 			return diff, act, nil
 		default:
 			err := may(ctx, Item{Step: n.step.Name(), Verdict: Change, Diff: diff, Costs: costs})

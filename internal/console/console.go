@@ -91,9 +91,11 @@ func (c *Console) hide(s string) string {
 // line makes one harmless line of a foreign text.
 func (c *Console) line(s string) string { return oneLine(c.hide(s)) }
 
-// Display shows a run. Listen is called for each event, Close once at its end.
+// Display shows a run. Listen is called for each event, Again where the run begins again
+// before it has changed anything, Close once at its end.
 type Display interface {
 	Listen(converge.Event)
+	Again()
 	Close()
 }
 

@@ -23,6 +23,8 @@ func (j *jsonLines) Listen(e converge.Event) {
 	_ = j.console.object(line) // a run goes on when nobody reads any more
 }
 
+func (j *jsonLines) Again() {}
+
 func (j *jsonLines) Close() {}
 
 // planItem is a plan's line for programs.

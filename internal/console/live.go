@@ -24,6 +24,8 @@ type live struct {
 	stop    chan struct{}
 	stopped chan struct{}
 
+	announced []string // names of the steps
+
 	mu       sync.Mutex
 	began    time.Time
 	parts    []*livePart
@@ -61,16 +63,29 @@ func newLive(c *Console, steps []string) *live {
 		console: c, paint: c.talk.paint,
 		screen: &screen{to: c.Talk, size: c.talk.size},
 		stop:   make(chan struct{}), stopped: make(chan struct{}),
-		steps: map[string]*liveStep{}, began: time.Now(), advice: advice{},
+		announced: steps, began: time.Now(),
 	}
-	for _, name := range partsOf(steps) {
-		l.parts = append(l.parts, &livePart{name: name})
-	}
-	for _, s := range steps {
-		l.step(s)
-	}
+	l.reset()
 	go l.run()
 	return l
+}
+
+// reset has heard of nothing yet.
+func (l *live) reset() {
+	l.parts, l.steps, l.ended, l.failures, l.advice = nil, map[string]*liveStep{}, 0, nil, advice{}
+	for _, name := range partsOf(l.announced) {
+		l.parts = append(l.parts, &livePart{name: name})
+	}
+	for _, s := range l.announced {
+		l.step(s)
+	}
+}
+
+// Again forgets what was heard; what was told stays.
+func (l *live) Again() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reset()
 }
 
 // run draws until Close.

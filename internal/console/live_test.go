@@ -296,3 +296,25 @@ func TestCrowd(t *testing.T) {
 	assert.Equal(t, []int{1, 2}, shown)
 	assert.Zero(t, more)
 }
+
+// A run that begins again is shown as one that has just begun.
+func TestLiveBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term := newTerminal(80, 24)
+		c := &Console{Talk: term, Live: true, Redact: &secret.Redactor{}, talk: face{size: func() (int, int) { return 80, 24 }}}
+		g := site(1, nil)
+		d := c.Display(g.Names())
+		for _, name := range g.Names() {
+			d.Listen(converge.Event{Step: name, Kind: converge.Checking, Time: time.Now()})
+			d.Listen(converge.Event{Step: name, Kind: converge.Unchanged, Time: time.Now()})
+		}
+		d.Again()
+		_, err := g.Run(t.Context(), d.Listen)
+		require.NoError(t, err)
+		d.Close()
+		assert.Empty(t, term.faults)
+		for _, name := range []string{"pve1", "cp1", "cp2", "cp3", "wk-gpu1"} {
+			assert.Equal(t, 1, strings.Count(term.all(), "✓ "+name+" "), term.all())
+		}
+	})
+}

@@ -75,14 +75,28 @@ func (p *plain) print(at time.Time, step, text string) {
 	_, _ = fmt.Fprintf(p.console.Talk, "%s  %-22s %s\n", at.Format("15:04:05"), p.console.line(step), text)
 }
 
-// Close says what could not begin, in one line.
-func (p *plain) Close() {
+// Again forgets what was heard.
+func (p *plain) Again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.forget()
+	p.skipped = nil
+	clear(p.said)
+}
+
+// forget has nothing more said of what was waited for.
+func (p *plain) forget() {
 	for _, t := range p.late {
 		t.Stop()
 	}
 	clear(p.late)
+}
+
+// Close says what could not begin, in one line.
+func (p *plain) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forget()
 	if len(p.skipped) > 0 {
 		p.print(time.Now(), "", fmt.Sprintf("not begun, for want of what failed: %s", kinds(p.skipped)))
 	}

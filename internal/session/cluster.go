@@ -64,7 +64,7 @@ func (s *Session) Up(ctx context.Context) error {
 	looked, report := 0, (*converge.Report)(nil)
 	if plan != nil && plan.Settled() { // which it has just seen
 		looked = len(plan.Items)
-	} else if report, err = s.run(ctx, up, plan != nil); report != nil && report.Count(converge.Changed) == 0 {
+	} else if report, err = s.run(ctx, up); report != nil && report.Count(converge.Changed) == 0 {
 		looked = len(report.Steps)
 	}
 	s.keep()
@@ -118,17 +118,10 @@ func (s *Session) next() {
 }
 
 // run runs a graph with the display that fits. Failures are told as they happen;
-// the error names them once more, at the end, where it is read. Where it is known that there
-// is something to do, the right to do it is taken before the first look: what another run
-// takes away meanwhile would be waited for in vain.
-func (s *Session) run(ctx context.Context, g *converge.Graph, todo bool) (*converge.Report, error) {
+// the error names them once more, at the end, where it is read.
+func (s *Session) run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
 	ctx, right := s.hold(ctx)
 	defer right.giveBack(ctx)
-	if todo {
-		if err := right.take(ctx); err != nil {
-			return nil, over(ctx, notBegun(err, ""), wrong(&converge.Report{}, err))
-		}
-	}
 	right.over(ctx, g)
 	return run(ctx, s.Console, g, wish{narrow: true})
 }
@@ -143,7 +136,17 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*c
 		}
 	}
 	display := c.Display(g.Names())
-	report, err := g.Run(ctx, display.Listen)
+	listen := func(e converge.Event) {
+		if !errors.Is(no, errMeanwhile) || e.Kind != converge.Cancelled && e.Kind != converge.Skipped {
+			display.Listen(e)
+		}
+	}
+	report, err := g.Run(ctx, listen)
+	if errors.Is(no, errMeanwhile) && ctx.Err() == nil {
+		no = nil
+		display.Again()
+		report, err = g.Run(ctx, listen)
+	}
 	display.Close()
 	switch {
 	case report == nil:

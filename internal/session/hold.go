@@ -37,6 +37,7 @@ type right struct {
 	end   context.CancelCauseFunc
 	on    []turn // taken in this order; none: nobody meets anybody
 	taken bool   // all of them
+	late  bool   // somebody else had one
 	done  func()
 }
 
@@ -52,7 +53,12 @@ func (r *right) of(what string, store lease.Store) {
 	r.on = append(r.on, turn{what: what, store: store})
 }
 
-// over has a graph take the right before its first act, and ask before each. ctx is the run's.
+// errMeanwhile ends a run before its first act: another one has changed the world while it
+// looked. Run the graph again.
+var errMeanwhile = errors.New("another run has changed it meanwhile")
+
+// over has a graph take the right before its first act, and ask before each. Where that was
+// waited for, the graph's run ends with errMeanwhile. ctx is the run's.
 func (r *right) over(ctx context.Context, g *converge.Graph) {
 	before, may := g.Before, g.May
 	g.Before = func(step context.Context) error { // which ends with that step, and the right does not
@@ -61,7 +67,11 @@ func (r *right) over(ctx context.Context, g *converge.Graph) {
 				return err
 			}
 		}
-		return r.take(ctx)
+		had := r.taken
+		if err := r.take(ctx); err != nil || had || !r.late {
+			return err
+		}
+		return errMeanwhile
 	}
 	g.May = func(ctx context.Context, it converge.Item) error {
 		if err := r.check(ctx); err != nil || may == nil {
@@ -94,6 +104,7 @@ func (r *right) takeTurn(ctx context.Context, t *turn) error {
 		if r.s.opt.NoWait {
 			return &lease.HeldError{What: t.what, Held: h}
 		}
+		r.late = true
 		r.s.Say("%s changes %s; waiting until that is over.", h, t.what)
 		return nil
 	})
