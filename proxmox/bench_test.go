@@ -189,7 +189,7 @@ func (m *minimal) run() map[string]cost {
 	})
 	out["destroy"] = measured(m.t, m.sim, func() {
 		m.tasks(4, func(i int) (string, string, map[string]any) {
-			return http.MethodDelete, path(i, "?purge=1&destroy-unreferenced-disks=1"), nil
+			return http.MethodDelete, path(i, "?purge=1"), nil
 		})
 	})
 	return out

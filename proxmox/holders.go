@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Holders are the VMs, whoever's, that name files in their drives and mappings as their
+// Holders are the VMs, whoever's, that name files and disks as their drives and mappings as their
 // devices: Proxmox starts none of which such a thing is gone.
 type Holders struct {
 	// Silent are those whose configuration cannot be read, since their hosts do not
@@ -79,7 +79,7 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 func (h *Holders) enter(vm *VM) {
 	note := func(key, line string) {
 		switch {
-		case slotted.MatchString(key):
+		case holdsVolume(key):
 			h.files[Volume{ID: loose(line).First("file", "")}.Name()] = vm.summary()
 		case strings.HasPrefix(key, "hostpci"):
 			h.mappings[loose(line).Get("mapping")] = vm.summary()
@@ -93,7 +93,7 @@ func (h *Holders) enter(vm *VM) {
 	}
 }
 
-// File returns a VM that has a volume of that name in a drive.
+// File returns a VM that has a volume of that name in a drive, or unused.
 func (h *Holders) File(name string) (by Summary, held bool) {
 	by, held = h.files[name]
 	return by, held

@@ -256,22 +256,39 @@ func (v *VM) Extra() []Disk {
 	return v.Disks
 }
 
-// storagesInUse returns the storages that hold something of the VM.
-func (v *VM) storagesInUse() []string {
-	set := map[string]bool{}
-	for k, line := range v.config {
-		if !slotted.MatchString(k) && !strings.HasPrefix(k, "efidisk") && !strings.HasPrefix(k, "tpmstate") && !strings.HasPrefix(k, "unused") {
-			continue
-		}
+// volumes returns the ids of the disks that the configuration names, in slots or unused, as
+// it is and as it will be, sorted. ISOs are none of them; Proxmox's own disc for cloud-init is.
+func (v *VM) volumes() []string {
+	var out []string
+	note := func(key, line string) {
 		p := loose(line)
-		if storage, _, ok := strings.Cut(p.First("file", ""), ":"); ok && p.Get("media") != "cdrom" {
-			set[storage] = true
+		id := p.First("file", "")
+		disc := p.Get("media") == "cdrom" && !strings.Contains(id, "-cloudinit")
+		if holdsVolume(key) && strings.Contains(id, ":") && !disc {
+			out = append(out, id)
 		}
 	}
-	out := make([]string, 0, len(set))
-	for s := range set {
-		out = append(out, s)
+	for key, line := range v.config {
+		note(key, line)
+	}
+	for _, p := range v.Pending {
+		note(p.Key, p.Have)
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
+}
+
+// holdsVolume reports whether a key of a configuration names a volume.
+func holdsVolume(key string) bool {
+	return isVolume(key) || strings.HasPrefix(key, "unused") || key == "vmstate"
+}
+
+// storagesInUse returns the storages that hold something of the VM, sorted.
+func (v *VM) storagesInUse() []string {
+	var out []string
+	for _, id := range v.volumes() {
+		out = append(out, Volume{ID: id}.Storage())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

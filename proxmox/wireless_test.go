@@ -283,7 +283,10 @@ func TestStarted(t *testing.T) {
 // What is to be removed is looked at first: nothing else is.
 func TestRemoveLooksFirst(t *testing.T) {
 	upid, stop := workerOf("qmdestroy", "100"), workerOf("qmstop", "100")
-	const destroy = "DELETE /nodes/pve1/qemu/100"
+	const (
+		destroy = "DELETE /nodes/pve1/qemu/100"
+		wreck   = destroy + " purge=1" // and no other disks that bear its number
+	)
 	ours := func(more ...string) map[string]string {
 		return marked(100, append([]string{"name", "wk1"}, more...)...)
 	}
@@ -295,8 +298,8 @@ func TestRemoveLooksFirst(t *testing.T) {
 		want    string
 		deed    []string
 	}{
-		"off":       {config: ours(), deed: []string{destroy}},
-		"on":        {config: ours("status", "running"), deed: []string{"POST /nodes/pve1/qemu/100/status/stop", destroy}},
+		"off":       {config: ours(), deed: []string{wreck}},
+		"on":        {config: ours("status", "running"), deed: []string{"POST /nodes/pve1/qemu/100/status/stop", wreck}},
 		"renamed":   {config: ours("name", "wk2"), want: "VM 100 on pve1 is called wk2 now, not wk1: not removed"},
 		"not ours":  {config: map[string]string{"name": "wk1", "smbios1": "uuid=0a0b0c0d-0000-4000-8000-000000000000"}, want: "does not carry the tag homelab-a100: not removed"},
 		"another":   {config: marked(100, "name", "wk1", "smbios1", "uuid=1a0b0c0d-0000-4000-8000-000000000000", "tags", "homelab-a100;homelab-a100_100_1a0b0c0d"), want: "not removed: proxmox: VM 100 on pve1 is another machine than wk1 was"},
@@ -305,9 +308,9 @@ func TestRemoveLooksFirst(t *testing.T) {
 		"gone, too": {config: ours(), locked: "backup", answers: map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu/100/status/current": {says(500, goneText)}}},
 		"hidden":    {config: ours(), answers: map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu/100/pending": {says(403, "hidden")}}, want: "hidden"},
 		"started since": {config: ours(), answers: map[string][]http.HandlerFunc{destroy: {says(500, "VM 100 is running - destroy failed"), data(upid)}},
-			deed: []string{destroy, "POST /nodes/pve1/qemu/100/status/stop", destroy}},
-		"destroyed since": {config: ours(), answers: map[string][]http.HandlerFunc{destroy: {says(500, goneText)}}, deed: []string{destroy}},
-		"refused":         {config: ours(), answers: map[string][]http.HandlerFunc{destroy: {says(403, "no")}}, want: "destroy wk1 (VM 100 on pve1): ", deed: []string{destroy}},
+			deed: []string{wreck, "POST /nodes/pve1/qemu/100/status/stop", wreck}},
+		"destroyed since": {config: ours(), answers: map[string][]http.HandlerFunc{destroy: {says(500, goneText)}}, deed: []string{wreck}},
+		"refused":         {config: ours(), answers: map[string][]http.HandlerFunc{destroy: {says(403, "no")}}, want: "destroy wk1 (VM 100 on pve1): ", deed: []string{wreck}},
 		"stop refused":    {config: ours("status", "running"), answers: map[string][]http.HandlerFunc{"POST /nodes/pve1/qemu/100/status/stop": {says(403, "no")}}, want: "stop wk1 (VM 100 on pve1): ", deed: []string{"POST /nodes/pve1/qemu/100/status/stop"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +341,6 @@ func TestRemoveLooksFirst(t *testing.T) {
 				var did []string
 				for _, call := range w.changes() {
 					what, _, _ := strings.Cut(call, " {")
-					what, _, _ = strings.Cut(what, " destroy-")
 					did = append(did, what)
 				}
 				assert.Equal(t, tt.deed, did)
@@ -351,24 +353,30 @@ func TestRemoveLooksFirst(t *testing.T) {
 // another's by now.
 func TestDisksThatADestroyLeft(t *testing.T) {
 	upid, del := workerOf("qmdestroy", "100"), "DELETE /nodes/pve1/storage/thin/content/thin:vm-100-disk-0"
-	left := data([]any{entry{"volid": "thin:vm-100-disk-0", "vmid": 100}, entry{"volid": "thin:vm-101-disk-0", "vmid": 101}})
+	own, another := entry{"volid": "thin:vm-100-disk-0", "vmid": 100}, entry{"volid": "thin:vm-101-disk-0", "vmid": 101}
+	left, unnamed := data([]any{own, another}), data([]any{another, entry{"volid": "thin:vm-100-disk-7", "vmid": 100}})
 	for name, tt := range map[string]struct {
 		exit                 string
 		content, nextid, del http.HandlerFunc
+		scsi9                string // of VM 101
 		want                 string
 		deleted              int
 	}{
-		"well":              {"OK", nil, nil, nil, "", 0},
-		"nothing left":      {"WARNINGS: 1", data([]any{}), nil, nil, "", 0},
-		"left":              {"WARNINGS: 1", left, data("100"), data(nil), "", 1},
-		"another's by now":  {"WARNINGS: 1", left, says(400, "VM 100 already exists"), nil, "", 0},
-		"nobody knows":      {"WARNINGS: 1", left, says(403, "no"), nil, "VM 100 is destroyed, but whether its disks thin:vm-100-disk-0 are another's by now could not be seen", 0},
-		"cannot be seen":    {"WARNINGS: 1", says(403, "no"), nil, nil, "VM 100 is destroyed, but whether its disks are gone could not be seen", 0},
-		"cannot be deleted": {"WARNINGS: 1", left, data("100"), says(403, "no"), "VM 100 is destroyed, but its disk thin:vm-100-disk-0 is not", 1},
+		"well":              {"OK", data([]any{}), nil, nil, "", "", 0},
+		"nothing left":      {"WARNINGS: 1", data([]any{}), nil, nil, "", "", 0},
+		"none of its":       {"WARNINGS: 1", unnamed, nil, nil, "", "", 0},
+		"and nobody looks":  {"OK", says(500, "no"), nil, nil, "", "", 0},
+		"left":              {"WARNINGS: 1", left, data("100"), data(nil), "", "", 1},
+		"hung on another":   {"WARNINGS: 1", left, data("100"), nil, "thin:vm-100-disk-0,size=1G", "", 0},
+		"another's by now":  {"WARNINGS: 1", left, says(400, "VM 100 already exists"), nil, "", "", 0},
+		"nobody knows":      {"WARNINGS: 1", left, says(403, "no"), nil, "", "VM 100 is destroyed, but whether its disks thin:vm-100-disk-0 are another's by now could not be seen", 0},
+		"cannot be seen":    {"WARNINGS: 1", says(403, "no"), nil, nil, "", "VM 100 is destroyed, but whether its disks are gone could not be seen", 0},
+		"cannot be deleted": {"WARNINGS: 1", left, data("100"), says(403, "no"), "", "VM 100 is destroyed, but its disk thin:vm-100-disk-0 is not", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := marked(100, "name", "wk1", "scsi0", "thin:vm-100-disk-0,size=1G")
-			off(t, vmsOf(map[int]map[string]string{100: config}, map[string][]http.HandlerFunc{
+			other := map[string]string{"name": "nas", "scsi9": tt.scsi9}
+			off(t, vmsOf(map[int]map[string]string{100: config, 101: other}, map[string][]http.HandlerFunc{
 				"DELETE /nodes/pve1/qemu/100": {data(upid)}, "GET /nodes/pve1/storage/thin/content": {tt.content}, "GET /cluster/nextid": {tt.nextid}, del: {tt.del},
 				"GET /nodes/pve1/tasks": {taskEnd(upid, tt.exit)},
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {

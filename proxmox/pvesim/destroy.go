@@ -101,19 +101,29 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 	return nil
 }
 
+// driveToErase is the volume of a drive that goes with its VM: a CD that somebody put in
+// stays, though it bear the VM's number (PVE/QemuServer.pm, destroy_vm).
+func (w worker) driveToErase(key, value string) string {
+	d := w.s.props(key, value)
+	if isCDROM(d) && !isCloudInit(d["file"]) {
+		return ""
+	}
+	return d["file"]
+}
+
 // referenced are the volumes that a configuration names.
 func (w worker) referenced(v *vm) (volids []string) {
 	for k, value := range v.conf {
 		switch {
 		case isDrive(k):
-			volids = append(volids, w.s.props(k, value)["file"])
-		case unusedKey.MatchString(k):
+			volids = append(volids, w.driveToErase(k, value))
+		case k == "vmstate", unusedKey.MatchString(k):
 			volids = append(volids, value)
 		}
 	}
 	for k, value := range v.pending {
 		if isDrive(k) && value != "" {
-			volids = append(volids, w.s.props(k, value)["file"])
+			volids = append(volids, w.driveToErase(k, value))
 		}
 	}
 	slices.Sort(volids)

@@ -37,3 +37,25 @@ func TestLifeOfAVM(t *testing.T) {
 		}
 	})
 }
+
+// Of the disks that bear a VM's number, a destroy takes those that its configuration names,
+// and the others where that is asked for. What lies in a CD drive stays.
+func TestDisksThatGoWithAVM(t *testing.T) {
+	for strays, want := range map[string][]string{"0": {"vmdata:vm-300-disk-7", "vmdata:vm-300-disk-8"}, "1": nil} {
+		in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
+			for _, name := range []string{"vm-300-disk-6", "vm-300-disk-7", "vm-300-disk-8"} {
+				require.Equal(t, 200, c.do("POST", "/nodes/pve1/storage/vmdata/content", "vmid", "300", "filename", name, "size", "1G").status)
+			}
+			require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu", "vmid", "300", "name", "x", "scsi0", "vmdata:1", "unused0", "vmdata:vm-300-disk-6",
+				"ide3", "vmdata:vm-300-disk-8,media=cdrom")))
+			require.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/300", "purge", "1", "destroy-unreferenced-disks", strays)))
+			var left []string
+			for _, v := range s.Volumes() {
+				if v.Owner == 300 {
+					left = append(left, v.ID)
+				}
+			}
+			assert.Equal(t, want, left, strays)
+		})
+	}
+}

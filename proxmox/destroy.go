@@ -1,0 +1,133 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// destroy destroys a VM that is off, with the disks that its configuration names. Proxmox
+// would take every disk that bears its number along (destroy-unreferenced-disks), on every
+// storage, and asks nobody: not the VM that such a disk hangs on, nor another Proxmox that
+// has the storage too and a VM of the same number.
+func (c *Client) destroy(ctx context.Context, vm *VM) error {
+	if err := c.destroys.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.destroys.Release(1)
+	c.vmids.reserve(vm.VMID)
+	progress.Say(ctx, "destroying %s", vm)
+	exit := ""
+	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() (err error) {
+		exit, err = c.finish(ctx, http.MethodDelete, vmPath(vm.Host, vm.VMID), params{"purge": 1})
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	}, func() (bool, error) {
+		_, err := c.status(ctx, vm.Host, vm.VMID)
+		if errors.Is(err, ErrNotFound) {
+			return true, nil
+		}
+		return false, err
+	})
+	if err != nil {
+		return c.explain(ctx, vm, "destroy", err)
+	}
+	if exit != "OK" {
+		if err := c.volumesGone(ctx, vm); err != nil {
+			return err
+		}
+	}
+	c.sayUnnamed(ctx, vm)
+	return nil
+}
+
+// unnamedTime bounds a look that changes nothing but what is said.
+const unnamedTime = 10 * time.Second
+
+// sayUnnamed names the disks that bear the number of a VM that is destroyed and were none of
+// its configuration's: those of others, and what a task left that was killed.
+func (c *Client) sayUnnamed(ctx context.Context, vm *VM) {
+	limited, cancel := context.WithTimeout(ctx, unnamedTime)
+	defer cancel()
+	_, others, err := c.numbered(limited, vm)
+	if err == nil && len(others) > 0 {
+		progress.Say(ctx, "%s bore the number of %s and were not among its disks: they stay, for another VM may use them; "+
+			"pvesm free on %s removes those that nobody needs", strings.Join(others, ", "), vm, vm.Host)
+	}
+}
+
+// numbered are the disks that bear a VM's number on the storages that hold something of it:
+// those that its configuration named, and others.
+func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, err error) {
+	volumes := vm.volumes()
+	for _, storage := range vm.storagesInUse() {
+		all, err := c.Volumes(ctx, vm.Host, storage, "images")
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, v := range all {
+			switch {
+			case v.VMID != vm.VMID:
+			case slices.Contains(volumes, v.ID):
+				named = append(named, v.ID)
+			default:
+				others = append(others, v.ID)
+			}
+		}
+	}
+	return named, others, nil
+}
+
+// volumesGone removes what a destroy left behind of the disks that the VM's configuration
+// named: its "WARNINGS: 1" may hide "Could not remove disk".
+func (c *Client) volumesGone(ctx context.Context, vm *VM) error {
+	for _, storage := range vm.storagesInUse() {
+		c.glances.forget(nodePath(vm.Host, "storage", storage))
+	}
+	left, _, err := c.numbered(ctx, vm)
+	if err != nil {
+		return fmt.Errorf("VM %d is destroyed, but whether its disks are gone could not be seen: %w", vm.VMID, err)
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	// A disk is of another VM when the VMID was given away again: a VM's
+	// configuration is there before its first disk is, so this look is late enough.
+	var same flexInt
+	err = c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vm.VMID)}}, &same)
+	if saidTaken(words(err)) {
+		return nil
+	}
+	var holders *Holders
+	if err == nil {
+		holders, err = c.Holders(ctx, "")
+	}
+	if err != nil {
+		return fmt.Errorf("VM %d is destroyed, but whether its disks %s are another's by now could not be seen: %w", vm.VMID, strings.Join(left, ", "), err)
+	}
+	for _, id := range left {
+		by, held := holders.File(Volume{ID: id}.Name())
+		switch {
+		case held && by.VMID != vm.VMID:
+			progress.Say(ctx, "%s stays: VM %d (%s) on %s has it too", id, by.VMID, by.Name, by.Host)
+			continue
+		case len(holders.Silent) > 0:
+			silent := holders.Silent[0]
+			return fmt.Errorf("VM %d is destroyed, but its disk %s is not, since VM %d (%s) on %s may have it too: %w",
+				vm.VMID, id, silent.VMID, silent.Name, silent.Host, silent.Err)
+		}
+		if err := c.DeleteVolume(ctx, vm.Host, id); err != nil {
+			return fmt.Errorf("VM %d is destroyed, but its disk %s is not: %w", vm.VMID, id, err)
+		}
+	}
+	return nil
+}
