@@ -22,11 +22,11 @@ const module = "github.com/cps-gpu/homelab/"
 // bastion logs in with, written and read in the one format that there is.
 var allowed = map[string][]string{
 	"lab/bastion":          {"remote/remotetest", "remote/ssh"},
-	"lab/cmd/labd":         {"internal/labctl", "internal/limit", "proxmox/pvesim"},
-	"lab/internal/labtest": {"internal/labctl", "internal/limit", "proxmox/pvesim/qemu"},
+	"lab/cmd/labd":         {"internal/labctl", "proxmox/pvesim"},
+	"lab/internal/labtest": {"internal/labctl", "proxmox/pvesim/qemu"},
 	"lab/operators":        {"proxmox/pvesim/guest"},
 	"lab/plane":            {"proxmox/pvesim/guest"},
-	"lab/site":             {"internal/labctl", "internal/limit", "proxmox/pvesim", "proxmox/pvesim/guest", "proxmox/pvesim/qemu", "remote/ssh"},
+	"lab/site":             {"internal/labctl", "proxmox/pvesim", "proxmox/pvesim/guest", "proxmox/pvesim/qemu", "remote/ssh"},
 }
 
 // beneath is all that of ours is in the lab's programs, whichever way it came. What the
