@@ -1,6 +1,4 @@
-//go:build mage
-
-package main
+package targets
 
 import (
 	"embed"
@@ -22,20 +20,30 @@ import (
 //go:embed *.go
 var source embed.FS
 
-// Mage judges the command line before any target runs, with few words of its own
-// ("Unknown target specified", "flag provided but not defined"). Only what is initialised
-// with the package comes before that.
-var _ = judge(os.Args[1:])
-
-// judge ends the program where a command line is not one of ours.
-func judge(args []string) error {
+// Judge ends the program, before any target runs, where a command line is not one of ours:
+// it names a target or a flag that does not exist, or asks for a target's help. Mage looks
+// later, and says little ("Unknown target specified", "flag provided but not defined"). own
+// is the source of a magefile that imports the targets, for those that it adds; nil where it
+// adds none. What initialises a variable of the magefile comes before Mage:
+//
+//	//go:embed *.go
+//	var source embed.FS
+//	var _ = targets.Judge(os.Args[1:], source)
+//
+// The error, always nil, is there for that.
+func Judge(args []string, own fs.FS) error {
 	if len(args) == 0 {
 		return nil
 	}
-	targets, err := targets(source)
+	known, err := targets(source)
+	if err == nil && own != nil {
+		var more map[string]target
+		more, err = targets(own)
+		maps.Copy(known, more)
+	}
 	if err == nil {
 		var help string
-		if help, err = refuse(args, targets); help != "" {
+		if help, err = refuse(args, known); help != "" {
 			fmt.Println(help)
 			os.Exit(0)
 		}
@@ -169,6 +177,9 @@ func targetOf(f *ast.FuncDecl) (t target, ok bool) {
 	for _, p := range f.Type.Params.List {
 		pointer, ok := p.Type.(*ast.StarExpr)
 		if !ok {
+			if ctx, ok := p.Type.(*ast.SelectorExpr); !ok || ctx.Sel.Name != "Context" {
+				return t, false // Mage takes it for none, too
+			}
 			continue
 		}
 		kind, _ := pointer.X.(*ast.Ident)
