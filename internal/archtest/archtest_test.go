@@ -82,7 +82,7 @@ var owners = map[string][]string{
 	"github.com/luthermonson/go-proxmox": {"proxmox"},
 	"golang.org/x/crypto/ssh":            {"remote/ssh", "remote/remotetest"},
 	"k8s.io/client-go":                   {"kube", "internal/kubesim"},
-	"github.com/magefile/mage":           {"magefiles"},
+	"github.com/magefile/mage":           {"magefiles", "targets"},
 	"mvdan.cc/sh":                        {"proxmox/pvesim/guest"},
 	"github.com/gorilla/websocket":       {"proxmox/pvesim"},
 	"github.com/pkg/sftp":                {"proxmox/pvesim/guest"},

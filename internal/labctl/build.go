@@ -23,29 +23,24 @@ import (
 // in the program's version variables, kubectl cannot talk to it.
 const KubernetesVersion = "v1.36.3"
 
-// module is where the lab's source is found.
-const module = "github.com/cps-gpu/homelab"
-
 // Build makes the lab's program in o.Dir and returns its path. With Go's build
 // cache warm and nothing changed it takes a second or two; the very first time it
 // compiles Kubernetes, which takes minutes, and says so.
 func Build(ctx context.Context, o Options) (string, error) {
-	source, err := o.source()
+	from, err := o.find(ctx)
 	if err != nil {
 		return "", err
 	}
-	out, err := filepath.Abs(filepath.Join(cmp.Or(o.Dir, DefaultDir), binFile))
+	dir, err := o.dir()
 	if err != nil {
-		return "", fmt.Errorf("build the lab: %w", err)
+		return "", err
 	}
-	if err := os.MkdirAll(filepath.Dir(out), 0o700); err != nil {
-		return "", fmt.Errorf("build the lab: %w", err)
-	}
+	out := filepath.Join(dir, binFile)
 	minor := strings.Split(strings.TrimPrefix(KubernetesVersion, "v"), ".")
 	const variables = "k8s.io/component-base/version."
 	flags := "-s -w -X " + variables + "gitVersion=" + KubernetesVersion +
 		" -X " + variables + "gitMajor=" + minor[0] + " -X " + variables + "gitMinor=" + minor[1]
-	args := []string{"build", "-C", filepath.Join(source, "lab"), "-v", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/labd"}
+	args := []string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-modfile=" + from.modfile, "-ldflags", flags, "-o", out, "./cmd/labd"}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	counter := &compiled{}
 	cmd.Stderr = counter
@@ -65,21 +60,16 @@ func Build(ctx context.Context, o Options) (string, error) {
 	return out, nil
 }
 
-// source finds the repository, at o.Source or upwards from the current folder.
-func (o Options) source() (string, error) {
-	dir, err := filepath.Abs(o.Source)
+// dir is where the lab keeps its files, which is made.
+func (o Options) dir() (string, error) {
+	dir, err := filepath.Abs(cmp.Or(o.Dir, DefaultDir))
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(dir, filepath.Dir(binFile)), 0o700)
+	}
 	if err != nil {
-		return "", fmt.Errorf("the lab's source: %w", err)
+		return "", fmt.Errorf("build the lab: %w", err)
 	}
-	for start := dir; ; dir = filepath.Dir(dir) {
-		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && bytes.HasPrefix(data, []byte("module "+module+"\n")) {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no clone of %s at or above %s: the lab runs from its source, so run this inside of one", module, start)
-		}
-	}
+	return dir, nil
 }
 
 // sayBuilding reports every second until stop is called.

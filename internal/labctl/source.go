@@ -1,0 +1,112 @@
+package labctl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+)
+
+// module is where the lab's source is found.
+const module = "github.com/cps-gpu/homelab"
+
+// source is where the lab is built: its module, and, for one that go downloaded, a go.mod
+// that names the downloaded library in place of the folder above.
+type source struct {
+	dir     string
+	modfile string // empty: the lab's own
+}
+
+// find finds a clone of the repository, at o.Source or upwards from the current folder; and,
+// where there is none, the source of the version that the current module requires.
+func (o Options) find(ctx context.Context) (source, error) {
+	dir, err := filepath.Abs(o.Source)
+	if err != nil {
+		return source{}, fmt.Errorf("the lab's source: %w", err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		data, err := os.ReadFile(filepath.Join(at, "go.mod"))
+		if err == nil && bytes.HasPrefix(data, []byte("module "+module+"\n")) {
+			return source{dir: filepath.Join(at, "lab")}, nil
+		}
+		if at == filepath.Dir(at) {
+			return o.required(ctx, dir)
+		}
+	}
+}
+
+// goModule is what go says of a module.
+type goModule struct {
+	Version string
+	Dir     string
+	Replace *goModule
+	Error   any
+}
+
+// required is the source of what the module in dir requires. Go leaves nested modules out
+// of what it downloads, so the lab is fetched by itself.
+func (o Options) required(ctx context.Context, dir string) (source, error) {
+	var lib goModule
+	if err := asked(ctx, &lib, dir, "list", "-m", "-json", module); err != nil {
+		return source{}, fmt.Errorf("no clone of %s at or above %s, and no module there that requires it: the lab is built from its source: %w", module, dir, err)
+	}
+	if r := lib.Replace; r != nil && r.Version == "" {
+		return source{dir: filepath.Join(r.Dir, "lab")}, nil
+	}
+	progress.Say(ctx, "fetching the lab's source, %s", lib.Version)
+	var lab goModule
+	if err := asked(ctx, &lab, dir, "mod", "download", "-json", module+"/lab@"+lib.Version); err != nil {
+		return source{}, fmt.Errorf("fetch the lab's source: %w", err)
+	}
+	return o.beside(lab.Dir, lib.Dir)
+}
+
+// beside writes a go.mod for a lab whose library is elsewhere.
+func (o Options) beside(lab, library string) (source, error) {
+	dir, err := o.dir()
+	if err != nil {
+		return source{}, err
+	}
+	text, err := os.ReadFile(filepath.Join(lab, "go.mod"))
+	if err != nil {
+		return source{}, fmt.Errorf("the lab's source: %w", err)
+	}
+	const above = "replace " + module + " => ../"
+	here := strings.Replace(string(text), above, "replace "+module+" => "+library, 1)
+	if here == string(text) {
+		return source{}, fmt.Errorf("the lab's source: %s does not say %q", filepath.Join(lab, "go.mod"), above)
+	}
+	sums, err := os.ReadFile(filepath.Join(lab, "go.sum"))
+	if err != nil {
+		return source{}, fmt.Errorf("the lab's source: %w", err)
+	}
+	s := source{dir: lab, modfile: filepath.Join(dir, "lab.mod")}
+	err = errors.Join(os.WriteFile(s.modfile, []byte(here), 0o600), os.WriteFile(filepath.Join(dir, "lab.sum"), sums, 0o600))
+	if err != nil {
+		return source{}, fmt.Errorf("the lab's source: %w", err)
+	}
+	return s, nil
+}
+
+// asked reads what a go command says in JSON.
+func asked(ctx context.Context, into *goModule, dir string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if json.Unmarshal(out, into) == nil && into.Error != nil {
+		return fmt.Errorf("go %s: %v", args[0], into.Error)
+	}
+	if err != nil {
+		return fmt.Errorf("go %s: %w: %s", args[0], err, bytes.TrimSpace(said.Bytes()))
+	}
+	return nil
+}
