@@ -67,6 +67,9 @@ var allowed = map[string][]string{
 	"cluster/consent": {"converge", "kube"},
 	"cluster/draft":   {"cluster", "proxmox", "nvidia"},
 
+	"targets":     {"internal/console", "internal/session", "internal/suggest"},
+	"cmd/homelab": {"internal/keep"},
+
 	"internal/faults":   {"remote"},
 	"internal/facts":    nil,
 	"internal/labctl":   {"internal/keep"},
