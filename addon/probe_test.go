@@ -24,9 +24,9 @@ import (
 
 	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/internal/kubesim"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim"
 )
 
 // site is a simulated cluster of three nodes, the last of them tainted.

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // battle is a run under fire: all its ways out lead through it.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // fault is one way in which a request can go wrong.

@@ -23,7 +23,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // fatal are requests after which something of somebody's is away, or gone.

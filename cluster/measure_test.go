@@ -18,7 +18,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // measure turns the measurements on: go test ./cluster -run Measure -measure.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/facts"
-	"github.com/cps-gpu/homelab/internal/kubesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/sim/kubesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // gitHost is Git's own server for HTTP, on connections in memory.

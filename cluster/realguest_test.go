@@ -17,11 +17,11 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/qemu"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/sim/qemu"
 )
 
 const realImage = "https://images.example/trixie.qcow2"

@@ -17,8 +17,8 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // rolling is a change that goes round the workers of eight-a100.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // otherSettings is eight-a100 with a setting of kubelets.

@@ -138,7 +138,7 @@ func sources(t *testing.T) string {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && slices.Contains([]string{"../.git", "../.lab", "../lab", "../proxmox/pvesim"}, path):
+		case d.IsDir() && slices.Contains([]string{"../.git", "../.lab", "../lab", "../sim/pvesim"}, path):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil

@@ -21,7 +21,7 @@ import (
 
 // packages are what snippets may use, by the name that they call it.
 var packages = map[string]string{
-	"fmt": "fmt", "proxmox": module + "/proxmox", "pvesim": module + "/proxmox/pvesim", "cloudinit": module + "/cloudinit",
+	"fmt": "fmt", "proxmox": module + "/proxmox", "pvesim": module + "/sim/pvesim", "cloudinit": module + "/cloudinit",
 	"remote": module + "/remote", "ssh": module + "/remote/ssh", "k3s": module + "/k3s", "nvidia": module + "/nvidia",
 	"kube": module + "/kube", "converge": module + "/converge", "secret": module + "/secret", "cluster": module + "/cluster",
 	"consent": module + "/cluster/consent",

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/things-go/go-socks5"
 
-	"github.com/cps-gpu/homelab/internal/kubesim"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim"
 )
 
 // TestProxyURL goes through a real SOCKS proxy, the only one who knows the way.

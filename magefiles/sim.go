@@ -14,8 +14,8 @@ import (
 
 	"github.com/magefile/mage/mg"
 
-	"github.com/cps-gpu/homelab/internal/simcheck"
-	"github.com/cps-gpu/homelab/internal/simpeers"
+	"github.com/cps-gpu/homelab/sim/conform"
+	"github.com/cps-gpu/homelab/sim/peers"
 )
 
 // Sim is about the simulated Proxmox VE.
@@ -23,7 +23,7 @@ type Sim mg.Namespace
 
 // Coverage compares the simulator with Proxmox's API schema; exit code 1 where the product asks for what is not there.
 func (Sim) Coverage() error {
-	r, err := simcheck.Coverage(".")
+	r, err := conform.Coverage(".")
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (Sim) Coverage() error {
 
 // Conform asks the simulator what real Proxmox VE daemons were asked, and compares the answers; exit code 1 for a difference that nobody explains. Flags: -data=FILE,FILE -show=SCENARIO.
 func (Sim) Conform(ctx context.Context, data, show *string) error {
-	if err := run(ctx, "go", "test", "-c", "-o", ".lab/bin/simcheck.test", "./internal/simcheck"); err != nil {
+	if err := run(ctx, "go", "test", "-c", "-o", ".lab/bin/conform.test", "./sim/conform"); err != nil {
 		return err
 	}
 	table, err := filepath.Abs(".lab/conform.txt")
@@ -51,8 +51,8 @@ func (Sim) Conform(ctx context.Context, data, show *string) error {
 		args = append(args, "-data="+strings.Join(whole, ","))
 	}
 	_ = os.Remove(table)
-	test := exec.CommandContext(ctx, filepath.Join(filepath.Dir(table), "bin", "simcheck.test"), args...)
-	test.Dir = "internal/simcheck"
+	test := exec.CommandContext(ctx, filepath.Join(filepath.Dir(table), "bin", "conform.test"), args...)
+	test.Dir = "sim/conform"
 	said, failed := test.CombinedOutput()
 	found, err := os.ReadFile(table)
 	if err != nil {
@@ -71,7 +71,7 @@ func (Sim) Peers(ctx context.Context, only *string) error {
 	if err != nil {
 		return err
 	}
-	return simpeers.Run(ctx, simpeers.Options{Root: ".", Dir: dir, Only: value(only), Out: os.Stdout})
+	return peers.Run(ctx, peers.Options{Root: ".", Dir: dir, Only: value(only), Out: os.Stdout})
 }
 
 // Guests bakes, boots and reboots a real Debian in QEMU behind the simulator: some minutes, as root, with Debian's packages for it.

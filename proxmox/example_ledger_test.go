@@ -6,8 +6,8 @@ import (
 	"log"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // Who has a claim on which card, and what is promised twice.

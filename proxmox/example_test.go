@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // Two cards of a host are given a name by which a token may hand them to VMs. The

@@ -12,9 +12,9 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/faults"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // deed brings a host to where something is done, by c, and returns it, by tried.

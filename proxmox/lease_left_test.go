@@ -14,8 +14,8 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // TestALeaseThatNamesNobody: what a qmcreate that died, or somebody's hand in the notes,

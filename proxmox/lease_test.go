@@ -17,8 +17,8 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 func claim(holder string) lease.Claim {

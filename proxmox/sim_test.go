@@ -16,9 +16,9 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 const (

@@ -51,14 +51,14 @@ var allowed = map[string][]string{
 	"k3s":     {"remote", "internal/suggest"},
 	"nvidia":  {"remote", "internal/distro"},
 
-	"proxmox/pvesim":        {"proxmox/pvesim/guest", "internal/iso9660", "internal/suggest", "internal/yamlbound"},
-	"proxmox/pvesim/qemu":   {"proxmox/pvesim", "proxmox/pvesim/guest"},
-	"proxmox/pvesim/guest":  {"internal/iso9660", "remote/remotetest"},
-	"proxmox/pvesim/record": {"proxmox/pvesim"},
-	"internal/kubesim":      {"proxmox/pvesim/guest"},
-	"internal/simcheck":     {"proxmox/pvesim", "proxmox/pvesim/guest"},
+	"sim/pvesim":  {"sim/guest", "internal/iso9660", "internal/suggest", "internal/yamlbound"},
+	"sim/qemu":    {"sim/pvesim", "sim/guest"},
+	"sim/guest":   {"internal/iso9660", "remote/remotetest"},
+	"sim/record":  {"sim/pvesim"},
+	"sim/kubesim": {"sim/guest"},
+	"sim/conform": {"sim/pvesim", "sim/guest"},
 
-	"internal/simpeers": {"proxmox/pvesim/guest"},
+	"sim/peers": {"sim/guest"},
 
 	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
 	"proxmox/host":      {"proxmox", "remote"},
@@ -73,22 +73,22 @@ var allowed = map[string][]string{
 	"internal/faults":   {"remote"},
 	"internal/facts":    nil,
 	"internal/labctl":   {"internal/keep"},
-	"internal/labmodel": {"cluster", "nvidia", "proxmox/pvesim"},
+	"internal/labmodel": {"cluster", "nvidia", "sim/pvesim"},
 	"internal/archtest": nil,
 	"internal/console":  {"converge", "internal/printable"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight"},
-	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "proxmox/pvesim", "proxmox/pvesim/qemu"},
+	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu"},
 }
 
 // owners says which packages alone may import a heavy dependency.
 var owners = map[string][]string{
 	"github.com/luthermonson/go-proxmox": {"proxmox"},
 	"golang.org/x/crypto/ssh":            {"remote/ssh", "remote/remotetest"},
-	"k8s.io/client-go":                   {"kube", "internal/kubesim"},
+	"k8s.io/client-go":                   {"kube", "sim/kubesim"},
 	"github.com/magefile/mage":           {"magefiles", "targets"},
-	"mvdan.cc/sh":                        {"proxmox/pvesim/guest"},
-	"github.com/gorilla/websocket":       {"proxmox/pvesim"},
-	"github.com/pkg/sftp":                {"proxmox/pvesim/guest"},
+	"mvdan.cc/sh":                        {"sim/guest"},
+	"github.com/gorilla/websocket":       {"sim/pvesim"},
+	"github.com/pkg/sftp":                {"sim/guest"},
 	"helm.sh/helm":                       {"kube/chart"},
 	"github.com/go-git/go-git":           {"fleet"},
 	"github.com/rancher/fleet":           {"fleet"},
@@ -130,7 +130,7 @@ func inside(path, root string) bool { return path == root || strings.HasPrefix(p
 func TestImportsPointDown(t *testing.T) {
 	for _, p := range list(t, "./...") {
 		name := strings.TrimPrefix(p.ImportPath, module)
-		if inside(name, "examples") || inside(name, "magefiles") || inside(name, "docs") || name == "proxmox/pvesim/cmd/pvesim" {
+		if inside(name, "examples") || inside(name, "magefiles") || inside(name, "docs") || name == "sim/cmd/pvesim" {
 			continue // the edge may compose anything
 		}
 		may, known := allowed[name]
@@ -172,9 +172,9 @@ func TestLeavesHoldTheStandardLibraryOnly(t *testing.T) {
 // or kube that its simulator shared would be called right. Whichever way it comes: the
 // table above is of direct imports only.
 func TestSimulatorsStandOnNothingTheyJudge(t *testing.T) {
-	may := append([]string{"proxmox/pvesim", "proxmox/pvesim/guest", "proxmox/pvesim/qemu", "proxmox/pvesim/record", "internal/kubesim",
+	may := append([]string{"sim/pvesim", "sim/guest", "sim/qemu", "sim/record", "sim/kubesim",
 		"internal/iso9660", "internal/suggest", "internal/yamlbound", "remote", "remote/remotetest"}, leaves...)
-	for _, p := range list(t, "-deps", "./proxmox/pvesim", "./proxmox/pvesim/guest", "./proxmox/pvesim/qemu", "./proxmox/pvesim/record", "./internal/kubesim") {
+	for _, p := range list(t, "-deps", "./sim/pvesim", "./sim/guest", "./sim/qemu", "./sim/record", "./sim/kubesim") {
 		if ours, ok := strings.CutPrefix(p.ImportPath, module); ok {
 			assert.Contains(t, may, ours, "a simulator stands on it")
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/labctl"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/qemu"
+	"github.com/cps-gpu/homelab/sim/qemu"
 )
 
 // guestsOf is what lives in the VMs of the lab that the file asks for; the zero value for

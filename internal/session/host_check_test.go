@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/examples"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // roomy is the example without more disk than there is.

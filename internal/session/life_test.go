@@ -18,11 +18,11 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/kubesim"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/kubesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // site is a simulated world in which commands are given one after the other, each

@@ -17,11 +17,11 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/kubesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/kubesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // stranger is somebody with a fresh host, who follows the docs: what is printed is

@@ -21,7 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/lab/plane"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/sim/guest"
 )
 
 const (

@@ -13,11 +13,11 @@ import (
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/qemu"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/sim/qemu"
 )
 
 // debians are real guests in one network.

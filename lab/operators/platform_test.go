@@ -34,8 +34,8 @@ import (
 	"github.com/cps-gpu/homelab/lab/charts"
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/lab/plane"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/guest"
 )
 
 const (

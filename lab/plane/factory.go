@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/cps-gpu/homelab/lab/operators"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/sim/guest"
 )
 
 // Options say where control planes live.

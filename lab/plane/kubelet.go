@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/cps-gpu/homelab/lab/operators"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/sim/guest"
 )
 
 // kubelet is what stands between the pods of all nodes and their guests, where

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/cps-gpu/homelab/lab/operators"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/sim/guest"
 )
 
 // plane is one cluster: a control plane, and a kubelet for each node that joined.

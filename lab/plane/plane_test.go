@@ -25,7 +25,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/bastion"
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/lab/plane"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
+	"github.com/cps-gpu/homelab/sim/guest"
 )
 
 const vip = "10.0.0.100"

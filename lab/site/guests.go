@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/lab/lan"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/qemu"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/sim/qemu"
 )
 
 // guests is what real VMs need beside the simulated host.

@@ -19,9 +19,9 @@ import (
 	"github.com/cps-gpu/homelab/lab/bastion"
 	"github.com/cps-gpu/homelab/lab/charts"
 	"github.com/cps-gpu/homelab/lab/plane"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/guest"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // Options say what lab to be.

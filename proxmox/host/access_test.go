@@ -9,8 +9,8 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 func access() host.Access {

@@ -16,9 +16,9 @@ import (
 	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // root logs in to the first host of a model, by SSH.

@@ -17,8 +17,8 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // failure is a host on which one thing is wrong, made of a preset.

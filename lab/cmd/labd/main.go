@@ -20,7 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/lab/component"
 	"github.com/cps-gpu/homelab/lab/site"
-	"github.com/cps-gpu/homelab/proxmox/pvesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 func main() {

@@ -22,11 +22,11 @@ const module = "github.com/cps-gpu/homelab/"
 // bastion logs in with, written and read in the one format that there is.
 var allowed = map[string][]string{
 	"lab/bastion":          {"remote/remotetest", "remote/ssh"},
-	"lab/cmd/labd":         {"internal/labctl", "proxmox/pvesim"},
-	"lab/internal/labtest": {"internal/labctl", "proxmox/pvesim/qemu"},
-	"lab/operators":        {"proxmox/pvesim/guest"},
-	"lab/plane":            {"proxmox/pvesim/guest"},
-	"lab/site":             {"internal/labctl", "proxmox/pvesim", "proxmox/pvesim/guest", "proxmox/pvesim/qemu", "remote/ssh"},
+	"lab/cmd/labd":         {"internal/labctl", "sim/pvesim"},
+	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
+	"lab/operators":        {"sim/guest"},
+	"lab/plane":            {"sim/guest"},
+	"lab/site":             {"internal/labctl", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
 }
 
 // beneath is all that of ours is in the lab's programs, whichever way it came. What the
@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 // is not printed.
 var beneath = []string{
 	"converge/progress", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound",
-	"proxmox/pvesim", "proxmox/pvesim/guest", "proxmox/pvesim/qemu", "remote", "remote/remotetest", "remote/ssh", "secret",
+	"sim/pvesim", "sim/guest", "sim/qemu", "remote", "remote/remotetest", "remote/ssh", "secret",
 }
 
 // list asks go list about the lab's packages, without their tests.

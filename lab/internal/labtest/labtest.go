@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
-	"github.com/cps-gpu/homelab/proxmox/pvesim/qemu"
+	"github.com/cps-gpu/homelab/sim/qemu"
 )
 
 // BinaryEnv names a program that was built before, for those who change a test again

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+func (s *served) control(method, path string) (code int, body string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, strings.Fields(s.line("control"))[0], nil)
+	require.NoError(s.t, err)
+	at := s.said[strings.Index(s.said, "# control"):]
+	req.URL.Host = strings.TrimPrefix(strings.SplitN(at[strings.Index(at, "http://"):], "/state", 2)[0], "http://")
+	req.URL.Scheme, req.URL.Path = "http", path
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(s.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(s.t, err)
+	return resp.StatusCode, string(b)
+}
+
+// What was made is in the state, which is a model; a reset takes it away, and the secrets
+// stay.
+func TestStateAndReset(t *testing.T) {
+	requests := filepath.Join(t.TempDir(), "requests.jsonl")
+	s := serve(t, "-model", "one-gpu", "-control", "127.0.0.1:0", "-requests", requests)
+	token := "root@pam!pvesim=" + s.file("root-token")
+	status, reason, _ := s.ask("POST", "/pools?poolid=made", token)
+	require.Equal(t, "200 OK", status+" "+reason)
+	written, err := os.ReadFile(requests)
+	require.NoError(t, err)
+	assert.Contains(t, string(written), `"path":"/pools"`, "written as it is answered")
+
+	code, text := s.control("GET", "/state")
+	require.Equal(t, http.StatusOK, code, text)
+	m, err := pvesim.ParseModel("state.yaml", []byte(text))
+	require.NoError(t, err)
+	require.Len(t, m.Pools, 1)
+	assert.Equal(t, "made", m.Pools[0].ID)
+
+	code, text = s.control("POST", "/reset")
+	require.Equal(t, http.StatusOK, code, text)
+	_, _, body := s.ask("GET", "/pools", token)
+	assert.NotContains(t, body, "made")
+	code, _ = s.control("GET", "/reset")
+	assert.Equal(t, http.StatusMethodNotAllowed, code)
+}
+
+// Root logs in to the node, before and after a reset.
+func TestRootsShell(t *testing.T) {
+	s := serve(t, "-model", "one-gpu", "-ssh", "127.0.0.1:0", "-control", "127.0.0.1:0")
+	signer, err := ssh.LoadSigner(filepath.Join(s.dir, "ssh-key"))
+	require.NoError(t, err)
+	at := s.said[strings.Index(s.said, "# ssh"):]
+	port := strings.Fields(at[strings.Index(at, " -p "):])[1]
+	for range 2 {
+		c := ssh.New(ssh.Config{Addr: "127.0.0.1:" + port, User: "root", Signers: []ssh.Signer{signer},
+			HostKeys: ssh.NewKnownHosts(filepath.Join(s.dir, "known_hosts")).HostKeys})
+		out, err := remote.Output(t.Context(), c, "pveversion")
+		require.NoError(t, err)
+		assert.Contains(t, string(out), "pve-manager/9.")
+		require.NoError(t, c.Close())
+		code, text := s.control("POST", "/reset")
+		require.Equal(t, http.StatusOK, code, text)
+	}
+}
+
+// A download finds a file of one's own, whatever the host in its URL.
+func TestInternetOfOnesOwn(t *testing.T) {
+	dir := t.TempDir()
+	image := bytes.Repeat([]byte{0}, 1<<16)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.iso"), image, 0o600))
+	s := serve(t, "-model", "one-gpu", "-internet", dir)
+	token := "root@pam!pvesim=" + s.file("root-token")
+	sum := sha256.Sum256(image)
+	status, reason, body := s.ask("POST", "/nodes/pve1/storage/local/download-url?content=iso&filename=mine.iso&checksum-algorithm=sha256&checksum="+
+		hex.EncodeToString(sum[:])+"&url=https://images.example/a/mine.iso", token)
+	require.Equal(t, "200", status, reason+body)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, body := s.ask("GET", "/nodes/pve1/storage/local/content", token)
+		assert.Contains(c, body, "local:iso/mine.iso")
+	}, 10*time.Second, 50*time.Millisecond)
+	_, talk := runs(t, misused, "-internet", filepath.Join(dir, "nothing"))
+	assert.Contains(t, talk, "name a folder")
+}
+
+func TestVersion(t *testing.T) {
+	out, _ := runs(t, ok, "-version")
+	assert.Regexp(t, `^pvesim \S+, plays Proxmox VE 9\.\d+\.\d+\n$`, out)
+}

@@ -1,0 +1,329 @@
+package conform
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	_ "embed"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+// inertYAML says which parameters pvesim takes and does nothing with, and why, and
+// which privileges of the schema's prose it does not ask for.
+//
+//go:embed inert.yaml
+var inertYAML []byte
+
+// explained is what inert.yaml holds.
+type explained struct {
+	Parameters  map[string]string `yaml:"parameters"`  // name, or METHOD /path name -> why it has no effect
+	Privileges  map[string]string `yaml:"privileges"`  // METHOD /path -> why not all of the prose's are asked for
+	Formats     map[string]string `yaml:"formats"`     // name -> why everything goes
+	Definitions map[string]string `yaml:"definitions"` // METHOD /path name -> why it is other than Proxmox's
+}
+
+// Trees are the parts of the API that are counted, the deepest first.
+func Trees() []string {
+	return []string{"/nodes/{node}/qemu", "/nodes/{node}/storage", "/nodes/{node}/tasks", "/cluster/mapping", "/cluster/firewall", "/access", "/pools", "/storage", "/cluster", "/nodes", "/version"}
+}
+
+// Tree is how much of one part of the API there is.
+type Tree struct {
+	Path              string
+	Served, Methods   int
+	Taken, Parameters int      // of the served methods; path variables are not counted
+	Effective         int      // of those taken
+	Missing           []string // methods
+}
+
+// Report is what a comparison has found.
+type Report struct {
+	Product   []string          // methods that the product asks for
+	Recorded  map[string]string // those of them that lives asked for, with the parameters that they sent
+	Trees     []Tree
+	Inert     map[string][]string // parameter -> methods where nothing reads it
+	ByCheck   int                 // methods whose permissions are evaluated from the schema
+	ByCode    map[string]string   // that are open to all by the schema, with the privileges that code asks for
+	RootOnly  int
+	Unchecked []string // named formats of served parameters that accept everything
+	Problems  []string // what must not be
+	Explained explained
+}
+
+// Err tells whether something is missing that the product needs, or that nobody has
+// explained.
+func (r *Report) Err() error {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	return errors.New("sim:coverage: " + fmt.Sprint(len(r.Problems)) + " things are not as they should be:\n  " + strings.Join(r.Problems, "\n  "))
+}
+
+func (r *Report) problem(format string, args ...any) {
+	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+}
+
+// Coverage compares pvesim with Proxmox's schema. root is the repository, whose
+// source is read.
+func Coverage(root string) (*Report, error) {
+	full, err := loadAPI()
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Recorded: map[string]string{}, Inert: map[string][]string{}, ByCode: map[string]string{}}
+	if err := yaml.Unmarshal(inertYAML, &r.Explained); err != nil {
+		return nil, fmt.Errorf("inert.yaml: %w", err)
+	}
+	code, err := readSource(filepath.Join(root, "sim", "pvesim"))
+	if err != nil {
+		return nil, err
+	}
+	served := map[string]pvesim.Method{}
+	for _, m := range pvesim.Methods() {
+		served[m.Name] = m
+	}
+	r.trees(full, served, code)
+	r.permissions(full, served, code)
+	r.formats(served)
+	if err := r.product(full, served, root); err != nil {
+		return nil, err
+	}
+	slices.Sort(r.Problems)
+	return r, nil
+}
+
+func treeOf(name string) string {
+	p := path(name)
+	for _, t := range Trees() {
+		if p == t || strings.HasPrefix(p, t+"/") {
+			return t
+		}
+	}
+	return ""
+}
+
+func (r *Report) trees(full *api, served map[string]pvesim.Method, code source) {
+	trees := map[string]*Tree{}
+	for _, t := range Trees() {
+		trees[t] = &Tree{Path: t}
+	}
+	for _, name := range slices.Sorted(maps.Keys(full.Methods)) {
+		t := trees[treeOf(name)]
+		if t == nil {
+			continue
+		}
+		t.Methods++
+		m, there := served[name]
+		if !there {
+			t.Missing = append(t.Missing, name)
+			continue
+		}
+		t.Served++
+		r.parameters(t, name, full.Methods[name], m, code.reached(m.Handler))
+	}
+	for _, t := range Trees() {
+		r.Trees = append(r.Trees, *trees[t])
+	}
+	for name := range served {
+		if _, real := full.Methods[name]; !real {
+			r.problem("%s is served and Proxmox has no such method", name)
+		}
+	}
+	r.inertIsTrue()
+}
+
+func (r *Report) parameters(t *Tree, name string, real apiMethod, m pvesim.Method, code *function) {
+	for k, want := range real.Parameters {
+		if slices.Contains(inPath(name), k) {
+			continue
+		}
+		t.Parameters++
+		have, taken := m.Parameters[k]
+		if !taken {
+			continue
+		}
+		t.Taken++
+		if !sameJSON(want, have) && r.Explained.Definitions[name+" "+k] == "" {
+			r.problem("%s: parameter %s is defined otherwise: %s instead of %s", name, k, have, want)
+		}
+		base := strings.TrimSuffix(k, "[n]")
+		if code.uses(k) || code.uses(base) || r.usedByName(name, k, code) {
+			t.Effective++
+			continue
+		}
+		r.Inert[k] = append(r.Inert[k], name)
+		if r.Explained.Parameters[k] == "" && r.Explained.Parameters[name+" "+k] == "" {
+			r.problem("%s: nothing reads parameter %s; make it do something, or say in inert.yaml why not", name, k)
+		}
+	}
+}
+
+// usedByName is for options of a VM, which are read by their names' beginnings.
+func (r *Report) usedByName(name, k string, code *function) bool { return false }
+
+// inertIsTrue complains of what inert.yaml explains and is not so.
+func (r *Report) inertIsTrue() {
+	for entry := range r.Explained.Parameters {
+		method, k, specific := cutLast(entry)
+		if !specific {
+			k = entry
+		}
+		where := r.Inert[k]
+		if len(where) == 0 || specific && !slices.Contains(where, method) {
+			r.problem("inert.yaml: parameter %q is explained and has an effect, or is not there", entry)
+		}
+	}
+}
+
+// cutLast splits "METHOD /path name".
+func cutLast(entry string) (method, name string, ok bool) {
+	i := strings.LastIndexByte(entry, ' ')
+	if i < 0 {
+		return "", "", false
+	}
+	return entry[:i], entry[i+1:], true
+}
+
+func (r *Report) permissions(full *api, served map[string]pvesim.Method, code source) {
+	used := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(served)) {
+		m, real := served[name], full.Methods[name]
+		if !sameJSON(m.Permissions, real.Permissions) || m.NoToken != real.NoToken {
+			r.problem("%s: permissions are %s instead of %s", name, orNull(m.Permissions), orNull(real.Permissions))
+		}
+		var perms map[string]any
+		_ = json.Unmarshal(orNull(real.Permissions), &perms)
+		switch {
+		case perms == nil:
+			r.RootOnly++
+			continue
+		case perms["check"] != nil:
+			r.ByCheck++
+		default:
+			r.ByCode[name] = strings.Join(sorted(code.reached(m.Handler).privs), " ")
+		}
+		asked := code.reached(m.Handler).privs
+		var missing []string
+		for _, p := range privilegesIn(real.Prose) {
+			if !asked[p] && !strings.Contains(string(real.Permissions), `"`+p+`"`) {
+				missing = append(missing, p)
+			}
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		used[name] = true
+		if r.Explained.Privileges[name] == "" {
+			r.problem("%s: the schema names %s, which nothing asks for", name, strings.Join(missing, ", "))
+		}
+	}
+	for name := range r.Explained.Privileges {
+		if !used[name] {
+			r.problem("inert.yaml: privileges of %s are explained, and all are asked for", name)
+		}
+	}
+}
+
+func (r *Report) formats(served map[string]pvesim.Method) {
+	checked := map[string]bool{}
+	for _, f := range pvesim.Formats() {
+		checked[f] = true
+	}
+	open := map[string]bool{}
+	for _, m := range served {
+		for _, raw := range m.Parameters {
+			for _, f := range formatNames(raw) {
+				if f = strings.TrimSuffix(f, "-list"); !checked[f] && !checked[f+"-list"] {
+					open[f] = true
+				}
+			}
+		}
+	}
+	r.Unchecked = sorted(open)
+	for _, f := range r.Unchecked {
+		if r.Explained.Formats[f] == "" {
+			r.problem("format %s accepts everything; check it in formats.go, or say in inert.yaml why not", f)
+		}
+	}
+	for f := range r.Explained.Formats {
+		if !open[f] {
+			r.problem("inert.yaml: format %s is explained, and is checked or unknown", f)
+		}
+	}
+}
+
+// formatNames are the named formats in a parameter's definition, nested ones too.
+func formatNames(raw json.RawMessage) (out []string) {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	var walk func(v any)
+	walk = func(v any) {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return
+		}
+		for k, x := range m {
+			if name, isText := x.(string); k == "format" && isText {
+				out = append(out, name)
+				continue
+			}
+			walk(x)
+		}
+	}
+	walk(v)
+	return out
+}
+
+// product finds what the product asks for, and misses nothing of it.
+func (r *Report) product(full *api, served map[string]pvesim.Method, root string) error {
+	all := slices.Sorted(maps.Keys(full.Methods))
+	asked := map[string]bool{}
+	sites, err := callSites(filepath.Join(root, "proxmox"))
+	if err != nil {
+		return err
+	}
+	if len(sites) < 20 {
+		r.problem("only %d call sites found in package proxmox: the search does not know how calls are made any more", len(sites))
+	}
+	for _, site := range sites {
+		found := methodsFor(site, all)
+		if len(found) == 0 {
+			r.problem("proxmox calls %s, which is no method of Proxmox's", site)
+		}
+		some := slices.DeleteFunc(slices.Clone(found), func(name string) bool { _, ok := served[name]; return !ok })
+		if len(found) > 0 && len(some) == 0 {
+			r.problem("proxmox calls %s, which pvesim does not serve", site)
+		}
+		if len(found) == 1 {
+			asked[found[0]] = true
+		}
+	}
+	for line := range strings.Lines(recordedCalls) {
+		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		p, params, _ := strings.Cut(rest, " ")
+		name := verb + " " + p
+		asked[name] = true
+		r.Recorded[name] = params
+		m, there := served[name]
+		if !there {
+			r.problem("a life asked for %s, which pvesim does not serve", name)
+		}
+		for _, k := range strings.Fields(params) {
+			if m.Parameters[k] == nil && m.Parameters[strings.TrimRight(k, "0123456789")+"[n]"] == nil {
+				r.problem("a life sent %s to %s, which does not know it", k, name)
+			}
+		}
+	}
+	r.Product = sorted(asked)
+	return nil
+}

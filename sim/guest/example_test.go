@@ -1,0 +1,41 @@
+package guest_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/sim/guest"
+)
+
+// A machine boots from a seed ISO and answers the guest agent.
+func Example() {
+	seed, err := iso9660.Build("cidata", map[string][]byte{
+		"meta-data":      []byte("instance-id: node1-1\n"),
+		"user-data":      []byte("#cloud-config\nhostname: node1\npackages: [qemu-guest-agent]\nruncmd: [\"echo hello from $(hostname) > /etc/motd\"]\n"),
+		"network-config": []byte("version: 2\nethernets: {eth0: {match: {macaddress: \"bc:24:11:00:00:01\"}, addresses: [10.0.0.11/24]}}\n"),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := guest.New(guest.Config{
+		Name: "node1", Disk: guest.NewBase("noble"), MACs: []string{"BC:24:11:00:00:01"}, CPUs: 2, Memory: 2 << 30,
+		Seed: func() ([]byte, error) { return seed, nil }, Network: &guest.Network{}, Internet: guest.DefaultInternet(), Speed: 1000,
+	})
+	if err := m.Boot(context.Background()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer m.Kill()
+	for {
+		motd, err := m.AgentReadFile("/etc/motd")
+		if err == nil && len(motd) > 0 {
+			fmt.Print(string(motd))
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	// Output: hello from node1
+}

@@ -1,0 +1,94 @@
+package guest
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// script is one of the library's own, which must run in a guest as on Ubuntu.
+func script(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile("../../" + name)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// runScript runs it as the library does: sh -c TEXT NAME ARG….
+func runScript(m *Machine, text string, args ...string) (int, string) {
+	var b strings.Builder
+	s := m.system()
+	p := s.session(rootUser(), nil, &b, &b)
+	p.args = append([]string{"sh", "-c", text, "script"}, args...)
+	return p.exec(s.ctx), b.String()
+}
+
+func TestTheLibrarysScripts(t *testing.T) {
+	install, observe, smi, verify := script(t, "k3s/install.sh"), script(t, "k3s/observe.sh"), script(t, "nvidia/observe.sh"), script(t, "nvidia/verify.sh")
+	begin, remove := script(t, "k3s/start.sh"), script(t, "k3s/remove.sh")
+	synctest.Test(t, func(t *testing.T) {
+		m := baked(t, openDriver, func(c *Config) { c.Kubernetes = &fakePlanes{} })
+		release := "https://github.com/k3s-io/k3s/releases/download/v1.34.2%2Bk3s1"
+		for _, want := range []string{"installed\n", "unchanged\n"} {
+			before := len(m.Mutations())
+			code, out := runScript(m, install, "v1.34.2+k3s1", release, "amd64", "k3s-airgap-images-amd64.tar.zst", "")
+			assert.Zero(t, code)
+			assert.Equal(t, want, out)
+			assert.Equal(t, want == "unchanged\n", len(m.Mutations()) == before)
+		}
+		code, out := runScript(m, install, "v1.34.3+k3s1", "https://github.com/nowhere", "amd64", "", "")
+		assert.Equal(t, 69, code)
+		assert.Contains(t, out, "cannot fetch")
+
+		put(t, m, "/etc/rancher/k3s/config.yaml", "cluster-init: true\n")
+		put(t, m, "/etc/systemd/system/k3s.service", script(t, "k3s/k3s.service"))
+		code, out = runScript(m, begin, "k3s", "start", "digest")
+		assert.Zero(t, code, out)
+		time.Sleep(time.Minute)
+		before := len(m.Mutations())
+		code, out = runScript(m, observe)
+		assert.Zero(t, code)
+		for _, part := range []string{"@@ version\nk3s version v1.34.2+k3s1 (", "@@ active k3s\nactive\n", "@@ enabled k3s\nenabled\n", "@@ config\ncluster-init: true\n", "@@ applied\ndigest\n", "@@ end\n"} {
+			assert.Contains(t, out, part)
+		}
+		code, out = runScript(m, smi)
+		assert.Zero(t, code)
+		for _, part := range []string{"=== kernel\n" + newestKernel, "Open Kernel Module", "nvidia-utils-580-server 580.173.02-0ubuntu0.24.04.1 installed", "=== containerd\nplain\n", "<nvidia_smi_log>", "=== end\n0\n"} {
+			assert.Contains(t, out, part)
+		}
+		assert.Empty(t, m.Mutations()[before:], "looking changes nothing")
+
+		uuid := m.gpus()[0].UUID
+		code, out, log := m.system().container(t.Context(), Container{Args: []string{"/bin/sh", "/verify/verify.sh", "1"},
+			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
+		assert.Zero(t, code, out)
+		assert.Equal(t, "gpu|"+uuid+"|0|PASSED|NVIDIA A100-PCIE-40GB|580.173.02|40960|\n", log)
+		code, out, log = m.system().container(t.Context(), Container{Args: []string{"sh", "/verify/verify.sh", "2"},
+			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
+		assert.Equal(t, 1, code, out)
+		assert.Contains(t, log, "error|1 GPUs, expected 2")
+
+		// What K3s leaves: rules among other people's, and files on a disk that the
+		// machine mounts for it.
+		const theirs = `-A INPUT -s 10.0.0.9/32 -m comment --comment "not KUBE- but flannel's friend" -j ACCEPT`
+		code, out = shellWith(m, "root", "iptables-restore --noflush", "*filter\n:MINE - [0:0]\n"+theirs+"\n-A FORWARD -j MINE\nCOMMIT\n")
+		assert.Zero(t, code, out)
+		assert.Contains(t, mustShell(t, m, "iptables-save"), "-j KUBE-SERVICES")
+		mustShell(t, m, "mkfs.ext4 /dev/sdb && echo '/dev/sdb /var/lib/kubelet/ ext4 defaults,nofail 0 2' >> /etc/fstab && mount /dev/sdb /var/lib/kubelet && echo x > /var/lib/kubelet/f")
+
+		code, out = runScript(m, remove)
+		assert.Zero(t, code, out)
+		assert.Equal(t, "*mangle\nCOMMIT\n*filter\n:MINE - [0:0]\n"+theirs+"\n-A FORWARD -j MINE\nCOMMIT\n*nat\nCOMMIT\n", mustShell(t, m, "iptables-save"))
+		assert.Equal(t, "/dev/sdb\n", mustShell(t, m, "findmnt -n -o SOURCE /var/lib/kubelet; ls /var/lib/kubelet"))
+		for _, gone := range []string{"/usr/local/bin/k3s", "/var/lib/rancher/k3s", "/etc/rancher", "/etc/systemd/system/k3s.service"} {
+			assert.False(t, m.Disk().Exists(gone), gone)
+		}
+		code, out = runScript(m, remove)
+		assert.Zero(t, code, "it may be run again: %s", out)
+	})
+}

@@ -1,0 +1,179 @@
+package guest_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/remotetest"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/guest"
+)
+
+const (
+	address = "10.0.0.21:22"
+	network = `version: 2
+ethernets:
+  eth0:
+    match: {macaddress: "bc:24:11:aa:00:21"}
+    set-name: eth0
+    addresses: [10.0.0.21/24]
+`
+)
+
+// machine boots a guest with a user admin, and returns it with what its network
+// and admin's key are.
+func machine(t testing.TB, speed float64) (*guest.Machine, *guest.Network, xssh.Signer) {
+	t.Helper()
+	private, public, err := ssh.GenerateKey()
+	require.NoError(t, err)
+	signer, err := xssh.ParsePrivateKey(private)
+	require.NoError(t, err)
+	user := "#cloud-config\nhostname: wk\npackages: [qemu-guest-agent]\nusers:\n  - {name: admin, shell: /bin/bash, sudo: \"ALL=(ALL) NOPASSWD:ALL\", ssh_authorized_keys: [\"" + public + "\"]}\n"
+	iso, err := iso9660.Build("cidata", map[string][]byte{
+		"user-data": []byte(user), "meta-data": []byte("instance-id: wk-1\n"), "network-config": []byte(network),
+	})
+	require.NoError(t, err)
+	n := &guest.Network{Speed: speed}
+	m := guest.New(guest.Config{Name: "wk", Disk: guest.NewBase("noble"), MACs: []string{"BC:24:11:AA:00:21"}, CPUs: 2, Memory: 4 << 30,
+		Seed: func() ([]byte, error) { return iso, nil }, Network: n, Internet: guest.DefaultInternet(), Speed: speed})
+	require.NoError(t, m.Boot(t.Context()))
+	t.Cleanup(m.Kill)
+	for !m.AgentUp() {
+		time.Sleep(time.Duration(float64(time.Second) / max(speed, 1)))
+	}
+	return m, n, signer
+}
+
+// dial logs in as a user whose host key was read through the guest agent.
+func dial(ctx context.Context, m *guest.Machine, n *guest.Network, user string, key xssh.Signer) *ssh.Client {
+	return ssh.New(ssh.Config{Addr: address, User: user, Signers: []xssh.Signer{key}, Dial: n.Dial,
+		HostKeys: func(context.Context, string) ([]xssh.PublicKey, error) {
+			line, err := m.AgentReadFile("/etc/ssh/ssh_host_ed25519_key.pub")
+			if err != nil {
+				return nil, err
+			}
+			k, _, _, _, err := xssh.ParseAuthorizedKey(line)
+			return []xssh.PublicKey{k}, err
+		}})
+}
+
+func TestContractOverSSH(t *testing.T) {
+	m, n, key := machine(t, 200)
+	remotetest.Contract(t, func(t *testing.T) remote.Runner {
+		c := dial(t.Context(), m, n, "admin", key)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	})
+}
+
+func TestSSHUnderSynctest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, n, key := machine(t, 1)
+		c := dial(t.Context(), m, n, "admin", key)
+		out, err := remote.Output(t.Context(), c, "hostname")
+		require.NoError(t, err)
+		assert.Equal(t, "wk\n", string(out))
+		root := remote.Sudo(c)
+		require.NoError(t, remote.WriteFile(t.Context(), root, "/etc/rancher/k3s/token", []byte("secret"), 0o600))
+		got, err := remote.ReadFile(t.Context(), root, "/etc/rancher/k3s/token")
+		require.NoError(t, err)
+		assert.Equal(t, "secret", string(got))
+		_, err = remote.ReadFile(t.Context(), c, "/etc/rancher/k3s/token")
+		assert.ErrorContains(t, err, "Permission denied")
+		began := time.Now()
+		require.NoError(t, remote.Run(t.Context(), c, "sleep", "100"))
+		assert.Equal(t, 100*time.Second, time.Since(began).Round(time.Second))
+		assert.NotContains(t, m.Mutations(), "file /run/x")
+
+		// A jump: the guest forwards to itself.
+		jump := ssh.New(ssh.Config{Addr: address, User: "admin", Signers: []xssh.Signer{key}, Dial: c.Dial, HostKeys: hostKeys(m)})
+		require.NoError(t, remote.Run(t.Context(), jump, "true"))
+		require.NoError(t, jump.Close())
+
+		_, other, err := ssh.GenerateKey()
+		require.NoError(t, err)
+		_ = other
+		stranger := dial(t.Context(), m, n, "root", key)
+		err = remote.Run(t.Context(), stranger, "true")
+		var auth *ssh.AuthError
+		assert.ErrorAs(t, err, &auth, "root has no key")
+		_ = stranger.Close()
+		m.Kill()
+		assert.Error(t, remote.Run(t.Context(), c, "true"))
+		require.NoError(t, c.Close())
+	})
+}
+
+func hostKeys(m *guest.Machine) func(context.Context, string) ([]xssh.PublicKey, error) {
+	return func(context.Context, string) ([]xssh.PublicKey, error) {
+		line, err := m.AgentReadFile("/etc/ssh/ssh_host_ed25519_key.pub")
+		if err != nil {
+			return nil, err
+		}
+		k, _, _, _, err := xssh.ParseAuthorizedKey(line)
+		return []xssh.PublicKey{k}, err
+	}
+}
+
+func TestWaitingClientSeesThePowerCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, n, key := machine(t, 1)
+		c := dial(t.Context(), m, n, "admin", key)
+		done := make(chan error, 1)
+		go func() { done <- remote.Run(t.Context(), c, "sleep", "infinity") }()
+		time.Sleep(10 * time.Second)
+		m.Kill()
+		assert.Error(t, <-done)
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestConnectionsObeyDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &guest.Network{}
+		n.Register(address22(t), echo{})
+		c, err := n.Dial(t.Context(), "tcp", address)
+		require.NoError(t, err)
+		assert.Equal(t, address, c.RemoteAddr().String())
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+		began := time.Now()
+		_, err = c.Read(make([]byte, 1))
+		var timeout net.Error
+		require.ErrorAs(t, err, &timeout)
+		assert.True(t, timeout.Timeout())
+		assert.Equal(t, time.Minute, time.Since(began))
+		require.NoError(t, c.SetReadDeadline(time.Time{}))
+		_, err = c.Write([]byte("hello"))
+		require.NoError(t, err)
+		buf := make([]byte, 5)
+		_, err = c.Read(buf)
+		require.NoError(t, err)
+		assert.Equal(t, "hello", string(buf))
+		n.Unregister(echo{})
+		_, err = c.Read(buf)
+		assert.ErrorContains(t, err, "connection reset")
+	})
+}
+
+func address22(t *testing.T) netip.Addr {
+	t.Helper()
+	return netip.MustParseAddrPort(address).Addr()
+}
+
+// echo is a host that sends back what comes, on every port.
+type echo struct{}
+
+func (echo) Listen(uint16) guest.Handler {
+	return func(_ context.Context, c net.Conn) { _, _ = io.Copy(c, c) }
+}

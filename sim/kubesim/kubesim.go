@@ -1,0 +1,188 @@
+package kubesim
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest"
+)
+
+var (
+	_ guest.Kubernetes = (*Sim)(nil)
+	_ guest.Plane      = (*Cluster)(nil)
+)
+
+// Sim makes clusters.
+type Sim struct {
+	// Speed is how many times faster than life the clusters are; 0 is 1.
+	Speed float64
+
+	mu       sync.Mutex
+	clusters []*Cluster
+}
+
+// Form makes a cluster, which lives until its Close.
+func (s *Sim) Form(ctx context.Context, cfg guest.PlaneConfig) (guest.Plane, error) {
+	c, err := New(ctx, cfg, s.Speed)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clusters = append(s.clusters, c)
+	return c, nil
+}
+
+// Close ends every cluster that was formed.
+func (s *Sim) Close() error {
+	for _, c := range s.Clusters() {
+		_ = c.Close()
+	}
+	return nil
+}
+
+// Clusters returns the clusters that were formed so far, in order.
+func (s *Sim) Clusters() []*Cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.clusters)
+}
+
+// Cluster is one control plane with its nodes. It is safe for concurrent use.
+type Cluster struct {
+	cfg   guest.PlaneConfig
+	speed float64
+	auth  *authority
+	pipe  *pipe
+	srv   *http.Server
+	stop  context.CancelFunc
+	ended sync.WaitGroup // the loop, the server, and what runs in pods
+
+	kicked chan struct{}
+
+	mu       sync.Mutex
+	objects  map[string]map[string]*entry // by resource, then by namespace and name
+	kinds    []kind
+	version  int64 // of the whole store, as etcd counts
+	serial   int64 // of generated names
+	kubelets map[string]*kubelet
+	runs     map[string]*run        // of pods on kubelets, by UID
+	disks    map[string]*guest.Disk // behind volumes, by name
+	log      []Request
+	next     time.Time // when the loop has something to do again, if nothing happens before
+	closed   bool
+	ctx      context.Context // ends with the cluster
+}
+
+// Request is one request that the API served.
+type Request struct {
+	Method string
+	Path   string // with its query
+	DryRun bool
+	Agent  string // the client's User-Agent
+}
+
+// Mutating reports whether the request could change anything.
+func (r Request) Mutating() bool { return r.Method != http.MethodGet && !r.DryRun }
+
+// New makes a cluster. It outlives ctx, whose values it keeps: call Close when it is
+// no longer needed.
+func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, error) {
+	if speed <= 0 {
+		speed = 1
+	}
+	auth, err := newAuthority(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{
+		cfg: cfg, speed: speed, auth: auth, pipe: newPipe(),
+		kicked: make(chan struct{}, 1), objects: map[string]map[string]*entry{}, kinds: slices.Clone(builtin),
+		kubelets: map[string]*kubelet{}, runs: map[string]*run{}, disks: map[string]*guest.Disk{},
+	}
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	c.srv = &http.Server{Handler: c, TLSConfig: auth.serverTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
+	c.populate()
+	c.ended.Add(2)
+	go func() { defer c.ended.Done(); _ = c.srv.ServeTLS(c.pipe, "", "") }()
+	go func() { defer c.ended.Done(); c.loop(c.ctx) }()
+	return c, nil
+}
+
+// Close ends the cluster and returns when nothing of it runs any more. Of what it
+// was, only its requests are remembered.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.stop()
+	_ = c.srv.Close()
+	_ = c.pipe.Close()
+	c.ended.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.objects)
+	clear(c.kubelets)
+	clear(c.runs)
+	clear(c.disks)
+	return nil
+}
+
+// Dial connects to the API server's TLS port.
+func (c *Cluster) Dial(ctx context.Context) (net.Conn, error) { return c.pipe.Dial(ctx) }
+
+// Kubeconfig returns the administrator's kubeconfig with server as its URL.
+func (c *Cluster) Kubeconfig(server string) []byte { return c.auth.kubeconfig(server) }
+
+// Requests returns what was asked of the API so far.
+func (c *Cluster) Requests() []Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.log)
+}
+
+// HasNode reports whether there is a Node object of this name. Deleting one frees
+// the name, and the password with it.
+func (c *Cluster) HasNode(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.objects["nodes"]["/"+name] != nil
+}
+
+// Names lists the objects of a resource and its group, such as "jobs.batch", as
+// namespace/name, for tests.
+func (c *Cluster) Names(resource string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.objects[resource]))
+}
+
+// Each calls f for every object, by its resource and group, namespace and name, for
+// tests. f must neither change what it is given nor call c.
+func (c *Cluster) Each(f func(resource string, object map[string]any)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range slices.Sorted(maps.Keys(c.objects)) {
+		for _, e := range c.all(resource) {
+			f(resource, e.obj)
+		}
+	}
+}
+
+// scale turns a duration of the simulated world into one of the clock.
+func (c *Cluster) scale(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / c.speed)
+}
+
+// kick wakes the loop. The caller may hold the lock.
+func (c *Cluster) kick() {
+	select {
+	case c.kicked <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,300 @@
+package kubesim
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/sim/guest"
+)
+
+// How long things take, of simulated time; about what K3s takes.
+const (
+	readyAfter   = 5 * time.Second  // from registering to Ready: the network plugin
+	unknownAfter = 40 * time.Second // from the last heartbeat to Unknown
+	settle       = 200 * time.Millisecond
+	lookAgain    = 10 * time.Second // how often kubelets look at their GPUs
+
+	gpuResource = "nvidia.com/gpu"
+)
+
+// kubelet is what runs on a node.
+type kubelet struct {
+	node  guest.Node
+	since time.Time // of the last change of alive
+	alive bool
+	ctx   context.Context // ends when the kubelet's machine does
+	stop  context.CancelFunc
+
+	reported     *entry // the Node object as this kubelet, Ready, has last left it
+	reportedGPUs int64  // that it offered then, -1 without a device plugin
+}
+
+// Join says that the kubelet of n is up.
+func (c *Cluster) Join(_ context.Context, n guest.Node) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.kubelets[n.Name]; old != nil {
+		old.stop()
+	}
+	k := &kubelet{node: n, since: time.Now(), alive: true}
+	k.ctx, k.stop = context.WithCancel(c.ctx)
+	c.kubelets[n.Name] = k
+	if e := c.get(mustKind("nodes"), "", n.Name); e == nil {
+		c.putTyped(mustKind("nodes"), newNode(n))
+	} else {
+		// K3s sets the labels of its configuration at every start, and taints only
+		// when the node registers (configureNode, pkg/agent/run.go).
+		if again := typed[corev1.Node](e).DeepCopy(); !holds(again.Labels, n.Labels) {
+			maps.Copy(again.Labels, n.Labels)
+			c.putTyped(mustKind("nodes"), again)
+			e = c.get(mustKind("nodes"), "", n.Name)
+		}
+		// A kubelet that was away for a moment is as ready as it was.
+		if ready(typed[corev1.Node](e)) {
+			k.since = k.since.Add(-c.scale(readyAfter))
+		}
+		c.lost(n.Name)
+	}
+	c.putNodePassword(n.Name)
+	c.kick()
+	return nil
+}
+
+// holds reports whether have has all of some.
+func holds(have, some map[string]string) bool {
+	for k, v := range some {
+		if h, there := have[k]; !there || h != v {
+			return false
+		}
+	}
+	return true
+}
+
+// Leave says that the kubelet of a node is gone.
+func (c *Cluster) Leave(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.kubelets[name]; k != nil && k.alive {
+		k.alive, k.since = false, time.Now()
+		k.stop()
+		c.kick()
+	}
+}
+
+// forget ends a node whose object was deleted, and its pods with it.
+func (c *Cluster) forget(name string) {
+	if k := c.kubelets[name]; k != nil {
+		k.stop()
+		delete(c.kubelets, name)
+	}
+	for _, e := range c.all("pods") {
+		if typed[corev1.Pod](e).Spec.NodeName == name {
+			c.drop(e)
+		}
+	}
+	if e := c.get(mustKind("secrets"), metav1.NamespaceSystem, name+".node-password.k3s"); e != nil {
+		c.remove(e)
+	}
+}
+
+// putNodePassword keeps what K3s keeps: a name belongs to the machine that first
+// came with it.
+func (c *Cluster) putNodePassword(name string) {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name + ".node-password.k3s", Namespace: metav1.NamespaceSystem},
+		Data: map[string][]byte{"hash": []byte("$1:simulated")}}
+	if c.get(mustKind("secrets"), s.Namespace, s.Name) == nil {
+		c.putTyped(mustKind("secrets"), s)
+	}
+}
+
+func newNode(n guest.Node) *corev1.Node {
+	labels := map[string]string{
+		"kubernetes.io/hostname": n.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+		"node.kubernetes.io/instance-type": "k3s",
+	}
+	if n.Role == "server" {
+		labels["node-role.kubernetes.io/control-plane"] = "true"
+		labels["node-role.kubernetes.io/etcd"] = "true"
+	}
+	maps.Copy(labels, n.Labels)
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: map[string]string{
+			"k3s.io/internal-ip": n.InternalIP.String(), "k3s.io/hostname": n.Name}},
+		Spec: corev1.NodeSpec{ProviderID: "k3s://" + n.Name, Taints: []corev1.Taint{notReadyTaint}},
+	}
+	for _, t := range n.Taints {
+		if taint, ok := parseTaint(t); ok {
+			node.Spec.Taints = append(node.Spec.Taints, taint)
+		}
+	}
+	node.Status = nodeStatus(n, node.Status, nil)
+	return node
+}
+
+var (
+	notReadyTaint    = corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}
+	unreachableTaint = corev1.Taint{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoSchedule}
+)
+
+func parseTaint(s string) (corev1.Taint, bool) {
+	head, effect, ok := strings.Cut(s, ":")
+	k, v, _ := strings.Cut(head, "=")
+	return corev1.Taint{Key: k, Value: v, Effect: corev1.TaintEffect(effect)}, ok
+}
+
+// nodeStatus is what a kubelet reports. plugin is the number of GPUs that its
+// device plugin offers, nil when none ever has.
+func nodeStatus(n guest.Node, was corev1.NodeStatus, plugin *int64) corev1.NodeStatus {
+	s := corev1.NodeStatus{
+		Capacity: corev1.ResourceList{
+			corev1.ResourceCPU:    *resource.NewQuantity(int64(n.CPUs), resource.DecimalSI),
+			corev1.ResourceMemory: *resource.NewQuantity(n.Memory/1024*1024, resource.BinarySI),
+			corev1.ResourcePods:   *resource.NewQuantity(110, resource.DecimalSI),
+		},
+		Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: n.InternalIP.String()}, {Type: corev1.NodeHostName, Address: n.Name}},
+		NodeInfo: corev1.NodeSystemInfo{
+			BootID: n.BootID, KubeletVersion: n.Version, ContainerRuntimeVersion: "containerd://2.1.4-k3s1", OperatingSystem: "linux",
+			Architecture: "amd64", OSImage: "Ubuntu 24.04 LTS (simulated)", KernelVersion: "6.8.0-simulated"},
+		Conditions: was.Conditions,
+	}
+	s.Allocatable = maps.Clone(s.Capacity)
+	if _, before := was.Capacity[gpuResource]; before && plugin == nil {
+		// A kubelet keeps the capacity of a plugin that has gone away.
+		s.Capacity[gpuResource], s.Allocatable[gpuResource] = was.Capacity[gpuResource], resource.Quantity{Format: resource.DecimalSI}
+	}
+	if plugin != nil {
+		s.Capacity[gpuResource] = *resource.NewQuantity(*plugin, resource.DecimalSI)
+		s.Allocatable[gpuResource] = *resource.NewQuantity(*plugin, resource.DecimalSI)
+	}
+	if len(s.Conditions) == 0 {
+		s.Conditions = []corev1.NodeCondition{readyCondition(corev1.ConditionFalse, "KubeletNotReady",
+			"container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized")}
+	}
+	return s
+}
+
+func readyCondition(status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
+	return corev1.NodeCondition{Type: corev1.NodeReady, Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second))}
+}
+
+func ready(n *corev1.Node) bool {
+	for _, cond := range n.Status.Conditions {
+		if cond.Type == corev1.NodeReady {
+			return cond.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// nodes brings the nodes' objects up to what their kubelets are.
+func (c *Cluster) nodes(pods podIndex) {
+	for _, e := range c.all("nodes") {
+		n := typed[corev1.Node](e)
+		k := c.kubelets[n.Name]
+		if k == nil {
+			continue
+		}
+		status, taint := n.Status, (*corev1.Taint)(nil)
+		switch age := time.Since(k.since); {
+		case k.alive && age >= c.scale(readyAfter):
+			plugin := k.plugin(pods.onNode[n.Name], c.shares)
+			gpus := int64(-1)
+			if plugin != nil {
+				gpus = *plugin
+			}
+			if k.reported == e && k.reportedGPUs == gpus {
+				continue
+			}
+			k.reportedGPUs = gpus
+			status = nodeStatus(k.node, n.Status, plugin)
+			status.Conditions = reported(turn(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"))
+		case k.alive:
+			status = nodeStatus(k.node, n.Status, nil)
+			taint = &notReadyTaint
+			c.wake(k.since.Add(c.scale(readyAfter)))
+		case age >= c.scale(unknownAfter):
+			status.Conditions = turn(n, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+			taint = &unreachableTaint
+		default:
+			c.wake(k.since.Add(c.scale(unknownAfter)))
+			continue
+		}
+		if e = c.taint(c.putStatus(e, &status), n, taint); taint == nil {
+			k.reported = e
+		}
+	}
+}
+
+// reported sets when a kubelet has last posted a node's conditions: at its start, and
+// when something changes (kubernetes, pkg/kubelet/nodestatus/setters.go). What it posts
+// every five minutes besides says nothing new, and is left out.
+func reported(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	out := slices.Clone(conditions)
+	for i := range out {
+		out[i].LastHeartbeatTime = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	}
+	return out
+}
+
+// turn returns a node's conditions with another readiness, keeping the time of a
+// transition that was before.
+func turn(n *corev1.Node, status corev1.ConditionStatus, reason, message string) []corev1.NodeCondition {
+	for _, cond := range n.Status.Conditions {
+		if cond.Type == corev1.NodeReady && cond.Status == status {
+			return n.Status.Conditions
+		}
+	}
+	return []corev1.NodeCondition{readyCondition(status, reason, message)}
+}
+
+// taint sets the one of Kubernetes' own taints that fits, and clears the others.
+func (c *Cluster) taint(e *entry, n *corev1.Node, want *corev1.Taint) *entry {
+	spec := n.Spec
+	spec.Taints = nil
+	for _, t := range n.Spec.Taints {
+		if t.Key != notReadyTaint.Key && t.Key != unreachableTaint.Key {
+			spec.Taints = append(spec.Taints, t)
+		}
+	}
+	if want != nil {
+		spec.Taints = append([]corev1.Taint{*want}, spec.Taints...)
+	}
+	if m := toMap(&spec); !equal(m, toMap(&n.Spec)) {
+		return c.putField(e, "spec", m)
+	}
+	return e
+}
+
+// plugin returns how many GPUs the node's device plugin offers, nil without one.
+func (k *kubelet) plugin(pods []*entry, shares func(*corev1.Pod) int) *int64 {
+	for _, e := range pods {
+		if p := typed[corev1.Pod](e); isPlugin(p) {
+			n := int64(len(k.gpus()) * shares(p))
+			return &n
+		}
+	}
+	return nil
+}
+
+// isPlugin reports whether a pod is a device plugin that is up.
+func isPlugin(p *corev1.Pod) bool {
+	return podReady(p) && slices.ContainsFunc(p.Spec.Containers, func(ct corev1.Container) bool {
+		return strings.Contains(ct.Image, "k8s-device-plugin") && !slices.Contains(ct.Command, "mps-control-daemon")
+	})
+}
+
+func (k *kubelet) gpus() []guest.GPU {
+	if k.node.GPUs == nil {
+		return nil
+	}
+	return k.node.GPUs()
+}

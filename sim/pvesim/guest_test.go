@@ -1,0 +1,127 @@
+package pvesim
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/sim/guest"
+)
+
+// worker makes VM 201 from the template, with a seed that gives it an address
+// and the guest agent.
+func (c *caller) worker() {
+	c.t.Helper()
+	seed, err := cloudinit.RenderWorker(cloudinit.Machine{Hostname: "wk1", AuthorizedKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEd1ZXN0c0xpdmVIZXJlQW5kQW5zd2VyQ2FsbHNPZlRl t"},
+		MAC: "bc:24:11:00:02:01", Address: netip.MustParsePrefix("10.0.0.21/24"), Gateway: netip.MustParseAddr("10.0.0.1"),
+		DNS: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Packages: []string{"qemu-guest-agent"}})
+	require.NoError(c.t, err)
+	iso, err := seed.ISO()
+	require.NoError(c.t, err)
+	require.Equal(c.t, "OK", c.wait(c.upload("local", "iso", "wk1.iso", iso)))
+	require.Equal(c.t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", "201", "name", "wk1")))
+	c.do("POST", "/cluster/mapping/pci", "id", "gpu", "map", entry("0000:01:00.0", "21"))
+	require.Equal(c.t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/201/config", "ide2", "local:iso/wk1.iso,media=cdrom",
+		"net0", "virtio=BC:24:11:00:02:01,bridge=vmbr0", "hostpci0", "mapping=gpu,pcie=1", "scsi1", "vmdata:100,serial=data")))
+	require.Equal(c.t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/201/status/start")))
+}
+
+func (c *caller) agentUp(within time.Duration) bool {
+	for began := time.Now(); time.Since(began) < within; time.Sleep(time.Second) {
+		if c.do("POST", "/nodes/pve1/qemu/201/agent/ping").status == 200 {
+			return true
+		}
+	}
+	return false
+}
+
+// run runs a command through the guest agent.
+func (c *caller) run(argv ...string) map[string]any {
+	c.t.Helper()
+	var kv []string
+	for _, a := range argv {
+		kv = append(kv, "command", a)
+	}
+	r := c.do("POST", "/nodes/pve1/qemu/201/agent/exec", kv...)
+	require.Equal(c.t, 200, r.status, r.reason)
+	pid := itoa(int(r.object()["pid"].(float64)))
+	for {
+		st := c.do("GET", "/nodes/pve1/qemu/201/agent/exec-status", "pid", pid).object()
+		if st["exited"] != 0.0 {
+			again := c.do("GET", "/nodes/pve1/qemu/201/agent/exec-status", "pid", pid)
+			assert.Contains(c.t, again.reason, "Agent error: PID", "an end is told once")
+			return st
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func TestAGuestLives(t *testing.T) {
+	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
+		c.template()
+		c.worker()
+		began := time.Now()
+		r := c.do("POST", "/nodes/pve1/qemu/201/agent/ping")
+		assert.Equal(t, "500 QEMU guest agent is not running", itoa(r.status)+" "+r.reason)
+		assert.Equal(t, 3*time.Second+s.opts.Timing.Call, time.Since(began))
+		require.True(t, c.agentUp(5*time.Minute))
+
+		assert.Equal(t, "wk1\n", c.run("hostname")["out-data"])
+		st := c.run("sh", "-c", `printf 'ä'; echo no >&2; exit 3`)
+		assert.Equal(t, []any{3.0, "Ã¤", "no\n"}, []any{st["exitcode"], st["out-data"], st["err-data"]}, "bytes come as Latin-1")
+		assert.Contains(t, c.run("lspci", "-n")["out-data"], "10de:20f1")
+		assert.Contains(t, c.do("GET", "/nodes/pve1/qemu/201/agent/network-get-interfaces").body, "10.0.0.21")
+		assert.Equal(t, "wk1", c.do("GET", "/nodes/pve1/qemu/201/agent/get-host-name").object()["result"].(map[string]any)["host-name"])
+		r = c.do("GET", "/nodes/pve1/qemu/201/agent/file-read", "file", "/etc/hostname")
+		assert.Equal(t, "wk1\n", r.object()["content"])
+		r = c.do("GET", "/nodes/pve1/qemu/201/agent/file-read", "file", "/nope")
+		assert.Contains(t, r.reason, "No such file or directory")
+		r = c.do("POST", "/nodes/pve1/qemu/201/agent/file-write", "file", "/root/x", "content", "aGk=", "encode", "0")
+		require.Equal(t, 200, r.status, r.reason)
+		assert.Equal(t, "hi", c.run("cat", "/root/x")["out-data"])
+		r = c.do("POST", "/nodes/pve1/qemu/201/agent/exec", "command", "no-such-program")
+		assert.Equal(t, "596 Broken pipe", itoa(r.status)+" "+r.reason)
+
+		conn, err := s.Network().Dial(t.Context(), "tcp", "10.0.0.21:22")
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+
+		c.run("systemctl", "reboot", "--no-block")
+		time.Sleep(time.Minute)
+		assert.True(t, s.VMs()[2].Running, "a reboot from inside is no end")
+		require.True(t, c.agentUp(time.Minute))
+		assert.Equal(t, "hi", c.run("cat", "/root/x")["out-data"], "the disk remembers")
+		c.do("POST", "/nodes/pve1/qemu/201/agent/exec", "command", "poweroff")
+		time.Sleep(time.Minute)
+		assert.False(t, s.VMs()[2].Running, "a guest can switch itself off")
+		assert.Empty(t, s.vms[201].pci)
+		assert.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/201", "purge", "1")))
+	})
+}
+
+func TestGuestFaults(t *testing.T) {
+	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
+		c.template()
+		s.Fail(Rule{Path: ".*/201/status/start", Guest: &guest.Faults{AgentNeverAnswers: true}})
+		c.worker()
+		assert.False(t, c.agentUp(3*time.Minute))
+		s.SetGuestFaults(201, guest.Faults{})
+		assert.True(t, c.agentUp(3*time.Minute))
+	})
+}
+
+func TestAShutdownThatTheGuestIgnores(t *testing.T) {
+	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
+		c.template()
+		s.Fail(Rule{Path: ".*/201/status/start", Guest: &guest.Faults{NeverBoots: true}})
+		c.worker()
+		assert.Equal(t, "VM quit/powerdown failed - got timeout", c.wait(c.do("POST", "/nodes/pve1/qemu/201/status/shutdown", "timeout", "20")))
+		assert.True(t, s.vms[201].running)
+		assert.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/201/status/shutdown", "timeout", "20", "forceStop", "1")))
+		assert.False(t, s.vms[201].running)
+	})
+}

@@ -1,0 +1,112 @@
+package qemu
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+// Options say where guests live.
+type Options struct {
+	Image Image // what every image that is imported turns out to be
+	// Network is the guests', e.g. 10.0.0.0/24, and Gateway an address of it that no guest
+	// has. Nothing lies behind it, unless LAN has something there.
+	Network netip.Prefix
+	Gateway netip.Addr
+	Dir     string // where disks and logs are kept, as long as somebody needs them
+
+	LAN LAN  // what guests are plugged into; nil: each is alone, and reached by forwarded ports
+	KVM bool // in the place of emulation: see [KVM]
+}
+
+// LAN is a network that guests share.
+type LAN interface {
+	// Plug takes the other end of a network card's cable and returns at once. Frames come
+	// and go over it as QEMU's netdev socket writes them: four bytes of length, high ones
+	// first, and the frame. The end of conn is that of the machine.
+	Plug(conn net.Conn)
+	// Dial connects to an address in it.
+	Dial(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Hypervisor runs guests. It is safe for concurrent use.
+type Hypervisor struct {
+	o    Options
+	base *layer
+
+	mu    sync.Mutex
+	count int
+}
+
+// New returns a hypervisor, or an error where its image cannot be read.
+func New(o Options) (*Hypervisor, error) {
+	info, err := os.Stat(o.Image.Disk)
+	if err != nil {
+		return nil, err
+	}
+	if !o.Network.Contains(o.Gateway) {
+		return nil, fmt.Errorf("the gateway %s is not in the guests' network %s", o.Gateway, o.Network)
+	}
+	return &Hypervisor{o: o, base: &layer{path: o.Image.Disk, format: "raw", size: info.Size(), made: true}}, nil
+}
+
+// magic follows the header in the file that stands for the image.
+const magic = "stands for a real Debian 13\n"
+
+// ImageFile is what a simulated host downloads and imports in the place of the image: a
+// qcow2 header with the size of its disk, and nothing in it. So gigabytes stay where they are.
+func (h *Hypervisor) ImageFile() []byte {
+	b := append([]byte("QFI\xfb"), make([]byte, 100)...)
+	binary.BigEndian.PutUint32(b[4:], 3)
+	binary.BigEndian.PutUint64(b[24:], uint64(h.base.size))
+	return append(b, magic...)
+}
+
+// Open knows the image that ImageFile stands for.
+func (h *Hypervisor) Open(file []byte) (pvesim.Disk, error) {
+	if !bytes.HasSuffix(file, []byte(magic)) {
+		return nil, errors.New("qemu: not a disk image that has a real one")
+	}
+	return &disk{h: h, top: h.layer(h.base)}, nil
+}
+
+// Blank returns an empty disk.
+func (h *Hypervisor) Blank() pvesim.Disk { return &disk{h: h, top: h.layer(nil)} }
+
+// Plug puts a machine together.
+func (h *Hypervisor) Plug(b pvesim.Board) pvesim.Guest { return &machine{h: h, board: b} }
+
+// layer is an empty one over another. Its file is made when a machine needs it.
+func (h *Hypervisor) layer(below *layer) *layer {
+	return &layer{path: filepath.Join(h.o.Dir, fmt.Sprintf("disk-%d.qcow2", h.number())), format: "qcow2", below: below}
+}
+
+func (h *Hypervisor) number() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count++
+	return h.count
+}
+
+// Consoles returns the last lines of what each guest that was ever started has said on
+// its serial console, for a report of what went wrong.
+func (h *Hypervisor) Consoles(lines int) string {
+	var out strings.Builder
+	files, _ := filepath.Glob(filepath.Join(h.o.Dir, "*.console"))
+	for _, name := range files {
+		b, _ := os.ReadFile(name)
+		all := strings.Split(strings.TrimSpace(string(b)), "\n")
+		fmt.Fprintf(&out, "%s:\n%s\n", filepath.Base(name), strings.Join(all[max(0, len(all)-lines):], "\n"))
+	}
+	return out.String()
+}
