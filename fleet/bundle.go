@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/cps-gpu/homelab/fleet/internal/reserved"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -159,7 +160,7 @@ func (b Bundle) validate() error {
 		if !bundleName.MatchString(name) || len(name) > maxName {
 			return fmt.Errorf("bundle %q: a name is lower-case letters, digits and dashes, at most %d of them: %q is not", b.Name, maxName, name)
 		}
-		if err := reserved(b.Namespace, name); err != nil {
+		if err := reserved.Release(b.Namespace, name); err != nil {
 			return fmt.Errorf("bundle %s: %w", b.Name, err)
 		}
 	}

@@ -1,6 +1,6 @@
 // Package fleet is Rancher Fleet: it writes what Fleet deploys, puts it into Git,
-// points Fleet there, and asks how it went; and it says of any Fleet repository what
-// is wrong with it.
+// points Fleet there, and asks how it went. Package fleet/lint says of any Fleet
+// repository what is wrong with it.
 //
 // # What goes into Git
 //
@@ -41,12 +41,6 @@
 // [State.Diff] says which object of which bundle is in the way, and why. It takes the
 // commit that should be deployed: without one, a state from before the last push looks
 // like success.
-//
-// # Linting
-//
-// [Lint] reads a repository as Fleet does ([ReadBundles]) and reports what Fleet
-// refuses, and what it accepts without a word and does not do. docs/fleet-lint.md has
-// every rule with an example.
 //
 // What this package is not: a client for many clusters. It knows the cluster that
 // Fleet runs in; targets are left to those who have more.

@@ -7,17 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/fleet/lint"
 )
 
 // TestRenderedPassesOurLinter: what we write gives a reviewer nothing to say.
 func TestRenderedPassesOurLinter(t *testing.T) {
-	report, err := fleet.Lint(t.Context(), tree(t).FS(), fleet.LintOptions{})
+	report, err := lint.Run(t.Context(), tree(t).FS(), lint.Options{})
 	require.NoError(t, err)
 	for _, f := range report.Findings {
 		t.Errorf("%s:%d: %s: %s (%s)", f.File, f.Line, f.Rule, f.Message, f.Cure)
 	}
 	// Those of charts have no files of their own that Fleet would store.
-	bundles, err := fleet.ReadBundles(tree(t).FS(), fleet.BundleScan{GitRepo: "homelab"})
+	bundles, err := lint.ReadBundles(tree(t).FS(), lint.BundleScan{GitRepo: "homelab"})
 	require.NoError(t, err)
 	have, err := fleet.FromParts(parts()...)
 	require.NoError(t, err)

@@ -41,11 +41,13 @@ var allowed = map[string][]string{
 	"converge": nil,
 	"kube":     nil,
 
-	"kube/chart":      {"kube", "kube/chart/pins"},
-	"kube/chart/pins": nil,
-	"addon":           {"kube", "kube/chart", "kube/chart/pins", "internal/schedule"},
-	"fleet":           {"kube", "kube/chart", "kube/chart/pins", "remote", "remote/ssh", "internal/suggest", "internal/yamlbound", "internal/printable"},
-	"jupyterhub":      {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
+	"kube/chart":              {"kube", "kube/chart/pins"},
+	"kube/chart/pins":         nil,
+	"addon":                   {"kube", "kube/chart", "kube/chart/pins", "internal/schedule"},
+	"fleet":                   {"kube", "kube/chart", "kube/chart/pins", "remote", "remote/ssh", "fleet/internal/reserved"},
+	"fleet/lint":              {"kube/chart", "internal/suggest", "internal/yamlbound", "internal/printable", "fleet/internal/reserved"},
+	"fleet/internal/reserved": nil,
+	"jupyterhub":              {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
 	"proxmox": {"remote"},
 	"k3s":     {"remote", "internal/suggest"},
@@ -77,7 +79,7 @@ var allowed = map[string][]string{
 	"internal/archtest": nil,
 	"internal/console":  {"converge", "internal/printable"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight"},
-	"internal/session":  {"addon", "fleet", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu"},
+	"internal/session":  {"addon", "fleet", "fleet/lint", "jupyterhub", "kube", "kube/chart", "cluster", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu"},
 }
 
 // owners says which packages alone may import a heavy dependency.

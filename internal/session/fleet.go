@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
@@ -36,11 +37,11 @@ func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
 	for _, what := range assumed {
 		s.Say("assumed: %s; fleet:push and fleet:render -live ask", what)
 	}
-	report, err := fleet.Lint(ctx, tree.FS(), fleet.LintOptions{})
+	report, err := lint.Run(ctx, tree.FS(), lint.Options{})
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range report.At(fleet.Warning).Findings {
+	for _, f := range report.At(lint.Warning).Findings {
 		s.Say("warning: %s", f)
 	}
 	return tree, nil

@@ -12,7 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -54,7 +54,7 @@ func Lint(ctx context.Context, f LintFlags) error {
 		return failed(invalid, err)
 	}
 	defer func() { _ = root.Close() }()
-	r, err := fleet.Lint(ctx, root.FS(), o)
+	r, err := lint.Run(ctx, root.FS(), o)
 	if err != nil {
 		return err
 	}
@@ -72,14 +72,14 @@ func Lint(ctx context.Context, f LintFlags) error {
 	} else if err = shown.Text(c.Data); err == nil {
 		c.Say("%s", r.Summary())
 	}
-	if n := r.Count(fleet.Failure); err == nil && n > 0 {
+	if n := r.Count(lint.Failure); err == nil && n > 0 {
 		return failedf(1, "fleet:lint: %d of these must be put right", n)
 	}
 	return err
 }
 
-func (f LintFlags) options() (o fleet.LintOptions, least fleet.Severity, err error) {
-	least, ok := map[string]fleet.Severity{"info": fleet.Info, "": fleet.Warning, "warning": fleet.Warning, "error": fleet.Failure}[f.Level]
+func (f LintFlags) options() (o lint.Options, least lint.Severity, err error) {
+	least, ok := map[string]lint.Severity{"info": lint.Info, "": lint.Warning, "warning": lint.Warning, "error": lint.Failure}[f.Level]
 	if !ok {
 		return o, least, fmt.Errorf("-level=%s: write info, warning or error", f.Level)
 	}
@@ -104,14 +104,14 @@ func commas(s string) (out []string) {
 }
 
 // lintClusters reads the file that -clusters names, or takes it for names.
-func lintClusters(s string) (out []fleet.LintCluster, err error) {
+func lintClusters(s string) (out []lint.Cluster, err error) {
 	if s == "" {
 		return nil, nil
 	}
 	data, err := os.ReadFile(s)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(s, "./\\") {
 		for _, name := range commas(s) {
-			out = append(out, fleet.LintCluster{Name: name})
+			out = append(out, lint.Cluster{Name: name})
 		}
 		return out, nil
 	}
@@ -126,7 +126,7 @@ func lintClusters(s string) (out []fleet.LintCluster, err error) {
 
 // writeSARIF writes the report with paths from the current folder, where dir lies in
 // it: a code host shows findings by paths from the repository's root.
-func writeSARIF(file, dir string, r *fleet.LintReport) error {
+func writeSARIF(file, dir string, r *lint.Report) error {
 	prefix := filepath.ToSlash(filepath.Clean(dir)) + "/"
 	if prefix == "./" || filepath.IsAbs(dir) || strings.HasPrefix(prefix, "../") {
 		prefix = ""

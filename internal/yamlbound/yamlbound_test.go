@@ -125,7 +125,7 @@ func TestFlat(t *testing.T) {
 // Files that people wrote are all read, and as the parser itself reads them.
 func TestWritten(t *testing.T) {
 	seen := 0
-	for _, root := range []string{"../../examples", "../../fleet/testdata", "../../cluster/testdata"} {
+	for _, root := range []string{"../../examples", "../../fleet/lint/testdata", "../../fleet/testdata", "../../cluster/testdata"} {
 		require.NoError(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || filepath.Ext(name) != ".yaml" {
 				return err

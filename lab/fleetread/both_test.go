@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/lab/fleetread"
 )
 
@@ -48,11 +48,11 @@ func theirs(repo fs.FS, s fleetread.Source) (string, error) {
 }
 
 func ours(repo fs.FS, s fleetread.Source) (string, error) {
-	scan := fleet.BundleScan{GitRepo: s.Name, Paths: s.Paths}
+	scan := lint.BundleScan{GitRepo: s.Name, Paths: s.Paths}
 	for _, b := range s.Bundles {
-		scan.Bundles = append(scan.Bundles, fleet.BundlePath{Base: b.Base, Options: b.Options})
+		scan.Bundles = append(scan.Bundles, lint.BundlePath{Base: b.Base, Options: b.Options})
 	}
-	bundles, err := fleet.ReadBundles(repo, scan)
+	bundles, err := lint.ReadBundles(repo, scan)
 	if err != nil {
 		return "", err
 	}
@@ -63,7 +63,7 @@ func ours(repo fs.FS, s fleetread.Source) (string, error) {
 			continue
 		}
 		var files string
-		slices.SortFunc(b.Resources, func(a, b fleet.BundleFile) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(b.Resources, func(a, b lint.BundleFile) int { return strings.Compare(a.Name, b.Name) })
 		for _, f := range b.Resources {
 			files += fmt.Sprintf("\n  %s %d", f.Name, len(f.Data))
 		}
@@ -121,7 +121,7 @@ func agree(t *testing.T, repo fs.FS, s fleetread.Source, what string) int {
 // TestBothReadTheRepositoriesOfTheLinter: two for each of its rules, whose oddities are
 // the point.
 func TestBothReadTheRepositoriesOfTheLinter(t *testing.T) {
-	cases, err := filepath.Glob("../../fleet/testdata/lint/*/*")
+	cases, err := filepath.Glob("../../fleet/lint/testdata/rules/*/*")
 	require.NoError(t, err)
 	cases = slices.DeleteFunc(cases, func(name string) bool { // what the linter says of them is kept beside them
 		info, err := os.Stat(name)

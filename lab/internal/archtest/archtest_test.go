@@ -34,8 +34,8 @@ var allowed = map[string][]string{
 // cluster) is not; converge/progress and secret are a line on a screen and a string that
 // is not printed.
 var beneath = []string{
-	"converge/progress", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound",
-	"sim/pvesim", "sim/guest", "sim/qemu", "remote", "remote/remotetest", "remote/ssh", "secret",
+	"converge/progress", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound", "remote",
+	"remote/remotetest", "remote/ssh", "secret", "sim/guest", "sim/pvesim", "sim/qemu",
 }
 
 // list asks go list about the lab's packages, without their tests.

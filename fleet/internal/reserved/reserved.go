@@ -1,0 +1,42 @@
+package reserved
+
+import (
+	"fmt"
+	"strings"
+)
+
+// owner says whose a Helm release is that no bundle may be called like: Fleet would
+// take it over, and delete it with the bundle.
+type owner struct{ namespace, release, who string } // empty namespace: wherever it is
+
+// reservedReleases are the releases that Rancher and K3s make by themselves.
+// Sources: rancher/rancher pkg/controllers/dashboard/{systemcharts,fleetcharts} and
+// chart/; k3s manifests/traefik.yaml.
+var reservedReleases = [...]owner{
+	{"", "rancher", "Rancher's own: Fleet would delete the Rancher that runs it"},
+	{"", "rancher-webhook", "Rancher's own"},
+	{"", "rancher-provisioning-capi", "Rancher's own"},
+	{"", "rancher-turtles", "Rancher's own"},
+	{"", "remotedialer-proxy", "Rancher's own"},
+	{"", "fleet", "Fleet's own: it would delete itself"},
+	{"", "fleet-crd", "Fleet's own: every bundle would go with it"},
+	{"kube-system", "traefik", "K3s' own: change it by a HelmChartConfig"},
+	{"kube-system", "traefik-crd", "K3s' own"},
+}
+
+// agentPrefix is how Fleet tells its agent: a bundle so named is deployed again at
+// every change and never taken away (internal/cmd/agent/deployer/monitor, isAgent;
+// internal/helmdeployer/delete.go).
+const agentPrefix = "fleet-agent"
+
+func Release(namespace, name string) error {
+	if strings.HasPrefix(name, agentPrefix) {
+		return fmt.Errorf("the name %s is Fleet's agent's: choose another", name)
+	}
+	for _, r := range reservedReleases {
+		if r.release == name && (r.namespace == "" || r.namespace == namespace) {
+			return fmt.Errorf("the release %s is %s; apply it directly or choose another name", name, r.who)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package lint
+
+import (
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// lintHelm is the helm section of a bundle or of one of its targets.
+type lintHelm struct {
+	*v1alpha1.HelmOptions
+	node *lintNode
+	own  bool // the bundle's
+}
+
+// helmsOf are the helm sections of a bundle, with their places. A target's lacks what
+// it takes from the bundle's (bundlereader/read.go propagateHelmChartProperties).
+func (l *linter) helmsOf(b *lintBundle) (out []lintHelm) {
+	if n := b.root.get("helm"); b.YAML.Helm != nil && n != nil {
+		out = append(out, lintHelm{b.YAML.Helm, n, true})
+	}
+	for _, list := range []struct {
+		key     string
+		targets []v1alpha1.BundleTarget
+	}{{"targets", b.YAML.Targets}, {"targetCustomizations", b.YAML.TargetCustomizations}} {
+		for i, n := range b.root.get(list.key).list() {
+			if i < len(list.targets) && list.targets[i].Helm != nil && n.get("helm") != nil {
+				out = append(out, lintHelm{list.targets[i].Helm, n.get("helm"), false})
+			}
+		}
+	}
+	return out
+}
+
+func (l *linter) checkCharts() {
+	for _, b := range l.bundles {
+		for _, h := range l.helmsOf(b) {
+			l.chartSource(b, h)
+			l.chartPin(b, h)
+			l.helmWaits(b, h)
+		}
+		l.leftOut(b)
+	}
+}
+
+// chartSource: where the chart comes from (bundlereader/resources.go addRemoteCharts,
+// source.go parseSource, charturl.go ChartURL).
+func (l *linter) chartSource(b *lintBundle, h lintHelm) {
+	at := h.node.get("chart").pos()
+	switch oci := strings.HasPrefix(h.Repo, "oci://"); {
+	case oci && h.Chart != "":
+		l.in("oci-chart", b, at, "helm.chart %q is not looked at: an oci:// repo is the whole name of the chart", h.Chart)
+		return
+	case strings.HasPrefix(h.Chart, "oci://"):
+		l.in("oci-in-chart", b, at, "oci:// in helm.chart is on its way out")
+		return
+	case oci:
+		return
+	case h.Repo != "" && h.Chart == "":
+		l.in("chart-missing", b, h.node.get("repo").pos(), "helm.repo without helm.chart: which chart of %s?", h.Repo)
+		return
+	case h.Repo != "" || h.Chart == "" || isChartURL(h.Chart):
+		return
+	}
+	full := path.Join(b.Dir, h.Chart)
+	switch {
+	case strings.HasPrefix(path.Join("x", b.Dir, h.Chart), "..") || full == ".." || strings.HasPrefix(full, "../"):
+		l.in("chart-outside", b, at, "%s leaves the repository", h.Chart)
+	case !l.tree.exists(full):
+		l.in("chart-missing", b, at, "there is no %s in the bundle's folder, and without helm.repo Fleet looks nowhere else", h.Chart)
+	case full != b.Dir && !strings.HasPrefix(full, b.prefix()):
+		l.in("chart-outside", b, at, "%s is outside the bundle's folder, and only what is in it goes to the cluster", h.Chart)
+	case l.tree.isDir(full) && l.tree.files[path.Join(full, "Chart.yaml")] == nil:
+		l.in("chart-missing", b, at, "%s has no Chart.yaml", h.Chart)
+	}
+}
+
+var lintHostFirst = regexp.MustCompile(`^(https?|git|ssh)(::|://)|^(github|gitlab)\.com/|^[^/@]+@[^/:]+:`)
+
+func isChartURL(chart string) bool { return lintHostFirst.MatchString(chart) }
+
+// chartPin: a chart that floats is another one tomorrow.
+func (l *linter) chartPin(b *lintBundle, h lintHelm) {
+	version := h.node.get("version")
+	switch {
+	case h.Repo == "" && !strings.HasPrefix(h.Chart, "oci://"):
+		if h.Version == "" || !h.own || b.remote && h.Chart != "" {
+			return // a URL names its version
+		}
+		l.in("vendored-version", b, version.pos(), "helm.version %s has no effect: the chart is in the repository", h.Version)
+	case !h.own && h.Version == "":
+	case h.Version == "":
+		l.in("chart-unpinned", b, h.node.key("repo"), "helm.version is not said: Fleet takes the newest whenever it looks")
+	default:
+		if _, err := semver.StrictNewVersion(strings.TrimPrefix(h.Version, "v")); err != nil {
+			l.in("chart-unpinned", b, version.pos(), "helm.version %q is a range: Fleet takes the newest that fits whenever it looks", h.Version)
+		}
+	}
+	if u, err := url.Parse(h.Repo); h.Repo != "" && (err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme) || u.Host == "") {
+		l.in("chart-missing", b, h.node.get("repo").pos(), "helm.repo %q is no URL of http, https or oci", h.Repo)
+	}
+}
+
+// helmWaits: what needs time to wait in (helmdeployer/install.go
+// configureInstallAction: without a timeout only hooks are waited for, 30 s each).
+func (l *linter) helmWaits(b *lintBundle, h lintHelm) {
+	if h.TimeoutSeconds > 0 || !h.own && b.YAML.Helm != nil && b.YAML.Helm.TimeoutSeconds > 0 {
+		return
+	}
+	for _, key := range []string{"waitForJobs", "atomic"} {
+		if n := h.node.get(key); n.str() == "true" {
+			l.in("wait-without-timeout", b, n.at, "%s does nothing without timeoutSeconds", key)
+		}
+	}
+	if h.own && b.chart != "" {
+		for _, f := range b.files {
+			if strings.HasPrefix(f.name, path.Join(b.chart, "templates")+"/") && lintHookLine.Match(f.data) {
+				l.in("hook-timeout", b, h.node.at, "the chart has hooks (%s), and each has 30 s without timeoutSeconds", strings.TrimPrefix(f.name, b.prefix()))
+				return
+			}
+		}
+	}
+}
+
+var lintHookLine = regexp.MustCompile(`(?m)^\s*["']?helm\.sh/hook["']?:\s*["']?(pre|post)-`)
+
+// leftOut: a bundle with a chart deploys the chart only; a bundle of manifests leaves
+// out folders with a Chart.yaml (helmdeployer/render/helm.go toChart, manifests).
+func (l *linter) leftOut(b *lintBundle) {
+	if b.kustomize {
+		return
+	}
+	if b.raw() {
+		for _, f := range b.files {
+			if dir := path.Dir(f.name); path.Base(f.name) == "Chart.yaml" && dir != b.Dir && !l.inNested(b, dir) {
+				l.add("chart-not-deployed", f.name, lintPos{}, "no helm.chart of %s names this chart: Fleet leaves its folder out", b.where())
+			}
+		}
+		return
+	}
+	for _, f := range b.files {
+		inChart := b.chart == b.Dir || strings.HasPrefix(f.name, b.chart+"/")
+		if inChart || !f.read || l.inNested(b, path.Dir(f.name)) || l.inOtherChart(b, f.name) {
+			continue
+		}
+		if objects := objectsOf(f, b); len(objects) > 0 {
+			l.add("manifest-not-deployed", f.name, objects[0].doc, "%s is never deployed: the bundle %s has a chart, and deploys that only", objects[0], b.where())
+		}
+	}
+}
+
+// inNested: the folder belongs to a bundle inside the bundle.
+func (l *linter) inNested(b *lintBundle, dir string) bool {
+	for ; dir != b.Dir && dir != "."; dir = path.Dir(dir) {
+		if l.tree.options(dir) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *linter) inOtherChart(b *lintBundle, name string) bool {
+	for dir := path.Dir(name); dir != b.Dir && dir != "."; dir = path.Dir(dir) {
+		if l.tree.files[path.Join(dir, "Chart.yaml")] != nil {
+			return true
+		}
+	}
+	return false
+}

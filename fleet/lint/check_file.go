@@ -1,0 +1,268 @@
+package lint
+
+import (
+	"fmt"
+	"path"
+	"reflect"
+	"strings"
+
+	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// checkSyntax: one manifest that is no YAML stops its bundle, and with it the GitRepo.
+func (l *linter) checkSyntax() {
+	said := map[string]bool{}
+	for _, b := range l.bundles {
+		var files []*lintFile
+		if b.file != nil {
+			files = append(files, b.file)
+		}
+		if b.raw() {
+			files = append(files, l.manifests(b)...)
+		}
+		for _, f := range files {
+			if bad := f.syntax(); bad != nil && !said[f.name] {
+				l.add("yaml-syntax", f.name, bad.at, "this is not YAML: %s", plainSyntax(bad.what))
+				said[f.name] = true
+			}
+		}
+	}
+}
+
+// checkUnread names what is not judged, so that nobody takes silence for praise.
+func (l *linter) checkUnread() {
+	for _, name := range keysOf(l.tree.files) {
+		for _, bad := range l.tree.files[name].bad {
+			if bad.unread {
+				l.add("unread", name, bad.at, "this document is not judged: %s", bad.what)
+			}
+		}
+	}
+}
+
+// syntax is the first document of a file that is no YAML, or nil.
+func (f *lintFile) syntax() *lintSyntax {
+	for i := range f.bad {
+		if !f.bad[i].unread {
+			return &f.bad[i]
+		}
+	}
+	return nil
+}
+
+func plainSyntax(what string) string {
+	if strings.Contains(what, "'\t'") {
+		return "a tab is not allowed here"
+	}
+	return what
+}
+
+// newerKeys are keys that Fleet 0.16.1 knows and the types of 0.16.0 do not.
+var newerKeys = map[string]reflect.Type{"createNamespace": reflect.TypeFor[bool]()}
+
+// fleetYAMLSchema is what may be in a fleet.yaml. Fleet reads it twice: as FleetYAML,
+// and as metadata (bundlereader/read.go readMetadata), which is an embedded struct: what
+// both have must be right in the stricter of the two.
+func fleetYAMLSchema(m lintSchemas) *lintSchema {
+	s := m.of(reflect.TypeFor[v1alpha1.FleetYAML]())
+	meta := m.of(reflect.TypeFor[metav1.ObjectMeta]())
+	s.fields["annotations"] = meta.fields["annotations"]
+	for _, both := range []string{"annotations", "labels", "name"} {
+		s.promoted[both] = true
+	}
+	for key, t := range newerKeys {
+		s.fields[key] = m.of(t)
+		m.of(reflect.TypeFor[v1alpha1.BundleTarget]()).fields[key] = m.of(t)
+	}
+	return s
+}
+
+func (l *linter) checkFleetYAMLs() {
+	schemas := lintSchemas{}
+	schema := fleetYAMLSchema(schemas)
+	for _, b := range l.bundles {
+		if b.file == nil {
+			continue
+		}
+		if len(b.file.docs) > 1 {
+			l.in("second-document", b, lintPos{b.file.docs[1].line, 1}, "Fleet reads only what is above this line")
+		}
+		if second := path.Join(b.Dir, "fleet.yml"); path.Base(b.File) == "fleet.yaml" && l.tree.files[second] != nil {
+			l.add("two-fleet-yamls", second, lintPos{}, "Fleet reads fleet.yaml beside it, and not this file")
+		}
+		walk := &lintWalk{loose: true}
+		walk.walk(b.root, schema, "", true)
+		typed := false
+		for _, m := range walk.out {
+			typed = typed || m.what == misfitType
+			l.misfit(b.File, m, "fleet.yaml")
+		}
+		if b.Err != nil && !typed && strings.HasPrefix(b.Err.Error(), "reading fleet.yaml: ") && b.file.syntax() == nil {
+			l.in("wrong-type", b, b.root.at, "Fleet cannot read it: %s", strings.TrimPrefix(b.Err.Error(), "reading fleet.yaml: "))
+		}
+		if len(b.YAML.ImageScans) > 0 {
+			l.in("images-off", b, b.root.key("imageScans"), "Fleet refuses imageScans unless its chart's imagescan.enabled is true")
+		}
+		l.duplicateKeys(b.File, b.root)
+		l.inertKeys(b)
+		l.labels(b)
+	}
+}
+
+func (l *linter) misfit(file string, m lintMisfit, of string) {
+	where := ""
+	if m.path != "" {
+		where = " in " + m.path
+	}
+	switch m.what {
+	case misfitUnknown:
+		if m.name == "createNamespace" && path.Ext("."+m.path) == ".helm" {
+			l.cure("unknown-key", file, m.at, "take it away", "%s knows no key %q%s: the namespace is made anyway", of, m.name, where)
+			l.found[len(l.found)-1].Severity = Warning
+			return
+		}
+		hint := ""
+		if m.near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", m.near)
+		}
+		l.add("unknown-key", file, m.at, "%s knows no key %q%s: it is dropped without a word%s", of, m.name, where, hint)
+	case misfitCase:
+		l.cure("key-case", file, m.at, fmt.Sprintf("write %s", m.near), "the key %q%s is written %q", m.name, where, m.near)
+	case misfitType:
+		if m.want.kind == lintText && m.kind < lintText {
+			l.cure("wrong-type", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.text), "%s is %s and must be text", m.path, m.kind)
+			return
+		}
+		l.add("wrong-type", file, m.at, "%s is %s and must be %s", m.path, m.kind, m.want.kind)
+	case misfitLossy:
+		l.cure("lossy-text", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.text), "%s is text, and without quotes YAML makes %q of %s", m.path, lossyAs(m.have.text), m.have.text)
+	}
+}
+
+// duplicateKeys finds keys that are in one mapping twice, at any depth.
+func (l *linter) duplicateKeys(file string, n *lintNode) {
+	for _, f := range n.twice {
+		l.add("duplicate-key", file, f.at, "the key %q comes again in line %d, and that one wins", f.name, n.key(f.name).line)
+	}
+	for _, f := range n.fields {
+		l.duplicateKeys(file, f.value)
+	}
+	for _, item := range n.items {
+		l.duplicateKeys(file, item)
+	}
+}
+
+// inert are keys of a fleet.yaml that Fleet writes itself, whatever stands there.
+var inert = map[string]string{
+	"resources":                      "Fleet fills it with the files of the folder (bundlereader/read.go)",
+	"forceSyncGeneration":            "the GitRepo's value replaces it (bundlereader/read.go)",
+	"valuesHash":                     "Fleet computes it (cli/apply/apply.go writeBundle)",
+	"contentsId":                     "Fleet computes it (cli/apply/apply.go saveOCIBundle)",
+	"helmOpOptions":                  "it makes a HelmOp's bundle of it, which a GitRepo refuses to update (cli/apply/apply.go save)",
+	"targetRestrictions":             "it belongs to Fleet: the GitRepo's targets are added to it, and Fleet tells customizations from targets by its length (matcher/bundlematch.go)",
+	"allowedTargetNamespaceSelector": "a GitRepoRestriction sets it (target/builder.go)",
+	"overwrites":                     "Fleet computes it (cli/apply/apply.go)",
+}
+
+// inertTarget are keys of a target that are not carried over to its clusters: all
+// that options.Merge does not name.
+var inertTarget = map[string]bool{
+	"deleteNamespace": true, "deleteCRDResources": true, "ignore": true, "createNamespace": true,
+	"overwrites": true, "allowedTargetNamespaceSelector": true,
+}
+
+var inertTargetHelm = map[string]bool{"maxHistory": true, "skipSchemaValidation": true, "disableDependencyUpdate": true}
+
+func (l *linter) inertKeys(b *lintBundle) {
+	for _, f := range b.root.fields {
+		if why, ok := inert[f.name]; ok {
+			l.in("inert-key", b, f.at, "%s has no place in a fleet.yaml: %s", f.name, why)
+		}
+	}
+	for _, t := range l.targets(b) {
+		for _, f := range t.node.fields {
+			if inertTarget[f.name] {
+				l.in("inert-target-key", b, f.at, "%s in a target is dropped: Fleet's merge does not know it", f.name)
+			}
+			if f.name == "namespaceLabels" || f.name == "namespaceAnnotations" {
+				l.in("target-namespace-labels", b, f.at, "%s of one target goes to the namespace in every cluster, matched by the target or not", f.name)
+			}
+		}
+		for _, f := range t.node.get("helm").fieldsOf() {
+			if inertTargetHelm[f.name] {
+				l.in("inert-target-key", b, f.at, "helm.%s in a target is dropped: Fleet's merge does not know it", f.name)
+			}
+		}
+		for _, key := range []string{"defaultNamespace", "namespace", "serviceAccount"} {
+			if n := t.node.get(key); n.str() == "-" {
+				l.in("dash-clears-nothing", b, n.at, `%s: "-" does not take the value away: Fleet uses "-" itself`, key)
+			}
+		}
+	}
+}
+
+func (n *lintNode) fieldsOf() []lintField {
+	if n == nil {
+		return nil
+	}
+	return n.fields
+}
+
+// labels of a bundle become labels of an object: Kubernetes refuses bad ones.
+func (l *linter) labels(b *lintBundle) {
+	for _, f := range b.root.get("labels").fieldsOf() {
+		if len(validation.IsQualifiedName(f.name)) > 0 {
+			l.in("bad-label", b, f.at, "%q cannot be the name of a label", f.name)
+		}
+		if f.value.kind == lintText && len(validation.IsValidLabelValue(f.value.text)) > 0 {
+			l.in("bad-label", b, f.value.at, "%q cannot be the value of a label", f.value.text)
+		}
+	}
+}
+
+// checkIgnoreFiles judges .fleetignore: it looks like .gitignore and is not.
+func (l *linter) checkIgnoreFiles() {
+	for _, name := range keysOf(l.tree.files) {
+		if path.Base(name) != ".fleetignore" {
+			continue
+		}
+		for _, p := range readIgnore(l.tree.files[name].data) {
+			at := lintPos{p.line, 1}
+			folder := strings.HasSuffix(p.text, "/*") && !strings.Contains(strings.TrimSuffix(p.text, "/*"), "/")
+			_, err := path.Match(p.text, "")
+			switch {
+			case err != nil:
+				l.add("ignore-glob", name, at, "%q is no pattern: Fleet stops here", p.text)
+			case strings.HasPrefix(p.text, "!"):
+				l.add("ignore-pattern", name, at, "%q takes nothing back in: a leading ! has no meaning here", p.text)
+			case strings.Contains(p.text, "/") && !folder:
+				l.add("ignore-pattern", name, at, "%q matches nothing: patterns meet the last part of a path, and never a slash", p.text)
+			}
+		}
+	}
+}
+
+// lintTarget is an entry of targets, targetCustomizations or overrideTargets.
+type lintTarget struct {
+	key  string
+	node *lintNode
+}
+
+func (t lintTarget) name() string {
+	if n := t.node.get("name").str(); n != "" {
+		return t.key + " " + n
+	}
+	return "this entry of " + t.key
+}
+
+// targets are the customizations of a bundle, in the order in which Fleet tries them.
+func (l *linter) targets(b *lintBundle) (out []lintTarget) {
+	for _, key := range []string{"targets", "targetCustomizations"} {
+		for _, n := range b.root.get(key).list() {
+			out = append(out, lintTarget{key, n})
+		}
+	}
+	return out
+}

@@ -1,0 +1,208 @@
+package lint
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// checkLayout judges folders: bundles in bundles, without content, too big.
+func (l *linter) checkLayout() {
+	for _, b := range l.bundles {
+		l.nested(b)
+		l.symlinks(b)
+		if len(b.files) == 0 && b.Err == nil && !l.tree.remoteChart(b.BundleSource) {
+			l.in("empty-bundle", b, lintPos{}, "there is nothing to deploy in %s: Fleet passes it over", b.Dir)
+		}
+		if size := l.stored(b); size > maxStored {
+			l.in("bundle-size", b, lintPos{}, "the bundle's files are %d KiB when packed, and an object of the cluster takes %d", size>>10, maxStored>>10)
+		}
+	}
+}
+
+// nested bundles are carried by the outer one too.
+func (l *linter) nested(b *lintBundle) {
+	var inner []string
+	for _, other := range l.bundles {
+		if other != b && other.Dir != b.Dir && strings.HasPrefix(other.Dir+"/", b.prefix()) && !l.inOtherChart(b, path.Join(other.Dir, "x")) {
+			inner = append(inner, other.Dir)
+		}
+	}
+	if len(inner) > 0 {
+		l.in("nested-bundle", b, lintPos{1, 1}, "%s lie inside this bundle's folder: what is in them is stored in this bundle too, and where its own chart or kustomization is used, may be deployed by it", strings.Join(inner, ", "))
+	}
+}
+
+// symlinks that leave the bundle stop it (bundlereader/loaddirectory.go GetContent).
+func (l *linter) symlinks(b *lintBundle) {
+	for _, f := range b.files {
+		if f.link == "" {
+			continue
+		}
+		to := path.Join(path.Dir(f.name), f.link)
+		if path.IsAbs(f.link) || to != b.Dir && !strings.HasPrefix(to, b.prefix()) || strings.HasPrefix(to, "../") {
+			l.add("symlink-outside", f.name, lintPos{}, "the link leads to %s, outside the bundle's folder", f.link)
+		}
+	}
+}
+
+// maxStored is what etcd takes in one request by default (1.5 MiB), less what is
+// around the files. Fleet packs above 1 MB (bundlereader/read.go loadBundle).
+const maxStored = 1_400_000
+
+// stored is the size of a bundle's files as they are stored: packed one by one where
+// together they are large. Only what can be too much is packed here.
+func (l *linter) stored(b *lintBundle) int {
+	plain := 0
+	for _, f := range b.files {
+		plain += f.size
+	}
+	if plain < maxStored {
+		return plain
+	}
+	packed := 0
+	for _, f := range b.files {
+		if f.data == nil {
+			packed += f.size / 4 // longer than we read; text shrinks to less
+			continue
+		}
+		var buf bytes.Buffer
+		w := gzip.NewWriter(&buf)
+		_, _ = w.Write(f.data)
+		_ = w.Close()
+		packed += buf.Len() * 4 / 3
+	}
+	return packed
+}
+
+// checkKustomize: Fleet runs kustomize over the bundle's files in memory: what is not
+// among them is not there (helmdeployer/kustomize/kustomize.go).
+func (l *linter) checkKustomize() {
+	for _, b := range l.bundles {
+		for _, k := range kustomizeDirs(b) {
+			dir := path.Join(b.Dir, k.text)
+			if l.tree.files[path.Join(dir, "kustomization.yaml")] != nil {
+				continue
+			}
+			if k.at != (lintPos{}) && dir != b.Dir { // "." says nothing
+				l.in("kustomize-dir", b, k.at, "%s has no kustomization.yaml: nothing is kustomized, and nobody says so", dir)
+			}
+			for _, other := range []string{"kustomization.yml", "Kustomization"} {
+				if name := path.Join(dir, other); l.tree.files[name] != nil && !l.ignoredIn(b, name) {
+					l.add("kustomization-name", name, lintPos{}, "Fleet looks for kustomization.yaml only: this one is not used")
+				}
+			}
+		}
+		for _, f := range b.files {
+			if path.Base(f.name) == "kustomization.yaml" && f.read && !l.inNested(b, path.Dir(f.name)) {
+				l.kustomization(b, f)
+			}
+		}
+		l.checkBuilt(b)
+	}
+}
+
+func (l *linter) ignoredIn(b *lintBundle, name string) bool {
+	return !slices.ContainsFunc(b.files, func(f *lintFile) bool { return f.name == name })
+}
+
+// kustomization judges the paths in a kustomization.yaml.
+func (l *linter) kustomization(b *lintBundle, f *lintFile) {
+	for _, d := range f.docs {
+		var refs []*lintNode
+		for _, key := range []string{"resources", "bases", "components", "crds", "patchesStrategicMerge", "configurations"} {
+			refs = append(refs, d.root.get(key).list()...)
+		}
+		for _, key := range []string{"patches", "patchesJson6902", "replacements"} {
+			for _, p := range d.root.get(key).list() {
+				refs = append(refs, p.get("path"))
+			}
+		}
+		for _, key := range []string{"configMapGenerator", "secretGenerator"} {
+			for _, g := range d.root.get(key).list() {
+				for _, from := range append(g.get("files").list(), g.get("envs").list()...) {
+					plain := *from
+					if _, name, ok := strings.Cut(from.text, "="); ok {
+						plain.text = name
+					}
+					refs = append(refs, &plain)
+				}
+			}
+		}
+		for _, n := range refs {
+			l.kustomizePath(b, f, n)
+		}
+	}
+}
+
+func (l *linter) kustomizePath(b *lintBundle, f *lintFile, n *lintNode) {
+	ref := n.str()
+	// Inline patches and remote bases (which Fleet's in-memory files allow too).
+	if ref == "" || strings.ContainsAny(ref, "\n:?") || strings.HasPrefix(ref, "github.com/") || ref == "fleet-manifests.yaml" {
+		return
+	}
+	to := path.Join(path.Dir(f.name), ref)
+	switch {
+	case b.Dir != "." && to != b.Dir && !strings.HasPrefix(to, b.prefix()) || strings.HasPrefix(to, "../"):
+		l.add("kustomize-path", f.name, n.at, "%s leaves the bundle's folder, and only what is in it goes to the cluster", ref)
+		if l.tree.exists(to) && !l.together() { // GitRepo.spec.bundles may have a folder above for the bundle's
+			l.found[len(l.found)-1].Severity = Warning
+		}
+	case !l.tree.exists(to):
+		l.add("kustomize-path", f.name, n.at, "there is no %s", to)
+	}
+}
+
+// checkOverlays: overlays of plain manifests (helmdeployer/render/patch/patch.go).
+func (l *linter) checkOverlays() {
+	for _, b := range l.bundles {
+		for _, holder := range append([]*lintNode{b.root}, nodesOf(l.targets(b))...) {
+			for _, n := range holder.get("yaml", "overlays").list() {
+				dir := path.Join(b.Dir, "overlays", n.str())
+				switch {
+				case !b.raw():
+					l.in("overlay-ignored", b, n.at, "overlay %s has no effect: the bundle is a chart or a kustomization", n.str())
+				case !l.tree.isDir(dir):
+					l.in("overlay-missing", b, n.at, "there is no folder %s: Fleet passes it over", dir)
+				default:
+					l.overlay(b, dir)
+				}
+			}
+		}
+	}
+}
+
+func nodesOf(targets []lintTarget) (out []*lintNode) {
+	for _, t := range targets {
+		out = append(out, t.node)
+	}
+	return out
+}
+
+// overlay: a file NAME_patch.yaml patches NAME.yaml, which must be there.
+func (l *linter) overlay(b *lintBundle, dir string) {
+	for _, f := range b.files {
+		rel, ok := strings.CutPrefix(f.name, dir+"/")
+		if !ok || !strings.Contains(path.Base(rel), "_patch.") {
+			continue
+		}
+		base := path.Join(b.Dir, path.Dir(rel), strings.Replace(path.Base(rel), "_patch.", ".", 1))
+		if l.tree.files[base] == nil {
+			l.add("overlay-patch", f.name, lintPos{}, "there is no %s to patch: Fleet refuses the bundle", base)
+		}
+	}
+}
+
+// asData decodes a node into a Go value by way of JSON.
+func asData(n *lintNode, into any) error {
+	data, err := json.Marshal(n.data())
+	if err != nil {
+		return err
+	}
+	return yaml.Unmarshal(data, into)
+}

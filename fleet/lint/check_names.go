@@ -1,0 +1,262 @@
+package lint
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/fleet/internal/reserved"
+	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// checkNames judges names of bundles and of their releases.
+func (l *linter) checkNames() {
+	byName := map[string]*lintBundle{}
+	byRelease := map[string]*lintBundle{}
+	for _, b := range l.bundles {
+		l.ownName(b)
+		if first := byName[b.Name]; first != nil {
+			l.in("duplicate-bundle-name", b, b.root.key("name"), "the bundle of %s is called %s too: the one that is written last replaces the other", first.Dir, b.Name)
+		} else {
+			byName[b.Name] = b
+		}
+		at := b.root.get("helm", "releaseName").pos()
+		if at == (lintPos{}) {
+			at = b.root.key("name")
+		}
+		l.releaseName(b, at)
+		// A bundle without a namespace goes to "default" (helmdeployer/deployer.go getOpts).
+		key := b.namespace() + "/" + b.release()
+		if first := byRelease[key]; first != nil && first.Name != b.Name {
+			l.in("release-collision", b, at, "the bundle of %s has the release %s in namespace %q too", first.Dir, b.release(), b.namespace())
+			if !l.together() {
+				l.found[len(l.found)-1].Severity = Info
+			}
+		} else if first == nil {
+			byRelease[key] = b
+		}
+	}
+}
+
+// together says that the bundles are known to be of one GitRepo. Else they may be
+// for different clusters, or alternatives.
+func (l *linter) together() bool {
+	return l.opt.GitRepo != "" || len(l.opt.Paths) > 0 || len(l.opt.Bundles) > 0
+}
+
+func (l *linter) ownName(b *lintBundle) {
+	name, at := b.YAML.Name, b.root.get("name").pos()
+	if name == "" {
+		return
+	}
+	switch problems := validation.IsDNS1123Subdomain(name); {
+	case len(problems) > 0:
+		l.in("bundle-name", b, at, "%q cannot be the name of a bundle", name)
+	case len(name) > 63:
+		l.in("bundle-name", b, at, "%q has %d letters: it is also a label's value, of 63 at most", name, len(name))
+	case b.release() != name && (b.YAML.Helm == nil || b.YAML.Helm.ReleaseName == ""):
+		l.in("bundle-name-long", b, at, "the Helm release of %q is called %q", name, b.release())
+	}
+}
+
+func (l *linter) releaseName(b *lintBundle, at lintPos) {
+	release := b.release()
+	if b.YAML.Helm != nil && b.YAML.Helm.ReleaseName != "" && (len(release) > maxReleaseName || !lintNameRelease.MatchString(release)) {
+		l.in("release-name", b, at, "%q cannot be the name of a release: at most %d of a-z, 0-9, hyphens and dots", release, maxReleaseName)
+	}
+	err := reserved.Release(b.namespace(), b.Name)
+	if err == nil {
+		err = reserved.Release(b.namespace(), release)
+	}
+	if err != nil {
+		l.in("reserved-name", b, at, "%v", err)
+		if h := b.YAML.Helm; h != nil && h.Chart == release { // a Rancher for other clusters is made so
+			l.found[len(l.found)-1].Severity = Warning
+		}
+		return
+	}
+	for _, r := range l.opt.Releases {
+		if r == b.namespace()+"/"+release {
+			l.in("reserved-name", b, at, "the release %s is in the cluster already: Fleet takes it over, and deletes it with the bundle", r)
+		}
+	}
+}
+
+// checkDependsOn resolves every dependency: the agent looks for BundleDeployments by
+// labels, and waits for ever where there are none (agent/deployer/deployer.go
+// checkDependency).
+func (l *linter) checkDependsOn() {
+	edges := map[*lintBundle][]lintEdge{}
+	for _, b := range l.bundles {
+		for i, n := range b.root.get("dependsOn").list() {
+			if i >= len(b.YAML.DependsOn) {
+				break
+			}
+			edges[b] = append(edges[b], l.dependency(b, b.YAML.DependsOn[i], n)...)
+		}
+	}
+	l.cycles(edges)
+}
+
+type lintEdge struct {
+	to *lintBundle
+	at lintPos
+}
+
+func (l *linter) dependency(b *lintBundle, d v1alpha1.BundleRef, n *lintNode) (out []lintEdge) {
+	for _, s := range n.get("acceptedStates").list() {
+		if _, ok := v1alpha1.StateRank[v1alpha1.BundleState(s.str())]; !ok {
+			l.in("accepted-states", b, s.at, "there is no state %q%s", s.str(), didYouMean(s.str(), lintBundleStates()))
+		}
+	}
+	switch {
+	case d.Name == "" && d.Selector == nil:
+		l.in("depends-on-empty", b, n.at, "a dependency without name and selector: Fleet refuses the bundle")
+		return nil
+	case d.Name != "":
+		to := l.byName(d.Name)
+		if to == nil && !slices.Contains(l.opt.Elsewhere, d.Name) {
+			l.in("depends-on-unknown", b, n.get("name").pos(), "no bundle here is called %q%s", d.Name, l.nearestBundle(d.Name))
+		}
+		if to != nil {
+			out = append(out, lintEdge{to, n.get("name").pos()})
+		}
+	default:
+		out = l.bySelector(b, d.Selector, n.get("selector"))
+	}
+	if len(d.AcceptedStates) == 0 && len(out) > 0 {
+		l.in("depends-on-modified", b, n.at, "while what it depends on is Modified, this bundle waits")
+	}
+	return out
+}
+
+func lintBundleStates() (out []string) {
+	for s := range v1alpha1.StateRank {
+		out = append(out, string(s))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// byName finds the bundle that a dependency means. Where the GitRepo is not known,
+// neither is the beginning of names that Fleet makes up.
+func (l *linter) byName(name string) *lintBundle {
+	for _, b := range l.bundles {
+		if b.Name == name || !l.named(b) && madeUpFrom(name, b) {
+			return b
+		}
+	}
+	return nil
+}
+
+var lintChecksum = regexp.MustCompile(`-[0-9a-f]{5,8}$`)
+
+// madeUpFrom says whether some GitRepo's name makes Fleet call the bundle name.
+func madeUpFrom(name string, b *lintBundle) bool {
+	if b.Dir == "." {
+		return false
+	}
+	if rel, own := b.ownOptions(); own {
+		return strings.HasSuffix(name, "-"+helmReleaseName(path.Join(b.Dir, strings.TrimSuffix(rel, path.Ext(rel)))))
+	}
+	if strings.HasSuffix(name, "-"+b.Name) {
+		return true
+	}
+	if !lintChecksum.MatchString(name) {
+		return false
+	}
+	// The checksum is over the GitRepo's name too: only the part before it can be compared.
+	plain := strings.Trim(lintNameDashes.ReplaceAllString(lintNameOther.ReplaceAllString(strings.ToLower(strings.ReplaceAll(b.Dir, "/", "-")), "-"), "-"), "-")
+	head := lintChecksum.ReplaceAllString(name, "")
+	if strings.HasSuffix(head, "-"+plain) {
+		return true
+	}
+	if len(name) < maxReleaseName-1 { // not cut
+		return false
+	}
+	for i := len(plain); i > 3; i-- {
+		if strings.HasSuffix(head, "-"+plain[:i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *linter) nearestBundle(name string) string {
+	var known []string
+	for _, b := range l.bundles {
+		known = append(known, b.Name)
+	}
+	if near := nearest(name, known); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	for _, b := range l.bundles { // people write the folder's name
+		if path.Base(b.Dir) == name {
+			if l.named(b) {
+				return fmt.Sprintf("; the bundle of %s is called %q", b.Dir, b.Name)
+			}
+			return fmt.Sprintf("; the bundle of %s is called GITREPO-%s", b.Dir, b.Name)
+		}
+	}
+	return ""
+}
+
+// bySelector finds the bundles that carry labels. Labels of Fleet itself, and of the
+// GitRepo, are not in the repository: selectors over them are left alone.
+func (l *linter) bySelector(b *lintBundle, s *metav1.LabelSelector, n *lintNode) (out []lintEdge) {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil // selector-invalid says it
+	}
+	requirements, _ := selector.Requirements()
+	for _, r := range requirements {
+		if strings.Contains(r.Key(), "cattle.io/") {
+			return nil
+		}
+	}
+	for _, other := range l.bundles {
+		if selector.Matches(labels.Set(other.YAML.Labels)) {
+			out = append(out, lintEdge{other, n.pos()})
+		}
+	}
+	if len(out) == 0 {
+		l.in("depends-on-selector", b, n.pos(), "no bundle here has labels that match %s", selector)
+	}
+	return out
+}
+
+// cycles reports each bundle that waits for itself, once a cycle.
+func (l *linter) cycles(edges map[*lintBundle][]lintEdge) {
+	const onPath, done = 1, 2
+	state := map[*lintBundle]int{}
+	var trail []*lintBundle
+	var visit func(b *lintBundle)
+	visit = func(b *lintBundle) {
+		state[b] = onPath
+		trail = append(trail, b)
+		for _, e := range edges[b] {
+			switch state[e.to] {
+			case 0:
+				visit(e.to)
+			case onPath:
+				var names []string
+				for _, on := range trail[slices.Index(trail, e.to):] {
+					names = append(names, on.Name)
+				}
+				l.in("depends-on-cycle", b, e.at, "%s wait for each other for ever", strings.Join(append(names, e.to.Name), " → "))
+			}
+		}
+		trail = trail[:len(trail)-1]
+		state[b] = done
+	}
+	for _, b := range l.bundles {
+		if state[b] == 0 {
+			visit(b)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package lint
+
+import (
+	"maps"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// checkNamespaces: namespace: forces everything into one namespace and refuses what
+// has none; defaultNamespace: is for objects that name none (postrender.go Run).
+func (l *linter) checkNamespaces() {
+	cluster := l.clusterKinds()
+	labelled := map[string]*lintBundle{}
+	for _, b := range l.bundles {
+		if b.YAML.TargetNamespace != "" {
+			if n := b.root.get("defaultNamespace"); n.str() != "" {
+				l.in("two-namespaces", b, n.at, "defaultNamespace is not looked at beside namespace")
+			}
+			l.scopes(b, cluster)
+		}
+		l.namespaceLabels(b, labelled)
+	}
+}
+
+// clusterKinds are the kinds that CustomResourceDefinitions of the repository make
+// cluster-scoped, by group and kind.
+func (l *linter) clusterKinds() map[string]bool {
+	out := map[string]bool{}
+	for _, b := range l.bundles {
+		for _, o := range b.objects {
+			if o.kind == "CustomResourceDefinition" && o.node.get("spec", "scope").str() == "Cluster" {
+				out[o.node.get("spec", "group").str()+"/"+o.node.get("spec", "names", "kind").str()] = true
+			}
+		}
+	}
+	return out
+}
+
+var lintKindLine = regexp.MustCompile(`(?m)^kind:\s*["']?([A-Za-z]+)`)
+
+func (l *linter) scopes(b *lintBundle, cluster map[string]bool) {
+	at := b.root.get("namespace").pos()
+	for _, o := range b.objects {
+		if lintClusterScoped[o.kind] || cluster[o.group()+"/"+o.kind] {
+			l.in("namespace-cluster-scoped", b, at, "%s (%s line %d) belongs to no namespace: with namespace: %s Fleet refuses the bundle", o, o.file.name, o.doc.line, b.YAML.TargetNamespace)
+			return
+		}
+	}
+	if b.chart == "" {
+		return
+	}
+	for _, f := range b.files {
+		// What a condition is around may not be there.
+		if !strings.HasPrefix(f.name, path.Join(b.chart, "templates")+"/") || strings.Contains(string(f.data), "{{- if") || strings.Contains(string(f.data), "{{ if") {
+			continue
+		}
+		for _, m := range lintKindLine.FindAllStringSubmatch(string(f.data), -1) {
+			if lintClusterScoped[m[1]] {
+				l.in("namespace-cluster-scoped", b, at, "a %s (%s) belongs to no namespace: with namespace: %s Fleet refuses the bundle", m[1], f.name, b.YAML.TargetNamespace)
+				return
+			}
+		}
+	}
+}
+
+// namespaceLabels: the agent replaces all labels of the namespace but Kubernetes' own
+// and those of pod security (agent/deployer/deployer.go addLabelsFromOptions).
+func (l *linter) namespaceLabels(b *lintBundle, labelled map[string]*lintBundle) {
+	labels := b.root.get("namespaceLabels")
+	for _, f := range labels.fieldsOf() {
+		if strings.HasPrefix(f.name, "pod-security.kubernetes.io/") {
+			l.in("namespace-pod-security", b, f.at, "%s is never set: the agent leaves labels of pod security alone", f.name)
+		}
+	}
+	ns := b.namespace()
+	if !labels.set() || ns == "" {
+		return
+	}
+	if ns == "default" || strings.HasPrefix(ns, "kube-") || strings.HasPrefix(ns, "cattle-") {
+		l.in("namespace-labels", b, b.root.key("namespaceLabels"), "these replace all other labels of the namespace %s, which is not this bundle's", ns)
+	}
+	if first := labelled[ns]; first != nil && !maps.Equal(first.YAML.NamespaceLabels, b.YAML.NamespaceLabels) {
+		l.in("namespace-labels", b, b.root.key("namespaceLabels"), "the bundle of %s has other labels for the namespace %s: each takes the other's away", first.Dir, ns)
+	}
+	if labelled[ns] == nil {
+		labelled[ns] = b
+	}
+}

@@ -1,0 +1,275 @@
+package lint
+
+import (
+	"bytes"
+	"path"
+	"reflect"
+	"regexp"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// kubernetesTypes are the kinds whose fields we know.
+var kubernetesTypes = map[string]reflect.Type{
+	"v1/ConfigMap": reflect.TypeFor[corev1.ConfigMap](), "v1/Secret": reflect.TypeFor[corev1.Secret](), "v1/Service": reflect.TypeFor[corev1.Service](),
+	"v1/Pod": reflect.TypeFor[corev1.Pod](), "v1/PersistentVolumeClaim": reflect.TypeFor[corev1.PersistentVolumeClaim](),
+	"v1/PersistentVolume": reflect.TypeFor[corev1.PersistentVolume](), "v1/Namespace": reflect.TypeFor[corev1.Namespace](),
+	"v1/ServiceAccount": reflect.TypeFor[corev1.ServiceAccount](), "v1/ResourceQuota": reflect.TypeFor[corev1.ResourceQuota](), "v1/LimitRange": reflect.TypeFor[corev1.LimitRange](),
+	"apps/v1/Deployment": reflect.TypeFor[appsv1.Deployment](), "apps/v1/StatefulSet": reflect.TypeFor[appsv1.StatefulSet](), "apps/v1/DaemonSet": reflect.TypeFor[appsv1.DaemonSet](),
+	"batch/v1/Job": reflect.TypeFor[batchv1.Job](), "batch/v1/CronJob": reflect.TypeFor[batchv1.CronJob](),
+	"networking.k8s.io/v1/Ingress": reflect.TypeFor[networkingv1.Ingress](), "networking.k8s.io/v1/NetworkPolicy": reflect.TypeFor[networkingv1.NetworkPolicy](),
+	"networking.k8s.io/v1/IngressClass": reflect.TypeFor[networkingv1.IngressClass](), "policy/v1/PodDisruptionBudget": reflect.TypeFor[policyv1.PodDisruptionBudget](),
+	"rbac.authorization.k8s.io/v1/Role": reflect.TypeFor[rbacv1.Role](), "rbac.authorization.k8s.io/v1/RoleBinding": reflect.TypeFor[rbacv1.RoleBinding](),
+	"rbac.authorization.k8s.io/v1/ClusterRole": reflect.TypeFor[rbacv1.ClusterRole](), "rbac.authorization.k8s.io/v1/ClusterRoleBinding": reflect.TypeFor[rbacv1.ClusterRoleBinding](),
+	"scheduling.k8s.io/v1/PriorityClass": reflect.TypeFor[schedulingv1.PriorityClass](), "storage.k8s.io/v1/StorageClass": reflect.TypeFor[storagev1.StorageClass](),
+	"autoscaling/v2/HorizontalPodAutoscaler": reflect.TypeFor[autoscalingv2.HorizontalPodAutoscaler](),
+}
+
+func (l *linter) checkObjects() {
+	schemas := lintSchemas{}
+	for _, b := range l.bundles {
+		if b.raw() {
+			for _, f := range l.manifests(b) {
+				l.dropped(b, f)
+				l.untemplated(f)
+			}
+		}
+		l.definitions(b)
+		for _, o := range b.objects {
+			l.hook(o)
+			l.managedBy(o)
+			if t, ok := kubernetesTypes[o.apiVersion+"/"+o.kind]; ok {
+				walk := &lintWalk{}
+				walk.walk(o.node, schemas.of(t), "", false)
+				for _, m := range walk.out {
+					l.field(o, m)
+				}
+			}
+			l.duplicateKeys(o.file.name, o.node)
+		}
+	}
+}
+
+func (l *linter) field(o *lintObject, m lintMisfit) {
+	switch m.what {
+	case misfitType:
+		l.add("unknown-field", o.file.name, m.at, "%s: %s is %s and must be %s", o, m.path, m.kind, m.want.kind)
+	case misfitUnknown:
+		hint := ""
+		if m.near != "" {
+			hint = "; did you mean " + m.near + "?"
+		}
+		where := ""
+		if m.path != "" {
+			where = " in " + m.path
+		}
+		l.add("unknown-field", o.file.name, m.at, "%s has no field %s%s%s", o, m.name, where, hint)
+	case misfitCase, misfitLossy:
+	}
+}
+
+// dropped finds documents without a kind: one of them, and Fleet leaves out the whole
+// file without a word (helmdeployer/rawyaml/resources.go ToObjects).
+func (l *linter) dropped(b *lintBundle, f *lintFile) {
+	if strings.HasPrefix(path.Base(f.name), "kustomization.") {
+		return // kustomization-name has more to say
+	}
+	object, missing := false, (*lintNode)(nil)
+	for _, d := range f.docs {
+		switch {
+		case d.root.kind == lintList && len(d.root.items) > 0 || d.root.kind == lintText && path.Ext(f.name) != ".json":
+			l.add("manifest-dropped", f.name, d.root.at, "a manifest is a mapping, and this is %s: Fleet refuses the bundle", d.root.kind)
+		case d.root.get("kind").str() != "" && d.root.get("apiVersion").str() != "":
+			object = true
+		case d.root.kind == lintMap && len(d.root.fields) > 0 && missing == nil:
+			missing = d.root
+		}
+	}
+	if missing == nil || !object && !resembles(missing) {
+		return
+	}
+	key := "kind"
+	if missing.get("kind").str() != "" {
+		key = "apiVersion"
+	}
+	l.add("manifest-dropped", f.name, missing.at, "this document has no %s: Fleet leaves out %s without a word", key, map[string]string{"kind": "the whole file", "apiVersion": "the object"}[key])
+}
+
+// resembles: not just data, but an object with something forgotten.
+func resembles(n *lintNode) bool {
+	for _, f := range n.fields {
+		if name := strings.ToLower(f.name); name == "kind" || name == "apiversion" {
+			return true
+		}
+	}
+	return n.get("metadata", "name") != nil && n.get("spec") != nil
+}
+
+var lintHelmTemplate = regexp.MustCompile(`\{\{-?\s*[^}]*\.(Values|Release|Chart|Capabilities)\b`)
+
+// untemplated: manifests of a bundle without a chart are applied as they are; only
+// templates/ goes through Helm (helmdeployer/render/helm.go manifests).
+func (l *linter) untemplated(f *lintFile) {
+	for _, at := range lintHelmTemplate.FindAllIndex(f.data, -1) {
+		line := f.data[bytes.LastIndexByte(f.data[:at[0]], '\n')+1 : at[0]]
+		if bytes.Contains(line, []byte("#")) {
+			continue // a comment
+		}
+		l.add("template-in-manifest", f.name, placeOf(f.data, at[0]), "this is not filled in: the bundle has no chart, and Fleet applies the file as it is")
+		return
+	}
+}
+
+// placeOf turns an offset into a place.
+func placeOf(data []byte, offset int) lintPos {
+	before := string(data[:offset])
+	return lintPos{1 + strings.Count(before, "\n"), offset - strings.LastIndexByte(before, '\n')}
+}
+
+// hook: annotations of Helm's in plain manifests come too late: Fleet adds the
+// manifests after Helm has sorted out hooks (helmdeployer/postrender.go).
+func (l *linter) hook(o *lintObject) {
+	n := o.node.get("metadata", "annotations", "helm.sh/hook")
+	switch {
+	case n == nil:
+	case strings.HasPrefix(n.str(), "test"):
+		l.add("test-pod", o.file.name, n.at, "%s is a test of Helm's: in a plain manifest it is deployed and runs each time, and the bundle waits for it", o)
+	default:
+		l.add("hook-in-manifest", o.file.name, n.at, "%s is no hook here: Helm does not see annotations of plain manifests, so it is deployed with the rest", o)
+	}
+}
+
+// managedBy: Helm writes its own label and annotations into what it installs, and the
+// release's manifest, with which Fleet compares, keeps the others.
+func (l *linter) managedBy(o *lintObject) {
+	if n := o.node.get("metadata", "labels", "app.kubernetes.io/managed-by"); n.str() != "" && n.str() != "Helm" {
+		l.add("managed-by", o.file.name, n.at, "%s is said to be managed by %s: Helm makes that Helm, and Fleet calls it Modified for ever", o, n.str())
+	}
+	for key, want := range map[string]string{"meta.helm.sh/release-name": o.bundle.release(), "meta.helm.sh/release-namespace": o.bundle.namespace()} {
+		if n := o.node.get("metadata", "annotations", key); n.str() != "" && n.str() != want && (key != "meta.helm.sh/release-name" || l.named(o.bundle)) {
+			l.add("managed-by", o.file.name, n.at, "%s has the annotation %s of another release: Helm replaces it, and Fleet calls it Modified for ever", o, key)
+		}
+	}
+}
+
+// definitions: Helm asks the API server about every kind before it creates anything.
+func (l *linter) definitions(b *lintBundle) {
+	defined := map[string]*lintObject{}
+	for _, o := range b.objects {
+		if o.kind == "CustomResourceDefinition" {
+			defined[o.node.get("spec", "group").str()+"/"+o.node.get("spec", "names", "kind").str()] = o
+		}
+	}
+	said := map[string]bool{}
+	for _, o := range b.objects {
+		key := o.group() + "/" + o.kind
+		if crd := defined[key]; crd != nil && !said[key] {
+			said[key] = true
+			l.add("crd-with-objects", o.file.name, o.doc, "%s needs %s of the same bundle, which is not there yet when Helm looks", o, crd)
+		}
+	}
+}
+
+// checkDuplicates: an object belongs to one release; Helm refuses to install another
+// that has it (helmdeployer/install.go: TakeOwnership only where asked).
+func (l *linter) checkDuplicates() {
+	type key struct{ group, kind, namespace, name string }
+	seen := map[key]*lintObject{}
+	for _, b := range l.bundles {
+		for _, o := range b.objects {
+			if o.name == "" {
+				continue
+			}
+			k := key{o.group(), o.kind, o.scopedNamespace(), o.name}
+			first := seen[k]
+			if first == nil {
+				seen[k] = o
+				continue
+			}
+			if first.bundle == b {
+				l.add("duplicate-object", o.file.name, o.doc, "%s is in this bundle twice: first in %s line %d", o, first.file.name, first.doc.line)
+				continue
+			}
+			l.add("duplicate-object", o.file.name, o.doc, "%s is in the bundle of %s too (%s line %d)", o, first.bundle.Dir, first.file.name, first.doc.line)
+			if l.together() && b.YAML.OverrideTargets == nil && first.bundle.YAML.OverrideTargets == nil {
+				l.found[len(l.found)-1].Severity = Failure // they go to the same clusters
+			}
+		}
+	}
+}
+
+// checkState: what a removed bundle takes with it.
+func (l *linter) checkState() {
+	byNamespace := map[string][]*lintBundle{}
+	for _, b := range l.bundles {
+		byNamespace[b.namespace()] = append(byNamespace[b.namespace()], b)
+	}
+	for _, b := range l.bundles {
+		if n := b.root.get("deleteCRDResources"); n.str() == "true" {
+			l.in("delete-crds", b, n.at, "with the bundle go its CustomResourceDefinitions, and with them every object of their kinds")
+		}
+		if n := b.root.get("deleteNamespace"); n.str() == "true" {
+			l.deletesNamespace(b, n.at, byNamespace[b.namespace()])
+		}
+		for _, o := range b.objects {
+			l.volume(b, o)
+		}
+	}
+}
+
+// deletesNamespace: when the GitRepo goes, Fleet looks at one of its bundles, any
+// one, and deletes that one's namespace (cmd/controller/finalize/finalize.go).
+func (l *linter) deletesNamespace(b *lintBundle, at lintPos, together []*lintBundle) {
+	ns := b.YAML.TargetNamespace
+	switch {
+	case b.YAML.KeepResources:
+		l.in("delete-namespace", b, at, "deleteNamespace does nothing beside keepResources")
+		return
+	case ns == "":
+		l.in("delete-namespace", b, at, "deleteNamespace does nothing without namespace: the default namespace is never deleted")
+		return
+	case ns == "default", strings.HasPrefix(ns, "kube-"), strings.HasPrefix(ns, "fleet-"), strings.HasPrefix(ns, "cattle-"):
+		l.in("delete-namespace", b, at, "the namespace %s is not this bundle's to delete", ns)
+		return
+	}
+	for _, other := range together {
+		if other != b {
+			l.in("delete-namespace", b, at, "the bundle of %s is in the namespace %s too: it goes with this one", other.Dir, ns)
+			return
+		}
+	}
+	for _, o := range b.objects {
+		if o.kind == "StatefulSet" || o.kind == "PersistentVolumeClaim" {
+			l.in("delete-namespace", b, at, "%s keeps data in the namespace %s: it goes with the bundle", o, ns)
+			return
+		}
+	}
+}
+
+func (l *linter) volume(b *lintBundle, o *lintObject) {
+	kept := b.YAML.KeepResources || o.node.get("metadata", "annotations", "helm.sh/resource-policy").str() == "keep"
+	switch o.kind {
+	case "PersistentVolumeClaim":
+		if !kept {
+			l.add("claim-deleted", o.file.name, o.doc, "%s goes with the bundle, and its data with it", o)
+		}
+	case "PersistentVolume":
+		if n := o.node.get("spec", "persistentVolumeReclaimPolicy"); n.str() == "Delete" {
+			l.add("reclaim-delete", o.file.name, n.at, "%s is deleted with its claim", o)
+		}
+	case "StorageClass":
+		n := o.node.get("reclaimPolicy")
+		if o.node.get("metadata", "annotations", "storageclass.kubernetes.io/is-default-class").str() == "true" && n.str() != "Retain" {
+			l.add("reclaim-delete", o.file.name, o.doc, "%s is the default for all data, and deletes it with its claim", o)
+		}
+	}
+}

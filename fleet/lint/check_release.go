@@ -1,0 +1,250 @@
+package lint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// checkReleases holds values against the chart: its schema, and for one in the
+// repository the values that it knows at all.
+func (l *linter) checkReleases() {
+	for _, b := range l.bundles {
+		switch {
+		case b.Err != nil:
+		case b.chart != "":
+			l.localChart(b)
+		case b.remote && (l.opt.Charts != nil || l.opt.Online):
+			l.remoteChart(b)
+		}
+	}
+}
+
+// values are those of a bundle, with its values files, as Fleet merges them.
+func (l *linter) values(b *lintBundle) map[string]any {
+	out := map[string]any{}
+	if h := b.YAML.Helm; h != nil {
+		if h.Values != nil {
+			chart.Merge(out, h.Values.DeepCopy().Data)
+		}
+		for _, name := range h.ValuesFiles {
+			var more map[string]any
+			if f := l.tree.files[path.Join(b.Dir, name)]; f != nil && readsValuesFiles(&b.YAML, h) && yaml.Unmarshal(f.data, &more) == nil {
+				chart.Merge(out, more)
+			}
+		}
+	}
+	return out
+}
+
+func (l *linter) localChart(b *lintBundle) {
+	values := l.values(b)
+	at := b.root.get("helm").key("values")
+	l.knownValues(b, values)
+	schema := l.tree.files[path.Join(b.chart, "values.schema.json")]
+	if schema == nil || b.YAML.Helm != nil && b.YAML.Helm.SkipSchemaValidation {
+		return
+	}
+	all := map[string]any{}
+	if f := l.tree.files[path.Join(b.chart, "values.yaml")]; f != nil {
+		_ = yaml.Unmarshal(f.data, &all)
+	}
+	chart.Merge(all, values)
+	for _, problem := range schemaProblems(schema.data, all) {
+		l.in("values-schema", b, l.valueAt(b, problem.path, at), "the chart's schema refuses the values: %s", problem)
+	}
+}
+
+type schemaProblem struct {
+	path []string
+	what string
+}
+
+func (p schemaProblem) String() string {
+	if len(p.path) == 0 {
+		return p.what
+	}
+	return strings.Join(p.path, ".") + ": " + p.what
+}
+
+// schemaProblems validates values; what a template will fill in is not judged.
+func schemaProblems(schema []byte, values map[string]any) (out []schemaProblem) {
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
+	if err != nil {
+		return []schemaProblem{{nil, "the schema itself is no JSON"}}
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource("values.schema.json", doc); err != nil {
+		return nil
+	}
+	s, err := c.Compile("values.schema.json")
+	if err != nil {
+		return nil // it refers to what is elsewhere
+	}
+	data, err := json.Marshal(values)
+	if err != nil {
+		return nil
+	}
+	instance, err := jsonschema.UnmarshalJSON(strings.NewReader(string(data)))
+	if err != nil {
+		return nil
+	}
+	var invalid *jsonschema.ValidationError
+	if errors.As(s.Validate(instance), &invalid) {
+		leaves(invalid, func(v *jsonschema.ValidationError) {
+			what := v.Error()
+			if i := strings.LastIndex(what, "': "); i >= 0 {
+				what = what[i+len("': "):]
+			}
+			switch k := v.ErrorKind.(type) { // those two quote the value, which may be a secret
+			case *kind.Pattern:
+				what = "does not match the pattern " + k.Want
+			case *kind.Format:
+				what = "is no " + k.Want
+			}
+			if !lintTemplated(values, v.InstanceLocation) {
+				out = append(out, schemaProblem{v.InstanceLocation, what})
+			}
+		})
+	}
+	return out
+}
+
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) { return nil, fmt.Errorf("not loaded: %s", url) }
+
+func leaves(v *jsonschema.ValidationError, each func(*jsonschema.ValidationError)) {
+	if len(v.Causes) == 0 {
+		each(v)
+	}
+	for _, c := range v.Causes {
+		leaves(c, each)
+	}
+}
+
+// lintTemplated: the value is made on each cluster.
+func lintTemplated(v any, at []string) bool {
+	for _, name := range at {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return false
+		}
+		v = m[name]
+	}
+	text, ok := v.(string)
+	return ok && (strings.Contains(text, "${") || strings.HasPrefix(text, clusterLabelPrefix))
+}
+
+// valueAt is where a value stands in fleet.yaml, as deep as it is there.
+func (l *linter) valueAt(b *lintBundle, at []string, otherwise lintPos) lintPos {
+	n := b.root.get("helm", "values")
+	for _, name := range at {
+		if n.get(name) == nil {
+			break
+		}
+		otherwise, n = n.key(name), n.get(name)
+	}
+	return otherwise
+}
+
+var lintValuesUse = regexp.MustCompile(`\.Values\b`)
+
+// knownValues finds values at the top that neither the chart's values.yaml, nor its
+// subcharts, nor its templates know.
+func (l *linter) knownValues(b *lintBundle, values map[string]any) {
+	var c chart.Contents
+	for _, name := range []string{"values.yaml", "Chart.yaml"} {
+		f := l.tree.files[path.Join(b.chart, name)]
+		if f == nil || len(f.docs) == 0 {
+			continue
+		}
+		if name == "values.yaml" {
+			for _, v := range f.docs[0].root.fields {
+				c.Values = append(c.Values, v.name)
+			}
+		}
+		for _, dep := range f.docs[0].root.get("dependencies").list() {
+			c.Charts = append(c.Charts, dep.get("name").str(), dep.get("alias").str())
+		}
+	}
+	c.Templates = map[string][]byte{}
+	for _, f := range b.files {
+		if strings.HasPrefix(f.name, b.chart+"/") && strings.Contains(f.name, "/templates/") {
+			c.Templates[f.name] = f.data
+		}
+	}
+	l.heldAgainst(b, b.chart, c, values)
+}
+
+// heldAgainst compares values with what a chart says of itself.
+func (l *linter) heldAgainst(b *lintBundle, name string, c chart.Contents, values map[string]any) {
+	if len(c.Values) == 0 {
+		return // it says nothing about what it knows
+	}
+	known := slices.Concat(c.Values, c.Charts, []string{"global", "tags"})
+	for _, value := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(known, value) && !chartMentions(c, value) {
+			l.in("unknown-value", b, l.valueAt(b, []string{value}, b.root.get("helm").key("valuesFiles")), "the chart %s knows no value %s%s", name, value, didYouMean(value, known))
+		}
+	}
+}
+
+var lintWholeValues = regexp.MustCompile(`\.Values\s*[)}|,]|\.Values\s+\$?[A-Za-z"]|\$?root\b`)
+
+// chartMentions: a template may use what values.yaml does not list, or all of them.
+func chartMentions(c chart.Contents, name string) bool {
+	for _, text := range c.Templates {
+		if lintValuesUse.Match(text) && (strings.Contains(string(text), name) || lintWholeValues.Match(text)) {
+			return true
+		}
+	}
+	return false
+}
+
+// remoteChart asks where charts come from: a folder, or their repository.
+func (l *linter) remoteChart(b *lintBundle) {
+	h := b.YAML.Helm
+	if h.Repo == "" || h.Version == "" {
+		return // a URL of an archive, or whatever is newest
+	}
+	source := chart.Source{Offline: !l.opt.Online}
+	if l.opt.Charts != nil {
+		source = *l.opt.Charts
+		source.Offline = source.Offline || !l.opt.Online
+	}
+	r := chart.Release{Name: b.release(), Namespace: b.namespace(), Chart: h.Chart, Version: h.Version, Repo: h.Repo, Values: l.values(b)}
+	if strings.HasPrefix(h.Repo, "oci://") {
+		r.Repo, r.Chart = path.Dir(h.Repo), path.Base(h.Repo)
+		r.Repo = strings.Replace(r.Repo, "oci:/", "oci://", 1)
+	}
+	if c, err := source.Contents(l.ctx, r); err == nil {
+		l.heldAgainst(b, r.Chart+" "+r.Version, c, r.Values)
+		l.chartNamespaces(b, c.Templates)
+	}
+	err := source.Validate(l.ctx, r, chart.Capabilities{})
+	var invalid *chart.ValuesError
+	switch {
+	case err == nil:
+	case errors.As(err, &invalid):
+		if !h.SkipSchemaValidation {
+			for _, p := range invalid.Problems {
+				l.in("values-schema", b, l.valueAt(b, strings.Split(p.Path, "."), b.root.get("helm").key("values")), "the schema of %s refuses the values: %s", invalid.Chart, p)
+			}
+		}
+	case l.opt.Online:
+		l.in("chart-unreachable", b, b.root.get("helm").key("repo"), "%v", err)
+	}
+}

@@ -1,0 +1,246 @@
+package lint
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"github.com/Masterminds/sprig/v3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// templateRoot is what values' templates can ask for (target/builder.go
+// preprocessHelmValues).
+var templateRoot = [...]string{"ClusterName", "ClusterNamespace", "ClusterLabels", "ClusterAnnotations", "ClusterValues"}
+
+// clusterLabelPrefix is how a value asks for a label of the cluster (target/target.go).
+const clusterLabelPrefix = "global.fleet.clusterLabels."
+
+// checkTemplates: Fleet takes all values, those of values files too, for one Go
+// template between ${ and }; a shell variable in them stops the bundle everywhere.
+func (l *linter) checkTemplates() {
+	for _, b := range l.bundles {
+		for _, h := range l.helmsOf(b) {
+			t := &lintTemplates{linter: l, funcs: templateFuncs(), off: h.DisablePreProcess || b.YAML.Helm != nil && b.YAML.Helm.DisablePreProcess}
+			values, _ := h.node.get("values").data().(map[string]any)
+			if values == nil {
+				values = map[string]any{}
+			}
+			var files []*lintFile
+			for _, n := range h.node.get("valuesFiles").list() {
+				if f := l.tree.files[path.Join(b.Dir, n.str())]; f != nil && f.read && len(f.docs) > 0 && readsValuesFiles(&b.YAML, h.HelmOptions) {
+					files = append(files, f)
+					if more, ok := f.docs[0].root.data().(map[string]any); ok {
+						chart.Merge(values, more)
+					}
+				}
+			}
+			var whole error
+			if mayTemplate(append(files, b.file)) {
+				whole = t.whole(values)
+			}
+			before := len(l.found)
+			t.walk(b.File, h.node.get("values"), "")
+			for _, f := range files {
+				t.walk(f.name, f.docs[0].root, "")
+			}
+			if whole != nil && len(l.found) == before {
+				l.in("values-template", b, h.node.get("values").pos(), "written out as YAML, these values are no template: %s", lintTemplateWhere.ReplaceAllString(whole.Error(), ""))
+			}
+			t.wholeFits = false
+			t.walk(b.File, h.node.get("templateValues"), "")
+		}
+	}
+}
+
+// mayTemplate: somewhere in the files a template begins. Few have any.
+func mayTemplate(files []*lintFile) bool {
+	return slices.ContainsFunc(files, func(f *lintFile) bool { return f != nil && bytes.Contains(f.data, []byte("${")) })
+}
+
+// lintTemplates are the templates in one set of values.
+type lintTemplates struct {
+	*linter
+	funcs     template.FuncMap
+	off       bool // disablePreProcess
+	wholeFits bool // together they are a template, whatever each is by itself
+}
+
+// whole says what is wrong with all values as Fleet takes them: written out as one
+// YAML document (target/builder.go processTemplateValues).
+func (t *lintTemplates) whole(values map[string]any) error {
+	text, err := yaml.Marshal(values)
+	if err != nil || t.off {
+		return nil //nolint:nilerr // that they cannot be written is for other rules
+	}
+	_, err = t.parse(string(text))
+	t.wholeFits = err == nil
+	return err
+}
+
+func (t *lintTemplates) parse(text string) (*template.Template, error) {
+	return template.New("values").Funcs(t.funcs).Option("missingkey=error").Delims("${", "}").Parse(text)
+}
+
+// templateFuncs are the functions of values' templates: sprig's, without those that
+// reach out (target/builder.go tplFuncMap).
+func templateFuncs() template.FuncMap {
+	f := sprig.TxtFuncMap()
+	for _, name := range []string{"env", "expandenv", "include", "tpl", "getHostByName"} {
+		delete(f, name)
+	}
+	return f
+}
+
+func (t *lintTemplates) walk(file string, n *lintNode, at string) {
+	if n == nil {
+		return
+	}
+	for _, f := range n.fields {
+		if !t.off && strings.Contains(f.name, "${") {
+			t.one(file, f.at, f.name)
+		}
+		t.walk(file, f.value, join(at, f.name))
+	}
+	for _, item := range n.items {
+		t.walk(file, item, at)
+	}
+	if n.kind != lintText {
+		return
+	}
+	if label, ok := strings.CutPrefix(n.text, clusterLabelPrefix); ok {
+		for _, c := range t.opt.Clusters {
+			if _, has := c.Labels[label]; !has && c.Labels != nil {
+				t.add("cluster-label", file, n.at, "cluster %s has no label %s: %s becomes empty there", c.Name, label, at)
+			}
+		}
+	}
+	if !t.off && strings.Contains(n.text, "${") {
+		t.one(file, n.at, n.text)
+	}
+}
+
+var lintTemplateWhere = regexp.MustCompile(`^template: values:\d+(:\d+)?: (executing "values" at )?`)
+
+// lintHeavy are functions that a repository of somebody else's could keep us busy with.
+var lintHeavy = regexp.MustCompile(`until|repeat|seq|gen[A-Z]|derive|bcrypt|htpasswd|range|template|define|block`)
+
+func (t *lintTemplates) one(file string, at lintPos, text string) {
+	parsed, err := t.parse(text)
+	if err != nil {
+		if !t.wholeFits {
+			t.add("values-template", file, at, "Fleet takes ${…} for a template, and this is none: %s", lintTemplateWhere.ReplaceAllString(err.Error(), ""))
+		}
+		return
+	}
+	if parsed.Tree == nil {
+		return
+	}
+	if name := unknownField(parsed.Root); name != "" {
+		t.add("values-template", file, at, "templates of values know no .%s%s", name, didYouMean(name, templateRoot[:]))
+		return
+	}
+	for _, c := range t.opt.Clusters {
+		labels := map[string]any{}
+		for k, v := range c.Labels {
+			labels[k] = v
+		}
+		if len(labels) == 0 || lintHeavy.MatchString(text) || strings.Contains(text, ".ClusterValues") || strings.Contains(text, ".ClusterAnnotations") {
+			continue // Fleet does not look at values for a cluster without labels; the rest is in the cluster
+		}
+		data := map[string]any{"ClusterName": c.Name, "ClusterNamespace": "", "ClusterLabels": labels, "ClusterAnnotations": map[string]any{}, "ClusterValues": map[string]any{}}
+		if err := execute(parsed, data); err != nil {
+			t.add("values-template", file, at, "for cluster %s it fails: %s", c.Name, lintTemplateWhere.ReplaceAllString(err.Error(), ""))
+			return
+		}
+	}
+}
+
+// execute runs a template of a repository's: what it writes is bounded.
+func execute(t *template.Template, data map[string]any) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = nil
+		}
+	}()
+	if err = t.Execute(&limited{left: 1 << 20}, maps.Clone(data)); errors.Is(err, io.ErrShortWrite) {
+		err = nil
+	}
+	return err
+}
+
+type limited struct{ left int }
+
+func (w *limited) Write(p []byte) (int, error) {
+	if w.left -= len(p); w.left < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}
+
+// unknownField returns the first field of the root that templates do not have. What
+// is inside range and with has another root, and is left alone.
+func unknownField(n parse.Node) string {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return ""
+		}
+		for _, sub := range n.Nodes {
+			if name := unknownField(sub); name != "" {
+				return name
+			}
+		}
+	case *parse.ActionNode:
+		return unknownInPipe(n.Pipe)
+	case *parse.IfNode:
+		if name := unknownInPipe(n.Pipe); name != "" {
+			return name
+		}
+		if name := unknownField(n.List); name != "" {
+			return name
+		}
+		return unknownField(n.ElseList)
+	case *parse.RangeNode:
+		return unknownInPipe(n.Pipe)
+	case *parse.WithNode:
+		return unknownInPipe(n.Pipe)
+	}
+	return ""
+}
+
+func unknownInPipe(p *parse.PipeNode) string {
+	if p == nil {
+		return ""
+	}
+	for _, cmd := range p.Cmds {
+		for _, arg := range cmd.Args {
+			var name string
+			switch arg := arg.(type) {
+			case *parse.FieldNode:
+				name = arg.Ident[0]
+			case *parse.VariableNode:
+				if len(arg.Ident) > 1 && arg.Ident[0] == "$" {
+					name = arg.Ident[1]
+				}
+			case *parse.PipeNode:
+				if sub := unknownInPipe(arg); sub != "" {
+					return sub
+				}
+			}
+			if name != "" && !slices.Contains(templateRoot[:], name) {
+				return name
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,157 @@
+package lint
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/fleet/internal/reserved"
+	"sigs.k8s.io/yaml"
+)
+
+// checkWorkloads judges objects that Kubernetes takes and that do not do what they
+// seem to.
+func (l *linter) checkWorkloads() {
+	for _, b := range l.bundles {
+		for _, o := range b.objects {
+			l.barePod(o)
+			l.twiceInEnv(o)
+			l.filledIn(o)
+			l.ranchersNamespace(o)
+		}
+		l.vendoredBesideRepo(b)
+		l.localNamespaces(b)
+	}
+}
+
+// barePod: nothing starts a Pod anew, and most of its fields cannot be changed, so the
+// first change of the file is refused.
+func (l *linter) barePod(o *lintObject) {
+	if o.kind == "Pod" && o.apiVersion == "v1" && o.node.get("metadata", "annotations", "helm.sh/hook") == nil {
+		l.add("bare-pod", o.file.name, o.doc, "%s has nothing that starts it elsewhere when its node goes, and most changes of it are refused", o)
+	}
+}
+
+// twiceInEnv: the last one counts, and a later change of one of them by patch takes the
+// other (the list is merged by name).
+func (l *linter) twiceInEnv(o *lintObject) {
+	spec := podSpec(o)
+	for _, key := range []string{"initContainers", "containers"} {
+		for _, c := range spec.get(key).list() {
+			seen := map[string]bool{}
+			for _, e := range c.get("env").list() {
+				name := e.get("name").str()
+				if name != "" && seen[name] {
+					l.add("env-twice", o.file.name, e.at, "%s: container %s has the variable %s twice, and the last one counts", o, c.get("name").str(), name)
+				}
+				seen[name] = true
+			}
+		}
+	}
+}
+
+// lintFilledIn are fields that the API server or a controller writes.
+var lintFilledIn = map[string][][]string{
+	"":                               {{"status"}, {"metadata", "resourceVersion"}, {"metadata", "uid"}, {"metadata", "generation"}, {"metadata", "managedFields"}},
+	"CustomResourceDefinition":       {{"spec", "conversion", "webhook", "clientConfig", "caBundle"}},
+	"APIService":                     {{"spec", "caBundle"}},
+	"MutatingWebhookConfiguration":   {{"webhooks", "clientConfig", "caBundle"}},
+	"ValidatingWebhookConfiguration": {{"webhooks", "clientConfig", "caBundle"}},
+}
+
+// filledIn finds what is compared with what a controller has put there.
+func (l *linter) filledIn(o *lintObject) {
+	for _, kind := range []string{"", o.kind} {
+		for _, at := range lintFilledIn[kind] {
+			n := reach(o.node, at)
+			if !n.set() || n.str() == "None" || n.kind == lintMap && len(n.fields) == 0 || o.kind == "CustomResourceDefinition" && at[0] == "status" {
+				continue
+			}
+			l.add("controller-field", o.file.name, n.at, "%s: %s is filled in by the cluster, and compared with this for ever", o, strings.Join(at, "."))
+		}
+	}
+}
+
+// reach walks mappings by name, and into the first entry of a list that has it.
+func reach(n *lintNode, names []string) *lintNode {
+	for i, name := range names {
+		if n != nil && n.kind == lintList {
+			for _, item := range n.items {
+				if found := reach(item, names[i:]); found != nil {
+					return found
+				}
+			}
+			return nil
+		}
+		if n = n.get(name); n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// lintRanchers are namespaces in which Rancher and Fleet keep what is theirs. Those for
+// charts of Rancher's catalogue (cattle-monitoring-system and the like) are not among
+// them, nor those of clusters (fleet-default, fleet-local).
+var lintRanchers = [...]string{
+	"cattle-system", "cattle-fleet-system", "cattle-fleet-local-system", "cattle-fleet-clusters-system", "cattle-impersonation-system",
+	"cattle-global-data", "cattle-global-nt", "cattle-provisioning-capi-system",
+}
+
+func (l *linter) ranchersNamespace(o *lintObject) {
+	ns := o.scopedNamespace()
+	if o.kind == "Namespace" && o.apiVersion == "v1" {
+		ns = o.name
+	}
+	if !slices.Contains(lintRanchers[:], ns) || strings.HasSuffix(o.group(), "cattle.io") || reserved.Release(ns, o.bundle.release()) != nil { // reserved-name says more
+		return
+	}
+	at := o.node.get("metadata", "namespace").pos()
+	if at == (lintPos{}) {
+		at = o.doc
+	}
+	l.add("rancher-namespace", o.file.name, at, "%s is in %s, which is Rancher's: an update of Rancher may take it away, and removing the bundle what Rancher needs", o, ns)
+}
+
+// vendoredBesideRepo: the chart's folder is in the bundle and the fetched one too, below
+// .chart/, which comes first by name; the last one found is deployed
+// (bundlereader/style.go DetermineStyle).
+func (l *linter) vendoredBesideRepo(b *lintBundle) {
+	for _, h := range l.helmsOf(b) {
+		name := path.Join(b.Dir, h.Chart, "Chart.yaml")
+		if h.Repo == "" || h.Chart == "" || l.tree.files[name] == nil || l.ignoredIn(b, name) {
+			continue
+		}
+		l.in("vendored-beside-repo", b, h.node.get("chart").pos(), "the folder %s is deployed, and not the chart %s of %s that is fetched", path.Join(b.Dir, h.Chart), h.Version, h.Repo)
+	}
+}
+
+// localNamespaces is chartNamespaces for a chart in the repository.
+func (l *linter) localNamespaces(b *lintBundle) {
+	templates := map[string][]byte{}
+	for _, f := range b.files {
+		if b.chart != "" && strings.HasPrefix(f.name, path.Join(b.chart, "templates")+"/") {
+			templates[f.name] = f.data
+		}
+	}
+	l.chartNamespaces(b, templates)
+}
+
+// chartNamespaces: namespace: puts all objects of a chart into one namespace, those too
+// that its templates send elsewhere.
+func (l *linter) chartNamespaces(b *lintBundle, templates map[string][]byte) {
+	if b.YAML.TargetNamespace == "" {
+		return
+	}
+	for _, name := range keysOf(templates) {
+		for line := range strings.Lines(string(templates[name])) {
+			text, ok := strings.CutPrefix(strings.TrimSpace(line), "namespace:")
+			var ns string
+			if !ok || strings.Contains(text, "{{") || yaml.Unmarshal([]byte(text), &ns) != nil || ns == "" || ns == b.YAML.TargetNamespace {
+				continue
+			}
+			l.in("chart-sets-namespace", b, b.root.get("namespace").pos(), "the chart puts something into %s (%s), and namespace: %s moves it", ns, name, b.YAML.TargetNamespace)
+			return
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package lint
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/cps-gpu/homelab/internal/yamlbound"
+)
+
+// Limits of what is read: a repository is somebody else's, and is not trusted.
+const (
+	lintMaxFile  = 8 << 20   // bytes of one file; longer ones are carried, not read
+	lintMaxTotal = 256 << 20 // bytes of a repository
+	lintMaxFiles = 50_000
+	lintMaxTree  = 1 << 19 // nodes that a file unfolds to, with what aliases repeat
+	lintMaxDepth = 200
+	lintMaxPlace = 512 << 10 // bytes of one document up to which places are looked for
+)
+
+// lintDoc is one document of a file.
+type lintDoc struct {
+	line int // where it begins
+	root *lintNode
+}
+
+// lintSyntax is a document that is not YAML.
+type lintSyntax struct {
+	at     lintPos
+	what   string
+	unread bool // it may be YAML: there is more of it than we read
+}
+
+// lintDocs splits a file at its "---" lines and reads each document by itself, so
+// that what is wrong in one leaves the others.
+func lintDocs(data []byte) (docs []lintDoc, bad []lintSyntax) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	budget := lintMaxTree
+	for _, part := range lintSplit(data) {
+		if lintBlank(part.text) {
+			continue
+		}
+		root, syntax := lintParse(part.text, part.line-1, &budget)
+		if syntax != nil {
+			bad = append(bad, *syntax)
+			continue
+		}
+		if root != nil {
+			docs = append(docs, lintDoc{part.line, root})
+		}
+	}
+	return docs, bad
+}
+
+type lintPart struct {
+	line int // of its first line
+	text []byte
+}
+
+// lintSplit cuts at lines that begin with "---", as apimachinery's YAML reader does
+// (util/yaml/decoder.go), by which Fleet reads manifests.
+func lintSplit(data []byte) (parts []lintPart) {
+	line, begin, first := 1, 0, 1
+	for at := 0; at < len(data); {
+		end := bytes.IndexByte(data[at:], '\n')
+		if end < 0 {
+			end = len(data) - at - 1
+		}
+		text := data[at : at+end+1]
+		if bytes.HasPrefix(text, []byte("---")) && (len(text) == 3 || bytes.IndexByte([]byte(" \t\r\n"), text[3]) >= 0) {
+			parts = append(parts, lintPart{first, data[begin:at]})
+			begin, first = at+len(text), line+1
+			if rest := bytes.TrimSpace(text[3:]); len(rest) > 0 && rest[0] != '#' { // "--- {a: b}"
+				begin, first = at+3, line
+			}
+		}
+		at += end + 1
+		line++
+	}
+	return append(parts, lintPart{first, data[begin:]})
+}
+
+// lintBlank says that a document holds comments and directives only.
+func lintBlank(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && line[0] != '#' && line[0] != '%' && !bytes.Equal(line, []byte("...")) {
+			return false
+		}
+	}
+	return true
+}
+
+// lintParse reads one document. Where our parser and the one that Fleet uses
+// disagree, Fleet's is right, and the places are lost.
+func lintParse(text []byte, skip int, budget *int) (root *lintNode, bad *lintSyntax) {
+	if len(text) <= lintMaxPlace {
+		file, err := yamlbound.Parse(text, parser.AllowDuplicateMapKey())
+		var tooMuch *yamlbound.Error
+		switch {
+		case errors.As(err, &tooMuch) && tooMuch.Long: // the parser below has no trouble with it
+		case errors.As(err, &tooMuch):
+			return nil, &lintSyntax{lintPos{tooMuch.Line + skip, tooMuch.Column}, tooMuch.What, true}
+		case err != nil:
+			bad = lintSyntaxOf(err, skip)
+		default:
+			b := &lintBuilder{anchors: map[string]*lintNode{}, skip: skip, budget: budget}
+			for _, doc := range file.Docs {
+				if doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.DirectiveType {
+					continue
+				}
+				root = b.build(doc.Body, 0)
+				break
+			}
+			if !b.odd {
+				return root, nil
+			}
+		}
+	}
+	root, what := lintPlain(text, skip, budget)
+	switch {
+	case what == "":
+		return root, nil
+	case bad != nil:
+		return nil, bad
+	}
+	return nil, &lintSyntax{at: lintPos{skip + 1, 1}, what: what}
+}
+
+// lintSyntaxOf keeps what the parser says, without the lines that it quotes: a
+// secret may be in them.
+func lintSyntaxOf(err error, skip int) *lintSyntax {
+	bad := &lintSyntax{at: lintPos{skip + 1, 1}, what: yamlbound.ErrParser.Error()}
+	var syntax yaml.Error
+	if errors.As(err, &syntax) {
+		bad.what = syntax.GetMessage()
+		if t := syntax.GetToken(); t != nil && t.Position != nil && t.Position.Line > 0 {
+			bad.at = lintPos{t.Position.Line + skip, max(1, t.Position.Column)}
+		}
+	}
+	return bad
+}

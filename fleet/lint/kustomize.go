@@ -1,0 +1,365 @@
+package lint
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// checkBuilt tells what kustomize has to say, and what no kustomization names.
+func (l *linter) checkBuilt(b *lintBundle) {
+	missing := slices.ContainsFunc(l.found, func(f Finding) bool {
+		return f.Rule == "kustomize-path" && strings.HasPrefix(f.File, b.prefix())
+	})
+	for _, built := range b.built {
+		file := path.Join(built.dir, "kustomization.yaml")
+		switch {
+		case built.opaque != "":
+			l.add("kustomize-unread", file, lintPos{}, "what this makes is not judged: %s", built.opaque)
+		case built.refused != nil && !missing:
+			l.add("kustomize-fails", file, lintPos{}, "kustomize refuses it: %s", kustomizeWords(built.refused))
+		}
+	}
+	if len(b.built) > 0 {
+		l.unnamed(b)
+	}
+}
+
+// kustomizeWords are those of an error without what it quotes: a secret may be in it.
+func kustomizeWords(err error) string {
+	text := strings.TrimSpace(err.Error())
+	if i := strings.IndexAny(text, "`[\n"); i >= 0 {
+		text = strings.TrimSpace(text[:i]) + " …"
+	}
+	const most = 300
+	if len(text) > most {
+		text = text[:most] + " …"
+	}
+	return text
+}
+
+// unnamed finds manifests beside a kustomization.yaml that neither it nor another one of
+// the bundle names.
+func (l *linter) unnamed(b *lintBundle) {
+	named := map[string]bool{}
+	for _, f := range b.files {
+		if isKustomization(f.name) {
+			for _, d := range f.docs {
+				namedIn(d.root, path.Dir(f.name), named)
+			}
+		}
+	}
+	for _, f := range b.files {
+		dir := path.Dir(f.name)
+		beside := l.tree.files[path.Join(dir, "kustomization.yaml")]
+		if beside == nil || len(beside.bad) > 0 || isKustomization(f.name) || named[f.name] || l.inNested(b, dir) || l.inOtherChart(b, f.name) || l.tree.options(dir) == f.name {
+			continue
+		}
+		if objects := objectsOf(f, b); len(objects) > 0 {
+			l.add("kustomize-unnamed", f.name, objects[0].doc, "%s is never deployed: no kustomization names this file", objects[0])
+		}
+	}
+}
+
+// namedIn notes every text of a kustomization as a path from its folder.
+func namedIn(n *lintNode, dir string, named map[string]bool) {
+	if n == nil {
+		return
+	}
+	if text := n.str(); text != "" {
+		if _, file, ok := strings.Cut(text, "="); ok {
+			named[path.Join(dir, file)] = true
+		}
+		named[path.Join(dir, text)] = true
+	}
+	for _, f := range n.fields {
+		namedIn(f.value, dir, named)
+	}
+	for _, item := range n.items {
+		namedIn(item, dir, named)
+	}
+}
+
+// lintBuilt is what became of a kustomization.
+type lintBuilt struct {
+	at      lintPos // of kustomize.dir
+	dir     string  // from the root of the repository
+	opaque  string  // why it was not built, "" where it was
+	refused error   // what kustomize says against it
+	objects []*lintObject
+}
+
+// lintMaxBuilt is the most of one file that kustomize is given, in bytes.
+const lintMaxBuilt = 4 << 20
+
+// lintOrigin is kustomize's own annotation of the file that an object comes from.
+const lintOrigin = "config.kubernetes.io/origin"
+
+// buildKustomizations runs kustomize over the files of a bundle, in memory, as Fleet's
+// agent does (helmdeployer/kustomize/kustomize.go), once for each folder that the bundle
+// names. The objects of the first count as the bundle's: those of targets are variants.
+func (l *linter) buildKustomizations(b *lintBundle) {
+	files, why := l.kustomizeFiles(b)
+	for _, k := range kustomizeDirs(b) {
+		built := lintBuilt{at: k.at, dir: path.Join(b.Dir, k.text)}
+		if l.tree.files[path.Join(built.dir, "kustomization.yaml")] == nil {
+			continue
+		}
+		if built.opaque = why; why == "" {
+			built.objects, built.refused = l.kustomize(b, files, k.text)
+		}
+		if len(b.built) == 0 {
+			b.objects = built.objects
+		}
+		b.built = append(b.built, built)
+	}
+}
+
+// kustomizeFiles puts a bundle's files together for kustomize, or says why that would
+// reach for what is not in them. Kustomize runs git and asks web servers, so what could
+// lead there is looked for in all kustomizations of the bundle beforehand.
+func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque string) {
+	if b.chart != "" || b.remote {
+		return nil, "it works on what a chart makes, which is not made here"
+	}
+	files = map[string][]byte{}
+	for _, f := range b.files {
+		if why := l.unbuildable(f); why != "" {
+			return nil, f.name + " " + why
+		}
+		data := f.data
+		if isKustomization(f.name) {
+			var why string
+			if data, why = plainKustomization(f); why != "" {
+				return nil, why
+			}
+		}
+		files[strings.TrimPrefix(f.name, b.prefix())] = data
+	}
+	return files, ""
+}
+
+// unbuildable says why kustomize is not given a file, "" where it is. One that no YAML
+// reader takes is named by itself: nothing else says it of a bundle that is built.
+func (l *linter) unbuildable(f *lintFile) string {
+	switch bad := f.syntax(); {
+	case f.data == nil:
+		return "was not read"
+	case len(f.data) > lintMaxBuilt:
+		return fmt.Sprintf("has more than %d MiB", lintMaxBuilt>>20)
+	case bad != nil:
+		what := plainSyntax(bad.what)
+		l.cure("unread", f.name, bad.at, "mend it, or take it out of the bundle", "this document is not judged, nor what is built with it: %s", what)
+		return "cannot be read: " + what
+	case len(f.bad) > 0:
+		return "cannot be read: " + f.bad[0].what
+	}
+	return ""
+}
+
+func isKustomization(name string) bool {
+	return slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, path.Base(name))
+}
+
+// kustomizeText are keys of a kustomization whose text is never a file or an address.
+var kustomizeText = map[string]bool{
+	"literals": true, "commonAnnotations": true, "commonLabels": true, "labels": true, "metadata": true, "images": true, "imageTags": true,
+	"replicas": true, "generatorOptions": true, "options": true, "target": true, "patch": true, "apiVersion": true, "kind": true,
+	"namespace": true, "namePrefix": true, "nameSuffix": true, "vars": true, "targets": true, "source": true, "sortOptions": true,
+}
+
+// kustomizeReach are keys that run programs, bring plugins, or change what kustomize
+// knows of all objects, in any letters' case, as kustomize decodes them.
+var kustomizeReach = []string{"generators", "transformers", "validators", "helmcharts", "helmchartinflationgenerator", "helmglobals", "openapi", "inventory"}
+
+// lintElsewhere is what kustomize takes for another place: api/internal/git/repospec.go
+// NewRepoSpecFromURL and api/internal/loader/fileloader.go IsRemoteFile at v0.21.1.
+var lintElsewhere = regexp.MustCompile(`(?i)^(git::)?([a-z][a-z0-9+.-]*://|[a-z][a-z0-9-]*@|github\.com[/:]|https?:)|=(https?:|[a-z]+://)`)
+
+// plainKustomization returns a kustomization as JSON without keys that kustomize would
+// grumble about on stderr, or why it is not for us to build.
+func plainKustomization(f *lintFile) (data []byte, opaque string) {
+	var k map[string]any
+	if err := yaml.Unmarshal(f.data, &k); err != nil {
+		return nil, f.name + " is no kustomization"
+	}
+	for key, v := range k {
+		if slices.Contains(kustomizeReach, strings.ToLower(key)) && v != nil {
+			return nil, fmt.Sprintf("%s has %s, which is not run here", f.name, key)
+		}
+	}
+	if ref := elsewhere(k, false); ref != "" {
+		return nil, fmt.Sprintf("%s takes from %s, which is not fetched", f.name, ref)
+	}
+	if !slices.ContainsFunc(keysOf(k), func(key string) bool { return key != "apiVersion" && key != "kind" }) {
+		return f.data, "" // empty, which kustomize refuses
+	}
+	modernKustomization(k)
+	k["buildMetadata"] = []string{types.OriginAnnotations}
+	data, err := yaml.Marshal(k)
+	if err != nil {
+		return nil, f.name + " cannot be written out"
+	}
+	return data, ""
+}
+
+// elsewhere finds a text that leads out of the bundle.
+func elsewhere(v any, inline bool) string {
+	switch v := v.(type) {
+	case string:
+		if (!inline || !strings.Contains(v, "\n")) && lintElsewhere.MatchString(strings.TrimSpace(v)) {
+			return v
+		}
+	case []any:
+		for _, item := range v {
+			if ref := elsewhere(item, inline); ref != "" {
+				return ref
+			}
+		}
+	case map[string]any:
+		for _, key := range keysOf(v) {
+			if kustomizeText[key] {
+				continue
+			}
+			if ref := elsewhere(v[key], key == "patchesStrategicMerge"); ref != "" {
+				return ref
+			}
+		}
+	}
+	return ""
+}
+
+// modernKustomization moves deprecated keys to where `kustomize edit fix` puts them.
+func modernKustomization(k map[string]any) {
+	list := func(key string) []any { l, _ := k[key].([]any); return l }
+	move := func(from, to string, each func(any) any) {
+		if old := list(from); len(old) > 0 {
+			for _, item := range old {
+				k[to] = append(list(to), each(item))
+			}
+			delete(k, from)
+		}
+	}
+	same := func(v any) any { return v }
+	move("bases", "resources", same)
+	move("imageTags", "images", same)
+	move("patchesJson6902", "patches", same)
+	move("patchesStrategicMerge", "patches", func(v any) any {
+		if text, _ := v.(string); strings.Contains(text, "\n") {
+			return map[string]any{"patch": text}
+		}
+		return map[string]any{"path": v}
+	})
+	if common, ok := k["commonLabels"].(map[string]any); ok {
+		k["labels"] = append(list("labels"), map[string]any{"pairs": common, "includeSelectors": true})
+		delete(k, "commonLabels")
+	}
+}
+
+var errLintKustomize = errors.New("kustomize gave up on this")
+
+// kustomize builds one folder, as Fleet does.
+func (l *linter) kustomize(b *lintBundle, files map[string][]byte, dir string) (out []*lintObject, err error) {
+	defer func() {
+		if recover() != nil {
+			out, err = nil, errLintKustomize
+		}
+	}()
+	fsys := filesys.MakeEmptyDirInMemory()
+	for _, name := range keysOf(files) {
+		if err := fsys.WriteFile(name, files[name]); err != nil {
+			return nil, err
+		}
+	}
+	if err := fsys.WriteFile(path.Join(dir, "fleet-manifests.yaml"), nil); err != nil {
+		return nil, err
+	}
+	made, err := krusty.MakeKustomizer(&krusty.Options{
+		LoadRestrictions: types.LoadRestrictionsRootOnly, PluginConfig: types.DisabledPluginConfig(),
+	}).Run(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	budget := lintMaxTree
+	for _, r := range made.Resources() {
+		m, err := r.Map()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, l.kustomized(b, m, dir, &budget)...)
+	}
+	return out, nil
+}
+
+// kustomized makes an object of a result, with the place of what it was made of.
+func (l *linter) kustomized(b *lintBundle, m map[string]any, dir string, budget *int) []*lintObject {
+	var origin struct {
+		Path         string `json:"path"`
+		ConfiguredIn string `json:"configuredIn"`
+	}
+	if meta, _ := m["metadata"].(map[string]any); meta != nil {
+		if notes, _ := meta["annotations"].(map[string]any); notes != nil {
+			text, _ := notes[lintOrigin].(string)
+			_ = yaml.Unmarshal([]byte(text), &origin)
+			if delete(notes, lintOrigin); len(notes) == 0 {
+				delete(meta, "annotations")
+			}
+		}
+	}
+	name := path.Join(dir, "kustomization.yaml")
+	for _, p := range []string{origin.Path, origin.ConfiguredIn} {
+		if p != "" {
+			name = path.Join(dir, p)
+			break
+		}
+	}
+	f := l.tree.files[path.Join(b.Dir, name)]
+	if f == nil {
+		f = l.tree.files[path.Join(b.Dir, dir, "kustomization.yaml")]
+	}
+	if m["kind"] == nil || f == nil {
+		return nil
+	}
+	data, err := yaml.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	var v any
+	if yaml.Unmarshal(data, &v) != nil { // numbers as the other reader has them
+		return nil
+	}
+	n := lintFromData(v, lintPos{1, 1}, budget)
+	n.moveTo(sourcePlace(f, n))
+	return objectsIn(n, f, b, 0)
+}
+
+// moveTo gives a node and all in it one place.
+func (n *lintNode) moveTo(at lintPos) {
+	n.at = at
+	for i := range n.fields {
+		n.fields[i].at = at
+		n.fields[i].value.moveTo(at)
+	}
+	for _, item := range n.items {
+		item.moveTo(at)
+	}
+}
+
+// sourcePlace is where a file has the object that a result was made of: kustomize may
+// have put something before its name or behind it.
+func sourcePlace(f *lintFile, made *lintNode) lintPos {
+	for _, o := range objectsOf(f, nil) {
+		if o.kind == made.get("kind").str() && o.name != "" && strings.Contains(made.get("metadata", "name").str(), o.name) {
+			return o.doc
+		}
+	}
+	return lintPos{1, 1}
+}

@@ -1,0 +1,283 @@
+package lint
+
+import (
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// lintBundle is a bundle with what the checks ask of it.
+type lintBundle struct {
+	*BundleSource
+	file  *lintFile // its fleet.yaml; nil: it has none
+	root  *lintNode // of that; never nil
+	files []*lintFile
+
+	chart     string // folder of the chart that it brings itself, "" for none
+	remote    bool   // its chart is elsewhere
+	kustomize bool   // a kustomization makes its objects
+	built     []lintBuilt
+	objects   []*lintObject
+}
+
+// lintObject is an object of a manifest.
+type lintObject struct {
+	bundle *lintBundle // nil: in none
+	file   *lintFile
+	node   *lintNode
+	doc    lintPos
+
+	apiVersion, kind, namespace, name string
+}
+
+// where is the file that findings about a bundle as a whole are in.
+func (b *lintBundle) where() string {
+	if b.File != "" {
+		return b.File
+	}
+	return b.Dir
+}
+
+// raw says that Fleet deploys the bundle's manifests as they are.
+func (b *lintBundle) raw() bool { return b.chart == "" && !b.remote && !b.kustomize }
+
+// namespace is where the bundle's objects go that name none.
+func (b *lintBundle) namespace() string {
+	if b.YAML.TargetNamespace != "" {
+		return b.YAML.TargetNamespace
+	}
+	return b.YAML.DefaultNamespace
+}
+
+// release is the name of the bundle's Helm release.
+func (b *lintBundle) release() string {
+	if b.YAML.Helm != nil && b.YAML.Helm.ReleaseName != "" {
+		return b.YAML.Helm.ReleaseName
+	}
+	return helmReleaseName(b.Name)
+}
+
+// named says that the bundle's name is known: it says it, or the GitRepo's is known.
+func (l *linter) named(b *lintBundle) bool { return b.YAML.Name != "" || l.opt.GitRepo != "" }
+
+func (l *linter) load() error {
+	l.parse()
+	places, err := l.find()
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
+		s := l.tree.source(l.opt.GitRepo, p)
+		b := &lintBundle{BundleSource: s, file: l.tree.files[s.File], files: l.tree.resources(s), root: &lintNode{}}
+		if b.file != nil && len(b.file.docs) > 0 {
+			b.root = b.file.docs[0].root
+		}
+		l.style(b)
+		switch {
+		case b.raw():
+			for _, f := range l.manifests(b) {
+				b.objects = append(b.objects, objectsOf(f, b)...)
+			}
+		case b.kustomize:
+			l.buildKustomizations(b)
+		}
+		l.bundles = append(l.bundles, b)
+	}
+	l.loadLoose()
+	return nil
+}
+
+// find lists the folders that become bundles. Where nobody says what the GitRepo
+// reads, every folder with a fleet.yaml is one; the root is only where nothing else is.
+func (l *linter) find() ([]lintPlace, error) {
+	if len(l.opt.Bundles) > 0 || len(l.opt.Paths) > 0 {
+		return l.tree.scan(l.opt.BundleScan)
+	}
+	var out []lintPlace
+	for _, dir := range l.tree.under(".") {
+		if file := l.tree.options(dir); file != "" {
+			out = append(out, lintPlace{dir: dir, file: file})
+		}
+	}
+	return out, nil
+}
+
+// parse reads all YAML files at once, on all processors. What lies in a chart's
+// templates is no YAML before Helm has been over it.
+func (l *linter) parse() {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for name, f := range l.tree.files {
+		if f.read = isManifest(name) && f.data != nil && !l.isTemplate(name); f.read {
+			group.Go(func() error {
+				f.docs, f.bad = lintDocs(f.data)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // they return none
+}
+
+func isManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
+}
+
+// isTemplate: templates/ of a chart, and templates/ of a bundle, which Fleet makes a
+// chart's (helmdeployer/render/helm.go manifests).
+func (l *linter) isTemplate(name string) bool {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if path.Base(dir) != "templates" {
+			continue
+		}
+		up := path.Dir(dir)
+		if l.tree.files[path.Join(up, "Chart.yaml")] != nil || l.tree.options(up) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// style finds out what Fleet makes of a bundle (bundlereader/style.go DetermineStyle).
+func (l *linter) style(b *lintBundle) {
+	at := "."
+	if h := b.YAML.Helm; h != nil {
+		if at = h.Chart; at == "" && h.Repo != "" {
+			at = h.Repo
+		}
+		b.remote = h.Repo != "" || h.Chart != "" && !l.tree.exists(path.Join(b.Dir, h.Chart))
+	}
+	has := func(name string) bool {
+		full := path.Join(b.Dir, name)
+		return slices.ContainsFunc(b.files, func(f *lintFile) bool { return f.name == full })
+	}
+	if !b.remote && has(path.Join(at, "Chart.yaml")) {
+		b.chart = path.Join(b.Dir, at)
+	}
+	dirs := kustomizeDirs(b)
+	b.kustomize = slices.ContainsFunc(dirs, func(k lintRef) bool { return has(path.Join(k.text, "kustomization.yaml")) })
+}
+
+// lintRef is a piece of text with its place.
+type lintRef struct {
+	text string
+	at   lintPos
+}
+
+// kustomizeDirs are the folders of kustomizations that a bundle and its targets name.
+func kustomizeDirs(b *lintBundle) []lintRef {
+	out := []lintRef{{".", lintPos{}}}
+	if n := b.root.get("kustomize", "dir"); n.str() != "" {
+		out[0] = lintRef{n.text, n.at}
+	}
+	for _, key := range []string{"targets", "targetCustomizations"} {
+		for _, t := range b.root.get(key).list() {
+			if n := t.get("kustomize", "dir"); n.str() != "" {
+				out = append(out, lintRef{n.text, n.at})
+			}
+		}
+	}
+	return out
+}
+
+// manifests are the files of a bundle that Fleet deploys as they are: not those in
+// folders with a fleet.yaml or a Chart.yaml of their own, nor overlays
+// (helmdeployer/render/helm.go manifests, render/patch).
+func (l *linter) manifests(b *lintBundle) (out []*lintFile) {
+	var skip []string
+	for _, f := range b.files {
+		base := path.Base(f.name)
+		if dir := path.Dir(f.name); dir != b.Dir && (base == "fleet.yaml" || base == "fleet.yml" || base == "Chart.yaml") {
+			skip = append(skip, dir+"/")
+		}
+	}
+	for _, f := range b.files {
+		rel := strings.TrimPrefix(f.name, b.prefix())
+		switch {
+		case !isManifest(f.name), rel == "fleet.yaml", rel == "fleet.yml", strings.HasPrefix(rel, "overlays/"), strings.HasPrefix(rel, "templates/"):
+		case slices.ContainsFunc(skip, func(dir string) bool { return strings.HasPrefix(f.name, dir) }):
+		default:
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// objectsOf lists the objects of a manifest, those in Lists too.
+func objectsOf(f *lintFile, b *lintBundle) (out []*lintObject) {
+	for _, d := range f.docs {
+		out = append(out, objectsIn(d.root, f, b, 0)...)
+	}
+	return out
+}
+
+func objectsIn(n *lintNode, f *lintFile, b *lintBundle, depth int) (out []*lintObject) {
+	o := &lintObject{bundle: b, file: f, node: n, doc: n.at, apiVersion: n.get("apiVersion").str(), kind: n.get("kind").str(),
+		namespace: n.get("metadata", "namespace").str(), name: n.get("metadata", "name").str()}
+	if o.apiVersion == "" || o.kind == "" {
+		return nil
+	}
+	if strings.HasSuffix(o.kind, "List") && n.get("items") != nil && depth == 0 {
+		for _, item := range n.get("items").list() {
+			out = append(out, objectsIn(item, f, b, 1)...)
+		}
+		return out
+	}
+	return []*lintObject{o}
+}
+
+// loadLoose collects objects of files that are in no bundle: GitRepos and the like,
+// which somebody applies by hand.
+func (l *linter) loadLoose() {
+	in := map[string]bool{}
+	for _, b := range l.bundles {
+		in[b.File] = true
+		for _, f := range b.files {
+			in[f.name] = true
+		}
+	}
+	for _, name := range keysOf(l.tree.files) {
+		if f := l.tree.files[name]; f.read && !in[name] {
+			l.loose = append(l.loose, objectsOf(f, nil)...)
+		}
+	}
+}
+
+// scopedNamespace is where an object of a bundle ends up, "" for cluster-scoped ones.
+func (o *lintObject) scopedNamespace() string {
+	if lintClusterScoped[o.kind] {
+		return ""
+	}
+	switch {
+	case o.bundle != nil && o.bundle.YAML.TargetNamespace != "":
+		return o.bundle.YAML.TargetNamespace
+	case o.namespace != "":
+		return o.namespace
+	case o.bundle != nil && o.bundle.namespace() != "":
+		return o.bundle.namespace()
+	}
+	return "default"
+}
+
+func (o *lintObject) group() string {
+	group, _, ok := strings.Cut(o.apiVersion, "/")
+	if !ok {
+		return ""
+	}
+	return group
+}
+
+func (o *lintObject) String() string { return o.kind + " " + o.name }
+
+// lintClusterScoped are kinds without a namespace: Kubernetes' own, and those that
+// clusters such as ours have.
+var lintClusterScoped = map[string]bool{
+	"Namespace": true, "Node": true, "PersistentVolume": true, "CustomResourceDefinition": true, "ClusterRole": true, "ClusterRoleBinding": true,
+	"StorageClass": true, "CSIDriver": true, "CSINode": true, "VolumeAttachment": true, "VolumeSnapshotClass": true, "PriorityClass": true,
+	"IngressClass": true, "RuntimeClass": true, "APIService": true, "GatewayClass": true, "ClusterIssuer": true, "FlowSchema": true,
+	"MutatingWebhookConfiguration": true, "ValidatingWebhookConfiguration": true, "ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
+	"ClusterPolicy": true, "NVIDIADriver": true, "CiliumLoadBalancerIPPool": true, "CiliumL2AnnouncementPolicy": true, "CiliumClusterwideNetworkPolicy": true,
+	"DeviceClass": true, "ResourceSlice": true, "PriorityLevelConfiguration": true, "CertificateSigningRequest": true, "ClusterSecretStore": true,
+}
