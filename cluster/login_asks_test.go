@@ -128,6 +128,10 @@ func TestATokenIsLetInOnce(t *testing.T) {
 		}
 		w.keys = tokenKey(t, "the first secret")
 		w.up(t, of("ada@pve!one"))
+		w.keys = named(t) // a colleague, who makes a node anew, which knows no token
+		w.up(t, of("ada@pve!one"))
+		require.NoError(t, w.verb(t, of("ada@pve!one"), replaced(t.Context(), "wk1", true)))
+		time.Sleep(time.Minute)
 		w.keys = tokenKey(t, "the second secret")
 		assert.Empty(t, w.costsOf(t, of("ada@pve!one")))
 		assert.Len(t, w.costsOf(t, of("eve@pve!one")), 2)
