@@ -36,6 +36,7 @@ func askedAbout() map[string]string {
 		"costsOfPlugin":    "GPUs shared in another way, where somebody computes through MPS",
 		"costsOfVM":        "a VM's setting that counts from its next start (memory, cores, …)",
 		"costs":            "a network that may no longer mount the NFS server's folders (`allow`)",
+		"costsOfLogin":     "a login in machines that know no key of this run's: another token's, another person's",
 		"costsOfPush":      "../internal/session TestFleetPushAsks",
 		"rebootCosts":      "../internal/session TestHostPrepNamesWhatARebootStops",
 		"costsOfFiles":     ". TestTemplatesAreListedAndPruned",

@@ -42,7 +42,7 @@ func (w *world) announced(t testing.TB, g *converge.Graph) (check func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, c := range it.Costs {
-			if said[c.Machine] != converge.Destroys {
+			if c.Kind != converge.Enters && said[c.Machine] != converge.Destroys {
 				said[c.Machine] = c.Kind
 			}
 		}
@@ -128,6 +128,7 @@ type kindOfChange struct {
 	old, new string                                                                 // of the file's text
 	stays    bool                                                                   // there is no way back
 	verb     func(ctx context.Context, c *cluster.Cluster) (*converge.Graph, error) // nil: cluster:up
+	another  bool                                                                   // by somebody whom the machines do not know
 }
 
 func kindsOfChange() []kindOfChange {
@@ -153,6 +154,7 @@ func kindsOfChange() []kindOfChange {
 		{what: "a part of the platform that left the file", old: "monitoring: {size: 10GiB}\n"},
 		{what: "a network that may no longer mount the NFS server's folders (`allow`)", old: ", 192.168.7.0/24", new: ""},
 		{what: "a share of the NFS server that left the file: its data stays there", old: ", shares: {sets: /export/sets}", new: ""},
+		{what: "a login in machines that know no key of this run's: another token's, another person's", old: "  edge: {external: ops@10.0.0.40}\n", another: true},
 		{what: "`node:drain`, where somebody works", verb: func(_ context.Context, c cl) (*converge.Graph, error) { return c.NodeDrain("wk2") }},
 		{what: "`node:drain` elsewhere", verb: func(_ context.Context, c cl) (*converge.Graph, error) { return c.NodeDrain("wk1") }},
 		{what: "`node:cycle`", verb: func(ctx context.Context, c cl) (*converge.Graph, error) { return c.NodeCycle(ctx, "wk2", false) }},
@@ -165,6 +167,10 @@ func kindsOfChange() []kindOfChange {
 
 func (k kindOfChange) graph(t testing.TB, w *world, text string) *converge.Graph {
 	t.Helper()
+	if k.another {
+		w.keys = tokenKey(t, "the secret of somebody else's token")
+		defer func() { w.keys = nil }()
+	}
 	if k.verb == nil {
 		return w.cluster(t, parse(t, replace(t, text, k.old, k.new))).Up()
 	}
@@ -182,6 +188,8 @@ func (k kindOfChange) row(costs []converge.Cost) string {
 			asked, otherwise = "asks for the name", "wants `-destroy=NAME` or `-yes`"
 		case c.Kind == converge.Destroys:
 			asked, otherwise = "asks for the name", "wants `-yes`"
+		case c.Kind == converge.Enters:
+			asked, otherwise = "asks, y or N", "wants `-login` or `-yes`"
 		case asked != "goes on":
 		case k.verb == nil:
 			asked, otherwise = "asks, y or N", "wants `-restart` or `-yes`"
@@ -235,7 +243,7 @@ func TestNothingIsLostWithoutConsent(t *testing.T) {
 // losesNothing runs a change to which nobody has agreed.
 func (w *world) losesNothing(t *testing.T, k kindOfChange, text string, costs []converge.Cost) {
 	t.Helper()
-	before, disks := w.now(), len(w.sim.Volumes())
+	before, disks, keys := w.now(), len(w.sim.Volumes()), w.authorized(t, "cp1")
 	g := k.graph(t, w, text)
 	g.May = (&consent.Agreement{}).May
 	report, err := g.Run(t.Context(), w.listen(t))
@@ -255,6 +263,7 @@ func (w *world) losesNothing(t *testing.T, k kindOfChange, text string, costs []
 		assert.False(t, ends.MatchString(request), "%s: %s", k.what, request)
 	}
 	assert.GreaterOrEqual(t, len(w.sim.Volumes()), disks, k.what)
+	assert.Equal(t, keys, w.authorized(t, "cp1"), k.what)
 }
 
 // takeBack brings the world to what the file said before.

@@ -65,6 +65,7 @@ type locked struct {
 	keys []string      // what its authorized_keys should be
 	gone int           // how many keys of the token before go
 	why  error         // why nothing can be done about it
+	asks bool          // somebody has to agree to our keys there
 }
 
 func (m locked) field() drift.Field {
@@ -150,13 +151,30 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 			}
 			return nil
 		},
+		Costs:  costsOfLogin,
 		Settle: time.Minute,
 	}
 }
 
+// whyAsk is why a login is asked about.
+const whyAsk = "no server of the cluster knows a key of this run's: it was made from another folder, with another token or by somebody else"
+
+// costsOfLogin is our keys in machines that may be somebody else's. Who has a file with the
+// name of their cluster in it, and a token for their hosts, would be let in unasked.
+func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge.Cost) {
+	for _, m := range all {
+		if m.asks {
+			out = append(out, converge.Cost{Machine: m.node.Name, Kind: converge.Enters, Why: whyAsk})
+		}
+	}
+	return out
+}
+
 // locked looks for machines that we cannot log in to, and what could be done about it;
 // others counts the machines beside them: they let us in, or boot and may. One that takes a
-// connection and says nothing is none of either.
+// connection and says nothing is none of either. Where a server of the cluster lets us in,
+// we are root on its nodes anyway, by way of Kubernetes, and a machine that knows an earlier
+// key of this token's knows us; nobody gets into another before somebody has agreed.
 func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err error) {
 	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
 	if err != nil {
@@ -165,95 +183,31 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err err
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var errs []error
+	known := false
 	for _, n := range c.spec.Machines() {
 		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
 		if n.External || !runs {
 			continue
 		}
 		wg.Go(func() {
-			m, hangs, err := c.tryLogin(ctx, n)
+			m, is, err := c.tryLogin(ctx, n)
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
+			known = known || n.Role == Server && (is == open || m != nil && m.gone > 0)
 			if m != nil {
 				out = append(out, *m)
-			} else if !hangs {
+			} else if is != silent {
 				others++
 			}
 		})
 	}
 	wg.Wait()
+	for i := range out {
+		out[i].asks = !known && !out[i].open && out[i].gone == 0
+	}
 	slices.SortFunc(out, func(a, b locked) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	return out, others, errors.Join(errs...)
-}
-
-// showTime bounds how long a machine may take to show which keys it has: one that takes a
-// connection and says nothing is for its own step to wait for.
-const showTime = 8 * time.Second
-
-// tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
-// that passes is for its own step to say. hangs says that it took too long to answer.
-func (c *Cluster) tryLogin(ctx context.Context, n Node) (m *locked, hangs bool, err error) {
-	sd, err := c.seed(n)
-	if err != nil {
-		return nil, false, err
-	}
-	if !n.Adopt {
-		if surely, err := c.toldOurKeys(ctx, n, sd.file); err != nil || surely {
-			return nil, false, err
-		}
-	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name) // nil unless it is ours
-	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
-		return nil, false, err
-	}
-	m = &locked{node: n, over: c.root(n.Name), open: true}
-	var auth *ssh.AuthError
-	limited, cancel := context.WithTimeout(ctx, showTime)
-	defer cancel()
-	switch have, err := c.authorized(limited, m, "show", ""); {
-	case ctx.Err() != nil:
-		return nil, false, ctx.Err()
-	case err == nil:
-		if m.keys = with(have, c.spec.Access.PublicKeys); len(m.keys) > len(have) {
-			return m, false, nil
-		}
-		return nil, false, nil
-	case errors.As(err, &auth), errors.Is(err, proxmox.ErrAgentNotRunning) && c.listens(ctx, n):
-		m, err = c.askKeys(ctx, n, vm)
-		return m, false, err
-	case limited.Err() != nil:
-		progress.Say(ctx, "%s takes more than %s to show which keys it has: left to its own step", n.Name, showTime)
-		return nil, true, nil
-	}
-	return nil, false, nil
-}
-
-// toldOurKeys reports whether a machine's only seed is the one with our keys. Where there
-// is another, somebody has made the machine anew since, and only it knows which it was told.
-func (c *Cluster) toldOurKeys(ctx context.Context, n Node, file string) (bool, error) {
-	volumes, err := c.Proxmox.Volumes(ctx, n.Host, c.spec.Image.SeedStorage, "")
-	ours, others := false, false
-	for _, v := range volumes {
-		ours = ours || v.Name() == file
-		others = others || v.Name() != file && c.seedsOf(map[string]bool{n.Name: true}, v.Name())
-	}
-	return ours && !others, err
-}
-
-// listens reports whether a machine's SSH server is there: then it is not that it boots.
-func (c *Cluster) listens(ctx context.Context, n Node) bool {
-	if n.DHCP() {
-		return false // its address is the agent's to tell
-	}
-	ctx, cancel := context.WithTimeout(ctx, knockTime)
-	defer cancel()
-	conn, err := c.dial(ctx, "tcp", c.guests[n.Name].addr)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close()
-	return true
 }
 
 // agentGrace is how long an agent may take to answer after the SSH server does: both

@@ -20,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -59,6 +60,9 @@ func (c *Cluster) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 		return k3s.Kubeconfig(ctx, r, c.spec.url(), c.spec.Name)
 	}
 	config, err := c.token(ctx, "", read)
+	if errors.As(err, new(*ssh.AuthError)) && c.Proxmox != nil {
+		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: go tool mage cluster:up adds a login, and asks before", err)
+	}
 	if err != nil {
 		return secret.Value{}, err
 	}

@@ -13,24 +13,27 @@ type CostKind string
 const (
 	Destroys CostKind = "destroy" // what is on it is gone afterwards
 	Stops    CostKind = "stop"    // it is away for a while, and comes back
+	Enters   CostKind = "enter"   // whoever runs this gets a login there, and had none
 )
 
 // Cost is what closing a difference costs people, beyond the time of the run.
 type Cost struct {
-	Machine string   `json:"machine"`         // what is destroyed or stops, by name
-	Kind    CostKind `json:"kind"`            // which of the two
+	Machine string   `json:"machine"`         // what is destroyed, stops or is entered, by name
+	Kind    CostKind `json:"kind"`            // which of these
 	Why     string   `json:"why,omitempty"`   // in a few words, e.g. "no longer in the file"
 	Holds   []string `json:"holds,omitempty"` // what has data there, e.g. "data (200GiB)"
 	Users   []string `json:"users,omitempty"` // whose work runs there
 	Away    string   `json:"away,omitempty"`  // for how long, as measured: "2 to 10 min"
 }
 
-// String says what happens, as in "wk-gpu1 is destroyed" or "wk-gpu1 is stopped, for 2 to
-// 10 min".
+// String says what happens, as in "wk-gpu1 is destroyed", "wk-gpu1 is stopped, for 2 to
+// 10 min" or "a login is added to wk-gpu1".
 func (c Cost) String() string {
 	switch {
 	case c.Kind == Destroys:
 		return c.Machine + " is destroyed"
+	case c.Kind == Enters:
+		return "a login is added to " + c.Machine
 	case c.Away == "":
 		return c.Machine + " is stopped"
 	}

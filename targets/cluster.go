@@ -34,10 +34,10 @@ func (Cluster) Plan(ctx context.Context, spec, charts *string, offline, json *bo
 	return with(ctx, o, (*session.Session).Plan)
 }
 
-// Up brings the world to what cluster.yaml says; run it again at any time. It asks before it restarts what runs or destroys a machine. Flags: -spec=FILE -charts=FOLDER -offline -json -yes -restart -destroy=A,B -nowait -timeout=1h.
-func (Cluster) Up(ctx context.Context, spec, charts, destroy *string, offline, json, yes, restart, nowait *bool, timeout *time.Duration) error {
+// Up brings the world to what cluster.yaml says; run it again at any time. It asks before it restarts what runs, destroys a machine or adds a login of yours to machines that others may have made. Flags: -spec=FILE -charts=FOLDER -offline -json -yes -restart -login -destroy=A,B -nowait -timeout=1h.
+func (Cluster) Up(ctx context.Context, spec, charts, destroy *string, offline, json, yes, restart, login, nowait *bool, timeout *time.Duration) error {
 	o := options(spec, json, yes, timeout)
-	o.Restart, o.Destroy = value(restart), value(destroy)
+	o.Restart, o.Login, o.Destroy = value(restart), value(login), value(destroy)
 	o.Charts, o.Offline = value(charts), value(offline)
 	o.Start, o.MakeKey, o.NoWait = true, true, value(nowait)
 	return with(ctx, o, (*session.Session).Up)

@@ -15,6 +15,7 @@ type Agreement struct {
 	Everything bool     // whatever it may be
 	Restarts   bool     // all that stops and comes back
 	Destroy    []string // what may be destroyed, by name, and stopped before
+	Logins     bool     // a login where whoever runs this had none
 
 	mu    sync.Mutex
 	shown map[thing]bool
@@ -43,10 +44,13 @@ func (a *Agreement) Agree(costs ...converge.Cost) {
 func (a *Agreement) Covers(c converge.Cost) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.Everything ||
-		a.Restarts && c.Kind == converge.Stops ||
-		slices.Contains(a.Destroy, c.Machine) ||
-		a.shown[thing{c.Machine, c.Kind}] || a.shown[thing{c.Machine, converge.Destroys}]
+	if a.Everything || a.shown[thing{c.Machine, c.Kind}] {
+		return true
+	}
+	if c.Kind == converge.Enters { // which of what may be destroyed is not said with it
+		return a.Logins
+	}
+	return a.Restarts && c.Kind == converge.Stops || slices.Contains(a.Destroy, c.Machine) || a.shown[thing{c.Machine, converge.Destroys}]
 }
 
 // Lacking returns what of a plan nobody has agreed to, in the order of the plan.
@@ -91,13 +95,18 @@ func (e *RefusedError) Error() string {
 // Flags are those that agree to just these costs, on the command line.
 func Flags(costs ...converge.Cost) string {
 	var flags, destroyed []string
+	kinds := map[converge.CostKind]bool{}
 	for _, c := range costs {
-		switch {
-		case c.Kind == converge.Destroys:
+		kinds[c.Kind] = true
+		if c.Kind == converge.Destroys {
 			destroyed = append(destroyed, c.Machine)
-		case len(flags) == 0:
-			flags = append(flags, "-restart")
 		}
+	}
+	if kinds[converge.Enters] {
+		flags = append(flags, "-login")
+	}
+	if kinds[converge.Stops] {
+		flags = append(flags, "-restart")
 	}
 	if len(destroyed) > 0 {
 		slices.Sort(destroyed)

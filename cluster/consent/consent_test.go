@@ -24,6 +24,10 @@ func stops(name string) converge.Cost {
 	return converge.Cost{Machine: name, Kind: converge.Stops, Why: "other memory", Away: "2 to 10 min"}
 }
 
+func enters(name string) converge.Cost {
+	return converge.Cost{Machine: name, Kind: converge.Enters, Why: "no server knows us"}
+}
+
 func TestWhatCovers(t *testing.T) {
 	for name, x := range map[string]struct {
 		a      *Agreement
@@ -39,6 +43,13 @@ func TestWhatCovers(t *testing.T) {
 		"named is that one alone":   {&Agreement{Destroy: []string{"a"}}, destroys("aa"), false},
 		"what is destroyed stops":   {&Agreement{Destroy: []string{"a"}}, stops("a"), true},
 		"others do not":             {&Agreement{Destroy: []string{"a"}}, stops("b"), false},
+		"nothing, enter":            {&Agreement{}, enters("a"), false},
+		"logins":                    {&Agreement{Logins: true}, enters("a"), true},
+		"logins destroy nothing":    {&Agreement{Logins: true}, destroys("a"), false},
+		"logins stop nothing":       {&Agreement{Logins: true}, stops("a"), false},
+		"restarts let nobody in":    {&Agreement{Restarts: true}, enters("a"), false},
+		"to destroy is no login":    {&Agreement{Destroy: []string{"a"}}, enters("a"), false},
+		"everything is logins too":  {&Agreement{Everything: true}, enters("a"), true},
 		"an empty name is nobody's": {&Agreement{Destroy: nil}, destroys(""), false},
 	} {
 		assert.Equal(t, x.covers, x.a.Covers(x.cost), name)
@@ -50,6 +61,10 @@ func TestWhatCovers(t *testing.T) {
 	assert.False(t, shown.Covers(stops("b")))
 	shown.Agree(destroys("b"))
 	assert.True(t, shown.Covers(stops("b")))
+	assert.False(t, shown.Covers(enters("b")), "that it goes does not say that somebody may look into it")
+	shown.Agree(enters("c"))
+	assert.True(t, shown.Covers(enters("c")))
+	assert.False(t, shown.Covers(stops("c")))
 }
 
 // Whatever a plan costs: what is lacking is what May refuses, nothing else, and both who
@@ -62,14 +77,17 @@ func TestAgreementsHold(t *testing.T) {
 			it := converge.Item{Step: fmt.Sprint(i), Verdict: converge.Change}
 			for range r.IntN(3) {
 				cost := stops(fmt.Sprintf("m%d", r.IntN(5)))
-				if r.IntN(2) == 0 {
+				switch r.IntN(3) {
+				case 0:
 					cost = destroys(cost.Machine)
+				case 1:
+					cost = enters(cost.Machine)
 				}
 				it.Costs = append(it.Costs, cost)
 			}
 			plan.Items = append(plan.Items, it)
 		}
-		a := &Agreement{Restarts: r.IntN(2) == 0}
+		a := &Agreement{Restarts: r.IntN(2) == 0, Logins: r.IntN(2) == 0}
 		for i := range 5 {
 			if r.IntN(3) == 0 {
 				a.Destroy = append(a.Destroy, fmt.Sprintf("m%d", i))
@@ -89,7 +107,7 @@ func TestAgreementsHold(t *testing.T) {
 		require.Equal(t, lacking, refused, "seed %d", seed)
 		flags := Flags(lacking...)
 		require.Equal(t, len(lacking) == 0, flags == "", "seed %d", seed)
-		byFlags := &Agreement{Restarts: a.Restarts || strings.Contains(flags, "-restart"), Destroy: a.Destroy}
+		byFlags := &Agreement{Restarts: a.Restarts || strings.Contains(flags, "-restart"), Logins: a.Logins || strings.Contains(flags, "-login"), Destroy: a.Destroy}
 		if _, names, ok := strings.Cut(flags, "-destroy="); ok {
 			byFlags.Destroy = append(slices.Clone(a.Destroy), strings.Split(names, ",")...)
 		}
@@ -106,6 +124,7 @@ func TestARefusalSaysWhat(t *testing.T) {
 	assert.EqualError(t, err, "not done, since nobody has agreed to it: wk4 is destroyed (no longer in the file); "+
 		"wk1 is stopped, for 2 to 10 min (other memory)\n  run it again, and it asks")
 	assert.Equal(t, "-restart -destroy=wk3,wk4", Flags(destroys("wk4"), stops("wk1"), destroys("wk3"), destroys("wk4")))
+	assert.Equal(t, "-login -restart -destroy=wk4", Flags(destroys("wk4"), stops("wk1"), enters("wk1"), enters("wk4")))
 }
 
 // podOn is a pod of some owner's; what nobody makes again has none.

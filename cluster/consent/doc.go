@@ -1,6 +1,6 @@
 // Package consent is the one rule by which changes are agreed to: nothing that somebody
-// may miss is stopped, and nothing with data is destroyed, before somebody has said yes to
-// just that.
+// may miss is stopped, nothing with data is destroyed, and nobody gets a login to machines
+// that others may have made, before somebody has said yes to just that.
 //
 // What a change would cost is said by the steps of package cluster, as a [converge.Cost]:
 // the machine, what is on it, whose work ends, for how long. An [Agreement] is what somebody has said

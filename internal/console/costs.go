@@ -41,14 +41,20 @@ func (c *Console) costs(to face, costs []converge.Cost) string {
 	return out.String()
 }
 
-// merged has one cost for each thing: what several steps do to it, and the worst of that.
+// merged has one cost for each thing: what several steps do to it, and the worst of that. A
+// login is another matter than what becomes of a machine, and said beside it.
 func merged(costs []converge.Cost) []converge.Cost {
+	type matter struct {
+		of     string
+		enters bool
+	}
 	var out []converge.Cost
-	at := map[string]int{}
+	at := map[matter]int{}
 	for _, cost := range costs {
-		i, ok := at[cost.Machine]
+		about := matter{cost.Machine, cost.Kind == converge.Enters}
+		i, ok := at[about]
 		if !ok {
-			at[cost.Machine] = len(out)
+			at[about] = len(out)
 			out = append(out, cost)
 			continue
 		}
@@ -83,8 +89,8 @@ func union(a, b []string) []string {
 
 // costHead says what happens to whom, of several together.
 func costHead(g folded[converge.Cost]) string {
-	if len(g.names) == 1 {
-		return converge.Cost{Machine: g.names[0], Kind: g.what.Kind, Away: g.what.Away}.String()
+	if len(g.names) == 1 || g.what.Kind == converge.Enters {
+		return converge.Cost{Machine: several(g.names), Kind: g.what.Kind, Away: g.what.Away}.String()
 	}
 	head := several(g.names) + " are "
 	switch {

@@ -23,6 +23,9 @@ func lost() []converge.Cost {
 			Holds: []string{"disk data (2TiB)", "volume jupyterhub/claim-eve (10Gi)"}},
 		{Machine: "wk-gpu4", Kind: converge.Stops, Why: "drained, and out of Kubernetes", Away: away},
 		{Machine: "monitoring", Kind: converge.Destroys, Why: "no longer in the file"},
+		{Machine: "wk-gpu1", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run's"},
+		{Machine: "wk-gpu4", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run's"},
+		{Machine: "edge", Kind: converge.Enters, Why: "another reason"},
 		{Machine: "disk models of wk-gpu2", Kind: converge.Stops, Why: "no longer in the file: pulled out, its volume is kept", Holds: []string{"500GiB"}},
 	}
 }

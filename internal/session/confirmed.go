@@ -151,7 +151,8 @@ func costsShown(p *converge.Plan) losses {
 // are only counted ("3 other pods") come and go.
 func (l losses) lack(c converge.Cost) []string {
 	var out []string
-	if !l[loss{c.Machine, string(c.Kind), ""}] && !l[loss{c.Machine, string(converge.Destroys), ""}] {
+	destroyed := c.Kind != converge.Enters && l[loss{c.Machine, string(converge.Destroys), ""}]
+	if !destroyed && !l[loss{c.Machine, string(c.Kind), ""}] {
 		out = append(out, c.String())
 	}
 	for _, what := range slices.Concat(c.Users, c.Holds) {

@@ -21,7 +21,7 @@ import (
 type wish struct {
 	question string // e.g. "Go on?"
 	name     string // what is typed where something is destroyed; empty: what is destroyed, or the cluster's name
-	narrow   bool   // -restart and -destroy are flags of the command
+	narrow   bool   // -login, -restart and -destroy are flags of the command
 	show     bool   // the whole plan, before the question
 }
 
@@ -37,7 +37,7 @@ func (w wish) flags(costs ...converge.Cost) string {
 // and asked about, once; from then on the graph does that and no more. The plan is nil
 // where nobody has to be asked, whatever there is to do.
 func (s *Session) agree(ctx context.Context, g *converge.Graph, w wish) (*converge.Plan, error) {
-	agreed := &consent.Agreement{Everything: s.opt.Yes, Restarts: s.opt.Restart, Destroy: splitNames(s.opt.Destroy)}
+	agreed := &consent.Agreement{Everything: s.opt.Yes, Restarts: s.opt.Restart, Logins: s.opt.Login, Destroy: splitNames(s.opt.Destroy)}
 	g.May = agreed.May
 	if s.opt.Yes {
 		return nil, nil

@@ -264,3 +264,55 @@ func TestVerbsAsk(t *testing.T) {
 		require.NoError(t, w.do(asking, Options{}, typing("one\n", (*Session).Down)))
 	})
 }
+
+// another is somebody else, with another key in another folder, and a copy of the file.
+func (w *site) another() *site {
+	o := &site{t: w.t, sim: w.sim, kube: w.kube, dir: w.t.TempDir()}
+	require.NoError(w.t, makeKey(filepath.Join(o.dir, "id_ed25519")))
+	return o
+}
+
+// Whoever has a copy of the file is asked before their key gets into machines that others
+// have made, and no look and no other verb lets it in.
+func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		require.NoError(t, w.do(asking, Options{}, (*Session).Up))
+		time.Sleep(time.Minute)
+		before := len(w.sim.Requests())
+		eve := w.another()
+		const asks = "a login is added to gpu1, gpu2, server1: no server of the cluster knows a key of this run's"
+		for name, x := range map[string]struct {
+			o     Options
+			do    func(*Session, context.Context) error
+			code  int
+			shows string
+		}{
+			"plan":            {Options{}, (*Session).Plan, pending, asks},
+			"plan, in JSON":   {Options{JSON: true}, (*Session).Plan, pending, `"costs":[{"machine":"gpu1","kind":"enter","why":"no server`},
+			"status":          {Options{}, (*Session).Status, pending, "server1"},
+			"kubeconfig":      {Options{}, (*Session).Kubeconfig, 1, "go tool mage cluster:up adds a login, and asks before"},
+			"gpu:verify":      {Options{}, (*Session).GPUVerify, 1, "go tool mage cluster:up adds a login, and asks before"},
+			"node:drain":      {Options{Node: "gpu1", Yes: true}, (*Session).NodeDrain, 1, "gpu1"},
+			"node:cycle":      {Options{Node: "gpu1", Yes: true}, (*Session).NodeCycle, 1, "gpu1"},
+			"node:replace":    {Options{Node: "gpu1", Yes: true, Force: true}, (*Session).NodeReplace, 1, "gpu1"},
+			"up, nobody here": {Options{}, (*Session).Up, refused, "nothing was changed: nobody is here to ask: add -login, or -yes\n"},
+			"other flags":     {Options{Restart: true, Destroy: "gpu1,gpu2,server1,one"}, (*Session).Up, refused, "add -login, or -yes\n"},
+			"up, and no":      {Options{}, typing("\n", (*Session).Up), refused, "Go on? [y/N] "},
+			"up, the name":    {Options{}, typing("one\n", (*Session).Up), refused, asks},
+		} {
+			err := eve.do(asking, x.o, x.do)
+			require.Error(t, err, name)
+			assert.Equal(t, x.code, code(err), name)
+			assert.Contains(t, eve.data.String()+eve.talk.String()+err.Error()+"\n", x.shows, name)
+			assert.Empty(t, eve.changed(before), name)
+		}
+		require.NoError(t, eve.do(asking, Options{}, typing("y\n", (*Session).Up)))
+		require.NoError(t, eve.do(asking, Options{}, (*Session).Plan))
+		for _, o := range []Options{{Login: true}, {Yes: true}} {
+			require.NoError(t, w.another().do(asking, o, (*Session).Up))
+		}
+		require.NoError(t, w.do(asking, Options{}, (*Session).Plan), "the first one's key stays")
+	})
+}

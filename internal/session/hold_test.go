@@ -344,6 +344,7 @@ func TestMoreCostsThanWereShown(t *testing.T) {
 	assert.Empty(t, notShown(shown, plan("12", cost(converge.Destroys, "the notebook of ada"))), "what is destroyed may be stopped")
 	assert.Equal(t, []string{"gpu1 is stopped, and with it the notebook of eve"}, notShown(plan("12", cost(converge.Stops, "the notebook of eve")), shown))
 	assert.Equal(t, []string{"gpu1 is destroyed"}, notShown(plan("12", cost(converge.Destroys)), shown))
+	assert.Equal(t, []string{"a login is added to gpu1"}, notShown(plan("12", cost(converge.Enters)), plan("12", cost(converge.Destroys))))
 	more := ada
 	more.Holds = []string{"disk data (50GiB)", "3 TiB of eve's"}
 	assert.Equal(t, []string{"gpu1 is stopped, and with it 3 TiB of eve's"}, notShown(plan("12", more), shown))

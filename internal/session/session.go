@@ -34,6 +34,7 @@ type Options struct {
 	Yes     bool          // do not ask
 	NoWait  bool          // end, with exit code 4, where another run changes the cluster
 	Restart bool          // what comes back may be stopped
+	Login   bool          // logins may be added to machines that know none of this run's keys
 	Destroy string        // what may be destroyed, by name, with commas
 	Timeout time.Duration // of the whole command; 0: none
 	Start   bool          // start the lab where it is needed and does not run

@@ -1,0 +1,192 @@
+package cluster_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+// asAnother has the commands to come be those of somebody else: another folder, another
+// token, and a copy of the file.
+func (w *world) asAnother(t testing.TB) {
+	t.Helper()
+	w.dir, w.keys = filepath.Join(t.TempDir(), "another", "machine"), tokenKey(t, "the secret of somebody else's token")
+}
+
+// costsOf are what a plan of up says that it costs.
+func (w *world) costsOf(t testing.TB, spec *cluster.Spec) []converge.Cost {
+	t.Helper()
+	c := w.cluster(t, spec)
+	defer c.Close()
+	plan, err := c.Up().Plan(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, plan.Err())
+	return (&consent.Agreement{}).Lacking(plan)
+}
+
+// agreeing brings the world to what the file says, as far as somebody has agreed to it.
+func (w *world) agreeing(t testing.TB, spec *cluster.Spec, a *consent.Agreement) error {
+	t.Helper()
+	c := w.cluster(t, spec)
+	defer c.Close()
+	up := c.Up()
+	up.May = a.May
+	_, err := up.Run(t.Context(), w.listen(t))
+	return err
+}
+
+// Whoever has a file with the name of somebody else's cluster, and a token for the same
+// Proxmox, is let into none of its machines before they have agreed to just that.
+func TestNobodyIsLetInUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, duo)
+		w.up(t, spec)
+		cp1, wk1, before := w.authorized(t, "cp1"), w.authorized(t, "wk1"), w.now()
+		home := w.dir
+		w.asAnother(t)
+		costs := w.costsOf(t, spec)
+		var said []string
+		for _, c := range costs {
+			said = append(said, c.String()+": "+c.Why)
+		}
+		const why = ": no server of the cluster knows a key of this run's: it was made from another folder, with another token or by somebody else"
+		assert.Equal(t, []string{"a login is added to cp1" + why, "a login is added to wk1" + why}, said)
+
+		err := w.agreeing(t, spec, &consent.Agreement{Restarts: true, Destroy: []string{"cp1", "wk1", "duo"}})
+		var no *consent.RefusedError
+		require.ErrorAs(t, err, &no, "somebody is let in unasked")
+		assert.Equal(t, "login", no.Step)
+		assert.Equal(t, changes{}, before.changes())
+		assert.Equal(t, [][]string{cp1, wk1}, [][]string{w.authorized(t, "cp1"), w.authorized(t, "wk1")})
+		assert.NoDirExists(t, w.dir)
+
+		agreed := &consent.Agreement{}
+		agreed.Agree(costs[0])
+		require.ErrorAs(t, w.agreeing(t, spec, agreed), &no, "to one of them")
+		assert.Equal(t, costs[1:], no.Costs)
+		assert.Equal(t, changes{}, before.changes())
+		require.NoError(t, w.agreeing(t, spec, &consent.Agreement{Logins: true}))
+		assert.Equal(t, cp1, w.authorized(t, "cp1")[:1], "the others' keys stay")
+		assert.Len(t, w.authorized(t, "wk1"), 2)
+		assert.Empty(t, w.plan(t, spec))
+
+		// From then on they are one of those whose cluster it is, also in machines that another of them makes.
+		other, keys := w.dir, w.keys
+		w.dir, w.keys = home, nil
+		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "wk1", true)))
+		time.Sleep(time.Minute)
+		w.dir, w.keys = other, keys
+		assert.NotEmpty(t, onlyLogin(w.plan(t, spec)))
+		assert.Empty(t, w.costsOf(t, spec), "a login on a server is one on every node, by way of Kubernetes")
+		require.NoError(t, w.agreeing(t, spec, &consent.Agreement{}))
+		assert.Empty(t, w.plan(t, spec))
+	})
+}
+
+// That somebody has a machine of their own in the cluster, made while the others were off,
+// is no way into those.
+func TestAMachineOfOnesOwnIsNoWayIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, duo)
+		w.up(t, spec)
+		w.byHand(t, spec, "cp1", "stop")
+		w.byHand(t, spec, "wk1", "stop")
+		w.asAnother(t)
+		more := parse(t, duo+"  own: {count: 1, addresses: [10.0.0.31]}\n")
+		require.Error(t, w.agreeing(t, more, &consent.Agreement{}))
+		require.Contains(t, w.names(), "own1")
+		keys := [][]string{w.authorized(t, "cp1"), w.authorized(t, "wk1")}
+		time.Sleep(time.Hour)
+		assert.Len(t, w.costsOf(t, more), 2)
+		require.ErrorAs(t, w.agreeing(t, more, &consent.Agreement{}), new(*consent.RefusedError))
+		assert.Equal(t, keys, [][]string{w.authorized(t, "cp1"), w.authorized(t, "wk1")})
+	})
+}
+
+// A token that was let in is not asked about again when its secret is made anew: Proxmox
+// vouches that it is the same. Another token is.
+func TestATokenIsLetInOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		of := func(id string) *cluster.Spec {
+			return parse(t, replace(t, duo, "{endpoint: lab}", "{endpoint: 'https://pve1:8006', host: pve1, token: '"+id+"', secret: 'env:TOKEN'}\ndefaults: {storage: vmdata}"))
+		}
+		w.keys = tokenKey(t, "the first secret")
+		w.up(t, of("ada@pve!one"))
+		w.keys = named(t) // a colleague, who makes a node anew, which knows no token
+		w.up(t, of("ada@pve!one"))
+		require.NoError(t, w.verb(t, of("ada@pve!one"), replaced(t.Context(), "wk1", true)))
+		time.Sleep(time.Minute)
+		w.keys = tokenKey(t, "the second secret")
+		assert.Empty(t, w.costsOf(t, of("ada@pve!one")))
+		assert.Len(t, w.costsOf(t, of("eve@pve!one")), 2)
+		require.NoError(t, w.agreeing(t, of("ada@pve!one"), &consent.Agreement{}))
+		assert.Empty(t, w.plan(t, of("ada@pve!one")))
+	})
+}
+
+// What only looks, and every verb beside up, adds no login: where there is none it says so,
+// and what would add one.
+func TestVerbsLetNobodyIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, duo)
+		w.up(t, spec)
+		w.asAnother(t)
+		before := w.now()
+		planned := func(g *converge.Graph, err error) error { // as the commands do, before anything else
+			require.NoError(t, err)
+			plan, err := g.Plan(t.Context())
+			require.NoError(t, err)
+			if err := plan.Err(); err != nil {
+				return err
+			}
+			_, err = g.Run(t.Context(), func(converge.Event) {})
+			return err
+		}
+		for what, do := range map[string]func(context.Context, *cluster.Cluster) error{
+			"cluster:plan": func(ctx context.Context, c *cluster.Cluster) error {
+				_, err := c.Up().Plan(ctx)
+				return err
+			},
+			"gpu:verify": func(ctx context.Context, c *cluster.Cluster) error {
+				g, _ := c.GPUVerify()
+				_, err := g.Run(ctx, func(converge.Event) {})
+				return err
+			},
+			"cluster:kubeconfig": func(ctx context.Context, c *cluster.Cluster) error { return c.WriteKubeconfig(ctx) },
+			"node:drain":         func(_ context.Context, c *cluster.Cluster) error { return planned(c.NodeDrain("wk1")) },
+			"node:uncordon":      func(_ context.Context, c *cluster.Cluster) error { return planned(c.NodeUncordon("wk1")) },
+			"node:cycle":         func(ctx context.Context, c *cluster.Cluster) error { return planned(c.NodeCycle(ctx, "wk1", false)) },
+			"node:replace":       func(ctx context.Context, c *cluster.Cluster) error { return planned(c.NodeReplace(ctx, "wk1", false)) },
+		} {
+			c := w.cluster(t, spec)
+			err := do(t.Context(), c)
+			c.Close()
+			if what == "cluster:plan" {
+				require.NoError(t, err, "it shows the step")
+			} else {
+				require.ErrorContains(t, err, "does not let ubuntu in", what)
+				assert.ErrorContains(t, err, "go tool mage cluster:up adds a login, and asks before", what)
+			}
+			assert.Equal(t, changes{}, before.changes(), what)
+			assert.NoDirExists(t, w.dir, what)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// door is what a machine was seen to be for our keys.
+type door int
+
+const (
+	unseen door = iota // it cannot be reached, boots, or does not let us in
+	open               // it lets us in, or surely does
+	silent             // it took too long to answer
+)
+
+// showTime bounds how long a machine may take to show which keys it has: one that takes a
+// connection and says nothing is for its own step to wait for.
+const showTime = 8 * time.Second
+
+// tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
+// that passes is for its own step to say.
+func (c *Cluster) tryLogin(ctx context.Context, n Node) (m *locked, is door, err error) {
+	sd, err := c.seed(n)
+	if err != nil {
+		return nil, unseen, err
+	}
+	if !n.Adopt {
+		if surely, err := c.toldOurKeys(ctx, n, sd.file); err != nil || surely {
+			return nil, open, err
+		}
+	}
+	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name) // nil unless it is ours
+	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
+		return nil, unseen, err
+	}
+	m = &locked{node: n, over: c.root(n.Name), open: true}
+	var auth *ssh.AuthError
+	limited, cancel := context.WithTimeout(ctx, showTime)
+	defer cancel()
+	switch have, err := c.shown(limited, m); {
+	case ctx.Err() != nil:
+		return nil, unseen, ctx.Err()
+	case err == nil:
+		if m.keys = with(have, c.spec.Access.PublicKeys); len(m.keys) > len(have) {
+			return m, open, nil
+		}
+		return nil, open, nil
+	case errors.As(err, &auth), errors.Is(err, proxmox.ErrAgentNotRunning) && c.listens(ctx, n):
+		m, err = c.askKeys(ctx, n, vm)
+		return m, unseen, err
+	case limited.Err() != nil:
+		progress.Say(ctx, "%s takes more than %s to show which keys it has: left to its own step", n.Name, showTime)
+		return nil, silent, nil
+	}
+	return nil, unseen, nil
+}
+
+// shown returns the keys that a machine shows to those whom it lets in. It may have been made
+// anew, by somebody else, since its host key was kept here.
+func (c *Cluster) shown(ctx context.Context, m *locked) ([]string, error) {
+	have, err := c.authorized(ctx, m, "show", "")
+	var wrong *ssh.HostKeyError
+	if !errors.As(err, &wrong) || wrong.Got == "" {
+		return have, err
+	}
+	if err := c.hosts.Store(c.guests[m.node.Name].addr); err != nil {
+		return nil, err
+	}
+	return c.authorized(ctx, m, "show", "")
+}
+
+// toldOurKeys reports whether a machine's only seed is the one with our keys. Where there
+// is another, somebody has made the machine anew since, and only it knows which it was told.
+func (c *Cluster) toldOurKeys(ctx context.Context, n Node, file string) (bool, error) {
+	volumes, err := c.Proxmox.Volumes(ctx, n.Host, c.spec.Image.SeedStorage, "")
+	ours, others := false, false
+	for _, v := range volumes {
+		ours = ours || v.Name() == file
+		others = others || v.Name() != file && c.seedsOf(map[string]bool{n.Name: true}, v.Name())
+	}
+	return ours && !others, err
+}
+
+// listens reports whether a machine's SSH server is there: then it is not that it boots.
+func (c *Cluster) listens(ctx context.Context, n Node) bool {
+	if n.DHCP() {
+		return false // its address is the agent's to tell
+	}
+	ctx, cancel := context.WithTimeout(ctx, knockTime)
+	defer cancel()
+	conn, err := c.dial(ctx, "tcp", c.guests[n.Name].addr)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
