@@ -1,4 +1,4 @@
-// Command homelab makes a folder for a cluster of your own:
+// Command homelab makes a folder for a cluster of your own.
 //
 //	go run github.com/cps-gpu/homelab/cmd/homelab@latest new my-cluster
 //

@@ -103,13 +103,14 @@ var owners = map[string][]string{
 
 type pkg struct {
 	ImportPath string
+	Name, Doc  string
 	Imports    []string
 	Standard   bool
 }
 
 func list(t *testing.T, args ...string) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Standard"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Name,Doc,Imports,Standard"}, args...)...)
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

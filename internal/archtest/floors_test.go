@@ -1,0 +1,139 @@
+package archtest_test
+
+import (
+	"flag"
+	"fmt"
+	"go/doc"
+	"html"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the floor plan of docs/architecture.md")
+
+// rooms are the packages by what they are for, from the street to the cellar.
+func rooms() []floor {
+	return []floor{
+		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/console", "internal/trial"}},
+		{"The whole", []string{"cluster", "cluster/consent", "cluster/draft", "internal/labmodel"}},
+		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/internal/reserved", "jupyterhub"}},
+		{"Played worlds", []string{"sim/pvesim", "sim/guest", "sim/qemu", "sim/kubesim", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
+		{"Kubernetes", []string{"kube", "kube/chart", "kube/chart/pins"}},
+		{"Machines", []string{"proxmox", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "remote", "remote/ssh", "remote/remotetest", "internal/faults"}},
+		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret"}},
+		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660",
+			"internal/yamlbound", "internal/printable", "internal/facts", "internal/archtest"}},
+	}
+}
+
+type floor struct {
+	name  string
+	rooms []string
+}
+
+// TestFloorPlan: the picture and the table of docs/architecture.md are the code's.
+func TestFloorPlan(t *testing.T) {
+	pkgs := map[string]pkg{}
+	for _, p := range list(t, "./...") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if !inside(name, "examples") && !inside(name, "magefiles") && !inside(name, "docs") {
+			pkgs[name] = p
+		}
+	}
+	var placed []string
+	for _, f := range rooms() {
+		placed = append(placed, f.rooms...)
+	}
+	for at, f := range rooms() {
+		for _, name := range f.rooms {
+			for _, imp := range pkgs[name].Imports {
+				on := slices.IndexFunc(rooms(), func(f floor) bool { return slices.Contains(f.rooms, strings.TrimPrefix(imp, module)) })
+				assert.True(t, on < 0 || on >= at, "%s imports %s, from a floor above it", name, imp)
+			}
+		}
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(pkgs)), placed, "each package stands on one floor")
+	same(t, "../../docs/pictures/floors.svg", func(string) string { return picture() })
+	same(t, "../../docs/architecture.md", func(now string) string {
+		const begin, end = "<!-- rooms -->\n", "<!-- end of rooms -->"
+		before, rest, ok := strings.Cut(now, begin)
+		require.True(t, ok)
+		_, after, ok := strings.Cut(rest, end)
+		require.True(t, ok)
+		return before + begin + table(pkgs) + end + after
+	})
+}
+
+// same compares a file with what it should be, or writes it with -update.
+func same(t *testing.T, file string, want func(now string) string) {
+	t.Helper()
+	now, err := os.ReadFile(file)
+	if !*update || !os.IsNotExist(err) {
+		require.NoError(t, err)
+	}
+	text := want(string(now))
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return
+	}
+	assert.Equal(t, text, string(now), "%s is not what the code is: go test ./internal/archtest -update", file)
+}
+
+// table says what each package is, and on which of ours it stands.
+func table(pkgs map[string]pkg) string {
+	var b strings.Builder
+	for _, f := range rooms() {
+		fmt.Fprintf(&b, "\n### %s\n\n| package | | stands on |\n|---|---|---|\n", f.name)
+		for _, name := range f.rooms {
+			p, ok := pkgs[name]
+			if !ok {
+				continue
+			}
+			var on []string
+			for _, imp := range p.Imports {
+				if ours, ok := strings.CutPrefix(imp, module); ok && !slices.Contains(leaves, ours) {
+					on = append(on, "`"+ours+"`")
+				}
+			}
+			what := new(doc.Package).Synopsis(p.Doc)
+			what = strings.TrimPrefix(strings.TrimPrefix(what, "Package "+p.Name+" "), "Command "+name[strings.LastIndex(name, "/")+1:]+" ")
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, strings.ReplaceAll(what, "|", "\\|"), strings.Join(on, ", "))
+		}
+	}
+	return b.String() + "\n"
+}
+
+// picture draws the floors, the street on top.
+func picture() string {
+	const width, room, high, left, gap = 1000, 150, 34, 170, 10
+	perRow := (width - left) / (room + gap)
+	var b strings.Builder
+	y := 10
+	for i, f := range rooms() {
+		rows := (len(f.rooms) + perRow - 1) / perRow
+		height := rows*(high+gap) + gap
+		fmt.Fprintf(&b, `<rect x="4" y="%d" width="%d" height="%d" rx="8" class="f%d"/>`+"\n", y, width-8, height, i%2)
+		fmt.Fprintf(&b, `<text x="18" y="%d" class="n">%s</text>`+"\n", y+height/2+5, html.EscapeString(f.name))
+		for k, r := range f.rooms {
+			x, at := left+k%perRow*(room+gap), y+gap+k/perRow*(high+gap)
+			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" rx="5" class="r"/><text x="%d" y="%d" class="t">%s</text>`+"\n",
+				x, at, room, high, x+room/2, at+22, html.EscapeString(short(r)))
+		}
+		y += height + 6
+	}
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t" font-family="system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif">
+<title id="t">The packages, floor by floor: each imports only from its own floor and below</title>
+<style>.f0{fill:#eef3f8}.f1{fill:#f6f2ea}.r{fill:#fff;stroke:#9aa8b5}.n{font-size:14px;font-weight:600;fill:#24313d}.t{font-size:12px;text-anchor:middle;fill:#24313d}
+@media (prefers-color-scheme:dark){.f0{fill:#1d2730}.f1{fill:#26221b}.r{fill:#10161b;stroke:#5b6975}.n,.t{fill:#dfe7ee}}</style>
+%s</svg>
+`, width, y+4, width, y+4, b.String())
+}
+
+// short is a package's name as it fits into its room.
+func short(name string) string { return strings.Replace(name, "internal/", "", 1) }
