@@ -96,8 +96,8 @@ func TestRollingCampaign(t *testing.T) {
 			require.NotEmpty(t, x.seen(), "%s asks nothing of anybody", r.name)
 			all = hurdles(x.seen())
 		})
-		for i := 0; i < len(all); i += every {
-			h := all[(i+runs)%len(all)]
+		for i, offset := 0, runs; i < len(all); i += every {
+			h := all[(i+offset)%len(all)]
 			runs++
 			t.Run(r.name+" "+h.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
