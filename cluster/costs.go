@@ -139,7 +139,7 @@ func (c *Cluster) costsOfCards(n Node) func(context.Context, *allotment, drift.D
 		if len(n.GPUs.Mapping) > 0 {
 			return nil // refused
 		}
-		if others := a.holders(n.Name); len(others) > 0 {
+		if others := a.holders(n.Name); slices.ContainsFunc(others, func(other string) bool { return !a.shrinks(other) }) {
 			return c.stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, others...)...)...)
 		}
 		var have []string

@@ -71,6 +71,9 @@ func (c *Cluster) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Co
 func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range u.parts {
+		if _, held := u.held[r.Part]; held {
+			continue
+		}
 		client, err := c.kube(ctx)
 		if errors.Is(err, errUnformed) { // nor can it be taken away
 			continue

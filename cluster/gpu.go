@@ -58,7 +58,7 @@ func (c *Cluster) driverStep(n Node) *converge.Resource[driverSeen] {
 			return c.loadDriver(ctx, n, s)
 		},
 		Settle: driverTime,
-		Poll:   3 * time.Second,
+		Poll:   driverPoll,
 	}
 }
 
@@ -80,8 +80,11 @@ func secureBootOn(machine string) string {
 		"write nvidia: {driver: {mode: prebuilt}} where its system is Ubuntu, or switch Secure Boot off in its firmware and give it an EFI disk without keys", machine)
 }
 
-// driverTime is how long a driver may take to bring up its GPUs after boot.
-const driverTime = 90 * time.Second
+// How long a driver may take to bring up its GPUs after boot, and how often it is looked at.
+const (
+	driverTime = 90 * time.Second
+	driverPoll = 3 * time.Second
+)
 
 // installed names the series that is on a machine, so that it stays.
 func installed(s nvidia.DriverState) string {

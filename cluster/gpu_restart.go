@@ -20,11 +20,15 @@ func (s driverSeen) came() drift.Diff {
 	return slices.DeleteFunc(s.want.DiffPackages(s.DriverState), func(f drift.Field) bool { return strings.HasPrefix(f.Path, "hold/") })
 }
 
+// failed reports whether the driver was tried and did not load. One that is loaded has its
+// words in the kernel's log, too, and they are not about another that is installed.
+func (s driverSeen) failed() bool { return s.Loaded == "" && len(s.Log) > 0 }
+
 // mayLoad reports whether a node may have to be started for its driver: what that costs is
 // said before, and without it [Cluster.loadDriver] restarts nothing.
 func (s driverSeen) mayLoad() bool {
 	if s.came().Empty() {
-		return len(s.Log) == 0 && s.want.Diff(s.DriverState).Effect() == drift.Restart // else a start does not help
+		return !s.failed() && s.want.Diff(s.DriverState).Effect() == drift.Restart // else a start does not help
 	}
 	return true
 }
@@ -41,13 +45,18 @@ func (c *Cluster) loadDriver(ctx context.Context, n Node, before driverSeen) err
 	// Another mode's modules may be of the version that is loaded: whether they load is
 	// seen at a start only.
 	switched := slices.ContainsFunc(came, func(f drift.Field) bool { return f.Path == nvidia.FieldMode })
-	if !before.mayLoad() || !switched && (before.want.Diff(now).Effect() != drift.Restart || came.Empty() && len(now.Log) > 0) {
+	if !before.mayLoad() || !switched && before.want.Diff(now).Effect() != drift.Restart {
 		return nil
 	}
 	progress.Say(ctx, "restarting %s, which loads the driver", n.Name)
 	if !c.met(ctx, n.Name).absent.Load() { // else it was made just now, and nobody misses it yet
 		if was, err := c.observeNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, errUnformed) {
-			return c.takeDown(ctx, n, func(ctx context.Context) error { return c.restart(ctx, n) })
+			return c.takeDown(ctx, n, func(ctx context.Context) error {
+				if err := c.restart(ctx, n); err != nil {
+					return err
+				}
+				return c.waitDriver(ctx, n, before.want.Diff)
+			})
 		}
 	}
 	if err := c.restart(ctx, n); err != nil {
@@ -69,6 +78,37 @@ func (c *Cluster) restart(ctx context.Context, n Node) error {
 		return err
 	}
 	return c.Proxmox.Start(ctx, vm)
+}
+
+// waitDriver waits until a node that was started has all of its cards up, and nothing is
+// wrong with its driver for which it would have to start again. It is for one whose turn it
+// is: of a driver that loads nowhere, or a card that does not come up, one node is to fall ill.
+func (c *Cluster) waitDriver(ctx context.Context, n Node, wrong func(nvidia.DriverState) drift.Diff) error {
+	if err := c.waitBooted(ctx, n); err != nil {
+		return err
+	}
+	rule := wait.Rule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all up"}
+	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+		s, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
+		if err != nil {
+			return "", err
+		}
+		if d := wrong(s); d.Effect() == drift.Restart {
+			return d.String(), nil
+		}
+		return nvidia.DiffGPUs(s, n.GPUs.Count).String(), nil
+	})
+}
+
+// moreCards gives a VM more cards by do, and waits until its driver has brought them up,
+// where it has one that works. On a machine that nobody can log in to now there is nothing
+// to wait for that could be seen: its own steps say so.
+func (c *Cluster) moreCards(ctx context.Context, n Node, do func() error) error {
+	before, unseen := nvidia.ObserveDriver(ctx, c.root(n.Name))
+	if err := do(); err != nil || unseen != nil || len(before.GPUs()) == 0 {
+		return err
+	}
+	return c.waitDriver(ctx, n, func(nvidia.DriverState) drift.Diff { return nil })
 }
 
 // waitBooted waits until a node can be logged in to again.

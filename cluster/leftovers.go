@@ -137,38 +137,22 @@ func (r rest) diff() drift.Diff {
 	return d
 }
 
-// unneeded is what earlier files asked for, on the hosts and in Kubernetes.
-type unneeded struct {
-	rests []rest
-	parts []record
-	given []record // of parts that Fleet deploys now
-}
-
 // leftoversStep clears what earlier files asked for: parts of the platform, seeds,
-// mappings, templates.
+// mappings, templates. It looks once more before it does: between the look that was shown
+// and the answer to a question may be hours.
 func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
 	return &converge.Resource[unneeded]{
-		ID: "leftovers",
-		Observe: func(ctx context.Context) (u unneeded, err error) {
-			if u.rests, err = c.rests(ctx, c.wanted); err != nil {
-				return u, err
+		ID:      "leftovers",
+		Observe: c.leftOver,
+		Diff:    unneeded.diff,
+		Costs:   c.costsOfLeftovers,
+		Apply: func(ctx context.Context, seen unneeded) error {
+			now, err := c.leftOver(ctx)
+			if err != nil {
+				return err
 			}
-			u.parts, u.given, err = c.retired(ctx)
-			return u, err
-		},
-		Diff: func(u unneeded) drift.Diff {
-			var d drift.Diff
-			for _, p := range u.parts {
-				d = append(d, p.diff()...)
-			}
-			for _, p := range u.given {
-				d = append(d, drift.Field{Path: p.Part, Have: "applied by us", Want: "Fleet's", Effect: drift.Update, Note: "it stays as it is"})
-			}
-			return append(d, diffRests(u.rests)...)
-		},
-		Costs: c.costsOfLeftovers,
-		Apply: func(ctx context.Context, u unneeded) error {
-			var errs []error // one part that must stay does not keep the others
+			u, err := seen.still(now)
+			errs := []error{err} // one part that must stay does not keep the others
 			for _, p := range u.parts {
 				errs = append(errs, c.retirePart(ctx, p))
 			}

@@ -31,6 +31,10 @@ func (c *Cluster) gpusStep(n Node) *converge.Resource[*allotment] {
 			if len(n.GPUs.Mapping) > 0 {
 				return converge.Permanent(fmt.Errorf("the file names resource mappings for %s that are not there or do not fit: %s", n.Name, c.diffMapping(n, a)))
 			}
+			a, err := c.givenBack(ctx, n, a)
+			if err != nil {
+				return err
+			}
 			if others := a.holders(n.Name); len(others) > 0 {
 				return c.exchange(ctx, n, others)
 			}

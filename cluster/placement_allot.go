@@ -41,9 +41,9 @@ func (c *Cluster) allot(ctx context.Context, host string) (*allotment, error) {
 func (s *Spec) allot(host string, ledger *proxmox.Ledger) *allotment {
 	b := &book{
 		spec: s, host: host, ledger: ledger, nodes: map[string]Node{},
-		strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{},
+		strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{}, current: map[string]string{},
 	}
-	out := &allotment{mappings: ledger.Mappings, shares: map[string]share{}, current: map[string]string{}}
+	out := &allotment{mappings: ledger.Mappings, shares: map[string]share{}, current: b.current}
 	var nodes []Node
 	for _, n := range s.GPUNodes() {
 		if !n.External && n.Host == host {
@@ -79,6 +79,7 @@ type book struct {
 	nodes     map[string]Node                 // ours on this host, that ask for cards
 	strangers map[proxmox.PCIAddress]stranger // who else has a claim, by whole card
 	promised  map[proxmox.PCIAddress]string   // to which of our nodes, by whole card
+	current   map[string]string               // card to the node of ours that has it now, by its mapping
 }
 
 // stranger is somebody else with a claim on a card.

@@ -43,6 +43,14 @@ func (b *book) choose(n Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 				mine: slices.ContainsFunc(kept, func(g proxmox.GPU) bool { return g.Address == card.Address })})
 		}
 	}
+	// What another node is to give back it still has: it is taken where nothing else is left.
+	idle := slices.DeleteFunc(slices.Clone(free), func(s seat) bool {
+		holder := b.current[s.Address.Whole().String()]
+		return holder != "" && holder != n.Name
+	})
+	if len(idle) >= n.GPUs.Count {
+		free = idle
+	}
 	if len(free) >= n.GPUs.Count {
 		return pick(free, n.GPUs.Count, len(b.ledger.Cards)), nil
 	}

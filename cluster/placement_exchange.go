@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -27,6 +29,47 @@ func (a *allotment) holders(node string) []string {
 	}
 	follow(node)
 	return out
+}
+
+// shrinks reports whether a node is to give cards back and to get none.
+func (a *allotment) shrinks(node string) bool {
+	for _, g := range a.shares[node].cards {
+		if a.current[g.Address.Whole().String()] != node {
+			return false
+		}
+	}
+	return a.shares[node].err == nil
+}
+
+// givenBack waits, where a node is to have cards that others only give back, until those
+// have done it, each in a turn of its own: nobody then has to go down along with another.
+// It returns who is to have what after that.
+func (c *Cluster) givenBack(ctx context.Context, n Node, a *allotment) (*allotment, error) {
+	waits := func() []string {
+		others := a.holders(n.Name)
+		if slices.ContainsFunc(others, func(other string) bool { return !a.shrinks(other) }) {
+			return nil // an exchange, in which they all go down
+		}
+		return others
+	}
+	if len(waits()) == 0 {
+		return a, nil
+	}
+	rule := wait.Rule{
+		What: n.Name + " gets cards that another node gives back", Limit: time.Duration(len(waits())) * (bootTime + readyTime),
+		Late: n.Name + " has not got its cards",
+	}
+	err := c.until(ctx, rule, func(ctx context.Context) (string, error) {
+		err := c.visit(ctx).refuses(n.Name)
+		if err != nil {
+			return "", wait.Permanent(err)
+		}
+		if a, err = c.allot(ctx, n.Host); err != nil || len(waits()) == 0 {
+			return "", err
+		}
+		return strings.Join(waits(), " and ") + " still has them", nil
+	})
+	return a, err
 }
 
 // exchange gives cards to nodes that have to come from each other. A running VM holds

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +75,33 @@ func TestChoiceAndItsReason(t *testing.T) {
 	})
 }
 
+// mostDown says how many machines are off at most, from now until it is asked.
+func (w *world) mostDown(prefix string) (most func() int) {
+	stop, n := make(chan struct{}), 0
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+			}
+			off := 0
+			for _, vm := range w.sim.VMs() {
+				if !vm.Running && strings.HasPrefix(vm.Name, prefix) {
+					off++
+				}
+			}
+			n = max(n, off)
+		}
+	})
+	return func() int {
+		close(stop)
+		ended.Wait()
+		return n
+	}
+}
+
 // Nodes that ask for more keep what they have, and get free cards added: nothing is taken
 // from a neighbour, so each restarts alone, once. Of those that ask for fewer the same.
 func TestMoreAndFewerCards(t *testing.T) {
@@ -85,6 +113,9 @@ func TestMoreAndFewerCards(t *testing.T) {
 		{"each one more", []string{"1", "1", "1", "1"}, []string{"2", "2", "2", "2"}, []string{"01 81", "25 a1", "41 c1", "61 e1"}},
 		{"neighbours where they are free", []string{"1", "{pci: ['81:00']}"}, []string{"2", "{pci: ['81:00']}"}, []string{"01 25", "81"}},
 		{"one fewer, one more", []string{"2", "1"}, []string{"1", "2"}, []string{"01", "41 61"}},
+		{"one fewer, and another is free", []string{"2", "1", "1"}, []string{"1", "2", "1"}, []string{"01", "41 81", "61"}},
+		{"one fewer, and nothing else is free", []string{"5", "3"}, []string{"3", "5"}, []string{"01 25 41", "61 81 a1 c1 e1"}},
+		{"what is given back, in a row", []string{"4", "2", "2"}, []string{"2", "2", "4"}, []string{"01 25", "81 a1", "41 61 c1 e1"}},
 		{"a new node gets what is left", []string{"1", "1"}, []string{"2", "2", "4"}, []string{"01 41", "25 61", "81 a1 c1 e1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,8 +124,9 @@ func TestMoreAndFewerCards(t *testing.T) {
 				defer w.close()
 				w.up(t, parse(t, gpuNodes(tt.before...)))
 				then := parse(t, gpuNodes(tt.then...))
-				before := w.now()
+				before, down := w.now(), w.mostDown("gpu")
 				w.up(t, then)
+				assert.LessOrEqual(t, down(), 1+max(0, len(tt.then)-len(tt.before)), "each goes down alone")
 				for _, name := range before.changes().Restarted {
 					assert.Equal(t, 1, strings.Count(strings.Join(before.changes().Restarted, " "), name), name)
 				}

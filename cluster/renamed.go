@@ -28,7 +28,7 @@ func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
 // takesBack reports whether a stray would be recognised as ours by a file that names it.
 func (c *Cluster) takesBack(s proxmox.Stray) bool {
 	address := StableMAC(c.spec.Name, s.Name).String()
-	return s.Unmarked(c.spec.tag()) && slices.ContainsFunc(s.NICs, func(n proxmox.NIC) bool { return strings.EqualFold(n.MAC, address) })
+	return s.Unmarked(c.spec.tag()) && proxmox.HasMAC(s.NICs, address)
 }
 
 // unrenamed refuses what would be made beside machines that are unknown: another NFS

@@ -22,14 +22,28 @@ import (
 )
 
 // rolling is a change that goes round the workers of eight-a100.
-type rolling struct{ name, old, new string }
+type rolling struct {
+	name          string
+	before, after []string // what its file says, and says otherwise, in turn
+	away          int      // workers that may be away at once
+}
 
 func rollings() []rolling {
+	const two, one = "gpus: {count: 2, model", "gpus: {count: 1, model"
+	pair := func(third, fourth string) []string {
+		return []string{"count: 4\n    addresses: [10.0.0.21-10.0.0.24]", "count: 2\n    addresses: [10.0.0.21-10.0.0.22]",
+			"pools:\n", fmt.Sprintf("nodes:\n  wk-gpu3: {pool: wk-gpu, address: 10.0.0.23, gpus: {pci: [%s], model: null}}\n"+
+				"  wk-gpu4: {pool: wk-gpu, address: 10.0.0.24, gpus: {pci: [%s], model: null}}\npools:\n", third, fourth)}
+	}
+	const left, right = "'81:00', 'a1:00'", "'c1:00', 'e1:00'"
 	return []rolling{
-		{"memory", "memory: 128GiB", "memory: 96GiB"},
-		{"gpus", "gpus: {count: 2, model", "gpus: {count: 1, model"},
-		{"k3s", "k3s:\n", "k3s:\n  agent: {kubelet-arg: [max-pods=100]}\n"},
-		{"version", "v1.36.5+k3s1", "v1.36.6+k3s1"},
+		{name: "memory", after: []string{"memory: 128GiB", "memory: 96GiB"}, away: 1},
+		{name: "gpus", after: []string{two, one}, away: 1},
+		{name: "gpus up", before: []string{two, one}, away: 1},
+		{name: "k3s", after: []string{"k3s:\n", "k3s:\n  agent: {kubelet-arg: [max-pods=100]}\n"}, away: 1},
+		{name: "version", after: []string{"v1.36.5+k3s1", "v1.36.6+k3s1"}, away: 1},
+		{name: "driver", after: []string{"driver: {branch: auto}", "driver: {flavour: proprietary}"}, away: 1},
+		{name: "exchange", before: pair(left, right), after: pair(right, left), away: 2},
 	}
 }
 
@@ -55,7 +69,7 @@ func hurdles(seen []hurdle) []hurdle {
 		}
 	}
 	for i := range 4 {
-		for _, fault := range []string{"kubelet", "driver"} {
+		for _, fault := range []string{"kubelet", "driver", "second card"} {
 			out = append(out, hurdle{"guest", fmt.Sprintf("wk-gpu%d", i+1), fault})
 		}
 	}
@@ -63,8 +77,8 @@ func hurdles(seen []hurdle) []hurdle {
 }
 
 // TestRollingCampaign has each request of a rolling change fail for as long as the change
-// is tried: at no instant is more than one node away, and when nothing fails any more
-// the change is made, again with no more than one away.
+// is tried: at no instant are more nodes away than the change itself needs, which is one
+// but for an exchange of cards, and when nothing fails any more the change is made, again so.
 func TestRollingCampaign(t *testing.T) {
 	every := 29
 	if *campaignRuns != "" && *campaignRuns != "sample" {
@@ -73,16 +87,17 @@ func TestRollingCampaign(t *testing.T) {
 	runs, failed := 0, 0
 	for _, r := range rollings() {
 		text := example(t, "eight-a100")
-		before, after := parse(t, text), parse(t, replace(t, text, r.old, r.new))
+		before, after := parse(t, strings.NewReplacer(r.before...).Replace(text)), parse(t, strings.NewReplacer(r.after...).Replace(text))
 		var all []hurdle
 		synctest.Test(t, func(t *testing.T) {
 			x := newRound(t, before)
 			defer x.close()
-			require.NoError(t, x.try(t, after))
+			require.NoError(t, x.try(t, after), r.name)
+			require.NotEmpty(t, x.seen(), "%s asks nothing of anybody", r.name)
 			all = hurdles(x.seen())
 		})
-		for i := 0; i < len(all); i += every {
-			h := all[(i+runs)%len(all)]
+		for i, offset := 0, runs; i < len(all); i += every {
+			h := all[(i+offset)%len(all)]
 			runs++
 			t.Run(r.name+" "+h.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -94,7 +109,7 @@ func TestRollingCampaign(t *testing.T) {
 					}
 					x.clear(t, after)
 					require.NoError(t, x.try(t, after))
-					assert.LessOrEqual(t, len(x.most), 1, "away at once: %v", x.most)
+					assert.LessOrEqual(t, len(x.most), r.away, "away at once: %v", x.most)
 					time.Sleep(time.Minute)
 					for name, n := range x.nodes(t) {
 						assert.True(t, n.Ready && !n.Cordoned, "%s: %s", name, n.Reason)
@@ -195,7 +210,8 @@ func (x *round) hurdle(t *testing.T, h hurdle) {
 	x.mu.Unlock()
 	switch h.of {
 	case "guest":
-		x.sim.SetGuestFaults(x.vm(t, h.target).ID, guest.Faults{NodeNeverReady: h.fault == "kubelet", DriverFailsToLoad: h.fault == "driver"})
+		x.sim.SetGuestFaults(x.vm(t, h.target).ID, guest.Faults{
+			NodeNeverReady: h.fault == "kubelet", DriverFailsToLoad: h.fault == "driver", SecondGPUFails: h.fault == "second card"})
 	case "proxmox":
 		x.rule.Remove()
 		x.arm(map[string]pvesim.Rule{
@@ -214,6 +230,7 @@ func (x *round) clear(t *testing.T, spec *cluster.Spec) {
 		return
 	}
 	x.sim.SetGuestFaults(x.vm(t, h.target).ID, guest.Faults{})
+	time.Sleep(time.Minute) // servers may have gone round, too, and the API's address with them
 	if n := x.nodes(t)[h.target]; n.Ready && !n.Cordoned {
 		return // it was never that one's turn
 	}

@@ -1,6 +1,8 @@
 package cluster_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,4 +62,42 @@ func TestNoFurtherRestartAfterOneThatWentBadly(t *testing.T) {
 		}
 		assert.Equal(t, 1, cordoned, "it gets no pods until it is mended")
 	})
+}
+
+// What a node went down for is looked at before the next one goes: that all of its cards
+// are up, and the driver that it was to load, also where Kubernetes does not count them.
+func TestNoFurtherRestartAfterGPUsThatDoNotComeUp(t *testing.T) {
+	const two, one = "gpus: {count: 2, model", "gpus: {count: 1, model"
+	const open, closed = "driver: {branch: auto}", "driver: {flavour: proprietary}"
+	for name, x := range map[string]struct {
+		before, after []string
+		ill           bool // the fault is there before
+		fault         guest.Faults
+		want          string
+	}{
+		"a card more":                 {[]string{two, one}, nil, false, guest.Faults{SecondGPUFails: true}, "gpus: 1 → 2"},
+		"another driver":              {nil, []string{open, closed}, false, guest.Faults{DriverFailsToLoad: true}, "driver: not loaded → 580-server (needs a restart)"},
+		"another driver, none worked": {nil, []string{open, closed}, true, guest.Faults{DriverFailsToLoad: true}, "driver: not loaded → 580-server (needs a restart)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.EightA100())
+				defer w.close()
+				text := example(t, "eight-a100")
+				w.up(t, parse(t, strings.NewReplacer(x.before...).Replace(text)))
+				time.Sleep(time.Minute)
+				for i := range 4 {
+					name := fmt.Sprintf("wk-gpu%d", i+1)
+					if w.sim.SetGuestFaults(w.vm(t, name).ID, x.fault); x.ill {
+						w.reboot(t, name)
+					}
+				}
+				before := w.now()
+				_, err := w.cluster(t, parse(t, strings.NewReplacer(x.after...).Replace(text))).Up().Run(t.Context(), w.listen(t))
+				require.ErrorContains(t, err, x.want)
+				assert.ErrorContains(t, err, "did not come back well: mend that first, then run it again")
+				assert.Len(t, before.changes().Restarted, 1, "%v", before.changes().Restarted)
+			})
+		})
+	}
 }

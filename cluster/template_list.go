@@ -105,9 +105,14 @@ func (c *Cluster) wantedTemplates(ctx context.Context) (wantedTemplates, error) 
 	out := wantedTemplates{ours: map[templateKey]bool{}, theirs: map[int]bool{}}
 	for _, host := range c.templateHosts() {
 		if c.spec.Image.Template != "" {
-			if vm, err := c.existing(ctx, host); err == nil { // else it is said elsewhere what is wrong with it
+			vm, err := c.existing(ctx, host)
+			var below *proxmox.Error
+			switch {
+			case err == nil:
 				out.theirs[vm.VMID] = true
-			}
+			case errors.As(err, &below) && !errors.Is(err, proxmox.ErrNotFound), ctx.Err() != nil:
+				return out, err
+			} // what is wrong with it is said elsewhere
 			continue
 		}
 		t, err := c.template(ctx, host)

@@ -111,6 +111,28 @@ func TestExistingTemplate(t *testing.T) {
 	}
 }
 
+// A template that Proxmox does not show is none that is not there: the list says why.
+func TestTemplatesThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		id := w.theirs(t, "pve1", "ubuntu-noble", false)
+		spec := parse(t, small+"image: {template: ubuntu-noble}\n")
+		require.Len(t, w.templates(t, spec), 1)
+		for _, rule := range []pvesim.Rule{{Status: 403, Message: "Permission check failed"}, {Status: 500, Message: "unable to read the configuration"}, {Drop: true}} {
+			rule.Method, rule.Path, rule.Times = http.MethodGet, fmt.Sprintf("/nodes/pve1/qemu/%d/.*", id), -1
+			fault := w.sim.Fail(rule)
+			c := w.cluster(t, spec)
+			_, err := c.Templates(t.Context())
+			require.ErrorContains(t, err, rule.Message)
+			require.ErrorContains(t, err, fmt.Sprintf("/nodes/pve1/qemu/%d", id))
+			c.Close()
+			fault.Remove()
+		}
+		assert.Empty(t, w.templates(t, parse(t, small+"image: {template: another}\n")), "what is not there is said elsewhere")
+	})
+}
+
 // What is wrong with a template is told with its cure, before anything was changed.
 func TestUnfitTemplates(t *testing.T) {
 	disk := "local:base-900-disk-0,size=4G"

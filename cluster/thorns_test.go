@@ -18,6 +18,7 @@ import (
 
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/proxmox"
 	pveguest "github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 )
@@ -169,6 +170,85 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 			thornCase{step: step, before: func(ctx context.Context, c *Cluster) error { return second(c.api.client.Apply(ctx, old.object())) }}.run(t)
 		})
 	}
+}
+
+// What was shown as left over goes only if it still is, and is still the same; a part that
+// was to stay when it was shown stays.
+func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
+	at := []kube.Ref{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "thing"}}
+	old := record{Part: "old", Classes: []string{"slow"}, Before: at}
+	thing := objectOf(at[0])
+	const volumes = `{"apiVersion":"v1","kind":"PersistentVolumeList","metadata":{},"items":[{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"pv"},` +
+		`"spec":{"storageClassName":"slow","claimRef":{"namespace":"x","name":"y"}},"status":{"phase":"Bound"}}]}`
+	for name, tt := range map[string]struct {
+		claimed   bool // a claim is bound to a volume of its class, when it is shown
+		meanwhile func(ctx context.Context, client *kube.Client) error
+		err       string // "" for none
+		gone      bool
+	}{
+		"nothing happens": {gone: true},
+		"somebody has taken it for his own": {meanwhile: func(ctx context.Context, client *kube.Client) error {
+			return client.Delete(ctx, old.object())
+		}},
+		"it is another": {meanwhile: func(ctx context.Context, client *kube.Client) error {
+			other := old
+			other.Namespace, other.Release = "old", "new"
+			return second(client.Apply(ctx, other.object()))
+		}, err: "part old is not what was shown any more: run it again"},
+		"its claims have gone": {claimed: true, err: "volumes of slow are in use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _, way := thorny(t, thornsFile)
+				ctx, client := c.begin(t.Context()), c.api.client
+				require.NoError(t, second(client.Apply(ctx, thing, old.object())))
+				next, claimed := way.next, tt.claimed
+				way.next = roundTrip(func(r *http.Request) (*http.Response, error) {
+					if !claimed || r.URL.Path != "/api/v1/persistentvolumes" {
+						return next.RoundTrip(r)
+					}
+					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(volumes)), Request: r}, nil
+				})
+				step := c.leftoversStep()
+				seen, err := step.Observe(ctx)
+				require.NoError(t, err)
+				require.Len(t, seen.parts, 1)
+				claimed = false
+				if tt.meanwhile != nil {
+					require.NoError(t, tt.meanwhile(ctx, client))
+				}
+				if err = step.Apply(ctx, seen); tt.err == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, tt.err)
+				}
+				err = client.Get(ctx, objectOf(at[0]))
+				assert.Equal(t, tt.gone, errors.Is(err, kube.ErrNotFound), "%v", err)
+			})
+		})
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// What lies about on a host goes if it was shown and lies there still.
+func TestWhatLiesAboutNoLonger(t *testing.T) {
+	volumes := func(ids ...string) (out []proxmox.Volume) {
+		for _, id := range ids {
+			out = append(out, proxmox.Volume{ID: id})
+		}
+		return out
+	}
+	seen := unneeded{rests: []rest{
+		{host: "pve1", volumes: volumes("a", "b"), mappings: []string{"m", "n"}, templates: []proxmox.Summary{{VMID: 100, Name: "t"}, {VMID: 101, Name: "u"}}},
+		{host: "pve2", volumes: volumes("a")},
+	}}
+	now := unneeded{rests: []rest{{host: "pve1", volumes: volumes("b", "c"), mappings: []string{"o", "m"}, templates: []proxmox.Summary{{VMID: 100, Name: "theirs"}, {VMID: 101, Name: "u"}}}}}
+	out, err := seen.still(now)
+	require.NoError(t, err)
+	assert.Equal(t, []rest{{host: "pve1", volumes: volumes("b"), mappings: []string{"m"}, templates: []proxmox.Summary{{VMID: 101, Name: "u"}}}}, out.rests)
 }
 
 // second is the error of a call that returns something else as well.

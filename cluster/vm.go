@@ -87,7 +87,11 @@ func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *pr
 			if err := c.letGo(ctx, n, diff, vm); err != nil {
 				return err
 			}
-			return c.Proxmox.Shape(ctx, spec, vm)
+			shape := func() error { return c.Proxmox.Shape(ctx, spec, vm) }
+			if len(spec.GPUs) > len(vm.GPUs) {
+				return c.moreCards(ctx, n, shape)
+			}
+			return shape()
 		})
 	case vm.Running:
 		if err := c.letGo(ctx, n, diff, vm); err != nil {

@@ -1,9 +1,13 @@
 package fleet_test
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,8 +24,33 @@ import (
 // branch is where it was or has all of ours, the error says what came from below, and doing
 // it again ends well, with one commit.
 func TestEveryReadAndWriteOfAPushFails(t *testing.T) {
+	for name, serve := range map[string]func(*testing.T, string) server{"SSH": serveSSH, "HTTP": serveBufferedHTTP} {
+		t.Run(name, func(t *testing.T) { everyReadAndWriteOfAPushFails(t, serve(t, bareRepo(t))) })
+	}
+}
+
+// serveBufferedHTTP is serveHTTP behind a proxy that has a request whole before it passes it
+// on, as nginx does: Git's own program never ends where half of one comes.
+func serveBufferedHTTP(t *testing.T, bare string) server {
+	t.Helper()
+	s := serveHTTP(t, bare)
+	git := backend(filepath.Dir(bare), s.tap)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // who sent it has gone
+		}
+		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		git.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	s.remote.URL = front.URL + "/infra.git"
+	return s
+}
+
+func everyReadAndWriteOfAPushFails(t *testing.T, s server) {
+	t.Helper()
 	want := tree(t)
-	s := serveSSH(t, bareRepo(t))
 	s.somebodyElse(t, map[string]string{"README.md": "theirs\n"})
 	before := git(t, s.bare, "rev-parse", "main")
 	whole := func() string {

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cps-gpu/homelab/kube"
 )
 
 // Capacity is what a machine is given.
@@ -61,7 +63,7 @@ func NodeOf(node corev1.Node, pods []corev1.Pod) Node {
 		n.resource(string(name), amount, 1)
 	}
 	for _, pod := range pods {
-		if pod.Spec.NodeName != node.Name || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if pod.Spec.NodeName != node.Name || kube.Ended(pod.Status.Phase) {
 			continue
 		}
 		if notebook(pod) {

@@ -130,7 +130,7 @@ func (d Drain) refused(pods []corev1.Pod) []string {
 	var out []string
 	for i := range pods {
 		p := &pods[i]
-		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		ended := Ended(p.Status.Phase)
 		switch {
 		case ended || p.DeletionTimestamp != nil:
 		case !d.Force && metav1.GetControllerOf(p) == nil:

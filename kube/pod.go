@@ -69,7 +69,7 @@ func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder,
 	for i := range pods {
 		p := &pods[i]
 		n := requests(p, corev1.ResourceName(resource))
-		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		ended := Ended(p.Status.Phase)
 		if n > 0 && !ended && p.Spec.NodeName != "" {
 			out = append(out, Holder{Namespace: p.Namespace, Pod: p.Name, Node: p.Spec.NodeName, Count: n, Phase: string(p.Status.Phase)})
 		}

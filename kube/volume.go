@@ -52,7 +52,13 @@ type Pod struct {
 }
 
 // Ended reports whether its containers have ended, well or not.
-func (p Pod) Ended() bool { return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed }
+func (p Pod) Ended() bool { return Ended(p.Phase) }
+
+// Ended reports whether a pod of that phase has come to its end, well or badly: none of its
+// containers runs any more, or will.
+func Ended(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
 
 // PodState says where a pod stands.
 func (c *Client) PodState(ctx context.Context, namespace, name string) (Pod, error) {

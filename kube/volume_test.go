@@ -111,3 +111,14 @@ func TestClaimAndPodSayWhatTheyWaitFor(t *testing.T) {
 		assert.Contains(t, pod.Ends[0].Message, "broken")
 	})
 }
+
+// A pod that has ended has its phase as the only reason; a phase of tomorrow is none.
+func TestEnded(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]bool{
+		corev1.PodSucceeded: true, corev1.PodFailed: true,
+		corev1.PodPending: false, corev1.PodRunning: false, corev1.PodUnknown: false, "": false, "Resting": false,
+	} {
+		assert.Equal(t, want, kube.Ended(phase), phase)
+		assert.Equal(t, want, kube.Pod{Phase: phase}.Ended(), phase)
+	}
+}

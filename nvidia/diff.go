@@ -20,11 +20,16 @@ func (r Recipe) DiffPackages(s DriverState) drift.Diff {
 const FieldMode = "mode"
 
 // diffInstalled is about packages alone. That the modules come from elsewhere than the
-// machine has them from is said by name: packages go, and the node restarts.
+// machine has them from, or are of the other flavour, is said by name: packages go.
 func (r Recipe) diffInstalled(s DriverState) drift.Diff {
 	var d drift.Diff
-	if others := r.others(s); len(others) > 0 {
-		d = append(d, drift.Field{Path: FieldMode, Have: mode(!r.Build), Want: r.Mode(), Effect: drift.Restart, Note: "these packages go: " + strings.Join(others, ", ")})
+	others := r.others(s)
+	note := "these packages go: " + strings.Join(others, ", ")
+	switch {
+	case slices.ContainsFunc(others, r.otherMode):
+		d = append(d, drift.Field{Path: FieldMode, Have: mode(!r.Build), Want: r.Mode(), Effect: drift.Restart, Note: note})
+	case len(others) > 0: // that may not be what is loaded
+		d = append(d, drift.Field{Path: "flavour", Have: flavourOf(r.Flavour != Open), Want: string(r.Flavour), Note: note})
 	}
 	return append(d, packages(r.Packages(), r.Holds(), s)...)
 }

@@ -216,6 +216,46 @@ func TestTheOtherModeGoes(t *testing.T) {
 	assert.Nil(t, prebuilt.frees(s))
 }
 
+// The other flavour goes as the other mode does, whatever the mode and the distribution:
+// of what is named for either, nothing of the other one stays, and nothing stays held.
+func TestTheOtherFlavourGoes(t *testing.T) {
+	for _, r := range []Recipe{
+		{Driver: Driver{580, Open}}, {Driver: Driver{580, Open}, Build: true}, {Driver: Driver{595, Open}, System: "debian-13", Build: true},
+	} {
+		t.Run(r.String(), func(t *testing.T) {
+			other := r
+			other.Flavour = Proprietary
+			for _, now := range [][2]Recipe{{r, other}, {other, r}} {
+				have, want := now[0], now[1]
+				s := DriverState{Packages: map[string]string{"linux-signatures-nvidia-6.8.0-90-generic": "1", "linux-modules-nvidia-570-server-open-generic": "1"}, Held: have.Holds()}
+				for _, p := range append(have.Packages(), have.Holds()...) {
+					s.Packages[p] = "1"
+				}
+				var only []string
+				for p := range s.Packages {
+					if !slices.Contains(append(want.Packages(), want.Holds()...), p) && slices.Contains(append(have.Packages(), have.Holds()...), p) {
+						only = append(only, p)
+					}
+				}
+				slices.Sort(only)
+				require.NotEmpty(t, only)
+				if want.Build { // for which what is prebuilt is of another mode, too
+					delete(s.Packages, "linux-signatures-nvidia-6.8.0-90-generic")
+					delete(s.Packages, "linux-modules-nvidia-570-server-open-generic")
+				}
+				assert.Equal(t, only, want.others(s))
+				assert.ElementsMatch(t, only, want.frees(s))
+				assert.Contains(t, want.DiffPackages(s).String(), "flavour: "+string(have.Flavour)+" → "+string(want.Flavour)+" [these packages go: "+strings.Join(only, ", ")+"]")
+				assert.Empty(t, have.others(s))
+				assert.Empty(t, have.frees(s))
+			}
+		})
+	}
+	kernel := "linux-modules-nvidia-580-server-6.8.0-90-generic"
+	s := DriverState{Packages: map[string]string{kernel: "1", "linux-objects-nvidia-580-server-open-6.8.0-90-generic": "1"}}
+	assert.Equal(t, []string{kernel}, Recipe{Driver: Driver{580, Open}}.others(s), "a kernel's own package has the flavour before the kernel")
+}
+
 // NVIDIA's own repository wants its pin before the driver; Ubuntu's wants nothing.
 func TestThePinComesFirst(t *testing.T) {
 	for _, r := range []Recipe{driver580, {Driver: Driver{595, Open}, System: "debian-13", Build: true}} {

@@ -56,21 +56,36 @@ func (r Recipe) Packages() []string {
 // built, the kernel is one of them; DKMS builds them for each kernel that comes.
 func (r Recipe) Holds() []string { return distro.Fill(r.way().Holds, r.Branch, r.Flavour == Open) }
 
-// Which packages have modules that were built elsewhere, and which those that DKMS builds.
+// Which packages have modules that were built elsewhere, which those that DKMS builds, and
+// which there are of either flavour. Canonical's built ones of both can be there at once,
+// and which is loaded nobody says; of all others dpkg has one (Conflicts: of
+// nvidia-dkms-kernel and nvidia-kernel-source), and apt takes the other one away itself,
+// but none that is held.
 var (
-	prebuiltPackage = regexp.MustCompile(`^linux-(modules|objects|signatures)-nvidia-`)
-	dkmsPackage     = regexp.MustCompile(`^nvidia-dkms-|^nvidia-(open-)?kernel(-open)?-dkms$`)
+	prebuiltPackage  = regexp.MustCompile(`^linux-(modules|objects|signatures)-nvidia-`)
+	dkmsPackage      = regexp.MustCompile(`^nvidia-dkms-|^nvidia-(open-)?kernel(-open)?-dkms$`)
+	flavouredPackage = regexp.MustCompile(`^(?:(?:linux-(?:modules|objects)-nvidia|nvidia-(?:dkms|kernel-source|headless|headless-no-dkms|driver))-(\d+)-server(-open)?(?:-.+)?|nvidia-kernel(-open)?-dkms)$`)
 )
 
-// others are the packages of the other mode that are on a machine, sorted.
-func (r Recipe) others(s DriverState) []string {
-	other := dkmsPackage
+// otherMode reports whether a package has modules of the other mode.
+func (r Recipe) otherMode(name string) bool {
 	if r.Build {
-		other = prebuiltPackage
+		return prebuiltPackage.MatchString(name)
 	}
+	return dkmsPackage.MatchString(name)
+}
+
+// otherFlavour reports whether a package is of the branch's other flavour.
+func (r Recipe) otherFlavour(name string) bool {
+	m := flavouredPackage.FindStringSubmatch(name)
+	return m != nil && (m[1] == "" || m[1] == strconv.Itoa(r.Branch)) && (m[2]+m[3] != "") != (r.Flavour == Open)
+}
+
+// others are the packages on a machine that are of the other mode or the other flavour, sorted.
+func (r Recipe) others(s DriverState) []string {
 	var out []string
 	for name := range s.Packages {
-		if other.MatchString(name) {
+		if r.otherMode(name) || r.otherFlavour(name) {
 			out = append(out, name)
 		}
 	}
@@ -78,16 +93,22 @@ func (r Recipe) others(s DriverState) []string {
 	return out
 }
 
-// frees are the packages that the other mode holds and this one does not.
+// frees are the packages that the other mode or flavour holds and this one does not.
 func (r Recipe) frees(s DriverState) []string {
 	if len(r.others(s)) == 0 {
 		return nil
 	}
-	other := r
-	other.Build = !r.Build
-	keep := r.Holds()
-	return slices.DeleteFunc(other.Holds(), func(name string) bool {
-		return slices.Contains(keep, name) || !slices.Contains(s.Held, name)
+	var theirs []string
+	for _, build := range []bool{false, true} {
+		for _, flavour := range []Flavour{Open, Proprietary} {
+			other := r
+			other.Build, other.Flavour = build, flavour
+			theirs = append(theirs, other.Holds()...)
+		}
+	}
+	ours := r.Holds()
+	return slices.DeleteFunc(slices.Clone(s.Held), func(name string) bool {
+		return slices.Contains(ours, name) || !slices.Contains(theirs, name)
 	})
 }
 

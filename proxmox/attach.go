@@ -14,7 +14,7 @@ import (
 // already is left alone. In a running VM the device waits for the next start;
 // [VM.Pending] shows it.
 func (c *Client) AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
-	now, err := c.Refresh(ctx, vm)
+	now, err := c.afterEarlier(ctx, vm)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (c *Client) AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 // [VM.Pending] shows it. A device without a mapping was put there by root, who alone can
 // take it out: Proxmox refuses it.
 func (c *Client) DetachGPU(ctx context.Context, vm *VM, slot string) error {
-	now, err := c.Refresh(ctx, vm)
+	now, err := c.afterEarlier(ctx, vm)
 	if err != nil {
 		return err
 	}
@@ -62,6 +62,16 @@ func (c *Client) DetachGPU(ctx context.Context, vm *VM, slot string) error {
 		}
 	}
 	return c.renew(ctx, vm)
+}
+
+// afterEarlier reads a VM when nothing of ours is at work on its host that nobody watches:
+// a change whose answer was lost is made by a task, and what is read before its end is not
+// what is changed after it.
+func (c *Client) afterEarlier(ctx context.Context, vm *VM) (*VM, error) {
+	if _, err := c.AwaitEarlier(ctx, vm.Host); err != nil {
+		return nil, err
+	}
+	return c.Refresh(ctx, vm)
 }
 
 // setDevice changes a VM's configuration, unless somebody else has since it was read.

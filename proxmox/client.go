@@ -278,13 +278,22 @@ func (c *Client) begin(ctx context.Context, method, path string, p params) (UPID
 
 func (c *Client) launch(ctx context.Context, method, path string, p params) (UPID, error) {
 	var text string
-	if err := c.send(ctx, method, path, p, &text); err != nil {
-		return UPID{}, err
+	err := c.send(ctx, method, path, p, &text)
+	var upid UPID
+	switch {
+	case err != nil:
+	case text == "":
+		err = &Error{Method: method, Path: path, Message: "the answer names no task", Token: c.cfg.TokenID}
+	default:
+		upid, err = ParseUPID(text)
 	}
-	if text == "" {
-		return UPID{}, &Error{Method: method, Path: path, Message: "the answer names no task", Token: c.cfg.TokenID}
+	if said := new(Error); err != nil && (!errors.As(err, &said) || said.Status == 0 || said.Status > http.StatusInternalServerError) {
+		if on, is := strings.CutPrefix(path, "/nodes/"); is { // it may have begun
+			host, _, _ := strings.Cut(on, "/")
+			c.earlier.lose(host)
+		}
 	}
-	return ParseUPID(text)
+	return upid, err
 }
 
 // do sends a request that starts a task and waits for the task's end.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
 // earlier are the tasks that an earlier process of ours, killed perhaps, has left
-// behind: Proxmox finishes them. A clone shows itself only when its worker has
+// behind, and those of this one whose start or end it has not heard of: Proxmox
+// finishes them. A clone shows itself only when its worker has
 // written the first line of its configuration, so that who looks before would make
 // a second one.
 type earlier struct {
@@ -21,6 +23,7 @@ type earlierOn struct {
 	turn  chan struct{} // holds one token while somebody waits
 	over  bool          // guarded by turn, as is found
 	found bool          // there were some
+	lost  atomic.Bool   // there may be one again
 }
 
 func (e *earlier) on(host string) *earlierOn {
@@ -35,8 +38,12 @@ func (e *earlier) on(host string) *earlierOn {
 	return e.hosts[host]
 }
 
+// lose remembers that a host may be at work on something of ours that nobody watches.
+func (e *earlier) lose(host string) { e.on(host).lost.Store(true) }
+
 // AwaitEarlier waits, the first time it is asked about a host, until everything has
-// ended that an earlier process with the same token has begun there. It
+// ended that an earlier process with the same token has begun there; and again after a
+// request of this one whose answer was lost, or a task whose end was not seen. It
 // reports whether there was such a thing: what was seen before may be wrong.
 func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, err error) {
 	e := c.earlier.on(host)
@@ -45,6 +52,9 @@ func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, er
 		defer func() { <-e.turn }()
 	case <-ctx.Done():
 		return false, ctx.Err()
+	}
+	if e.lost.Swap(false) {
+		e.over = false
 	}
 	if e.over {
 		return e.found, nil

@@ -25,7 +25,13 @@ func (c *Client) recognised(owner string, vm *VM) bool {
 		return false
 	}
 	address := known.(func(string) string)(vm.Name)
-	return address != "" && slices.ContainsFunc(vm.NICs, func(n NIC) bool { return strings.EqualFold(n.MAC, address) })
+	return HasMAC(vm.NICs, address)
+}
+
+// HasMAC reports whether one of the interfaces has a MAC address, in capitals or not; none
+// has "".
+func HasMAC(nics []NIC, address string) bool {
+	return address != "" && slices.ContainsFunc(nics, func(n NIC) bool { return strings.EqualFold(n.MAC, address) })
 }
 
 // owns reports whether a VM whose configuration was read is owner's.

@@ -63,6 +63,7 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	for {
 		select {
 		case <-ctx.Done():
+			c.earlier.lose(upid.Node)
 			return "", ctx.Err()
 		case <-w.done:
 			return w.exit, c.ended(ctx, w)
@@ -74,10 +75,12 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 				away.over()
 				continue
 			case !wait.IsPassing(err) || away.lasts(ctx):
+				c.earlier.lose(upid.Node)
 				return "", err
 			}
 			progress.Say(ctx, "%s: %s; asking again", upid.what(), brief(err))
 			if sleep(ctx, unheardPause) != nil {
+				c.earlier.lose(upid.Node)
 				return "", errors.Join(err, ctx.Err())
 			}
 		}

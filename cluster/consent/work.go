@@ -29,7 +29,7 @@ func Look(ctx context.Context, client *kube.Client) (*Work, error) {
 		return nil, err
 	}
 	w.pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
-		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		return kube.Ended(p.Status.Phase)
 	})
 	if w.volumes, err = all[corev1.PersistentVolume](ctx, client, "PersistentVolume"); err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func table(pkgs map[string]pkg) string {
 
 // picture draws the floors, the street on top.
 func picture() string {
-	const width, room, high, left, gap = 1000, 150, 34, 170, 10
+	const width, room, high, left, gap = 1000, 150, 34, 180, 10
 	perRow := (width - left) / (room + gap)
 	var b strings.Builder
 	y := 10

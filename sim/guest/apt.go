@@ -176,7 +176,7 @@ func (a *apt) order(name, version string, want map[string]string) string {
 
 func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 	want := map[string]string{}
-	var problems, gone []string
+	var problems, gone, asked []string
 	for _, arg := range args {
 		if name, goes := strings.CutSuffix(arg, "-"); goes {
 			gone = append(gone, name)
@@ -184,6 +184,7 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		}
 		name, version, _ := strings.Cut(arg, "=")
 		name, _, _ = strings.Cut(name, "/")
+		asked = append(asked, name)
 		if problem := a.order(name, version, want); problem != "" {
 			problems = append(problems, problem)
 		}
@@ -197,8 +198,9 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 			problems = append(problems, "E: Held packages were changed and -y was used without --allow-change-held-packages.")
 		}
 	}
-	if other := a.conflict(want); other != "" {
-		problems = append(problems, other)
+	given, problem := a.giveWay(want, asked, gone)
+	if gone = append(gone, given...); problem != "" {
+		problems = append(problems, problem)
 	}
 	a.p.printf("Reading package lists...\nBuilding dependency tree...\nReading state information...\n")
 	if len(problems) > 0 {
@@ -248,23 +250,6 @@ func (a *apt) configure(ctx context.Context, name, version string) int {
 		}
 	}
 	return 0
-}
-
-// conflict says when two flavours of NVIDIA's driver would be installed at once.
-func (a *apt) conflict(want map[string]string) string {
-	first := ""
-	for _, set := range []map[string]string{a.disk.Packages(), want} {
-		for name := range set {
-			if branch, ok := strings.CutPrefix(name, "nvidia-kernel-common-"); !ok || branch == first {
-				continue
-			} else if first == "" {
-				first = branch
-			} else {
-				return fmt.Sprintf(" nvidia-kernel-common-%s : Conflicts: nvidia-kernel-common\nE: Unable to correct problems, you have held broken packages.", branch)
-			}
-		}
-	}
-	return ""
 }
 
 func (a *apt) unpack(ctx context.Context, name, version string) {

@@ -79,3 +79,29 @@ func TestSecureBootRefusesWhatDKMSBuilt(t *testing.T) {
 		assert.Contains(t, mustShell(t, m, "nvidia-smi -L"), "GPU 0: ", "Canonical's signature is one that it knows")
 	})
 }
+
+// Of a driver's modules as source there is one flavour; what is held stays, and the modules
+// that come built may be there in both, of which one is loaded.
+func TestTheOtherFlavourOfADriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := withDKMS(t, nil)
+		mustShell(t, m, "apt-mark hold nvidia-dkms-580-server-open")
+		code, out := shell(m, "root", "apt-get install -y nvidia-dkms-580-server")
+		assert.Equal(t, aptFailed, code)
+		assert.Contains(t, out, " nvidia-dkms-580-server : Conflicts: nvidia-dkms-kernel\nE: Unable to correct problems, you have held broken packages.")
+		mustShell(t, m, "apt-mark unhold nvidia-dkms-580-server-open")
+		mustShell(t, m, "apt-get install -y nvidia-dkms-580-server")
+		packages := m.cfg.Disk.Packages()
+		for _, gone := range []string{"nvidia-dkms-580-server-open", "nvidia-kernel-source-580-server-open", "nvidia-headless-no-dkms-580-server-open"} {
+			assert.NotContains(t, packages, gone)
+		}
+		assert.Contains(t, packages, "nvidia-kernel-source-580-server")
+		assert.Contains(t, packages, "nvidia-utils-580-server", "which is for both")
+		assert.Equal(t, "nvidia/580.173.02, "+newestKernel+", x86_64: installed\n", mustShell(t, m, "dkms status"))
+
+		mustShell(t, m, "apt-get install -y linux-modules-nvidia-580-server-open-generic linux-modules-nvidia-580-server-generic")
+		code, out = shell(m, "root", "apt-get install -y nvidia-kernel-common-580-server nvidia-kernel-common-595-server")
+		assert.Equal(t, aptFailed, code)
+		assert.Contains(t, out, " nvidia-kernel-common-595-server : Conflicts: nvidia-kernel-common\n")
+	})
+}

@@ -166,14 +166,15 @@ func (s *system) loadNVIDIA(atBoot bool) error {
 		return errors.New("ERROR: could not insert 'nvidia': Key was rejected by service")
 	}
 	broken := s.m.faulty(func(f Faults) bool { return f.DriverFailsToLoad })
+	alone := s.m.faulty(func(f Faults) bool { return f.SecondGPUFails })
 	all := s.m.cfg.Disk.packages()
 	firmware := all["nvidia-firmware-"+d.branch].version+all["firmware-nvidia-gsp"].version != ""
-	for _, c := range cards {
+	for i, c := range cards {
 		why := d.refuses(c)
 		if why == "" && d.open && !firmware {
 			why = fmt.Sprintf("NVRM: GPU %s: RmInitAdapter failed! (no GSP firmware)", c.Address)
 		}
-		if why == "" && broken {
+		if why == "" && (broken || alone && i > 0) {
 			why = fmt.Sprintf("NVRM: GPU %s: RmInitAdapter failed! (0x62:0x56:2477)", c.Address)
 		}
 		if why != "" {

@@ -101,11 +101,11 @@ func TestDriverThatDoesNotLoad(t *testing.T) {
 func TestFlavoursConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, config(t, testUser))
-		mustShell(t, m, "apt-get update && apt-get install -y nvidia-kernel-common-580-server")
+		mustShell(t, m, "apt-get update && apt-get install -y nvidia-kernel-common-580-server && apt-mark hold nvidia-kernel-common-580-server")
 		code, out := shell(m, "root", "apt-get install -y nvidia-driver-580-open")
 		assert.Equal(t, aptFailed, code)
 		assert.Contains(t, out, "you have held broken packages")
-		code, out = shell(m, "root", "apt-mark hold nvidia-kernel-common-580-server; apt-get install -y nvidia-kernel-common-580-server=1.0")
+		code, out = shell(m, "root", "apt-get install -y nvidia-kernel-common-580-server=1.0")
 		assert.Equal(t, aptFailed, code)
 		assert.Contains(t, out, "E: Version '1.0' for 'nvidia-kernel-common-580-server' was not found")
 		assert.Equal(t, []string{"nvidia-kernel-common-580-server"}, m.Disk().Holds())

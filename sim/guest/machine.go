@@ -73,6 +73,7 @@ type BlockDevice struct {
 type Faults struct {
 	AgentNeverAnswers bool // the QEMU guest agent does not come up
 	DriverFailsToLoad bool // RmInitAdapter fails for every GPU
+	SecondGPUFails    bool // RmInitAdapter fails for every GPU but the first
 	// ModuleDoesNotBuild has the compiler refuse NVIDIA's modules under DKMS.
 	ModuleDoesNotBuild bool
 	CUDAFails          bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid

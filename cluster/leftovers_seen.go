@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// unneeded is what earlier files asked for, on the hosts and in Kubernetes.
+type unneeded struct {
+	rests []rest
+	parts []record
+	given []record // of parts that Fleet deploys now
+
+	held map[string]inUse // why parts stay, by name
+}
+
+// leftOver looks for it.
+func (c *Cluster) leftOver(ctx context.Context) (u unneeded, err error) {
+	if u.rests, err = c.rests(ctx, c.wanted); err != nil {
+		return u, err
+	}
+	if u.parts, u.given, err = c.retired(ctx); err != nil || len(u.parts) == 0 {
+		return u, err
+	}
+	client, err := c.kube(ctx)
+	if err != nil {
+		return u, err
+	}
+	u.held = map[string]inUse{}
+	for _, p := range u.parts {
+		var why inUse
+		if err := unused(ctx, client, p); errors.As(err, &why) {
+			u.held[p.Part] = why
+		} else if err != nil {
+			return u, err
+		}
+	}
+	return u, nil
+}
+
+func (u unneeded) diff() drift.Diff {
+	var d drift.Diff
+	for _, p := range u.parts {
+		d = append(d, p.diff()...)
+	}
+	for _, p := range u.given {
+		d = append(d, drift.Field{Path: p.Part, Have: "applied by us", Want: "Fleet's", Effect: drift.Update, Note: "it stays as it is"})
+	}
+	return append(d, diffRests(u.rests)...)
+}
+
+// still is what of u may go, by what there is now: what was unneeded and is, and is what it
+// was. A part that was not to go when it was shown does not go now either, since nobody was
+// asked about it.
+func (u unneeded) still(now unneeded) (out unneeded, err error) {
+	var errs []error
+	same := func(seen, there []record) (out []record) {
+		for _, p := range seen {
+			i := slices.IndexFunc(there, func(o record) bool { return o.Part == p.Part })
+			switch why, held := u.held[p.Part]; {
+			case held:
+				errs = append(errs, converge.Permanent(why))
+			case i < 0: // somebody has taken it away, or wants it again
+			case !reflect.DeepEqual(p, there[i]):
+				errs = append(errs, converge.Permanent(fmt.Errorf("part %s is not what was shown any more: run it again", p.Part)))
+			default:
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	out.parts, out.given = same(u.parts, now.parts), same(u.given, now.given)
+	for _, r := range u.rests {
+		i := slices.IndexFunc(now.rests, func(o rest) bool { return o.host == r.host })
+		if i < 0 {
+			continue
+		}
+		there := now.rests[i]
+		out.rests = append(out.rests, rest{
+			host:     r.host,
+			volumes:  both(r.volumes, there.volumes, func(v proxmox.Volume) string { return v.ID }),
+			mappings: both(r.mappings, there.mappings, func(id string) string { return id }),
+			templates: both(r.templates, there.templates, func(vm proxmox.Summary) string {
+				return fmt.Sprint(vm.VMID, " ", vm.Name)
+			}),
+		})
+	}
+	return out, errors.Join(errs...)
+}
+
+// both are those of seen that are there.
+func both[T any](seen, there []T, id func(T) string) []T {
+	return slices.DeleteFunc(slices.Clone(seen), func(x T) bool {
+		return !slices.ContainsFunc(there, func(y T) bool { return id(x) == id(y) })
+	})
+}
