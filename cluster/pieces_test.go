@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
 // Parts come after those that they need, and else in their order; those that need each
@@ -96,4 +97,46 @@ func TestHalfMadeTemplatesAreTold(t *testing.T) {
 	}
 	assert.Empty(t, step.Diff(templateSeen{}))
 	assert.NotEmpty(t, step.Diff(templateSeen{wanted: true}))
+}
+
+// A reboot that waits costs what runs on the host, and nothing where none waits.
+func TestCostsOfAReboot(t *testing.T) {
+	p := &HostPlan{Name: "pve1", State: host.State{Guests: []string{"VM 100 web", "CT 101 dns"}}}
+	assert.Empty(t, p.Costs())
+	p.Reboot = []string{"a new kernel"}
+	costs := p.Costs()
+	require.Len(t, costs, 2)
+	assert.Equal(t, converge.Cost{Machine: "CT 101 dns on pve1", Kind: converge.Stops, Why: "a reboot of pve1"}, costs[1])
+}
+
+// A VM of somebody else becomes a node's machine where the file adopts it, on its host.
+func TestWhoseMachineAVMBecomes(t *testing.T) {
+	b := &book{host: "pve1", spec: &Spec{Name: "lab"}, nodes: map[string]Node{"wk1": {Name: "wk1", Adopt: true}, "wk2": {Name: "wk2"}}}
+	for want, cl := range map[string]proxmox.Claim{
+		"wk1": {Name: "wk1", Host: "pve1"},
+		"":    {Name: "wk1", Host: "pve2"},
+	} {
+		assert.Equal(t, want, b.adopted(cl))
+	}
+	assert.Empty(t, b.adopted(proxmox.Claim{Name: "wk2", Host: "pve1"}), "not adopted")
+	assert.Empty(t, b.adopted(proxmox.Claim{Name: "web", Host: "pve1"}), "not of the file")
+}
+
+// What the file asks of the hosts: whose mappings are ours, and which driver is for which
+// release.
+func TestWhatIsAskedOfTheHosts(t *testing.T) {
+	c, _, stop := thornyHosts(t, "pve1")
+	defer stop()
+	w := c.want()
+	assert.True(t, w.Mappings("x", c.spec.ourMapping()))
+	assert.False(t, w.Mappings(c.spec.mappingID("wk1"), "somebody's"))
+}
+
+// A guest whose host key nobody has kept has none, and that is no error.
+func TestHostKeysThatAreNotKept(t *testing.T) {
+	c, _, stop := thornyHosts(t, "pve1")
+	defer stop()
+	key, err := (&guest{addr: "10.0.0.99:22"}).hostKey(c)
+	require.NoError(t, err)
+	assert.Empty(t, key)
 }
