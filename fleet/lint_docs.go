@@ -136,8 +136,8 @@ func lintSyntaxOf(err error, skip int) *lintSyntax {
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {
 		bad.what = syntax.GetMessage()
-		if t := syntax.GetToken(); t != nil && t.Position != nil && t.Position.Line > 0 {
-			bad.at = lintPos{t.Position.Line + skip, max(1, t.Position.Column)}
+		if t := syntax.GetToken(); t != nil && t.Position != nil {
+			bad.at = lintPos{max(1, t.Position.Line) + skip, max(1, t.Position.Column)}
 		}
 	}
 	return bad

@@ -108,8 +108,8 @@ type lintBuilder struct {
 }
 
 func (b *lintBuilder) place(n ast.Node) lintPos {
-	if t := n.GetToken(); t != nil && t.Position != nil && t.Position.Line > 0 {
-		return lintPos{t.Position.Line + b.skip, max(1, t.Position.Column)}
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		return lintPos{max(1, t.Position.Line) + b.skip, max(1, t.Position.Column)}
 	}
 	return lintPos{b.skip + 1, 1}
 }
