@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -153,4 +154,20 @@ func TestSeedsThatMachinesHad(t *testing.T) {
 	assert.True(t, had.has("x.iso"))
 	assert.True(t, had.has("y.iso"))
 	assert.False(t, had.has("z.iso"))
+}
+
+// Whose K3s it is, is asked of external machines alone: a VM of ours has ours.
+func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := thornyHosts(t, "pve1")
+		defer stop()
+		ctx := c.begin(t.Context())
+		require.NoError(t, c.ownServer(ctx, "nobody"))
+		for _, n := range c.spec.Nodes {
+			require.NoError(t, c.ownServer(ctx, n.Name), "nobody is there to answer")
+		}
+		outside, _, _ := thorny(t, thornsFile)
+		require.Error(t, outside.ownServer(outside.begin(t.Context()), "a"), "nobody is there to answer")
+		synctest.Wait()
+	})
 }
