@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -10,10 +13,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
 // Parts come after those that they need, and else in their order; those that need each
@@ -133,13 +139,22 @@ func TestWhatIsAskedOfTheHosts(t *testing.T) {
 	assert.False(t, w.Mappings(c.spec.mappingID("wk1"), "somebody's"))
 }
 
-// A guest whose host key nobody has kept has none, and that is no error.
-func TestHostKeysThatAreNotKept(t *testing.T) {
+// A guest has the host key that was kept, and none, which is no error, where nobody has kept one.
+func TestHostKeysThatAreKept(t *testing.T) {
 	c, _, stop := thornyHosts(t, "pve1")
 	defer stop()
 	key, err := (&guest{addr: "10.0.0.99:22"}).hostKey(c)
 	require.NoError(t, err)
 	assert.Empty(t, key)
+
+	private, _, err := ssh.GenerateKey()
+	require.NoError(t, err)
+	signer, err := ssh.ParseSigner(private)
+	require.NoError(t, err)
+	require.NoError(t, c.hosts.Store("10.0.0.99:22", signer.PublicKey()))
+	key, err = (&guest{addr: "10.0.0.99:22"}).hostKey(c)
+	require.NoError(t, err)
+	assert.Equal(t, ssh.AuthorizedKey(signer.PublicKey()), key)
 }
 
 // The seed of a machine of ours is known as ours when the machine is gone.
@@ -170,4 +185,42 @@ func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 		require.Error(t, outside.ownServer(outside.begin(t.Context()), "a"), "nobody is there to answer")
 		synctest.Wait()
 	})
+}
+
+// A machine that goes is named, by its number where it has no name, with what is in it as
+// far as that can be seen.
+func TestCostsOfMachinesThatGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := thornyHosts(t, "pve1")
+		defer stop()
+		ctx := c.begin(t.Context())
+		for want, vm := range map[string]*proxmox.VM{"vm107": {VMID: 107}, "nameless": nil} {
+			cost := c.destroys(ctx, "", "why", vm, nil)
+			assert.Equal(t, want, cost.Machine)
+			assert.Equal(t, converge.Destroys, cost.Kind)
+		}
+		assert.Equal(t, "wk1", c.destroys(ctx, "wk1", "why", &proxmox.VM{VMID: 107}, nil).Machine)
+		assert.Contains(t, strings.Join(c.destroys(ctx, "wk1", "why", nil, errors.New("no answer")).Holds, "; "), "its disks cannot be seen: no answer")
+		synctest.Wait()
+	})
+}
+
+// What a first boot says last is shown, else the stage that it is in.
+func TestWhatAFirstBootDoes(t *testing.T) {
+	for _, tt := range []struct {
+		said   string
+		err    error
+		detail string
+		want   string
+	}{
+		{"Unpacking x\n", nil, "config", "Unpacking x"}, {" \n", nil, "config", "config"}, {"", nil, "config", "config"}, {"half a li", errors.New("no answer"), "config", "config"},
+		{"", nil, "DataSourceNoCloud [seed=/dev/sr0]", ""}, {strings.Repeat("é", 100), nil, "", strings.Repeat("é", longestSaid/2)}, {strings.Repeat("x", longestSaid+1), nil, "", strings.Repeat("x", longestSaid)},
+		{"x" + strings.Repeat("é", 100), nil, "", "x" + strings.Repeat("é", longestSaid/2-1)},
+	} {
+		root := remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
+			_, _ = io.WriteString(cmd.Stdout, tt.said)
+			return tt.err
+		})
+		assert.Equal(t, tt.want, bootDoes(t.Context(), root, cloudinit.Status{Detail: tt.detail}), "%+v", tt)
+	}
 }

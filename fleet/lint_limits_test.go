@@ -108,3 +108,23 @@ func TestLintTheNextKustomization(t *testing.T) {
 		"a/two/kustomization.yaml", "resources: [x.yaml]\nnameSuffix: 7_\nnonsense: 1\n", "a/two/x.yaml", settings}
 	require.Contains(t, strings.Join(lintOne(t, LintOptions{}, tree...), "\n"), "a/two/kustomization.yaml:1:1: error: kustomize refuses it: ")
 }
+
+// The note that kustomize leaves of an object's file goes again, with what was only there
+// for it; notes of the repository's own stay.
+func TestLintKustomizeLeavesNoNotes(t *testing.T) {
+	tree, err := readTree(files("a/kustomization.yaml", "resources: [x.yaml]\n", "a/x.yaml", settings))
+	require.NoError(t, err)
+	for _, own := range []string{"", "mine"} {
+		notes := map[string]any{lintOrigin: "path: x.yaml\n"}
+		if own != "" {
+			notes[own] = "kept"
+		}
+		meta := map[string]any{"name": "settings", "annotations": notes}
+		budget := lintMaxTree
+		(&linter{tree: tree}).kustomized(&lintBundle{BundleSource: &BundleSource{Dir: "a"}}, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}, ".", &budget)
+		left, there := meta["annotations"].(map[string]any)
+		require.Equal(t, own != "", there)
+		require.NotContains(t, left, lintOrigin)
+		require.Len(t, left, len(own)/4)
+	}
+}
