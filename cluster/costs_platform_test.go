@@ -25,16 +25,18 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		out := c.costsOfChart(c.begin(t.Context()), chartSeen{part: piece{Part: chart.Part{Name: "cilium-pool"}, replaces: []string{"metallb"}}}, drift.Diff{
-			{Path: "persistentvolumeclaim/hub/db", Effect: drift.Remove},
-			{Path: "persistentvolumeclaim/hub/kept", Effect: drift.Update},
 			{Path: "service/hub/proxy", Effect: drift.Remove},
+			{Path: "persistentvolumeclaim/hub/kept", Effect: drift.Update},
+			{Path: "persistentvolumeclaim/hub/db", Effect: drift.Remove},
+			{Path: "service/hub/api", Effect: drift.Remove},
+			{Path: "persistentvolumeclaim/hub/homes", Effect: drift.Remove},
 		})
-		require.Len(t, out, 2)
-		for i, name := range []string{"hub/db", "metallb"} {
+		require.Len(t, out, 3)
+		for i, name := range []string{"hub/db", "hub/homes", "metallb"} {
 			assert.Equal(t, name, out[i].Machine)
 			assert.Equal(t, converge.Destroys, out[i].Kind)
 		}
-		assert.Equal(t, "cilium-pool comes in its place", out[1].Why)
-		assert.Contains(t, out[1].Holds[0], "what goes with it cannot be seen: ")
+		assert.Equal(t, "cilium-pool comes in its place", out[2].Why)
+		assert.Contains(t, out[2].Holds[0], "what goes with it cannot be seen: ")
 	})
 }

@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +50,11 @@ func TestEdges(t *testing.T) {
 			}
 			fmt.Fprintf(&out, "%s %s\n", group.what, strings.ReplaceAll(c, "\n", " ⏎ "))
 			out.WriteString(judged(t, text))
+			base := fmt.Sprintf(edgeBase, "", map[string]string{"file": ", gpus: 1"}[group.what], "")
+			if group.what == "hub" {
+				base = fmt.Sprintf(edgeBase, "", ", gpus: 1, cores: 16, memory: 64GiB", "hub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}}")
+			}
+			out.WriteString(became(t, base, text))
 		}
 	}
 	golden(t, "testdata/edges.txt", out.String())
@@ -69,6 +77,61 @@ func judged(t *testing.T, text string) string {
 		}
 	}
 	return out.String()
+}
+
+// became is what an accepted file has for other values than the one that it is made of.
+func became(t *testing.T, base, text string) string {
+	t.Helper()
+	s, err := Parse("cluster.yaml", []byte(text))
+	if err != nil {
+		return ""
+	}
+	before, after := flat(t, parsed(t, base)), flat(t, s)
+	var out strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(after)) {
+		if v := after[path]; v != before[path] {
+			fmt.Fprintf(&out, "    %s = %s\n", path, v[:min(len(v), 80)])
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(before)) {
+		if _, there := after[path]; !there {
+			fmt.Fprintf(&out, "    %s is gone\n", path)
+		}
+	}
+	return out.String()
+}
+
+// flat has every value of a spec by its path.
+func flat(t *testing.T, s *Spec) map[string]string {
+	t.Helper()
+	b, err := json.Marshal(s)
+	require.NoError(t, err)
+	var v any
+	require.NoError(t, json.Unmarshal(b, &v))
+	out := map[string]string{}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, inner := range v {
+				walk(strings.TrimPrefix(path+"."+k, "."), inner)
+			}
+		case []any:
+			for i, inner := range v {
+				walk(fmt.Sprintf("%s[%d]", path, i), inner)
+			}
+		case nil, bool:
+			if v == true {
+				out[path] = "true"
+			}
+		default:
+			if text := fmt.Sprint(v); text != "" && text != "0" {
+				out[path] = text
+			}
+		}
+	}
+	walk("", v)
+	return out
 }
 
 func nodeEdges() []string {
@@ -143,6 +206,19 @@ func fileEdges() []string {
 		"nodes: {x: {address: 10.0.0.30, vmid: 100}}", "nodes: {x: {address: 10.0.0.30, vmid: 99}}", "nodes: {x: {address: 10.0.0.30, vmid: 999999999}}", "nodes: {x: {address: 10.0.0.30, vmid: 1000000000}}",
 		"monitoring: {retention: 2h}", "monitoring: {retention: 119m}",
 		"nodes: {x: {address: 10.0.0.11}}", "nodes: {wk1: {cores: 0}, x: {address: 10.0.0.30, cores: 0}}",
+		"k3s: {clusterDomain: " + strings.Repeat("a.", 126) + "a}", "k3s: {clusterDomain: " + strings.Repeat("a.", 126) + "aa}", "nodes: {x: {role: server, address: 10.0.0.30}}", "nodes: {x: {role: server, address: 10.0.0.30}, y: {role: server, address: 10.0.0.31}}",
+		"nodes: {x: {role: server, external: ada@10.0.0.40}, y: {role: server, address: 10.0.0.31}}\nk3s: {vip: 10.0.0.1}", "nodes: {a: {external: ada@10.0.0.40}, b: {address: 192.168.7.5, network: {prefix: 192.168.7.0/24, gateway: 192.168.7.1}}}\nk3s: {podCIDR: 192.168.0.0/16}",
+		"nvidia: {driver: {branch: '470', flavour: open}}", "nvidia: {driver: {branch: '1', flavour: proprietary}}", "nvidia: {driver: {branch: '470', flavour: proprietary}}", "k3s: {version: v1.34.1+k3s1}\nrancher: {hostname: r.lab.example, version: 2.9.0}", "k3s: {version: v1.99.1+k3s1}\nrancher: {hostname: r.lab.example}",
+		"k3s: {version: !!str v1.34.1+k3s1}", "nodes: !!map {x: {address: 10.0.0.30, cores: !!int 4, onboot: !!bool true}}", "guest: {packages: !!seq [nfs]}", "nodes: {x: {address: 10.0.0.30, cores: !!float 4}}", "guest: {packages: !mine [nfs]}", "guest: {packages: !!str [a]}",
+		"guest: {packages: [\"a\":b]}", "guest: {packages: [a:'b']}", "guest: {packages: [a:b]}", "guest: {sysctls: {\"a\\e\": '1', b: ''}}", "k3s: {registries: {\"a\\e\": {}, docker.io: {username: a}}}", "k3s: {server: {token: x, tls-san-security: true, nonsense: 1}}", "k3s: {agent: {server: x, nonsense: 1}}",
+		"k3s: {podCIDR: 172.20.0.0/16, serviceCIDR: 10.32.0.0/12}", "k3s: {podCIDR: 172.20.0.0/16, serviceCIDR: 10.32.0.0/11}", "k3s: {serviceCIDR: 10.43.0.0/28}", "k3s: {serviceCIDR: 10.43.0.0/29}", "loadBalancer: {addresses: [10.0.0.200-10.0.0.209], reserved: {A_/b: 10.0.0.200, a/B_: 10.0.0.201, a: 10.0.0.202}}",
+		"k3s: {version: v1.99.1+k3s1}\nrancher: {hostname: r.lab.example, version: 2.15.2}", "k3s: {version: v1.99.1+k3s1}\ncharts: {versions: {rancher: 2.15.2}}\nrancher: {hostname: r.lab.example}", "rancher: {hostname: r.lab.example, version: 2.9.0}\nhub: {hostname: hub.lab.example, version: 4.3.2, auth: {kind: native, admins: [ada]}}",
+		"hub: {hostname: hub.lab.example, version: 9.9.9, auth: {kind: native, admins: [ada]}}\nrancher: {hostname: r.lab.example, version: 2.15.2}", "rancher: {hostname: a.lab.example}\nhub: {hostname: a.lab.example, auth: {kind: native, admins: [ada]}}\nmonitoring: {hostname: a.lab.example}", "nvidia: {driver: {flavour: proprietary}}",
+		"ingress: none\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}}", "k3s: {disable: [servicelb]}\ningress: none\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}}", "ingress: none\nrancher: {hostname: r.lab.example}",
+		"k3s: {disable: [servicelb]}\nloadBalancer: {addresses: [10.0.0.200-10.0.0.209]}\ningress: none\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}}", "nodes: {\"a\\e\": {address: 10.0.0.30}, b: {pool: none, address: 10.0.0.31}}", "guest: {disks: {}}\nnodes: {wk1: {disks: {a: null, b: {size: 0}}}}",
+		"patience: 0", "patience: 1", "patience: 100", "patience: 1000", "patience: -1", "fleet: {repo: 'ssh://git@g.example/a.git', sshKey: env:K, password: env:P}", "fleet: {repo: 'https://g.example/a', password: env:P}", "fleet: {repo: 'https://g.example/a', knownHosts: a}",
+		"nodes: {x: {address: 10.0.0.30, gpus: {pci: ['01:00', '01:00', '02:00', '02:00']}}}", "nodes: {x: {address: 10.0.0.30, gpus: {pci: ['01:00', '02:00']}}, y: {address: 10.0.0.31, gpus: {pci: ['01:00', '02:00']}}}", "storage: {longhorn: {replicas: 1}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, profiles: {a: {cpu: 3}}}",
+		"nodes: {wk1: {cores: 8}}\nstorage: {longhorn: {replicas: 1}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, profiles: {a: {cpu: 7}}}",
 		"nodes: {x: {address: 10.0.0.30, gpus: 1}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, profiles: {a: {}}}", "nodes: {x: {address: 10.0.0.30, taints: ['a=b:PreferNoSchedule']}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, profiles: {a: {}}}",
 		"nodes: {x: {address: 10.0.0.30, pool: wk, gpus: 2}}\nhub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}, profiles: {a: {gpus: 2}}}", "image: debian-13\nnodes: {wk1: {gpus: 0}, x: {external: ada@10.0.0.40, gpus: 1}}", "image: debian-13\nnodes: {wk1: {adopt: true}}", "nodes: {x: {address: 10.0.0.12, mac: 'BC:24:11:00:00:01'}, y: {address: 10.0.0.13, mac: 'bc:24:11:00:00:01'}}", "nodes: {x: {address: 10.0.0.12, vmid: 500}, y: {address: 10.0.0.13, vmid: 500}}", "nodes: {x: {}}", "nodes: {x: {network: {dhcp: true}}}", "nodes: {x: {role: server, network: {dhcp: true}}}", "nodes: {x: {address: 10.9.0.2, network: {prefix: 10.9.0.0/30, gateway: 10.9.0.1}}}", "nodes: {x: {address: 10.9.0.1, network: {prefix: 10.9.0.0/31, gateway: 10.9.0.0}}}", "nodes: {lab-template-x: {address: 10.0.0.12}}",
 	}
@@ -158,7 +234,7 @@ func hubEdges() []string {
 		"profiles: {a: {memory: 256MiB}}", "profiles: {a: {memory: 255MiB}}", "profiles: {a: {memory: {limit: 2GiB, guarantee: 2GiB}}}", "profiles: {a: {memory: {limit: 2GiB, guarantee: 3GiB}}}", "profiles: {a: {memory: {guarantee: 3GiB}}}", "profiles: {a: {memory: 1GiB, shm: 1GiB}}", "profiles: {a: {memory: 1GiB, shm: 1025MiB}}", "profiles: {a: {shm: 100GiB}}",
 		"profiles: {a: {gpus: 1, gpuMemory: 1GiB}}", "profiles: {a: {gpus: 2, gpuMemory: 1GiB}}", "profiles: {a: {gpuMemory: 1GiB}}", "profiles: {a: {memory: 61GiB}}", "profiles: {a: {memory: 62GiB}}", "profiles: {a: {memory: 200GiB}}", "profiles: {a: {cpu: 15}}", "profiles: {a: {cpu: 16}}", "profiles: {a: {pool: cp, gpus: 1}}", "profiles: {a: {pool: wk}}", "profiles: {a: {pool: none}}",
 		"profiles: {a: {image: x}}", "profiles: {a: {image: 'x:latest'}}", "profiles: {a: {image: 'x:1'}}", "profiles: {a: {image: 'X:1'}}", "profiles: {a: {image: 'h:5000/x'}}", "profiles: {a: {runtimeClass: A_}}", "profiles: {a: {gpus: 1, runtimeClass: runc}}", "profiles: {a: {runtimeClass: runc}}", "profiles: {a: {gpus: 1, runtimeClass: nvidia-cdi}}", "profiles: {a: {defaultURL: lab}}", "profiles: {a: {defaultURL: /lab}}",
-		"profiles: {a: {env: {A: b, 1A: b, API_KEY: '', TOKEN: x}}}", "profiles: {A_: {}}", "profiles: {" + strings.Repeat("a", 40) + ": {}}", "profiles: {" + strings.Repeat("a", 41) + ": {}}", "profiles: {a: {default: true}, b: {default: true}}", "profiles: {a: {groups: [x]}}", "profiles: {a: {groups: [x]}, b: {}}", "shared: {x: {}}",
+		"profiles: {a: {env: {A: b, 1A: b, API_KEY: '', TOKEN: x}}}", "profiles: {A_: {}}", "profiles: {" + strings.Repeat("a", 40) + ": {}}", "profiles: {" + strings.Repeat("a", 41) + ": {}}", "profiles: {a: {default: true}, b: {default: true}}", "profiles: {a: {}, b: {default: true}, c: {default: true}, d: {default: true}}", "profiles: {a: {groups: [x]}}", "profiles: {a: {groups: [x]}, b: {}}", "shared: {x: {}}",
 		"auth: {}", "auth: {kind: dummy}", "auth: {kind: native, users: [ada]}", "auth: {kind: native, users: [ada, ada]}", "auth: {kind: native, allowAll: false}", "auth: {kind: native, allowAll: false, admins: [ada]}", "auth: {kind: native, admins: [ada]}", "auth: {kind: native, allowAll: true, users: [ada], admins: [ada]}", "auth: {kind: native, allowAll: true, admins: [ada]}", "auth: {kind: native, native: {openSignup: true}}", "auth: {kind: native, ldap: {server: 'ldaps://x'}}",
 		"auth: {kind: oidc}", "auth: {oidc: {issuer: 'https://i.example', clientID: c, clientSecret: env:S}}", "auth: {allowAll: true, oidc: {issuer: 'https://i.example', clientID: c, clientSecret: env:S}}", "auth: {oidc: {issuer: 'https://i.example', clientID: c, clientSecret: env:S, allowedGroups: [a]}}", "auth: {oidc: {issuer: 'https://i.example', clientID: c, clientSecret: env:S, adminGroups: [a]}}",
 		"auth: {allowAll: true, oidc: {issuer: 'https://i.example/.well-known/openid-configuration', clientID: c, clientSecret: env:S, scopes: [email]}}", "auth: {allowAll: true, oidc: {issuer: 'https://i.example', clientID: c, clientSecret: env:S, tokenURL: 'http://t.example'}}", "auth: {allowAll: true, oidc: {issuer: 'https://i.example', clientID: c, clientSecret: env:S}}, profiles: {a: {groups: [x]}, b: {}}",
@@ -171,10 +247,10 @@ func hubEdges() []string {
 func proxmoxEdges() []string {
 	with := func(endpoint string) string { return "endpoint: '" + endpoint + "', token: a@pve!b, secret: env:S" }
 	return []string{
-		with("pve1"), with("pve1:8006"), with("https://pve1:65535/"), with("https://pve1:65536"), with("https://pve1:0"), with("http://pve1"), with("https://pve1/api2/json"), with("https://pve1/x"), with("https://pve1?x=1"), with("https://pve1#x"), with("fd00::1"), with("a@pve1"), with("a_b"), with("LAB"), "endpoint: ''",
+		with("pve1"), with("https://[::1"), with("https://a b"), with("https://:8006"), with("https://pve1:x"), with("pve1:8006"), with("https://pve1:65535/"), with("https://pve1:65536"), with("https://pve1:0"), with("http://pve1"), with("https://pve1/api2/json"), with("https://pve1/x"), with("https://pve1?x=1"), with("https://pve1#x"), with("fd00::1"), with("a@pve1"), with("a_b"), with("LAB"), "endpoint: ''",
 		"endpoint: pve1", "endpoint: pve1, secret: env:S", "endpoint: pve1, token: a@pve!b", "endpoint: pve1, token: a@pve!b, secret: env:S, password: env:P", "endpoint: pve1, token: a@pve!b, secret: env:S, user: root@pam", "endpoint: pve1, token: a@pve!b, secret: env:S, user: root",
 		"endpoint: pve1, token: a@pve!b, secret: env:S, insecure: true", "endpoint: pve1, token: a@pve!b, secret: env:S, insecure: true, fingerprint: '" + strings.Repeat("ab", 32) + "'", "endpoint: pve1, token: a@pve!b, secret: env:S, fingerprint: '" + strings.Repeat("ab", 32) + "'", "endpoint: pve1, token: a@pve!b, secret: env:S, fingerprint: '" + strings.Repeat("ab", 31) + "'",
 		"endpoint: pve1, token: a@pve!b, secret: env:S, fingerprint: '" + strings.Repeat("ab", 20) + "'", "endpoint: pve1, token: a@pve!b, secret: env:S, fingerprint: xyz", "endpoint: lab, user: root@pam", "endpoint: lab, hosts: {pve1: {}}, host: pve2", "endpoint: lab, hosts: {A_: {}}, host: A_", "endpoint: lab, host: auto", "endpoint: lab, host: auto, hosts: {pve1: {}, pve2: {}}",
-		"endpoint: lab, hosts: {pve1: {memory: 24GiB}}", "endpoint: lab, hosts: {pve1: {memory: 23GiB}}", "endpoint: lab, hosts: {pve1: {cores: 8}}", "endpoint: lab, hosts: {pve1: {cores: 7}}", "endpoint: lab, hosts: {pve1: {cores: 6}}", "endpoint: lab, hosts: {pve1: {cores: 5}}", "endpoint: lab, hosts: {pve1: {gpus: 0}}", "endpoint: lab, hosts: {pve1: {storage: {vmdata: 160GiB}}}", "endpoint: lab, hosts: {pve1: {storage: {vmdata: 159GiB}}}", "endpoint: lab, hosts: {pve1: {storage: {vmdata: 159GiB, other: 1GiB}}}",
+		"endpoint: lab, hosts: {pve1: {memory: 24GiB}}", "endpoint: lab, hosts: {pve1: {memory: 23GiB}}", "endpoint: lab, hosts: {pve1: {cores: 8}}", "endpoint: lab, hosts: {pve1: {cores: 7}}", "endpoint: lab, hosts: {pve1: {cores: 6}}", "endpoint: lab, hosts: {pve1: {cores: 5}}", "endpoint: lab, hosts: {pve1: {gpus: 0}}", "endpoint: lab, hosts: {pve1: {gpus: -1}}", "endpoint: lab, hosts: {pve1: {storage: {vmdata: 160GiB}}}", "endpoint: lab, hosts: {pve1: {storage: {vmdata: 159GiB}}}", "endpoint: lab, hosts: {pve1: {storage: {vmdata: 159GiB, other: 1GiB}}}",
 	}
 }

@@ -57,7 +57,7 @@ func (c *Cluster) externalStep(n Node) *converge.Resource[string] {
 			return drift.Diff{{Have: problem, Want: "a login over SSH", Effect: drift.Create}}
 		},
 		Settle: externalTime,
-		Poll:   2 * time.Second,
+		Poll:   lookEvery,
 	}
 }
 

@@ -101,9 +101,9 @@ func (c *Cluster) authorities(ctx context.Context, but Node) (map[string]bool, e
 // ownServer is an error for an external server whose K3s is not of this cluster: what it
 // says of its cluster is not to be acted upon.
 func (c *Cluster) ownServer(ctx context.Context, name string) error {
-	n, ok := c.spec.Node(name)
+	n, _ := c.spec.Node(name)
 	met := c.met(ctx, name)
-	if !ok || !n.External || met.owned.Load() {
+	if !n.External || met.owned.Load() {
 		return nil
 	}
 	have, err := k3s.Observe(ctx, c.root(name))

@@ -185,7 +185,7 @@ func (c *Cluster) guestStep(n Node) *converge.Resource[inside] {
 			return nil
 		},
 		Settle: bootTime,
-		Poll:   2 * time.Second,
+		Poll:   lookEvery,
 		Hint: "look at the machine's console (in Proxmox's web interface, or qm terminal on the host): does it boot, has it its address, " +
 			"does the way there (gateway, VLAN, ssh.jump) fit? A run that is repeated goes on from here",
 	}

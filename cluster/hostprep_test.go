@@ -168,6 +168,13 @@ func TestPrepareAFreshHost(t *testing.T) {
 						"storages", "role", "user", "grants", "token"}, w.todo())
 					assert.Positive(t, w.run(false))
 					assert.Equal(t, []string{"reboot/pve1"}, w.todo(), "everything but the reboot")
+					again := w.prep()
+					again.NewToken = true
+					access, err := again.LookAtAccess(t.Context())
+					require.NoError(t, err)
+					require.Len(t, access.Changes, 1, "what was granted to the token goes with it, and nothing else")
+					assert.Equal(t, "grants", access.Changes[0].ID)
+					assert.NotEmpty(t, access.Token)
 					assert.False(t, w.secret.IsZero())
 					before := w.changes()
 					assert.Positive(t, before)

@@ -93,7 +93,7 @@ func (c *Cluster) k3sStep(n Node) *converge.Resource[k3s.State] {
 		Observe: func(ctx context.Context) (k3s.State, error) { return c.observeK3s(ctx, n) },
 		Costs:   c.costsOfK3s(n),
 		Settle:  joinTime,
-		Poll:    2 * time.Second,
+		Poll:    lookEvery,
 	}
 	if n.Role == Agent {
 		step.Diff = func(have k3s.State) drift.Diff {

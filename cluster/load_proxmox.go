@@ -120,7 +120,7 @@ func (r *resolver) endpoint(at *string) string {
 		text = "https://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || !isHost(u.Hostname()) || !isPort(cmp.Or(u.Port(), "8006")) {
+	if err != nil || !isHost(u.Hostname()) || !isPort(cmp.Or(u.Port(), "8006")) {
 		r.wrong(at, fmt.Sprintf("%q is not the address of a Proxmox API", *at), "write https://host:8006, or lab")
 		return ""
 	}

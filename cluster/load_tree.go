@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -67,7 +68,7 @@ func (t *tree) get(name string) *tree {
 // one by one are a twentieth of it.
 const maxWeight = 1 << 20
 
-// builder makes a tree of an AST.
+// builder makes a tree of an AST, whose depth yamlbound has a limit for.
 type builder struct {
 	c       *checker
 	anchors map[string]*tree
@@ -90,7 +91,7 @@ func readTree(c *checker, data []byte) *tree {
 		if doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType {
 			continue
 		}
-		t := b.build(doc.Body, 0)
+		t := b.build(doc.Body)
 		if root != nil {
 			c.undecodable(t.at, "a second document begins here", "keep one document in a file: remove the line --- before it and what follows")
 			return nil
@@ -141,15 +142,13 @@ func place(n ast.Node) pos {
 	return pos{}
 }
 
-const maxDepth = 200
-
 // build makes a tree of n. It never returns nil.
-func (b *builder) build(n ast.Node, depth int) *tree {
+func (b *builder) build(n ast.Node) *tree {
 	if n == nil {
 		return &tree{weight: 1}
 	}
 	t := &tree{at: place(n), weight: 1}
-	if b.grow(t.at, 1, depth) {
+	if b.grow(t.at, 1) {
 		return t
 	}
 	switch n := n.(type) {
@@ -163,25 +162,25 @@ func (b *builder) build(n ast.Node, depth int) *tree {
 	case *ast.LiteralNode:
 		t.kind, t.text = kindText, n.Value.Value
 	case *ast.MappingNode:
-		b.mapping(t, n.Values, depth)
+		b.mapping(t, n.Values)
 	case *ast.MappingValueNode:
-		b.mapping(t, []*ast.MappingValueNode{n}, depth)
+		b.mapping(t, []*ast.MappingValueNode{n})
 	case *ast.SequenceNode:
 		t.kind = kindSequence
 		for _, v := range n.Values {
 			item := joined(v)
 			if item == nil {
-				item = b.build(v, depth+1)
+				item = b.build(v)
 			}
 			t.items = append(t.items, item)
 			t.weight += item.weight
 		}
 	case *ast.AnchorNode:
-		return b.anchor(n, depth)
+		return b.anchor(n)
 	case *ast.AliasNode:
 		return b.alias(n, t)
 	case *ast.TagNode:
-		return b.tagged(n, depth)
+		return b.tagged(n)
 	default:
 		b.c.undecodable(t.at, "this kind of YAML has no meaning here", "write a plain value")
 	}
@@ -215,8 +214,8 @@ func isQuoted(t *token.Token) bool {
 	return t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
 }
 
-func (b *builder) anchor(n *ast.AnchorNode, depth int) *tree {
-	t := b.build(n.Value, depth+1)
+func (b *builder) anchor(n *ast.AnchorNode) *tree {
+	t := b.build(n.Value)
 	b.anchors[n.Name.GetToken().Value] = t
 	return t
 }
@@ -228,32 +227,32 @@ func (b *builder) alias(n *ast.AliasNode, t *tree) *tree {
 		b.c.undecodable(t.at, fmt.Sprintf("the alias *%s has no anchor &%s above it", name, name), "define the anchor first, and not inside itself")
 		return t
 	}
-	if b.grow(t.at, to.weight, 0) {
+	if b.grow(t.at, to.weight) {
 		return t
 	}
 	return to
 }
 
 // grow counts what the tree unfolds to, and reports once when that is too much.
-func (b *builder) grow(at pos, by, depth int) bool {
+func (b *builder) grow(at pos, by int) bool {
 	if b.burst {
 		return true
 	}
-	if b.weight += by; depth > maxDepth || b.weight > maxWeight {
+	if b.weight += by; b.weight > maxWeight {
 		b.c.undecodable(at, "this unfolds to more than a cluster can need", "write it out, without anchors inside anchors and with less depth")
 		b.burst = true
 	}
 	return b.burst
 }
 
-func (b *builder) tagged(n *ast.TagNode, depth int) *tree {
-	t := b.build(n.Value, depth+1)
-	switch {
-	case n.Start != nil && n.Start.Value == "!!str" && t.isScalar():
+func (b *builder) tagged(n *ast.TagNode) *tree {
+	t := b.build(n.Value)
+	switch tag := n.Start.Value; {
+	case tag == "!!str" && t.isScalar():
 		text := *t
 		text.kind = kindText
 		return &text
-	case n.Start != nil && (n.Start.Value == "!!map" || n.Start.Value == "!!seq" || n.Start.Value == "!!int" || n.Start.Value == "!!bool"):
+	case slices.Contains([]string{"!!map", "!!seq", "!!int", "!!bool"}, tag):
 		return t
 	default:
 		b.c.undecodable(place(n), "YAML tags have no meaning here", "write the value without the tag")
@@ -261,7 +260,7 @@ func (b *builder) tagged(n *ast.TagNode, depth int) *tree {
 	}
 }
 
-func (b *builder) mapping(t *tree, values []*ast.MappingValueNode, depth int) {
+func (b *builder) mapping(t *tree, values []*ast.MappingValueNode) {
 	t.kind = kindMapping
 	if len(values) > 0 {
 		t.at = place(values[0].Key)
@@ -270,7 +269,7 @@ func (b *builder) mapping(t *tree, values []*ast.MappingValueNode, depth int) {
 	var merged []*tree
 	for _, v := range values {
 		at := place(v.Key)
-		value := b.build(v.Value, depth+1)
+		value := b.build(v.Value)
 		t.weight += value.weight
 		if v.Key.IsMergeKey() {
 			merged = append(merged, b.mergeSources(value)...)

@@ -126,7 +126,7 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 			}
 			shut := slices.DeleteFunc(slices.Clone(all), func(m locked) bool { return m.why == nil })
 			all = slices.DeleteFunc(all, func(m locked) bool { return m.why != nil })
-			if len(shut) > 0 && len(all)+others == 0 {
+			if len(shut) > 0 && len(all) == 0 && !others {
 				return nil, converge.Permanent(c.noWayIn(shut...))
 			}
 			for _, m := range shut { // which is for its own step to say, and keeps no other from what it needs
@@ -171,14 +171,14 @@ func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge
 }
 
 // locked looks for machines that we cannot log in to, and what could be done about it;
-// others counts the machines beside them: they let us in, or boot and may. One that takes a
-// connection and says nothing is none of either. Where a server of the cluster lets us in,
+// others says that there are machines beside them, which let us in, or boot and may. One that
+// takes a connection and says nothing is none of either. Where a server of the cluster lets us in,
 // we are root on its nodes anyway, by way of Kubernetes, and a machine that knows an earlier
 // key of this token's knows us; nobody gets into another before somebody has agreed.
-func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err error) {
+func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err error) {
 	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
 	if err != nil {
-		return nil, 0, err
+		return nil, false, err
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -198,7 +198,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others int, err err
 			if m != nil {
 				out = append(out, *m)
 			} else if is != silent {
-				others++
+				others = true
 			}
 		})
 	}

@@ -177,7 +177,7 @@ func (c *Cluster) nodeStep(n Node) *converge.Resource[*kube.Node] {
 			return c.settleNode(ctx, n.Name, marks)
 		},
 		Settle: readyTime,
-		Poll:   2 * time.Second,
+		Poll:   lookEvery,
 	}
 }
 
@@ -312,7 +312,7 @@ func (c *Cluster) allocatableStep(n Node) *converge.Resource[int64] {
 			}}
 		},
 		Settle: readyTime,
-		Poll:   2 * time.Second,
+		Poll:   lookEvery,
 	}
 }
 

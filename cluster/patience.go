@@ -10,6 +10,13 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
+// How often a step that waits looks again: at machines and Kubernetes, and at what comes
+// through Git, which Fleet itself looks at every few seconds.
+const (
+	lookEvery = 2 * time.Second
+	lookAtGit = 5 * time.Second
+)
+
 // graph is an empty graph whose steps have the time that the file gives them.
 func (c *Cluster) graph() *converge.Graph {
 	return &converge.Graph{Patience: c.spec.Patience, Longer: c.longer(), Begin: c.begin}

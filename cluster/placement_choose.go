@@ -169,7 +169,7 @@ func together(free []seat, count, all int) []seat {
 		run := free[i : i+count]
 		first, last := run[0].index, run[count-1].index
 		s := score{span: last - first, first: first}
-		if all%2 == 0 && count <= all/2 && first < all/2 && last >= all/2 {
+		if all%2 == 0 && first < all/2 && last >= all/2 {
 			s.crosses = 1
 		}
 		if first%count != 0 {

@@ -89,7 +89,7 @@ func (c *Cluster) fleetStep() *converge.Resource[string] {
 			return drift.Diff{{Have: why, Want: "Fleet deploys to this cluster", Effect: drift.Create}}
 		},
 		Settle: fleetTime,
-		Poll:   5 * time.Second,
+		Poll:   lookAtGit,
 	}
 }
 
@@ -191,7 +191,7 @@ func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
 			return lasting(err)
 		},
 		Settle: time.Minute,
-		Poll:   5 * time.Second,
+		Poll:   lookAtGit,
 	}
 }
 
@@ -228,7 +228,7 @@ func (c *Cluster) bundleStep(p piece) *converge.Resource[drift.Diff] {
 		},
 		Diff:   func(d drift.Diff) drift.Diff { return d },
 		Settle: bundleTime,
-		Poll:   2 * time.Second,
+		Poll:   lookEvery,
 		Hint:   "go tool mage fleet:status says which object is in the way; run it again and it goes on from here",
 	}
 }

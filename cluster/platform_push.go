@@ -39,7 +39,7 @@ func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool
 			return lasting(err)
 		},
 		Settle: time.Minute,
-		Poll:   5 * time.Second,
+		Poll:   lookAtGit,
 	})
 	return g, done
 }

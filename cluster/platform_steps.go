@@ -73,7 +73,7 @@ func (c *Cluster) chartStep(p piece) *converge.Resource[chartSeen] {
 		Costs:   c.costsOfChart,
 		Apply:   c.bringChart,
 		Settle:  settle,
-		Poll:    2 * time.Second,
+		Poll:    lookEvery,
 		Hint:    "kubectl -n " + p.Release.Namespace + " get pods,events shows more; run it again and it goes on from here",
 	}
 }
@@ -191,7 +191,7 @@ func (c *Cluster) objectsStep(p piece) *converge.Resource[objectsSeen] {
 			}
 			return c.closeRecord(ctx, client, seen.part)
 		},
-		Poll: 2 * time.Second,
+		Poll: lookEvery,
 	}
 }
 

@@ -48,7 +48,7 @@ func TestCardsThatSitTogether(t *testing.T) {
 	}{
 		{"oooooooo", 1, []int{0}}, {"oooooooo", 2, []int{0, 1}}, {".ooooooo", 2, []int{2, 3}}, {".oo.ooo.", 2, []int{4, 5}}, {".oo.....", 2, []int{1, 2}}, {"...oo..o", 2, []int{3, 4}}, {"...ooo.o", 2, []int{4, 5}},
 		{"ooooommo", 2, []int{5, 6}}, {"oooooomo", 2, []int{6, 7}}, {"o.o.o.o.", 2, []int{0, 2}}, {"o..oo...", 2, []int{3, 4}}, {"oooooooo", 4, []int{0, 1, 2, 3}}, {".ooooooo", 4, []int{4, 5, 6, 7}}, {".oooooo.", 4, []int{1, 2, 3, 4}},
-		{"oooooooo", 8, []int{0, 1, 2, 3, 4, 5, 6, 7}}, {".oooooo.", 5, []int{1, 2, 3, 4, 5}}, {".ooo.", 2, []int{2, 3}}, {"mo", 1, []int{0}}, {"om", 1, []int{1}},
+		{"oooooooo", 8, []int{0, 1, 2, 3, 4, 5, 6, 7}}, {".oooooo.", 5, []int{1, 2, 3, 4, 5}}, {".ooo.", 2, []int{2, 3}}, {"..ooo.", 2, []int{3, 4}}, {"mo", 1, []int{0}}, {"om", 1, []int{1}},
 		{"m...oooo", 2, []int{0, 4}}, {".m..oooo", 3, []int{1, 4, 5}}, {"oo.moooo", 2, []int{1, 3}}, {"moooooom", 3, []int{0, 1, 7}}, {"mo.m...m", 2, []int{0, 3}}, {"m.oooomm", 4, []int{0, 5, 6, 7}},
 	} {
 		var got []int

@@ -27,7 +27,9 @@ func TestSize(t *testing.T) {
 		assert.Error(t, err, in)
 	}
 	assert.Equal(t, int64(16384), (16 * GiB).MiB())
-	assert.Equal(t, int64(2), (GiB + 1).GiB(), "a disk is never smaller than asked for")
+	for size, want := range map[Size]int64{0: 0, 1: 1, GiB - 1: 1, GiB: 1, GiB + 1: 2, 2*GiB - 1: 2, 2 * GiB: 2, 16 * GiB: 16} {
+		assert.Equal(t, want, size.GiB(), "a disk is never smaller than asked for, nor larger by a whole GiB: %d", size)
+	}
 }
 
 func TestPCIAddress(t *testing.T) {
@@ -92,7 +94,7 @@ func TestRanges(t *testing.T) {
 		require.NoError(t, r.UnmarshalText([]byte(in)), in)
 		assert.Equal(t, want, [2]string{r.from.String(), r.to.String()})
 	}
-	for _, in := range []string{"", "-", "10.0.0.13-10.0.0.11", "10.0.0.1-fd00::1", "10.0.0.0/24", "10.0.0.1-10.0.0.2-10.0.0.3", "fe80::1%eth0", "10.0.0.11-300"} {
+	for _, in := range []string{"", "-", "10.0.0.13-10.0.0.11", "10.0.0.1-fd00::1", "10.0.0.0/24", "10.0.0.1-10.0.0.2-10.0.0.3", "fe80::1%eth0", "fe80::1-fe80::2%eth0", "fe80::1-x", "10.0.0.11-300"} {
 		var r addressRange
 		assert.Error(t, r.UnmarshalText([]byte(in)), in)
 	}

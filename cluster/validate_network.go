@@ -80,11 +80,8 @@ func (r *resolver) insidePrefix(at any, name string, addr netip.Addr, p netip.Pr
 func lastAddr(p netip.Prefix) netip.Addr {
 	b := p.Masked().Addr().AsSlice()
 	for i := range b {
-		if free := (i+1)*8 - p.Bits(); free >= 8 {
-			b[i] = 0xff
-		} else if free > 0 {
-			b[i] |= byte(1<<free - 1)
-		}
+		free := min(max((i+1)*8-p.Bits(), 0), 8)
+		b[i] |= byte(1<<free - 1)
 	}
 	addr, _ := netip.AddrFromSlice(b) // of the length that AsSlice returned
 	return addr

@@ -57,7 +57,7 @@ func (r *resolver) inNodesNetwork(a netip.Addr) bool {
 // pools checks the load balancer's addresses.
 func (r *resolver) pools() {
 	raw, lb := r.raw.LoadBalancer, r.spec.Platform.LB
-	if raw == nil || lb == nil || lb.Kind == LBServiceLB {
+	if lb == nil || lb.Kind == LBServiceLB {
 		return
 	}
 	taken := r.taken()
@@ -201,19 +201,19 @@ func (r *resolver) fileServerVM(raw *rawNFSVM, vm *NFSVM) {
 // hostnames checks that no two parts answer under one name.
 func (r *resolver) hostnames() {
 	seen := map[string]any{}
-	check := func(at *string, on bool) {
-		if on && *at != "" {
+	check := func(at *string) {
+		if *at != "" {
 			unique(r, seen, *at, any(at), fmt.Sprintf("%s is the hostname of another part", *at), "write another name for one of them: each is told by its name alone")
 		}
 	}
 	if raw := r.raw.Rancher; raw != nil {
-		check(&raw.Hostname, true)
+		check(&raw.Hostname)
 	}
 	if raw := r.raw.Hub; raw != nil {
-		check(&raw.Hostname, true)
+		check(&raw.Hostname)
 	}
 	if raw := r.raw.Monitoring; raw != nil {
-		check(&raw.Hostname, true)
+		check(&raw.Hostname)
 	}
 }
 

@@ -75,9 +75,12 @@ func (r *resolver) versionPlace(parts []string) any {
 			return at.at
 		}
 	}
-	for _, at := range []*string{r.rancherVersion(), r.hubVersion()} {
-		if at != nil && r.isSet(at) && (slices.Contains(parts, "rancher") && at == r.rancherVersion() || slices.Contains(parts, "jupyterhub") && at == r.hubVersion()) {
-			return at
+	for _, own := range []struct {
+		part string
+		at   *string
+	}{{"rancher", r.rancherVersion()}, {"jupyterhub", r.hubVersion()}} {
+		if own.at != nil && r.isSet(own.at) && slices.Contains(parts, own.part) {
+			return own.at
 		}
 	}
 	if r.isSet(&r.raw.K3s.Version) {

@@ -93,7 +93,7 @@ func (v *Verification) step(n Node) *converge.Resource[verified] {
 			return err
 		},
 		Settle: verifyTime,
-		Poll:   2 * time.Second,
+		Poll:   lookEvery,
 	}
 }
 

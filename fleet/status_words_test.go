@@ -66,6 +66,11 @@ func TestBundleStates(t *testing.T) {
 	assert.Equal(t, "Pending", bundle(func(b *api.Bundle) { b.Generation = 1; setConditions(&b.Status.Conditions, "Ready", "True", "") }).State)
 	assert.Equal(t, StateNowhere, bundle(func(b *api.Bundle) { setConditions(&b.Status.Conditions, "Ready", "True", "words") }).State)
 	assert.Equal(t, "ErrApplied", bundle(func(b *api.Bundle) { setConditions(&b.Status.Conditions, "Ready", "False", "words") }).State)
+	both := bundle(func(b *api.Bundle) {
+		setConditions(&b.Status.Conditions, "Accepted", "False", "other words")
+		setConditions(&b.Status.Conditions, "Ready", "False", "words")
+	})
+	assert.Equal(t, []Obstacle{{Why: "words"}}, both.Why, "each condition speaks for itself")
 	assert.Equal(t, StateOld, bundle(func(b *api.Bundle) { b.Labels[api.CommitLabel] = "old" }).State)
 	assert.Equal(t, "Pending", bundle(func(b *api.Bundle) { delete(b.Labels, api.CommitLabel) }).State)
 	old := &api.Bundle{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{api.CommitLabel: "old"}}}

@@ -79,7 +79,7 @@ func (w httpWire) do(ctx context.Context, client *http.Client, verb, url, kind s
 		return w.redact(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+	if resp.StatusCode/100 != 2 {
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxSaid))
 		text := oneLine(string(said))
 		if strings.Contains(resp.Header.Get("Content-Type"), "html") {

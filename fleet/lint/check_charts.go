@@ -28,8 +28,9 @@ func (l *linter) helmsOf(b *lintBundle) (out []lintHelm) {
 		key     string
 		targets []v1alpha1.BundleTarget
 	}{{"targets", b.YAML.Targets}, {"targetCustomizations", b.YAML.TargetCustomizations}} {
-		for i, n := range b.root.get(list.key).list() {
-			if i < len(list.targets) && list.targets[i].Helm != nil && n.get("helm") != nil {
+		nodes := b.root.get(list.key).list()
+		for i, n := range nodes[:min(len(nodes), len(list.targets))] {
+			if list.targets[i].Helm != nil && n.get("helm") != nil {
 				out = append(out, lintHelm{list.targets[i].Helm, n.get("helm"), false})
 			}
 		}

@@ -93,10 +93,8 @@ func (l *linter) releaseName(b *lintBundle, at lintPos) {
 func (l *linter) checkDependsOn() {
 	edges := map[*lintBundle][]lintEdge{}
 	for _, b := range l.bundles {
-		for i, n := range b.root.get("dependsOn").list() {
-			if i >= len(b.YAML.DependsOn) {
-				break
-			}
+		nodes := b.root.get("dependsOn").list()
+		for i, n := range nodes[:min(len(nodes), len(b.YAML.DependsOn))] {
 			edges[b] = append(edges[b], l.dependency(b, b.YAML.DependsOn[i], n)...)
 		}
 	}

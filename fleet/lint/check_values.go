@@ -61,13 +61,13 @@ func (l *linter) valuesFrom(b *lintBundle, h lintHelm) {
 		copied[strings.ToLower(r.Kind)+"/"+r.Name] = true
 	}
 	for _, n := range h.node.get("valuesFrom").list() {
-		refs := 0
+		nothing := true
 		for key, kind := range map[string]string{"configMapKeyRef": "configmap", "secretKeyRef": "secret"} {
 			ref := n.get(key)
 			if !ref.set() {
 				continue
 			}
-			refs++
+			nothing = false
 			if ref.get("name").str() == "" {
 				l.in("values-from", b, ref.at, "%s names nothing", key)
 			}
@@ -75,7 +75,7 @@ func (l *linter) valuesFrom(b *lintBundle, h lintHelm) {
 				l.in("values-from", b, ns.at, "namespace %s is not looked at: downstreamResources copies it, and the copy in %q is read", ns.str(), b.namespace())
 			}
 		}
-		if refs == 0 {
+		if nothing {
 			l.in("values-from", b, n.at, "neither configMapKeyRef nor secretKeyRef: nothing is read")
 		}
 	}

@@ -16,8 +16,7 @@ const (
 	lintMaxFile  = 8 << 20   // bytes of one file; longer ones are carried, not read
 	lintMaxTotal = 256 << 20 // bytes of a repository
 	lintMaxFiles = 50_000
-	lintMaxTree  = 1 << 19 // nodes that a file unfolds to, with what aliases repeat
-	lintMaxDepth = 200
+	lintMaxTree  = 1 << 19   // nodes that a file unfolds to, with what aliases repeat
 	lintMaxPlace = 512 << 10 // bytes of one document up to which places are looked for
 )
 
@@ -112,7 +111,7 @@ func lintParse(text []byte, skip int, budget *int) (root *lintNode, bad *lintSyn
 				if doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.DirectiveType {
 					continue
 				}
-				root = b.build(doc.Body, 0)
+				root = b.build(doc.Body)
 				break
 			}
 			if !b.odd {
@@ -137,8 +136,8 @@ func lintSyntaxOf(err error, skip int) *lintSyntax {
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {
 		bad.what = syntax.GetMessage()
-		if t := syntax.GetToken(); t != nil && t.Position != nil && t.Position.Line > 0 {
-			bad.at = lintPos{t.Position.Line + skip, max(1, t.Position.Column)}
+		if t := syntax.GetToken(); t != nil && t.Position != nil {
+			bad.at = lintPos{max(1, t.Position.Line) + skip, max(1, t.Position.Column)}
 		}
 	}
 	return bad

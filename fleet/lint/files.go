@@ -82,7 +82,7 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 // tracked are the files that Git has, and the folders that they are in, where the repository
 // is a clone: a .gitignore says nothing about these.
 func tracked(fsys fs.FS) map[string]bool {
-	out := map[string]bool{}
+	out := map[string]bool{".": true}
 	// Somebody else's clone may have anything there; a FIFO would never be opened.
 	if info, err := fs.Stat(fsys, ".git/index"); err != nil || !info.Mode().IsRegular() || info.Size() > lintMaxTotal {
 		return out
@@ -97,7 +97,7 @@ func tracked(fsys fs.FS) map[string]bool {
 		return out
 	}
 	for _, e := range all.Entries {
-		for name := e.Name; name != "." && !out[name]; name = path.Dir(name) {
+		for name := e.Name; !out[name]; name = path.Dir(name) {
 			out[name] = true
 		}
 	}

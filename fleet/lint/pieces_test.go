@@ -62,17 +62,23 @@ func TestLintBudget(t *testing.T) {
 		}
 		require.NotEqual(t, any(whole), got.data(), room)
 	}
-	n := lintFromData(doc, lintPos{}, &[]int{99}[0])
-	for limit, most := range map[int]int{0: 2, 1: 3, 4: 5, 5: 5, 99: 5} {
-		w := lintWeight(n, limit)
-		require.LessOrEqual(t, w, most)
-		require.Equal(t, limit >= 5, w <= limit, "limit %d, weight %d", limit, w)
+	for _, c := range []struct {
+		doc    any
+		weight int
+	}{{doc, 5}, {[]any{"x", "y", "z"}, 4}, {[]any{[]any{"x"}, []any{"y", "z"}}, 6}, {map[string]any{"a": "x", "b": []any{"y"}}, 4}, {map[string]any{"a": "x", "b": "y"}, 3}, {"x", 1}} {
+		n := lintFromData(c.doc, lintPos{}, &[]int{99}[0])
+		for limit := range 9 {
+			w := lintWeight(n, limit)
+			require.LessOrEqual(t, w, min(c.weight, limit+2), "counting ends soon after the limit")
+			require.Equal(t, limit >= c.weight, w <= limit, "%v: limit %d, weight %d", c.doc, limit, w)
+		}
+		require.Equal(t, c.weight, lintWeight(n, c.weight))
 	}
-	require.Equal(t, 5, lintWeight(n, 5))
-	for _, deep := range []int{lintMaxDepth - 1, lintMaxDepth + 2} {
+	const most = 200 // lists and mappings in each other: yamlbound's
+	for _, deep := range []int{most - 1, most + 2} {
 		text := strings.Repeat("[", deep) + "1" + strings.Repeat("]", deep)
 		docs, bad := lintDocs([]byte("a: " + text))
-		require.Equal(t, deep < lintMaxDepth, len(docs) == 1 && len(bad) == 0, "%d deep", deep)
+		require.Equal(t, deep < most, len(docs) == 1 && len(bad) == 0, "%d deep", deep)
 	}
 }
 

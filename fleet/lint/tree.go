@@ -99,7 +99,7 @@ func (n *lintNode) pos() lintPos {
 // set says whether there is a value that is not null.
 func (n *lintNode) set() bool { return n != nil && n.kind != lintNull }
 
-// lintBuilder makes nodes of an AST.
+// lintBuilder makes nodes of an AST, whose depth yamlbound has a limit for.
 type lintBuilder struct {
 	anchors map[string]*lintNode
 	skip    int // lines before the document
@@ -108,18 +108,18 @@ type lintBuilder struct {
 }
 
 func (b *lintBuilder) place(n ast.Node) lintPos {
-	if t := n.GetToken(); t != nil && t.Position != nil && t.Position.Line > 0 {
-		return lintPos{t.Position.Line + b.skip, max(1, t.Position.Column)}
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		return lintPos{max(1, t.Position.Line) + b.skip, max(1, t.Position.Column)}
 	}
 	return lintPos{b.skip + 1, 1}
 }
 
-func (b *lintBuilder) build(n ast.Node, depth int) *lintNode {
+func (b *lintBuilder) build(n ast.Node) *lintNode {
 	if n == nil {
 		return &lintNode{}
 	}
 	t := &lintNode{at: b.place(n)}
-	if *b.budget--; *b.budget < 0 || depth > lintMaxDepth {
+	if *b.budget--; *b.budget < 0 {
 		b.odd = true
 		return t
 	}
@@ -135,21 +135,21 @@ func (b *lintBuilder) build(n ast.Node, depth int) *lintNode {
 	case *ast.LiteralNode:
 		t.kind, t.text = lintText, n.Value.Value
 	case *ast.MappingNode:
-		b.mapping(t, n.Values, depth)
+		b.mapping(t, n.Values)
 	case *ast.MappingValueNode:
-		b.mapping(t, []*ast.MappingValueNode{n}, depth)
+		b.mapping(t, []*ast.MappingValueNode{n})
 	case *ast.SequenceNode:
 		t.kind = lintList
 		for _, v := range n.Values {
-			t.items = append(t.items, b.build(v, depth+1))
+			t.items = append(t.items, b.build(v))
 		}
 	case *ast.AnchorNode:
-		t = b.build(n.Value, depth+1)
+		t = b.build(n.Value)
 		b.anchors[n.Name.GetToken().Value] = t
 	case *ast.AliasNode:
 		return b.alias(n, t)
 	case *ast.TagNode:
-		return b.tagged(n, depth)
+		return b.tagged(n)
 	default:
 		b.odd = true
 	}
@@ -187,8 +187,8 @@ func lintWeight(n *lintNode, limit int) int {
 	return w
 }
 
-func (b *lintBuilder) tagged(n *ast.TagNode, depth int) *lintNode {
-	t := b.build(n.Value, depth+1)
+func (b *lintBuilder) tagged(n *ast.TagNode) *lintNode {
+	t := b.build(n.Value)
 	if n.Start.Value != "!!str" {
 		b.odd = true
 		return t
@@ -201,7 +201,7 @@ func (b *lintBuilder) tagged(n *ast.TagNode, depth int) *lintNode {
 	return t
 }
 
-func (b *lintBuilder) mapping(t *lintNode, values []*ast.MappingValueNode, depth int) {
+func (b *lintBuilder) mapping(t *lintNode, values []*ast.MappingValueNode) {
 	t.kind = lintMap
 	if len(values) > 0 {
 		t.at = b.place(values[0].Key)
@@ -209,7 +209,7 @@ func (b *lintBuilder) mapping(t *lintNode, values []*ast.MappingValueNode, depth
 	seen := make(map[string]int, len(values))
 	var merged []*lintNode
 	for _, v := range values {
-		value := b.build(v.Value, depth+1)
+		value := b.build(v.Value)
 		if v.Key.IsMergeKey() {
 			if value.kind == lintList {
 				merged = append(merged, value.items...)

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// A node that has more cards than it asks for keeps those that nobody else has a claim on,
+// as long as they are enough.
+func TestCardsThatANodeKeeps(t *testing.T) {
+	row := rowOf(4)
+	buses := func(gpus []proxmox.GPU) (out []int) {
+		for _, g := range gpus {
+			out = append(out, int(g.Address.Bus))
+		}
+		return out
+	}
+	kept := []proxmox.GPU{row[0].GPU, row[1].GPU, row[3].GPU}
+	for _, tt := range []struct {
+		count   int
+		claimed []int // cards of others
+		want    []int
+	}{
+		{2, nil, []int{1, 2}}, {1, nil, []int{1}}, {3, nil, []int{1, 2, 4}}, {1, []int{0}, []int{2}}, {1, []int{0, 1}, []int{1, 2, 4}}, {2, []int{0}, []int{1, 2, 4}}, {1, []int{2}, []int{1}},
+	} {
+		b := &book{ledger: &proxmox.Ledger{Cards: row}, strangers: map[proxmox.PCIAddress]stranger{}}
+		for _, i := range tt.claimed {
+			b.strangers[row[i].Address.Whole()] = stranger{who: "VM 100"}
+		}
+		assert.Equal(t, tt.want, buses(b.fewer(Node{GPUs: GPURequest{Count: tt.count}}, kept)), "%+v", tt)
+	}
+}
+
+// A card that another cluster's mapping names is that cluster's.
+func TestCardsOfOtherClusters(t *testing.T) {
+	mapping := func(id, description string) proxmox.MappingState {
+		return proxmox.MappingState{Mapping: proxmox.Mapping{ID: id, Description: description}}
+	}
+	l := &proxmox.Ledger{Mappings: []proxmox.MappingState{mapping("lab_a", madeFor+"lab"), mapping("other_a", madeFor+"other"), mapping("hand", "mine")}}
+	for id, want := range map[string]bool{"lab_a": false, "other_a": true, "hand": false} {
+		assert.Equal(t, want, keptForAnother(&Spec{Name: "lab"}, proxmox.Card{Mappings: []string{id}}, l), id)
+		assert.Equal(t, want, keptForAnother(&Spec{Name: "lab"}, proxmox.Card{Mappings: []string{"hand", id}}, l), id)
+	}
+	assert.False(t, keptForAnother(&Spec{Name: "lab"}, proxmox.Card{}, l))
+}
+
+// GPUs of external machines are none of Proxmox's.
+func TestWhoWantsGPUs(t *testing.T) {
+	for want, nodes := range map[bool][]Node{
+		true:  {{Name: "cp1"}, {Name: "a", GPUs: GPURequest{Count: 1}}},
+		false: {{Name: "cp1"}, {Name: "x", External: true, GPUs: GPURequest{Count: 1}}},
+	} {
+		assert.Equal(t, want, (&Spec{Nodes: nodes}).wantsGPUs())
+	}
+}
+
+// New taints with NoExecute end what runs on a node; others, and those that are there, do
+// not. A node that is not there has nothing to lose.
+func TestCostsOfTaints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec, err := Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
+		require.NoError(t, err)
+		c, err := New(spec, Backend{Dir: t.TempDir(), Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") }})
+		require.NoError(t, err)
+		defer c.Close()
+		ctx := c.begin(t.Context())
+		hard, soft, other := kube.Taint{Key: "k", Effect: "NoExecute"}, kube.Taint{Key: "k", Effect: "NoSchedule"}, kube.Taint{Key: "other", Effect: "NoExecute"}
+		for _, tt := range []struct {
+			have *kube.Node
+			want []kube.Taint
+			ends []string
+		}{
+			{nil, []kube.Taint{hard}, nil},
+			{&kube.Node{}, nil, nil},
+			{&kube.Node{}, []kube.Taint{soft}, nil},
+			{&kube.Node{}, []kube.Taint{hard}, []string{hard.String()}},
+			{&kube.Node{Taints: []kube.Taint{hard}}, []kube.Taint{hard}, nil},
+			{&kube.Node{Taints: []kube.Taint{soft}}, []kube.Taint{soft, hard}, []string{hard.String()}},
+			{&kube.Node{Taints: []kube.Taint{hard}}, []kube.Taint{hard, soft, other}, []string{other.String()}},
+		} {
+			out := c.costsOfMarks(spec.Nodes[0], kube.Marks{Taints: tt.want})(ctx, tt.have, nil)
+			require.Len(t, out, len(tt.ends), "%+v", tt)
+			for i, taint := range tt.ends {
+				assert.Contains(t, out[i].Why, taint)
+				assert.Contains(t, out[i].Users[0], "nobody can say whose work is there")
+			}
+		}
+	})
+}
+
+// Storage classes cannot be changed and are made anew; what was not applied for them is
+// applied then.
+func TestStorageClassesAreMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, sim, _ := thorny(t, thornsFile)
+		ctx := c.begin(t.Context())
+		client, err := c.kube(ctx)
+		require.NoError(t, err)
+		class := func(of string) *storagev1.StorageClass {
+			return &storagev1.StorageClass{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"}, ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: of}
+		}
+		settings := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "default"}, Data: map[string]string{"a": "b"}}
+		require.NoError(t, applyClasses(ctx, client, []runtime.Object{class("one"), settings}, errors.New("why")))
+		got := &corev1.ConfigMap{TypeMeta: settings.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "default"}}
+		require.NoError(t, client.Get(ctx, got))
+		assert.Equal(t, "b", got.Data["a"])
+		require.EqualError(t, applyClasses(ctx, client, []runtime.Object{settings}, errors.New("why")), "why", "no class was in its way")
+		_ = sim.Close()
+		synctest.Wait()
+	})
+}
