@@ -1,4 +1,4 @@
-package fleet
+package lint
 
 import (
 	"fmt"
@@ -42,7 +42,7 @@ func TestLintRepositoriesHaveABound(t *testing.T) {
 func TestLintTokensInLongFiles(t *testing.T) {
 	const token = "AKIAABCDEFGHIJKLMNOP\n"
 	for more, found := range map[int]int{-len(token): 1, 0: 1, 1: 0} {
-		got := lintOne(t, LintOptions{}, "a/notes.txt", token+strings.Repeat("x", lintMaxPlace-len(token)+more))
+		got := lintOne(t, Options{}, "a/notes.txt", token+strings.Repeat("x", lintMaxPlace-len(token)+more))
 		require.Equal(t, found, strings.Count(strings.Join(got, "\n"), "[secret-token]"), "%+d bytes", more)
 	}
 }
@@ -53,7 +53,7 @@ func TestLintEveryLink(t *testing.T) {
 	for name, to := range map[string]string{"a/2.yaml": "1.yaml", "a/3.yaml": "../b.yaml", "a/9.yaml": "/etc/hostname"} {
 		tree[name] = &fstest.MapFile{Mode: 0o777 | 1<<27, Data: []byte(to)} // fs.ModeSymlink
 	}
-	r, err := Lint(t.Context(), tree, LintOptions{})
+	r, err := Run(t.Context(), tree, Options{})
 	require.NoError(t, err)
 	var got []string
 	for _, f := range r.Findings {
@@ -106,7 +106,7 @@ func TestLintKustomizationsThatReachOut(t *testing.T) {
 func TestLintTheNextKustomization(t *testing.T) {
 	tree := []string{"a/fleet.yaml", "targetCustomizations:\n- clusterName: one\n  kustomize: {dir: none}\n- clusterName: two\n  kustomize: {dir: two}\n", "a/x.yaml", settings,
 		"a/two/kustomization.yaml", "resources: [x.yaml]\nnameSuffix: 7_\nnonsense: 1\n", "a/two/x.yaml", settings}
-	require.Contains(t, strings.Join(lintOne(t, LintOptions{}, tree...), "\n"), "a/two/kustomization.yaml:1:1: error: kustomize refuses it: ")
+	require.Contains(t, strings.Join(lintOne(t, Options{}, tree...), "\n"), "a/two/kustomization.yaml:1:1: error: kustomize refuses it: ")
 }
 
 // The note that kustomize leaves of an object's file goes again, with what was only there
