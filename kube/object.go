@@ -95,8 +95,8 @@ func plain(o runtime.Object) (*unstructured.Unstructured, error) {
 	}
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(m)}
 	if u.GetKind() == "" || u.GetAPIVersion() == "" {
-		kinds, _, err := scheme.Scheme.ObjectKinds(o)
-		if err != nil || len(kinds) == 0 {
+		kinds, _, err := scheme.Scheme.ObjectKinds(o) // one at least, or an error
+		if err != nil {
 			return nil, fmt.Errorf("object %T has no kind: %w", o, err)
 		}
 		u.SetGroupVersionKind(kinds[0])
