@@ -232,7 +232,7 @@ func (t *lintTree) checkCharts(s *BundleSource) error {
 	var errs []error
 	for _, h := range helms(&s.YAML) {
 		switch {
-		case strings.HasPrefix(h.Repo, "oci://"):
+		case strings.HasPrefix(h.Repo, "oci://"), h.Repo == "" && strings.HasPrefix(h.Chart, "oci://"):
 		case h.Repo != "" && h.Chart == "" && (h == s.YAML.Helm || s.YAML.Helm == nil || s.YAML.Helm.Chart == ""):
 			errs = append(errs, fmt.Errorf("failed to resolve URL of repo=%s chart=: no chart name found", h.Repo))
 		case h.Repo == "" && h.Chart != "" && !isChartURL(h.Chart) && !t.exists(path.Join(s.Dir, h.Chart)) &&

@@ -209,6 +209,7 @@ func TestReadBundlesRefuses(t *testing.T) {
 	for text, refused := range map[string]bool{
 		"dependsOn: [{}]\n": true, "dependsOn: [{name: a}]\n": false, "dependsOn: [{selector: {matchLabels: {a: b}}}]\n": false, "dependsOn: [{name: a}, {}]\n": true,
 		"helm: {repo: 'https://c.example.com'}\n": true, own: false, "helm: {releaseName: a}\n": false, "helm: {repo: 'oci://c.example.com/c'}\n": false,
+		"helm: {chart: 'oci://c.example.com/c', version: 1.0.0}\n": false, own + target("chart: 'oci://c.example.com/c'"): false,
 		target("repo: 'https://c.example.com'"): true, own + target("repo: 'https://d.example.com'"): false, own + target("chart: d"): false, target("chart: nowhere"): true,
 		target("releaseName: a"): false, "helm: {releaseName: a}\n" + target("repo: 'https://c.example.com'"): true, "helm: {releaseName: a}\n" + target("chart: nowhere"): true,
 		"helm: {chart: c}\n" + target("repo: 'https://d.example.com'"): false,
