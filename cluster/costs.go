@@ -139,8 +139,8 @@ func (c *Cluster) costsOfCards(n Node) func(context.Context, *allotment, drift.D
 		if len(n.GPUs.Mapping) > 0 {
 			return nil // refused
 		}
-		if others := a.holders(n.Name); slices.ContainsFunc(others, func(other string) bool { return !a.shrinks(other) }) {
-			return c.stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, others...)...)...)
+		if together, err := c.exchanges(ctx, n, a); together || err != nil { // or it cannot be told
+			return c.stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, a.holders(n.Name)...)...)...)
 		}
 		var have []string
 		if m := find(a.mappings, c.spec.mappingID(n.Name)); m != nil {

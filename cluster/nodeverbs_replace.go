@@ -48,6 +48,9 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	if err := c.unrivalled(ctx, n); err != nil {
 		return nil, err
 	}
+	if err := c.cardsFree(ctx, n); err != nil {
+		return nil, err
+	}
 	g := c.graph()
 	host := g.Add(c.hostStep())
 	template := g.Add(c.templateStep(n.Host), host) // before anything is taken away

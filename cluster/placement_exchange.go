@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -45,18 +46,12 @@ func (a *allotment) shrinks(node string) bool {
 // have done it, each in a turn of its own: nobody then has to go down along with another.
 // It returns who is to have what after that.
 func (c *Cluster) givenBack(ctx context.Context, n Node, a *allotment) (*allotment, error) {
-	waits := func() []string {
-		others := a.holders(n.Name)
-		if slices.ContainsFunc(others, func(other string) bool { return !a.shrinks(other) }) {
-			return nil // an exchange, in which they all go down
-		}
-		return others
-	}
-	if len(waits()) == 0 {
-		return a, nil
+	others := a.holders(n.Name)
+	if together, err := c.exchanges(ctx, n, a); together || err != nil || len(others) == 0 {
+		return a, err
 	}
 	rule := wait.Rule{
-		What: n.Name + " gets cards that another node gives back", Limit: time.Duration(len(waits())) * (bootTime + readyTime),
+		What: n.Name + " gets cards that another node gives back", Limit: time.Duration(len(others)) * (bootTime + readyTime),
 		Late: n.Name + " has not got its cards",
 	}
 	err := c.until(ctx, rule, func(ctx context.Context) (string, error) {
@@ -64,12 +59,44 @@ func (c *Cluster) givenBack(ctx context.Context, n Node, a *allotment) (*allotme
 		if err != nil {
 			return "", wait.Permanent(err)
 		}
-		if a, err = c.allot(ctx, n.Host); err != nil || len(waits()) == 0 {
+		if a, err = c.allot(ctx, n.Host); err != nil {
 			return "", err
 		}
-		return strings.Join(waits(), " and ") + " still has them", nil
+		others = a.holders(n.Name)
+		if together, err := c.exchanges(ctx, n, a); together || err != nil || len(others) == 0 {
+			return "", err
+		}
+		return strings.Join(others, " and ") + " still has them", nil
 	})
 	return a, err
+}
+
+// exchanges reports whether a node and those that have its cards go down together: where one
+// of them is to get others in turn, and where the node is not well itself, for nobody goes
+// down alone while it is not.
+func (c *Cluster) exchanges(ctx context.Context, n Node, a *allotment) (bool, error) {
+	others := a.holders(n.Name)
+	if len(others) == 0 || slices.ContainsFunc(others, func(other string) bool { return !a.shrinks(other) }) {
+		return len(others) > 0, nil
+	}
+	ill, err := c.away(ctx, func(k kube.Node) bool { return k.Name == n.Name && c.missing(k) })
+	return ill != "", err
+}
+
+// cardsFree refuses to make a node anew that others have to give cards to first: they do that
+// in cluster:up alone.
+func (c *Cluster) cardsFree(ctx context.Context, n Node) error {
+	if n.GPUs.Count == 0 {
+		return nil
+	}
+	a, err := c.allot(ctx, n.Host)
+	if err != nil {
+		return err
+	}
+	if others := a.holders(n.Name); len(others) > 0 {
+		return fmt.Errorf("%s is to have cards that %s has: run cluster:up first, which makes one give and the other take", n.Name, strings.Join(others, " and "))
+	}
+	return nil
 }
 
 // exchange gives cards to nodes that have to come from each other. A running VM holds

@@ -41,28 +41,41 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	if err != nil {
 		return c.explain(ctx, vm, "destroy", err)
 	}
-	if exit != "OK" {
-		if err := c.volumesGone(ctx, vm); err != nil {
-			return err
-		}
-	}
-	c.sayUnnamed(ctx, vm)
-	return nil
+	return c.leftBehind(ctx, vm, exit)
 }
 
-// unnamedTime bounds a look that changes nothing but what is said.
-const unnamedTime = 10 * time.Second
+// askTime bounds a look at storages after a task that ended well.
+const askTime = 10 * time.Second
 
-// sayUnnamed names the disks that bear the number of a VM that is destroyed and were none of
-// its configuration's: those of others, and what a task left that was killed.
-func (c *Client) sayUnnamed(ctx context.Context, vm *VM) {
-	limited, cancel := context.WithTimeout(ctx, unnamedTime)
+// leftBehind removes the disks of a VM's configuration that its destroy could not, and names
+// others that bear its number: another VM may have them, or a task left them that was killed.
+// Until qemu-server 9.2 (its commit 42e450dc) a destroy that says "Could not remove disk" ends
+// with OK, not with warnings. Where nobody answers after an OK, that is said, and no error.
+func (c *Client) leftBehind(ctx context.Context, vm *VM, exit string) error {
+	for _, storage := range vm.storagesInUse() {
+		c.glances.forget(nodePath(vm.Host, "storage", storage))
+	}
+	limited, cancel := ctx, func() {}
+	if exit == "OK" {
+		limited, cancel = context.WithTimeout(ctx, askTime)
+	}
 	defer cancel()
-	_, others, err := c.numbered(limited, vm)
-	if err == nil && len(others) > 0 {
+	left, others, err := c.numbered(limited, vm)
+	switch {
+	case err != nil && exit == "OK":
+		progress.Say(ctx, "VM %d is destroyed; whether its disks are gone could not be seen: %s", vm.VMID, err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("VM %d is destroyed, but whether its disks are gone could not be seen: %w", vm.VMID, err)
+	}
+	if len(others) > 0 {
 		progress.Say(ctx, "%s bore the number of %s and were not among its disks: they stay, for another VM may use them; "+
 			"pvesm free on %s removes those that nobody needs", strings.Join(others, ", "), vm, vm.Host)
 	}
+	if len(left) == 0 {
+		return nil
+	}
+	return c.removeLeft(ctx, vm, left)
 }
 
 // numbered are the disks that bear a VM's number on the storages that hold something of it:
@@ -87,24 +100,14 @@ func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, 
 	return named, others, nil
 }
 
-// volumesGone removes what a destroy left behind of the disks that the VM's configuration
-// named: its "WARNINGS: 1" may hide "Could not remove disk".
-func (c *Client) volumesGone(ctx context.Context, vm *VM) error {
-	for _, storage := range vm.storagesInUse() {
-		c.glances.forget(nodePath(vm.Host, "storage", storage))
-	}
-	left, _, err := c.numbered(ctx, vm)
-	if err != nil {
-		return fmt.Errorf("VM %d is destroyed, but whether its disks are gone could not be seen: %w", vm.VMID, err)
-	}
-	if len(left) == 0 {
-		return nil
-	}
+// removeLeft removes disks of a VM that is destroyed, unless they are another's by now.
+func (c *Client) removeLeft(ctx context.Context, vm *VM, left []string) error {
 	// A disk is of another VM when the VMID was given away again: a VM's
 	// configuration is there before its first disk is, so this look is late enough.
 	var same flexInt
-	err = c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vm.VMID)}}, &same)
+	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vm.VMID)}}, &same)
 	if saidTaken(words(err)) {
+		progress.Say(ctx, "%s stay: a new VM has the number %d", strings.Join(left, ", "), vm.VMID)
 		return nil
 	}
 	var holders *Holders

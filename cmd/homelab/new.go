@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -50,6 +51,7 @@ func thisVersion(ctx context.Context) (version, error) {
 
 // newFolder makes a folder for a cluster. It is whole, or not there.
 func newFolder(ctx context.Context, dir string, from version) (err error) {
+	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
 			return err
@@ -87,7 +89,7 @@ func fill(dir, name string, from version) error {
 	release := regexp.MustCompile(`^go\d+\.\d+`).FindString(runtime.Version()) // whoever else works on it may have an older one of it
 	mod := fmt.Sprintf("module %s\n\ngo %s.0\n\ntool %s\n\nrequire %s %s\n", moduleName(name), strings.TrimPrefix(release, "go"), mage, module, from.version)
 	if from.checkout != "" {
-		mod += fmt.Sprintf("\nreplace %s => %s\n", module, from.checkout)
+		mod += fmt.Sprintf("\nreplace %s => %s\n", module, strconv.Quote(from.checkout))
 	}
 	texts := map[string]string{"go.mod": mod}
 	for file, source := range map[string]string{"magefile.go": "magefile.go.txt", ".gitignore": "gitignore.txt", "README.md": "README.md.txt"} {

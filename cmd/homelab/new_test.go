@@ -20,8 +20,12 @@ func checkout(t *testing.T) version {
 
 // A folder that was made has every target at once, and a word that is none is told.
 func TestANewFolderWorks(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "My Cluster!")
-	require.NoError(t, newFolder(t.Context(), dir, checkout(t)))
+	parent := filepath.Join(t.TempDir(), "a folder with blanks")
+	from := checkout(t)
+	linked := filepath.Join(t.TempDir(), "a checkout with blanks")
+	require.NoError(t, os.Symlink(from.checkout, linked))
+	dir := filepath.Join(parent, "My Cluster!")
+	require.NoError(t, newFolder(t.Context(), dir+"/", version{version: from.version, checkout: linked}))
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	require.NoError(t, err)
 	assert.Contains(t, string(mod), "module my-cluster\n")

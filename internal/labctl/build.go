@@ -40,7 +40,7 @@ func Build(ctx context.Context, o Options) (string, error) {
 	const variables = "k8s.io/component-base/version."
 	flags := "-s -w -X " + variables + "gitVersion=" + KubernetesVersion +
 		" -X " + variables + "gitMajor=" + minor[0] + " -X " + variables + "gitMinor=" + minor[1]
-	args := []string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-modfile=" + from.modfile, "-ldflags", flags, "-o", out, "./cmd/labd"}
+	args := []string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-mod=readonly", "-modfile=" + from.modfile, "-ldflags", flags, "-o", out, "./cmd/labd"}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	counter := &compiled{}
 	cmd.Stderr = counter

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -54,18 +55,32 @@ type goModule struct {
 // of what it downloads, so the lab is fetched by itself.
 func (o Options) required(ctx context.Context, dir string) (source, error) {
 	var lib goModule
-	if err := asked(ctx, &lib, dir, "list", "-m", "-json", module); err != nil {
+	if err := asked(ctx, &lib, dir, "list", "-m", "-mod=readonly", "-json", module); err != nil {
 		return source{}, fmt.Errorf("no clone of %s at or above %s, and no module there that requires it: the lab is built from its source: %w", module, dir, err)
 	}
 	if r := lib.Replace; r != nil && r.Version == "" {
 		return source{dir: filepath.Join(r.Dir, "lab")}, nil
 	}
 	progress.Say(ctx, "fetching the lab's source, %s", lib.Version)
-	var lab goModule
-	if err := asked(ctx, &lab, dir, "mod", "download", "-json", module+"/lab@"+lib.Version); err != nil {
-		return source{}, fmt.Errorf("fetch the lab's source: %w", err)
+	of := func(path string) (string, error) {
+		var m goModule
+		if err := asked(ctx, &m, dir, "mod", "download", "-json", path+"@"+lib.Version); err != nil {
+			return "", fmt.Errorf("fetch the lab's source: %w", err)
+		}
+		if m.Dir == "" {
+			return "", fmt.Errorf("fetch the lab's source: go does not say where %s is", path)
+		}
+		return m.Dir, nil
 	}
-	return o.beside(lab.Dir, lib.Dir)
+	library, err := of(module)
+	if err != nil {
+		return source{}, err
+	}
+	lab, err := of(module + "/lab")
+	if err != nil {
+		return source{}, err
+	}
+	return o.beside(lab, library)
 }
 
 // beside writes a go.mod for a lab whose library is elsewhere.
@@ -79,7 +94,7 @@ func (o Options) beside(lab, library string) (source, error) {
 		return source{}, fmt.Errorf("the lab's source: %w", err)
 	}
 	const above = "replace " + module + " => ../"
-	here := strings.Replace(string(text), above, "replace "+module+" => "+library, 1)
+	here := strings.Replace(string(text), above, "replace "+module+" => "+strconv.Quote(library), 1)
 	if here == string(text) {
 		return source{}, fmt.Errorf("the lab's source: %s does not say %q", filepath.Join(lab, "go.mod"), above)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge"
@@ -64,7 +65,7 @@ func (s *Session) Up(ctx context.Context) error {
 	looked, report := 0, (*converge.Report)(nil)
 	if plan != nil && plan.Settled() { // which it has just seen
 		looked = len(plan.Items)
-	} else if report, err = s.run(ctx, up); report != nil && report.Count(converge.Changed) == 0 {
+	} else if report, err = s.run(ctx, up, plan != nil && plan.Err() == nil); report != nil && report.Count(converge.Changed) == 0 {
 		looked = len(report.Steps)
 	}
 	s.keep()
@@ -118,35 +119,25 @@ func (s *Session) next() {
 }
 
 // run runs a graph with the display that fits. Failures are told as they happen;
-// the error names them once more, at the end, where it is read.
-func (s *Session) run(ctx context.Context, g *converge.Graph) (*converge.Report, error) {
+// the error names them once more, at the end, where it is read. Where it is known that there
+// is something to do, and nothing that forbids it, the right to do it comes before the looks:
+// what another run takes away meanwhile would be waited for in vain.
+func (s *Session) run(ctx context.Context, g *converge.Graph, todo bool) (*converge.Report, error) {
 	ctx, right := s.hold(ctx)
 	defer right.giveBack(ctx)
+	if todo {
+		if err := right.take(ctx); err != nil {
+			return nil, over(ctx, notBegun(err, ""), wrong(&converge.Report{}, err))
+		}
+	}
 	right.over(ctx, g)
 	return run(ctx, s.Console, g, wish{narrow: true})
 }
 
 // run runs a graph of a command that has these flags.
 func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*converge.Report, error) {
-	var no error // what did not let it begin
-	if before := g.Before; before != nil {
-		g.Before = func(ctx context.Context) error {
-			no = before(ctx)
-			return no
-		}
-	}
 	display := c.Display(g.Names())
-	listen := func(e converge.Event) {
-		if !errors.Is(no, errMeanwhile) || e.Kind != converge.Cancelled && e.Kind != converge.Skipped {
-			display.Listen(e)
-		}
-	}
-	report, err := g.Run(ctx, listen)
-	if errors.Is(no, errMeanwhile) && ctx.Err() == nil {
-		no = nil
-		display.Again()
-		report, err = g.Run(ctx, listen)
-	}
+	report, no, err := begun(ctx, g, display, display.Listen)
 	display.Close()
 	switch {
 	case report == nil:
@@ -161,6 +152,30 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*c
 		return report, nil
 	}
 	return report, failures(c, report, w)
+}
+
+// begun runs a graph, and once more where the right to do so came late: another run may have
+// changed what this one had looked at. no is what did not let it begin.
+func begun(ctx context.Context, g *converge.Graph, d console.Display, listen func(converge.Event)) (report *converge.Report, no, err error) {
+	var late atomic.Bool
+	if before := g.Before; before != nil {
+		g.Before = func(ctx context.Context) error {
+			no = before(ctx)
+			late.Store(errors.Is(no, errMeanwhile))
+			return no
+		}
+	}
+	report, err = g.Run(ctx, func(e converge.Event) {
+		if !late.Load() || e.Kind != converge.Cancelled && e.Kind != converge.Skipped {
+			listen(e)
+		}
+	})
+	if late.Swap(false) && ctx.Err() == nil {
+		no = nil
+		d.Again()
+		report, err = g.Run(ctx, listen)
+	}
+	return report, no, err
 }
 
 // failures names the steps of a run that failed, and says what to do.

@@ -154,7 +154,7 @@ func TestACostThatShowsLate(t *testing.T) {
 			if _, err := s.agree(ctx, g, wish{question: "Go on?", narrow: true}); err != nil {
 				return err
 			}
-			_, err := s.run(ctx, g)
+			_, err := s.run(ctx, g, false)
 			return err
 		},
 		late + "; what is done stays done: run it again, and it asks (-yes agrees to it)": func(s *Session, ctx context.Context, g *converge.Graph) error {

@@ -33,7 +33,7 @@ func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
 				ID: "before", Observe: func(context.Context) (bool, error) { time.Sleep(10 * time.Second); return true, nil },
 				Diff: func(bool) drift.Diff { return nil }, Apply: func(context.Context, bool) error { return nil },
 			}))
-			_, err := s.run(ctx, &g)
+			_, err := s.run(ctx, &g, false)
 			return err
 		})
 		assert.Equal(t, refused, code(err))

@@ -117,7 +117,7 @@ func TestOneRunAtATime(t *testing.T) {
 			s, talk := atDesk(t, sim)
 			said[i] = talk
 			both.Go(func() {
-				report, err := s.run(t.Context(), slow(&done, &inside, t))
+				report, err := s.run(t.Context(), slow(&done, &inside, t), false)
 				assert.NoError(t, err)
 				changed.Add(int32(report.Count(converge.Changed)))
 			})
@@ -129,7 +129,7 @@ func TestOneRunAtATime(t *testing.T) {
 
 		s, talk := atDesk(t, sim)
 		sim.ForgetRequests()
-		_, err := s.run(t.Context(), slow(&done, &inside, t))
+		_, err := s.run(t.Context(), slow(&done, &inside, t), false)
 		require.NoError(t, err)
 		assert.Empty(t, sim.Requests(), "who has nothing to do needs no lease")
 		assert.NotContains(t, talk.String(), "warning")
@@ -162,7 +162,7 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 			assert.NoError(t, err)
 			assert.NoError(t, found.Remove(t.Context(), seen))
 		})
-		_, err := s.run(t.Context(), slow(&done, &inside, t))
+		_, err := s.run(t.Context(), slow(&done, &inside, t), false)
 		require.ErrorIs(t, err, lease.ErrLost)
 		require.ErrorContains(t, err, "has been destroyed")
 		assert.False(t, done.Load())
@@ -267,7 +267,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		for i := range 2 {
 			sim.AddVM(pvesim.VM{ID: 300 + i, Node: at, Name: "greedy", Running: true, Config: map[string]string{"memory": "250000"}})
 		}
-		_, err = s.run(t.Context(), slow(&done, &inside, t))
+		_, err = s.run(t.Context(), slow(&done, &inside, t), false)
 		require.ErrorContains(t, err, "nothing was changed: since this run began another one has changed where there is room: server1 belongs on ")
 		assert.False(t, done.Load())
 	})

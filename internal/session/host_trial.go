@@ -139,12 +139,13 @@ func (w *trialWorld) Run(ctx context.Context, g *converge.Graph, listen func(con
 	right.over(ctx, g)
 	display := w.Display(g.Names())
 	defer display.Close()
-	return g.Run(ctx, func(e converge.Event) {
+	report, _, err := begun(ctx, g, display, func(e converge.Event) {
 		display.Listen(e)
 		if listen != nil {
 			listen(e)
 		}
 	})
+	return report, err
 }
 
 func (w *trialWorld) Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {

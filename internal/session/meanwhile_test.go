@@ -37,7 +37,7 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 				})
 				s, talk := atDesk(t, sim)
 				show(s.Console)
-				report, err := s.run(t.Context(), aMachineAndItsGuest(&machine, &guest))
+				report, err := s.run(t.Context(), aMachineAndItsGuest(&machine, &guest), false)
 				require.NoError(t, err)
 				made, _ := report.Of("machine")
 				assert.Equal(t, converge.Changed, made.Kind)
