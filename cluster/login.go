@@ -172,9 +172,9 @@ func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge
 
 // locked looks for machines that we cannot log in to, and what could be done about it;
 // others says that there are machines beside them, which let us in, or boot and may. One that
-// takes a connection and says nothing is none of either. Where a server of the cluster lets us in,
-// we are root on its nodes anyway, by way of Kubernetes, and a machine that knows an earlier
-// key of this token's knows us; nobody gets into another before somebody has agreed.
+// takes a connection and says nothing is none of either. Where all servers that answer let us
+// in, we are root on the cluster's nodes anyway, by way of Kubernetes, and a machine that knows
+// an earlier key of this token's knows us; nobody gets into another before somebody has agreed.
 func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err error) {
 	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var errs []error
-	known := false
+	known, stranger := false, false // to a server
 	for _, n := range c.spec.Machines() {
 		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
 		if n.External || !runs {
@@ -194,7 +194,9 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
-			known = known || n.Role == Server && (is == open || m != nil && m.gone > 0)
+			knows := is == open || m != nil && (m.open || m.gone > 0)
+			known = known || n.Role == Server && knows
+			stranger = stranger || n.Role == Server && m != nil && !knows // beside one that this run's file added
 			if m != nil {
 				out = append(out, *m)
 			} else if is != silent {
@@ -204,7 +206,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 	}
 	wg.Wait()
 	for i := range out {
-		out[i].asks = !known && !out[i].open && out[i].gone == 0
+		out[i].asks = (!known || stranger) && !out[i].open && out[i].gone == 0
 	}
 	slices.SortFunc(out, func(a, b locked) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	return out, others, errors.Join(errs...)

@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"maps"
 	"os"
@@ -60,6 +61,7 @@ type target struct {
 	name  string
 	doc   string
 	flags map[string]bool // whether it wants a value
+	words int             // that it wants after its name; ours want none
 }
 
 // refuse looks at a command line; help is what was asked for. Mage's own flags come before
@@ -67,6 +69,7 @@ type target struct {
 func refuse(args []string, targets map[string]target) (help string, err error) {
 	var on *target
 	value := "" // the flag before, whose value is not there
+	more := 0   // words that the target before wants
 	for i, word := range args {
 		known, ok := targets[strings.ToLower(word)]
 		switch dash := strings.HasPrefix(word, "-"); {
@@ -74,8 +77,10 @@ func refuse(args []string, targets map[string]target) (help string, err error) {
 			return "", fmt.Errorf("-%s %s: write -%s=%s, in one word; nothing was done", value, word, value, word)
 		case value != "":
 			return "", noValue(value)
+		case more > 0 && !dash:
+			more--
 		case ok:
-			on = &known
+			on, more = &known, known.words
 		case !dash && on == nil && i > 0 && strings.TrimLeft(args[i-1], "-") == "t":
 		case !dash:
 			return "", noTarget(word, on, targets)
@@ -176,11 +181,15 @@ func targetOf(f *ast.FuncDecl) (t target, ok bool) {
 	}
 	for _, p := range f.Type.Params.List {
 		pointer, ok := p.Type.(*ast.StarExpr)
-		if !ok {
-			if ctx, ok := p.Type.(*ast.SelectorExpr); !ok || ctx.Sel.Name != "Context" {
-				return t, false // Mage takes it for none, too
-			}
+		switch kind := types.ExprString(p.Type); {
+		case ok:
+		case kind == "context.Context":
 			continue
+		case slices.Contains([]string{"string", "int", "float64", "bool", "time.Duration"}, kind):
+			t.words += max(1, len(p.Names))
+			continue
+		default:
+			return t, false // Mage takes it for none, too (its parse.argTypes)
 		}
 		kind, _ := pointer.X.(*ast.Ident)
 		for _, n := range p.Names {
