@@ -117,6 +117,37 @@ func TestAMachineOfOnesOwnIsNoWayIn(t *testing.T) {
 	})
 }
 
+// Nor is one server among others: whose cluster it is, those say that let nobody in.
+func TestOneServerIsNoWayIntoTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		spec := parse(t, `
+name: three
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+k3s: {version: v1.36.5+k3s1, vip: 10.0.0.100}
+defaults: {storage: vmdata, role: server, cores: 4, memory: 8GiB}
+nodes:
+  cp1: {address: 10.0.0.11}
+  cp2: {address: 10.0.0.12}
+  cp3: {address: 10.0.0.13}
+`)
+		w.up(t, spec)
+		w.asAnother(t)
+		require.NoError(t, w.agreeing(t, spec, &consent.Agreement{Logins: true}))
+		assert.Empty(t, w.costsOf(t, spec))
+		for _, name := range []string{"cp1", "cp2"} {
+			require.NoError(t, w.guests()[name].AgentWriteFile("/home/ubuntu/.ssh/authorized_keys", []byte(w.authorized(t, name)[0]+"\n")))
+		}
+		var asked []string
+		for _, c := range w.costsOf(t, spec) {
+			asked = append(asked, c.Machine)
+		}
+		assert.Equal(t, []string{"cp1", "cp2"}, asked)
+	})
+}
+
 // A token that was let in is not asked about again when its secret is made anew: Proxmox
 // vouches that it is the same. Another token is.
 func TestATokenIsLetInOnce(t *testing.T) {
