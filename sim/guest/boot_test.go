@@ -257,3 +257,26 @@ func TestNetwork(t *testing.T) {
 		assert.ErrorContains(t, err, "missing port")
 	})
 }
+
+// A first boot whose power goes, at whatever second, goes on at the next one: what it had
+// begun does not run again, and what it had not does (cloud-init's semaphores).
+func TestAFirstBootThatIsCutGoesOn(t *testing.T) {
+	for after := range 60 {
+		synctest.Test(t, func(t *testing.T) {
+			m := New(config(t, fullUser))
+			require.NoError(t, m.Boot(t.Context()))
+			time.Sleep(time.Duration(after) * time.Second)
+			m.Kill()
+			require.NoError(t, m.Boot(t.Context()))
+			defer m.Kill()
+			settle(t, m)
+			for command, want := range map[string]string{
+				"cat /etc/timezone": "Europe/Berlin\n",
+				"id -un admin":      "admin\n",
+				"test -e /etc/ssh/ssh_host_ed25519_key.pub && echo there": "there\n",
+			} {
+				assert.Equal(t, want, mustShell(t, m, command), "%s after %d s", command, after)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,26 +158,36 @@ func (c *cloud) network() {
 	}
 	c.stage("init")
 	c.script("bootcmd", "bootcmd")
-	if !c.new {
+	c.once("write_files", func() { c.writeFiles(false) })
+	c.once("disk_setup", c.filesystems)
+	c.once("mounts", c.mounts)
+	c.once("update_etc_hosts", c.etcHosts)
+	c.once("users_groups", c.users)
+	c.once("ssh", c.hostKeys)
+	c.once("set_passwords", c.passwords)
+}
+
+// once runs a module once in an instance's life. That it was begun is written first, so a
+// module whose boot is cut short does not run again, and those after it do
+// (cloudinit/helpers.py, Runners.run and FileSemaphores).
+func (c *cloud) once(module string, run func()) {
+	sem := "/var/lib/cloud/instance/sem/config_" + module
+	if _, err := c.v.readFile(sem); err == nil {
 		return
 	}
-	c.writeFiles(false)
-	c.filesystems()
-	c.mounts()
-	c.etcHosts()
-	c.users()
-	c.hostKeys()
-	c.passwords()
+	_ = c.v.mkdirAll(path.Dir(sem), 0o755)
+	c.v.save(sem, time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
+	run()
 }
 
 // config is the stage of settings that others do not wait for.
 func (c *cloud) config() {
-	if c.off || !c.new {
+	if c.off {
 		return
 	}
 	c.stage("modules-config")
-	c.aptSources()
-	c.timezone()
+	c.once("apt_configure", c.aptSources)
+	c.once("timezone", c.timezone)
 }
 
 // final is the last stage: packages, late files, commands.
@@ -185,12 +196,9 @@ func (c *cloud) final() {
 		return
 	}
 	c.stage("modules-final")
-	if !c.new {
-		return
-	}
-	c.packages()
-	c.writeFiles(true)
-	c.script("runcmd", "scripts_user")
+	c.once("package_update_upgrade_install", c.packages)
+	c.once("write_files_deferred", func() { c.writeFiles(true) })
+	c.once("scripts_user", func() { c.script("runcmd", "scripts_user") })
 }
 
 // resultFile is there from the end of a boot to the beginning of the next.
@@ -210,13 +218,14 @@ func (c *cloud) finish() {
 	_ = c.v.symlink(resultFile, "/run/cloud-init/result.json")
 	c.v.save("/var/lib/cloud/instance/boot-finished", time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
 	power, ok := c.user["power_state"].(map[string]any)
-	if !ok || !c.new || power["condition"] == false {
+	if !ok || power["condition"] == false {
 		return
 	}
-	switch mode := text(power["mode"]); mode {
-	case "poweroff", "halt", "reboot":
-		c.s.powerOff(mode == "reboot")
-	}
+	c.once("power_state_change", func() {
+		if mode := text(power["mode"]); slices.Contains([]string{"poweroff", "halt", "reboot"}, mode) {
+			c.s.powerOff(mode == "reboot")
+		}
+	})
 }
 
 // text prints a scalar of YAML; everything else is empty.
