@@ -14,7 +14,8 @@
 //     says nothing.
 //   - Storage classes are ours, not the charts': their parameters never change after
 //     they are made, so an upgrade of a release that changed one would fail. One class
-//     is the default, and [LocalStorage] says what that means for K3s' own.
+//     is the default. Then K3s must run with disable: [local-storage]: it makes its own
+//     class, local-path, the default at every start of a server.
 //   - Values hold no secrets. Charts are told the name of a Secret that the part
 //     brings along ([chart.Part.Secrets]).
 //   - There are as many replicas as the number of nodes gives reason for.

@@ -80,7 +80,7 @@ func TestEveryRequestOfALookFails(t *testing.T) {
 	kinds := []faults.Kind{faults.Lost, faults.Refused, faults.CutShort}
 	for name, look := range map[string]func(ctx context.Context, k *kube.Client) error{
 		"a class": func(ctx context.Context, k *kube.Client) error {
-			state, err := addon.Probe{Class: addon.K3sClass, Local: true, Nodes: []string{"a"}}.Observe(ctx, k)
+			state, err := addon.Probe{Class: "local-path", Local: true, Nodes: []string{"a"}}.Observe(ctx, k)
 			if err == nil {
 				require.True(t, state.Found)
 			}

@@ -54,7 +54,7 @@ func Issuer(o IssuerOptions) (chart.Part, error) {
 		p.After = o.selfSigned()
 	case ACME:
 		if _, err := mail.ParseAddress(o.Email); err != nil {
-			return chart.Part{}, fmt.Errorf("issuer: email %q: the CA wants an address to write to before a certificate ends", o.Email)
+			return chart.Part{}, fmt.Errorf("issuer: email %q: the CA needs an address for notices before a certificate expires", o.Email)
 		}
 		p.After = []runtime.Object{o.acme()}
 	case PrivateCA:
@@ -145,7 +145,7 @@ func checkCA(cert []byte, key secret.Value) error {
 	}
 	switch {
 	case !leaf.IsCA:
-		return fmt.Errorf("issuer: %s is no certificate of a CA (basic constraint CA is not set): certificates that it signs are not trusted", leaf.Subject)
+		return fmt.Errorf("issuer: %s is not a CA certificate (basic constraint CA is not set): clients do not trust certificates that it signs", leaf.Subject)
 	case time.Now().After(leaf.NotAfter):
 		return fmt.Errorf("issuer: the certificate of %s ended on %s", leaf.Subject, leaf.NotAfter.Format(time.DateOnly))
 	}

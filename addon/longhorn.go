@@ -31,17 +31,13 @@ type LonghornOptions struct {
 	Class         string // of storage; default "longhorn"
 	Replicas      int    // copies of each volume; default 3, or the number of data nodes
 	DataNodes     int    // nodes that hold data; default Common.Nodes
-	OnlyLabelled  bool   // only nodes with the label [LonghornDisk] hold data; default: all
+	OnlyLabelled  bool   // only nodes with the label node.longhorn.io/create-default-disk hold data; default: all
 	DataPath      string // on the nodes; default /var/lib/longhorn
 	DrainPolicy   string // one of [DrainPolicies]
 	Delete        bool   // a volume goes with its claim; default: it stays
 	Default       bool   // the class of claims that name none
 	Overprovision int    // percent of a disk that may be promised; default 100
 }
-
-// LonghornDisk is the label of nodes that hold data where
-// [LonghornOptions.OnlyLabelled] is set; its value is "true".
-const LonghornDisk = "node.longhorn.io/create-default-disk"
 
 // LonghornHost is what nodes need for Longhorn's volumes: an iSCSI initiator, an NFS
 // client for volumes that many write, and a multipath daemon that keeps its hands off

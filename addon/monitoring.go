@@ -157,7 +157,7 @@ type GPUExporterOptions struct {
 func GPUExporter(o GPUExporterOptions) (chart.Part, error) {
 	if o.RuntimeClass == "" || len(o.Nodes) == 0 {
 		return chart.Part{}, errors.New("dcgm-exporter: runtime class and labels of the nodes with GPUs must be set: " +
-			"without the one the exporter sees no GPU, without the others it fails on nodes that have none")
+			"without the runtime class the exporter sees no GPU, without the labels it fails on nodes without GPUs")
 	}
 	v := values{
 		"runtimeClassName": o.RuntimeClass,

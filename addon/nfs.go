@@ -24,11 +24,8 @@ type NFSOptions struct {
 	Default      bool     // the class of claims that name none
 }
 
-// NFSHost is what nodes need to mount NFS.
-func NFSHost() Host { return Host{Packages: []string{"nfs-common"}} }
-
 // NFS provides a class of volumes that are folders on an NFS server, named after the
-// claim: <namespace>/<claim>-<volume>. A claim made anew under its old name gets a
+// claim: <namespace>/<claim>-<volume>. A claim recreated under its old name gets a
 // new folder; the old one stays beside it.
 func NFS(o NFSOptions) (chart.Part, error) {
 	if o.Class == "" {

@@ -30,14 +30,11 @@ func Example() {
 		return
 	}
 	fmt.Println(nfs.Release.Chart, "provides", nfs.Classes)
-	disable, _ := addon.LocalStorage(nfs.Classes[0])
-	fmt.Println("K3s without its own class:", disable)
 	for _, probe := range addon.Probes(nfs, []string{"wk1", "wk2"}, nil) {
 		fmt.Println("to be proven:", probe.Class, probe.Mode)
 	}
 	// Output:
 	// csi-driver-nfs provides [nfs]
-	// K3s without its own class: true
 	// to be proven: nfs ReadWriteMany
 }
 
@@ -55,7 +52,7 @@ func TestWrongOptions(t *testing.T) {
 		"nfs: server is not set":                                               try(addon.NFS, addon.NFSOptions{Export: "/x"}),
 		`nfs: export "export/k3s": want an absolute path`:                      try(addon.NFS, addon.NFSOptions{Server: "a", Export: "export/k3s"}),
 		`nfs: export "/a/../b": want an absolute path`:                         try(addon.NFS, addon.NFSOptions{Server: "a", Export: "/a/../b"}),
-		"scratch: no node has it":                                              try(addon.Scratch, addon.ScratchOptions{}),
+		"scratch: no node has a scratch disk":                                  try(addon.Scratch, addon.ScratchOptions{}),
 		`scratch: folder "/" of node a: want an absolute path below /`:         try(addon.Scratch, addon.ScratchOptions{Paths: map[string]string{"a": "/"}}),
 		`scratch: folder "/x/" of node a`:                                      try(addon.Scratch, addon.ScratchOptions{Paths: map[string]string{"a": "/x/"}}),
 		`drain policy "block": want one of block-if-contains-last-replica, al`: try(addon.Longhorn, addon.LonghornOptions{DrainPolicy: "block"}),
@@ -67,7 +64,7 @@ func TestWrongOptions(t *testing.T) {
 		`cephfs: monitor "a, b"`:                                               try(addon.CephFS, addon.CephFSOptions{Monitors: []string{"a, b"}}),
 		`issuer: kind "": want self-signed, acme or ca`:                        try(addon.Issuer, addon.IssuerOptions{}),
 		`issuer: email "me"`:                                                   try(addon.Issuer, addon.IssuerOptions{Kind: addon.ACME, Email: "me"}),
-		"is no certificate of a CA":                                            try(addon.Issuer, addon.IssuerOptions{Kind: addon.PrivateCA, Certificate: leaf, Key: leafKey}),
+		"is not a CA certificate":                                              try(addon.Issuer, addon.IssuerOptions{Kind: addon.PrivateCA, Certificate: leaf, Key: leafKey}),
 		"the certificate of CN=Example CA ended on":                            try(addon.Issuer, addon.IssuerOptions{Kind: addon.PrivateCA, Certificate: old, Key: oldKey}),
 		"private key does not match public key":                                try(addon.Issuer, addon.IssuerOptions{Kind: addon.PrivateCA, Certificate: cert, Key: leafKey}),
 		"failed to find any PEM data":                                          try(addon.Issuer, addon.IssuerOptions{Kind: addon.PrivateCA, Certificate: []byte("x"), Key: key}),
@@ -145,20 +142,6 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-func TestOneDefaultClass(t *testing.T) {
-	nfs := must(t, addon.NFS, addon.NFSOptions{Server: "a", Export: "/x", Default: true})
-	longhorn := must(t, addon.Longhorn, addon.LonghornOptions{})
-	assert.Equal(t, []string{"nfs"}, addon.Defaults(nfs, longhorn))
-	both := must(t, addon.Longhorn, addon.LonghornOptions{Default: true})
-	assert.Equal(t, []string{"longhorn", "nfs"}, addon.Defaults(nfs, both))
-
-	for class, want := range map[string]bool{"": false, addon.K3sClass: false, "nfs": true} {
-		disable, why := addon.LocalStorage(class)
-		assert.Equal(t, want, disable, class)
-		assert.Equal(t, want, why != "")
-	}
-}
-
 func TestReservedAddressesAreNotGivenAway(t *testing.T) {
 	p := must(t, addon.MetalLB, addon.MetalLBOptions{Addresses: []string{"10.0.0.120-10.0.0.129", "10.0.0.140"},
 		Reserved: map[string]netip.Addr{"ingress": netip.MustParseAddr("10.0.0.120"), "a/b": netip.MustParseAddr("10.0.0.125"),
@@ -203,7 +186,6 @@ func TestIssuerCA(t *testing.T) {
 func TestHosts(t *testing.T) {
 	assert.Contains(t, addon.LonghornHost().Files["/etc/multipath/conf.d/longhorn.conf"], "blacklist")
 	assert.Contains(t, addon.LonghornHost().Packages, "open-iscsi")
-	assert.Equal(t, []string{"nfs-common"}, addon.NFSHost().Packages)
 	assert.Contains(t, addon.CephFSHost().Modules, "ceph")
 }
 

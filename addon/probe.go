@@ -23,9 +23,9 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// Probed is the annotation of a storage class that a [Probe] has passed: a digest of
+// probed is the annotation of a storage class that a [Probe] has passed: a digest of
 // what the class was then and, for a local class, the nodes on which it was tried.
-const Probed = "homelab.cps-gpu.github.com/probed"
+const probed = "homelab.cps-gpu.github.com/probed"
 
 // ProbeNamespace is where probes make their claims and pods, unless they say otherwise.
 const ProbeNamespace = "homelab-probe"
@@ -37,15 +37,15 @@ const (
 	busyboxVersion = "1.37.0"
 )
 
-// ProbeImage is what probes run: any image with sh, cat, printf and rm.
-const ProbeImage = busybox + ":" + busyboxVersion
+// probeImage is what probes run: any image with sh, cat, printf and rm.
+const probeImage = busybox + ":" + busyboxVersion
 
 // Probe proves that a storage class works: it has a volume made, writes a text to it
 // from one pod, reads it from another, and removes it all.
 type Probe struct {
 	Class       string
 	Namespace   string                            // default [ProbeNamespace]; made where it is not there
-	Image       string                            // default [ProbeImage]
+	Image       string                            // with sh, cat, printf and rm; default: busybox
 	Mode        corev1.PersistentVolumeAccessMode // default ReadWriteOnce
 	Local       bool                              // volumes stay on their node: each of Nodes is probed by itself
 	Nodes       []string                          // where to write, and where to read; empty: nodes that are ready
@@ -133,7 +133,7 @@ func (p Probe) Diff(have ProbeState) drift.Diff {
 	case !have.Found:
 		return drift.Diff{{Path: "class", Want: p.Class, Effect: drift.Create, Note: "there is no such storage class yet"}}
 	case !have.Passed:
-		field.Note = "not tried since the class was made or changed"
+		field.Note = "not tried since the class was created or changed"
 	case len(have.Untold) > 0:
 		field.Note = "not tried on " + strings.Join(have.Untold, ", ")
 	default:
@@ -163,7 +163,7 @@ type note struct {
 }
 
 func readNote(sc *storagev1.StorageClass) note {
-	digest, nodes, _ := strings.Cut(sc.Annotations[Probed], " ")
+	digest, nodes, _ := strings.Cut(sc.Annotations[probed], " ")
 	return note{digest, strings.FieldsFunc(nodes, func(r rune) bool { return r == ',' })}
 }
 
@@ -217,7 +217,7 @@ func (p Probe) run(ctx context.Context, k *kube.Client) error {
 	if p.Local {
 		now.nodes = slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.nodes, p.Nodes))))
 	}
-	return k.Annotate(ctx, sc, map[string]string{Probed: now.String()})
+	return k.Annotate(ctx, sc, map[string]string{probed: now.String()})
 }
 
 func (p *Probe) fill() {
@@ -225,7 +225,7 @@ func (p *Probe) fill() {
 		p.Namespace = ProbeNamespace
 	}
 	if p.Image == "" {
-		p.Image = ProbeImage
+		p.Image = probeImage
 	}
 	if p.Mode == "" {
 		p.Mode = corev1.ReadWriteOnce

@@ -134,7 +134,7 @@ func TestProbeSharedClass(t *testing.T) {
 		s.provide(t, sc)
 		state, err = p.Observe(t.Context(), s.Client)
 		require.NoError(t, err)
-		assert.Equal(t, "volume of nfs: written, read and removed once [not tried since the class was made or changed]", p.Diff(state)[0].String())
+		assert.Equal(t, "volume of nfs: written, read and removed once [not tried since the class was created or changed]", p.Diff(state)[0].String())
 
 		require.NoError(t, p.Run(t.Context(), s.Client))
 		assert.Equal(t, []string{"write a", "read b"}, s.ran, "read on another node, and none that the probe does not tolerate")
@@ -183,10 +183,10 @@ func TestProbeLocalClassOnEveryNode(t *testing.T) {
 
 func TestProbeOfANodeThatNothingMayRunOn(t *testing.T) {
 	withSite(t, func(t *testing.T, s *site) {
-		p := addon.Probe{Class: addon.K3sClass, Local: true, Nodes: []string{"gpu"}}
+		p := addon.Probe{Class: "local-path", Local: true, Nodes: []string{"gpu"}}
 		err := p.Run(t.Context(), s.Client)
-		require.ErrorContains(t, err, "volumes on gpu cannot be tried: its taint nvidia.com/gpu=present:NoSchedule is not tolerated")
-		err = addon.Probe{Class: addon.K3sClass, Nodes: []string{"gpu"}}.Run(t.Context(), s.Client)
+		require.ErrorContains(t, err, "volumes on gpu cannot be tested: its taint nvidia.com/gpu=present:NoSchedule is not tolerated")
+		err = addon.Probe{Class: "local-path", Nodes: []string{"gpu"}}.Run(t.Context(), s.Client)
 		require.ErrorContains(t, err, "no node can run a pod that tries it")
 	})
 }
@@ -204,7 +204,7 @@ func TestProbeWaitsForNodes(t *testing.T) {
 		var mu sync.Mutex // nodes are tried side by side
 		var said []string
 		ctx := progress.With(t.Context(), func(u progress.Update) { mu.Lock(); defer mu.Unlock(); said = append(said, u.String()) })
-		p := addon.Probe{Class: addon.K3sClass, Local: true, Nodes: []string{"a", "b"}}
+		p := addon.Probe{Class: "local-path", Local: true, Nodes: []string{"a", "b"}}
 		require.NoError(t, p.Run(ctx, s.Client))
 		assert.Contains(t, strings.Join(said, "\n"), "waiting for nodes: b ")
 		assert.ElementsMatch(t, []string{"write a", "read a", "write b", "read b"}, s.ran)
@@ -212,7 +212,7 @@ func TestProbeWaitsForNodes(t *testing.T) {
 		// As a node that is away for good: then it is said what was waited for.
 		s.sim.Leave("b")
 		time.Sleep(time.Minute)
-		require.NoError(t, s.Annotate(t.Context(), class(addon.K3sClass), map[string]string{addon.Probed: ""}))
+		require.NoError(t, s.Annotate(t.Context(), class("local-path"), map[string]string{addon.Probed: ""}))
 		p.Timeout = time.Minute
 		require.ErrorContains(t, p.Run(ctx, s.Client), "not done within 1m0s: waiting for nodes: b ")
 

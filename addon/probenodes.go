@@ -38,7 +38,7 @@ func (p *Probe) choose(ctx context.Context, k *kube.Client, proven []string) err
 				away = append(away, n.Name)
 			case n.Cordoned, never && !p.Local:
 			case never:
-				return "", fmt.Errorf("volumes on %s cannot be tried: %s", n.Name, why)
+				return "", fmt.Errorf("volumes on %s cannot be tested: %s", n.Name, why)
 			case why != "":
 				late = append(late, n.Name+" "+why)
 			default:

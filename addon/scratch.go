@@ -14,16 +14,16 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// ScratchLabel is what nodes with scratch storage carry, with the value "true",
+// scratchLabel is what nodes with scratch storage carry, with the value "true",
 // where [ScratchOptions.ByLabel] is set.
-const ScratchLabel = "homelab.cps-gpu.github.com/scratch"
+const scratchLabel = "homelab.cps-gpu.github.com/scratch"
 
 // ScratchOptions say which nodes have fast storage of their own, and where.
 type ScratchOptions struct {
 	Common
 	Class   string            // of storage; default "scratch"
 	Paths   map[string]string // by name of each node that has it: the folder under which volumes are made
-	ByLabel bool              // pods go to nodes with [ScratchLabel], and not to those named in Paths
+	ByLabel bool              // pods go to nodes labelled homelab.cps-gpu.github.com/scratch=true, not to those named in Paths
 	Default bool              // the class of claims that name none; rarely wise: volumes are gone with their node
 }
 
@@ -35,7 +35,7 @@ type ScratchOptions struct {
 // provisions. Here the table names each node, and refuses all others; and the class
 // tells the scheduler the same, since a provisioner that refuses is asked again for
 // the same node for ever. That list cannot be changed in a class that is there: with
-// another set of nodes the class is made anew, which leaves its volumes alone. Who
+// another set of nodes the class is recreated, which leaves its volumes alone. Who
 // would rather label nodes sets ByLabel.
 func Scratch(o ScratchOptions) (chart.Part, error) {
 	if o.Class == "" {
@@ -83,7 +83,7 @@ func Scratch(o ScratchOptions) (chart.Part, error) {
 func (o ScratchOptions) topologies(nodes []string) []corev1.TopologySelectorTerm {
 	req := corev1.TopologySelectorLabelRequirement{Key: corev1.LabelHostname, Values: nodes}
 	if o.ByLabel {
-		req = corev1.TopologySelectorLabelRequirement{Key: ScratchLabel, Values: []string{"true"}}
+		req = corev1.TopologySelectorLabelRequirement{Key: scratchLabel, Values: []string{"true"}}
 	}
 	return []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{req}}}
 }
@@ -91,7 +91,7 @@ func (o ScratchOptions) topologies(nodes []string) []corev1.TopologySelectorTerm
 func (o ScratchOptions) check() error {
 	var errs []error
 	if len(o.Paths) == 0 {
-		errs = append(errs, errors.New("scratch: no node has it: name the nodes, or leave scratch out"))
+		errs = append(errs, errors.New("scratch: no node has a scratch disk: name the nodes, or leave scratch out"))
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Paths)) {
 		p := o.Paths[n]

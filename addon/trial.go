@@ -33,7 +33,7 @@ const mountPath = "/probe"
 
 func (t trial) run(ctx context.Context, k *kube.Client) (err error) {
 	if err := t.remove(ctx, k); err != nil {
-		return fmt.Errorf("what an earlier try left: %w", err)
+		return fmt.Errorf("cleaning up after an earlier try: %w", err)
 	}
 	defer func() {
 		// Also after a failure and a cancellation: nothing may stay behind.
@@ -152,7 +152,7 @@ func (t trial) runPod(ctx context.Context, k *kube.Client, pod *corev1.Pod) (tex
 	return text, t.gone(ctx, k, pod)
 }
 
-// remove takes away everything of the trial, and waits until it is gone. A volume of
+// remove removes everything of the trial, and waits until it is gone. A volume of
 // a class that retains would stay for ever: it is told to go with its claim.
 func (t trial) remove(ctx context.Context, k *kube.Client) error {
 	pods := []runtime.Object{t.pod("write", t.writer, "", ""), t.pod("read", t.reader, "", "")}

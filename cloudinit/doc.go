@@ -23,7 +23,7 @@
 //     are formatted only when they carry no file system.
 //
 // What does not belong in here is anything secret. An image is readable by
-// whoever may read the storage that it lies on, for as long as it lies there.
+// anyone who may read the storage that it lies on, for as long as it lies there.
 // Join tokens and passwords go to a running machine, over an authenticated
 // connection; a console password goes in as its hash, if it has to.
 //

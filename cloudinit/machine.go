@@ -68,7 +68,7 @@ func RenderWorker(m Machine) (NoCloud, error) {
 	return m.render(sysctls)
 }
 
-// RenderPlain describes a machine that is no node of a cluster, such as a file server.
+// RenderPlain describes a machine that is not a node of a cluster, such as a file server.
 func RenderPlain(m Machine) (NoCloud, error) { return m.render(map[string]string{}) }
 
 // kubernetesSysctls are what the kubelet checks for or K3s needs.
@@ -127,7 +127,7 @@ func (m Machine) check() error {
 		return fmt.Errorf("nobody could log in: give at least one public SSH key")
 	}
 	if m.PasswordHash != "" && !strings.HasPrefix(m.PasswordHash, "$") {
-		return fmt.Errorf("the password hash is not one: make it with openssl passwd -6")
+		return fmt.Errorf("the password hash is not valid: make one with openssl passwd -6")
 	}
 	if m.MTU != 0 && (m.MTU < 1280 || m.MTU > 65535) {
 		return fmt.Errorf("MTU %d: want 1280 to 65535", m.MTU)

@@ -42,9 +42,9 @@ type Nameservers struct {
 	Search    []string `yaml:"search,omitempty"`
 }
 
-// Interface is what the machine's one interface is called, whatever slot the
+// interfaceName is what the machine's one interface is called, whatever slot the
 // hypervisor puts it in.
-const Interface = "eth0"
+const interfaceName = "eth0"
 
 // Render returns the document that cloud-init reads.
 func (n Network) Render() ([]byte, error) {
@@ -60,7 +60,7 @@ func (m Machine) network() (Network, error) {
 	if err != nil || len(mac) != 6 {
 		return Network{}, fmt.Errorf("MAC address %q: want six bytes, such as bc:24:11:00:00:01", m.MAC)
 	}
-	eth := Ethernet{Match: Match{MAC: mac.String()}, SetName: Interface, MTU: m.MTU}
+	eth := Ethernet{Match: Match{MAC: mac.String()}, SetName: interfaceName, MTU: m.MTU}
 	if len(m.DNS) > 0 || len(m.Search) > 0 {
 		eth.Nameservers = &Nameservers{Search: m.Search}
 		for _, a := range m.DNS {
@@ -70,7 +70,7 @@ func (m Machine) network() (Network, error) {
 	if err := m.address(&eth); err != nil {
 		return Network{}, err
 	}
-	return Network{Version: 2, Ethernets: map[string]Ethernet{Interface: eth}}, nil
+	return Network{Version: 2, Ethernets: map[string]Ethernet{interfaceName: eth}}, nil
 }
 
 func (m Machine) address(eth *Ethernet) error {

@@ -22,8 +22,8 @@ type NoCloud struct {
 func (n NoCloud) Files() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, render := range map[string]func() ([]byte, error){
-		"user-data":      n.UserData.Render,
-		"meta-data":      n.MetaData.Render,
+		"user-data":      n.UserData.render,
+		"meta-data":      n.MetaData.render,
 		"network-config": n.Network.Render,
 	} {
 		b, err := render()

@@ -69,7 +69,7 @@ func TestProgram(t *testing.T) {
 			// 24.04's schema, checked above, takes it.
 			n.UserData.Users = []User{{Name: "nobody-in-particular"}}
 		}
-		user, err := n.UserData.Render()
+		user, err := n.UserData.render()
 		require.NoError(t, err)
 		path := filepath.Join(t.TempDir(), "user-data")
 		require.NoError(t, os.WriteFile(path, user, 0o600))

@@ -94,7 +94,7 @@ func (s Status) Err() error {
 }
 
 // Warnings are the errors that cloud-init recovered from, each with its level,
-// in a stable order. Deprecations are left out: they concern whoever writes the
+// in a stable order. Deprecations are left out: they concern anyone who writes the
 // document, and ours is checked against the schema.
 func (s Status) Warnings() []string {
 	var all []string

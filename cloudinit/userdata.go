@@ -76,7 +76,7 @@ type FSSetup struct {
 	Overwrite  bool   `yaml:"overwrite"`
 }
 
-// WriteFile is a file. Make one with [File.write], which chooses the encoding.
+// WriteFile is a file. Make one with [File], which chooses the encoding.
 type WriteFile struct {
 	Path        string `yaml:"path"`
 	Owner       string `yaml:"owner,omitempty"`
@@ -111,20 +111,8 @@ func (f File) write() (WriteFile, error) {
 	return w, nil
 }
 
-// Data returns the file's content, decoded.
-func (w WriteFile) Data() ([]byte, error) {
-	switch w.Encoding {
-	case "":
-		return []byte(w.Content), nil
-	case "b64":
-		return base64.StdEncoding.DecodeString(w.Content)
-	default:
-		return nil, fmt.Errorf("file %s: unknown encoding %q", w.Path, w.Encoding)
-	}
-}
-
-// Render returns the document that cloud-init reads, with its first line.
-func (u UserData) Render() ([]byte, error) {
+// render returns the document that cloud-init reads, with its first line.
+func (u UserData) render() ([]byte, error) {
 	if u.Users == nil {
 		u.Users = []User{}
 	}
@@ -142,8 +130,8 @@ type MetaData struct {
 	LocalHostname string `yaml:"local-hostname"`
 }
 
-// Render returns the document that cloud-init reads.
-func (m MetaData) Render() ([]byte, error) {
+// render returns the document that cloud-init reads.
+func (m MetaData) render() ([]byte, error) {
 	if strings.TrimSpace(m.InstanceID) == "" {
 		return nil, errors.New("render meta-data: no instance id")
 	}

@@ -13,11 +13,12 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // registries are the image registries of the file with their passwords and
 // certificates, read when they are first needed.
-func (s *Spec) registries() ([]k3s.Registry, error) {
+func k3sRegistries(s *spec.Spec) ([]k3s.Registry, error) {
 	var out []k3s.Registry
 	for _, r := range s.K3s.Registries {
 		reg := k3s.Registry{Name: r.Name, Endpoints: r.Endpoints, Rewrite: r.Rewrite, Username: r.Username, Insecure: r.Insecure}
@@ -47,7 +48,7 @@ func artifacts(r k3s.Release) []string {
 
 // K3sURL is where the checksums of the file's release of K3s are, "" where its files come
 // from a folder.
-func (s *Spec) K3sURL() string {
+func K3sURL(s *spec.Spec) string {
 	if s.K3s.AirgapDir != "" {
 		return ""
 	}
@@ -55,7 +56,7 @@ func (s *Spec) K3sURL() string {
 }
 
 // checkArtifacts says which files the folder k3s.airgap lacks.
-func (s *Spec) checkArtifacts() error {
+func checkArtifacts(s *spec.Spec) error {
 	if s.K3s.AirgapDir == "" {
 		return nil
 	}
@@ -114,7 +115,7 @@ func (c *Cluster) outward(r remote.Runner) remote.Runner {
 }
 
 // install puts K3s on a node, in the version of the file.
-func (c *Cluster) install(ctx context.Context, n Node) error {
+func (c *Cluster) install(ctx context.Context, n spec.Node) error {
 	return c.staged(ctx, n, func(ctx context.Context) error {
 		_, err := k3s.Install(ctx, c.outward(c.root(n.Name)), c.release())
 		return err
@@ -123,12 +124,12 @@ func (c *Cluster) install(ctx context.Context, n Node) error {
 
 // staged brings the files of k3s.airgap to a node, where the file has that, and
 // takes them away again when do has used them.
-func (c *Cluster) staged(ctx context.Context, n Node, do func(context.Context) error) error {
+func (c *Cluster) staged(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	dir, root := c.spec.K3s.AirgapDir, c.root(n.Name)
 	if dir == "" {
 		return do(ctx)
 	}
-	if err := c.spec.checkArtifacts(); err != nil {
+	if err := checkArtifacts(c.spec); err != nil {
 		return err
 	}
 	for _, name := range artifacts(c.release()) {

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // What is copied to the nodes lies in the folder that the file names: a link in it brings
 // nothing else of this machine there.
 func TestAirgapLinksStayInTheFolder(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
-	s := &Spec{K3s: K3s{Version: "v1.36.5+k3s1", AirgapDir: dir}}
+	s := &spec.Spec{K3s: spec.K3s{Version: "v1.36.5+k3s1", AirgapDir: dir}}
 	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "key"), []byte("a private key"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "k3s-v1.36"), []byte("a program"), 0o600))
 	require.NoError(t, os.Symlink("k3s-v1.36", filepath.Join(dir, "k3s")))
@@ -22,12 +23,12 @@ func TestAirgapLinksStayInTheFolder(t *testing.T) {
 	for _, to := range []string{filepath.Join(elsewhere, "key"), "../" + filepath.Base(elsewhere) + "/key"} {
 		link := filepath.Join(dir, "sha256sum-amd64.txt")
 		require.NoError(t, os.Symlink(to, link))
-		err := s.checkArtifacts()
+		err := checkArtifacts(s)
 		require.EqualError(t, err, link+" is a link that leads out of the folder "+dir+" (k3s.airgap): put the file itself there")
 		require.True(t, wait.IsPermanent(err))
 		require.Error(t, copyTo(t.Context(), nil, dir, "sha256sum-amd64.txt", "/x"))
 		require.NoError(t, os.Remove(link))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sha256sum-amd64.txt"), nil, 0o600))
-	require.NoError(t, s.checkArtifacts())
+	require.NoError(t, checkArtifacts(s))
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/yamlbound"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // births are machines of earlier versions, whose seeds' names were of keys that are not
@@ -22,7 +24,7 @@ type births struct {
 	other map[string]bool // it was told something else than the file says now
 }
 
-// same is true of what nobody could be asked about: a machine is not made anew for that.
+// same is true of what nobody could be asked about: a machine is not recreated for that.
 func (b *births) same(file string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,9 +57,9 @@ const instanceFile = "/var/lib/cloud/data/instance-id"
 
 // recognise asks a machine of an earlier version, whose seed's name tells us nothing,
 // which keys it was told: with them the seed of today must have that name.
-func (c *Cluster) recognise(ctx context.Context, n Node, vm *proxmox.VM) error {
+func (c *Cluster) recognise(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
 	born := bornWith(vm)
-	if _, keys := seedParts(born); born == "" || n.Adopt || n.Role == FileServer || keys != "" || c.births.asked(born) {
+	if _, keys := seedParts(born); born == "" || n.Adopt || n.Role == spec.FileServer || keys != "" || c.births.asked(born) {
 		return nil
 	}
 	sd, err := c.seed(n)
@@ -72,11 +74,11 @@ func (c *Cluster) recognise(ctx context.Context, n Node, vm *proxmox.VM) error {
 		c.births.learn(born, true)
 		return nil
 	}
-	digest, err := c.spec.seedDigest(n, keys)
+	digest, err := seedDigest(c.spec, n, keys)
 	if err != nil {
 		return fmt.Errorf("the first boot of %s: %w", n.Name, err)
 	}
-	c.births.learn(born, c.spec.seedFile(n.Name, digest) != born)
+	c.births.learn(born, names.Seed(c.spec, n.Name, digest) != born)
 	return nil
 }
 
@@ -111,11 +113,11 @@ func toldKeys(text []byte) (keys []string, known bool) {
 // reborn makes the ISO again that a machine of ours was born with and that is gone, with
 // the instance-id that it had: with another one cloud-init would take the machine for a new
 // one when it starts again.
-func (c *Cluster) reborn(ctx context.Context, n Node, born string) (func() ([]byte, error), error) {
+func (c *Cluster) reborn(ctx context.Context, n spec.Node, born string) (func() ([]byte, error), error) {
 	if content, keys := seedParts(born); keys != "" {
 		return c.seedAs(n, n.Name+"-"+content)
 	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	if err != nil || vm == nil {
 		return nil, cmp.Or(err, fmt.Errorf("%s is gone", n.Name))
 	}
@@ -125,15 +127,15 @@ func (c *Cluster) reborn(ctx context.Context, n Node, born string) (func() ([]by
 		sets = append(sets, keys)
 	}
 	for _, keys := range sets { // the same name is the same content
-		doc, err := renderer(n)(c.spec.machine(n, keys))
+		doc, err := renderer(n)(cloudMachine(c.spec, n, keys))
 		if err != nil {
 			return nil, err
 		}
-		if digest, err := doc.Digest(); err != nil || c.spec.seedFile(n.Name, digest) == born {
+		if digest, err := doc.Digest(); err != nil || names.Seed(c.spec, n.Name, digest) == born {
 			return doc.ISO, err
 		}
 	}
-	if n.Role == FileServer && why == nil { // which may have been born as another file had it
+	if n.Role == spec.FileServer && why == nil { // which may have been born as another file had it
 		id, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, instanceFile) })
 		if id := strings.TrimSpace(string(id)); err == nil && id != "" {
 			return c.seedAs(n, id)
@@ -147,15 +149,15 @@ func (c *Cluster) reborn(ctx context.Context, n Node, born string) (func() ([]by
 }
 
 // seedAs is today's seed of a machine that has that instance-id.
-func (c *Cluster) seedAs(n Node, id string) (func() ([]byte, error), error) {
-	m := c.spec.machine(n, c.authorizedKeys())
+func (c *Cluster) seedAs(n spec.Node, id string) (func() ([]byte, error), error) {
+	m := cloudMachine(c.spec, n, c.authorizedKeys())
 	m.InstanceID, m.AgentFirst = id, true // it tells what became of the rest
 	doc, err := renderer(n)(m)
 	return doc.ISO, err
 }
 
 // unborn is the error of a machine whose ISO is gone and cannot be made again.
-func (c *Cluster) unborn(n Node, vm *proxmox.VM, born string, why error) error {
+func (c *Cluster) unborn(n spec.Node, vm *proxmox.VM, born string, why error) error {
 	text := fmt.Sprintf("the first-boot ISO %s of %s, which an earlier version made, is gone, "+
 		"and with another one cloud-init would take it for a new machine", born, vm)
 	cure := "start its guest agent, which can tell what was in it"

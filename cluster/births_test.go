@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 const (
@@ -33,7 +33,7 @@ func instanceOf(t testing.TB, iso []byte) string {
 
 // bornEarlier makes a machine one that was born with a seed of an earlier version, which
 // is gone since. It returns the seed, and its name.
-func (w *world) bornEarlier(t testing.TB, spec *cluster.Spec, node string) (iso []byte, file string) {
+func (w *world) bornEarlier(t testing.TB, spec *spec.Spec, node string) (iso []byte, file string) {
 	t.Helper()
 	c := w.cluster(t, spec)
 	file, err := c.EarlierSeed(node)

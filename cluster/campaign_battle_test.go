@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // battle is a run under fire: all its ways out lead through it.
@@ -25,7 +25,7 @@ type battle struct {
 }
 
 // newBattle has the run of the world's next cluster go through it.
-func newBattle(w *world, spec *cluster.Spec, kill context.CancelFunc) *battle {
+func newBattle(w *world, spec *spec.Spec, kill context.CancelFunc) *battle {
 	b := &battle{w: w, kill: kill}
 	b.wires = wires{b: b, names: map[string]string{}, passed: map[side]int{}, open: map[*cable]bool{}, gone: map[string]bool{}}
 	for _, n := range spec.Machines() {

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 var (
@@ -38,7 +38,7 @@ var (
 type site struct {
 	name    string
 	of      string // what goes wrong there, as a fault's; any: everything
-	spec    *cluster.Spec
+	spec    *spec.Spec
 	model   pvesim.Model
 	want    []string // what is there when nothing went wrong
 	targets []target // all that goes out then, each by its own name
@@ -193,7 +193,7 @@ func TestCampaign(t *testing.T) {
 	sites := []*site{
 		newSite(t, "one-gpu", lab(example(t, "one-gpu")), pvesim.OneGPU(), anything, 509),
 		newSite(t, "eight-a100", example(t, "eight-a100"), pvesim.EightA100(), anything, 4093),
-		newSite(t, "notebooks", platform(t, "one-gpu", smallPlatform), pvesim.OneGPU(), ofKubernetes, 0),
+		newSite(t, "notebooks", withPlatform(t, "one-gpu", smallPlatform), pvesim.OneGPU(), ofKubernetes, 0),
 	}
 	all := chosen(t, sites)
 	diary := newDiary(t, len(all))

@@ -14,8 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // A node that has more cards than it asks for keeps those that nobody else has a claim on,
@@ -40,7 +43,7 @@ func TestCardsThatANodeKeeps(t *testing.T) {
 		for _, i := range tt.claimed {
 			b.strangers[row[i].Address.Whole()] = stranger{who: "VM 100"}
 		}
-		assert.Equal(t, tt.want, buses(b.fewer(Node{GPUs: GPURequest{Count: tt.count}}, kept)), "%+v", tt)
+		assert.Equal(t, tt.want, buses(b.fewer(spec.Node{GPUs: spec.GPURequest{Count: tt.count}}, kept)), "%+v", tt)
 	}
 }
 
@@ -49,21 +52,21 @@ func TestCardsOfOtherClusters(t *testing.T) {
 	mapping := func(id, description string) proxmox.MappingState {
 		return proxmox.MappingState{Mapping: proxmox.Mapping{ID: id, Description: description}}
 	}
-	l := &proxmox.Ledger{Mappings: []proxmox.MappingState{mapping("lab_a", madeFor+"lab"), mapping("other_a", madeFor+"other"), mapping("hand", "mine")}}
+	l := &proxmox.Ledger{Mappings: []proxmox.MappingState{mapping("lab_a", names.MappingNotePrefix+"lab"), mapping("other_a", names.MappingNotePrefix+"other"), mapping("hand", "mine")}}
 	for id, want := range map[string]bool{"lab_a": false, "other_a": true, "hand": false} {
-		assert.Equal(t, want, keptForAnother(&Spec{Name: "lab"}, proxmox.Card{Mappings: []string{id}}, l), id)
-		assert.Equal(t, want, keptForAnother(&Spec{Name: "lab"}, proxmox.Card{Mappings: []string{"hand", id}}, l), id)
+		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, proxmox.Card{Mappings: []string{id}}, l), id)
+		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, proxmox.Card{Mappings: []string{"hand", id}}, l), id)
 	}
-	assert.False(t, keptForAnother(&Spec{Name: "lab"}, proxmox.Card{}, l))
+	assert.False(t, keptForAnother(&spec.Spec{Name: "lab"}, proxmox.Card{}, l))
 }
 
 // GPUs of external machines are none of Proxmox's.
 func TestWhoWantsGPUs(t *testing.T) {
-	for want, nodes := range map[bool][]Node{
-		true:  {{Name: "cp1"}, {Name: "a", GPUs: GPURequest{Count: 1}}},
-		false: {{Name: "cp1"}, {Name: "x", External: true, GPUs: GPURequest{Count: 1}}},
+	for want, nodes := range map[bool][]spec.Node{
+		true:  {{Name: "cp1"}, {Name: "a", GPUs: spec.GPURequest{Count: 1}}},
+		false: {{Name: "cp1"}, {Name: "x", External: true, GPUs: spec.GPURequest{Count: 1}}},
 	} {
-		assert.Equal(t, want, (&Spec{Nodes: nodes}).wantsGPUs())
+		assert.Equal(t, want, wantsGPUs((&spec.Spec{Nodes: nodes})))
 	}
 }
 
@@ -71,7 +74,7 @@ func TestWhoWantsGPUs(t *testing.T) {
 // not. A node that is not there has nothing to lose.
 func TestCostsOfTaints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		spec, err := Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
+		spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
 		require.NoError(t, err)
 		c, err := New(spec, Backend{Dir: t.TempDir(), Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") }})
 		require.NoError(t, err)

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // Backend is how a cluster's world is reached.
@@ -47,7 +49,7 @@ var ErrNoProxmox = errors.New("the file has no proxmox section, and every machin
 
 // Cluster binds a Spec to a Backend. It is safe for concurrent use.
 type Cluster struct {
-	spec *Spec
+	spec *spec.Spec
 	Backend
 
 	guests map[string]*guest               // by machine name
@@ -63,28 +65,28 @@ type Cluster struct {
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
 	// platformParts makes the parts of the platform, once.
-	platformParts func() ([]piece, error)
+	platformParts func() ([]platform.Piece, error)
 }
 
 // New binds spec to b. It touches nothing, and neither does a Plan: what is to be kept in
 // b.Dir is written by Runs, and by Keep.
-func New(spec *Spec, b Backend) (*Cluster, error) {
-	if slices.ContainsFunc(spec.Nodes, Node.unplaced) {
+func New(want *spec.Spec, b Backend) (*Cluster, error) {
+	if slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
 		return nil, errors.New("cluster: hosts of some nodes are still to be chosen: Place does that")
 	}
 	c := &Cluster{
-		spec: spec, Backend: b, guests: map[string]*guest{}, seeds: map[string]func() (seed, error){},
+		spec: want, Backend: b, guests: map[string]*guest{}, seeds: map[string]func() (seed, error){},
 		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 		restarting: make(chan struct{}, 1),
 	}
 	c.Charts = c.Charts.Remembering()
-	c.platformParts = sync.OnceValues(func() ([]piece, error) { return spec.parts(true) })
+	c.platformParts = sync.OnceValues(func() ([]platform.Piece, error) { return platform.Pieces(want, true) })
 	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {
-		spec.recognise(b.Proxmox)
-		b.Proxmox.Expect(spec.RolePrefix(), slices.Concat(spec.Grants(b.Proxmox.Version()), spec.LookGrants()))
+		recognise(want, b.Proxmox)
+		b.Proxmox.Expect(RolePrefix(want), slices.Concat(Grants(want, b.Proxmox.Version()), LookGrants(want)))
 	}
-	for _, n := range spec.Machines() {
+	for _, n := range want.Machines() {
 		c.guests[n.Name] = c.newGuest(n)
 		c.seeds[n.Name] = sync.OnceValues(func() (seed, error) { return c.renderSeed(n) })
 	}
@@ -92,7 +94,7 @@ func New(spec *Spec, b Backend) (*Cluster, error) {
 }
 
 // Spec returns what the cluster should be.
-func (c *Cluster) Spec() *Spec { return c.spec }
+func (c *Cluster) Spec() *spec.Spec { return c.spec }
 
 // KubeconfigPath is where Up leaves the administrator's kubeconfig.
 func (c *Cluster) KubeconfigPath() string { return filepath.Join(c.Dir, "kubeconfig") }

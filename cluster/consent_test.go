@@ -147,7 +147,7 @@ func kindsOfChange() []kindOfChange {
 		{what: "GPUs shared in another way, where somebody computes through MPS", old: "strategy: mps, replicas: 2", new: "strategy: time-slicing, replicas: 2"},
 		{what: "another driver of NVIDIA's", old: "flavour: open", new: "flavour: proprietary"},
 		{what: "another version of K3s", old: "v1.36.5+k3s1", new: "v1.36.6+k3s1"},
-		{what: "other settings of K3s: it starts anew, node by node, and pods go on", old: "k3s.lab.example", new: "kube.lab.example"},
+		{what: "other settings of K3s: it restarts, node by node, and pods keep running", old: "k3s.lab.example", new: "kube.lab.example"},
 		{what: "labels, and taints that keep pods away", old: "wk2: {", new: "wk2: {labels: {example.com/site: roof}, taints: ['example.com/quiet=yes:NoSchedule'], "},
 		{what: "a taint that ends pods (`NoExecute`), where there are some", old: "wk2: {", new: "wk2: {taints: ['example.com/quiet=yes:NoExecute'], "},
 		{what: "a part of the platform that comes, or changes: Kubernetes rolls it over", old: "cpu: 1, memory: 2GiB", new: "cpu: 1, memory: 3GiB"},

@@ -15,9 +15,11 @@ import (
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // What each step costs people; docs/consent.md has the table. Whatever drains, switches
@@ -87,7 +89,7 @@ func (c *Cluster) stops(ctx context.Context, why string, names ...string) []conv
 	for _, name := range names {
 		cost := converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Away: away}
 		of := func(w *consent.Work) []string { return w.On(name) }
-		if n := c.guests[name]; n != nil && n.node.Role == FileServer { // it is not drained: mounts are hard
+		if n := c.guests[name]; n != nil && n.node.Role == spec.FileServer { // it is not drained: mounts are hard
 			of = func(w *consent.Work) []string { return w.Notebooks("") }
 			cost.Why += "; whoever uses its volumes waits until it is back"
 		}
@@ -110,7 +112,7 @@ func summary(d drift.Diff) string {
 
 // costsOfVM is what a change of a VM that runs costs: its restart, or a disk that is pulled
 // out.
-func (c *Cluster) costsOfVM(n Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, vm *proxmox.VM, d drift.Diff) []converge.Cost {
 		if vm == nil || !vm.Running || d.Effect() > drift.Restart { // it is not there, or what is asked is refused
 			return nil
@@ -134,7 +136,7 @@ func (c *Cluster) costsOfVM(n Node) func(context.Context, *proxmox.VM, drift.Dif
 
 // costsOfCards is what other cards cost: a restart of the node, and of those that have
 // them now.
-func (c *Cluster) costsOfCards(n Node) func(context.Context, *allotment, drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *allotment, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, a *allotment, _ drift.Diff) []converge.Cost {
 		if len(n.GPUs.Mapping) > 0 {
 			return nil // refused
@@ -143,7 +145,7 @@ func (c *Cluster) costsOfCards(n Node) func(context.Context, *allotment, drift.D
 			return c.stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, a.holders(n.Name)...)...)...)
 		}
 		var have []string
-		if m := find(a.mappings, c.spec.mappingID(n.Name)); m != nil {
+		if m := find(a.mappings, names.Mapping(c.spec, n.Name)); m != nil {
 			have = addresses(m, n.Host)
 		}
 		if grows(c.mapping(n, a), n.Host, have) {
@@ -163,7 +165,7 @@ func (c *Cluster) running(ctx context.Context, names ...string) []string {
 }
 
 // costsOfDriver is what another driver costs a node that has joined: it is loaded at a start.
-func (c *Cluster) costsOfDriver(n Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, s driverSeen, _ drift.Diff) []converge.Cost {
 		if !s.mayLoad() {
 			return nil
@@ -180,7 +182,7 @@ func (c *Cluster) costsOfDriver(n Node) func(context.Context, driverSeen, drift.
 
 // costsOfK3s is what another version of K3s costs. Other settings cost nothing: K3s alone
 // starts anew, one node after the other, and pods go on.
-func (c *Cluster) costsOfK3s(n Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, have k3s.State, _ drift.Diff) []converge.Cost {
 		if !stale(have, c.spec.K3s.Version) {
 			return nil
@@ -190,7 +192,7 @@ func (c *Cluster) costsOfK3s(n Node) func(context.Context, k3s.State, drift.Diff
 }
 
 // costsOfMarks is what new taints cost: those with NoExecute end what does not tolerate them.
-func (c *Cluster) costsOfMarks(n Node, marks kube.Marks) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, have *kube.Node, _ drift.Diff) []converge.Cost {
 		var out []converge.Cost
 		for _, t := range marks.Taints {
@@ -204,7 +206,7 @@ func (c *Cluster) costsOfMarks(n Node, marks kube.Marks) func(context.Context, *
 				})
 			}
 		}
-		if have != nil && strings.HasPrefix(have.Labels[sharingLabel], SharingMPS) && have.Labels[sharingLabel] != marks.Labels[sharingLabel] {
+		if have != nil && strings.HasPrefix(have.Labels[sharingLabel], spec.SharingMPS) && have.Labels[sharingLabel] != marks.Labels[sharingLabel] {
 			out = append(out, c.endsMPS(ctx, n)...)
 		}
 		return out
@@ -213,7 +215,7 @@ func (c *Cluster) costsOfMarks(n Node, marks kube.Marks) func(context.Context, *
 
 // endsMPS is what it costs a node when the daemon of MPS ends there, or starts anew: what
 // computes through it; none where nothing does.
-func (c *Cluster) endsMPS(ctx context.Context, n Node) []converge.Cost {
+func (c *Cluster) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
 	users := c.users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
 	if len(users) == 0 {
 		return nil
@@ -234,7 +236,7 @@ func (c *Cluster) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge
 	}
 	var out []converge.Cost
 	for _, n := range c.spec.GPUNodes() {
-		if n.GPUs.Sharing.Strategy == SharingMPS {
+		if n.GPUs.Sharing.Strategy == spec.SharingMPS {
 			out = append(out, c.endsMPS(ctx, n)...)
 		}
 	}
@@ -245,7 +247,7 @@ func (c *Cluster) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge
 func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, s := range gone {
-		vm, err := c.Proxmox.Listed(ctx, c.spec.tag(), s)
+		vm, err := c.Proxmox.Listed(ctx, names.Tag(c.spec), s)
 		if vm == nil && err == nil {
 			continue
 		}

@@ -14,19 +14,20 @@ import (
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // What changes of the platform cost, and those that only verbs make. Releases that
 // change are rolled over by Kubernetes, and cost nothing that is not here.
 
-// notLooked is said in the place of what goes with a part that could not be looked at.
+// notLooked is said in the place of what goes with a part that could not be checked.
 const notLooked = "what goes with it cannot be seen: "
 
 // costsOfChart is what goes with another release: parts in whose place it comes, and
 // claims that it no longer has.
 func (c *Cluster) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff) []converge.Cost {
 	out := c.costsOfClaims(ctx, d)
-	for _, name := range seen.part.replaces {
+	for _, name := range seen.part.Replaces {
 		client, err := c.kube(ctx)
 		var old *record
 		if err == nil {
@@ -168,18 +169,18 @@ func costsOfTemplate(_ context.Context, vm *proxmox.VM, _ drift.Diff) []converge
 }
 
 // costsOfRelease is what goes with K3s on a machine that is not ours.
-func (c *Cluster) costsOfRelease(n Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfRelease(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ k3s.State, _ drift.Diff) []converge.Cost {
 		return []converge.Cost{c.takesOff(ctx, n)}
 	}
 }
 
-func (c *Cluster) takesOff(ctx context.Context, n Node) converge.Cost {
+func (c *Cluster) takesOff(ctx context.Context, n spec.Node) converge.Cost {
 	return c.destroys(ctx, n.Name, "K3s is taken off with its data; the machine itself stays", nil, nil)
 }
 
 // costsOfDrain is the work that ends when a node is emptied.
-func (c *Cluster) costsOfDrain(n Node) func(context.Context, drained, drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfDrain(n spec.Node) func(context.Context, drained, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, have drained, _ drift.Diff) []converge.Cost {
 		if have.pods == 0 {
 			return nil
@@ -196,7 +197,7 @@ func (c *Cluster) costsOfDrain(n Node) func(context.Context, drained, drift.Diff
 
 // costsOfRetiring is what a node's going out of Kubernetes costs. What its machine holds is
 // said where that is destroyed.
-func (c *Cluster) costsOfRetiring(n Node, vm *proxmox.VM) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ *kube.Node, _ drift.Diff) []converge.Cost {
 		switch {
 		case n.External:
@@ -209,7 +210,7 @@ func (c *Cluster) costsOfRetiring(n Node, vm *proxmox.VM) func(context.Context, 
 }
 
 // costsOfCycle is what it costs to switch a node off and on.
-func (c *Cluster) costsOfCycle(n Node) func(context.Context, bool, drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfCycle(n spec.Node) func(context.Context, bool, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ bool, _ drift.Diff) []converge.Cost {
 		return c.stops(ctx, "drained, off and on again", n.Name)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -19,12 +21,12 @@ import (
 // and that is said also where nobody can say what is in them.
 func TestCostsOfClaimsAndReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		spec, err := Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
+		spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
 		require.NoError(t, err)
 		c, err := New(spec, Backend{Dir: t.TempDir(), Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") }})
 		require.NoError(t, err)
 		defer c.Close()
-		out := c.costsOfChart(c.begin(t.Context()), chartSeen{part: piece{Part: chart.Part{Name: "cilium-pool"}, replaces: []string{"metallb"}}}, drift.Diff{
+		out := c.costsOfChart(c.begin(t.Context()), chartSeen{part: platform.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, drift.Diff{
 			{Path: "service/hub/proxy", Effect: drift.Remove},
 			{Path: "persistentvolumeclaim/hub/kept", Effect: drift.Update},
 			{Path: "persistentvolumeclaim/hub/db", Effect: drift.Remove},

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // hung is one of several wires on a fuse.
@@ -39,7 +39,7 @@ func (a asked) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // threeServers is a control plane of three and nothing else.
-func threeServers(t *testing.T) *cluster.Spec {
+func threeServers(t *testing.T) *spec.Spec {
 	t.Helper()
 	return parse(t, strings.Split(example(t, "eight-a100"), "  wk-gpu: #")[0])
 }
@@ -130,19 +130,19 @@ func ways(i int, request string) []way {
 
 // upOrRefused is up, which cannot make a server that etcd has let go with its disk
 // what it was, and must not let it begin a cluster of its own.
-func (w *world) upOrRefused(t *testing.T, spec *cluster.Spec, how way) {
+func (w *world) upOrRefused(t *testing.T, spec *spec.Spec, how way) {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
 	_, err := c.Up().Run(t.Context(), w.listen(t))
 	if err != nil {
-		require.ErrorContains(t, err, "k3s/"+how.node+": k3s server does not start: this server was removed from etcd: make the machine anew")
+		require.ErrorContains(t, err, "k3s/"+how.node+": k3s server does not start: this server was removed from etcd: recreate the machine")
 		require.False(t, w.kube.Clusters()[0].HasNode(how.node))
 	}
 }
 
 // blow replaces a node on a machine that dies at the n-th request that changes something.
-func (w *world) blow(t *testing.T, spec *cluster.Spec, node string, n int, before bool) {
+func (w *world) blow(t *testing.T, spec *spec.Spec, node string, n int, before bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

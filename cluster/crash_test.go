@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // fuse is the power cord of the machine that up runs on: it is pulled at the n-th
@@ -73,7 +73,7 @@ const processStart = 30 * time.Millisecond
 
 // crash runs up on a machine that dies at the n-th request to Proxmox. It reports
 // whether it did, or up was done before.
-func (w *world) crash(t testing.TB, spec *cluster.Spec, n int, before bool) (crashed bool) {
+func (w *world) crash(t testing.TB, spec *spec.Spec, n int, before bool) (crashed bool) {
 	t.Helper()
 	ctx, blow := context.WithCancel(t.Context())
 	defer blow()
@@ -92,7 +92,7 @@ func (w *world) crash(t testing.TB, spec *cluster.Spec, n int, before bool) (cra
 
 // recovers checks that another up, begun after a while, makes of what a crash has
 // left behind the very world that would be there without it.
-func (w *world) recovers(t testing.TB, spec *cluster.Spec, want []string) {
+func (w *world) recovers(t testing.TB, spec *spec.Spec, want []string) {
 	t.Helper()
 	w.up(t, spec)
 	assert.Equal(t, want, w.inventory())
@@ -110,7 +110,7 @@ func (w *world) recovers(t testing.TB, spec *cluster.Spec, want []string) {
 
 // smooth is the world that a spec makes when nothing goes wrong, and what is asked
 // of Proxmox for it.
-func smooth(t *testing.T, model pvesim.Model, spec *cluster.Spec) (inventory []string, requests []pvesim.Request) {
+func smooth(t *testing.T, model pvesim.Model, spec *spec.Spec) (inventory []string, requests []pvesim.Request) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, model)
 		defer w.close()
@@ -122,7 +122,7 @@ func smooth(t *testing.T, model pvesim.Model, spec *cluster.Spec) (inventory []s
 
 // crashes kills up at one request, waits, and lets another finish the work. A last
 // request may be one too many: how often a task is looked at is not always the same.
-func crashes(t *testing.T, model pvesim.Model, spec *cluster.Spec, n int, before bool, pause time.Duration, want []string) {
+func crashes(t *testing.T, model pvesim.Model, spec *spec.Spec, n int, before bool, pause time.Duration, want []string) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestTenCrashesInARow(t *testing.T) {
 func TestCrashWhileChanging(t *testing.T) {
 	text := lab(example(t, "one-gpu"))
 	before := parse(t, text)
-	for name, after := range map[string]*cluster.Spec{
+	for name, after := range map[string]*spec.Spec{
 		"memory":  parse(t, replace(t, text, "gpus: 1}", "gpus: 1, memory: 96GiB, labels: {example.com/tier: gold}}")),
 		"removed": parse(t, strings.Split(text, "  gpu:")[0]),
 	} {
@@ -265,7 +265,7 @@ func TestCrashWhileChanging(t *testing.T) {
 
 // changed is the world after a change that nothing went wrong with, and what was
 // asked of Proxmox for it.
-func changed(t *testing.T, before, after *cluster.Spec) (inventory []string, requests []pvesim.Request) {
+func changed(t *testing.T, before, after *spec.Spec) (inventory []string, requests []pvesim.Request) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()

@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/datadisk"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // diskSeen is a data disk as the guest has it.
@@ -24,20 +25,20 @@ type diskSeen struct {
 }
 
 // mounted are the disks that the guest is to mount.
-func (n Node) mounted() []Disk {
-	return slices.DeleteFunc(slices.Clone(n.Disks), func(d Disk) bool { return d.Mount == "" })
+func mountedDisks(n spec.Node) []spec.Disk {
+	return slices.DeleteFunc(slices.Clone(n.Disks), func(d spec.Disk) bool { return d.Mount == "" })
 }
 
 // disksStep formats what is blank, mounts it for good, and grows file systems with
 // their disks: also of a node that is long since there.
-func (c *Cluster) disksStep(n Node) *converge.Resource[map[string]diskSeen] {
+func (c *Cluster) disksStep(n spec.Node) *converge.Resource[map[string]diskSeen] {
 	return &converge.Resource[map[string]diskSeen]{
 		ID:      "disks/" + n.Name,
 		Observe: func(ctx context.Context) (map[string]diskSeen, error) { return c.lookAtDisks(ctx, n) },
-		Diff:    n.diffDisks,
+		Diff:    func(have map[string]diskSeen) drift.Diff { return diffDisks(n, have) },
 		Apply: func(ctx context.Context, have map[string]diskSeen) error {
 			var args []string
-			for _, d := range n.mounted() {
+			for _, d := range mountedDisks(n) {
 				seen := have[d.Name]
 				if seen.at != "" && seen.at != "here" {
 					return converge.Permanent(fmt.Errorf("%s is mounted on %s of %s, where disk %s should be: unmount it there, or write another mount", seen.at, d.Mount, n.Name, d.Name))
@@ -57,7 +58,7 @@ func (c *Cluster) disksStep(n Node) *converge.Resource[map[string]diskSeen] {
 // diskTime is how long a disk that was plugged in may take to show itself.
 const diskTime = bootTime / 10
 
-func (c *Cluster) disksRun(ctx context.Context, n Node, verb string, args []string, out *bytes.Buffer) error {
+func (c *Cluster) disksRun(ctx context.Context, n spec.Node, verb string, args []string, out *bytes.Buffer) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -68,9 +69,9 @@ func (c *Cluster) disksRun(ctx context.Context, n Node, verb string, args []stri
 	return c.root(n.Name).Run(ctx, cmd)
 }
 
-func (c *Cluster) lookAtDisks(ctx context.Context, n Node) (map[string]diskSeen, error) {
+func (c *Cluster) lookAtDisks(ctx context.Context, n spec.Node) (map[string]diskSeen, error) {
 	var args []string
-	for _, d := range n.mounted() {
+	for _, d := range mountedDisks(n) {
 		args = append(args, d.Name, d.FS, d.Mount)
 	}
 	var out bytes.Buffer
@@ -98,9 +99,9 @@ func parseDisks(text string) (map[string]diskSeen, error) {
 	return all, nil
 }
 
-func (n Node) diffDisks(all map[string]diskSeen) drift.Diff {
+func diffDisks(n spec.Node, all map[string]diskSeen) drift.Diff {
 	var out drift.Diff
-	for _, d := range n.mounted() {
+	for _, d := range mountedDisks(n) {
 		have := all[d.Name]
 		add := func(path, have, want string) {
 			out = append(out, drift.Field{Path: d.Name + "/" + path, Have: have, Want: want, Effect: drift.Update})
@@ -129,7 +130,7 @@ func (n Node) diffDisks(all map[string]diskSeen) drift.Diff {
 const pulledOut = "pulled out"
 
 // letGo unmounts the disks that a VM is about to lose. One that is in use stays.
-func (c *Cluster) letGo(ctx context.Context, n Node, diff drift.Diff, vm *proxmox.VM) error {
+func (c *Cluster) letGo(ctx context.Context, n spec.Node, diff drift.Diff, vm *proxmox.VM) error {
 	var serials []string
 	for _, f := range diff {
 		slot, _ := strings.CutPrefix(f.Path, "disk/")

@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 const oneDisk = `
@@ -36,7 +37,7 @@ func TestDisksOfALivingNode(t *testing.T) {
 		w.up(t, parse(t, oneDisk))
 		machine := w.guests()["wk1"]
 		require.NoError(t, machine.Disk().WriteFile("/root/kept", []byte("x"), 0o600))
-		step := func(yaml string) (*cluster.Spec, changes) {
+		step := func(yaml string) (*spec.Spec, changes) {
 			t.Helper()
 			spec := parse(t, yaml)
 			before := w.now()

@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // built is a cluster whose driver DKMS builds; its image and its driver are added.
@@ -93,7 +94,7 @@ func TestChangeOfTheDriversMode(t *testing.T) {
 		prebuilt, dkms := parse(t, small), parse(t, dkmsOn("ubuntu-24.04"))
 		w.up(t, prebuilt)
 		for _, step := range []struct {
-			spec      *cluster.Spec
+			spec      *spec.Spec
 			says      string
 			has, lost string
 		}{
@@ -160,7 +161,7 @@ func TestDKMSThatCannotBe(t *testing.T) {
 		replace(t, debian, "gpus: 1", "gpus: {count: 1, model: V100}"):                               "(Volta), and NVIDIA's repository for Debian 13 begins with 590; write image: ubuntu-24.04, which has it",
 		replace(t, debian, "image: debian-13", "image: {distribution: debian-13, secureBoot: true}"): "secure boot refuses them; write secureBoot: false",
 	} {
-		_, err := cluster.Parse("cluster.yaml", []byte(text))
+		_, err := clusterfile.Parse("cluster.yaml", []byte(text))
 		require.ErrorContains(t, err, want)
 		assert.Regexp(t, `cluster\.yaml:\d+:\d+: `, err.Error())
 	}

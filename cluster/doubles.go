@@ -50,6 +50,6 @@ func doubled(all []proxmox.Summary) error {
 		text += fmt.Sprintf("\n  %s: %s", name, strings.Join(which[name], ", "))
 	}
 	return errors.New(text + "\n" +
-		"  look at what is on them, and of each name remove all but one, as root on its host: qm stop VMID; qm destroy VMID --purge\n" +
+		"  look at what is on them, and remove the duplicates, as root on their host: qm stop VMID; qm destroy VMID --purge\n" +
 		"  or remove all of them with go tool mage cluster:down, which says which it will destroy before it does, and make the cluster anew")
 }

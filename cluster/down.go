@@ -11,7 +11,9 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // Down takes away all that Up made, and nothing else: VMs with the cluster's tag and a
@@ -37,7 +39,7 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 				return nil, err
 			}
 		}
-		vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+		vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +76,7 @@ func (c *Cluster) destroyStep(seen proxmox.Summary, doubled bool) *converge.Reso
 	}
 	return &converge.Resource[*proxmox.VM]{
 		ID:      id,
-		Observe: func(ctx context.Context) (*proxmox.VM, error) { return c.Proxmox.Listed(ctx, c.spec.tag(), seen) },
+		Observe: func(ctx context.Context) (*proxmox.VM, error) { return c.Proxmox.Listed(ctx, names.Tag(c.spec), seen) },
 		Diff: func(vm *proxmox.VM) drift.Diff {
 			if vm == nil {
 				return nil
@@ -94,7 +96,7 @@ func (c *Cluster) filesStep() *converge.Resource[[]string] {
 		Observe: func(context.Context) ([]string, error) {
 			var have []string
 			paths := []string{c.KubeconfigPath()}
-			if !slices.ContainsFunc(c.spec.Nodes, func(n Node) bool { return n.External }) {
+			if !slices.ContainsFunc(c.spec.Nodes, func(n spec.Node) bool { return n.External }) {
 				paths = append(paths, c.hosts.Path())
 			}
 			for _, path := range paths {

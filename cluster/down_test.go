@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // down runs Down and expects it to work.
-func (w *world) down(t testing.TB, spec *cluster.Spec) *converge.Report {
+func (w *world) down(t testing.TB, spec *spec.Spec) *converge.Report {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()

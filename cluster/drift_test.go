@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // byHand does to a VM what somebody does in the web interface.
-func (w *world) byHand(t testing.TB, spec *cluster.Spec, name, what string) {
+func (w *world) byHand(t testing.TB, spec *spec.Spec, name, what string) {
 	t.Helper()
 	pve := w.cluster(t, spec).Proxmox
 	vm, err := pve.VM(t.Context(), "homelab-"+spec.Name, name)

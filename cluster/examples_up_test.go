@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // live brings an example up, finds that nothing is left to do, and takes it down.
-func (w *world) live(t *testing.T, spec *cluster.Spec, while func()) {
+func (w *world) live(t *testing.T, spec *spec.Spec, while func()) {
 	t.Helper()
 	before := w.inventory()
 	w.up(t, spec)
@@ -59,7 +60,7 @@ func TestMixedHostsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mixedHosts())
 		defer w.close()
-		spec, err := cluster.Load("../examples/mixed-hosts/cluster.yaml")
+		spec, err := clusterfile.Load("../examples/mixed-hosts/cluster.yaml")
 		require.NoError(t, err)
 		m := w.external(t, "172.16.40.60")
 		defer m.Kill()

@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 //go:embed export.sh
@@ -23,7 +24,7 @@ const nfsPackage = "nfs-kernel-server"
 // exportOptions are those of every export. The driver is root and makes folders for the
 // pods' users, hence no_root_squash. Without its data disk (mp) nothing is exported, so
 // that nobody writes to the system's. Source: exports(5), nfs-utils 2.6.
-const exportOptions = "rw,sync,no_subtree_check,no_root_squash,mp=" + exportRoot
+const exportOptions = "rw,sync,no_subtree_check,no_root_squash,mp=" + spec.ExportRoot
 
 // exports are the folders that the NFS server exports, and to whom.
 type exports struct {
@@ -32,10 +33,10 @@ type exports struct {
 }
 
 // exports are the volumes' folder, and those of shares that are not in it.
-func (n *NFS) exports() exports {
+func exportsOf(n *spec.NFS) exports {
 	e := exports{paths: []string{n.Export}}
 	for _, s := range n.Shares {
-		if !slices.ContainsFunc(e.paths, func(p string) bool { return within(s.Export, p) }) {
+		if !slices.ContainsFunc(e.paths, func(p string) bool { return spec.Within(s.Export, p) }) {
 			e.paths = append(e.paths, s.Export)
 		}
 	}
@@ -73,8 +74,8 @@ type exportsSeen struct {
 }
 
 // exportStep keeps what the NFS server exports.
-func (c *Cluster) exportStep(n Node) *converge.Resource[exportsSeen] {
-	want := c.spec.Platform.Storage.NFS.exports()
+func (c *Cluster) exportStep(n spec.Node) *converge.Resource[exportsSeen] {
+	want := exportsOf(c.spec.Platform.Storage.NFS)
 	return &converge.Resource[exportsSeen]{
 		ID: "export/" + n.Name,
 		Observe: func(ctx context.Context) (exportsSeen, error) {
@@ -172,7 +173,7 @@ func (e exports) costs(server string) func(context.Context, exportsSeen, drift.D
 // serves reports whether a folder is exported to all of a network.
 func (e exports) serves(path, client string) bool {
 	network, err := netip.ParsePrefix(client)
-	if err != nil || !slices.ContainsFunc(e.paths, func(p string) bool { return within(path, p) }) {
+	if err != nil || !slices.ContainsFunc(e.paths, func(p string) bool { return spec.Within(path, p) }) {
 		return false
 	}
 	return slices.ContainsFunc(e.allow, func(a string) bool {

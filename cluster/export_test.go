@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // What exportfs -v of nfs-utils 2.6 prints, where some names are too long for its column.
@@ -20,7 +22,7 @@ func TestExportsOfARealServer(t *testing.T) {
 		table: []string{"/export 10.0.0.0/24", "/export/datasets 10.0.0.0/24", "/export/datasets <world>"},
 	}, seen)
 
-	want := (&NFS{Export: "/export", Shares: []Share{{Export: "/export/datasets"}}, VM: &NFSVM{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.9/24")}}}).exports()
+	want := exportsOf((&spec.NFS{Export: "/export", Shares: []spec.Share{{Export: "/export/datasets"}}, VM: &spec.NFSVM{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.9/24")}}}))
 	assert.Equal(t, []string{"/export 10.0.0.0/24"}, want.pairs(), "a folder in another one needs no line, and a network no host's bits")
 	have := exportsSeen{service: "active", file: want.file(), table: want.pairs()}
 	assert.Empty(t, want.diff(have))

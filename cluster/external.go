@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // errNoHostKey is an external machine whose host key nobody has told us.
@@ -21,7 +22,7 @@ var errNoHostKey = errors.New("its host key is not known")
 
 // keysOfOthers returns the host keys of a machine that somebody else made, as far as its
 // user has met it.
-func (c *Cluster) keysOfOthers(n Node, addr string) ([]ssh.PublicKey, error) {
+func (c *Cluster) keysOfOthers(n spec.Node, addr string) ([]ssh.PublicKey, error) {
 	if c.KnownHosts != nil {
 		if keys, err := c.KnownHosts.Lookup(addr); err != nil || len(keys) > 0 {
 			return keys, err
@@ -32,7 +33,7 @@ func (c *Cluster) keysOfOthers(n Node, addr string) ([]ssh.PublicKey, error) {
 
 // noHostKey says how to make an external machine's host key known: it is not ours,
 // so no API can be asked for it, and the first answer is not believed.
-func (c *Cluster) noHostKey(n Node, addr string) error {
+func (c *Cluster) noHostKey(n spec.Node, addr string) error {
 	name := "[" + strings.Replace(addr, ":", "]:", 1)
 	if host, ok := strings.CutSuffix(addr, ":22"); ok {
 		name = host
@@ -46,7 +47,7 @@ func (c *Cluster) noHostKey(n Node, addr string) error {
 }
 
 // externalStep sees that a machine that we do not make can be worked on.
-func (c *Cluster) externalStep(n Node) *converge.Resource[string] {
+func (c *Cluster) externalStep(n spec.Node) *converge.Resource[string] {
 	return &converge.Resource[string]{
 		ID:      "login/" + n.Name,
 		Observe: func(ctx context.Context) (problem string, err error) { return c.lookAtExternal(ctx, n) },
@@ -64,7 +65,7 @@ func (c *Cluster) externalStep(n Node) *converge.Resource[string] {
 // externalTime is how long an external machine may be away: a restart.
 const externalTime = 2 * time.Minute
 
-func (c *Cluster) lookAtExternal(ctx context.Context, n Node) (problem string, err error) {
+func (c *Cluster) lookAtExternal(ctx context.Context, n spec.Node) (problem string, err error) {
 	err = remote.Run(ctx, c.root(n.Name), "true")
 	var exit *remote.ExitError
 	var key *ssh.HostKeyError
@@ -87,7 +88,7 @@ func (c *Cluster) lookAtExternal(ctx context.Context, n Node) (problem string, e
 
 // keyHint says how a key that was made for this cluster gets to a machine that somebody
 // else made; nothing where the file names the user's own keys.
-func (c *Cluster) keyHint(n Node) string {
+func (c *Cluster) keyHint(n spec.Node) string {
 	if c.spec.Access.PrivateKey != "" || c.spec.Access.Agent || len(c.signers()) == 0 {
 		return ""
 	}
@@ -97,7 +98,7 @@ func (c *Cluster) keyHint(n Node) string {
 }
 
 // externalDriverStep waits for a driver that is its owner's to install.
-func (c *Cluster) externalDriverStep(n Node) *converge.Resource[driverSeen] {
+func (c *Cluster) externalDriverStep(n spec.Node) *converge.Resource[driverSeen] {
 	return &converge.Resource[driverSeen]{
 		ID: "driver/" + n.Name,
 		Observe: func(ctx context.Context) (driverSeen, error) {
@@ -120,7 +121,7 @@ func (c *Cluster) externalDriverStep(n Node) *converge.Resource[driverSeen] {
 }
 
 // releaseStep takes K3s off a machine that is not ours to destroy.
-func (c *Cluster) releaseStep(n Node) *converge.Resource[k3s.State] {
+func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 	return &converge.Resource[k3s.State]{
 		ID: "k3s/" + n.Name,
 		Observe: func(ctx context.Context) (k3s.State, error) {

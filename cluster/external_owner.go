@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // OthersK3sError is K3s on an external machine that is of another cluster, as far as can
@@ -45,7 +46,7 @@ func (e *OthersK3sError) Error() string {
 // earlier version has set up, the node's name with one of these two. Without a mark an
 // address counts where it is that of a machine that we made, and a server that has joined
 // nothing, which is its own authority, where the kubeconfig of this cluster trusts it.
-func (c *Cluster) owns(ctx context.Context, n Node, have k3s.State) error {
+func (c *Cluster) owns(ctx context.Context, n spec.Node, have k3s.State) error {
 	if !n.External || have.Cluster == "" && have.Role == k3s.RoleNone && have.Config == nil && have.Authority == "" {
 		return nil
 	}
@@ -56,7 +57,7 @@ func (c *Cluster) owns(ctx context.Context, n Node, have k3s.State) error {
 	}
 	server, joined := have.Config["server"]
 	switch {
-	case joined && server == c.spec.url() && (marked || have.Authority == "" || !c.spec.Servers()[0].External):
+	case joined && server == apiURL(c.spec) && (marked || have.Authority == "" || !c.spec.Servers()[0].External):
 		return nil // without a mark an address says only what it is the address of
 	case marked && (!joined || have.Authority == ""): // it makes our cluster, or was never in any
 		return nil
@@ -71,7 +72,7 @@ func (c *Cluster) owns(ctx context.Context, n Node, have k3s.State) error {
 // authorities are the certificate authorities that are known to be of this cluster, but for
 // what one machine says of itself: that of the kubeconfig here, and those of servers that
 // are ours.
-func (c *Cluster) authorities(ctx context.Context, but Node) (map[string]bool, error) {
+func (c *Cluster) authorities(ctx context.Context, but spec.Node) (map[string]bool, error) {
 	ours := map[string]bool{}
 	b, err := os.ReadFile(c.KubeconfigPath())
 	switch {
@@ -117,7 +118,7 @@ func (c *Cluster) ownServer(ctx context.Context, name string) error {
 }
 
 // markK3s notes on an external machine, before anything else comes there, whose K3s it is.
-func (c *Cluster) markK3s(ctx context.Context, n Node, have k3s.State) error {
+func (c *Cluster) markK3s(ctx context.Context, n spec.Node, have k3s.State) error {
 	if !n.External || have.Cluster == c.spec.Name {
 		return nil
 	}
@@ -128,7 +129,7 @@ func (c *Cluster) markK3s(ctx context.Context, n Node, have k3s.State) error {
 }
 
 // diffMark is the mark that K3s of an earlier version lacks.
-func (c *Cluster) diffMark(n Node, have k3s.State) drift.Diff {
+func (c *Cluster) diffMark(n spec.Node, have k3s.State) drift.Diff {
 	if !n.External || have.Role == k3s.RoleNone || have.Cluster == c.spec.Name {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // NodeRemove takes an external machine out of the cluster: drained, K3s removed with its
@@ -34,7 +35,7 @@ func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) 
 }
 
 // externalReplace lets an external machine join anew, as one that was installed again.
-func (c *Cluster) externalReplace(ctx context.Context, n Node, force bool) (*converge.Graph, error) {
+func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) (*converge.Graph, error) {
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
 	}
@@ -48,14 +49,14 @@ func (c *Cluster) externalReplace(ctx context.Context, n Node, force bool) (*con
 }
 
 // leave takes an external machine out of the cluster.
-func (c *Cluster) leave(g *converge.Graph, n Node) *converge.Ref {
+func (c *Cluster) leave(g *converge.Graph, n spec.Node) *converge.Ref {
 	begin := g.Add(c.beginStep())
 	reached := g.Add(c.externalStep(n), begin)
 	return g.Add(c.retireStep(n, nil), reached)
 }
 
 // letIn lets a machine that is ready join.
-func (c *Cluster) letIn(g *converge.Graph, n Node, ready *converge.Ref) {
+func (c *Cluster) letIn(g *converge.Graph, n spec.Node, ready *converge.Ref) {
 	g.Before = c.canKeep
 	joined := g.Add(c.k3sStep(n), ready)
 	node := g.Add(c.nodeStep(n), joined)
@@ -67,7 +68,7 @@ func (c *Cluster) letIn(g *converge.Graph, n Node, ready *converge.Ref) {
 
 // takeOff drains an external machine, takes K3s off it and deletes its Node, in this
 // order: a kubelet that still runs would register again.
-func (c *Cluster) takeOff(ctx context.Context, n Node) error {
+func (c *Cluster) takeOff(ctx context.Context, n spec.Node) error {
 	have, err := k3s.Observe(ctx, c.root(n.Name))
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // strangers is a cluster of machines that nobody here made.
@@ -30,7 +31,7 @@ nodes:
 `
 
 // bare binds a spec to machines alone; keys are what the user's own known_hosts says.
-func (w *world) bare(t testing.TB, spec *cluster.Spec, keys string) *cluster.Cluster {
+func (w *world) bare(t testing.TB, spec *spec.Spec, keys string) *cluster.Cluster {
 	t.Helper()
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(t, err)
@@ -126,7 +127,7 @@ func TestNoProxmox(t *testing.T) {
 	})
 }
 
-func (w *world) bareDown(t testing.TB, spec *cluster.Spec, keys string) {
+func (w *world) bareDown(t testing.TB, spec *spec.Spec, keys string) {
 	t.Helper()
 	g, err := w.bare(t, spec, keys).Down(t.Context())
 	require.NoError(t, err)

@@ -7,55 +7,19 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // The NFS server that we make is a machine as a node's, and no node: it is made from
 // the same template and never hears of K3s. What is on its data disk is the users', and
 // outlives the cluster: nothing but its name, said for that, destroys it.
 
-// FileServer is the role of the NFS server that we make. No node of Spec.Nodes has it.
-const FileServer Role = "files"
-
-// keepsData is the Proxmox tag by which a machine of ours is known to hold data, also
-// when the file does not name it any more.
-const keepsData = "keeps-data"
-
-// exportRoot is where the NFS server's data disk is mounted: all that it exports is on it.
-const exportRoot = "/export"
-
-// exportDisk is the serial of that disk.
-const exportDisk = "export"
-
-// fileServerOS is the size of the disk that it boots from: the system alone, whose
-// template may hold a GPU driver.
-const fileServerOS = 60 * GiB
-
-// Machines are all machines of the file: the nodes, then the NFS server where we make it.
-func (s *Spec) Machines() []Node {
-	nfs := s.Platform.Storage.NFS
-	if nfs == nil || nfs.VM == nil {
-		return s.Nodes
-	}
-	return append(slices.Clip(s.Nodes), s.fileServer(nfs.VM))
-}
-
-func (s *Spec) fileServer(vm *NFSVM) Node {
-	n := Node{
-		Name: vm.Name, Role: FileServer, Host: vm.Host, Address: vm.Address, MAC: StableMAC(s.Name, vm.Name), Network: s.Network,
-		Cores: vm.Cores, Memory: vm.Memory, CPUType: "host", OnBoot: true, Tags: []string{keepsData},
-		Disks: []Disk{{DiskOptions: vm.Disk, Name: exportDisk, Role: RoleData, FS: "ext4", Mount: exportRoot}},
-	}
-	n.Network.Queues = min(n.Cores, 64)
-	n.OSDisk.DiskOptions = vm.Disk
-	n.OSDisk.Size = fileServerOS
-	return n
-}
-
 // names reports whether the file has a machine of that name.
-func (s *Spec) names(machine string) bool {
-	return slices.ContainsFunc(s.Machines(), func(n Node) bool { return n.Name == machine })
+func hasMachine(s *spec.Spec, machine string) bool {
+	return slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.Name == machine })
 }
 
 // Keeps are the machines with data that Down leaves alone unless it is given their names.
@@ -63,14 +27,14 @@ func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
-	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	return slices.DeleteFunc(vms, func(vm proxmox.Summary) bool { return !c.keeps(vm) }), err
 }
 
 // keeps reports whether a machine of ours holds data that nobody asked to destroy.
 func (c *Cluster) keeps(vm proxmox.Summary) bool {
-	own := slices.ContainsFunc(c.spec.Machines(), func(n Node) bool { return n.Role == FileServer && n.Name == vm.Name })
-	return !vm.Template && (own || slices.Contains(vm.Tags, keepsData))
+	own := slices.ContainsFunc(c.spec.Machines(), func(n spec.Node) bool { return n.Role == spec.FileServer && n.Name == vm.Name })
+	return !vm.Template && (own || slices.Contains(vm.Tags, spec.KeepsData))
 }
 
 // kept sorts what Down shall do with the machines that keep data: also names those that
@@ -97,7 +61,7 @@ func (c *Cluster) kept(ctx context.Context, also []string) (map[string]bool, err
 // starts none whose drive holds an ISO that is gone.
 func (c *Cluster) seedsOf(machines map[string]bool, file string) bool {
 	parts := strings.Split(file, "_")
-	return c.spec.ownsFile(file) && machines[parts[2]]
+	return names.OwnsFile(c.spec, file) && machines[parts[2]]
 }
 
 // orphans looks at machines with data that the file no longer names. They stay; where
@@ -109,7 +73,7 @@ func (c *Cluster) orphans(ctx context.Context) (found []preflight.Finding, err e
 	}
 	nfs := c.spec.Platform.Storage.NFS
 	for _, vm := range all {
-		if c.spec.names(vm.Name) {
+		if hasMachine(c.spec, vm.Name) {
 			continue
 		}
 		seen := fmt.Sprintf("the NFS server %s (VM %d on %s) of this cluster is not in the file any more", vm.Name, vm.VMID, vm.Host)

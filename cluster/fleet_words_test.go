@@ -2,14 +2,8 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,11 +14,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // What another try does not mend ends the waiting at once; what may be over soon does not.
@@ -51,24 +47,29 @@ func TestLoginToTheRepository(t *testing.T) {
 	key, known, ca, bad := file("key", string(private)), file("known", "git.example ssh-ed25519 AAAA\n"), file("ca", "the CA"), file("bad", "no key")
 	t.Setenv("GIT_TOKEN", "correct horse battery")
 	none := filepath.Join(dir, "none")
+	ref := func(text string) spec.SecretRef {
+		r, err := spec.ParseSecretRef(text)
+		require.NoError(t, err)
+		return r
+	}
 	for name, tt := range map[string]struct {
-		f   *Fleet
+		f   *spec.Fleet
 		err string
 	}{
 		"nothing":             {f: nil, err: "the file names no Git repository"},
-		"no repository":       {f: &Fleet{}, err: "the file names no Git repository"},
-		"open":                {f: &Fleet{Repo: "https://g/a", Branch: "main", Path: "x", Author: "Ada <ada@lab.example>", Username: "ada"}},
-		"a password":          {f: &Fleet{Repo: "https://g/a", Username: "ada", Password: SecretRef{"env", "GIT_TOKEN"}, CAFile: ca}},
-		"a key":               {f: &Fleet{Repo: "ssh://git@g/a", SSHKey: SecretRef{"file", key}, KnownHosts: known}},
-		"no password":         {f: &Fleet{Repo: "https://g/a", Password: SecretRef{"file", none}}, err: "fleet.password: "},
-		"no key":              {f: &Fleet{Repo: "https://g/a", SSHKey: SecretRef{"file", none}, KnownHosts: known}, err: "fleet.sshKey: "},
-		"a key that is none":  {f: &Fleet{Repo: "https://g/a", SSHKey: SecretRef{"file", bad}, KnownHosts: known}, err: "fleet.sshKey: "},
-		"no known hosts":      {f: &Fleet{Repo: "https://g/a", SSHKey: SecretRef{"file", key}, KnownHosts: none}, err: "fleet.knownHosts: "},
-		"no CA":               {f: &Fleet{Repo: "https://g/a", CAFile: none}, err: "fleet.ca: "},
-		"neither, known only": {f: &Fleet{Repo: "https://g/a", KnownHosts: none}},
+		"no repository":       {f: &spec.Fleet{}, err: "the file names no Git repository"},
+		"open":                {f: &spec.Fleet{Repo: "https://g/a", Branch: "main", Path: "x", Author: "Ada <ada@lab.example>", Username: "ada"}},
+		"a password":          {f: &spec.Fleet{Repo: "https://g/a", Username: "ada", Password: ref("env:GIT_TOKEN"), CAFile: ca}},
+		"a key":               {f: &spec.Fleet{Repo: "ssh://git@g/a", SSHKey: ref("file:" + key), KnownHosts: known}},
+		"no password":         {f: &spec.Fleet{Repo: "https://g/a", Password: ref("file:" + none)}, err: "fleet.password: "},
+		"no key":              {f: &spec.Fleet{Repo: "https://g/a", SSHKey: ref("file:" + none), KnownHosts: known}, err: "fleet.sshKey: "},
+		"a key that is none":  {f: &spec.Fleet{Repo: "https://g/a", SSHKey: ref("file:" + bad), KnownHosts: known}, err: "fleet.sshKey: "},
+		"no known hosts":      {f: &spec.Fleet{Repo: "https://g/a", SSHKey: ref("file:" + key), KnownHosts: none}, err: "fleet.knownHosts: "},
+		"no CA":               {f: &spec.Fleet{Repo: "https://g/a", CAFile: none}, err: "fleet.ca: "},
+		"neither, known only": {f: &spec.Fleet{Repo: "https://g/a", KnownHosts: none}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Cluster{spec: &Spec{Platform: Platform{Fleet: tt.f}}}
+			c := &Cluster{spec: &spec.Spec{Platform: spec.Platform{Fleet: tt.f}}}
 			r, err := c.FleetRemote()
 			if tt.err != "" {
 				require.ErrorContains(t, err, tt.err)
@@ -81,45 +82,11 @@ func TestLoginToTheRepository(t *testing.T) {
 			assert.Equal(t, !tt.f.Password.IsZero(), r.Password.Reveal() == "correct horse battery")
 			assert.Equal(t, tt.f.CAFile != "", string(r.CA) == "the CA")
 			assert.Equal(t, !tt.f.SSHKey.IsZero(), len(r.Signers) == 1 && r.HostKeys != nil)
-			g, err := tt.f.login()
+			g, err := platform.GitLogin(tt.f)
 			require.NoError(t, err)
 			assert.Equal(t, !tt.f.SSHKey.IsZero(), strings.HasPrefix(g.KnownHosts, "git.example"))
 		})
 	}
-}
-
-// A provider of identities is asked once for its addresses, by those that its CA vouches for.
-func TestIdentityProviderIsAskedOnce(t *testing.T) {
-	asked, answer := 0, http.StatusOK
-	var srv *httptest.Server
-	srv = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked++
-		w.WriteHeader(answer)
-		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": srv.URL, "authorization_endpoint": srv.URL + "/a", "token_endpoint": srv.URL + "/t", "userinfo_endpoint": srv.URL + "/u"})
-	}))
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // it would tell of who does not trust it
-	srv.StartTLS()
-	defer srv.Close()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-
-	_, err := (&issuer{url: srv.URL, ca: []byte("no certificate")}).endpoints(t.Context())
-	require.EqualError(t, err, "hub.auth: there is no certificate in the CA's file")
-	_, err = (&issuer{url: srv.URL}).endpoints(t.Context())
-	require.ErrorContains(t, err, "certificate")
-	assert.Zero(t, asked, "whom nobody vouches for is told nothing")
-
-	one := &issuer{url: srv.URL, ca: ca}
-	answer = http.StatusServiceUnavailable
-	_, err = one.endpoints(t.Context())
-	require.ErrorContains(t, err, "503")
-	answer = http.StatusOK
-	found, err := one.endpoints(t.Context())
-	require.NoError(t, err, "an answer that was none is not kept")
-	assert.Equal(t, srv.URL+"/t", found.Token)
-	again, err := one.endpoints(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, found, again)
-	assert.Equal(t, 2, asked)
 }
 
 // Several steps share a look at Fleet's bundles, and while it is at a commit of somebody else
@@ -175,7 +142,7 @@ func TestFleetElsewhere(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, pending)
 		assert.Zero(t, looks(), "what is not pushed is not there")
-		d, err := c.bundleStep(piece{Part: chart.Part{Name: "jupyterhub"}}).Observe(ctx)
+		d, err := c.bundleStep(platform.Piece{Part: chart.Part{Name: "jupyterhub"}}).Observe(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, "an earlier commit → the one that is to be pushed", d.String())
 	})
@@ -188,16 +155,16 @@ func TestPartThatIsStillFleets(t *testing.T) {
 		require.NoError(t, sim.Apply(t.Context(), []byte(fleetKinds()+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}\n---\n"+
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: GitRepo, metadata: {name: homelab, namespace: fleet-local}, status: {commit: aaaa}}\n---\n"+
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: Bundle, metadata: {name: homelab-hub, namespace: fleet-local, labels: {fleet.cattle.io/repo-name: homelab, "+fleet.PartLabel+": hub}}, spec: {}}")))
-		of := func(name string) piece { return piece{Part: chart.Part{Name: name}} }
+		of := func(name string) platform.Piece { return platform.Piece{Part: chart.Part{Name: name}} }
 		err := c.stillFleets(t.Context(), c.api.client, of("hub"))
 		require.ErrorContains(t, err, "Fleet still deploys hub (bundle homelab-hub)")
 		assert.True(t, wait.IsPermanent(err))
 		base, network := of("hub"), of("hub")
-		base.base, network.network = true, true
-		for _, p := range []piece{of("nfs"), base, network} {
+		base.Base, network.Network = true, true
+		for _, p := range []platform.Piece{of("nfs"), base, network} {
 			require.NoError(t, c.stillFleets(t.Context(), c.api.client, p))
 		}
-		for _, f := range []*Fleet{nil, {}} {
+		for _, f := range []*spec.Fleet{nil, {}} {
 			c.spec.Platform.Fleet = f
 			require.NoError(t, c.stillFleets(t.Context(), c.api.client, of("hub")))
 		}
@@ -252,11 +219,11 @@ func TestPartsThatAreRetired(t *testing.T) {
 		_, err = c.api.client.Apply(ctx, cm)
 		require.NoError(t, err)
 		for _, look := range []func() error{
-			func() error { _, _, err := c.retired(ctx); return err }, func() error { return c.enter(ctx, c.api.client, piece{Part: chart.Part{Name: "a"}}) },
-			func() error { return c.closeRecord(ctx, c.api.client, piece{Part: chart.Part{Name: "a"}}) },
-			func() error { return c.supersede(ctx, piece{replaces: []string{"a"}}) },
+			func() error { _, _, err := c.retired(ctx); return err }, func() error { return c.enter(ctx, c.api.client, platform.Piece{Part: chart.Part{Name: "a"}}) },
+			func() error { return c.closeRecord(ctx, c.api.client, platform.Piece{Part: chart.Part{Name: "a"}}) },
+			func() error { return c.supersede(ctx, platform.Piece{Replaces: []string{"a"}}) },
 			func() error {
-				_, err := c.recordDiff(ctx, c.api.client, piece{Part: chart.Part{Name: "a"}})
+				_, err := c.recordDiff(ctx, c.api.client, platform.Piece{Part: chart.Part{Name: "a"}})
 				return err
 			},
 		} {

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // Grants returns the least that a token must be allowed to do on a Proxmox VE of
@@ -15,40 +17,40 @@ import (
 //
 // Sources: the permission checks of qemu-server (PVE/API2/Qemu.pm, Agent.pm),
 // pve-storage (PVE/API2/Storage) and pve-manager (PVE/API2/Cluster/Mapping/PCI.pm).
-func (s *Spec) Grants(v proxmox.Version) []proxmox.Grant {
-	if len(s.proxmoxHosts()) == 0 {
+func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
+	if len(proxmoxHosts(s)) == 0 {
 		return nil // every machine is somebody else's
 	}
-	all := s.machineGrants(v)
-	all = append(all, s.storageGrants()...)
-	all = append(all, s.bridgeGrants()...)
-	all = append(all, s.hostGrants()...)
-	return append(all, s.mappingGrants()...)
+	all := machineGrants(s, v)
+	all = append(all, storageGrants(s)...)
+	all = append(all, bridgeGrants(s)...)
+	all = append(all, hostGrants(s)...)
+	return append(all, mappingGrants(s)...)
 }
 
 // LookGrants returns what the token is to be allowed beside that, to read alone:
 // without it Proxmox leaves out how large the hosts are, their clocks and kernels,
 // which cluster:init needs for its proposals and host:check for its judgement.
 // cluster:up does without.
-func (s *Spec) LookGrants() []proxmox.Grant {
+func LookGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
-	for _, host := range s.proxmoxHosts() {
+	for _, host := range proxmoxHosts(s) {
 		all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"},
 			Why: "let cluster:init and host:check see the host's CPUs, memory, clock and kernel; nothing else needs it"})
 	}
 	return all
 }
 
-// RolePrefix is what the names of the roles begin with that grant [Spec.Grants].
-func (s *Spec) RolePrefix() string { return s.tag() }
+// RolePrefix is what the names of the roles begin with that grant [Grants].
+func RolePrefix(s *spec.Spec) string { return names.Tag(s) }
 
 // proxmoxHosts are the hosts that carry a machine of ours, sorted.
-func (s *Spec) proxmoxHosts() []string {
+func proxmoxHosts(s *spec.Spec) []string {
 	var hosts []string
 	for _, n := range s.Machines() {
 		switch {
 		case n.External:
-		case n.unplaced(): // on any of them
+		case n.Unplaced(): // on any of them
 			for _, h := range s.Proxmox.Hosts {
 				hosts = append(hosts, h.Name)
 			}
@@ -63,7 +65,7 @@ func (s *Spec) proxmoxHosts() []string {
 // machineGrants are those for VMs. They are for /vms as a whole: a machine has no
 // path before it has a VMID, and Proxmox forgets what was granted on the path of a
 // VM when the VM is destroyed.
-func (s *Spec) machineGrants(v proxmox.Version) []proxmox.Grant {
+func machineGrants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 	var all []proxmox.Grant
 	on := func(why string, privileges ...string) {
 		all = append(all, proxmox.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Why: why})
@@ -84,11 +86,11 @@ func (s *Spec) machineGrants(v proxmox.Version) []proxmox.Grant {
 }
 
 // storageGrants are those for every storage that the file names.
-func (s *Spec) storageGrants() []proxmox.Grant {
+func storageGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	holds := map[string]map[string]bool{} // by storage: content, and whether templates have their disks there
-	for _, host := range s.proxmoxHosts() {
-		for _, u := range s.uses(host) {
+	for _, host := range proxmoxHosts(s) {
+		for _, u := range usesOf(s, host) {
 			if holds[u.storage] == nil {
 				holds[u.storage] = map[string]bool{}
 			}
@@ -131,7 +133,7 @@ func filesOn(holds map[string]bool) string {
 }
 
 // bridgeGrants are those for every bridge that a machine is plugged into.
-func (s *Spec) bridgeGrants() []proxmox.Grant {
+func bridgeGrants(s *spec.Spec) []proxmox.Grant {
 	var bridges []string
 	if s.Image.Template == "" {
 		bridges = append(bridges, s.Network.Bridge)
@@ -151,35 +153,35 @@ func (s *Spec) bridgeGrants() []proxmox.Grant {
 }
 
 // hostGrants are those for hosts themselves, and for what belongs to all of them.
-func (s *Spec) hostGrants() []proxmox.Grant {
+func hostGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	if s.Image.Template == "" {
-		for _, host := range s.proxmoxHosts() {
+		for _, host := range proxmoxHosts(s) {
 			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image",
 				Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
 		}
 	}
 	switch {
-	case slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.External && n.Startup != Startup{} }):
+	case slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Startup != spec.Startup{} }):
 		why := "set the startup order, which Proxmox counts as a change of the host"
-		if s.wantsGPUs() {
+		if wantsGPUs(s) {
 			why += "; it is also enough to read which PCI devices the hosts have"
 		}
 		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: why})
-	case s.wantsGPUs():
+	case wantsGPUs(s):
 		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have",
 			Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Modify"}}}})
 	}
 	return all
 }
 
-func (s *Spec) wantsGPUs() bool {
-	return slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.External && n.GPUs.Count > 0 })
+func wantsGPUs(s *spec.Spec) bool {
+	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.GPUs.Count > 0 })
 }
 
 // mappingGrants are those for resource mappings: the only way in which a token may
 // give a machine a GPU.
-func (s *Spec) mappingGrants() []proxmox.Grant {
+func mappingGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	var named []string
 	made := false

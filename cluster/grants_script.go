@@ -6,14 +6,15 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // RoleScript returns shell commands for root on any host of the Proxmox cluster that
-// give a token (user@realm!name) the grants of [Spec.Grants], and above each what it
+// give a token (user@realm!name) the grants of [Grants], and above each what it
 // is for, so that whoever runs them can judge them. They may be run again.
-func (s *Spec) RoleScript(v proxmox.Version, tokenID string) string {
+func RoleScript(s *spec.Spec, v proxmox.Version, tokenID string) string {
 	user, token, _ := strings.Cut(tokenID, "!")
-	need := slices.Concat(s.Grants(v), s.LookGrants())
+	need := slices.Concat(Grants(s, v), LookGrants(s))
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, "# "+format+"\n", args...) }
 	run := func(commands []string) { out.WriteString(strings.Join(commands, "\n") + "\n") }
@@ -33,7 +34,7 @@ func (s *Spec) RoleScript(v proxmox.Version, tokenID string) string {
 		say("inherits there from above, and a token that had all of its user's rights loses them.")
 	}
 	run(proxmox.TokenCommands(user, token))
-	for _, r := range proxmox.Roles(s.RolePrefix(), need) {
+	for _, r := range proxmox.Roles(RolePrefix(s), need) {
 		out.WriteString("\n")
 		say("On %s%s:", r.Path, map[bool]string{true: " and what lies below", false: " alone"}[r.Propagate])
 		for _, g := range need {
@@ -41,7 +42,7 @@ func (s *Spec) RoleScript(v proxmox.Version, tokenID string) string {
 				say("  %s: %s", strings.Join(g.Privileges, ", "), g.Why)
 			}
 		}
-		run(proxmox.GrantCommands(s.RolePrefix(), tokenID, need, r.Path))
+		run(proxmox.GrantCommands(RolePrefix(s), tokenID, need, r.Path))
 	}
 	out.WriteString("\n")
 	say("What the token may do then: pveum user token permissions %s %s", user, token)

@@ -17,9 +17,11 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // hostKeyFile is where a guest keeps the public half of its host key.
@@ -27,14 +29,14 @@ const hostKeyFile = "/etc/ssh/ssh_host_ed25519_key.pub"
 
 // guest is a node seen from inside.
 type guest struct {
-	node Node
+	node spec.Node
 	addr string // host:port of its SSH server
 	user string // who logs in there
 	ssh  *ssh.Client
 	root remote.Runner // the same, as root
 }
 
-func (c *Cluster) newGuest(n Node) *guest {
+func (c *Cluster) newGuest(n spec.Node) *guest {
 	user, port := c.spec.Access.User, "22"
 	if n.External {
 		port = strconv.Itoa(n.SSHPort)
@@ -97,8 +99,8 @@ func (c *Cluster) knock(ctx context.Context, g *guest, network, addr string) (ne
 
 // leased returns the address that a node has from a DHCP server: its guest agent
 // knows it.
-func (c *Cluster) leased(ctx context.Context, n Node) (netip.Addr, error) {
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+func (c *Cluster) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -137,7 +139,7 @@ func inAgentTime[T any](ctx context.Context, ask func(context.Context) (T, error
 // hostKeys returns the host keys of a node. They are read through the guest agent,
 // over the authenticated API, and kept in known_hosts, which is a cache and nothing
 // more: it is forgotten when the VM is made, and when a key does not fit.
-func (c *Cluster) hostKeys(ctx context.Context, n Node, addr string) ([]ssh.PublicKey, error) {
+func (c *Cluster) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh.PublicKey, error) {
 	keys, err := c.hosts.Lookup(addr)
 	if err != nil || len(keys) > 0 {
 		return keys, err
@@ -145,7 +147,7 @@ func (c *Cluster) hostKeys(ctx context.Context, n Node, addr string) ([]ssh.Publ
 	if n.External {
 		return c.keysOfOthers(n, addr)
 	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +173,7 @@ type inside struct {
 }
 
 // guestStep waits until a node can be logged in to and its first boot is over.
-func (c *Cluster) guestStep(n Node) *converge.Resource[inside] {
+func (c *Cluster) guestStep(n spec.Node) *converge.Resource[inside] {
 	return &converge.Resource[inside]{
 		ID:      "guest/" + n.Name,
 		Observe: func(ctx context.Context) (inside, error) { return c.lookInside(ctx, n) },
@@ -198,7 +200,7 @@ const bootTime = 10 * time.Minute
 // lookInside asks a guest how far it is. Not to be reachable is an answer; a wrong
 // host key, a login that is refused or a failed first boot are errors that waiting
 // does not mend.
-func (c *Cluster) lookInside(ctx context.Context, n Node) (inside, error) {
+func (c *Cluster) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	g := c.guests[n.Name]
 	if !c.met(ctx, n.Name).looked.Swap(true) && c.newborn(ctx, n) {
 		return inside{problem: "booting, it has not sent anything over its network yet"}, nil
@@ -265,14 +267,14 @@ func ofThisMachine(err error) bool {
 // newborn reports whether a machine of ours is in its first boot and cannot be reached
 // yet. A first look sees that in what it has asked Proxmox already, where a knock takes
 // its time; whoever looks again knocks, which costs the host nothing.
-func (c *Cluster) newborn(ctx context.Context, n Node) bool {
+func (c *Cluster) newborn(ctx context.Context, n spec.Node) bool {
 	if n.External || c.Proxmox == nil {
 		return false
 	}
 	if keys, err := c.hosts.Lookup(c.guests[n.Name].addr); err != nil || len(keys) > 0 {
 		return false // it has been met, so its first boot is over
 	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	return err == nil && vm != nil && vm.Running && !c.Proxmox.ShowsLife(ctx, vm)
 }
 
@@ -325,11 +327,11 @@ func cloudInitStatus(ctx context.Context, r remote.Runner) ([]byte, error) {
 }
 
 // agentHint says whether the guest at least lives, for an error about its login.
-func (c *Cluster) agentHint(ctx context.Context, n Node) string {
+func (c *Cluster) agentHint(ctx context.Context, n spec.Node) string {
 	if n.External {
 		return ""
 	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	if err != nil || vm == nil {
 		return ""
 	}

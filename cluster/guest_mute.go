@@ -10,8 +10,10 @@ import (
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // slowBoot is for how long a machine of ours runs before its agent is asked why nobody can
@@ -21,12 +23,12 @@ const slowBoot = time.Minute
 // withoutLogin is what a machine that nobody can log in to is found to be, where its guest
 // agent answers: its first boot goes on, is over, or has failed, which is the error. why is
 // what kept us out.
-func (c *Cluster) withoutLogin(ctx context.Context, n Node, why error) (inside, error) {
+func (c *Cluster) withoutLogin(ctx context.Context, n spec.Node, why error) (inside, error) {
 	still := inside{problem: notYet(why)}
 	if n.External || c.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) {
 		return still, nil
 	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	if err != nil || vm == nil || c.Proxmox.Uptime(ctx, vm) < slowBoot {
 		return still, nil
 	}
@@ -42,7 +44,7 @@ func (c *Cluster) withoutLogin(ctx context.Context, n Node, why error) (inside, 
 
 // firstBoot asks a machine's guest agent what came of its first boot, and runs nothing there.
 // Neither is said where that cannot be seen.
-func (c *Cluster) firstBoot(ctx context.Context, n Node, vm *proxmox.VM) (failed error, done bool) {
+func (c *Cluster) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (failed error, done bool) {
 	read := func(path string) ([]byte, error) {
 		return inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, path) })
 	}

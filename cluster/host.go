@@ -10,22 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
+	"github.com/cps-gpu/homelab/spec"
 )
-
-// beginStep is what has to hold before anything changes: hostStep, or, where nothing is
-// made on a Proxmox host, that the files are there which nodes get.
-func (c *Cluster) beginStep() converge.Step {
-	if c.Proxmox != nil {
-		return c.hostStep()
-	}
-	return &converge.Resource[struct{}]{
-		ID: "artifacts",
-		Observe: func(context.Context) (struct{}, error) {
-			return struct{}{}, converge.Permanent(c.spec.checkArtifacts())
-		},
-		Diff: func(struct{}) drift.Diff { return nil },
-	}
-}
 
 // hostStep asks whether the hosts can carry what the file says, before anything
 // changes. While every machine is there and runs, it looks only at what may still be
@@ -34,7 +20,7 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 	return &converge.Resource[*preflight.Report]{
 		ID: "proxmox",
 		Observe: func(ctx context.Context) (*preflight.Report, error) {
-			if err := c.spec.checkArtifacts(); err != nil {
+			if err := checkArtifacts(c.spec); err != nil {
 				return nil, err
 			}
 			if err := c.checkSources(ctx); err != nil {
@@ -114,7 +100,7 @@ func (c *Cluster) Doubts() []preflight.Finding {
 type use struct{ storage, content, why string }
 
 // uses lists what the file wants of a host's storages.
-func (s *Spec) uses(host string) []use {
+func usesOf(s *spec.Spec, host string) []use {
 	uses := []use{
 		{s.Image.SeedStorage, isoContent, "first-boot ISOs"},
 	}
@@ -124,7 +110,7 @@ func (s *Spec) uses(host string) []use {
 			use{s.TemplateStorage(host), "images", "the template's disk"})
 	}
 	for _, n := range s.Machines() {
-		if n.External || n.Host != host && !n.unplaced() {
+		if n.External || n.Host != host && !n.Unplaced() {
 			continue
 		}
 		uses = append(uses, use{n.OSDisk.Storage, "images", "the disk of " + n.Name})

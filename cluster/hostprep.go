@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // DefaultToken is the token that host:prep makes where the file names none.
@@ -23,7 +24,7 @@ const DefaultToken = "homelab@pve!cluster"
 // HostPrep prepares the hosts of a file for what the file asks of them. It needs no
 // API token: it makes the one that everything else needs.
 type HostPrep struct {
-	Spec  *Spec
+	Spec  *spec.Spec
 	Hosts []string                 // in this order; the first is asked about what is common to all
 	Root  map[string]remote.Runner // a shell of root on each
 
@@ -155,10 +156,7 @@ func (p *HostPrep) hostSpec(name string) host.Spec {
 		spec.GPUs = true
 		all = all || len(n.GPUs.PCI) == 0
 		for _, a := range n.GPUs.PCI {
-			address, err := proxmox.ParsePCIAddress(a.String())
-			if err == nil {
-				spec.Cards = append(spec.Cards, address.Whole())
-			}
+			spec.Cards = append(spec.Cards, a.Whole())
 		}
 	}
 	if all {
@@ -174,7 +172,7 @@ func (p *HostPrep) TokenID() string { return cmp.Or(p.Spec.Proxmox.TokenID, Defa
 
 // access looks at what is common to all hosts, and says what should be.
 func (p *HostPrep) access(ctx context.Context) (host.Access, host.AccessState, error) {
-	a := host.Access{Owner: p.owner(), Prefix: p.Spec.RolePrefix(), TokenID: p.TokenID(), Storages: p.storages()}
+	a := host.Access{Owner: p.owner(), Prefix: RolePrefix(p.Spec), TokenID: p.TokenID(), Storages: p.storages()}
 	if p.Spec.IsLab() && p.KeepToken == nil {
 		a.TokenID = "" // the lab brings its own
 	} else {
@@ -197,7 +195,7 @@ func (p *HostPrep) access(ctx context.Context) (host.Access, host.AccessState, e
 }
 
 func (p *HostPrep) grants(v proxmox.Version) []proxmox.Grant {
-	return append(p.Spec.Grants(v), p.Grants...)
+	return append(Grants(p.Spec, v), p.Grants...)
 }
 
 // forVersion asks for the privileges that this Proxmox VE knows.
@@ -212,7 +210,7 @@ func (p *HostPrep) forVersion(a host.Access, s host.AccessState) host.Access {
 func (p *HostPrep) storages() []host.Storage {
 	var out []host.Storage
 	for _, name := range p.Hosts {
-		for _, u := range p.Spec.uses(name) {
+		for _, u := range usesOf(p.Spec, name) {
 			i := slices.IndexFunc(out, func(s host.Storage) bool { return s.Name == u.storage })
 			if i < 0 {
 				i, out = len(out), append(out, host.Storage{Name: u.storage})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
@@ -23,13 +24,14 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // prepSite is hosts as they were installed, and root's shells on them.
 type prepSite struct {
 	t      *testing.T
 	sim    *pvesim.Sim
-	spec   *cluster.Spec
+	spec   *spec.Spec
 	root   map[string]remote.Runner
 	secret secret.Value
 	hosts  []*guest.Machine
@@ -76,7 +78,7 @@ func newPrepSite(t *testing.T, m pvesim.Model, yaml string) *prepSite {
 // prepSiteOf logs in to the hosts of a world that is there already.
 func prepSiteOf(t *testing.T, sim *pvesim.Sim, m pvesim.Model, yaml string) *prepSite {
 	w := &prepSite{t: t, sim: sim, root: map[string]remote.Runner{}}
-	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
 	w.spec = spec
 	private, public, err := ssh.GenerateKey()

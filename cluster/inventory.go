@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -106,8 +107,8 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 func (c *Cluster) enterOwners(info *GPUInfo, card proxmox.Card, ledger *proxmox.Ledger, ours map[int]bool) {
 	for _, id := range card.Mappings {
 		m := find(ledger.Mappings, id)
-		node, named := strings.CutPrefix(id, c.spec.mappingID(""))
-		other, made := strings.CutPrefix(m.Description, madeFor)
+		node, named := strings.CutPrefix(id, names.Mapping(c.spec, ""))
+		other, made := strings.CutPrefix(m.Description, names.MappingNotePrefix)
 		switch {
 		case !made:
 		case named && other == c.spec.Name:
@@ -124,7 +125,7 @@ func (c *Cluster) enterOwners(info *GPUInfo, card proxmox.Card, ledger *proxmox.
 			VMID: cl.VMID, Name: cl.Name, Slot: cl.Slot, Mapping: cl.Mapping, Pooled: len(cl.Choices) > 1, Running: cl.Running, OnBoot: cl.OnBoot,
 			Ours: ours[cl.VMID],
 		}
-		if owner.Ours && owner.Pooled && cl.Mapping == c.spec.mappingID(cl.Name) {
+		if owner.Ours && owner.Pooled && cl.Mapping == names.Mapping(c.spec, cl.Name) {
 			owner.Pooled = false // all of the mapping is the node's
 		}
 		if owner.Running && !owner.Pooled {

@@ -5,115 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
-
-// removedStep takes away machines of the cluster that are not in the file any more:
-// drained, deleted from Kubernetes, destroyed. What only carries the cluster's tag stays.
-func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
-	return &converge.Resource[[]proxmox.Summary]{
-		ID: "removed",
-		Observe: func(ctx context.Context) ([]proxmox.Summary, error) {
-			vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
-			var gone []proxmox.Summary
-			for _, vm := range vms {
-				if c.spec.names(vm.Name) || c.isTemplate(vm) || c.keeps(vm) {
-					continue
-				}
-				// The list does not show whether its UUID is the marked one.
-				sure, failed := c.Proxmox.Listed(ctx, c.spec.tag(), vm)
-				if err = errors.Join(err, failed); sure != nil {
-					gone = append(gone, vm)
-				}
-			}
-			return gone, err
-		},
-		Diff: func(vms []proxmox.Summary) drift.Diff {
-			var d drift.Diff
-			for _, vm := range vms {
-				d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host), Effect: drift.Remove, Note: "no longer in the file"})
-			}
-			return d
-		},
-		Costs: c.costsOfRemoval,
-		Apply: func(ctx context.Context, vms []proxmox.Summary) error {
-			if err := c.serverLeft(ctx, vms); err != nil {
-				return converge.Permanent(err)
-			}
-			for _, vm := range vms {
-				if err := c.retire(ctx, vm); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
-}
-
-// serverLeft refuses to remove machines when none of the file's servers exists:
-// what goes would be the cluster itself, with its data.
-func (c *Cluster) serverLeft(ctx context.Context, gone []proxmox.Summary) error {
-	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
-	if err != nil {
-		return err
-	}
-	if c.spec.serverAmong(vms) {
-		return nil
-	}
-	names := make([]string, len(gone))
-	for i, vm := range gone {
-		names[i] = vm.Name
-	}
-	return fmt.Errorf("none of the file's servers exists, and %s would be removed, with all of the cluster's data: "+
-		"if servers were renamed, keep the name of one until another has joined; if all is to go, use cluster:down", strings.Join(names, ", "))
-}
-
-// serverAmong reports whether a server of the file is there: among the VMs, or external.
-func (s *Spec) serverAmong(vms []proxmox.Summary) bool {
-	return slices.ContainsFunc(s.Servers(), func(n Node) bool {
-		return n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name })
-	})
-}
-
-// isTemplate reports whether a VM of ours is, or is becoming, a template.
-func (c *Cluster) isTemplate(vm proxmox.Summary) bool { return vm.Template || c.baked(vm) }
-
-// baked reports whether a template was made by us. One that image.template names
-// carries our tag as well, and is its owner's to remove.
-func (c *Cluster) baked(vm proxmox.Summary) bool {
-	return strings.HasPrefix(vm.Name, c.spec.Name+bakedInfix)
-}
-
-// retire takes one machine out of the cluster and off its host.
-func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
-	switch _, err := c.drain(ctx, vm.Name); {
-	case errors.Is(err, errUnformed): // there is no cluster that knows it
-	case errors.Is(err, errNoServer):
-		return fmt.Errorf("%s is no longer in the file, and stays until it can be drained and deleted from Kubernetes: bring the servers up and run it again: %w", vm.Name, err)
-	case err != nil:
-		return err
-	default:
-		if err := c.deleteNode(ctx, vm.Name); err != nil {
-			return err
-		}
-	}
-	progress.Say(ctx, "destroying %s", vm.Name)
-	return c.remove(ctx, vm)
-}
-
-// remove destroys a machine or template of ours.
-func (c *Cluster) remove(ctx context.Context, seen proxmox.Summary) error {
-	vm, err := c.Proxmox.Listed(ctx, c.spec.tag(), seen)
-	if err != nil || vm == nil {
-		return err
-	}
-	return c.wreck(ctx, vm)
-}
 
 // rest is what lies about on a host.
 type rest struct {
@@ -183,7 +81,7 @@ type keep struct {
 // wanted is what the file as it is now needs.
 func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 	k := keep{
-		files:    map[string]bool{c.spec.imageFile(): true},
+		files:    map[string]bool{names.Image(c.spec): true},
 		mappings: map[string]bool{}, templates: map[string]bool{},
 	}
 	if c.spec.Image.Template == "" {
@@ -201,7 +99,7 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 		if n.External {
 			continue
 		}
-		k.mappings[c.spec.mappingID(n.Name)] = n.GPUs.Count > 0
+		k.mappings[names.Mapping(c.spec, n.Name)] = n.GPUs.Count > 0
 		sd, err := c.seed(n) // hosts may share the storage
 		if err != nil {
 			return k, err
@@ -217,7 +115,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 	if c.Proxmox == nil {
 		return nil, nil
 	}
-	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +147,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 		}
 		out = append(out, r)
 	}
-	return out, c.spare(ctx, out, c.spec.tag())
+	return out, c.spare(ctx, out, names.Tag(c.spec))
 }
 
 // hungOn reports whether the disks of VMs hang on a template's. Where all is to go, those
@@ -294,7 +192,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 		}
 		for _, v := range volumes {
 			needed := k.files[v.Name()] || c.seedsOf(k.stay, v.Name())
-			if v.VMID != 0 || !c.spec.ownsFile(v.Name()) || needed {
+			if v.VMID != 0 || !names.OwnsFile(c.spec, v.Name()) || needed {
 				continue
 			}
 			if inUse, err := c.inDrive(ctx, v, k); err != nil {
@@ -314,7 +212,7 @@ func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]
 	}
 	var out []string
 	for _, m := range all {
-		if m.Description == c.spec.ourMapping() && !keep[m.ID] {
+		if m.Description == names.MappingNote(c.spec) && !keep[m.ID] {
 			out = append(out, m.ID)
 		}
 	}

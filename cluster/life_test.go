@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 func TestUpTwice(t *testing.T) {
@@ -138,7 +138,7 @@ func TestPlanTellsTheTruth(t *testing.T) {
 }
 
 // looks makes a plan that could look everywhere.
-func (w *world) looks(t testing.TB, spec *cluster.Spec) *converge.Plan {
+func (w *world) looks(t testing.TB, spec *spec.Spec) *converge.Plan {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
@@ -149,7 +149,7 @@ func (w *world) looks(t testing.TB, spec *cluster.Spec) *converge.Plan {
 }
 
 // cut runs up for some time and reports whether that was enough.
-func (w *world) cut(t testing.TB, spec *cluster.Spec, after time.Duration) (done bool) {
+func (w *world) cut(t testing.TB, spec *spec.Spec, after time.Duration) (done bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
@@ -165,7 +165,7 @@ func (w *world) cut(t testing.TB, spec *cluster.Spec, after time.Duration) (done
 	return false
 }
 
-// fulfils checks that a run did what a plan said. What could not be looked at when
+// fulfils checks that a run did what a plan said. What could not be checked when
 // the plan was made may be found in order.
 func fulfils(t testing.TB, report *converge.Report, plan *converge.Plan) {
 	t.Helper()

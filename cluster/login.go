@@ -20,10 +20,12 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // LoginKey is the key to log in to the machines of a cluster with that the secret of its
@@ -44,7 +46,7 @@ func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
 
 // tokenNote stands behind a token's key in authorized_keys. The key of the token's secret
 // before, which has the same, goes when the new one comes.
-func (s *Spec) tokenNote() string { return "homelab-token:" + cmp.Or(s.Proxmox.TokenID, s.Name) }
+func tokenNote(s *spec.Spec) string { return "homelab-token:" + cmp.Or(s.Proxmox.TokenID, s.Name) }
 
 // signers are the keys to log in with, in the order in which they are offered.
 func (b Backend) signers() []ssh.Signer {
@@ -59,7 +61,7 @@ var loginScript string
 
 // locked is a machine of ours whose authorized_keys should be another.
 type locked struct {
-	node Node
+	node spec.Node
 	over remote.Runner // as root
 	open bool          // it lets us in, and lacks keys of the file
 	keys []string      // what its authorized_keys should be
@@ -176,7 +178,7 @@ func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge
 // in, we are root on the cluster's nodes anyway, by way of Kubernetes, and a machine that knows
 // an earlier key of this token's knows us; nobody gets into another before somebody has agreed.
 func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err error) {
-	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	all, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {
 		return nil, false, err
 	}
@@ -195,8 +197,8 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 			defer mu.Unlock()
 			errs = append(errs, err)
 			knows := is == open || m != nil && (m.open || m.gone > 0)
-			known = known || n.Role == Server && knows
-			stranger = stranger || n.Role == Server && m != nil && !knows // beside one that this run's file added
+			known = known || n.Role == spec.Server && knows
+			stranger = stranger || n.Role == spec.Server && m != nil && !knows // beside one that this run's file added
 			if m != nil {
 				out = append(out, *m)
 			} else if is != silent {
@@ -217,7 +219,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 const agentGrace = 15 * time.Second
 
 // askKeys reads which keys may log in to a machine, and says which should.
-func (c *Cluster) askKeys(ctx context.Context, n Node, vm *proxmox.VM) (*locked, error) {
+func (c *Cluster) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*locked, error) {
 	m := &locked{node: n, over: c.Proxmox.Guest(vm)}
 	deadline := time.Now().Add(agentGrace)
 	var have []string
@@ -294,7 +296,7 @@ func keyLines(text string) (lines []string) {
 // outdated reports whether a line of authorized_keys is the key that the token gave when it
 // had another secret.
 func (c *Cluster) outdated(line string) bool {
-	return c.TokenKey != nil && strings.HasSuffix(line, " "+c.spec.tokenNote()) && keyBlob(line) != keyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey()))
+	return c.TokenKey != nil && strings.HasSuffix(line, " "+tokenNote(c.spec)) && keyBlob(line) != keyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey()))
 }
 
 // with is a list of keys and those of more that it lacks.

@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // asAnother has the commands to come be those of somebody else: another folder, another
@@ -24,7 +25,7 @@ func (w *world) asAnother(t testing.TB) {
 }
 
 // costsOf are what a plan of up says that it costs.
-func (w *world) costsOf(t testing.TB, spec *cluster.Spec) []converge.Cost {
+func (w *world) costsOf(t testing.TB, spec *spec.Spec) []converge.Cost {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
@@ -35,7 +36,7 @@ func (w *world) costsOf(t testing.TB, spec *cluster.Spec) []converge.Cost {
 }
 
 // agreeing brings the world to what the file says, as far as somebody has agreed to it.
-func (w *world) agreeing(t testing.TB, spec *cluster.Spec, a *consent.Agreement) error {
+func (w *world) agreeing(t testing.TB, spec *spec.Spec, a *consent.Agreement) error {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
@@ -154,7 +155,7 @@ func TestATokenIsLetInOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		of := func(id string) *cluster.Spec {
+		of := func(id string) *spec.Spec {
 			return parse(t, replace(t, duo, "{endpoint: lab}", "{endpoint: 'https://pve1:8006', host: pve1, token: '"+id+"', secret: 'env:TOKEN'}\ndefaults: {storage: vmdata}"))
 		}
 		w.keys = tokenKey(t, "the first secret")

@@ -20,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // tokenKey is the key that a token's secret gives, and nothing beside it.
@@ -316,7 +317,7 @@ func TestSeedsOfEarlierVersions(t *testing.T) {
 }
 
 // ageSeeds gives the machines the seeds that the first versions made.
-func (w *world) ageSeeds(t testing.TB, spec *cluster.Spec) {
+func (w *world) ageSeeds(t testing.TB, spec *spec.Spec) {
 	t.Helper()
 	c := w.cluster(t, spec)
 	for _, node := range []string{"cp1", "wk1"} {

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // door is what a machine was seen to be for our keys.
@@ -25,7 +27,7 @@ const showTime = 8 * time.Second
 
 // tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
 // that passes is for its own step to say.
-func (c *Cluster) tryLogin(ctx context.Context, n Node) (m *locked, is door, err error) {
+func (c *Cluster) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door, err error) {
 	sd, err := c.seed(n)
 	if err != nil {
 		return nil, unseen, err
@@ -35,7 +37,7 @@ func (c *Cluster) tryLogin(ctx context.Context, n Node) (m *locked, is door, err
 			return nil, open, err
 		}
 	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name) // nil unless it is ours
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name) // nil unless it is ours
 	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
 		return nil, unseen, err
 	}
@@ -77,7 +79,7 @@ func (c *Cluster) shown(ctx context.Context, m *locked) ([]string, error) {
 
 // toldOurKeys reports whether a machine's only seed is the one with our keys. Where there
 // is another, somebody has made the machine anew since, and only it knows which it was told.
-func (c *Cluster) toldOurKeys(ctx context.Context, n Node, file string) (bool, error) {
+func (c *Cluster) toldOurKeys(ctx context.Context, n spec.Node, file string) (bool, error) {
 	volumes, err := c.Proxmox.Volumes(ctx, n.Host, c.spec.Image.SeedStorage, "")
 	ours, others := false, false
 	for _, v := range volumes {
@@ -88,7 +90,7 @@ func (c *Cluster) toldOurKeys(ctx context.Context, n Node, file string) (bool, e
 }
 
 // listens reports whether a machine's SSH server is there: then it is not that it boots.
-func (c *Cluster) listens(ctx context.Context, n Node) bool {
+func (c *Cluster) listens(ctx context.Context, n spec.Node) bool {
 	if n.DHCP() {
 		return false // its address is the agent's to tell
 	}

@@ -8,27 +8,29 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // machine is a node as cloud-init should make it. Nothing secret is in it, and no data
 // disk: those come and go while the machine lives, see disksStep.
-func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
+func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 	m := cloudinit.Machine{
 		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
 		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway,
 		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 		FreshHostKeys: s.Image.Template != "",
-		Packages:      s.ownPackages(), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
-		APTMirror: s.Guest.APTMirror, APTSecurity: s.aptSecurity(), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
+		Packages:      ownPackages(s), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
+		APTMirror: s.Guest.APTMirror, APTSecurity: aptSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
 	}
 	if n.DHCP() { // which also says the gateway
 		m.Gateway = netip.Addr{}
 	}
-	if n.Role == FileServer {
+	if n.Role == spec.FileServer {
 		m.Packages = append(slices.Clip(m.Packages), nfsPackage)
 	} else {
-		m.Files = s.storageFiles()
+		m.Files = storageFiles(s)
 	}
 	for _, f := range s.Guest.Files {
 		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
@@ -37,20 +39,20 @@ func (s *Spec) machine(n Node, keys []string) cloudinit.Machine {
 }
 
 // aptSecurity is where security updates come from while a mirror has the archive.
-func (s *Spec) aptSecurity() string {
+func aptSecurity(s *spec.Spec) string {
 	if s.Guest.APTMirror == "" {
 		return ""
 	}
-	return s.distro().Security
+	return distroOf(s).Security
 }
 
 // vm is a node as Proxmox should have it.
-func (c *Cluster) vm(n Node, template, seedFile string) proxmox.VMSpec {
+func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 	s := c.spec
 	spec := proxmox.VMSpec{
-		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: s.tag(), Tags: n.Tags,
+		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: names.Tag(s), Tags: n.Tags,
 		Template: template, Storage: n.OSDisk.Storage,
-		Cores: n.Cores, Memory: proxmox.Size(n.Memory), CPUType: n.CPUType, NUMA: n.NUMA,
+		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA,
 		Hugepages: n.Hugepages, Affinity: n.Affinity, TPM: n.TPM,
 		OnBoot: n.OnBoot, Startup: startupOption(n.Startup), Description: n.Description,
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
@@ -74,22 +76,22 @@ func (c *Cluster) vm(n Node, template, seedFile string) proxmox.VMSpec {
 
 // mappingOf names the mapping of a node's i-th GPU: one that exists already, where
 // the file says so, or the node's own, which holds all its cards.
-func (c *Cluster) mappingOf(n Node, i int) string {
+func (c *Cluster) mappingOf(n spec.Node, i int) string {
 	if len(n.GPUs.Mapping) > 0 {
 		return n.GPUs.Mapping[i]
 	}
-	return c.spec.mappingID(n.Name)
+	return names.Mapping(c.spec, n.Name)
 }
 
-func disk(slot, serial string, o DiskOptions) proxmox.Disk {
+func disk(slot, serial string, o spec.DiskOptions) proxmox.Disk {
 	return proxmox.Disk{
-		Slot: slot, Serial: serial, Storage: o.Storage, Size: proxmox.Size(o.Size),
+		Slot: slot, Serial: serial, Storage: o.Storage, Size: o.Size,
 		SSD: o.SSD, Discard: o.Discard, IOThread: o.IOThread,
 	}
 }
 
 // startupOption is a boot order as Proxmox writes it: order=1,up=30,down=60, in seconds.
-func startupOption(s Startup) string {
+func startupOption(s spec.Startup) string {
 	var parts []string
 	if s.Order > 0 {
 		parts = append(parts, fmt.Sprintf("order=%d", s.Order))

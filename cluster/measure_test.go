@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // measure turns the measurements on: go test ./cluster -run Measure -measure.
@@ -30,7 +30,7 @@ var measure = flag.Bool("measure", false, "print what docs/performance.md record
 
 // sized is the eight-A100 site with as many workers, without GPUs beyond the first
 // four, on a host that is large enough.
-func sized(t testing.TB, nodes int) (*cluster.Spec, pvesim.Model) {
+func sized(t testing.TB, nodes int) (*spec.Spec, pvesim.Model) {
 	t.Helper()
 	model := pvesim.EightA100()
 	model.Hosts[0].CPUs, model.Hosts[0].Memory = 1<<20, 1<<50

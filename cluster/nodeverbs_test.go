@@ -13,10 +13,11 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // verb runs a verb as a command would.
-func (w *world) verb(t testing.TB, spec *cluster.Spec, make func(*cluster.Cluster) (*converge.Graph, error)) error {
+func (w *world) verb(t testing.TB, spec *spec.Spec, make func(*cluster.Cluster) (*converge.Graph, error)) error {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()

@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // cryptHash is what crypt(5) makes: $method$parameters$salt$hash.
@@ -17,16 +18,18 @@ var cryptHash = regexp.MustCompile(`^\$[0-9a-z]+\$[A-Za-z0-9./=,$]+$`)
 
 // hasPassword reports whether the admin user of a node has a console password that
 // is ours to keep. Machines that we do not make keep theirs.
-func (s *Spec) hasPassword(n Node) bool { return !s.Access.PasswordHash.IsZero() && !n.External }
+func hasPassword(s *spec.Spec, n spec.Node) bool {
+	return !s.Access.PasswordHash.IsZero() && !n.External
+}
 
 // passwordStep keeps the console password of the admin user. Its hash is not in
 // the seed: anybody who may read the storage could try passwords on it.
-func (c *Cluster) passwordStep(n Node) *converge.Resource[bool] {
+func (c *Cluster) passwordStep(n spec.Node) *converge.Resource[bool] {
 	user := c.spec.Access.User
 	return &converge.Resource[bool]{
 		ID: "password/" + n.Name,
 		Observe: func(ctx context.Context) (same bool, err error) {
-			want, err := c.spec.passwordHash()
+			want, err := passwordHash(c.spec)
 			if err != nil {
 				return false, converge.Permanent(err)
 			}
@@ -44,7 +47,7 @@ func (c *Cluster) passwordStep(n Node) *converge.Resource[bool] {
 			return drift.Diff{{Path: "password of " + user, Have: "another or none", Want: "as asked", Effect: drift.Update}}
 		},
 		Apply: func(ctx context.Context, _ bool) error {
-			hash, err := c.spec.passwordHash()
+			hash, err := passwordHash(c.spec)
 			if err != nil {
 				return err
 			}
@@ -56,7 +59,7 @@ func (c *Cluster) passwordStep(n Node) *converge.Resource[bool] {
 	}
 }
 
-func (s *Spec) passwordHash() (secret.Value, error) {
+func passwordHash(s *spec.Spec) (secret.Value, error) {
 	hash, err := s.Access.PasswordHash.Resolve()
 	if err != nil {
 		return hash, fmt.Errorf("ssh.passwordHash: %w", err)

@@ -22,13 +22,14 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // leastSpecs are the days of a cluster that wants everything a token may be asked
 // for, on storages of their own for disks, the image and the ISOs, so that each grant
 // is seen by itself: made; changed, with a disk that grows, a machine that restarts
 // and one that goes; with one more machine, which is cloned from another template.
-func leastSpecs(t testing.TB) []*cluster.Spec {
+func leastSpecs(t testing.TB) []*spec.Spec {
 	const made = `name: least
 proxmox: {endpoint: lab}
 image: {storage: images, seedStorage: isos}
@@ -43,7 +44,7 @@ pools:
 	changed = replace(t, changed, "size: 20GiB", "size: 30GiB")
 	changed = replace(t, changed, "  spare: {count: 1, addresses: [192.168.1.73], vmids: [204], storage: bulk}\n", "")
 	anew := replace(t, changed, "seedStorage: isos}", "seedStorage: isos, secureBoot: true}") + "  late: {count: 1, addresses: [192.168.1.74], vmids: [205]}\n"
-	return []*cluster.Spec{parse(t, made), parse(t, changed), parse(t, anew)}
+	return []*spec.Spec{parse(t, made), parse(t, changed), parse(t, anew)}
 }
 
 // leastModel is a host for leastSpecs, where a privilege-separated token and its
@@ -105,7 +106,7 @@ func leastLife(t testing.TB, version string, need []proxmox.Grant, tap func(http
 var versions = []string{"8.4.14", "9.2.11"}
 
 func leastGrants(t testing.TB, version string) []proxmox.Grant {
-	return leastSpecs(t)[0].Grants(proxmox.Version{Version: version})
+	return cluster.Grants(leastSpecs(t)[0], proxmox.Version{Version: version})
 }
 
 func TestGrantsAreEnough(t *testing.T) {
@@ -148,7 +149,7 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				defer w.close()
 				shell := w.rootShell(t, "pve1")
 
-				script := spec.RoleScript(v, "homelab@pve!least")
+				script := cluster.RoleScript(spec, v, "homelab@pve!least")
 				golden(t, "permissions/script-"+version[:1]+".sh", script)
 				first, err := remote.Output(t.Context(), shell, "sh", "-c", script)
 				require.NoError(t, err)
@@ -164,9 +165,9 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				require.NoError(t, err)
 				have, err := pve.Permissions(t.Context())
 				require.NoError(t, err)
-				all := slices.Concat(spec.Grants(v), spec.LookGrants())
+				all := slices.Concat(cluster.Grants(spec, v), cluster.LookGrants(spec))
 				assert.Empty(t, have.Missing(all))
-				for _, r := range proxmox.Roles(spec.RolePrefix(), all) {
+				for _, r := range proxmox.Roles(cluster.RolePrefix(spec), all) {
 					assert.Equal(t, r.Privileges, slices.Sorted(maps.Keys(have[r.Path])), "%s: and no more", r.Path)
 				}
 			})
@@ -219,7 +220,7 @@ func (w *world) rootShell(t testing.TB, node string) *ssh.Client {
 // where a file says one.
 func TestStartupWantsMore(t *testing.T) {
 	spec := parse(t, replace(t, lab(example(t, "one-gpu")), "gpus: 1}", "gpus: 1, startup: order=2}"))
-	need := spec.Grants(proxmox.Version{Version: versions[1]})
+	need := cluster.Grants(spec, proxmox.Version{Version: versions[1]})
 	i := slices.IndexFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Modify") })
 	require.GreaterOrEqual(t, i, 0)
 	assert.False(t, slices.ContainsFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Audit") }), "the greater one includes it")

@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
-
-// AnyHost is a node's host in a file that leaves the choice to us. [Place] makes it.
-const AnyHost = "auto"
 
 // Place returns spec with a host for every node whose file says host: auto, chosen
 // among the declared hosts by looking at them. What is there stays where it is: a node
@@ -23,23 +22,23 @@ const AnyHost = "auto"
 //
 // The same world gives the same choice. A spec that leaves nothing open is returned as
 // it is, and nobody is asked.
-func Place(ctx context.Context, spec *Spec, pve *proxmox.Client) (*Spec, error) {
-	if !slices.ContainsFunc(spec.Nodes, Node.unplaced) {
-		return spec, nil
+func Place(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec, error) {
+	if !slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
+		return want, nil
 	}
-	var out *Spec
-	rule := wait.Rule{What: "choosing hosts", Limit: moveTime * time.Duration(max(spec.Patience, 1)), Strict: true, Late: "no whole answer"}
+	var out *spec.Spec
+	rule := wait.Rule{What: "choosing hosts", Limit: moveTime * time.Duration(max(want.Patience, 1)), Strict: true, Late: "no whole answer"}
 	err := wait.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
-		out, err = placed(ctx, spec, pve)
+		out, err = placed(ctx, want, pve)
 		return "", err
 	})
 	return out, err
 }
 
-func placed(ctx context.Context, spec *Spec, pve *proxmox.Client) (*Spec, error) {
-	out := *spec
-	out.Nodes, out.placed = slices.Clone(spec.Nodes), map[string]string{}
-	out.Proxmox.Hosts = slices.Clone(spec.Proxmox.Hosts)
+func placed(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec, error) {
+	out := *want
+	out.Nodes, out.Placed = slices.Clone(want.Nodes), map[string]string{}
+	out.Proxmox.Hosts = slices.Clone(want.Proxmox.Hosts)
 	p := &placing{spec: &out, cards: map[string][]proxmox.GPU{}}
 	if err := p.look(ctx, pve); err != nil {
 		return nil, fmt.Errorf("choosing hosts: %w", err)
@@ -47,7 +46,7 @@ func placed(ctx context.Context, spec *Spec, pve *proxmox.Client) (*Spec, error)
 	for _, gpus := range []bool{true, false} {
 		for i := range out.Nodes {
 			n := &out.Nodes[i]
-			if !n.unplaced() || (n.GPUs.Count > 0) != gpus {
+			if !n.Unplaced() || (n.GPUs.Count > 0) != gpus {
 				continue
 			}
 			if err := p.choose(n); err != nil {
@@ -55,16 +54,13 @@ func placed(ctx context.Context, spec *Spec, pve *proxmox.Client) (*Spec, error)
 			}
 		}
 	}
-	out.templatesBeside()
+	out.TemplatesBeside()
 	return &out, nil
 }
 
-// unplaced reports whether a node's host is still to be chosen.
-func (n Node) unplaced() bool { return n.Host == AnyHost }
-
 // placing is what is known of the hosts while nodes are put on them.
 type placing struct {
-	spec  *Spec
+	spec  *spec.Spec
 	rooms []*room
 	cards map[string][]proxmox.GPU // free ones, by host
 }
@@ -81,8 +77,8 @@ type room struct {
 
 // look reads the hosts, and puts the nodes that have a host already on theirs.
 func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
-	p.spec.recognise(pve)
-	vms, err := pve.VMs(ctx, p.spec.tag())
+	recognise(p.spec, pve)
+	vms, err := pve.VMs(ctx, names.Tag(p.spec))
 	if err != nil {
 		return err
 	}
@@ -91,7 +87,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 	}
 	for i := range p.spec.Nodes {
 		n := &p.spec.Nodes[i]
-		if at := slices.IndexFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name && !vm.Template }); at >= 0 && n.unplaced() {
+		if at := slices.IndexFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name && !vm.Template }); at >= 0 && n.Unplaced() {
 			n.Host = vms[at].Host
 		}
 	}
@@ -99,13 +95,13 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 		if !r.up {
 			continue
 		}
-		ledger, err := pve.LedgerWithout(ctx, p.spec.tag(), r.host)
+		ledger, err := pve.LedgerWithout(ctx, names.Tag(p.spec), r.host)
 		if err != nil {
 			return err
 		}
 		p.mapped(ledger)
 		// Whoever is on this host by now takes part in the allotment of its cards.
-		shares := p.spec.allot(r.host, ledger)
+		shares := allotOn(p.spec, r.host, ledger)
 		gone := map[proxmox.PCIAddress]bool{}
 		for _, share := range shares.shares {
 			for _, g := range share.cards {
@@ -129,9 +125,9 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 
 // keptForAnother reports whether another cluster has a mapping of the card, or a node
 // of this one that does not choose its host.
-func keptForAnother(s *Spec, card proxmox.Card, l *proxmox.Ledger) bool {
+func keptForAnother(s *spec.Spec, card proxmox.Card, l *proxmox.Ledger) bool {
 	return slices.ContainsFunc(card.Mappings, func(id string) bool {
-		name, made := strings.CutPrefix(find(l.Mappings, id).Description, madeFor)
+		name, made := strings.CutPrefix(find(l.Mappings, id).Description, names.MappingNotePrefix)
 		return made && name != s.Name
 	})
 }
@@ -151,12 +147,12 @@ func (p *placing) measure(ctx context.Context, pve *proxmox.Client, ours []proxm
 		p.rooms = append(p.rooms, r)
 		at := slices.IndexFunc(hosts, func(h proxmox.Host) bool { return h.Name == declared.Name })
 		if at < 0 {
-			return fmt.Errorf("there is no host %s; Proxmox shows %s", declared.Name, names(hosts))
+			return fmt.Errorf("there is no host %s; Proxmox shows %s", declared.Name, nodeNames(hosts))
 		}
 		if r.up = hosts[at].Online; !r.up {
 			continue
 		}
-		r.cpus, r.memory = hosts[at].CPUs, proxmox.Size(cmp.Or(declared.Memory, Size(hosts[at].Memory)))
+		r.cpus, r.memory = hosts[at].CPUs, cmp.Or(declared.Memory, hosts[at].Memory)
 		for _, vm := range residents {
 			own := slices.ContainsFunc(ours, func(o proxmox.Summary) bool { return o.VMID == vm.VMID })
 			if vm.Host == r.host && !vm.Template && !own {
@@ -176,7 +172,7 @@ func (p *placing) measure(ctx context.Context, pve *proxmox.Client, ours []proxm
 	return nil
 }
 
-func names(hosts []proxmox.Host) string {
+func nodeNames(hosts []proxmox.Host) string {
 	out := make([]string, len(hosts))
 	for i, h := range hosts {
 		out[i] = h.Name
@@ -188,8 +184,8 @@ func names(hosts []proxmox.Host) string {
 func (p *placing) mapped(l *proxmox.Ledger) {
 	for i := range p.spec.Nodes {
 		n := &p.spec.Nodes[i]
-		m := find(l.Mappings, p.spec.mappingID(n.Name))
-		if n.unplaced() && n.GPUs.Count > 0 && m != nil && m.Description == p.spec.ourMapping() && len(m.Devices) > 0 && p.room(m.Devices[0].Host) != nil {
+		m := find(l.Mappings, names.Mapping(p.spec, n.Name))
+		if n.Unplaced() && n.GPUs.Count > 0 && m != nil && m.Description == names.MappingNote(p.spec) && len(m.Devices) > 0 && p.room(m.Devices[0].Host) != nil {
 			n.Host = m.Devices[0].Host
 		}
 	}
@@ -204,15 +200,15 @@ func (p *placing) room(host string) *room {
 	return nil
 }
 
-func (r *room) take(n Node) {
-	r.memory -= proxmox.Size(n.Memory)
-	if n.Role == Server {
+func (r *room) take(n spec.Node) {
+	r.memory -= n.Memory
+	if n.Role == spec.Server {
 		r.servers++
 	}
 }
 
 // choose puts one node on the host with most room for it.
-func (p *placing) choose(n *Node) error {
+func (p *placing) choose(n *spec.Node) error {
 	var fit []*room
 	var why []string
 	for _, r := range p.rooms {
@@ -226,14 +222,14 @@ func (p *placing) choose(n *Node) error {
 		return fmt.Errorf("no host has room for %s (%s): %s\n  give it less, or another host to choose from under proxmox.hosts", n.Name, wants(*n), strings.Join(why, "; "))
 	}
 	slices.SortStableFunc(fit, func(a, b *room) int {
-		if n.Role == Server && a.servers != b.servers {
+		if n.Role == spec.Server && a.servers != b.servers {
 			return a.servers - b.servers
 		}
 		return cmp.Or(len(p.matching(b.host, *n))*min(n.GPUs.Count, 1)-len(p.matching(a.host, *n))*min(n.GPUs.Count, 1),
 			cmp.Compare(b.memory, a.memory), cmp.Compare(a.host, b.host))
 	})
 	r := fit[0]
-	p.spec.placed[n.Name] = p.reason(r, *n, why)
+	p.spec.Placed[n.Name] = p.reason(r, *n, why)
 	n.Host = r.host
 	r.take(*n)
 	taken := p.matching(r.host, *n)[:n.GPUs.Count]
@@ -244,7 +240,7 @@ func (p *placing) choose(n *Node) error {
 }
 
 // lacks says why a host cannot take a node, "" when it can.
-func (p *placing) lacks(r *room, n Node) string {
+func (p *placing) lacks(r *room, n spec.Node) string {
 	free := len(p.matching(r.host, n))
 	disks := []string{n.OSDisk.Storage}
 	for _, d := range n.Disks {
@@ -255,7 +251,7 @@ func (p *placing) lacks(r *room, n Node) string {
 		return "is down"
 	case free < n.GPUs.Count:
 		return fmt.Sprintf("has %d such GPUs free", free)
-	case r.memory < proxmox.Size(n.Memory):
+	case r.memory < n.Memory:
 		return fmt.Sprintf("has %s of memory left", max(r.memory, 0)/proxmox.GiB*proxmox.GiB)
 	case r.cpus < n.Cores:
 		return fmt.Sprintf("has %d CPUs", r.cpus)
@@ -269,14 +265,14 @@ func (p *placing) lacks(r *room, n Node) string {
 }
 
 // matching are the free cards of a host that would do for a node.
-func (p *placing) matching(host string, n Node) []proxmox.GPU {
+func (p *placing) matching(host string, n spec.Node) []proxmox.GPU {
 	if n.GPUs.Count == 0 {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(p.cards[host]), func(g proxmox.GPU) bool { return !candidate(n, g) })
 }
 
-func wants(n Node) string {
+func wants(n spec.Node) string {
 	out := fmt.Sprintf("%d cores, %s", n.Cores, n.Memory)
 	if n.GPUs.Count > 0 {
 		out += ", " + someGPUs(n.GPUs.Count)
@@ -288,7 +284,7 @@ func wants(n Node) string {
 }
 
 // reason says why a node goes where it goes.
-func (p *placing) reason(r *room, n Node, others []string) string {
+func (p *placing) reason(r *room, n spec.Node, others []string) string {
 	left := fmt.Sprintf("%s of memory", r.memory/proxmox.GiB*proxmox.GiB)
 	if n.GPUs.Count > 0 {
 		left = fmt.Sprintf("%s and %s", someGPUs(len(p.matching(r.host, n))), left)
@@ -298,20 +294,4 @@ func (p *placing) reason(r *room, n Node, others []string) string {
 		out += "; " + strings.Join(others, ", ")
 	}
 	return out
-}
-
-// templatesBeside puts each host's template where the first of its nodes boots from,
-// unless the file says another place.
-func (s *Spec) templatesBeside() {
-	if s.templateAsked {
-		return
-	}
-	for i := range s.Proxmox.Hosts {
-		h := &s.Proxmox.Hosts[i]
-		for _, n := range slices.Backward(s.Machines()) {
-			if n.Host == h.Name {
-				h.TemplateStorage = n.OSDisk.Storage
-			}
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -124,7 +125,7 @@ func TestAutoNeedsHosts(t *testing.T) {
 		"names mappings, which host: auto does not follow": {"gpus: {count: 1, model: RTX}", "gpus: {mapping: [card]}"},
 		`there is no host "pve3" under proxmox.hosts`:      {"host: auto", "host: pve3"},
 	} {
-		_, err := cluster.Parse("cluster.yaml", []byte(replace(t, anywhere, change[0], change[1])))
+		_, err := clusterfile.Parse("cluster.yaml", []byte(replace(t, anywhere, change[0], change[1])))
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -41,7 +42,7 @@ func TestAChartRepositoryThatIsAwayForAWhile(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			spec, err := Parse("cluster.yaml", []byte(external))
+			spec, err := clusterfile.Parse("cluster.yaml", []byte(external))
 			require.NoError(t, err)
 			c, err := New(spec, Backend{Dir: t.TempDir()})
 			require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // stands is what of a platform lasts: objects by name, without what Helm keeps of
@@ -65,7 +65,7 @@ func (w writing) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // dies runs up on a machine that dies at its n-th request that changes something in
 // Kubernetes. It reports whether it did, or up was done before.
-func (w *world) dies(t testing.TB, spec *cluster.Spec, n int, before bool) bool {
+func (w *world) dies(t testing.TB, spec *spec.Spec, n int, before bool) bool {
 	t.Helper()
 	ctx, blow := context.WithCancel(t.Context())
 	defer blow()
@@ -84,7 +84,7 @@ func (w *world) dies(t testing.TB, spec *cluster.Spec, n int, before bool) bool 
 }
 
 // writes are the requests that bring a platform from one file to the next.
-func (w *world) platformWrites(t testing.TB, spec *cluster.Spec) []string {
+func (w *world) platformWrites(t testing.TB, spec *spec.Spec) []string {
 	t.Helper()
 	var mu sync.Mutex
 	var out []string
@@ -105,12 +105,12 @@ func (w *world) platformWrites(t testing.TB, spec *cluster.Spec) []string {
 // A run that dies at any request to Kubernetes while it brings up a platform, or
 // changes it, or takes parts away, leaves nothing that the next does not finish.
 func TestCrashOfAPlatform(t *testing.T) {
-	bare := parse(t, platform(t, "one-gpu", ""))
-	full := parse(t, platform(t, "one-gpu", smallPlatform))
-	lean := parse(t, platform(t, "one-gpu", smallPlatform[:strings.Index(smallPlatform, "tls:")]+"monitoring: {size: 10GiB}\n"))
+	bare := parse(t, withPlatform(t, "one-gpu", ""))
+	full := parse(t, withPlatform(t, "one-gpu", smallPlatform))
+	lean := parse(t, withPlatform(t, "one-gpu", smallPlatform[:strings.Index(smallPlatform, "tls:")]+"monitoring: {size: 10GiB}\n"))
 	for _, x := range []struct {
 		name         string
-		before, then *cluster.Spec
+		before, then *spec.Spec
 	}{
 		{"made", bare, full}, {"changed", full, lean},
 	} {

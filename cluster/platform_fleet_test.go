@@ -134,7 +134,7 @@ func TestPartThroughFleet(t *testing.T) {
 		defer stop()
 		go w.playFleet(t, ctx, g, "fleet/one-gpu")
 
-		text := replace(t, platform(t, "one-gpu", smallPlatform+
+		text := replace(t, withPlatform(t, "one-gpu", smallPlatform+
 			"fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_TOKEN}\n"),
 			"offline: true}", "offline: true, via: {jupyterhub: fleet}}")
 		spec := parse(t, text)

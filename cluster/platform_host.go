@@ -7,11 +7,12 @@ import (
 
 	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // hostNeeds are what storage wants of every node beside Kubernetes. NFS' client and
 // the iSCSI initiator, whose socket starts its daemon, are in every template.
-func (s *Spec) hostNeeds() addon.Host {
+func hostNeeds(s *spec.Spec) addon.Host {
 	all := addon.Host{Files: map[string]string{}}
 	add := func(h addon.Host) {
 		all.Packages = append(all.Packages, h.Packages...)
@@ -32,8 +33,8 @@ func (s *Spec) hostNeeds() addon.Host {
 const modulesFile = "/etc/modules-load.d/homelab-storage.conf"
 
 // storageFiles are files that storage wants on every node, from its first boot on.
-func (s *Spec) storageFiles() []cloudinit.File {
-	needs := s.hostNeeds()
+func storageFiles(s *spec.Spec) []cloudinit.File {
+	needs := hostNeeds(s)
 	var out []cloudinit.File
 	for _, path := range slices.Sorted(maps.Keys(needs.Files)) {
 		out = append(out, cloudinit.File{Path: path, Content: []byte(needs.Files[path])})

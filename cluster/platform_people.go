@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -27,7 +28,7 @@ func (c *Cluster) Entrances() []Entrance {
 	}
 	var out []Entrance
 	if p.Hub != nil {
-		out = append(out, Entrance{Part: "jupyterhub", Title: "notebooks", URL: c.spec.jupyterHub(&recipe{spec: c.spec, resolve: hidden}).URL()})
+		out = append(out, Entrance{Part: "jupyterhub", Title: "notebooks", URL: platform.Hub(c.spec).URL()})
 	}
 	if p.Rancher != nil {
 		out = append(out, Entrance{Part: "rancher", Title: "Rancher", URL: "https://" + p.Rancher.Hostname})
@@ -36,17 +37,6 @@ func (c *Cluster) Entrances() []Entrance {
 		out = append(out, Entrance{Part: "monitoring", Title: "Grafana", URL: scheme + p.Monitoring.Hostname})
 	}
 	return out
-}
-
-// hidden stands for a secret that nobody looks at, in the form that it must have.
-func hidden(at string, ref SecretRef) secret.Value {
-	switch {
-	case ref.IsZero():
-		return secret.Value{}
-	case at == "hub.database.url":
-		return secret.New("postgresql://hub:hidden@db/hub")
-	}
-	return secret.New("to be read when it is needed")
 }
 
 // Password is a secret that was generated, and that a person wants to read once.
@@ -60,7 +50,7 @@ func (c *Cluster) Passwords() []Password {
 	p := &c.spec.Platform
 	var out []Password
 	if p.Hub != nil {
-		for _, n := range c.spec.jupyterHub(&recipe{spec: c.spec, resolve: hidden}).Notes() {
+		for _, n := range platform.Hub(c.spec).Notes() {
 			out = append(out, Password{Title: n.Title, Namespace: n.Namespace, Name: n.Name, Key: n.Key})
 		}
 	}
@@ -94,5 +84,5 @@ func (c *Cluster) Hub() (jupyterhub.Hub, bool) {
 	if c.spec.Platform.Hub == nil {
 		return jupyterhub.Hub{}, false
 	}
-	return c.spec.jupyterHub(&recipe{spec: c.spec, resolve: hidden}), true
+	return platform.Hub(c.spec), true
 }

@@ -30,7 +30,7 @@ func stepsOf(t *testing.T, text string) []string {
 // Parts come in an order that can be read: what others stand on first.
 func TestStepsOfAPlatform(t *testing.T) {
 	t.Setenv("GIT_TOKEN", "not a secret")
-	direct := platform(t, "eight-a100", wholePlatform)
+	direct := withPlatform(t, "eight-a100", wholePlatform)
 	assert.Equal(t, []string{
 		"charts/",
 		"chart/nfs", "objects/nfs", "storage/nfs", "chart/scratch", "objects/scratch", "storage/scratch",
@@ -55,7 +55,7 @@ func TestStepsOfAPlatform(t *testing.T) {
 func TestSecretOfAPartIsMissing(t *testing.T) {
 	w := newWorld(t, pvesim.OneGPU())
 	defer w.close()
-	c := w.cluster(t, parse(t, platform(t, "one-gpu", smallPlatform+
+	c := w.cluster(t, parse(t, withPlatform(t, "one-gpu", smallPlatform+
 		"backup: {bucket: backups, accessKey: env:NO_SUCH_KEY, secretKey: env:NO_SUCH_SECRET}\n")))
 	plan, err := c.Up().Plan(t.Context())
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestSecretOfAPartIsMissing(t *testing.T) {
 	require.ErrorContains(t, plan.Err(), "backup.secretKey: ")
 	for _, it := range plan.Items {
 		if it.Step == "template/pve1" {
-			assert.Equal(t, "charts could not be looked at", it.Because)
+			assert.Equal(t, "charts could not be checked", it.Because)
 		}
 	}
 	assert.Empty(t, w.mutations())
@@ -75,7 +75,7 @@ func TestLonghornIsKeptFromMultipath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		w.up(t, parse(t, platform(t, "one-gpu", "storage: {default: longhorn, longhorn: {replicas: 1}}\n")))
+		w.up(t, parse(t, withPlatform(t, "one-gpu", "storage: {default: longhorn, longhorn: {replicas: 1}}\n")))
 		for name, m := range w.guests() {
 			assert.Contains(t, content(t, m, "/etc/multipath/conf.d/longhorn.conf"), "blacklist", name)
 			assert.Contains(t, content(t, m, "/etc/modules-load.d/homelab-storage.conf"), "iscsi_tcp", name)

@@ -44,8 +44,8 @@ func charts(t testing.TB) string {
 	return folder
 }
 
-// platform is a file with a platform beside the cluster of an example.
-func platform(t testing.TB, name, more string) string {
+// withPlatform is a file with a platform beside the cluster of an example.
+func withPlatform(t testing.TB, name, more string) string {
 	t.Helper()
 	return lab(example(t, name)) + more + fmt.Sprintf("\ncharts: {folder: %s, offline: true}\n", charts(t))
 }
@@ -65,7 +65,7 @@ func TestLifeOfAPlatform(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		text := platform(t, "one-gpu", smallPlatform)
+		text := withPlatform(t, "one-gpu", smallPlatform)
 		spec := parse(t, text)
 		report := w.up(t, spec)
 		for _, step := range []string{"chart/nfs", "objects/nfs", "storage/nfs", "chart/cert-manager", "objects/issuer", "secrets/jupyterhub", "chart/jupyterhub"} {
@@ -92,7 +92,7 @@ func TestPartTakenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		text := platform(t, "one-gpu", smallPlatform)
+		text := withPlatform(t, "one-gpu", smallPlatform)
 		more := "monitoring: {size: 10GiB}\n"
 		w.up(t, parse(t, text+more))
 		with := w.stands(t)
@@ -122,7 +122,7 @@ func TestChangedSecretRestartsItsReaders(t *testing.T) {
 		t.Setenv("HUB_PASSWORD", "correct horse battery")
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		spec := parse(t, replace(t, platform(t, "one-gpu", smallPlatform), "auth: dummy", "auth: {dummy: {password: env:HUB_PASSWORD}}"))
+		spec := parse(t, replace(t, withPlatform(t, "one-gpu", smallPlatform), "auth: dummy", "auth: {dummy: {password: env:HUB_PASSWORD}}"))
 		w.up(t, spec)
 		t.Setenv("HUB_PASSWORD", "another horse battery")
 		before := w.now()

@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
@@ -39,10 +41,10 @@ nodes: {a: {role: server, external: root@10.0.0.2}}
 storage: {nfs: "10.0.0.9:/export"}
 monitoring: {retention: 15d}
 `
-	s, err := Parse("cluster.yaml", []byte(text))
+	s, err := clusterfile.Parse("cluster.yaml", []byte(text))
 	require.NoError(t, err)
 	require.Empty(t, s.Warnings)
-	pieces, err := s.parts(false)
+	pieces, err := platform.Pieces(s, false)
 	require.NoError(t, err)
 	var ours map[string]any
 	for _, p := range pieces {
@@ -52,12 +54,12 @@ monitoring: {retention: 15d}
 	}
 	keys := leafKeys(ours, "")
 	require.NotEmpty(t, keys)
-	s, err = Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 30d}}, nobodys: {key: 1}}}}\n"))
+	s, err = clusterfile.Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 30d}}, nobodys: {key: 1}}}}\n"))
 	require.NoError(t, err)
 	require.Len(t, s.Warnings, 1)
 	assert.Equal(t, "charts.values.monitoring replaces what the other keys of this file make: prometheus.prometheusSpec.retention", s.Warnings[0].What)
 	assert.Equal(t, 7, s.Warnings[0].Line)
-	s, err = Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 15d}}}}}\n"))
+	s, err = clusterfile.Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 15d}}}}}\n"))
 	require.NoError(t, err)
 	assert.Empty(t, s.Warnings, "it says the same")
 }

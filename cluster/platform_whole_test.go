@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // wholePlatform is nearly everything that a file can ask for, beside eight GPUs.
@@ -41,7 +41,7 @@ func TestWholePlatform(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.EightA100())
 		defer w.close()
-		spec := parse(t, platform(t, "eight-a100", wholePlatform))
+		spec := parse(t, withPlatform(t, "eight-a100", wholePlatform))
 		w.up(t, spec)
 		before := w.now()
 		assert.Empty(t, w.plan(t, spec))
@@ -60,7 +60,7 @@ func TestMeasurePlatform(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.EightA100())
 		defer w.close()
-		spec := parse(t, platform(t, "eight-a100", wholePlatform))
+		spec := parse(t, withPlatform(t, "eight-a100", wholePlatform))
 		w.up(t, spec)
 		for range 3 {
 			asked, begun := len(w.kube.Clusters()[0].Requests()), wall()
@@ -75,7 +75,7 @@ func TestMeasurePlatform(t *testing.T) {
 }
 
 // steps is how many steps up has.
-func (w *world) steps(t testing.TB, spec *cluster.Spec) int {
+func (w *world) steps(t testing.TB, spec *spec.Spec) int {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()

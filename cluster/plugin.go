@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // pluginStep keeps the device plugin as the file asks. Comparing is the API
@@ -19,7 +20,7 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "device-plugin",
 		Observe: func(ctx context.Context) (drift.Diff, error) {
-			objects, err := c.spec.plugins()
+			objects, err := pluginObjects(c.spec)
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
@@ -32,7 +33,7 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 		Diff:  func(d drift.Diff) drift.Diff { return d },
 		Costs: c.costsOfPlugin,
 		Apply: func(ctx context.Context, _ drift.Diff) error {
-			objects, err := c.spec.plugins()
+			objects, err := pluginObjects(c.spec)
 			if err != nil {
 				return err
 			}
@@ -49,17 +50,17 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 // plugins are the objects of one device plugin for each way in which the nodes
 // share their GPUs: a plugin reads one configuration. Nodes are told apart by
 // [sharingLabel].
-func (s *Spec) plugins() ([]runtime.Object, error) {
-	all := []Sharing{s.NVIDIA.Sharing}
-	names := []string{s.sharingName(s.NVIDIA.Sharing)}
+func pluginObjects(s *spec.Spec) ([]runtime.Object, error) {
+	all := []spec.Sharing{s.NVIDIA.Sharing}
+	names := []string{sharingName(s, s.NVIDIA.Sharing)}
 	for _, n := range s.GPUNodes() {
-		if name := s.sharingName(n.GPUs.Sharing); !slices.Contains(names, name) {
+		if name := sharingName(s, n.GPUs.Sharing); !slices.Contains(names, name) {
 			all, names = append(all, n.GPUs.Sharing), append(names, name)
 		}
 	}
 	var out []runtime.Object
 	for i, sharing := range all {
-		objects, err := nvidia.DevicePlugin(s.pluginOptions(sharing, names[i]))
+		objects, err := nvidia.DevicePlugin(pluginOptions(s, sharing, names[i]))
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +80,7 @@ const sharingLabel = "homelab.cps-gpu.github.com/gpu-sharing"
 // does not name the way, so that a change of it changes one plugin and no labels.
 const asCluster = "cluster"
 
-func (s *Spec) sharingName(of Sharing) string {
+func sharingName(s *spec.Spec, of spec.Sharing) string {
 	switch own := s.NVIDIA.Sharing; {
 	case of.Strategy == own.Strategy && of.Replicas == own.Replicas:
 		return asCluster
@@ -90,15 +91,15 @@ func (s *Spec) sharingName(of Sharing) string {
 }
 
 // pluginOptions is how GPUs are to be offered on some nodes.
-func (s *Spec) pluginOptions(sharing Sharing, name string) nvidia.PluginOptions {
-	o := nvidia.PluginOptions{Taints: s.gpuTaints(), Nodes: map[string]string{sharingLabel: name}}
+func pluginOptions(s *spec.Spec, sharing spec.Sharing, name string) nvidia.PluginOptions {
+	o := nvidia.PluginOptions{Taints: gpuTaints(s), Nodes: map[string]string{sharingLabel: name}}
 	if name != asCluster {
 		o.Name = nvidia.PluginName + "-" + name
 	}
 	switch sharing.Strategy {
-	case SharingTimeSlicing:
+	case spec.SharingTimeSlicing:
 		o.Sharing, o.Replicas = nvidia.TimeSlicing, sharing.Replicas
-	case SharingMPS:
+	case spec.SharingMPS:
 		o.Sharing, o.Replicas = nvidia.MPS, sharing.Replicas
 	}
 	return o
@@ -106,7 +107,7 @@ func (s *Spec) pluginOptions(sharing Sharing, name string) nvidia.PluginOptions 
 
 // gpuTaints are those of all nodes with GPUs. They are declared once, in the file;
 // whatever is deployed there tolerates them (failure N5).
-func (s *Spec) gpuTaints() []corev1.Taint {
+func gpuTaints(s *spec.Spec) []corev1.Taint {
 	seen := map[string]bool{}
 	var out []corev1.Taint
 	for _, n := range s.GPUNodes() {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // HostCheck looks whether the hosts can carry what the file says. It changes nothing.
@@ -23,24 +25,24 @@ func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, h
 func (c *Cluster) want(hosts ...string) preflight.Want {
 	s := c.spec
 	if len(hosts) == 0 {
-		hosts = s.proxmoxHosts()
+		hosts = proxmoxHosts(s)
 	}
 	w := preflight.Want{
-		Owner: s.tag(), Grants: s.Grants(c.Proxmox.Version()), Looks: s.LookGrants(), Role: s.RolePrefix(), Addresses: map[netip.Addr]string{},
+		Owner: names.Tag(s), Grants: Grants(s, c.Proxmox.Version()), Looks: LookGrants(s), Role: RolePrefix(s), Addresses: map[netip.Addr]string{},
 		Place:    c.checkCards,
 		Ticket:   s.Proxmox.User == "root@pam", // its password is asked for where no reference is
-		Mappings: func(_, description string) bool { return description == s.ourMapping() },
+		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
 	}
-	if s.installsDriver() {
-		policy := s.driverPolicy("")
+	if installsDriver(s) {
+		policy := driverPolicy(s, "")
 		w.Driver = &policy
-		if s.Image.Template == "" && s.NVIDIA.DriverMode == DriverPrebuilt {
+		if s.Image.Template == "" && s.NVIDIA.DriverMode == spec.DriverPrebuilt {
 			w.Release = s.Image.Release
 		}
 	}
 	for _, host := range hosts {
 		h := preflight.Host{Name: host}
-		for _, u := range s.uses(host) {
+		for _, u := range usesOf(s, host) {
 			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.storage, Content: u.content, Why: u.why})
 		}
 		w.Hosts = append(w.Hosts, h)
@@ -62,7 +64,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 }
 
 // wantVM is what a node asks of its host.
-func (c *Cluster) wantVM(n Node) preflight.VM {
+func (c *Cluster) wantVM(n spec.Node) preflight.VM {
 	spec := c.vm(n, "", "")
 	vm := preflight.VM{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Cores: n.Cores, Memory: spec.Memory, CPUType: n.CPUType,
@@ -74,11 +76,7 @@ func (c *Cluster) wantVM(n Node) preflight.VM {
 			vm.RootOnly[key] = value
 		}
 	}
-	for _, a := range n.GPUs.PCI {
-		if at, err := proxmox.ParsePCIAddress(a.String()); err == nil { // as Load has seen
-			vm.GPUs.PCI = append(vm.GPUs.PCI, at)
-		}
-	}
+	vm.GPUs.PCI = append(vm.GPUs.PCI, n.GPUs.PCI...)
 	return vm
 }
 
@@ -86,7 +84,7 @@ func (c *Cluster) wantVM(n Node) preflight.VM {
 // that it should: then nothing of the hosts is asked for that they do not carry already.
 // Machines that are there twice are an error.
 func (c *Cluster) settled(ctx context.Context) (bool, error) {
-	all, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	all, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {
 		return false, err
 	}
@@ -99,7 +97,7 @@ func (c *Cluster) settled(ctx context.Context) (bool, error) {
 	}
 	for _, n := range c.spec.Machines() {
 		vm := there[n.Name]
-		if !n.External && (!vm.Running || vm.Host != n.Host || vm.Cores != n.Cores || vm.Memory != proxmox.Size(n.Memory)) {
+		if !n.External && (!vm.Running || vm.Host != n.Host || vm.Cores != n.Cores || vm.Memory != n.Memory) {
 			return false, nil
 		}
 	}

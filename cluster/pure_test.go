@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -12,8 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // rowOf is a row of cards, by their places on the bus.
@@ -79,9 +81,9 @@ func TestCardsThatSitTogether(t *testing.T) {
 func TestCardsThatCannotBeHad(t *testing.T) {
 	card := func(i int) proxmox.PCIAddress { return rowOf(8)[i].Address.Whole() }
 	b := func(cards []proxmox.Card) *book {
-		return &book{spec: &Spec{Name: "lab"}, host: "pve1", ledger: &proxmox.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{}}
+		return &book{spec: &spec.Spec{Name: "lab"}, host: "pve1", ledger: &proxmox.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{}}
 	}
-	n := Node{Name: "wk1", Host: "pve1", GPUs: GPURequest{Count: 2}}
+	n := spec.Node{Name: "wk1", Host: "pve1", GPUs: spec.GPURequest{Count: 2}}
 	taken := b(rowOf(4, "AD102 [RTX 4090]"))
 	taken.strangers[card(1)], taken.promised[card(2)], taken.promised[card(3)] = stranger{who: "VM 104 (win11)"}, "wk2", "wk1"
 	n.GPUs.Model = "A100"
@@ -92,12 +94,12 @@ func TestCardsThatCannotBeHad(t *testing.T) {
 	assert.EqualError(t, err, "wk1 asks for 3 GPUs, and host pve1 can give 2: it has 2 in all")
 	_, err = b(nil).choose(n, nil)
 	assert.EqualError(t, err, "wk1 asks for 3 GPUs, and host pve1 can give 0: none is there, or the token may not see them: grant it Sys.Audit on /")
-	n.GPUs = GPURequest{Count: 1, PCI: []PCIAddress{{Bus: 9}}}
+	n.GPUs = spec.GPURequest{Count: 1, PCI: []spec.PCIAddress{{Bus: 9}}}
 	_, err = b(rowOf(1)).choose(n, nil)
 	require.ErrorContains(t, err, "wk1 asks for the GPUs at [")
 	alone := rowOf(1)
 	alone[0].IOMMUGroup = -1
-	n.GPUs = GPURequest{Count: 1}
+	n.GPUs = spec.GPURequest{Count: 1}
 	_, err = b(alone).choose(n, nil)
 	require.ErrorContains(t, err, "0000:01:00.0 no IOMMU group")
 	got, err := b(rowOf(3)).choose(n, []proxmox.GPU{rowOf(3)[2].GPU})
@@ -107,23 +109,23 @@ func TestCardsThatCannotBeHad(t *testing.T) {
 
 func TestWhyTheseCards(t *testing.T) {
 	all := rowOf(6, "A", "A", "B")
-	n := Node{Name: "wk1"}
+	n := spec.Node{Name: "wk1"}
 	for want, cards := range map[string][]int{
 		"0000:01:00: A, the first free one, IOMMU group 0 of its own": {0}, "0000:01:00, 0000:02:00: A, neighbours on the bus, IOMMU groups 0, 1 of their own": {0, 1},
 		"0000:02:00, 0000:03:00: A, B, neighbours on the bus, IOMMU groups 1, 2 of their own":                                                         {1, 2},
 		"0000:01:00, 0000:03:00: A, B, the closest free ones, 1 other lies between them, IOMMU groups 0, 2 of their own":                              {0, 2},
 		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, 2 others lie between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
 	} {
-		b := &book{spec: &Spec{}, ledger: &proxmox.Ledger{Cards: all}}
+		b := &book{spec: &spec.Spec{}, ledger: &proxmox.Ledger{Cards: all}}
 		var its []proxmox.GPU
 		for _, i := range cards {
 			its = append(its, all[i].GPU)
 		}
 		assert.Equal(t, want, b.tell(n, its))
 	}
-	b := &book{spec: &Spec{placed: map[string]string{"wk1": "on pve1, the only host"}}, ledger: &proxmox.Ledger{Cards: all[:1]}}
+	b := &book{spec: &spec.Spec{Placed: map[string]string{"wk1": "on pve1, the only host"}}, ledger: &proxmox.Ledger{Cards: all[:1]}}
 	assert.Equal(t, "0000:01:00: A, the only one, IOMMU group 0 of its own, on pve1, the only host", b.tell(n, []proxmox.GPU{all[0].GPU}))
-	n.GPUs.PCI = []PCIAddress{{Bus: 1}}
+	n.GPUs.PCI = []spec.PCIAddress{{Bus: 1}}
 	assert.Contains(t, b.tell(n, []proxmox.GPU{all[0].GPU}), "named in the file")
 	for name, want := range map[string]string{"AD102": "an AD102", "GA100": "a GA100", "RTX A4000": "an RTX A4000", "Apple": "an Apple", "Tesla": "a Tesla", "H100": "an H100", "Hopper": "a Hopper", "A": "an A", "B": "a B", "": "a ", "8x": "a 8x", "80": "an 80"} {
 		assert.Equal(t, want, withArticle(name))
@@ -132,22 +134,22 @@ func TestWhyTheseCards(t *testing.T) {
 
 // A host takes what it has room for, to the last core, card and byte.
 func TestRoomOnAHost(t *testing.T) {
-	n := Node{Name: "wk1", Cores: 4, Memory: 8 * GiB, GPUs: GPURequest{Count: 2}, OSDisk: OSDisk{DiskOptions{Storage: "a"}}, Disks: []Disk{{DiskOptions: DiskOptions{Storage: "b"}}}}
+	n := spec.Node{Name: "wk1", Cores: 4, Memory: 8 * spec.GiB, GPUs: spec.GPURequest{Count: 2}, OSDisk: spec.OSDisk{DiskOptions: spec.DiskOptions{Storage: "a"}}, Disks: []spec.Disk{{DiskOptions: spec.DiskOptions{Storage: "b"}}}}
 	roomy := func() *room {
 		return &room{host: "pve1", up: true, cpus: 4, memory: 8 * proxmox.GiB, storages: []string{"a", "b"}}
 	}
 	cards := []proxmox.GPU{rowOf(2)[0].GPU, rowOf(2)[1].GPU}
-	p := &placing{spec: &Spec{}, cards: map[string][]proxmox.GPU{"pve1": cards}}
+	p := &placing{spec: &spec.Spec{}, cards: map[string][]proxmox.GPU{"pve1": cards}}
 	assert.Empty(t, p.lacks(roomy(), n))
-	for want, change := range map[string]func(r *room, n *Node){
-		"is down":                 func(r *room, _ *Node) { r.up = false },
-		"has 2 such GPUs free":    func(_ *room, n *Node) { n.GPUs.Count = 3 },
-		"has 0 such GPUs free":    func(_ *room, n *Node) { n.GPUs.Model = "T4" },
-		"has 7GiB of memory left": func(r *room, _ *Node) { r.memory-- },
-		"has 0B of memory left":   func(r *room, _ *Node) { r.memory = -1 },
-		"has 3 CPUs":              func(r *room, _ *Node) { r.cpus = 3 },
-		"has no storage a":        func(r *room, _ *Node) { r.storages = r.storages[1:] },
-		"has no storage b":        func(r *room, _ *Node) { r.storages = r.storages[:1] },
+	for want, change := range map[string]func(r *room, n *spec.Node){
+		"is down":                 func(r *room, _ *spec.Node) { r.up = false },
+		"has 2 such GPUs free":    func(_ *room, n *spec.Node) { n.GPUs.Count = 3 },
+		"has 0 such GPUs free":    func(_ *room, n *spec.Node) { n.GPUs.Model = "T4" },
+		"has 7GiB of memory left": func(r *room, _ *spec.Node) { r.memory-- },
+		"has 0B of memory left":   func(r *room, _ *spec.Node) { r.memory = -1 },
+		"has 3 CPUs":              func(r *room, _ *spec.Node) { r.cpus = 3 },
+		"has no storage a":        func(r *room, _ *spec.Node) { r.storages = r.storages[1:] },
+		"has no storage b":        func(r *room, _ *spec.Node) { r.storages = r.storages[:1] },
 	} {
 		r, other := roomy(), n
 		change(r, &other)
@@ -191,7 +193,7 @@ func TestEntrancesAndPasswords(t *testing.T) {
 		"hub: {hostname: h.lab.example, auth: {kind: native, admins: [ada]}}": "[jupyterhub=http://h.lab.example] []",
 		"hub: {hostname: h.lab.example, auth: dummy}\ntls: {}":                "[jupyterhub=https://h.lab.example] [jupyterhub/hub-homelab/user-password jupyterhub/hub-homelab/admin-password]",
 	} {
-		c := &Cluster{spec: parsed(t, base+more)}
+		c := &Cluster{spec: fileOf(t, base+more)}
 		in, out := []string{}, []string{}
 		for _, e := range c.Entrances() {
 			in = append(in, e.Part+"="+e.URL)
@@ -203,19 +205,10 @@ func TestEntrancesAndPasswords(t *testing.T) {
 		_, on := c.Hub()
 		assert.Equal(t, strings.HasPrefix(more, "hub"), on)
 	}
-	assert.True(t, hidden("x", SecretRef{}).IsZero())
-	ref, err := ParseSecretRef("env:A")
-	require.NoError(t, err)
-	assert.True(t, strings.HasPrefix(hidden("hub.database.url", ref).Reveal(), "postgresql://"))
-	assert.False(t, hidden("x", ref).IsZero())
 }
 
 func TestSmallWords(t *testing.T) {
 	assert.Equal(t, "az09azx", lower("AZ09az-_/x{`@[:"))
-	for in, want := range map[string]string{"a/b": "a b true", "a": "a  false", "/b": " b false", "a/": "a  false", "a/b/c": "a b/c true"} {
-		namespace, name, ok := cutName(in)
-		assert.Equal(t, want, fmt.Sprint(namespace, " ", name, " ", ok), in)
-	}
 	for want, c := range map[string]contents{
 		"": {}, "x.img": {Image: "x.img"}, "K3s v1": {K3s: "v1"}, "K3s v1, driver 580, toolkit 1, on x.img": {Image: "x.img", K3s: "v1", Driver: "580", Toolkit: "1"},
 	} {
@@ -229,33 +222,13 @@ func TestSmallWords(t *testing.T) {
 	for want, o := range map[string]GPUOwner{"104 win11, stopped": {VMID: 104, Name: "win11"}, "104 win11": {VMID: 104, Name: "win11", Running: true}, "104 win11, perhaps": {VMID: 104, Name: "win11", Running: true, Pooled: true}} {
 		assert.Equal(t, want, o.String())
 	}
-	own := &Spec{NVIDIA: NVIDIA{Sharing: Sharing{Strategy: SharingTimeSlicing, Replicas: 4}}}
-	for want, s := range map[string]Sharing{asCluster: {Strategy: SharingTimeSlicing, Replicas: 4}, "time-slicing-2": {Strategy: SharingTimeSlicing, Replicas: 2}, "mps-4": {Strategy: SharingMPS, Replicas: 4}, "none": {Strategy: SharingNone}, "mps": {Strategy: SharingMPS, Replicas: 1}} {
-		assert.Equal(t, want, own.sharingName(s))
+	own := &spec.Spec{NVIDIA: spec.NVIDIA{Sharing: spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 4}}}
+	for want, s := range map[string]spec.Sharing{asCluster: {Strategy: spec.SharingTimeSlicing, Replicas: 4}, "time-slicing-2": {Strategy: spec.SharingTimeSlicing, Replicas: 2}, "mps-4": {Strategy: spec.SharingMPS, Replicas: 4}, "none": {Strategy: spec.SharingNone}, "mps": {Strategy: spec.SharingMPS, Replicas: 1}} {
+		assert.Equal(t, want, sharingName(own, s))
 	}
-	assert.Equal(t, nvidia.MPS, own.pluginOptions(Sharing{Strategy: SharingMPS, Replicas: 3}, "mps-3").Sharing)
-	assert.Equal(t, nvidia.PluginName+"-mps-3", own.pluginOptions(Sharing{Strategy: SharingMPS, Replicas: 3}, "mps-3").Name)
-	assert.Empty(t, own.pluginOptions(Sharing{}, asCluster).Name)
-	for in, want := range map[string]bool{"/": false, "/a": true, "/a/": false, "a": false, "/a//b": false, "/a/./b": false, "/a/../b": false, "/a/..": false, "/a/.": false, "//": false, "/a..b": true, "": false} {
-		assert.Equal(t, want, isCleanPath(in), in)
-	}
-	for in, want := range map[string]bool{"/a /a": true, "/a/b /a": true, "/ab /a": false, " /a": false, "/a/b /": true, "/a /a/b": false, "/a/b /a/": true} {
-		path, mount, _ := strings.Cut(in, " ")
-		assert.Equal(t, want, within(path, mount), in)
-	}
-	for in, want := range map[string]int{"0": 1, "0-3": 4, "0-1,5": 3, "3-3": 1, "3-2": -1, "-1": -1, "a": -1, "1-b": -1, "4095": 1, "4096": -1, "": -1, "0-4095": 4096, "0-4095,0": -1} {
-		all, ok := cpuList(in, ",")
-		assert.Equal(t, want >= 0, ok, in)
-		if ok {
-			assert.Len(t, all, want, in)
-		}
-	}
-	for in, want := range map[string]string{"10.0.0.0/24": "10.0.0.255", "10.0.0.0/23": "10.0.1.255", "10.0.0.128/25": "10.0.0.255", "10.0.0.4/30": "10.0.0.7", "10.0.0.1/32": "10.0.0.1", "fd00::/64": "fd00::ffff:ffff:ffff:ffff"} {
-		assert.Equal(t, want, lastAddr(netip.MustParsePrefix(in)).String())
-	}
-	for in, want := range map[string]bool{"1": true, "65535": true, "65536": false, "0": false, "-1": false, "x": false, "": false} {
-		assert.Equal(t, want, isPort(in), in)
-	}
+	assert.Equal(t, nvidia.MPS, pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Sharing)
+	assert.Equal(t, nvidia.PluginName+"-mps-3", pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Name)
+	assert.Empty(t, pluginOptions(own, spec.Sharing{}, asCluster).Name)
 	for in, want := range map[string]map[string]diskSeen{
 		"a absent": {"a": {}}, "a present ext4 /a kept small\nb present - - no ok": {"a": {present: true, fs: "ext4", at: "/a", kept: true, small: true}, "b": {present: true}}, "a here": nil, "a present ext4": nil, "a b c d e f": nil, "a absent x": nil,
 	} {
@@ -269,65 +242,38 @@ func TestSmallWords(t *testing.T) {
 	}
 }
 
-// A problem of the hub's chart is shown where the file says what it is about.
-func TestWhereTheHubSaysIt(t *testing.T) {
-	profile, share := &rawHubProfile{}, &rawHubShare{}
-	raw := &rawHub{Scratch: &rawHubScratch{}, Auth: &rawHubAuth{}, Quota: &rawHubQuota{}}
-	raw.Profiles = append(raw.Profiles, entry[rawHubProfile]{Name: "gpu", Value: profile})
-	raw.Shared = append(raw.Shared, entry[rawHubShare]{Name: "data", Value: share})
-	r := &resolver{raw: &rawFile{Hub: raw}}
-	for field, want := range map[string]any{
-		"Profiles[gpu].SHM": profile, "Profiles[cpu].SHM": raw, "Shared[data].Path": share, "Shared[x]": raw, "Home.Path": &raw.Home, "Scratch.Path": raw.Scratch, "Database": &raw.Database, "Auth.Kind": raw.Auth, "Cull.Idle": &raw.Cull,
-		"Quota": raw.Quota, "Hostname": raw, "": raw,
-	} {
-		assert.Same(t, want, r.hubField(field), field)
-	}
-	r.raw.Hub = &rawHub{}
-	for _, field := range []string{"Scratch", "Auth", "Quota"} {
-		assert.Same(t, r.raw.Hub, r.hubField(field), field)
-	}
-	assert.Nil(t, apart(nil))
-	assert.Len(t, apart(fmt.Errorf("x")), 1)
-	assert.True(t, slices.Equal([]error{ErrSOPS, ErrInlineSecret}, apart(several{ErrSOPS, ErrInlineSecret})))
-}
-
-type several []error
-
-func (several) Error() string     { return "" }
-func (s several) Unwrap() []error { return s }
-
 // A machine that becomes a template is as large as the host's largest node, and no larger
 // than that takes.
 func TestHowLargeABakeIs(t *testing.T) {
-	node := func(host string, cores int, memory Size, external bool) Node {
-		return Node{Name: "n", Host: host, Cores: cores, Memory: memory, External: external}
+	node := func(host string, cores int, memory spec.Size, external bool) spec.Node {
+		return spec.Node{Name: "n", Host: host, Cores: cores, Memory: memory, External: external}
 	}
-	s := &Spec{Nodes: []Node{node("pve1", 2, 2*GiB, false), node("pve1", 1, 3*GiB, false), node("pve2", 64, 64*GiB, false), node("pve1", 64, 64*GiB, true), node("", 64, 64*GiB, true)}}
-	cores, memory := s.bakeShape("pve1")
-	assert.Equal(t, []any{2, 3 * GiB}, []any{cores, memory})
-	cores, memory = s.bakeShape("pve2")
+	s := &spec.Spec{Nodes: []spec.Node{node("pve1", 2, 2*spec.GiB, false), node("pve1", 1, 3*spec.GiB, false), node("pve2", 64, 64*spec.GiB, false), node("pve1", 64, 64*spec.GiB, true), node("", 64, 64*spec.GiB, true)}}
+	cores, memory := bakeShape(s, "pve1")
+	assert.Equal(t, []any{2, 3 * spec.GiB}, []any{cores, memory})
+	cores, memory = bakeShape(s, "pve2")
 	assert.Equal(t, []any{bakeCores, bakeMemory}, []any{cores, memory})
-	assert.Equal(t, 4*GiB, bakeMemory)
+	assert.Equal(t, 4*spec.GiB, bakeMemory)
 }
 
 // The one pool with GPUs, and whether an agent takes what bears no taint.
 func TestPoolsOfTheFile(t *testing.T) {
-	gpu := func(name, pool string, count int) Node {
-		return Node{Name: name, Pool: pool, Role: Agent, GPUs: GPURequest{Count: count}}
+	gpu := func(name, pool string, count int) spec.Node {
+		return spec.Node{Name: name, Pool: pool, Role: spec.Agent, GPUs: spec.GPURequest{Count: count}}
 	}
-	for want, nodes := range map[string][]Node{
+	for want, nodes := range map[string][]spec.Node{
 		"a": {gpu("1", "a", 1), gpu("2", "a", 1), gpu("3", "b", 0)}, "": {gpu("1", "a", 1), gpu("2", "b", 1)}, "x": {gpu("x", "", 1)},
 	} {
-		assert.Equal(t, want, (&Spec{Nodes: nodes}).onlyGPUPool())
+		assert.Equal(t, want, platform.OnlyGPUPool((&spec.Spec{Nodes: nodes})))
 	}
-	taint := func(effect string) []Taint { return []Taint{{Key: "a", Effect: effect}} }
+	taint := func(effect string) []spec.Taint { return []spec.Taint{{Key: "a", Effect: effect}} }
 	for _, tt := range []struct {
-		node Node
+		node spec.Node
 		want bool
 	}{
-		{Node{Role: Agent}, true}, {Node{Role: Server}, false}, {Node{Role: Agent, Taints: taint("NoSchedule")}, false}, {Node{Role: Agent, Taints: taint("NoExecute")}, false}, {Node{Role: Agent, Taints: taint("PreferNoSchedule")}, true},
+		{spec.Node{Role: spec.Agent}, true}, {spec.Node{Role: spec.Server}, false}, {spec.Node{Role: spec.Agent, Taints: taint("NoSchedule")}, false}, {spec.Node{Role: spec.Agent, Taints: taint("NoExecute")}, false}, {spec.Node{Role: spec.Agent, Taints: taint("PreferNoSchedule")}, true},
 	} {
-		assert.Equal(t, tt.want, (&Spec{Nodes: []Node{tt.node}}).openAgents(), "%+v", tt.node)
+		assert.Equal(t, tt.want, platform.OpenAgents((&spec.Spec{Nodes: []spec.Node{tt.node}})), "%+v", tt.node)
 	}
 }
 
@@ -355,11 +301,11 @@ func TestVolumesThatHoldAPart(t *testing.T) {
 // Whose a card is: a VM's that has it or may get it, a node's that has no VM yet, or another
 // cluster's.
 func TestWhoseACardIs(t *testing.T) {
-	c := &Cluster{spec: &Spec{Name: "lab"}}
+	c := &Cluster{spec: &spec.Spec{Name: "lab"}}
 	mapping := func(id, description string) proxmox.MappingState {
 		return proxmox.MappingState{Mapping: proxmox.Mapping{ID: id, Description: description}}
 	}
-	ledger := &proxmox.Ledger{Mappings: []proxmox.MappingState{mapping("lab_wk1", madeFor+"lab"), mapping("lab_wk2", madeFor+"other"), mapping("their_wk1", madeFor+"their"), mapping("byhand", "mine")}}
+	ledger := &proxmox.Ledger{Mappings: []proxmox.MappingState{mapping("lab_wk1", names.MappingNotePrefix+"lab"), mapping("lab_wk2", names.MappingNotePrefix+"other"), mapping("their_wk1", names.MappingNotePrefix+"their"), mapping("byhand", "mine")}}
 	one, two := []proxmox.PCIAddress{{Bus: 1}}, []proxmox.PCIAddress{{Bus: 2}}
 	claim := func(id int, slot, mapping string, running, template bool, choices ...[]proxmox.PCIAddress) proxmox.Claim {
 		return proxmox.Claim{VMID: id, Name: fmt.Sprint("vm", id), Slot: slot, Mapping: mapping, Running: running, Template: template, Choices: choices}

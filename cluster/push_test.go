@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/secret"
@@ -40,11 +41,11 @@ func TestPushOfATree(t *testing.T) {
 // What the file alone tells of the folder in Git: the parts that go through it, or nothing.
 func TestTreeOfAFile(t *testing.T) {
 	const file = "name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\nhub: {hostname: hub.lab.example, auth: dummy, profiles: {small: {cpu: 1, memory: 2GiB}}}\n"
-	tree, assumed, err := parse(t, file).FleetTree()
+	tree, assumed, err := platform.FleetTree(parse(t, file))
 	require.NoError(t, err)
 	assert.Nil(t, tree)
 	assert.Empty(t, assumed)
-	tree, _, err = parse(t, file+"fleet: {repo: 'https://git.lab.example/gpu.git', username: ada, password: env:GIT_TOKEN}\ncharts: {folder: "+charts(t)+", offline: true, via: {jupyterhub: fleet}}\n").FleetTree()
+	tree, _, err = platform.FleetTree(parse(t, file+"fleet: {repo: 'https://git.lab.example/gpu.git', username: ada, password: env:GIT_TOKEN}\ncharts: {folder: "+charts(t)+", offline: true, via: {jupyterhub: fleet}}\n"))
 	require.NoError(t, err)
 	require.NotEmpty(t, tree)
 	for name := range tree {

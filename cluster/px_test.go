@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // What people lose days to between Proxmox and a running guest (PX1 to PX22), and
@@ -76,7 +76,7 @@ func TestWhatEveryNodeIsMadeOf(t *testing.T) {
 }
 
 // assertSerials checks that a node's further disks have their names as serials (PX17).
-func assertSerials(t *testing.T, vm pvesim.VMState, n cluster.Node) {
+func assertSerials(t *testing.T, vm pvesim.VMState, n spec.Node) {
 	t.Helper()
 	for _, d := range n.Disks {
 		found := false

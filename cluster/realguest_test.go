@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -107,7 +109,7 @@ func newRealWorld(t *testing.T) *realWorld {
 // cluster binds a spec to the world.
 func (w *realWorld) cluster(t *testing.T, yaml string) *Cluster {
 	t.Helper()
-	spec, err := Parse("cluster.yaml", []byte(yaml))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
 	id, token := w.sim.Token()
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{
@@ -239,7 +241,7 @@ WantedBy=multi-user.target`
 
 func (w *realWorld) reboot(t *testing.T, c *Cluster) {
 	t.Helper()
-	vm, err := c.Proxmox.VM(t.Context(), c.spec.tag(), "cp1")
+	vm, err := c.Proxmox.VM(t.Context(), names.Tag(c.spec), "cp1")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Minute, errors.New("the reboot took too long"))
 	defer cancel()

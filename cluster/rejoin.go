@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // forgetTime is how long a Node of a machine that is gone may seem Ready, and etcd
@@ -21,7 +22,7 @@ const forgetTime = 2 * time.Minute
 // cluster, when it was destroyed and nobody told Kubernetes. K3s would refuse the new
 // one, since the name's password and the member of etcd are the old one's; both go
 // with the Node. One that is Ready belongs to somebody, and is kept.
-func (c *Cluster) forgetOld(ctx context.Context, n Node, have k3s.State) error {
+func (c *Cluster) forgetOld(ctx context.Context, n spec.Node, have k3s.State) error {
 	if have.Applied != "" || have.Running() {
 		return nil // this machine may be the Node's
 	}

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // Machines of earlier versions have no marks, and are known by the file's names alone. So a
@@ -19,16 +21,16 @@ import (
 // keep data, or the address that the names of cluster and machine give. A backup of one,
 // restored to look at it, cannot be told from it.
 func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
-	all, err := c.Proxmox.Strays(ctx, c.spec.tag())
+	all, err := c.Proxmox.Strays(ctx, names.Tag(c.spec))
 	return slices.DeleteFunc(all, func(s proxmox.Stray) bool {
-		return s.Template || !s.Unmarked(c.spec.tag()) || c.spec.names(s.Name) || !c.takesBack(s) && !slices.Contains(s.Tags, keepsData)
+		return s.Template || !s.Unmarked(names.Tag(c.spec)) || hasMachine(c.spec, s.Name) || !c.takesBack(s) && !slices.Contains(s.Tags, spec.KeepsData)
 	}), err
 }
 
 // takesBack reports whether a stray would be recognised as ours by a file that names it.
 func (c *Cluster) takesBack(s proxmox.Stray) bool {
-	address := StableMAC(c.spec.Name, s.Name).String()
-	return s.Unmarked(c.spec.tag()) && proxmox.HasMAC(s.NICs, address)
+	address := spec.StableMAC(c.spec.Name, s.Name).String()
+	return s.Unmarked(names.Tag(c.spec)) && proxmox.HasMAC(s.NICs, address)
 }
 
 // unrenamed refuses what would be made beside machines that are unknown: another NFS
@@ -38,7 +40,7 @@ func (c *Cluster) unrenamed(ctx context.Context) error {
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {
 		return err
 	}
@@ -48,29 +50,29 @@ func (c *Cluster) unrenamed(ctx context.Context) error {
 	nfs := c.spec.Platform.Storage.NFS
 	for _, s := range all {
 		switch {
-		case nfs == nil || nfs.VM == nil || !slices.Contains(s.Tags, keepsData) || there(nfs.VM.Name):
+		case nfs == nil || nfs.VM == nil || !slices.Contains(s.Tags, spec.KeepsData) || there(nfs.VM.Name):
 		case !c.takesBack(s):
 			return converge.Permanent(fmt.Errorf("%s carries the tags of this cluster's NFS server, and neither a mark nor the address that an earlier version "+
 				"gave one of that name: it is a copy and not taken back, and %s would begin empty beside it\n"+
-				"  if that is right, as root on %s: %s; its data stays on it as it is, to be copied from it", words(s.Summary), nfs.VM.Name, s.Host, s.Untag(c.spec.tag())))
+				"  if that is right, as root on %s: %s; its data stays on it as it is, to be copied from it", words(s.Summary), nfs.VM.Name, s.Host, s.Untag(names.Tag(c.spec))))
 		default:
 			return converge.Permanent(fmt.Errorf("%s keeps data of this cluster and was made by an earlier version, which gave it no mark, "+
 				"and %s would begin empty in its place: write name: %s under storage.nfs.vm for the next cluster:up, which marks it\n"+
-				"  if its data is not wanted any more, as root on %s: %s", words(s.Summary), nfs.VM.Name, s.Name, s.Host, s.Untag(c.spec.tag())))
+				"  if its data is not wanted any more, as root on %s: %s", words(s.Summary), nfs.VM.Name, s.Name, s.Host, s.Untag(names.Tag(c.spec))))
 		}
 	}
 	all = slices.DeleteFunc(all, func(s proxmox.Stray) bool { return !c.takesBack(s) }) // a copy alone is no cluster
-	if len(all) == 0 || c.spec.serverAmong(vms) {
+	if len(all) == 0 || serverAmong(c.spec, vms) {
 		return nil
 	}
-	var names, commands []string
+	var who, commands []string
 	for _, s := range all {
-		names = append(names, words(s.Summary))
-		commands = append(commands, fmt.Sprintf("\n  on %s: %s", s.Host, s.Untag(c.spec.tag())))
+		who = append(who, words(s.Summary))
+		commands = append(commands, fmt.Sprintf("\n  on %s: %s", s.Host, s.Untag(names.Tag(c.spec))))
 	}
 	return converge.Permanent(fmt.Errorf("none of the file's servers exists, and machines do that an earlier version, which gave no marks, "+
 		"has made for this cluster under other names: %s; a second cluster would be made beside them\n"+
 		"  write those names in the file for one cluster:up, which marks them, or for cluster:down; then rename servers one at a time\n"+
 		"  what is not the cluster's any more, a restored backup perhaps, loses its tag as root%s",
-		strings.Join(names, ", "), strings.Join(commands, "")))
+		strings.Join(who, ", "), strings.Join(commands, "")))
 }

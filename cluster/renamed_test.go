@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // unchanged runs Up, expects it to fail before it changes anything, and returns why.
-func (w *world) unchanged(t testing.TB, spec *cluster.Spec) string {
+func (w *world) unchanged(t testing.TB, file *spec.Spec) string {
 	t.Helper()
 	before, there := w.now(), w.inventory()
-	c := w.cluster(t, spec)
+	c := w.cluster(t, file)
 	defer c.Close()
 	_, err := c.Up().Run(t.Context(), w.listen(t))
 	require.Error(t, err)
@@ -35,8 +35,8 @@ func TestRenamedBeforeMachinesHaveMarks(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
 		text := withServer + "charts: {folder: " + charts(t) + ", offline: true}\n"
-		spec := parse(t, text)
-		w.up(t, spec)
+		file := parse(t, text)
+		w.up(t, file)
 		machines := w.guests()
 		w.unmark(t)
 
@@ -58,8 +58,8 @@ func TestRenamedBeforeMachinesHaveMarks(t *testing.T) {
 		for name, m := range machines {
 			assert.Same(t, m, w.guests()[name])
 		}
-		w.up(t, spec)
-		assert.Empty(t, w.plan(t, spec))
+		w.up(t, file)
+		assert.Empty(t, w.plan(t, file))
 		assert.Equal(t, machines, w.guests(), "as it was, with its marks")
 	})
 }
@@ -69,18 +69,18 @@ func TestAnOldBackupStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		spec := parse(t, duo)
+		file := parse(t, duo)
 		w.sim.AddVM(pvesim.VM{ID: 902, Node: "pve1", Name: "wk9", Running: true, Config: map[string]string{
-			"memory": "1024", "tags": "homelab-duo", "net0": "virtio=" + strings.ToUpper(cluster.StableMAC("duo", "wk9").String()) + ",bridge=vmbr0"}})
+			"memory": "1024", "tags": "homelab-duo", "net0": "virtio=" + strings.ToUpper(spec.StableMAC("duo", "wk9").String()) + ",bridge=vmbr0"}})
 		time.Sleep(time.Minute)
-		why := w.unchanged(t, spec)
+		why := w.unchanged(t, file)
 		assert.Contains(t, why, "VM 902 (wk9) on pve1")
 		assert.Contains(t, why, "on pve1: qm set 902 --delete tags")
 		w.set(t, 902, `{"tags":"looked-at"}`)
-		w.up(t, spec)
+		w.up(t, file)
 		w.set(t, 902, `{"tags":"homelab-duo"}`)
-		assert.Empty(t, w.plan(t, spec))
-		w.up(t, spec)
+		assert.Empty(t, w.plan(t, file))
+		w.up(t, file)
 	})
 }
 
@@ -90,21 +90,21 @@ func TestHalfMadeByAnEarlierVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		spec := parse(t, replace(t, duo, ", gpus: 1", ""))
-		w.up(t, spec)
-		w.byHand(t, spec, "wk1", "destroy")
+		file := parse(t, replace(t, duo, ", gpus: 1", ""))
+		w.up(t, file)
+		w.byHand(t, file, "wk1", "destroy")
 		w.sim.AddVM(pvesim.VM{ID: 901, Node: "pve1", Name: "wk1", Config: map[string]string{
 			"memory": "1024", "tags": "homelab-duo", "description": "Unfinished: this VM is being made for homelab-duo."}})
 		time.Sleep(time.Minute)
-		warnings, errs := w.doubts(t, spec)
+		warnings, errs := w.doubts(t, file)
 		for _, said := range []string{warnings, errs["vm/wk1"]} {
-			assert.Contains(t, said, "is what an earlier version has left that was cut off while it made it")
+			assert.Contains(t, said, "was left by an earlier version that was interrupted while it created the VM")
 			assert.Contains(t, said, "as root on pve1: pvesh get /nodes/pve1/tasks --vmid 901")
 			assert.Contains(t, said, "as root on pve1: qm destroy 901 --purge")
 			assert.NotContains(t, said, "adopt")
 		}
 		w.wipe(t, 901)
-		w.up(t, spec)
+		w.up(t, file)
 	})
 }
 
@@ -114,21 +114,21 @@ func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
 		text := withServer + "charts: {folder: " + charts(t) + ", offline: true}\n"
-		spec := parse(t, text)
+		file := parse(t, text)
 		tags, at := "homelab-files;keeps-data", "net0"
 		address := func(name string) string {
-			return "virtio=" + cluster.StableMAC("files", name).String() + ",bridge=vmbr0"
+			return "virtio=" + spec.StableMAC("files", name).String() + ",bridge=vmbr0"
 		}
 		w.sim.AddVM(pvesim.VM{ID: 901, Node: "pve1", Name: "old", Config: map[string]string{"memory": "1024", "tags": tags, at: address("else")}})
 		time.Sleep(time.Minute)
-		why := w.unchanged(t, spec)
+		why := w.unchanged(t, file)
 		assert.Contains(t, why, "VM 901 (old) on pve1 carries the tags of this cluster's NFS server")
 		assert.Contains(t, why, "files-nfs would begin empty beside it")
 		assert.Contains(t, why, "as root on pve1: qm set 901 --tags 'keeps-data'; its data stays on it")
 		assert.NotContains(t, why, "write name:")
 
 		w.wipe(t, 901)
-		w.up(t, spec)
+		w.up(t, file)
 		for id, x := range map[int]struct{ tags, address string }{
 			902: {tags + ";homelab-files_104_0a0b0c0d", address("b902")}, // a restored backup
 			903: {tags, address("else")},
@@ -137,7 +137,7 @@ func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
 			w.sim.AddVM(pvesim.VM{ID: id, Node: "pve1", Name: fmt.Sprint("b", id), Config: map[string]string{"memory": "1024", "tags": x.tags, at: x.address}})
 		}
 		time.Sleep(time.Minute)
-		warnings, _ := w.doubts(t, spec)
+		warnings, _ := w.doubts(t, file)
 		for _, id := range []int{902, 903} {
 			assert.Contains(t, warnings, fmt.Sprintf("as root on pve1: qm set %d --tags 'keeps-data'", id))
 			assert.NotContains(t, warnings, fmt.Sprintf("name: b%d under storage.nfs.vm", id))

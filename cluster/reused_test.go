@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // killed runs up and kills it at its n-th request that changes something on a host.
-func (w *world) killed(t testing.TB, spec *cluster.Spec, n int, before bool) {
+func (w *world) killed(t testing.TB, spec *spec.Spec, n int, before bool) {
 	t.Helper()
 	ctx, blow := context.WithCancel(t.Context())
 	defer blow()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // rollTime is how long one server may take to be drained, upgraded and back.
@@ -32,7 +33,7 @@ func (c *Cluster) serversFirst(ctx context.Context) error {
 		}
 		var old []string
 		for _, n := range nodes {
-			if spec, ours := c.spec.Node(n.Name); ours && spec.Role == Server && n.Version != c.spec.K3s.Version {
+			if wanted, ours := c.spec.Node(n.Name); ours && wanted.Role == spec.Server && n.Version != c.spec.K3s.Version {
 				old = append(old, fmt.Sprintf("%s runs %s", n.Name, n.Version))
 			}
 		}

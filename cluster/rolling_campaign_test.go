@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // rolling is a change that goes round the workers of eight-a100.
@@ -135,7 +135,7 @@ type round struct {
 	ended sync.WaitGroup
 }
 
-func newRound(t *testing.T, spec *cluster.Spec) *round {
+func newRound(t *testing.T, spec *spec.Spec) *round {
 	x := &round{world: newWorld(t, pvesim.EightA100()), asked: map[hurdle]bool{}, names: &namer{}, stop: make(chan struct{})}
 	x.rule = x.sim.Fail(pvesim.Rule{Times: -1, When: func(r pvesim.Request) bool { x.names.name(r); return false }})
 	x.up(t, spec)
@@ -221,7 +221,7 @@ func (x *round) hurdle(t *testing.T, h hurdle) {
 }
 
 // clear takes away what is in the way, and mends what it has done to a machine.
-func (x *round) clear(t *testing.T, spec *cluster.Spec) {
+func (x *round) clear(t *testing.T, spec *spec.Spec) {
 	h := *x.in
 	x.mu.Lock()
 	x.in = nil
@@ -242,7 +242,7 @@ func (x *round) clear(t *testing.T, spec *cluster.Spec) {
 	require.NoError(t, err)
 }
 
-func (x *round) try(t *testing.T, spec *cluster.Spec) error {
+func (x *round) try(t *testing.T, spec *spec.Spec) error {
 	c := x.cluster(t, spec)
 	defer c.Close()
 	_, err := c.Up().Run(t.Context(), x.listen(t))

@@ -10,28 +10,29 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // takeDown drains a node, does what needs it down, and waits until it is as well as
 // before. None goes while another is away, and whatever fails meanwhile, no other node
 // goes down in this run.
-func (c *Cluster) takeDown(ctx context.Context, n Node, do func(context.Context) error) error {
+func (c *Cluster) takeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	return c.inTurn(ctx, n, c.othersAway, do)
 }
 
 // cycle is takeDown for somebody who has named the node: other agents may be away.
-func (c *Cluster) cycle(ctx context.Context, n Node, do func(context.Context) error) error {
+func (c *Cluster) cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	return c.inTurn(ctx, n, c.serversAway, do)
 }
 
-func (c *Cluster) inTurn(ctx context.Context, n Node, away lookAway, do func(context.Context) error) (err error) {
+func (c *Cluster) inTurn(ctx context.Context, n spec.Node, away lookAway, do func(context.Context) error) (err error) {
 	done, err := c.turnOf(ctx, n, away)
 	if err != nil {
 		return err
 	}
 	defer done()
 	defer func() { c.sick(ctx, err, n.Name) }()
-	if n.Role == FileServer { // mounts are hard: whoever writes waits until it is back
+	if n.Role == spec.FileServer { // mounts are hard: whoever writes waits until it is back
 		return do(ctx)
 	}
 	was, err := c.emptied(ctx, n)
@@ -47,7 +48,7 @@ func (c *Cluster) inTurn(ctx context.Context, n Node, away lookAway, do func(con
 // restartK3s has K3s start anew with other settings, by do. Pods go on meanwhile, so the
 // node keeps them; but settings with which a kubelet does not start are seen only then,
 // so it is one node's turn after the other's here too.
-func (c *Cluster) restartK3s(ctx context.Context, n Node, do func(context.Context) error) (err error) {
+func (c *Cluster) restartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
 	done, err := c.turnOf(ctx, n, c.othersAway)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (c *Cluster) restartK3s(ctx context.Context, n Node, do func(context.Contex
 // heardAgain waits until K3s, started anew, is up and its kubelet has reported that the
 // node is Ready. For forty seconds after its last word Kubernetes believes the one that
 // was there before, so what counts is a report since.
-func (c *Cluster) heardAgain(ctx context.Context, n Node, was *kube.Node) error {
+func (c *Cluster) heardAgain(ctx context.Context, n spec.Node, was *kube.Node) error {
 	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with other settings of K3s"}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		k, err := c.observeK3s(ctx, n)
@@ -97,8 +98,8 @@ func (c *Cluster) heardAgain(ctx context.Context, n Node, was *kube.Node) error 
 }
 
 // backAsBefore waits until a node that was taken down is as well as it was.
-func (c *Cluster) backAsBefore(ctx context.Context, n Node, was *kube.Node) error {
-	if err := c.waitBack(ctx, was); err != nil || n.Role != Server {
+func (c *Cluster) backAsBefore(ctx context.Context, n spec.Node, was *kube.Node) error {
+	if err := c.waitBack(ctx, was); err != nil || n.Role != spec.Server {
 		return err
 	}
 	return c.apiBack(ctx, apiTime)
@@ -106,7 +107,7 @@ func (c *Cluster) backAsBefore(ctx context.Context, n Node, was *kube.Node) erro
 
 // emptied drains a node, and returns what it was before: nil
 // where no cluster knows it.
-func (c *Cluster) emptied(ctx context.Context, n Node) (*kube.Node, error) {
+func (c *Cluster) emptied(ctx context.Context, n spec.Node) (*kube.Node, error) {
 	was, err := c.observeNode(ctx, n.Name)
 	switch {
 	case errors.Is(err, errUnformed):

@@ -11,11 +11,12 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // turnOf is turn for a node that stays up while others are away. Those may need a turn to
 // come back, so it waits for them outside of its own.
-func (c *Cluster) turnOf(ctx context.Context, n Node, away lookAway) (done func(), err error) {
+func (c *Cluster) turnOf(ctx context.Context, n spec.Node, away lookAway) (done func(), err error) {
 	for {
 		if done, err = c.turn(ctx, n.Name); err != nil {
 			return nil, err
@@ -82,16 +83,16 @@ func (v *visit) refuses(nodes ...string) error {
 }
 
 // lone reports whether a node is the only server.
-func (c *Cluster) lone(n Node) bool { return n.Role == Server && len(c.spec.Servers()) == 1 }
+func (c *Cluster) lone(n spec.Node) bool { return n.Role == spec.Server && len(c.spec.Servers()) == 1 }
 
 // lookAway says which others are away that have to be there when a node goes, "" for none.
-type lookAway = func(ctx context.Context, n Node) (others string, err error)
+type lookAway = func(ctx context.Context, n spec.Node) (others string, err error)
 
 // othersAway counts, for an agent that is well itself, every other node of the file that
 // is not Ready or cordoned: of a change that nodes do not bear, one is to fall ill,
 // however often it is tried.
-func (c *Cluster) othersAway(ctx context.Context, n Node) (string, error) {
-	if n.Role != Agent {
+func (c *Cluster) othersAway(ctx context.Context, n spec.Node) (string, error) {
+	if n.Role != spec.Agent {
 		return c.serversAway(ctx, n)
 	}
 	return c.away(ctx, c.missing, n.Name)
@@ -105,12 +106,12 @@ func (c *Cluster) missing(n kube.Node) bool {
 
 // serversAway counts, for a server, the others that the cluster has and that are not
 // Ready: etcd bears that one is away, not two.
-func (c *Cluster) serversAway(ctx context.Context, n Node) (string, error) {
-	if n.Role != Server || c.lone(n) {
+func (c *Cluster) serversAway(ctx context.Context, n spec.Node) (string, error) {
+	if n.Role != spec.Server || c.lone(n) {
 		return "", nil
 	}
 	return c.away(ctx, func(other kube.Node) bool {
-		return other.Name != n.Name && other.Role == string(Server) && !other.Ready
+		return other.Name != n.Name && other.Role == string(spec.Server) && !other.Ready
 	})
 }
 
@@ -148,7 +149,7 @@ func (c *Cluster) away(ctx context.Context, is func(kube.Node) bool, going ...st
 }
 
 // waitAway waits until nobody is away any more.
-func (c *Cluster) waitAway(ctx context.Context, n Node, away lookAway) error {
+func (c *Cluster) waitAway(ctx context.Context, n spec.Node, away lookAway) error {
 	rule := wait.Rule{
 		What: n.Name + " is not taken down while another node is away", Limit: bootTime + readyTime,
 		Late: n.Name + " stays up: not every other node was well",

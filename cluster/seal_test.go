@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // booted are files as an Ubuntu 24.04 cloud image has them after its first boot; stay are
@@ -104,30 +106,30 @@ func TestScriptsPassShellcheck(t *testing.T) {
 
 // What a template is called, and what makes it another one.
 func TestTemplateNames(t *testing.T) {
-	name := func(change func(*Spec)) string {
-		s, err := Load("../examples/one-gpu/cluster.yaml")
+	name := func(change func(*spec.Spec)) string {
+		s, err := clusterfile.Load("../examples/one-gpu/cluster.yaml")
 		require.NoError(t, err)
 		change(s)
-		out, err := s.describeTemplate("pve1", nvidia.Recipe{Driver: nvidia.Driver{Branch: 580, Flavour: nvidia.Open}})
+		out, err := describeTemplate(s, "pve1", nvidia.Recipe{Driver: nvidia.Driver{Branch: 580, Flavour: nvidia.Open}})
 		require.NoError(t, err)
 		return out.name
 	}
-	now := name(func(*Spec) {})
+	now := name(func(*spec.Spec) {})
 	var lines []string
-	for what, change := range map[string]func(*Spec){
-		"as it is":            func(*Spec) {},
-		"another image":       func(s *Spec) { s.Image.SHA256 = strings.Repeat("1", 64) },
-		"another K3s":         func(s *Spec) { s.K3s.Version = "v1.36.6+k3s1" },
-		"K3s from a folder":   func(s *Spec) { s.K3s.AirgapDir = "/srv/k3s" },
-		"secure boot":         func(s *Spec) { s.Image.SecureBoot = true },
-		"one package more":    func(s *Spec) { s.Guest.Packages = []string{"htop"} },
-		"the image elsewhere": func(s *Spec) { s.Image.URL = "https://mirror.example/noble.img" },
-		"a mirror": func(s *Spec) {
+	for what, change := range map[string]func(*spec.Spec){
+		"as it is":            func(*spec.Spec) {},
+		"another image":       func(s *spec.Spec) { s.Image.SHA256 = strings.Repeat("1", 64) },
+		"another K3s":         func(s *spec.Spec) { s.K3s.Version = "v1.36.6+k3s1" },
+		"K3s from a folder":   func(s *spec.Spec) { s.K3s.AirgapDir = "/srv/k3s" },
+		"secure boot":         func(s *spec.Spec) { s.Image.SecureBoot = true },
+		"one package more":    func(s *spec.Spec) { s.Guest.Packages = []string{"htop"} },
+		"the image elsewhere": func(s *spec.Spec) { s.Image.URL = "https://mirror.example/noble.img" },
+		"a mirror": func(s *spec.Spec) {
 			s.Guest.APTMirror, s.Guest.APTProxy = "http://mirror.example/ubuntu", "http://proxy.example:3142"
 		},
-		"another storage": func(s *Spec) { s.Image.TemplateStorage, s.Image.ImageStorage = "tank", "tank" },
-		"one node more":   func(s *Spec) { s.Nodes = append(slices.Clone(s.Nodes), Node{Name: "more", Host: "pve1"}) },
-		"a file more":     func(s *Spec) { s.Guest.Files = []File{{Path: "/etc/motd"}} },
+		"another storage": func(s *spec.Spec) { s.Image.TemplateStorage, s.Image.ImageStorage = "tank", "tank" },
+		"one node more":   func(s *spec.Spec) { s.Nodes = append(slices.Clone(s.Nodes), spec.Node{Name: "more", Host: "pve1"}) },
+		"a file more":     func(s *spec.Spec) { s.Guest.Files = []spec.File{{Path: "/etc/motd"}} },
 	} {
 		got := name(change)
 		verdict := "another template"
@@ -139,7 +141,7 @@ func TestTemplateNames(t *testing.T) {
 	slices.Sort(lines)
 	got := "name: " + now + "\n" + strings.Join(lines, "\n") + "\n"
 	const golden = "testdata/template.txt"
-	if *update {
+	if *rewrite {
 		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(golden)

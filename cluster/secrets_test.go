@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // wire keeps what goes over connections in both directions, but for the header that
@@ -109,7 +109,7 @@ func TestLeaksAreFound(t *testing.T) {
 }
 
 // secrets are all those of a run, by name.
-func (w *world) secrets(t testing.TB, spec *cluster.Spec) map[string]string {
+func (w *world) secrets(t testing.TB, spec *spec.Spec) map[string]string {
 	t.Helper()
 	read := func(node, name string) string {
 		b, err := w.guests()[node].Disk().ReadFile(name)

@@ -9,8 +9,10 @@ import (
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // isoContent is what Proxmox calls a volume that may be put into a CD drive.
@@ -30,10 +32,10 @@ const anyKey = "ssh-ed25519 (any)"
 
 // seed renders a node's first boot, once: the file does not change under us, and
 // many steps ask for the seed's name.
-func (c *Cluster) seed(n Node) (seed, error) { return c.seeds[n.Name]() }
+func (c *Cluster) seed(n spec.Node) (seed, error) { return c.seeds[n.Name]() }
 
-func (c *Cluster) renderSeed(n Node) (seed, error) {
-	digest, err := c.spec.seedDigest(n, []string{anyKey})
+func (c *Cluster) renderSeed(n spec.Node) (seed, error) {
+	digest, err := seedDigest(c.spec, n, []string{anyKey})
 	if err != nil {
 		return seed{}, err
 	}
@@ -41,22 +43,22 @@ func (c *Cluster) renderSeed(n Node) (seed, error) {
 	if err != nil {
 		return seed{}, err
 	}
-	sd := seed{file: c.spec.nodeSeedFile(n.Name, digest, keysDigest(c.authorizedKeys())), iso: iso}
+	sd := seed{file: names.NodeSeed(c.spec, n.Name, digest, keysDigest(c.authorizedKeys())), iso: iso}
 	for _, keys := range c.earlierKeys() {
-		digest, err := c.spec.seedDigest(n, keys)
+		digest, err := seedDigest(c.spec, n, keys)
 		if err != nil {
 			return seed{}, err
 		}
-		sd.earlier = append(sd.earlier, c.spec.seedFile(n.Name, digest))
+		sd.earlier = append(sd.earlier, names.Seed(c.spec, n.Name, digest))
 	}
 	return sd, nil
 }
 
-func renderer(n Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
+func renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
 	switch n.Role {
-	case Agent:
+	case spec.Agent:
 		return cloudinit.RenderWorker
-	case FileServer:
+	case spec.FileServer:
 		return cloudinit.RenderPlain
 	}
 	return cloudinit.RenderServer
@@ -65,8 +67,8 @@ func renderer(n Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
 // seedDigest is that of a node's first boot with those keys, which was all of its seed's
 // name once. That the agent comes first ([cloudinit.Machine.AgentFirst], see seedAs) is not
 // in it: machines from before are no others for that.
-func (s *Spec) seedDigest(n Node, keys []string) (string, error) {
-	doc, err := renderer(n)(s.machine(n, keys))
+func seedDigest(s *spec.Spec, n spec.Node, keys []string) (string, error) {
+	doc, err := renderer(n)(cloudMachine(s, n, keys))
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +100,7 @@ func (c *Cluster) authorizedKeys() []string {
 		keys = append(keys, ssh.AuthorizedKey(s.PublicKey()))
 	}
 	if c.TokenKey != nil {
-		keys = append(keys, ssh.AuthorizedKey(c.TokenKey.PublicKey())+" "+c.spec.tokenNote())
+		keys = append(keys, ssh.AuthorizedKey(c.TokenKey.PublicKey())+" "+tokenNote(c.spec))
 	}
 	return distinct(keys)
 }
@@ -136,7 +138,7 @@ type seeded struct {
 
 // seedStep uploads what a node is told at first boot. A machine that lives keeps what it
 // was told; anew is for one that is about to be made, whatever lives now.
-func (c *Cluster) seedStep(n Node, anew bool) *converge.Resource[seeded] {
+func (c *Cluster) seedStep(n spec.Node, anew bool) *converge.Resource[seeded] {
 	storage := c.spec.Image.SeedStorage
 	return &converge.Resource[seeded]{
 		ID:      "seed/" + n.Name,
@@ -148,7 +150,7 @@ func (c *Cluster) seedStep(n Node, anew bool) *converge.Resource[seeded] {
 			case s.lives: // what becomes of the VM can be looked at, and is for its own step to say
 				return drift.Diff{{Want: "another first-boot ISO on " + storage, Effect: drift.Update}}
 			}
-			return drift.Diff{{Want: "first-boot ISO on " + storage, Effect: drift.Create, Note: c.spec.placed[n.Name]}}
+			return drift.Diff{{Want: "first-boot ISO on " + storage, Effect: drift.Create, Note: c.spec.Placed[n.Name]}}
 		},
 		Apply: func(ctx context.Context, s seeded) error {
 			sd, err := c.seed(n)
@@ -171,7 +173,7 @@ func (c *Cluster) seedStep(n Node, anew bool) *converge.Resource[seeded] {
 	}
 }
 
-func (c *Cluster) lookForSeed(ctx context.Context, n Node, anew bool) (seeded, error) {
+func (c *Cluster) lookForSeed(ctx context.Context, n spec.Node, anew bool) (seeded, error) {
 	sd, err := c.seed(n)
 	if err != nil {
 		return seeded{}, err
@@ -186,7 +188,7 @@ func (c *Cluster) lookForSeed(ctx context.Context, n Node, anew bool) (seeded, e
 	if have := there(sd.file); have || anew {
 		return seeded{file: sd.file, there: have}, nil
 	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return seeded{}, err
 	}
@@ -210,7 +212,7 @@ func bornWith(vm *proxmox.VM) string {
 
 // asBorn leaves a machine with the seed of its first boot where only the keys differ
 // that may log in. A file server keeps its own in any case: nothing makes it anew.
-func (c *Cluster) asBorn(n Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
+func (c *Cluster) asBorn(n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
 	born := bornWith(vm)
 	if born == "" || n.Adopt {
 		return spec
@@ -223,11 +225,11 @@ func (c *Cluster) asBorn(n Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VM
 
 // sameBirth reports whether a machine that was born with a seed is what the file asks
 // for, but perhaps for the keys.
-func (c *Cluster) sameBirth(n Node, sd seed, born string) bool {
+func (c *Cluster) sameBirth(n spec.Node, sd seed, born string) bool {
 	content, keys := seedParts(born)
 	want, _ := seedParts(sd.file)
 	switch {
-	case n.Role == FileServer, born == sd.file, slices.Contains(sd.earlier, born):
+	case n.Role == spec.FileServer, born == sd.file, slices.Contains(sd.earlier, born):
 		return true
 	case keys != "":
 		return content == want
@@ -245,9 +247,9 @@ func seedParts(file string) (content, keys string) {
 // the file, which needs it: Proxmox starts none whose drive holds an ISO that is gone.
 func (c *Cluster) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool, error) {
 	parts := strings.Split(v.Name(), "_") // as ownsFile has seen
-	if k.nothing || !c.spec.names(parts[2]) {
+	if k.nothing || !hasMachine(c.spec, parts[2]) {
 		return false, nil
 	}
-	vm, err := c.Proxmox.VM(ctx, c.spec.tag(), parts[2])
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), parts[2])
 	return vm != nil && proxmox.Volume{ID: vm.Seed}.Name() == v.Name(), err
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // TestSeedsDoNotChangeByThemselves holds the digests of first boots. A VM is what its
@@ -20,17 +22,17 @@ func TestSeedsDoNotChangeByThemselves(t *testing.T) {
 	keys := []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHVzZWQgaW4gdGVzdHMgYW5kIG5vd2hlcmUgZWxzZSE= test"}
 	var got strings.Builder
 	for _, example := range []string{"eight-a100", "one-gpu", "mixed-hosts"} {
-		spec, err := Load("../examples/" + example + "/cluster.yaml")
+		file, err := clusterfile.Load("../examples/" + example + "/cluster.yaml")
 		require.NoError(t, err)
-		for _, n := range spec.Nodes {
+		for _, n := range file.Nodes {
 			if n.External {
 				continue
 			}
 			render := cloudinit.RenderServer
-			if n.Role == Agent {
+			if n.Role == spec.Agent {
 				render = cloudinit.RenderWorker
 			}
-			doc, err := render(spec.machine(n, keys))
+			doc, err := render(cloudMachine(file, n, keys))
 			require.NoError(t, err)
 			digest, err := doc.Digest()
 			require.NoError(t, err)
@@ -38,7 +40,7 @@ func TestSeedsDoNotChangeByThemselves(t *testing.T) {
 		}
 	}
 	const golden = "testdata/seeds.txt"
-	if *update {
+	if *rewrite {
 		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
 	}
 	want, err := os.ReadFile(golden)

@@ -1,12 +1,14 @@
 package cluster
 
+import "github.com/cps-gpu/homelab/internal/names"
+
 // EarlierSeed is what the first versions would have called the seed of a node, of which
 // the keys were a part; for tests outside of this package.
 func (c *Cluster) EarlierSeed(node string) (string, error) {
 	for _, n := range c.spec.Machines() {
 		if n.Name == node {
-			digest, err := c.spec.seedDigest(n, c.authorizedKeys())
-			return c.spec.seedFile(node, digest), err
+			digest, err := seedDigest(c.spec, n, c.authorizedKeys())
+			return names.Seed(c.spec, node, digest), err
 		}
 	}
 	return "", errNoServer
@@ -27,7 +29,7 @@ func (c *Cluster) Seed(node string) (string, error) {
 func (c *Cluster) EarlierISO(node string) ([]byte, error) {
 	for _, n := range c.spec.Machines() {
 		if n.Name == node {
-			doc, err := renderer(n)(c.spec.machine(n, c.authorizedKeys()))
+			doc, err := renderer(n)(cloudMachine(c.spec, n, c.authorizedKeys()))
 			if err != nil {
 				return nil, err
 			}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -80,12 +81,12 @@ func (c *Cluster) sparesTwins(ctx context.Context, host string, volumes []proxmo
 // provenSeeds looks which seeds the machines of ours have in their drives, and returns those
 // that the file makes.
 func (c *Cluster) provenSeeds(ctx context.Context) (map[string]bool, error) {
-	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {
 		return nil, err
 	}
 	for _, seen := range vms {
-		vm, err := c.Proxmox.Listed(ctx, c.spec.tag(), seen)
+		vm, err := c.Proxmox.Listed(ctx, names.Tag(c.spec), seen)
 		if err != nil {
 			return nil, err
 		}

@@ -6,40 +6,42 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // recognise tells pve how machines look that earlier versions have made, which have no
 // mark: the interface has the address that the file, or the cluster's name, gives it. What
 // the file does not name is not recognised, so that no backup of a machine that was
 // removed long ago, restored to look at it, is removed once more.
-func (s *Spec) recognise(pve *proxmox.Client) {
+func recognise(s *spec.Spec, pve *proxmox.Client) {
 	addresses := map[string]string{}
 	for _, n := range s.Machines() {
 		if !n.External {
 			addresses[n.Name] = n.MAC.String()
 		}
 	}
-	pve.Recognise(s.tag(), func(name string) string {
+	pve.Recognise(names.Tag(s), func(name string) string {
 		// A template of any file: clones have other addresses, and nobody works in it.
-		if host, baked := s.bakedFor(name); baked {
-			return s.bakeMAC(host).String()
+		if host, baked := bakedFor(s, name); baked {
+			return bakeMAC(s, host).String()
 		}
 		return addresses[name]
 	})
 }
 
 // bakedFor returns the host in the name of a baked template.
-func (s *Spec) bakedFor(name string) (host string, baked bool) {
-	tail, baked := strings.CutPrefix(name, s.Name+bakedInfix)
+func bakedFor(s *spec.Spec, name string) (host string, baked bool) {
+	tail, baked := strings.CutPrefix(name, s.Name+names.TemplateInfix)
 	at := strings.LastIndex(tail, "-")
 	return tail[:max(at, 0)], baked && at > 0
 }
 
 // ours are the VMIDs of the machines and templates of this cluster.
 func (c *Cluster) ours(ctx context.Context) (map[int]bool, error) {
-	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	out := make(map[int]bool, len(vms))
 	for _, vm := range vms {
 		out[vm.VMID] = true
@@ -54,11 +56,11 @@ func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
-	all, err := c.Proxmox.Strays(ctx, c.spec.tag())
+	all, err := c.Proxmox.Strays(ctx, names.Tag(c.spec))
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	ours, err := c.Proxmox.VMs(ctx, c.spec.tag())
+	ours, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {
 		return nil, err
 	}
@@ -78,21 +80,21 @@ func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
 		name = "without a name"
 	}
 	seen := fmt.Sprintf("VM %d (%s) on %s has the tag %s and is not ours: it %s. Nothing here changes, stops or destroys it",
-		s.VMID, name, s.Host, c.spec.tag(), s.Why)
+		s.VMID, name, s.Host, names.Tag(c.spec), s.Why)
 	for _, g := range s.GPUs {
 		seen += fmt.Sprintf("; its %s takes a GPU of %s when it starts (qm set %d --delete %s)", g.Slot, g.Mapping, s.VMID, g.Slot)
 	}
-	cure := fmt.Sprintf("not to hear of it any more, as root on %s: %s", s.Host, s.Untag(c.spec.tag()))
+	cure := fmt.Sprintf("not to hear of it any more, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
 	switch {
 	case s.Clear() != "":
 		cure = s.Clear()
 	case there || s.Template:
-	case slices.Contains(s.Tags, keepsData) && !c.takesBack(s):
+	case slices.Contains(s.Tags, spec.KeepsData) && !c.takesBack(s):
 		cure = fmt.Sprintf("it is a copy of an NFS server and not taken back under any name; its data stays on it as it is, also without the tag: "+
-			"copy from it what is wanted. So that it is not spoken of any more, as root on %s: %s", s.Host, s.Untag(c.spec.tag()))
-	case slices.Contains(s.Tags, keepsData):
+			"copy from it what is wanted. So that it is not spoken of any more, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
+	case slices.Contains(s.Tags, spec.KeepsData):
 		cure = fmt.Sprintf("if it is this cluster's NFS server: name: %s under storage.nfs.vm, and cluster:up takes it back with its data; else %s", s.Name, cure)
-	case c.spec.names(s.Name):
+	case hasMachine(c.spec, s.Name):
 		cure = fmt.Sprintf("if it is to be the node %s: adopt: true there; else rename it, or %s", s.Name, cure)
 	default:
 		cure = fmt.Sprintf("if it is this cluster's and to go: destroy it in Proxmox; %s", cure)

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // mark is the tag by which a machine is known as the owner's: written here once more, as
@@ -66,7 +66,7 @@ func (w *world) strangers(from int) []string {
 }
 
 // doubts looks at everything and returns what is no error, and what is one.
-func (w *world) doubts(t testing.TB, spec *cluster.Spec) (warnings string, errs map[string]string) {
+func (w *world) doubts(t testing.TB, spec *spec.Spec) (warnings string, errs map[string]string) {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
@@ -142,7 +142,7 @@ func TestCopiesAreLeftAlone(t *testing.T) {
 		w.up(t, changed)
 		assert.Contains(t, w.vm(t, "gpu1").Config["description"], "changed")
 		assert.Equal(t, strangers, w.strangers(900))
-		require.ErrorContains(t, w.verb(t, changed, replaced(t.Context(), "gpu1", true)), "are all called gpu1 and are not ours")
+		require.ErrorContains(t, w.verb(t, changed, replaced(t.Context(), "gpu1", true)), "are all called gpu1 and do not belong to the cluster")
 		assert.Equal(t, strangers, w.strangers(900))
 		assert.Empty(t, w.plan(t, changed))
 
@@ -285,18 +285,18 @@ func TestRestoredMachinesOfAnEarlierVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		spec := parse(t, lab(example(t, "one-gpu")))
-		w.up(t, spec)
+		file := parse(t, lab(example(t, "one-gpu")))
+		w.up(t, file)
 		w.unmark(t)
 		w.sim.Restore(w.sim.Backup(w.vm(t, "gpu1").ID), 901, false)
 		w.sim.AddVM(pvesim.VM{ID: 902, Node: "pve1", Name: "wk9", Running: true, Config: map[string]string{
-			"memory": "1024", "tags": "homelab-one-gpu", "net0": "virtio=" + cluster.StableMAC("one-gpu", "wk9").String() + ",bridge=vmbr0"}})
+			"memory": "1024", "tags": "homelab-one-gpu", "net0": "virtio=" + spec.StableMAC("one-gpu", "wk9").String() + ",bridge=vmbr0"}})
 		time.Sleep(time.Minute)
-		warnings, errs := w.doubts(t, spec)
+		warnings, errs := w.doubts(t, file)
 		assert.Contains(t, errs["vm/gpu1"], "carries the tag homelab-one-gpu without a mark of its own")
 		assert.Contains(t, warnings, "VM 902 (wk9) on pve1 has the tag homelab-one-gpu and is not ours")
 		strangers := w.strangers(900)
-		c := w.cluster(t, spec)
+		c := w.cluster(t, file)
 		report, err := c.Up().Run(t.Context(), w.listen(t))
 		require.Error(t, err)
 		step, _ := report.Of("vm/server1")
@@ -308,10 +308,10 @@ func TestRestoredMachinesOfAnEarlierVersion(t *testing.T) {
 		w.retag(t, 901, "looked-at")
 		user, token := w.sim.Token()
 		require.Equal(t, 200, request(t, w.sim.Client(), "PUT", "/nodes/pve1/qemu/901/config", user+"="+token, `{"delete":"hostpci0"}`))
-		w.up(t, spec)
+		w.up(t, file)
 		assert.Contains(t, w.vm(t, "gpu1").Config["tags"], fmt.Sprintf("homelab-one-gpu_%d_", worker))
 		strangers = w.strangers(900)
-		w.down(t, spec)
+		w.down(t, file)
 		assert.Equal(t, strangers, w.strangers(900))
 	})
 }

@@ -11,9 +11,11 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/distro"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 //go:embed seal.sh
@@ -41,24 +43,24 @@ func (c *Cluster) templateHosts() []string {
 // template describes a host's template. Its name carries the digest of all that
 // goes into it, so a changed input is another template.
 func (c *Cluster) template(ctx context.Context, host string) (template, error) {
-	driver, err := c.driverFor(ctx, host, nvidia.DriverState{System: c.spec.distro().ID})
+	driver, err := c.driverFor(ctx, host, nvidia.DriverState{System: distroOf(c.spec).ID})
 	if err != nil {
 		return template{}, err
 	}
-	return c.spec.describeTemplate(host, driver)
+	return describeTemplate(c.spec, host, driver)
 }
 
 // describeTemplate is the pure part of template. What does not end up in the clones is
 // no part of the name: where the image and the packages were fetched from, where the
 // template is kept, which address it had.
-func (s *Spec) describeTemplate(host string, driver nvidia.Recipe) (template, error) {
+func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template, error) {
 	t := template{host: host, driver: driver, holds: contents{
-		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: s.bakedPackages(), K3s: s.bakedK3s(),
+		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: bakedPackages(s), K3s: bakedK3s(s),
 	}}
 	if driver.Branch != 0 {
 		t.holds.Driver, t.holds.Toolkit = driver.String(), nvidia.ToolkitVersion
 	}
-	doc, err := cloudinit.RenderTemplate(cloudinit.Bake{Hostname: bakeName, InstanceID: bakeName, Packages: t.holds.Packages})
+	doc, err := cloudinit.RenderTemplate(cloudinit.Bake{Hostname: names.Bake, InstanceID: names.Bake, Packages: t.holds.Packages})
 	if err != nil {
 		return t, err
 	}
@@ -76,14 +78,14 @@ func (s *Spec) describeTemplate(host string, driver nvidia.Recipe) (template, er
 		release = r.URL(r.Images())
 	}
 	inputs := fmt.Sprintln(digest, image, s.Image.SecureBoot, release, t.holds.Driver, t.holds.Toolkit)
-	t.name = s.templateName(host, cloudinit.Digest([]byte(inputs), []byte(sealScript)))
+	t.name = names.Template(s, host, cloudinit.Digest([]byte(inputs), []byte(sealScript)))
 	return t, nil
 }
 
 // bakedPackages are what K3s and its storage want of a machine, and what the file
 // names for every node: then no first boot needs a mirror.
-func (s *Spec) bakedPackages() []string {
-	packages := slices.Concat(basePackages(), s.distro().Packages, s.hostNeeds().Packages, s.Guest.Packages)
+func bakedPackages(s *spec.Spec) []string {
+	packages := slices.Concat(basePackages(), distroOf(s).Packages, hostNeeds(s).Packages, s.Guest.Packages)
 	slices.Sort(packages)
 	return slices.Compact(packages)
 }
@@ -93,7 +95,7 @@ func (s *Spec) bakedPackages() []string {
 // is installed stays, unless the file names another.
 func (c *Cluster) driverFor(ctx context.Context, host string, seen nvidia.DriverState) (nvidia.Recipe, error) {
 	s := c.spec
-	if !s.installsDriver() {
+	if !installsDriver(s) {
 		return nvidia.Recipe{}, nil
 	}
 	var ids []nvidia.PCIID
@@ -118,7 +120,7 @@ func (c *Cluster) driverFor(ctx context.Context, host string, seen nvidia.Driver
 	if len(ids) == 0 {
 		return nvidia.Recipe{}, nil
 	}
-	policy := s.driverPolicy(installed(seen))
+	policy := driverPolicy(s, installed(seen))
 	if d, known := distro.ByID(seen.System); known { // which a node that was taken over may have another of
 		policy.System = d.Name
 	}
@@ -157,8 +159,8 @@ func (c *Cluster) allotted(ctx context.Context, host string) ([]nvidia.PCIID, er
 }
 
 // driverPolicy is what the file says of the driver.
-func (s *Spec) driverPolicy(installed string) nvidia.Policy {
-	p := nvidia.Policy{Installed: installed, System: s.Image.Distribution, Build: s.NVIDIA.DriverMode == DriverDKMS}
+func driverPolicy(s *spec.Spec, installed string) nvidia.Policy {
+	p := nvidia.Policy{Installed: installed, System: s.Image.Distribution, Build: s.NVIDIA.DriverMode == spec.DriverDKMS}
 	if s.NVIDIA.Branch != "auto" {
 		p.Branch = s.NVIDIA.Branch
 	}
@@ -169,15 +171,15 @@ func (s *Spec) driverPolicy(installed string) nvidia.Policy {
 }
 
 // installsDriver reports whether we put the driver onto nodes.
-func (s *Spec) installsDriver() bool {
-	return s.NVIDIA.DriverMode == DriverPrebuilt || s.NVIDIA.DriverMode == DriverDKMS
+func installsDriver(s *spec.Spec) bool {
+	return s.NVIDIA.DriverMode == spec.DriverPrebuilt || s.NVIDIA.DriverMode == spec.DriverDKMS
 }
 
 // basePackages are what K3s and its storage want of a machine, beside the agent.
 func basePackages() []string { return []string{"nfs-common", "open-iscsi", "curl"} }
 
 // distro is the distribution of the machines that we make.
-func (s *Spec) distro() distro.Distro { return distro.Named(s.Image.Distribution) }
+func distroOf(s *spec.Spec) distro.Distro { return distro.Named(s.Image.Distribution) }
 
 // templateSeen is a host's template, nil when it is not there, and whether a machine
 // is to be cloned from it.
@@ -207,7 +209,7 @@ func (c *Cluster) templateStep(host string) converge.Step {
 				return templateSeen{}, err
 			}
 			name = t.name
-			vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+			vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 			seen, there := templateSeen{}, map[string]bool{}
 			for i, vm := range vms {
 				there[vm.Name] = true
@@ -215,7 +217,7 @@ func (c *Cluster) templateStep(host string) converge.Step {
 					seen.vm = &vms[i]
 				}
 			}
-			_, seen.wanted = c.spec.missing(host, there)
+			_, seen.wanted = missingNode(c.spec, host, there)
 			if err == nil && seen.wanted && seen.vm == nil {
 				seen.stale = c.staleBakes(host, vms)
 			}
@@ -257,7 +259,7 @@ func (c *Cluster) templateStep(host string) converge.Step {
 			if err != nil {
 				return err
 			}
-			vm, err := c.Proxmox.VM(ctx, c.spec.tag(), t.name)
+			vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), t.name)
 			if err != nil {
 				return err
 			}
@@ -272,7 +274,7 @@ func (c *Cluster) staleBakes(host string, vms []proxmox.Summary) []proxmox.Summa
 }
 
 // cloned adds to a node's spec which template it is cloned from, if it is not there.
-func (c *Cluster) cloned(ctx context.Context, n Node, spec proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
+func (c *Cluster) cloned(ctx context.Context, n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
 	if c.spec.Image.Template == "" {
 		t, err := c.template(ctx, n.Host)
 		spec.Template = t.name
@@ -290,11 +292,11 @@ func (c *Cluster) cloned(ctx context.Context, n Node, spec proxmox.VMSpec, vm *p
 }
 
 // missing returns the first node of a host that has no machine yet.
-func (s *Spec) missing(host string, there map[string]bool) (Node, bool) {
+func missingNode(s *spec.Spec, host string, there map[string]bool) (spec.Node, bool) {
 	all := s.Machines()
-	i := slices.IndexFunc(all, func(n Node) bool { return !n.External && n.Host == host && !there[n.Name] })
+	i := slices.IndexFunc(all, func(n spec.Node) bool { return !n.External && n.Host == host && !there[n.Name] })
 	if i < 0 {
-		return Node{}, false
+		return spec.Node{}, false
 	}
 	return all[i], true
 }

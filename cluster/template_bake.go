@@ -11,23 +11,24 @@ import (
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // The machine in which a template is baked; clones get a name and a shape of their own.
 const (
-	bakeName   = "template"
 	bakeCores  = 4 // at most, as all that is done there is to unpack packages
-	bakeMemory = 4 * GiB
+	bakeMemory = 4 * spec.GiB
 )
 
 // bakeShape is the size of the machine on a host: no larger than the largest node
 // there, for Proxmox starts no VM with more cores than its host has, and what the
 // nodes ask for was looked at before.
-func (s *Spec) bakeShape(host string) (cores int, memory Size) {
+func bakeShape(s *spec.Spec, host string) (cores int, memory spec.Size) {
 	for _, n := range s.Machines() {
 		if !n.External && n.Host == host {
 			cores, memory = max(cores, n.Cores), max(memory, n.Memory)
@@ -60,12 +61,12 @@ func (c *Cluster) bake(ctx context.Context, t template, vm *proxmox.VM) (err err
 // the drive stays, and so does one that another's VM has in its own.
 func (c *Cluster) dropSeed(ctx context.Context, host, id string) error {
 	seed := proxmox.Volume{ID: id, Content: isoContent}
-	if !c.spec.ownsBake(seed.Name()) {
+	if !names.OwnsBake(c.spec, seed.Name()) {
 		progress.Say(ctx, "%s on %s stays: it is not the seed that the template was baked with", id, host)
 		return nil
 	}
 	all := []rest{{host: host, volumes: []proxmox.Volume{seed}}}
-	if err := c.spare(ctx, all, c.spec.tag()); err != nil {
+	if err := c.spare(ctx, all, names.Tag(c.spec)); err != nil {
 		return err
 	}
 	return c.clear(ctx, all)
@@ -84,7 +85,7 @@ func (c *Cluster) bakeSealed(ctx context.Context, t template, found *proxmox.VM)
 		if interrupted, err = c.Proxmox.Started(ctx, found); err != nil {
 			return nil, err
 		}
-		if cores, memory := c.spec.bakeShape(t.host); !interrupted && (found.Cores != cores || found.Memory != proxmox.Size(memory)) {
+		if cores, memory := bakeShape(c.spec, t.host); !interrupted && (found.Cores != cores || found.Memory != memory) {
 			progress.Say(ctx, "making %s anew: it never ran, and the nodes have another size now", found)
 			if err := c.wreck(ctx, found); err != nil {
 				return nil, err
@@ -156,11 +157,11 @@ func (c *Cluster) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*prox
 	}
 	s := c.spec
 	// Hosts may share the storage, and each takes its own away.
-	file := s.seedFile(bakeName, cloudinit.Digest([]byte(t.host), []byte(digest)))
+	file := names.Seed(s, names.Bake, cloudinit.Digest([]byte(t.host), []byte(digest)))
 	if vm != nil && vm.Seed != "" {
 		file = proxmox.Volume{ID: vm.Seed}.Name()
 	}
-	if !s.ownsBake(file) { // somebody has put it in: the machine has it or has not, it is not made
+	if !names.OwnsBake(s, file) { // somebody has put it in: the machine has it or has not, it is not made
 		return vm, nil
 	}
 	if id, err := c.Proxmox.ISOVolume(ctx, t.host, s.Image.SeedStorage, file); err != nil {
@@ -183,40 +184,40 @@ func (c *Cluster) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*prox
 // bakeNode is the node in whose place the machine is while a template is baked: the
 // first of the host that is not there yet. Its address cannot be in use, since it is
 // cloned from this very template, and its network is one that reaches what nodes need.
-func (c *Cluster) bakeNode(ctx context.Context, host string) (Node, error) {
-	vms, err := c.Proxmox.VMs(ctx, c.spec.tag())
+func (c *Cluster) bakeNode(ctx context.Context, host string) (spec.Node, error) {
+	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {
-		return Node{}, err
+		return spec.Node{}, err
 	}
 	there := map[string]bool{}
 	for _, vm := range vms {
 		there[vm.Name] = true
 	}
-	if n, ok := c.spec.missing(host, there); ok {
+	if n, ok := missingNode(c.spec, host, there); ok {
 		return n, nil
 	}
 	// A half-made template is finished, whether anybody waits for it or not. It has
 	// its seed; only one that was lost is made anew.
 	for _, n := range c.spec.Machines() {
 		if !n.External && n.Host == host {
-			return Node{Name: n.Name, Network: n.Network}, nil
+			return spec.Node{Name: n.Name, Network: n.Network}, nil
 		}
 	}
-	return Node{}, fmt.Errorf("no node of the file is on %s", host)
+	return spec.Node{}, fmt.Errorf("no node of the file is on %s", host)
 }
 
 // bakeMAC is the address of the interface of the machine, by which its seed finds it.
 // No node's name has a blank in it.
-func (s *Spec) bakeMAC(host string) MAC { return StableMAC(s.Name, "template "+host) }
+func bakeMAC(s *spec.Spec, host string) spec.MAC { return spec.StableMAC(s.Name, "template "+host) }
 
 // bakeSeed is what the machine is told: as little as possible, for it is reached
 // through the guest agent.
-func (c *Cluster) bakeSeed(t template, n Node) (cloudinit.NoCloud, error) {
+func (c *Cluster) bakeSeed(t template, n spec.Node) (cloudinit.NoCloud, error) {
 	s := c.spec
 	b := cloudinit.Bake{
-		Hostname: bakeName, InstanceID: bakeName, Packages: t.holds.Packages,
-		APTMirror: s.Guest.APTMirror, APTSecurity: s.aptSecurity(), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy,
-		MAC: s.bakeMAC(t.host).String(), Address: n.Address, DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
+		Hostname: names.Bake, InstanceID: names.Bake, Packages: t.holds.Packages,
+		APTMirror: s.Guest.APTMirror, APTSecurity: aptSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy,
+		MAC: bakeMAC(s, t.host).String(), Address: n.Address, DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 	}
 	if !n.DHCP() {
 		b.Gateway = n.Network.Gateway
@@ -224,10 +225,10 @@ func (c *Cluster) bakeSeed(t template, n Node) (cloudinit.NoCloud, error) {
 	return cloudinit.RenderTemplate(b)
 }
 
-func (c *Cluster) createBakeVM(ctx context.Context, t template, n Node, seed string) (*proxmox.VM, error) {
+func (c *Cluster) createBakeVM(ctx context.Context, t template, n spec.Node, seed string) (*proxmox.VM, error) {
 	s := c.spec
 	image, err := c.Proxmox.FetchImage(ctx, t.host, s.Image.ImageStorage, proxmox.Image{
-		URL: s.Image.URL, SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, FileName: s.imageFile(),
+		URL: s.Image.URL, SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, FileName: names.Image(s),
 	})
 	if err != nil {
 		return nil, err
@@ -235,11 +236,11 @@ func (c *Cluster) createBakeVM(ctx context.Context, t template, n Node, seed str
 	progress.Say(ctx, "importing the image")
 	holds := t.holds
 	holds.Made = today()
-	cores, memory := s.bakeShape(t.host)
+	cores, memory := bakeShape(s, t.host)
 	return c.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
-		Name: t.name, Host: t.host, Owner: s.tag(), Cores: cores, Memory: proxmox.Size(memory),
+		Name: t.name, Host: t.host, Owner: names.Tag(s), Cores: cores, Memory: memory,
 		Image: image, Storage: s.TemplateStorage(t.host), SecureBoot: s.Image.SecureBoot, Seed: seed,
-		NICs:        []proxmox.NIC{{Bridge: n.Network.Bridge, MAC: s.bakeMAC(t.host).String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU}},
+		NICs:        []proxmox.NIC{{Bridge: n.Network.Bridge, MAC: bakeMAC(s, t.host).String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU}},
 		Description: holds.describe(s.Name),
 	})
 }
@@ -264,7 +265,7 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 			return err
 		}
 	}
-	if c.spec.bakedK3s() == "" {
+	if bakedK3s(c.spec) == "" {
 		return nil
 	}
 	_, err := k3s.Install(ctx, guest, c.release())
@@ -292,17 +293,17 @@ func (c *Cluster) bakeHint(vm *proxmox.VM) string {
 		bridge = vm.NICs[0].Bridge
 	}
 	all := c.spec.Machines()
-	if i := slices.IndexFunc(all, func(n Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
+	if i := slices.IndexFunc(all, func(n spec.Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
 		address = "the address of a node that is not there yet, such as " + all[i].Address.String()
 	}
-	mirror := cmp.Or(c.spec.Guest.APTMirror, c.spec.distro().Mirror)
+	mirror := cmp.Or(c.spec.Guest.APTMirror, distroOf(c.spec).Mirror)
 	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+
 		"Look at its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
 }
 
 // bakedK3s is the version of K3s in the template. Without internet there is none:
 // the files go to each node over SSH, which the guest agent is too narrow for.
-func (s *Spec) bakedK3s() string {
+func bakedK3s(s *spec.Spec) string {
 	if s.K3s.AirgapDir != "" {
 		return ""
 	}

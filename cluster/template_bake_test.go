@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // little is a cluster for a host with two CPUs.
@@ -29,7 +29,7 @@ nodes:
 `
 
 // fails brings the world to what spec says, within an hour, and returns the error.
-func (w *world) fails(t testing.TB, spec *cluster.Spec) error {
+func (w *world) fails(t testing.TB, spec *spec.Spec) error {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()

@@ -17,13 +17,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // internet can be switched off, and counts what was asked of it.
@@ -177,7 +177,7 @@ func TestUnfitTemplates(t *testing.T) {
 }
 
 // refused expects an error before anything was changed.
-func (w *world) refused(t testing.TB, spec *cluster.Spec, want string) {
+func (w *world) refused(t testing.TB, spec *spec.Spec, want string) {
 	t.Helper()
 	before := w.now()
 	c := w.cluster(t, spec)
@@ -340,7 +340,7 @@ func TestStagesOfABake(t *testing.T) {
 }
 
 // templates lists the templates as template:list does.
-func (w *world) templates(t testing.TB, spec *cluster.Spec) []string {
+func (w *world) templates(t testing.TB, spec *spec.Spec) []string {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
@@ -354,7 +354,7 @@ func (w *world) templates(t testing.TB, spec *cluster.Spec) []string {
 }
 
 // prune removes what nothing needs and returns the plan for it.
-func (w *world) prune(t testing.TB, spec *cluster.Spec) []string {
+func (w *world) prune(t testing.TB, spec *spec.Spec) []string {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()

@@ -17,6 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // prick refuses a request as Proxmox does.
@@ -44,8 +45,8 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		look   func(ctx context.Context, c *Cluster) error
 		spares []string // requests whose refusal does not fail it
 	}{
-		"hosts are chosen":                {host: AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placed(ctx, c.spec, c.Proxmox)) }},
-		"hosts are chosen, with patience": {host: AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(Place(ctx, c.spec, c.Proxmox)) }},
+		"hosts are chosen":                {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placed(ctx, c.spec, c.Proxmox)) }},
+		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(Place(ctx, c.spec, c.Proxmox)) }},
 		"templates are listed": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
 			all, err := c.Templates(ctx)
 			if err == nil && (len(all) != 1 || all[0].State != TemplateTheirs || !slices.Equal(all[0].Nodes, []string{"clone"})) {
@@ -105,14 +106,14 @@ func thornyHosts(t *testing.T, host string) (*Cluster, *thorns, func()) {
 	id, token := sim.Token()
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way}})
 	require.NoError(t, err)
-	spec := parsed(t, strings.ReplaceAll(thornsHosts, "HOST", host))
-	c := &Cluster{spec: spec}
-	if host != AnyHost {
+	file := fileOf(t, strings.ReplaceAll(thornsHosts, "HOST", host))
+	c := &Cluster{spec: file}
+	if host != spec.AnyHost {
 		private, _, err := ssh.GenerateKey()
 		require.NoError(t, err)
 		signer, err := ssh.ParseSigner(private)
 		require.NoError(t, err)
-		c, err = New(spec, Backend{Dir: t.TempDir(), Proxmox: pve, Signers: []ssh.Signer{signer}})
+		c, err = New(file, Backend{Dir: t.TempDir(), Proxmox: pve, Signers: []ssh.Signer{signer}})
 		require.NoError(t, err)
 	}
 	c.Proxmox = pve

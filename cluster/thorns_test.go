@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -72,7 +73,7 @@ func thorny(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *thorns) {
 	t.Setenv("GIT_TOKEN", "correct horse battery")
 	charts, err := filepath.Abs("../lab/charts")
 	require.NoError(t, err)
-	c, err := New(parsed(t, text+"charts: {folder: "+charts+", offline: true, via: {jupyterhub: fleet}}\n"), Backend{Dir: t.TempDir(),
+	c, err := New(fileOf(t, text+"charts: {folder: "+charts+", offline: true, via: {jupyterhub: fleet}}\n"), Backend{Dir: t.TempDir(),
 		Dial:    func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") },
 		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") }})
 	require.NoError(t, err)
@@ -88,11 +89,11 @@ func thorny(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *thorns) {
 	return c, sim, way
 }
 
-func pieceOf(t *testing.T, c *Cluster, name string) piece {
+func pieceOf(t *testing.T, c *Cluster, name string) platform.Piece {
 	t.Helper()
 	all, err := c.platformParts()
 	require.NoError(t, err)
-	i := slices.IndexFunc(all, func(p piece) bool { return p.Name == name })
+	i := slices.IndexFunc(all, func(p platform.Piece) bool { return p.Name == name })
 	require.GreaterOrEqual(t, i, 0, name)
 	return all[i]
 }
@@ -112,13 +113,13 @@ func fleetKinds() string {
 // Every request of a step that Kubernetes refuses fails the step, and it says with what.
 func TestKubernetesRefusesAStep(t *testing.T) {
 	const node = "{apiVersion: v1, kind: Node, metadata: {name: a}, spec: {unschedulable: true}}"
-	of := func(name string) piece { return piece{Part: chart.Part{Name: name}} }
+	of := func(name string) platform.Piece { return platform.Piece{Part: chart.Part{Name: name}} }
 	for name, tt := range map[string]thornCase{
 		"a password is read": {there: "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=}}", step: func(ctx context.Context, c *Cluster) error {
 			return second(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
 		}},
 		"objects are looked at": {step: func(ctx context.Context, c *Cluster) error {
-			return second(c.objectsStep(pieceOf(t, c, gitops)).Observe(ctx))
+			return second(c.objectsStep(pieceOf(t, c, platform.GitOps)).Observe(ctx))
 		}},
 		"a chart is looked at": {step: func(ctx context.Context, c *Cluster) error {
 			return second(c.chartStep(pieceOf(t, c, "nfs")).Observe(ctx))
@@ -140,7 +141,7 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 			return c.settleNode(ctx, "a", c.marks(n))
 		}},
 		"objects are made": {there: "{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}", step: func(ctx context.Context, c *Cluster) error {
-			return c.objectsStep(pieceOf(t, c, gitops)).Apply(ctx, objectsSeen{part: pieceOf(t, c, gitops)})
+			return c.objectsStep(pieceOf(t, c, platform.GitOps)).Apply(ctx, objectsSeen{part: pieceOf(t, c, platform.GitOps)})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { tt.run(t) })
@@ -156,9 +157,11 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 	released := old
 	released.Release = "old"
 	for name, step := range map[string]func(ctx context.Context, c *Cluster) error{
-		"a part is retired":                     func(ctx context.Context, c *Cluster) error { return c.retirePart(ctx, old) },
-		"a release is retired":                  func(ctx context.Context, c *Cluster) error { return c.retirePart(ctx, released) },
-		"a part is superseded":                  func(ctx context.Context, c *Cluster) error { return c.supersede(ctx, piece{replaces: []string{"old"}}) },
+		"a part is retired":    func(ctx context.Context, c *Cluster) error { return c.retirePart(ctx, old) },
+		"a release is retired": func(ctx context.Context, c *Cluster) error { return c.retirePart(ctx, released) },
+		"a part is superseded": func(ctx context.Context, c *Cluster) error {
+			return c.supersede(ctx, platform.Piece{Replaces: []string{"old"}})
+		},
 		"a part is handed over":                 func(ctx context.Context, c *Cluster) error { return c.handOver(ctx, old) },
 		"a part without Secrets is handed over": func(ctx context.Context, c *Cluster) error { return c.handOver(ctx, record{Part: "old"}) },
 		"leftovers are looked for":              func(ctx context.Context, c *Cluster) error { return second(c.leftoversStep().Observe(ctx)) },

@@ -24,7 +24,7 @@ func TestACertificateThatIsThere(t *testing.T) {
 		defer w.close()
 		ca := filepath.Join(w.dir, "ca.pem")
 		require.NoError(t, os.WriteFile(ca, []byte("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"), 0o600))
-		text := platform(t, "one-gpu", strings.Replace(smallPlatform, "tls: self-signed", "tls: {source: secret, secret: certs/wild, ca: "+ca+"}", 1)+
+		text := withPlatform(t, "one-gpu", strings.Replace(smallPlatform, "tls: self-signed", "tls: {source: secret, secret: certs/wild, ca: "+ca+"}", 1)+
 			"\nmonitoring: {hostname: grafana.lab.example}\n")
 		spec := parse(t, text)
 		_, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))

@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // machineIDFile is what systemd, and DHCP clients after it, know a machine by.
@@ -59,7 +60,7 @@ func (t *twins) known(node string) bool {
 }
 
 // unlike returns an error when a node that has booted is the double of another.
-func (c *Cluster) unlike(ctx context.Context, n Node) error {
+func (c *Cluster) unlike(ctx context.Context, n spec.Node) error {
 	if n.External || c.visit(ctx).twins.known(n.Name) {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // refs are steps by the name of the node, or host, that they are about.
@@ -73,18 +74,18 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 		if n.GPUs.Count > 0 {
 			needs = append(needs, up.Add(c.gpusStep(n), removed))
 		}
-		if n.Role != Server {
+		if n.Role != spec.Server {
 			needs = append(needs, servers...)
 		}
 		vm := up.Add(c.vmStep(n), needs...)
-		if n.Role == Server {
+		if n.Role == spec.Server {
 			servers = append(servers, vm)
 		}
 		booted[n.Name] = up.Add(c.guestStep(n), vm)
-		if c.spec.hasPassword(n) {
+		if hasPassword(c.spec, n) {
 			up.Add(c.passwordStep(n), booted[n.Name])
 		}
-		if len(n.mounted()) > 0 { // before pods can ask for what is on them
+		if len(mountedDisks(n)) > 0 { // before pods can ask for what is on them
 			booted[n.Name] = up.Add(c.disksStep(n), booted[n.Name])
 		}
 	}
@@ -95,7 +96,7 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 // waits for it.
 func (c *Cluster) fileServer(up *converge.Graph, booted refs) (exported []*converge.Ref) {
 	for _, n := range c.spec.Machines() {
-		if n.Role == FileServer {
+		if n.Role == spec.FileServer {
 			exported = append(exported, up.Add(c.exportStep(n), booted[n.Name]))
 		}
 	}
@@ -140,7 +141,7 @@ func (c *Cluster) join(up *converge.Graph, ready refs) (joined refs, api *conver
 // before it runs.
 func (c *Cluster) network(up *converge.Graph, kubeconfig *converge.Ref) *converge.Ref {
 	for _, p := range c.pieces() {
-		if p.network {
+		if p.Network {
 			kubeconfig = c.partSteps(up, p, ground{api: kubeconfig}, nil)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // GPUResult is how one GPU of one node did.
@@ -70,7 +71,7 @@ type verified struct {
 	problem error
 }
 
-func (v *Verification) step(n Node) *converge.Resource[verified] {
+func (v *Verification) step(n spec.Node) *converge.Resource[verified] {
 	return &converge.Resource[verified]{
 		ID:      "verify/" + n.Name,
 		Observe: func(ctx context.Context) (verified, error) { return v.observe(ctx, n) },
@@ -100,24 +101,24 @@ func (v *Verification) step(n Node) *converge.Resource[verified] {
 // verifies is how many GPUs a node's Job asks for: all of them, at once. Where they
 // are shared it is one share, since the device plugin refuses to give a pod two,
 // which may be of one GPU.
-func verifies(n Node) int {
-	if n.GPUs.Sharing.shared() {
+func verifies(n spec.Node) int {
+	if n.GPUs.Sharing.Shared() {
 		return 1
 	}
 	return n.GPUs.Count
 }
 
-func asks(n Node) string {
-	if n.GPUs.Sharing.shared() {
+func asks(n spec.Node) string {
+	if n.GPUs.Sharing.Shared() {
 		return "one share of a GPU"
 	}
 	return fmt.Sprintf("%d GPUs", n.GPUs.Count)
 }
 
 // note is what the result of a node's Job does not prove.
-func note(n Node) string {
+func note(n spec.Node) string {
 	s := n.GPUs.Sharing
-	if !s.shared() {
+	if !s.Shared() {
 		return ""
 	}
 	text := fmt.Sprintf("one of %d shares (%s)", n.GPUs.Count*s.Replicas, s.Strategy)
@@ -131,13 +132,13 @@ func note(n Node) string {
 // pulled.
 const verifyTime = 12 * time.Minute
 
-func (v *Verification) objects(n Node) []runtime.Object {
-	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: v.cluster.spec.gpuTaints()})
+func (v *Verification) objects(n spec.Node) []runtime.Object {
+	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: gpuTaints(v.cluster.spec)})
 }
 
 // observe looks at a node's Job. One that has ended badly is an error that waiting
 // does not mend.
-func (v *Verification) observe(ctx context.Context, n Node) (verified, error) {
+func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, error) {
 	client, err := v.cluster.kube(ctx)
 	if err != nil {
 		return verified{}, err
@@ -182,7 +183,7 @@ func takesPods(ctx context.Context, client *kube.Client, name string) error {
 }
 
 // verdict is what is wrong with a Job that has ended, nil when all is well.
-func (s verified) verdict(n Node) error {
+func (s verified) verdict(n spec.Node) error {
 	var errs []error
 	for _, r := range s.results {
 		if !r.Passed {
@@ -203,7 +204,7 @@ func (s verified) verdict(n Node) error {
 
 // busy adds to why a Job does not start who holds the GPUs that it waits for, itself
 // not counted.
-func (v *Verification) busy(ctx context.Context, client *kube.Client, n Node, reason string) string {
+func (v *Verification) busy(ctx context.Context, client *kube.Client, n spec.Node, reason string) string {
 	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
 	if err != nil {
 		return reason

@@ -15,10 +15,11 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // verify runs GPUVerify.
-func (w *world) verify(t testing.TB, spec *cluster.Spec) ([]cluster.GPUResult, *converge.Report, error) {
+func (w *world) verify(t testing.TB, spec *spec.Spec) ([]cluster.GPUResult, *converge.Report, error) {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()

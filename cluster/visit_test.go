@@ -66,7 +66,7 @@ func TestAFirstBootSaysWhatItDoes(t *testing.T) {
 		}
 		assert.Contains(t, w.output.String(), "first boot: running → done [Setting up linux-image (1 of 300)]")
 		assert.Contains(t, w.output.String(), "the guest has not sent anything over its network yet")
-		assert.Contains(t, w.output.String(), "the guest has its network up, and still boots or installs")
+		assert.Contains(t, w.output.String(), "the guest's network is up, and it still boots or installs")
 	})
 }
 

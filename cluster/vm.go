@@ -8,11 +8,13 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // vmStep makes a node's VM and keeps it in shape.
-func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
+func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 	// What a VM was cloned from does not show in it, so a look needs no template.
 	want := func(template string) (proxmox.VMSpec, error) {
 		sd, err := c.seed(n)
@@ -21,7 +23,7 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "vm/" + n.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
-			vm, err := c.Proxmox.VM(ctx, c.spec.tag(), n.Name)
+			vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 			if err != nil {
 				return nil, err
 			}
@@ -36,7 +38,7 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 			}
 			c.met(ctx, n.Name).absent.Store(true)
 			// A copy that has its name is not for us to take, and none is made beside it.
-			return nil, converge.Permanent(c.Proxmox.Conflict(ctx, c.spec.tag(), n.Name))
+			return nil, converge.Permanent(c.Proxmox.Conflict(ctx, names.Tag(c.spec), n.Name))
 		},
 		Diff: func(vm *proxmox.VM) drift.Diff {
 			spec, err := want("")
@@ -66,8 +68,8 @@ func (c *Cluster) vmStep(n Node) *converge.Resource[*proxmox.VM] {
 
 // shape brings a VM to its spec. One that must stop for that is drained first, and
 // only one at a time is down.
-func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *proxmox.VM) error {
-	switch diff := spec.Diff(vm); {
+func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) error {
+	switch diff := to.Diff(vm); {
 	case vm == nil:
 		// Whatever was known of a machine of this name is of another one.
 		if err := c.hosts.Store(c.guests[n.Name].addr); err != nil {
@@ -76,7 +78,7 @@ func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *pr
 		if err := c.hosts.Flush(); err != nil { // not even a run that dies may leave that
 			return err
 		}
-	case diff.Effect() == drift.Replace && n.Role == FileServer:
+	case diff.Effect() == drift.Replace && n.Role == spec.FileServer:
 		return converge.Permanent(fmt.Errorf("%s cannot become what the file asks while it lives: %s\n"+
 			"  it holds data, so nothing makes it anew: write in the file what it was, or move its data by hand", n.Name, replaced(diff)))
 	case diff.Effect() == drift.Replace:
@@ -87,8 +89,8 @@ func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *pr
 			if err := c.letGo(ctx, n, diff, vm); err != nil {
 				return err
 			}
-			shape := func() error { return c.Proxmox.Shape(ctx, spec, vm) }
-			if len(spec.GPUs) > len(vm.GPUs) {
+			shape := func() error { return c.Proxmox.Shape(ctx, to, vm) }
+			if len(to.GPUs) > len(vm.GPUs) {
 				return c.moreCards(ctx, n, shape)
 			}
 			return shape()
@@ -98,7 +100,7 @@ func (c *Cluster) shape(ctx context.Context, n Node, spec proxmox.VMSpec, vm *pr
 			return err
 		}
 	}
-	return c.Proxmox.Shape(ctx, spec, vm)
+	return c.Proxmox.Shape(ctx, to, vm)
 }
 
 // replaced keeps of a diff what calls for a replacement.

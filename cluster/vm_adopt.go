@@ -10,14 +10,16 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/distro"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // adoptable returns the VM of a node that somebody else has made, for its differences
 // to be shown and closed: the first of them are our tag and its mark. One that is not a fit is
 // refused with all the reasons, and not touched.
-func (c *Cluster) adoptable(ctx context.Context, n Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
-	vm, err := c.Proxmox.Namesake(ctx, c.spec.tag(), n.Name)
+func (c *Cluster) adoptable(ctx context.Context, n spec.Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
+	vm, err := c.Proxmox.Namesake(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -35,15 +37,15 @@ func (c *Cluster) adoptable(ctx context.Context, n Node, want func(string) (prox
 }
 
 // unfit says why a VM cannot become a node as it is.
-func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, spec proxmox.VMSpec) []string {
+func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) []string {
 	var reasons []string
-	for _, f := range spec.Diff(vm) {
+	for _, f := range to.Diff(vm) {
 		if f.Effect == drift.Replace {
 			reasons = append(reasons, f.String())
 		}
 	}
 	for _, tag := range vm.Tags {
-		if strings.HasPrefix(tag, tagPrefix) && tag != c.spec.tag() && !c.spec.ownsMark(tag) {
+		if strings.HasPrefix(tag, names.TagPrefix) && tag != names.Tag(c.spec) && !names.IsMark(c.spec, tag) {
 			reasons = append(reasons, "it carries the tag "+tag+": it is another cluster's")
 		}
 	}
@@ -67,9 +69,9 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, spec proxmox.VMSpec
 	switch {
 	case !known:
 		return []string{fmt.Sprintf("its system is %q, and nodes run %s", osID(string(release)), strings.Join(distro.Names(), " or "))}
-	case len(spec.GPUs) > 0 && c.spec.NVIDIA.DriverMode == DriverPrebuilt && !os.Prebuilt.There():
+	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.There():
 		return []string{fmt.Sprintf("its system is %s, whose archive has no driver that is built for its kernels: write nvidia.driver.mode: dkms", os.Title)}
-	case len(spec.GPUs) > 0 && c.spec.NVIDIA.DriverMode == DriverDKMS && vm.SecureBoot:
+	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverDKMS && vm.SecureBoot:
 		return []string{secureBootOn(vm.String())}
 	}
 	return nil

@@ -44,7 +44,7 @@ func TestAdopt(t *testing.T) {
 
 		before := w.now()
 		_, err := w.cluster(t, parse(t, oneDisk)).Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "does not carry the tag homelab-disks: it is not ours and stays as it is")
+		require.ErrorContains(t, err, "does not carry the tag homelab-disks: the cluster does not own it, so it is not changed")
 		assert.Empty(t, before.changes().Proxmox)
 
 		adopting := oneDisk + "nodes: {wk1: {adopt: true, onboot: false}}\n"
@@ -73,7 +73,7 @@ func TestAdoptNoFit(t *testing.T) {
 		reason string
 	}{
 		"another cluster's": {func(t *testing.T, w *world) { w.forget(t, "wk1", "homelab-other") }, "it carries the tag homelab-other: it is another cluster's"},
-		"not there":         {func(t *testing.T, w *world) { w.configure(t, "wk1", "name", "renamed") }, "there is no VM wk1 that could be taken over"},
+		"not there":         {func(t *testing.T, w *world) { w.configure(t, "wk1", "name", "renamed") }, "VM wk1 that could be taken over"},
 		"off": {func(t *testing.T, w *world) {
 			w.byHand(t, parse(t, oneDisk), "wk1", "stop")
 			w.forget(t, "wk1", "theirs")

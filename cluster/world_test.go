@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/kube"
@@ -28,6 +29,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // world is a simulated site: hosts, guests, Kubernetes. Everything is real but the
@@ -84,13 +86,13 @@ func (w *world) close() {
 
 // cluster binds a spec to the world, as a new command would: nothing is remembered
 // but the files in dir.
-func (w *world) cluster(t testing.TB, spec *cluster.Spec) *cluster.Cluster {
+func (w *world) cluster(t testing.TB, spec *spec.Spec) *cluster.Cluster {
 	t.Helper()
 	return w.clusterOver(t, spec, w.sim.Client().Transport)
 }
 
 // clusterOver is cluster with a way to Proxmox of one's own.
-func (w *world) clusterOver(t testing.TB, spec *cluster.Spec, way http.RoundTripper) *cluster.Cluster {
+func (w *world) clusterOver(t testing.TB, spec *spec.Spec, way http.RoundTripper) *cluster.Cluster {
 	t.Helper()
 	if w.tap != nil {
 		way = w.tap(way)
@@ -141,7 +143,7 @@ func (w *world) listen(t testing.TB) func(converge.Event) {
 }
 
 // up runs Up and expects it to work.
-func (w *world) up(t testing.TB, spec *cluster.Spec) *converge.Report {
+func (w *world) up(t testing.TB, spec *spec.Spec) *converge.Report {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
@@ -154,7 +156,7 @@ func (w *world) up(t testing.TB, spec *cluster.Spec) *converge.Report {
 }
 
 // plan looks and returns what is not as asked, as "step: difference".
-func (w *world) plan(t testing.TB, spec *cluster.Spec) []string {
+func (w *world) plan(t testing.TB, spec *spec.Spec) []string {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
@@ -207,9 +209,9 @@ func (w *world) kubeMutations() []string {
 	return out
 }
 
-func parse(t testing.TB, yaml string) *cluster.Spec {
+func parse(t testing.TB, yaml string) *spec.Spec {
 	t.Helper()
-	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
 	return spec
 }

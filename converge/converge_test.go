@@ -301,7 +301,7 @@ func TestPlanReportsFailuresToLook(t *testing.T) {
 	plan, err := g.Plan(t.Context())
 	require.NoError(t, err)
 	assert.EqualError(t, plan.Err(), "bad: 403")
-	assert.Equal(t, "bad could not be looked at", plan.Items[1].Because)
+	assert.Equal(t, "bad could not be checked", plan.Items[1].Because)
 }
 
 func TestGraphMistakes(t *testing.T) {

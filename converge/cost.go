@@ -13,12 +13,12 @@ type CostKind string
 const (
 	Destroys CostKind = "destroy" // what is on it is gone afterwards
 	Stops    CostKind = "stop"    // it is away for a while, and comes back
-	Enters   CostKind = "enter"   // whoever runs this gets a login there, and had none
+	Enters   CostKind = "enter"   // this run gets a login there that it did not have
 )
 
-// Cost is what closing a difference costs people, beyond the time of the run.
+// Cost is what a change costs people, apart from the time of the run.
 type Cost struct {
-	Machine string   `json:"machine"`         // what is destroyed, stops or is entered, by name
+	Machine string   `json:"machine"`         // what is destroyed, stopped or logged in to, by name
 	Kind    CostKind `json:"kind"`            // which of these
 	Why     string   `json:"why,omitempty"`   // in a few words, e.g. "no longer in the file"
 	Holds   []string `json:"holds,omitempty"` // what has data there, e.g. "data (200GiB)"
@@ -26,8 +26,8 @@ type Cost struct {
 	Away    string   `json:"away,omitempty"`  // for how long, as measured: "2 to 10 min"
 }
 
-// String says what happens, as in "wk-gpu1 is destroyed", "wk-gpu1 is stopped, for 2 to
-// 10 min" or "a login is added to wk-gpu1".
+// String describes the cost, as in "wk-gpu1 is destroyed", "wk-gpu1 is stopped for 2 to 10
+// min" or "a login is added to wk-gpu1".
 func (c Cost) String() string {
 	switch {
 	case c.Kind == Destroys:
@@ -37,13 +37,13 @@ func (c Cost) String() string {
 	case c.Away == "":
 		return c.Machine + " is stopped"
 	}
-	return c.Machine + " is stopped, for " + c.Away
+	return c.Machine + " is stopped for " + c.Away
 }
 
-// Weigher is a [Step] that knows what its Act costs. Weigh is Check that says so, too;
-// where it finds nothing to do, there is no cost. A plan weighs, and so does a run whose
-// graph has a May; looking again afterwards is Check alone. What it cannot find out, such
-// as who uses a machine whose API is away, it says within the cost.
+// Weigher is a [Step] that knows what its Act costs. Weigh does what Check does and also
+// returns the costs; without a difference there are none. A plan weighs, and so does a run
+// whose graph has a May; later checks use Check alone. Costs that cannot be determined, such
+// as the users of a machine whose API is down, are described in the cost itself.
 type Weigher interface {
 	Step
 	Weigh(ctx context.Context) (drift.Diff, Act, []Cost, error)
@@ -58,7 +58,7 @@ func (r *Resource[S]) Weigh(ctx context.Context) (drift.Diff, Act, []Cost, error
 	return diff, act, r.Costs(ctx, seen, diff), nil
 }
 
-// weigh is Weigh of a step that has it, and Check of any other.
+// weigh calls Weigh if the step has it, and Check otherwise.
 func weigh(ctx context.Context, s Step) (drift.Diff, Act, []Cost, error) {
 	if w, ok := s.(Weigher); ok {
 		return w.Weigh(ctx)

@@ -13,10 +13,10 @@ import (
 
 func TestCostInWords(t *testing.T) {
 	for want, cost := range map[string]converge.Cost{
-		"wk1 is stopped":                  {Machine: "wk1", Kind: converge.Stops},
-		"wk1 is stopped, for 2 to 10 min": {Machine: "wk1", Kind: converge.Stops, Away: "2 to 10 min"},
-		"a login is added to wk1":         {Machine: "wk1", Kind: converge.Enters},
-		"wk1 is destroyed":                {Machine: "wk1", Kind: converge.Destroys, Away: "2 to 10 min"},
+		"wk1 is stopped":                 {Machine: "wk1", Kind: converge.Stops},
+		"wk1 is stopped for 2 to 10 min": {Machine: "wk1", Kind: converge.Stops, Away: "2 to 10 min"},
+		"a login is added to wk1":        {Machine: "wk1", Kind: converge.Enters},
+		"wk1 is destroyed":               {Machine: "wk1", Kind: converge.Destroys, Away: "2 to 10 min"},
 	} {
 		assert.Equal(t, want, cost.String())
 	}

@@ -20,7 +20,7 @@ func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// NotConverged says what still differed when a step's time to settle was over.
+// NotConverged says what still differed when a step had used up its time to settle.
 type NotConverged struct {
 	After  time.Duration // how long it was given
 	Diff   drift.Diff    // what remains; empty if the last look failed
@@ -56,12 +56,12 @@ func short(d time.Duration) string {
 	return s
 }
 
-// Passing is false: the time for that is over.
+// Passing is false: the step has timed out.
 func (e *NotConverged) Passing() bool { return false }
 
-// Unwrap returns the last look's error.
+// Unwrap returns the last check's error.
 func (e *NotConverged) Unwrap() error { return e.Err }
 
-// Permanent marks err as one that waiting does not mend, so that a step that is
-// settling gives up at once. It returns nil for nil.
+// Permanent marks err as one that waiting does not fix, so that a settling step gives up at
+// once. It returns nil for nil.
 func Permanent(err error) error { return wait.Permanent(err) }

@@ -6,23 +6,23 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// Kind is what an Event tells.
+// Kind is the kind of an Event.
 type Kind string
 
 // The kinds, in the order in which a step goes through them. Every step ends with
 // exactly one of Unchanged, Changed, FailedStep, Skipped and Cancelled; in a
 // [Graph.Look] with one of Unchanged, Differs, FailedStep and Skipped.
 const (
-	Checking   Kind = "checking"  // the first look begins
+	Checking   Kind = "checking"  // the first check starts
 	Acting     Kind = "acting"    // a difference was found (Diff) and is being closed
-	Progress   Kind = "progress"  // deep code says what it does (Message)
-	Waiting    Kind = "waiting"   // acted; looking again still finds a difference (Message)
-	Differs    Kind = "differs"   // of a look at everything: something is not as asked (Diff)
-	Unchanged  Kind = "unchanged" // nothing was to be done
-	Changed    Kind = "changed"   // done, and seen to be
+	Progress   Kind = "progress"  // nested code reports progress (Message)
+	Waiting    Kind = "waiting"   // acted; checking again still finds a difference (Message)
+	Differs    Kind = "differs"   // of a [Graph.Look]: something differs from the wanted state (Diff)
+	Unchanged  Kind = "unchanged" // nothing to do
+	Changed    Kind = "changed"   // changed, and a check has confirmed it
 	FailedStep Kind = "failed"    // Err says why
 	Skipped    Kind = "skipped"   // something it needs failed (Message)
-	Cancelled  Kind = "cancelled" // the context ended first, or the run was not to begin
+	Cancelled  Kind = "cancelled" // the context ended first, or the run was refused
 )
 
 // Final reports whether k ends a step.
@@ -42,5 +42,5 @@ type Event struct {
 	Diff    drift.Diff    `json:"diff,omitempty"`
 	Message string        `json:"message,omitempty"`
 	Err     error         `json:"-"`
-	Elapsed time.Duration `json:"-"` // since the step's first look began
+	Elapsed time.Duration `json:"-"` // since the step's first check started
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// gate is closed until Before was called: nobody acts behind what was seen earlier.
+// gate stays closed until Before has returned: no step acts on what was seen before that.
 type gate struct {
 	before  func(context.Context) error
 	cancel  context.CancelCauseFunc // of the run
@@ -32,7 +32,8 @@ func (g *gate) open() bool {
 	}
 }
 
-// pass calls before, or waits for who does. Where it refuses, the run is over.
+// pass calls Before, or waits for the goroutine that does. If Before refuses, the run is
+// over.
 func (g *gate) pass(ctx context.Context) error {
 	if g.taken.CompareAndSwap(false, true) {
 		if g.refused = g.before(ctx); g.refused != nil {

@@ -11,24 +11,24 @@ import (
 // Build it in one goroutine; then any number of Plans and Runs may follow, one at
 // a time.
 type Graph struct {
-	// Patience multiplies how long steps are given to settle, and looks to end; 0 is 1.
+	// Patience multiplies how long steps may settle and checks may take; 0 is 1.
 	Patience int
-	// Longer says how a step gets more time, for the error of one whose time is over;
-	// may be empty.
+	// Longer says how to give a step more time, for the error of a step that timed out; may
+	// be empty.
 	Longer string
-	// Begin returns the context for the steps of one Look or Run: what they are to
-	// remember during that, and not for longer, can be in it. May be nil.
+	// Begin returns the context for the steps of one Look or Run. It may carry values that
+	// the steps share during that time only. May be nil.
 	Begin func(ctx context.Context) context.Context
-	// Before is called once in a run, before the first Act and before anything is waited
-	// for; a run with nothing to do does not call it. The steps that differed before it
-	// returned are looked at again, for the world may have changed while it waited. Its
-	// error ends the run, in which nothing was done, and is Run's. Its progress is told as that of the step that would have
-	// acted first. May be nil.
+	// Before is called at most once in a run, before the first Act and before any wait; a
+	// run with nothing to do does not call it. Steps that differed before it returned are
+	// checked again, because the world may have changed in the meantime. If it fails,
+	// nothing is done and Run returns its error. Its progress is reported as that of the
+	// step that would have acted first. May be nil.
 	Before func(ctx context.Context) error
-	// May is asked before every Act, with what was found just now: Step, Diff and Costs.
-	// An error refuses: the step fails with it, for good, what needs the step is
-	// skipped, and the rest goes on. A step that looks again, since what went wrong
-	// passes, is asked again. It is called concurrently. May be nil.
+	// May is asked before every Act, with the result of the latest check: Step, Diff and
+	// Costs. An error refuses the Act: the step fails, steps that need it are skipped, and
+	// the others continue. A step that is checked again after a passing error is asked about
+	// again. It is called concurrently. May be nil.
 	May func(ctx context.Context, it Item) error
 
 	nodes []*Ref
@@ -36,7 +36,7 @@ type Graph struct {
 	errs  []error
 }
 
-// Ref refers to a step in a graph, for others to need.
+// Ref refers to a step of a graph, so that other steps can need it.
 type Ref struct {
 	graph *Graph
 	index int
@@ -95,8 +95,8 @@ func (g *Graph) begin(ctx context.Context) context.Context {
 
 func (g *Graph) err() error { return errors.Join(g.errs...) }
 
-// each runs work for every step in a goroutine of its own, after those of its
-// needs have returned, and returns when all have.
+// each runs work for every step in its own goroutine, after the steps that it needs have
+// returned, and returns when all have.
 func (g *Graph) each(work func(*Ref)) {
 	done := make([]chan struct{}, len(g.nodes))
 	for i := range done {

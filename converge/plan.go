@@ -17,10 +17,10 @@ type Verdict string
 // The verdicts.
 const (
 	Clean    Verdict = "clean"    // nothing differs
-	Change   Verdict = "change"   // something differs, and Run would act on it
-	Wait     Verdict = "wait"     // something differs, and Run would wait for it
-	Deferred Verdict = "deferred" // cannot be looked at before what it needs is there
-	Failed   Verdict = "failed"   // looking failed
+	Change   Verdict = "change"   // something differs, and Run would act
+	Wait     Verdict = "wait"     // something differs, and Run would wait
+	Deferred Verdict = "deferred" // cannot be checked before what it needs exists
+	Failed   Verdict = "failed"   // the check failed
 )
 
 // Item is one step in a plan.
@@ -28,13 +28,13 @@ type Item struct {
 	Step    string     `json:"step"`
 	Verdict Verdict    `json:"verdict"`
 	Diff    drift.Diff `json:"diff,omitempty"`
-	Costs   []Cost     `json:"costs,omitempty"`   // of a Change: what is destroyed or stops
+	Costs   []Cost     `json:"costs,omitempty"`   // of a Change: what is destroyed or stopped
 	Because string     `json:"because,omitempty"` // why deferred
 	Local   bool       `json:"local,omitempty"`   // of a Clean one: a Run would write files on this machine
 	Err     error      `json:"-"`
 }
 
-// Plan is what Run would do, as far as can be seen without doing it.
+// Plan is what Run would do, as far as can be determined without doing it.
 type Plan struct {
 	Items []Item `json:"items"` // in the order of Add
 }
@@ -49,12 +49,12 @@ func (p *Plan) Changes() bool {
 	return false
 }
 
-// Settled reports whether a Run would find nothing to do, on this machine either.
+// Settled reports whether a Run would find nothing to do, including files on this machine.
 func (p *Plan) Settled() bool {
 	return !slices.ContainsFunc(p.Items, func(it Item) bool { return it.Verdict != Clean || it.Local })
 }
 
-// Err returns the failures to look, joined.
+// Err returns the errors of failed checks, joined.
 func (p *Plan) Err() error {
 	var errs []error
 	for _, it := range p.Items {
@@ -65,16 +65,16 @@ func (p *Plan) Err() error {
 	return errors.Join(errs...)
 }
 
-// Plan looks at every step and changes nothing. Failures to look are in the items
-// and in Plan.Err; the error returned here is a mistake in the graph, or ctx's.
+// Plan checks every step and changes nothing. Errors of checks are in the items and in
+// Plan.Err; the error returned here is a mistake in the graph, or ctx's.
 func (g *Graph) Plan(ctx context.Context) (*Plan, error) { return g.Look(ctx, nil) }
 
-// glanceTime bounds one look of a plan: whoever wants to know how things are is not
-// to wait for the one machine that hangs.
+// glanceTime bounds one check of a plan, so that one machine that hangs does not hold up the
+// answer about all others.
 const glanceTime = 30 * time.Second
 
-// Look is Plan, and tells listen what is seen as it is seen. It is never called
-// concurrently.
+// Look is Plan, and also reports each result to listen as soon as it is known. listen is
+// never called concurrently.
 func (g *Graph) Look(ctx context.Context, listen func(Event)) (*Plan, error) {
 	if err := g.err(); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (g *Graph) Look(ctx context.Context, listen func(Event)) (*Plan, error) {
 	return &Plan{Items: items}, nil
 }
 
-// look looks at one step, and tells of it.
+// look checks one step and describes the result.
 func (r *run) look(ctx context.Context, n *Ref, items []Item) Item {
 	begun := time.Now()
 	tell := func(e Event) {
@@ -135,12 +135,12 @@ func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 	return it
 }
 
-// blocks says why a dependent of it cannot be looked at, or "". What is there but
-// to be changed or restarted can be looked at, and so can what depends on it.
+// blocks says why a dependent of the step cannot be checked, or returns "". A thing that
+// exists and only has to be changed or restarted can be checked, and so can its dependents.
 func blocks(it Item) string {
 	switch it.Verdict {
 	case Failed:
-		return fmt.Sprintf("%s could not be looked at", it.Step)
+		return fmt.Sprintf("%s could not be checked", it.Step)
 	case Deferred:
 		return "after " + it.Step
 	case Change, Wait:

@@ -14,13 +14,13 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// Run brings every step about, each as soon as what it needs is there, and
-// returns the joined errors of those that failed, nil when all are done. When ctx
-// ends, Run returns once its goroutines have, with an error that wraps ctx.Err().
-// Where g.Before refuses, its error is returned, and every step that had something to
-// do is Cancelled.
+// Run checks every step as soon as the steps that it needs are done, and acts where
+// something differs. It returns the joined errors of the steps that failed, nil when all are
+// done. When ctx ends, Run returns after its goroutines, with an error that wraps ctx.Err().
+// If g.Before fails, Run returns its error, and every step that had something to do is
+// Cancelled.
 //
-// listen, if not nil, is told what happens; it is never called concurrently.
+// listen, if not nil, receives the events; it is never called concurrently.
 func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	if err := g.err(); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	return report, errors.Join(r.gate.refused, report.err())
 }
 
-// ended is why a context is over: its cause, and [context.Context.Err] with it.
+// ended returns why a context is over: its cause, and [context.Context.Err] with it.
 func ended(ctx context.Context) error {
 	cause, err := context.Cause(ctx), ctx.Err()
 	if errors.Is(cause, err) {
@@ -53,7 +53,7 @@ type run struct {
 	gate    *gate
 }
 
-// step takes one step from its first look to its end.
+// step runs one step from its first check to its end.
 func (r *run) step(ctx context.Context, n *Ref) {
 	rep := &r.reports[n.index]
 	*rep = StepReport{Step: n.step.Name(), Started: time.Now()}
@@ -98,8 +98,8 @@ func (r *run) emit(e Event) {
 	r.listen(e)
 }
 
-// bring checks, acts and settles one step. After a failure that passes by itself it
-// begins again with a look, as a second run would, for as long as the step may take.
+// bring checks, acts and settles one step. After a passing error it starts again with a
+// check, as a second run would, until the step's time is over.
 func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -131,8 +131,7 @@ func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool
 	return changed, last
 }
 
-// unsettled is how long a step may be waited for, and the error of one for which that
-// was not enough.
+// unsettled is how long a step may settle, and the error of a step that needs longer.
 func unsettled(n *Ref) (*NotConverged, wait.Rule) {
 	limit, poll, hint := patienceOf(n.step)
 	limit = n.graph.patient(limit)
@@ -155,9 +154,9 @@ func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool
 	return true, settle(ctx, n, diff, emit)
 }
 
-// agreed looks at a step, and returns what differs only when the run has begun, for what
-// another takes away would be waited for in vain; and an Act only when nobody objects to
-// what was found since.
+// agreed checks a step. It returns a difference only after Before has returned, because
+// waiting for something that another run removes would be in vain, and an Act only if May
+// does not refuse it.
 func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
 	by, may := looker(check), n.graph.May
 	if may != nil {
@@ -182,7 +181,7 @@ func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
 	}
 }
 
-// lookTime bounds one look: a command that hangs on a machine must not hang the run.
+// lookTime bounds one check: a command that hangs on a machine must not hang the run.
 const lookTime = 5 * time.Minute
 
 // looker is a way to look at a step: weigh or check.
@@ -196,7 +195,7 @@ func check(ctx context.Context, s Step) (drift.Diff, Act, []Cost, error) {
 
 func look(ctx context.Context, n *Ref, limit time.Duration, by looker) (drift.Diff, Act, []Cost, error) {
 	limit = n.graph.patient(limit)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("looking took more than "+short(limit)+inBrackets(n.graph.Longer)))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("checking took longer than "+short(limit)+inBrackets(n.graph.Longer)))
 	defer cancel()
 	diff, act, costs, err := by(ctx, n.step)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -205,8 +204,8 @@ func look(ctx context.Context, n *Ref, limit time.Duration, by looker) (drift.Di
 	return diff, act, costs, err
 }
 
-// settle looks until nothing differs or the step's time is over. seen is what the
-// last look found, nil if the first is still to come.
+// settle checks until nothing differs or the step's time is over. seen is the result of the
+// last check, nil if there was none.
 func settle(ctx context.Context, n *Ref, seen drift.Diff, emit func(Event)) error {
 	last, rule := unsettled(n)
 	last.Diff, rule.Seen = seen, seen.String()
@@ -237,7 +236,7 @@ func (e *NotConverged) words() string {
 	return e.Diff.String()
 }
 
-// StepReport is how a step went.
+// StepReport is the outcome of a step.
 type StepReport struct {
 	Step    string
 	Needs   []string
@@ -247,7 +246,7 @@ type StepReport struct {
 	Err     error
 }
 
-// Report is how a run went, in the order of Add.
+// Report is the outcome of a run, in the order of Add.
 type Report struct {
 	Steps []StepReport
 }

@@ -10,13 +10,13 @@ import (
 // Act closes a difference that a Check has found.
 type Act func(ctx context.Context) error
 
-// Step is one thing to be brought about. Implementations are safe for use by one
-// goroutine at a time; Resource is the implementation that nearly all want.
+// Step is one thing to bring to its wanted state. An implementation is used by one goroutine
+// at a time. Nearly all steps are a [Resource].
 type Step interface {
 	// Name identifies the step within its graph, e.g. "vm/wk-gpu1".
 	Name() string
-	// Check looks, without changing anything. An empty Diff means done; otherwise
-	// the Act closes the difference. A nil Act means that time will.
+	// Check observes without changing anything. An empty Diff means done; otherwise the Act
+	// closes the difference. A nil Act means that the difference will close by itself.
 	Check(ctx context.Context) (drift.Diff, Act, error)
 }
 
@@ -26,26 +26,26 @@ const (
 	DefaultPoll   = time.Second
 )
 
-// Resource is a Step made of a look, a pure comparison and an action; S is the
-// state that Observe sees.
+// Resource is a Step made of an observation, a pure comparison and an action; S is the state
+// that Observe returns.
 type Resource[S any] struct {
 	ID      string
 	Observe func(ctx context.Context) (S, error)
 	Diff    func(S) drift.Diff
 	Apply   func(ctx context.Context, seen S) error // nil: wait until Diff is empty
-	// Costs says what Apply would destroy or stop to close diff, which is not empty;
-	// nil: nothing that anybody misses.
+	// Costs returns what Apply would destroy or stop to close diff, which is not empty; nil:
+	// nothing that anybody would miss.
 	Costs func(ctx context.Context, seen S, diff drift.Diff) []Cost
 
-	// Settle is how long, after Apply, looking again may still find a difference
-	// or fail (0: DefaultSettle).
+	// Settle is how long after Apply a check may still find a difference or fail (0:
+	// DefaultSettle).
 	Settle time.Duration
-	// Poll is the time between looks while settling (0: DefaultPoll).
+	// Poll is the time between checks while settling (0: DefaultPoll).
 	Poll time.Duration
-	// Hint says what a person can do when Settle was not enough; may be empty.
+	// Hint says what a person can do if Settle was not enough; may be empty.
 	Hint string
-	// Local says that what Apply does is to files on this machine alone, such as a
-	// kubeconfig: a Run keeps them, and a Plan, which is about the world, is not about them.
+	// Local says that Apply changes only files on this machine, such as a kubeconfig. A Run
+	// keeps them up to date; a Plan, which is about the world, does not report them.
 	Local bool
 }
 
@@ -69,7 +69,7 @@ func (r *Resource[S]) look(ctx context.Context) (seen S, diff drift.Diff, act Ac
 	return seen, diff, func(ctx context.Context) error { return r.Apply(ctx, seen) }, nil
 }
 
-// patience is implemented by steps that say how long they may take to settle.
+// patience is implemented by steps that set how long they may settle.
 type patience interface {
 	patience() (settle, poll time.Duration, hint string)
 }
@@ -78,7 +78,7 @@ func (r *Resource[S]) patience() (settle, poll time.Duration, hint string) {
 	return r.Settle, r.Poll, r.Hint
 }
 
-// local is implemented by steps that may be about this machine alone.
+// local is implemented by steps that may concern this machine only.
 type local interface{ local() bool }
 
 func (r *Resource[S]) local() bool { return r.Local }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 )
 
 // object is the part of a JSON Schema that lists keys.
@@ -40,7 +40,7 @@ func (o object) keys(name string) []string {
 // both ways.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	var schema object
-	require.NoError(t, json.Unmarshal(cluster.Schema(), &schema))
+	require.NoError(t, json.Unmarshal(clusterfile.Schema(), &schema))
 	schema.Defs["root"] = object{Properties: schema.Properties}
 	tables := keyTables(t)
 	for name := range schema.Defs {

@@ -14,8 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim"
@@ -28,10 +26,11 @@ const speed = 50
 type site struct {
 	network *guest.Network
 	kube    *kubesim.Sim
+	cards   []guest.PCI       // of machines that boot
 	login   cloudinit.Machine // who may log in, and the rest that machines have in common
 }
 
-// boot starts a machine that was told at first boot what 02-render-seed tells one.
+// boot starts a machine that was told at first boot what 02-three-vms tells one.
 func (s *site) boot(t *testing.T, name, address, mac string) *guest.Machine {
 	t.Helper()
 	m := s.login
@@ -40,7 +39,7 @@ func (s *site) boot(t *testing.T, name, address, mac string) *guest.Machine {
 	require.NoError(t, err)
 	machine := guest.New(guest.Config{
 		Name: name, Disk: guest.NewBase("noble"), MACs: []string{mac}, CPUs: 4, Memory: 8 << 30, Seed: seed.ISO,
-		Disks:   []guest.BlockDevice{{Size: 64 << 30}},
+		Disks: []guest.BlockDevice{{Size: 64 << 30}}, PCI: s.cards,
 		Network: s.network, Internet: guest.DefaultInternet(), Kubernetes: s.kube, Speed: speed,
 	})
 	t.Cleanup(machine.Kill)
@@ -89,60 +88,71 @@ func (s *site) expose(t *testing.T, address string) string {
 	return listener.Addr().String()
 }
 
-// TestJoinAgent runs 03-join-agent against a machine that boots, answers SSH and runs
-// K3s in simulation, and a cluster of one server beside it.
-func TestJoinAgent(t *testing.T) {
-	dir, folder := outside(t), t.TempDir()
+// newSite makes a network, and a home folder with a key that its machines let in.
+func newSite(t *testing.T) (s *site, home string) {
+	t.Helper()
+	home = t.TempDir()
 	private, public, err := ssh.GenerateKey()
 	require.NoError(t, err)
-	key, known := filepath.Join(folder, "id"), filepath.Join(folder, "known_hosts")
-	require.NoError(t, os.WriteFile(key, private, 0o600))
-	s := &site{
+	require.NoError(t, os.Mkdir(filepath.Join(home, ".ssh"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".ssh", "id_ed25519"), private, 0o600))
+	s = &site{
 		network: &guest.Network{Speed: speed}, kube: &kubesim.Sim{Speed: speed},
 		login: cloudinit.Machine{User: "ubuntu", AuthorizedKeys: []string{public}, Gateway: netip.MustParseAddr("10.0.0.1")},
 	}
 	t.Cleanup(func() { _ = s.network.Close() })
+	return s, home
+}
+
+// know writes a machine's host key into the known_hosts of a home folder.
+func know(t *testing.T, home, address string, m *guest.Machine) {
+	t.Helper()
+	require.NoError(t, ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts")).Store(address, hostKey(t, m)))
+}
+
+// TestTwoMachines runs 03-two-machines against machines that boot, answer SSH and run
+// K3s in simulation.
+func TestTwoMachines(t *testing.T) {
+	s, home := newSite(t)
 	server := s.boot(t, "cp1", "10.0.0.11", "bc:24:11:00:00:11")
 	worker := s.boot(t, "wk1", "10.0.0.21", "bc:24:11:00:00:21")
-	token := startServer(t, s, server, key)
-
-	address := s.expose(t, "10.0.0.21:22")
-	join := func(env ...string) result {
-		return run(t, dir, "03-join-agent", env, "-addr", address, "-key", key, "-known-hosts", known, "-server", "https://10.0.0.11:6443", "-timeout", "60s")
+	first, second := s.expose(t, "10.0.0.11:22"), s.expose(t, "10.0.0.21:22")
+	form := func() result {
+		return run(t, "03-two-machines", []string{"HOME=" + home}, "ubuntu@"+first, "ubuntu@"+second, "https://10.0.0.11:6443")
 	}
-	stranger := join("K3S_TOKEN=" + token)
+	stranger := form()
 	assert.Equal(t, 1, stranger.code)
-	assert.Contains(t, stranger.stderr, "no host key of "+address+" is known", "no trust on first use")
+	assert.Contains(t, stranger.stderr, "no host key of "+first+" is known", "no trust on first use")
 
-	require.NoError(t, ssh.NewKnownHosts(known).Store(address, hostKey(t, worker)))
-	assert.Contains(t, join().stderr, "K3S_TOKEN")
-	first := join("K3S_TOKEN=" + token)
-	require.Zero(t, first.code, first.stderr)
-	assert.Contains(t, first.stdout, "runs K3s "+k3s.DefaultVersion+" as an agent of https://10.0.0.11:6443")
-	assert.NotContains(t, first.stdout+first.stderr, token)
+	know(t, home, first, server)
+	know(t, home, second, worker)
+	made := form()
+	require.Zero(t, made.code, made.stderr)
 	require.Len(t, s.kube.Clusters(), 1)
 	assert.True(t, s.kube.Clusters()[0].HasNode("wk1"))
 
-	before := worker.Mutations()
-	again := join("K3S_TOKEN=" + token)
+	before := [][]string{server.Mutations(), worker.Mutations()}
+	again := form()
 	assert.Zero(t, again.code, again.stderr)
-	assert.Equal(t, before, worker.Mutations(), "the second run changes nothing")
+	assert.Equal(t, before, [][]string{server.Mutations(), worker.Mutations()}, "the second run changes nothing")
 }
 
-// startServer makes a cluster of one machine, and returns what agents join it with.
-func startServer(t *testing.T, s *site, m *guest.Machine, key string) string {
-	t.Helper()
-	signer, err := ssh.LoadSigner(key)
-	require.NoError(t, err)
-	client := ssh.New(ssh.Config{Addr: "10.0.0.11:22", User: "ubuntu", Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(hostKey(t, m)), Dial: s.network.Dial})
-	t.Cleanup(func() { _ = client.Close() })
-	root := remote.Sudo(client)
-	_, err = k3s.Install(t.Context(), root, k3s.Release{Version: k3s.DefaultVersion})
-	require.NoError(t, err)
-	require.NoError(t, k3s.StartServer(t.Context(), root, k3s.Server{Version: k3s.DefaultVersion}))
-	_, err = k3s.Wait(t.Context(), root, k3s.RoleServer)
-	require.NoError(t, err)
-	token, err := k3s.AgentToken(t.Context(), root)
-	require.NoError(t, err)
-	return token.Reveal()
+// TestInstallDriver runs 04-gpu-driver on a machine with three cards of two generations.
+func TestInstallDriver(t *testing.T) {
+	s, home := newSite(t)
+	card := func(address string, device uint16) guest.PCI {
+		return guest.PCI{Address: address, Host: address, Vendor: 0x10de, Device: device, Class: 0x030200}
+	}
+	s.cards = []guest.PCI{card("0000:01:00.0", 0x20f1), card("0000:02:00.0", 0x20f1), card("0000:03:00.0", 0x1db4)}
+	machine := s.boot(t, "wk1", "10.0.0.21", "bc:24:11:00:00:21")
+	address := s.expose(t, "10.0.0.21:22")
+	know(t, home, address, machine)
+	r := run(t, "04-gpu-driver", []string{"HOME=" + home}, "-on", "ubuntu@"+address, "10de:20f1", "10de:20f1", "10de:1db4")
+	require.Zero(t, r.code, r.stderr)
+	assert.Contains(t, r.stdout, "driver:   580-server\n", "one driver for all: the V100 cannot have the open modules")
+	assert.Contains(t, r.stdout, "installed; left to do: [")
+	before := machine.Mutations()
+	r = run(t, "04-gpu-driver", []string{"HOME=" + home}, "-on", "ubuntu@"+address, "10de:20f1", "10de:20f1", "10de:1db4")
+	require.Zero(t, r.code, r.stderr)
+	assert.Equal(t, before, machine.Mutations(), "the second run changes nothing")
 }

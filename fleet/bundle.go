@@ -25,7 +25,7 @@ type Bundle struct {
 	Part      string // the part that it belongs to
 	Namespace string // of the release, and of objects that name none
 
-	// NamespaceLabels are set on the namespace. Fleet takes away all others that
+	// NamespaceLabels are set on the namespace. Fleet removes all others that
 	// somebody set on it, so they are given to one bundle of a namespace.
 	NamespaceLabels map[string]string
 
@@ -38,8 +38,8 @@ type Bundle struct {
 	Secrets   []kube.Ref
 }
 
-// ReleaseName is the name of the Helm release that Fleet makes of the bundle.
-func (b Bundle) ReleaseName() string {
+// releaseName is the name of the Helm release that Fleet makes of the bundle.
+func (b Bundle) releaseName() string {
 	if b.Release != nil {
 		return b.Release.Name
 	}
@@ -156,7 +156,7 @@ var bundleName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 // validate refuses what Fleet would take and do harm with.
 func (b Bundle) validate() error {
-	for _, name := range []string{b.Name, b.ReleaseName()} {
+	for _, name := range []string{b.Name, b.releaseName()} {
 		if !bundleName.MatchString(name) || len(name) > maxName {
 			return fmt.Errorf("bundle %q: a name is lower-case letters, digits and dashes, at most %d of them: %q is not", b.Name, maxName, name)
 		}
@@ -167,9 +167,9 @@ func (b Bundle) validate() error {
 	if r := b.Release; r != nil {
 		switch {
 		case r.Version == "":
-			return fmt.Errorf("bundle %s: chart %s has no version: Fleet would deploy whatever is the newest on the day", b.Name, r.Chart)
+			return fmt.Errorf("bundle %s: chart %s has no version: Fleet would deploy the newest version of the day", b.Name, r.Chart)
 		case r.Repo == "":
-			return fmt.Errorf("bundle %s: chart %s is in a local folder only, which Fleet cannot read: apply the part directly, or name a repository that the cluster reaches", b.Name, r.Chart)
+			return fmt.Errorf("bundle %s: chart %s is in a local folder only, which Fleet cannot read: deploy the part directly, or name a repository that the cluster reaches", b.Name, r.Chart)
 		case r.Namespace == "":
 			return fmt.Errorf("bundle %s: release %s has no namespace", b.Name, r.Name)
 		}
@@ -191,7 +191,7 @@ func valuesFit(bundle string, values any) error {
 	return eachString(values, func(s string) error {
 		switch {
 		case strings.HasPrefix(s, labelPrefix):
-			return fmt.Errorf("bundle %s: the value %q would be replaced by a label of the cluster: Fleet does that to all that begins with %s", bundle, s, labelPrefix)
+			return fmt.Errorf("bundle %s: the value %q would be replaced by a label of the cluster: Fleet replaces everything that begins with %s", bundle, s, labelPrefix)
 		case masked(s):
 			return fmt.Errorf("bundle %s: there is a secret among the values: give the chart the name of an existing Secret", bundle)
 		}

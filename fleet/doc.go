@@ -30,7 +30,7 @@
 //
 // [Remote] reads the branch into memory, one commit deep, and [Remote.Push] puts one
 // commit on top of it, over HTTPS or SSH. Nothing is ever forced: when the branch has
-// moved, it is read again, and the commit made anew where our folder was left alone.
+// moved, it is read again, and the commit recreated where our folder was left alone.
 // A connection that is lost while pushing leads to another look, since nobody else
 // knows whether the server took the commit. There is no clone on disk, and no Git
 // program is needed.

@@ -37,7 +37,7 @@ func ExampleRender() {
 	// wiki/fleet.yaml
 	// wiki/values.yaml
 	//
-	// # Chart wiki as release wiki in namespace wiki. Made of cluster.yaml: change it there; README.md says how.
+	// # Chart wiki as release wiki in namespace wiki. Generated from cluster.yaml: change it there; README.md says how.
 	// name: wiki
 	// labels:
 	//   homelab.cps-gpu.github.com/part: wiki
@@ -49,7 +49,7 @@ func ExampleRender() {
 	//   releaseName: wiki
 	//   valuesFiles:
 	//   - values.yaml
-	// # Drift in what this needs (Modified) is no reason to hold it up.
+	// # Drift in its dependencies (Modified) does not block it.
 	// dependsOn:
 	//   - name: nfs
 	//     acceptedStates: [Ready, Modified]

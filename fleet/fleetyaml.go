@@ -20,17 +20,17 @@ const hookTime = 10 * time.Minute
 // from Fleet's defaults, and why where that is not plain.
 func (b Bundle) fleetYAML(o Options) []byte {
 	var d document
-	d.comment("%s. Made of %s: change it there; README.md says how.", b.title(), o.Source)
+	d.comment("%s. Generated from %s: change it there; README.md says how.", b.title(), o.Source)
 	d.field("name", b.Name)
 	d.field("labels", map[string]string{PartLabel: b.Part})
 	d.field("defaultNamespace", b.Namespace)
 	if labels := b.fleetLabels(); len(labels) > 0 {
-		d.comment("Fleet takes every other label of the namespace away, but for pod-security.kubernetes.io/*.")
+		d.comment("Fleet removes every other label of the namespace, except pod-security.kubernetes.io/*.")
 		d.field("namespaceLabels", labels)
 	}
 	d.section("helm", func() { b.helm(&d) })
 	if len(b.DependsOn) > 0 {
-		d.comment("Drift in what this needs (Modified) is no reason to hold it up.")
+		d.comment("Drift in its dependencies (Modified) does not block it.")
 		d.section("dependsOn", func() {
 			for _, name := range b.DependsOn {
 				d.item("name", name)
@@ -39,7 +39,7 @@ func (b Bundle) fleetYAML(o Options) []byte {
 		})
 	}
 	if b.Keep {
-		d.comment("There is data behind this: when the bundle goes, what it deployed stays.")
+		d.comment("It holds data: when the bundle is removed, its objects stay.")
 		d.field("keepResources", true)
 	}
 	if b.Release != nil {
@@ -93,7 +93,7 @@ func (b Bundle) helm(d *document) {
 	r := b.Release
 	if r == nil {
 		d.field("releaseName", b.Name)
-		d.comment("Objects that are there already, made directly or by hand, are taken over.")
+		d.comment("Existing objects, deployed directly or by hand, are taken over.")
 		d.field("takeOwnership", true)
 		return
 	}
@@ -111,7 +111,7 @@ func (b Bundle) helm(d *document) {
 		d.field("valuesFiles", []string{"values.yaml"})
 	}
 	if templated(r.Values) {
-		d.comment("The values hold ${…} that is not Fleet's: it would be read as a template, and fail.")
+		d.comment("The values contain ${…} that is not for Fleet, which would fail to render it as a template.")
 		d.field("disablePreProcess", true)
 	}
 	// Without hooks no time is set: Fleet would fail what is merely slow, such as a

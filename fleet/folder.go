@@ -19,7 +19,7 @@ func Write(dir string, t Tree, overwrite bool) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes, foreign, err := Merge(have, t)
+	changes, foreign, err := merge(have, t)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", dir, err)

@@ -52,7 +52,7 @@ func TestWriteLeavesOthersAlone(t *testing.T) {
 	assert.Equal(t, []fleet.Foreign{
 		{Path: "cert-manager/values.yaml", Why: "removed by hand"},
 		{Path: "nfs/values.yaml", Why: "changed by hand"},
-		{Path: "scratch/fleet.yaml", Why: "it is not ours"},
+		{Path: "scratch/fleet.yaml", Why: "it was not written by homelab"},
 	}, foreign.Files)
 	assert.ErrorContains(t, err, "-force")
 	assert.NoFileExists(t, at("cert-manager/values.yaml"))

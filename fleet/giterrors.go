@@ -60,7 +60,7 @@ func (e *GitError) Unwrap() []error {
 	return out
 }
 
-// statusError is an answer of a Git server over HTTP that is no success.
+// statusError is an answer of a Git server over HTTP that is not a success.
 type statusError struct {
 	code int
 	text string // what it said, in a line
@@ -107,7 +107,7 @@ func (r Remote) explain(p place, doing string, err error) error {
 	case errors.As(err, &refused):
 		e.Hint, e.Kind = explainRefusal(refused)
 	case errors.As(err, &exit) && unknownRepository(exit.Stderr):
-		e.Kind, e.Hint = ErrNoRepository, "make it on the server first, or mend the URL; a server may also say so to hide it from a key that may not see it"
+		e.Kind, e.Hint = ErrNoRepository, "create it on the server, or correct the URL; servers also answer this to hide a repository from a key that may not see it"
 	case errors.As(err, &lost), errors.As(err, &nobody), errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		e.Kind = ErrLost
 	}
@@ -122,9 +122,9 @@ func (r Remote) explainStatus(code int) (hint string, kind error) {
 		}
 		return "user name or password are wrong, or the token has expired", ErrCredentials
 	case http.StatusForbidden:
-		return "the user is known, and may not do this: a token needs the right to write the repository's contents", ErrCredentials
+		return "the user may not do this: its token needs the right to write the repository's contents", ErrCredentials
 	case http.StatusNotFound:
-		return "make it on the server first, or mend the URL; a server may also say so to hide it from a user who may not see it", ErrNoRepository
+		return "create it on the server, or correct the URL; servers also answer this to hide a repository from a user who may not see it", ErrNoRepository
 	}
 	return "", nil
 }

@@ -85,7 +85,7 @@ func (g GitRepo) secret(p place) (*chart.Secret, error) {
 			user = p.user
 		}
 		if user == "" {
-			return nil, fmt.Errorf("the Git repository %s has a password and no user: Fleet needs both, and for a token nearly any name will do (fleet.username)", p.text)
+			return nil, fmt.Errorf("the Git repository %s has a password and no user: Fleet needs both, and with a token nearly any name works (fleet.username)", p.text)
 		}
 		s.Type = string(corev1.SecretTypeBasicAuth)
 		s.Data = map[string]secret.Value{corev1.BasicAuthUsernameKey: secret.New(user), corev1.BasicAuthPasswordKey: g.Password}

@@ -32,7 +32,7 @@ const (
 	password = "correct horse battery" //nolint:gosec // of a server that lives in this test
 )
 
-// git runs this machine's Git in a folder, with no settings of whoever runs the test.
+// git runs this machine's Git in a folder, with no settings of anyone who runs the test.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
@@ -238,7 +238,7 @@ func (l tapped) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// answer watches what Git sends. broken is called in the place of the rest.
+// answer watches what Git sends. broken is called instead of the rest.
 func (b *tap) answer(w io.Writer, broken func()) io.Writer {
 	return writerFunc(func(p []byte) (int, error) {
 		switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
-// gitFolder reads a folder of a commit. What is no plain file, such as a link, has no
+// gitFolder reads a folder of a commit. What is not a plain file, such as a link, has no
 // content: it is nothing that we wrote.
 func gitFolder(c *object.Commit, folder string) (Tree, plumbing.Hash, error) {
 	root, err := c.Tree()

@@ -119,12 +119,12 @@ func ObserveCopies(ctx context.Context, k *kube.Client) (Copies, error) {
 func (c Copies) Fits(standalone bool) error {
 	switch {
 	case len(c.Namespaces) > 1:
-		return fmt.Errorf("there are Fleets in the namespaces %v, which work against each other: uninstall all but the one in %s", c.Namespaces, SystemNamespace)
+		return fmt.Errorf("Fleet is installed in the namespaces %v, and the installations conflict: uninstall all but the one in %s", c.Namespaces, SystemNamespace)
 	case standalone && c.Rancher:
-		return errors.New("there is a Rancher in this cluster, which brings its own Fleet: say fleet.standalone: false, and nothing needs to be installed")
+		return errors.New("this cluster has Rancher, which brings its own Fleet: write fleet.standalone: false")
 	case !standalone && !c.Rancher && len(c.Namespaces) > 0:
-		return fmt.Errorf("there is a Fleet in %s that no Rancher has brought, and Rancher would bring another: either go without Rancher (fleet.standalone: true), "+
-			"or first uninstall it, which leaves what it deployed where its bundles say keepResources: helm -n %s uninstall fleet", c.Namespaces[0], c.Namespaces[0])
+		return fmt.Errorf("the Fleet in %s was not installed by Rancher, and Rancher would install another: either do without Rancher (fleet.standalone: true), "+
+			"or uninstall it first; what it deployed stays if its bundles say keepResources: helm -n %s uninstall fleet", c.Namespaces[0], c.Namespaces[0])
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func TestNeverTwoFleets(t *testing.T) {
 
 	w.create(t, []byte(fmt.Sprintf(deployment, "fleet-controller", "cattle-fleet-system")))
 	assert.NoError(t, look().Fits(true), "ours")
-	assert.ErrorContains(t, look().Fits(false), "no Rancher has brought")
+	assert.ErrorContains(t, look().Fits(false), "not installed by Rancher")
 
 	w.create(t, []byte(fmt.Sprintf(deployment, "rancher", "cattle-system")))
 	assert.NoError(t, look().Fits(false), "Rancher's")
@@ -111,10 +111,10 @@ func TestGitRepo(t *testing.T) {
 	assert.Contains(t, s.Data, "ssh-privatekey")
 
 	for words, g := range map[string]fleet.GitRepo{
-		"known_hosts":      {URL: "git@git.example.com:infra.git", SSHKey: secret.New("PEM")},
-		"no key":           {URL: "git@git.example.com:infra.git"},
-		"no user":          {URL: "https://git.example.com/infra.git", Password: secret.New("x")},
-		"holds a password": {URL: "https://a:b@git.example.com/infra.git"},
+		"known_hosts":         {URL: "git@git.example.com:infra.git", SSHKey: secret.New("PEM")},
+		"no key":              {URL: "git@git.example.com:infra.git"},
+		"no user":             {URL: "https://git.example.com/infra.git", Password: secret.New("x")},
+		"contains a password": {URL: "https://a:b@git.example.com/infra.git"},
 	} {
 		_, _, err := g.Objects()
 		require.ErrorContains(t, err, words)

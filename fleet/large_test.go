@@ -32,7 +32,7 @@ func advertise(w io.Writer) (sent int) {
 
 // A server that goes on and on about its branches is left, over HTTP as over SSH.
 func TestAdvertisementsHaveABound(t *testing.T) {
-	const want = "what it says of its branches: it has more than 32 MiB"
+	const want = "reading its branches: it has more than 32 MiB"
 	sent := make(chan int, 2)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")

@@ -35,14 +35,14 @@ func TestExplain(t *testing.T) {
 		"too late":         {fmt.Errorf("x: %w", context.DeadlineExceeded), nil, ""},
 		"401":              {&statusError{code: 401}, ErrCredentials, "give them by reference"},
 		"403":              {&statusError{code: 403}, ErrCredentials, "the right to write"},
-		"404":              {&statusError{code: 404}, ErrNoRepository, "make it on the server first"},
+		"404":              {&statusError{code: 404}, ErrNoRepository, "create it on the server"},
 		"500":              {&statusError{code: 500}, nil, ""},
 		"let in by no key": {&ssh.AuthError{Err: errors.New("x")}, ErrCredentials, ""},
 		"broke off":        {&ssh.AuthError{Err: io.ErrUnexpectedEOF}, ErrLost, ""},
 		"another host":     {&ssh.HostKeyError{}, ErrHostKey, ""},
 		"moved":            {&refusal{status: "failed to lock"}, ErrMoved, ""},
 		"refused":          {&refusal{status: "pre-receive hook declined"}, ErrRefused, "protected"},
-		"no repository":    {&remote.ExitError{Code: 128, Stderr: "fatal: '/x' does not appear to be a git repository"}, ErrNoRepository, "make it on the server first"},
+		"no repository":    {&remote.ExitError{Code: 128, Stderr: "fatal: '/x' does not appear to be a git repository"}, ErrNoRepository, "create it on the server"},
 		"another exit":     {&remote.ExitError{Code: 1, Stderr: "bash: no"}, nil, ""},
 		"lost":             {&ssh.LostError{Err: errors.New("x")}, ErrLost, ""},
 		"unreachable":      {&ssh.UnreachableError{Err: errors.New("x")}, ErrLost, ""},
@@ -91,8 +91,8 @@ func TestAddresses(t *testing.T) {
 	for url, words := range map[string]string{
 		"": "is not one", "host": "is not one", "https://": "is not one", "https://%zz": "is not one", "a/b@host:x": "is not one",
 		"git@host": "user@host:path", "git@:x": "user@host:path", "git@host:": "user@host:path",
-		"a:b@host:x": "holds a password", "https://a:b@host/x": "holds a password", "ghp_x@host:x": "holds a password", "https://glpat-x@host/x": "holds a password",
-		"http://host/x": "unencrypted", "http://192.168.1.1/x": "unencrypted", "file:///x": "is not one", "ftp://host/x": "not a way in",
+		"a:b@host:x": "contains a password", "https://a:b@host/x": "contains a password", "ghp_x@host:x": "contains a password", "https://glpat-x@host/x": "contains a password",
+		"http://host/x": "unencrypted", "http://192.168.1.1/x": "unencrypted", "file:///x": "is not one", "ftp://host/x": "not a supported protocol",
 	} {
 		_, err := Remote{URL: url, Password: secret.New("x")}.address()
 		assert.ErrorContains(t, err, words, url)
@@ -156,8 +156,8 @@ func TestAllowed(t *testing.T) {
 		"by nobody known":    {s: &Repo{Changes: change, folder: two, have: Tree{"a": []byte("b")}}, seen: &Repo{folder: one}, err: "changed in between by somebody"},
 		"as wanted":          {s: &Repo{folder: two}, seen: &Repo{folder: one}},
 		"forced":             {s: &Repo{Changes: change, folder: two}, seen: &Repo{folder: one}, force: true, changes: 1},
-		"another's":          {s: &Repo{Changes: change, Foreign: []Foreign{{"b", "it is not ours"}}}, err: "it is not ours"},
-		"another's, forced":  {s: &Repo{Changes: change, have: Tree{"b": []byte("x")}, Foreign: []Foreign{{"b", "it is not ours"}}}, force: true, changes: 2},
+		"another's":          {s: &Repo{Changes: change, Foreign: []Foreign{{"b", "it was not written by homelab"}}}, err: "it was not written by homelab"},
+		"another's, forced":  {s: &Repo{Changes: change, have: Tree{"b": []byte("x")}, Foreign: []Foreign{{"b", "it was not written by homelab"}}}, force: true, changes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Remote{}.allowed(place{text: "repo"}, c.s, c.seen, Tree{"a": []byte("a"), "b": []byte("b")}, PushOptions{Overwrite: c.force})

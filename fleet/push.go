@@ -30,7 +30,7 @@ type Repo struct {
 }
 
 // Diff says what a push would change. What somebody else changed is a difference
-// that a push does not mend: its note says why.
+// that a push does not fix: its note says why.
 func (s *Repo) Diff() drift.Diff {
 	d := diffOf(s.Changes)
 	for _, f := range s.Foreign {
@@ -81,7 +81,7 @@ func (r Remote) observe(ctx context.Context, p place, want Tree) (*Repo, error) 
 			return nil, err
 		}
 	}
-	s.Changes, s.Foreign, err = Merge(s.have, want)
+	s.Changes, s.Foreign, err = merge(s.have, want)
 	return s, err
 }
 
@@ -105,7 +105,7 @@ const tries = 5
 
 // Push makes our folder in the repository what want says, by one commit on top of
 // the branch; no commit is made where there is nothing to change. A branch that moves
-// in between is looked at again: if our folder was left alone, the commit is made anew
+// in between is looked at again: if our folder was left alone, the commit is recreated
 // on top; else it is an error that says what is foreign. Nothing is ever forced.
 func (r Remote) Push(ctx context.Context, want Tree, o PushOptions) (*Pushed, error) {
 	p, err := r.address()
@@ -135,7 +135,7 @@ func (r Remote) push(ctx context.Context, p place, want Tree, o PushOptions) (*P
 		var refused *refusal
 		if errors.As(err, &refused) {
 			if _, kind := explainRefusal(refused); errors.Is(kind, ErrMoved) {
-				progress.Say(ctx, "somebody pushed to %s in between: looking again", r.branch())
+				progress.Say(ctx, "somebody pushed to %s in the meantime: checking again", r.branch())
 				continue
 			}
 		}
@@ -216,12 +216,12 @@ func (r Remote) commitAndSend(ctx context.Context, p place, s *Repo, changes []C
 	case again == nil && t.commit == hash:
 		return hash, nil
 	case again == nil && t.commit == s.tip.commit:
-		return hash, &GitError{Repo: p.text, Doing: "push to branch " + r.branch(), Kind: ErrLost, Err: err, Hint: "the branch is where it was: run it again"}
+		return hash, &GitError{Repo: p.text, Doing: "push to branch " + r.branch(), Kind: ErrLost, Err: err, Hint: "the branch did not change: run it again"}
 	case again == nil:
 		return hash, &refusal{status: "fetch first"}
 	}
 	return hash, &GitError{Repo: p.text, Doing: "push to branch " + r.branch(), Kind: ErrLost, Err: err,
-		Hint: "whether the server took the commit is not known: run it again, it looks first"}
+		Hint: "it is not known whether the server accepted the commit: run it again, it checks first"}
 }
 
 // messageOf says what changed, by directory.

@@ -209,7 +209,7 @@ func TestPushOverALostConnection(t *testing.T) {
 		s.tap.set(whileSending)
 		_, err = s.remote.Push(t.Context(), want, fleet.PushOptions{})
 		require.ErrorIs(t, err, fleet.ErrLost)
-		assert.Contains(t, err.Error(), "the branch is where it was")
+		assert.Contains(t, err.Error(), "the branch did not change")
 		assert.Equal(t, before, git(t, s.bare, "rev-parse", "main"))
 
 		s.tap.set(whileAnswered)
@@ -296,9 +296,9 @@ func TestAddressesThatAreNone(t *testing.T) {
 		"":                               "write https://",
 		"git@host":                       "user@host:path",
 		"git@host:":                      "user@host:path",
-		"me:hunter2@host:x.git":          "holds a password",
-		"https://ghp_hunter2@host/x.git": "holds a password",
-		"https://me:hunter2@host/x.git":  "holds a password",
+		"me:hunter2@host:x.git":          "contains a password",
+		"https://ghp_hunter2@host/x.git": "contains a password",
+		"https://me:hunter2@host/x.git":  "contains a password",
 		"file:///tmp/x":                  "write https://",
 		"git://host/x":                   "use https or ssh",
 		"http://git.example.com/x.git":   "unencrypted",
@@ -308,5 +308,5 @@ func TestAddressesThatAreNone(t *testing.T) {
 		assert.NotContains(t, err.Error(), "hunter2")
 	}
 	_, err := fleet.Remote{URL: "https://127.0.0.1:1/x", Path: "../up"}.Push(t.Context(), tree(t), fleet.PushOptions{})
-	require.ErrorContains(t, err, "no folder")
+	require.ErrorContains(t, err, "not a folder")
 }

@@ -85,10 +85,10 @@ func (r Remote) address() (place, error) {
 		}
 		return place{scheme: "ssh", user: user, addr: net.JoinHostPort(u.Hostname(), port), path: u.Path, text: u.Redacted()}, nil
 	}
-	return place{}, fmt.Errorf("the Git repository %s: %s is not a way in that we know: use https or ssh", u.Redacted(), u.Scheme)
+	return place{}, fmt.Errorf("the Git repository %s: %s is not a supported protocol: use https or ssh", u.Redacted(), u.Scheme)
 }
 
-var errPassword = errors.New("the Git repository's URL holds a password: it would stand in the cluster and in logs; give it by reference instead (fleet.password)")
+var errPassword = errors.New("the Git repository's URL contains a password, which would appear in the cluster and in logs; give it by reference instead (fleet.password)")
 
 // looksLikeToken knows the tokens that GitHub and GitLab let one write as a user.
 func looksLikeToken(user string) bool {
@@ -116,7 +116,7 @@ func (r Remote) branch() string {
 func (r Remote) folder() (string, error) {
 	p := path.Clean("/" + r.Path)[1:]
 	if strings.HasPrefix(path.Clean(r.Path), "..") || p == ".git" || strings.HasPrefix(p, ".git/") {
-		return "", fmt.Errorf("%q is no folder of a repository", r.Path)
+		return "", fmt.Errorf("%q is not a folder of a repository", r.Path)
 	}
 	return p, nil
 }

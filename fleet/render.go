@@ -20,7 +20,7 @@ type Options struct {
 }
 
 // Render writes bundles as a GitOps folder: one directory each, a README, and the
-// list of files that are ours (see [Merge]). The same bundles give the same bytes.
+// list of files that are ours (see merge). The same bundles give the same bytes.
 // What would do harm is an error: a name twice, an object in two bundles, a
 // dependency on a bundle that is not there or on itself.
 func Render(bundles []Bundle, o Options) (Tree, error) {
@@ -69,7 +69,7 @@ func resolve(bundles []Bundle) ([]Bundle, error) {
 		}
 		for _, name := range out[i].DependsOn {
 			if !names[name] {
-				return nil, fmt.Errorf("bundle %s depends on %s, which is not among the bundles: it would wait for ever", b.Name, name)
+				return nil, fmt.Errorf("bundle %s depends on %s, which is not among the bundles: it would wait forever", b.Name, name)
 			}
 		}
 		slices.Sort(out[i].DependsOn)
@@ -118,7 +118,7 @@ func unique(bundles []Bundle) error {
 		where[what] = bundle
 	}
 	for _, b := range bundles {
-		claim("release "+b.Namespace+"/"+b.ReleaseName(), b.Name)
+		claim("release "+b.Namespace+"/"+b.releaseName(), b.Name)
 		for _, o := range b.Objects {
 			ns := o.GetNamespace()
 			claim(strings.TrimSpace(o.GroupVersionKind().GroupKind().String()+" "+path.Join(ns, o.GetName())), b.Name)

@@ -136,7 +136,7 @@ func TestRenderRefuses(t *testing.T) {
 		require.ErrorContains(t, err, words)
 	}
 	_, err := fleet.Render([]fleet.Bundle{{Name: "a", DependsOn: []string{"nowhere"}}}, fleet.Options{})
-	require.ErrorContains(t, err, "wait for ever")
+	require.ErrorContains(t, err, "wait forever")
 }
 
 // TestDefinitionsAreApart: a definition and an object of it in one release never

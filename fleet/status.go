@@ -172,7 +172,7 @@ func (s *State) Diff() drift.Diff {
 	}
 	if d.Empty() && len(s.Bundles) == 0 {
 		return drift.Diff{{Path: "gitrepo/" + s.Name, Have: "no bundles", Want: "some", Effect: drift.Update,
-			Note: "there is no fleet.yaml below the paths that it names, or Fleet is still at it"}}
+			Note: "there is no fleet.yaml below its paths, or Fleet is still processing it"}}
 	}
 	return d
 }

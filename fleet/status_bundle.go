@@ -16,7 +16,7 @@ func bundleStates(b *api.Bundle, deployments []*api.BundleDeployment, commit str
 	state := BundleState{Name: b.Name, Part: b.Labels[PartLabel]}
 	if has, ok := b.Labels[api.CommitLabel]; ok && commit != "" && has != commit {
 		state.State = StateOld
-		state.Why = []Obstacle{{Why: "it is of commit " + short(has) + ", and Fleet is still at the next"}}
+		state.Why = []Obstacle{{Why: "it is at commit " + short(has) + ", and Fleet is still processing the next"}}
 		return []BundleState{state}
 	}
 	if len(deployments) == 0 {
@@ -42,7 +42,7 @@ func undeployed(b *api.Bundle) (string, []Obstacle) {
 		return string(api.ErrApplied), []Obstacle{{Why: said}}
 	}
 	if b.Status.ObservedGeneration < b.Generation || len(b.Status.Conditions) == 0 {
-		return string(api.Pending), []Obstacle{{Why: "Fleet has not looked at it yet"}}
+		return string(api.Pending), []Obstacle{{Why: "Fleet has not processed it yet"}}
 	}
 	return StateNowhere, []Obstacle{{Why: "no cluster is its target: the cluster that Fleet runs in is called local, and is a target of what is in " + LocalNamespace + " only"}}
 }
@@ -65,20 +65,20 @@ func deployed(d *api.BundleDeployment) (string, []Obstacle) {
 			return StateWaiting, []Obstacle{{Why: "it waits for " + strings.Join(strings.Fields(m[1]), ", ")}}
 		}
 		if m := noneMatch.FindStringSubmatch(said); m != nil {
-			return string(api.ErrApplied), []Obstacle{{Why: "it depends on a bundle that is nowhere (" + m[1] + "): it waits for ever"}}
+			return string(api.ErrApplied), []Obstacle{{Why: "it depends on a bundle that does not exist (" + m[1] + "): it waits forever"}}
 		}
 		if said != "" {
 			return string(api.ErrApplied), []Obstacle{{Why: said}}
 		}
-		return string(api.WaitApplied), []Obstacle{{Why: "the cluster's agent has not taken it yet"}}
+		return string(api.WaitApplied), []Obstacle{{Why: "the cluster's agent has not deployed it yet"}}
 	case !d.Status.Ready:
 		return string(api.NotReady), cmpObstacles(notReadyObjects(d), agentSays(d, api.BundleDeploymentConditionInstalled),
-			said, agentSays(d, api.BundleDeploymentConditionReady), "the agent does not say why")
+			said, agentSays(d, api.BundleDeploymentConditionReady), "the agent gives no reason")
 	case d.Spec.DeploymentID != d.Spec.StagedDeploymentID:
 		return string(api.OutOfSync), []Obstacle{{Why: "a newer version of it is held back: it is paused, outside its schedule, or its rollout waits for other clusters"}}
 	case !d.Status.NonModified:
 		return string(api.Modified), cmpObstacles(modifiedObjects(d), agentSays(d, api.BundleDeploymentConditionMonitored),
-			"somebody changed what it deployed; Fleet says so, and leaves it")
+			"somebody changed what it deployed; Fleet reports the drift and does not correct it")
 	}
 	return StateReady, nil
 }
@@ -130,11 +130,11 @@ func modifiedObjects(d *api.BundleDeployment) []Obstacle {
 		var why string
 		switch {
 		case o.Create && o.Exist:
-			why = "it belongs to another bundle, or to somebody else's Helm release"
+			why = "it belongs to another bundle or Helm release"
 		case o.Create:
 			why = "somebody removed it"
 		case o.Delete:
-			why = "it is there, and no longer in Git"
+			why = "it exists and is no longer in Git"
 		default:
 			why = "somebody changed it: " + cmp.Or(oneLine(o.Patch), "Fleet does not say what")
 		}

@@ -89,7 +89,7 @@ func TestBundleStates(t *testing.T) {
 		why    string
 	}{
 		"ready":     {func(*api.BundleDeployment) {}, StateReady, ""},
-		"not taken": {func(d *api.BundleDeployment) { d.Status.AppliedDeploymentID = "0" }, "WaitApplied", "the cluster's agent has not taken it yet"},
+		"not taken": {func(d *api.BundleDeployment) { d.Status.AppliedDeploymentID = "0" }, "WaitApplied", "the cluster's agent has not deployed it yet"},
 		"failed": {func(d *api.BundleDeployment) {
 			d.Status.AppliedDeploymentID = "0"
 			setConditions(&d.Status.Conditions, deploys, "False", "words")
@@ -101,14 +101,14 @@ func TestBundleStates(t *testing.T) {
 		"for nobody": {func(d *api.BundleDeployment) {
 			d.Status.AppliedDeploymentID = "0"
 			setConditions(&d.Status.Conditions, deploys, "False", "no bundles matching labels x=y in")
-		}, "ErrApplied", "it depends on a bundle that is nowhere (x=y): it waits for ever"},
-		"not ready": {func(d *api.BundleDeployment) { d.Status.Ready = false }, "NotReady", "the agent does not say why"},
+		}, "ErrApplied", "it depends on a bundle that does not exist (x=y): it waits forever"},
+		"not ready": {func(d *api.BundleDeployment) { d.Status.Ready = false }, "NotReady", "the agent gives no reason"},
 		"installed": {func(d *api.BundleDeployment) {
 			d.Status.Ready = false
 			setConditions(&d.Status.Conditions, "Installed", "False", "no room")
 		}, "NotReady", "no room"},
 		"held back": {func(d *api.BundleDeployment) { d.Spec.StagedDeploymentID = "2" }, "OutOfSync", "a newer version of it is held back: it is paused, outside its schedule, or its rollout waits for other clusters"},
-		"modified":  {func(d *api.BundleDeployment) { d.Status.NonModified = false }, "Modified", "somebody changed what it deployed; Fleet says so, and leaves it"},
+		"modified":  {func(d *api.BundleDeployment) { d.Status.NonModified = false }, "Modified", "somebody changed what it deployed; Fleet reports the drift and does not correct it"},
 		"an object": {func(d *api.BundleDeployment) {
 			d.Status.NonModified = false
 			d.Status.ModifiedStatus = []api.ModifiedStatus{{Kind: "Secret", APIVersion: "v1", Name: "s", Patch: "{}"}}
@@ -116,7 +116,7 @@ func TestBundleStates(t *testing.T) {
 		"another's": {func(d *api.BundleDeployment) {
 			d.Status.NonModified = false
 			d.Status.ModifiedStatus = []api.ModifiedStatus{{Kind: "Secret", APIVersion: "v1", Name: "s", Create: true, Exist: true}}
-		}, "Modified", "secret s: it belongs to another bundle, or to somebody else's Helm release"},
+		}, "Modified", "secret s: it belongs to another bundle or Helm release"},
 		"removed": {func(d *api.BundleDeployment) {
 			d.Status.NonModified = false
 			d.Status.ModifiedStatus = []api.ModifiedStatus{{Kind: "Secret", APIVersion: "v1", Name: "s", Create: true}}
@@ -124,12 +124,12 @@ func TestBundleStates(t *testing.T) {
 		"left over": {func(d *api.BundleDeployment) {
 			d.Status.NonModified = false
 			d.Status.ModifiedStatus = []api.ModifiedStatus{{Kind: "Secret", APIVersion: "v1", Name: "s", Delete: true}}
-		}, "Modified", "secret s: it is there, and no longer in Git"},
+		}, "Modified", "secret s: it exists and is no longer in Git"},
 		"and more": {func(d *api.BundleDeployment) {
 			d.Status.Ready, d.Status.IncompleteState = false, true
 			d.Status.NonReadyStatus = []api.NonReadyStatus{{Kind: "Pod", APIVersion: "v1", Name: "p"}}
 		}, "NotReady", "pod p: it is not ready; and more than these 1"},
-		"none of them": {func(d *api.BundleDeployment) { d.Status.Ready, d.Status.IncompleteState = false, true }, "NotReady", "the agent does not say why"},
+		"none of them": {func(d *api.BundleDeployment) { d.Status.Ready, d.Status.IncompleteState = false, true }, "NotReady", "the agent gives no reason"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := well()

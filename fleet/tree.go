@@ -49,7 +49,7 @@ func listed(content []byte) (map[string]string, error) {
 		sum, name, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "  ")
 		if !ok || len(sum) != sha256.Size*2 || !fs.ValidPath(name) || name == "." {
 			return nil, fmt.Errorf("%s: %q is not a line of sha256sum: the list of our files was changed by hand; "+
-				"take the file back as it was (git log -- %s)", ListFile, strings.TrimSpace(line), ListFile)
+				"restore the file (git log -- %s)", ListFile, strings.TrimSpace(line), ListFile)
 		}
 		out[name] = sum
 	}
@@ -86,18 +86,18 @@ type ForeignError struct {
 // Error names every file.
 func (e *ForeignError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: nothing was written, since somebody else changed files that this would overwrite:", e.Where)
+	fmt.Fprintf(&b, "%s: nothing was written, because somebody else changed files that this would overwrite:", e.Where)
 	for _, f := range e.Files {
 		fmt.Fprintf(&b, "\n  %s: %s", f.Path, f.Why)
 	}
-	b.WriteString("\nPut what is right about them into cluster.yaml and take the files back as they were, or overwrite them with -force")
+	b.WriteString("\nMove the changes you want to cluster.yaml and restore the files, or overwrite them with -force")
 	return b.String()
 }
 
-// Merge works out how a folder becomes want: have is the folder as it is. Files that
+// merge works out how a folder becomes want: have is the folder as it is. Files that
 // are not on the list of ours stay as they are. A file that is on it and is not as we
 // left it, or that is in the way of one of ours, is foreign, and not among the changes.
-func Merge(have, want Tree) (changes []Change, foreign []Foreign, err error) {
+func merge(have, want Tree) (changes []Change, foreign []Foreign, err error) {
 	ours, err := listed(have[ListFile])
 	if err != nil {
 		return nil, nil, err
@@ -119,7 +119,7 @@ func Merge(have, want Tree) (changes []Change, foreign []Foreign, err error) {
 			continue
 		case name == ListFile:
 		case is && !was:
-			foreign = append(foreign, Foreign{name, "it is not ours"})
+			foreign = append(foreign, Foreign{name, "it was not written by homelab"})
 			continue
 		case is && digest(c.Have) != sum:
 			foreign = append(foreign, Foreign{name, "changed by hand"})
@@ -134,7 +134,7 @@ func Merge(have, want Tree) (changes []Change, foreign []Foreign, err error) {
 	for name := range want {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if _, file := have[dir]; file && want[dir] == nil {
-				foreign = append(foreign, Foreign{dir, "it is a file where ours has a folder"})
+				foreign = append(foreign, Foreign{dir, "it is a file where homelab has a folder"})
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func take(have, want Tree, foreign []Foreign) []Change {
 	return out
 }
 
-// FS returns the tree as a file system, for [Lint] among others.
+// FS returns the tree as a file system: a linter takes it, for one.
 func (t Tree) FS() fs.FS {
 	out := fstest.MapFS{}
 	for name, content := range t {

@@ -55,7 +55,7 @@ func advertised(r io.Reader) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
 	err := refs.Decode(limit.Reader(r, maxAdvertised))
 	if large, ok := errors.AsType[*limit.Error](err); ok {
-		return nil, fmt.Errorf("what it says of its branches: %w", large)
+		return nil, fmt.Errorf("reading its branches: %w", large)
 	}
 	switch {
 	case errors.Is(err, packp.ErrEmptyAdvRefs):

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Apart is what a home that stays on one node comes to: whoever starts Profile first
+// Apart is what a home that stays on one node comes to: anyone who starts Profile first
 // may get a home on one of Nodes, where Other never runs.
 type Apart struct {
 	Profile string   `json:"profile"`
@@ -19,7 +19,7 @@ func (a Apart) String() string {
 	if len(a.Nodes) > namedNodes {
 		nodes = fmt.Sprintf("%s or one of %d more", strings.Join(a.Nodes[:namedNodes], ", "), len(a.Nodes)-namedNodes)
 	}
-	return fmt.Sprintf("whoever starts %s first can get a home on %s, and then never starts %s", a.Profile, nodes, a.Other)
+	return fmt.Sprintf("a user who starts %s first can get a home on %s, and can then never start %s", a.Profile, nodes, a.Other)
 }
 
 // namedNodes is how many nodes a sentence names.

@@ -69,7 +69,7 @@ func TestProfilesOfStrangers(t *testing.T) {
 	require.Empty(t, h.Fit().Apart, "nobody starts both")
 	h.Profiles[1].Groups = nil
 	require.NotEmpty(t, h.Fit().Apart)
-	require.Equal(t, "whoever starts a first can get a home on x, y, z or one of 2 more, and then never starts b",
+	require.Equal(t, "a user who starts a first can get a home on x, y, z or one of 2 more, and can then never start b",
 		Apart{"a", "b", []string{"x", "y", "z", "v", "w"}}.String())
 }
 

@@ -83,7 +83,7 @@ func (h Hub) authConfig() map[string]any {
 	a := h.Auth
 	base := map[string]any{
 		// The one who verifies the hub is made by its service and can never log in.
-		"blocked_users": []any{VerifyUser},
+		"blocked_users": []any{verifyUser},
 	}
 	if a.allowsAll() {
 		base["allow_all"] = true

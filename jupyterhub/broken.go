@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Broken lists what [Hub.ChartValues] take away that the hub's other fields ask for, by
-// the chart's key: whoever writes such a value may well mean it.
+// Broken lists what [Hub.ChartValues] remove that the hub's other fields ask for, by
+// the chart's key: anyone who writes such a value may well mean it.
 func (h Hub) Broken() []string {
 	over := h.ChartValues
 	var out []string
 	say := func(key, format string, args ...any) { out = append(out, key+": "+fmt.Sprintf(format, args...)) }
-	if v, ok := valueAt(over, "hub", "existingSecret"); ok && v != SecretName {
-		say("hub.existingSecret", "logins, cookies and the token of hub:verify are in the Secret %s, which the hub then does not read", SecretName)
+	if v, ok := valueAt(over, "hub", "existingSecret"); ok && v != secretName {
+		say("hub.existingSecret", "logins, cookies and the token of hub:verify are in the Secret %s, which the hub then does not read", secretName)
 	}
 	for _, taken := range []struct {
 		key  string
@@ -31,7 +31,7 @@ func (h Hub) Broken() []string {
 		}
 		m, isMap := v.(map[string]any)
 		if !isMap && len(taken.ours) > 0 {
-			say(taken.key, "it is no mapping and takes the place of ours: %s", taken.what)
+			say(taken.key, "it is not a mapping and replaces ours: %s", taken.what)
 		}
 		for _, name := range slices.Sorted(maps.Keys(taken.ours)) {
 			if _, replaced := m[name]; replaced {
@@ -40,7 +40,7 @@ func (h Hub) Broken() []string {
 		}
 	}
 	if _, ok := valueAt(over, "singleuser", "profileList"); ok {
-		say("singleuser.profileList", "it takes the place of the profiles that are described here, which hub:profiles and hub:verify go by")
+		say("singleuser.profileList", "it replaces the profiles of this file, which hub:profiles and hub:verify use")
 	}
 	return out
 }

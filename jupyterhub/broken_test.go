@@ -10,20 +10,20 @@ import (
 // TestChartValues go over ours, beside what they say nothing of.
 func TestChartValues(t *testing.T) {
 	h := Hub{Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: []Profile{{Name: "cpu", Title: "CPU", Image: "quay.io/jupyter/minimal-notebook:2026-10-05"}}}
-	plain, err := h.Release()
+	plain, err := h.release()
 	require.NoError(t, err)
 	h.ChartValues = map[string]any{
 		"hub":        map[string]any{"nodeSelector": map[string]any{"disk": "ssd"}, "services": map[string]any{"mine": map[string]any{"url": "http://x"}}},
 		"singleuser": map[string]any{"extraLabels": map[string]any{"a": "b"}},
 		"cull":       map[string]any{"concurrency": 3},
 	}
-	r, err := h.Release()
+	r, err := h.release()
 	require.NoError(t, err)
 	hub := r.Values["hub"].(map[string]any)
 	assert.Equal(t, map[string]any{"disk": "ssd"}, hub["nodeSelector"])
 	assert.Contains(t, hub["services"], "mine")
-	assert.Contains(t, hub["services"], VerifyService)
-	assert.Equal(t, SecretName, hub["existingSecret"])
+	assert.Contains(t, hub["services"], verifyService)
+	assert.Equal(t, secretName, hub["existingSecret"])
 	assert.Equal(t, plain.Values["singleuser"].(map[string]any)["storage"], r.Values["singleuser"].(map[string]any)["storage"])
 	assert.Equal(t, map[string]any{"a": "b"}, r.Values["singleuser"].(map[string]any)["extraLabels"])
 	assert.Equal(t, 3, r.Values["cull"].(map[string]any)["concurrency"])
@@ -33,7 +33,7 @@ func TestChartValues(t *testing.T) {
 func TestBroken(t *testing.T) {
 	h := Hub{Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: []Profile{{Name: "cpu", Title: "CPU", Image: "quay.io/jupyter/minimal-notebook:2026-10-05"}}, ChartValues: map[string]any{
 		"hub": map[string]any{
-			"existingSecret": "other", "services": map[string]any{VerifyService: map[string]any{}}, "loadRoles": []any{},
+			"existingSecret": "other", "services": map[string]any{verifyService: map[string]any{}}, "loadRoles": []any{},
 			"extraConfig": map[string]any{"10-homelab-passwords": "pass", "mine": "pass"},
 		},
 		"singleuser": map[string]any{"profileList": []any{}},
@@ -41,9 +41,9 @@ func TestBroken(t *testing.T) {
 	assert.Equal(t, []string{
 		"hub.existingSecret: logins, cookies and the token of hub:verify are in the Secret hub-homelab, which the hub then does not read",
 		"hub.services.homelab-verify: it is ours: services that verify and cull",
-		"hub.loadRoles: it is no mapping and takes the place of ours: what our services may do",
+		"hub.loadRoles: it is not a mapping and replaces ours: what our services may do",
 		"hub.extraConfig.10-homelab-passwords: it is ours: logins and profiles by group",
-		"singleuser.profileList: it takes the place of the profiles that are described here, which hub:profiles and hub:verify go by",
+		"singleuser.profileList: it replaces the profiles of this file, which hub:profiles and hub:verify use",
 	}, h.Broken())
 	h.ChartValues = map[string]any{"hub": "not a mapping"}
 	assert.Empty(t, h.Broken())

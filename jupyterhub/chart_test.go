@@ -24,7 +24,7 @@ func TestRealChart(t *testing.T) {
 	can := chart.Capabilities{Kubernetes: "v1.36.5+k3s1"}
 	for name, h := range hubs() {
 		t.Run(name, func(t *testing.T) {
-			release, err := h.Release()
+			release, err := h.release()
 			require.NoError(t, err)
 			require.NoError(t, source.Validate(t.Context(), release, can))
 			manifest, err := source.Render(t.Context(), release, can)
@@ -50,8 +50,8 @@ func requireRendered(t *testing.T, h Hub, manifest string) {
 			var d appsv1.Deployment
 			require.NoError(t, kyaml.UnmarshalStrict([]byte(doc), &d))
 			pod := d.Spec.Template.Spec
-			require.True(t, mounts(pod, SecretName), "the hub mounts our Secret")
-			require.Subset(t, pod.Tolerations, h.Tolerations())
+			require.True(t, mounts(pod, secretName), "the hub mounts our Secret")
+			require.Subset(t, pod.Tolerations, tolerate(h.Taints))
 			if h.Database.Kind == Postgres {
 				require.Contains(t, pod.Containers[0].Args, "--upgrade-db")
 			}

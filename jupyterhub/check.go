@@ -70,10 +70,10 @@ var (
 
 func (h Hub) checkPlace(c *checker) {
 	if len(h.Hostname) > 253 || !dnsName.MatchString(h.Hostname) {
-		c.say("Hostname", "%q is no name of a host: want e.g. hub.lab.example", h.Hostname)
+		c.say("Hostname", "%q is not a host name: want e.g. hub.lab.example", h.Hostname)
 	}
 	if !dnsLabel.MatchString(h.namespace()) || len(h.namespace()) > 63 {
-		c.say("Namespace", "%q is no name of a namespace", h.Namespace)
+		c.say("Namespace", "%q is not a name of a namespace", h.Namespace)
 	}
 	switch or(h.Ingress.Kind, ByIngress) {
 	case ByIngress, ByLoadBalancer:
@@ -136,10 +136,10 @@ func (h Hub) checkStorage(c *checker) {
 	c.template("Home.ClaimTemplate", h.Home.ClaimTemplate)
 	c.template("Home.SubPath", h.Home.SubPath)
 	if h.Home.Claim != "" && h.Home.SubPath != "" && !strings.Contains(h.Home.SubPath, "{") {
-		c.say("Home.SubPath", "%q is the same folder for everybody: want {username} in it", h.Home.SubPath)
+		c.say("Home.SubPath", "%q is the same folder for all users: want {username} in it", h.Home.SubPath)
 	}
 	if t := h.Home.ClaimTemplate; h.Home.Claim == "" && t != "" && !strings.Contains(t, "{") {
-		c.say("Home.ClaimTemplate", "%q is the same claim for everybody: want {username} in it, or say Claim", t)
+		c.say("Home.ClaimTemplate", "%q is the same claim for all users: want {username} in it, or set Claim", t)
 	}
 	paths := map[string]string{or(h.Home.Path, "/home/jovyan"): "Home.Path"}
 	if h.Home.Path != "" {
@@ -167,7 +167,7 @@ func (h Hub) checkStorage(c *checker) {
 		for _, s := range p.Volumes {
 			field := "Profiles[" + p.Name + "].Volumes[" + s.Name + "]"
 			if len(s.Groups) > 0 {
-				c.say(field+".Groups", "a profile's volume is for all who see the profile: say Groups of the profile")
+				c.say(field+".Groups", "a profile's volume is for everyone who sees the profile: set Groups of the profile")
 			}
 			c.share(field, s, mine, own)
 		}
@@ -238,7 +238,7 @@ func (c *checker) template(field, text string) {
 		}
 		end := strings.IndexByte(rest[open:], '}')
 		if rest[open] == '}' || end < 0 || !slices.Contains(placeholders, rest[open+1:open+end]) {
-			c.say(field, "%q: kubespawner fills in what stands in braces, and knows {username} and the like only: double braces that are meant as such", text)
+			c.say(field, "%q: kubespawner expands text in braces and knows only {username} and the like: double literal braces", text)
 			return
 		}
 		rest = rest[open+end+1:]
@@ -253,7 +253,7 @@ func (h Hub) checkCull(c *checker) {
 		c.say("Cull", "less than no time")
 	}
 	if h.Cull.idle() < h.Cull.every() {
-		c.say("Cull.Idle", "%s is shorter than the time between two looks, %s: servers would live longer than said", h.Cull.idle(), h.Cull.every())
+		c.say("Cull.Idle", "%s is shorter than the interval between checks, %s: servers would live longer than that", h.Cull.idle(), h.Cull.every())
 	}
 	for _, name := range h.Cull.Exempt {
 		c.need("Cull.Exempt", name, "a user's name")

@@ -16,13 +16,13 @@ func (h Hub) checkAuth(c *checker) {
 	for _, list := range [][]string{a.Users, a.Admins} {
 		for _, name := range list {
 			if name == "" || strings.TrimSpace(name) != name {
-				c.say("Auth.Users", "%q is no name of a user", name)
+				c.say("Auth.Users", "%q is not a name of a user", name)
 			} else if strings.ToLower(name) != name {
 				// Authenticator.normalize_username; a name with capitals never matches.
 				c.say("Auth.Users", "%q: the hub writes names in small letters, so this one never matches", name)
 			}
-			if name == VerifyUser {
-				c.say("Auth.Users", "%s is the one who verifies the hub, and never logs in", VerifyUser)
+			if name == verifyUser {
+				c.say("Auth.Users", "%s is reserved for hub:verify and never logs in", verifyUser)
 			}
 		}
 	}
@@ -39,7 +39,7 @@ func (h Hub) checkAuth(c *checker) {
 		h.checkLDAP(c)
 	}
 	if !a.somebody() {
-		c.say("Auth", "nobody could log in: say AllowAll, Users%s", map[string]string{
+		c.say("Auth", "nobody could log in: set AllowAll, Users%s", map[string]string{
 			OIDC: ", AllowedGroups or AdminGroups", LDAP: " or Directory.Groups", GitHub: " or Organizations", Dummy: "",
 		}[a.Kind])
 	}
@@ -86,11 +86,11 @@ func (h Hub) checkOIDC(c *checker) {
 	h.checkClient(c)
 	for _, e := range [][2]string{{"Authorize", a.Endpoints.Authorize}, {"Token", a.Endpoints.Token}, {"Userinfo", a.Endpoints.Userinfo}} {
 		if u, err := url.Parse(e[1]); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			c.say("Auth.Endpoints."+e[0], "%q is no address: the issuer publishes it (Discover)", e[1])
+			c.say("Auth.Endpoints."+e[0], "%q is not a URL: the issuer publishes it (Discover)", e[1])
 		}
 	}
 	if len(a.AllowedGroups)+len(a.AdminGroups) > 0 && a.GroupsClaim == "" {
-		c.say("Auth.GroupsClaim", "missing: groups are named, and this says where the provider puts them, e.g. groups")
+		c.say("Auth.GroupsClaim", "missing: the file names groups, and this is the claim in which the provider lists them, e.g. groups")
 	}
 	if len(a.Scopes) > 0 && !slices.Contains(a.Scopes, "openid") {
 		c.say("Auth.Scopes", "openid is not among them: without it this is not OpenID Connect")
@@ -113,9 +113,9 @@ func (h Hub) checkLDAP(c *checker) {
 	}
 	for _, dn := range d.BindDN {
 		if !strings.Contains(dn, "{username}") {
-			c.say("Auth.Directory.BindDN", "%q has no {username}: everybody would be the same", dn)
+			c.say("Auth.Directory.BindDN", "%q has no {username}: all users would be the same", dn)
 		} else if rest := strings.ReplaceAll(dn, "{username}", ""); strings.ContainsAny(rest, "{}") {
-			c.say("Auth.Directory.BindDN", "%q: nothing but {username} is filled in", dn)
+			c.say("Auth.Directory.BindDN", "%q: only {username} is expanded", dn)
 		}
 	}
 	if (d.LookupDN || d.SearchQuery != "") && d.SearchBase == "" {
@@ -134,27 +134,27 @@ func (h Hub) Warnings() []string {
 	var w []string
 	switch a := h.Auth; a.Kind {
 	case Dummy:
-		w = append(w, "the hub's logins are for a lab: one password for everybody, who can log in as anybody")
+		w = append(w, "the hub's logins are for a lab only: everyone has the same password and can log in as any user")
 	case Native:
 		if a.OpenSignup {
-			w = append(w, "whoever reaches the hub can sign up and use it (Auth.OpenSignup)")
+			w = append(w, "anyone who reaches the hub can sign up and use it (Auth.OpenSignup)")
 		}
 		if len(a.Admins) > 0 {
-			w = append(w, "sign up as "+strings.Join(a.Admins, ", ")+" now: whoever signs up first under an admin's name is that admin")
+			w = append(w, "sign up as "+strings.Join(a.Admins, ", ")+" now: the first to sign up under an admin's name becomes that admin")
 		}
 	}
 	if !strings.HasPrefix(h.URL(), "https:") && h.Auth.Kind != Dummy {
-		w = append(w, "passwords travel in the clear: the hub has no TLS")
+		w = append(w, "passwords are sent unencrypted: the hub has no TLS")
 	}
 	if !h.Cull.Enabled {
-		w = append(w, "servers that nobody uses keep their GPUs: culling is off")
+		w = append(w, "idle servers keep their GPUs: culling is off")
 	}
 	for _, p := range h.Profiles {
 		if size := h.shm(p); size > 0 && p.MemLimit > 0 && 2*size > p.MemLimit {
 			w = append(w, "profile "+p.Name+": /dev/shm may fill "+size.String()+" of the "+p.MemLimit.String()+" that a server may use at all")
 		}
 		if name, tag := splitImage(p.Image); tag == "latest" || strings.HasSuffix(name, "@") {
-			w = append(w, "profile "+p.Name+": image "+p.Image+" is another one tomorrow: name a version")
+			w = append(w, "profile "+p.Name+": image "+p.Image+" changes over time: pin a version")
 		}
 	}
 	return w

@@ -14,7 +14,7 @@ var imageName = regexp.MustCompile(`^[a-z0-9]([a-zA-Z0-9._:/@-]*[a-zA-Z0-9])?$`)
 
 func (h Hub) checkProfiles(c *checker) {
 	if len(h.Profiles) == 0 {
-		c.say("Profiles", "missing: at least one, or there is nothing to start")
+		c.say("Profiles", "missing: at least one")
 	}
 	seen := map[string]bool{}
 	var defaults, forAll int
@@ -39,7 +39,7 @@ func (h Hub) checkProfiles(c *checker) {
 		c.say("Profiles", "%d of them are the default: one can be", defaults)
 	}
 	if len(h.Profiles) > 0 && forAll == 0 && !h.Auth.hasGroups() {
-		c.say("Profiles", "every profile is for groups, and nobody has groups before an admin gives them: leave one for all, or say Auth.GroupsClaim")
+		c.say("Profiles", "every profile is for groups, and users have none until an admin adds them: leave one profile for all users, or set Auth.GroupsClaim")
 	}
 	names := map[string]bool{}
 	for _, in := range h.Pools {
@@ -55,7 +55,7 @@ func (a Auth) hasGroups() bool { return a.Kind == OIDC && a.GroupsClaim != "" }
 
 func (h Hub) checkProfile(c *checker, field string, p Profile) {
 	if len(p.Image) > 500 || !imageName.MatchString(p.Image) {
-		c.say(field+".Image", "%q is no reference to an image", p.Image)
+		c.say(field+".Image", "%q is not an image reference", p.Image)
 	}
 	if p.CPUGuarantee < 0 || p.CPULimit < 0 {
 		c.say(field+".CPULimit", "less than nothing: want cores, e.g. 2 or 0.5")
@@ -73,7 +73,7 @@ func (h Hub) checkProfile(c *checker, field string, p Profile) {
 		c.say(field+".MemGuarantee", "%s is more than the limit of %s", p.requests().memory, p.MemLimit)
 	}
 	if p.MemLimit > 0 && p.SHM > p.MemLimit {
-		c.say(field+".SHM", "%s is more than the limit of %s: what is in /dev/shm is memory and counts towards it", p.SHM, p.MemLimit)
+		c.say(field+".SHM", "%s is more than the limit of %s: /dev/shm is memory and counts towards it", p.SHM, p.MemLimit)
 	}
 	if in, ok := pool(h.Pools, p.Pool); p.Pool != "" && !ok {
 		c.say(field+".Pool", "there is no pool %q: there are %s", p.Pool, poolNames(h.Pools))
@@ -81,14 +81,14 @@ func (h Hub) checkProfile(c *checker, field string, p Profile) {
 		c.say(field+".Pool", "pool %q has no labels by which its nodes can be chosen", p.Pool)
 	}
 	if p.RuntimeClass != "" && !dnsName.MatchString(p.RuntimeClass) {
-		c.say(field+".RuntimeClass", "%q is no name of a runtime class", p.RuntimeClass)
+		c.say(field+".RuntimeClass", "%q is not a name of a runtime class", p.RuntimeClass)
 	}
 	if p.DefaultURL != "" && !strings.HasPrefix(p.DefaultURL, "/") {
 		c.say(field+".DefaultURL", "%q: want a path such as /lab", p.DefaultURL)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		if !envName.MatchString(name) {
-			c.say(field+".Env", "%q is no name of a variable", name)
+			c.say(field+".Env", "%q is not a name of a variable", name)
 		}
 		c.template(field+".Env["+name+"]", p.Env[name])
 	}
@@ -103,19 +103,19 @@ func checkGPUs(c *checker, field string, p Profile) {
 	switch {
 	case p.GPUMemory == 0:
 	case p.GPUs == 0:
-		c.say(field+".GPUMemory", "of which GPU? Say GPUs: 1")
+		c.say(field+".GPUMemory", "needs a GPU: write GPUs: 1")
 	case p.GPUs > 1:
 		c.say(field+".GPUMemory", "a share is of one GPU: want GPUs: 1")
 	case p.GPUMemory < MiB:
-		c.say(field+".GPUMemory", "%s is less than a program needs to begin", p.GPUMemory)
+		c.say(field+".GPUMemory", "%s is less than a program needs to start", p.GPUMemory)
 	}
 	if p.GPUMemory > 0 && p.SHM > 0 {
 		c.say(field+".SHM", "with MPS /dev/shm is the daemon's own, on the node: leave it out")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Resources)) {
 		amount := p.Resources[name]
-		if name == ResourceGPU {
-			c.say(field+".Resources", "%s is said by GPUs", ResourceGPU)
+		if name == resourceGPU {
+			c.say(field+".Resources", "%s is set by GPUs", resourceGPU)
 		}
 		if i := strings.IndexByte(name, '/'); i <= 0 || !dnsName.MatchString(name[:i]) {
 			c.say(field+".Resources", "%q: want an extended resource such as nvidia.com/mig-1g.5gb", name)

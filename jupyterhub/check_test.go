@@ -41,9 +41,9 @@ func TestCheck(t *testing.T) {
 		"or Organizations":               func(h *Hub) { h.Auth = Auth{Kind: GitHub, ClientID: "a", ClientSecret: secret.New("b")} },
 		"shorter than 8 characters":      func(h *Hub) { h.Auth = Auth{Kind: Dummy, AllowAll: true, Password: secret.New("short")} },
 		"in small letters":               func(h *Hub) { h.Auth.Users = []string{"Ada"} },
-		"never logs in":                  func(h *Hub) { h.Auth.Admins = []string{VerifyUser} },
+		"never logs in":                  func(h *Hub) { h.Auth.Admins = []string{verifyUser} },
 		"Auth.Directory.BindDN: missing": func(h *Hub) { h.Auth = Auth{Kind: LDAP, AllowAll: true, Directory: Directory{Server: "ldaps://a"}} },
-		"everybody would be the same": func(h *Hub) {
+		"all users would be the same": func(h *Hub) {
 			h.Auth = Auth{Kind: LDAP, AllowAll: true, Directory: Directory{Server: "ldaps://a", BindDN: []string{"uid=a"}}}
 		},
 		"want ldaps://host": func(h *Hub) {
@@ -61,36 +61,36 @@ func TestCheck(t *testing.T) {
 		"among the parameters": func(h *Hub) {
 			h.Database = Database{Kind: Postgres, URL: secret.New("postgresql://hub@db/hub?password=geheim")}
 		},
-		"Profiles: missing":                func(h *Hub) { h.Profiles = nil },
-		"2 of them are the default":        func(h *Hub) { h.Profiles[0].Default, h.Profiles[1].Default = true, true },
-		"every profile is for groups":      func(h *Hub) { h.Profiles = h.Profiles[2:] },
-		"no reference to an image":         func(h *Hub) { h.Profiles[0].Image = "quay.io/jupyter base" },
-		"counts towards it":                func(h *Hub) { h.Profiles[0].SHM = 9 * GiB },
-		"1Gi is more than the limit":       func(h *Hub) { h.Profiles[0].MemGuarantee, h.Profiles[0].MemLimit = GiB, 512*MiB },
-		"kubespawner fills in":             func(h *Hub) { h.Profiles[0].Env = map[string]string{"JSON": `{"a": 1}`} },
-		"is no name of a variable":         func(h *Hub) { h.Profiles[0].Env = map[string]string{"a-b": "c"} },
-		"want a path such as /lab":         func(h *Hub) { h.Profiles[0].DefaultURL = "lab" },
-		"of which GPU":                     func(h *Hub) { h.Profiles[0].GPUMemory = GiB },
-		"a share is of one GPU":            func(h *Hub) { h.Profiles[2].GPUMemory = GiB },
-		"the daemon's own":                 func(h *Hub) { h.Profiles[1].GPUMemory = GiB },
-		"is said by GPUs":                  func(h *Hub) { h.Profiles[0].Resources = map[string]string{ResourceGPU: "1"} },
-		"want a whole number":              func(h *Hub) { h.Profiles[0].Resources = map[string]string{"nvidia.com/mig-1g.5gb": "0.5"} },
-		"want an extended resource":        func(h *Hub) { h.Profiles[0].Resources = map[string]string{"gpu": "1"} },
-		"no node has that many":            func(h *Hub) { h.Profiles[0].CPULimit = math.NaN() },
-		"has no labels":                    func(h *Hub) { h.Pools[0].Labels = nil },
-		"/data is Shared[data].Path":       func(h *Hub) { h.Shared[1].Path = "/data" },
-		"/home/jovyan is Home.Path":        func(h *Hub) { h.Shared[0].Path = "/home/jovyan" },
-		"/dev/shm is mounted already":      func(h *Hub) { h.Scratch.Path = "/dev/shm" },
-		"nothing to mount":                 func(h *Hub) { h.Shared[1].Claim = "" },
-		"two things to mount":              func(h *Hub) { h.Shared[0].Claim = "data" },
-		"there is a share of this name":    func(h *Hub) { h.Shared[1].Name = "data" },
-		"a profile's volume is for all":    func(h *Hub) { h.Profiles[2].Volumes[0].Groups = []string{"lab"} },
-		"the same claim for everybody":     func(h *Hub) { h.Home.ClaimTemplate = "claim" },
-		"Home.ClaimTemplate: \"c-{user}\"": func(h *Hub) { h.Home.ClaimTemplate = "c-{user}" },
-		"the same folder for everybody":    func(h *Hub) { h.Home.Claim, h.Home.SubPath = "homes", "all" },
-		"Scratch.Size: missing":            func(h *Hub) { h.Scratch.Size = 0 },
-		"time between two looks":           func(h *Hub) { h.Cull.Idle = time.Minute },
-		"less than nothing":                func(h *Hub) { h.Quota.GPUs = -1 },
+		"Profiles: missing":                  func(h *Hub) { h.Profiles = nil },
+		"2 of them are the default":          func(h *Hub) { h.Profiles[0].Default, h.Profiles[1].Default = true, true },
+		"every profile is for groups":        func(h *Hub) { h.Profiles = h.Profiles[2:] },
+		"is not an image reference":          func(h *Hub) { h.Profiles[0].Image = "quay.io/jupyter base" },
+		"counts towards it":                  func(h *Hub) { h.Profiles[0].SHM = 9 * GiB },
+		"1Gi is more than the limit":         func(h *Hub) { h.Profiles[0].MemGuarantee, h.Profiles[0].MemLimit = GiB, 512*MiB },
+		"kubespawner expands":                func(h *Hub) { h.Profiles[0].Env = map[string]string{"JSON": `{"a": 1}`} },
+		"is not a name of a variable":        func(h *Hub) { h.Profiles[0].Env = map[string]string{"a-b": "c"} },
+		"want a path such as /lab":           func(h *Hub) { h.Profiles[0].DefaultURL = "lab" },
+		"needs a GPU":                        func(h *Hub) { h.Profiles[0].GPUMemory = GiB },
+		"a share is of one GPU":              func(h *Hub) { h.Profiles[2].GPUMemory = GiB },
+		"the daemon's own":                   func(h *Hub) { h.Profiles[1].GPUMemory = GiB },
+		"is set by GPUs":                     func(h *Hub) { h.Profiles[0].Resources = map[string]string{resourceGPU: "1"} },
+		"want a whole number":                func(h *Hub) { h.Profiles[0].Resources = map[string]string{"nvidia.com/mig-1g.5gb": "0.5"} },
+		"want an extended resource":          func(h *Hub) { h.Profiles[0].Resources = map[string]string{"gpu": "1"} },
+		"no node has that many":              func(h *Hub) { h.Profiles[0].CPULimit = math.NaN() },
+		"has no labels":                      func(h *Hub) { h.Pools[0].Labels = nil },
+		"/data is Shared[data].Path":         func(h *Hub) { h.Shared[1].Path = "/data" },
+		"/home/jovyan is Home.Path":          func(h *Hub) { h.Shared[0].Path = "/home/jovyan" },
+		"/dev/shm is mounted already":        func(h *Hub) { h.Scratch.Path = "/dev/shm" },
+		"nothing to mount":                   func(h *Hub) { h.Shared[1].Claim = "" },
+		"two things to mount":                func(h *Hub) { h.Shared[0].Claim = "data" },
+		"there is a share of this name":      func(h *Hub) { h.Shared[1].Name = "data" },
+		"a profile's volume is for everyone": func(h *Hub) { h.Profiles[2].Volumes[0].Groups = []string{"lab"} },
+		"the same claim for all users":       func(h *Hub) { h.Home.ClaimTemplate = "claim" },
+		"Home.ClaimTemplate: \"c-{user}\"":   func(h *Hub) { h.Home.ClaimTemplate = "c-{user}" },
+		"the same folder for all users":      func(h *Hub) { h.Home.Claim, h.Home.SubPath = "homes", "all" },
+		"Scratch.Size: missing":              func(h *Hub) { h.Scratch.Size = 0 },
+		"interval between checks":            func(h *Hub) { h.Cull.Idle = time.Minute },
+		"less than nothing":                  func(h *Hub) { h.Quota.GPUs = -1 },
 	} {
 		t.Run(want, func(t *testing.T) {
 			h := base().withAuth(Auth{Kind: Native})
@@ -105,13 +105,13 @@ func TestCheck(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	h := hubs()["dummy"]
-	require.Contains(t, h.Warnings()[0], "one password for everybody")
+	require.Contains(t, h.Warnings()[0], "everyone has the same password")
 	h = hubs()["native"]
 	require.Contains(t, strings.Join(h.Warnings(), "\n"), "sign up as ada now")
 	h.Ingress.TLSSecret = ""
-	require.Contains(t, strings.Join(h.Warnings(), "\n"), "passwords travel in the clear")
+	require.Contains(t, strings.Join(h.Warnings(), "\n"), "passwords are sent unencrypted")
 	h.Profiles[0].Image = "quay.io/jupyter/scipy-notebook"
-	require.Contains(t, strings.Join(h.Warnings(), "\n"), "is another one tomorrow")
+	require.Contains(t, strings.Join(h.Warnings(), "\n"), "changes over time")
 	h.Cull.Enabled = false
 	require.Contains(t, strings.Join(h.Warnings(), "\n"), "culling is off")
 }

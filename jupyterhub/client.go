@@ -27,7 +27,7 @@ type Client struct {
 	TLS   *tls.Config                                                       // nil: the system's authorities
 }
 
-// APIError is an answer of the hub, or of a server behind it, that is no success.
+// APIError is an answer of the hub, or of a server behind it, that is not a success.
 type APIError struct {
 	Method, Path string
 	Status       int
@@ -82,7 +82,7 @@ type conn struct {
 // open is reach with a token.
 func (c Client) open() (*conn, error) {
 	if c.Token.IsZero() {
-		return nil, errors.New("no token for the hub's API: it is in the Secret " + SecretName + ", key " + keyToken)
+		return nil, errors.New("no token for the hub's API: it is in the Secret " + secretName + ", key " + keyToken)
 	}
 	return c.reach()
 }
@@ -90,7 +90,7 @@ func (c Client) open() (*conn, error) {
 func (c Client) reach() (*conn, error) {
 	base, err := url.Parse(strings.TrimRight(c.URL, "/"))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("%q is no address of a hub: want e.g. https://hub.lab.example", c.URL)
+		return nil, fmt.Errorf("%q is not a URL of a hub: want e.g. https://hub.lab.example", c.URL)
 	}
 	dial := c.Dial
 	if dial == nil {
@@ -106,7 +106,7 @@ func (c Client) reach() (*conn, error) {
 
 func (c *conn) close() { c.http.CloseIdleConnections() }
 
-// answers are as long as a model of a user: far more is no hub.
+// answers are as long as a model of a user: far more is not a hub.
 const maxAnswer = 4 << 20
 
 // requestTimeout is how long the hub may think about one request. It answers a start
@@ -173,7 +173,7 @@ func message(data []byte, res *http.Response) string {
 		return or(said.Message, said.Reason)
 	}
 	if to := res.Header.Get("Location"); to != "" {
-		return "it sends elsewhere: " + to
+		return "it redirects to " + to
 	}
 	if strings.Contains(res.Header.Get("Content-Type"), "html") {
 		return "a page for people, not the hub's API"

@@ -45,10 +45,10 @@ func Discover(ctx context.Context, client *http.Client, issuer string) (Endpoint
 		return fail(fmt.Errorf("%s: %w", at, err))
 	}
 	if strings.TrimRight(said.Issuer, "/") != strings.TrimRight(issuer, "/") {
-		return fail(fmt.Errorf("it calls itself %q: say exactly that", said.Issuer))
+		return fail(fmt.Errorf("it calls itself %q: write exactly that", said.Issuer))
 	}
 	if said.Authorize == "" || said.Token == "" || said.Userinfo == "" {
-		return fail(errors.New("it does not publish all three: say authorizeURL, tokenURL and userdataURL"))
+		return fail(errors.New("it does not publish all three: write authorizeURL, tokenURL and userdataURL"))
 	}
 	for name, endpoint := range map[string]string{"authorizeURL": said.Authorize, "tokenURL": said.Token, "userdataURL": said.Userinfo} {
 		if err := sameSafety(req.URL, endpoint); err != nil {
@@ -64,24 +64,24 @@ func keepTLS(to *http.Request, via []*http.Request) error {
 	case len(via) >= mostRedirects:
 		return fmt.Errorf("%d redirects, one after the other", mostRedirects)
 	case via[0].URL.Scheme == "https" && to.URL.Scheme != "https":
-		return fmt.Errorf("it redirects to %s, which is without TLS: anybody on the way could say where the hub shows its secret; "+
-			"set the issuer right, or write authorizeURL, tokenURL and userdataURL", to.URL.Redacted())
+		return fmt.Errorf("it redirects to %s, which has no TLS: anyone on the path could redirect the hub's secret; "+
+			"correct the issuer, or write authorizeURL, tokenURL and userdataURL", to.URL.Redacted())
 	}
 	return nil
 }
 
 const mostRedirects = 10
 
-// sameSafety is an error where an endpoint is no URL of HTTP, or without TLS where its
+// sameSafety is an error where an endpoint is not an URL of HTTP, or without TLS where its
 // issuer has it.
 func sameSafety(issuer *url.URL, endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("%q is no address that a hub could ask", endpoint)
+		return fmt.Errorf("%q is not a URL that a hub can use", endpoint)
 	}
 	if issuer.Scheme == "https" && u.Scheme != "https" {
-		return fmt.Errorf("%s is without TLS, and the issuer has it: anybody on the way could read what the hub sends there, its client secret too; "+
-			"set the issuer right (one behind a proxy has to know its own address)", u.Redacted())
+		return fmt.Errorf("%s has no TLS, but the issuer does: anyone on the path could read what the hub sends there, including its client secret; "+
+			"correct the issuer (behind a proxy it must know its own address)", u.Redacted())
 	}
 	return nil
 }

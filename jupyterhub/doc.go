@@ -26,6 +26,6 @@
 // [Verify] does what a person would do: it asks the hub's API for a server of each
 // profile, follows what the hub says while it starts, runs code in it, and on a GPU
 // CUDA, and removes it. For that every hub carries a service with a token of its own
-// ([VerifyService]) which may start and stop the servers of one user, who can never
+// (verifyService) which may start and stop the servers of one user, who can never
 // log in. It works alike with all kinds of [Auth].
 package jupyterhub

@@ -37,6 +37,6 @@ func Example() {
 	// PROFILE  gpu                       AT ONCE
 	// gpu      4                         4
 	// four     - a node has 2 GPUs of 4  0
-	// Profiles[four]: no server of it can ever start: on gpu: a node has 2 GPUs of 4. The largest that fits: 2 GPUs, 8 cores, 64Gi (on gpu)
+	// Profiles[four]: none of its servers can ever start: on gpu: a node has 2 GPUs of 4. The largest that fits: 2 GPUs, 8 cores, 64Gi (on gpu)
 	// jupyterhub jupyterhub http://hub.lab.example <nil>
 }

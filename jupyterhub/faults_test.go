@@ -22,7 +22,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/kubesim"
 )
 
-// TestEveryRequestOfFindFails: what cannot be read of a hub is no hub without it. One
+// TestEveryRequestOfFindFails: what cannot be read of a hub is not a hub without it. One
 // whose authorities could not be read would be trusted by the system's instead.
 func TestEveryRequestOfFindFails(t *testing.T) {
 	no := faults.Answer{Status: http.StatusForbidden, Type: "application/json",
@@ -65,7 +65,7 @@ func hub(t *testing.T, k *kube.Client, h Hub) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "jupyterhub", Name: name} }
 	_, err := k.Apply(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "jupyterhub"}},
-		&corev1.Secret{ObjectMeta: meta(SecretName), Data: map[string][]byte{keyToken: []byte("t0ken")}},
+		&corev1.Secret{ObjectMeta: meta(secretName), Data: map[string][]byte{keyToken: []byte("t0ken")}},
 		&corev1.ConfigMap{ObjectMeta: meta(caConfigMap), Data: map[string]string{"ca.crt": authority}},
 		&corev1.Service{ObjectMeta: meta("proxy-public"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}},
 		&networkingv1.Ingress{ObjectMeta: meta("jupyterhub"), Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: h.Hostname}}}},

@@ -72,10 +72,10 @@ func TestProfilesForGroups(t *testing.T) {
 	h := hubs()["native"] // whose profile "gpus" is for the group "lab"
 	values, err := h.Values()
 	require.NoError(t, err)
-	users := map[string]any{"ada": []string{"lab"}, "bob": []string{"guests"}, "eve": []string{}, VerifyUser: []string{}}
+	users := map[string]any{"ada": []string{"lab"}, "bob": []string{"guests"}, "eve": []string{}, verifyUser: []string{}}
 	have := snippet(t, "profiles.py", map[string]any{"values": values, "users": users})
 	require.Equal(t, map[string]any{
-		"ada": []any{"cpu", "gpu", "gpus"}, "bob": []any{"cpu", "gpu"}, "eve": []any{"cpu", "gpu"}, VerifyUser: []any{"cpu", "gpu", "gpus"},
+		"ada": []any{"cpu", "gpu", "gpus"}, "bob": []any{"cpu", "gpu"}, "eve": []any{"cpu", "gpu"}, verifyUser: []any{"cpu", "gpu", "gpus"},
 	}, have)
 
 	h = hubs()["oidc"]
@@ -118,7 +118,7 @@ func TestLook(t *testing.T) {
 	require.True(t, s.Writable)
 	require.NoError(t, s.against(Check{GPUs: 2}))
 	require.NoError(t, s.against(Check{AnyGPU: true}))
-	require.ErrorContains(t, s.against(Check{GPUs: 1}), "it computes on 2 GPUs and asked for 1")
+	require.ErrorContains(t, s.against(Check{GPUs: 1}), "it computes on 2 GPUs and requested 1")
 	require.Contains(t, s.String(), "Fake A100 (1) computes")
 
 	require.ErrorContains(t, look(t, `{"gpu": true, "limit": 0}`, "FAKE_CUDA_WRONG=1").against(Check{GPUs: 2}), "1 of 65536 sums are wrong")
@@ -132,7 +132,7 @@ func TestLook(t *testing.T) {
 	require.Empty(t, s.GPUs)
 	require.NoError(t, s.against(Check{}))
 	s.Devices = []string{"/dev/nvidia0"}
-	require.ErrorContains(t, s.against(Check{}), "it sees /dev/nvidia0 though it asked for no GPU")
+	require.ErrorContains(t, s.against(Check{}), "it sees /dev/nvidia0 though it requested no GPU")
 	s.Writable = false
-	require.ErrorContains(t, s.against(Check{}), "cannot be written")
+	require.ErrorContains(t, s.against(Check{}), "is not writable")
 }

@@ -29,12 +29,12 @@ func (h Hub) Find(ctx context.Context, k *kube.Client, dial func(ctx context.Con
 	}
 	note := h.Token()
 	hidden := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: note.Namespace, Name: note.Name}}
-	if err := get(ctx, k, hidden, "the hub is not there yet: cluster:up makes it"); err != nil {
+	if err := get(ctx, k, hidden, "the hub does not exist yet: cluster:up creates it"); err != nil {
 		return Client{}, err
 	}
 	c.Token = secret.New(string(hidden.Data[note.Key]))
 	if c.Token.IsZero() {
-		return Client{}, fmt.Errorf("secret %s/%s has no %s: cluster:up makes it", note.Namespace, note.Name, note.Key)
+		return Client{}, fmt.Errorf("secret %s/%s has no %s: cluster:up creates it", note.Namespace, note.Name, note.Key)
 	}
 	roots, err := h.roots(ctx, k)
 	if err != nil {
@@ -107,7 +107,7 @@ func (h Hub) address(ctx context.Context, k *kube.Client) (string, error) {
 		}
 	case ByLoadBalancer:
 		s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace(), Name: "proxy-public"}}
-		if err := get(ctx, k, s, "the hub is not there yet: cluster:up makes it"); err != nil {
+		if err := get(ctx, k, s, "the hub does not exist yet: cluster:up creates it"); err != nil {
 			return "", err
 		}
 		for _, one := range s.Status.LoadBalancer.Ingress {
@@ -115,7 +115,7 @@ func (h Hub) address(ctx context.Context, k *kube.Client) (string, error) {
 		}
 	default:
 		i := &networkingv1.Ingress{TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}, ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace(), Name: "jupyterhub"}}
-		if err := get(ctx, k, i, "the hub is not there yet: cluster:up makes it"); err != nil {
+		if err := get(ctx, k, i, "the hub does not exist yet: cluster:up creates it"); err != nil {
 			return "", err
 		}
 		for _, one := range i.Status.LoadBalancer.Ingress {
@@ -136,5 +136,5 @@ func Unresolved(ctx context.Context, r *net.Resolver, hub string) string {
 	if _, err := r.LookupHost(ctx, u.Hostname()); !errors.As(err, &unknown) || !unknown.IsNotFound {
 		return ""
 	}
-	return "nobody's DNS knows " + u.Hostname() + " here: browsers need an entry for it that leads to the cluster"
+	return "no DNS entry for " + u.Hostname() + " here: browsers need an entry for it that leads to the cluster"
 }

@@ -46,12 +46,12 @@ func TestFind(t *testing.T) {
 		}
 		_, err := h.Find(t.Context(), k, dial)
 		require.ErrorIs(t, err, kube.ErrNotFound)
-		require.ErrorContains(t, err, "cluster:up makes it")
+		require.ErrorContains(t, err, "cluster:up creates it")
 
 		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "jupyterhub", Name: name} }
 		_, err = k.Apply(t.Context(),
 			&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "jupyterhub"}},
-			&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta(SecretName), Data: map[string][]byte{keyToken: []byte("t0ken")}},
+			&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta(secretName), Data: map[string][]byte{keyToken: []byte("t0ken")}},
 			&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(caConfigMap), Data: map[string]string{"ca.crt": authority}},
 			&networkingv1.Ingress{
 				TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}, ObjectMeta: meta("jupyterhub"),
@@ -141,11 +141,11 @@ func TestDiscoverStaysWithTLS(t *testing.T) {
 	require.NoError(t, ask(plain.URL, nil), "who has no TLS at all has said so")
 	require.NoError(t, ask(plain.URL, map[string]string{"token_endpoint": safe.URL}))
 	for name, endpoint := range map[string]string{"authorizeURL": "authorization_endpoint", "tokenURL": "token_endpoint", "userdataURL": "userinfo_endpoint"} {
-		require.ErrorContains(t, ask(safe.URL, map[string]string{endpoint: plain.URL + "/x"}), "its "+name+": "+plain.URL+"/x is without TLS")
-		require.ErrorContains(t, ask(safe.URL, map[string]string{endpoint: "file:///etc/passwd"}), "is no address that a hub could ask")
+		require.ErrorContains(t, ask(safe.URL, map[string]string{endpoint: plain.URL + "/x"}), "its "+name+": "+plain.URL+"/x has no TLS")
+		require.ErrorContains(t, ask(safe.URL, map[string]string{endpoint: "file:///etc/passwd"}), "is not a URL that a hub can use")
 	}
 	to = plain.URL + "/elsewhere"
-	require.ErrorContains(t, ask(safe.URL, nil), "it redirects to "+to+", which is without TLS")
+	require.ErrorContains(t, ask(safe.URL, nil), "it redirects to "+to+", which has no TLS")
 	to = safe.URL + "/here"
 	require.NoError(t, ask(safe.URL, nil), "a redirect that keeps TLS is followed")
 	to = "/again"
@@ -155,12 +155,12 @@ func TestDiscoverStaysWithTLS(t *testing.T) {
 // TestNoHub: what answers in a hub's place is told for what it is.
 func TestNoHub(t *testing.T) {
 	for want, answer := range map[string]http.HandlerFunc{
-		"it is no JupyterHub": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`{}`)) },
+		"it is not JupyterHub": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`{}`)) },
 		"a page for people": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(502)
 		},
-		"it sends elsewhere: https:": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://login", http.StatusFound) },
+		"it redirects to https:": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://login", http.StatusFound) },
 		"nobody can log in: GET /hub/login: 500": func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/hub/login" {
 				w.WriteHeader(http.StatusInternalServerError)
@@ -179,5 +179,5 @@ func TestNoHub(t *testing.T) {
 	_, err := Verify(t.Context(), Client{URL: "hub.lab.example"}, nil, Options{})
 	require.ErrorContains(t, err, "no token")
 	_, err = Verify(t.Context(), Client{URL: "hub.lab.example", Token: hubs()["oidc"].Auth.ClientSecret}, nil, Options{})
-	require.ErrorContains(t, err, "is no address of a hub")
+	require.ErrorContains(t, err, "is not a URL of a hub")
 }

@@ -24,7 +24,7 @@ type Pool struct {
 	GPUMemory Bytes // of a GPU, or of a share; 0: not known
 }
 
-// Node is what notebooks can have on a node together: see [Allocatable] and [NodeOf].
+// Node is what notebooks can have on a node together: see [Allocatable].
 type Node struct {
 	Name      string
 	CPU       float64 // cores

@@ -53,10 +53,10 @@ func (r Report) Err() error {
 
 func (r Report) never(row Row) string {
 	if row.Limit != "" {
-		return "no server of it can ever start: one is more than " + row.Limit
+		return "none of its servers can ever start: one needs more than " + row.Limit
 	}
 	if len(row.Cells) == 0 {
-		return "no server of it can ever start: there are no nodes"
+		return "none of its servers can ever start: there are no nodes"
 	}
 	var why, largest []string
 	for i, cell := range row.Cells {
@@ -65,7 +65,7 @@ func (r Report) never(row Row) string {
 			largest = append(largest, cell.Largest+" (on "+or(r.Pools[i], "other nodes")+")")
 		}
 	}
-	text := "no server of it can ever start: " + strings.Join(why, "; ")
+	text := "none of its servers can ever start: " + strings.Join(why, "; ")
 	if len(largest) > 0 {
 		text += ". The largest that fits: " + strings.Join(slices.Compact(largest), ", or ")
 	}

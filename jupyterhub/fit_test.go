@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // a100s are the nodes of the example with eight A100: four workers, and control
@@ -298,32 +297,6 @@ func TestLargestFits(t *testing.T) {
 			require.Positive(t, fit(smaller, pools[i], pools).Count, "%+v is said to fit %+v: %s", p, pools[i], cell.Largest)
 		}
 	}
-}
-
-func TestNodeOf(t *testing.T) {
-	amounts := func(cpu, memory, gpus string) corev1.ResourceList {
-		return corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory), ResourceGPU: resource.MustParse(gpus)}
-	}
-	pod := func(node string, phase corev1.PodPhase, labels map[string]string, containers ...corev1.Container) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: node, Containers: containers}, Status: corev1.PodStatus{Phase: phase}}
-	}
-	container := func(list corev1.ResourceList) corev1.Container {
-		return corev1.Container{Resources: corev1.ResourceRequirements{Requests: list}}
-	}
-	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	node.Status.Allocatable = amounts("16", "64Gi", "2")
-	node.Status.Allocatable["pods"] = resource.MustParse("110")
-	node.Status.Allocatable["nvidia.com/mig-1g.5gb"] = resource.MustParse("7")
-	withInit := pod("a", corev1.PodRunning, nil, container(amounts("1", "1Gi", "0")), container(amounts("500m", "1Gi", "0")))
-	withInit.Spec.InitContainers = []corev1.Container{container(amounts("4", "1Gi", "0"))}
-	have := NodeOf(node, []corev1.Pod{
-		withInit,
-		pod("a", corev1.PodSucceeded, nil, container(amounts("8", "8Gi", "1"))),
-		pod("b", corev1.PodRunning, nil, container(amounts("8", "8Gi", "1"))),
-		pod("a", corev1.PodRunning, map[string]string{"component": "singleuser-server"}, container(amounts("8", "8Gi", "1"))),
-		pod("a", corev1.PodRunning, nil, container(amounts("0", "0", "1"))),
-	})
-	require.Equal(t, Node{Name: "a", CPU: 12, Memory: 62 * GiB, GPUs: 1, Pods: 108, Resources: map[string]int{"nvidia.com/mig-1g.5gb": 7}}, have)
 }
 
 func TestAllocatableIsLessThanCapacity(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// DefaultName is the release and, unless said otherwise, its namespace.
-const DefaultName = "jupyterhub"
+// defaultName is the release and, unless said otherwise, its namespace.
+const defaultName = "jupyterhub"
 
 // Hub is JupyterHub as it should be.
 type Hub struct {
@@ -42,7 +42,7 @@ type Hub struct {
 	CA []byte
 
 	// ChartValues are values of the chart that go over ours: mappings are merged, lists
-	// and all else are replaced. [Hub.Broken] says what they take away.
+	// and all else are replaced. [Hub.Broken] says what they remove.
 	ChartValues map[string]any
 }
 
@@ -142,7 +142,7 @@ type Quota struct {
 	Memory Bytes
 }
 
-func (h Hub) namespace() string { return or(h.Namespace, DefaultName) }
+func (h Hub) namespace() string { return or(h.Namespace, defaultName) }
 
 // URL is where people reach the hub.
 func (h Hub) URL() string {

@@ -61,15 +61,15 @@ func (s Sight) String() string {
 func (s Sight) against(check Check) error {
 	var wrong []error
 	if !s.Writable {
-		wrong = append(wrong, fmt.Errorf("its home folder %s cannot be written: the volume belongs to somebody else", s.Home))
+		wrong = append(wrong, fmt.Errorf("its home folder %s is not writable: the volume belongs to another user", s.Home))
 	}
 	switch wants := check.GPUs > 0 || check.AnyGPU; {
 	case !wants && len(s.Devices) > 0:
-		wrong = append(wrong, fmt.Errorf("it sees %s though it asked for no GPU: a runtime class on a profile without GPUs, or NVIDIA's runtime as the default one", strings.Join(s.Devices, " ")))
+		wrong = append(wrong, fmt.Errorf("it sees %s though it requested no GPU: a runtime class on a profile without GPUs, or NVIDIA's runtime as the default one", strings.Join(s.Devices, " ")))
 	case wants && s.Problem != "":
 		wrong = append(wrong, fmt.Errorf("CUDA does not compute: %s", s.Problem))
 	case check.GPUs > 0 && len(s.GPUs) != check.GPUs:
-		wrong = append(wrong, fmt.Errorf("it computes on %s and asked for %d", plural(len(s.GPUs), "GPU"), check.GPUs))
+		wrong = append(wrong, fmt.Errorf("it computes on %s and requested %d", plural(len(s.GPUs), "GPU"), check.GPUs))
 	case check.AnyGPU && len(s.GPUs) == 0:
 		wrong = append(wrong, errors.New("it computes on no GPU"))
 	}
@@ -79,7 +79,7 @@ func (s Sight) against(check Check) error {
 	return errors.Join(wrong...)
 }
 
-// look runs code in the user's server. What it began and did not hear of it begins anew.
+// look runs code in the user's server. What it began and did not hear of it begins again.
 func (v *verifier) look(ctx context.Context, check Check) (saw Sight, err error) {
 	rule := wait.Rule{What: "running code in its server", Limit: v.o.Run, Late: "the code in its server did not end", Strict: true}
 	err = wait.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
@@ -155,7 +155,7 @@ func (v *verifier) pythonKernel(ctx context.Context, base string) (string, error
 		}
 	}
 	if len(python) == 0 {
-		return "", errors.New("its image has no kernel for Python, in which to look around")
+		return "", errors.New("its image has no Python kernel to check it with")
 	}
 	if slices.Contains(python, specs.Default) {
 		return specs.Default, nil
@@ -206,7 +206,7 @@ func (v *verifier) execute(ctx context.Context, path, code string) (string, erro
 	defer context.AfterFunc(ctx, func() { _ = ws.Close() })()
 
 	header := kernelHeader{
-		ID: rand.Text(), Session: rand.Text(), Type: "execute_request", Username: VerifyUser, Version: "5.3",
+		ID: rand.Text(), Session: rand.Text(), Type: "execute_request", Username: verifyUser, Version: "5.3",
 		Date: time.Now().UTC().Format(time.RFC3339),
 	}
 	err = websocket.JSON.Send(ws, kernelMessage{Channel: "shell", Header: header, Content: map[string]any{

@@ -15,9 +15,9 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// SecretName is the Secret that the chart reads beside its own. The chart's is
+// secretName is the Secret that the chart reads beside its own. The chart's is
 // called hub, so this must not be.
-const SecretName = "hub-homelab"
+const secretName = "hub-homelab"
 
 // Keys of that Secret. Their names are the chart's (z2jh 4.4 files/hub/z2jh.py,
 // get_secret_value), but for those of passwords.
@@ -28,7 +28,7 @@ const (
 	keyDatabase  = "hub.db.password"
 	keyUser      = "user-password"
 	keyAdmin     = "admin-password"
-	keyToken     = "hub.services." + VerifyService + ".apiToken"
+	keyToken     = "hub.services." + verifyService + ".apiToken"
 	keyCullToken = "hub.services." + cullService + ".apiToken"
 )
 
@@ -36,18 +36,18 @@ const (
 // image with CUDA and PyTorch has 10 to 20 GB.
 const pullTimeout = time.Hour
 
-// Release returns the hub as a release of z2jh's chart.
-func (h Hub) Release() (chart.Release, error) {
+// release returns the hub as a release of z2jh's chart.
+func (h Hub) release() (chart.Release, error) {
 	values, err := h.Values()
 	if err != nil {
 		return chart.Release{}, err
 	}
-	pin, ok := pins.Of(DefaultName)
+	pin, ok := pins.Of(defaultName)
 	if !ok {
-		return chart.Release{}, fmt.Errorf("no version of the chart %s is pinned", DefaultName)
+		return chart.Release{}, fmt.Errorf("no version of the chart %s is pinned", defaultName)
 	}
 	r := chart.Release{
-		Name: DefaultName, Namespace: h.namespace(), Values: chart.Merge(values, h.ChartValues),
+		Name: defaultName, Namespace: h.namespace(), Values: chart.Merge(values, h.ChartValues),
 		Chart: pin.Chart, Repo: pin.Repo, Version: or(h.Version, pin.Version),
 	}
 	if h.PrePull {
@@ -59,7 +59,7 @@ func (h Hub) Release() (chart.Release, error) {
 // Part returns the release with what it needs beside it. Needs is left to the
 // caller, who knows which parts bring the classes, certificates and shares.
 func (h Hub) Part() (chart.Part, error) {
-	release, err := h.Release()
+	release, err := h.release()
 	if err != nil {
 		return chart.Part{}, err
 	}
@@ -68,7 +68,7 @@ func (h Hub) Part() (chart.Part, error) {
 		return chart.Part{}, err
 	}
 	return chart.Part{
-		Name:    DefaultName,
+		Name:    defaultName,
 		Release: &release,
 		Secrets: []chart.Secret{hidden},
 		Before:  h.objects(),
@@ -79,8 +79,8 @@ func (h Hub) Part() (chart.Part, error) {
 // secret holds everything that nobody may read.
 func (h Hub) secret() (chart.Secret, error) {
 	s := chart.Secret{
-		Namespace: h.namespace(), Name: SecretName,
-		Labels: map[string]string{"app.kubernetes.io/part-of": DefaultName},
+		Namespace: h.namespace(), Name: secretName,
+		Labels: map[string]string{"app.kubernetes.io/part-of": defaultName},
 		Data:   map[string]secret.Value{},
 		// In bytes. The hub wants 32 for cookies and for the key of what
 		// authenticators keep about users, both written as hex.
@@ -128,14 +128,14 @@ func (h Hub) Notes() []Note {
 		return nil
 	}
 	return []Note{
-		{Title: "password of every user of the hub", Namespace: h.namespace(), Name: SecretName, Key: keyUser},
-		{Title: "password of the hub's admins", Namespace: h.namespace(), Name: SecretName, Key: keyAdmin},
+		{Title: "password of every user of the hub", Namespace: h.namespace(), Name: secretName, Key: keyUser},
+		{Title: "password of the hub's admins", Namespace: h.namespace(), Name: secretName, Key: keyAdmin},
 	}
 }
 
-// Token says where the token of [VerifyService] is.
+// Token says where the token of verifyService is.
 func (h Hub) Token() Note {
-	return Note{Title: "token that verifies the hub", Namespace: h.namespace(), Name: SecretName, Key: keyToken}
+	return Note{Title: "token that verifies the hub", Namespace: h.namespace(), Name: secretName, Key: keyToken}
 }
 
 // objects are what the chart does not make.
@@ -155,7 +155,7 @@ func (h Hub) objects() []runtime.Object {
 }
 
 func (h Hub) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/part-of": DefaultName}}
+	return metav1.ObjectMeta{Name: name, Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/part-of": defaultName}}
 }
 
 // exports are the shares whose volumes we make.
@@ -219,7 +219,7 @@ func (h Hub) claim(s Share) *corev1.PersistentVolumeClaim {
 func (h Hub) quota() []runtime.Object {
 	hard := corev1.ResourceList{}
 	if h.Quota.GPUs > 0 {
-		hard[corev1.ResourceName("requests."+ResourceGPU)] = *resource.NewQuantity(int64(h.Quota.GPUs), resource.DecimalSI)
+		hard[corev1.ResourceName("requests."+resourceGPU)] = *resource.NewQuantity(int64(h.Quota.GPUs), resource.DecimalSI)
 	}
 	defaults := corev1.ResourceList{}
 	if h.Quota.CPU > 0 {

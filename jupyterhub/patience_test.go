@@ -42,7 +42,7 @@ const (
 	refused fault = "403"            // for good
 	slow          = 15 * time.Second // a server takes to start
 	goes          = 5 * time.Second  // and to stop
-	me            = "/hub/api/users/" + VerifyUser
+	me            = "/hub/api/users/" + verifyUser
 )
 
 // pipes is a network of one listener.
@@ -119,7 +119,7 @@ func (h *scripted) answer(w http.ResponseWriter, r *http.Request) {
 	case "GET /hub/login":
 		say(200, "come in")
 	case "GET /hub/api/user":
-		say(200, map[string]string{"kind": "service", "name": VerifyService})
+		say(200, map[string]string{"kind": "service", "name": verifyService})
 	case "POST " + me:
 		if h.user {
 			say(409, nil)

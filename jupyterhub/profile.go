@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ResourceGPU is what NVIDIA's device plugin calls a GPU, or a share of one.
-const ResourceGPU = "nvidia.com/gpu"
+// resourceGPU is what NVIDIA's device plugin calls a GPU, or a share of one.
+const resourceGPU = "nvidia.com/gpu"
 
 // gpuClass is the runtime class that K3s makes for NVIDIA's runtime. Without it a
 // container sees no GPU, whatever it was allotted.
@@ -171,7 +171,7 @@ func (h Hub) putSizes(p Profile, override map[string]any) {
 	}
 	extra := map[string]any{}
 	if p.GPUs > 0 {
-		extra[ResourceGPU] = strconv.Itoa(p.GPUs)
+		extra[resourceGPU] = strconv.Itoa(p.GPUs)
 	}
 	for name, amount := range p.Resources {
 		extra[name] = amount

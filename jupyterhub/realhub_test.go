@@ -236,10 +236,10 @@ func TestVerifyOnRealHub(t *testing.T) {
 		require.Positive(t, r.Ready)
 		require.True(t, r.Saw.Writable)
 		require.Positive(t, r.Saw.CPUs)
-		require.Contains(t, r.Saw.Home, VerifyUser)
+		require.Contains(t, r.Saw.Home, verifyUser)
 		require.Contains(t, said(), "profile cpu: 0/7 nodes are available")
 		require.Contains(t, said(), "profile cpu: Python 3.")
-		require.NotContains(t, hub.users(t), VerifyUser, "the user is removed")
+		require.NotContains(t, hub.users(t), verifyUser, "the user is removed")
 	})
 
 	t.Run("by an address of this machine, with a GPU that is not there", func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		defer local.Close()
 		_, err = Verify(t.Context(), Client{URL: local.URL, Token: secret.New(hub.token)}, []Check{{Profile: "cpu", GPUs: 1}}, patience)
 		require.ErrorContains(t, err, "profile cpu: CUDA does not compute: no driver in the container")
-		require.NotContains(t, hub.users(t), VerifyUser)
+		require.NotContains(t, hub.users(t), verifyUser)
 		require.True(t, (&realHub{url: local.URL}).login(t, "eve"))
 	})
 
@@ -262,11 +262,11 @@ func TestVerifyOnRealHub(t *testing.T) {
 		require.NoError(t, v.begin(t.Context()))
 		_, err = v.start(t.Context(), "cpu")
 		require.NoError(t, err)
-		require.Contains(t, hub.users(t), VerifyUser)
+		require.Contains(t, hub.users(t), verifyUser)
 
 		_, err = Verify(t.Context(), hub.client(), []Check{{Profile: "cpu"}}, patience)
 		require.NoError(t, err)
-		require.NotContains(t, hub.users(t), VerifyUser)
+		require.NotContains(t, hub.users(t), verifyUser)
 	})
 
 	t.Run("killed while it waits", func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		})
 		_, err := Verify(ctx, hub.client(), []Check{{Profile: "endless"}, {Profile: "cpu"}}, patience)
 		require.ErrorIs(t, err, context.Canceled)
-		require.NotContains(t, hub.users(t), VerifyUser, "nothing is left, though nobody waited any more")
+		require.NotContains(t, hub.users(t), verifyUser, "nothing is left, though nobody waited any more")
 	})
 
 	t.Run("one that never gets ready", func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		require.ErrorContains(t, err, "profile endless: its server was not ready within 3s: ")
 		require.ErrorContains(t, err, "; the hub's last words: ")
 		require.ErrorContains(t, err, "0/7 nodes are available")
-		require.NotContains(t, hub.users(t), VerifyUser)
+		require.NotContains(t, hub.users(t), verifyUser)
 	})
 
 	t.Run("one that no node takes", func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		_, err := Verify(t.Context(), hub.client(), []Check{{Profile: "nowhere"}}, o)
 		require.ErrorContains(t, err, "profile nowhere: no node takes it for 1s; the hub's last words: ")
 		require.ErrorContains(t, err, "0/7 nodes are available: 7 Insufficient nvidia.com/gpu.")
-		require.NotContains(t, hub.users(t), VerifyUser)
+		require.NotContains(t, hub.users(t), verifyUser)
 	})
 
 	t.Run("wrong token", func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 	})
 
 	t.Run("nobody logs in as the one who verifies", func(t *testing.T) {
-		for name, in := range map[string]bool{VerifyUser: false, "ada": true} {
+		for name, in := range map[string]bool{verifyUser: false, "ada": true} {
 			require.Equal(t, in, hub.login(t, name), name)
 		}
 	})

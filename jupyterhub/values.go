@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 //go:embed files/profiles.py
@@ -58,7 +56,7 @@ func (h Hub) Values() (map[string]any, error) {
 
 func (h Hub) hub() map[string]any {
 	v := map[string]any{
-		"existingSecret": SecretName,
+		"existingSecret": secretName,
 		"config":         h.authConfig(),
 		"db":             h.database(),
 		"services":       h.services(),
@@ -119,7 +117,7 @@ func (h Hub) database() map[string]any {
 
 // services and roles are dictionaries, which Helm merges by key: those of others stay.
 func (h Hub) services() map[string]any {
-	s := map[string]any{VerifyService: map[string]any{}}
+	s := map[string]any{verifyService: map[string]any{}}
 	if h.exempts() {
 		s[cullService] = map[string]any{"command": anys([]string{"python3", cullerPath})}
 	}
@@ -127,14 +125,14 @@ func (h Hub) services() map[string]any {
 }
 
 func (h Hub) roles() map[string]any {
-	r := map[string]any{VerifyService: map[string]any{
-		"description": "Starts and stops servers of one user, to see whether the hub works",
+	r := map[string]any{verifyService: map[string]any{
+		"description": "Starts and stops servers of one user, to check that the hub works",
 		"scopes":      anys(verifyScopes()),
-		"services":    []any{VerifyService},
+		"services":    []any{verifyService},
 	}}
 	if h.exempts() {
 		r[cullService] = map[string]any{
-			"description": "Stops servers that nobody uses",
+			"description": "Stops idle servers",
 			"scopes":      anys([]string{"list:users", "read:users:activity", "read:servers", "delete:servers"}),
 			"services":    []any{cullService},
 		}
@@ -286,7 +284,7 @@ func (h Hub) prePuller() map[string]any {
 // cullService is the name of our own culler in the hub.
 const cullService = "homelab-culler"
 
-// exempts says whether somebody's servers are spared. The chart's culler (version
+// exempts says whether another owner's servers are spared. The chart's culler (version
 // 1.4 of jupyterhub-idle-culler) cannot do that, so ours runs in its place.
 func (h Hub) exempts() bool { return h.Cull.Enabled && len(h.Cull.Exempt) > 0 }
 
@@ -311,7 +309,7 @@ func (h Hub) custom() map[string]any {
 	v := map[string]any{}
 	if groups := h.profileGroups(); len(groups) > 0 {
 		v["profileGroups"] = groups
-		v["verifyUser"] = VerifyUser
+		v["verifyUser"] = verifyUser
 	}
 	if h.exempts() {
 		v["cull"] = map[string]any{
@@ -333,6 +331,3 @@ func (h Hub) profileGroups() map[string]any {
 	}
 	return v
 }
-
-// Tolerations are those of the hub's own pods.
-func (h Hub) Tolerations() []corev1.Toleration { return tolerate(h.Taints) }

@@ -180,7 +180,7 @@ func schema(t testing.TB) func(values map[string]any) error {
 }
 
 // merge lays values over those of a chart, as Helm does: dictionaries are merged, a
-// null takes away.
+// null removes.
 func merge(under, over map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range under {
@@ -228,13 +228,13 @@ func requireSane(t testing.TB, values map[string]any) {
 	}
 	requirePlain(t, values)
 	hub := values["hub"].(map[string]any)
-	require.Equal(t, SecretName, hub["existingSecret"])
+	require.Equal(t, secretName, hub["existingSecret"])
 	for section, v := range hub["config"].(map[string]any) {
 		require.Regexp(t, "^[A-Z]", section, "the hub ends when a section is no class")
 		require.IsType(t, map[string]any{}, v)
 	}
-	require.Contains(t, hub["services"], VerifyService)
-	require.Contains(t, hub["loadRoles"], VerifyService)
+	require.Contains(t, hub["services"], verifyService)
+	require.Contains(t, hub["loadRoles"], verifyService)
 	user := values["singleuser"].(map[string]any)
 	require.Equal(t, false, user["cloudMetadata"].(map[string]any)["blockWithIptables"])
 	image := user["image"].(map[string]any)
@@ -289,7 +289,7 @@ func TestNothingOfOthersIsOverwritten(t *testing.T) {
 	merged := merge(values, site)
 	for _, key := range []string{"services", "loadRoles"} {
 		require.Contains(t, at(t, merged, "hub", key), "site")
-		require.Contains(t, at(t, merged, "hub", key), VerifyService)
+		require.Contains(t, at(t, merged, "hub", key), verifyService)
 		require.Contains(t, at(t, merged, "hub", key), cullService)
 	}
 	require.Contains(t, at(t, merged, "hub", "extraConfig"), "50-site")

@@ -11,17 +11,17 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// VerifyService is the hub's service, with a token of its own, that verifies it.
-const VerifyService = "homelab-verify"
+// verifyService is the hub's service, with a token of its own, that verifies it.
+const verifyService = "homelab-verify"
 
-// VerifyUser is whose servers it starts. Nobody can log in by this name. It is not the
+// verifyUser is whose servers it starts. Nobody can log in by this name. It is not the
 // service's: the hub would not let the one remove the other, taking them for the same.
-const VerifyUser = "homelab-verifier"
+const verifyUser = "homelab-verifier"
 
 // verifyScopes are what the service may do: make and remove one user, start, stop
 // and use its servers, and nothing with others (JupyterHub's scopes, each filtered).
 func verifyScopes() []string {
-	me := "!user=" + VerifyUser
+	me := "!user=" + verifyUser
 	return []string{"admin:users" + me, "servers" + me, "access:servers" + me}
 }
 
@@ -63,7 +63,7 @@ type Result struct {
 }
 
 // Verify starts a server of each profile, one after the other, runs code in it and
-// removes it, as [VerifyUser], whom it makes and removes. What a run left that was
+// removes it, as verifyUser, whom it makes and removes. What a run left that was
 // killed is removed first. One profile's failure does not keep it from the others;
 // the error joins all of them.
 func Verify(ctx context.Context, c Client, checks []Check, o Options) ([]Result, error) {
@@ -101,7 +101,7 @@ type verifier struct {
 	o Options
 }
 
-const userPath = "/hub/api/users/" + VerifyUser
+const userPath = "/hub/api/users/" + verifyUser
 
 // begin makes the user, anew.
 func (v *verifier) begin(ctx context.Context) error {
@@ -110,7 +110,7 @@ func (v *verifier) begin(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", v.base, err)
 	}
 	if hub.Version == "" {
-		return fmt.Errorf("%s answers, and it is no JupyterHub", v.base)
+		return fmt.Errorf("%s answers, but it is not JupyterHub", v.base)
 	}
 	progress.Say(ctx, "JupyterHub %s answers", hub.Version)
 	if err := v.loginPage(ctx); err != nil {
@@ -120,18 +120,18 @@ func (v *verifier) begin(ctx context.Context) error {
 	if _, err := v.call(ctx, http.MethodGet, "/hub/api/user", nil, &me); err != nil {
 		if is(err, http.StatusForbidden) || is(err, http.StatusUnauthorized) {
 			return fmt.Errorf("the hub does not know the token of its service %s; either it has not restarted since the Secret %s changed, or something in hub.extraConfig sets c.JupyterHub.services instead of adding to it: %w",
-				VerifyService, SecretName, err)
+				verifyService, secretName, err)
 		}
 		return err
 	}
-	if me.Kind != "service" || me.Name != VerifyService {
-		return fmt.Errorf("the token is of the %s %s: want that of the service %s", me.Kind, me.Name, VerifyService)
+	if me.Kind != "service" || me.Name != verifyService {
+		return fmt.Errorf("the token is of the %s %s: want that of the service %s", me.Kind, me.Name, verifyService)
 	}
 	if err := v.remove(ctx); err != nil {
-		return fmt.Errorf("what an earlier run left: %w", err)
+		return fmt.Errorf("cleaning up after an earlier run: %w", err)
 	}
 	if _, err := v.call(ctx, http.MethodPost, userPath, nil, nil); err != nil && !is(err, http.StatusConflict) {
-		return fmt.Errorf("user %s: %w", VerifyUser, err)
+		return fmt.Errorf("user %s: %w", verifyUser, err)
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (v *verifier) loginPage(ctx context.Context) error {
 // end removes the user, also when nobody waits for it any more.
 func (v *verifier) end(ctx context.Context) error {
 	if err := v.remove(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("removing user %s: %w", VerifyUser, err)
+		return fmt.Errorf("removing user %s: %w", verifyUser, err)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (v *verifier) server(ctx context.Context) (*server, error) {
 // stop stops the server, and waits until it is gone. None is fine.
 func (v *verifier) stop(ctx context.Context) error {
 	asked := false
-	rule := wait.Rule{Limit: v.o.Stop, Late: "it was not gone", Strict: true, Poll: time.Second, What: "waiting for its server to stop"}
+	rule := wait.Rule{Limit: v.o.Stop, Late: "it did not stop", Strict: true, Poll: time.Second, What: "waiting for its server to stop"}
 	return wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		s, err := v.server(ctx)
 		if err != nil || s == nil {
@@ -237,7 +237,7 @@ func (v *verifier) remove(ctx context.Context) error {
 	if err := v.stop(ctx); err != nil {
 		return err
 	}
-	rule := wait.Rule{Limit: v.o.Stop, Late: "the hub did not do it", Strict: true, What: "removing user " + VerifyUser}
+	rule := wait.Rule{Limit: v.o.Stop, Late: "the hub did not remove it", Strict: true, What: "removing user " + verifyUser}
 	return wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		_, err := v.call(ctx, http.MethodDelete, userPath, nil, nil)
 		if is(err, http.StatusNotFound) {

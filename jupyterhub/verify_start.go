@@ -32,7 +32,7 @@ const keepEvents = 8
 // What ends the waiting for a server that cannot be placed.
 var (
 	errNoNode = errors.New("no node takes it")
-	errStays  = errors.New("its home stays on the node of its owner's first server, and this profile does not run there: a storage class whose volumes every node reaches is needed")
+	errStays  = errors.New("its home stays on the node of its owner's first server, and this profile does not run there: use a storage class whose volumes every node reaches")
 )
 
 // staysWait is how long a home may be on a node that does not take the server: a moment,

@@ -17,14 +17,13 @@ import (
 
 // Where things are on a machine. K3s could be told otherwise; we never do.
 const (
-	Binary       = "/usr/local/bin/k3s"
-	ConfigFile   = "/etc/rancher/k3s/config.yaml"
-	TokenFile    = "/etc/rancher/k3s/token" // what this machine joins with; 0600
-	ManifestsDir = "/var/lib/rancher/k3s/server/manifests"
-	ImagesDir    = "/var/lib/rancher/k3s/agent/images"
+	binary       = "/usr/local/bin/k3s"
+	configFile   = "/etc/rancher/k3s/config.yaml"
+	tokenFile    = "/etc/rancher/k3s/token" // what this machine joins with; 0600
+	manifestsDir = "/var/lib/rancher/k3s/server/manifests"
 
 	// ClusterFile names the cluster to which somebody has given this machine. K3s does
-	// not read it; [Remove] takes it away last.
+	// not read it; [Remove] removes it last.
 	ClusterFile = "/etc/rancher/k3s/homelab.cluster"
 
 	serverTokenFile = "/var/lib/rancher/k3s/server/token"
@@ -96,7 +95,7 @@ type Server struct {
 	SnapshotSchedule     string       // etcd-snapshot-schedule-cron; default "0 */12 * * *"
 	SnapshotRetention    int          // etcd-snapshot-retention; default 5
 
-	// Manifests are files for [ManifestsDir], by name. K3s applies them when it
+	// Manifests are files for K3s' folder of manifests, by name. K3s applies them when it
 	// starts and when they change; a file that goes away leaves its objects.
 	Manifests map[string][]byte
 }
@@ -144,7 +143,7 @@ func (s Server) keys() (map[string]any, error) {
 		k["server"] = s.URL
 	}
 	if s.URL != "" || !s.Token.IsZero() {
-		k["token-file"] = TokenFile
+		k["token-file"] = tokenFile
 	}
 	put(k, "tls-san", s.TLSSANs)
 	putText(k, "cluster-cidr", valid(s.ClusterCIDR))
@@ -174,7 +173,7 @@ func (s Server) keys() (map[string]any, error) {
 func (a Agent) keys() (map[string]any, error) {
 	k := a.Node.keys()
 	k["server"] = a.URL
-	k["token-file"] = TokenFile
+	k["token-file"] = tokenFile
 	errs := append(a.Node.check(), checkVersion(a.Version), checkURL(a.URL))
 	errs = append(errs, checkKeys(RoleAgent, a.Extra, k)...)
 	maps.Copy(k, a.Extra)

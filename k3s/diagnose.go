@@ -40,7 +40,7 @@ var symptoms = []symptom{
 	{"bootstrap data already found and encrypted with different token",
 		"this machine holds the data of a cluster with another token", "join with the token that is in " + serverTokenFile + " of a running server", true},
 	{"the member has been permanently removed from the cluster",
-		"this server was removed from etcd", "make the machine anew; or stop k3s, delete /var/lib/rancher/k3s/server/db, and let it join again, with server: in its config.yaml, since it begins a cluster of its own without", true},
+		"this server was removed from etcd", "recreate the machine; or stop k3s, delete /var/lib/rancher/k3s/server/db, and let it join again, with server: in its config.yaml; without it, K3s starts a cluster of its own", true},
 	{"This node has been removed from the cluster",
 		"this server was removed from etcd", "restart k3s to let it join again", true},
 	{"token CA hash does not match the Cluster CA certificate hash",
@@ -52,9 +52,9 @@ var symptoms = []symptom{
 	{"critical configuration value mismatch between servers",
 		"a setting differs from that of the other servers", "give all servers the same addresses, domain, disabled components and encryption", true},
 	{"--token is required",
-		"there is no token to join with", "write one to " + TokenFile, true},
+		"there is no token to join with", "write one to " + tokenFile, true},
 	{"flag provided but not defined",
-		"config.yaml has a key that an agent does not know", "take it out of " + ConfigFile, true},
+		"config.yaml has a key that agents do not have", "take it out of " + configFile, true},
 	{"default runtime nvidia was not found",
 		"default-runtime is nvidia, and the container toolkit is not installed", "install nvidia-container-toolkit first, or drop default-runtime", true},
 	{"unknown 'kubernetes.io' or 'k8s.io' labels specified",
@@ -62,21 +62,21 @@ var symptoms = []symptom{
 	{"bind: address already in use",
 		"another process has one of K3s' ports", "stop it: ss -ltnp shows which one has the port", true},
 	{".service/start failed with result 'dependency'",
-		"something that it needs did not come, such as a data disk that is to be mounted before it",
-		"journalctl -b -g 'Dependency failed' shows what; bring the disk back and run it again", true},
+		"a unit that it needs failed, such as the mount of a data disk",
+		"journalctl -b -g 'Dependency failed' shows which; attach the disk again, then repeat the command", true},
 	{"no space left on device",
 		"the disk is full", "make room or grow the disk", true},
 	{"not authorized",
 		"the server refuses the token: it is wrong, or was deleted", "read the token again from " + serverTokenFile + " of a running server", true},
 	{"eaderelection lost", // of K3s itself, the scheduler or the controller manager, each of which ends K3s
-		"K3s ended, as it could not renew its leases in time",
-		"most servers of the cluster are away, or this machine or its disk is too slow; systemd starts K3s again", false},
+		"K3s exited because it could not renew its leases in time",
+		"most servers of the cluster are down, or this machine or its disk is too slow; systemd restarts K3s", false},
 	{"context deadline exceeded (Client.Timeout",
 		"the server does not answer", "", false},
 	{"failed to get CA certs",
 		"the server cannot be reached", "", false},
 	{"connection refused",
-		"the server does not take connections yet", "", false},
+		"the server does not accept connections yet", "", false},
 	{"no route to host",
 		"there is no route to the server", "", false},
 	{"server is not ready",
@@ -92,7 +92,7 @@ var symptoms = []symptom{
 // pkg/server/auth/auth.go), and the kubelet what its pods run into.
 var ofOthers = []string{"msg=\"Sending HTTP/", "msg=\"Failed to authenticate request from ", "\" pod=\""}
 
-func tellsOfOthers(line string) bool {
+func aboutOthers(line string) bool {
 	return slices.ContainsFunc(ofOthers, func(piece string) bool { return strings.Contains(line, piece) })
 }
 
@@ -100,7 +100,7 @@ func tellsOfOthers(line string) bool {
 // told before what may; of two that are alike, the later line. Lines that tell of
 // other machines and of pods do not count.
 func Diagnose(journal []string) (Diagnosis, bool) {
-	journal = slices.DeleteFunc(slices.Clone(journal), tellsOfOthers)
+	journal = slices.DeleteFunc(slices.Clone(journal), aboutOthers)
 	for _, fatal := range []bool{true, false} {
 		for _, s := range symptoms {
 			if s.fatal != fatal {

@@ -182,7 +182,7 @@ func (p plan) activeDiff(have State) drift.Diff {
 		d = append(d, f)
 	}
 	if have.Role == p.role && !have.Enabled {
-		d = append(d, drift.Field{Path: "enabled", Have: "no", Want: "yes", Effect: drift.Update, Note: "it would not start with the machine"})
+		d = append(d, drift.Field{Path: "enabled", Have: "no", Want: "yes", Effect: drift.Update, Note: "it would not start at boot"})
 	}
 	return d
 }
@@ -190,7 +190,7 @@ func (p plan) activeDiff(have State) drift.Diff {
 // diffKeys compares what config.yaml says, not how: order and quotes do not count.
 func diffKeys(have, want map[string]any) drift.Diff {
 	if have == nil {
-		return drift.Diff{{Path: "config", Want: ConfigFile, Effect: drift.Restart}}
+		return drift.Diff{{Path: "config", Want: configFile, Effect: drift.Restart}}
 	}
 	var d drift.Diff
 	for _, key := range sortedKeys(want) {
@@ -278,5 +278,5 @@ func mode(bits string) string {
 	if bits == "" {
 		return ""
 	}
-	return TokenFile + " with mode 0" + bits
+	return tokenFile + " with mode 0" + bits
 }

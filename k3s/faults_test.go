@@ -96,9 +96,6 @@ func operations(t *testing.T) map[string]operation {
 			_, err := k3s.Kubeconfig(ctx, r, "https://10.0.0.10:6443", "lab")
 			return err
 		}, nil, true},
-		"snapshot": {func(m *machine) {
-			m.write("usr/local/bin/k3s", "#!/bin/sh\necho 'level=info msg=\"Snapshot before-cp1-1700000000 saved.\"' >&2\n")
-		}, func(ctx context.Context, r remote.Runner) error { _, err := k3s.Snapshot(ctx, r, "before"); return err }, nil, false},
 	}
 }
 

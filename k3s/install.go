@@ -17,14 +17,14 @@ import (
 //go:embed install.sh
 var installScript string
 
-// DefaultBaseURL is where K3s publishes its releases.
-const DefaultBaseURL = "https://github.com/k3s-io/k3s/releases/download"
+// defaultBaseURL is where K3s publishes its releases.
+const defaultBaseURL = "https://github.com/k3s-io/k3s/releases/download"
 
 // Release is one exact K3s, and where its files come from.
 type Release struct {
 	Version   string // e.g. "v1.36.5+k3s1"
 	Arch      string // amd64 (default), arm64 or arm
-	BaseURL   string // folder of the releases, over https; default [DefaultBaseURL]
+	BaseURL   string // folder of the releases, over https; default: K3s' own on GitHub
 	Artifacts string // a folder on the machine that holds the files already; empty fetches them
 	NoImages  bool   // leave out the air-gap images; K3s then pulls its images when it starts
 }
@@ -33,7 +33,7 @@ type Release struct {
 func (r Release) URL(file string) string {
 	base := r.BaseURL
 	if base == "" {
-		base = DefaultBaseURL
+		base = defaultBaseURL
 	}
 	folder := strings.TrimSuffix(base, "/") + "/" + strings.ReplaceAll(r.Version, "+", "%2B")
 	if file == "" {
@@ -73,7 +73,7 @@ func (r Release) check() error {
 
 // Install puts the release's binary and images on the machine, each checked
 // against the checksums of the release, and reports whether it had to. It does
-// not start anything, so it serves for baking a template too; see [Upgrade] for a
+// not start anything, so it serves for baking a template too; see [UpgradeServer] for a
 // machine where K3s runs.
 func Install(ctx context.Context, r remote.Runner, release Release) (changed bool, err error) {
 	if err := release.check(); err != nil {
@@ -99,9 +99,9 @@ func installError(release Release, err error) error {
 	said := strings.TrimSpace(exit.Stderr)
 	switch exit.Code {
 	case 65, 66:
-		return fmt.Errorf("install k3s %s: %w: %s; nothing was changed: try again, and ask whoever runs the mirror if it stays so", release.Version, ErrChecksum, said)
+		return fmt.Errorf("install k3s %s: %w: %s; nothing was changed: try again, and if that fails ask the mirror's administrator", release.Version, ErrChecksum, said)
 	case 69:
-		return fmt.Errorf("install k3s %s: %s; the machine needs a way to %s, or the files in a folder named by Artifacts: %w", release.Version, said, release.URL(""), err)
+		return fmt.Errorf("install k3s %s: %s; the machine must reach %s, or find the files in the folder named by Artifacts: %w", release.Version, said, release.URL(""), err)
 	}
 	return fmt.Errorf("install k3s %s: %w", release.Version, err)
 }

@@ -182,7 +182,7 @@ func TestValidateSaysEverything(t *testing.T) {
 		`k3s version "stable": write an exact release such as v1.36.5+k3s1`,
 		`server URL "10.0.0.10": write https://ADDRESS:6443`,
 		`node name "WK_1"`,
-		`k3s key "tls-san" is for servers only and an agent exits on it`,
+		`k3s key "tls-san" is for servers only, and an agent does not start with it`,
 		`k3s key "token" cannot be passed through: it is a secret: use the field Token`,
 		`k3s agent has no key "private-registy": did you mean "private-registry"?`,
 		`k3s key "node-taint" is set twice`,
@@ -231,7 +231,7 @@ func TestInstallRefuses(t *testing.T) {
 	m := newMachine(t)
 	_, err := k3s.Install(t.Context(), m, k3s.Release{Version: version})
 	assert.ErrorContains(t, err, "cannot fetch https://github.com/k3s-io/k3s/releases/download/v1.36.5%2Bk3s1/sha256sum-amd64.txt")
-	assert.ErrorContains(t, err, "or the files in a folder named by Artifacts")
+	assert.ErrorContains(t, err, "or find the files in the folder named by Artifacts")
 
 	m.publish(version)
 	m.write("mirror/k3s", "#!/bin/sh\necho evil\n")

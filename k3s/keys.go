@@ -47,16 +47,16 @@ var (
 		"agent-token":           "it is a secret: put it in a file of mode 0600 and name that with agent-token-file",
 		"cluster-init":          "leave URL empty for the first server",
 		"cluster-reset":         "it is a command, not a setting: run k3s server --cluster-reset by hand",
-		"data-dir":              "the other parts of this package look in /var/lib/rancher/k3s",
+		"data-dir":              "this package reads /var/lib/rancher/k3s",
 		"datastore-endpoint":    "it holds a password, and only the embedded etcd is supported",
 		"etcd-s3-access-key":    "name a Secret in kube-system with etcd-s3-config-secret",
 		"etcd-s3-secret-key":    "it is a secret: name a Secret in kube-system with etcd-s3-config-secret",
 		"etcd-s3-session-token": "it is a secret: name a Secret in kube-system with etcd-s3-config-secret",
 		"server":                "use the field URL",
-		"token":                 "it is a secret: use the field Token, which is written to " + TokenFile,
-		"token-file":            "use the field Token, which is written to " + TokenFile,
+		"token":                 "it is a secret: use the field Token, which is written to " + tokenFile,
+		"token-file":            "use the field Token, which is written to " + tokenFile,
 		"vpn-auth":              "it is a secret: put it in a file of mode 0600 and name that with vpn-auth-file",
-		"write-kubeconfig":      "the other parts of this package look in " + kubeconfigFile,
+		"write-kubeconfig":      "this package reads " + kubeconfigFile,
 		"write-kubeconfig-mode": "the kubeconfig is the cluster's master key and stays 0600",
 	}
 )
@@ -80,7 +80,7 @@ func checkKeys(role Role, extra, typed map[string]any) []error {
 			errs = append(errs, fmt.Errorf("k3s key %q is set twice: by a field of the spec and as an extra key; drop one", key))
 		case slices.Contains(known, name):
 		case role == RoleAgent && slices.Contains(serverKeys, name):
-			errs = append(errs, fmt.Errorf("k3s key %q is for servers only and an agent exits on it: set it on the servers", key))
+			errs = append(errs, fmt.Errorf("k3s key %q is for servers only, and an agent does not start with it: set it on the servers", key))
 		default:
 			errs = append(errs, fmt.Errorf("k3s %s has no key %q%s", role, key, didYouMean(name, known)))
 		}

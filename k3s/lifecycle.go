@@ -1,12 +1,9 @@
 package k3s
 
 import (
-	"bytes"
 	"context"
 	_ "embed" // the script below
-	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/remote"
@@ -14,33 +11,6 @@ import (
 
 //go:embed remove.sh
 var removeScript string
-
-var (
-	snapshotName  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-	snapshotSaved = regexp.MustCompile(`Snapshot ([^\s"]+) saved`)
-)
-
-// Snapshot saves etcd on a running server and returns the name of the snapshot,
-// which is name with the machine's name and the time after it. It lies in
-// /var/lib/rancher/k3s/server/db/snapshots of that machine.
-func Snapshot(ctx context.Context, r remote.Runner, name string) (string, error) {
-	if !snapshotName.MatchString(name) {
-		return "", fmt.Errorf("snapshot name %q: write lower-case letters, digits and '-'", name)
-	}
-	progress.Say(ctx, "saving a snapshot of etcd")
-	// K3s names the snapshot in a line of its log, which goes to standard error
-	// (pkg/cli/etcdsnapshot in K3s' source).
-	var log bytes.Buffer
-	cmd := remote.Cmd{Args: []string{Binary, "etcd-snapshot", "save", "--name", name}, Stderr: &log}
-	if err := r.Run(ctx, cmd); err != nil {
-		return "", fmt.Errorf("save a snapshot of etcd: %w", err)
-	}
-	m := snapshotSaved.FindSubmatch(log.Bytes())
-	if m == nil {
-		return "", errors.New("save a snapshot of etcd: k3s ended well but named no snapshot; look with k3s etcd-snapshot ls")
-	}
-	return string(m[1]), nil
-}
 
 // UpgradeServer brings a machine where K3s runs to another release and to what s
 // says, and returns when it was told to start again. Servers go before agents, one

@@ -55,7 +55,7 @@ func TestDiffOfOneThing(t *testing.T) {
 		"the unit":              {func(s *State) { s.Unit = "[Unit]\n" }, "unit: another text → k3s.service of this version (needs a restart)"},
 		"the binary":            {func(s *State) { s.Version = "v1.36.4+k3s1" }, "version: v1.36.4+k3s1 → v1.36.5+k3s1 (needs a restart)"},
 		"no binary":             {func(s *State) { s.Version = "" }, "version: v1.36.5+k3s1"},
-		"a newer binary":        {func(s *State) { s.Version = "v1.36.6+k3s1" }, "version: v1.36.6+k3s1 → v1.36.5+k3s1 (needs a restart) [k3s cannot go from v1.36.6+k3s1 to v1.36.5+k3s1: Kubernetes has no way back: restore a snapshot taken before the upgrade instead]"},
+		"a newer binary":        {func(s *State) { s.Version = "v1.36.6+k3s1" }, "version: v1.36.6+k3s1 → v1.36.5+k3s1 (needs a restart) [k3s cannot go from v1.36.6+k3s1 to v1.36.5+k3s1: Kubernetes cannot be downgraded: restore a snapshot from before the upgrade instead]"},
 		"another role":          {func(s *State) { s.Role = RoleAgent }, "role: agent → server (needs a replacement) [drain it, delete its Node, remove K3s, and let it join again]"},
 		"both roles":            {func(s *State) { s.Role = RoleBoth }, "role: server and agent → server (needs a replacement) [drain it, delete its Node, remove K3s, and let it join again]"},
 		"a config and no unit":  {func(s *State) { s.Role, s.Unit = RoleNone, "" }, ""},
@@ -72,7 +72,7 @@ func TestDiffOfOneThing(t *testing.T) {
 		"what was started":      {func(s *State) { s.Applied = "0123" }, "running: as before the last change → as configured (needs a restart)"},
 		"nothing was started":   {func(s *State) { s.Active, s.Applied = "inactive", "0123" }, "state: inactive → active"},
 		"failed":                {func(s *State) { s.Active = "failed" }, "state: failed → active"},
-		"not enabled":           {func(s *State) { s.Enabled = false }, "enabled: no → yes [it would not start with the machine]"},
+		"not enabled":           {func(s *State) { s.Enabled = false }, "enabled: no → yes [it would not start at boot]"},
 		"enabled as the other":  {func(s *State) { s.Enabled, s.Role = false, RoleAgent }, "role: agent → server (needs a replacement) [drain it, delete its Node, remove K3s, and let it join again]"},
 		"an older one, changed": {func(s *State) { s.Version, s.Applied = "v1.36.4+k3s1", "0123" }, "version: v1.36.4+k3s1 → v1.36.5+k3s1 (needs a restart)"},
 	} {
@@ -221,13 +221,13 @@ func TestCheckUpgrade(t *testing.T) {
 		{"v1.36.5+k3s1", "v1.36.5+k3s2"}:     "",
 		{"v1.36.5+k3s1", "v1.37.0+k3s1"}:     "",
 		{"v1.36.5-rc1+k3s1", "v1.36.5+k3s1"}: "",
-		{"v1.36.5+k3s2", "v1.36.5+k3s1"}:     "no way back",
-		{"v1.37.0+k3s1", "v1.36.9+k3s1"}:     "no way back",
+		{"v1.36.5+k3s2", "v1.36.5+k3s1"}:     "cannot be downgraded",
+		{"v1.37.0+k3s1", "v1.36.9+k3s1"}:     "cannot be downgraded",
 		{"v1.36.5+k3s1", "v1.38.0+k3s1"}:     "the next is a v1.37 release",
 		{"v1.0.0+k3s1", "v1.2.0+k3s1"}:       "the next is a v1.1 release",
 		{"v1.0.0+k3s1", "v1.1.0+k3s1"}:       "",
 		{"v1.36.05+k3s1", planVersion}:       "",
-		{"strange", planVersion}:             "which is no release: move /usr/local/bin/k3s away by hand",
+		{"strange", planVersion}:             "which is not a release: move /usr/local/bin/k3s away by hand",
 	} {
 		err := checkUpgrade(pair[0], pair[1])
 		if want == "" {
@@ -254,11 +254,11 @@ func TestParseStateReadsOn(t *testing.T) {
 	assert.Equal(t, "U", s.Unit)
 }
 
-// What is written and whether K3s starts anew follows from what differs.
+// What is written and whether K3s starts again follows from what differs.
 func TestBringDoesWhatDiffers(t *testing.T) {
 	p, err := joining().plan()
 	require.NoError(t, err)
-	const token, config, unit, a, b = TokenFile, ConfigFile, "/etc/systemd/system/k3s.service", ManifestsDir + "/a.yaml", ManifestsDir + "/b.yaml"
+	const token, config, unit, a, b = tokenFile, configFile, "/etc/systemd/system/k3s.service", manifestsDir + "/a.yaml", manifestsDir + "/b.yaml"
 	for name, c := range map[string]struct {
 		change func(*State)
 		want   []string // files, and what systemd is told
@@ -268,7 +268,7 @@ func TestBringDoesWhatDiffers(t *testing.T) {
 		"labels":                     {func(s *State) { s.Config["node-label"] = "a=2" }, []string{token, config}},
 		"a key":                      {func(s *State) { s.Config["node-name"] = "x" }, []string{token, config, "restart k3s"}},
 		"the unit":                   {func(s *State) { s.Unit = "x" }, []string{token, unit, "restart k3s"}},
-		"registries":                 {func(s *State) { s.Registries = "x" }, []string{token, RegistriesFile, "restart k3s"}},
+		"registries":                 {func(s *State) { s.Registries = "x" }, []string{token, registriesFile, "restart k3s"}},
 		"what was started":           {func(s *State) { s.Applied = "x" }, []string{token, "restart k3s"}},
 		"not enabled":                {func(s *State) { s.Enabled = false }, []string{token, "start k3s"}},
 		"stopped":                    {func(s *State) { s.Active = "inactive" }, []string{token, "start k3s"}},
@@ -339,12 +339,12 @@ func (r *bringing) answer() string {
 	}
 	part("token", s.TokenMode+"\n")
 	if s.Registries != "" {
-		part("registries", s.Registries+"  "+RegistriesFile+"\n")
+		part("registries", s.Registries+"  "+registriesFile+"\n")
 	}
 	part("applied", s.Applied+"\n")
 	manifests := ""
 	for _, name := range sortedKeys(s.Manifests) {
-		manifests += s.Manifests[name] + "  " + ManifestsDir + "/" + name + "\n"
+		manifests += s.Manifests[name] + "  " + manifestsDir + "/" + name + "\n"
 	}
 	part("manifests", manifests)
 	part("end", "")

@@ -13,9 +13,9 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// RegistriesFile tells containerd how to reach image registries; 0600, since it
+// registriesFile tells containerd how to reach image registries; 0600, since it
 // holds passwords. K3s reads it when it starts.
-const RegistriesFile = "/etc/rancher/k3s/registries.yaml"
+const registriesFile = "/etc/rancher/k3s/registries.yaml"
 
 // registryCADir holds the authorities of registries, by digest.
 const registryCADir = "/etc/rancher/k3s/registries.d"

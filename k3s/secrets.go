@@ -75,12 +75,12 @@ func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (s
 
 // RewriteKubeconfig returns a kubeconfig of one cluster, such as K3s writes, with
 // another way in. Of what was there, authority, certificates, keys and tokens stay. What
-// K3s never writes is an error: whoever is root on a server could have our side read its
+// K3s never writes is an error: anyone who is root on a server could have our side read its
 // own files (tokenFile) or run a program (exec).
 func RewriteKubeconfig(kubeconfig []byte, to Access) ([]byte, error) {
 	var doc kubeconfigDoc
 	if err := yaml.UnmarshalStrict(kubeconfig, &doc); err != nil {
-		return nil, fmt.Errorf("kubeconfig: it is not as K3s writes it, and is not used: %w", err)
+		return nil, fmt.Errorf("kubeconfig: it is not in the format that K3s writes, and is not used: %w", err)
 	}
 	if err := cmp.Or(one("clusters", len(doc.Clusters)), one("users", len(doc.Users)), one("contexts", len(doc.Contexts))); err != nil {
 		return nil, err

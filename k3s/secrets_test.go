@@ -51,7 +51,7 @@ func TestKubeconfig(t *testing.T) {
 	assert.EqualError(t, err, "kubeconfig: expected one entry in clusters, found 0")
 }
 
-// Whoever is root on a server writes its kubeconfig, and we use it: it has us read no file
+// Anyone who is root on a server writes its kubeconfig, and we use it: it has us read no file
 // of ours, run nothing, and trust nobody else.
 func TestAKubeconfigOfAStranger(t *testing.T) {
 	for at, keys := range map[string][]string{

@@ -38,7 +38,7 @@ func StartServer(ctx context.Context, r remote.Runner, s Server) error {
 // well. It returns when K3s was told to start.
 func JoinServer(ctx context.Context, r remote.Runner, s Server) error {
 	if s.URL == "" || s.Token.IsZero() {
-		return errors.New("join a server: URL and Token must be set; without them it would make a cluster of its own")
+		return errors.New("join a server: URL and Token must be set; without them it would start a cluster of its own")
 	}
 	return s.bring(ctx, r)
 }
@@ -89,7 +89,7 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 	case have.Role != RoleNone && have.Role != p.role:
 		return fmt.Errorf("%w: it is %s and should be %s; drain it, delete its Node and remove K3s first", ErrRole, have.Role, p.role)
 	case have.Version != p.version:
-		return fmt.Errorf("%w: %s is %q and should be %s", ErrNotInstalled, Binary, have.Version, p.version)
+		return fmt.Errorf("%w: %s is %q and should be %s", ErrNotInstalled, binary, have.Version, p.version)
 	}
 	d := p.diff(have)
 	if d.Empty() {
@@ -103,7 +103,7 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 	}
 	verb := "start"
 	// A start of what is starting already does nothing, also where it tries for
-	// ever with a token or a setting that was wrong and has been mended now.
+	// ever with a token or a setting that was wrong and has been fixed now.
 	stuck, _ := have.Diagnosis()
 	if d.Effect() == drift.Restart || have.Active == "activating" && have.Applied != p.digest() || stuck.Fatal {
 		verb = "restart"
@@ -126,21 +126,21 @@ func write(ctx context.Context, r remote.Runner, p plan, token secret.Value, hav
 	}
 	var files []file
 	if !token.IsZero() {
-		files = append(files, file{TokenFile, []byte(token.Reveal() + "\n"), 0o600})
+		files = append(files, file{tokenFile, []byte(token.Reveal() + "\n"), 0o600})
 	}
 	for _, name := range sortedKeys(p.manifests) {
 		if len(diffManifests(have.Manifests, map[string][]byte{name: p.manifests[name]})) > 0 {
-			files = append(files, file{ManifestsDir + "/" + name, p.manifests[name], 0o600})
+			files = append(files, file{manifestsDir + "/" + name, p.manifests[name], 0o600})
 		}
 	}
 	if len(p.registriesDiff(have)) > 0 {
 		for _, name := range sortedKeys(p.files) {
 			files = append(files, file{name, p.files[name], 0o644})
 		}
-		files = append(files, file{RegistriesFile, []byte(p.registriesText()), 0o600})
+		files = append(files, file{registriesFile, []byte(p.registriesText()), 0o600})
 	}
 	if len(diffKeys(have.Config, p.keys)) > 0 {
-		files = append(files, file{ConfigFile, p.config, 0o600})
+		files = append(files, file{configFile, p.config, 0o600})
 	}
 	if have.Unit != p.unit() {
 		files = append(files, file{"/etc/systemd/system/" + p.role.Unit() + ".service", []byte(p.unit()), 0o644})

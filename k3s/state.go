@@ -37,7 +37,7 @@ type State struct {
 }
 
 // Other is a file that changes K3s and is not ours: in config.yaml.d, an environment
-// file of the unit, or a drop-in of it. It is no drift, and nobody here touches it.
+// file of the unit, or a drop-in of it. It is not a drift, and nobody here touches it.
 type Other struct {
 	Path string
 	Keys []string // what it sets, without the values, which may be secrets
@@ -81,7 +81,7 @@ func thisRun(journal []string) []string {
 	if len(journal) >= journalLines { // it began before the first of them
 		return journal
 	}
-	// It has not begun to speak: what an agent says of its server is of the one before.
+	// It has not started to speak: what an agent says of its server is of the one before.
 	return slices.DeleteFunc(slices.Clone(journal), func(line string) bool {
 		return strings.Contains(line, "failed to retrieve") || strings.Contains(line, "Waiting to retrieve")
 	})
@@ -105,7 +105,7 @@ func Observe(ctx context.Context, r remote.Runner) (State, error) {
 func parseState(out []byte) (State, error) {
 	sections := split(out)
 	if _, whole := sections["end"]; !whole {
-		return State{}, fmt.Errorf("the answer was cut short after %d bytes", len(out))
+		return State{}, fmt.Errorf("the output was truncated after %d bytes", len(out))
 	}
 	s := State{Manifests: map[string]string{}}
 	if m := versionLine.FindStringSubmatch(sections["version"]); m != nil {
@@ -125,7 +125,7 @@ func parseState(out []byte) (State, error) {
 	}
 	if text := sections["config"]; strings.TrimSpace(text) != "" {
 		if err := yaml.Unmarshal([]byte(text), &s.Config); err != nil {
-			// A broken file is a difference like any other, and is written anew.
+			// A broken file is a difference like any other, and is written again.
 			s.Config = map[string]any{"(broken)": err.Error()}
 		}
 	}

@@ -25,7 +25,7 @@ func checkVersion(v string) error {
 }
 
 // CompareVersions returns -1, 0 or +1 as a is older than, the same as, or newer
-// than b. A text that is no version is older than any.
+// than b. A text that is not a version is older than any.
 func CompareVersions(a, b string) int {
 	va, vb := versionParts(a), versionParts(b)
 	for i := range va {
@@ -61,11 +61,11 @@ func checkUpgrade(from, to string) error {
 	case from == "" || from == to:
 		return nil
 	case f[0] < 0:
-		return fmt.Errorf("the installed k3s says version %q, which is no release: move %s away by hand", from, Binary)
+		return fmt.Errorf("the installed k3s reports version %q, which is not a release: move %s away by hand", from, binary)
 	case CompareVersions(from, to) > 0:
-		return &VersionError{From: from, To: to, Why: "Kubernetes has no way back: restore a snapshot taken before the upgrade instead"}
+		return &VersionError{From: from, To: to, Why: "Kubernetes cannot be downgraded: restore a snapshot from before the upgrade instead"}
 	case t[0]-f[0] > 1:
-		return &VersionError{From: from, To: to, Why: fmt.Sprintf("go through every minor version in between: the next is a v1.%d release", f[0]+1)}
+		return &VersionError{From: from, To: to, Why: fmt.Sprintf("upgrade one minor version at a time: the next is a v1.%d release", f[0]+1)}
 	}
 	return nil
 }

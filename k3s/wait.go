@@ -44,7 +44,7 @@ func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 }
 
 // waitsFor says what keeps K3s from running, or returns a [*StartError] where
-// waiting is of no use.
+// waiting is useless.
 func waitsFor(s State) (string, error) {
 	d, ok := s.Diagnosis()
 	switch {
@@ -54,7 +54,7 @@ func waitsFor(s State) (string, error) {
 		return d.String(), nil
 	}
 	for _, line := range slices.Backward(s.Journal) {
-		if !tellsOfOthers(line) {
+		if !aboutOthers(line) {
 			return line, nil
 		}
 	}

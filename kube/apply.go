@@ -77,7 +77,7 @@ func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (drift.Diff, 
 			diffs[i] = drift.Diff{{Path: refOf(u).path(), Want: "new", Effect: drift.Create, Note: err.Error()}}
 			return nil
 		case errors.Is(err, ErrInvalid) && s.live != nil:
-			diffs[i] = drift.Diff{{Path: s.ref.path(), Have: "as it is", Want: "as asked", Effect: drift.Replace, Note: reason(err)}}
+			diffs[i] = drift.Diff{{Path: s.ref.path(), Have: "live object", Want: "wanted object", Effect: drift.Replace, Note: reason(err)}}
 			return nil
 		case err != nil:
 			return about("compare", u, err)
@@ -152,7 +152,7 @@ func (s seen) result() Result {
 
 // same reports whether applying changes nothing: no field, and nothing of which
 // fields are ours. Without the latter, a field that we stop to ask for later
-// would not be taken away.
+// would not be removed.
 func (s seen) same() bool {
 	return reflect.DeepEqual(lasting(s.live), lasting(s.after)) && s.ours(s.live) == s.ours(s.after)
 }

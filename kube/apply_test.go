@@ -147,7 +147,7 @@ func TestDiffTellsRefusalsApart(t *testing.T) {
 	c, _ := scripted(t, map[string]any{"GET " + path: "{}", "PATCH " + path: refusal(422, "data: nothing of that")})
 	d, err := c.Diff(t.Context(), objs...)
 	require.NoError(t, err)
-	assert.Equal(t, "configmap/default/a: as it is → as asked (needs a replacement) [data: nothing of that]", d.String())
+	assert.Equal(t, "configmap/default/a: live object → wanted object (needs a replacement) [data: nothing of that]", d.String())
 
 	c, _ = scripted(t, map[string]any{"GET " + path: refusal(400, "what?")})
 	_, err = c.Diff(t.Context(), objs...)
@@ -195,7 +195,7 @@ func TestDeleteGoesBackwards(t *testing.T) {
 	require.NoError(t, c.Delete(t.Context(), objs...))
 	assert.Equal(t, []string{"c", "b", "a"}, of(s))
 	c, s = scripted(t, map[string]any{"DELETE " + cms + "b": refusal(409, "no"), "DELETE " + cms + "c": "{}"})
-	require.EqualError(t, c.Delete(t.Context(), objs...), "delete configmap default/b: changed by another in between: no")
+	require.EqualError(t, c.Delete(t.Context(), objs...), "delete configmap default/b: changed by somebody else in the meantime: no")
 	assert.Equal(t, []string{"c", "b"}, of(s))
 	c, _ = scripted(t, map[string]any{"GET /apis/x.io/v1": refusal(403, "hidden")})
 	require.EqualError(t, c.Delete(t.Context(), objs[1]), "ask for the kinds of x.io/v1: not allowed: hidden")

@@ -22,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
@@ -116,15 +117,15 @@ func contained(raw *clientcmdapi.Config) error {
 	const cure = ": put the credentials into it with `kubectl config view --raw --flatten`, or make a token"
 	for name, user := range raw.AuthInfos {
 		if user.Exec != nil || user.AuthProvider != nil {
-			return fmt.Errorf("kubeconfig: user %q runs a program of this machine, which is not done%s", name, cure)
+			return fmt.Errorf("kubeconfig: user %q runs a program of this machine, which is not allowed%s", name, cure)
 		}
 		if file := cmp.Or(user.TokenFile, user.ClientCertificate, user.ClientKey); file != "" {
-			return fmt.Errorf("kubeconfig: user %q takes %q of this machine, which is not read%s", name, file, cure)
+			return fmt.Errorf("kubeconfig: user %q refers to %q on this machine, which is not read%s", name, file, cure)
 		}
 	}
 	for name, cluster := range raw.Clusters {
 		if cluster.CertificateAuthority != "" {
-			return fmt.Errorf("kubeconfig: cluster %q takes %q of this machine, which is not read%s", name, cluster.CertificateAuthority, cure)
+			return fmt.Errorf("kubeconfig: cluster %q refers to %q on this machine, which is not read%s", name, cluster.CertificateAuthority, cure)
 		}
 	}
 	return nil
@@ -139,9 +140,6 @@ func (c *Client) Close() error {
 	c.transport.CloseIdleConnections()
 	return nil
 }
-
-// Server returns the URL that the kubeconfig names.
-func (c *Client) Server() string { return c.base.String() }
 
 // Reachable asks the API server whether it is ready to serve.
 func (c *Client) Reachable(ctx context.Context) error {
@@ -184,15 +182,13 @@ func (c *Client) do(ctx context.Context, r request, out any) error {
 		return fmt.Errorf("%s: %w", r.doing, err)
 	}
 	for try := 0; ; try++ {
-		wait, err := c.once(ctx, r, body, out)
-		if err == nil || wait == 0 || try == maxBusy {
+		after, err := c.once(ctx, r, body, out)
+		if err == nil || after == 0 || try == maxBusy {
 			return explain(r.doing, err)
 		}
-		progress.Say(ctx, "the API server is busy: asking again in %s", wait)
-		select {
-		case <-ctx.Done():
+		progress.Say(ctx, "the API server is busy: asking again in %s", after)
+		if wait.Pause(ctx, after) != nil {
 			return explain(r.doing, errors.Join(err, ctx.Err()))
-		case <-time.After(wait):
 		}
 	}
 }
@@ -207,9 +203,9 @@ func encode(body any) ([]byte, error) {
 	return json.Marshal(body)
 }
 
-// once makes a request once. wait is how long the server asks to wait before the
-// next try, 0 when another try is of no use.
-func (c *Client) once(ctx context.Context, r request, body []byte, out any) (wait time.Duration, err error) {
+// once makes a request once. after is how long the server asks to wait before the
+// next try, 0 when another try is useless.
+func (c *Client) once(ctx context.Context, r request, body []byte, out any) (after time.Duration, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
 	defer cancel()
 	u := c.base.JoinPath(r.path)
@@ -235,7 +231,7 @@ func (c *Client) once(ctx context.Context, r request, body []byte, out any) (wai
 		return 0, causeOf(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	limit.Body(resp, maxAnswer)
+	resp.Body = limit.Body(resp.Body, resp.ContentLength, maxAnswer)
 	answer, err := io.ReadAll(resp.Body)
 	if large, ok := errors.AsType[*limit.Error](err); ok {
 		return 0, fmt.Errorf("the API server's answer: %w", large)

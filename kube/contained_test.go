@@ -33,7 +33,7 @@ clusters: [{name: a, cluster: {server: "https://127.0.0.1:6443"` + cluster + `}}
 		"another": []byte(strings.Replace(string(config("", "token: a")), "users: [", `users: [{name: b, user: {tokenFile: `+file+`}}, `, 1)),
 	} {
 		_, err := kube.New(kube.Config{Kubeconfig: bytes})
-		require.ErrorContains(t, err, "of this machine", what)
+		require.ErrorContains(t, err, "this machine", what)
 		require.ErrorContains(t, err, "--flatten", what)
 	}
 	assert.NoFileExists(t, ran)

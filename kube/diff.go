@@ -23,7 +23,7 @@ func (s seen) diff() drift.Diff {
 	var d drift.Diff
 	fields(&d, "", lasting(s.live), lasting(s.after))
 	if len(d) == 0 {
-		d = drift.Diff{{Path: "fields", Have: "another's", Want: "ours", Effect: drift.Update, Note: "the values are right; from now on they are looked after"}}
+		d = drift.Diff{{Path: "fields", Have: "another's", Want: "ours", Effect: drift.Update, Note: "the values are right; from now on this field manager owns them"}}
 	}
 	if s.ref.Kind == "Secret" {
 		mask(d)

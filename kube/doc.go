@@ -14,7 +14,7 @@
 //
 // [Client.Nodes] says of every node whether it is ready and, if it is not, why.
 // [Marks] are the labels and taints that a node should have: what was set by
-// [Client.Mark] and is no longer asked for is taken away, and nothing else ever is,
+// [Client.Mark] and is no longer asked for is removed, and nothing else ever is,
 // because a node remembers in an annotation what is ours. [Client.Drain] empties a
 // node through the eviction API, saying which disruption budget it waits for.
 //

@@ -134,9 +134,9 @@ func (d Drain) refused(pods []corev1.Pod) []string {
 		switch {
 		case ended || p.DeletionTimestamp != nil:
 		case !d.Force && metav1.GetControllerOf(p) == nil:
-			out = append(out, "pod "+podRef(p)+" belongs to nothing that would make it again (force evicts it)")
+			out = append(out, "pod "+podRef(p)+" has no controller that would recreate it (force evicts it)")
 		case !d.DeleteEmptyDir && hasEmptyDir(p):
-			out = append(out, "pod "+podRef(p)+" has data in an emptyDir (deleting that must be allowed)")
+			out = append(out, "pod "+podRef(p)+" has data in an emptyDir (allow deleting it)")
 		}
 	}
 	return out

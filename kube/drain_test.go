@@ -21,7 +21,7 @@ import (
 func sleepMinute() { time.Sleep(time.Minute) }
 
 // notebooks is a StatefulSet that only runs on one node, with a budget that
-// forbids to take it away.
+// forbids to remove it.
 const notebooks = `
 apiVersion: apps/v1
 kind: StatefulSet
@@ -114,7 +114,7 @@ func TestDrainRefusesToLoseData(t *testing.T) {
 		_, err := w.Apply(t.Context(), pod)
 		require.NoError(t, err)
 		time.Sleep(5 * time.Second)
-		assert.ErrorContains(t, w.Drain(t.Context(), "wk1", kube.Drain{}), "pod default/lone belongs to nothing that would make it again")
+		assert.ErrorContains(t, w.Drain(t.Context(), "wk1", kube.Drain{}), "pod default/lone has no controller that would recreate it")
 		assert.ErrorContains(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true}), "has data in an emptyDir")
 		require.NoError(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, DeleteEmptyDir: true}))
 		_, ok, err := w.Ready(t.Context(), pod)

@@ -19,7 +19,7 @@ import (
 // with its words and code, is wrapped too.
 var (
 	ErrNotFound     = errors.New("not found")
-	ErrConflict     = errors.New("changed by another in between")
+	ErrConflict     = errors.New("changed by somebody else in the meantime")
 	ErrInvalid      = errors.New("refused as invalid")
 	ErrForbidden    = errors.New("not allowed")
 	ErrUnauthorized = errors.New("not known to the API server")
@@ -100,7 +100,7 @@ func (e *Error) Passing() bool {
 	return errors.Is(e.Kind, ErrUnreachable) || errors.Is(e.Kind, ErrConflict)
 }
 
-// Permanent reports whether waiting is of no use: these credentials may not do that.
+// Permanent reports whether waiting is useless: these credentials may not do that.
 func (e *Error) Permanent() bool {
 	return errors.Is(e.Kind, ErrForbidden)
 }
@@ -121,7 +121,7 @@ func explain(doing string, err error) error {
 		e.Hint, e.Kind = explainStatus(status.Status())
 	case errors.Is(err, context.Canceled), errors.As(err, &large):
 	case errors.As(err, &authority):
-		e.Kind, e.Hint = ErrCertificate, "the kubeconfig is of another cluster, or of one made anew: read it again from a server"
+		e.Kind, e.Hint = ErrCertificate, "the kubeconfig is for another cluster, or for one that was recreated: read it again from a server"
 	case errors.As(err, &host):
 		e.Kind, e.Hint = ErrCertificate, "the address is not among the server's names: add it to tls-san of every server"
 	default:
@@ -141,7 +141,7 @@ func explainStatus(s metav1.Status) (hint string, kind error) {
 	case s.Code == http.StatusForbidden:
 		return "", ErrForbidden
 	case s.Code == http.StatusUnauthorized:
-		return "the kubeconfig's credentials have expired or are of another cluster: read it again from a server", ErrUnauthorized
+		return "the kubeconfig's credentials have expired or are for another cluster: read it again from a server", ErrUnauthorized
 	case s.Code == http.StatusInternalServerError && strings.Contains(s.Message, "failed calling webhook"):
 		return "", ErrWebhook // admission/plugin/webhook/errors of the API server
 	case immutable(s):
@@ -170,7 +170,7 @@ func statusError(resp *http.Response, body []byte) error {
 	}
 	text := strings.TrimSpace(string(body[:min(len(body), 200)]))
 	if to, err := resp.Location(); err == nil {
-		text = "leads to " + to.Scheme + "://" + to.Host + ", which is not followed: credentials would go along"
+		text = "leads to " + to.Scheme + "://" + to.Host + ", which is not followed because it would receive the credentials"
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(resp.StatusCode), //nolint:gosec // a status code

@@ -27,10 +27,10 @@ func TestErrorsAreSorted(t *testing.T) {
 	}{
 		{said(404, "no"), ErrNotFound, "do: not found: no"},
 		{said(404, `pods "a" not found`), ErrNotFound, `do: pods "a" not found`},
-		{said(409, "no"), ErrConflict, "do: changed by another in between: no"},
+		{said(409, "no"), ErrConflict, "do: changed by somebody else in the meantime: no"},
 		{said(403, "no"), ErrForbidden, "do: not allowed: no"},
-		{said(403, "it is being terminated"), ErrConflict, "do: changed by another in between: it is being terminated: wait until the old namespace is gone"},
-		{said(401, "is being terminated"), ErrUnauthorized, "do: not known to the API server: is being terminated: the kubeconfig's credentials have expired or are of another cluster: read it again from a server"},
+		{said(403, "it is being terminated"), ErrConflict, "do: changed by somebody else in the meantime: it is being terminated: wait until the old namespace is gone"},
+		{said(401, "is being terminated"), ErrUnauthorized, "do: not known to the API server: is being terminated: the kubeconfig's credentials have expired or are for another cluster: read it again from a server"},
 		{said(500, "failed calling webhook x"), ErrWebhook, "do: a webhook of the cluster does not answer: failed calling webhook x"},
 		{said(400, "failed calling webhook x"), ErrInvalid, "do: refused as invalid: failed calling webhook x"},
 		{said(422, "field is immutable"), ErrInvalid, "do: refused as invalid: field is immutable: delete it and apply it again"},
@@ -48,7 +48,7 @@ func TestErrorsAreSorted(t *testing.T) {
 		{said(405, "no"), nil, "do: no"},
 		{fmt.Errorf("get: %w", context.Canceled), nil, "do: get: context canceled"},
 		{context.DeadlineExceeded, ErrUnreachable, "do: the API server does not answer: context deadline exceeded"},
-		{fmt.Errorf("tls: %w", x509.UnknownAuthorityError{}), ErrCertificate, "do: the API server's certificate is not trusted: tls: x509: certificate signed by unknown authority: the kubeconfig is of another cluster, or of one made anew: read it again from a server"},
+		{fmt.Errorf("tls: %w", x509.UnknownAuthorityError{}), ErrCertificate, "do: the API server's certificate is not trusted: tls: x509: certificate signed by unknown authority: the kubeconfig is for another cluster, or for one that was recreated: read it again from a server"},
 		{fmt.Errorf("tls: %w", x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}), ErrCertificate, "add it to tls-san of every server"},
 		{errors.New("refused"), ErrUnreachable, "do: the API server does not answer: refused"},
 	} {

@@ -114,11 +114,15 @@ func lastFailure(pods []corev1.Pod) string {
 // complaint returns the last warning among an object's events: where a controller
 // may not make a pod, nothing else tells.
 func (c *Client) complaint(ctx context.Context, namespace, kind, name string) (string, error) {
+	return c.lastOf(ctx, namespace, kind, name, ",type="+corev1.EventTypeWarning)
+}
+
+// lastOf returns the last of an object's events that a further field selector leaves.
+func (c *Client) lastOf(ctx context.Context, namespace, kind, name, further string) (string, error) {
 	var list corev1.EventList
 	err := c.do(ctx, request{doing: "read the events of " + strings.ToLower(kind) + " " + namespace + "/" + name,
-		path: path(corev1.SchemeGroupVersion, namespace, "events", ""),
-		query: map[string][]string{"fieldSelector": {
-			"involvedObject.kind=" + kind + ",involvedObject.name=" + name + ",type=" + corev1.EventTypeWarning}}}, &list)
+		path:  path(corev1.SchemeGroupVersion, namespace, "events", ""),
+		query: map[string][]string{"fieldSelector": {"involvedObject.kind=" + kind + ",involvedObject.name=" + name + further}}}, &list)
 	if err != nil || len(list.Items) == 0 {
 		return "", err
 	}

@@ -185,7 +185,7 @@ func TestApplyLeavesForeignFieldsAndTakesOverOnes(t *testing.T) {
 		ours := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}}
 		d, err := w.Diff(t.Context(), ours)
 		require.NoError(t, err)
-		assert.Equal(t, "configmap/default/a/fields: another's → ours [the values are right; from now on they are looked after]", d.String())
+		assert.Equal(t, "configmap/default/a/fields: another's → ours [the values are right; from now on this field manager owns them]", d.String())
 		_, err = w.Apply(t.Context(), ours)
 		require.NoError(t, err)
 		d, err = w.Diff(t.Context(), ours)
@@ -215,7 +215,7 @@ func TestImmutableFieldNeedsReplacement(t *testing.T) {
 		require.NoError(t, err)
 		d, err := w.Diff(t.Context(), job("a", 1, nil)...)
 		require.NoError(t, err)
-		assert.Contains(t, d.String(), "job/default/a: as it is → as asked (needs a replacement)")
+		assert.Contains(t, d.String(), "job/default/a: live object → wanted object (needs a replacement)")
 		_, err = w.Apply(t.Context(), job("a", 1, nil)...)
 		require.ErrorIs(t, err, kube.ErrInvalid)
 		assert.ErrorContains(t, err, "field is immutable")

@@ -14,7 +14,7 @@ import (
 )
 
 // Annotations in which a node remembers what [Client.Mark] set, so that it can be
-// taken away when it is no longer asked for, and nothing else ever is.
+// removed when it is no longer asked for, and nothing else ever is.
 //
 // Server-side apply would do that for labels, but not for taints: to it they are
 // one value, whose owner owns node.kubernetes.io/unreachable too.
@@ -38,7 +38,7 @@ func (m Marks) Validate() error {
 			errs = append(errs, fmt.Errorf("label %s=%s: %s", k, m.Labels[k], why))
 		}
 		if who := keeper(k); who != "" {
-			errs = append(errs, fmt.Errorf("label %s: %s sets it, and would set it again", k, who))
+			errs = append(errs, fmt.Errorf("label %s: %s sets it and would overwrite the change", k, who))
 		}
 	}
 	ids := map[string]bool{}
@@ -47,7 +47,7 @@ func (m Marks) Validate() error {
 			errs = append(errs, fmt.Errorf("taint %s: %w", t, err))
 		}
 		if ids[t.id()] {
-			errs = append(errs, fmt.Errorf("taint %s: there is another of this key and effect", t))
+			errs = append(errs, fmt.Errorf("taint %s: a taint with this key and effect exists already", t))
 		}
 		ids[t.id()] = true
 	}
@@ -120,7 +120,7 @@ func (m Marks) Diff(n Node) drift.Diff {
 		}
 	}
 	if len(taken) > 0 {
-		d = append(d, drift.Field{Want: strings.Join(taken, ", "), Effect: drift.Update, Note: "there already; looked after from now on"})
+		d = append(d, drift.Field{Want: strings.Join(taken, ", "), Effect: drift.Update, Note: "exists already; owned from now on"})
 	}
 	return d
 }
@@ -151,7 +151,7 @@ func byID(taints []Taint) map[string]Taint {
 // between: kubelets report often.
 const maxConflicts = 8
 
-// Mark gives a node the labels and taints of m, takes away those that it once gave
+// Mark gives a node the labels and taints of m, removes those that it once gave
 // and m no longer has, and writes nothing when there is nothing to do.
 func (c *Client) Mark(ctx context.Context, name string, m Marks) error {
 	if err := m.Validate(); err != nil {

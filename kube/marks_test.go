@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -52,12 +51,10 @@ func TestMarkTakesOverWhatIsThere(t *testing.T) {
 		n := worker("wk1", 0, 0)
 		n.Labels, n.Taints = map[string]string{"pool": "gpu"}, []string{"nvidia.com/gpu=present:NoSchedule"}
 		w.join(t, n)
-		taint, err := kube.ParseTaint("nvidia.com/gpu=present:NoSchedule")
-		require.NoError(t, err)
-		m := kube.Marks{Labels: map[string]string{"pool": "gpu"}, Taints: []kube.Taint{taint}}
+		m := kube.Marks{Labels: map[string]string{"pool": "gpu"}, Taints: []kube.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: "NoSchedule"}}}
 		node, err := w.Node(t.Context(), "wk1")
 		require.NoError(t, err)
-		assert.Contains(t, m.Diff(node).String(), "label/pool, taint/nvidia.com/gpu [there already; looked after from now on]")
+		assert.Contains(t, m.Diff(node).String(), "label/pool, taint/nvidia.com/gpu [exists already; owned from now on]")
 		require.NoError(t, w.Mark(t.Context(), "wk1", m))
 		node, err = w.Node(t.Context(), "wk1")
 		require.NoError(t, err)
@@ -72,28 +69,12 @@ func TestMarksValidate(t *testing.T) {
 		"label node-role.kubernetes.io/control-plane: K3s sets it": {Labels: map[string]string{"node-role.kubernetes.io/control-plane": "true"}},
 		"label pool=a b: a valid label must":                       {Labels: map[string]string{"pool": "a b"}},
 		`effect "NoSched": write NoSchedule`:                       {Taints: []kube.Taint{{Key: "a", Effect: "NoSched"}}},
-		"taint a:NoSchedule: there is another":                     {Taints: []kube.Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Value: "", Effect: "NoSchedule"}}},
+		"taint a:NoSchedule: a taint with this key":                {Taints: []kube.Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Value: "", Effect: "NoSchedule"}}},
 		"Kubernetes sets and clears those of node.kubernetes.io/":  {Taints: []kube.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoSchedule"}}},
 	} {
 		assert.ErrorContains(t, m.Validate(), want)
 	}
 	assert.NoError(t, kube.Marks{Labels: map[string]string{"node-role.kubernetes.io/worker": "true", "nvidia.com/gpu.present": "true"}}.Validate())
-}
-
-func FuzzParseTaint(f *testing.F) {
-	for _, s := range []string{"nvidia.com/gpu=present:NoSchedule", "a:NoExecute", "a=:PreferNoSchedule", ":", "=:NoSchedule", "a=b=c:NoSchedule", "a:b:NoSchedule"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		taint, err := kube.ParseTaint(s)
-		if err != nil {
-			return
-		}
-		again, err := kube.ParseTaint(taint.String())
-		require.NoError(t, err)
-		assert.Equal(t, taint, again)
-		assert.Equal(t, strings.Replace(s, "=:", ":", 1), taint.String())
-	})
 }
 
 // TestWhoseLabelsAre: those that somebody sets again are nobody else's, all others are free.
@@ -109,19 +90,15 @@ func TestWhoseLabelsAre(t *testing.T) {
 			assert.NoError(t, err, label)
 			continue
 		}
-		assert.EqualError(t, err, "label "+label+": "+who+" sets it, and would set it again")
+		assert.EqualError(t, err, "label "+label+": "+who+" sets it and would overwrite the change")
 	}
 	for key, free := range map[string]bool{"node.kubernetes.io/x": false, "node.cloudprovider.kubernetes.io/x": false, "x.io/node": true, "node": true} {
-		_, err := kube.ParseTaint(key + ":NoExecute")
+		err := kube.Marks{Taints: []kube.Taint{{Key: key, Effect: "NoExecute"}}}.Validate()
 		assert.Equal(t, free, err == nil, key)
 	}
 	for _, effect := range []string{"NoSchedule", "PreferNoSchedule", "NoExecute"} {
-		taint, err := kube.ParseTaint("a=b:" + effect)
-		require.NoError(t, err)
-		assert.Equal(t, kube.Taint{Key: "a", Value: "b", Effect: effect}, taint)
+		assert.NoError(t, kube.Marks{Taints: []kube.Taint{{Key: "a", Value: "b", Effect: effect}}}.Validate())
 	}
-	_, err := kube.ParseTaint("a=b")
-	require.EqualError(t, err, `taint "a=b": write key=value:Effect or key:Effect`)
 }
 
 // TestMarksAgainstANode: what is missing, other, another's, or ours and no longer asked for.
@@ -133,5 +110,5 @@ func TestMarksAgainstANode(t *testing.T) {
 		Taints: []kube.Taint{{Key: "a", Value: "2", Effect: "NoSchedule"}, {Key: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoSchedule"}}}
 	assert.Equal(t, `label/empty: "" → x; label/new: ""; label/other: 1 → 2; label/mine: "" → (none); label/lost: "" → (none); `+
 		"taint/a: a=1:NoSchedule → a=2:NoSchedule; taint/c: c:NoSchedule; taint/d: d=v:NoSchedule → (none); taint/gone: gone:NoExecute → (none); "+
-		"label/theirs, taint/b [there already; looked after from now on]", m.Diff(n).String())
+		"label/theirs, taint/b [exists already; owned from now on]", m.Diff(n).String())
 }

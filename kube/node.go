@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -67,27 +66,6 @@ func (t Taint) String() string {
 
 // id is what there can be one of on a node.
 func (t Taint) id() string { return t.Key + ":" + t.Effect }
-
-// ParseTaint reads key=value:Effect or key:Effect, as kubectl writes them.
-func ParseTaint(s string) (Taint, error) {
-	t, err := parseTaint(s)
-	if err == nil {
-		err = t.check()
-	}
-	if err != nil {
-		return Taint{}, fmt.Errorf("taint %q: %w", s, err)
-	}
-	return t, nil
-}
-
-func parseTaint(s string) (Taint, error) {
-	i := strings.LastIndexByte(s, ':')
-	if i < 0 {
-		return Taint{}, errors.New("write key=value:Effect or key:Effect")
-	}
-	key, value, _ := strings.Cut(s[:i], "=")
-	return Taint{Key: key, Value: value, Effect: s[i+1:]}, nil
-}
 
 // Nodes returns every node of the cluster, by name.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
@@ -176,7 +154,7 @@ func readiness(n *corev1.Node) (ok bool, reason string) {
 		case corev1.ConditionTrue:
 			return true, ""
 		case corev1.ConditionUnknown:
-			return false, "its kubelet has not been heard of since " + cond.LastTransitionTime.UTC().Format(time.TimeOnly)
+			return false, "its kubelet has not reported since " + cond.LastTransitionTime.UTC().Format(time.TimeOnly)
 		default:
 			return false, words(cond.Reason, cond.Message)
 		}

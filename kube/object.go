@@ -61,26 +61,26 @@ func Decode(manifest []byte) ([]runtime.Object, error) {
 		items := []runtime.Object{u}
 		if u.IsList() {
 			items = items[:0]
-			err = u.EachListItem(func(o runtime.Object) error { items = append(items, o); return whole(o) })
+			err = u.EachListItem(func(o runtime.Object) error { items = append(items, o); return complete(o) })
 		}
-		if err = errors.Join(err, whole(u)); err != nil {
+		if err = errors.Join(err, complete(u)); err != nil {
 			return nil, fmt.Errorf("manifest, document %d: %w", i, err)
 		}
 		objs = append(objs, items...)
 	}
 }
 
-// whole says what an object lacks to be one. A name that YAML takes for a number or a
+// complete says what an object lacks to be one. A name that YAML takes for a number or a
 // truth value, such as n or 12, would otherwise be none, and the namespace be default.
-func whole(o runtime.Object) error {
+func complete(o runtime.Object) error {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok || u.GetKind() == "" || u.GetAPIVersion() == "" {
-		return errors.New("it is no Kubernetes object: apiVersion and kind must be set")
+		return errors.New("it is not a Kubernetes object: apiVersion and kind must be set")
 	}
 	for _, field := range []string{"name", "namespace"} {
 		v, _, err := unstructured.NestedFieldNoCopy(u.Object, "metadata", field)
 		if _, text := v.(string); err != nil || v != nil && !text {
-			return fmt.Errorf("metadata.%s of the %s is no text: quote it", field, u.GetKind())
+			return fmt.Errorf("metadata.%s of the %s is not text: quote it", field, u.GetKind())
 		}
 	}
 	return nil
@@ -101,7 +101,7 @@ func plain(o runtime.Object) (*unstructured.Unstructured, error) {
 		}
 		u.SetGroupVersionKind(kinds[0])
 	}
-	if err := whole(u); err != nil {
+	if err := complete(u); err != nil {
 		return nil, err
 	}
 	if u.GetName() == "" {

@@ -36,14 +36,14 @@ func TestDecode(t *testing.T) {
 	}
 	for manifest, want := range map[string]string{
 		"{apiVersion: v1, kind: A}\n---\n{":                "manifest, document 2: ",
-		"{apiVersion: v1, kind: A}\n---\n{apiVersion: v1}": "manifest, document 2: it is no Kubernetes object: apiVersion and kind must be set",
-		"---\n{kind: A}": "manifest, document 1: it is no Kubernetes object: apiVersion and kind must be set",
-		"{apiVersion: v1, kind: List, items: [{apiVersion: v1}]}":                                  "manifest, document 1: it is no Kubernetes object: apiVersion and kind must be set",
+		"{apiVersion: v1, kind: A}\n---\n{apiVersion: v1}": "manifest, document 2: it is not a Kubernetes object: apiVersion and kind must be set",
+		"---\n{kind: A}": "manifest, document 1: it is not a Kubernetes object: apiVersion and kind must be set",
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1}]}":                                  "manifest, document 1: it is not a Kubernetes object: apiVersion and kind must be set",
 		"{apiVersion: v1, kind: List, items: [text]}":                                              "manifest, document 1: items member is not an object",
-		"{apiVersion: v1, kind: A, metadata: {name: x, namespace: n}}":                             "manifest, document 1: metadata.namespace of the A is no text: quote it",
-		"{apiVersion: v1, kind: A, metadata: {name: 12}}":                                          "manifest, document 1: metadata.name of the A is no text: quote it",
-		"{apiVersion: v1, kind: A, metadata: what}":                                                "manifest, document 1: metadata.name of the A is no text: quote it",
-		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: A, metadata: {name: true}}]}": "metadata.name of the A is no text: quote it",
+		"{apiVersion: v1, kind: A, metadata: {name: x, namespace: n}}":                             "manifest, document 1: metadata.namespace of the A is not text: quote it",
+		"{apiVersion: v1, kind: A, metadata: {name: 12}}":                                          "manifest, document 1: metadata.name of the A is not text: quote it",
+		"{apiVersion: v1, kind: A, metadata: what}":                                                "manifest, document 1: metadata.name of the A is not text: quote it",
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: A, metadata: {name: true}}]}": "metadata.name of the A is not text: quote it",
 		"[{apiVersion: v1, kind: A}]":                                                              "manifest, document 1: ",
 	} {
 		objs, err := kube.Decode([]byte(manifest))
@@ -86,7 +86,7 @@ func TestPlain(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	_, err = kube.Plain(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "A", "metadata": map[string]any{"name": "a", "namespace": true}}})
-	require.EqualError(t, err, "metadata.namespace of the A is no text: quote it")
+	require.EqualError(t, err, "metadata.namespace of the A is not text: quote it")
 	_, err = kube.Plain(&stranger{Numbers: map[int]complex64{1: 1}})
 	assert.ErrorContains(t, err, "object *kube_test.stranger: ")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // Termination is how a container ended.
@@ -68,7 +69,8 @@ func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder,
 	var out []Holder
 	for i := range pods {
 		p := &pods[i]
-		n := requests(p, corev1.ResourceName(resource))
+		taken := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})[corev1.ResourceName(resource)]
+		n := taken.Value()
 		ended := Ended(p.Status.Phase)
 		if n > 0 && !ended && p.Spec.NodeName != "" {
 			out = append(out, Holder{Namespace: p.Namespace, Pod: p.Name, Node: p.Spec.NodeName, Count: n, Phase: string(p.Status.Phase)})
@@ -78,32 +80,6 @@ func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder,
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
 	})
 	return out, nil
-}
-
-// requests is what a pod takes of a resource: the sum of its containers, or the
-// most of one init container, which run one after the other.
-func requests(p *corev1.Pod, resource corev1.ResourceName) int64 {
-	var sum, most int64
-	for _, ct := range p.Spec.Containers {
-		sum += quantity(ct.Resources, resource)
-	}
-	for _, ct := range p.Spec.InitContainers {
-		n := quantity(ct.Resources, resource)
-		if ct.RestartPolicy != nil && *ct.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sum += n // a sidecar
-			continue
-		}
-		most = max(most, n)
-	}
-	return max(sum, most)
-}
-
-func quantity(r corev1.ResourceRequirements, resource corev1.ResourceName) int64 {
-	q, ok := r.Requests[resource]
-	if !ok {
-		q = r.Limits[resource]
-	}
-	return q.Value()
 }
 
 // stuck says what keeps a pod from running, in the words of the scheduler, the

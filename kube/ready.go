@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func deploymentLacks(d *appsv1.Deployment) string {
 	}
 	if old := d.Status.Replicas - d.Status.UpdatedReplicas; old > 0 {
 		// Those that are available may be the old ones, as long as a new one does not come up.
-		return fmt.Sprintf("%d pods of the version before are still needed", old)
+		return fmt.Sprintf("%d pods of the previous version are still needed", old)
 	}
 	return ""
 }
@@ -117,12 +118,22 @@ func statefulSetLacks(s *appsv1.StatefulSet) string {
 	if s.Spec.Replicas != nil {
 		want = *s.Spec.Replicas
 	}
-	return replicasLack(s.Status.ObservedGeneration < s.Generation, s.Status.UpdatedReplicas, s.Status.ReadyReplicas, want)
+	updated := s.Status.UpdatedReplicas
+	switch how := s.Spec.UpdateStrategy; {
+	case how.Type == appsv1.OnDeleteStatefulSetStrategyType:
+		updated = want // the person who deletes its pods says when
+	case how.RollingUpdate != nil && how.RollingUpdate.Partition != nil:
+		updated += *how.RollingUpdate.Partition // these stay as they are
+	}
+	return replicasLack(s.Status.ObservedGeneration < s.Generation, updated, s.Status.ReadyReplicas, want)
 }
 
 func daemonSetLacks(d *appsv1.DaemonSet) string {
-	s := d.Status
-	return replicasLack(s.ObservedGeneration < d.Generation, s.UpdatedNumberScheduled, s.NumberReady, s.DesiredNumberScheduled)
+	s, updated := d.Status, d.Status.UpdatedNumberScheduled
+	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		updated = s.DesiredNumberScheduled // the person who deletes its pods says when
+	}
+	return replicasLack(s.ObservedGeneration < d.Generation, updated, s.NumberReady, s.DesiredNumberScheduled)
 }
 
 func replicasLack(unseen bool, updated, ready, want int32) string {
@@ -197,18 +208,9 @@ func condition(u *unstructured.Unstructured, kind string) (is bool, why string) 
 
 // signs says what keeps an issuer or certificate of cert-manager, by its condition Ready.
 func signs(u *unstructured.Unstructured) string {
-	conds, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, c := range conds {
-		m, ok := c.(map[string]any)
-		if !ok || m["type"] != "Ready" {
-			continue
-		}
-		if m["status"] == "True" {
-			return ""
-		}
-		reason, _ := m["reason"].(string)
-		message, _ := m["message"].(string)
-		return words(reason, message)
+	is, why := condition(u, "Ready")
+	if is {
+		return ""
 	}
-	return "cert-manager has not looked at it yet"
+	return cmp.Or(why, "cert-manager has not processed it yet")
 }

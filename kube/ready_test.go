@@ -14,7 +14,7 @@ import (
 func TestNotReady(t *testing.T) {
 	const (
 		unseen  = "its controller has not seen it yet"
-		issuer  = "cert-manager has not looked at it yet"
+		issuer  = "cert-manager has not processed it yet"
 		nothing = ""
 	)
 	for _, c := range []struct{ head, rest, want string }{
@@ -25,7 +25,7 @@ func TestNotReady(t *testing.T) {
 		{"apps/v1, kind: Deployment", `spec: {replicas: 0}, status: {}`, nothing},
 		{"apps/v1, kind: Deployment", `spec: {replicas: 3}, status: {replicas: 3, updatedReplicas: 2, availableReplicas: 3}`, "2 of 3 pods are of this version"},
 		{"apps/v1, kind: Deployment", `spec: {replicas: 3}, status: {replicas: 3, updatedReplicas: 3, availableReplicas: 2}`, "2 of 3 pods are ready"},
-		{"apps/v1, kind: Deployment", `spec: {replicas: 3}, status: {replicas: 5, updatedReplicas: 3, availableReplicas: 4}`, "2 pods of the version before are still needed"},
+		{"apps/v1, kind: Deployment", `spec: {replicas: 3}, status: {replicas: 5, updatedReplicas: 3, availableReplicas: 4}`, "2 pods of the previous version are still needed"},
 		{"apps/v1, kind: Deployment", `spec: {replicas: 3}, status: {replicas: 4, updatedReplicas: 4, availableReplicas: 4}`, nothing},
 		{"apps/v1, kind: Deployment", `spec: {replicas: 3}, status: {replicas: 3, updatedReplicas: 4, availableReplicas: 4}`, nothing},
 		{"apps/v1, kind: Deployment", `status: {conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, message: too slow}]}`, "ProgressDeadlineExceeded: too slow"},
@@ -42,6 +42,12 @@ func TestNotReady(t *testing.T) {
 		{"apps/v1, kind: StatefulSet", `spec: {replicas: 0}, status: {}`, nothing},
 		{"apps/v1, kind: StatefulSet", `spec: {replicas: 2}, status: {updatedReplicas: 2, readyReplicas: 1}`, "1 of 2 pods are ready"},
 
+		{"apps/v1, kind: StatefulSet", `spec: {replicas: 2, updateStrategy: {type: OnDelete}}, status: {updatedReplicas: 0, readyReplicas: 1}`, "1 of 2 pods are ready"},
+		{"apps/v1, kind: StatefulSet", `spec: {replicas: 2, updateStrategy: {type: OnDelete}}, status: {updatedReplicas: 0, readyReplicas: 2}`, nothing},
+		{"apps/v1, kind: StatefulSet", `spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}, status: {updatedReplicas: 0, readyReplicas: 3}`, "2 of 3 pods are of this version"},
+		{"apps/v1, kind: StatefulSet", `spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}, status: {updatedReplicas: 1, readyReplicas: 3}`, nothing},
+
+		{"apps/v1, kind: DaemonSet", `spec: {updateStrategy: {type: OnDelete}}, status: {desiredNumberScheduled: 4, updatedNumberScheduled: 1, numberReady: 4}`, nothing},
 		{"apps/v1, kind: DaemonSet", `metadata: {generation: 2}, status: {observedGeneration: 1}`, unseen},
 		{"apps/v1, kind: DaemonSet", `metadata: {generation: 2}, status: {observedGeneration: 2}`, nothing},
 		{"apps/v1, kind: DaemonSet", `status: {desiredNumberScheduled: 4, updatedNumberScheduled: 3, numberReady: 4}`, "3 of 4 pods are of this version"},
@@ -65,7 +71,7 @@ func TestNotReady(t *testing.T) {
 
 		{"v1, kind: Node", `status: {conditions: [{type: DiskPressure, status: "False", reason: Fine}, {type: Ready, status: "True"}]}`, nothing},
 		{"v1, kind: Node", `status: {conditions: [{type: Ready, status: "False", reason: KubeletNotReady, message: no network}]}`, "KubeletNotReady: no network"},
-		{"v1, kind: Node", `status: {conditions: [{type: Ready, status: Unknown, lastTransitionTime: "2026-11-22T03:04:05Z"}]}`, "its kubelet has not been heard of since 03:04:05"},
+		{"v1, kind: Node", `status: {conditions: [{type: Ready, status: Unknown, lastTransitionTime: "2026-11-22T03:04:05Z"}]}`, "its kubelet has not reported since 03:04:05"},
 		{"v1, kind: Node", `status: {}`, "its kubelet has not reported yet"},
 
 		{"v1, kind: PersistentVolumeClaim", `status: {phase: Bound}`, nothing},

@@ -143,20 +143,21 @@ func TestStateOfClaimsAndPods(t *testing.T) {
 	require.EqualError(t, err, "look at pod default/p: not allowed: no")
 }
 
-// TestWhatPodsTake: the sum of the containers that run side by side, or the most that one takes before them.
+// TestWhatPodsTake: the sum of the containers that run side by side, or the most that is taken before
+// them: by one that ends, and by the sidecars that were started before it and go on.
 func TestWhatPodsTake(t *testing.T) {
-	takes := func(kind string, n int) string {
-		return fmt.Sprintf(`{"name": "c", "resources": {%q: {"g": %d}}}`, kind, n)
+	takes := func(n int) string { // as the API server stores it, with requests made of limits
+		return fmt.Sprintf(`{"name": "c", "resources": {"requests": {"g": %d}, "limits": {"g": %[1]d}}}`, n)
 	}
 	const sidecar = `{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"g": 5}}}`
 	const odd = `{"name": "s", "restartPolicy": "OnFailure", "resources": {"requests": {"g": 4}}}`
 	on := func(name, ns, node, phase, containers, init string) string {
 		return fmt.Sprintf(`{"metadata": {"name": %q, "namespace": %q}, "spec": {"nodeName": %q, "containers": [%s], "initContainers": [%s]}, "status": {"phase": %q}}`, name, ns, node, containers, init, phase)
 	}
-	two := takes("requests", 1) + ", " + takes("limits", 2)
+	two := takes(1) + ", " + takes(2)
 	c, s := scripted(t, map[string]any{"GET /api/v1/pods": items(
-		on("z", "b", "wk2", "Running", two, ""), on("sum", "b", "wk1", "Running", two, takes("requests", 2)), on("most", "a", "wk1", "Pending", two, takes("limits", 7)+", "+takes("requests", 6)),
-		on("car", "a", "wk1", "Running", two, sidecar+", "+takes("limits", 6)), on("odd", "c", "wk1", "Running", two, odd),
+		on("z", "b", "wk2", "Running", two, ""), on("sum", "b", "wk1", "Running", two, takes(2)), on("most", "a", "wk1", "Pending", two, takes(7)+", "+takes(6)),
+		on("car", "a", "wk1", "Running", two, sidecar+", "+takes(6)), on("odd", "c", "wk1", "Running", two, odd),
 		on("none", "a", "wk1", "Running", `{"name": "c"}`, ""), on("nowhere", "a", "", "Pending", two, ""),
 		on("done", "a", "wk1", "Succeeded", two, ""), on("dead", "a", "wk1", "Failed", two, ""),
 		on("both", "c", "wk1", "Running", `{"name": "c", "resources": {"requests": {"g": 1}, "limits": {"g": 9}}}`, ""))})
@@ -166,7 +167,7 @@ func TestWhatPodsTake(t *testing.T) {
 	for _, h := range held {
 		got = append(got, h.String()+" "+h.Phase)
 	}
-	assert.Equal(t, []string{"a/car holds 8 on wk1 Running", "a/most holds 7 on wk1 Pending", "b/sum holds 3 on wk1 Running",
+	assert.Equal(t, []string{"a/car holds 11 on wk1 Running", "a/most holds 7 on wk1 Pending", "b/sum holds 3 on wk1 Running",
 		"c/both holds 1 on wk1 Running", "c/odd holds 4 on wk1 Running", "b/z holds 3 on wk2 Running"}, got)
 	assert.Equal(t, []string{"spec.nodeName=wk1"}, s.all()[0].query["fieldSelector"])
 	_, err = c.WhoHolds(t.Context(), "g", "")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,15 +90,7 @@ func (c *Client) lastEvent(ctx context.Context, namespace, kind, name string) (s
 	if err != nil || why != "" {
 		return why, err
 	}
-	var list corev1.EventList
-	err = c.do(ctx, request{doing: "read the events of " + strings.ToLower(kind) + " " + namespace + "/" + name,
-		path:  path(corev1.SchemeGroupVersion, namespace, "events", ""),
-		query: map[string][]string{"fieldSelector": {"involvedObject.kind=" + kind + ",involvedObject.name=" + name}}}, &list)
-	if err != nil || len(list.Items) == 0 {
-		return "", err
-	}
-	last := slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
-	return words(last.Reason, last.Message), nil
+	return c.lastOf(ctx, namespace, kind, name, "")
 }
 
 // Annotate sets annotations of an object that is there; an empty value takes one

@@ -90,7 +90,7 @@ func TestNodes(t *testing.T) {
 		n, err := w.Node(t.Context(), "wk2")
 		require.NoError(t, err)
 		assert.False(t, n.Ready)
-		assert.Contains(t, n.Reason, "its kubelet has not been heard of since")
+		assert.Contains(t, n.Reason, "its kubelet has not reported since")
 		_, err = w.Node(t.Context(), "wk9")
 		require.ErrorIs(t, err, kube.ErrNotFound)
 	})
@@ -239,7 +239,7 @@ func TestManyNodes(t *testing.T) {
 	})
 }
 
-// TestRestartUsers: whoever reads a Secret at its start, in any of the ways that there are,
+// TestRestartUsers: anyone who reads a Secret at its start, in any of the ways that there are,
 // is restarted, and nobody else.
 func TestRestartUsers(t *testing.T) {
 	ways := map[string]string{

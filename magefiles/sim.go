@@ -79,7 +79,7 @@ func (Sim) Guests(ctx context.Context) error {
 	return run(ctx, append(guestTests(), "-count=1", "-timeout", "30m")...)
 }
 
-// Faults breaks things at every request and connection of whole lives, and expects the next run to mend them. Flags: -runs=main|all|sample -done=FILE (of what was survived: goes on from there) -repro=RUN.
+// Faults breaks things at every request and connection of whole lives, and expects the next run to fix them. Flags: -runs=main|all|sample -done=FILE (of what was survived: goes on from there) -repro=RUN.
 func (Sim) Faults(ctx context.Context, runs, done, repro *string) error {
 	kind := cmp.Or(value(runs), "main")
 	if !slices.Contains([]string{"main", "all", "sample"}, kind) {

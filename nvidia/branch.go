@@ -36,10 +36,10 @@ func (d Driver) String() string {
 
 var series = regexp.MustCompile(`^(\d{3})(-server)?(-open)?$`)
 
-// ParseDriver reads Ubuntu's name of a series: "580-server-open" is open,
+// parseDriver reads Ubuntu's name of a series: "580-server-open" is open,
 // "580-server" is proprietary. The desktop series ("580-open", "580") conflict
 // with the server ones and are refused.
-func ParseDriver(s string) (Driver, error) {
+func parseDriver(s string) (Driver, error) {
 	m := series.FindStringSubmatch(s)
 	if m == nil || m[2] == "" {
 		return Driver{}, fmt.Errorf("driver %q: want a server series, such as %s", s, Driver{DefaultBranch, Open})
@@ -66,11 +66,9 @@ type Branch struct {
 	Use    int    // what to use instead, when it has ended or Ubuntu has an alias only
 }
 
-// Where the table of branches comes from, and its date.
-const (
-	LifecycleSource = "https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html"
-	LifecycleDate   = "2026-11"
-)
+// LifecycleDate is when the table of branches was read at
+// https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html.
+const LifecycleDate = "2026-11"
 
 // Branches returns NVIDIA's life cycle, oldest first. Which of them a distribution has is
 // another thing.
@@ -178,7 +176,7 @@ func (p Policy) installed() (Driver, error) {
 	if p.Installed == "" {
 		return Driver{}, nil
 	}
-	return ParseDriver(p.Installed)
+	return parseDriver(p.Installed)
 }
 
 // find returns the branch's row; ok is false for a number that NVIDIA never used

@@ -44,8 +44,8 @@ func TestSelectDriverBranch(t *testing.T) {
 		"pinned series":             {[]string{a100}, Policy{Branch: "595-server-open"}, "595-server-open", ""},
 		"pinned branch and flavour": {[]string{a100}, Policy{Branch: "580-server", Flavour: Proprietary}, "580-server", ""},
 		"flavour":                   {[]string{a100}, Policy{Flavour: Proprietary}, "580-server", "580-server: flavour pinned, supported until June 2028; for NVIDIA A100-PCIE-40GB (Ampere)"},
-		"installed stays":           {[]string{a100}, Policy{Installed: "595-server-open"}, "595-server-open", "595-server-open: installed, and kept; for NVIDIA A100-PCIE-40GB (Ampere)"},
-		"installed, ended, stays":   {[]string{a100}, Policy{Installed: "535-server"}, "535-server", "535-server: installed, and kept; NVIDIA's support for it ended in June 2026: pin 580 to replace it; for NVIDIA A100-PCIE-40GB (Ampere)"},
+		"installed stays":           {[]string{a100}, Policy{Installed: "595-server-open"}, "595-server-open", "595-server-open: installed, kept; for NVIDIA A100-PCIE-40GB (Ampere)"},
+		"installed, ended, stays":   {[]string{a100}, Policy{Installed: "535-server"}, "535-server", "535-server: installed, kept; NVIDIA's support for it ended in June 2026: pin 580 to replace it; for NVIDIA A100-PCIE-40GB (Ampere)"},
 		"pin replaces installed":    {[]string{a100}, Policy{Installed: "535-server", Branch: "580"}, "580-server-open", ""},
 		"flavour keeps the branch":  {[]string{a100}, Policy{Installed: "595-server-open", Flavour: Proprietary}, "595-server", ""},
 		"pinned as installed":       {[]string{a100}, Policy{Installed: "570-server-open", Branch: "570"}, "570-server-open", "570-server-open: pinned, and installed; NVIDIA's support for it ended in February 2026: pin 580 to replace it; for NVIDIA A100-PCIE-40GB (Ampere)"},
@@ -68,7 +68,7 @@ func TestSelectDriverBranchRefuses(t *testing.T) {
 		want   string
 	}{
 		"too new for the chip":      {[]string{v100}, Policy{Branch: "595"}, "NVIDIA driver 595-server does not fit: branch 580 is the last for NVIDIA Tesla V100 PCIe 16GB (Volta): write 580-server, or leave branch and flavour out"},
-		"too old for the chip":      {[]string{rtx5090}, Policy{Branch: "535"}, "NVIDIA driver 535-server-open does not fit: NVIDIA GeForce RTX 5090 (Blackwell) is known from branch 570 on: write 580-server-open, or leave branch and flavour out"},
+		"too old for the chip":      {[]string{rtx5090}, Policy{Branch: "535"}, "NVIDIA driver 535-server-open does not fit: NVIDIA GeForce RTX 5090 (Blackwell) is supported from branch 570 on: write 580-server-open, or leave branch and flavour out"},
 		"open on an old chip":       {[]string{v100}, Policy{Branch: "580-server-open"}, "does not work with the open kernel modules: write 580-server"},
 		"proprietary on a new chip": {[]string{rtx5090}, Policy{Flavour: Proprietary}, "works only with the open kernel modules: write 580-server-open"},
 		"proprietary on GH200":      {[]string{gh200}, Policy{Flavour: Proprietary}, "NVIDIA GH200 120GB (Hopper) works only with the open kernel modules"},
@@ -137,7 +137,7 @@ func FuzzSelectDriverBranch(f *testing.F) {
 			return
 		}
 		assert.NotEmpty(t, reason)
-		back, err := ParseDriver(d.String())
+		back, err := parseDriver(d.String())
 		require.NoError(t, err)
 		assert.Equal(t, d, back)
 	})
@@ -167,7 +167,7 @@ func TestRefusesIsTheTable(t *testing.T) {
 	}
 }
 
-// Of the branches that nobody asked for, ours is the first that fits and can be had, and
+// Of the branches that nobody asked for, ours is the first that fits and is available, and
 // the reason says what kept the default branch away.
 func TestBestSaysWhatKeptTheDefaultAway(t *testing.T) {
 	young := GPU{Name: "young", MinBranch: 590}
@@ -179,11 +179,11 @@ func TestBestSaysWhatKeptTheDefaultAway(t *testing.T) {
 		from archive
 		want string // the reason, or the error
 	}{
-		"the GPU does":               {young, ubuntu, "595-server-open: NVIDIA's production branch, until March 2027; young is known from branch 590 on; for young"},
+		"the GPU does":               {young, ubuntu, "595-server-open: NVIDIA's production branch, until March 2027; young is supported from branch 590 on; for young"},
 		"the archive does":           {GPU{Name: "any"}, debian, "595-server-open: NVIDIA's production branch, until March 2027; Debian has begins with 590; for any"},
 		"nothing does":               {GPU{Name: "any"}, ubuntu, "580-server-open: NVIDIA's long-term support branch, until June 2028; for any"},
-		"nothing is left":            {old, ubuntu, "no NVIDIA driver fits: branch 570 is the last for old: take the GPU out of the machine; no branch that is still supported knows it"},
-		"nothing is left, elsewhere": {old, debian, "no NVIDIA driver fits: branch 570 is the last for old: take the GPU out of the machine; no branch that is still supported knows it"},
+		"nothing is left":            {old, ubuntu, "no NVIDIA driver fits: branch 570 is the last for old: remove the GPU from the machine; no supported branch works with it"},
+		"nothing is left, elsewhere": {old, debian, "no NVIDIA driver fits: branch 570 is the last for old: remove the GPU from the machine; no supported branch works with it"},
 		"only another has it": {GPU{Name: "last", LastBranch: 580}, debian,
 			"no NVIDIA driver fits: branch 580 is the last for last, and Debian has begins with 590: write image: ubuntu"},
 	} {

@@ -41,9 +41,3 @@ func tolerate(t corev1.Taint) corev1.Toleration {
 	}
 	return corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpEqual, Value: t.Value, Effect: t.Effect}
 }
-
-// Allocatable returns how many GPUs a node offers, given what it reports as allocatable.
-func Allocatable(r corev1.ResourceList) int {
-	q := r[Resource]
-	return int(q.Value())
-}

@@ -24,10 +24,10 @@ const FieldMode = "mode"
 func (r Recipe) diffInstalled(s DriverState) drift.Diff {
 	var d drift.Diff
 	others := r.others(s)
-	note := "these packages go: " + strings.Join(others, ", ")
+	note := "packages to remove: " + strings.Join(others, ", ")
 	switch {
 	case slices.ContainsFunc(others, r.otherMode):
-		d = append(d, drift.Field{Path: FieldMode, Have: mode(!r.Build), Want: r.Mode(), Effect: drift.Restart, Note: note})
+		d = append(d, drift.Field{Path: FieldMode, Have: mode(!r.Build), Want: r.mode(), Effect: drift.Restart, Note: note})
 	case len(others) > 0: // that may not be what is loaded
 		d = append(d, drift.Field{Path: "flavour", Have: flavourOf(r.Flavour != Open), Want: string(r.Flavour), Note: note})
 	}
@@ -38,20 +38,20 @@ func (r Recipe) diffInstalled(s DriverState) drift.Diff {
 // packages, and what is loaded.
 func (r Recipe) Diff(s DriverState) drift.Diff {
 	diff := r.DiffPackages(s)
-	if s.MismatchNVML() {
+	if s.mismatchNVML() {
 		return append(diff, drift.Field{
 			Path: "driver", Have: "module " + s.Loaded, Want: "module and libraries of one version", Effect: drift.Restart,
-			Note: "a driver was installed over the one that is loaded, and no program can use a GPU until the machine restarts: drain the node, restart it, and keep kernel and driver held",
+			Note: "a driver was installed over the one that is loaded, and no program can use a GPU until the machine restarts: drain the node, restart it, and hold kernel and driver",
 		})
 	}
 	if s.Loaded == "" {
 		return append(diff, drift.Field{Path: "driver", Have: "not loaded", Want: r.String(), Effect: drift.Restart, Note: whyNotLoaded(s)})
 	}
 	if branch, _, _ := strings.Cut(s.Loaded, "."); branch != fmt.Sprint(r.Branch) {
-		return append(diff, drift.Field{Path: "driver", Have: s.Loaded, Want: r.String(), Effect: drift.Restart, Note: "the installed driver is loaded at the next start"})
+		return append(diff, drift.Field{Path: "driver", Have: s.Loaded, Want: r.String(), Effect: drift.Restart, Note: "the installed driver loads at the next boot"})
 	}
 	if open := r.Flavour == Open; s.LoadedOpen != open {
-		return append(diff, drift.Field{Path: "driver", Have: flavourOf(s.LoadedOpen) + " modules", Want: flavourOf(open) + " modules", Effect: drift.Restart, Note: "the installed driver is loaded at the next start"})
+		return append(diff, drift.Field{Path: "driver", Have: flavourOf(s.LoadedOpen) + " modules", Want: flavourOf(open) + " modules", Effect: drift.Restart, Note: "the installed driver loads at the next boot"})
 	}
 	return diff
 }
@@ -66,30 +66,30 @@ func DiffGPUs(s DriverState, want int) drift.Diff {
 	}}
 }
 
-// DiffPackages says which of the toolkit's packages are missing, of another
+// diffPackages says which of the toolkit's packages are missing, of another
 // version, or not held.
-func (t Toolkit) DiffPackages(s DriverState) drift.Diff {
-	return packages(t.Packages(), t.Holds(), s)
+func (t Toolkit) diffPackages(s DriverState) drift.Diff {
+	return packages(t.packages(), t.holds(), s)
 }
 
 // Diff says what differs between the toolkit as it should be and as it is: its
 // packages, and whether K3s has seen it. On a machine that K3s has not been
 // started on, there is nothing to see yet.
 func (t Toolkit) Diff(s DriverState) drift.Diff {
-	diff := t.DiffPackages(s)
+	diff := t.diffPackages(s)
 	if s.Containerd.Template != "" {
 		diff = append(diff, drift.Field{
 			Path: "containerd", Have: s.Containerd.Template, Effect: drift.Restart,
-			Note: "the template hides what K3s finds out by itself: remove the file and restart K3s",
+			Note: "the template overrides what K3s detects: remove the file and restart K3s",
 		})
 	}
 	if s.Runtime == "" {
-		return append(diff, drift.Field{Path: "runtime", Have: "no nvidia-container-runtime", Want: "nvidia-container-runtime in PATH", Effect: drift.Create, Note: "install " + t.Holds()[0]})
+		return append(diff, drift.Field{Path: "runtime", Have: "no nvidia-container-runtime", Want: "nvidia-container-runtime in PATH", Effect: drift.Create, Note: "install " + t.holds()[0]})
 	}
 	if s.Containerd.Configured && !s.Containerd.NVIDIA {
 		diff = append(diff, drift.Field{
 			Path: "containerd", Have: "no runtime nvidia", Want: "runtime nvidia", Effect: drift.Restart,
-			Note: "the toolkit came after K3s had started, which looks for it only then: restart k3s-agent (or k3s, on a server)",
+			Note: "the toolkit was installed after K3s had started, and K3s detects it only at start: restart k3s-agent (or k3s, on a server)",
 		})
 	}
 	return diff
@@ -135,8 +135,8 @@ func causes() [][2]string {
 		{"is not supported by open", "the chip does not work with the open kernel modules: choose the proprietary series"},
 		{"not supported by the NVIDIA", "the chip and the driver's branch do not fit: leave branch and flavour to be chosen by PCI id"},
 		{"This PCI I/O region assigned to your NVIDIA device is invalid", "the machine's firmware gave the GPU no room for its memory: the VM needs machine type q35, OVMF and CPU type host"},
-		{"fallen off the bus", "the GPU does not answer any more: stop and start the VM (a restart from inside does not reset the card), and look at the host's log"},
-		{"RmInitAdapter failed", "the driver could not bring up the GPU: stop and start the VM; if it stays so, branch or flavour do not fit the chip, or the firmware gave it no room"},
+		{"fallen off the bus", "the GPU no longer answers: stop and start the VM (a restart from inside does not reset the card), and look at the host's log"},
+		{"RmInitAdapter failed", "the driver could not initialize the GPU: stop and start the VM; if that does not help, branch or flavour do not fit the chip, or the firmware gave it no room"},
 		{"No devices were found", "the module is loaded but sees no GPU: is the mapping attached to the VM?"},
 		{"couldn't communicate with the NVIDIA driver", "no module is loaded: the modules are for another kernel than the running one, or there is no GPU in the machine; restart it, then look at dmesg"},
 	}

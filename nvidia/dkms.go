@@ -27,9 +27,9 @@ type Built struct {
 // what DKMS 2 printed (do_status and do_status_weak of dkms, 3.0.10 to 3.4.3).
 var builtLine = regexp.MustCompile(`^([^\s,/:]+)(?:/|, )([^\s,:]+)(?:, ([^\s,:]+), ([^\s,:]+))?: ([a-z-]+)(?: from [^\s()]+)?((?: ?\([^()]*\))*)$`)
 
-// ParseDKMS reads the output of "dkms status". Other lines, such as errors about a module
+// parseDKMS reads the output of "dkms status". Other lines, such as errors about a module
 // of somebody else's, are left out.
-func ParseDKMS(out string) []Built {
+func parseDKMS(out string) []Built {
 	var all []Built
 	for _, line := range lines(out) {
 		m := builtLine.FindStringSubmatch(line)
@@ -63,9 +63,9 @@ func (s DriverState) sourced() bool {
 
 var kernelImage = regexp.MustCompile(`^linux-image-(\d[\w.+~-]*)$`)
 
-// NextKernel is the newest kernel that is installed, which starts next; the running one
+// nextKernel is the newest kernel that is installed, which starts next; the running one
 // where no package says.
-func (s DriverState) NextKernel() string {
+func (s DriverState) nextKernel() string {
 	next := ""
 	for name := range s.Packages {
 		if m := kernelImage.FindStringSubmatch(name); m != nil && !strings.HasSuffix(m[1], "-unsigned") && (next == "" || newer(m[1], next)) {
@@ -93,7 +93,7 @@ func newer(a, b string) bool {
 
 // diffBuilt says whether the kernel that starts next would have no module.
 func (r Recipe) diffBuilt(s DriverState) drift.Diff {
-	if kernel := s.NextKernel(); r.Build && !s.builtFor(kernel) {
+	if kernel := s.nextKernel(); r.Build && !s.builtFor(kernel) {
 		return drift.Diff{{Path: "module/" + kernel, Have: "not built", Want: "built by DKMS", Effect: drift.Create, Note: cure(s.BuildLog)}}
 	}
 	return nil
@@ -105,7 +105,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 	if err != nil || r.diffBuilt(s).Empty() {
 		return err
 	}
-	kernel := s.NextKernel()
+	kernel := s.nextKernel()
 	if _, there := s.Packages["linux-headers-"+kernel]; !there {
 		if err := add(ctx, on, []string{"linux-headers-" + kernel}, ""); err != nil {
 			return fmt.Errorf("DKMS cannot build NVIDIA's modules for kernel %s, whose headers are not there: %w\n"+
@@ -129,7 +129,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 	if s, err = ObserveDriver(ctx, on); err != nil || r.diffBuilt(s).Empty() {
 		return err
 	}
-	return &BuildError{Kernel: kernel, Log: s.BuildLog, Err: fmt.Errorf("dkms autoinstall -k %s said that all is well, and dkms status knows of no module", kernel)}
+	return &BuildError{Kernel: kernel, Log: s.BuildLog, Err: fmt.Errorf("dkms autoinstall -k %s reported success, but dkms status lists no module", kernel)}
 }
 
 // BuildError means that DKMS could not build NVIDIA's modules.
@@ -160,19 +160,19 @@ func explained(ctx context.Context, on remote.Runner, err error) error {
 	if failed != nil || len(s.BuildLog) == 0 && cure([]string{err.Error()}) == "" {
 		return err
 	}
-	return &BuildError{Kernel: s.NextKernel(), Log: s.BuildLog, Err: err}
+	return &BuildError{Kernel: s.nextKernel(), Log: s.BuildLog, Err: err}
 }
 
 // cure says what to do about a build that failed, as far as its words tell.
 func cure(log []string) string {
 	said := strings.Join(log, "\n")
 	for _, c := range [][2]string{
-		{"kernel headers for kernel", "install the headers of that kernel: apt-get install linux-headers-KERNEL; where the archive has them no more, upgrade the kernel and restart"},
+		{"kernel headers for kernel", "install the headers of that kernel: apt-get install linux-headers-KERNEL; if the archive no longer has them, upgrade the kernel and restart"},
 		{"No space left on device", "the disk is full: give the node a larger one (disk:), and run this again"},
 		{"cc: command not found", "there is no compiler: apt-get install build-essential"},
 		{"cc: not found", "there is no compiler: apt-get install build-essential"},
 		{"Cannot find compiler", "there is no compiler: apt-get install build-essential"},
-		{"Killed", "the compiler was killed, for want of memory as a rule: give the node 4 GiB or more"},
+		{"Killed", "the compiler was killed, usually because memory ran out: give the node 4 GiB or more"},
 		{"implicit declaration of function", sourceTooOld},
 		{"incompatible pointer type", sourceTooOld},
 		{"has no member named", sourceTooOld},
@@ -186,5 +186,5 @@ func cure(log []string) string {
 	return ""
 }
 
-const sourceTooOld = "the driver's source does not fit the kernel, as when the kernel is newer than the driver: pin a newer branch (nvidia.driver.branch), " +
-	"or boot the kernel before it; the whole log is /var/lib/dkms/nvidia/VERSION/build/make.log there"
+const sourceTooOld = "the driver's source does not fit the kernel; usually the kernel is newer than the driver: pin a newer branch (nvidia.driver.branch), " +
+	"or boot the previous kernel; the whole log is /var/lib/dkms/nvidia/VERSION/build/make.log there"

@@ -29,16 +29,16 @@ func TestParseDKMS(t *testing.T) {
 		"nvidia, 580.173.02, 6.8.0-90-generic, x86_64: installed-weak from 6.8.0-88-generic": {"nvidia", "580.173.02", "6.8.0-90-generic", "x86_64", "installed-weak", ""},
 		"nvidia, 535.54.03, 5.15.0-91-generic, x86_64: installed":                            {"nvidia", "535.54.03", "5.15.0-91-generic", "x86_64", "installed", ""},
 	} {
-		assert.Equal(t, []Built{want}, ParseDKMS(line+"\n"), line)
+		assert.Equal(t, []Built{want}, parseDKMS(line+"\n"), line)
 	}
-	assert.Empty(t, ParseDKMS("\nError! nvidia/1: Missing the module source directory or the symbolic link pointing to it.\nManual intervention is required!\n"))
+	assert.Empty(t, parseDKMS("\nError! nvidia/1: Missing the module source directory or the symbolic link pointing to it.\nManual intervention is required!\n"))
 }
 
 func FuzzParseDKMS(f *testing.F) {
 	f.Add("nvidia/595.71.05, 6.12.107+deb13-amd64, x86_64: installed (Original modules exist)\nnvidia/1: added\n")
 	f.Add("a, b, c, d: installed-weak from e\n(((: )\n")
 	f.Fuzz(func(t *testing.T, out string) {
-		for _, b := range ParseDKMS(out) {
+		for _, b := range parseDKMS(out) {
 			assert.NotEmpty(t, b.Module)
 			assert.NotEmpty(t, b.Version)
 			assert.NotEmpty(t, b.State)
@@ -51,8 +51,8 @@ func TestNextKernel(t *testing.T) {
 	s := DriverState{Kernel: "6.8.0-88-generic", Packages: map[string]string{
 		"linux-image-generic": "x", "linux-image-6.8.0-88-generic": "x", "linux-image-6.8.0-100-generic": "x", "linux-image-6.8.0-101-generic-unsigned": "x",
 	}}
-	assert.Equal(t, "6.8.0-100-generic", s.NextKernel(), "by number, and not by letter")
-	assert.Equal(t, "6.1.0", DriverState{Kernel: "6.1.0"}.NextKernel())
+	assert.Equal(t, "6.8.0-100-generic", s.nextKernel(), "by number, and not by letter")
+	assert.Equal(t, "6.1.0", DriverState{Kernel: "6.1.0"}.nextKernel())
 }
 
 func TestRecipes(t *testing.T) {
@@ -145,7 +145,7 @@ func TestModulesForTheNextKernel(t *testing.T) {
 	assert.Contains(t, ran[2], "apt-mark hold nvidia-driver-pinning-595 ", "what apt-get has changed is held no more")
 	ran = nil
 	err = InstallDriver(t.Context(), scripted(t, &ran, before), r)
-	require.ErrorContains(t, err, "dkms autoinstall -k 6.12.110+deb13-amd64 said that all is well, and dkms status knows of no module")
+	require.ErrorContains(t, err, "dkms autoinstall -k 6.12.110+deb13-amd64 reported success, but dkms status lists no module")
 	require.NoError(t, InstallDriver(t.Context(), scripted(t, &ran, after), r))
 }
 
@@ -161,7 +161,7 @@ func TestNewer(t *testing.T) {
 
 // What DKMS says of others' modules hides none of ours.
 func TestParseDKMSGoesOn(t *testing.T) {
-	assert.Len(t, ParseDKMS("Error! zfs/2: Missing the module source directory\nnvidia/595.71.05: added\nwords\nnvidia/580.1: added\n"), 2)
+	assert.Len(t, parseDKMS("Error! zfs/2: Missing the module source directory\nnvidia/595.71.05: added\nwords\nnvidia/580.1: added\n"), 2)
 }
 
 // A failure is a build's where a build left a log or the words are a build's; where the
@@ -193,7 +193,7 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// Going to DKMS takes what was built away and frees what is held no more, and back: in
+// Going to DKMS removes what was built and frees what is held no more, and back: in
 // one install, after what has to come before it.
 func TestTheOtherModeGoes(t *testing.T) {
 	prebuilt, built := driver580, Recipe{Driver: driver580.Driver, Build: true}
@@ -245,7 +245,7 @@ func TestTheOtherFlavourGoes(t *testing.T) {
 				}
 				assert.Equal(t, only, want.others(s))
 				assert.ElementsMatch(t, only, want.frees(s))
-				assert.Contains(t, want.DiffPackages(s).String(), "flavour: "+string(have.Flavour)+" → "+string(want.Flavour)+" [these packages go: "+strings.Join(only, ", ")+"]")
+				assert.Contains(t, want.DiffPackages(s).String(), "flavour: "+string(have.Flavour)+" → "+string(want.Flavour)+" [packages to remove: "+strings.Join(only, ", ")+"]")
 				assert.Empty(t, have.others(s))
 				assert.Empty(t, have.frees(s))
 			}
@@ -267,7 +267,7 @@ func TestThePinComesFirst(t *testing.T) {
 			return nil
 		})
 		require.NoError(t, r.install(t.Context(), on, DriverState{}))
-		if r.Source() == nil {
+		if r.source() == nil {
 			require.Len(t, installs, 1)
 			continue
 		}

@@ -112,7 +112,7 @@ func TestEveryCommandFails(t *testing.T) {
 	for name, v := range map[string]verb{
 		"driver":      driver(driver580, empty("")),
 		"by DKMS":     driver(built, empty("")),
-		"of NVIDIA's": driver(debian, empty("/etc/apt/sources.list.d/"+debian.Source().File)),
+		"of NVIDIA's": driver(debian, empty("/etc/apt/sources.list.d/"+debian.source().File)),
 		"other mode": driver(built, func() *gpuMachine {
 			g := empty("")()
 			_ = g.install(driver580.Packages())
@@ -132,7 +132,7 @@ func TestEveryCommandFails(t *testing.T) {
 			return g
 		}),
 		"toolkit": {empty(toolkitList), func(ctx context.Context, r remote.Runner) error { return InstallToolkit(ctx, r, Toolkit{}) },
-			func(s DriverState) string { return Toolkit{}.DiffPackages(s).String() }},
+			func(s DriverState) string { return Toolkit{}.diffPackages(s).String() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			faults.Each(t, []faults.Kind{faults.Lost, faults.Unheard, faults.Refused, faults.Outage}, func(t *testing.T, f *faults.Faults, use func(*testing.T, faults.Case)) {

@@ -81,7 +81,7 @@ func (n need) best() (Driver, error) {
 		oldest := Driver{slices.Min(n.from.branches), flavour}
 		return Driver{}, &BranchError{Why: fmt.Sprintf("%s, and %s begins with %d", n.refuses(oldest), n.from.name, oldest.Branch), Do: n.from.elsewhere}
 	}
-	return Driver{}, &BranchError{Why: n.refuses(Driver{DefaultBranch, flavour}), Do: "take the GPU out of the machine; no branch that is still supported knows it"}
+	return Driver{}, &BranchError{Why: n.refuses(Driver{DefaultBranch, flavour}), Do: "remove the GPU from the machine; no supported branch works with it"}
 }
 
 // refuses says why a driver does not work for one of the GPUs, or nothing.
@@ -90,7 +90,7 @@ func (n need) refuses(d Driver) string {
 	case n.last.LastBranch != 0 && d.Branch > n.last.LastBranch:
 		return fmt.Sprintf("branch %d is the last for %s", n.last.LastBranch, n.last)
 	case d.Branch < n.min.MinBranch:
-		return fmt.Sprintf("%s is known from branch %d on", n.min, n.min.MinBranch)
+		return fmt.Sprintf("%s is supported from branch %d on", n.min, n.min.MinBranch)
 	case d.Flavour == Open && n.closed != nil:
 		return fmt.Sprintf("%s does not work with the open kernel modules", n.closed)
 	case d.Flavour == Proprietary && n.open != nil:
@@ -138,7 +138,7 @@ func (n need) kept(installed, fit Driver) (Driver, string, error) {
 		return Driver{}, "", &BranchError{installed.String(), reason, fmt.Sprintf("it is installed and is not replaced by itself: pin %s to replace it", fit)}
 	}
 	b, _ := find(installed.Branch)
-	return installed, n.words(installed, "installed, and kept"+ended(b)), nil
+	return installed, n.words(installed, "installed, kept"+ended(b)), nil
 }
 
 // ended is a warning, or nothing.

@@ -32,8 +32,8 @@ type DriverState struct {
 // GPUs are those that the driver has brought up.
 func (s DriverState) GPUs() []SMIGPU { return s.SMI.GPUs }
 
-// MismatchNVML reports whether module and libraries are of different versions.
-func (s DriverState) MismatchNVML() bool { return errors.Is(s.SMIError, ErrVersionMismatch) }
+// mismatchNVML reports whether module and libraries are of different versions.
+func (s DriverState) mismatchNVML() bool { return errors.Is(s.SMIError, ErrVersionMismatch) }
 
 // Containerd is what K3s has told its containerd.
 type Containerd struct {
@@ -73,7 +73,7 @@ func parseObservation(out string) (DriverState, error) {
 		sections[name] += line
 	}
 	if _, ok := sections["end"]; !ok {
-		return DriverState{}, errors.New("the answer is cut short")
+		return DriverState{}, errors.New("the output is truncated")
 	}
 	s := DriverState{
 		Kernel:   strings.TrimSpace(sections["kernel"]),
@@ -82,7 +82,7 @@ func parseObservation(out string) (DriverState, error) {
 		Runtime:  strings.TrimSpace(sections["runtime"]),
 		Log:      lines(sections["log"]),
 		System:   strings.Trim(strings.TrimSpace(sections["system"]), `"'`),
-		Built:    ParseDKMS(sections["dkms"]),
+		Built:    parseDKMS(sections["dkms"]),
 		BuildLog: buildLog(lines(sections["make.errors"]), lines(sections["make.log"])),
 	}
 	s.Loaded, s.LoadedOpen = loadedModule(sections["loaded"])

@@ -60,10 +60,10 @@ func healthy(t testing.TB) string {
 	for _, p := range driver580.Holds() {
 		fmt.Fprintf(&pkgs, "%s 580.173.02-0ubuntu0.24.04.1 installed\n", p)
 	}
-	for _, p := range (Toolkit{}).Holds() {
+	for _, p := range (Toolkit{}).holds() {
 		fmt.Fprintf(&pkgs, "%s %s installed\n", p, ToolkitVersion)
 	}
-	held := strings.Join(append(driver580.Holds(), (Toolkit{}).Holds()...), "\n")
+	held := strings.Join(append(driver580.Holds(), (Toolkit{}).holds()...), "\n")
 	return "\n=== kernel\n6.8.0-85-generic\n\n=== loaded\n" +
 		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.173.02  Release Build  (buildd@lcy02)  Fri Aug 21 10:00:00 UTC 2026\nGCC version:  gcc version 13.3.0\n" +
 		"\n=== packages\n" + pkgs.String() + "nvidia-old 1 config-files\n\n=== held\n" + held + "\n\n=== runtime\n/usr/bin/nvidia-container-runtime\n" +
@@ -102,7 +102,7 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 		"N1, branch": {func(s string) string {
 			s = strings.Replace(s, "=== log\n", "=== log\nNVRM: RmInitAdapter failed! (0x22:0x56:884)\n", 1)
 			return strings.Replace(s, "NVRM version", "x", 1)
-		}, []string{"could not bring up the GPU"}},
+		}, []string{"could not initialize the GPU"}},
 		"PX7, no room for its memory": {func(s string) string {
 			s = strings.Replace(s, "=== log\n", "=== log\nNVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR1 is 0M @ 0x0 (PCI:0000:01:00.0)\n", 1)
 			return strings.Replace(s, "NVRM version", "x", 1)
@@ -179,7 +179,7 @@ func TestObserveRunsPrograms(t *testing.T) {
 
 func TestObservationCutShort(t *testing.T) {
 	_, err := parseObservation("=== kernel\n6.8\n")
-	assert.ErrorContains(t, err, "cut short")
+	assert.ErrorContains(t, err, "truncated")
 }
 
 // Installing is apt's work; here it is looked at what apt is told, and that a

@@ -23,7 +23,7 @@ type Toolkit struct {
 // Where the toolkit comes from. apt itself fills in $(ARCH).
 const (
 	ToolkitVersion = "1.20.1-1"
-	ToolkitKeyURL  = "https://nvidia.github.io/libnvidia-container/gpgkey"
+	toolkitKeyURL  = "https://nvidia.github.io/libnvidia-container/gpgkey"
 	toolkitKeyring = "/usr/share/keyrings/nvidia-container-toolkit.asc" // armoured; apt reads that by the suffix
 	toolkitList    = "/etc/apt/sources.list.d/nvidia-container-toolkit.list"
 	toolkitSource  = "deb [signed-by=" + toolkitKeyring + "] https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\n"
@@ -36,15 +36,15 @@ func (t Toolkit) version() string {
 	return t.Version
 }
 
-// Holds returns the toolkit's packages. All four are pinned to one version: they
+// holds returns the toolkit's packages. All four are pinned to one version: they
 // depend on each other only loosely.
-func (t Toolkit) Holds() []string {
+func (t Toolkit) holds() []string {
 	return []string{"nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1"}
 }
 
-// Packages returns what to install, with the version.
-func (t Toolkit) Packages() []string {
-	names := t.Holds()
+// packages returns what to install, with the version.
+func (t Toolkit) packages() []string {
+	names := t.holds()
 	for i, name := range names {
 		names[i] = name + "=" + t.version()
 	}
@@ -58,18 +58,18 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 	if err != nil {
 		return err
 	}
-	if t.DiffPackages(state).Empty() {
+	if t.diffPackages(state).Empty() {
 		return nil
 	}
 	progress.Say(ctx, "installing NVIDIA container toolkit %s", t.version())
-	err = remote.Run(ctx, r, "curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--retry", "3", "--create-dirs", "--output", toolkitKeyring, ToolkitKeyURL)
+	err = remote.Run(ctx, r, "curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--retry", "3", "--create-dirs", "--output", toolkitKeyring, toolkitKeyURL)
 	if err != nil {
 		return fmt.Errorf("fetch the key of NVIDIA's package repository: %w", err)
 	}
 	if err := remote.WriteFile(ctx, r, toolkitList, []byte(toolkitSource), 0o644); err != nil {
 		return fmt.Errorf("install NVIDIA container toolkit: %w", err)
 	}
-	if err := install(ctx, r, t.Packages(), t.Holds()); err != nil {
+	if err := install(ctx, r, t.packages(), t.holds()); err != nil {
 		return fmt.Errorf("install NVIDIA container toolkit %s: %w", t.version(), err)
 	}
 	return nil
@@ -111,7 +111,7 @@ func why(err error, said, lists string) error {
 		err = fmt.Errorf("%w; unmet dependencies: %s", err, remote.Telling(after))
 	}
 	if strings.Contains(lists, "W: Failed to fetch") {
-		err = fmt.Errorf("%w; apt-get update had said: %s\n  does the machine reach that repository, or does a proxy (guest.apt) stand in the way?", err, remote.Telling(lists))
+		err = fmt.Errorf("%w; apt-get update had said: %s\n  does the machine reach that repository, or does a proxy (guest.apt) block it?", err, remote.Telling(lists))
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func TestTheListsAreSomebodyElsesForAWhile(t *testing.T) {
 	})
 }
 
-// TestAFailedInstallSaysWhy: apt-get tells of a repository that it could not reach while
+// TestAFailedInstallSaysWhy: apt-get describes a repository that it could not reach while
 // it reads the lists, under status 0, and of dependencies on its standard output.
 func TestAFailedInstallSaysWhy(t *testing.T) {
 	r := remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// PluginImage is NVIDIA's device plugin.
-const PluginImage = "nvcr.io/nvidia/k8s-device-plugin:v0.20.1"
+// pluginImage is NVIDIA's device plugin.
+const pluginImage = "nvcr.io/nvidia/k8s-device-plugin:v0.20.1"
 
 // PluginName is what the plugin's namespace, DaemonSet and ConfigMap are called.
 const PluginName = "nvidia-device-plugin"
@@ -61,7 +61,7 @@ func DevicePlugin(o PluginOptions) ([]runtime.Object, error) {
 		o.Namespace = PluginName
 	}
 	if o.Image == "" {
-		o.Image = PluginImage
+		o.Image = pluginImage
 	}
 	if o.MIG == "" {
 		o.MIG = MIGNone
@@ -239,7 +239,7 @@ func (o PluginOptions) daemonSet(name, config string, spec corev1.PodSpec) *apps
 	}
 }
 
-// configDigest changes with the configuration, so that pods start anew with it:
+// configDigest changes with the configuration, so that pods start again with it:
 // the plugin reads it once.
 const configDigest = "homelab.cps-gpu.github.com/config"
 

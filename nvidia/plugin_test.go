@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -94,9 +93,7 @@ func TestDevicePluginRefuses(t *testing.T) {
 	}
 }
 
-func TestAllocatable(t *testing.T) {
-	assert.Equal(t, 2, Allocatable(corev1.ResourceList{Resource: resource.MustParse("2")}))
-	assert.Zero(t, Allocatable(nil))
+func TestLabels(t *testing.T) {
 	assert.Equal(t, map[string]string{"nvidia.com/gpu.present": "true"}, Labels())
 }
 

@@ -24,7 +24,7 @@ func (r Recipe) way() distro.Driver { return distro.Named(r.System).Driver(r.Bui
 // String names the driver, as the distribution's packages do.
 func (r Recipe) String() string {
 	name := r.Driver.String()
-	if r.Source() != nil {
+	if r.source() != nil {
 		name = strconv.Itoa(r.Branch) + "-" + string(r.Flavour)
 	}
 	if r.Build {
@@ -33,8 +33,8 @@ func (r Recipe) String() string {
 	return name
 }
 
-// Mode is the word of cluster.yaml for where the modules come from.
-func (r Recipe) Mode() string { return mode(r.Build) }
+// mode is the word of cluster.yaml for where the modules come from.
+func (r Recipe) mode() string { return mode(r.Build) }
 
 func mode(build bool) string {
 	if build {
@@ -43,8 +43,8 @@ func mode(build bool) string {
 	return "prebuilt"
 }
 
-// Source is the repository of the packages, beside the distribution's own; nil: none.
-func (r Recipe) Source() *distro.Source { return r.way().Source }
+// source is the repository of the packages, beside the distribution's own; nil: none.
+func (r Recipe) source() *distro.Source { return r.way().Source }
 
 // Packages returns what to install for computing, without a desktop: the kernel, its
 // modules or what they are built of, and NVIDIA's libraries.
@@ -138,7 +138,7 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 }
 
 func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) error {
-	if source := r.Source(); source != nil {
+	if source := r.source(); source != nil {
 		for _, f := range [][2]string{{source.Keyring, source.Key}, {"/etc/apt/sources.list.d/" + source.File, source.List()}} {
 			if err := remote.WriteFile(ctx, on, f[0], []byte(f[1]), 0o644); err != nil {
 				return err

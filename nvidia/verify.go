@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// VerifyImage holds NVIDIA's vectorAdd sample, a shell, and CUDA's libraries.
-const VerifyImage = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
+// verifyImage holds NVIDIA's vectorAdd sample, a shell, and CUDA's libraries.
+const verifyImage = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
 
 // VerifyOptions say where and how GPUs are verified.
 type VerifyOptions struct {
@@ -60,7 +60,7 @@ func VerifyObjects(node string, gpus int, o VerifyOptions) []runtime.Object {
 		o.Namespace = PluginName
 	}
 	if o.Image == "" {
-		o.Image = VerifyImage
+		o.Image = verifyImage
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Minute

@@ -148,7 +148,7 @@ func FuzzParseVerify(f *testing.F) {
 	})
 }
 
-// What is no result hides none of those after it, and each column is looked at.
+// What is not a result hides none of those after it, and each column is looked at.
 func TestParseVerifyGoesOn(t *testing.T) {
 	results, err := ParseVerify("error|2 GPUs, expected 3\nhello\ngpu|U|0|PASSED|n|d|1|\nerror|more\ngpu|V|1|FAILED|n|d|1|it|broke\n")
 	require.EqualError(t, err, "GPU verification: 2 GPUs, expected 3\nGPU verification: \"hello\" is not a result\nGPU verification: more")
@@ -176,6 +176,6 @@ func TestVerifyNameIsAsLongAsItMayBe(t *testing.T) {
 func TestVerifyTakesTenMinutes(t *testing.T) {
 	job := VerifyObjects("n", 1, VerifyOptions{})[1].(*batchv1.Job)
 	require.EqualValues(t, 600, *job.Spec.ActiveDeadlineSeconds)
-	require.Equal(t, VerifyImage, job.Spec.Template.Spec.Containers[0].Image)
+	require.Equal(t, verifyImage, job.Spec.Template.Spec.Containers[0].Image)
 	require.Equal(t, PluginName, job.Namespace)
 }

@@ -17,7 +17,7 @@ const agentPatience = 30 * time.Second
 
 // Addresses returns the IP addresses that are known to be in use on a host, each with
 // who has it: the host's bridges, containers, VMs by their cloud-init configuration,
-// and running VMs by their guest agents. Others there may be plenty: whoever is not on
+// and running VMs by their guest agents. Others there may be plenty: anyone who is not on
 // this host, and every guest without an agent.
 func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]string, error) {
 	bridges, err := c.Bridges(ctx, host)

@@ -38,7 +38,7 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 		case wait.IsPassing(err): // the host itself does not answer: that says nothing of the guest
 			away = err
 			progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, brief(err))
-			if sleep(ctx, lifePause) != nil {
+			if wait.Pause(ctx, lifePause) != nil {
 				return unanswered(ctx, vm, begun, seen, away)
 			}
 			continue
@@ -50,11 +50,11 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 			off = 0
 		}
 		away = nil
-		if seen = "the guest has its network up, and still boots or installs: "; errors.Is(err, errMute) {
+		if seen = "the guest's network is up, and it still boots or installs: "; errors.Is(err, errMute) {
 			seen = "the guest has not sent anything over its network yet: "
 		}
 		progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
-		if sleep(ctx, lifePause) != nil {
+		if wait.Pause(ctx, lifePause) != nil {
 			return unanswered(ctx, vm, begun, seen, nil)
 		}
 	}
@@ -62,7 +62,7 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 
 func unanswered(ctx context.Context, vm *VM, begun time.Time, seen string, away error) error {
 	if away != nil {
-		return fmt.Errorf("the guest agent of %s has not answered in %s, nor at last has %s for it: %w: %w",
+		return fmt.Errorf("the guest agent of %s has not answered in %s, and now %s does not answer either: %w: %w",
 			vm, time.Since(begun).Round(time.Second), vm.Host, context.Cause(ctx), away)
 	}
 	return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, context.Cause(ctx))
@@ -79,7 +79,7 @@ func (c *Client) AgentReadFile(ctx context.Context, vm *VM, path string) ([]byte
 		return nil, fmt.Errorf("read %s in %s: %w", path, vm, err)
 	}
 	if answer.Truncated {
-		return nil, fmt.Errorf("read %s in %s: larger than the guest agent hands out (16 MiB)", path, vm)
+		return nil, fmt.Errorf("read %s in %s: larger than the guest agent returns (16 MiB)", path, vm)
 	}
 	return octets(answer.Content), nil
 }
@@ -214,8 +214,8 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 		default:
 			heard = time.Now()
 		}
-		if err := sleep(ctx, pause); err != nil {
-			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, err)
+		if wait.Pause(ctx, pause) != nil {
+			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
 		}
 		pause = min(pause*3/2, lastStatus)
 	}
@@ -224,7 +224,7 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 // lost explains why the end of a command is not known.
 func (g *guest) lost(args []string, err error) error {
 	if saidNoPID(words(err)) {
-		return fmt.Errorf("%s in %s: its result was handed out already, in an answer that did not arrive: whether it went well is not known: %w", args[0], g.name, err)
+		return fmt.Errorf("%s in %s: its result was lost in an earlier answer, so it is not known whether it succeeded: %w", args[0], g.name, err)
 	}
 	return fmt.Errorf("%s in %s: %w", args[0], g.name, err)
 }
@@ -261,7 +261,7 @@ func (g *guest) missing(ctx context.Context, program string, err error) bool {
 	if saidNoProgram(words(err)) {
 		return true
 	}
-	if ClassOf(err) != Unknown || program == "sh" {
+	if errorClass(err) != unknown || program == "sh" {
 		return false
 	}
 	result, err := g.exec(ctx, []string{"sh", "-c", `command -v -- "$1"`, "sh", program}, nil)
@@ -290,7 +290,7 @@ func (g *guest) deliver(cmd remote.Cmd, result execResult) error {
 		return exit
 	}
 	if result.OutTruncated || result.ErrTruncated {
-		return fmt.Errorf("%s in %s: its output is larger than the guest agent hands out (16 MiB) and was cut off", cmd.Args[0], g.name)
+		return fmt.Errorf("%s in %s: its output is larger than the guest agent returns (16 MiB) and was cut off", cmd.Args[0], g.name)
 	}
 	return nil
 }

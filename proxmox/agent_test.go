@@ -219,7 +219,7 @@ func TestTruncatedOutputIsAnError(t *testing.T) {
 	c := h.dial(t)
 	assert.ErrorContains(t, remote.Run(t.Context(), c.Guest(guestVM), "cat", "/big"), "was cut off")
 	_, err := c.AgentReadFile(t.Context(), guestVM, "/big")
-	assert.ErrorContains(t, err, "larger than the guest agent hands out")
+	assert.ErrorContains(t, err, "larger than the guest agent returns")
 }
 
 // go-proxmox answers a refused exec with "no pid returned".
@@ -245,7 +245,7 @@ func TestLostResultSaysSo(t *testing.T) {
 		"GET" + path + "exec-status": raw(500, "x", `{"data":null,"message":"Agent error: PID ld does not exist\n"}`),
 	})
 	err := remote.Run(t.Context(), h.dial(t).Guest(guestVM), "true")
-	assert.ErrorContains(t, err, "whether it went well is not known")
+	assert.ErrorContains(t, err, "it is not known whether it succeeded")
 	var exit *remote.ExitError
 	assert.False(t, errors.As(err, &exit))
 }

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// AttachGPU gives a device to an existing VM, by its mapping, in the next free
-// slot. It checks what Proxmox checks at start only: that the mapping is there
-// and fits the host, and that the machine can have PCIe. A VM that has it
-// already is left alone. In a running VM the device waits for the next start;
+// AttachGPU gives a device to a VM that a [Client] has read, by its mapping, in the next
+// free slot, and reads vm again: [VM.GPUs] has the device then. It checks what Proxmox
+// checks at start only: that the mapping is there and fits the host, and that the machine
+// can have PCIe. A VM that has a device of that mapping is left alone; for a second one,
+// name a free slot in [HostPCI.Slot]. In a running VM the device waits for the next start;
 // [VM.Pending] shows it.
-func (c *Client) AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
-	now, err := c.afterEarlier(ctx, vm)
+func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
+	c, now, err := vm.afterEarlier(ctx)
 	if err != nil {
 		return err
 	}
@@ -28,7 +29,7 @@ func (c *Client) AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	case err != nil:
 		return err
 	case mapping == nil:
-		return fmt.Errorf("proxmox: there is no mapping %s, or the token may not see it (Mapping.Use on /mapping/pci/%s)", device.Mapping, device.Mapping)
+		return fmt.Errorf("proxmox: mapping %s does not exist, or the token may not see it (Mapping.Use on /mapping/pci/%s)", device.Mapping, device.Mapping)
 	case !slices.ContainsFunc(mapping.Devices, func(d MappedDevice) bool { return d.Host == now.Host }):
 		return fmt.Errorf("proxmox: mapping %s has no device on %s, where %s is", device.Mapping, now.Host, now)
 	case len(mapping.Problems) > 0:
@@ -47,12 +48,12 @@ func (c *Client) AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	return c.renew(ctx, vm)
 }
 
-// DetachGPU takes the device in a slot, such as hostpci1, from a VM. One whose slot is
-// free already is left alone. In a running VM the device stays until the next start;
-// [VM.Pending] shows it. A device without a mapping was put there by root, who alone can
-// take it out: Proxmox refuses it.
-func (c *Client) DetachGPU(ctx context.Context, vm *VM, slot string) error {
-	now, err := c.afterEarlier(ctx, vm)
+// DetachGPU takes the device in a slot, such as hostpci1, from a VM that a [Client] has
+// read, and reads vm again. One whose slot is free already is left alone. In a running VM
+// the device stays until the next start; [VM.Pending] shows it. A device without a mapping
+// was put there by root, who alone can take it out: Proxmox refuses it.
+func DetachGPU(ctx context.Context, vm *VM, slot string) error {
+	c, now, err := vm.afterEarlier(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,11 +68,15 @@ func (c *Client) DetachGPU(ctx context.Context, vm *VM, slot string) error {
 // afterEarlier reads a VM when nothing of ours is at work on its host that nobody watches:
 // a change whose answer was lost is made by a task, and what is read before its end is not
 // what is changed after it.
-func (c *Client) afterEarlier(ctx context.Context, vm *VM) (*VM, error) {
-	if _, err := c.AwaitEarlier(ctx, vm.Host); err != nil {
-		return nil, err
+func (v *VM) afterEarlier(ctx context.Context) (*Client, *VM, error) {
+	if v == nil || v.client == nil {
+		return nil, nil, fmt.Errorf("proxmox: %s was not read from a host: take one that Client.ByID or Client.VM returns", v)
 	}
-	return c.Refresh(ctx, vm)
+	if _, err := v.client.AwaitEarlier(ctx, v.Host); err != nil {
+		return nil, nil, err
+	}
+	now, err := v.client.Refresh(ctx, v)
+	return v.client, now, err
 }
 
 // setDevice changes a VM's configuration, unless somebody else has since it was read.
@@ -80,7 +85,7 @@ func (c *Client) setDevice(ctx context.Context, vm *VM, p params) error {
 	return c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "config"), p)
 }
 
-// renew reads a VM anew into the caller's.
+// renew reads a VM again, into the caller's.
 func (c *Client) renew(ctx context.Context, vm *VM) error {
 	now, err := c.Refresh(ctx, vm)
 	if err != nil {

@@ -501,7 +501,7 @@ func TestWhatAVMClaims(t *testing.T) {
 	assert.Equal(t, []string{"by address as hostpci0, running", "by address as hostpci0, until its next start", "by mapping m as hostpci1, running", "by address as hostpci7, running", "by address as hostpci15, until its next start, shared"}, got)
 }
 
-// What a VM boots from is what its boot order finds first; a disk with a serial is somebody's data.
+// What a VM boots from is what its boot order finds first; a disk with a serial is another owner's data.
 func TestExtraDisks(t *testing.T) {
 	disk := func(more ...string) map[string]string {
 		out := map[string]string{"scsi0": "a:vm-1-disk-0,size=1G", "scsi9": "a:vm-1-disk-1,size=2G", "ide2": "local:iso/s.iso,media=cdrom"}

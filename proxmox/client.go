@@ -82,6 +82,13 @@ func (v Version) Major() int {
 	return n
 }
 
+// Before reports whether v is older than a release such as 8.4; one that cannot be read is not.
+func (v Version) Before(major, minor int) bool {
+	var a, b int
+	n, _ := fmt.Sscanf(v.Version, "%d.%d", &a, &b)
+	return n == 2 && (a < major || a == major && b < minor)
+}
+
 // Dial makes a Client and asks the host for its version, which shows at once
 // whether address, certificate and token are right.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
@@ -285,9 +292,9 @@ func (c *Client) launch(ctx context.Context, method, path string, p params) (UPI
 	case text == "":
 		err = &Error{Method: method, Path: path, Message: "the answer names no task", Token: c.cfg.TokenID}
 	default:
-		upid, err = ParseUPID(text)
+		upid, err = parseUPID(text)
 	}
-	if said := new(Error); err != nil && (!errors.As(err, &said) || said.Status == 0 || said.Status > http.StatusInternalServerError) {
+	if said := new(Error); err != nil && (!errors.As(err, &said) || said.class() == unknown) {
 		if on, is := strings.CutPrefix(path, "/nodes/"); is { // it may have begun
 			host, _, _ := strings.Cut(on, "/")
 			c.earlier.lose(host)

@@ -51,7 +51,7 @@ func (s CreateSpec) params(vmid int) params {
 		"agent":       "enabled=1",
 		"cpu":         cpu,
 		"cores":       s.Cores,
-		"memory":      s.Memory.mib(),
+		"memory":      inMiB(s.Memory),
 		"balloon":     0,
 		"smbios1":     "uuid=" + uuid,
 		"tags":        strings.Join(cleanTags(append([]string{s.Owner, mark(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
@@ -123,7 +123,7 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 			return nil, fmt.Errorf("create %s: %w", spec.Name, err)
 		}
 	}
-	return nil, fmt.Errorf("create %s: every VMID that Proxmox offered was taken by another: is something else making VMs?", spec.Name)
+	return nil, fmt.Errorf("create %s: every VMID that Proxmox offered was taken: is another program creating VMs?", spec.Name)
 }
 
 func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, error) {
@@ -160,7 +160,7 @@ func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) err
 	}
 	progress.Say(ctx, "growing %s of %s to %s", slot, vm, size)
 	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
-		return c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": slot, "size": size.diskSize()})
+		return c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": slot, "size": diskSize(size)})
 	}, func() (bool, error) {
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {

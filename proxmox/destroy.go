@@ -41,17 +41,17 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	if err != nil {
 		return c.explain(ctx, vm, "destroy", err)
 	}
-	return c.leftBehind(ctx, vm, exit)
+	return c.removeLeftDisks(ctx, vm, exit)
 }
 
 // askTime bounds a look at storages after a task that ended well.
 const askTime = 10 * time.Second
 
-// leftBehind removes the disks of a VM's configuration that its destroy could not, and names
+// removeLeftDisks removes the disks of a VM's configuration that its destroy could not, and names
 // others that bear its number: another VM may have them, or a task left them that was killed.
 // Until qemu-server 9.2 (its commit 42e450dc) a destroy that says "Could not remove disk" ends
 // with OK, not with warnings. Where nobody answers after an OK, that is said, and no error.
-func (c *Client) leftBehind(ctx context.Context, vm *VM, exit string) error {
+func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
 	for _, storage := range vm.storagesInUse() {
 		c.glances.forget(nodePath(vm.Host, "storage", storage))
 	}

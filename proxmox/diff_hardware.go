@@ -13,7 +13,7 @@ func (s VMSpec) diffProcessor(d *differ, vm *VM) {
 	if vm.config["sockets"] != "" && vm.config["sockets"] != "1" {
 		d.set(theSockets, "sockets", vm.config["sockets"], "1", "sockets", "1")
 	}
-	d.set(theMemory, "memory", vm.Memory, s.Memory, "memory", fmt.Sprint(s.Memory.mib()))
+	d.set(theMemory, "memory", vm.Memory, s.Memory, "memory", fmt.Sprint(inMiB(s.Memory)))
 	d.set(theCPU, "cpu", orNone(vm.CPUType), s.cpuType(), "cpu", s.cpuType())
 	d.set(theNUMA, "numa", vm.NUMA, s.NUMA, "numa", zeroOne(s.NUMA))
 	for i, want := range s.NUMANodes {
@@ -30,7 +30,7 @@ func (s VMSpec) diffProcessor(d *differ, vm *VM) {
 }
 
 // None takes an option away that only root@pam may set; such an option that a spec
-// does not speak of stays, since a token could not take it away.
+// does not speak of stays, since a token could not remove it.
 const None = "none"
 
 func (d *differ) rootOnly(thing, key, have, want string) {
@@ -110,9 +110,9 @@ func (n NUMANode) line() string {
 	if n == (NUMANode{}) {
 		return ""
 	}
-	return Properties{}.With("cpus", n.CPUs).With("hostnodes", n.HostNodes).With("memory", positive(int(n.Memory.mib()))).With("policy", n.Policy).String()
+	return properties{}.With("cpus", n.CPUs).With("hostnodes", n.HostNodes).With("memory", positive(int(inMiB(n.Memory)))).With("policy", n.Policy).String()
 }
 
-func seenNUMANode(p Properties) NUMANode {
+func seenNUMANode(p properties) NUMANode {
 	return NUMANode{CPUs: p.Get("cpus"), HostNodes: p.Get("hostnodes"), Policy: p.Get("policy"), Memory: Size(number(p.Get("memory"), 0)) * MiB}
 }

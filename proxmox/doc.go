@@ -4,7 +4,7 @@
 // shapes VMs by name and tag ([Client.VM], [Client.Shape], [Client.Remove]), makes
 // the template that they are cloned from ([Client.FetchImage], [Client.CreateVM],
 // [Client.Convert]), hands GPUs to them ([Client.GPUs], [Client.EnsureMapping],
-// [Client.AttachGPU]), uploads their first-boot ISO ([Client.Upload]) and runs
+// [AttachGPU]), uploads their first-boot ISO ([Client.Upload]) and runs
 // commands in them through the guest agent ([Client.Guest]).
 //
 // # Three nouns
@@ -35,8 +35,8 @@
 //     of a node with one request; "WARNINGS: 1" is a success, anything else but OK a
 //     [TaskError] with the end of its log.
 //   - Errors are 500 with a text. [Error] carries the text, the privilege that is
-//     missing and the command that grants it; [ClassOf] sorts failures into
-//     permanent, transient and unknown outcome. Only GETs are ever sent twice; after
+//     missing and the command that grants it; [Error.Passing] says whether
+//     to try again, [Error.Permanent] that it is of no use. Only GETs are ever sent twice; after
 //     anything else whose outcome is not known, we look, and then decide.
 //   - Locks are short and fail rather than queue. Clones are made from templates
 //     only, six at a time, with one full copy per storage at a time.
@@ -48,7 +48,7 @@
 //
 // # What it is not
 //
-// It is no general client: there are no containers, backups, pools, users or
+// It is not a general client: there are no containers, backups, pools, users or
 // firewalls. It uses github.com/luthermonson/go-proxmox as transport of requests;
 // no type of that package appears here, and none of its waits, retries, uploads
 // or logs are used.

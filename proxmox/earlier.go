@@ -64,7 +64,7 @@ func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, er
 		return false, err
 	}
 	for _, l := range all {
-		upid, err := ParseUPID(l.UPID)
+		upid, err := parseUPID(l.UPID)
 		if err != nil || upid.User != c.cfg.TokenID || strings.Contains(upid.Type, "proxy") { // an open console is a task too
 			continue
 		}

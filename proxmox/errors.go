@@ -21,21 +21,21 @@ var (
 	ErrUnauthorized = errors.New("the API token is not accepted")
 )
 
-// Class says what one may do about a failure.
-type Class int
+// class says what one may do about a failure.
+type class int
 
 const (
-	// Permanent failures come again when tried again.
-	Permanent Class = iota
-	// Transient failures are worth another try, after looking at what is there.
-	Transient
-	// Unknown outcomes left the request in the dark: it may have been done, may
+	// permanent failures come again when tried again.
+	permanent class = iota
+	// transient failures are worth another try, after looking at what is there.
+	transient
+	// unknown outcomes left the request in the dark: it may have been done, may
 	// be under way still, or never have arrived. Look, then decide.
-	Unknown
+	unknown
 )
 
 // String names the class.
-func (c Class) String() string {
+func (c class) String() string {
 	return [...]string{"permanent", "transient", "unknown outcome"}[c]
 }
 
@@ -108,24 +108,24 @@ func (e *Error) Permission() (path string, privileges []string, ok bool) {
 	return "", nil, e.Status == http.StatusForbidden
 }
 
-// Class says what one may do about e.
-func (e *Error) Class() Class {
+// class says what one may do about e.
+func (e *Error) class() class {
 	switch {
 	case e.Status == 595 && strings.Contains(e.Message, "refused"):
 		// The daemon behind pveproxy is down: nothing was done.
-		return Transient
+		return transient
 	case e.Status == 0, e.Status == 595, e.Status == 596, e.Status == http.StatusBadGateway,
 		e.Status == http.StatusServiceUnavailable, e.Status == http.StatusGatewayTimeout:
-		return Unknown
+		return unknown
 	}
 	return classOf(e.Message)
 }
 
-// Permanent reports whether waiting is of no use: the token lacks a privilege.
+// Permanent reports whether waiting is useless: the token lacks a privilege.
 func (e *Error) Permanent() bool { return e.IsPermission() }
 
 // Passing reports whether looking again later may give an answer.
-func (e *Error) Passing() bool { return e.Class() != Permanent && !distrusted(e.Cause) }
+func (e *Error) Passing() bool { return e.class() != permanent && !distrusted(e.Cause) }
 
 // TaskError is a task that ended badly.
 type TaskError struct {
@@ -157,11 +157,11 @@ func (e *TaskError) Error() string {
 // Is makes the package's sentinel errors work with [errors.Is].
 func (e *TaskError) Is(target error) bool { return saidSentinel(e.Exit, target) }
 
-// Class says what one may do about e. A worker that was killed has left its work
+// class says what one may do about e. A worker that was killed has left its work
 // somewhere in the middle.
-func (e *TaskError) Class() Class {
+func (e *TaskError) class() class {
 	if e.Exit == "unexpected status" || strings.HasPrefix(e.Exit, "unable to ") && strings.Contains(e.Exit, "last line") {
-		return Unknown
+		return unknown
 	}
 	return classOf(e.Exit)
 }
@@ -169,7 +169,7 @@ func (e *TaskError) Class() Class {
 // IsPermission reports whether a privilege is missing.
 func (e *TaskError) IsPermission() bool { _, _, ok := permission(e.Exit); return ok }
 
-// Permanent reports whether waiting is of no use: the token lacks a privilege.
+// Permanent reports whether waiting is useless: the token lacks a privilege.
 func (e *TaskError) Permanent() bool { return e.IsPermission() }
 
 // ConflictError is a VM that has the name of one of ours and is not ours, also where it
@@ -190,19 +190,19 @@ func conflict(owner string, vm *VM) *ConflictError {
 // Error returns the conflict and the ways out of it.
 func (e *ConflictError) Error() string {
 	if e.Abandoned {
-		return fmt.Sprintf("VM %d on %s is called %s and %s: it stays as it is\n  %s",
+		return fmt.Sprintf("VM %d on %s is called %s and %s: it is not changed\n  %s",
 			e.VMID, e.Host, e.Name, e.Why, clearing(e.Host, e.VMID))
 	}
-	return fmt.Sprintf("VM %d on %s is called %s, but %s: it is not ours and stays as it is\n"+
-		"  rename one of the two, or remove the other VM; to hand it over instead, write adopt: true for %s in the file",
+	return fmt.Sprintf("VM %d on %s is called %s, but %s: the cluster does not own it, so it is not changed\n"+
+		"  rename one of the two, or remove the other VM; to adopt it instead, write adopt: true for %s in the file",
 		e.VMID, e.Host, e.Name, e.Why, e.Name)
 }
 
 // clearing says how a half-made VM of an earlier version goes away.
 func clearing(host string, vmid int) string {
-	return fmt.Sprintf("only if nobody has started it since, nothing is in it that its template does not have: look at its task history in the web "+
+	return fmt.Sprintf("it holds data only if it was started since: look at its task history in the web "+
 		"interface, or as root on %s: pvesh get /nodes/%s/tasks --vmid %d\n"+
-		"  if nobody has, destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up makes it anew", host, host, vmid, host, vmid)
+		"  if it was not, destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up recreates it", host, host, vmid, host, vmid)
 }
 
 // DuplicateError is more than one VM of ours with one name.
@@ -213,8 +213,8 @@ type DuplicateError struct {
 
 // Error returns the doubles.
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("proxmox: VMs %v are all called %s and are all marked as those of %s: nothing tells which of them is meant\n"+
-		"  look at what is on them, and remove all but one, as root on its host: qm stop VMID; qm destroy VMID --purge",
+	return fmt.Sprintf("proxmox: VMs %v are all called %s and all marked as VMs of %s: they cannot be told apart\n"+
+		"  look at what is on them, and remove the duplicates, as root on their host: qm stop VMID; qm destroy VMID --purge",
 		e.VMIDs, e.Name, e.Owner)
 }
 
@@ -231,21 +231,21 @@ func (e *LockedError) Error() string {
 	if e.Lock == "clone" || e.Lock == "create" {
 		cure += fmt.Sprintf(" && qm destroy %d --purge", e.VMID)
 	}
-	return fmt.Sprintf("proxmox: VM %d on %s is locked (%s) and no task is at work on it\n  run on %s as root: %s",
+	return fmt.Sprintf("proxmox: VM %d on %s is locked (%s) and no task is running on it\n  run on %s as root: %s",
 		e.VMID, e.Host, e.Lock, e.Host, cure)
 }
 
-// ClassOf returns the class of the first error in err's chain that has one; an
+// errorClass returns the class of the first error in err's chain that has one; an
 // error that is not Proxmox's is permanent.
-func ClassOf(err error) Class {
+func errorClass(err error) class {
 	var classed interface {
 		error
-		Class() Class
+		class() class
 	}
 	if errors.As(err, &classed) {
-		return classed.Class()
+		return classed.class()
 	}
-	return Permanent
+	return permanent
 }
 
 // From here on is what Proxmox says, and the only place that looks into it.
@@ -266,11 +266,11 @@ var (
 // a lock held by somebody else, a worker that died before its work began, a file
 // that was changed between read and write. A timeout alone is not: that of the
 // kvm command comes again.
-func classOf(text string) Class {
+func classOf(text string) class {
 	if transientText.MatchString(text) {
-		return Transient
+		return transient
 	}
-	return Permanent
+	return permanent
 }
 
 // saidSentinel reports whether text is how Proxmox says target.

@@ -41,5 +41,5 @@ func ExampleClient_Ledger() {
 	// 0000:01:00.0 GeForce RTX 4090
 	//   VM 100 (games) by address as hostpci0, stopped
 	//   VM 101 (notebook) by address as hostpci0, stopped
-	// 0000:01:00 on pve1 is promised to VM 100 (games) by address as hostpci0, stopped; VM 101 (notebook) by address as hostpci0, stopped
+	// 0000:01:00 on pve1 is assigned to VM 100 (games) by address as hostpci0, stopped; VM 101 (notebook) by address as hostpci0, stopped
 }

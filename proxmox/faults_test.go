@@ -128,7 +128,7 @@ func deeds(t *testing.T) map[string]deed {
 			if err := c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", vm.Host, gpus[len(gpus)-1])); err != nil {
 				return err
 			}
-			return c.AttachGPU(ctx, vm, proxmox.HostPCI{Mapping: "gpu0", PCIe: true})
+			return proxmox.AttachGPU(ctx, vm, proxmox.HostPCI{Mapping: "gpu0", PCIe: true})
 		}, func(vm *proxmox.VM) bool { return vm == nil || len(vm.GPUs) != 1 }),
 		"image": file(func(ctx context.Context, c *proxmox.Client) (string, error) {
 			return c.FetchImage(ctx, "pve1", "local", fresh)

@@ -10,7 +10,7 @@ import (
 func (e *Error) hint() string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
-		return fmt.Sprintf("the token %s is unknown, expired or disabled, or its secret is another: see pveum user token list %s",
+		return fmt.Sprintf("the token %s is unknown, expired or disabled, or its secret is wrong: see pveum user token list %s",
 			e.Token, userOf(e.Token))
 	case e.IsPermission():
 		return e.refusal()
@@ -36,14 +36,14 @@ func (e *Error) refusal() string {
 	case rootOnlyText.MatchString(e.Message):
 		return hintFor(e.Message, "")
 	case poolGoneText.MatchString(e.Message):
-		return "Proxmox says so of a pool that is not there: make it with pvesh create /pools --poolid NAME, or leave it out"
+		return "Proxmox answers this if a pool does not exist: create it with pvesh create /pools --poolid NAME, or leave it out"
 	case len(privileges) == 0:
 		return fmt.Sprintf("the token %s lacks a privilege that Proxmox does not name; see pveum user token permissions %s",
 			e.Token, tokenWords(e.Token))
 	}
 	out := lacks(e.Token, path, privileges, anyOf, cmp.Or(e.Cure, (&expectation{}).cure(path, privileges)))
 	if !named {
-		out = "Proxmox does not name what is missing, but it can only be this: " + out
+		out = "Proxmox does not name the privilege, but it can only be this: " + out
 	}
 	return out + tagHint(e.Message)
 }
@@ -59,27 +59,27 @@ func (e *TaskError) hint() string {
 // hintFor says what to do about a message or exit status, "" when we do not know.
 func hintFor(text, id string) string {
 	if m := gpuBusyText.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("the card belongs to VM %s now: stop that VM or take the card from it (hostpciN in qm config %s)", m[1]+m[2], m[1]+m[2])
+		return fmt.Sprintf("the card belongs to VM %s now: stop that VM or remove the card from it (hostpciN in qm config %s)", m[1]+m[2], m[1]+m[2])
 	}
 	switch {
 	case rootOnlyText.MatchString(text):
-		return "only root@pam itself may do this, no token, not even root's: use a resource mapping or leave the option out"
+		return "only root@pam itself may do this, not a token, not even root's: use a resource mapping or leave the option out"
 	case strings.Contains(text, "PCI device mapping invalid"), strings.Contains(text, "PCI device mapping not found"):
-		return "the mapping does not fit the hardware (any more): it has to be made again from what the host reports"
+		return "the mapping does not fit the hardware (any longer): recreate it from what the host reports"
 	case strings.Contains(text, "could not find a free device"):
 		return "every card of the mapping is in use by another VM"
 	case strings.Contains(text, "still in use by linked"):
-		return "linked clones hang on its disks: remove them first"
+		return "linked clones depend on its disks: remove them first"
 	case strings.Contains(text, "failed: got timeout"):
-		return "the VM did not start in the time it had; with a passed-through device all its memory is pinned first: is that much free on the host?"
+		return "the VM did not start in time; with a passed-through device all its memory is pinned first: is that much free on the host?"
 	case strings.Contains(text, "IOMMU not present"):
 		return "switch the IOMMU on in the firmware and on the kernel's command line, then reboot the host"
 	case strings.Contains(text, "is not running") && strings.Contains(text, "guest agent"):
 		return "the guest is still booting, or qemu-guest-agent is not installed in it"
 	case strings.Contains(text, "lock file") && strings.Contains(text, "got timeout"), strings.Contains(text, "got lock request timeout"):
-		return "tried several times; other work holds this lock: look at the host's running tasks, and run it again when they are done"
+		return "several attempts failed because another task holds this lock: look at the host's running tasks, and run it again when they are done"
 	case lockedText.MatchString(text):
-		return "something is at work on the VM, or died while it was; if the host's tasks show nothing that still runs: qm unlock " + cmp.Or(id, "VMID")
+		return "a task is running on the VM, or died while it ran; if the host shows no running task: qm unlock " + cmp.Or(id, "VMID")
 	}
 	return ""
 }

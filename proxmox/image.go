@@ -31,7 +31,7 @@ var (
 func (i Image) check() error {
 	switch {
 	case !imageName.MatchString(i.FileName):
-		return fmt.Errorf("image name %q: Proxmox imports files that end in .qcow2, .raw, .vmdk or .ova; an Ubuntu .img is qcow2 in truth: call it .qcow2", i.FileName)
+		return fmt.Errorf("image name %q: Proxmox imports files that end in .qcow2, .raw, .vmdk or .ova; an Ubuntu .img is a qcow2 image: call it .qcow2", i.FileName)
 	case i.SHA512 != "" && (i.SHA256 != "" || !sha512Text.MatchString(i.SHA512)):
 		return fmt.Errorf("image %s: %q is not a SHA-512 checksum, or there is a SHA-256 beside it", i.URL, i.SHA512)
 	case i.SHA512 == "" && !sha256Text.MatchString(i.SHA256):
@@ -117,7 +117,7 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 		return "", err
 	}
 	if id != "" {
-		progress.Say(ctx, "checking %s, which is there", image.FileName)
+		progress.Say(ctx, "checking %s, which exists already", image.FileName)
 	} else {
 		progress.Say(ctx, "downloading %s", image.URL)
 	}
@@ -129,7 +129,7 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 
 // download asks for the image. Onto a file that is there already Proxmox downloads
 // nothing, but compares its sum (PVE::Tools::download_file_from_url); until a
-// download is complete and checked, it has another name, under which it is no image.
+// download is complete and checked, it has another name, under which it is not an image.
 func (c *Client) download(ctx context.Context, host, storage string, image Image, there bool) error {
 	path := nodePath(host, "storage", storage, "download-url")
 	algorithm, sum := "sha256", image.SHA256
@@ -231,7 +231,7 @@ func (c *Client) share(ctx context.Context, upid UPID, after int) (share string,
 // explain says what a failed download means and what to do.
 func (i Image) explain(host, storage string, err error) error {
 	failure := fmt.Errorf("download %s to %s: %w", i.URL, storage, err)
-	byHand := fmt.Sprintf("fetch it elsewhere and put it there by hand, it is checked all the same: curl -L -o %s %s, then upload that file\n"+
+	byHand := fmt.Sprintf("download it on another machine (curl -L -o %s %s), then upload that file\n"+
 		"  to %s in the web interface (Import), or serve it from a machine that %s reaches and write its address as image.url", i.FileName, i.URL, storage, host)
 	var task *TaskError
 	if !errors.As(err, &task) {
@@ -239,13 +239,13 @@ func (i Image) explain(host, storage string, err error) error {
 	}
 	switch kind := saidDownload(task.Exit); kind {
 	case downloadTaken:
-		return fmt.Errorf("%w\n  %s:%s/%s is another file or half a one; it was left alone. If it is nobody's, run on %s: pvesm free %s:%s/%s",
+		return fmt.Errorf("%w\n  %s:%s/%s is another or an incomplete file and was not changed. If nothing uses it, run on %s: pvesm free %s:%s/%s",
 			failure, storage, importContent, i.FileName, host, storage, importContent, i.FileName)
 	case downloadDiffers:
-		return fmt.Errorf("%w\n  what the address serves is not what the image's checksum names: images of a release change, so take a dated address, "+
+		return fmt.Errorf("%w\n  the downloaded image does not match its checksum: images of a release change, so use a dated address, "+
 			"or the checksum from SHA256SUMS or SHA512SUMS beside it", failure)
 	case downloadRefused:
-		return fmt.Errorf("%w\n  the server has no such file, or does not give it: is image.url right? distributors remove dated images after a while", failure)
+		return fmt.Errorf("%w\n  the server does not have the file, or refuses it: is image.url right? distributors remove dated images after a while", failure)
 	case downloadUntrusted:
 		return fmt.Errorf("%w\n  %s does not trust the server's certificate: is its clock right, ca-certificates up to date, a proxy in between?\n  Else %s", failure, host, byHand)
 	case downloadUnreachable:

@@ -53,7 +53,7 @@ func TestImageIsDownloadedOnce(t *testing.T) {
 		other := noble(t)
 		other.SHA256 = strings.Repeat("0", 64)
 		_, err := c.FetchImage(t.Context(), "pve1", "local", other)
-		require.ErrorContains(t, err, "is another file or half a one; it was left alone. If it is nobody's, run on pve1: pvesm free local:import/a100-noble.qcow2")
+		require.ErrorContains(t, err, "is another or an incomplete file and was not changed. If nothing uses it, run on pve1: pvesm free local:import/a100-noble.qcow2")
 		fetch(t, c, "pve1")
 	})
 }

@@ -22,7 +22,7 @@ const (
 	leaseBase  = 900_000_000
 	leaseRange = 99_000_000
 
-	leaseNote = "A run of homelab holds this while it changes the cluster, and takes it away at its end. It is never started."
+	leaseNote = "A run of homelab holds this lease while it changes the cluster, and removes it at its end. The VM is never started."
 )
 
 // Lease is where runs that change a cluster, from whatever machine, meet: a VM without
@@ -69,7 +69,7 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 		return false, err
 	}
 	if len(all) == 0 {
-		return false, wait.Passing(errors.New("the lease has no host to be made on: Proxmox names none"))
+		return false, wait.Passing(errors.New("the lease has no host to be created on: Proxmox lists none"))
 	}
 	host := l.choose(all)
 	if i := slices.IndexFunc(vms, func(r resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {
@@ -143,7 +143,7 @@ func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
 	}
 	half := config.Name == "" && config.Lock == "create"
 	if n := config.Name; !half && (!strings.HasPrefix(n, "homelab-") || !strings.HasSuffix(n, "-lease")) {
-		return lease.Seen{}, wait.Permanent(fmt.Errorf("VM %d (%s) on %s is somebody else's, and runs of this cluster meet there: give it another VMID",
+		return lease.Seen{}, wait.Permanent(fmt.Errorf("VM %d (%s) on %s belongs to somebody else, and this cluster's lease needs its VMID: give that VM another VMID",
 			l.vmid, cmp.Or(n, "without a name"), l.at()))
 	}
 	if config.Lock == "create" { // it is being made, or was never
@@ -169,7 +169,7 @@ func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) err
 		params{"name": l.name, "description": leaseNote + "\n\n" + text, "protection": 1, "digest": over.Version}, nil)
 	switch said := words(err); {
 	case saidLock(said) == "create": // the digest is looked at first, so it is what was seen
-		return wait.Permanent(fmt.Errorf("VM %d on %s, where runs of this cluster meet, was begun and never made: on the host run qm unlock %d && qm destroy %d",
+		return wait.Permanent(fmt.Errorf("VM %d on %s, the lease of this cluster, was never completely created: on the host run qm unlock %d && qm destroy %d",
 			l.vmid, l.at(), l.vmid, l.vmid))
 	case strings.Contains(said, "checksum mismatch"), saidLock(said) != "":
 		return lease.ErrStale

@@ -18,7 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// TestALeaseThatNamesNobody: what a qmcreate that died, or somebody's hand in the notes,
+// TestALeaseThatNamesNobody: what a qmcreate that died, or another owner's hand in the notes,
 // has left is taken over, or its cure is told, and nobody waits for it for ever.
 func TestALeaseThatNamesNobody(t *testing.T) {
 	impatient := func(h lease.Held) error { return &lease.HeldError{What: "cluster a100", Held: h} }
@@ -29,11 +29,11 @@ func TestALeaseThatNamesNobody(t *testing.T) {
 	}{
 		"half made": {
 			pvesim.VM{Config: map[string]string{"lock": "create"}},
-			"VM %d on pve1, where runs of this cluster meet, was begun and never made: on the host run qm unlock %[1]d && qm destroy %[1]d",
+			"VM %d on pve1, the lease of this cluster, was never completely created: on the host run qm unlock %[1]d && qm destroy %[1]d",
 		},
 		"made, locked": {
 			pvesim.VM{Name: ours, Config: map[string]string{"lock": "create", "description": "run: x"}},
-			"VM %d on pve1, where runs of this cluster meet, was begun and never made",
+			"VM %d on pve1, the lease of this cluster, was never completely created",
 		},
 		"without notes":   {pvesim.VM{Name: ours}, ""},
 		"with other ones": {pvesim.VM{Name: ours, Config: map[string]string{"description": "what is this?"}}, ""},
@@ -67,7 +67,7 @@ func TestSomebodysVMWithoutAName(t *testing.T) {
 		id := leaseID(t, sim, c)
 		sim.AddVM(pvesim.VM{ID: id, Node: "pve1", Config: map[string]string{"description": "mine"}})
 		_, _, err := acquire(t.Context(), c, claim("bob@ci"), patient)
-		require.ErrorContains(t, err, fmt.Sprintf("VM %d (without a name) on pve1 is somebody else's", id))
+		require.ErrorContains(t, err, fmt.Sprintf("VM %d (without a name) on pve1 belongs to somebody else", id))
 		assert.Len(t, sim.VMs(), 1)
 	})
 }
@@ -110,7 +110,7 @@ func TestALeaseWithoutHosts(t *testing.T) {
 		require.NoError(t, err)
 		way.on.Store(true)
 		_, _, err = acquire(t.Context(), c, claim("ada@desk"), patient)
-		require.ErrorContains(t, err, "the lease has no host to be made on: Proxmox names none, for 10m")
+		require.ErrorContains(t, err, "the lease has no host to be created on: Proxmox lists none, for 10m")
 		time.AfterFunc(time.Minute, func() { way.on.Store(false) })
 		_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
 		require.NoError(t, err)

@@ -204,7 +204,7 @@ func TestSomebodysVM(t *testing.T) {
 		require.NoError(t, l.Release(t.Context()))
 		sim.AddVM(pvesim.VM{ID: vmid, Node: "pve1", Name: "theirs"})
 		_, _, err = acquire(t.Context(), c, claim("ada@desk"), patient)
-		require.ErrorContains(t, err, fmt.Sprintf("VM %d (theirs) on pve1 is somebody else's", vmid))
+		require.ErrorContains(t, err, fmt.Sprintf("VM %d (theirs) on pve1 belongs to somebody else", vmid))
 		names := []string{}
 		for _, r := range residents(t, c) {
 			names = append(names, r.Name)
@@ -276,7 +276,7 @@ func TestALeaseThatABackupHolds(t *testing.T) {
 	})
 }
 
-// TestWhereALeaseIs: on a host of the file where one is online; whoever asks elsewhere finds it.
+// TestWhereALeaseIs: on a host of the file where one is online; anyone who asks elsewhere finds it.
 func TestWhereALeaseIs(t *testing.T) {
 	bubble(t, pvesim.TwoHosts(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		second := c.Lease("a100", "none", "pve2", "pve1")
@@ -320,7 +320,7 @@ func TestALeaseOnAHostThatIsDown(t *testing.T) {
 	})
 }
 
-// TestWhatIsUnderWayStopsToo: whoever has lost the lease changes nothing more, in the
+// TestWhatIsUnderWayStopsToo: anyone who has lost the lease changes nothing more, in the
 // middle of an act either.
 func TestWhatIsUnderWayStopsToo(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {

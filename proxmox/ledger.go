@@ -53,8 +53,8 @@ type Claim struct {
 // String names the VM: "VM 104 (win11)".
 func (c Claim) String() string { return fmt.Sprintf("VM %d (%s)", c.VMID, c.Name) }
 
-// Touches reports whether the claim may take something of a card.
-func (c Claim) Touches(card PCIAddress) bool {
+// touches reports whether the claim may take something of a card.
+func (c Claim) touches(card PCIAddress) bool {
 	return slices.ContainsFunc(c.Choices, func(choice []PCIAddress) bool {
 		return slices.ContainsFunc(choice, func(a PCIAddress) bool { return a.Whole() == card.Whole() })
 	})
@@ -248,7 +248,7 @@ func (l *Ledger) fill() {
 			}
 		}
 		for _, cl := range l.Claims {
-			if cl.Host == card.Host && cl.Touches(card.Address) {
+			if cl.Host == card.Host && cl.touches(card.Address) {
 				card.Claims = append(card.Claims, cl)
 			}
 		}

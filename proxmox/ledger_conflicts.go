@@ -12,7 +12,7 @@ type Conflict struct {
 	Host    string
 	Devices []PCIAddress // by their first functions
 	Claims  []Claim      // all that touch them, sorted by VMID and slot
-	// Sure: not all of the VMs can run at one time, whoever starts first. When it is
+	// Sure: not all of the VMs can run at one time, anyone who starts first. When it is
 	// false they can, and it depends on the order of their starts.
 	Sure bool
 }
@@ -27,12 +27,12 @@ func (c Conflict) String() string {
 	for i, a := range c.Devices {
 		at[i] = a.Whole().String()
 	}
-	what := "is promised to"
+	what := "is assigned to"
 	if len(at) > 1 {
-		what = "are promised to"
+		what = "are assigned to"
 	}
 	if !c.Sure {
-		what = "may be taken, by whoever starts first, by"
+		what = "can only go to the first to start of"
 	}
 	return fmt.Sprintf("%s on %s %s %s", strings.Join(at, ", "), c.Host, what, strings.Join(who, "; "))
 }

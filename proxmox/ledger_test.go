@@ -69,7 +69,7 @@ func TestLedger(t *testing.T) {
 		require.Len(t, conflicts, 1)
 		assert.False(t, conflicts[0].Sure)
 		assert.True(t, conflicts[0].Alive())
-		assert.Equal(t, "0000:25:00, 0000:41:00 on pve1 may be taken, by whoever starts first, by "+
+		assert.Equal(t, "0000:25:00, 0000:41:00 on pve1 can only go to the first to start of "+
 			"VM 200 (raw) by address as hostpci1, running; VM 201 (pooled) by mapping pool as hostpci0, stopped, starts with the host", conflicts[0].String())
 
 		_, none := l.Card("pve2", first.Address)

@@ -124,7 +124,7 @@ func (r resource) certain() error {
 	if r.unseen == nil {
 		return nil
 	}
-	return fmt.Errorf("proxmox: VM %d cannot be told from others: its host %s does not answer: %w", r.VMID, r.Node, r.unseen)
+	return fmt.Errorf("proxmox: VM %d cannot be identified: its host %s does not answer: %w", r.VMID, r.Node, r.unseen)
 }
 
 // nameless reports whether r is so new that it has no name. A clone gets its name with

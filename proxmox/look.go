@@ -77,15 +77,10 @@ func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([
 	return out, nil
 }
 
-// Template returns the template of owner's with that name, nil when there is none. A VM that is to become one is found with [Client.VM]. Where several
-// hosts have their own, the one on the host with the lowest name is returned;
-// see [Client.TemplateOn].
-func (c *Client) Template(ctx context.Context, owner, name string) (*VM, error) {
-	return c.TemplateOn(ctx, owner, "", name)
-}
-
-// TemplateOn is Template, but prefers the one on host.
-func (c *Client) TemplateOn(ctx context.Context, owner, host, name string) (*VM, error) {
+// Template returns the template of owner's with that name, nil when there is none. A VM
+// that is to become one is found with [Client.VM]. Where several hosts have their own, it
+// is the one on host, or else on the host with the lowest name.
+func (c *Client) Template(ctx context.Context, owner, host, name string) (*VM, error) {
 	found, _, err := c.named(ctx, owner, name)
 	if err != nil {
 		return nil, err
@@ -153,7 +148,7 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 	return ours, append(foreign, earlier...), nil
 }
 
-// forbidden reports whether Proxmox refused an answer for want of a privilege.
+// forbidden reports whether Proxmox refused an answer for lack of a privilege.
 func forbidden(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == http.StatusForbidden
@@ -177,13 +172,19 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	return out, nil
 }
 
+// seen says by whom a VM was read.
+func (c *Client) seen(vm *VM) *VM {
+	vm.client = c
+	return vm
+}
+
 // read returns a VM's configuration, with what is pending, in one request.
 func (c *Client) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
 	var entries []pendingEntry
 	if err := c.get(ctx, vmPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
 	}
-	return newVM(host, vmid, entries, running), nil
+	return c.seen(newVM(host, vmid, entries, running)), nil
 }
 
 // status asks the host itself whether a VM runs.

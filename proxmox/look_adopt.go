@@ -19,7 +19,7 @@ func (c *Client) Namesake(ctx context.Context, owner, name string) (*VM, error) 
 			ids = append(ids, fmt.Sprint(vm.VMID))
 		}
 		slices.Sort(ids)
-		return nil, fmt.Errorf("proxmox: VMs %s are all called %s and are not ours: rename those that are not meant", strings.Join(ids, " and "), name)
+		return nil, fmt.Errorf("proxmox: VMs %s are all called %s and do not belong to the cluster: rename all but the one to adopt", strings.Join(ids, " and "), name)
 	}
 	return foreign[0], nil
 }

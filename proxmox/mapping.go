@@ -33,8 +33,8 @@ type MappedDevice struct {
 	IOMMUGroup int        // -1: none
 }
 
-// Mapped returns the whole card as an entry of a mapping.
-func (g GPU) Mapped(host string) MappedDevice {
+// mapped returns the whole card as an entry of a mapping.
+func (g GPU) mapped(host string) MappedDevice {
 	return MappedDevice{Host: host, Address: g.Address.Whole(), ID: g.ID(), Subsystem: g.Subsystem, IOMMUGroup: g.IOMMUGroup}
 }
 
@@ -42,7 +42,7 @@ func (g GPU) Mapped(host string) MappedDevice {
 func MapGPUs(id, description, host string, gpus ...GPU) Mapping {
 	m := Mapping{ID: id, Description: description}
 	for _, g := range gpus {
-		m.Devices = append(m.Devices, g.Mapped(host))
+		m.Devices = append(m.Devices, g.mapped(host))
 	}
 	return m
 }
@@ -70,16 +70,16 @@ func (m Mapping) check() error {
 
 // line writes a device as the map option wants it.
 func (d MappedDevice) line() string {
-	p := Properties{{"node", d.Host}, {"path", d.Address.String()}, {"id", d.ID}}
+	p := properties{{"node", d.Host}, {"path", d.Address.String()}, {"id", d.ID}}
 	if d.IOMMUGroup >= 0 {
-		p = append(p, Property{"iommugroup", itoa(d.IOMMUGroup)})
+		p = append(p, property{"iommugroup", itoa(d.IOMMUGroup)})
 	}
 	return p.With("subsystem-id", d.Subsystem).String()
 }
 
 // parseMapped reads an entry of the map option.
 func parseMapped(s string) (MappedDevice, error) {
-	p, err := ParseProperties(s)
+	p, err := parseProperties(s)
 	if err != nil {
 		return MappedDevice{}, err
 	}
@@ -240,7 +240,7 @@ func (c *Client) checkMapping(ctx context.Context, m Mapping) error {
 		case err != nil:
 			return err
 		case now == nil:
-			return fmt.Errorf("mapping %s was made, but cannot be seen: the token lacks Mapping.Use or Mapping.Audit on /mapping/pci/%s", m.ID, m.ID)
+			return fmt.Errorf("mapping %s was created, but the token cannot see it: it lacks Mapping.Use or Mapping.Audit on /mapping/pci/%s", m.ID, m.ID)
 		case len(now.Problems) > 0:
 			return fmt.Errorf("mapping %s does not fit the hardware of %s: %s", m.ID, d.Host, strings.Join(now.Problems, "; "))
 		}

@@ -67,7 +67,7 @@ func (v *VM) is(seen *VM) bool { return seen.uuid() == "" || strings.EqualFold(v
 
 // otherVM is the error where is is false.
 func otherVM(seen *VM) error {
-	return fmt.Errorf("proxmox: VM %d on %s is another machine than %s was, with another UUID: it is left alone",
+	return fmt.Errorf("proxmox: VM %d on %s is no longer the machine %s: it has another UUID and is not changed",
 		seen.VMID, seen.Host, seen.Name)
 }
 
@@ -104,7 +104,7 @@ func (v *VM) unlike(owner string) string {
 	named := marks(owner, v.Tags)
 	switch {
 	case v.abandoned(owner):
-		return "is what an earlier version has left that was cut off while it made it"
+		return "was left by an earlier version that was interrupted while it created the VM"
 	case !v.tagged(owner):
 		return "does not carry the tag " + owner
 	case slices.Contains(named, v.VMID):

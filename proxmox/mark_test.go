@@ -80,8 +80,8 @@ func TestTheMarkFitsNoCopy(t *testing.T) {
 		require.ErrorContains(t, c.Remove(ctx, vm), "not removed")
 		unmade := vm
 		_, err = c.Refresh(ctx, unmade)
-		require.ErrorContains(t, err, "is another machine than cp1 was, with another UUID")
-		require.ErrorContains(t, c.Shape(ctx, node(t, c, "cp1"), vm), "with another UUID")
+		require.ErrorContains(t, err, "is no longer the machine cp1: it has another UUID")
+		require.ErrorContains(t, c.Shape(ctx, node(t, c, "cp1"), vm), "it has another UUID")
 		login(t, sim).ask(t, sim, http.MethodDelete, fmt.Sprintf("/nodes/pve1/qemu/%d", vm.VMID), nil)
 		sim.Settle()
 		sim.Restore(backup, vm.VMID, false)
@@ -199,7 +199,7 @@ func TestWhatIsInUseIsNotCalledHalfMade(t *testing.T) {
 			require.ErrorAs(t, c.Conflict(t.Context(), owner, "cp1"), &other, what)
 			assert.Equal(t, x.abandoned, other.Abandoned, what)
 			for _, said := range []string{strays[0].Why, other.Error()} {
-				assert.Equal(t, x.abandoned, strings.Contains(said, "cut off while it made it"), "%s: %s", what, said)
+				assert.Equal(t, x.abandoned, strings.Contains(said, "interrupted while it created the VM"), "%s: %s", what, said)
 			}
 			assert.Equal(t, x.abandoned, strings.Contains(other.Error(), "qm destroy 900"), what)
 		})

@@ -74,7 +74,7 @@ type Stray struct {
 	abandoned bool
 }
 
-// Unmarked reports whether a stray has no mark of owner's at all: then it is no copy of a
+// Unmarked reports whether a stray has no mark of owner's at all: then it is not a copy of a
 // machine that has one.
 func (s Stray) Unmarked(owner string) bool { return len(marks(owner, s.Tags)) == 0 }
 
@@ -183,7 +183,7 @@ func (c *Client) glimpse(ctx context.Context, r resource) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newVM(r.Node, int(r.VMID), entries, r.Status == "running"), nil
+	return c.seen(newVM(r.Node, int(r.VMID), entries, r.Status == "running")), nil
 }
 
 func (r resource) summary() Summary {

@@ -98,7 +98,7 @@ func TestAHostThatIsGoneIsTheCause(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			var said *proxmox.Error
 			assert.Equal(t, blamed, errors.As(err, &said) && said.Status == 595, "%v", err)
-			assert.Equal(t, blamed, strings.Contains(err.Error(), "nor at last has pve1 for it"), "%v", err)
+			assert.Equal(t, blamed, strings.Contains(err.Error(), "and now pve1 does not answer either"), "%v", err)
 		})
 	}
 }

@@ -1,78 +1,21 @@
 package proxmox
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/unit"
 )
 
 // PCIAddress is the place of a device in a host. Function is -1 for the whole
 // device, all its functions.
-type PCIAddress struct {
-	Domain   uint32
-	Bus      uint8
-	Slot     uint8
-	Function int
-}
+type PCIAddress = unit.PCIAddress
 
-var pciText = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7*]))?$`)
-
-// ParsePCIAddress reads any spelling: 0000:01:00.0, 01:00.0, 01:00, 0000:41:00,
-// 41:00.*, in upper or lower case. Without a function, or with *, it is the whole
-// device.
-func ParsePCIAddress(s string) (PCIAddress, error) {
-	m := pciText.FindStringSubmatch(strings.ToLower(strings.TrimSpace(s)))
-	if m == nil {
-		return PCIAddress{}, fmt.Errorf("PCI address %q: write 01:00, 01:00.0 or 0000:01:00.0, as lspci -D does", s)
-	}
-	// The expression admits what fits only, but for a slot above 1f.
-	domain, _ := strconv.ParseUint("0"+m[1], 16, 32)
-	bus, _ := strconv.ParseUint(m[2], 16, 8)
-	slot, _ := strconv.ParseUint(m[3], 16, 8)
-	if slot > 0x1f {
-		return PCIAddress{}, fmt.Errorf("PCI address %q: a device's number is at most 1f", s)
-	}
-	a := PCIAddress{Domain: uint32(domain), Bus: uint8(bus), Slot: uint8(slot), Function: -1}
-	if m[4] != "" && m[4] != "*" {
-		a.Function = int(m[4][0] - '0')
-	}
-	return a, nil
-}
-
-// String writes the address as Proxmox's mappings want it: 0000:01:00.0, or
-// 0000:01:00 for all functions.
-func (a PCIAddress) String() string {
-	s := fmt.Sprintf("%04x:%02x:%02x", a.Domain, a.Bus, a.Slot)
-	if a.Function >= 0 {
-		s += fmt.Sprintf(".%d", a.Function)
-	}
-	return s
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (a PCIAddress) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (a *PCIAddress) UnmarshalText(b []byte) (err error) {
-	*a, err = ParsePCIAddress(string(b))
-	return err
-}
-
-// Whole returns the address of the whole device.
-func (a PCIAddress) Whole() PCIAddress { a.Function = -1; return a }
-
-// Contains reports whether b is a or, when a is a whole device, one of its functions.
-func (a PCIAddress) Contains(b PCIAddress) bool { return a == b || a.Function < 0 && a == b.Whole() }
-
-// Compare orders addresses.
-func (a PCIAddress) Compare(b PCIAddress) int {
-	return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Bus, b.Bus), cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Function, b.Function))
-}
+// ParsePCIAddress is [unit.ParsePCIAddress].
+func ParsePCIAddress(s string) (PCIAddress, error) { return unit.ParsePCIAddress(s) }
 
 // PCIDevice is one function of a device in a host. Ids are written as Proxmox's
 // mappings want them: lower case, without 0x.
@@ -172,6 +115,28 @@ func bare(s string) string { return strings.TrimPrefix(strings.ToLower(s), "0x")
 func (c *Client) GPUs(ctx context.Context, host string) ([]GPU, error) {
 	all, err := c.Devices(ctx, host)
 	return gpusAmong(all), err
+}
+
+// GPU returns the NVIDIA card of a host at an address, such as 41:00, which may be that of
+// any of its functions.
+func (c *Client) GPU(ctx context.Context, host, address string) (GPU, error) {
+	at, err := ParsePCIAddress(address)
+	if err != nil {
+		return GPU{}, err
+	}
+	all, err := c.GPUs(ctx, host)
+	if err != nil {
+		return GPU{}, err
+	}
+	i := slices.IndexFunc(all, func(g GPU) bool { return g.Address.Whole() == at.Whole() })
+	if i < 0 {
+		have := make([]string, len(all))
+		for k, g := range all {
+			have[k] = g.Address.String()
+		}
+		return GPU{}, fmt.Errorf("proxmox: %s has no NVIDIA card at %s; it has [%s]", host, at, strings.Join(have, " "))
+	}
+	return all[i], nil
 }
 
 // gpusAmong finds the cards among a host's functions.

@@ -30,7 +30,7 @@ var rootPaths = []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/
 
 // Permissions returns what the client's own token may do. It costs one request,
 // and one more for each of paths that Proxmox does not mention by itself and whose
-// answer is to be exact: a deeper entry that takes everything away (NoAccess) is
+// answer is to be exact: a deeper entry that removes everything (NoAccess) is
 // not in the list.
 func (c *Client) Permissions(ctx context.Context, paths ...string) (Permissions, error) {
 	all := Permissions{}

@@ -39,11 +39,11 @@ func (x *expectation) cure(path string, privileges []string) string {
 	if len(privileges) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("add it to the role that it has there: pveum role modify ROLE --append 1 --privs %s"+
+	return fmt.Sprintf("add it to its role on that path: pveum role modify ROLE --append 1 --privs %s"+
 		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)", privileges[0])
 }
 
-// GrantCommands returns those of [RoleCommands] that grant what need says on one path,
+// GrantCommands returns the commands that grant what need says on one path,
 // to a token that is there (user@realm!name). What the token inherited on that path
 // from a path above is replaced: Proxmox does not add the two.
 func GrantCommands(prefix, tokenID string, need []Grant, path string) []string {
@@ -61,7 +61,7 @@ func GrantCommands(prefix, tokenID string, need []Grant, path string) []string {
 // unseen is what lists of Proxmox do not say: that something is left out of them
 // because the token may not see it.
 func (c *Client) unseen(path, privilege, what string) error {
-	return fmt.Errorf("proxmox: %s: it is left out of the list\n  %s", what,
+	return fmt.Errorf("proxmox: %s: Proxmox omits it from the list\n  %s", what,
 		lacks(c.cfg.TokenID, path, []string{privilege}, false, c.expects.cure(path, []string{privilege})))
 }
 

@@ -50,18 +50,6 @@ func roleName(prefix, path string) string {
 	return prefix + strings.ReplaceAll(path, "/", "-")
 }
 
-// RoleCommands returns the commands that give a token what need says, for root on
-// any host of the cluster: the user, its token, and for each path a role as in [Roles]
-// for both of them. They may be run again: what is there is brought to what is said
-// here, and what is not said here stays.
-func RoleCommands(prefix, user, token string, need []Grant) []string {
-	out := TokenCommands(user, token)
-	for _, where := range Paths(need) {
-		out = append(out, GrantCommands(prefix, user+"!"+tokenName(token), need, where)...)
-	}
-	return out
-}
-
 // TokenCommands returns the commands that make a user without a password, and its
 // token: one that is privilege-separated, which has only what both it and its user
 // are granted. Where there is none yet the last prints its secret, once. root@pam

@@ -129,15 +129,19 @@ func FuzzPermissions(f *testing.F) {
 	})
 }
 
-func TestRoleCommandsOfRoot(t *testing.T) {
+func TestCommandsOfRoot(t *testing.T) {
 	need := []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Audit"}, Propagate: true}, {Path: "/", Privileges: []string{"Sys.Audit"}}, {Path: "/vms", Privileges: []string{"VM.Audit"}}}
+	commands := proxmox.TokenCommands("root@pam", "root@pam!lab")
+	for _, path := range proxmox.Paths(need) {
+		commands = append(commands, proxmox.GrantCommands("homelab-x", "root@pam!lab", need, path)...)
+	}
 	assert.Equal(t, []string{
 		"pveum user token modify root@pam lab --privsep 1 2>/dev/null || pveum user token add root@pam lab --privsep 1",
 		"pveum role add homelab-x-vms 2>/dev/null; pveum role modify homelab-x-vms --privs VM.Audit,VM.Clone",
 		"pveum acl modify /vms --tokens 'root@pam!lab' --roles homelab-x-vms --propagate 1",
 		"pveum role add homelab-x-root 2>/dev/null; pveum role modify homelab-x-root --privs Sys.Audit",
 		"pveum acl modify / --tokens 'root@pam!lab' --roles homelab-x-root --propagate 0",
-	}, proxmox.RoleCommands("homelab-x", "root@pam", "root@pam!lab", need))
+	}, commands)
 }
 
 // Every form in which Proxmox refuses becomes one message: privilege, path, command.
@@ -159,7 +163,7 @@ func TestEveryRefusalNamesItsCure(t *testing.T) {
 			{"named", proxmox.Error{Status: 403, Method: "PUT", Path: "/nodes/pve1/qemu/100/config", Message: "Permission check failed (/vms/100, VM.Config.CPU)"},
 				"lacks VM.Config.CPU on /vms/100; "},
 			{"any of", proxmox.Error{Status: 403, Method: "GET", Path: "/x", Message: "Permission check failed (/storage/local, Datastore.AllocateSpace|Datastore.Audit)"},
-				"lacks one of Datastore.AllocateSpace, Datastore.Audit on /storage/local; add it to the role that it has there: pveum role modify ROLE --append 1 --privs Datastore.AllocateSpace"},
+				"lacks one of Datastore.AllocateSpace, Datastore.Audit on /storage/local; add it to its role on that path: pveum role modify ROLE --append 1 --privs Datastore.AllocateSpace"},
 			{"bare", proxmox.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu", Message: "Permission check failed"},
 				"it can only be this: the token homelab@pve!operator lacks VM.Allocate on /vms; "},
 			{"bare clone", proxmox.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu/100/clone", Message: "Permission check failed"},
@@ -175,9 +179,9 @@ func TestEveryRefusalNamesItsCure(t *testing.T) {
 			{"a tag", proxmox.Error{Status: 403, Method: "PUT", Path: "/x", Message: "Permission check failed (/, Sys.Modify for modifying tag 'prod')"},
 				"lacks Sys.Modify on /; "},
 			{"how a tag is let", proxmox.Error{Status: 403, Method: "PUT", Path: "/x", Message: "Permission check failed (/, Sys.Modify for modifying tag 'prod')"},
-				"it is for the tag prod; every token may set tags of its own, and this one needs no more, once root has run on a host: pvesh set /cluster/options --user-tag-access 'user-allow=free'\n  first look at pvesh get /cluster/options: where its user-tag-access has a user-allow-list"},
+				"it is for the tag prod; any token may set free tags, and this one needs nothing else, once root has run on a host: pvesh set /cluster/options --user-tag-access 'user-allow=free'\n  first look at pvesh get /cluster/options: if its user-tag-access has a user-allow-list"},
 			{"a pool", proxmox.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu", Message: "Permission check failed (pool 'k3s' does not exist)"},
-				"a pool that is not there"},
+				"if a pool does not exist"},
 			{"root's", proxmox.Error{Status: 403, Method: "POST", Path: "/access/x", Message: "Permission check failed (user != root@pam)"},
 				"only root@pam itself may do this"},
 		} {

@@ -37,10 +37,10 @@ func (c *Client) settle(ctx context.Context, host, id string, work func() error,
 	}
 	failed, pause := work(), firstPause
 	err := failed
-	for try := 1; err != nil && ctx.Err() == nil && ClassOf(err) != Permanent && try < attempts; try++ {
-		progress.Say(ctx, "%s; looking, then trying again", brief(err))
-		if err := sleep(ctx, jitter(pause)); err != nil {
-			return err
+	for try := 1; err != nil && ctx.Err() == nil && errorClass(err) != permanent && try < attempts; try++ {
+		progress.Say(ctx, "%s; checking, then retrying", brief(err))
+		if wait.Pause(ctx, jitter(pause)) != nil {
+			return ctx.Err()
 		}
 		pause *= 2
 		switch ok, unseen := finished(); {
@@ -78,7 +78,7 @@ func (c *Client) quiet(ctx context.Context, host, id string) error {
 		return err
 	}
 	for _, l := range all {
-		upid, err := ParseUPID(l.UPID)
+		upid, err := parseUPID(l.UPID)
 		if err != nil || l.ID != id || strings.Contains(l.Type, "proxy") { // an open console is a task too
 			continue
 		}
@@ -172,7 +172,7 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error 
 // It looks first whether the VM is still the one that vm describes: a VMID may
 // have been given to another since.
 func (c *Client) Remove(ctx context.Context, vm *VM) error {
-	now, err := c.stillThat(ctx, vm)
+	now, err := c.current(ctx, vm)
 	if err != nil || now == nil {
 		return err
 	}
@@ -191,9 +191,9 @@ func (c *Client) Remove(ctx context.Context, vm *VM) error {
 	return err
 }
 
-// stillThat returns vm as it is now, unlocked, and nil when it is gone. Its configuration
+// current returns vm as it is now, unlocked, and nil when it is gone. Its configuration
 // is read in any case: the list of all VMs does not show the UUID.
-func (c *Client) stillThat(ctx context.Context, vm *VM) (*VM, error) {
+func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 	waited, err := c.AwaitEarlier(ctx, vm.Host)
 	if err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func (c *Client) stillThat(ctx context.Context, vm *VM) (*VM, error) {
 	case err != nil || now == nil:
 		return nil, err
 	case now.Name != vm.Name:
-		return nil, fmt.Errorf("proxmox: VM %d on %s is called %s now, not %s: not removed", vm.VMID, vm.Host, now.Name, vm.Name)
+		return nil, fmt.Errorf("proxmox: VM %d on %s is now called %s, not %s: not removed", vm.VMID, vm.Host, now.Name, vm.Name)
 	case vm.Owner != "" && !c.owns(vm.Owner, now):
 		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.unlike(vm.Owner))
 	case !now.is(vm):
@@ -248,7 +248,7 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		case errors.Is(err, ErrNotFound):
 			return "", nil
 		case wait.IsPassing(err) && away.lasts(ctx):
-			ended = fmt.Errorf("%s is locked (%s), and whether it still is cannot be seen: %w", vm, lock, err)
+			ended = fmt.Errorf("%s is locked (%s), and its current state is unknown: %w", vm, lock, err)
 			return "", nil
 		case err != nil:
 			return "", err
@@ -268,7 +268,7 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		unheld = 0
 		said := fmt.Sprintf("it is locked (%s) by a running %s", lock, tasks[0].Type)
 		progress.Say(ctx, "waiting for %s: %s", vm, said)
-		if upid, err := ParseUPID(tasks[0].UPID); err == nil {
+		if upid, err := parseUPID(tasks[0].UPID); err == nil {
 			_ = c.wait(ctx, upid) // the next look says what came of it
 		}
 		return said, nil

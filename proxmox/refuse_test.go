@@ -40,7 +40,7 @@ func TestAHostThatDoesNotAnswer(t *testing.T) {
 			vm, err := c.VM(t.Context(), owner, "cp1")
 			all, listErr := c.VMs(t.Context(), owner)
 			if tags != "somebody" && tags != copied {
-				const want = "VM 301 cannot be told from others: its host pve2 does not answer: proxmox: GET /nodes/pve2/qemu: No route to host (status 595)"
+				const want = "VM 301 cannot be identified: its host pve2 does not answer: proxmox: GET /nodes/pve2/qemu: No route to host (status 595)"
 				assert.ErrorContains(t, err, want)
 				assert.ErrorContains(t, listErr, want)
 				return

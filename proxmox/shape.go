@@ -3,6 +3,7 @@ package proxmox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -49,6 +50,25 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 		return c.Start(ctx, vm)
 	}
 	return nil
+}
+
+// EnsureVM makes a VM what spec says, and returns it: a look, [VMSpec.Diff], and where
+// something differs, [Client.Shape] and another look.
+func (c *Client) EnsureVM(ctx context.Context, spec VMSpec) (*VM, error) {
+	vm, err := c.VM(ctx, spec.Owner, spec.Name)
+	if err != nil || spec.Diff(vm).Empty() {
+		return vm, err
+	}
+	if err := c.Shape(ctx, spec, vm); err != nil {
+		return nil, err
+	}
+	if vm, err = c.VM(ctx, spec.Owner, spec.Name); err != nil {
+		return nil, err
+	}
+	if d := spec.Diff(vm); !d.Empty() {
+		return nil, fmt.Errorf("proxmox: %s was changed and still differs: %s", vm, d)
+	}
+	return vm, nil
 }
 
 // present returns the VM, unlocked, and clones it when there is none.
@@ -98,7 +118,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 		case vm != nil:
 			return vm, nil
 		}
-		waited, err := c.unborn(ctx, all)
+		waited, err := c.waitForCreates(ctx, all)
 		switch {
 		case err != nil:
 			return nil, err
@@ -144,9 +164,9 @@ func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 	return now, err
 }
 
-// unborn waits for the VMs that another process, perhaps one of ours that was killed,
+// waitForCreates waits for the VMs that another process, perhaps one of ours that was killed,
 // has begun to make and that have no name yet. It reports whether there were some.
-func (c *Client) unborn(ctx context.Context, all []resource) (waited bool, err error) {
+func (c *Client) waitForCreates(ctx context.Context, all []resource) (waited bool, err error) {
 	for _, r := range all {
 		if r.Type != "qemu" || !nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
 			continue

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // configure posts what differs, all in one request, and grows disks. It returns
@@ -26,13 +27,13 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 			return vm, nil
 		}
 		failure = c.change(ctx, vm, all)
-		if failure != nil && (ctx.Err() != nil || ClassOf(failure) == Permanent) {
+		if failure != nil && (ctx.Err() != nil || errorClass(failure) == permanent) {
 			return nil, c.explain(ctx, vm, "configure", failure)
 		}
 		if failure != nil {
-			progress.Say(ctx, "%s: %s; looking, then trying again", vm, brief(failure))
-			if err := sleep(ctx, jitter(pause)); err != nil {
-				return nil, err
+			progress.Say(ctx, "%s: %s; checking, then retrying", vm, brief(failure))
+			if wait.Pause(ctx, jitter(pause)) != nil {
+				return nil, ctx.Err()
 			}
 			pause *= 2
 			if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
@@ -143,7 +144,7 @@ func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
 			continue
 		}
 		progress.Say(ctx, "growing %s of %s to %s", ch.disk, vm, ch.size)
-		err := c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": ch.disk, "size": ch.size.diskSize()})
+		err := c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": ch.disk, "size": diskSize(ch.size)})
 		if err != nil {
 			return err
 		}

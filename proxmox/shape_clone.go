@@ -32,7 +32,7 @@ func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 			delete(config, k)
 		case strings.HasPrefix(k, "net"):
 			name, _ := model(p)
-			config[k] = (append(Properties{{"", name}}, p[min(1, len(p)):]...)).With("macaddr", "").String()
+			config[k] = (append(properties{{"", name}}, p[min(1, len(p)):]...)).With("macaddr", "").String()
 		}
 	}
 	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
@@ -100,15 +100,15 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		case !saidTaken(words(err)) || spec.VMID != 0:
 			return nil, fmt.Errorf("clone %s from %s: %w", spec.Name, source, err)
 		}
-		progress.Say(ctx, "VMID %d was taken by another in the meantime", vmid)
+		progress.Say(ctx, "VMID %d was taken by somebody else in the meantime", vmid)
 	}
-	return nil, fmt.Errorf("clone %s: every VMID that Proxmox offered was taken by another: is something else making VMs?", spec.Name)
+	return nil, fmt.Errorf("clone %s: every VMID that Proxmox offered was taken: is another program creating VMs?", spec.Name)
 }
 
 // findSource returns the template that a VM is to be cloned from.
 func (c *Client) findSource(ctx context.Context, spec VMSpec) (*VM, error) {
 	if spec.TemplateID == 0 {
-		vm, err := c.TemplateOn(ctx, spec.Owner, spec.Host, spec.Template)
+		vm, err := c.Template(ctx, spec.Owner, spec.Host, spec.Template)
 		if err == nil && vm == nil {
 			err = c.noTemplate(ctx, spec)
 		}
@@ -119,7 +119,7 @@ func (c *Client) findSource(ctx context.Context, spec VMSpec) (*VM, error) {
 		return nil, err
 	}
 	if !vm.Template {
-		return nil, fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, since a clone of a VM can tear its disks", vm)
+		return nil, fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, because a clone of a running VM can have inconsistent disks", vm)
 	}
 	return vm, nil
 }
@@ -160,14 +160,14 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 		return err
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, since a clone of a VM can tear its disks", found[0])
+		return fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, because a clone of a running VM can have inconsistent disks", found[0])
 	}
 	if len(foreign) > 0 {
 		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].unlike(spec.Owner))
 	}
 	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, ErrNotFound)
 	if all, lookErr := c.resources(ctx); lookErr == nil && len(all) == 0 {
-		err = fmt.Errorf("%w; the token sees no VM at all: it may lack VM.Audit on /vms", err)
+		err = fmt.Errorf("%w; the token sees no VMs: it may lack VM.Audit on /vms", err)
 	}
 	return err
 }

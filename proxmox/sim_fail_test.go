@@ -207,7 +207,7 @@ func TestDeadLock(t *testing.T) {
 		err := ensure(t.Context(), c, node(t, c, "cp1"))
 		var locked *proxmox.LockedError
 		require.ErrorAs(t, err, &locked)
-		assert.EqualError(t, err, "proxmox: VM 200 on pve1 is locked (clone) and no task is at work on it\n"+
+		assert.EqualError(t, err, "proxmox: VM 200 on pve1 is locked (clone) and no task is running on it\n"+
 			"  run on pve1 as root: qm unlock 200 && qm destroy 200 --purge")
 	})
 }

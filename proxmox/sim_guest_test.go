@@ -111,7 +111,7 @@ func TestBake(t *testing.T) {
 		require.NoError(t, c.Shutdown(ctx, vm))
 		require.NoError(t, c.Convert(ctx, vm))
 		require.NoError(t, c.Convert(ctx, vm), "again")
-		tmpl, err := c.Template(ctx, owner, "a100-template")
+		tmpl, err := c.Template(ctx, owner, "", "a100-template")
 		require.NoError(t, err)
 		assert.Empty(t, tmpl.Seed)
 		require.NoError(t, ensure(ctx, c, node(t, c, "cp1")))

@@ -84,25 +84,10 @@ func node(t testing.TB, c *proxmox.Client, name string) proxmox.VMSpec {
 	}
 }
 
-// ensure does what the engine does: look, compare, act, look again.
+// ensure is EnsureVM for those that do not ask for the VM.
 func ensure(ctx context.Context, c *proxmox.Client, spec proxmox.VMSpec) error {
-	vm, err := c.VM(ctx, spec.Owner, spec.Name)
-	if err != nil {
-		return err
-	}
-	if spec.Diff(vm).Empty() {
-		return nil
-	}
-	if err := c.Shape(ctx, spec, vm); err != nil {
-		return err
-	}
-	if vm, err = c.VM(ctx, spec.Owner, spec.Name); err != nil {
-		return err
-	}
-	if d := spec.Diff(vm); !d.Empty() {
-		return fmt.Errorf("still differs: %s", d)
-	}
-	return nil
+	_, err := c.EnsureVM(ctx, spec)
+	return err
 }
 
 func mutations(sim *pvesim.Sim, since int) (out []string) {
@@ -217,18 +202,26 @@ func TestAttachGPU(t *testing.T) {
 		vm, err := c.VM(ctx, owner, "cp1")
 		require.NoError(t, err)
 		device := proxmox.HostPCI{Mapping: "gpu0", PCIe: true}
-		require.ErrorContains(t, c.AttachGPU(ctx, vm, device), "there is no mapping gpu0")
+		require.ErrorContains(t, proxmox.AttachGPU(ctx, vm, device), "mapping gpu0 does not exist")
 		gpus, err := c.GPUs(ctx, "pve1")
 		require.NoError(t, err)
-		require.NoError(t, c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[7])))
-		require.NoError(t, c.AttachGPU(ctx, vm, device))
+		eighth, err := c.GPU(ctx, "pve1", gpus[7].Address.String())
+		require.NoError(t, err)
+		assert.Equal(t, gpus[7], eighth)
+		_, err = c.GPU(ctx, "pve1", "7f:00")
+		require.ErrorContains(t, err, "pve1 has no NVIDIA card at 0000:7f:00; it has [0000:01:00.0 ")
+		require.NoError(t, c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", eighth)))
+		require.NoError(t, proxmox.AttachGPU(ctx, vm, device))
 		assert.Equal(t, []proxmox.HostPCI{{Slot: "hostpci0", Mapping: "gpu0", PCIe: true}}, vm.GPUs)
 		assert.NotEmpty(t, vm.Pending, "in effect after the next start")
 		before := len(sim.Requests())
-		require.NoError(t, c.AttachGPU(ctx, vm, device))
+		require.NoError(t, proxmox.AttachGPU(ctx, vm, device))
 		assert.Empty(t, mutations(sim, before))
-		win := &proxmox.VM{Host: "pve1", VMID: 100, Name: "nas"}
-		require.ErrorContains(t, c.AttachGPU(ctx, win, device), "PCIe wants q35")
+		win, err := c.ByID(ctx, 100)
+		require.NoError(t, err)
+		require.ErrorContains(t, proxmox.AttachGPU(ctx, win, device), "PCIe wants q35")
+		require.EqualError(t, proxmox.AttachGPU(ctx, &proxmox.VM{Host: "pve1", VMID: 100, Name: "nas"}, device),
+			"proxmox: nas (VM 100 on pve1) was not read from a host: take one that Client.ByID or Client.VM returns")
 	})
 }
 
@@ -244,18 +237,18 @@ func TestDetachGPU(t *testing.T) {
 		require.NoError(t, ensure(ctx, c, spec))
 		vm, err := c.VM(ctx, owner, "cp1")
 		require.NoError(t, err)
-		require.NoError(t, c.DetachGPU(ctx, vm, "hostpci1"))
+		require.NoError(t, proxmox.DetachGPU(ctx, vm, "hostpci1"))
 		assert.NotEmpty(t, vm.Pending, "in effect after the next start")
 		require.NoError(t, c.Shutdown(ctx, vm))
 		require.NoError(t, c.Start(ctx, vm))
-		require.NoError(t, c.DetachGPU(ctx, vm, "hostpci1"))
+		require.NoError(t, proxmox.DetachGPU(ctx, vm, "hostpci1"))
 		assert.Equal(t, []proxmox.HostPCI{{Slot: "hostpci0", Mapping: "gpu0"}}, vm.GPUs)
 		assert.Empty(t, vm.Pending)
 		before := len(sim.Requests())
-		require.NoError(t, c.DetachGPU(ctx, vm, "hostpci1"), "free already")
+		require.NoError(t, proxmox.DetachGPU(ctx, vm, "hostpci1"), "free already")
 		assert.Empty(t, mutations(sim, before))
 		sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/config", Status: 500, Message: "no quorum", Times: -1})
-		err = c.DetachGPU(ctx, vm, "hostpci0")
+		err = proxmox.DetachGPU(ctx, vm, "hostpci0")
 		require.ErrorContains(t, err, "no quorum")
 		assert.ErrorContains(t, err, "detach hostpci0 from cp1")
 	})
@@ -326,7 +319,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 		template(t, c)
 		spec := node(t, c, "cp1")
 		require.NoError(t, ensure(ctx, c, spec))
-		tmpl, err := c.Template(ctx, owner, "a100-template")
+		tmpl, err := c.Template(ctx, owner, "", "a100-template")
 		require.NoError(t, err)
 		used, err := c.HasClones(ctx, &proxmox.Summary{VMID: tmpl.VMID, Host: tmpl.Host})
 		require.NoError(t, err)

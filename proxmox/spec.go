@@ -183,14 +183,14 @@ func marker(owner string, vmid int) string {
 
 // line writes the config line of the interface; old is the line it replaces.
 // What we have no word for (firewall, rate, …) stays.
-func (n NIC) line(old Properties) string {
+func (n NIC) line(old properties) string {
 	mac := n.MAC
 	if mac == "" {
 		_, mac = model(old)
 	}
-	p := Properties{{"virtio", mac}}
+	p := properties{{"virtio", mac}}
 	if mac == "" {
-		p = Properties{{"", "virtio"}}
+		p = properties{{"", "virtio"}}
 	}
 	p = p.With("bridge", n.Bridge).With("tag", positive(n.VLAN)).With("mtu", positive(n.MTU)).With("queues", positive(n.Queues))
 	for _, kv := range old {
@@ -206,7 +206,7 @@ func (n NIC) line(old Properties) string {
 }
 
 // model returns an interface's model and address.
-func model(p Properties) (name, mac string) {
+func model(p properties) (name, mac string) {
 	if len(p) == 0 {
 		return "", ""
 	}
@@ -227,10 +227,10 @@ func positive(n int) string {
 }
 
 // line writes the config line of the disk. Without an old line the disk is made.
-func (d Disk) line(old Properties) string {
+func (d Disk) line(old properties) string {
 	p := old
 	if len(p) == 0 {
-		p = Properties{{"", d.Storage + ":" + d.Size.gib()}}
+		p = properties{{"", d.Storage + ":" + inGiB(d.Size)}}
 	}
 	discard := ""
 	if d.Discard {
@@ -241,7 +241,7 @@ func (d Disk) line(old Properties) string {
 
 // line writes the config line of the device.
 func (h HostPCI) line() string {
-	p := Properties{{"mapping", h.Mapping}}.With("pcie", onOff(h.PCIe))
+	p := properties{{"mapping", h.Mapping}}.With("pcie", onOff(h.PCIe))
 	if !h.ROMBar {
 		p = p.With("rombar", "0")
 	}
@@ -253,7 +253,7 @@ func (h HostPCI) line() string {
 // passed-through device since all memory is pinned first, 150 s at least with
 // huge pages, and 5 s per interface.
 func startTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
-	seconds := max(30, memory.mib()/1024)
+	seconds := max(30, inMiB(memory)/1024)
 	if devices > 0 {
 		seconds *= 4
 	}

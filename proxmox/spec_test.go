@@ -59,17 +59,17 @@ func TestOctets(t *testing.T) {
 }
 
 func TestClassesOfWhatProxmoxSays(t *testing.T) {
-	for text, want := range map[string]Class{
-		"can't lock file '/var/lock/qemu-server/lock-400.conf' - got timeout":                                      Transient,
-		"clone failed: can't lock file '/var/lock/pve-manager/pve-storage-vmdata' - got timeout":                   Transient,
-		"create group failed: cfs-lock 'file-user_cfg' error: got lock request timeout":                            Transient,
-		"got no worker upid - start worker failed":                                                                 Transient,
-		"checksum mismatch (file change by other user?)":                                                           Transient,
-		"update hardware mapping failed: detected modified configuration - file changed by other user? Try again.": Transient,
-		"start failed: command '/usr/bin/kvm -id 100 -name wk1' failed: got timeout":                               Permanent,
-		"VM is locked (clone)":                                       Permanent,
-		"bridge 'vmbr9' does not exist":                              Permanent,
-		"only root can set 'hostpci0' config for non-mapped devices": Permanent,
+	for text, want := range map[string]class{
+		"can't lock file '/var/lock/qemu-server/lock-400.conf' - got timeout":                                      transient,
+		"clone failed: can't lock file '/var/lock/pve-manager/pve-storage-vmdata' - got timeout":                   transient,
+		"create group failed: cfs-lock 'file-user_cfg' error: got lock request timeout":                            transient,
+		"got no worker upid - start worker failed":                                                                 transient,
+		"checksum mismatch (file change by other user?)":                                                           transient,
+		"update hardware mapping failed: detected modified configuration - file changed by other user? Try again.": transient,
+		"start failed: command '/usr/bin/kvm -id 100 -name wk1' failed: got timeout":                               permanent,
+		"VM is locked (clone)":                                       permanent,
+		"bridge 'vmbr9' does not exist":                              permanent,
+		"only root can set 'hostpci0' config for non-mapped devices": permanent,
 	} {
 		assert.Equal(t, want, classOf(text), text)
 	}
@@ -107,10 +107,10 @@ func TestWhatMayBlock(t *testing.T) {
 func TestSizesOfDisks(t *testing.T) {
 	for size, want := range map[Size]string{TiB: "1T 1024", 3 * GiB: "3G 3", 512 * MiB: "512M 0.5", 528 * KiB: "528K 0.000503540039", 1000: "1000 ", 0: "0 0"} {
 		disk, gib, _ := strings.Cut(want, " ")
-		assert.Equal(t, disk, size.diskSize())
-		assert.True(t, strings.HasPrefix(size.gib(), gib), size.gib())
+		assert.Equal(t, disk, diskSize(size))
+		assert.True(t, strings.HasPrefix(inGiB(size), gib), inGiB(size))
 	}
-	assert.Equal(t, []int64{0, 1, 1, 2}, []int64{Size(0).mib(), Size(1).mib(), MiB.mib(), (MiB + 1).mib()})
+	assert.Equal(t, []int64{0, 1, 1, 2}, []int64{inMiB(Size(0)), inMiB(Size(1)), inMiB(MiB), inMiB(MiB + 1)})
 }
 
 func TestSlotsInOrder(t *testing.T) {
@@ -196,6 +196,6 @@ func TestWorthAnotherGet(t *testing.T) {
 		assert.Equal(t, tt.want, worthAnotherGet(tt.err), "%#v", tt.err)
 	}
 	assert.Equal(t, "read: broken", networkText(&net.OpError{Op: "read", Err: errors.New("broken")}))
-	assert.Equal(t, "the connection was closed before an answer came", networkText(io.ErrUnexpectedEOF))
+	assert.Equal(t, "the connection was closed before an answer arrived", networkText(io.ErrUnexpectedEOF))
 	assert.Equal(t, "x", networkText(errors.New("x")))
 }

@@ -64,7 +64,7 @@ func (c *Client) HasClones(ctx context.Context, template *Summary) (bool, error)
 }
 
 // LinkedClones returns the VMIDs of those whose disks hang on a template's, sorted.
-// A storage that keeps clones apart from where they come from (LVM-thin) tells of
+// A storage that keeps clones apart from where they come from (LVM-thin) describes
 // none: there a template can go while its clones live.
 func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, error) {
 	vm, err := c.read(ctx, template.Host, template.VMID, false)
@@ -146,7 +146,7 @@ func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 	if err != nil || answer == nil || *answer == "" {
 		return err
 	}
-	upid, err := ParseUPID(*answer)
+	upid, err := parseUPID(*answer)
 	if err != nil {
 		return err
 	}

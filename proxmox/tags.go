@@ -73,8 +73,8 @@ func (a TagAccess) Lost() string {
 	if a.Allow != "" {
 		return ""
 	}
-	return "first look at pvesh get /cluster/options: where its user-tag-access has a user-allow-list, " +
-		"write ,user-allow-list=A;B behind user-allow=free, or the list is lost"
+	return "first look at pvesh get /cluster/options: if its user-tag-access has a user-allow-list, " +
+		"append ,user-allow-list=A;B to user-allow=free, or the list is lost"
 }
 
 var tagText = regexp.MustCompile(`Sys\.Modify for modifying tag '(.*?)'`)
@@ -85,8 +85,8 @@ func tagHint(message string) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("\n  it is for the tag %s; every token may set tags of its own, and this one needs no more, "+
+	return fmt.Sprintf("\n  it is for the tag %s; any token may set free tags, and this one needs nothing else, "+
 		"once root has run on a host: %s"+
 		"\n  %s"+
-		"\n  (a tag that is among the datacenter's registered-tags stays for administrators: take it out there)", m[1], TagAccess{}.Free(), TagAccess{}.Lost())
+		"\n  (a tag that is among the datacenter's registered-tags stays reserved for administrators: remove it there)", m[1], TagAccess{}.Free(), TagAccess{}.Lost())
 }

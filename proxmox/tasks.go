@@ -17,7 +17,7 @@ import (
 // /nodes/N/tasks is answered by pveproxy itself, over a connection that stays
 // open, while each .../status costs a handshake and a way to pvedaemon.
 //
-// There is no goroutine behind it. Whoever waits takes the turn to look on
+// There is no goroutine behind it. Anyone who waits takes the turn to look on
 // behalf of all, and leaves it to another when its own task is done or its
 // context ends.
 type tasks struct {
@@ -79,7 +79,7 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 				return "", err
 			}
 			progress.Say(ctx, "%s: %s; asking again", upid.what(), brief(err))
-			if sleep(ctx, unheardPause) != nil {
+			if wait.Pause(ctx, unheardPause) != nil {
 				c.earlier.lose(upid.Node)
 				return "", errors.Join(err, ctx.Err())
 			}
@@ -109,7 +109,7 @@ func (s *unheard) over() {
 	*s = unheard{}
 }
 
-// lasts is no answer; it reports whether that has gone on for too long.
+// lasts is not an answer; it reports whether that has gone on for too long.
 func (s *unheard) lasts(ctx context.Context) bool {
 	if s.end == nil {
 		limited, end := wait.Within(ctx, taskUnheard, context.DeadlineExceeded)
@@ -304,7 +304,7 @@ func (n *nodeTasks) waiting() (all []*watch, oldest time.Time) {
 	return all, oldest
 }
 
-// finish is called by whoever holds the turn, so once.
+// finish is called by anyone who holds the turn, so once.
 func (w *watch) finish(exit string, err error) {
 	select {
 	case <-w.done:
@@ -326,7 +326,7 @@ func (c *Client) lookAtOne(ctx context.Context, w *watch) error {
 		return ctx.Err()
 	case err != nil:
 		var e *Error
-		if errors.As(err, &e) && e.Class() == Permanent {
+		if errors.As(err, &e) && e.class() == permanent {
 			w.finish("", err)
 			return nil
 		}

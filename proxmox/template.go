@@ -23,7 +23,7 @@ func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
 			return c.read(ctx, r.Node, vmid, c.isRunning(ctx, r))
 		}
 	}
-	return nil, fmt.Errorf("proxmox: there is no VM %d, or the token may not see it (VM.Audit): %w", vmid, ErrNotFound)
+	return nil, fmt.Errorf("proxmox: VM %d does not exist, or the token may not see it (VM.Audit): %w", vmid, ErrNotFound)
 }
 
 // Listed returns a VM of owner's that was seen in a list as it is now; nil when it is
@@ -38,7 +38,7 @@ func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, e
 	case vm.Name != seen.Name:
 		return nil, nil
 	case !c.owns(owner, vm):
-		progress.Say(ctx, "warning: %s %s: it is left alone", vm, vm.unlike(owner))
+		progress.Say(ctx, "warning: %s %s: it is not changed", vm, vm.unlike(owner))
 		return nil, nil
 	}
 	vm.Owner = owner
@@ -83,9 +83,6 @@ func (v *VM) CloudInitDrives() []string {
 	slices.Sort(out)
 	return out
 }
-
-// Has reports whether a VM has a device or option, such as hostpci0.
-func (v *VM) Has(key string) bool { _, ok := v.config[key]; return ok }
 
 // rebase makes bases of those disks of a template that are none yet.
 func (c *Client) rebase(ctx context.Context, vm *VM) error {

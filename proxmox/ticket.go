@@ -44,7 +44,7 @@ func (c *Client) setAsRoot(ctx context.Context, vm *VM, p params) error {
 		s, err := c.login(ctx)
 		if errors.Is(err, errSecondFactor) {
 			_, command := byHand(vm, p)
-			return fmt.Errorf("proxmox: %s %w, which this cannot give\n  run on %s: %s; or leave the option out", c.cfg.Login.User, err, vm.Host, command)
+			return fmt.Errorf("proxmox: %s %w, which is not supported\n  run on %s: %s; or leave the option out", c.cfg.Login.User, err, vm.Host, command)
 		}
 		if err != nil {
 			return err
@@ -66,8 +66,8 @@ var errSecondFactor = errors.New("has a second factor")
 // rootError says what a token cannot do, and two ways to have it done.
 func rootError(vm *VM, p params) error {
 	keys, command := byHand(vm, p)
-	return fmt.Errorf("proxmox: %s of %s: only root@pam itself may set this, no token may\n"+
-		"  write user: root@pam below proxmox: in the file, and be asked for the password or refer to it with password:; or run on %s: %s",
+	return fmt.Errorf("proxmox: %s of %s: only root@pam itself may set this, not a token\n"+
+		"  write user: root@pam below proxmox: in the file, with password: or without it to be asked; or run on %s: %s",
 		strings.Join(keys, " and "), vm, vm.Host, command)
 }
 
@@ -100,18 +100,18 @@ func (c *Client) login(ctx context.Context) (*session, error) {
 	err = c.asRoot(ctx, http.MethodPost, "/access/ticket", url.Values{"username": {user}, "password": {password.Reveal()}}, nil, &answer)
 	switch {
 	case errors.Is(err, ErrUnauthorized):
-		return nil, fmt.Errorf("proxmox: %s and this password are not accepted", user)
+		return nil, fmt.Errorf("proxmox: Proxmox does not accept %s with this password", user)
 	case err != nil:
 		return nil, err
 	case answer.NeedTFA != nil || strings.HasPrefix(answer.Ticket, "PVE:!tfa!"):
 		return nil, errSecondFactor
 	case answer.Ticket == "" || answer.CSRF == "":
-		return nil, fmt.Errorf("proxmox: %s was let in without a ticket", user)
+		return nil, fmt.Errorf("proxmox: Proxmox accepted %s but sent no ticket", user)
 	}
 	return &session{ticket: answer.Ticket, csrf: answer.CSRF, since: time.Now()}, nil
 }
 
-// asRoot sends a request with a ticket in the place of the token. It is not tried
+// asRoot sends a request with a ticket instead of the token. It is not tried
 // again: Proxmox at times drops the connection of the call after a login, and
 // whoever asked looks whether it was done.
 func (c *Client) asRoot(ctx context.Context, method, path string, form url.Values, who *session, out any) error {
@@ -143,7 +143,7 @@ func (c *Client) asRoot(ctx context.Context, method, path string, form url.Value
 		return err
 	}
 	if err := json.Unmarshal(raw, &struct{ Data any }{out}); err != nil {
-		return fmt.Errorf("proxmox: %s %s: an answer that is none of Proxmox VE's", method, path)
+		return fmt.Errorf("proxmox: %s %s: the answer is not from Proxmox VE", method, path)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestRootTicketDropped(t *testing.T) {
 func TestRootTicketRefused(t *testing.T) {
 	rooted(t, "wrong horse", func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client, asked *int) {
 		err := ensure(t.Context(), c, pinned(t, c, "cp1"))
-		require.ErrorContains(t, err, "root@pam and this password are not accepted")
+		require.ErrorContains(t, err, "Proxmox does not accept root@pam with this password")
 		assert.NotContains(t, err.Error(), "horse")
 		for _, r := range sim.Requests() {
 			assert.NotContains(t, r.Params.Encode(), "horse")
@@ -99,7 +99,7 @@ func TestRootTicketRefused(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		template(t, c)
 		err := ensure(t.Context(), c, pinned(t, c, "cp1"))
-		require.ErrorContains(t, err, "only root@pam itself may set this, no token may")
+		require.ErrorContains(t, err, "only root@pam itself may set this, not a token")
 		require.ErrorContains(t, err, "qm set 102 --")
 		assert.True(t, strings.Contains(err.Error(), "--hugepages 1024") && strings.Contains(err.Error(), "--affinity 0-3"))
 	})
@@ -110,7 +110,7 @@ func TestRootTicketRefused(t *testing.T) {
 func TestRootTicketWithSecondFactor(t *testing.T) {
 	loginAs(t, pvesim.User{ID: "root@pam", Password: rootPassword, TOTP: true}, rootPassword, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client, asked *int) {
 		err := ensure(t.Context(), c, pinned(t, c, "cp1"))
-		require.ErrorContains(t, err, "root@pam has a second factor, which this cannot give\n  run on pve1: qm set 102 --")
+		require.ErrorContains(t, err, "root@pam has a second factor, which is not supported\n  run on pve1: qm set 102 --")
 		assert.Contains(t, err.Error(), "--hugepages 1024")
 		assert.Contains(t, err.Error(), "--affinity 0-3")
 		assert.Equal(t, 1, *asked, "it is not tried again: a user is locked out after some wrong answers")
@@ -124,6 +124,6 @@ func TestRootTicketWithSecondFactor(t *testing.T) {
 		assert.Empty(t, vm.Hugepages)
 	})
 	loginAs(t, pvesim.User{ID: "root@pam", Password: rootPassword, TOTP: true}, "wrong", func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client, _ *int) {
-		require.ErrorContains(t, ensure(t.Context(), c, pinned(t, c, "cp1")), "root@pam and this password are not accepted")
+		require.ErrorContains(t, ensure(t.Context(), c, pinned(t, c, "cp1")), "Proxmox does not accept root@pam with this password")
 	})
 }

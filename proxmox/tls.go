@@ -25,7 +25,7 @@ type TLSError struct {
 // Error returns the fingerprint and what to do with it.
 func (e *TLSError) Error() string {
 	if e.Want != "" {
-		return fmt.Sprintf("proxmox: the certificate of %s is another than expected: its SHA-256 fingerprint is\n  %s\n"+
+		return fmt.Sprintf("proxmox: the certificate of %s is not the expected one: its SHA-256 fingerprint is\n  %s\n"+
 			"not\n  %s\nif it was renewed, compare with pvenode cert info on the host, then change the fingerprint",
 			e.Endpoint, e.Fingerprint, e.Want)
 	}

@@ -19,23 +19,23 @@ func TestHints(t *testing.T) {
 		message string
 		want    string // the hint; "" for none
 	}{
-		{"PCI device '0000:41:00.0' already in use by VMID '104'", "the card belongs to VM 104 now: stop that VM or take the card from it (hostpciN in qm config 104)"},
-		{"PCI device '0000:41:00.0' reserved for use by VMID 105", "the card belongs to VM 105 now: stop that VM or take the card from it (hostpciN in qm config 105)"},
-		{"only root can set 'hugepages' config", "only root@pam itself may do this, no token, not even root's: use a resource mapping or leave the option out"},
-		{"PCI device mapping invalid (hardware probably changed): x", "the mapping does not fit the hardware (any more): it has to be made again from what the host reports"},
-		{"PCI device mapping not found for 'gpu0'", "the mapping does not fit the hardware (any more): it has to be made again from what the host reports"},
+		{"PCI device '0000:41:00.0' already in use by VMID '104'", "the card belongs to VM 104 now: stop that VM or remove the card from it (hostpciN in qm config 104)"},
+		{"PCI device '0000:41:00.0' reserved for use by VMID 105", "the card belongs to VM 105 now: stop that VM or remove the card from it (hostpciN in qm config 105)"},
+		{"only root can set 'hugepages' config", "only root@pam itself may do this, not a token, not even root's: use a resource mapping or leave the option out"},
+		{"PCI device mapping invalid (hardware probably changed): x", "the mapping does not fit the hardware (any longer): recreate it from what the host reports"},
+		{"PCI device mapping not found for 'gpu0'", "the mapping does not fit the hardware (any longer): recreate it from what the host reports"},
 		{"could not find a free device for 'gpu0'", "every card of the mapping is in use by another VM"},
-		{"base volume 'x' is still in use by linked clones", "linked clones hang on its disks: remove them first"},
-		{"start failed: command 'kvm' failed: got timeout", "the VM did not start in the time it had; with a passed-through device all its memory is pinned first: is that much free on the host?"},
+		{"base volume 'x' is still in use by linked clones", "linked clones depend on its disks: remove them first"},
+		{"start failed: command 'kvm' failed: got timeout", "the VM did not start in time; with a passed-through device all its memory is pinned first: is that much free on the host?"},
 		{"IOMMU not present", "switch the IOMMU on in the firmware and on the kernel's command line, then reboot the host"},
 		{"QEMU guest agent is not running", "the guest is still booting, or qemu-guest-agent is not installed in it"},
 		{"VM 100 is not running", ""},
 		{"guest agent says no", ""},
-		{"can't lock file '/x' - got timeout", "tried several times; other work holds this lock: look at the host's running tasks, and run it again when they are done"},
-		{"cfs-lock 'x' error: got lock request timeout", "tried several times; other work holds this lock: look at the host's running tasks, and run it again when they are done"},
+		{"can't lock file '/x' - got timeout", "several attempts failed because another task holds this lock: look at the host's running tasks, and run it again when they are done"},
+		{"cfs-lock 'x' error: got lock request timeout", "several attempts failed because another task holds this lock: look at the host's running tasks, and run it again when they are done"},
 		{"can't lock file '/x'", ""},
 		{"read: got timeout", ""},
-		{"VM is locked (backup)", "something is at work on the VM, or died while it was; if the host's tasks show nothing that still runs: qm unlock 100"},
+		{"VM is locked (backup)", "a task is running on the VM, or died while it ran; if the host shows no running task: qm unlock 100"},
 		{"something else", ""},
 	} {
 		assert.Equal(t, tt.want, hintFor(tt.message, "100"), tt.message)
@@ -54,7 +54,7 @@ func TestHints(t *testing.T) {
 
 // A refusal names what is missing, and for requests whose refusals are bare what it must be.
 func TestRefusals(t *testing.T) {
-	const bare = "Proxmox does not name what is missing, but it can only be this: the token a@pve!b lacks %s on %s; "
+	const bare = "Proxmox does not name the privilege, but it can only be this: the token a@pve!b lacks %s on %s; "
 	for _, tt := range []struct{ method, path, message, want string }{
 		{"POST", "/nodes/pve1/qemu", "x", fmt.Sprintf(bare, "VM.Allocate", "/vms")},
 		{"POST", "/nodes/pve1/qemu/100/clone", "x", fmt.Sprintf(bare, "VM.Allocate", "/vms")},
@@ -67,9 +67,9 @@ func TestRefusals(t *testing.T) {
 		{"PUT", "/nodes/pve1/storage/local/download-url", "x", "the token a@pve!b lacks a privilege"},
 		{"POST", "/cluster/x/download-url", "x", "the token a@pve!b lacks a privilege"},
 		{"POST", "/nodes/x", "x", "the token a@pve!b lacks a privilege"},
-		{"GET", "/version", "pool 'x' does not exist", "Proxmox says so of a pool that is not there: make it with pvesh create /pools --poolid NAME, or leave it out"},
+		{"GET", "/version", "pool 'x' does not exist", "Proxmox answers this if a pool does not exist: create it with pvesh create /pools --poolid NAME, or leave it out"},
 		{"GET", "/version", "user != root@pam", "only root@pam itself may do this"},
-		{"GET", "/version", "Permission check failed (/vms/100, VM.Audit|VM.Monitor)", "the token a@pve!b lacks one of VM.Audit, VM.Monitor on /vms/100; add it to the role that it has there: pveum role modify ROLE --append 1 --privs VM.Audit\n"},
+		{"GET", "/version", "Permission check failed (/vms/100, VM.Audit|VM.Monitor)", "the token a@pve!b lacks one of VM.Audit, VM.Monitor on /vms/100; add it to its role on that path: pveum role modify ROLE --append 1 --privs VM.Audit\n"},
 		{"GET", "/version", "Permission check failed (/vms/100, VM.Audit, VM.Monitor)", "the token a@pve!b lacks VM.Audit and VM.Monitor on /vms/100; "},
 	} {
 		err := &Error{Status: http.StatusForbidden, Method: tt.method, Path: tt.path, Message: tt.message, Token: "a@pve!b"}
@@ -89,29 +89,29 @@ func TestRefusals(t *testing.T) {
 	task.Exit = "Permission check failed"
 	assert.EqualError(t, task, "proxmox: task qmconfig on pve1 failed: Permission check failed")
 	tag := &TaskError{Exit: "Permission check failed (/, Sys.Modify for modifying tag 'x')"}
-	assert.Contains(t, tag.Error(), "it is for the tag x; every token may set tags of its own")
+	assert.Contains(t, tag.Error(), "it is for the tag x; any token may set free tags")
 }
 
 // Whether nothing was done, or nobody knows, decides what is done next.
 func TestStatusesAndClasses(t *testing.T) {
-	for status, want := range map[int]Class{
-		0: Unknown, 595: Unknown, 596: Unknown, 502: Unknown, 503: Unknown, 504: Unknown, 500: Permanent, 400: Permanent, 401: Permanent, 403: Permanent, 501: Permanent, 505: Permanent,
+	for status, want := range map[int]class{
+		0: unknown, 595: unknown, 596: unknown, 502: unknown, 503: unknown, 504: unknown, 500: permanent, 400: permanent, 401: permanent, 403: permanent, 501: permanent, 505: permanent,
 	} {
 		err := &Error{Status: status, Method: "POST", Path: "/x", Message: "no"}
-		assert.Equal(t, want, err.Class(), "%d", status)
-		assert.Equal(t, want != Permanent, err.Passing(), "%d", status)
-		assert.Equal(t, want, ClassOf(fmt.Errorf("x: %w", err)))
+		assert.Equal(t, want, err.class(), "%d", status)
+		assert.Equal(t, want != permanent, err.Passing(), "%d", status)
+		assert.Equal(t, want, errorClass(fmt.Errorf("x: %w", err)))
 	}
-	assert.Equal(t, Transient, (&Error{Status: 595, Message: "Connection refused"}).Class())
-	assert.Equal(t, Unknown, (&Error{Status: 596, Message: "Connection refused"}).Class())
-	assert.Equal(t, Permanent, ClassOf(errors.New("x")))
-	for exit, want := range map[string]Class{
-		"unexpected status": Unknown, "unable to read tail (got 0 bytes)": Permanent, "unable to parse last line": Unknown,
-		"failed to read last line": Permanent, "can't lock file 'x' - got timeout": Transient, "no": Permanent,
+	assert.Equal(t, transient, (&Error{Status: 595, Message: "Connection refused"}).class())
+	assert.Equal(t, unknown, (&Error{Status: 596, Message: "Connection refused"}).class())
+	assert.Equal(t, permanent, errorClass(errors.New("x")))
+	for exit, want := range map[string]class{
+		"unexpected status": unknown, "unable to read tail (got 0 bytes)": permanent, "unable to parse last line": unknown,
+		"failed to read last line": permanent, "can't lock file 'x' - got timeout": transient, "no": permanent,
 	} {
-		assert.Equal(t, want, (&TaskError{Exit: exit}).Class(), exit)
+		assert.Equal(t, want, (&TaskError{Exit: exit}).class(), exit)
 	}
-	for class, want := range map[Class]string{Permanent: "permanent", Transient: "transient", Unknown: "unknown outcome"} {
+	for class, want := range map[class]string{permanent: "permanent", transient: "transient", unknown: "unknown outcome"} {
 		assert.Equal(t, want, class.String())
 	}
 }
@@ -124,23 +124,23 @@ func TestErrorsInWords(t *testing.T) {
 		"proxmox: GET /x: gone":                  {Method: "GET", Path: "/x", Message: "gone"},
 		"proxmox: PUT /x: Conflict (status 409)": {Method: "PUT", Path: "/x", Status: 409},
 		"proxmox: PUT /x: a (status 500)":        {Method: "PUT", Path: "/x", Status: 500, Message: " a\n"},
-		"proxmox: GET /nodes/pve1/qemu/100/x: VM is locked (suspended) (status 500)\n  something is at work on the VM, or died while it was; " +
-			"if the host's tasks show nothing that still runs: qm unlock 100": {Method: "GET", Path: "/nodes/pve1/qemu/100/x", Status: 500, Message: "VM is locked (suspended)"},
-		"proxmox: GET /x: y (status 595)\n  Proxmox's proxy got no answer from the node or its daemon within 30 s: see systemctl status pvedaemon pveproxy there":                                           {Method: "GET", Path: "/x", Status: 595, Message: "y"},
-		"proxmox: GET /x: y (status 596)\n  Proxmox's proxy got no answer from the node or its daemon within 30 s: see systemctl status pvedaemon pveproxy there":                                           {Method: "GET", Path: "/x", Status: 596, Message: "y"},
-		"proxmox: GET /x: y (status 401)\n  the token a@pve!b is unknown, expired or disabled, or its secret is another: see pveum user token list a@pve":                                                   {Method: "GET", Path: "/x", Status: 401, Message: "y", Token: "a@pve!b"},
-		"proxmox: GET /nodes/pve1/storage/100: VM is locked (clone) (status 500)\n  something is at work on the VM, or died while it was; if the host's tasks show nothing that still runs: qm unlock VMID": {Method: "GET", Path: "/nodes/pve1/storage/100", Status: 500, Message: "VM is locked (clone)"},
+		"proxmox: GET /nodes/pve1/qemu/100/x: VM is locked (suspended) (status 500)\n  a task is running on the VM, or died while it ran; " +
+			"if the host shows no running task: qm unlock 100": {Method: "GET", Path: "/nodes/pve1/qemu/100/x", Status: 500, Message: "VM is locked (suspended)"},
+		"proxmox: GET /x: y (status 595)\n  Proxmox's proxy got no answer from the node or its daemon within 30 s: see systemctl status pvedaemon pveproxy there":                         {Method: "GET", Path: "/x", Status: 595, Message: "y"},
+		"proxmox: GET /x: y (status 596)\n  Proxmox's proxy got no answer from the node or its daemon within 30 s: see systemctl status pvedaemon pveproxy there":                         {Method: "GET", Path: "/x", Status: 596, Message: "y"},
+		"proxmox: GET /x: y (status 401)\n  the token a@pve!b is unknown, expired or disabled, or its secret is wrong: see pveum user token list a@pve":                                   {Method: "GET", Path: "/x", Status: 401, Message: "y", Token: "a@pve!b"},
+		"proxmox: GET /nodes/pve1/storage/100: VM is locked (clone) (status 500)\n  a task is running on the VM, or died while it ran; if the host shows no running task: qm unlock VMID": {Method: "GET", Path: "/nodes/pve1/storage/100", Status: 500, Message: "VM is locked (clone)"},
 	} {
 		assert.EqualError(t, e, want)
 	}
 	assert.EqualError(t, &TaskError{UPID: UPID{Node: "pve1", Type: "download"}, Exit: "no", Log: []string{"TASK ERROR: no", "no content", " ", "what happened "}},
 		"proxmox: task download on pve1 failed: no\n  | what happened")
 	assert.EqualError(t, &DuplicateError{Name: "wk1", Owner: "homelab-x", VMIDs: []int{100, 101}},
-		"proxmox: VMs [100 101] are all called wk1 and are all marked as those of homelab-x: nothing tells which of them is meant\n"+
-			"  look at what is on them, and remove all but one, as root on its host: qm stop VMID; qm destroy VMID --purge")
+		"proxmox: VMs [100 101] are all called wk1 and all marked as VMs of homelab-x: they cannot be told apart\n"+
+			"  look at what is on them, and remove the duplicates, as root on their host: qm stop VMID; qm destroy VMID --purge")
 	for lock, cure := range map[string]string{"clone": "qm unlock 100 && qm destroy 100 --purge", "create": "qm unlock 100 && qm destroy 100 --purge", "backup": "qm unlock 100"} {
 		assert.EqualError(t, &LockedError{Host: "pve1", Lock: lock, VMID: 100},
-			fmt.Sprintf("proxmox: VM 100 on pve1 is locked (%s) and no task is at work on it\n  run on pve1 as root: %s", lock, cure))
+			fmt.Sprintf("proxmox: VM 100 on pve1 is locked (%s) and no task is running on it\n  run on pve1 as root: %s", lock, cure))
 	}
 }
 

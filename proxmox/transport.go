@@ -1,7 +1,6 @@
 package proxmox
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
@@ -40,7 +40,7 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &Error{Method: req.Method, Path: apiPath(req), Message: networkText(err), Token: t.token, Cause: err}
 	}
 	if res.StatusCode < http.StatusMultipleChoices {
-		limit.Body(res, maxAnswer)
+		res.Body = limit.Body(res.Body, res.ContentLength, maxAnswer)
 		res.Body = answerBody{res.Body, &Error{Status: res.StatusCode, Method: req.Method, Path: apiPath(req), Token: t.token}}
 		return res, nil
 	}
@@ -103,7 +103,7 @@ func redirectText(res *http.Response) string {
 	if err != nil {
 		return "it answers with a redirect, which Proxmox VE does not: is this its API?"
 	}
-	return "it answers with a redirect to " + to.Scheme + "://" + to.Host + ", which is not followed, as the token would go along; if that is the host, write it as the endpoint"
+	return "it answers with a redirect to " + to.Scheme + "://" + to.Host + ", which is not followed because it would receive the token; if that is the host, write it as the endpoint"
 }
 
 // networkText says in short what kept an answer from coming.
@@ -111,7 +111,7 @@ func networkText(err error) string {
 	var op *net.OpError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was closed before an answer came"
+		return "the connection was closed before an answer arrived"
 	case errors.As(err, &op):
 		return op.Op + ": " + op.Err.Error()
 	}
@@ -132,16 +132,16 @@ const (
 )
 
 func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
-	wait := firstGetWait
+	pause := firstGetWait
 	for try := 1; ; try++ {
 		res, err := t.next.RoundTrip(req)
 		if err == nil || req.Method != http.MethodGet || try == getTries || !worthAnotherGet(err) {
 			return res, err
 		}
-		if sleep(req.Context(), wait) != nil {
+		if wait.Pause(req.Context(), pause) != nil {
 			return nil, req.Context().Err()
 		}
-		wait *= 2
+		pause *= 2
 	}
 }
 
@@ -152,7 +152,7 @@ func worthAnotherGet(err error) bool {
 		return false
 	}
 	if e.Status != 0 {
-		return e.Class() == Unknown || e.Status == 595
+		return e.class() == unknown || e.Status == 595
 	}
 	var timeout net.Error
 	return !errors.As(err, &timeout) || !timeout.Timeout() // that was wait enough
@@ -163,18 +163,6 @@ func distrusted(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var dns *net.DNSError
 	return errors.As(err, &cert) || errors.As(err, &dns) || isFingerprint(err)
-}
-
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // turns lets a host have one request at a time of those that may hold a worker of its

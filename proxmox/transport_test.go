@@ -141,7 +141,7 @@ func TestEveryStatusIsAnError(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, tt.status, e.Status)
 			assert.Contains(t, e.Error(), tt.message)
-			assert.Equal(t, tt.class, e.Class())
+			assert.Equal(t, tt.class, proxmox.ClassOf(e))
 			assert.Equal(t, 1, h.count("DELETE /cluster/mapping/pci/other"), "what changes something is sent once")
 		})
 	}
@@ -149,7 +149,7 @@ func TestEveryStatusIsAnError(t *testing.T) {
 
 func TestALockNamesItsVM(t *testing.T) {
 	err := &proxmox.Error{Status: 500, Method: "PUT", Path: "/nodes/pve1/qemu/400/config", Message: "VM is locked (backup)"}
-	assert.True(t, strings.HasSuffix(err.Error(), "if the host's tasks show nothing that still runs: qm unlock 400"), err.Error())
+	assert.True(t, strings.HasSuffix(err.Error(), "if the host shows no running task: qm unlock 400"), err.Error())
 	err.Path = "/cluster/nextid"
 	assert.True(t, strings.HasSuffix(err.Error(), "qm unlock VMID"), err.Error())
 }
@@ -166,7 +166,7 @@ func TestErrorNamesPrivilegeAndCure(t *testing.T) {
 	assert.Equal(t, "/mapping/pci", path)
 	assert.Equal(t, []string{"Mapping.Modify"}, privileges)
 	assert.Equal(t, "proxmox: DELETE /cluster/mapping/pci/gpu: Permission check failed (/mapping/pci, Mapping.Modify)\n"+
-		"  the token homelab@pve!cluster lacks Mapping.Modify on /mapping/pci; add it to the role that it has there: "+
+		"  the token homelab@pve!cluster lacks Mapping.Modify on /mapping/pci; add it to its role on that path: "+
 		"pveum role modify ROLE --append 1 --privs Mapping.Modify\n"+
 		"  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)", err.Error())
 }
@@ -205,8 +205,8 @@ func TestOnlyGetsAreSentAgain(t *testing.T) {
 	err = deleteMapping(t, c)
 	var e *proxmox.Error
 	require.ErrorAs(t, err, &e)
-	assert.Equal(t, proxmox.Unknown, e.Class())
-	assert.ErrorContains(t, err, "the connection was closed before an answer came: whether it was done is not known")
+	assert.Equal(t, proxmox.Unknown, proxmox.ClassOf(e))
+	assert.ErrorContains(t, err, "the connection was closed before an answer arrived: whether it was done is not known")
 	assert.Equal(t, 1, h.count(mappingPath))
 }
 
@@ -216,7 +216,7 @@ func TestDialExplains(t *testing.T) {
 		_, err := proxmox.Dial(t.Context(), h.config())
 		require.ErrorIs(t, err, proxmox.ErrUnauthorized)
 		assert.EqualError(t, err, "proxmox: GET /version: Authentication failed! (status 401)\n"+
-			"  the token homelab@pve!cluster is unknown, expired or disabled, or its secret is another: see pveum user token list homelab@pve")
+			"  the token homelab@pve!cluster is unknown, expired or disabled, or its secret is wrong: see pveum user token list homelab@pve")
 		assert.Equal(t, 1, h.count("GET /version"), "a wrong token costs three seconds each time")
 	})
 	t.Run("unreachable", func(t *testing.T) {

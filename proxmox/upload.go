@@ -85,5 +85,5 @@ func (c *Client) upload(ctx context.Context, path, fileName string, data []byte)
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
 		return UPID{}, &Error{Method: req.Method, Path: path, Message: "the answer is not JSON", Token: c.cfg.TokenID, Cause: err}
 	}
-	return ParseUPID(answer.Data)
+	return parseUPID(answer.Data)
 }

@@ -49,6 +49,7 @@ type VM struct {
 
 	config map[string]string // every key, as it will be
 	notes  string            // the description as it is, while another is to take its place
+	client *Client           // that has read it; nil for one that nobody has
 }
 
 // PendingKey is a change that waits for the VM's next start.
@@ -168,8 +169,8 @@ func (v *VM) read() {
 
 // loose reads a property string that Proxmox has accepted; one that we cannot
 // read has no properties.
-func loose(s string) Properties {
-	p, _ := ParseProperties(s)
+func loose(s string) properties {
+	p, _ := parseProperties(s)
 	return p
 }
 
@@ -207,15 +208,15 @@ func compareSlots(a, b string) int {
 	return ai - bi
 }
 
-func seenNIC(p Properties) NIC {
+func seenNIC(p properties) NIC {
 	_, mac := model(p)
 	return NIC{Bridge: p.Get("bridge"), MAC: mac, VLAN: number(p.Get("tag"), 0), MTU: number(p.Get("mtu"), 0), Queues: number(p.Get("queues"), 0)}
 }
 
-func seenDisk(slot string, p Properties) Disk {
+func seenDisk(slot string, p properties) Disk {
 	volume := p.First("file", "")
 	storage, _, _ := strings.Cut(volume, ":")
-	size, _ := ParseSize(p.Get("size"))
+	size := parseDiskSize(p.Get("size"))
 	return Disk{
 		Slot: slot, Storage: storage, Size: size, Serial: p.Get("serial"), SSD: p.Bool("ssd"),
 		Discard: p.Bool("discard"), IOThread: p.Bool("iothread"), Volume: volume,

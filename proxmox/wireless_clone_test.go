@@ -59,7 +59,7 @@ func TestAClone(t *testing.T) {
 		"taken, by another":       {clone: all(taken, data(upid)), look: all(half("description", "")), begun: 2, with: `"newid":102`, made: 102},
 		"taken, and hidden":       {clone: all(taken, data(upid)), look: all(says(403, "hidden")), begun: 2, with: `"newid":102`, made: 102},
 		"taken, where it must be": {clone: all(taken), look: all(gone), spec: func(s *proxmox.VMSpec) { s.VMID = 101 }, want: "clone wk1 from tmpl (VM 100 on pve1): ", begun: 1},
-		"always taken":            {clone: all(taken), look: all(gone), want: "clone wk1: every VMID that Proxmox offered was taken by another", begun: 6},
+		"always taken":            {clone: all(taken), look: all(gone), want: "clone wk1: every VMID that Proxmox offered was taken", begun: 6},
 		"refused":                 {clone: all(says(403, "no")), want: "clone wk1 from tmpl (VM 100 on pve1): ", begun: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,14 +125,14 @@ func TestNoTemplate(t *testing.T) {
 		"plain":  {vms, 0, "plain (VM 100 on pve1) is not a template: VMs are cloned from templates only"},
 		"theirs": {vms, 0, "theirs (VM 101 on pve1) is not a template of homelab-a100: it does not carry the tag homelab-a100"},
 		"none":   {vms, 0, "no template of homelab-a100 is called none: not found"},
-		"blind":  {nil, 0, "the token sees no VM at all: it may lack VM.Audit on /vms"},
+		"blind":  {nil, 0, "the token sees no VMs: it may lack VM.Audit on /vms"},
 		"by id":  {vms, 102, "other (VM 102 on pve1) is not a template: VMs are cloned from templates only"},
-		"no id":  {vms, 103, "there is no VM 103, or the token may not see it"},
+		"no id":  {vms, 103, "VM 103 does not exist, or the token may not see it"},
 	} {
 		off(t, vmsOf(tt.vms, nil), func(t *testing.T, c *proxmox.Client, w *wireless) {
 			err := c.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: owner, Template: name, TemplateID: tt.id, Cores: 1, Memory: proxmox.GiB}, nil)
 			require.ErrorContains(t, err, tt.want)
-			assert.Equal(t, name == "blind", strings.Contains(err.Error(), "sees no VM at all"))
+			assert.Equal(t, name == "blind", strings.Contains(err.Error(), "sees no VMs"))
 			assert.Empty(t, w.changes())
 		})
 	}

@@ -36,9 +36,9 @@ func TestWaitAgent(t *testing.T) {
 		"off":                        {many(4, offNow), "guest agent of wk1 (VM 100 on pve1): "},
 		"refused":                    {many(1, says(403, "no")), "guest agent of wk1 (VM 100 on pve1): "},
 		"away":                       {append(many(9, away), data(entry{})), ""},
-		"silent for ever":            {many(1, silent), "the guest agent of wk1 (VM 100 on pve1) has not answered in 10m0s: the guest has its network up, and still boots or installs: context deadline exceeded"},
-		"away for ever":              {many(1, away), "has not answered in 10m0s, nor at last has pve1 for it: context deadline exceeded"},
-		"away, then silent for ever": {append(many(9, away), silent), "has not answered in 10m0s: the guest has its network up, and still boots or installs: context deadline exceeded"},
+		"silent for ever":            {many(1, silent), "the guest agent of wk1 (VM 100 on pve1) has not answered in 10m0s: the guest's network is up, and it still boots or installs: context deadline exceeded"},
+		"away for ever":              {many(1, away), "has not answered in 10m0s, and now pve1 does not answer either: context deadline exceeded"},
+		"away, then silent for ever": {append(many(9, away), silent), "has not answered in 10m0s: the guest's network is up, and it still boots or installs: context deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{info: tt.answers}, func(t *testing.T, c *proxmox.Client, _ *wireless) {
@@ -89,8 +89,8 @@ func TestAgentReadFile(t *testing.T) {
 	vm := &proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}
 	for want, answer := range map[string]http.HandlerFunc{
 		"": data(entry{"content": "h\u00c3\u00a9"}),
-		"read /x in wk1 (VM 100 on pve1): larger than the guest agent hands out (16 MiB)": data(entry{"content": "a", "truncated": 1}),
-		"read /x in wk1 (VM 100 on pve1): proxmox: ":                                      says(500, "Agent error: failed to open file '/x': No such file or directory"),
+		"read /x in wk1 (VM 100 on pve1): larger than the guest agent returns (16 MiB)": data(entry{"content": "a", "truncated": 1}),
+		"read /x in wk1 (VM 100 on pve1): proxmox: ":                                    says(500, "Agent error: failed to open file '/x': No such file or directory"),
 	} {
 		off(t, map[string][]http.HandlerFunc{read: {answer}}, func(t *testing.T, c *proxmox.Client, _ *wireless) {
 			got, err := c.AgentReadFile(t.Context(), vm, "/x")
@@ -125,8 +125,8 @@ func TestHowACommandEnds(t *testing.T) {
 		"well":             {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{running, ended(entry{"out-data": "hi"})}, out: "hi"},
 		"badly":            {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{ended(entry{"exitcode": 3, "err-data": "no"})}, want: "no", code: 3},
 		"killed":           {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{ended(entry{"signal": 9})}, want: "KILL", code: 137, signal: "KILL"},
-		"too much output":  {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{ended(entry{"out-data": "hi", "out-truncated": 1})}, out: "hi", want: "its output is larger than the guest agent hands out"},
-		"too many errors":  {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{ended(entry{"err-truncated": 1})}, want: "its output is larger than the guest agent hands out"},
+		"too much output":  {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{ended(entry{"out-data": "hi", "out-truncated": 1})}, out: "hi", want: "its output is larger than the guest agent returns"},
+		"too many errors":  {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{ended(entry{"err-truncated": 1})}, want: "its output is larger than the guest agent returns"},
 		"no process":       {start: []http.HandlerFunc{data(entry{})}, want: "the guest agent's answer names no process"},
 		"no program":       {start: []http.HandlerFunc{says(500, "Failed to execute child process “x” (No such file or directory)")}, want: "x: not found", code: 127},
 		"perhaps none":     {start: []http.HandlerFunc{says(596, "Broken pipe"), pid}, status: []http.HandlerFunc{ended(entry{"exitcode": 1})}, want: "x: not found", code: 127},
@@ -134,7 +134,7 @@ func TestHowACommandEnds(t *testing.T) {
 		"refused":          {start: []http.HandlerFunc{says(403, "no")}, want: "x in wk1 (VM 100 on pve1): proxmox: POST "},
 		"busy for a while": {start: []http.HandlerFunc{pid}, status: append(slices.Repeat([]http.HandlerFunc{silent}, 9), ended(entry{"out-data": "hi"})), out: "hi"},
 		"silent for good":  {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{silent}, want: "QEMU guest agent is not running"},
-		"read already":     {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{says(500, "Agent error: PID 7 does not exist")}, want: "its result was handed out already, in an answer that did not arrive"},
+		"read already":     {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{says(500, "Agent error: PID 7 does not exist")}, want: "its result was lost in an earlier answer"},
 		"status refused":   {start: []http.HandlerFunc{pid}, status: []http.HandlerFunc{says(403, "no")}, want: "x in wk1 (VM 100 on pve1): proxmox: GET "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,15 +249,15 @@ func TestWhereTheLeaseIs(t *testing.T) {
 		"none, on the second":   {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve2", "pve3")}}, lease.Seen{}, lease.ErrNone.Error(), "pve2", false},
 		"none, on another":      {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve3")}}, lease.Seen{}, lease.ErrNone.Error(), "pve3", false},
 		"none, none is online":  {map[string][]http.HandlerFunc{"GET /nodes": {hosts()}}, lease.Seen{}, lease.ErrNone.Error(), "pve1", false},
-		"no host":               {map[string][]http.HandlerFunc{"GET /nodes": {data([]any{})}}, lease.Seen{}, "the lease has no host to be made on", "", true},
+		"no host":               {map[string][]http.HandlerFunc{"GET /nodes": {data([]any{})}}, lease.Seen{}, "the lease has no host to be created on", "", true},
 		"there":                 {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1", "pve3")}, "GET /cluster/resources": {on("pve3", "qemu")}, path("pve3"): config(nil)}, lease.Seen{Text: "text", Version: "d"}, "", "pve3", false},
 		"there, offline":        {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve3", "qemu")}}, lease.Seen{}, fmt.Sprintf("the lease is VM %d on pve3, which is offline", vmid), "", true},
 		"a container":           {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve2")}, "GET /cluster/resources": {on("pve3", "lxc")}}, lease.Seen{}, lease.ErrNone.Error(), "pve2", false},
 		"locked":                {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"lock": "backup"})}, lease.Seen{Text: "text", Version: "d", Locked: "backup"}, "", "pve1", false},
 		"being made":            {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "", "lock": "create", "description": ""})}, lease.Seen{Version: "d"}, "", "pve1", false},
-		"nameless":              {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": ""})}, lease.Seen{}, "(without a name) on pve1 is somebody else's", "pve1", false},
-		"another name":          {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "homelab-lab"})}, lease.Seen{}, "(homelab-lab) on pve1 is somebody else's", "pve1", false},
-		"another name's":        {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "x-lease", "lock": "create"})}, lease.Seen{}, "(x-lease) on pve1 is somebody else's", "pve1", false},
+		"nameless":              {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": ""})}, lease.Seen{}, "(without a name) on pve1 belongs to somebody else", "pve1", false},
+		"another name":          {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "homelab-lab"})}, lease.Seen{}, "(homelab-lab) on pve1 belongs to somebody else", "pve1", false},
+		"another name's":        {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "x-lease", "lock": "create"})}, lease.Seen{}, "(x-lease) on pve1 belongs to somebody else", "pve1", false},
 		"gone while it is read": {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): {says(500, goneText)}}, lease.Seen{}, "does not exist", "pve1", true},
 		"hidden":                {map[string][]http.HandlerFunc{"GET /nodes": {says(403, "hidden")}}, lease.Seen{}, "hidden", "", false},
 	} {
@@ -272,7 +272,7 @@ func TestWhereTheLeaseIs(t *testing.T) {
 					require.ErrorContains(t, err, tt.err)
 				}
 				assert.Equal(t, tt.passes, wait.IsPassing(err), err)
-				assert.Equal(t, strings.Contains(tt.err, "somebody else's") || tt.err == "hidden", wait.IsPermanent(err), err)
+				assert.Equal(t, strings.Contains(tt.err, "belongs to somebody else") || tt.err == "hidden", wait.IsPermanent(err), err)
 				where := fmt.Sprintf("VM %d (homelab-lab-lease)", vmid)
 				if tt.at != "" {
 					where += " on " + tt.at
@@ -305,7 +305,7 @@ func TestTheLeaseIsWritten(t *testing.T) {
 		"replaced":         {"PUT " + base + "/config", data(nil), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, nil, "", false},
 		"stale":            {"PUT " + base + "/config", says(500, "checksum mismatch (file change by other user?)"), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, lease.ErrStale, "", false},
 		"locked":           {"PUT " + base + "/config", says(500, "VM is locked (backup)"), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, lease.ErrStale, "", false},
-		"never made":       {"PUT " + base + "/config", says(500, "VM is locked (create)"), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, nil, "was begun and never made: on the host run qm unlock", false},
+		"never made":       {"PUT " + base + "/config", says(500, "VM is locked (create)"), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, nil, "was never completely created: on the host run qm unlock", false},
 		"refused":          {"PUT " + base + "/config", says(403, "no"), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, nil, "no", false},
 		"removed":          {"DELETE " + base, data(upid), func(ctx context.Context, s lease.Store) error { return s.Remove(ctx, lease.Seen{}) }, nil, "", false},
 		"gone":             {"DELETE " + base, says(500, goneText), func(ctx context.Context, s lease.Store) error { return s.Remove(ctx, lease.Seen{}) }, nil, "", false},

@@ -300,10 +300,10 @@ func TestRemoveLooksFirst(t *testing.T) {
 	}{
 		"off":       {config: ours(), deed: []string{wreck}},
 		"on":        {config: ours("status", "running"), deed: []string{"POST /nodes/pve1/qemu/100/status/stop", wreck}},
-		"renamed":   {config: ours("name", "wk2"), want: "VM 100 on pve1 is called wk2 now, not wk1: not removed"},
+		"renamed":   {config: ours("name", "wk2"), want: "VM 100 on pve1 is now called wk2, not wk1: not removed"},
 		"not ours":  {config: map[string]string{"name": "wk1", "smbios1": "uuid=0a0b0c0d-0000-4000-8000-000000000000"}, want: "does not carry the tag homelab-a100: not removed"},
-		"another":   {config: marked(100, "name", "wk1", "smbios1", "uuid=1a0b0c0d-0000-4000-8000-000000000000", "tags", "homelab-a100;homelab-a100_100_1a0b0c0d"), want: "not removed: proxmox: VM 100 on pve1 is another machine than wk1 was"},
-		"locked":    {config: ours("lock", "backup"), want: "VM 100 on pve1 is locked (backup) and no task is at work on it"},
+		"another":   {config: marked(100, "name", "wk1", "smbios1", "uuid=1a0b0c0d-0000-4000-8000-000000000000", "tags", "homelab-a100;homelab-a100_100_1a0b0c0d"), want: "not removed: proxmox: VM 100 on pve1 is no longer the machine wk1: it has another UUID"},
+		"locked":    {config: ours("lock", "backup"), want: "VM 100 on pve1 is locked (backup) and no task is running on it"},
 		"gone":      {config: ours(), answers: map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu/100/pending": {says(500, goneText)}}},
 		"gone, too": {config: ours(), locked: "backup", answers: map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu/100/status/current": {says(500, goneText)}}},
 		"hidden":    {config: ours(), answers: map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu/100/pending": {says(403, "hidden")}}, want: "hidden"},
@@ -408,9 +408,9 @@ func TestALockIsWaitedFor(t *testing.T) {
 	}{
 		"a backup":          {"backup", []any{taskEntry(backup, "")}, []http.HandlerFunc{locked("backup"), free}, ""},
 		"a clone elsewhere": {"clone", []any{taskEntry(clone, "")}, slices.Concat(slices.Repeat([]http.HandlerFunc{locked("clone")}, 5), []http.HandlerFunc{free}), ""},
-		"not by a clone":    {"backup", []any{taskEntry(clone, "")}, []http.HandlerFunc{locked("backup")}, "is locked (backup) and no task is at work on it"},
-		"another's backup":  {"backup", []any{taskEntry(others, "")}, []http.HandlerFunc{locked("backup")}, "is locked (backup) and no task is at work on it"},
-		"nobody":            {"backup", nil, []http.HandlerFunc{locked("backup")}, "is locked (backup) and no task is at work on it"},
+		"not by a clone":    {"backup", []any{taskEntry(clone, "")}, []http.HandlerFunc{locked("backup")}, "is locked (backup) and no task is running on it"},
+		"another's backup":  {"backup", []any{taskEntry(others, "")}, []http.HandlerFunc{locked("backup")}, "is locked (backup) and no task is running on it"},
+		"nobody":            {"backup", nil, []http.HandlerFunc{locked("backup")}, "is locked (backup) and no task is running on it"},
 		"just free":         {"backup", nil, []http.HandlerFunc{locked("backup"), locked("backup"), free}, ""},
 		"hidden":            {"backup", nil, []http.HandlerFunc{says(403, "hidden")}, "hidden"},
 		"a failed backup":   {"backup", []any{taskEntry(backup, ""), taskEntry(failing, "")}, []http.HandlerFunc{locked("backup"), free}, ""},
@@ -491,11 +491,11 @@ func TestWhichTemplate(t *testing.T) {
 	answers["GET /cluster/resources"], answers["GET /nodes"] = []http.HandlerFunc{data(list)}, []http.HandlerFunc{data([]any{})}
 	off(t, answers, func(t *testing.T, c *proxmox.Client, _ *wireless) {
 		for host, want := range map[string]int{"": 100, "pve1": 100, "pve2": 101, "pve3": 103, "pve9": 100} {
-			vm, err := c.TemplateOn(t.Context(), owner, host, "tmpl")
+			vm, err := c.Template(t.Context(), owner, host, "tmpl")
 			require.NoError(t, err)
 			assert.Equal(t, want, vm.VMID, host)
 		}
-		vm, err := c.Template(t.Context(), owner, "none")
+		vm, err := c.Template(t.Context(), owner, "", "none")
 		require.NoError(t, err)
 		assert.Nil(t, vm)
 	})
@@ -511,7 +511,7 @@ func TestWhoHasAName(t *testing.T) {
 			conflict, namesake int
 			err                string
 		}{
-			"ours": {}, "none": {}, "theirs": {conflict: 101, namesake: 101}, "both": {namesake: 103}, "two": {conflict: -1, err: "proxmox: VMs 104 and 105 are all called two and are not ours: rename those that are not meant"},
+			"ours": {}, "none": {}, "theirs": {conflict: 101, namesake: 101}, "both": {namesake: 103}, "two": {conflict: -1, err: "proxmox: VMs 104 and 105 are all called two and do not belong to the cluster: rename all but the one to adopt"},
 		} {
 			all, err := c.Conflicts(t.Context(), owner, []string{"ours", name, "none"})
 			require.NoError(t, err)
@@ -538,7 +538,7 @@ func TestWhoHasAName(t *testing.T) {
 	off(t, answers, func(t *testing.T, c *proxmox.Client, _ *wireless) {
 		_, err := c.Conflicts(t.Context(), owner, []string{"theirs"})
 		require.ErrorContains(t, err, "broken")
-		_, err = c.TemplateOn(t.Context(), owner, "", "theirs")
+		_, err = c.Template(t.Context(), owner, "", "theirs")
 		require.ErrorContains(t, err, "broken")
 		_, err = c.Namesake(t.Context(), owner, "theirs")
 		assert.ErrorContains(t, err, "broken")
@@ -567,7 +567,7 @@ func TestAMappingThatIsMade(t *testing.T) {
 	}{
 		"there":        {[]http.HandlerFunc{state()}, nil, "", nil},
 		"made":         {[]http.HandlerFunc{none, state()}, nil, "", []string{`POST /cluster/mapping/pci {"description":"d","id":"gpu","map":["` + line + `"]}`}},
-		"not seen":     {[]http.HandlerFunc{none}, nil, "mapping gpu was made, but cannot be seen: the token lacks Mapping.Use or Mapping.Audit on /mapping/pci/gpu", []string{`POST /cluster/mapping/pci {"description":"d","id":"gpu","map":["` + line + `"]}`}},
+		"not seen":     {[]http.HandlerFunc{none}, nil, "mapping gpu was created, but the token cannot see it: it lacks Mapping.Use or Mapping.Audit on /mapping/pci/gpu", []string{`POST /cluster/mapping/pci {"description":"d","id":"gpu","map":["` + line + `"]}`}},
 		"does not fit": {[]http.HandlerFunc{state("old"), state("a", "b")}, nil, "mapping gpu does not fit the hardware of pve1: a; b", []string{`PUT /cluster/mapping/pci/gpu {"description":"d","map":["` + line + `"]}`}},
 		"two hosts": {[]http.HandlerFunc{none, state(), state("far")}, []proxmox.MappedDevice{device, device, other}, "mapping gpu does not fit the hardware of pve2: far",
 			[]string{`POST /cluster/mapping/pci {"description":"d","id":"gpu","map":["` + line + `","` + line + `","` + strings.Replace(line, "pve1", "pve2", 1) + `"]}`}},
@@ -614,7 +614,7 @@ func TestAttachChecks(t *testing.T) {
 		"has it":            {map[string]string{"hostpci0": "mapping=gpu"}, proxmox.HostPCI{Mapping: "gpu"}, mapping(line), "", ""},
 		"has it there":      {map[string]string{"hostpci3": "mapping=gpu"}, proxmox.HostPCI{Mapping: "gpu", Slot: "hostpci3"}, mapping(line), "", ""},
 		"has it elsewhere":  {map[string]string{"hostpci0": "mapping=gpu"}, proxmox.HostPCI{Mapping: "gpu", Slot: "hostpci3"}, mapping(line), "", `"hostpci3":"mapping=gpu,rombar=0"`},
-		"no mapping":        {nil, proxmox.HostPCI{Mapping: "gpu"}, data([]any{}), "there is no mapping gpu, or the token may not see it", ""},
+		"no mapping":        {nil, proxmox.HostPCI{Mapping: "gpu"}, data([]any{}), "mapping gpu does not exist, or the token may not see it", ""},
 		"another host's":    {nil, proxmox.HostPCI{Mapping: "gpu"}, mapping(strings.Replace(line, "pve1", "pve2", 1)), "mapping gpu has no device on pve1, where wk1 (VM 100 on pve1) is", ""},
 		"does not fit":      {nil, proxmox.HostPCI{Mapping: "gpu"}, mapping(line, entry{"message": "changed"}), "mapping gpu does not fit the hardware of pve1: changed", ""},
 		"no PCIe":           {map[string]string{"machine": "pc"}, proxmox.HostPCI{Mapping: "gpu", PCIe: true}, mapping(line), "is of machine type pc; PCIe wants q35", ""},
@@ -631,7 +631,7 @@ func TestAttachChecks(t *testing.T) {
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {
 				vm, err := c.ByID(t.Context(), 100)
 				require.NoError(t, err)
-				err = c.AttachGPU(t.Context(), vm, tt.device)
+				err = proxmox.AttachGPU(t.Context(), vm, tt.device)
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -644,7 +644,7 @@ func TestAttachChecks(t *testing.T) {
 				require.Len(t, w.changes(), 1)
 				assert.Contains(t, w.changes()[0], tt.set)
 				assert.Contains(t, w.changes()[0], `"digest":"d"`)
-				require.NoError(t, c.DetachGPU(t.Context(), vm, "hostpci9"), "nothing is there")
+				require.NoError(t, proxmox.DetachGPU(t.Context(), vm, "hostpci9"), "nothing is there")
 				assert.Len(t, w.changes(), 1)
 			})
 		})
@@ -660,13 +660,13 @@ func TestLogins(t *testing.T) {
 		set      int
 	}{
 		"right":           {ticket: data(entry{"ticket": "t", "CSRFPreventionToken": "c"}), set: 1},
-		"wrong":           {ticket: says(401, "no"), want: "proxmox: root@pam and this password are not accepted"},
+		"wrong":           {ticket: says(401, "no"), want: "proxmox: Proxmox does not accept root@pam with this password"},
 		"broken":          {ticket: says(500, "broken"), want: "broken"},
-		"second factor":   {ticket: data(entry{"ticket": "t", "CSRFPreventionToken": "c", "NeedTFA": 1}), want: "root@pam has a second factor, which this cannot give"},
-		"second, by name": {ticket: data(entry{"ticket": "PVE:!tfa!x", "CSRFPreventionToken": "c"}), want: "root@pam has a second factor, which this cannot give\n  run on pve1: qm set 100 --hugepages 1024"},
-		"no ticket":       {ticket: data(entry{"CSRFPreventionToken": "c"}), want: "root@pam was let in without a ticket"},
-		"no guard":        {ticket: data(entry{"ticket": "t"}), want: "root@pam was let in without a ticket"},
-		"no JSON":         {ticket: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, want: "proxmox: POST /access/ticket: an answer that is none of Proxmox VE's"},
+		"second factor":   {ticket: data(entry{"ticket": "t", "CSRFPreventionToken": "c", "NeedTFA": 1}), want: "root@pam has a second factor, which is not supported"},
+		"second, by name": {ticket: data(entry{"ticket": "PVE:!tfa!x", "CSRFPreventionToken": "c"}), want: "root@pam has a second factor, which is not supported\n  run on pve1: qm set 100 --hugepages 1024"},
+		"no ticket":       {ticket: data(entry{"CSRFPreventionToken": "c"}), want: "Proxmox accepted root@pam but sent no ticket"},
+		"no guard":        {ticket: data(entry{"ticket": "t"}), want: "Proxmox accepted root@pam but sent no ticket"},
+		"no JSON":         {ticket: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, want: "proxmox: POST /access/ticket: the answer is not from Proxmox VE"},
 		"none":            {password: func(context.Context) (secret.Value, error) { return secret.Value{}, context.Canceled }, want: "password of root@pam: context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -878,7 +878,7 @@ func TestHowLongAnAnswerIsKept(t *testing.T) {
 	})
 }
 
-// What is no PCI address is no device, and what follows it is.
+// What is not a PCI address is not a device, and what follows it is.
 func TestDevicesOfAHost(t *testing.T) {
 	c := serve(t, map[string]http.HandlerFunc{"GET /nodes/pve1/hardware/pci": func(w http.ResponseWriter, r *http.Request) {
 		assert.True(t, r.URL.Query().Has("pci-class-blacklist"))

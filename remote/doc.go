@@ -19,7 +19,7 @@
 //	remote.Run(ctx, machine, "sh", "-c", script, "sh", path, mode)
 //
 // Secrets go to a command on its Stdin, or as a file's content through
-// [WriteFile], which sends them on stdin too. An argument vector is no place for
+// [WriteFile], which sends them on stdin too. An argument vector is not a place for
 // them: it can be read in the other machine's process list, and it is part of
 // error messages here.
 //

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Mask is what stands in the place of a secret wherever one would be printed.
+// Mask is what stands instead of a secret wherever one would be printed.
 const Mask = "[secret]"
 
 // Value is a string that does not print. The zero Value is an empty secret.
@@ -58,7 +58,7 @@ func FromEnv(name string) (Value, error) {
 }
 
 // FromFile reads a secret from a file, without its trailing newline. A file that
-// others may read is refused, with the command that mends it.
+// others may read is refused, with the command that fixes it.
 func FromFile(path string) (Value, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func FromFile(path string) (Value, error) {
 	}
 	s := strings.TrimRight(string(b), "\r\n")
 	if s == "" {
-		return Value{}, fmt.Errorf("secret file %s is empty: write the secret into it, or make it anew where it came from", path)
+		return Value{}, fmt.Errorf("secret file %s is empty: write the secret into it, or create a new one at its source", path)
 	}
 	return New(s), nil
 }

@@ -16,7 +16,7 @@ import (
 // Cluster is what cluster.yaml describes.
 type Cluster mg.Namespace
 
-// Validate checks cluster.yaml and says everything that is wrong with it. Flags: -spec=FILE.
+// Validate checks cluster.yaml and lists everything that is wrong with it. Flags: -spec=FILE.
 func (Cluster) Validate(spec *string) error {
 	o := options(spec, nil, nil, nil)
 	s, err := session.Load(o)
@@ -26,7 +26,7 @@ func (Cluster) Validate(spec *string) error {
 	return leave(o.Console, s.Validate())
 }
 
-// Plan says what cluster:up would do; exit code 0 for nothing, 2 for something. Flags: -spec=FILE -charts=FOLDER -offline -json -timeout=10m.
+// Plan shows what cluster:up would do; exit code 0 for nothing, 2 for changes. Flags: -spec=FILE -charts=FOLDER -offline -json -timeout=10m.
 func (Cluster) Plan(ctx context.Context, spec, charts *string, offline, json *bool, timeout *time.Duration) error {
 	o := options(spec, json, nil, timeout)
 	o.Charts, o.Offline = value(charts), value(offline)
@@ -34,7 +34,7 @@ func (Cluster) Plan(ctx context.Context, spec, charts *string, offline, json *bo
 	return with(ctx, o, (*session.Session).Plan)
 }
 
-// Up brings the world to what cluster.yaml says; run it again at any time. It asks before it restarts what runs, destroys a machine or adds a login of yours to machines that others may have made. Flags: -spec=FILE -charts=FOLDER -offline -json -yes -restart -login -destroy=A,B -nowait -timeout=1h.
+// Up creates or changes the cluster to match cluster.yaml; run it again at any time. It asks before it restarts or destroys a machine, or adds your login to machines that others may have made. Flags: -spec=FILE -charts=FOLDER -offline -json -yes -restart -login -destroy=A,B -nowait -timeout=1h.
 func (Cluster) Up(ctx context.Context, spec, charts, destroy *string, offline, json, yes, restart, login, nowait *bool, timeout *time.Duration) error {
 	o := options(spec, json, yes, timeout)
 	o.Restart, o.Login, o.Destroy = value(restart), value(login), value(destroy)
@@ -50,7 +50,7 @@ func (Cluster) Status(ctx context.Context, spec, charts *string, offline, json *
 	return with(ctx, o, (*session.Session).Status)
 }
 
-// Down takes away all that cluster:up made but the NFS server, whose name under -also destroys it too. Flags: -spec=FILE -also=NAME -yes -json -nowait.
+// Down destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too. Flags: -spec=FILE -also=NAME -yes -json -nowait.
 func (Cluster) Down(ctx context.Context, spec, also *string, yes, json, nowait *bool) error {
 	o := options(spec, json, yes, nil)
 	o.Also, o.NoWait = value(also), value(nowait)
@@ -82,7 +82,7 @@ func with(ctx context.Context, o session.Options, do func(*session.Session, cont
 // within is with for what opens sessions of its own.
 func within(ctx context.Context, o session.Options, do func(context.Context, session.Options) error) error {
 	if o.Timeout < 0 {
-		return mg.Fatalf(3, "-timeout=%s: write a time to come, as in 30m", o.Timeout)
+		return mg.Fatalf(3, "-timeout=%s: write a duration, such as 30m", o.Timeout)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()

@@ -15,7 +15,7 @@ import (
 // Fleet is about GitOps by Rancher Fleet.
 type Fleet mg.Namespace
 
-// Lint says what is wrong in a Fleet repository, any, without a cluster; exit code 1 for errors. Flags: -dir=FOLDER -paths=A,B -repo=GITREPO -clusters=FILE|NAMES -elsewhere=BUNDLES -releases=NAMESPACE/NAME -charts=FOLDER -online -level=info|warning|error -json -sarif=FILE.
+// Lint finds mistakes in any Fleet repository, without a cluster; exit code 1 for errors. Flags: -dir=FOLDER -paths=A,B -repo=GITREPO -clusters=FILE|NAMES -elsewhere=BUNDLES -releases=NAMESPACE/NAME -charts=FOLDER -online -level=info|warning|error -json -sarif=FILE.
 func (Fleet) Lint(ctx context.Context, dir, paths, repo, clusters, elsewhere, releases, charts, level, sarif *string, online, json *bool) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
@@ -25,21 +25,21 @@ func (Fleet) Lint(ctx context.Context, dir, paths, repo, clusters, elsewhere, re
 	}))
 }
 
-// Render writes the GitOps folder of the parts that go through Git, from the file alone; -live asks the cluster for what only that knows. Files that are not ours stay. Flags: -spec=FILE -out=FOLDER (default ./fleet) -charts=FOLDER -force -live.
+// Render writes the GitOps folder of the parts that are deployed through Git, from the file alone; -live also asks the cluster. Other files stay. Flags: -spec=FILE -out=FOLDER (default ./fleet) -charts=FOLDER -force -live.
 func (Fleet) Render(ctx context.Context, spec, out, charts *string, force, live *bool) error {
 	o := options(spec, nil, nil, nil)
 	o.Out, o.Charts, o.Force = value(out), value(charts), value(force)
 	return within(ctx, o, func(ctx context.Context, o session.Options) error { return session.FleetRender(ctx, o, value(live)) })
 }
 
-// Push puts that folder into the Git repository of the file, as one commit, never over changes of others. It asks before it takes out what Fleet then takes away. Flags: -spec=FILE -charts=FOLDER -force -yes -nowait -timeout=5m.
+// Push commits that folder to the Git repository of the file, and never overwrites changes of others. It asks before it removes files whose objects Fleet would then delete. Flags: -spec=FILE -charts=FOLDER -force -yes -nowait -timeout=5m.
 func (Fleet) Push(ctx context.Context, spec, charts *string, force, yes, nowait *bool, timeout *time.Duration) error {
 	o := options(spec, nil, yes, timeout)
 	o.Charts, o.Force, o.NoWait = value(charts), value(force), value(nowait)
 	return with(ctx, o, (*session.Session).FleetPush)
 }
 
-// Status shows what Fleet made of the last commit, the worst first; with -timeout it waits until all of it is deployed; exit code 2 for something missing. Flags: -spec=FILE -json -timeout=15m.
+// Status shows how far Fleet has deployed the last commit, problems first; with -timeout it waits until everything is deployed; exit code 2 if something is missing. Flags: -spec=FILE -json -timeout=15m.
 func (Fleet) Status(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
 	return with(ctx, options(spec, json, nil, timeout), (*session.Session).FleetStatus)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
-// GPU is what all this is for.
+// GPU lists and verifies GPUs.
 type GPU mg.Namespace
 
 // List shows every GPU of every host: model, group, mapping, owner; over SSH also NUMA node and driver. Flags: -spec=FILE -ssh=USER@ADDRESS:PORT -host=NAME -fingerprint=SHA256:… -json.
@@ -19,7 +19,7 @@ func (GPU) List(ctx context.Context, spec, ssh, host, fingerprint *string, json 
 	return with(ctx, o, (*session.Session).GPUList)
 }
 
-// Verify runs a CUDA job on every GPU of every node and shows what it said. Flags: -spec=FILE -json -timeout=15m.
+// Verify runs a CUDA job on every GPU of every node and shows the results. Flags: -spec=FILE -json -timeout=15m.
 func (GPU) Verify(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
 	return with(ctx, options(spec, json, nil, timeout), (*session.Session).GPUVerify)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
-// Hub is JupyterHub, where people work.
+// Hub is JupyterHub.
 type Hub mg.Namespace
 
-// Open prints the hub's address; where this machine has no way to it, it makes one and stays. Flags: -spec=FILE -browser -port=8000.
+// Open prints the hub's address; if this machine cannot reach it, it forwards a local port until Ctrl-C. Flags: -spec=FILE -browser -port=8000.
 func (Hub) Open(ctx context.Context, spec *string, browser *bool, port *int) error {
 	return with(ctx, options(spec, nil, nil, nil), func(s *session.Session, ctx context.Context) error {
 		return s.HubOpen(ctx, session.HubFlags{Browser: value(browser), Port: value(port)})
@@ -26,7 +26,7 @@ func (Hub) Verify(ctx context.Context, spec, profile *string, json *bool, timeou
 	})
 }
 
-// Profiles shows on which nodes each profile fits, and how many servers at once; it asks nobody. Flags: -spec=FILE -json.
+// Profiles shows on which nodes each profile fits, and how many servers at once, from the file alone. Flags: -spec=FILE -json.
 func (Hub) Profiles(spec *string, json *bool) error {
 	o := options(spec, json, nil, nil)
 	s, err := session.Load(o)

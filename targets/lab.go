@@ -12,10 +12,10 @@ import (
 // Lab is the simulated Proxmox host with a real Kubernetes control plane.
 type Lab mg.Namespace
 
-// Start builds the lab if need be and starts it in the background.
+// Start builds the lab if necessary and starts it in the background.
 func (Lab) Start(ctx context.Context) error { return only(ctx, session.LabStart) }
 
-// Status says whether the lab runs, where, and what it takes. Flags: -json.
+// Status shows whether the lab runs, where, and how much memory it uses. Flags: -json.
 func (Lab) Status(ctx context.Context, json *bool) error {
 	return leave(console.New(value(json)), session.LabStatus(ctx, value(json)))
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
-// Platform is what runs on Kubernetes for the people who use it; cluster:up brings it.
+// Platform is the services on top of Kubernetes, which cluster:up installs.
 type Platform mg.Namespace
 
-// Passwords shows the first passwords that were generated: of the hub, Rancher, Grafana. Flags: -spec=FILE -yes -json.
+// Passwords shows the generated first passwords of the hub, Rancher and Grafana. Flags: -spec=FILE -yes -json.
 func (Platform) Passwords(ctx context.Context, spec *string, yes, json *bool) error {
 	return with(ctx, options(spec, json, yes, nil), (*session.Session).Passwords)
 }

@@ -97,7 +97,7 @@ func refuse(args []string, targets map[string]target) (help string, err error) {
 }
 
 func noValue(flag string) error {
-	return fmt.Errorf("-%s wants a value: write -%s=…; nothing was done", flag, flag)
+	return fmt.Errorf("-%s needs a value: write -%s=…; nothing was done", flag, flag)
 }
 
 // flag looks at one of a target's flags, and returns its name where its value is missing.
@@ -122,12 +122,12 @@ func (t target) flag(word string) (help, value string, err error) {
 	return "", "", fmt.Errorf("%s has no flag -%s%s; it has -%s; nothing was done", t.name, name, meant, strings.Join(known, ", -"))
 }
 
-// noTarget is the error of a word that is no target.
+// noTarget is the error of a word that is not a target.
 func noTarget(word string, on *target, all map[string]target) error {
 	name, _, _ := strings.Cut(word, "=")
 	if on != nil {
 		if _, ok := on.flags[name]; ok {
-			return fmt.Errorf("%q is no target: is the flag -%s meant? Nothing was done", word, word)
+			return fmt.Errorf("%q is not a target: did you mean the flag -%s? Nothing was done", word, word)
 		}
 	}
 	var names []string
@@ -136,9 +136,9 @@ func noTarget(word string, on *target, all map[string]target) error {
 	}
 	slices.Sort(names)
 	if like := suggest.Nearest(word, names); like != "" {
-		return fmt.Errorf("%q is no target: is %s meant? go tool mage -l lists them; nothing was done", word, like)
+		return fmt.Errorf("%q is not a target: did you mean %s? go tool mage -l lists them; nothing was done", word, like)
 	}
-	return fmt.Errorf("%q is no target: go tool mage -l lists them; nothing was done", word)
+	return fmt.Errorf("%q is not a target: go tool mage -l lists them; nothing was done", word)
 }
 
 // targets returns all of them, by their names in lower case.

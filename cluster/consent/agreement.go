@@ -40,8 +40,8 @@ func (a *Agreement) Agree(costs ...converge.Cost) {
 	}
 }
 
-// Covers reports whether a cost was agreed to.
-func (a *Agreement) Covers(c converge.Cost) bool {
+// covers reports whether a cost was agreed to.
+func (a *Agreement) covers(c converge.Cost) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.Everything || a.shown[thing{c.Machine, c.Kind}] {
@@ -57,7 +57,7 @@ func (a *Agreement) Covers(c converge.Cost) bool {
 func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
 	var out []converge.Cost
 	for _, it := range p.Items {
-		out = append(out, slices.DeleteFunc(slices.Clone(it.Costs), a.Covers)...)
+		out = append(out, slices.DeleteFunc(slices.Clone(it.Costs), a.covers)...)
 	}
 	return out
 }
@@ -65,7 +65,7 @@ func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
 // May is for [converge.Graph]: nil where all that a change costs was agreed to, and a
 // [*RefusedError] otherwise.
 func (a *Agreement) May(_ context.Context, it converge.Item) error {
-	if lacking := slices.DeleteFunc(slices.Clone(it.Costs), a.Covers); len(lacking) > 0 {
+	if lacking := slices.DeleteFunc(slices.Clone(it.Costs), a.covers); len(lacking) > 0 {
 		return &RefusedError{Step: it.Step, Costs: lacking}
 	}
 	return nil

@@ -52,19 +52,19 @@ func TestWhatCovers(t *testing.T) {
 		"everything is logins too":  {&Agreement{Everything: true}, enters("a"), true},
 		"an empty name is nobody's": {&Agreement{Destroy: nil}, destroys(""), false},
 	} {
-		assert.Equal(t, x.covers, x.a.Covers(x.cost), name)
+		assert.Equal(t, x.covers, x.a.covers(x.cost), name)
 	}
 	shown := &Agreement{}
 	shown.Agree(stops("a"))
-	assert.True(t, shown.Covers(stops("a")))
-	assert.False(t, shown.Covers(destroys("a")), "it was to come back")
-	assert.False(t, shown.Covers(stops("b")))
+	assert.True(t, shown.covers(stops("a")))
+	assert.False(t, shown.covers(destroys("a")), "it was to come back")
+	assert.False(t, shown.covers(stops("b")))
 	shown.Agree(destroys("b"))
-	assert.True(t, shown.Covers(stops("b")))
-	assert.False(t, shown.Covers(enters("b")), "that it goes does not say that somebody may look into it")
+	assert.True(t, shown.covers(stops("b")))
+	assert.False(t, shown.covers(enters("b")), "that it goes does not say that somebody may look into it")
 	shown.Agree(enters("c"))
-	assert.True(t, shown.Covers(enters("c")))
-	assert.False(t, shown.Covers(stops("c")))
+	assert.True(t, shown.covers(enters("c")))
+	assert.False(t, shown.covers(stops("c")))
 }
 
 // Whatever a plan costs: what is lacking is what May refuses, nothing else, and both who
@@ -114,7 +114,7 @@ func TestAgreementsHold(t *testing.T) {
 		a.Agree(lacking...)
 		for _, agreed := range []*Agreement{a, byFlags} {
 			require.Empty(t, agreed.Lacking(plan), "seed %d: %s", seed, flags)
-			require.False(t, agreed.Covers(destroys("m9")), "seed %d", seed)
+			require.False(t, agreed.covers(destroys("m9")), "seed %d", seed)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestAgreementsHold(t *testing.T) {
 func TestARefusalSaysWhat(t *testing.T) {
 	err := (&Agreement{}).May(t.Context(), converge.Item{Step: "removed", Costs: []converge.Cost{destroys("wk4"), stops("wk1"), destroys("wk4")}})
 	assert.EqualError(t, err, "not done, since nobody has agreed to it: wk4 is destroyed (no longer in the file); "+
-		"wk1 is stopped, for 2 to 10 min (other memory)\n  run it again, and it asks")
+		"wk1 is stopped for 2 to 10 min (other memory)\n  run it again, and it asks")
 	assert.Equal(t, "-restart -destroy=wk3,wk4", Flags(destroys("wk4"), stops("wk1"), destroys("wk3"), destroys("wk4")))
 	assert.Equal(t, "-login -restart -destroy=wk4", Flags(destroys("wk4"), stops("wk1"), enters("wk1"), enters("wk4")))
 }

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // Answers are what a person decides. The zero value of a field that [Found.Defaults]
@@ -70,7 +70,7 @@ func (f Found) Defaults() Answers {
 func (f Found) Readdress(a Answers) Answers {
 	a.Prefix, a.Gateway, a.First = netip.Prefix{}, netip.Addr{}, netip.Addr{}
 	for _, h := range f.Hosts {
-		b, _ := h.Bridge(a.Bridge)
+		b, _ := h.bridge(a.Bridge)
 		p, err := netip.ParsePrefix(b.CIDR)
 		if err != nil || !p.Addr().Is4() || a.Prefix.IsValid() {
 			continue
@@ -153,7 +153,7 @@ func (f Found) bestBridge() string {
 
 // usable returns the hosts that have a bridge of that name; all, where none has.
 func (f Found) usable(bridge string) []Host {
-	out := slices.DeleteFunc(slices.Clone(f.Hosts), func(h Host) bool { _, has := h.Bridge(bridge); return !has })
+	out := slices.DeleteFunc(slices.Clone(f.Hosts), func(h Host) bool { _, has := h.bridge(bridge); return !has })
 	if len(out) == 0 {
 		return f.Hosts
 	}
@@ -173,7 +173,7 @@ func CheckServers(n int) error {
 	if n >= 1 && n <= maxServers && n%2 == 1 {
 		return nil
 	}
-	return fmt.Errorf("%d servers: write 1, or 3 so that one may fail", n)
+	return fmt.Errorf("%d servers: write 1, or 3 to survive the loss of one", n)
 }
 
 // CheckGPUs says what is wrong with a number of GPUs for each worker; 0 leaves it to
@@ -221,14 +221,14 @@ func (a Answers) Check(f Found) error {
 // checkAccess looks at endpoint and credentials.
 func (a Answers) checkAccess() []error {
 	var errs []error
-	if a.Endpoint != cluster.Lab {
+	if a.Endpoint != spec.Lab {
 		if err := CheckEndpoint(a.Endpoint); err != nil {
 			errs = append(errs, err)
 		}
 		if err := CheckToken(a.TokenID); err != nil {
 			errs = append(errs, err)
 		}
-		if ref, err := cluster.ParseSecretRef(a.Secret); err != nil || printable(ref.String()) != ref.String() {
+		if ref, err := spec.ParseSecretRef(a.Secret); err != nil || printable(ref.String()) != ref.String() {
 			errs = append(errs, errors.New("the token's secret: write env:NAME or file:PATH, where it can be found"))
 		}
 		digits := strings.NewReplacer(":", "").Replace(a.Fingerprint)

@@ -44,8 +44,8 @@ func (h Host) Free() []GPU {
 	return slices.DeleteFunc(slices.Clone(h.GPUs), func(g GPU) bool { return g.Taken != "" })
 }
 
-// Bridge returns the host's bridge of that name.
-func (h Host) Bridge(name string) (proxmox.Bridge, bool) {
+// bridge returns the host's bridge of that name.
+func (h Host) bridge(name string) (proxmox.Bridge, bool) {
 	i := slices.IndexFunc(h.Bridges, func(b proxmox.Bridge) bool { return b.Name == name })
 	if i < 0 {
 		return proxmox.Bridge{}, false

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // Render writes the cluster file for what was found and answered. The error is that of
@@ -61,7 +61,7 @@ func (w *writer) comment(indent int, remarks ...string) {
 }
 
 // lab reports whether the file is for the embedded lab.
-func (w *writer) lab() bool { return w.answers.Endpoint == cluster.Lab }
+func (w *writer) lab() bool { return w.answers.Endpoint == spec.Lab }
 
 func (w *writer) head() {
 	servers, workers, gpus := 0, 0, 0
@@ -165,7 +165,7 @@ func (w *writer) network() {
 	w.line("  prefix: %s", a.Prefix)
 	told := false
 	for _, h := range w.found.Hosts {
-		b, _ := h.Bridge(a.Bridge)
+		b, _ := h.bridge(a.Bridge)
 		told = told || b.Gateway == a.Gateway.String()
 	}
 	if told {

@@ -17,7 +17,7 @@ func Warnings(f Found, a Answers) []string {
 	w := &writer{found: f, answers: a, layout: l}
 	var out []string
 	for _, h := range f.Down {
-		out = append(out, fmt.Sprintf("host %s is down, and was not looked at", h))
+		out = append(out, fmt.Sprintf("host %s is down and was not checked", h))
 	}
 	for _, h := range l.hosts {
 		if h.Blind {

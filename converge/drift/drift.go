@@ -25,7 +25,7 @@ const (
 	Create
 	// Replace destroys the thing and makes another in its place.
 	Replace
-	// Remove takes away something that should not be there.
+	// Remove removes something that should not be there.
 	Remove
 )
 

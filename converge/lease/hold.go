@@ -9,8 +9,8 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// beats shows that we live until the lease ends. It looks at the clock often: whoever was
-// stopped for long has perhaps been taken for dead.
+// beats renews the lease until it ends. It reads the clock often: a process that was
+// suspended for long may have lost the lease.
 func (l *Lease) beats(ctx context.Context) {
 	defer close(l.done)
 	failed := time.Time{}
@@ -28,7 +28,7 @@ func (l *Lease) beats(ctx context.Context) {
 	}
 }
 
-// age is how long ago we last showed that we live.
+// age is the time since the last renewal.
 func (l *Lease) age() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,8 +44,8 @@ func (l *Lease) isLost() error {
 	return l.lost
 }
 
-// Check returns [ErrLost] when another has taken over. It asks only where the last sign
-// of ours is older than 45 s: after a sleep of this machine, or while the store did not
+// Check returns [ErrLost] when another run has taken over. It asks the store only if the
+// last renewal is older than 45 s: after a sleep of this machine, or while the store did not
 // answer.
 func (l *Lease) Check(ctx context.Context) error {
 	if err := l.isLost(); err != nil || l.age() <= oldTime {
@@ -54,8 +54,8 @@ func (l *Lease) Check(ctx context.Context) error {
 	return l.renew(ctx, oldTime)
 }
 
-// renew shows that we live, unless another has taken over, or somebody else of this run
-// has just done so.
+// renew raises the number of the lease, unless another run has taken over, or another
+// goroutine has just renewed it.
 func (l *Lease) renew(ctx context.Context, older time.Duration) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -66,8 +66,7 @@ func (l *Lease) renew(ctx context.Context, older time.Duration) error {
 	return l.bounded(ctx, func(ctx context.Context) error { return l.show(ctx, older) })
 }
 
-// bounded has one question to the store end: a connection that is dead may say nothing for
-// as long as anybody listens.
+// bounded limits one request to the store: a dead connection may never answer.
 func (l *Lease) bounded(ctx context.Context, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -78,7 +77,7 @@ func (l *Lease) bounded(ctx context.Context, ask func(context.Context) error) er
 	return err
 }
 
-// show is one try at showing that we live.
+// show is one attempt to renew the lease.
 func (l *Lease) show(ctx context.Context, older time.Duration) error {
 	for l.isLost() == nil && l.age() >= older {
 		s, err := l.store.Read(ctx)
@@ -96,13 +95,13 @@ func (l *Lease) show(ctx context.Context, older time.Duration) error {
 		l.beat++
 		asked := time.Now()
 		if err := l.store.Replace(ctx, s, l.text()); !errors.Is(err, ErrStale) {
-			return l.begun(asked, err)
+			return l.confirmed(asked, err)
 		}
 	}
 	return l.isLost()
 }
 
-// end is the end of the lease, and of what is done under it.
+// end ends the lease and all work under it.
 func (l *Lease) end(why error) error {
 	l.mu.Lock()
 	l.lost = why
@@ -111,7 +110,7 @@ func (l *Lease) end(why error) error {
 	return why
 }
 
-// remove is one try at taking our lease away.
+// remove is one attempt to remove the lease.
 func (l *Lease) remove(ctx context.Context) error {
 	if err := l.isLost(); err != nil {
 		return err
@@ -130,7 +129,7 @@ func (l *Lease) remove(ctx context.Context) error {
 	return l.store.Remove(ctx, s)
 }
 
-// Release gives the lease back, unless it is another's.
+// Release removes the lease, unless another run holds it.
 func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.done

@@ -19,13 +19,13 @@ type Claim struct {
 	Holder  string // for people: user@machine
 	Purpose string // for people: cluster:up
 
-	// Process tells this process from all others, on all machines; empty: nobody can
-	// tell. Dead reports that the process of another claim has surely ended.
+	// Process identifies this process among all others, on all machines; empty: unknown.
+	// Dead reports that the process of another claim has certainly ended.
 	Process string
 	Dead    func(process string) bool
 }
 
-// Held is another's lease.
+// Held is a lease that another run holds.
 type Held struct {
 	Holder  string // empty: the lease does not say; it may be just beginning, or half made
 	Purpose string
@@ -40,7 +40,7 @@ func (h Held) String() string {
 	return fmt.Sprintf("%s since %s (%s)", h.Holder, h.Since.Local().Format("15:04"), h.Purpose)
 }
 
-// HeldError says that another run changes what this one wants to.
+// HeldError says that another run is changing what this one wants to change.
 type HeldError struct {
 	What string
 	Held
@@ -49,35 +49,36 @@ type HeldError struct {
 // Error names the holder.
 func (e *HeldError) Error() string { return fmt.Sprintf("%s changes %s", e.Held, e.What) }
 
-// Passing is true: it ends.
+// Passing is true: the other run will end.
 func (e *HeldError) Passing() bool { return true }
 
 // ErrLost says that another run has taken over, or that somebody has removed the lease.
 var ErrLost = errors.New("this run no longer has the right to change the cluster")
 
 const (
-	// beatTime is how often a holder shows that it lives, and beatAgain how soon after one
-	// that failed; deadTime is after how long without it another takes over, as it has watched
-	// by its own clock; oldTime is after how long a holder asks before it changes anything.
+	// beatTime is how often a holder renews the lease, and beatAgain how soon after a failed
+	// attempt. After deadTime without a renewal, as measured by the waiting run's own clock,
+	// another run takes over. If the last renewal is older than oldTime, the holder checks
+	// the lease before it changes anything.
 	beatTime  = 20 * time.Second
 	beatAgain = 5 * time.Second
 	deadTime  = 90 * time.Second
 	oldTime   = 45 * time.Second
 
-	// askTime bounds one question to the store.
+	// askTime bounds one request to the store.
 	askTime = 30 * time.Second
 
-	// tick is how soon a holder that was stopped notices that time has passed.
+	// tick is how soon a suspended holder notices that time has passed.
 	tick = time.Second
 
 	pollTime = 5 * time.Second
 
-	// awayTime is how long a store may fail to answer, or nobody be able to write, before
-	// a run that waits for its lease gives up.
+	// awayTime is how long the store may be unavailable or locked before a waiting run gives
+	// up.
 	awayTime = 10 * time.Minute
 )
 
-// Lease is the right to change something, which one run has at a time.
+// Lease is the right to change something. One run holds it at a time.
 type Lease struct {
 	store Store
 	claim Claim
@@ -95,9 +96,9 @@ type Lease struct {
 	done chan struct{}
 }
 
-// Acquire waits until nobody else holds the lease, and takes it. waiting is told of who
-// has it, whenever that changes; its error ends the waiting. The context that comes back
-// ends, with [ErrLost], when another has taken over.
+// Acquire waits until no other run holds the lease, and takes it. It calls waiting with the
+// holder whenever that changes; an error of waiting ends the wait. The returned context ends
+// with [ErrLost] when another run has taken over.
 func Acquire(ctx context.Context, store Store, claim Claim, waiting func(Held) error) (context.Context, *Lease, error) {
 	l := &Lease{store: store, claim: claim, nonce: rand.Text(), since: time.Now(), turn: make(chan struct{}, 1), done: make(chan struct{})}
 	w := &watched{waiting: waiting}
@@ -145,8 +146,7 @@ func (l *Lease) text() string {
 	}, "\n")
 }
 
-// try is one look at the lease, which takes it where that may be. An error that passes is
-// what has to pass first.
+// try makes one attempt to take the lease. A passing error says what to wait for.
 func (l *Lease) try(ctx context.Context, w *watched) error {
 	for ctx.Err() == nil {
 		s, err := l.store.Read(ctx)
@@ -165,11 +165,11 @@ func (l *Lease) try(ctx context.Context, w *watched) error {
 		f := fields(s.Text)
 		asked := time.Now()
 		if f["run"] == l.nonce { // the answer to our own request was lost: it is as old as it may be
-			return l.begun(asked.Add(-oldTime), nil)
+			return l.confirmed(asked.Add(-oldTime), nil)
 		}
 		if w.dead(s, f, l.claim) {
 			if err := l.store.Replace(ctx, s, l.text()); !errors.Is(err, ErrStale) {
-				return l.begun(asked, err)
+				return l.confirmed(asked, err)
 			}
 			continue // another was quicker
 		}
@@ -178,7 +178,7 @@ func (l *Lease) try(ctx context.Context, w *watched) error {
 	return ctx.Err()
 }
 
-// locked is an error where nobody can write the lease for a while.
+// locked is the error for a lease that cannot be written for a while.
 func (l *Lease) locked(s Seen) error {
 	if s.Locked == "" {
 		return nil
@@ -186,21 +186,21 @@ func (l *Lease) locked(s Seen) error {
 	return wait.Passing(fmt.Errorf("%s is locked (%s)", l.store, s.Locked))
 }
 
-// create makes the lease, unless it is there.
+// create creates the lease, unless it exists.
 func (l *Lease) create(ctx context.Context) error {
 	asked := time.Now()
 	err := l.store.Create(ctx, l.text())
 	if err == nil {
-		return l.begun(asked, nil)
+		return l.confirmed(asked, nil)
 	}
 	if s, lookErr := l.store.Read(ctx); lookErr == nil && fields(s.Text)["run"] == l.nonce {
-		return l.begun(asked, nil) // its answer was lost
+		return l.confirmed(asked, nil) // its answer was lost
 	}
 	return err
 }
 
-// begun notes that we have shown that we live, not before asked.
-func (l *Lease) begun(asked time.Time, err error) error {
+// confirmed records that the lease was renewed, not before asked.
+func (l *Lease) confirmed(asked time.Time, err error) error {
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -132,7 +132,7 @@ func patient(lease.Held) error { return nil }
 func impatient(h lease.Held) error { return &lease.HeldError{What: "cluster home", Held: h} }
 
 // TestNeverTwo: runs come and go, requests and answers are lost, some runs die and some
-// sleep; whoever asks before it acts is alone, and every run that lives gets its turn.
+// sleep; anyone who asks before it acts is alone, and every run that lives gets its turn.
 func TestNeverTwo(t *testing.T) {
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestWhoWillNotWait(t *testing.T) {
 	})
 }
 
-// TestALeaseThatSaysNothing: one of which a run that died, or somebody's hand, has left
+// TestALeaseThatSaysNothing: one of which a run that died, or another owner's hand, has left
 // nothing that names a run is not waited for for ever: it is given up as any other is.
 func TestALeaseThatSaysNothing(t *testing.T) {
 	for _, text := range []string{"", "what somebody has written", "holder: ada\nbeat: 3"} {

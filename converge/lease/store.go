@@ -28,8 +28,8 @@ type Store interface {
 	Create(ctx context.Context, text string) error
 	// Replace writes a lease over the one that was seen and no other, or returns ErrStale.
 	Replace(ctx context.Context, over Seen, text string) error
-	// Remove takes away the lease that was seen and no other, or returns ErrStale, also when
-	// it comes late. One that is gone is no error.
+	// Remove removes the lease that was seen and no other, or returns ErrStale, also when
+	// it comes late. One that is gone is not an error.
 	Remove(ctx context.Context, over Seen) error
 	// String says where the lease is, for people: "VM 900000123 on pve1".
 	String() string

@@ -8,7 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// watched is what one that waits has seen of a lease.
+// watched is what a waiting run has seen of a lease.
 type watched struct {
 	run, beat string
 	at        time.Time // since when these are what they are; zero: not yet
@@ -18,8 +18,8 @@ type watched struct {
 	away      time.Time // since when nothing can be known, or done; zero: it can
 }
 
-// dead reports whether the holder is. While nobody can write, it cannot show that it
-// lives, and its silence says nothing.
+// dead reports whether the holder has ended. While the lease is locked, the holder cannot
+// renew it, so its silence means nothing.
 func (w *watched) dead(s Seen, f map[string]string, mine Claim) bool {
 	if w.at.IsZero() || w.run != f["run"] || w.beat != f["beat"] || s.Locked != "" {
 		w.run, w.beat, w.at = f["run"], f["beat"], time.Now()
@@ -33,7 +33,7 @@ func (w *watched) dead(s Seen, f map[string]string, mine Claim) bool {
 	return time.Since(w.at) >= deadTime
 }
 
-// tell tells of a holder, once, and returns what has to pass first.
+// tell describes a holder, once, and returns what to wait for.
 func (w *watched) tell(f map[string]string, locked error, what string) error {
 	held := heldBy(f)
 	if w.run == "" { // it is being made, or was never, or somebody has written there: it is watched as any other
@@ -52,8 +52,8 @@ func (w *watched) tell(f map[string]string, locked error, what string) error {
 	return &HeldError{what, held}
 }
 
-// judge ends a wait in which for long there has been nobody to wait for: what keeps the
-// lease does not answer, or does not let anybody write.
+// judge ends a wait that has had no holder for a long time: the store does not answer, or
+// the lease stays locked.
 func (w *watched) judge(err error) error {
 	var held *HeldError
 	if err == nil || errors.As(err, &held) || !wait.IsPassing(err) {

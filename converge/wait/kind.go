@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Permanent marks err as one that waiting does not mend. It returns nil for nil.
+// Permanent marks err as one that waiting does not fix. It returns nil for nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -33,7 +33,7 @@ type passing struct{ error }
 func (p *passing) Unwrap() error { return p.error }
 func (p *passing) Passing() bool { return true }
 
-// IsPermanent reports whether waiting does not mend err: it, or any error within it,
+// IsPermanent reports whether waiting does not fix err: it, or any error within it,
 // also of joined ones, has a method Permanent that says so. Packages need not know this
 // one for that.
 func IsPermanent(err error) bool {

@@ -36,7 +36,7 @@ type Rule struct {
 }
 
 // Look says what is still missing, "" when nothing is. An error that waiting does not
-// mend ([IsPermanent]) ends the wait; any other is what is missing now, but see Strict.
+// fix ([IsPermanent]) ends the wait; any other is what is missing now, but see Strict.
 type Look func(ctx context.Context) (missing string, err error)
 
 // Error is a wait that has ended without what was waited for.

@@ -153,7 +153,7 @@ func TestAnErrorAtTheEndIsKept(t *testing.T) {
 	assert.Error(t, wait.Besides(errors.Join(context.Canceled, full)))
 }
 
-// What was seen before the wait is not looked at again at once.
+// What was seen before the wait is not checked again at once.
 func TestSeenAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -1,76 +1,58 @@
-// Command 01-attach-gpu gives a GPU to a VM that is there already.
+// Command 01-attach-gpu gives a GPU to a VM that is there already, whoever made it.
 //
-//	export PROXMOX_TOKEN_SECRET=…
-//	go run . -endpoint 10.0.0.5 -token homelab@pve!me -fingerprint 7E:14:… -vmid 110 -card 41:00
+//	export PROXMOX=10.0.0.5 PROXMOX_TOKEN=homelab@pve!me PROXMOX_TOKEN_SECRET=… PROXMOX_FINGERPRINT=7E:14:…
+//	go run . -vmid 110 -card 41:00
 //
-// A token may hand out cards only through a resource mapping: with -card one is made,
-// called as -mapping says; else it must be there. A second run changes nothing.
+// A token may hand out cards only through a resource mapping, which is made where it is
+// not there. Run again, it changes nothing.
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"log"
 	"os"
-	"os/signal"
-	"slices"
 
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 )
 
 func main() {
-	var cfg proxmox.Config
-	flag.StringVar(&cfg.Endpoint, "endpoint", "", "Proxmox host, with or without https:// and port")
-	flag.StringVar(&cfg.TokenID, "token", "", "API token ID, user@realm!name; its secret is read from PROXMOX_TOKEN_SECRET")
-	flag.StringVar(&cfg.Fingerprint, "fingerprint", "", "SHA-256 of the host's certificate; empty: the system's authorities are asked")
 	vmid := flag.Int("vmid", 0, "VMID of the VM")
-	mapping := flag.String("mapping", "gpu", "resource mapping to attach")
-	card := flag.String("card", "", "PCI address of a card on the VM's host, e.g. 41:00: the mapping is made for it")
+	card := flag.String("card", "", "PCI address of a card on the VM's host, e.g. 41:00")
+	mapping := flag.String("mapping", "gpu", "name of the resource mapping")
 	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := attach(ctx, cfg, *vmid, *mapping, *card)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "attach-gpu:", err)
-		os.Exit(1)
+	if err := attach(context.Background(), *vmid, *card, *mapping); err != nil {
+		log.Fatal(err)
 	}
 }
 
-func attach(ctx context.Context, cfg proxmox.Config, vmid int, mapping, card string) (err error) {
-	if cfg.TokenSecret, err = secret.FromEnv("PROXMOX_TOKEN_SECRET"); err != nil {
-		return err
-	}
-	pve, err := proxmox.Dial(ctx, cfg)
+func attach(ctx context.Context, vmid int, card, mapping string) error {
+	token, err := secret.FromEnv("PROXMOX_TOKEN_SECRET")
 	if err != nil {
 		return err
 	}
-	vm, err := pve.ByID(ctx, vmid) // whoever's it is
+	pve, err := proxmox.Dial(ctx, proxmox.Config{
+		Endpoint: os.Getenv("PROXMOX"), TokenID: os.Getenv("PROXMOX_TOKEN"), TokenSecret: token, Fingerprint: os.Getenv("PROXMOX_FINGERPRINT"),
+	})
 	if err != nil {
 		return err
 	}
-	if card != "" {
-		at, bad := proxmox.ParsePCIAddress(card)
-		gpus, err := pve.GPUs(ctx, vm.Host)
-		if err := cmp.Or(bad, err); err != nil {
-			return err
-		}
-		i := slices.IndexFunc(gpus, func(g proxmox.GPU) bool { return at.Whole() == g.Address.Whole() })
-		if i < 0 {
-			return fmt.Errorf("%s has no NVIDIA card at %s", vm.Host, at)
-		}
-		if err := pve.EnsureMapping(ctx, proxmox.MapGPUs(mapping, "made by attach-gpu", vm.Host, gpus[i])); err != nil {
-			return err
-		}
-	}
-	if err := pve.AttachGPU(ctx, vm, proxmox.HostPCI{Mapping: mapping, PCIe: true, ROMBar: true}); err != nil {
+	vm, err := pve.ByID(ctx, vmid)
+	if err != nil {
 		return err
 	}
-	fmt.Printf("%s has %v\n", vm, vm.GPUs)
-	if len(vm.Pending) > 0 {
-		fmt.Println("it runs: the card comes with its next start")
+	gpu, err := pve.GPU(ctx, vm.Host, card)
+	if err != nil {
+		return err
 	}
+	if err := pve.EnsureMapping(ctx, proxmox.MapGPUs(mapping, "made by attach-gpu", vm.Host, gpu)); err != nil {
+		return err
+	}
+	if err := proxmox.AttachGPU(ctx, vm, proxmox.HostPCI{Mapping: mapping, PCIe: true}); err != nil {
+		return err
+	}
+	fmt.Printf("%s has %v, from its next start: %v\n", vm, vm.GPUs, len(vm.Pending) > 0)
 	return nil
 }

@@ -76,9 +76,9 @@ func ReadBundles(fsys fs.FS, scan BundleScan) ([]BundleSource, error) {
 
 // source reads one bundle.
 func (t *lintTree) source(gitRepo string, p lintPlace) *BundleSource {
-	s := &BundleSource{Dir: p.dir, File: p.file, Name: BundleName(gitRepo, p.dir), own: p.own}
+	s := &BundleSource{Dir: p.dir, File: p.file, Name: bundleName(gitRepo, p.dir), own: p.own}
 	if rel, own := s.ownOptions(); own {
-		s.Name = BundleName(gitRepo, path.Join(p.dir, strings.TrimSuffix(rel, path.Ext(rel))))
+		s.Name = bundleName(gitRepo, path.Join(p.dir, strings.TrimSuffix(rel, path.Ext(rel))))
 	}
 	if s.File != "" {
 		f := t.files[s.File]

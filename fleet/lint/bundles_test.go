@@ -21,8 +21,8 @@ func TestBundleNameIsFleets(t *testing.T) {
 	} {
 		require.Equal(t, want, helmReleaseName(in), in)
 	}
-	require.Equal(t, "lab-apps-hub", BundleName("lab", "apps/hub"))
-	require.Equal(t, "lab", BundleName("lab", "."))
+	require.Equal(t, "lab-apps-hub", bundleName("lab", "apps/hub"))
+	require.Equal(t, "lab", bundleName("lab", "."))
 }
 
 func files(pairs ...string) fstest.MapFS {

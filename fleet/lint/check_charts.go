@@ -9,29 +9,31 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // lintHelm is the helm section of a bundle or of one of its targets.
 type lintHelm struct {
 	*v1alpha1.HelmOptions
-	node *lintNode
+	node *yamlnode.Node
 	own  bool // the bundle's
 }
 
 // helmsOf are the helm sections of a bundle, with their places. A target's lacks what
 // it takes from the bundle's (bundlereader/read.go propagateHelmChartProperties).
 func (l *linter) helmsOf(b *lintBundle) (out []lintHelm) {
-	if n := b.root.get("helm"); b.YAML.Helm != nil && n != nil {
+	if n := b.root.Get("helm"); b.YAML.Helm != nil && n != nil {
 		out = append(out, lintHelm{b.YAML.Helm, n, true})
 	}
 	for _, list := range []struct {
 		key     string
 		targets []v1alpha1.BundleTarget
 	}{{"targets", b.YAML.Targets}, {"targetCustomizations", b.YAML.TargetCustomizations}} {
-		nodes := b.root.get(list.key).list()
+		nodes := b.root.Get(list.key).List()
 		for i, n := range nodes[:min(len(nodes), len(list.targets))] {
-			if list.targets[i].Helm != nil && n.get("helm") != nil {
-				out = append(out, lintHelm{list.targets[i].Helm, n.get("helm"), false})
+			if list.targets[i].Helm != nil && n.Get("helm") != nil {
+				out = append(out, lintHelm{list.targets[i].Helm, n.Get("helm"), false})
 			}
 		}
 	}
@@ -45,17 +47,17 @@ func (l *linter) checkCharts() {
 			l.chartPin(b, h)
 			l.helmWaits(b, h)
 		}
-		l.leftOut(b)
+		l.checkNotDeployed(b)
 	}
 }
 
 // chartSource: where the chart comes from (bundlereader/resources.go addRemoteCharts,
 // source.go parseSource, charturl.go ChartURL).
 func (l *linter) chartSource(b *lintBundle, h lintHelm) {
-	at := h.node.get("chart").pos()
+	at := h.node.Get("chart").Place()
 	switch oci := strings.HasPrefix(h.Repo, "oci://"); {
 	case oci && h.Chart != "":
-		l.in("oci-chart", b, at, "helm.chart %q is not looked at: an oci:// repo is the whole name of the chart", h.Chart)
+		l.in("oci-chart", b, at, "helm.chart %q is ignored: an oci:// repo is the whole name of the chart", h.Chart)
 		return
 	case strings.HasPrefix(h.Chart, "oci://"):
 		l.in("oci-in-chart", b, at, "oci:// in helm.chart is on its way out")
@@ -63,7 +65,7 @@ func (l *linter) chartSource(b *lintBundle, h lintHelm) {
 	case oci:
 		return
 	case h.Repo != "" && h.Chart == "":
-		l.in("chart-missing", b, h.node.get("repo").pos(), "helm.repo without helm.chart: which chart of %s?", h.Repo)
+		l.in("chart-missing", b, h.node.Get("repo").Place(), "helm.repo without helm.chart: which chart of %s?", h.Repo)
 		return
 	case h.Repo != "" || h.Chart == "" || isChartURL(h.Chart):
 		return
@@ -87,23 +89,23 @@ func isChartURL(chart string) bool { return lintHostFirst.MatchString(chart) }
 
 // chartPin: a chart that floats is another one tomorrow.
 func (l *linter) chartPin(b *lintBundle, h lintHelm) {
-	version := h.node.get("version")
+	version := h.node.Get("version")
 	switch {
 	case h.Repo == "" && !strings.HasPrefix(h.Chart, "oci://"):
 		if h.Version == "" || !h.own || b.remote && h.Chart != "" {
 			return // a URL names its version
 		}
-		l.in("vendored-version", b, version.pos(), "helm.version %s has no effect: the chart is in the repository", h.Version)
+		l.in("vendored-version", b, version.Place(), "helm.version %s has no effect: the chart is in the repository", h.Version)
 	case !h.own && h.Version == "":
 	case h.Version == "":
-		l.in("chart-unpinned", b, h.node.key("repo"), "helm.version is not said: Fleet takes the newest whenever it looks")
+		l.in("chart-unpinned", b, h.node.Key("repo"), "helm.version is not said: Fleet takes the newest whenever it looks")
 	default:
 		if _, err := semver.StrictNewVersion(strings.TrimPrefix(h.Version, "v")); err != nil {
-			l.in("chart-unpinned", b, version.pos(), "helm.version %q is a range: Fleet takes the newest that fits whenever it looks", h.Version)
+			l.in("chart-unpinned", b, version.Place(), "helm.version %q is a range: Fleet takes the newest that fits whenever it looks", h.Version)
 		}
 	}
 	if u, err := url.Parse(h.Repo); h.Repo != "" && (err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme) || u.Host == "") {
-		l.in("chart-missing", b, h.node.get("repo").pos(), "helm.repo %q is no URL of http, https or oci", h.Repo)
+		l.in("chart-missing", b, h.node.Get("repo").Place(), "helm.repo %q is no URL of http, https or oci", h.Repo)
 	}
 }
 
@@ -114,14 +116,14 @@ func (l *linter) helmWaits(b *lintBundle, h lintHelm) {
 		return
 	}
 	for _, key := range []string{"waitForJobs", "atomic"} {
-		if n := h.node.get(key); n.str() == "true" {
-			l.in("wait-without-timeout", b, n.at, "%s does nothing without timeoutSeconds", key)
+		if n := h.node.Get(key); n.Str() == "true" {
+			l.in("wait-without-timeout", b, n.At, "%s does nothing without timeoutSeconds", key)
 		}
 	}
 	if h.own && b.chart != "" {
 		for _, f := range b.files {
 			if strings.HasPrefix(f.name, path.Join(b.chart, "templates")+"/") && lintHookLine.Match(f.data) {
-				l.in("hook-timeout", b, h.node.at, "the chart has hooks (%s), and each has 30 s without timeoutSeconds", strings.TrimPrefix(f.name, b.prefix()))
+				l.in("hook-timeout", b, h.node.At, "the chart has hooks (%s), and each has 30 s without timeoutSeconds", strings.TrimPrefix(f.name, b.prefix()))
 				return
 			}
 		}
@@ -130,16 +132,16 @@ func (l *linter) helmWaits(b *lintBundle, h lintHelm) {
 
 var lintHookLine = regexp.MustCompile(`(?m)^\s*["']?helm\.sh/hook["']?:\s*["']?(pre|post)-`)
 
-// leftOut: a bundle with a chart deploys the chart only; a bundle of manifests leaves
+// checkNotDeployed: a bundle with a chart deploys the chart only; a bundle of manifests leaves
 // out folders with a Chart.yaml (helmdeployer/render/helm.go toChart, manifests).
-func (l *linter) leftOut(b *lintBundle) {
+func (l *linter) checkNotDeployed(b *lintBundle) {
 	if b.kustomize {
 		return
 	}
 	if b.raw() {
 		for _, f := range b.files {
 			if dir := path.Dir(f.name); path.Base(f.name) == "Chart.yaml" && dir != b.Dir && !l.inNested(b, dir) {
-				l.add("chart-not-deployed", f.name, lintPos{}, "no helm.chart of %s names this chart: Fleet leaves its folder out", b.where())
+				l.add("chart-not-deployed", f.name, yamlnode.Pos{}, "no helm.chart of %s names this chart: Fleet leaves its folder out", b.where())
 			}
 		}
 		return

@@ -9,9 +9,11 @@ import (
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// checkSyntax: one manifest that is no YAML stops its bundle, and with it the GitRepo.
+// checkSyntax: one manifest that is not YAML stops its bundle, and with it the GitRepo.
 func (l *linter) checkSyntax() {
 	said := map[string]bool{}
 	for _, b := range l.bundles {
@@ -42,7 +44,7 @@ func (l *linter) checkUnread() {
 	}
 }
 
-// syntax is the first document of a file that is no YAML, or nil.
+// syntax is the first document of a file that is not YAML, or nil.
 func (f *lintFile) syntax() *lintSyntax {
 	for i := range f.bad {
 		if !f.bad[i].unread {
@@ -87,10 +89,10 @@ func (l *linter) checkFleetYAMLs() {
 			continue
 		}
 		if len(b.file.docs) > 1 {
-			l.in("second-document", b, lintPos{b.file.docs[1].line, 1}, "Fleet reads only what is above this line")
+			l.in("second-document", b, yamlnode.Pos{Line: b.file.docs[1].line, Col: 1}, "Fleet reads only what is above this line")
 		}
 		if second := path.Join(b.Dir, "fleet.yml"); path.Base(b.File) == "fleet.yaml" && l.tree.files[second] != nil {
-			l.add("two-fleet-yamls", second, lintPos{}, "Fleet reads fleet.yaml beside it, and not this file")
+			l.add("two-fleet-yamls", second, yamlnode.Pos{}, "Fleet reads fleet.yaml beside it, and not this file")
 		}
 		walk := &lintWalk{loose: true}
 		walk.walk(b.root, schema, "", true)
@@ -100,10 +102,10 @@ func (l *linter) checkFleetYAMLs() {
 			l.misfit(b.File, m, "fleet.yaml")
 		}
 		if b.Err != nil && !typed && strings.HasPrefix(b.Err.Error(), "reading fleet.yaml: ") && b.file.syntax() == nil {
-			l.in("wrong-type", b, b.root.at, "Fleet cannot read it: %s", strings.TrimPrefix(b.Err.Error(), "reading fleet.yaml: "))
+			l.in("wrong-type", b, b.root.At, "Fleet cannot read it: %s", strings.TrimPrefix(b.Err.Error(), "reading fleet.yaml: "))
 		}
 		if len(b.YAML.ImageScans) > 0 {
-			l.in("images-off", b, b.root.key("imageScans"), "Fleet refuses imageScans unless its chart's imagescan.enabled is true")
+			l.in("images-off", b, b.root.Key("imageScans"), "Fleet refuses imageScans unless its chart's imagescan.enabled is true")
 		}
 		l.duplicateKeys(b.File, b.root)
 		l.inertKeys(b)
@@ -131,25 +133,25 @@ func (l *linter) misfit(file string, m lintMisfit, of string) {
 	case misfitCase:
 		l.cure("key-case", file, m.at, fmt.Sprintf("write %s", m.near), "the key %q%s is written %q", m.name, where, m.near)
 	case misfitType:
-		if m.want.kind == lintText && m.kind < lintText {
-			l.cure("wrong-type", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.text), "%s is %s and must be text", m.path, m.kind)
+		if m.want.kind == yamlnode.Text && m.kind < yamlnode.Text {
+			l.cure("wrong-type", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.Text), "%s is %s and must be text", m.path, m.kind)
 			return
 		}
 		l.add("wrong-type", file, m.at, "%s is %s and must be %s", m.path, m.kind, m.want.kind)
 	case misfitLossy:
-		l.cure("lossy-text", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.text), "%s is text, and without quotes YAML makes %q of %s", m.path, lossyAs(m.have.text), m.have.text)
+		l.cure("lossy-text", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.Text), "%s is text, and without quotes YAML makes %q of %s", m.path, lossyAs(m.have.Text), m.have.Text)
 	}
 }
 
 // duplicateKeys finds keys that are in one mapping twice, at any depth.
-func (l *linter) duplicateKeys(file string, n *lintNode) {
-	for _, f := range n.twice {
-		l.add("duplicate-key", file, f.at, "the key %q comes again in line %d, and that one wins", f.name, n.key(f.name).line)
+func (l *linter) duplicateKeys(file string, n *yamlnode.Node) {
+	for _, f := range n.Twice {
+		l.add("duplicate-key", file, f.At, "the key %q comes again in line %d, and that one wins", f.Name, n.Key(f.Name).Line)
 	}
-	for _, f := range n.fields {
-		l.duplicateKeys(file, f.value)
+	for _, f := range n.Fields {
+		l.duplicateKeys(file, f.Value)
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		l.duplicateKeys(file, item)
 	}
 }
@@ -176,48 +178,41 @@ var inertTarget = map[string]bool{
 var inertTargetHelm = map[string]bool{"maxHistory": true, "skipSchemaValidation": true, "disableDependencyUpdate": true}
 
 func (l *linter) inertKeys(b *lintBundle) {
-	for _, f := range b.root.fields {
-		if why, ok := inert[f.name]; ok {
-			l.in("inert-key", b, f.at, "%s has no place in a fleet.yaml: %s", f.name, why)
+	for _, f := range b.root.Fields {
+		if why, ok := inert[f.Name]; ok {
+			l.in("inert-key", b, f.At, "%s has no place in a fleet.yaml: %s", f.Name, why)
 		}
 	}
 	for _, t := range l.targets(b) {
-		for _, f := range t.node.fields {
-			if inertTarget[f.name] {
-				l.in("inert-target-key", b, f.at, "%s in a target is dropped: Fleet's merge does not know it", f.name)
+		for _, f := range t.node.Fields {
+			if inertTarget[f.Name] {
+				l.in("inert-target-key", b, f.At, "%s in a target is dropped: Fleet's merge does not know it", f.Name)
 			}
-			if f.name == "namespaceLabels" || f.name == "namespaceAnnotations" {
-				l.in("target-namespace-labels", b, f.at, "%s of one target goes to the namespace in every cluster, matched by the target or not", f.name)
+			if f.Name == "namespaceLabels" || f.Name == "namespaceAnnotations" {
+				l.in("target-namespace-labels", b, f.At, "%s of one target goes to the namespace in every cluster, matched by the target or not", f.Name)
 			}
 		}
-		for _, f := range t.node.get("helm").fieldsOf() {
-			if inertTargetHelm[f.name] {
-				l.in("inert-target-key", b, f.at, "helm.%s in a target is dropped: Fleet's merge does not know it", f.name)
+		for _, f := range t.node.Get("helm").Entries() {
+			if inertTargetHelm[f.Name] {
+				l.in("inert-target-key", b, f.At, "helm.%s in a target is dropped: Fleet's merge does not know it", f.Name)
 			}
 		}
 		for _, key := range []string{"defaultNamespace", "namespace", "serviceAccount"} {
-			if n := t.node.get(key); n.str() == "-" {
-				l.in("dash-clears-nothing", b, n.at, `%s: "-" does not take the value away: Fleet uses "-" itself`, key)
+			if n := t.node.Get(key); n.Str() == "-" {
+				l.in("dash-clears-nothing", b, n.At, `%s: "-" does not take the value away: Fleet uses "-" itself`, key)
 			}
 		}
 	}
-}
-
-func (n *lintNode) fieldsOf() []lintField {
-	if n == nil {
-		return nil
-	}
-	return n.fields
 }
 
 // labels of a bundle become labels of an object: Kubernetes refuses bad ones.
 func (l *linter) labels(b *lintBundle) {
-	for _, f := range b.root.get("labels").fieldsOf() {
-		if len(validation.IsQualifiedName(f.name)) > 0 {
-			l.in("bad-label", b, f.at, "%q cannot be the name of a label", f.name)
+	for _, f := range b.root.Get("labels").Entries() {
+		if len(validation.IsQualifiedName(f.Name)) > 0 {
+			l.in("bad-label", b, f.At, "%q cannot be the name of a label", f.Name)
 		}
-		if f.value.kind == lintText && len(validation.IsValidLabelValue(f.value.text)) > 0 {
-			l.in("bad-label", b, f.value.at, "%q cannot be the value of a label", f.value.text)
+		if f.Value.Kind == yamlnode.Text && len(validation.IsValidLabelValue(f.Value.Text)) > 0 {
+			l.in("bad-label", b, f.Value.At, "%q cannot be the value of a label", f.Value.Text)
 		}
 	}
 }
@@ -229,7 +224,7 @@ func (l *linter) checkIgnoreFiles() {
 			continue
 		}
 		for _, p := range readIgnore(l.tree.files[name].data) {
-			at := lintPos{p.line, 1}
+			at := yamlnode.Pos{Line: p.line, Col: 1}
 			folder := strings.HasSuffix(p.text, "/*") && !strings.Contains(strings.TrimSuffix(p.text, "/*"), "/")
 			_, err := path.Match(p.text, "")
 			switch {
@@ -247,11 +242,11 @@ func (l *linter) checkIgnoreFiles() {
 // lintTarget is an entry of targets, targetCustomizations or overrideTargets.
 type lintTarget struct {
 	key  string
-	node *lintNode
+	node *yamlnode.Node
 }
 
 func (t lintTarget) name() string {
-	if n := t.node.get("name").str(); n != "" {
+	if n := t.node.Get("name").Str(); n != "" {
 		return t.key + " " + n
 	}
 	return "this entry of " + t.key
@@ -260,7 +255,7 @@ func (t lintTarget) name() string {
 // targets are the customizations of a bundle, in the order in which Fleet tries them.
 func (l *linter) targets(b *lintBundle) (out []lintTarget) {
 	for _, key := range []string{"targets", "targetCustomizations"} {
-		for _, n := range b.root.get(key).list() {
+		for _, n := range b.root.Get(key).List() {
 			out = append(out, lintTarget{key, n})
 		}
 	}

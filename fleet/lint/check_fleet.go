@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // fleetTypes are Fleet's own kinds.
@@ -47,13 +49,13 @@ func (l *linter) checkFleetObjects() {
 			l.gitRepo(o)
 		case "GitRepoRestriction":
 			restrictions = append(restrictions, o)
-			for _, n := range o.node.get("allowedRepoPatterns").list() {
+			for _, n := range o.node.Get("allowedRepoPatterns").List() {
 				l.regex(o, n)
 			}
 		case "HelmOp":
 			l.helmOp(o)
 		case "ClusterGroup":
-			l.selector(o.file.name, o.node.get("spec", "selector"))
+			l.selector(o.file.name, o.node.Get("spec", "selector"))
 		}
 		for _, key := range []string{"pollingInterval", "imageScanInterval", "interval", "duration"} {
 			l.interval(o, key)
@@ -68,50 +70,50 @@ func (l *linter) checkFleetObjects() {
 var goDuration = regexp.MustCompile(`^(0|([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$`)
 
 func (l *linter) interval(o *lintObject, key string) {
-	n := o.node.get("spec", key)
-	if !n.set() || n.kind >= lintMap {
+	n := o.node.Get("spec", key)
+	if !n.Set() || n.Kind >= yamlnode.Map {
 		return
 	}
-	switch d, err := time.ParseDuration(n.text); {
-	case !goDuration.MatchString(n.text) || err != nil || n.kind != lintText && n.text != "0":
-		l.add("interval", o.file.name, n.at, "%s: %s %q is no time: write 15s, 5m, 2h (no days, no bare numbers)", o, key, n.text)
+	switch d, err := time.ParseDuration(n.Text); {
+	case !goDuration.MatchString(n.Text) || err != nil || n.Kind != yamlnode.Text && n.Text != "0":
+		l.add("interval", o.file.name, n.At, "%s: %s %q is no time: write 15s, 5m, 2h (no days, no bare numbers)", o, key, n.Text)
 	case key == "pollingInterval" && d > 0 && d < 5*time.Second:
-		l.add("interval", o.file.name, n.at, "%s: %s %s asks the Git server all the time", o, key, n.text)
+		l.add("interval", o.file.name, n.At, "%s: %s %s asks the Git server all the time", o, key, n.Text)
 	}
 }
 
-func (l *linter) regex(o *lintObject, n *lintNode) {
-	if _, err := regexp.Compile(n.str()); err != nil {
-		l.add("regex", o.file.name, n.pos(), "%s: %v", o, err)
+func (l *linter) regex(o *lintObject, n *yamlnode.Node) {
+	if _, err := regexp.Compile(n.Str()); err != nil {
+		l.add("regex", o.file.name, n.Place(), "%s: %v", o, err)
 	}
 }
 
 func (l *linter) gitRepo(o *lintObject) {
-	spec, file := o.node.get("spec"), o.file.name
-	if spec.get("repo").str() == "" {
+	spec, file := o.node.Get("spec"), o.file.name
+	if spec.Get("repo").Str() == "" {
 		l.add("gitrepo-no-repo", file, o.doc, "%s has no spec.repo", o)
 	}
-	if n := spec.get("helmRepoURLRegex"); n.str() != "" {
+	if n := spec.Get("helmRepoURLRegex"); n.Str() != "" {
 		l.regex(o, n)
 	}
 	for _, key := range []string{"helmSecretName", "helmSecretNameForPaths"} {
-		if n := spec.get(key); key == "helmSecretName" && n.str() != "" && spec.get("helmRepoURLRegex").str() == "" {
-			l.add("gitrepo-helm-secret", file, n.at, "%s: without helmRepoURLRegex the credentials of %s go to no chart repository", o, key)
+		if n := spec.Get(key); key == "helmSecretName" && n.Str() != "" && spec.Get("helmRepoURLRegex").Str() == "" {
+			l.add("gitrepo-helm-secret", file, n.At, "%s: without helmRepoURLRegex the credentials of %s go to no chart repository", o, key)
 		}
 	}
-	if n := spec.get("helmSecretName"); n.str() != "" && spec.get("helmSecretNameForPaths").str() != "" {
-		l.add("gitrepo-two-helm-secrets", file, n.at, "%s: helmSecretName is not looked at beside helmSecretNameForPaths", o)
+	if n := spec.Get("helmSecretName"); n.Str() != "" && spec.Get("helmSecretNameForPaths").Str() != "" {
+		l.add("gitrepo-two-helm-secrets", file, n.At, "%s: helmSecretName is ignored beside helmSecretNameForPaths", o)
 	}
-	if n := spec.get("paths"); len(n.list()) > 0 && len(spec.get("bundles").list()) > 0 {
-		l.add("gitrepo-paths-and-bundles", file, n.at, "%s: paths are not looked at beside bundles", o)
+	if n := spec.Get("paths"); len(n.List()) > 0 && len(spec.Get("bundles").List()) > 0 {
+		l.add("gitrepo-paths-and-bundles", file, n.At, "%s: paths are ignored beside bundles", o)
 	}
-	for _, n := range spec.get("paths").list() {
-		if globNothing(strings.TrimLeft(n.str(), "/")) {
-			l.add("gitrepo-path", file, n.at, "%s: the path %q names nothing", o, n.str())
+	for _, n := range spec.Get("paths").List() {
+		if globNothing(strings.TrimLeft(n.Str(), "/")) {
+			l.add("gitrepo-path", file, n.At, "%s: the path %q names nothing", o, n.Str())
 		}
 	}
-	if n := spec.get("branch"); n.str() != "" && spec.get("revision").str() != "" {
-		l.add("gitrepo-revision", file, n.at, "%s: branch is not followed beside revision", o)
+	if n := spec.Get("branch"); n.Str() != "" && spec.Get("revision").Str() != "" {
+		l.add("gitrepo-revision", file, n.At, "%s: branch is not followed beside revision", o)
 	}
 	l.gitTargets(o, spec)
 }
@@ -119,21 +121,21 @@ func (l *linter) gitRepo(o *lintObject) {
 // gitTargets: clusters are looked for in the GitRepo's own namespace, and where there
 // are no targets in the group "default", which Fleet makes in fleet-local only
 // (gitops/reconciler/targetsyaml.go, agentmanagement/controllers/bootstrap).
-func (l *linter) gitTargets(o *lintObject, spec *lintNode) {
+func (l *linter) gitTargets(o *lintObject, spec *yamlnode.Node) {
 	var targets []lintTarget
-	for _, n := range spec.get("targets").list() {
+	for _, n := range spec.Get("targets").List() {
 		targets = append(targets, lintTarget{"targets", n})
 	}
 	l.targetList(o.file.name, targets, false)
 	switch ns := o.namespace; {
 	case ns == "default", ns == "cattle-fleet-system", ns == "cattle-system", ns == "kube-system", ns == "cattle-fleet-local-system":
-		l.add("gitrepo-namespace", o.file.name, o.node.get("metadata", "namespace").pos(), "%s: there are no clusters in the namespace %s", o, ns)
+		l.add("gitrepo-namespace", o.file.name, o.node.Get("metadata", "namespace").Place(), "%s: there are no clusters in the namespace %s", o, ns)
 	case ns != "" && ns != "fleet-local" && len(targets) == 0:
 		l.add("gitrepo-no-targets", o.file.name, o.doc, "%s has no targets, which means the cluster group \"default\": Fleet makes that in fleet-local only", o)
 	case ns == "fleet-local":
 		for _, t := range targets {
-			if n := t.node.get("clusterName"); n.str() != "" && n.str() != "local" {
-				l.add("gitrepo-namespace", o.file.name, n.at, "%s: in fleet-local there is one cluster, and it is called local", o)
+			if n := t.node.Get("clusterName"); n.Str() != "" && n.Str() != "local" {
+				l.add("gitrepo-namespace", o.file.name, n.At, "%s: in fleet-local there is one cluster, and it is called local", o)
 			}
 		}
 	}
@@ -145,40 +147,40 @@ func (l *linter) restricted(repo *lintObject, restrictions []*lintObject) {
 	for _, r := range restrictions {
 		if r.namespace == repo.namespace {
 			for _, key := range []string{"allowedTargetNamespaces", "allowedServiceAccounts", "allowedRepoPatterns", "allowedClientSecretNames"} {
-				for _, n := range r.node.get(key).list() {
-					allowed[key] = append(allowed[key], n.str())
+				for _, n := range r.node.Get(key).List() {
+					allowed[key] = append(allowed[key], n.Str())
 				}
 			}
 		}
 	}
-	spec := repo.node.get("spec")
+	spec := repo.node.Get("spec")
 	check := func(key, list string, must bool, match func(string) bool) {
-		n := spec.get(key)
-		if len(allowed[list]) == 0 || n.str() == "" && !must || slices.ContainsFunc(allowed[list], match) {
+		n := spec.Get(key)
+		if len(allowed[list]) == 0 || n.Str() == "" && !must || slices.ContainsFunc(allowed[list], match) {
 			return
 		}
-		at := n.pos()
+		at := n.Place()
 		if n == nil {
 			at = repo.doc
 		}
-		l.add("gitrepo-restricted", repo.file.name, at, "%s: %s %q is not among %s of the GitRepoRestriction: %s", repo, key, n.str(), list, strings.Join(allowed[list], ", "))
+		l.add("gitrepo-restricted", repo.file.name, at, "%s: %s %q is not among %s of the GitRepoRestriction: %s", repo, key, n.Str(), list, strings.Join(allowed[list], ", "))
 	}
-	check("targetNamespace", "allowedTargetNamespaces", true, func(s string) bool { return s == spec.get("targetNamespace").str() })
-	check("serviceAccount", "allowedServiceAccounts", false, func(s string) bool { return s == spec.get("serviceAccount").str() })
-	check("clientSecretName", "allowedClientSecretNames", false, func(s string) bool { return s == spec.get("clientSecretName").str() })
+	check("targetNamespace", "allowedTargetNamespaces", true, func(s string) bool { return s == spec.Get("targetNamespace").Str() })
+	check("serviceAccount", "allowedServiceAccounts", false, func(s string) bool { return s == spec.Get("serviceAccount").Str() })
+	check("clientSecretName", "allowedClientSecretNames", false, func(s string) bool { return s == spec.Get("clientSecretName").Str() })
 	check("repo", "allowedRepoPatterns", true, func(s string) bool {
 		re, err := regexp.Compile(s)
-		return err != nil || re.MatchString(spec.get("repo").str())
+		return err != nil || re.MatchString(spec.Get("repo").Str())
 	})
 }
 
 // helmOp: helmops/reconciler/helmop_controller.go validate.
 func (l *linter) helmOp(o *lintObject) {
-	h := o.node.get("spec", "helm")
-	repo, ref, version := h.get("repo").str(), h.get("chart").str(), h.get("version").str()
-	say := func(what string) { l.add("helmop-chart", o.file.name, h.pos(), "%s: %s", o, what) }
+	h := o.node.Get("spec", "helm")
+	repo, ref, version := h.Get("repo").Str(), h.Get("chart").Str(), h.Get("version").Str()
+	say := func(what string) { l.add("helmop-chart", o.file.name, h.Place(), "%s: %s", o, what) }
 	switch {
-	case !h.set():
+	case !h.Set():
 		l.add("helmop-chart", o.file.name, o.doc, "%s has no spec.helm", o)
 	case strings.HasSuffix(strings.ToLower(ref), ".tgz"):
 		if repo != "" || version != "" {

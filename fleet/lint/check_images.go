@@ -2,6 +2,8 @@ package lint
 
 import (
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // checkImages: an image without a tag, or with one that moves, is another tomorrow.
@@ -17,26 +19,26 @@ func (l *linter) checkImages() {
 }
 
 // podSpec is where an object's containers are.
-func podSpec(o *lintObject) *lintNode {
+func podSpec(o *lintObject) *yamlnode.Node {
 	switch o.kind {
 	case "Pod":
-		return o.node.get("spec")
+		return o.node.Get("spec")
 	case "CronJob":
-		return o.node.get("spec", "jobTemplate", "spec", "template", "spec")
+		return o.node.Get("spec", "jobTemplate", "spec", "template", "spec")
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "ReplicationController":
-		return o.node.get("spec", "template", "spec")
+		return o.node.Get("spec", "template", "spec")
 	}
 	return nil
 }
 
-func (l *linter) images(o *lintObject, spec *lintNode) {
+func (l *linter) images(o *lintObject, spec *yamlnode.Node) {
 	for _, key := range []string{"initContainers", "containers"} {
-		for _, c := range spec.get(key).list() {
-			n := c.get("image")
-			switch why := floats(n.str()); {
-			case n.str() == "" || why == "":
+		for _, c := range spec.Get(key).List() {
+			n := c.Get("image")
+			switch why := floats(n.Str()); {
+			case n.Str() == "" || why == "":
 			default:
-				l.add("image-unpinned", o.file.name, n.at, "%s: image %s %s", o, n.str(), why)
+				l.add("image-unpinned", o.file.name, n.At, "%s: image %s %s", o, n.Str(), why)
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // checkLayout judges folders: bundles in bundles, without content, too big.
@@ -17,10 +19,10 @@ func (l *linter) checkLayout() {
 		l.nested(b)
 		l.symlinks(b)
 		if len(b.files) == 0 && b.Err == nil && !l.tree.remoteChart(b.BundleSource) {
-			l.in("empty-bundle", b, lintPos{}, "there is nothing to deploy in %s: Fleet passes it over", b.Dir)
+			l.in("empty-bundle", b, yamlnode.Pos{}, "there is nothing to deploy in %s: Fleet passes it over", b.Dir)
 		}
 		if size := l.stored(b); size > maxStored {
-			l.in("bundle-size", b, lintPos{}, "the bundle's files are %d KiB when packed, and an object of the cluster takes %d", size>>10, maxStored>>10)
+			l.in("bundle-size", b, yamlnode.Pos{}, "the bundle's files are %d KiB when packed, and an object of the cluster takes %d", size>>10, maxStored>>10)
 		}
 	}
 }
@@ -34,7 +36,7 @@ func (l *linter) nested(b *lintBundle) {
 		}
 	}
 	if len(inner) > 0 {
-		l.in("nested-bundle", b, lintPos{1, 1}, "%s lie inside this bundle's folder: what is in them is stored in this bundle too, and where its own chart or kustomization is used, may be deployed by it", strings.Join(inner, ", "))
+		l.in("nested-bundle", b, yamlnode.Pos{Line: 1, Col: 1}, "%s lie inside this bundle's folder: what is in them is stored in this bundle too, and where its own chart or kustomization is used, may be deployed by it", strings.Join(inner, ", "))
 	}
 }
 
@@ -46,7 +48,7 @@ func (l *linter) symlinks(b *lintBundle) {
 		}
 		to := path.Join(path.Dir(f.name), f.link)
 		if path.IsAbs(f.link) || to != b.Dir && !strings.HasPrefix(to, b.prefix()) || strings.HasPrefix(to, "../") {
-			l.add("symlink-outside", f.name, lintPos{}, "the link leads to %s, outside the bundle's folder", f.link)
+			l.add("symlink-outside", f.name, yamlnode.Pos{}, "the link leads to %s, outside the bundle's folder", f.link)
 		}
 	}
 }
@@ -89,12 +91,12 @@ func (l *linter) checkKustomize() {
 			if l.tree.files[path.Join(dir, "kustomization.yaml")] != nil {
 				continue
 			}
-			if k.at != (lintPos{}) && dir != b.Dir { // "." says nothing
+			if k.at != (yamlnode.Pos{}) && dir != b.Dir { // "." says nothing
 				l.in("kustomize-dir", b, k.at, "%s has no kustomization.yaml: nothing is kustomized, and nobody says so", dir)
 			}
 			for _, other := range []string{"kustomization.yml", "Kustomization"} {
 				if name := path.Join(dir, other); l.tree.files[name] != nil && !l.ignoredIn(b, name) {
-					l.add("kustomization-name", name, lintPos{}, "Fleet looks for kustomization.yaml only: this one is not used")
+					l.add("kustomization-name", name, yamlnode.Pos{}, "Fleet looks for kustomization.yaml only: this one is not used")
 				}
 			}
 		}
@@ -114,21 +116,21 @@ func (l *linter) ignoredIn(b *lintBundle, name string) bool {
 // kustomization judges the paths in a kustomization.yaml.
 func (l *linter) kustomization(b *lintBundle, f *lintFile) {
 	for _, d := range f.docs {
-		var refs []*lintNode
+		var refs []*yamlnode.Node
 		for _, key := range []string{"resources", "bases", "components", "crds", "patchesStrategicMerge", "configurations"} {
-			refs = append(refs, d.root.get(key).list()...)
+			refs = append(refs, d.root.Get(key).List()...)
 		}
 		for _, key := range []string{"patches", "patchesJson6902", "replacements"} {
-			for _, p := range d.root.get(key).list() {
-				refs = append(refs, p.get("path"))
+			for _, p := range d.root.Get(key).List() {
+				refs = append(refs, p.Get("path"))
 			}
 		}
 		for _, key := range []string{"configMapGenerator", "secretGenerator"} {
-			for _, g := range d.root.get(key).list() {
-				for _, from := range append(g.get("files").list(), g.get("envs").list()...) {
+			for _, g := range d.root.Get(key).List() {
+				for _, from := range append(g.Get("files").List(), g.Get("envs").List()...) {
 					plain := *from
-					if _, name, ok := strings.Cut(from.text, "="); ok {
-						plain.text = name
+					if _, name, ok := strings.Cut(from.Text, "="); ok {
+						plain.Text = name
 					}
 					refs = append(refs, &plain)
 				}
@@ -140,8 +142,8 @@ func (l *linter) kustomization(b *lintBundle, f *lintFile) {
 	}
 }
 
-func (l *linter) kustomizePath(b *lintBundle, f *lintFile, n *lintNode) {
-	ref := n.str()
+func (l *linter) kustomizePath(b *lintBundle, f *lintFile, n *yamlnode.Node) {
+	ref := n.Str()
 	// Inline patches and remote bases (which Fleet's in-memory files allow too).
 	if ref == "" || strings.ContainsAny(ref, "\n:?") || strings.HasPrefix(ref, "github.com/") || ref == "fleet-manifests.yaml" {
 		return
@@ -149,26 +151,26 @@ func (l *linter) kustomizePath(b *lintBundle, f *lintFile, n *lintNode) {
 	to := path.Join(path.Dir(f.name), ref)
 	switch {
 	case b.Dir != "." && to != b.Dir && !strings.HasPrefix(to, b.prefix()) || strings.HasPrefix(to, "../"):
-		l.add("kustomize-path", f.name, n.at, "%s leaves the bundle's folder, and only what is in it goes to the cluster", ref)
+		l.add("kustomize-path", f.name, n.At, "%s leaves the bundle's folder, and only what is in it goes to the cluster", ref)
 		if l.tree.exists(to) && !l.together() { // GitRepo.spec.bundles may have a folder above for the bundle's
 			l.found[len(l.found)-1].Severity = Warning
 		}
 	case !l.tree.exists(to):
-		l.add("kustomize-path", f.name, n.at, "there is no %s", to)
+		l.add("kustomize-path", f.name, n.At, "there is no %s", to)
 	}
 }
 
 // checkOverlays: overlays of plain manifests (helmdeployer/render/patch/patch.go).
 func (l *linter) checkOverlays() {
 	for _, b := range l.bundles {
-		for _, holder := range append([]*lintNode{b.root}, nodesOf(l.targets(b))...) {
-			for _, n := range holder.get("yaml", "overlays").list() {
-				dir := path.Join(b.Dir, "overlays", n.str())
+		for _, holder := range append([]*yamlnode.Node{b.root}, nodesOf(l.targets(b))...) {
+			for _, n := range holder.Get("yaml", "overlays").List() {
+				dir := path.Join(b.Dir, "overlays", n.Str())
 				switch {
 				case !b.raw():
-					l.in("overlay-ignored", b, n.at, "overlay %s has no effect: the bundle is a chart or a kustomization", n.str())
+					l.in("overlay-ignored", b, n.At, "overlay %s has no effect: the bundle is a chart or a kustomization", n.Str())
 				case !l.tree.isDir(dir):
-					l.in("overlay-missing", b, n.at, "there is no folder %s: Fleet passes it over", dir)
+					l.in("overlay-missing", b, n.At, "there is no folder %s: Fleet passes it over", dir)
 				default:
 					l.overlay(b, dir)
 				}
@@ -177,7 +179,7 @@ func (l *linter) checkOverlays() {
 	}
 }
 
-func nodesOf(targets []lintTarget) (out []*lintNode) {
+func nodesOf(targets []lintTarget) (out []*yamlnode.Node) {
 	for _, t := range targets {
 		out = append(out, t.node)
 	}
@@ -193,14 +195,14 @@ func (l *linter) overlay(b *lintBundle, dir string) {
 		}
 		base := path.Join(b.Dir, path.Dir(rel), strings.Replace(path.Base(rel), "_patch.", ".", 1))
 		if l.tree.files[base] == nil {
-			l.add("overlay-patch", f.name, lintPos{}, "there is no %s to patch: Fleet refuses the bundle", base)
+			l.add("overlay-patch", f.name, yamlnode.Pos{}, "there is no %s to patch: Fleet refuses the bundle", base)
 		}
 	}
 }
 
 // asData decodes a node into a Go value by way of JSON.
-func asData(n *lintNode, into any) error {
-	data, err := json.Marshal(n.data())
+func asData(n *yamlnode.Node, into any) error {
+	data, err := json.Marshal(dataOf(n))
 	if err != nil {
 		return err
 	}

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/fleet/internal/reserved"
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/cps-gpu/homelab/fleet/internal/reserved"
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // checkNames judges names of bundles and of their releases.
@@ -21,13 +23,13 @@ func (l *linter) checkNames() {
 	for _, b := range l.bundles {
 		l.ownName(b)
 		if first := byName[b.Name]; first != nil {
-			l.in("duplicate-bundle-name", b, b.root.key("name"), "the bundle of %s is called %s too: the one that is written last replaces the other", first.Dir, b.Name)
+			l.in("duplicate-bundle-name", b, b.root.Key("name"), "the bundle of %s is called %s too: the one that is written last replaces the other", first.Dir, b.Name)
 		} else {
 			byName[b.Name] = b
 		}
-		at := b.root.get("helm", "releaseName").pos()
-		if at == (lintPos{}) {
-			at = b.root.key("name")
+		at := b.root.Get("helm", "releaseName").Place()
+		if at == (yamlnode.Pos{}) {
+			at = b.root.Key("name")
 		}
 		l.releaseName(b, at)
 		// A bundle without a namespace goes to "default" (helmdeployer/deployer.go getOpts).
@@ -50,7 +52,7 @@ func (l *linter) together() bool {
 }
 
 func (l *linter) ownName(b *lintBundle) {
-	name, at := b.YAML.Name, b.root.get("name").pos()
+	name, at := b.YAML.Name, b.root.Get("name").Place()
 	if name == "" {
 		return
 	}
@@ -64,7 +66,7 @@ func (l *linter) ownName(b *lintBundle) {
 	}
 }
 
-func (l *linter) releaseName(b *lintBundle, at lintPos) {
+func (l *linter) releaseName(b *lintBundle, at yamlnode.Pos) {
 	release := b.release()
 	if b.YAML.Helm != nil && b.YAML.Helm.ReleaseName != "" && (len(release) > maxReleaseName || !lintNameRelease.MatchString(release)) {
 		l.in("release-name", b, at, "%q cannot be the name of a release: at most %d of a-z, 0-9, hyphens and dots", release, maxReleaseName)
@@ -93,7 +95,7 @@ func (l *linter) releaseName(b *lintBundle, at lintPos) {
 func (l *linter) checkDependsOn() {
 	edges := map[*lintBundle][]lintEdge{}
 	for _, b := range l.bundles {
-		nodes := b.root.get("dependsOn").list()
+		nodes := b.root.Get("dependsOn").List()
 		for i, n := range nodes[:min(len(nodes), len(b.YAML.DependsOn))] {
 			edges[b] = append(edges[b], l.dependency(b, b.YAML.DependsOn[i], n)...)
 		}
@@ -103,32 +105,32 @@ func (l *linter) checkDependsOn() {
 
 type lintEdge struct {
 	to *lintBundle
-	at lintPos
+	at yamlnode.Pos
 }
 
-func (l *linter) dependency(b *lintBundle, d v1alpha1.BundleRef, n *lintNode) (out []lintEdge) {
-	for _, s := range n.get("acceptedStates").list() {
-		if _, ok := v1alpha1.StateRank[v1alpha1.BundleState(s.str())]; !ok {
-			l.in("accepted-states", b, s.at, "there is no state %q%s", s.str(), didYouMean(s.str(), lintBundleStates()))
+func (l *linter) dependency(b *lintBundle, d v1alpha1.BundleRef, n *yamlnode.Node) (out []lintEdge) {
+	for _, s := range n.Get("acceptedStates").List() {
+		if _, ok := v1alpha1.StateRank[v1alpha1.BundleState(s.Str())]; !ok {
+			l.in("accepted-states", b, s.At, "there is no state %q%s", s.Str(), didYouMean(s.Str(), lintBundleStates()))
 		}
 	}
 	switch {
 	case d.Name == "" && d.Selector == nil:
-		l.in("depends-on-empty", b, n.at, "a dependency without name and selector: Fleet refuses the bundle")
+		l.in("depends-on-empty", b, n.At, "a dependency without name and selector: Fleet refuses the bundle")
 		return nil
 	case d.Name != "":
 		to := l.byName(d.Name)
 		if to == nil && !slices.Contains(l.opt.Elsewhere, d.Name) {
-			l.in("depends-on-unknown", b, n.get("name").pos(), "no bundle here is called %q%s", d.Name, l.nearestBundle(d.Name))
+			l.in("depends-on-unknown", b, n.Get("name").Place(), "no bundle here is called %q%s", d.Name, l.nearestBundle(d.Name))
 		}
 		if to != nil {
-			out = append(out, lintEdge{to, n.get("name").pos()})
+			out = append(out, lintEdge{to, n.Get("name").Place()})
 		}
 	default:
-		out = l.bySelector(b, d.Selector, n.get("selector"))
+		out = l.bySelector(b, d.Selector, n.Get("selector"))
 	}
 	if len(d.AcceptedStates) == 0 && len(out) > 0 {
-		l.in("depends-on-modified", b, n.at, "while what it depends on is Modified, this bundle waits")
+		l.in("depends-on-modified", b, n.At, "while what it depends on is Modified, this bundle waits")
 	}
 	return out
 }
@@ -206,7 +208,7 @@ func (l *linter) nearestBundle(name string) string {
 
 // bySelector finds the bundles that carry labels. Labels of Fleet itself, and of the
 // GitRepo, are not in the repository: selectors over them are left alone.
-func (l *linter) bySelector(b *lintBundle, s *metav1.LabelSelector, n *lintNode) (out []lintEdge) {
+func (l *linter) bySelector(b *lintBundle, s *metav1.LabelSelector, n *yamlnode.Node) (out []lintEdge) {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
 		return nil // selector-invalid says it
@@ -219,11 +221,11 @@ func (l *linter) bySelector(b *lintBundle, s *metav1.LabelSelector, n *lintNode)
 	}
 	for _, other := range l.bundles {
 		if selector.Matches(labels.Set(other.YAML.Labels)) {
-			out = append(out, lintEdge{other, n.pos()})
+			out = append(out, lintEdge{other, n.Place()})
 		}
 	}
 	if len(out) == 0 {
-		l.in("depends-on-selector", b, n.pos(), "no bundle here has labels that match %s", selector)
+		l.in("depends-on-selector", b, n.Place(), "no bundle here has labels that match %s", selector)
 	}
 	return out
 }

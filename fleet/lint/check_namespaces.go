@@ -14,8 +14,8 @@ func (l *linter) checkNamespaces() {
 	labelled := map[string]*lintBundle{}
 	for _, b := range l.bundles {
 		if b.YAML.TargetNamespace != "" {
-			if n := b.root.get("defaultNamespace"); n.str() != "" {
-				l.in("two-namespaces", b, n.at, "defaultNamespace is not looked at beside namespace")
+			if n := b.root.Get("defaultNamespace"); n.Str() != "" {
+				l.in("two-namespaces", b, n.At, "defaultNamespace is ignored beside namespace")
 			}
 			l.scopes(b, cluster)
 		}
@@ -29,8 +29,8 @@ func (l *linter) clusterKinds() map[string]bool {
 	out := map[string]bool{}
 	for _, b := range l.bundles {
 		for _, o := range b.objects {
-			if o.kind == "CustomResourceDefinition" && o.node.get("spec", "scope").str() == "Cluster" {
-				out[o.node.get("spec", "group").str()+"/"+o.node.get("spec", "names", "kind").str()] = true
+			if o.kind == "CustomResourceDefinition" && o.node.Get("spec", "scope").Str() == "Cluster" {
+				out[o.node.Get("spec", "group").Str()+"/"+o.node.Get("spec", "names", "kind").Str()] = true
 			}
 		}
 	}
@@ -40,10 +40,10 @@ func (l *linter) clusterKinds() map[string]bool {
 var lintKindLine = regexp.MustCompile(`(?m)^kind:\s*["']?([A-Za-z]+)`)
 
 func (l *linter) scopes(b *lintBundle, cluster map[string]bool) {
-	at := b.root.get("namespace").pos()
+	at := b.root.Get("namespace").Place()
 	for _, o := range b.objects {
 		if lintClusterScoped[o.kind] || cluster[o.group()+"/"+o.kind] {
-			l.in("namespace-cluster-scoped", b, at, "%s (%s line %d) belongs to no namespace: with namespace: %s Fleet refuses the bundle", o, o.file.name, o.doc.line, b.YAML.TargetNamespace)
+			l.in("namespace-cluster-scoped", b, at, "%s (%s line %d) belongs to no namespace: with namespace: %s Fleet refuses the bundle", o, o.file.name, o.doc.Line, b.YAML.TargetNamespace)
 			return
 		}
 	}
@@ -67,21 +67,21 @@ func (l *linter) scopes(b *lintBundle, cluster map[string]bool) {
 // namespaceLabels: the agent replaces all labels of the namespace but Kubernetes' own
 // and those of pod security (agent/deployer/deployer.go addLabelsFromOptions).
 func (l *linter) namespaceLabels(b *lintBundle, labelled map[string]*lintBundle) {
-	labels := b.root.get("namespaceLabels")
-	for _, f := range labels.fieldsOf() {
-		if strings.HasPrefix(f.name, "pod-security.kubernetes.io/") {
-			l.in("namespace-pod-security", b, f.at, "%s is never set: the agent leaves labels of pod security alone", f.name)
+	labels := b.root.Get("namespaceLabels")
+	for _, f := range labels.Entries() {
+		if strings.HasPrefix(f.Name, "pod-security.kubernetes.io/") {
+			l.in("namespace-pod-security", b, f.At, "%s is never set: the agent leaves labels of pod security alone", f.Name)
 		}
 	}
 	ns := b.namespace()
-	if !labels.set() || ns == "" {
+	if !labels.Set() || ns == "" {
 		return
 	}
 	if ns == "default" || strings.HasPrefix(ns, "kube-") || strings.HasPrefix(ns, "cattle-") {
-		l.in("namespace-labels", b, b.root.key("namespaceLabels"), "these replace all other labels of the namespace %s, which is not this bundle's", ns)
+		l.in("namespace-labels", b, b.root.Key("namespaceLabels"), "these replace all other labels of the namespace %s, which is not this bundle's", ns)
 	}
 	if first := labelled[ns]; first != nil && !maps.Equal(first.YAML.NamespaceLabels, b.YAML.NamespaceLabels) {
-		l.in("namespace-labels", b, b.root.key("namespaceLabels"), "the bundle of %s has other labels for the namespace %s: each takes the other's away", first.Dir, ns)
+		l.in("namespace-labels", b, b.root.Key("namespaceLabels"), "the bundle of %s has other labels for the namespace %s: each takes the other's away", first.Dir, ns)
 	}
 	if labelled[ns] == nil {
 		labelled[ns] = b

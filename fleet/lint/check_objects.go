@@ -16,6 +16,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // kubernetesTypes are the kinds whose fields we know.
@@ -83,14 +85,14 @@ func (l *linter) dropped(b *lintBundle, f *lintFile) {
 	if strings.HasPrefix(path.Base(f.name), "kustomization.") {
 		return // kustomization-name has more to say
 	}
-	object, missing := false, (*lintNode)(nil)
+	object, missing := false, (*yamlnode.Node)(nil)
 	for _, d := range f.docs {
 		switch {
-		case d.root.kind == lintList && len(d.root.items) > 0 || d.root.kind == lintText && path.Ext(f.name) != ".json":
-			l.add("manifest-dropped", f.name, d.root.at, "a manifest is a mapping, and this is %s: Fleet refuses the bundle", d.root.kind)
-		case d.root.get("kind").str() != "" && d.root.get("apiVersion").str() != "":
+		case d.root.Kind == yamlnode.List && len(d.root.Items) > 0 || d.root.Kind == yamlnode.Text && path.Ext(f.name) != ".json":
+			l.add("manifest-dropped", f.name, d.root.At, "a manifest is a mapping, and this is %s: Fleet refuses the bundle", d.root.Kind)
+		case d.root.Get("kind").Str() != "" && d.root.Get("apiVersion").Str() != "":
 			object = true
-		case d.root.kind == lintMap && len(d.root.fields) > 0 && missing == nil:
+		case d.root.Kind == yamlnode.Map && len(d.root.Fields) > 0 && missing == nil:
 			missing = d.root
 		}
 	}
@@ -98,20 +100,20 @@ func (l *linter) dropped(b *lintBundle, f *lintFile) {
 		return
 	}
 	key := "kind"
-	if missing.get("kind").str() != "" {
+	if missing.Get("kind").Str() != "" {
 		key = "apiVersion"
 	}
-	l.add("manifest-dropped", f.name, missing.at, "this document has no %s: Fleet leaves out %s without a word", key, map[string]string{"kind": "the whole file", "apiVersion": "the object"}[key])
+	l.add("manifest-dropped", f.name, missing.At, "this document has no %s: Fleet leaves out %s without a word", key, map[string]string{"kind": "the whole file", "apiVersion": "the object"}[key])
 }
 
 // resembles: not just data, but an object with something forgotten.
-func resembles(n *lintNode) bool {
-	for _, f := range n.fields {
-		if name := strings.ToLower(f.name); name == "kind" || name == "apiversion" {
+func resembles(n *yamlnode.Node) bool {
+	for _, f := range n.Fields {
+		if name := strings.ToLower(f.Name); name == "kind" || name == "apiversion" {
 			return true
 		}
 	}
-	return n.get("metadata", "name") != nil && n.get("spec") != nil
+	return n.Get("metadata", "name") != nil && n.Get("spec") != nil
 }
 
 var lintHelmTemplate = regexp.MustCompile(`\{\{-?\s*[^}]*\.(Values|Release|Chart|Capabilities)\b`)
@@ -130,33 +132,33 @@ func (l *linter) untemplated(f *lintFile) {
 }
 
 // placeOf turns an offset into a place.
-func placeOf(data []byte, offset int) lintPos {
+func placeOf(data []byte, offset int) yamlnode.Pos {
 	before := string(data[:offset])
-	return lintPos{1 + strings.Count(before, "\n"), offset - strings.LastIndexByte(before, '\n')}
+	return yamlnode.Pos{Line: 1 + strings.Count(before, "\n"), Col: offset - strings.LastIndexByte(before, '\n')}
 }
 
 // hook: annotations of Helm's in plain manifests come too late: Fleet adds the
 // manifests after Helm has sorted out hooks (helmdeployer/postrender.go).
 func (l *linter) hook(o *lintObject) {
-	n := o.node.get("metadata", "annotations", "helm.sh/hook")
+	n := o.node.Get("metadata", "annotations", "helm.sh/hook")
 	switch {
 	case n == nil:
-	case strings.HasPrefix(n.str(), "test"):
-		l.add("test-pod", o.file.name, n.at, "%s is a test of Helm's: in a plain manifest it is deployed and runs each time, and the bundle waits for it", o)
+	case strings.HasPrefix(n.Str(), "test"):
+		l.add("test-pod", o.file.name, n.At, "%s is a test of Helm's: in a plain manifest it is deployed and runs each time, and the bundle waits for it", o)
 	default:
-		l.add("hook-in-manifest", o.file.name, n.at, "%s is no hook here: Helm does not see annotations of plain manifests, so it is deployed with the rest", o)
+		l.add("hook-in-manifest", o.file.name, n.At, "%s is no hook here: Helm does not see annotations of plain manifests, so it is deployed with the rest", o)
 	}
 }
 
 // managedBy: Helm writes its own label and annotations into what it installs, and the
 // release's manifest, with which Fleet compares, keeps the others.
 func (l *linter) managedBy(o *lintObject) {
-	if n := o.node.get("metadata", "labels", "app.kubernetes.io/managed-by"); n.str() != "" && n.str() != "Helm" {
-		l.add("managed-by", o.file.name, n.at, "%s is said to be managed by %s: Helm makes that Helm, and Fleet calls it Modified for ever", o, n.str())
+	if n := o.node.Get("metadata", "labels", "app.kubernetes.io/managed-by"); n.Str() != "" && n.Str() != "Helm" {
+		l.add("managed-by", o.file.name, n.At, "%s is said to be managed by %s: Helm makes that Helm, and Fleet calls it Modified for ever", o, n.Str())
 	}
 	for key, want := range map[string]string{"meta.helm.sh/release-name": o.bundle.release(), "meta.helm.sh/release-namespace": o.bundle.namespace()} {
-		if n := o.node.get("metadata", "annotations", key); n.str() != "" && n.str() != want && (key != "meta.helm.sh/release-name" || l.named(o.bundle)) {
-			l.add("managed-by", o.file.name, n.at, "%s has the annotation %s of another release: Helm replaces it, and Fleet calls it Modified for ever", o, key)
+		if n := o.node.Get("metadata", "annotations", key); n.Str() != "" && n.Str() != want && (key != "meta.helm.sh/release-name" || l.named(o.bundle)) {
+			l.add("managed-by", o.file.name, n.At, "%s has the annotation %s of another release: Helm replaces it, and Fleet calls it Modified for ever", o, key)
 		}
 	}
 }
@@ -166,7 +168,7 @@ func (l *linter) definitions(b *lintBundle) {
 	defined := map[string]*lintObject{}
 	for _, o := range b.objects {
 		if o.kind == "CustomResourceDefinition" {
-			defined[o.node.get("spec", "group").str()+"/"+o.node.get("spec", "names", "kind").str()] = o
+			defined[o.node.Get("spec", "group").Str()+"/"+o.node.Get("spec", "names", "kind").Str()] = o
 		}
 	}
 	said := map[string]bool{}
@@ -196,10 +198,10 @@ func (l *linter) checkDuplicates() {
 				continue
 			}
 			if first.bundle == b {
-				l.add("duplicate-object", o.file.name, o.doc, "%s is in this bundle twice: first in %s line %d", o, first.file.name, first.doc.line)
+				l.add("duplicate-object", o.file.name, o.doc, "%s is in this bundle twice: first in %s line %d", o, first.file.name, first.doc.Line)
 				continue
 			}
-			l.add("duplicate-object", o.file.name, o.doc, "%s is in the bundle of %s too (%s line %d)", o, first.bundle.Dir, first.file.name, first.doc.line)
+			l.add("duplicate-object", o.file.name, o.doc, "%s is in the bundle of %s too (%s line %d)", o, first.bundle.Dir, first.file.name, first.doc.Line)
 			if l.together() && b.YAML.OverrideTargets == nil && first.bundle.YAML.OverrideTargets == nil {
 				l.found[len(l.found)-1].Severity = Failure // they go to the same clusters
 			}
@@ -214,11 +216,11 @@ func (l *linter) checkState() {
 		byNamespace[b.namespace()] = append(byNamespace[b.namespace()], b)
 	}
 	for _, b := range l.bundles {
-		if n := b.root.get("deleteCRDResources"); n.str() == "true" {
-			l.in("delete-crds", b, n.at, "with the bundle go its CustomResourceDefinitions, and with them every object of their kinds")
+		if n := b.root.Get("deleteCRDResources"); n.Str() == "true" {
+			l.in("delete-crds", b, n.At, "with the bundle go its CustomResourceDefinitions, and with them every object of their kinds")
 		}
-		if n := b.root.get("deleteNamespace"); n.str() == "true" {
-			l.deletesNamespace(b, n.at, byNamespace[b.namespace()])
+		if n := b.root.Get("deleteNamespace"); n.Str() == "true" {
+			l.deletesNamespace(b, n.At, byNamespace[b.namespace()])
 		}
 		for _, o := range b.objects {
 			l.volume(b, o)
@@ -228,7 +230,7 @@ func (l *linter) checkState() {
 
 // deletesNamespace: when the GitRepo goes, Fleet looks at one of its bundles, any
 // one, and deletes that one's namespace (cmd/controller/finalize/finalize.go).
-func (l *linter) deletesNamespace(b *lintBundle, at lintPos, together []*lintBundle) {
+func (l *linter) deletesNamespace(b *lintBundle, at yamlnode.Pos, together []*lintBundle) {
 	ns := b.YAML.TargetNamespace
 	switch {
 	case b.YAML.KeepResources:
@@ -256,19 +258,19 @@ func (l *linter) deletesNamespace(b *lintBundle, at lintPos, together []*lintBun
 }
 
 func (l *linter) volume(b *lintBundle, o *lintObject) {
-	kept := b.YAML.KeepResources || o.node.get("metadata", "annotations", "helm.sh/resource-policy").str() == "keep"
+	kept := b.YAML.KeepResources || o.node.Get("metadata", "annotations", "helm.sh/resource-policy").Str() == "keep"
 	switch o.kind {
 	case "PersistentVolumeClaim":
 		if !kept {
 			l.add("claim-deleted", o.file.name, o.doc, "%s goes with the bundle, and its data with it", o)
 		}
 	case "PersistentVolume":
-		if n := o.node.get("spec", "persistentVolumeReclaimPolicy"); n.str() == "Delete" {
-			l.add("reclaim-delete", o.file.name, n.at, "%s is deleted with its claim", o)
+		if n := o.node.Get("spec", "persistentVolumeReclaimPolicy"); n.Str() == "Delete" {
+			l.add("reclaim-delete", o.file.name, n.At, "%s is deleted with its claim", o)
 		}
 	case "StorageClass":
-		n := o.node.get("reclaimPolicy")
-		if o.node.get("metadata", "annotations", "storageclass.kubernetes.io/is-default-class").str() == "true" && n.str() != "Retain" {
+		n := o.node.Get("reclaimPolicy")
+		if o.node.Get("metadata", "annotations", "storageclass.kubernetes.io/is-default-class").Str() == "true" && n.Str() != "Retain" {
 			l.add("reclaim-delete", o.file.name, o.doc, "%s is the default for all data, and deletes it with its claim", o)
 		}
 	}

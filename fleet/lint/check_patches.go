@@ -6,83 +6,85 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // checkPatches judges comparePatches: what is wrong in them is found out by a bundle
 // that is Modified for ever (agent/deployer/desiredset/diff.go).
 func (l *linter) checkPatches() {
 	for _, b := range l.bundles {
-		for _, holder := range append([]*lintNode{b.root}, nodesOf(l.targets(b))...) {
-			for _, p := range holder.get("diff", "comparePatches").list() {
+		for _, holder := range append([]*yamlnode.Node{b.root}, nodesOf(l.targets(b))...) {
+			for _, p := range holder.Get("diff", "comparePatches").List() {
 				l.patch(b, p)
 			}
 		}
 	}
 }
 
-func (l *linter) patch(b *lintBundle, p *lintNode) {
+func (l *linter) patch(b *lintBundle, p *yamlnode.Node) {
 	for _, key := range []string{"apiVersion", "kind"} {
-		if p.get(key).str() == "" {
-			l.in("compare-patch", b, p.at, "a patch without %s matches nothing", key)
+		if p.Get(key).Str() == "" {
+			l.in("compare-patch", b, p.At, "a patch without %s matches nothing", key)
 		}
 	}
-	if _, err := schema.ParseGroupVersion(p.get("apiVersion").str()); err != nil {
-		l.in("compare-patch", b, p.get("apiVersion").pos(), "%v: the agent stops comparing", err)
+	if _, err := schema.ParseGroupVersion(p.Get("apiVersion").Str()); err != nil {
+		l.in("compare-patch", b, p.Get("apiVersion").Place(), "%v: the agent stops comparing", err)
 	}
-	for _, n := range p.get("jsonPointers").list() {
+	for _, n := range p.Get("jsonPointers").List() {
 		l.pointer(b, n)
 	}
 	ignores := false
-	for _, op := range p.get("operations").list() {
-		ignores = ignores || op.get("op").str() == "ignore"
+	for _, op := range p.Get("operations").List() {
+		ignores = ignores || op.Get("op").Str() == "ignore"
 		l.operation(b, op)
 	}
-	name := p.get("name")
-	if ignores && name.str() != "" {
-		if _, err := regexp.Compile(name.str()); err != nil {
-			l.in("compare-patch", b, name.at, "the name of an ignored object is a regular expression, and this is none: %v", err)
+	name := p.Get("name")
+	if ignores && name.Str() != "" {
+		if _, err := regexp.Compile(name.Str()); err != nil {
+			l.in("compare-patch", b, name.At, "the name of an ignored object is a regular expression, and this is none: %v", err)
 		}
 	}
 	l.patchMeets(b, p, ignores)
 }
 
 // pointer: RFC 6901.
-func (l *linter) pointer(b *lintBundle, n *lintNode) {
+func (l *linter) pointer(b *lintBundle, n *yamlnode.Node) {
 	switch bad := regexp.MustCompile(`~([^01]|$)`); {
-	case !strings.HasPrefix(n.str(), "/"):
-		l.in("compare-patch", b, n.pos(), "%q is no JSON pointer: it begins with /, and / in a name is written ~1", n.str())
-	case bad.MatchString(n.str()):
-		l.in("compare-patch", b, n.pos(), "%q is no JSON pointer: ~ is followed by 0 (for ~) or 1 (for /)", n.str())
+	case !strings.HasPrefix(n.Str(), "/"):
+		l.in("compare-patch", b, n.Place(), "%q is no JSON pointer: it begins with /, and / in a name is written ~1", n.Str())
+	case bad.MatchString(n.Str()):
+		l.in("compare-patch", b, n.Place(), "%q is no JSON pointer: ~ is followed by 0 (for ~) or 1 (for /)", n.Str())
 	}
 }
 
-func (l *linter) operation(b *lintBundle, op *lintNode) {
+func (l *linter) operation(b *lintBundle, op *yamlnode.Node) {
 	known := []string{"remove", "ignore", "add", "replace", "test"}
-	switch what := op.get("op").str(); {
+	switch what := op.Get("op").Str(); {
 	case !slices.Contains(known, what):
-		l.in("compare-patch", b, op.at, "there is no operation %q%s", what, didYouMean(what, known))
+		l.in("compare-patch", b, op.At, "there is no operation %q%s", what, didYouMean(what, known))
 	case what == "ignore":
-		if n := op.get("path"); n.str() != "" {
-			l.in("compare-patch", b, n.at, "ignore leaves out the whole object, and looks at no path: did you mean remove?")
+		if n := op.Get("path"); n.Str() != "" {
+			l.in("compare-patch", b, n.At, "ignore leaves out the whole object, and looks at no path: did you mean remove?")
 		}
-	case op.get("path").str() == "":
-		l.in("compare-patch", b, op.at, "%s needs a path", what)
+	case op.Get("path").Str() == "":
+		l.in("compare-patch", b, op.At, "%s needs a path", what)
 	default:
-		l.pointer(b, op.get("path"))
+		l.pointer(b, op.Get("path"))
 	}
 }
 
 // patchMeets: in a bundle of plain manifests all its objects are known.
-func (l *linter) patchMeets(b *lintBundle, p *lintNode, pattern bool) {
-	kind, name := p.get("kind").str(), p.get("name").str()
+func (l *linter) patchMeets(b *lintBundle, p *yamlnode.Node, pattern bool) {
+	kind, name := p.Get("kind").Str(), p.Get("name").Str()
 	if !b.raw() && len(b.built) != 1 || len(b.objects) == 0 || kind == "" {
 		return
 	}
 	re, err := regexp.Compile(name)
 	for _, o := range b.objects {
-		if o.kind == kind && o.apiVersion == p.get("apiVersion").str() && (name == "" || name == o.name || pattern && err == nil && re.MatchString(o.name)) {
+		if o.kind == kind && o.apiVersion == p.Get("apiVersion").Str() && (name == "" || name == o.name || pattern && err == nil && re.MatchString(o.name)) {
 			return
 		}
 	}
-	l.in("compare-patch-unused", b, p.at, "the bundle has no %s %s of %s", kind, name, p.get("apiVersion").str())
+	l.in("compare-patch-unused", b, p.At, "the bundle has no %s %s of %s", kind, name, p.Get("apiVersion").Str())
 }

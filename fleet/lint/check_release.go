@@ -14,6 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -50,7 +51,7 @@ func (l *linter) values(b *lintBundle) map[string]any {
 
 func (l *linter) localChart(b *lintBundle) {
 	values := l.values(b)
-	at := b.root.get("helm").key("values")
+	at := b.root.Get("helm").Key("values")
 	l.knownValues(b, values)
 	schema := l.tree.files[path.Join(b.chart, "values.schema.json")]
 	if schema == nil || b.YAML.Helm != nil && b.YAML.Helm.SkipSchemaValidation {
@@ -149,13 +150,13 @@ func lintTemplated(v any, at []string) bool {
 }
 
 // valueAt is where a value stands in fleet.yaml, as deep as it is there.
-func (l *linter) valueAt(b *lintBundle, at []string, otherwise lintPos) lintPos {
-	n := b.root.get("helm", "values")
+func (l *linter) valueAt(b *lintBundle, at []string, otherwise yamlnode.Pos) yamlnode.Pos {
+	n := b.root.Get("helm", "values")
 	for _, name := range at {
-		if n.get(name) == nil {
+		if n.Get(name) == nil {
 			break
 		}
-		otherwise, n = n.key(name), n.get(name)
+		otherwise, n = n.Key(name), n.Get(name)
 	}
 	return otherwise
 }
@@ -172,12 +173,12 @@ func (l *linter) knownValues(b *lintBundle, values map[string]any) {
 			continue
 		}
 		if name == "values.yaml" {
-			for _, v := range f.docs[0].root.fields {
-				c.Values = append(c.Values, v.name)
+			for _, v := range f.docs[0].root.Fields {
+				c.Values = append(c.Values, v.Name)
 			}
 		}
-		for _, dep := range f.docs[0].root.get("dependencies").list() {
-			c.Charts = append(c.Charts, dep.get("name").str(), dep.get("alias").str())
+		for _, dep := range f.docs[0].root.Get("dependencies").List() {
+			c.Charts = append(c.Charts, dep.Get("name").Str(), dep.Get("alias").Str())
 		}
 	}
 	c.Templates = map[string][]byte{}
@@ -197,7 +198,7 @@ func (l *linter) heldAgainst(b *lintBundle, name string, c chart.Contents, value
 	known := slices.Concat(c.Values, c.Charts, []string{"global", "tags"})
 	for _, value := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(known, value) && !chartMentions(c, value) {
-			l.in("unknown-value", b, l.valueAt(b, []string{value}, b.root.get("helm").key("valuesFiles")), "the chart %s knows no value %s%s", name, value, didYouMean(value, known))
+			l.in("unknown-value", b, l.valueAt(b, []string{value}, b.root.Get("helm").Key("valuesFiles")), "the chart %s knows no value %s%s", name, value, didYouMean(value, known))
 		}
 	}
 }
@@ -241,10 +242,10 @@ func (l *linter) remoteChart(b *lintBundle) {
 	case errors.As(err, &invalid):
 		if !h.SkipSchemaValidation {
 			for _, p := range invalid.Problems {
-				l.in("values-schema", b, l.valueAt(b, strings.Split(p.Path, "."), b.root.get("helm").key("values")), "the schema of %s refuses the values: %s", invalid.Chart, p)
+				l.in("values-schema", b, l.valueAt(b, strings.Split(p.Path, "."), b.root.Get("helm").Key("values")), "the schema of %s refuses the values: %s", invalid.Chart, p)
 			}
 		}
 	case l.opt.Online:
-		l.in("chart-unreachable", b, b.root.get("helm").key("repo"), "%v", err)
+		l.in("chart-unreachable", b, b.root.Get("helm").Key("repo"), "%v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // lintToken is a text that is a secret wherever it stands.
@@ -54,9 +56,9 @@ func (l *linter) checkSecrets() {
 			l.secretObject(o)
 		}
 		for _, h := range l.helmsOf(b) {
-			l.secretValues(b.File, h.node.get("values"), "")
-			for _, n := range h.node.get("valuesFiles").list() {
-				if f := l.tree.files[path.Join(b.Dir, n.str())]; f != nil && f.read && len(f.docs) > 0 {
+			l.secretValues(b.File, h.node.Get("values"), "")
+			for _, n := range h.node.Get("valuesFiles").List() {
+				if f := l.tree.files[path.Join(b.Dir, n.Str())]; f != nil && f.read && len(f.docs) > 0 {
 					l.secretValues(f.name, f.docs[0].root, "")
 				}
 			}
@@ -89,13 +91,13 @@ func placeholder(text string) bool {
 // secretObject: a Secret whose data is in Git. One that is encrypted says so by its
 // kind (SealedSecret) or by sops' own section.
 func (l *linter) secretObject(o *lintObject) {
-	if o.kind != "Secret" || o.apiVersion != "v1" || o.node.get("sops") != nil {
+	if o.kind != "Secret" || o.apiVersion != "v1" || o.node.Get("sops") != nil {
 		return
 	}
 	for _, key := range []string{"data", "stringData"} {
-		for _, f := range o.node.get(key).fieldsOf() {
-			if text := f.value.str(); text != "" && !placeholder(text) {
-				l.add("secret-in-git", o.file.name, f.at, "%s has %s.%s in plain text (base64 hides nothing)", o, key, f.name)
+		for _, f := range o.node.Get(key).Entries() {
+			if text := f.Value.Str(); text != "" && !placeholder(text) {
+				l.add("secret-in-git", o.file.name, f.At, "%s has %s.%s in plain text (base64 hides nothing)", o, key, f.Name)
 				return
 			}
 		}
@@ -111,24 +113,24 @@ var (
 // secretValues: values whose names say what they are. Names of Secrets, files and
 // keys in them are no secrets: existingSecret, passwordKey, secretName. A value that
 // does not look like a secret is told, and not complained about.
-func (l *linter) secretValues(file string, n *lintNode, at string) {
-	if n.get("sops") != nil && at == "" {
+func (l *linter) secretValues(file string, n *yamlnode.Node, at string) {
+	if n.Get("sops") != nil && at == "" {
 		return // encrypted
 	}
-	for _, f := range n.fieldsOf() {
-		secret := lintSecretName.MatchString(f.name) && n.get("remoteRef") == nil // an ExternalSecret's names
-		if f.value.kind == lintText && secret && !placeholder(f.value.text) && !expanded(f.value.text) && !strings.HasPrefix(strings.ToLower(f.name), "existing") {
-			if !lintSecretElse.MatchString(f.name) || lintSecretKey.MatchString(f.name) {
-				l.add("secret-in-values", file, f.at, "%s is in plain text", join(at, f.name))
-				if !looksSecret(f.value.text) {
+	for _, f := range n.Entries() {
+		secret := lintSecretName.MatchString(f.Name) && n.Get("remoteRef") == nil // an ExternalSecret's names
+		if f.Value.Kind == yamlnode.Text && secret && !placeholder(f.Value.Text) && !expanded(f.Value.Text) && !strings.HasPrefix(strings.ToLower(f.Name), "existing") {
+			if !lintSecretElse.MatchString(f.Name) || lintSecretKey.MatchString(f.Name) {
+				l.add("secret-in-values", file, f.At, "%s is in plain text", join(at, f.Name))
+				if !looksSecret(f.Value.Text) {
 					l.found[len(l.found)-1].Severity = Info
 				}
 			}
 		}
-		l.secretValues(file, f.value, join(at, f.name))
+		l.secretValues(file, f.Value, join(at, f.Name))
 	}
 	if n != nil {
-		for _, item := range n.items {
+		for _, item := range n.Items {
 			l.secretValues(file, item, at)
 		}
 	}
@@ -136,7 +138,7 @@ func (l *linter) secretValues(file string, n *lintNode, at string) {
 
 var lintExpanded = regexp.MustCompile(`^\$|\$[{(]|\$__|%\{|^ENC\[|^(vault|ref\+[a-z0-9]+|secretref\+?[a-z0-9]*|op|env|file|valueFrom):|^Ag[A-Za-z0-9+/=]{200,}$`)
 
-// expanded says that something else is put in the place of a text, or that it is
+// expanded says that something else is put instead of a text, or that it is
 // encrypted: Grafana's $__file{}, a shell's and Helm's variables, SOPS, vault
 // references, SealedSecrets.
 func expanded(text string) bool { return lintExpanded.MatchString(strings.TrimSpace(text)) }

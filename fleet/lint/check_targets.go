@@ -9,6 +9,8 @@ import (
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // lintMatch is how a target chooses clusters (target/matcher/clustermatcher.go).
@@ -47,23 +49,23 @@ func (m lintMatch) matches(c Cluster) bool {
 
 func (l *linter) checkTargets() {
 	for _, b := range l.bundles {
-		if n := b.root.get("targets"); n.set() {
-			l.in("targets-key", b, b.root.key("targets"), "targets of a fleet.yaml choose no clusters: they customize, as targetCustomizations do")
+		if n := b.root.Get("targets"); n.Set() {
+			l.in("targets-key", b, b.root.Key("targets"), "targets of a fleet.yaml choose no clusters: they customize, as targetCustomizations do")
 		}
-		if n := b.root.get("overrideTargets"); n != nil && n.kind == lintList && len(n.items) == 0 {
-			l.in("override-targets-empty", b, n.at, "an empty list sends the bundle to the cluster group \"default\", not nowhere")
+		if n := b.root.Get("overrideTargets"); n != nil && n.Kind == yamlnode.List && len(n.Items) == 0 {
+			l.in("override-targets-empty", b, n.At, "an empty list sends the bundle to the cluster group \"default\", not nowhere")
 		}
-		if n := b.root.get("targetCustomizationMode"); n.str() != "" && n.str() != "FirstMatch" && n.str() != "AllMatches" {
-			l.in("wrong-type", b, n.at, "targetCustomizationMode %q: there are FirstMatch and AllMatches", n.str())
+		if n := b.root.Get("targetCustomizationMode"); n.Str() != "" && n.Str() != "FirstMatch" && n.Str() != "AllMatches" {
+			l.in("wrong-type", b, n.At, "targetCustomizationMode %q: there are FirstMatch and AllMatches", n.Str())
 		}
 		l.targetList(b.File, l.targets(b), b.YAML.TargetCustomizationMode != v1alpha1.TargetCustomizationModeAllMatches)
 		var override []lintTarget
-		for _, n := range b.root.get("overrideTargets").list() {
+		for _, n := range b.root.Get("overrideTargets").List() {
 			override = append(override, lintTarget{"overrideTargets", n})
 		}
 		l.targetList(b.File, override, true)
-		for _, n := range b.root.get("dependsOn").list() {
-			l.selector(b.File, n.get("selector"))
+		for _, n := range b.root.Get("dependsOn").List() {
+			l.selector(b.File, n.Get("selector"))
 		}
 	}
 }
@@ -74,21 +76,21 @@ func (l *linter) targetList(file string, targets []lintTarget, first bool) {
 	var catchAll *lintTarget
 	for i, t := range targets {
 		var m lintMatch
-		ok := l.selector(file, t.node.get("clusterSelector")) && l.selector(file, t.node.get("clusterGroupSelector"))
+		ok := l.selector(file, t.node.Get("clusterSelector")) && l.selector(file, t.node.Get("clusterGroupSelector"))
 		if err := asData(t.node, &m); err != nil || !ok {
 			continue // wrong-type and selector-invalid say it
 		}
 		if m.none() {
-			l.add("target-empty", file, t.node.at, "%s names no clusters: without clusterName, clusterSelector, clusterGroup or clusterGroupSelector it never matches", t.name())
+			l.add("target-empty", file, t.node.At, "%s names no clusters: without clusterName, clusterSelector, clusterGroup or clusterGroupSelector it never matches", t.name())
 			continue
 		}
 		key, _ := json.Marshal(m)
 		switch again, twice := seen[string(key)]; {
 		case !first || t.key == "overrideTargets":
 		case catchAll != nil:
-			l.add("target-unreachable", file, t.node.at, "%s is never reached: %s above it matches every cluster", t.name(), catchAll.name())
+			l.add("target-unreachable", file, t.node.At, "%s is never reached: %s above it matches every cluster", t.name(), catchAll.name())
 		case twice:
-			l.add("target-unreachable", file, t.node.at, "%s is never reached: %s above it matches the same clusters", t.name(), again.name())
+			l.add("target-unreachable", file, t.node.At, "%s is never reached: %s above it matches the same clusters", t.name(), again.name())
 		}
 		if seen[string(key)] = t; m.all() && catchAll == nil {
 			catchAll = &targets[i]
@@ -109,12 +111,12 @@ func (l *linter) reaches(file string, t lintTarget, m lintMatch) {
 	if !slices.Contains(names, m.ClusterName) {
 		hint = didYouMean(m.ClusterName, names)
 	}
-	l.add("target-no-cluster", file, t.node.at, "%s matches none of the clusters %s%s", t.name(), strings.Join(names, ", "), hint)
+	l.add("target-no-cluster", file, t.node.At, "%s matches none of the clusters %s%s", t.name(), strings.Join(names, ", "), hint)
 }
 
 // selector says whether a label selector can be used, and reports one that cannot.
-func (l *linter) selector(file string, n *lintNode) bool {
-	if !n.set() {
+func (l *linter) selector(file string, n *yamlnode.Node) bool {
+	if !n.Set() {
 		return true
 	}
 	var s metav1.LabelSelector
@@ -122,7 +124,7 @@ func (l *linter) selector(file string, n *lintNode) bool {
 		return false
 	}
 	if _, err := metav1.LabelSelectorAsSelector(&s); err != nil {
-		l.add("selector-invalid", file, n.at, "this selector cannot be used: %v", err)
+		l.add("selector-invalid", file, n.At, "this selector cannot be used: %v", err)
 		return false
 	}
 	return true
@@ -131,28 +133,28 @@ func (l *linter) selector(file string, n *lintNode) bool {
 // checkRollout: numbers and percentages (target/status.go limit).
 func (l *linter) checkRollout() {
 	for _, b := range l.bundles {
-		r := b.root.get("rolloutStrategy")
-		holders := append([]*lintNode{r}, r.get("partitions").list()...)
+		r := b.root.Get("rolloutStrategy")
+		holders := append([]*yamlnode.Node{r}, r.Get("partitions").List()...)
 		for _, h := range holders {
 			for _, key := range []string{"maxUnavailable", "maxUnavailablePartitions", "autoPartitionSize"} {
-				n := h.get(key)
-				if !n.set() {
+				n := h.Get(key)
+				if !n.Set() {
 					continue
 				}
-				_, err := strconv.Atoi(n.str())
-				number, percent := err == nil, strings.HasSuffix(n.str(), "%")
-				_, err = strconv.ParseFloat(strings.TrimSuffix(n.str(), "%"), 64)
+				_, err := strconv.Atoi(n.Str())
+				number, percent := err == nil, strings.HasSuffix(n.Str(), "%")
+				_, err = strconv.ParseFloat(strings.TrimSuffix(n.Str(), "%"), 64)
 				switch {
-				case !number && (!percent || err != nil), n.kind == lintText && n.str() == "0":
-					l.in("rollout-number", b, n.at, "%s %q is neither a number nor a percentage: the bundle stops", key, n.str())
-				case key == "maxUnavailable" && n.str() == "0":
-					l.in("rollout-zero", b, n.at, "with maxUnavailable 0 no cluster ever gets a change")
+				case !number && (!percent || err != nil), n.Kind == yamlnode.Text && n.Str() == "0":
+					l.in("rollout-number", b, n.At, "%s %q is neither a number nor a percentage: the bundle stops", key, n.Str())
+				case key == "maxUnavailable" && n.Str() == "0":
+					l.in("rollout-zero", b, n.At, "with maxUnavailable 0 no cluster ever gets a change")
 				}
 			}
 		}
-		for _, p := range r.get("partitions").list() {
-			l.selector(b.File, p.get("clusterSelector"))
-			l.selector(b.File, p.get("clusterGroupSelector"))
+		for _, p := range r.Get("partitions").List() {
+			l.selector(b.File, p.Get("clusterSelector"))
+			l.selector(b.File, p.Get("clusterGroupSelector"))
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/Masterminds/sprig/v3"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -31,15 +32,15 @@ func (l *linter) checkTemplates() {
 	for _, b := range l.bundles {
 		for _, h := range l.helmsOf(b) {
 			t := &lintTemplates{linter: l, funcs: templateFuncs(), off: h.DisablePreProcess || b.YAML.Helm != nil && b.YAML.Helm.DisablePreProcess}
-			values, _ := h.node.get("values").data().(map[string]any)
+			values, _ := dataOf(h.node.Get("values")).(map[string]any)
 			if values == nil {
 				values = map[string]any{}
 			}
 			var files []*lintFile
-			for _, n := range h.node.get("valuesFiles").list() {
-				if f := l.tree.files[path.Join(b.Dir, n.str())]; f != nil && f.read && len(f.docs) > 0 && readsValuesFiles(&b.YAML, h.HelmOptions) {
+			for _, n := range h.node.Get("valuesFiles").List() {
+				if f := l.tree.files[path.Join(b.Dir, n.Str())]; f != nil && f.read && len(f.docs) > 0 && readsValuesFiles(&b.YAML, h.HelmOptions) {
 					files = append(files, f)
-					if more, ok := f.docs[0].root.data().(map[string]any); ok {
+					if more, ok := dataOf(f.docs[0].root).(map[string]any); ok {
 						chart.Merge(values, more)
 					}
 				}
@@ -49,15 +50,15 @@ func (l *linter) checkTemplates() {
 				whole = t.whole(values)
 			}
 			before := len(l.found)
-			t.walk(b.File, h.node.get("values"), "")
+			t.walk(b.File, h.node.Get("values"), "")
 			for _, f := range files {
 				t.walk(f.name, f.docs[0].root, "")
 			}
 			if whole != nil && len(l.found) == before {
-				l.in("values-template", b, h.node.get("values").pos(), "written out as YAML, these values are no template: %s", lintTemplateWhere.ReplaceAllString(whole.Error(), ""))
+				l.in("values-template", b, h.node.Get("values").Place(), "written out as YAML, these values are no template: %s", lintTemplateWhere.ReplaceAllString(whole.Error(), ""))
 			}
 			t.wholeFits = false
-			t.walk(b.File, h.node.get("templateValues"), "")
+			t.walk(b.File, h.node.Get("templateValues"), "")
 		}
 	}
 }
@@ -101,31 +102,31 @@ func templateFuncs() template.FuncMap {
 	return f
 }
 
-func (t *lintTemplates) walk(file string, n *lintNode, at string) {
+func (t *lintTemplates) walk(file string, n *yamlnode.Node, at string) {
 	if n == nil {
 		return
 	}
-	for _, f := range n.fields {
-		if !t.off && strings.Contains(f.name, "${") {
-			t.one(file, f.at, f.name)
+	for _, f := range n.Fields {
+		if !t.off && strings.Contains(f.Name, "${") {
+			t.one(file, f.At, f.Name)
 		}
-		t.walk(file, f.value, join(at, f.name))
+		t.walk(file, f.Value, join(at, f.Name))
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		t.walk(file, item, at)
 	}
-	if n.kind != lintText {
+	if n.Kind != yamlnode.Text {
 		return
 	}
-	if label, ok := strings.CutPrefix(n.text, clusterLabelPrefix); ok {
+	if label, ok := strings.CutPrefix(n.Text, clusterLabelPrefix); ok {
 		for _, c := range t.opt.Clusters {
 			if _, has := c.Labels[label]; !has && c.Labels != nil {
-				t.add("cluster-label", file, n.at, "cluster %s has no label %s: %s becomes empty there", c.Name, label, at)
+				t.add("cluster-label", file, n.At, "cluster %s has no label %s: %s becomes empty there", c.Name, label, at)
 			}
 		}
 	}
-	if !t.off && strings.Contains(n.text, "${") {
-		t.one(file, n.at, n.text)
+	if !t.off && strings.Contains(n.Text, "${") {
+		t.one(file, n.At, n.Text)
 	}
 }
 
@@ -134,7 +135,7 @@ var lintTemplateWhere = regexp.MustCompile(`^template: values:\d+(:\d+)?: (execu
 // lintHeavy are functions that a repository of somebody else's could keep us busy with.
 var lintHeavy = regexp.MustCompile(`until|repeat|seq|gen[A-Z]|derive|bcrypt|htpasswd|range|template|define|block`)
 
-func (t *lintTemplates) one(file string, at lintPos, text string) {
+func (t *lintTemplates) one(file string, at yamlnode.Pos, text string) {
 	parsed, err := t.parse(text)
 	if err != nil {
 		if !t.wholeFits {

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/fleet/internal/reserved"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/fleet/internal/reserved"
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // checkWorkloads judges objects that Kubernetes takes and that do not do what they
@@ -27,7 +29,7 @@ func (l *linter) checkWorkloads() {
 // barePod: nothing starts a Pod anew, and most of its fields cannot be changed, so the
 // first change of the file is refused.
 func (l *linter) barePod(o *lintObject) {
-	if o.kind == "Pod" && o.apiVersion == "v1" && o.node.get("metadata", "annotations", "helm.sh/hook") == nil {
+	if o.kind == "Pod" && o.apiVersion == "v1" && o.node.Get("metadata", "annotations", "helm.sh/hook") == nil {
 		l.add("bare-pod", o.file.name, o.doc, "%s has nothing that starts it elsewhere when its node goes, and most changes of it are refused", o)
 	}
 }
@@ -37,12 +39,12 @@ func (l *linter) barePod(o *lintObject) {
 func (l *linter) twiceInEnv(o *lintObject) {
 	spec := podSpec(o)
 	for _, key := range []string{"initContainers", "containers"} {
-		for _, c := range spec.get(key).list() {
+		for _, c := range spec.Get(key).List() {
 			seen := map[string]bool{}
-			for _, e := range c.get("env").list() {
-				name := e.get("name").str()
+			for _, e := range c.Get("env").List() {
+				name := e.Get("name").Str()
 				if name != "" && seen[name] {
-					l.add("env-twice", o.file.name, e.at, "%s: container %s has the variable %s twice, and the last one counts", o, c.get("name").str(), name)
+					l.add("env-twice", o.file.name, e.At, "%s: container %s has the variable %s twice, and the last one counts", o, c.Get("name").Str(), name)
 				}
 				seen[name] = true
 			}
@@ -64,26 +66,26 @@ func (l *linter) filledIn(o *lintObject) {
 	for _, kind := range []string{"", o.kind} {
 		for _, at := range lintFilledIn[kind] {
 			n := reach(o.node, at)
-			if !n.set() || n.str() == "None" || n.kind == lintMap && len(n.fields) == 0 || o.kind == "CustomResourceDefinition" && at[0] == "status" {
+			if !n.Set() || n.Str() == "None" || n.Kind == yamlnode.Map && len(n.Fields) == 0 || o.kind == "CustomResourceDefinition" && at[0] == "status" {
 				continue
 			}
-			l.add("controller-field", o.file.name, n.at, "%s: %s is filled in by the cluster, and compared with this for ever", o, strings.Join(at, "."))
+			l.add("controller-field", o.file.name, n.At, "%s: %s is filled in by the cluster, and compared with this for ever", o, strings.Join(at, "."))
 		}
 	}
 }
 
 // reach walks mappings by name, and into the first entry of a list that has it.
-func reach(n *lintNode, names []string) *lintNode {
+func reach(n *yamlnode.Node, names []string) *yamlnode.Node {
 	for i, name := range names {
-		if n != nil && n.kind == lintList {
-			for _, item := range n.items {
+		if n != nil && n.Kind == yamlnode.List {
+			for _, item := range n.Items {
 				if found := reach(item, names[i:]); found != nil {
 					return found
 				}
 			}
 			return nil
 		}
-		if n = n.get(name); n == nil {
+		if n = n.Get(name); n == nil {
 			return nil
 		}
 	}
@@ -106,8 +108,8 @@ func (l *linter) ranchersNamespace(o *lintObject) {
 	if !slices.Contains(lintRanchers[:], ns) || strings.HasSuffix(o.group(), "cattle.io") || reserved.Release(ns, o.bundle.release()) != nil { // reserved-name says more
 		return
 	}
-	at := o.node.get("metadata", "namespace").pos()
-	if at == (lintPos{}) {
+	at := o.node.Get("metadata", "namespace").Place()
+	if at == (yamlnode.Pos{}) {
 		at = o.doc
 	}
 	l.add("rancher-namespace", o.file.name, at, "%s is in %s, which is Rancher's: an update of Rancher may take it away, and removing the bundle what Rancher needs", o, ns)
@@ -122,7 +124,7 @@ func (l *linter) vendoredBesideRepo(b *lintBundle) {
 		if h.Repo == "" || h.Chart == "" || l.tree.files[name] == nil || l.ignoredIn(b, name) {
 			continue
 		}
-		l.in("vendored-beside-repo", b, h.node.get("chart").pos(), "the folder %s is deployed, and not the chart %s of %s that is fetched", path.Join(b.Dir, h.Chart), h.Version, h.Repo)
+		l.in("vendored-beside-repo", b, h.node.Get("chart").Place(), "the folder %s is deployed, and not the chart %s of %s that is fetched", path.Join(b.Dir, h.Chart), h.Version, h.Repo)
 	}
 }
 
@@ -150,7 +152,7 @@ func (l *linter) chartNamespaces(b *lintBundle, templates map[string][]byte) {
 			if !ok || strings.Contains(text, "{{") || yaml.Unmarshal([]byte(text), &ns) != nil || ns == "" || ns == b.YAML.TargetNamespace {
 				continue
 			}
-			l.in("chart-sets-namespace", b, b.root.get("namespace").pos(), "the chart puts something into %s (%s), and namespace: %s moves it", ns, name, b.YAML.TargetNamespace)
+			l.in("chart-sets-namespace", b, b.root.Get("namespace").Place(), "the chart puts something into %s (%s), and namespace: %s moves it", ns, name, b.YAML.TargetNamespace)
 			return
 		}
 	}

@@ -2,13 +2,11 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-
 	"github.com/cps-gpu/homelab/internal/yamlbound"
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // Limits of what is read: a repository is somebody else's, and is not trusted.
@@ -23,12 +21,12 @@ const (
 // lintDoc is one document of a file.
 type lintDoc struct {
 	line int // where it begins
-	root *lintNode
+	root *yamlnode.Node
 }
 
 // lintSyntax is a document that is not YAML.
 type lintSyntax struct {
-	at     lintPos
+	at     yamlnode.Pos
 	what   string
 	unread bool // it may be YAML: there is more of it than we read
 }
@@ -95,28 +93,23 @@ func lintBlank(text []byte) bool {
 
 // lintParse reads one document. Where our parser and the one that Fleet uses
 // disagree, Fleet's is right, and the places are lost.
-func lintParse(text []byte, skip int, budget *int) (root *lintNode, bad *lintSyntax) {
+func lintParse(text []byte, skip int, budget *int) (root *yamlnode.Node, bad *lintSyntax) {
 	if len(text) <= lintMaxPlace {
-		file, err := yamlbound.Parse(text, parser.AllowDuplicateMapKey())
+		odd := false
+		r := yamlnode.Reader{Skip: skip, Budget: budget, Odd: func(o yamlnode.Oddity) { odd = odd || o.What != yamlnode.Twice }}
+		docs, err := r.Read(text)
 		var tooMuch *yamlbound.Error
 		switch {
 		case errors.As(err, &tooMuch) && tooMuch.Long: // the parser below has no trouble with it
 		case errors.As(err, &tooMuch):
-			return nil, &lintSyntax{lintPos{tooMuch.Line + skip, tooMuch.Column}, tooMuch.What, true}
+			return nil, &lintSyntax{yamlnode.Pos{Line: tooMuch.Line + skip, Col: tooMuch.Column}, tooMuch.What, true}
 		case err != nil:
-			bad = lintSyntaxOf(err, skip)
-		default:
-			b := &lintBuilder{anchors: map[string]*lintNode{}, skip: skip, budget: budget}
-			for _, doc := range file.Docs {
-				if doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.DirectiveType {
-					continue
-				}
-				root = b.build(doc.Body)
-				break
-			}
-			if !b.odd {
-				return root, nil
-			}
+			at, what := r.Reason(err)
+			bad = &lintSyntax{at: cmp.Or(at, yamlnode.Pos{Line: skip + 1, Col: 1}), what: what}
+		case !odd && len(docs) == 0:
+			return nil, nil
+		case !odd:
+			return docs[0], nil
 		}
 	}
 	root, what := lintPlain(text, skip, budget)
@@ -126,19 +119,5 @@ func lintParse(text []byte, skip int, budget *int) (root *lintNode, bad *lintSyn
 	case bad != nil:
 		return nil, bad
 	}
-	return nil, &lintSyntax{at: lintPos{skip + 1, 1}, what: what}
-}
-
-// lintSyntaxOf keeps what the parser says, without the lines that it quotes: a
-// secret may be in them.
-func lintSyntaxOf(err error, skip int) *lintSyntax {
-	bad := &lintSyntax{at: lintPos{skip + 1, 1}, what: yamlbound.ErrParser.Error()}
-	var syntax yaml.Error
-	if errors.As(err, &syntax) {
-		bad.what = syntax.GetMessage()
-		if t := syntax.GetToken(); t != nil && t.Position != nil {
-			bad.at = lintPos{max(1, t.Position.Line) + skip, max(1, t.Position.Column)}
-		}
-	}
-	return bad
+	return nil, &lintSyntax{at: yamlnode.Pos{Line: skip + 1, Col: 1}, what: what}
 }

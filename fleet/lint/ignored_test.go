@@ -14,7 +14,7 @@ import (
 )
 
 // What Git keeps out of a repository Fleet never sees: a key beside the bundles that is
-// ignored is no finding, and one that is not ignored is.
+// ignored is not a finding, and one that is not ignored is.
 func TestLintReadsWhatGitHas(t *testing.T) {
 	key := &fstest.MapFile{Data: []byte("-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAAA\n-----END PRIVATE KEY-----\n")}
 	repo := fstest.MapFS{

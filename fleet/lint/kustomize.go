@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // checkBuilt tells what kustomize has to say, and what no kustomization names.
@@ -23,9 +25,9 @@ func (l *linter) checkBuilt(b *lintBundle) {
 		file := path.Join(built.dir, "kustomization.yaml")
 		switch {
 		case built.opaque != "":
-			l.add("kustomize-unread", file, lintPos{}, "what this makes is not judged: %s", built.opaque)
+			l.add("kustomize-unread", file, yamlnode.Pos{}, "what this makes is not judged: %s", built.opaque)
 		case built.refused != nil && !missing:
-			l.add("kustomize-fails", file, lintPos{}, "kustomize refuses it: %s", kustomizeWords(built.refused))
+			l.add("kustomize-fails", file, yamlnode.Pos{}, "kustomize refuses it: %s", kustomizeWords(built.refused))
 		}
 	}
 	if len(b.built) > 0 {
@@ -70,30 +72,30 @@ func (l *linter) unnamed(b *lintBundle) {
 }
 
 // namedIn notes every text of a kustomization as a path from its folder.
-func namedIn(n *lintNode, dir string, named map[string]bool) {
+func namedIn(n *yamlnode.Node, dir string, named map[string]bool) {
 	if n == nil {
 		return
 	}
-	if text := n.str(); text != "" {
+	if text := n.Str(); text != "" {
 		if _, file, ok := strings.Cut(text, "="); ok {
 			named[path.Join(dir, file)] = true
 		}
 		named[path.Join(dir, text)] = true
 	}
-	for _, f := range n.fields {
-		namedIn(f.value, dir, named)
+	for _, f := range n.Fields {
+		namedIn(f.Value, dir, named)
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		namedIn(item, dir, named)
 	}
 }
 
 // lintBuilt is what became of a kustomization.
 type lintBuilt struct {
-	at      lintPos // of kustomize.dir
-	dir     string  // from the root of the repository
-	opaque  string  // why it was not built, "" where it was
-	refused error   // what kustomize says against it
+	at      yamlnode.Pos // of kustomize.dir
+	dir     string       // from the root of the repository
+	opaque  string       // why it was not built, "" where it was
+	refused error        // what kustomize says against it
 	objects []*lintObject
 }
 
@@ -336,30 +338,30 @@ func (l *linter) kustomized(b *lintBundle, m map[string]any, dir string, budget 
 	if yaml.Unmarshal(data, &v) != nil { // numbers as the other reader has them
 		return nil
 	}
-	n := lintFromData(v, lintPos{1, 1}, budget)
-	n.moveTo(sourcePlace(f, n))
+	n := lintFromData(v, yamlnode.Pos{Line: 1, Col: 1}, budget)
+	moveTo(n, sourcePlace(f, n))
 	return objectsIn(n, f, b, 0)
 }
 
 // moveTo gives a node and all in it one place.
-func (n *lintNode) moveTo(at lintPos) {
-	n.at = at
-	for i := range n.fields {
-		n.fields[i].at = at
-		n.fields[i].value.moveTo(at)
+func moveTo(n *yamlnode.Node, at yamlnode.Pos) {
+	n.At = at
+	for i := range n.Fields {
+		n.Fields[i].At = at
+		moveTo(n.Fields[i].Value, at)
 	}
-	for _, item := range n.items {
-		item.moveTo(at)
+	for _, item := range n.Items {
+		moveTo(item, at)
 	}
 }
 
 // sourcePlace is where a file has the object that a result was made of: kustomize may
 // have put something before its name or behind it.
-func sourcePlace(f *lintFile, made *lintNode) lintPos {
+func sourcePlace(f *lintFile, made *yamlnode.Node) yamlnode.Pos {
 	for _, o := range objectsOf(f, nil) {
-		if o.kind == made.get("kind").str() && o.name != "" && strings.Contains(made.get("metadata", "name").str(), o.name) {
+		if o.kind == made.Get("kind").Str() && o.name != "" && strings.Contains(made.Get("metadata", "name").Str(), o.name) {
 			return o.doc
 		}
 	}
-	return lintPos{1, 1}
+	return yamlnode.Pos{Line: 1, Col: 1}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // A repository is read up to so many files and so many bytes, and no further.
@@ -71,11 +73,11 @@ func TestLintEveryLink(t *testing.T) {
 func TestLintRefusedDocuments(t *testing.T) {
 	_, bad := lintDocs([]byte("a: 1\n---\nb: 1\nc: !!float x\n"))
 	require.Len(t, bad, 1)
-	require.Equal(t, lintPos{3, 1}, bad[0].at, bad[0].what)
+	require.Equal(t, yamlnode.Pos{Line: 3, Col: 1}, bad[0].at, bad[0].what)
 	require.NotEmpty(t, bad[0].what)
 	_, bad = lintDocs([]byte("a: 1\n---\nb: 1\nc: *nobody\n"))
 	require.Len(t, bad, 1)
-	require.GreaterOrEqual(t, bad[0].at.line, 3)
+	require.GreaterOrEqual(t, bad[0].at.Line, 3)
 }
 
 // Patterns that can name nothing: an empty part, or ".", after a wildcard.

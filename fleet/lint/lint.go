@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -153,26 +154,26 @@ type linter struct {
 }
 
 // add reports a finding of a rule, with the rule's cure.
-func (l *linter) add(rule, file string, at lintPos, format string, args ...any) {
+func (l *linter) add(rule, file string, at yamlnode.Pos, format string, args ...any) {
 	l.cure(rule, file, at, l.rules[rule].Cure, format, args...)
 }
 
 // cure reports a finding whose cure is known better.
-func (l *linter) cure(rule, file string, at lintPos, cure, format string, args ...any) {
+func (l *linter) cure(rule, file string, at yamlnode.Pos, cure, format string, args ...any) {
 	r, ok := l.rules[rule]
 	if !ok {
 		panic("fleet: lint rule without a row in the table: " + rule)
 	}
-	if at == (lintPos{}) && l.tree.files[file] != nil && l.tree.files[file].data != nil {
-		at = lintPos{1, 1} // of the file as a whole
+	if at == (yamlnode.Pos{}) && l.tree.files[file] != nil && l.tree.files[file].data != nil {
+		at = yamlnode.Pos{Line: 1, Col: 1} // of the file as a whole
 	}
 	l.found = append(l.found, Finding{
-		Rule: rule, Severity: r.Severity, File: file, Line: at.line, Column: at.col,
+		Rule: rule, Severity: r.Severity, File: file, Line: at.Line, Column: at.Col,
 		Message: fmt.Sprintf(format, args...), Cure: cure,
 	})
 }
 
 // in reports a finding about a bundle's fleet.yaml; where it has none, about its folder.
-func (l *linter) in(rule string, b *lintBundle, at lintPos, format string, args ...any) {
+func (l *linter) in(rule string, b *lintBundle, at yamlnode.Pos, format string, args ...any) {
 	l.add(rule, b.where(), at, format, args...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -162,7 +163,7 @@ func TestLintRaisesNoFalseAlarm(t *testing.T) {
 		"names that Fleet makes up": {files: []string{"apps/db/fleet.yaml", "keepResources: true\n", "apps/db/x.yaml", settings,
 			"apps/web/fleet.yaml", "dependsOn:\n- name: lab-apps-db\n  acceptedStates: [Ready, Modified]\n", "apps/web/x.yaml", strings.Replace(settings, "settings", "web", 1)}},
 		"a made-up name with a checksum": {files: []string{"apps/My_Db/fleet.yaml", "keepResources: true\n", "apps/My_Db/x.yaml", settings,
-			"apps/web/fleet.yaml", "dependsOn:\n- name: " + BundleName("lab", "apps/My_Db") + "\n", "apps/web/x.yaml", strings.Replace(settings, "settings", "web", 1)}},
+			"apps/web/fleet.yaml", "dependsOn:\n- name: " + bundleName("lab", "apps/My_Db") + "\n", "apps/web/x.yaml", strings.Replace(settings, "settings", "web", 1)}},
 		"selectors over Fleet's own labels":   {files: []string{"a/fleet.yaml", "dependsOn:\n- selector: {matchLabels: {fleet.cattle.io/repo-name: other}}\n", "a/x.yaml", settings}},
 		"dashboards with their own templates": {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", settings + "data:\n  alert: 'of {{ $labels.instance }} is {{ $value }}'\n"}},
 		"documents of comments, and a List":   {files: []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/x.yaml", "# words\n---\n# more\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: a}\n---\n"}},
@@ -206,10 +207,10 @@ func TestLintForeignRepository(t *testing.T) {
 func TestLintPlacesInLaterDocuments(t *testing.T) {
 	docs, bad := lintDocs([]byte("# one\na: 1\n---\n\n# two\nb: {\n--- # three\nc:\n  d: 4\n"))
 	require.Len(t, docs, 2)
-	require.Equal(t, lintPos{8, 1}, docs[1].root.key("c"))
-	require.Equal(t, lintPos{9, 6}, docs[1].root.get("c", "d").at)
+	require.Equal(t, yamlnode.Pos{Line: 8, Col: 1}, docs[1].root.Key("c"))
+	require.Equal(t, yamlnode.Pos{Line: 9, Col: 6}, docs[1].root.Get("c", "d").At)
 	require.Len(t, bad, 1)
-	require.Equal(t, 6, bad[0].at.line)
+	require.Equal(t, 6, bad[0].at.Line)
 }
 
 // A chart that is at hand is held against the values, wherever it comes from.

@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // lintBundle is a bundle with what the checks ask of it.
 type lintBundle struct {
 	*BundleSource
-	file  *lintFile // its fleet.yaml; nil: it has none
-	root  *lintNode // of that; never nil
+	file  *lintFile      // its fleet.yaml; nil: it has none
+	root  *yamlnode.Node // of that; never nil
 	files []*lintFile
 
 	chart     string // folder of the chart that it brings itself, "" for none
@@ -27,8 +29,8 @@ type lintBundle struct {
 type lintObject struct {
 	bundle *lintBundle // nil: in none
 	file   *lintFile
-	node   *lintNode
-	doc    lintPos
+	node   *yamlnode.Node
+	doc    yamlnode.Pos
 
 	apiVersion, kind, namespace, name string
 }
@@ -71,7 +73,7 @@ func (l *linter) load() error {
 	}
 	for _, p := range places {
 		s := l.tree.source(l.opt.GitRepo, p)
-		b := &lintBundle{BundleSource: s, file: l.tree.files[s.File], files: l.tree.resources(s), root: &lintNode{}}
+		b := &lintBundle{BundleSource: s, file: l.tree.files[s.File], files: l.tree.resources(s), root: &yamlnode.Node{}}
 		if b.file != nil && len(b.file.docs) > 0 {
 			b.root = b.file.docs[0].root
 		}
@@ -106,7 +108,7 @@ func (l *linter) find() ([]lintPlace, error) {
 }
 
 // parse reads all YAML files at once, on all processors. What lies in a chart's
-// templates is no YAML before Helm has been over it.
+// templates is not YAML before Helm has been over it.
 func (l *linter) parse() {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -163,19 +165,19 @@ func (l *linter) style(b *lintBundle) {
 // lintRef is a piece of text with its place.
 type lintRef struct {
 	text string
-	at   lintPos
+	at   yamlnode.Pos
 }
 
 // kustomizeDirs are the folders of kustomizations that a bundle and its targets name.
 func kustomizeDirs(b *lintBundle) []lintRef {
-	out := []lintRef{{".", lintPos{}}}
-	if n := b.root.get("kustomize", "dir"); n.str() != "" {
-		out[0] = lintRef{n.text, n.at}
+	out := []lintRef{{".", yamlnode.Pos{}}}
+	if n := b.root.Get("kustomize", "dir"); n.Str() != "" {
+		out[0] = lintRef{n.Text, n.At}
 	}
 	for _, key := range []string{"targets", "targetCustomizations"} {
-		for _, t := range b.root.get(key).list() {
-			if n := t.get("kustomize", "dir"); n.str() != "" {
-				out = append(out, lintRef{n.text, n.at})
+		for _, t := range b.root.Get(key).List() {
+			if n := t.Get("kustomize", "dir"); n.Str() != "" {
+				out = append(out, lintRef{n.Text, n.At})
 			}
 		}
 	}
@@ -213,14 +215,14 @@ func objectsOf(f *lintFile, b *lintBundle) (out []*lintObject) {
 	return out
 }
 
-func objectsIn(n *lintNode, f *lintFile, b *lintBundle, depth int) (out []*lintObject) {
-	o := &lintObject{bundle: b, file: f, node: n, doc: n.at, apiVersion: n.get("apiVersion").str(), kind: n.get("kind").str(),
-		namespace: n.get("metadata", "namespace").str(), name: n.get("metadata", "name").str()}
+func objectsIn(n *yamlnode.Node, f *lintFile, b *lintBundle, depth int) (out []*lintObject) {
+	o := &lintObject{bundle: b, file: f, node: n, doc: n.At, apiVersion: n.Get("apiVersion").Str(), kind: n.Get("kind").Str(),
+		namespace: n.Get("metadata", "namespace").Str(), name: n.Get("metadata", "name").Str()}
 	if o.apiVersion == "" || o.kind == "" {
 		return nil
 	}
-	if strings.HasSuffix(o.kind, "List") && n.get("items") != nil && depth == 0 {
-		for _, item := range n.get("items").list() {
+	if strings.HasSuffix(o.kind, "List") && n.Get("items") != nil && depth == 0 {
+		for _, item := range n.Get("items").List() {
 			out = append(out, objectsIn(item, f, b, 1)...)
 		}
 		return out

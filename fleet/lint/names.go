@@ -18,12 +18,12 @@ var (
 	lintNameRelease = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// BundleName is the name that Fleet gives the bundle of a folder without a name of
+// bundleName is the name that Fleet gives the bundle of a folder without a name of
 // its own: repository and path joined by hyphens, made fit for a Helm release. What
 // has other letters than a-z, 0-9 and hyphens, or is longer than 53, ends in a part
 // of a checksum (fleet v0.16.1 internal/cmd/cli/apply/apply.go bundleFromDir,
 // internal/names/name.go HelmReleaseName).
-func BundleName(gitRepo, dir string) string {
+func bundleName(gitRepo, dir string) string {
 	id := strings.Trim(gitRepo+"/"+strings.TrimPrefix(dir, "./"), "/")
 	if dir == "." || dir == "" {
 		id = gitRepo

@@ -41,7 +41,7 @@ func nearby(m fstest.MapFS, seen map[string]bool, use func(name string, near fst
 	}
 }
 
-// inMemory is the fixture's bad repository, without what is no file.
+// inMemory is the fixture's bad repository, without what is not a file.
 func (f lintFixture) inMemory(t *testing.T) fstest.MapFS {
 	dir, m := os.DirFS(filepath.Join(f.dir, "bad")), fstest.MapFS{}
 	require.NoError(t, fs.WalkDir(dir, ".", func(p string, d fs.DirEntry, err error) error {

@@ -10,16 +10,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/internal/yamlbound"
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // lintPlain reads a document by the parser that Fleet uses, which knows no places:
 // all of it is at the document's first line. It says what is wrong, or "".
-func lintPlain(text []byte, skip int, budget *int) (*lintNode, string) {
+func lintPlain(text []byte, skip int, budget *int) (*yamlnode.Node, string) {
 	data, what := lintDecode(text)
 	if what != "" {
 		return nil, what
 	}
-	return lintFromData(data, lintPos{skip + 1, 1}, budget), ""
+	return lintFromData(data, yamlnode.Pos{Line: skip + 1, Col: 1}, budget), ""
 }
 
 // lintDecode calls sigs.k8s.io/yaml without letting it panic, and leaves out of its
@@ -40,85 +41,85 @@ func lintDecode(text []byte) (data any, what string) {
 	return data, ""
 }
 
-func lintFromData(v any, at lintPos, budget *int) *lintNode {
-	n := &lintNode{at: at}
+func lintFromData(v any, at yamlnode.Pos, budget *int) *yamlnode.Node {
+	n := &yamlnode.Node{At: at}
 	if *budget--; *budget < 0 {
 		return n
 	}
 	switch v := v.(type) {
 	case bool:
-		n.kind, n.text = lintBool, strconv.FormatBool(v)
+		n.Kind, n.Text = yamlnode.Bool, strconv.FormatBool(v)
 	case float64:
-		n.kind, n.text = lintNumber, strconv.FormatFloat(v, 'g', -1, 64)
+		n.Kind, n.Text = yamlnode.Number, strconv.FormatFloat(v, 'g', -1, 64)
 		if v == math.Trunc(v) && math.Abs(v) < 1e15 {
-			n.text = strconv.FormatInt(int64(v), 10)
+			n.Text = strconv.FormatInt(int64(v), 10)
 		}
 	case string:
-		n.kind, n.text = lintText, v
+		n.Kind, n.Text = yamlnode.Text, v
 	case []any:
-		n.kind = lintList
+		n.Kind = yamlnode.List
 		for _, item := range v {
-			n.items = append(n.items, lintFromData(item, at, budget))
+			n.Items = append(n.Items, lintFromData(item, at, budget))
 		}
 	case map[string]any:
-		n.kind = lintMap
+		n.Kind = yamlnode.Map
 		names := make([]string, 0, len(v))
 		for name := range v {
 			names = append(names, name)
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			n.fields = append(n.fields, lintField{name, at, lintFromData(v[name], at, budget)})
+			n.Fields = append(n.Fields, yamlnode.Field{Name: name, At: at, Value: lintFromData(v[name], at, budget)})
 		}
 	case nil:
 	default:
-		n.kind, n.text = lintText, fmt.Sprint(v)
+		n.Kind, n.Text = yamlnode.Text, fmt.Sprint(v)
 	}
 	return n
 }
 
 // data turns nodes into what encoding/json would make of them: the form in which
 // values go to templates and schemas.
-func (n *lintNode) data() any {
+func dataOf(n *yamlnode.Node) any {
 	if n == nil {
 		return nil
 	}
-	switch n.kind {
-	case lintNull:
+	switch n.Kind {
+	case yamlnode.Null:
 		return nil
-	case lintMap:
-		m := make(map[string]any, len(n.fields))
-		for _, f := range n.fields {
-			m[f.name] = f.value.data()
+	case yamlnode.Map:
+		m := make(map[string]any, len(n.Fields))
+		for _, f := range n.Fields {
+			m[f.Name] = dataOf(f.Value)
 		}
 		return m
-	case lintList:
-		l := make([]any, 0, len(n.items))
-		for _, item := range n.items {
-			l = append(l, item.data())
+	case yamlnode.List:
+		l := make([]any, 0, len(n.Items))
+		for _, item := range n.Items {
+			l = append(l, dataOf(item))
 		}
 		return l
-	case lintBool, lintNumber:
-		if v, err := strconv.ParseInt(n.text, 10, 53); err == nil && (n.text[0] != '0' || n.text == "0") {
+	case yamlnode.Bool, yamlnode.Number:
+		if v, err := strconv.ParseInt(n.Text, 10, 53); err == nil && (n.Text[0] != '0' || n.Text == "0") {
 			return float64(v)
 		}
-		return n.scalar()
-	case lintText:
-		if n.plain && lintNotText.MatchString(n.text) { // yes, 1e3
-			return n.scalar()
+		return scalarOf(n)
+	case yamlnode.Text:
+		if n.Plain && lintNotText.MatchString(n.Text) { // yes, 1e3
+			return scalarOf(n)
 		}
 	}
-	return n.text
+	return n.Text
 }
 
 // scalar is what Fleet's parser makes of a text without quotes.
-func (n *lintNode) scalar() any {
+func scalarOf(n *yamlnode.Node) any {
 	var v any
-	if yaml.Unmarshal([]byte(n.text), &v) == nil {
+	if yaml.Unmarshal([]byte(n.Text), &v) == nil {
 		switch v.(type) {
 		case bool, float64:
 			return v
 		}
 	}
-	return n.text
+	return n.Text
 }

@@ -50,7 +50,7 @@ func (t *lintTree) scan(s BundleScan) ([]lintPlace, error) {
 	return out, nil
 }
 
-// driven: a leading slash is not taken away here, and leads out of the repository
+// driven: a leading slash is not removed here, and leads out of the repository
 // (internal/cmd/cli/apply/apply.go CreateBundlesDriven). A file that the GitRepo names is
 // in the bundle's name, fleet.yaml too.
 func (t *lintTree) driven(bundles []BundlePath) (out []lintPlace) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/internal/suggest"
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -21,7 +22,7 @@ func nearest(name string, known []string) string { return suggest.Nearest(name, 
 
 // lintSchema is what a Go type lets JSON say.
 type lintSchema struct {
-	kind   lintKind // lintNull: anything
+	kind   yamlnode.Kind // yamlnode.Null: anything
 	fields map[string]*lintSchema
 	elem   *lintSchema // of lists, and of mappings with free keys
 	bytes  bool        // base64
@@ -46,27 +47,27 @@ func (m lintSchemas) of(t reflect.Type) *lintSchema {
 		return s // reads itself: durations, quantities, values
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-		s.kind = lintText
+		s.kind = yamlnode.Text
 		return s
 	}
 	switch t.Kind() {
 	case reflect.String:
-		s.kind = lintText
+		s.kind = yamlnode.Text
 	case reflect.Bool:
-		s.kind = lintBool
+		s.kind = yamlnode.Bool
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
-		s.kind = lintNumber
+		s.kind = yamlnode.Number
 	case reflect.Map:
-		s.kind, s.elem = lintMap, m.of(t.Elem())
+		s.kind, s.elem = yamlnode.Map, m.of(t.Elem())
 	case reflect.Slice, reflect.Array:
 		if t.Elem().Kind() == reflect.Uint8 {
-			s.kind, s.bytes = lintText, true
+			s.kind, s.bytes = yamlnode.Text, true
 			break
 		}
-		s.kind, s.elem = lintList, m.of(t.Elem())
+		s.kind, s.elem = yamlnode.List, m.of(t.Elem())
 	case reflect.Struct:
-		s.kind, s.fields, s.promoted = lintMap, map[string]*lintSchema{}, map[string]bool{}
+		s.kind, s.fields, s.promoted = yamlnode.Map, map[string]*lintSchema{}, map[string]bool{}
 		m.structOf(t, s, false)
 	}
 	return s
@@ -100,13 +101,13 @@ func (m lintSchemas) structOf(t reflect.Type, into *lintSchema, promoted bool) {
 // lintMisfit is a place where a document is not what a schema says.
 type lintMisfit struct {
 	what lintMisfitKind
-	at   lintPos
+	at   yamlnode.Pos
 	path string
 	name string      // of the key
 	near string      // what was probably meant
 	want *lintSchema // for the wrong type
-	have *lintNode
-	kind lintKind // of have, for the parser
+	have *yamlnode.Node
+	kind yamlnode.Kind // of have, for the parser
 }
 
 type lintMisfitKind int
@@ -129,49 +130,49 @@ type lintWalk struct {
 // and truth values; sigs.k8s.io/yaml loses sight of that in fields of embedded
 // structs, which most of fleet.yaml is (convertToJSONableObject looks at the first of
 // a field's indexes only).
-func (w *lintWalk) walk(n *lintNode, s *lintSchema, path string, coerce bool) {
-	if n == nil || n.kind == lintNull || s == nil || s.kind == lintNull {
+func (w *lintWalk) walk(n *yamlnode.Node, s *lintSchema, path string, coerce bool) {
+	if n == nil || n.Kind == yamlnode.Null || s == nil || s.kind == yamlnode.Null {
 		return
 	}
-	switch kind := n.realKind(); {
+	switch kind := realKind(n); {
 	case kind == s.kind:
-	case coerce && s.kind == lintText && (kind == lintNumber || kind == lintBool):
-		if lossy(n.text) {
-			w.out = append(w.out, lintMisfit{what: misfitLossy, at: n.at, path: path, have: n})
+	case coerce && s.kind == yamlnode.Text && (kind == yamlnode.Number || kind == yamlnode.Bool):
+		if lossy(n.Text) {
+			w.out = append(w.out, lintMisfit{what: misfitLossy, at: n.At, path: path, have: n})
 		}
 	default:
-		w.out = append(w.out, lintMisfit{what: misfitType, at: n.at, path: path, want: s, have: n, kind: kind})
+		w.out = append(w.out, lintMisfit{what: misfitType, at: n.At, path: path, want: s, have: n, kind: kind})
 		return
 	}
-	for i, item := range n.items {
+	for i, item := range n.Items {
 		w.walk(item, s.elem, path+"["+strconv.Itoa(i)+"]", coerce)
 	}
-	for _, f := range n.fields {
+	for _, f := range n.Fields {
 		sub, known := s.elem, coerce
 		if s.fields != nil {
 			if sub = w.field(f, s, path); sub == nil {
 				continue
 			}
-			known = coerce && !s.promoted[f.name]
+			known = coerce && !s.promoted[f.Name]
 		}
-		w.walk(f.value, sub, join(path, f.name), known)
+		w.walk(f.Value, sub, join(path, f.Name), known)
 	}
 }
 
-func (w *lintWalk) field(f lintField, s *lintSchema, path string) *lintSchema {
-	if sub, ok := s.fields[f.name]; ok {
+func (w *lintWalk) field(f yamlnode.Field, s *lintSchema, path string) *lintSchema {
+	if sub, ok := s.fields[f.Name]; ok {
 		return sub
 	}
 	known := keysOf(s.fields)
 	if w.loose {
 		for _, k := range known {
-			if strings.EqualFold(k, f.name) {
-				w.out = append(w.out, lintMisfit{what: misfitCase, at: f.at, path: path, name: f.name, near: k})
+			if strings.EqualFold(k, f.Name) {
+				w.out = append(w.out, lintMisfit{what: misfitCase, at: f.At, path: path, name: f.Name, near: k})
 				return s.fields[k]
 			}
 		}
 	}
-	w.out = append(w.out, lintMisfit{what: misfitUnknown, at: f.at, path: path, name: f.name, near: nearest(f.name, known)})
+	w.out = append(w.out, lintMisfit{what: misfitUnknown, at: f.At, path: path, name: f.Name, near: nearest(f.Name, known)})
 	return nil
 }
 
@@ -179,21 +180,21 @@ var lintNotText = regexp.MustCompile(`^(?i:[-+.]?[0-9].*|y|n|yes|no|on|off|true|
 
 // realKind is the kind that a scalar has for the parser that Fleet uses: YAML 1.1,
 // where yes is a truth value.
-func (n *lintNode) realKind() lintKind {
-	if !n.plain || !lintNotText.MatchString(n.text) {
-		return n.kind
+func realKind(n *yamlnode.Node) yamlnode.Kind {
+	if !n.Plain || !lintNotText.MatchString(n.Text) {
+		return n.Kind
 	}
 	var v any
-	if yaml.Unmarshal([]byte(n.text), &v) != nil {
-		return n.kind
+	if yaml.Unmarshal([]byte(n.Text), &v) != nil {
+		return n.Kind
 	}
 	switch v.(type) {
 	case bool:
-		return lintBool
+		return yamlnode.Bool
 	case float64:
-		return lintNumber
+		return yamlnode.Number
 	}
-	return lintText
+	return yamlnode.Text
 }
 
 // lossy says that a scalar without quotes is another text after Fleet has read it:

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // errLintIgnore matches a comment that answers for findings:
@@ -69,11 +71,11 @@ func (l *linter) unsuppressed() (kept []Finding, suppressed int) {
 func (l *linter) checkIgnores(file string, ignores []lintIgnore) {
 	for _, g := range ignores {
 		if g.reason == "" {
-			l.add("lint-ignore", file, lintPos{g.own, 1}, "this comment gives no reason, so it does not count")
+			l.add("lint-ignore", file, yamlnode.Pos{Line: g.own, Col: 1}, "this comment gives no reason, so it does not count")
 		}
 		for _, rule := range g.rules {
 			if _, ok := l.rules[rule]; !ok {
-				l.add("lint-ignore", file, lintPos{g.own, 1}, "there is no rule %q%s", rule, didYouMean(rule, keysOf(l.rules)))
+				l.add("lint-ignore", file, yamlnode.Pos{Line: g.own, Col: 1}, "there is no rule %q%s", rule, didYouMean(rule, keysOf(l.rules)))
 			}
 		}
 	}

@@ -21,14 +21,15 @@ var update = flag.Bool("update", false, "write the floor plan of docs/architectu
 func rooms() []floor {
 	return []floor{
 		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/console", "internal/trial"}},
-		{"The whole", []string{"cluster", "cluster/consent", "cluster/draft", "internal/labmodel"}},
+		{"The whole", []string{"cluster", "cluster/consent", "cluster/draft", "clusterfile", "cluster/platform", "internal/names", "internal/labmodel"}},
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/guest", "sim/qemu", "sim/kubesim", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/chart/pins"}},
 		{"Machines", []string{"proxmox", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "remote", "remote/ssh", "remote/remotetest", "internal/faults"}},
-		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret"}},
+		{"What is wanted", []string{"spec"}},
+		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret", "unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660",
-			"internal/yamlbound", "internal/printable", "internal/facts", "internal/archtest"}},
+			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/facts", "internal/archtest", "internal/words"}},
 	}
 }
 
@@ -58,7 +59,7 @@ func TestFloorPlan(t *testing.T) {
 			}
 		}
 	}
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(pkgs)), placed, "each package stands on one floor")
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(pkgs)), placed, "each package is on one floor")
 	same(t, "../../docs/pictures/floors.svg", func(string) string { return picture() })
 	same(t, "../../docs/architecture.md", func(now string) string {
 		const begin, end = "<!-- rooms -->\n", "<!-- end of rooms -->"
@@ -89,7 +90,7 @@ func same(t *testing.T, file string, want func(now string) string) {
 func table(pkgs map[string]pkg) string {
 	var b strings.Builder
 	for _, f := range rooms() {
-		fmt.Fprintf(&b, "\n### %s\n\n| package | | stands on |\n|---|---|---|\n", f.name)
+		fmt.Fprintf(&b, "\n### %s\n\n| package | | imports |\n|---|---|---|\n", f.name)
 		for _, name := range f.rooms {
 			p, ok := pkgs[name]
 			if !ok {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Finding is what a check found, as a person is to read it.
+// Finding is the result of a check, for display.
 type Finding struct {
-	Grave    bool   // it will not work; or else it may
-	ID       string // to look up
+	Grave    bool   // an error; otherwise a warning
+	ID       string // to look up in the docs
 	Subject  string // what it is about
 	Evidence string // what was seen
 	Cure     string // what to do
-	Command  string // what to paste, one command a line; they are not broken any further
+	Command  string // commands to paste, one a line; they are never wrapped
 }
 
 // Findings prints what checks found: mark, id and subject, and below them what was
@@ -36,8 +36,7 @@ func (c *Console) Findings(all []Finding) {
 	}
 }
 
-// Unseen prints what checks could not look at, and why; what is so for the same reason,
-// once.
+// Unseen prints the checks that could not run, grouped by reason.
 func (c *Console) Unseen(all []Finding) {
 	var reasons []folded[string]
 	for _, f := range all {
@@ -45,7 +44,7 @@ func (c *Console) Unseen(all []Finding) {
 		reasons = append(reasons, folded[string]{[]string{name}, f.Evidence})
 	}
 	for _, r := range fold(reasons, func(s string) string { return s }) {
-		lines := wrap(fmt.Sprintf("not looked at: %s: %s", several(unique(r.names)), c.line(r.what)), 2, c.data.width())
+		lines := wrap(fmt.Sprintf("not checked: %s: %s", several(unique(r.names)), c.line(r.what)), 2, c.data.width())
 		for i, line := range lines {
 			mark := "– "
 			if i > 0 {
@@ -56,7 +55,7 @@ func (c *Console) Unseen(all []Finding) {
 	}
 }
 
-// unique drops names that were there before.
+// unique drops duplicate names.
 func unique(names []string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -69,14 +68,14 @@ func unique(names []string) []string {
 	return out
 }
 
-// Summary prints the last line of what is data.
+// Summary prints the last line of the data.
 func (c *Console) Summary(format string, args ...any) {
 	for _, line := range wrap(c.line(fmt.Sprintf(format, args...)), 0, c.data.width()) {
 		c.row(line)
 	}
 }
 
-// below prints a text, line by line, behind a margin.
+// below prints a text, line by line, after a margin.
 func (c *Console) below(margin, text string) {
 	for part := range strings.SplitSeq(text, "\n") {
 		for _, line := range wrap(c.line(part), len(margin), c.data.width()) {

@@ -10,8 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Console is where a command talks to: Talk to the person, Data to what follows
-// in a pipe. The zero values of all other fields are good ones.
+// Console is where a command writes: Talk for the person, Data for the next program in a
+// pipe. The zero values of all other fields are good defaults.
 type Console struct {
 	Talk, Data io.Writer
 	JSON       bool // data as JSON lines, events too
@@ -21,10 +21,10 @@ type Console struct {
 	talk, data face
 }
 
-// face is what is known of the other end of a stream.
+// face is what is known about the terminal or file behind a stream.
 type face struct {
 	paint paint
-	size  func() (width, height int) // nil when it is no terminal
+	size  func() (width, height int) // nil for anything but a terminal
 }
 
 // New makes a Console of standard error and standard output.
@@ -38,8 +38,8 @@ func New(asJSON bool) *Console {
 	}
 }
 
-// faceOf looks whether a file is a terminal that understands more than letters.
-// NO_COLOR is obeyed as https://no-color.org asks.
+// faceOf finds out whether a file is a terminal that understands escape sequences. NO_COLOR
+// is obeyed as https://no-color.org says.
 func faceOf(f *os.File) face {
 	fd := int(f.Fd())
 	if !term.IsTerminal(fd) || os.Getenv("TERM") == "dumb" {
@@ -57,7 +57,7 @@ func faceOf(f *os.File) face {
 	}
 }
 
-// width is how many columns there are, 0 for as many as one likes.
+// width is the number of columns, 0 for unlimited.
 func (f face) width() int {
 	if f.size == nil {
 		return 0
@@ -66,8 +66,8 @@ func (f face) width() int {
 	return w
 }
 
-// redacting passes whole writes through a redactor. Everything here writes lines
-// in one call, so no secret is cut in two.
+// redacting passes each write through a redactor. Every writer here writes whole lines in
+// one call, so no secret is split over two writes.
 type redacting struct {
 	to     io.Writer
 	redact *secret.Redactor
@@ -80,7 +80,7 @@ func (w redacting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hide takes the secrets out of a text.
+// hide redacts the secrets in a text.
 func (c *Console) hide(s string) string {
 	if c.Redact == nil {
 		return s
@@ -88,18 +88,18 @@ func (c *Console) hide(s string) string {
 	return c.Redact.Redact(s)
 }
 
-// line makes one harmless line of a foreign text.
+// line makes foreign text safe to print on one line.
 func (c *Console) line(s string) string { return oneLine(c.hide(s)) }
 
-// Display shows a run. Listen is called for each event, Again where the run begins again
-// before it has changed anything, Close once at its end.
+// Display shows a run. Listen is called for each event, Again if the run starts over before
+// it has changed anything, Close once at its end.
 type Display interface {
 	Listen(converge.Event)
 	Again()
 	Close()
 }
 
-// Display returns the one that fits. The names of all steps of the run, in their
+// Display returns the display that fits the terminal. The names of all steps, in their
 // order, let it keep that order and know when a node is done.
 func (c *Console) Display(steps []string) Display {
 	switch {
@@ -112,7 +112,7 @@ func (c *Console) Display(steps []string) Display {
 	}
 }
 
-// paint colours, or does not.
+// paint adds colours, or none.
 type paint bool
 
 func (p paint) sgr(code, s string) string {

@@ -11,8 +11,8 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// Costs tells the person what changes would cost: a paragraph for each thing, those that
-// are destroyed first, and for all together of which the same is to be said.
+// Costs prints what changes would cost: a paragraph for each machine or part, destroyed ones
+// first. Those with equal costs share a paragraph.
 func (c *Console) Costs(costs []converge.Cost) {
 	_, _ = io.WriteString(c.Talk, c.costs(c.talk, costs))
 }
@@ -41,8 +41,8 @@ func (c *Console) costs(to face, costs []converge.Cost) string {
 	return out.String()
 }
 
-// merged has one cost for each thing: what several steps do to it, and the worst of that. A
-// login is another matter than what becomes of a machine, and said beside it.
+// merged combines the costs of several steps into one for each machine or part: all reasons,
+// and the worst kind. A login is kept apart from what happens to the machine.
 func merged(costs []converge.Cost) []converge.Cost {
 	type matter struct {
 		of     string
@@ -87,7 +87,7 @@ func union(a, b []string) []string {
 	return out
 }
 
-// costHead says what happens to whom, of several together.
+// costHead names what happens, and to which machines or parts.
 func costHead(g folded[converge.Cost]) string {
 	if len(g.names) == 1 || g.what.Kind == converge.Enters {
 		return converge.Cost{Machine: several(g.names), Kind: g.what.Kind, Away: g.what.Away}.String()
@@ -99,10 +99,10 @@ func costHead(g folded[converge.Cost]) string {
 	case g.what.Away == "":
 		return head + "stopped"
 	}
-	return head + "stopped, for " + g.what.Away + " each"
+	return head + "stopped for " + g.what.Away + " each"
 }
 
-// costList prints what is lost with a thing, or whose work.
+// costList prints what is lost, or whose work ends.
 func (c *Console) costList(out *strings.Builder, to face, label string, what []string) {
 	if len(what) == 0 {
 		return
@@ -122,7 +122,7 @@ func (c *Console) costList(out *strings.Builder, to face, label string, what []s
 	}
 }
 
-// loss lets nobody overlook what is destroyed, or stopped.
+// loss highlights what is destroyed or stopped.
 func (p paint) loss(k converge.CostKind, line string) string {
 	if k == converge.Destroys {
 		return p.sgr("1;31", line)

@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// end takes note of a step's end: a failure is told at once, all else when the part
-// that it belongs to is done.
+// end records the end of a step. A failure is printed at once, everything else when its part
+// is done.
 func (l *live) end(s *liveStep, e converge.Event) {
 	p := s.part
 	l.ended, p.open = l.ended+1, p.open-1
@@ -28,21 +28,21 @@ func (l *live) end(s *liveStep, e converge.Event) {
 	}
 }
 
-// failure is an error that was told, and how much had been told by then.
+// failure is an error that was printed, and how many lines there were by then.
 type failure struct{ above, told int }
 
-// fail tells an error in full.
+// fail prints an error in full.
 func (l *live) fail(s *liveStep, lines []string) {
 	before := len(l.told)
-	l.hang("✗ ", fmt.Sprintf("%s: %s failed after %s", s.part.name, s.what, short(s.took)), l.paint.red)
+	l.indented("✗ ", fmt.Sprintf("%s: %s failed after %s", s.part.name, s.what, short(s.took)), l.paint.red)
 	for _, line := range lines {
-		l.hang("    ", line, nil)
+		l.indented("    ", line, nil)
 	}
 	l.failures = append(l.failures, failure{before, len(l.told)})
 }
 
-// close tells what is unfinished, in the order of the file, and once more the errors
-// that are out of sight.
+// close prints what is unfinished, in the order of the file, and repeats the errors that
+// have scrolled out of sight.
 func (l *live) close(height int) {
 	var partial []folded[string]
 	for _, p := range l.parts {
@@ -51,9 +51,9 @@ func (l *live) close(height int) {
 		}
 	}
 	for _, p := range fold(partial, func(s string) string { return s }) {
-		l.hang("- ", several(p.names)+": "+p.what, l.paint.faint)
+		l.indented("- ", several(p.names)+": "+p.what, l.paint.faint)
 	}
-	const below = 4 // what a command says after us
+	const below = 4 // lines that the command prints afterwards
 	seen := len(l.told) - (height - below)
 	for _, f := range l.failures {
 		if f.above < seen {
@@ -62,8 +62,8 @@ func (l *live) close(height int) {
 	}
 }
 
-// endPart tells how a part went, once. Those that could not be finished are told
-// together at the very end, where they say what is left to do.
+// endPart prints the outcome of a part, once. Unfinished parts are printed together at the
+// very end, with what is left to do.
 func (l *live) endPart(p *livePart, now time.Time) {
 	var done []*liveStep
 	var words, stopped, missing []string
@@ -71,7 +71,7 @@ func (l *live) endPart(p *livePart, now time.Time) {
 	for _, s := range p.steps {
 		switch s.kind {
 		case converge.Changed:
-			if p.name != everywhere { // whose steps were told one by one
+			if p.name != everywhere { // whose steps were printed one by one
 				done, words = append(done, s), append(words, s.what)
 			}
 		case converge.Cancelled:
@@ -86,7 +86,7 @@ func (l *live) endPart(p *livePart, now time.Time) {
 	case len(stopped) > 0:
 		words = append(words, "stopped at "+strings.Join(stopped, ", "))
 	case len(missing) > 0:
-		words = append(words, "not begun: "+strings.Join(missing, ", "))
+		words = append(words, "not started: "+strings.Join(missing, ", "))
 	case len(done) > 0 && !failed:
 		l.tell(p, now.Sub(p.began), done)
 		return
@@ -94,14 +94,14 @@ func (l *live) endPart(p *livePart, now time.Time) {
 	p.unfinished = strings.Join(words, " · ")
 }
 
-// tell prints a part that is done, in one line: what took longest, as far as there is
-// room, in the order in which it was done.
+// tell prints a finished part on one line: the steps that took longest, as many as fit, in
+// the order of the run.
 func (l *live) tell(p *livePart, took time.Duration, done []*liveStep) {
 	width, _ := l.screen.size()
 	head := fmt.Sprintf("%s %6s  ", pad(p.name, l.names(width)), short(took))
 	room := width - 1 - 2 - runewidth.StringWidth(head)
 	line := said(done)
-	if len(done) == 1 { // how long is said already
+	if len(done) == 1 { // the duration is there already
 		line = done[0].what
 	}
 	longest := slices.SortedStableFunc(slices.Values(done), func(a, b *liveStep) int { return cmp.Compare(b.took, a.took) })
@@ -112,7 +112,7 @@ func (l *live) tell(p *livePart, took time.Duration, done []*liveStep) {
 	l.told = append(l.told, l.paint.green("✓ ")+head+l.paint.faint(cut(line, room)))
 }
 
-// said lists steps with how long they took, if that was worth a word.
+// said lists steps, with their durations from one second on.
 func said(steps []*liveStep) string {
 	var out []string
 	for _, s := range steps {
@@ -125,8 +125,8 @@ func said(steps []*liveStep) string {
 	return strings.Join(out, " · ")
 }
 
-// hang prints a text whose further lines stand below its first.
-func (l *live) hang(mark, text string, paint func(string) string) {
+// indented prints a text whose further lines align with its first.
+func (l *live) indented(mark, text string, paint func(string) string) {
 	width, _ := l.screen.size()
 	at := runewidth.StringWidth(mark)
 	for i, line := range wrap(text, at, width-1) {

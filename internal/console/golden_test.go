@@ -17,7 +17,7 @@ import (
 var rewrite = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) {
-	// Whoever runs the tests may live where … takes two columns.
+	// Anyone who runs the tests may live where … takes two columns.
 	runewidth.DefaultCondition.EastAsianWidth = false
 	os.Exit(m.Run())
 }

@@ -20,14 +20,14 @@ func (j *jsonLines) Listen(e converge.Event) {
 	if e.Err != nil {
 		line.Error = e.Err.Error()
 	}
-	_ = j.console.object(line) // a run goes on when nobody reads any more
+	_ = j.console.object(line) // a run continues when nobody reads any longer
 }
 
 func (j *jsonLines) Again() {}
 
 func (j *jsonLines) Close() {}
 
-// planItem is a plan's line for programs.
+// planItem is one item of a plan, for programs.
 type planItem struct {
 	converge.Item
 	Error string `json:"error,omitempty"`
@@ -56,7 +56,7 @@ func Objects[T any](c *Console, values []T) error {
 	return nil
 }
 
-// object prints a value in one call, without the secrets.
+// object prints a value in one call, with its secrets redacted.
 func (c *Console) object(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -70,8 +70,7 @@ func (c *Console) object(v any) error {
 	return err
 }
 
-// hideStrings takes the secrets out of every string of a JSON text, as the string
-// is and not as JSON writes it.
+// hideStrings redacts the secrets in every string of a JSON text, in the decoded string.
 func (c *Console) hideStrings(b []byte) []byte {
 	if c.Redact == nil {
 		return b

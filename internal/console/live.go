@@ -12,11 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// refresh is the time between two drawings.
+// refresh is the time between two updates of the screen.
 const refresh = 120 * time.Millisecond
 
-// live shows a row for each part that is under way, in the order of the file. What
-// has ended is printed above them: a line for a node, when its last step ended.
+// live shows a row for each part in progress, in the order of the file. Finished parts are
+// printed above: one line for a node, when its last step has ended.
 type live struct {
 	console *Console
 	paint   paint
@@ -32,27 +32,27 @@ type live struct {
 	steps    map[string]*liveStep
 	widest   struct{ name, what int }
 	ended    int
-	told     []string // what is to stand above the rows
-	shown    int      // how much of it does
+	told     []string // lines to print above the rows
+	shown    int      // how many of them are printed
 	failures []failure
 	advice   advice
 }
 
-// livePart is a node, a host, or what is the whole cluster's.
+// livePart is a node, a host, or the cluster as a whole.
 type livePart struct {
 	name  string
 	began time.Time
 	steps []*liveStep // in the order of the run
-	open  int         // how many have not ended
+	open  int         // how many steps have not ended
 
-	unfinished string // what it lacks when all has ended
+	unfinished string // what is missing when all steps have ended
 }
 
-// liveStep is a step as far as one has heard of it.
+// liveStep is the known state of a step.
 type liveStep struct {
 	part    *livePart
 	what    string
-	kind    converge.Kind // "" before it began
+	kind    converge.Kind // "" before it started
 	began   time.Time
 	took    time.Duration
 	message string
@@ -70,7 +70,7 @@ func newLive(c *Console, steps []string) *live {
 	return l
 }
 
-// reset has heard of nothing yet.
+// reset clears all that is known.
 func (l *live) reset() {
 	l.parts, l.steps, l.ended, l.failures, l.advice = nil, map[string]*liveStep{}, 0, nil, advice{}
 	for _, name := range partsOf(l.announced) {
@@ -81,7 +81,7 @@ func (l *live) reset() {
 	}
 }
 
-// Again forgets what was heard; what was told stays.
+// Again forgets the events so far; printed lines stay.
 func (l *live) Again() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func (l *live) draw() {
 	l.screen.draw(above, rows)
 }
 
-// Close takes the rows down, and returns when the last of it is on the screen.
+// Close removes the rows, and returns when the screen is up to date.
 func (l *live) Close() {
 	close(l.stop)
 	<-l.stopped
@@ -123,7 +123,7 @@ func (l *live) Close() {
 	l.screen.draw(l.told[l.shown:], nil)
 }
 
-// step returns what is known of a step, also of one that nobody announced.
+// step returns the state of a step, also of an unannounced one.
 func (l *live) step(name string) *liveStep {
 	if s := l.steps[name]; s != nil {
 		return s
@@ -142,7 +142,7 @@ func (l *live) step(name string) *liveStep {
 	return s
 }
 
-// Listen takes note. It never waits for the terminal.
+// Listen records an event. It never waits for the terminal.
 func (l *live) Listen(e converge.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +173,7 @@ func (l *live) Listen(e converge.Event) {
 	}
 }
 
-// rows are what is under way, then how far all of it is.
+// rows returns the parts in progress, then the progress of the whole run.
 func (l *live) rows(now time.Time, width, height int) []row {
 	var parts []*livePart
 	names, whats := l.names(width), min(l.widest.what, max(8, width/6))
@@ -196,7 +196,7 @@ func (l *live) rows(now time.Time, width, height int) []row {
 	return append(rows, l.footer(now, width))
 }
 
-// row is a part as it is now: who, what, for how long, and in words.
+// row describes a part: its name, its current step, for how long, and the latest message.
 func (l *live) row(p *livePart, now time.Time, width, names, whats int) row {
 	s := p.now()
 	if s == nil {
@@ -212,7 +212,7 @@ func (l *live) row(p *livePart, now time.Time, width, names, whats int) row {
 		span{s.message, nil})
 }
 
-// footer says how far the whole is.
+// footer shows the progress of the run.
 func (l *live) footer(now time.Time, width int) row {
 	const long = 24
 	total := len(l.steps)
@@ -227,13 +227,13 @@ func (l *live) footer(now time.Time, width int) row {
 	return compose(width, spans...)
 }
 
-// names is how wide the column of names is.
+// names is the width of the column of names.
 func (l *live) names(width int) int { return min(l.widest.name, max(8, width/4)) }
 
 // busy reports whether anything of the part is being done.
 func (p *livePart) busy() bool { return p.now() != nil }
 
-// now is the step to show: one that acts tells more than one that looks.
+// now is the step to show: one that acts rather than one that checks.
 func (p *livePart) now() *liveStep {
 	var at *liveStep
 	for _, s := range p.steps {
@@ -246,7 +246,7 @@ func (p *livePart) now() *liveStep {
 	return at
 }
 
-// next is what comes when what it needs is there.
+// next is the first step that waits for others.
 func (p *livePart) next() string {
 	for _, s := range p.steps {
 		if s.kind == "" {
@@ -256,7 +256,7 @@ func (p *livePart) next() string {
 	return ""
 }
 
-// done is what was changed so far.
+// done lists the changes so far.
 func (p *livePart) done() string {
 	return said(slices.DeleteFunc(slices.Clone(p.steps), func(s *liveStep) bool { return s.kind != converge.Changed }))
 }

@@ -173,7 +173,7 @@ func TestLiveFailureOutOfSightIsToldAgain(t *testing.T) {
 		assert.Empty(t, term.faults)
 		assert.Equal(t, 2, strings.Count(term.all(), "no space left on local"))
 		assert.Equal(t, 1, strings.Count(term.screen(), "no space left on local"))
-		assert.Contains(t, term.screen(), "- wk-gpu2: not begun: vm, first boot, K3s, node")
+		assert.Contains(t, term.screen(), "- wk-gpu2: not started: vm, first boot, K3s, node")
 	})
 }
 

@@ -10,16 +10,15 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// sayAfter is how long a look at everything takes before it says anything. The time
-// between two lines on how far it is grows from there to sayAgain.
+// sayAfter is how long a check of everything takes before it prints anything. The time
+// between two lines of progress grows from there to sayAgain.
 const (
 	sayAfter = 3 * time.Second
 	sayAgain = 15 * time.Second
 )
 
-// Looking shows a look at everything, for as long as it takes: nothing in the first
-// seconds; from then on what is not as asked as soon as it is seen, and now and then
-// how far it is.
+// Looking shows the progress of a check of everything: nothing in the first seconds, then
+// each difference as soon as it is found, and progress from time to time.
 type Looking struct {
 	console *Console
 	all     int
@@ -28,13 +27,13 @@ type Looking struct {
 	began   time.Time
 	next    *time.Timer
 	said    bool     // it took long enough to say something
-	ended   int      // looks that are over
-	open    []string // steps that are being looked at
+	ended   int      // finished checks
+	open    []string // steps being checked
 	doing   map[string]string
-	waiting []string // lines that are said once it takes long
+	waiting []string // lines to print once it takes long
 }
 
-// Looking begins to show a look at so many steps. Close ends it.
+// Looking starts to show a check of so many steps. Close ends it.
 func (c *Console) Looking(steps int) *Looking {
 	l := &Looking{console: c, all: steps, began: time.Now(), doing: map[string]string{}}
 	l.mu.Lock()
@@ -64,13 +63,13 @@ func (l *Looking) Listen(e converge.Event) {
 	}
 }
 
-// seen says what is wrong with a step, or "".
+// seen says what is wrong with a step, or returns "".
 func (c *Console) seen(e converge.Event) string {
 	switch e.Kind {
 	case converge.Differs:
 		return c.line(e.Diff.String())
 	case converge.FailedStep:
-		return "cannot be seen: " + c.line(fmt.Sprint(e.Err))
+		return "check failed: " + c.line(fmt.Sprint(e.Err))
 	}
 	return ""
 }
@@ -82,7 +81,7 @@ func (l *Looking) flush() {
 	l.waiting = nil
 }
 
-// tick says how far it is.
+// tick prints the progress.
 func (l *Looking) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,11 +101,11 @@ func (l *Looking) tick() {
 	if more := len(l.open) - len(at); more > 0 {
 		at = append(at, fmt.Sprintf("%d more", more))
 	}
-	_, _ = fmt.Fprintf(l.console.Talk, "looked at %d of %d in %s, now at %s\n", l.ended, l.all, short(time.Since(l.began)), strings.Join(at, ", "))
+	_, _ = fmt.Fprintf(l.console.Talk, "checked %d of %d in %s, now checking %s\n", l.ended, l.all, short(time.Since(l.began)), strings.Join(at, ", "))
 	l.next = time.AfterFunc(min(time.Since(l.began), sayAgain), l.tick)
 }
 
-// Close ends it. What was held back until then is in the result.
+// Close ends the display. Lines that were held back are in the result as well.
 func (l *Looking) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

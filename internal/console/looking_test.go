@@ -53,10 +53,10 @@ func TestLookingSaysWhatItSees(t *testing.T) {
 		g.Add(slow("vm/d", time.Hour, nil, nil))
 		plan, said := looked(t, g)
 		assert.True(t, strings.HasPrefix(said, "vm/a                   "), said)
-		assert.Contains(t, said, "looked at 1 of 4 in 3.0s, now at vm/b (connecting), vm/c (connecting), vm/d (connecting)\n"+
-			"vm/b                   cannot be seen: no route to host\nlooked at 3 of 4 in 6.0s, now at vm/d (connecting)\nlooked at 3 of 4 in 12s, now")
+		assert.Contains(t, said, "checked 1 of 4 in 3.0s, now checking vm/b (connecting), vm/c (connecting), vm/d (connecting)\n"+
+			"vm/b                   check failed: no route to host\nchecked 3 of 4 in 6.0s, now checking vm/d (connecting)\nchecked 3 of 4 in 12s, now")
 		assert.Equal(t, converge.Failed, plan.Items[3].Verdict, "one that hangs does not hang the look")
-		assert.ErrorContains(t, plan.Items[3].Err, "looking took more than 30s")
+		assert.ErrorContains(t, plan.Items[3].Err, "checking took longer than 30s")
 	})
 }
 

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// everywhere is the part that steps belong to which are no single node's.
+// everywhere is the part for steps that do not belong to a single node.
 const everywhere = "cluster"
 
-// part splits a step's name into whose it is and what: vm/wk-gpu1 is the vm of
-// wk-gpu1. What has no slash, and what is of an address, is the cluster's.
+// part splits a step's name into its owner and its kind: vm/wk-gpu1 is the vm of wk-gpu1.
+// Names without a slash, and addresses, belong to the cluster.
 func part(step string) (name, what string) {
 	what, name, ok := strings.Cut(step, "/")
 	if !ok {
@@ -23,7 +23,7 @@ func part(step string) (name, what string) {
 	return name, called(what)
 }
 
-// called is how people call a kind of step.
+// called is the name of a kind of step for people.
 func called(what string) string {
 	switch what {
 	case "guest":
@@ -50,7 +50,7 @@ func partsOf(steps []string) []string {
 	return names
 }
 
-// several lists names; many are shortened to their ends.
+// several lists names; a long list is shortened to its ends.
 func several(names []string) string {
 	const most, head = 8, 3
 	if len(names) <= most {
@@ -59,13 +59,13 @@ func several(names []string) string {
 	return fmt.Sprintf("%s … %s (%d)", strings.Join(names[:head], ", "), names[len(names)-1], len(names))
 }
 
-// folded is something that is said once for all the names that it is true of.
+// folded is a value with all the names that share it.
 type folded[T any] struct {
 	names []string
 	what  T
 }
 
-// fold joins what is said with the same words, in the order of first mention.
+// fold groups names by equal values, in the order of first appearance.
 func fold[T any](all []folded[T], words func(T) string) []folded[T] {
 	var out []folded[T]
 	at := map[string]int{}

@@ -11,17 +11,16 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// quiet is how long a step that waits says nothing new in plain lines.
+// quiet is how long a waiting step prints nothing new in plain mode.
 const quiet = 30 * time.Second
 
-// plain prints a line for what matters: what is begun, what it waits for now and
-// then, how it ended.
+// plain prints a line for each important event: started, waiting (from time to time), ended.
 type plain struct {
 	console *Console
 
 	mu      sync.Mutex
 	said    map[string]time.Time   // when a step last had a line
-	late    map[string]*time.Timer // says what a step waits for when it has been quiet for long enough
+	late    map[string]*time.Timer // says what a step waits for after a long silence
 	skipped []string
 	advice  advice
 }
@@ -53,8 +52,8 @@ func (p *plain) Listen(e converge.Event) {
 	p.print(e.Time, e.Step, text)
 }
 
-// later says what a step waits for unless something newer of it comes first: it may be
-// the last that is heard of it for a long time.
+// later prints what a step waits for unless a newer event comes first: it may be the last
+// message of the step for a long time.
 func (p *plain) later(e converge.Event, text string, wait time.Duration) {
 	var t *time.Timer
 	t = time.AfterFunc(wait, func() {
@@ -75,7 +74,7 @@ func (p *plain) print(at time.Time, step, text string) {
 	_, _ = fmt.Fprintf(p.console.Talk, "%s  %-22s %s\n", at.Format("15:04:05"), p.console.line(step), text)
 }
 
-// Again forgets what was heard.
+// Again forgets the events so far.
 func (p *plain) Again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +83,7 @@ func (p *plain) Again() {
 	clear(p.said)
 }
 
-// forget has nothing more said of what was waited for.
+// forget cancels the pending lines about waits.
 func (p *plain) forget() {
 	for _, t := range p.late {
 		t.Stop()
@@ -92,17 +91,17 @@ func (p *plain) forget() {
 	clear(p.late)
 }
 
-// Close says what could not begin, in one line.
+// Close prints the steps that could not start, on one line.
 func (p *plain) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forget()
 	if len(p.skipped) > 0 {
-		p.print(time.Now(), "", fmt.Sprintf("not begun, for want of what failed: %s", kinds(p.skipped)))
+		p.print(time.Now(), "", fmt.Sprintf("not started, because a step they need failed: %s", kinds(p.skipped)))
 	}
 }
 
-// sentence says what an event means, or "" when it is not worth a line.
+// sentence describes an event, or returns "" if it is not worth a line.
 func (p *plain) sentence(e converge.Event) string {
 	switch e.Kind {
 	case converge.Acting:
@@ -119,19 +118,19 @@ func (p *plain) sentence(e converge.Event) string {
 		return "FAILED: " + strings.Join(p.advice.once(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
 	case converge.Cancelled:
 		if e.Err != nil {
-			return "stopped, after: " + strings.Join(p.advice.once(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
+			return "stopped after: " + strings.Join(p.advice.once(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
 		}
 		return "stopped"
 	}
 	return ""
 }
 
-// verb is what is done about a difference.
+// verb names the action for a difference.
 func verb(d drift.Diff) string {
 	switch e := d.Effect(); e {
 	case drift.Create:
 		if !slices.ContainsFunc(d, func(f drift.Field) bool { return f.Effect == e && f.Have == "" }) {
-			return "change" // what has ended is there already
+			return "change" // a service that has ended exists already
 		}
 		return e.String()
 	case drift.Remove:
@@ -151,7 +150,7 @@ func (c *Console) waiting(e converge.Event) string {
 	return "waiting: " + c.line(awaited(e.Diff))
 }
 
-// lines makes harmless lines of a foreign text.
+// lines splits foreign text into lines that are safe to print.
 func (c *Console) lines(s string) []string {
 	var out []string
 	for l := range strings.Lines(c.hide(s)) {
@@ -162,12 +161,11 @@ func (c *Console) lines(s string) []string {
 	return out
 }
 
-// advice is what was said on how to mend what failed. The lines of an error are its
-// parts: what happened, then what to do.
+// advice remembers the advice that was printed. The first line of an error says what
+// happened, the others what to do.
 type advice map[string]bool
 
-// once leaves out advice that was given before: what fails on one node often fails
-// on all.
+// once omits advice that was printed before: an error on one node often occurs on all.
 func (a advice) once(lines []string) []string {
 	if len(lines) < 2 {
 		return lines

@@ -78,7 +78,7 @@ func TestPlain(t *testing.T) {
 	end := c.talk.Len()
 	d.Close()
 	golden(t, "plain.txt", c.talk.String()[:end])
-	assert.Equal(t, "not begun, for want of what failed: k3s ×2, node\n", c.talk.String()[end+33:])
+	assert.Equal(t, "not started, because a step they need failed: k3s ×2, node\n", c.talk.String()[end+33:])
 	assert.Empty(t, c.data.String(), "talk is not data")
 	assert.NotContains(t, c.talk.String(), "12345")
 }

@@ -19,8 +19,8 @@ const (
 	update = "~"
 )
 
-// mark is how a plan shows a difference. What is brought up again, such as a service
-// that has ended, is there already.
+// mark shows the kind of a difference. A service that is started again exists already, so it
+// counts as an update.
 func mark(f drift.Field) string {
 	switch f.Effect {
 	case drift.Create:
@@ -51,9 +51,8 @@ func (p paint) mark(mark string) string {
 	}
 }
 
-// planLine is one difference: what it is of, what it is, and why. Nodes of which the
-// same is to be said may have it for reasons of their own: those are said below, each
-// with its node.
+// planLine is one difference: its subject, its change and its reason. Nodes that share a
+// change may have different reasons: those are listed below it by node.
 type planLine struct {
 	mark, what, text string
 	note             string
@@ -62,8 +61,7 @@ type planLine struct {
 
 type planNote struct{ node, text string }
 
-// Plan prints what a run would do, by node, and nothing that is not in the plan.
-// Nodes of which the same is to be said are named together.
+// Plan prints what a run would do, by node. Nodes with the same changes are grouped.
 func (c *Console) Plan(p *converge.Plan) error {
 	if c.JSON {
 		return c.planJSON(p)
@@ -84,7 +82,7 @@ func (c *Console) Plan(p *converge.Plan) error {
 	}
 	var out strings.Builder
 	groups := foldPlan(all)
-	names := 0 // the column of those of which there is only one thing to say
+	names := 0 // the column for nodes with only one change
 	for _, g := range groups {
 		if len(g.what) == 1 {
 			names = max(names, runewidth.StringWidth(several(g.names)))
@@ -105,7 +103,7 @@ func (c *Console) Plan(p *converge.Plan) error {
 	return err
 }
 
-// foldPlan names nodes together of which the same is to be done.
+// foldPlan groups nodes with the same changes.
 func foldPlan(all []folded[[]planLine]) []folded[[]planLine] {
 	of := map[string][]planLine{}
 	for _, f := range all {
@@ -127,7 +125,7 @@ func foldPlan(all []folded[[]planLine]) []folded[[]planLine] {
 	return groups
 }
 
-// settle puts a note that all nodes share behind the text, and lists the others.
+// settle appends a note that all nodes share to the text, and lists different notes by node.
 func (l *planLine) settle(nodes []string, note func(node string) string) {
 	same := true
 	for _, n := range nodes {
@@ -143,7 +141,7 @@ func (l *planLine) settle(nodes []string, note func(node string) string) {
 	}
 }
 
-// planLines says what is to be done about one node.
+// planLines describes the changes of one node.
 func (c *Console) planLines(items []converge.Item) []planLine {
 	var lines []planLine
 	var deferred []string
@@ -154,7 +152,7 @@ func (c *Console) planLines(items []converge.Item) []planLine {
 		case converge.Deferred:
 			deferred = append(deferred, keep(what))
 		case converge.Failed:
-			lines = append(lines, planLine{mark: unseen, what: what, text: "could not be looked at: " + c.line(fmt.Sprint(it.Err))})
+			lines = append(lines, planLine{mark: unseen, what: what, text: "could not be checked: " + c.line(fmt.Sprint(it.Err))})
 		default:
 			for _, f := range c.clean(it.Diff) {
 				line := planLine{mark: mark(f), what: what, note: f.Note}
@@ -173,7 +171,7 @@ func (c *Console) planLines(items []converge.Item) []planLine {
 	return lines
 }
 
-// clean makes a diff of harmless lines.
+// clean makes a diff safe to print.
 func (c *Console) clean(d drift.Diff) drift.Diff {
 	out := make(drift.Diff, len(d))
 	for i, f := range d {
@@ -183,24 +181,24 @@ func (c *Console) clean(d drift.Diff) drift.Diff {
 	return out
 }
 
-// planSingle prints nodes and the one line that they share.
+// planSingle prints nodes and the one change that they share.
 func (c *Console) planSingle(out *strings.Builder, g folded[[]planLine], names int) {
 	l := g.what[0]
 	fmt.Fprintf(out, "%s %s  %s  ", c.data.paint.mark(l.mark), c.data.paint.bold(runewidth.FillRight(several(g.names), names)), l.what)
 	c.planText(out, l.text, 2+names+2+runewidth.StringWidth(l.what)+2)
 }
 
-// planText prints what follows at a column, its further lines below its first.
+// planText prints text at a column, its further lines below its first.
 func (c *Console) planText(out *strings.Builder, text string, at int) {
 	for i, line := range wrap(text, at, c.data.width()) {
 		if i > 0 {
 			out.WriteString(strings.Repeat(" ", at))
 		}
-		out.WriteString(c.data.paint.heed(line) + "\n")
+		out.WriteString(c.data.paint.emphasize(line) + "\n")
 	}
 }
 
-// mostNotes is how many nodes are given a line of their own.
+// mostNotes is how many nodes get a line of their own.
 const mostNotes = 12
 
 // planGroup prints the nodes that share their lines.
@@ -208,7 +206,7 @@ func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
 	paint, width := c.data.paint, c.data.width()
 	head, whats := g.what[0].mark, 0
 	if g.names[0] == everywhere && head != later {
-		head = update // what is removed from the cluster is not the cluster
+		head = update // removing a thing from the cluster does not remove the cluster
 	}
 	for _, l := range g.what {
 		whats = max(whats, runewidth.StringWidth(l.what))
@@ -245,17 +243,16 @@ func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
 	}
 }
 
-// heed lets nobody overlook what cuts deep.
-func (p paint) heed(line string) string {
+// emphasize highlights restarts and replacements.
+func (p paint) emphasize(line string) string {
 	for _, e := range []drift.Effect{drift.Restart, drift.Replace} {
 		line = strings.ReplaceAll(line, e.String(), p.sgr("1;33", e.String()))
 	}
 	return line
 }
 
-// planSummary counts, and says at the end, where the eye is, what is lost: what is
-// destroyed and stopped, what is on it, whose work ends. What needs another machine in its
-// place is not done by a run, and named.
+// planSummary prints the counts and, last, the costs: what is destroyed and stopped, its
+// contents, whose work ends. It names what needs a replacement, which a run does not do.
 func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 	count := map[converge.Verdict]int{}
 	var replaced []string
@@ -268,7 +265,7 @@ func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 		}
 	}
 	if !p.Changes() && count[converge.Failed] == 0 {
-		fmt.Fprintf(out, "Nothing to change: %d steps looked, all as asked.\n", len(p.Items))
+		fmt.Fprintf(out, "Nothing to change: all %d steps are up to date.\n", len(p.Items))
 		return
 	}
 	var parts []string
@@ -276,8 +273,8 @@ func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 		verdict converge.Verdict
 		format  string
 	}{
-		{converge.Failed, "%d could not be looked at"}, {converge.Change, "%d to change"}, {converge.Wait, "%d to wait for"},
-		{converge.Deferred, "%d to be looked at after that"}, {converge.Clean, "%d as asked"},
+		{converge.Failed, "%d could not be checked"}, {converge.Change, "%d to change"}, {converge.Wait, "%d to wait for"},
+		{converge.Deferred, "%d to check after that"}, {converge.Clean, "%d up to date"},
 	} {
 		if n := count[x.verdict]; n > 0 {
 			parts = append(parts, fmt.Sprintf(x.format, n))

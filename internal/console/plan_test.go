@@ -155,7 +155,7 @@ func broken(kind, of string) converge.Item {
 	case "driver/wk-gpu3":
 		return converge.Item{Verdict: converge.Failed, Err: errors.New("the host key of 10.0.0.23:22 is SHA256:abc, and SHA256:def was expected:\nif the machine was made anew, remove its line from .homelab/eight-a100/known_hosts")}
 	case "k3s/wk-gpu3", "node/wk-gpu3", "allocatable/wk-gpu3":
-		return converge.Item{Verdict: converge.Deferred, Because: "driver/wk-gpu3 could not be looked at"}
+		return converge.Item{Verdict: converge.Deferred, Because: "driver/wk-gpu3 could not be checked"}
 	case "vm/wk-gpu1":
 		return changes(drift.Field{Path: "disk/os/size", Have: "500GiB", Want: "400GiB", Effect: drift.Replace, Note: "disks do not shrink"})
 	case "k3s/cp2", "k3s/cp3":
@@ -249,7 +249,7 @@ func TestPlanJSON(t *testing.T) {
 	require.Len(t, lines, len(p.Items))
 	assert.JSONEq(t, `{"step":"template/pve1","verdict":"failed","error":"{\"token\":\"[secret]\"}"}`, lines[2])
 	assert.Contains(t, lines, `{"step":"vm/wk-gpu1","verdict":"change","diff":[{"path":"disk/os/size","have":"500GiB","want":"400GiB","effect":"replace","note":"disks do not shrink"}]}`)
-	assert.Contains(t, lines, `{"step":"k3s/wk-gpu3","verdict":"deferred","because":"driver/wk-gpu3 could not be looked at"}`)
+	assert.Contains(t, lines, `{"step":"k3s/wk-gpu3","verdict":"deferred","because":"driver/wk-gpu3 could not be checked"}`)
 }
 
 func TestPlanOfDown(t *testing.T) {

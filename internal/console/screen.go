@@ -19,12 +19,12 @@ import (
 type screen struct {
 	to    io.Writer
 	size  func() (width, height int)
-	rows  []int // how wide those drawn last are
+	rows  []int // widths of the rows drawn last
 	drawn string
 }
 
-// draw prints lines above the rows, and the rows anew. The rows must be less than
-// the screen is high.
+// draw prints lines above the rows, and draws the rows again. There must be fewer rows than
+// the screen has.
 func (s *screen) draw(above []string, rows []row) {
 	width, _ := s.size()
 	var body strings.Builder
@@ -50,8 +50,8 @@ func (s *screen) draw(above []string, rows []row) {
 	_, _ = io.WriteString(s.to, "\x1b[?25l"+start+body.String()+"\x1b[J\x1b[?25h")
 }
 
-// up is how many lines the rows are that were drawn last. A terminal that became
-// narrower has broken those that no longer fit.
+// up is how many screen lines the last rows take. A terminal that has become narrower has
+// wrapped rows that no longer fit.
 func (s *screen) up(width int) int {
 	lines := 0
 	for _, w := range s.rows {
@@ -60,7 +60,7 @@ func (s *screen) up(width int) int {
 	return lines
 }
 
-// row is a line that is as wide as it says, colours not counted.
+// row is a line with its width, not counting colours.
 type row struct {
 	text  string
 	width int
@@ -72,8 +72,8 @@ type span struct {
 	paint func(string) string
 }
 
-// compose makes a row of at most width columns. One column stays free: a terminal
-// whose last one is filled does not agree with others on where its cursor is.
+// compose makes a row of at most width columns. It leaves the last column free: terminals
+// differ in where the cursor is after a full row.
 func compose(width int, spans ...span) row {
 	var r row
 	for _, s := range spans {
@@ -87,13 +87,13 @@ func compose(width int, spans ...span) row {
 	return r
 }
 
-// crowd chooses which of many rows to show when there is room for some: first those
-// where something happens, in their order. It returns how many were left out.
+// crowd chooses the rows to show when there is not room for all: active ones first, in their
+// order. It returns how many were omitted.
 func crowd[T any](all []T, room int, busy func(T) bool) (shown []T, more int) {
 	if len(all) <= room {
 		return all, 0
 	}
-	room = max(1, room-1) // the line that says how many more there are
+	room = max(1, room-1) // the line with the number of omitted rows
 	take := make([]bool, len(all))
 	for _, wanted := range []bool{true, false} {
 		for i, x := range all {

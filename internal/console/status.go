@@ -45,7 +45,7 @@ func (c *Console) Status(p *converge.Plan, platform ...Part) (wrong bool) {
 		parts[name].add(it, what)
 	}
 	wrong = c.problems(p)
-	t := Table{Header: []string{"", "PART", "STATE", "DIFFERS", "NOT SEEN"}}
+	t := Table{Header: []string{"", "PART", "STATE", "DIFFERS", "UNKNOWN"}}
 	for _, name := range partsOf(steps) {
 		s := parts[name]
 		mark, state := s.state()
@@ -108,7 +108,7 @@ func (c *Console) problems(p *converge.Plan) (any bool) {
 			if i > 0 {
 				mark = " "
 			}
-			_, _ = fmt.Fprintf(c.Data, "%s %s\n", mark, c.data.paint.heed(line))
+			_, _ = fmt.Fprintf(c.Data, "%s %s\n", mark, c.data.paint.emphasize(line))
 		}
 	}
 	if len(all) > 0 {
@@ -130,7 +130,7 @@ type partState struct {
 	good         int
 	bad, unknown []string
 	failed       bool
-	because      string // why the first that could not be looked at could not
+	because      string // why the first that could not be checked could not
 }
 
 func (s *partState) add(it converge.Item, what string) {
@@ -154,12 +154,12 @@ func (s *partState) state() (mark, words string) {
 	all := s.good + len(s.bad) + len(s.unknown)
 	switch {
 	case len(s.bad)+len(s.unknown) == 0:
-		return "✓", "as asked"
+		return "✓", "up to date"
 	case len(s.bad) == 0:
-		return "…", "waits"
+		return "…", "pending"
 	case s.failed:
-		return "✗", "cannot be seen"
+		return "✗", "check failed"
 	default:
-		return "✗", fmt.Sprintf("%d of %d as asked", s.good, all)
+		return "✗", fmt.Sprintf("%d of %d up to date", s.good, all)
 	}
 }

@@ -86,7 +86,7 @@ type Case struct {
 	Told func(err error) bool
 	// Patient operations ask again, so that they may end well all the same.
 	Patient bool
-	// Harmless are parts of the names of requests whose failure is no failure of the whole.
+	// Harmless are parts of the names of requests whose failure is not a failure of the whole.
 	Harmless []string
 }
 

@@ -51,7 +51,7 @@ func Build(label string, files map[string][]byte) ([]byte, error) {
 		return nil, fmt.Errorf("make ISO: %w", err)
 	}
 	disk.pad(sector)
-	if err := undate(disk.data); err != nil {
+	if err := clearDates(disk.data); err != nil {
 		return nil, fmt.Errorf("make ISO: %w", err)
 	}
 	return disk.data, nil
@@ -158,10 +158,10 @@ func bounded(r io.ReaderAt, size int64) error {
 	}
 }
 
-// undate replaces every date in the image: four in each volume descriptor
+// clearDates replaces every date in the image: four in each volume descriptor
 // (ECMA-119 8.4.26 to 8.4.29) and one in each directory record (9.1.5). Dates are
 // all that differs between two images of the same files.
-func undate(image []byte) error {
+func clearDates(image []byte) error {
 	unspecified := append([]byte(strings.Repeat("0", 16)), 0) // 8.4.26.1: no date given
 	for at := descriptors; at+sector <= len(image); at += sector {
 		volume := image[at : at+sector]

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// Whole puts data into the file path with the mode perm, in the place of what is there.
+// Whole puts data into the file path with the mode perm, instead of what is there.
 // Its folder is made, with mode 0700, where it is missing.
 func Whole(path string, data []byte, perm fs.FileMode) error {
 	f, err := Begin(path, perm)
@@ -87,7 +87,7 @@ func (f *File) Discard() {
 	f.temp = nil
 }
 
-// replaceable refuses to replace what is no plain file. A link that leads nowhere would
+// replaceable refuses to replace what is not a plain file. A link that leads nowhere would
 // make a file at its end; one that leads somewhere, another's.
 func replaceable(path string) error {
 	info, err := os.Lstat(path)
@@ -105,7 +105,7 @@ func replaceable(path string) error {
 	return nil
 }
 
-// folder refuses one in which somebody else could put another file in the place of
+// folder refuses one in which somebody else could put another file instead of
 // ours. The sticky bit, as /tmp has it, prevents that.
 func folder(dir string, secret bool) error {
 	info, err := os.Lstat(dir)

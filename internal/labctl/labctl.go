@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // Options say which lab.
@@ -55,7 +56,7 @@ func Alive(dir string) (*Lock, error) {
 }
 
 // Find returns the lab that runs in dir, or an error that wraps [ErrNotRunning].
-// What a crash left behind is no lab.
+// What a crash left behind is not a lab.
 func Find(ctx context.Context, dir string) (State, error) {
 	dir = cmp.Or(dir, DefaultDir)
 	if !alive(dir) {
@@ -158,35 +159,27 @@ func (o Options) found(ctx context.Context) (State, error) {
 func (o Options) foundSoon(ctx context.Context) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	tick := time.NewTicker(look)
-	defer tick.Stop()
 	for {
 		s, err := o.found(ctx)
 		if !errors.Is(err, ErrNotRunning) || !alive(o.Dir) {
 			return s, err
 		}
 		progress.Say(ctx, "waiting for a lab that is starting")
-		select {
-		case <-ctx.Done():
+		if wait.Pause(ctx, look) != nil {
 			return State{}, fmt.Errorf("a lab is starting in %s and does not get ready, see %s: %w", o.Dir, filepath.Join(o.Dir, logFile), ctx.Err())
-		case <-tick.C:
 		}
 	}
 }
 
 func (o Options) lockStart(ctx context.Context) (*Lock, error) {
-	tick := time.NewTicker(look)
-	defer tick.Stop()
 	for {
 		lock, err := tryLock(o.Dir, startFile)
 		if !errors.Is(err, errLocked) {
 			return lock, err
 		}
 		progress.Say(ctx, "waiting for another command that starts the lab")
-		select {
-		case <-ctx.Done():
+		if wait.Pause(ctx, look) != nil {
 			return nil, fmt.Errorf("another command is starting the lab: %w", ctx.Err())
-		case <-tick.C:
 		}
 	}
 }
@@ -269,7 +262,7 @@ func lastLine(path string) string {
 	return line
 }
 
-// Stop ends the lab of a folder with all it runs, within about 5 s. It is no error
+// Stop ends the lab of a folder with all it runs, within about 5 s. It is not an error
 // that there is none.
 func Stop(ctx context.Context, dir string) error {
 	dir = cmp.Or(dir, DefaultDir)
@@ -299,14 +292,10 @@ func Stop(ctx context.Context, dir string) error {
 func awaitEnd(ctx context.Context, dir string, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := time.NewTicker(look)
-	defer tick.Stop()
 	for alive(dir) {
 		progress.Say(ctx, "waiting for the lab's programs to end")
-		select {
-		case <-ctx.Done():
+		if wait.Pause(ctx, look) != nil {
 			return fmt.Errorf("the lab still runs: %w", ctx.Err())
-		case <-tick.C:
 		}
 	}
 	return nil

@@ -45,7 +45,7 @@ type State struct {
 	Charts string `json:"charts,omitempty"`
 }
 
-// Guests are real VMs in the place of simulated ones. The zero value is none.
+// Guests are real VMs instead of simulated ones. The zero value is none.
 type Guests struct {
 	Image    string       `json:"image"`    // folder of the image that they boot, with disk.raw, vmlinuz and initrd
 	Network  netip.Prefix `json:"network"`  // the one that all are in

@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // For returns the hardware for a cluster file: the smallest preset that can carry
 // it, with its name, or one that is made to measure, without.
-func For(s *cluster.Spec) (preset string, m pvesim.Model) {
+func For(s *spec.Spec) (preset string, m pvesim.Model) {
 	for _, name := range pvesim.Presets() {
 		if m, err := pvesim.LoadModel(name); err == nil && len(Lacks(m, s)) == 0 {
 			return name, m
@@ -27,7 +27,7 @@ func For(s *cluster.Spec) (preset string, m pvesim.Model) {
 
 // made is hardware to measure: each host that the file names, with what the file
 // says of it and what its nodes need.
-func made(s *cluster.Spec) pvesim.Model {
+func made(s *spec.Spec) pvesim.Model {
 	var hosts []pvesim.Host
 	var mappings []pvesim.PCIMapping
 	for _, want := range needs(s) {
@@ -168,7 +168,7 @@ func (w *need) mapped(h pvesim.Host) []pvesim.PCIMapping {
 
 // own is the address of the n-th host in the nodes' network, one that nobody has,
 // on the bridge that they are plugged into.
-func own(s *cluster.Spec, n int) (cidrs map[string]string, gateway string) {
+func own(s *spec.Spec, n int) (cidrs map[string]string, gateway string) {
 	prefix := s.Network.Prefix
 	if !prefix.IsValid() {
 		return nil, ""
@@ -192,7 +192,7 @@ func own(s *cluster.Spec, n int) (cidrs map[string]string, gateway string) {
 }
 
 // template is the existing template that the file names, on the first host.
-func template(name string, h pvesim.Host, s *cluster.Spec) pvesim.VM {
+func template(name string, h pvesim.Host, s *spec.Spec) pvesim.VM {
 	const usual = 9000
 	v := pvesim.VM{ID: usual, Node: h.Name, Name: name, Image: "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"}
 	if id, err := strconv.Atoi(name); err == nil {

@@ -8,14 +8,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // inLab is an example's file, moved into the lab.
-func inLab(t *testing.T, example string, changes ...string) *cluster.Spec {
+func inLab(t *testing.T, example string, changes ...string) *spec.Spec {
 	t.Helper()
 	file := "../../examples/" + example + "/cluster.yaml"
 	data, err := os.ReadFile(file)
@@ -31,7 +32,7 @@ func inLab(t *testing.T, example string, changes ...string) *cluster.Spec {
 		lines = append(lines, line)
 	}
 	text := strings.NewReplacer(changes...).Replace(strings.Join(lines, ""))
-	s, err := cluster.Parse(file, []byte(text))
+	s, err := clusterfile.Parse(file, []byte(text))
 	require.NoError(t, err, text)
 	require.True(t, s.IsLab())
 	return s

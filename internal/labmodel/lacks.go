@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // need is what one host must have for a cluster file.
@@ -22,13 +22,13 @@ type need struct {
 	storages map[string][]string // contents by storage
 	cards    int
 	models   []string // of cards, as the nodes ask for them
-	pci      []cluster.PCIAddress
+	pci      []spec.PCIAddress
 	mappings []string
-	declared cluster.Host
+	declared spec.Host
 }
 
 // needs gathers what the file asks of each host, by name.
-func needs(s *cluster.Spec) []*need {
+func needs(s *spec.Spec) []*need {
 	all := map[string]*need{}
 	host := func(name string) *need {
 		if all[name] == nil {
@@ -37,14 +37,14 @@ func needs(s *cluster.Spec) []*need {
 		return all[name]
 	}
 	for _, h := range s.Proxmox.Hosts {
-		if h.Name != cluster.AnyHost {
+		if h.Name != spec.AnyHost {
 			host(h.Name).declared = h
 		}
 	}
 	for _, n := range s.Machines() {
 		switch {
 		case n.External:
-		case n.Host == cluster.AnyHost:
+		case n.Host == spec.AnyHost:
 			roomiest(all).node(s, n)
 		default:
 			host(n.Host).node(s, n)
@@ -82,7 +82,7 @@ func (w *need) storage(name, content string) {
 // usualMTU is that of a bridge of which nothing is said.
 const usualMTU = 1500
 
-func (w *need) node(s *cluster.Spec, n cluster.Node) {
+func (w *need) node(s *spec.Spec, n spec.Node) {
 	w.cores = max(w.cores, n.Cores)
 	w.memory += pvesim.Size(n.Memory)
 	w.bridges[n.Network.Bridge] = w.bridges[n.Network.Bridge] || n.Network.VLAN != 0
@@ -106,7 +106,7 @@ func (w *need) node(s *cluster.Spec, n cluster.Node) {
 
 // Lacks says what the hosts of a model lack for a cluster file; nothing when they
 // can carry it.
-func Lacks(m pvesim.Model, s *cluster.Spec) []string {
+func Lacks(m pvesim.Model, s *spec.Spec) []string {
 	var out []string
 	for _, want := range needs(s) {
 		i := slices.IndexFunc(m.Hosts, func(h pvesim.Host) bool { return h.Name == want.name })
@@ -212,6 +212,6 @@ func gpus(h pvesim.Host) []pvesim.PCIDevice {
 }
 
 // slot is a PCI address without its function.
-func slot(a cluster.PCIAddress) string {
-	return fmt.Sprintf("%04x:%02x:%02x", a.Domain, a.Bus, a.Device)
+func slot(a spec.PCIAddress) string {
+	return a.Whole().String()
 }

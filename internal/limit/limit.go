@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net/http"
 )
 
 // Error says that something is larger than what is read of it.
@@ -23,7 +22,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("it has more than %s, and no more are read", size(e.Most))
 }
 
-// Permanent says that waiting is of no use.
+// Permanent says that waiting is useless.
 func (e *Error) Permanent() bool { return true }
 
 // size writes a number of bytes, never rounded down.
@@ -61,14 +60,13 @@ func (r *reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Body puts a limit on the body of an answer. One that says of itself that it is larger
-// fails with its first byte.
-func Body(res *http.Response, most int64) {
-	if res.ContentLength > most {
-		res.Body = body{failed{&Error{Most: most, Size: res.ContentLength}}, res.Body}
-		return
+// Body puts a limit on the body of an answer. One that says of itself, in length, that it
+// is larger fails with its first byte.
+func Body(of io.ReadCloser, length, most int64) io.ReadCloser {
+	if length > most {
+		return body{failed{&Error{Most: most, Size: length}}, of}
 	}
-	res.Body = body{Reader(res.Body, most), res.Body}
+	return body{Reader(of, most), of}
 }
 
 type body struct {

@@ -44,7 +44,7 @@ func TestBody(t *testing.T) {
 	} {
 		from := &source{Reader: strings.NewReader(strings.Repeat("x", 4000))}
 		res := &http.Response{ContentLength: size, Body: from}
-		limit.Body(res, 2048)
+		res.Body = limit.Body(res.Body, res.ContentLength, 2048)
 		got, err := io.ReadAll(res.Body)
 		require.EqualError(t, err, want)
 		assert.Equal(t, size > 0, len(got) == 0)
@@ -52,7 +52,7 @@ func TestBody(t *testing.T) {
 		assert.True(t, from.closed)
 	}
 	res := &http.Response{ContentLength: 4, Body: io.NopCloser(strings.NewReader("four"))}
-	limit.Body(res, 4)
+	res.Body = limit.Body(res.Body, res.ContentLength, 4)
 	got, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	assert.Equal(t, "four", string(got))

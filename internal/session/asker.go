@@ -135,7 +135,7 @@ func (a *asker) number(ctx context.Context, what string, given, proposed int, ch
 	answer, err := a.text(ctx, what, text, strconv.Itoa(proposed), a.anew(func(s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			return fmt.Errorf("%q is no number: write one like %d", s, proposed)
+			return fmt.Errorf("%q is not a number: write one like %d", s, proposed)
 		}
 		return check(n)
 	}))

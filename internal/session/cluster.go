@@ -75,7 +75,7 @@ func (s *Session) Up(ctx context.Context) error {
 		return err
 	}
 	if looked > 0 {
-		s.Say("Nothing to change: %d steps looked, all as asked (%s).", looked, since(start))
+		s.Say("Nothing to change: all %d steps are up to date (%s).", looked, since(start))
 		return nil
 	}
 	s.Say("Done in %s: %s changed something, %d found nothing to do.", since(start), count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
@@ -83,7 +83,7 @@ func (s *Session) Up(ctx context.Context) error {
 	return nil
 }
 
-// warnOfHosts says what the look at the hosts found that is no error.
+// warnOfHosts says what the look at the hosts found that is not an error.
 func (s *Session) warnOfHosts() {
 	for _, doubt := range s.Cluster.Doubts() {
 		s.Say("warning: %s", doubt)
@@ -121,17 +121,17 @@ func (s *Session) next() {
 // run runs a graph with the display that fits. Failures are told as they happen;
 // the error names them once more, at the end, where it is read. Where it is known that there
 // is something to do, and nothing that forbids it, the right to do it comes before the looks:
-// what another run takes away meanwhile would be waited for in vain.
+// what another run removes meanwhile would be waited for in vain.
 func (s *Session) run(ctx context.Context, g *converge.Graph, todo bool) (*converge.Report, error) {
-	ctx, right := s.hold(ctx)
-	defer right.giveBack(ctx)
+	held, right := s.hold(ctx)
+	defer right.giveBack(held)
 	if todo {
-		if err := right.take(ctx); err != nil {
-			return nil, over(ctx, notBegun(err, ""), wrong(&converge.Report{}, err))
+		if err := right.first(ctx, held); err != nil {
+			return nil, err
 		}
 	}
-	right.over(ctx, g)
-	return run(ctx, s.Console, g, wish{narrow: true})
+	right.over(held, g)
+	return run(held, s.Console, g, wish{narrow: true})
 }
 
 // run runs a graph of a command that has these flags.
@@ -192,17 +192,17 @@ func failures(c *console.Console, report *converge.Report, w wish) error {
 	}
 	begun := ""
 	if n := report.Count(converge.Skipped); n > 0 {
-		begun = fmt.Sprintf(", %d of %d steps could not begin", n, len(report.Steps))
+		begun = fmt.Sprintf(", %d of %d steps could not start", n, len(report.Steps))
 	}
-	if costs, alone := unagreed(report); alone {
-		rest := ". All else is done; run it again, and it asks"
+	if costs, alone := notAgreed(report); alone {
+		rest := ". Everything else is done; run it again, and it asks"
 		if !w.narrow || begun != "" {
 			rest = begun + "; what is done stays done: run it again, and it asks"
 		}
-		return failedf(refused, "%s not done: what that costs showed only now, and nobody has agreed to it%s (%s agrees to it)",
+		return failedf(refused, "%s not done: its costs appeared only now, and nobody has agreed to them%s (%s agrees to them)",
 			strings.Join(names, ", "), rest, w.flags(costs...))
 	}
-	return failedf(1, "%s failed%s; what is done stays done: mend it and run it again", strings.Join(names, ", "), begun)
+	return failedf(1, "%s failed%s; what is done stays done: fix it and run it again", strings.Join(names, ", "), begun)
 }
 
 // notBegun is the error of a run that was refused before its first act; wrong is what else
@@ -220,9 +220,9 @@ func notBegun(err error, wrong string) error {
 func over(ctx context.Context, err error, wrong string) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return failedf(1, "the time is over (-timeout); run it again and it goes on from here%s", wrong)
+		return failedf(1, "timed out (-timeout); run it again and it continues from here%s", wrong)
 	case ctx.Err() != nil:
-		return failedf(130, "interrupted; run it again and it goes on from here%s", wrong)
+		return failedf(130, "interrupted; run it again and it continues from here%s", wrong)
 	}
 	return err
 }
@@ -255,7 +255,7 @@ func (s *Session) Status(ctx context.Context) error {
 	wrong := s.Console.Status(plan, s.parts()...)
 	s.warnOfHosts()
 	if wrong {
-		return failedf(pending, "not everything is as asked: go tool mage cluster:plan tells more")
+		return failedf(pending, "not everything is up to date: go tool mage cluster:plan shows what differs")
 	}
 	return nil
 }
@@ -301,7 +301,7 @@ func (s *Session) Down(ctx context.Context) error {
 	build := func(ctx context.Context) (*converge.Graph, error) { return s.Cluster.Down(ctx, also...) }
 	return s.confirmed(ctx, build, spoken{
 		wish:    wish{question: "Destroy all this?", name: s.Spec.Name},
-		nothing: fmt.Sprintf("Nothing of %s is there.", s.Spec.Name),
+		nothing: fmt.Sprintf("%s has nothing left to destroy.", s.Spec.Name),
 		done:    "Gone." + s.stays(),
 	})
 }
@@ -330,9 +330,9 @@ func (s *Session) stays() string {
 	case len(out) == 0:
 		return key
 	case key == "":
-		return " What is elsewhere stays: " + strings.Join(out, ", ") + "."
+		return " What is stored elsewhere stays: " + strings.Join(out, ", ") + "."
 	}
-	return key + " So does what is elsewhere: " + strings.Join(out, ", ") + "."
+	return key + " So does what is stored elsewhere: " + strings.Join(out, ", ") + "."
 }
 
 // Kubeconfig prints the path of the kubeconfig, after having brought it up to date.

@@ -42,8 +42,8 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	}
 	held, right := s.hold(ctx)
 	defer right.giveBack(held)
-	if err := right.take(held); err != nil {
-		return over(ctx, notBegun(err, ""), wrong(&converge.Report{}, err))
+	if err := right.first(ctx, held); err != nil {
+		return err
 	}
 	graph, err := s.again(held, build, plan, asks)
 	switch {
@@ -87,7 +87,7 @@ func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan
 		return nil, err
 	}
 	if more := notShown(now, shown); len(more) > 0 {
-		return nil, failedf(refused, "nothing was changed: the cluster is not what it was when you were asked, and this would be done, too:\n  %s\n"+
+		return nil, failedf(refused, "nothing was changed: the cluster has changed since you were asked, and this would be done too:\n  %s\n"+
 			"run it again", strings.Join(more, "\n  "))
 	}
 	return graph, nil

@@ -63,7 +63,7 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 		s.Costs(lacking)
 	}
 	if !s.person() {
-		return failedf(refused, "nothing was changed: nobody is here to ask: add %s", strings.TrimSuffix(w.flags(lacking...), ","))
+		return failedf(refused, "nothing was changed: there is no terminal to ask on: add %s", strings.TrimSuffix(w.flags(lacking...), ","))
 	}
 	question, answers := s.questionFor(lacking, w)
 	if err := s.ask(ctx, question, answers...); err != nil {
@@ -94,9 +94,9 @@ func (s *Session) questionFor(lacking []converge.Cost, w wish) (question string,
 	return fmt.Sprintf("%s Type %s: ", w.question, name), []string{name}
 }
 
-// unagreed returns what steps of a run were not done for, since nobody had agreed to it,
+// notAgreed returns what steps of a run were not done for, since nobody had agreed to it,
 // and whether nothing else went wrong.
-func unagreed(r *converge.Report) (costs []converge.Cost, alone bool) {
+func notAgreed(r *converge.Report) (costs []converge.Cost, alone bool) {
 	alone = true
 	for _, step := range r.Steps {
 		var no *consent.RefusedError
@@ -130,7 +130,7 @@ func (s *Session) ask(ctx context.Context, question string, answers ...string) e
 // ask asks whoever sits at the terminal.
 func ask(ctx context.Context, c *console.Console, question string, answers ...string) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return failedf(refused, "nobody is here to ask: add -yes")
+		return failedf(refused, "there is no terminal to ask on: add -yes")
 	}
 	return askOf(ctx, c, os.Stdin, question, answers...)
 }
@@ -140,7 +140,7 @@ func askOf(ctx context.Context, c *console.Console, keys io.Reader, question str
 	got, err := typed(ctx, func() (string, error) { return bufio.NewReader(keys).ReadString('\n') })
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return failedf(1, "the time is over (-timeout), and nobody has answered; nothing was changed")
+		return failedf(1, "timed out (-timeout) waiting for an answer; nothing was changed")
 	case ctx.Err() != nil:
 		return failedf(130, "interrupted; nothing was changed")
 	case err != nil:

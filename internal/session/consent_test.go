@@ -71,7 +71,7 @@ func TestUpAsks(t *testing.T) {
 		yaml := strings.Replace(asking, "gpu1: {address: 10.0.0.21,", "gpu1: {address: 10.0.0.21, memory: 24GiB,", 1)
 		yaml = yaml[:strings.Index(yaml, "  gpu2:")]
 
-		const stopped = "gpu1 is stopped, for 2 to 10 min: other memory\n    ends  the notebook of ada"
+		const stopped = "gpu1 is stopped for 2 to 10 min: other memory\n    ends  the notebook of ada"
 		const gone = "gpu2 is destroyed: no longer in the file\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)\n"
 		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Plan)))
 		assert.Contains(t, w.data.String(), stopped)
@@ -84,7 +84,7 @@ func TestUpAsks(t *testing.T) {
 			says    string
 			lacking []string
 		}{
-			"nobody is here":        {says: "nothing was changed: nobody is here to ask: add -restart -destroy=gpu2, or -yes", lacking: []string{stopped, gone}},
+			"nobody is here":        {says: "nothing was changed: there is no terminal to ask on: add -restart -destroy=gpu2, or -yes", lacking: []string{stopped, gone}},
 			"nobody, and a restart": {o: Options{Restart: true}, says: "add -destroy=gpu2, or -yes", lacking: []string{gone}},
 			"nobody, and the name":  {o: Options{Destroy: "gpu2,gpu7"}, says: "add -restart, or -yes", lacking: []string{stopped}},
 			"no":                    {typed: "\n", says: "nothing was changed", lacking: []string{stopped, gone, "Go on? Type gpu2: "}},
@@ -135,7 +135,7 @@ func TestUpLooksOnce(t *testing.T) {
 		}
 		plan := asked((*Session).Plan)
 		assert.Equal(t, plan, asked((*Session).Up))
-		assert.Regexp(t, `Nothing to change: \d+ steps looked, all as asked`, w.talk.String())
+		assert.Regexp(t, `Nothing to change: all \d+ steps are up to date`, w.talk.String())
 
 		kubeconfig := filepath.Join(w.dir, "kubeconfig")
 		require.NoError(t, os.Remove(kubeconfig))
@@ -148,16 +148,16 @@ func TestUpLooksOnce(t *testing.T) {
 // What shows up behind something else, that nobody was asked about, is not done; the rest
 // is. What is said names no flag that the command does not have.
 func TestACostThatShowsLate(t *testing.T) {
-	const late = "late not done: what that costs showed only now, and nobody has agreed to it"
+	const late = "late not done: its costs appeared only now, and nobody has agreed to them"
 	for says, command := range map[string]func(*Session, context.Context, *converge.Graph) error{
-		late + ". All else is done; run it again, and it asks (-restart, or -yes, agrees to it)": func(s *Session, ctx context.Context, g *converge.Graph) error {
+		late + ". Everything else is done; run it again, and it asks (-restart, or -yes, agrees to them)": func(s *Session, ctx context.Context, g *converge.Graph) error {
 			if _, err := s.agree(ctx, g, wish{question: "Go on?", narrow: true}); err != nil {
 				return err
 			}
 			_, err := s.run(ctx, g, false)
 			return err
 		},
-		late + "; what is done stays done: run it again, and it asks (-yes agrees to it)": func(s *Session, ctx context.Context, g *converge.Graph) error {
+		late + "; what is done stays done: run it again, and it asks (-yes agrees to them)": func(s *Session, ctx context.Context, g *converge.Graph) error {
 			return s.confirmed(ctx, func(context.Context) (*converge.Graph, error) { return g, nil }, spoken{wish: wish{question: "Go on?"}})
 		},
 	} {
@@ -219,7 +219,7 @@ func TestAnswers(t *testing.T) {
 		defer cancel()
 		err := askOf(ctx, &console.Console{Talk: io.Discard}, nobody, "? ", "y", "yes")
 		assert.Equal(t, 1, code(err))
-		require.EqualError(t, err, "the time is over (-timeout), and nobody has answered; nothing was changed")
+		require.EqualError(t, err, "timed out (-timeout) waiting for an answer; nothing was changed")
 		ctx, interrupt := context.WithCancel(t.Context())
 		interrupt()
 		assert.Equal(t, 130, code(askOf(ctx, &console.Console{Talk: io.Discard}, nobody, "? ", "y", "yes")))
@@ -245,7 +245,7 @@ func TestVerbsAsk(t *testing.T) {
 			"drain, and somebody works there": {Options{Node: "gpu1"}, (*Session).NodeDrain, "n\n", "Drain this node? [y/N] "},
 			"drain, nobody asked":             {Options{Node: "gpu1"}, (*Session).NodeDrain, "", "work on gpu1 is stopped: it is drained, and takes no pods until it is uncordoned\n    ends  the notebook of ada"},
 			"cycle":                           {Options{Node: "gpu1"}, (*Session).NodeCycle, "\n", "switch its machine off and on? [y/N] "},
-			"replace":                         {Options{Node: "gpu1"}, (*Session).NodeReplace, "y\n", "make it anew? Type gpu1: "},
+			"replace":                         {Options{Node: "gpu1"}, (*Session).NodeReplace, "y\n", "create it again? Type gpu1: "},
 			"replace, with data":              {Options{Node: "gpu2", Force: true}, (*Session).NodeReplace, "y\n", "gpu2 is destroyed: drained, and out of Kubernetes; its machine is made anew\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)"},
 			"down":                            {Options{}, (*Session).Down, "y\n", "Destroy all this? Type one: "},
 		} {
@@ -272,7 +272,7 @@ func (w *site) another() *site {
 	return o
 }
 
-// Whoever has a copy of the file is asked before their key gets into machines that others
+// Anyone who has a copy of the file is asked before their key gets into machines that others
 // have made, and no look and no other verb lets it in.
 func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 			"node:drain":      {Options{Node: "gpu1", Yes: true}, (*Session).NodeDrain, 1, "gpu1"},
 			"node:cycle":      {Options{Node: "gpu1", Yes: true}, (*Session).NodeCycle, 1, "gpu1"},
 			"node:replace":    {Options{Node: "gpu1", Yes: true, Force: true}, (*Session).NodeReplace, 1, "gpu1"},
-			"up, nobody here": {Options{}, (*Session).Up, refused, "nothing was changed: nobody is here to ask: add -login, or -yes\n"},
+			"up, nobody here": {Options{}, (*Session).Up, refused, "nothing was changed: there is no terminal to ask on: add -login, or -yes\n"},
 			"other flags":     {Options{Restart: true, Destroy: "gpu1,gpu2,server1,one"}, (*Session).Up, refused, "add -login, or -yes\n"},
 			"up, and no":      {Options{}, typing("\n", (*Session).Up), refused, "Go on? [y/N] "},
 			"up, the name":    {Options{}, typing("one\n", (*Session).Up), refused, asks},

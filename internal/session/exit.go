@@ -9,7 +9,7 @@ import (
 
 // Exit codes. Anything else that goes wrong is 1.
 const (
-	pending = 2 // plan: there is something to change; status: something is not as asked
+	pending = 2 // plan: there is something to change; status: something is not up to date
 	invalid = 3 // the file or the flags are wrong; nothing was tried
 	refused = 4 // the answer to a question was no
 )

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
+
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/fleet"
@@ -21,12 +23,12 @@ const defaultFolder = "fleet"
 // fleetTree renders the parts that go through Git, from the file alone where nothing is
 // bound to a world, and says what our own linter makes of them.
 func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
-	tree, assumed, err := s.Spec.FleetTree()
+	tree, assumed, err := platform.FleetTree(s.Spec)
 	if err != nil {
 		return nil, failed(invalid, err)
 	}
 	if tree == nil {
-		return nil, failedf(invalid, "no part goes through Git: say which by charts.via, or all by fleet.default: fleet")
+		return nil, failedf(invalid, "no part is deployed through Git: name parts in charts.via, or write fleet.default: fleet for all")
 	}
 	if s.Cluster != nil {
 		if tree, err = s.Cluster.FleetTree(ctx); err != nil {
@@ -76,7 +78,7 @@ func (s *Session) FleetRender(ctx context.Context) error {
 	}
 	s.sayChanges(changes)
 	if len(changes) == 0 {
-		s.Say("Nothing to change: %s is what %s says.", dir, filepath.Base(s.Spec.File))
+		s.Say("Nothing to change: %s matches %s.", dir, filepath.Base(s.Spec.File))
 		return nil
 	}
 	s.Say("%s in %s. git diff shows them; go tool mage fleet:push puts them into the repository.", count(len(changes), "change"), dir)
@@ -84,7 +86,7 @@ func (s *Session) FleetRender(ctx context.Context) error {
 }
 
 // FleetPush puts the GitOps folder into the repository, after having asked for what Fleet
-// takes away then.
+// removes then.
 func (s *Session) FleetPush(ctx context.Context) error {
 	tree, err := s.fleetTree(ctx)
 	if err != nil {
@@ -101,7 +103,7 @@ func (s *Session) FleetPush(ctx context.Context) error {
 	}
 	if err := s.confirmed(ctx, build, spoken{
 		wish:    wish{question: "Push it?"},
-		nothing: fmt.Sprintf("Nothing to push: the repository is what %s says.", filepath.Base(s.Spec.File)),
+		nothing: fmt.Sprintf("Nothing to push: the repository matches %s.", filepath.Base(s.Spec.File)),
 	}); err != nil || done.Commit == "" {
 		return err
 	}
@@ -179,7 +181,7 @@ func (s *Session) commitInGit(ctx context.Context) string {
 			return repo.Commit
 		}
 	}
-	s.Say("warning: which commit should be deployed is not known: %s", err)
+	s.Say("warning: cannot find out which commit should be deployed: %s", err)
 	return ""
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/facts"
 )
 
@@ -91,7 +92,7 @@ func TestFleetPushAsks(t *testing.T) {
 	}
 	first := tip()
 	const gone = "is destroyed: Git has it no more, so Fleet takes it away"
-	for typed, says := range map[string]string{"": "nobody is here to ask: add -yes", "y\n": "nothing was changed"} {
+	for typed, says := range map[string]string{"": "there is no terminal to ask on: add -yes", "y\n": "nothing was changed"} {
 		command := (*Session).FleetPush
 		if typed != "" {
 			command = typing(typed, command)
@@ -127,9 +128,9 @@ hub: {hostname: hub.lab.example, auth: {allowAll: true, oidc: {issuer: "https://
 	require.NoError(t, err)
 	assert.Contains(t, string(values), "https://id.lab.example/authorize")
 	assert.NoDirExists(t, ".homelab")
-	spec, err := cluster.Load("cluster.yaml")
+	spec, err := clusterfile.Load("cluster.yaml")
 	require.NoError(t, err)
-	_, assumed, err := spec.FleetTree()
+	_, assumed, err := platform.FleetTree(spec)
 	require.NoError(t, err)
 	assert.Len(t, assumed, 2)
 }

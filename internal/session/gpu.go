@@ -87,7 +87,7 @@ func (s *Session) lookCloser(ctx context.Context, gpus []cluster.GPUInfo) error 
 		return err
 	}
 	if len(hosts) > 1 {
-		return failedf(invalid, "-ssh is the way to one host: add -host=%s, or another of them", hosts[0].Name)
+		return failedf(invalid, "-ssh reaches one host only: add -host=%s, or another of them", hosts[0].Name)
 	}
 	runner, done, err := s.HostRunner(ctx, hosts[0].Name)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/sim/qemu"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // guestsOf is what lives in the VMs of the lab that the file asks for; the zero value for
@@ -70,16 +70,16 @@ func (s *Session) labHas(lab labctl.State) error {
 		return nil
 	}
 	return failedf(invalid, "the lab runs with %s, and %s asks for %s\n"+
-		"end it with go tool mage lab:stop, and the next command starts one that does; what is in it will be gone",
+		"end it with go tool mage lab:stop, and the next command starts one that does; its contents will be lost",
 		lab.Guests, s.Spec.Name, asked)
 }
 
 // beside is the memory that QEMU itself takes for each VM.
-const beside = 200 * cluster.MiB
+const beside = 200 * spec.MiB
 
 // hasMemory refuses VMs that have more memory together than this machine has free.
 func (s *Session) hasMemory() error {
-	var sum cluster.Size
+	var sum spec.Size
 	for _, n := range s.Spec.Machines() {
 		sum += n.Memory + beside
 	}
@@ -89,19 +89,19 @@ func (s *Session) hasMemory() error {
 	}
 	if sum > free {
 		return failedf(invalid, "%s: guests: qemu: the VMs take %s with what QEMU needs, and this machine has %s free: give them less memory, or have fewer",
-			s.Spec.LabGuests.Place, (sum+cluster.MiB-1)/cluster.MiB*cluster.MiB, free/cluster.MiB*cluster.MiB)
+			s.Spec.LabGuests.Place, (sum+spec.MiB-1)/spec.MiB*spec.MiB, free/spec.MiB*spec.MiB)
 	}
 	return nil
 }
 
 // available reads what Linux could give to programs without swapping.
-func available(file string) (cluster.Size, error) {
+func available(file string) (spec.Size, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		var kib cluster.Size
+		var kib spec.Size
 		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); err == nil {
 			return kib << 10, nil
 		}

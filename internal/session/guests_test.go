@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/labctl"
 )
 
@@ -24,7 +24,7 @@ pools:
 
 func guestsFile(t *testing.T, memory string) *Session {
 	t.Helper()
-	spec, err := cluster.Parse("cluster.yaml", []byte(realGuests+memory+"}\n"))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte(realGuests+memory+"}\n"))
 	require.NoError(t, err)
 	return &Session{Spec: spec}
 }

@@ -55,7 +55,7 @@ func (r *right) of(what string, store lease.Store) {
 
 // errMeanwhile ends a run before its first act: another one has changed the world while it
 // looked. Run the graph again.
-var errMeanwhile = errors.New("another run has changed it meanwhile")
+var errMeanwhile = errors.New("another run has changed it in the meantime")
 
 // over has a graph take the right before its first act, and ask before each. Where that was
 // waited for, the graph's run ends with errMeanwhile. ctx is the run's.
@@ -98,9 +98,19 @@ func (r *right) take(ctx context.Context) error {
 	return r.s.placed(ctx)
 }
 
+// first takes the right before anything is looked at. Its error is that of a command that has
+// changed nothing; ctx is the command's, held the run's.
+func (r *right) first(ctx, held context.Context) error {
+	err := r.take(held)
+	if err == nil {
+		return nil
+	}
+	return over(ctx, notBegun(err, ""), wrong(&converge.Report{}, err))
+}
+
 func (r *right) takeTurn(ctx context.Context, t *turn) error {
 	claim := lease.Claim{What: t.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
-	held, l, err := lease.Acquire(r.telling(ctx, t.what), t.store, claim, func(h lease.Held) error {
+	held, l, err := lease.Acquire(r.reportReasons(ctx, t.what), t.store, claim, func(h lease.Held) error {
 		if r.s.opt.NoWait {
 			return &lease.HeldError{What: t.what, Held: h}
 		}
@@ -126,10 +136,10 @@ func (r *right) still(ctx context.Context) error {
 	return nil
 }
 
-// telling has a wait for the right say what keeps it from it, each reason once; who holds
+// reportReasons has a wait for the right say what keeps it from it, each reason once; who holds
 // it is said elsewhere. Reasons that differ in numbers alone, as ports of connections do,
 // are one.
-func (r *right) telling(ctx context.Context, what string) context.Context {
+func (r *right) reportReasons(ctx context.Context, what string) context.Context {
 	var told sync.Map
 	return progress.With(ctx, func(u progress.Update) {
 		reason, waits := strings.CutPrefix(u.Message, "the right to change "+what+": ")
@@ -160,7 +170,7 @@ func (s *Session) placed(ctx context.Context) error {
 	}
 	for _, n := range s.Cluster.Spec().Nodes { // a trial takes some out of its file
 		if is, _ := now.Node(n.Name); is.Host != n.Host {
-			return fmt.Errorf("since this run began another one has changed where there is room: %s belongs on %s now, not on %s; run it again", n.Name, is.Host, n.Host)
+			return fmt.Errorf("another run has taken room since this one started: %s now belongs on %s, not on %s; run it again", n.Name, is.Host, n.Host)
 		}
 	}
 	return nil

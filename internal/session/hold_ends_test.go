@@ -62,7 +62,7 @@ func TestWhoIsInterruptedInAVerb(t *testing.T) {
 			return ctx, end
 		},
 	} {
-		says := map[int]string{1: "the time is over (-timeout)", 130: "interrupted; "}[want]
+		says := map[int]string{1: "timed out (-timeout)", 130: "interrupted; "}[want]
 		synctest.Test(t, func(t *testing.T) {
 			w := newSite(t)
 			defer w.close()

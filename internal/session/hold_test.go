@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/lease"
@@ -62,7 +63,7 @@ func (w *site) stop(name string) {
 
 // atDesk is a session of somebody, on a machine of their own.
 func atDesk(t *testing.T, sim *pvesim.Sim) (*Session, *bytes.Buffer) {
-	spec, err := cluster.Parse("cluster.yaml", []byte(heldSpec))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte(heldSpec))
 	require.NoError(t, err)
 	id, value := sim.Token()
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client()})
@@ -252,7 +253,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		sim := pvesim.New(pvesim.TwoHosts(), pvesim.Options{})
 		defer sim.Close()
 		s, _ := atDesk(t, sim)
-		open, err := cluster.Parse("cluster.yaml", []byte(strings.NewReplacer("host: pve1", "hosts: {pve1: {}, pve2: {}}", "role: server,", "role: server, host: auto,").Replace(heldSpec)))
+		open, err := clusterfile.Parse("cluster.yaml", []byte(strings.NewReplacer("host: pve1", "hosts: {pve1: {}, pve2: {}}", "role: server,", "role: server, host: auto,").Replace(heldSpec)))
 		require.NoError(t, err)
 		s.unplaced = open
 		s.Spec, err = cluster.Place(t.Context(), open, s.Cluster.Proxmox)
@@ -268,7 +269,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 			sim.AddVM(pvesim.VM{ID: 300 + i, Node: at, Name: "greedy", Running: true, Config: map[string]string{"memory": "250000"}})
 		}
 		_, err = s.run(t.Context(), slow(&done, &inside, t), false)
-		require.ErrorContains(t, err, "nothing was changed: since this run began another one has changed where there is room: server1 belongs on ")
+		require.ErrorContains(t, err, "nothing was changed: another run has taken room since this one started: server1 now belongs on ")
 		assert.False(t, done.Load())
 	})
 }
@@ -283,12 +284,12 @@ func TestANodeThatIsGoneBelongsNowhere(t *testing.T) {
 		const worker = "  worker1: {role: agent, host: auto, address: 10.0.0.21}\n"
 		text := strings.Replace(heldSpec, "host: pve1", "hosts: {pve1: {}, pve2: {}}", 1)
 		text = strings.Replace(text, "role: server,", "role: server, host: pve1,", 1)
-		open, err := cluster.Parse("cluster.yaml", []byte(text+worker))
+		open, err := clusterfile.Parse("cluster.yaml", []byte(text+worker))
 		require.NoError(t, err)
 		s.unplaced = open
 		s.Spec, err = cluster.Place(t.Context(), open, s.Cluster.Proxmox)
 		require.NoError(t, err)
-		rest, err := cluster.Parse("cluster.yaml", []byte(text))
+		rest, err := clusterfile.Parse("cluster.yaml", []byte(text))
 		require.NoError(t, err)
 		s.Cluster, err = cluster.New(rest, cluster.Backend{Dir: t.TempDir(), Proxmox: s.Cluster.Proxmox})
 		require.NoError(t, err)

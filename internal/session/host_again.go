@@ -8,7 +8,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
@@ -22,8 +21,8 @@ func (s *Session) prepare(ctx context.Context, prep *cluster.HostPrep, shown *pr
 	for _, l := range prep.Leases() {
 		right.of("host "+l.Host, l.Store)
 	}
-	if err := right.take(held); err != nil {
-		return over(ctx, notBegun(err, ""), wrong(&converge.Report{}, err))
+	if err := right.first(ctx, held); err != nil {
+		return err
 	}
 	now, err := s.lookAtHosts(held, prep)
 	if err != nil {
@@ -47,7 +46,7 @@ func (s *Session) prepare(ctx context.Context, prep *cluster.HostPrep, shown *pr
 
 // more asks for what was not shown before.
 func (s *Session) more(ctx context.Context, more []string) error {
-	list := "the hosts are not what they were when they were looked at, and this would be done, too:\n  " + strings.Join(more, "\n  ")
+	list := "the hosts have changed since they were checked, and this would be done too:\n  " + strings.Join(more, "\n  ")
 	if !s.opt.Yes && (s.JSON || !s.person()) {
 		return failedf(refused, "nothing was changed: %s\nrun it again", list)
 	}
@@ -55,7 +54,7 @@ func (s *Session) more(ctx context.Context, more []string) error {
 	if s.opt.Yes {
 		return nil
 	}
-	return s.ask(ctx, "Do this, too? Type yes: ", "yes")
+	return s.ask(ctx, "Do this too? Type yes: ", "yes")
 }
 
 // notIn lists what would be done now, and had not been shown: lines of files, commands,

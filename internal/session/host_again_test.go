@@ -110,7 +110,7 @@ func TestPreparationsMeetOnEveryHost(t *testing.T) {
 	}
 }
 
-// start has somebody's VM run on pve1, of which the simulated host itself knows nothing
+// start has another owner's VM run on pve1, of which the simulated host itself knows nothing
 // before it boots.
 func (w *hostSite) start(root remote.Runner, id int) {
 	w.sim.AddVM(pvesim.VM{ID: id, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{"onboot": "1", "memory": "2048"}})
@@ -136,7 +136,7 @@ func TestAMachineStartedMeanwhile(t *testing.T) {
 			start := func() { w.start(root, id); id++ }
 			w.keys = &meanwhile{answers: []string{"pve1", "no"}, happens: start}
 			assert.Equal(t, refused, code(w.prep(Options{})))
-			assert.Contains(t, w.talk.String(), "\n  VM 100 on pve1 is stopped\nDo this, too? Type yes: ")
+			assert.Contains(t, w.talk.String(), "\n  VM 100 on pve1 is stopped\nDo this too? Type yes: ")
 			assert.Equal(t, before, booted(w))
 			w.keys = &meanwhile{answers: []string{"pve1", "yes"}, happens: func() {
 				if id < 103 {
@@ -146,7 +146,7 @@ func TestAMachineStartedMeanwhile(t *testing.T) {
 			}}
 			require.NoError(t, w.prep(Options{}))
 			assert.Contains(t, w.talk.String(), "runs there: VM 100, VM 101.", "they were shown, and not again")
-			assert.Contains(t, w.talk.String(), "this would be done, too:\n  VM 102 on pve1 is stopped\nDo this")
+			assert.Contains(t, w.talk.String(), "this would be done too:\n  VM 102 on pve1 is stopped\nDo this")
 			assert.NotEqual(t, before, booted(w))
 		})
 	})

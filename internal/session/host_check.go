@@ -39,7 +39,7 @@ func (s *Session) HostCheck(ctx context.Context) error {
 		return err
 	}
 	if s.opt.SSH != "" && len(hosts) > 1 {
-		return failedf(invalid, "-ssh=%s is the way to one host, and the file has %d: add -host=NAME, or write ssh: for each in the file", s.opt.SSH, len(hosts))
+		return failedf(invalid, "-ssh=%s reaches one host, and the file has %d: add -host=NAME, or write ssh: for each in the file", s.opt.SSH, len(hosts))
 	}
 	var names []string
 	if s.opt.Host != "" {
@@ -85,7 +85,7 @@ func (s *Session) printCheck(r *preflight.Report) error {
 		what = fmt.Sprintf("%s, %s", count(len(r.Of(preflight.Error)), "error"), count(len(r.Of(preflight.Warning)), "warning"))
 	}
 	if len(unseen) > 0 {
-		what += fmt.Sprintf(", %d not looked at", blindChecks(unseen))
+		what += fmt.Sprintf(", %d not checked", blindChecks(unseen))
 	}
 	s.Summary("%s: %s, %s", strings.Join(r.Hosts, ", "), count(r.Checks, "check"), what)
 	return nil

@@ -60,7 +60,7 @@ func TestHostCheckExits(t *testing.T) {
 				}
 				if c.code == 0 {
 					assert.NotContains(t, w.data.String(), "✗")
-					assert.Regexp(t, `(?m)^pve1: \d+ checks, nothing wrong, \d not looked at$`, w.data.String())
+					assert.Regexp(t, `(?m)^pve1: \d+ checks, nothing wrong, \d not checked$`, w.data.String())
 				}
 				for _, r := range w.sim.Requests() {
 					assert.False(t, r.Mutating, r.Path)
@@ -115,7 +115,7 @@ func TestHostCheckAsksTheHostToo(t *testing.T) {
 		require.NoError(t, w.do(roomy(), Options{}, look))
 		assert.Equal(t, []string{"pve1"}, asked)
 		assert.Contains(t, w.data.String(), "✗ PX9  0000:25:00.0\n    0000:25:00.0 on pve1 is held by the host's driver nvidia\n")
-		assert.NotContains(t, w.data.String(), "not looked at: PX9")
+		assert.NotContains(t, w.data.String(), "not checked: PX9")
 	})
 }
 

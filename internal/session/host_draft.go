@@ -10,10 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 //go:embed host_draft.yaml
@@ -48,7 +49,7 @@ func (s *Session) HostPrepFirst(ctx context.Context) error {
 }
 
 // draftSpec is a file as cluster:init would begin it, as far as it matters here.
-func (s *Session) draftSpec(ctx context.Context, r remote.Runner) (*cluster.Spec, error) {
+func (s *Session) draftSpec(ctx context.Context, r remote.Runner) (*spec.Spec, error) {
 	state, err := host.Observe(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.opt.SSH, err)
@@ -73,7 +74,7 @@ func (s *Session) draftSpec(ctx context.Context, r remote.Runner) (*cluster.Spec
 		"SECRET", filepath.Join(".homelab", name, "proxmox-token"), // where cluster:init keeps it
 		"FILES", cmp.Or(pick(seen, "iso", "dir"), "local"), "DISKS", cmp.Or(pick(seen, "images", "lvmthin", "zfspool", "rbd"), "local-lvm"),
 	).Replace(hostDraft)
-	spec, err := cluster.Parse("what host:prep assumes", []byte(text))
+	spec, err := clusterfile.Parse("what host:prep assumes", []byte(text))
 	if err != nil {
 		return nil, failed(invalid, err)
 	}

@@ -21,10 +21,10 @@ func prepText(all *prepPlan) string {
 		}
 		switch {
 		case len(h.Reboot) > 0 && len(h.Changes) > 0:
-			paragraph(&b, "  ", "All that counts after a reboot, which is not part of this: "+strings.Join(h.Reboot, "; ")+".")
+			paragraph(&b, "  ", "These changes take effect after a reboot, which is not part of this: "+strings.Join(h.Reboot, "; ")+".")
 			b.WriteString("\n")
 		case len(h.Reboot) > 0:
-			paragraph(&b, "  ", "It waits for a reboot: "+strings.Join(h.Reboot, "; ")+".")
+			paragraph(&b, "  ", "Waiting for a reboot: "+strings.Join(h.Reboot, "; ")+".")
 			b.WriteString("\n")
 		}
 		notesText(&b, h.Notes)
@@ -112,9 +112,9 @@ func undoText(b *strings.Builder, undo []string) {
 	switch len(undo) {
 	case 0:
 	case 1:
-		paragraph(b, "     ", "To take it back: "+undo[0]+".")
+		paragraph(b, "     ", "To undo it: "+undo[0]+".")
 	default:
-		b.WriteString("     To take it back:\n")
+		b.WriteString("     To undo it:\n")
 		for _, line := range undo {
 			b.WriteString("       " + line + "\n")
 		}
@@ -159,14 +159,14 @@ func tokenText(b *strings.Builder, n *int, commands [][]string) {
 	}
 	*n++
 	fmt.Fprintf(b, "  %d. API token\n", *n)
-	why := "It is what every other command uses in the place of a login. Its secret is the answer of the command, once."
+	why := "Every other command uses it instead of a login. Proxmox shows its secret once, in the answer to this command."
 	if len(commands) > 1 {
 		why += " Whatever uses the token that is there stops working (-force)."
 	}
 	paragraph(b, "     ", why)
 	commandsText(b, commands)
 	last := commands[len(commands)-1]
-	fmt.Fprintf(b, "     To take it back: pveum user token delete %s %s.\n\n", last[4], last[5])
+	fmt.Fprintf(b, "     To undo it: pveum user token delete %s %s.\n\n", last[4], last[5])
 }
 
 func notesText(b *strings.Builder, notes []host.Note) {

@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // HostPrep prepares the hosts of the file, as root on each: it shows what it would do,
@@ -107,7 +108,7 @@ func (s *Session) openPrep(ctx context.Context) (*cluster.HostPrep, func(), erro
 		}
 	}
 	if s.opt.SSH != "" && len(hosts) > 1 {
-		return nil, nil, failedf(invalid, "-ssh is one host's: say which with -host (the file has %s)", hostNames(hosts))
+		return nil, nil, failedf(invalid, "-ssh reaches one host only: name it with -host (the file has %s)", hostNames(hosts))
 	}
 	for _, h := range hosts {
 		r, end, err := s.HostRunner(ctx, h.Name)
@@ -124,7 +125,7 @@ func (s *Session) openPrep(ctx context.Context) (*cluster.HostPrep, func(), erro
 	return prep, done, nil
 }
 
-func hostNames(hosts []cluster.Host) string {
+func hostNames(hosts []spec.Host) string {
 	var names []string
 	for _, h := range hosts {
 		names = append(names, h.Name)
@@ -165,7 +166,7 @@ func (p *prepPlan) waiting() []*cluster.HostPlan {
 	return slices.DeleteFunc(slices.Clone(p.hosts), func(h *cluster.HostPlan) bool { return len(h.Reboot) == 0 })
 }
 
-// fatal says what nobody but a person mends.
+// fatal says what nobody but a person fixes.
 func (p *prepPlan) fatal() []string {
 	var out []string
 	add := func(where string, notes []host.Note) {
@@ -182,14 +183,14 @@ func (p *prepPlan) fatal() []string {
 	return out
 }
 
-// unknownToken tells of a token whose secret is not where the file says.
+// unknownToken describes a token whose secret is not where the file says.
 func (p *prepPlan) unknownToken(prep *cluster.HostPrep, place *tokenPlace) {
 	if !place.wanted || place.known || p.access.State.Token == nil || len(p.access.Token) > 0 {
 		return
 	}
 	p.access.Notes = append(p.access.Notes, host.Note{Fatal: true,
-		What: fmt.Sprintf("the token %s is there, and its secret, which Proxmox shows once, is not: %s", prep.TokenID(), place.why),
-		Do:   "put it there, or run host:prep with -force: that makes the token anew, and whatever uses the old one stops working",
+		What: fmt.Sprintf("the token %s exists, but its secret, which Proxmox shows only once, is missing: %s", prep.TokenID(), place.why),
+		Do:   "put it there, or run host:prep with -force: that creates a new token, and programs that use the old one stop working",
 	})
 }
 
@@ -198,7 +199,7 @@ func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *pr
 	waiting := all.waiting()
 	if len(waiting) == 0 {
 		if wrong := all.fatal(); len(wrong) > 0 {
-			return failedf(1, "What could be prepared is. This is left, and only you can mend it:\n  %s", strings.Join(wrong, "\n  "))
+			return failedf(1, "The rest is prepared. Only you can fix this:\n  %s", strings.Join(wrong, "\n  "))
 		}
 		s.Say("Prepared: %s. Nothing waits for a reboot.\n\nNext:", strings.Join(prep.Hosts, ", "))
 		_, err := fmt.Fprintf(s.Talk, "  %s\n", cmp.Or(s.prepNext, "go tool mage cluster:plan")) // in one line, to be pasted

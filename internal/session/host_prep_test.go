@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -96,7 +97,7 @@ func (w *hostSite) prep(o Options) error {
 	w.t.Helper()
 	w.talk.Reset()
 	w.data.Reset()
-	spec, err := cluster.Parse("cluster.yaml", []byte(w.spec))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte(w.spec))
 	require.NoError(w.t, err)
 	s := &Session{
 		Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: &secret.Redactor{}},
@@ -174,7 +175,7 @@ func TestHostPrepToken(t *testing.T) {
 
 		// It is there, and not where the file says.
 		require.Equal(t, pending, code(w.prep(Options{Yes: true})))
-		assert.Contains(t, strings.Join(strings.Fields(w.data.String()), " "), "In the way: the token homelab@pve!cluster is there, and its secret, which Proxmox shows once, is not: environment variable HOMELAB_NO_SUCH_SECRET is not set")
+		assert.Contains(t, strings.Join(strings.Fields(w.data.String()), " "), "In the way: the token homelab@pve!cluster exists, but its secret, which Proxmox shows only once, is missing: environment variable HOMELAB_NO_SUCH_SECRET is not set")
 		assert.Equal(t, invalid, code(w.prep(Options{Yes: true, Out: out, Force: true})), "no file is overwritten")
 		require.NoError(t, os.Remove(out))
 		require.Equal(t, pending, code(w.prep(Options{Yes: true, Out: out, Force: true})))
@@ -245,7 +246,7 @@ func TestFirstContact(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts")).Store(l.Addr().String(), signer.PublicKey()))
 	err = w.prep(o)
-	assert.ErrorContains(t, err, "somebody is in between")
+	assert.ErrorContains(t, err, "somebody intercepts")
 }
 
 func TestHostPrepFlags(t *testing.T) {
@@ -290,7 +291,7 @@ func TestHostPrepFlags(t *testing.T) {
 	})
 }
 
-// TestHostPrepNamesWhatARebootStops: whoever is asked knows what it costs.
+// TestHostPrepNamesWhatARebootStops: anyone who is asked knows what it costs.
 func TestHostPrepNamesWhatARebootStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := freshHost("grub")

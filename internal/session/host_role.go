@@ -53,7 +53,7 @@ func (s *Session) HostRole(ctx context.Context) error {
 	if s.JSON {
 		return console.Objects(s.Console, s.roles(v, id))
 	}
-	_, err = io.WriteString(s.Data, s.Spec.RoleScript(v, id))
+	_, err = io.WriteString(s.Data, cluster.RoleScript(s.Spec, v, id))
 	return err
 }
 
@@ -65,17 +65,17 @@ func (s *Session) askRole(ctx context.Context, id *string) (proxmox.Version, err
 	}
 	if err != nil {
 		why, _, _ := strings.Cut(err.Error(), "\n")
-		s.Say("This is for Proxmox VE %s; which one it is could not be asked (%s). For another: -pve=8.4", newestPVE, why)
+		s.Say("This is for Proxmox VE %s; the host's version is unknown (%s). For another: -pve=8.4", newestPVE, why)
 		return proxmox.Version{Version: newestPVE}, nil
 	}
 	v := client.Version()
 	*id = client.TokenID()
-	need := slices.Concat(s.Spec.Grants(v), s.Spec.LookGrants())
+	need := slices.Concat(cluster.Grants(s.Spec, v), cluster.LookGrants(s.Spec))
 	have, err := client.Permissions(ctx, proxmox.Paths(need)...)
 	if err != nil {
 		return v, err
 	}
-	lacking := proxmox.Roles(s.Spec.RolePrefix(), have.Missing(need))
+	lacking := proxmox.Roles(cluster.RolePrefix(s.Spec), have.Missing(need))
 	for _, r := range lacking {
 		s.Say("%s lacks %s", *id, r)
 	}
@@ -108,10 +108,10 @@ type role struct {
 }
 
 func (s *Session) roles(v proxmox.Version, id string) []role {
-	need := slices.Concat(s.Spec.Grants(v), s.Spec.LookGrants())
+	need := slices.Concat(cluster.Grants(s.Spec, v), cluster.LookGrants(s.Spec))
 	var out []role
-	for _, r := range proxmox.Roles(s.Spec.RolePrefix(), need) {
-		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(s.Spec.RolePrefix(), id, need, r.Path)})
+	for _, r := range proxmox.Roles(cluster.RolePrefix(s.Spec), need) {
+		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(cluster.RolePrefix(s.Spec), id, need, r.Path)})
 	}
 	return out
 }

@@ -48,7 +48,7 @@ func (s *Session) tokenPlace() (*tokenPlace, error) {
 		return p, nil
 	}
 	if _, err := os.Stat(p.file); !errors.Is(err, fs.ErrNotExist) {
-		return nil, failedf(invalid, "-out=%s: there is something of that name already: move it away, or name another file", p.file)
+		return nil, failedf(invalid, "-out=%s: a file of that name exists already: move it, or name another file", p.file)
 	}
 	return p, nil
 }
@@ -57,7 +57,7 @@ func (s *Session) tokenPlace() (*tokenPlace, error) {
 func (p *tokenPlace) ready() error {
 	if p.file == "" {
 		if !term.IsTerminal(int(os.Stderr.Fd())) {
-			return failedf(invalid, "nobody is here to see the token's secret: add -out=FILE, or write secret: file:PATH in the place of %s; nothing was changed", p.ref)
+			return failedf(invalid, "there is no terminal to show the token's secret on: add -out=FILE, or write secret: file:PATH instead of %s; nothing was changed", p.ref)
 		}
 		return nil
 	}
@@ -77,7 +77,7 @@ func (p *tokenPlace) keep(v secret.Value) error {
 		return nil
 	}
 	if err := p.place.Keep([]byte(v.Reveal() + "\n")); err != nil {
-		return fmt.Errorf("the token was made, and its secret could not be kept: run it again with -force: %w", err)
+		return fmt.Errorf("the token was created, but its secret could not be saved: run it again with -force: %w", err)
 	}
 	p.made = v
 	return nil
@@ -91,7 +91,7 @@ func (p *tokenPlace) show(s *Session) {
 	if p.file != "" {
 		s.Say("The token's secret is in %s, which only you may read.", p.file)
 	} else {
-		s.Say("The token's secret, which Proxmox shows this once:\n\n  %s\n", p.made.Reveal())
+		s.Say("The token's secret, which Proxmox shows only once:\n\n  %s\n", p.made.Reveal())
 		if name, ok := strings.CutPrefix(p.ref, "env:"); ok {
 			s.Say("The file looks for it in the environment: export %s=…", name)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/trial"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // HostTrial goes the whole way of a cluster on the hosts of its file, and records it.
@@ -31,10 +32,10 @@ func HostTrial(ctx context.Context, o Options) error {
 type wrapper = func(http.RoundTripper) http.RoundTripper
 
 // opener binds a file to the world, as a command of its own would.
-type opener func(ctx context.Context, spec *cluster.Spec, wrap wrapper) (*cluster.Cluster, func(), error)
+type opener func(ctx context.Context, spec *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error)
 
 // reopened is the opener of real commands.
-func (s *Session) reopened(ctx context.Context, spec *cluster.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
+func (s *Session) reopened(ctx context.Context, spec *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
 	fresh := &Session{Console: s.Console, opt: s.opt, Spec: spec, wrap: wrap}
 	if err := fresh.bind(ctx); err != nil {
 		fresh.Close()
@@ -53,7 +54,7 @@ func (s *Session) hostTrial(ctx context.Context, open opener) error {
 		return failed(invalid, err)
 	}
 	s.Warn()
-	s.Say("A trial with cluster %s at %s. It makes machines, changes them, and destroys them and all else of this cluster at its end:",
+	s.Say("A trial with cluster %s at %s. It creates machines, changes them, and at its end destroys everything of this cluster:",
 		s.Spec.Name, s.Spec.Proxmox.Endpoint)
 	for _, step := range way.Left() {
 		s.Say("  %-8s %s", step[0], step[1])
@@ -68,7 +69,7 @@ func (s *Session) hostTrial(ctx context.Context, open opener) error {
 		return told
 	}
 	if err == nil {
-		s.Say("\nThe whole way was gone, and nothing is left of it.")
+		s.Say("\nThe trial is complete, and everything that it created is gone.")
 		return nil
 	}
 	last := record.Steps[len(record.Steps)-1].Name
@@ -80,8 +81,8 @@ func (s *Session) hostTrial(ctx context.Context, open opener) error {
 		code = refused
 	}
 	return failedf(code, "the trial stopped at %w\n"+
-		"What is there stays. Go on from there:   go tool mage host:trial -spec=%s -from=%s\n"+
-		"or take it away:                          go tool mage cluster:down -spec=%s", err, s.Spec.File, last, s.Spec.File)
+		"What exists stays. To continue:   go tool mage host:trial -spec=%s -from=%s\n"+
+		"or to remove it:                          go tool mage cluster:down -spec=%s", err, s.Spec.File, last, s.Spec.File)
 }
 
 // tell shows the record, and writes it where that was asked for.
@@ -125,7 +126,7 @@ type trialWorld struct {
 	asked map[string]int
 }
 
-func (w *trialWorld) Open(ctx context.Context, spec *cluster.Spec) (*cluster.Cluster, func(), error) {
+func (w *trialWorld) Open(ctx context.Context, spec *spec.Spec) (*cluster.Cluster, func(), error) {
 	c, end, err := w.open(ctx, spec, func(next http.RoundTripper) http.RoundTripper { return counted{w, next} })
 	w.Cluster = c
 	return c, end, err

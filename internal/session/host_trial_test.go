@@ -16,11 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 const trialFile = `name: my-trial
@@ -36,21 +38,21 @@ pools:
 func (w *site) try(yaml string, o Options) error {
 	w.t.Helper()
 	w.talk, w.data = bytes.Buffer{}, bytes.Buffer{}
-	spec, err := cluster.Parse("my.yaml", []byte(yaml))
+	file, err := clusterfile.Parse("my.yaml", []byte(yaml))
 	require.NoError(w.t, err)
 	id, token := w.sim.Token()
 	redact := secret.NewRedactor(secret.New(token))
-	s := &Session{Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: redact}, opt: o, Spec: spec}
+	s := &Session{Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: redact}, opt: o, Spec: file}
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(w.t, err)
-	return s.hostTrial(w.t.Context(), func(ctx context.Context, spec *cluster.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
+	return s.hostTrial(w.t.Context(), func(ctx context.Context, want *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
 		pve, err := proxmox.Dial(ctx, proxmox.Config{
 			Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: w.sim.Client().Transport}, Wrap: wrap,
 		})
 		if err != nil {
 			return nil, nil, err
 		}
-		c, err := cluster.New(spec, cluster.Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir})
+		c, err := cluster.New(want, cluster.Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -75,7 +77,7 @@ func TestHostTrial(t *testing.T) {
 		err = w.try(trialFile, Options{})
 		assert.Equal(t, refused, code(err))
 		assert.ErrorContains(t, err, "add -yes")
-		assert.Contains(t, w.talk.String(), "destroys them and all else of this cluster at its end:\n  check ")
+		assert.Contains(t, w.talk.String(), "at its end destroys everything of this cluster:\n  check ")
 		assert.Equal(t, invalid, code(w.try(strings.Replace(trialFile, "my-trial", "mine", 1), Options{Yes: true})))
 		assert.Equal(t, invalid, code(w.try(trialFile, Options{Yes: true, From: "nowhere"})))
 		assert.Equal(t, invalid, code(w.try(trialFile, Options{Yes: true, Out: "record.txt"})))
@@ -108,7 +110,7 @@ func TestHostTrial(t *testing.T) {
 		require.NoError(t, w.try(trialFile, Options{Yes: true, Out: out}))
 		assert.True(t, slices.ContainsFunc(w.sim.Requests(), func(r pvesim.Request) bool { return r.Params.Get("name") == "homelab-my-trial-lease" }),
 			"nobody else changes the cluster meanwhile")
-		assert.Contains(t, w.talk.String(), "The whole way was gone, and nothing is left of it.\n")
+		assert.Contains(t, w.talk.String(), "The trial is complete, and everything that it created is gone.\n")
 		assert.Equal(t, 10, strings.Count(w.data.String(), "\n"), "a header and nine steps: %s", &w.data)
 		var record struct {
 			Proxmox string

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // HostRunner returns a shell of root on a Proxmox VE host, and what closes it. The
@@ -126,7 +126,7 @@ func (s *Session) firstContact(ctx context.Context, cfg ssh.Config, known *ssh.K
 	case want != "":
 		return failedf(refused, "%s shows the key %s (%s) and -fingerprint says %s: nothing was sent to it", cfg.Addr, got, key.Type(), want)
 	case s.JSON || !term.IsTerminal(int(os.Stdin.Fd())):
-		return failedf(refused, "the key of %s is not known, and nobody is here to ask: it shows %s (%s). Compare that (%s) and add -fingerprint=%s", cfg.Addr, got, key.Type(), compare, got)
+		return failedf(refused, "the key of %s is not known, and there is no terminal to ask on: it shows %s (%s). Compare that (%s) and add -fingerprint=%s", cfg.Addr, got, key.Type(), compare, got)
 	default:
 		s.Say("The key of %s is not in %s. It shows %s (%s).\nCompare it (%s).", cfg.Addr, known.Path(), got, key.Type(), compare)
 		if err := ask(ctx, s.Console, "Is it the same? Type yes: ", "yes"); err != nil {
@@ -156,7 +156,7 @@ func (s *Session) labHost(lab labctl.State, signer ssh.Signer) func(context.Cont
 
 // hostsOf returns the hosts that a command is about: the one that -host names, or
 // all of the file.
-func (s *Session) hostsOf() ([]cluster.Host, error) {
+func (s *Session) hostsOf() ([]spec.Host, error) {
 	all := s.Spec.Proxmox.Hosts
 	if s.opt.Host == "" {
 		return all, nil
@@ -164,7 +164,7 @@ func (s *Session) hostsOf() ([]cluster.Host, error) {
 	var names []string
 	for _, h := range all {
 		if h.Name == s.opt.Host {
-			return []cluster.Host{h}, nil
+			return []spec.Host{h}, nil
 		}
 		names = append(names, h.Name)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
+
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/jupyterhub"
@@ -25,7 +27,7 @@ type HubFlags struct {
 
 // HubProfiles prints where each profile fits, and how many at once. It asks nobody.
 func (s *Session) HubProfiles() error {
-	report := s.Spec.Fit()
+	report := platform.Fit(s.Spec)
 	if len(report.Rows) == 0 {
 		return failedf(invalid, "%s has no hub", s.Spec.Name)
 	}
@@ -45,7 +47,7 @@ func (s *Session) HubProfiles() error {
 		t.Add(append(line, total)...)
 	}
 	s.Table(t)
-	s.Say("Each line is for an empty cluster: so many servers of that profile run when nothing else does.")
+	s.Say("Each line is for an empty cluster: the number of servers of that profile that can run when nothing else does.")
 	for _, a := range report.Apart {
 		s.Say("Homes stay on one node: %s.", a)
 	}
@@ -56,7 +58,7 @@ func (s *Session) HubProfiles() error {
 func (s *Session) hub(ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, error) {
 	h, ok := s.Cluster.Hub()
 	if !ok {
-		return h, jupyterhub.Client{}, failedf(invalid, "%s has no hub: write hub: hub.lab.example and what else docs/hub.md says", s.Spec.Name)
+		return h, jupyterhub.Client{}, failedf(invalid, "%s has no hub: write hub: hub.lab.example and the other settings from docs/hub.md", s.Spec.Name)
 	}
 	k, err := s.Cluster.Kube(ctx)
 	if err != nil {
@@ -166,7 +168,7 @@ func (s *Session) HubOpen(ctx context.Context, f HubFlags) error {
 	if unknown != "" {
 		s.Say("%s.", unknown)
 	}
-	s.Say("%s is here until you interrupt this:", h.URL())
+	s.Say("%s is available here until you press Ctrl-C:", h.URL())
 	local := "http://" + l.Addr().String()
 	fmt.Fprintln(s.Data, local)
 	if err := s.browse(ctx, f, local); err != nil {

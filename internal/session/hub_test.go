@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/secret"
@@ -14,7 +15,7 @@ import (
 
 // The example's profiles and their nodes are shown without asking anybody.
 func TestHubProfiles(t *testing.T) {
-	spec, err := cluster.Parse("cluster.yaml", examples.EightA100)
+	spec, err := clusterfile.Parse("cluster.yaml", examples.EightA100)
 	require.NoError(t, err)
 	var data, talk bytes.Buffer
 	s := &Session{Console: &console.Console{Talk: &talk, Data: &data, Redact: &secret.Redactor{}}, Spec: spec}

@@ -12,10 +12,12 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/draft"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // InitOptions are what is known before anybody is asked. What is empty is asked for,
@@ -113,7 +115,7 @@ func (o InitOptions) missing(ask *asker) error {
 	if o.Endpoint == "" {
 		need = append(need, "-endpoint=ADDRESS (or -endpoint=lab, which needs nothing else)")
 	}
-	if o.Endpoint != cluster.Lab {
+	if o.Endpoint != spec.Lab {
 		if o.Token == "" {
 			need = append(need, "-token=USER@REALM!NAME")
 		}
@@ -122,7 +124,7 @@ func (o InitOptions) missing(ask *asker) error {
 		}
 	}
 	if len(need) > 0 {
-		return failedf(invalid, "nobody is here to ask, so these are needed:\n  %s", strings.Join(need, "\n  "))
+		return failedf(invalid, "there is no terminal to ask on, so these are needed:\n  %s", strings.Join(need, "\n  "))
 	}
 	return nil
 }
@@ -143,15 +145,15 @@ func (s *Session) introduce(ctx context.Context, o *InitOptions, ask *asker) (*l
 	l := &login{token: o.Token, insecure: o.Insecure}
 	var err error
 	endpoint := func(s string) error {
-		if s == cluster.Lab {
+		if s == spec.Lab {
 			return nil
 		}
 		return draft.CheckEndpoint(s)
 	}
-	if l.endpoint, err = ask.text(ctx, "Proxmox VE host, or lab for simulated ones", o.Endpoint, cluster.Lab, endpoint); err != nil {
+	if l.endpoint, err = ask.text(ctx, "Proxmox VE host, or lab for simulated ones", o.Endpoint, spec.Lab, endpoint); err != nil {
 		return nil, err
 	}
-	if l.endpoint == cluster.Lab {
+	if l.endpoint == spec.Lab {
 		var b cluster.Backend
 		if err := s.openLab(ctx, &b); err != nil {
 			return nil, err
@@ -185,9 +187,9 @@ func (s *Session) certificate(ctx context.Context, endpoint string, o InitOption
 		return "", err
 	}
 	if !ask.person {
-		return "", failedf(refused, "the certificate of %s is signed by nobody that this machine trusts, and nobody is here to ask. Compare its SHA-256 fingerprint (pvenode cert info, on the host) and add\n  -fingerprint=%s", endpoint, shown)
+		return "", failedf(refused, "the certificate of %s is not signed by an authority that this machine trusts, and there is no terminal to ask on. Compare its SHA-256 fingerprint (pvenode cert info, on the host) and add\n  -fingerprint=%s", endpoint, shown)
 	}
-	s.Say("The certificate of %s is signed by nobody that this machine trusts. Its SHA-256 fingerprint is\n  %s\nOn the host, pvenode cert info shows the right one.", endpoint, shown)
+	s.Say("The certificate of %s is not signed by an authority that this machine trusts. Its SHA-256 fingerprint is\n  %s\nOn the host, pvenode cert info shows the right one.", endpoint, shown)
 	return shown, ask.yes(ctx, "Are they the same? Type yes: ")
 }
 
@@ -202,7 +204,7 @@ func (l *login) secret(ctx context.Context, o InitOptions, ask *asker) (secret.V
 	if err != nil {
 		return secret.Value{}, err
 	}
-	if _, err := cluster.ParseSecretRef(typed); err == nil {
+	if _, err := spec.ParseSecretRef(typed); err == nil {
 		return l.resolve(typed, dir)
 	}
 	l.typed = secret.New(typed)
@@ -215,9 +217,9 @@ func (l *login) resolve(text, dir string) (secret.Value, error) {
 	if path, isFile := strings.CutPrefix(text, "file:"); isFile && path != "" && !filepath.IsAbs(path) {
 		text = "file:" + filepath.Join(dir, path)
 	}
-	ref, err := cluster.ParseSecretRef(text)
+	ref, err := spec.ParseSecretRef(text)
 	if err != nil {
-		return secret.Value{}, failedf(invalid, "-secret: write env:NAME or file:PATH; everybody on this machine can read a command line")
+		return secret.Value{}, failedf(invalid, "-secret: write env:NAME or file:PATH; every user of this machine can read a command line")
 	}
 	value, err := ref.Resolve()
 	if err != nil {
@@ -267,7 +269,7 @@ func (s *Session) tellFound(f draft.Found) {
 
 // tellNext reads the file as every command will, and says how to go on.
 func (s *Session) tellNext(path string, f draft.Found, a draft.Answers) error {
-	spec, err := cluster.Load(path)
+	spec, err := clusterfile.Load(path)
 	if err != nil {
 		return failed(invalid, fmt.Errorf("%s was written, and is not valid:\n%w", path, err))
 	}

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/draft"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // decide turns what was found, flags and answers into what the file will say.
@@ -22,7 +22,7 @@ func (o InitOptions) decide(ctx context.Context, f draft.Found, l *login, ask *a
 	if a.Name, err = ask.text(ctx, "Name of the cluster", o.Name, a.Name, ask.anew(draft.CheckName)); err != nil {
 		return a, err
 	}
-	advice := "Servers (1, or 3 so that one may fail)"
+	advice := "Servers (1, or 3 to survive the loss of one)"
 	if a.Servers, err = ask.number(ctx, advice, o.Servers, a.Servers, draft.CheckServers); err != nil {
 		return a, err
 	}
@@ -35,10 +35,10 @@ func (o InitOptions) decide(ctx context.Context, f draft.Found, l *login, ask *a
 			return a, err
 		}
 	}
-	if a, err = o.network(ctx, f.Readdress(a), f, ask); err != nil || l.endpoint == cluster.Lab || !ask.person {
+	if a, err = o.network(ctx, f.Readdress(a), f, ask); err != nil || l.endpoint == spec.Lab || !ask.person {
 		return a, err
 	}
-	a.PublicKey, err = ask.text(ctx, "Public key that may log in to the nodes too, - for none", "", ownKey(), nil)
+	a.PublicKey, err = ask.text(ctx, "Additional public key for logging in to the nodes, - for none", "", ownKey(), nil)
 	if a.PublicKey == "-" {
 		a.PublicKey = ""
 	}
@@ -95,7 +95,7 @@ func known[T interface {
 
 func isPrefix(s string) error {
 	if _, err := netip.ParsePrefix(s); err != nil {
-		return fmt.Errorf("%q is no network: write its address and length, e.g. 10.0.0.0/24", s)
+		return fmt.Errorf("%q is not a network: write its address and length, e.g. 10.0.0.0/24", s)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (a *asker) address(name string, network netip.Prefix) func(string) error {
 	return func(s string) error {
 		addr, err := netip.ParseAddr(s)
 		if err != nil {
-			return fmt.Errorf("%q is no address: write it like 10.0.0.11", s)
+			return fmt.Errorf("%q is not an address: write it like 10.0.0.11", s)
 		}
 		return a.anew(func(string) error { return draft.CheckInside(name, network, addr) })(s)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
@@ -68,7 +68,7 @@ func TestInitFromFlagsAlone(t *testing.T) {
 	assert.Contains(t, said, "pve1: 128 CPUs, 1TiB, 8 × A100 PCIe 40GB (8 free)")
 	assert.Contains(t, said, "Wrote cluster.yaml: 3 servers, 2 agents, 8 GPUs.")
 	assert.NotContains(t, said, f.secret)
-	spec, err := cluster.Load(DefaultSpec)
+	spec, err := clusterfile.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "mine", spec.Name)
 	assert.Equal(t, "10.0.0.50", spec.K3s.VIP.String())
@@ -81,7 +81,7 @@ func TestInitFromFlagsAlone(t *testing.T) {
 	o.Force, o.Name = true, "other"
 	_, err = interview(t, o)
 	require.NoError(t, err)
-	spec, err = cluster.Load(DefaultSpec)
+	spec, err = clusterfile.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "other", spec.Name)
 }
@@ -110,7 +110,7 @@ func TestInitInterview(t *testing.T) {
 	said, err := interview(t, InitOptions{}, all(f.endpoint, "yes", f.token, f.secret)...)
 	require.NoError(t, err)
 	assert.NotContains(t, said, f.secret)
-	spec, err := cluster.Load(DefaultSpec)
+	spec, err := clusterfile.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "homelab", spec.Name)
 	assert.Equal(t, f.fingerprint, spec.Proxmox.Fingerprint)
@@ -135,13 +135,13 @@ func TestInitInterview(t *testing.T) {
 	assert.Equal(t, refused, code(err))
 	_, err = interview(t, InitOptions{}, all("yes", f.endpoint, "yes", f.token, "file:"+path, "second", "1", "not a network", "192.168.1.0/24", "", "not an address", "192.168.1.40")...)
 	require.NoError(t, err)
-	spec, err = cluster.Load(DefaultSpec)
+	spec, err = clusterfile.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "second", spec.Name)
 	assert.Equal(t, "192.168.1.40/24", spec.Nodes[0].Address.String())
 }
 
-// A wrong answer is told at once, in words, and asked for again.
+// A wrong answer is told at once, in words, and requested again.
 func TestInitAsksAgain(t *testing.T) {
 	f := newFront(t, pvesim.EightA100())
 	t.Chdir(t.TempDir())
@@ -150,13 +150,13 @@ func TestInitAsksAgain(t *testing.T) {
 		"My Cluster", "mine", "two", "2", "3", "many", "17", "4", "10.0.0", "", "1.1.1.1", "", "10.0.1.50", "fifty", "10.0.0.50")...)
 	require.NoError(t, err)
 	for _, want := range []string{
-		`name "My Cluster": write at most 32`, `"two" is no number: write one like 1`, "2 servers: write 1, or 3", `"many" is no number: write one like 2`,
-		"17 GPUs per worker: a VM takes 1 to 16", `"10.0.0" is no network: write its address and length, e.g. 10.0.0.0/24`,
-		"gateway 1.1.1.1: write one inside the network 10.0.0.0/24", "first address 10.0.1.50: write one inside", `"fifty" is no address: write it like 10.0.0.11`,
+		`name "My Cluster": write at most 32`, `"two" is not a number: write one like 1`, "2 servers: write 1, or 3", `"many" is not a number: write one like 2`,
+		"17 GPUs per worker: a VM takes 1 to 16", `"10.0.0" is not a network: write its address and length, e.g. 10.0.0.0/24`,
+		"gateway 1.1.1.1: write one inside the network 10.0.0.0/24", "first address 10.0.1.50: write one inside", `"fifty" is not an address: write it like 10.0.0.11`,
 	} {
 		assert.Equal(t, 1, strings.Count(said, want), "%s in\n%s", want, said)
 	}
-	spec, err := cluster.Load(DefaultSpec)
+	spec, err := clusterfile.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "mine", spec.Name)
 	assert.Len(t, spec.GPUNodes(), 2)
@@ -168,12 +168,12 @@ func TestInitRefusals(t *testing.T) {
 	for want, o := range map[string]InitOptions{
 		"-endpoint=ADDRESS (or -endpoint=lab, which needs nothing else)\n  -token=USER@REALM!NAME\n  -secret=env:NAME": {},
 		"-token=USER@REALM!NAME":     {Endpoint: f.endpoint},
-		"everybody on this machine":  {Endpoint: f.endpoint, Token: f.token, Secret: f.secret, Fingerprint: f.fingerprint},
+		"every user of this machine":  {Endpoint: f.endpoint, Token: f.token, Secret: f.secret, Fingerprint: f.fingerprint},
 		`endpoint "ftp://x"`:         {Endpoint: "ftp://x", Token: f.token, Secret: "env:TOKEN"},
 		"write user@realm!name":      {Endpoint: f.endpoint, Token: "homelab", Secret: "env:TOKEN", Fingerprint: f.fingerprint},
 		"there is no folder":         {Endpoint: "lab", Out: "nowhere/cluster.yaml"},
 		"cannot be reached":          {Endpoint: "127.0.0.1:1", Token: f.token, Secret: "env:HOME"},
-		"another than expected":      {Endpoint: f.endpoint, Token: f.token, Secret: "env:HOME", Fingerprint: strings.Repeat("AB", 32)},
+		"not the expected one":       {Endpoint: f.endpoint, Token: f.token, Secret: "env:HOME", Fingerprint: strings.Repeat("AB", 32)},
 		"2 servers":                  {Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint, Servers: 2},
 		"Network of the nodes":       {Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint, Prefix: "10"},
 		"the network of bridge none": {Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint, Bridge: "none"},

@@ -9,13 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // LabStart starts the lab, or finds it: with the hardware that the cluster file in
@@ -23,7 +24,7 @@ import (
 func LabStart(ctx context.Context) error {
 	s := &Session{Console: console.New(false)}
 	if _, err := os.Stat(DefaultSpec); err == nil {
-		if s.Spec, err = cluster.Load(DefaultSpec); err != nil {
+		if s.Spec, err = clusterfile.Load(DefaultSpec); err != nil {
 			return failed(invalid, err)
 		}
 	}
@@ -88,19 +89,19 @@ func (s *Session) labModel(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text = append([]byte("# The lab's hardware, made to measure for "+spec.File+"; made anew with the next lab.\n"), text...)
+	text = append([]byte("# The lab's hardware, generated for "+spec.File+"; generated again for the next lab.\n"), text...)
 	return file, keep.Whole(file, text, 0o600)
 }
 
 // fits refuses a lab whose hardware is not what the cluster file needs.
-func fits(name string, spec *cluster.Spec) error {
+func fits(name string, spec *spec.Spec) error {
 	model, err := pvesim.LoadModel(name)
 	if err != nil {
 		return fmt.Errorf("the lab's hardware: %w", err)
 	}
 	if lacks := labmodel.Lacks(model, spec); len(lacks) > 0 {
 		return failedf(invalid, "the lab runs with the hardware %q, which does not fit %s: %s\n"+
-			"end it with go tool mage lab:stop, and the next command starts one that does; what is in it will be gone", name, spec.Name, strings.Join(lacks, ", "))
+			"end it with go tool mage lab:stop, and the next command starts one that does; its contents will be lost", name, spec.Name, strings.Join(lacks, ", "))
 	}
 	return nil
 }
@@ -144,6 +145,6 @@ func LabStop(ctx context.Context) error {
 		s.Say("No lab was running.")
 		return nil
 	}
-	s.Say("The lab is stopped; what was in it is gone.")
+	s.Say("The lab is stopped and its contents are gone.")
 	return nil
 }

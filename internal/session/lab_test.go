@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // labFile is an example's file, moved into the lab.
-func labFile(t *testing.T, example string) *cluster.Spec {
+func labFile(t *testing.T, example string) *spec.Spec {
 	t.Helper()
 	file := "../../examples/" + example + "/cluster.yaml"
 	data, err := os.ReadFile(file)
@@ -33,7 +34,7 @@ func labFile(t *testing.T, example string) *cluster.Spec {
 			text.WriteString(line)
 		}
 	}
-	s, err := cluster.Parse(file, []byte(text.String()))
+	s, err := clusterfile.Parse(file, []byte(text.String()))
 	require.NoError(t, err)
 	return s
 }

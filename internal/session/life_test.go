@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -53,7 +54,7 @@ func (w *site) do(yaml string, o Options, command func(*Session, context.Context
 	w.t.Helper()
 	w.talk.Reset()
 	w.data.Reset()
-	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(w.t, err)
 	id, token := w.sim.Token()
 	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{
@@ -108,7 +109,7 @@ func TestLifeOfACluster(t *testing.T) {
 
 		// After: nothing.
 		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan))
-		assert.Regexp(t, `^Nothing to change: \d+ steps looked, all as asked.\n$`, w.data.String())
+		assert.Regexp(t, `^Nothing to change: all \d+ steps are up to date.\n$`, w.data.String())
 		require.NoError(t, w.do(yaml, Options{}, (*Session).Status))
 		assert.NotContains(t, w.data.String(), "✗")
 		require.NoError(t, w.do(yaml, Options{}, (*Session).Up))
@@ -147,14 +148,14 @@ func (w *site) gpus(yaml string) {
 	}
 }
 
-// change makes a worker smaller, and takes another away.
+// change makes a worker smaller, and removes another.
 func (w *site) change(yaml string) {
 	t := w.t
 	smaller := strings.Replace(yaml, "    memory: 128GiB\n", "    memory: 96GiB\n", 1)
 	require.NotEqual(t, yaml, smaller)
 	assert.Equal(t, pending, code(w.do(smaller, Options{}, (*Session).Plan)))
 	assert.Contains(t, w.data.String(), "memory: 128GiB → 96GiB, needs a restart")
-	assert.Contains(t, w.data.String(), "wk-gpu1, wk-gpu2, wk-gpu3, wk-gpu4 are stopped, for 2 to 10 min each: other memory\n")
+	assert.Contains(t, w.data.String(), "wk-gpu1, wk-gpu2, wk-gpu3, wk-gpu4 are stopped for 2 to 10 min each: other memory\n")
 
 	fewer := strings.NewReplacer("count: 4\n", "count: 3\n", "10.0.0.21-10.0.0.24", "10.0.0.21-10.0.0.23").Replace(yaml)
 	require.NotEqual(t, yaml, fewer)
@@ -187,7 +188,7 @@ func (w *site) down(yaml string) {
 	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
 	assert.Contains(t, w.talk.String(), "Gone.\n")
 	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
-	assert.Contains(t, w.talk.String(), "Nothing of eight-a100 is there.")
+	assert.Contains(t, w.talk.String(), "eight-a100 has nothing left to destroy.")
 }
 
 func TestTimeIsOver(t *testing.T) {
@@ -220,9 +221,9 @@ func TestFailureIsToldAndNamed(t *testing.T) {
 		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, (*Session).Up)
 		assert.Equal(t, 1, code(err))
 		assert.ErrorContains(t, err, "seed/cp1")
-		assert.ErrorContains(t, err, "could not begin")
+		assert.ErrorContains(t, err, "could not start")
 		assert.Contains(t, w.talk.String(), "FAILED: ")
-		assert.Contains(t, w.talk.String(), "not begun, for want of what failed: ")
+		assert.Contains(t, w.talk.String(), "not started, because a step they need failed: ")
 		err = w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{JSON: true}, (*Session).Up)
 		assert.Equal(t, 1, code(err))
 		assert.Contains(t, w.talk.String(), "✗ seed/cp1\n")
@@ -257,13 +258,13 @@ charts: {offline: true, folder: ` + folder + "}\n"
 
 		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
 		assert.Regexp(t, `This keeps the NFS server files-nfs \(VM \d+ on pve1\) with its data. -also=files-nfs destroys it too.\n`, w.talk.String())
-		assert.Contains(t, w.talk.String(), "What is elsewhere stays: volumes in /export on 10.0.0.30.")
+		assert.Contains(t, w.talk.String(), "What is stored elsewhere stays: volumes in /export on 10.0.0.30.")
 
 		assert.ErrorContains(t, w.do(yaml, Options{Yes: true, Also: "cp1"}, (*Session).Down), "cp1: no machine of files with that name keeps data")
 		require.NoError(t, w.do(yaml, Options{Yes: true, Also: "files-nfs"}, (*Session).Down))
 		assert.NotContains(t, w.talk.String(), "keeps")
 		assert.NotContains(t, w.talk.String(), "elsewhere")
 		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
-		assert.Contains(t, w.talk.String(), "Nothing of files is there.")
+		assert.Contains(t, w.talk.String(), "files has nothing left to destroy.")
 	})
 }

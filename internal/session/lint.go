@@ -73,7 +73,7 @@ func Lint(ctx context.Context, f LintFlags) error {
 		c.Say("%s", r.Summary())
 	}
 	if n := r.Count(lint.Failure); err == nil && n > 0 {
-		return failedf(1, "fleet:lint: %d of these must be put right", n)
+		return failedf(1, "fleet:lint: %d of these must be fixed", n)
 	}
 	return err
 }

@@ -66,5 +66,5 @@ func TestLintReadsNothingOutside(t *testing.T) {
 	for _, r := range sarif.Runs[0].Results {
 		rules = append(rules, r.RuleID)
 	}
-	require.Equal(t, []string{"symlink-outside", "symlink-outside"}, rules, "and not yaml-syntax: what is there is not looked at")
+	require.Equal(t, []string{"symlink-outside", "symlink-outside"}, rules, "and not yaml-syntax: what is there is not checked")
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// What another run takes away after it was seen is made again, and not waited for: a
+// What another run removes after it was seen is made again, and not waited for: a
 // cluster:up that begins while a cluster:down still runs.
 func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 	for name, show := range map[string]func(*console.Console){
@@ -43,7 +43,7 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 				assert.Equal(t, converge.Changed, made.Kind)
 				assert.NotContains(t, talk.String(), "stopped")
 				assert.NotContains(t, talk.String(), "cancelled")
-				assert.NotContains(t, talk.String(), "not begun")
+				assert.NotContains(t, talk.String(), "not started")
 			})
 		})
 	}

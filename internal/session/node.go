@@ -12,7 +12,7 @@ import (
 // NodeDrain empties a node.
 func (s *Session) NodeDrain(ctx context.Context) error {
 	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeDrain(s.opt.Node) }
-	return s.verb(ctx, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained: no pods come until go tool mage node:uncordon -node=NODE."})
+	return s.verb(ctx, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained and takes no pods until go tool mage node:uncordon -node=NODE."})
 }
 
 // NodeUncordon lets pods onto a node again.
@@ -34,9 +34,9 @@ func (s *Session) NodeReplace(ctx context.Context) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
 		return s.Cluster.NodeReplace(ctx, s.opt.Node, s.opt.Force)
 	}
-	words := verbWords{question: "Destroy this machine with its disks and make it anew?", done: "NODE is a new machine."}
+	words := verbWords{question: "Destroy this machine with its disks and create it again?", done: "NODE is a new machine."}
 	if n, _ := s.Spec.Node(s.opt.Node); n.External {
-		words = verbWords{question: "Drain this node, take K3s off its machine with its data there, and let it join anew?", done: "NODE has joined anew."}
+		words = verbWords{question: "Drain this node, remove K3s and its data from its machine, and let it join again?", done: "NODE has joined again."}
 	}
 	return s.verb(ctx, build, words)
 }
@@ -47,8 +47,8 @@ func (s *Session) NodeRemove(ctx context.Context) error {
 		return s.Cluster.NodeRemove(ctx, s.opt.Node, s.opt.Force)
 	}
 	return s.verb(ctx, build, verbWords{
-		question: "Drain this node and take K3s off its machine, with its data there?", nothing: "NODE is not in the cluster.",
-		done: "NODE is out of the cluster. Take it out of the file, or go tool mage cluster:up lets it join again.",
+		question: "Drain this node and remove K3s and its data from its machine?", nothing: "NODE is not in the cluster.",
+		done: "NODE is out of the cluster. Remove it from the file, or the next cluster:up lets it join again.",
 	})
 }
 

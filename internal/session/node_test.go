@@ -35,7 +35,7 @@ func TestNodeVerbs(t *testing.T) {
 
 		said, err := verb(Options{Node: "gpu1"}, (*Session).NodeDrain)
 		require.NoError(t, err)
-		assert.Contains(t, said, "gpu1 is drained: no pods come until go tool mage node:uncordon -node=gpu1.")
+		assert.Contains(t, said, "gpu1 is drained and takes no pods until go tool mage node:uncordon -node=gpu1.")
 		said, err = verb(Options{Node: "gpu1"}, (*Session).NodeDrain)
 		require.NoError(t, err)
 		assert.Contains(t, said, "gpu1 is drained already.")

@@ -35,7 +35,7 @@ func (s *Session) rootLogin() *proxmox.Login {
 func (s *Session) askPassword(ctx context.Context, user string) (secret.Value, error) {
 	in := int(os.Stdin.Fd())
 	if !term.IsTerminal(in) {
-		return secret.Value{}, failedf(refused, "nobody is here to ask: write proxmox.password: with a reference, e.g. env:NAME")
+		return secret.Value{}, failedf(refused, "there is no terminal to ask on: write proxmox.password: with a reference, e.g. env:NAME")
 	}
 	s.Prompt(fmt.Sprintf("\nPassword of %s (used once, for hugepages and affinity, and not kept): ", user))
 	answer := make(chan []byte, 1)

@@ -19,7 +19,7 @@ func (s *Session) Passwords(ctx context.Context) error {
 		return nil
 	}
 	if !s.opt.Yes && !term.IsTerminal(int(os.Stdout.Fd())) {
-		return failedf(refused, "passwords would go into a file or another program: add -yes if that is meant")
+		return failedf(refused, "passwords would go into a file or another program: add -yes to allow that")
 	}
 	type row struct {
 		Title  string `json:"title"`

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster"
+
 	"github.com/cps-gpu/homelab/converge"
 )
 
@@ -18,7 +20,7 @@ func (s *Session) released(ctx context.Context, p *converge.Plan) error {
 	if !s.outside {
 		return nil
 	}
-	return s.releasedAt(ctx, s.Spec.K3sURL(), p)
+	return s.releasedAt(ctx, cluster.K3sURL(s.Spec), p)
 }
 
 func (s *Session) releasedAt(ctx context.Context, url string, p *converge.Plan) error {

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // A release that does not exist is told by plan; one that cannot be asked for is not.
@@ -26,7 +28,7 @@ func TestReleaseThatDoesNotExist(t *testing.T) {
 	}))
 	defer server.Close()
 	todo := &converge.Plan{Items: []converge.Item{{Step: "k3s/cp1", Verdict: converge.Deferred}}}
-	s := &Session{Spec: &cluster.Spec{K3s: cluster.K3s{Version: "v1.36.99+k3s1"}}}
+	s := &Session{Spec: &spec.Spec{K3s: spec.K3s{Version: "v1.36.99+k3s1"}}}
 	check := func(url string, p *converge.Plan) error {
 		return s.releasedAt(t.Context(), url, p)
 	}
@@ -41,7 +43,7 @@ func TestReleaseThatDoesNotExist(t *testing.T) {
 	server.Close()
 	require.NoError(t, check(gone, todo))
 
-	spec, err := cluster.Parse("cluster.yaml", []byte("name: x\nk3s: {version: v1.36.5+k3s1}\nnodes: {cp1: {role: server, external: ada@192.168.1.40}}\n"))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nk3s: {version: v1.36.5+k3s1}\nnodes: {cp1: {role: server, external: ada@192.168.1.40}}\n"))
 	require.NoError(t, err)
-	assert.Equal(t, "https://github.com/k3s-io/k3s/releases/download/v1.36.5%2Bk3s1/sha256sum-amd64.txt", spec.K3sURL())
+	assert.Equal(t, "https://github.com/k3s-io/k3s/releases/download/v1.36.5%2Bk3s1/sha256sum-amd64.txt", cluster.K3sURL(spec))
 }

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/net/proxy"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
@@ -25,6 +27,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // Options are the flags that commands share.
@@ -73,11 +76,11 @@ const DefaultSpec = "cluster.yaml"
 type Session struct {
 	*console.Console
 	opt     Options
-	Spec    *cluster.Spec
+	Spec    *spec.Spec
 	Cluster *cluster.Cluster
 
 	// unplaced is the file where it left hosts to be chosen; else nil.
-	unplaced *cluster.Spec
+	unplaced *spec.Spec
 	jump     *ssh.Client
 	// hostWay is how a host's shell is reached; nil is SSH as the file says.
 	hostWay func(ctx context.Context, host string) (ssh.Config, error)
@@ -101,15 +104,15 @@ func Load(o Options) (*Session, error) {
 	var err error
 	switch _, missing := os.Stat(DefaultSpec); {
 	case o.Spec != "":
-		s.Spec, err = cluster.Load(o.Spec)
+		s.Spec, err = clusterfile.Load(o.Spec)
 	case errors.Is(missing, fs.ErrNotExist):
 		s.Say("No %s here: using the example eight-a100 (examples/eight-a100/cluster.yaml).", DefaultSpec)
-		s.Spec, err = cluster.Parse("examples/eight-a100/cluster.yaml", examples.EightA100)
+		s.Spec, err = clusterfile.Parse("examples/eight-a100/cluster.yaml", examples.EightA100)
 		if err == nil {
 			s.Spec.Dir = "." // it came with the program; its files belong here
 		}
 	default:
-		s.Spec, err = cluster.Load(DefaultSpec)
+		s.Spec, err = clusterfile.Load(DefaultSpec)
 	}
 	if err != nil {
 		return nil, failed(invalid, err)
@@ -279,11 +282,11 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 // labCharts uses the lab's own charts where nobody names others: it has no images, and
 // no way to the internet.
 func (s *Session) labCharts(lab labctl.State, charts *chart.Source) {
-	if lab.Guests.Real() || s.Spec == nil || !s.Spec.HasPlatform() || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
+	if lab.Guests.Real() || s.Spec == nil || !platform.HasPlatform(s.Spec) || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
 		return
 	}
 	*charts = chart.Source{Folder: lab.Charts, Offline: true}
-	s.Say("charts: the lab's own stand-ins (%s); -charts=FOLDER takes real ones", lab.Charts)
+	s.Say("charts: the lab's own stand-ins (%s); -charts=FOLDER uses real ones", lab.Charts)
 }
 
 // labPoll is how often running tasks are looked at: those of the lab are short.

@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // talking runs do in an empty folder, and returns what it said on standard error.
@@ -79,7 +80,7 @@ func TestLoginByToken(t *testing.T) {
 
 		require.NoError(t, os.WriteFile(filepath.Join(b.Dir, keyFile), nil, 0o600))
 		err = s.login(&b, secret.New("5b9ac1d2-2d4f-4f07-9f3e-0d6b6c9f7a11"))
-		assert.ErrorContains(t, err, "is empty, as a full disk leaves files: put the key back from a copy, or remove the file")
+		assert.ErrorContains(t, err, "is empty, perhaps because a disk was full: restore the key from a copy, or remove the file")
 	})
 }
 
@@ -178,7 +179,7 @@ func TestWithoutAHome(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "id_ed25519")
 	require.NoError(t, makeKey(key))
 	t.Setenv("HOME", "")
-	spec := &cluster.Spec{Name: "strangers"}
+	spec := &spec.Spec{Name: "strangers"}
 	spec.Access.PrivateKey = key
 	s := &Session{Spec: spec}
 	var b cluster.Backend

@@ -38,6 +38,6 @@ func (s *Session) TemplateList(ctx context.Context) error {
 func (s *Session) TemplatePrune(ctx context.Context) error {
 	return s.confirmed(ctx, s.Cluster.Prune, spoken{
 		wish:    wish{question: "Remove all this?", name: "yes"},
-		nothing: "Nothing to remove: every template is what the file asks for, or machines hang on it.",
+		nothing: "Nothing to remove: every template is current, or machines are linked to its disks.",
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -73,7 +74,7 @@ func (w *stranger) role(file string) (printed string) {
 	s := w.session()
 	defer s.Close()
 	var err error
-	s.Spec, err = cluster.Load(file)
+	s.Spec, err = clusterfile.Load(file)
 	require.NoError(w.t, err)
 	require.NoError(w.t, s.HostRole(w.t.Context()))
 	out, err := remote.Output(w.t.Context(), w.root, "sh", "-c", w.data.String())
@@ -86,7 +87,7 @@ func (w *stranger) do(file string, command func(*Session, context.Context) error
 	s := w.session()
 	defer s.Close()
 	var err error
-	s.Spec, err = cluster.Load(file)
+	s.Spec, err = clusterfile.Load(file)
 	require.NoError(w.t, err)
 	pve, err := s.dial(w.t.Context())
 	require.NoError(w.t, err)
@@ -138,7 +139,7 @@ nodes: {one: {role: server, host: pve1, address: 192.168.1.9`+gpus+`}}
 	assert.Contains(t, w.talk.String(), "homelab@pve!cluster")
 	require.NoError(t, w.do(DefaultSpec, (*Session).HostCheck), "%s", &w.data)
 	for _, sees := range []string{"its clock", "memory", "cpu"} {
-		assert.NotRegexp(t, `not looked at: .*\b`+sees+`\b`, w.data.String())
+		assert.NotRegexp(t, `not checked: .*\b`+sees+`\b`, w.data.String())
 	}
 	assert.Equal(t, pending, code(w.do(DefaultSpec, (*Session).Plan)))
 	require.NoError(t, w.do(DefaultSpec, (*Session).Up), "%s", &w.talk)

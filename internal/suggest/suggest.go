@@ -1,6 +1,9 @@
 package suggest
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Nearest returns the known name that is most like name, or "" where none is like
 // it: every third letter may be wrong.
@@ -47,4 +50,29 @@ func distance(a, b string) int {
 		before, last = last, row
 	}
 	return last[len(y)]
+}
+
+// Or is the cure for an unknown word: the likely one, or all of them.
+func Or(name string, known []string) string {
+	if s := Nearest(name, known); s != "" {
+		return fmt.Sprintf("did you mean %q?", s)
+	}
+	return "write " + OneOf(known)
+}
+
+// OneOf joins words as in "a, b or c".
+func OneOf(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// Few names the first of many.
+func Few(names []string) string {
+	const most = 4
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }

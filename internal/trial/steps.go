@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // step is one step of the way.
@@ -18,7 +19,7 @@ type step struct {
 	what func(node string) string
 	// change is what the file says from this step on; nil: as before. Node i is the agent
 	// that changes are about.
-	change func(nodes []cluster.Node, i int) []cluster.Node
+	change func(nodes []spec.Node, i int) []spec.Node
 	// do does it, and says what came of it; nil for a step that is only a plan.
 	do func(context.Context, World, *cluster.Cluster) (string, error)
 	// graph is what is planned after it, and expects judges the plan.
@@ -29,16 +30,16 @@ type step struct {
 // steps are the whole way, in its order.
 func steps() []step {
 	return []step{
-		{name: "check", what: plainly("look whether the hosts can carry it, and that nothing of it is there"),
+		{name: "check", what: plainly("check that the hosts can run it, and that nothing of it exists yet"),
 			do: check, graph: up, expects: something},
-		{name: "plan", what: plainly("say what would be made"), graph: up, expects: something},
-		{name: "up", what: plainly("make it, from nothing to Ready nodes"), do: run, graph: up, expects: nothing},
-		{name: "again", what: plainly("run it again: nothing is to change"), do: again, graph: up, expects: nothing},
+		{name: "plan", what: plainly("plan what would be made"), graph: up, expects: something},
+		{name: "up", what: plainly("create it, from nothing to Ready nodes"), do: run, graph: up, expects: nothing},
+		{name: "again", what: plainly("run it again: nothing changes"), do: again, graph: up, expects: nothing},
 		{name: "memory", what: of("give %s more memory"), change: moreMemory, do: run, graph: up, expects: nothing},
 		{name: "disk", what: of("give %s a data disk"), change: addDisk, do: run, graph: up, expects: nothing},
 		{name: "grow", what: of("grow the disk of %s"), change: growDisk, do: run, graph: up, expects: nothing},
-		{name: "remove", what: of("take %s out of the file, and so away"), change: removeNode, do: run, graph: up, expects: nothing},
-		{name: "down", what: plainly("take everything away: nothing is left"), do: takeDown, graph: down, expects: nothing},
+		{name: "remove", what: of("remove %s from the file, and so destroy it"), change: removeNode, do: run, graph: up, expects: nothing},
+		{name: "down", what: plainly("destroy everything: nothing is left"), do: takeDown, graph: down, expects: nothing},
 	}
 }
 
@@ -53,34 +54,34 @@ func of(format string) func(string) string {
 const (
 	diskName  = "homelab-trial"
 	diskMount = "/var/lib/homelab-trial"
-	diskSize  = cluster.GiB
+	diskSize  = spec.GiB
 )
 
 // moreMemory adds little: the host has to have it. A whole number of GiB stays one.
-func moreMemory(nodes []cluster.Node, i int) []cluster.Node {
-	more := 256 * cluster.MiB
-	if m := nodes[i].Memory; m >= 4*cluster.GiB && m%cluster.GiB == 0 {
-		more = cluster.GiB
+func moreMemory(nodes []spec.Node, i int) []spec.Node {
+	more := 256 * spec.MiB
+	if m := nodes[i].Memory; m >= 4*spec.GiB && m%spec.GiB == 0 {
+		more = spec.GiB
 	}
 	nodes[i].Memory += more
 	return nodes
 }
 
-func addDisk(nodes []cluster.Node, i int) []cluster.Node {
-	disk := cluster.Disk{DiskOptions: nodes[i].OSDisk.DiskOptions, Name: diskName, Role: cluster.RoleData, FS: "ext4", Mount: diskMount}
+func addDisk(nodes []spec.Node, i int) []spec.Node {
+	disk := spec.Disk{DiskOptions: nodes[i].OSDisk.DiskOptions, Name: diskName, Role: spec.RoleData, FS: "ext4", Mount: diskMount}
 	disk.Size = diskSize
 	nodes[i].Disks = append(slices.Clip(nodes[i].Disks), disk)
 	return nodes
 }
 
-func growDisk(nodes []cluster.Node, i int) []cluster.Node {
+func growDisk(nodes []spec.Node, i int) []spec.Node {
 	disks := slices.Clone(nodes[i].Disks)
 	disks[len(disks)-1].Size = 2 * diskSize
 	nodes[i].Disks = disks
 	return nodes
 }
 
-func removeNode(nodes []cluster.Node, i int) []cluster.Node { return slices.Delete(nodes, i, i+1) }
+func removeNode(nodes []spec.Node, i int) []spec.Node { return slices.Delete(nodes, i, i+1) }
 
 func up(_ context.Context, c *cluster.Cluster) (*converge.Graph, error) { return c.Up(), nil }
 
@@ -115,7 +116,7 @@ func run(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 	return reportWords(report), err
 }
 
-// again tells of what it changed, why: it is not there to be looked at any more.
+// again describes what it changed, why: it is not there to be looked at any more.
 func again(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 	var changed []string
 	told := map[string]bool{}
@@ -143,7 +144,7 @@ func takeDown(ctx context.Context, w World, c *cluster.Cluster) (string, error) 
 // something wants a plan that would make something.
 func something(plan *converge.Plan) error {
 	if !plan.Changes() {
-		return errors.New("there is nothing to make, and nothing was made yet")
+		return errors.New("there is nothing to create, and nothing was created yet")
 	}
 	return nil
 }
@@ -175,13 +176,13 @@ func planWords(plan *converge.Plan) string {
 	for _, it := range plan.Items {
 		count[it.Verdict]++
 	}
-	words := fmt.Sprintf("%d to change, %d after that, %d as asked",
+	words := fmt.Sprintf("%d to change, %d to check after that, %d up to date",
 		count[converge.Change]+count[converge.Wait], count[converge.Deferred], count[converge.Clean])
 	switch {
 	case count[converge.Failed] > 0:
 		return fmt.Sprintf("%s, %d not to be seen", words, count[converge.Failed])
 	case !plan.Changes():
-		return fmt.Sprintf("nothing: %d as asked", count[converge.Clean])
+		return fmt.Sprintf("nothing: %d up to date", count[converge.Clean])
 	}
 	return words
 }

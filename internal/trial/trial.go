@@ -19,13 +19,15 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // World is where a trial takes place.
 type World interface {
 	// Open binds a cluster to the world as a command of its own does, which remembers
 	// nothing of the one before. The function ends it.
-	Open(ctx context.Context, spec *cluster.Spec) (c *cluster.Cluster, end func(), err error)
+	Open(ctx context.Context, want *spec.Spec) (c *cluster.Cluster, end func(), err error)
 	// Run runs a graph and tells listen what happens; Look plans one. Both may show it.
 	Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error)
 	Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error)
@@ -37,9 +39,9 @@ type World interface {
 
 // Trial is the way that lies before a cluster.
 type Trial struct {
-	spec  *cluster.Spec
+	spec  *spec.Spec
 	first int // index of the step to begin with
-	node  int // index in spec.Nodes of the agent that is changed and then removed
+	node  int // index in want.Nodes of the agent that is changed and then removed
 }
 
 // Word is what a cluster's name has to have in it, between hyphens, before a trial
@@ -48,25 +50,25 @@ const Word = "trial"
 
 // New sees that a file can be tried. from names the step to begin with; empty is the
 // first. What the steps before it changed in the file stays changed.
-func New(spec *cluster.Spec, from string) (*Trial, error) {
-	t := &Trial{spec: spec, node: -1}
+func New(want *spec.Spec, from string) (*Trial, error) {
+	t := &Trial{spec: want, node: -1}
 	if from != "" {
 		if t.first = slices.IndexFunc(steps(), func(s step) bool { return s.name == from }); t.first < 0 {
-			return nil, fmt.Errorf("there is no step %q: write one of %s", from, strings.Join(Steps(), ", "))
+			return nil, fmt.Errorf("step %q does not exist: write one of %s", from, strings.Join(Steps(), ", "))
 		}
 	}
-	if !slices.Contains(strings.Split(spec.Name, "-"), Word) {
+	if !slices.Contains(strings.Split(want.Name, "-"), Word) {
 		return nil, fmt.Errorf("%s: a trial destroys the cluster's machines at its end, so the cluster has to be called one: "+
-			"write name: %s-%s in a file for that, with addresses of its own", spec.Name, spec.Name, Word)
+			"write name: %s-%s in a file for that, with addresses of its own", want.Name, want.Name, Word)
 	}
-	if !spec.HasProxmox() {
+	if !want.HasProxmox() {
 		return nil, cluster.ErrNoProxmox
 	}
-	for i, n := range spec.Nodes {
+	for i, n := range want.Nodes {
 		switch {
 		case n.External || n.Adopt:
-			return nil, fmt.Errorf("node %s was not made by us, and a trial destroys what it finds in its file: take it out", n.Name)
-		case n.Role == cluster.Agent && len(n.NUMANodes) == 0 && n.Hugepages == "":
+			return nil, fmt.Errorf("node %s was not made by homelab, and a trial destroys the nodes in its file: remove it from the file", n.Name)
+		case n.Role == spec.Agent && len(n.NUMANodes) == 0 && n.Hugepages == "":
 			t.node = i
 		}
 	}
@@ -99,10 +101,10 @@ func (t *Trial) Left() [][2]string {
 // has all that were begun, also with an error, which is the failed step's.
 func (t *Trial) Run(ctx context.Context, w World) (*Record, error) {
 	rec := &Record{Cluster: t.spec.Name, Began: time.Now()}
-	spec := t.spec
+	want := t.spec
 	for i, s := range steps() {
 		if s.change != nil {
-			spec = t.changed(spec, s.change)
+			want = t.changed(want, s.change)
 		}
 		if i < t.first {
 			continue
@@ -110,7 +112,7 @@ func (t *Trial) Run(ctx context.Context, w World) (*Record, error) {
 		w.Say("\n%s: %s", s.name, s.what(t.spec.Nodes[t.node].Name))
 		one := &Step{Name: s.name, What: s.what(t.spec.Nodes[t.node].Name)}
 		rec.Steps = append(rec.Steps, one)
-		err := t.take(ctx, w, s, spec, rec, one)
+		err := t.take(ctx, w, s, want, rec, one)
 		rec.Ended = time.Now()
 		if err != nil {
 			one.Failed = err.Error()
@@ -121,7 +123,7 @@ func (t *Trial) Run(ctx context.Context, w World) (*Record, error) {
 }
 
 // take takes one step and plans after it.
-func (t *Trial) take(ctx context.Context, w World, s step, spec *cluster.Spec, rec *Record, one *Step) error {
+func (t *Trial) take(ctx context.Context, w World, s step, want *spec.Spec, rec *Record, one *Step) error {
 	measure := func(took *Seconds, asked *map[string]int, do func() error) error {
 		begun, before := time.Now(), w.Requests()
 		err := do()
@@ -129,7 +131,7 @@ func (t *Trial) take(ctx context.Context, w World, s step, spec *cluster.Spec, r
 		return err
 	}
 	err := measure(&one.Took, &one.Requests, func() error {
-		return with(ctx, w, spec, func(c *cluster.Cluster) (err error) {
+		return with(ctx, w, want, func(c *cluster.Cluster) (err error) {
 			rec.met(c)
 			if s.do != nil {
 				one.Said, err = s.do(ctx, w, c)
@@ -140,7 +142,7 @@ func (t *Trial) take(ctx context.Context, w World, s step, spec *cluster.Spec, r
 	if err != nil {
 		return told(ctx, err)
 	}
-	return told(ctx, measure(&one.PlanTook, &one.PlanRequests, func() error { return look(ctx, w, s, spec, one) }))
+	return told(ctx, measure(&one.PlanTook, &one.PlanRequests, func() error { return look(ctx, w, s, want, one) }))
 }
 
 // What a plan cannot see, it does not wait for; here it may be a Kubernetes that starts
@@ -152,10 +154,10 @@ const (
 )
 
 // look plans after a step, and judges the plan.
-func look(ctx context.Context, w World, s step, spec *cluster.Spec, one *Step) error {
-	end := time.Now().Add(seeTime * time.Duration(max(1, spec.Patience)))
+func look(ctx context.Context, w World, s step, want *spec.Spec, one *Step) error {
+	end := time.Now().Add(seeTime * time.Duration(max(1, want.Patience)))
 	for looks := 1; ; looks++ {
-		plan, err := planned(ctx, w, s, spec)
+		plan, err := planned(ctx, w, s, want)
 		if err != nil {
 			return err
 		}
@@ -170,17 +172,15 @@ func look(ctx context.Context, w World, s step, spec *cluster.Spec, one *Step) e
 		if time.Now().After(end) {
 			return fmt.Errorf("planning after it: %w", unseen)
 		}
-		w.Say("looking again in %s at what could not be seen", seePoll)
-		select {
-		case <-ctx.Done():
+		w.Say("checking again in %s what could not be seen", seePoll)
+		if wait.Pause(ctx, seePoll) != nil {
 			return unseen
-		case <-time.After(seePoll):
 		}
 	}
 }
 
-func planned(ctx context.Context, w World, s step, spec *cluster.Spec) (plan *converge.Plan, err error) {
-	err = with(ctx, w, spec, func(c *cluster.Cluster) error {
+func planned(ctx context.Context, w World, s step, want *spec.Spec) (plan *converge.Plan, err error) {
+	err = with(ctx, w, want, func(c *cluster.Cluster) error {
 		graph, err := s.graph(ctx, c)
 		if err != nil {
 			return err
@@ -192,8 +192,8 @@ func planned(ctx context.Context, w World, s step, spec *cluster.Spec) (plan *co
 }
 
 // with opens the world for one thing.
-func with(ctx context.Context, w World, spec *cluster.Spec, do func(*cluster.Cluster) error) error {
-	c, end, err := w.Open(ctx, spec)
+func with(ctx context.Context, w World, want *spec.Spec, do func(*cluster.Cluster) error) error {
+	c, end, err := w.Open(ctx, want)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func told(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("the time is over (-timeout): %w", err)
+		return fmt.Errorf("timed out (-timeout): %w", err)
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %w", err)
 	}
@@ -215,9 +215,9 @@ func told(ctx context.Context, err error) error {
 }
 
 // changed is a copy of a file with a step's change in it.
-func (t *Trial) changed(spec *cluster.Spec, change func(nodes []cluster.Node, i int) []cluster.Node) *cluster.Spec {
-	out := *spec
-	out.Nodes = change(slices.Clone(spec.Nodes), t.node)
+func (t *Trial) changed(want *spec.Spec, change func(nodes []spec.Node, i int) []spec.Node) *spec.Spec {
+	out := *want
+	out.Nodes = change(slices.Clone(want.Nodes), t.node)
 	return &out
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/trial"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -26,6 +27,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 const file = `name: my-trial
@@ -67,7 +69,7 @@ func (w *site) close() {
 	require.NoError(w.t, w.kube.Close())
 }
 
-func (w *site) Open(ctx context.Context, spec *cluster.Spec) (*cluster.Cluster, func(), error) {
+func (w *site) Open(ctx context.Context, spec *spec.Spec) (*cluster.Cluster, func(), error) {
 	id, token := w.sim.Token()
 	pve, err := proxmox.Dial(ctx, proxmox.Config{
 		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: w.sim.Client().Transport},
@@ -120,9 +122,9 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-func parse(t *testing.T, yaml string) *cluster.Spec {
+func parse(t *testing.T, yaml string) *spec.Spec {
 	t.Helper()
-	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
 	return spec
 }
@@ -194,7 +196,7 @@ func TestTheWholeWay(t *testing.T) {
 			case "check", "plan":
 				assert.Contains(t, s.Plan, "to change", s.Name)
 			default:
-				assert.Regexp(t, `^nothing: \d+ as asked$`, s.Plan, s.Name)
+				assert.Regexp(t, `^nothing: \d+ up to date$`, s.Plan, s.Name)
 				assert.Positive(t, s.Took, s.Name)
 			}
 			for method := range s.PlanRequests {
@@ -222,7 +224,7 @@ func TestTheWholeWay(t *testing.T) {
 	})
 }
 
-// Whatever step something fails in stops and tells of it, and the way goes on from there.
+// Whatever step something fails in stops and describes it, and the way goes on from there.
 func TestAFailureStopsTheWay(t *testing.T) {
 	for i, name := range trial.Steps() {
 		t.Run(name, func(t *testing.T) {
@@ -303,13 +305,13 @@ func TestWhatCannotBeSeenIsLookedAtAgain(t *testing.T) {
 					return
 				}
 				require.NoError(t, err)
-				assert.Regexp(t, `^nothing: \d+ as asked, seen at look [2-9]$`, again.Plan)
+				assert.Regexp(t, `^nothing: \d+ up to date, seen at look [2-9]$`, again.Plan)
 			})
 		})
 	}
 }
 
-// A trial that begins anew does not take what is there for its own.
+// A trial that begins again does not take what is there for its own.
 func TestWhatIsThereIsNotBegunAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
@@ -340,7 +342,7 @@ func TestAnEndFromOutside(t *testing.T) {
 		require.NoError(t, err)
 		record, err := way.Run(ctx, w)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "up: the time is over (-timeout)")
+		assert.ErrorContains(t, err, "up: timed out (-timeout)")
 		assert.Len(t, record.Steps, 3)
 	})
 }
@@ -351,8 +353,8 @@ func TestWhatIsNotTried(t *testing.T) {
 		"a word that is part":    {old: "my-trial", new: "trials", why: "trials: a trial destroys"},
 		"no agent":               {old: "  worker: {count: 2, addresses: [192.168.1.71-192.168.1.72], cores: 2, memory: 4GiB}\n", why: "add one without numaNodes and hugepages"},
 		"an agent that is bound": {old: "cores: 2, ", new: "cores: 2, numa: true, numaNodes: [{cpus: 0-1, memory: 4GiB}], ", why: "add one without numaNodes and hugepages"},
-		"somebody's machine":     {old: "pools:", new: "nodes: {edge: {external: ops@192.168.1.99}}\npools:", why: "node edge was not made by us"},
-		"a step that is not":     {from: "upp", why: `there is no step "upp": write one of check, plan, up, again, memory, disk, grow, remove, down`},
+		"somebody's machine":     {old: "pools:", new: "nodes: {edge: {external: ops@192.168.1.99}}\npools:", why: "node edge was not made by homelab"},
+		"a step that is not":     {from: "upp", why: `step "upp" does not exist: write one of check, plan, up, again, memory, disk, grow, remove, down`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			yaml := file

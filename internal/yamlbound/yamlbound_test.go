@@ -84,7 +84,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// What is no YAML is refused for little, too.
+// What is not YAML is refused for little, too.
 func TestHostileNonsense(t *testing.T) {
 	for _, text := range []string{"{" + repeat("a: "), repeat("]"), repeat("'"), repeat("&"), repeat("a: b: "), repeat("|\n")} {
 		bytes := spent(func() { _, _ = Parse([]byte(text)) })

@@ -1,4 +1,4 @@
-# Stops servers that nobody uses, but for those of exempt users.
+# Stops idle servers, but for those of exempt users.
 #
 # Runs beside the hub as one of its services, which gives it a token and the address
 # of the API. It asks for servers that are ready, and looks at what the hub last saw

@@ -211,7 +211,7 @@ func (c *Client) advance(ctx, within context.Context, p *plan) error {
 	if err := c.claim(within, p, rev); err != nil {
 		return fail(err)
 	}
-	if err := c.buryPending(within, p); err != nil {
+	if err := c.failPending(within, p); err != nil {
 		return fail(err)
 	}
 	if err := c.open(within, rev.record); err != nil {
@@ -293,9 +293,9 @@ func belongs(live *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s belongs to release %s/%s", kube.RefOf(live), notes[noteNamespace], notes[noteName])
 }
 
-// buryPending marks revisions that were cut off as failed: Helm itself refuses to
+// failPending marks revisions that were cut off as failed: Helm itself refuses to
 // do anything to a release as long as one is pending.
-func (c *Client) buryPending(ctx context.Context, p *plan) error {
+func (c *Client) failPending(ctx context.Context, p *plan) error {
 	for _, rel := range p.history {
 		if !pending(rel) {
 			continue

@@ -18,12 +18,12 @@ import (
 func TestBuryPending(t *testing.T) {
 	history := []*release.Release{rev(1, release.StatusPendingInstall, "", ""), rev(2, release.StatusDeployed, "", ""), rev(3, release.StatusUninstalling, "", ""), rev(4, release.StatusFailed, "mine", "")}
 	c, k := talking(t, map[string]any{"PATCH " + secrets + "/" + recordName("r", 1): "{}", "PATCH " + secrets + "/" + recordName("r", 3): "{}"})
-	require.NoError(t, c.buryPending(t.Context(), &plan{history: history}))
+	require.NoError(t, c.failPending(t.Context(), &plan{history: history}))
 	assert.Equal(t, []string{secrets + "/" + recordName("r", 1), secrets + "/" + recordName("r", 3)}, k.said("PATCH"))
 	assert.Equal(t, "Cut off while pending-install; Cut off while uninstalling; mine", history[0].Info.Description+"; "+history[2].Info.Description+"; "+history[3].Info.Description)
 	c, k = talking(t, map[string]any{"PATCH " + secrets + "/" + recordName("r", 1): "403 no"})
 	history[0].Info.Status = release.StatusPendingRollback
-	require.ErrorIs(t, c.buryPending(t.Context(), &plan{history: history}), kube.ErrForbidden)
+	require.ErrorIs(t, c.failPending(t.Context(), &plan{history: history}), kube.ErrForbidden)
 	assert.Len(t, k.heard, 1)
 }
 
@@ -72,14 +72,14 @@ func TestPlace(t *testing.T) {
 		"{apiVersion: none.io/v1, kind: A, metadata: {name: a}}":                   "web",
 		"{apiVersion: none.io/v1, kind: A, metadata: {name: a, namespace: other}}": "other",
 	} {
-		u, err := c.dress(t.Context(), thing(t, manifest), "r", "web")
+		u, err := c.asApplied(t.Context(), thing(t, manifest), "r", "web")
 		require.NoError(t, err)
 		assert.Equal(t, want, u.GetNamespace(), manifest)
 		assert.Equal(t, map[string]string{"app.kubernetes.io/managed-by": "Helm"}, u.GetLabels())
 		assert.Equal(t, map[string]string{"meta.helm.sh/release-name": "r", "meta.helm.sh/release-namespace": "web"}, u.GetAnnotations())
 		assert.True(t, ours(u, "r", "web"))
 	}
-	u, err := c.dress(t.Context(), thing(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {b: c}, annotations: {d: e, helm.sh/resource-policy: keep}}}"), "r", "web")
+	u, err := c.asApplied(t.Context(), thing(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {b: c}, annotations: {d: e, helm.sh/resource-policy: keep}}}"), "r", "web")
 	require.NoError(t, err)
 	assert.Equal(t, "c", u.GetLabels()["b"])
 	assert.Equal(t, "e", u.GetAnnotations()["d"])

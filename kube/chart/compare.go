@@ -223,7 +223,7 @@ func plainSecret(u *unstructured.Unstructured) {
 // yield leaves out of want what a controller has taken over by design: the
 // certificate authority that it puts into webhooks, where the chart has a
 // placeholder or none, and the number of replicas that an autoscaler has set.
-// Whoever is at the fields of the live object says so; a person's kubectl is no
+// Anyone who is at the fields of the live object says so; a person's kubectl is no
 // controller.
 func yield(want, live *unstructured.Unstructured) {
 	if live == nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // folder is a folder of charts. Helm's own loader follows links out of it, to any file that
-// whoever runs it may read; here they may lead where they like within it.
+// anyone who runs it may read; here they may lead where they like within it.
 type folder struct{ root *os.Root }
 
 // maxEntries is how many files and folders an unpacked chart may have. Links in a circle end

@@ -17,7 +17,7 @@ import (
 
 // runHooks runs the hooks of a revision for an event, by weight, one after the
 // other, each until it has ended. Unlike Helm, a Job or Pod that an earlier run
-// left behind is always made anew: one that did not run for us proves nothing.
+// left behind is always recreated: one that did not run for us proves nothing.
 func (c *Client) runHooks(ctx context.Context, rel *release.Release, event release.HookEvent) error {
 	var hooks []*release.Hook
 	for _, h := range rel.Hooks {

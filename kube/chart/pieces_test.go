@@ -114,7 +114,7 @@ func TestTouched(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "b", noteApplied: "two"}, u.GetAnnotations())
 }
 
-// TestRecords: what is no record is said to be none, and what is one comes back whole.
+// TestRecords: what is not a record is said to be none, and what is one comes back whole.
 func TestRecords(t *testing.T) {
 	zip := func(text string) string {
 		var b bytes.Buffer
@@ -280,7 +280,7 @@ func TestPreparedCharts(t *testing.T) {
 	assert.NotEmpty(t, caps.KubeVersion.Version)
 }
 
-// TestRenderedCharts: notes are those of the chart itself only, and what is no YAML is said.
+// TestRenderedCharts: notes are those of the chart itself only, and what is not YAML is said.
 func TestRenderedCharts(t *testing.T) {
 	sub := inMemory("sub", map[string]any{})
 	sub.Templates = []*chart.File{{Name: "templates/NOTES.txt", Data: []byte("not these")}}

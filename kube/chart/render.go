@@ -106,7 +106,7 @@ func prepare(ch *chart.Chart, r Release, c Capabilities) (*prepared, error) {
 	return p, errors.Join(errs...)
 }
 
-// mappings takes out what is given to a chart inside ch and is no mapping, and says
+// mappings takes out what is given to a chart inside ch and is not a mapping, and says
 // so: Helm's merge would stop there, and print the value.
 func mappings(ch *chart.Chart, values map[string]any, path []string) []Problem {
 	var out []Problem

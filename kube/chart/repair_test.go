@@ -127,11 +127,11 @@ func TestWhatIsRefusedIsADifference(t *testing.T) {
 		l.apply(t)
 		l.write(t, map[string]string{"templates/a.yaml": strings.Replace(mapped("a"), ", data:", ", typo:", 1), "templates/s.yaml": "{apiVersion: v1, kind: Secret, metadata: {name: s}, typo: {k: hunter2}}"})
 		s, diff := l.look(t)
-		assert.Contains(t, diff, "configmap/web/a: as it is → as asked (needs a replacement) [apply configmap web/a: refused as invalid: ")
-		assert.Contains(t, diff, "secret/web/s: as it is → as asked (needs a replacement) [the API server refuses it as invalid]")
+		assert.Contains(t, diff, "configmap/web/a: live object → wanted object (needs a replacement) [apply configmap web/a: refused as invalid: ")
+		assert.Contains(t, diff, "secret/web/s: live object → wanted object (needs a replacement) [the API server refuses it as invalid]")
 		assert.NotContains(t, diff, "hunter2")
 		assert.Equal(t, drift.Replace, s.Changes[1].Effect)
-		for refusal, want := range map[error]string{errRefused: "configmap/web/a: as it is → as asked [apply configmap web/a: not allowed: no way]"} {
+		for refusal, want := range map[error]string{errRefused: "configmap/web/a: live object → wanted object [apply configmap web/a: not allowed: no way]"} {
 			*before = func(r *http.Request) error {
 				if r.URL.Query().Get("dryRun") != "" {
 					return refusal

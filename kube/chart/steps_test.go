@@ -131,7 +131,7 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
-// TestWrites: what is waited for, what is made anew, and what is an error that tells no secret.
+// TestWrites: what is waited for, what is recreated, and what is an error that tells no secret.
 func TestWrites(t *testing.T) {
 	const jobs = "/apis/batch/v1/namespaces/web/jobs/j"
 	cm := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: web}}"

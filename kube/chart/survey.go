@@ -35,9 +35,9 @@ type look struct {
 	waiting string // why it is not ready; empty: it is
 }
 
-// dress makes an object of a manifest what is applied: in the release's namespace
+// asApplied makes an object of a manifest what is applied: in the release's namespace
 // where it names none, and marked as Helm marks it.
-func (c *Client) dress(ctx context.Context, o *unstructured.Unstructured, name, namespace string) (*unstructured.Unstructured, error) {
+func (c *Client) asApplied(ctx context.Context, o *unstructured.Unstructured, name, namespace string) (*unstructured.Unstructured, error) {
 	u, err := c.place(ctx, o, namespace)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (c *Client) wanted(ctx context.Context, manifest, name, namespace string) (
 		return nil, fmt.Errorf("release %s/%s: %w", namespace, name, err)
 	}
 	for i, o := range objs {
-		if objs[i], err = c.dress(ctx, o, name, namespace); err != nil {
+		if objs[i], err = c.asApplied(ctx, o, name, namespace); err != nil {
 			return nil, fmt.Errorf("release %s/%s: %w", namespace, name, err)
 		}
 	}
@@ -98,7 +98,7 @@ func key(u *unstructured.Unstructured) string {
 	return u.GroupVersionKind().GroupKind().String() + " " + u.GetNamespace() + "/" + u.GetName()
 }
 
-// obsolete returns what the revisions from the deployed one on have and want has not.
+// obsolete returns what the revisions from the deployed one on have and want does not have.
 func (c *Client) obsolete(ctx context.Context, p *plan, want []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	have := map[string]bool{}
 	for _, u := range want {
@@ -202,7 +202,7 @@ func (c *Client) look(ctx context.Context, u *unstructured.Unstructured, changed
 		// A field that cannot change, one that the definition of the kind gets only
 		// with this upgrade, a webhook that does not answer: it differs, and why it
 		// cannot be worked out is the best that can be said.
-		l.diff = drift.Diff{{Path: kube.RefOf(u).Path(), Have: "as it is", Want: "as asked", Effect: drift.Update, Note: masked(u, err)}}
+		l.diff = drift.Diff{{Path: kube.RefOf(u).Path(), Have: "live object", Want: "wanted object", Effect: drift.Update, Note: masked(u, err)}}
 		if errors.Is(err, kube.ErrInvalid) {
 			l.diff[0].Effect = drift.Replace
 		}

@@ -49,7 +49,7 @@ func (c *Client) undo(ctx context.Context, p *plan, rev *revision, why error) er
 	}
 	if p.deployed == nil {
 		failed.After = "what was installed of it was removed again"
-		if failed.Undo = c.takeBack(within, p, rev); failed.Undo != nil {
+		if failed.Undo = c.removeInstalled(within, p, rev); failed.Undo != nil {
 			failed.After = "what was installed of it could not be removed"
 		}
 		return failed
@@ -61,9 +61,9 @@ func (c *Client) undo(ctx context.Context, p *plan, rev *revision, why error) er
 	return failed
 }
 
-// takeBack removes what a first install has made. What outlives a release stays, and
+// removeInstalled removes what a first install has made. What outlives a release stays, and
 // so do the definitions of crds folders and what hooks made, but for Jobs and Pods.
-func (c *Client) takeBack(ctx context.Context, p *plan, rev *revision) error {
+func (c *Client) removeInstalled(ctx context.Context, p *plan, rev *revision) error {
 	var errs []error
 	errs = append(errs, c.removeOurs(ctx, rev.record, rev.made))
 	for _, h := range rev.record.Hooks {

@@ -46,17 +46,17 @@ func TestTakeBack(t *testing.T) {
 	made := &revision{record: rel, made: []*unstructured.Unstructured{configMap(t, "made")}}
 	synctest.Test(t, func(t *testing.T) {
 		c, k := talking(t, answers())
-		require.NoError(t, c.takeBack(t.Context(), p, made))
+		require.NoError(t, c.removeInstalled(t.Context(), p, made))
 		assert.Equal(t, []string{configMaps + "/made", jobs, pods, secrets + "/" + recordName("r", 1), secrets + "/" + recordName("r", 2)}, k.said("DELETE"))
 		assert.NotContains(t, k.heard, "GET "+configMaps+"/stays")
 		c, k = talking(t, answers("DELETE "+jobs, "403 no"))
-		require.ErrorIs(t, c.takeBack(t.Context(), p, made), kube.ErrForbidden)
+		require.ErrorIs(t, c.removeInstalled(t.Context(), p, made), kube.ErrForbidden)
 		assert.Equal(t, []string{configMaps + "/made", jobs, pods}, k.said("DELETE"), "the rest goes all the same, and the record stays")
 		c, _ = talking(t, answers("GET "+secrets, "403 no"))
-		require.ErrorIs(t, c.takeBack(t.Context(), p, made), kube.ErrForbidden)
+		require.ErrorIs(t, c.removeInstalled(t.Context(), p, made), kube.ErrForbidden)
 		rel.Hooks[1].Manifest = "{"
 		c, _ = talking(t, answers())
-		require.ErrorContains(t, c.takeBack(t.Context(), p, made), "manifest, document 1")
+		require.ErrorContains(t, c.removeInstalled(t.Context(), p, made), "manifest, document 1")
 	})
 }
 

@@ -23,7 +23,7 @@ const (
 	everyLook = 2 * time.Second
 )
 
-// finalError is a failure that no waiting mends.
+// finalError is a failure that no waiting fixes.
 type finalError struct{ error }
 
 // Unwrap returns the failure.

@@ -190,7 +190,7 @@ func TestAwaitReady(t *testing.T) {
 				pods++
 			}
 		}
-		assert.Equal(t, 2, pods, "what is ready is not looked at again")
+		assert.Equal(t, 2, pods, "what is ready is not checked again")
 
 		began := time.Now()
 		_, _, err = run(t, map[string]any{jobs: of(job, failed)}, job)
@@ -286,7 +286,7 @@ func TestHooksThatRun(t *testing.T) {
 }
 
 // TestOrderOfHooks: by weight, then by name; those before one that failed are cleaned as successes,
-// itself as a failure; a Job or Pod of before is always made anew.
+// itself as a failure; a Job or Pod of before is always recreated.
 func TestOrderOfHooks(t *testing.T) {
 	const cms, jobs = "/api/v1/namespaces/web/configmaps", "/apis/batch/v1/namespaces/web/jobs"
 	hook := func(kind, name string, weight int, policies ...release.HookDeletePolicy) *release.Hook {

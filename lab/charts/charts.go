@@ -17,7 +17,7 @@ var files embed.FS
 // Files are the charts, a folder each, unpacked.
 func Files() fs.FS { return files }
 
-// Write writes the charts into dir, which is made anew: what an older lab left there goes.
+// Write writes the charts into dir, which is recreated: what an older lab left there goes.
 func Write(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("charts: %w", err)

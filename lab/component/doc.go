@@ -1,5 +1,5 @@
 // Package component runs one part of a Kubernetes control plane, or of what the
-// lab puts in the place of kubelets, as this process.
+// lab puts instead of kubelets, as this process.
 //
 // The parts are etcd, kube-apiserver, kube-controller-manager, kube-scheduler and
 // KWOK, each compiled in from its Go module with its own command line. They do not

@@ -53,7 +53,7 @@ func (u *user) idle(t *testing.T) int64 {
 }
 
 // twoAtOnce has two people make the same cluster at the same time, and then one make it
-// while the other takes it away.
+// while the other removes it.
 func (u *user) twoAtOnce(t *testing.T) {
 	t.Helper()
 	other := u.elsewhere(t)

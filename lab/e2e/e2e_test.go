@@ -72,7 +72,7 @@ func (u *user) againNothing(t *testing.T) {
 	u.must(t, "cluster:status")
 }
 
-// nothingToLose takes away all that is kept beside the file, and goes to another folder,
+// nothingToLose removes all that is kept beside the file, and goes to another folder,
 // which may not be written to.
 func (u *user) nothingToLose(t *testing.T) {
 	kept := filepath.Join(u.dir, ".homelab")
@@ -108,11 +108,11 @@ func (u *user) changeJustThat(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out, "memory:"), out)
 	assert.Equal(t, 2, strings.Count(out, "homelab.example/pool: gpu → a100"), out)
 	assert.Contains(t, out, "wk-gpu1, wk-gpu3, wk-gpu4", "what is the same is said once")
-	assert.Contains(t, out, "9 to change, 50 as asked.")
-	assert.Contains(t, out, "wk-gpu2 is stopped, for 2 to 10 min: other memory\n")
+	assert.Contains(t, out, "9 to change, 50 up to date.")
+	assert.Contains(t, out, "wk-gpu2 is stopped for 2 to 10 min: other memory\n")
 	_, talk, code := u.run(t, "cluster:up")
 	assert.Equal(t, 4, code, "with nobody to ask it stops no machine")
-	assert.Contains(t, talk, "nothing was changed: nobody is here to ask: add -restart, or -yes")
+	assert.Contains(t, talk, "nothing was changed: there is no terminal to ask on: add -restart, or -yes")
 	u.must(t, "cluster:up", "-restart")
 	u.must(t, "cluster:plan")
 }
@@ -125,7 +125,7 @@ func (u *user) workerGoes(t *testing.T) {
 	assert.Contains(t, out, "wk-gpu4 is destroyed: no longer in the file\n    with  disk scratch (")
 	_, talk, code := u.run(t, "cluster:up", "-restart")
 	assert.Equal(t, 4, code, "with nobody to ask it destroys no machine")
-	assert.Contains(t, talk, "nobody is here to ask: add -destroy=wk-gpu4, or -yes")
+	assert.Contains(t, talk, "there is no terminal to ask on: add -destroy=wk-gpu4, or -yes")
 	u.must(t, "cluster:up", "-restart", "-destroy=wk-gpu4")
 	vms, volumes, mappings := u.inventory(t)
 	assert.NotContains(t, vms, "wk-gpu4")

@@ -78,7 +78,7 @@ func (u *user) fullDisk(t *testing.T) {
 	assert.Contains(t, full, "== full: exit 1, kept: \n")
 	assert.Contains(t, full, "known hosts: write .homelab/eight-a100/.known_hosts")
 	assert.Contains(t, full, "no space left on device")
-	assert.Contains(t, full, "what is done stays done: mend it and run it again")
+	assert.Contains(t, full, "what is done stays done: fix it and run it again")
 	assert.Contains(t, rest, ": exit 2, kept: \n", "a look needs no room")
 	assert.Contains(t, rest, "== room: exit 0, kept: .homelab/.gitignore .homelab/eight-a100/known_hosts .homelab/eight-a100/kubeconfig")
 	assert.Contains(t, rest, "== as asked: exit 0")

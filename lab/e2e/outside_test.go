@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A folder of somebody's own, who has Go and nothing of ours: both modules come from a proxy
+// A folder of another owner's own, who has Go and nothing of ours: both modules come from a proxy
 // of modules, and the lab is built from there.
 func TestAFolderOfOnesOwn(t *testing.T) {
 	o := newOutsider(t)

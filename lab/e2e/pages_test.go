@@ -158,7 +158,7 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	assert.Contains(t, r.says(t, "go tool mage gpu:list"), "gpu1")
 	r.says(t, "go tool mage node:replace -node=gpu1", "-yes")
 	r.says(t, "go tool mage hub:verify")
-	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is here until you interrupt this")
+	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is available here until you press Ctrl-C")
 	r.says(t, "go tool mage hub:profiles")
 	t.Setenv("KUBECONFIG", filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
 	r.says(t, "kubectl get storageclass")

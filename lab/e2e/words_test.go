@@ -14,11 +14,11 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"cluster:pln"}, 3, `"cluster:pln" is no target: is cluster:plan meant?`},
+		{[]string{"cluster:pln"}, 3, `"cluster:pln" is not a target: did you mean cluster:plan meant?`},
 		{[]string{"gpu:lst"}, 3, "is gpu:list meant?"},
 		{[]string{"unheard-of"}, 3, "go tool mage -l lists them"},
 		{[]string{"cluster:plan", "-spec", "x.yaml"}, 3, "-spec x.yaml: write -spec=x.yaml, in one word"},
-		{[]string{"cluster:plan", "-spec"}, 3, "-spec wants a value: write -spec=…"},
+		{[]string{"cluster:plan", "-spec"}, 3, "-spec needs a value: write -spec=…"},
 		{[]string{"cluster:plan", "-spce=x.yaml"}, 3, "cluster:plan has no flag -spce (is -spec meant?); it has -charts, "},
 		{[]string{"cluster:plan", "spec=x.yaml"}, 3, "is the flag -spec=x.yaml meant?"},
 		{[]string{"sim:guests", "-x"}, 3, "sim:guests has no flag -x, nor any other"},

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/lab/fleetread"
 )
@@ -146,9 +147,9 @@ func TestBothReadWhatTheExamplesRender(t *testing.T) {
 		gitops := filepath.Join(t.TempDir(), "cluster.yaml")
 		data = append(data, "\nfleet:\n  repo: https://git.example.com/infra.git\n  username: robot\n  password: env:GIT_TOKEN\n  default: fleet\n"...)
 		require.NoError(t, os.WriteFile(gitops, data, 0o600))
-		spec, err := cluster.Load(gitops)
+		spec, err := clusterfile.Load(gitops)
 		require.NoError(t, err, file)
-		tree, _, err := spec.FleetTree()
+		tree, _, err := platform.FleetTree(spec)
 		require.NoError(t, err, file)
 		s := fleetread.Source{Name: "homelab"}
 		require.Equal(t, alike, agree(t, tree.FS(), s, file), file)

@@ -180,7 +180,7 @@ func matches(repo fs.FS, pattern string) ([]string, error) {
 func wild(pattern string) bool { return strings.ContainsAny(pattern, `*?[\`) }
 
 // driven are the folders that a GitRepo lists itself. Nothing is searched, nothing
-// expanded, and a leading slash is not taken away: it names a folder of the job's
+// expanded, and a leading slash is not removed: it names a folder of the job's
 // machine, where there is none (cmd/cli/apply/apply.go, CreateBundlesDriven).
 func driven(bundles []Driven) ([]place, error) {
 	var out []place

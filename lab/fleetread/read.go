@@ -52,7 +52,7 @@ func (e *Unknown) Error() string {
 
 // Read reads a repository. One bundle that Fleet refuses is enough that it makes none
 // (cmd/cli/apply/apply.go, CreateBundles); the error names all of them. A folder that
-// has nothing to deploy is no bundle, and no bundle at all is an error.
+// has nothing to deploy is not a bundle, and no bundle at all is an error.
 func Read(repo fs.FS, s Source) ([]Bundle, error) {
 	places, err := scanned(repo, s.Paths)
 	if len(s.Bundles) > 0 {
@@ -235,7 +235,7 @@ func readValues(repo fs.FS, b *Bundle) error {
 	return nil
 }
 
-// over lays one tree of values over another. What is no map on both sides is replaced,
+// over lays one tree of values over another. What is not a map on both sides is replaced,
 // by null as well.
 func over(values, more map[string]any) map[string]any {
 	out := maps.Clone(values)

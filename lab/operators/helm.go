@@ -220,7 +220,7 @@ func remoteChart(r fleetread.Remote) (map[string][]byte, error) {
 	return files, nil
 }
 
-// uninstall takes away the release of a bundle that is no more: all that it made, or,
+// uninstall removes the release of a bundle that is no more: all that it made, or,
 // where the bundle said that this stays, Helm's record of it, and that only where the
 // release is called as the bundle is (fleet v0.16.1 internal/helmdeployer/delete.go,
 // deleteByRelease and deleteHistory). A release that is not the bundle's is left alone.

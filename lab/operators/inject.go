@@ -109,7 +109,7 @@ func (i *instance) trust(ctx context.Context, configuration *unstructured.Unstru
 	return i.patch(ctx, configuration, map[string]any{"webhooks": hooks})
 }
 
-// trustWebhooks lets the API server trust what the lab answers in the place of
+// trustWebhooks lets the API server trust what the lab answers instead of
 // webhooks that would write their own CA into their configuration, as MetalLB does.
 // Those of cert-manager's injector are left to it.
 func trustWebhooks(ctx context.Context, i *instance) (time.Duration, error) {

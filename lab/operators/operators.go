@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // Authority is a certificate authority that programs may use.
@@ -129,16 +131,7 @@ func poke(ch chan struct{}) {
 }
 
 // pause waits, and reports false when ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
+func pause(ctx context.Context, d time.Duration) bool { return wait.Pause(ctx, d) == nil }
 
 // reconcile makes the instances those that the Ready pods ask for.
 func (m *manager) reconcile(ctx context.Context) {

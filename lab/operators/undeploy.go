@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/fleetread"
 )
 
-// prune takes away the bundles of a repository that are no more in it.
+// prune removes the bundles of a repository that are no more in it.
 func (g *deployer) prune(ctx context.Context, repo *api.GitRepo, seen *repoSeen) error {
 	list, err := g.Dynamic.Resource(bundles().gvr()).Namespace(repo.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "fleet.cattle.io/repo-name=" + repo.Name})
 	if err != nil {
@@ -31,7 +31,7 @@ func (g *deployer) prune(ctx context.Context, repo *api.GitRepo, seen *repoSeen)
 	return nil
 }
 
-// removeOthers takes away the bundles of GitRepos that are no more.
+// removeOthers removes the bundles of GitRepos that are no more.
 func (g *deployer) removeOthers(ctx context.Context, repos []*api.GitRepo) error {
 	list, err := g.Dynamic.Resource(bundles().gvr()).Namespace(fleetLocalNamespace).List(ctx, metav1.ListOptions{LabelSelector: "fleet.cattle.io/repo-name"})
 	if err != nil {

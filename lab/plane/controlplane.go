@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
@@ -234,10 +235,8 @@ func (cp *controlPlane) revive(ctx context.Context, p *process) *process {
 		return nil
 	case <-p.done:
 	}
-	select {
-	case <-ctx.Done():
+	if wait.Pause(ctx, time.Second) != nil {
 		return nil
-	case <-time.After(time.Second):
 	}
 	cp.log.Warn("a component ended and is started again", "component", p.name, "why", p.ended())
 	again, err := cp.spawn(ctx, p.name)

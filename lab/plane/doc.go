@@ -4,7 +4,7 @@
 // kube-scheduler as child processes on loopback, each cluster with a CA of its own
 // and an API server certificate that is good for the names and addresses that the
 // cluster's servers have on their virtual network. Nodes join with what their guest
-// is; in the place of a kubelet, KWOK keeps their status and leases and lets
+// is; instead of a kubelet, KWOK keeps their status and leases and lets
 // long-running pods run, and this package does what needs the guest:
 //
 //   - a sandbox is made only where containerd knows the pod's runtime class;

@@ -21,7 +21,7 @@ import (
 // egress is the API server's only way out: whatever it dials in "the cluster"
 // (kubelets, webhooks, pods behind its proxy) comes here as an HTTP CONNECT. The
 // kubelets of the lab's nodes answer, and what is simulated in its pods, and nothing
-// else does: the addresses are virtual, and on the real network they may be somebody's.
+// else does: the addresses are virtual, and on the real network they may be another owner's.
 type egress struct {
 	listener net.Listener
 	proxy    *http.Server

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // api answers what the API server asks a kubelet: logs, and that nothing else is there.
@@ -59,10 +61,8 @@ func (k *kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for query.Get("follow") == "true" && pod != nil && !ended(pod) {
-		select {
-		case <-r.Context().Done():
+		if wait.Pause(r.Context(), 200*time.Millisecond) != nil {
 			return
-		case <-time.After(200 * time.Millisecond):
 		}
 		pod = find()
 	}
@@ -72,7 +72,7 @@ func (k *kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, lastLines(k.logs.of(pod.UID, r.PathValue("container")), query.Get("tailLines")))
 }
 
-// lastLines returns the last n lines, or all when n is no number.
+// lastLines returns the last n lines, or all when n is not a number.
 func lastLines(text, n string) string {
 	limit, err := strconv.Atoi(n)
 	if err != nil {

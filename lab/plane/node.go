@@ -21,7 +21,7 @@ import (
 )
 
 // A node with this label is KWOK's to keep alive. It is a label, and not an
-// annotation, since KWOK lets go of a node only when its watch says so.
+// annotation, since KWOK releases a node only when its watch says so.
 const (
 	managedLabel = "kwok.x-k8s.io/node"
 	managedValue = "fake"
@@ -69,7 +69,7 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 }
 
 // deregister makes the Node what it is when its kubelet has been silent for long:
-// KWOK lets go of it, and its conditions are unknown.
+// KWOK releases it, and its conditions are unknown.
 func (p *plane) deregister(ctx context.Context, name string) error {
 	meta := map[string]any{"metadata": map[string]any{"labels": map[string]any{managedLabel: nil}}}
 	if _, err := patchNode(ctx, p.cp.client, name, meta); err != nil {

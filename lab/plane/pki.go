@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// authority is the cluster's CA, made anew for each.
+// authority is the cluster's CA, recreated for each.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer

@@ -61,7 +61,7 @@ func (s *Site) realGuests(ctx context.Context, host *pvesim.Options) error {
 	return nil
 }
 
-// dialReal connects to a simulated host's shell, or to whoever has an address in the
+// dialReal connects to a simulated host's shell, or to anyone who has an address in the
 // guests' network.
 func (s *Site) dialReal(ctx context.Context, network, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)

@@ -77,7 +77,7 @@ func TestALabWithRealGuests(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(dir, "guests"))
 }
 
-// A lab that is killed takes its VMs with it, and the next one begins anew.
+// A lab that is killed takes its VMs with it, and the next one begins again.
 func TestCrashLeavesNoVM(t *testing.T) {
 	dir := t.TempDir()
 	s := realLab(t, dir)

@@ -155,7 +155,7 @@ func (s *Site) dial(ctx context.Context, network, address string) (net.Conn, err
 	return s.sim.Network().Dial(ctx, network, address)
 }
 
-// shells lets whoever may use the jump host log in to the simulated hosts as root.
+// shells lets anyone who may use the jump host log in to the simulated hosts as root.
 func (s *Site) shells(ctx context.Context, model pvesim.Model) error {
 	signer, err := ssh.LoadSigner(s.bastion.KeyFile)
 	if err != nil {

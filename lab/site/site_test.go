@@ -62,7 +62,7 @@ func version(t *testing.T, s labctl.State) string {
 	return body.Data.Version
 }
 
-// gone waits a moment for the kernel: who has let go of the lab's lock is still leaving.
+// gone waits a moment for the kernel: who has released the lab's lock is still leaving.
 func gone(pids []labctl.Process) (err error) {
 	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
 		if err = running(pids); err == nil {

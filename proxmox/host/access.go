@@ -108,7 +108,7 @@ func (a Access) parseAccess(out []byte) (AccessState, error) {
 		}
 	}
 	if !whole {
-		return s, fmt.Errorf("the answer was cut short after %d bytes", len(out))
+		return s, fmt.Errorf("the output was truncated after %d bytes", len(out))
 	}
 	return s, nil
 }
@@ -189,7 +189,7 @@ func (s *AccessState) readStorages(text []byte) error {
 	return err
 }
 
-// covers reports whether somebody's rights on a path are those of a role.
+// covers reports whether another owner's rights on a path are those of a role.
 func covers(rights map[string]bool, r proxmox.Role) bool {
 	return !slices.ContainsFunc(r.Privileges, func(p string) bool {
 		propagates, granted := rights[p]

@@ -109,8 +109,8 @@ func TestAccess(t *testing.T) {
 				assert.NotContains(t, command, "--users")
 			}
 		}
-		assert.Equal(t, []string{"homelab@pve lacks VM.Allocate on /vms, where it has rights by what is granted further up: a role there would replace those, whatever it uses them for → " +
-			"take a user of the cluster's own, e.g. token: homelab@pve!cluster, or give it the privileges yourself"}, fatal(access().Notes(lookAt(t, access(), r))))
+		assert.Equal(t, []string{"homelab@pve lacks VM.Allocate on /vms, where it inherits rights from a path above: a role there would replace those → " +
+			"use a separate user for the cluster, e.g. token: homelab@pve!cluster, or grant the privileges yourself"}, fatal(access().Notes(lookAt(t, access(), r))))
 	})
 	in(t, "nor one that has its rights by a group", func(t *testing.T) {
 		m := bare()

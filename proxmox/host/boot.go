@@ -21,11 +21,11 @@ func (spec Spec) options(s State) options {
 	switch {
 	case s.Intel && !s.kernelAtLeast(6, 8):
 		o.want = append(o.want, "intel_iommu=on")
-		o.why = append(o.why, "intel_iommu=on switches the IOMMU on, which lets a VM have a device and reach no memory but its own. Before Linux 6.8 it is off on Intel.")
+		o.why = append(o.why, "intel_iommu=on switches the IOMMU on, which limits a device of a VM to that VM's memory. Before Linux 6.8 it is off on Intel.")
 	case s.Intel:
 		o.why = append(o.why, "The IOMMU itself is on by default since Linux 6.8 on Intel, so intel_iommu=on is not needed.")
 	default:
-		o.why = append(o.why, "The IOMMU itself is on by default on AMD, so nothing is needed for that.")
+		o.why = append(o.why, "The IOMMU itself is on by default on AMD, so it needs no option.")
 	}
 	// Whoever chose another mode has a reason.
 	if !running.hasKey("iommu") || running.has("iommu=off") || running.has("iommu=pt") {
@@ -45,7 +45,7 @@ func (spec Spec) options(s State) options {
 // boot is about the kernel's command line, wherever the boot loader has it.
 func (spec Spec) boot(s State) (*Change, error) {
 	if len(s.Loaders) == 0 {
-		return nil, errors.New("proxmox-boot-tool keeps the ESPs and does not say how any of them boots: " +
+		return nil, errors.New("proxmox-boot-tool manages the ESPs and does not say how any of them boots: " +
 			"proxmox-boot-tool status on the host says why; proxmox-boot-tool clean forgets those that are gone")
 	}
 	o := spec.options(s)
@@ -66,9 +66,9 @@ func (spec Spec) boot(s State) (*Change, error) {
 		return nil, nil
 	}
 	c.Commands = [][]string{s.refresh()}
-	c.Undo = []string{"copy each " + BackupSuffix + " back, run " + strings.Join(s.refresh(), " ") + ", reboot"}
+	c.Undo = []string{"copy each " + backupSuffix + " back, run " + strings.Join(s.refresh(), " ") + ", reboot"}
 	if len(c.Files) == 0 {
-		c.Why = []string{"The options are in the file, but nobody has told the boot loader yet."}
+		c.Why = []string{"The options are in the file, but the boot loader has not been updated yet."}
 		c.Undo = nil
 	}
 	return c, nil
@@ -123,7 +123,7 @@ func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 
 // neverClosed is about a line that swallows what is added to it.
 func neverClosed(path string) error {
-	return fmt.Errorf("%s: the command line has a quote that is never closed: mend that first", path)
+	return fmt.Errorf("%s: the command line has an unclosed quote: fix that first", path)
 }
 
 func (s State) has(path string) bool {

@@ -52,8 +52,8 @@ type FileChange struct {
 	Mode   uint32 `json:"-"`             // 0: 0644
 }
 
-// BackupSuffix is what the name of the first copy of somebody else's file ends with.
-const BackupSuffix = ".homelab-before"
+// backupSuffix is what the name of the first copy of somebody else's file ends with.
+const backupSuffix = ".homelab-before"
 
 // stamps is where [Change.Stamp] is left, in a file of the change's ID.
 const stamps = "/var/lib/homelab/host/"
@@ -71,7 +71,7 @@ func (f FileChange) Backup() string {
 	if f.Ours || f.New {
 		return ""
 	}
-	return f.Path + BackupSuffix
+	return f.Path + backupSuffix
 }
 
 // Lines returns the lines that go and those that come.
@@ -118,12 +118,12 @@ func Apply(ctx context.Context, r remote.Runner, c *Change) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			if !f.New {
-				return fmt.Errorf("%s was removed since it was looked at: run it again", f.Path)
+				return fmt.Errorf("%s was removed after it was checked: run it again", f.Path)
 			}
 		case err != nil:
 			return err
 		case f.New || !bytes.Equal(now, []byte(f.Before)):
-			return fmt.Errorf("%s was changed by somebody else since it was looked at: run it again", f.Path)
+			return fmt.Errorf("%s was changed by somebody else after it was checked: run it again", f.Path)
 		}
 	}
 	for _, f := range c.Files {
@@ -158,7 +158,7 @@ func toItsEnd(ctx context.Context, r remote.Runner, command []string) error {
 	said := make(chan struct{})
 	quiet := context.AfterFunc(ctx, func() {
 		defer close(said)
-		progress.Say(whole, "%s must not be cut short: it is waited for", remote.Cmd{Args: command})
+		progress.Say(whole, "%s must not be interrupted: waiting for it to end", remote.Cmd{Args: command})
 	})
 	err := remote.Run(whole, r, command...)
 	if !quiet() {

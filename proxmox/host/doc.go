@@ -20,11 +20,11 @@
 //     They are not blacklisted: whoever keeps another card keeps its driver.
 //
 // [Spec.Reboot] says what of that waits for a reboot, [Reboot] does one and waits for
-// the host, and [Spec.Notes] what no file can mend: an IOMMU that is off in the
+// the host, and [Spec.Notes] what no file can fix: an IOMMU that is off in the
 // firmware, a card that shares its IOMMU group. An ACS override is never set: it
 // makes groups look apart that are not, so one VM's card could reach another's memory.
 //
-// [ObserveAccess], [Access.Changes] and [MakeToken] do the same for what is common to
+// [Access.ObserveAccess], [Access.Changes] and [Access.MakeToken] do the same for what is common to
 // all hosts of a Proxmox cluster: storages' content types, roles, user, token.
 //
 // Sources: the Proxmox VE administration guide, chapters PCI(e) Passthrough and Host

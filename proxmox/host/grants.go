@@ -8,7 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// Changes returns what has to be done, but for the token itself, which [MakeToken]
+// Changes returns what has to be done, but for the token itself, which [Access.MakeToken]
 // makes between [User] and [Grants]. It is pure.
 func (a Access) Changes(s AccessState) []*Change {
 	var out []*Change
@@ -50,7 +50,7 @@ func (a Access) storages(s AccessState) *Change {
 				continue
 			}
 			content, changed = append(content, kind), true
-			c.Why = append(c.Why, fmt.Sprintf("%s has to take %s, for %s.", want.Name, kind, want.Why[j]))
+			c.Why = append(c.Why, fmt.Sprintf("%s must accept %s, for %s.", want.Name, kind, want.Why[j]))
 		}
 		if changed {
 			c.Commands = append(c.Commands, []string{"pvesm", "set", want.Name, "--content", strings.Join(content, ",")})
@@ -73,22 +73,14 @@ func (want Storage) impossible(have StorageState, v proxmox.Version) string {
 		case slices.Contains(have.Content, kind):
 		case (kind == "iso" || kind == "import" || kind == "snippets") && !holdsFiles(have.Type):
 			return fmt.Sprintf("%s is of type %s and cannot hold %s", have.Name, have.Type, kind)
-		case kind == "import" && olderThan(v, 8, 4):
+		case kind == "import" && v.Before(8, 4):
 			return fmt.Sprintf("Proxmox VE %s does not know the content type import: upgrade to 8.4 or newer", v.Version)
 		}
 	}
 	return ""
 }
 
-func olderThan(v proxmox.Version, major, minor int) bool {
-	var a, b int
-	if n, _ := fmt.Sscanf(v.Version, "%d.%d", &a, &b); n < 2 {
-		return false
-	}
-	return a < major || a == major && b < minor
-}
-
-// Notes returns what no command of ours mends.
+// Notes returns what no command of ours fixes.
 func (a Access) Notes(s AccessState) []Note {
 	var out []Note
 	for _, want := range a.Storages {
@@ -111,9 +103,9 @@ func (a Access) Notes(s AccessState) []Note {
 	}
 	for _, r := range a.lacking(s) {
 		if !covers(s.Owner[r.Path], r) && a.inherits(s, r.Path) {
-			out = append(out, Note{Fatal: true, What: fmt.Sprintf("%s lacks %s on %s, where it has rights by what is granted further up: a role there would replace those, whatever it uses them for",
+			out = append(out, Note{Fatal: true, What: fmt.Sprintf("%s lacks %s on %s, where it inherits rights from a path above: a role there would replace those",
 				a.user(), strings.Join(missing(s.Owner[r.Path], r), ","), r.Path),
-				Do: "take a user of the cluster's own, e.g. token: homelab@pve!cluster, or give it the privileges yourself"})
+				Do: "use a separate user for the cluster, e.g. token: homelab@pve!cluster, or grant the privileges yourself"})
 		}
 	}
 	return out
@@ -125,7 +117,7 @@ func missing(rights map[string]bool, r proxmox.Role) []string {
 
 // roles makes one role for each path, with no more than is needed there.
 func (a Access) roles(s AccessState) *Change {
-	c := &Change{ID: Role, What: "roles, with what the file needs and no more"}
+	c := &Change{ID: Role, What: "roles with exactly the privileges that the file needs"}
 	for _, r := range a.lacking(s) {
 		have, there := s.Roles[r.Name]
 		verb := "add"
@@ -150,7 +142,7 @@ func (a Access) makeUser(s AccessState) *Change {
 		return c
 	}
 	c.Commands = [][]string{{"pveum", "user", "add", a.user(), "--comment", "homelab: " + a.Owner}}
-	c.Why = []string{"The user has no password, so nobody can log in as it; it is there to own the API token."}
+	c.Why = []string{"The user has no password, so nobody can log in as it; it only owns the API token."}
 	c.Undo = []string{"pveum user delete " + a.user()}
 	return c
 }
@@ -158,10 +150,10 @@ func (a Access) makeUser(s AccessState) *Change {
 // grants gives the roles to the user and the token: a token with privilege
 // separation may do what both of them may.
 func (a Access) grants(s AccessState) *Change {
-	c := &Change{ID: Grants, What: "who has the roles, where",
-		Why: []string{"A token that is kept apart from its user (privsep) may do what both may, so both get the roles."},
+	c := &Change{ID: Grants, What: "grants of the roles",
+		Why: []string{"A privilege-separated token (privsep) may do only what its user may too, so both get the roles."},
 		// user.cfg is read without grants of roles that are gone (PVE/AccessControl.pm).
-		Undo: []string{"deleting the roles takes the grants along"}}
+		Undo: []string{"deleting the roles deletes the grants"}}
 	for _, r := range a.lacking(s) {
 		grant := func(flag, who string) {
 			if slices.Contains(s.ACLs, ACL{r.Path, who, r.Name, r.Propagate}) {

@@ -40,7 +40,7 @@ func parseGrub(path, text string) (grubFile, error) {
 		a := assignment{name: text[m[2]:m[3]], from: m[1]}
 		line := 1 + strings.Count(text[:m[0]], "\n")
 		bad := func(why string) error {
-			return fmt.Errorf("%s:%d: %s %s: write it in one line as %s=\"…\", or do it yourself", path, line, a.name, why, a.name)
+			return fmt.Errorf("%s:%d: %s %s: write it on one line as %s=\"…\", or change it yourself", path, line, a.name, why, a.name)
 		}
 		if text[m[4]:m[5]] == "+=" {
 			return f, bad("is added to with +=")
@@ -55,7 +55,7 @@ func parseGrub(path, text string) (grubFile, error) {
 			a.from++
 			i := closing(rest[1:], rest[0])
 			if i < 0 || strings.Contains(rest[1:1+i], "\n") {
-				return f, bad("goes over several lines")
+				return f, bad("spans several lines")
 			}
 			a.to = a.from + i
 			rest = rest[i+2 : max(end, i+2)]
@@ -71,7 +71,7 @@ func parseGrub(path, text string) (grubFile, error) {
 			return f, bad("is the output of a command")
 		}
 		if a.quote == "" && strings.ContainsAny(text[a.from:a.to], "\\'\"&|()<>") {
-			return f, bad("is put together of several pieces")
+			return f, bad("is assembled from several pieces")
 		}
 		if rest = strings.TrimLeft(rest, " \t"); rest != "" && rest[0] != '#' {
 			return f, bad("is followed by more than a comment")

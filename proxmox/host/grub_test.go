@@ -75,16 +75,16 @@ func TestGrubSnippets(t *testing.T) {
 func TestGrubThatWeDoNotDareToChange(t *testing.T) {
 	for text, why := range map[string]string{
 		`GRUB_CMDLINE_LINUX_DEFAULT+=" quiet"`:            "is added to with +=",
-		"GRUB_CMDLINE_LINUX_DEFAULT=\"quiet \\\nnosmt\"":  "goes over several lines",
+		"GRUB_CMDLINE_LINUX_DEFAULT=\"quiet \\\nnosmt\"":  "spans several lines",
 		`GRUB_CMDLINE_LINUX_DEFAULT="$(cat /etc/opts)"`:   "is the output of a command",
-		`GRUB_CMDLINE_LINUX_DEFAULT=a'b'`:                 "is put together",
+		`GRUB_CMDLINE_LINUX_DEFAULT=a'b'`:                 "is assembled",
 		`GRUB_CMDLINE_LINUX_DEFAULT="a"'b'`:               "is followed by more",
 		`GRUB_CMDLINE_LINUX_DEFAULT="a"; GRUB_DEFAULT=0`:  "is followed by more",
-		"x=1\nGRUB_CMDLINE_LINUX_DEFAULT=\"never closed ": "goes over several lines",
+		"x=1\nGRUB_CMDLINE_LINUX_DEFAULT=\"never closed ": "spans several lines",
 	} {
 		_, err := parseGrub("/etc/default/grub", text)
 		assert.ErrorContains(t, err, why, text)
-		assert.ErrorContains(t, err, "or do it yourself")
+		assert.ErrorContains(t, err, "or change it yourself")
 	}
 }
 

@@ -218,7 +218,7 @@ func TestACrashAnywhere(t *testing.T) {
 func TestNotes(t *testing.T) {
 	in(t, "off in the firmware", func(t *testing.T) {
 		_, r := root(t, fresh(func(h *pvesim.Host) { h.NoIOMMU = true }))
-		want := []string{"the kernel is asked for an IOMMU and finds none: it is off in the firmware → switch on AMD-Vi, also called IOMMU in the firmware's setup: the next reboot is the time for it"}
+		want := []string{"the kernel finds no IOMMU: it is off in the firmware → switch on AMD-Vi, also called IOMMU in the firmware's setup at the next reboot"}
 		assert.Equal(t, want, fatal(gpus().Notes(look(t, r))), "known before the reboot, which is when one is there")
 		all(t, r, gpus())
 		require.NoError(t, host.Reboot(t.Context(), r))
@@ -268,10 +268,10 @@ func TestNotes(t *testing.T) {
 			text = append(text, n.What)
 		}
 		assert.Equal(t, []string{
-			"0000:01:00.0 shares IOMMU group 13 with 0000:05:00.0 (i40e), which would be torn from the host",
-			"0000:21:00.0 is of the same model as a card that VMs get and shows the host's console, which goes dark; the host loses it as well",
-			"pcie_acs_override is on the command line: IOMMU groups look apart that are not, so a VM with one card may reach the memory of another's",
-			"containers use NVIDIA cards of the host and lose those that VMs get: /etc/pve/lxc/101.conf",
+			"0000:01:00.0 shares IOMMU group 13 with 0000:05:00.0 (i40e), which the host would lose",
+			"0000:21:00.0 is of the same model as a card that VMs get and shows the host's console, which would go dark; the host loses it as well",
+			"pcie_acs_override is on the command line: it only makes IOMMU groups look separate, so a VM with one card may reach the memory of another VM",
+			"containers use NVIDIA cards of the host and lose the cards that VMs get: /etc/pve/lxc/101.conf",
 		}, text)
 	})
 	in(t, "a command line that comes from elsewhere", func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestNotes(t *testing.T) {
 		assert.Empty(t, gpus().Diff(s))
 		assert.Empty(t, gpus().Reboot(s), "another reboot is of no use")
 		require.Len(t, fatal(gpus().Notes(s)), 1)
-		assert.Contains(t, fatal(gpus().Notes(s))[0], "the kernel runs without iommu=pt: it starts from somewhere else → proxmox-boot-tool status")
+		assert.Contains(t, fatal(gpus().Notes(s))[0], "the kernel runs without iommu=pt: it boots from another disk → proxmox-boot-tool status")
 	})
 	in(t, "one more card, later", func(t *testing.T) {
 		_, r := root(t, fresh(nil))
@@ -301,7 +301,7 @@ func TestNotes(t *testing.T) {
 		_, r := root(t, fresh(nil))
 		spec := gpus()
 		spec.Cards = []proxmox.PCIAddress{{Bus: 0x41, Function: -1}}
-		assert.Equal(t, []string{"there is no device at 0000:41:00 → lspci -nn on the host says where its cards are"}, fatal(spec.Notes(look(t, r))))
+		assert.Equal(t, []string{"there is no device at 0000:41:00 → lspci -nn on the host shows where its cards are"}, fatal(spec.Notes(look(t, r))))
 	})
 }
 
@@ -401,12 +401,12 @@ func TestNoProxmoxHost(t *testing.T) {
 		_, err := cmd.Stdout.Write([]byte("\n@@ version\n\n@@ end\n"))
 		return err
 	}))
-	require.ErrorContains(t, err, "it is no Proxmox VE host")
+	require.ErrorContains(t, err, "it is not a Proxmox VE host")
 	_, err = host.Observe(t.Context(), remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
 		_, err := cmd.Stdout.Write([]byte("\n@@ version\npve-manager/9.0.3/x\n@@ pci"))
 		return err
 	}))
-	assert.ErrorContains(t, err, "cut short")
+	assert.ErrorContains(t, err, "truncated")
 }
 
 func TestScripts(t *testing.T) {

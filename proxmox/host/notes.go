@@ -8,7 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// Note is something that a person should know, and that no command of ours mends.
+// Note is something that a person should know, and that no command of ours fixes.
 type Note struct {
 	What  string `json:"what"`
 	Do    string `json:"do,omitempty"`
@@ -27,7 +27,7 @@ func (spec Spec) Notes(s State) []Note {
 	functions := spec.functions(s)
 	for _, want := range spec.Cards {
 		if !slices.ContainsFunc(functions, func(d Device) bool { return d.Address.Whole() == want.Whole() }) {
-			note(true, "lspci -nn on the host says where its cards are", "there is no device at %s", want)
+			note(true, "lspci -nn on the host shows where its cards are", "there is no device at %s", want)
 		}
 	}
 	if len(functions) == 0 && len(spec.Cards) == 0 {
@@ -36,11 +36,11 @@ func (spec Spec) Notes(s State) []Note {
 	spec.noteIOMMU(s, note)
 	spec.noteSharing(s, functions, note)
 	if strings.Contains(s.Cmdline, "pcie_acs_override") {
-		note(false, "take it out if the cards have groups of their own without it",
-			"pcie_acs_override is on the command line: IOMMU groups look apart that are not, so a VM with one card may reach the memory of another's")
+		note(false, "remove it if the cards have groups of their own without it",
+			"pcie_acs_override is on the command line: it only makes IOMMU groups look separate, so a VM with one card may reach the memory of another VM")
 	}
 	if len(s.NVIDIACT) > 0 {
-		note(false, "", "containers use NVIDIA cards of the host and lose those that VMs get: %s", strings.Join(s.NVIDIACT, ", "))
+		note(false, "", "containers use NVIDIA cards of the host and lose the cards that VMs get: %s", strings.Join(s.NVIDIACT, ", "))
 	}
 	for _, d := range functions {
 		if d.BootVGA && !spec.Framebuffer {
@@ -59,15 +59,15 @@ func (spec Spec) noteIOMMU(s State, note noter) {
 	asked := !s.Intel || s.kernelAtLeast(6, 8) || running.has("intel_iommu=on")
 	if !s.IOMMU && asked && len(spec.options(s).unwanted(running)) == 0 {
 		what := map[bool]string{true: "Intel VT-d", false: "AMD-Vi, also called IOMMU"}[s.Intel]
-		note(true, "switch on "+what+" in the firmware's setup: the next reboot is the time for it", "the kernel is asked for an IOMMU and finds none: it is off in the firmware")
+		note(true, "switch on "+what+" in the firmware's setup at the next reboot", "the kernel finds no IOMMU: it is off in the firmware")
 	}
-	if off := spec.unlike(s); len(off) > 0 && !spec.pending(s, Boot) {
-		note(true, "proxmox-boot-tool status and efibootmgr -v on the host say from where; the disk that it was installed on has to come first",
-			"the host was started since its command line was changed, and %s: it starts from somewhere else", strings.Join(off, ", "))
+	if off := spec.bootDiffers(s); len(off) > 0 && !spec.pending(s, Boot) {
+		note(true, "proxmox-boot-tool status and efibootmgr -v on the host show from which disk; the disk with the installation must come first",
+			"the host has rebooted since its command line was changed, and %s: it boots from another disk", strings.Join(off, ", "))
 	}
 	if held := spec.Held(s); len(held) > 0 && len(spec.Reboot(s)) == 0 {
-		note(true, "dmesg | grep -e vfio -e "+held[0].Driver+" says who came first; a driver that is built in, or is named in /etc/initramfs-tools/modules, comes before vfio-pci",
-			"the host was started with vfio-pci for the cards, and its own drivers still hold %s", names(held))
+		note(true, "dmesg | grep -e vfio -e "+held[0].Driver+" shows which driver came first; one that is built in, or listed in /etc/initramfs-tools/modules, comes before vfio-pci",
+			"the host has rebooted with vfio-pci for the cards, and its own drivers still hold %s", names(held))
 	}
 }
 
@@ -86,7 +86,7 @@ func (spec Spec) noteSharing(s State, functions []Device, note noter) {
 		}
 		if len(others) > 0 {
 			note(true, "put the card into another slot, or look for ACS in the firmware's setup",
-				"%s shares IOMMU group %d with %s, which would be torn from the host", d.Address, d.IOMMUGroup, names(others))
+				"%s shares IOMMU group %d with %s, which the host would lose", d.Address, d.IOMMUGroup, names(others))
 		}
 	}
 	if len(spec.Held(s)) == 0 && s.file(ourModprobe).Text == "" {
@@ -98,9 +98,9 @@ func (spec Spec) noteSharing(s State, functions []Device, note noter) {
 			kept[d.Address.Whole()] = true
 			console := ""
 			if d.BootVGA {
-				console = " and shows the host's console, which goes dark"
+				console = " and shows the host's console, which would go dark"
 			}
-			note(false, "vfio-pci takes cards by model: use another model for what stays with the host, or name this one, too",
+			note(false, "vfio-pci claims cards by model: use another model for the host, or give this card to a VM too",
 				"%s is of the same model as a card that VMs get%s; the host loses it as well", d.Address, console)
 		}
 	}

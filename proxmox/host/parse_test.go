@@ -96,7 +96,7 @@ func TestDoneByHand(t *testing.T) {
 	s := State{Kernel: "6.14", Loaders: []Loader{GRUB}, Cmdline: "quiet amd_iommu=off",
 		Files: []File{{Path: "/etc/default/grub", Text: "GRUB_CMDLINE_LINUX_DEFAULT+=\" quiet\"\n"}}}
 	_, err := Spec{GPUs: true}.boot(s)
-	require.ErrorContains(t, err, "or do it yourself: add iommu=pt, take out amd_iommu=off; then run update-grub, reboot, and run this again")
+	require.ErrorContains(t, err, "or change it yourself: add iommu=pt, take out amd_iommu=off; then run update-grub, reboot, and run this again")
 	s.Cmdline = "quiet iommu=pt"
 	c, err := Spec{GPUs: true}.boot(s)
 	require.NoError(t, err)
@@ -106,10 +106,10 @@ func TestDoneByHand(t *testing.T) {
 func TestAQuoteThatIsNeverClosed(t *testing.T) {
 	s := State{Kernel: "6.14", ESPs: true, Loaders: []Loader{SystemdBoot}, Files: []File{{Path: "/etc/kernel/cmdline", Text: "root=ZFS=rpool dyndbg=\"file x\n"}}}
 	_, err := Spec{GPUs: true}.boot(s)
-	require.ErrorContains(t, err, "/etc/kernel/cmdline: the command line has a quote that is never closed")
+	require.ErrorContains(t, err, "/etc/kernel/cmdline: the command line has an unclosed quote")
 	s = State{Kernel: "6.14", Loaders: []Loader{GRUB}, Files: []File{{Path: "/etc/default/grub", Text: "GRUB_CMDLINE_LINUX_DEFAULT='dyndbg=\"file x'\n"}}}
 	_, err = Spec{GPUs: true}.boot(s)
-	require.ErrorContains(t, err, "/etc/default/grub: the command line has a quote that is never closed")
+	require.ErrorContains(t, err, "/etc/default/grub: the command line has an unclosed quote")
 }
 
 // TestKernelDefaults: which kernels need to be asked.

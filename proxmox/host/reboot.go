@@ -9,18 +9,19 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/remote"
 )
 
 // Reboot says what waits for the host to be started again; nothing is the empty
-// list. What a reboot would not mend is in [Spec.Notes].
+// list. What a reboot would not fix is in [Spec.Notes].
 func (spec Spec) Reboot(s State) []string {
 	if !spec.GPUs {
 		return nil
 	}
 	var out []string
 	if spec.pending(s, Boot) {
-		out = spec.unlike(s)
+		out = spec.bootDiffers(s)
 	}
 	if held := spec.Held(s); len(held) > 0 && (len(out) > 0 || spec.pending(s, Initramfs)) {
 		out = append(out, "the host's own drivers hold "+names(held))
@@ -28,8 +29,8 @@ func (spec Spec) Reboot(s State) []string {
 	return out
 }
 
-// unlike says how the kernel runs in another way than it should.
-func (spec Spec) unlike(s State) []string {
+// bootDiffers says how the kernel runs in another way than it should.
+func (spec Spec) bootDiffers(s State) []string {
 	var out []string
 	o, running := spec.options(s), parseCmdline(s.Cmdline)
 	if missing := o.missing(running); len(missing) > 0 {
@@ -66,20 +67,17 @@ func Reboot(ctx context.Context, r remote.Runner) error {
 	if errors.As(err, &exit) && exit.Signal == "" && exit.Code > 0 && exit.Code < 128 {
 		return fmt.Errorf("the host does not reboot: %w", err) // else the connection ended as it should
 	}
-	for {
+	err = wait.Until(ctx, wait.Rule{What: "rebooting", Poll: rebootPoll}, func(ctx context.Context) (string, error) {
 		now, err := look(ctx, r, bootID)
-		if err == nil && len(now) > 0 && !slices.Equal(now, before) {
-			return nil
+		if err == nil && (len(now) == 0 || slices.Equal(now, before)) {
+			return "the host has not gone down yet", nil
 		}
-		if err != nil {
-			progress.Say(ctx, "rebooting: %v", err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the host was told to reboot and has not come back: look at its console: %w", errors.Join(ctx.Err(), err))
-		case <-time.After(rebootPoll):
-		}
+		return "", err
+	})
+	if err != nil {
+		return fmt.Errorf("the host was told to reboot and has not come back: look at its console: %w", err)
 	}
+	return nil
 }
 
 // Between looks, and for one: a host that is down answers with nothing at all.

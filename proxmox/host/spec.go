@@ -71,7 +71,8 @@ func (spec Spec) Diff(s State) drift.Diff {
 	return d
 }
 
-// header is what the files that we make begin with.
+// header begins the files that homelab writes. Do not reword it: a host whose file has the
+// old header would count as changed.
 func (spec Spec) header(undo string) string {
 	return fmt.Sprintf("# Made by homelab (go tool mage host:prep) for %s.\n# To take it back: %s.\n", spec.Owner, undo)
 }
@@ -91,7 +92,7 @@ func (spec Spec) onlyGPUs(s State) error {
 		at := slices.DeleteFunc(slices.Clone(s.Devices), func(d Device) bool { return d.Address.Whole() != card.Whole() })
 		if len(at) > 0 && !slices.ContainsFunc(at, func(d Device) bool { return d.IsGPU() }) {
 			return fmt.Errorf("the file wants to pass %s through as a GPU, and it is %s (%s), which the host would lose: "+
-				"lspci -D -nn -d 10de: on the host says where its NVIDIA cards are now; mend gpus.pci", card, cmp.Or(at[0].Name, "something else"), at[0].ID())
+				"lspci -D -nn -d 10de: on the host shows where its NVIDIA cards are now; correct gpus.pci", card, cmp.Or(at[0].Name, "something else"), at[0].ID())
 		}
 	}
 	return nil

@@ -63,7 +63,7 @@ type File struct {
 }
 
 // Observe looks at the host behind r, which must be root there, in one round trip.
-// A machine that is no Proxmox VE host is an error.
+// A machine that is not a Proxmox VE host is an error.
 func Observe(ctx context.Context, r remote.Runner) (State, error) {
 	out, err := remote.Output(ctx, r, "sh", "-c", observeScript, "observe.sh")
 	if err != nil {
@@ -101,11 +101,11 @@ func parseState(out []byte) (State, error) {
 		text[part.name] = strings.TrimSpace(part.text)
 	}
 	if _, whole := text["end"]; !whole {
-		return s, fmt.Errorf("the answer was cut short after %d bytes", len(out))
+		return s, fmt.Errorf("the output was truncated after %d bytes", len(out))
 	}
 	rest, ok := strings.CutPrefix(text["version"], "pve-manager/")
 	if !ok {
-		return s, errors.New("it is no Proxmox VE host, or the login is not root's: pveversion says nothing")
+		return s, errors.New("it is not a Proxmox VE host, or the login is not root's: pveversion prints nothing")
 	}
 	s.Version, _, _ = strings.Cut(rest, "/")
 	s.Host, _, _ = strings.Cut(text["hostname"], ".")

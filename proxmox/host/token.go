@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// TokenCommands are what [MakeToken] runs, for a plan: the last one's answer holds
+// TokenCommands are what [Access.MakeToken] runs, for a plan: the last one's answer holds
 // the secret.
 func (a Access) TokenCommands(s AccessState) [][]string {
 	add := []string{"pveum", "user", "token", "add", a.user(), a.token(), "--privsep", "1", "--comment", "homelab: " + a.Owner, "--output-format", "json"}
@@ -37,7 +37,7 @@ func (a Access) MakeToken(ctx context.Context, r remote.Runner, s AccessState) (
 	}
 	if err := json.Unmarshal(out.Bytes(), &made); err != nil {
 		// The text may hold the secret, and the error some of the text.
-		return secret.Value{}, errors.New("the token was made, and pveum's answer is not the JSON it should be, so its secret is lost: run it again with -force")
+		return secret.Value{}, errors.New("the token was created, but pveum's answer is not valid JSON, so its secret is lost: run it again with -force")
 	}
 	if made.Value == "" {
 		return secret.Value{}, fmt.Errorf("the token %s was made without a secret: run it again with -force", a.TokenID)

@@ -43,8 +43,8 @@ func (spec Spec) modules(s State) *Change {
 		}
 		if text := strings.Join(kept, "\n"); text != f.Text && f.Path != ourModules {
 			c.Files = append(c.Files, FileChange{Path: f.Path, Before: f.Text, After: text, Mode: f.Mode})
-			c.Why = append(c.Why, virqfd+" is part of vfio since Linux 6.2; asked for by name it is an error at every boot, and some hosts hang there.")
-			undo = "copy " + f.Path + BackupSuffix + " back, " + undo
+			c.Why = append(c.Why, virqfd+" is part of vfio since Linux 6.2; loading it by name is an error at every boot, and some hosts hang.")
+			undo = "copy " + f.Path + backupSuffix + " back, " + undo
 		}
 	}
 	missing := slices.DeleteFunc(vfioModules(), func(m string) bool { return have[m] })
@@ -52,7 +52,7 @@ func (spec Spec) modules(s State) *Change {
 		text := spec.header("remove this file, reboot") + strings.Join(vfioModules(), "\n") + "\n"
 		ours := s.file(ourModules)
 		c.Files = append(c.Files, FileChange{Path: ourModules, Before: ours.Text, After: text, New: !s.has(ourModules), Ours: true})
-		c.Why = append(c.Why, "vfio is the part of Linux that hands devices to VMs.")
+		c.Why = append(c.Why, "vfio is the part of Linux that passes devices to VMs.")
 		undo = "remove " + ourModules + ", " + undo
 	}
 	if len(c.Files) == 0 {
@@ -78,8 +78,8 @@ func (spec Spec) cards(s State) *Change {
 		ids = nil
 		if changed != f.Text {
 			c.Files = append(c.Files, FileChange{Path: f.Path, Before: f.Text, After: changed, Mode: f.Mode})
-			c.Why = append(c.Why, f.Path+" gives cards to vfio-pci already; the kernel obeys one such line, so ours are added there.")
-			undo = "copy " + f.Path + BackupSuffix + " back, " + undo
+			c.Why = append(c.Why, f.Path+" gives cards to vfio-pci already; the kernel uses only one such line, so ours are added there.")
+			undo = "copy " + f.Path + backupSuffix + " back, " + undo
 		}
 	}
 	if text := spec.modprobe(s, ids); text != ours.Text {
@@ -88,7 +88,7 @@ func (spec Spec) cards(s State) *Change {
 	if len(c.Files) == 0 {
 		return nil
 	}
-	why := "vfio-pci is loaded before the drivers that would take the cards, and holds them, audio and all, until a VM wants them. The drivers stay usable for other cards."
+	why := "vfio-pci loads before the drivers that would claim the cards, and holds them, with their audio functions, until a VM needs them. The drivers stay usable for other cards."
 	if len(held) > 0 {
 		why = "The host's own drivers hold " + names(held) + ". " + why
 	}
@@ -193,7 +193,7 @@ func listed(have []string, id string) bool {
 // initramfs makes what the kernel looks at first know of it all.
 func (spec Spec) initramfs(s State, changes ...*Change) *Change {
 	c := &Change{ID: Initramfs, What: "initramfs of all kernels", Commands: [][]string{{"update-initramfs", "-u", "-k", "all"}},
-		Why: []string{"Modules are loaded from the initramfs first, which has its own copy of these files."}}
+		Why: []string{"Modules are loaded from the initramfs first, which has a copy of these files."}}
 	files := s.under("/etc/modules", "/etc/modules-load.d/", "/etc/modprobe.d/")
 	changed := false
 	for _, other := range changes {

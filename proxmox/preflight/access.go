@@ -16,7 +16,7 @@ import (
 func checkGrants(w *Want, s *seen) []Finding {
 	var out []Finding
 	if s.permissions.err != nil {
-		out = append(out, blind("", s.permissions.err))
+		out = append(out, notSeen("", s.permissions.err))
 	} else {
 		lacks, unclear := s.lacking(w)
 		out = append(out, unclear...)
@@ -27,7 +27,7 @@ func checkGrants(w *Want, s *seen) []Finding {
 	out = append(out, checkTags(w, s)...)
 	for _, vm := range w.VMs {
 		if keys := rootKeys(vm, s.vms[vm.Name].is); len(keys) > 0 && !w.Ticket {
-			out = append(out, wrong(vm.Name, "leave that out, or write proxmox.user: root@pam and proxmox.password", "%s wants %s, which Proxmox lets only root@pam itself set, no token, not even root's", vm.Name, strings.Join(keys, ", ")))
+			out = append(out, wrong(vm.Name, "leave that out, or write proxmox.user: root@pam and proxmox.password", "%s uses %s, which Proxmox lets only root@pam itself set, not a token, not even root's", vm.Name, strings.Join(keys, ", ")))
 		}
 		for _, card := range rawDevices(s.vms[vm.Name].is) {
 			out = append(out, wrong(vm.Name, fmt.Sprintf("take it out as root, and it gets a resource mapping: `qm set %d --delete %s`", s.vms[vm.Name].is.VMID, card.Slot),
@@ -45,7 +45,7 @@ func checkTags(w *Want, s *seen) []Finding {
 		return nil
 	}
 	if s.tags.err != nil {
-		return []Finding{blind("", s.tags.err)}
+		return []Finding{notSeen("", s.tags.err)}
 	}
 	var worn []string
 	for _, r := range s.residents.is {
@@ -85,7 +85,7 @@ func orUnknown(allow string) string {
 // localZone is where the bridges of hosts are in Proxmox's tree of access control.
 const localZone = "/sdn/zones/localnetwork/"
 
-// lacking are the grants that the token has not. A bridge that turns out to be a VNet
+// lacking are the grants that the token does not have. A bridge that turns out to be a VNet
 // is in another zone, of which Proxmox does not say here which: SDN.Use on any that may
 // be it will do (pve-network, PVE/Network/SDN.pm, get_local_vnets).
 func (s *seen) lacking(w *Want) (lacks []proxmox.Grant, unclear []Finding) {
@@ -95,7 +95,7 @@ func (s *seen) lacking(w *Want) (lacks []proxmox.Grant, unclear []Finding) {
 		case !bridge || !s.vnet(name):
 			lacks = append(lacks, g)
 		case !s.usesZoneOf(name):
-			unclear = append(unclear, blind(name, fmt.Errorf("whether the token may use the VNet %s cannot be seen: it wants SDN.Use on /sdn/zones/ZONE/%s", name, name)))
+			unclear = append(unclear, notSeen(name, fmt.Errorf("whether the token may use the VNet %s cannot be seen: it wants SDN.Use on /sdn/zones/ZONE/%s", name, name)))
 		}
 	}
 	return lacks, unclear
@@ -149,7 +149,7 @@ func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
 }
 
 // grantCure makes the role of a path whole, whatever is there: what is granted on a
-// path is in the place of what is inherited from above, and not beside it.
+// path is instead of what is inherited from above, and not beside it.
 func grantCure(w *Want, r proxmox.Role, token string, inherits bool) string {
 	careful := ""
 	if user, _, _ := strings.Cut(token, "!"); user != "root@pam" && inherits {
@@ -160,7 +160,7 @@ func grantCure(w *Want, r proxmox.Role, token string, inherits bool) string {
 }
 
 // hasMore reports whether the token has more on a path than any of the grants: an entry
-// of its own there, in the place of what it inherits, would take that from it.
+// of its own there, instead of what it inherits, would take that from it.
 func (s *seen) hasMore(w *Want, path string) bool {
 	var need []string
 	for _, g := range slices.Concat(w.Grants, w.Looks) {
@@ -185,14 +185,14 @@ func checkToken(_ *Want, s *seen) []Finding {
 	var out []Finding
 	user, name, _ := strings.Cut(s.token, "!")
 	if user == "root@pam" {
-		out = append(out, odd(s.token, "make a user of its own with the least role: `go tool mage host:role`", "the token is root's: it may do nearly everything to the host, and still not what only root@pam itself may"))
+		out = append(out, odd(s.token, "make a user of its own with the least role: `go tool mage host:role`", "the token is root's: it may do nearly everything to the host, but not what Proxmox reserves for root@pam itself"))
 	}
 	switch {
 	case s.info.err != nil:
-		out = append(out, blind(s.token, fmt.Errorf("when the token ends cannot be seen by itself; on the host: pveum user token list %s", user)))
+		out = append(out, notSeen(s.token, fmt.Errorf("the token cannot see its own expiry; on the host: pveum user token list %s", user)))
 	case s.info.is.Expires.IsZero():
 	case s.info.is.Expires.Sub(s.now) < soon:
-		out = append(out, odd(s.token, fmt.Sprintf("let it live on: `pveum user token modify %s %s --expire 0`", user, name), "the token ends on %s", s.info.is.Expires.UTC().Format("2 January 2006, 15:04 MST")))
+		out = append(out, odd(s.token, fmt.Sprintf("let it never expire: `pveum user token modify %s %s --expire 0`", user, name), "the token expires on %s", s.info.is.Expires.UTC().Format("2 January 2006, 15:04 MST")))
 	}
 	return out
 }
@@ -202,7 +202,7 @@ func checkToken(_ *Want, s *seen) []Finding {
 // from being made.
 func checkNames(_ *Want, s *seen) []Finding {
 	if s.namesakes.err != nil {
-		return []Finding{blind("", s.namesakes.err)}
+		return []Finding{notSeen("", s.namesakes.err)}
 	}
 	var out []Finding
 	for _, c := range s.namesakes.is {
@@ -231,7 +231,7 @@ func unindent(text string) string {
 // (pve-manager, PVE/API2/Cluster.pm, nextid: "VM 100 already exists").
 func checkVMIDs(w *Want, s *seen) []Finding {
 	if s.residents.err != nil {
-		return []Finding{blind("", s.residents.err)}
+		return []Finding{notSeen("", s.residents.err)}
 	}
 	var out []Finding
 	for _, vm := range w.VMs {
@@ -240,16 +240,16 @@ func checkVMIDs(w *Want, s *seen) []Finding {
 		}
 		ours := s.ours(w, vm.Name)
 		i := slices.IndexFunc(s.residents.is, func(r proxmox.Resident) bool { return r.VMID == vm.VMID })
-		cure := fmt.Sprintf("write another vmid for %s, or none", vm.Name)
+		cure := fmt.Sprintf("change or delete the vmid of %s", vm.Name)
 		switch {
 		case ours != nil && ours.VMID == vm.VMID:
 		case i >= 0:
 			r := s.residents.is[i]
-			out = append(out, wrong(vm.Name, cure, "%s is to be VM %d, and that is %s on %s", vm.Name, vm.VMID, r.Name, r.Host))
+			out = append(out, wrong(vm.Name, cure, "%s has vmid %d in the file, and that VM is %s on %s", vm.Name, vm.VMID, r.Name, r.Host))
 		case s.taken[vm.VMID].is:
-			out = append(out, wrong(vm.Name, cure, "%s is to be VM %d, which is somebody's whom the token may not see", vm.Name, vm.VMID))
+			out = append(out, wrong(vm.Name, cure, "%s has vmid %d in the file, and that VM exists, invisible to the token", vm.Name, vm.VMID))
 		case s.taken[vm.VMID].err != nil:
-			out = append(out, blind(vm.Name, s.taken[vm.VMID].err))
+			out = append(out, notSeen(vm.Name, s.taken[vm.VMID].err))
 		}
 	}
 	return out
@@ -260,7 +260,7 @@ func checkVMIDs(w *Want, s *seen) []Finding {
 // and its VMID and disks stay taken.
 func checkStubs(w *Want, s *seen) []Finding {
 	if s.residents.err != nil {
-		return []Finding{blind("", s.residents.err)}
+		return []Finding{notSeen("", s.residents.err)}
 	}
 	var out []Finding
 	for _, r := range s.residents.is {
@@ -268,8 +268,8 @@ func checkStubs(w *Want, s *seen) []Finding {
 		if r.Locked != "create" || r.Container || !nameless || len(r.Tags) > 0 || s.on[r.Host] == nil {
 			continue
 		}
-		out = append(out, odd(fmt.Sprintf("VM %d", r.VMID), fmt.Sprintf("if nobody is making or restoring it now, as root on %s: `qm unlock %d && qm destroy %d`", r.Host, r.VMID, r.VMID),
-			"VM %d on %s is the stub of a create that died: it has no name, and the lock of one that is being made", r.VMID, r.Host))
+		out = append(out, odd(fmt.Sprintf("VM %d", r.VMID), fmt.Sprintf("if it is not being created or restored now, as root on %s: `qm unlock %d && qm destroy %d`", r.Host, r.VMID, r.VMID),
+			"VM %d on %s is the stub of an interrupted create: it has no name, and still the lock of its creation", r.VMID, r.Host))
 	}
 	return out
 }

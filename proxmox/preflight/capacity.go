@@ -53,15 +53,15 @@ func checkPromises(w *Want, s *seen) []Finding {
 func checkMemory(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		if s.residents.err != nil {
-			return []Finding{blind(h.Name, s.residents.err)}
+			return []Finding{notSeen(h.Name, s.residents.err)}
 		}
 		l := s.load(w, h.Name)
 		const cure = "give machines less memory, put some on another host, or shut others down; passed-through GPUs pin all of a VM's memory"
 		switch {
 		case l.total == 0:
-			return []Finding{blind(h.Name, seen.whyNoFigures(h.Name))}
+			return []Finding{notSeen(h.Name, seen.whyNoFigures(h.Name))}
 		case l.ours > l.total:
-			return []Finding{wrong(h.Name, cure, "machines on %s are to have %s of memory and it has %s", h.Name, l.ours.About(), l.total.About())}
+			return []Finding{wrong(h.Name, cure, "machines on %s need %s of memory and it has %s", h.Name, l.ours.About(), l.total.About())}
 		case l.ours+l.others <= l.total:
 			return nil
 		}
@@ -69,7 +69,7 @@ func checkMemory(w *Want, s *seen) []Finding {
 		if need, _ := s.starting(w, h.Name); need > 0 && (seen.status.err != nil || need > seen.status.is.Available) {
 			say = wrong
 		}
-		return []Finding{say(h.Name, cure, "machines on %s are to have %s of memory, others that run there have %s (%s), and it has %s",
+		return []Finding{say(h.Name, cure, "machines on %s need %s of memory, others that run there have %s (%s), and it has %s",
 			h.Name, l.ours.About(), l.others.About(), several(l.who), l.total.About())}
 	})
 }
@@ -136,9 +136,9 @@ func checkDisks(w *Want, s *seen) []Finding {
 		thick := st.Type == "lvm" // pve-storage, LVMPlugin.pm: a volume takes all of its size at once
 		switch {
 		case p.unlisted != nil:
-			out = append(out, blind(st.Name, p.unlisted))
+			out = append(out, notSeen(st.Name, p.unlisted))
 		case thick && p.more > st.Free:
-			out = append(out, wrong(st.Name, "write smaller disks or another storage; lvmthin takes what is written only", "new disks on storage %q of %s take %s at once, and %s are free", st.Name, p.where, p.more.About(), st.Free.About()))
+			out = append(out, wrong(st.Name, "write smaller disks or another storage; lvmthin takes only what is written", "new disks on storage %q of %s take %s at once, and %s is free", st.Name, p.where, p.more.About(), st.Free.About()))
 		case !thick && p.disks+p.more > st.Total:
 			out = append(out, odd(st.Name, "thin disks allow that until they are full, and then all VMs on it stop: watch it, or write smaller ones", "disks on storage %q of %s may grow to %s%s and it has %s, %s free",
 				st.Name, p.where, (p.disks+p.more).About(), p.fresh(), st.Total.About(), st.Free.About()))
@@ -185,21 +185,21 @@ func checkStart(w *Want, s *seen) []Finding {
 		case need == 0 || s.residents.err == nil && l.total > 0 && l.ours+l.others > l.total: // PX21 says so
 			return nil
 		case seen.status.err != nil:
-			return []Finding{blind(h.Name, seen.status.err)}
+			return []Finding{notSeen(h.Name, seen.status.err)}
 		case need <= seen.status.is.Available:
 			return nil
 		}
 		limit := proxmox.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.RootOnly["hugepages"] != "")
-		return []Finding{odd(h.Name, zfsCure(seen), "starting %s pins %s of memory, and %s of %s are free on %s now; Proxmox gives %s %s to start",
+		return []Finding{odd(h.Name, zfsCure(seen), "starting %s pins %s of memory, and %s of %s is free on %s now; Proxmox gives %s %s to start",
 			several(names), need.About(), seen.status.is.Available.About(), l.total.About(), h.Name, longest.Name, limit)}
 	})
 }
 
 // zfsCure knows who mostly has the memory that nobody has.
 func zfsCure(h *hostSeen) string {
-	cure := "shut down what can be spared"
+	cure := "shut down machines that are not needed"
 	if slices.ContainsFunc(h.storages.is, func(s proxmox.Storage) bool { return strings.HasPrefix(s.Type, "zfs") }) {
-		cure += "; ZFS's cache gives way slowly, so limit it (here to 8 GiB): `echo $((8<<30)) > /sys/module/zfs/parameters/zfs_arc_max`"
+		cure += "; ZFS's cache shrinks slowly, so limit it (here to 8 GiB): `echo $((8<<30)) > /sys/module/zfs/parameters/zfs_arc_max`"
 	}
 	return cure
 }

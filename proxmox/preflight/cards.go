@@ -45,7 +45,7 @@ func named(vms []VM, mappings []proxmox.MappingState, host string) map[proxmox.P
 func checkIOMMU(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.cards.err != nil {
-			return []Finding{blind(h.Name, seen.cards.err)}
+			return []Finding{notSeen(h.Name, seen.cards.err)}
 		}
 		return passable(w, h, seen)
 	})
@@ -56,7 +56,7 @@ func checkIOMMU(w *Want, s *seen) []Finding {
 func passable(w *Want, h Host, seen *hostSeen) []Finding {
 	cards := seen.cards.is
 	if len(cards) > 0 && !slices.ContainsFunc(cards, func(g proxmox.GPU) bool { return g.IOMMUGroup >= 0 }) {
-		return []Finding{wrong(h.Name, "switch VT-d or AMD-Vi on in the firmware; then go tool mage host:prep does the rest, or docs/real-host.md tells it",
+		return []Finding{wrong(h.Name, "switch VT-d or AMD-Vi on in the firmware; go tool mage host:prep does the rest (docs/real-host.md)",
 			"the IOMMU of %s is off: no card has a group (%s)", h.Name, addresses(cards))}
 	}
 	asked := named(w.gpus(h.Name), seen.mappings.is, h.Name)
@@ -67,7 +67,7 @@ func passable(w *Want, h Host, seen *hostSeen) []Finding {
 			continue
 		}
 		evidence, cure, _ := strings.Cut(problem, ": ")
-		out = append(out, wrong(g.Address.Whole().String(), cure, "%s (%s) on %s, which %s wants, %s", g.Address, g.Model, h.Name, who, evidence))
+		out = append(out, wrong(g.Address.Whole().String(), cure, "%s (%s) on %s, which %s requests, %s", g.Address, g.Model, h.Name, who, evidence))
 	}
 	return out
 }
@@ -86,7 +86,7 @@ func addresses(cards []proxmox.GPU) string {
 func checkMappings(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.mappings.err != nil {
-			return []Finding{blind(h.Name, seen.mappings.err)}
+			return []Finding{notSeen(h.Name, seen.mappings.err)}
 		}
 		var out []Finding
 		for _, vm := range w.gpus(h.Name) {
@@ -98,7 +98,7 @@ func checkMappings(w *Want, s *seen) []Finding {
 			if w.Mappings == nil || !w.Mappings(m.ID, m.Description) || len(m.Problems) == 0 || !devicesOn(m, h.Name) {
 				continue
 			}
-			out = append(out, odd(m.ID, "cluster:up makes it anew from what the host reports", "mapping %s does not fit the hardware of %s: %s", m.ID, h.Name, strings.Join(m.Problems, "; ")))
+			out = append(out, odd(m.ID, "cluster:up recreates it from what the host reports", "mapping %s does not fit the hardware of %s: %s", m.ID, h.Name, strings.Join(m.Problems, "; ")))
 		}
 		return out
 	})
@@ -116,10 +116,10 @@ func namedMapping(host string, vm VM, id string, all []proxmox.MappingState) []F
 	i := slices.Index(names, id)
 	switch {
 	case i < 0:
-		return []Finding{wrong(id, "write one that is there, or leave gpus.mapping out and one is made", "there is no resource mapping %s, which %s names, or the token may not see it (Mapping.Use on /mapping/pci/%s); there is %s",
+		return []Finding{wrong(id, "name an existing one, or leave gpus.mapping out and cluster:up makes one", "there is no resource mapping %s, which %s names, or the token may not see it (Mapping.Use on /mapping/pci/%s); there is %s",
 			id, vm.Name, id, cmp.Or(strings.Join(names, ", "), "none"))}
 	case len(all[i].Problems) > 0:
-		return []Finding{wrong(id, "make it anew from what the host reports: Datacenter, Resource Mappings; or leave gpus.mapping out and one is made",
+		return []Finding{wrong(id, "recreate it from what the host reports: Datacenter, Resource Mappings; or leave gpus.mapping out and cluster:up makes one",
 			"mapping %s, which %s names, does not fit the hardware of %s: %s", id, vm.Name, host, strings.Join(all[i].Problems, "; "))}
 	}
 	return nil
@@ -130,7 +130,7 @@ func namedMapping(host string, vm VM, id string, all []proxmox.MappingState) []F
 // '0000:41:00.0' already in use by VMID '104'" (qemu-server, PVE/QemuServer/PCI.pm, reserve_pci_usage).
 func checkCards(w *Want, s *seen) []Finding {
 	if s.ledger.err != nil {
-		return []Finding{blind("", s.ledger.err)}
+		return []Finding{notSeen("", s.ledger.err)}
 	}
 	if s.ledger.is == nil {
 		return each(w, s, func(Host, *hostSeen) []Finding { return nil })
@@ -153,7 +153,7 @@ func checkCards(w *Want, s *seen) []Finding {
 		if c.Alive() && !copied(w, s.ledger.is, theirs) {
 			say = wrong
 		}
-		out = append(out, say(c.Devices[0].Whole().String(), "take the card from one of them: `qm set VMID --delete hostpciN`", "%s", c))
+		out = append(out, say(c.Devices[0].Whole().String(), "remove the card from one of them: `qm set VMID --delete hostpciN`", "%s", c))
 	}
 	return out
 }
@@ -171,7 +171,7 @@ func copied(w *Want, ledger *proxmox.Ledger, claims []proxmox.Claim) bool {
 // placed is what the caller's own rules say of a host's cards.
 func placed(h Host, seen *hostSeen) []Finding {
 	if seen.placed.err != nil {
-		return []Finding{blind(h.Name, seen.placed.err)}
+		return []Finding{notSeen(h.Name, seen.placed.err)}
 	}
 	var out []Finding
 	for _, err := range seen.placed.is {
@@ -236,7 +236,7 @@ func others(c proxmox.Card, ours map[int]bool) string {
 	return ""
 }
 
-const otherCards = "ask for fewer or for others (go tool mage gpu:list shows all), or take cards from who has them: `qm set VMID --delete hostpciN`"
+const otherCards = "ask for fewer or for others (go tool mage gpu:list shows all), or remove cards from the VMs that have them: `qm set VMID --delete hostpciN`"
 
 func tooFew(host string, vm VM, got int, why []string) Finding {
 	asked := fmt.Sprintf("%d GPUs", vm.GPUs.Count)
@@ -249,7 +249,7 @@ func tooFew(host string, vm VM, got int, why []string) Finding {
 	if len(why) == 0 {
 		why = []string{fmt.Sprintf("it has %d in all", got)}
 		if got == 0 {
-			why = []string{"none is there, or the token may not see them (Sys.Audit on /)"}
+			why = []string{"it has none, or the token may not see them (Sys.Audit on /)"}
 		}
 	}
 	return wrong(vm.Name, otherCards,
@@ -267,17 +267,17 @@ func checkMachines(w *Want, s *seen) []Finding {
 			continue
 		}
 		if cpu := cmp.Or(vm.CPUType, "host"); cpu != "host" {
-			out = append(out, odd(vm.Name, "write cpu: host", "%s has GPUs and is to have the CPU type %s: a CPU that is not the host's has less address space, in which the cards' memory may find no room", vm.Name, cpu))
+			out = append(out, odd(vm.Name, "write cpu: host", "%s has GPUs and the CPU type %s in the file: a CPU type other than the host's has less address space, and the cards' memory may not fit", vm.Name, cpu))
 		}
 		there := s.vms[vm.Name]
 		switch {
 		case there.err != nil:
-			out = append(out, blind(vm.Name, there.err))
+			out = append(out, notSeen(vm.Name, there.err))
 		case there.is == nil:
 		case !strings.Contains(there.is.Machine, "q35"):
-			out = append(out, wrong(vm.Name, fmt.Sprintf("while it is off: `qm set %d --machine q35`", there.is.VMID), "%s has the machine type %s, and GPUs on PCIe want q35: Proxmox does not start it", there.is, cmp.Or(there.is.Machine, "i440fx")))
+			out = append(out, wrong(vm.Name, fmt.Sprintf("while it is off: `qm set %d --machine q35`", there.is.VMID), "%s has the machine type %s, and GPUs on PCIe need q35: Proxmox does not start it", there.is, cmp.Or(there.is.Machine, "i440fx")))
 		case there.is.BIOS != "ovmf":
-			out = append(out, odd(vm.Name, "take the node out of the file, run cluster:up, put it back and run it again: what it boots from depends on its firmware", "%s has the firmware SeaBIOS, and GPUs want OVMF: their memory may find no room below 4 GiB", there.is))
+			out = append(out, odd(vm.Name, "remove the node from the file, run cluster:up, add it again and run cluster:up again: its boot disk depends on the firmware", "%s has the firmware SeaBIOS, and GPUs need OVMF: their memory may not fit below 4 GiB", there.is))
 		}
 	}
 	return out
@@ -289,7 +289,7 @@ func checkMachines(w *Want, s *seen) []Finding {
 func checkDriver(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.cards.err != nil {
-			return []Finding{blind(h.Name, seen.cards.err)}
+			return []Finding{notSeen(h.Name, seen.cards.err)}
 		}
 		ids, unknown := candidates(w, s.ledger.is, s.marked.is, seen, h.Name)
 		if len(ids) == 0 {
@@ -306,10 +306,10 @@ func checkDriver(w *Want, s *seen) []Finding {
 			}
 			out = append(out, wrong(h.Name, no.Do, "%s of %s: %s", what, h.Name, no.Why))
 		case err != nil:
-			out = append(out, blind(h.Name, err))
+			out = append(out, notSeen(h.Name, err))
 		}
 		for _, g := range unknown {
-			out = append(out, odd(g.Address.Whole().String(), "if it is newer than "+nvidia.LifecycleDate+", pin a branch that knows it: nvidia.driver.branch", "%s (%s, %s) on %s is not in our table of cards, so whether the driver knows it is not known", g.Address, g.ID(), g.Name, h.Name))
+			out = append(out, odd(g.Address.Whole().String(), "if it is newer than "+nvidia.LifecycleDate+", pin a branch that knows it: nvidia.driver.branch", "%s (%s, %s) on %s is not in our table of cards, so the driver may not support it", g.Address, g.ID(), g.Name, h.Name))
 		}
 		return out
 	})
@@ -355,7 +355,7 @@ func checkPrebuilt(w *Want, _ *seen) []Finding {
 	if w.Release == "" || w.Release == prebuiltFor {
 		return nil
 	}
-	return []Finding{odd(w.Release, "write image: ubuntu-24.04, or have it built on the nodes: nvidia.driver.mode: dkms", "whether %s has signed modules of the driver for each of its kernels is not known here; %s has", w.Release, prebuiltFor)}
+	return []Finding{odd(w.Release, "write image: ubuntu-24.04, or have it built on the nodes: nvidia.driver.mode: dkms", "%s may lack signed modules of the driver for some of its kernels; %s has them", w.Release, prebuiltFor)}
 }
 
 func containsFold(s, part string) bool {

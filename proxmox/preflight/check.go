@@ -13,7 +13,7 @@ type Options struct {
 	// SSH returns a shell of root on a host; nil: what only that can tell is skipped.
 	SSH func(ctx context.Context, host string) (remote.Runner, error)
 	// Exact asks for the permissions on every path of the grants, one request each, where
-	// one request for all does not tell of entries that take everything away (NoAccess).
+	// one request for all does not tell of entries that remove everything (NoAccess).
 	// A path below another of the grants, which it would inherit, is always asked for.
 	Exact bool
 	// Brief looks only at what matters while nothing is to be made: names and storages.
@@ -28,36 +28,36 @@ type check struct {
 	find      func(*Want, *seen) []Finding
 }
 
-// checks lists all of them, in the order in which a person would mend them.
+// checks lists all of them, in the order in which a person would fix them.
 func checks() []check {
 	gpus := (*Want).wantsGPUs
 	driver := func(w *Want) bool { return w.Driver != nil && w.wantsGPUs() }
 	granted := func(w *Want) bool { return len(w.Grants) > 0 }
 	addressed := func(w *Want) bool { return len(w.Addresses) > 0 }
 	return []check{
-		{id: "host", title: "every host is there, online and in the majority", find: checkHosts},
-		{id: "PX20", title: "the version of Proxmox VE is one that we know", find: checkVersion},
-		{id: "PX1", title: "the token may do what is needed", asked: granted, find: checkGrants},
-		{id: "token", title: "the token lives on, and is not root's", find: checkToken},
+		{id: "host", title: "every host exists, is online and in the majority", find: checkHosts},
+		{id: "PX20", title: "the version of Proxmox VE is supported", find: checkVersion},
+		{id: "PX1", title: "the token has the privileges it needs", asked: granted, find: checkGrants},
+		{id: "token", title: "the token does not expire soon, and is not root's", find: checkToken},
 		{id: "clock", title: "hosts and this machine agree on the time", find: checkClocks},
-		{id: "name", title: "no VM of somebody else has a name of ours", brief: true, find: checkNames},
-		{id: "vmid", title: "VMIDs that are asked for are free", find: checkVMIDs},
-		{id: "stub", title: "no VM is left half-made", find: checkStubs},
-		{id: "storage", title: "storages are there, active, and have room", brief: true, find: checkStorages},
-		{id: "PX14", title: "storages take what is to be on them", brief: true, find: checkContents},
-		{id: "network", title: "bridges are there and carry the VLANs", find: checkNetworks},
+		{id: "name", title: "no other VM has the name of one of ours", brief: true, find: checkNames},
+		{id: "vmid", title: "requested VMIDs are free", find: checkVMIDs},
+		{id: "stub", title: "no VM is left incomplete", find: checkStubs},
+		{id: "storage", title: "storages exist, are active, and have room", brief: true, find: checkStorages},
+		{id: "PX14", title: "storages take the content they are used for", brief: true, find: checkContents},
+		{id: "network", title: "bridges exist and carry the VLANs", find: checkNetworks},
 		{id: "address", title: "no address of ours is a host's", asked: addressed, find: checkAddresses},
 		{id: "cpu", title: "no VM has more cores than its host", find: checkCores},
-		{id: "PX21", title: "memory and disks are not promised beyond what is there", find: checkPromises},
+		{id: "PX21", title: "memory and disks are not overcommitted", find: checkPromises},
 		{id: "PX6", title: "machines with GPUs find their memory free when they start", asked: gpus, find: checkStart},
-		{id: "PX3", title: "the IOMMU is on and cards have groups of their own", asked: gpus, find: checkIOMMU},
+		{id: "PX3", title: "the IOMMU is on and cards have IOMMU groups of their own", asked: gpus, find: checkIOMMU},
 		{id: "PX2", title: "resource mappings fit the hardware", asked: gpus, find: checkMappings},
-		{id: "PX4", title: "no card is promised twice, and there are enough", asked: gpus, find: checkCards},
+		{id: "PX4", title: "no card is assigned twice, and there are enough", asked: gpus, find: checkCards},
 		{id: "PX7", title: "machines with GPUs have q35, OVMF and the host's CPU", asked: gpus, find: checkMachines},
-		{id: "PX9", title: "the host lets go of the cards", asked: gpus, find: checkDrivers},
-		{id: "PX19", title: "the host loads no module that its kernel has not", asked: gpus, find: checkModules},
+		{id: "PX9", title: "the host does not use the cards", asked: gpus, find: checkDrivers},
+		{id: "PX19", title: "the host loads no module that its kernel lacks", asked: gpus, find: checkModules},
 		{id: "N1", title: "there is a driver for the cards", asked: driver, find: checkDriver},
-		{id: "N7", title: "that driver is there for the machines' kernel", asked: driver, find: checkPrebuilt},
+		{id: "N7", title: "that driver has modules for the machines' kernel", asked: driver, find: checkPrebuilt},
 	}
 }
 
@@ -95,7 +95,7 @@ func each(w *Want, s *seen, find func(Host, *hostSeen) []Finding) []Finding {
 	var out []Finding
 	for _, h := range w.Hosts {
 		if seen := s.on[h.Name]; seen.away != nil {
-			out = append(out, blind(h.Name, seen.away))
+			out = append(out, notSeen(h.Name, seen.away))
 		} else {
 			out = append(out, find(h, seen)...)
 		}

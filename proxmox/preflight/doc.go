@@ -18,5 +18,5 @@
 // met; docs/host-check.md describes every check by its id. What the package knows of
 // Proxmox was read in its source; each check names the file.
 //
-// It knows nothing of clusters or their files: whoever makes VMs with GPUs may use it.
+// It knows nothing of clusters or their files: anyone who makes VMs with GPUs may use it.
 package preflight

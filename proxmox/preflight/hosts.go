@@ -22,44 +22,41 @@ func checkHosts(w *Want, s *seen) []Finding {
 		switch err := away(s.hosts.is, h.Name); {
 		case err == nil:
 		case slices.Contains(names, h.Name):
-			out = append(out, wrong(h.Name, "switch it on, or look why the others do not see it: `pvecm status`", "host %s is offline", h.Name))
+			out = append(out, wrong(h.Name, "switch it on, or find out why the other hosts do not see it: `pvecm status`", "host %s is offline", h.Name))
 		default:
 			out = append(out, wrong(h.Name, "write the name that the web interface shows, under proxmox.host or of the node", "there is no host %s here; there is %s", h.Name, strings.Join(names, ", ")))
 		}
 	}
 	switch {
 	case s.quorate.err != nil:
-		out = append(out, blind("", s.quorate.err))
+		out = append(out, notSeen("", s.quorate.err))
 	case !s.quorate.is:
-		out = append(out, wrong("", "bring the other hosts back; for what may happen without them see: `pvecm status`", "the Proxmox cluster has no majority of its hosts, so nothing can be changed"))
+		out = append(out, wrong("", "bring the other hosts back; what works without them: `pvecm status`", "the Proxmox cluster has no majority of its hosts, so nothing can be changed"))
 	}
 	return out
 }
 
 // The versions that this library was read and tried against.
-const (
-	oldest = 8 // with 8.4, from which on images can be imported (pve-storage: content type import)
-	newest = 9
-)
+// newest is the major version that this was tried with. The oldest is 8.4, from which on
+// images can be imported (pve-storage: content type import).
+const newest = 9
 
 // checkVersion looks whether the version is known: 9 has VM.GuestAgent.* where 8 had
 // VM.Monitor, so that a role made for one breaks on the other (pve-access-control,
 // PVE/AccessControl.pm), and hosts of different versions want both.
 func checkVersion(w *Want, s *seen) []Finding {
 	v := s.version
-	var minor int
-	_, _ = fmt.Sscanf(strings.TrimPrefix(v.Version, fmt.Sprint(v.Major())), ".%d", &minor)
 	var out []Finding
 	switch {
-	case v.Major() < oldest || v.Major() == oldest && minor < 4:
-		out = append(out, wrong("", "upgrade the host: https://pve.proxmox.com/wiki/Category:Upgrade", "this is Proxmox VE %s; images can be imported by a token from 8.4 on", v.Version))
+	case v.Major() == 0 || v.Before(8, 4):
+		out = append(out, wrong("", "upgrade the host: https://pve.proxmox.com/wiki/Category:Upgrade", "this is Proxmox VE %s; a token can import images from 8.4 on", v.Version))
 	case v.Major() > newest:
-		out = append(out, odd("", "", "this is Proxmox VE %s, which is newer than what this was tried with (9.2)", v.Version))
+		out = append(out, odd("", "", "this is Proxmox VE %s, which is newer than the tested version (9.2)", v.Version))
 	}
 	for _, h := range w.Hosts {
 		status := s.on[h.Name].status
 		if there := (proxmox.Version{Version: status.is.Version}); status.err == nil && there.Major() != 0 && there.Major() != v.Major() {
-			out = append(out, odd(h.Name, "upgrade them all; meanwhile the token's role needs VM.Monitor and VM.GuestAgent.Unrestricted, whichever the version has",
+			out = append(out, odd(h.Name, "upgrade all hosts; until then the token's role needs VM.Monitor or VM.GuestAgent.Unrestricted, depending on the version",
 				"%s has Proxmox VE %s, and the host that answers has %s: their privileges differ", h.Name, there.Version, v.Version))
 		}
 	}
@@ -74,14 +71,14 @@ const skewed = 30 * time.Second
 func checkClocks(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.skew.err != nil {
-			return []Finding{blind(h.Name, seen.skew.err)}
+			return []Finding{notSeen(h.Name, seen.skew.err)}
 		}
 		if skew := seen.skew.is; skew.Abs() > skewed {
 			where := "ahead of"
 			if skew < 0 {
 				where = "behind"
 			}
-			return []Finding{odd(h.Name, "see with timedatectl which of the two is wrong; on the host: `systemctl restart chrony`", "the clock of %s is %s %s this machine's: VMs begin with it, and certificates are refused",
+			return []Finding{odd(h.Name, "see with timedatectl which of the two is wrong; on the host: `systemctl restart chrony`", "the clock of %s is %s %s this machine's: VMs start with it, and certificates are refused",
 				h.Name, skew.Abs().Round(time.Second), where)}
 		}
 		return nil
@@ -94,12 +91,12 @@ func checkCores(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		cpus := seen.cpus(s, h.Name)
 		if cpus == 0 {
-			return []Finding{blind(h.Name, seen.whyNoFigures(h.Name))}
+			return []Finding{notSeen(h.Name, seen.whyNoFigures(h.Name))}
 		}
 		var out []Finding
 		for _, vm := range w.on(h.Name) {
 			if vm.Cores > cpus {
-				out = append(out, wrong(vm.Name, fmt.Sprintf("write cores: %d or less", cpus), "%s is to have %d cores and %s has %d: Proxmox starts no such VM", vm.Name, vm.Cores, h.Name, cpus))
+				out = append(out, wrong(vm.Name, fmt.Sprintf("write cores: %d or less", cpus), "%s has %d cores in the file and %s has %d: Proxmox starts no such VM", vm.Name, vm.Cores, h.Name, cpus))
 			}
 		}
 		return out
@@ -138,7 +135,7 @@ func (h *hostSeen) whyNoFigures(name string) error {
 func checkAddresses(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.bridges.err != nil {
-			return []Finding{blind(h.Name, seen.bridges.err)}
+			return []Finding{notSeen(h.Name, seen.bridges.err)}
 		}
 		var out []Finding
 		for _, b := range seen.bridges.is {
@@ -147,7 +144,7 @@ func checkAddresses(w *Want, s *seen) []Finding {
 				continue // it has none
 			}
 			if who, ours := w.Addresses[at.Addr()]; ours {
-				out = append(out, wrong(who, "give it another address", "%s is to have %s, which is the address of host %s on %s", who, at.Addr(), h.Name, b.Name))
+				out = append(out, wrong(who, "give it another address", "%s has the address %s in the file, which is that of host %s on %s", who, at.Addr(), h.Name, b.Name))
 			}
 		}
 		return out

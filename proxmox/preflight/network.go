@@ -38,9 +38,9 @@ func checkNetworks(w *Want, s *seen) []Finding {
 		all := seen.bridges
 		switch {
 		case all.err != nil:
-			return []Finding{blind(h.Name, all.err)}
+			return []Finding{notSeen(h.Name, all.err)}
 		case len(all.is) == 0:
-			return []Finding{blind(h.Name, fmt.Errorf("host %s shows no bridge: the token may not see them; grant it SDN.Use on /sdn/zones/localnetwork", h.Name))}
+			return []Finding{notSeen(h.Name, fmt.Errorf("host %s shows no bridge: the token may not see them; grant it SDN.Use on /sdn/zones/localnetwork", h.Name))}
 		}
 		var names []string
 		for _, b := range all.is {
@@ -72,9 +72,9 @@ func (p plug) into(host string, b proxmox.Bridge) []Finding {
 	switch {
 	case b.MTU == 0 && p.nic.MTU > usualMTU: // the bridge takes the least of its ports' then, which is not told
 		out = append(out, odd(b.Name, fmt.Sprintf("look at it (ip link show %s), and give the bridge an mtu line in /etc/network/interfaces", b.Name),
-			"%s is to have an MTU of %d, and of bridge %s on %s none is set: where it is smaller, Proxmox starts no such VM", several(p.vms), p.nic.MTU, b.Name, host))
+			"%s: the MTU is %d in the file, and bridge %s on %s states none: if the bridge's is smaller, Proxmox starts no such VM", several(p.vms), p.nic.MTU, b.Name, host))
 	case b.MTU != 0 && p.nic.MTU > b.MTU:
-		out = append(out, wrong(b.Name, fmt.Sprintf("write mtu: %d, or raise the bridge's and its ports'", b.MTU), "%s is to have an MTU of %d and bridge %s on %s has %d: Proxmox starts no such VM",
+		out = append(out, wrong(b.Name, fmt.Sprintf("write mtu: %d, or raise the bridge's and its ports'", b.MTU), "%s: the MTU is %d in the file, and that of bridge %s on %s is %d: Proxmox starts no such VM",
 			several(p.vms), p.nic.MTU, b.Name, host, b.MTU))
 	}
 	return out

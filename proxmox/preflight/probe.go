@@ -72,7 +72,7 @@ func parseProbe(text []byte) (*probe, error) {
 		return nil, err
 	}
 	if p.kernel == "" {
-		return nil, fmt.Errorf("the host's shell answers, but not with what was asked: %.100q", text)
+		return nil, fmt.Errorf("the host's shell gives an unexpected answer: %.100q", text)
 	}
 	return p, nil
 }
@@ -86,7 +86,7 @@ func (p *probe) older(major, minor int) bool {
 	return a < major || a == major && b < minor
 }
 
-// released are drivers that let go of a card when a VM wants it: vfio's own, and none.
+// released are drivers that released a card when a VM wants it: vfio's own, and none.
 func released(driver string) bool { return driver == "" || driver == "vfio-pci" }
 
 // checkDrivers looks who holds the cards on the host, all functions of them: Proxmox
@@ -95,18 +95,18 @@ func released(driver string) bool { return driver == "" || driver == "vfio-pci" 
 func checkDrivers(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.probe.err != nil {
-			return []Finding{blind(h.Name, seen.probe.err)}
+			return []Finding{notSeen(h.Name, seen.probe.err)}
 		}
 		var out []Finding
 		for _, d := range seen.probe.is.devices {
 			if !w.mayUse(h.Name, d.address, seen) {
 				continue
 			}
-			cure := "keep it off, as docs/real-host.md tells, or with: `go tool mage host:prep`"
+			cure := "keep it off (docs/real-host.md), or run: `go tool mage host:prep`"
 			switch {
 			case released(d.driver):
 			case d.address.Function > 0: // audio, USB: their drivers mostly let go
-				out = append(out, odd(d.address.String(), cure, "%s on %s, a further function of a card, is held by the host's driver %s", d.address, h.Name, d.driver))
+				out = append(out, odd(d.address.String(), cure, "%s on %s, another function of a card, is held by the host's driver %s", d.address, h.Name, d.driver))
 			default:
 				out = append(out, wrong(d.address.String(), cure, "%s on %s is held by the host's driver %s", d.address, h.Name, d.driver))
 			}
@@ -142,11 +142,11 @@ func (w *Want) framebufferOff(p *probe) bool {
 func checkModules(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.probe.err != nil {
-			return []Finding{blind(h.Name, seen.probe.err)}
+			return []Finding{notSeen(h.Name, seen.probe.err)}
 		}
 		p := seen.probe.is
 		if file, asked := p.modules["vfio_virqfd"]; asked && !p.older(6, 2) {
-			return []Finding{odd(h.Name, "take the line out: `sed -i /vfio_virqfd/d "+file+" && update-initramfs -u -k all`", "%s is to load vfio_virqfd (%s), which kernel %s does not have: it is part of vfio since 6.2", h.Name, file, p.kernel)}
+			return []Finding{odd(h.Name, "remove the line: `sed -i /vfio_virqfd/d "+file+" && update-initramfs -u -k all`", "%s loads vfio_virqfd (%s), which kernel %s does not have: it is part of vfio since 6.2", h.Name, file, p.kernel)}
 		}
 		return nil
 	})

@@ -56,7 +56,7 @@ func TestParseProbe(t *testing.T) {
 	assert.False(t, p.older(5, 99))
 
 	_, err = parseProbe([]byte("This account is not available.\n"))
-	assert.ErrorContains(t, err, "not with what was asked")
+	assert.ErrorContains(t, err, "gives an unexpected answer")
 }
 
 func FuzzParseProbe(f *testing.F) {
@@ -94,7 +94,7 @@ func TestBridges(t *testing.T) {
 	found := p.into("pve1", bridge)
 	require.Len(t, found, 2)
 	assert.Contains(t, found[0].Evidence, "has no port, so VLAN 5 (a, b, c and 2 more) leads nowhere")
-	assert.Contains(t, found[1].Evidence, "MTU of 9000 and bridge vmbr0 on pve1 has 1500")
+	assert.Contains(t, found[1].Evidence, "the MTU is 9000 in the file, and that of bridge vmbr0 on pve1 is 1500")
 	assert.Equal(t, Error, found[1].Verdict)
 
 	bridge.MTU, bridge.Type = 9000, "OVSBridge"

@@ -115,8 +115,8 @@ func odd(subject, cure, format string, args ...any) Finding {
 	return f
 }
 
-// blind is a check that could not look.
-func blind(subject string, err error) Finding {
+// notSeen is a check that could not look.
+func notSeen(subject string, err error) Finding {
 	first, rest, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
 	return Finding{Subject: subject, Verdict: Skipped, Evidence: first, Cure: strings.TrimSpace(rest)}
 }

@@ -219,7 +219,7 @@ func (s *seen) ours(w *Want, name string) *proxmox.Resident {
 	return nil
 }
 
-// place asks the caller's own rules. What Proxmox refused to tell is no answer of theirs.
+// place asks the caller's own rules. What Proxmox refused to tell is not an answer of theirs.
 func place(ctx context.Context, w *Want, host string) ([]error, error) {
 	err := w.Place(ctx, host)
 	var refused *proxmox.Error

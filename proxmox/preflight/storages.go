@@ -49,7 +49,7 @@ func (h Host) room(storage string) proxmox.Size {
 func checkStorages(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.storages.err != nil {
-			return []Finding{blind(h.Name, seen.storages.err)}
+			return []Finding{notSeen(h.Name, seen.storages.err)}
 		}
 		var names []string
 		for _, st := range seen.storages.is {
@@ -68,17 +68,17 @@ func checkStorages(w *Want, s *seen) []Finding {
 			told[u.Storage] = true
 			switch {
 			case st == nil:
-				out = append(out, wrong(u.Storage, fmt.Sprintf("write one of them, or make it (pvesm add); is it there? Then the token may not see it: that takes Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
+				out = append(out, wrong(u.Storage, fmt.Sprintf("name one of them, or create it (pvesm add); if it exists, the token may not see it, which needs Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
 			case !st.Active:
-				out = append(out, wrong(u.Storage, "see why with pvesm status, and whether it is for other nodes alone (pvesh get /storage/"+u.Storage+"); if it is disabled: `pvesm set "+u.Storage+" --disable 0`", "storage %q on %s is not active", u.Storage, h.Name))
+				out = append(out, wrong(u.Storage, "pvesm status shows why; is it for other nodes only (pvesh get /storage/"+u.Storage+"); if it is disabled: `pvesm set "+u.Storage+" --disable 0`", "storage %q on %s is not active", u.Storage, h.Name))
 			case st.Total > 0 && st.Free < h.room(u.Storage):
 				say := wrong
 				if s.brief {
 					say = odd // nothing is to be made
 				}
-				out = append(out, say(u.Storage, "remove what nobody needs, or write another storage", "storage %q on %s is full: %s of %s are free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
+				out = append(out, say(u.Storage, "remove unneeded data, or name another storage", "storage %q on %s is full: %s of %s is free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
 			case st.Total > 0 && st.Free < st.Total/20:
-				out = append(out, odd(u.Storage, "remove what nobody needs: a thin disk that finds no room stops its VM", "storage %q on %s is nearly full: %s of %s are free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
+				out = append(out, odd(u.Storage, "remove unneeded data: a thin disk without room stops its VM", "storage %q on %s is nearly full: %s of %s is free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
 			}
 		}
 		return out
@@ -91,7 +91,7 @@ func checkStorages(w *Want, s *seen) []Finding {
 func checkContents(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.storages.err != nil {
-			return []Finding{blind(h.Name, seen.storages.err)}
+			return []Finding{notSeen(h.Name, seen.storages.err)}
 		}
 		var out []Finding
 		lacks := map[string][]string{}
@@ -124,7 +124,7 @@ func disksOnly(storage string) bool {
 // contentCure lets a storage take what it lacks, beside what it takes already.
 func contentCure(st proxmox.Storage, content string, lacks []string) string {
 	if content != "images" && disksOnly(st.Type) {
-		return fmt.Sprintf("write another storage for that, one that holds files (a directory, NFS, CIFS, …): %s takes disks only", st.Type)
+		return fmt.Sprintf("name a storage that holds files (a directory, NFS, CIFS, …): %s takes disks only", st.Type)
 	}
 	all := keep(st.Content, func(c string) bool { return c != "" && c != "none" })
 	return fmt.Sprintf("run on the host: `pvesm set %s --content %s`", st.Name, strings.Join(append(all, lacks...), ","))

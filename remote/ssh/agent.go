@@ -12,7 +12,7 @@ import (
 )
 
 // AgentSigners returns a signer for each key of the SSH agent that listens on
-// socket, which is usually $SSH_AUTH_SOCK. The agent is asked anew for each
+// socket, which is usually $SSH_AUTH_SOCK. The agent is asked again for each
 // signature, so nothing is left open in between; the signers work until ctx ends.
 func AgentSigners(ctx context.Context, socket string) ([]xssh.Signer, error) {
 	if socket == "" {

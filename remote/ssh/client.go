@@ -42,7 +42,7 @@ func New(cfg Config) *Client {
 	}
 }
 
-// Dial makes a Client and connects it, once. Whoever waits for a machine that boots asks
+// Dial makes a Client and connects it, once. Anyone who waits for a machine that boots asks
 // again while the error is a passing one ([UnreachableError.Passing]).
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	c := New(cfg)
@@ -51,9 +51,6 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	return c, nil
 }
-
-// Addr returns the address that the client was made for.
-func (c *Client) Addr() string { return c.cfg.Addr }
 
 // Close ends the connection, and with it what still runs on it.
 func (c *Client) Close() error {

@@ -102,8 +102,8 @@ func TestWrongHostKey(t *testing.T) {
 	assert.Equal(t, m.addr, wrong.Addr)
 	got, want := xssh.FingerprintSHA256(m.HostKey.PublicKey()), xssh.FingerprintSHA256(other.HostKey.PublicKey())
 	assert.EqualError(t, err, "the host key of "+m.addr+" is "+got+" (ssh-ed25519), but pinned is "+want+" (ssh-ed25519): "+
-		"the machine was made anew, another one has its address, or somebody is in between; "+
-		"forget the pinned key only if you know that it is the first")
+		"the machine was recreated, another one has its address, or somebody intercepts the connection; "+
+		"remove the pinned key only if you know that it is the first")
 	assert.Empty(t, m.commands)
 }
 
@@ -114,7 +114,7 @@ func TestNoHostKey(t *testing.T) {
 	_, err := ssh.Dial(t.Context(), cfg)
 	var none *ssh.HostKeyError
 	require.ErrorAs(t, err, &none)
-	assert.ErrorContains(t, err, "no host key of "+m.addr+" is known, and it will not be trusted unseen")
+	assert.ErrorContains(t, err, "no host key of "+m.addr+" is known, and an unknown key is not trusted")
 
 	lookup := errors.New("guest agent is down")
 	cfg.HostKeys = func(context.Context, string) ([]xssh.PublicKey, error) { return nil, lookup }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // conn is one connection that we were let in on.
@@ -70,11 +72,7 @@ func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
 		if alone >= 5 {
 			return nil, fmt.Errorf("ssh: %s refuses to run commands (MaxSessions of its sshd_config, or an account for forwarding only): %w", c.addr, refused)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if wait.Pause(ctx, pause) != nil {
 			return nil, interrupted(ctx, "waiting for a session on "+c.addr)
 		}
 		pause = min(2*pause, 200*time.Millisecond)

@@ -19,7 +19,7 @@ import (
 // The host keys are asked for once the server is there: the answer may be dear.
 func connect(ctx context.Context, cfg *Config) (*conn, error) {
 	if cfg.HostKeys == nil {
-		return nil, errors.New("ssh: Config.HostKeys is not set: nothing says how to know the server")
+		return nil, errors.New("ssh: Config.HostKeys is not set: nothing identifies the server")
 	}
 	signers, err := cfg.signers(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *handshake) config() *xssh.ClientConfig {
 // hear keeps what the server says to everybody.
 func (h *handshake) hear(text string) error {
 	if _, err := h.banner.Write([]byte(text)); err != nil {
-		h.talker = fmt.Errorf("what it says before it lets us in: %w", err)
+		h.talker = fmt.Errorf("reading its banner: %w", err)
 	}
 	return h.talker
 }

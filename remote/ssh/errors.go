@@ -22,14 +22,14 @@ type HostKeyError struct {
 func (e *HostKeyError) Error() string {
 	switch {
 	case len(e.Want) == 0:
-		return fmt.Sprintf("no host key of %s is known, and it will not be trusted unseen: "+
-			"read the key over a channel that is trusted already, or put it into known_hosts", e.Addr)
+		return fmt.Sprintf("no host key of %s is known, and an unknown key is not trusted: "+
+			"read the key over a trusted channel, or add it to known_hosts", e.Addr)
 	case e.Got == "":
 		return fmt.Sprintf("%s has no host key of the pinned types: pinned is %s, it has %s: "+
 			"pin one of those, read over a trusted channel", e.Addr, strings.Join(e.Want, ", "), strings.Join(e.Has, ", "))
 	default:
-		return fmt.Sprintf("the host key of %s is %s, but pinned is %s: the machine was made anew, another one "+
-			"has its address, or somebody is in between; forget the pinned key only if you know that it is the first",
+		return fmt.Sprintf("the host key of %s is %s, but pinned is %s: the machine was recreated, another one "+
+			"has its address, or somebody intercepts the connection; remove the pinned key only if you know that it is the first",
 			e.Addr, e.Got, strings.Join(e.Want, ", "))
 	}
 }
@@ -76,7 +76,7 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 // Passing is true, but for what is Permanent: see the type.
 func (e *UnreachableError) Passing() bool { return !e.Permanent() }
 
-// Permanent reports whether waiting is of no use: the jump host does not forward connections.
+// Permanent reports whether waiting is useless: the jump host does not forward connections.
 // A name that nobody knows is not among that: a laptop that wakes up has no resolver at first.
 func (e *UnreachableError) Permanent() bool {
 	var refused *xssh.OpenChannelError
@@ -92,13 +92,13 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("the connection to %s broke while %s ran; whether it did its work is not known: %v",
+	return fmt.Sprintf("the connection to %s broke while %s ran; whether it finished is not known: %v",
 		e.Addr, remote.Cmd{Args: e.Args}, e.Err)
 }
 
 func (e *LostError) Unwrap() error { return e.Err }
 
-// Passing is true: whoever looks what was done may go on.
+// Passing is true: anyone who looks what was done may go on.
 func (e *LostError) Passing() bool { return true }
 
 // interrupted is the error of something that ctx ended.

@@ -105,5 +105,5 @@ func ExampleHostKeyError() {
 	})
 	fmt.Println(err)
 	// Output:
-	// no host key of 10.0.0.11:22 is known, and it will not be trusted unseen: read the key over a channel that is trusted already, or put it into known_hosts
+	// no host key of 10.0.0.11:22 is known, and an unknown key is not trusted: read the key over a trusted channel, or add it to known_hosts
 }

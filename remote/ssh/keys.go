@@ -56,7 +56,7 @@ func LoadSigner(path string) (xssh.Signer, error) {
 		return nil, fmt.Errorf("private key: %w", err)
 	}
 	if len(bytes.TrimSpace(b)) == 0 {
-		return nil, fmt.Errorf("private key %s is empty, as a full disk leaves files: put the key back from a copy, or remove the file and name another key", path)
+		return nil, fmt.Errorf("private key %s is empty, perhaps because a disk was full: restore the key from a copy, or remove the file and name another key", path)
 	}
 	return parseSigner(path, b)
 }

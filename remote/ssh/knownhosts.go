@@ -50,7 +50,7 @@ func (k *KnownHosts) HostKeys(_ context.Context, addr string) ([]xssh.PublicKey,
 	return k.Lookup(addr)
 }
 
-// Lookup returns the keys known for addr, which is host:port; none is no error.
+// Lookup returns the keys known for addr, which is host:port; none is not an error.
 func (k *KnownHosts) Lookup(addr string) ([]xssh.PublicKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,7 +136,7 @@ func (k *KnownHosts) Drop() {
 	clear(k.held)
 }
 
-// write puts keys into the file, in the place of those that it has for these names.
+// write puts keys into the file, instead of those that it has for these names.
 func (k *KnownHosts) write(all map[string][]xssh.PublicKey) error {
 	before, err := k.read()
 	if err != nil {
@@ -161,11 +161,6 @@ func (k *KnownHosts) read() ([]byte, error) {
 		return nil, fmt.Errorf("known hosts: %w", err)
 	}
 	return content, nil
-}
-
-// knownKeys returns the keys that content has for name and does not revoke.
-func knownKeys(content []byte, name string) []xssh.PublicKey {
-	return keysOf(parseEntries(content), name)
 }
 
 func parseEntries(content []byte) []entry {

@@ -49,3 +49,8 @@ func FuzzKnownHosts(f *testing.F) {
 		}
 	})
 }
+
+// knownKeys returns the keys that content has for name and does not revoke.
+func knownKeys(content []byte, name string) []xssh.PublicKey {
+	return keysOf(parseEntries(content), name)
+}

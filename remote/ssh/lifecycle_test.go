@@ -73,7 +73,7 @@ func TestReconnects(t *testing.T) {
 	err = <-broken
 	var lost *ssh.LostError
 	require.ErrorAs(t, err, &lost)
-	assert.ErrorContains(t, err, "the connection to "+m.addr+` broke while sh -c "echo started; sleep 30" ran; whether it did its work is not known`)
+	assert.ErrorContains(t, err, "the connection to "+m.addr+` broke while sh -c "echo started; sleep 30" ran; whether it finished is not known`)
 	assert.Empty(t, dials, "a command that was started is not repeated")
 	require.NoError(t, remote.Run(t.Context(), c, "true"))
 }

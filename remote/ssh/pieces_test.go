@@ -56,7 +56,7 @@ func agentAt(t *testing.T, serve func(net.Conn)) string {
 	return socket
 }
 
-// A key that is of no use hides none of those after it.
+// A key that is useless hides none of those after it.
 func TestAgentWithAKeyOfTheFuture(t *testing.T) {
 	ring := agent.NewKeyring()
 	private, _, err := GenerateKey()
@@ -253,7 +253,7 @@ type brokenPipe struct{ closed bool }
 func (*brokenPipe) Write([]byte) (int, error) { return 0, io.EOF }
 func (p *brokenPipe) Close() error            { p.closed = true; return nil }
 
-// A program that reads no further is no failure of its input; a reader that fails is,
+// A program that reads no further is not a failure of its input; a reader that fails is,
 // and then no end of file is sent.
 func TestFeed(t *testing.T) {
 	for name, c := range map[string]struct {

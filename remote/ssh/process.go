@@ -120,7 +120,7 @@ func (p *process) notStarted(err error) error {
 		return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: p.on.under.why(err)}
 	}
 	// The library's own error repeats the command line, which may be long.
-	return fmt.Errorf("ssh: %s refuses to run %s: is the account restricted to another command?", p.on.addr, p.cmd)
+	return fmt.Errorf("ssh: %s refuses to run %s: is the account restricted to one command?", p.on.addr, p.cmd)
 }
 
 // failer returns a function that notes the first failure of one of the caller's

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -68,7 +69,7 @@ func live(t *testing.T, name string, model pvesim.Model, calls map[string]map[st
 	}()
 	text, err := os.ReadFile("../../examples/" + name + "/cluster.yaml")
 	require.NoError(t, err)
-	spec, err := cluster.Parse("cluster.yaml", examples.WithoutPlatform(text))
+	spec, err := clusterfile.Parse("cluster.yaml", examples.WithoutPlatform(text))
 	require.NoError(t, err)
 	private, _, err := ssh.GenerateKey()
 	require.NoError(t, err)

@@ -8,7 +8,7 @@
 // clusters asked (calls.txt). What of a parameter has an effect is found in the
 // source of pvesim: one that nothing reads must be in inert.yaml, with a reason.
 //
-// [Replay] asks pvesim what was once asked of real Proxmox VE daemons, in the same
+// [Replays.Replay] asks pvesim what was once asked of real Proxmox VE daemons, in the same
 // order, and compares the answers: status, reason, error texts, keys, and values
 // where these are not a matter of the day. Whatever differs must be in
 // differences.yaml, with a reason; a reason for what does not differ is an error too.

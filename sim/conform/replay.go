@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -131,18 +132,7 @@ func (r *replay) again(ctx context.Context, n int, e exchange) (exchange, error)
 
 // until waits for a moment of the scenario.
 func (r *replay) until(ctx context.Context, at float64) error {
-	wait := time.Duration(at*float64(time.Second)) - time.Since(r.began)
-	if wait <= 0 {
-		return nil
-	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait.Pause(ctx, time.Duration(at*float64(time.Second))-time.Since(r.began))
 }
 
 func parsed(body string) (v any) {

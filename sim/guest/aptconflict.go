@@ -26,7 +26,7 @@ func provided(name string) string {
 }
 
 // giveWay lists what goes for what is wanted: what conflicts with it, and who needs that.
-// apt takes nothing away by itself that is held or asked for.
+// apt removes nothing by itself that is held or asked for.
 func (a *apt) giveWay(want map[string]string, asked, gone []string) (given []string, problem string) {
 	all := a.disk.packages()
 	stays := func(name string) bool {

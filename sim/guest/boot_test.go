@@ -77,7 +77,7 @@ func TestKillLeavesNothing(t *testing.T) {
 			m.Kill()
 			synctest.Wait()
 			assert.False(t, m.Running())
-			assert.Empty(t, m.cfg.Network.Addresses())
+			assert.Empty(t, m.cfg.Network.addresses())
 		}
 	}) // synctest fails where a goroutine is left
 }
@@ -186,11 +186,11 @@ func TestSealAndClone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(t, "#cloud-config\nusers: []\npackages: [qemu-guest-agent]\n")
 		m := start(t, cfg)
-		require.False(t, cfg.Disk.Sealed())
+		require.False(t, cfg.Disk.sealed())
 		mustShell(t, m, "cloud-init clean --logs --seed --machine-id && rm -f /etc/ssh/ssh_host_* && poweroff")
 		time.Sleep(time.Minute)
 		require.False(t, m.Running())
-		require.True(t, cfg.Disk.Sealed())
+		require.True(t, cfg.Disk.sealed())
 		seen := map[string]bool{}
 		for range 2 {
 			clone := config(t, testUser)
@@ -202,7 +202,7 @@ func TestSealAndClone(t *testing.T) {
 				seen[id] = true
 			}
 		}
-		assert.True(t, cfg.Disk.Sealed(), "the template has not changed")
+		assert.True(t, cfg.Disk.sealed(), "the template has not changed")
 	})
 }
 

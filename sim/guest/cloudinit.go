@@ -22,7 +22,6 @@ type cloud struct {
 	user map[string]any    // user-data
 	meta map[string]any    // meta-data
 	id   string            // instance-id
-	new  bool              // whether this instance was not here before
 	off  bool              // no datasource: cloud-init does nothing
 }
 
@@ -49,7 +48,6 @@ func (c *cloud) local() {
 	_ = c.v.remove(resultFile)
 	_ = c.v.remove("/run/cloud-init/result.json")
 	previous, _ := c.v.readFile("/var/lib/cloud/data/instance-id")
-	c.new = strings.TrimSpace(string(previous)) != c.id
 	c.v.save("/var/lib/cloud/data/instance-id", c.id+"\n", 0o644)
 	dir := "/var/lib/cloud/instances/" + path.Base(c.id)
 	_ = c.v.mkdirAll(dir+"/scripts", 0o755)
@@ -57,7 +55,7 @@ func (c *cloud) local() {
 	_ = c.v.symlink(dir, "/var/lib/cloud/instance")
 	c.v.save(dir+"/user-data.txt", string(c.seed["user-data"]), 0o600) // at every boot, new or not
 	c.v.save("/var/log/cloud-init.log", "cloud-init 26.1: instance "+c.id+"\n", 0o644)
-	if c.new {
+	if strings.TrimSpace(string(previous)) != c.id { // it was not here before
 		c.writeNetwork()
 	}
 	c.setHostname()

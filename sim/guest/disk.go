@@ -75,9 +75,9 @@ func (d *Disk) Exists(name string) bool {
 	return err == nil
 }
 
-// Sealed reports whether the disk is fit to be a template: no machine-id, no SSH
+// sealed reports whether the disk is fit to be a template: no machine-id, no SSH
 // host keys and no cloud-init instance that its clones would share.
-func (d *Disk) Sealed() bool {
+func (d *Disk) sealed() bool {
 	id, _ := d.ReadFile("/etc/machine-id")
 	if s := strings.TrimSpace(string(id)); s != "" && s != "uninitialized" {
 		return false

@@ -87,7 +87,7 @@ func (c *cluster) isMember(name, id string) bool {
 }
 
 // leaveEtcd is the end of a server's process: one that was removed from etcd
-// meanwhile joins anew when it starts again.
+// meanwhile joins again when it starts again.
 func (n *k3sNode) leaveEtcd() {
 	n.cluster.reap(context.WithoutCancel(n.sys.ctx)) // which is over when the power is cut
 	if !n.cluster.isMember(n.name, n.member) {
@@ -107,7 +107,7 @@ func (n *k3sNode) buried(v *view) {
 
 // adopt makes a cluster known. Clusters that had a server at the same address
 // have lost it, and end when nothing of them runs any more: their machines were
-// made anew.
+// recreated.
 func (n *Network) adopt(c *cluster, address netip.Addr) {
 	n.mu.Lock()
 	if n.clusters == nil {

@@ -18,12 +18,12 @@ const (
 	LoaderESPGRUB     Loader = "esp-grub"     // on ZFS with BIOS or Secure Boot: the same with GRUB
 )
 
-// HostConfig makes a [Machine] a Proxmox VE host in the place of an Ubuntu guest: its
+// HostConfig makes a [Machine] a Proxmox VE host instead of an Ubuntu guest: its
 // boot loader's files and programs, its PCI devices and which driver has them. It is
 // not changed by the Machine.
 //
 // A change to the command line counts when the boot loader was told and the host has
-// rebooted, one to modprobe.d when the initramfs was made anew; then devices go to
+// rebooted, one to modprobe.d when the initramfs was recreated; then devices go to
 // the driver that the kernel would give them to.
 type HostConfig struct {
 	Version  string // of pve-manager, e.g. 9.2.11
@@ -64,7 +64,7 @@ type HostBoot struct {
 // exit status.
 type HostProgram func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int
 
-// hostProgram returns the program of that name, nil when the machine is no host or has none.
+// hostProgram returns the program of that name, nil when the machine is not a host or has none.
 func (s *system) hostProgram(name string) run {
 	h := s.m.cfg.Host
 	if h == nil {
@@ -91,7 +91,7 @@ func (s *system) hostProgram(name string) run {
 	return nil
 }
 
-// hostPrograms are those that a host has and an Ubuntu guest has not.
+// hostPrograms are those that a host has and an Ubuntu guest does not have.
 func hostPrograms() []string {
 	return []string{"proxmox-boot-tool", "pveversion", "pveum", "pvesm", "pvesh", "qm"}
 }

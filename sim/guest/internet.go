@@ -25,7 +25,7 @@ var (
 	ErrUntrusted = errors.New("self-signed certificate")
 )
 
-// StatusError is an answer of a web server that is no file.
+// StatusError is an answer of a web server that is not a file.
 type StatusError struct {
 	Code   int
 	Reason string

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cps-gpu/homelab/converge/wait"
 )
 
 // Config describes a machine: what a hypervisor plugs together. It is not
@@ -143,14 +145,7 @@ func (m *Machine) scale(d time.Duration) time.Duration {
 
 // pause waits for d of simulated time; it reports false when ctx ended before.
 func (m *Machine) pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(m.scale(d))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
+	return wait.Pause(ctx, m.scale(d)) == nil && ctx.Err() == nil
 }
 
 // Interface is a network card as the guest agent reports it.

@@ -92,8 +92,8 @@ func (n *Network) Host(addr netip.Addr) Host {
 	return n.hosts[addr]
 }
 
-// Addresses returns every address that answers at the moment.
-func (n *Network) Addresses() []netip.Addr {
+// addresses returns every address that answers at the moment.
+func (n *Network) addresses() []netip.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	out := make([]netip.Addr, 0, len(n.hosts))
@@ -224,7 +224,7 @@ func (n *Network) connect(ctx context.Context, h Host, to net.Addr, serve Handle
 }
 
 // lease returns the address that DHCP gives to a client: the same one for the
-// same identifier, whoever sends it. The first 99 addresses stay free for
+// same identifier, anyone who sends it. The first 99 addresses stay free for
 // static use where the network is large enough.
 func (n *Network) lease(client string) (netip.Prefix, bool) {
 	if !n.DHCP.IsValid() {

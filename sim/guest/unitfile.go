@@ -94,7 +94,7 @@ func (f *unitFile) parse(data []byte) {
 	}
 }
 
-// enable links a unit where its [Install] section says.
+// enable links a unit where its section Install says.
 func (s *system) enable(name string) error {
 	v := s.root()
 	f, err := loadUnit(v, name)

@@ -197,7 +197,7 @@ func (v *view) readDir(name string) ([]entry, error) {
 	if in != "/" {
 		return d.list(in), nil
 	}
-	// What says that a disk has a file system is no file of it.
+	// What says that a disk has a file system is not a file of it.
 	return slices.DeleteFunc(d.list(in), func(e entry) bool { return "/"+e.name == fsMark }), nil
 }
 

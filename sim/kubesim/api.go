@@ -265,7 +265,7 @@ func (c *Cluster) create(t target, body []byte) (any, int, error) {
 	return c.put(t.kind, obj).obj, http.StatusCreated, nil
 }
 
-// replace stores obj in the place of e: the end of an update and of a patch.
+// replace stores obj instead of e: the end of an update and of a patch.
 func (c *Cluster) replace(t target, e *entry, obj map[string]any) (any, int, error) {
 	u := &unstructured.Unstructured{Object: obj}
 	if rv := u.GetResourceVersion(); rv != "" && rv != e.u().GetResourceVersion() {

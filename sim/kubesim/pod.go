@@ -381,7 +381,7 @@ func (c *Cluster) budget(b *policyv1.PodDisruptionBudget) (healthy, needed int) 
 	return healthy, needed
 }
 
-// lost marks what ran on a machine that has restarted: its pods start anew, and
+// lost marks what ran on a machine that has restarted: its pods start again, and
 // those that were to end once have failed.
 func (c *Cluster) lost(node string) {
 	for _, e := range c.all("pods") {

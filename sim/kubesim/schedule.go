@@ -9,7 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
+	resourcehelper "k8s.io/component-helpers/resource"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 )
 
 // schedule gives pods without a node one, or says why there is none.
@@ -40,9 +43,11 @@ func (c *Cluster) schedule(pods podIndex) {
 				reasons[why]++
 				continue
 			}
-			if home != nil && !slices.ContainsFunc(home.Required.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool { return termMatches(t, n) }) {
-				reasons["node(s) had volume node affinity conflict"]++
-				continue
+			if home != nil {
+				if at, err := scheduling.MatchNodeSelectorTerms(n, home.Required); err != nil || !at {
+					reasons["node(s) had volume node affinity conflict"]++
+					continue
+				}
 			}
 			if free := free(n, used[n.Name]); free > most {
 				best, most = n.Name, free
@@ -92,13 +97,12 @@ func (c *Cluster) unschedulable(e *entry, p *corev1.Pod, nodes int, reasons map[
 
 // misfit says why a pod cannot be on a node, in the scheduler's words.
 func misfit(p *corev1.Pod, n *corev1.Node, used map[corev1.ResourceName]int64) string {
-	if n.Spec.Unschedulable && !tolerates(p.Spec.Tolerations, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
+	cordon := []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+	if _, kept := repels(cordon, p.Spec.Tolerations); kept && n.Spec.Unschedulable {
 		return "node(s) were unschedulable"
 	}
-	for _, t := range n.Spec.Taints {
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(p.Spec.Tolerations, t) {
-			return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", t.Key, t.Value)
-		}
+	if t, kept := repels(n.Spec.Taints, p.Spec.Tolerations); kept {
+		return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", t.Key, t.Value)
 	}
 	if !selects(&p.Spec, n) {
 		return "node(s) didn't match Pod's node affinity/selector"
@@ -114,69 +118,21 @@ func misfit(p *corev1.Pod, n *corev1.Node, used map[corev1.ResourceName]int64) s
 
 // selects reports whether a node selector and a required affinity allow a node.
 func selects(spec *corev1.PodSpec, n *corev1.Node) bool {
-	if !labels.SelectorFromSet(spec.NodeSelector).Matches(labels.Set(n.Labels)) {
-		return false
-	}
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return true
-	}
-	return slices.ContainsFunc(spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms,
-		func(t corev1.NodeSelectorTerm) bool { return termMatches(t, n) })
+	ok, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec}).Match(n)
+	return ok && err == nil
 }
 
-func termMatches(t corev1.NodeSelectorTerm, n *corev1.Node) bool {
-	for _, r := range t.MatchExpressions {
-		if !requirementMatches(r, n.Labels) {
-			return false
-		}
-	}
-	for _, r := range t.MatchFields {
-		if !requirementMatches(r, map[string]string{"metadata.name": n.Name}) {
-			return false
-		}
-	}
-	return len(t.MatchExpressions)+len(t.MatchFields) > 0
-}
-
-func requirementMatches(r corev1.NodeSelectorRequirement, set map[string]string) bool {
-	op, ok := map[corev1.NodeSelectorOperator]selection.Operator{
-		corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn,
-		corev1.NodeSelectorOpExists: selection.Exists, corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
-		corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
-	}[r.Operator]
-	if !ok {
-		return false
-	}
-	req, err := labels.NewRequirement(r.Key, op, r.Values)
-	return err == nil && req.Matches(labels.Set(set))
-}
-
-// tolerates reports whether one of the tolerations covers a taint.
-func tolerates(tolerations []corev1.Toleration, t corev1.Taint) bool {
-	return slices.ContainsFunc(tolerations, func(o corev1.Toleration) bool {
-		if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
-			return false
-		}
-		return o.Operator == corev1.TolerationOpExists || o.Key != "" && o.Value == t.Value
-	})
+// repels returns the first of a node's taints that keeps a pod off it.
+func repels(taints []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool) {
+	hard := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	return scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, taints, tolerations, hard, true)
 }
 
 // needs is what a pod requests: CPUs in thousandths, all else in whole units.
 func needs(p *corev1.Pod) map[corev1.ResourceName]int64 {
 	sum := map[corev1.ResourceName]int64{}
-	for _, ct := range p.Spec.Containers {
-		requests := maps.Clone(ct.Resources.Requests)
-		for name, q := range ct.Resources.Limits {
-			if _, ok := requests[name]; !ok {
-				if requests == nil {
-					requests = corev1.ResourceList{}
-				}
-				requests[name] = q
-			}
-		}
-		for name, q := range requests {
-			sum[name] += amount(name, q.Value(), q.MilliValue())
-		}
+	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
+		sum[name] = amount(name, q.Value(), q.MilliValue())
 	}
 	return sum
 }

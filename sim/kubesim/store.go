@@ -65,8 +65,11 @@ func (c *Cluster) put(k kind, obj map[string]any) *entry {
 	if c.objects[k.id()] == nil {
 		c.objects[k.id()] = map[string]*entry{}
 	}
-	if k.Kind == "CustomResourceDefinition" {
+	switch {
+	case k.Kind == "CustomResourceDefinition":
 		establish(obj)
+	case k.Kind == "Pod" && old == nil:
+		limitsAreRequests(u)
 	}
 	e := &entry{kind: k, obj: obj, uid: string(u.GetUID())}
 	if o := metav1.GetControllerOf(u); o != nil {
@@ -78,6 +81,23 @@ func (c *Cluster) put(k kind, obj map[string]any) *entry {
 	}
 	c.kick()
 	return e
+}
+
+// limitsAreRequests has a new pod request what its containers are limited to, where it says
+// nothing else: SetDefaults_Pod of Kubernetes' pkg/apis/core/v1.
+func limitsAreRequests(u *unstructured.Unstructured) {
+	for _, list := range []string{"containers", "initContainers"} {
+		containers, _ := dig(u.Object, "spec", list).([]any)
+		for _, ct := range containers {
+			resources, _ := dig(ct, "resources").(map[string]any)
+			limits, _ := resources["limits"].(map[string]any)
+			requests, _ := resources["requests"].(map[string]any)
+			if all := maps.Clone(limits); all != nil {
+				maps.Copy(all, requests)
+				resources["requests"] = all
+			}
+		}
+	}
 }
 
 // stamp sets what the API server sets on every write.

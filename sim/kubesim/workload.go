@@ -98,9 +98,8 @@ func (c *Cluster) daemonSet(e *entry, d *appsv1.DaemonSet, pods []*entry) {
 	tolerations := slices.Concat(d.Spec.Template.Spec.Tolerations, daemonTolerations)
 	for _, ne := range c.all("nodes") {
 		n := typed[corev1.Node](ne)
-		fits := selects(&d.Spec.Template.Spec, n) && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(tolerations, t)
-		})
+		_, kept := repels(n.Spec.Taints, tolerations)
+		fits := selects(&d.Spec.Template.Spec, n) && !kept
 		pe := on[n.Name]
 		switch {
 		case !fits && pe != nil:

@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// ansibleSuite is community.proxmox, whose integration targets are roles. It is no Go
+// ansibleSuite is community.proxmox, whose integration targets are roles. It is not a Go
 // module: the folder of a checkout is in the environment, and so may be a Python that has
 // proxmoxer 2.3 and a pip, which one target installs packages with.
 func ansibleSuite() suite {
@@ -123,7 +123,7 @@ func (s suite) collections(at site) (string, error) {
 			return "", err
 		}
 	}
-	if err := mendTemplate(filepath.Join(to, "tests/integration/targets/proxmox_template/tasks/main.yml")); err != nil {
+	if err := fixTemplate(filepath.Join(to, "tests/integration/targets/proxmox_template/tasks/main.yml")); err != nil {
 		return "", err
 	}
 	vars := fmt.Sprintf("api_host: %q\napi_user: root@pam\napi_password: %q\nvalidate_certs: false\nnode: %s\nansible_python_interpreter: %q\n",
@@ -160,8 +160,8 @@ const (
 	templateWordsNow = `result.msg is search('requests_toolbelt.*upload files larger than 256MB')`
 )
 
-// mendTemplate brings the target's one line about its module's words up to the module.
-func mendTemplate(tasks string) error {
+// fixTemplate brings the target's one line about its module's words up to the module.
+func fixTemplate(tasks string) error {
 	text, err := os.ReadFile(tasks)
 	if err != nil {
 		return err

@@ -146,7 +146,7 @@ func (s suite) jobs(ctx context.Context, binaries []binary) ([]job, error) {
 	return out, nil
 }
 
-// work runs a job; a test that fails is no error.
+// work runs a job; a test that fails is not an error.
 func (s suite) work(ctx context.Context, j job, env []string, b *board) error {
 	args := []string{"-test.v=test2json", "-test.timeout=" + testTime.String(), "-test.run=" + j.only}
 	if s.skip != "" {

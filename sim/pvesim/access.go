@@ -72,7 +72,7 @@ func (s *Sim) SetRole(id string, privs ...string) {
 	s.access.setRole(id, privs)
 }
 
-// Revoke takes privileges away from every role of the model; what a test of a
+// Revoke removes privileges from every role of the model; what a test of a
 // refused permission begins with.
 func (s *Sim) Revoke(privs ...string) {
 	s.mu.Lock()

@@ -255,7 +255,7 @@ func hashed(s string) uint16 {
 	return uint16(h.Sum32())
 }
 
-// toldChange is a change as a task's log tells of it.
+// toldChange is a change as a task's log describes it.
 func (c *call) toldChange() string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(c.p)) {

@@ -111,15 +111,15 @@ func (s *Sim) enter(w http.ResponseWriter, r *http.Request) {
 		_ = s.serveTerminal(s.life, d, stream)
 	}
 	close(d.exit)
-	sayGoodbye(conn.NetConn())
+	sendClose(conn.NetConn())
 }
 
 // goodbye is how long a client may take to hang up, too.
 const goodbye = 10 * time.Second
 
-// sayGoodbye ends a connection as pveproxy does: its own side first, so that what the
-// client still says is no error to it.
-func sayGoodbye(conn net.Conn) {
+// sendClose ends a connection as pveproxy does: its own side first, so that what the
+// client still says is not an error to it.
+func sendClose(conn net.Conn) {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}

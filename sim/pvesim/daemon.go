@@ -1,7 +1,9 @@
 package pvesim
 
 import (
+	"context"
 	_ "embed"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -118,23 +120,12 @@ func (c *call) inDaemon(do func() (any, error)) (any, error) {
 	return out, err
 }
 
-// await lets go of mu until done is closed, for limit at most (0 is no limit), and
+// await releases mu until done is closed, for limit at most (0: no limit), and
 // says whether it was.
 func (s *Sim) await(done <-chan struct{}, limit time.Duration) (came bool, err error) {
-	var late <-chan time.Time
-	if limit > 0 {
-		t := time.NewTimer(time.Duration(float64(limit) / s.opts.Speed))
-		defer t.Stop()
-		late = t.C
+	err = s.until(done, limit, nil)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return false, nil
 	}
-	s.outside(func() {
-		select {
-		case <-done:
-			came = true
-		case <-late:
-		case <-s.done:
-			err = errClosed
-		}
-	})
-	return came, err
+	return err == nil, err
 }

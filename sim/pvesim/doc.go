@@ -36,12 +36,12 @@
 // happens to them. An answer can be refused, replaced, delayed, or dropped before
 // or after its effect; a task can fail, warn or hang; a guest can be born sick.
 // [Sim.Requests] tells what was asked, without its secrets, and [Sim.VMs] and
-// [Sim.Volumes] what is there, whoever may see it.
+// [Sim.Volumes] what is there, anyone who may see it.
 //
 // # What it is not
 //
 // There are no backups, containers, and no SDN beyond its bridges; behind the tickets
-// of consoles is no screen. Rules of firewalls are verified and filter nothing, HA
+// of consoles is not a screen. Rules of firewalls are verified and filter nothing, HA
 // moves nothing, a migration copies disks and no memory. Figures such as CPU load are
 // made up. A method of Proxmox's that is not simulated refuses what Proxmox refuses,
 // and then answers 501; [Methods] lists those that are.

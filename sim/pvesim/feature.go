@@ -84,7 +84,7 @@ func (c *call) monitor() (any, error) {
 	return "", nil
 }
 
-// hmpModify are QEMU's commands that whoever may modify the cluster may give, hmpRoot
+// hmpModify are QEMU's commands that anyone who may modify the cluster may give, hmpRoot
 // those that root@pam alone may (PVE/API2/Qemu/HMPPerms.pm).
 var (
 	hmpModify = regexp.MustCompile(`^(gpa2hpa|gpa2hva|gva2gpa|i|announce_self|backup_cancel|balloon|block_(job_(cancel|complete|pause|resume|set_speed)|resize|set_io_throttle)|` +

@@ -86,7 +86,7 @@ func (s *Sim) firewallOf(whose string) *firewall {
 	return s.firewalls[whose]
 }
 
-// cloneFirewall gives a machine the firewall of another, and takes away the one it had
+// cloneFirewall gives a machine the firewall of another, and removes the one it had
 // (PVE/Firewall/Helpers.pm, clone_vmfw_conf).
 func (s *Sim) cloneFirewall(from, to int) {
 	delete(s.firewalls, "vm/"+itoa(to))

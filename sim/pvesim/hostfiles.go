@@ -63,7 +63,7 @@ func (h *host) seeFiles() {
 	}
 }
 
-// pvesmProgram is pvesm, with the path of a volume, which is no call of the API.
+// pvesmProgram is pvesm, with the path of a volume, which is not a call of the API.
 func (s *Sim) pvesmProgram(h *host, otherwise guest.HostProgram) guest.HostProgram {
 	return func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		if len(args) != 3 || args[1] != "path" {
@@ -95,7 +95,7 @@ func qmCall(node string, words []string, p params) (cliCall, error) {
 // importPlace is a place for a disk that hardly anybody uses.
 const importPlace = "virtio15"
 
-// qmProgram is qm, with the import of a disk, which is no call of the API.
+// qmProgram is qm, with the import of a disk, which is not a call of the API.
 func (s *Sim) qmProgram(h *host, otherwise guest.HostProgram) guest.HostProgram {
 	return func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		words, p := cliArgs(args[1:])

@@ -32,7 +32,7 @@ type HostShell struct {
 }
 
 // HostShell lets those log in to a node as root by SSH who have one of the keys,
-// each as in an authorized_keys file, in the place of whoever could before; without
+// each as in an authorized_keys file, instead of whoever could before; without
 // keys that stays. What they change there shows in the API: a
 // reboot applies the command line and modprobe.d, and pveum, pvesm and pvesh do what
 // the API does.

@@ -104,7 +104,7 @@ func TestHostShellEndsWithTheSim(t *testing.T) {
 }
 
 // What tools do over SSH that the API cannot: snippets are written into a storage's folder,
-// and a disk is imported from a file that is no image for import.
+// and a disk is imported from a file that is not an image for import.
 func TestStoragesFromTheShell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := pvesim.OneGPU()

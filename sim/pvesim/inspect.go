@@ -19,7 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// VMState is a VM as a test sees it, whoever may not.
+// VMState is a VM as a test sees it, anyone who may not.
 type VMState struct {
 	ID       int
 	Node     string
@@ -127,8 +127,8 @@ func (s *Sim) SetGuestFaults(vmid int, f guest.Faults) {
 	}
 }
 
-// ChangeHardware lets a test take a card out of a host, or move it.
-func (s *Sim) ChangeHardware(node string, change func(devices map[string]*PCIDevice)) {
+// changeHardware lets a test take a card out of a host, or move it.
+func (s *Sim) changeHardware(node string, change func(devices map[string]*PCIDevice)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.hosts[node]; h != nil {
@@ -147,7 +147,7 @@ func (s *Sim) AddVM(v VM) {
 }
 
 // LockVM puts a lock such as "backup" on a VM, as another program's work does; an
-// empty one takes it away.
+// empty one removes it.
 func (s *Sim) LockVM(vmid int, lock string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Sim) LockVM(vmid int, lock string) {
 }
 
 // SetOption sets an option of the datacenter, such as user-tag-access, as root does; an
-// empty value takes it away.
+// empty value removes it.
 func (s *Sim) SetOption(key, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What /cluster/resources tells of a VM is what the pvestatd of its node has told all
+// What /cluster/resources describes a VM is what the pvestatd of its node has told all
 // nodes in its last round, but for its tags, lock, pool and node, which are read from
 // the files at once, and for whether it is there at all (extract_vm_stats in
 // PVE/API2Tools.pm, resources in PVE/API2/Cluster.pm).

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -87,19 +88,9 @@ func (w worker) lock(file string, shared bool, timeout time.Duration) (unlock fu
 	w.log("trying to acquire lock...")
 	me := &lockWait{shared: shared, granted: make(chan struct{})}
 	l.waiting = append(l.waiting, me)
-	t := time.NewTimer(time.Duration(float64(timeout) / w.s.opts.Speed))
-	defer t.Stop()
-	w.s.outside(func() {
-		select {
-		case <-me.granted:
-		case <-t.C:
-			err = die("can't lock file '%s' - got timeout", file)
-		case <-w.stop():
-			err = errStopped
-		case <-w.s.done:
-			err = errClosed
-		}
-	})
+	if err = w.until(me.granted, timeout); errors.Is(err, context.DeadlineExceeded) {
+		err = die("can't lock file '%s' - got timeout", file)
+	}
 	select {
 	case <-me.granted: // even when it came in the same moment as the timeout
 		w.log(" OK")

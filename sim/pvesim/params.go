@@ -36,7 +36,7 @@ func (p params) int(k string, otherwise int) int {
 	return n
 }
 
-// maxForm is what pveproxy reads of a body that is no upload.
+// maxForm is what pveproxy reads of a body that is not an upload.
 const maxForm = 512 << 10
 
 // readParams collects the parameters of query and body. Uploads are read elsewhere.

@@ -133,7 +133,7 @@ func TestHardwareListing(t *testing.T) {
 		assert.Equal(t, 3, strings.Count(c.do("GET", "/nodes/pve1/hardware/pci", "pci-class-blacklist", "03;06", "verbose", "0").body, "id")+1)
 		c.do("POST", "/cluster/mapping/pci", "id", "gpu", "map", entry("0000:01:00.0", "21"))
 		assert.Contains(t, c.do("GET", "/cluster/mapping/pci", "check-node", "pve1").body, `"checks":[]`)
-		s.ChangeHardware("pve1", func(d map[string]*PCIDevice) { delete(d, "0000:01:00.0") })
+		s.changeHardware("pve1", func(d map[string]*PCIDevice) { delete(d, "0000:01:00.0") })
 		assert.Contains(t, c.do("GET", "/cluster/mapping/pci", "check-node", "pve1").body, "pci device '0000:01:00.0' not found")
 	})
 }

@@ -151,7 +151,7 @@ func (w worker) release(v *vm, d map[string]string) {
 }
 
 // fastPlug are options that change nothing in a running VM, or nothing before its
-// cloud-init drive is made anew.
+// cloud-init drive is recreated.
 var fastPlug = regexp.MustCompile(`^(description|hookscript|lock|migrate_downtime|migrate_speed|name|onboot|protection|shares|startup|tags|` +
 	`vmstatestorage|ciuser|cipassword|citype|ciupgrade|cicustom|nameserver|searchdomain|sshkeys|ipconfig\d+)$`)
 

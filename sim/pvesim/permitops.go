@@ -33,7 +33,7 @@ func (s *Sim) permittedUser(c *call, check []any) error {
 	return bareRefusal()
 }
 
-// soundUser refuses what is no name of a user (PVE/Auth/Plugin.pm, verify_username):
+// soundUser refuses what is not a name of a user (PVE/Auth/Plugin.pm, verify_username):
 // permissions ask for it before the parameters are looked at.
 func soundUser(name string) error {
 	switch {

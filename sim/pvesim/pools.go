@@ -39,7 +39,7 @@ func (c *call) listPools() (any, error) {
 	return out, nil
 }
 
-// poolInfo is a pool with its members, whoever asks (PVE/API2/Pool.pm, index).
+// poolInfo is a pool with its members, anyone who asks (PVE/API2/Pool.pm, index).
 func (c *call) poolInfo(id string) (map[string]any, error) {
 	p := c.s.pools[id]
 	if p == nil {

@@ -1,7 +1,6 @@
 package pvesim
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -192,21 +191,8 @@ func (w worker) shutdown(v *vm, timeout time.Duration, force bool) error {
 }
 
 // until waits for a channel to be closed.
-func (w worker) until(what <-chan struct{}, timeout time.Duration) (err error) {
-	t := time.NewTimer(time.Duration(float64(timeout) / w.s.opts.Speed))
-	defer t.Stop()
-	w.s.outside(func() {
-		select {
-		case <-what:
-		case <-t.C:
-			err = context.DeadlineExceeded
-		case <-w.stop():
-			err = errStopped
-		case <-w.s.done:
-			err = errClosed
-		}
-	})
-	return err
+func (w worker) until(what <-chan struct{}, timeout time.Duration) error {
+	return w.s.until(what, timeout, w.stop())
 }
 
 // rebootVM asks the guest to end; what starts it again is a task of root's own.

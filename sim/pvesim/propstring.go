@@ -50,7 +50,7 @@ func parseProps(keys map[string]*property, s string) (map[string]string, error) 
 	return out, nil
 }
 
-// parseBool is how booleans inside property strings are read; what is no boolean
+// parseBool is how booleans inside property strings are read; what is not a boolean
 // stays as it is, for the check to name it.
 func parseBool(v string) string {
 	switch strings.ToLower(v) {

@@ -205,7 +205,7 @@ func (c *call) mayHandOut(path, role string) error {
 	return nil
 }
 
-// grant adds an ACL in the place of one for the same, or takes it away.
+// grant adds an ACL instead of one for the same, or removes it.
 func (s *Sim) grant(acl ACL, remove bool) {
 	s.access.acls = slices.DeleteFunc(s.access.acls, func(a ACL) bool { return a.Path == acl.Path && a.Who == acl.Who && a.Role == acl.Role })
 	if !remove {

@@ -94,7 +94,7 @@ func (r *route) at(parts []string) *route {
 }
 
 // find walks an unescaped path: what was %2F separates too, empty parts are none,
-// and one with a blank in it is no variable. A volume and an address take the whole rest
+// and one with a blank in it is not a variable. A volume and an address take the whole rest
 // (PVE/RESTHandler.pm, find_handler).
 func (r *route) find(path string, vars params) *route {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })

@@ -237,7 +237,7 @@ func (c *call) updateFabric() (any, error) {
 
 func errProtocol() error { return die("node has a different protocol than the referenced fabric") }
 
-// deleteFabric deletes its nodes with it, unless a controller stands on it.
+// deleteFabric deletes its nodes with it, unless a controller depends on it.
 func (c *call) deleteFabric() (any, error) {
 	id := c.param("id")
 	return nil, c.inFabrics("deleting fabric failed", func(fabrics, nodes sdnSections) error {

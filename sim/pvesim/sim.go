@@ -23,7 +23,7 @@ type Options struct {
 	Speed float64
 	// Timing is how long things take; zero fields have the usual value.
 	Timing Timing
-	// StatusLag is how long ago /cluster/resources may have seen what it tells of a VM:
+	// StatusLag is how long ago /cluster/resources may have seen what it describes a VM:
 	// its name, status and figures and whether it is a template, but not its tags, lock
 	// and pool. 0 is ten seconds, the round of pvestatd on a real host; less is none.
 	StatusLag time.Duration
@@ -107,7 +107,7 @@ type Sim struct {
 	end        context.CancelFunc
 	running    sync.WaitGroup // every goroutine of ours
 
-	// mu guards everything below. Code runs with it held, and lets go of it only
+	// mu guards everything below. Code runs with it held, and releases it only
 	// while it waits (worker.sleep, worker.lock) or asks a guest (Sim.outside).
 	mu           stateLock
 	hosts        map[string]*host
@@ -299,22 +299,36 @@ func (s *Sim) outside(f func()) {
 	f()
 }
 
-// wait lets go of mu for a duration of the simulated world. It returns early with
+// wait releases mu for a duration of the simulated world. It returns early with
 // an error when the Sim is closed or stop is.
 func (s *Sim) wait(d time.Duration, stop <-chan struct{}) error {
 	if d <= 0 {
 		return nil
 	}
-	t := time.NewTimer(time.Duration(float64(d) / s.opts.Speed))
-	defer t.Stop()
-	var err error
+	if err := s.until(nil, d, stop); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// until lets go of mu until done is closed. Where limit (0 is none) is over before, a
+// duration of the simulated world, the error is context.DeadlineExceeded.
+func (s *Sim) until(done <-chan struct{}, limit time.Duration, stop <-chan struct{}) (err error) {
+	var late <-chan time.Time
+	if limit > 0 {
+		t := time.NewTimer(time.Duration(float64(limit) / s.opts.Speed))
+		defer t.Stop()
+		late = t.C
+	}
 	s.outside(func() {
 		select {
-		case <-t.C:
-		case <-s.done:
-			err = errClosed
+		case <-done:
+		case <-late:
+			err = context.DeadlineExceeded
 		case <-stop:
 			err = errStopped
+		case <-s.done:
+			err = errClosed
 		}
 	})
 	return err

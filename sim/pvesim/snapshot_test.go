@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// snapshotModel has somebody's machine whose disk can be snapshotted, on a storage
+// snapshotModel has another owner's machine whose disk can be snapshotted, on a storage
 // of files and one of volumes.
 func snapshotModel() Model {
 	m := EightA100()

@@ -176,7 +176,7 @@ func canonical(p string) string {
 	return cmp.Or(strings.TrimSuffix(strings.TrimSuffix(p, "/."), "/"), "/")
 }
 
-// activatable refuses a folder that is not there and not to be made, or is no mount point (PVE/Storage/DirPlugin.pm, activate_storage).
+// activatable refuses a folder that is not there and not to be made, or is not a mount point (PVE/Storage/DirPlugin.pm, activate_storage).
 func activatable(name string, section map[string]string) error {
 	dir, mount := section["path"], section["is_mountpoint"]
 	if there := slices.Contains(rootFolders(), dir); slices.Contains([]string{"1", "yes", "on", "true"}, mount) {

@@ -27,7 +27,7 @@ var (
 )
 
 // parseVolume reads the name of a volume (PVE/Storage/Plugin.pm, parse_volname).
-// Names on what is no directory are images of machines.
+// Names on what is not a directory are images of machines.
 func (st *storage) parseVolume(name string) (volumeParts, error) {
 	if !st.fileBased() {
 		v := volumeParts{content: "images", format: "raw"}

@@ -99,7 +99,7 @@ func (d *disk) grown(size int64) {
 	d.top.size = max(d.top.size, size)
 }
 
-func (d *disk) letGo() {
+func (d *disk) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.used = false

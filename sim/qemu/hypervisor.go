@@ -63,7 +63,7 @@ func New(o Options) (*Hypervisor, error) {
 // magic follows the header in the file that stands for the image.
 const magic = "stands for a real Debian 13\n"
 
-// ImageFile is what a simulated host downloads and imports in the place of the image: a
+// ImageFile is what a simulated host downloads and imports instead of the image: a
 // qcow2 header with the size of its disk, and nothing in it. So gigabytes stay where they are.
 func (h *Hypervisor) ImageFile() []byte {
 	b := append([]byte("QFI\xfb"), make([]byte, 100)...)

@@ -60,7 +60,7 @@ func (m *machine) Boot(ctx context.Context) error {
 	}
 	m.shape = s
 	if err := m.plugIn(ctx, s.Drives); err != nil {
-		m.letGo()
+		m.release()
 		return err
 	}
 	r := &run{}
@@ -68,7 +68,7 @@ func (m *machine) Boot(ctx context.Context) error {
 	r.net = newPort(r, m.h.o, s)
 	if err := m.start(r); err != nil {
 		r.end()
-		m.letGo()
+		m.release()
 		return err
 	}
 	m.run = r
@@ -118,11 +118,11 @@ func (m *machine) plugIn(ctx context.Context, drives []pvesim.Drive) error {
 	return nil
 }
 
-// letGo leaves the drives that are in use to others.
-func (m *machine) letGo() {
+// release leaves the drives that are in use to others.
+func (m *machine) release() {
 	for _, d := range m.shape.Drives {
 		if m.shape.files[d.Key] != "" {
-			d.Disk.(*disk).letGo()
+			d.Disk.(*disk).release()
 		}
 	}
 	clear(m.shape.files)
@@ -156,7 +156,7 @@ func (m *machine) cleared(r *run) {
 	r.end()
 	r.rest.Wait()
 	r.net.unplug()
-	m.letGo()
+	m.release()
 	m.run = nil
 }
 
@@ -194,7 +194,7 @@ func (m *machine) Shutdown() error {
 	return err
 }
 
-// plugTime is how long a guest may take to let go of a disk.
+// plugTime is how long a guest may take to released a disk.
 const plugTime = 20 * time.Second
 
 // Replug plugs disks in and out of the machine while it runs, and grows them. What
@@ -257,7 +257,7 @@ func (m *machine) unplug(ctx context.Context, d pvesim.Drive) error {
 	if _, err := m.run.monitor.do(ctx, "blockdev-del", map[string]any{"node-name": "drive-" + d.Key}); err != nil {
 		return err
 	}
-	d.Disk.(*disk).letGo()
+	d.Disk.(*disk).release()
 	delete(m.shape.files, d.Key)
 	m.shape.Drives = slices.DeleteFunc(slices.Clone(m.shape.Drives), func(o pvesim.Drive) bool { return o.Key == d.Key })
 	return nil

@@ -106,7 +106,7 @@ func (p *process) hear(e event) {
 	}
 }
 
-// pull takes a device out, when the guest has let go of it.
+// pull takes a device out, when the guest has released it.
 func (p *process) pull(ctx context.Context, device string) error {
 	gone := make(chan struct{})
 	p.mu.Lock()

@@ -121,7 +121,7 @@ func TestDisksLieOnWhatTheyWereClonedFrom(t *testing.T) {
 	require.ErrorContains(t, err, "another machine")
 	_, err = template.Clone().(*disk).use(t.Context(), 0)
 	require.ErrorContains(t, err, "cloned while a machine used it")
-	template.letGo()
+	template.release()
 
 	clone := template.Clone().(*disk)
 	cloned, err := clone.use(t.Context(), 8<<20)
@@ -132,7 +132,7 @@ func TestDisksLieOnWhatTheyWereClonedFrom(t *testing.T) {
 	again, err := template.use(t.Context(), 0)
 	require.NoError(t, err)
 	assert.NotEqual(t, file, again, "nobody writes where others read")
-	clone.letGo()
+	clone.release()
 	_, err = clone.use(t.Context(), 16<<20)
 	require.NoError(t, err)
 	size, _ = virtualSize(t, cloned)

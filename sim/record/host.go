@@ -145,7 +145,7 @@ func (r *reader) storage(ctx context.Context, node string, e entry) pvesim.Stora
 }
 
 // recordable are files that stand for themselves. Disks come with their machines,
-// and backups are somebody's.
+// and backups are another owner's.
 func recordable(content, name string) bool {
 	return slices.Contains([]string{"iso", "vztmpl", "import", "snippets"}, content) && strings.HasPrefix(name, content+"/") && strings.Count(name, "/") == 1
 }

@@ -76,7 +76,7 @@ func draw(to io.Writer, title string, delay time.Duration, frames []string) erro
 	return err
 }
 
-// film is the CSS that shows one frame after the other. Whoever wants no movement is
+// film is the CSS that shows one frame after the other. Anyone who wants no movement is
 // shown the last.
 func film(frames int, delay, total time.Duration) string {
 	if frames < 2 {

@@ -25,7 +25,7 @@ var reservedReleases = [...]owner{
 }
 
 // agentPrefix is how Fleet tells its agent: a bundle so named is deployed again at
-// every change and never taken away (internal/cmd/agent/deployer/monitor, isAgent;
+// every change and never removed (internal/cmd/agent/deployer/monitor, isAgent;
 // internal/helmdeployer/delete.go).
 const agentPrefix = "fleet-agent"
 

@@ -146,21 +146,6 @@ func brought(rancher *semver.Version) string {
 	return ""
 }
 
-// FleetOf returns the minor version of Fleet that a Rancher brings, e.g. "0.16" for
-// "2.15.2"; ok is false where that is not known.
-func FleetOf(rancher string) (fleet string, ok bool) {
-	v, err := semver.NewVersion(rancher)
-	if err != nil {
-		return "", false
-	}
-	for _, l := range lines {
-		if l.name == "rancher" && l.minor == minor(v) {
-			return l.fleet, true
-		}
-	}
-	return "", false
-}
-
 // kubernetesFor returns the versions of Kubernetes that a version of a part takes.
 func kubernetesFor(pin Pin, v *semver.Version) (want string, known bool) {
 	for _, l := range lines {

@@ -112,19 +112,9 @@ func TestUnknownIsAWarning(t *testing.T) {
 		assert.Contains(t, fmt.Sprint(found), c.says)
 		assert.Empty(t, pins.Refused(found), c.part)
 	}
-	// Another patch of a known line is no news.
+	// Another patch of a known line is not news.
 	assert.Empty(t, pins.Check(k3s, map[string]string{"rancher": "2.15.3"}))
 	assert.Empty(t, pins.Check(k3s, map[string]string{"cert-manager": "1.21.1"}), "with and without v")
-}
-
-func TestFleetOf(t *testing.T) {
-	f, ok := pins.FleetOf("2.14.4")
-	assert.True(t, ok)
-	assert.Equal(t, "0.15", f)
-	_, ok = pins.FleetOf("2.99.0")
-	assert.False(t, ok)
-	_, ok = pins.FleetOf("newest")
-	assert.False(t, ok)
 }
 
 func FuzzCheck(f *testing.F) {

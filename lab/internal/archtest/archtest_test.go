@@ -24,17 +24,17 @@ var allowed = map[string][]string{
 	"lab/bastion":          {"remote/remotetest", "remote/ssh"},
 	"lab/cmd/labd":         {"internal/labctl", "sim/pvesim"},
 	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
-	"lab/operators":        {"sim/guest"},
-	"lab/plane":            {"sim/guest"},
+	"lab/operators":        {"converge/wait", "sim/guest"},
+	"lab/plane":            {"converge/wait", "sim/guest"},
 	"lab/site":             {"internal/labctl", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
 }
 
 // beneath is all that of ours is in the lab's programs, whichever way it came. What the
 // lab judges (fleet, kube, addon, jupyterhub, k3s, nvidia, cloudinit, proxmox, converge,
-// cluster) is not; converge/progress and secret are a line on a screen and a string that
+// cluster) is not; converge/progress, converge/wait and secret are a line on a screen, a pause and a string that
 // is not printed.
 var beneath = []string{
-	"converge/progress", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound", "remote",
+	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound", "remote",
 	"remote/remotetest", "remote/ssh", "secret", "sim/guest", "sim/pvesim", "sim/qemu",
 }
 

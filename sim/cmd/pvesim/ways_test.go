@@ -35,7 +35,7 @@ func (s *served) control(method, path string) (code int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// What was made is in the state, which is a model; a reset takes it away, and the secrets
+// What was made is in the state, which is a model; a reset removes it, and the secrets
 // stay.
 func TestStateAndReset(t *testing.T) {
 	requests := filepath.Join(t.TempDir(), "requests.jsonl")

@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/kube"
+)
+
+// bundleTime is how long Fleet may take for a part: it reads, installs, pulls images.
+const bundleTime = 15 * time.Minute
+
+// bundleStep waits until Fleet has deployed a part, as the last commit has it.
+func (c *Cluster) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
+	return &converge.Resource[drift.Diff]{
+		ID: "fleet/" + p.Name,
+		Observe: func(ctx context.Context) (drift.Diff, error) {
+			state, pending, err := c.fleetState(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if pending {
+				return drift.Diff{{Have: "an earlier commit", Want: "the one that is to be pushed", Effect: drift.Update}}, nil
+			}
+			return state.Part(p.Name), nil
+		},
+		Diff:   func(d drift.Diff) drift.Diff { return d },
+		Settle: bundleTime,
+		Poll:   lookEvery,
+		Hint:   "go tool mage fleet:status says which object is in the way; run it again and it goes on from here",
+	}
+}
+
+// stateAge is how old a look at all bundles may be that several steps share.
+const stateAge = time.Second
+
+// fleetState looks at all bundles, once for all steps that wait for theirs.
+func (c *Cluster) fleetState(ctx context.Context) (state *fleet.State, pending bool, err error) {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	c.pushed.mu.Lock()
+	defer c.pushed.mu.Unlock()
+	if c.pushed.pending || c.pushed.state != nil && c.pushed.state.Want == c.pushed.commit && time.Since(c.pushed.at) < stateAge {
+		return c.pushed.state, c.pushed.pending, nil
+	}
+	state, err = fleet.Observe(ctx, client, fleet.StatusOptions{Commit: c.pushed.commit})
+	if err != nil {
+		return nil, false, err
+	}
+	c.pushed.state, c.pushed.at = state, time.Now()
+	if state.Commit != "" && state.Commit != c.pushed.commit && time.Since(c.pushed.asked) > movedTime {
+		c.pushed.asked = time.Now()
+		return state, false, c.follow(ctx)
+	}
+	return state, false, nil
+}
+
+// movedTime is how often the branch is looked at again while Fleet is at another commit.
+const movedTime = 30 * time.Second
+
+// follow waits for the branch as it is now: others push to it too, and Fleet may never
+// be at our commit, but at a later one that has our folder as it should be.
+func (c *Cluster) follow(ctx context.Context) error {
+	tree, err := c.FleetTree(ctx)
+	if err != nil {
+		return err
+	}
+	remote, err := c.FleetRemote()
+	if err != nil {
+		return err
+	}
+	repo, err := remote.Observe(ctx, tree)
+	if err == nil && repo.Diff().Empty() {
+		c.pushed.commit = repo.Commit
+	}
+	return err
+}
+
+// stillFleets is an error for a part that is to be applied directly while Fleet has it:
+// when Fleet lets go of it, it takes it away.
+func (c *Cluster) stillFleets(ctx context.Context, client *kube.Client, p platform.Piece) error {
+	if f := c.spec.Platform.Fleet; f == nil || f.Repo == "" || p.Base || p.Network {
+		return nil
+	}
+	state, err := fleet.Observe(ctx, client, fleet.StatusOptions{})
+	if err != nil {
+		return err
+	}
+	for _, b := range state.Bundles {
+		if b.Part == p.Name {
+			return converge.Permanent(fmt.Errorf("Fleet still deploys %s (bundle %s), and would take it away when it lets go of it: "+
+				"take it out of Git first with go tool mage fleet:push, and run this again when fleet:status no longer shows it", p.Name, b.Name))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// charts returns the client that installs releases: one for each connection, so that
+// what it has read once it reads once for all steps.
+func (c *Cluster) charts(ctx context.Context) (*kube.Client, *chart.Client, error) {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	if c.api.charts == nil || c.api.chartsOf != client {
+		c.api.charts, c.api.chartsOf = chart.NewClient(client, c.chartSource()), client
+	}
+	return client, c.api.charts, nil
+}
+
+// chartSource is where charts come from: what the session says counts more than what
+// the file says.
+func (c *Cluster) chartSource() chart.Source {
+	s := c.Charts
+	if s.Folder == "" {
+		s.Folder = c.spec.Platform.Charts.Folder
+	}
+	s.Offline = s.Offline || c.spec.Platform.Charts.Offline
+	s.Digests = chartDigests(c.spec.Platform.Charts)
+	return s
+}
+
+// chartSeen is a release, the objects that go before it, and what was asked of both.
+type chartSeen struct {
+	part    platform.Piece
+	around  drift.Diff
+	release chart.State
+	theirs  map[string]any // charts.values of the part
+}
+
+func (s chartSeen) diff() drift.Diff {
+	return plainly(slices.Concat(s.around, yours(s.part.Release.Diff(s.release), s.theirs)))
+}
+
+// releaseTime is how long a release may take when it does not say.
+const releaseTime = 10 * time.Minute
+
+// chartStep keeps a part's release, with the namespace and the objects before it.
+func (c *Cluster) chartStep(p platform.Piece) *converge.Resource[chartSeen] {
+	settle := p.Release.Timeout
+	if settle == 0 {
+		settle = releaseTime
+	}
+	return &converge.Resource[chartSeen]{
+		ID:      "chart/" + p.Name,
+		Observe: func(ctx context.Context) (chartSeen, error) { return c.lookAtChart(ctx, p) },
+		Diff:    chartSeen.diff,
+		Costs:   c.costsOfChart,
+		Apply:   c.bringChart,
+		Settle:  settle,
+		Poll:    lookEvery,
+		Hint:    "kubectl -n " + p.Release.Namespace + " get pods,events shows more; run it again and it goes on from here",
+	}
+}
+
+func (c *Cluster) lookAtChart(ctx context.Context, p platform.Piece) (seen chartSeen, err error) {
+	client, charts, err := c.charts(ctx)
+	if err != nil {
+		return seen, err
+	}
+	if seen.part, err = p.Now(ctx, client); err != nil {
+		return seen, err
+	}
+	if seen.around, err = client.Diff(ctx, c.around(seen.part)...); err != nil {
+		return seen, err
+	}
+	if !p.ObjectsApart() {
+		left, err := c.recordDiff(ctx, client, seen.part)
+		if err != nil {
+			return seen, err
+		}
+		seen.around = append(seen.around, left...)
+	}
+	seen.release, err = charts.Observe(ctx, *seen.part.Release)
+	seen.theirs = c.spec.Platform.Charts.Values[p.Name]
+	return seen, err
+}
+
+func (c *Cluster) bringChart(ctx context.Context, seen chartSeen) error {
+	client, charts, err := c.charts(ctx)
+	if err != nil {
+		return err
+	}
+	p := seen.part
+	if err := c.supersede(ctx, p); err != nil {
+		return err
+	}
+	if err := errors.Join(c.oneFleet(ctx, p), c.stillFleets(ctx, client, p)); err != nil {
+		return err
+	}
+	if err := c.enter(ctx, client, p); err != nil {
+		return err
+	}
+	if _, err := client.Apply(ctx, c.around(p)...); err != nil {
+		return err
+	}
+	if err := charts.Apply(ctx, *p.Release, seen.release); err != nil || p.ObjectsApart() {
+		return err
+	}
+	return c.closeRecord(ctx, client, p)
+}
+
+// around are the objects of a part that are there before its release: its namespace
+// first.
+func (c *Cluster) around(p platform.Piece) []runtime.Object {
+	return append(c.namespaceOf(p), p.Before...)
+}
+
+// namespaceOf is the namespace of a part's release. It may be that of several parts,
+// of which each has a word in its labels.
+func (c *Cluster) namespaceOf(p platform.Piece) []runtime.Object {
+	if p.Release == nil {
+		return nil
+	}
+	switch name := p.Release.Namespace; name {
+	case "", metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
+		return nil
+	default:
+		labels := map[string]string{}
+		for _, other := range c.pieces() {
+			if other.Release != nil && other.Release.Namespace == name {
+				for k, v := range other.NamespaceLabels {
+					labels[k] = v
+				}
+			}
+		}
+		return []runtime.Object{&corev1.Namespace{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		}}
+	}
+}
+
+// digests are those of the file, by charts' names.
+func chartDigests(c spec.Charts) map[string]string {
+	out := map[string]string{}
+	for part, digest := range c.Digests {
+		if p, ok := pins.Of(part); ok {
+			out[p.Chart] = digest
+		}
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// NodeCycle drains a node, switches its VM off and on, and lets pods back when it is
+// Ready with all its GPUs. A guest that only reboots never resets a passed-through
+// card; one whose VM stops does.
+func (c *Cluster) NodeCycle(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.nodeCycleGraph(ctx, name, force) })
+}
+
+func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+	n, err := c.machineOf(name, "switch off")
+	if err != nil {
+		return nil, err
+	}
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	if err != nil {
+		return nil, err
+	}
+	if vm == nil {
+		return nil, &RefusedError{name, "it has no VM: go tool mage cluster:up makes it"}
+	}
+	if !force {
+		if err := c.mayStop(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	g := c.graph()
+	g.Add(c.cycleStep(n, vm))
+	return g, nil
+}
+
+// cycleStep is done once it has been done: nothing in the world tells a VM that was
+// switched off and on from one that was not.
+func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[bool] {
+	done := false
+	return &converge.Resource[bool]{
+		ID:      "cycle/" + n.Name,
+		Observe: func(context.Context) (bool, error) { return done, nil },
+		Diff: func(done bool) drift.Diff {
+			if done {
+				return nil
+			}
+			return drift.Diff{{Path: "power", Have: vm.String(), Want: "drained, off and on again", Effect: drift.Restart}}
+		},
+		Costs: c.costsOfCycle(n),
+		Apply: func(ctx context.Context, _ bool) error {
+			err := c.cycle(ctx, n, func(ctx context.Context) error {
+				now, err := c.shutDown(ctx, vm)
+				if err != nil {
+					return err
+				}
+				return c.Proxmox.Start(ctx, now)
+			})
+			done = err == nil
+			return err
+		},
+	}
+}
+
+// shutDown shuts a machine down that was seen earlier, once nothing else is at work on
+// it, and returns it as it is then. Draining takes a while, and by now its VMID may be
+// another machine's, which is left alone.
+func (c *Cluster) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, error) {
+	now, err := c.Proxmox.Idle(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	if now == nil {
+		return nil, fmt.Errorf("%s is gone", vm)
+	}
+	return now, c.Proxmox.Shutdown(ctx, now)
+}

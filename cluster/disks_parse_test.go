@@ -1,0 +1,32 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestParseDisks(t *testing.T) {
+	got, err := parseDisks("a absent\nb present ext4 here kept grown\nc present - /dev/sdx lost small\nd present - - lost grown\n")
+	assert.NoError(t, err)
+	assert.Equal(t, map[string]diskSeen{
+		"a": {}, "b": {present: true, fs: "ext4", at: "here", kept: true}, "c": {present: true, at: "/dev/sdx", small: true}, "d": {present: true},
+	}, got)
+	_, err = parseDisks("b present ext4\n")
+	assert.EqualError(t, err, `disks of a machine: "b present ext4" is not understood`)
+}
+
+func FuzzParseDisks(f *testing.F) {
+	f.Add("b present ext4 here kept grown\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		if all, err := parseDisks(s); err == nil && len(all) == 0 && len(s) > 0 {
+			t.Errorf("%q is something", s)
+		}
+	})
+}
+
+func TestOSID(t *testing.T) {
+	assert.Equal(t, "ubuntu", osID("NAME=Ubuntu\nID=ubuntu\nID_LIKE=debian\n"))
+	assert.Equal(t, "rocky", osID("ID=\"rocky\"\n"))
+	assert.Equal(t, "", osID("NAME=x\n"))
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// NodeDrain empties a node: no new pods come, and those that are there are evicted,
+// as their disruption budgets allow. Pods of DaemonSets stay.
+func (c *Cluster) NodeDrain(name string) (*converge.Graph, error) {
+	n, err := c.named(name)
+	if err != nil {
+		return nil, err
+	}
+	g := c.graph()
+	g.Add(c.drainStep(n))
+	return g, nil
+}
+
+// drained is a node, nil when the cluster does not have it, and what keeps it busy.
+type drained struct {
+	node *kube.Node
+	pods int
+}
+
+func (c *Cluster) drainStep(n spec.Node) *converge.Resource[drained] {
+	return &converge.Resource[drained]{
+		ID: "drain/" + n.Name,
+		Observe: func(ctx context.Context) (drained, error) {
+			node, err := c.observeNode(ctx, n.Name)
+			if err != nil {
+				return drained{}, err
+			}
+			if node == nil {
+				return drained{}, converge.Permanent(&RefusedError{n.Name, "the cluster has no such node: go tool mage cluster:up lets it join"})
+			}
+			client, err := c.kube(ctx)
+			if err != nil {
+				return drained{}, err
+			}
+			pods, err := client.Drainable(ctx, n.Name)
+			return drained{node, pods}, err
+		},
+		Diff: func(have drained) drift.Diff {
+			var d drift.Diff
+			if !have.node.Cordoned {
+				d = append(d, drift.Field{Path: "scheduling", Have: "allowed", Want: "cordoned", Effect: drift.Update})
+			}
+			if have.pods > 0 {
+				d = append(d, drift.Field{Path: "pods", Have: fmt.Sprint(have.pods), Want: "evicted", Effect: drift.Update})
+			}
+			return d
+		},
+		Costs: c.costsOfDrain(n),
+		Apply: func(ctx context.Context, _ drained) error {
+			_, err := c.drain(ctx, n.Name)
+			return err
+		},
+	}
+}
+
+// NodeUncordon lets new pods onto a node again.
+func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
+	n, err := c.named(name)
+	if err != nil {
+		return nil, err
+	}
+	g := c.graph()
+	g.Add(&converge.Resource[*kube.Node]{
+		ID: "uncordon/" + n.Name,
+		Observe: func(ctx context.Context) (*kube.Node, error) {
+			have, err := c.observeNode(ctx, n.Name)
+			if err == nil && have == nil {
+				err = converge.Permanent(&RefusedError{n.Name, "the cluster has no such node: go tool mage cluster:up lets it join"})
+			}
+			return have, err
+		},
+		Diff: func(have *kube.Node) drift.Diff {
+			if !have.Cordoned {
+				return nil
+			}
+			return drift.Diff{{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: drift.Update}}
+		},
+		Apply: func(ctx context.Context, _ *kube.Node) error {
+			client, err := c.kube(ctx)
+			if err != nil {
+				return err
+			}
+			return client.Uncordon(ctx, n.Name)
+		},
+	})
+	return g, nil
+}

@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// driverSeen is a node's driver, and the one that it should have.
+type driverSeen struct {
+	nvidia.DriverState
+	want nvidia.Recipe
+}
+
+// driverStep proves that the driver has brought up all of a node's GPUs, and that
+// the container toolkit is there, before K3s starts and looks for it. What the
+// template did not bring is installed.
+func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
+	if n.External {
+		return c.externalDriverStep(n)
+	}
+	toolkit := nvidia.Toolkit{}
+	return &converge.Resource[driverSeen]{
+		ID: "driver/" + n.Name,
+		Observe: func(ctx context.Context) (driverSeen, error) {
+			seen, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
+			if err != nil {
+				return driverSeen{}, err
+			}
+			want, err := c.driverFor(ctx, n.Host, seen)
+			if err == nil {
+				err = c.mayBuild(ctx, n, want)
+			}
+			return driverSeen{seen, want}, err
+		},
+		Diff: func(s driverSeen) drift.Diff {
+			d := append(s.want.Diff(s.DriverState), toolkit.Diff(s.DriverState)...)
+			if s.Loaded != "" {
+				d = append(d, nvidia.DiffGPUs(s.DriverState, n.GPUs.Count)...)
+			}
+			return d
+		},
+		Costs: c.costsOfDriver(n),
+		Apply: func(ctx context.Context, s driverSeen) error {
+			if err := nvidia.InstallDriver(ctx, c.root(n.Name), s.want); err != nil {
+				return err
+			}
+			if err := nvidia.InstallToolkit(ctx, c.outward(c.root(n.Name)), toolkit); err != nil {
+				return err
+			}
+			return c.loadDriver(ctx, n, s)
+		},
+		Settle: driverTime,
+		Poll:   driverPoll,
+	}
+}
+
+// mayBuild refuses modules that would be built on a node whose firmware loads none: those
+// of VMs and templates that somebody else has made, for of ours the file is refused.
+func (c *Cluster) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe) error {
+	if !want.Build {
+		return nil
+	}
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	if err != nil || vm == nil || !vm.SecureBoot {
+		return err
+	}
+	return converge.Permanent(errors.New(secureBootOn(vm.String())))
+}
+
+func secureBootOn(machine string) string {
+	return fmt.Sprintf("the firmware of %s has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1), and refuses modules that DKMS builds: "+
+		"write nvidia: {driver: {mode: prebuilt}} where its system is Ubuntu, or switch Secure Boot off in its firmware and give it an EFI disk without keys", machine)
+}
+
+// How long a driver may take to bring up its GPUs after boot, and how often it is looked at.
+const (
+	driverTime = 90 * time.Second
+	driverPoll = 3 * time.Second
+)
+
+// installed names the series that is on a machine, so that it stays.
+func installed(s nvidia.DriverState) string {
+	branch, _, _ := strings.Cut(s.Loaded, ".")
+	n, err := strconv.Atoi(branch)
+	if err != nil {
+		return ""
+	}
+	d := nvidia.Driver{Branch: n, Flavour: nvidia.Proprietary}
+	if s.LoadedOpen {
+		d.Flavour = nvidia.Open
+	}
+	return d.String()
+}

@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// checkSources says, before anything changes, whether there is something on every host
+// that machines can be cloned from, or be made.
+func (c *Cluster) checkSources(ctx context.Context) error {
+	hosts := c.templateHosts()
+	if c.spec.Image.Template == "" && len(hosts) > 0 {
+		return c.Proxmox.CheckImport()
+	}
+	if c.spec.Image.Template == "" {
+		return nil
+	}
+	var errs []error
+	for _, host := range hosts {
+		_, err := c.existing(ctx, host)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// existingStep finds the template that image.template names. There is nothing to make:
+// what it lacks is installed in each clone.
+func (c *Cluster) existingStep(host string) *converge.Resource[*proxmox.VM] {
+	return &converge.Resource[*proxmox.VM]{
+		ID: "template/" + host,
+		Observe: func(ctx context.Context) (*proxmox.VM, error) {
+			vm, err := c.existing(ctx, host)
+			if err != nil {
+				return nil, converge.Permanent(err)
+			}
+			progress.Say(ctx, "%s, which is somebody's own", vm)
+			return vm, nil
+		},
+		Diff: func(*proxmox.VM) drift.Diff { return nil },
+	}
+}
+
+// existing returns the template of image.template that a host's nodes are cloned from:
+// the host's own, or one of another host whose disks are on storages that both share.
+func (c *Cluster) existing(ctx context.Context, host string) (*proxmox.VM, error) {
+	ref := c.spec.Image.Template
+	all, err := c.Proxmox.Residents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var here, elsewhere []proxmox.Resident
+	for _, r := range all {
+		switch {
+		case r.Container || r.Name != ref && strconv.Itoa(r.VMID) != ref:
+		case r.Host == host:
+			here = append(here, r)
+		default:
+			elsewhere = append(elsewhere, r)
+		}
+	}
+	switch {
+	case len(here) > 1:
+		return nil, fmt.Errorf("image.template: %s has several VMs called %s: %s; write the VMID of one", host, ref, listResidents(here))
+	case len(here) == 1:
+		return c.usable(ctx, host, here[0].VMID)
+	case len(elsewhere) == 0:
+		return nil, fmt.Errorf("image.template: there is no VM %s, or the token may not see it (VM.Audit); %s", ref, templatesThere(all))
+	}
+	var problem error
+	for _, r := range elsewhere {
+		vm, err := c.usable(ctx, host, r.VMID)
+		if err != nil {
+			problem = errors.Join(problem, err)
+			continue
+		}
+		off, err := c.unshared(ctx, host, vm)
+		if err != nil {
+			return nil, err
+		}
+		if off == "" {
+			return vm, nil
+		}
+		problem = errors.Join(problem, fmt.Errorf("image.template: %s has no template %s, and that of %s is on the storage %s, which %s does not share\n"+
+			"  make one on %s too, with the same name and name: in place of a VMID, or put its disks on a storage that both see", host, ref, r.Host, off, host, host))
+	}
+	return nil, problem
+}
+
+// usable returns a template if nodes of the host can be made from it.
+func (c *Cluster) usable(ctx context.Context, host string, vmid int) (*proxmox.VM, error) {
+	vm, err := c.Proxmox.ByID(ctx, vmid)
+	if err != nil {
+		return nil, err
+	}
+	if !vm.Template {
+		return nil, fmt.Errorf("image.template: %s is not a template; to make it one, switch it off and run on %s: qm template %d", vm, vm.Host, vm.VMID)
+	}
+	if problems := whyUnfit(c.spec, host, vm); len(problems) > 0 {
+		return nil, fmt.Errorf("image.template: no node can be made from %s:\n  %s", vm, strings.Join(problems, "\n  "))
+	}
+	return vm, nil
+}
+
+// unfit says what is wrong with a template, with the commands that mend it. What a
+// clone can be given by itself is no reason: the agent's channel, the serial console,
+// q35, the disk of the firmware's variables.
+func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
+	var out []string
+	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if vm.Locked != "" {
+		bad("it is locked (%s): qm unlock %d, once nothing is at work on it", vm.Locked, vm.VMID)
+	}
+	if _, ok := vm.Disk("scsi0"); !ok {
+		bad("it has no disk at scsi0, which the nodes boot from: make it anew with --scsi0, --scsihw virtio-scsi-single and --boot order=scsi0")
+	}
+	if len(vm.Disks) > 1 {
+		bad("it has more disks than one, whose places the nodes' own disks take: qm set %d --delete %s", vm.VMID, vm.Disks[1].Slot)
+	}
+	if off := vm.Unbased(); len(off) > 0 {
+		bad("its disks are not what clones can hang on, since it became a template only half: qm template %d --disk %s", vm.VMID, off[0])
+	}
+	if drives := vm.CloudInitDrives(); len(drives) > 0 {
+		bad("Proxmox's cloud-init drive at %s would tell the nodes something else than their seed: qm set %d --delete %s", drives[0], vm.VMID, drives[0])
+	}
+	if len(vm.GPUs) > 0 {
+		bad("it passes a device through, which no clone can have as well: qm set %d --delete %s", vm.VMID, vm.GPUs[0].Slot)
+	}
+	dkms := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 })
+	if dkms && s.NVIDIA.DriverMode == spec.DriverDKMS && vm.SecureBoot {
+		bad("%s", secureBootOn("each clone"))
+	}
+	gpus := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 && n.GPUs.PCIe })
+	if gpus && vm.BIOS != "ovmf" {
+		storage := "STORAGE"
+		if d, ok := vm.Disk("scsi0"); ok {
+			storage = d.Storage
+		}
+		bad("its firmware is SeaBIOS, under which large GPUs have no room (BAR1 is 0M); Ubuntu's cloud images boot with OVMF too: "+
+			"qm set %d --machine q35 --bios ovmf --efidisk0 %s:0,efitype=4m", vm.VMID, storage)
+	}
+	return out
+}
+
+// unshared returns the first storage of a template's disks that a host does not share,
+// "" when it shares all.
+func (c *Cluster) unshared(ctx context.Context, host string, vm *proxmox.VM) (string, error) {
+	storages, err := c.Proxmox.Storages(ctx, host)
+	if err != nil {
+		return "", err
+	}
+	for _, d := range vm.Disks {
+		if !slices.ContainsFunc(storages, func(s proxmox.Storage) bool { return s.Name == d.Storage && s.Shared }) {
+			return d.Storage, nil
+		}
+	}
+	return "", nil
+}
+
+// templatesThere lists what one could have meant.
+func templatesThere(all []proxmox.Resident) string {
+	templates := slices.DeleteFunc(slices.Clone(all), func(r proxmox.Resident) bool { return !r.Template || r.Container })
+	if len(templates) == 0 {
+		return "there is no template at all: leave image.template out and one is baked"
+	}
+	return "templates are " + listResidents(templates)
+}
+
+func listResidents(all []proxmox.Resident) string {
+	names := make([]string, len(all))
+	for i, r := range all {
+		names[i] = fmt.Sprintf("%d %q on %s", r.VMID, r.Name, r.Host)
+	}
+	return strings.Join(names, ", ")
+}
+
+// ownPackages are what a node's first boot brings where the template is somebody's own:
+// the agent, through which its host key is read, and what a baked one has already.
+func ownPackages(s *spec.Spec) []string {
+	if s.Image.Template == "" {
+		return s.Guest.Packages
+	}
+	const agent = "qemu-guest-agent"
+	packages := slices.DeleteFunc(bakedPackages(s), func(p string) bool { return p == agent })
+	return append([]string{agent}, packages...)
+}

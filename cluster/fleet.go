@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// fleetSteps brings the parts that Fleet deploys: their Secrets, which never go to
+// Git; one push of all the rest; and then, for each, waiting until Fleet is done.
+func (c *Cluster) fleetSteps(up *converge.Graph, pieces []platform.Piece, on ground, ready refs) {
+	var through []platform.Piece
+	for _, p := range pieces {
+		if p.Via == spec.ViaFleet {
+			through = append(through, p)
+		}
+	}
+	i := slices.IndexFunc(pieces, func(p platform.Piece) bool { return p.Name == platform.GitOps })
+	if i < 0 {
+		return
+	}
+	running := up.Add(c.fleetStep(), on.under(pieces[i], ready)...)
+
+	// Fleet begins as soon as it reads the push: what it cannot bring is there by then.
+	before := []*converge.Ref{running}
+	for _, p := range through {
+		needs := on.under(p, ready)
+		if p.Early() {
+			needs = []*converge.Ref{up.Add(c.secretsStep(p), append(needs, running)...)}
+		}
+		before = append(before, needs...)
+	}
+	push := running // folders that are somebody else's need no push of ours
+	if len(through) > 0 {
+		push = up.Add(c.pushStep(), before...)
+	}
+	source := c.partSteps(up, pieces[i], ground{api: push}, nil)
+	for _, p := range through {
+		needs := []*converge.Ref{source}
+		for _, name := range p.Needs {
+			needs = append(needs, ready[name])
+		}
+		ready[p.Name] = up.Add(c.bundleStep(p), needs...)
+		for _, class := range p.Classes {
+			ready[p.Name] = up.Add(c.storageStep(p, class), append(on.nodes, ready[p.Name])...)
+		}
+	}
+	ready[platform.GitOps] = source
+}
+
+// fleetTime is how long Fleet may take to come up: Rancher brings it some minutes
+// after it is ready itself.
+const fleetTime = 15 * time.Minute
+
+// fleetStep waits until Fleet can deploy something.
+func (c *Cluster) fleetStep() *converge.Resource[string] {
+	return &converge.Resource[string]{
+		ID: "ready/fleet",
+		Observe: func(ctx context.Context) (string, error) {
+			client, err := c.kube(ctx)
+			if err != nil {
+				return "", err
+			}
+			return fleet.Ready(ctx, client)
+		},
+		Diff: func(why string) drift.Diff {
+			if why == "" {
+				return nil
+			}
+			return drift.Diff{{Have: why, Want: "Fleet deploys to this cluster", Effect: drift.Create}}
+		},
+		Settle: fleetTime,
+		Poll:   lookAtGit,
+	}
+}
+
+// FleetState looks at what Fleet has made of the repository. With a commit it is not
+// content with an earlier one.
+func (c *Cluster) FleetState(ctx context.Context, commit string) (*fleet.State, error) {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Observe(ctx, client, fleet.StatusOptions{Commit: commit})
+}
+
+// FleetParts are those that go through Fleet. What only the living cluster can tell
+// of them is asked of it, and left out where it is not there yet.
+func (c *Cluster) FleetParts(ctx context.Context) ([]chart.Part, error) {
+	pieces, err := c.platformParts()
+	if err != nil {
+		return nil, err
+	}
+	var out []chart.Part
+	for _, p := range pieces {
+		if p.Via != spec.ViaFleet {
+			continue
+		}
+		if p.Late != nil {
+			client, err := c.kube(ctx)
+			if err != nil {
+				return nil, err
+			}
+			now, err := p.Now(ctx, client)
+			if err != nil && !errors.Is(err, kube.ErrNotFound) {
+				return nil, fmt.Errorf("%s: %w", p.Name, err)
+			}
+			if err == nil {
+				p = now
+			}
+		}
+		out = append(out, p.Part)
+	}
+	return out, nil
+}
+
+// Kube returns the way to the cluster's API.
+func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.kube(ctx) }
+
+// oneFleet refuses to install what would make two Fleets.
+func (c *Cluster) oneFleet(ctx context.Context, p platform.Piece) error {
+	if p.Name != "fleet" && p.Name != "rancher" {
+		return nil
+	}
+	client, err := c.kube(ctx)
+	if err != nil {
+		return err
+	}
+	copies, err := fleet.ObserveCopies(ctx, client)
+	if err != nil {
+		return err
+	}
+	return converge.Permanent(copies.Fits(p.Name == "fleet"))
+}

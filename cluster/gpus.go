@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// gpusStep finds or makes the resource mapping of a node's cards. A mapping that is
+// there and still fits is kept, whatever we would choose today. A card that somebody
+// else may want as well is an error of the look, so a plan says it.
+func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*allotment] {
+	return &converge.Resource[*allotment]{
+		ID: "gpus/" + n.Name,
+		Observe: func(ctx context.Context) (*allotment, error) {
+			a, err := c.allot(ctx, n.Host)
+			if err != nil {
+				return nil, err
+			}
+			return a, a.shares[n.Name].err
+		},
+		Diff:  func(a *allotment) drift.Diff { return c.diffMapping(n, a) },
+		Costs: c.costsOfCards(n),
+		Apply: func(ctx context.Context, a *allotment) error {
+			if len(n.GPUs.Mapping) > 0 {
+				return converge.Permanent(fmt.Errorf("the file names resource mappings for %s that are not there or do not fit: %s", n.Name, c.diffMapping(n, a)))
+			}
+			a, err := c.givenBack(ctx, n, a)
+			if err != nil {
+				return err
+			}
+			if others := a.holders(n.Name); len(others) > 0 {
+				return c.exchange(ctx, n, others)
+			}
+			var have []string
+			if m := find(a.mappings, names.Mapping(c.spec, n.Name)); m != nil {
+				have = addresses(m, n.Host)
+			}
+			return c.remap(ctx, n, c.mapping(n, a), have)
+		},
+	}
+}
+
+// checkCards returns everything that stands between the nodes and their cards, before
+// anything is made: what is promised twice, and what is not there.
+func (c *Cluster) checkCards(ctx context.Context, host string) error {
+	if !slices.ContainsFunc(c.spec.GPUNodes(), func(n spec.Node) bool { return n.Host == host }) {
+		return nil
+	}
+	a, err := c.allot(ctx, host)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range c.spec.GPUNodes() {
+		// What concerns a node that has its cards is told by its own step, and keeps no other waiting.
+		if n.Host == host && len(n.GPUs.Mapping) == 0 && find(a.mappings, names.Mapping(c.spec, n.Name)) == nil {
+			errs = append(errs, a.shares[n.Name].err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mapping is what a node's resource mapping should be.
+func (c *Cluster) mapping(n spec.Node, a *allotment) proxmox.Mapping {
+	cards := a.shares[n.Name].cards
+	m := proxmox.MapGPUs(names.Mapping(c.spec, n.Name), names.MappingNote(c.spec), n.Host, cards...)
+	if !n.GPUs.AllFunctions {
+		for i := range m.Devices {
+			m.Devices[i].Address = cards[i].Address
+		}
+	}
+	return m
+}
+
+// remap writes a node's mapping, and takes devices out of its VM that the mapping has no
+// card for any more: a VM with more of them than cards does not start. A VM that runs
+// with the cards of the old mapping keeps them until it starts again, and its
+// configuration, which names the mapping, would not show that: it is off while the
+// mapping changes. Where cards only come, the VM's own step adds the devices and
+// restarts it once for both.
+func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping proxmox.Mapping, have []string) error {
+	vm, err := c.holding(ctx, n)
+	switch {
+	case err != nil:
+		return err
+	case grows(mapping, n.Host, have):
+		return c.Proxmox.EnsureMapping(ctx, mapping)
+	case vm == nil || !vm.Running:
+		return c.recard(ctx, vm, mapping)
+	}
+	return c.takeDown(ctx, n, func(ctx context.Context) error {
+		vm, err := c.shutDown(ctx, vm)
+		if err != nil {
+			return err
+		}
+		if err := c.recard(ctx, vm, mapping); err != nil {
+			return err
+		}
+		return c.Proxmox.Start(ctx, vm)
+	})
+}
+
+// recard writes a mapping behind a VM that is off, or not there. Its devices go first: at no moment
+// does the VM have one without a card.
+func (c *Cluster) recard(ctx context.Context, vm *proxmox.VM, mapping proxmox.Mapping) error {
+	slots := devices(vm, mapping.ID)
+	for _, slot := range slots[min(len(mapping.Devices), len(slots)):] {
+		if err := proxmox.DetachGPU(ctx, vm, slot); err != nil {
+			return err
+		}
+	}
+	return c.Proxmox.EnsureMapping(ctx, mapping)
+}
+
+// devices are the slots of a VM that name a mapping.
+func devices(vm *proxmox.VM, mapping string) []string {
+	if vm == nil {
+		return nil
+	}
+	var out []string
+	for _, g := range vm.GPUs {
+		if g.Mapping == mapping {
+			out = append(out, g.Slot)
+		}
+	}
+	return out
+}
+
+// grows reports whether a mapping keeps the cards that it had on a host and gets more.
+func grows(m proxmox.Mapping, host string, had []string) bool {
+	want := map[string]bool{}
+	for _, d := range m.Devices {
+		if d.Host == host {
+			want[d.Address.Whole().String()] = true
+		}
+	}
+	return len(had) > 0 && len(want) > len(had) && !slices.ContainsFunc(had, func(card string) bool { return !want[card] })
+}
+
+// holding returns a node's VM when it has the cards of its mapping, running or not.
+func (c *Cluster) holding(ctx context.Context, n spec.Node) (*proxmox.VM, error) {
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	if err != nil || len(devices(vm, names.Mapping(c.spec, n.Name))) == 0 {
+		return nil, err
+	}
+	return vm, nil
+}
+
+func find(all []proxmox.MappingState, id string) *proxmox.MappingState {
+	for i := range all {
+		if all[i].ID == id {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// diffMapping is how a node's mapping differs from what the node is to have.
+func (c *Cluster) diffMapping(n spec.Node, a *allotment) drift.Diff {
+	if len(n.GPUs.Mapping) > 0 {
+		return diffNamed(n, a.mappings)
+	}
+	share := a.shares[n.Name]
+	m := find(a.mappings, names.Mapping(c.spec, n.Name))
+	if m == nil {
+		return drift.Diff{{Want: "mapping of " + someGPUs(n.GPUs.Count), Effect: drift.Create, Note: share.why}}
+	}
+	var d drift.Diff
+	if len(m.Problems) > 0 {
+		d = append(d, drift.Field{Path: "mapping", Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: drift.Restart})
+	}
+	for _, dev := range m.Devices {
+		if whole := dev.Address.Function < 0; dev.Host == n.Host && whole != n.GPUs.AllFunctions {
+			d = append(d, drift.Compare("functions", functions(whole), functions(n.GPUs.AllFunctions), drift.Restart)...)
+			break
+		}
+	}
+	var want []string
+	for _, g := range share.cards {
+		want = append(want, g.Address.Whole().String())
+	}
+	slices.Sort(want)
+	cards := drift.Compare("cards", strings.Join(addresses(m, n.Host), " "), strings.Join(want, " "), drift.Restart)
+	for i := range cards {
+		cards[i].Note = share.why
+	}
+	return append(d, cards...)
+}
+
+func someGPUs(n int) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return fmt.Sprintf("%d GPUs", n)
+}
+
+func functions(all bool) string {
+	if all {
+		return "all of each card"
+	}
+	return "the GPUs alone"
+}
+
+// diffNamed checks mappings that are somebody else's.
+func diffNamed(n spec.Node, all []proxmox.MappingState) drift.Diff {
+	var d drift.Diff
+	for _, id := range n.GPUs.Mapping {
+		switch m := find(all, id); {
+		case m == nil:
+			d = append(d, drift.Field{Path: id, Want: "a resource mapping", Effect: drift.Create})
+		case len(m.Problems) > 0:
+			d = append(d, drift.Field{Path: id, Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: drift.Create})
+		}
+	}
+	return d
+}
+
+// addresses lists the cards that a mapping has on a host, sorted.
+func addresses(m *proxmox.MappingState, host string) []string {
+	var out []string
+	for _, d := range m.Devices {
+		if d.Host == host {
+			out = append(out, d.Address.Whole().String())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,271 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// allotment is who gets which card of a host. It is worked out anew at every look,
+// for all nodes of the host at once and in the order of the file, so that nodes that
+// look at the same time, or in another run, come to the same.
+type allotment struct {
+	mappings []proxmox.MappingState
+	shares   map[string]share  // by node
+	current  map[string]string // card to the node of ours that has it now, by its mapping
+}
+
+// share is one node's part.
+type share struct {
+	cards []proxmox.GPU // none where the file names mappings
+	why   string        // which they are, and why those
+	err   error         // why the node cannot have what it asks for
+}
+
+// allot looks at a host's cards, at everybody who has a claim on them, and gives each
+// of our nodes there its own. Our own VMs are not read: their mappings say what they
+// have, and may be about to change.
+func (c *Cluster) allot(ctx context.Context, host string) (*allotment, error) {
+	ledger, err := c.Proxmox.LedgerWithout(ctx, names.Tag(c.spec), host)
+	if err != nil {
+		return nil, err
+	}
+	return allotOn(c.spec, host, ledger), nil
+}
+
+// allot is the pure part.
+func allotOn(s *spec.Spec, host string, ledger *proxmox.Ledger) *allotment {
+	b := &book{
+		spec: s, host: host, ledger: ledger, nodes: map[string]spec.Node{},
+		strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{}, current: map[string]string{},
+	}
+	out := &allotment{mappings: ledger.Mappings, shares: map[string]share{}, current: b.current}
+	var nodes []spec.Node
+	for _, n := range s.GPUNodes() {
+		if !n.External && n.Host == host {
+			nodes, b.nodes[n.Name] = append(nodes, n), n
+		}
+	}
+	b.enterStrangers()
+	b.enterPromises(nodes)
+	for _, n := range nodes {
+		m := find(ledger.Mappings, names.Mapping(s, n.Name))
+		if m != nil && m.Description == names.MappingNote(s) && len(n.GPUs.Mapping) == 0 {
+			for _, a := range addresses(m, host) {
+				out.current[a] = n.Name
+			}
+		}
+	}
+	b.enterKept(nodes)
+	for _, n := range nodes {
+		kept, has := b.kept(n)
+		out.shares[n.Name] = b.share(n, kept, has)
+		for _, g := range out.shares[n.Name].cards {
+			b.promised[g.Address.Whole()] = n.Name
+		}
+	}
+	return out
+}
+
+// book is what is known of a host's cards while they are given out.
+type book struct {
+	spec      *spec.Spec
+	host      string
+	ledger    *proxmox.Ledger
+	nodes     map[string]spec.Node            // ours on this host, that ask for cards
+	strangers map[proxmox.PCIAddress]stranger // who else has a claim, by whole card
+	promised  map[proxmox.PCIAddress]string   // to which of our nodes, by whole card
+	current   map[string]string               // card to the node of ours that has it now, by its mapping
+}
+
+// stranger is somebody else with a claim on a card.
+type stranger struct{ who, cure string }
+
+// enterStrangers enters VMs that are not ours, whether they run or not, and the
+// mappings that other clusters have made and perhaps not used yet.
+func (b *book) enterStrangers() {
+	for _, card := range b.ledger.Cards {
+		at := card.Address.Whole()
+		for _, id := range card.Mappings {
+			m := find(b.ledger.Mappings, id)
+			if name, made := strings.CutPrefix(m.Description, names.MappingNotePrefix); made && name != b.spec.Name {
+				b.strangers[at] = stranger{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "take the node out of that cluster's file and run cluster:up there, or give this one another card"}
+			}
+		}
+		for _, claim := range card.Claims {
+			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
+				b.strangers[at] = stranger{fmt.Sprintf("%s, %s", claim, claim.How()),
+					fmt.Sprintf("take it out of the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
+			}
+		}
+	}
+}
+
+// copied reports whether a claim is that of a copy of one of our machines, by the mapping
+// of that machine. The card stays the machine's; the copy is named as a stray.
+func (b *book) copied(cl proxmox.Claim) bool {
+	m := find(b.ledger.Mappings, cl.Mapping)
+	return m != nil && m.Description == names.MappingNote(b.spec) && slices.Contains(cl.Tags, names.Tag(b.spec))
+}
+
+// adopted returns the node whose machine a VM of somebody else is to become.
+func (b *book) adopted(cl proxmox.Claim) string {
+	if n, ours := b.nodes[cl.Name]; ours && n.Adopt && cl.Host == b.host {
+		return n.Name
+	}
+	return ""
+}
+
+// enterPromises enters the cards that the file itself names, by address or through
+// mappings, and those that a machine has already which is taken over: nobody who only
+// counts gets one of them.
+func (b *book) enterPromises(nodes []spec.Node) {
+	for _, card := range b.ledger.Cards {
+		for _, cl := range card.Claims {
+			if node := b.adopted(cl); node != "" {
+				b.promised[card.Address.Whole()] = node
+			}
+		}
+	}
+	for _, n := range nodes {
+		for _, a := range n.GPUs.PCI {
+			b.promised[a.Whole()] = n.Name
+		}
+		for _, id := range n.GPUs.Mapping {
+			for _, choice := range b.ledger.Offers(b.host, id) {
+				for _, at := range choice {
+					b.promised[at.Whole()] = n.Name
+				}
+			}
+		}
+	}
+}
+
+// enterKept enters the cards that nodes have already and may keep: nobody else chooses one
+// of them, so a card that is kept changes hands only where the file names it. Of a node that
+// has more than it asks for, the others are free.
+func (b *book) enterKept(nodes []spec.Node) {
+	for _, n := range nodes {
+		kept, _ := b.kept(n)
+		if len(kept) > n.GPUs.Count {
+			kept = b.fewer(n, kept)
+		}
+		for _, g := range kept {
+			b.promised[g.Address.Whole()] = n.Name
+		}
+	}
+}
+
+// kept returns the cards that a node's mapping has already, and whether they are what
+// the node asks for.
+func (b *book) kept(n spec.Node) (cards []proxmox.GPU, enough bool) {
+	if len(n.GPUs.Mapping) > 0 {
+		return nil, true
+	}
+	m := find(b.ledger.Mappings, names.Mapping(b.spec, n.Name))
+	if m == nil && n.Adopt {
+		for _, card := range b.ledger.Cards {
+			if b.promised[card.Address.Whole()] == n.Name && candidate(n, card.GPU) {
+				cards = append(cards, card.GPU)
+			}
+		}
+		return cards, false // its mapping is still to be made
+	}
+	if m == nil || m.Description != names.MappingNote(b.spec) {
+		return nil, false
+	}
+	for _, a := range addresses(m, b.host) {
+		at, _ := proxmox.ParsePCIAddress(a) // it was written by its own String
+		card, there := b.ledger.Card(b.host, at)
+		other := b.promised[at]
+		if there && candidate(n, card.GPU) && (other == "" || other == n.Name) {
+			cards = append(cards, card.GPU)
+		}
+	}
+	return cards, len(cards) == n.GPUs.Count
+}
+
+// share gives one node its cards.
+func (b *book) share(n spec.Node, kept []proxmox.GPU, enough bool) share {
+	if m := find(b.ledger.Mappings, names.Mapping(b.spec, n.Name)); len(n.GPUs.Mapping) == 0 && m != nil && m.Description != names.MappingNote(b.spec) {
+		return share{err: converge.Permanent(fmt.Errorf("the resource mapping %s is not ours (its description is %q)\n"+
+			"  name it under gpus.mapping of %s to use it as it is, or remove it", m.ID, m.Description, n.Name))}
+	}
+	switch {
+	case len(n.GPUs.Mapping) > 0:
+		return share{err: b.drawn(n)}
+	case enough:
+		return share{cards: kept, why: b.tell(n, kept), err: b.promisedTwice(n, kept)}
+	}
+	cards, err := b.choose(n, kept)
+	if err != nil {
+		return share{err: converge.Permanent(err)}
+	}
+	return share{cards: cards, why: b.tell(n, cards)}
+}
+
+// promisedTwice returns an error when somebody else has a claim on one of the cards.
+func (b *book) promisedTwice(n spec.Node, cards []proxmox.GPU) error {
+	for _, g := range cards {
+		if other, ok := b.strangers[g.Address.Whole()]; ok {
+			return converge.Permanent(fmt.Errorf("GPU %s on %s is promised twice: to %s, and to %s\n  %s",
+				g.Address.Whole(), b.host, n.Name, other.who, other.cure))
+		}
+	}
+	return nil
+}
+
+// drawn checks a node that draws from mappings of somebody else's: all who draw from
+// them, and from the same cards otherwise, must be able to run at the same time.
+func (b *book) drawn(n spec.Node) error {
+	all := &proxmox.Ledger{Claims: slices.DeleteFunc(slices.Clone(b.ledger.Claims), func(cl proxmox.Claim) bool { return b.adopted(cl) != "" })}
+	for _, name := range b.spec.Nodes {
+		if node, ours := b.nodes[name.Name]; ours {
+			all.Claims = append(all.Claims, b.claims(node)...)
+		}
+	}
+	for _, conflict := range all.Conflicts() {
+		if slices.ContainsFunc(conflict.Claims, func(cl proxmox.Claim) bool { return cl.VMID == 0 && cl.Name == n.Name }) {
+			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or take it from one of them", n.Name, conflictText(conflict)))
+		}
+	}
+	return nil
+}
+
+// claims are those that a node makes by what the file names for it.
+func (b *book) claims(n spec.Node) []proxmox.Claim {
+	var out []proxmox.Claim
+	for i, id := range n.GPUs.Mapping {
+		out = append(out, proxmox.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Mapping: id, Choices: b.ledger.Offers(b.host, id)})
+	}
+	for i, a := range n.GPUs.PCI {
+		if card, ok := b.ledger.Card(b.host, a); ok {
+			out = append(out, proxmox.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Choices: [][]proxmox.PCIAddress{{card.Address}}})
+		}
+	}
+	return out
+}
+
+// conflictText names our own nodes by their names, since they may have no VM yet.
+func conflictText(c proxmox.Conflict) string {
+	var cards, who []string
+	for _, a := range c.Devices {
+		cards = append(cards, a.Whole().String())
+	}
+	for _, cl := range c.Claims {
+		text := fmt.Sprintf("%s %s", cl, cl.How())
+		if cl.VMID == 0 {
+			text = fmt.Sprintf("node %s", cl.Name)
+		}
+		if !slices.Contains(who, text) {
+			who = append(who, text)
+		}
+	}
+	return fmt.Sprintf("%s on %s cannot serve all who may want them: %s", strings.Join(cards, ", "), c.Host, strings.Join(who, "; "))
+}

@@ -1,0 +1,234 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// candidate reports whether a card may become one of the node's.
+func candidate(n spec.Node, g proxmox.GPU) bool {
+	if len(n.GPUs.PCI) > 0 {
+		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() })
+	}
+	return strings.Contains(strings.ToLower(g.Name), strings.ToLower(n.GPUs.Model))
+}
+
+// choose gives a node cards: those that it has already and those that the file names, or
+// free ones that sit next to each other. Asked for by address, a card
+// that cannot be had is an error; asked for by number, another one is taken.
+func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
+	var free []seat
+	var why []string
+	for i, card := range b.ledger.Cards {
+		at := card.Address.Whole()
+		other, taken := b.strangers[at]
+		switch ours := b.promised[at]; {
+		case !candidate(n, card.GPU):
+			why = append(why, fmt.Sprintf("%s is %s", card.Address, withArticle(card.Name)))
+		case taken:
+			why = append(why, fmt.Sprintf("%s belongs to %s", card.Address, other.who))
+			if len(n.GPUs.PCI) > 0 {
+				return nil, b.promisedTwice(n, []proxmox.GPU{card.GPU})
+			}
+		case ours != "" && ours != n.Name:
+			why = append(why, fmt.Sprintf("%s belongs to node %s", card.Address, ours))
+		case card.Problem() != "":
+			why = append(why, fmt.Sprintf("%s %s", card.Address, card.Problem()))
+		default:
+			free = append(free, seat{GPU: card.GPU, index: i,
+				mine: slices.ContainsFunc(kept, func(g proxmox.GPU) bool { return g.Address == card.Address })})
+		}
+	}
+	// What another node is to give back it still has: it is taken where nothing else is left.
+	idle := slices.DeleteFunc(slices.Clone(free), func(s seat) bool {
+		holder := b.current[s.Address.Whole().String()]
+		return holder != "" && holder != n.Name
+	})
+	if len(idle) >= n.GPUs.Count {
+		free = idle
+	}
+	if len(free) >= n.GPUs.Count {
+		return pick(free, n.GPUs.Count, len(b.ledger.Cards)), nil
+	}
+	asked := someGPUs(n.GPUs.Count)
+	if n.GPUs.Model != "" {
+		asked += fmt.Sprintf(" with %q in its name", n.GPUs.Model)
+	}
+	if len(n.GPUs.PCI) > 0 {
+		asked = fmt.Sprintf("the GPUs at %v", n.GPUs.PCI)
+	}
+	switch all := b.ledger.Cards; {
+	case len(all) > 0 && len(why) == 0:
+		why = []string{fmt.Sprintf("it has %d in all", len(all))}
+	case len(all) == 0:
+		why = []string{"none is there, or the token may not see them: grant it Sys.Audit on /"}
+	}
+	return nil, fmt.Errorf("%s asks for %s, and host %s can give %d: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
+}
+
+// withArticle puts "a" or "an" before a name, as one says it: an AD102, a GA100, an RTX A4000.
+func withArticle(name string) string {
+	sounds := "AEIOUaeiou"
+	if len(name) > 1 && (name[1] < 'a' || name[1] > 'z') { // spelt letter by letter
+		sounds = "AEFHILMNORSX8"
+	}
+	if name != "" && strings.ContainsRune(sounds, rune(name[0])) {
+		return "an " + name
+	}
+	return "a " + name
+}
+
+// seat is a free card, and its place in the row of all cards of its host.
+type seat struct {
+	proxmox.GPU
+	index int
+	mine  bool
+}
+
+// fewer are those of its cards that a node keeps which has more than it asks for.
+func (b *book) fewer(n spec.Node, kept []proxmox.GPU) []proxmox.GPU {
+	var seats []seat
+	for i, card := range b.ledger.Cards {
+		if slices.ContainsFunc(kept, func(g proxmox.GPU) bool { return g.Address == card.Address }) && b.strangers[card.Address.Whole()].who == "" && card.Problem() == "" {
+			seats = append(seats, seat{GPU: card.GPU, index: i, mine: true})
+		}
+	}
+	if len(seats) <= n.GPUs.Count {
+		return kept
+	}
+	return pick(seats, n.GPUs.Count, len(b.ledger.Cards))
+}
+
+// pick gives a node count of the free cards: what it has already stays, and what it needs
+// beyond that comes beside it where that is free.
+func pick(free []seat, count, all int) []proxmox.GPU {
+	mine := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return !s.mine })
+	switch {
+	case len(mine) == 0:
+		mine = together(free, count, all)
+	case len(mine) > count:
+		mine = together(mine, count, all)
+	default:
+		mine = beside(mine, free, count, all)
+	}
+	out := make([]proxmox.GPU, len(mine))
+	for i, s := range mine {
+		out[i] = s.GPU
+	}
+	return out
+}
+
+// beside adds free cards to those that a node has, each the nearest to one of them, on
+// their side of the middle rather than beyond it, and in a run with it (see [together])
+// rather than outside. Among equals the first.
+func beside(mine, free []seat, count, all int) []seat {
+	type score struct{ across, apart, askew, first int }
+	far := func(s seat) score {
+		out := score{across: 1, apart: all, askew: 1, first: s.index}
+		for _, m := range mine {
+			out.apart = min(out.apart, max(s.index-m.index, m.index-s.index))
+			if all%2 != 0 || (s.index < all/2) == (m.index < all/2) {
+				out.across = 0
+			}
+			if s.index/count == m.index/count {
+				out.askew = 0
+			}
+		}
+		return out
+	}
+	for len(mine) < count {
+		left := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return seated(mine, s) })
+		mine = append(mine, slices.MinFunc(left, func(x, y seat) int {
+			a, b := far(x), far(y)
+			return cmp.Or(cmp.Compare(a.across, b.across), cmp.Compare(a.apart, b.apart), cmp.Compare(a.askew, b.askew), cmp.Compare(a.first, b.first))
+		}))
+	}
+	slices.SortFunc(mine, func(x, y seat) int { return cmp.Compare(x.index, y.index) })
+	return mine
+}
+
+func seated(seats []seat, s seat) bool {
+	return slices.ContainsFunc(seats, func(other seat) bool { return other.index == s.index })
+}
+
+// together picks count cards that sit as close as can be. Proxmox's API does not tell
+// which NUMA node a card hangs on, so this goes by the order on the bus: boards give
+// each socket a run of buses, the cards of a run are neighbours, and sockets have
+// equally many. So: cards without others between them, not on both sides of the
+// middle, and beginning where runs of that length begin, so that what is left over
+// fits the next node as well. Among equals the first.
+func together(free []seat, count, all int) []seat {
+	type score struct{ span, crosses, askew, first int }
+	var best []seat
+	var bestScore score
+	for i := 0; i+count <= len(free); i++ {
+		run := free[i : i+count]
+		first, last := run[0].index, run[count-1].index
+		s := score{span: last - first, first: first}
+		if all%2 == 0 && first < all/2 && last >= all/2 {
+			s.crosses = 1
+		}
+		if first%count != 0 {
+			s.askew = 1
+		}
+		better := cmp.Or(cmp.Compare(s.span, bestScore.span), cmp.Compare(s.crosses, bestScore.crosses),
+			cmp.Compare(s.askew, bestScore.askew), cmp.Compare(s.first, bestScore.first))
+		if best == nil || better < 0 {
+			best, bestScore = run, s
+		}
+	}
+	return best
+}
+
+// tell says which cards a node has or gets, and why those:
+// "0000:01:00, 0000:25:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 21, 23 of their own".
+func (b *book) tell(n spec.Node, cards []proxmox.GPU) string {
+	var at, models, groups []string
+	for _, g := range cards {
+		at = append(at, g.Address.Whole().String())
+		groups = append(groups, fmt.Sprint(g.IOMMUGroup))
+		if !slices.Contains(models, g.Model) {
+			models = append(models, g.Model)
+		}
+	}
+	reasons := []string{b.reason(n, cards)}
+	switch {
+	case len(groups) == 1:
+		reasons = append(reasons, "IOMMU group "+groups[0]+" of its own")
+	case len(groups) > 1:
+		reasons = append(reasons, "IOMMU groups "+strings.Join(groups, ", ")+" of their own")
+	}
+	if where := b.spec.Placed[n.Name]; where != "" {
+		reasons = append(reasons, where)
+	}
+	return fmt.Sprintf("%s: %s", strings.Join(at, ", "), strings.Join(append(models, reasons...), ", "))
+}
+
+func (b *book) reason(n spec.Node, cards []proxmox.GPU) string {
+	if len(n.GPUs.PCI) > 0 {
+		return "named in the file"
+	}
+	index := func(g proxmox.GPU) int {
+		return slices.IndexFunc(b.ledger.Cards, func(c proxmox.Card) bool { return c.Address == g.Address })
+	}
+	between := 0
+	for i := 1; i < len(cards); i++ {
+		between += index(cards[i]) - index(cards[i-1]) - 1
+	}
+	switch {
+	case len(cards) == 1 && len(b.ledger.Cards) == 1:
+		return "the only one"
+	case len(cards) == 1:
+		return "the first free one"
+	case between == 0:
+		return "neighbours on the bus"
+	case between == 1:
+		return "the closest free ones, 1 other lies between them"
+	}
+	return fmt.Sprintf("the closest free ones, %d others lie between them", between)
+}

@@ -1,0 +1,251 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// holders lists the nodes of ours that have, by their mappings, a card that is to be
+// node's, and from whom they get theirs in turn.
+func (a *allotment) holders(node string) []string {
+	var out []string
+	var follow func(name string)
+	follow = func(name string) {
+		for _, g := range a.shares[name].cards {
+			holder := a.current[g.Address.Whole().String()]
+			if holder != "" && holder != name && holder != node && !slices.Contains(out, holder) {
+				out = append(out, holder)
+				follow(holder)
+			}
+		}
+	}
+	follow(node)
+	return out
+}
+
+// shrinks reports whether a node is to give cards back and to get none.
+func (a *allotment) shrinks(node string) bool {
+	for _, g := range a.shares[node].cards {
+		if a.current[g.Address.Whole().String()] != node {
+			return false
+		}
+	}
+	return a.shares[node].err == nil
+}
+
+// givenBack waits, where a node is to have cards that others only give back, until those
+// have done it, each in a turn of its own: nobody then has to go down along with another.
+// It returns who is to have what after that.
+func (c *Cluster) givenBack(ctx context.Context, n spec.Node, a *allotment) (*allotment, error) {
+	waits := func(ctx context.Context) (others []string, err error) { // nobody: an exchange, or they have done it
+		together, err := c.exchanges(ctx, n, a)
+		if together {
+			return nil, err
+		}
+		return a.holders(n.Name), err
+	}
+	others, err := waits(ctx)
+	if err != nil || len(others) == 0 {
+		return a, err
+	}
+	rule := wait.Rule{
+		What: n.Name + " gets cards that another node gives back", Limit: time.Duration(len(others)) * (bootTime + readyTime),
+		Late: n.Name + " has not got its cards",
+	}
+	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
+		err := c.visit(ctx).refuses(n.Name)
+		if err != nil {
+			return "", wait.Permanent(err)
+		}
+		if a, err = c.allot(ctx, n.Host); err != nil {
+			return "", err
+		}
+		others, err := waits(ctx)
+		if err != nil || len(others) == 0 {
+			return "", err
+		}
+		return strings.Join(others, " and ") + " still has them", nil
+	})
+	return a, err
+}
+
+// exchanges reports whether a node and those that have its cards go down together: where one
+// of them is to get others in turn, and where the node is not well itself, for nobody goes
+// down alone while it is not.
+func (c *Cluster) exchanges(ctx context.Context, n spec.Node, a *allotment) (bool, error) {
+	others := a.holders(n.Name)
+	if len(others) == 0 || slices.ContainsFunc(others, func(other string) bool { return !a.shrinks(other) }) {
+		return len(others) > 0, nil
+	}
+	ill, err := c.away(ctx, func(k kube.Node) bool { return k.Name == n.Name && c.missing(k) })
+	return ill != "", err
+}
+
+// cardsFree refuses to make a node anew that others have to give cards to first: they do that
+// in cluster:up alone.
+func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
+	if n.GPUs.Count == 0 {
+		return nil
+	}
+	a, err := c.allot(ctx, n.Host)
+	if err != nil {
+		return err
+	}
+	if others := a.holders(n.Name); len(others) > 0 {
+		return fmt.Errorf("%s is to have cards that %s has: run cluster:up first, which makes one give and the other take", n.Name, strings.Join(others, " and "))
+	}
+	return nil
+}
+
+// exchange gives cards to nodes that have to come from each other. A running VM holds
+// its cards until it is off, so all of them go down before the first mapping changes,
+// and come up when all have changed: between the two nobody can start on a card that
+// somebody else still holds. Cut short, it leaves nodes that are off and mappings
+// that do not fit yet, which the next run finds.
+func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) error {
+	done, err := c.turnOf(ctx, n, c.awayFromExchange)
+	if err != nil {
+		return err
+	}
+	defer done()
+	// Whoever waited before may have done it all.
+	a, nodes, err := c.partners(ctx, n)
+	if err != nil {
+		return err
+	}
+	if c.diffMapping(n, a).Empty() {
+		return nil
+	}
+	servers, names := []string{}, []string{}
+	for _, node := range nodes {
+		names = append(names, node.Name)
+		if node.Role == spec.Server {
+			servers = append(servers, node.Name)
+		}
+		if err := a.shares[node.Name].err; err != nil {
+			return err
+		}
+	}
+	slices.Sort(servers)
+	if len(servers) > 1 {
+		return converge.Permanent(fmt.Errorf("%s would exchange their GPUs, and be down at the same time, which the cluster's servers must not\n"+
+			"  take gpus out of %s in the file, run cluster:up, put them back and run it again", strings.Join(servers, " and "), servers[0]))
+	}
+	if err := c.visit(ctx).refuses(names...); err != nil {
+		return err
+	}
+	progress.Say(ctx, "%s exchange GPUs: they go down together", strings.Join(append([]string{n.Name}, others...), ", "))
+	return c.downTogether(ctx, nodes, func(ctx context.Context) error {
+		for _, node := range nodes {
+			vm, err := c.holding(ctx, node)
+			if err != nil {
+				return err
+			}
+			if err := c.recard(ctx, vm, c.mapping(node, a)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// partners are the nodes that go down together for a node's cards, that node first.
+func (c *Cluster) partners(ctx context.Context, n spec.Node) (*allotment, []spec.Node, error) {
+	a, err := c.allot(ctx, n.Host)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes := []spec.Node{n}
+	for _, name := range a.holders(n.Name) {
+		other, _ := c.spec.Node(name)
+		nodes = append(nodes, other)
+	}
+	return a, nodes, nil
+}
+
+// awayFromExchange counts what othersAway does, for nodes that go down together.
+func (c *Cluster) awayFromExchange(ctx context.Context, n spec.Node) (string, error) {
+	_, nodes, err := c.partners(ctx, n)
+	if err != nil {
+		return "", err
+	}
+	agents, names := false, []string{}
+	for _, node := range nodes {
+		names = append(names, node.Name)
+		if agents = agents || node.Role == spec.Agent; node.Role != spec.Server {
+			continue
+		}
+		vm, err := c.holding(ctx, node)
+		if err != nil {
+			return "", err
+		}
+		if vm == nil || !vm.Running { // it is no loss
+			continue
+		}
+		if others, err := c.serversAway(ctx, node); others != "" || err != nil {
+			return others, err
+		}
+	}
+	if !agents {
+		return "", nil
+	}
+	return c.away(ctx, c.missing, names...)
+}
+
+// downTogether drains nodes and takes those down that hold cards, does something, and
+// brings them up again. It is for one whose turn it is.
+func (c *Cluster) downTogether(ctx context.Context, nodes []spec.Node, do func(context.Context) error) (err error) {
+	var down []*proxmox.VM
+	var back []func(context.Context) error
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = node.Name
+	}
+	defer func() { c.sick(ctx, err, names...) }()
+	for _, node := range nodes {
+		vm, err := c.holding(ctx, node)
+		if err != nil {
+			return err
+		}
+		if vm == nil || !vm.Running {
+			continue
+		}
+		was, err := c.emptied(ctx, node)
+		if err != nil {
+			return err
+		}
+		down = append(down, vm)
+		if was != nil {
+			back = append(back, func(ctx context.Context) error { return c.backAsBefore(ctx, node, was) })
+		}
+	}
+	for i, vm := range down {
+		if down[i], err = c.shutDown(ctx, vm); err != nil {
+			return err
+		}
+	}
+	if err := do(ctx); err != nil {
+		return err
+	}
+	for _, vm := range down {
+		if err := c.Proxmox.Start(ctx, vm); err != nil {
+			return err
+		}
+	}
+	for _, wait := range back {
+		if err := wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// apiPort is where K3s' servers, and the VIP in front of them, serve Kubernetes.
+const apiPort = "6443"
+
+// url is how members and users of the cluster reach its API.
+func apiURL(s *spec.Spec) string {
+	return "https://" + net.JoinHostPort(s.APIAddress().String(), apiPort)
+}
+
+// k3sNode is what servers and agents have in common. Labels and taints are in it so
+// that a node has them from the moment it registers: one that gets them later is
+// Ready for a while without, and pods land there that should not. From then on
+// nodeStep keeps them as the file says.
+func k3sNode(s *spec.Spec, n spec.Node, extra map[string]any) (k3s.Node, error) {
+	node := k3s.Node{Name: n.Name, Labels: nodeLabels(s, n), Extra: extra}
+	for _, t := range n.Taints {
+		node.Taints = append(node.Taints, t.String())
+	}
+	var err error
+	if node.Registries, err = k3sRegistries(s); err != nil {
+		return node, err
+	}
+	if !n.DHCP() {
+		node.IPs = append(node.IPs, n.Address.Addr())
+	}
+	return node, nil
+}
+
+// k3sServer is a server as it should be. The first makes the cluster unless it
+// joins one that is there; the others always join.
+func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
+	extra := map[string]any{}
+	for _, more := range []map[string]any{s.K3s.AgentConfig, s.K3s.ServerConfig} {
+		for k, v := range more {
+			extra[k] = v
+		}
+	}
+	node, err := k3sNode(s, n, extra)
+	if err != nil {
+		return k3s.Server{}, err
+	}
+	srv := k3s.Server{
+		Node: node, Version: s.K3s.Version,
+		TLSSANs:     append([]string(nil), s.K3s.TLSSANs...),
+		ClusterCIDR: s.K3s.PodCIDR, ServiceCIDR: s.K3s.ServiceCIDR, ClusterDomain: s.K3s.ClusterDomain,
+		FlannelBackend: s.K3s.FlannelBackend, Disable: s.K3s.Disable,
+		SecretsEncryption: s.K3s.SecretsEncryption,
+		SnapshotSchedule:  s.K3s.Snapshots.Schedule, SnapshotRetention: s.K3s.Snapshots.Retention,
+	}
+	if s.K3s.VIP.IsValid() {
+		srv.TLSSANs = append([]string{s.K3s.VIP.String()}, srv.TLSSANs...)
+	}
+	if joins {
+		srv.URL = apiURL(s)
+		return srv, nil
+	}
+	if s.K3s.VIP.IsValid() {
+		manifest, err := k3s.KubeVIP(k3s.VIP{Address: s.K3s.VIP, Interface: s.K3s.VIPInterface})
+		if err != nil {
+			return srv, err
+		}
+		srv.Manifests = map[string][]byte{k3s.KubeVIPManifest: manifest}
+	}
+	return srv, nil
+}
+
+func k3sAgent(s *spec.Spec, n spec.Node) (k3s.Agent, error) {
+	node, err := k3sNode(s, n, s.K3s.AgentConfig)
+	return k3s.Agent{Node: node, Version: s.K3s.Version, URL: apiURL(s)}, err
+}
+
+// k3sStep brings K3s up on a node.
+func (c *Cluster) k3sStep(n spec.Node) *converge.Resource[k3s.State] {
+	step := &converge.Resource[k3s.State]{
+		ID:      "k3s/" + n.Name,
+		Observe: func(ctx context.Context) (k3s.State, error) { return c.observeK3s(ctx, n) },
+		Costs:   c.costsOfK3s(n),
+		Settle:  joinTime,
+		Poll:    lookEvery,
+	}
+	if n.Role == spec.Agent {
+		step.Diff = func(have k3s.State) drift.Diff {
+			agent, err := k3sAgent(c.spec, n)
+			if err != nil {
+				return drift.Missing(err.Error())
+			}
+			return append(agent.Diff(have), c.diffMark(n, have)...)
+		}
+		step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringAgent(ctx, n, have) }
+		return step
+	}
+	step.Diff = func(have k3s.State) drift.Diff {
+		srv, err := k3sServer(c.spec, n, c.joins(n, have))
+		if err != nil {
+			return drift.Missing(err.Error())
+		}
+		return append(srv.Diff(have), c.diffMark(n, have)...)
+	}
+	step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringServer(ctx, n, have) }
+	return step
+}
+
+// joinTime is how long a node may take to join: etcd takes one member at a time,
+// and images may have to be unpacked.
+const joinTime = 10 * time.Minute
+
+// observeK3s looks, and gives up on what waiting does not mend.
+func (c *Cluster) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
+	if _, err := k3sRegistries(c.spec); err != nil {
+		return k3s.State{}, converge.Permanent(err)
+	}
+	have, err := k3s.Observe(ctx, c.root(n.Name))
+	if err != nil {
+		return have, err
+	}
+	if err := c.owns(ctx, n, have); err != nil {
+		return have, foreign(err)
+	}
+	for _, o := range have.Others {
+		progress.Say(ctx, "K3s reads %s too, which is not of this file and stays as it is", o)
+	}
+	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && c.met(ctx, n.Name).started.Load() {
+		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
+	}
+	return have, nil
+}
+
+// joins reports whether a server belongs to a cluster that another one made. The
+// first one of the file makes it, unless it is seen to have joined.
+func (c *Cluster) joins(n spec.Node, have k3s.State) bool {
+	_, joined := have.Config["server"]
+	return joined || n.Name != c.spec.Servers()[0].Name
+}
+
+func (c *Cluster) bringServer(ctx context.Context, n spec.Node, have k3s.State) error {
+	joins := c.joins(n, have)
+	ask := func() (secret.Value, error) { return c.token(ctx, n.Name, k3s.Token) }
+	if !joins && have.Config == nil {
+		ask = func() (secret.Value, error) { return c.clusterOfOthers(ctx, n) }
+	}
+	token, err := ask()
+	switch {
+	case err == nil && have.Config == nil:
+		joins = true // the cluster is there already, without this machine
+	case joins && err != nil:
+		return err
+	case errors.Is(err, errNoServer): // it makes the cluster, or has it
+	case err != nil:
+		return err
+	}
+	srv, err := k3sServer(c.spec, n, joins)
+	if err != nil {
+		return err
+	}
+	if joins { // the one that has made the cluster needs no word to come in
+		srv.Token = token
+	}
+	if err := c.markK3s(ctx, n, have); err != nil {
+		return err
+	}
+	c.met(ctx, n.Name).started.Store(true)
+	if stale(have, srv.Version) {
+		return c.takeDown(ctx, n, func(ctx context.Context) error {
+			return c.staged(ctx, n, func(ctx context.Context) error {
+				return k3s.UpgradeServer(ctx, c.outward(c.root(n.Name)), c.release(), srv)
+			})
+		})
+	}
+	if err := c.ensureK3s(ctx, n, have); err != nil {
+		return err
+	}
+	c.met(ctx, n.Name).absent.Store(false) // from here on others may ask it
+	if joins {
+		if err := c.forgetOld(ctx, n, have); err != nil {
+			return err
+		}
+	}
+	return c.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error {
+		if joins {
+			return k3s.JoinServer(ctx, c.root(n.Name), srv)
+		}
+		return k3s.StartServer(ctx, c.root(n.Name), srv)
+	})
+}
+
+// configured brings K3s to other settings, by do: in its turn where it runs, and has to
+// start anew for that.
+func (c *Cluster) configured(ctx context.Context, n spec.Node, have k3s.State, d drift.Diff, do func(context.Context) error) error {
+	if have.Running() && d.Effect() == drift.Restart {
+		return c.restartK3s(ctx, n, do)
+	}
+	return do(ctx)
+}
+
+// clusterOfOthers is token for a server that would make the cluster. It waits until
+// every other server was asked: one that is only away for now may have the cluster,
+// and a second one with the same address must not come to be.
+func (c *Cluster) clusterOfOthers(ctx context.Context, n spec.Node) (token secret.Value, err error) {
+	var unformed error
+	rule := wait.Rule{What: "asking the other servers whether they have the cluster", Limit: bootTime}
+	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
+		if token, unformed = c.token(ctx, n.Name, k3s.Token); errors.Is(unformed, errUnformed) {
+			return "", nil
+		}
+		return "", unformed
+	})
+	if err == nil {
+		return token, unformed
+	}
+	return token, converge.Permanent(fmt.Errorf("%s would make the cluster, but another server may have it already and does not answer: "+
+		"bring it back, or take it out of the file: %s", n.Name, firstLine(unformed.Error())))
+}
+
+func (c *Cluster) bringAgent(ctx context.Context, n spec.Node, have k3s.State) error {
+	agent, err := k3sAgent(c.spec, n)
+	if err != nil {
+		return err
+	}
+	token, err := c.token(ctx, n.Name, k3s.AgentToken)
+	if err != nil {
+		return err
+	}
+	if err := c.markK3s(ctx, n, have); err != nil {
+		return err
+	}
+	join := k3s.Join{Token: token, Agent: agent}
+	c.met(ctx, n.Name).started.Store(true)
+	if stale(have, agent.Version) {
+		if err := c.serversFirst(ctx); err != nil {
+			return err
+		}
+		return c.takeDown(ctx, n, func(ctx context.Context) error {
+			return c.staged(ctx, n, func(ctx context.Context) error {
+				return k3s.UpgradeAgent(ctx, c.outward(c.root(n.Name)), c.release(), join)
+			})
+		})
+	}
+	if err := c.ensureK3s(ctx, n, have); err != nil {
+		return err
+	}
+	if err := c.forgetOld(ctx, n, have); err != nil {
+		return err
+	}
+	return c.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error {
+		return k3s.JoinAgent(ctx, c.root(n.Name), join)
+	})
+}
+
+// stale reports whether K3s runs, in another version than it should.
+func stale(have k3s.State, want string) bool {
+	return have.Role != k3s.RoleNone && have.Version != "" && have.Version != want
+}
+
+// ensureK3s puts the binary in place where the template did not bring it.
+func (c *Cluster) ensureK3s(ctx context.Context, n spec.Node, have k3s.State) error {
+	if have.Version == c.spec.K3s.Version {
+		return nil
+	}
+	return c.install(ctx, n)
+}
+
+// errNoServer says that no server of the cluster is up.
+var errNoServer = errors.New("no server of the cluster runs K3s")
+
+// errUnformed says that every server was asked, and that none has a cluster. A
+// server that could not be asked may have one.
+var errUnformed = fmt.Errorf("%w, nor ever did", errNoServer)
+
+// token reads what nodes join with from the first server that has it. It is never
+// made up: a cluster that is there has one, see failure K5.
+func (c *Cluster) token(ctx context.Context, but string, read tokenReader) (secret.Value, error) {
+	var errs []error
+	why := errUnformed
+	for _, n := range c.spec.Servers() {
+		if n.Name == but {
+			continue
+		}
+		token, err := c.tokenOf(ctx, n.Name, read)
+		if err == nil {
+			return token, nil
+		}
+		if !errors.Is(err, k3s.ErrNoCluster) && !errors.Is(err, errAbsent) {
+			why = errNoServer
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+	}
+	return secret.Value{}, fmt.Errorf("%w: %w", why, errors.Join(errs...))
+}
+
+// labels are those that the file says, and those that others look for.
+func nodeLabels(s *spec.Spec, n spec.Node) map[string]string {
+	out := map[string]string{}
+	for k, v := range n.Labels {
+		out[k] = v
+	}
+	if n.Pool != "" {
+		out[names.PoolLabel] = n.Pool
+	}
+	if n.GPUs.Count > 0 {
+		out[nvidia.LabelPresent] = "true"
+		if s.NVIDIA.Stack == spec.StackDevicePlugin {
+			out[sharingLabel] = sharingName(s, n.GPUs.Sharing)
+		}
+	}
+	return out
+}

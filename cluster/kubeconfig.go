@@ -1,0 +1,145 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	whole "github.com/cps-gpu/homelab/internal/keep"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// api is the connection to Kubernetes. It is made from the kubeconfig of a living
+// server, never from the file that we leave for kubectl: that may be of another
+// cluster.
+type api struct {
+	mu     sync.Mutex
+	config string // what client was made of
+	client *kube.Client
+
+	charts   *chart.Client // of chartsOf
+	chartsOf *kube.Client
+}
+
+// kube returns the client for the cluster's API.
+func (c *Cluster) kube(ctx context.Context) (*kube.Client, error) {
+	c.api.mu.Lock()
+	client := c.api.client
+	c.api.mu.Unlock()
+	if client != nil {
+		return client, nil
+	}
+	_, err := c.fetchKubeconfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	return c.api.client, nil
+}
+
+// fetchKubeconfig reads the administrator's kubeconfig from the first server that
+// has one.
+func (c *Cluster) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
+	read := func(ctx context.Context, r remote.Runner) (secret.Value, error) {
+		return k3s.Kubeconfig(ctx, r, apiURL(c.spec), c.spec.Name)
+	}
+	config, err := c.token(ctx, "", read)
+	if errors.As(err, new(*ssh.AuthError)) && c.Proxmox != nil {
+		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: go tool mage cluster:up adds a login, and asks before", err)
+	}
+	if err != nil {
+		return secret.Value{}, err
+	}
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	if c.api.client != nil && c.api.config == config.Reveal() {
+		return config, nil
+	}
+	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: c.dial, Wrap: c.KubeWrap})
+	if err != nil {
+		return secret.Value{}, err
+	}
+	c.api.client, c.api.config = client, config.Reveal()
+	return config, nil
+}
+
+// tokenReader reads a secret from a server.
+type tokenReader func(ctx context.Context, r remote.Runner) (secret.Value, error)
+
+// errAbsent is a server whose machine was not there when this run began.
+var errAbsent = errors.New("its machine was made just now")
+
+// askTime bounds how long one server is asked for what another may have too.
+const askTime = 20 * time.Second
+
+func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
+	if c.met(ctx, server).absent.Load() {
+		return secret.Value{}, errAbsent
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if err := c.ownServer(ctx, server); err != nil {
+		return secret.Value{}, err
+	}
+	return read(ctx, c.root(server))
+}
+
+// canKeep sees, before anything is changed, that the kubeconfig may be put where it will be.
+func (c *Cluster) canKeep(context.Context) error { return whole.Check(c.KubeconfigPath(), 0o600) }
+
+// kubeconfigStep leaves a kubeconfig for kubectl, mode 0600, and sees that the API's
+// administrator can be asked for one.
+func (c *Cluster) kubeconfigStep() *converge.Resource[[]byte] {
+	path, kept := c.KubeconfigPath(), false
+	var want []byte
+	return &converge.Resource[[]byte]{
+		ID:    "kubeconfig",
+		Local: true,
+		Observe: func(ctx context.Context) ([]byte, error) {
+			config, err := c.fetchKubeconfig(ctx)
+			if err != nil {
+				return nil, err
+			}
+			want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()), k3s.Access{Server: apiURL(c.spec), Cluster: c.spec.Name, ProxyURL: c.ProxyURL})
+			if err != nil {
+				return nil, err
+			}
+			info, err := os.Stat(path)
+			if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Perm() != 0o600 {
+				return nil, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			return os.ReadFile(path)
+		},
+		Diff: func(have []byte) drift.Diff {
+			switch {
+			case have == nil:
+				return drift.Diff{{Want: path, Effect: drift.Update}}
+			case !bytes.Equal(have, want):
+				return drift.Diff{{Have: "of an earlier cluster or address", Want: path, Effect: drift.Update}}
+			case !kept && c.hosts.Unsaved():
+				return drift.Diff{{Want: c.hosts.Path(), Effect: drift.Update}}
+			}
+			return nil
+		},
+		Apply: func(context.Context, []byte) error {
+			kept = true // what is learnt from now on is for the next
+			return errors.Join(whole.Whole(path, want, 0o600), c.Keep())
+		},
+	}
+}

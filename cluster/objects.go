@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/kube"
+)
+
+// objectsSeen is what a part has beside its release.
+type objectsSeen struct {
+	part platform.Piece
+	diff drift.Diff
+}
+
+// objectsStep keeps the objects beside a release, until they say that they work.
+func (c *Cluster) objectsStep(p platform.Piece) *converge.Resource[objectsSeen] {
+	return &converge.Resource[objectsSeen]{
+		ID:      "objects/" + p.Name,
+		Observe: func(ctx context.Context) (objectsSeen, error) { return c.lookAtObjects(ctx, p) },
+		Diff:    func(s objectsSeen) drift.Diff { return s.diff },
+		Costs:   func(ctx context.Context, _ objectsSeen, d drift.Diff) []converge.Cost { return c.costsOfClaims(ctx, d) },
+		Apply: func(ctx context.Context, seen objectsSeen) error {
+			client, err := c.kube(ctx)
+			if err != nil {
+				return err
+			}
+			if err := c.enter(ctx, client, seen.part); err != nil {
+				return err
+			}
+			if err := c.applyPatiently(ctx, client, seen.part.Objects()); err != nil {
+				return err
+			}
+			return c.closeRecord(ctx, client, seen.part)
+		},
+		Poll: lookEvery,
+	}
+}
+
+func (c *Cluster) lookAtObjects(ctx context.Context, p platform.Piece) (seen objectsSeen, err error) {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return seen, err
+	}
+	if seen.part, err = p.Now(ctx, client); err != nil {
+		return seen, err
+	}
+	objects := seen.part.Objects()
+	if seen.diff, err = client.Diff(ctx, objects...); err != nil {
+		return seen, err
+	}
+	left, err := c.recordDiff(ctx, client, seen.part)
+	if err != nil {
+		return seen, err
+	}
+	seen.diff = plainly(append(seen.diff, left...))
+	for i := 0; i < len(objects) && len(seen.diff) == 0; i++ {
+		reason, ok, err := client.Ready(ctx, objects[i])
+		if err != nil {
+			return seen, err
+		}
+		if !ok {
+			seen.diff = append(seen.diff, drift.Field{Have: reason, Want: "ready", Effect: drift.Update})
+		}
+	}
+	return seen, nil
+}
+
+// webhookTime is how long objects are tried again after their release is ready: its
+// webhooks answer a little later than its pods are ready, and their certificates are
+// made and injected after that.
+const webhookTime = 2 * time.Minute
+
+// applyPatiently applies objects whose admission may not be ready to judge them yet.
+// Storage classes that cannot be changed are made anew, which leaves their volumes
+// alone.
+func (c *Cluster) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
+	var refused error
+	err := c.until(ctx, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
+		_, err := client.Apply(ctx, objects...)
+		var noKind *kube.NoKindError
+		if errors.As(err, &noKind) || errors.Is(err, kube.ErrWebhook) {
+			return "", err
+		}
+		refused = err
+		return "", nil
+	})
+	if errors.Is(refused, kube.ErrInvalid) {
+		return applyClasses(ctx, client, objects, refused)
+	}
+	if err == nil {
+		err = refused
+	}
+	return err
+}
+
+// applyClasses makes storage classes anew, and applies the rest once more. why is the
+// error that led here.
+func applyClasses(ctx context.Context, client *kube.Client, objects []runtime.Object, why error) error {
+	var rest []runtime.Object
+	for _, o := range objects {
+		if _, isClass := o.(*storagev1.StorageClass); !isClass {
+			rest = append(rest, o)
+			continue
+		}
+		if _, err := client.ApplyAnew(ctx, o); err != nil {
+			return err
+		}
+	}
+	if len(rest) == len(objects) {
+		return why
+	}
+	_, err := client.Apply(ctx, rest...)
+	return err
+}

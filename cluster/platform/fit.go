@@ -1,0 +1,135 @@
+package platform
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/jupyterhub"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// OpenAgents reports whether an agent takes pods that bear no taints.
+func OpenAgents(s *spec.Spec) bool {
+	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool {
+		return n.Role == spec.Agent && !slices.ContainsFunc(n.Taints, func(t spec.Taint) bool { return t.Effect != string(corev1.TaintEffectPreferNoSchedule) })
+	})
+}
+
+// OnlyGPUPool names the pool, or the node, that all GPUs are in; empty: there are
+// several, or none.
+func OnlyGPUPool(s *spec.Spec) string {
+	name := ""
+	for _, n := range s.GPUNodes() {
+		its := cmp.Or(n.Pool, n.Name)
+		if name != "" && its != name {
+			return ""
+		}
+		name = its
+	}
+	return name
+}
+
+// homesStay reports whether a home is a volume of one node.
+func homesStay(s *spec.Spec) bool {
+	p := s.Platform
+	class := cmp.Or(p.Hub.Home.Class, p.Storage.Default, LocalPath)
+	return class == LocalPath || p.Storage.Scratch != nil && class == p.Storage.Scratch.Class
+}
+
+// Fit says where each of the hub's profiles fits, and how many servers at once.
+func Fit(s *spec.Spec) jupyterhub.Report {
+	h := s.Platform.Hub
+	if h == nil {
+		return jupyterhub.Report{}
+	}
+	var profiles []jupyterhub.Profile
+	for _, p := range h.Profiles {
+		profiles = append(profiles, jupyterhub.Profile{
+			Name: p.Name, CPUGuarantee: p.CPUGuarantee, CPULimit: p.CPULimit, MemGuarantee: jupyterhub.Bytes(p.MemGuarantee), MemLimit: jupyterhub.Bytes(p.MemLimit),
+			GPUs: p.GPUs, GPUMemory: jupyterhub.Bytes(p.GPUMemory), Pool: p.Pool, RuntimeClass: p.RuntimeClass, Groups: p.Groups,
+		})
+	}
+	all := jupyterhub.Hub{
+		Profiles: profiles, Pools: fitPools(s),
+		Quota: jupyterhub.Quota{GPUs: h.Quota.GPUs, CPU: h.Quota.CPU, Memory: jupyterhub.Bytes(h.Quota.Memory)},
+		Home:  jupyterhub.Home{Claim: h.Home.Claim, Stays: homesStay(s)},
+	}
+	if h.Scratch.Class != "" {
+		all.Scratch = &jupyterhub.Scratch{Class: h.Scratch.Class, Size: jupyterhub.Bytes(h.Scratch.Size), Path: h.Scratch.Path}
+		if own := s.Platform.Storage.Scratch; own != nil && own.Class == h.Scratch.Class {
+			all.Scratch.Nodes = own.Nodes // nobody else has a volume of it
+		}
+	}
+	return all.Fit()
+}
+
+// fitPools groups the nodes that are alike for the scheduler. Nodes of one pool may
+// differ in taints and sharing; then the pool is several groups with one label.
+func fitPools(s *spec.Spec) []jupyterhub.Pool {
+	var out []jupyterhub.Pool
+	index := map[string]int{}
+	for _, n := range s.Nodes {
+		shared := n.GPUs.Count > 0 && n.GPUs.Sharing.Shared()
+		key := fmt.Sprint(n.Pool, n.Taints, shared)
+		if n.Pool == "" {
+			key = "node " + n.Name
+		}
+		i, ok := index[key]
+		if !ok {
+			i = len(out)
+			index[key] = i
+			p := jupyterhub.Pool{Name: n.Pool, Shared: shared, Taints: nodeTaints(n), Labels: hubLabels(n)}
+			switch {
+			case n.Pool == "":
+				p.Name = n.Name
+			case slices.ContainsFunc(out, func(o jupyterhub.Pool) bool { return o.Name == n.Pool }):
+				p.Name = n.Pool + " (" + n.Name + ")"
+			}
+			out = append(out, p)
+		}
+		out[i].Nodes = append(out[i].Nodes, fitNode(s, n))
+	}
+	return out
+}
+
+func nodeTaints(n spec.Node) []corev1.Taint {
+	var out []corev1.Taint
+	for _, t := range n.Taints {
+		out = append(out, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	return out
+}
+
+func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
+	gpus := n.GPUs.Count
+	if n.GPUs.Sharing.Shared() {
+		gpus *= n.GPUs.Sharing.Replicas
+	}
+	if s.NVIDIA.Stack == spec.StackNone {
+		gpus = 0 // nobody offers them
+	}
+	less := jupyterhub.Overhead{CPU: daemonCPU, Memory: jupyterhub.Bytes(daemonMemory), Pods: daemonPods}
+	if n.Role == spec.Server {
+		less.CPU += serverCPU
+		less.Memory += jupyterhub.Bytes(serverMemory)
+	}
+	if s.Platform.Storage.Longhorn != nil {
+		less.CPU += longhornShare * float64(n.Cores)
+	}
+	return jupyterhub.Allocatable(jupyterhub.Capacity{Name: n.Name, CPU: float64(n.Cores), Memory: jupyterhub.Bytes(n.Memory), GPUs: gpus}, less)
+}
+
+// What is not for notebooks. DaemonSets request little; a server also runs the API,
+// etcd and what else has no taint to bear (requests of coredns, metrics-server, hub
+// and proxy in their charts, and the memory that K3s itself takes).
+const (
+	daemonCPU, daemonMemory = 0.25, 512 * spec.MiB
+	serverCPU, serverMemory = 0.75, 2 * spec.GiB
+	// Longhorn guarantees its instance manager 12 % of each node's CPUs (setting
+	// guaranteed-instance-manager-cpu).
+	longhornShare = 0.12
+	daemonPods    = 15
+)

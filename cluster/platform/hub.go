@@ -1,0 +1,305 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/jupyterhub"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// hubTLS is the Secret with the hub's certificate.
+const hubTLS = "hub-tls"
+
+// hub is JupyterHub, and what it needs of the others.
+func (r *recipe) hub(p *spec.Platform) {
+	if p.Hub == nil {
+		return
+	}
+	h := r.jupyterHub()
+	part, err := h.Part()
+	if err != nil {
+		r.add(part, fmt.Errorf("jupyterhub: %w", err))
+		return
+	}
+	part.Needs = r.hubNeeds(p)
+	r.add(part, nil, func(x *Piece) { x.Late, x.assumes = r.hubLate(p, h, part.Needs), assumedOfHub(p, h) })
+}
+
+// asksIssuer reports whether the provider's addresses are those that it publishes.
+func asksIssuer(p *spec.Platform, h jupyterhub.Hub) bool {
+	return h.Auth.Kind == jupyterhub.OIDC && h.Auth.Endpoints != given(p.Hub.Auth)
+}
+
+// assumedOfHub is what the file alone does not tell of the hub.
+func assumedOfHub(p *spec.Platform, h jupyterhub.Hub) []string {
+	var out []string
+	if asksIssuer(p, h) {
+		out = append(out, fmt.Sprintf("the addresses of %s stand for those that it publishes", p.Hub.Auth.Issuer))
+	}
+	if p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned {
+		out = append(out, "the hub trusts the public authorities alone: the cluster's own is made in the cluster")
+	}
+	return out
+}
+
+// hubNeeds are the parts that bring its classes, certificates, and the way to it.
+func (r *recipe) hubNeeds(p *spec.Platform) []string {
+	var needs []string
+	add := func(name string) {
+		if name != "" && r.has(name) && !slices.Contains(needs, name) {
+			needs = append(needs, name)
+		}
+	}
+	for _, class := range []string{p.Hub.Home.Class, p.Hub.Database.Class, p.Hub.Scratch.Class} {
+		if class == "" {
+			class = p.Storage.Default
+		}
+		add(r.bringer(class))
+	}
+	if len(p.Hub.Shared) > 0 {
+		add("nfs")
+	}
+	add("issuer")
+	add("ingress")
+	return needs
+}
+
+// bringer is the part that brings a storage class; empty: K3s does.
+func (r *recipe) bringer(class string) string {
+	for _, x := range r.pieces {
+		if slices.Contains(x.Classes, class) {
+			return x.Name
+		}
+	}
+	return ""
+}
+
+// hubLate adds what the file does not say: the addresses of an identity provider,
+// which it publishes, and a CA that the cluster has made itself.
+func (r *recipe) hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Context, *kube.Client) (chart.Part, error) {
+	asks := asksIssuer(p, h)
+	ownCA := p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned
+	borrows := p.TLS != nil && p.TLS.Source == spec.TLSSecret && p.TLS.Secret != h.Namespace+"/"+hubTLS
+	if !asks && !ownCA && !borrows {
+		return nil
+	}
+	provider := &issuer{url: p.Hub.Auth.Issuer, ca: h.Auth.CA}
+	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
+		h := h
+		var lent []chart.Secret
+		if asks {
+			endpoints, err := provider.endpoints(ctx)
+			if err != nil {
+				return chart.Part{}, err
+			}
+			h.Auth.Endpoints = merged(given(p.Hub.Auth), endpoints)
+		}
+		if ownCA {
+			ca, err := addon.IssuerCA(ctx, client, p.TLS.Issuer)
+			if err != nil {
+				return chart.Part{}, fmt.Errorf("the certificate of the cluster's own CA: %w", err)
+			}
+			h.CA = ca
+		}
+		if borrows {
+			s, err := lend(ctx, client, p.TLS.Secret, h.Namespace, hubTLS)
+			if err != nil {
+				return chart.Part{}, err
+			}
+			lent = append(lent, s)
+		}
+		part, err := h.Part()
+		part.Needs, part.Secrets = needs, append(part.Secrets, lent...)
+		return part, err
+	}
+}
+
+// given are the addresses of an identity provider that the file says.
+func given(a spec.HubAuth) jupyterhub.Endpoints {
+	return jupyterhub.Endpoints{Authorize: a.AuthorizeURL, Token: a.TokenURL, Userinfo: a.UserdataURL}
+}
+
+// merged fills what is empty in a from b.
+func merged(a, b jupyterhub.Endpoints) jupyterhub.Endpoints {
+	if a.Authorize != "" {
+		b.Authorize = a.Authorize
+	}
+	if a.Token != "" {
+		b.Token = a.Token
+	}
+	if a.Userinfo != "" {
+		b.Userinfo = a.Userinfo
+	}
+	return b
+}
+
+// lend copies a certificate that somebody else keeps into another namespace: an
+// Ingress reads only its own.
+func lend(ctx context.Context, client *kube.Client, from, namespace, name string) (chart.Secret, error) {
+	ns, of, ok := cutName(from)
+	if !ok {
+		return chart.Secret{}, fmt.Errorf("tls.secret %q: write namespace/name", from)
+	}
+	s := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: of}}
+	if err := client.Get(ctx, &s); errors.Is(err, kube.ErrNotFound) {
+		return chart.Secret{}, fmt.Errorf("tls.secret names %s, which is not in the cluster: make it (kubectl -n %s create secret tls %s --cert=… --key=…), and run it again", from, ns, of)
+	} else if err != nil {
+		return chart.Secret{}, err
+	}
+	data := map[string]secret.Value{}
+	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		if len(s.Data[key]) == 0 {
+			return chart.Secret{}, fmt.Errorf("tls.secret: %s has no %s", from, key)
+		}
+		data[key] = secret.New(string(s.Data[key]))
+	}
+	return chart.Secret{Namespace: namespace, Name: name, Type: string(corev1.SecretTypeTLS), Data: data}, nil
+}
+
+// Hub is the hub that the file describes, without its secrets.
+func Hub(s *spec.Spec) jupyterhub.Hub { return (&recipe{spec: s, resolve: hidden}).jupyterHub() }
+
+func (r *recipe) jupyterHub() jupyterhub.Hub {
+	s, p := r.spec, &r.spec.Platform
+	in := p.Hub
+	h := jupyterhub.Hub{
+		Namespace: in.Namespace, Version: in.Version, Hostname: in.Hostname, Ingress: r.hubIngress(p),
+		Auth: r.hubAuth(p), Pools: hubPools(s),
+		Database: jupyterhub.Database{Kind: in.Database.Kind, Class: in.Database.Class, Size: toBytes(in.Database.Size), URL: r.resolve("hub.database.url", in.Database.URL)},
+		Home: jupyterhub.Home{Class: in.Home.Class, Size: toBytes(in.Home.Size), Claim: in.Home.Claim, Path: in.Home.Path,
+			ClaimTemplate: in.Home.ClaimTemplate, SubPath: in.Home.SubPath, Stays: homesStay(s)},
+		SHM: toBytes(in.SHM), PrePull: in.PrePull, Isolate: in.Isolate, Reach: in.Reach, Taints: Taints(s),
+		Cull:        jupyterhub.Cull{Enabled: in.Cull.Enabled, Idle: in.Cull.Idle, MaxAge: in.Cull.MaxAge, Every: in.Cull.Every, Exempt: in.Cull.Exempt},
+		Quota:       jupyterhub.Quota{GPUs: in.Quota.GPUs, CPU: in.Quota.CPU, Memory: toBytes(in.Quota.Memory)},
+		ChartValues: p.Charts.Values["jupyterhub"],
+	}
+	if v := p.Charts.Versions["jupyterhub"]; v != "" && h.Version == "" {
+		h.Version = v
+	}
+	if p.TLS != nil && (p.TLS.Source == spec.TLSCA || p.TLS.Source == spec.TLSSecret) {
+		h.CA = r.file("tls.ca.cert", p.TLS.CACert)
+	}
+	if in.Scratch.Class != "" {
+		h.Scratch = &jupyterhub.Scratch{Class: in.Scratch.Class, Size: toBytes(in.Scratch.Size), Path: in.Scratch.Path}
+		if own := p.Storage.Scratch; own != nil && own.Class == in.Scratch.Class {
+			h.Scratch.Nodes = own.Nodes // nobody else has a volume of it
+		}
+	}
+	for _, x := range in.Profiles {
+		h.Profiles = append(h.Profiles, jupyterhub.Profile{
+			Name: x.Name, Title: x.Title, Description: x.Description, Image: x.Image, Default: x.Default,
+			CPUGuarantee: x.CPUGuarantee, CPULimit: x.CPULimit, MemGuarantee: toBytes(x.MemGuarantee), MemLimit: toBytes(x.MemLimit),
+			GPUs: x.GPUs, GPUMemory: toBytes(x.GPUMemory), RuntimeClass: x.RuntimeClass, Pool: x.Pool, Groups: x.Groups, Env: x.Env,
+			DefaultURL: x.DefaultURL, SHM: toBytes(x.SHM),
+		})
+	}
+	for _, x := range in.Shared {
+		share := jupyterhub.Share{Name: x.Name, Path: x.Path, ReadOnly: x.ReadOnly, Groups: x.Groups}
+		if nfs := p.Storage.NFS; nfs != nil {
+			if i := slices.IndexFunc(nfs.Shares, func(s spec.Share) bool { return s.Name == x.Name }); i >= 0 {
+				of := nfs.Shares[i]
+				share.ReadOnly = share.ReadOnly || of.ReadOnly
+				share.NFS = &jupyterhub.NFSExport{Server: nfs.Server, Export: of.Export, MountOptions: of.MountOptions}
+			}
+		}
+		h.Shared = append(h.Shared, share)
+	}
+	return h
+}
+
+func toBytes(s spec.Size) jupyterhub.Bytes { return jupyterhub.Bytes(s) }
+
+// hubIngress is how people's browsers reach the hub.
+func (r *recipe) hubIngress(p *spec.Platform) jupyterhub.Ingress {
+	in := jupyterhub.Ingress{Kind: jupyterhub.ByIngress, Class: p.Ingress.Class}
+	switch p.Ingress.Kind {
+	case spec.IngressGateway:
+		in.Kind = jupyterhub.ByGateway
+		in.GatewayNamespace, in.Gateway = r.gateway(p).Ref()
+		in.TLS = p.TLS != nil
+		return in
+	case spec.IngressNone:
+		in.Kind = jupyterhub.ByLoadBalancer
+		if p.LB != nil {
+			in.Address = p.LB.Reserved[p.Hub.Namespace+"/proxy-public"]
+			in.Annotations = addon.AddressAnnotations(p.LB.Kind, in.Address)
+		}
+		return in
+	}
+	if p.TLS != nil {
+		in.TLSSecret = hubTLS
+		if p.TLS.Source != spec.TLSSecret {
+			in.Annotations = map[string]string{"cert-manager.io/cluster-issuer": p.TLS.Issuer}
+		}
+	}
+	return in
+}
+
+// hubAuth is who may log in.
+func (r *recipe) hubAuth(p *spec.Platform) jupyterhub.Auth {
+	a := p.Hub.Auth
+	out := jupyterhub.Auth{
+		Kind: a.Kind, AllowAll: a.AllowAll, Users: a.Users, Admins: a.Admins, OpenSignup: a.OpenSignup,
+		Password: r.resolve("hub.auth.dummy.password", a.Password), ClientID: a.ClientID,
+		ClientSecret: r.resolve("hub.auth."+a.Kind+".clientSecret", a.ClientSecret), Endpoints: given(a),
+		UsernameClaim: a.UsernameClaim, GroupsClaim: a.GroupsClaim, AllowedGroups: a.AllowedGroups, AdminGroups: a.AdminGroups,
+		Scopes: a.Scopes, LoginService: a.LoginService, Organizations: a.Organizations, CA: r.file("hub.auth.ca", a.CAFile),
+		Directory: jupyterhub.Directory{
+			Server: a.LDAPServer, BindDN: a.LDAPBindDN, SearchBase: a.LDAPSearchBase, Groups: a.LDAPGroups, LookupDN: a.LDAPLookupDN,
+			SearchUser: a.LDAPSearchUser, SearchPass: r.resolve("hub.auth.ldap.searchPassword", a.LDAPSearchPass), UserAttr: a.LDAPUserAttr,
+		},
+	}
+	if a.Kind == spec.AuthOIDC { // what the issuer publishes is asked of it when it is needed
+		out.Endpoints = merged(out.Endpoints, jupyterhub.Endpoints{
+			Authorize: a.Issuer + "/authorize", Token: a.Issuer + "/token", Userinfo: a.Issuer + "/userinfo"})
+	}
+	return out
+}
+
+// hubPools are the nodes, as profiles can name them.
+func hubPools(s *spec.Spec) []jupyterhub.Pool {
+	var out []jupyterhub.Pool
+	for _, n := range s.Nodes {
+		name := n.Pool
+		if name == "" {
+			name = n.Name
+		}
+		i := slices.IndexFunc(out, func(p jupyterhub.Pool) bool { return p.Name == name })
+		if i < 0 {
+			p := jupyterhub.Pool{Name: name, Labels: hubLabels(n)}
+			out, i = append(out, p), len(out)
+		}
+		for _, t := range n.Taints {
+			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}
+			if !slices.Contains(out[i].Taints, taint) {
+				out[i].Taints = append(out[i].Taints, taint)
+			}
+		}
+		gpus := n.GPUs.Count
+		if n.GPUs.Sharing.Shared() {
+			gpus *= n.GPUs.Sharing.Replicas
+		}
+		out[i].Nodes = append(out[i].Nodes, jupyterhub.Node{Name: n.Name, CPU: float64(n.Cores), Memory: toBytes(n.Memory), GPUs: gpus})
+	}
+	return out
+}
+
+// hubLabels are those by which a profile names the node's pool, or the node itself if
+// it is in none.
+func hubLabels(n spec.Node) map[string]string {
+	if n.Pool == "" {
+		return map[string]string{corev1.LabelHostname: n.Name}
+	}
+	return map[string]string{names.PoolLabel: n.Pool}
+}

@@ -1,0 +1,75 @@
+package platform
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// grafanaTLS is the Secret with Grafana's certificate.
+const grafanaTLS = "grafana-tls"
+
+// borrowing adds to a part the certificate that somebody else keeps in the cluster.
+func borrowing(part chart.Part, from, name string) func(context.Context, *kube.Client) (chart.Part, error) {
+	if from == part.Release.Namespace+"/"+name { // it is where it is needed
+		return nil
+	}
+	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
+		lent, err := lend(ctx, client, from, part.Release.Namespace, name)
+		out := part
+		out.Secrets = append(slices.Clone(part.Secrets), lent)
+		return out, err
+	}
+}
+
+// monitoring is Prometheus, Grafana, and who watches the GPUs.
+func (r *recipe) monitoring(p *spec.Platform) {
+	m := p.Monitoring
+	if m == nil {
+		return
+	}
+	o := addon.MonitoringOptions{
+		Common: r.common("monitoring"), Retention: m.Retention, StorageClass: m.StorageClass, Alertmanager: m.Alertmanager,
+		Hostname: m.Hostname, Class: p.Ingress.Class,
+	}
+	if m.Size > 0 {
+		o.Size = *resource.NewQuantity(int64(m.Size), resource.BinarySI)
+	}
+	if p.TLS != nil && p.TLS.Source != spec.TLSSecret && p.Ingress.Kind != spec.IngressNone {
+		o.Issuer = p.TLS.Issuer
+	}
+	borrows := p.TLS != nil && p.TLS.Source == spec.TLSSecret && m.Hostname != "" && p.Ingress.Kind != spec.IngressGateway && p.Ingress.Kind != spec.IngressNone
+	if borrows {
+		o.TLSSecret = grafanaTLS
+	}
+	if p.Ingress.Kind == spec.IngressGateway {
+		o.GatewayNamespace, o.GatewayName = r.gateway(p).Ref()
+	}
+	part, err := addon.Monitoring(o)
+	class := m.StorageClass
+	if class == "" {
+		class = p.Storage.Default
+	}
+	for _, name := range []string{r.bringer(class), "ingress"} {
+		if r.has(name) {
+			part.Needs = append(part.Needs, name)
+		}
+	}
+	r.add(part, err, func(x *Piece) {
+		if borrows {
+			x.Late = borrowing(part, p.TLS.Secret, grafanaTLS)
+		}
+	})
+	if !m.GPUs {
+		return
+	}
+	part, err = addon.GPUExporter(addon.GPUExporterOptions{Common: r.common("dcgm-exporter"), RuntimeClass: nvidia.RuntimeClass, Nodes: nvidia.Labels()})
+	r.add(part, err, func(x *Piece) { x.Gpus = true })
+}

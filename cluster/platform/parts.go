@@ -1,0 +1,384 @@
+package platform
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// recipe makes the parts of a platform from what the file says.
+type recipe struct {
+	spec    *spec.Spec
+	secrets bool                                             // they are read
+	resolve func(at string, ref spec.SecretRef) secret.Value // remembers what could not be read
+	pieces  []Piece
+	errs    []error
+}
+
+// Pieces are those that the file asks for, each after those that it needs. Secrets
+// are read only when with is set; else their places are empty.
+func Pieces(s *spec.Spec, withSecrets bool) ([]Piece, error) {
+	r := &recipe{spec: s, secrets: withSecrets}
+	r.resolve = func(at string, ref spec.SecretRef) secret.Value {
+		if ref.IsZero() {
+			return secret.Value{}
+		}
+		if !withSecrets {
+			return hidden(at, ref)
+		}
+		value, err := ref.Resolve()
+		if err != nil {
+			r.errs = append(r.errs, fmt.Errorf("%s: %w", at, err))
+		}
+		return value
+	}
+	p := &s.Platform
+	r.network(p)
+	r.storage(p)
+	r.addresses(p)
+	r.certificates(p)
+	r.ingress(p)
+	r.rancher(p)
+	r.fleet(p)
+	r.monitoring(p)
+	r.backup(p)
+	r.hub(p)
+	if err := errors.Join(r.errs...); err != nil {
+		return nil, err
+	}
+	for i := range r.pieces {
+		r.pieces[i].Via = viaOf(p, r.pieces[i])
+	}
+	for i, x := range r.pieces { // what Fleet stands on cannot wait for it, only be reached a little later
+		if x.Base {
+			r.pieces[i].Needs = slices.DeleteFunc(slices.Clone(x.Needs), func(name string) bool {
+				return slices.ContainsFunc(r.pieces, func(o Piece) bool { return o.Name == name && o.Via == spec.ViaFleet })
+			})
+		}
+	}
+	r.gitops(p)
+	if err := errors.Join(r.errs...); err != nil {
+		return nil, err
+	}
+	return inOrder(r.pieces)
+}
+
+// via says how a part gets into the cluster. What Fleet needs itself, and what the
+// nodes wait for, Fleet cannot bring.
+func viaOf(p *spec.Platform, x Piece) string {
+	if x.Network || x.Base || p.Fleet == nil || p.Fleet.Repo == "" {
+		return spec.ViaDirect
+	}
+	if via := p.Charts.Via[x.Name]; via != "" {
+		return via
+	}
+	if p.Fleet.Default != "" {
+		return p.Fleet.Default
+	}
+	return spec.ViaDirect
+}
+
+// add takes a part, or remembers why there is none.
+func (r *recipe) add(p chart.Part, err error, more ...func(*Piece)) {
+	if err != nil {
+		r.errs = append(r.errs, err)
+		return
+	}
+	x := Piece{Part: p}
+	for _, m := range more {
+		m(&x)
+	}
+	r.pieces = append(r.pieces, x)
+}
+
+// has reports whether a part is there already.
+func (r *recipe) has(name string) bool {
+	return slices.ContainsFunc(r.pieces, func(p Piece) bool { return p.Name == name })
+}
+
+// common is what the file says about a part whatever it is.
+func (r *recipe) common(part string) addon.Common {
+	c := r.spec.Platform.Charts
+	return addon.Common{Version: c.Versions[part], Values: c.Values[part], Taints: Taints(r.spec), Nodes: len(r.spec.Nodes)}
+}
+
+// Taints are those of all nodes: whatever is deployed tolerates them (failure N5).
+func Taints(s *spec.Spec) []corev1.Taint {
+	seen := map[string]bool{}
+	var out []corev1.Taint
+	for _, n := range s.Nodes {
+		for _, t := range n.Taints {
+			if !seen[t.String()] {
+				seen[t.String()] = true
+				out = append(out, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+			}
+		}
+	}
+	return out
+}
+
+// network is the pods' own, where it is not K3s' flannel.
+func (r *recipe) network(p *spec.Platform) {
+	if p.CNI == nil {
+		return
+	}
+	announces := p.LB != nil && p.LB.Kind == spec.LBCilium
+	part, err := addon.Cilium(addon.CiliumOptions{Common: r.common("cilium"), PodCIDR: r.spec.K3s.PodCIDR, Addresses: announces})
+	r.add(part, err, func(x *Piece) { x.Network = true })
+}
+
+// storage are the classes of volumes.
+func (r *recipe) storage(p *spec.Platform) {
+	s := p.Storage
+	if n := s.NFS; n != nil {
+		part, err := addon.NFS(addon.NFSOptions{
+			Common: r.common(NFS), Class: n.Class, Server: n.Server, Export: n.Export, MountOptions: n.MountOptions,
+			Delete: !n.Retain, Default: s.Default == n.Class,
+		})
+		r.add(part, err)
+	}
+	if l := s.Longhorn; l != nil {
+		part, err := addon.Longhorn(addon.LonghornOptions{
+			Common: r.common("longhorn"), Class: l.Class, Replicas: l.Replicas, DataPath: l.DataPath, DrainPolicy: l.DrainPolicy,
+			Default: s.Default == l.Class,
+		})
+		r.add(part, err)
+	}
+	if c := s.CephFS; c != nil {
+		part, err := addon.CephFS(addon.CephFSOptions{
+			Common: r.common("cephfs"), Class: c.Class, ClusterID: c.ClusterID, Monitors: c.Monitors, FSName: c.FSName, Pool: c.Pool,
+			User: c.User, Key: r.resolve("storage.cephfs.key", c.Key), Default: s.Default == c.Class,
+		})
+		r.add(part, err)
+	}
+	if x := s.Scratch; x != nil {
+		paths := map[string]string{}
+		for _, n := range x.Nodes {
+			paths[n] = x.Path
+		}
+		part, err := addon.Scratch(addon.ScratchOptions{Common: r.common("scratch"), Class: x.Class, Paths: paths, Default: s.Default == x.Class})
+		r.add(part, err)
+	}
+}
+
+// addresses are those that Services get.
+func (r *recipe) addresses(p *spec.Platform) {
+	if p.LB == nil {
+		return
+	}
+	switch p.LB.Kind {
+	case spec.LBMetalLB:
+		part, err := addon.MetalLB(addon.MetalLBOptions{Common: r.common("metallb"), Addresses: p.LB.Addresses, Reserved: p.LB.Reserved})
+		r.add(part, err, func(x *Piece) { x.Replaces = []string{"cilium-pool"} })
+	case spec.LBCilium:
+		part, err := addon.CiliumPool(addon.CiliumPoolOptions{Addresses: p.LB.Addresses, Reserved: p.LB.Reserved})
+		r.add(part, err, func(x *Piece) { x.Replaces = []string{"metallb"} })
+	}
+}
+
+// certificates are who signs them. With TLSSecret nobody does: there is one already.
+func (r *recipe) certificates(p *spec.Platform) {
+	if p.TLS == nil || p.TLS.Source == spec.TLSSecret {
+		return
+	}
+	part, err := addon.CertManager(addon.CertManagerOptions{Common: r.common("cert-manager"), GatewayAPI: p.Ingress.Kind == spec.IngressGateway})
+	// A CA that the cluster makes itself is written into what goes to Git.
+	base := func(x *Piece) { x.Base = p.Rancher != nil || p.TLS.Source == spec.TLSSelfSigned }
+	r.add(part, err, base)
+	o := addon.IssuerOptions{Name: p.TLS.Issuer, Email: p.TLS.Email, Server: p.TLS.Server, Class: p.Ingress.Class}
+	source := p.TLS.Source
+	if source == spec.TLSCA && !r.secrets {
+		source = spec.TLSSelfSigned // without its key there is no telling whether the pair is right
+	}
+	switch source {
+	case spec.TLSSelfSigned:
+		o.Kind = addon.SelfSigned
+	case spec.TLSACME:
+		o.Kind = addon.ACME
+		if p.Ingress.Kind == spec.IngressGateway {
+			o.GatewayNamespace, o.GatewayName = r.gateway(p).Ref()
+		}
+	case spec.TLSCA:
+		o.Kind = addon.PrivateCA
+		o.Certificate = r.file("tls.ca.cert", p.TLS.CACert)
+		o.Key = r.resolve("tls.ca.key", p.TLS.CAKey)
+	}
+	part, err = addon.Issuer(o)
+	r.add(part, err, base)
+}
+
+// file reads a file that the spec names.
+func (r *recipe) file(at, path string) []byte {
+	if path == "" {
+		return nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		r.errs = append(r.errs, fmt.Errorf("%s: %w", at, err))
+	}
+	return b
+}
+
+// gateway is the one Gateway that routes attach to.
+func (r *recipe) gateway(p *spec.Platform) addon.GatewayOptions {
+	g := addon.GatewayOptions{Class: p.Ingress.Class, Hosts: hostnamesOf(p)}
+	if p.TLS != nil && p.TLS.Source != spec.TLSSecret {
+		g.Issuer = p.TLS.Issuer
+	}
+	return g
+}
+
+// hosts are the names under which people reach something.
+func hostnamesOf(p *spec.Platform) []string {
+	var out []string
+	add := func(name string) {
+		if name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	if p.Hub != nil {
+		add(p.Hub.Hostname)
+	}
+	if p.Monitoring != nil {
+		add(p.Monitoring.Hostname)
+	}
+	return out
+}
+
+// ingress is how HTTP gets in. K3s' Traefik is there by itself; it is configured
+// where there is something to say.
+func (r *recipe) ingress(p *spec.Platform) {
+	if p.Ingress.Kind == spec.IngressNone || len(hostnamesOf(p)) == 0 && p.Rancher == nil {
+		return
+	}
+	o := addon.IngressOptions{Common: r.common("ingress"), GatewayAPI: p.Ingress.Kind == spec.IngressGateway, HTTPS: p.TLS != nil}
+	if p.LB != nil {
+		o.LoadBalancer, o.Address = p.LB.Kind, p.LB.Reserved["ingress"]
+	}
+	if o.GatewayAPI {
+		o.Gateway = r.gateway(p)
+	}
+	part, err := addon.Ingress(o)
+	for _, name := range []string{"metallb", "cilium-pool"} {
+		if r.has(name) {
+			part.Needs = append(part.Needs, name)
+		}
+	}
+	if o.GatewayAPI && r.has("issuer") && p.TLS.Source != spec.TLSACME { // whose challenges come in by it
+		part.Needs = append(part.Needs, "issuer")
+	}
+	r.add(part, err)
+}
+
+// rancher is the management UI, which brings its own Fleet.
+func (r *recipe) rancher(p *spec.Platform) {
+	if p.Rancher == nil {
+		return
+	}
+	o := addon.RancherOptions{
+		Common: r.common("rancher"), Hostname: p.Rancher.Hostname, Replicas: p.Rancher.Replicas, Class: p.Ingress.Class,
+		Gateway: p.Ingress.Kind == spec.IngressGateway, Bootstrap: r.resolve("rancher.bootstrap", p.Rancher.Bootstrap),
+	}
+	if p.Rancher.Version != "" {
+		o.Version = p.Rancher.Version
+	}
+	if p.TLS != nil {
+		switch p.TLS.Source {
+		case spec.TLSSecret:
+			o.TLS, o.CA = addon.RancherSecret, r.file("tls.ca.cert", p.TLS.CACert)
+		case spec.TLSACME:
+			o.TLS, o.Issuer = addon.RancherIssuer, p.TLS.Issuer
+		case spec.TLSCA:
+			o.TLS, o.Issuer, o.CA = addon.RancherIssuer, p.TLS.Issuer, r.file("tls.ca.cert", p.TLS.CACert)
+		}
+	}
+	part, err := addon.Rancher(o)
+	if r.has("ingress") {
+		part.Needs = append(part.Needs, "ingress")
+	}
+	r.add(part, err, func(x *Piece) {
+		x.Base, x.Replaces = true, []string{"fleet", "fleet-crd"}
+		if o.TLS == addon.RancherSecret {
+			x.Late = borrowing(part, p.TLS.Secret, rancherTLS)
+		}
+	})
+}
+
+// rancherTLS is the Secret with Rancher's certificate: its chart knows no other name.
+const rancherTLS = "tls-rancher-ingress"
+
+// backup is Velero.
+func (r *recipe) backup(p *spec.Platform) {
+	b := p.Backup
+	if b == nil {
+		return
+	}
+	part, err := addon.Velero(addon.VeleroOptions{
+		Common: r.common("velero"), Endpoint: b.Endpoint, Region: b.Region, Bucket: b.Bucket, Prefix: b.Prefix,
+		AccessKey: r.resolve("backup.accessKey", b.AccessKey), SecretKey: r.resolve("backup.secretKey", b.SecretKey),
+		CA: r.file("backup.ca", b.CAFile), Insecure: b.Insecure, Schedule: b.Schedule, Retention: b.Retention,
+		Namespaces: b.Namespaces, FileSystem: b.FileSystem,
+	})
+	r.add(part, err)
+}
+
+// HasPlatform reports whether the file asks for anything beside Kubernetes and GPUs.
+func HasPlatform(s *spec.Spec) bool {
+	pieces, err := Pieces(s, false)
+	return err != nil || len(pieces) > 0
+}
+
+// PartsOn lists the parts with a chart that this file turns on, by name.
+func PartsOn(s *spec.Spec) []string {
+	p := s.Platform
+	var out []string
+	add := func(on bool, names ...string) {
+		if on {
+			out = append(out, names...)
+		}
+	}
+	add(p.Storage.NFS != nil, "nfs")
+	add(p.Storage.Scratch != nil, "scratch")
+	add(p.Storage.Longhorn != nil, "longhorn")
+	add(p.Storage.CephFS != nil, "cephfs")
+	add(p.CNI != nil, "cilium")
+	add(p.LB != nil && p.LB.Kind == spec.LBMetalLB, "metallb")
+	add(p.TLS != nil && p.TLS.Source != spec.TLSSecret, "cert-manager")
+	add(p.Rancher != nil, "rancher")
+	add(p.Fleet != nil && p.Fleet.Standalone && p.Rancher == nil, "fleet", "fleet-crd")
+	add(p.Monitoring != nil, "monitoring")
+	add(p.Monitoring != nil && p.Monitoring.GPUs, "dcgm-exporter")
+	add(p.Backup != nil, "velero")
+	add(p.Hub != nil, "jupyterhub")
+	return out
+}
+
+// IsOn reports whether a section of the file turns the part on, so that there is one
+// to point at.
+func IsOn(p *spec.Platform, part string) bool {
+	for _, name := range PartsOn((&spec.Spec{Platform: *p})) {
+		if name == part {
+			return true
+		}
+	}
+	return false
+}
+
+// hidden stands for a secret that nobody looks at, in the form that it must have.
+func hidden(at string, ref spec.SecretRef) secret.Value {
+	switch {
+	case ref.IsZero():
+		return secret.Value{}
+	case at == "hub.database.url":
+		return secret.New("postgresql://hub:hidden@db/hub")
+	}
+	return secret.New("to be read when it is needed")
+}

@@ -1,0 +1,71 @@
+package platform
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// FleetTree is the folder in Git as far as the file alone tells, and what it assumes of
+// the rest, in words. FleetTree of a Cluster asks the cluster instead. It is nil when no
+// part goes through Git.
+func FleetTree(s *spec.Spec) (tree fleet.Tree, assumed []string, err error) {
+	pieces, err := Pieces(s, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	var parts []chart.Part
+	for _, p := range pieces {
+		if p.Via == spec.ViaFleet {
+			parts, assumed = append(parts, p.Part), append(assumed, p.assumes...)
+		}
+	}
+	if len(parts) == 0 {
+		return nil, nil, nil
+	}
+	tree, err = Tree(s, parts)
+	return tree, assumed, err
+}
+
+func Tree(s *spec.Spec, parts []chart.Part) (fleet.Tree, error) {
+	if s.Platform.Fleet == nil {
+		return nil, errors.New("the file has no fleet: write fleet: {repo: URL}, and charts.via says what goes through it")
+	}
+	bundles, err := fleet.FromParts(parts...)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Render(bundles, fleet.Options{Cluster: s.Name, Source: filepath.Base(s.File), Path: s.Platform.Fleet.Path})
+}
+
+// GitLogin is what the repository is logged in to with: by us, and by Fleet.
+func GitLogin(f *spec.Fleet) (fleet.GitRepo, error) {
+	g := fleet.GitRepo{URL: f.Repo, Branch: f.Branch, Polling: f.Polling, Username: f.Username}
+	var err error
+	if !f.Password.IsZero() {
+		if g.Password, err = f.Password.Resolve(); err != nil {
+			return g, fmt.Errorf("fleet.password: %w", err)
+		}
+	}
+	if !f.SSHKey.IsZero() {
+		if g.SSHKey, err = f.SSHKey.Resolve(); err != nil {
+			return g, fmt.Errorf("fleet.sshKey: %w", err)
+		}
+		known, err := os.ReadFile(f.KnownHosts)
+		if err != nil {
+			return g, fmt.Errorf("fleet.knownHosts: %w", err)
+		}
+		g.KnownHosts = string(known)
+	}
+	if f.CAFile != "" {
+		if g.CA, err = os.ReadFile(f.CAFile); err != nil {
+			return g, fmt.Errorf("fleet.ca: %w", err)
+		}
+	}
+	return g, nil
+}

@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+// pushed is what the repository was last seen to be.
+type pushed struct {
+	mu      sync.Mutex
+	commit  string // of the branch
+	pending bool   // it is not yet what the file says
+
+	state *fleet.State // of all bundles, as at a time
+	at    time.Time
+	asked time.Time // when the branch was last looked at while Fleet was elsewhere
+}
+
+// FleetTree is the folder in Git, as it should be.
+func (c *Cluster) FleetTree(ctx context.Context) (fleet.Tree, error) {
+	parts, err := c.FleetParts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := platform.Tree(c.spec, parts)
+	return tree, converge.Permanent(err)
+}
+
+// pushStep keeps the folder in Git as the file says.
+func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
+	return &converge.Resource[*fleet.Repo]{
+		ID: "push/fleet",
+		Observe: func(ctx context.Context) (*fleet.Repo, error) {
+			tree, err := c.FleetTree(ctx)
+			if err != nil {
+				return nil, err
+			}
+			remote, err := c.FleetRemote()
+			if err != nil {
+				return nil, converge.Permanent(err)
+			}
+			repo, err := remote.Observe(ctx, tree)
+			if err != nil {
+				return nil, lasting(err)
+			}
+			c.pushed.mu.Lock()
+			defer c.pushed.mu.Unlock()
+			c.pushed.commit, c.pushed.pending, c.pushed.asked = repo.Commit, len(repo.Diff()) > 0, time.Now()
+			return repo, nil
+		},
+		Diff: func(r *fleet.Repo) drift.Diff {
+			d := slices.Clone(r.Diff())
+			for i := range d { // what depends on it can be looked at all the same
+				if d[i].Effect == drift.Create && r.Commit != "" {
+					d[i].Effect = drift.Update
+				}
+			}
+			return d
+		},
+		Costs: costsOfPush,
+		Apply: func(ctx context.Context, seen *fleet.Repo) error {
+			tree, err := c.FleetTree(ctx)
+			if err != nil {
+				return err
+			}
+			remote, err := c.FleetRemote()
+			if err != nil {
+				return err
+			}
+			_, err = remote.Push(ctx, tree, fleet.PushOptions{Seen: seen})
+			return lasting(err)
+		},
+		Settle: time.Minute,
+		Poll:   lookAtGit,
+	}
+}
+
+// lasting marks errors of Git that another try does not mend.
+func lasting(err error) error {
+	var foreign *fleet.ForeignError
+	if errors.As(err, &foreign) {
+		return converge.Permanent(err)
+	}
+	for _, kind := range []error{fleet.ErrCredentials, fleet.ErrHostKey, fleet.ErrNoRepository, fleet.ErrNoBranch, fleet.ErrRefused} {
+		if errors.Is(err, kind) {
+			return converge.Permanent(err)
+		}
+	}
+	return err
+}
+
+// FleetRemote is the Git repository that the file names, and the way in.
+func (c *Cluster) FleetRemote() (fleet.Remote, error) {
+	f := c.spec.Platform.Fleet
+	if f == nil || f.Repo == "" {
+		return fleet.Remote{}, errors.New("the file names no Git repository: write fleet: {repo: URL}")
+	}
+	r := fleet.Remote{URL: f.Repo, Branch: f.Branch, Path: f.Path, Create: true, Username: f.Username, Author: f.Author, Dial: c.GitDial}
+	login, err := platform.GitLogin(f)
+	if err != nil {
+		return r, err
+	}
+	r.Password, r.CA = login.Password, login.CA
+	if !login.SSHKey.IsZero() {
+		signer, err := ssh.ParseSigner([]byte(login.SSHKey.Reveal()))
+		if err != nil {
+			return r, fmt.Errorf("fleet.sshKey: %w", err)
+		}
+		r.Signers = []ssh.Signer{signer}
+		r.HostKeys = ssh.NewKnownHosts(f.KnownHosts).HostKeys
+	}
+	return r, nil
+}

@@ -1,0 +1,377 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// record is what the cluster remembers of a part that we have put there: enough to
+// take it away when the file no longer names it, and nothing else ever. It is a
+// ConfigMap for each part, written before the first of its objects is.
+type record struct {
+	Part      string     `json:"part"`
+	Needs     []string   `json:"needs,omitempty"` // to take parts away in the right order
+	Namespace string     `json:"namespace,omitempty"`
+	Release   string     `json:"release,omitempty"`
+	Keep      bool       `json:"keep,omitempty"`
+	Classes   []string   `json:"classes,omitempty"`
+	Before    []kube.Ref `json:"before,omitempty"`
+	After     []kube.Ref `json:"after,omitempty"`
+	Secrets   []kube.Ref `json:"secrets,omitempty"`
+}
+
+const (
+	recordPrefix = "homelab-part-"
+	recordKey    = "part"
+	recordLabel  = "homelab.cps-gpu.github.com/part"
+)
+
+// record is what is to be remembered of a part.
+func recordOf(p platform.Piece) record {
+	r := record{Part: p.Name, Needs: p.Needs, Keep: p.Keep, Classes: p.Classes, Before: refsOf(p.Before), After: refsOf(p.After)}
+	if p.Release != nil {
+		r.Namespace, r.Release = p.Release.Namespace, p.Release.Name
+	}
+	for _, s := range p.Secrets {
+		r.Secrets = append(r.Secrets, s.Ref())
+	}
+	if p.Via == spec.ViaFleet { // what is in Git goes with it
+		r.Release, r.Before, r.After, r.Classes = "", nil, nil, nil
+	}
+	return r
+}
+
+func refsOf(objects []runtime.Object) []kube.Ref {
+	var out []kube.Ref
+	for _, o := range objects {
+		u, err := kube.Plain(o)
+		if err != nil {
+			continue // applying it says so
+		}
+		out = append(out, kube.Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()})
+	}
+	return out
+}
+
+func (r record) object() *corev1.ConfigMap {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and booleans
+	}
+	return &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: recordPrefix + r.Part, Namespace: metav1.NamespaceSystem,
+			Labels: map[string]string{recordLabel: r.Part, "app.kubernetes.io/managed-by": "homelab"}},
+		Data: map[string]string{recordKey: string(text)},
+	}
+}
+
+// recorded reads what the cluster remembers of a part; nil: nothing.
+func (c *Cluster) recorded(ctx context.Context, client *kube.Client, part string) (*record, error) {
+	cm := record{Part: part}.object()
+	if err := client.Get(ctx, cm); errors.Is(err, kube.ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return parseRecord(cm.Name, cm.Data[recordKey])
+}
+
+func parseRecord(name, text string) (*record, error) {
+	r := &record{}
+	if err := json.Unmarshal([]byte(text), r); err != nil {
+		return nil, fmt.Errorf("configmap %s/%s: %w: it says what belongs to a part; restore it, or delete it, and the next run writes it anew",
+			metav1.NamespaceSystem, name, err)
+	}
+	return r, nil
+}
+
+// enter has the cluster remember a part, and all that an earlier file had for it,
+// before anything of it is made.
+func (c *Cluster) enter(ctx context.Context, client *kube.Client, p platform.Piece) error {
+	have, err := c.recorded(ctx, client, p.Name)
+	if err != nil {
+		return err
+	}
+	want := recordOf(p)
+	if have != nil {
+		want.Before = union(want.Before, have.Before)
+		want.After = union(want.After, have.After)
+		want.Secrets = union(want.Secrets, have.Secrets)
+	}
+	_, err = client.Apply(ctx, want.object())
+	return err
+}
+
+func union(a, b []kube.Ref) []kube.Ref {
+	out := slices.Clone(a)
+	for _, r := range b {
+		if !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// outdated are objects that an earlier file had for a part, and this one has not, in
+// the order in which they may go.
+func outdated(have *record, want record) []kube.Ref {
+	if have == nil {
+		return nil
+	}
+	var out []kube.Ref
+	for _, list := range []struct{ have, want []kube.Ref }{
+		{have.After, slices.Concat(want.After, want.Before)}, {have.Before, slices.Concat(want.Before, want.After)}, {have.Secrets, want.Secrets},
+	} {
+		for _, r := range slices.Backward(list.have) {
+			if !slices.Contains(list.want, r) && r.Kind != "Namespace" {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// recordDiff says what is left of an earlier file in a part, and whether the cluster
+// remembers the part.
+func (c *Cluster) recordDiff(ctx context.Context, client *kube.Client, p platform.Piece) (drift.Diff, error) {
+	have, err := c.recorded(ctx, client, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	want := recordOf(p)
+	var d drift.Diff
+	for _, r := range outdated(have, want) {
+		d = append(d, drift.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: drift.Remove, Note: "no longer asked for"})
+	}
+	if len(d) == 0 && (have == nil || have.object().Data[recordKey] != want.object().Data[recordKey]) {
+		d = append(d, drift.Field{Path: recordPath, Want: "what belongs to " + p.Name, Effect: drift.Update})
+	}
+	return d, nil
+}
+
+// recordPath is the path of a difference in nothing but what the cluster remembers.
+const recordPath = "record"
+
+// plainly leaves the record out of a difference that has more to say.
+func plainly(d drift.Diff) drift.Diff {
+	if len(d) < 2 {
+		return d
+	}
+	return slices.DeleteFunc(d, func(f drift.Field) bool { return f.Path == recordPath })
+}
+
+// closeRecord takes away what an earlier file had for a part, and remembers the part
+// as it is now.
+func (c *Cluster) closeRecord(ctx context.Context, client *kube.Client, p platform.Piece) error {
+	have, err := c.recorded(ctx, client, p.Name)
+	if err != nil {
+		return err
+	}
+	want := recordOf(p)
+	for _, r := range outdated(have, want) {
+		progress.Say(ctx, "removing %s", r)
+		if err := client.Delete(ctx, objectOf(r)); err != nil {
+			return err
+		}
+	}
+	_, err = client.Apply(ctx, want.object())
+	return err
+}
+
+func objectOf(r kube.Ref) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(r.APIVersion)
+	u.SetKind(r.Kind)
+	u.SetNamespace(r.Namespace)
+	u.SetName(r.Name)
+	return u
+}
+
+// supersede takes away parts that do the same work as p and must not be there with it.
+func (c *Cluster) supersede(ctx context.Context, p platform.Piece) error {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range p.Replaces {
+		old, err := c.recorded(ctx, client, name)
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			if err := c.retirePart(ctx, *old); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// retired are the parts that the cluster has of us and the file no longer names,
+// those first that need others; given are those that we applied once and Fleet deploys now.
+func (c *Cluster) retired(ctx context.Context) (gone, given []record, err error) {
+	pieces, err := c.platformParts()
+	if err != nil {
+		return nil, nil, err // what is asked for is not known
+	}
+	client, err := c.kube(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := client.List(ctx, "v1", "ConfigMap", metav1.NamespaceSystem, recordLabel)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, cm := range all {
+		text, _, _ := unstructured.NestedString(cm.Object, "data", recordKey)
+		r, err := parseRecord(cm.GetName(), text)
+		if err != nil {
+			return nil, nil, err
+		}
+		i := slices.IndexFunc(pieces, func(p platform.Piece) bool { return p.Name == r.Part })
+		switch {
+		case i < 0:
+			gone = append(gone, *r)
+		case pieces[i].Via == spec.ViaFleet && (r.Release != "" || len(r.Before)+len(r.After) > 0):
+			given = append(given, *r)
+		}
+	}
+	slices.SortStableFunc(gone, func(a, b record) int {
+		switch {
+		case slices.Contains(a.Needs, b.Part):
+			return -1
+		case slices.Contains(b.Needs, a.Part):
+			return 1
+		}
+		return 0
+	})
+	return gone, given, nil
+}
+
+// handOver forgets what of a part is Fleet's now.
+func (c *Cluster) handOver(ctx context.Context, r record) error {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return err
+	}
+	r.Release, r.Before, r.After, r.Classes = "", nil, nil, nil
+	if len(r.Secrets) == 0 {
+		return client.Delete(ctx, r.object())
+	}
+	_, err = client.Apply(ctx, r.object())
+	return err
+}
+
+func (r record) diff() drift.Diff {
+	what := "objects"
+	if r.Release != "" {
+		what = "release " + r.Namespace + "/" + r.Release
+	}
+	note := "no longer in the file"
+	if r.Keep {
+		note += "; its volumes and definitions of kinds stay"
+	}
+	return drift.Diff{{Path: "part/" + r.Part, Have: what, Effect: drift.Remove, Note: note}}
+}
+
+// retirePart takes a part out of the cluster. What holds data stays: volumes that
+// are in use keep their provisioner, and a part that is to outlive its absence keeps
+// its Secrets and definitions.
+func (c *Cluster) retirePart(ctx context.Context, r record) error {
+	client, charts, err := c.charts(ctx)
+	if err != nil {
+		return err
+	}
+	if err := unused(ctx, client, r); err != nil {
+		return converge.Permanent(err)
+	}
+	progress.Say(ctx, "removing %s", r.Part)
+	remove := func(refs []kube.Ref) error {
+		for _, ref := range slices.Backward(refs) {
+			if ref.Kind == "Namespace" || ref.Kind == "CustomResourceDefinition" || r.Keep && ref.Kind == "PersistentVolumeClaim" {
+				continue // with all that is in them
+			}
+			if err := client.Delete(ctx, objectOf(ref)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := remove(r.After); err != nil {
+		return err
+	}
+	if r.Release != "" {
+		if err := charts.Uninstall(ctx, r.Namespace, r.Release); err != nil {
+			return err
+		}
+	}
+	if err := remove(r.Before); err != nil {
+		return err
+	}
+	if !r.Keep {
+		if err := remove(r.Secrets); err != nil {
+			return err
+		}
+	}
+	return client.Delete(ctx, r.object())
+}
+
+// unused refuses to take away a provisioner of volumes that exist: nobody could
+// mount or delete them any more.
+func unused(ctx context.Context, client *kube.Client, r record) error {
+	if len(r.Classes) == 0 {
+		return nil
+	}
+	volumes, err := client.List(ctx, "v1", "PersistentVolume", "", "")
+	if err != nil {
+		return err
+	}
+	return r.heldBy(volumes)
+}
+
+// heldBy is an error where claims are bound to volumes of a part's classes.
+func (r record) heldBy(volumes []unstructured.Unstructured) error {
+	var claims []string
+	for _, v := range volumes {
+		class, _, _ := unstructured.NestedString(v.Object, "spec", "storageClassName")
+		phase, _, _ := unstructured.NestedString(v.Object, "status", "phase")
+		if !slices.Contains(r.Classes, class) || phase != string(corev1.VolumeBound) {
+			continue
+		}
+		namespace, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "namespace")
+		name, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "name")
+		claims = append(claims, namespace+"/"+name)
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	const most = 5
+	more := ""
+	if len(claims) > most {
+		claims, more = claims[:most], fmt.Sprintf(" and %d more", len(claims)-most)
+	}
+	return inUse(fmt.Sprintf("part %s is no longer in the file and stays: volumes of %s are in use, and nobody could mount them any more: %s%s: "+
+		"move their data and delete these claims, or put the part back into the file", r.Part, strings.Join(r.Classes, ", "), strings.Join(claims, ", "), more))
+}
+
+// inUse is why a part stays.
+type inUse string
+
+func (e inUse) Error() string { return string(e) }

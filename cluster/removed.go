@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// removedStep takes away machines of the cluster that are not in the file any more:
+// drained, deleted from Kubernetes, destroyed. What only carries the cluster's tag stays.
+func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
+	return &converge.Resource[[]proxmox.Summary]{
+		ID: "removed",
+		Observe: func(ctx context.Context) ([]proxmox.Summary, error) {
+			vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+			var gone []proxmox.Summary
+			for _, vm := range vms {
+				if hasMachine(c.spec, vm.Name) || c.isTemplate(vm) || c.keeps(vm) {
+					continue
+				}
+				// The list does not show whether its UUID is the marked one.
+				sure, failed := c.Proxmox.Listed(ctx, names.Tag(c.spec), vm)
+				if err = errors.Join(err, failed); sure != nil {
+					gone = append(gone, vm)
+				}
+			}
+			return gone, err
+		},
+		Diff: func(vms []proxmox.Summary) drift.Diff {
+			var d drift.Diff
+			for _, vm := range vms {
+				d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host), Effect: drift.Remove, Note: "no longer in the file"})
+			}
+			return d
+		},
+		Costs: c.costsOfRemoval,
+		Apply: func(ctx context.Context, vms []proxmox.Summary) error {
+			if err := c.serverLeft(ctx, vms); err != nil {
+				return converge.Permanent(err)
+			}
+			for _, vm := range vms {
+				if err := c.retire(ctx, vm); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// serverLeft refuses to remove machines when none of the file's servers exists:
+// what goes would be the cluster itself, with its data.
+func (c *Cluster) serverLeft(ctx context.Context, gone []proxmox.Summary) error {
+	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+	if err != nil {
+		return err
+	}
+	if serverAmong(c.spec, vms) {
+		return nil
+	}
+	names := make([]string, len(gone))
+	for i, vm := range gone {
+		names[i] = vm.Name
+	}
+	return fmt.Errorf("none of the file's servers exists, and %s would be removed, with all of the cluster's data: "+
+		"if servers were renamed, keep the name of one until another has joined; if all is to go, use cluster:down", strings.Join(names, ", "))
+}
+
+// serverAmong reports whether a server of the file is there: among the VMs, or external.
+func serverAmong(s *spec.Spec, vms []proxmox.Summary) bool {
+	return slices.ContainsFunc(s.Servers(), func(n spec.Node) bool {
+		return n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name })
+	})
+}
+
+// isTemplate reports whether a VM of ours is, or is becoming, a template.
+func (c *Cluster) isTemplate(vm proxmox.Summary) bool { return vm.Template || c.baked(vm) }
+
+// baked reports whether a template was made by us. One that image.template names
+// carries our tag as well, and is its owner's to remove.
+func (c *Cluster) baked(vm proxmox.Summary) bool {
+	return strings.HasPrefix(vm.Name, c.spec.Name+names.TemplateInfix)
+}
+
+// retire takes one machine out of the cluster and off its host.
+func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
+	switch _, err := c.drain(ctx, vm.Name); {
+	case errors.Is(err, errUnformed): // there is no cluster that knows it
+	case errors.Is(err, errNoServer):
+		return fmt.Errorf("%s is no longer in the file, and stays until it can be drained and deleted from Kubernetes: bring the servers up and run it again: %w", vm.Name, err)
+	case err != nil:
+		return err
+	default:
+		if err := c.deleteNode(ctx, vm.Name); err != nil {
+			return err
+		}
+	}
+	progress.Say(ctx, "destroying %s", vm.Name)
+	return c.remove(ctx, vm)
+}
+
+// remove destroys a machine or template of ours.
+func (c *Cluster) remove(ctx context.Context, seen proxmox.Summary) error {
+	vm, err := c.Proxmox.Listed(ctx, names.Tag(c.spec), seen)
+	if err != nil || vm == nil {
+		return err
+	}
+	return c.wreck(ctx, vm)
+}

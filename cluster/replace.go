@@ -1,0 +1,256 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// NodeReplace makes a node's machine anew: the node is drained, deleted from
+// Kubernetes and with that from etcd, its VM is destroyed with its disks, made from
+// the template and let in again. Of an external machine K3s alone is taken off, with its
+// data, and installed again. It may be cut off anywhere and begun again, or left
+// to Up, which makes what is missing; but Up refuses a server that etcd has let go and
+// whose disk is still there. The machine is off before its Node goes, so that the one
+// which made the cluster does not begin another, unless the other servers are too few
+// to agree without it.
+//
+// Without force it refuses to destroy data, and a server that the others need.
+func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.nodeReplaceGraph(ctx, name, force) })
+}
+
+func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+	n, err := c.named(name)
+	if err != nil {
+		return nil, err
+	}
+	if n.External {
+		return c.externalReplace(ctx, n, force)
+	}
+	if n.Adopt {
+		return nil, &RefusedError{name, "its machine was made by somebody else (adopt: true), and what was on it would not be made again: take adopt out of the file first, if that is what you want"}
+	}
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.mayDestroy(ctx, n, vm, force); err != nil {
+		return nil, err
+	}
+	if err := c.unrivalled(ctx, n); err != nil {
+		return nil, err
+	}
+	if err := c.cardsFree(ctx, n); err != nil {
+		return nil, err
+	}
+	g := c.graph()
+	host := g.Add(c.hostStep())
+	template := g.Add(c.templateStep(n.Host), host) // before anything is taken away
+	gone := g.Add(c.retireStep(n, vm), template)
+	if vm != nil {
+		gone = g.Add(c.wreckStep(n, vm), gone)
+	}
+	needs := []*converge.Ref{gone, template, g.Add(c.seedStep(n, true), host)}
+	if n.GPUs.Count > 0 {
+		needs = append(needs, g.Add(c.gpusStep(n), gone))
+	}
+	made := g.Add(c.vmStep(n), needs...)
+	booted := g.Add(c.guestStep(n), made)
+	if hasPassword(c.spec, n) {
+		g.Add(c.passwordStep(n), booted)
+	}
+	ready := booted
+	if len(mountedDisks(n)) > 0 {
+		ready = g.Add(c.disksStep(n), booted)
+	}
+	if c.hasDriver(n) {
+		ready = g.Add(c.driverStep(n), ready)
+	}
+	c.letIn(g, n, ready)
+	return g, nil
+}
+
+// mayDestroy refuses what would lose something, unless that is what is wanted.
+func (c *Cluster) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, force bool) error {
+	if force {
+		return nil
+	}
+	if vm != nil {
+		if data := dataOf(n, vm); len(data) > 0 {
+			return &RefusedError{n.Name, "what is on " + strings.Join(data, ", ") + " would be destroyed with its machine: copy it elsewhere, then add -force"}
+		}
+	}
+	if n.Role != spec.Server {
+		return nil
+	}
+	if len(c.spec.Servers()) == 1 {
+		return &RefusedError{n.Name, "it is the only server, and the cluster with all that is stored in it would go with it: " +
+			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; other nodes have to be replaced after it"}
+	}
+	nodes, err := c.nodes(ctx)
+	if errors.Is(err, errUnformed) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("whether the other servers can do without %s cannot be seen (-force does not look): %w", n.Name, err)
+	}
+	return quorumWithout(n.Name, nodes, true)
+}
+
+// unrivalled refuses where another VM has the node's name, a copy perhaps: none would be
+// made beside it once the node's is destroyed.
+func (c *Cluster) unrivalled(ctx context.Context, n spec.Node) error {
+	other, err := c.Proxmox.Namesake(ctx, names.Tag(c.spec), n.Name)
+	switch {
+	case err != nil:
+		return &RefusedError{n.Name, err.Error()}
+	case other != nil:
+		return &RefusedError{n.Name, fmt.Sprintf("%s has its name and is not ours, and none is made beside that: rename it first (qm set %d --name …)", other, other.VMID)}
+	}
+	return nil
+}
+
+// dataOf lists what a machine has that is not made again: disks that the file calls
+// data or does not name at all, and volumes that were pulled out and kept.
+func dataOf(n spec.Node, vm *proxmox.VM) []string {
+	var out []string
+	for _, have := range vm.Extra() {
+		named := slices.IndexFunc(n.Disks, func(d spec.Disk) bool { return d.Name == have.Serial })
+		if named < 0 || n.Disks[named].Role == spec.RoleData {
+			out = append(out, diskWords(have))
+		}
+	}
+	for _, volume := range vm.Unused {
+		out = append(out, "the unused disk "+volume)
+	}
+	return out
+}
+
+// retireStep takes a node out of Kubernetes: drained, then deleted. K3s takes the
+// member out of etcd and forgets the node's password with that.
+func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*kube.Node] {
+	look := func(ctx context.Context) (*kube.Node, error) {
+		have, err := c.observeNode(ctx, n.Name)
+		if errors.Is(err, errUnformed) {
+			return nil, nil
+		}
+		return have, err
+	}
+	retired := false
+	return &converge.Resource[*kube.Node]{
+		ID: "retire/" + n.Name,
+		Observe: func(ctx context.Context) (*kube.Node, error) {
+			if retired { // a machine that is still there may register again
+				return nil, nil
+			}
+			return look(ctx)
+		},
+		Diff: func(have *kube.Node) drift.Diff {
+			if have == nil {
+				return nil
+			}
+			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; with it go its password and its member of etcd"}}
+		},
+		Costs: c.costsOfRetiring(n, vm),
+		Apply: func(ctx context.Context, have *kube.Node) error {
+			if n.External {
+				if err := c.takeOff(ctx, n); err != nil {
+					return err
+				}
+				retired = true
+				return nil
+			}
+			if vm != nil && vm.Running { // where no machine is nothing ends that is evicted
+				if _, err := c.drain(ctx, n.Name); err != nil {
+					return err
+				}
+			}
+			if vm != nil && (n.Role == spec.Agent || c.spares(ctx, n)) {
+				if err := c.switchOff(ctx, n, vm); err != nil {
+					return err
+				}
+			}
+			if err := c.deleteNode(ctx, n.Name); err != nil {
+				return err
+			}
+			retired = true
+			return nil
+		},
+	}
+}
+
+// spares reports whether the other servers agree among themselves while one is off,
+// etcd still counting it. Where they do not, etcd has to forget it while it runs.
+func (c *Cluster) spares(ctx context.Context, n spec.Node) bool {
+	nodes, err := c.nodes(ctx)
+	return err == nil && quorumWithout(n.Name, nodes, false) == nil
+}
+
+// switchOff keeps a machine from being left running without its Node, should this be
+// cut short: an agent would not register again, and a server that etcd has let go
+// while it ran begins a cluster of its own at its next start if it was the first.
+func (c *Cluster) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
+	now, err := c.Proxmox.Idle(ctx, vm)
+	if err != nil || now == nil || !now.Running {
+		return err
+	}
+	if err := c.Proxmox.Shutdown(ctx, now); err != nil || n.Role == spec.Agent {
+		return err
+	}
+	c.forgetAPI() // connections may be to this machine
+	return c.apiBack(ctx, apiTime)
+}
+
+// wreckStep destroys the machine that was there when the verb began, not one that was
+// made in its place since.
+func (c *Cluster) wreckStep(n spec.Node, old *proxmox.VM) *converge.Resource[*proxmox.VM] {
+	return &converge.Resource[*proxmox.VM]{
+		ID: "destroy/" + n.Name,
+		Observe: func(ctx context.Context) (*proxmox.VM, error) {
+			have, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+			if err == nil && have != nil && have.Identity() != old.Identity() {
+				return nil, nil
+			}
+			return have, err
+		},
+		Diff: func(have *proxmox.VM) drift.Diff {
+			if have == nil {
+				return nil
+			}
+			return drift.Unwanted(fmt.Sprintf("%s, with its disks", have))
+		},
+		Costs: c.costsOfMachine(n.Name, "its machine is made anew"),
+		Apply: func(ctx context.Context, have *proxmox.VM) error {
+			if err := c.wreck(ctx, have); err != nil {
+				return err
+			}
+			c.met(ctx, n.Name).made.Store(true)
+			c.met(ctx, n.Name).absent.Store(true)
+			if n.Role != spec.Server {
+				return nil
+			}
+			c.forgetAPI() // connections may be to this machine
+			if len(c.spec.Servers()) == 1 {
+				return nil
+			}
+			return c.apiBack(ctx, apiTime)
+		},
+	}
+}
+
+// forgetAPI makes the next one who speaks to Kubernetes ask the servers how.
+func (c *Cluster) forgetAPI() {
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	c.api.client, c.api.config = nil, ""
+}

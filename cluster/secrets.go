@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// secretsStep keeps the Secrets of a part, in the cluster and nowhere else. What was
+// generated once stays as it is.
+func (c *Cluster) secretsStep(p platform.Piece) *converge.Resource[drift.Diff] {
+	return &converge.Resource[drift.Diff]{
+		ID: "secrets/" + p.Name,
+		Observe: func(ctx context.Context) (drift.Diff, error) {
+			client, err := c.kube(ctx)
+			if err != nil {
+				return nil, err
+			}
+			p, err := p.Now(ctx, client)
+			if err != nil {
+				return nil, err
+			}
+			objects, missing, err := secretObjects(ctx, client, p.Secrets, false)
+			if err != nil {
+				return nil, err
+			}
+			d, err := client.Diff(ctx, append(c.namespaceOf(p), objects...)...)
+			return append(rightValues(d), missing...), err
+		},
+		Diff: func(d drift.Diff) drift.Diff { return d },
+		Apply: func(ctx context.Context, _ drift.Diff) error {
+			client, err := c.kube(ctx)
+			if err != nil {
+				return err
+			}
+			p, err := p.Now(ctx, client)
+			if err != nil {
+				return err
+			}
+			if err := c.enter(ctx, client, p); err != nil {
+				return err
+			}
+			objects, _, err := secretObjects(ctx, client, p.Secrets, true)
+			if err != nil {
+				return err
+			}
+			changes, err := client.Apply(ctx, append(c.namespaceOf(p), objects...)...)
+			if err != nil {
+				return err
+			}
+			return renew(ctx, client, changes)
+		},
+	}
+}
+
+// renew restarts what has read a Secret that is another now.
+func renew(ctx context.Context, client *kube.Client, changes []kube.Change) error {
+	other := map[string][]string{} // by namespace
+	for _, ch := range changes {
+		if ch.Ref.Kind == "Secret" && ch.Result == kube.Configured {
+			other[ch.Ref.Namespace] = append(other[ch.Ref.Namespace], ch.Ref.Name)
+		}
+	}
+	for namespace, names := range other {
+		restarted, err := client.RestartUsers(ctx, namespace, names...)
+		if err != nil {
+			return err
+		}
+		for _, r := range restarted {
+			progress.Say(ctx, "restarting %s, which read what is changed", r)
+		}
+	}
+	return nil
+}
+
+// rightValues leaves out Secrets of which only the owner differs: hooks of charts make
+// some anew with what is in them (Rancher's bootstrap-secret), and are welcome to.
+func rightValues(d drift.Diff) drift.Diff {
+	return slices.DeleteFunc(d, func(f drift.Field) bool {
+		return strings.HasPrefix(f.Path, "secret/") && strings.HasSuffix(f.Path, "/fields")
+	})
+}
+
+// secretObjects are Secrets as they should be: what is given, and what is there of
+// what was generated. What is not there yet is made, or only said to be missing.
+func secretObjects(ctx context.Context, client *kube.Client, all []chart.Secret, generate bool) (objects []runtime.Object, missing drift.Diff, err error) {
+	for _, s := range all {
+		live := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+		err := client.Get(ctx, live)
+		there := !errors.Is(err, kube.ErrNotFound)
+		if err != nil && there {
+			return nil, nil, err
+		}
+		want := &corev1.Secret{TypeMeta: live.TypeMeta,
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels},
+			Type:       corev1.SecretType(s.Type), Data: map[string][]byte{}}
+		if want.Type == "" {
+			want.Type = corev1.SecretTypeOpaque
+		}
+		for key, value := range s.Data {
+			want.Data[key] = []byte(value.Reveal())
+		}
+		for _, key := range slices.Sorted(maps.Keys(s.Generate)) {
+			switch kept := live.Data[key]; {
+			case len(kept) > 0:
+				want.Data[key] = kept
+			case generate:
+				if want.Data[key], err = random(s.Generate[key]); err != nil {
+					return nil, nil, err
+				}
+			case there: // else the whole Secret is missing
+				missing = append(missing, drift.Field{Path: fmt.Sprintf("secret/%s/%s/data.%s", s.Namespace, s.Name, key), Want: "generated", Effect: drift.Update})
+			}
+		}
+		objects = append(objects, want)
+	}
+	return objects, missing, nil
+}
+
+// random returns n random bytes, written as hexadecimal digits.
+func random(n int) ([]byte, error) {
+	b := make([]byte, n)
+	if _, err := rand.Read(b); err != nil {
+		return nil, err
+	}
+	return []byte(hex.EncodeToString(b)), nil
+}

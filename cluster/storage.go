@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// storageStep proves a storage class, once for as long as it stays what it is: a
+// volume is made, written, read, where it can be on another node, and removed.
+func (c *Cluster) storageStep(p platform.Piece, class string) *converge.Resource[addon.ProbeState] {
+	var nodes []string
+	for _, n := range c.spec.Nodes {
+		nodes = append(nodes, n.Name)
+	}
+	probe := addon.Probe{Class: class, Nodes: nodes, Tolerations: addon.Tolerations(platform.Taints(c.spec))}
+	for _, own := range addon.Probes(p.Part, nodes, platform.Taints(c.spec)) {
+		if own.Class == class {
+			probe = own
+		}
+	}
+	return &converge.Resource[addon.ProbeState]{
+		ID: "storage/" + class,
+		Observe: func(ctx context.Context) (addon.ProbeState, error) {
+			client, err := c.kube(ctx)
+			if err != nil {
+				return addon.ProbeState{}, err
+			}
+			return probe.Observe(ctx, client)
+		},
+		Diff: func(have addon.ProbeState) drift.Diff { return probe.Diff(have) },
+		Apply: func(ctx context.Context, _ addon.ProbeState) error {
+			client, err := c.kube(ctx)
+			if err != nil {
+				return err
+			}
+			return probe.Run(ctx, client)
+		},
+		Hint: fmt.Sprintf("kubectl -n %s get pods,claims,events shows what the trial of %s waits for", addon.ProbeNamespace, class),
+	}
+}

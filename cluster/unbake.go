@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Prune removes the cluster's templates that the file does not ask for any more and no
+// VM hangs on, and ISOs and images that nothing needs, on every host, also on one that
+// the file no longer names. It looks first, so that each can be shown and asked about.
+func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
+	return asked(ctx, c, c.pruneGraph)
+}
+
+func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
+	templates, err := c.Templates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := c.wantedTemplates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	graph := c.graph()
+	var gone []*converge.Ref
+	for _, t := range templates {
+		if t.State != TemplateTheirs && !wanted.ours[templateKey{t.Host, t.Name}] && len(t.Nodes) == 0 {
+			gone = append(gone, graph.Add(c.unbakeStep(t)))
+		}
+	}
+	hosts, err := c.Proxmox.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	graph.Add(&converge.Resource[[]rest]{
+		ID:      "files",
+		Observe: func(ctx context.Context) ([]rest, error) { return c.unneeded(ctx, hosts) },
+		Diff:    diffRests,
+		Costs:   costsOfFiles,
+		Apply:   c.clear,
+	}, gone...)
+	return graph, nil
+}
+
+// unbakeStep removes one template. What has come to hang on it since stays, and so
+// does the template: Proxmox refuses.
+func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
+	return &converge.Resource[*proxmox.VM]{
+		ID: "template/" + t.Host + "/" + t.Name,
+		Observe: func(ctx context.Context) (*proxmox.VM, error) { // templates of one name may be on several hosts
+			return c.Proxmox.Listed(ctx, names.Tag(c.spec), proxmox.Summary{VMID: t.VMID, Name: t.Name})
+		},
+		Diff: func(vm *proxmox.VM) drift.Diff {
+			if vm == nil {
+				return nil
+			}
+			return drift.Unwanted(fmt.Sprintf("template %d, %s, no VM hangs on it", vm.VMID, t.State))
+		},
+		Costs: costsOfTemplate,
+		Apply: c.wreck,
+	}
+}
+
+// unneeded looks on every host for ISOs and images of ours that no node, no bake and no
+// template to come needs.
+func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, error) {
+	kept := map[string]bool{}
+	for _, host := range c.templateHosts() {
+		k, err := c.wanted(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		for file := range k.files {
+			kept[file] = true
+		}
+	}
+	var out []rest
+	seen := map[string]bool{} // of shared storages
+	for _, h := range hosts {
+		if !h.Online {
+			continue
+		}
+		volumes, err := c.unneededOn(ctx, h.Name, seen, func(file string, shared bool) bool {
+			return kept[file] && (shared || slices.Contains(c.templateHosts(), h.Name))
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(volumes) > 0 {
+			out = append(out, rest{host: h.Name, volumes: volumes})
+		}
+	}
+	return out, c.spare(ctx, out, "") // what a VM of ours has in its drive it needs
+}
+
+// unneededOn is unneeded for one host; needed says which files of a storage, shared by
+// hosts or not, must stay.
+func (c *Cluster) unneededOn(ctx context.Context, host string, seen map[string]bool, needed func(file string, shared bool) bool) ([]proxmox.Volume, error) {
+	storages, err := c.Proxmox.Storages(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	var out []proxmox.Volume
+	for _, s := range storages {
+		if !s.Active || seen[s.Name] || s.Name != c.spec.Image.SeedStorage && s.Name != c.spec.Image.ImageStorage {
+			continue
+		}
+		seen[s.Name] = s.Shared
+		volumes, err := c.Proxmox.Volumes(ctx, host, s.Name, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range volumes {
+			if v.VMID == 0 && names.OwnsFile(c.spec, v.Name()) && !needed(v.Name(), s.Shared) {
+				out = append(out, v)
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,245 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/internal/suggest"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+var authKinds = []string{spec.AuthDummy, spec.AuthNative, spec.AuthOIDC, spec.AuthLDAP, spec.AuthGitHub}
+
+func (r *resolver) hubAuth(hub *rawHub, h *spec.Hub) {
+	raw := hub.Auth
+	if raw == nil {
+		if !r.spec.IsLab() {
+			r.wrong(&hub.Auth, "nothing says who may log in to the hub", "write auth: native, or auth: with oidc, ldap or github and their keys")
+			return
+		}
+		r.warn(hub, "the hub lets in whoever knows its one password, since this is the lab and auth is not said", "write auth: dummy to say that this is meant, or auth: native")
+		h.Auth = spec.HubAuth{Kind: spec.AuthDummy, AllowAll: true}
+		return
+	}
+	kind, ok := r.authKind(raw)
+	if !ok {
+		return
+	}
+	h.Auth = spec.HubAuth{Kind: kind, AllowAll: or(raw.AllowAll, kind == spec.AuthDummy || kind == spec.AuthNative), Users: raw.Users, Admins: raw.Admins}
+	r.userNames(raw.Users)
+	r.userNames(raw.Admins)
+	switch kind {
+	case spec.AuthDummy:
+		r.authDummy(hub, raw, &h.Auth)
+	case spec.AuthNative:
+		r.authNative(raw, &h.Auth)
+	case spec.AuthOIDC:
+		ok = r.authOIDC(raw, &h.Auth)
+	case spec.AuthLDAP:
+		ok = r.authLDAP(raw, &h.Auth)
+	case spec.AuthGitHub:
+		ok = r.authGitHub(raw, &h.Auth)
+	}
+	if ok {
+		r.somebodyMay(raw, &h.Auth)
+	}
+}
+
+// authKind is the kind that is said, or whose keys are there.
+func (r *resolver) authKind(raw *rawHubAuth) (kind string, ok bool) {
+	blocks := []struct {
+		kind string
+		at   any
+		said bool
+	}{
+		{spec.AuthDummy, &raw.Dummy, raw.Dummy != nil}, {spec.AuthNative, &raw.Native, raw.Native != nil}, {spec.AuthOIDC, &raw.OIDC, raw.OIDC != nil},
+		{spec.AuthLDAP, &raw.LDAP, raw.LDAP != nil}, {spec.AuthGitHub, &raw.GitHub, raw.GitHub != nil},
+	}
+	if kind = raw.Kind; kind != "" && r.choice(&raw.Kind, "kind", authKinds...) != kind {
+		return "", false
+	}
+	ok = true
+	for _, b := range blocks {
+		switch {
+		case !b.said:
+		case kind == "":
+			kind = b.kind
+		case kind != b.kind:
+			r.wrong(b.at, fmt.Sprintf("people log in with %s, and here is %s", kind, b.kind), "keep one of them; the hub has one way to log in")
+			ok = false
+		}
+	}
+	if kind == "" {
+		r.wrong(raw, "auth does not say how people log in", "write kind: "+suggest.OneOf(authKinds))
+		return "", false
+	}
+	return kind, ok
+}
+
+// userNames checks names as the hub knows them: lower-case, and part of URLs.
+func (r *resolver) userNames(names []string) {
+	for i, n := range names {
+		if n != strings.ToLower(n) && matches(`^[A-Za-z0-9._@+-]+$`, n) {
+			r.wrong(&names[i], fmt.Sprintf("the hub knows everybody in lower case, so %q is nobody", n), "write "+strings.ToLower(n))
+		} else if !matches(`^[a-z0-9][a-z0-9._@+-]*$`, n) {
+			r.wrong(&names[i], fmt.Sprintf("%q cannot be a user", n), "write the login name in lower case")
+		}
+		if j := slices.Index(names, n); j < i {
+			r.wrong(&names[i], fmt.Sprintf("user %s is here twice", n), "keep one of them")
+		}
+	}
+}
+
+// somebodyMay refuses a hub that lets nobody in: since JupyterHub 5 a login alone
+// allows nothing, and some ways to log in do not let admins in for being that.
+func (r *resolver) somebodyMay(raw *rawHubAuth, a *spec.HubAuth) {
+	named := slices.Concat(a.Users, a.AllowedGroups, a.Organizations, a.LDAPGroups)
+	switch {
+	case !a.AllowAll && len(slices.Concat(named, a.AdminGroups)) == 0:
+		r.wrong(raw, "nobody may log in: no users, no groups, and not all", "write users: or groups of "+a.Kind+", or allowAll: true")
+	case a.AllowAll && r.isSet(&raw.AllowAll) && len(named) > 0:
+		r.warn(&raw.AllowAll, "everybody who can log in may, so the users and groups that are named allow nothing more", "remove allowAll, or the names")
+	case a.AllowAll && len(a.Users) > 0:
+		a.AllowAll = false // naming users means these alone
+	}
+	if a.Kind == spec.AuthNative && !a.OpenSignup && len(a.Admins) == 0 {
+		r.wrong(raw, "nobody can let people in: they sign up, an admin says yes, and there is no admin", "write admins: [your-name], and sign up first")
+	}
+	if a.Kind == spec.AuthGitHub && a.AllowAll {
+		r.warn(&raw.AllowAll, "everybody with an account at GitHub may run code here", "write organizations: in its place")
+	}
+}
+
+func (r *resolver) authDummy(hub *rawHub, raw *rawHubAuth, a *spec.HubAuth) {
+	if raw.Dummy != nil {
+		a.Password = raw.Dummy.Password.In(r.spec.Dir)
+	}
+	if !r.spec.IsLab() {
+		at := any(&raw.Kind)
+		if !r.isSet(at) {
+			at = &hub.Auth
+		}
+		r.warn(at, "one password lets in whoever knows it, as whoever they say they are", "write auth: native, or oidc, ldap or github, before others than you use it")
+	}
+}
+
+func (r *resolver) authNative(raw *rawHubAuth, a *spec.HubAuth) {
+	if raw.Native == nil {
+		return
+	}
+	a.OpenSignup = raw.Native.OpenSignup
+	if a.OpenSignup && !r.spec.IsLab() {
+		r.warn(&raw.Native.OpenSignup, "whoever reaches the page may run code here", "remove openSignup: admins then let people in")
+	}
+}
+
+// must reports keys that a way to log in cannot do without.
+func (r *resolver) must(kind string, keys ...needed) {
+	for _, k := range keys {
+		if !r.isSet(k.at) {
+			r.wrong(k.at, fmt.Sprintf("%s has no %s", kind, k.name), k.cure)
+		}
+	}
+}
+
+type needed struct {
+	at         any
+	name, cure string
+}
+
+func (r *resolver) authOIDC(raw *rawHubAuth, a *spec.HubAuth) bool {
+	o := raw.OIDC
+	if o == nil {
+		r.wrong(&raw.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
+		return false
+	}
+	a.Issuer, a.ClientID, a.ClientSecret = strings.TrimSuffix(o.Issuer, "/"), o.ClientID, o.ClientSecret.In(r.spec.Dir)
+	a.AuthorizeURL, a.TokenURL, a.UserdataURL = o.AuthorizeURL, o.TokenURL, o.UserdataURL
+	a.UsernameClaim, a.GroupsClaim = cmp.Or(o.UsernameClaim, "preferred_username"), o.GroupsClaim
+	a.AllowedGroups, a.AdminGroups, a.Scopes, a.LoginService = o.AllowedGroups, o.AdminGroups, o.Scopes, o.Button
+	a.CAFile = r.existing(&o.CA, o.CA, false)
+	if a.GroupsClaim == "" && r.groupsAreNamed(o) {
+		a.GroupsClaim = "groups"
+	}
+	r.must("oidc",
+		needed{&o.Issuer, "issuer", "write issuer: and the provider's URL, below which .well-known/openid-configuration is"},
+		needed{&o.ClientID, "clientID", "write clientID: and the name that the provider knows the hub by"},
+		needed{&o.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
+	for _, at := range []*string{&o.Issuer, &o.AuthorizeURL, &o.TokenURL, &o.UserdataURL} {
+		r.isURL(at, "https", "http")
+		if strings.HasPrefix(*at, "http://") && !r.spec.IsLab() {
+			r.warn(at, "logins would travel without TLS", "write https://")
+		}
+	}
+	if strings.HasSuffix(a.Issuer, "/.well-known/openid-configuration") {
+		r.wrong(&o.Issuer, "this is the provider's document, and not the issuer", "write "+strings.TrimSuffix(a.Issuer, "/.well-known/openid-configuration"))
+	}
+	if urls := []string{o.AuthorizeURL, o.TokenURL, o.UserdataURL}; slices.Contains(urls, "") && strings.Join(urls, "") != "" {
+		r.wrong(o, "some of authorizeURL, tokenURL and userdataURL are there, and some are not", "write all three, or none to have them found below the issuer")
+	}
+	if r.isSet(&o.Scopes) && !slices.Contains(o.Scopes, "openid") {
+		r.wrong(&o.Scopes, "without the scope openid it is no OpenID Connect", "write scopes: [openid, profile, email]")
+	}
+	return true
+}
+
+// groupsAreNamed reports whether anything depends on the users' groups.
+func (r *resolver) groupsAreNamed(o *rawAuthOIDC) bool {
+	if len(o.AllowedGroups)+len(o.AdminGroups) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(r.raw.Hub.Profiles, func(e entry[rawHubProfile]) bool { return len(e.Value.Groups) > 0 }) ||
+		slices.ContainsFunc(r.raw.Hub.Shared, func(e entry[rawHubShare]) bool { return len(e.Value.Groups) > 0 })
+}
+
+func (r *resolver) authLDAP(raw *rawHubAuth, a *spec.HubAuth) bool {
+	l := raw.LDAP
+	if l == nil {
+		r.wrong(&raw.Kind, "ldap has no server", "write ldap: with server and bindDN below it")
+		return false
+	}
+	a.LDAPServer, a.LDAPBindDN, a.LDAPSearchBase, a.LDAPGroups = l.Server, l.BindDN, l.SearchBase, l.Groups
+	a.LDAPLookupDN, a.LDAPSearchUser, a.LDAPSearchPass = l.LookupDN, l.SearchUser, l.SearchPassword.In(r.spec.Dir)
+	a.LDAPUserAttr, a.CAFile = cmp.Or(l.UserAttribute, "uid"), r.existing(&l.CA, l.CA, false)
+	r.must("ldap", needed{&l.Server, "server", "write server: ldaps://host"})
+	r.isURL(&l.Server, "ldaps", "ldap")
+	if strings.HasPrefix(l.Server, "ldap://") {
+		r.warn(&l.Server, "passwords would travel to the directory without TLS, unless it insists on it", "write ldaps://")
+	}
+	for i, dn := range l.BindDN {
+		if !strings.Contains(dn, "{username}") || !strings.Contains(dn, "=") {
+			r.wrong(&l.BindDN[i], fmt.Sprintf("%q is no template of a user's name", dn), "write e.g. uid={username},ou=people,dc=lab,dc=example")
+		}
+	}
+	switch {
+	case !l.LookupDN && len(l.BindDN) == 0:
+		r.wrong(&l.BindDN, "ldap does not know under which name a user logs in", "write bindDN: [uid={username},ou=people,…], or lookupDN: true with searchBase")
+	case l.LookupDN && l.SearchBase == "":
+		r.wrong(&l.SearchBase, "nothing says where a user's name is looked up", "write searchBase: ou=people,dc=lab,dc=example")
+	case r.isSet(&l.SearchUser) != r.isSet(&l.SearchPassword):
+		r.wrong(&l.SearchPassword, "who looks up names has half a login", "write both searchUser and searchPassword, or neither to look up without one")
+	case !l.LookupDN && l.SearchUser != "":
+		r.wrong(&l.SearchUser, "searchUser means nothing without lookupDN", "write lookupDN: true, or remove searchUser and searchPassword")
+	}
+	return true
+}
+
+func (r *resolver) authGitHub(raw *rawHubAuth, a *spec.HubAuth) bool {
+	g := raw.GitHub
+	if g == nil {
+		r.wrong(&raw.Kind, "github has no clientID and clientSecret", "write github: with these two below it")
+		return false
+	}
+	a.ClientID, a.ClientSecret, a.Organizations = g.ClientID, g.ClientSecret.In(r.spec.Dir), g.Organizations
+	r.must("github",
+		needed{&g.ClientID, "clientID", "write clientID: of the OAuth app (Settings, Developer settings), whose callback is https://HOSTNAME/hub/oauth_callback"},
+		needed{&g.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
+	for i, o := range g.Organizations {
+		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(:[A-Za-z0-9._-]+)?$`, o) {
+			r.wrong(&g.Organizations[i], fmt.Sprintf("%q is no organization", o), "write its name as in github.com/NAME, or NAME:team")
+		}
+	}
+	return true
+}

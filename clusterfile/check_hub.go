@@ -1,0 +1,177 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/jupyterhub"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// profilesFit holds each profile against the nodes: against what they can allocate,
+// not what they have.
+func (r *resolver) profilesFit() {
+	if r.raw.Hub == nil || len(r.spec.Nodes) == 0 {
+		return
+	}
+	for _, e := range r.raw.Hub.Profiles {
+		r.profilePool(e.Name, e.Value)
+	}
+	r.groupsAreKnown()
+	r.chartValues()
+	fit := platform.Fit(r.spec)
+	for _, row := range fit.Rows {
+		raw := r.raw.Hub.Profiles.get(row.Profile)
+		if row.Total > 0 || raw != nil && raw.Pool != "" && !r.hubPool(raw.Pool) {
+			continue
+		}
+		what, cure := never(row, fit.Pools)
+		at := any(r.raw.Hub)
+		if raw != nil {
+			at = r.tooMuch(raw, what)
+		}
+		r.wrong(at, fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
+	}
+	r.homesPin(fit)
+	r.besideEtcd()
+}
+
+// homesPin warns of homes that keep people from a profile.
+func (r *resolver) homesPin(fit jupyterhub.Report) {
+	if len(fit.Apart) == 0 {
+		return
+	}
+	at := any(r.raw.Hub)
+	if r.isSet(&r.raw.Hub.Home.Class) {
+		at = &r.raw.Hub.Home.Class
+	}
+	class := cmp.Or(r.spec.Platform.Hub.Home.Class, r.spec.Platform.Storage.Default, platform.LocalPath)
+	r.warn(at, fmt.Sprintf("homes are of storage class %s and stay on one node: %s", class, fit.Apart[0]),
+		"write storage: {nfs: {vm: {address: ADDRESS, size: 500GiB}}} for homes that every node reaches, or give the profiles one pool of a single node")
+}
+
+// besideEtcd warns of profiles that run on servers only, where a notebook that takes
+// all memory takes the cluster along.
+func (r *resolver) besideEtcd() {
+	agents := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.Role == spec.Agent })
+	for _, e := range r.raw.Hub.Profiles {
+		if !agents || e.Value.Pool != "" || or(e.Value.GPUs, 0) > 0 || platform.OpenAgents(r.spec) {
+			continue
+		}
+		cure := "make a pool of agents without GPUs and write pool: and its name"
+		if pool := platform.OnlyGPUPool(r.spec); pool != "" {
+			cure = "write pool: " + pool + ", or make a pool of agents without GPUs and name that"
+		}
+		r.warn(e.Value, fmt.Sprintf("profile %s runs on servers only, beside the API and etcd: the agents' taints keep it away", e.Name), cure)
+	}
+}
+
+// tooMuch is the key of a profile that asks for what no node has.
+func (r *resolver) tooMuch(raw *rawHubProfile, why string) any {
+	for _, k := range []struct {
+		word string
+		at   any
+	}{{"quota", &r.raw.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"cores", &raw.CPU}, {"iB", &raw.Memory}} {
+		if strings.Contains(why, k.word) && r.isSet(k.at) {
+			return k.at
+		}
+	}
+	return raw
+}
+
+// never says why a profile fits nowhere, and the largest that would fit.
+func never(row jupyterhub.Row, pools []string) (what, cure string) {
+	if row.Limit != "" {
+		return "one is more than " + row.Limit, "ask for less, or write a larger quota"
+	}
+	var why, largest, elsewhere, without []string
+	for i, cell := range row.Cells {
+		switch {
+		case strings.HasPrefix(cell.Why, "a node has 0 GPUs"):
+			without = append(without, pools[i])
+		case cell.Largest != "":
+			why = append(why, fmt.Sprintf("on %s %s", pools[i], cell.Why))
+			largest = append(largest, fmt.Sprintf("%s on %s", cell.Largest, pools[i]))
+		default:
+			elsewhere = append(elsewhere, fmt.Sprintf("%s is out of the question (%s)", pools[i], cell.Why))
+		}
+	}
+	switch {
+	case len(largest) > 0:
+		return inBytes(strings.Join(why, ", and ")), inBytes("the largest that fits: " + strings.Join(largest, ", or "))
+	case len(without) > 0:
+		return "the nodes of " + strings.Join(without, ", ") + " offer no GPUs", "write gpus: in a pool of nodes, or remove gpus here"
+	default:
+		return strings.Join(elsewhere, ", and "), "name another pool, or ask for what its nodes have"
+	}
+}
+
+// profilePool checks the pool that a profile names, and that GPU memory can be limited there.
+func (r *resolver) profilePool(name string, raw *rawHubProfile) {
+	if raw.Pool != "" && !r.hubPool(raw.Pool) {
+		names := slices.Concat(r.raw.Pools.names(), r.raw.Nodes.names())
+		r.wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), orSuggest(raw.Pool, names))
+		return
+	}
+	if raw.GPUMemory == nil {
+		return
+	}
+	mps := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool {
+		return n.GPUs.Count > 0 && n.GPUs.Sharing.Strategy == spec.SharingMPS && (raw.Pool == "" || raw.Pool == cmp.Or(n.Pool, n.Name))
+	})
+	if !mps {
+		r.wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", name), "write nvidia: {sharing: {strategy: mps, replicas: 4}}, or gpus.sharing of the pool; or remove gpuMemory")
+	}
+	if raw.SHM != nil {
+		r.wrong(&raw.SHM, "with MPS /dev/shm is the daemon's own, on the node", "remove shm")
+	}
+}
+
+// hubPool reports whether a profile can name it: a pool, or a node that is in none.
+func (r *resolver) hubPool(name string) bool {
+	return slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return name == cmp.Or(n.Pool, n.Name) })
+}
+
+// groupsAreKnown: profiles and shares for groups need a way to log in that tells groups.
+func (r *resolver) groupsAreKnown() {
+	raw, h := r.raw.Hub, r.spec.Platform.Hub
+	if h.Auth.GroupsClaim != "" {
+		return
+	}
+	say := func(at any, what string) {
+		r.warn(at, fmt.Sprintf("%s is for groups, and people who log in with %s bring none: an admin has to put them into groups in the hub", what, h.Auth.Kind), "write auth: oidc with groupsClaim, or remove groups")
+	}
+	all := len(raw.Profiles) > 0
+	for _, e := range raw.Profiles {
+		if len(e.Value.Groups) > 0 {
+			say(&e.Value.Groups, "profile "+e.Name)
+		} else {
+			all = false
+		}
+	}
+	for _, e := range raw.Shared {
+		if len(e.Value.Groups) > 0 {
+			say(&e.Value.Groups, "share "+e.Name)
+		}
+	}
+	if all {
+		r.wrong(&raw.Profiles, "every profile is for groups, and nobody is in one", "leave one profile without groups, or write auth: oidc with groupsClaim")
+	}
+}
+
+// chartValues warns of values of the hub's chart that take away what hub: asks for.
+func (r *resolver) chartValues() {
+	at := r.marks[member{&r.raw.Charts.Values, "jupyterhub"}].at
+	for _, what := range platform.Hub(r.spec).Broken() {
+		r.warn(at, "charts.values.jupyterhub sets "+what, "remove it, unless that is what you want")
+	}
+}
+
+// inBytes writes sizes as this file does: 64GiB for Kubernetes' 64Gi.
+func inBytes(s string) string {
+	return regexp.MustCompile(`\b([0-9]+[KMGT]i)\b`).ReplaceAllString(s, "${1}B")
+}

@@ -1,0 +1,90 @@
+package clusterfile
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/yamlnode"
+	"github.com/cps-gpu/homelab/jupyterhub"
+)
+
+// partsRender makes the parts, as the recipes will, without their secrets: what the
+// parts themselves refuse, and no check above has said, is said here, at the
+// section of the part.
+func (r *resolver) partsRender() {
+	if len(r.problems) > 0 || len(r.broken) > 0 {
+		return // what is wrong already would be said again in other words
+	}
+	_, err := platform.Pieces(r.spec, false)
+	for _, err := range apart(err) {
+		var hub jupyterhub.Problems
+		if !errors.As(err, &hub) {
+			what, _, _ := strings.Cut(err.Error(), "\n")
+			name, _, _ := strings.Cut(what, ":")
+			r.wrong(r.sectionOr(strings.TrimSpace(name)), what, seeDocs)
+			continue
+		}
+		for _, p := range hub {
+			r.wrong(r.hubField(p.Field), p.Text, seeDocs)
+		}
+	}
+}
+
+const seeDocs = "docs/cluster-yaml.md says what each key takes"
+
+// apart lists what errors.Join put together.
+func apart(err error) []error {
+	if err == nil {
+		return nil
+	}
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+func (r *resolver) sectionOr(part string) any {
+	if platform.IsOn(&r.spec.Platform, part) {
+		return r.section(part)
+	}
+	return yamlnode.Pos{}
+}
+
+// hubField is where in the file a field of jupyterhub.Hub was said, such as
+// Profiles[gpu].SHM or Home.Path.
+func (r *resolver) hubField(field string) any {
+	raw := r.raw.Hub
+	section, _, _ := strings.Cut(field, ".")
+	section, in, _ := strings.Cut(strings.TrimSuffix(section, "]"), "[")
+	switch section {
+	case "Profiles":
+		if p := raw.Profiles.get(in); p != nil {
+			return p
+		}
+	case "Shared":
+		if s := raw.Shared.get(in); s != nil {
+			return s
+		}
+	case "Home":
+		return &raw.Home
+	case "Scratch":
+		if raw.Scratch != nil {
+			return raw.Scratch
+		}
+	case "Database":
+		return &raw.Database
+	case "Auth":
+		if raw.Auth != nil {
+			return raw.Auth
+		}
+	case "Cull":
+		return &raw.Cull
+	case "Quota":
+		if raw.Quota != nil {
+			return raw.Quota
+		}
+	}
+	return raw
+}

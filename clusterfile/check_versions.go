@@ -1,0 +1,200 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// versionsFit holds the versions of all parts against Kubernetes and each other.
+func (r *resolver) versionsFit() {
+	p := r.spec.Platform
+	versions := map[string]string{}
+	for _, name := range platform.PartsOn(r.spec) {
+		versions[name] = p.Charts.Versions[name]
+	}
+	if p.Rancher != nil && p.Rancher.Version != "" {
+		versions["rancher"] = p.Rancher.Version
+	}
+	if p.Hub != nil && p.Hub.Version != "" {
+		versions["jupyterhub"] = p.Hub.Version
+	}
+	for _, at := range []struct {
+		here *string
+		name string
+	}{{r.rancherVersion(), "rancher"}, {r.hubVersion(), "jupyterhub"}} {
+		if there := p.Charts.Versions[at.name]; at.here != nil && *at.here != "" && there != "" && there != *at.here {
+			r.wrong(at.here, fmt.Sprintf("this is version %s of %s, and charts.versions says %s", *at.here, at.name, there), "keep one of them")
+		}
+	}
+	for name, v := range versions {
+		if v != "" && !matches(chartVersion, v) {
+			delete(versions, name) // said elsewhere
+		}
+	}
+	kubernetes := r.spec.K3s.Version
+	if !k3sSyntax.MatchString(kubernetes) {
+		kubernetes = "" // said elsewhere
+	}
+	for _, c := range pins.Check(kubernetes, versions) {
+		at := r.versionPlace(c.Parts)
+		if c.Warning {
+			r.warn(at, c.Problem, c.Cure)
+			continue
+		}
+		if at == any(&r.raw.K3s.Version) && len(pins.Refused(pins.Check(k3s.DefaultVersion, versions))) == 0 {
+			c.Cure += "; write version: " + k3s.DefaultVersion
+		}
+		r.wrong(at, c.Problem, c.Cure)
+	}
+}
+
+func (r *resolver) rancherVersion() *string {
+	if r.raw.Rancher == nil {
+		return nil
+	}
+	return &r.raw.Rancher.Version
+}
+
+func (r *resolver) hubVersion() *string {
+	if r.raw.Hub == nil {
+		return nil
+	}
+	return &r.raw.Hub.Version
+}
+
+// versionPlace is where a version was chosen: its own key, that of Kubernetes, or the
+// section of the part.
+func (r *resolver) versionPlace(parts []string) any {
+	for _, name := range parts {
+		if at, ok := r.marks[member{&r.raw.Charts.Versions, name}]; ok {
+			return at.at
+		}
+	}
+	for _, own := range []struct {
+		part string
+		at   *string
+	}{{"rancher", r.rancherVersion()}, {"jupyterhub", r.hubVersion()}} {
+		if own.at != nil && r.isSet(own.at) && slices.Contains(parts, own.part) {
+			return own.at
+		}
+	}
+	if r.isSet(&r.raw.K3s.Version) {
+		return &r.raw.K3s.Version
+	}
+	for _, name := range parts {
+		if at := r.section(name); at != nil {
+			return at
+		}
+	}
+	return &r.raw.K3s.Version
+}
+
+// section is what in the file turns a part on.
+func (r *resolver) section(part string) any {
+	raw := r.raw
+	switch part {
+	case "rancher":
+		return raw.Rancher
+	case "fleet", "fleet-crd":
+		return raw.Fleet
+	case "jupyterhub":
+		return raw.Hub
+	case "monitoring", "dcgm-exporter":
+		return raw.Monitoring
+	case "velero":
+		return raw.Backup
+	case "nfs":
+		return raw.Storage.NFS
+	case "longhorn":
+		return raw.Storage.Longhorn
+	case "cephfs":
+		return raw.Storage.CephFS
+	case "scratch":
+		return raw.Storage.Scratch
+	case "metallb":
+		return raw.LoadBalancer
+	case "cilium":
+		return &raw.K3s.CNI
+	case "cert-manager":
+		if raw.TLS != nil {
+			return raw.TLS
+		}
+		return raw.Rancher
+	}
+	return nil
+}
+
+// viaFleet checks which parts go through Git.
+func (r *resolver) viaFleet() {
+	p, raw := r.spec.Platform, &r.raw.Charts
+	on := platform.PartsOn(r.spec)
+	for _, name := range sortedNames(raw.Via) {
+		at := r.marks[member{&raw.Via, name}].at
+		if !slices.Contains(partNames(), name) {
+			continue // said
+		}
+		if !slices.Contains(on, name) {
+			r.wrong(at, fmt.Sprintf("the part %s is off, so it gets nowhere", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
+			continue
+		}
+		if raw.Via[name] != spec.ViaFleet {
+			continue
+		}
+		if why := r.neverViaFleet(name); why != "" {
+			r.wrong(at, fmt.Sprintf("%s cannot get into the cluster through Fleet: %s", name, why), "write "+name+": direct, or remove it here")
+		} else {
+			r.fleetIsReady(at)
+		}
+	}
+	if p.Fleet != nil && p.Fleet.Default == spec.ViaFleet {
+		r.fleetIsReady(r.place(&r.raw.Fleet.Default))
+	}
+	for _, list := range []struct {
+		what string
+		of   []string
+		at   any
+	}{{"version", sortedNames(raw.Versions), &raw.Versions}, {"values", sortedNames(raw.Values), &raw.Values}} {
+		for _, name := range list.of {
+			if slices.Contains(partNames(), name) && !slices.Contains(on, name) {
+				r.warn(r.marks[member{list.at, name}].at, fmt.Sprintf("the part %s is off, so its %s is not used", name, list.what), "turn it on, or remove it here")
+			}
+		}
+	}
+}
+
+// neverViaFleet says why a part must be there before Fleet deploys anything, or is "".
+func (r *resolver) neverViaFleet(name string) string {
+	p := r.spec.Platform
+	switch {
+	case name == "fleet" || name == "fleet-crd":
+		return "it is Fleet itself"
+	case name == "rancher":
+		return "Rancher brings Fleet, so it comes first, and would take itself away with its bundle"
+	case name == "cilium":
+		return "no pod has a network before it, Fleet's neither"
+	case name == "cert-manager" && p.Rancher != nil:
+		return "Rancher needs it before Fleet is there"
+	case name == "cert-manager" && p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned:
+		return "the authority that it makes is trusted in what is written into the repository, so it comes first"
+	}
+	return ""
+}
+
+// fleetIsReady checks that there is a Fleet, and a repository that it reads.
+func (r *resolver) fleetIsReady(at any) {
+	switch f := r.spec.Platform.Fleet; {
+	case f == nil:
+		r.wrong(at, "parts shall get into the cluster through Fleet, and there is none", "write fleet: {repo: https://…} with the repository that Fleet reads")
+	case f.Repo == "":
+		r.wrong(at, "parts shall get into the cluster through Fleet, and it has no repository", "write repo: under fleet, which we write into and Fleet reads")
+	case f.SSHKey.IsZero() && f.Password.IsZero():
+		r.wrong(at, "nobody may write into the repository: it has no login", "write username and password, or sshKey and knownHosts, under fleet")
+	}
+}

@@ -1,0 +1,114 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/spec"
+)
+
+const (
+	leastOSDisk = 8 * spec.GiB
+	maxSerial   = 20 // what the SCSI disk shows of a serial in the guest
+)
+
+func (r *resolver) disks(n *spec.Node, raw *rawNode) {
+	storage := cmp.Or(raw.Storage, r.defaultStorage())
+	size := 60 * spec.GiB
+	if n.Role == spec.Agent {
+		size = 100 * spec.GiB
+	}
+	n.OSDisk = spec.OSDisk{DiskOptions: spec.DiskOptions{Storage: storage, Size: size, SSD: true, Discard: true, IOThread: true}}
+	for _, e := range raw.Disks {
+		d, o := e.Value, spec.DiskOptions{
+			Storage: cmp.Or(e.Value.Storage, storage), Size: or(e.Value.Size, 0),
+			SSD: or(e.Value.SSD, true), Discard: or(e.Value.Discard, true), IOThread: or(e.Value.IOThread, true),
+		}
+		r.storageName(&d.Storage)
+		if o.Size%spec.GiB != 0 {
+			r.wrong(&d.Size, fmt.Sprintf("disk size %s is not a whole number of GiB", o.Size), fmt.Sprintf("write %dGiB", o.Size.GiB()))
+		}
+		if e.Name == "os" {
+			o.Size = or(d.Size, size)
+			n.OSDisk = spec.OSDisk{DiskOptions: o}
+			r.osDisk(d, o)
+			continue
+		}
+		r.disk(e.Name, d)
+		n.Disks = append(n.Disks, spec.Disk{
+			DiskOptions: o, Name: e.Name, Mount: d.Mount,
+			Role: r.diskRole(e.Name, d), FS: r.diskFS(d),
+		})
+	}
+	if len(n.Disks) > 14 {
+		r.wrong(&raw.Disks, fmt.Sprintf("the node has %d disks beside os", len(n.Disks)), "make do with 14")
+	}
+	r.mounts(raw)
+}
+
+func (r *resolver) osDisk(d *rawDisk, o spec.DiskOptions) {
+	if o.Size < leastOSDisk {
+		r.wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for Ubuntu, K3s and images", o.Size), "write 20GiB or more")
+	}
+	for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
+		if r.isSet(at) {
+			r.wrong(at, "the disk os is the one that the node boots from: this cannot be chosen", "remove it")
+		}
+	}
+}
+
+func (r *resolver) disk(name string, d *rawDisk) {
+	switch {
+	case !matches(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`, name) || len(name) > maxSerial:
+		r.wrong(d, fmt.Sprintf("%q cannot be a disk's name, which is also its serial", name), "write at most 20 letters, digits, hyphens and underscores")
+	case d.Size == nil:
+		r.wrong(&d.Size, fmt.Sprintf("disk %s has no size", name), "write size: 500GiB")
+	case *d.Size <= 0:
+		r.wrong(&d.Size, fmt.Sprintf("disk %s has size 0", name), "write size: 500GiB")
+	}
+	switch {
+	case d.Mount == "" && d.FS != "":
+		r.wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem and is mounted nowhere", name), "write mount: /data, or remove fs")
+	case d.Mount != "" && !isPlace(d.Mount):
+		r.wrong(&d.Mount, fmt.Sprintf("%q cannot be mounted on", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
+	}
+}
+
+// mounts reports two disks at one place.
+func (r *resolver) mounts(raw *rawNode) {
+	seen := map[string]string{}
+	for _, e := range raw.Disks {
+		if m := e.Value.Mount; m != "" {
+			if other, ok := seen[m]; ok {
+				r.wrong(&e.Value.Mount, fmt.Sprintf("disks %s and %s are both mounted on %s", other, e.Name, m), "mount one of them elsewhere")
+			}
+			seen[m] = e.Name
+		}
+	}
+}
+
+func (r *resolver) diskRole(name string, d *rawDisk) string {
+	if d.Role == "" && name == spec.RoleScratch {
+		return spec.RoleScratch
+	}
+	return r.choice(&d.Role, "role", spec.RoleData, spec.RoleScratch)
+}
+
+func (r *resolver) diskFS(d *rawDisk) string {
+	if fs := r.choice(&d.FS, "fs", "ext4", "xfs"); d.Mount != "" {
+		return fs
+	}
+	return ""
+}
+
+// isCleanPath reports whether p is absolute, in its shortest form, and not the root.
+func isCleanPath(p string) bool {
+	return strings.HasPrefix(p, "/") && !strings.Contains(p+"/", "//") && !strings.Contains(p+"/", "/./") && !strings.Contains(p+"/", "/../")
+}
+
+// isPlace reports whether p is a clean path of characters that mean nothing to fstab, to
+// systemd and to a shell: a place for file systems and volumes.
+func isPlace(p string) bool {
+	return isCleanPath(p) && matches(`^[\pL\pN/._~@=,:-]+$`, p)
+}

@@ -1,0 +1,177 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/internal/schedule"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+var (
+	defaultPodCIDR     = netip.MustParsePrefix("10.42.0.0/16")
+	defaultServiceCIDR = netip.MustParsePrefix("10.43.0.0/16")
+)
+
+var components = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
+
+// builtIn are parts of K3s that have a setting of their own to leave them out.
+var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud-controller", "scheduler"}
+
+func (r *resolver) kubernetes() {
+	raw := &r.raw.K3s
+	k := spec.K3s{
+		Version: cmp.Or(raw.Version, k3s.DefaultVersion), VIP: raw.VIP, VIPInterface: raw.VIPInterface, TLSSANs: raw.TLSSANs,
+		PodCIDR: raw.PodCIDR, ServiceCIDR: raw.ServiceCIDR, ClusterDomain: cmp.Or(raw.ClusterDomain, "cluster.local"),
+		Disable: raw.Disable, FlannelBackend: r.choice(&raw.FlannelBackend, "flannelBackend", "vxlan", "host-gw", "wireguard-native", "none"),
+		ServerConfig: raw.Server, AgentConfig: raw.Agent, SecretsEncryption: or(raw.SecretsEncryption, true),
+		AirgapDir: r.existing(&raw.Airgap, raw.Airgap, true),
+	}
+	if !r.isSet(&raw.PodCIDR) {
+		k.PodCIDR = defaultPodCIDR
+	}
+	if !r.isSet(&raw.ServiceCIDR) {
+		k.ServiceCIDR = defaultServiceCIDR
+	}
+	r.spec.K3s = k
+	r.k3sVersion(&raw.Version)
+	r.passThrough(&raw.Server, k3s.RoleServer)
+	r.passThrough(&raw.Agent, k3s.RoleAgent)
+	r.snapshots()
+	r.registries()
+	for i, d := range raw.Disable {
+		if !slices.Contains(components, d) {
+			cure := orSuggest(d, components)
+			if slices.Contains(builtIn, d) {
+				cure = "it is not a packaged component: write server: {disable-" + d + ": true}"
+			}
+			r.wrong(&raw.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
+		}
+	}
+	for i, s := range raw.TLSSANs {
+		if !isHost(s) {
+			r.wrong(&raw.TLSSANs[i], fmt.Sprintf("%q can be neither a name nor an address in a certificate", s), "write e.g. k3s.home.arpa")
+		}
+	}
+	if !isDNSName(k.ClusterDomain) {
+		r.wrong(&raw.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
+	}
+	if k.VIPInterface != "" && !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
+		r.wrong(&raw.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
+	}
+}
+
+var k3sSyntax = regexp.MustCompile(`^v1\.([0-9]{1,3})\.[0-9]{1,3}(-rc[0-9]+)?\+k3s[0-9]{1,3}$`)
+
+// oldestMinor is the oldest Kubernetes 1.x that still gets fixes, as of November 2026.
+const oldestMinor = 34
+
+func (r *resolver) k3sVersion(at *string) {
+	v := r.spec.K3s.Version
+	if m := k3sSyntax.FindStringSubmatch(v); m != nil {
+		if minor, _ := strconv.Atoi(m[1]); minor < oldestMinor {
+			r.warn(at, fmt.Sprintf("K3s %s gets no fixes any more", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
+		}
+		return
+	}
+	example := "write an exact release, e.g. " + k3s.DefaultVersion
+	switch plain := strings.TrimPrefix(v, "v"); {
+	case k3sSyntax.MatchString("v" + plain):
+		example = "write v" + plain
+	case k3sSyntax.MatchString("v" + strings.Replace(plain, "-k3s", "+k3s", 1)):
+		example = "write v" + strings.Replace(plain, "-k3s", "+k3s", 1)
+	case k3sSyntax.MatchString("v" + plain + "+k3s1"):
+		example = "write v" + plain + "+k3s1"
+	}
+	r.wrong(at, fmt.Sprintf("%q is not a K3s release", v), example)
+}
+
+// managed are keys of K3s' config.yaml that follow from the rest of the file.
+var managed = map[string]string{
+	"token": "the token is made by K3s, and read from the first server", "token-file": "the token is made by K3s, and read from the first server",
+	"agent-token": "all nodes join with the cluster's own token", "agent-token-file": "all nodes join with the cluster's own token",
+	"server": "nodes join through k3s.vip", "cluster-init": "the first server does it", "tls-san": "write k3s.tlsSANs",
+	"cluster-cidr": "write k3s.podCIDR", "service-cidr": "write k3s.serviceCIDR", "cluster-domain": "write k3s.clusterDomain",
+	"disable": "write k3s.disable", "flannel-backend": "write k3s.flannelBackend", "secrets-encryption": "write k3s.secretsEncryption",
+	"node-name": "a node's name is its VM's", "node-ip": "write address of the node", "node-label": "write labels of the node or pool",
+	"node-taint": "write taints of the node or pool", "etcd-snapshot-schedule-cron": "write k3s.snapshots.schedule",
+	"etcd-snapshot-retention": "write k3s.snapshots.retention", "etcd-s3": "write k3s.snapshots.s3", "etcd-s3-endpoint": "write k3s.snapshots.s3.endpoint",
+	"etcd-s3-bucket": "write k3s.snapshots.s3.bucket", "etcd-s3-region": "write k3s.snapshots.s3.region", "etcd-s3-folder": "write k3s.snapshots.s3.folder",
+	"etcd-s3-access-key": "write k3s.snapshots.s3.accessKey with a reference", "etcd-s3-secret-key": "write k3s.snapshots.s3.secretKey with a reference",
+	"etcd-s3-session-token": "session tokens end; use a key of its own", "private-registry": "write k3s.registries", "with-node-id": "a node's name is its VM's",
+	"cluster-reset": "restoring is not a setting", "cluster-reset-restore-path": "restoring is not a setting", "disable-agent": "every server is a node",
+	"datastore-endpoint": "the servers keep etcd themselves", "disable-etcd": "the servers keep etcd themselves", "https-listen-port": "kube-vip and the join use 6443",
+}
+
+// passThrough asks package k3s about each further key of config.yaml: servers drop
+// unknown ones with a warning, agents die of them.
+func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
+	for _, key := range sortedNames(*at) {
+		place := r.marks[member{at, key}].at
+		if why, ours := managed[strings.TrimSuffix(key, "+")]; ours { // key+ appends
+			r.wrong(place, fmt.Sprintf("k3s.%s.%s is set by this project", role, key), why)
+			continue
+		}
+		node := k3s.Node{Extra: map[string]any{key: (*at)[key]}}
+		err := k3s.Server{Node: node, Version: k3s.DefaultVersion}.Validate()
+		if role == k3s.RoleAgent {
+			err = k3s.Agent{Node: node, Version: k3s.DefaultVersion, URL: "https://192.0.2.1:6443"}.Validate()
+		}
+		if err != nil {
+			what, cure, _ := strings.Cut(err.Error(), ": ")
+			r.wrong(place, what, cure)
+		}
+	}
+}
+
+func (r *resolver) snapshots() {
+	raw := &r.raw.K3s.Snapshots
+	s := spec.Snapshots{Schedule: cmp.Or(raw.Schedule, "0 */12 * * *"), Retention: or(raw.Retention, 5)}
+	r.between(raw.Retention, &raw.Retention, "retention", 1, 10000)
+	if err := schedule.Check(s.Schedule); err != nil {
+		r.wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", s.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
+	}
+	if b := raw.S3; b != nil {
+		s.S3 = &spec.S3{
+			Endpoint: cmp.Or(b.Endpoint, "s3.amazonaws.com"), Region: cmp.Or(b.Region, "us-east-1"), Bucket: b.Bucket, Folder: b.Folder,
+			AccessKey: b.AccessKey.In(r.spec.Dir), SecretKey: b.SecretKey.In(r.spec.Dir),
+		}
+		if b.Bucket == "" {
+			r.wrong(&b.Bucket, "s3 has no bucket", "write bucket: and its name")
+		}
+		if !r.isSet(&b.AccessKey) {
+			r.wrong(&b.AccessKey, "s3 has no accessKey", "write accessKey: env:NAME")
+		}
+		if !r.isSet(&b.SecretKey) {
+			r.wrong(&b.SecretKey, "s3 has no secretKey", "write secretKey: env:NAME")
+		}
+	}
+	r.spec.K3s.Snapshots = s
+}
+
+func (r *resolver) registries() {
+	for _, e := range r.raw.K3s.Registries {
+		raw := e.Value
+		reg := spec.Registry{
+			Name: e.Name, Endpoints: raw.Endpoints, Rewrite: raw.Rewrite, Username: raw.Username,
+			Password: raw.Password.In(r.spec.Dir), CAFile: r.existing(&raw.CA, raw.CA, false), Insecure: raw.Insecure,
+		}
+		host, port, hasPort := strings.Cut(e.Name, ":")
+		if e.Name != "*" && (!isHost(host) || hasPort && !isPort(port)) {
+			r.wrong(raw, fmt.Sprintf("%q is not a registry", e.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
+		}
+		for i := range raw.Endpoints {
+			r.isURL(&raw.Endpoints[i], "https", "http")
+		}
+		if r.isSet(&raw.Username) != r.isSet(&raw.Password) {
+			r.wrong(raw, fmt.Sprintf("registry %s has half a login", e.Name), "write both username and password")
+		}
+		r.spec.K3s.Registries = append(r.spec.K3s.Registries, reg)
+	}
+}

@@ -1,0 +1,299 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/cps-gpu/homelab/internal/yamlnode"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// maxNodes bounds what one pool makes, so that a slip of the finger is a message
+// and not a machine out of memory.
+const maxNodes = 5000
+
+// poolOnly are a pool's keys that its nodes do not inherit.
+var poolOnly = []string{"count", "prefix", "first", "names", "addresses", "vmids"}
+
+// makeNodes merges defaults, pools and nodes into plannedNodes. Merging is done on
+// the trees: what a node inherits keeps the place where it was written.
+func (r *resolver) makeNodes(root *yamlnode.Node) {
+	base := &yamlnode.Node{Kind: yamlnode.Map}
+	if network := root.Get("network").IfMap(); network != nil {
+		base = base.With("network", network)
+	}
+	base = merge(base, root.Get("defaults").IfMap())
+	names, madeBy := r.allPoolNames()
+	for _, p := range r.raw.Pools {
+		members := names[p.Name]
+		for _, n := range r.raw.Nodes {
+			if n.Value.Pool == p.Name && madeBy[n.Name] == "" {
+				members = append(members, n.Name)
+			}
+		}
+		if len(members) == 0 {
+			r.warn(p.Value, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
+		}
+		r.poolMembers(p, members, merge(base, root.Get("pools").Get(p.Name).IfMap().Without(poolOnly...)), root.Get("nodes"))
+	}
+	r.loneNodes(base, root.Get("nodes"), madeBy)
+}
+
+// allPoolNames lists the nodes that each pool makes, and who makes each node.
+func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]string) {
+	names, madeBy = map[string][]string{}, map[string]string{}
+	for _, p := range r.raw.Pools {
+		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`, p.Name) {
+			r.wrong(p.Value, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
+		}
+		names[p.Name] = slices.DeleteFunc(r.poolNames(p.Name, p.Value), func(n string) bool {
+			other, twice := madeBy[n]
+			if twice && other != p.Name {
+				r.wrong(p.Value, fmt.Sprintf("pools %s and %s both make a node %s", other, p.Name, n), "write prefix: or first: in one of them")
+			}
+			if !twice {
+				madeBy[n] = p.Name
+			}
+			return twice
+		})
+	}
+	return names, madeBy
+}
+
+// poolNames lists the names that the pool itself makes.
+func (r *resolver) poolNames(pool string, raw *rawPool) []string {
+	if len(raw.Names) > 0 {
+		for _, at := range []any{&raw.Count, &raw.Prefix, &raw.First} {
+			if r.isSet(at) {
+				r.wrong(at, "the pool has names, so this means nothing", "remove it, or names")
+			}
+		}
+		for i, n := range raw.Names {
+			if j := slices.Index(raw.Names, n); j < i {
+				r.wrong(&raw.Names[i], fmt.Sprintf("node %s is here twice", n), "give it another name")
+			}
+		}
+		return slices.Clone(raw.Names)
+	}
+	first, count := or(raw.First, 1), or(raw.Count, 0)
+	r.between(raw.Count, &raw.Count, "count", 0, maxNodes)
+	r.between(raw.First, &raw.First, "first", 0, maxNodes)
+	var names []string
+	for i := range min(max(count, 0), maxNodes) {
+		names = append(names, cmp.Or(raw.Prefix, pool)+strconv.Itoa(first+i))
+	}
+	return names
+}
+
+// poolMembers makes a pool's nodes. The n-th node takes the n-th address and VMID,
+// whether or not others have their own: overriding one node moves no other.
+func (r *resolver) poolMembers(p entry[rawPool], names []string, shape, nodes *yamlnode.Node) {
+	addresses := expand(p.Value.Addresses, len(names), func(a addressRange) (netip.Addr, func() (netip.Addr, bool)) {
+		next := a.from
+		return next, func() (netip.Addr, bool) { next = next.Next(); return next, next.IsValid() && !a.to.Less(next) }
+	})
+	vmids := expand(p.Value.VMIDs, len(names), func(v vmidRange) (int, func() (int, bool)) {
+		next := v.from
+		return next, func() (int, bool) { next++; return next, next <= v.to }
+	})
+	if slices.ContainsFunc(p.Value.Addresses, func(a addressRange) bool { return !a.from.IsValid() }) {
+		addresses = nil
+	}
+	if slices.ContainsFunc(p.Value.VMIDs, func(v vmidRange) bool { return v.from == 0 }) {
+		vmids = nil
+	}
+	needsAddress := func(own *yamlnode.Node) bool {
+		return !own.Has("address") && !own.Has("external") && !own.Get("network").Has("dhcp")
+	}
+	needsVMID := func(own *yamlnode.Node) bool { return !own.Has("vmid") && !own.Has("external") }
+	r.enough(&p.Value.Addresses, "addresses", p.Name, len(addresses), lastThat(names, nodes, needsAddress))
+	r.enough(&p.Value.VMIDs, "VMIDs", p.Name, len(vmids), lastThat(names, nodes, needsVMID))
+	for i, name := range names {
+		own := nodes.Get(name).IfMap()
+		t := merge(shape, own)
+		if i < len(addresses) && needsAddress(own) {
+			a := addresses[i]
+			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.value.String(), At: r.marks[&p.Value.Addresses[a.from]].at})
+		}
+		if i < len(vmids) && needsVMID(own) {
+			v := vmids[i]
+			t = t.With("vmid", &yamlnode.Node{Kind: yamlnode.Number, Text: strconv.Itoa(v.value), At: r.marks[&p.Value.VMIDs[v.from]].at})
+		}
+		if own == nil {
+			moved := *t
+			moved.At = r.place(p.Value)
+			t = &moved
+		}
+		r.node(name, p.Name, t, r.raw.Nodes.get(name))
+		r.nodes[len(r.nodes)-1].short = i >= len(addresses) && r.isSet(&p.Value.Addresses)
+	}
+}
+
+// lastThat counts the nodes up to the last one that needs something from its pool.
+func lastThat(names []string, nodes *yamlnode.Node, needs func(own *yamlnode.Node) bool) int {
+	for i, name := range slices.Backward(names) {
+		if needs(nodes.Get(name).IfMap()) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// enough reports a pool whose lists do not reach its last node.
+func (r *resolver) enough(at any, what, pool string, have, want int) {
+	if r.isSet(at) && have > 0 && have < want {
+		r.wrong(at, fmt.Sprintf("pool %s has %d nodes and %s for %d", pool, want, what, have), "write a range for all of them, or count less")
+	}
+}
+
+// expanded is one value of a range, and the index of the range.
+type expanded[T any] struct {
+	value T
+	from  int
+}
+
+// expand lists the first n values of ranges.
+func expand[R, T any](ranges []R, n int, begin func(R) (T, func() (T, bool))) []expanded[T] {
+	var out []expanded[T]
+	for i, r := range ranges {
+		v, next := begin(r)
+		for ok := true; ok && len(out) < n; v, ok = next() {
+			out = append(out, expanded[T]{v, i})
+		}
+	}
+	return out
+}
+
+// loneNodes makes the nodes that no pool has made.
+func (r *resolver) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]string) {
+	for _, n := range r.raw.Nodes {
+		pool, made := madeBy[n.Name]
+		switch {
+		case made && n.Value.Pool != "" && n.Value.Pool != pool:
+			r.wrong(&n.Value.Pool, fmt.Sprintf("node %s is made by pool %s and says that it belongs to %s", n.Name, pool, n.Value.Pool), "remove pool, or give the node another name")
+		case made:
+		case n.Value.Pool != "" && r.raw.Pools.get(n.Value.Pool) == nil:
+			r.wrong(&n.Value.Pool, fmt.Sprintf("there is no pool %q", n.Value.Pool), orSuggest(n.Value.Pool, r.raw.Pools.names()))
+		case n.Value.Pool == "":
+			r.node(n.Name, "", merge(base, nodes.Get(n.Name).IfMap()), n.Value)
+		}
+	}
+}
+
+// node resolves one node. own is its entry under nodes, or nil.
+func (r *resolver) node(name, pool string, t *yamlnode.Node, own *rawNode) {
+	raw := &rawNode{}
+	r.decodeMerged(t, raw)
+	n := &spec.Node{
+		Name: name, Pool: pool, Role: r.role(raw), Host: cmp.Or(raw.Host, r.defaultHost()),
+		VMID: or(raw.VMID, 0), MAC: or(raw.MAC, spec.StableMAC(r.spec.Name, name)), Network: r.network(&raw.Network),
+		CPUType: cmp.Or(raw.CPU, "host"), OnBoot: or(raw.OnBoot, true), Startup: spec.Startup(raw.Startup),
+		Tags: raw.Tags, Description: raw.Description, Labels: raw.Labels,
+	}
+	n.Adopt = raw.Adopt
+	if raw.External != "" {
+		r.external(n, raw)
+	}
+	if raw.Adopt && n.External {
+		r.wrong(&raw.Adopt, "an external machine is no VM that could be taken over", "remove adopt or external")
+	}
+	n.GPUs = r.gpus(&raw.GPUs, n.External)
+	r.shape(n, raw)
+	r.hardware(n, raw)
+	r.disks(n, raw)
+	if raw.Address.IsValid() && n.Network.Prefix.IsValid() && raw.Address.BitLen() == n.Network.Prefix.Addr().BitLen() {
+		n.Address = netip.PrefixFrom(raw.Address, n.Network.Prefix.Bits())
+	}
+	if n.Network.Queues == 0 {
+		n.Network.Queues = min(n.Cores, 64)
+	}
+	switch {
+	case raw.Taints != nil:
+		n.Taints = *raw.Taints
+	case n.GPUs.Count > 0 && n.Role == spec.Agent:
+		t := nvidia.Taint()
+		n.Taints = []spec.Taint{{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}}
+	}
+	if own != nil {
+		r.marks[raw] = mark{r.place(own), true}
+	}
+	r.nodes = append(r.nodes, plannedNode{Node: n, raw: raw})
+}
+
+func (r *resolver) role(raw *rawNode) spec.Role {
+	role := r.choice(&raw.Role, "role", string(spec.Agent), string(spec.Server))
+	r.badRole = r.badRole || raw.Role != "" && raw.Role != role
+	return spec.Role(role)
+}
+
+// external resolves a machine that we do not make.
+func (r *resolver) external(n *spec.Node, raw *rawNode) {
+	n.External, n.Host, n.VMID = true, "", 0
+	login := r.login(&raw.External, r.spec.Access.User)
+	user, host, _ := cutLast(login, "@")
+	addr, err := netip.ParseAddrPort(host)
+	switch {
+	case login == "":
+		return
+	case err != nil:
+		r.wrong(&raw.External, "an external machine is named by its address", "write user@10.0.0.40:22")
+		return
+	}
+	n.SSHUser, n.SSHPort = user, int(addr.Port())
+	if n.SSHUser == r.spec.Access.User {
+		n.SSHUser = ""
+	}
+	n.Address = netip.PrefixFrom(addr.Addr(), addr.Addr().BitLen())
+	if n.Network.Prefix.Contains(addr.Addr()) {
+		n.Address = netip.PrefixFrom(addr.Addr(), n.Network.Prefix.Bits())
+	}
+	if raw.Address.IsValid() {
+		r.wrong(&raw.Address, "external holds the machine's address", "remove address")
+	}
+	if raw.VMID != nil {
+		r.wrong(&raw.VMID, "an external machine is no VM of ours", "remove vmid")
+	}
+}
+
+// shape sets cores and memory; GPU nodes are given more, since a notebook that
+// waits for memory leaves its card idle.
+func (r *resolver) shape(n *spec.Node, raw *rawNode) {
+	cores, memory := 8, 16*spec.GiB
+	switch {
+	case n.GPUs.Count > 0:
+		cores, memory = 16, 64*spec.GiB
+	case n.Role == spec.Server:
+		cores, memory = 4, 8*spec.GiB
+	}
+	n.Cores, n.Memory, n.NUMA = or(raw.Cores, cores), or(raw.Memory, memory), or(raw.NUMA, n.GPUs.Count > 0)
+	r.between(raw.Cores, &raw.Cores, "cores", 1, 1024)
+	least := 512 * spec.MiB
+	if n.Role == spec.Server {
+		least = 2 * spec.GiB
+	}
+	switch {
+	case n.Memory < least:
+		r.wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for K3s on a node of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
+	case n.Memory%spec.MiB != 0:
+		r.wrong(&raw.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/spec.MiB*spec.MiB).String())
+	}
+	if !matches(`^(custom-)?[A-Za-z0-9][A-Za-z0-9_.-]*(,[a-z-]+=[^,\s]+)*$`, n.CPUType) {
+		r.wrong(&raw.CPU, fmt.Sprintf("%q cannot be a CPU type", n.CPUType), "write host, or a type that Proxmox lists")
+	}
+	for i, tag := range n.Tags {
+		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*$`, tag) {
+			r.wrong(&raw.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")
+		}
+	}
+	if len(n.Description) > 8000 { // Proxmox allows 8192, and we add a line
+		r.wrong(&raw.Description, "the description has more than 8000 characters", "shorten it")
+	}
+	if raw.VMID != nil {
+		r.between(raw.VMID, &raw.VMID, "vmid", minVMID, maxVMID)
+	}
+	r.storageName(&raw.Storage)
+}

@@ -1,0 +1,351 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/internal/suggest"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// CNIs that k3s.cni can name.
+const (
+	cniFlannel = "flannel"
+	cniCilium  = "cilium"
+)
+
+// platform resolves what runs on Kubernetes. It comes after the nodes, since most
+// defaults follow from them.
+func (r *resolver) platform() {
+	r.charts()
+	r.cni()
+	r.storage()
+	r.loadBalancer()
+	r.ingress()
+	r.tls()
+	r.rancher()
+	r.fleet()
+	r.monitoring()
+	r.backup()
+	r.hub()
+	r.withoutBuiltIn()
+}
+
+// chartVersion is what a chart's Version may be: exact (SemVer 2, a leading v as some have it).
+const chartVersion = `^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`
+
+func (r *resolver) charts() {
+	raw := &r.raw.Charts
+	c := spec.Charts{
+		Folder: r.existing(&raw.Folder, raw.Folder, true), Offline: raw.Offline,
+		Versions: raw.Versions, Values: raw.Values, Via: raw.Via, Digests: raw.Digests,
+	}
+	if raw.Offline && raw.Folder == "" && !r.spec.IsLab() {
+		r.wrong(&raw.Offline, "charts are asked of no repository, and there is no folder that has them", "write folder: beside it, with a chart of each part")
+	}
+	for _, name := range sortedNames(raw.Versions) {
+		at := r.marks[member{&raw.Versions, name}].at
+		r.partName(at, name)
+		r.chartVersion(at, name, raw.Versions[name])
+	}
+	for _, name := range sortedNames(raw.Digests) {
+		at := r.marks[member{&raw.Digests, name}].at
+		r.partName(at, name)
+		if !matches(`^sha256:[0-9a-f]{64}$`, raw.Digests[name]) {
+			r.wrong(at, fmt.Sprintf("%q is no digest of a chart", raw.Digests[name]), "write sha256: and the 64 digits that sha256sum prints of the archive")
+		}
+	}
+	for _, name := range sortedNames(raw.Values) {
+		at := r.marks[member{&raw.Values, name}].at
+		r.partName(at, name)
+		if key := literalSecret(raw.Values[name]); key != "" {
+			r.wrong(at, fmt.Sprintf("the values of %s hold a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
+		}
+	}
+	for _, name := range sortedNames(raw.Via) {
+		at := r.marks[member{&raw.Via, name}].at
+		r.partName(at, name)
+		if via := raw.Via[name]; via != spec.ViaDirect && via != spec.ViaFleet {
+			r.wrong(at, fmt.Sprintf("a part cannot get into the cluster via %q", via), orSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
+		}
+	}
+	r.spec.Platform.Charts = c
+}
+
+func (r *resolver) chartVersion(at any, name, version string) {
+	if version != "" && !matches(chartVersion, version) {
+		r.wrong(at, fmt.Sprintf("%q is no exact version of a chart", version), "write it in full, e.g. "+pinned(name))
+	}
+}
+
+// pinned is the version of a part's chart that we install unless the file says another.
+func pinned(part string) string {
+	p, _ := pins.Of(part)
+	return cmp.Or(p.Version, "1.2.3")
+}
+
+// partNames are the names of parts with a chart, as charts.via, charts.versions and
+// charts.values know them.
+func partNames() []string {
+	var out []string
+	for _, p := range pins.All() {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func (r *resolver) partName(at any, name string) {
+	known := partNames()
+	if slices.Contains(known, name) {
+		return
+	}
+	cure := orSuggest(name, known)
+	if usual := partHabits[suggest.Plain(name)]; usual != "" {
+		cure = fmt.Sprintf("the part is called %q", usual)
+	}
+	r.wrong(at, fmt.Sprintf("there is no part %q", name), cure)
+}
+
+// secretKey are keys of values whose text can only be a secret. Names of Secrets
+// (existingSecret, secretName) and file names are none.
+var secretKey = regexp.MustCompile(`(?i)^(.*password|.*passphrase|.*token|client_?secret|secret_?key|(aws_?)?secret_?access_?key|access_?key|api_?key|private_?key)$`)
+
+// literalSecret returns the path of a key that holds a secret in plain text.
+func literalSecret(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if s, ok := v[key].(string); ok && s != "" && secretKey.MatchString(key) {
+				return key
+			}
+			if in := literalSecret(v[key]); in != "" {
+				return key + "." + in
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if in := literalSecret(item); in != "" {
+				return in
+			}
+		}
+	}
+	return ""
+}
+
+// cni resolves the pods' network. Cilium takes the place of flannel, of K3s' network
+// policies and of kube-proxy; the settings of K3s that follow are set here.
+// Source: docs.cilium.io, "Installation using K3s" (1.20).
+func (r *resolver) cni() {
+	raw, k := &r.raw.K3s, &r.spec.K3s
+	if r.choice(&raw.CNI, "cni", cniFlannel, cniCilium) == cniFlannel {
+		if raw.CNI == cniFlannel && k.FlannelBackend == "none" {
+			r.wrong(&raw.FlannelBackend, "the network is flannel's, and flannel is left out", "remove flannelBackend, or write cni: cilium")
+		}
+		return
+	}
+	r.spec.Platform.CNI = &spec.CNI{Kind: cniCilium}
+	if r.isSet(&raw.FlannelBackend) && k.FlannelBackend != "none" {
+		r.wrong(&raw.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium leaves flannel out by itself")
+	}
+	k.FlannelBackend = "none"
+	server := map[string]any{}
+	maps.Copy(server, k.ServerConfig)
+	for _, key := range []string{"disable-network-policy", "disable-kube-proxy"} {
+		if on, said := server[key].(bool); said && !on {
+			r.wrong(r.marks[member{&raw.Server, key}].at, "Cilium takes the place of what this keeps", "remove "+key)
+		}
+		server[key] = true
+	}
+	k.ServerConfig = server
+}
+
+func (r *resolver) loadBalancer() {
+	raw := r.raw.LoadBalancer
+	if raw == nil {
+		return
+	}
+	usual := spec.LBServiceLB
+	if len(raw.Addresses) > 0 {
+		usual = spec.LBMetalLB
+		if r.spec.Platform.CNI != nil {
+			usual = spec.LBCilium
+		}
+	}
+	lb := &spec.LoadBalancer{Kind: r.choiceOr(&raw.Kind, "kind", usual, spec.LBServiceLB, spec.LBMetalLB, spec.LBCilium), Reserved: raw.Reserved}
+	for _, a := range raw.Addresses {
+		lb.Addresses = append(lb.Addresses, a.text)
+	}
+	switch {
+	case lb.Kind == spec.LBServiceLB && len(raw.Addresses) > 0:
+		r.wrong(&raw.Addresses, "servicelb uses the nodes' own addresses and has no others to give", "write kind: metallb, or remove addresses")
+	case lb.Kind == spec.LBServiceLB && len(raw.Reserved) > 0:
+		r.wrong(&raw.Reserved, "servicelb uses the nodes' own addresses and can reserve none", "write kind: metallb with addresses, or remove reserved")
+	case lb.Kind != spec.LBServiceLB && len(raw.Addresses) == 0:
+		r.wrong(&raw.Addresses, fmt.Sprintf("%s has no addresses to give", lb.Kind), "write addresses: [10.0.0.200-10.0.0.219], a range of the nodes' network that nobody uses")
+	case lb.Kind == spec.LBCilium && r.spec.Platform.CNI == nil:
+		r.wrong(&raw.Kind, "Cilium's load balancer is a part of Cilium, which is not the pods' network", "write k3s: {cni: cilium}, or kind: metallb")
+	case lb.Kind == spec.LBMetalLB && r.spec.Platform.CNI != nil:
+		r.warn(&raw.Kind, "Cilium has a load balancer of its own", "write kind: cilium, which needs no MetalLB")
+	}
+	if lb.Kind == spec.LBServiceLB && slices.Contains(r.raw.K3s.Disable, "servicelb") {
+		r.wrong(&raw.Kind, "the load balancer is K3s' servicelb, and k3s.disable leaves it out", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
+	}
+	r.spec.Platform.LB = lb
+}
+
+// choiceOr is choice with a default of its own.
+func (r *resolver) choiceOr(at *string, name, otherwise string, choices ...string) string {
+	if *at == "" {
+		return otherwise
+	}
+	return r.choice(at, name, choices...)
+}
+
+func (r *resolver) ingress() {
+	raw, disabled := r.raw.Ingress, slices.Contains(r.raw.K3s.Disable, "traefik")
+	in := spec.Ingress{Kind: spec.IngressTraefik, Class: "traefik"}
+	if raw == nil && disabled {
+		in = spec.Ingress{Kind: spec.IngressNone}
+	}
+	if raw != nil {
+		in.Kind = r.choice(&raw.Kind, "kind", spec.IngressTraefik, spec.IngressGateway, spec.IngressNone)
+		in.Class = cmp.Or(raw.Class, in.Class)
+		if raw.Class != "" && !isDNSName(raw.Class) {
+			r.wrong(&raw.Class, fmt.Sprintf("%q cannot be a class's name", raw.Class), "write e.g. traefik")
+		}
+		switch {
+		case in.Kind == spec.IngressNone && raw.Class != "":
+			r.wrong(&raw.Class, "there is no ingress, so no class of it", "remove class, or write kind: traefik")
+		case in.Kind != spec.IngressNone && disabled:
+			r.wrong(raw, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable leaves it out", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
+		}
+		if in.Kind == spec.IngressNone {
+			in.Class = ""
+		}
+	}
+	r.spec.Platform.Ingress = in
+}
+
+// withoutBuiltIn leaves out parts of K3s whose place something else takes.
+func (r *resolver) withoutBuiltIn() {
+	p, off := r.spec.Platform, slices.Clone(r.spec.K3s.Disable)
+	leaveOut := func(component string) {
+		if !slices.Contains(off, component) {
+			off = append(off, component)
+		}
+	}
+	if p.LB != nil && p.LB.Kind != spec.LBServiceLB {
+		leaveOut("servicelb")
+	}
+	if p.Ingress.Kind == spec.IngressNone {
+		leaveOut("traefik")
+	}
+	if p.Storage.Default != "" {
+		leaveOut("local-storage")
+	}
+	r.spec.K3s.Disable = off
+}
+
+func (r *resolver) tls() {
+	raw := r.raw.TLS
+	if raw == nil {
+		if r.raw.Rancher != nil { // Rancher's agents talk to it over TLS and nothing else
+			r.spec.Platform.TLS = &spec.TLS{Source: spec.TLSSelfSigned, Issuer: defaultIssuer}
+		}
+		return
+	}
+	t := &spec.TLS{
+		Source: r.choiceOr(&raw.Source, "source", raw.likelySource(), spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA, spec.TLSSecret),
+		Issuer: cmp.Or(raw.Issuer, defaultIssuer), Email: raw.Email, Server: raw.Server,
+		CACert: r.existing(&raw.CA, raw.CA, false), CAKey: raw.Key.In(r.spec.Dir), Secret: raw.Secret,
+	}
+	if t.Source == spec.TLSACME {
+		t.Server = cmp.Or(t.Server, letsEncrypt)
+	}
+	if t.Source == spec.TLSSecret {
+		t.Issuer = ""
+	}
+	r.isURL(&raw.Server, "https")
+	if raw.Issuer != "" && !isDNSName(raw.Issuer) {
+		r.wrong(&raw.Issuer, fmt.Sprintf("%q cannot be an issuer's name", raw.Issuer), "write lower-case letters, digits and hyphens")
+	}
+	r.tlsKeys(raw, t.Source)
+	r.spec.Platform.TLS = t
+}
+
+const (
+	defaultIssuer = "homelab"
+	letsEncrypt   = "https://acme-v02.api.letsencrypt.org/directory"
+)
+
+// likelySource is what tls means that names no source.
+func (raw *rawTLS) likelySource() string {
+	switch {
+	case raw.Secret != "":
+		return spec.TLSSecret
+	case raw.Email+raw.Server != "":
+		return spec.TLSACME
+	case raw.CA != "" || !raw.Key.IsZero():
+		return spec.TLSCA
+	default:
+		return spec.TLSSelfSigned
+	}
+}
+
+// tlsKeys checks that a source has what it needs, and nothing that means nothing.
+func (r *resolver) tlsKeys(raw *rawTLS, source string) {
+	switch source {
+	case spec.TLSACME:
+		if raw.Email == "" {
+			r.wrong(&raw.Email, "acme has no email", "write email: and an address that is read: it is told of certificates that end")
+		} else if !matches(`^[^@\s]+@[^@\s]+\.[^@\s]+$`, raw.Email) {
+			r.wrong(&raw.Email, fmt.Sprintf("%q is not an address", raw.Email), "write name@domain")
+		}
+	case spec.TLSCA:
+		if raw.CA == "" {
+			r.wrong(&raw.CA, "tls has no certificate of the authority", "write ca: and the PEM file of its certificate")
+		}
+		if !r.isSet(&raw.Key) {
+			r.wrong(&raw.Key, "tls has no key of the authority", "write key: file:PATH with its private key, or key: env:NAME")
+		}
+		r.holdsCertificate(&raw.CA)
+	case spec.TLSSecret:
+		if namespace, name, ok := strings.Cut(raw.Secret, "/"); !ok || !dnsLabel.MatchString(namespace) || !isDNSName(name) {
+			r.wrong(&raw.Secret, "tls names no Secret", "write secret: namespace/name of a Secret of type kubernetes.io/tls")
+		}
+		r.holdsCertificate(&raw.CA)
+	}
+	for _, k := range []struct {
+		at    any
+		name  string
+		means []string
+	}{
+		{&raw.Email, "email", []string{spec.TLSACME}}, {&raw.Server, "server", []string{spec.TLSACME}}, {&raw.CA, "ca", []string{spec.TLSCA, spec.TLSSecret}},
+		{&raw.Key, "key", []string{spec.TLSCA}}, {&raw.Secret, "secret", []string{spec.TLSSecret}}, {&raw.Issuer, "issuer", []string{spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA}},
+	} {
+		if r.isSet(k.at) && !slices.Contains(k.means, source) {
+			r.wrong(k.at, fmt.Sprintf("%s means nothing with source %s", k.name, source), "remove it, or write source: "+suggest.OneOf(k.means))
+		}
+	}
+}
+
+// holdsCertificate checks that a file that is there holds a certificate, and no key.
+func (r *resolver) holdsCertificate(at *string) {
+	if _, err := os.Stat(r.path(*at)); *at == "" || err != nil {
+		return // said elsewhere
+	}
+	text, ok := r.source(at, *at)
+	switch {
+	case !ok:
+	case strings.Contains(text, "PRIVATE KEY"):
+		r.wrong(at, "this file holds a private key, and all of it is shown to everybody", "keep certificates alone in it; the key belongs in a file of its own")
+	case !strings.Contains(text, "BEGIN CERTIFICATE"):
+		r.wrong(at, "this file holds no certificate in PEM", "name a file that begins with -----BEGIN CERTIFICATE-----")
+	}
+}

@@ -1,0 +1,52 @@
+package clusterfile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cps-gpu/homelab/internal/suggest"
+)
+
+// habits are names from other tools for what is called otherwise here.
+var habits = map[string]string{
+	"cpus": "cores", "vcpus": "cores", "ram": "memory", "mem": "memory", "ip": "address", "ipaddress": "address",
+	"nameservers": "dns", "dnsservers": "dns", "searchdomain": "search", "cidr": "prefix", "subnet": "prefix", "gw": "gateway",
+	"replicas": "count", "size": "count", "url": "endpoint", "apiurl": "endpoint", "tokenid": "token", "tokensecret": "secret",
+	"cafile": "ca", "id": "vmid", "macaddress": "mac", "datastore": "storage", "proxmoxnode": "host", "bios": "image",
+	"clustercidr": "podCIDR", "podsubnet": "podCIDR", "servicesubnet": "serviceCIDR", "apivip": "vip", "flavor": "flavour",
+	"keys": "publicKeys", "authorizedkeys": "publicKeys", "sshkeys": "publicKeys", "gpu": "gpus", "mtusize": "mtu", "bastion": "jump",
+	"checksum": "sha256", "release": "distribution", "os": "distribution", "mountpoint": "mount", "path": "mount", "filesystem": "fs", "cputype": "cpu", "count": "names",
+	"authentication": "auth", "authenticator": "auth", "culling": "cull", "storageclass": "class", "storageclassname": "class", "ingressclass": "class",
+	"domain": "hostname", "host": "hostname", "fqdn": "hostname", "existingclaim": "claim", "capacity": "size", "db": "database", "quotas": "quota",
+	"bootstrap": "bootstrapPassword", "networkpolicy": "isolate", "repository": "repo", "username": "users", "metallb": "loadBalancer", "jupyterhub": "hub",
+	"velero": "backup", "prometheus": "monitoring", "grafana": "monitoring", "certmanager": "tls",
+}
+
+// likely returns the known name that was most likely meant, or "".
+func likely(name string, known []string) string {
+	plain := suggest.Plain(name)
+	for _, k := range known {
+		if suggest.Plain(k) == plain {
+			return k
+		}
+	}
+	if h, ok := habits[plain]; ok && slices.Contains(known, h) {
+		return h
+	}
+	return suggest.Nearest(name, known)
+}
+
+// orSuggest is the cure for an unknown word: the likely one, or all of them.
+func orSuggest(name string, known []string) string {
+	if s := likely(name, known); s != "" {
+		return fmt.Sprintf("did you mean %q?", s)
+	}
+	return "write " + suggest.OneOf(known)
+}
+
+// partHabits are what people call parts of the platform, whose names are those of
+// package pins.
+var partHabits = map[string]string{
+	"hub": "jupyterhub", "backup": "velero", "tls": "cert-manager", "loadbalancer": "metallb", "prometheus": "monitoring", "grafana": "monitoring",
+	"kubeprometheusstack": "monitoring", "csidrivernfs": "nfs", "localpathprovisioner": "scratch", "localpath": "scratch", "cephcsicephfs": "cephfs", "dcgm": "dcgm-exporter",
+}

@@ -1,0 +1,170 @@
+package clusterfile
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// The small values of the file that are text with a syntax of their own.
+
+// A cure is an error that knows what to write instead.
+type cure struct{ what, instead string }
+
+func (c cure) Error() string   { return c.what }
+func (c cure) Instead() string { return c.instead }
+
+// tokenID is user@realm!name.
+type tokenID string
+
+var tokenSyntax = regexp.MustCompile(`^[^\s@!=:/]+@[A-Za-z][A-Za-z0-9._-]*![A-Za-z][A-Za-z0-9._-]*$`)
+
+// UnmarshalText implements encoding.TextUnmarshaler. Its errors never repeat b:
+// people paste the whole token, with its secret, here.
+func (t *tokenID) UnmarshalText(b []byte) error {
+	s := string(b)
+	switch {
+	case tokenSyntax.MatchString(s):
+		*t = tokenID(s)
+		return nil
+	case strings.Contains(s, "="):
+		return cure{"token holds more than the token's ID, maybe the secret itself", "keep user@realm!name here, and write secret: env:NAME or secret: file:PATH beside it"}
+	default:
+		return cure{"token is not the ID of an API token", "write user@realm!name, e.g. homelab@pve!cluster"}
+	}
+}
+
+// addressRange is one address, or all from the first to the last.
+type addressRange struct{ from, to netip.Addr }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *addressRange) UnmarshalText(b []byte) error {
+	first, last, isRange := strings.Cut(string(b), "-")
+	from, err := netip.ParseAddr(strings.TrimSpace(first))
+	if err != nil || from.Zone() != "" {
+		return fmt.Errorf("%q is not an address or a range of them", b)
+	}
+	to := from
+	if last = strings.TrimSpace(last); isRange {
+		if !strings.ContainsAny(last, ".:") && from.Is4() { // 10.0.0.11-13
+			last = from.String()[:strings.LastIndexByte(from.String(), '.')+1] + last
+		}
+		if to, err = netip.ParseAddr(last); err != nil || to.Zone() != "" || to.Is4() != from.Is4() {
+			return fmt.Errorf("%q is not an address or a range of them", b)
+		}
+	}
+	if to.Less(from) {
+		return fmt.Errorf("%q runs backwards", b)
+	}
+	*r = addressRange{from, to}
+	return nil
+}
+
+// vmidRange is one VMID, or all from the first to the last.
+type vmidRange struct{ from, to int }
+
+// VMIDs that Proxmox allows.
+const (
+	minVMID = 100
+	maxVMID = 999999999
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *vmidRange) UnmarshalText(b []byte) error {
+	first, last, isRange := strings.Cut(string(b), "-")
+	if !isRange {
+		last = first
+	}
+	from, err1 := strconv.Atoi(strings.TrimSpace(first))
+	to, err2 := strconv.Atoi(strings.TrimSpace(last))
+	if errors.Join(err1, err2) != nil || to < from || from < minVMID || to > maxVMID {
+		return fmt.Errorf("%q is not a VMID or a range of them", b)
+	}
+	*r = vmidRange{from, to}
+	return nil
+}
+
+// bootOrder is Proxmox's own syntax, order=1,up=30,down=120; the numbers are seconds.
+type bootOrder spec.Startup
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *bootOrder) UnmarshalText(b []byte) error {
+	var out bootOrder
+	for part := range strings.SplitSeq(string(b), ",") {
+		key, value, _ := strings.Cut(part, "=")
+		n, err := strconv.ParseUint(value, 10, 16)
+		if err != nil || n == 0 { // 0 says nothing: Proxmox does not wait, and numbers nobody
+			return fmt.Errorf("%q is not a place in the boot order", b)
+		}
+		switch key {
+		case "order":
+			out.Order = int(n)
+		case "up":
+			out.Up = time.Duration(n) * time.Second
+		case "down":
+			out.Down = time.Duration(n) * time.Second
+		default:
+			return fmt.Errorf("%q is not a place in the boot order", b)
+		}
+	}
+	*s = out
+	return nil
+}
+
+// fileMode is an octal mode.
+type fileMode uint32
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *fileMode) UnmarshalText(b []byte) error {
+	v, err := strconv.ParseUint(strings.TrimPrefix(string(b), "0o"), 8, 12)
+	if err != nil || len(b) < 3 {
+		return fmt.Errorf("%q is not a file mode", b)
+	}
+	*m = fileMode(v)
+	return nil
+}
+
+// keyPath is the path of a private key.
+type keyPath string
+
+// UnmarshalText implements encoding.TextUnmarshaler. Its error does not repeat b.
+func (p *keyPath) UnmarshalText(b []byte) error {
+	if s := string(b); strings.ContainsAny(s, "\r\n") || strings.Contains(s, "PRIVATE KEY") {
+		return cure{"privateKey holds a key itself", "save it to a file with mode 0600 and write the file's path"}
+	}
+	*p = keyPath(b)
+	return nil
+}
+
+// publicKey is an authorized_keys line, or the path of a file of them.
+type publicKey string
+
+// UnmarshalText implements encoding.TextUnmarshaler. Its error does not repeat b.
+func (k *publicKey) UnmarshalText(b []byte) error {
+	if strings.Contains(string(b), "PRIVATE KEY") {
+		return cure{"publicKeys holds a private key", "write the contents of the .pub file beside it, or that file's path"}
+	}
+	*k = publicKey(strings.TrimSpace(string(b)))
+	return nil
+}
+
+var (
+	dnsLabel   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	dnsPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+)
+
+func isDNSName(s string) bool { return len(s) <= 253 && dnsPattern.MatchString(s) }
+
+// cutLast cuts s around the last sep; without one, before is s.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}

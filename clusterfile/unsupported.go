@@ -1,0 +1,61 @@
+package clusterfile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// unsupported refuses what the file can say and no recipe does yet: to accept it
+// and do nothing would be a lie. Each line goes when its recipe comes.
+func (r *resolver) unsupported() {
+	nv := &r.raw.NVIDIA
+	for _, no := range []struct {
+		at         any
+		said       bool
+		what, cure string
+	}{
+		{&r.raw.K3s.Snapshots.S3, r.raw.K3s.Snapshots.S3 != nil, "copying snapshots to S3 is not supported yet", "remove s3: and fetch them from /var/lib/rancher/k3s/server/db/snapshots of a server"},
+		{&nv.Stack, nv.Stack == spec.StackOperator, "the GPU operator is not supported yet", "write stack: device-plugin"},
+		{&nv.Driver.Mode, nv.Driver.Mode == spec.DriverOperator, "a driver in a container is not supported yet", "write mode: prebuilt, or mode: dkms"},
+		{&nv.Values, len(nv.Values) > 0, "raw values for the stack are not supported yet", "remove values:"},
+		{&nv.Sharing.Strategy, nv.Sharing.Strategy == spec.SharingMIG, notMIG, orSlices},
+	} {
+		if no.said {
+			r.wrong(no.at, no.what, no.cure)
+		}
+	}
+	for _, n := range r.nodes {
+		if s := n.raw.GPUs.Sharing; s != nil && s.Strategy == spec.SharingMIG {
+			r.wrong(&s.Strategy, notMIG, orSlices)
+		}
+	}
+	r.unused()
+}
+
+const (
+	notMIG   = "cutting GPUs with MIG is not supported yet"
+	orSlices = "write strategy: time-slicing or mps with replicas, or none"
+)
+
+// unused warns of what is right to say, and has no effect on some nodes or at all
+// for now.
+func (r *resolver) unused() {
+	px := &r.raw.Proxmox
+	needed := slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
+	if r.isSet(&px.User) && !needed {
+		r.warn(&px.User, "no node has hugepages or affinity, for which alone a user with a password is needed", "remove user and password; the token does everything")
+	}
+	guest := &r.raw.Guest
+	for _, n := range r.nodes {
+		if !n.External {
+			continue
+		}
+		for _, at := range []any{&guest.Packages, &guest.Sysctls, &guest.KernelModules, &guest.Files, &r.raw.SSH.PasswordHash} {
+			if r.isSet(at) {
+				r.warn(at, fmt.Sprintf("%s is external, and this does not reach it", n.Name), "do there by hand what it needs")
+			}
+		}
+	}
+}

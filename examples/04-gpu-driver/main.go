@@ -1,0 +1,58 @@
+// Command 04-gpu-driver chooses the NVIDIA driver that fits all cards of a machine, says
+// why, and installs it.
+//
+//	go run . 10de:20f1 10de:20f1 10de:1db4                     # say which, as lspci -n shows them
+//	go run . -on ubuntu@10.0.0.21 10de:20f1 10de:20f1 10de:1db4   # and install it, on Ubuntu 24.04
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+)
+
+func main() {
+	var policy nvidia.Policy
+	flag.StringVar(&policy.Branch, "branch", "", "insist on a branch, e.g. 580-server")
+	on := flag.String("on", "", "user@host to install it on; must be allowed sudo without a password")
+	flag.Parse()
+	var gpus []nvidia.PCIID
+	for _, text := range flag.Args() {
+		id, err := nvidia.ParsePCIID(text)
+		if err != nil {
+			log.Fatal(err)
+		}
+		gpus = append(gpus, id)
+	}
+	driver, why, err := nvidia.SelectDriverBranch(gpus, policy)
+	if err != nil {
+		log.Fatal(err)
+	}
+	recipe := nvidia.Recipe{Driver: driver}
+	fmt.Printf("driver:   %s\nbecause:  %s\npackages: %s\n", driver, why, strings.Join(recipe.Packages(), " "))
+	if *on != "" {
+		if err := install(context.Background(), *on, recipe); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+func install(ctx context.Context, on string, recipe nvidia.Recipe) error {
+	machine, err := ssh.Login(ctx, on)
+	if err != nil {
+		return err
+	}
+	defer machine.Close()
+	if err := nvidia.InstallDriver(ctx, remote.Sudo(machine), recipe); err != nil {
+		return err
+	}
+	state, err := nvidia.ObserveDriver(ctx, remote.Sudo(machine))
+	fmt.Printf("installed; left to do: [%s]\n", recipe.Diff(state))
+	return err
+}

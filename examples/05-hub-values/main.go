@@ -1,0 +1,56 @@
+// Command 05-hub-values writes the values of a JupyterHub with three profiles for its
+// chart, Zero to JupyterHub:
+//
+//	go run . hub.lab.example > values.yaml
+//
+// A profile that fits on no node is refused, with the largest that would fit.
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/jupyterhub"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: hub-values HOSTNAME")
+	}
+	const image = "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05"
+	pool := jupyterhub.Pool{
+		Name: "gpu", Labels: map[string]string{"pool": "gpu"},
+		Taints: []corev1.Taint{{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}},
+	}
+	for _, name := range []string{"wk-gpu1", "wk-gpu2"} {
+		machine := jupyterhub.Capacity{Name: name, CPU: 16, Memory: 128 * jupyterhub.GiB, GPUs: 2}
+		pool.Nodes = append(pool.Nodes, jupyterhub.Allocatable(machine, jupyterhub.Overhead{CPU: 0.5, Memory: jupyterhub.GiB}))
+	}
+	hub := jupyterhub.Hub{
+		Hostname: os.Args[1], Auth: jupyterhub.Auth{Kind: jupyterhub.Native, Admins: []string{"ada"}}, Isolate: true,
+		Pools: []jupyterhub.Pool{pool},
+		Profiles: []jupyterhub.Profile{
+			{Name: "small", Image: image, Pool: "gpu", CPULimit: 2, MemLimit: 8 * jupyterhub.GiB},
+			{Name: "gpu", Title: "One GPU", Image: image, Pool: "gpu", GPUs: 1, CPULimit: 4, MemLimit: 32 * jupyterhub.GiB},
+			{Name: "two", Title: "Two", Image: image, Pool: "gpu", GPUs: 2, CPULimit: 8, MemLimit: 64 * jupyterhub.GiB, Groups: []string{"lab"}},
+		},
+	}
+	fit := hub.Fit()
+	fmt.Fprint(os.Stderr, fit)
+	if err := fit.Err(); err != nil {
+		log.Fatal(err)
+	}
+	values, err := hub.Values()
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(string(text))
+}

@@ -1,0 +1,222 @@
+package archtest_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// source is a package as it is written, without its tests.
+type source struct {
+	name  string // its path in the module
+	files *token.FileSet
+	trees []*ast.File
+	names map[string]bool // what it declares: Name, Type.Method, Type.Field
+}
+
+// sources parses every package of the module.
+func sources(t *testing.T) []*source {
+	t.Helper()
+	var out []*source
+	for _, p := range list(t, "./...") {
+		s := &source{name: strings.TrimPrefix(p.ImportPath, module), files: token.NewFileSet(), names: map[string]bool{}}
+		paths, err := filepath.Glob(filepath.Join("../..", s.name, "*.go"))
+		require.NoError(t, err)
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			tree, err := parser.ParseFile(s.files, path, nil, parser.ParseComments)
+			require.NoError(t, err)
+			s.trees = append(s.trees, tree)
+			for _, d := range tree.Decls {
+				s.declare(d)
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func (s *source) declare(d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		s.names[receiver(d)+d.Name.Name] = true
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.ValueSpec:
+				for _, name := range spec.Names {
+					s.names[name.Name] = true
+				}
+			case *ast.TypeSpec:
+				s.names[spec.Name.Name] = true
+				s.members(spec.Name.Name, spec.Type)
+			}
+		}
+	}
+}
+
+// members declares the fields of a struct and the methods of an interface.
+func (s *source) members(of string, is ast.Expr) {
+	var all *ast.FieldList
+	switch is := is.(type) {
+	case *ast.StructType:
+		all = is.Fields
+	case *ast.InterfaceType:
+		all = is.Methods
+	default:
+		return
+	}
+	for _, f := range all.List {
+		for _, name := range f.Names {
+			s.names[of+"."+name.Name] = true
+		}
+	}
+}
+
+// receiver is the type of a method, with a dot; nothing for a function.
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	is := d.Recv.List[0].Type
+	if star, ok := is.(*ast.StarExpr); ok {
+		is = star.X
+	}
+	if index, ok := is.(*ast.IndexExpr); ok {
+		is = index.X
+	}
+	return is.(*ast.Ident).Name + "."
+}
+
+// public says whether others may import a package of that name.
+func public(name string) bool {
+	for _, out := range []string{"cmd", "docs", "examples", "magefiles"} {
+		if inside(name, out) {
+			return false
+		}
+	}
+	return !slices.Contains(strings.Split(name, "/"), "internal") && !strings.HasPrefix(name, "sim/cmd")
+}
+
+// TestSurface: what a library user can name, but for fields, is in a file, so that the reviewer of a
+// change sees what it adds to or removes from the promise.
+func TestSurface(t *testing.T) {
+	exported := func(name string) bool {
+		for part := range strings.SplitSeq(name, ".") {
+			if !ast.IsExported(part) {
+				return false
+			}
+		}
+		return true
+	}
+	var b strings.Builder
+	for _, s := range sources(t) {
+		if !public(s.name) {
+			continue
+		}
+		fields := map[string]bool{}
+		for _, tree := range s.trees {
+			ast.Inspect(tree, func(n ast.Node) bool {
+				if spec, ok := n.(*ast.TypeSpec); ok {
+					if is, ok := spec.Type.(*ast.StructType); ok {
+						of := &source{names: fields}
+						of.members(spec.Name.Name, is)
+					}
+				}
+				return true
+			})
+		}
+		var names []string
+		for name := range s.names {
+			if exported(name) && !fields[name] {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		fmt.Fprintf(&b, "%s (%d)\n", s.name, len(names))
+		for _, name := range names {
+			fmt.Fprintf(&b, "\t%s\n", name)
+		}
+	}
+	same(t, "testdata/surface.txt", func(string) string { return b.String() })
+}
+
+// link is a doc link, as package go/doc/comment knows it, or what was meant to be one.
+var link = regexp.MustCompile(`\[\*?((?:[a-z]\w*\.)?[A-Z]\w*(?:\.\w+)?)\]`)
+
+// TestDocLinksPointSomewhere: [Name] in a comment is something of the package, and [pkg.Name]
+// something of a package that it imports.
+func TestDocLinksPointSomewhere(t *testing.T) {
+	all := map[string]*source{}
+	for _, s := range sources(t) {
+		all[module+s.name] = s
+	}
+	for _, s := range all {
+		imports := map[string]string{}
+		for _, tree := range s.trees {
+			for _, i := range tree.Imports {
+				path := strings.Trim(i.Path.Value, `"`)
+				name := path[strings.LastIndex(path, "/")+1:]
+				if i.Name != nil {
+					name = i.Name.Name
+				}
+				imports[name] = path
+			}
+		}
+		for _, tree := range s.trees {
+			for _, group := range tree.Comments {
+				for _, m := range link.FindAllStringSubmatch(group.Text(), -1) {
+					assert.True(t, s.points(m[1], imports, all), "%s: %s points nowhere", s.files.Position(group.Pos()), m[0])
+				}
+			}
+		}
+	}
+}
+
+// points says whether a doc link of the package has something at its end.
+func (s *source) points(to string, imports map[string]string, all map[string]*source) bool {
+	pkg, name, ok := strings.Cut(to, ".")
+	if !ok || ast.IsExported(pkg) {
+		return s.names[to] && (!ok || ast.IsExported(name)) // nothing links to what is not exported
+	}
+	path, ok := imports[pkg]
+	if !ok {
+		_, ok = comment.DefaultLookupPackage(pkg)
+		return ok
+	}
+	ours, ok := all[path]
+	return !ok || ours.names[name] // what others have is theirs
+}
+
+// TestExamples: the page of every package has a program that runs. No program
+// imports targets, conform and peers, and one that shows qemu boots real machines: it is
+// compiled only.
+func TestExamples(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if !public(name) || slices.Contains([]string{"targets", "sim/conform", "sim/peers", "sim/qemu"}, name) {
+			continue
+		}
+		tests, err := filepath.Glob(filepath.Join("../..", name, "*_test.go"))
+		require.NoError(t, err)
+		shown := slices.ContainsFunc(tests, func(path string) bool {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			return regexp.MustCompile(`(?ms)^func Example.*?^\t// (Unordered o|O)utput:`).Match(text)
+		})
+		assert.True(t, shown, "%s has no Example with an output", name)
+	}
+}

@@ -1,0 +1,81 @@
+package spec
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// SecretRef says where a secret is. The secret itself is read when it is needed,
+// by [SecretRef.Resolve], and is never part of a Spec.
+type SecretRef struct {
+	scheme, ref string
+}
+
+// ErrInlineSecret is the answer to a secret that was written where a reference belongs.
+// It does not carry the text.
+var ErrInlineSecret = errors.New("this is not a reference to a secret, so it may be the secret itself")
+
+// ErrSOPS is the answer to sops: references.
+var ErrSOPS = errors.New("sops: references are not supported yet")
+
+// ParseSecretRef reads env:NAME or file:PATH. Its errors never repeat s.
+func ParseSecretRef(s string) (SecretRef, error) {
+	scheme, ref, ok := strings.Cut(s, ":")
+	switch {
+	case ok && scheme == "env" && len(validation.IsCIdentifier(ref)) == 0, ok && scheme == "file" && ref != "":
+		return SecretRef{scheme, ref}, nil
+	case ok && scheme == "sops":
+		return SecretRef{}, ErrSOPS
+	default:
+		return SecretRef{}, ErrInlineSecret
+	}
+}
+
+// Resolve reads the secret.
+func (r SecretRef) Resolve() (secret.Value, error) {
+	switch r.scheme {
+	case "env":
+		return secret.FromEnv(r.ref)
+	case "file":
+		return secret.FromFile(r.ref)
+	default:
+		return secret.Value{}, errors.New("no secret is referred to here")
+	}
+}
+
+// IsZero reports whether there is no reference.
+func (r SecretRef) IsZero() bool { return r == SecretRef{} }
+
+// String returns the reference, e.g. env:PROXMOX_TOKEN.
+func (r SecretRef) String() string {
+	if r.IsZero() {
+		return ""
+	}
+	return r.scheme + ":" + r.ref
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r SecretRef) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *SecretRef) UnmarshalText(b []byte) error {
+	v, err := ParseSecretRef(string(b))
+	if err != nil {
+		return err
+	}
+	*r = v
+	return nil
+}
+
+// In joins a relative file path to dir.
+func (r SecretRef) In(dir string) SecretRef {
+	if r.scheme == "file" && !filepath.IsAbs(r.ref) {
+		r.ref = filepath.Join(dir, r.ref)
+	}
+	return r
+}

@@ -1,0 +1,288 @@
+package spec
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Lab is the endpoint that means the embedded lab and no real Proxmox host.
+const Lab = "lab"
+
+// Spec is what a cluster should be: everything that cluster.yaml says, merged,
+// defaulted and checked. Nobody changes a Spec once it is read.
+type Spec struct {
+	Name     string // of the cluster; also the tag of its VMs and the prefix of its images, ISOs and mappings
+	File     string // where it was read from, as it was given to Load
+	Dir      string // the folder of File; relative paths in the file are already joined to it
+	Proxmox  Proxmox
+	Image    Image
+	Network  Network // the default; every Node carries its own, already merged
+	Nodes    []Node  // servers first, then agents, each in the order of the file
+	Access   Access
+	Guest    Guest
+	K3s      K3s
+	NVIDIA   NVIDIA
+	Platform Platform
+	// LabGuests says what the VMs of the embedded lab are; the zero value is simulated ones.
+	LabGuests LabGuests `json:",omitzero"`
+	Patience  int       `json:",omitempty"` // multiplies every time limit of a step; 0 is 1
+
+	Warnings []Problem // what is allowed and probably not meant
+
+	TemplateAsked bool              `json:"-"` // the file says image.templateStorage
+	Placed        map[string]string `json:"-"` // why a node is on its host, by name, of those that cluster.Place put there
+}
+
+// Proxmox says where the Proxmox VE API is and how to prove who we are.
+type Proxmox struct {
+	Endpoint    string    // Lab, or https://host:port without a path
+	TokenID     string    // user@realm!name; empty for the lab, which brings its own
+	TokenSecret SecretRef // zero for the lab
+	User        string    // user@realm, for verbs that set up the host; may be empty
+	Password    SecretRef // of User
+
+	CAFile      string // PEM file that signs the API's certificate; empty: the system's roots
+	Fingerprint string // SHA-256 of the certificate, upper-case hex with colons; empty: not pinned
+	Insecure    bool   // do not check the certificate at all
+
+	Host  string // the host of nodes that name none
+	Hosts []Host // every host that carries a node or is declared, sorted by name
+}
+
+// LabGuests says what the VMs of the embedded lab are.
+type LabGuests struct {
+	QEMU     bool   // real ones; all else is about these
+	Internet bool   // they reach what this machine reaches
+	Image    string // folder with the files of cluster.LabImageFiles; empty: the lab makes one
+	Place    string // file:line:column of lab.guests, for what depends on the machine
+}
+
+// Host is one Proxmox VE host, called node in Proxmox's API.
+type Host struct {
+	Name    string
+	SSH     string          // user@address:port for host:prep; empty: root@<name>:22
+	Cores   int             // declared capacity, zero: unknown
+	Memory  Size            // declared capacity, zero: unknown
+	GPUs    int             // declared capacity, zero: unknown
+	Storage map[string]Size // declared capacity by storage, may be empty
+
+	// TemplateStorage holds the template's disk on this host: image.templateStorage,
+	// or else where the first of its nodes boots from, so that clones are linked.
+	TemplateStorage string
+}
+
+// Image says what the nodes' template is made from.
+type Image struct {
+	URL     string // of a cloud image, qcow2 whatever its suffix
+	SHA256  string // lower-case hex; it or SHA512 is there when URL is set, but for the lab
+	SHA512  string
+	Release string // the distribution's code name, e.g. noble
+
+	Distribution string // ubuntu-24.04 or debian-13
+
+	Template string // an existing template by VMID or name; then URL is empty and nothing is baked
+
+	ImageStorage    string // holds the downloaded image; content "import"
+	TemplateStorage string // holds the template's disk, content "images"; see Spec.TemplateStorage for one host
+	SeedStorage     string // holds the seed ISOs; content "iso"
+	SecureBoot      bool   // Microsoft's and the distribution's keys enrolled in the EFI variables
+}
+
+// Network is the network of one node, or the default of all.
+type Network struct {
+	Bridge  string
+	VLAN    int // 0: untagged
+	MTU     int // 0: the bridge's
+	Queues  int // 0 in the default; of a node: its cores
+	Prefix  netip.Prefix
+	Gateway netip.Addr
+	DNS     []netip.Addr
+	Search  []string
+}
+
+// Access says who may log in to the nodes and how they are reached.
+type Access struct {
+	User         string   // the admin user on each node
+	PublicKeys   []string // authorized_keys lines
+	PrivateKey   string   // path; empty and no Agent: a key is made and kept beside the file
+	Agent        bool     // use the agent at SSH_AUTH_SOCK
+	Jump         string   // user@host:port, or empty
+	Proxy        string   // socks5://host:port, or empty
+	PasswordHash SecretRef
+}
+
+// Guest is what every node gets at first boot beside what we need ourselves.
+type Guest struct {
+	Packages      []string
+	Sysctls       map[string]string
+	KernelModules []string
+	Files         []File
+	APTMirror     string
+	APTProxy      string
+	HTTPSProxy    string `json:",omitempty"` // for what nodes fetch by https: packages, keys, K3s; empty: none
+	Timezone      string
+}
+
+// File is one file on a node.
+type File struct {
+	Path    string
+	Content string
+	Owner   string // user:group
+	Perm    uint32 // e.g. 0o644
+}
+
+// K3s says what Kubernetes should be.
+type K3s struct {
+	Version      string // exact, e.g. v1.36.5+k3s1
+	VIP          netip.Addr
+	VIPInterface string // empty: the one that carries the node's address
+	TLSSANs      []string
+	PodCIDR      netip.Prefix
+	ServiceCIDR  netip.Prefix
+
+	ClusterDomain  string
+	Disable        []string // K3s components, e.g. traefik
+	FlannelBackend string   // vxlan, host-gw, wireguard-native, none
+
+	ServerConfig map[string]any // further keys of a server's config.yaml, checked against K3s' own
+	AgentConfig  map[string]any // further keys of every node's config.yaml
+
+	SecretsEncryption bool
+	Snapshots         Snapshots
+	Registries        []Registry // what registries.yaml says, in the order of the file
+	AirgapDir         string     // folder with k3s, sha256sum-<arch>.txt and the image tarball; empty: the internet
+}
+
+// Snapshots says when etcd is saved, and where to.
+type Snapshots struct {
+	Schedule  string // cron, five fields
+	Retention int
+	S3        *S3 // nil: only on the servers
+}
+
+// S3 is a bucket for etcd snapshots.
+type S3 struct {
+	Endpoint, Region, Bucket, Folder string
+	AccessKey, SecretKey             SecretRef
+}
+
+// Registry is how nodes reach one image registry.
+type Registry struct {
+	Name      string            // e.g. docker.io
+	Endpoints []string          // asked in its place, in order; may be empty
+	Rewrite   map[string]string // image name patterns and what they become
+	Username  string
+	Password  SecretRef
+	CAFile    string // local path; empty: the system's roots
+	Insecure  bool
+}
+
+// Choices of NVIDIA.Stack.
+const (
+	StackDevicePlugin = "device-plugin"
+	StackOperator     = "operator"
+	StackNone         = "none"
+)
+
+// Choices of NVIDIA.DriverMode.
+const (
+	DriverPrebuilt = "prebuilt" // signed modules from Ubuntu's archive, in the template
+	DriverDKMS     = "dkms"     // built on the machine, in the template and for each kernel that comes
+	DriverOperator = "operator" // a container of the GPU operator
+	DriverNone     = "none"     // somebody else's business
+)
+
+// NVIDIA says which driver the GPU nodes get and how pods ask for GPUs.
+type NVIDIA struct {
+	Stack      string // StackDevicePlugin, StackOperator or StackNone
+	DriverMode string // DriverPrebuilt, DriverDKMS, DriverOperator or DriverNone
+	Branch     string // "auto", or pinned, e.g. 580-server
+	Flavour    string // "auto", "open" or "proprietary"
+	Sharing    Sharing
+	Values     map[string]any // raw overrides for the chosen stack's values; may be nil
+}
+
+// Choices of Sharing.Strategy.
+const (
+	SharingNone        = "none"
+	SharingTimeSlicing = "time-slicing"
+	SharingMPS         = "mps"
+	SharingMIG         = "mig"
+)
+
+// Sharing says how one GPU serves several pods.
+type Sharing struct {
+	Strategy string // SharingNone, SharingTimeSlicing, SharingMPS or SharingMIG
+	Replicas int    // for time-slicing and MPS
+	Layouts  []MIGLayout
+}
+
+// Shared reports whether several pods use one GPU.
+func (s Sharing) Shared() bool { return s.Strategy == SharingTimeSlicing || s.Strategy == SharingMPS }
+
+// MIGLayout is how some GPUs of a node are cut.
+type MIGLayout struct {
+	GPUs     []int          // indices; empty: all
+	Profiles map[string]int // e.g. 3g.20gb: 2; empty: MIG off
+}
+
+// Servers returns the control-plane nodes.
+func (s *Spec) Servers() []Node { return s.nodes(func(n Node) bool { return n.Role == Server }) }
+
+// Agents returns the nodes that are not servers.
+func (s *Spec) Agents() []Node { return s.nodes(func(n Node) bool { return n.Role == Agent }) }
+
+// GPUNodes returns the nodes that ask for GPUs.
+func (s *Spec) GPUNodes() []Node { return s.nodes(func(n Node) bool { return n.GPUs.Count > 0 }) }
+
+// Node returns the node of that name.
+func (s *Spec) Node(name string) (Node, bool) {
+	i := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		return Node{}, false
+	}
+	return s.Nodes[i], true
+}
+
+// APIAddress is where the Kubernetes API answers: the VIP, or the only server's
+// own address. It is not valid for a lone server with DHCP and no VIP.
+func (s *Spec) APIAddress() netip.Addr {
+	if s.K3s.VIP.IsValid() {
+		return s.K3s.VIP
+	}
+	return s.Servers()[0].Address.Addr()
+}
+
+// TemplateStorage returns the storage of the template's disk on a host.
+func (s *Spec) TemplateStorage(host string) string {
+	for _, h := range s.Proxmox.Hosts {
+		if h.Name == host {
+			return h.TemplateStorage
+		}
+	}
+	return s.Image.TemplateStorage
+}
+
+// IsLab reports whether the cluster lives in the embedded lab.
+func (s *Spec) IsLab() bool { return s.Proxmox.Endpoint == Lab }
+
+// HasProxmox reports whether the file names a Proxmox VE. Where it does not, every
+// machine is external, and cluster.Backend.Proxmox stays nil.
+func (s *Spec) HasProxmox() bool { return s.Proxmox.Endpoint != "" }
+
+func (s *Spec) nodes(keep func(Node) bool) []Node {
+	var out []Node
+	for _, n := range s.Nodes {
+		if keep(n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Startup is the place of a VM in its host's boot order.
+type Startup struct {
+	Order    int           // 0: not set
+	Up, Down time.Duration // how long the host waits after starting, and for the shutdown
+}
