@@ -72,8 +72,8 @@ func TestAttachGPU(t *testing.T) {
 
 	for want, args := range map[string][]string{
 		"pve1 has no NVIDIA card at 0000:42:00": {"-card", "42:00"},
-		"VM 999":                    {"-card", "41:00", "-vmid", "999"},
-		`PCI address "first"`:                   {"-card", "first"},
+		"VM 999":                                {"-card", "41:00", "-vmid", "999"},
+		`"first" is not a PCI address`:          {"-card", "first"},
 	} {
 		r := attach(args...)
 		assert.Equal(t, 1, r.code, want)

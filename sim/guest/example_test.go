@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -31,7 +32,7 @@ func Example() {
 	defer m.Kill()
 	for {
 		motd, err := m.AgentReadFile("/etc/motd")
-		if err == nil && len(motd) > 0 {
+		if err == nil && bytes.HasSuffix(motd, []byte("\n")) { // echo writes word by word
 			fmt.Print(string(motd))
 			return
 		}
