@@ -2,14 +2,17 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -26,7 +29,7 @@ func (l *linter) checkSyntax() {
 		}
 		for _, f := range files {
 			if bad := f.syntax(); bad != nil && !said[f.name] {
-				l.add("yaml-syntax", f.name, bad.at, "this is not YAML: %s", plainSyntax(bad.what))
+				l.add("yaml-syntax", f.name, bad.At, "this is not YAML: %s", plainSyntax(bad.What))
 				said[f.name] = true
 			}
 		}
@@ -35,19 +38,19 @@ func (l *linter) checkSyntax() {
 
 // checkUnread names what is not judged, so that nobody takes silence for praise.
 func (l *linter) checkUnread() {
-	for _, name := range keysOf(l.tree.files) {
+	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		for _, bad := range l.tree.files[name].bad {
-			if bad.unread {
-				l.add("unread", name, bad.at, "this document is not judged: %s", bad.what)
+			if bad.Unread {
+				l.add("unread", name, bad.At, "this document is not judged: %s", bad.What)
 			}
 		}
 	}
 }
 
 // syntax is the first document of a file that is not YAML, or nil.
-func (f *lintFile) syntax() *lintSyntax {
+func (f *lintFile) syntax() *manifest.Syntax {
 	for i := range f.bad {
-		if !f.bad[i].unread {
+		if !f.bad[i].Unread {
 			return &f.bad[i]
 		}
 	}
@@ -67,38 +70,38 @@ var newerKeys = map[string]reflect.Type{"createNamespace": reflect.TypeFor[bool]
 // fleetYAMLSchema is what may be in a fleet.yaml. Fleet reads it twice: as FleetYAML,
 // and as metadata (bundlereader/read.go readMetadata), which is an embedded struct: what
 // both have must be right in the stricter of the two.
-func fleetYAMLSchema(m lintSchemas) *lintSchema {
-	s := m.of(reflect.TypeFor[v1alpha1.FleetYAML]())
-	meta := m.of(reflect.TypeFor[metav1.ObjectMeta]())
-	s.fields["annotations"] = meta.fields["annotations"]
+func fleetYAMLSchema(m manifest.Schemas) *manifest.Schema {
+	s := m.Of(reflect.TypeFor[v1alpha1.FleetYAML]())
+	meta := m.Of(reflect.TypeFor[metav1.ObjectMeta]())
+	s.Fields["annotations"] = meta.Fields["annotations"]
 	for _, both := range []string{"annotations", "labels", "name"} {
-		s.promoted[both] = true
+		s.Promoted[both] = true
 	}
 	for key, t := range newerKeys {
-		s.fields[key] = m.of(t)
-		m.of(reflect.TypeFor[v1alpha1.BundleTarget]()).fields[key] = m.of(t)
+		s.Fields[key] = m.Of(t)
+		m.Of(reflect.TypeFor[v1alpha1.BundleTarget]()).Fields[key] = m.Of(t)
 	}
 	return s
 }
 
 func (l *linter) checkFleetYAMLs() {
-	schemas := lintSchemas{}
+	schemas := manifest.Schemas{}
 	schema := fleetYAMLSchema(schemas)
 	for _, b := range l.bundles {
 		if b.file == nil {
 			continue
 		}
 		if len(b.file.docs) > 1 {
-			l.in("second-document", b, yamlnode.Pos{Line: b.file.docs[1].line, Col: 1}, "Fleet reads only what is above this line")
+			l.in("second-document", b, yamlnode.Pos{Line: b.file.docs[1].Line, Col: 1}, "Fleet reads only what is above this line")
 		}
 		if second := path.Join(b.Dir, "fleet.yml"); path.Base(b.File) == "fleet.yaml" && l.tree.files[second] != nil {
 			l.add("two-fleet-yamls", second, yamlnode.Pos{}, "Fleet reads fleet.yaml beside it, and not this file")
 		}
-		walk := &lintWalk{loose: true}
-		walk.walk(b.root, schema, "", true)
+		walk := &manifest.Walk{Loose: true}
+		walk.Walk(b.root, schema, "", true)
 		typed := false
-		for _, m := range walk.out {
-			typed = typed || m.what == misfitType
+		for _, m := range walk.Out {
+			typed = typed || m.What == manifest.WrongType
 			l.misfit(b.File, m, "fleet.yaml")
 		}
 		if b.Err != nil && !typed && strings.HasPrefix(b.Err.Error(), "reading fleet.yaml: ") && b.file.syntax() == nil {
@@ -113,33 +116,33 @@ func (l *linter) checkFleetYAMLs() {
 	}
 }
 
-func (l *linter) misfit(file string, m lintMisfit, of string) {
+func (l *linter) misfit(file string, m manifest.Misfit, of string) {
 	where := ""
-	if m.path != "" {
-		where = " in " + m.path
+	if m.Path != "" {
+		where = " in " + m.Path
 	}
-	switch m.what {
-	case misfitUnknown:
-		if m.name == "createNamespace" && path.Ext("."+m.path) == ".helm" {
-			l.cure("unknown-key", file, m.at, "take it away", "%s knows no key %q%s: the namespace is made anyway", of, m.name, where)
+	switch m.What {
+	case manifest.Unknown:
+		if m.Name == "createNamespace" && path.Ext("."+m.Path) == ".helm" {
+			l.cure("unknown-key", file, m.At, "take it away", "%s knows no key %q%s: the namespace is made anyway", of, m.Name, where)
 			l.found[len(l.found)-1].Severity = Warning
 			return
 		}
 		hint := ""
-		if m.near != "" {
-			hint = fmt.Sprintf("; did you mean %q?", m.near)
+		if m.Near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", m.Near)
 		}
-		l.add("unknown-key", file, m.at, "%s knows no key %q%s: it is dropped without a word%s", of, m.name, where, hint)
-	case misfitCase:
-		l.cure("key-case", file, m.at, fmt.Sprintf("write %s", m.near), "the key %q%s is written %q", m.name, where, m.near)
-	case misfitType:
-		if m.want.kind == yamlnode.Text && m.kind < yamlnode.Text {
-			l.cure("wrong-type", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.Text), "%s is %s and must be text", m.path, m.kind)
+		l.add("unknown-key", file, m.At, "%s knows no key %q%s: it is dropped without a word%s", of, m.Name, where, hint)
+	case manifest.WrongCase:
+		l.cure("key-case", file, m.At, fmt.Sprintf("write %s", m.Near), "the key %q%s is written %q", m.Name, where, m.Near)
+	case manifest.WrongType:
+		if m.Want.Kind == yamlnode.Text && m.Kind < yamlnode.Text {
+			l.cure("wrong-type", file, m.At, fmt.Sprintf("write %q, in quotes", m.Have.Text), "%s is %s and must be text", m.Path, m.Kind)
 			return
 		}
-		l.add("wrong-type", file, m.at, "%s is %s and must be %s", m.path, m.kind, m.want.kind)
-	case misfitLossy:
-		l.cure("lossy-text", file, m.at, fmt.Sprintf("write %q, in quotes", m.have.Text), "%s is text, and without quotes YAML makes %q of %s", m.path, lossyAs(m.have.Text), m.have.Text)
+		l.add("wrong-type", file, m.At, "%s is %s and must be %s", m.Path, m.Kind, m.Want.Kind)
+	case manifest.LosesText:
+		l.cure("lossy-text", file, m.At, fmt.Sprintf("write %q, in quotes", m.Have.Text), "%s is text, and without quotes YAML makes %q of %s", m.Path, manifest.LossyAs(m.Have.Text), m.Have.Text)
 	}
 }
 
@@ -219,7 +222,7 @@ func (l *linter) labels(b *lintBundle) {
 
 // checkIgnoreFiles judges .fleetignore: it looks like .gitignore and is not.
 func (l *linter) checkIgnoreFiles() {
-	for _, name := range keysOf(l.tree.files) {
+	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		if path.Base(name) != ".fleetignore" {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -27,20 +28,20 @@ func (l *linter) checkFleetObjects() {
 	for _, b := range l.bundles {
 		all = append(all, b.objects...)
 	}
-	schemas := lintSchemas{}
+	schemas := manifest.Schemas{}
 	var repos, restrictions []*lintObject
 	for _, o := range all {
 		t, ok := fleetTypes[o.kind]
 		if !ok || o.group() != "fleet.cattle.io" {
 			continue
 		}
-		schema := schemas.of(t)
+		schema := schemas.Of(t)
 		if o.kind == "Policy" || o.kind == "Bundle" {
 			schema = nil // newer keys than our types know, and too big to be written by hand
 		}
-		walk := &lintWalk{}
-		walk.walk(o.node, schema, "", false)
-		for _, m := range walk.out {
+		walk := &manifest.Walk{}
+		walk.Walk(o.node, schema, "", false)
+		for _, m := range walk.Out {
 			l.misfit(o.file.name, m, o.kind)
 		}
 		switch o.kind {

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -118,15 +119,15 @@ func (l *linter) kustomization(b *lintBundle, f *lintFile) {
 	for _, d := range f.docs {
 		var refs []*yamlnode.Node
 		for _, key := range []string{"resources", "bases", "components", "crds", "patchesStrategicMerge", "configurations"} {
-			refs = append(refs, d.root.Get(key).List()...)
+			refs = append(refs, d.Root.Get(key).List()...)
 		}
 		for _, key := range []string{"patches", "patchesJson6902", "replacements"} {
-			for _, p := range d.root.Get(key).List() {
+			for _, p := range d.Root.Get(key).List() {
 				refs = append(refs, p.Get("path"))
 			}
 		}
 		for _, key := range []string{"configMapGenerator", "secretGenerator"} {
-			for _, g := range d.root.Get(key).List() {
+			for _, g := range d.Root.Get(key).List() {
 				for _, from := range append(g.Get("files").List(), g.Get("envs").List()...) {
 					plain := *from
 					if _, name, ok := strings.Cut(from.Text, "="); ok {
@@ -202,7 +203,7 @@ func (l *linter) overlay(b *lintBundle, dir string) {
 
 // asData decodes a node into a Go value by way of JSON.
 func asData(n *yamlnode.Node, into any) error {
-	data, err := json.Marshal(dataOf(n))
+	data, err := json.Marshal(manifest.Data(n))
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/cps-gpu/homelab/fleet/internal/reserved"
+	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -192,7 +193,7 @@ func (l *linter) nearestBundle(name string) string {
 	for _, b := range l.bundles {
 		known = append(known, b.Name)
 	}
-	if near := nearest(name, known); near != "" {
+	if near := suggest.Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
 	for _, b := range l.bundles { // people write the folder's name

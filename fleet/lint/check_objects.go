@@ -17,6 +17,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -37,7 +38,7 @@ var kubernetesTypes = map[string]reflect.Type{
 }
 
 func (l *linter) checkObjects() {
-	schemas := lintSchemas{}
+	schemas := manifest.Schemas{}
 	for _, b := range l.bundles {
 		if b.raw() {
 			for _, f := range l.manifests(b) {
@@ -50,9 +51,9 @@ func (l *linter) checkObjects() {
 			l.hook(o)
 			l.managedBy(o)
 			if t, ok := kubernetesTypes[o.apiVersion+"/"+o.kind]; ok {
-				walk := &lintWalk{}
-				walk.walk(o.node, schemas.of(t), "", false)
-				for _, m := range walk.out {
+				walk := &manifest.Walk{}
+				walk.Walk(o.node, schemas.Of(t), "", false)
+				for _, m := range walk.Out {
 					l.field(o, m)
 				}
 			}
@@ -61,21 +62,21 @@ func (l *linter) checkObjects() {
 	}
 }
 
-func (l *linter) field(o *lintObject, m lintMisfit) {
-	switch m.what {
-	case misfitType:
-		l.add("unknown-field", o.file.name, m.at, "%s: %s is %s and must be %s", o, m.path, m.kind, m.want.kind)
-	case misfitUnknown:
+func (l *linter) field(o *lintObject, m manifest.Misfit) {
+	switch m.What {
+	case manifest.WrongType:
+		l.add("unknown-field", o.file.name, m.At, "%s: %s is %s and must be %s", o, m.Path, m.Kind, m.Want.Kind)
+	case manifest.Unknown:
 		hint := ""
-		if m.near != "" {
-			hint = "; did you mean " + m.near + "?"
+		if m.Near != "" {
+			hint = "; did you mean " + m.Near + "?"
 		}
 		where := ""
-		if m.path != "" {
-			where = " in " + m.path
+		if m.Path != "" {
+			where = " in " + m.Path
 		}
-		l.add("unknown-field", o.file.name, m.at, "%s has no field %s%s%s", o, m.name, where, hint)
-	case misfitCase, misfitLossy:
+		l.add("unknown-field", o.file.name, m.At, "%s has no field %s%s%s", o, m.Name, where, hint)
+	case manifest.WrongCase, manifest.LosesText:
 	}
 }
 
@@ -88,12 +89,12 @@ func (l *linter) dropped(b *lintBundle, f *lintFile) {
 	object, missing := false, (*yamlnode.Node)(nil)
 	for _, d := range f.docs {
 		switch {
-		case d.root.Kind == yamlnode.List && len(d.root.Items) > 0 || d.root.Kind == yamlnode.Text && path.Ext(f.name) != ".json":
-			l.add("manifest-dropped", f.name, d.root.At, "a manifest is a mapping, and this is %s: Fleet refuses the bundle", d.root.Kind)
-		case d.root.Get("kind").Str() != "" && d.root.Get("apiVersion").Str() != "":
+		case d.Root.Kind == yamlnode.List && len(d.Root.Items) > 0 || d.Root.Kind == yamlnode.Text && path.Ext(f.name) != ".json":
+			l.add("manifest-dropped", f.name, d.Root.At, "a manifest is a mapping, and this is %s: Fleet refuses the bundle", d.Root.Kind)
+		case d.Root.Get("kind").Str() != "" && d.Root.Get("apiVersion").Str() != "":
 			object = true
-		case d.root.Kind == yamlnode.Map && len(d.root.Fields) > 0 && missing == nil:
-			missing = d.root
+		case d.Root.Kind == yamlnode.Map && len(d.Root.Fields) > 0 && missing == nil:
+			missing = d.Root
 		}
 	}
 	if missing == nil || !object && !resembles(missing) {

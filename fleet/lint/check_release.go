@@ -173,11 +173,11 @@ func (l *linter) knownValues(b *lintBundle, values map[string]any) {
 			continue
 		}
 		if name == "values.yaml" {
-			for _, v := range f.docs[0].root.Fields {
+			for _, v := range f.docs[0].Root.Fields {
 				c.Values = append(c.Values, v.Name)
 			}
 		}
-		for _, dep := range f.docs[0].root.Get("dependencies").List() {
+		for _, dep := range f.docs[0].Root.Get("dependencies").List() {
 			c.Charts = append(c.Charts, dep.Get("name").Str(), dep.Get("alias").Str())
 		}
 	}

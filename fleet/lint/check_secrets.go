@@ -2,10 +2,13 @@ package lint
 
 import (
 	"bytes"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -40,9 +43,9 @@ func (t lintToken) find(data []byte) []int {
 
 // checkSecrets looks for what must not be in Git. It says where, and never what.
 func (l *linter) checkSecrets() {
-	for _, name := range keysOf(l.tree.files) {
+	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		f := l.tree.files[name]
-		if f.data == nil || len(f.data) > lintMaxPlace || !textual(name) {
+		if f.data == nil || len(f.data) > manifest.MaxPlace || !textual(name) {
 			continue
 		}
 		for _, token := range lintTokens {
@@ -59,7 +62,7 @@ func (l *linter) checkSecrets() {
 			l.secretValues(b.File, h.node.Get("values"), "")
 			for _, n := range h.node.Get("valuesFiles").List() {
 				if f := l.tree.files[path.Join(b.Dir, n.Str())]; f != nil && f.read && len(f.docs) > 0 {
-					l.secretValues(f.name, f.docs[0].root, "")
+					l.secretValues(f.name, f.docs[0].Root, "")
 				}
 			}
 		}
@@ -121,13 +124,13 @@ func (l *linter) secretValues(file string, n *yamlnode.Node, at string) {
 		secret := lintSecretName.MatchString(f.Name) && n.Get("remoteRef") == nil // an ExternalSecret's names
 		if f.Value.Kind == yamlnode.Text && secret && !placeholder(f.Value.Text) && !expanded(f.Value.Text) && !strings.HasPrefix(strings.ToLower(f.Name), "existing") {
 			if !lintSecretElse.MatchString(f.Name) || lintSecretKey.MatchString(f.Name) {
-				l.add("secret-in-values", file, f.At, "%s is in plain text", join(at, f.Name))
+				l.add("secret-in-values", file, f.At, "%s is in plain text", manifest.Join(at, f.Name))
 				if !looksSecret(f.Value.Text) {
 					l.found[len(l.found)-1].Severity = Info
 				}
 			}
 		}
-		l.secretValues(file, f.Value, join(at, f.Name))
+		l.secretValues(file, f.Value, manifest.Join(at, f.Name))
 	}
 	if n != nil {
 		for _, item := range n.Items {

@@ -15,6 +15,7 @@ import (
 	"github.com/Masterminds/sprig/v3"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -32,7 +33,7 @@ func (l *linter) checkTemplates() {
 	for _, b := range l.bundles {
 		for _, h := range l.helmsOf(b) {
 			t := &lintTemplates{linter: l, funcs: templateFuncs(), off: h.DisablePreProcess || b.YAML.Helm != nil && b.YAML.Helm.DisablePreProcess}
-			values, _ := dataOf(h.node.Get("values")).(map[string]any)
+			values, _ := manifest.Data(h.node.Get("values")).(map[string]any)
 			if values == nil {
 				values = map[string]any{}
 			}
@@ -40,7 +41,7 @@ func (l *linter) checkTemplates() {
 			for _, n := range h.node.Get("valuesFiles").List() {
 				if f := l.tree.files[path.Join(b.Dir, n.Str())]; f != nil && f.read && len(f.docs) > 0 && readsValuesFiles(&b.YAML, h.HelmOptions) {
 					files = append(files, f)
-					if more, ok := dataOf(f.docs[0].root).(map[string]any); ok {
+					if more, ok := manifest.Data(f.docs[0].Root).(map[string]any); ok {
 						chart.Merge(values, more)
 					}
 				}
@@ -52,7 +53,7 @@ func (l *linter) checkTemplates() {
 			before := len(l.found)
 			t.walk(b.File, h.node.Get("values"), "")
 			for _, f := range files {
-				t.walk(f.name, f.docs[0].root, "")
+				t.walk(f.name, f.docs[0].Root, "")
 			}
 			if whole != nil && len(l.found) == before {
 				l.in("values-template", b, h.node.Get("values").Place(), "written out as YAML, these values are no template: %s", lintTemplateWhere.ReplaceAllString(whole.Error(), ""))
@@ -110,7 +111,7 @@ func (t *lintTemplates) walk(file string, n *yamlnode.Node, at string) {
 		if !t.off && strings.Contains(f.Name, "${") {
 			t.one(file, f.At, f.Name)
 		}
-		t.walk(file, f.Value, join(at, f.Name))
+		t.walk(file, f.Value, manifest.Join(at, f.Name))
 	}
 	for _, item := range n.Items {
 		t.walk(file, item, at)

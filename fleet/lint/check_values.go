@@ -4,6 +4,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -31,14 +32,14 @@ func (l *linter) valuesFiles(b *lintBundle, h lintHelm) {
 		case f == nil:
 			l.in("values-file-missing", b, n.At, "there is no %s", name)
 		case f.syntax() != nil:
-			l.add("values-file-invalid", name, f.syntax().at, "this is not YAML: %s", plainSyntax(f.syntax().what))
+			l.add("values-file-invalid", name, f.syntax().At, "this is not YAML: %s", plainSyntax(f.syntax().What))
 		case f.read && len(f.docs) > 1:
-			l.add("values-file-invalid", name, yamlnode.Pos{Line: f.docs[1].line, Col: 1}, "Fleet reads only what is above this line")
-		case f.read && len(f.docs) == 1 && f.docs[0].root.Kind != yamlnode.Map:
-			l.add("values-file-invalid", name, f.docs[0].root.At, "values are a mapping, and this is %s", f.docs[0].root.Kind)
+			l.add("values-file-invalid", name, yamlnode.Pos{Line: f.docs[1].Line, Col: 1}, "Fleet reads only what is above this line")
+		case f.read && len(f.docs) == 1 && f.docs[0].Root.Kind != yamlnode.Map:
+			l.add("values-file-invalid", name, f.docs[0].Root.At, "values are a mapping, and this is %s", f.docs[0].Root.Kind)
 		case f.read && len(f.docs) == 1:
-			l.overridden(b, inline, f.docs[0].root, n.Str(), "")
-			l.duplicateKeys(name, f.docs[0].root)
+			l.overridden(b, inline, f.docs[0].Root, n.Str(), "")
+			l.duplicateKeys(name, f.docs[0].Root)
 		}
 	}
 }
@@ -50,9 +51,9 @@ func (l *linter) overridden(b *lintBundle, inline, file *yamlnode.Node, name, at
 		switch {
 		case over == nil:
 		case over.Kind == yamlnode.Map && f.Value.Kind == yamlnode.Map:
-			l.overridden(b, f.Value, over, name, join(at, f.Name))
+			l.overridden(b, f.Value, over, name, manifest.Join(at, f.Name))
 		case over.Kind != f.Value.Kind || over.Text != f.Value.Text || over.Kind >= yamlnode.Map:
-			l.in("values-overridden", b, f.At, "%s has %s too, and files win over helm.values", name, join(at, f.Name))
+			l.in("values-overridden", b, f.At, "%s has %s too, and files win over helm.values", name, manifest.Join(at, f.Name))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -145,7 +146,7 @@ func (l *linter) chartNamespaces(b *lintBundle, templates map[string][]byte) {
 	if b.YAML.TargetNamespace == "" {
 		return
 	}
-	for _, name := range keysOf(templates) {
+	for _, name := range slices.Sorted(maps.Keys(templates)) {
 		for line := range strings.Lines(string(templates[name])) {
 			text, ok := strings.CutPrefix(strings.TrimSpace(line), "namespace:")
 			var ns string

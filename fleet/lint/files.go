@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 	"github.com/go-git/go-git/v5/plumbing/format/index"
+
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 )
 
 // lintFile is a file of a repository.
@@ -19,8 +21,8 @@ type lintFile struct {
 	data []byte // nil where the file is longer than we read
 	link string // where it points, of a symbolic link
 
-	docs []lintDoc
-	bad  []lintSyntax
+	docs []manifest.Doc
+	bad  []manifest.Syntax
 	read bool // docs and bad are there
 }
 
@@ -63,8 +65,8 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 		if err != nil || f == nil {
 			return err
 		}
-		if total += len(f.data); total > lintMaxTotal || len(t.files) >= lintMaxFiles {
-			return fmt.Errorf("%s: the repository has more than %d files or %d MiB: name the folder that Fleet reads", name, lintMaxFiles, lintMaxTotal>>20)
+		if total += len(f.data); total > manifest.MaxTotal || len(t.files) >= manifest.MaxFiles {
+			return fmt.Errorf("%s: the repository has more than %d files or %d MiB: name the folder that Fleet reads", name, manifest.MaxFiles, manifest.MaxTotal>>20)
 		}
 		t.files[name] = f
 		t.dirs[path.Dir(name)] = append(t.dirs[path.Dir(name)], d.Name())
@@ -84,7 +86,7 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 func tracked(fsys fs.FS) map[string]bool {
 	out := map[string]bool{".": true}
 	// Somebody else's clone may have anything there; a FIFO would never be opened.
-	if info, err := fs.Stat(fsys, ".git/index"); err != nil || !info.Mode().IsRegular() || info.Size() > lintMaxTotal {
+	if info, err := fs.Stat(fsys, ".git/index"); err != nil || !info.Mode().IsRegular() || info.Size() > manifest.MaxTotal {
 		return out
 	}
 	f, err := fsys.Open(".git/index")
@@ -93,7 +95,7 @@ func tracked(fsys fs.FS) map[string]bool {
 	}
 	defer func() { _ = f.Close() }()
 	var all index.Index
-	if err := index.NewDecoder(io.LimitReader(f, lintMaxTotal)).Decode(&all); err != nil {
+	if err := index.NewDecoder(io.LimitReader(f, manifest.MaxTotal)).Decode(&all); err != nil {
 		return out
 	}
 	for _, e := range all.Entries {
@@ -112,7 +114,7 @@ const lintMaxIgnored = 1000
 // (gitignore(5)).
 func patterns(fsys fs.FS, dir string, above []gitignore.Pattern) ([]gitignore.Pattern, error) {
 	info, err := fs.Stat(fsys, path.Join(dir, ".gitignore"))
-	if err != nil || !info.Mode().IsRegular() || info.Size() > lintMaxFile {
+	if err != nil || !info.Mode().IsRegular() || info.Size() > manifest.MaxFile {
 		return above, nil //nolint:nilerr // without one nothing is ignored
 	}
 	text, err := fs.ReadFile(fsys, path.Join(dir, ".gitignore"))
@@ -149,7 +151,7 @@ func readFile(fsys fs.FS, name string, d fs.DirEntry) (*lintFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.size = int(info.Size()); info.Size() > lintMaxFile {
+	if f.size = int(info.Size()); info.Size() > manifest.MaxFile {
 		return f, nil
 	}
 	f.data, err = fs.ReadFile(fsys, name)

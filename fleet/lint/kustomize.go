@@ -3,6 +3,7 @@ package lint
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -55,7 +57,7 @@ func (l *linter) unnamed(b *lintBundle) {
 	for _, f := range b.files {
 		if isKustomization(f.name) {
 			for _, d := range f.docs {
-				namedIn(d.root, path.Dir(f.name), named)
+				namedIn(d.Root, path.Dir(f.name), named)
 			}
 		}
 	}
@@ -158,11 +160,11 @@ func (l *linter) unbuildable(f *lintFile) string {
 	case len(f.data) > lintMaxBuilt:
 		return fmt.Sprintf("has more than %d MiB", lintMaxBuilt>>20)
 	case bad != nil:
-		what := plainSyntax(bad.what)
-		l.cure("unread", f.name, bad.at, "mend it, or take it out of the bundle", "this document is not judged, nor what is built with it: %s", what)
+		what := plainSyntax(bad.What)
+		l.cure("unread", f.name, bad.At, "mend it, or take it out of the bundle", "this document is not judged, nor what is built with it: %s", what)
 		return "cannot be read: " + what
 	case len(f.bad) > 0:
-		return "cannot be read: " + f.bad[0].what
+		return "cannot be read: " + f.bad[0].What
 	}
 	return ""
 }
@@ -201,7 +203,7 @@ func plainKustomization(f *lintFile) (data []byte, opaque string) {
 	if ref := elsewhere(k, false); ref != "" {
 		return nil, fmt.Sprintf("%s takes from %s, which is not fetched", f.name, ref)
 	}
-	if !slices.ContainsFunc(keysOf(k), func(key string) bool { return key != "apiVersion" && key != "kind" }) {
+	if !slices.ContainsFunc(slices.Sorted(maps.Keys(k)), func(key string) bool { return key != "apiVersion" && key != "kind" }) {
 		return f.data, "" // empty, which kustomize refuses
 	}
 	modernKustomization(k)
@@ -227,7 +229,7 @@ func elsewhere(v any, inline bool) string {
 			}
 		}
 	case map[string]any:
-		for _, key := range keysOf(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if kustomizeText[key] {
 				continue
 			}
@@ -276,7 +278,7 @@ func (l *linter) kustomize(b *lintBundle, files map[string][]byte, dir string) (
 		}
 	}()
 	fsys := filesys.MakeEmptyDirInMemory()
-	for _, name := range keysOf(files) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := fsys.WriteFile(name, files[name]); err != nil {
 			return nil, err
 		}
@@ -290,7 +292,7 @@ func (l *linter) kustomize(b *lintBundle, files map[string][]byte, dir string) (
 	if err != nil {
 		return nil, err
 	}
-	budget := lintMaxTree
+	budget := manifest.MaxNodes
 	for _, r := range made.Resources() {
 		m, err := r.Map()
 		if err != nil {
@@ -338,7 +340,7 @@ func (l *linter) kustomized(b *lintBundle, m map[string]any, dir string, budget 
 	if yaml.Unmarshal(data, &v) != nil { // numbers as the other reader has them
 		return nil
 	}
-	n := lintFromData(v, yamlnode.Pos{Line: 1, Col: 1}, budget)
+	n := manifest.FromData(v, yamlnode.Pos{Line: 1, Col: 1}, budget)
 	moveTo(n, sourcePlace(f, n))
 	return objectsIn(n, f, b, 0)
 }

@@ -9,25 +9,26 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 // A repository is read up to so many files and so many bytes, and no further.
 func TestLintRepositoriesHaveABound(t *testing.T) {
 	many := fstest.MapFS{}
-	for i := range lintMaxFiles {
+	for i := range manifest.MaxFiles {
 		many[fmt.Sprintf("d%d/f%d", i%500, i)] = &fstest.MapFile{}
 	}
 	tree, err := readTree(many)
 	require.NoError(t, err)
-	require.Len(t, tree.files, lintMaxFiles)
+	require.Len(t, tree.files, manifest.MaxFiles)
 	many["one-more"] = &fstest.MapFile{}
 	_, err = readTree(many)
 	require.ErrorContains(t, err, "more than 50000 files or 256 MiB: name the folder that Fleet reads")
 
 	large := fstest.MapFS{}
-	data := make([]byte, lintMaxFile)
-	for i := range lintMaxTotal / lintMaxFile {
+	data := make([]byte, manifest.MaxFile)
+	for i := range manifest.MaxTotal / manifest.MaxFile {
 		large[fmt.Sprintf("f%02d", i)] = &fstest.MapFile{Data: data}
 	}
 	_, err = readTree(large)
@@ -44,7 +45,7 @@ func TestLintRepositoriesHaveABound(t *testing.T) {
 func TestLintTokensInLongFiles(t *testing.T) {
 	const token = "AKIAABCDEFGHIJKLMNOP\n"
 	for more, found := range map[int]int{-len(token): 1, 0: 1, 1: 0} {
-		got := lintOne(t, Options{}, "a/notes.txt", token+strings.Repeat("x", lintMaxPlace-len(token)+more))
+		got := lintOne(t, Options{}, "a/notes.txt", token+strings.Repeat("x", manifest.MaxPlace-len(token)+more))
 		require.Equal(t, found, strings.Count(strings.Join(got, "\n"), "[secret-token]"), "%+d bytes", more)
 	}
 }
@@ -71,13 +72,13 @@ func TestLintEveryLink(t *testing.T) {
 
 // A document that only Fleet's parser can judge, and refuses, is named by its first line.
 func TestLintRefusedDocuments(t *testing.T) {
-	_, bad := lintDocs([]byte("a: 1\n---\nb: 1\nc: !!float x\n"))
+	_, bad := manifest.Docs([]byte("a: 1\n---\nb: 1\nc: !!float x\n"))
 	require.Len(t, bad, 1)
-	require.Equal(t, yamlnode.Pos{Line: 3, Col: 1}, bad[0].at, bad[0].what)
-	require.NotEmpty(t, bad[0].what)
-	_, bad = lintDocs([]byte("a: 1\n---\nb: 1\nc: *nobody\n"))
+	require.Equal(t, yamlnode.Pos{Line: 3, Col: 1}, bad[0].At, bad[0].What)
+	require.NotEmpty(t, bad[0].What)
+	_, bad = manifest.Docs([]byte("a: 1\n---\nb: 1\nc: *nobody\n"))
 	require.Len(t, bad, 1)
-	require.GreaterOrEqual(t, bad[0].at.Line, 3)
+	require.GreaterOrEqual(t, bad[0].At.Line, 3)
 }
 
 // Patterns that can name nothing: an empty part, or ".", after a wildcard.
@@ -122,7 +123,7 @@ func TestLintKustomizeLeavesNoNotes(t *testing.T) {
 			notes[own] = "kept"
 		}
 		meta := map[string]any{"name": "settings", "annotations": notes}
-		budget := lintMaxTree
+		budget := manifest.MaxNodes
 		(&linter{tree: tree}).kustomized(&lintBundle{BundleSource: &BundleSource{Dir: "a"}}, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}, ".", &budget)
 		left, there := meta["annotations"].(map[string]any)
 		require.Equal(t, own != "", there)

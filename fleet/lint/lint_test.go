@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -205,12 +206,12 @@ func TestLintForeignRepository(t *testing.T) {
 
 // What is between the lines of one object of a file says nothing about the others.
 func TestLintPlacesInLaterDocuments(t *testing.T) {
-	docs, bad := lintDocs([]byte("# one\na: 1\n---\n\n# two\nb: {\n--- # three\nc:\n  d: 4\n"))
+	docs, bad := manifest.Docs([]byte("# one\na: 1\n---\n\n# two\nb: {\n--- # three\nc:\n  d: 4\n"))
 	require.Len(t, docs, 2)
-	require.Equal(t, yamlnode.Pos{Line: 8, Col: 1}, docs[1].root.Key("c"))
-	require.Equal(t, yamlnode.Pos{Line: 9, Col: 6}, docs[1].root.Get("c", "d").At)
+	require.Equal(t, yamlnode.Pos{Line: 8, Col: 1}, docs[1].Root.Key("c"))
+	require.Equal(t, yamlnode.Pos{Line: 9, Col: 6}, docs[1].Root.Get("c", "d").At)
 	require.Len(t, bad, 1)
-	require.Equal(t, 6, bad[0].at.Line)
+	require.Equal(t, 6, bad[0].At.Line)
 }
 
 // A chart that is at hand is held against the values, wherever it comes from.
@@ -238,13 +239,13 @@ func FuzzLintDocs(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		_, bad := lintDocs([]byte(text))
-		if len(bad) == 0 || slices.ContainsFunc(bad, func(s lintSyntax) bool { return s.unread }) {
+		_, bad := manifest.Docs([]byte(text))
+		if len(bad) == 0 || slices.ContainsFunc(bad, func(s manifest.Syntax) bool { return s.Unread }) {
 			return
 		}
-		for _, part := range lintSplit([]byte(text)) {
+		for _, part := range manifest.Split([]byte(text)) {
 			var v any
-			if yaml.Unmarshal(part.text, &v) != nil {
+			if yaml.Unmarshal(part.Text, &v) != nil {
 				return // one of them is wrong for Fleet too
 			}
 		}

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -75,7 +77,7 @@ func (l *linter) load() error {
 		s := l.tree.source(l.opt.GitRepo, p)
 		b := &lintBundle{BundleSource: s, file: l.tree.files[s.File], files: l.tree.resources(s), root: &yamlnode.Node{}}
 		if b.file != nil && len(b.file.docs) > 0 {
-			b.root = b.file.docs[0].root
+			b.root = b.file.docs[0].Root
 		}
 		l.style(b)
 		switch {
@@ -115,7 +117,7 @@ func (l *linter) parse() {
 	for name, f := range l.tree.files {
 		if f.read = isManifest(name) && f.data != nil && !l.isTemplate(name); f.read {
 			group.Go(func() error {
-				f.docs, f.bad = lintDocs(f.data)
+				f.docs, f.bad = manifest.Docs(f.data)
 				return nil
 			})
 		}
@@ -210,7 +212,7 @@ func (l *linter) manifests(b *lintBundle) (out []*lintFile) {
 // objectsOf lists the objects of a manifest, those in Lists too.
 func objectsOf(f *lintFile, b *lintBundle) (out []*lintObject) {
 	for _, d := range f.docs {
-		out = append(out, objectsIn(d.root, f, b, 0)...)
+		out = append(out, objectsIn(d.Root, f, b, 0)...)
 	}
 	return out
 }
@@ -240,7 +242,7 @@ func (l *linter) loadLoose() {
 			in[f.name] = true
 		}
 	}
-	for _, name := range keysOf(l.tree.files) {
+	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		if f := l.tree.files[name]; f.read && !in[name] {
 			l.loose = append(l.loose, objectsOf(f, nil)...)
 		}

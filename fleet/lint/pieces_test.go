@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -28,17 +29,17 @@ func TestLintReadsWhatFleetReads(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(text), &want); err != nil {
 			want = nil
 		}
-		docs, bad := lintDocs([]byte(text))
+		docs, bad := manifest.Docs([]byte(text))
 		if want == nil {
 			continue
 		}
 		require.Empty(t, bad, text)
 		require.Len(t, docs, 1, text)
-		assert.Equal(t, want, dataOf(docs[0].root), "%q", text)
-		budget := lintMaxTree
-		root, what := lintPlain([]byte(text), 0, &budget)
+		assert.Equal(t, want, manifest.Data(docs[0].Root), "%q", text)
+		budget := manifest.MaxNodes
+		root, what := manifest.Plain([]byte(text), 0, &budget)
 		require.Empty(t, what, text)
-		assert.Equal(t, want, dataOf(root), "%q, without places", text)
+		assert.Equal(t, want, manifest.Data(root), "%q, without places", text)
 	}
 }
 
@@ -46,7 +47,7 @@ func TestLintReadsWhatFleetReads(t *testing.T) {
 func TestLintNumbersAreWrittenOut(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 1: "1", -7: "-7", 1.5: "1.5", 999999999999999: "999999999999999", 1e15: "1e+15", -1e15: "-1e+15", 1e20: "1e+20", 0.001: "0.001"} {
 		budget := 1
-		assert.Equal(t, want, lintFromData(v, yamlnode.Pos{}, &budget).Text)
+		assert.Equal(t, want, manifest.FromData(v, yamlnode.Pos{}, &budget).Text)
 	}
 }
 
@@ -56,18 +57,18 @@ func TestLintBudget(t *testing.T) {
 	whole := doc
 	for room := range 8 {
 		budget := room
-		got := lintFromData(doc, yamlnode.Pos{}, &budget)
+		got := manifest.FromData(doc, yamlnode.Pos{}, &budget)
 		if room >= 5 {
-			require.Equal(t, any(whole), dataOf(got))
+			require.Equal(t, any(whole), manifest.Data(got))
 			require.Equal(t, room-5, budget)
 			continue
 		}
-		require.NotEqual(t, any(whole), dataOf(got), room)
+		require.NotEqual(t, any(whole), manifest.Data(got), room)
 	}
 	const most = 200 // lists and mappings in each other: yamlbound's
 	for _, deep := range []int{most - 1, most + 2} {
 		text := strings.Repeat("[", deep) + "1" + strings.Repeat("]", deep)
-		docs, bad := lintDocs([]byte("a: " + text))
+		docs, bad := manifest.Docs([]byte("a: " + text))
 		require.Equal(t, deep < most, len(docs) == 1 && len(bad) == 0, "%d deep", deep)
 	}
 }
@@ -90,13 +91,13 @@ func TestLintSplit(t *testing.T) {
 		"a\n\n\n---\n---\nb\n--- c": "1:a\n\n\n|5:|6:b\n|7: c",
 	} {
 		var got []string
-		for _, p := range lintSplit([]byte(text)) {
-			got = append(got, fmt.Sprintf("%d:%s", p.line, p.text))
+		for _, p := range manifest.Split([]byte(text)) {
+			got = append(got, fmt.Sprintf("%d:%s", p.Line, p.Text))
 		}
 		assert.Equal(t, want, strings.Join(got, "|"), "%q", text)
 	}
 	for text, blank := range map[string]bool{"": true, "\n \n": true, "# a\n  # b": true, "%YAML 1.1\n...\n": true, "a": false, "# a\nb": false, "....": false, "-": false} {
-		assert.Equal(t, blank, lintBlank([]byte(text)), "%q", text)
+		assert.Equal(t, blank, manifest.Blank([]byte(text)), "%q", text)
 	}
 }
 
@@ -163,11 +164,11 @@ func TestLintTextCounts(t *testing.T) {
 // Text without quotes that Fleet reads as another text.
 func TestLintLossy(t *testing.T) {
 	for text, want := range map[string]string{"1.10": "1.1", "010": "8", "yes": "true", "1e3": "1000", "plain": "plain", "5": "5", "1.5": "1.5", "true": "true"} {
-		assert.Equal(t, want, lossyAs(text), text)
-		assert.Equal(t, want != text, lossy(text), text)
+		assert.Equal(t, want, manifest.LossyAs(text), text)
+		assert.Equal(t, want != text, manifest.Lossy(text), text)
 	}
-	assert.False(t, lossy("[1, 2"), "what is no YAML")
-	assert.False(t, lossy("[1, 2]"), "what is no text")
+	assert.False(t, manifest.Lossy("[1, 2"), "what is no YAML")
+	assert.False(t, manifest.Lossy("[1, 2]"), "what is no text")
 }
 
 // How large a bundle is as it is stored: as it is below the most, packed file by file from
@@ -221,9 +222,9 @@ func TestLintSummary(t *testing.T) {
 
 // A tag for text leaves what is around it at its place.
 func TestLintTagsKeepPlaces(t *testing.T) {
-	docs, bad := lintDocs([]byte("a: !!str 5\nb:\n  c: 2\n"))
+	docs, bad := manifest.Docs([]byte("a: !!str 5\nb:\n  c: 2\n"))
 	require.Empty(t, bad)
-	require.Equal(t, yamlnode.Pos{Line: 2, Col: 1}, docs[0].root.Key("b"))
-	require.Equal(t, yamlnode.Pos{Line: 3, Col: 6}, docs[0].root.Get("b", "c").At)
-	require.Equal(t, "5", docs[0].root.Get("a").Str())
+	require.Equal(t, yamlnode.Pos{Line: 2, Col: 1}, docs[0].Root.Key("b"))
+	require.Equal(t, yamlnode.Pos{Line: 3, Col: 6}, docs[0].Root.Get("b", "c").At)
+	require.Equal(t, "5", docs[0].Root.Get("a").Str())
 }

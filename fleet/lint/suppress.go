@@ -2,10 +2,12 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -75,7 +77,7 @@ func (l *linter) checkIgnores(file string, ignores []lintIgnore) {
 		}
 		for _, rule := range g.rules {
 			if _, ok := l.rules[rule]; !ok {
-				l.add("lint-ignore", file, yamlnode.Pos{Line: g.own, Col: 1}, "there is no rule %q%s", rule, didYouMean(rule, keysOf(l.rules)))
+				l.add("lint-ignore", file, yamlnode.Pos{Line: g.own, Col: 1}, "there is no rule %q%s", rule, didYouMean(rule, slices.Sorted(maps.Keys(l.rules))))
 			}
 		}
 	}
@@ -83,7 +85,7 @@ func (l *linter) checkIgnores(file string, ignores []lintIgnore) {
 
 // didYouMean is the end of a message about a name that is not known.
 func didYouMean(name string, known []string) string {
-	if near := nearest(name, known); near != "" {
+	if near := suggest.Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
 	return ""

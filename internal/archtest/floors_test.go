@@ -22,7 +22,7 @@ func rooms() []floor {
 	return []floor{
 		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/console", "internal/trial"}},
 		{"The whole", []string{"cluster", "cluster/consent", "cluster/draft", "clusterfile", "cluster/platform", "internal/names", "internal/labmodel"}},
-		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/internal/reserved", "jupyterhub"}},
+		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/manifest", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/guest", "sim/qemu", "sim/kubesim", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/chart/pins"}},
 		{"Machines", []string{"proxmox", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "remote", "remote/ssh", "remote/remotetest", "internal/faults"}},

@@ -1,4 +1,4 @@
-package lint
+package manifest
 
 import (
 	"fmt"
@@ -13,19 +13,19 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// lintPlain reads a document by the parser that Fleet uses, which knows no places:
+// Plain reads a document by the parser that Fleet uses, which knows no places:
 // all of it is at the document's first line. It says what is wrong, or "".
-func lintPlain(text []byte, skip int, budget *int) (*yamlnode.Node, string) {
-	data, what := lintDecode(text)
+func Plain(text []byte, skip int, budget *int) (*yamlnode.Node, string) {
+	data, what := decode(text)
 	if what != "" {
 		return nil, what
 	}
-	return lintFromData(data, yamlnode.Pos{Line: skip + 1, Col: 1}, budget), ""
+	return FromData(data, yamlnode.Pos{Line: skip + 1, Col: 1}, budget), ""
 }
 
-// lintDecode calls sigs.k8s.io/yaml without letting it panic, and leaves out of its
+// decode calls sigs.k8s.io/yaml without letting it panic, and leaves out of its
 // errors what they quote.
-func lintDecode(text []byte) (data any, what string) {
+func decode(text []byte) (data any, what string) {
 	defer func() {
 		if recover() != nil {
 			data, what = nil, yamlbound.ErrParser.Error()
@@ -41,7 +41,7 @@ func lintDecode(text []byte) (data any, what string) {
 	return data, ""
 }
 
-func lintFromData(v any, at yamlnode.Pos, budget *int) *yamlnode.Node {
+func FromData(v any, at yamlnode.Pos, budget *int) *yamlnode.Node {
 	n := &yamlnode.Node{At: at}
 	if *budget--; *budget < 0 {
 		return n
@@ -59,7 +59,7 @@ func lintFromData(v any, at yamlnode.Pos, budget *int) *yamlnode.Node {
 	case []any:
 		n.Kind = yamlnode.List
 		for _, item := range v {
-			n.Items = append(n.Items, lintFromData(item, at, budget))
+			n.Items = append(n.Items, FromData(item, at, budget))
 		}
 	case map[string]any:
 		n.Kind = yamlnode.Map
@@ -69,7 +69,7 @@ func lintFromData(v any, at yamlnode.Pos, budget *int) *yamlnode.Node {
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			n.Fields = append(n.Fields, yamlnode.Field{Name: name, At: at, Value: lintFromData(v[name], at, budget)})
+			n.Fields = append(n.Fields, yamlnode.Field{Name: name, At: at, Value: FromData(v[name], at, budget)})
 		}
 	case nil:
 	default:
@@ -80,7 +80,7 @@ func lintFromData(v any, at yamlnode.Pos, budget *int) *yamlnode.Node {
 
 // data turns nodes into what encoding/json would make of them: the form in which
 // values go to templates and schemas.
-func dataOf(n *yamlnode.Node) any {
+func Data(n *yamlnode.Node) any {
 	if n == nil {
 		return nil
 	}
@@ -90,13 +90,13 @@ func dataOf(n *yamlnode.Node) any {
 	case yamlnode.Map:
 		m := make(map[string]any, len(n.Fields))
 		for _, f := range n.Fields {
-			m[f.Name] = dataOf(f.Value)
+			m[f.Name] = Data(f.Value)
 		}
 		return m
 	case yamlnode.List:
 		l := make([]any, 0, len(n.Items))
 		for _, item := range n.Items {
-			l = append(l, dataOf(item))
+			l = append(l, Data(item))
 		}
 		return l
 	case yamlnode.Bool, yamlnode.Number:
@@ -105,7 +105,7 @@ func dataOf(n *yamlnode.Node) any {
 		}
 		return scalarOf(n)
 	case yamlnode.Text:
-		if n.Plain && lintNotText.MatchString(n.Text) { // yes, 1e3
+		if n.Plain && notText.MatchString(n.Text) { // yes, 1e3
 			return scalarOf(n)
 		}
 	}
