@@ -6,20 +6,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/spec"
 )
 
 var authKinds = []string{spec.AuthDummy, spec.AuthNative, spec.AuthOIDC, spec.AuthLDAP, spec.AuthGitHub}
 
-func (r *resolver) hubAuth(hub *rawHub, h *spec.Hub) {
+func (r *resolver) hubAuth(hub *written.Hub, h *spec.Hub) {
 	raw := hub.Auth
 	if raw == nil {
 		if !r.spec.IsLab() {
-			r.wrong(&hub.Auth, "nothing says who may log in to the hub", "write auth: native, or auth: with oidc, ldap or github and their keys")
+			r.Wrong(&hub.Auth, "nothing says who may log in to the hub", "write auth: native, or auth: with oidc, ldap or github and their keys")
 			return
 		}
-		r.warn(hub, "the hub lets in whoever knows its one password, since this is the lab and auth is not said", "write auth: dummy to say that this is meant, or auth: native")
+		r.Warn(hub, "the hub lets in whoever knows its one password, since this is the lab and auth is not said", "write auth: dummy to say that this is meant, or auth: native")
 		h.Auth = spec.HubAuth{Kind: spec.AuthDummy, AllowAll: true}
 		return
 	}
@@ -48,7 +49,7 @@ func (r *resolver) hubAuth(hub *rawHub, h *spec.Hub) {
 }
 
 // authKind is the kind that is said, or whose keys are there.
-func (r *resolver) authKind(raw *rawHubAuth) (kind string, ok bool) {
+func (r *resolver) authKind(raw *written.HubAuth) (kind string, ok bool) {
 	blocks := []struct {
 		kind string
 		at   any
@@ -67,12 +68,12 @@ func (r *resolver) authKind(raw *rawHubAuth) (kind string, ok bool) {
 		case kind == "":
 			kind = b.kind
 		case kind != b.kind:
-			r.wrong(b.at, fmt.Sprintf("people log in with %s, and here is %s", kind, b.kind), "keep one of them; the hub has one way to log in")
+			r.Wrong(b.at, fmt.Sprintf("people log in with %s, and here is %s", kind, b.kind), "keep one of them; the hub has one way to log in")
 			ok = false
 		}
 	}
 	if kind == "" {
-		r.wrong(raw, "auth does not say how people log in", "write kind: "+suggest.OneOf(authKinds))
+		r.Wrong(raw, "auth does not say how people log in", "write kind: "+suggest.OneOf(authKinds))
 		return "", false
 	}
 	return kind, ok
@@ -82,64 +83,64 @@ func (r *resolver) authKind(raw *rawHubAuth) (kind string, ok bool) {
 func (r *resolver) userNames(names []string) {
 	for i, n := range names {
 		if n != strings.ToLower(n) && matches(`^[A-Za-z0-9._@+-]+$`, n) {
-			r.wrong(&names[i], fmt.Sprintf("the hub knows everybody in lower case, so %q is nobody", n), "write "+strings.ToLower(n))
+			r.Wrong(&names[i], fmt.Sprintf("the hub knows everybody in lower case, so %q is nobody", n), "write "+strings.ToLower(n))
 		} else if !matches(`^[a-z0-9][a-z0-9._@+-]*$`, n) {
-			r.wrong(&names[i], fmt.Sprintf("%q cannot be a user", n), "write the login name in lower case")
+			r.Wrong(&names[i], fmt.Sprintf("%q cannot be a user", n), "write the login name in lower case")
 		}
 		if j := slices.Index(names, n); j < i {
-			r.wrong(&names[i], fmt.Sprintf("user %s is here twice", n), "keep one of them")
+			r.Wrong(&names[i], fmt.Sprintf("user %s is here twice", n), "keep one of them")
 		}
 	}
 }
 
 // somebodyMay refuses a hub that lets nobody in: since JupyterHub 5 a login alone
 // allows nothing, and some ways to log in do not let admins in for being that.
-func (r *resolver) somebodyMay(raw *rawHubAuth, a *spec.HubAuth) {
+func (r *resolver) somebodyMay(raw *written.HubAuth, a *spec.HubAuth) {
 	named := slices.Concat(a.Users, a.AllowedGroups, a.Organizations, a.LDAPGroups)
 	switch {
 	case !a.AllowAll && len(slices.Concat(named, a.AdminGroups)) == 0:
-		r.wrong(raw, "nobody may log in: no users, no groups, and not all", "write users: or groups of "+a.Kind+", or allowAll: true")
-	case a.AllowAll && r.isSet(&raw.AllowAll) && len(named) > 0:
-		r.warn(&raw.AllowAll, "everybody who can log in may, so the users and groups that are named allow nothing more", "remove allowAll, or the names")
+		r.Wrong(raw, "nobody may log in: no users, no groups, and not all", "write users: or groups of "+a.Kind+", or allowAll: true")
+	case a.AllowAll && r.IsSet(&raw.AllowAll) && len(named) > 0:
+		r.Warn(&raw.AllowAll, "everybody who can log in may, so the users and groups that are named allow nothing more", "remove allowAll, or the names")
 	case a.AllowAll && len(a.Users) > 0:
 		a.AllowAll = false // naming users means these alone
 	}
 	if a.Kind == spec.AuthNative && !a.OpenSignup && len(a.Admins) == 0 {
-		r.wrong(raw, "nobody can let people in: they sign up, an admin says yes, and there is no admin", "write admins: [your-name], and sign up first")
+		r.Wrong(raw, "nobody can let people in: they sign up, an admin says yes, and there is no admin", "write admins: [your-name], and sign up first")
 	}
 	if a.Kind == spec.AuthGitHub && a.AllowAll {
-		r.warn(&raw.AllowAll, "everybody with an account at GitHub may run code here", "write organizations: in its place")
+		r.Warn(&raw.AllowAll, "everybody with an account at GitHub may run code here", "write organizations: in its place")
 	}
 }
 
-func (r *resolver) authDummy(hub *rawHub, raw *rawHubAuth, a *spec.HubAuth) {
+func (r *resolver) authDummy(hub *written.Hub, raw *written.HubAuth, a *spec.HubAuth) {
 	if raw.Dummy != nil {
 		a.Password = raw.Dummy.Password.In(r.spec.Dir)
 	}
 	if !r.spec.IsLab() {
 		at := any(&raw.Kind)
-		if !r.isSet(at) {
+		if !r.IsSet(at) {
 			at = &hub.Auth
 		}
-		r.warn(at, "one password lets in whoever knows it, as whoever they say they are", "write auth: native, or oidc, ldap or github, before others than you use it")
+		r.Warn(at, "one password lets in whoever knows it, as whoever they say they are", "write auth: native, or oidc, ldap or github, before others than you use it")
 	}
 }
 
-func (r *resolver) authNative(raw *rawHubAuth, a *spec.HubAuth) {
+func (r *resolver) authNative(raw *written.HubAuth, a *spec.HubAuth) {
 	if raw.Native == nil {
 		return
 	}
 	a.OpenSignup = raw.Native.OpenSignup
 	if a.OpenSignup && !r.spec.IsLab() {
-		r.warn(&raw.Native.OpenSignup, "whoever reaches the page may run code here", "remove openSignup: admins then let people in")
+		r.Warn(&raw.Native.OpenSignup, "whoever reaches the page may run code here", "remove openSignup: admins then let people in")
 	}
 }
 
 // must reports keys that a way to log in cannot do without.
 func (r *resolver) must(kind string, keys ...needed) {
 	for _, k := range keys {
-		if !r.isSet(k.at) {
-			r.wrong(k.at, fmt.Sprintf("%s has no %s", kind, k.name), k.cure)
+		if !r.IsSet(k.at) {
+			r.Wrong(k.at, fmt.Sprintf("%s has no %s", kind, k.name), k.cure)
 		}
 	}
 }
@@ -149,10 +150,10 @@ type needed struct {
 	name, cure string
 }
 
-func (r *resolver) authOIDC(raw *rawHubAuth, a *spec.HubAuth) bool {
+func (r *resolver) authOIDC(raw *written.HubAuth, a *spec.HubAuth) bool {
 	o := raw.OIDC
 	if o == nil {
-		r.wrong(&raw.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
+		r.Wrong(&raw.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
 		return false
 	}
 	a.Issuer, a.ClientID, a.ClientSecret = strings.TrimSuffix(o.Issuer, "/"), o.ClientID, o.ClientSecret.In(r.spec.Dir)
@@ -170,34 +171,34 @@ func (r *resolver) authOIDC(raw *rawHubAuth, a *spec.HubAuth) bool {
 	for _, at := range []*string{&o.Issuer, &o.AuthorizeURL, &o.TokenURL, &o.UserdataURL} {
 		r.isURL(at, "https", "http")
 		if strings.HasPrefix(*at, "http://") && !r.spec.IsLab() {
-			r.warn(at, "logins would travel without TLS", "write https://")
+			r.Warn(at, "logins would travel without TLS", "write https://")
 		}
 	}
 	if strings.HasSuffix(a.Issuer, "/.well-known/openid-configuration") {
-		r.wrong(&o.Issuer, "this is the provider's document, and not the issuer", "write "+strings.TrimSuffix(a.Issuer, "/.well-known/openid-configuration"))
+		r.Wrong(&o.Issuer, "this is the provider's document, and not the issuer", "write "+strings.TrimSuffix(a.Issuer, "/.well-known/openid-configuration"))
 	}
 	if urls := []string{o.AuthorizeURL, o.TokenURL, o.UserdataURL}; slices.Contains(urls, "") && strings.Join(urls, "") != "" {
-		r.wrong(o, "some of authorizeURL, tokenURL and userdataURL are there, and some are not", "write all three, or none to have them found below the issuer")
+		r.Wrong(o, "some of authorizeURL, tokenURL and userdataURL are there, and some are not", "write all three, or none to have them found below the issuer")
 	}
-	if r.isSet(&o.Scopes) && !slices.Contains(o.Scopes, "openid") {
-		r.wrong(&o.Scopes, "without the scope openid it is no OpenID Connect", "write scopes: [openid, profile, email]")
+	if r.IsSet(&o.Scopes) && !slices.Contains(o.Scopes, "openid") {
+		r.Wrong(&o.Scopes, "without the scope openid it is no OpenID Connect", "write scopes: [openid, profile, email]")
 	}
 	return true
 }
 
 // groupsAreNamed reports whether anything depends on the users' groups.
-func (r *resolver) groupsAreNamed(o *rawAuthOIDC) bool {
+func (r *resolver) groupsAreNamed(o *written.AuthOIDC) bool {
 	if len(o.AllowedGroups)+len(o.AdminGroups) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(r.raw.Hub.Profiles, func(e entry[rawHubProfile]) bool { return len(e.Value.Groups) > 0 }) ||
-		slices.ContainsFunc(r.raw.Hub.Shared, func(e entry[rawHubShare]) bool { return len(e.Value.Groups) > 0 })
+	return slices.ContainsFunc(r.raw.Hub.Profiles, func(e written.Entry[written.HubProfile]) bool { return len(e.Value.Groups) > 0 }) ||
+		slices.ContainsFunc(r.raw.Hub.Shared, func(e written.Entry[written.HubShare]) bool { return len(e.Value.Groups) > 0 })
 }
 
-func (r *resolver) authLDAP(raw *rawHubAuth, a *spec.HubAuth) bool {
+func (r *resolver) authLDAP(raw *written.HubAuth, a *spec.HubAuth) bool {
 	l := raw.LDAP
 	if l == nil {
-		r.wrong(&raw.Kind, "ldap has no server", "write ldap: with server and bindDN below it")
+		r.Wrong(&raw.Kind, "ldap has no server", "write ldap: with server and bindDN below it")
 		return false
 	}
 	a.LDAPServer, a.LDAPBindDN, a.LDAPSearchBase, a.LDAPGroups = l.Server, l.BindDN, l.SearchBase, l.Groups
@@ -206,30 +207,30 @@ func (r *resolver) authLDAP(raw *rawHubAuth, a *spec.HubAuth) bool {
 	r.must("ldap", needed{&l.Server, "server", "write server: ldaps://host"})
 	r.isURL(&l.Server, "ldaps", "ldap")
 	if strings.HasPrefix(l.Server, "ldap://") {
-		r.warn(&l.Server, "passwords would travel to the directory without TLS, unless it insists on it", "write ldaps://")
+		r.Warn(&l.Server, "passwords would travel to the directory without TLS, unless it insists on it", "write ldaps://")
 	}
 	for i, dn := range l.BindDN {
 		if !strings.Contains(dn, "{username}") || !strings.Contains(dn, "=") {
-			r.wrong(&l.BindDN[i], fmt.Sprintf("%q is no template of a user's name", dn), "write e.g. uid={username},ou=people,dc=lab,dc=example")
+			r.Wrong(&l.BindDN[i], fmt.Sprintf("%q is no template of a user's name", dn), "write e.g. uid={username},ou=people,dc=lab,dc=example")
 		}
 	}
 	switch {
 	case !l.LookupDN && len(l.BindDN) == 0:
-		r.wrong(&l.BindDN, "ldap does not know under which name a user logs in", "write bindDN: [uid={username},ou=people,…], or lookupDN: true with searchBase")
+		r.Wrong(&l.BindDN, "ldap does not know under which name a user logs in", "write bindDN: [uid={username},ou=people,…], or lookupDN: true with searchBase")
 	case l.LookupDN && l.SearchBase == "":
-		r.wrong(&l.SearchBase, "nothing says where a user's name is looked up", "write searchBase: ou=people,dc=lab,dc=example")
-	case r.isSet(&l.SearchUser) != r.isSet(&l.SearchPassword):
-		r.wrong(&l.SearchPassword, "who looks up names has half a login", "write both searchUser and searchPassword, or neither to look up without one")
+		r.Wrong(&l.SearchBase, "nothing says where a user's name is looked up", "write searchBase: ou=people,dc=lab,dc=example")
+	case r.IsSet(&l.SearchUser) != r.IsSet(&l.SearchPassword):
+		r.Wrong(&l.SearchPassword, "who looks up names has half a login", "write both searchUser and searchPassword, or neither to look up without one")
 	case !l.LookupDN && l.SearchUser != "":
-		r.wrong(&l.SearchUser, "searchUser means nothing without lookupDN", "write lookupDN: true, or remove searchUser and searchPassword")
+		r.Wrong(&l.SearchUser, "searchUser means nothing without lookupDN", "write lookupDN: true, or remove searchUser and searchPassword")
 	}
 	return true
 }
 
-func (r *resolver) authGitHub(raw *rawHubAuth, a *spec.HubAuth) bool {
+func (r *resolver) authGitHub(raw *written.HubAuth, a *spec.HubAuth) bool {
 	g := raw.GitHub
 	if g == nil {
-		r.wrong(&raw.Kind, "github has no clientID and clientSecret", "write github: with these two below it")
+		r.Wrong(&raw.Kind, "github has no clientID and clientSecret", "write github: with these two below it")
 		return false
 	}
 	a.ClientID, a.ClientSecret, a.Organizations = g.ClientID, g.ClientSecret.In(r.spec.Dir), g.Organizations
@@ -238,7 +239,7 @@ func (r *resolver) authGitHub(raw *rawHubAuth, a *spec.HubAuth) bool {
 		needed{&g.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
 	for i, o := range g.Organizations {
 		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(:[A-Za-z0-9._-]+)?$`, o) {
-			r.wrong(&g.Organizations[i], fmt.Sprintf("%q is no organization", o), "write its name as in github.com/NAME, or NAME:team")
+			r.Wrong(&g.Organizations[i], fmt.Sprintf("%q is no organization", o), "write its name as in github.com/NAME, or NAME:team")
 		}
 	}
 	return true

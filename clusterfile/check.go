@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -42,7 +43,7 @@ func (r *resolver) runtimeClass() {
 	if i < 0 || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != spec.StackDevicePlugin {
 		return
 	}
-	r.wrong(&r.raw.K3s.Disable[i], "runtimes makes the RuntimeClass nvidia, and without it no container of a cluster with GPUs sees one", "remove runtimes from k3s.disable")
+	r.Wrong(&r.raw.K3s.Disable[i], "runtimes makes the RuntimeClass nvidia, and without it no container of a cluster with GPUs sees one", "remove runtimes from k3s.disable")
 }
 
 func (r *resolver) servers() {
@@ -59,26 +60,26 @@ func (r *resolver) servers() {
 		}
 	}
 	switch {
-	case r.badRole, len(r.nodes) == 0 && len(r.broken) > 0: // said elsewhere
+	case r.badRole, len(r.nodes) == 0 && r.Undecoded(): // said elsewhere
 	case len(r.nodes) == 0:
-		r.wrong(&r.raw.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
+		r.Wrong(&r.raw.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
 	case servers == 0:
-		r.wrong(at, "the cluster has no server", "write role: server in one of the pools; 3 servers survive the loss of one")
+		r.Wrong(at, "the cluster has no server", "write role: server in one of the pools; 3 servers survive the loss of one")
 	case servers%2 == 0:
-		r.warn(at, fmt.Sprintf("%d servers are no safer than %d: etcd needs more than half of them, so one more may fail in neither", servers, servers-1), fmt.Sprintf("make it %d or %d", servers-1, servers+1))
+		r.Warn(at, fmt.Sprintf("%d servers are no safer than %d: etcd needs more than half of them, so one more may fail in neither", servers, servers-1), fmt.Sprintf("make it %d or %d", servers-1, servers+1))
 	case servers > 7:
-		r.warn(at, fmt.Sprintf("%d servers are slower than 5: every write waits for more than half of them", servers), "make it 3 or 5")
+		r.Warn(at, fmt.Sprintf("%d servers are slower than 5: every write waits for more than half of them", servers), "make it 3 or 5")
 	}
 }
 
 // unique reports the second use of a value, and where the first is.
 func unique[K comparable](r *resolver, seen map[K]any, key K, at any, what, cure string) {
 	if first, ok := seen[key]; ok {
-		where := r.line(first)
-		if r.place(first) == r.place(at) {
+		where := r.Line(first)
+		if r.Place(first) == r.Place(at) {
 			where = "the same line"
 		}
-		r.wrong(at, fmt.Sprintf("%s, in %s", what, where), cure)
+		r.Wrong(at, fmt.Sprintf("%s, in %s", what, where), cure)
 		return
 	}
 	seen[key] = at
@@ -88,11 +89,11 @@ func unique[K comparable](r *resolver, seen map[K]any, key K, at any, what, cure
 func (r *resolver) uniqueNodes() {
 	called, vmids, macs, addresses := map[string]any{}, map[int]any{}, map[spec.MAC]any{}, map[netip.Addr]any{}
 	for _, n := range r.nodes {
-		if !dnsLabel.MatchString(n.Name) {
-			r.wrong(n.raw, fmt.Sprintf("%q cannot be a node's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
+		if !written.DNSLabel.MatchString(n.Name) {
+			r.Wrong(n.raw, fmt.Sprintf("%q cannot be a node's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
 		}
 		if strings.HasPrefix(n.Name, r.spec.Name+names.TemplateInfix) {
-			r.wrong(n.raw, fmt.Sprintf("%q cannot be a node's name: templates of the cluster %s are called so", n.Name, r.spec.Name), "give it another name")
+			r.Wrong(n.raw, fmt.Sprintf("%q cannot be a node's name: templates of the cluster %s are called so", n.Name, r.spec.Name), "give it another name")
 		}
 		unique(r, called, n.Name, n.raw, fmt.Sprintf("there is another node %s", n.Name), "give one of them another name")
 		if n.VMID != 0 {
@@ -126,17 +127,17 @@ func (r *resolver) nodeHost(n plannedNode) {
 	}
 	switch {
 	case n.Unplaced() && len(declared) == 0:
-		r.wrong(at, "host: auto has nothing to choose from", "write proxmox.hosts with the names of the hosts, e.g. hosts: {pve1: {}, pve2: {}}")
+		r.Wrong(at, "host: auto has nothing to choose from", "write proxmox.hosts with the names of the hosts, e.g. hosts: {pve1: {}, pve2: {}}")
 	case n.Unplaced() && n.Adopt:
-		r.wrong(at, fmt.Sprintf("node %s is a VM that is there already, so its host is no choice", n.Name), "write host: and the name of the host that has it")
+		r.Wrong(at, fmt.Sprintf("node %s is a VM that is there already, so its host is no choice", n.Name), "write host: and the name of the host that has it")
 	case n.Unplaced() && len(n.GPUs.PCI) > 0:
-		r.wrong(at, fmt.Sprintf("node %s names its cards and not the host that has them", n.Name), "write host: and the name, or gpus: and how many")
+		r.Wrong(at, fmt.Sprintf("node %s names its cards and not the host that has them", n.Name), "write host: and the name, or gpus: and how many")
 	case n.Unplaced() && len(n.GPUs.Mapping) > 0:
-		r.wrong(at, fmt.Sprintf("node %s names mappings, which host: auto does not follow", n.Name), "write host: and the name of the host that has the cards")
-	case !dnsLabel.MatchString(n.Host):
-		r.wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", n.Host), "write the name that the left column of the web interface shows")
-	case len(declared) > 0 && declared.get(n.Host) == nil && !n.Unplaced():
-		r.wrong(at, fmt.Sprintf("there is no host %q under proxmox.hosts", n.Host), orSuggest(n.Host, declared.names()))
+		r.Wrong(at, fmt.Sprintf("node %s names mappings, which host: auto does not follow", n.Name), "write host: and the name of the host that has the cards")
+	case !written.DNSLabel.MatchString(n.Host):
+		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", n.Host), "write the name that the left column of the web interface shows")
+	case len(declared) > 0 && declared.Get(n.Host) == nil && !n.Unplaced():
+		r.Wrong(at, fmt.Sprintf("there is no host %q under proxmox.hosts", n.Host), written.OrSuggest(n.Host, declared.Names()))
 	}
 }
 
@@ -144,7 +145,7 @@ func (r *resolver) nodeHost(n plannedNode) {
 var protected = []string{"kubernetes.io", "k8s.io", "k3s.io", "k3s.cattle.io"}
 
 func isProtected(key string) bool {
-	domain, _, ok := cutLast(key, "/")
+	domain, _, ok := written.CutLast(key, "/")
 	if !ok || domain == "node-restriction.kubernetes.io" || domain == "topology.kubernetes.io" {
 		return false
 	}
@@ -158,21 +159,21 @@ func isProtected(key string) bool {
 
 func (r *resolver) nodeLabels(n plannedNode) {
 	for _, key := range sortedNames(n.Labels) {
-		at := r.marks[member{&n.raw.Labels, key}].at
+		at := r.MemberAt(&n.raw.Labels, key)
 		switch {
 		case len(validation.IsQualifiedName(key)) > 0:
-			r.wrong(at, fmt.Sprintf("%q cannot be a label", key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/room")
+			r.Wrong(at, fmt.Sprintf("%q cannot be a label", key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/room")
 		case isProtected(key):
-			r.wrong(at, fmt.Sprintf("label %s belongs to Kubernetes", key), "use a domain of your own, e.g. example.com/"+key[strings.LastIndexByte(key, '/')+1:])
+			r.Wrong(at, fmt.Sprintf("label %s belongs to Kubernetes", key), "use a domain of your own, e.g. example.com/"+key[strings.LastIndexByte(key, '/')+1:])
 		case len(validation.IsValidLabelValue(n.Labels[key])) > 0:
-			r.wrong(at, fmt.Sprintf("label %s cannot have the value %q", key, n.Labels[key]), "write at most 63 letters, digits, - _ and ., with letters or digits at the ends")
+			r.Wrong(at, fmt.Sprintf("label %s cannot have the value %q", key, n.Labels[key]), "write at most 63 letters, digits, - _ and ., with letters or digits at the ends")
 		}
 	}
 	seen := map[spec.Taint]bool{}
 	for i, t := range n.Taints {
 		key := spec.Taint{Key: t.Key, Effect: t.Effect}
 		if seen[key] {
-			r.wrong(&(*n.raw.Taints)[i], fmt.Sprintf("taint %s with effect %s is here twice", t.Key, t.Effect), "keep one of them")
+			r.Wrong(&(*n.raw.Taints)[i], fmt.Sprintf("taint %s with effect %s is here twice", t.Key, t.Effect), "keep one of them")
 		}
 		seen[key] = true
 	}

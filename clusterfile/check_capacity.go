@@ -3,6 +3,7 @@ package clusterfile
 import (
 	"fmt"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -22,11 +23,11 @@ func (r *resolver) cards() {
 			at := any(&n.raw.GPUs.PCI[i])
 			first, ok := seen[key]
 			if ok && owner[key] == n.Name {
-				r.wrong(at, fmt.Sprintf("GPU %s is named twice for node %s", key.pci, n.Name), "name another, or remove it")
+				r.Wrong(at, fmt.Sprintf("GPU %s is named twice for node %s", key.pci, n.Name), "name another, or remove it")
 				continue
 			}
 			if ok {
-				r.wrong(at, fmt.Sprintf("GPU %s on %s is promised to %s and to %s, first in %s", key.pci, n.Host, owner[key], n.Name, r.line(first)), "give each card to one node")
+				r.Wrong(at, fmt.Sprintf("GPU %s on %s is promised to %s and to %s, first in %s", key.pci, n.Host, owner[key], n.Name, r.Line(first)), "give each card to one node")
 				continue
 			}
 			seen[key], owner[key] = at, n.Name
@@ -76,25 +77,25 @@ func (r *resolver) capacity() {
 }
 
 func (r *resolver) coresFit(n plannedNode) {
-	if h := r.raw.Proxmox.Hosts.get(n.Host); h != nil && h.Cores != nil && n.Cores > *h.Cores {
-		r.wrong(&n.raw.Cores, fmt.Sprintf("node %s has %d cores and its host %s has %d", n.Name, n.Cores, n.Host, *h.Cores), "Proxmox starts no VM with more vCPUs than the host has: write less")
+	if h := r.raw.Proxmox.Hosts.Get(n.Host); h != nil && h.Cores != nil && n.Cores > *h.Cores {
+		r.Wrong(&n.raw.Cores, fmt.Sprintf("node %s has %d cores and its host %s has %d", n.Name, n.Cores, n.Host, *h.Cores), "Proxmox starts no VM with more vCPUs than the host has: write less")
 	}
 }
 
-func (r *resolver) fits(e entry[rawHost], l *demand) {
+func (r *resolver) fits(e written.Entry[written.Host], l *demand) {
 	h := e.Value
 	if h.Memory != nil && l.memory > *h.Memory {
-		r.wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", e.Name, l.memory, *h.Memory), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
+		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", e.Name, l.memory, *h.Memory), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
 	}
 	if h.GPUs != nil && l.gpus > *h.GPUs {
-		r.wrong(&h.GPUs, fmt.Sprintf("nodes on %s need %d GPUs and it has %d", e.Name, l.gpus, *h.GPUs), "ask for fewer, or put some nodes on another host")
+		r.Wrong(&h.GPUs, fmt.Sprintf("nodes on %s need %d GPUs and it has %d", e.Name, l.gpus, *h.GPUs), "ask for fewer, or put some nodes on another host")
 	}
 	if h.Cores != nil && l.cores > 2**h.Cores {
-		r.warn(&h.Cores, fmt.Sprintf("machines on %s have %d vCPUs and it has %d CPUs", e.Name, l.cores, *h.Cores), "they will wait for each other")
+		r.Warn(&h.Cores, fmt.Sprintf("machines on %s have %d vCPUs and it has %d CPUs", e.Name, l.cores, *h.Cores), "they will wait for each other")
 	}
 	for _, name := range sortedNames(h.Storage) {
 		if need := l.storage[name]; need > h.Storage[name] {
-			r.warn(r.marks[member{&h.Storage, name}].at, fmt.Sprintf("disks on storage %s of %s may grow to %s and it has %s", name, e.Name, need, h.Storage[name]),
+			r.Warn(r.MemberAt(&h.Storage, name), fmt.Sprintf("disks on storage %s of %s may grow to %s and it has %s", name, e.Name, need, h.Storage[name]),
 				"thin disks allow that until they are full, and then all VMs on it stop: watch it")
 		}
 	}

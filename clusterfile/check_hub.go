@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -25,7 +26,7 @@ func (r *resolver) profilesFit() {
 	r.chartValues()
 	fit := platform.Fit(r.spec)
 	for _, row := range fit.Rows {
-		raw := r.raw.Hub.Profiles.get(row.Profile)
+		raw := r.raw.Hub.Profiles.Get(row.Profile)
 		if row.Total > 0 || raw != nil && raw.Pool != "" && !r.hubPool(raw.Pool) {
 			continue
 		}
@@ -34,7 +35,7 @@ func (r *resolver) profilesFit() {
 		if raw != nil {
 			at = r.tooMuch(raw, what)
 		}
-		r.wrong(at, fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
+		r.Wrong(at, fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
 	}
 	r.homesPin(fit)
 	r.besideEtcd()
@@ -46,11 +47,11 @@ func (r *resolver) homesPin(fit jupyterhub.Report) {
 		return
 	}
 	at := any(r.raw.Hub)
-	if r.isSet(&r.raw.Hub.Home.Class) {
+	if r.IsSet(&r.raw.Hub.Home.Class) {
 		at = &r.raw.Hub.Home.Class
 	}
 	class := cmp.Or(r.spec.Platform.Hub.Home.Class, r.spec.Platform.Storage.Default, platform.LocalPath)
-	r.warn(at, fmt.Sprintf("homes are of storage class %s and stay on one node: %s", class, fit.Apart[0]),
+	r.Warn(at, fmt.Sprintf("homes are of storage class %s and stay on one node: %s", class, fit.Apart[0]),
 		"write storage: {nfs: {vm: {address: ADDRESS, size: 500GiB}}} for homes that every node reaches, or give the profiles one pool of a single node")
 }
 
@@ -66,17 +67,17 @@ func (r *resolver) besideEtcd() {
 		if pool := platform.OnlyGPUPool(r.spec); pool != "" {
 			cure = "write pool: " + pool + ", or make a pool of agents without GPUs and name that"
 		}
-		r.warn(e.Value, fmt.Sprintf("profile %s runs on servers only, beside the API and etcd: the agents' taints keep it away", e.Name), cure)
+		r.Warn(e.Value, fmt.Sprintf("profile %s runs on servers only, beside the API and etcd: the agents' taints keep it away", e.Name), cure)
 	}
 }
 
 // tooMuch is the key of a profile that asks for what no node has.
-func (r *resolver) tooMuch(raw *rawHubProfile, why string) any {
+func (r *resolver) tooMuch(raw *written.HubProfile, why string) any {
 	for _, k := range []struct {
 		word string
 		at   any
 	}{{"quota", &r.raw.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"cores", &raw.CPU}, {"iB", &raw.Memory}} {
-		if strings.Contains(why, k.word) && r.isSet(k.at) {
+		if strings.Contains(why, k.word) && r.IsSet(k.at) {
 			return k.at
 		}
 	}
@@ -111,10 +112,10 @@ func never(row jupyterhub.Row, pools []string) (what, cure string) {
 }
 
 // profilePool checks the pool that a profile names, and that GPU memory can be limited there.
-func (r *resolver) profilePool(name string, raw *rawHubProfile) {
+func (r *resolver) profilePool(name string, raw *written.HubProfile) {
 	if raw.Pool != "" && !r.hubPool(raw.Pool) {
-		names := slices.Concat(r.raw.Pools.names(), r.raw.Nodes.names())
-		r.wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), orSuggest(raw.Pool, names))
+		names := slices.Concat(r.raw.Pools.Names(), r.raw.Nodes.Names())
+		r.Wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), written.OrSuggest(raw.Pool, names))
 		return
 	}
 	if raw.GPUMemory == nil {
@@ -124,10 +125,10 @@ func (r *resolver) profilePool(name string, raw *rawHubProfile) {
 		return n.GPUs.Count > 0 && n.GPUs.Sharing.Strategy == spec.SharingMPS && (raw.Pool == "" || raw.Pool == cmp.Or(n.Pool, n.Name))
 	})
 	if !mps {
-		r.wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", name), "write nvidia: {sharing: {strategy: mps, replicas: 4}}, or gpus.sharing of the pool; or remove gpuMemory")
+		r.Wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", name), "write nvidia: {sharing: {strategy: mps, replicas: 4}}, or gpus.sharing of the pool; or remove gpuMemory")
 	}
 	if raw.SHM != nil {
-		r.wrong(&raw.SHM, "with MPS /dev/shm is the daemon's own, on the node", "remove shm")
+		r.Wrong(&raw.SHM, "with MPS /dev/shm is the daemon's own, on the node", "remove shm")
 	}
 }
 
@@ -143,7 +144,7 @@ func (r *resolver) groupsAreKnown() {
 		return
 	}
 	say := func(at any, what string) {
-		r.warn(at, fmt.Sprintf("%s is for groups, and people who log in with %s bring none: an admin has to put them into groups in the hub", what, h.Auth.Kind), "write auth: oidc with groupsClaim, or remove groups")
+		r.Warn(at, fmt.Sprintf("%s is for groups, and people who log in with %s bring none: an admin has to put them into groups in the hub", what, h.Auth.Kind), "write auth: oidc with groupsClaim, or remove groups")
 	}
 	all := len(raw.Profiles) > 0
 	for _, e := range raw.Profiles {
@@ -159,15 +160,15 @@ func (r *resolver) groupsAreKnown() {
 		}
 	}
 	if all {
-		r.wrong(&raw.Profiles, "every profile is for groups, and nobody is in one", "leave one profile without groups, or write auth: oidc with groupsClaim")
+		r.Wrong(&raw.Profiles, "every profile is for groups, and nobody is in one", "leave one profile without groups, or write auth: oidc with groupsClaim")
 	}
 }
 
 // chartValues warns of values of the hub's chart that take away what hub: asks for.
 func (r *resolver) chartValues() {
-	at := r.marks[member{&r.raw.Charts.Values, "jupyterhub"}].at
+	at := r.MemberAt(&r.raw.Charts.Values, "jupyterhub")
 	for _, what := range platform.Hub(r.spec).Broken() {
-		r.warn(at, "charts.values.jupyterhub sets "+what, "remove it, unless that is what you want")
+		r.Warn(at, "charts.values.jupyterhub sets "+what, "remove it, unless that is what you want")
 	}
 }
 

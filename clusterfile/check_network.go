@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -15,29 +16,29 @@ func (r *resolver) nodeNetwork(n plannedNode) {
 	raw, net := &n.raw.Network, n.Network
 	if raw.DHCP && !n.raw.Address.IsValid() {
 		if n.Role == spec.Server {
-			r.warn(&raw.DHCP, "servers get their addresses from DHCP: etcd breaks when they change", "give servers addresses, or reserve them in the DHCP server")
+			r.Warn(&raw.DHCP, "servers get their addresses from DHCP: etcd breaks when they change", "give servers addresses, or reserve them in the DHCP server")
 		}
 		return
 	}
 	if !r.nodePrefix(n) {
 		return
 	}
-	if r.isSet(&raw.Gateway) && net.Gateway.IsValid() {
+	if r.IsSet(&raw.Gateway) && net.Gateway.IsValid() {
 		r.insidePrefix(&raw.Gateway, "gateway", net.Gateway, net.Prefix)
 	} else {
-		r.wrong(&raw.Gateway, fmt.Sprintf("the network %s has no gateway", net.Prefix), "write gateway: under network, e.g. gateway: "+net.Prefix.Addr().Next().String())
+		r.Wrong(&raw.Gateway, fmt.Sprintf("the network %s has no gateway", net.Prefix), "write gateway: under network, e.g. gateway: "+net.Prefix.Addr().Next().String())
 	}
 	addr := n.raw.Address
 	switch {
 	case !addr.IsValid() && n.short:
 		return
 	case !addr.IsValid():
-		r.wrong(&n.raw.Address, fmt.Sprintf("node %s has no address", n.Name), "write addresses: in its pool, address: in the node, or network: {dhcp: true}")
+		r.Wrong(&n.raw.Address, fmt.Sprintf("node %s has no address", n.Name), "write addresses: in its pool, address: in the node, or network: {dhcp: true}")
 	case !r.insidePrefix(&n.raw.Address, "address", addr, net.Prefix):
 	case addr == net.Gateway:
-		r.wrong(&n.raw.Address, fmt.Sprintf("address %s is the gateway's", addr), "write another")
+		r.Wrong(&n.raw.Address, fmt.Sprintf("address %s is the gateway's", addr), "write another")
 	case addr == r.spec.K3s.VIP:
-		r.wrong(&n.raw.Address, fmt.Sprintf("address %s is the VIP's", addr), "write another: the VIP moves between servers and is none's own")
+		r.Wrong(&n.raw.Address, fmt.Sprintf("address %s is the VIP's", addr), "write another: the VIP moves between servers and is none's own")
 	}
 }
 
@@ -46,13 +47,13 @@ func (r *resolver) nodePrefix(n plannedNode) bool {
 	raw, p := &n.raw.Network, n.Network.Prefix
 	switch {
 	case !p.IsValid():
-		r.wrong(&raw.Prefix, "the nodes' network has no prefix", "write prefix: under network, e.g. prefix: 10.0.0.0/24")
+		r.Wrong(&raw.Prefix, "the nodes' network has no prefix", "write prefix: under network, e.g. prefix: 10.0.0.0/24")
 		return false
 	case p != p.Masked():
-		r.wrong(&raw.Prefix, fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
+		r.Wrong(&raw.Prefix, fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
 		return false
 	case p.Addr().BitLen()-p.Bits() < 2:
-		r.wrong(&raw.Prefix, fmt.Sprintf("the network %s has no room for nodes", p), "write a wider one, e.g. "+netip.PrefixFrom(p.Addr(), 24).Masked().String())
+		r.Wrong(&raw.Prefix, fmt.Sprintf("the network %s has no room for nodes", p), "write a wider one, e.g. "+netip.PrefixFrom(p.Addr(), 24).Masked().String())
 		return false
 	}
 	return true
@@ -60,33 +61,22 @@ func (r *resolver) nodePrefix(n plannedNode) bool {
 
 // insidePrefix reports an address that is not a host's address in the network.
 func (r *resolver) insidePrefix(at any, name string, addr netip.Addr, p netip.Prefix) bool {
-	first, last := p.Addr().Next(), lastAddr(p)
+	first, last := p.Addr().Next(), written.LastAddr(p)
 	if addr.Is4() {
 		last = last.Prev() // the broadcast address
 	}
 	cure := fmt.Sprintf("write one from %s to %s", first, last)
 	switch {
 	case !p.Contains(addr):
-		r.wrong(at, fmt.Sprintf("%s %s is outside the network %s", name, addr, p), cure)
+		r.Wrong(at, fmt.Sprintf("%s %s is outside the network %s", name, addr, p), cure)
 	case addr == p.Addr():
-		r.wrong(at, fmt.Sprintf("%s %s is the network's own", name, addr), cure)
-	case addr.Is4() && addr == lastAddr(p):
-		r.wrong(at, fmt.Sprintf("%s %s is the broadcast address of %s", name, addr, p), cure)
+		r.Wrong(at, fmt.Sprintf("%s %s is the network's own", name, addr), cure)
+	case addr.Is4() && addr == written.LastAddr(p):
+		r.Wrong(at, fmt.Sprintf("%s %s is the broadcast address of %s", name, addr, p), cure)
 	default:
 		return true
 	}
 	return false
-}
-
-// lastAddr returns the highest address in p.
-func lastAddr(p netip.Prefix) netip.Addr {
-	b := p.Masked().Addr().AsSlice()
-	for i := range b {
-		free := min(max((i+1)*8-p.Bits(), 0), 8)
-		b[i] |= byte(1<<free - 1)
-	}
-	addr, _ := netip.AddrFromSlice(b) // of the length that AsSlice returned
-	return addr
 }
 
 // vip checks the API's virtual address against the servers' networks.
@@ -104,19 +94,19 @@ func (r *resolver) vip() {
 			continue
 		}
 		if r.insidePrefix(at, "vip", vip, net.Prefix) && vip == net.Gateway {
-			r.wrong(at, fmt.Sprintf("vip %s is the gateway's address", vip), "write one that nobody has")
+			r.Wrong(at, fmt.Sprintf("vip %s is the gateway's address", vip), "write one that nobody has")
 		}
 	}
 	switch {
 	case !vip.IsValid() && servers == 2:
-		r.wrong(at, "2 servers have no vip, and are worse than one: etcd stands still as soon as either is away, and whoever joined through it goes down with it",
+		r.Wrong(at, "2 servers have no vip, and are worse than one: etcd stands still as soon as either is away, and whoever joined through it goes down with it",
 			"write 1 server or 3, and with 3 k3s: {vip: ...} with a free address of the nodes' network")
 	case !vip.IsValid() && servers > 1:
-		r.wrong(at, fmt.Sprintf("%d servers have no vip: whoever joined through one of them would go down with it", servers), "write k3s: {vip: ...} with a free address of the nodes' network")
+		r.Wrong(at, fmt.Sprintf("%d servers have no vip: whoever joined through one of them would go down with it", servers), "write k3s: {vip: ...} with a free address of the nodes' network")
 	case !vip.IsValid() && leased:
-		r.wrong(at, "the server gets its address from DHCP and there is no vip, so nobody knows where the API will be", "give the server an address, or write k3s: {vip: ...} with a free one of its network")
+		r.Wrong(at, "the server gets its address from DHCP and there is no vip, so nobody knows where the API will be", "give the server an address, or write k3s: {vip: ...} with a free one of its network")
 	case r.raw.K3s.VIPInterface != "" && !vip.IsValid():
-		r.wrong(&r.raw.K3s.VIPInterface, "vipInterface means nothing without vip", "write vip: beside it")
+		r.Wrong(&r.raw.K3s.VIPInterface, "vipInterface means nothing without vip", "write vip: beside it")
 	}
 }
 
@@ -133,22 +123,22 @@ func (r *resolver) clusterNetworks() {
 		p    netip.Prefix
 	}{{&raw.PodCIDR, "podCIDR", pods}, {&raw.ServiceCIDR, "serviceCIDR", services}} {
 		if c.p != c.p.Masked() {
-			r.wrong(c.at, fmt.Sprintf("%s %s is an address in a network, not a network", c.name, c.p), "write "+c.p.Masked().String())
+			r.Wrong(c.at, fmt.Sprintf("%s %s is an address in a network, not a network", c.name, c.p), "write "+c.p.Masked().String())
 		}
 	}
 	if pods.Overlaps(services) {
 		at := any(&raw.ServiceCIDR)
-		if !r.isSet(at) {
+		if !r.IsSet(at) {
 			at = &raw.PodCIDR
 		}
-		r.wrong(at, fmt.Sprintf("pods (%s) and services (%s) share addresses", pods, services), "write networks that are apart, e.g. podCIDR: 10.42.0.0/16 and serviceCIDR: 10.43.0.0/16")
+		r.Wrong(at, fmt.Sprintf("pods (%s) and services (%s) share addresses", pods, services), "write networks that are apart, e.g. podCIDR: 10.42.0.0/16 and serviceCIDR: 10.43.0.0/16")
 	}
 	if services.Addr().Is4() && (services.Bits() < 12 || services.Bits() > 28) {
-		r.wrong(&raw.ServiceCIDR, fmt.Sprintf("Kubernetes takes no service network of the size of %s", services), "write one from /12 to /28, e.g. 10.43.0.0/16")
+		r.Wrong(&raw.ServiceCIDR, fmt.Sprintf("Kubernetes takes no service network of the size of %s", services), "write one from /12 to /28, e.g. 10.43.0.0/16")
 	}
 	// Each node takes a /24 of the pods' addresses (--node-cidr-mask-size).
 	if room := 1 << max(24-pods.Bits(), 0); pods.Addr().Is4() && (pods.Bits() > 24 || len(r.nodes) > room) {
-		r.wrong(&raw.PodCIDR, fmt.Sprintf("podCIDR %s is too small for %d nodes: each takes a /24 of it", pods, len(r.nodes)), "write a wider one, e.g. 10.42.0.0/16")
+		r.Wrong(&raw.PodCIDR, fmt.Sprintf("podCIDR %s is too small for %d nodes: each takes a /24 of it", pods, len(r.nodes)), "write a wider one, e.g. 10.42.0.0/16")
 	}
 	for _, n := range r.nodes {
 		p := n.Network.Prefix
@@ -164,8 +154,8 @@ func (r *resolver) apart(n plannedNode, who, key string, p netip.Prefix, at any)
 	if !p.Overlaps(n.Network.Prefix) {
 		return
 	}
-	if !r.isSet(at) {
+	if !r.IsSet(at) {
 		at = &n.raw.Network.Prefix
 	}
-	r.wrong(at, fmt.Sprintf("%s (%s) and nodes (%s) share addresses", who, p, n.Network.Prefix), "write k3s."+key+" with a network that is used nowhere else")
+	r.Wrong(at, fmt.Sprintf("%s (%s) and nodes (%s) share addresses", who, p, n.Network.Prefix), "write k3s."+key+" with a network that is used nowhere else")
 }

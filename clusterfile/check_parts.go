@@ -13,7 +13,7 @@ import (
 // parts themselves refuse, and no check above has said, is said here, at the
 // section of the part.
 func (r *resolver) partsRender() {
-	if len(r.problems) > 0 || len(r.broken) > 0 {
+	if len(r.Problems) > 0 || r.Undecoded() {
 		return // what is wrong already would be said again in other words
 	}
 	_, err := platform.Pieces(r.spec, false)
@@ -22,11 +22,11 @@ func (r *resolver) partsRender() {
 		if !errors.As(err, &hub) {
 			what, _, _ := strings.Cut(err.Error(), "\n")
 			name, _, _ := strings.Cut(what, ":")
-			r.wrong(r.sectionOr(strings.TrimSpace(name)), what, seeDocs)
+			r.Wrong(r.sectionOr(strings.TrimSpace(name)), what, seeDocs)
 			continue
 		}
 		for _, p := range hub {
-			r.wrong(r.hubField(p.Field), p.Text, seeDocs)
+			r.Wrong(r.hubField(p.Field), p.Text, seeDocs)
 		}
 	}
 }
@@ -60,11 +60,11 @@ func (r *resolver) hubField(field string) any {
 	section, in, _ := strings.Cut(strings.TrimSuffix(section, "]"), "[")
 	switch section {
 	case "Profiles":
-		if p := raw.Profiles.get(in); p != nil {
+		if p := raw.Profiles.Get(in); p != nil {
 			return p
 		}
 	case "Shared":
-		if s := raw.Shared.get(in); s != nil {
+		if s := raw.Shared.Get(in); s != nil {
 			return s
 		}
 	case "Home":

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -69,29 +70,29 @@ func (r *resolver) pools() {
 	leased := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.DHCP() && !n.External })
 	for i, p := range raw.Addresses {
 		at := &raw.Addresses[i]
-		if !p.from.IsValid() {
+		if !p.From.IsValid() {
 			continue
 		}
 		for j, other := range raw.Addresses[:i] {
-			if p.contains(other.from) || other.contains(p.from) {
-				r.wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p.text, other.text, r.line(&raw.Addresses[j])), "write ranges that are apart")
+			if p.Contains(other.From) || other.Contains(p.From) {
+				r.Wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p.Text, other.Text, r.Line(&raw.Addresses[j])), "write ranges that are apart")
 			}
 		}
-		if len(r.spec.Nodes) > 0 && (!r.inNodesNetwork(p.from) || !r.inNodesNetwork(p.to)) && !leased {
-			r.wrong(at, fmt.Sprintf("%s is outside the nodes' network %s, so nobody would find these addresses", p.text, r.spec.Network.Prefix), "write a range inside it that nobody uses; nodes answer for it on their own network")
+		if len(r.spec.Nodes) > 0 && (!r.inNodesNetwork(p.From) || !r.inNodesNetwork(p.To)) && !leased {
+			r.Wrong(at, fmt.Sprintf("%s is outside the nodes' network %s, so nobody would find these addresses", p.Text, r.spec.Network.Prefix), "write a range inside it that nobody uses; nodes answer for it on their own network")
 			continue
 		}
 		for _, a := range owners {
-			if p.contains(a) {
-				r.wrong(at, fmt.Sprintf("%s holds %s, which is %s's", p.text, a, strings.TrimSuffix(taken[a], "'s")), "write a range without it")
+			if p.Contains(a) {
+				r.Wrong(at, fmt.Sprintf("%s holds %s, which is %s's", p.Text, a, strings.TrimSuffix(taken[a], "'s")), "write a range without it")
 				break
 			}
 		}
-		if a := r.spec.Network.Prefix; a.IsValid() && (p.contains(a.Masked().Addr()) || p.contains(lastAddr(a))) && a.Addr().Is4() {
-			r.wrong(at, fmt.Sprintf("%s holds the network's own or its broadcast address", p.text), "write a range without the first and the last address of "+a.String())
+		if a := r.spec.Network.Prefix; a.IsValid() && (p.Contains(a.Masked().Addr()) || p.Contains(written.LastAddr(a))) && a.Addr().Is4() {
+			r.Wrong(at, fmt.Sprintf("%s holds the network's own or its broadcast address", p.Text), "write a range without the first and the last address of "+a.String())
 		}
 		if leased {
-			r.warn(at, "nodes get their addresses from a DHCP server, which must not give these away", "take the range out of the server's own")
+			r.Warn(at, "nodes get their addresses from a DHCP server, which must not give these away", "take the range out of the server's own")
 		}
 	}
 }
@@ -104,18 +105,18 @@ func (r *resolver) reserved() {
 	}
 	seen := map[netip.Addr]any{}
 	for _, name := range sortedNames(raw.Reserved) {
-		at, a := r.marks[member{&raw.Reserved, name}].at, raw.Reserved[name]
-		if namespace, service, ok := strings.Cut(name, "/"); name != "ingress" && (!ok || !dnsLabel.MatchString(namespace) || !dnsLabel.MatchString(service)) {
-			r.wrong(at, fmt.Sprintf("%q is no service", name), "write namespace/name, or ingress")
+		at, a := r.MemberAt(&raw.Reserved, name), raw.Reserved[name]
+		if namespace, service, ok := strings.Cut(name, "/"); name != "ingress" && (!ok || !written.DNSLabel.MatchString(namespace) || !written.DNSLabel.MatchString(service)) {
+			r.Wrong(at, fmt.Sprintf("%q is no service", name), "write namespace/name, or ingress")
 		}
 		if name == "ingress" && r.spec.Platform.Ingress.Kind == spec.IngressNone {
-			r.wrong(at, "there is no ingress to have an address", "remove it, or write ingress: traefik")
+			r.Wrong(at, "there is no ingress to have an address", "remove it, or write ingress: traefik")
 		}
 		if !a.IsValid() {
 			continue
 		}
-		if len(raw.Addresses) > 0 && !slices.ContainsFunc(raw.Addresses, func(p addressPool) bool { return p.contains(a) }) {
-			r.wrong(at, fmt.Sprintf("%s is reserved for %s and is not among the load balancer's addresses", a, name), "write one of "+r.poolTexts())
+		if len(raw.Addresses) > 0 && !slices.ContainsFunc(raw.Addresses, func(p written.AddressPool) bool { return p.Contains(a) }) {
+			r.Wrong(at, fmt.Sprintf("%s is reserved for %s and is not among the load balancer's addresses", a, name), "write one of "+r.poolTexts())
 		}
 		unique(r, seen, a, any(at), fmt.Sprintf("%s is reserved twice", a), "write another")
 	}
@@ -124,7 +125,7 @@ func (r *resolver) reserved() {
 func (r *resolver) poolTexts() string {
 	var out []string
 	for _, p := range r.raw.LoadBalancer.Addresses {
-		out = append(out, p.text)
+		out = append(out, p.Text)
 	}
 	return suggest.OneOf(out)
 }
@@ -145,42 +146,42 @@ func (r *resolver) fileServer() {
 	switch {
 	case err != nil: // a name, which only DNS can judge
 	case a == r.spec.K3s.VIP:
-		r.wrong(at, fmt.Sprintf("the NFS server's address %s is the VIP's", a), "write the server's own")
+		r.Wrong(at, fmt.Sprintf("the NFS server's address %s is the VIP's", a), "write the server's own")
 	case r.raw.K3s.PodCIDR.IsValid() && r.raw.K3s.PodCIDR.Contains(a), r.spec.K3s.PodCIDR.Contains(a), r.spec.K3s.ServiceCIDR.Contains(a):
-		r.wrong(at, fmt.Sprintf("the NFS server's address %s belongs to pods or services, so nodes would never reach it", a), "write the server's own, or other networks under k3s")
+		r.Wrong(at, fmt.Sprintf("the NFS server's address %s belongs to pods or services, so nodes would never reach it", a), "write the server's own, or other networks under k3s")
 	}
 }
 
 // exported checks what an NFS server of ours exports, and to whom.
-func (r *resolver) exported(raw *rawNFS, nfs *spec.NFS) {
+func (r *resolver) exported(raw *written.NFS, nfs *spec.NFS) {
 	const onDisk = "write " + spec.ExportRoot + ", or a folder in it: that is where the VM's data disk is"
 	if !spec.Within(nfs.Export, spec.ExportRoot) {
-		r.wrong(&raw.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
+		r.Wrong(&raw.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
 	}
 	for _, e := range raw.Shares {
 		if export := e.Value.Export; export != "" && !spec.Within(export, spec.ExportRoot) {
-			r.wrong(&e.Value.Export, export+" would be on the system disk of the NFS server", onDisk)
+			r.Wrong(&e.Value.Export, export+" would be on the system disk of the NFS server", onDisk)
 		}
 	}
 	for _, n := range r.spec.Nodes {
 		allowed := func(p netip.Prefix) bool { return p.Contains(n.Address.Addr()) }
 		if !n.DHCP() && len(nfs.VM.Allow) > 0 && !slices.ContainsFunc(nfs.VM.Allow, allowed) {
-			r.wrong(&raw.VM.Allow, fmt.Sprintf("node %s (%s) may not mount what the NFS server exports", n.Name, n.Address.Addr()), "add its network to allow")
+			r.Wrong(&raw.VM.Allow, fmt.Sprintf("node %s (%s) may not mount what the NFS server exports", n.Name, n.Address.Addr()), "add its network to allow")
 			return
 		}
 	}
 }
 
-func (r *resolver) fileServerVM(raw *rawNFSVM, vm *spec.NFSVM) {
+func (r *resolver) fileServerVM(raw *written.NFSVM, vm *spec.NFSVM) {
 	a := raw.Address
 	if vm.Host == spec.AnyHost {
-		r.wrong(&raw.Host, "host: auto chooses among hosts for nodes, and the NFS server stays where its data is", "write host: and the name of one")
+		r.Wrong(&raw.Host, "host: auto chooses among hosts for nodes, and the NFS server stays where its data is", "write host: and the name of one")
 	}
 	if !a.IsValid() || len(r.spec.Nodes) == 0 {
 		return
 	}
 	if !r.spec.Network.Prefix.IsValid() {
-		r.wrong(&raw.Address, "the NFS server has an address of its own, and nothing says of which network", "write network: with prefix and gateway")
+		r.Wrong(&raw.Address, "the NFS server has an address of its own, and nothing says of which network", "write network: with prefix and gateway")
 		return
 	}
 	if p := r.spec.Network.Prefix; !r.insidePrefix(&raw.Address, "the NFS server's address", a, p) {
@@ -188,17 +189,17 @@ func (r *resolver) fileServerVM(raw *rawNFSVM, vm *spec.NFSVM) {
 	}
 	for _, n := range r.spec.Nodes {
 		if n.Name == vm.Name {
-			r.wrong(&raw.Name, fmt.Sprintf("there is a node %s", vm.Name), "give the NFS server another name")
+			r.Wrong(&raw.Name, fmt.Sprintf("there is a node %s", vm.Name), "give the NFS server another name")
 		}
 		switch {
 		case !n.DHCP() && n.Address.Addr() == a:
-			r.wrong(&raw.Address, fmt.Sprintf("address %s is node %s's", a, n.Name), "write another")
+			r.Wrong(&raw.Address, fmt.Sprintf("address %s is node %s's", a, n.Name), "write another")
 		case n.Network.Gateway == a:
-			r.wrong(&raw.Address, fmt.Sprintf("address %s is the gateway's", a), "write another")
+			r.Wrong(&raw.Address, fmt.Sprintf("address %s is the gateway's", a), "write another")
 		}
 	}
-	if declared := r.raw.Proxmox.Hosts; len(declared) > 0 && vm.Host != spec.AnyHost && declared.get(vm.Host) == nil {
-		r.wrong(&raw.Host, fmt.Sprintf("there is no host %q under proxmox.hosts", vm.Host), orSuggest(vm.Host, declared.names()))
+	if declared := r.raw.Proxmox.Hosts; len(declared) > 0 && vm.Host != spec.AnyHost && declared.Get(vm.Host) == nil {
+		r.Wrong(&raw.Host, fmt.Sprintf("there is no host %q under proxmox.hosts", vm.Host), written.OrSuggest(vm.Host, declared.Names()))
 	}
 }
 
@@ -238,21 +239,21 @@ func (r *resolver) reached() {
 		// The hub's own proxy can be a Service with an address; the others have none.
 		alone := r.raw.Hub != nil && a == &r.raw.Hub.Hostname && (p.LB != nil || !slices.Contains(r.raw.K3s.Disable, "servicelb"))
 		if p.Ingress.Kind == spec.IngressNone && !alone {
-			r.wrong(a, fmt.Sprintf("nothing leads to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
+			r.Wrong(a, fmt.Sprintf("nothing leads to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
 		}
 		if p.TLS == nil && !r.spec.IsLab() {
-			r.warn(a, fmt.Sprintf("people log in to %s without TLS, for the whole network to read", *a), "write tls: self-signed, or a better source")
+			r.Warn(a, fmt.Sprintf("people log in to %s without TLS, for the whole network to read", *a), "write tls: self-signed, or a better source")
 		}
 	}
 	if p.TLS != nil && p.TLS.Source == spec.TLSACME {
 		for _, a := range at {
 			if private := []string{".local", ".lan", ".internal", ".home.arpa", ".test", ".example", ".invalid", ".localhost"}; slices.ContainsFunc(private, func(s string) bool { return strings.HasSuffix(*a, s) }) {
-				r.wrong(a, fmt.Sprintf("no public authority signs certificates for %s, a name that is nobody's", *a), "write a name of a domain of yours, or tls: self-signed")
+				r.Wrong(a, fmt.Sprintf("no public authority signs certificates for %s, a name that is nobody's", *a), "write a name of a domain of yours, or tls: self-signed")
 			}
 		}
 	}
-	if p.TLS == nil && r.isSet(&r.raw.TLS) && len(at) == 0 {
-		r.warn(&r.raw.TLS, "nothing has a hostname, so nothing needs a certificate", "remove tls")
+	if p.TLS == nil && r.IsSet(&r.raw.TLS) && len(at) == 0 {
+		r.Warn(&r.raw.TLS, "nothing has a hostname, so nothing needs a certificate", "remove tls")
 	}
 }
 
@@ -270,10 +271,10 @@ func (r *resolver) classNames() {
 			return
 		}
 		if name == platform.LocalPath {
-			r.wrong(at, "K3s' local-path is left out, since "+r.spec.Platform.Storage.Default+" is the default class", "write "+suggest.OneOf(known)+", or storage: {default: local-path}")
+			r.Wrong(at, "K3s' local-path is left out, since "+r.spec.Platform.Storage.Default+" is the default class", "write "+suggest.OneOf(known)+", or storage: {default: local-path}")
 			return
 		}
-		r.wrong(at, fmt.Sprintf("nothing makes a storage class %q", name), orSuggest(name, known)+"; classes that somebody else makes belong in storage.existing")
+		r.Wrong(at, fmt.Sprintf("nothing makes a storage class %q", name), written.OrSuggest(name, known)+"; classes that somebody else makes belong in storage.existing")
 	}
 	p := r.spec.Platform
 	if m := p.Monitoring; m != nil {
@@ -295,11 +296,11 @@ func (r *resolver) classNames() {
 			what string
 		}{{&r.raw.Hub.Database.Class, h.Database.Class, "the hub's users"}, {&r.raw.Hub.Home.Class, h.Home.Class, "homes"}} {
 			if use.name == s.Class {
-				r.wrong(use.at, fmt.Sprintf("%s would be on scratch disks, whose contents may be lost", use.what), "write a class whose volumes last")
+				r.Wrong(use.at, fmt.Sprintf("%s would be on scratch disks, whose contents may be lost", use.what), "write a class whose volumes last")
 			}
 		}
 		if p.Storage.Default == s.Class {
-			r.warn(&r.raw.Storage.Default, "claims that name no class would be on scratch disks, whose contents may be lost", "write default: local-path, or a class whose volumes last")
+			r.Warn(&r.raw.Storage.Default, "claims that name no class would be on scratch disks, whose contents may be lost", "write default: local-path, or a class whose volumes last")
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (r *resolver) versionsFit() {
 		name string
 	}{{r.rancherVersion(), "rancher"}, {r.hubVersion(), "jupyterhub"}} {
 		if there := p.Charts.Versions[at.name]; at.here != nil && *at.here != "" && there != "" && there != *at.here {
-			r.wrong(at.here, fmt.Sprintf("this is version %s of %s, and charts.versions says %s", *at.here, at.name, there), "keep one of them")
+			r.Wrong(at.here, fmt.Sprintf("this is version %s of %s, and charts.versions says %s", *at.here, at.name, there), "keep one of them")
 		}
 	}
 	for name, v := range versions {
@@ -45,13 +45,13 @@ func (r *resolver) versionsFit() {
 	for _, c := range pins.Check(kubernetes, versions) {
 		at := r.versionPlace(c.Parts)
 		if c.Warning {
-			r.warn(at, c.Problem, c.Cure)
+			r.Warn(at, c.Problem, c.Cure)
 			continue
 		}
 		if at == any(&r.raw.K3s.Version) && len(pins.Refused(pins.Check(k3s.DefaultVersion, versions))) == 0 {
 			c.Cure += "; write version: " + k3s.DefaultVersion
 		}
-		r.wrong(at, c.Problem, c.Cure)
+		r.Wrong(at, c.Problem, c.Cure)
 	}
 }
 
@@ -73,19 +73,19 @@ func (r *resolver) hubVersion() *string {
 // section of the part.
 func (r *resolver) versionPlace(parts []string) any {
 	for _, name := range parts {
-		if at, ok := r.marks[member{&r.raw.Charts.Versions, name}]; ok {
-			return at.at
+		if r.HasMember(&r.raw.Charts.Versions, name) {
+			return r.MemberAt(&r.raw.Charts.Versions, name)
 		}
 	}
 	for _, own := range []struct {
 		part string
 		at   *string
 	}{{"rancher", r.rancherVersion()}, {"jupyterhub", r.hubVersion()}} {
-		if own.at != nil && r.isSet(own.at) && slices.Contains(parts, own.part) {
+		if own.at != nil && r.IsSet(own.at) && slices.Contains(parts, own.part) {
 			return own.at
 		}
 	}
-	if r.isSet(&r.raw.K3s.Version) {
+	if r.IsSet(&r.raw.K3s.Version) {
 		return &r.raw.K3s.Version
 	}
 	for _, name := range parts {
@@ -136,25 +136,25 @@ func (r *resolver) viaFleet() {
 	p, raw := r.spec.Platform, &r.raw.Charts
 	on := platform.PartsOn(r.spec)
 	for _, name := range sortedNames(raw.Via) {
-		at := r.marks[member{&raw.Via, name}].at
+		at := r.MemberAt(&raw.Via, name)
 		if !slices.Contains(partNames(), name) {
 			continue // said
 		}
 		if !slices.Contains(on, name) {
-			r.wrong(at, fmt.Sprintf("the part %s is off, so it gets nowhere", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
+			r.Wrong(at, fmt.Sprintf("the part %s is off, so it gets nowhere", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
 			continue
 		}
 		if raw.Via[name] != spec.ViaFleet {
 			continue
 		}
 		if why := r.neverViaFleet(name); why != "" {
-			r.wrong(at, fmt.Sprintf("%s cannot get into the cluster through Fleet: %s", name, why), "write "+name+": direct, or remove it here")
+			r.Wrong(at, fmt.Sprintf("%s cannot get into the cluster through Fleet: %s", name, why), "write "+name+": direct, or remove it here")
 		} else {
 			r.fleetIsReady(at)
 		}
 	}
 	if p.Fleet != nil && p.Fleet.Default == spec.ViaFleet {
-		r.fleetIsReady(r.place(&r.raw.Fleet.Default))
+		r.fleetIsReady(r.Place(&r.raw.Fleet.Default))
 	}
 	for _, list := range []struct {
 		what string
@@ -163,7 +163,7 @@ func (r *resolver) viaFleet() {
 	}{{"version", sortedNames(raw.Versions), &raw.Versions}, {"values", sortedNames(raw.Values), &raw.Values}} {
 		for _, name := range list.of {
 			if slices.Contains(partNames(), name) && !slices.Contains(on, name) {
-				r.warn(r.marks[member{list.at, name}].at, fmt.Sprintf("the part %s is off, so its %s is not used", name, list.what), "turn it on, or remove it here")
+				r.Warn(r.MemberAt(list.at, name), fmt.Sprintf("the part %s is off, so its %s is not used", name, list.what), "turn it on, or remove it here")
 			}
 		}
 	}
@@ -191,10 +191,10 @@ func (r *resolver) neverViaFleet(name string) string {
 func (r *resolver) fleetIsReady(at any) {
 	switch f := r.spec.Platform.Fleet; {
 	case f == nil:
-		r.wrong(at, "parts shall get into the cluster through Fleet, and there is none", "write fleet: {repo: https://…} with the repository that Fleet reads")
+		r.Wrong(at, "parts shall get into the cluster through Fleet, and there is none", "write fleet: {repo: https://…} with the repository that Fleet reads")
 	case f.Repo == "":
-		r.wrong(at, "parts shall get into the cluster through Fleet, and it has no repository", "write repo: under fleet, which we write into and Fleet reads")
+		r.Wrong(at, "parts shall get into the cluster through Fleet, and it has no repository", "write repo: under fleet, which we write into and Fleet reads")
 	case f.SSHKey.IsZero() && f.Password.IsZero():
-		r.wrong(at, "nobody may write into the repository: it has no login", "write username and password, or sshKey and knownHosts, under fleet")
+		r.Wrong(at, "nobody may write into the repository: it has no login", "write username and password, or sshKey and knownHosts, under fleet")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -13,7 +14,7 @@ const (
 	maxSerial   = 20 // what the SCSI disk shows of a serial in the guest
 )
 
-func (r *resolver) disks(n *spec.Node, raw *rawNode) {
+func (r *resolver) disks(n *spec.Node, raw *written.Node) {
 	storage := cmp.Or(raw.Storage, r.defaultStorage())
 	size := 60 * spec.GiB
 	if n.Role == spec.Agent {
@@ -27,7 +28,7 @@ func (r *resolver) disks(n *spec.Node, raw *rawNode) {
 		}
 		r.storageName(&d.Storage)
 		if o.Size%spec.GiB != 0 {
-			r.wrong(&d.Size, fmt.Sprintf("disk size %s is not a whole number of GiB", o.Size), fmt.Sprintf("write %dGiB", o.Size.GiB()))
+			r.Wrong(&d.Size, fmt.Sprintf("disk size %s is not a whole number of GiB", o.Size), fmt.Sprintf("write %dGiB", o.Size.GiB()))
 		}
 		if e.Name == "os" {
 			o.Size = or(d.Size, size)
@@ -42,60 +43,60 @@ func (r *resolver) disks(n *spec.Node, raw *rawNode) {
 		})
 	}
 	if len(n.Disks) > 14 {
-		r.wrong(&raw.Disks, fmt.Sprintf("the node has %d disks beside os", len(n.Disks)), "make do with 14")
+		r.Wrong(&raw.Disks, fmt.Sprintf("the node has %d disks beside os", len(n.Disks)), "make do with 14")
 	}
 	r.mounts(raw)
 }
 
-func (r *resolver) osDisk(d *rawDisk, o spec.DiskOptions) {
+func (r *resolver) osDisk(d *written.Disk, o spec.DiskOptions) {
 	if o.Size < leastOSDisk {
-		r.wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for Ubuntu, K3s and images", o.Size), "write 20GiB or more")
+		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for Ubuntu, K3s and images", o.Size), "write 20GiB or more")
 	}
 	for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
-		if r.isSet(at) {
-			r.wrong(at, "the disk os is the one that the node boots from: this cannot be chosen", "remove it")
+		if r.IsSet(at) {
+			r.Wrong(at, "the disk os is the one that the node boots from: this cannot be chosen", "remove it")
 		}
 	}
 }
 
-func (r *resolver) disk(name string, d *rawDisk) {
+func (r *resolver) disk(name string, d *written.Disk) {
 	switch {
 	case !matches(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`, name) || len(name) > maxSerial:
-		r.wrong(d, fmt.Sprintf("%q cannot be a disk's name, which is also its serial", name), "write at most 20 letters, digits, hyphens and underscores")
+		r.Wrong(d, fmt.Sprintf("%q cannot be a disk's name, which is also its serial", name), "write at most 20 letters, digits, hyphens and underscores")
 	case d.Size == nil:
-		r.wrong(&d.Size, fmt.Sprintf("disk %s has no size", name), "write size: 500GiB")
+		r.Wrong(&d.Size, fmt.Sprintf("disk %s has no size", name), "write size: 500GiB")
 	case *d.Size <= 0:
-		r.wrong(&d.Size, fmt.Sprintf("disk %s has size 0", name), "write size: 500GiB")
+		r.Wrong(&d.Size, fmt.Sprintf("disk %s has size 0", name), "write size: 500GiB")
 	}
 	switch {
 	case d.Mount == "" && d.FS != "":
-		r.wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem and is mounted nowhere", name), "write mount: /data, or remove fs")
+		r.Wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem and is mounted nowhere", name), "write mount: /data, or remove fs")
 	case d.Mount != "" && !isPlace(d.Mount):
-		r.wrong(&d.Mount, fmt.Sprintf("%q cannot be mounted on", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
+		r.Wrong(&d.Mount, fmt.Sprintf("%q cannot be mounted on", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 	}
 }
 
 // mounts reports two disks at one place.
-func (r *resolver) mounts(raw *rawNode) {
+func (r *resolver) mounts(raw *written.Node) {
 	seen := map[string]string{}
 	for _, e := range raw.Disks {
 		if m := e.Value.Mount; m != "" {
 			if other, ok := seen[m]; ok {
-				r.wrong(&e.Value.Mount, fmt.Sprintf("disks %s and %s are both mounted on %s", other, e.Name, m), "mount one of them elsewhere")
+				r.Wrong(&e.Value.Mount, fmt.Sprintf("disks %s and %s are both mounted on %s", other, e.Name, m), "mount one of them elsewhere")
 			}
 			seen[m] = e.Name
 		}
 	}
 }
 
-func (r *resolver) diskRole(name string, d *rawDisk) string {
+func (r *resolver) diskRole(name string, d *written.Disk) string {
 	if d.Role == "" && name == spec.RoleScratch {
 		return spec.RoleScratch
 	}
 	return r.choice(&d.Role, "role", spec.RoleData, spec.RoleScratch)
 }
 
-func (r *resolver) diskFS(d *rawDisk) string {
+func (r *resolver) diskFS(d *written.Disk) string {
 	if fs := r.choice(&d.FS, "fs", "ext4", "xfs"); d.Mount != "" {
 		return fs
 	}

@@ -6,15 +6,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/spec"
 )
 
 // hardware resolves where on its host a node's memory and processors are.
-func (r *resolver) hardware(n *spec.Node, raw *rawNode) {
+func (r *resolver) hardware(n *spec.Node, raw *written.Node) {
 	n.Hugepages, n.Affinity, n.TPM = r.hugepages(n, raw), raw.Affinity, or(raw.TPM, false)
 	if n.Affinity != "" && n.Affinity != noneWord {
 		if _, ok := cpuList(n.Affinity, ","); !ok {
-			r.wrong(&raw.Affinity, fmt.Sprintf("%q is not a list of the host's CPUs", n.Affinity), "write e.g. 0-15,32-47")
+			r.Wrong(&raw.Affinity, fmt.Sprintf("%q is not a list of the host's CPUs", n.Affinity), "write e.g. 0-15,32-47")
 		}
 	}
 	for _, o := range []struct {
@@ -22,7 +23,7 @@ func (r *resolver) hardware(n *spec.Node, raw *rawNode) {
 		key string
 	}{{&raw.Hugepages, "hugepages"}, {&raw.Affinity, "affinity"}} {
 		if *o.at != "" && r.raw.Proxmox.User != "root@pam" {
-			r.wrong(o.at, o.key+" can be set only by root@pam with a password, and Proxmox refuses it to any API token, root's too",
+			r.Wrong(o.at, o.key+" can be set only by root@pam with a password, and Proxmox refuses it to any API token, root's too",
 				"write user: root@pam below proxmox:, and password: with a reference, or be asked for it when it is needed; or remove "+o.key)
 		}
 	}
@@ -32,18 +33,18 @@ func (r *resolver) hardware(n *spec.Node, raw *rawNode) {
 // noneWord takes an option away that is otherwise left as it is.
 const noneWord = "none"
 
-func (r *resolver) hugepages(n *spec.Node, raw *rawNode) string {
+func (r *resolver) hugepages(n *spec.Node, raw *written.Node) string {
 	size := raw.Hugepages
 	switch {
 	case size == "":
 		return ""
 	case !slices.Contains([]string{"any", "2MiB", "1GiB", noneWord}, size):
-		r.wrong(&raw.Hugepages, fmt.Sprintf("hugepages cannot be %q", size), "write any, 2MiB or 1GiB, or none to take them away")
+		r.Wrong(&raw.Hugepages, fmt.Sprintf("hugepages cannot be %q", size), "write any, 2MiB or 1GiB, or none to take them away")
 	case size == noneWord:
 	case !n.NUMA:
-		r.wrong(&raw.Hugepages, "hugepages need NUMA, and numa is false", "write numa: true")
+		r.Wrong(&raw.Hugepages, "hugepages need NUMA, and numa is false", "write numa: true")
 	case size == "1GiB" && n.Memory%spec.GiB != 0, size == "2MiB" && n.Memory%(2*spec.MiB) != 0:
-		r.wrong(&raw.Hugepages, fmt.Sprintf("memory %s is no multiple of pages of %s", n.Memory, size), "write memory in whole GiB")
+		r.Wrong(&raw.Hugepages, fmt.Sprintf("memory %s is no multiple of pages of %s", n.Memory, size), "write memory in whole GiB")
 	}
 	if mib, ok := map[string]string{"2MiB": "2", "1GiB": "1024"}[size]; ok {
 		return mib // as Proxmox writes them
@@ -52,12 +53,12 @@ func (r *resolver) hugepages(n *spec.Node, raw *rawNode) string {
 }
 
 // numaNodes checks what Proxmox finds wrong at the start of the VM only.
-func (r *resolver) numaNodes(n *spec.Node, raw *rawNode) {
+func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
 	if len(raw.NUMANodes) == 0 {
 		return
 	}
 	if !n.NUMA {
-		r.wrong(&raw.NUMANodes, "numaNodes need NUMA, and numa is false", "write numa: true")
+		r.Wrong(&raw.NUMANodes, "numaNodes need NUMA, and numa is false", "write numa: true")
 	}
 	var memory spec.Size
 	seen := map[int]bool{}
@@ -65,17 +66,17 @@ func (r *resolver) numaNodes(n *spec.Node, raw *rawNode) {
 		in := &raw.NUMANodes[i]
 		cpus, ok := cpuList(in.CPUs, ",")
 		if !ok {
-			r.wrong(&in.CPUs, fmt.Sprintf("%q is not a list of the node's CPUs", in.CPUs), "write e.g. 0-7")
+			r.Wrong(&in.CPUs, fmt.Sprintf("%q is not a list of the node's CPUs", in.CPUs), "write e.g. 0-7")
 		}
 		for _, cpu := range cpus {
 			if seen[cpu] || cpu >= n.Cores {
-				r.wrong(&in.CPUs, fmt.Sprintf("CPU %d is in two NUMA nodes, or is none of the node's %d", cpu, n.Cores), "give each CPU from 0 on to one of them")
+				r.Wrong(&in.CPUs, fmt.Sprintf("CPU %d is in two NUMA nodes, or is none of the node's %d", cpu, n.Cores), "give each CPU from 0 on to one of them")
 				break
 			}
 			seen[cpu] = true
 		}
 		if _, ok := cpuList(in.HostNodes, ","); in.HostNodes != "" && !ok {
-			r.wrong(&in.HostNodes, fmt.Sprintf("%q is not a list of the host's NUMA nodes", in.HostNodes), "write e.g. 0, or 0-1")
+			r.Wrong(&in.HostNodes, fmt.Sprintf("%q is not a list of the host's NUMA nodes", in.HostNodes), "write e.g. 0, or 0-1")
 		}
 		policy := r.choice(&in.Policy, "policy", "bind", "preferred", "interleave")
 		if in.HostNodes == "" {
@@ -87,10 +88,10 @@ func (r *resolver) numaNodes(n *spec.Node, raw *rawNode) {
 		})
 	}
 	if memory != n.Memory {
-		r.wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %s together, and the node has %s", memory, n.Memory), "make them the same: Proxmox does not start it otherwise")
+		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %s together, and the node has %s", memory, n.Memory), "make them the same: Proxmox does not start it otherwise")
 	}
 	if len(seen) < n.Cores && len(seen) > 0 {
-		r.wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %d CPUs together, and the node has %d", len(seen), n.Cores), "give each CPU to one of them")
+		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %d CPUs together, and the node has %d", len(seen), n.Cores), "give each CPU to one of them")
 	}
 }
 

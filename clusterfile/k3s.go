@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/spec"
@@ -33,10 +34,10 @@ func (r *resolver) kubernetes() {
 		ServerConfig: raw.Server, AgentConfig: raw.Agent, SecretsEncryption: or(raw.SecretsEncryption, true),
 		AirgapDir: r.existing(&raw.Airgap, raw.Airgap, true),
 	}
-	if !r.isSet(&raw.PodCIDR) {
+	if !r.IsSet(&raw.PodCIDR) {
 		k.PodCIDR = defaultPodCIDR
 	}
-	if !r.isSet(&raw.ServiceCIDR) {
+	if !r.IsSet(&raw.ServiceCIDR) {
 		k.ServiceCIDR = defaultServiceCIDR
 	}
 	r.spec.K3s = k
@@ -47,23 +48,23 @@ func (r *resolver) kubernetes() {
 	r.registries()
 	for i, d := range raw.Disable {
 		if !slices.Contains(components, d) {
-			cure := orSuggest(d, components)
+			cure := written.OrSuggest(d, components)
 			if slices.Contains(builtIn, d) {
 				cure = "it is not a packaged component: write server: {disable-" + d + ": true}"
 			}
-			r.wrong(&raw.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
+			r.Wrong(&raw.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
 		}
 	}
 	for i, s := range raw.TLSSANs {
 		if !isHost(s) {
-			r.wrong(&raw.TLSSANs[i], fmt.Sprintf("%q can be neither a name nor an address in a certificate", s), "write e.g. k3s.home.arpa")
+			r.Wrong(&raw.TLSSANs[i], fmt.Sprintf("%q can be neither a name nor an address in a certificate", s), "write e.g. k3s.home.arpa")
 		}
 	}
-	if !isDNSName(k.ClusterDomain) {
-		r.wrong(&raw.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
+	if !written.IsDNSName(k.ClusterDomain) {
+		r.Wrong(&raw.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
 	}
 	if k.VIPInterface != "" && !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
-		r.wrong(&raw.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
+		r.Wrong(&raw.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
 	}
 }
 
@@ -76,7 +77,7 @@ func (r *resolver) k3sVersion(at *string) {
 	v := r.spec.K3s.Version
 	if m := k3sSyntax.FindStringSubmatch(v); m != nil {
 		if minor, _ := strconv.Atoi(m[1]); minor < oldestMinor {
-			r.warn(at, fmt.Sprintf("K3s %s gets no fixes any more", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
+			r.Warn(at, fmt.Sprintf("K3s %s gets no fixes any more", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
 		}
 		return
 	}
@@ -89,7 +90,7 @@ func (r *resolver) k3sVersion(at *string) {
 	case k3sSyntax.MatchString("v" + plain + "+k3s1"):
 		example = "write v" + plain + "+k3s1"
 	}
-	r.wrong(at, fmt.Sprintf("%q is not a K3s release", v), example)
+	r.Wrong(at, fmt.Sprintf("%q is not a K3s release", v), example)
 }
 
 // managed are keys of K3s' config.yaml that follow from the rest of the file.
@@ -113,9 +114,9 @@ var managed = map[string]string{
 // unknown ones with a warning, agents die of them.
 func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
 	for _, key := range sortedNames(*at) {
-		place := r.marks[member{at, key}].at
+		place := r.MemberAt(at, key)
 		if why, ours := managed[strings.TrimSuffix(key, "+")]; ours { // key+ appends
-			r.wrong(place, fmt.Sprintf("k3s.%s.%s is set by this project", role, key), why)
+			r.Wrong(place, fmt.Sprintf("k3s.%s.%s is set by this project", role, key), why)
 			continue
 		}
 		node := k3s.Node{Extra: map[string]any{key: (*at)[key]}}
@@ -125,7 +126,7 @@ func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
 		}
 		if err != nil {
 			what, cure, _ := strings.Cut(err.Error(), ": ")
-			r.wrong(place, what, cure)
+			r.Wrong(place, what, cure)
 		}
 	}
 }
@@ -135,7 +136,7 @@ func (r *resolver) snapshots() {
 	s := spec.Snapshots{Schedule: cmp.Or(raw.Schedule, "0 */12 * * *"), Retention: or(raw.Retention, 5)}
 	r.between(raw.Retention, &raw.Retention, "retention", 1, 10000)
 	if err := schedule.Check(s.Schedule); err != nil {
-		r.wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", s.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
+		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", s.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
 	}
 	if b := raw.S3; b != nil {
 		s.S3 = &spec.S3{
@@ -143,13 +144,13 @@ func (r *resolver) snapshots() {
 			AccessKey: b.AccessKey.In(r.spec.Dir), SecretKey: b.SecretKey.In(r.spec.Dir),
 		}
 		if b.Bucket == "" {
-			r.wrong(&b.Bucket, "s3 has no bucket", "write bucket: and its name")
+			r.Wrong(&b.Bucket, "s3 has no bucket", "write bucket: and its name")
 		}
-		if !r.isSet(&b.AccessKey) {
-			r.wrong(&b.AccessKey, "s3 has no accessKey", "write accessKey: env:NAME")
+		if !r.IsSet(&b.AccessKey) {
+			r.Wrong(&b.AccessKey, "s3 has no accessKey", "write accessKey: env:NAME")
 		}
-		if !r.isSet(&b.SecretKey) {
-			r.wrong(&b.SecretKey, "s3 has no secretKey", "write secretKey: env:NAME")
+		if !r.IsSet(&b.SecretKey) {
+			r.Wrong(&b.SecretKey, "s3 has no secretKey", "write secretKey: env:NAME")
 		}
 	}
 	r.spec.K3s.Snapshots = s
@@ -164,13 +165,13 @@ func (r *resolver) registries() {
 		}
 		host, port, hasPort := strings.Cut(e.Name, ":")
 		if e.Name != "*" && (!isHost(host) || hasPort && !isPort(port)) {
-			r.wrong(raw, fmt.Sprintf("%q is not a registry", e.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
+			r.Wrong(raw, fmt.Sprintf("%q is not a registry", e.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
 		}
 		for i := range raw.Endpoints {
 			r.isURL(&raw.Endpoints[i], "https", "http")
 		}
-		if r.isSet(&raw.Username) != r.isSet(&raw.Password) {
-			r.wrong(raw, fmt.Sprintf("registry %s has half a login", e.Name), "write both username and password")
+		if r.IsSet(&raw.Username) != r.IsSet(&raw.Password) {
+			r.Wrong(raw, fmt.Sprintf("registry %s has half a login", e.Name), "write both username and password")
 		}
 		r.spec.K3s.Registries = append(r.spec.K3s.Registries, reg)
 	}

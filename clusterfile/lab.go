@@ -25,32 +25,32 @@ const labImage = "https://lab.invalid/debian-13.qcow2"
 // labGuests reads what the VMs of the lab are. Its checks need the nodes, and come later.
 func (r *resolver) labGuests() {
 	raw := &r.raw.Lab
-	if !r.isSet(raw) {
+	if !r.IsSet(raw) {
 		return
 	}
-	at := r.place(&raw.Guests)
+	at := r.Place(&raw.Guests)
 	l := spec.LabGuests{
 		QEMU:  r.choice(&raw.Guests, "guests", guestsSimulated, guestsQEMU) == guestsQEMU,
 		Image: r.existing(&raw.Image, raw.Image, true),
-		Place: fmt.Sprintf("%s:%d:%d", r.checker.file, at.Line, at.Col),
+		Place: fmt.Sprintf("%s:%d:%d", r.Checker.File, at.Line, at.Col),
 	}
 	// Who has brought K3s along has done so because there is no internet.
 	l.Internet = l.QEMU && or(raw.Internet, r.raw.K3s.Airgap == "")
 	switch {
 	case !r.spec.IsLab():
-		r.wrong(raw, "lab: says what the VMs of the embedded lab are, and this file is for another Proxmox VE", "remove it, or write endpoint: lab in proxmox")
+		r.Wrong(raw, "lab: says what the VMs of the embedded lab are, and this file is for another Proxmox VE", "remove it, or write endpoint: lab in proxmox")
 		return
 	case !l.QEMU:
 		for _, at := range []any{&raw.Internet, &raw.Image} {
-			if r.isSet(at) {
-				r.wrong(at, "this is about real VMs, and those of this file are simulated", "write guests: qemu beside it, or remove it")
+			if r.IsSet(at) {
+				r.Wrong(at, "this is about real VMs, and those of this file are simulated", "write guests: qemu beside it, or remove it")
 			}
 		}
 		return
 	}
 	for _, name := range LabImageFiles() {
 		if _, err := os.Stat(filepath.Join(l.Image, name)); l.Image != "" && err != nil {
-			r.wrong(&raw.Image, fmt.Sprintf("%s has no %s", l.Image, name), "name a folder with "+strings.Join(LabImageFiles(), ", ")+", as the lab keeps them in the user's cache")
+			r.Wrong(&raw.Image, fmt.Sprintf("%s has no %s", l.Image, name), "name a folder with "+strings.Join(LabImageFiles(), ", ")+", as the lab keeps them in the user's cache")
 		}
 	}
 	r.spec.LabGuests = l
@@ -64,13 +64,13 @@ func (r *resolver) labHasImage(img *spec.Image) {
 	raw := &r.raw.Image
 	const cure = "remove it; the image is the lab's own Debian 13, or that of lab.image"
 	for _, at := range []any{&raw.URL, &raw.SHA256, &raw.SHA512, &raw.Template} {
-		if r.isSet(at) {
-			r.wrong(at, "real VMs of the lab boot no other image than its own", cure)
+		if r.IsSet(at) {
+			r.Wrong(at, "real VMs of the lab boot no other image than its own", cure)
 		}
 	}
 	debian, _ := distro.ByID("debian")
-	if r.isSet(&raw.Distribution) && raw.Distribution != debian.Name {
-		r.wrong(&raw.Distribution, fmt.Sprintf("real VMs of the lab are %s, and not %s", debian.Title, raw.Distribution), "write "+debian.Name+", or nothing")
+	if r.IsSet(&raw.Distribution) && raw.Distribution != debian.Name {
+		r.Wrong(&raw.Distribution, fmt.Sprintf("real VMs of the lab are %s, and not %s", debian.Title, raw.Distribution), "write "+debian.Name+", or nothing")
 	}
 	img.Distribution, img.Release = debian.Name, debian.Release
 	img.URL, img.SHA256, img.SHA512 = labImage, "", ""
@@ -90,25 +90,25 @@ func (r *resolver) realGuests() {
 		}
 		switch {
 		case n.External:
-			r.wrong(&n.raw.External, n.Name+" is a machine outside, which the lab's network does not reach", "remove it, or make it a VM")
+			r.Wrong(&n.raw.External, n.Name+" is a machine outside, which the lab's network does not reach", "remove it, or make it a VM")
 		case n.GPUs.Count > 0:
-			r.wrong(&n.raw.GPUs, n.Name+" asks for GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
+			r.Wrong(&n.raw.GPUs, n.Name+" asks for GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
 		case n.DHCP():
-			r.wrong(&n.raw.Network.DHCP, "the network of the lab's real VMs has no DHCP server", "give the nodes addresses")
+			r.Wrong(&n.raw.Network.DHCP, "the network of the lab's real VMs has no DHCP server", "give the nodes addresses")
 		case !p.Addr().Is4() || !n.Network.Gateway.IsValid():
-			r.wrong(&r.raw.Network, "the lab's real VMs have an IPv4 network with a gateway", "write e.g. network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}")
+			r.Wrong(&r.raw.Network, "the lab's real VMs have an IPv4 network with a gateway", "write e.g. network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}")
 		case first != p.Masked():
-			r.wrong(&n.raw.Network.Prefix, fmt.Sprintf("%s is in %s, and other nodes in %s: the lab's real VMs have one network", n.Name, p, first), "use one prefix")
+			r.Wrong(&n.raw.Network.Prefix, fmt.Sprintf("%s is in %s, and other nodes in %s: the lab's real VMs have one network", n.Name, p, first), "use one prefix")
 		}
 	}
 	if l.Internet {
 		return
 	}
 	if r.spec.K3s.AirgapDir == "" {
-		r.wrong(&r.raw.Lab.Internet, "without internet the nodes cannot download K3s", "write airgap: FOLDER in k3s, or internet: true")
+		r.Wrong(&r.raw.Lab.Internet, "without internet the nodes cannot download K3s", "write airgap: FOLDER in k3s, or internet: true")
 	}
 	if platform.HasPlatform(r.spec) || r.spec.K3s.VIP.IsValid() {
-		r.warn(&r.raw.Lab.Guests, "the VMs have no internet, so nothing becomes ready whose images are not among those of "+r.spec.K3s.AirgapDir+": kube-vip and every part of the platform has some",
+		r.Warn(&r.raw.Lab.Guests, "the VMs have no internet, so nothing becomes ready whose images are not among those of "+r.spec.K3s.AirgapDir+": kube-vip and every part of the platform has some",
 			"write internet: true in lab, or put the images into that folder's tarball")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -25,27 +26,27 @@ func Load(path string) (*spec.Spec, error) {
 // Parse reads a cluster file's contents. The name is for messages, and for
 // finding the files that data names by relative paths: keys, certificates, sources.
 func Parse(filename string, data []byte) (*spec.Spec, error) {
-	c := newChecker(filename)
-	root := readTree(c, data)
+	c := written.NewChecker(filename)
+	root := written.ReadTree(c, data)
 	if root == nil {
-		return nil, c.err()
+		return nil, c.Err()
 	}
-	raw := &rawFile{}
-	c.decodeTree(root, raw, "")
-	r := &resolver{checker: c, raw: raw, spec: &spec.Spec{File: filename, Dir: filepath.Dir(filename)}}
+	raw := &written.File{}
+	c.DecodeTree(root, raw, "")
+	r := &resolver{Checker: c, raw: raw, spec: &spec.Spec{File: filename, Dir: filepath.Dir(filename)}}
 	r.resolve(root)
 	r.validate()
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	r.spec.Warnings = sorted(c.warnings)
+	r.spec.Warnings = written.Sorted(c.Warnings)
 	return r.spec, nil
 }
 
 // resolver turns the raw file into the Spec, and then checks the whole.
 type resolver struct {
-	*checker
-	raw   *rawFile
+	*written.Checker
+	raw   *written.File
 	spec  *spec.Spec
 	nodes []plannedNode // as spec.Nodes, in the same order
 
@@ -55,7 +56,7 @@ type resolver struct {
 // plannedNode is a node together with what it was made from, for the places.
 type plannedNode struct {
 	*spec.Node
-	raw   *rawNode
+	raw   *written.Node
 	short bool // its pool's addresses do not reach it, which has been said
 }
 
@@ -84,9 +85,9 @@ func (r *resolver) name() {
 	r.spec.Name = r.raw.Name
 	switch {
 	case r.raw.Name == "":
-		r.wrong(&r.raw.Name, "the cluster has no name", "write name: and a short name, e.g. name: homelab")
+		r.Wrong(&r.raw.Name, "the cluster has no name", "write name: and a short name, e.g. name: homelab")
 	case !matches(clusterName, r.raw.Name):
-		r.wrong(&r.raw.Name, fmt.Sprintf("%q cannot be a cluster's name", r.raw.Name), "write at most 32 lower-case letters, digits and hyphens, beginning with a letter")
+		r.Wrong(&r.raw.Name, fmt.Sprintf("%q cannot be a cluster's name", r.raw.Name), "write at most 32 lower-case letters, digits and hyphens, beginning with a letter")
 	}
 }
 
@@ -100,7 +101,7 @@ const (
 func (r *resolver) patience() {
 	r.spec.Patience = or(r.raw.Patience, 0)
 	if p := or(r.raw.Patience, 1); p < minPatience || p > maxPatience {
-		r.wrong(&r.raw.Patience, fmt.Sprintf("patience cannot be %d", p),
+		r.Wrong(&r.raw.Patience, fmt.Sprintf("patience cannot be %d", p),
 			fmt.Sprintf("write how many times longer than usual a step may take, %d to %d: 3 for a slow host", minPatience, maxPatience))
 	}
 }
@@ -174,11 +175,11 @@ func (r *resolver) existing(at any, path string, folder bool) string {
 	switch {
 	case path == "":
 	case err != nil:
-		r.wrong(at, fmt.Sprintf("%s does not exist", path), "correct the path; relative ones begin in the folder of this file")
+		r.Wrong(at, fmt.Sprintf("%s does not exist", path), "correct the path; relative ones begin in the folder of this file")
 	case folder && !info.IsDir():
-		r.wrong(at, path+" is not a folder", "name the folder that holds the files")
+		r.Wrong(at, path+" is not a folder", "name the folder that holds the files")
 	case !folder && !info.Mode().IsRegular():
-		r.wrong(at, path+" is not a file", "name a file")
+		r.Wrong(at, path+" is not a file", "name a file")
 	}
 	return path
 }
@@ -189,7 +190,7 @@ func (r *resolver) choice(at *string, name string, choices ...string) string {
 	case *at == "":
 		return choices[0]
 	case !slices.Contains(choices, *at):
-		r.wrong(at, fmt.Sprintf("%s cannot be %q", name, *at), orSuggest(*at, choices))
+		r.Wrong(at, fmt.Sprintf("%s cannot be %q", name, *at), written.OrSuggest(*at, choices))
 		return choices[0]
 	}
 	return *at

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
@@ -26,7 +27,7 @@ func (r *resolver) makeNodes(root *yamlnode.Node) {
 	if network := root.Get("network").IfMap(); network != nil {
 		base = base.With("network", network)
 	}
-	base = merge(base, root.Get("defaults").IfMap())
+	base = written.Merge(base, root.Get("defaults").IfMap())
 	names, madeBy := r.allPoolNames()
 	for _, p := range r.raw.Pools {
 		members := names[p.Name]
@@ -36,9 +37,9 @@ func (r *resolver) makeNodes(root *yamlnode.Node) {
 			}
 		}
 		if len(members) == 0 {
-			r.warn(p.Value, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
+			r.Warn(p.Value, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
 		}
-		r.poolMembers(p, members, merge(base, root.Get("pools").Get(p.Name).IfMap().Without(poolOnly...)), root.Get("nodes"))
+		r.poolMembers(p, members, written.Merge(base, root.Get("pools").Get(p.Name).IfMap().Without(poolOnly...)), root.Get("nodes"))
 	}
 	r.loneNodes(base, root.Get("nodes"), madeBy)
 }
@@ -48,12 +49,12 @@ func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]
 	names, madeBy = map[string][]string{}, map[string]string{}
 	for _, p := range r.raw.Pools {
 		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`, p.Name) {
-			r.wrong(p.Value, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
+			r.Wrong(p.Value, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
 		}
 		names[p.Name] = slices.DeleteFunc(r.poolNames(p.Name, p.Value), func(n string) bool {
 			other, twice := madeBy[n]
 			if twice && other != p.Name {
-				r.wrong(p.Value, fmt.Sprintf("pools %s and %s both make a node %s", other, p.Name, n), "write prefix: or first: in one of them")
+				r.Wrong(p.Value, fmt.Sprintf("pools %s and %s both make a node %s", other, p.Name, n), "write prefix: or first: in one of them")
 			}
 			if !twice {
 				madeBy[n] = p.Name
@@ -65,16 +66,16 @@ func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]
 }
 
 // poolNames lists the names that the pool itself makes.
-func (r *resolver) poolNames(pool string, raw *rawPool) []string {
+func (r *resolver) poolNames(pool string, raw *written.Pool) []string {
 	if len(raw.Names) > 0 {
 		for _, at := range []any{&raw.Count, &raw.Prefix, &raw.First} {
-			if r.isSet(at) {
-				r.wrong(at, "the pool has names, so this means nothing", "remove it, or names")
+			if r.IsSet(at) {
+				r.Wrong(at, "the pool has names, so this means nothing", "remove it, or names")
 			}
 		}
 		for i, n := range raw.Names {
 			if j := slices.Index(raw.Names, n); j < i {
-				r.wrong(&raw.Names[i], fmt.Sprintf("node %s is here twice", n), "give it another name")
+				r.Wrong(&raw.Names[i], fmt.Sprintf("node %s is here twice", n), "give it another name")
 			}
 		}
 		return slices.Clone(raw.Names)
@@ -91,19 +92,19 @@ func (r *resolver) poolNames(pool string, raw *rawPool) []string {
 
 // poolMembers makes a pool's nodes. The n-th node takes the n-th address and VMID,
 // whether or not others have their own: overriding one node moves no other.
-func (r *resolver) poolMembers(p entry[rawPool], names []string, shape, nodes *yamlnode.Node) {
-	addresses := expand(p.Value.Addresses, len(names), func(a addressRange) (netip.Addr, func() (netip.Addr, bool)) {
-		next := a.from
-		return next, func() (netip.Addr, bool) { next = next.Next(); return next, next.IsValid() && !a.to.Less(next) }
+func (r *resolver) poolMembers(p written.Entry[written.Pool], names []string, shape, nodes *yamlnode.Node) {
+	addresses := expand(p.Value.Addresses, len(names), func(a written.AddressRange) (netip.Addr, func() (netip.Addr, bool)) {
+		next := a.From
+		return next, func() (netip.Addr, bool) { next = next.Next(); return next, next.IsValid() && !a.To.Less(next) }
 	})
-	vmids := expand(p.Value.VMIDs, len(names), func(v vmidRange) (int, func() (int, bool)) {
-		next := v.from
-		return next, func() (int, bool) { next++; return next, next <= v.to }
+	vmids := expand(p.Value.VMIDs, len(names), func(v written.VMIDRange) (int, func() (int, bool)) {
+		next := v.From
+		return next, func() (int, bool) { next++; return next, next <= v.To }
 	})
-	if slices.ContainsFunc(p.Value.Addresses, func(a addressRange) bool { return !a.from.IsValid() }) {
+	if slices.ContainsFunc(p.Value.Addresses, func(a written.AddressRange) bool { return !a.From.IsValid() }) {
 		addresses = nil
 	}
-	if slices.ContainsFunc(p.Value.VMIDs, func(v vmidRange) bool { return v.from == 0 }) {
+	if slices.ContainsFunc(p.Value.VMIDs, func(v written.VMIDRange) bool { return v.From == 0 }) {
 		vmids = nil
 	}
 	needsAddress := func(own *yamlnode.Node) bool {
@@ -114,22 +115,22 @@ func (r *resolver) poolMembers(p entry[rawPool], names []string, shape, nodes *y
 	r.enough(&p.Value.VMIDs, "VMIDs", p.Name, len(vmids), lastThat(names, nodes, needsVMID))
 	for i, name := range names {
 		own := nodes.Get(name).IfMap()
-		t := merge(shape, own)
+		t := written.Merge(shape, own)
 		if i < len(addresses) && needsAddress(own) {
 			a := addresses[i]
-			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.value.String(), At: r.marks[&p.Value.Addresses[a.from]].at})
+			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.value.String(), At: r.Place(&p.Value.Addresses[a.from])})
 		}
 		if i < len(vmids) && needsVMID(own) {
 			v := vmids[i]
-			t = t.With("vmid", &yamlnode.Node{Kind: yamlnode.Number, Text: strconv.Itoa(v.value), At: r.marks[&p.Value.VMIDs[v.from]].at})
+			t = t.With("vmid", &yamlnode.Node{Kind: yamlnode.Number, Text: strconv.Itoa(v.value), At: r.Place(&p.Value.VMIDs[v.from])})
 		}
 		if own == nil {
 			moved := *t
-			moved.At = r.place(p.Value)
+			moved.At = r.Place(p.Value)
 			t = &moved
 		}
-		r.node(name, p.Name, t, r.raw.Nodes.get(name))
-		r.nodes[len(r.nodes)-1].short = i >= len(addresses) && r.isSet(&p.Value.Addresses)
+		r.node(name, p.Name, t, r.raw.Nodes.Get(name))
+		r.nodes[len(r.nodes)-1].short = i >= len(addresses) && r.IsSet(&p.Value.Addresses)
 	}
 }
 
@@ -145,8 +146,8 @@ func lastThat(names []string, nodes *yamlnode.Node, needs func(own *yamlnode.Nod
 
 // enough reports a pool whose lists do not reach its last node.
 func (r *resolver) enough(at any, what, pool string, have, want int) {
-	if r.isSet(at) && have > 0 && have < want {
-		r.wrong(at, fmt.Sprintf("pool %s has %d nodes and %s for %d", pool, want, what, have), "write a range for all of them, or count less")
+	if r.IsSet(at) && have > 0 && have < want {
+		r.Wrong(at, fmt.Sprintf("pool %s has %d nodes and %s for %d", pool, want, what, have), "write a range for all of them, or count less")
 	}
 }
 
@@ -174,20 +175,20 @@ func (r *resolver) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]strin
 		pool, made := madeBy[n.Name]
 		switch {
 		case made && n.Value.Pool != "" && n.Value.Pool != pool:
-			r.wrong(&n.Value.Pool, fmt.Sprintf("node %s is made by pool %s and says that it belongs to %s", n.Name, pool, n.Value.Pool), "remove pool, or give the node another name")
+			r.Wrong(&n.Value.Pool, fmt.Sprintf("node %s is made by pool %s and says that it belongs to %s", n.Name, pool, n.Value.Pool), "remove pool, or give the node another name")
 		case made:
-		case n.Value.Pool != "" && r.raw.Pools.get(n.Value.Pool) == nil:
-			r.wrong(&n.Value.Pool, fmt.Sprintf("there is no pool %q", n.Value.Pool), orSuggest(n.Value.Pool, r.raw.Pools.names()))
+		case n.Value.Pool != "" && r.raw.Pools.Get(n.Value.Pool) == nil:
+			r.Wrong(&n.Value.Pool, fmt.Sprintf("there is no pool %q", n.Value.Pool), written.OrSuggest(n.Value.Pool, r.raw.Pools.Names()))
 		case n.Value.Pool == "":
-			r.node(n.Name, "", merge(base, nodes.Get(n.Name).IfMap()), n.Value)
+			r.node(n.Name, "", written.Merge(base, nodes.Get(n.Name).IfMap()), n.Value)
 		}
 	}
 }
 
 // node resolves one node. own is its entry under nodes, or nil.
-func (r *resolver) node(name, pool string, t *yamlnode.Node, own *rawNode) {
-	raw := &rawNode{}
-	r.decodeMerged(t, raw)
+func (r *resolver) node(name, pool string, t *yamlnode.Node, own *written.Node) {
+	raw := &written.Node{}
+	r.DecodeMerged(t, raw)
 	n := &spec.Node{
 		Name: name, Pool: pool, Role: r.role(raw), Host: cmp.Or(raw.Host, r.defaultHost()),
 		VMID: or(raw.VMID, 0), MAC: or(raw.MAC, spec.StableMAC(r.spec.Name, name)), Network: r.network(&raw.Network),
@@ -199,7 +200,7 @@ func (r *resolver) node(name, pool string, t *yamlnode.Node, own *rawNode) {
 		r.external(n, raw)
 	}
 	if raw.Adopt && n.External {
-		r.wrong(&raw.Adopt, "an external machine is no VM that could be taken over", "remove adopt or external")
+		r.Wrong(&raw.Adopt, "an external machine is no VM that could be taken over", "remove adopt or external")
 	}
 	n.GPUs = r.gpus(&raw.GPUs, n.External)
 	r.shape(n, raw)
@@ -219,28 +220,28 @@ func (r *resolver) node(name, pool string, t *yamlnode.Node, own *rawNode) {
 		n.Taints = []spec.Taint{{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}}
 	}
 	if own != nil {
-		r.marks[raw] = mark{r.place(own), true}
+		r.PutAt(raw, own)
 	}
 	r.nodes = append(r.nodes, plannedNode{Node: n, raw: raw})
 }
 
-func (r *resolver) role(raw *rawNode) spec.Role {
+func (r *resolver) role(raw *written.Node) spec.Role {
 	role := r.choice(&raw.Role, "role", string(spec.Agent), string(spec.Server))
 	r.badRole = r.badRole || raw.Role != "" && raw.Role != role
 	return spec.Role(role)
 }
 
 // external resolves a machine that we do not make.
-func (r *resolver) external(n *spec.Node, raw *rawNode) {
+func (r *resolver) external(n *spec.Node, raw *written.Node) {
 	n.External, n.Host, n.VMID = true, "", 0
 	login := r.login(&raw.External, r.spec.Access.User)
-	user, host, _ := cutLast(login, "@")
+	user, host, _ := written.CutLast(login, "@")
 	addr, err := netip.ParseAddrPort(host)
 	switch {
 	case login == "":
 		return
 	case err != nil:
-		r.wrong(&raw.External, "an external machine is named by its address", "write user@10.0.0.40:22")
+		r.Wrong(&raw.External, "an external machine is named by its address", "write user@10.0.0.40:22")
 		return
 	}
 	n.SSHUser, n.SSHPort = user, int(addr.Port())
@@ -252,16 +253,16 @@ func (r *resolver) external(n *spec.Node, raw *rawNode) {
 		n.Address = netip.PrefixFrom(addr.Addr(), n.Network.Prefix.Bits())
 	}
 	if raw.Address.IsValid() {
-		r.wrong(&raw.Address, "external holds the machine's address", "remove address")
+		r.Wrong(&raw.Address, "external holds the machine's address", "remove address")
 	}
 	if raw.VMID != nil {
-		r.wrong(&raw.VMID, "an external machine is no VM of ours", "remove vmid")
+		r.Wrong(&raw.VMID, "an external machine is no VM of ours", "remove vmid")
 	}
 }
 
 // shape sets cores and memory; GPU nodes are given more, since a notebook that
 // waits for memory leaves its card idle.
-func (r *resolver) shape(n *spec.Node, raw *rawNode) {
+func (r *resolver) shape(n *spec.Node, raw *written.Node) {
 	cores, memory := 8, 16*spec.GiB
 	switch {
 	case n.GPUs.Count > 0:
@@ -277,23 +278,23 @@ func (r *resolver) shape(n *spec.Node, raw *rawNode) {
 	}
 	switch {
 	case n.Memory < least:
-		r.wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for K3s on a node of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
+		r.Wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for K3s on a node of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
 	case n.Memory%spec.MiB != 0:
-		r.wrong(&raw.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/spec.MiB*spec.MiB).String())
+		r.Wrong(&raw.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/spec.MiB*spec.MiB).String())
 	}
 	if !matches(`^(custom-)?[A-Za-z0-9][A-Za-z0-9_.-]*(,[a-z-]+=[^,\s]+)*$`, n.CPUType) {
-		r.wrong(&raw.CPU, fmt.Sprintf("%q cannot be a CPU type", n.CPUType), "write host, or a type that Proxmox lists")
+		r.Wrong(&raw.CPU, fmt.Sprintf("%q cannot be a CPU type", n.CPUType), "write host, or a type that Proxmox lists")
 	}
 	for i, tag := range n.Tags {
 		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*$`, tag) {
-			r.wrong(&raw.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")
+			r.Wrong(&raw.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")
 		}
 	}
 	if len(n.Description) > 8000 { // Proxmox allows 8192, and we add a line
-		r.wrong(&raw.Description, "the description has more than 8000 characters", "shorten it")
+		r.Wrong(&raw.Description, "the description has more than 8000 characters", "shorten it")
 	}
 	if raw.VMID != nil {
-		r.between(raw.VMID, &raw.VMID, "vmid", minVMID, maxVMID)
+		r.between(raw.VMID, &raw.VMID, "vmid", written.MinVMID, written.MaxVMID)
 	}
 	r.storageName(&raw.Storage)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
@@ -37,16 +38,16 @@ func (r *resolver) driverMode() {
 	raw, n := &r.raw.NVIDIA, r.spec.NVIDIA
 	switch {
 	case n.DriverMode == spec.DriverOperator && n.Stack != spec.StackOperator:
-		r.wrong(&raw.Driver.Mode, "the driver cannot come from the GPU operator without the operator", "write stack: operator, or mode: prebuilt")
+		r.Wrong(&raw.Driver.Mode, "the driver cannot come from the GPU operator without the operator", "write stack: operator, or mode: prebuilt")
 	case n.DriverMode == spec.DriverDKMS && r.raw.Image.SecureBoot:
 		do := "write secureBoot: false"
 		if distro.Named(r.spec.Image.Distribution).Prebuilt.There() {
 			do = "write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false"
 		}
-		r.wrong(&raw.Driver.Mode, "modules that DKMS builds are signed with no key that the firmware has, and secure boot refuses them", do)
+		r.Wrong(&raw.Driver.Mode, "modules that DKMS builds are signed with no key that the firmware has, and secure boot refuses them", do)
 	}
 	if n.Stack == spec.StackNone && n.Sharing.Strategy != spec.SharingNone {
-		r.wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write stack: device-plugin or stack: operator")
+		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write stack: device-plugin or stack: operator")
 	}
 }
 
@@ -55,7 +56,7 @@ func (r *resolver) driverOfDistro() {
 	n, d := r.spec.NVIDIA, distro.Named(r.spec.Image.Distribution)
 	baked := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.GPUs.Count > 0 && !n.External && !n.Adopt })
 	if baked && n.DriverMode == spec.DriverPrebuilt && n.Stack != spec.StackNone && !d.Prebuilt.There() && r.spec.Image.Template == "" {
-		r.wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("%s has no driver in its archive that is built for its kernels", d.Title),
+		r.Wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("%s has no driver in its archive that is built for its kernels", d.Title),
 			"write nvidia: {driver: {mode: dkms}}, which builds one on each node, or image: ubuntu-24.04")
 	}
 }
@@ -72,7 +73,7 @@ func (r *resolver) driverBranch() {
 		if n.Branch == "auto" || strings.Contains(refused.Why, "open kernel modules") && raw.Flavour != "" {
 			at = &raw.Flavour
 		}
-		r.wrong(at, fmt.Sprintf("driver %s cannot be used: %s", refused.Asked, refused.Why), refused.Do)
+		r.Wrong(at, fmt.Sprintf("driver %s cannot be used: %s", refused.Asked, refused.Why), refused.Do)
 	}
 }
 
@@ -106,7 +107,7 @@ func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
 }
 
 // modelFits holds a node's model filter against the driver and the sharing.
-func (r *resolver) modelFits(raw *rawGPUs, sharing spec.Sharing) {
+func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
 	if raw.Model == "" {
 		return
 	}
@@ -119,14 +120,14 @@ func (r *resolver) modelFits(raw *rawGPUs, sharing spec.Sharing) {
 		}
 	}
 	if len(cards) == 0 {
-		r.warn(&raw.Model, fmt.Sprintf("no card that NVIDIA lists has %q in its name", raw.Model), "write a part of the name that lspci shows, e.g. A100")
+		r.Warn(&raw.Model, fmt.Sprintf("no card that NVIDIA lists has %q in its name", raw.Model), "write a part of the name that lspci shows, e.g. A100")
 		return
 	}
 	if refused := r.driverRefuses(cards); refused != nil {
-		r.wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Why), refused.Do)
+		r.Wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Why), refused.Do)
 	}
 	if sharing.Strategy == spec.SharingMIG && !mig {
-		r.wrong(&raw.Model, fmt.Sprintf("the %s cannot be cut into MIG instances", raw.Model), "write sharing: {strategy: time-slicing, replicas: 4}")
+		r.Wrong(&raw.Model, fmt.Sprintf("the %s cannot be cut into MIG instances", raw.Model), "write sharing: {strategy: time-slicing, replicas: 4}")
 	}
 }
 
@@ -135,24 +136,24 @@ var migProfile = regexp.MustCompile(`^[1-7]g\.[0-9]{1,3}gb(\+me|\+me\.all|\+gfx|
 // MPS serves at most 48 clients a GPU on Volta and later (NVIDIA's MPS guide, Limitations).
 const maxMPS = 48
 
-func (r *resolver) sharing(raw *rawSharing) spec.Sharing {
+func (r *resolver) sharing(raw *written.Sharing) spec.Sharing {
 	s := spec.Sharing{Strategy: r.choice(&raw.Strategy, "strategy", spec.SharingNone, spec.SharingTimeSlicing, spec.SharingMPS, spec.SharingMIG), Replicas: or(raw.Replicas, 0)}
 	slicing := s.Strategy == spec.SharingTimeSlicing || s.Strategy == spec.SharingMPS
 	switch {
 	case slicing && raw.Replicas == nil:
-		r.wrong(&raw.Replicas, fmt.Sprintf("%s has no replicas", s.Strategy), "write replicas: 4, or how many pods share a GPU")
+		r.Wrong(&raw.Replicas, fmt.Sprintf("%s has no replicas", s.Strategy), "write replicas: 4, or how many pods share a GPU")
 	case slicing && s.Replicas < 2:
-		r.wrong(&raw.Replicas, fmt.Sprintf("replicas is %d, which shares nothing", s.Replicas), "write 2 or more, or strategy: none")
+		r.Wrong(&raw.Replicas, fmt.Sprintf("replicas is %d, which shares nothing", s.Replicas), "write 2 or more, or strategy: none")
 	case s.Strategy == spec.SharingMPS && s.Replicas > maxMPS:
-		r.wrong(&raw.Replicas, fmt.Sprintf("MPS serves at most %d clients a GPU and replicas is %d", maxMPS, s.Replicas), fmt.Sprintf("write %d or less", maxMPS))
+		r.Wrong(&raw.Replicas, fmt.Sprintf("MPS serves at most %d clients a GPU and replicas is %d", maxMPS, s.Replicas), fmt.Sprintf("write %d or less", maxMPS))
 	case !slicing && raw.Replicas != nil:
-		r.wrong(&raw.Replicas, fmt.Sprintf("replicas means nothing with strategy %s", s.Strategy), "remove it, or write strategy: time-slicing or mps")
+		r.Wrong(&raw.Replicas, fmt.Sprintf("replicas means nothing with strategy %s", s.Strategy), "remove it, or write strategy: time-slicing or mps")
 	}
 	switch {
 	case s.Strategy == spec.SharingMIG && len(raw.Layouts) == 0:
-		r.wrong(&raw.Layouts, "mig has no layouts", "write layouts: [{profiles: {3g.20gb: 2}}]")
+		r.Wrong(&raw.Layouts, "mig has no layouts", "write layouts: [{profiles: {3g.20gb: 2}}]")
 	case s.Strategy != spec.SharingMIG && len(raw.Layouts) > 0:
-		r.wrong(&raw.Layouts, fmt.Sprintf("layouts mean nothing with strategy %s", s.Strategy), "remove them, or write strategy: mig")
+		r.Wrong(&raw.Layouts, fmt.Sprintf("layouts mean nothing with strategy %s", s.Strategy), "remove them, or write strategy: mig")
 	}
 	seen := map[int]bool{}
 	for i := range raw.Layouts {
@@ -161,33 +162,33 @@ func (r *resolver) sharing(raw *rawSharing) spec.Sharing {
 	return s
 }
 
-func (r *resolver) layout(raw *rawMIGLayout, seen map[int]bool, layouts int) spec.MIGLayout {
+func (r *resolver) layout(raw *written.MIGLayout, seen map[int]bool, layouts int) spec.MIGLayout {
 	if len(raw.GPUs) == 0 && layouts > 1 {
-		r.wrong(&raw.GPUs, "a layout for all GPUs stands beside another", "write gpus: [0] and so on in each")
+		r.Wrong(&raw.GPUs, "a layout for all GPUs stands beside another", "write gpus: [0] and so on in each")
 	}
 	for i, g := range raw.GPUs {
 		switch {
 		case g < 0 || g > 15:
-			r.wrong(&raw.GPUs[i], fmt.Sprintf("a node has no GPU with index %d", g), "write indices from 0")
+			r.Wrong(&raw.GPUs[i], fmt.Sprintf("a node has no GPU with index %d", g), "write indices from 0")
 		case seen[g]:
-			r.wrong(&raw.GPUs[i], fmt.Sprintf("GPU %d has two layouts", g), "keep it in one of them")
+			r.Wrong(&raw.GPUs[i], fmt.Sprintf("GPU %d has two layouts", g), "keep it in one of them")
 		}
 		seen[g] = true
 	}
 	slices := 0
 	for _, name := range sortedNames(raw.Profiles) {
-		at := r.marks[member{&raw.Profiles, name}].at
+		at := r.MemberAt(&raw.Profiles, name)
 		switch count := raw.Profiles[name]; {
 		case !migProfile.MatchString(name):
-			r.wrong(at, fmt.Sprintf("%q is not a MIG profile", name), "write e.g. 1g.5gb, 3g.20gb or 7g.40gb, as nvidia-smi mig -lgip lists them")
+			r.Wrong(at, fmt.Sprintf("%q is not a MIG profile", name), "write e.g. 1g.5gb, 3g.20gb or 7g.40gb, as nvidia-smi mig -lgip lists them")
 		case count < 1 || count > 7:
-			r.wrong(at, fmt.Sprintf("a GPU cannot be cut into %d of %s", count, name), "write a number from 1 to 7")
+			r.Wrong(at, fmt.Sprintf("a GPU cannot be cut into %d of %s", count, name), "write a number from 1 to 7")
 		default:
 			slices += count * int(name[0]-'0')
 		}
 	}
 	if slices > 7 {
-		r.wrong(&raw.Profiles, fmt.Sprintf("the layout needs %d slices and a GPU has 7", slices), "the first digit of a profile is its slices: take some away")
+		r.Wrong(&raw.Profiles, fmt.Sprintf("the layout needs %d slices and a GPU has 7", slices), "the first digit of a profile is its slices: take some away")
 	}
 	return spec.MIGLayout{GPUs: raw.GPUs, Profiles: raw.Profiles}
 }
@@ -195,7 +196,7 @@ func (r *resolver) layout(raw *rawMIGLayout, seen map[int]bool, layouts int) spe
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // gpus resolves a node's request.
-func (r *resolver) gpus(raw *rawGPUs, external bool) spec.GPURequest {
+func (r *resolver) gpus(raw *written.GPUs, external bool) spec.GPURequest {
 	g := spec.GPURequest{
 		Count: or(raw.Count, 0), Model: raw.Model, Mapping: raw.Mapping,
 		PCIe: or(raw.PCIe, true), ROMBar: or(raw.ROMBar, true), AllFunctions: or(raw.AllFunctions, true),
@@ -214,30 +215,30 @@ func (r *resolver) gpus(raw *rawGPUs, external bool) spec.GPURequest {
 	named := len(raw.PCI) + len(raw.Mapping)
 	switch {
 	case len(raw.PCI) > 0 && len(raw.Mapping) > 0:
-		r.wrong(&raw.Mapping, "gpus are named by PCI address and by mapping", "keep one of pci and mapping")
+		r.Wrong(&raw.Mapping, "gpus are named by PCI address and by mapping", "keep one of pci and mapping")
 	case raw.Count != nil && *raw.Count < 0:
-		r.wrong(&raw.Count, fmt.Sprintf("count is %d", *raw.Count), "write 0 or more")
+		r.Wrong(&raw.Count, fmt.Sprintf("count is %d", *raw.Count), "write 0 or more")
 	case raw.Count != nil && named > 0 && *raw.Count != named:
-		r.wrong(&raw.Count, fmt.Sprintf("count is %d and %d are named", *raw.Count, named), "remove count")
+		r.Wrong(&raw.Count, fmt.Sprintf("count is %d and %d are named", *raw.Count, named), "remove count")
 	case external && named > 0:
-		r.wrong(raw, "an external machine's GPUs cannot be passed through", "write gpus: and how many it has")
+		r.Wrong(raw, "an external machine's GPUs cannot be passed through", "write gpus: and how many it has")
 	}
 	if named > 0 {
 		g.Count = named
 	}
 	if g.Count > 16 {
-		r.wrong(&raw.Count, fmt.Sprintf("a VM takes at most 16 PCI devices and the node asks for %d GPUs", g.Count), "spread them over more nodes")
+		r.Wrong(&raw.Count, fmt.Sprintf("a VM takes at most 16 PCI devices and the node asks for %d GPUs", g.Count), "spread them over more nodes")
 	}
 	for i, m := range raw.Mapping {
 		if !matches(`^[A-Za-z][A-Za-z0-9_-]+$`, m) {
-			r.wrong(&raw.Mapping[i], fmt.Sprintf("%q cannot be a resource mapping", m), "write its name as under Datacenter, Resource Mappings")
+			r.Wrong(&raw.Mapping[i], fmt.Sprintf("%q cannot be a resource mapping", m), "write its name as under Datacenter, Resource Mappings")
 		}
 	}
 	if strings.TrimSpace(raw.Model) != raw.Model {
-		r.wrong(&raw.Model, "model begins or ends with a blank", "write a part of the name, e.g. A100")
+		r.Wrong(&raw.Model, "model begins or ends with a blank", "write a part of the name, e.g. A100")
 	}
 	if raw.Sharing != nil && r.spec.NVIDIA.Stack == spec.StackNone && g.Sharing.Strategy != spec.SharingNone {
-		r.wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write nvidia.stack: device-plugin or operator")
+		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write nvidia.stack: device-plugin or operator")
 	}
 	r.modelFits(raw, g.Sharing)
 	return g

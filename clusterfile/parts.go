@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -32,11 +33,11 @@ func (r *resolver) rancher() {
 func (r *resolver) hostname(at *string, part string) {
 	switch {
 	case *at == "":
-		r.wrong(at, part+" has no hostname", "write hostname: "+part+".lab.example, a name that your DNS leads to the cluster")
+		r.Wrong(at, part+" has no hostname", "write hostname: "+part+".lab.example, a name that your DNS leads to the cluster")
 	case isAddress(*at):
-		r.wrong(at, fmt.Sprintf("%s's hostname is the address %s, and certificates and Ingresses need a name", part, *at), "write a name, e.g. "+part+".lab.example")
-	case !isGoodHostname(*at):
-		r.wrong(at, fmt.Sprintf("%q cannot be %s's hostname", *at, part), "write a name with its domain in lower-case letters, without https:// and path, e.g. "+part+".lab.example")
+		r.Wrong(at, fmt.Sprintf("%s's hostname is the address %s, and certificates and Ingresses need a name", part, *at), "write a name, e.g. "+part+".lab.example")
+	case !written.IsGoodHostname(*at):
+		r.Wrong(at, fmt.Sprintf("%q cannot be %s's hostname", *at, part), "write a name with its domain in lower-case letters, without https:// and path, e.g. "+part+".lab.example")
 	}
 }
 
@@ -51,28 +52,28 @@ func (r *resolver) fleet() {
 		Standalone: or(raw.Standalone, r.raw.Rancher == nil), Repo: raw.Repo, Branch: cmp.Or(raw.Branch, "main"),
 		Path: cmp.Or(raw.Path, "fleet/"+r.spec.Name), Username: raw.Username, Password: raw.Password.In(r.spec.Dir),
 		SSHKey: raw.SSHKey.In(r.spec.Dir), KnownHosts: r.existing(&raw.KnownHosts, raw.KnownHosts, false), CAFile: r.existing(&raw.CA, raw.CA, false),
-		Polling: raw.Polling.or(15 * time.Second), Default: r.choice(&raw.Default, "default", spec.ViaDirect, spec.ViaFleet), Extra: raw.Extra,
+		Polling: raw.Polling.Or(15 * time.Second), Default: r.choice(&raw.Default, "default", spec.ViaDirect, spec.ViaFleet), Extra: raw.Extra,
 		Author: cmp.Or(raw.Author, "homelab <homelab@"+r.spec.Name+".invalid>"),
 	}
 	if f.Standalone && r.raw.Rancher != nil {
-		r.wrong(&raw.Standalone, "Rancher brings its own Fleet, and two of them undo each other's work", "remove standalone: true, or rancher")
+		r.Wrong(&raw.Standalone, "Rancher brings its own Fleet, and two of them undo each other's work", "remove standalone: true, or rancher")
 	}
 	if !f.Standalone && r.raw.Rancher == nil {
-		r.wrong(&raw.Standalone, "nobody installs Fleet: it is not standalone, and there is no Rancher that brings it", "remove standalone: false, or write rancher:")
+		r.Wrong(&raw.Standalone, "nobody installs Fleet: it is not standalone, and there is no Rancher that brings it", "remove standalone: false, or write rancher:")
 	}
 	if f.Polling < 5*time.Second {
-		r.wrong(&raw.Polling, fmt.Sprintf("the repository would be asked every %s", period(f.Polling)), "write 5s or more; 15s is usual")
+		r.Wrong(&raw.Polling, fmt.Sprintf("the repository would be asked every %s", written.Period(f.Polling)), "write 5s or more; 15s is usual")
 	}
 	r.gitRepo(raw)
 	r.gitPaths(raw, f)
 	if !matches(`^[^<>\r\n]*[^<>\r\n ] <[^<>@\s]+@[^<>@\s]+>$`, f.Author) {
-		r.wrong(&raw.Author, fmt.Sprintf("%q cannot be a commit's author", f.Author), "write Name <name@domain>")
+		r.Wrong(&raw.Author, fmt.Sprintf("%q cannot be a commit's author", f.Author), "write Name <name@domain>")
 	}
 	r.spec.Platform.Fleet = f
 }
 
 // gitRepo checks the repository and its login.
-func (r *resolver) gitRepo(raw *rawFleet) {
+func (r *resolver) gitRepo(raw *written.Fleet) {
 	if raw.Repo == "" {
 		return
 	}
@@ -80,30 +81,30 @@ func (r *resolver) gitRepo(raw *rawFleet) {
 	if !ssh {
 		r.isURL(&raw.Repo, "https", "http")
 	} else if u, err := url.Parse(raw.Repo); !scpLike(raw.Repo) && (err != nil || u.Host == "" || u.Path == "") {
-		r.wrong(&raw.Repo, "this is no URL of a Git repository", "write ssh://git@host/path.git")
+		r.Wrong(&raw.Repo, "this is no URL of a Git repository", "write ssh://git@host/path.git")
 	} else if err == nil && u.User != nil {
 		if _, has := u.User.Password(); has {
-			r.wrong(&raw.Repo, "this URL carries a password", "write sshKey: file:PATH")
+			r.Wrong(&raw.Repo, "this URL carries a password", "write sshKey: file:PATH")
 		}
 	}
-	login, key := r.isSet(&raw.Username) || r.isSet(&raw.Password), r.isSet(&raw.SSHKey) || r.isSet(&raw.KnownHosts)
+	login, key := r.IsSet(&raw.Username) || r.IsSet(&raw.Password), r.IsSet(&raw.SSHKey) || r.IsSet(&raw.KnownHosts)
 	switch {
 	case ssh && login:
-		r.wrong(&raw.Password, "an ssh repository has no use for username and password", "write sshKey: and knownHosts:")
+		r.Wrong(&raw.Password, "an ssh repository has no use for username and password", "write sshKey: and knownHosts:")
 	case !ssh && key:
-		r.wrong(&raw.SSHKey, "an https repository has no use for an SSH key", "write username: and password: with a token, or an ssh repository")
-	case ssh && !r.isSet(&raw.SSHKey):
-		r.wrong(&raw.SSHKey, "the ssh repository has no key", "write sshKey: file:PATH of a private key that may read and write it")
+		r.Wrong(&raw.SSHKey, "an https repository has no use for an SSH key", "write username: and password: with a token, or an ssh repository")
+	case ssh && !r.IsSet(&raw.SSHKey):
+		r.Wrong(&raw.SSHKey, "the ssh repository has no key", "write sshKey: file:PATH of a private key that may read and write it")
 	case ssh && raw.KnownHosts == "":
-		r.wrong(&raw.KnownHosts, "nothing says which host key the repository's server has, so anybody could be it", "write knownHosts: and a file with the output of ssh-keyscan, compared with what the server's owner publishes")
-	case !ssh && r.isSet(&raw.Username) != r.isSet(&raw.Password):
-		r.wrong(&raw.Password, "the repository has half a login", "write both username and password; for a token any username does")
+		r.Wrong(&raw.KnownHosts, "nothing says which host key the repository's server has, so anybody could be it", "write knownHosts: and a file with the output of ssh-keyscan, compared with what the server's owner publishes")
+	case !ssh && r.IsSet(&raw.Username) != r.IsSet(&raw.Password):
+		r.Wrong(&raw.Password, "the repository has half a login", "write both username and password; for a token any username does")
 	}
 	if ssh && raw.CA != "" {
-		r.wrong(&raw.CA, "an ssh repository has no certificate", "remove ca")
+		r.Wrong(&raw.CA, "an ssh repository has no certificate", "remove ca")
 	}
 	if strings.HasPrefix(raw.Repo, "http://") {
-		r.warn(&raw.Repo, "the repository is reached without TLS, and its password with it", "write https://")
+		r.Warn(&raw.Repo, "the repository is reached without TLS, and its password with it", "write https://")
 	}
 }
 
@@ -111,27 +112,27 @@ func (r *resolver) gitRepo(raw *rawFleet) {
 func scpLike(s string) bool { return matches(`^[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^/:].*$`, s) }
 
 // gitPaths checks the branch and the folders.
-func (r *resolver) gitPaths(raw *rawFleet, f *spec.Fleet) {
+func (r *resolver) gitPaths(raw *written.Fleet, f *spec.Fleet) {
 	if !matches(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`, f.Branch) || strings.Contains(f.Branch, "..") || strings.HasSuffix(f.Branch, "/") || strings.HasSuffix(f.Branch, ".lock") {
-		r.wrong(&raw.Branch, fmt.Sprintf("%q cannot be a branch", f.Branch), "write e.g. main")
+		r.Wrong(&raw.Branch, fmt.Sprintf("%q cannot be a branch", f.Branch), "write e.g. main")
 	}
 	folder := func(at any, p string) bool {
 		good := p != "" && !path.IsAbs(p) && path.Clean(p) == p && p != ".." && !strings.HasPrefix(p, "../") && matches(`^[A-Za-z0-9._/-]+$`, p)
 		if !good {
-			r.wrong(at, fmt.Sprintf("%q is no folder of the repository", p), "write a path from its root without a slash before it, e.g. fleet/"+r.spec.Name)
+			r.Wrong(at, fmt.Sprintf("%q is no folder of the repository", p), "write a path from its root without a slash before it, e.g. fleet/"+r.spec.Name)
 		}
 		return good
 	}
 	// Everything below our folder is ours to write and to take away, so it is not the whole repository.
 	if folder(&raw.Path, f.Path) && f.Path == "." {
-		r.wrong(&raw.Path, "the whole repository would be written by us, and what others have in it taken away", "write a folder, e.g. fleet/"+r.spec.Name)
+		r.Wrong(&raw.Path, "the whole repository would be written by us, and what others have in it taken away", "write a folder, e.g. fleet/"+r.spec.Name)
 	}
 	for i, p := range raw.Extra {
 		if folder(&raw.Extra[i], p) && (spec.Within(p, f.Path) || spec.Within(f.Path, p) || p == ".") {
-			r.wrong(&raw.Extra[i], fmt.Sprintf("%s and %s share folders, so objects would be deployed twice", p, f.Path), "write folders that are apart from path")
+			r.Wrong(&raw.Extra[i], fmt.Sprintf("%s and %s share folders, so objects would be deployed twice", p, f.Path), "write folders that are apart from path")
 		}
 		if j := slices.Index(raw.Extra, p); j < i {
-			r.wrong(&raw.Extra[i], fmt.Sprintf("folder %s is here twice", p), "keep one of them")
+			r.Wrong(&raw.Extra[i], fmt.Sprintf("folder %s is here twice", p), "keep one of them")
 		}
 	}
 }
@@ -142,20 +143,20 @@ func (r *resolver) monitoring() {
 		return
 	}
 	m := &spec.Monitoring{
-		Retention: raw.Retention.or(15 * 24 * time.Hour), StorageClass: raw.Class, Size: or(raw.Size, 50*spec.GiB),
+		Retention: raw.Retention.Or(15 * 24 * time.Hour), StorageClass: raw.Class, Size: or(raw.Size, 50*spec.GiB),
 		Hostname: raw.Hostname, GPUs: or(raw.GPUs, len(r.spec.GPUNodes()) > 0), Alertmanager: raw.Alertmanager,
 	}
 	if m.Retention < 2*time.Hour { // which is one block of Prometheus
-		r.wrong(&raw.Retention, fmt.Sprintf("metrics would be kept for %s", period(m.Retention)), "write 1d or more")
+		r.Wrong(&raw.Retention, fmt.Sprintf("metrics would be kept for %s", written.Period(m.Retention)), "write 1d or more")
 	}
 	if m.Size < spec.GiB {
-		r.wrong(&raw.Size, fmt.Sprintf("%s is too little for metrics", m.Size), "write 10GiB or more")
+		r.Wrong(&raw.Size, fmt.Sprintf("%s is too little for metrics", m.Size), "write 10GiB or more")
 	}
 	if raw.Hostname != "" {
 		r.hostname(&raw.Hostname, "grafana")
 	}
 	if m.GPUs && len(r.spec.GPUNodes()) == 0 {
-		r.warn(&raw.GPUs, "no node has GPUs, so there are no metrics of them", "remove gpus")
+		r.Warn(&raw.GPUs, "no node has GPUs, so there are no metrics of them", "remove gpus")
 	}
 	r.spec.Platform.Monitoring = m
 }
@@ -168,36 +169,36 @@ func (r *resolver) backup() {
 	b := &spec.Backup{
 		Endpoint: raw.Endpoint, Region: cmp.Or(raw.Region, "us-east-1"), Bucket: raw.Bucket, Prefix: cmp.Or(raw.Prefix, r.spec.Name),
 		AccessKey: raw.AccessKey.In(r.spec.Dir), SecretKey: raw.SecretKey.In(r.spec.Dir), Schedule: cmp.Or(raw.Schedule, "0 3 * * *"),
-		Retention: raw.Retention.or(30 * 24 * time.Hour), Namespaces: raw.Namespaces, FileSystem: or(raw.FileSystem, true),
+		Retention: raw.Retention.Or(30 * 24 * time.Hour), Namespaces: raw.Namespaces, FileSystem: or(raw.FileSystem, true),
 		CAFile: r.existing(&raw.CA, raw.CA, false), Insecure: raw.Insecure,
 	}
 	r.isURL(&raw.Endpoint, "https", "http")
 	if raw.Bucket == "" {
-		r.wrong(&raw.Bucket, "backup has no bucket", "write bucket: and its name")
+		r.Wrong(&raw.Bucket, "backup has no bucket", "write bucket: and its name")
 	} else if !matches(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`, raw.Bucket) {
-		r.wrong(&raw.Bucket, fmt.Sprintf("%q cannot be a bucket", raw.Bucket), "write 3 to 63 lower-case letters, digits, hyphens and dots")
+		r.Wrong(&raw.Bucket, fmt.Sprintf("%q cannot be a bucket", raw.Bucket), "write 3 to 63 lower-case letters, digits, hyphens and dots")
 	}
-	if !r.isSet(&raw.AccessKey) {
-		r.wrong(&raw.AccessKey, "backup has no accessKey", "write accessKey: env:NAME or file:PATH")
+	if !r.IsSet(&raw.AccessKey) {
+		r.Wrong(&raw.AccessKey, "backup has no accessKey", "write accessKey: env:NAME or file:PATH")
 	}
-	if !r.isSet(&raw.SecretKey) {
-		r.wrong(&raw.SecretKey, "backup has no secretKey", "write secretKey: env:NAME or file:PATH")
+	if !r.IsSet(&raw.SecretKey) {
+		r.Wrong(&raw.SecretKey, "backup has no secretKey", "write secretKey: env:NAME or file:PATH")
 	}
 	if err := schedule.Check(b.Schedule); err != nil {
-		r.wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", b.Schedule, err), "write five fields as for cron, e.g. 0 3 * * *")
+		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", b.Schedule, err), "write five fields as for cron, e.g. 0 3 * * *")
 	}
 	if b.Retention < 24*time.Hour {
-		r.wrong(&raw.Retention, fmt.Sprintf("a backup would be thrown away after %s", period(b.Retention)), "write 7d or more")
+		r.Wrong(&raw.Retention, fmt.Sprintf("a backup would be thrown away after %s", written.Period(b.Retention)), "write 7d or more")
 	}
 	for i, n := range raw.Namespaces {
-		if !dnsLabel.MatchString(n) {
-			r.wrong(&raw.Namespaces[i], fmt.Sprintf("%q cannot be a namespace", n), "write its name as kubectl get namespaces shows it")
+		if !written.DNSLabel.MatchString(n) {
+			r.Wrong(&raw.Namespaces[i], fmt.Sprintf("%q cannot be a namespace", n), "write its name as kubectl get namespaces shows it")
 		}
 	}
 	if raw.Insecure && raw.CA != "" {
-		r.wrong(&raw.Insecure, "the certificate is checked against ca and not checked at all", "keep one of ca and insecure")
+		r.Wrong(&raw.Insecure, "the certificate is checked against ca and not checked at all", "keep one of ca and insecure")
 	} else if raw.Insecure {
-		r.warn(&raw.Insecure, "nobody checks who the backup's service is", "write ca: and the PEM file of who signed its certificate")
+		r.Warn(&raw.Insecure, "nobody checks who the backup's service is", "write ca: and the PEM file of who signed its certificate")
 	}
 	r.spec.Platform.Backup = b
 }

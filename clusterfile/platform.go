@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 	"github.com/cps-gpu/homelab/spec"
@@ -47,32 +48,32 @@ func (r *resolver) charts() {
 		Versions: raw.Versions, Values: raw.Values, Via: raw.Via, Digests: raw.Digests,
 	}
 	if raw.Offline && raw.Folder == "" && !r.spec.IsLab() {
-		r.wrong(&raw.Offline, "charts are asked of no repository, and there is no folder that has them", "write folder: beside it, with a chart of each part")
+		r.Wrong(&raw.Offline, "charts are asked of no repository, and there is no folder that has them", "write folder: beside it, with a chart of each part")
 	}
 	for _, name := range sortedNames(raw.Versions) {
-		at := r.marks[member{&raw.Versions, name}].at
+		at := r.MemberAt(&raw.Versions, name)
 		r.partName(at, name)
 		r.chartVersion(at, name, raw.Versions[name])
 	}
 	for _, name := range sortedNames(raw.Digests) {
-		at := r.marks[member{&raw.Digests, name}].at
+		at := r.MemberAt(&raw.Digests, name)
 		r.partName(at, name)
 		if !matches(`^sha256:[0-9a-f]{64}$`, raw.Digests[name]) {
-			r.wrong(at, fmt.Sprintf("%q is no digest of a chart", raw.Digests[name]), "write sha256: and the 64 digits that sha256sum prints of the archive")
+			r.Wrong(at, fmt.Sprintf("%q is no digest of a chart", raw.Digests[name]), "write sha256: and the 64 digits that sha256sum prints of the archive")
 		}
 	}
 	for _, name := range sortedNames(raw.Values) {
-		at := r.marks[member{&raw.Values, name}].at
+		at := r.MemberAt(&raw.Values, name)
 		r.partName(at, name)
 		if key := literalSecret(raw.Values[name]); key != "" {
-			r.wrong(at, fmt.Sprintf("the values of %s hold a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
+			r.Wrong(at, fmt.Sprintf("the values of %s hold a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
 		}
 	}
 	for _, name := range sortedNames(raw.Via) {
-		at := r.marks[member{&raw.Via, name}].at
+		at := r.MemberAt(&raw.Via, name)
 		r.partName(at, name)
 		if via := raw.Via[name]; via != spec.ViaDirect && via != spec.ViaFleet {
-			r.wrong(at, fmt.Sprintf("a part cannot get into the cluster via %q", via), orSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
+			r.Wrong(at, fmt.Sprintf("a part cannot get into the cluster via %q", via), written.OrSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
 		}
 	}
 	r.spec.Platform.Charts = c
@@ -80,7 +81,7 @@ func (r *resolver) charts() {
 
 func (r *resolver) chartVersion(at any, name, version string) {
 	if version != "" && !matches(chartVersion, version) {
-		r.wrong(at, fmt.Sprintf("%q is no exact version of a chart", version), "write it in full, e.g. "+pinned(name))
+		r.Wrong(at, fmt.Sprintf("%q is no exact version of a chart", version), "write it in full, e.g. "+pinned(name))
 	}
 }
 
@@ -105,11 +106,11 @@ func (r *resolver) partName(at any, name string) {
 	if slices.Contains(known, name) {
 		return
 	}
-	cure := orSuggest(name, known)
-	if usual := partHabits[suggest.Plain(name)]; usual != "" {
+	cure := written.OrSuggest(name, known)
+	if usual := written.PartHabits[suggest.Plain(name)]; usual != "" {
 		cure = fmt.Sprintf("the part is called %q", usual)
 	}
-	r.wrong(at, fmt.Sprintf("there is no part %q", name), cure)
+	r.Wrong(at, fmt.Sprintf("there is no part %q", name), cure)
 }
 
 // secretKey are keys of values whose text can only be a secret. Names of Secrets
@@ -145,20 +146,20 @@ func (r *resolver) cni() {
 	raw, k := &r.raw.K3s, &r.spec.K3s
 	if r.choice(&raw.CNI, "cni", cniFlannel, cniCilium) == cniFlannel {
 		if raw.CNI == cniFlannel && k.FlannelBackend == "none" {
-			r.wrong(&raw.FlannelBackend, "the network is flannel's, and flannel is left out", "remove flannelBackend, or write cni: cilium")
+			r.Wrong(&raw.FlannelBackend, "the network is flannel's, and flannel is left out", "remove flannelBackend, or write cni: cilium")
 		}
 		return
 	}
 	r.spec.Platform.CNI = &spec.CNI{Kind: cniCilium}
-	if r.isSet(&raw.FlannelBackend) && k.FlannelBackend != "none" {
-		r.wrong(&raw.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium leaves flannel out by itself")
+	if r.IsSet(&raw.FlannelBackend) && k.FlannelBackend != "none" {
+		r.Wrong(&raw.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium leaves flannel out by itself")
 	}
 	k.FlannelBackend = "none"
 	server := map[string]any{}
 	maps.Copy(server, k.ServerConfig)
 	for _, key := range []string{"disable-network-policy", "disable-kube-proxy"} {
 		if on, said := server[key].(bool); said && !on {
-			r.wrong(r.marks[member{&raw.Server, key}].at, "Cilium takes the place of what this keeps", "remove "+key)
+			r.Wrong(r.MemberAt(&raw.Server, key), "Cilium takes the place of what this keeps", "remove "+key)
 		}
 		server[key] = true
 	}
@@ -179,22 +180,22 @@ func (r *resolver) loadBalancer() {
 	}
 	lb := &spec.LoadBalancer{Kind: r.choiceOr(&raw.Kind, "kind", usual, spec.LBServiceLB, spec.LBMetalLB, spec.LBCilium), Reserved: raw.Reserved}
 	for _, a := range raw.Addresses {
-		lb.Addresses = append(lb.Addresses, a.text)
+		lb.Addresses = append(lb.Addresses, a.Text)
 	}
 	switch {
 	case lb.Kind == spec.LBServiceLB && len(raw.Addresses) > 0:
-		r.wrong(&raw.Addresses, "servicelb uses the nodes' own addresses and has no others to give", "write kind: metallb, or remove addresses")
+		r.Wrong(&raw.Addresses, "servicelb uses the nodes' own addresses and has no others to give", "write kind: metallb, or remove addresses")
 	case lb.Kind == spec.LBServiceLB && len(raw.Reserved) > 0:
-		r.wrong(&raw.Reserved, "servicelb uses the nodes' own addresses and can reserve none", "write kind: metallb with addresses, or remove reserved")
+		r.Wrong(&raw.Reserved, "servicelb uses the nodes' own addresses and can reserve none", "write kind: metallb with addresses, or remove reserved")
 	case lb.Kind != spec.LBServiceLB && len(raw.Addresses) == 0:
-		r.wrong(&raw.Addresses, fmt.Sprintf("%s has no addresses to give", lb.Kind), "write addresses: [10.0.0.200-10.0.0.219], a range of the nodes' network that nobody uses")
+		r.Wrong(&raw.Addresses, fmt.Sprintf("%s has no addresses to give", lb.Kind), "write addresses: [10.0.0.200-10.0.0.219], a range of the nodes' network that nobody uses")
 	case lb.Kind == spec.LBCilium && r.spec.Platform.CNI == nil:
-		r.wrong(&raw.Kind, "Cilium's load balancer is a part of Cilium, which is not the pods' network", "write k3s: {cni: cilium}, or kind: metallb")
+		r.Wrong(&raw.Kind, "Cilium's load balancer is a part of Cilium, which is not the pods' network", "write k3s: {cni: cilium}, or kind: metallb")
 	case lb.Kind == spec.LBMetalLB && r.spec.Platform.CNI != nil:
-		r.warn(&raw.Kind, "Cilium has a load balancer of its own", "write kind: cilium, which needs no MetalLB")
+		r.Warn(&raw.Kind, "Cilium has a load balancer of its own", "write kind: cilium, which needs no MetalLB")
 	}
 	if lb.Kind == spec.LBServiceLB && slices.Contains(r.raw.K3s.Disable, "servicelb") {
-		r.wrong(&raw.Kind, "the load balancer is K3s' servicelb, and k3s.disable leaves it out", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
+		r.Wrong(&raw.Kind, "the load balancer is K3s' servicelb, and k3s.disable leaves it out", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
 	}
 	r.spec.Platform.LB = lb
 }
@@ -216,14 +217,14 @@ func (r *resolver) ingress() {
 	if raw != nil {
 		in.Kind = r.choice(&raw.Kind, "kind", spec.IngressTraefik, spec.IngressGateway, spec.IngressNone)
 		in.Class = cmp.Or(raw.Class, in.Class)
-		if raw.Class != "" && !isDNSName(raw.Class) {
-			r.wrong(&raw.Class, fmt.Sprintf("%q cannot be a class's name", raw.Class), "write e.g. traefik")
+		if raw.Class != "" && !written.IsDNSName(raw.Class) {
+			r.Wrong(&raw.Class, fmt.Sprintf("%q cannot be a class's name", raw.Class), "write e.g. traefik")
 		}
 		switch {
 		case in.Kind == spec.IngressNone && raw.Class != "":
-			r.wrong(&raw.Class, "there is no ingress, so no class of it", "remove class, or write kind: traefik")
+			r.Wrong(&raw.Class, "there is no ingress, so no class of it", "remove class, or write kind: traefik")
 		case in.Kind != spec.IngressNone && disabled:
-			r.wrong(raw, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable leaves it out", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
+			r.Wrong(raw, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable leaves it out", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
 		}
 		if in.Kind == spec.IngressNone {
 			in.Class = ""
@@ -261,7 +262,7 @@ func (r *resolver) tls() {
 		return
 	}
 	t := &spec.TLS{
-		Source: r.choiceOr(&raw.Source, "source", raw.likelySource(), spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA, spec.TLSSecret),
+		Source: r.choiceOr(&raw.Source, "source", likelySource(raw), spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA, spec.TLSSecret),
 		Issuer: cmp.Or(raw.Issuer, defaultIssuer), Email: raw.Email, Server: raw.Server,
 		CACert: r.existing(&raw.CA, raw.CA, false), CAKey: raw.Key.In(r.spec.Dir), Secret: raw.Secret,
 	}
@@ -272,8 +273,8 @@ func (r *resolver) tls() {
 		t.Issuer = ""
 	}
 	r.isURL(&raw.Server, "https")
-	if raw.Issuer != "" && !isDNSName(raw.Issuer) {
-		r.wrong(&raw.Issuer, fmt.Sprintf("%q cannot be an issuer's name", raw.Issuer), "write lower-case letters, digits and hyphens")
+	if raw.Issuer != "" && !written.IsDNSName(raw.Issuer) {
+		r.Wrong(&raw.Issuer, fmt.Sprintf("%q cannot be an issuer's name", raw.Issuer), "write lower-case letters, digits and hyphens")
 	}
 	r.tlsKeys(raw, t.Source)
 	r.spec.Platform.TLS = t
@@ -285,7 +286,7 @@ const (
 )
 
 // likelySource is what tls means that names no source.
-func (raw *rawTLS) likelySource() string {
+func likelySource(raw *written.TLS) string {
 	switch {
 	case raw.Secret != "":
 		return spec.TLSSecret
@@ -299,25 +300,25 @@ func (raw *rawTLS) likelySource() string {
 }
 
 // tlsKeys checks that a source has what it needs, and nothing that means nothing.
-func (r *resolver) tlsKeys(raw *rawTLS, source string) {
+func (r *resolver) tlsKeys(raw *written.TLS, source string) {
 	switch source {
 	case spec.TLSACME:
 		if raw.Email == "" {
-			r.wrong(&raw.Email, "acme has no email", "write email: and an address that is read: it is told of certificates that end")
+			r.Wrong(&raw.Email, "acme has no email", "write email: and an address that is read: it is told of certificates that end")
 		} else if !matches(`^[^@\s]+@[^@\s]+\.[^@\s]+$`, raw.Email) {
-			r.wrong(&raw.Email, fmt.Sprintf("%q is not an address", raw.Email), "write name@domain")
+			r.Wrong(&raw.Email, fmt.Sprintf("%q is not an address", raw.Email), "write name@domain")
 		}
 	case spec.TLSCA:
 		if raw.CA == "" {
-			r.wrong(&raw.CA, "tls has no certificate of the authority", "write ca: and the PEM file of its certificate")
+			r.Wrong(&raw.CA, "tls has no certificate of the authority", "write ca: and the PEM file of its certificate")
 		}
-		if !r.isSet(&raw.Key) {
-			r.wrong(&raw.Key, "tls has no key of the authority", "write key: file:PATH with its private key, or key: env:NAME")
+		if !r.IsSet(&raw.Key) {
+			r.Wrong(&raw.Key, "tls has no key of the authority", "write key: file:PATH with its private key, or key: env:NAME")
 		}
 		r.holdsCertificate(&raw.CA)
 	case spec.TLSSecret:
-		if namespace, name, ok := strings.Cut(raw.Secret, "/"); !ok || !dnsLabel.MatchString(namespace) || !isDNSName(name) {
-			r.wrong(&raw.Secret, "tls names no Secret", "write secret: namespace/name of a Secret of type kubernetes.io/tls")
+		if namespace, name, ok := strings.Cut(raw.Secret, "/"); !ok || !written.DNSLabel.MatchString(namespace) || !written.IsDNSName(name) {
+			r.Wrong(&raw.Secret, "tls names no Secret", "write secret: namespace/name of a Secret of type kubernetes.io/tls")
 		}
 		r.holdsCertificate(&raw.CA)
 	}
@@ -329,8 +330,8 @@ func (r *resolver) tlsKeys(raw *rawTLS, source string) {
 		{&raw.Email, "email", []string{spec.TLSACME}}, {&raw.Server, "server", []string{spec.TLSACME}}, {&raw.CA, "ca", []string{spec.TLSCA, spec.TLSSecret}},
 		{&raw.Key, "key", []string{spec.TLSCA}}, {&raw.Secret, "secret", []string{spec.TLSSecret}}, {&raw.Issuer, "issuer", []string{spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA}},
 	} {
-		if r.isSet(k.at) && !slices.Contains(k.means, source) {
-			r.wrong(k.at, fmt.Sprintf("%s means nothing with source %s", k.name, source), "remove it, or write source: "+suggest.OneOf(k.means))
+		if r.IsSet(k.at) && !slices.Contains(k.means, source) {
+			r.Wrong(k.at, fmt.Sprintf("%s means nothing with source %s", k.name, source), "remove it, or write source: "+suggest.OneOf(k.means))
 		}
 	}
 }
@@ -344,8 +345,8 @@ func (r *resolver) holdsCertificate(at *string) {
 	switch {
 	case !ok:
 	case strings.Contains(text, "PRIVATE KEY"):
-		r.wrong(at, "this file holds a private key, and all of it is shown to everybody", "keep certificates alone in it; the key belongs in a file of its own")
+		r.Wrong(at, "this file holds a private key, and all of it is shown to everybody", "keep certificates alone in it; the key belongs in a file of its own")
 	case !strings.Contains(text, "BEGIN CERTIFICATE"):
-		r.wrong(at, "this file holds no certificate in PEM", "name a file that begins with -----BEGIN CERTIFICATE-----")
+		r.Wrong(at, "this file holds no certificate in PEM", "name a file that begins with -----BEGIN CERTIFICATE-----")
 	}
 }

@@ -11,12 +11,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/spec"
 )
 
 func (r *resolver) proxmox() {
 	raw := &r.raw.Proxmox
-	if !r.isSet(raw) { // see noProxmox
+	if !r.IsSet(raw) { // see noProxmox
 		return
 	}
 	r.spec.Proxmox = spec.Proxmox{
@@ -42,12 +43,12 @@ func (r *resolver) proxmox() {
 
 // noProxmox checks a file that names no Proxmox VE: there is nobody to make machines.
 func (r *resolver) noProxmox() {
-	if r.isSet(&r.raw.Proxmox) {
+	if r.IsSet(&r.raw.Proxmox) {
 		return
 	}
 	const cure = "write proxmox: with endpoint: lab, or the host's address, e.g. endpoint: https://10.0.0.5:8006"
 	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
-		r.wrong(&nfs.VM, "the NFS server would be made on a Proxmox host, and the file names none", cure+"; or name a server that is there: server: and export:")
+		r.Wrong(&nfs.VM, "the NFS server would be made on a Proxmox host, and the file names none", cure+"; or name a server that is there: server: and export:")
 	}
 	var made []string
 	for _, n := range r.nodes {
@@ -58,7 +59,7 @@ func (r *resolver) noProxmox() {
 	if len(made) == 0 {
 		return
 	}
-	r.wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be made on a Proxmox host, and the file names none", strings.Join(made, ", ")),
+	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be made on a Proxmox host, and the file names none", strings.Join(made, ", ")),
 		cure+"; or give each of them external: user@address, where the machines are there already")
 }
 
@@ -66,8 +67,8 @@ func (r *resolver) noProxmox() {
 func (r *resolver) labNeedsNone() {
 	raw := &r.raw.Proxmox
 	for _, at := range []any{&raw.Token, &raw.Secret, &raw.User, &raw.Password, &raw.CA, &raw.Fingerprint, &raw.Insecure} {
-		if r.isSet(at) {
-			r.warn(at, "the lab brings its own token and certificate, so this is not used", "remove it, or name a real endpoint")
+		if r.IsSet(at) {
+			r.Warn(at, "the lab brings its own token and certificate, so this is not used", "remove it, or name a real endpoint")
 		}
 	}
 	p := &r.spec.Proxmox
@@ -77,18 +78,18 @@ func (r *resolver) labNeedsNone() {
 func (r *resolver) credentials() {
 	raw := &r.raw.Proxmox
 	switch {
-	case raw.Token == "" && !r.isSet(&raw.Secret):
-		r.wrong(&raw.Token, "proxmox has no API token", "write token: user@realm!name and secret: env:NAME; docs/real-host.md says how to make one")
+	case raw.Token == "" && !r.IsSet(&raw.Secret):
+		r.Wrong(&raw.Token, "proxmox has no API token", "write token: user@realm!name and secret: env:NAME; docs/real-host.md says how to make one")
 	case raw.Token == "":
-		r.wrong(&raw.Token, "proxmox has a token's secret and not its ID", "write token: user@realm!name")
-	case !r.isSet(&raw.Secret):
-		r.wrong(&raw.Secret, "the API token has no secret", "write secret: env:NAME or secret: file:PATH")
+		r.Wrong(&raw.Token, "proxmox has a token's secret and not its ID", "write token: user@realm!name")
+	case !r.IsSet(&raw.Secret):
+		r.Wrong(&raw.Secret, "the API token has no secret", "write secret: env:NAME or secret: file:PATH")
 	}
 	switch {
 	case raw.User == "" && !raw.Password.IsZero():
-		r.wrong(&raw.User, "proxmox has a password and no user", "write user: root@pam")
+		r.Wrong(&raw.User, "proxmox has a password and no user", "write user: root@pam")
 	case raw.User != "" && !matches(`^[^\s:/@!]+@[A-Za-z][A-Za-z0-9._-]*$`, raw.User):
-		r.wrong(&raw.User, "user is not a Proxmox user", "write name@realm, e.g. root@pam; an API token belongs in token")
+		r.Wrong(&raw.User, "user is not a Proxmox user", "write name@realm, e.g. root@pam; an API token belongs in token")
 	}
 }
 
@@ -96,9 +97,9 @@ func (r *resolver) trust() {
 	raw := &r.raw.Proxmox
 	switch {
 	case raw.Insecure && (raw.CA != "" || raw.Fingerprint != ""):
-		r.wrong(&raw.Insecure, "insecure: true would make ca and fingerprint useless", "remove insecure")
+		r.Wrong(&raw.Insecure, "insecure: true would make ca and fingerprint useless", "remove insecure")
 	case raw.Insecure:
-		r.warn(&raw.Insecure, "the certificate of the Proxmox API is not checked: anybody on the way can read the token", "write fingerprint: with the SHA-256 that pvenode cert info shows, or ca:")
+		r.Warn(&raw.Insecure, "the certificate of the Proxmox API is not checked: anybody on the way can read the token", "write fingerprint: with the SHA-256 that pvenode cert info shows, or ca:")
 	}
 }
 
@@ -107,12 +108,12 @@ func (r *resolver) endpoint(at *string) string {
 	text := strings.TrimSpace(*at)
 	switch {
 	case text == "":
-		r.wrong(at, "proxmox has no endpoint", "write endpoint: lab, or the host's address, e.g. endpoint: https://10.0.0.5:8006")
+		r.Wrong(at, "proxmox has no endpoint", "write endpoint: lab, or the host's address, e.g. endpoint: https://10.0.0.5:8006")
 		return ""
 	case strings.EqualFold(text, spec.Lab):
 		return spec.Lab
 	case strings.Contains(text, "@"):
-		r.wrong(at, "endpoint holds a login", "write the host alone, and token: and secret: beside it")
+		r.Wrong(at, "endpoint holds a login", "write the host alone, and token: and secret: beside it")
 		return ""
 	}
 	if !strings.Contains(text, "://") {
@@ -123,19 +124,19 @@ func (r *resolver) endpoint(at *string) string {
 	}
 	u, err := url.Parse(text)
 	if err != nil || !isHost(u.Hostname()) || !isPort(cmp.Or(u.Port(), "8006")) {
-		r.wrong(at, fmt.Sprintf("%q is not the address of a Proxmox API", *at), "write https://host:8006, or lab")
+		r.Wrong(at, fmt.Sprintf("%q is not the address of a Proxmox API", *at), "write https://host:8006, or lab")
 		return ""
 	}
 	switch {
 	case u.Scheme != "https":
-		r.wrong(at, fmt.Sprintf("the Proxmox API does not speak %s", u.Scheme), "write https://"+u.Host)
+		r.Wrong(at, fmt.Sprintf("the Proxmox API does not speak %s", u.Scheme), "write https://"+u.Host)
 	case strings.Trim(u.Path, "/") != "" && strings.Trim(u.Path, "/") != "api2/json" || u.RawQuery != "" || u.Fragment != "":
-		r.wrong(at, "endpoint has a path that is not the API's", "write https://"+u.Host)
+		r.Wrong(at, "endpoint has a path that is not the API's", "write https://"+u.Host)
 	}
 	return "https://" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "8006"))
 }
 
-func isHost(s string) bool { return isAddress(s) || isDNSName(strings.ToLower(s)) }
+func isHost(s string) bool { return isAddress(s) || written.IsDNSName(strings.ToLower(s)) }
 
 func isPort(s string) bool {
 	n, err := strconv.Atoi(s)
@@ -151,9 +152,9 @@ func (r *resolver) fingerprint(at *string) string {
 	b, err := hex.DecodeString(text)
 	switch {
 	case err == nil && len(b) == 20:
-		r.wrong(at, "fingerprint is a SHA-1", "write the SHA-256 one, which pvenode cert info shows")
+		r.Wrong(at, "fingerprint is a SHA-1", "write the SHA-256 one, which pvenode cert info shows")
 	case err != nil || len(b) != 32:
-		r.wrong(at, "fingerprint is not a SHA-256", "write 32 bytes in hex with colons, as pvenode cert info shows them")
+		r.Wrong(at, "fingerprint is not a SHA-256", "write 32 bytes in hex with colons, as pvenode cert info shows them")
 	}
 	parts := make([]string, len(b))
 	for i, v := range b {
@@ -170,8 +171,8 @@ func (r *resolver) hosts() {
 			Name: e.Name, SSH: e.Value.SSH, Storage: e.Value.Storage,
 			Cores: or(e.Value.Cores, 0), Memory: or(e.Value.Memory, 0), GPUs: or(e.Value.GPUs, 0),
 		}
-		if !dnsLabel.MatchString(e.Name) {
-			r.wrong(e.Value, fmt.Sprintf("%q cannot be a Proxmox host's name", e.Name), "write the name that the left column of the web interface shows")
+		if !written.DNSLabel.MatchString(e.Name) {
+			r.Wrong(e.Value, fmt.Sprintf("%q cannot be a Proxmox host's name", e.Name), "write the name that the left column of the web interface shows")
 		}
 		if h.SSH != "" {
 			h.SSH = r.login(&e.Value.SSH, "root")
@@ -217,7 +218,7 @@ func (r *resolver) defaultStorage() string {
 
 // login normalises user@host:port; the user and the port may be left out.
 func (r *resolver) login(at *string, defaultUser string) string {
-	user, host, ok := cutLast(*at, "@")
+	user, host, ok := written.CutLast(*at, "@")
 	if !ok {
 		user, host = defaultUser, *at
 	}
@@ -227,11 +228,11 @@ func (r *resolver) login(at *string, defaultUser string) string {
 	}
 	name = strings.Trim(name, "[]")
 	if strings.Contains(user, ":") {
-		r.wrong(at, "this holds a password", "write user@host:port; logins use keys")
+		r.Wrong(at, "this holds a password", "write user@host:port; logins use keys")
 		return ""
 	}
 	if !isHost(name) || !isPort(port) || !matches(userName, user) {
-		r.wrong(at, "this is not a place to log in to", "write user@host:port, e.g. root@10.0.0.5:22")
+		r.Wrong(at, "this is not a place to log in to", "write user@host:port, e.g. root@10.0.0.5:22")
 		return ""
 	}
 	return user + "@" + net.JoinHostPort(name, port)

@@ -9,23 +9,24 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/spec"
 )
 
 // A problem of the hub's chart is shown where the file says what it is about.
 func TestWhereTheHubSaysIt(t *testing.T) {
-	profile, share := &rawHubProfile{}, &rawHubShare{}
-	raw := &rawHub{Scratch: &rawHubScratch{}, Auth: &rawHubAuth{}, Quota: &rawHubQuota{}}
-	raw.Profiles = append(raw.Profiles, entry[rawHubProfile]{Name: "gpu", Value: profile})
-	raw.Shared = append(raw.Shared, entry[rawHubShare]{Name: "data", Value: share})
-	r := &resolver{raw: &rawFile{Hub: raw}}
+	profile, share := &written.HubProfile{}, &written.HubShare{}
+	raw := &written.Hub{Scratch: &written.HubScratch{}, Auth: &written.HubAuth{}, Quota: &written.HubQuota{}}
+	raw.Profiles = append(raw.Profiles, written.Entry[written.HubProfile]{Name: "gpu", Value: profile})
+	raw.Shared = append(raw.Shared, written.Entry[written.HubShare]{Name: "data", Value: share})
+	r := &resolver{raw: &written.File{Hub: raw}}
 	for field, want := range map[string]any{
 		"Profiles[gpu].SHM": profile, "Profiles[cpu].SHM": raw, "Shared[data].Path": share, "Shared[x]": raw, "Home.Path": &raw.Home, "Scratch.Path": raw.Scratch, "Database": &raw.Database, "Auth.Kind": raw.Auth, "Cull.Idle": &raw.Cull,
 		"Quota": raw.Quota, "Hostname": raw, "": raw,
 	} {
 		assert.Same(t, want, r.hubField(field), field)
 	}
-	r.raw.Hub = &rawHub{}
+	r.raw.Hub = &written.Hub{}
 	for _, field := range []string{"Scratch", "Auth", "Quota"} {
 		assert.Same(t, r.raw.Hub, r.hubField(field), field)
 	}
@@ -56,7 +57,7 @@ func TestSmallValues(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{"10.0.0.0/24": "10.0.0.255", "10.0.0.0/23": "10.0.1.255", "10.0.0.128/25": "10.0.0.255", "10.0.0.4/30": "10.0.0.7", "10.0.0.1/32": "10.0.0.1", "fd00::/64": "fd00::ffff:ffff:ffff:ffff"} {
-		assert.Equal(t, want, lastAddr(netip.MustParsePrefix(in)).String())
+		assert.Equal(t, want, written.LastAddr(netip.MustParsePrefix(in)).String())
 	}
 	for in, want := range map[string]bool{"1": true, "65535": true, "65536": false, "0": false, "-1": false, "x": false, "": false} {
 		assert.Equal(t, want, isPort(in), in)

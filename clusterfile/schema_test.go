@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/invopop/jsonschema"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -25,12 +25,12 @@ const schemaID = "https://github.com/cps-gpu/homelab/clusterfile/schema.json"
 func TestSchema(t *testing.T) {
 	inner := &jsonschema.Reflector{
 		FieldNameTag: "yaml", Anonymous: true, RequiredFromJSONSchemaTags: true,
-		Namer: func(t reflect.Type) string { return strings.TrimPrefix(t.Name(), "raw") },
+		Namer: func(t reflect.Type) string { return t.Name() },
 	}
 	inner.Mapper = schemaOf(inner)
 	outer := *inner
 	outer.ExpandedStruct = true // the file itself stands at the top, not in a definition
-	s := outer.Reflect(&rawFile{})
+	s := outer.Reflect(&written.File{})
 	s.ID, s.Title = schemaID, "cluster.yaml"
 	got, err := json.MarshalIndent(unsettable(t, s), "", "  ")
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestSchema(t *testing.T) {
 	}
 	want, err := os.ReadFile("schema.json")
 	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got), "run go test ./cluster -run TestSchema -update")
+	assert.Equal(t, string(want), string(got), "run go test ./clusterfile -run TestSchema -update")
 }
 
 // text is the schema of a value with a syntax of its own.
@@ -71,29 +71,29 @@ func schemaOf(r *jsonschema.Reflector) func(reflect.Type) *jsonschema.Schema {
 			return text(`^[^:=]+(=[^:=]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`, "dedicated=gpu:NoSchedule")
 		case reflect.TypeFor[spec.SecretRef]():
 			return text(`^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$`, "env:PROXMOX_TOKEN_SECRET")
-		case reflect.TypeFor[tokenID]():
-			return text(tokenSyntax.String(), "homelab@pve!cluster")
-		case reflect.TypeFor[addressRange]():
+		case reflect.TypeFor[written.TokenID]():
+			return text(written.TokenSyntax.String(), "homelab@pve!cluster")
+		case reflect.TypeFor[written.AddressRange]():
 			return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+)?$`, "10.0.0.11-10.0.0.13")
-		case reflect.TypeFor[vmidRange]():
+		case reflect.TypeFor[written.VMIDRange]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
 				{Type: "integer", Minimum: "100", Maximum: "999999999"}, text(`^[0-9]{3,9}( *- *[0-9]{3,9})?$`, "201-204"),
 			}}
-		case reflect.TypeFor[bootOrder]():
+		case reflect.TypeFor[written.BootOrder]():
 			return text(`^(order|up|down)=[0-9]+(,(order|up|down)=[0-9]+)*$`, "order=1,up=30,down=120")
-		case reflect.TypeFor[fileMode]():
+		case reflect.TypeFor[written.FileMode]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer"}, text(`^(0o)?[0-7]{3,4}$`, "0644")}}
-		case reflect.TypeFor[period]():
-			return text(periodSyntax.String(), "15d")
-		case reflect.TypeFor[cores]():
+		case reflect.TypeFor[written.Period]():
+			return text(written.PeriodSyntax.String(), "15d")
+		case reflect.TypeFor[written.Cores]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number", Minimum: "0"}, text(`^[0-9]+m$`, "500m")}}
-		case reflect.TypeFor[addressPool]():
+		case reflect.TypeFor[written.AddressPool]():
 			return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+|/[0-9]{1,3})?$`, "10.0.0.200-10.0.0.219")
 		case reflect.TypeFor[map[string]string]():
 			scalar := &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, {Type: "null"}}}
 			return &jsonschema.Schema{Type: "object", AdditionalProperties: scalar}
 		}
-		if t.Implements(reflect.TypeFor[ordered]()) {
+		if t.Implements(reflect.TypeFor[written.Ordered]()) {
 			return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{
 				AnyOf: []*jsonschema.Schema{inner(t.Elem().Field(1).Type.Elem()), {Type: "null"}},
 			}}
@@ -120,13 +120,13 @@ func unsettable(t *testing.T, s *jsonschema.Schema) map[string]any {
 }
 
 // short are the raw types that may also be written as one value.
-func short() map[string]shortForm {
-	out := map[string]shortForm{}
-	for _, f := range []shortForm{
-		rawImage{}, rawGPUs{}, rawNFS{}, rawShare{}, rawScratch{}, rawLonghorn{}, rawLoadBalancer{}, rawIngress{}, rawTLS{}, rawRancher{}, rawFleet{}, rawMonitoring{},
-		rawHub{}, rawHubDatabase{}, rawHubAuth{}, rawAuthDummy{}, rawAuthNative{}, rawCPU{}, rawMemory{}, rawHubHome{}, rawHubShare{}, rawHubScratch{}, rawHubCull{},
+func short() map[string]written.ShortForm {
+	out := map[string]written.ShortForm{}
+	for _, f := range []written.ShortForm{
+		written.Image{}, written.GPUs{}, written.NFS{}, written.Share{}, written.Scratch{}, written.Longhorn{}, written.LoadBalancer{}, written.Ingress{}, written.TLS{}, written.Rancher{}, written.Fleet{}, written.Monitoring{},
+		written.Hub{}, written.HubDatabase{}, written.HubAuth{}, written.AuthDummy{}, written.AuthNative{}, written.CPU{}, written.Memory{}, written.HubHome{}, written.HubShare{}, written.HubScratch{}, written.HubCull{},
 	} {
-		out["#/$defs/"+strings.TrimPrefix(reflect.TypeOf(f).Name(), "raw")] = f
+		out["#/$defs/"+reflect.TypeOf(f).Name()] = f
 	}
 	return out
 }
@@ -152,7 +152,7 @@ func allowShort(v any) {
 				{yamlnode.Bool, map[string]any{"type": "boolean"}}, {yamlnode.Text, map[string]any{"type": "string"}},
 				{yamlnode.Number, map[string]any{"type": "number", "minimum": 0}},
 			} {
-				if _, ok := form.keys(k.kind); ok {
+				if _, ok := form.Keys(k.kind); ok {
 					choices = append(choices, k.schema)
 				}
 			}
@@ -230,10 +230,10 @@ func compiled(t *testing.T) *validator.Schema {
 func asJSON(t *testing.T, file string) any {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	c := newChecker(file)
-	root := readTree(c, data)
-	require.NotNil(t, root, "%v", c.err())
-	data, err = json.Marshal(plain(root))
+	c := written.NewChecker(file)
+	root := written.ReadTree(c, data)
+	require.NotNil(t, root, "%v", c.Err())
+	data, err = json.Marshal(written.Plain(root))
 	require.NoError(t, err)
 	doc, err := validator.UnmarshalJSON(bytes.NewReader(data))
 	require.NoError(t, err)

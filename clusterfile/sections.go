@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -35,15 +36,15 @@ func (r *resolver) image() {
 	case r.spec.LabGuests.QEMU:
 		r.labHasImage(&img)
 	case img.Template != "" && img.URL != "":
-		r.wrong(&raw.Template, "the image is both a template and a URL", "keep template to use one that exists, or url to make one")
+		r.Wrong(&raw.Template, "the image is both a template and a URL", "keep template to use one that exists, or url to make one")
 	case img.Template != "":
 	case img.URL == "" && img.SHA256+img.SHA512 == "":
 		img.URL, img.SHA256, img.SHA512 = d.Image, d.SHA256, d.SHA512
 	case img.URL == "":
-		r.wrong(&raw.URL, "the image has a checksum and no URL", "write url: beside it")
+		r.Wrong(&raw.URL, "the image has a checksum and no URL", "write url: beside it")
 	case img.SHA256+img.SHA512 == "" && !r.spec.IsLab():
 		key := strings.ToLower(strings.TrimSuffix(d.Sums, "SUMS"))
-		r.wrong(&raw.SHA256, "the image has no checksum", "write "+key+": with the image's line in the file "+d.Sums+" beside it")
+		r.Wrong(&raw.SHA256, "the image has no checksum", "write "+key+": with the image's line in the file "+d.Sums+" beside it")
 	}
 	r.imageSums(raw)
 	r.isURL(&raw.URL, "http", "https")
@@ -54,19 +55,19 @@ func (r *resolver) image() {
 }
 
 // imageSums checks the checksums that the file has for its image.
-func (r *resolver) imageSums(raw *rawImage) {
+func (r *resolver) imageSums(raw *written.Image) {
 	if raw.SHA256 != "" && !matches(`^[0-9a-fA-F]{64}$`, raw.SHA256) {
-		r.wrong(&raw.SHA256, "sha256 is not a SHA-256", "write its 64 hex digits")
+		r.Wrong(&raw.SHA256, "sha256 is not a SHA-256", "write its 64 hex digits")
 	}
 	if raw.SHA512 != "" && !matches(`^[0-9a-fA-F]{128}$`, raw.SHA512) {
-		r.wrong(&raw.SHA512, "sha512 is not a SHA-512", "write its 128 hex digits")
+		r.Wrong(&raw.SHA512, "sha512 is not a SHA-512", "write its 128 hex digits")
 	}
 	if raw.SHA256 != "" && raw.SHA512 != "" {
-		r.wrong(&raw.SHA256, "the image has two checksums, and Proxmox compares one", "keep the longer one")
+		r.Wrong(&raw.SHA256, "the image has two checksums, and Proxmox compares one", "keep the longer one")
 	}
 	for _, d := range distro.All() {
 		if name := path.Base(raw.URL); strings.HasPrefix(name, d.ID+"-") && distro.Named(raw.Distribution).ID != d.ID {
-			r.wrong(&raw.URL, fmt.Sprintf("%s is no image of %s", name, distro.Named(raw.Distribution).Title), "write distribution: "+d.Name+" beside it")
+			r.Wrong(&raw.URL, fmt.Sprintf("%s is no image of %s", name, distro.Named(raw.Distribution).Title), "write distribution: "+d.Name+" beside it")
 		}
 	}
 }
@@ -74,7 +75,7 @@ func (r *resolver) imageSums(raw *rawImage) {
 // storageName checks a storage's ID: a letter, then letters, digits, - _ and .
 func (r *resolver) storageName(at *string) {
 	if *at != "" && !matches(`^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$`, *at) {
-		r.wrong(at, fmt.Sprintf("%q cannot be a storage's name", *at), "write the name that pvesm status shows, e.g. local-lvm")
+		r.Wrong(at, fmt.Sprintf("%q cannot be a storage's name", *at), "write the name that pvesm status shows, e.g. local-lvm")
 	}
 }
 
@@ -86,14 +87,14 @@ func (r *resolver) isURL(at *string, schemes ...string) {
 	u, err := url.Parse(*at)
 	switch {
 	case err == nil && u.User != nil:
-		r.wrong(at, "this URL carries a login", "write it without one; passwords belong into files or the environment")
+		r.Wrong(at, "this URL carries a login", "write it without one; passwords belong into files or the environment")
 	case err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme):
-		r.wrong(at, "this is not a URL that can be used here", "write "+schemes[0]+"://host and the rest")
+		r.Wrong(at, "this is not a URL that can be used here", "write "+schemes[0]+"://host and the rest")
 	}
 }
 
 // network resolves one network section; its checks need the nodes, and come later.
-func (r *resolver) network(raw *rawNetwork) spec.Network {
+func (r *resolver) network(raw *written.Network) spec.Network {
 	n := spec.Network{
 		Bridge: cmp.Or(raw.Bridge, "vmbr0"), VLAN: or(raw.VLAN, 0), MTU: or(raw.MTU, 0), Queues: or(raw.Queues, 0),
 		Prefix: raw.Prefix, Gateway: raw.Gateway, DNS: raw.DNS, Search: raw.Search,
@@ -105,11 +106,11 @@ func (r *resolver) network(raw *rawNetwork) spec.Network {
 	r.between(raw.MTU, &raw.MTU, "mtu", 576, 65520)
 	r.between(raw.Queues, &raw.Queues, "queues", 1, 64)
 	if !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, n.Bridge) {
-		r.wrong(&raw.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
+		r.Wrong(&raw.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
 	}
 	for i, s := range n.Search {
-		if !isDNSName(s) {
-			r.wrong(&raw.Search[i], fmt.Sprintf("%q is not a domain", s), "write e.g. home.arpa")
+		if !written.IsDNSName(s) {
+			r.Wrong(&raw.Search[i], fmt.Sprintf("%q is not a domain", s), "write e.g. home.arpa")
 		}
 	}
 	return n
@@ -118,7 +119,7 @@ func (r *resolver) network(raw *rawNetwork) spec.Network {
 // between checks a number that may be absent.
 func (r *resolver) between(v *int, at any, name string, low, high int) {
 	if v != nil && (*v < low || *v > high) {
-		r.wrong(at, fmt.Sprintf("%s is %d", name, *v), fmt.Sprintf("write a number from %d to %d", low, high))
+		r.Wrong(at, fmt.Sprintf("%s is %d", name, *v), fmt.Sprintf("write a number from %d to %d", low, high))
 	}
 }
 
@@ -129,7 +130,7 @@ func (r *resolver) access() {
 		PrivateKey: r.existing(&raw.PrivateKey, string(raw.PrivateKey), false), PasswordHash: raw.PasswordHash.In(r.spec.Dir),
 	}
 	if !matches(userName, a.User) || a.User == "root" {
-		r.wrong(&raw.User, fmt.Sprintf("%q cannot be the admin user", a.User), "write a name in lower-case letters that is not root, e.g. ubuntu")
+		r.Wrong(&raw.User, fmt.Sprintf("%q cannot be the admin user", a.User), "write a name in lower-case letters that is not root, e.g. ubuntu")
 	}
 	for i := range raw.PublicKeys {
 		a.PublicKeys = append(a.PublicKeys, r.publicKeys(&raw.PublicKeys[i])...)
@@ -139,7 +140,7 @@ func (r *resolver) access() {
 	}
 	r.isURL(&raw.Proxy, "socks5", "socks5h")
 	if len(a.PublicKeys) == 0 && (a.PrivateKey != "" || a.Agent) {
-		r.wrong(&raw.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or leave all of them out to have a key made")
+		r.Wrong(&raw.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or leave all of them out to have a key made")
 	}
 	r.spec.Access = a
 }
@@ -148,13 +149,13 @@ func (r *resolver) access() {
 const maxSource = 1 << 20
 
 // publicKeys returns the keys of one item: itself, or the lines of the file it names.
-func (r *resolver) publicKeys(at *publicKey) []string {
+func (r *resolver) publicKeys(at *written.PublicKey) []string {
 	if isAuthorizedKey(string(*at)) {
 		return []string{string(*at)}
 	}
 	path := strings.TrimPrefix(string(*at), "file:")
 	if strings.ContainsAny(path, " \t\n") || path == "" {
-		r.wrong(at, "this is not a public key", "write a line as in ~/.ssh/id_ed25519.pub, or that file's path")
+		r.Wrong(at, "this is not a public key", "write a line as in ~/.ssh/id_ed25519.pub, or that file's path")
 		return nil
 	}
 	text, ok := r.source(at, path)
@@ -167,7 +168,7 @@ func (r *resolver) publicKeys(at *publicKey) []string {
 			continue
 		}
 		if !isAuthorizedKey(line) {
-			r.wrong(at, path+" holds a line that is not a public key", "name a .pub file")
+			r.Wrong(at, path+" holds a line that is not a public key", "name a .pub file")
 			return nil
 		}
 		keys = append(keys, line)
@@ -177,24 +178,24 @@ func (r *resolver) publicKeys(at *publicKey) []string {
 
 // source reads a file that the cluster file names.
 func (r *resolver) source(at any, path string) (string, bool) {
-	before := len(r.problems)
+	before := len(r.Problems)
 	path = r.existing(at, path, false)
-	if len(r.problems) > before {
+	if len(r.Problems) > before {
 		return "", false
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		r.wrong(at, err.Error(), "make it readable")
+		r.Wrong(at, err.Error(), "make it readable")
 		return "", false
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxSource+1))
 	switch {
 	case err != nil:
-		r.wrong(at, err.Error(), "make it readable")
+		r.Wrong(at, err.Error(), "make it readable")
 		return "", false
 	case len(b) > maxSource:
-		r.wrong(at, path+" is larger than 1 MiB", "fetch it on the node instead; this goes into the seed of every node")
+		r.Wrong(at, path+" is larger than 1 MiB", "fetch it on the node instead; this goes into the seed of every node")
 		return "", false
 	}
 	return string(b), true
@@ -223,21 +224,21 @@ func (r *resolver) guest() {
 	r.isURL(&raw.APT.HTTPSProxy, "http", "https")
 	for i, p := range g.Packages {
 		if !matches(`^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$`, p) {
-			r.wrong(&raw.Packages[i], fmt.Sprintf("%q cannot be a package", p), "write its name, or name=version")
+			r.Wrong(&raw.Packages[i], fmt.Sprintf("%q cannot be a package", p), "write its name, or name=version")
 		}
 	}
 	for i, m := range g.KernelModules {
 		if !matches(`^[A-Za-z0-9_-]+$`, m) {
-			r.wrong(&raw.KernelModules[i], fmt.Sprintf("%q cannot be a kernel module", m), "write its name alone, e.g. br_netfilter")
+			r.Wrong(&raw.KernelModules[i], fmt.Sprintf("%q cannot be a kernel module", m), "write its name alone, e.g. br_netfilter")
 		}
 	}
 	for k, v := range g.Sysctls {
 		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_./*-]*$`, k) || strings.ContainsAny(v, "\r\n") || v == "" {
-			r.wrong(r.marks[member{&raw.Sysctls, k}].at, fmt.Sprintf("%q cannot be set by sysctl", k), "write name: value, e.g. vm.max_map_count: 262144")
+			r.Wrong(r.MemberAt(&raw.Sysctls, k), fmt.Sprintf("%q cannot be set by sysctl", k), "write name: value, e.g. vm.max_map_count: 262144")
 		}
 	}
 	if !matches(`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$`, g.Timezone) {
-		r.wrong(&raw.Timezone, fmt.Sprintf("%q is not a time zone", g.Timezone), "write e.g. Europe/Vienna or Etc/UTC")
+		r.Wrong(&raw.Timezone, fmt.Sprintf("%q is not a time zone", g.Timezone), "write e.g. Europe/Vienna or Etc/UTC")
 	}
 	for i := range raw.Files {
 		g.Files = append(g.Files, r.file(&raw.Files[i]))
@@ -248,32 +249,32 @@ func (r *resolver) guest() {
 // ours are files on the nodes that this project writes.
 var ours = []string{"/etc/rancher/k3s/", "/var/lib/rancher/k3s/", "/etc/systemd/system/k3s"}
 
-func (r *resolver) file(raw *rawGuestFile) spec.File {
+func (r *resolver) file(raw *written.GuestFile) spec.File {
 	f := spec.File{Path: raw.Path, Content: or(raw.Content, ""), Owner: cmp.Or(raw.Owner, "root:root"), Perm: cmp.Or(uint32(raw.Mode), 0o644)}
 	switch {
 	case raw.Path == "":
-		r.wrong(&raw.Path, "a file has no path", "write path: and an absolute path on the node")
+		r.Wrong(&raw.Path, "a file has no path", "write path: and an absolute path on the node")
 	case !isCleanPath(raw.Path):
-		r.wrong(&raw.Path, fmt.Sprintf("%q is not an absolute path", raw.Path), "write it in full, e.g. /etc/motd")
+		r.Wrong(&raw.Path, fmt.Sprintf("%q is not an absolute path", raw.Path), "write it in full, e.g. /etc/motd")
 	}
 	for _, prefix := range ours {
 		if strings.HasPrefix(raw.Path, prefix) {
-			r.wrong(&raw.Path, raw.Path+" is written by this project", "say it in k3s: (server, agent, registries)")
+			r.Wrong(&raw.Path, raw.Path+" is written by this project", "say it in k3s: (server, agent, registries)")
 		}
 	}
 	switch {
 	case raw.Content != nil && raw.Source != "":
-		r.wrong(&raw.Source, "the file has both content and source", "keep one of them")
+		r.Wrong(&raw.Source, "the file has both content and source", "keep one of them")
 	case raw.Content == nil && raw.Source == "":
-		r.wrong(&raw.Content, "the file has neither content nor source", `write content: "" for an empty one`)
+		r.Wrong(&raw.Content, "the file has neither content nor source", `write content: "" for an empty one`)
 	case raw.Source != "":
 		f.Content, _ = r.source(&raw.Source, raw.Source)
 	}
 	if strings.Contains(f.Content, "PRIVATE KEY-----") {
-		r.wrong(&raw.Path, "the file would carry a private key into the nodes' seed images, which the Proxmox host stores unencrypted", "bring it to the nodes in another way")
+		r.Wrong(&raw.Path, "the file would carry a private key into the nodes' seed images, which the Proxmox host stores unencrypted", "bring it to the nodes in another way")
 	}
 	if !matches(`^[a-z_][a-z0-9_-]*(:[a-z_][a-z0-9_-]*)?$`, f.Owner) {
-		r.wrong(&raw.Owner, fmt.Sprintf("%q cannot own a file", f.Owner), "write user:group, e.g. root:root")
+		r.Wrong(&raw.Owner, fmt.Sprintf("%q cannot own a file", f.Owner), "write user:group, e.g. root:root")
 	}
 	return f
 }

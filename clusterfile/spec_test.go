@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -153,19 +154,19 @@ func TestFullHasEveryKey(t *testing.T) {
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
-		c := newChecker(file)
-		collectKeys(readTree(c, data), used)
-		require.NoError(t, c.err())
+		c := written.NewChecker(file)
+		collectKeys(written.ReadTree(c, data), used)
+		require.NoError(t, c.Err())
 	}
 	for _, raw := range []any{
-		rawFile{}, rawProxmox{}, rawHost{}, rawImage{}, rawNetwork{}, rawSSH{}, rawGuest{}, rawAPT{}, rawGuestFile{}, rawK3s{}, rawSnapshots{},
-		rawRegistry{}, rawNVIDIA{}, rawDriver{}, rawSharing{}, rawPool{}, rawNode{}, rawNUMANode{}, rawDisk{}, rawGPUs{},
-		rawCharts{}, rawStorage{}, rawNFS{}, rawNFSVM{}, rawShare{}, rawScratch{}, rawLonghorn{}, rawCephFS{}, rawLoadBalancer{}, rawIngress{}, rawTLS{}, rawRancher{},
-		rawFleet{}, rawMonitoring{}, rawBackup{}, rawHub{}, rawHubDatabase{}, rawHubAuth{}, rawAuthDummy{}, rawAuthNative{}, rawAuthOIDC{}, rawAuthLDAP{},
-		rawAuthGitHub{}, rawHubProfile{}, rawCPU{}, rawMemory{}, rawHubHome{}, rawHubShare{}, rawHubScratch{}, rawHubCull{}, rawHubQuota{},
+		written.File{}, written.Proxmox{}, written.Host{}, written.Image{}, written.Network{}, written.SSH{}, written.Guest{}, written.APT{}, written.GuestFile{}, written.K3s{}, written.Snapshots{},
+		written.Registry{}, written.NVIDIA{}, written.Driver{}, written.Sharing{}, written.Pool{}, written.Node{}, written.NUMANode{}, written.Disk{}, written.GPUs{},
+		written.Charts{}, written.Storage{}, written.NFS{}, written.NFSVM{}, written.Share{}, written.Scratch{}, written.Longhorn{}, written.CephFS{}, written.LoadBalancer{}, written.Ingress{}, written.TLS{}, written.Rancher{},
+		written.Fleet{}, written.Monitoring{}, written.Backup{}, written.Hub{}, written.HubDatabase{}, written.HubAuth{}, written.AuthDummy{}, written.AuthNative{}, written.AuthOIDC{}, written.AuthLDAP{},
+		written.AuthGitHub{}, written.HubProfile{}, written.CPU{}, written.Memory{}, written.HubHome{}, written.HubShare{}, written.HubScratch{}, written.HubCull{}, written.HubQuota{},
 	} {
-		for _, f := range rawFields(reflect.TypeOf(raw)) {
-			assert.True(t, used[f.name], "%T.%s", raw, f.name)
+		for _, key := range written.Keys(reflect.TypeOf(raw)) {
+			assert.True(t, used[key], "%T.%s", raw, key)
 		}
 	}
 }

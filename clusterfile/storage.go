@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -46,7 +47,7 @@ func (r *resolver) classes() []class {
 	var out []class
 	add := func(name string, own *string, section any, shared, nfs bool) {
 		at := any(own)
-		if !r.isSet(own) {
+		if !r.IsSet(own) {
 			at = section
 		}
 		out = append(out, class{name, at, shared, nfs})
@@ -69,15 +70,15 @@ func (r *resolver) classes() []class {
 func (r *resolver) uniqueClasses() {
 	seen := map[string]any{}
 	for _, c := range r.classes() {
-		if !isDNSName(c.name) {
-			r.wrong(c.at, fmt.Sprintf("%q cannot be a storage class's name", c.name), "write lower-case letters, digits and hyphens")
+		if !written.IsDNSName(c.name) {
+			r.Wrong(c.at, fmt.Sprintf("%q cannot be a storage class's name", c.name), "write lower-case letters, digits and hyphens")
 		}
 		if c.name == platform.LocalPath {
-			r.wrong(c.at, "local-path is K3s' own storage class", "write class: and another name")
+			r.Wrong(c.at, "local-path is K3s' own storage class", "write class: and another name")
 			continue
 		}
 		if slices.Contains(r.raw.Storage.Existing, c.name) {
-			r.wrong(c.at, fmt.Sprintf("storage class %s is made here, and storage.existing says that somebody else makes it", c.name), "remove it there, or write class: and another name")
+			r.Wrong(c.at, fmt.Sprintf("storage class %s is made here, and storage.existing says that somebody else makes it", c.name), "remove it there, or write class: and another name")
 		}
 		unique(r, seen, c.name, c.at, fmt.Sprintf("there is another storage class %s", c.name), "write class: and another name")
 	}
@@ -103,17 +104,17 @@ func (r *resolver) defaultClass() {
 	switch {
 	case raw.Default == platform.LocalPath && local:
 	case raw.Default == platform.LocalPath:
-		r.wrong(&raw.Default, "local-path is the default storage class, and k3s.disable leaves it out", "remove local-storage from k3s.disable, or name another class")
+		r.Wrong(&raw.Default, "local-path is the default storage class, and k3s.disable leaves it out", "remove local-storage from k3s.disable, or name another class")
 	case raw.Default != "" && !slices.Contains(names, raw.Default):
-		r.wrong(&raw.Default, fmt.Sprintf("nothing makes a storage class %q", raw.Default), orSuggest(raw.Default, names))
+		r.Wrong(&raw.Default, fmt.Sprintf("nothing makes a storage class %q", raw.Default), written.OrSuggest(raw.Default, names))
 	case raw.Default != "":
 		st.Default = raw.Default
 	case len(shared) > 1:
-		r.wrong(raw, fmt.Sprintf("there are %d storage classes that could be the default: %s", len(shared), suggest.OneOf(shared)), "write default: and one of them, since claims that name none need exactly one")
+		r.Wrong(raw, fmt.Sprintf("there are %d storage classes that could be the default: %s", len(shared), suggest.OneOf(shared)), "write default: and one of them, since claims that name none need exactly one")
 	case len(shared) == 1:
 		st.Default = shared[0]
 	case !local && r.needsClass():
-		r.wrong(&r.raw.K3s.Disable, "there is no default storage class: k3s.disable leaves local-path out, and storage makes none", "write storage: {nfs: server:/export}, or remove local-storage from k3s.disable")
+		r.Wrong(&r.raw.K3s.Disable, "there is no default storage class: k3s.disable leaves local-path out, and storage makes none", "write storage: {nfs: server:/export}, or remove local-storage from k3s.disable")
 	}
 }
 
@@ -125,12 +126,12 @@ func (r *resolver) needsClass() bool {
 // defaultMount are the options of NFS 4.2, the newest: no lockd, and copies made on the server.
 var defaultMount = []string{"nfsvers=4.2", "hard", "noatime"}
 
-func (r *resolver) nfs(raw *rawNFS) *spec.NFS {
+func (r *resolver) nfs(raw *written.NFS) *spec.NFS {
 	n := &spec.NFS{
 		Class: cmp.Or(raw.Class, "nfs"), Server: raw.Server, Export: raw.Export,
 		MountOptions: raw.MountOptions, Retain: or(raw.Retain, true),
 	}
-	if !r.isSet(&raw.MountOptions) {
+	if !r.IsSet(&raw.MountOptions) {
 		n.MountOptions = slices.Clone(defaultMount)
 	}
 	r.mountOptions(raw.MountOptions)
@@ -138,7 +139,7 @@ func (r *resolver) nfs(raw *rawNFS) *spec.NFS {
 		n.VM = r.nfsVM(raw.VM)
 		n.Server, n.Export = n.VM.Address.Addr().String(), cmp.Or(raw.Export, "/export")
 		if raw.Server != "" {
-			r.wrong(&raw.Server, "the NFS server is both a VM that is made and one that is there", "keep one of server and vm")
+			r.Wrong(&raw.Server, "the NFS server is both a VM that is made and one that is there", "keep one of server and vm")
 		}
 	} else {
 		r.nfsServer(raw, n)
@@ -147,15 +148,15 @@ func (r *resolver) nfs(raw *rawNFS) *spec.NFS {
 	for _, e := range raw.Shares {
 		s := e.Value
 		share := spec.Share{Name: e.Name, Export: s.Export, ReadOnly: s.ReadOnly, MountOptions: s.MountOptions}
-		if !r.isSet(&s.MountOptions) {
+		if !r.IsSet(&s.MountOptions) {
 			share.MountOptions = n.MountOptions
 		}
 		r.mountOptions(s.MountOptions)
-		if !dnsLabel.MatchString(e.Name) {
-			r.wrong(s, fmt.Sprintf("%q cannot be a share's name", e.Name), "write lower-case letters, digits and hyphens")
+		if !written.DNSLabel.MatchString(e.Name) {
+			r.Wrong(s, fmt.Sprintf("%q cannot be a share's name", e.Name), "write lower-case letters, digits and hyphens")
 		}
 		if s.Export == "" {
-			r.wrong(&s.Export, fmt.Sprintf("share %s has no path on the server", e.Name), "write export: and an absolute path, e.g. /export/"+e.Name)
+			r.Wrong(&s.Export, fmt.Sprintf("share %s has no path on the server", e.Name), "write export: and an absolute path, e.g. /export/"+e.Name)
 		}
 		r.exportPath(&s.Export, s.Export)
 		n.Shares = append(n.Shares, share)
@@ -164,21 +165,21 @@ func (r *resolver) nfs(raw *rawNFS) *spec.NFS {
 }
 
 // nfsServer reads server and export, which may stand together as server:/export.
-func (r *resolver) nfsServer(raw *rawNFS, n *spec.NFS) {
+func (r *resolver) nfsServer(raw *written.NFS, n *spec.NFS) {
 	if server, export, ok := strings.Cut(raw.Server, ":/"); ok {
 		n.Server, n.Export = strings.Trim(server, "[]"), "/"+export
 		if raw.Export != "" && raw.Export != n.Export {
-			r.wrong(&raw.Export, fmt.Sprintf("server says the export %s and export says %s", n.Export, raw.Export), "keep one of them")
+			r.Wrong(&raw.Export, fmt.Sprintf("server says the export %s and export says %s", n.Export, raw.Export), "keep one of them")
 		}
 	}
 	switch {
 	case n.Server == "":
-		r.wrong(&raw.Server, "storage.nfs has no server", "write nfs: address:/export, or vm: to have one made")
+		r.Wrong(&raw.Server, "storage.nfs has no server", "write nfs: address:/export, or vm: to have one made")
 		return
 	case !isHost(n.Server):
-		r.wrong(&raw.Server, fmt.Sprintf("%q is neither a name nor an address of a server", n.Server), "write e.g. 10.0.0.30:/export/k3s")
+		r.Wrong(&raw.Server, fmt.Sprintf("%q is neither a name nor an address of a server", n.Server), "write e.g. 10.0.0.30:/export/k3s")
 	case n.Export == "":
-		r.wrong(&raw.Export, fmt.Sprintf("nothing says which folder of %s is used", n.Server), "write export: and the path that showmount -e "+n.Server+" lists")
+		r.Wrong(&raw.Export, fmt.Sprintf("nothing says which folder of %s is used", n.Server), "write export: and the path that showmount -e "+n.Server+" lists")
 	}
 	if raw.Export == "" {
 		r.exportPath(&raw.Server, n.Export)
@@ -187,19 +188,19 @@ func (r *resolver) nfsServer(raw *rawNFS, n *spec.NFS) {
 
 func (r *resolver) exportPath(at *string, path string) {
 	if path != "" && path != "/" && (!isPlace(path) || strings.ContainsAny(path, ",:")) {
-		r.wrong(at, fmt.Sprintf("%q is no path of an export", path), "write an absolute path of letters, digits and . _ - ~ @ =, e.g. /export/k3s")
+		r.Wrong(at, fmt.Sprintf("%q is no path of an export", path), "write an absolute path of letters, digits and . _ - ~ @ =, e.g. /export/k3s")
 	}
 }
 
 func (r *resolver) mountOptions(options []string) {
 	for i, o := range options {
 		if !matches(`^[A-Za-z0-9_.=:/+-]+$`, o) {
-			r.wrong(&options[i], fmt.Sprintf("%q is no mount option", o), "write one an item, e.g. [nfsvers=4.2, noatime]")
+			r.Wrong(&options[i], fmt.Sprintf("%q is no mount option", o), "write one an item, e.g. [nfsvers=4.2, noatime]")
 		}
 	}
 }
 
-func (r *resolver) nfsVM(raw *rawNFSVM) *spec.NFSVM {
+func (r *resolver) nfsVM(raw *written.NFSVM) *spec.NFSVM {
 	vm := &spec.NFSVM{
 		Name: cmp.Or(raw.Name, r.spec.Name+"-nfs"), Host: cmp.Or(raw.Host, r.defaultHost()),
 		Cores: or(raw.Cores, 2), Memory: or(raw.Memory, 4*spec.GiB), Allow: raw.Allow,
@@ -213,27 +214,27 @@ func (r *resolver) nfsVM(raw *rawNFSVM) *spec.NFSVM {
 		vm.Allow = []netip.Prefix{p.Masked()}
 	}
 	if !raw.Address.IsValid() {
-		r.wrong(&raw.Address, "the NFS server's VM has no address", "write address: and a free one of the nodes' network")
+		r.Wrong(&raw.Address, "the NFS server's VM has no address", "write address: and a free one of the nodes' network")
 	}
 	if raw.Size == nil || *raw.Size < spec.GiB {
-		r.wrong(&raw.Size, "the NFS server's VM has no data disk", "write size: 2TiB, or how much data there will be")
+		r.Wrong(&raw.Size, "the NFS server's VM has no data disk", "write size: 2TiB, or how much data there will be")
 	}
-	if !dnsLabel.MatchString(vm.Name) {
-		r.wrong(&raw.Name, fmt.Sprintf("%q cannot be a VM's name", vm.Name), "write lower-case letters, digits and hyphens")
+	if !written.DNSLabel.MatchString(vm.Name) {
+		r.Wrong(&raw.Name, fmt.Sprintf("%q cannot be a VM's name", vm.Name), "write lower-case letters, digits and hyphens")
 	}
 	r.between(raw.Cores, &raw.Cores, "cores", 1, 1024)
 	if raw.Memory != nil && *raw.Memory < 512*spec.MiB {
-		r.wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for a server", *raw.Memory), "write 1GiB or more")
+		r.Wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for a server", *raw.Memory), "write 1GiB or more")
 	}
 	r.storageName(&raw.Storage)
 	return vm
 }
 
 // scratch finds the nodes with a scratch disk: those are the ones with the class.
-func (r *resolver) scratch(raw *rawScratch) *spec.Scratch {
+func (r *resolver) scratch(raw *written.Scratch) *spec.Scratch {
 	s := &spec.Scratch{Class: cmp.Or(raw.Class, "scratch"), Path: raw.Path}
 	if raw.Path != "" && !isPlace(raw.Path) {
-		r.wrong(&raw.Path, fmt.Sprintf("%q is no folder for volumes", raw.Path), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
+		r.Wrong(&raw.Path, fmt.Sprintf("%q is no folder for volumes", raw.Path), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 		return s
 	}
 	mounts := map[string][]string{} // nodes by where their scratch disk is
@@ -250,7 +251,7 @@ func (r *resolver) scratch(raw *rawScratch) *spec.Scratch {
 			s.Path, s.Nodes = mount, nodes
 		}
 		if len(mounts) > 1 {
-			r.wrong(raw, fmt.Sprintf("scratch disks are mounted on %s, and volumes are in one place on all nodes", suggest.OneOf(sortedNames(mounts))), "mount them all on the same path, or write path: and one of these")
+			r.Wrong(raw, fmt.Sprintf("scratch disks are mounted on %s, and volumes are in one place on all nodes", suggest.OneOf(sortedNames(mounts))), "mount them all on the same path, or write path: and one of these")
 		}
 	} else {
 		for mount, nodes := range mounts {
@@ -269,7 +270,7 @@ func (r *resolver) scratch(raw *rawScratch) *spec.Scratch {
 		if raw.Path != "" {
 			where = "on " + raw.Path
 		}
-		r.wrong(at, fmt.Sprintf("no node has a scratch disk that is mounted %s", where), "write disks: {scratch: {size: 500GiB, mount: "+cmp.Or(raw.Path, "/scratch")+"}} in the pool that shall have it")
+		r.Wrong(at, fmt.Sprintf("no node has a scratch disk that is mounted %s", where), "write disks: {scratch: {size: 500GiB, mount: "+cmp.Or(raw.Path, "/scratch")+"}} in the pool that shall have it")
 	}
 	return s
 }
@@ -278,11 +279,11 @@ func (r *resolver) scratch(raw *rawScratch) *spec.Scratch {
 // other without a word. Source: longhorn-manager, types/setting.go, v1.12.
 var drainPolicies = []string{"block-if-contains-last-replica", "allow-if-replica-is-stopped", "always-allow", "block-for-eviction", "block-for-eviction-if-contains-last-replica"}
 
-func (r *resolver) longhorn(raw *rawLonghorn) *spec.Longhorn {
+func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {
 	l := &spec.Longhorn{Class: cmp.Or(raw.Class, "longhorn"), DataPath: cmp.Or(raw.Path, "/var/lib/longhorn")}
 	l.DrainPolicy = r.choice(&raw.DrainPolicy, "drainPolicy", drainPolicies...)
 	if !isPlace(l.DataPath) {
-		r.wrong(&raw.Path, fmt.Sprintf("%q is no folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
+		r.Wrong(&raw.Path, fmt.Sprintf("%q is no folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
 	}
 	holders := 0
 	for _, n := range r.spec.Nodes {
@@ -296,12 +297,12 @@ func (r *resolver) longhorn(raw *rawLonghorn) *spec.Longhorn {
 	l.Replicas = or(raw.Replicas, min(3, max(holders, 1)))
 	r.between(raw.Replicas, &raw.Replicas, "replicas", 1, 20)
 	if len(r.spec.Nodes) > 0 && l.Replicas > len(r.spec.Nodes) {
-		r.wrong(&raw.Replicas, fmt.Sprintf("%d copies of each volume are asked for, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
+		r.Wrong(&raw.Replicas, fmt.Sprintf("%d copies of each volume are asked for, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
 	}
 	for _, n := range r.spec.Nodes {
 		for _, d := range n.Disks {
 			if d.Role == spec.RoleScratch && d.Mount != "" && spec.Within(l.DataPath, d.Mount) {
-				r.wrong(&raw.Path, fmt.Sprintf("data would be on the scratch disk of %s, whose contents may be lost", n.Name), "write role: data on that disk, or another path")
+				r.Wrong(&raw.Path, fmt.Sprintf("data would be on the scratch disk of %s, whose contents may be lost", n.Name), "write role: data on that disk, or another path")
 				return l
 			}
 		}
@@ -309,7 +310,7 @@ func (r *resolver) longhorn(raw *rawLonghorn) *spec.Longhorn {
 	return l
 }
 
-func (r *resolver) cephFS(raw *rawCephFS) *spec.CephFS {
+func (r *resolver) cephFS(raw *written.CephFS) *spec.CephFS {
 	c := &spec.CephFS{
 		Class: cmp.Or(raw.Class, "cephfs"), ClusterID: raw.ClusterID, Monitors: raw.Monitors, FSName: raw.FSName, Pool: raw.Pool,
 		User: raw.User, Key: raw.Key.In(r.spec.Dir),
@@ -321,25 +322,25 @@ func (r *resolver) cephFS(raw *rawCephFS) *spec.CephFS {
 		{&raw.ClusterID, "clusterID", "the output of ceph fsid"}, {&raw.FSName, "fsName", "a name that ceph fs ls shows"}, {&raw.User, "user", "a Ceph user without client. before it"},
 	} {
 		if *k.at == "" {
-			r.wrong(k.at, "storage.cephfs has no "+k.what, "write "+k.what+": and "+k.cure)
+			r.Wrong(k.at, "storage.cephfs has no "+k.what, "write "+k.what+": and "+k.cure)
 		}
 	}
 	if raw.ClusterID != "" && !matches(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, raw.ClusterID) {
-		r.wrong(&raw.ClusterID, fmt.Sprintf("%q is no fsid", raw.ClusterID), "write the output of ceph fsid")
+		r.Wrong(&raw.ClusterID, fmt.Sprintf("%q is no fsid", raw.ClusterID), "write the output of ceph fsid")
 	}
 	if name, ok := strings.CutPrefix(raw.User, "client."); ok {
-		r.wrong(&raw.User, "ceph-csi puts client. before the user itself", "write user: "+name)
+		r.Wrong(&raw.User, "ceph-csi puts client. before the user itself", "write user: "+name)
 	}
-	if !r.isSet(&raw.Key) {
-		r.wrong(&raw.Key, "storage.cephfs has no key", "write key: file:PATH or env:NAME with the output of ceph auth get-key client.USER")
+	if !r.IsSet(&raw.Key) {
+		r.Wrong(&raw.Key, "storage.cephfs has no key", "write key: file:PATH or env:NAME with the output of ceph auth get-key client.USER")
 	}
 	if len(raw.Monitors) == 0 {
-		r.wrong(&raw.Monitors, "storage.cephfs has no monitors", "write monitors: [10.0.0.41:6789, …] as in ceph mon dump")
+		r.Wrong(&raw.Monitors, "storage.cephfs has no monitors", "write monitors: [10.0.0.41:6789, …] as in ceph mon dump")
 	}
 	for i, m := range raw.Monitors {
-		host, port, hasPort := cutLast(m, ":")
+		host, port, hasPort := written.CutLast(m, ":")
 		if !hasPort || !isHost(strings.Trim(host, "[]")) || !isPort(port) {
-			r.wrong(&raw.Monitors[i], fmt.Sprintf("%q is no monitor", m), "write address:port, with 6789, or 3300 for the second protocol")
+			r.Wrong(&raw.Monitors[i], fmt.Sprintf("%q is no monitor", m), "write address:port, with 6789, or 3300 for the second protocol")
 		}
 	}
 	return c

@@ -1,4 +1,4 @@
-package clusterfile
+package clusterfile_test
 
 import (
 	"os"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/clusterfile"
 )
 
 // scalarLine is a line with a plain text behind its key.
@@ -26,7 +28,7 @@ func TestNoTextTakesEscapes(t *testing.T) {
 		}
 		tried++
 		lines[i] = m[1] + `"a\e]0;x\a"`
-		_, err := Parse("testdata/good/full.yaml", []byte(strings.Join(lines, "\n")))
+		_, err := clusterfile.Parse("testdata/good/full.yaml", []byte(strings.Join(lines, "\n")))
 		lines[i] = line
 		switch {
 		case err == nil:

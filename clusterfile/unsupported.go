@@ -23,12 +23,12 @@ func (r *resolver) unsupported() {
 		{&nv.Sharing.Strategy, nv.Sharing.Strategy == spec.SharingMIG, notMIG, orSlices},
 	} {
 		if no.said {
-			r.wrong(no.at, no.what, no.cure)
+			r.Wrong(no.at, no.what, no.cure)
 		}
 	}
 	for _, n := range r.nodes {
 		if s := n.raw.GPUs.Sharing; s != nil && s.Strategy == spec.SharingMIG {
-			r.wrong(&s.Strategy, notMIG, orSlices)
+			r.Wrong(&s.Strategy, notMIG, orSlices)
 		}
 	}
 	r.unused()
@@ -44,8 +44,8 @@ const (
 func (r *resolver) unused() {
 	px := &r.raw.Proxmox
 	needed := slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
-	if r.isSet(&px.User) && !needed {
-		r.warn(&px.User, "no node has hugepages or affinity, for which alone a user with a password is needed", "remove user and password; the token does everything")
+	if r.IsSet(&px.User) && !needed {
+		r.Warn(&px.User, "no node has hugepages or affinity, for which alone a user with a password is needed", "remove user and password; the token does everything")
 	}
 	guest := &r.raw.Guest
 	for _, n := range r.nodes {
@@ -53,8 +53,8 @@ func (r *resolver) unused() {
 			continue
 		}
 		for _, at := range []any{&guest.Packages, &guest.Sysctls, &guest.KernelModules, &guest.Files, &r.raw.SSH.PasswordHash} {
-			if r.isSet(at) {
-				r.warn(at, fmt.Sprintf("%s is external, and this does not reach it", n.Name), "do there by hand what it needs")
+			if r.IsSet(at) {
+				r.Warn(at, fmt.Sprintf("%s is external, and this does not reach it", n.Name), "do there by hand what it needs")
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func (r *resolver) replacedValues() {
 			continue
 		}
 		if keys := replacedKeys(p.Release.Values, values[p.Name], ""); len(keys) > 0 {
-			r.warn(r.marks[member{&r.raw.Charts.Values, p.Name}].at, fmt.Sprintf("charts.values.%s replaces what the other keys of this file make: %s", p.Name, suggest.Few(keys)),
+			r.Warn(r.MemberAt(&r.raw.Charts.Values, p.Name), fmt.Sprintf("charts.values.%s replaces what the other keys of this file make: %s", p.Name, suggest.Few(keys)),
 				"remove it, unless that is what you want")
 		}
 	}

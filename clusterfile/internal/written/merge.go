@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"slices"
@@ -6,11 +6,11 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// merge lays upper over lower: mappings are merged key by key, everything else is
+// Merge lays upper over lower: mappings are merged key by key, everything else is
 // replaced, and null takes away what lower says. Either may be nil. Every value
 // keeps the place where it was written, so a problem is reported there and not
 // where it was inherited.
-func merge(lower, upper *yamlnode.Node) *yamlnode.Node {
+func Merge(lower, upper *yamlnode.Node) *yamlnode.Node {
 	if lower == nil || upper == nil || lower.Kind != yamlnode.Map || upper.Kind != yamlnode.Map {
 		if upper == nil {
 			return lower
@@ -28,7 +28,7 @@ func merge(lower, upper *yamlnode.Node) *yamlnode.Node {
 		case f.Name == "gpus":
 			out.Fields = append(out.Fields, yamlnode.Field{Name: f.Name, At: over.At, Value: mergeGPUs(f.Value, over.Value)})
 		default:
-			out.Fields = append(out.Fields, yamlnode.Field{Name: f.Name, At: over.At, Value: merge(f.Value, over.Value)})
+			out.Fields = append(out.Fields, yamlnode.Field{Name: f.Name, At: over.At, Value: Merge(f.Value, over.Value)})
 		}
 	}
 	for _, f := range upper.Fields {
@@ -50,7 +50,7 @@ func mergeGPUs(lower, upper *yamlnode.Node) *yamlnode.Node {
 		slices.ContainsFunc(whichGPUs, func(k string) bool { return upper.Index(k) >= 0 }) {
 		lower = lower.Without(whichGPUs...)
 	}
-	return merge(lower, upper)
+	return Merge(lower, upper)
 }
 
 // gpusMapping turns the short form "gpus: 2" into "gpus: {count: 2}".

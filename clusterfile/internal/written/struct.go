@@ -1,6 +1,7 @@
-package clusterfile
+package written
 
 import (
+	"encoding"
 	"fmt"
 	"reflect"
 	"slices"
@@ -10,25 +11,35 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// rawField is one field of a raw type.
-type rawField struct {
+// Keys lists the keys that a section knows, in their order; t is a struct of this package.
+func Keys(t reflect.Type) []string {
+	fields := fields(t)
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.name
+	}
+	return keys
+}
+
+// field is one field of a section.
+type field struct {
 	name  string
 	index []int
 }
 
-// rawFields lists the fields of a raw type, those of an inlined type included.
-func rawFields(t reflect.Type) []rawField {
-	var out []rawField
+// fields lists the fields of a section, those of an inlined type included.
+func fields(t reflect.Type) []field {
+	var out []field
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		if option == "inline" {
-			for _, in := range rawFields(f.Type) {
-				out = append(out, rawField{in.name, append([]int{i}, in.index...)})
+			for _, in := range fields(f.Type) {
+				out = append(out, field{in.name, append([]int{i}, in.index...)})
 			}
 			continue
 		}
-		out = append(out, rawField{name, []int{i}})
+		out = append(out, field{name, []int{i}})
 	}
 	return out
 }
@@ -36,10 +47,8 @@ func rawFields(t reflect.Type) []rawField {
 // structure decodes a mapping into a struct. Fields that are not there are marked
 // with the mapping's place, so that "x is missing" points somewhere useful.
 func (d *decoder) structure(t *yamlnode.Node, v reflect.Value, name string) {
-	fields := rawFields(v.Type())
-	known := make([]string, len(fields))
-	for i, f := range fields {
-		known[i] = f.name
+	known := Keys(v.Type())
+	for _, f := range fields(v.Type()) {
 		to := v.FieldByIndex(f.index)
 		value, ok := t.Field(f.name)
 		if !ok || value.Value.Kind == yamlnode.Null {
@@ -61,12 +70,17 @@ func (d *decoder) structure(t *yamlnode.Node, v reflect.Value, name string) {
 // absent marks v and what is in it with the place of the mapping that lacks it.
 func (d *decoder) absent(v reflect.Value, at yamlnode.Pos) {
 	d.marks[v.Addr().Interface()] = mark{at, false}
-	if v.Kind() != reflect.Struct || !strings.HasPrefix(v.Type().Name(), "raw") {
+	if !isSection(v.Type()) {
 		return
 	}
-	for _, f := range rawFields(v.Type()) {
+	for _, f := range fields(v.Type()) {
 		d.absent(v.FieldByIndex(f.index), at)
 	}
+}
+
+// isSection reports whether t has keys of its own: a struct of this package that no text is decoded into.
+func isSection(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t.PkgPath() == reflect.TypeFor[File]().PkgPath() && !reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // rootOnly are options of a VM that Proxmox lets nobody set but root@pam with a
@@ -83,17 +97,17 @@ func (d *decoder) unknown(f yamlnode.Field, in string, t reflect.Type, known []s
 	if in != "" {
 		where = " in " + in
 	}
-	if why, ok := rootOnly[f.Name]; ok && (t == reflect.TypeFor[rawShape]() || slices.Contains(known, "cores") || t == reflect.TypeFor[rawGPUs]()) {
+	if why, ok := rootOnly[f.Name]; ok && (t == reflect.TypeFor[Shape]() || slices.Contains(known, "cores") || t == reflect.TypeFor[GPUs]()) {
 		d.undecodable(f.At, fmt.Sprintf("%s can be set only by root@pam with a password, and Proxmox refuses it to any API token, root's too", f.Name), "remove it; "+why)
 		return
 	}
 	what := fmt.Sprintf("unknown key %q%s", f.Name, where)
-	if s := likely(f.Name, known); s != "" {
+	if s := Likely(f.Name, known); s != "" {
 		d.undecodable(f.At, what, fmt.Sprintf("did you mean %q?", s))
 		d.meant[s] = true
 		return
 	}
-	if paths := furtherIn(t, f.Name); len(paths) > 0 && t != reflect.TypeFor[rawFile]() {
+	if paths := furtherIn(t, f.Name); len(paths) > 0 && t != reflect.TypeFor[File]() {
 		d.undecodable(f.At, what, "it belongs in "+suggest.OneOf(paths)+", a level further in")
 		return
 	}
@@ -107,18 +121,18 @@ func (d *decoder) unknown(f yamlnode.Field, in string, t reflect.Type, known []s
 // furtherIn lists the keys of a type below which there is the key.
 func furtherIn(t reflect.Type, name string) []string {
 	var out []string
-	for _, f := range rawFields(t) {
+	for _, f := range fields(t) {
 		in, each := t.FieldByIndex(f.index).Type, ""
-		if in.Implements(reflect.TypeFor[ordered]()) {
+		if in.Implements(reflect.TypeFor[Ordered]()) {
 			in, each = in.Elem().Field(1).Type, ".NAME"
 		}
 		if in.Kind() == reflect.Pointer {
 			in = in.Elem()
 		}
-		if in.Kind() != reflect.Struct || !strings.HasPrefix(in.Name(), "raw") {
+		if !isSection(in) {
 			continue
 		}
-		if slices.ContainsFunc(rawFields(in), func(f rawField) bool { return f.name == name }) {
+		if slices.ContainsFunc(fields(in), func(f field) bool { return f.name == name }) {
 			out = append(out, f.name+each)
 		}
 	}
@@ -128,15 +142,15 @@ func furtherIn(t reflect.Type, name string) []string {
 // placesOf lists the sections that know a key, for one that was put into the wrong one.
 func placesOf(name string) []string {
 	var out []string
-	for _, f := range rawFields(reflect.TypeFor[rawFile]()) {
-		t := reflect.TypeFor[rawFile]().FieldByIndex(f.index).Type
+	for _, f := range fields(reflect.TypeFor[File]()) {
+		t := reflect.TypeFor[File]().FieldByIndex(f.index).Type
 		if f.name == name {
 			out = append(out, "the outermost level")
 		}
 		if t.Kind() != reflect.Struct {
 			continue
 		}
-		for _, in := range rawFields(t) {
+		for _, in := range fields(t) {
 			if in.name == name {
 				out = append(out, f.name)
 			}

@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"net/netip"
@@ -6,55 +6,55 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// rawHub may also be written as its hostname alone.
-type rawHub struct {
-	Hostname  string               `yaml:"hostname" jsonschema:"required" jsonschema_description:"Where it answers, e.g. hub.lab.example."`
-	Version   string               `yaml:"version" jsonschema_description:"Of the chart. Default: the pinned one."`
-	Namespace string               `yaml:"namespace" jsonschema_description:"Default jupyterhub."`
-	Database  rawHubDatabase       `yaml:"database" jsonschema_description:"Where users and tokens are kept: sqlite or postgres."`
-	Auth      *rawHubAuth          `yaml:"auth" jsonschema_description:"Who may log in."`
-	Profiles  named[rawHubProfile] `yaml:"profiles" jsonschema_description:"What people can start, by name. Default: one without and, where there are GPUs, one with a GPU."`
-	Home      rawHubHome           `yaml:"home" jsonschema_description:"Each user's own folder."`
-	Shared    named[rawHubShare]   `yaml:"shared" jsonschema_description:"Shares of storage.nfs that every notebook mounts, by name."`
-	Scratch   *rawHubScratch       `yaml:"scratch" jsonschema_description:"A volume of each server that dies with it. Default: none."`
-	SHM       *spec.Size           `yaml:"shm" jsonschema_description:"Size of /dev/shm. Default 8GiB."`
-	Cull      rawHubCull           `yaml:"cull" jsonschema_description:"Stop servers that nobody uses; false for never."`
-	PrePull   bool                 `yaml:"prePull" jsonschema_description:"Pull the profiles' images to the nodes beforehand."`
-	Isolate   *bool                `yaml:"isolate" jsonschema_description:"Network policies around hub and notebooks. Default true."`
-	Reach     []netip.Prefix       `yaml:"reach" jsonschema_description:"Private networks that notebooks may reach in spite of that, e.g. 10.0.0.0/24."`
-	Quota     *rawHubQuota         `yaml:"quota" jsonschema_description:"What all notebooks may take together. Default: no limit."`
+// Hub may also be written as its hostname alone.
+type Hub struct {
+	Hostname  string            `yaml:"hostname" jsonschema:"required" jsonschema_description:"Where it answers, e.g. hub.lab.example."`
+	Version   string            `yaml:"version" jsonschema_description:"Of the chart. Default: the pinned one."`
+	Namespace string            `yaml:"namespace" jsonschema_description:"Default jupyterhub."`
+	Database  HubDatabase       `yaml:"database" jsonschema_description:"Where users and tokens are kept: sqlite or postgres."`
+	Auth      *HubAuth          `yaml:"auth" jsonschema_description:"Who may log in."`
+	Profiles  named[HubProfile] `yaml:"profiles" jsonschema_description:"What people can start, by name. Default: one without and, where there are GPUs, one with a GPU."`
+	Home      HubHome           `yaml:"home" jsonschema_description:"Each user's own folder."`
+	Shared    named[HubShare]   `yaml:"shared" jsonschema_description:"Shares of storage.nfs that every notebook mounts, by name."`
+	Scratch   *HubScratch       `yaml:"scratch" jsonschema_description:"A volume of each server that dies with it. Default: none."`
+	SHM       *spec.Size        `yaml:"shm" jsonschema_description:"Size of /dev/shm. Default 8GiB."`
+	Cull      HubCull           `yaml:"cull" jsonschema_description:"Stop servers that nobody uses; false for never."`
+	PrePull   bool              `yaml:"prePull" jsonschema_description:"Pull the profiles' images to the nodes beforehand."`
+	Isolate   *bool             `yaml:"isolate" jsonschema_description:"Network policies around hub and notebooks. Default true."`
+	Reach     []netip.Prefix    `yaml:"reach" jsonschema_description:"Private networks that notebooks may reach in spite of that, e.g. 10.0.0.0/24."`
+	Quota     *HubQuota         `yaml:"quota" jsonschema_description:"What all notebooks may take together. Default: no limit."`
 }
 
-// rawHubDatabase may also be written as its kind alone.
-type rawHubDatabase struct {
+// HubDatabase may also be written as its kind alone.
+type HubDatabase struct {
 	Kind  string         `yaml:"kind" jsonschema:"enum=sqlite,enum=postgres" jsonschema_description:"Default sqlite, in a volume of its own."`
 	Class string         `yaml:"class" jsonschema_description:"Storage class of that volume. Default: the default one."`
 	Size  *spec.Size     `yaml:"size" jsonschema_description:"Of that volume. Default 1GiB."`
 	URL   spec.SecretRef `yaml:"url" jsonschema_description:"For postgres: reference to postgresql://user:password@host/name."`
 }
 
-// rawHubAuth may also be written as its kind alone.
-type rawHubAuth struct {
-	Kind     string         `yaml:"kind" jsonschema:"enum=dummy,enum=native,enum=oidc,enum=ldap,enum=github" jsonschema_description:"How people prove who they are. Default: the one that has a key below."`
-	AllowAll *bool          `yaml:"allowAll" jsonschema_description:"Whoever can log in may. Default: with dummy, and with native, which asks an admin first."`
-	Users    []string       `yaml:"users" jsonschema_description:"These may."`
-	Admins   []string       `yaml:"admins" jsonschema_description:"These may, and may administer the hub."`
-	Dummy    *rawAuthDummy  `yaml:"dummy" jsonschema_description:"One password for everybody. For the lab."`
-	Native   *rawAuthNative `yaml:"native" jsonschema_description:"Users and passwords in the hub's own database."`
-	OIDC     *rawAuthOIDC   `yaml:"oidc" jsonschema_description:"An OpenID Connect provider: Keycloak, Authentik, Dex and the like."`
-	LDAP     *rawAuthLDAP   `yaml:"ldap" jsonschema_description:"A directory."`
-	GitHub   *rawAuthGitHub `yaml:"github" jsonschema_description:"GitHub."`
+// HubAuth may also be written as its kind alone.
+type HubAuth struct {
+	Kind     string      `yaml:"kind" jsonschema:"enum=dummy,enum=native,enum=oidc,enum=ldap,enum=github" jsonschema_description:"How people prove who they are. Default: the one that has a key below."`
+	AllowAll *bool       `yaml:"allowAll" jsonschema_description:"Whoever can log in may. Default: with dummy, and with native, which asks an admin first."`
+	Users    []string    `yaml:"users" jsonschema_description:"These may."`
+	Admins   []string    `yaml:"admins" jsonschema_description:"These may, and may administer the hub."`
+	Dummy    *AuthDummy  `yaml:"dummy" jsonschema_description:"One password for everybody. For the lab."`
+	Native   *AuthNative `yaml:"native" jsonschema_description:"Users and passwords in the hub's own database."`
+	OIDC     *AuthOIDC   `yaml:"oidc" jsonschema_description:"An OpenID Connect provider: Keycloak, Authentik, Dex and the like."`
+	LDAP     *AuthLDAP   `yaml:"ldap" jsonschema_description:"A directory."`
+	GitHub   *AuthGitHub `yaml:"github" jsonschema_description:"GitHub."`
 }
 
-type rawAuthDummy struct {
+type AuthDummy struct {
 	Password spec.SecretRef `yaml:"password" jsonschema_description:"Reference to everybody's password. Default: generated and kept in the cluster."`
 }
 
-type rawAuthNative struct {
+type AuthNative struct {
 	OpenSignup bool `yaml:"openSignup" jsonschema_description:"Whoever signs up may log in at once. Default: an admin says so first."`
 }
 
-type rawAuthOIDC struct {
+type AuthOIDC struct {
 	Issuer        string         `yaml:"issuer" jsonschema:"required" jsonschema_description:"URL of the provider, e.g. https://id.lab.example/realms/lab."`
 	ClientID      string         `yaml:"clientID" jsonschema:"required" jsonschema_description:"Name of the hub at the provider."`
 	ClientSecret  spec.SecretRef `yaml:"clientSecret" jsonschema:"required" jsonschema_description:"Reference to its secret."`
@@ -70,7 +70,7 @@ type rawAuthOIDC struct {
 	CA            string         `yaml:"ca" jsonschema_description:"PEM file of the authority that signed the provider's certificate."`
 }
 
-type rawAuthLDAP struct {
+type AuthLDAP struct {
 	Server         string         `yaml:"server" jsonschema:"required" jsonschema_description:"ldaps://host, or ldap://host."`
 	BindDN         []string       `yaml:"bindDN" jsonschema_description:"Names to log in with, e.g. uid={username},ou=people,dc=lab,dc=example."`
 	SearchBase     string         `yaml:"searchBase" jsonschema_description:"Where users are."`
@@ -82,19 +82,19 @@ type rawAuthLDAP struct {
 	CA             string         `yaml:"ca" jsonschema_description:"PEM file of the authority that signed the directory's certificate."`
 }
 
-type rawAuthGitHub struct {
+type AuthGitHub struct {
 	ClientID      string         `yaml:"clientID" jsonschema:"required" jsonschema_description:"Of the OAuth app."`
 	ClientSecret  spec.SecretRef `yaml:"clientSecret" jsonschema:"required" jsonschema_description:"Reference to its secret."`
 	Organizations []string       `yaml:"organizations" jsonschema_description:"Members of these may log in: name, or name:team."`
 }
 
-type rawHubProfile struct {
+type HubProfile struct {
 	Title        string            `yaml:"title" jsonschema_description:"What the list shows. Default: the name."`
 	Description  string            `yaml:"description" jsonschema_description:"What stands below it."`
 	Image        string            `yaml:"image" jsonschema_description:"With its tag. Default: a notebook of the Jupyter project, with PyTorch and CUDA for GPUs."`
 	Default      bool              `yaml:"default" jsonschema_description:"Chosen unless another is. Default: the first."`
-	CPU          rawCPU            `yaml:"cpu" jsonschema_description:"Cores: a number, or guarantee and limit."`
-	Memory       rawMemory         `yaml:"memory" jsonschema_description:"A size, or guarantee and limit. Default guarantee 1GiB."`
+	CPU          CPU               `yaml:"cpu" jsonschema_description:"Cores: a number, or guarantee and limit."`
+	Memory       Memory            `yaml:"memory" jsonschema_description:"A size, or guarantee and limit. Default guarantee 1GiB."`
 	GPUs         *int              `yaml:"gpus" jsonschema_description:"How many. Default 0."`
 	GPUMemory    *spec.Size        `yaml:"gpuMemory" jsonschema_description:"Of a GPU that is shared with MPS."`
 	Pool         string            `yaml:"pool" jsonschema_description:"The pool of nodes that it runs on. Default: any."`
@@ -105,20 +105,20 @@ type rawHubProfile struct {
 	SHM          *spec.Size        `yaml:"shm" jsonschema_description:"Size of /dev/shm. Default: the hub's."`
 }
 
-// rawCPU may also be written as a number, which is both.
-type rawCPU struct {
-	Guarantee *cores `yaml:"guarantee" jsonschema_description:"What it always has. Default: the limit."`
-	Limit     *cores `yaml:"limit" jsonschema_description:"What it never gets more of. Default: none."`
+// CPU may also be written as a number, which is both.
+type CPU struct {
+	Guarantee *Cores `yaml:"guarantee" jsonschema_description:"What it always has. Default: the limit."`
+	Limit     *Cores `yaml:"limit" jsonschema_description:"What it never gets more of. Default: none."`
 }
 
-// rawMemory may also be written as a size, which is both.
-type rawMemory struct {
+// Memory may also be written as a size, which is both.
+type Memory struct {
 	Guarantee *spec.Size `yaml:"guarantee" jsonschema_description:"What it always has. Default: the limit."`
 	Limit     *spec.Size `yaml:"limit" jsonschema_description:"Above it, it is killed. Default: none."`
 }
 
-// rawHubHome may also be written as its size alone.
-type rawHubHome struct {
+// HubHome may also be written as its size alone.
+type HubHome struct {
 	Size  *spec.Size `yaml:"size" jsonschema_description:"Of each user's volume. Default 20GiB."`
 	Class string     `yaml:"class" jsonschema_description:"Its storage class. Default: the default one."`
 	Claim string     `yaml:"claim" jsonschema_description:"One claim that is there already, with a folder for each user, in the place of a volume each."`
@@ -128,31 +128,31 @@ type rawHubHome struct {
 	SubPath       string `yaml:"subPath" jsonschema_description:"Folder of the volume that is the home; may have {username}. Default: all of it."`
 }
 
-// rawHubShare may also be written as its path alone.
-type rawHubShare struct {
+// HubShare may also be written as its path alone.
+type HubShare struct {
 	Path     string   `yaml:"path" jsonschema_description:"In the notebook. Default /shared/NAME."`
 	ReadOnly *bool    `yaml:"readOnly" jsonschema_description:"Default: as the share is."`
 	Groups   []string `yaml:"groups" jsonschema_description:"Groups of users that have it. Default: everybody."`
 }
 
-// rawHubScratch may also be written as its size alone.
-type rawHubScratch struct {
+// HubScratch may also be written as its size alone.
+type HubScratch struct {
 	Size  *spec.Size `yaml:"size" jsonschema_description:"Default 100GiB."`
 	Class string     `yaml:"class" jsonschema_description:"Storage class. Default: that of storage.scratch."`
 	Path  string     `yaml:"path" jsonschema_description:"In the notebook. Default /scratch."`
 }
 
-// rawHubCull may also be written as its idle time, or as false.
-type rawHubCull struct {
+// HubCull may also be written as its idle time, or as false.
+type HubCull struct {
 	Enabled *bool    `yaml:"enabled" jsonschema_description:"Default true."`
-	Idle    period   `yaml:"idle" jsonschema_description:"Without a sign of life for so long. Default 1h."`
-	MaxAge  period   `yaml:"maxAge" jsonschema_description:"However busy, after so long. Default: never."`
-	Every   period   `yaml:"every" jsonschema_description:"How often to look. Default 5m."`
+	Idle    Period   `yaml:"idle" jsonschema_description:"Without a sign of life for so long. Default 1h."`
+	MaxAge  Period   `yaml:"maxAge" jsonschema_description:"However busy, after so long. Default: never."`
+	Every   Period   `yaml:"every" jsonschema_description:"How often to look. Default 5m."`
 	Exempt  []string `yaml:"exempt" jsonschema_description:"Users whose servers are never stopped."`
 }
 
-type rawHubQuota struct {
+type HubQuota struct {
 	GPUs   *int       `yaml:"gpus" jsonschema_description:"GPUs of all notebooks."`
-	CPU    *cores     `yaml:"cpu" jsonschema_description:"Cores that all notebooks are guaranteed."`
+	CPU    *Cores     `yaml:"cpu" jsonschema_description:"Cores that all notebooks are guaranteed."`
 	Memory *spec.Size `yaml:"memory" jsonschema_description:"Memory that all notebooks are guaranteed."`
 }

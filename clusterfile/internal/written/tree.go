@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ import (
 // one by one are a twentieth of it.
 const maxWeight = 1 << 20
 
-// readTree parses a document. It returns nil when nothing useful is there; the
+// ReadTree parses a document. It returns nil when nothing useful is there; the
 // problems are in c.
-func readTree(c *checker, data []byte) *yamlnode.Node {
+func ReadTree(c *Checker, data []byte) *yamlnode.Node {
 	left := maxWeight
 	reader := yamlnode.Reader{Budget: &left, Odd: c.odd}
 	docs, err := reader.Read(data)
@@ -40,7 +40,7 @@ func readTree(c *checker, data []byte) *yamlnode.Node {
 }
 
 // syntaxError reports what the parser says.
-func (c *checker) syntaxError(reader *yamlnode.Reader, err error) {
+func (c *Checker) syntaxError(reader *yamlnode.Reader, err error) {
 	if tooMuch, ok := errors.AsType[*yamlbound.Error](err); ok {
 		c.undecodable(yamlnode.Pos{Line: tooMuch.Line, Col: tooMuch.Column}, "this is more than a cluster can need: "+tooMuch.What, "write it out, without anchors inside anchors and with less depth")
 		return
@@ -54,7 +54,7 @@ func (c *checker) syntaxError(reader *yamlnode.Reader, err error) {
 }
 
 // odd reports what has no meaning in a cluster file.
-func (c *checker) odd(o yamlnode.Oddity) {
+func (c *Checker) odd(o yamlnode.Oddity) {
 	switch o.What {
 	case yamlnode.Strange:
 		c.undecodable(o.At, "this kind of YAML has no meaning here", "write a plain value")
@@ -71,6 +71,6 @@ func (c *checker) odd(o yamlnode.Oddity) {
 	case yamlnode.NoMap:
 		c.undecodable(o.At, "<< merges mappings and nothing else", "write <<: *anchor with the anchor of a mapping")
 	case yamlnode.Twice:
-		c.wrong(o.At, fmt.Sprintf("key %q is here twice, first in line %d", o.Name, o.First.Line), "keep one of them")
+		c.Wrong(o.At, fmt.Sprintf("key %q is here twice, first in line %d", o.Name, o.First.Line), "keep one of them")
 	}
 }

@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"errors"
@@ -15,36 +15,36 @@ import (
 // The small values of the file that are text with a syntax of their own.
 
 // A cure is an error that knows what to write instead.
-type cure struct{ what, instead string }
+type Cure struct{ what, instead string }
 
-func (c cure) Error() string   { return c.what }
-func (c cure) Instead() string { return c.instead }
+func (c Cure) Error() string   { return c.what }
+func (c Cure) Instead() string { return c.instead }
 
-// tokenID is user@realm!name.
-type tokenID string
+// TokenID is user@realm!name.
+type TokenID string
 
-var tokenSyntax = regexp.MustCompile(`^[^\s@!=:/]+@[A-Za-z][A-Za-z0-9._-]*![A-Za-z][A-Za-z0-9._-]*$`)
+var TokenSyntax = regexp.MustCompile(`^[^\s@!=:/]+@[A-Za-z][A-Za-z0-9._-]*![A-Za-z][A-Za-z0-9._-]*$`)
 
 // UnmarshalText implements encoding.TextUnmarshaler. Its errors never repeat b:
 // people paste the whole token, with its secret, here.
-func (t *tokenID) UnmarshalText(b []byte) error {
+func (t *TokenID) UnmarshalText(b []byte) error {
 	s := string(b)
 	switch {
-	case tokenSyntax.MatchString(s):
-		*t = tokenID(s)
+	case TokenSyntax.MatchString(s):
+		*t = TokenID(s)
 		return nil
 	case strings.Contains(s, "="):
-		return cure{"token holds more than the token's ID, maybe the secret itself", "keep user@realm!name here, and write secret: env:NAME or secret: file:PATH beside it"}
+		return Cure{"token holds more than the token's ID, maybe the secret itself", "keep user@realm!name here, and write secret: env:NAME or secret: file:PATH beside it"}
 	default:
-		return cure{"token is not the ID of an API token", "write user@realm!name, e.g. homelab@pve!cluster"}
+		return Cure{"token is not the ID of an API token", "write user@realm!name, e.g. homelab@pve!cluster"}
 	}
 }
 
-// addressRange is one address, or all from the first to the last.
-type addressRange struct{ from, to netip.Addr }
+// AddressRange is one address, or all from the first to the last.
+type AddressRange struct{ From, To netip.Addr }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (r *addressRange) UnmarshalText(b []byte) error {
+func (r *AddressRange) UnmarshalText(b []byte) error {
 	first, last, isRange := strings.Cut(string(b), "-")
 	from, err := netip.ParseAddr(strings.TrimSpace(first))
 	if err != nil || from.Zone() != "" {
@@ -62,40 +62,40 @@ func (r *addressRange) UnmarshalText(b []byte) error {
 	if to.Less(from) {
 		return fmt.Errorf("%q runs backwards", b)
 	}
-	*r = addressRange{from, to}
+	*r = AddressRange{from, to}
 	return nil
 }
 
-// vmidRange is one VMID, or all from the first to the last.
-type vmidRange struct{ from, to int }
+// VMIDRange is one VMID, or all from the first to the last.
+type VMIDRange struct{ From, To int }
 
 // VMIDs that Proxmox allows.
 const (
-	minVMID = 100
-	maxVMID = 999999999
+	MinVMID = 100
+	MaxVMID = 999999999
 )
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (r *vmidRange) UnmarshalText(b []byte) error {
+func (r *VMIDRange) UnmarshalText(b []byte) error {
 	first, last, isRange := strings.Cut(string(b), "-")
 	if !isRange {
 		last = first
 	}
 	from, err1 := strconv.Atoi(strings.TrimSpace(first))
 	to, err2 := strconv.Atoi(strings.TrimSpace(last))
-	if errors.Join(err1, err2) != nil || to < from || from < minVMID || to > maxVMID {
+	if errors.Join(err1, err2) != nil || to < from || from < MinVMID || to > MaxVMID {
 		return fmt.Errorf("%q is not a VMID or a range of them", b)
 	}
-	*r = vmidRange{from, to}
+	*r = VMIDRange{from, to}
 	return nil
 }
 
-// bootOrder is Proxmox's own syntax, order=1,up=30,down=120; the numbers are seconds.
-type bootOrder spec.Startup
+// BootOrder is Proxmox's own syntax, order=1,up=30,down=120; the numbers are seconds.
+type BootOrder spec.Startup
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *bootOrder) UnmarshalText(b []byte) error {
-	var out bootOrder
+func (s *BootOrder) UnmarshalText(b []byte) error {
+	var out BootOrder
 	for part := range strings.SplitSeq(string(b), ",") {
 		key, value, _ := strings.Cut(part, "=")
 		n, err := strconv.ParseUint(value, 10, 16)
@@ -117,52 +117,52 @@ func (s *bootOrder) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// fileMode is an octal mode.
-type fileMode uint32
+// FileMode is an octal mode.
+type FileMode uint32
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (m *fileMode) UnmarshalText(b []byte) error {
+func (m *FileMode) UnmarshalText(b []byte) error {
 	v, err := strconv.ParseUint(strings.TrimPrefix(string(b), "0o"), 8, 12)
 	if err != nil || len(b) < 3 {
 		return fmt.Errorf("%q is not a file mode", b)
 	}
-	*m = fileMode(v)
+	*m = FileMode(v)
 	return nil
 }
 
-// keyPath is the path of a private key.
-type keyPath string
+// KeyPath is the path of a private key.
+type KeyPath string
 
 // UnmarshalText implements encoding.TextUnmarshaler. Its error does not repeat b.
-func (p *keyPath) UnmarshalText(b []byte) error {
+func (p *KeyPath) UnmarshalText(b []byte) error {
 	if s := string(b); strings.ContainsAny(s, "\r\n") || strings.Contains(s, "PRIVATE KEY") {
-		return cure{"privateKey holds a key itself", "save it to a file with mode 0600 and write the file's path"}
+		return Cure{"privateKey holds a key itself", "save it to a file with mode 0600 and write the file's path"}
 	}
-	*p = keyPath(b)
+	*p = KeyPath(b)
 	return nil
 }
 
-// publicKey is an authorized_keys line, or the path of a file of them.
-type publicKey string
+// PublicKey is an authorized_keys line, or the path of a file of them.
+type PublicKey string
 
 // UnmarshalText implements encoding.TextUnmarshaler. Its error does not repeat b.
-func (k *publicKey) UnmarshalText(b []byte) error {
+func (k *PublicKey) UnmarshalText(b []byte) error {
 	if strings.Contains(string(b), "PRIVATE KEY") {
-		return cure{"publicKeys holds a private key", "write the contents of the .pub file beside it, or that file's path"}
+		return Cure{"publicKeys holds a private key", "write the contents of the .pub file beside it, or that file's path"}
 	}
-	*k = publicKey(strings.TrimSpace(string(b)))
+	*k = PublicKey(strings.TrimSpace(string(b)))
 	return nil
 }
 
 var (
-	dnsLabel   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	DNSLabel   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	dnsPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 )
 
-func isDNSName(s string) bool { return len(s) <= 253 && dnsPattern.MatchString(s) }
+func IsDNSName(s string) bool { return len(s) <= 253 && dnsPattern.MatchString(s) }
 
-// cutLast cuts s around the last sep; without one, before is s.
-func cutLast(s, sep string) (before, after string, found bool) {
+// CutLast cuts s around the last sep; without one, before is s.
+func CutLast(s, sep string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
 		return s[:i], s[i+len(sep):], true
 	}

@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"net/netip"
@@ -6,59 +6,59 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// rawShape is what defaults, pools and nodes can all say.
-type rawShape struct {
+// Shape is what defaults, pools and nodes can all say.
+type Shape struct {
 	Role        string            `yaml:"role" jsonschema:"enum=server,enum=agent" jsonschema_description:"server (control plane) or agent. Default agent."`
 	Host        string            `yaml:"host" jsonschema_description:"Proxmox host; auto: the one with room, among proxmox.hosts."`
 	Cores       *int              `yaml:"cores" jsonschema_description:"vCPUs."`
 	Memory      *spec.Size        `yaml:"memory" jsonschema_description:"e.g. 16GiB."`
 	CPU         string            `yaml:"cpu" jsonschema_description:"CPU type of the VM. Default host."`
 	NUMA        *bool             `yaml:"numa" jsonschema_description:"Show NUMA to the guest. Default: on GPU nodes."`
-	NUMANodes   []rawNUMANode     `yaml:"numaNodes" jsonschema_description:"NUMA nodes of the VM, each bound to some of the host's. Default: one for each socket."`
+	NUMANodes   []NUMANode        `yaml:"numaNodes" jsonschema_description:"NUMA nodes of the VM, each bound to some of the host's. Default: one for each socket."`
 	Hugepages   string            `yaml:"hugepages" jsonschema:"enum=any,enum=2MiB,enum=1GiB,enum=none" jsonschema_description:"Memory in huge pages: any, 2MiB or 1GiB; none takes them away. Only root@pam with its password may set it."`
 	Affinity    string            `yaml:"affinity" jsonschema_description:"CPUs of the host that the VM runs on, e.g. 0-15,32-47; none takes it away. Only root@pam with its password may set it."`
 	TPM         *bool             `yaml:"tpm" jsonschema_description:"Give the VM a TPM 2.0. Default false, which takes none away."`
 	OnBoot      *bool             `yaml:"onboot" jsonschema_description:"Start with the host. Default true."`
-	Startup     bootOrder         `yaml:"startup" jsonschema_description:"Place in the boot order, e.g. order=1,up=30,down=120. Needs the privilege Sys.Modify on /."`
+	Startup     BootOrder         `yaml:"startup" jsonschema_description:"Place in the boot order, e.g. order=1,up=30,down=120. Needs the privilege Sys.Modify on /."`
 	Tags        []string          `yaml:"tags" jsonschema_description:"Further tags of the VM."`
 	Description string            `yaml:"description" jsonschema_description:"Notes of the VM."`
 	Storage     string            `yaml:"storage" jsonschema_description:"Storage of disks that name none. Default local-lvm; vmdata in the lab."`
-	Disks       named[rawDisk]    `yaml:"disks" jsonschema_description:"Disks by name; os is the one to boot from."`
-	Network     rawNetwork        `yaml:"network" jsonschema_description:"What differs from the cluster's network."`
-	GPUs        rawGPUs           `yaml:"gpus" jsonschema_description:"GPUs to pass through: how many, or which."`
+	Disks       named[Disk]       `yaml:"disks" jsonschema_description:"Disks by name; os is the one to boot from."`
+	Network     Network           `yaml:"network" jsonschema_description:"What differs from the cluster's network."`
+	GPUs        GPUs              `yaml:"gpus" jsonschema_description:"GPUs to pass through: how many, or which."`
 	Labels      map[string]string `yaml:"labels" jsonschema_description:"Labels of the Kubernetes node; removed there when removed here."`
 	Taints      *[]spec.Taint     `yaml:"taints" jsonschema_description:"Taints, key=value:Effect. Default nvidia.com/gpu=present:NoSchedule on agents with GPUs; [] for none."`
 }
 
-// rawNUMANode is a NUMA node of a VM.
-type rawNUMANode struct {
+// NUMANode is a NUMA node of a VM.
+type NUMANode struct {
 	CPUs      string     `yaml:"cpus" jsonschema:"required" jsonschema_description:"CPUs of the VM that are in it, e.g. 0-7."`
 	Memory    *spec.Size `yaml:"memory" jsonschema:"required" jsonschema_description:"Memory in it; all of them together have the node's."`
 	HostNodes string     `yaml:"hostNodes" jsonschema_description:"NUMA nodes of the host that the memory is in, e.g. 0. Default: any."`
 	Policy    string     `yaml:"policy" jsonschema:"enum=bind,enum=preferred,enum=interleave" jsonschema_description:"How strictly. Default bind."`
 }
 
-type rawPool struct {
+type Pool struct {
 	Count     *int           `yaml:"count" jsonschema_description:"How many nodes: <prefix>1, <prefix>2 and so on."`
 	Prefix    string         `yaml:"prefix" jsonschema_description:"Beginning of the nodes' names. Default: the pool's name."`
 	First     *int           `yaml:"first" jsonschema_description:"The first index. Default 1."`
 	Names     []string       `yaml:"names" jsonschema_description:"The nodes' names, in the place of count."`
-	Addresses []addressRange `yaml:"addresses" jsonschema_description:"Addresses of the nodes in order: single ones, or ranges as in 10.0.0.11-10.0.0.13."`
-	VMIDs     []vmidRange    `yaml:"vmids" jsonschema_description:"VMIDs of the nodes in order: single ones, or ranges as in 201-204. Default: the next free ones."`
-	rawShape  `yaml:",inline"`
+	Addresses []AddressRange `yaml:"addresses" jsonschema_description:"Addresses of the nodes in order: single ones, or ranges as in 10.0.0.11-10.0.0.13."`
+	VMIDs     []VMIDRange    `yaml:"vmids" jsonschema_description:"VMIDs of the nodes in order: single ones, or ranges as in 201-204. Default: the next free ones."`
+	Shape     `yaml:",inline"`
 }
 
-type rawNode struct {
+type Node struct {
 	Pool     string     `yaml:"pool" jsonschema_description:"The pool that it belongs to."`
 	Address  netip.Addr `yaml:"address" jsonschema_description:"Its static address."`
 	MAC      *spec.MAC  `yaml:"mac" jsonschema_description:"Its Ethernet address. Default: made from the names of cluster and node, and stable."`
 	VMID     *int       `yaml:"vmid" jsonschema_description:"Default: the next free one."`
 	Adopt    bool       `yaml:"adopt" jsonschema_description:"The VM of this name is there, made by somebody else: take it over as it is."`
 	External string     `yaml:"external" jsonschema_description:"A machine that we do not make: user@address:port of its SSH server."`
-	rawShape `yaml:",inline"`
+	Shape    `yaml:",inline"`
 }
 
-type rawDisk struct {
+type Disk struct {
 	Storage  string     `yaml:"storage" jsonschema_description:"Default: the node's storage."`
 	Size     *spec.Size `yaml:"size" jsonschema_description:"e.g. 500GiB."`
 	SSD      *bool      `yaml:"ssd" jsonschema_description:"Tell the guest that it is an SSD. Default true."`
@@ -69,8 +69,8 @@ type rawDisk struct {
 	Mount    string     `yaml:"mount" jsonschema_description:"Where the guest mounts it. Default: nowhere."`
 }
 
-// rawGPUs may also be written as a bare count.
-type rawGPUs struct {
+// GPUs may also be written as a bare count.
+type GPUs struct {
 	Count        *int              `yaml:"count" jsonschema_description:"How many; we choose, on one NUMA node where possible."`
 	Model        string            `yaml:"model" jsonschema_description:"Only cards with this in their name, e.g. A100."`
 	PCI          []spec.PCIAddress `yaml:"pci" jsonschema_description:"These cards, e.g. 01:00 or 0000:01:00.0."`
@@ -78,18 +78,18 @@ type rawGPUs struct {
 	PCIe         *bool             `yaml:"pcie" jsonschema_description:"Default true."`
 	ROMBar       *bool             `yaml:"rombar" jsonschema_description:"Default true."`
 	AllFunctions *bool             `yaml:"allFunctions" jsonschema_description:"Pass the card's other functions (audio, USB) too. Default true."`
-	Sharing      *rawSharing       `yaml:"sharing" jsonschema_description:"What differs from the cluster's sharing."`
+	Sharing      *Sharing          `yaml:"sharing" jsonschema_description:"What differs from the cluster's sharing."`
 }
 
 // named is a mapping from names to T that keeps the file's order.
-type named[T any] []entry[T]
+type named[T any] []Entry[T]
 
-type entry[T any] struct {
+type Entry[T any] struct {
 	Name  string
 	Value *T
 }
 
-func (n named[T]) get(name string) *T {
+func (n named[T]) Get(name string) *T {
 	for _, e := range n {
 		if e.Name == name {
 			return e.Value
@@ -98,7 +98,7 @@ func (n named[T]) get(name string) *T {
 	return nil
 }
 
-func (n named[T]) names() []string {
+func (n named[T]) Names() []string {
 	out := make([]string, len(n))
 	for i, e := range n {
 		out[i] = e.Name
@@ -106,7 +106,7 @@ func (n named[T]) names() []string {
 	return out
 }
 
-// ordered is what every named list is; the decoder knows them by it.
-type ordered interface{ orderedMapping() }
+// Ordered is what every named list is; the decoder knows them by it.
+type Ordered interface{ orderedMapping() }
 
 func (named[T]) orderedMapping() {}

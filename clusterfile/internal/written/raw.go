@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"net/netip"
@@ -6,40 +6,40 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// The raw types are cluster.yaml as it is written: the loader decodes into them,
+// The sections are cluster.yaml as it is written: the loader decodes into them,
 // and schema.json is generated from them. The tag jsonschema_description is what
 // an editor shows. A pointer tells "not said" from a zero that was said.
 
-type rawFile struct {
-	Name     string         `yaml:"name" jsonschema:"required" jsonschema_description:"Name of the cluster: tag of its VMs, prefix of its images, ISOs and mappings."`
-	Proxmox  rawProxmox     `yaml:"proxmox" jsonschema_description:"Where the Proxmox VE API is and how to log in. May be left out where every node is external."`
-	Lab      rawLab         `yaml:"lab" jsonschema_description:"What the VMs of the embedded lab are. Only with endpoint: lab."`
-	Image    rawImage       `yaml:"image" jsonschema_description:"What the nodes' template is made from. Default: a pinned Ubuntu 24.04 cloud image."`
-	Network  rawNetwork     `yaml:"network" jsonschema_description:"The network of every node; pools and nodes may override parts of it."`
-	SSH      rawSSH         `yaml:"ssh" jsonschema_description:"Who may log in to the nodes, and how they are reached."`
-	Guest    rawGuest       `yaml:"guest" jsonschema_description:"Packages, files and kernel settings for every node."`
-	K3s      rawK3s         `yaml:"k3s" jsonschema_description:"What Kubernetes should be."`
-	NVIDIA   rawNVIDIA      `yaml:"nvidia" jsonschema_description:"Driver, and how pods ask for GPUs."`
-	Patience *int           `yaml:"patience" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Multiplies every time limit of a step: 3 where a host is slow. Default 1."`
-	Defaults rawShape       `yaml:"defaults" jsonschema_description:"What every node has unless its pool or itself says otherwise; null unsets."`
-	Pools    named[rawPool] `yaml:"pools" jsonschema_description:"Groups of like nodes, by name."`
-	Nodes    named[rawNode] `yaml:"nodes" jsonschema_description:"Single nodes by name: further ones, or overrides for nodes that a pool makes."`
+type File struct {
+	Name     string      `yaml:"name" jsonschema:"required" jsonschema_description:"Name of the cluster: tag of its VMs, prefix of its images, ISOs and mappings."`
+	Proxmox  Proxmox     `yaml:"proxmox" jsonschema_description:"Where the Proxmox VE API is and how to log in. May be left out where every node is external."`
+	Lab      Lab         `yaml:"lab" jsonschema_description:"What the VMs of the embedded lab are. Only with endpoint: lab."`
+	Image    Image       `yaml:"image" jsonschema_description:"What the nodes' template is made from. Default: a pinned Ubuntu 24.04 cloud image."`
+	Network  Network     `yaml:"network" jsonschema_description:"The network of every node; pools and nodes may override parts of it."`
+	SSH      SSH         `yaml:"ssh" jsonschema_description:"Who may log in to the nodes, and how they are reached."`
+	Guest    Guest       `yaml:"guest" jsonschema_description:"Packages, files and kernel settings for every node."`
+	K3s      K3s         `yaml:"k3s" jsonschema_description:"What Kubernetes should be."`
+	NVIDIA   NVIDIA      `yaml:"nvidia" jsonschema_description:"Driver, and how pods ask for GPUs."`
+	Patience *int        `yaml:"patience" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Multiplies every time limit of a step: 3 where a host is slow. Default 1."`
+	Defaults Shape       `yaml:"defaults" jsonschema_description:"What every node has unless its pool or itself says otherwise; null unsets."`
+	Pools    named[Pool] `yaml:"pools" jsonschema_description:"Groups of like nodes, by name."`
+	Nodes    named[Node] `yaml:"nodes" jsonschema_description:"Single nodes by name: further ones, or overrides for nodes that a pool makes."`
 
-	Charts       rawCharts        `yaml:"charts" jsonschema_description:"Where Helm charts come from, and what differs from ours."`
-	Storage      rawStorage       `yaml:"storage" jsonschema_description:"Storage classes."`
-	LoadBalancer *rawLoadBalancer `yaml:"loadBalancer" jsonschema_description:"Who gives Services addresses. Default: K3s' servicelb."`
-	Ingress      *rawIngress      `yaml:"ingress" jsonschema_description:"How HTTP gets in. Default: K3s' Traefik."`
-	TLS          *rawTLS          `yaml:"tls" jsonschema_description:"Who signs certificates. Default: nobody, or us where there is rancher."`
-	Rancher      *rawRancher      `yaml:"rancher" jsonschema_description:"Rancher, with its own Fleet."`
-	Fleet        *rawFleet        `yaml:"fleet" jsonschema_description:"GitOps with Fleet."`
-	Monitoring   *rawMonitoring   `yaml:"monitoring" jsonschema_description:"Prometheus and Grafana, with the GPUs' metrics."`
-	Backup       *rawBackup       `yaml:"backup" jsonschema_description:"Velero, into a bucket."`
-	Hub          *rawHub          `yaml:"hub" jsonschema_description:"JupyterHub."`
+	Charts       Charts        `yaml:"charts" jsonschema_description:"Where Helm charts come from, and what differs from ours."`
+	Storage      Storage       `yaml:"storage" jsonschema_description:"Storage classes."`
+	LoadBalancer *LoadBalancer `yaml:"loadBalancer" jsonschema_description:"Who gives Services addresses. Default: K3s' servicelb."`
+	Ingress      *Ingress      `yaml:"ingress" jsonschema_description:"How HTTP gets in. Default: K3s' Traefik."`
+	TLS          *TLS          `yaml:"tls" jsonschema_description:"Who signs certificates. Default: nobody, or us where there is rancher."`
+	Rancher      *Rancher      `yaml:"rancher" jsonschema_description:"Rancher, with its own Fleet."`
+	Fleet        *Fleet        `yaml:"fleet" jsonschema_description:"GitOps with Fleet."`
+	Monitoring   *Monitoring   `yaml:"monitoring" jsonschema_description:"Prometheus and Grafana, with the GPUs' metrics."`
+	Backup       *Backup       `yaml:"backup" jsonschema_description:"Velero, into a bucket."`
+	Hub          *Hub          `yaml:"hub" jsonschema_description:"JupyterHub."`
 }
 
-type rawProxmox struct {
+type Proxmox struct {
 	Endpoint    string         `yaml:"endpoint" jsonschema:"required" jsonschema_description:"lab, or the host with or without https://, port and /api2/json."`
-	Token       tokenID        `yaml:"token" jsonschema_description:"API token ID, user@realm!name. The secret belongs in secret."`
+	Token       TokenID        `yaml:"token" jsonschema_description:"API token ID, user@realm!name. The secret belongs in secret."`
 	Secret      spec.SecretRef `yaml:"secret" jsonschema_description:"Reference to the API token's secret: env:NAME or file:PATH."`
 	User        string         `yaml:"user" jsonschema_description:"user@realm that sets what Proxmox lets root alone set: hugepages, affinity."`
 	Password    spec.SecretRef `yaml:"password" jsonschema_description:"Reference to that user's password."`
@@ -47,10 +47,10 @@ type rawProxmox struct {
 	Fingerprint string         `yaml:"fingerprint" jsonschema_description:"SHA-256 fingerprint of the API's certificate."`
 	Insecure    bool           `yaml:"insecure" jsonschema_description:"Do not check the certificate. Anybody on the way can then read the token."`
 	Host        string         `yaml:"host" jsonschema_description:"Proxmox host of nodes that name none; auto: the one with room, among hosts."`
-	Hosts       named[rawHost] `yaml:"hosts" jsonschema_description:"Proxmox hosts: how to reach them and what they have."`
+	Hosts       named[Host]    `yaml:"hosts" jsonschema_description:"Proxmox hosts: how to reach them and what they have."`
 }
 
-type rawHost struct {
+type Host struct {
 	SSH     string               `yaml:"ssh" jsonschema_description:"user@address:port for host:prep, host:check and gpu:list. Default root@<name>:22."`
 	Cores   *int                 `yaml:"cores" jsonschema_description:"Its CPUs; then sums are checked."`
 	Memory  *spec.Size           `yaml:"memory" jsonschema_description:"Its memory; then sums are checked."`
@@ -58,7 +58,7 @@ type rawHost struct {
 	Storage map[string]spec.Size `yaml:"storage" jsonschema_description:"Capacity of its storages by name; then sums are checked."`
 }
 
-type rawImage struct {
+type Image struct {
 	URL             string `yaml:"url" jsonschema_description:"A cloud image in qcow2 format."`
 	SHA256          string `yaml:"sha256" jsonschema_description:"Its SHA-256."`
 	SHA512          string `yaml:"sha512" jsonschema_description:"Its SHA-512, in the place of sha256."`
@@ -70,7 +70,7 @@ type rawImage struct {
 	SecureBoot      bool   `yaml:"secureBoot" jsonschema_description:"Enrol the usual keys, so that only signed kernels and modules load."`
 }
 
-type rawNetwork struct {
+type Network struct {
 	Bridge  string       `yaml:"bridge" jsonschema_description:"Default vmbr0."`
 	VLAN    *int         `yaml:"vlan" jsonschema_description:"VLAN tag, 1 to 4094. Default: untagged."`
 	MTU     *int         `yaml:"mtu" jsonschema_description:"Default: the bridge's."`
@@ -82,71 +82,71 @@ type rawNetwork struct {
 	Search  []string     `yaml:"search" jsonschema_description:"DNS search domains."`
 }
 
-type rawLab struct {
+type Lab struct {
 	Guests   string `yaml:"guests" jsonschema:"enum=simulated,enum=qemu" jsonschema_description:"qemu: real VMs on this machine, with a real K3s in them. Default simulated."`
 	Internet *bool  `yaml:"internet" jsonschema_description:"Real VMs reach what this machine reaches. Default: true, but false with k3s.airgap."`
 	Image    string `yaml:"image" jsonschema_description:"Folder with disk.raw, vmlinuz and initrd of a Debian 13 for real VMs. Default: one is made once."`
 }
 
-type rawSSH struct {
+type SSH struct {
 	User         string         `yaml:"user" jsonschema_description:"Admin user on the nodes. Default: the distribution's, ubuntu or debian."`
-	PublicKeys   []publicKey    `yaml:"publicKeys" jsonschema_description:"authorized_keys lines, or paths of .pub files."`
-	PrivateKey   keyPath        `yaml:"privateKey" jsonschema_description:"Path of the private key to log in with. Default: the key that the secret of the API token gives."`
+	PublicKeys   []PublicKey    `yaml:"publicKeys" jsonschema_description:"authorized_keys lines, or paths of .pub files."`
+	PrivateKey   KeyPath        `yaml:"privateKey" jsonschema_description:"Path of the private key to log in with. Default: the key that the secret of the API token gives."`
 	Agent        bool           `yaml:"agent" jsonschema_description:"Log in with the SSH agent's keys."`
 	Jump         string         `yaml:"jump" jsonschema_description:"Jump host, user@host:port."`
 	Proxy        string         `yaml:"proxy" jsonschema_description:"SOCKS proxy, socks5://host:port."`
 	PasswordHash spec.SecretRef `yaml:"passwordHash" jsonschema_description:"Reference to the hash (mkpasswd) of the admin user's console password."`
 }
 
-type rawGuest struct {
+type Guest struct {
 	Packages      []string          `yaml:"packages" jsonschema_description:"Further packages."`
 	Sysctls       map[string]string `yaml:"sysctls" jsonschema_description:"Kernel parameters, e.g. vm.max_map_count: 262144."`
 	KernelModules []string          `yaml:"kernelModules" jsonschema_description:"Modules to load at boot."`
-	Files         []rawGuestFile    `yaml:"files" jsonschema_description:"Further files."`
-	APT           rawAPT            `yaml:"apt" jsonschema_description:"Where packages come from."`
+	Files         []GuestFile       `yaml:"files" jsonschema_description:"Further files."`
+	APT           APT               `yaml:"apt" jsonschema_description:"Where packages come from."`
 	Timezone      string            `yaml:"timezone" jsonschema_description:"Default Etc/UTC."`
 }
 
-type rawAPT struct {
+type APT struct {
 	Mirror     string `yaml:"mirror" jsonschema_description:"URL in the place of the distribution's archive."`
 	Proxy      string `yaml:"proxy" jsonschema_description:"URL of an HTTP proxy or cache for packages from repositories without TLS."`
 	HTTPSProxy string `yaml:"httpsProxy" jsonschema_description:"URL of an HTTP proxy for what nodes fetch by https: NVIDIA's packages and key, K3s. Default: none."`
 }
 
-type rawGuestFile struct {
+type GuestFile struct {
 	Path    string   `yaml:"path" jsonschema:"required" jsonschema_description:"Absolute path on the node."`
 	Content *string  `yaml:"content" jsonschema_description:"What it holds. Not for secrets."`
 	Source  string   `yaml:"source" jsonschema_description:"A local file that holds the content, in the place of content."`
 	Owner   string   `yaml:"owner" jsonschema_description:"user:group. Default root:root."`
-	Mode    fileMode `yaml:"mode" jsonschema_description:"Octal, default 0644."`
+	Mode    FileMode `yaml:"mode" jsonschema_description:"Octal, default 0644."`
 }
 
-type rawK3s struct {
-	Version           string             `yaml:"version" jsonschema_description:"Exact release, e.g. v1.36.5+k3s1."`
-	VIP               netip.Addr         `yaml:"vip" jsonschema_description:"Virtual address of the API. Needed with more than one server."`
-	VIPInterface      string             `yaml:"vipInterface" jsonschema_description:"Interface that carries it. Default: the one with the node's address."`
-	TLSSANs           []string           `yaml:"tlsSANs" jsonschema_description:"Further names of the API in its certificate."`
-	PodCIDR           netip.Prefix       `yaml:"podCIDR" jsonschema_description:"Default 10.42.0.0/16."`
-	ServiceCIDR       netip.Prefix       `yaml:"serviceCIDR" jsonschema_description:"Default 10.43.0.0/16."`
-	ClusterDomain     string             `yaml:"clusterDomain" jsonschema_description:"Default cluster.local."`
-	Disable           []string           `yaml:"disable" jsonschema:"enum=coredns,enum=servicelb,enum=traefik,enum=local-storage,enum=metrics-server,enum=runtimes" jsonschema_description:"Components of K3s to leave out."`
-	FlannelBackend    string             `yaml:"flannelBackend" jsonschema:"enum=vxlan,enum=host-gw,enum=wireguard-native,enum=none" jsonschema_description:"Default vxlan; none for another CNI."`
-	CNI               string             `yaml:"cni" jsonschema:"enum=flannel,enum=cilium" jsonschema_description:"The pods' network: K3s' flannel, or Cilium in its place. Default flannel."`
-	Server            map[string]any     `yaml:"server" jsonschema_description:"Further keys of the servers' config.yaml."`
-	Agent             map[string]any     `yaml:"agent" jsonschema_description:"Further keys of every node's config.yaml."`
-	SecretsEncryption *bool              `yaml:"secretsEncryption" jsonschema_description:"Encrypt Secrets in etcd. Default true."`
-	Snapshots         rawSnapshots       `yaml:"snapshots" jsonschema_description:"Snapshots of etcd."`
-	Registries        named[rawRegistry] `yaml:"registries" jsonschema_description:"Image registries by name: mirrors and logins."`
-	Airgap            string             `yaml:"airgap" jsonschema_description:"Folder with k3s, its checksums and image tarball, for nodes without internet."`
+type K3s struct {
+	Version           string          `yaml:"version" jsonschema_description:"Exact release, e.g. v1.36.5+k3s1."`
+	VIP               netip.Addr      `yaml:"vip" jsonschema_description:"Virtual address of the API. Needed with more than one server."`
+	VIPInterface      string          `yaml:"vipInterface" jsonschema_description:"Interface that carries it. Default: the one with the node's address."`
+	TLSSANs           []string        `yaml:"tlsSANs" jsonschema_description:"Further names of the API in its certificate."`
+	PodCIDR           netip.Prefix    `yaml:"podCIDR" jsonschema_description:"Default 10.42.0.0/16."`
+	ServiceCIDR       netip.Prefix    `yaml:"serviceCIDR" jsonschema_description:"Default 10.43.0.0/16."`
+	ClusterDomain     string          `yaml:"clusterDomain" jsonschema_description:"Default cluster.local."`
+	Disable           []string        `yaml:"disable" jsonschema:"enum=coredns,enum=servicelb,enum=traefik,enum=local-storage,enum=metrics-server,enum=runtimes" jsonschema_description:"Components of K3s to leave out."`
+	FlannelBackend    string          `yaml:"flannelBackend" jsonschema:"enum=vxlan,enum=host-gw,enum=wireguard-native,enum=none" jsonschema_description:"Default vxlan; none for another CNI."`
+	CNI               string          `yaml:"cni" jsonschema:"enum=flannel,enum=cilium" jsonschema_description:"The pods' network: K3s' flannel, or Cilium in its place. Default flannel."`
+	Server            map[string]any  `yaml:"server" jsonschema_description:"Further keys of the servers' config.yaml."`
+	Agent             map[string]any  `yaml:"agent" jsonschema_description:"Further keys of every node's config.yaml."`
+	SecretsEncryption *bool           `yaml:"secretsEncryption" jsonschema_description:"Encrypt Secrets in etcd. Default true."`
+	Snapshots         Snapshots       `yaml:"snapshots" jsonschema_description:"Snapshots of etcd."`
+	Registries        named[Registry] `yaml:"registries" jsonschema_description:"Image registries by name: mirrors and logins."`
+	Airgap            string          `yaml:"airgap" jsonschema_description:"Folder with k3s, its checksums and image tarball, for nodes without internet."`
 }
 
-type rawSnapshots struct {
+type Snapshots struct {
 	Schedule  string `yaml:"schedule" jsonschema_description:"Cron expression. Default 0 */12 * * *."`
 	Retention *int   `yaml:"retention" jsonschema_description:"How many are kept. Default 5."`
-	S3        *rawS3 `yaml:"s3" jsonschema_description:"Also copy them to a bucket."`
+	S3        *S3    `yaml:"s3" jsonschema_description:"Also copy them to a bucket."`
 }
 
-type rawS3 struct {
+type S3 struct {
 	Endpoint  string         `yaml:"endpoint" jsonschema_description:"Default s3.amazonaws.com."`
 	Region    string         `yaml:"region" jsonschema_description:"Default us-east-1."`
 	Bucket    string         `yaml:"bucket" jsonschema:"required" jsonschema_description:"Name of the bucket."`
@@ -155,7 +155,7 @@ type rawS3 struct {
 	SecretKey spec.SecretRef `yaml:"secretKey" jsonschema:"required" jsonschema_description:"Reference to the secret key."`
 }
 
-type rawRegistry struct {
+type Registry struct {
 	Endpoints []string          `yaml:"endpoints" jsonschema_description:"URLs that are asked in the place of the registry."`
 	Rewrite   map[string]string `yaml:"rewrite" jsonschema_description:"Image name patterns and what they become."`
 	Username  string            `yaml:"username" jsonschema_description:"Login."`
@@ -164,26 +164,26 @@ type rawRegistry struct {
 	Insecure  bool              `yaml:"insecure" jsonschema_description:"Do not check the registry's certificate."`
 }
 
-type rawNVIDIA struct {
+type NVIDIA struct {
 	Stack   string         `yaml:"stack" jsonschema:"enum=device-plugin,enum=operator,enum=none" jsonschema_description:"Default device-plugin."`
-	Driver  rawDriver      `yaml:"driver" jsonschema_description:"The kernel driver."`
-	Sharing rawSharing     `yaml:"sharing" jsonschema_description:"How one GPU serves several pods."`
+	Driver  Driver         `yaml:"driver" jsonschema_description:"The kernel driver."`
+	Sharing Sharing        `yaml:"sharing" jsonschema_description:"How one GPU serves several pods."`
 	Values  map[string]any `yaml:"values" jsonschema_description:"Raw overrides for the stack's values."`
 }
 
-type rawDriver struct {
+type Driver struct {
 	Mode    string `yaml:"mode" jsonschema:"enum=prebuilt,enum=dkms,enum=operator,enum=none" jsonschema_description:"Default prebuilt: Ubuntu's signed modules. dkms builds them on the machines, which Debian 13 needs."`
 	Branch  string `yaml:"branch" jsonschema_description:"auto, or pinned, e.g. 580-server."`
 	Flavour string `yaml:"flavour" jsonschema:"enum=auto,enum=open,enum=proprietary" jsonschema_description:"Kind of the kernel modules. Default auto."`
 }
 
-type rawSharing struct {
-	Strategy string         `yaml:"strategy" jsonschema:"enum=none,enum=time-slicing,enum=mps,enum=mig" jsonschema_description:"Default none."`
-	Replicas *int           `yaml:"replicas" jsonschema_description:"Pods a GPU, for time-slicing and mps."`
-	Layouts  []rawMIGLayout `yaml:"layouts" jsonschema_description:"How GPUs are cut, for mig."`
+type Sharing struct {
+	Strategy string      `yaml:"strategy" jsonschema:"enum=none,enum=time-slicing,enum=mps,enum=mig" jsonschema_description:"Default none."`
+	Replicas *int        `yaml:"replicas" jsonschema_description:"Pods a GPU, for time-slicing and mps."`
+	Layouts  []MIGLayout `yaml:"layouts" jsonschema_description:"How GPUs are cut, for mig."`
 }
 
-type rawMIGLayout struct {
+type MIGLayout struct {
 	GPUs     []int          `yaml:"gpus" jsonschema_description:"Indices of GPUs. Default: all."`
 	Profiles map[string]int `yaml:"profiles" jsonschema_description:"MIG profiles and how many of each, e.g. 3g.20gb: 2."`
 }

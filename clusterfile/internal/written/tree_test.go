@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"testing"
@@ -21,14 +21,14 @@ func TestTreesOfAFile(t *testing.T) {
 		"[a]":                           "the file is a list",
 		"a: *b":                         "the alias *b has no anchor &b above it",
 	} {
-		c := newChecker("")
-		root := readTree(c, []byte(text))
+		c := NewChecker("")
+		root := ReadTree(c, []byte(text))
 		if want == "" {
-			require.Empty(t, c.problems, "%q", text)
+			require.Empty(t, c.Problems, "%q", text)
 			require.NotNil(t, root.Get("a"), "%q", text)
 			continue
 		}
-		require.NotEmpty(t, c.problems, "%q", text)
-		assert.Contains(t, c.problems.Error(), want, "%q", text)
+		require.NotEmpty(t, c.Problems, "%q", text)
+		assert.Contains(t, c.Problems.Error(), want, "%q", text)
 	}
 }

@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"fmt"
@@ -22,8 +22,8 @@ var habits = map[string]string{
 	"velero": "backup", "prometheus": "monitoring", "grafana": "monitoring", "certmanager": "tls",
 }
 
-// likely returns the known name that was most likely meant, or "".
-func likely(name string, known []string) string {
+// Likely returns the known name that was most likely meant, or "".
+func Likely(name string, known []string) string {
 	plain := suggest.Plain(name)
 	for _, k := range known {
 		if suggest.Plain(k) == plain {
@@ -36,17 +36,17 @@ func likely(name string, known []string) string {
 	return suggest.Nearest(name, known)
 }
 
-// orSuggest is the cure for an unknown word: the likely one, or all of them.
-func orSuggest(name string, known []string) string {
-	if s := likely(name, known); s != "" {
+// OrSuggest is the cure for an unknown word: the likely one, or all of them.
+func OrSuggest(name string, known []string) string {
+	if s := Likely(name, known); s != "" {
 		return fmt.Sprintf("did you mean %q?", s)
 	}
 	return "write " + suggest.OneOf(known)
 }
 
-// partHabits are what people call parts of the platform, whose names are those of
+// PartHabits are what people call parts of the platform, whose names are those of
 // package pins.
-var partHabits = map[string]string{
+var PartHabits = map[string]string{
 	"hub": "jupyterhub", "backup": "velero", "tls": "cert-manager", "loadbalancer": "metallb", "prometheus": "monitoring", "grafana": "monitoring",
 	"kubeprometheusstack": "monitoring", "csidrivernfs": "nfs", "localpathprovisioner": "scratch", "localpath": "scratch", "cephcsicephfs": "cephfs", "dcgm": "dcgm-exporter",
 }

@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"net/netip"
@@ -8,7 +8,7 @@ import (
 
 // What runs on Kubernetes. Each part is a pointer: nil is a part that is off.
 
-type rawCharts struct {
+type Charts struct {
 	Folder   string                    `yaml:"folder" jsonschema_description:"Local folder of charts, unpacked or as .tgz, that is asked before any repository."`
 	Offline  bool                      `yaml:"offline" jsonschema_description:"Ask no repository, only the folder."`
 	Versions map[string]string         `yaml:"versions" jsonschema_description:"Versions of charts by part, in the place of the pinned ones."`
@@ -17,34 +17,34 @@ type rawCharts struct {
 	Via      map[string]string         `yaml:"via" jsonschema_description:"How single parts get into the cluster: direct or fleet."`
 }
 
-type rawStorage struct {
-	Default  string       `yaml:"default" jsonschema_description:"The default storage class. Default: the only one of nfs, longhorn and cephfs, else K3s' local-path."`
-	Existing []string     `yaml:"existing" jsonschema_description:"Storage classes that somebody else makes, and that parts may name."`
-	NFS      *rawNFS      `yaml:"nfs" jsonschema_description:"An NFS server: server:/export, or the keys below."`
-	Scratch  *rawScratch  `yaml:"scratch" jsonschema_description:"Volumes on each node's own scratch disk; they die with the node."`
-	Longhorn *rawLonghorn `yaml:"longhorn" jsonschema_description:"Volumes that are replicated between the nodes' disks."`
-	CephFS   *rawCephFS   `yaml:"cephfs" jsonschema_description:"A file system of an existing Ceph cluster."`
+type Storage struct {
+	Default  string    `yaml:"default" jsonschema_description:"The default storage class. Default: the only one of nfs, longhorn and cephfs, else K3s' local-path."`
+	Existing []string  `yaml:"existing" jsonschema_description:"Storage classes that somebody else makes, and that parts may name."`
+	NFS      *NFS      `yaml:"nfs" jsonschema_description:"An NFS server: server:/export, or the keys below."`
+	Scratch  *Scratch  `yaml:"scratch" jsonschema_description:"Volumes on each node's own scratch disk; they die with the node."`
+	Longhorn *Longhorn `yaml:"longhorn" jsonschema_description:"Volumes that are replicated between the nodes' disks."`
+	CephFS   *CephFS   `yaml:"cephfs" jsonschema_description:"A file system of an existing Ceph cluster."`
 }
 
-// rawNFS may also be written as server:/export.
-type rawNFS struct {
-	Server       string          `yaml:"server" jsonschema_description:"Address or name of the server, with or without :/export."`
-	Export       string          `yaml:"export" jsonschema_description:"Absolute path on the server, with a folder for each volume."`
-	Class        string          `yaml:"class" jsonschema_description:"Name of the storage class. Default nfs."`
-	MountOptions []string        `yaml:"mountOptions" jsonschema_description:"Mount options. Default nfsvers=4.2, hard and noatime."`
-	Retain       *bool           `yaml:"retain" jsonschema_description:"Keep the data when a claim is deleted. Default true."`
-	Shares       named[rawShare] `yaml:"shares" jsonschema_description:"Folders of the server by name, for notebooks."`
-	VM           *rawNFSVM       `yaml:"vm" jsonschema_description:"Make the server: a VM with a data disk."`
+// NFS may also be written as server:/export.
+type NFS struct {
+	Server       string       `yaml:"server" jsonschema_description:"Address or name of the server, with or without :/export."`
+	Export       string       `yaml:"export" jsonschema_description:"Absolute path on the server, with a folder for each volume."`
+	Class        string       `yaml:"class" jsonschema_description:"Name of the storage class. Default nfs."`
+	MountOptions []string     `yaml:"mountOptions" jsonschema_description:"Mount options. Default nfsvers=4.2, hard and noatime."`
+	Retain       *bool        `yaml:"retain" jsonschema_description:"Keep the data when a claim is deleted. Default true."`
+	Shares       named[Share] `yaml:"shares" jsonschema_description:"Folders of the server by name, for notebooks."`
+	VM           *NFSVM       `yaml:"vm" jsonschema_description:"Make the server: a VM with a data disk."`
 }
 
-// rawShare may also be written as its path alone.
-type rawShare struct {
+// Share may also be written as its path alone.
+type Share struct {
 	Export       string   `yaml:"export" jsonschema:"required" jsonschema_description:"Absolute path on the server."`
 	ReadOnly     bool     `yaml:"readOnly" jsonschema_description:"Nobody writes there."`
 	MountOptions []string `yaml:"mountOptions" jsonschema_description:"Default: those of nfs."`
 }
 
-type rawNFSVM struct {
+type NFSVM struct {
 	Name    string         `yaml:"name" jsonschema_description:"Name of the VM. Default: the cluster's name with -nfs behind it."`
 	Host    string         `yaml:"host" jsonschema_description:"Proxmox host. Default proxmox.host."`
 	Address netip.Addr     `yaml:"address" jsonschema:"required" jsonschema_description:"Its address in the nodes' network."`
@@ -55,20 +55,20 @@ type rawNFSVM struct {
 	Allow   []netip.Prefix `yaml:"allow" jsonschema_description:"Networks that may mount. Default: the nodes'."`
 }
 
-// rawScratch may also be written as its path, or as true.
-type rawScratch struct {
+// Scratch may also be written as its path, or as true.
+type Scratch struct {
 	Class string `yaml:"class" jsonschema_description:"Name of the storage class. Default scratch."`
 	Path  string `yaml:"path" jsonschema_description:"Folder for volumes on the nodes. Default: where their scratch disks are mounted."`
 }
 
-type rawLonghorn struct {
+type Longhorn struct {
 	Class       string `yaml:"class" jsonschema_description:"Name of the storage class. Default longhorn."`
 	Replicas    *int   `yaml:"replicas" jsonschema_description:"Copies of each volume. Default 3, or as many as there are nodes."`
 	Path        string `yaml:"path" jsonschema_description:"Folder for data on the nodes. Default /var/lib/longhorn."`
 	DrainPolicy string `yaml:"drainPolicy" jsonschema:"enum=block-if-contains-last-replica,enum=allow-if-replica-is-stopped,enum=always-allow,enum=block-for-eviction,enum=block-for-eviction-if-contains-last-replica" jsonschema_description:"What draining a node waits for. Default block-if-contains-last-replica."`
 }
 
-type rawCephFS struct {
+type CephFS struct {
 	ClusterID string         `yaml:"clusterID" jsonschema:"required" jsonschema_description:"The cluster's fsid, as ceph fsid prints it."`
 	Monitors  []string       `yaml:"monitors" jsonschema:"required" jsonschema_description:"Monitors, address:port."`
 	FSName    string         `yaml:"fsName" jsonschema:"required" jsonschema_description:"Name of the file system, as ceph fs ls prints it."`
@@ -78,21 +78,21 @@ type rawCephFS struct {
 	Class     string         `yaml:"class" jsonschema_description:"Name of the storage class. Default cephfs."`
 }
 
-// rawLoadBalancer may also be written as its kind alone.
-type rawLoadBalancer struct {
+// LoadBalancer may also be written as its kind alone.
+type LoadBalancer struct {
 	Kind      string                `yaml:"kind" jsonschema:"enum=servicelb,enum=metallb,enum=cilium" jsonschema_description:"Default: metallb where there are addresses (cilium with that CNI), else K3s' servicelb."`
-	Addresses []addressPool         `yaml:"addresses" jsonschema_description:"Free addresses of the nodes' network: ranges as in 10.0.0.200-10.0.0.219, or prefixes."`
+	Addresses []AddressPool         `yaml:"addresses" jsonschema_description:"Free addresses of the nodes' network: ranges as in 10.0.0.200-10.0.0.219, or prefixes."`
 	Reserved  map[string]netip.Addr `yaml:"reserved" jsonschema_description:"Addresses of single services: namespace/name, or ingress."`
 }
 
-// rawIngress may also be written as its kind alone.
-type rawIngress struct {
+// Ingress may also be written as its kind alone.
+type Ingress struct {
 	Kind  string `yaml:"kind" jsonschema:"enum=traefik,enum=gateway,enum=none" jsonschema_description:"How HTTP gets in: K3s' Traefik by Ingress, by the Gateway API, or not at all. Default traefik."`
 	Class string `yaml:"class" jsonschema_description:"Class of Ingresses or Gateways. Default traefik."`
 }
 
-// rawTLS may also be written as its source alone.
-type rawTLS struct {
+// TLS may also be written as its source alone.
+type TLS struct {
 	Source string         `yaml:"source" jsonschema:"enum=self-signed,enum=acme,enum=ca,enum=secret" jsonschema_description:"Who signs certificates. Default: follows from the other keys, else self-signed."`
 	Issuer string         `yaml:"issuer" jsonschema_description:"Name of the ClusterIssuer. Default homelab."`
 	Email  string         `yaml:"email" jsonschema_description:"For acme: the account's address, which is told of certificates that end."`
@@ -102,16 +102,16 @@ type rawTLS struct {
 	Secret string         `yaml:"secret" jsonschema_description:"For secret: namespace/name of a Secret of type kubernetes.io/tls that is there."`
 }
 
-// rawRancher may also be written as its hostname alone.
-type rawRancher struct {
+// Rancher may also be written as its hostname alone.
+type Rancher struct {
 	Hostname  string         `yaml:"hostname" jsonschema:"required" jsonschema_description:"Where it answers, e.g. rancher.lab.example."`
 	Version   string         `yaml:"version" jsonschema_description:"Of the chart. Default: the pinned one."`
 	Replicas  *int           `yaml:"replicas" jsonschema_description:"Default: the number of servers, at most 3."`
 	Bootstrap spec.SecretRef `yaml:"bootstrapPassword" jsonschema_description:"Reference to the first password of admin, 12 characters at least. Default: generated and kept in the cluster."`
 }
 
-// rawFleet may also be written as its repository alone.
-type rawFleet struct {
+// Fleet may also be written as its repository alone.
+type Fleet struct {
 	Standalone *bool          `yaml:"standalone" jsonschema_description:"Install Fleet by itself. Default: where there is no rancher, which brings its own."`
 	Repo       string         `yaml:"repo" jsonschema_description:"URL of the Git repository, https or ssh."`
 	Branch     string         `yaml:"branch" jsonschema_description:"Default main."`
@@ -121,15 +121,15 @@ type rawFleet struct {
 	SSHKey     spec.SecretRef `yaml:"sshKey" jsonschema_description:"Reference to the private key of an ssh repository."`
 	KnownHosts string         `yaml:"knownHosts" jsonschema_description:"File with the host keys of an ssh repository, as ssh-keyscan prints them."`
 	CA         string         `yaml:"ca" jsonschema_description:"PEM file of the authority that signed the https repository's certificate."`
-	Polling    period         `yaml:"polling" jsonschema_description:"How often Fleet looks. Default 15s."`
+	Polling    Period         `yaml:"polling" jsonschema_description:"How often Fleet looks. Default 15s."`
 	Default    string         `yaml:"default" jsonschema:"enum=direct,enum=fleet" jsonschema_description:"How parts get into the cluster that charts.via does not name. Default direct."`
 	Extra      []string       `yaml:"extra" jsonschema_description:"Further folders of the repository that Fleet deploys and nobody else writes."`
 	Author     string         `yaml:"author" jsonschema_description:"Author of commits, Name <address>. Default: homelab."`
 }
 
-// rawMonitoring may also be written as true.
-type rawMonitoring struct {
-	Retention    period     `yaml:"retention" jsonschema_description:"How long metrics are kept. Default 15d."`
+// Monitoring may also be written as true.
+type Monitoring struct {
+	Retention    Period     `yaml:"retention" jsonschema_description:"How long metrics are kept. Default 15d."`
 	Class        string     `yaml:"class" jsonschema_description:"Storage class of the metrics. Default: the default one."`
 	Size         *spec.Size `yaml:"size" jsonschema_description:"Of their volume. Default 50GiB."`
 	Hostname     string     `yaml:"hostname" jsonschema_description:"Where Grafana answers. Default: nowhere outside the cluster."`
@@ -137,7 +137,7 @@ type rawMonitoring struct {
 	Alertmanager bool       `yaml:"alertmanager" jsonschema_description:"Also run Alertmanager."`
 }
 
-type rawBackup struct {
+type Backup struct {
 	Endpoint   string         `yaml:"endpoint" jsonschema_description:"URL of the S3 service. Default: Amazon's."`
 	Region     string         `yaml:"region" jsonschema_description:"Default us-east-1."`
 	Bucket     string         `yaml:"bucket" jsonschema:"required" jsonschema_description:"Name of the bucket."`
@@ -145,7 +145,7 @@ type rawBackup struct {
 	AccessKey  spec.SecretRef `yaml:"accessKey" jsonschema:"required" jsonschema_description:"Reference to the access key."`
 	SecretKey  spec.SecretRef `yaml:"secretKey" jsonschema:"required" jsonschema_description:"Reference to the secret key."`
 	Schedule   string         `yaml:"schedule" jsonschema_description:"Cron expression. Default 0 3 * * *."`
-	Retention  period         `yaml:"retention" jsonschema_description:"How long a backup is kept. Default 30d."`
+	Retention  Period         `yaml:"retention" jsonschema_description:"How long a backup is kept. Default 30d."`
 	Namespaces []string       `yaml:"namespaces" jsonschema_description:"Namespaces to save. Default: all."`
 	FileSystem *bool          `yaml:"fileSystem" jsonschema_description:"Also save what is in the volumes. Default true."`
 	CA         string         `yaml:"ca" jsonschema_description:"PEM file of the authority that signed the service's certificate."`

@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"encoding"
@@ -14,28 +14,28 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// decoder fills the raw types from a tree and marks where each field was.
+// decoder fills the sections from a tree and marks where each field was.
 type decoder struct {
-	*checker
+	*Checker
 	quiet bool // the tree was put together from layers that were decoded before
 }
 
-// decodeTree fills out, a pointer to a raw type, from t.
-func (c *checker) decodeTree(t *yamlnode.Node, out any, name string) {
-	d := decoder{checker: c}
+// DecodeTree fills out, a pointer to a raw type, from t.
+func (c *Checker) DecodeTree(t *yamlnode.Node, out any, name string) {
+	d := decoder{Checker: c}
 	d.value(t, reflect.ValueOf(out).Elem(), name)
 }
 
-// decodeMerged fills out from layers that have each been decoded: what is wrong
+// DecodeMerged fills out from layers that have each been decoded: what is wrong
 // in them has been said.
-func (c *checker) decodeMerged(t *yamlnode.Node, out any) {
-	d := decoder{checker: c, quiet: true}
+func (c *Checker) DecodeMerged(t *yamlnode.Node, out any) {
+	d := decoder{Checker: c, quiet: true}
 	d.value(t, reflect.ValueOf(out).Elem(), "")
 }
 
 func (d *decoder) undecodable(at yamlnode.Pos, what, cure string) {
 	if !d.quiet {
-		d.checker.undecodable(at, what, cure)
+		d.Checker.undecodable(at, what, cure)
 	}
 }
 
@@ -52,19 +52,19 @@ func (d *decoder) value(t *yamlnode.Node, v reflect.Value, name string) {
 		d.text(t, u, name)
 		return
 	}
-	if _, ok := v.Interface().(ordered); ok {
+	if _, ok := v.Interface().(Ordered); ok {
 		d.named(t, v, name)
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		if form, ok := reflect.Zero(v.Type().Elem()).Interface().(shortForm); ok && switchedOff(t, form) {
+		if form, ok := reflect.Zero(v.Type().Elem()).Interface().(ShortForm); ok && switchedOff(t, form) {
 			return
 		}
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(t, v.Elem(), name)
 	case reflect.Struct:
-		if form, ok := v.Interface().(shortForm); ok {
+		if form, ok := v.Interface().(ShortForm); ok {
 			t = unfold(t, form)
 		}
 		if !d.is(t, yamlnode.Map, name) {
@@ -84,7 +84,7 @@ func (d *decoder) value(t *yamlnode.Node, v reflect.Value, name string) {
 			d.mapping(t, v, name)
 		}
 	case reflect.Interface:
-		v.Set(reflect.ValueOf(plain(t)))
+		v.Set(reflect.ValueOf(Plain(t)))
 	default:
 		d.scalar(t, v, name)
 	}
@@ -200,29 +200,29 @@ func instead(u encoding.TextUnmarshaler) string {
 		return "write it as lspci does, e.g. 01:00, 01:00.0 or 0000:01:00.0"
 	case *spec.MAC:
 		return "write six bytes, e.g. 02:1f:88:0a:9e:31"
-	case *addressRange:
+	case *AddressRange:
 		return "write 10.0.0.11, or 10.0.0.11-10.0.0.13"
-	case *vmidRange:
+	case *VMIDRange:
 		return "write 201, or 201-204; VMIDs are 100 to 999999999"
-	case *bootOrder:
+	case *BootOrder:
 		return "write order=1,up=30,down=120, any of them; up and down are seconds"
-	case *fileMode:
+	case *FileMode:
 		return `write it in octal, e.g. "0644"`
 	case *spec.Taint:
 		return "write key=value:NoSchedule"
-	case *period:
+	case *Period:
 		return "write a number with its unit, e.g. 15s, 30m, 1h30m or 15d"
-	case *cores:
+	case *Cores:
 		return "write a number of cores, e.g. 4, 0.5 or 500m"
-	case *addressPool:
+	case *AddressPool:
 		return "write a range, e.g. 10.0.0.200-10.0.0.219, or a prefix, e.g. 10.0.0.208/28"
 	default:
 		return "write plain text"
 	}
 }
 
-// plain returns t as the YAML library would give it: for keys that are passed on.
-func plain(t *yamlnode.Node) any {
+// Plain returns t as the YAML library would give it: for keys that are passed on.
+func Plain(t *yamlnode.Node) any {
 	switch t.Kind {
 	case yamlnode.Null:
 		return nil
@@ -239,13 +239,13 @@ func plain(t *yamlnode.Node) any {
 	case yamlnode.List:
 		out := make([]any, len(t.Items))
 		for i, item := range t.Items {
-			out[i] = plain(item)
+			out[i] = Plain(item)
 		}
 		return out
 	case yamlnode.Map:
 		out := make(map[string]any, len(t.Fields))
 		for _, f := range t.Fields {
-			out[f.Name] = plain(f.Value)
+			out[f.Name] = Plain(f.Value)
 		}
 		return out
 	default:
