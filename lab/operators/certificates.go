@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
+	"github.com/cps-gpu/homelab/lab/internal/pki"
 )
 
 func certificatesKind() kind { return kind{"cert-manager.io", "v1", "certificates"} }
@@ -74,13 +76,13 @@ func (i *instance) issuerState(ctx context.Context, issuer *unstructured.Unstruc
 	case has(issuer, "spec", "selfSigned"):
 	case has(issuer, "spec", "acme"):
 		reason, message = "ACMEAccountRegistered", "The ACME account was registered with the ACME server"
-		if text(issuer, "spec", "acme", "server") == "" || text(issuer, "spec", "acme", "privateKeySecretRef", "name") == "" {
+		if object.Text(issuer, "spec", "acme", "server") == "" || object.Text(issuer, "spec", "acme", "privateKeySecretRef", "name") == "" {
 			status, reason, message = "False", "ErrInitIssuer", "Error initializing issuer: spec.acme wants server and privateKeySecretRef"
 		}
 	default:
 		status, reason, message = "False", "ErrInitIssuer", "Error initializing issuer: no issuer specified for Issuer '"+strings.TrimPrefix(issuer.GetNamespace()+"/"+issuer.GetName(), "/")+"'"
 	}
-	return i.patchStatus(ctx, issuer, map[string]any{"conditions": conditions(issuer, true, "Ready", status, reason, message)})
+	return i.patchStatus(ctx, issuer, map[string]any{"conditions": object.Conditions(issuer, true, "Ready", status, reason, message)})
 }
 
 func has(obj *unstructured.Unstructured, path ...string) bool {
@@ -89,9 +91,9 @@ func has(obj *unstructured.Unstructured, path ...string) bool {
 }
 
 // signer is what a CA issuer signs with.
-func (i *instance) signer(ctx context.Context, issuer *unstructured.Unstructured) (*keyPair, error) {
+func (i *instance) signer(ctx context.Context, issuer *unstructured.Unstructured) (*pki.Pair, error) {
 	namespace := cmp.Or(issuer.GetNamespace(), i.resourceNamespace())
-	name := text(issuer, "spec", "ca", "secretName")
+	name := object.Text(issuer, "spec", "ca", "secretName")
 	s, err := i.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("secrets %q not found", name)
@@ -99,11 +101,11 @@ func (i *instance) signer(ctx context.Context, issuer *unstructured.Unstructured
 	if err != nil {
 		return nil, err
 	}
-	pair, err := parsePair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
+	pair, err := pki.Parse(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return nil, err
 	}
-	if !pair.cert.IsCA {
+	if !pair.Cert.IsCA {
 		return nil, fmt.Errorf("signing certificate is not a CA")
 	}
 	return pair, nil
@@ -119,7 +121,7 @@ func (i *instance) resourceNamespace() string {
 
 // issue brings one Certificate to its Secret.
 func (i *instance) issue(ctx context.Context, c *unstructured.Unstructured) error {
-	name := text(c, "spec", "secretName")
+	name := object.Text(c, "spec", "secretName")
 	old, err := one[corev1.Secret](i, secrets(), c.GetNamespace(), name)
 	if err != nil {
 		return err
@@ -131,7 +133,7 @@ func (i *instance) issue(ctx context.Context, c *unstructured.Unstructured) erro
 	if old != nil && i.current(c, old, issuer) {
 		return i.certificateReady(ctx, c, old)
 	}
-	if why == "" && !isTrue(issuer, "Ready") {
+	if why == "" && !object.IsTrue(issuer, "Ready") {
 		why = fmt.Sprintf("Issuer %s is not ready", issuer.GetName())
 	}
 	if why != "" {
@@ -150,9 +152,9 @@ func (i *instance) issue(ctx context.Context, c *unstructured.Unstructured) erro
 
 // issuerOf finds whom a Certificate names; why says that there is none.
 func (i *instance) issuerOf(c *unstructured.Unstructured) (issuer *unstructured.Unstructured, why string, err error) {
-	ref := text(c, "spec", "issuerRef", "name")
-	kind := cmp.Or(text(c, "spec", "issuerRef", "kind"), "Issuer")
-	group := cmp.Or(text(c, "spec", "issuerRef", "group"), "cert-manager.io")
+	ref := object.Text(c, "spec", "issuerRef", "name")
+	kind := cmp.Or(object.Text(c, "spec", "issuerRef", "kind"), "Issuer")
+	group := cmp.Or(object.Text(c, "spec", "issuerRef", "group"), "cert-manager.io")
 	if group != "cert-manager.io" {
 		return nil, fmt.Sprintf("Waiting on certificate issuance: no controller for the group %s runs", group), nil
 	}
@@ -169,37 +171,37 @@ func (i *instance) issuerOf(c *unstructured.Unstructured) (issuer *unstructured.
 
 // current reports whether a Secret is what the Certificate asks for.
 func (i *instance) current(c *unstructured.Unstructured, s *corev1.Secret, issuer *unstructured.Unstructured) bool {
-	pair, err := parsePair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
-	if err != nil || time.Now().After(pair.cert.NotAfter) {
+	pair, err := pki.Parse(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
+	if err != nil || time.Now().After(pair.Cert.NotAfter) {
 		return false
 	}
 	names, _, _ := unstructured.NestedStringSlice(c.Object, "spec", "dnsNames")
 	isCA, _, _ := unstructured.NestedBool(c.Object, "spec", "isCA")
-	same := slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(pair.cert.DNSNames)))
+	same := slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(pair.Cert.DNSNames)))
 	if issuer == nil { // it was issued, and stays good when its issuer has gone
-		return same && isCA == pair.cert.IsCA
+		return same && isCA == pair.Cert.IsCA
 	}
-	return same && isCA == pair.cert.IsCA && s.Annotations["cert-manager.io/issuer-name"] == issuer.GetName() && s.Annotations["cert-manager.io/issuer-kind"] == issuer.GetKind()
+	return same && isCA == pair.Cert.IsCA && s.Annotations["cert-manager.io/issuer-name"] == issuer.GetName() && s.Annotations["cert-manager.io/issuer-kind"] == issuer.GetKind()
 }
 
 func (i *instance) certificateReady(ctx context.Context, c *unstructured.Unstructured, s *corev1.Secret) error {
-	pair, err := parsePair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
+	pair, err := pki.Parse(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return err
 	}
-	list := conditions(c, true, "Ready", "True", "Ready", "Certificate is up to date and has not expired")
+	list := object.Conditions(c, true, "Ready", "True", "Ready", "Certificate is up to date and has not expired")
 	list = slices.DeleteFunc(list, func(v any) bool { return v.(map[string]any)["type"] == "Issuing" })
-	left := pair.cert.NotAfter.Sub(pair.cert.NotBefore)
+	left := pair.Cert.NotAfter.Sub(pair.Cert.NotBefore)
 	return i.patchStatus(ctx, c, map[string]any{
-		"conditions": list, "revision": 1, "notBefore": pair.cert.NotBefore.UTC().Format(time.RFC3339), "notAfter": pair.cert.NotAfter.UTC().Format(time.RFC3339),
-		"renewalTime": pair.cert.NotAfter.Add(-left / 3).UTC().Format(time.RFC3339),
+		"conditions": list, "revision": 1, "notBefore": pair.Cert.NotBefore.UTC().Format(time.RFC3339), "notAfter": pair.Cert.NotAfter.UTC().Format(time.RFC3339),
+		"renewalTime": pair.Cert.NotAfter.Add(-left / 3).UTC().Format(time.RFC3339),
 	})
 }
 
 func (i *instance) certificateWaits(ctx context.Context, c *unstructured.Unstructured, why string) error {
-	list := conditions(c, true, "Ready", "False", "DoesNotExist", "Issuing certificate as Secret does not exist")
+	list := object.Conditions(c, true, "Ready", "False", "DoesNotExist", "Issuing certificate as Secret does not exist")
 	both := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"generation": c.GetGeneration()}, "status": map[string]any{"conditions": list}}}
-	if err := i.patchStatus(ctx, c, map[string]any{"conditions": conditions(both, true, "Issuing", "True", "DoesNotExist", why)}); err != nil {
+	if err := i.patchStatus(ctx, c, map[string]any{"conditions": object.Conditions(both, true, "Issuing", "True", "DoesNotExist", why)}); err != nil {
 		return err
 	}
 	return i.request(ctx, c, why)
@@ -210,15 +212,15 @@ func (i *instance) certificateWaits(ctx context.Context, c *unstructured.Unstruc
 func (i *instance) request(ctx context.Context, c *unstructured.Unstructured, why string) error {
 	client := i.Dynamic.Resource(kind{"cert-manager.io", "v1", "certificaterequests"}.gvr()).Namespace(c.GetNamespace())
 	if _, err := client.Get(ctx, c.GetName()+"-1", metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		csr, err := signingRequest(text(c, "spec", "commonName"))
+		csr, err := pki.Request(object.Text(c, "spec", "commonName"))
 		if err != nil {
 			return err
 		}
-		r := object("cert-manager.io/v1", "CertificateRequest", c.GetNamespace(), c.GetName()+"-1", map[string]any{
+		r := object.New("cert-manager.io/v1", "CertificateRequest", c.GetNamespace(), c.GetName()+"-1", map[string]any{
 			"metadata": map[string]any{"annotations": map[string]any{"cert-manager.io/certificate-name": c.GetName(), "cert-manager.io/certificate-revision": "1"}},
 			"spec":     map[string]any{"issuerRef": c.Object["spec"].(map[string]any)["issuerRef"], "request": csr},
 		})
-		ownedBy(r, c)
+		object.OwnedBy(r, c)
 		if err := i.apply(ctx, r); err != nil {
 			return err
 		}
@@ -227,7 +229,7 @@ func (i *instance) request(ctx context.Context, c *unstructured.Unstructured, wh
 	if err != nil {
 		return fmt.Errorf("certificate request: %w", err)
 	}
-	return i.patchStatus(ctx, now, map[string]any{"conditions": conditions(now, false, "Ready", "False", "Pending", why)})
+	return i.patchStatus(ctx, now, map[string]any{"conditions": object.Conditions(now, false, "Ready", "False", "Pending", why)})
 }
 
 // sign makes the certificate that is asked for.
@@ -237,10 +239,10 @@ func (i *instance) sign(ctx context.Context, c, issuer *unstructured.Unstructure
 		return nil, err
 	}
 	var key []byte
-	if old != nil && text(c, "spec", "privateKey", "rotationPolicy") == "Never" {
+	if old != nil && object.Text(c, "spec", "privateKey", "rotationPolicy") == "Never" {
 		key = old.Data[corev1.TLSPrivateKeyKey]
 	}
-	var by *keyPair
+	var by *pki.Pair
 	switch {
 	case has(issuer, "spec", "ca"):
 		if by, err = i.signer(ctx, issuer); err != nil {
@@ -251,7 +253,7 @@ func (i *instance) sign(ctx context.Context, c, issuer *unstructured.Unstructure
 			return nil, err
 		}
 	}
-	cert, keyPEM, err := makeCertificate(t, key, by)
+	cert, keyPEM, err := pki.Make(t, key, by)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +262,7 @@ func (i *instance) sign(ctx context.Context, c, issuer *unstructured.Unstructure
 	case has(issuer, "spec", "acme"):
 		delete(data, "ca.crt") // who asks a public CA trusts it already
 	case by != nil:
-		data["ca.crt"] = by.pem()
+		data["ca.crt"] = by.PEM()
 	}
 	return data, nil
 }
@@ -269,7 +271,7 @@ func (i *instance) sign(ctx context.Context, c, issuer *unstructured.Unstructure
 func certificateTemplate(c *unstructured.Unstructured) (*x509.Certificate, error) {
 	names, _, _ := unstructured.NestedStringSlice(c.Object, "spec", "dnsNames")
 	ips, _, _ := unstructured.NestedStringSlice(c.Object, "spec", "ipAddresses")
-	t := newTemplate(text(c, "spec", "commonName"), names, ips)
+	t := pki.Template(object.Text(c, "spec", "commonName"), names, ips)
 	if t.Subject.CommonName == "" && len(names)+len(ips) == 0 {
 		return nil, fmt.Errorf("at least one of commonName (from the commonName field or from a literalSubject), dnsNames, uriSANs, ipAddresses, emailSANs or otherNames must be set")
 	}
@@ -280,7 +282,7 @@ func certificateTemplate(c *unstructured.Unstructured) (*x509.Certificate, error
 	}
 	const usual = 90 * 24 * time.Hour
 	life := usual
-	if s := text(c, "spec", "duration"); s != "" {
+	if s := object.Text(c, "spec", "duration"); s != "" {
 		d, err := time.ParseDuration(s)
 		if err != nil {
 			return nil, fmt.Errorf("spec.duration: %w", err)
@@ -296,7 +298,7 @@ func (i *instance) writePair(ctx context.Context, c, issuer *unstructured.Unstru
 	for key, value := range data {
 		encoded[key] = base64.StdEncoding.EncodeToString(value)
 	}
-	return i.apply(ctx, object("v1", "Secret", c.GetNamespace(), text(c, "spec", "secretName"), map[string]any{
+	return i.apply(ctx, object.New("v1", "Secret", c.GetNamespace(), object.Text(c, "spec", "secretName"), map[string]any{
 		"metadata": map[string]any{
 			"labels": map[string]any{"controller.cert-manager.io/fao": "true"},
 			"annotations": map[string]any{
@@ -308,10 +310,19 @@ func (i *instance) writePair(ctx context.Context, c, issuer *unstructured.Unstru
 	}))
 }
 
-// decodePEM returns the first block of a kind.
-func decodePEM(data []byte) []byte {
-	if block, _ := pem.Decode(data); block != nil {
-		return block.Bytes
+// acmeCA is the public CA of the lab's internet: nobody trusts it.
+func (i *instance) acmeCA() (*pki.Pair, error) {
+	if have, ok := i.kept.(*pki.Pair); ok {
+		return have, nil
 	}
-	return nil
+	cert, key, err := pki.NewCA("Simulated ACME CA of the lab")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := pki.Parse(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	i.kept = pair
+	return pair, nil
 }

@@ -9,6 +9,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 // asked are the annotations by which an Ingress or a Gateway asks for certificates.
@@ -30,7 +32,7 @@ func (i *instance) certificatesOfIngresses(ctx context.Context) error {
 		if name == "" || ing.DeletionTimestamp != nil {
 			continue
 		}
-		owner := object("networking.k8s.io/v1", "Ingress", ing.Namespace, ing.Name, nil)
+		owner := object.New("networking.k8s.io/v1", "Ingress", ing.Namespace, ing.Name, nil)
 		owner.SetUID(ing.UID)
 		for _, t := range ing.Spec.TLS {
 			if t.SecretName == "" || len(t.Hosts) == 0 {
@@ -46,11 +48,11 @@ func (i *instance) certificatesOfIngresses(ctx context.Context) error {
 
 // wanted makes a Certificate for an Ingress or a Gateway.
 func (i *instance) wanted(ctx context.Context, owner *unstructured.Unstructured, secret string, hosts []string, issuer, kind string) error {
-	c := object("cert-manager.io/v1", "Certificate", owner.GetNamespace(), secret, map[string]any{"spec": map[string]any{
+	c := object.New("cert-manager.io/v1", "Certificate", owner.GetNamespace(), secret, map[string]any{"spec": map[string]any{
 		"secretName": secret, "dnsNames": hosts, "usages": []any{"digital signature", "key encipherment"},
 		"issuerRef": map[string]any{"name": issuer, "kind": kind, "group": "cert-manager.io"},
 	}})
-	ownedBy(c, owner)
+	object.OwnedBy(c, owner)
 	return i.apply(ctx, c)
 }
 
@@ -72,7 +74,7 @@ func (i *instance) certificatesOfGateways(ctx context.Context) error {
 		}
 		for _, l := range nestedList(g, "spec", "listeners") {
 			listener := &unstructured.Unstructured{Object: l}
-			host := text(listener, "hostname")
+			host := object.Text(listener, "hostname")
 			for _, ref := range nestedList(listener, "tls", "certificateRefs") {
 				secret, _ := ref["name"].(string)
 				if host == "" || secret == "" {

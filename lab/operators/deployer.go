@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/lab/fleetread"
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 // clusterNamespace is where Fleet keeps what it deploys to its own cluster.
@@ -42,7 +43,7 @@ type progress struct {
 }
 
 func newDeployer(ctx context.Context, i *instance) (*deployer, error) {
-	if err := i.apply(ctx, object("v1", "Namespace", "", clusterNamespace, nil)); err != nil {
+	if err := i.apply(ctx, object.New("v1", "Namespace", "", clusterNamespace, nil)); err != nil {
 		return nil, err
 	}
 	return &deployer{instance: i, repos: map[uid]*repoSeen{}, state: map[string]*progress{}}, nil
@@ -144,7 +145,7 @@ func (g *deployer) bundle(ctx context.Context, repo *api.GitRepo, seen *repoSeen
 	for _, d := range b.Options.DependsOn {
 		depends = append(depends, d)
 	}
-	obj := object("fleet.cattle.io/v1alpha1", "Bundle", repo.Namespace, b.Name, map[string]any{
+	obj := object.New("fleet.cattle.io/v1alpha1", "Bundle", repo.Namespace, b.Name, map[string]any{
 		"metadata": map[string]any{"labels": all},
 		"spec":     map[string]any{"defaultNamespace": b.Options.DefaultNamespace, "dependsOn": depends, "targets": []any{map[string]any{"clusterName": "local"}}},
 	})
@@ -153,7 +154,7 @@ func (g *deployer) bundle(ctx context.Context, repo *api.GitRepo, seen *repoSeen
 	for key, value := range all {
 		marks[key] = value
 	}
-	on := object("fleet.cattle.io/v1alpha1", "BundleDeployment", clusterNamespace, b.Name, map[string]any{
+	on := object.New("fleet.cattle.io/v1alpha1", "BundleDeployment", clusterNamespace, b.Name, map[string]any{
 		"metadata": map[string]any{"labels": marks}, "spec": map[string]any{"deploymentID": id, "stagedDeploymentID": id, "options": map[string]any{"keepResources": b.Options.KeepResources}},
 	})
 	if err := g.apply(ctx, obj, on); err != nil {
@@ -223,7 +224,7 @@ func accepted(state api.BundleState, states []api.BundleState) bool {
 func stateOf(on *unstructured.Unstructured) api.BundleState {
 	ready, _, _ := unstructured.NestedBool(on.Object, "status", "ready")
 	switch {
-	case text(on, "status", "appliedDeploymentID") != text(on, "spec", "deploymentID"):
+	case object.Text(on, "status", "appliedDeploymentID") != object.Text(on, "spec", "deploymentID"):
 		return api.WaitApplied
 	case !ready:
 		return api.NotReady
@@ -304,7 +305,7 @@ func (g *deployer) deploy(ctx context.Context, b *fleetread.Bundle, id string) e
 		return err
 	}
 	on, err := g.Dynamic.Resource(bundleDeployments().gvr()).Namespace(clusterNamespace).Get(ctx, b.Name, metav1.GetOptions{})
-	if err == nil && text(on, "status", "appliedDeploymentID") == id && g.deployed(r) {
+	if err == nil && object.Text(on, "status", "appliedDeploymentID") == id && g.deployed(r) {
 		return nil // by a lab that was before this one
 	}
 	if err := g.install(ctx, b, r); err != nil {

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 func fleetClusters() kind { return kind{"fleet.cattle.io", "v1alpha1", "clusters"} }
@@ -50,12 +52,12 @@ func fleetController(ctx context.Context, i *instance) (time.Duration, error) {
 	home, agents := cmp.Or(c.Bootstrap.Namespace, fleetLocalNamespace), cmp.Or(c.Bootstrap.AgentNamespace, i.pod.Namespace)
 	if i.kept == nil {
 		agent := deployment(agents, "fleet-agent", cmp.Or(c.AgentImage, "rancher/fleet-agent:"+fleetVersion))
-		err := i.apply(ctx, object("v1", "Namespace", "", home, nil), object("v1", "Namespace", "", agents, nil), agent,
-			object("fleet.cattle.io/v1alpha1", "Cluster", home, "local", map[string]any{
+		err := i.apply(ctx, object.New("v1", "Namespace", "", home, nil), object.New("v1", "Namespace", "", agents, nil), agent,
+			object.New("fleet.cattle.io/v1alpha1", "Cluster", home, "local", map[string]any{
 				"metadata": map[string]any{"labels": map[string]any{"name": "local", "management.cattle.io/cluster-name": "local", "management.cattle.io/cluster-display-name": "local"}},
 				"spec":     map[string]any{"agentNamespace": agents, "kubeConfigSecret": "local-cluster"},
 			}),
-			object("fleet.cattle.io/v1alpha1", "ClusterGroup", home, "default", map[string]any{"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"name": "local"}}}}))
+			object.New("fleet.cattle.io/v1alpha1", "ClusterGroup", home, "default", map[string]any{"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"name": "local"}}}}))
 		if err != nil {
 			return 0, err
 		}
@@ -76,6 +78,6 @@ func fleetController(ctx context.Context, i *instance) (time.Duration, error) {
 	}
 	return 0, i.patchStatus(ctx, cluster, map[string]any{
 		"namespace": "cluster-fleet-local-local-1a3d67d0a899", "agent": map[string]any{"namespace": agents},
-		"conditions": conditions(cluster, false, "Ready", status, "", message),
+		"conditions": object.Conditions(cluster, false, "Ready", status, "", message),
 	})
 }

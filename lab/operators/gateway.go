@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 // gatewayStates says of each of our Gateways whether it is programmed, and of each
@@ -19,11 +21,11 @@ func (i *instance) gatewayStates(ctx context.Context, addresses []corev1.LoadBal
 	}
 	ours := map[string]bool{}
 	for _, c := range classes {
-		if text(c, "spec", "controllerName") != gatewayController {
+		if object.Text(c, "spec", "controllerName") != gatewayController {
 			continue
 		}
 		ours[c.GetName()] = true
-		if err := i.patchStatus(ctx, c, map[string]any{"conditions": conditions(c, true, "Accepted", "True", "Accepted", "Handled by Traefik controller")}); err != nil {
+		if err := i.patchStatus(ctx, c, map[string]any{"conditions": object.Conditions(c, true, "Accepted", "True", "Accepted", "Handled by Traefik controller")}); err != nil {
 			return err
 		}
 	}
@@ -33,7 +35,7 @@ func (i *instance) gatewayStates(ctx context.Context, addresses []corev1.LoadBal
 	}
 	there := map[string]bool{}
 	for _, g := range list {
-		if !ours[text(g, "spec", "gatewayClassName")] {
+		if !ours[object.Text(g, "spec", "gatewayClassName")] {
 			continue
 		}
 		there[g.GetNamespace()+"/"+g.GetName()] = true
@@ -61,7 +63,7 @@ func (i *instance) programGateway(ctx context.Context, g *unstructured.Unstructu
 			}
 		}
 		states = append(states, map[string]any{"name": m["name"], "attachedRoutes": 0, "supportedKinds": []any{map[string]any{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}},
-			"conditions": conditions(old, false, "ResolvedRefs", status, reason, message)})
+			"conditions": object.Conditions(old, false, "ResolvedRefs", status, reason, message)})
 	}
 	var at []any
 	for _, a := range addresses {
@@ -71,9 +73,9 @@ func (i *instance) programGateway(ctx context.Context, g *unstructured.Unstructu
 	if !whole || len(listeners) == 0 {
 		status, reason, message = "False", "Invalid", "A listener of the Gateway is not valid"
 	}
-	accepted := conditions(g, true, "Accepted", "True", "Accepted", "Gateway successfully scheduled")
+	accepted := object.Conditions(g, true, "Accepted", "True", "Accepted", "Gateway successfully scheduled")
 	withBoth := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"generation": g.GetGeneration()}, "status": map[string]any{"conditions": accepted}}}
-	return i.patchStatus(ctx, g, map[string]any{"addresses": at, "listeners": states, "conditions": conditions(withBoth, true, "Programmed", status, reason, message)})
+	return i.patchStatus(ctx, g, map[string]any{"addresses": at, "listeners": states, "conditions": object.Conditions(withBoth, true, "Programmed", status, reason, message)})
 }
 
 // listenerProblem says what is wrong with a listener, in Traefik's words.
@@ -118,11 +120,11 @@ func (i *instance) acceptRoutes(ctx context.Context, gateways map[string]bool) e
 			}
 			old := &unstructured.Unstructured{Object: map[string]any{}}
 			for _, p := range nestedList(r, "status", "parents") {
-				if within(p["parentRef"], ref) {
+				if object.Within(p["parentRef"], ref) {
 					old.Object["status"] = p
 				}
 			}
-			parents = append(parents, map[string]any{"parentRef": ref, "controllerName": gatewayController, "conditions": conditions(old, false, "Accepted", "True", "Accepted", "No error found")})
+			parents = append(parents, map[string]any{"parentRef": ref, "controllerName": gatewayController, "conditions": object.Conditions(old, false, "Accepted", "True", "Accepted", "No error found")})
 		}
 		if len(parents) == 0 {
 			continue

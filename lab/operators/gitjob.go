@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/lab/fleetread"
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 // polling is how often a repository is looked at where its GitRepo does not say.
@@ -213,7 +214,7 @@ func setConditions(obj *unstructured.Unstructured, set ...[4]string) []any {
 	now := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"generation": obj.GetGeneration()}, "status": obj.Object["status"]}}
 	var list []any
 	for _, c := range set {
-		list = conditions(now, false, c[0], c[1], c[2], c[3])
+		list = object.Conditions(now, false, c[0], c[1], c[2], c[3])
 		now.Object["status"] = map[string]any{"conditions": list}
 	}
 	return list

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/lab/fleetread"
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 // afterRender is what Fleet does to a chart's objects once Helm has rendered them
@@ -30,7 +31,7 @@ type afterRender struct {
 
 // Run is called by Helm.
 func (a *afterRender) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
-	objects, err := documents(rendered.Bytes())
+	objects, err := object.Documents(rendered.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func (a *afterRender) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 		if !strings.HasPrefix(f.Name, fleetread.Raw) {
 			continue
 		}
-		more, err := documents(f.Data)
+		more, err := object.Documents(f.Data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Name, err)
 		}

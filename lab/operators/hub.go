@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
 func hubPrograms() []program {
@@ -78,7 +80,7 @@ func jupyterHub(ctx context.Context, i *instance) (time.Duration, error) {
 	if err := h.recall(ctx); err != nil {
 		return 0, err
 	}
-	release := i.Traffic.handle(place{i.pod.Namespace, workload(i.pod)}, hubPort, h.api())
+	release := i.Traffic.Handle(traffic.Place{Namespace: i.pod.Namespace, Workload: traffic.Workload(i.pod)}, hubPort, h.api())
 	context.AfterFunc(ctx, release)
 	i.kept = h
 	return 0, nil
@@ -183,7 +185,7 @@ func (h *hub) recall(ctx context.Context) error {
 	for n := range pods.Items {
 		pod := &pods.Items[n]
 		name := pod.Annotations["hub.jupyter.org/username"]
-		s := &hubServer{pod: pod.Name, ready: ready(pod), news: make(chan struct{})}
+		s := &hubServer{pod: pod.Name, ready: traffic.Ready(pod), news: make(chan struct{})}
 		h.users[name] = &hubUser{name: name, server: s}
 		h.serve(s)
 	}
@@ -196,8 +198,8 @@ func hubProxy(ctx context.Context, i *instance) (time.Duration, error) {
 	if i.kept != nil {
 		return 0, nil
 	}
-	release := i.Traffic.handle(place{i.pod.Namespace, workload(i.pod)}, 0, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, err := i.Traffic.service(i.pod.Namespace, "hub", "", hubPort)
+	release := i.Traffic.Handle(traffic.Place{Namespace: i.pod.Namespace, Workload: traffic.Workload(i.pod)}, 0, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, err := i.Traffic.Service(i.pod.Namespace, "hub", "", hubPort)
 		if err != nil {
 			http.Error(w, "Service Unavailable: the hub does not answer", http.StatusServiceUnavailable)
 			return

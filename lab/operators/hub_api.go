@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
 // hubVersion is what the pinned chart brings.
@@ -25,10 +27,14 @@ func (h *hub) api() http.Handler {
 	mux.HandleFunc("GET /hub/login", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, "JupyterHub %s (simulated by the lab: there is no page to log in at, only the API)\n", hubVersion)
 	})
-	mux.HandleFunc("GET /hub/api/{$}", func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]string{"version": hubVersion}) })
-	mux.HandleFunc("GET /hub/api", func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]string{"version": hubVersion}) })
+	mux.HandleFunc("GET /hub/api/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		traffic.Reply(w, map[string]string{"version": hubVersion})
+	})
+	mux.HandleFunc("GET /hub/api", func(w http.ResponseWriter, _ *http.Request) {
+		traffic.Reply(w, map[string]string{"version": hubVersion})
+	})
 	mux.HandleFunc("GET /hub/api/user", h.as("", func(w http.ResponseWriter, _ *http.Request, service string) {
-		reply(w, map[string]any{"kind": "service", "name": service, "admin": false, "scopes": h.scopes(service)})
+		traffic.Reply(w, map[string]any{"kind": "service", "name": service, "admin": false, "scopes": h.scopes(service)})
 	}))
 	mux.HandleFunc("GET /hub/api/users/{user}", h.as("admin:users", h.showUser))
 	mux.HandleFunc("POST /hub/api/users/{user}", h.as("admin:users", h.addUser))
@@ -95,7 +101,7 @@ func (h *hub) showUser(w http.ResponseWriter, r *http.Request, _ string) {
 		hubError(w, http.StatusNotFound, "Not Found")
 		return
 	}
-	reply(w, model)
+	traffic.Reply(w, model)
 }
 
 func (h *hub) addUser(w http.ResponseWriter, r *http.Request, _ string) {
@@ -111,7 +117,7 @@ func (h *hub) addUser(w http.ResponseWriter, r *http.Request, _ string) {
 		return
 	}
 	w.WriteHeader(http.StatusCreated)
-	reply(w, map[string]any{"kind": "user", "name": name, "servers": map[string]any{}})
+	traffic.Reply(w, map[string]any{"kind": "user", "name": name, "servers": map[string]any{}})
 }
 
 func (h *hub) removeUser(w http.ResponseWriter, r *http.Request, _ string) {

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
 // notebook is a user's server: a kernel that runs no Python, but answers the one
@@ -26,7 +28,7 @@ type notebook struct {
 
 // serve lets a server answer at its pod's own address too.
 func (h *hub) serve(s *hubServer) {
-	release := h.Traffic.handle(place{h.hubNamespace(), s.pod}, serverPort, &notebook{hub: h, pod: s.pod})
+	release := h.Traffic.Handle(traffic.Place{Namespace: h.hubNamespace(), Workload: s.pod}, serverPort, &notebook{hub: h, pod: s.pod})
 	context.AfterFunc(h.ctx, release)
 }
 
@@ -35,7 +37,7 @@ func (n *notebook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/user/"), "/")
 	switch {
 	case path == "api/kernelspecs":
-		reply(w, map[string]any{"default": "python3", "kernelspecs": map[string]any{"python3": map[string]any{"name": "python3", "spec": map[string]any{"language": "python", "display_name": "Python 3 (simulated)"}}}})
+		traffic.Reply(w, map[string]any{"default": "python3", "kernelspecs": map[string]any{"python3": map[string]any{"name": "python3", "spec": map[string]any{"language": "python", "display_name": "Python 3 (simulated)"}}}})
 	case path == "api/kernels" && r.Method == http.MethodPost:
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)

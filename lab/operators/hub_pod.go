@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 // podOf makes the pod of a user's server as KubeSpawner does.
@@ -40,7 +42,7 @@ func (h *hub) podOf(user, claim string, t map[string]any) (*corev1.Pod, error) {
 	if extra, ok := t["extra_pod_config"].(map[string]any); ok {
 		mergeInto(spec, extra)
 	}
-	pod := object("v1", "Pod", h.hubNamespace(), "jupyter-"+user, map[string]any{
+	pod := object.New("v1", "Pod", h.hubNamespace(), "jupyter-"+user, map[string]any{
 		"metadata": map[string]any{"labels": labels, "annotations": map[string]any{"hub.jupyter.org/username": user}}, "spec": spec,
 	})
 	return as[corev1.Pod](&unstructured.Unstructured{Object: pod.Object})

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
 // serverComponent is the label of users' pods.
@@ -222,7 +224,7 @@ func (h *hub) follow(ctx context.Context, s *hubServer, id uid) error {
 		switch {
 		case err != nil:
 			return err
-		case ready(pod):
+		case traffic.Ready(pod):
 			return nil
 		case pod.Status.Phase == corev1.PodFailed:
 			return fmt.Errorf("pod %s failed: %s %s", pod.Name, pod.Status.Reason, pod.Status.Message)

@@ -15,6 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
+	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
 func ingresses() kind      { return kind{"networking.k8s.io", "v1", "ingresses"} }
@@ -57,7 +60,7 @@ func packagedTraefik(ctx context.Context, i *instance) (time.Duration, error) {
 		if c.GetName() != "traefik" || c.GetNamespace() != metav1.NamespaceSystem {
 			continue
 		}
-		if err := yaml.Unmarshal([]byte(text(c, "spec", "valuesContent")), &v); err != nil {
+		if err := yaml.Unmarshal([]byte(object.Text(c, "spec", "valuesContent")), &v); err != nil {
 			i.events.Eventf(c, corev1.EventTypeWarning, "ApplyJob", "helm-install-traefik failed: failed to parse values: %v", err)
 			return 0, nil
 		}
@@ -80,12 +83,12 @@ func (v traefikValues) objects() []*unstructured.Unstructured {
 		}
 		objs = append(objs, definition(d[0], d[1], d[2], d[3], scope))
 	}
-	objs = append(objs, v.workload(), v.service(), object("networking.k8s.io/v1", "IngressClass", "", "traefik", map[string]any{
+	objs = append(objs, v.workload(), v.service(), object.New("networking.k8s.io/v1", "IngressClass", "", "traefik", map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{"ingressclass.kubernetes.io/is-default-class": "true"}},
 		"spec":     map[string]any{"controller": "traefik.io/ingress-controller"},
 	}))
 	if v.Providers.KubernetesGateway.Enabled && (v.GatewayClass.Enabled == nil || *v.GatewayClass.Enabled) {
-		objs = append(objs, object("gateway.networking.k8s.io/v1", "GatewayClass", "", cmp.Or(v.GatewayClass.Name, "traefik"), map[string]any{
+		objs = append(objs, object.New("gateway.networking.k8s.io/v1", "GatewayClass", "", cmp.Or(v.GatewayClass.Name, "traefik"), map[string]any{
 			"spec": map[string]any{"controllerName": gatewayController},
 		}))
 	}
@@ -114,7 +117,7 @@ func (v traefikValues) workload() *unstructured.Unstructured {
 	if v.Providers.KubernetesGateway.Enabled {
 		args = append(args, "--providers.kubernetesgateway")
 	}
-	return object("apps/v1", "Deployment", metav1.NamespaceSystem, "traefik", map[string]any{
+	return object.New("apps/v1", "Deployment", metav1.NamespaceSystem, "traefik", map[string]any{
 		"metadata": map[string]any{"labels": traefikLabels()},
 		"spec": map[string]any{
 			"replicas": replicas, "selector": map[string]any{"matchLabels": traefikLabels()},
@@ -133,7 +136,7 @@ func (v traefikValues) workload() *unstructured.Unstructured {
 }
 
 func (v traefikValues) service() *unstructured.Unstructured {
-	return object("v1", "Service", metav1.NamespaceSystem, "traefik", map[string]any{
+	return object.New("v1", "Service", metav1.NamespaceSystem, "traefik", map[string]any{
 		"metadata": map[string]any{"labels": traefikLabels(), "annotations": v.Service.Annotations},
 		"spec": map[string]any{
 			"type": cmp.Or(v.Service.Type, "LoadBalancer"), "selector": traefikLabels(),
@@ -149,12 +152,12 @@ func (v traefikValues) service() *unstructured.Unstructured {
 // way of a request to a Service.
 func traefik(ctx context.Context, i *instance) (time.Duration, error) {
 	if i.kept == nil {
-		release := i.Traffic.handle(place{i.pod.Namespace, workload(i.pod)}, 0, &ingressRouter{i})
+		release := i.Traffic.Handle(traffic.Place{Namespace: i.pod.Namespace, Workload: traffic.Workload(i.pod)}, 0, &ingressRouter{i})
 		context.AfterFunc(ctx, release)
-		context.AfterFunc(ctx, i.Traffic.show(place{i.pod.Namespace, workload(i.pod)}, func(name string) *tls.Certificate { return i.certificateFor(ctx, name) }))
+		context.AfterFunc(ctx, i.Traffic.Show(traffic.Place{Namespace: i.pod.Namespace, Workload: traffic.Workload(i.pod)}, func(name string) *tls.Certificate { return i.certificateFor(ctx, name) }))
 		i.kept = true
 	}
-	front, err := one[corev1.Service](i, services(), i.pod.Namespace, workload(i.pod))
+	front, err := one[corev1.Service](i, services(), i.pod.Namespace, traffic.Workload(i.pod))
 	if err != nil || front == nil {
 		return 0, err
 	}
@@ -209,7 +212,7 @@ func (i *instance) certificateFor(ctx context.Context, host string) *tls.Certifi
 	for _, ing := range list {
 		for _, t := range ing.Spec.TLS {
 			if slices.Contains(t.Hosts, host) && i.mine(ing) {
-				return i.Traffic.secretPair(ctx, ing.Namespace, t.SecretName)
+				return i.Traffic.SecretPair(ctx, ing.Namespace, t.SecretName)
 			}
 		}
 	}
@@ -221,8 +224,8 @@ func (i *instance) certificateFor(ctx context.Context, host string) *tls.Certifi
 		for _, l := range nestedList(g, "spec", "listeners") {
 			listener := &unstructured.Unstructured{Object: l}
 			for _, ref := range nestedList(listener, "tls", "certificateRefs") {
-				if name, _ := ref["name"].(string); text(listener, "hostname") == host {
-					return i.Traffic.secretPair(ctx, g.GetNamespace(), name)
+				if name, _ := ref["name"].(string); object.Text(listener, "hostname") == host {
+					return i.Traffic.SecretPair(ctx, g.GetNamespace(), name)
 				}
 			}
 		}
@@ -296,7 +299,7 @@ func (t *ingressRouter) byRoute(host, path string) http.Handler {
 }
 
 func (t *ingressRouter) to(namespace, name, portName string, port int32) http.Handler {
-	h, err := t.Traffic.service(namespace, name, portName, port)
+	h, err := t.Traffic.Service(namespace, name, portName, port)
 	if err != nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no available server", http.StatusServiceUnavailable)

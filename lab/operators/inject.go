@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 func validating() kind {
@@ -80,7 +82,7 @@ func (i *instance) injected(ctx context.Context, annotations map[string]string) 
 			if err != nil {
 				return nil, err
 			}
-			from = namespace + "/" + text(c, "spec", "secretName")
+			from = namespace + "/" + object.Text(c, "spec", "secretName")
 		}
 	}
 	namespace, name, ok := strings.Cut(from, "/")
@@ -140,7 +142,7 @@ func selfMade(configuration *unstructured.Unstructured) bool {
 	}
 	for _, hook := range nestedList(configuration, "webhooks") {
 		h := &unstructured.Unstructured{Object: hook}
-		if !has(h, "clientConfig", "service") || text(h, "clientConfig", "caBundle") != "" {
+		if !has(h, "clientConfig", "service") || object.Text(h, "clientConfig", "caBundle") != "" {
 			return false
 		}
 	}

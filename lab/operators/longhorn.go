@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 const longhornDriver = "driver.longhorn.io"
@@ -31,11 +33,11 @@ func (i *instance) deployLonghorn(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("longhorn: %w", err)
 	}
-	objs, err := documents([]byte(config.Data["storageclass.yaml"]))
+	objs, err := object.Documents([]byte(config.Data["storageclass.yaml"]))
 	if err != nil {
 		return fmt.Errorf("longhorn-storageclass: %w", err)
 	}
-	objs = append(objs, object("storage.k8s.io/v1", "CSIDriver", "", longhornDriver, map[string]any{
+	objs = append(objs, object.New("storage.k8s.io/v1", "CSIDriver", "", longhornDriver, map[string]any{
 		"spec": map[string]any{"attachRequired": true, "podInfoOnMount": true, "volumeLifecycleModes": []any{"Persistent"}, "fsGroupPolicy": "ReadWriteOnceWithFSType"},
 	}))
 	for _, name := range []string{"csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter"} {
@@ -61,7 +63,7 @@ func (i *instance) like(kind, name, image string, replicas int) *unstructured.Un
 	if replicas > 0 {
 		spec["replicas"] = replicas
 	}
-	return object("apps/v1", kind, i.pod.Namespace, name, map[string]any{"spec": spec})
+	return object.New("apps/v1", kind, i.pod.Namespace, name, map[string]any{"spec": spec})
 }
 
 func longhornVolume(_ context.Context, _ *instance, r request) (*corev1.PersistentVolume, error) {

@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 func prometheuses() kind  { return kind{"monitoring.coreos.com", "v1", "prometheuses"} }
@@ -55,11 +57,11 @@ func (i *instance) monitor(ctx context.Context, name string, o *unstructured.Uns
 	if up < max(1, want) {
 		status, reason = "False", "NoPodReady"
 	}
-	list := conditions(o, true, "Available", status, reason, "")
+	list := object.Conditions(o, true, "Available", status, reason, "")
 	both := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"generation": o.GetGeneration()}, "status": map[string]any{"conditions": list}}}
 	return i.patchStatus(ctx, o, map[string]any{
 		"paused": false, "replicas": max(1, want), "availableReplicas": up, "updatedReplicas": up, "unavailableReplicas": max(1, want) - up,
-		"conditions": conditions(both, true, "Reconciled", "True", "", ""),
+		"conditions": object.Conditions(both, true, "Reconciled", "True", "", ""),
 	})
 }
 
@@ -75,7 +77,7 @@ func monitorSet(name, set string, o *unstructured.Unstructured) *unstructured.Un
 			"ports": []any{map[string]any{"name": "http-web", "containerPort": ports[name]}}, "volumeMounts": []any{map[string]any{"name": volume, "mountPath": "/" + name}},
 		}},
 	}
-	if account := text(o, "spec", "serviceAccountName"); account != "" {
+	if account := object.Text(o, "spec", "serviceAccountName"); account != "" {
 		pod["serviceAccountName"] = account
 	}
 	replicas, _, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
@@ -96,13 +98,13 @@ func monitorSet(name, set string, o *unstructured.Unstructured) *unstructured.Un
 			}
 		}
 	}
-	obj := object("apps/v1", "StatefulSet", o.GetNamespace(), set, map[string]any{"spec": body})
-	ownedBy(obj, o)
+	obj := object.New("apps/v1", "StatefulSet", o.GetNamespace(), set, map[string]any{"spec": body})
+	object.OwnedBy(obj, o)
 	return obj
 }
 
 func monitorService(name string, o *unstructured.Unstructured) *unstructured.Unstructured {
-	return object("v1", "Service", o.GetNamespace(), name+"-operated", map[string]any{"spec": map[string]any{
+	return object.New("v1", "Service", o.GetNamespace(), name+"-operated", map[string]any{"spec": map[string]any{
 		"clusterIP": "None", "selector": map[string]any{"app.kubernetes.io/name": name}, "ports": []any{map[string]any{"name": "http-web", "port": 9090, "targetPort": "http-web"}},
 	}})
 }
@@ -119,13 +121,13 @@ func velero(ctx context.Context, i *instance) (time.Duration, error) {
 			continue
 		}
 		phase, message := "Available", ""
-		if name := text(o, "spec", "credential", "name"); name != "" {
+		if name := object.Text(o, "spec", "credential", "name"); name != "" {
 			_, err := i.Client.CoreV1().Secrets(o.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				phase, message = "Unavailable", "unable to get credentials: unable to get key for secret: "+err.Error()
 			}
 		}
-		if text(o, "status", "phase") == phase {
+		if object.Text(o, "status", "phase") == phase {
 			continue
 		}
 		// Velero's kinds have no status of their own to write to.

@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 func services() kind   { return kind{"", "v1", "services"} }
@@ -372,7 +374,7 @@ func selector(pool *unstructured.Unstructured) func(*corev1.Service) bool {
 func definition(group, version, plural, kind, scope string) *unstructured.Unstructured {
 	// Groups of Kubernetes' own are guarded: this is where the Gateway API was approved.
 	approved := map[string]any{"annotations": map[string]any{"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api/pull/2466"}}
-	return object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", plural+"."+group, map[string]any{"metadata": approved, "spec": map[string]any{
+	return object.New("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", plural+"."+group, map[string]any{"metadata": approved, "spec": map[string]any{
 		"group": group, "scope": scope,
 		"names": map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind, "listKind": kind + "List"},
 		"versions": []any{map[string]any{

@@ -24,15 +24,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/lab/traffic"
 )
-
-// Authority is a certificate authority that programs may use.
-type Authority interface {
-	// PEM is its own certificate.
-	PEM() []byte
-	// Issue makes a server's certificate and key for names and addresses.
-	Issue(names ...string) (cert, key []byte, err error)
-}
 
 // Cluster is what programs have of the cluster that they run in.
 type Cluster struct {
@@ -43,9 +36,9 @@ type Cluster struct {
 	Client     kubernetes.Interface
 	Dynamic    dynamic.Interface
 	Mapper     *restmapper.DeferredDiscoveryRESTMapper
-	CA         Authority
-	Volumes    *Volumes
-	Traffic    *Traffic
+	CA         traffic.Authority
+	Volumes    *traffic.Volumes
+	Traffic    *traffic.Traffic
 	Disable    []string // K3s' packaged parts that are off, e.g. servicelb
 	// Exec runs a command in the first container of a pod that runs.
 	Exec func(ctx context.Context, pod *corev1.Pod, args []string) (code int, output string, err error)
@@ -144,12 +137,12 @@ func (m *manager) reconcile(ctx context.Context) {
 	})
 	wanted := map[key]bool{}
 	for _, pod := range pods {
-		if !ready(pod) {
+		if !traffic.Ready(pod) {
 			continue
 		}
 		for _, c := range pod.Spec.Containers {
 			for _, p := range m.table {
-				k := key{p.name, pod.Namespace, workload(pod), c.Name}
+				k := key{p.name, pod.Namespace, traffic.Workload(pod), c.Name}
 				if wanted[k] || !p.runs(c) {
 					continue
 				}
@@ -182,7 +175,7 @@ func (m *manager) lead(ctx context.Context, k key, p program, pod *corev1.Pod, c
 
 func (m *manager) isReady(pod *corev1.Pod) bool {
 	now, err := m.pods.Pods(pod.Namespace).Get(pod.Name)
-	return err == nil && now.UID == pod.UID && ready(now)
+	return err == nil && now.UID == pod.UID && traffic.Ready(now)
 }
 
 func (p program) runs(c corev1.Container) bool {
@@ -196,26 +189,6 @@ func repository(image string) string {
 		image = image[:i]
 	}
 	return image
-}
-
-func ready(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// workload is the name of what a pod belongs to; of a ReplicaSet, its Deployment's.
-func workload(pod *corev1.Pod) string {
-	for _, owner := range pod.OwnerReferences {
-		if owner.Controller == nil || !*owner.Controller {
-			continue
-		}
-		if owner.Kind == "ReplicaSet" {
-			return strings.TrimSuffix(owner.Name, "-"+pod.Labels["pod-template-hash"])
-		}
-		return owner.Name
-	}
-	return pod.Name
 }
 
 // startBuiltin starts what K3s itself does, in no pod.

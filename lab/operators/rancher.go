@@ -10,6 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/lab/internal/object"
+	"github.com/cps-gpu/homelab/lab/internal/pki"
 )
 
 func rancherPrograms() []program {
@@ -34,7 +37,7 @@ func rancher(ctx context.Context, i *instance) (time.Duration, error) {
 	}
 	var objs []*unstructured.Unstructured
 	for _, ns := range []string{fleetNamespace, rancherAgents, "cattle-fleet-clusters-system", fleetLocalNamespace, "fleet-default", "cattle-global-data", "cattle-impersonation-system", "local"} {
-		objs = append(objs, object("v1", "Namespace", "", ns, nil))
+		objs = append(objs, object.New("v1", "Namespace", "", ns, nil))
 	}
 	objs = append(objs, fleetDefinitions()...)
 	for _, d := range [][3]string{{"management.cattle.io", "clusters", "Cluster"}, {"management.cattle.io", "settings", "Setting"}, {"management.cattle.io", "features", "Feature"}} {
@@ -48,10 +51,10 @@ func rancher(ctx context.Context, i *instance) (time.Duration, error) {
 		return 0, err
 	}
 	objs = []*unstructured.Unstructured{
-		object("management.cattle.io/v3", "Cluster", "", "local", map[string]any{"spec": map[string]any{"displayName": "local", "internal": true}}),
-		object("management.cattle.io/v3", "Setting", "", "server-url", map[string]any{"value": i.environment("CATTLE_SERVER_URL")}),
-		object("management.cattle.io/v3", "Setting", "", "server-version", map[string]any{"value": "v2.15.2"}),
-		object("v1", "ConfigMap", fleetNamespace, "fleet-controller", map[string]any{"data": map[string]any{
+		object.New("management.cattle.io/v3", "Cluster", "", "local", map[string]any{"spec": map[string]any{"displayName": "local", "internal": true}}),
+		object.New("management.cattle.io/v3", "Setting", "", "server-url", map[string]any{"value": i.environment("CATTLE_SERVER_URL")}),
+		object.New("management.cattle.io/v3", "Setting", "", "server-version", map[string]any{"value": "v2.15.2"}),
+		object.New("v1", "ConfigMap", fleetNamespace, "fleet-controller", map[string]any{"data": map[string]any{
 			"config": `{"agentImage":"rancher/fleet-agent:` + fleetVersion + `","bootstrap":{"agentNamespace":"` + rancherAgents + `"}}`}}),
 	}
 	for _, name := range []string{"fleet-controller", "gitjob", "helmops"} {
@@ -68,7 +71,7 @@ func rancher(ctx context.Context, i *instance) (time.Duration, error) {
 // rancherSecrets makes the first password, where nobody gave one, and the CA that the
 // Issuer of Rancher's own certificate signs with.
 func (i *instance) rancherSecrets(ctx context.Context) error {
-	cert, key, err := newCA("dynamiclistener-ca")
+	cert, key, err := pki.NewCA("dynamiclistener-ca")
 	if err != nil {
 		return err
 	}
@@ -90,7 +93,7 @@ func (i *instance) rancherSecrets(ctx context.Context) error {
 		if name == "tls-rancher" {
 			kind = "kubernetes.io/tls"
 		}
-		if err := i.apply(ctx, object("v1", "Secret", i.pod.Namespace, name, map[string]any{"data": data, "type": kind})); err != nil {
+		if err := i.apply(ctx, object.New("v1", "Secret", i.pod.Namespace, name, map[string]any{"data": data, "type": kind})); err != nil {
 			return err
 		}
 	}
@@ -104,7 +107,7 @@ func deployment(namespace, name, image string, command ...string) *unstructured.
 	if len(command) > 0 {
 		container["command"] = command
 	}
-	return object("apps/v1", "Deployment", namespace, name, map[string]any{"spec": map[string]any{
+	return object.New("apps/v1", "Deployment", namespace, name, map[string]any{"spec": map[string]any{
 		"selector": map[string]any{"matchLabels": labels},
 		"template": map[string]any{
 			"metadata": map[string]any{"labels": labels},

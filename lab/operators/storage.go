@@ -11,6 +11,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
 // Kinds of storage.
@@ -185,7 +187,7 @@ func (i *instance) reclaim(ctx context.Context, d driver) error {
 			continue
 		}
 		if !keepsFolder(pv) {
-			i.Volumes.Forget(Place(pv, affineNode(pv)))
+			i.Volumes.Forget(traffic.VolumePlace(pv, affineNode(pv)))
 		}
 		err := i.Client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {

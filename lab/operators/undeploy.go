@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/lab/fleetread"
+	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
 // prune removes the bundles of a repository that are no more in it.
@@ -59,7 +60,7 @@ func (g *deployer) remove(ctx context.Context, b *unstructured.Unstructured) err
 		return fmt.Errorf("bundle %s: %w", b.GetName(), err)
 	}
 	if err == nil {
-		at, _, _ := strings.Cut(text(on, "status", "release"), ":")
+		at, _, _ := strings.Cut(object.Text(on, "status", "release"), ":")
 		if namespace, name, ok := strings.Cut(at, "/"); ok {
 			g.Log.Info("a bundle goes", "bundle", b.GetName(), "release", at)
 			if err := g.uninstall(b.GetName(), namespace, name); err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/lab/operators"
+	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
 // egress is the API server's only way out: whatever it dials in "the cluster"
@@ -29,7 +29,7 @@ type egress struct {
 	conns    chan net.Conn // to kubelets
 	ca       *authority
 	nodes    atomic.Pointer[nodesFunc]
-	traffic  atomic.Pointer[operators.Traffic] // pods and Services
+	traffic  atomic.Pointer[traffic.Traffic] // pods and Services
 	done     chan struct{}
 	running  sync.WaitGroup
 }
@@ -125,7 +125,7 @@ func established(w http.ResponseWriter) net.Conn {
 func (e *egress) connectPod(w http.ResponseWriter, r *http.Request) {
 	t := e.traffic.Load()
 	if t == nil {
-		http.Error(w, operators.ErrNoRoute.Error(), http.StatusBadGateway)
+		http.Error(w, traffic.ErrNoRoute.Error(), http.StatusBadGateway)
 		return
 	}
 	to, err := t.Find(r.Host)

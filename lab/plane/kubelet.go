@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/cps-gpu/homelab/lab/operators"
+	"github.com/cps-gpu/homelab/lab/traffic"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -38,7 +38,7 @@ type kubelet struct {
 	caster  record.EventBroadcaster
 	runs    sync.WaitGroup
 
-	contents *operators.Volumes // of volumes that outlive pods
+	contents *traffic.Volumes // of volumes that outlive pods
 	command  func(ctx context.Context, pod *corev1.Pod, c corev1.Container) (code int, output string, known bool)
 
 	mu    sync.Mutex

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/lab/operators"
+	"github.com/cps-gpu/homelab/lab/traffic"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -45,9 +45,9 @@ func (k *kubelet) mounts(ctx context.Context, m *member, pod *corev1.Pod) (map[s
 func (k *kubelet) place(ctx context.Context, m *member, pod *corev1.Pod, v corev1.Volume) (string, error) {
 	switch {
 	case v.NFS != nil:
-		return operators.NFSPlace(v.NFS.Server, v.NFS.Path), nil
+		return traffic.NFSPlace(v.NFS.Server, v.NFS.Path), nil
 	case v.HostPath != nil:
-		return operators.NodePlace(m.Name, v.HostPath.Path), nil
+		return traffic.NodePlace(m.Name, v.HostPath.Path), nil
 	case v.PersistentVolumeClaim != nil:
 		return k.claimed(ctx, m, pod, v.Name, v.PersistentVolumeClaim.ClaimName)
 	case v.Ephemeral != nil:
@@ -72,7 +72,7 @@ func (k *kubelet) claimed(ctx context.Context, m *member, pod *corev1.Pod, volum
 	if err != nil {
 		return "", fmt.Errorf("volume of claim %s: %w", name, err)
 	}
-	return operators.Place(pv, m.Name), nil
+	return traffic.VolumePlace(pv, m.Name), nil
 }
 
 // startable reports what keeps the containers of a pod from starting: an object that

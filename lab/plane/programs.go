@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/lab/operators"
+	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
 // programs makes the cluster that the programs in pods see.
@@ -17,7 +18,7 @@ func (p *plane) programs(disable []string) *operators.Cluster {
 	return &operators.Cluster{
 		Kubeconfig: p.Kubeconfig(p.cp.url()), Address: p.cp.address(),
 		Config: p.cp.config, Client: p.cp.client, Dynamic: p.dynamic, Mapper: p.mapper, CA: ca,
-		Volumes: operators.NewVolumes(), Traffic: operators.NewTraffic(p.ctx, p.cp.client, ca), Disable: disable, Log: p.log,
+		Volumes: traffic.NewVolumes(), Traffic: traffic.NewTraffic(p.ctx, p.cp.client, ca), Disable: disable, Log: p.log,
 	}
 }
 

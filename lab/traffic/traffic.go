@@ -1,4 +1,4 @@
-package operators
+package traffic
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,13 +42,13 @@ type Traffic struct {
 	life     context.Context //nolint:containedctx // the cluster's life, as long as connections may last
 
 	mu       sync.Mutex
-	handlers map[place]map[int]http.Handler // by workload, then by the container's port; 0 is all others
+	handlers map[Place]map[int]http.Handler // by workload, then by the container's port; 0 is all others
 	certs    map[string]*tls.Certificate
-	shown    map[place]func(name string) *tls.Certificate // by workload, what it has for a name; nil: nothing
+	shown    map[Place]func(name string) *tls.Certificate // by workload, what it has for a name; nil: nothing
 }
 
-// place is a workload of a namespace.
-type place struct{ namespace, workload string }
+// Place is a workload of a namespace.
+type Place struct{ Namespace, Workload string }
 
 // Destination is a port of a pod.
 type Destination struct {
@@ -57,7 +58,7 @@ type Destination struct {
 
 // NewTraffic makes the network; it lives until ctx ends.
 func NewTraffic(ctx context.Context, client kubernetes.Interface, ca Authority) *Traffic {
-	t := &Traffic{ca: ca, client: client, life: ctx, conns: make(chan net.Conn), handlers: map[place]map[int]http.Handler{}, certs: map[string]*tls.Certificate{}, shown: map[place]func(string) *tls.Certificate{}}
+	t := &Traffic{ca: ca, client: client, life: ctx, conns: make(chan net.Conn), handlers: map[Place]map[int]http.Handler{}, certs: map[string]*tls.Certificate{}, shown: map[Place]func(string) *tls.Certificate{}}
 	t.factory = informers.NewSharedInformerFactory(client, 0)
 	core := t.factory.Core().V1()
 	t.services, t.pods, t.nodes = core.Services().Lister(), core.Pods().Lister(), core.Nodes().Lister()
@@ -111,7 +112,7 @@ func (acceptor) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
 // handle lets h answer for a workload at a port of its pods, 0 for every other one,
 // until release is called.
-func (t *Traffic) handle(at place, port int, h http.Handler) (release func()) {
+func (t *Traffic) Handle(at Place, port int, h http.Handler) (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.handlers[at] == nil {
@@ -193,7 +194,7 @@ type buffered struct {
 func (b *buffered) Read(p []byte) (int, error) { return b.reader.Read(p) }
 
 // show lets a workload choose its certificates, until release is called.
-func (t *Traffic) show(at place, choose func(name string) *tls.Certificate) (release func()) {
+func (t *Traffic) Show(at Place, choose func(name string) *tls.Certificate) (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.shown[at] = choose
@@ -210,7 +211,7 @@ func (t *Traffic) show(at place, choose func(name string) *tls.Certificate) (rel
 func (t *Traffic) certificateOf(to Destination) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		t.mu.Lock()
-		choose := t.shown[place{to.pod.Namespace, workload(to.pod)}]
+		choose := t.shown[Place{to.pod.Namespace, Workload(to.pod)}]
 		t.mu.Unlock()
 		if choose != nil {
 			if c := choose(hello.ServerName); c != nil {
@@ -221,7 +222,7 @@ func (t *Traffic) certificateOf(to Destination) func(*tls.ClientHelloInfo) (*tls
 			if v.Secret == nil {
 				continue
 			}
-			if c := t.secretPair(hello.Context(), to.pod.Namespace, v.Secret.SecretName); c != nil && c.Leaf.VerifyHostname(hello.ServerName) == nil {
+			if c := t.SecretPair(hello.Context(), to.pod.Namespace, v.Secret.SecretName); c != nil && c.Leaf.VerifyHostname(hello.ServerName) == nil {
 				return c, nil
 			}
 		}
@@ -230,7 +231,7 @@ func (t *Traffic) certificateOf(to Destination) func(*tls.ClientHelloInfo) (*tls
 }
 
 // secretPair reads a certificate and its key from a Secret; nil when they are not there.
-func (t *Traffic) secretPair(ctx context.Context, namespace, name string) *tls.Certificate {
+func (t *Traffic) SecretPair(ctx context.Context, namespace, name string) *tls.Certificate {
 	s, err := t.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil || s.Type != corev1.SecretTypeTLS {
 		return nil
@@ -273,7 +274,7 @@ func (t *Traffic) answer(w http.ResponseWriter, r *http.Request) {
 func (t *Traffic) handlerOf(to Destination) http.Handler {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ports := t.handlers[place{to.pod.Namespace, workload(to.pod)}]
+	ports := t.handlers[Place{to.pod.Namespace, Workload(to.pod)}]
 	if h, ok := ports[to.port]; ok {
 		return h
 	}
@@ -336,7 +337,7 @@ func (t *Traffic) behind(s *corev1.Service, port corev1.ServicePort) (Destinatio
 		return Destination{}, err
 	}
 	for _, p := range pods {
-		if !ready(p) {
+		if !Ready(p) {
 			continue
 		}
 		if n := targetPort(p, port); n > 0 {
@@ -365,7 +366,7 @@ func targetPort(p *corev1.Pod, port corev1.ServicePort) int {
 }
 
 // service finds who answers behind a port of a Service.
-func (t *Traffic) service(namespace, name, portName string, portNumber int32) (http.Handler, error) {
+func (t *Traffic) Service(namespace, name, portName string, portNumber int32) (http.Handler, error) {
 	s, err := t.services.Services(namespace).Get(name)
 	if err != nil {
 		return nil, fmt.Errorf("service %s/%s: %w", namespace, name, err)
@@ -381,4 +382,32 @@ func (t *Traffic) service(namespace, name, portName string, portNumber int32) (h
 		return t.handlerOf(to), nil
 	}
 	return nil, fmt.Errorf("service %s/%s has no port %s%d", namespace, name, portName, portNumber)
+}
+
+// Authority is a certificate authority that programs may use.
+type Authority interface {
+	// PEM is its own certificate.
+	PEM() []byte
+	// Issue makes a server's certificate and key for names and addresses.
+	Issue(names ...string) (cert, key []byte, err error)
+}
+
+func Ready(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// Workload is the name of what a pod belongs to; of a ReplicaSet, its Deployment's.
+func Workload(pod *corev1.Pod) string {
+	for _, owner := range pod.OwnerReferences {
+		if owner.Controller == nil || !*owner.Controller {
+			continue
+		}
+		if owner.Kind == "ReplicaSet" {
+			return strings.TrimSuffix(owner.Name, "-"+pod.Labels["pod-template-hash"])
+		}
+		return owner.Name
+	}
+	return pod.Name
 }

@@ -1,4 +1,4 @@
-package operators
+package traffic
 
 import (
 	"encoding/json"
@@ -46,7 +46,7 @@ func admit(w http.ResponseWriter, body []byte) {
 	}
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 	review.Request = nil
-	reply(w, review)
+	Reply(w, review)
 }
 
 func convert(w http.ResponseWriter, body []byte) {
@@ -66,10 +66,10 @@ func convert(w http.ResponseWriter, body []byte) {
 		response.ConvertedObjects = append(response.ConvertedObjects, runtime.RawExtension{Object: &obj})
 	}
 	review.Request, review.Response = nil, response
-	reply(w, review)
+	Reply(w, review)
 }
 
-func reply(w http.ResponseWriter, v any) {
+func Reply(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v)
 }

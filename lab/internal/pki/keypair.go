@@ -1,4 +1,4 @@
-package operators
+package pki
 
 import (
 	"crypto"
@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// keyPair is a certificate that signs others.
-type keyPair struct {
-	cert *x509.Certificate
+// Pair is a certificate that signs others.
+type Pair struct {
+	Cert *x509.Certificate
 	key  crypto.Signer
 }
 
-func (p *keyPair) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.cert.Raw})
+func (p *Pair) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Cert.Raw})
 }
 
-func parsePair(cert, key []byte) (*keyPair, error) {
+func Parse(cert, key []byte) (*Pair, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("error decoding certificate PEM block: %w", err)
@@ -38,10 +38,10 @@ func parsePair(cert, key []byte) (*keyPair, error) {
 	if !ok {
 		return nil, fmt.Errorf("error parsing private key: %T does not sign", pair.PrivateKey)
 	}
-	return &keyPair{leaf, signer}, nil
+	return &Pair{leaf, signer}, nil
 }
 
-func newTemplate(name string, names, ips []string) *x509.Certificate {
+func Template(name string, names, ips []string) *x509.Certificate {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil { // of the system's randomness, which does not fail
 		serial = big.NewInt(time.Now().UnixNano())
@@ -59,11 +59,11 @@ func newTemplate(name string, names, ips []string) *x509.Certificate {
 	return t
 }
 
-// makeCertificate signs t, with a new key unless one is given, by itself where
+// Make signs t, with a new key unless one is given, by itself where
 // nobody else signs.
-func makeCertificate(t *x509.Certificate, keyPEM []byte, by *keyPair) (cert, key []byte, err error) {
+func Make(t *x509.Certificate, keyPEM []byte, by *Pair) (cert, key []byte, err error) {
 	var signer *ecdsa.PrivateKey
-	if der := decodePEM(keyPEM); der != nil {
+	if der := DecodePEM(keyPEM); der != nil {
 		if signer, err = x509.ParseECPrivateKey(der); err != nil {
 			return nil, nil, fmt.Errorf("private key: %w", err)
 		}
@@ -71,9 +71,9 @@ func makeCertificate(t *x509.Certificate, keyPEM []byte, by *keyPair) (cert, key
 		return nil, nil, fmt.Errorf("private key: %w", err)
 	}
 	if by == nil {
-		by = &keyPair{t, signer}
+		by = &Pair{t, signer}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, t, by.cert, signer.Public(), by.key)
+	der, err := x509.CreateCertificate(rand.Reader, t, by.Cert, signer.Public(), by.key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("certificate: %w", err)
 	}
@@ -84,8 +84,8 @@ func makeCertificate(t *x509.Certificate, keyPEM []byte, by *keyPair) (cert, key
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
 }
 
-// signingRequest is what a controller sends to an issuer.
-func signingRequest(name string) ([]byte, error) {
+// Request is what a controller sends to an issuer.
+func Request(name string) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("private key: %w", err)
@@ -97,28 +97,19 @@ func signingRequest(name string) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// newCA makes a CA of ten years.
-func newCA(name string) (cert, key []byte, err error) {
-	t := newTemplate(name, nil, nil)
+// NewCA makes a CA of ten years.
+func NewCA(name string) (cert, key []byte, err error) {
+	t := Template(name, nil, nil)
 	t.IsCA, t.BasicConstraintsValid = true, true
 	t.KeyUsage |= x509.KeyUsageCertSign
 	t.NotAfter = t.NotBefore.AddDate(10, 0, 0)
-	return makeCertificate(t, nil, nil)
+	return Make(t, nil, nil)
 }
 
-// acmeCA is the public CA of the lab's internet: nobody trusts it.
-func (i *instance) acmeCA() (*keyPair, error) {
-	if have, ok := i.kept.(*keyPair); ok {
-		return have, nil
+// DecodePEM returns the first block of a kind.
+func DecodePEM(data []byte) []byte {
+	if block, _ := pem.Decode(data); block != nil {
+		return block.Bytes
 	}
-	cert, key, err := newCA("Simulated ACME CA of the lab")
-	if err != nil {
-		return nil, err
-	}
-	pair, err := parsePair(cert, key)
-	if err != nil {
-		return nil, err
-	}
-	i.kept = pair
-	return pair, nil
+	return nil
 }

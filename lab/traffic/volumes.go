@@ -1,4 +1,4 @@
-package operators
+package traffic
 
 import (
 	"path"
@@ -50,8 +50,8 @@ func NFSPlace(server, folder string) string { return "nfs://" + server + path.Cl
 // NodePlace is a folder of a node.
 func NodePlace(node, folder string) string { return "node://" + node + path.Clean("/"+folder) }
 
-// Place says where the contents of a persistent volume are for a pod on a node.
-func Place(pv *corev1.PersistentVolume, node string) string {
+// VolumePlace says where the contents of a persistent volume are for a pod on a node.
+func VolumePlace(pv *corev1.PersistentVolume, node string) string {
 	source := pv.Spec.PersistentVolumeSource
 	switch {
 	case source.NFS != nil:
