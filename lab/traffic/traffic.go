@@ -110,7 +110,7 @@ func (acceptor) Close() error { return nil }
 // Addr is nowhere: arrivals come from a pipe.
 func (acceptor) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
-// handle lets h answer for a workload at a port of its pods, 0 for every other one,
+// Handle lets h answer for a workload at a port of its pods, 0 for every other one,
 // until release is called.
 func (t *Traffic) Handle(at Place, port int, h http.Handler) (release func()) {
 	t.mu.Lock()
@@ -193,7 +193,7 @@ type buffered struct {
 
 func (b *buffered) Read(p []byte) (int, error) { return b.reader.Read(p) }
 
-// show lets a workload choose its certificates, until release is called.
+// Show lets a workload choose its certificates, until release is called.
 func (t *Traffic) Show(at Place, choose func(name string) *tls.Certificate) (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -230,7 +230,7 @@ func (t *Traffic) certificateOf(to Destination) func(*tls.ClientHelloInfo) (*tls
 	}
 }
 
-// secretPair reads a certificate and its key from a Secret; nil when they are not there.
+// SecretPair reads a certificate and its key from a Secret; nil when they are not there.
 func (t *Traffic) SecretPair(ctx context.Context, namespace, name string) *tls.Certificate {
 	s, err := t.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil || s.Type != corev1.SecretTypeTLS {
@@ -365,7 +365,7 @@ func targetPort(p *corev1.Pod, port corev1.ServicePort) int {
 	return 0
 }
 
-// service finds who answers behind a port of a Service.
+// Service finds who answers behind a port of a Service.
 func (t *Traffic) Service(namespace, name, portName string, portNumber int32) (http.Handler, error) {
 	s, err := t.services.Services(namespace).Get(name)
 	if err != nil {

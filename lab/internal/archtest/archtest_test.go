@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"lab/bastion":          {"remote/remotetest", "remote/ssh"},
 	"lab/cmd/labd":         {"internal/labctl", "sim/pvesim"},
 	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
-	"lab/operators":        {"converge/wait", "sim/guest"},
+	"lab/operators":        {"converge/wait"},
 	"lab/traffic":          {"sim/guest"},
 	"lab/plane":            {"converge/wait", "sim/guest"},
 	"lab/site":             {"internal/labctl", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},

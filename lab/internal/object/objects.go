@@ -47,7 +47,7 @@ func Within(have, want any) bool {
 	return true
 }
 
-// condition sets one condition among those of an object, and keeps the time of the
+// Conditions sets one condition among those of an object, and keeps the time of the
 // last transition where nothing changed. It returns the whole list.
 func Conditions(obj *unstructured.Unstructured, generation bool, kind, status, reason, message string) []any {
 	old, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
