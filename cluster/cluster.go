@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -83,7 +84,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	c.platformParts = sync.OnceValues(func() ([]platform.Piece, error) { return platform.Pieces(want, true) })
 	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {
-		recognise(want, b.Proxmox)
+		b.Proxmox.Recognise(names.Tag(want), names.MACs(want))
 		b.Proxmox.Expect(RolePrefix(want), slices.Concat(Grants(want, b.Proxmox.Version()), LookGrants(want)))
 	}
 	for _, n := range want.Machines() {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -136,17 +137,17 @@ func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drif
 
 // costsOfCards is what other cards cost: a restart of the node, and of those that have
 // them now.
-func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *allotment, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, a *allotment, _ drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.Allotment, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, a *placement.Allotment, _ drift.Diff) []converge.Cost {
 		if len(n.GPUs.Mapping) > 0 {
 			return nil // refused
 		}
 		if together, err := c.exchanges(ctx, n, a); together || err != nil { // or it cannot be told
-			return c.stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, a.holders(n.Name)...)...)...)
+			return c.stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, a.Holders(n.Name)...)...)...)
 		}
 		var have []string
-		if m := find(a.mappings, names.Mapping(c.spec, n.Name)); m != nil {
-			have = addresses(m, n.Host)
+		if m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)); m != nil {
+			have = placement.Addresses(m, n.Host)
 		}
 		if grows(c.mapping(n, a), n.Host, have) {
 			return nil // where cards only come, the VM's own step restarts it

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -17,19 +18,19 @@ import (
 // gpusStep finds or makes the resource mapping of a node's cards. A mapping that is
 // there and still fits is kept, whatever we would choose today. A card that somebody
 // else may want as well is an error of the look, so a plan says it.
-func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*allotment] {
-	return &converge.Resource[*allotment]{
+func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment] {
+	return &converge.Resource[*placement.Allotment]{
 		ID: "gpus/" + n.Name,
-		Observe: func(ctx context.Context) (*allotment, error) {
+		Observe: func(ctx context.Context) (*placement.Allotment, error) {
 			a, err := c.allot(ctx, n.Host)
 			if err != nil {
 				return nil, err
 			}
-			return a, a.shares[n.Name].err
+			return a, a.Shares[n.Name].Err
 		},
-		Diff:  func(a *allotment) drift.Diff { return c.diffMapping(n, a) },
+		Diff:  func(a *placement.Allotment) drift.Diff { return c.diffMapping(n, a) },
 		Costs: c.costsOfCards(n),
-		Apply: func(ctx context.Context, a *allotment) error {
+		Apply: func(ctx context.Context, a *placement.Allotment) error {
 			if len(n.GPUs.Mapping) > 0 {
 				return converge.Permanent(fmt.Errorf("the file names resource mappings for %s that are not there or do not fit: %s", n.Name, c.diffMapping(n, a)))
 			}
@@ -37,12 +38,12 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*allotment] {
 			if err != nil {
 				return err
 			}
-			if others := a.holders(n.Name); len(others) > 0 {
+			if others := a.Holders(n.Name); len(others) > 0 {
 				return c.exchange(ctx, n, others)
 			}
 			var have []string
-			if m := find(a.mappings, names.Mapping(c.spec, n.Name)); m != nil {
-				have = addresses(m, n.Host)
+			if m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)); m != nil {
+				have = placement.Addresses(m, n.Host)
 			}
 			return c.remap(ctx, n, c.mapping(n, a), have)
 		},
@@ -62,16 +63,16 @@ func (c *Cluster) checkCards(ctx context.Context, host string) error {
 	var errs []error
 	for _, n := range c.spec.GPUNodes() {
 		// What concerns a node that has its cards is told by its own step, and keeps no other waiting.
-		if n.Host == host && len(n.GPUs.Mapping) == 0 && find(a.mappings, names.Mapping(c.spec, n.Name)) == nil {
-			errs = append(errs, a.shares[n.Name].err)
+		if n.Host == host && len(n.GPUs.Mapping) == 0 && placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)) == nil {
+			errs = append(errs, a.Shares[n.Name].Err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // mapping is what a node's resource mapping should be.
-func (c *Cluster) mapping(n spec.Node, a *allotment) proxmox.Mapping {
-	cards := a.shares[n.Name].cards
+func (c *Cluster) mapping(n spec.Node, a *placement.Allotment) proxmox.Mapping {
+	cards := a.Shares[n.Name].Cards
 	m := proxmox.MapGPUs(names.Mapping(c.spec, n.Name), names.MappingNote(c.spec), n.Host, cards...)
 	if !n.GPUs.AllFunctions {
 		for i := range m.Devices {
@@ -155,24 +156,15 @@ func (c *Cluster) holding(ctx context.Context, n spec.Node) (*proxmox.VM, error)
 	return vm, nil
 }
 
-func find(all []proxmox.MappingState, id string) *proxmox.MappingState {
-	for i := range all {
-		if all[i].ID == id {
-			return &all[i]
-		}
-	}
-	return nil
-}
-
 // diffMapping is how a node's mapping differs from what the node is to have.
-func (c *Cluster) diffMapping(n spec.Node, a *allotment) drift.Diff {
+func (c *Cluster) diffMapping(n spec.Node, a *placement.Allotment) drift.Diff {
 	if len(n.GPUs.Mapping) > 0 {
-		return diffNamed(n, a.mappings)
+		return diffNamed(n, a.Mappings)
 	}
-	share := a.shares[n.Name]
-	m := find(a.mappings, names.Mapping(c.spec, n.Name))
+	share := a.Shares[n.Name]
+	m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name))
 	if m == nil {
-		return drift.Diff{{Want: "mapping of " + someGPUs(n.GPUs.Count), Effect: drift.Create, Note: share.why}}
+		return drift.Diff{{Want: "mapping of " + placement.GPUs(n.GPUs.Count), Effect: drift.Create, Note: share.Why}}
 	}
 	var d drift.Diff
 	if len(m.Problems) > 0 {
@@ -185,22 +177,15 @@ func (c *Cluster) diffMapping(n spec.Node, a *allotment) drift.Diff {
 		}
 	}
 	var want []string
-	for _, g := range share.cards {
+	for _, g := range share.Cards {
 		want = append(want, g.Address.Whole().String())
 	}
 	slices.Sort(want)
-	cards := drift.Compare("cards", strings.Join(addresses(m, n.Host), " "), strings.Join(want, " "), drift.Restart)
+	cards := drift.Compare("cards", strings.Join(placement.Addresses(m, n.Host), " "), strings.Join(want, " "), drift.Restart)
 	for i := range cards {
-		cards[i].Note = share.why
+		cards[i].Note = share.Why
 	}
 	return append(d, cards...)
-}
-
-func someGPUs(n int) string {
-	if n == 1 {
-		return "1 GPU"
-	}
-	return fmt.Sprintf("%d GPUs", n)
 }
 
 func functions(all bool) string {
@@ -214,7 +199,7 @@ func functions(all bool) string {
 func diffNamed(n spec.Node, all []proxmox.MappingState) drift.Diff {
 	var d drift.Diff
 	for _, id := range n.GPUs.Mapping {
-		switch m := find(all, id); {
+		switch m := placement.Mapping(all, id); {
 		case m == nil:
 			d = append(d, drift.Field{Path: id, Want: "a resource mapping", Effect: drift.Create})
 		case len(m.Problems) > 0:
@@ -224,14 +209,13 @@ func diffNamed(n spec.Node, all []proxmox.MappingState) drift.Diff {
 	return d
 }
 
-// addresses lists the cards that a mapping has on a host, sorted.
-func addresses(m *proxmox.MappingState, host string) []string {
-	var out []string
-	for _, d := range m.Devices {
-		if d.Host == host {
-			out = append(out, d.Address.Whole().String())
-		}
+// allot looks at a host's cards, at everybody who has a claim on them, and gives each
+// of our nodes there its own. Our own VMs are not read: their mappings say what they
+// have, and may be about to change.
+func (c *Cluster) allot(ctx context.Context, host string) (*placement.Allotment, error) {
+	ledger, err := c.Proxmox.LedgerWithout(ctx, names.Tag(c.spec), host)
+	if err != nil {
+		return nil, err
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return placement.Allot(c.spec, host, ledger), nil
 }

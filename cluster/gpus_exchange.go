@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
@@ -15,44 +16,16 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// holders lists the nodes of ours that have, by their mappings, a card that is to be
-// node's, and from whom they get theirs in turn.
-func (a *allotment) holders(node string) []string {
-	var out []string
-	var follow func(name string)
-	follow = func(name string) {
-		for _, g := range a.shares[name].cards {
-			holder := a.current[g.Address.Whole().String()]
-			if holder != "" && holder != name && holder != node && !slices.Contains(out, holder) {
-				out = append(out, holder)
-				follow(holder)
-			}
-		}
-	}
-	follow(node)
-	return out
-}
-
-// shrinks reports whether a node is to give cards back and to get none.
-func (a *allotment) shrinks(node string) bool {
-	for _, g := range a.shares[node].cards {
-		if a.current[g.Address.Whole().String()] != node {
-			return false
-		}
-	}
-	return a.shares[node].err == nil
-}
-
 // givenBack waits, where a node is to have cards that others only give back, until those
 // have done it, each in a turn of its own: nobody then has to go down along with another.
 // It returns who is to have what after that.
-func (c *Cluster) givenBack(ctx context.Context, n spec.Node, a *allotment) (*allotment, error) {
+func (c *Cluster) givenBack(ctx context.Context, n spec.Node, a *placement.Allotment) (*placement.Allotment, error) {
 	waits := func(ctx context.Context) (others []string, err error) { // nobody: an exchange, or they have done it
 		together, err := c.exchanges(ctx, n, a)
 		if together {
 			return nil, err
 		}
-		return a.holders(n.Name), err
+		return a.Holders(n.Name), err
 	}
 	others, err := waits(ctx)
 	if err != nil || len(others) == 0 {
@@ -82,9 +55,9 @@ func (c *Cluster) givenBack(ctx context.Context, n spec.Node, a *allotment) (*al
 // exchanges reports whether a node and those that have its cards go down together: where one
 // of them is to get others in turn, and where the node is not well itself, for nobody goes
 // down alone while it is not.
-func (c *Cluster) exchanges(ctx context.Context, n spec.Node, a *allotment) (bool, error) {
-	others := a.holders(n.Name)
-	if len(others) == 0 || slices.ContainsFunc(others, func(other string) bool { return !a.shrinks(other) }) {
+func (c *Cluster) exchanges(ctx context.Context, n spec.Node, a *placement.Allotment) (bool, error) {
+	others := a.Holders(n.Name)
+	if len(others) == 0 || slices.ContainsFunc(others, func(other string) bool { return !a.Shrinks(other) }) {
 		return len(others) > 0, nil
 	}
 	ill, err := c.away(ctx, func(k kube.Node) bool { return k.Name == n.Name && c.missing(k) })
@@ -101,7 +74,7 @@ func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
 	if err != nil {
 		return err
 	}
-	if others := a.holders(n.Name); len(others) > 0 {
+	if others := a.Holders(n.Name); len(others) > 0 {
 		return fmt.Errorf("%s is to have cards that %s has: run cluster:up first, which makes one give and the other take", n.Name, strings.Join(others, " and "))
 	}
 	return nil
@@ -132,7 +105,7 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 		if node.Role == spec.Server {
 			servers = append(servers, node.Name)
 		}
-		if err := a.shares[node.Name].err; err != nil {
+		if err := a.Shares[node.Name].Err; err != nil {
 			return err
 		}
 	}
@@ -160,13 +133,13 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 }
 
 // partners are the nodes that go down together for a node's cards, that node first.
-func (c *Cluster) partners(ctx context.Context, n spec.Node) (*allotment, []spec.Node, error) {
+func (c *Cluster) partners(ctx context.Context, n spec.Node) (*placement.Allotment, []spec.Node, error) {
 	a, err := c.allot(ctx, n.Host)
 	if err != nil {
 		return nil, nil, err
 	}
 	nodes := []spec.Node{n}
-	for _, name := range a.holders(n.Name) {
+	for _, name := range a.Holders(n.Name) {
 		other, _ := c.spec.Node(name)
 		nodes = append(nodes, other)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -95,7 +96,7 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 				at, err := proxmox.ParsePCIAddress(out[i].Address)
 				return err == nil && a.Whole() == at.Whole()
 			}) {
-				out[i].State, out[i].Problem = GPUConflict, conflictText(conflict)
+				out[i].State, out[i].Problem = GPUConflict, placement.ConflictText(conflict)
 			}
 		}
 	}
@@ -106,7 +107,7 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 // VMIDs of our machines.
 func (c *Cluster) enterOwners(info *GPUInfo, card proxmox.Card, ledger *proxmox.Ledger, ours map[int]bool) {
 	for _, id := range card.Mappings {
-		m := find(ledger.Mappings, id)
+		m := placement.Mapping(ledger.Mappings, id)
 		node, named := strings.CutPrefix(id, names.Mapping(c.spec, ""))
 		other, made := strings.CutPrefix(m.Description, names.MappingNotePrefix)
 		switch {

@@ -18,29 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
-
-// A node that wants GPUs goes where a mapping of ours has cards for it.
-func TestMappingsThatAreThereChooseTheHost(t *testing.T) {
-	for want, change := range map[string]func(n *spec.Node, m *proxmox.MappingState){
-		"pve2":             func(*spec.Node, *proxmox.MappingState) {},
-		spec.AnyHost:       func(n *spec.Node, _ *proxmox.MappingState) { n.GPUs.Count = 0 },
-		spec.AnyHost + "+": func(_ *spec.Node, m *proxmox.MappingState) { m.Description = "somebody's" },
-		spec.AnyHost + "-": func(_ *spec.Node, m *proxmox.MappingState) { m.Devices = nil },
-		spec.AnyHost + "=": func(_ *spec.Node, m *proxmox.MappingState) { m.ID = "lab_other" },
-		spec.AnyHost + "*": func(_ *spec.Node, m *proxmox.MappingState) { m.Devices[0].Host = "pve3" },
-		"pve1":             func(n *spec.Node, _ *proxmox.MappingState) { n.Host = "pve1" },
-	} {
-		s := &spec.Spec{Name: "lab", Nodes: []spec.Node{{Name: "other", Host: "pve1"}, {Name: "wk1", Host: spec.AnyHost, GPUs: spec.GPURequest{Count: 1}}}}
-		m := proxmox.MappingState{Mapping: proxmox.Mapping{ID: "lab_wk1", Description: names.MappingNote(s), Devices: []proxmox.MappedDevice{{Host: "pve2"}}}}
-		change(&s.Nodes[1], &m)
-		p := &placing{spec: s, rooms: []*room{{host: "pve1"}, {host: "pve2"}}}
-		p.mapped(&proxmox.Ledger{Mappings: []proxmox.MappingState{m}})
-		assert.Equal(t, strings.TrimRight(want, "+-=*"), s.Nodes[1].Host, want)
-		assert.Equal(t, "pve1", s.Nodes[0].Host)
-	}
-}
 
 // A template that is half-made is told, and whether it is merely switched off.
 func TestHalfMadeTemplatesAreTold(t *testing.T) {
@@ -72,19 +50,6 @@ func TestCostsOfAReboot(t *testing.T) {
 	costs := p.Costs()
 	require.Len(t, costs, 2)
 	assert.Equal(t, converge.Cost{Machine: "CT 101 dns on pve1", Kind: converge.Stops, Why: "a reboot of pve1"}, costs[1])
-}
-
-// A VM of somebody else becomes a node's machine where the file adopts it, on its host.
-func TestWhoseMachineAVMBecomes(t *testing.T) {
-	b := &book{host: "pve1", spec: &spec.Spec{Name: "lab"}, nodes: map[string]spec.Node{"wk1": {Name: "wk1", Adopt: true}, "wk2": {Name: "wk2"}}}
-	for want, cl := range map[string]proxmox.Claim{
-		"wk1": {Name: "wk1", Host: "pve1"},
-		"":    {Name: "wk1", Host: "pve2"},
-	} {
-		assert.Equal(t, want, b.adopted(cl))
-	}
-	assert.Empty(t, b.adopted(proxmox.Claim{Name: "wk2", Host: "pve1"}), "not adopted")
-	assert.Empty(t, b.adopted(proxmox.Claim{Name: "web", Host: "pve1"}), "not of the file")
 }
 
 // What the file asks of the hosts: whose mappings are ours, and which driver is for which

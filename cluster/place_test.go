@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
@@ -36,7 +37,7 @@ func (w *world) placed(t *testing.T, file string) (string, error) {
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client()})
 	require.NoError(t, err)
 	before := parse(t, file)
-	spec, err := cluster.Place(t.Context(), before, pve)
+	spec, err := placement.Place(t.Context(), before, pve)
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +62,7 @@ func TestPlace(t *testing.T) {
 		id, token := w.sim.Token()
 		pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client()})
 		require.NoError(t, err)
-		spec, err := cluster.Place(t.Context(), parse(t, anywhere), pve)
+		spec, err := placement.Place(t.Context(), parse(t, anywhere), pve)
 		require.NoError(t, err)
 		plan := strings.Join(w.plan(t, spec), "\n")
 		assert.Contains(t, plan, "gpus/any1: mapping of 1 GPU [0000:17:00: A100 PCIe 80GB, the first free one, IOMMU group 33 of its own, on pve2, which has 2 GPUs and 512GiB of memory free]")
@@ -74,7 +75,7 @@ func TestPlace(t *testing.T) {
 		got, err = w.placed(t, more)
 		require.NoError(t, err)
 		assert.Equal(t, "cp1:pve2 any0:pve1 any1:pve2 any2:pve1 gamer:pve1", got)
-		again, err := cluster.Place(t.Context(), parse(t, anywhere), pve)
+		again, err := placement.Place(t.Context(), parse(t, anywhere), pve)
 		require.NoError(t, err)
 		assert.Empty(t, w.plan(t, again))
 	})

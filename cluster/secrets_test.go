@@ -77,9 +77,9 @@ func (w *wire) keep(parts ...string) {
 	}
 }
 
-// find looks for secrets, by name, in a text, as they are, in a URL, in base64 and in
+// Find looks for secrets, by name, in a text, as they are, in a URL, in base64 and in
 // JSON. It returns the lines that have them.
-func find(secrets map[string]string, text string) map[string]string {
+func Find(secrets map[string]string, text string) map[string]string {
 	found := map[string]string{}
 	for name, s := range secrets {
 		quoted, _ := json.Marshal(s)
@@ -95,7 +95,7 @@ func find(secrets map[string]string, text string) map[string]string {
 
 func leaks(t testing.TB, secrets map[string]string, where, text string) {
 	t.Helper()
-	for name, line := range find(secrets, text) {
+	for name, line := range Find(secrets, text) {
 		assert.Fail(t, "a secret is out", "the %s is in %s: %.300s", name, where, line)
 	}
 }
@@ -103,9 +103,9 @@ func leaks(t testing.TB, secrets map[string]string, where, text string) {
 func TestLeaksAreFound(t *testing.T) {
 	secrets := map[string]string{"password": `a "b"/c+d`}
 	for _, text := range []string{`x a "b"/c+d y`, "p=a+%22b%22%2Fc%2Bd&q", "\n" + `{"k":"a \"b\"/c+d"}`, "data: YSAiYiIvYytk\n"} {
-		assert.Len(t, find(secrets, text), 1, text)
+		assert.Len(t, Find(secrets, text), 1, text)
 	}
-	assert.Empty(t, find(secrets, "a b/c+d"))
+	assert.Empty(t, Find(secrets, "a b/c+d"))
 }
 
 // secrets are all those of a run, by name.
@@ -218,7 +218,7 @@ func (w *world) secretFiles(t testing.TB, secrets map[string]string) {
 			info, err := os.Stat(path)
 			require.NoError(t, err)
 			assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), name)
-			assert.Contains(t, find(secrets, string(b)), mine, "it is where it belongs")
+			assert.Contains(t, Find(secrets, string(b)), mine, "it is where it belongs")
 			delete(others, mine)
 		}
 		leaks(t, others, path, string(b))
@@ -232,7 +232,7 @@ func (w *world) secretsInside(t testing.TB, secrets map[string]string, vm pvesim
 	kept := map[string]string{}
 	vm.Guest.Disk().Walk(func(name string, perm fs.FileMode, data []byte) {
 		if perm&0o077 == 0 || name == "/etc/shadow" { // that is 0640, and its group is there for it
-			maps.Copy(kept, find(secrets, string(data)))
+			maps.Copy(kept, Find(secrets, string(data)))
 			return
 		}
 		leaks(t, secrets, fmt.Sprintf("%s:%s (%s)", vm.Name, name, perm), string(data))

@@ -4,40 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/spec"
 )
-
-// recognise tells pve how machines look that earlier versions have made, which have no
-// mark: the interface has the address that the file, or the cluster's name, gives it. What
-// the file does not name is not recognised, so that no backup of a machine that was
-// removed long ago, restored to look at it, is removed once more.
-func recognise(s *spec.Spec, pve *proxmox.Client) {
-	addresses := map[string]string{}
-	for _, n := range s.Machines() {
-		if !n.External {
-			addresses[n.Name] = n.MAC.String()
-		}
-	}
-	pve.Recognise(names.Tag(s), func(name string) string {
-		// A template of any file: clones have other addresses, and nobody works in it.
-		if host, baked := bakedFor(s, name); baked {
-			return bakeMAC(s, host).String()
-		}
-		return addresses[name]
-	})
-}
-
-// bakedFor returns the host in the name of a baked template.
-func bakedFor(s *spec.Spec, name string) (host string, baked bool) {
-	tail, baked := strings.CutPrefix(name, s.Name+names.TemplateInfix)
-	at := strings.LastIndex(tail, "-")
-	return tail[:max(at, 0)], baked && at > 0
-}
 
 // ours are the VMIDs of the machines and templates of this cluster.
 func (c *Cluster) ours(ctx context.Context) (map[int]bool, error) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/distro"
@@ -108,7 +109,7 @@ func (c *Cluster) driverFor(ctx context.Context, host string, seen nvidia.Driver
 			return nvidia.Recipe{}, err
 		}
 		for _, g := range gpus {
-			if candidate(n, g) {
+			if placement.Candidate(n, g) {
 				id, err := nvidia.ParsePCIID(g.ID())
 				if err != nil {
 					return nvidia.Recipe{}, err
@@ -146,8 +147,8 @@ func (c *Cluster) allotted(ctx context.Context, host string) ([]nvidia.PCIID, er
 		return nil, err
 	}
 	var ids []nvidia.PCIID
-	for _, share := range deal.shares {
-		for _, g := range share.cards {
+	for _, share := range deal.Shares {
+		for _, g := range share.Cards {
 			id, err := nvidia.ParsePCIID(g.ID())
 			if err != nil {
 				return nil, err

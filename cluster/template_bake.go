@@ -206,10 +206,6 @@ func (c *Cluster) bakeNode(ctx context.Context, host string) (spec.Node, error) 
 	return spec.Node{}, fmt.Errorf("no node of the file is on %s", host)
 }
 
-// bakeMAC is the address of the interface of the machine, by which its seed finds it.
-// No node's name has a blank in it.
-func bakeMAC(s *spec.Spec, host string) spec.MAC { return spec.StableMAC(s.Name, "template "+host) }
-
 // bakeSeed is what the machine is told: as little as possible, for it is reached
 // through the guest agent.
 func (c *Cluster) bakeSeed(t template, n spec.Node) (cloudinit.NoCloud, error) {
@@ -217,7 +213,7 @@ func (c *Cluster) bakeSeed(t template, n spec.Node) (cloudinit.NoCloud, error) {
 	b := cloudinit.Bake{
 		Hostname: names.Bake, InstanceID: names.Bake, Packages: t.holds.Packages,
 		APTMirror: s.Guest.APTMirror, APTSecurity: aptSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy,
-		MAC: bakeMAC(s, t.host).String(), Address: n.Address, DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
+		MAC: names.BakeMAC(s, t.host).String(), Address: n.Address, DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 	}
 	if !n.DHCP() {
 		b.Gateway = n.Network.Gateway
@@ -240,7 +236,7 @@ func (c *Cluster) createBakeVM(ctx context.Context, t template, n spec.Node, see
 	return c.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
 		Name: t.name, Host: t.host, Owner: names.Tag(s), Cores: cores, Memory: memory,
 		Image: image, Storage: s.TemplateStorage(t.host), SecureBoot: s.Image.SecureBoot, Seed: seed,
-		NICs:        []proxmox.NIC{{Bridge: n.Network.Bridge, MAC: bakeMAC(s, t.host).String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU}},
+		NICs:        []proxmox.NIC{{Bridge: n.Network.Bridge, MAC: names.BakeMAC(s, t.host).String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU}},
 		Description: holds.describe(s.Name),
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
@@ -45,8 +46,8 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		look   func(ctx context.Context, c *Cluster) error
 		spares []string // requests whose refusal does not fail it
 	}{
-		"hosts are chosen":                {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placed(ctx, c.spec, c.Proxmox)) }},
-		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(Place(ctx, c.spec, c.Proxmox)) }},
+		"hosts are chosen":                {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placement.Once(ctx, c.spec, c.Proxmox)) }},
+		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placement.Place(ctx, c.spec, c.Proxmox)) }},
 		"templates are listed": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
 			all, err := c.Templates(ctx)
 			if err == nil && (len(all) != 1 || all[0].State != TemplateTheirs || !slices.Equal(all[0].Nodes, []string{"clone"})) {

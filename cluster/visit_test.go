@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -85,7 +85,7 @@ func TestWhatComesBeforeAGraphIsPatientToo(t *testing.T) {
 			"down":    func() (*converge.Graph, error) { return c.Down(t.Context()) },
 			"prune":   func() (*converge.Graph, error) { return c.Prune(t.Context()) },
 			"place": func() (*converge.Graph, error) {
-				placed, err := cluster.Place(t.Context(), parse(t, `
+				placed, err := placement.Place(t.Context(), parse(t, `
 name: anywhere
 proxmox: {endpoint: lab, hosts: {pve1: {}}}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}

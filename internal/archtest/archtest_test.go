@@ -69,10 +69,11 @@ var allowed = map[string][]string{
 
 	"spec":                         {"internal/suggest", "unit"},
 	"internal/names":               {"cloudinit", "spec"},
+	"cluster/placement":            {"converge", "internal/names", "proxmox", "spec"},
 	"cluster/platform":             {"addon", "fleet", "internal/names", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
 	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec"},
-	"cluster":                      {"addon", "cloudinit", "cluster/consent", "cluster/platform", "converge", "fleet", "internal/datadisk", "internal/distro", "internal/keep", "internal/names", "internal/suggest", "internal/yamlbound", "jupyterhub", "k3s", "kube", "kube/chart", "kube/chart/pins", "nvidia", "proxmox", "proxmox/host", "proxmox/preflight", "remote", "remote/ssh", "spec"},
+	"cluster":                      {"addon", "cloudinit", "cluster/consent", "cluster/placement", "cluster/platform", "converge", "fleet", "internal/datadisk", "internal/distro", "internal/keep", "internal/names", "internal/suggest", "internal/yamlbound", "jupyterhub", "k3s", "kube", "kube/chart", "kube/chart/pins", "nvidia", "proxmox", "proxmox/host", "proxmox/preflight", "remote", "remote/ssh", "spec"},
 	"cluster/consent":              {"converge", "kube"},
 	"cluster/draft":                {"proxmox", "spec"},
 
@@ -87,7 +88,7 @@ var allowed = map[string][]string{
 	"internal/words":    nil,
 	"internal/console":  {"converge", "internal/printable"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight", "spec"},
-	"internal/session":  {"fleet", "fleet/lint", "jupyterhub", "kube/chart", "spec", "clusterfile", "cluster", "cluster/platform", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu"},
+	"internal/session":  {"fleet", "fleet/lint", "jupyterhub", "kube/chart", "spec", "clusterfile", "cluster", "cluster/placement", "cluster/platform", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu"},
 }
 
 // owners says which packages alone may import a heavy dependency.

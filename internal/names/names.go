@@ -85,3 +85,34 @@ const Bake = "template"
 
 // PoolLabel is the label of a Kubernetes node that says to which pool of the file it belongs.
 const PoolLabel = "homelab.cps-gpu.github.com/pool"
+
+// MACs returns how machines look that earlier versions have made, which have no mark: the
+// address of the interface that the file, or the cluster's name, gives a machine, "" for one
+// that neither knows. So no backup of a machine that was removed long ago, restored to
+// look at it, is removed once more.
+func MACs(s *spec.Spec) func(name string) string {
+	addresses := map[string]string{}
+	for _, n := range s.Machines() {
+		if !n.External {
+			addresses[n.Name] = n.MAC.String()
+		}
+	}
+	return func(name string) string {
+		// A template of any file: clones have other addresses, and nobody works in it.
+		if host, baked := bakedFor(s, name); baked {
+			return BakeMAC(s, host).String()
+		}
+		return addresses[name]
+	}
+}
+
+// bakedFor returns the host in the name of a baked template.
+func bakedFor(s *spec.Spec, name string) (host string, baked bool) {
+	tail, baked := strings.CutPrefix(name, s.Name+TemplateInfix)
+	at := strings.LastIndex(tail, "-")
+	return tail[:max(at, 0)], baked && at > 0
+}
+
+// BakeMAC is the address of the interface of the machine that becomes the template on a
+// host, by which its seed finds it. No node's name has a blank in it.
+func BakeMAC(s *spec.Spec, host string) spec.MAC { return spec.StableMAC(s.Name, "template "+host) }

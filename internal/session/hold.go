@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -164,7 +164,7 @@ func (s *Session) placed(ctx context.Context) error {
 	if s.unplaced == nil {
 		return nil
 	}
-	now, err := cluster.Place(ctx, s.unplaced, s.Cluster.Proxmox)
+	now, err := placement.Place(ctx, s.unplaced, s.Cluster.Proxmox)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -256,7 +257,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		open, err := clusterfile.Parse("cluster.yaml", []byte(strings.NewReplacer("host: pve1", "hosts: {pve1: {}, pve2: {}}", "role: server,", "role: server, host: auto,").Replace(heldSpec)))
 		require.NoError(t, err)
 		s.unplaced = open
-		s.Spec, err = cluster.Place(t.Context(), open, s.Cluster.Proxmox)
+		s.Spec, err = placement.Place(t.Context(), open, s.Cluster.Proxmox)
 		require.NoError(t, err)
 		s.Cluster, err = cluster.New(s.Spec, cluster.Backend{Dir: t.TempDir(), Proxmox: s.Cluster.Proxmox})
 		require.NoError(t, err)
@@ -287,7 +288,7 @@ func TestANodeThatIsGoneBelongsNowhere(t *testing.T) {
 		open, err := clusterfile.Parse("cluster.yaml", []byte(text+worker))
 		require.NoError(t, err)
 		s.unplaced = open
-		s.Spec, err = cluster.Place(t.Context(), open, s.Cluster.Proxmox)
+		s.Spec, err = placement.Place(t.Context(), open, s.Cluster.Proxmox)
 		require.NoError(t, err)
 		rest, err := clusterfile.Parse("cluster.yaml", []byte(text))
 		require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/proxy"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
@@ -162,7 +163,7 @@ func (s *Session) bind(ctx context.Context) (err error) {
 		return err
 	}
 	asked := s.Spec
-	if s.Spec, err = cluster.Place(ctx, asked, backend.Proxmox); err != nil {
+	if s.Spec, err = placement.Place(ctx, asked, backend.Proxmox); err != nil {
 		return err
 	}
 	if s.Spec != asked {

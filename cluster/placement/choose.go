@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"cmp"
@@ -10,8 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// candidate reports whether a card may become one of the node's.
-func candidate(n spec.Node, g proxmox.GPU) bool {
+// Candidate reports whether a card may become one of the node's.
+func Candidate(n spec.Node, g proxmox.GPU) bool {
 	if len(n.GPUs.PCI) > 0 {
 		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() })
 	}
@@ -28,7 +28,7 @@ func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 		at := card.Address.Whole()
 		other, taken := b.strangers[at]
 		switch ours := b.promised[at]; {
-		case !candidate(n, card.GPU):
+		case !Candidate(n, card.GPU):
 			why = append(why, fmt.Sprintf("%s is %s", card.Address, withArticle(card.Name)))
 		case taken:
 			why = append(why, fmt.Sprintf("%s belongs to %s", card.Address, other.who))
@@ -55,7 +55,7 @@ func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 	if len(free) >= n.GPUs.Count {
 		return pick(free, n.GPUs.Count, len(b.ledger.Cards)), nil
 	}
-	asked := someGPUs(n.GPUs.Count)
+	asked := GPUs(n.GPUs.Count)
 	if n.GPUs.Model != "" {
 		asked += fmt.Sprintf(" with %q in its name", n.GPUs.Model)
 	}
@@ -231,4 +231,12 @@ func (b *book) reason(n spec.Node, cards []proxmox.GPU) string {
 		return "the closest free ones, 1 other lies between them"
 	}
 	return fmt.Sprintf("the closest free ones, %d others lie between them", between)
+}
+
+// GPUs is a number of them in words: 1 GPU, 2 GPUs.
+func GPUs(n int) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return fmt.Sprintf("%d GPUs", n)
 }

@@ -1,7 +1,6 @@
-package cluster
+package placement
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,40 +11,30 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// allotment is who gets which card of a host. It is worked out anew at every look,
+// Allotment is who gets which card of a host. It is worked out anew at every look,
 // for all nodes of the host at once and in the order of the file, so that nodes that
 // look at the same time, or in another run, come to the same.
-type allotment struct {
-	mappings []proxmox.MappingState
-	shares   map[string]share  // by node
+type Allotment struct {
+	Mappings []proxmox.MappingState
+	Shares   map[string]Share  // by node
 	current  map[string]string // card to the node of ours that has it now, by its mapping
 }
 
-// share is one node's part.
-type share struct {
-	cards []proxmox.GPU // none where the file names mappings
-	why   string        // which they are, and why those
-	err   error         // why the node cannot have what it asks for
+// Share is one node's part.
+type Share struct {
+	Cards []proxmox.GPU // none where the file names mappings
+	Why   string        // which they are, and why those
+	Err   error         // why the node cannot have what it asks for
 }
 
-// allot looks at a host's cards, at everybody who has a claim on them, and gives each
-// of our nodes there its own. Our own VMs are not read: their mappings say what they
-// have, and may be about to change.
-func (c *Cluster) allot(ctx context.Context, host string) (*allotment, error) {
-	ledger, err := c.Proxmox.LedgerWithout(ctx, names.Tag(c.spec), host)
-	if err != nil {
-		return nil, err
-	}
-	return allotOn(c.spec, host, ledger), nil
-}
-
-// allot is the pure part.
-func allotOn(s *spec.Spec, host string, ledger *proxmox.Ledger) *allotment {
+// Allot gives the cards of a host to the nodes on it that ask for some. ledger has every claim
+// but those of our own VMs.
+func Allot(s *spec.Spec, host string, ledger *proxmox.Ledger) *Allotment {
 	b := &book{
 		spec: s, host: host, ledger: ledger, nodes: map[string]spec.Node{},
 		strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{}, current: map[string]string{},
 	}
-	out := &allotment{mappings: ledger.Mappings, shares: map[string]share{}, current: b.current}
+	out := &Allotment{Mappings: ledger.Mappings, Shares: map[string]Share{}, current: b.current}
 	var nodes []spec.Node
 	for _, n := range s.GPUNodes() {
 		if !n.External && n.Host == host {
@@ -55,9 +44,9 @@ func allotOn(s *spec.Spec, host string, ledger *proxmox.Ledger) *allotment {
 	b.enterStrangers()
 	b.enterPromises(nodes)
 	for _, n := range nodes {
-		m := find(ledger.Mappings, names.Mapping(s, n.Name))
+		m := Mapping(ledger.Mappings, names.Mapping(s, n.Name))
 		if m != nil && m.Description == names.MappingNote(s) && len(n.GPUs.Mapping) == 0 {
-			for _, a := range addresses(m, host) {
+			for _, a := range Addresses(m, host) {
 				out.current[a] = n.Name
 			}
 		}
@@ -65,8 +54,8 @@ func allotOn(s *spec.Spec, host string, ledger *proxmox.Ledger) *allotment {
 	b.enterKept(nodes)
 	for _, n := range nodes {
 		kept, has := b.kept(n)
-		out.shares[n.Name] = b.share(n, kept, has)
-		for _, g := range out.shares[n.Name].cards {
+		out.Shares[n.Name] = b.share(n, kept, has)
+		for _, g := range out.Shares[n.Name].Cards {
 			b.promised[g.Address.Whole()] = n.Name
 		}
 	}
@@ -88,12 +77,12 @@ type book struct {
 type stranger struct{ who, cure string }
 
 // enterStrangers enters VMs that are not ours, whether they run or not, and the
-// mappings that other clusters have made and perhaps not used yet.
+// Mappings that other clusters have made and perhaps not used yet.
 func (b *book) enterStrangers() {
 	for _, card := range b.ledger.Cards {
 		at := card.Address.Whole()
 		for _, id := range card.Mappings {
-			m := find(b.ledger.Mappings, id)
+			m := Mapping(b.ledger.Mappings, id)
 			if name, made := strings.CutPrefix(m.Description, names.MappingNotePrefix); made && name != b.spec.Name {
 				b.strangers[at] = stranger{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "take the node out of that cluster's file and run cluster:up there, or give this one another card"}
 			}
@@ -110,7 +99,7 @@ func (b *book) enterStrangers() {
 // copied reports whether a claim is that of a copy of one of our machines, by the mapping
 // of that machine. The card stays the machine's; the copy is named as a stray.
 func (b *book) copied(cl proxmox.Claim) bool {
-	m := find(b.ledger.Mappings, cl.Mapping)
+	m := Mapping(b.ledger.Mappings, cl.Mapping)
 	return m != nil && m.Description == names.MappingNote(b.spec) && slices.Contains(cl.Tags, names.Tag(b.spec))
 }
 
@@ -123,7 +112,7 @@ func (b *book) adopted(cl proxmox.Claim) string {
 }
 
 // enterPromises enters the cards that the file itself names, by address or through
-// mappings, and those that a machine has already which is taken over: nobody who only
+// Mappings, and those that a machine has already which is taken over: nobody who only
 // counts gets one of them.
 func (b *book) enterPromises(nodes []spec.Node) {
 	for _, card := range b.ledger.Cards {
@@ -168,10 +157,10 @@ func (b *book) kept(n spec.Node) (cards []proxmox.GPU, enough bool) {
 	if len(n.GPUs.Mapping) > 0 {
 		return nil, true
 	}
-	m := find(b.ledger.Mappings, names.Mapping(b.spec, n.Name))
+	m := Mapping(b.ledger.Mappings, names.Mapping(b.spec, n.Name))
 	if m == nil && n.Adopt {
 		for _, card := range b.ledger.Cards {
-			if b.promised[card.Address.Whole()] == n.Name && candidate(n, card.GPU) {
+			if b.promised[card.Address.Whole()] == n.Name && Candidate(n, card.GPU) {
 				cards = append(cards, card.GPU)
 			}
 		}
@@ -180,11 +169,11 @@ func (b *book) kept(n spec.Node) (cards []proxmox.GPU, enough bool) {
 	if m == nil || m.Description != names.MappingNote(b.spec) {
 		return nil, false
 	}
-	for _, a := range addresses(m, b.host) {
+	for _, a := range Addresses(m, b.host) {
 		at, _ := proxmox.ParsePCIAddress(a) // it was written by its own String
 		card, there := b.ledger.Card(b.host, at)
 		other := b.promised[at]
-		if there && candidate(n, card.GPU) && (other == "" || other == n.Name) {
+		if there && Candidate(n, card.GPU) && (other == "" || other == n.Name) {
 			cards = append(cards, card.GPU)
 		}
 	}
@@ -192,22 +181,22 @@ func (b *book) kept(n spec.Node) (cards []proxmox.GPU, enough bool) {
 }
 
 // share gives one node its cards.
-func (b *book) share(n spec.Node, kept []proxmox.GPU, enough bool) share {
-	if m := find(b.ledger.Mappings, names.Mapping(b.spec, n.Name)); len(n.GPUs.Mapping) == 0 && m != nil && m.Description != names.MappingNote(b.spec) {
-		return share{err: converge.Permanent(fmt.Errorf("the resource mapping %s is not ours (its description is %q)\n"+
+func (b *book) share(n spec.Node, kept []proxmox.GPU, enough bool) Share {
+	if m := Mapping(b.ledger.Mappings, names.Mapping(b.spec, n.Name)); len(n.GPUs.Mapping) == 0 && m != nil && m.Description != names.MappingNote(b.spec) {
+		return Share{Err: converge.Permanent(fmt.Errorf("the resource mapping %s is not ours (its description is %q)\n"+
 			"  name it under gpus.mapping of %s to use it as it is, or remove it", m.ID, m.Description, n.Name))}
 	}
 	switch {
 	case len(n.GPUs.Mapping) > 0:
-		return share{err: b.drawn(n)}
+		return Share{Err: b.drawn(n)}
 	case enough:
-		return share{cards: kept, why: b.tell(n, kept), err: b.promisedTwice(n, kept)}
+		return Share{Cards: kept, Why: b.tell(n, kept), Err: b.promisedTwice(n, kept)}
 	}
 	cards, err := b.choose(n, kept)
 	if err != nil {
-		return share{err: converge.Permanent(err)}
+		return Share{Err: converge.Permanent(err)}
 	}
-	return share{cards: cards, why: b.tell(n, cards)}
+	return Share{Cards: cards, Why: b.tell(n, cards)}
 }
 
 // promisedTwice returns an error when somebody else has a claim on one of the cards.
@@ -232,7 +221,7 @@ func (b *book) drawn(n spec.Node) error {
 	}
 	for _, conflict := range all.Conflicts() {
 		if slices.ContainsFunc(conflict.Claims, func(cl proxmox.Claim) bool { return cl.VMID == 0 && cl.Name == n.Name }) {
-			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or take it from one of them", n.Name, conflictText(conflict)))
+			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or take it from one of them", n.Name, ConflictText(conflict)))
 		}
 	}
 	return nil
@@ -252,8 +241,8 @@ func (b *book) claims(n spec.Node) []proxmox.Claim {
 	return out
 }
 
-// conflictText names our own nodes by their names, since they may have no VM yet.
-func conflictText(c proxmox.Conflict) string {
+// ConflictText names our own nodes by their names, since they may have no VM yet.
+func ConflictText(c proxmox.Conflict) string {
 	var cards, who []string
 	for _, a := range c.Devices {
 		cards = append(cards, a.Whole().String())
@@ -268,4 +257,54 @@ func conflictText(c proxmox.Conflict) string {
 		}
 	}
 	return fmt.Sprintf("%s on %s cannot serve all who may want them: %s", strings.Join(cards, ", "), c.Host, strings.Join(who, "; "))
+}
+
+// Holders lists the nodes of ours that have, by their mappings, a card that is to be
+// node's, and from whom they get theirs in turn.
+func (a *Allotment) Holders(node string) []string {
+	var out []string
+	var follow func(name string)
+	follow = func(name string) {
+		for _, g := range a.Shares[name].Cards {
+			holder := a.current[g.Address.Whole().String()]
+			if holder != "" && holder != name && holder != node && !slices.Contains(out, holder) {
+				out = append(out, holder)
+				follow(holder)
+			}
+		}
+	}
+	follow(node)
+	return out
+}
+
+// Shrinks reports whether a node is to give cards back and to get none.
+func (a *Allotment) Shrinks(node string) bool {
+	for _, g := range a.Shares[node].Cards {
+		if a.current[g.Address.Whole().String()] != node {
+			return false
+		}
+	}
+	return a.Shares[node].Err == nil
+}
+
+// Mapping returns the mapping with an ID, or nil.
+func Mapping(all []proxmox.MappingState, id string) *proxmox.MappingState {
+	for i := range all {
+		if all[i].ID == id {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// Addresses lists the cards that a mapping has on a host, sorted.
+func Addresses(m *proxmox.MappingState, host string) []string {
+	var out []string
+	for _, d := range m.Devices {
+		if d.Host == host {
+			out = append(out, d.Address.Whole().String())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"cmp"
@@ -14,6 +14,9 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
+// lookTime is how long hosts may take to answer all that is asked.
+const lookTime = time.Minute
+
 // Place returns spec with a host for every node whose file says host: auto, chosen
 // among the declared hosts by looking at them. What is there stays where it is: a node
 // with a VM, or with a mapping of its cards, keeps its host. The others go, in the order
@@ -27,15 +30,16 @@ func Place(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spe
 		return want, nil
 	}
 	var out *spec.Spec
-	rule := wait.Rule{What: "choosing hosts", Limit: moveTime * time.Duration(max(want.Patience, 1)), Strict: true, Late: "no whole answer"}
+	rule := wait.Rule{What: "choosing hosts", Limit: lookTime * time.Duration(max(want.Patience, 1)), Strict: true, Late: "no whole answer"}
 	err := wait.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
-		out, err = placed(ctx, want, pve)
+		out, err = Once(ctx, want, pve)
 		return "", err
 	})
 	return out, err
 }
 
-func placed(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec, error) {
+// Once is [Place] without a second attempt where a host does not answer.
+func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec, error) {
 	out := *want
 	out.Nodes, out.Placed = slices.Clone(want.Nodes), map[string]string{}
 	out.Proxmox.Hosts = slices.Clone(want.Proxmox.Hosts)
@@ -77,7 +81,7 @@ type room struct {
 
 // look reads the hosts, and puts the nodes that have a host already on theirs.
 func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
-	recognise(p.spec, pve)
+	pve.Recognise(names.Tag(p.spec), names.MACs(p.spec))
 	vms, err := pve.VMs(ctx, names.Tag(p.spec))
 	if err != nil {
 		return err
@@ -101,10 +105,10 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 		}
 		p.mapped(ledger)
 		// Whoever is on this host by now takes part in the allotment of its cards.
-		shares := allotOn(p.spec, r.host, ledger)
+		shares := Allot(p.spec, r.host, ledger)
 		gone := map[proxmox.PCIAddress]bool{}
-		for _, share := range shares.shares {
-			for _, g := range share.cards {
+		for _, share := range shares.Shares {
+			for _, g := range share.Cards {
 				gone[g.Address] = true
 			}
 		}
@@ -127,7 +131,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 // of this one that does not choose its host.
 func keptForAnother(s *spec.Spec, card proxmox.Card, l *proxmox.Ledger) bool {
 	return slices.ContainsFunc(card.Mappings, func(id string) bool {
-		name, made := strings.CutPrefix(find(l.Mappings, id).Description, names.MappingNotePrefix)
+		name, made := strings.CutPrefix(Mapping(l.Mappings, id).Description, names.MappingNotePrefix)
 		return made && name != s.Name
 	})
 }
@@ -184,7 +188,7 @@ func nodeNames(hosts []proxmox.Host) string {
 func (p *placing) mapped(l *proxmox.Ledger) {
 	for i := range p.spec.Nodes {
 		n := &p.spec.Nodes[i]
-		m := find(l.Mappings, names.Mapping(p.spec, n.Name))
+		m := Mapping(l.Mappings, names.Mapping(p.spec, n.Name))
 		if n.Unplaced() && n.GPUs.Count > 0 && m != nil && m.Description == names.MappingNote(p.spec) && len(m.Devices) > 0 && p.room(m.Devices[0].Host) != nil {
 			n.Host = m.Devices[0].Host
 		}
@@ -269,13 +273,13 @@ func (p *placing) matching(host string, n spec.Node) []proxmox.GPU {
 	if n.GPUs.Count == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(p.cards[host]), func(g proxmox.GPU) bool { return !candidate(n, g) })
+	return slices.DeleteFunc(slices.Clone(p.cards[host]), func(g proxmox.GPU) bool { return !Candidate(n, g) })
 }
 
 func wants(n spec.Node) string {
 	out := fmt.Sprintf("%d cores, %s", n.Cores, n.Memory)
 	if n.GPUs.Count > 0 {
-		out += ", " + someGPUs(n.GPUs.Count)
+		out += ", " + GPUs(n.GPUs.Count)
 		if n.GPUs.Model != "" {
 			out += " of model " + n.GPUs.Model
 		}
@@ -287,7 +291,7 @@ func wants(n spec.Node) string {
 func (p *placing) reason(r *room, n spec.Node, others []string) string {
 	left := fmt.Sprintf("%s of memory", r.memory/proxmox.GiB*proxmox.GiB)
 	if n.GPUs.Count > 0 {
-		left = fmt.Sprintf("%s and %s", someGPUs(len(p.matching(r.host, n))), left)
+		left = fmt.Sprintf("%s and %s", GPUs(len(p.matching(r.host, n))), left)
 	}
 	out := fmt.Sprintf("on %s, which has %s free", r.host, left)
 	if len(others) > 0 {

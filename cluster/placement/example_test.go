@@ -1,0 +1,29 @@
+package placement_test
+
+import (
+	"fmt"
+
+	"github.com/cps-gpu/homelab/cluster/placement"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Two nodes ask for two GPUs each, on a host with four cards.
+func ExampleAllot() {
+	ledger := &proxmox.Ledger{}
+	for bus := range uint8(4) {
+		device := proxmox.PCIDevice{Address: proxmox.PCIAddress{Bus: bus + 1}, Name: "GA100 [A100]", IOMMUGroup: 20 + int(bus)}
+		ledger.Cards = append(ledger.Cards, proxmox.Card{Host: "pve1", GPU: proxmox.GPU{PCIDevice: device, Model: "A100"}})
+	}
+	want := &spec.Spec{Name: "lab", Nodes: []spec.Node{
+		{Name: "wk1", Host: "pve1", GPUs: spec.GPURequest{Count: 2}},
+		{Name: "wk2", Host: "pve1", GPUs: spec.GPURequest{Count: 2}},
+	}}
+	got := placement.Allot(want, "pve1", ledger)
+	for _, n := range want.Nodes {
+		fmt.Println(n.Name, got.Shares[n.Name].Why)
+	}
+	// Output:
+	// wk1 0000:01:00, 0000:02:00: A100, neighbours on the bus, IOMMU groups 20, 21 of their own
+	// wk2 0000:03:00, 0000:04:00: A100, neighbours on the bus, IOMMU groups 22, 23 of their own
+}
