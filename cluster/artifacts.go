@@ -82,7 +82,7 @@ func checkArtifact(root *os.Root, name, url string) error {
 	}
 	if err != nil {
 		if link, e := root.Lstat(name); e == nil && link.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%s is a link that leads out of the folder %s (k3s.airgap): put the file itself there", filepath.Join(root.Name(), name), root.Name())
+			return fmt.Errorf("%s is a link out of the folder %s (k3s.airgap): put the file itself there", filepath.Join(root.Name(), name), root.Name())
 		}
 		return err
 	}

@@ -158,13 +158,13 @@ func (c *Cluster) seedAs(n spec.Node, id string) (func() ([]byte, error), error)
 
 // unborn is the error of a machine whose ISO is gone and cannot be made again.
 func (c *Cluster) unborn(n spec.Node, vm *proxmox.VM, born string, why error) error {
-	text := fmt.Sprintf("the first-boot ISO %s of %s, which an earlier version made, is gone, "+
-		"and with another one cloud-init would take it for a new machine", born, vm)
-	cure := "start its guest agent, which can tell what was in it"
+	text := fmt.Sprintf("the first-boot ISO %s of %s, which an earlier version made, is missing, "+
+		"and with another ISO cloud-init would run the first boot again", born, vm)
+	cure := "start its guest agent, which knows what was in it"
 	if !vm.Running {
 		cure = fmt.Sprintf("start it without, as root on %s: qm set %d --delete ide2 && qm start %d", vm.Host, vm.VMID, vm.VMID)
 	}
-	cure = fmt.Sprintf("\n  run this with the key that it was made with (ssh.privateKey, or where .homelab/%s/id_ed25519 is), or %s",
+	cure = fmt.Sprintf("\n  run this with the key from its creation (ssh.privateKey, or in the folder with .homelab/%s/id_ed25519), or %s",
 		c.spec.Name, cure)
 	if why != nil {
 		return converge.Permanent(fmt.Errorf("%s: %w%s", text, why, cure))

@@ -75,7 +75,7 @@ func (c *Cluster) chartStep(p platform.Piece) *converge.Resource[chartSeen] {
 		Apply:   c.bringChart,
 		Settle:  settle,
 		Poll:    lookEvery,
-		Hint:    "kubectl -n " + p.Release.Namespace + " get pods,events shows more; run it again and it goes on from here",
+		Hint:    "kubectl -n " + p.Release.Namespace + " get pods,events shows more; run it again to continue",
 	}
 }
 

@@ -76,7 +76,7 @@ func (c *Cluster) users(ctx context.Context, of func(*consent.Work) []string) []
 	w, err := c.work(ctx)
 	switch {
 	case err != nil:
-		return []string{"nobody can say whose work is there: " + firstLine(err.Error())}
+		return []string{"cannot find out whose work ends: " + firstLine(err.Error())}
 	case w == nil:
 		return nil
 	}
@@ -91,7 +91,7 @@ func (c *Cluster) stops(ctx context.Context, why string, names ...string) []conv
 		of := func(w *consent.Work) []string { return w.On(name) }
 		if n := c.guests[name]; n != nil && n.node.Role == spec.FileServer { // it is not drained: mounts are hard
 			of = func(w *consent.Work) []string { return w.Notebooks("") }
-			cost.Why += "; whoever uses its volumes waits until it is back"
+			cost.Why += "; clients of its volumes wait until it is back"
 		}
 		cost.Users = c.users(ctx, of)
 		out = append(out, cost)
@@ -125,7 +125,7 @@ func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drif
 			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == pulledOut {
 				disk, _ := vm.Disk(slot)
 				out = append(out, converge.Cost{
-					Machine: "disk " + disk.Serial + " of " + n.Name, Kind: converge.Stops, Why: "no longer in the file: pulled out, its volume is kept",
+					Machine: "disk " + disk.Serial + " of " + n.Name, Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept",
 					Holds: []string{disk.Size.String()},
 				})
 			}
@@ -176,7 +176,7 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 		if have, err := k3s.Observe(ctx, c.root(n.Name)); err == nil && have.Role == k3s.RoleNone {
 			return nil // it is still to join, and nobody misses it
 		}
-		return c.stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded at a start", n.Name)
+		return c.stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded by a restart", n.Name)
 	}
 }
 
@@ -202,7 +202,7 @@ func (c *Cluster) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Conte
 			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoExecute}
 			if users := c.users(ctx, func(w *consent.Work) []string { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
 				out = append(out, converge.Cost{
-					Machine: "work on " + n.Name, Kind: converge.Stops, Why: "the taint " + t.String() + " ends what does not tolerate it", Users: users,
+					Machine: "work on " + n.Name, Kind: converge.Stops, Why: "the taint " + t.String() + " ends pods that do not tolerate it", Users: users,
 				})
 			}
 		}
@@ -221,7 +221,7 @@ func (c *Cluster) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
 		return nil
 	}
 	return []converge.Cost{{
-		Machine: "MPS on " + n.Name, Kind: converge.Stops, Why: "GPUs are shared in another way, and what computes through its daemon ends", Users: users,
+		Machine: "MPS on " + n.Name, Kind: converge.Stops, Why: "GPU sharing changes, and jobs that use its daemon end", Users: users,
 	}}
 }
 
@@ -267,7 +267,7 @@ func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM
 		Holds: c.users(ctx, func(w *consent.Work) []string { return w.Volumes(name) }),
 	}
 	if err != nil {
-		cost.Holds = append(cost.Holds, "its disks cannot be seen: "+firstLine(err.Error()))
+		cost.Holds = append(cost.Holds, "its disks are not readable: "+firstLine(err.Error()))
 	}
 	if vm == nil {
 		return cost

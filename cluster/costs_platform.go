@@ -21,7 +21,7 @@ import (
 // change are rolled over by Kubernetes, and cost nothing that is not here.
 
 // notLooked is said in the place of what goes with a part that could not be checked.
-const notLooked = "what goes with it cannot be seen: "
+const notLooked = "cannot find out which data goes with it: "
 
 // costsOfChart is what goes with another release: parts in whose place it comes, and
 // claims that it no longer has.
@@ -33,7 +33,7 @@ func (c *Cluster) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff
 		if err == nil {
 			old, err = c.recorded(ctx, client, name)
 		}
-		switch why := seen.part.Name + " comes in its place"; {
+		switch why := seen.part.Name + " replaces it"; {
 		case err != nil:
 			out = append(out, converge.Cost{Machine: name, Kind: converge.Destroys, Why: why, Holds: []string{notLooked + firstLine(err.Error())}})
 		case old != nil:
@@ -52,7 +52,7 @@ func (c *Cluster) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Co
 		if !ok || f.Effect != drift.Remove {
 			continue
 		}
-		cost := converge.Cost{Machine: name, Kind: converge.Destroys, Why: "a claim that the file no longer asks for"}
+		cost := converge.Cost{Machine: name, Kind: converge.Destroys, Why: "a claim that is no longer in the file"}
 		namespace, claim, _ := strings.Cut(name, "/")
 		w, err := c.work(ctx)
 		if err != nil || w == nil {
@@ -139,7 +139,7 @@ func costsOfRests(_ context.Context, all []rest, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
 		for _, t := range r.templates {
-			out = append(out, converge.Cost{Machine: t.Name, Kind: converge.Destroys, Why: "a template; another one is baked when it is wanted"})
+			out = append(out, converge.Cost{Machine: t.Name, Kind: converge.Destroys, Why: "a template; another one is baked when needed"})
 		}
 	}
 	return out
@@ -165,7 +165,7 @@ func (c *Cluster) costsOfMachine(name, why string) func(context.Context, *proxmo
 
 // costsOfTemplate is what goes with a template that nothing hangs on.
 func costsOfTemplate(_ context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
-	return []converge.Cost{{Machine: vm.Name, Kind: converge.Destroys, Why: "a template that no VM hangs on"}}
+	return []converge.Cost{{Machine: vm.Name, Kind: converge.Destroys, Why: "a template that no VM uses"}}
 }
 
 // costsOfRelease is what goes with K3s on a machine that is not ours.
@@ -176,7 +176,7 @@ func (c *Cluster) costsOfRelease(n spec.Node) func(context.Context, k3s.State, d
 }
 
 func (c *Cluster) takesOff(ctx context.Context, n spec.Node) converge.Cost {
-	return c.destroys(ctx, n.Name, "K3s is taken off with its data; the machine itself stays", nil, nil)
+	return c.destroys(ctx, n.Name, "K3s is removed with its data; the machine itself stays", nil, nil)
 }
 
 // costsOfDrain is the work that ends when a node is emptied.
@@ -212,6 +212,6 @@ func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Cont
 // costsOfCycle is what it costs to switch a node off and on.
 func (c *Cluster) costsOfCycle(n spec.Node) func(context.Context, bool, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ bool, _ drift.Diff) []converge.Cost {
-		return c.stops(ctx, "drained, off and on again", n.Name)
+		return c.stops(ctx, "drained, stopped and started", n.Name)
 	}
 }

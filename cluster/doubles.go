@@ -45,11 +45,11 @@ func doubled(all []proxmox.Summary) error {
 		return nil
 	}
 	slices.Sort(names)
-	text := "machines of this cluster are there twice, and nothing tells which of them are in use:"
+	text := "machines of this cluster exist twice, and which of them are in use is unknown:"
 	for _, name := range slices.Compact(names) {
 		text += fmt.Sprintf("\n  %s: %s", name, strings.Join(which[name], ", "))
 	}
 	return errors.New(text + "\n" +
-		"  look at what is on them, and remove the duplicates, as root on their host: qm stop VMID; qm destroy VMID --purge\n" +
-		"  or remove all of them with go tool mage cluster:down, which says which it will destroy before it does, and make the cluster anew")
+		"  check what is on them, and remove the duplicates, as root on their host: qm stop VMID; qm destroy VMID --purge\n" +
+		"  or remove all of them with go tool mage cluster:down, which lists them and asks first, and create the cluster again")
 }

@@ -50,7 +50,7 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 	if !before.mayLoad() || !switched && before.want.Diff(now).Effect() != drift.Restart {
 		return nil
 	}
-	progress.Say(ctx, "restarting %s, which loads the driver", n.Name)
+	progress.Say(ctx, "restarting %s to load the driver", n.Name)
 	if !c.met(ctx, n.Name).absent.Load() { // else it was made just now, and nobody misses it yet
 		if was, err := c.observeNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, errUnformed) {
 			return c.takeDown(ctx, n, func(ctx context.Context) error {
@@ -89,7 +89,7 @@ func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia
 	if err := c.waitBooted(ctx, n); err != nil {
 		return err
 	}
-	rule := wait.Rule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all up"}
+	rule := wait.Rule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all ready"}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		s, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
 		if err != nil {

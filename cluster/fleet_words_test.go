@@ -201,7 +201,7 @@ func TestPartsThatAreRetired(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, []string{"jupyterhub"}, names(given))
 			d := c.leftoversStep().Diff(unneeded{parts: gone[:1], given: given})
-			assert.Equal(t, "part/a: objects → (none) [no longer in the file]; jupyterhub: applied by us → Fleet's [it stays as it is]", d.String())
+			assert.Equal(t, "part/a: objects → (none) [no longer in the file]; jupyterhub: applied by us → Fleet's [it is kept]", d.String())
 		}
 		r := record{Part: "jupyterhub", Release: "hub", After: []kube.Ref{ref}, Secrets: []kube.Ref{ref}, Namespace: "hub"}
 		require.NoError(t, c.handOver(ctx, r))

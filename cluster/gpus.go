@@ -31,7 +31,7 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*allotment] {
 		Costs: c.costsOfCards(n),
 		Apply: func(ctx context.Context, a *allotment) error {
 			if len(n.GPUs.Mapping) > 0 {
-				return converge.Permanent(fmt.Errorf("the file names resource mappings for %s that are not there or do not fit: %s", n.Name, c.diffMapping(n, a)))
+				return converge.Permanent(fmt.Errorf("resource mappings in the file for %s are missing or do not fit: %s", n.Name, c.diffMapping(n, a)))
 			}
 			a, err := c.givenBack(ctx, n, a)
 			if err != nil {

@@ -95,13 +95,13 @@ func (b *book) enterStrangers() {
 		for _, id := range card.Mappings {
 			m := find(b.ledger.Mappings, id)
 			if name, made := strings.CutPrefix(m.Description, names.MappingNotePrefix); made && name != b.spec.Name {
-				b.strangers[at] = stranger{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "take the node out of that cluster's file and run cluster:up there, or give this one another card"}
+				b.strangers[at] = stranger{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "remove the node from that cluster's file and run cluster:up there, or give this node another card"}
 			}
 		}
 		for _, claim := range card.Claims {
 			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
 				b.strangers[at] = stranger{fmt.Sprintf("%s, %s", claim, claim.How()),
-					fmt.Sprintf("take it out of the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
+					fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
 			}
 		}
 	}
@@ -194,8 +194,8 @@ func (b *book) kept(n spec.Node) (cards []proxmox.GPU, enough bool) {
 // share gives one node its cards.
 func (b *book) share(n spec.Node, kept []proxmox.GPU, enough bool) share {
 	if m := find(b.ledger.Mappings, names.Mapping(b.spec, n.Name)); len(n.GPUs.Mapping) == 0 && m != nil && m.Description != names.MappingNote(b.spec) {
-		return share{err: converge.Permanent(fmt.Errorf("the resource mapping %s is not ours (its description is %q)\n"+
-			"  name it under gpus.mapping of %s to use it as it is, or remove it", m.ID, m.Description, n.Name))}
+		return share{err: converge.Permanent(fmt.Errorf("homelab did not create the resource mapping %s (its description is %q)\n"+
+			"  name it under gpus.mapping of %s to use it unchanged, or remove it", m.ID, m.Description, n.Name))}
 	}
 	switch {
 	case len(n.GPUs.Mapping) > 0:
@@ -214,7 +214,7 @@ func (b *book) share(n spec.Node, kept []proxmox.GPU, enough bool) share {
 func (b *book) promisedTwice(n spec.Node, cards []proxmox.GPU) error {
 	for _, g := range cards {
 		if other, ok := b.strangers[g.Address.Whole()]; ok {
-			return converge.Permanent(fmt.Errorf("GPU %s on %s is promised twice: to %s, and to %s\n  %s",
+			return converge.Permanent(fmt.Errorf("GPU %s on %s is claimed twice: by %s, and by %s\n  %s",
 				g.Address.Whole(), b.host, n.Name, other.who, other.cure))
 		}
 	}
@@ -232,7 +232,7 @@ func (b *book) drawn(n spec.Node) error {
 	}
 	for _, conflict := range all.Conflicts() {
 		if slices.ContainsFunc(conflict.Claims, func(cl proxmox.Claim) bool { return cl.VMID == 0 && cl.Name == n.Name }) {
-			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or take it from one of them", n.Name, conflictText(conflict)))
+			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or remove it from one of them", n.Name, conflictText(conflict)))
 		}
 	}
 	return nil

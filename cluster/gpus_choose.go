@@ -66,9 +66,9 @@ func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 	case len(all) > 0 && len(why) == 0:
 		why = []string{fmt.Sprintf("it has %d in all", len(all))}
 	case len(all) == 0:
-		why = []string{"none is there, or the token may not see them: grant it Sys.Audit on /"}
+		why = []string{"it has none, or the token may not see them: grant it Sys.Audit on /"}
 	}
-	return nil, fmt.Errorf("%s asks for %s, and host %s can give %d: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
+	return nil, fmt.Errorf("%s requests %s, and host %s has %d available: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
 }
 
 // withArticle puts "a" or "an" before a name, as one says it: an AD102, a GA100, an RTX A4000.
@@ -228,7 +228,7 @@ func (b *book) reason(n spec.Node, cards []proxmox.GPU) string {
 	case between == 0:
 		return "neighbours on the bus"
 	case between == 1:
-		return "the closest free ones, 1 other lies between them"
+		return "the closest free ones, with 1 other between them"
 	}
-	return fmt.Sprintf("the closest free ones, %d others lie between them", between)
+	return fmt.Sprintf("the closest free ones, with %d others between them", between)
 }

@@ -59,8 +59,8 @@ func (c *Cluster) givenBack(ctx context.Context, n spec.Node, a *allotment) (*al
 		return a, err
 	}
 	rule := wait.Rule{
-		What: n.Name + " gets cards that another node gives back", Limit: time.Duration(len(others)) * (bootTime + readyTime),
-		Late: n.Name + " has not got its cards",
+		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (bootTime + readyTime),
+		Late: n.Name + " does not have its cards yet",
 	}
 	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		err := c.visit(ctx).refuses(n.Name)
@@ -102,7 +102,7 @@ func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
 		return err
 	}
 	if others := a.holders(n.Name); len(others) > 0 {
-		return fmt.Errorf("%s is to have cards that %s has: run cluster:up first, which makes one give and the other take", n.Name, strings.Join(others, " and "))
+		return fmt.Errorf("%s needs cards that %s still has: run cluster:up first, which moves them", n.Name, strings.Join(others, " and "))
 	}
 	return nil
 }
@@ -138,8 +138,8 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 	}
 	slices.Sort(servers)
 	if len(servers) > 1 {
-		return converge.Permanent(fmt.Errorf("%s would exchange their GPUs, and be down at the same time, which the cluster's servers must not\n"+
-			"  take gpus out of %s in the file, run cluster:up, put them back and run it again", strings.Join(servers, " and "), servers[0]))
+		return converge.Permanent(fmt.Errorf("%s would exchange their GPUs and be down at the same time, which is not allowed for servers\n"+
+			"  remove gpus from %s in the file, run cluster:up, add them again and run it again", strings.Join(servers, " and "), servers[0]))
 	}
 	if err := c.visit(ctx).refuses(names...); err != nil {
 		return err

@@ -76,7 +76,7 @@ func (g *guest) close() { _ = g.ssh.Close() }
 const knockTime = 1500 * time.Millisecond
 
 // errNobody says that a machine does not even refuse a connection.
-var errNobody = fmt.Errorf("nobody answers within %s", knockTime)
+var errNobody = fmt.Errorf("no answer within %s", knockTime)
 
 // knock connects to a guest. Whether its SSH server is there is the cheapest sign of
 // life that there is: it costs the Proxmox host nothing.
@@ -188,8 +188,8 @@ func (c *Cluster) guestStep(n spec.Node) *converge.Resource[inside] {
 		},
 		Settle: bootTime,
 		Poll:   lookEvery,
-		Hint: "look at the machine's console (in Proxmox's web interface, or qm terminal on the host): does it boot, has it its address, " +
-			"does the way there (gateway, VLAN, ssh.jump) fit? A run that is repeated goes on from here",
+		Hint: "check on the machine's console (in Proxmox's web interface, or qm terminal on the host) that it boots and has its address, " +
+			"and check the route to it (gateway, VLAN, ssh.jump). A repeated run continues from here",
 	}
 }
 
@@ -203,7 +203,7 @@ const bootTime = 10 * time.Minute
 func (c *Cluster) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	g := c.guests[n.Name]
 	if !c.met(ctx, n.Name).looked.Swap(true) && c.newborn(ctx, n) {
-		return inside{problem: "booting, it has not sent anything over its network yet"}, nil
+		return inside{problem: "booting, it has not sent a network packet yet"}, nil
 	}
 	out, err := cloudInitStatus(ctx, g.ssh)
 	var wrong *ssh.HostKeyError
@@ -226,9 +226,9 @@ func (c *Cluster) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	case c.logins.closed(n.Name) != nil && (errors.As(err, &auth) || errors.Is(err, proxmox.ErrAgentNotRunning)):
 		return inside{}, converge.Permanent(c.noWayIn(locked{node: n, why: c.logins.closed(n.Name)}))
 	case errors.As(err, &auth) && c.logins.awaits(n.Name):
-		return inside{problem: "its SSH server answers, and lets this run in once login has seen to it"}, nil
+		return inside{problem: "its SSH server answers, and step login adds the key of this run"}, nil
 	case errors.As(err, &auth) && c.met(ctx, n.Name).refusedFor() < loginGrace:
-		return inside{problem: "its SSH server answers, the first boot has not made the login yet"}, nil
+		return inside{problem: "its SSH server answers, the first boot has not created the login yet"}, nil
 	case errors.As(err, &auth):
 		if _, failed := c.withoutLogin(ctx, n, err); failed != nil {
 			return inside{}, failed
@@ -335,7 +335,7 @@ func (c *Cluster) agentHint(ctx context.Context, n spec.Node) string {
 	if err != nil || vm == nil {
 		return ""
 	}
-	return fmt.Sprintf("; the VM is %d on %s: its seed may not have been read, look at its console", vm.VMID, vm.Host)
+	return fmt.Sprintf("; the VM is %d on %s: it may not have read its seed, check its console", vm.VMID, vm.Host)
 }
 
 // notYet names the stage that a guest which cannot be logged in to is in.

@@ -35,9 +35,9 @@ func (c *Cluster) withoutLogin(ctx context.Context, n spec.Node, why error) (ins
 	failed, done := c.firstBoot(ctx, n, vm)
 	switch {
 	case failed != nil:
-		return inside{}, converge.Permanent(fmt.Errorf("%w\n  and nobody can log in: %w", failed, why))
+		return inside{}, converge.Permanent(fmt.Errorf("%w\n  and a login is not possible: %w", failed, why))
 	case done:
-		return inside{problem: "its first boot is over, says its guest agent, and nobody can log in: " + firstLine(why.Error())}, nil
+		return inside{problem: "its guest agent says that the first boot is over, but a login is not possible: " + firstLine(why.Error())}, nil
 	}
 	return still, nil
 }
@@ -68,7 +68,7 @@ func (c *Cluster) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (f
 func commandsSaid(output string) string {
 	lines := slices.Collect(strings.Lines(output))
 	if said := remote.Telling(strings.Join(lines[max(0, len(lines)-causeLines):], "")); said != "" {
-		return "\n  its commands said: " + said
+		return "\n  output of its commands: " + said
 	}
 	return ""
 }

@@ -173,7 +173,7 @@ func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing 
 	clones, err := c.Proxmox.LinkedClones(ctx, &template)
 	clones = slices.DeleteFunc(clones, func(vmid int) bool { return !others[vmid] })
 	if len(clones) > 0 {
-		progress.Say(ctx, "%s (VM %d) stays: disks of VM %d, which is not ours, hang on it", template.Name, template.VMID, clones[0])
+		progress.Say(ctx, "%s (VM %d) stays: disks of VM %d, which this cluster does not own, are linked clones of it", template.Name, template.VMID, clones[0])
 	}
 	return len(clones) > 0, err
 }

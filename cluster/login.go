@@ -71,12 +71,12 @@ type locked struct {
 }
 
 func (m locked) field() drift.Field {
-	f := drift.Field{Path: m.node.Name, Have: "lets none of this run's keys in", Want: "this run's keys, through its guest agent", Effect: drift.Update}
+	f := drift.Field{Path: m.node.Name, Have: "accepts no key of this run", Want: "this run's keys, through its guest agent", Effect: drift.Update}
 	if m.open {
 		f.Have, f.Want = "lacks keys of the file", "all of ssh.publicKeys"
 	}
 	if m.gone > 0 {
-		f.Note = "in the place of the key of this token's earlier secret"
+		f.Note = "replaces the key of this token's earlier secret"
 	}
 	return f
 }
@@ -132,7 +132,7 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 				return nil, converge.Permanent(c.noWayIn(shut...))
 			}
 			for _, m := range shut { // which is for its own step to say, and keeps no other from what it needs
-				progress.Say(ctx, "warning: %s lets none of this run's keys in, and takes none through its guest agent: %s", m.node.Name, firstLine(m.why.Error()))
+				progress.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, firstLine(m.why.Error()))
 			}
 			c.logins.set(all, shut)
 			return all, nil
@@ -146,9 +146,9 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 		},
 		Apply: func(ctx context.Context, all []locked) error {
 			for _, m := range all {
-				progress.Say(ctx, "letting keys into %s", m.node.Name)
+				progress.Say(ctx, "adding keys to %s", m.node.Name)
 				if _, err := c.authorized(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
-					return fmt.Errorf("let keys into %s: %w", m.node.Name, err)
+					return fmt.Errorf("add keys to %s: %w", m.node.Name, err)
 				}
 			}
 			return nil
@@ -159,7 +159,7 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 }
 
 // whyAsk is why a login is asked about.
-const whyAsk = "no server of the cluster knows a key of this run's: it was made from another folder, with another token or by somebody else"
+const whyAsk = "no server of the cluster knows a key of this run's: the cluster was created from another folder, with another token or by another person"
 
 // costsOfLogin is our keys in machines that may be somebody else's. Who has a file with the
 // name of their cluster in it, and a token for their hosts, would be let in unasked.
@@ -231,7 +231,7 @@ func (c *Cluster) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*lo
 		if !errors.Is(m.why, proxmox.ErrAgentNotRunning) || time.Now().After(deadline) {
 			break
 		}
-		progress.Say(ctx, "%s lets none of this run's keys in; waiting for its guest agent", n.Name)
+		progress.Say(ctx, "%s accepts no key of this run; waiting for its guest agent", n.Name)
 		if err := wait.Pause(ctx, 2*time.Second); err != nil {
 			return nil, err
 		}
@@ -245,7 +245,7 @@ func (c *Cluster) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*lo
 	left := slices.DeleteFunc(slices.Clone(have), c.outdated)
 	m.keys, m.gone = with(left, c.authorizedKeys()), len(have)-len(left)
 	if slices.Equal(m.keys, have) {
-		m.why = errors.New("its authorized_keys has all of this run's keys, and its SSH server takes none of them: look at its log (journalctl -u ssh) and at sshd_config")
+		m.why = errors.New("its authorized_keys has all keys of this run, but its SSH server accepts none of them: check its log (journalctl -u ssh) and sshd_config")
 	}
 	return m, nil
 }
@@ -330,9 +330,9 @@ func (c *Cluster) noWayIn(shut ...locked) error {
 		fmt.Fprintf(&text, "\n  %s: %s", m.node.Name, firstLine(m.why.Error()))
 		errs = append(errs, m.why)
 	}
-	return &lockedOut{text: "this run has no key that these machines of the cluster let in, and cannot plant one through their guest agents:" + text.String() +
-		"\nName the key that they know (ssh.privateKey, with its public half in ssh.publicKeys), " +
-		"run this where .homelab/" + c.spec.Name + "/id_ed25519 is, or start qemu-guest-agent there, on their consoles", errs: errs}
+	return &lockedOut{text: "these machines of the cluster accept no key of this run, and their guest agents cannot add one:" + text.String() +
+		"\nName a key that they accept (ssh.privateKey, with its public half in ssh.publicKeys), " +
+		"run this in the folder with .homelab/" + c.spec.Name + "/id_ed25519, or start qemu-guest-agent on their consoles", errs: errs}
 }
 
 // lockedOut keeps the causes of what it says.

@@ -57,7 +57,7 @@ func (c *Cluster) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door
 		m, err = c.askKeys(ctx, n, vm)
 		return m, unseen, err
 	case limited.Err() != nil:
-		progress.Say(ctx, "%s takes more than %s to show which keys it has: left to its own step", n.Name, showTime)
+		progress.Say(ctx, "%s takes more than %s to list its keys: its own step continues", n.Name, showTime)
 		return nil, silent, nil
 	}
 	return nil, unseen, nil

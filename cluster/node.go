@@ -124,13 +124,13 @@ func (c *Cluster) waitRegistered(ctx context.Context, n spec.Node) error {
 		return err
 	}
 	defer done()
-	progress.Say(ctx, "starting %s anew on %s: its Node is gone", unit, n.Name)
+	progress.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
 	if err := remote.Run(ctx, c.root(n.Name), "systemctl", "restart", unit); err != nil {
 		return err
 	}
 	return c.registered(ctx, n, wait.Rule{
-		Limit: readyTime, Late: n.Name + " did not register with the cluster, though its K3s was started anew,",
-		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s makes the machine anew", unit, n.Name),
+		Limit: readyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
+		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s recreates the machine", unit, n.Name),
 	})
 }
 

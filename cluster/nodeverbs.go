@@ -56,7 +56,7 @@ func (c *Cluster) named(name string) (spec.Node, error) {
 func (c *Cluster) machineOf(name, verb string) (spec.Node, error) {
 	n, err := c.named(name)
 	if err == nil && n.External {
-		err = &RefusedError{name, "the machine is external, so it is not ours to " + verb + ": do that there; node:drain, node:uncordon, node:replace and node:remove work"}
+		err = &RefusedError{name, "the machine is external, so homelab does not " + verb + ": do that there; node:drain, node:uncordon, node:replace and node:remove work"}
 	}
 	return n, err
 }
@@ -127,9 +127,9 @@ func quorumWithout(name string, nodes []kube.Node, forever bool) error {
 	if !have || ready > left/2 {
 		return nil
 	}
-	reason := fmt.Sprintf("without it %d of %d servers would be left, and etcd wants more than half", ready, members)
+	reason := fmt.Sprintf("without it %d of %d servers would be left, and etcd needs more than half", ready, members)
 	if len(away) > 0 {
 		reason += ": bring " + strings.Join(away, " and ") + " back first"
 	}
-	return &RefusedError{name, reason + "; -force does it all the same, and the API is away for as long as the server is"}
+	return &RefusedError{name, reason + "; -force does it anyway, and the API is down as long as the server is"}
 }

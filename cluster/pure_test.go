@@ -93,7 +93,7 @@ func TestCardsThatCannotBeHad(t *testing.T) {
 	_, err = b(rowOf(2)).choose(n, nil)
 	assert.EqualError(t, err, "wk1 asks for 3 GPUs, and host pve1 can give 2: it has 2 in all")
 	_, err = b(nil).choose(n, nil)
-	assert.EqualError(t, err, "wk1 asks for 3 GPUs, and host pve1 can give 0: none is there, or the token may not see them: grant it Sys.Audit on /")
+	assert.EqualError(t, err, "wk1 asks for 3 GPUs, and host pve1 can give 0: it has none, or the token may not see them: grant it Sys.Audit on /")
 	n.GPUs = spec.GPURequest{Count: 1, PCI: []spec.PCIAddress{{Bus: 9}}}
 	_, err = b(rowOf(1)).choose(n, nil)
 	require.ErrorContains(t, err, "wk1 asks for the GPUs at [")
@@ -113,8 +113,8 @@ func TestWhyTheseCards(t *testing.T) {
 	for want, cards := range map[string][]int{
 		"0000:01:00: A, the first free one, IOMMU group 0 of its own": {0}, "0000:01:00, 0000:02:00: A, neighbours on the bus, IOMMU groups 0, 1 of their own": {0, 1},
 		"0000:02:00, 0000:03:00: A, B, neighbours on the bus, IOMMU groups 1, 2 of their own":                                                         {1, 2},
-		"0000:01:00, 0000:03:00: A, B, the closest free ones, 1 other lies between them, IOMMU groups 0, 2 of their own":                              {0, 2},
-		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, 2 others lie between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
+		"0000:01:00, 0000:03:00: A, B, the closest free ones, with with with 1 other between them, IOMMU groups 0, 2 of their own":                              {0, 2},
+		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, with with 2 others between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
 	} {
 		b := &book{spec: &spec.Spec{}, ledger: &proxmox.Ledger{Cards: all}}
 		var its []proxmox.GPU
@@ -294,7 +294,7 @@ func TestVolumesThatHoldAPart(t *testing.T) {
 	for n, want := range map[int]string{2: "hub/c0: move", 10: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4: move", 12: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4 and 1 more: move"} {
 		err := r.heldBy(all[:n])
 		require.ErrorAs(t, err, new(inUse))
-		assert.ErrorContains(t, err, "part nfs is no longer in the file and stays: volumes of nfs, fast are in use, and nobody could mount them any more: "+want)
+		assert.ErrorContains(t, err, "part nfs is no longer in the file but stays: volumes of nfs, fast are in use and could not be mounted without it: "+want)
 	}
 }
 

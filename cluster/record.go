@@ -96,7 +96,7 @@ func (c *Cluster) recorded(ctx context.Context, client *kube.Client, part string
 func parseRecord(name, text string) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal([]byte(text), r); err != nil {
-		return nil, fmt.Errorf("configmap %s/%s: %w: it says what belongs to a part; restore it, or delete it, and the next run writes it anew",
+		return nil, fmt.Errorf("configmap %s/%s: %w: it records what belongs to a part; restore it, or delete it, and the next run writes it again",
 			metav1.NamespaceSystem, name, err)
 	}
 	return r, nil
@@ -158,7 +158,7 @@ func (c *Cluster) recordDiff(ctx context.Context, client *kube.Client, p platfor
 	want := recordOf(p)
 	var d drift.Diff
 	for _, r := range outdated(have, want) {
-		d = append(d, drift.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: drift.Remove, Note: "no longer asked for"})
+		d = append(d, drift.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: drift.Remove, Note: "no longer in the file"})
 	}
 	if len(d) == 0 && (have == nil || have.object().Data[recordKey] != want.object().Data[recordKey]) {
 		d = append(d, drift.Field{Path: recordPath, Want: "what belongs to " + p.Name, Effect: drift.Update})
@@ -286,7 +286,7 @@ func (r record) diff() drift.Diff {
 	}
 	note := "no longer in the file"
 	if r.Keep {
-		note += "; its volumes and definitions of kinds stay"
+		note += "; its volumes and CRDs stay"
 	}
 	return drift.Diff{{Path: "part/" + r.Part, Have: what, Effect: drift.Remove, Note: note}}
 }
@@ -367,8 +367,8 @@ func (r record) heldBy(volumes []unstructured.Unstructured) error {
 	if len(claims) > most {
 		claims, more = claims[:most], fmt.Sprintf(" and %d more", len(claims)-most)
 	}
-	return inUse(fmt.Sprintf("part %s is no longer in the file and stays: volumes of %s are in use, and nobody could mount them any more: %s%s: "+
-		"move their data and delete these claims, or put the part back into the file", r.Part, strings.Join(r.Classes, ", "), strings.Join(claims, ", "), more))
+	return inUse(fmt.Sprintf("part %s is no longer in the file but stays: volumes of %s are in use and could not be mounted without it: %s%s: "+
+		"move their data and delete these claims, or add the part to the file again", r.Part, strings.Join(r.Classes, ", "), strings.Join(claims, ", "), more))
 }
 
 // inUse is why a part stays.

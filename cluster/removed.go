@@ -72,7 +72,7 @@ func (c *Cluster) serverLeft(ctx context.Context, gone []proxmox.Summary) error 
 		names[i] = vm.Name
 	}
 	return fmt.Errorf("none of the file's servers exists, and %s would be removed, with all of the cluster's data: "+
-		"if servers were renamed, keep the name of one until another has joined; if all is to go, use cluster:down", strings.Join(names, ", "))
+		"if servers were renamed, keep the name of one until another has joined; to remove everything, use cluster:down", strings.Join(names, ", "))
 }
 
 // serverAmong reports whether a server of the file is there: among the VMs, or external.
@@ -96,7 +96,7 @@ func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
 	switch _, err := c.drain(ctx, vm.Name); {
 	case errors.Is(err, errUnformed): // there is no cluster that knows it
 	case errors.Is(err, errNoServer):
-		return fmt.Errorf("%s is no longer in the file, and stays until it can be drained and deleted from Kubernetes: bring the servers up and run it again: %w", vm.Name, err)
+		return fmt.Errorf("%s is no longer in the file, but stays until it can be drained and deleted from Kubernetes: start the servers and run it again: %w", vm.Name, err)
 	case err != nil:
 		return err
 	default:

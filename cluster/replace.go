@@ -38,7 +38,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 		return c.externalReplace(ctx, n, force)
 	}
 	if n.Adopt {
-		return nil, &RefusedError{name, "its machine was made by somebody else (adopt: true), and what was on it would not be made again: take adopt out of the file first, if that is what you want"}
+		return nil, &RefusedError{name, "homelab did not create its machine (adopt: true) and cannot restore its contents: to replace it anyway, first remove adopt from the file"}
 	}
 	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
@@ -94,15 +94,15 @@ func (c *Cluster) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, f
 		return nil
 	}
 	if len(c.spec.Servers()) == 1 {
-		return &RefusedError{n.Name, "it is the only server, and the cluster with all that is stored in it would go with it: " +
-			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; other nodes have to be replaced after it"}
+		return &RefusedError{n.Name, "it is the only server, and the cluster with all its data would be lost: " +
+			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; afterwards replace the other nodes"}
 	}
 	nodes, err := c.nodes(ctx)
 	if errors.Is(err, errUnformed) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("whether the other servers can do without %s cannot be seen (-force does not look): %w", n.Name, err)
+		return fmt.Errorf("cannot check whether the other servers can do without %s (-force skips the check): %w", n.Name, err)
 	}
 	return quorumWithout(n.Name, nodes, true)
 }
@@ -115,13 +115,13 @@ func (c *Cluster) unrivalled(ctx context.Context, n spec.Node) error {
 	case err != nil:
 		return &RefusedError{n.Name, err.Error()}
 	case other != nil:
-		return &RefusedError{n.Name, fmt.Sprintf("%s has its name and is not ours, and none is made beside that: rename it first (qm set %d --name …)", other, other.VMID)}
+		return &RefusedError{n.Name, fmt.Sprintf("%s has its name, but does not belong to this cluster: rename it first (qm set %d --name …)", other, other.VMID)}
 	}
 	return nil
 }
 
 // dataOf lists what a machine has that is not made again: disks that the file calls
-// data or does not name at all, and volumes that were pulled out and kept.
+// data or does not name at all, and volumes that were detached and kept.
 func dataOf(n spec.Node, vm *proxmox.VM) []string {
 	var out []string
 	for _, have := range vm.Extra() {
@@ -159,7 +159,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 			if have == nil {
 				return nil
 			}
-			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; with it go its password and its member of etcd"}}
+			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; its password and its etcd member are removed with it"}}
 		},
 		Costs: c.costsOfRetiring(n, vm),
 		Apply: func(ctx context.Context, have *kube.Node) error {

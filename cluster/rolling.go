@@ -19,7 +19,7 @@ const rollTime = 10 * time.Minute
 func (c *Cluster) serversFirst(ctx context.Context) error {
 	servers := c.spec.Servers()
 	rule := wait.Rule{
-		What: "the servers are upgraded before agents", Limit: time.Duration(len(servers)) * rollTime,
+		What: "waiting until the servers are upgraded", Limit: time.Duration(len(servers)) * rollTime,
 		Late: "not all servers were upgraded",
 	}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
@@ -45,7 +45,7 @@ func (c *Cluster) serversFirst(ctx context.Context) error {
 // address was down, another one takes it over first. It answers that it is ready
 // when its member of etcd is.
 func (c *Cluster) apiBack(ctx context.Context, limit time.Duration) error {
-	rule := wait.Rule{What: "the API is to answer again", Limit: limit, Late: "the API did not answer"}
+	rule := wait.Rule{What: "waiting for the API to answer again", Limit: limit, Late: "the API did not answer"}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		if problem, err := c.dialAPI(ctx); problem != "" || err != nil {
 			return problem, err

@@ -72,7 +72,7 @@ func (c *Cluster) restartK3s(ctx context.Context, n spec.Node, do func(context.C
 // node is Ready. For forty seconds after its last word Kubernetes believes the one that
 // was there before, so what counts is a report since.
 func (c *Cluster) heardAgain(ctx context.Context, n spec.Node, was *kube.Node) error {
-	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with other settings of K3s"}
+	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with its new K3s settings"}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		k, err := c.observeK3s(ctx, n)
 		if err != nil {
@@ -89,7 +89,7 @@ func (c *Cluster) heardAgain(ctx context.Context, n spec.Node, was *kube.Node) e
 		case have == nil:
 			return "the cluster has no such node", nil
 		case !have.Reported.After(was.Reported):
-			return "its kubelet has not reported since", nil
+			return "its kubelet has not reported since the restart", nil
 		case !have.Ready:
 			return have.Reason, nil
 		}
@@ -111,10 +111,10 @@ func (c *Cluster) emptied(ctx context.Context, n spec.Node) (*kube.Node, error) 
 	was, err := c.observeNode(ctx, n.Name)
 	switch {
 	case errors.Is(err, errUnformed):
-		progress.Say(ctx, "there is no cluster yet that %s would have to be drained from", n.Name)
+		progress.Say(ctx, "there is no cluster yet, so %s is not drained", n.Name)
 		return nil, nil
 	case err != nil && c.lone(n) && ctx.Err() == nil:
-		progress.Say(ctx, "%s is the only server and its API does not answer, so nothing can be drained; going on: %s", n.Name, firstLine(err.Error()))
+		progress.Say(ctx, "%s is the only server and its API does not answer, so it continues without a drain: %s", n.Name, firstLine(err.Error()))
 		return nil, nil
 	case err != nil || was == nil:
 		return nil, err
@@ -132,7 +132,7 @@ func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
 	if c.hasPlugin() { // of what it had, that which the file lets it keep
 		gpus = min(was.Count(string(nvidia.Resource)), c.allocatable(n))
 	}
-	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: bootTime + readyTime, Late: n.Name + " is not back as it was"}
+	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: bootTime + readyTime, Late: n.Name + " has not recovered"}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		client, err := c.kube(ctx)
 		if err != nil {

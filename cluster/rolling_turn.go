@@ -75,7 +75,7 @@ func (v *visit) refuses(nodes ...string) error {
 	defer v.mu.Unlock()
 	for _, who := range nodes {
 		if len(v.unwell) > 0 && !v.unwell[who] {
-			return fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again",
+			return fmt.Errorf("%s stays up, because %s did not become healthy: fix that first, then run it again",
 				who, strings.Join(slices.Sorted(maps.Keys(v.unwell)), " and "))
 		}
 	}
@@ -151,8 +151,8 @@ func (c *Cluster) away(ctx context.Context, is func(kube.Node) bool, going ...st
 // waitAway waits until nobody is away any more.
 func (c *Cluster) waitAway(ctx context.Context, n spec.Node, away lookAway) error {
 	rule := wait.Rule{
-		What: n.Name + " is not taken down while another node is away", Limit: bootTime + readyTime,
-		Late: n.Name + " stays up: not every other node was well",
+		What: n.Name + " does not go down while another node is down", Limit: bootTime + readyTime,
+		Late: n.Name + " stays up: not every other node was healthy",
 	}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		if err := c.visit(ctx).refuses(n.Name); err != nil {

@@ -19,7 +19,7 @@ func TestWhoMayGoDownAfterOneThatWentBadly(t *testing.T) {
 	c.sick(ctx, errors.New("no driver"), "gpu1", "gpu2")
 	require.NoError(t, refuses("gpu1"))
 	require.NoError(t, refuses("gpu2", "gpu1"))
-	require.EqualError(t, refuses("gpu3"), "gpu3 stays up, since gpu1 and gpu2 did not come back well: mend that first, then run it again")
+	require.EqualError(t, refuses("gpu3"), "gpu3 stays up, because gpu1 and gpu2 did not become healthy: fix that first, then run it again")
 	require.ErrorContains(t, refuses("gpu1", "gpu3"), "gpu3 stays up")
 
 	c.sick(ctx, nil, "gpu1")

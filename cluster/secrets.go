@@ -83,7 +83,7 @@ func renew(ctx context.Context, client *kube.Client, changes []kube.Change) erro
 			return err
 		}
 		for _, r := range restarted {
-			progress.Say(ctx, "restarting %s, which read what is changed", r)
+			progress.Say(ctx, "restarting %s, which uses the changed secrets", r)
 		}
 	}
 	return nil

@@ -68,8 +68,8 @@ func (c *Cluster) sparesTwins(ctx context.Context, host string, volumes []proxmo
 				}
 			}
 			if !made[v.Name()] && !c.seedsHad.has(v.Name()) {
-				progress.Say(ctx, "%s on %s stays: %s is shared, and another Proxmox may have it and a cluster called %s; "+
-					"where there is none, template:prune takes it away", v.ID, host, v.Storage(), c.spec.Name)
+				progress.Say(ctx, "%s on %s stays: %s is shared, and another Proxmox with a cluster called %s may use it; "+
+					"if there is none, template:prune deletes it", v.ID, host, v.Storage(), c.spec.Name)
 				continue
 			}
 		}

@@ -45,9 +45,9 @@ func (c *Cluster) spare(ctx context.Context, all []rest, owner string) error {
 func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Unread) bool {
 	switch {
 	case held:
-		progress.Say(ctx, "%s stays: %s has it, and would not start without", what, words(by))
+		progress.Say(ctx, "%s stays: %s uses it, and would not start without it", what, words(by))
 	case len(silent) > 0:
-		progress.Say(ctx, "%s stays: whether %s has it cannot be seen: %s", what, words(silent[0].Summary), firstLine(silent[0].Err.Error()))
+		progress.Say(ctx, "%s stays: cannot find out whether %s uses it: %s", what, words(silent[0].Summary), firstLine(silent[0].Err.Error()))
 	default:
 		return false
 	}

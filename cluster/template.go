@@ -237,13 +237,13 @@ func (c *Cluster) templateStep(host string) converge.Step {
 			case s.vm == nil && s.wanted:
 				d := drift.Missing(name)
 				for _, vm := range s.stale {
-					d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: drift.Remove, Note: "of an earlier file"})
+					d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: drift.Remove, Note: "from an earlier file"})
 				}
 				return d
 			case s.vm != nil && !s.vm.Template, len(s.unbased) > 0:
 				f := drift.Field{Have: "half-made", Want: name, Effect: drift.Create}
 				if !s.vm.Template && !s.vm.Running && s.begun {
-					f.Note = "it is off: switched on again, and made anew should it come no further"
+					f.Note = "it is off: it is started again, and recreated if it is stuck"
 				}
 				return drift.Diff{f}
 			}

@@ -86,7 +86,7 @@ func (c *Cluster) bakeSealed(ctx context.Context, t template, found *proxmox.VM)
 			return nil, err
 		}
 		if cores, memory := bakeShape(c.spec, t.host); !interrupted && (found.Cores != cores || found.Memory != memory) {
-			progress.Say(ctx, "making %s anew: it never ran, and the nodes have another size now", found)
+			progress.Say(ctx, "recreating %s: it never ran, and the nodes have another size now", found)
 			if err := c.wreck(ctx, found); err != nil {
 				return nil, err
 			}
@@ -129,14 +129,14 @@ func (c *Cluster) bakeFilled(ctx context.Context, t template, vm *proxmox.VM) (*
 // error says why the first did.
 func (c *Cluster) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why error) (*proxmox.VM, error) {
 	reason, _, _ := strings.Cut(why.Error(), "\n")
-	progress.Say(ctx, "making %s anew: it was found switched off half-way, and came no further: %s", vm, reason)
+	progress.Say(ctx, "recreating %s: it was switched off half-way, and is stuck after a restart: %s", vm, reason)
 	if err := c.wreck(ctx, vm); err != nil {
 		return nil, errors.Join(why, err)
 	}
 	anew, err := c.bakeFilled(ctx, t, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w\n  before that, VM %d, which was found switched off half-way through its first boot, was destroyed and is made anew, "+
-			"since it came no further: %w", err, vm.VMID, why)
+		return nil, fmt.Errorf("%w\n  before that, VM %d, which was switched off half-way through its first boot, was destroyed and recreated, "+
+			"because it was stuck after a restart: %w", err, vm.VMID, why)
 	}
 	return anew, nil
 }
@@ -294,11 +294,11 @@ func (c *Cluster) bakeHint(vm *proxmox.VM) string {
 	}
 	all := c.spec.Machines()
 	if i := slices.IndexFunc(all, func(n spec.Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
-		address = "the address of a node that is not there yet, such as " + all[i].Address.String()
+		address = "the address of a node that does not exist yet, such as " + all[i].Address.String()
 	}
 	mirror := cmp.Or(c.spec.Guest.APTMirror, distroOf(c.spec).Mirror)
 	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+
-		"Look at its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
+		"Check its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
 }
 
 // bakedK3s is the version of K3s in the template. Without internet there is none:

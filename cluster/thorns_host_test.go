@@ -58,7 +58,7 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c *Cluster) error { return c.checkSources(ctx) }},
 		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.GPUs(ctx)) }},
 		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.Strays(ctx)) }},
-		"what is no longer asked for":         {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.removedStep().Observe(ctx)) }},
+		"what is no longer in the file":         {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.removedStep().Observe(ctx)) }},
 		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.rests(ctx, c.wanted)) }},
 		"what lies about at the end": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
 			return second(c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil }))

@@ -197,7 +197,7 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 			other := old
 			other.Namespace, other.Release = "old", "new"
 			return second(client.Apply(ctx, other.object()))
-		}, err: "part old is not what was shown any more: run it again"},
+		}, err: "part old changed after it was shown: run it again"},
 		"its claims have gone": {claimed: true, err: "volumes of slow are in use"},
 	} {
 		t.Run(name, func(t *testing.T) {

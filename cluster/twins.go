@@ -39,13 +39,13 @@ func (t *twins) meet(node string, id identity) error {
 		switch {
 		case other == node:
 		case id.machineID != "" && id.machineID == theirs.machineID:
-			return fmt.Errorf("%s and %s have the same machine-id, %s: DHCP servers and logs take them for one machine. Their template was not sealed\n"+
+			return fmt.Errorf("%s and %s have the same machine-id, %s: DHCP servers and logs treat them as one machine. Their template was not sealed\n"+
 				"  on one of them run: sudo rm -f /etc/machine-id /var/lib/dbus/machine-id && sudo systemd-machine-id-setup && sudo reboot\n"+
-				"  and empty /etc/machine-id in the template (virt-sysprep does), or leave image.template out and one is baked", first, second, id.machineID)
+				"  and empty /etc/machine-id in the template (virt-sysprep does), or remove image.template, and cluster:up bakes one", first, second, id.machineID)
 		case id.hostKey != "" && id.hostKey == theirs.hostKey:
-			return fmt.Errorf("%s and %s have the same SSH host key: each can pass for the other. Their template was not sealed\n"+
+			return fmt.Errorf("%s and %s have the same SSH host key: each can impersonate the other. Their template was not sealed\n"+
 				"  on one of them run: sudo rm /etc/ssh/ssh_host_* && sudo ssh-keygen -A && sudo systemctl restart ssh\n"+
-				"  and remove /etc/ssh/ssh_host_* from the template, or leave image.template out and one is baked", first, second)
+				"  and remove /etc/ssh/ssh_host_* from the template, or remove image.template, and cluster:up bakes one", first, second)
 		}
 	}
 	t.nodes[node] = id

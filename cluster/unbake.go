@@ -60,7 +60,7 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 			if vm == nil {
 				return nil
 			}
-			return drift.Unwanted(fmt.Sprintf("template %d, %s, no VM hangs on it", vm.VMID, t.State))
+			return drift.Unwanted(fmt.Sprintf("template %d, %s, no VM uses it", vm.VMID, t.State))
 		},
 		Costs: costsOfTemplate,
 		Apply: c.wreck,
