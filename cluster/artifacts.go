@@ -122,8 +122,8 @@ func (c *Cluster) install(ctx context.Context, n spec.Node) error {
 	})
 }
 
-// staged brings the files of k3s.airgap to a node, where the file has that, and
-// takes them away again when do has used them.
+// staged copies the files of k3s.airgap to a node, if the file has that key, and
+// deletes them when do has used them.
 func (c *Cluster) staged(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	dir, root := c.spec.K3s.AirgapDir, c.root(n.Name)
 	if dir == "" {

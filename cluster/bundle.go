@@ -83,9 +83,9 @@ func (c *Cluster) follow(ctx context.Context) error {
 	return err
 }
 
-// stillFleets is an error for a part that is to be applied directly while Fleet has it:
-// when Fleet lets go of it, it takes it away.
-func (c *Cluster) stillFleets(ctx context.Context, client *kube.Client, p platform.Piece) error {
+// stillInFleet returns an error for a part that Up must apply directly while Fleet still
+// deploys it: Fleet deletes it together with its bundle.
+func (c *Cluster) stillInFleet(ctx context.Context, client *kube.Client, p platform.Piece) error {
 	if f := c.spec.Platform.Fleet; f == nil || f.Repo == "" || p.Base || p.Network {
 		return nil
 	}

@@ -52,14 +52,14 @@ type Cluster struct {
 	spec *spec.Spec
 	Backend
 
-	guests map[string]*guest               // by machine name
-	seeds  map[string]func() (seed, error) // by machine name
-	hosts  *ssh.KnownHosts
-	doubts doubts
-	births births
-	logins logins
-	api    api
-	pushed pushed
+	guests       map[string]*guest               // by machine name
+	seeds        map[string]func() (seed, error) // by machine name
+	hosts        *ssh.KnownHosts
+	warnings     warnings
+	earlierSeeds earlierSeeds
+	logins       logins
+	api          api
+	pushed       pushed
 
 	seedsHad seedsHad
 	// restarting is held by the one node that is being taken down and up again.
@@ -83,7 +83,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	c.platformParts = sync.OnceValues(func() ([]platform.Piece, error) { return platform.Pieces(want, true) })
 	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {
-		recognise(want, b.Proxmox)
+		recogniseSeed(want, b.Proxmox)
 		b.Proxmox.Expect(RolePrefix(want), slices.Concat(Grants(want, b.Proxmox.Version()), LookGrants(want)))
 	}
 	for _, n := range want.Machines() {

@@ -126,15 +126,15 @@ func diffDisks(n spec.Node, all map[string]diskSeen) drift.Diff {
 	return out
 }
 
-// pulledOut is what a VM's difference says of a disk that the file no longer has.
-const pulledOut = "detached"
+// detached is the wanted state in a VM's diff for a disk that the file no longer has.
+const detached = "detached"
 
-// letGo unmounts the disks that a VM is about to lose. One that is in use stays.
-func (c *Cluster) letGo(ctx context.Context, n spec.Node, diff drift.Diff, vm *proxmox.VM) error {
+// unmountRemoved unmounts the disks that a VM is about to lose. A disk in use stays.
+func (c *Cluster) unmountRemoved(ctx context.Context, n spec.Node, diff drift.Diff, vm *proxmox.VM) error {
 	var serials []string
 	for _, f := range diff {
 		slot, _ := strings.CutPrefix(f.Path, "disk/")
-		if have, found := vm.Disk(slot); found && f.Want == pulledOut {
+		if have, found := vm.Disk(slot); found && f.Want == detached {
 			serials = append(serials, have.Serial)
 		}
 	}

@@ -111,8 +111,8 @@ func (c *Cluster) usable(ctx context.Context, host string, vmid int) (*proxmox.V
 	return vm, nil
 }
 
-// unfit says what is wrong with a template, with the commands that mend it. What a
-// clone can be given by itself is no reason: the agent's channel, the serial console,
+// whyUnfit says what is wrong with a template, with the commands that fix it. Settings that
+// a clone can get on its own are not a reason: the agent's channel, the serial console,
 // q35, the disk of the firmware's variables.
 func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 	var out []string
@@ -183,7 +183,7 @@ func listResidents(all []proxmox.Resident) string {
 	return strings.Join(names, ", ")
 }
 
-// ownPackages are what a node's first boot brings where the template is somebody's own:
+// ownPackages are installed at a node's first boot if the template is the user's own:
 // the agent, through which its host key is read, and what a baked one has already.
 func ownPackages(s *spec.Spec) []string {
 	if s.Image.Template == "" {

@@ -18,7 +18,7 @@ import (
 //go:embed export.sh
 var exportScript string
 
-// nfsPackage is Ubuntu's NFS server; it is no part of the template, since no node needs it.
+// nfsPackage is Ubuntu's NFS server. The template does not contain it, because no node needs it.
 const nfsPackage = "nfs-kernel-server"
 
 // exportOptions are those of every export. The driver is root and makes folders for the
@@ -147,8 +147,8 @@ func (e exports) diff(have exportsSeen) drift.Diff {
 	return d
 }
 
-// costs are the networks that may mount a folder now and no longer: whoever has it mounted
-// there is shut out at once, and what reads or writes it hangs or fails.
+// costs are the networks that lose access to a folder: clients there lose it at once, and
+// programs that read or write it hang or fail.
 func (e exports) costs(server string) func(context.Context, exportsSeen, drift.Diff) []converge.Cost {
 	return func(_ context.Context, have exportsSeen, _ drift.Diff) []converge.Cost {
 		ours := map[string]bool{}

@@ -137,7 +137,7 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 			return have, err
 		},
 		Diff: func(have k3s.State) drift.Diff {
-			if have.Cluster == "" && have.Role == k3s.RoleNone { // a binary may be somebody's
+			if have.Cluster == "" && have.Role == k3s.RoleNone { // the binary may belong to another owner
 				return nil
 			}
 			return drift.Unwanted("K3s on the external machine " + n.Name)

@@ -39,7 +39,7 @@ func (e *OthersK3sError) Error() string {
 		"or remove %s from the file; if it belongs to %s, run there: echo %s | sudo tee %s", role, e.Node, e.Node, e.Cluster, e.Cluster, k3s.ClusterFile)
 }
 
-// owns is nil where the K3s on a machine is of this cluster, or nobody's: an external
+// owns returns nil if the K3s on a machine belongs to this cluster or to none: an external
 // machine may have been a member of another before it came into the file, and may be one
 // still. Names and addresses alone prove nothing, they are alike in many houses. What does:
 // the mark that Up leaves, with the address or the authority of our API; and, for what an
@@ -136,7 +136,7 @@ func (c *Cluster) diffMark(n spec.Node, have k3s.State) drift.Diff {
 	return drift.Diff{{Path: "mark", Have: "none", Want: c.spec.Name, Effect: drift.Update}}
 }
 
-// foreign makes an error that waiting does not mend of K3s that is not ours.
+// foreign returns a permanent error for K3s that another cluster owns.
 func foreign(err error) error {
 	var others *OthersK3sError
 	if errors.As(err, &others) {

@@ -33,7 +33,7 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*allotment] {
 			if len(n.GPUs.Mapping) > 0 {
 				return converge.Permanent(fmt.Errorf("resource mappings in the file for %s are missing or do not fit: %s", n.Name, c.diffMapping(n, a)))
 			}
-			a, err := c.givenBack(ctx, n, a)
+			a, err := c.waitReleased(ctx, n, a)
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// allotment is who gets which card of a host. It is worked out anew at every look,
+// allotment says which node gets which card of a host. It is computed at every observation,
 // for all nodes of the host at once and in the order of the file, so that nodes that
 // look at the same time, or in another run, come to the same.
 type allotment struct {
@@ -43,7 +43,7 @@ func (c *Cluster) allot(ctx context.Context, host string) (*allotment, error) {
 func allotOn(s *spec.Spec, host string, ledger *proxmox.Ledger) *allotment {
 	b := &book{
 		spec: s, host: host, ledger: ledger, nodes: map[string]spec.Node{},
-		strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{}, current: map[string]string{},
+		strangers: map[proxmox.PCIAddress]foreignClaim{}, promised: map[proxmox.PCIAddress]string{}, current: map[string]string{},
 	}
 	out := &allotment{mappings: ledger.Mappings, shares: map[string]share{}, current: b.current}
 	var nodes []spec.Node
@@ -52,7 +52,7 @@ func allotOn(s *spec.Spec, host string, ledger *proxmox.Ledger) *allotment {
 			nodes, b.nodes[n.Name] = append(nodes, n), n
 		}
 	}
-	b.enterStrangers()
+	b.enterForeign()
 	b.enterPromises(nodes)
 	for _, n := range nodes {
 		m := find(ledger.Mappings, names.Mapping(s, n.Name))
@@ -78,29 +78,29 @@ type book struct {
 	spec      *spec.Spec
 	host      string
 	ledger    *proxmox.Ledger
-	nodes     map[string]spec.Node            // ours on this host, that ask for cards
-	strangers map[proxmox.PCIAddress]stranger // who else has a claim, by whole card
-	promised  map[proxmox.PCIAddress]string   // to which of our nodes, by whole card
-	current   map[string]string               // card to the node of ours that has it now, by its mapping
+	nodes     map[string]spec.Node                // ours on this host, that ask for cards
+	strangers map[proxmox.PCIAddress]foreignClaim // who else has a claim, by whole card
+	promised  map[proxmox.PCIAddress]string       // to which of our nodes, by whole card
+	current   map[string]string                   // card to the node of ours that has it now, by its mapping
 }
 
-// stranger is somebody else with a claim on a card.
-type stranger struct{ who, cure string }
+// foreignClaim is another owner's claim on a card.
+type foreignClaim struct{ who, cure string }
 
-// enterStrangers enters VMs that are not ours, whether they run or not, and the
-// mappings that other clusters have made and perhaps not used yet.
-func (b *book) enterStrangers() {
+// enterForeign enters VMs of other owners, running or not, and the mappings that other
+// clusters have made and perhaps not used yet.
+func (b *book) enterForeign() {
 	for _, card := range b.ledger.Cards {
 		at := card.Address.Whole()
 		for _, id := range card.Mappings {
 			m := find(b.ledger.Mappings, id)
 			if name, made := strings.CutPrefix(m.Description, names.MappingNotePrefix); made && name != b.spec.Name {
-				b.strangers[at] = stranger{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "remove the node from that cluster's file and run cluster:up there, or give this node another card"}
+				b.strangers[at] = foreignClaim{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "remove the node from that cluster's file and run cluster:up there, or give this node another card"}
 			}
 		}
 		for _, claim := range card.Claims {
 			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
-				b.strangers[at] = stranger{fmt.Sprintf("%s, %s", claim, claim.How()),
+				b.strangers[at] = foreignClaim{fmt.Sprintf("%s, %s", claim, claim.How()),
 					fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
 			}
 		}

@@ -19,8 +19,8 @@ func candidate(n spec.Node, g proxmox.GPU) bool {
 }
 
 // choose gives a node cards: those that it has already and those that the file names, or
-// free ones that sit next to each other. Asked for by address, a card
-// that cannot be had is an error; asked for by number, another one is taken.
+// free ones that sit next to each other. A card that is requested
+// by address and not available is an error; requested by number, another one is taken.
 func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 	var free []seat
 	var why []string
@@ -156,12 +156,11 @@ func seated(seats []seat, s seat) bool {
 	return slices.ContainsFunc(seats, func(other seat) bool { return other.index == s.index })
 }
 
-// together picks count cards that sit as close as can be. Proxmox's API does not tell
-// which NUMA node a card hangs on, so this goes by the order on the bus: boards give
-// each socket a run of buses, the cards of a run are neighbours, and sockets have
-// equally many. So: cards without others between them, not on both sides of the
-// middle, and beginning where runs of that length begin, so that what is left over
-// fits the next node as well. Among equals the first.
+// together picks count cards that are as close as possible. Proxmox's API does not show the
+// NUMA node of a card, so this uses the order on the bus: boards give each socket a run of
+// buses, the cards of a run are neighbours, and sockets have equally many. So: cards without
+// others between them, not on both sides of the middle, and beginning where runs of that
+// length begin, so that what is left over fits the next node as well. Among equals the first.
 func together(free []seat, count, all int) []seat {
 	type score struct{ span, crosses, askew, first int }
 	var best []seat
@@ -185,7 +184,7 @@ func together(free []seat, count, all int) []seat {
 	return best
 }
 
-// tell says which cards a node has or gets, and why those:
+// tell names the cards that a node has or gets, and why:
 // "0000:01:00, 0000:25:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 21, 23 of their own".
 func (b *book) tell(n spec.Node, cards []proxmox.GPU) string {
 	var at, models, groups []string

@@ -43,10 +43,10 @@ func (a *allotment) shrinks(node string) bool {
 	return a.shares[node].err == nil
 }
 
-// givenBack waits, where a node is to have cards that others only give back, until those
+// waitReleased waits, where a node is to have cards that others only give back, until those
 // have done it, each in a turn of its own: nobody then has to go down along with another.
 // It returns who is to have what after that.
-func (c *Cluster) givenBack(ctx context.Context, n spec.Node, a *allotment) (*allotment, error) {
+func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *allotment) (*allotment, error) {
 	waits := func(ctx context.Context) (others []string, err error) { // nobody: an exchange, or they have done it
 		together, err := c.exchanges(ctx, n, a)
 		if together {
@@ -91,8 +91,8 @@ func (c *Cluster) exchanges(ctx context.Context, n spec.Node, a *allotment) (boo
 	return ill != "", err
 }
 
-// cardsFree refuses to make a node anew that others have to give cards to first: they do that
-// in cluster:up alone.
+// cardsFree refuses to recreate a node while others still have its cards: only cluster:up
+// moves cards.
 func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
 	if n.GPUs.Count == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 		return err
 	}
 	defer done()
-	// Whoever waited before may have done it all.
+	// Another step that waited before may have done it already.
 	a, nodes, err := c.partners(ctx, n)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (c *Cluster) awayFromExchange(ctx context.Context, n spec.Node) (string, er
 		if err != nil {
 			return "", err
 		}
-		if vm == nil || !vm.Running { // it is no loss
+		if vm == nil || !vm.Running { // nothing is interrupted
 			continue
 		}
 		if others, err := c.serversAway(ctx, node); others != "" || err != nil {
@@ -211,7 +211,7 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []spec.Node, do func(c
 	for i, node := range nodes {
 		names[i] = node.Name
 	}
-	defer func() { c.sick(ctx, err, names...) }()
+	defer func() { c.noteUnhealthy(ctx, err, names...) }()
 	for _, node := range nodes {
 		vm, err := c.holding(ctx, node)
 		if err != nil {
@@ -220,13 +220,13 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []spec.Node, do func(c
 		if vm == nil || !vm.Running {
 			continue
 		}
-		was, err := c.emptied(ctx, node)
+		was, err := c.drainNode(ctx, node)
 		if err != nil {
 			return err
 		}
 		down = append(down, vm)
 		if was != nil {
-			back = append(back, func(ctx context.Context) error { return c.backAsBefore(ctx, node, was) })
+			back = append(back, func(ctx context.Context) error { return c.waitRecovered(ctx, node, was) })
 		}
 	}
 	for i, vm := range down {

@@ -11,7 +11,7 @@ import (
 
 // RoleScript returns shell commands for root on any host of the Proxmox cluster that
 // give a token (user@realm!name) the grants of [Grants], and above each what it
-// is for, so that whoever runs them can judge them. They may be run again.
+// is for, so that the reader can check it. They can run again.
 func RoleScript(s *spec.Spec, v proxmox.Version, tokenID string) string {
 	user, token, _ := strings.Cut(tokenID, "!")
 	need := slices.Concat(Grants(s, v), LookGrants(s))

@@ -58,14 +58,14 @@ func (c *Cluster) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (f
 	}
 	if err := status.Err(); err != nil {
 		log, _ := read(bootOutput)
-		return fmt.Errorf("first boot of %s failed: %w%s", n.Name, err, commandsSaid(string(log))), false
+		return fmt.Errorf("first boot of %s failed: %w%s", n.Name, err, commandOutput(string(log))), false
 	}
 	return nil, true
 }
 
-// commandsSaid is what a first boot's commands said of their failure, as a further line of an
-// error: cloud-init itself names only which of its modules failed.
-func commandsSaid(output string) string {
+// commandOutput is the output of a first boot's failed commands, as a further line of an
+// error: cloud-init itself names only the failed module.
+func commandOutput(output string) string {
 	lines := slices.Collect(strings.Lines(output))
 	if said := remote.Telling(strings.Join(lines[max(0, len(lines)-causeLines):], "")); said != "" {
 		return "\n  output of its commands: " + said

@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// unneeded is what earlier files asked for, on the hosts and in Kubernetes.
+// unneeded are leftovers of earlier files, on the hosts and in Kubernetes.
 type unneeded struct {
 	rests []rest
 	parts []record
@@ -67,7 +67,7 @@ func (u unneeded) still(now unneeded) (out unneeded, err error) {
 			switch why, held := u.held[p.Part]; {
 			case held:
 				errs = append(errs, converge.Permanent(why))
-			case i < 0: // somebody has taken it away, or wants it again
+			case i < 0: // it was removed, or is wanted again
 			case !reflect.DeepEqual(p, there[i]):
 				errs = append(errs, converge.Permanent(fmt.Errorf("part %s changed after it was shown: run it again", p.Part)))
 			default:

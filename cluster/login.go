@@ -30,7 +30,7 @@ import (
 
 // LoginKey is the key to log in to the machines of a cluster with that the secret of its
 // API token gives: the same on every machine that has the token, and nothing to keep.
-// Whoever has the token is root in the guests anyway, through their agents. It is
+// A token's owner is root in the guests anyway, through their agents. It is
 // HKDF-SHA256 of the secret (RFC 5869), for this purpose and this cluster alone, so it
 // tells nothing about the secret.
 func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
@@ -129,7 +129,7 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 			shut := slices.DeleteFunc(slices.Clone(all), func(m locked) bool { return m.why == nil })
 			all = slices.DeleteFunc(all, func(m locked) bool { return m.why != nil })
 			if len(shut) > 0 && len(all) == 0 && !others {
-				return nil, converge.Permanent(c.noWayIn(shut...))
+				return nil, converge.Permanent(c.noLoginError(shut...))
 			}
 			for _, m := range shut { // which is for its own step to say, and keeps no other from what it needs
 				progress.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, firstLine(m.why.Error()))
@@ -185,7 +185,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var errs []error
-	known, stranger := false, false // to a server
+	known, foreignClaim := false, false // to a server
 	for _, n := range c.spec.Machines() {
 		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
 		if n.External || !runs {
@@ -198,7 +198,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 			errs = append(errs, err)
 			knows := is == open || m != nil && (m.open || m.gone > 0)
 			known = known || n.Role == spec.Server && knows
-			stranger = stranger || n.Role == spec.Server && m != nil && !knows // beside one that this run's file added
+			foreignClaim = foreignClaim || n.Role == spec.Server && m != nil && !knows // beside one that this run's file added
 			if m != nil {
 				out = append(out, *m)
 			} else if is != silent {
@@ -208,7 +208,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 	}
 	wg.Wait()
 	for i := range out {
-		out[i].asks = (!known || stranger) && !out[i].open && out[i].gone == 0
+		out[i].asks = (!known || foreignClaim) && !out[i].open && out[i].gone == 0
 	}
 	slices.SortFunc(out, func(a, b locked) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	return out, others, errors.Join(errs...)
@@ -266,7 +266,7 @@ func (c *Cluster) keysInside(ctx context.Context, vm *proxmox.VM, user string) (
 	if _, done, err := read(cloudinit.ResultFile); err != nil {
 		return nil, err
 	} else if !done {
-		if _, begun, err := read(toldFile); begun || err != nil {
+		if _, started, err := read(userDataFile); started || err != nil {
 			return nil, cmp.Or(err, errFirstBoot)
 		}
 	}
@@ -322,8 +322,8 @@ func (c *Cluster) authorized(ctx context.Context, m *locked, do, input string) (
 	return keyLines(out.String()), err
 }
 
-// noWayIn is the error of machines that this run cannot log in to.
-func (c *Cluster) noWayIn(shut ...locked) error {
+// noLoginError is the error for machines that this run cannot log in to.
+func (c *Cluster) noLoginError(shut ...locked) error {
 	var text strings.Builder
 	var errs []error
 	for _, m := range shut {

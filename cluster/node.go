@@ -16,8 +16,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// nodeStep keeps a node Ready, with the labels and taints of the file, and takes
-// away those that the file no longer has.
+// nodeStep keeps a node Ready, with the labels and taints of the file, and removes
+// those that the file no longer has.
 func (c *Cluster) nodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 	marks := c.marks(n)
 	return &converge.Resource[*kube.Node]{
@@ -115,7 +115,7 @@ func (c *Cluster) waitRegistered(ctx context.Context, n spec.Node) error {
 	if n.Role == spec.Agent {
 		unit = k3s.RoleAgent.Unit()
 	}
-	err := c.registered(ctx, n, wait.Rule{Limit: introduced})
+	err := c.registered(ctx, n, wait.Rule{Limit: registerTime})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func (c *Cluster) waitRegistered(ctx context.Context, n spec.Node) error {
 	})
 }
 
-// introduced is how long a kubelet that has just started may take to register.
-const introduced = time.Minute
+// registerTime is how long a kubelet may take to register after its start.
+const registerTime = time.Minute
 
 // registered waits until a cluster has a node.
 func (c *Cluster) registered(ctx context.Context, n spec.Node, r wait.Rule) error {

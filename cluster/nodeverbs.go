@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// RefusedError is something that is not done, since it would lose what cannot be had
-// again, or could not work. Nothing was changed.
+// RefusedError is a request that was refused, because it would lose data or could not
+// work. Nothing was changed.
 type RefusedError struct {
 	Node   string
 	Reason string
@@ -61,7 +61,7 @@ func (c *Cluster) machineOf(name, verb string) (spec.Node, error) {
 	return n, err
 }
 
-// mayStop refuses to take a server away that the others need to agree.
+// mayStop refuses to stop a server that the others need for a quorum.
 func (c *Cluster) mayStop(ctx context.Context, n spec.Node) error {
 	if n.Role != spec.Server || len(c.spec.Servers()) == 1 {
 		return nil // a lone server's API is away for a while, and comes back with it
@@ -101,8 +101,8 @@ func (c *Cluster) nodes(ctx context.Context) (nodes []kube.Node, err error) {
 	return nodes, err
 }
 
-// quorumWithout refuses to take a server away when those that are left cannot agree
-// any more: etcd wants more than half of its members.
+// quorumWithout refuses to stop or remove a server if the others have no quorum without
+// it: etcd needs more than half of its members.
 func quorumWithout(name string, nodes []kube.Node, forever bool) error {
 	var members, ready int
 	var away []string

@@ -172,8 +172,8 @@ func TestWhatAFirstBootDoes(t *testing.T) {
 		want   string
 	}{
 		{"Unpacking x\n", nil, "config", "Unpacking x"}, {" \n", nil, "config", "config"}, {"", nil, "config", "config"}, {"half a li", errors.New("no answer"), "config", "config"},
-		{"", nil, "DataSourceNoCloud [seed=/dev/sr0]", ""}, {strings.Repeat("é", 100), nil, "", strings.Repeat("é", longestSaid/2)}, {strings.Repeat("x", longestSaid+1), nil, "", strings.Repeat("x", longestSaid)},
-		{"x" + strings.Repeat("é", 100), nil, "", "x" + strings.Repeat("é", longestSaid/2-1)},
+		{"", nil, "DataSourceNoCloud [seed=/dev/sr0]", ""}, {strings.Repeat("é", 100), nil, "", strings.Repeat("é", maxShown/2)}, {strings.Repeat("x", maxShown+1), nil, "", strings.Repeat("x", maxShown)},
+		{"x" + strings.Repeat("é", 100), nil, "", "x" + strings.Repeat("é", maxShown/2-1)},
 	} {
 		root := remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
 			_, _ = io.WriteString(cmd.Stdout, tt.said)

@@ -77,7 +77,7 @@ type room struct {
 
 // look reads the hosts, and puts the nodes that have a host already on theirs.
 func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
-	recognise(p.spec, pve)
+	recogniseSeed(p.spec, pve)
 	vms, err := pve.VMs(ctx, names.Tag(p.spec))
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 			return err
 		}
 		p.mapped(ledger)
-		// Whoever is on this host by now takes part in the allotment of its cards.
+		// The nodes that are on this host by now take part in the allotment of its cards.
 		shares := allotOn(p.spec, r.host, ledger)
 		gone := map[proxmox.PCIAddress]bool{}
 		for _, share := range shares.shares {

@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// removedStep takes away machines of the cluster that are not in the file any more:
-// drained, deleted from Kubernetes, destroyed. What only carries the cluster's tag stays.
+// removedStep removes machines of the cluster that are no longer in the file: it drains
+// them, deletes them from Kubernetes and destroys them. VMs with only the cluster's tag stay.
 func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 	return &converge.Resource[[]proxmox.Summary]{
 		ID: "removed",
@@ -44,7 +44,7 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 		},
 		Costs: c.costsOfRemoval,
 		Apply: func(ctx context.Context, vms []proxmox.Summary) error {
-			if err := c.serverLeft(ctx, vms); err != nil {
+			if err := c.checkServerLeft(ctx, vms); err != nil {
 				return converge.Permanent(err)
 			}
 			for _, vm := range vms {
@@ -57,9 +57,9 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 	}
 }
 
-// serverLeft refuses to remove machines when none of the file's servers exists:
-// what goes would be the cluster itself, with its data.
-func (c *Cluster) serverLeft(ctx context.Context, gone []proxmox.Summary) error {
+// checkServerLeft refuses to remove machines if none of the file's servers exists: that would
+// remove the cluster itself, with its data.
+func (c *Cluster) checkServerLeft(ctx context.Context, gone []proxmox.Summary) error {
 	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {
 		return err
@@ -114,5 +114,5 @@ func (c *Cluster) remove(ctx context.Context, seen proxmox.Summary) error {
 	if err != nil || vm == nil {
 		return err
 	}
-	return c.wreck(ctx, vm)
+	return c.destroyVM(ctx, vm)
 }

@@ -89,8 +89,8 @@ func renew(ctx context.Context, client *kube.Client, changes []kube.Change) erro
 	return nil
 }
 
-// rightValues leaves out Secrets of which only the owner differs: hooks of charts make
-// some anew with what is in them (Rancher's bootstrap-secret), and are welcome to.
+// rightValues leaves out Secrets of which only the owner differs: hooks of charts
+// recreate some with the same contents (Rancher's bootstrap-secret), which is allowed.
 func rightValues(d drift.Diff) drift.Diff {
 	return slices.DeleteFunc(d, func(f drift.Field) bool {
 		return strings.HasPrefix(f.Path, "secret/") && strings.HasSuffix(f.Path, "/fields")

@@ -12,11 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// recognise tells pve how machines look that earlier versions have made, which have no
+// recogniseSeed tells pve how machines look that earlier versions have made, which have no
 // mark: the interface has the address that the file, or the cluster's name, gives it. What
 // the file does not name is not recognised, so that no backup of a machine that was
 // removed long ago, restored to look at it, is removed once more.
-func recognise(s *spec.Spec, pve *proxmox.Client) {
+func recogniseSeed(s *spec.Spec, pve *proxmox.Client) {
 	addresses := map[string]string{}
 	for _, n := range s.Machines() {
 		if !n.External {
@@ -49,9 +49,9 @@ func (c *Cluster) ours(ctx context.Context) (map[int]bool, error) {
 	return out, err
 }
 
-// Strays names the VMs that carry the cluster's tag and are not the cluster's: copies of
-// its machines, what somebody has tagged by hand, and what an earlier version made and is
-// not in the file. They are left alone by everything.
+// Strays lists VMs that have the cluster's tag but do not belong to it: copies of its
+// machines, VMs that were tagged by hand, and machines of an earlier version that are not
+// in the file. No command changes them.
 func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
 	if c.Proxmox == nil {
 		return nil, nil
@@ -67,14 +67,14 @@ func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
 	out := make([]preflight.Finding, len(all))
 	for i, stray := range all {
 		there := slices.ContainsFunc(ours, func(vm proxmox.Summary) bool { return vm.Name == stray.Name })
-		out[i] = c.straying(stray, there)
+		out[i] = c.strayFinding(stray, there)
 	}
 	return out, nil
 }
 
-// straying says what a stray is, and what can be done about it. there: a machine of ours
-// has its name.
-func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
+// strayFinding describes a stray and what to do about it. there: a machine of ours has
+// its name.
+func (c *Cluster) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
 	name := s.Name
 	if name == "" {
 		name = "without a name"
@@ -89,7 +89,7 @@ func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
 	case s.Clear() != "":
 		cure = s.Clear()
 	case there || s.Template:
-	case slices.Contains(s.Tags, spec.KeepsData) && !c.takesBack(s):
+	case slices.Contains(s.Tags, spec.KeepsData) && !c.recognises(s):
 		cure = fmt.Sprintf("it is a copy of an NFS server, which homelab does not use under any name; its data stays on it, also without the tag: "+
 			"copy what you need. To end this warning, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
 	case slices.Contains(s.Tags, spec.KeepsData):

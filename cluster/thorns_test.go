@@ -133,7 +133,7 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 		}},
 		"Fleet's state":            {step: func(ctx context.Context, c *Cluster) error { return second(c.FleetState(ctx, "")) }},
 		"one Fleet":                {step: func(ctx context.Context, c *Cluster) error { return c.oneFleet(ctx, of("fleet")) }},
-		"whether Fleet has a part": {noReach: true, step: func(ctx context.Context, c *Cluster) error { return c.stillFleets(ctx, c.api.client, of("hub")) }},
+		"whether Fleet has a part": {noReach: true, step: func(ctx context.Context, c *Cluster) error { return c.stillInFleet(ctx, c.api.client, of("hub")) }},
 		"a node is emptied":        {there: node, step: func(ctx context.Context, c *Cluster) error { return second(c.drain(ctx, "a")) }},
 		"a node is deleted":        {there: node, step: func(ctx context.Context, c *Cluster) error { return c.deleteNode(ctx, "a") }},
 		"a node is marked": {there: node, step: func(ctx context.Context, c *Cluster) error {

@@ -136,8 +136,7 @@ func (v *Verification) objects(n spec.Node) []runtime.Object {
 	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: gpuTaints(v.cluster.spec)})
 }
 
-// observe looks at a node's Job. One that has ended badly is an error that waiting
-// does not mend.
+// observe reads a node's Job. A failed job is a permanent error.
 func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, error) {
 	client, err := v.cluster.kube(ctx)
 	if err != nil {

@@ -31,7 +31,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 				met.absent.Store(false)
 			}
 			if vm != nil {
-				return vm, c.recognise(ctx, n, vm)
+				return vm, c.recogniseSeed(ctx, n, vm)
 			}
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)
@@ -45,7 +45,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return drift.Missing(err.Error())
 			}
-			return c.asBorn(n, spec, vm).Diff(vm)
+			return c.keepBootSeed(n, spec, vm).Diff(vm)
 		},
 		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
@@ -54,7 +54,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return err
 			}
-			spec = c.asBorn(n, spec, vm)
+			spec = c.keepBootSeed(n, spec, vm)
 			if !n.Adopt {
 				if spec, err = c.cloned(ctx, n, spec, vm); err != nil {
 					return err
@@ -86,7 +86,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			"  go tool mage node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replaced(diff), n.Name))
 	case diff.Effect() == drift.Restart && vm.Running:
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			if err := c.letGo(ctx, n, diff, vm); err != nil {
+			if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
 				return err
 			}
 			shape := func() error { return c.Proxmox.Shape(ctx, to, vm) }
@@ -96,7 +96,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			return shape()
 		})
 	case vm.Running:
-		if err := c.letGo(ctx, n, diff, vm); err != nil {
+		if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
 			return err
 		}
 	}

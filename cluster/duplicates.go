@@ -9,9 +9,9 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// alike counts the VMs that are called as one of them is; those of templates on other
-// hosts do not count, since every host has its own.
-func alike(all []proxmox.Summary, vm proxmox.Summary) int {
+// countNamed counts the VMs with the name of vm. Templates on other hosts do not count,
+// because every host has its own.
+func countNamed(all []proxmox.Summary, vm proxmox.Summary) int {
 	n := 0
 	for _, other := range all {
 		if other.Name == vm.Name && (other.Host == vm.Host || !vm.Template) {
@@ -21,14 +21,14 @@ func alike(all []proxmox.Summary, vm proxmox.Summary) int {
 	return n
 }
 
-// doubled returns an error when VMs of ours have one name: two runs at once, or an older
-// version of this program that died and was started again, have made them twice. A copy
-// that somebody has made of one is not ours, and does not count.
-func doubled(all []proxmox.Summary) error {
+// checkDuplicates returns an error if VMs of the cluster have the same name: two runs at
+// once, or a killed and restarted older version, created them twice. A copy by another
+// owner does not count.
+func checkDuplicates(all []proxmox.Summary) error {
 	var names []string
 	which := map[string][]string{}
 	for _, vm := range all {
-		if alike(all, vm) == 1 {
+		if countNamed(all, vm) == 1 {
 			continue
 		}
 		state := "off"

@@ -9,12 +9,12 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// spare takes out of what lies about the ISOs that a VM has in its drive and the mappings
+// keepUsed takes out of what lies about the ISOs that a VM has in its drive and the mappings
 // that one takes its device by, since Proxmox starts no VM whose ISO or mapping is gone.
 // Somebody may have made it of a machine of ours and taken our tag off it since. VMs of
 // owner's do not count: theirs go with them. What a VM has that cannot be read, as on a
 // silent host, nobody knows, so what it may have stays.
-func (c *Cluster) spare(ctx context.Context, all []rest, owner string) error {
+func (c *Cluster) keepUsed(ctx context.Context, all []rest, owner string) error {
 	if !slices.ContainsFunc(all, func(r rest) bool { return len(r.volumes)+len(r.mappings) > 0 }) {
 		return nil
 	}
@@ -54,7 +54,7 @@ func stays(ctx context.Context, what string, by proxmox.Summary, held bool, sile
 	return true
 }
 
-// words names a VM of whomever.
+// words names a VM of any owner.
 func words(vm proxmox.Summary) string {
 	return fmt.Sprintf("VM %d (%s) on %s", vm.VMID, vm.Name, vm.Host)
 }
