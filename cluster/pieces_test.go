@@ -56,7 +56,7 @@ func TestHalfMadeTemplatesAreTold(t *testing.T) {
 	}{
 		{false, false, true, true, off}, {false, false, false, true, "half-made"}, {false, true, true, true, "half-made"}, {false, true, false, false, "half-made"}, {true, false, true, true, ""}, {true, false, false, false, ""},
 	} {
-		d := step.Diff(templateSeen{vm: &proxmox.Summary{Template: tt.template, Running: tt.running}, begun: tt.begun, wanted: tt.wanted}).String()
+		d := step.Diff(templateSeen{vm: &proxmox.Summary{Template: tt.template, Running: tt.running}, hasSeed: tt.begun, wanted: tt.wanted}).String()
 		assert.Equal(t, tt.says == off, strings.Contains(d, off), "%+v: %s", tt, d)
 		assert.Equal(t, tt.says == "", d == "", "%+v: %s", tt, d)
 	}
