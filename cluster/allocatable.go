@@ -38,7 +38,7 @@ func (c *Cluster) allocatableStep(n spec.Node) *converge.Resource[int64] {
 			}
 			return drift.Diff{{
 				Path: "GPUs", Have: fmt.Sprint(have), Want: fmt.Sprintf("%d allocatable", want), Effect: drift.Create,
-				Note: "driver, container toolkit and device plugin must all be there",
+				Note: "driver, container toolkit and device plugin must all be in place",
 			}}
 		},
 		Settle: readyTime,

@@ -82,7 +82,7 @@ func checkArtifact(root *os.Root, name, url string) error {
 	}
 	if err != nil {
 		if link, e := root.Lstat(name); e == nil && link.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%s is a link that leads out of the folder %s (k3s.airgap): put the file itself there", filepath.Join(root.Name(), name), root.Name())
+			return fmt.Errorf("%s is a link out of the folder %s (k3s.airgap): put the file itself there", filepath.Join(root.Name(), name), root.Name())
 		}
 		return err
 	}
@@ -122,8 +122,8 @@ func (c *Cluster) install(ctx context.Context, n spec.Node) error {
 	})
 }
 
-// staged brings the files of k3s.airgap to a node, where the file has that, and
-// takes them away again when do has used them.
+// staged copies the files of k3s.airgap to a node, if the file has that key, and
+// deletes them when do has used them.
 func (c *Cluster) staged(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	dir, root := c.spec.K3s.AirgapDir, c.root(n.Name)
 	if dir == "" {

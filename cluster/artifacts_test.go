@@ -24,7 +24,7 @@ func TestAirgapLinksStayInTheFolder(t *testing.T) {
 		link := filepath.Join(dir, "sha256sum-amd64.txt")
 		require.NoError(t, os.Symlink(to, link))
 		err := checkArtifacts(s)
-		require.EqualError(t, err, link+" is a link that leads out of the folder "+dir+" (k3s.airgap): put the file itself there")
+		require.EqualError(t, err, link+" is a link out of the folder "+dir+" (k3s.airgap): put the file itself there")
 		require.True(t, wait.IsPermanent(err))
 		require.Error(t, copyTo(t.Context(), nil, dir, "sha256sum-amd64.txt", "/x"))
 		require.NoError(t, os.Remove(link))

@@ -32,7 +32,7 @@ func (c *Cluster) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
 		Diff:   func(d drift.Diff) drift.Diff { return d },
 		Settle: bundleTime,
 		Poll:   lookEvery,
-		Hint:   "go tool mage fleet:status says which object is in the way; run it again and it goes on from here",
+		Hint:   "go tool mage fleet:status shows which object blocks it; run it again to continue",
 	}
 }
 
@@ -83,9 +83,9 @@ func (c *Cluster) follow(ctx context.Context) error {
 	return err
 }
 
-// stillFleets is an error for a part that is to be applied directly while Fleet has it:
-// when Fleet lets go of it, it takes it away.
-func (c *Cluster) stillFleets(ctx context.Context, client *kube.Client, p platform.Piece) error {
+// stillInFleet returns an error for a part that Up must apply directly while Fleet still
+// deploys it: Fleet deletes it together with its bundle.
+func (c *Cluster) stillInFleet(ctx context.Context, client *kube.Client, p platform.Piece) error {
 	if f := c.spec.Platform.Fleet; f == nil || f.Repo == "" || p.Base || p.Network {
 		return nil
 	}
@@ -95,8 +95,8 @@ func (c *Cluster) stillFleets(ctx context.Context, client *kube.Client, p platfo
 	}
 	for _, b := range state.Bundles {
 		if b.Part == p.Name {
-			return converge.Permanent(fmt.Errorf("Fleet still deploys %s (bundle %s), and would take it away when it lets go of it: "+
-				"take it out of Git first with go tool mage fleet:push, and run this again when fleet:status no longer shows it", p.Name, b.Name))
+			return converge.Permanent(fmt.Errorf("Fleet still deploys %s (bundle %s), and would delete it when its bundle goes: "+
+				"first remove it from Git with go tool mage fleet:push, and run this again when fleet:status no longer shows it", p.Name, b.Name))
 		}
 	}
 	return nil

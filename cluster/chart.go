@@ -55,7 +55,7 @@ type chartSeen struct {
 }
 
 func (s chartSeen) diff() drift.Diff {
-	return plainly(slices.Concat(s.around, yours(s.part.Release.Diff(s.release), s.theirs)))
+	return withoutRecord(slices.Concat(s.around, markUserValues(s.part.Release.Diff(s.release), s.theirs)))
 }
 
 // releaseTime is how long a release may take when it does not say.
@@ -75,7 +75,7 @@ func (c *Cluster) chartStep(p platform.Piece) *converge.Resource[chartSeen] {
 		Apply:   c.bringChart,
 		Settle:  settle,
 		Poll:    lookEvery,
-		Hint:    "kubectl -n " + p.Release.Namespace + " get pods,events shows more; run it again and it goes on from here",
+		Hint:    "kubectl -n " + p.Release.Namespace + " get pods,events shows more; run it again to continue",
 	}
 }
 
@@ -111,7 +111,7 @@ func (c *Cluster) bringChart(ctx context.Context, seen chartSeen) error {
 	if err := c.supersede(ctx, p); err != nil {
 		return err
 	}
-	if err := errors.Join(c.oneFleet(ctx, p), c.stillFleets(ctx, client, p)); err != nil {
+	if err := errors.Join(c.oneFleet(ctx, p), c.stillInFleet(ctx, client, p)); err != nil {
 		return err
 	}
 	if err := c.enter(ctx, client, p); err != nil {

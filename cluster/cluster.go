@@ -46,21 +46,21 @@ type Backend struct {
 
 // ErrNoProxmox is the answer to a question about hosts where there are none: every
 // machine of the cluster is external.
-var ErrNoProxmox = errors.New("the file has no proxmox section, and every machine is external: there is no Proxmox host to ask")
+var ErrNoProxmox = errors.New("the file has no proxmox section, because every machine is external")
 
 // Cluster binds a Spec to a Backend. It is safe for concurrent use.
 type Cluster struct {
 	spec *spec.Spec
 	Backend
 
-	guests map[string]*guest               // by machine name
-	seeds  map[string]func() (seed, error) // by machine name
-	hosts  *ssh.KnownHosts
-	doubts doubts
-	births births
-	logins logins
-	api    api
-	pushed pushed
+	guests       map[string]*guest               // by machine name
+	seeds        map[string]func() (seed, error) // by machine name
+	hosts        *ssh.KnownHosts
+	warnings     warnings
+	earlierSeeds earlierSeeds
+	logins       logins
+	api          api
+	pushed       pushed
 
 	seedsHad seedsHad
 	// restarting is held by the one node that is being taken down and up again.
@@ -73,7 +73,7 @@ type Cluster struct {
 // b.Dir is written by Runs, and by Keep.
 func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	if slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
-		return nil, errors.New("cluster: hosts of some nodes are still to be chosen: Place does that")
+		return nil, errors.New("cluster: some nodes have no host yet: call Place first")
 	}
 	c := &Cluster{
 		spec: want, Backend: b, guests: map[string]*guest{}, seeds: map[string]func() (seed, error){},

@@ -140,7 +140,7 @@ func kindsOfChange() []kindOfChange {
 		{what: "a VM's setting that counts from its next start (memory, cores, …)", old: "wk2: {address: 10.0.0.32, cores: 4, memory: 8GiB", new: "wk2: {address: 10.0.0.32, cores: 4, memory: 6GiB"},
 		{what: "the same of the NFS server", old: "memory: 2GiB}}\ntls", new: "memory: 4GiB}}\ntls"},
 		{what: "a data disk more", old: "wk2: {", new: "wk2: {disks: {scratch: {size: 20GiB, mount: /scratch}}, "},
-		{what: "a data disk that left the file: pulled out, its volume kept", old: ", disks: {data: {size: 50GiB, mount: /data, role: data}}"},
+		{what: "a data disk that left the file: detached, its volume kept", old: ", disks: {data: {size: 50GiB, mount: /data, role: data}}"},
 		{what: "a larger disk", old: "size: 50GiB", new: "size: 60GiB", stays: true},
 		{what: "more GPUs for a node", old: "memory: 32GiB, gpus: 1", new: "memory: 32GiB, gpus: 2"},
 		{what: "fewer GPUs for a node", old: "count: 2, sharing", new: "count: 1, sharing"},
@@ -327,7 +327,7 @@ func TestCostsWhereNobodyKnows(t *testing.T) {
 			if it.Step == "vm/cp1" {
 				require.Len(t, it.Costs, 1)
 				require.Len(t, it.Costs[0].Users, 1)
-				assert.Contains(t, it.Costs[0].Users[0], "nobody can say whose work is there: ")
+				assert.Contains(t, it.Costs[0].Users[0], "cannot find out whose work ends: ")
 				return
 			}
 		}

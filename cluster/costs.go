@@ -23,30 +23,29 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// What each step costs people; docs/consent.md has the table. Whatever drains, switches
-// off or takes away says so here, and is not done before somebody has agreed.
+// What each step interrupts or destroys; docs/consent.md has the table. A step that drains,
+// stops or deletes something declares it here, and does it only with consent.
 
-// away is how long a node is missed that goes down on purpose: drained, off, on, Ready
-// again with its GPUs. Without work on it two minutes; pods get up to five to end, and a
-// server with much memory passes it to its guest page by page.
+// away is how long a planned restart of a node takes: drained, off, on, Ready again with
+// its GPUs. Without work on it two minutes; pods get up to five to end, and a host with
+// much memory pins it for the guest page by page.
 const away = "2 to 10 min"
 
-// costTime bounds how long a look waits to learn whose work is where: what it costs can be
-// said without.
+// costTime limits the wait for the list of running work: a plan can be shown without it.
 const costTime = 10 * time.Second
 
-// workTime is for how long a look at whose work is where counts: steps of one look share
-// it, and one that comes after a wait sees who has come meanwhile.
+// workTime is how long an observation of the running work stays valid: the steps of one plan
+// share it, and a step that had to wait observes again.
 const workTime = 15 * time.Second
 
-// workSeen is whose work is where, as one Plan or Run saw it a moment ago.
+// workSeen is the running work by node, as one Plan or Run observed it.
 type workSeen struct {
 	mu   sync.Mutex
 	work *consent.Work
 	at   time.Time
 }
 
-// work is whose work is where; nil where there is no cluster that could have any.
+// work observes the running work by node; nil if there is no cluster yet.
 func (c *Cluster) work(ctx context.Context) (*consent.Work, error) {
 	seen := &c.visit(ctx).work
 	seen.mu.Lock()
@@ -72,12 +71,12 @@ func (c *Cluster) work(ctx context.Context) (*consent.Work, error) {
 	return seen.work, err
 }
 
-// users names whose work ends where a node goes. What cannot be seen is said in its place.
+// users names whose work ends if a node goes down, or says why that is not known.
 func (c *Cluster) users(ctx context.Context, of func(*consent.Work) []string) []string {
 	w, err := c.work(ctx)
 	switch {
 	case err != nil:
-		return []string{"nobody can say whose work is there: " + firstLine(err.Error())}
+		return []string{"cannot find out whose work ends: " + firstLine(err.Error())}
 	case w == nil:
 		return nil
 	}
@@ -92,7 +91,7 @@ func (c *Cluster) stops(ctx context.Context, why string, names ...string) []conv
 		of := func(w *consent.Work) []string { return w.On(name) }
 		if n := c.guests[name]; n != nil && n.node.Role == spec.FileServer { // it is not drained: mounts are hard
 			of = func(w *consent.Work) []string { return w.Notebooks("") }
-			cost.Why += "; whoever uses its volumes waits until it is back"
+			cost.Why += "; clients of its volumes wait until it is back"
 		}
 		cost.Users = c.users(ctx, of)
 		out = append(out, cost)
@@ -123,10 +122,10 @@ func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drif
 			out = c.stops(ctx, summary(d), n.Name)
 		}
 		for _, f := range d {
-			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == pulledOut {
+			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == detached {
 				disk, _ := vm.Disk(slot)
 				out = append(out, converge.Cost{
-					Machine: "disk " + disk.Serial + " of " + n.Name, Kind: converge.Stops, Why: "no longer in the file: pulled out, its volume is kept",
+					Machine: "disk " + disk.Serial + " of " + n.Name, Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept",
 					Holds: []string{disk.Size.String()},
 				})
 			}
@@ -156,7 +155,7 @@ func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.All
 	}
 }
 
-// running are those of some nodes whose machines run with cards of theirs, or may.
+// running are the nodes among names with a running machine that has cards, or may have.
 func (c *Cluster) running(ctx context.Context, names ...string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		n, _ := c.spec.Node(name)
@@ -165,7 +164,7 @@ func (c *Cluster) running(ctx context.Context, names ...string) []string {
 	})
 }
 
-// costsOfDriver is what another driver costs a node that has joined: it is loaded at a start.
+// costsOfDriver is what another driver costs a joined node: a restart loads it.
 func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, s driverSeen, _ drift.Diff) []converge.Cost {
 		if !s.mayLoad() {
@@ -177,12 +176,12 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 		if have, err := k3s.Observe(ctx, c.root(n.Name)); err == nil && have.Role == k3s.RoleNone {
 			return nil // it is still to join, and nobody misses it
 		}
-		return c.stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded at a start", n.Name)
+		return c.stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded by a restart", n.Name)
 	}
 }
 
-// costsOfK3s is what another version of K3s costs. Other settings cost nothing: K3s alone
-// starts anew, one node after the other, and pods go on.
+// costsOfK3s is what another version of K3s costs. Other settings cost nothing: only K3s
+// restarts, one node after the other, and pods keep running.
 func (c *Cluster) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, have k3s.State, _ drift.Diff) []converge.Cost {
 		if !stale(have, c.spec.K3s.Version) {
@@ -203,7 +202,7 @@ func (c *Cluster) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Conte
 			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoExecute}
 			if users := c.users(ctx, func(w *consent.Work) []string { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
 				out = append(out, converge.Cost{
-					Machine: "work on " + n.Name, Kind: converge.Stops, Why: "the taint " + t.String() + " ends what does not tolerate it", Users: users,
+					Machine: "work on " + n.Name, Kind: converge.Stops, Why: "the taint " + t.String() + " ends pods that do not tolerate it", Users: users,
 				})
 			}
 		}
@@ -214,20 +213,20 @@ func (c *Cluster) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Conte
 	}
 }
 
-// endsMPS is what it costs a node when the daemon of MPS ends there, or starts anew: what
-// computes through it; none where nothing does.
+// endsMPS is the cost of stopping or restarting the MPS daemon on a node: the jobs that
+// compute through it, if any.
 func (c *Cluster) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
 	users := c.users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
 	if len(users) == 0 {
 		return nil
 	}
 	return []converge.Cost{{
-		Machine: "MPS on " + n.Name, Kind: converge.Stops, Why: "GPUs are shared in another way, and what computes through its daemon ends", Users: users,
+		Machine: "MPS on " + n.Name, Kind: converge.Stops, Why: "GPU sharing changes, and jobs that use its daemon end", Users: users,
 	}}
 }
 
-// costsOfPlugin is what another device plugin costs: its pods start anew, which nobody
-// feels but those who compute through the daemon of MPS.
+// costsOfPlugin is what another device plugin costs: its pods restart, which affects only
+// jobs that compute through the MPS daemon.
 func (c *Cluster) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge.Cost {
 	mps := func(f drift.Field) bool {
 		return f.Have != "" && strings.HasPrefix(f.Path, "daemonset/") && strings.Contains(f.Path, "-mps/")
@@ -244,7 +243,7 @@ func (c *Cluster) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge
 	return out
 }
 
-// costsOfRemoval is what goes with machines that are no longer in the file.
+// costsOfRemoval is what is lost with machines that are no longer in the file.
 func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, s := range gone {
@@ -257,7 +256,7 @@ func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ 
 	return out
 }
 
-// destroys is the cost of a machine that goes with its disks. err is why it cannot be seen.
+// destroys is the cost of destroying a machine with its disks. err is why it could not be read.
 func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM, err error) converge.Cost {
 	if name == "" && vm != nil {
 		name = fmt.Sprintf("vm%d", vm.VMID)
@@ -268,7 +267,7 @@ func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM
 		Holds: c.users(ctx, func(w *consent.Work) []string { return w.Volumes(name) }),
 	}
 	if err != nil {
-		cost.Holds = append(cost.Holds, "its disks cannot be seen: "+firstLine(err.Error()))
+		cost.Holds = append(cost.Holds, "its disks are not readable: "+firstLine(err.Error()))
 	}
 	if vm == nil {
 		return cost
@@ -282,7 +281,7 @@ func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM
 	return cost
 }
 
-// diskWords names a disk of a machine, for whoever is asked whether it may go.
+// diskWords names a disk of a machine, for the question whether it may be destroyed.
 func diskWords(d proxmox.Disk) string {
 	if d.Serial == "" {
 		return fmt.Sprintf("disk %s (%s), which the file does not name", d.Slot, d.Size)

@@ -20,11 +20,11 @@ import (
 // What changes of the platform cost, and those that only verbs make. Releases that
 // change are rolled over by Kubernetes, and cost nothing that is not here.
 
-// notLooked is said in the place of what goes with a part that could not be checked.
-const notLooked = "what goes with it cannot be seen: "
+// notLooked replaces the list of lost data for a part that could not be checked.
+const notLooked = "cannot find out which data goes with it: "
 
-// costsOfChart is what goes with another release: parts in whose place it comes, and
-// claims that it no longer has.
+// costsOfChart is what a changed release destroys: the parts that it replaces, and claims
+// that it no longer has.
 func (c *Cluster) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff) []converge.Cost {
 	out := c.costsOfClaims(ctx, d)
 	for _, name := range seen.part.Replaces {
@@ -33,7 +33,7 @@ func (c *Cluster) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff
 		if err == nil {
 			old, err = c.recorded(ctx, client, name)
 		}
-		switch why := seen.part.Name + " comes in its place"; {
+		switch why := seen.part.Name + " replaces it"; {
 		case err != nil:
 			out = append(out, converge.Cost{Machine: name, Kind: converge.Destroys, Why: why, Holds: []string{notLooked + firstLine(err.Error())}})
 		case old != nil:
@@ -52,7 +52,7 @@ func (c *Cluster) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Co
 		if !ok || f.Effect != drift.Remove {
 			continue
 		}
-		cost := converge.Cost{Machine: name, Kind: converge.Destroys, Why: "a claim that the file no longer asks for"}
+		cost := converge.Cost{Machine: name, Kind: converge.Destroys, Why: "a claim that is no longer in the file"}
 		namespace, claim, _ := strings.Cut(name, "/")
 		w, err := c.work(ctx)
 		if err != nil || w == nil {
@@ -68,7 +68,7 @@ func (c *Cluster) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Co
 }
 
 // costsOfLeftovers are the parts that the file no longer names. ISOs, mappings and
-// templates of earlier files hold nothing of anybody's.
+// templates of earlier files hold no data.
 func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range u.parts {
@@ -76,7 +76,7 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 			continue
 		}
 		client, err := c.kube(ctx)
-		if errors.Is(err, errUnformed) { // nor can it be taken away
+		if errors.Is(err, errUnformed) { // nor can it be removed
 			continue
 		}
 		if err != nil {
@@ -90,7 +90,7 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 	return out
 }
 
-// retires is the cost of a part that is taken out of the cluster; none where it has to stay.
+// retires is the cost of removing a part from the cluster; none if it must stay.
 func (c *Cluster) retires(ctx context.Context, client *kube.Client, r record, why string) []converge.Cost {
 	if errors.As(unused(ctx, client, r), new(inUse)) {
 		return nil
@@ -119,8 +119,8 @@ func (c *Cluster) retires(ctx context.Context, client *kube.Client, r record, wh
 	return []converge.Cost{cost}
 }
 
-// costsOfPush are the bundles that Git is to have no more: Fleet takes away what it has
-// deployed of them.
+// costsOfPush are the bundles that a push removes from Git: Fleet deletes what it has
+// deployed from them.
 func costsOfPush(_ context.Context, _ *fleet.Repo, d drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, f := range d {
@@ -139,7 +139,7 @@ func costsOfRests(_ context.Context, all []rest, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
 		for _, t := range r.templates {
-			out = append(out, converge.Cost{Machine: t.Name, Kind: converge.Destroys, Why: "a template; another one is baked when it is wanted"})
+			out = append(out, converge.Cost{Machine: t.Name, Kind: converge.Destroys, Why: "a template; another one is baked when needed"})
 		}
 	}
 	return out
@@ -165,18 +165,18 @@ func (c *Cluster) costsOfMachine(name, why string) func(context.Context, *proxmo
 
 // costsOfTemplate is what goes with a template that nothing hangs on.
 func costsOfTemplate(_ context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
-	return []converge.Cost{{Machine: vm.Name, Kind: converge.Destroys, Why: "a template that no VM hangs on"}}
+	return []converge.Cost{{Machine: vm.Name, Kind: converge.Destroys, Why: "a template that no VM uses"}}
 }
 
-// costsOfRelease is what goes with K3s on a machine that is not ours.
+// costsOfRelease is what is lost with K3s on an external machine.
 func (c *Cluster) costsOfRelease(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ k3s.State, _ drift.Diff) []converge.Cost {
-		return []converge.Cost{c.takesOff(ctx, n)}
+		return []converge.Cost{c.uninstallCost(ctx, n)}
 	}
 }
 
-func (c *Cluster) takesOff(ctx context.Context, n spec.Node) converge.Cost {
-	return c.destroys(ctx, n.Name, "K3s is taken off with its data; the machine itself stays", nil, nil)
+func (c *Cluster) uninstallCost(ctx context.Context, n spec.Node) converge.Cost {
+	return c.destroys(ctx, n.Name, "K3s is removed with its data; the machine itself stays", nil, nil)
 }
 
 // costsOfDrain is the work that ends when a node is emptied.
@@ -201,7 +201,7 @@ func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Cont
 	return func(ctx context.Context, _ *kube.Node, _ drift.Diff) []converge.Cost {
 		switch {
 		case n.External:
-			return []converge.Cost{c.takesOff(ctx, n)}
+			return []converge.Cost{c.uninstallCost(ctx, n)}
 		case vm == nil:
 			return nil // nothing runs there
 		}
@@ -212,6 +212,6 @@ func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Cont
 // costsOfCycle is what it costs to switch a node off and on.
 func (c *Cluster) costsOfCycle(n spec.Node) func(context.Context, bool, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ bool, _ drift.Diff) []converge.Cost {
-		return c.stops(ctx, "drained, off and on again", n.Name)
+		return c.stops(ctx, "drained, stopped and started", n.Name)
 	}
 }

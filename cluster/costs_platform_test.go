@@ -38,7 +38,7 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 			assert.Equal(t, name, out[i].Machine)
 			assert.Equal(t, converge.Destroys, out[i].Kind)
 		}
-		assert.Equal(t, "cilium-pool comes in its place", out[2].Why)
-		assert.Contains(t, out[2].Holds[0], "what goes with it cannot be seen: ")
+		assert.Equal(t, "cilium-pool replaces it", out[2].Why)
+		assert.Contains(t, out[2].Holds[0], "cannot find out which data goes with it: ")
 	})
 }

@@ -28,7 +28,7 @@ func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (
 		return nil, err
 	}
 	if vm == nil {
-		return nil, &RefusedError{name, "it has no VM: go tool mage cluster:up makes it"}
+		return nil, &RefusedError{name, "it has no VM: go tool mage cluster:up creates it"}
 	}
 	if !force {
 		if err := c.mayStop(ctx, n); err != nil {
@@ -51,7 +51,7 @@ func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[bool
 			if done {
 				return nil
 			}
-			return drift.Diff{{Path: "power", Have: vm.String(), Want: "drained, off and on again", Effect: drift.Restart}}
+			return drift.Diff{{Path: "power", Have: vm.String(), Want: "drained, stopped and started", Effect: drift.Restart}}
 		},
 		Costs: c.costsOfCycle(n),
 		Apply: func(ctx context.Context, _ bool) error {

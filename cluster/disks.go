@@ -41,7 +41,7 @@ func (c *Cluster) disksStep(n spec.Node) *converge.Resource[map[string]diskSeen]
 			for _, d := range mountedDisks(n) {
 				seen := have[d.Name]
 				if seen.at != "" && seen.at != "here" {
-					return converge.Permanent(fmt.Errorf("%s is mounted on %s of %s, where disk %s should be: unmount it there, or write another mount", seen.at, d.Mount, n.Name, d.Name))
+					return converge.Permanent(fmt.Errorf("%s is mounted on %s of %s, where disk %s should be: unmount it there, or write another mount in the file", seen.at, d.Mount, n.Name, d.Name))
 				}
 				if seen.present {
 					args = append(args, d.Name, d.FS, d.Mount)
@@ -50,8 +50,8 @@ func (c *Cluster) disksStep(n spec.Node) *converge.Resource[map[string]diskSeen]
 			return c.disksRun(ctx, n, "make", args, nil)
 		},
 		Settle: diskTime,
-		Hint: "lsblk -do NAME,SIZE,SERIAL on " + n.Name + " shows the disks that it has, and qm config those that Proxmox gives it; " +
-			"while one is missing, K3s does not start there after a reboot, so that pods do not write to the system's disk",
+		Hint: "lsblk -do NAME,SIZE,SERIAL on " + n.Name + " shows its disks, and qm config those that Proxmox attaches; " +
+			"while a disk is missing, K3s does not start there after a reboot, so that pods do not write to the system disk",
 	}
 }
 
@@ -93,7 +93,7 @@ func parseDisks(text string) (map[string]diskSeen, error) {
 			word := func(s string) string { return strings.TrimPrefix(s, "-") }
 			all[f[0]] = diskSeen{present: true, fs: word(f[2]), at: word(f[3]), kept: f[4] == "kept", small: f[5] == "small"}
 		default:
-			return nil, fmt.Errorf("disks of a machine: %q is not understood", strings.TrimSpace(line))
+			return nil, fmt.Errorf("disks of a machine: unexpected line %q", strings.TrimSpace(line))
 		}
 	}
 	return all, nil
@@ -108,7 +108,7 @@ func diffDisks(n spec.Node, all map[string]diskSeen) drift.Diff {
 		}
 		switch {
 		case !have.present:
-			out = append(out, drift.Field{Path: d.Name, Have: "not seen by the guest", Want: "a disk with this serial", Effect: drift.Create})
+			out = append(out, drift.Field{Path: d.Name, Have: "not visible in the guest", Want: "a disk with this serial", Effect: drift.Create})
 			continue
 		case have.fs == "":
 			add("filesystem", "blank", d.FS)
@@ -126,20 +126,20 @@ func diffDisks(n spec.Node, all map[string]diskSeen) drift.Diff {
 	return out
 }
 
-// pulledOut is what a VM's difference says of a disk that the file no longer has.
-const pulledOut = "pulled out"
+// detached is the wanted state in a VM's diff for a disk that the file no longer has.
+const detached = "detached"
 
-// letGo unmounts the disks that a VM is about to lose. One that is in use stays.
-func (c *Cluster) letGo(ctx context.Context, n spec.Node, diff drift.Diff, vm *proxmox.VM) error {
+// unmountRemoved unmounts the disks that a VM is about to lose. A disk in use stays.
+func (c *Cluster) unmountRemoved(ctx context.Context, n spec.Node, diff drift.Diff, vm *proxmox.VM) error {
 	var serials []string
 	for _, f := range diff {
 		slot, _ := strings.CutPrefix(f.Path, "disk/")
-		if have, found := vm.Disk(slot); found && f.Want == pulledOut {
+		if have, found := vm.Disk(slot); found && f.Want == detached {
 			serials = append(serials, have.Serial)
 		}
 	}
 	if err := c.disksRun(ctx, n, "free", serials, nil); err != nil {
-		return converge.Permanent(fmt.Errorf("%s still uses a disk that the file no longer has (%s), so it is not pulled out: end what uses it, e.g. with go tool mage node:drain -node=%s, and run it again: %w",
+		return converge.Permanent(fmt.Errorf("%s still uses a disk that the file no longer has (%s), so it is not detached: stop what uses it, e.g. with go tool mage node:drain -node=%s, and run it again: %w",
 			n.Name, strings.Join(serials, ", "), n.Name, err))
 	}
 	return nil

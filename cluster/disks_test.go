@@ -163,7 +163,7 @@ func TestNodeWithoutItsDataDisk(t *testing.T) {
 		c := w.cluster(t, spec)
 		defer c.Close()
 		_, err := c.Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "scratch: not seen by the guest")
+		require.ErrorContains(t, err, "scratch: not visible in the guest")
 		require.ErrorContains(t, err, "while one is missing, K3s does not start there")
 	})
 }

@@ -1,5 +1,5 @@
-// Package cluster brings a whole cluster up, changes it and takes it down: which steps
-// there are, and in which order. What it should be is a [spec.Spec].
+// Package cluster creates, changes and destroys a whole cluster: it has the steps and
+// their order. The wanted state is a [spec.Spec].
 //
 // # The platform
 //

@@ -16,8 +16,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Down takes away all that Up made, and nothing else: VMs with the cluster's tag and a
-// mark of their own (what has the tag alone is listed by [Cluster.Strays], and stays), then templates, ISOs, the image and mappings, then the files of the cluster on
+// Down removes everything that Up created, and nothing else: VMs with the cluster's tag and a
+// mark of their own (VMs with only the tag stay; [Cluster.Strays] lists them), then templates, ISOs, the image and mappings, then the files of the cluster on
 // this machine. It looks first, so that every machine it will destroy has a step
 // of its own that can be shown and asked about. Machines that hold data (see Keeps) stay,
 // with what they need, but for those that also names.
@@ -33,7 +33,7 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 	}
 	var gone []*converge.Ref
 	if c.Proxmox != nil {
-		// What a run that was cut short has begun to make is ours as well.
+		// Machines that an interrupted run left incomplete belong to the cluster too.
 		for _, host := range c.templateHosts() {
 			if _, err := c.Proxmox.AwaitEarlier(ctx, host); err != nil {
 				return nil, err
@@ -45,7 +45,7 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 		}
 		for _, vm := range vms {
 			if !c.isTemplate(vm) && !stay[vm.Name] {
-				gone = append(gone, down.Add(c.destroyStep(vm, alike(vms, vm) > 1)))
+				gone = append(gone, down.Add(c.destroyStep(vm, countNamed(vms, vm) > 1)))
 			}
 		}
 		gone = append(gone, down.Add(&converge.Resource[[]rest]{
@@ -67,11 +67,11 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 	return down, nil
 }
 
-// destroyStep takes away one machine. Where others have its name, all of which go, its
-// step says which one it is.
-func (c *Cluster) destroyStep(seen proxmox.Summary, doubled bool) *converge.Resource[*proxmox.VM] {
+// destroyStep destroys one machine. If others have the same name, and all of them go, the
+// step's name says which one it is.
+func (c *Cluster) destroyStep(seen proxmox.Summary, checkDuplicates bool) *converge.Resource[*proxmox.VM] {
 	id := "vm/" + seen.Name
-	if doubled || seen.Name == "" {
+	if checkDuplicates || seen.Name == "" {
 		id += "@" + strconv.Itoa(seen.VMID)
 	}
 	return &converge.Resource[*proxmox.VM]{
@@ -84,7 +84,7 @@ func (c *Cluster) destroyStep(seen proxmox.Summary, doubled bool) *converge.Reso
 			return drift.Unwanted(fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host))
 		},
 		Costs: c.costsOfMachine(seen.Name, ""),
-		Apply: c.wreck,
+		Apply: c.destroyVM,
 	}
 }
 

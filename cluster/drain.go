@@ -37,7 +37,7 @@ func (c *Cluster) drainStep(n spec.Node) *converge.Resource[drained] {
 				return drained{}, err
 			}
 			if node == nil {
-				return drained{}, converge.Permanent(&RefusedError{n.Name, "the cluster has no such node: go tool mage cluster:up lets it join"})
+				return drained{}, converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: go tool mage cluster:up lets it join"})
 			}
 			client, err := c.kube(ctx)
 			if err != nil {
@@ -76,7 +76,7 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 		Observe: func(ctx context.Context) (*kube.Node, error) {
 			have, err := c.observeNode(ctx, n.Name)
 			if err == nil && have == nil {
-				err = converge.Permanent(&RefusedError{n.Name, "the cluster has no such node: go tool mage cluster:up lets it join"})
+				err = converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: go tool mage cluster:up lets it join"})
 			}
 			return have, err
 		},

@@ -78,8 +78,8 @@ func (c *Cluster) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe)
 }
 
 func secureBootOn(machine string) string {
-	return fmt.Sprintf("the firmware of %s has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1), and refuses modules that DKMS builds: "+
-		"write nvidia: {driver: {mode: prebuilt}} where its system is Ubuntu, or switch Secure Boot off in its firmware and give it an EFI disk without keys", machine)
+	return fmt.Sprintf("the firmware of %s has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1), and rejects modules that DKMS builds: "+
+		"write nvidia: {driver: {mode: prebuilt}} if its system is Ubuntu, or disable Secure Boot in its firmware and give it an EFI disk without keys", machine)
 }
 
 // How long a driver may take to bring up its GPUs after boot, and how often it is looked at.

@@ -17,8 +17,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// came is what of a driver is still to come; what is held back and by what is no part of it.
-func (s driverSeen) came() drift.Diff {
+// remaining is the part of a driver that is not installed yet, without packages on hold.
+func (s driverSeen) remaining() drift.Diff {
 	return slices.DeleteFunc(s.want.DiffPackages(s.DriverState), func(f drift.Field) bool { return strings.HasPrefix(f.Path, "hold/") })
 }
 
@@ -26,10 +26,10 @@ func (s driverSeen) came() drift.Diff {
 // words in the kernel's log, too, and they are not about another that is installed.
 func (s driverSeen) failed() bool { return s.Loaded == "" && len(s.Log) > 0 }
 
-// mayLoad reports whether a node may have to be started for its driver: what that costs is
-// said before, and without it loadDriver restarts nothing.
+// mayLoad reports whether a node may have to restart for its driver: the plan then shows the
+// cost, and otherwise loadDriver restarts nothing.
 func (s driverSeen) mayLoad() bool {
-	if s.came().Empty() {
+	if s.remaining().Empty() {
 		return !s.failed() && s.want.Diff(s.DriverState).Effect() == drift.Restart // else a start does not help
 	}
 	return true
@@ -43,14 +43,14 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 	if err != nil {
 		return err
 	}
-	came := before.came()
+	remaining := before.remaining()
 	// Another mode's modules may be of the version that is loaded: whether they load is
 	// seen at a start only.
-	switched := slices.ContainsFunc(came, func(f drift.Field) bool { return f.Path == nvidia.FieldMode })
+	switched := slices.ContainsFunc(remaining, func(f drift.Field) bool { return f.Path == nvidia.FieldMode })
 	if !before.mayLoad() || !switched && before.want.Diff(now).Effect() != drift.Restart {
 		return nil
 	}
-	progress.Say(ctx, "restarting %s, which loads the driver", n.Name)
+	progress.Say(ctx, "restarting %s to load the driver", n.Name)
 	if !c.met(ctx, n.Name).absent.Load() { // else it was made just now, and nobody misses it yet
 		if was, err := c.observeNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, errUnformed) {
 			return c.takeDown(ctx, n, func(ctx context.Context) error {
@@ -89,7 +89,7 @@ func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia
 	if err := c.waitBooted(ctx, n); err != nil {
 		return err
 	}
-	rule := wait.Rule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all up"}
+	rule := wait.Rule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all ready"}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		s, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
 		if err != nil {

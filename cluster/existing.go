@@ -43,7 +43,7 @@ func (c *Cluster) existingStep(host string) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			progress.Say(ctx, "%s, which is somebody's own", vm)
+			progress.Say(ctx, "%s, which homelab did not create", vm)
 			return vm, nil
 		},
 		Diff: func(*proxmox.VM) drift.Diff { return nil },
@@ -90,8 +90,8 @@ func (c *Cluster) existing(ctx context.Context, host string) (*proxmox.VM, error
 		if off == "" {
 			return vm, nil
 		}
-		problem = errors.Join(problem, fmt.Errorf("image.template: %s has no template %s, and that of %s is on the storage %s, which %s does not share\n"+
-			"  make one on %s too, with the same name and name: in place of a VMID, or put its disks on a storage that both see", host, ref, r.Host, off, host, host))
+		problem = errors.Join(problem, fmt.Errorf("image.template: %s has no template %s, and the one of %s is on the storage %s, which %s does not share\n"+
+			"  create one on %s too, with the same name, and write the name instead of a VMID; or put its disks on a storage that both hosts share", host, ref, r.Host, off, host, host))
 	}
 	return nil, problem
 }
@@ -106,34 +106,34 @@ func (c *Cluster) usable(ctx context.Context, host string, vmid int) (*proxmox.V
 		return nil, fmt.Errorf("image.template: %s is not a template; to make it one, switch it off and run on %s: qm template %d", vm, vm.Host, vm.VMID)
 	}
 	if problems := whyUnfit(c.spec, host, vm); len(problems) > 0 {
-		return nil, fmt.Errorf("image.template: no node can be made from %s:\n  %s", vm, strings.Join(problems, "\n  "))
+		return nil, fmt.Errorf("image.template: %s is not usable for nodes:\n  %s", vm, strings.Join(problems, "\n  "))
 	}
 	return vm, nil
 }
 
-// unfit says what is wrong with a template, with the commands that mend it. What a
-// clone can be given by itself is no reason: the agent's channel, the serial console,
+// whyUnfit says what is wrong with a template, with the commands that fix it. Settings that
+// a clone can get on its own are not a reason: the agent's channel, the serial console,
 // q35, the disk of the firmware's variables.
 func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if vm.Locked != "" {
-		bad("it is locked (%s): qm unlock %d, once nothing is at work on it", vm.Locked, vm.VMID)
+		bad("it is locked (%s): qm unlock %d, when no task works on it", vm.Locked, vm.VMID)
 	}
 	if _, ok := vm.Disk("scsi0"); !ok {
-		bad("it has no disk at scsi0, which the nodes boot from: make it anew with --scsi0, --scsihw virtio-scsi-single and --boot order=scsi0")
+		bad("it has no disk at scsi0, which the nodes boot from: recreate it with --scsi0, --scsihw virtio-scsi-single and --boot order=scsi0")
 	}
 	if len(vm.Disks) > 1 {
-		bad("it has more disks than one, whose places the nodes' own disks take: qm set %d --delete %s", vm.VMID, vm.Disks[1].Slot)
+		bad("it has further disks, at slots that the nodes' own disks need: qm set %d --delete %s", vm.VMID, vm.Disks[1].Slot)
 	}
 	if off := vm.Unbased(); len(off) > 0 {
-		bad("its disks are not what clones can hang on, since it became a template only half: qm template %d --disk %s", vm.VMID, off[0])
+		bad("its disks are not base volumes for linked clones, because its conversion to a template is incomplete: qm template %d --disk %s", vm.VMID, off[0])
 	}
 	if drives := vm.CloudInitDrives(); len(drives) > 0 {
-		bad("Proxmox's cloud-init drive at %s would tell the nodes something else than their seed: qm set %d --delete %s", drives[0], vm.VMID, drives[0])
+		bad("Proxmox's cloud-init drive at %s would contradict the nodes' seed: qm set %d --delete %s", drives[0], vm.VMID, drives[0])
 	}
 	if len(vm.GPUs) > 0 {
-		bad("it passes a device through, which no clone can have as well: qm set %d --delete %s", vm.VMID, vm.GPUs[0].Slot)
+		bad("it passes a device through, which its clones cannot share: qm set %d --delete %s", vm.VMID, vm.GPUs[0].Slot)
 	}
 	dkms := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 })
 	if dkms && s.NVIDIA.DriverMode == spec.DriverDKMS && vm.SecureBoot {
@@ -145,7 +145,7 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 		if d, ok := vm.Disk("scsi0"); ok {
 			storage = d.Storage
 		}
-		bad("its firmware is SeaBIOS, under which large GPUs have no room (BAR1 is 0M); Ubuntu's cloud images boot with OVMF too: "+
+		bad("its firmware is SeaBIOS, which cannot map the memory of large GPUs (BAR1 is 0M); Ubuntu's cloud images boot with OVMF too: "+
 			"qm set %d --machine q35 --bios ovmf --efidisk0 %s:0,efitype=4m", vm.VMID, storage)
 	}
 	return out
@@ -170,7 +170,7 @@ func (c *Cluster) unshared(ctx context.Context, host string, vm *proxmox.VM) (st
 func templatesThere(all []proxmox.Resident) string {
 	templates := slices.DeleteFunc(slices.Clone(all), func(r proxmox.Resident) bool { return !r.Template || r.Container })
 	if len(templates) == 0 {
-		return "there is no template at all: leave image.template out and one is baked"
+		return "there is no template: remove image.template, and cluster:up bakes one"
 	}
 	return "templates are " + listResidents(templates)
 }
@@ -183,7 +183,7 @@ func listResidents(all []proxmox.Resident) string {
 	return strings.Join(names, ", ")
 }
 
-// ownPackages are what a node's first boot brings where the template is somebody's own:
+// ownPackages are installed at a node's first boot if the template is the user's own:
 // the agent, through which its host key is read, and what a baked one has already.
 func ownPackages(s *spec.Spec) []string {
 	if s.Image.Template == "" {

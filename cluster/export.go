@@ -18,7 +18,7 @@ import (
 //go:embed export.sh
 var exportScript string
 
-// nfsPackage is Ubuntu's NFS server; it is no part of the template, since no node needs it.
+// nfsPackage is Ubuntu's NFS server. The template does not contain it, because no node needs it.
 const nfsPackage = "nfs-kernel-server"
 
 // exportOptions are those of every export. The driver is root and makes folders for the
@@ -92,7 +92,7 @@ func (c *Cluster) exportStep(n spec.Node) *converge.Resource[exportsSeen] {
 			return c.root(n.Name).Run(ctx, remote.Cmd{Args: args, Stdin: strings.NewReader(want.file())})
 		},
 		Settle: diskTime,
-		Hint:   "sudo exportfs -v and journalctl -u nfs-server on " + n.Name + " show more; /etc/exports there is not ours, and must not name the same folders",
+		Hint:   "sudo exportfs -v and journalctl -u nfs-server on " + n.Name + " show more; homelab does not manage /etc/exports there, and it must not name the same folders",
 	}
 }
 
@@ -103,7 +103,7 @@ func parseExports(text string) (exportsSeen, error) {
 	service, rest, ok := strings.Cut(text, "\n@@ file\n")
 	file, table, also := strings.Cut(rest, "@@ table\n")
 	if !ok || !also {
-		return exportsSeen{}, fmt.Errorf("exports of a machine: %q is not understood", text)
+		return exportsSeen{}, fmt.Errorf("exports of a machine: unexpected line %q", text)
 	}
 	return exportsSeen{service: service, file: file, table: parseTable(table)}, nil
 }
@@ -147,8 +147,8 @@ func (e exports) diff(have exportsSeen) drift.Diff {
 	return d
 }
 
-// costs are the networks that may mount a folder now and no longer: whoever has it mounted
-// there is shut out at once, and what reads or writes it hangs or fails.
+// costs are the networks that lose access to a folder: clients there lose it at once, and
+// programs that read or write it hang or fail.
 func (e exports) costs(server string) func(context.Context, exportsSeen, drift.Diff) []converge.Cost {
 	return func(_ context.Context, have exportsSeen, _ drift.Diff) []converge.Cost {
 		ours := map[string]bool{}
@@ -162,7 +162,7 @@ func (e exports) costs(server string) func(context.Context, exportsSeen, drift.D
 			if (ours[pair] || slices.Contains(e.paths, path)) && !e.serves(path, client) {
 				out = append(out, converge.Cost{
 					Machine: server + ":" + path + " for " + client, Kind: converge.Stops,
-					Why: "no longer exported to it: what has it mounted from there is shut out, until it is exported again",
+					Why: "no longer exported to it: its clients lose access, until it is exported again",
 				})
 			}
 		}

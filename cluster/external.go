@@ -42,7 +42,7 @@ func (c *Cluster) noHostKey(n spec.Node, addr string) error {
 	if c.KnownHosts != nil {
 		known = c.KnownHosts.Path()
 	}
-	return fmt.Errorf("%s is not made by us, and %w: log in once with ssh, which shows its fingerprint and asks, "+
+	return fmt.Errorf("%s is external, and %w: log in once with ssh, which shows its fingerprint and asks, "+
 		"or put a line with %q and the contents of its %s into %s", n.Name, errNoHostKey, name, hostKeyFile, known)
 }
 
@@ -76,7 +76,7 @@ func (c *Cluster) lookAtExternal(ctx context.Context, n spec.Node) (problem stri
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case errors.As(err, &exit):
-		return "", converge.Permanent(fmt.Errorf("on %s our user may not become root with sudo without a password: %w", n.Name, err))
+		return "", converge.Permanent(fmt.Errorf("on %s the login user may not run sudo without a password: %w", n.Name, err))
 	case errors.As(err, &auth):
 		return "", converge.Permanent(fmt.Errorf("%w%s", err, c.keyHint(n)))
 	case errors.As(err, &key), errors.Is(err, errNoHostKey):
@@ -137,7 +137,7 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 			return have, err
 		},
 		Diff: func(have k3s.State) drift.Diff {
-			if have.Cluster == "" && have.Role == k3s.RoleNone { // a binary may be somebody's
+			if have.Cluster == "" && have.Role == k3s.RoleNone { // the binary may belong to another owner
 				return nil
 			}
 			return drift.Unwanted("K3s on the external machine " + n.Name)

@@ -28,18 +28,18 @@ type OthersK3sError struct {
 // Error returns whose K3s it is, and what to do about it.
 func (e *OthersK3sError) Error() string {
 	if e.Of != "" && e.Of != e.Cluster {
-		return fmt.Sprintf("K3s on the external machine %s is of another cluster, %s (%s): remove it there (node:remove -node=%s by the file of %s), or take %s out of the file",
+		return fmt.Sprintf("K3s on the external machine %s belongs to another cluster, %s (%s): remove it there (node:remove -node=%s with the file of %s), or remove %s from the file",
 			e.Node, e.Of, k3s.ClusterFile, e.Node, e.Of, e.Node)
 	}
 	role := "K3s"
 	if e.Role != k3s.RoleNone {
 		role = "K3s runs, as " + string(e.Role) + ","
 	}
-	return fmt.Sprintf("%s on the external machine %s already, and may be of another cluster: remove it there (k3s-uninstall.sh or k3s-agent-uninstall.sh), "+
-		"or take %s out of the file; if it is of %s, say so there: echo %s | sudo tee %s", role, e.Node, e.Node, e.Cluster, e.Cluster, k3s.ClusterFile)
+	return fmt.Sprintf("%s on the external machine %s already, and may belong to another cluster: remove it there (k3s-uninstall.sh or k3s-agent-uninstall.sh), "+
+		"or remove %s from the file; if it belongs to %s, run there: echo %s | sudo tee %s", role, e.Node, e.Node, e.Cluster, e.Cluster, k3s.ClusterFile)
 }
 
-// owns is nil where the K3s on a machine is of this cluster, or nobody's: an external
+// owns returns nil if the K3s on a machine belongs to this cluster or to none: an external
 // machine may have been a member of another before it came into the file, and may be one
 // still. Names and addresses alone prove nothing, they are alike in many houses. What does:
 // the mark that Up leaves, with the address or the authority of our API; and, for what an
@@ -136,7 +136,7 @@ func (c *Cluster) diffMark(n spec.Node, have k3s.State) drift.Diff {
 	return drift.Diff{{Path: "mark", Have: "none", Want: c.spec.Name, Effect: drift.Update}}
 }
 
-// foreign makes an error that waiting does not mend of K3s that is not ours.
+// foreign returns a permanent error for K3s that another cluster owns.
 func foreign(err error) error {
 	var others *OthersK3sError
 	if errors.As(err, &others) {

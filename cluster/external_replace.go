@@ -24,7 +24,7 @@ func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) 
 	case err != nil:
 		return nil, err
 	case !n.External:
-		return nil, &RefusedError{name, "its machine is ours: take it out of the file, and go tool mage cluster:up drains and destroys it"}
+		return nil, &RefusedError{name, "homelab created its machine: remove it from the file, and go tool mage cluster:up drains and destroys it"}
 	}
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) 
 	return g, nil
 }
 
-// externalReplace lets an external machine join anew, as one that was installed again.
+// externalReplace lets an external machine join again, for example after a new installation.
 func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) (*converge.Graph, error) {
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
@@ -44,19 +44,19 @@ func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) 
 	if c.hasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)
 	}
-	c.letIn(g, n, ready)
+	c.joinAgain(g, n, ready)
 	return g, nil
 }
 
-// leave takes an external machine out of the cluster.
+// leave adds the step that removes an external machine from the cluster.
 func (c *Cluster) leave(g *converge.Graph, n spec.Node) *converge.Ref {
 	begin := g.Add(c.beginStep())
 	reached := g.Add(c.externalStep(n), begin)
 	return g.Add(c.retireStep(n, nil), reached)
 }
 
-// letIn lets a machine that is ready join.
-func (c *Cluster) letIn(g *converge.Graph, n spec.Node, ready *converge.Ref) {
+// joinAgain adds the steps by which a ready machine joins.
+func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref) {
 	g.Before = c.canKeep
 	joined := g.Add(c.k3sStep(n), ready)
 	node := g.Add(c.nodeStep(n), joined)
@@ -66,9 +66,9 @@ func (c *Cluster) letIn(g *converge.Graph, n spec.Node, ready *converge.Ref) {
 	}
 }
 
-// takeOff drains an external machine, takes K3s off it and deletes its Node, in this
+// uninstall drains an external machine, removes K3s and deletes its Node, in this
 // order: a kubelet that still runs would register again.
-func (c *Cluster) takeOff(ctx context.Context, n spec.Node) error {
+func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
 	have, err := k3s.Observe(ctx, c.root(n.Name))
 	if err != nil {
 		return err

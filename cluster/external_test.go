@@ -67,7 +67,7 @@ func TestNoProxmox(t *testing.T) {
 		keys := filepath.Join(t.TempDir(), "known_hosts")
 
 		_, err := w.bare(t, spec, keys).Up().Run(t.Context(), nil)
-		require.ErrorContains(t, err, "a is not made by us, and its host key is not known: log in once with ssh, which shows its fingerprint and asks, or put a line with \"10.0.0.40\"")
+		require.ErrorContains(t, err, "a is external, and its host key is not known: log in once with ssh, which shows its fingerprint and asks, or put a line with \"10.0.0.40\"")
 		require.ErrorContains(t, err, keys)
 		meet(t, keys, "10.0.0.40", a)
 		meet(t, keys, "10.0.0.41", b)
@@ -110,7 +110,7 @@ func TestNoProxmox(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, plan.Items[len(plan.Items)-1].Costs)
 		assert.Equal(t, "b is destroyed", plan.Items[len(plan.Items)-1].Costs[0].String())
-		assert.Equal(t, "K3s is taken off with its data; the machine itself stays", plan.Items[len(plan.Items)-1].Costs[0].Why)
+		assert.Equal(t, "K3s is removed with its data; the machine itself stays", plan.Items[len(plan.Items)-1].Costs[0].Why)
 		_, err = g.Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
 		assert.NotContains(t, w.nodes(t), "b")

@@ -76,14 +76,14 @@ func (c *Cluster) orphans(ctx context.Context) (found []preflight.Finding, err e
 		if hasMachine(c.spec, vm.Name) {
 			continue
 		}
-		seen := fmt.Sprintf("the NFS server %s (VM %d on %s) of this cluster is not in the file any more", vm.Name, vm.VMID, vm.Host)
+		seen := fmt.Sprintf("the NFS server %s (VM %d on %s) of this cluster is no longer in the file", vm.Name, vm.VMID, vm.Host)
 		if nfs != nil && nfs.VM != nil {
-			return nil, converge.Permanent(fmt.Errorf("%s, and %s would begin empty in its place: write name: %s under storage.nfs.vm, "+
-				"or, when its data is saved, destroy it in Proxmox", seen, nfs.VM.Name, vm.Name))
+			return nil, converge.Permanent(fmt.Errorf("%s, and %s would start empty instead: write name: %s under storage.nfs.vm, "+
+				"or save its data and destroy it in Proxmox", seen, nfs.VM.Name, vm.Name))
 		}
 		found = append(found, preflight.Finding{
 			ID: "data", Title: "machines with data are in the file", Subject: vm.Name, Verdict: preflight.Warning,
-			Evidence: seen + ", and stays as it is, with its data", Cure: "name it again under storage.nfs.vm, or, when its data is saved, destroy it in Proxmox",
+			Evidence: seen + ", and stays as it is, with its data", Cure: "name it again under storage.nfs.vm, or save its data and destroy it in Proxmox",
 		})
 	}
 	return found, nil

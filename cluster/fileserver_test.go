@@ -103,7 +103,7 @@ func TestDataOutlivesTheCluster(t *testing.T) {
 		// One that wants another in its place.
 		c = w.cluster(t, parse(t, replace(t, text, "size: 100GiB", "name: other, size: 100GiB")))
 		_, err = c.Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "other would begin empty in its place: write name: files-nfs under storage.nfs.vm")
+		require.ErrorContains(t, err, "other would start empty instead: write name: files-nfs under storage.nfs.vm")
 
 		// The cluster goes, by either file.
 		w.down(t, without)

@@ -94,8 +94,8 @@ func (c *Cluster) FleetState(ctx context.Context, commit string) (*fleet.State, 
 	return fleet.Observe(ctx, client, fleet.StatusOptions{Commit: commit})
 }
 
-// FleetParts are those that go through Fleet. What only the living cluster can tell
-// of them is asked of it, and left out where it is not there yet.
+// FleetParts are the parts that Fleet deploys. Values that only the running cluster knows
+// are read from it, and left out if there is no cluster yet.
 func (c *Cluster) FleetParts(ctx context.Context) ([]chart.Part, error) {
 	pieces, err := c.platformParts()
 	if err != nil {

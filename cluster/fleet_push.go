@@ -10,9 +10,9 @@ import (
 	"github.com/cps-gpu/homelab/fleet"
 )
 
-// FleetPush puts a tree into the repository of the file, as one commit, and asks for what
-// Fleet takes away then as [Cluster.Up] does; overwrite also for what somebody else has
-// changed. What was pushed is known when the graph has run: no commit is none.
+// FleetPush puts a tree into the repository of the file, as one commit. It asks before
+// Fleet deletes something, as [Cluster.Up] does, and with overwrite also replaces files that
+// others have changed. What was pushed is known when the graph has run: no commit is none.
 func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool) (*converge.Graph, *fleet.Pushed) {
 	g, done := c.graph(), &fleet.Pushed{}
 	g.Add(&converge.Resource[*fleet.Repo]{

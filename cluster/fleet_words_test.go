@@ -156,17 +156,17 @@ func TestPartThatIsStillFleets(t *testing.T) {
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: GitRepo, metadata: {name: homelab, namespace: fleet-local}, status: {commit: aaaa}}\n---\n"+
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: Bundle, metadata: {name: homelab-hub, namespace: fleet-local, labels: {fleet.cattle.io/repo-name: homelab, "+fleet.PartLabel+": hub}}, spec: {}}")))
 		of := func(name string) platform.Piece { return platform.Piece{Part: chart.Part{Name: name}} }
-		err := c.stillFleets(t.Context(), c.api.client, of("hub"))
+		err := c.stillInFleet(t.Context(), c.api.client, of("hub"))
 		require.ErrorContains(t, err, "Fleet still deploys hub (bundle homelab-hub)")
 		assert.True(t, wait.IsPermanent(err))
 		base, network := of("hub"), of("hub")
 		base.Base, network.Network = true, true
 		for _, p := range []platform.Piece{of("nfs"), base, network} {
-			require.NoError(t, c.stillFleets(t.Context(), c.api.client, p))
+			require.NoError(t, c.stillInFleet(t.Context(), c.api.client, p))
 		}
 		for _, f := range []*spec.Fleet{nil, {}} {
 			c.spec.Platform.Fleet = f
-			require.NoError(t, c.stillFleets(t.Context(), c.api.client, of("hub")))
+			require.NoError(t, c.stillInFleet(t.Context(), c.api.client, of("hub")))
 		}
 	})
 }
@@ -201,7 +201,7 @@ func TestPartsThatAreRetired(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, []string{"jupyterhub"}, names(given))
 			d := c.leftoversStep().Diff(unneeded{parts: gone[:1], given: given})
-			assert.Equal(t, "part/a: objects → (none) [no longer in the file]; jupyterhub: applied by us → Fleet's [it stays as it is]", d.String())
+			assert.Equal(t, "part/a: objects → (none) [no longer in the file]; jupyterhub: applied by us → Fleet's [it is kept]", d.String())
 		}
 		r := record{Part: "jupyterhub", Release: "hub", After: []kube.Ref{ref}, Secrets: []kube.Ref{ref}, Namespace: "hub"}
 		require.NoError(t, c.handOver(ctx, r))

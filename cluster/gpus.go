@@ -32,9 +32,9 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment]
 		Costs: c.costsOfCards(n),
 		Apply: func(ctx context.Context, a *placement.Allotment) error {
 			if len(n.GPUs.Mapping) > 0 {
-				return converge.Permanent(fmt.Errorf("the file names resource mappings for %s that are not there or do not fit: %s", n.Name, c.diffMapping(n, a)))
+				return converge.Permanent(fmt.Errorf("resource mappings in the file for %s are missing or do not fit: %s", n.Name, c.diffMapping(n, a)))
 			}
-			a, err := c.givenBack(ctx, n, a)
+			a, err := c.waitReleased(ctx, n, a)
 			if err != nil {
 				return err
 			}

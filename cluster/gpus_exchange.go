@@ -16,10 +16,10 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// givenBack waits, where a node is to have cards that others only give back, until those
+// waitReleased waits, where a node is to have cards that others only give back, until those
 // have done it, each in a turn of its own: nobody then has to go down along with another.
 // It returns who is to have what after that.
-func (c *Cluster) givenBack(ctx context.Context, n spec.Node, a *placement.Allotment) (*placement.Allotment, error) {
+func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Allotment) (*placement.Allotment, error) {
 	waits := func(ctx context.Context) (others []string, err error) { // nobody: an exchange, or they have done it
 		together, err := c.exchanges(ctx, n, a)
 		if together {
@@ -32,8 +32,8 @@ func (c *Cluster) givenBack(ctx context.Context, n spec.Node, a *placement.Allot
 		return a, err
 	}
 	rule := wait.Rule{
-		What: n.Name + " gets cards that another node gives back", Limit: time.Duration(len(others)) * (bootTime + readyTime),
-		Late: n.Name + " has not got its cards",
+		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (bootTime + readyTime),
+		Late: n.Name + " does not have its cards yet",
 	}
 	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		err := c.visit(ctx).refuses(n.Name)
@@ -64,8 +64,8 @@ func (c *Cluster) exchanges(ctx context.Context, n spec.Node, a *placement.Allot
 	return ill != "", err
 }
 
-// cardsFree refuses to make a node anew that others have to give cards to first: they do that
-// in cluster:up alone.
+// cardsFree refuses to recreate a node while others still have its cards: only cluster:up
+// moves cards.
 func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
 	if n.GPUs.Count == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
 		return err
 	}
 	if others := a.Holders(n.Name); len(others) > 0 {
-		return fmt.Errorf("%s is to have cards that %s has: run cluster:up first, which makes one give and the other take", n.Name, strings.Join(others, " and "))
+		return fmt.Errorf("%s needs cards that %s still has: run cluster:up first, which moves them", n.Name, strings.Join(others, " and "))
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 		return err
 	}
 	defer done()
-	// Whoever waited before may have done it all.
+	// Another step that waited before may have done it already.
 	a, nodes, err := c.partners(ctx, n)
 	if err != nil {
 		return err
@@ -111,8 +111,8 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 	}
 	slices.Sort(servers)
 	if len(servers) > 1 {
-		return converge.Permanent(fmt.Errorf("%s would exchange their GPUs, and be down at the same time, which the cluster's servers must not\n"+
-			"  take gpus out of %s in the file, run cluster:up, put them back and run it again", strings.Join(servers, " and "), servers[0]))
+		return converge.Permanent(fmt.Errorf("%s would exchange their GPUs and be down at the same time, which is not allowed for servers\n"+
+			"  remove gpus from %s in the file, run cluster:up, add them again and run it again", strings.Join(servers, " and "), servers[0]))
 	}
 	if err := c.visit(ctx).refuses(names...); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (c *Cluster) awayFromExchange(ctx context.Context, n spec.Node) (string, er
 		if err != nil {
 			return "", err
 		}
-		if vm == nil || !vm.Running { // it is no loss
+		if vm == nil || !vm.Running { // nothing is interrupted
 			continue
 		}
 		if others, err := c.serversAway(ctx, node); others != "" || err != nil {
@@ -184,7 +184,7 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []spec.Node, do func(c
 	for i, node := range nodes {
 		names[i] = node.Name
 	}
-	defer func() { c.sick(ctx, err, names...) }()
+	defer func() { c.noteUnhealthy(ctx, err, names...) }()
 	for _, node := range nodes {
 		vm, err := c.holding(ctx, node)
 		if err != nil {
@@ -193,13 +193,13 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []spec.Node, do func(c
 		if vm == nil || !vm.Running {
 			continue
 		}
-		was, err := c.emptied(ctx, node)
+		was, err := c.drainNode(ctx, node)
 		if err != nil {
 			return err
 		}
 		down = append(down, vm)
 		if was != nil {
-			back = append(back, func(ctx context.Context) error { return c.backAsBefore(ctx, node, was) })
+			back = append(back, func(ctx context.Context) error { return c.waitRecovered(ctx, node, was) })
 		}
 	}
 	for i, vm := range down {

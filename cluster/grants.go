@@ -13,7 +13,7 @@ import (
 
 // Grants returns the least that a token must be allowed to do on a Proxmox VE of
 // version v for cluster up, verify and down of this file: which privileges, on
-// which paths, and why. A test takes each one away and sees that it was needed.
+// which paths, and why. A test removes each one and checks that it is needed.
 //
 // Sources: the permission checks of qemu-server (PVE/API2/Qemu.pm, Agent.pm),
 // pve-storage (PVE/API2/Storage) and pve-manager (PVE/API2/Cluster/Mapping/PCI.pm).

@@ -75,8 +75,8 @@ func (g *guest) close() { _ = g.ssh.Close() }
 // for it.
 const knockTime = 1500 * time.Millisecond
 
-// errNobody says that a machine does not even refuse a connection.
-var errNobody = fmt.Errorf("nobody answers within %s", knockTime)
+// errNoAnswer means that a machine does not even refuse a connection.
+var errNoAnswer = fmt.Errorf("no answer within %s", knockTime)
 
 // knock connects to a guest. Whether its SSH server is there is the cheapest sign of
 // life that there is: it costs the Proxmox host nothing.
@@ -92,7 +92,7 @@ func (c *Cluster) knock(ctx context.Context, g *guest, network, addr string) (ne
 		c.met(ctx, g.node.Name).answered.Store(true)
 	case ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)):
 		// No timeout of the caller's. The socket's comes with limited's, or a hair before.
-		err = errNobody
+		err = errNoAnswer
 	}
 	return conn, err
 }
@@ -188,8 +188,8 @@ func (c *Cluster) guestStep(n spec.Node) *converge.Resource[inside] {
 		},
 		Settle: bootTime,
 		Poll:   lookEvery,
-		Hint: "look at the machine's console (in Proxmox's web interface, or qm terminal on the host): does it boot, has it its address, " +
-			"does the way there (gateway, VLAN, ssh.jump) fit? A run that is repeated goes on from here",
+		Hint: "check on the machine's console (in Proxmox's web interface, or qm terminal on the host) that it boots and has its address, " +
+			"and check the route to it (gateway, VLAN, ssh.jump). A repeated run continues from here",
 	}
 }
 
@@ -197,18 +197,17 @@ func (c *Cluster) guestStep(n spec.Node) *converge.Resource[inside] {
 // boot. Servers with much memory pass it through to the guest page by page first.
 const bootTime = 10 * time.Minute
 
-// lookInside asks a guest how far it is. Not to be reachable is an answer; a wrong
-// host key, a login that is refused or a failed first boot are errors that waiting
-// does not mend.
+// lookInside asks a guest for its state. An unreachable guest is an answer; a wrong
+// host key, a refused login or a failed first boot are permanent errors.
 func (c *Cluster) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	g := c.guests[n.Name]
-	if !c.met(ctx, n.Name).looked.Swap(true) && c.newborn(ctx, n) {
-		return inside{problem: "booting, it has not sent anything over its network yet"}, nil
+	if !c.met(ctx, n.Name).looked.Swap(true) && c.inFirstBoot(ctx, n) {
+		return inside{problem: "booting, it has not sent a network packet yet"}, nil
 	}
 	out, err := cloudInitStatus(ctx, g.ssh)
 	var wrong *ssh.HostKeyError
 	if errors.As(err, &wrong) && wrong.Got != "" && !n.External {
-		// The machine may have been made anew since the key was kept.
+		// The machine may have been recreated since the key was stored.
 		if err := c.hosts.Store(g.addr); err != nil {
 			return inside{}, err
 		}
@@ -224,11 +223,11 @@ func (c *Cluster) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	case ofThisMachine(err):
 		return inside{}, converge.Permanent(err)
 	case c.logins.closed(n.Name) != nil && (errors.As(err, &auth) || errors.Is(err, proxmox.ErrAgentNotRunning)):
-		return inside{}, converge.Permanent(c.noWayIn(locked{node: n, why: c.logins.closed(n.Name)}))
+		return inside{}, converge.Permanent(c.noLoginError(locked{node: n, why: c.logins.closed(n.Name)}))
 	case errors.As(err, &auth) && c.logins.awaits(n.Name):
-		return inside{problem: "its SSH server answers, and lets this run in once login has seen to it"}, nil
+		return inside{problem: "its SSH server answers, and step login adds the key of this run"}, nil
 	case errors.As(err, &auth) && c.met(ctx, n.Name).refusedFor() < loginGrace:
-		return inside{problem: "its SSH server answers, the first boot has not made the login yet"}, nil
+		return inside{problem: "its SSH server answers, the first boot has not created the login yet"}, nil
 	case errors.As(err, &auth):
 		if _, failed := c.withoutLogin(ctx, n, err); failed != nil {
 			return inside{}, failed
@@ -248,7 +247,7 @@ func (c *Cluster) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 		return inside{}, converge.Permanent(fmt.Errorf("first boot of %s failed: %w%s", n.Name, err, bootCause(ctx, g.root)))
 	}
 	if status.State == cloudinit.Done {
-		if err := c.unlike(ctx, n); err != nil {
+		if err := c.checkIdentity(ctx, n); err != nil {
 			return inside{}, err
 		}
 		return inside{status: status}, nil
@@ -264,10 +263,10 @@ func ofThisMachine(err error) bool {
 	return errors.As(err, &path) || errors.As(err, &link)
 }
 
-// newborn reports whether a machine of ours is in its first boot and cannot be reached
+// inFirstBoot reports whether a machine of ours is in its first boot and cannot be reached
 // yet. A first look sees that in what it has asked Proxmox already, where a knock takes
-// its time; whoever looks again knocks, which costs the host nothing.
-func (c *Cluster) newborn(ctx context.Context, n spec.Node) bool {
+// its time; a repeated check knocks, which costs the host nothing.
+func (c *Cluster) inFirstBoot(ctx context.Context, n spec.Node) bool {
 	if n.External || c.Proxmox == nil {
 		return false
 	}
@@ -287,18 +286,18 @@ func bootCause(ctx context.Context, root remote.Runner) string {
 	if err != nil {
 		return ""
 	}
-	return commandsSaid(string(out))
+	return commandOutput(string(out))
 }
 
-// longestSaid is how much of a line is shown, in bytes.
-const longestSaid = 160
+// maxShown limits how much of a line is shown, in bytes.
+const maxShown = 160
 
 // bootDoes is what a first boot that goes on has said last, or the stage that it is in.
 func bootDoes(ctx context.Context, root remote.Runner, status cloudinit.Status) string {
 	out, err := remote.Output(ctx, root, "tail", "-n", "1", bootOutput)
 	said := strings.TrimSpace(string(out))
 	if err == nil && said != "" {
-		return strings.ToValidUTF8(said[:min(len(said), longestSaid)], "")
+		return strings.ToValidUTF8(said[:min(len(said), maxShown)], "")
 	}
 	if strings.HasPrefix(status.Detail, "DataSource") { // which is not what it does
 		return ""
@@ -335,7 +334,7 @@ func (c *Cluster) agentHint(ctx context.Context, n spec.Node) string {
 	if err != nil || vm == nil {
 		return ""
 	}
-	return fmt.Sprintf("; the VM is %d on %s: its seed may not have been read, look at its console", vm.VMID, vm.Host)
+	return fmt.Sprintf("; the VM is %d on %s: it may not have read its seed, check its console", vm.VMID, vm.Host)
 }
 
 // notYet names the stage that a guest which cannot be logged in to is in.
@@ -343,7 +342,7 @@ func notYet(err error) string {
 	if errors.Is(err, proxmox.ErrAgentNotRunning) {
 		return "booting, the guest agent does not answer yet"
 	}
-	if errors.Is(err, errNobody) {
+	if errors.Is(err, errNoAnswer) {
 		return "booting, its SSH server does not answer yet: " + firstLine(err.Error())
 	}
 	return firstLine(err.Error())

@@ -35,9 +35,9 @@ func (c *Cluster) withoutLogin(ctx context.Context, n spec.Node, why error) (ins
 	failed, done := c.firstBoot(ctx, n, vm)
 	switch {
 	case failed != nil:
-		return inside{}, converge.Permanent(fmt.Errorf("%w\n  and nobody can log in: %w", failed, why))
+		return inside{}, converge.Permanent(fmt.Errorf("%w\n  and a login is not possible: %w", failed, why))
 	case done:
-		return inside{problem: "its first boot is over, says its guest agent, and nobody can log in: " + firstLine(why.Error())}, nil
+		return inside{problem: "its guest agent says that the first boot is over, but a login is not possible: " + firstLine(why.Error())}, nil
 	}
 	return still, nil
 }
@@ -58,17 +58,17 @@ func (c *Cluster) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (f
 	}
 	if err := status.Err(); err != nil {
 		log, _ := read(bootOutput)
-		return fmt.Errorf("first boot of %s failed: %w%s", n.Name, err, commandsSaid(string(log))), false
+		return fmt.Errorf("first boot of %s failed: %w%s", n.Name, err, commandOutput(string(log))), false
 	}
 	return nil, true
 }
 
-// commandsSaid is what a first boot's commands said of their failure, as a further line of an
-// error: cloud-init itself names only which of its modules failed.
-func commandsSaid(output string) string {
+// commandOutput is the output of a first boot's failed commands, as a further line of an
+// error: cloud-init itself names only the failed module.
+func commandOutput(output string) string {
 	lines := slices.Collect(strings.Lines(output))
 	if said := remote.Telling(strings.Join(lines[max(0, len(lines)-causeLines):], "")); said != "" {
-		return "\n  its commands said: " + said
+		return "\n  output of its commands: " + said
 	}
 	return ""
 }

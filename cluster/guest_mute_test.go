@@ -64,7 +64,7 @@ func TestAFirstBootThatMadeNoLogin(t *testing.T) {
 			select {
 			case err := <-done:
 				require.ErrorContains(t, err, "first boot of cp1 failed: cloud-init failed: ('users_groups', OSError('no space'))")
-				require.ErrorContains(t, err, "and nobody can log in: 10.0.0.11:22 does not let ubuntu in with")
+				require.ErrorContains(t, err, "and a login is not possible: 10.0.0.11:22 does not let ubuntu in with")
 				return
 			case <-time.After(200 * time.Millisecond):
 				for _, m := range w.guests() {

@@ -30,7 +30,7 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			if err := c.unrenamed(ctx); err != nil {
+			if err := c.checkRenamed(ctx); err != nil {
 				return nil, err
 			}
 			report, err := preflight.Check(ctx, c.Proxmox, c.want(), preflight.Options{Brief: settled})
@@ -48,9 +48,9 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 			if err != nil {
 				return nil, err
 			}
-			doubts := slices.Concat(report.Of(preflight.Warning), left, strays)
-			c.doubts.keep(doubts)
-			for _, f := range doubts {
+			warnings := slices.Concat(report.Of(preflight.Warning), left, strays)
+			c.warnings.keep(warnings)
+			for _, f := range warnings {
 				progress.Say(ctx, "warning: %s", f)
 			}
 			return report, nil
@@ -76,13 +76,13 @@ func refusal(r *preflight.Report) error {
 	return errors.Join(errs...)
 }
 
-// doubts are what a look at the hosts found that may work, or work for now.
-type doubts struct {
+// warnings are findings of the host checks that do not stop a run.
+type warnings struct {
 	mu  sync.Mutex
 	all []preflight.Finding
 }
 
-func (d *doubts) keep(all []preflight.Finding) {
+func (d *warnings) keep(all []preflight.Finding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = all
@@ -91,9 +91,9 @@ func (d *doubts) keep(all []preflight.Finding) {
 // Doubts returns what the last look of [Cluster.Up] at the hosts found that may work, or
 // work for now.
 func (c *Cluster) Doubts() []preflight.Finding {
-	c.doubts.mu.Lock()
-	defer c.doubts.mu.Unlock()
-	return c.doubts.all
+	c.warnings.mu.Lock()
+	defer c.warnings.mu.Unlock()
+	return c.warnings.all
 }
 
 // use is what a storage of a host is for.

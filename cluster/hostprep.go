@@ -33,7 +33,7 @@ type HostPrep struct {
 	KeepToken func(secret.Value) error
 	// Grants is what the token is to be allowed beside what the file needs.
 	Grants []proxmox.Grant
-	// NewToken makes the token anew though it is there.
+	// NewToken recreates an existing token.
 	NewToken bool
 	// Framebuffer takes the console off the card that a host booted on.
 	Framebuffer bool
@@ -106,7 +106,7 @@ func (p *HostPrep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
 	return plan, nil
 }
 
-// Forget has everything looked at anew: another run may have changed it.
+// Forget discards all observations: another run may have changed the hosts.
 func (p *HostPrep) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -345,8 +345,8 @@ func rebootCosts(name string, s host.State) []converge.Cost {
 	return out
 }
 
-// rebootStep starts a host again, waits for it, and sees that this was of use. It looks
-// anew: others' machines are started at any time, and the host before took its while.
+// rebootStep reboots a host, waits for it, and checks the result. It observes the host
+// again first: other users may have started machines while the previous host rebooted.
 func (p *HostPrep) rebootStep(name string) *converge.Resource[host.State] {
 	return &converge.Resource[host.State]{
 		ID: "reboot/" + name,

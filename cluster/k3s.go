@@ -136,7 +136,7 @@ func (c *Cluster) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error
 		return have, foreign(err)
 	}
 	for _, o := range have.Others {
-		progress.Say(ctx, "K3s reads %s too, which is not of this file and stays as it is", o)
+		progress.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
 	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && c.met(ctx, n.Name).started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
@@ -226,8 +226,8 @@ func (c *Cluster) clusterOfOthers(ctx context.Context, n spec.Node) (token secre
 	if err == nil {
 		return token, unformed
 	}
-	return token, converge.Permanent(fmt.Errorf("%s would make the cluster, but another server may have it already and does not answer: "+
-		"bring it back, or take it out of the file: %s", n.Name, firstLine(unformed.Error())))
+	return token, converge.Permanent(fmt.Errorf("%s would create the cluster, but another server may already have it and does not answer: "+
+		"bring that server back, or remove it from the file: %s", n.Name, firstLine(unformed.Error())))
 }
 
 func (c *Cluster) bringAgent(ctx context.Context, n spec.Node, have k3s.State) error {

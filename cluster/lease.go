@@ -67,7 +67,7 @@ var leaseScript string
 const (
 	leaseThere = 17
 	leaseStale = 18
-	leaseBusy  = 19 // flock(1) itself: nobody's turn came within 10 s
+	leaseBusy  = 19 // flock(1) itself: the lock was not free within 10 s
 )
 
 // String is e.g. /var/lib/homelab-home.lease on server1.
@@ -93,7 +93,7 @@ func (l *leaseFile) Replace(ctx context.Context, over lease.Seen, text string) e
 	return l.change(ctx, "replace", over.Version, text)
 }
 
-// Remove takes the file away.
+// Remove deletes the file.
 func (l *leaseFile) Remove(ctx context.Context, over lease.Seen) error {
 	return l.change(ctx, "remove", over.Version, "")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// rest is what lies about on a host.
+// rest is a leftover on a host.
 type rest struct {
 	host      string
 	volumes   []proxmox.Volume
@@ -70,7 +70,7 @@ func diffRests(all []rest) drift.Diff {
 	return d
 }
 
-// keep says what is still needed on a host.
+// keep lists what is still needed on a host.
 type keep struct {
 	files, mappings map[string]bool
 	templates       map[string]bool // by name
@@ -109,7 +109,7 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 	return k, nil
 }
 
-// rests looks for what is ours and not kept. A template that clones hang on stays:
+// rests finds what the cluster owns and no longer needs. A template with linked clones stays:
 // Proxmox could not remove it, and it is not in the way.
 func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) (keep, error)) ([]rest, error) {
 	if c.Proxmox == nil {
@@ -147,7 +147,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 		}
 		out = append(out, r)
 	}
-	return out, c.spare(ctx, out, names.Tag(c.spec))
+	return out, c.keepUsed(ctx, out, names.Tag(c.spec))
 }
 
 // hungOn reports whether the disks of VMs hang on a template's. Where all is to go, those
@@ -173,7 +173,7 @@ func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing 
 	clones, err := c.Proxmox.LinkedClones(ctx, &template)
 	clones = slices.DeleteFunc(clones, func(vmid int) bool { return !others[vmid] })
 	if len(clones) > 0 {
-		progress.Say(ctx, "%s (VM %d) stays: disks of VM %d, which is not ours, hang on it", template.Name, template.VMID, clones[0])
+		progress.Say(ctx, "%s (VM %d) stays: disks of VM %d, which this cluster does not own, are linked clones of it", template.Name, template.VMID, clones[0])
 	}
 	return len(clones) > 0, err
 }
@@ -202,7 +202,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 			}
 		}
 	}
-	return c.sparesTwins(ctx, host, out)
+	return c.keepForeignSeeds(ctx, host, out)
 }
 
 func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]bool) ([]string, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// unneeded is what earlier files asked for, on the hosts and in Kubernetes.
+// unneeded are leftovers of earlier files, on the hosts and in Kubernetes.
 type unneeded struct {
 	rests []rest
 	parts []record
@@ -51,7 +51,7 @@ func (u unneeded) diff() drift.Diff {
 		d = append(d, p.diff()...)
 	}
 	for _, p := range u.given {
-		d = append(d, drift.Field{Path: p.Part, Have: "applied by us", Want: "Fleet's", Effect: drift.Update, Note: "it stays as it is"})
+		d = append(d, drift.Field{Path: p.Part, Have: "applied by us", Want: "Fleet's", Effect: drift.Update, Note: "it is kept"})
 	}
 	return append(d, diffRests(u.rests)...)
 }
@@ -67,9 +67,9 @@ func (u unneeded) still(now unneeded) (out unneeded, err error) {
 			switch why, held := u.held[p.Part]; {
 			case held:
 				errs = append(errs, converge.Permanent(why))
-			case i < 0: // somebody has taken it away, or wants it again
+			case i < 0: // it was removed, or is wanted again
 			case !reflect.DeepEqual(p, there[i]):
-				errs = append(errs, converge.Permanent(fmt.Errorf("part %s is not what was shown any more: run it again", p.Part)))
+				errs = append(errs, converge.Permanent(fmt.Errorf("part %s changed after it was shown: run it again", p.Part)))
 			default:
 				out = append(out, p)
 			}

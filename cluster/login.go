@@ -30,7 +30,7 @@ import (
 
 // LoginKey is the key to log in to the machines of a cluster with that the secret of its
 // API token gives: the same on every machine that has the token, and nothing to keep.
-// Whoever has the token is root in the guests anyway, through their agents. It is
+// A token's owner is root in the guests anyway, through their agents. It is
 // HKDF-SHA256 of the secret (RFC 5869), for this purpose and this cluster alone, so it
 // tells nothing about the secret.
 func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
@@ -71,12 +71,12 @@ type locked struct {
 }
 
 func (m locked) field() drift.Field {
-	f := drift.Field{Path: m.node.Name, Have: "lets none of this run's keys in", Want: "this run's keys, through its guest agent", Effect: drift.Update}
+	f := drift.Field{Path: m.node.Name, Have: "accepts no key of this run", Want: "this run's keys, through its guest agent", Effect: drift.Update}
 	if m.open {
 		f.Have, f.Want = "lacks keys of the file", "all of ssh.publicKeys"
 	}
 	if m.gone > 0 {
-		f.Note = "in the place of the key of this token's earlier secret"
+		f.Note = "replaces the key of this token's earlier secret"
 	}
 	return f
 }
@@ -129,10 +129,10 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 			shut := slices.DeleteFunc(slices.Clone(all), func(m locked) bool { return m.why == nil })
 			all = slices.DeleteFunc(all, func(m locked) bool { return m.why != nil })
 			if len(shut) > 0 && len(all) == 0 && !others {
-				return nil, converge.Permanent(c.noWayIn(shut...))
+				return nil, converge.Permanent(c.noLoginError(shut...))
 			}
 			for _, m := range shut { // which is for its own step to say, and keeps no other from what it needs
-				progress.Say(ctx, "warning: %s lets none of this run's keys in, and takes none through its guest agent: %s", m.node.Name, firstLine(m.why.Error()))
+				progress.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, firstLine(m.why.Error()))
 			}
 			c.logins.set(all, shut)
 			return all, nil
@@ -146,9 +146,9 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 		},
 		Apply: func(ctx context.Context, all []locked) error {
 			for _, m := range all {
-				progress.Say(ctx, "letting keys into %s", m.node.Name)
+				progress.Say(ctx, "adding keys to %s", m.node.Name)
 				if _, err := c.authorized(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
-					return fmt.Errorf("let keys into %s: %w", m.node.Name, err)
+					return fmt.Errorf("add keys to %s: %w", m.node.Name, err)
 				}
 			}
 			return nil
@@ -159,7 +159,7 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 }
 
 // whyAsk is why a login is asked about.
-const whyAsk = "no server of the cluster knows a key of this run's: it was made from another folder, with another token or by somebody else"
+const whyAsk = "no server of the cluster knows a key of this run's: the cluster was created from another folder, with another token or by another person"
 
 // costsOfLogin is our keys in machines that may be somebody else's. Who has a file with the
 // name of their cluster in it, and a token for their hosts, would be let in unasked.
@@ -185,7 +185,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var errs []error
-	known, stranger := false, false // to a server
+	known, foreignClaim := false, false // to a server
 	for _, n := range c.spec.Machines() {
 		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
 		if n.External || !runs {
@@ -198,7 +198,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 			errs = append(errs, err)
 			knows := is == open || m != nil && (m.open || m.gone > 0)
 			known = known || n.Role == spec.Server && knows
-			stranger = stranger || n.Role == spec.Server && m != nil && !knows // beside one that this run's file added
+			foreignClaim = foreignClaim || n.Role == spec.Server && m != nil && !knows // beside one that this run's file added
 			if m != nil {
 				out = append(out, *m)
 			} else if is != silent {
@@ -208,7 +208,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 	}
 	wg.Wait()
 	for i := range out {
-		out[i].asks = (!known || stranger) && !out[i].open && out[i].gone == 0
+		out[i].asks = (!known || foreignClaim) && !out[i].open && out[i].gone == 0
 	}
 	slices.SortFunc(out, func(a, b locked) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	return out, others, errors.Join(errs...)
@@ -231,7 +231,7 @@ func (c *Cluster) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*lo
 		if !errors.Is(m.why, proxmox.ErrAgentNotRunning) || time.Now().After(deadline) {
 			break
 		}
-		progress.Say(ctx, "%s lets none of this run's keys in; waiting for its guest agent", n.Name)
+		progress.Say(ctx, "%s accepts no key of this run; waiting for its guest agent", n.Name)
 		if err := wait.Pause(ctx, 2*time.Second); err != nil {
 			return nil, err
 		}
@@ -245,7 +245,7 @@ func (c *Cluster) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*lo
 	left := slices.DeleteFunc(slices.Clone(have), c.outdated)
 	m.keys, m.gone = with(left, c.authorizedKeys()), len(have)-len(left)
 	if slices.Equal(m.keys, have) {
-		m.why = errors.New("its authorized_keys has all of this run's keys, and its SSH server takes none of them: look at its log (journalctl -u ssh) and at sshd_config")
+		m.why = errors.New("its authorized_keys has all keys of this run, but its SSH server accepts none of them: check its log (journalctl -u ssh) and sshd_config")
 	}
 	return m, nil
 }
@@ -266,7 +266,7 @@ func (c *Cluster) keysInside(ctx context.Context, vm *proxmox.VM, user string) (
 	if _, done, err := read(cloudinit.ResultFile); err != nil {
 		return nil, err
 	} else if !done {
-		if _, begun, err := read(toldFile); begun || err != nil {
+		if _, started, err := read(userDataFile); started || err != nil {
 			return nil, cmp.Or(err, errFirstBoot)
 		}
 	}
@@ -322,17 +322,17 @@ func (c *Cluster) authorized(ctx context.Context, m *locked, do, input string) (
 	return keyLines(out.String()), err
 }
 
-// noWayIn is the error of machines that this run cannot log in to.
-func (c *Cluster) noWayIn(shut ...locked) error {
+// noLoginError is the error for machines that this run cannot log in to.
+func (c *Cluster) noLoginError(shut ...locked) error {
 	var text strings.Builder
 	var errs []error
 	for _, m := range shut {
 		fmt.Fprintf(&text, "\n  %s: %s", m.node.Name, firstLine(m.why.Error()))
 		errs = append(errs, m.why)
 	}
-	return &lockedOut{text: "this run has no key that these machines of the cluster let in, and cannot plant one through their guest agents:" + text.String() +
-		"\nName the key that they know (ssh.privateKey, with its public half in ssh.publicKeys), " +
-		"run this where .homelab/" + c.spec.Name + "/id_ed25519 is, or start qemu-guest-agent there, on their consoles", errs: errs}
+	return &lockedOut{text: "these machines of the cluster accept no key of this run, and their guest agents cannot add one:" + text.String() +
+		"\nName a key that they accept (ssh.privateKey, with its public half in ssh.publicKeys), " +
+		"run this in the folder with .homelab/" + c.spec.Name + "/id_ed25519, or start qemu-guest-agent on their consoles", errs: errs}
 }
 
 // lockedOut keeps the causes of what it says.

@@ -62,7 +62,7 @@ func TestNobodyIsLetInUnasked(t *testing.T) {
 		for _, c := range costs {
 			said = append(said, c.String()+": "+c.Why)
 		}
-		const why = ": no server of the cluster knows a key of this run's: it was made from another folder, with another token or by somebody else"
+		const why = ": no server of the cluster knows a key of this run's: the cluster was created from another folder, with another token or by another person"
 		assert.Equal(t, []string{"a login is added to cp1" + why, "a login is added to wk1" + why}, said)
 
 		err := w.agreeing(t, spec, &consent.Agreement{Restarts: true, Destroy: []string{"cp1", "wk1", "duo"}})

@@ -105,8 +105,8 @@ func TestAColleaguesKey(t *testing.T) {
 		w.keys = named(t)
 		require.NoError(t, os.Remove(filepath.Join(w.dir, "known_hosts")))
 		assert.Equal(t, []string{
-			"login: cp1: lets none of this run's keys in → this run's keys, through its guest agent; " +
-				"wk1: lets none of this run's keys in → this run's keys, through its guest agent",
+			"login: cp1: accepts no key of this run → this run's keys, through its guest agent; " +
+				"wk1: accepts no key of this run → this run's keys, through its guest agent",
 		}, onlyLogin(w.plan(t, spec)))
 		before := w.now()
 		w.up(t, spec)
@@ -143,7 +143,7 @@ func TestATokenWithANewSecret(t *testing.T) {
 		w.up(t, spec)
 		first := w.authorized(t, "wk1")
 		w.keys = tokenKey(t, "the second secret")
-		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), "in the place of the key of this token's earlier secret")
+		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), "replaces the key of this token's earlier secret")
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
 		now := w.authorized(t, "wk1")

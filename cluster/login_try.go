@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// door is what a machine was seen to be for our keys.
+// door is how a machine reacts to our keys.
 type door int
 
 const (
@@ -33,7 +33,7 @@ func (c *Cluster) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door
 		return nil, unseen, err
 	}
 	if !n.Adopt {
-		if surely, err := c.toldOurKeys(ctx, n, sd.file); err != nil || surely {
+		if surely, err := c.seedHasOurKeys(ctx, n, sd.file); err != nil || surely {
 			return nil, open, err
 		}
 	}
@@ -57,14 +57,14 @@ func (c *Cluster) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door
 		m, err = c.askKeys(ctx, n, vm)
 		return m, unseen, err
 	case limited.Err() != nil:
-		progress.Say(ctx, "%s takes more than %s to show which keys it has: left to its own step", n.Name, showTime)
+		progress.Say(ctx, "%s takes more than %s to list its keys: its own step continues", n.Name, showTime)
 		return nil, silent, nil
 	}
 	return nil, unseen, nil
 }
 
-// shown returns the keys that a machine shows to those whom it lets in. It may have been made
-// anew, by somebody else, since its host key was kept here.
+// shown returns the keys that a machine lists after a login. Another run may have recreated
+// it since its host key was stored here.
 func (c *Cluster) shown(ctx context.Context, m *locked) ([]string, error) {
 	have, err := c.authorized(ctx, m, "show", "")
 	var wrong *ssh.HostKeyError
@@ -77,9 +77,9 @@ func (c *Cluster) shown(ctx context.Context, m *locked) ([]string, error) {
 	return c.authorized(ctx, m, "show", "")
 }
 
-// toldOurKeys reports whether a machine's only seed is the one with our keys. Where there
-// is another, somebody has made the machine anew since, and only it knows which it was told.
-func (c *Cluster) toldOurKeys(ctx context.Context, n spec.Node, file string) (bool, error) {
+// seedHasOurKeys reports whether a machine's only seed is the one with our keys. If there
+// is another, the machine was recreated since, and only the machine knows which it booted with.
+func (c *Cluster) seedHasOurKeys(ctx context.Context, n spec.Node, file string) (bool, error) {
 	volumes, err := c.Proxmox.Volumes(ctx, n.Host, c.spec.Image.SeedStorage, "")
 	ours, others := false, false
 	for _, v := range volumes {

@@ -16,8 +16,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// nodeStep keeps a node Ready, with the labels and taints of the file, and takes
-// away those that the file no longer has.
+// nodeStep keeps a node Ready, with the labels and taints of the file, and removes
+// those that the file no longer has.
 func (c *Cluster) nodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 	marks := c.marks(n)
 	return &converge.Resource[*kube.Node]{
@@ -115,7 +115,7 @@ func (c *Cluster) waitRegistered(ctx context.Context, n spec.Node) error {
 	if n.Role == spec.Agent {
 		unit = k3s.RoleAgent.Unit()
 	}
-	err := c.registered(ctx, n, wait.Rule{Limit: introduced})
+	err := c.registered(ctx, n, wait.Rule{Limit: registerTime})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -124,18 +124,18 @@ func (c *Cluster) waitRegistered(ctx context.Context, n spec.Node) error {
 		return err
 	}
 	defer done()
-	progress.Say(ctx, "starting %s anew on %s: its Node is gone", unit, n.Name)
+	progress.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
 	if err := remote.Run(ctx, c.root(n.Name), "systemctl", "restart", unit); err != nil {
 		return err
 	}
 	return c.registered(ctx, n, wait.Rule{
-		Limit: readyTime, Late: n.Name + " did not register with the cluster, though its K3s was started anew,",
-		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s makes the machine anew", unit, n.Name),
+		Limit: readyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
+		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s recreates the machine", unit, n.Name),
 	})
 }
 
-// introduced is how long a kubelet that has just started may take to register.
-const introduced = time.Minute
+// registerTime is how long a kubelet may take to register after its start.
+const registerTime = time.Minute
 
 // registered waits until a cluster has a node.
 func (c *Cluster) registered(ctx context.Context, n spec.Node, r wait.Rule) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// RefusedError is something that is not done, since it would lose what cannot be had
-// again, or could not work. Nothing was changed.
+// RefusedError is a request that was refused, because it would lose data or could not
+// work. Nothing was changed.
 type RefusedError struct {
 	Node   string
 	Reason string
@@ -56,12 +56,12 @@ func (c *Cluster) named(name string) (spec.Node, error) {
 func (c *Cluster) machineOf(name, verb string) (spec.Node, error) {
 	n, err := c.named(name)
 	if err == nil && n.External {
-		err = &RefusedError{name, "the machine is external, so it is not ours to " + verb + ": do that there; node:drain, node:uncordon, node:replace and node:remove work"}
+		err = &RefusedError{name, "the machine is external, so homelab does not " + verb + ": do that there; node:drain, node:uncordon, node:replace and node:remove work"}
 	}
 	return n, err
 }
 
-// mayStop refuses to take a server away that the others need to agree.
+// mayStop refuses to stop a server that the others need for a quorum.
 func (c *Cluster) mayStop(ctx context.Context, n spec.Node) error {
 	if n.Role != spec.Server || len(c.spec.Servers()) == 1 {
 		return nil // a lone server's API is away for a while, and comes back with it
@@ -101,8 +101,8 @@ func (c *Cluster) nodes(ctx context.Context) (nodes []kube.Node, err error) {
 	return nodes, err
 }
 
-// quorumWithout refuses to take a server away when those that are left cannot agree
-// any more: etcd wants more than half of its members.
+// quorumWithout refuses to stop or remove a server if the others have no quorum without
+// it: etcd needs more than half of its members.
 func quorumWithout(name string, nodes []kube.Node, forever bool) error {
 	var members, ready int
 	var away []string
@@ -127,9 +127,9 @@ func quorumWithout(name string, nodes []kube.Node, forever bool) error {
 	if !have || ready > left/2 {
 		return nil
 	}
-	reason := fmt.Sprintf("without it %d of %d servers would be left, and etcd wants more than half", ready, members)
+	reason := fmt.Sprintf("without it %d of %d servers would be left, and etcd needs more than half", ready, members)
 	if len(away) > 0 {
 		reason += ": bring " + strings.Join(away, " and ") + " back first"
 	}
-	return &RefusedError{name, reason + "; -force does it all the same, and the API is away for as long as the server is"}
+	return &RefusedError{name, reason + "; -force does it anyway, and the API is down as long as the server is"}
 }

@@ -194,7 +194,7 @@ func TestVerbsRefuse(t *testing.T) {
 		w.byHand(t, spec, "cp2", "stop")
 		before = w.now()
 		for _, verb := range []func(context.Context, string, bool) func(*cluster.Cluster) (*converge.Graph, error){replaced, cycled} {
-			refused(w.verb(t, spec, verb(t.Context(), "cp1", false)), "without it 1 of 3 servers would be left, and etcd wants more than half: bring cp2 back first")
+			refused(w.verb(t, spec, verb(t.Context(), "cp1", false)), "without it 1 of 3 servers would be left, and etcd needs more than half: bring cp2 back first")
 		}
 		assert.Equal(t, changes{}, before.changes())
 		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "cp2", false)), "the one that is away may be replaced")

@@ -61,7 +61,7 @@ func (c *Cluster) lookAtObjects(ctx context.Context, p platform.Piece) (seen obj
 	if err != nil {
 		return seen, err
 	}
-	seen.diff = plainly(append(seen.diff, left...))
+	seen.diff = withoutRecord(append(seen.diff, left...))
 	for i := 0; i < len(objects) && len(seen.diff) == 0; i++ {
 		reason, ok, err := client.Ready(ctx, objects[i])
 		if err != nil {
@@ -79,9 +79,9 @@ func (c *Cluster) lookAtObjects(ctx context.Context, p platform.Piece) (seen obj
 // made and injected after that.
 const webhookTime = 2 * time.Minute
 
-// applyPatiently applies objects whose admission may not be ready to judge them yet.
-// Storage classes that cannot be changed are made anew, which leaves their volumes
-// alone.
+// applyPatiently applies objects, and waits for admission webhooks that are not ready.
+// It recreates storage classes that cannot be changed, which does not affect their
+// volumes.
 func (c *Cluster) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
 	var refused error
 	err := c.until(ctx, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
@@ -102,7 +102,7 @@ func (c *Cluster) applyPatiently(ctx context.Context, client *kube.Client, objec
 	return err
 }
 
-// applyClasses makes storage classes anew, and applies the rest once more. why is the
+// applyClasses recreates storage classes, and applies the rest again. why is the
 // error that led here.
 func applyClasses(ctx context.Context, client *kube.Client, objects []runtime.Object, why error) error {
 	var rest []runtime.Object

@@ -44,7 +44,7 @@ func (c *Cluster) passwordStep(n spec.Node) *converge.Resource[bool] {
 			if same {
 				return nil
 			}
-			return drift.Diff{{Path: "password of " + user, Have: "another or none", Want: "as asked", Effect: drift.Update}}
+			return drift.Diff{{Path: "password of " + user, Have: "different or not set", Want: "as asked", Effect: drift.Update}}
 		},
 		Apply: func(ctx context.Context, _ bool) error {
 			hash, err := passwordHash(c.spec)
@@ -65,7 +65,7 @@ func passwordHash(s *spec.Spec) (secret.Value, error) {
 		return hash, fmt.Errorf("ssh.passwordHash: %w", err)
 	}
 	if !cryptHash.MatchString(hash.Reveal()) {
-		return hash, fmt.Errorf("ssh.passwordHash: %s holds no hash of a password: make one with mkpasswd --method=yescrypt", s.Access.PasswordHash)
+		return hash, fmt.Errorf("ssh.passwordHash: %s contains no password hash: create one with mkpasswd --method=yescrypt", s.Access.PasswordHash)
 	}
 	return hash, nil
 }

@@ -42,7 +42,7 @@ func (c *Cluster) until(ctx context.Context, r wait.Rule, look wait.Look) error 
 // asked is what a look finds that comes before a graph. A host or an API that does not
 // answer is waited for here as in the graph's steps.
 func asked[T any](ctx context.Context, c *Cluster, look func(context.Context) (T, error)) (out T, err error) {
-	rule := wait.Rule{What: "looking at what there is", Limit: moveTime, Strict: true, Late: "no whole answer"}
+	rule := wait.Rule{What: "observing", Limit: moveTime, Strict: true, Late: "no complete answer"}
 	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		out, err = look(ctx)
 		return "", err

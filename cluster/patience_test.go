@@ -25,7 +25,7 @@ func TestPatience(t *testing.T) {
 			defer c.Close()
 			_, err := c.Up().Run(t.Context(), w.listen(t))
 			require.ErrorContains(t, err, limit)
-			require.ErrorContains(t, err, "nobody answers within")
+			require.ErrorContains(t, err, "no answer within")
 			require.ErrorContains(t, err, "in cluster.yaml would double this limit")
 		})
 	}

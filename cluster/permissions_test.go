@@ -144,7 +144,7 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				v := proxmox.Version{Version: version}
 				m := leastModel(version, nil)
 				m.Users, m.Tokens = nil, nil
-				m.Roles = []pvesim.Role{{ID: "homelab-least-vms", Privs: []string{"VM.Audit", "VM.Console"}}} // of an earlier file
+				m.Roles = []pvesim.Role{{ID: "homelab-least-vms", Privs: []string{"VM.Audit", "VM.Console"}}} // from an earlier file
 				w := newWorld(t, m)
 				defer w.close()
 				shell := w.rootShell(t, "pve1")

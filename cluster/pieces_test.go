@@ -34,7 +34,7 @@ func TestHalfMadeTemplatesAreTold(t *testing.T) {
 	}{
 		{false, false, true, true, off}, {false, false, false, true, "half-made"}, {false, true, true, true, "half-made"}, {false, true, false, false, "half-made"}, {true, false, true, true, ""}, {true, false, false, false, ""},
 	} {
-		d := step.Diff(templateSeen{vm: &proxmox.Summary{Template: tt.template, Running: tt.running}, begun: tt.begun, wanted: tt.wanted}).String()
+		d := step.Diff(templateSeen{vm: &proxmox.Summary{Template: tt.template, Running: tt.running}, hasSeed: tt.begun, wanted: tt.wanted}).String()
 		assert.Equal(t, tt.says == off, strings.Contains(d, off), "%+v: %s", tt, d)
 		assert.Equal(t, tt.says == "", d == "", "%+v: %s", tt, d)
 	}
@@ -123,7 +123,7 @@ func TestCostsOfMachinesThatGo(t *testing.T) {
 			assert.Equal(t, converge.Destroys, cost.Kind)
 		}
 		assert.Equal(t, "wk1", c.destroys(ctx, "wk1", "why", &proxmox.VM{VMID: 107}, nil).Machine)
-		assert.Contains(t, strings.Join(c.destroys(ctx, "wk1", "why", nil, errors.New("no answer")).Holds, "; "), "its disks cannot be seen: no answer")
+		assert.Contains(t, strings.Join(c.destroys(ctx, "wk1", "why", nil, errors.New("no answer")).Holds, "; "), "its disks are not readable: no answer")
 		synctest.Wait()
 	})
 }
@@ -137,8 +137,8 @@ func TestWhatAFirstBootDoes(t *testing.T) {
 		want   string
 	}{
 		{"Unpacking x\n", nil, "config", "Unpacking x"}, {" \n", nil, "config", "config"}, {"", nil, "config", "config"}, {"half a li", errors.New("no answer"), "config", "config"},
-		{"", nil, "DataSourceNoCloud [seed=/dev/sr0]", ""}, {strings.Repeat("é", 100), nil, "", strings.Repeat("é", longestSaid/2)}, {strings.Repeat("x", longestSaid+1), nil, "", strings.Repeat("x", longestSaid)},
-		{"x" + strings.Repeat("é", 100), nil, "", "x" + strings.Repeat("é", longestSaid/2-1)},
+		{"", nil, "DataSourceNoCloud [seed=/dev/sr0]", ""}, {strings.Repeat("é", 100), nil, "", strings.Repeat("é", maxShown/2)}, {strings.Repeat("x", maxShown+1), nil, "", strings.Repeat("x", maxShown)},
+		{"x" + strings.Repeat("é", 100), nil, "", "x" + strings.Repeat("é", maxShown/2-1)},
 	} {
 		root := remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
 			_, _ = io.WriteString(cmd.Stdout, tt.said)

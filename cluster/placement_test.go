@@ -170,7 +170,7 @@ func TestNoCardIsPromisedTwice(t *testing.T) {
 		{name: "what another node names", gpus: []string{"1", "{pci: ['01:00.0']}"}, first: "25"},
 		{name: "what another node draws from", gpus: []string{"1", "{mapping: [pool]}"}, first: "41", arrange: func(w *world) { w.sim.AddMapping("pool", "", entry(0, 1)...) }},
 		{name: "by address, of a stopped VM", gpus: []string{"{pci: ['01:00']}"}, arrange: func(w *world) { w.sim.AddVM(stranger(300, "01:00.0")) },
-			refused: []string{"GPU 0000:01:00 on pve1 is promised twice: to gpu1, and to VM 300 (win11), by address as hostpci0, stopped", "qm set 300 --delete hostpci0"}},
+			refused: []string{"GPU 0000:01:00 on pve1 is claimed twice: by gpu1, and by VM 300 (win11), by address as hostpci0, stopped", "qm set 300 --delete hostpci0"}},
 		{name: "a pool that is too small", gpus: []string{"{mapping: [pool]}", "{mapping: [pool]}"},
 			arrange: func(w *world) {
 				w.sim.AddMapping("pool", "", entry(0, 1)...)
@@ -282,7 +282,7 @@ func TestNoExchangeAfterOneThatWentBadly(t *testing.T) {
 		c := w.cluster(t, parse(t, then))
 		defer c.Close()
 		_, err := c.Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "did not come back well: mend that first, then run it again")
+		require.ErrorContains(t, err, "did not become healthy: fix that first, then run it again")
 		assert.Contains(t, [][]string{{"gpu1", "gpu2"}, {"gpu3"}}, before.changes().Restarted)
 	})
 }
@@ -312,7 +312,7 @@ func TestNoExchangeWhileAnotherIsAway(t *testing.T) {
 		require.True(t, w.nodes(t)["gpu3"].Cordoned)
 
 		before := w.now()
-		require.ErrorContains(t, try(larger(then)), "stays up: not every other node was well")
+		require.ErrorContains(t, try(larger(then)), "stays up: not every other node was healthy")
 		assert.Empty(t, before.changes().Restarted)
 		for _, name := range []string{"gpu1", "gpu2"} {
 			assert.True(t, w.nodes(t)[name].Ready && !w.nodes(t)[name].Cordoned, name)
@@ -383,7 +383,7 @@ nodes:
 		c := w.cluster(t, parse(t, swapped))
 		before := w.now()
 		_, err := c.Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "take gpus out of cp1 in the file, run cluster:up, put them back and run it again")
+		require.ErrorContains(t, err, "remove gpus from cp1 in the file, run cluster:up, add them again and run it again")
 		assert.Empty(t, before.changes().Restarted)
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// ground is what the platform stands on.
+// ground are the dependencies of the platform.
 type ground struct {
 	api   *converge.Ref   // Kubernetes can be spoken to, and its pods have a network
 	nodes []*converge.Ref // every node takes the pods that it should
@@ -34,7 +34,7 @@ func (c *Cluster) platform(up *converge.Graph, on ground) []*converge.Ref {
 	pieces := c.pieces()
 	ready := refs{}
 
-	// What we apply ourselves, and what Fleet itself stands on.
+	// The parts that we apply ourselves, and the dependencies of Fleet.
 	before, after := platform.Split(pieces)
 	for _, p := range before {
 		ready[p.Name] = c.partSteps(up, p, on, ready)

@@ -55,7 +55,7 @@ func (c *Cluster) Passwords() []Password {
 		}
 	}
 	if p.Rancher != nil && p.Rancher.Bootstrap.IsZero() {
-		out = append(out, Password{Title: "first login of admin at Rancher", Namespace: "cattle-system", Name: "bootstrap-secret", Key: "bootstrapPassword"})
+		out = append(out, Password{Title: "first login of admin to Rancher", Namespace: "cattle-system", Name: "bootstrap-secret", Key: "bootstrapPassword"})
 	}
 	if p.Monitoring != nil {
 		out = append(out, Password{Title: "user admin of Grafana", Namespace: "monitoring", Name: "grafana-admin", Key: "admin-password"})

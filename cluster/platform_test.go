@@ -101,7 +101,7 @@ func TestPartTakenOut(t *testing.T) {
 		spec := parse(t, text)
 		assert.Equal(t, []string{
 			"leftovers: part/dcgm-exporter: release monitoring/dcgm-exporter → (none) [no longer in the file]; " +
-				"part/monitoring: release monitoring/monitoring → (none) [no longer in the file; its volumes and definitions of kinds stay]",
+				"part/monitoring: release monitoring/monitoring → (none) [no longer in the file; its volumes and CRDs stay]",
 		}, w.plan(t, spec))
 		report := w.up(t, spec)
 		assert.Equal(t, []string{"leftovers"}, changedSteps(report))

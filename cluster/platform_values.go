@@ -9,14 +9,14 @@ import (
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
-// yours marks what of a release's differences comes from charts.values.
-func yours(d drift.Diff, values map[string]any) drift.Diff {
+// markUserValues marks the fields of a release's diff that come from charts.values.
+func markUserValues(d drift.Diff, values map[string]any) drift.Diff {
 	out := slices.Clone(d)
 	for i, f := range out {
 		path, isValue := strings.CutPrefix(f.Path, "values/")
 		switch {
 		case f.Note != "":
-		case isValue && saysOf(values, path):
+		case isValue && hasPath(values, path):
 			out[i].Note = "your charts.values"
 		case f.Effect == drift.Create && len(values) > 0:
 			out[i].Note = "with your charts.values: " + suggest.Few(leafKeys(values, ""))
@@ -25,14 +25,14 @@ func yours(d drift.Diff, values map[string]any) drift.Diff {
 	return out
 }
 
-// saysOf reports whether values say something of a path, whose keys may have slashes.
-func saysOf(values map[string]any, path string) bool {
+// hasPath reports whether values contain a path; its keys may have slashes.
+func hasPath(values map[string]any, path string) bool {
 	for key, v := range values {
 		rest, below := strings.CutPrefix(path, key+"/")
 		switch deeper, isMap := v.(map[string]any); {
 		case path == key, below && !isMap:
 			return true
-		case below && saysOf(deeper, rest):
+		case below && hasPath(deeper, rest):
 			return true
 		}
 	}

@@ -20,15 +20,15 @@ func TestWhoseValues(t *testing.T) {
 		"values/grafana/replicas": true, "values/grafana/annotations/a.example/b": true, "values/list/1": true, "values/gone": true, "values/gone/deeper": true,
 		"values/grafana/other": false, "values/graf": false, "values/grafanas/replicas": false, "values/other": false, "grafana/replicas": false, "chart": false,
 	} {
-		got := yours(drift.Diff{{Path: path, Have: "1", Want: "2"}}, values)[0].Note
+		got := markUserValues(drift.Diff{{Path: path, Have: "1", Want: "2"}}, values)[0].Note
 		assert.Equal(t, is, got != "", "%s: %s", path, got)
-		assert.Empty(t, yours(drift.Diff{{Path: path}}, nil)[0].Note, path)
+		assert.Empty(t, markUserValues(drift.Diff{{Path: path}}, nil)[0].Note, path)
 	}
 	kept := drift.Diff{{Path: "values/list", Note: "not ready"}, {Want: "web 1.0.0", Effect: drift.Create}}
 	assert.Equal(t, drift.Diff{
 		{Path: "values/list", Note: "not ready"},
 		{Want: "web 1.0.0", Effect: drift.Create, Note: "with your charts.values: e, f, gone, grafana.annotations.a.example/b and 2 more"},
-	}, yours(kept, values))
+	}, markUserValues(kept, values))
 	assert.Equal(t, "web 1.0.0", kept[1].Want+kept[1].Note, "what is given stays as it is")
 }
 

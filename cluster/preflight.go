@@ -88,7 +88,7 @@ func (c *Cluster) settled(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := doubled(all); err != nil {
+	if err := checkDuplicates(all); err != nil {
 		return false, err
 	}
 	there := map[string]proxmox.Summary{}

@@ -26,10 +26,10 @@ func TestTwinsAreMet(t *testing.T) {
 		{identity{"1", "x"}, identity{"1", "y"}, "a and b have the same machine-id, 1: "}, {identity{"1", "x"}, identity{"2", "x"}, "a and b have the same SSH host key: "}, {identity{"1", "x"}, identity{"1", "x"}, "machine-id"},
 	} {
 		for _, names := range [][]string{{"a", "b"}, {"b", "a"}} {
-			var all twins
-			require.NoError(t, all.meet(names[0], tt.a))
-			require.NoError(t, all.meet(names[0], tt.a), "it is itself")
-			err := all.meet(names[1], tt.b)
+			var all identities
+			require.NoError(t, all.addNode(names[0], tt.a))
+			require.NoError(t, all.addNode(names[0], tt.a), "it is itself")
+			err := all.addNode(names[1], tt.b)
 			assert.Equal(t, tt.want == "", err == nil, "%v", err)
 			if err != nil {
 				assert.Contains(t, err.Error(), tt.want)
@@ -151,7 +151,7 @@ func TestVolumesThatHoldAPart(t *testing.T) {
 	for n, want := range map[int]string{2: "hub/c0: move", 10: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4: move", 12: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4 and 1 more: move"} {
 		err := r.heldBy(all[:n])
 		require.ErrorAs(t, err, new(inUse))
-		assert.ErrorContains(t, err, "part nfs is no longer in the file and stays: volumes of nfs, fast are in use, and nobody could mount them any more: "+want)
+		assert.ErrorContains(t, err, "part nfs is no longer in the file but stays: volumes of nfs, fast are in use and could not be mounted without it: "+want)
 	}
 }
 

@@ -85,7 +85,7 @@ func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
 	}
 }
 
-// lasting marks errors of Git that another try does not mend.
+// lasting marks permanent errors of Git.
 func lasting(err error) error {
 	var foreign *fleet.ForeignError
 	if errors.As(err, &foreign) {

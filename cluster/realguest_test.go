@@ -213,7 +213,7 @@ func TestRealGuest(t *testing.T) {
 	assert.Contains(t, after, "srv-logs.mount")
 
 	// The key is lost, and all that was kept here: the token's comes in through the agent.
-	assert.Contains(t, said(t, c, "cat", toldFile), keyBlob(ssh.AuthorizedKey(c.Signers[0].PublicKey())))
+	assert.Contains(t, said(t, c, "cat", userDataFile), keyBlob(ssh.AuthorizedKey(c.Signers[0].PublicKey())))
 	w.dir, w.byToken = t.TempDir(), true
 	plan, err := w.cluster(t, larger).machines().Plan(t.Context())
 	require.NoError(t, err)

@@ -21,12 +21,12 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// record is what the cluster remembers of a part that we have put there: enough to
-// take it away when the file no longer names it, and nothing else ever. It is a
+// record is what the cluster stores about a part that we installed: enough to
+// remove exactly that part when the file no longer names it. It is a
 // ConfigMap for each part, written before the first of its objects is.
 type record struct {
 	Part      string     `json:"part"`
-	Needs     []string   `json:"needs,omitempty"` // to take parts away in the right order
+	Needs     []string   `json:"needs,omitempty"` // to remove parts in the right order
 	Namespace string     `json:"namespace,omitempty"`
 	Release   string     `json:"release,omitempty"`
 	Keep      bool       `json:"keep,omitempty"`
@@ -96,14 +96,14 @@ func (c *Cluster) recorded(ctx context.Context, client *kube.Client, part string
 func parseRecord(name, text string) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal([]byte(text), r); err != nil {
-		return nil, fmt.Errorf("configmap %s/%s: %w: it says what belongs to a part; restore it, or delete it, and the next run writes it anew",
+		return nil, fmt.Errorf("configmap %s/%s: %w: it records what belongs to a part; restore it, or delete it, and the next run writes it again",
 			metav1.NamespaceSystem, name, err)
 	}
 	return r, nil
 }
 
-// enter has the cluster remember a part, and all that an earlier file had for it,
-// before anything of it is made.
+// enter records a part in the cluster, with everything that an earlier file had for it, before
+// it creates anything.
 func (c *Cluster) enter(ctx context.Context, client *kube.Client, p platform.Piece) error {
 	have, err := c.recorded(ctx, client, p.Name)
 	if err != nil {
@@ -129,8 +129,8 @@ func union(a, b []kube.Ref) []kube.Ref {
 	return out
 }
 
-// outdated are objects that an earlier file had for a part, and this one has not, in
-// the order in which they may go.
+// outdated are objects of a part that an earlier file had and this one does not have, in
+// the order in which they can be deleted.
 func outdated(have *record, want record) []kube.Ref {
 	if have == nil {
 		return nil
@@ -158,7 +158,7 @@ func (c *Cluster) recordDiff(ctx context.Context, client *kube.Client, p platfor
 	want := recordOf(p)
 	var d drift.Diff
 	for _, r := range outdated(have, want) {
-		d = append(d, drift.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: drift.Remove, Note: "no longer asked for"})
+		d = append(d, drift.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: drift.Remove, Note: "no longer in the file"})
 	}
 	if len(d) == 0 && (have == nil || have.object().Data[recordKey] != want.object().Data[recordKey]) {
 		d = append(d, drift.Field{Path: recordPath, Want: "what belongs to " + p.Name, Effect: drift.Update})
@@ -169,16 +169,16 @@ func (c *Cluster) recordDiff(ctx context.Context, client *kube.Client, p platfor
 // recordPath is the path of a difference in nothing but what the cluster remembers.
 const recordPath = "record"
 
-// plainly leaves the record out of a difference that has more to say.
-func plainly(d drift.Diff) drift.Diff {
+// withoutRecord removes the record from a diff that has other fields.
+func withoutRecord(d drift.Diff) drift.Diff {
 	if len(d) < 2 {
 		return d
 	}
 	return slices.DeleteFunc(d, func(f drift.Field) bool { return f.Path == recordPath })
 }
 
-// closeRecord takes away what an earlier file had for a part, and remembers the part
-// as it is now.
+// closeRecord deletes objects that only an earlier file had for a part, and records the
+// part as it is now.
 func (c *Cluster) closeRecord(ctx context.Context, client *kube.Client, p platform.Piece) error {
 	have, err := c.recorded(ctx, client, p.Name)
 	if err != nil {
@@ -204,7 +204,7 @@ func objectOf(r kube.Ref) *unstructured.Unstructured {
 	return u
 }
 
-// supersede takes away parts that do the same work as p and must not be there with it.
+// supersede removes parts that p replaces.
 func (c *Cluster) supersede(ctx context.Context, p platform.Piece) error {
 	client, err := c.kube(ctx)
 	if err != nil {
@@ -286,7 +286,7 @@ func (r record) diff() drift.Diff {
 	}
 	note := "no longer in the file"
 	if r.Keep {
-		note += "; its volumes and definitions of kinds stay"
+		note += "; its volumes and CRDs stay"
 	}
 	return drift.Diff{{Path: "part/" + r.Part, Have: what, Effect: drift.Remove, Note: note}}
 }
@@ -333,8 +333,8 @@ func (c *Cluster) retirePart(ctx context.Context, r record) error {
 	return client.Delete(ctx, r.object())
 }
 
-// unused refuses to take away a provisioner of volumes that exist: nobody could
-// mount or delete them any more.
+// unused refuses to remove a provisioner while its volumes exist: they could no longer
+// be mounted or deleted.
 func unused(ctx context.Context, client *kube.Client, r record) error {
 	if len(r.Classes) == 0 {
 		return nil
@@ -367,11 +367,11 @@ func (r record) heldBy(volumes []unstructured.Unstructured) error {
 	if len(claims) > most {
 		claims, more = claims[:most], fmt.Sprintf(" and %d more", len(claims)-most)
 	}
-	return inUse(fmt.Sprintf("part %s is no longer in the file and stays: volumes of %s are in use, and nobody could mount them any more: %s%s: "+
-		"move their data and delete these claims, or put the part back into the file", r.Part, strings.Join(r.Classes, ", "), strings.Join(claims, ", "), more))
+	return inUse(fmt.Sprintf("part %s is no longer in the file but stays: volumes of %s are in use and could not be mounted without it: %s%s: "+
+		"move their data and delete these claims, or add the part to the file again", r.Part, strings.Join(r.Classes, ", "), strings.Join(claims, ", "), more))
 }
 
-// inUse is why a part stays.
+// inUse is the reason why a part stays.
 type inUse string
 
 func (e inUse) Error() string { return string(e) }

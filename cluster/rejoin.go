@@ -33,8 +33,8 @@ func (c *Cluster) forgetOld(ctx context.Context, n spec.Node, have k3s.State) er
 	var over error // where time does not help
 	deleted := false
 	rule := wait.Rule{
-		What: "asking for the Node of an earlier " + n.Name, Limit: forgetTime,
-		Late: "whether there is a Node of an earlier " + n.Name + " could not be seen",
+		What: "looking for the Node of an earlier " + n.Name, Limit: forgetTime,
+		Late: "the Node of an earlier " + n.Name + " could not be read",
 	}
 	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		old, err := client.Node(ctx, n.Name)
@@ -44,13 +44,13 @@ func (c *Cluster) forgetOld(ctx context.Context, n spec.Node, have k3s.State) er
 		case err != nil: // the old machine may have had the API's address, and another server takes it over
 			return "", err
 		case deleted:
-			over = fmt.Errorf("the Node of the machine that was called %s before was deleted, but does not go: look at its finalizers with kubectl get node %s -o yaml", n.Name, n.Name)
+			over = fmt.Errorf("the Node of the earlier machine %s was deleted, but still exists: check its finalizers with kubectl get node %s -o yaml", n.Name, n.Name)
 			return "it was deleted, and is still there", nil
 		case old.Ready:
-			over = converge.Permanent(fmt.Errorf("the cluster has a Ready node %s, and it is another machine than this one, on which K3s was never started: give one of the two another name", n.Name))
-			return n.Name + " is Ready, though its machine is new: waiting for Kubernetes to miss the old one", nil
+			over = converge.Permanent(fmt.Errorf("the cluster has a Ready node %s on another machine, and K3s was never started on this one: rename one of the two", n.Name))
+			return n.Name + " is Ready, although its machine is new: waiting until Kubernetes notices that the old machine is gone", nil
 		}
-		progress.Say(ctx, "deleting the Node that an earlier %s has left", n.Name)
+		progress.Say(ctx, "deleting the Node of an earlier %s", n.Name)
 		if err := client.DeleteNode(ctx, n.Name); err != nil {
 			return "", err
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// removedStep takes away machines of the cluster that are not in the file any more:
-// drained, deleted from Kubernetes, destroyed. What only carries the cluster's tag stays.
+// removedStep removes machines of the cluster that are no longer in the file: it drains
+// them, deletes them from Kubernetes and destroys them. VMs with only the cluster's tag stay.
 func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 	return &converge.Resource[[]proxmox.Summary]{
 		ID: "removed",
@@ -44,7 +44,7 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 		},
 		Costs: c.costsOfRemoval,
 		Apply: func(ctx context.Context, vms []proxmox.Summary) error {
-			if err := c.serverLeft(ctx, vms); err != nil {
+			if err := c.checkServerLeft(ctx, vms); err != nil {
 				return converge.Permanent(err)
 			}
 			for _, vm := range vms {
@@ -57,9 +57,9 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 	}
 }
 
-// serverLeft refuses to remove machines when none of the file's servers exists:
-// what goes would be the cluster itself, with its data.
-func (c *Cluster) serverLeft(ctx context.Context, gone []proxmox.Summary) error {
+// checkServerLeft refuses to remove machines if none of the file's servers exists: that would
+// remove the cluster itself, with its data.
+func (c *Cluster) checkServerLeft(ctx context.Context, gone []proxmox.Summary) error {
 	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *Cluster) serverLeft(ctx context.Context, gone []proxmox.Summary) error 
 		names[i] = vm.Name
 	}
 	return fmt.Errorf("none of the file's servers exists, and %s would be removed, with all of the cluster's data: "+
-		"if servers were renamed, keep the name of one until another has joined; if all is to go, use cluster:down", strings.Join(names, ", "))
+		"if servers were renamed, keep the name of one until another has joined; to remove everything, use cluster:down", strings.Join(names, ", "))
 }
 
 // serverAmong reports whether a server of the file is there: among the VMs, or external.
@@ -96,7 +96,7 @@ func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
 	switch _, err := c.drain(ctx, vm.Name); {
 	case errors.Is(err, errUnformed): // there is no cluster that knows it
 	case errors.Is(err, errNoServer):
-		return fmt.Errorf("%s is no longer in the file, and stays until it can be drained and deleted from Kubernetes: bring the servers up and run it again: %w", vm.Name, err)
+		return fmt.Errorf("%s is no longer in the file, but stays until it can be drained and deleted from Kubernetes: start the servers and run it again: %w", vm.Name, err)
 	case err != nil:
 		return err
 	default:
@@ -114,5 +114,5 @@ func (c *Cluster) remove(ctx context.Context, seen proxmox.Summary) error {
 	if err != nil || vm == nil {
 		return err
 	}
-	return c.wreck(ctx, vm)
+	return c.destroyVM(ctx, vm)
 }

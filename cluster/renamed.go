@@ -23,19 +23,19 @@ import (
 func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
 	all, err := c.Proxmox.Strays(ctx, names.Tag(c.spec))
 	return slices.DeleteFunc(all, func(s proxmox.Stray) bool {
-		return s.Template || !s.Unmarked(names.Tag(c.spec)) || hasMachine(c.spec, s.Name) || !c.takesBack(s) && !slices.Contains(s.Tags, spec.KeepsData)
+		return s.Template || !s.Unmarked(names.Tag(c.spec)) || hasMachine(c.spec, s.Name) || !c.recognises(s) && !slices.Contains(s.Tags, spec.KeepsData)
 	}), err
 }
 
-// takesBack reports whether a stray would be recognised as ours by a file that names it.
-func (c *Cluster) takesBack(s proxmox.Stray) bool {
+// recognises reports whether a stray would count as ours if the file named it.
+func (c *Cluster) recognises(s proxmox.Stray) bool {
 	address := spec.StableMAC(c.spec.Name, s.Name).String()
 	return s.Unmarked(names.Tag(c.spec)) && proxmox.HasMAC(s.NICs, address)
 }
 
-// unrenamed refuses what would be made beside machines that are unknown: another NFS
-// server, which would begin empty, or a second cluster.
-func (c *Cluster) unrenamed(ctx context.Context) error {
+// checkRenamed refuses to create duplicates of machines of earlier versions that the file
+// does not name: an empty second NFS server, or a second cluster.
+func (c *Cluster) checkRenamed(ctx context.Context) error {
 	all, err := c.unknown(ctx)
 	if err != nil || len(all) == 0 {
 		return err
@@ -51,17 +51,17 @@ func (c *Cluster) unrenamed(ctx context.Context) error {
 	for _, s := range all {
 		switch {
 		case nfs == nil || nfs.VM == nil || !slices.Contains(s.Tags, spec.KeepsData) || there(nfs.VM.Name):
-		case !c.takesBack(s):
-			return converge.Permanent(fmt.Errorf("%s carries the tags of this cluster's NFS server, and neither a mark nor the address that an earlier version "+
-				"gave one of that name: it is a copy and not taken back, and %s would begin empty beside it\n"+
-				"  if that is right, as root on %s: %s; its data stays on it as it is, to be copied from it", words(s.Summary), nfs.VM.Name, s.Host, s.Untag(names.Tag(c.spec))))
+		case !c.recognises(s):
+			return converge.Permanent(fmt.Errorf("%s has the tags of this cluster's NFS server, but neither a mark nor the address that an earlier version "+
+				"gave a server of that name: it is a copy, so homelab does not use it, and %s would start empty next to it\n"+
+				"  if that is right, as root on %s: %s; its data stays on it, so that you can copy it", words(s.Summary), nfs.VM.Name, s.Host, s.Untag(names.Tag(c.spec))))
 		default:
-			return converge.Permanent(fmt.Errorf("%s keeps data of this cluster and was made by an earlier version, which gave it no mark, "+
-				"and %s would begin empty in its place: write name: %s under storage.nfs.vm for the next cluster:up, which marks it\n"+
-				"  if its data is not wanted any more, as root on %s: %s", words(s.Summary), nfs.VM.Name, s.Name, s.Host, s.Untag(names.Tag(c.spec))))
+			return converge.Permanent(fmt.Errorf("%s keeps data of this cluster, and an earlier version created it without a mark, "+
+				"and %s would start empty instead: write name: %s under storage.nfs.vm for the next cluster:up, which marks it\n"+
+				"  if its data is no longer needed, as root on %s: %s", words(s.Summary), nfs.VM.Name, s.Name, s.Host, s.Untag(names.Tag(c.spec))))
 		}
 	}
-	all = slices.DeleteFunc(all, func(s proxmox.Stray) bool { return !c.takesBack(s) }) // a copy alone is no cluster
+	all = slices.DeleteFunc(all, func(s proxmox.Stray) bool { return !c.recognises(s) }) // a copy alone is not a cluster
 	if len(all) == 0 || serverAmong(c.spec, vms) {
 		return nil
 	}
@@ -70,9 +70,9 @@ func (c *Cluster) unrenamed(ctx context.Context) error {
 		who = append(who, words(s.Summary))
 		commands = append(commands, fmt.Sprintf("\n  on %s: %s", s.Host, s.Untag(names.Tag(c.spec))))
 	}
-	return converge.Permanent(fmt.Errorf("none of the file's servers exists, and machines do that an earlier version, which gave no marks, "+
-		"has made for this cluster under other names: %s; a second cluster would be made beside them\n"+
+	return converge.Permanent(fmt.Errorf("none of the file's servers exists, but an earlier version, which gave no marks, "+
+		"created machines for this cluster under other names: %s; a second cluster would be created next to them\n"+
 		"  write those names in the file for one cluster:up, which marks them, or for cluster:down; then rename servers one at a time\n"+
-		"  what is not the cluster's any more, a restored backup perhaps, loses its tag as root%s",
+		"  to remove the tag from a machine that no longer belongs to the cluster, such as a restored backup, as root:%s",
 		strings.Join(who, ", "), strings.Join(commands, "")))
 }

@@ -42,7 +42,7 @@ func TestRenamedBeforeMachinesHaveMarks(t *testing.T) {
 
 		why := w.unchanged(t, parse(t, replace(t, text, "size: 100GiB", "name: other, size: 100GiB")))
 		assert.Contains(t, why, "files-nfs) on pve1 keeps data of this cluster and was made by an earlier version")
-		assert.Contains(t, why, "other would begin empty in its place: write name: files-nfs under storage.nfs.vm")
+		assert.Contains(t, why, "other would start empty instead: write name: files-nfs under storage.nfs.vm")
 		assert.Contains(t, why, "--tags 'keeps-data'")
 
 		renamed := replace(t, replace(t, text, "role: server, count", "role: server, prefix: x, count"), "wk: {count", "wk: {prefix: y, count")
@@ -123,7 +123,7 @@ func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		why := w.unchanged(t, file)
 		assert.Contains(t, why, "VM 901 (old) on pve1 carries the tags of this cluster's NFS server")
-		assert.Contains(t, why, "files-nfs would begin empty beside it")
+		assert.Contains(t, why, "files-nfs would start empty next to it")
 		assert.Contains(t, why, "as root on pve1: qm set 901 --tags 'keeps-data'; its data stays on it")
 		assert.NotContains(t, why, "write name:")
 

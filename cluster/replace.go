@@ -15,10 +15,10 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// NodeReplace makes a node's machine anew: the node is drained, deleted from
-// Kubernetes and with that from etcd, its VM is destroyed with its disks, made from
-// the template and let in again. Of an external machine K3s alone is taken off, with its
-// data, and installed again. It may be cut off anywhere and begun again, or left
+// NodeReplace recreates a node's machine: it drains the node, deletes it from
+// Kubernetes and so from etcd, destroys its VM with its disks, clones it from
+// the template and lets it join again. On an external machine it removes only K3s with its
+// data, and installs it again. It can be interrupted anywhere and repeated, or left
 // to Up, which makes what is missing; but Up refuses a server that etcd has let go and
 // whose disk is still there. The machine is off before its Node goes, so that the one
 // which made the cluster does not begin another, unless the other servers are too few
@@ -38,7 +38,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 		return c.externalReplace(ctx, n, force)
 	}
 	if n.Adopt {
-		return nil, &RefusedError{name, "its machine was made by somebody else (adopt: true), and what was on it would not be made again: take adopt out of the file first, if that is what you want"}
+		return nil, &RefusedError{name, "homelab did not create its machine (adopt: true) and cannot restore its contents: to replace it anyway, first remove adopt from the file"}
 	}
 	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
@@ -47,7 +47,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	if err := c.mayDestroy(ctx, n, vm, force); err != nil {
 		return nil, err
 	}
-	if err := c.unrivalled(ctx, n); err != nil {
+	if err := c.checkNameFree(ctx, n); err != nil {
 		return nil, err
 	}
 	if err := c.cardsFree(ctx, n); err != nil {
@@ -55,10 +55,10 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	}
 	g := c.graph()
 	host := g.Add(c.hostStep())
-	template := g.Add(c.templateStep(n.Host), host) // before anything is taken away
+	template := g.Add(c.templateStep(n.Host), host) // before anything is destroyed
 	gone := g.Add(c.retireStep(n, vm), template)
 	if vm != nil {
-		gone = g.Add(c.wreckStep(n, vm), gone)
+		gone = g.Add(c.destroyOldStep(n, vm), gone)
 	}
 	needs := []*converge.Ref{gone, template, g.Add(c.seedStep(n, true), host)}
 	if n.GPUs.Count > 0 {
@@ -76,7 +76,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	if c.hasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)
 	}
-	c.letIn(g, n, ready)
+	c.joinAgain(g, n, ready)
 	return g, nil
 }
 
@@ -94,34 +94,34 @@ func (c *Cluster) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, f
 		return nil
 	}
 	if len(c.spec.Servers()) == 1 {
-		return &RefusedError{n.Name, "it is the only server, and the cluster with all that is stored in it would go with it: " +
-			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; other nodes have to be replaced after it"}
+		return &RefusedError{n.Name, "it is the only server, and the cluster with all its data would be lost: " +
+			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; afterwards replace the other nodes"}
 	}
 	nodes, err := c.nodes(ctx)
 	if errors.Is(err, errUnformed) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("whether the other servers can do without %s cannot be seen (-force does not look): %w", n.Name, err)
+		return fmt.Errorf("cannot check whether the other servers can do without %s (-force skips the check): %w", n.Name, err)
 	}
 	return quorumWithout(n.Name, nodes, true)
 }
 
-// unrivalled refuses where another VM has the node's name, a copy perhaps: none would be
-// made beside it once the node's is destroyed.
-func (c *Cluster) unrivalled(ctx context.Context, n spec.Node) error {
+// checkNameFree refuses to replace a node if another VM has its name, perhaps a copy: the
+// new VM could not be created after the old one is destroyed.
+func (c *Cluster) checkNameFree(ctx context.Context, n spec.Node) error {
 	other, err := c.Proxmox.Namesake(ctx, names.Tag(c.spec), n.Name)
 	switch {
 	case err != nil:
 		return &RefusedError{n.Name, err.Error()}
 	case other != nil:
-		return &RefusedError{n.Name, fmt.Sprintf("%s has its name and is not ours, and none is made beside that: rename it first (qm set %d --name …)", other, other.VMID)}
+		return &RefusedError{n.Name, fmt.Sprintf("%s has its name, but does not belong to this cluster: rename it first (qm set %d --name …)", other, other.VMID)}
 	}
 	return nil
 }
 
 // dataOf lists what a machine has that is not made again: disks that the file calls
-// data or does not name at all, and volumes that were pulled out and kept.
+// data or does not name at all, and volumes that were detached and kept.
 func dataOf(n spec.Node, vm *proxmox.VM) []string {
 	var out []string
 	for _, have := range vm.Extra() {
@@ -159,12 +159,12 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 			if have == nil {
 				return nil
 			}
-			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; with it go its password and its member of etcd"}}
+			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; its password and its etcd member are removed with it"}}
 		},
 		Costs: c.costsOfRetiring(n, vm),
 		Apply: func(ctx context.Context, have *kube.Node) error {
 			if n.External {
-				if err := c.takeOff(ctx, n); err != nil {
+				if err := c.uninstall(ctx, n); err != nil {
 					return err
 				}
 				retired = true
@@ -175,7 +175,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 					return err
 				}
 			}
-			if vm != nil && (n.Role == spec.Agent || c.spares(ctx, n)) {
+			if vm != nil && (n.Role == spec.Agent || c.canLose(ctx, n)) {
 				if err := c.switchOff(ctx, n, vm); err != nil {
 					return err
 				}
@@ -189,9 +189,9 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 	}
 }
 
-// spares reports whether the other servers agree among themselves while one is off,
-// etcd still counting it. Where they do not, etcd has to forget it while it runs.
-func (c *Cluster) spares(ctx context.Context, n spec.Node) bool {
+// canLose reports whether the other servers have a quorum while one is off and etcd still
+// counts it. If not, etcd must remove the member while it runs.
+func (c *Cluster) canLose(ctx context.Context, n spec.Node) bool {
 	nodes, err := c.nodes(ctx)
 	return err == nil && quorumWithout(n.Name, nodes, false) == nil
 }
@@ -211,9 +211,9 @@ func (c *Cluster) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) er
 	return c.apiBack(ctx, apiTime)
 }
 
-// wreckStep destroys the machine that was there when the verb began, not one that was
-// made in its place since.
-func (c *Cluster) wreckStep(n spec.Node, old *proxmox.VM) *converge.Resource[*proxmox.VM] {
+// destroyOldStep destroys the machine that existed when the command started, not one that
+// has replaced it since.
+func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "destroy/" + n.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
@@ -231,7 +231,7 @@ func (c *Cluster) wreckStep(n spec.Node, old *proxmox.VM) *converge.Resource[*pr
 		},
 		Costs: c.costsOfMachine(n.Name, "its machine is made anew"),
 		Apply: func(ctx context.Context, have *proxmox.VM) error {
-			if err := c.wreck(ctx, have); err != nil {
+			if err := c.destroyVM(ctx, have); err != nil {
 				return err
 			}
 			c.met(ctx, n.Name).made.Store(true)

@@ -91,7 +91,7 @@ func TestDoubledMachinesAreSaidAndCanGo(t *testing.T) {
 		c := w.cluster(t, spec)
 		plan, err := c.Up().Plan(t.Context())
 		require.NoError(t, err)
-		assert.ErrorContains(t, plan.Err(), "machines of this cluster are there twice, and nothing tells which of them are in use:\n"+
+		assert.ErrorContains(t, plan.Err(), "machines of this cluster exist twice, and which of them are in use is unknown:\n"+
 			"  gpu1: VM 102 on pve1 (runs), VM 140 on pve1 (off)\n")
 		assert.ErrorContains(t, plan.Err(), "qm stop VMID; qm destroy VMID --purge")
 		assert.Equal(t, changes{}, before.changes())

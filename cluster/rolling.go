@@ -13,13 +13,13 @@ import (
 // rollTime is how long one server may take to be drained, upgraded and back.
 const rollTime = 10 * time.Minute
 
-// serversFirst waits until every server runs the version that the file asks for: a
+// serversFirst waits until every server runs the file's version: a
 // kubelet must not be newer than any API server that it speaks to (Kubernetes'
 // version skew policy).
 func (c *Cluster) serversFirst(ctx context.Context) error {
 	servers := c.spec.Servers()
 	rule := wait.Rule{
-		What: "the servers are upgraded before agents", Limit: time.Duration(len(servers)) * rollTime,
+		What: "waiting until the servers are upgraded", Limit: time.Duration(len(servers)) * rollTime,
 		Late: "not all servers were upgraded",
 	}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
@@ -41,11 +41,11 @@ func (c *Cluster) serversFirst(ctx context.Context) error {
 	})
 }
 
-// apiBack waits until the API can be reached anew: where a server that had its
-// address was down, another one takes it over first. It answers that it is ready
-// when its member of etcd is.
+// apiBack waits until the API answers again: if the server with its address was down,
+// another one takes the address over first. The API reports ready when its etcd member
+// is.
 func (c *Cluster) apiBack(ctx context.Context, limit time.Duration) error {
-	rule := wait.Rule{What: "the API is to answer again", Limit: limit, Late: "the API did not answer"}
+	rule := wait.Rule{What: "waiting for the API to answer again", Limit: limit, Late: "the API did not answer"}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		if problem, err := c.dialAPI(ctx); problem != "" || err != nil {
 			return problem, err

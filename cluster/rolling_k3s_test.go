@@ -89,13 +89,13 @@ func TestBadSettingsOfK3sTakeOneNode(t *testing.T) {
 		}
 		fault(guest.Faults{NodeNeverReady: true})
 		_, err := w.cluster(t, parse(t, after)).Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "is not Ready with other settings of K3s within 10m0s")
-		require.ErrorContains(t, err, "did not come back well: mend that first, then run it again")
+		require.ErrorContains(t, err, "is not Ready with its new K3s settings within 10m0s")
+		require.ErrorContains(t, err, "did not become healthy: fix that first, then run it again")
 		first := away()
 		assert.Len(t, first, 1)
 
 		_, err = w.cluster(t, parse(t, after)).Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "stays up: not every other node was well within 15m0s: "+first[0])
+		require.ErrorContains(t, err, "stays up: not every other node was healthy within 15m0s: "+first[0])
 		assert.Equal(t, first, away())
 
 		fault(guest.Faults{})

@@ -13,9 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// takeDown drains a node, does what needs it down, and waits until it is as well as
-// before. None goes while another is away, and whatever fails meanwhile, no other node
-// goes down in this run.
+// takeDown drains a node, calls do, and waits until the node is as healthy as before. It waits
+// while another node is down, and after a failure no other node goes down in this run.
 func (c *Cluster) takeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	return c.inTurn(ctx, n, c.othersAway, do)
 }
@@ -25,29 +24,29 @@ func (c *Cluster) cycle(ctx context.Context, n spec.Node, do func(context.Contex
 	return c.inTurn(ctx, n, c.serversAway, do)
 }
 
-func (c *Cluster) inTurn(ctx context.Context, n spec.Node, away lookAway, do func(context.Context) error) (err error) {
+func (c *Cluster) inTurn(ctx context.Context, n spec.Node, away awayCheck, do func(context.Context) error) (err error) {
 	done, err := c.turnOf(ctx, n, away)
 	if err != nil {
 		return err
 	}
 	defer done()
-	defer func() { c.sick(ctx, err, n.Name) }()
-	if n.Role == spec.FileServer { // mounts are hard: whoever writes waits until it is back
+	defer func() { c.noteUnhealthy(ctx, err, n.Name) }()
+	if n.Role == spec.FileServer { // mounts are hard: clients wait until it is back
 		return do(ctx)
 	}
-	was, err := c.emptied(ctx, n)
+	was, err := c.drainNode(ctx, n)
 	if err != nil {
 		return err
 	}
 	if err := do(ctx); err != nil || was == nil {
 		return err
 	}
-	return c.backAsBefore(ctx, n, was)
+	return c.waitRecovered(ctx, n, was)
 }
 
-// restartK3s has K3s start anew with other settings, by do. Pods go on meanwhile, so the
-// node keeps them; but settings with which a kubelet does not start are seen only then,
-// so it is one node's turn after the other's here too.
+// restartK3s restarts K3s with other settings, through do. The node keeps its pods, and they
+// keep running. But only the restart shows settings with which a kubelet does not start,
+// so the nodes take turns here too.
 func (c *Cluster) restartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
 	done, err := c.turnOf(ctx, n, c.othersAway)
 	if err != nil {
@@ -56,23 +55,23 @@ func (c *Cluster) restartK3s(ctx context.Context, n spec.Node, do func(context.C
 	defer done()
 	was, err := c.observeNode(ctx, n.Name)
 	switch {
-	case err != nil && c.lone(n) && ctx.Err() == nil: // other settings may be what its API needs
+	case err != nil && c.onlyServer(n) && ctx.Err() == nil: // other settings may be what its API needs
 		was = nil
 	case err != nil:
 		return err
 	}
-	defer func() { c.sick(ctx, err, n.Name) }()
+	defer func() { c.noteUnhealthy(ctx, err, n.Name) }()
 	if err := do(ctx); err != nil || was == nil {
 		return err
 	}
-	return c.heardAgain(ctx, n, was)
+	return c.waitReported(ctx, n, was)
 }
 
-// heardAgain waits until K3s, started anew, is up and its kubelet has reported that the
-// node is Ready. For forty seconds after its last word Kubernetes believes the one that
-// was there before, so what counts is a report since.
-func (c *Cluster) heardAgain(ctx context.Context, n spec.Node, was *kube.Node) error {
-	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with other settings of K3s"}
+// waitReported waits until K3s is up after a restart and its kubelet has reported that the
+// node is Ready. Kubernetes believes the last report for forty seconds, so only a report
+// after the restart counts.
+func (c *Cluster) waitReported(ctx context.Context, n spec.Node, was *kube.Node) error {
+	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with its new K3s settings"}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		k, err := c.observeK3s(ctx, n)
 		if err != nil {
@@ -89,7 +88,7 @@ func (c *Cluster) heardAgain(ctx context.Context, n spec.Node, was *kube.Node) e
 		case have == nil:
 			return "the cluster has no such node", nil
 		case !have.Reported.After(was.Reported):
-			return "its kubelet has not reported since", nil
+			return "its kubelet has not reported since the restart", nil
 		case !have.Ready:
 			return have.Reason, nil
 		}
@@ -97,24 +96,23 @@ func (c *Cluster) heardAgain(ctx context.Context, n spec.Node, was *kube.Node) e
 	})
 }
 
-// backAsBefore waits until a node that was taken down is as well as it was.
-func (c *Cluster) backAsBefore(ctx context.Context, n spec.Node, was *kube.Node) error {
+// waitRecovered waits until a node is as healthy as before it was taken down.
+func (c *Cluster) waitRecovered(ctx context.Context, n spec.Node, was *kube.Node) error {
 	if err := c.waitBack(ctx, was); err != nil || n.Role != spec.Server {
 		return err
 	}
 	return c.apiBack(ctx, apiTime)
 }
 
-// emptied drains a node, and returns what it was before: nil
-// where no cluster knows it.
-func (c *Cluster) emptied(ctx context.Context, n spec.Node) (*kube.Node, error) {
+// drainNode drains a node, and returns its earlier state: nil if it has not joined.
+func (c *Cluster) drainNode(ctx context.Context, n spec.Node) (*kube.Node, error) {
 	was, err := c.observeNode(ctx, n.Name)
 	switch {
 	case errors.Is(err, errUnformed):
-		progress.Say(ctx, "there is no cluster yet that %s would have to be drained from", n.Name)
+		progress.Say(ctx, "there is no cluster yet, so %s is not drained", n.Name)
 		return nil, nil
-	case err != nil && c.lone(n) && ctx.Err() == nil:
-		progress.Say(ctx, "%s is the only server and its API does not answer, so nothing can be drained; going on: %s", n.Name, firstLine(err.Error()))
+	case err != nil && c.onlyServer(n) && ctx.Err() == nil:
+		progress.Say(ctx, "%s is the only server and its API does not answer, so it continues without a drain: %s", n.Name, firstLine(err.Error()))
 		return nil, nil
 	case err != nil || was == nil:
 		return nil, err
@@ -132,7 +130,7 @@ func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
 	if c.hasPlugin() { // of what it had, that which the file lets it keep
 		gpus = min(was.Count(string(nvidia.Resource)), c.allocatable(n))
 	}
-	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: bootTime + readyTime, Late: n.Name + " is not back as it was"}
+	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: bootTime + readyTime, Late: n.Name + " has not recovered"}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		client, err := c.kube(ctx)
 		if err != nil {

@@ -51,8 +51,8 @@ func TestNoFurtherRestartAfterOneThatWentBadly(t *testing.T) {
 		}
 		before := w.now()
 		_, err := w.cluster(t, parse(t, replace(t, text, "memory: 128GiB", "memory: 96GiB"))).Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "is not back as it was within 15m0s: Ready, with 0 of 2 GPUs\n  patience: 2 in cluster.yaml would double this limit")
-		require.ErrorContains(t, err, "did not come back well: mend that first, then run it again")
+		require.ErrorContains(t, err, "has not recovered within 15m0s: Ready, with 0 of 2 GPUs\n  patience: 2 in cluster.yaml would double this limit")
+		require.ErrorContains(t, err, "did not become healthy: fix that first, then run it again")
 		assert.Len(t, before.changes().Restarted, 1, "%v", before.changes().Restarted)
 		cordoned := 0
 		for _, n := range w.nodes(t) {
@@ -95,7 +95,7 @@ func TestNoFurtherRestartAfterGPUsThatDoNotComeUp(t *testing.T) {
 				before := w.now()
 				_, err := w.cluster(t, parse(t, strings.NewReplacer(x.after...).Replace(text))).Up().Run(t.Context(), w.listen(t))
 				require.ErrorContains(t, err, x.want)
-				assert.ErrorContains(t, err, "did not come back well: mend that first, then run it again")
+				assert.ErrorContains(t, err, "did not become healthy: fix that first, then run it again")
 				assert.Len(t, before.changes().Restarted, 1, "%v", before.changes().Restarted)
 			})
 		})

@@ -16,7 +16,7 @@ import (
 
 // turnOf is turn for a node that stays up while others are away. Those may need a turn to
 // come back, so it waits for them outside of its own.
-func (c *Cluster) turnOf(ctx context.Context, n spec.Node, away lookAway) (done func(), err error) {
+func (c *Cluster) turnOf(ctx context.Context, n spec.Node, away awayCheck) (done func(), err error) {
 	for {
 		if done, err = c.turn(ctx, n.Name); err != nil {
 			return nil, err
@@ -35,8 +35,8 @@ func (c *Cluster) turnOf(ctx context.Context, n spec.Node, away lookAway) (done 
 	}
 }
 
-// turn waits until nobody else is down on purpose, and keeps others up until done is
-// called. After one that did not come back well nobody goes down any more.
+// turn waits until no other node is down on purpose, and keeps others up until done is
+// called. After a node that did not recover, no other node goes down.
 func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error) {
 	progress.Say(ctx, "waiting for another node to come back")
 	select {
@@ -52,45 +52,47 @@ func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error)
 	return done, nil
 }
 
-// sick remembers which nodes were being taken down or brought back when that failed; a
-// node that is well after another try is forgotten. It is for one whose turn it is.
-func (c *Cluster) sick(ctx context.Context, err error, nodes ...string) {
+// noteUnhealthy records nodes that failed while they were taken down or brought back, and
+// forgets a node that is healthy after another try. The caller must have the turn.
+func (c *Cluster) noteUnhealthy(ctx context.Context, err error, nodes ...string) {
 	v := c.visit(ctx)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, name := range nodes {
 		switch {
 		case err == nil:
-			delete(v.unwell, name)
+			delete(v.unhealthy, name)
 		case ctx.Err() == nil:
-			v.unwell[name] = true
+			v.unhealthy[name] = true
 		}
 	}
 }
 
-// refuses is why nodes stay up after others that did not come back. Those may be tried
-// again, with nobody else.
+// refuses returns an error if another node did not recover. Such a node itself may try
+// again.
 func (v *visit) refuses(nodes ...string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, who := range nodes {
-		if len(v.unwell) > 0 && !v.unwell[who] {
-			return fmt.Errorf("%s stays up, since %s did not come back well: mend that first, then run it again",
-				who, strings.Join(slices.Sorted(maps.Keys(v.unwell)), " and "))
+		if len(v.unhealthy) > 0 && !v.unhealthy[who] {
+			return fmt.Errorf("%s stays up, because %s did not become healthy: fix that first, then run it again",
+				who, strings.Join(slices.Sorted(maps.Keys(v.unhealthy)), " and "))
 		}
 	}
 	return nil
 }
 
-// lone reports whether a node is the only server.
-func (c *Cluster) lone(n spec.Node) bool { return n.Role == spec.Server && len(c.spec.Servers()) == 1 }
+// onlyServer reports whether a node is the only server.
+func (c *Cluster) onlyServer(n spec.Node) bool {
+	return n.Role == spec.Server && len(c.spec.Servers()) == 1
+}
 
-// lookAway says which others are away that have to be there when a node goes, "" for none.
-type lookAway = func(ctx context.Context, n spec.Node) (others string, err error)
+// awayCheck names the nodes that are down and must be up before a node goes down, "" for none.
+type awayCheck = func(ctx context.Context, n spec.Node) (others string, err error)
 
-// othersAway counts, for an agent that is well itself, every other node of the file that
-// is not Ready or cordoned: of a change that nodes do not bear, one is to fall ill,
-// however often it is tried.
+// othersAway names, for a healthy agent, every other node of the file that is not Ready or
+// is cordoned: a change that breaks nodes must break only one, however often it is
+// tried.
 func (c *Cluster) othersAway(ctx context.Context, n spec.Node) (string, error) {
 	if n.Role != spec.Agent {
 		return c.serversAway(ctx, n)
@@ -107,7 +109,7 @@ func (c *Cluster) missing(n kube.Node) bool {
 // serversAway counts, for a server, the others that the cluster has and that are not
 // Ready: etcd bears that one is away, not two.
 func (c *Cluster) serversAway(ctx context.Context, n spec.Node) (string, error) {
-	if n.Role != spec.Server || c.lone(n) {
+	if n.Role != spec.Server || c.onlyServer(n) {
 		return "", nil
 	}
 	return c.away(ctx, func(other kube.Node) bool {
@@ -148,11 +150,11 @@ func (c *Cluster) away(ctx context.Context, is func(kube.Node) bool, going ...st
 	return strings.Join(out, ", "), nil
 }
 
-// waitAway waits until nobody is away any more.
-func (c *Cluster) waitAway(ctx context.Context, n spec.Node, away lookAway) error {
+// waitAway waits until no other node is down.
+func (c *Cluster) waitAway(ctx context.Context, n spec.Node, away awayCheck) error {
 	rule := wait.Rule{
-		What: n.Name + " is not taken down while another node is away", Limit: bootTime + readyTime,
-		Late: n.Name + " stays up: not every other node was well",
+		What: n.Name + " does not go down while another node is down", Limit: bootTime + readyTime,
+		Late: n.Name + " stays up: not every other node was healthy",
 	}
 	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		if err := c.visit(ctx).refuses(n.Name); err != nil {

@@ -16,19 +16,19 @@ func TestWhoMayGoDownAfterOneThatWentBadly(t *testing.T) {
 	ctx := c.begin(t.Context())
 	refuses := func(nodes ...string) error { return c.visit(ctx).refuses(nodes...) }
 	require.NoError(t, refuses("gpu1"))
-	c.sick(ctx, errors.New("no driver"), "gpu1", "gpu2")
+	c.noteUnhealthy(ctx, errors.New("no driver"), "gpu1", "gpu2")
 	require.NoError(t, refuses("gpu1"))
 	require.NoError(t, refuses("gpu2", "gpu1"))
-	require.EqualError(t, refuses("gpu3"), "gpu3 stays up, since gpu1 and gpu2 did not come back well: mend that first, then run it again")
+	require.EqualError(t, refuses("gpu3"), "gpu3 stays up, because gpu1 and gpu2 did not become healthy: fix that first, then run it again")
 	require.ErrorContains(t, refuses("gpu1", "gpu3"), "gpu3 stays up")
 
-	c.sick(ctx, nil, "gpu1")
+	c.noteUnhealthy(ctx, nil, "gpu1")
 	require.ErrorContains(t, refuses("gpu1"), "since gpu2 did not come back well")
-	c.sick(ctx, nil, "gpu2", "gpu1")
+	c.noteUnhealthy(ctx, nil, "gpu2", "gpu1")
 	require.NoError(t, refuses("gpu3"))
 
 	over, stop := context.WithCancel(ctx)
 	stop() // who ends a run has seen nothing of a node
-	c.sick(over, errors.New("cut off"), "gpu1")
+	c.noteUnhealthy(over, errors.New("cut off"), "gpu1")
 	assert.NoError(t, refuses("gpu3"))
 }

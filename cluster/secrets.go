@@ -83,14 +83,14 @@ func renew(ctx context.Context, client *kube.Client, changes []kube.Change) erro
 			return err
 		}
 		for _, r := range restarted {
-			progress.Say(ctx, "restarting %s, which read what is changed", r)
+			progress.Say(ctx, "restarting %s, which uses the changed secrets", r)
 		}
 	}
 	return nil
 }
 
-// rightValues leaves out Secrets of which only the owner differs: hooks of charts make
-// some anew with what is in them (Rancher's bootstrap-secret), and are welcome to.
+// rightValues leaves out Secrets of which only the owner differs: hooks of charts
+// recreate some with the same contents (Rancher's bootstrap-secret), which is allowed.
 func rightValues(d drift.Diff) drift.Diff {
 	return slices.DeleteFunc(d, func(f drift.Field) bool {
 		return strings.HasPrefix(f.Path, "secret/") && strings.HasSuffix(f.Path, "/fields")

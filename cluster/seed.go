@@ -18,9 +18,9 @@ import (
 // isoContent is what Proxmox calls a volume that may be put into a CD drive.
 const isoContent = "iso"
 
-// seed is what a node is told at first boot, as an image with its name. The keys that
-// may log in are in the image, and no part of what the machine is: they can be changed
-// while it lives, see loginStep, so another key is no reason to make it anew.
+// seed is the first-boot configuration of a node, as an image with its name. The image has
+// the authorized keys, but they do not identify the machine: loginStep can change them
+// later, so another key is not a reason to recreate it.
 type seed struct {
 	file    string   // its name on the storage
 	earlier []string // what earlier versions called it, whose names were of the keys as well
@@ -136,8 +136,8 @@ type seeded struct {
 	lives bool   // its VM, which was made by another
 }
 
-// seedStep uploads what a node is told at first boot. A machine that lives keeps what it
-// was told; anew is for one that is about to be made, whatever lives now.
+// seedStep uploads the first-boot configuration of a node. An existing machine keeps its
+// own; with anew the machine is about to be created, whatever exists now.
 func (c *Cluster) seedStep(n spec.Node, anew bool) *converge.Resource[seeded] {
 	storage := c.spec.Image.SeedStorage
 	return &converge.Resource[seeded]{
@@ -159,7 +159,7 @@ func (c *Cluster) seedStep(n spec.Node, anew bool) *converge.Resource[seeded] {
 			}
 			render := sd.iso
 			if s.file != sd.file {
-				if render, err = c.reborn(ctx, n, s.file); err != nil {
+				if render, err = c.recreateSeed(ctx, n, s.file); err != nil {
 					return err
 				}
 			}
@@ -192,40 +192,40 @@ func (c *Cluster) lookForSeed(ctx context.Context, n spec.Node, anew bool) (seed
 	if err != nil {
 		return seeded{}, err
 	}
-	if err := c.recognise(ctx, n, vm); err != nil {
+	if err := c.recogniseSeed(ctx, n, vm); err != nil {
 		return seeded{}, err
 	}
 	file := sd.file
-	if born := bornWith(vm); born != "" && c.sameBirth(n, sd, born) {
+	if born := bootSeed(vm); born != "" && c.sameExceptKeys(n, sd, born) {
 		file = born
 	}
 	return seeded{file: file, there: there(file), lives: vm != nil && !vm.Unfinished && file == sd.file}, nil
 }
 
-// bornWith is the name of the seed of a machine's first boot, "" where there was none yet.
-func bornWith(vm *proxmox.VM) string {
+// bootSeed is the name of the seed of a machine's first boot, "" where there was none yet.
+func bootSeed(vm *proxmox.VM) string {
 	if vm == nil || vm.Unfinished || vm.Seed == "" {
 		return ""
 	}
 	return proxmox.Volume{ID: vm.Seed}.Name()
 }
 
-// asBorn leaves a machine with the seed of its first boot where only the keys differ
-// that may log in. A file server keeps its own in any case: nothing makes it anew.
-func (c *Cluster) asBorn(n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
-	born := bornWith(vm)
+// keepBootSeed leaves a machine with the seed of its first boot if only the authorized keys
+// differ. A file server always keeps its own: nothing recreates it.
+func (c *Cluster) keepBootSeed(n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
+	born := bootSeed(vm)
 	if born == "" || n.Adopt {
 		return spec
 	}
-	if sd, err := c.seed(n); err == nil && c.sameBirth(n, sd, born) {
+	if sd, err := c.seed(n); err == nil && c.sameExceptKeys(n, sd, born) {
 		spec.Seed = vm.Seed
 	}
 	return spec
 }
 
-// sameBirth reports whether a machine that was born with a seed is what the file asks
-// for, but perhaps for the keys.
-func (c *Cluster) sameBirth(n spec.Node, sd seed, born string) bool {
+// sameExceptKeys reports whether a machine's first-boot seed matches the file, except perhaps
+// for the keys.
+func (c *Cluster) sameExceptKeys(n spec.Node, sd seed, born string) bool {
 	content, keys := seedParts(born)
 	want, _ := seedParts(sd.file)
 	switch {
@@ -234,7 +234,7 @@ func (c *Cluster) sameBirth(n spec.Node, sd seed, born string) bool {
 	case keys != "":
 		return content == want
 	}
-	return c.births.same(born)
+	return c.earlierSeeds.same(born)
 }
 
 // seedParts takes the end of a seed's name apart; those of earlier versions have no keys.
@@ -243,8 +243,8 @@ func seedParts(file string) (content, keys string) {
 	return content, keys
 }
 
-// inDrive reports whether a seed that nobody would make today is that of a machine of
-// the file, which needs it: Proxmox starts none whose drive holds an ISO that is gone.
+// inDrive reports whether an outdated seed is in the drive of a machine of the file, which
+// still needs it: Proxmox does not start a VM with a missing ISO in its drive.
 func (c *Cluster) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool, error) {
 	parts := strings.Split(v.Name(), "_") // as ownsFile has seen
 	if k.nothing || !hasMachine(c.spec, parts[2]) {

@@ -66,7 +66,7 @@ k3s:
 		t.Setenv("REGISTRY_PASSWORD", "an0ther")
 		t.Setenv("CONSOLE_HASH", "$6$salt$sec0ndhash")
 		assert.ElementsMatch(t, []string{
-			"password/cp1: password of ubuntu: another or none → as asked", "password/wk1: password of ubuntu: another or none → as asked",
+			"password/cp1: password of ubuntu: different or not set → as asked", "password/wk1: password of ubuntu: different or not set → as asked",
 			"k3s/cp1: registries.yaml: something else → as asked (needs a restart)", "k3s/wk1: registries.yaml: something else → as asked (needs a restart)",
 		}, behindNone(w.plan(t, spec)))
 		w.up(t, spec)
@@ -227,6 +227,6 @@ nodes:
 		for _, r := range v.Results() {
 			got = append(got, r.Node+": "+r.Note)
 		}
-		assert.Equal(t, []string{"wk1: one of 8 shares (time-slicing); the node has 2 GPUs, the others were not asked", "wk2: ", "wk2: "}, got)
+		assert.Equal(t, []string{"wk1: one of 8 shares (time-slicing); the node has 2 GPUs, the others were not tested", "wk2: ", "wk2: "}, got)
 	})
 }

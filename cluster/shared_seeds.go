@@ -35,18 +35,19 @@ func (h *seedsHad) has(name string) bool {
 	return h.names[name]
 }
 
-// wreck destroys a machine or template of ours. Its seed is known as ours from then on.
-func (c *Cluster) wreck(ctx context.Context, vm *proxmox.VM) error {
+// destroyVM destroys a machine or template of the cluster. From then on its seed counts as
+// ours.
+func (c *Cluster) destroyVM(ctx context.Context, vm *proxmox.VM) error {
 	c.seedsHad.note(vm)
 	return c.Proxmox.Remove(ctx, vm)
 }
 
-// sparesTwins takes the seeds out of what lies about that may be another Proxmox's. Two that
+// keepForeignSeeds takes the seeds out of what lies about that may be another Proxmox's. Two that
 // share a storage and have a cluster of one name each, as a test and its production made from
 // one file have, call their seeds alike, and neither sees the other's VMs. On such a storage
 // ours are those that a machine of ours has or had in its drive, and those that the file as
 // it is now makes.
-func (c *Cluster) sparesTwins(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
+func (c *Cluster) keepForeignSeeds(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
 	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == isoContent }) {
 		return volumes, nil
 	}
@@ -68,8 +69,8 @@ func (c *Cluster) sparesTwins(ctx context.Context, host string, volumes []proxmo
 				}
 			}
 			if !made[v.Name()] && !c.seedsHad.has(v.Name()) {
-				progress.Say(ctx, "%s on %s stays: %s is shared, and another Proxmox may have it and a cluster called %s; "+
-					"where there is none, template:prune takes it away", v.ID, host, v.Storage(), c.spec.Name)
+				progress.Say(ctx, "%s on %s stays: %s is shared, and another Proxmox with a cluster called %s may use it; "+
+					"if there is none, template:prune deletes it", v.ID, host, v.Storage(), c.spec.Name)
 				continue
 			}
 		}

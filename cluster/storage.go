@@ -40,6 +40,6 @@ func (c *Cluster) storageStep(p platform.Piece, class string) *converge.Resource
 			}
 			return probe.Run(ctx, client)
 		},
-		Hint: fmt.Sprintf("kubectl -n %s get pods,claims,events shows what the trial of %s waits for", addon.ProbeNamespace, class),
+		Hint: fmt.Sprintf("kubectl -n %s get pods,claims,events shows what the test of %s waits for", addon.ProbeNamespace, class),
 	}
 }

@@ -21,9 +21,9 @@ func (c *Cluster) ours(ctx context.Context) (map[int]bool, error) {
 	return out, err
 }
 
-// Strays names the VMs that carry the cluster's tag and are not the cluster's: copies of
-// its machines, what somebody has tagged by hand, and what an earlier version made and is
-// not in the file. They are left alone by everything.
+// Strays lists VMs that have the cluster's tag but do not belong to it: copies of its
+// machines, VMs that were tagged by hand, and machines of an earlier version that are not
+// in the file. No command changes them.
 func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
 	if c.Proxmox == nil {
 		return nil, nil
@@ -39,14 +39,14 @@ func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
 	out := make([]preflight.Finding, len(all))
 	for i, stray := range all {
 		there := slices.ContainsFunc(ours, func(vm proxmox.Summary) bool { return vm.Name == stray.Name })
-		out[i] = c.straying(stray, there)
+		out[i] = c.strayFinding(stray, there)
 	}
 	return out, nil
 }
 
-// straying says what a stray is, and what can be done about it. there: a machine of ours
-// has its name.
-func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
+// strayFinding describes a stray and what to do about it. there: a machine of ours has
+// its name.
+func (c *Cluster) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
 	name := s.Name
 	if name == "" {
 		name = "without a name"
@@ -54,22 +54,22 @@ func (c *Cluster) straying(s proxmox.Stray, there bool) preflight.Finding {
 	seen := fmt.Sprintf("VM %d (%s) on %s has the tag %s and is not ours: it %s. Nothing here changes, stops or destroys it",
 		s.VMID, name, s.Host, names.Tag(c.spec), s.Why)
 	for _, g := range s.GPUs {
-		seen += fmt.Sprintf("; its %s takes a GPU of %s when it starts (qm set %d --delete %s)", g.Slot, g.Mapping, s.VMID, g.Slot)
+		seen += fmt.Sprintf("; its %s claims a GPU of %s when it starts (qm set %d --delete %s)", g.Slot, g.Mapping, s.VMID, g.Slot)
 	}
-	cure := fmt.Sprintf("not to hear of it any more, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
+	cure := fmt.Sprintf("to end this warning, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
 	switch {
 	case s.Clear() != "":
 		cure = s.Clear()
 	case there || s.Template:
-	case slices.Contains(s.Tags, spec.KeepsData) && !c.takesBack(s):
-		cure = fmt.Sprintf("it is a copy of an NFS server and not taken back under any name; its data stays on it as it is, also without the tag: "+
-			"copy from it what is wanted. So that it is not spoken of any more, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
+	case slices.Contains(s.Tags, spec.KeepsData) && !c.recognises(s):
+		cure = fmt.Sprintf("it is a copy of an NFS server, which homelab does not use under any name; its data stays on it, also without the tag: "+
+			"copy what you need. To end this warning, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
 	case slices.Contains(s.Tags, spec.KeepsData):
-		cure = fmt.Sprintf("if it is this cluster's NFS server: name: %s under storage.nfs.vm, and cluster:up takes it back with its data; else %s", s.Name, cure)
+		cure = fmt.Sprintf("if it is this cluster's NFS server: name: %s under storage.nfs.vm, and cluster:up uses it with its data; otherwise, %s", s.Name, cure)
 	case hasMachine(c.spec, s.Name):
-		cure = fmt.Sprintf("if it is to be the node %s: adopt: true there; else rename it, or %s", s.Name, cure)
+		cure = fmt.Sprintf("to use it as the node %s: adopt: true there; otherwise rename it, or %s", s.Name, cure)
 	default:
-		cure = fmt.Sprintf("if it is this cluster's and to go: destroy it in Proxmox; %s", cure)
+		cure = fmt.Sprintf("if it belongs to this cluster and is not needed: destroy it in Proxmox; %s", cure)
 	}
 	return preflight.Finding{
 		ID: "stray", Title: "what has the cluster's tag is the cluster's", Subject: name, Verdict: preflight.Warning, Evidence: seen, Cure: cure,

@@ -169,7 +169,7 @@ func TestATemplateThatOthersHangOn(t *testing.T) {
 		strangers := w.strangers(900)
 		w.down(t, spec)
 		assert.Equal(t, strangers, w.strangers(900))
-		assert.Contains(t, w.output.String(), "stays: disks of VM 900, which is not ours, hang on it")
+		assert.Contains(t, w.output.String(), "stays: disks of VM 900, which this cluster does not own, are linked clones of it")
 		w.wipe(t, 900)
 		w.down(t, spec)
 		assert.NotContains(t, w.ids(), baked.ID)

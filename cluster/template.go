@@ -51,9 +51,9 @@ func (c *Cluster) template(ctx context.Context, host string) (template, error) {
 	return describeTemplate(c.spec, host, driver)
 }
 
-// describeTemplate is the pure part of template. What does not end up in the clones is
-// no part of the name: where the image and the packages were fetched from, where the
-// template is kept, which address it had.
+// describeTemplate is the pure part of template. The name does not cover what
+// the clones do not get: the sources of image and packages, the storage of the
+// template, and its address.
 func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template, error) {
 	t := template{host: host, driver: driver, holds: contents{
 		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: bakedPackages(s), K3s: bakedK3s(s),
@@ -188,7 +188,7 @@ type templateSeen struct {
 	vm      *proxmox.Summary
 	wanted  bool
 	unbased []string // disks that are not yet what clones hang on
-	begun   bool     // it is half-made, and has its seed still
+	hasSeed bool     // it is half-made, and has its seed still
 	// stale are half-made ones of an earlier file, in the way of one to be made: they
 	// run, with the same address.
 	stale []proxmox.Summary
@@ -225,7 +225,7 @@ func (c *Cluster) templateStep(host string) converge.Step {
 			if err == nil && seen.wanted && seen.vm != nil {
 				var vm *proxmox.VM
 				if vm, err = c.Proxmox.ByID(ctx, seen.vm.VMID); err == nil {
-					seen.begun = !vm.Template && vm.Seed != ""
+					seen.hasSeed = !vm.Template && vm.Seed != ""
 					if seen.vm.Template {
 						seen.unbased = vm.Unbased()
 					}
@@ -238,13 +238,13 @@ func (c *Cluster) templateStep(host string) converge.Step {
 			case s.vm == nil && s.wanted:
 				d := drift.Missing(name)
 				for _, vm := range s.stale {
-					d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: drift.Remove, Note: "of an earlier file"})
+					d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: drift.Remove, Note: "from an earlier file"})
 				}
 				return d
 			case s.vm != nil && !s.vm.Template, len(s.unbased) > 0:
 				f := drift.Field{Have: "half-made", Want: name, Effect: drift.Create}
-				if !s.vm.Template && !s.vm.Running && s.begun {
-					f.Note = "it is off: switched on again, and made anew should it come no further"
+				if !s.vm.Template && !s.vm.Running && s.hasSeed {
+					f.Note = "it is off: it is started again, and recreated if it is stuck"
 				}
 				return drift.Diff{f}
 			}

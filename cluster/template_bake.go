@@ -66,7 +66,7 @@ func (c *Cluster) dropSeed(ctx context.Context, host, id string) error {
 		return nil
 	}
 	all := []rest{{host: host, volumes: []proxmox.Volume{seed}}}
-	if err := c.spare(ctx, all, names.Tag(c.spec)); err != nil {
+	if err := c.keepUsed(ctx, all, names.Tag(c.spec)); err != nil {
 		return err
 	}
 	return c.clear(ctx, all)
@@ -86,8 +86,8 @@ func (c *Cluster) bakeSealed(ctx context.Context, t template, found *proxmox.VM)
 			return nil, err
 		}
 		if cores, memory := bakeShape(c.spec, t.host); !interrupted && (found.Cores != cores || found.Memory != memory) {
-			progress.Say(ctx, "making %s anew: it never ran, and the nodes have another size now", found)
-			if err := c.wreck(ctx, found); err != nil {
+			progress.Say(ctx, "recreating %s: it never ran, and the nodes have another size now", found)
+			if err := c.destroyVM(ctx, found); err != nil {
 				return nil, err
 			}
 			found = nil
@@ -129,14 +129,14 @@ func (c *Cluster) bakeFilled(ctx context.Context, t template, vm *proxmox.VM) (*
 // error says why the first did.
 func (c *Cluster) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why error) (*proxmox.VM, error) {
 	reason, _, _ := strings.Cut(why.Error(), "\n")
-	progress.Say(ctx, "making %s anew: it was found switched off half-way, and came no further: %s", vm, reason)
-	if err := c.wreck(ctx, vm); err != nil {
+	progress.Say(ctx, "recreating %s: it was switched off half-way, and is stuck after a restart: %s", vm, reason)
+	if err := c.destroyVM(ctx, vm); err != nil {
 		return nil, errors.Join(why, err)
 	}
 	anew, err := c.bakeFilled(ctx, t, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w\n  before that, VM %d, which was found switched off half-way through its first boot, was destroyed and is made anew, "+
-			"since it came no further: %w", err, vm.VMID, why)
+		return nil, fmt.Errorf("%w\n  before that, VM %d, which was switched off half-way through its first boot, was destroyed and recreated, "+
+			"because it was stuck after a restart: %w", err, vm.VMID, why)
 	}
 	return anew, nil
 }
@@ -156,12 +156,12 @@ func (c *Cluster) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*prox
 		return nil, err
 	}
 	s := c.spec
-	// Hosts may share the storage, and each takes its own away.
+	// Hosts may share the storage, and each deletes its own.
 	file := names.Seed(s, names.Bake, cloudinit.Digest([]byte(t.host), []byte(digest)))
 	if vm != nil && vm.Seed != "" {
 		file = proxmox.Volume{ID: vm.Seed}.Name()
 	}
-	if !names.OwnsBake(s, file) { // somebody has put it in: the machine has it or has not, it is not made
+	if !names.OwnsBake(s, file) { // not ours: homelab does not create or delete it
 		return vm, nil
 	}
 	if id, err := c.Proxmox.ISOVolume(ctx, t.host, s.Image.SeedStorage, file); err != nil {
@@ -196,8 +196,8 @@ func (c *Cluster) bakeNode(ctx context.Context, host string) (spec.Node, error) 
 	if n, ok := missingNode(c.spec, host, there); ok {
 		return n, nil
 	}
-	// A half-made template is finished, whether anybody waits for it or not. It has
-	// its seed; only one that was lost is made anew.
+	// A half-made template is always finished. It has its seed; only a lost one is
+	// recreated.
 	for _, n := range c.spec.Machines() {
 		if !n.External && n.Host == host {
 			return spec.Node{Name: n.Name, Network: n.Network}, nil
@@ -290,11 +290,11 @@ func (c *Cluster) bakeHint(vm *proxmox.VM) string {
 	}
 	all := c.spec.Machines()
 	if i := slices.IndexFunc(all, func(n spec.Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
-		address = "the address of a node that is not there yet, such as " + all[i].Address.String()
+		address = "the address of a node that does not exist yet, such as " + all[i].Address.String()
 	}
 	mirror := cmp.Or(c.spec.Guest.APTMirror, distroOf(c.spec).Mirror)
 	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+
-		"Look at its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
+		"Check its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
 }
 
 // bakedK3s is the version of K3s in the template. Without internet there is none:

@@ -90,7 +90,7 @@ func TestABakeThatNeverBegan(t *testing.T) {
 		require.ErrorContains(t, w.fails(t, spec), "got timeout")
 
 		w.sim.Fail(pvesim.Rule{Path: `.*/status/start`, Times: -1, Guest: &guest.Faults{AgentNeverAnswers: true}})
-		require.ErrorContains(t, w.fails(t, spec), "Look at its console: qm terminal 100 on pve1")
+		require.ErrorContains(t, w.fails(t, spec), "Check its console: qm terminal 100 on pve1")
 		created, destroyed := w.made()
 		assert.Equal(t, 1, created)
 		assert.Zero(t, destroyed)
@@ -125,13 +125,13 @@ func TestABakeThatWasSwitchedOff(t *testing.T) {
 		require.False(t, w.cut(t, spec, 22*time.Second))
 		require.Len(t, w.names(), 1)
 		w.byHand(t, spec, w.names()[0], "stop")
-		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), "it is off: switched on again, and made anew should it come no further")
+		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), "it is off: it is started again, and recreated if it is stuck")
 
 		w.sim.Fail(pvesim.Rule{Path: `.*/status/start`, Times: 1, Guest: &guest.Faults{AgentNeverAnswers: true}})
 		w.sim.Fail(pvesim.Rule{Path: `/nodes/pve1/qemu`, Method: "POST", TaskError: "no space left on device", Times: 1})
 		err := w.fails(t, spec)
 		require.ErrorContains(t, err, "no space left on device")
-		require.ErrorContains(t, err, "VM 100, which was found switched off half-way through its first boot, was destroyed and is made anew, since it came no further: baking small-template")
-		require.ErrorContains(t, err, "Look at its console: qm terminal 100 on pve1")
+		require.ErrorContains(t, err, "VM 100, which was switched off half-way through its first boot, was destroyed and recreated, because it was stuck after a restart: baking small-template")
+		require.ErrorContains(t, err, "Check its console: qm terminal 100 on pve1")
 	})
 }

@@ -16,7 +16,7 @@ type contents struct {
 	Driver   string   `json:"driver,omitempty"`   // e.g. 580-server-open
 	Toolkit  string   `json:"toolkit,omitempty"`
 	K3s      string   `json:"k3s,omitempty"`
-	Made     string   `json:"made,omitempty"` // the day that it was begun: 2006-01-02
+	Made     string   `json:"made,omitempty"` // the day on which baking started: 2006-01-02
 }
 
 // line is one of the lines of a description.

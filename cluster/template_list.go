@@ -32,7 +32,7 @@ type TemplateInfo struct {
 // What returns what is in the template in a few words.
 func (t TemplateInfo) What() string { return t.Holds.String() }
 
-// Made returns the day on which it was begun, "" when that is not known.
+// Made returns the day on which baking started, "" if unknown.
 func (t TemplateInfo) Made() string { return t.Holds.Made }
 
 // Templates lists the templates that were baked for this cluster, on every host, also

@@ -208,7 +208,7 @@ func TestTemplateOfAnotherHost(t *testing.T) {
 		w := newWorld(t, pvesim.TwoHosts())
 		defer w.close()
 		w.theirs(t, "pve1", "ubuntu", false)
-		w.refused(t, parse(t, twoHosts), "pve2 has no template ubuntu, and that of pve1 is on the storage vmdata, which pve2 does not share")
+		w.refused(t, parse(t, twoHosts), "pve2 has no template ubuntu, and the one of pve1 is on the storage vmdata, which pve2 does not share")
 		w.theirs(t, "pve2", "ubuntu", false)
 		w.up(t, parse(t, twoHosts))
 		assert.Equal(t, "pve2", w.vm(t, "wk1").Node)
@@ -285,8 +285,8 @@ func TestBakingWithoutANetwork(t *testing.T) {
 		defer cancel()
 		_, err := c.Up().Run(ctx, w.listen(t))
 		require.NoError(t, ctx.Err(), "it must give up by itself")
-		require.ErrorContains(t, err, "on vmbr0 it has the address of a node that is not there yet, such as 10.0.0.11/24, and must reach archive.ubuntu.com. "+
-			"Look at its console: qm terminal 100 on pve1")
+		require.ErrorContains(t, err, "on vmbr0 it has the address of a node that does not exist yet, such as 10.0.0.11/24, and must reach archive.ubuntu.com. "+
+			"Check its console: qm terminal 100 on pve1")
 	})
 }
 
@@ -400,7 +400,7 @@ func TestTemplatesAreListedAndPruned(t *testing.T) {
 		untouched := parse(t, small)
 		assert.NotContains(t, strings.Join(w.prune(t, untouched), "\n"), "template/", "it is the one that the file asks for")
 		plan := w.prune(t, newer)
-		assert.Equal(t, []string{"template/pve1/small-template-pve1-…: template 100, old, no VM hangs on it → (none)"}, plan)
+		assert.Equal(t, []string{"template/pve1/small-template-pve1-…: template 100, old, no VM uses it → (none)"}, plan)
 		assert.Empty(t, w.names())
 	})
 }
@@ -435,7 +435,7 @@ func TestHalfMadeTemplateOfAnEarlierFile(t *testing.T) {
 		half := w.names()[0]
 		spec := parse(t, replace(t, small, "v1.36.5+k3s1", "v1.36.6+k3s1"))
 		assert.Equal(t, []string{"pve1 half-made 3584MiB"}, []string{strings.Split(w.templates(t, spec)[0], ":")[0]})
-		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), half+": VM 100, half-made → (none) [of an earlier file]")
+		assert.Contains(t, strings.Join(w.plan(t, spec), "\n"), half+": VM 100, half-made → (none) [from an earlier file]")
 		w.up(t, spec)
 		assert.NotContains(t, w.names(), half)
 		assert.Len(t, w.names(), 3)

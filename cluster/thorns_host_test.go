@@ -42,9 +42,9 @@ nodes:
 // Every request that a host refuses fails the look that asks, and it says with what.
 func TestProxmoxRefusesALook(t *testing.T) {
 	for name, tt := range map[string]struct {
-		host   string // where the file puts its nodes
-		look   func(ctx context.Context, c *Cluster) error
-		spares []string // requests whose refusal does not fail it
+		host    string // where the file puts its nodes
+		look    func(ctx context.Context, c *Cluster) error
+		canLose []string // requests whose refusal does not fail it
 	}{
 		"hosts are chosen":                {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placement.Once(ctx, c.spec, c.Proxmox)) }},
 		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placement.Place(ctx, c.spec, c.Proxmox)) }},
@@ -59,7 +59,7 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c *Cluster) error { return c.checkSources(ctx) }},
 		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.GPUs(ctx)) }},
 		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.Strays(ctx)) }},
-		"what is no longer asked for":         {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.removedStep().Observe(ctx)) }},
+		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.removedStep().Observe(ctx)) }},
 		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.rests(ctx, c.wanted)) }},
 		"what lies about at the end": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
 			return second(c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil }))
@@ -80,7 +80,7 @@ func TestProxmoxRefusesALook(t *testing.T) {
 					if at > len(way.seen) {
 						break
 					}
-					if what := fmt.Sprint(at, " ", way.seen[at-1]); !slices.Contains(tt.spares, what) {
+					if what := fmt.Sprint(at, " ", way.seen[at-1]); !slices.Contains(tt.canLose, what) {
 						assert.ErrorContains(t, err, thorn, "request %s", what)
 					}
 				}

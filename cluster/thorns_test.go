@@ -133,7 +133,7 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 		}},
 		"Fleet's state":            {step: func(ctx context.Context, c *Cluster) error { return second(c.FleetState(ctx, "")) }},
 		"one Fleet":                {step: func(ctx context.Context, c *Cluster) error { return c.oneFleet(ctx, of("fleet")) }},
-		"whether Fleet has a part": {noReach: true, step: func(ctx context.Context, c *Cluster) error { return c.stillFleets(ctx, c.api.client, of("hub")) }},
+		"whether Fleet has a part": {noReach: true, step: func(ctx context.Context, c *Cluster) error { return c.stillInFleet(ctx, c.api.client, of("hub")) }},
 		"a node is emptied":        {there: node, step: func(ctx context.Context, c *Cluster) error { return second(c.drain(ctx, "a")) }},
 		"a node is deleted":        {there: node, step: func(ctx context.Context, c *Cluster) error { return c.deleteNode(ctx, "a") }},
 		"a node is marked": {there: node, step: func(ctx context.Context, c *Cluster) error {
@@ -197,7 +197,7 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 			other := old
 			other.Namespace, other.Release = "old", "new"
 			return second(client.Apply(ctx, other.object()))
-		}, err: "part old is not what was shown any more: run it again"},
+		}, err: "part old changed after it was shown: run it again"},
 		"its claims have gone": {claimed: true, err: "volumes of slow are in use"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,10 +44,10 @@ func (c *Cluster) Up() *converge.Graph {
 	ground := c.schedule(up, joined, c.network(up, kubeconfig))
 	ground.files = c.fileServer(up, booted)
 
-	// On that stands what people use: storage, certificates, monitoring, the hub.
+	// The parts that people use: storage, certificates, monitoring, the hub.
 	parts := c.platform(up, ground)
 
-	// What earlier files asked for and nobody uses any more.
+	// Leftovers of earlier files.
 	rest := append([]*converge.Ref{kubeconfig}, parts...)
 	for _, n := range c.spec.Machines() {
 		rest = append(rest, booted[n.Name])

@@ -123,7 +123,7 @@ func note(n spec.Node) string {
 	}
 	text := fmt.Sprintf("one of %d shares (%s)", n.GPUs.Count*s.Replicas, s.Strategy)
 	if n.GPUs.Count > 1 {
-		text += fmt.Sprintf("; the node has %d GPUs, the others were not asked", n.GPUs.Count)
+		text += fmt.Sprintf("; the node has %d GPUs, the others were not tested", n.GPUs.Count)
 	}
 	return text
 }
@@ -136,8 +136,7 @@ func (v *Verification) objects(n spec.Node) []runtime.Object {
 	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: gpuTaints(v.cluster.spec)})
 }
 
-// observe looks at a node's Job. One that has ended badly is an error that waiting
-// does not mend.
+// observe reads a node's Job. A failed job is a permanent error.
 func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, error) {
 	client, err := v.cluster.kube(ctx)
 	if err != nil {
@@ -179,7 +178,7 @@ func takesPods(ctx context.Context, client *kube.Client, name string) error {
 	if err != nil || !node.Cordoned {
 		return err
 	}
-	return converge.Permanent(fmt.Errorf("%s is drained and takes no pods\n  let them come with go tool mage node:uncordon -node=%s, then verify again", name, name))
+	return converge.Permanent(fmt.Errorf("%s is drained and gets no pods\n  run go tool mage node:uncordon -node=%s, then verify again", name, name))
 }
 
 // verdict is what is wrong with a Job that has ended, nil when all is well.
@@ -197,7 +196,7 @@ func (s verified) verdict(n spec.Node) error {
 	case s.Phase == kube.JobFailed:
 		errs = append(errs, fmt.Errorf("the job failed: %s", s.Reason))
 	case len(s.results) != verifies(n):
-		errs = append(errs, fmt.Errorf("a job on %s asked for %s, and %d of them computed", n.Name, asks(n), len(s.results)))
+		errs = append(errs, fmt.Errorf("a job on %s requested %s, but %d of them computed", n.Name, asks(n), len(s.results)))
 	}
 	return errors.Join(errs...)
 }

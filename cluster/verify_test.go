@@ -110,7 +110,7 @@ func TestVerifyOfADrainedNode(t *testing.T) {
 		require.NoError(t, w.verb(t, spec, drained("wk-gpu2")))
 		begin := time.Now()
 		results, _, err := w.verify(t, spec)
-		assert.EqualError(t, err, "verify/wk-gpu2: wk-gpu2 is drained and takes no pods\n  let them come with go tool mage node:uncordon -node=wk-gpu2, then verify again")
+		assert.EqualError(t, err, "verify/wk-gpu2: wk-gpu2 is drained and gets no pods\n  run go tool mage node:uncordon -node=wk-gpu2, then verify again")
 		assert.Len(t, results, 6)
 		assert.Less(t, time.Since(begin), time.Minute)
 	})
@@ -127,7 +127,7 @@ func TestVerifyOfABrokenDriver(t *testing.T) {
 			`^verify/wk-gpu3: GPU 0 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*Failed to launch vectorAdd kernel \(error code unspecified launch failure\)!
 GPU 1 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*$`},
 		"it does not load any more": {guest.Faults{DriverFailsToLoad: true}, true,
-			`^allocatable/wk-gpu3: not there after 5m: GPUs: 0 → 2 allocatable \[driver, container toolkit and device plugin must all be there\]\n  patience: 2 in .*$`},
+			`^allocatable/wk-gpu3: not there after 5m: GPUs: 0 → 2 allocatable \[driver, container toolkit and device plugin must all be in place\]\n  patience: 2 in .*$`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ func (c *Cluster) vipStep() *converge.Resource[string] {
 	}
 }
 
-// apiTime is how long the virtual address may be nobody's.
+// apiTime is how long the virtual address may have no holder.
 const apiTime = 3 * time.Minute
 
 // apiKnock is how long the API may take to accept a connection. On a slow host its

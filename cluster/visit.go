@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// visit is what one Plan or Run remembers of what it has met. The next one begins anew:
-// the world may have changed meanwhile.
+// visit is what one Plan or Run has observed. The next one starts from scratch, because
+// the world may have changed.
 type visit struct {
-	machines map[string]*met // by name
-	twins    twins
-	work     workSeen
+	machines   map[string]*met // by name
+	identities identities
+	work       workSeen
 
-	mu     sync.Mutex
-	unwell map[string]bool // nodes that did not come back from being taken down
+	mu        sync.Mutex
+	unhealthy map[string]bool // nodes that did not come back from being taken down
 }
 
-// met is what a run remembers of a machine.
+// met is what a run has observed of a machine.
 type met struct {
 	// absent is set once the machine was seen not to be there: what others ask of it
 	// in this run, it cannot know.
@@ -48,14 +48,14 @@ func (c *Cluster) begin(ctx context.Context) context.Context {
 }
 
 func (c *Cluster) newVisit() *visit {
-	v := &visit{machines: map[string]*met{}, unwell: map[string]bool{}}
+	v := &visit{machines: map[string]*met{}, unhealthy: map[string]bool{}}
 	for name := range c.guests {
 		v.machines[name] = &met{}
 	}
 	return v
 }
 
-// visit is the one that ctx belongs to. What is asked outside of any is a visit by itself.
+// visit returns the visit of ctx; without one, a new visit.
 func (c *Cluster) visit(ctx context.Context) *visit {
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
 		return v
@@ -63,7 +63,7 @@ func (c *Cluster) visit(ctx context.Context) *visit {
 	return c.newVisit()
 }
 
-// met is what this run remembers of a machine.
+// met returns what this run has observed of a machine.
 func (c *Cluster) met(ctx context.Context, machine string) *met {
 	return c.visit(ctx).machines[machine]
 }

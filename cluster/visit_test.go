@@ -112,7 +112,7 @@ nodes:
 		away := w.sim.Fail(pvesim.Rule{Times: -1, Status: 595, Message: "Connection refused"})
 		defer away.Remove()
 		_, err := c.Down(t.Context())
-		require.ErrorContains(t, err, "no whole answer within 1m0s: ")
+		require.ErrorContains(t, err, "no complete answer within 1m0s: ")
 		require.ErrorContains(t, err, "Connection refused")
 	})
 }

@@ -31,7 +31,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 				met.absent.Store(false)
 			}
 			if vm != nil {
-				return vm, c.recognise(ctx, n, vm)
+				return vm, c.recogniseSeed(ctx, n, vm)
 			}
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)
@@ -45,7 +45,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return drift.Missing(err.Error())
 			}
-			return c.asBorn(n, spec, vm).Diff(vm)
+			return c.keepBootSeed(n, spec, vm).Diff(vm)
 		},
 		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
@@ -54,7 +54,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return err
 			}
-			spec = c.asBorn(n, spec, vm)
+			spec = c.keepBootSeed(n, spec, vm)
 			if !n.Adopt {
 				if spec, err = c.cloned(ctx, n, spec, vm); err != nil {
 					return err
@@ -79,14 +79,14 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			return err
 		}
 	case diff.Effect() == drift.Replace && n.Role == spec.FileServer:
-		return converge.Permanent(fmt.Errorf("%s cannot become what the file asks while it lives: %s\n"+
-			"  it holds data, so nothing makes it anew: write in the file what it was, or move its data by hand", n.Name, replaced(diff)))
+		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
+			"  it holds data, so homelab does not recreate it: restore its earlier settings in the file, or move its data by hand", n.Name, replaced(diff)))
 	case diff.Effect() == drift.Replace:
-		return converge.Permanent(fmt.Errorf("%s cannot become what the file asks while it lives: %s\n"+
-			"  go tool mage node:replace -node=%s makes it anew: drained, destroyed with its disks, cloned, let in again", n.Name, replaced(diff), n.Name))
+		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
+			"  go tool mage node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replaced(diff), n.Name))
 	case diff.Effect() == drift.Restart && vm.Running:
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			if err := c.letGo(ctx, n, diff, vm); err != nil {
+			if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
 				return err
 			}
 			shape := func() error { return c.Proxmox.Shape(ctx, to, vm) }
@@ -96,7 +96,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			return shape()
 		})
 	case vm.Running:
-		if err := c.letGo(ctx, n, diff, vm); err != nil {
+		if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
 			return err
 		}
 	}

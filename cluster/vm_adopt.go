@@ -24,14 +24,14 @@ func (c *Cluster) adoptable(ctx context.Context, n spec.Node, want func(string) 
 		return nil, err
 	}
 	if vm == nil {
-		return nil, converge.Permanent(fmt.Errorf("there is no VM %s that could be taken over: remove adopt: true and it is made, or rename the VM that is meant", n.Name))
+		return nil, converge.Permanent(fmt.Errorf("there is no VM %s to adopt: remove adopt: true, and cluster:up creates it, or rename the VM that you mean", n.Name))
 	}
 	spec, err := want("")
 	if err != nil {
 		return nil, err
 	}
 	if reasons := c.unfit(ctx, vm, spec); len(reasons) > 0 {
-		return nil, converge.Permanent(fmt.Errorf("%s cannot be taken over, and stays as it is:\n  %s", vm, strings.Join(reasons, "\n  ")))
+		return nil, converge.Permanent(fmt.Errorf("%s cannot be adopted, and is not changed:\n  %s", vm, strings.Join(reasons, "\n  ")))
 	}
 	return vm, nil
 }
@@ -46,7 +46,7 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) 
 	}
 	for _, tag := range vm.Tags {
 		if strings.HasPrefix(tag, names.TagPrefix) && tag != names.Tag(c.spec) && !names.IsMark(c.spec, tag) {
-			reasons = append(reasons, "it carries the tag "+tag+": it is another cluster's")
+			reasons = append(reasons, "it carries the tag "+tag+": it belongs to another cluster")
 		}
 	}
 	if vm.Locked != "" {
@@ -56,14 +56,14 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) 
 		return reasons
 	}
 	if !vm.Running {
-		return []string{"it does not run, so what is on it cannot be seen: start it, and run this again"}
+		return []string{"it does not run, so its contents cannot be checked: start it, and run this again"}
 	}
 	release, err := c.Proxmox.AgentReadFile(ctx, vm, "/etc/os-release")
 	switch {
 	case errors.Is(err, proxmox.ErrAgentNotRunning), !vm.Agent:
-		return []string{"its guest agent does not answer: install qemu-guest-agent in it, switch the agent on in its options, and stop and start it"}
+		return []string{"its guest agent does not answer: install qemu-guest-agent in it, enable the agent in its options, and stop and start it"}
 	case err != nil:
-		return []string{"its system cannot be seen: " + firstLine(err.Error())}
+		return []string{"its system is not readable: " + firstLine(err.Error())}
 	}
 	os, known := distro.ByID(osID(string(release)))
 	switch {

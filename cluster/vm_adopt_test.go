@@ -72,7 +72,7 @@ func TestAdoptNoFit(t *testing.T) {
 		change func(t *testing.T, w *world)
 		reason string
 	}{
-		"another cluster's": {func(t *testing.T, w *world) { w.forget(t, "wk1", "homelab-other") }, "it carries the tag homelab-other: it is another cluster's"},
+		"another cluster's": {func(t *testing.T, w *world) { w.forget(t, "wk1", "homelab-other") }, "it carries the tag homelab-other: it belongs to another cluster"},
 		"not there":         {func(t *testing.T, w *world) { w.configure(t, "wk1", "name", "renamed") }, "VM wk1 that could be taken over"},
 		"off": {func(t *testing.T, w *world) {
 			w.byHand(t, parse(t, oneDisk), "wk1", "stop")

@@ -49,7 +49,7 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 		if have.Serial != "" && !wanted[have.Slot] && !vm.Unfinished && !s.Adopted {
 			d.add(change{
 				thing: theDiskGone, key: have.Slot,
-				field: drift.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "pulled out", Note: "its volume is kept as an unused disk of the VM"},
+				field: drift.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "detached", Note: "its volume is kept as an unused disk of the VM"},
 			})
 		}
 	}

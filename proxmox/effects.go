@@ -74,7 +74,7 @@ func Rules() []Rule {
 		{theBridge, "netN", drift.Update, "the tap is plugged into the other bridge (vmconfig_update_net)"},
 		{theDisk, "scsiN", drift.Update, "plugged in, unless the VM's hotplug option lacks disk"},
 		{theDiskGrown, "scsiN", drift.Update, "PUT …/resize grows the disk of a running VM"},
-		{theDiskGone, "scsiN", drift.Update, "pulled out and kept as unusedN (vmconfig_delete_or_detach_drive)"},
+		{theDiskGone, "scsiN", drift.Update, "detached and kept as unusedN (vmconfig_delete_or_detach_drive)"},
 		{theCores, "cores", drift.Restart, waits},
 		{theSockets, "sockets", drift.Restart, waits},
 		{theMemory, "memory", drift.Restart, waits + ", unless its hotplug option has memory"},

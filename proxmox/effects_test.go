@@ -184,10 +184,10 @@ func TestDisksBySerial(t *testing.T) {
 	assert.Empty(t, s.Diff(vm), "in another order")
 
 	s.Disks = []proxmox.Disk{s.Disks[0], data}
-	assert.Equal(t, "disk/scsi1: scratch, 1TiB → pulled out [its volume is kept as an unused disk of the VM]", s.Diff(vm).String())
+	assert.Equal(t, "disk/scsi1: scratch, 1TiB → detached [its volume is kept as an unused disk of the VM]", s.Diff(vm).String())
 
 	more := proxmox.Disk{Slot: "scsi2", Storage: "vmdata", Size: 5 * proxmox.GiB, Serial: "more"}
 	s.Disks = []proxmox.Disk{s.Disks[0], data, more}
 	vm.Disks = append(vm.Disks, proxmox.Disk{Slot: "scsi3", Storage: "vmdata", Size: proxmox.GiB}) // somebody's
-	assert.Equal(t, "disk/scsi4: none → 5GiB on vmdata; disk/scsi1: scratch, 1TiB → pulled out [its volume is kept as an unused disk of the VM]", s.Diff(vm).String())
+	assert.Equal(t, "disk/scsi4: none → 5GiB on vmdata; disk/scsi1: scratch, 1TiB → detached [its volume is kept as an unused disk of the VM]", s.Diff(vm).String())
 }

@@ -15,7 +15,7 @@ type Agreement struct {
 	Everything bool     // whatever it may be
 	Restarts   bool     // all that stops and comes back
 	Destroy    []string // what may be destroyed, by name, and stopped before
-	Logins     bool     // a login where whoever runs this had none
+	Logins     bool     // a login on machines that accept none of this run's keys
 
 	mu    sync.Mutex
 	shown map[thing]bool

@@ -68,8 +68,8 @@ func notebook(p corev1.Pod) string {
 	return "the notebook of " + user
 }
 
-// On says whose work ends when a node goes: notebooks, pods with GPUs and pods that nobody
-// makes again by name, and how many others there are, which begin anew elsewhere or when
+// On says whose work ends when a node goes down: by name notebooks, pods with GPUs and pods
+// without a controller; and the number of all others, which restart elsewhere or when
 // it is back. Those that belong to the node itself do not count.
 func (w *Work) On(node string) []string {
 	out, others := w.ends(node)
@@ -174,7 +174,7 @@ func tied(v corev1.PersistentVolume, node string) bool {
 	})
 }
 
-// described names a volume by whoever has claimed it, and says how large it is.
+// described names a volume by its claim, and says how large it is.
 func described(v corev1.PersistentVolume) string {
 	name := "volume " + v.Name
 	if ref := v.Spec.ClaimRef; ref != nil {

@@ -36,10 +36,10 @@ type Host struct {
 type GPU struct {
 	Address string // 0000:41:00
 	Model   string // A100 PCIe 80GB
-	Taken   string // who has it, or why nobody can; empty: it can be had
+	Taken   string // who claims it, or why it is not usable; empty: it is free
 }
 
-// Free returns the cards of a host that can be had.
+// Free returns the free cards of a host.
 func (h Host) Free() []GPU {
 	return slices.DeleteFunc(slices.Clone(h.GPUs), func(g GPU) bool { return g.Taken != "" })
 }

@@ -64,7 +64,7 @@ func (f Found) addresses(a Answers) int {
 	return n
 }
 
-// layout works out the machines. Its errors are about what cannot be had.
+// layout plans the machines. Its errors name resources that are not available.
 func (f Found) layout(a Answers) (layout, error) {
 	usable := f.usable(a.Bridge)
 	if len(usable) == 0 {

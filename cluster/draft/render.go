@@ -331,8 +331,8 @@ func (w *writer) elsewhere() {
 	}
 }
 
-// platform is what runs on Kubernetes, as one would begin with it. It stands in the
-// file as comments: whoever takes the # away has a file that is read.
+// platform is a first configuration of the parts on Kubernetes. It is written as
+// comments: without the # they are valid keys.
 func (w *writer) platform() []string {
 	storage := []string{"storage: {nfs: nas.lab.example:/export/k3s} # volumes that every node reaches; without it a home stays on one node"}
 	if h := w.layout.homes; h.address.IsValid() {

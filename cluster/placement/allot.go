@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Allotment is who gets which card of a host. It is worked out anew at every look,
+// Allotment says which node gets which card of a host. It is computed at every observation,
 // for all nodes of the host at once and in the order of the file, so that nodes that
 // look at the same time, or in another run, come to the same.
 type Allotment struct {
@@ -32,7 +32,7 @@ type Share struct {
 func Allot(s *spec.Spec, host string, ledger *proxmox.Ledger) *Allotment {
 	b := &book{
 		spec: s, host: host, ledger: ledger, nodes: map[string]spec.Node{},
-		strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{}, current: map[string]string{},
+		strangers: map[proxmox.PCIAddress]foreignClaim{}, promised: map[proxmox.PCIAddress]string{}, current: map[string]string{},
 	}
 	out := &Allotment{Mappings: ledger.Mappings, Shares: map[string]Share{}, current: b.current}
 	var nodes []spec.Node
@@ -41,7 +41,7 @@ func Allot(s *spec.Spec, host string, ledger *proxmox.Ledger) *Allotment {
 			nodes, b.nodes[n.Name] = append(nodes, n), n
 		}
 	}
-	b.enterStrangers()
+	b.enterForeign()
 	b.enterPromises(nodes)
 	for _, n := range nodes {
 		m := Mapping(ledger.Mappings, names.Mapping(s, n.Name))
@@ -67,30 +67,30 @@ type book struct {
 	spec      *spec.Spec
 	host      string
 	ledger    *proxmox.Ledger
-	nodes     map[string]spec.Node            // ours on this host, that ask for cards
-	strangers map[proxmox.PCIAddress]stranger // who else has a claim, by whole card
-	promised  map[proxmox.PCIAddress]string   // to which of our nodes, by whole card
-	current   map[string]string               // card to the node of ours that has it now, by its mapping
+	nodes     map[string]spec.Node                // ours on this host, that ask for cards
+	strangers map[proxmox.PCIAddress]foreignClaim // who else has a claim, by whole card
+	promised  map[proxmox.PCIAddress]string       // to which of our nodes, by whole card
+	current   map[string]string                   // card to the node of ours that has it now, by its mapping
 }
 
-// stranger is somebody else with a claim on a card.
-type stranger struct{ who, cure string }
+// foreignClaim is another owner's claim on a card.
+type foreignClaim struct{ who, cure string }
 
-// enterStrangers enters VMs that are not ours, whether they run or not, and the
-// Mappings that other clusters have made and perhaps not used yet.
-func (b *book) enterStrangers() {
+// enterForeign enters VMs of other owners, running or not, and the mappings that other
+// clusters have made and perhaps not used yet.
+func (b *book) enterForeign() {
 	for _, card := range b.ledger.Cards {
 		at := card.Address.Whole()
 		for _, id := range card.Mappings {
 			m := Mapping(b.ledger.Mappings, id)
 			if name, made := strings.CutPrefix(m.Description, names.MappingNotePrefix); made && name != b.spec.Name {
-				b.strangers[at] = stranger{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "take the node out of that cluster's file and run cluster:up there, or give this one another card"}
+				b.strangers[at] = foreignClaim{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "remove the node from that cluster's file and run cluster:up there, or give this node another card"}
 			}
 		}
 		for _, claim := range card.Claims {
 			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
-				b.strangers[at] = stranger{fmt.Sprintf("%s, %s", claim, claim.How()),
-					fmt.Sprintf("take it out of the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
+				b.strangers[at] = foreignClaim{fmt.Sprintf("%s, %s", claim, claim.How()),
+					fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
 			}
 		}
 	}
@@ -183,8 +183,8 @@ func (b *book) kept(n spec.Node) (cards []proxmox.GPU, enough bool) {
 // share gives one node its cards.
 func (b *book) share(n spec.Node, kept []proxmox.GPU, enough bool) Share {
 	if m := Mapping(b.ledger.Mappings, names.Mapping(b.spec, n.Name)); len(n.GPUs.Mapping) == 0 && m != nil && m.Description != names.MappingNote(b.spec) {
-		return Share{Err: converge.Permanent(fmt.Errorf("the resource mapping %s is not ours (its description is %q)\n"+
-			"  name it under gpus.mapping of %s to use it as it is, or remove it", m.ID, m.Description, n.Name))}
+		return Share{Err: converge.Permanent(fmt.Errorf("homelab did not create the resource mapping %s (its description is %q)\n"+
+			"  name it under gpus.mapping of %s to use it unchanged, or remove it", m.ID, m.Description, n.Name))}
 	}
 	switch {
 	case len(n.GPUs.Mapping) > 0:
@@ -203,7 +203,7 @@ func (b *book) share(n spec.Node, kept []proxmox.GPU, enough bool) Share {
 func (b *book) promisedTwice(n spec.Node, cards []proxmox.GPU) error {
 	for _, g := range cards {
 		if other, ok := b.strangers[g.Address.Whole()]; ok {
-			return converge.Permanent(fmt.Errorf("GPU %s on %s is promised twice: to %s, and to %s\n  %s",
+			return converge.Permanent(fmt.Errorf("GPU %s on %s is claimed twice: by %s, and by %s\n  %s",
 				g.Address.Whole(), b.host, n.Name, other.who, other.cure))
 		}
 	}
@@ -221,7 +221,7 @@ func (b *book) drawn(n spec.Node) error {
 	}
 	for _, conflict := range all.Conflicts() {
 		if slices.ContainsFunc(conflict.Claims, func(cl proxmox.Claim) bool { return cl.VMID == 0 && cl.Name == n.Name }) {
-			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or take it from one of them", n.Name, ConflictText(conflict)))
+			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or remove it from one of them", n.Name, ConflictText(conflict)))
 		}
 	}
 	return nil

@@ -28,9 +28,9 @@ func TestCardsThatANodeKeeps(t *testing.T) {
 	}{
 		{2, nil, []int{1, 2}}, {1, nil, []int{1}}, {3, nil, []int{1, 2, 4}}, {1, []int{0}, []int{2}}, {1, []int{0, 1}, []int{1, 2, 4}}, {2, []int{0}, []int{1, 2, 4}}, {1, []int{2}, []int{1}},
 	} {
-		b := &book{ledger: &proxmox.Ledger{Cards: row}, strangers: map[proxmox.PCIAddress]stranger{}}
+		b := &book{ledger: &proxmox.Ledger{Cards: row}, strangers: map[proxmox.PCIAddress]foreignClaim{}}
 		for _, i := range tt.claimed {
-			b.strangers[row[i].Address.Whole()] = stranger{who: "VM 100"}
+			b.strangers[row[i].Address.Whole()] = foreignClaim{who: "VM 100"}
 		}
 		assert.Equal(t, tt.want, buses(b.fewer(spec.Node{GPUs: spec.GPURequest{Count: tt.count}}, kept)), "%+v", tt)
 	}

@@ -19,8 +19,8 @@ func Candidate(n spec.Node, g proxmox.GPU) bool {
 }
 
 // choose gives a node cards: those that it has already and those that the file names, or
-// free ones that sit next to each other. Asked for by address, a card
-// that cannot be had is an error; asked for by number, another one is taken.
+// free ones that sit next to each other. A card that is requested
+// by address and not available is an error; requested by number, another one is taken.
 func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 	var free []seat
 	var why []string
@@ -66,9 +66,9 @@ func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 	case len(all) > 0 && len(why) == 0:
 		why = []string{fmt.Sprintf("it has %d in all", len(all))}
 	case len(all) == 0:
-		why = []string{"none is there, or the token may not see them: grant it Sys.Audit on /"}
+		why = []string{"it has none, or the token may not see them: grant it Sys.Audit on /"}
 	}
-	return nil, fmt.Errorf("%s asks for %s, and host %s can give %d: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
+	return nil, fmt.Errorf("%s requests %s, and host %s has %d available: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
 }
 
 // withArticle puts "a" or "an" before a name, as one says it: an AD102, a GA100, an RTX A4000.
@@ -156,12 +156,11 @@ func seated(seats []seat, s seat) bool {
 	return slices.ContainsFunc(seats, func(other seat) bool { return other.index == s.index })
 }
 
-// together picks count cards that sit as close as can be. Proxmox's API does not tell
-// which NUMA node a card hangs on, so this goes by the order on the bus: boards give
-// each socket a run of buses, the cards of a run are neighbours, and sockets have
-// equally many. So: cards without others between them, not on both sides of the
-// middle, and beginning where runs of that length begin, so that what is left over
-// fits the next node as well. Among equals the first.
+// together picks count cards that are as close as possible. Proxmox's API does not show the
+// NUMA node of a card, so this uses the order on the bus: boards give each socket a run of
+// buses, the cards of a run are neighbours, and sockets have equally many. So: cards without
+// others between them, not on both sides of the middle, and beginning where runs of that
+// length begin, so that what is left over fits the next node as well. Among equals the first.
 func together(free []seat, count, all int) []seat {
 	type score struct{ span, crosses, askew, first int }
 	var best []seat
@@ -185,7 +184,7 @@ func together(free []seat, count, all int) []seat {
 	return best
 }
 
-// tell says which cards a node has or gets, and why those:
+// tell names the cards that a node has or gets, and why:
 // "0000:01:00, 0000:25:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 21, 23 of their own".
 func (b *book) tell(n spec.Node, cards []proxmox.GPU) string {
 	var at, models, groups []string
@@ -228,9 +227,9 @@ func (b *book) reason(n spec.Node, cards []proxmox.GPU) string {
 	case between == 0:
 		return "neighbours on the bus"
 	case between == 1:
-		return "the closest free ones, 1 other lies between them"
+		return "the closest free ones, with 1 other between them"
 	}
-	return fmt.Sprintf("the closest free ones, %d others lie between them", between)
+	return fmt.Sprintf("the closest free ones, with %d others between them", between)
 }
 
 // GPUs is a number of them in words: 1 GPU, 2 GPUs.

@@ -76,11 +76,11 @@ func TestCardsThatSitTogether(t *testing.T) {
 func TestCardsThatCannotBeHad(t *testing.T) {
 	card := func(i int) proxmox.PCIAddress { return rowOf(8)[i].Address.Whole() }
 	b := func(cards []proxmox.Card) *book {
-		return &book{spec: &spec.Spec{Name: "lab"}, host: "pve1", ledger: &proxmox.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]stranger{}, promised: map[proxmox.PCIAddress]string{}}
+		return &book{spec: &spec.Spec{Name: "lab"}, host: "pve1", ledger: &proxmox.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]foreignClaim{}, promised: map[proxmox.PCIAddress]string{}}
 	}
 	n := spec.Node{Name: "wk1", Host: "pve1", GPUs: spec.GPURequest{Count: 2}}
 	taken := b(rowOf(4, "AD102 [RTX 4090]"))
-	taken.strangers[card(1)], taken.promised[card(2)], taken.promised[card(3)] = stranger{who: "VM 104 (win11)"}, "wk2", "wk1"
+	taken.strangers[card(1)], taken.promised[card(2)], taken.promised[card(3)] = foreignClaim{who: "VM 104 (win11)"}, "wk2", "wk1"
 	n.GPUs.Model = "A100"
 	_, err := taken.choose(n, nil)
 	assert.EqualError(t, err, `wk1 asks for 2 GPUs with "A100" in its name, and host pve1 can give 1: 0000:01:00.0 is an AD102 [RTX 4090]; 0000:02:00.0 belongs to VM 104 (win11); 0000:03:00.0 belongs to node wk2`)
@@ -108,8 +108,8 @@ func TestWhyTheseCards(t *testing.T) {
 	for want, cards := range map[string][]int{
 		"0000:01:00: A, the first free one, IOMMU group 0 of its own": {0}, "0000:01:00, 0000:02:00: A, neighbours on the bus, IOMMU groups 0, 1 of their own": {0, 1},
 		"0000:02:00, 0000:03:00: A, B, neighbours on the bus, IOMMU groups 1, 2 of their own":                                                         {1, 2},
-		"0000:01:00, 0000:03:00: A, B, the closest free ones, 1 other lies between them, IOMMU groups 0, 2 of their own":                              {0, 2},
-		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, 2 others lie between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
+		"0000:01:00, 0000:03:00: A, B, the closest free ones, with 1 other between them, IOMMU groups 0, 2 of their own":                              {0, 2},
+		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, with 2 others between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
 	} {
 		b := &book{spec: &spec.Spec{}, ledger: &proxmox.Ledger{Cards: all}}
 		var its []proxmox.GPU

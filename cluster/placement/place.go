@@ -30,7 +30,7 @@ func Place(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spe
 		return want, nil
 	}
 	var out *spec.Spec
-	rule := wait.Rule{What: "choosing hosts", Limit: lookTime * time.Duration(max(want.Patience, 1)), Strict: true, Late: "no whole answer"}
+	rule := wait.Rule{What: "choosing hosts", Limit: lookTime * time.Duration(max(want.Patience, 1)), Strict: true, Late: "no complete answer"}
 	err := wait.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
 		out, err = Once(ctx, want, pve)
 		return "", err
@@ -104,7 +104,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 			return err
 		}
 		p.mapped(ledger)
-		// Whoever is on this host by now takes part in the allotment of its cards.
+		// The nodes that are on this host by now take part in the allotment of its cards.
 		shares := Allot(p.spec, r.host, ledger)
 		gone := map[proxmox.PCIAddress]bool{}
 		for _, share := range shares.Shares {
@@ -223,7 +223,7 @@ func (p *placing) choose(n *spec.Node) error {
 		fit = append(fit, r)
 	}
 	if len(fit) == 0 {
-		return fmt.Errorf("no host has room for %s (%s): %s\n  give it less, or another host to choose from under proxmox.hosts", n.Name, wants(*n), strings.Join(why, "; "))
+		return fmt.Errorf("no host has room for %s (%s): %s\n  give it less, or add a host under proxmox.hosts", n.Name, wants(*n), strings.Join(why, "; "))
 	}
 	slices.SortStableFunc(fit, func(a, b *room) int {
 		if n.Role == spec.Server && a.servers != b.servers {

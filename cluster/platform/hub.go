@@ -41,7 +41,7 @@ func asksIssuer(p *spec.Platform, h jupyterhub.Hub) bool {
 	return h.Auth.Kind == jupyterhub.OIDC && h.Auth.Endpoints != given(p.Hub.Auth)
 }
 
-// assumedOfHub is what the file alone does not tell of the hub.
+// assumedOfHub are assumptions about the hub that do not follow from the file.
 func assumedOfHub(p *spec.Platform, h jupyterhub.Hub) []string {
 	var out []string
 	if asksIssuer(p, h) {

@@ -57,7 +57,7 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]Piece, error) {
 	for i := range r.pieces {
 		r.pieces[i].Via = viaOf(p, r.pieces[i])
 	}
-	for i, x := range r.pieces { // what Fleet stands on cannot wait for it, only be reached a little later
+	for i, x := range r.pieces { // Fleet's own dependencies cannot wait for it, only be ready a little later
 		if x.Base {
 			r.pieces[i].Needs = slices.DeleteFunc(slices.Clone(x.Needs), func(name string) bool {
 				return slices.ContainsFunc(r.pieces, func(o Piece) bool { return o.Name == name && o.Via == spec.ViaFleet })

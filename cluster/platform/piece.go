@@ -19,12 +19,12 @@ type Piece struct {
 	Via string // ViaDirect or ViaFleet
 
 	Network  bool     // the pods' network itself: no node is ready before
-	Base     bool     // Fleet itself, or what it stands on: it cannot come through Fleet
+	Base     bool     // Fleet or one of its dependencies: Fleet cannot deploy it
 	Gpus     bool     // it watches GPUs: not before they can be asked for
 	Replaces []string // parts that do the same work, and must be gone before
 
-	// late makes the part anew with what only a living cluster can tell; nil: it is
-	// as it is.
+	// late builds the part again with values of the running cluster; nil: it has
+	// none.
 	Late func(context.Context, *kube.Client) (chart.Part, error)
 
 	// assumes says what late adds to what goes into Git.

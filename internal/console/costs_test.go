@@ -26,7 +26,7 @@ func lost() []converge.Cost {
 		{Machine: "wk-gpu1", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run's"},
 		{Machine: "wk-gpu4", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run's"},
 		{Machine: "edge", Kind: converge.Enters, Why: "another reason"},
-		{Machine: "disk models of wk-gpu2", Kind: converge.Stops, Why: "no longer in the file: pulled out, its volume is kept", Holds: []string{"500GiB"}},
+		{Machine: "disk models of wk-gpu2", Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept", Holds: []string{"500GiB"}},
 	}
 }
 

@@ -165,7 +165,7 @@ func broken(kind, of string) converge.Item {
 	case "node/cp3":
 		return changes(drift.Field{Path: "label/old", Have: `"x"`})
 	case "allocatable/wk-gpu4":
-		return converge.Item{Verdict: converge.Wait, Diff: drift.Diff{{Path: "GPUs", Have: "1", Want: "2 allocatable", Effect: drift.Create, Note: "driver, container toolkit and device plugin must all be there"}}}
+		return converge.Item{Verdict: converge.Wait, Diff: drift.Diff{{Path: "GPUs", Have: "1", Want: "2 allocatable", Effect: drift.Create, Note: "driver, container toolkit and device plugin must all be in place"}}}
 	}
 	return converge.Item{}
 }

@@ -17,28 +17,28 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// births are machines of earlier versions, whose seeds' names were of keys that are not
-// known any more: what the machines themselves say about that, by the seed's name.
-type births struct {
+// earlierSeeds is about machines of earlier versions: the names of their seeds are digests
+// over keys that are no longer known, so the machines themselves are asked. By seed name.
+type earlierSeeds struct {
 	mu    sync.Mutex
-	other map[string]bool // it was told something else than the file says now
+	other map[string]bool // the seed differs from the file in more than the keys
 }
 
-// same is true of what nobody could be asked about: a machine is not recreated for that.
-func (b *births) same(file string) bool {
+// same is also true if the machine could not be asked: that is not a reason to recreate it.
+func (b *earlierSeeds) same(file string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.other[file]
 }
 
-func (b *births) asked(file string) bool {
+func (b *earlierSeeds) asked(file string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, asked := b.other[file]
 	return asked
 }
 
-func (b *births) learn(file string, other bool) {
+func (b *earlierSeeds) learn(file string, other bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.other == nil {
@@ -47,19 +47,19 @@ func (b *births) learn(file string, other bool) {
 	b.other[file] = other
 }
 
-// toldFile is where cloud-init keeps the user-data of the seed that a machine has booted
-// with, as it was (cloudinit/helpers.py, userdata_raw).
-const toldFile = "/var/lib/cloud/instance/user-data.txt"
+// userDataFile is where cloud-init keeps the unchanged user-data of the seed of a machine's
+// first boot (cloudinit/helpers.py, userdata_raw).
+const userDataFile = "/var/lib/cloud/instance/user-data.txt"
 
-// instanceFile is where it keeps the instance-id of that seed. With another one a boot is
-// the first of a new machine: new host keys, and everything is run again (cloudinit/stages.py).
+// instanceFile is where cloud-init keeps the instance-id of that seed. With another one it
+// runs the first boot again, with new host keys (cloudinit/stages.py).
 const instanceFile = "/var/lib/cloud/data/instance-id"
 
-// recognise asks a machine of an earlier version, whose seed's name tells us nothing,
-// which keys it was told: with them the seed of today must have that name.
-func (c *Cluster) recognise(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
-	born := bornWith(vm)
-	if _, keys := seedParts(born); born == "" || n.Adopt || n.Role == spec.FileServer || keys != "" || c.births.asked(born) {
+// recogniseSeed asks a machine of an earlier version for the keys of its seed: with these
+// keys, today's seed must have the same name, or the file has changed.
+func (c *Cluster) recogniseSeed(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
+	born := bootSeed(vm)
+	if _, keys := seedParts(born); born == "" || n.Adopt || n.Role == spec.FileServer || keys != "" || c.earlierSeeds.asked(born) {
 		return nil
 	}
 	sd, err := c.seed(n)
@@ -71,30 +71,30 @@ func (c *Cluster) recognise(ctx context.Context, n spec.Node, vm *proxmox.VM) er
 		return ctx.Err() // it is asked another time
 	}
 	if !known {
-		c.births.learn(born, true)
+		c.earlierSeeds.learn(born, true)
 		return nil
 	}
 	digest, err := seedDigest(c.spec, n, keys)
 	if err != nil {
 		return fmt.Errorf("the first boot of %s: %w", n.Name, err)
 	}
-	c.births.learn(born, names.Seed(c.spec, n.Name, digest) != born)
+	c.earlierSeeds.learn(born, names.Seed(c.spec, n.Name, digest) != born)
 	return nil
 }
 
-// told asks a machine which keys its seed let in; known is false where that is no seed of ours.
+// told asks a machine which keys its seed contained; known is false if the seed is not ours.
 func (c *Cluster) told(ctx context.Context, vm *proxmox.VM) (keys []string, known bool, err error) {
-	text, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, toldFile) })
+	text, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, userDataFile) })
 	if err != nil {
 		return nil, false, err
 	}
-	keys, known = toldKeys(text)
+	keys, known = userDataKeys(text)
 	return keys, known, nil
 }
 
-// toldKeys are the keys that the user-data of a seed of ours let in. Whoever is root in the
-// machine may have written anything there.
-func toldKeys(text []byte) (keys []string, known bool) {
+// userDataKeys are the authorized keys in the user-data of one of our seeds. The file is not
+// trusted: root in the machine may have changed it.
+func userDataKeys(text []byte) (keys []string, known bool) {
 	file, err := yamlbound.Parse(text)
 	if err != nil || len(file.Docs) != 1 || file.Docs[0].Body == nil {
 		return nil, false
@@ -110,10 +110,9 @@ func toldKeys(text []byte) (keys []string, known bool) {
 	return told.Users[0].Keys, true
 }
 
-// reborn makes the ISO again that a machine of ours was born with and that is gone, with
-// the instance-id that it had: with another one cloud-init would take the machine for a new
-// one when it starts again.
-func (c *Cluster) reborn(ctx context.Context, n spec.Node, born string) (func() ([]byte, error), error) {
+// recreateSeed recreates the lost ISO of a machine's first boot, with the same instance-id:
+// with another one cloud-init would run the first boot again at the next start.
+func (c *Cluster) recreateSeed(ctx context.Context, n spec.Node, born string) (func() ([]byte, error), error) {
 	if content, keys := seedParts(born); keys != "" {
 		return c.seedAs(n, n.Name+"-"+content)
 	}
@@ -145,7 +144,7 @@ func (c *Cluster) reborn(ctx context.Context, n spec.Node, born string) (func() 
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, c.unborn(n, vm, born, why)
+	return nil, c.lostSeedError(n, vm, born, why)
 }
 
 // seedAs is today's seed of a machine that has that instance-id.
@@ -156,15 +155,15 @@ func (c *Cluster) seedAs(n spec.Node, id string) (func() ([]byte, error), error)
 	return doc.ISO, err
 }
 
-// unborn is the error of a machine whose ISO is gone and cannot be made again.
-func (c *Cluster) unborn(n spec.Node, vm *proxmox.VM, born string, why error) error {
-	text := fmt.Sprintf("the first-boot ISO %s of %s, which an earlier version made, is gone, "+
-		"and with another one cloud-init would take it for a new machine", born, vm)
-	cure := "start its guest agent, which can tell what was in it"
+// lostSeedError is the error for a machine with a lost ISO that cannot be recreated.
+func (c *Cluster) lostSeedError(n spec.Node, vm *proxmox.VM, born string, why error) error {
+	text := fmt.Sprintf("the first-boot ISO %s of %s, which an earlier version made, is missing, "+
+		"and with another ISO cloud-init would run the first boot again", born, vm)
+	cure := "start its guest agent, which knows what was in it"
 	if !vm.Running {
 		cure = fmt.Sprintf("start it without, as root on %s: qm set %d --delete ide2 && qm start %d", vm.Host, vm.VMID, vm.VMID)
 	}
-	cure = fmt.Sprintf("\n  run this with the key that it was made with (ssh.privateKey, or where .homelab/%s/id_ed25519 is), or %s",
+	cure = fmt.Sprintf("\n  run this with the key from its creation (ssh.privateKey, or in the folder with .homelab/%s/id_ed25519), or %s",
 		c.spec.Name, cure)
 	if why != nil {
 		return converge.Permanent(fmt.Errorf("%s: %w%s", text, why, cure))

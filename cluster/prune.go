@@ -60,15 +60,15 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 			if vm == nil {
 				return nil
 			}
-			return drift.Unwanted(fmt.Sprintf("template %d, %s, no VM hangs on it", vm.VMID, t.State))
+			return drift.Unwanted(fmt.Sprintf("template %d, %s, no VM uses it", vm.VMID, t.State))
 		},
 		Costs: costsOfTemplate,
-		Apply: c.wreck,
+		Apply: c.destroyVM,
 	}
 }
 
-// unneeded looks on every host for ISOs and images of ours that no node, no bake and no
-// template to come needs.
+// unneeded finds on every host ISOs and images of the cluster that no node, bake or
+// pending template needs.
 func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, error) {
 	kept := map[string]bool{}
 	for _, host := range c.templateHosts() {
@@ -96,7 +96,7 @@ func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, e
 			out = append(out, rest{host: h.Name, volumes: volumes})
 		}
 	}
-	return out, c.spare(ctx, out, "") // what a VM of ours has in its drive it needs
+	return out, c.keepUsed(ctx, out, "") // what a VM of ours has in its drive it needs
 }
 
 // unneededOn is unneeded for one host; needed says which files of a storage, shared by

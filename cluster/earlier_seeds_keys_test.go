@@ -11,7 +11,7 @@ import (
 // What a machine says of its first boot is read as a stranger's: it costs no more than its
 // size, and what is no seed of ours is not known.
 func TestToldKeys(t *testing.T) {
-	keys, known := toldKeys([]byte("#cloud-config\nusers: [{name: ops, ssh_authorized_keys: [a, b]}]\n"))
+	keys, known := userDataKeys([]byte("#cloud-config\nusers: [{name: ops, ssh_authorized_keys: [a, b]}]\n"))
 	assert.True(t, known)
 	assert.Equal(t, []string{"a", "b"}, keys)
 	for _, text := range []string{
@@ -21,7 +21,7 @@ func TestToldKeys(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, known := toldKeys([]byte(text))
+		_, known := userDataKeys([]byte(text))
 		runtime.ReadMemStats(&after)
 		assert.False(t, known, "%.40q", text)
 		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(400*len(text)+1<<20), "%.40q", text)

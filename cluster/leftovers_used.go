@@ -9,12 +9,12 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// spare takes out of what lies about the ISOs that a VM has in its drive and the mappings
+// keepUsed takes out of what lies about the ISOs that a VM has in its drive and the mappings
 // that one takes its device by, since Proxmox starts no VM whose ISO or mapping is gone.
 // Somebody may have made it of a machine of ours and taken our tag off it since. VMs of
 // owner's do not count: theirs go with them. What a VM has that cannot be read, as on a
 // silent host, nobody knows, so what it may have stays.
-func (c *Cluster) spare(ctx context.Context, all []rest, owner string) error {
+func (c *Cluster) keepUsed(ctx context.Context, all []rest, owner string) error {
 	if !slices.ContainsFunc(all, func(r rest) bool { return len(r.volumes)+len(r.mappings) > 0 }) {
 		return nil
 	}
@@ -45,16 +45,16 @@ func (c *Cluster) spare(ctx context.Context, all []rest, owner string) error {
 func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Unread) bool {
 	switch {
 	case held:
-		progress.Say(ctx, "%s stays: %s has it, and would not start without", what, words(by))
+		progress.Say(ctx, "%s stays: %s uses it, and would not start without it", what, words(by))
 	case len(silent) > 0:
-		progress.Say(ctx, "%s stays: whether %s has it cannot be seen: %s", what, words(silent[0].Summary), firstLine(silent[0].Err.Error()))
+		progress.Say(ctx, "%s stays: cannot find out whether %s uses it: %s", what, words(silent[0].Summary), firstLine(silent[0].Err.Error()))
 	default:
 		return false
 	}
 	return true
 }
 
-// words names a VM of whomever.
+// words names a VM of any owner.
 func words(vm proxmox.Summary) string {
 	return fmt.Sprintf("VM %d (%s) on %s", vm.VMID, vm.Name, vm.Host)
 }

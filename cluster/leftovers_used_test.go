@@ -57,8 +57,8 @@ func TestCopiesWithoutATag(t *testing.T) {
 		w.set(t, 901, fmt.Sprintf(`{"sata3":%q,"delete":"ide2"}`, w.vm(t, "bobs").Config["ide2"]))
 		strangers := w.strangers(900)
 		w.down(t, spec)
-		assert.Contains(t, w.output.String(), "stays: VM 900 (annas) on pve1 has it, and would not start without")
-		assert.Contains(t, w.output.String(), "stays: VM 901 (bobs) on pve1 has it, and would not start without")
+		assert.Contains(t, w.output.String(), "stays: VM 900 (annas) on pve1 uses it, and would not start without it")
+		assert.Contains(t, w.output.String(), "stays: VM 901 (bobs) on pve1 uses it, and would not start without it")
 		assert.Equal(t, strangers, w.strangers(900))
 		w.prune(t, spec)
 		for _, id := range []int{900, 901} {
@@ -105,7 +105,7 @@ func TestFilesOfASilentHost(t *testing.T) {
 				}
 				if shared {
 					assert.NotZero(t, seeds)
-					assert.Contains(t, w.output.String(), "stays: whether VM 900 (somebodys) on pve2 has it cannot be seen: pve2 does not answer: ")
+					assert.Contains(t, w.output.String(), "stays: cannot find out whether VM 900 (somebodys) on pve2 uses it: pve2 does not answer: ")
 				} else {
 					assert.Zero(t, seeds, "no VM of another host has it")
 				}
@@ -127,7 +127,7 @@ func TestFilesOfAVMThatCannotBeRead(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.sim.Fail(pvesim.Rule{Method: "GET", Path: ".*/qemu/900/pending", Times: -1, Status: 500, Message: "unable to parse value of 'net0'"})
 		w.down(t, spec)
-		assert.Contains(t, w.output.String(), seed+" on pve1 stays: whether VM 900 (somebodys) on pve1 has it cannot be seen: proxmox: GET /nodes/pve1/qemu/900/pending: unable to parse")
+		assert.Contains(t, w.output.String(), seed+" on pve1 stays: cannot find out whether VM 900 (somebodys) on pve1 uses it: proxmox: GET /nodes/pve1/qemu/900/pending: unable to parse")
 		assert.NotNil(t, w.sim.ReadVolume("pve1", seed))
 	})
 }
