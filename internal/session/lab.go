@@ -107,8 +107,8 @@ func fits(name string, spec *spec.Spec) error {
 }
 
 // LabStatus says how the lab is; exit code 2 when there is none.
-func LabStatus(ctx context.Context, asJSON bool) error {
-	s := &Session{Console: console.New(asJSON)}
+func LabStatus(ctx context.Context, f LabStatusFlags) error {
+	s := &Session{Console: console.New(f.JSON)}
 	status, err := labctl.Stat(ctx, "")
 	if errors.Is(err, labctl.ErrNotRunning) {
 		return failed(pending, err)
@@ -116,7 +116,7 @@ func LabStatus(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if f.JSON {
 		return console.Objects(s.Console, []labctl.Status{status})
 	}
 	t := console.Table{Header: []string{"PROGRAM", "PID", "MEMORY"}}
