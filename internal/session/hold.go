@@ -287,8 +287,8 @@ func ended(process string) bool {
 	if len(mine) != 4 || mine[0] != boot || mine[1] != namespace {
 		return false
 	}
-	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-		return true
+	if p, err := os.FindProcess(pid); err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
+		return err == nil
 	}
 	now := began(pid)
 	return now != "" && now != start // its number is another's

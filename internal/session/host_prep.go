@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ import (
 // HostPrep prepares the hosts of the file, as root on each: it shows what it would do,
 // asks, does it, and says what waits for a reboot.
 func HostPrep(ctx context.Context, o Options, f HostPrepFlags) error {
-	if _, missing := os.Stat(DefaultSpec); o.Spec == "" && f.SSH != "" && errors.Is(missing, fs.ErrNotExist) {
+	if _, missing := os.Stat(filepath.Join(home(), DefaultSpec)); o.Spec == "" && f.SSH != "" && errors.Is(missing, fs.ErrNotExist) {
 		s := &Session{Console: o.console(), opt: o}
 		defer s.Close()
 		return s.HostPrepFirst(ctx, f)

@@ -71,7 +71,8 @@ type Session struct {
 func Load(o Options) (*Session, error) {
 	s := &Session{Console: o.console(), opt: o}
 	var err error
-	switch _, missing := os.Stat(DefaultSpec); {
+	file := filepath.Join(home(), DefaultSpec)
+	switch _, missing := os.Stat(file); {
 	case o.Spec != "":
 		s.Spec, err = clusterfile.Load(o.Spec)
 	case errors.Is(missing, fs.ErrNotExist):
@@ -81,7 +82,10 @@ func Load(o Options) (*Session, error) {
 			s.Spec.Dir = "." // it came with the program; its files belong here
 		}
 	default:
-		s.Spec, err = clusterfile.Load(DefaultSpec)
+		if file != DefaultSpec {
+			s.Say("No %s in this folder: using %s.", DefaultSpec, file)
+		}
+		s.Spec, err = clusterfile.Load(file)
 	}
 	if err != nil {
 		return nil, failed(invalid, err)
@@ -202,7 +206,7 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 // through that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	s.Say("%s", s.guestsOf().Banner())
-	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, "") }
+	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, labDir()) }
 	if s.opt.Start {
 		find = s.StartLab
 	}
