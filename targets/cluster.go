@@ -83,7 +83,9 @@ func (Cluster) Down(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
 ) error {
-	return withFlags(ctx, options(spec, json, nil), (*session.Session).Down, session.DownFlags{ChangeFlags: changes(yes, nowait), Also: value(also)})
+	return withFlags(ctx, options(spec, json, nil), (*session.Session).Down, session.DownFlags{
+		ChangeFlags: changes(yes, nowait), Also: value(also),
+	})
 }
 
 // Kubeconfig brings the kubeconfig up to date and prints its path.

@@ -32,7 +32,8 @@ func (Fleet) Lint(ctx context.Context,
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	return leave(console.New(value(json)), session.Lint(ctx, session.LintFlags{
-		Dir: value(dir), Paths: value(paths), Repo: value(repo), Clusters: value(clusters), Elsewhere: value(elsewhere), Releases: value(releases),
+		Dir: value(dir), Paths: value(paths), Repo: value(repo), Clusters: value(clusters),
+		Elsewhere: value(elsewhere), Releases: value(releases),
 		Charts: value(charts), SARIF: value(sarif), Level: value(level), Online: value(online), JSON: value(json),
 	}))
 }

@@ -18,7 +18,9 @@ func (Hub) Open(ctx context.Context,
 	browser *bool, // open it in the browser
 	port *int, // 8000: forward this port of this machine
 ) error {
-	return withFlags(ctx, options(spec, nil, nil), (*session.Session).HubOpen, session.HubOpenFlags{Browser: value(browser), Port: value(port)})
+	return withFlags(ctx, options(spec, nil, nil), (*session.Session).HubOpen, session.HubOpenFlags{
+		Browser: value(browser), Port: value(port),
+	})
 }
 
 // Verify starts a server of each profile, computes in it, on its GPUs too, and removes it.

@@ -32,7 +32,8 @@ func (Cluster) Init(ctx context.Context,
 	c := console.New(false)
 	return leave(c, session.Init(ctx, c, session.InitFlags{
 		Endpoint: value(endpoint), Token: value(token), Secret: value(secret), Fingerprint: value(fingerprint), Insecure: value(insecure),
-		Name: value(name), Servers: value(servers), GPUs: value(gpus), Bridge: value(bridge), Prefix: value(prefix), Gateway: value(gateway), First: value(first),
+		Name: value(name), Servers: value(servers), GPUs: value(gpus), Bridge: value(bridge), Prefix: value(prefix),
+		Gateway: value(gateway), First: value(first),
 		Out: value(out), Yes: value(yes), Force: value(force),
 	}))
 }

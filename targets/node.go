@@ -21,7 +21,9 @@ func (Node) Drain(ctx context.Context,
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
 	timeout *time.Duration, // 30m: stop after this time
 ) error {
-	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeDrain, session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)})
+	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeDrain, session.NodeFlags{
+		ChangeFlags: changes(yes, nowait), Node: value(node),
+	})
 }
 
 // Uncordon lets pods onto a node again.
@@ -31,7 +33,9 @@ func (Node) Uncordon(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
 ) error {
-	return withFlags(ctx, options(spec, json, nil), (*session.Session).NodeUncordon, session.NodeFlags{ChangeFlags: changes(nil, nowait), Node: value(node)})
+	return withFlags(ctx, options(spec, json, nil), (*session.Session).NodeUncordon, session.NodeFlags{
+		ChangeFlags: changes(nil, nowait), Node: value(node),
+	})
 }
 
 // Cycle drains a node and switches its VM off and on, which resets its GPUs; a reboot does not.

@@ -88,6 +88,8 @@ func refuse(args []string, targets map[string]target, others lookUp) (help strin
 			return "", noValue(value)
 		case more > 0 && !dash:
 			more--
+		case ok && known.alias != "":
+			return "", nil // of a package that is not read here: Mage knows the rest
 		case ok:
 			on, more = &known, known.words
 		case ofMage(args, i, on):
@@ -105,7 +107,8 @@ func refuse(args []string, targets map[string]target, others lookUp) (help strin
 	return "", nil
 }
 
-// find finds a target, by its name or an alias.
+// find finds a target, by its name or an alias. One whose alias is still set stands for a
+// target that is not among them.
 func find(targets map[string]target, word string) (target, bool) {
 	t, ok := targets[strings.ToLower(word)]
 	for name := t.alias; ok && t.alias != ""; {
@@ -115,7 +118,7 @@ func find(targets map[string]target, word string) (target, bool) {
 		}
 		_, rest, more := strings.Cut(name, ":") // the package, which is not part of a target's name
 		if !more {
-			return t, true // of a package that is not read here: Mage knows its flags
+			return t, true
 		}
 		name = rest
 	}
@@ -142,8 +145,6 @@ func (t target) flag(word string) (help, value string, err error) {
 	switch {
 	case isHelp(word):
 		return t.help(), "", nil
-	case t.alias != "":
-		return "", "", nil
 	case i >= 0 && t.flags[i].kind != "bool" && !given:
 		return "", name, nil
 	case i >= 0:

@@ -2,6 +2,7 @@ package targets
 
 import (
 	"maps"
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -78,7 +79,7 @@ func TestHelpOfATarget(t *testing.T) {
 func TestJudgeKnowsAliases(t *testing.T) {
 	known, err := both(fstest.MapFS{"magefile.go": {Data: []byte(mine)}})
 	require.NoError(t, err)
-	for _, args := range [][]string{{"u", "-yes"}, {"S", "hello", "-LOUD"}, {"x", "-unheard"}} {
+	for _, args := range [][]string{{"u", "-yes"}, {"S", "hello", "-LOUD"}, {"x", "-unheard", "of"}} {
 		_, err := refuse(args, known, nobody)
 		assert.NoError(t, err, args)
 	}
@@ -107,6 +108,18 @@ func TestTargetsThatTheProgramLists(t *testing.T) {
 	require.ErrorContains(t, err, "is -dry meant?")
 	_, err = refuse([]string{"infra:deplyo"}, known, others)
 	require.ErrorContains(t, err, "did you mean infra:deploy?")
+}
+
+// Every flag of this repository's own magefile is explained, too.
+func TestFlagsOfTheMagefileHaveHelp(t *testing.T) {
+	known, err := both(os.DirFS("../magefiles"))
+	require.NoError(t, err)
+	require.Contains(t, known, "sim:faults")
+	for name, target := range known {
+		for _, o := range target.flags {
+			assert.NotEmpty(t, o.help, "%s -%s", name, o.name)
+		}
+	}
 }
 
 // Tests and other functions that Mage does not call are not targets.
