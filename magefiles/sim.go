@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -30,8 +29,11 @@ func (Sim) Coverage() error {
 	return errors.Join(r.Print(os.Stdout), r.Err())
 }
 
-// Conform asks the simulator what real Proxmox VE daemons were asked, and compares the answers; exit code 1 for a difference that nobody explains. Flags: -data=FILE,FILE -show=SCENARIO.
-func (Sim) Conform(ctx context.Context, data, show *string) error {
+// Conform asks the simulator what real Proxmox VE daemons were asked, and compares the answers; exit code 1 for a difference that nobody explains.
+func (Sim) Conform(ctx context.Context,
+	data *string, // FILE,FILE: compare with these recordings
+	show *string, // SCENARIO: print every exchange of the scenarios that this pattern matches
+) error {
 	if err := run(ctx, "go", "test", "-c", "-o", ".lab/bin/conform.test", "./sim/conform"); err != nil {
 		return err
 	}
@@ -39,10 +41,13 @@ func (Sim) Conform(ctx context.Context, data, show *string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"-test.run", "TestConform$|TestAnswers", "-table=" + table, "-show=" + value(show)}
-	if files := value(data); files != "" {
+	args := []string{"-test.run", "TestConform$|TestAnswers", "-table=" + table}
+	if show != nil {
+		args = append(args, "-show="+*show)
+	}
+	if data != nil {
 		var whole []string
-		for _, file := range strings.Split(files, ",") {
+		for _, file := range strings.Split(*data, ",") {
 			if file, err = filepath.Abs(file); err != nil {
 				return err
 			}
@@ -62,8 +67,10 @@ func (Sim) Conform(ctx context.Context, data, show *string) error {
 	return errors.Join(failed, err)
 }
 
-// Peers tries other people's test suites on the simulator; exit code 1 for a test that fails without a reason in the list, or passes in spite of one. Flags: -only=SUITE, or how its name begins.
-func (Sim) Peers(ctx context.Context, only *string) error {
+// Peers tries other people's test suites on the simulator; exit code 1 for a test that fails without a reason in the list, or passes in spite of one.
+func (Sim) Peers(ctx context.Context,
+	only *string, // SUITE: run this suite, or those whose names begin so
+) error {
 	if err := os.MkdirAll(".lab/peers", 0o700); err != nil {
 		return err
 	}
@@ -71,7 +78,11 @@ func (Sim) Peers(ctx context.Context, only *string) error {
 	if err != nil {
 		return err
 	}
-	return peers.Run(ctx, peers.Options{Root: ".", Dir: dir, Only: value(only), Out: os.Stdout})
+	o := peers.Options{Root: ".", Dir: dir, Out: os.Stdout}
+	if only != nil {
+		o.Only = *only
+	}
+	return peers.Run(ctx, o)
 }
 
 // Guests bakes, boots and reboots a real Debian in QEMU behind the simulator: some minutes, as root, with Debian's packages for it.
@@ -79,9 +90,16 @@ func (Sim) Guests(ctx context.Context) error {
 	return run(ctx, append(guestTests(), "-count=1", "-timeout", "30m")...)
 }
 
-// Faults breaks things at every request and connection of whole lives, and expects the next run to fix them. Flags: -runs=main|all|sample -done=FILE (of what was survived: goes on from there) -repro=RUN.
-func (Sim) Faults(ctx context.Context, runs, done, repro *string) error {
-	kind := cmp.Or(value(runs), "main")
+// Faults breaks things at every request and connection of whole lives, and expects the next run to fix them.
+func (Sim) Faults(ctx context.Context,
+	runs *string, // main|all|sample: which runs; default: main
+	done *string, // FILE: the runs that passed; continue from there
+	repro *string, // RUN: only this run, in detail
+) error {
+	kind := "main"
+	if runs != nil {
+		kind = *runs
+	}
 	if !slices.Contains([]string{"main", "all", "sample"}, kind) {
 		return mg.Fatalf(3, "-runs=%s: write main, all or sample", kind)
 	}
@@ -89,14 +107,14 @@ func (Sim) Faults(ctx context.Context, runs, done, repro *string) error {
 		return err
 	}
 	test := []string{"sh", "-c", `cd cluster && exec ../.lab/bin/cluster.test -test.run 'TestCampaign$' -test.parallel 8 "$@"`, "sh", "-campaign=" + kind}
-	if file := value(done); file != "" {
-		file, err := filepath.Abs(file)
+	if done != nil {
+		file, err := filepath.Abs(*done)
 		if err != nil {
 			return err
 		}
 		test = append(test, "-campaign.done="+file)
 	}
-	if value(repro) != "" {
+	if repro != nil {
 		test = append(test, "-test.v", "-campaign.repro="+*repro)
 	}
 	_ = os.Setenv("GOGC", "800") // many short lives, little that stays

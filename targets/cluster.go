@@ -16,9 +16,11 @@ import (
 // Cluster is what cluster.yaml describes.
 type Cluster mg.Namespace
 
-// Validate checks cluster.yaml and lists everything that is wrong with it. Flags: -spec=FILE.
-func (Cluster) Validate(spec *string) error {
-	o := options(spec, nil, nil, nil)
+// Validate checks cluster.yaml and lists everything that is wrong with it.
+func (Cluster) Validate(
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+) error {
+	o := options(spec, nil, nil)
 	s, err := session.Load(o)
 	if err != nil {
 		return leave(o.Console, err)
@@ -26,45 +28,84 @@ func (Cluster) Validate(spec *string) error {
 	return leave(o.Console, s.Validate())
 }
 
-// Plan shows what cluster:up would do; exit code 0 for nothing, 2 for changes. Flags: -spec=FILE -charts=FOLDER -offline -json -timeout=10m.
-func (Cluster) Plan(ctx context.Context, spec, charts *string, offline, json *bool, timeout *time.Duration) error {
-	o := options(spec, json, nil, timeout)
-	o.Charts, o.Offline = value(charts), value(offline)
+// Plan shows what cluster:up would do; exit code 0 for nothing, 2 for changes.
+func (Cluster) Plan(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	charts *string, // FOLDER: take charts from here before any repository
+	offline *bool, // take charts from that folder and the cache only
+	json *bool, // print data and events as lines of JSON
+	timeout *time.Duration, // 30m: stop after this time
+) error {
+	o := options(spec, json, timeout)
+	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}
 	o.Start = true
 	return with(ctx, o, (*session.Session).Plan)
 }
 
-// Up creates or changes the cluster to match cluster.yaml; run it again at any time. It asks before it restarts or destroys a machine, or adds your login to machines that others may have made. Flags: -spec=FILE -charts=FOLDER -offline -json -yes -restart -login -destroy=A,B -nowait -timeout=1h.
-func (Cluster) Up(ctx context.Context, spec, charts, destroy *string, offline, json, yes, restart, login, nowait *bool, timeout *time.Duration) error {
-	o := options(spec, json, yes, timeout)
-	o.Restart, o.Login, o.Destroy = value(restart), value(login), value(destroy)
-	o.Charts, o.Offline = value(charts), value(offline)
-	o.Start, o.MakeKey, o.NoWait = true, true, value(nowait)
-	return with(ctx, o, (*session.Session).Up)
+// Up creates or changes the cluster to match cluster.yaml; run it again at any time. It asks before it restarts or destroys a machine, or adds your login to machines that others may have made.
+func (Cluster) Up(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	charts *string, // FOLDER: take charts from here before any repository
+	destroy *string, // A,B: agree to destroy these machines
+	offline *bool, // take charts from that folder and the cache only
+	json *bool, // print data and events as lines of JSON
+	yes *bool, // do not ask: agree to everything that is shown
+	restart *bool, // agree to restarts of machines
+	login *bool, // agree to add your login to machines that know none of your keys
+	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+	timeout *time.Duration, // 30m: stop after this time
+) error {
+	o := options(spec, json, timeout)
+	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}
+	o.Start, o.MakeKey = true, true
+	return withFlags(ctx, o, (*session.Session).Up, session.UpFlags{
+		ChangeFlags: changes(yes, nowait), Restart: value(restart), Login: value(login), Destroy: value(destroy),
+	})
 }
 
-// Status shows every node, every part of the platform, and what is wrong. Flags: -spec=FILE -charts=FOLDER -offline -json.
-func (Cluster) Status(ctx context.Context, spec, charts *string, offline, json *bool) error {
-	o := options(spec, json, nil, nil)
-	o.Charts, o.Offline = value(charts), value(offline)
+// Status shows every node, every part of the platform, and what is wrong.
+func (Cluster) Status(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	charts *string, // FOLDER: take charts from here before any repository
+	offline *bool, // take charts from that folder and the cache only
+	json *bool, // print data and events as lines of JSON
+) error {
+	o := options(spec, json, nil)
+	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}
 	return with(ctx, o, (*session.Session).Status)
 }
 
-// Down destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too. Flags: -spec=FILE -also=NAME -yes -json -nowait.
-func (Cluster) Down(ctx context.Context, spec, also *string, yes, json, nowait *bool) error {
-	o := options(spec, json, yes, nil)
-	o.Also, o.NoWait = value(also), value(nowait)
-	return with(ctx, o, (*session.Session).Down)
+// Down destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too.
+func (Cluster) Down(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	also *string, // NAME: destroy this NFS server with its data too
+	yes *bool, // do not ask: agree to everything that is shown
+	json *bool, // print data and events as lines of JSON
+	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+) error {
+	return withFlags(ctx, options(spec, json, nil), (*session.Session).Down, session.DownFlags{
+		ChangeFlags: changes(yes, nowait), Also: value(also),
+	})
 }
 
-// Kubeconfig brings the kubeconfig up to date and prints its path. Flags: -spec=FILE.
-func (Cluster) Kubeconfig(ctx context.Context, spec *string) error {
-	return with(ctx, options(spec, nil, nil, nil), (*session.Session).Kubeconfig)
+// Kubeconfig brings the kubeconfig up to date and prints its path.
+func (Cluster) Kubeconfig(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+) error {
+	return with(ctx, options(spec, nil, nil), (*session.Session).Kubeconfig)
 }
 
 // options turns Mage's flags into ours; one that was not given is nil.
-func options(spec *string, json, yes *bool, timeout *time.Duration) session.Options {
-	return session.Options{Spec: value(spec), JSON: value(json), Yes: value(yes), Timeout: value(timeout), Console: console.New(value(json))}
+func options(spec *string, json *bool, timeout *time.Duration) session.Options {
+	return session.Options{Spec: value(spec), JSON: value(json), Timeout: value(timeout), Console: console.New(value(json))}
+}
+
+func changes(yes, nowait *bool) session.ChangeFlags {
+	return session.ChangeFlags{Yes: value(yes), NoWait: value(nowait)}
+}
+
+func hosts(host, ssh, fingerprint *string) session.HostFlags {
+	return session.HostFlags{Host: value(host), SSH: value(ssh), Fingerprint: value(fingerprint)}
 }
 
 func value[T any](p *T) (v T) {
@@ -77,6 +118,11 @@ func value[T any](p *T) (v T) {
 // with opens a session, does one thing in it, and obeys SIGTERM as it does Ctrl-C.
 func with(ctx context.Context, o session.Options, do func(*session.Session, context.Context) error) error {
 	return within(ctx, o, func(ctx context.Context, o session.Options) error { return session.Do(ctx, o, do) })
+}
+
+// withFlags is with for a verb that has flags of its own.
+func withFlags[F any](ctx context.Context, o session.Options, do func(*session.Session, context.Context, F) error, flags F) error {
+	return with(ctx, o, func(s *session.Session, ctx context.Context) error { return do(s, ctx, flags) })
 }
 
 // within is with for what opens sessions of its own.

@@ -12,14 +12,22 @@ import (
 // GPU lists and verifies GPUs.
 type GPU mg.Namespace
 
-// List shows every GPU of every host: model, group, mapping, owner; over SSH also NUMA node and driver. Flags: -spec=FILE -ssh=USER@ADDRESS:PORT -host=NAME -fingerprint=SHA256:… -json.
-func (GPU) List(ctx context.Context, spec, ssh, host, fingerprint *string, json *bool) error {
-	o := options(spec, json, nil, nil)
-	o.SSH, o.Host, o.Fingerprint = value(ssh), value(host), value(fingerprint)
-	return with(ctx, o, (*session.Session).GPUList)
+// List shows every GPU of every host: model, group, mapping, owner; over SSH also NUMA node and driver.
+func (GPU) List(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	ssh *string, // USER@ADDRESS:PORT: log in to the host here, instead of where the file says
+	host *string, // NAME: only this host of the file
+	fingerprint *string, // SHA256:…: the host's SSH key, for the first contact
+	json *bool, // print data and events as lines of JSON
+) error {
+	return withFlags(ctx, options(spec, json, nil), (*session.Session).GPUList, hosts(host, ssh, fingerprint))
 }
 
-// Verify runs a CUDA job on every GPU of every node and shows the results. Flags: -spec=FILE -json -timeout=15m.
-func (GPU) Verify(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
-	return with(ctx, options(spec, json, nil, timeout), (*session.Session).GPUVerify)
+// Verify runs a CUDA job on every GPU of every node and shows the results.
+func (GPU) Verify(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	json *bool, // print data and events as lines of JSON
+	timeout *time.Duration, // 30m: stop after this time
+) error {
+	return with(ctx, options(spec, json, timeout), (*session.Session).GPUVerify)
 }

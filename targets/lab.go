@@ -15,9 +15,11 @@ type Lab mg.Namespace
 // Start builds the lab if necessary and starts it in the background.
 func (Lab) Start(ctx context.Context) error { return only(ctx, session.LabStart) }
 
-// Status shows whether the lab runs, where, and how much memory it uses. Flags: -json.
-func (Lab) Status(ctx context.Context, json *bool) error {
-	return leave(console.New(value(json)), session.LabStatus(ctx, value(json)))
+// Status shows whether the lab runs, where, and how much memory it uses.
+func (Lab) Status(ctx context.Context,
+	json *bool, // print data as lines of JSON
+) error {
+	return leave(console.New(value(json)), session.LabStatus(ctx, session.LabStatusFlags{JSON: value(json)}))
 }
 
 // Stop ends the lab and everything in it.

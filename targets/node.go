@@ -12,37 +12,73 @@ import (
 // Node is one machine of the cluster.
 type Node mg.Namespace
 
-// Drain cordons a node and evicts its pods. Flags: -node=NAME -spec=FILE -yes -json -nowait -timeout=10m.
-func (Node) Drain(ctx context.Context, node, spec *string, yes, json, nowait *bool, timeout *time.Duration) error {
-	o := options(spec, json, yes, timeout)
-	o.Node, o.NoWait = value(node), value(nowait)
-	return with(ctx, o, (*session.Session).NodeDrain)
+// Drain cordons a node and evicts its pods.
+func (Node) Drain(ctx context.Context,
+	node *string, // NAME: the node
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	yes *bool, // do not ask: agree to everything that is shown
+	json *bool, // print data and events as lines of JSON
+	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+	timeout *time.Duration, // 30m: stop after this time
+) error {
+	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeDrain, session.NodeFlags{
+		ChangeFlags: changes(yes, nowait), Node: value(node),
+	})
 }
 
-// Uncordon lets pods onto a node again. Flags: -node=NAME -spec=FILE -json -nowait.
-func (Node) Uncordon(ctx context.Context, node, spec *string, json, nowait *bool) error {
-	o := options(spec, json, nil, nil)
-	o.Node, o.NoWait = value(node), value(nowait)
-	return with(ctx, o, (*session.Session).NodeUncordon)
+// Uncordon lets pods onto a node again.
+func (Node) Uncordon(ctx context.Context,
+	node *string, // NAME: the node
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	json *bool, // print data and events as lines of JSON
+	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+) error {
+	return withFlags(ctx, options(spec, json, nil), (*session.Session).NodeUncordon, session.NodeFlags{
+		ChangeFlags: changes(nil, nowait), Node: value(node),
+	})
 }
 
-// Cycle drains a node and switches its VM off and on, which resets its GPUs; a reboot does not. Flags: -node=NAME -spec=FILE -yes -force -json -nowait -timeout=30m.
-func (Node) Cycle(ctx context.Context, node, spec *string, yes, force, json, nowait *bool, timeout *time.Duration) error {
-	o := options(spec, json, yes, timeout)
-	o.Node, o.Force, o.NoWait = value(node), value(force), value(nowait)
-	return with(ctx, o, (*session.Session).NodeCycle)
+// Cycle drains a node and switches its VM off and on, which resets its GPUs; a reboot does not.
+func (Node) Cycle(ctx context.Context,
+	node *string, // NAME: the node
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	yes *bool, // do not ask: agree to everything that is shown
+	force *bool, // also a server that the others need
+	json *bool, // print data and events as lines of JSON
+	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+	timeout *time.Duration, // 30m: stop after this time
+) error {
+	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeCycle, session.NodeCycleFlags{
+		NodeFlags: session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)}, Force: value(force),
+	})
 }
 
-// Replace recreates a node's machine: it drains the node, deletes it from Kubernetes and etcd, destroys its VM with all disks, clones a new one and lets it join. Flags: -node=NAME -spec=FILE -yes -force -json -nowait -timeout=1h.
-func (Node) Replace(ctx context.Context, node, spec *string, yes, force, json, nowait *bool, timeout *time.Duration) error {
-	o := options(spec, json, yes, timeout)
-	o.Node, o.Force, o.NoWait = value(node), value(force), value(nowait)
-	return with(ctx, o, (*session.Session).NodeReplace)
+// Replace recreates a node's machine: it drains the node, deletes it from Kubernetes and etcd, destroys its VM with all disks, clones a new one and lets it join.
+func (Node) Replace(ctx context.Context,
+	node *string, // NAME: the node
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	yes *bool, // do not ask: agree to everything that is shown
+	force *bool, // destroy data too, and also a server that the others need
+	json *bool, // print data and events as lines of JSON
+	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+	timeout *time.Duration, // 30m: stop after this time
+) error {
+	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeReplace, session.NodeReplaceFlags{
+		NodeFlags: session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)}, Force: value(force),
+	})
 }
 
-// Remove removes an external machine from the cluster: it drains the node, removes K3s and deletes the node; the machine keeps running. Flags: -node=NAME -spec=FILE -yes -force -json -nowait -timeout=30m.
-func (Node) Remove(ctx context.Context, node, spec *string, yes, force, json, nowait *bool, timeout *time.Duration) error {
-	o := options(spec, json, yes, timeout)
-	o.Node, o.Force, o.NoWait = value(node), value(force), value(nowait)
-	return with(ctx, o, (*session.Session).NodeRemove)
+// Remove removes an external machine from the cluster: it drains the node, removes K3s and deletes the node; the machine keeps running.
+func (Node) Remove(ctx context.Context,
+	node *string, // NAME: the node
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	yes *bool, // do not ask: agree to everything that is shown
+	force *bool, // also a server that the others need
+	json *bool, // print data and events as lines of JSON
+	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+	timeout *time.Duration, // 30m: stop after this time
+) error {
+	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeRemove, session.NodeRemoveFlags{
+		NodeFlags: session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)}, Force: value(force),
+	})
 }

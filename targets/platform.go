@@ -11,7 +11,11 @@ import (
 // Platform is the services on top of Kubernetes, which cluster:up installs.
 type Platform mg.Namespace
 
-// Passwords shows the generated first passwords of the hub, Rancher and Grafana. Flags: -spec=FILE -yes -json.
-func (Platform) Passwords(ctx context.Context, spec *string, yes, json *bool) error {
-	return with(ctx, options(spec, json, yes, nil), (*session.Session).Passwords)
+// Passwords shows the generated first passwords of the hub, Rancher and Grafana.
+func (Platform) Passwords(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	yes *bool, // print them into a file or a pipe too
+	json *bool, // print data and events as lines of JSON
+) error {
+	return withFlags(ctx, options(spec, json, nil), (*session.Session).Passwords, session.PasswordsFlags{Yes: value(yes)})
 }

@@ -11,14 +11,20 @@ import (
 // Template is what the nodes are cloned from.
 type Template mg.Namespace
 
-// List shows the cluster's templates: their contents, age, and the machines linked to them. Flags: -spec=FILE -json.
-func (Template) List(ctx context.Context, spec *string, json *bool) error {
-	return with(ctx, options(spec, json, nil, nil), (*session.Session).TemplateList)
+// List shows the cluster's templates: their contents, age, and the machines linked to them.
+func (Template) List(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	json *bool, // print data and events as lines of JSON
+) error {
+	return with(ctx, options(spec, json, nil), (*session.Session).TemplateList)
 }
 
-// Prune removes unused templates, ISOs and images from every host. Flags: -spec=FILE -yes -json -nowait.
-func (Template) Prune(ctx context.Context, spec *string, yes, json, nowait *bool) error {
-	o := options(spec, json, yes, nil)
-	o.NoWait = value(nowait)
-	return with(ctx, o, (*session.Session).TemplatePrune)
+// Prune removes unused templates, ISOs and images from every host.
+func (Template) Prune(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	yes *bool, // do not ask: agree to everything that is shown
+	json *bool, // print data and events as lines of JSON
+	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+) error {
+	return withFlags(ctx, options(spec, json, nil), (*session.Session).TemplatePrune, changes(yes, nowait))
 }

@@ -3,10 +3,6 @@ package targets
 import (
 	"embed"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"go/types"
 	"io/fs"
 	"maps"
 	"os"
@@ -31,21 +27,17 @@ var source embed.FS
 //	var source embed.FS
 //	var _ = targets.Judge(os.Args[1:], source)
 //
+// Targets that the magefile imports from elsewhere are those that the program itself lists.
 // The error, always nil, is there for that.
 func Judge(args []string, own fs.FS) error {
-	if len(args) == 0 {
+	if len(args) == 0 || os.Getenv(listing) != "" {
 		return nil
 	}
-	known, err := targets(source)
-	if err == nil && own != nil {
-		var more map[string]target
-		more, err = targets(own)
-		maps.Copy(known, more)
-	}
+	known, err := both(own)
 	if err == nil {
 		var help string
-		if help, err = refuse(args, known); help != "" {
-			fmt.Println(help)
+		if help, err = refuse(args, known, itself); help != "" {
+			fmt.Print(help)
 			os.Exit(0)
 		}
 	}
@@ -56,34 +48,53 @@ func Judge(args []string, own fs.FS) error {
 	return nil
 }
 
-// target is something to run, as it was written.
-type target struct {
-	name  string
-	doc   string
-	flags map[string]bool // whether it wants a value
-	words int             // that it wants after its name; ours want none
+// both are our targets and those of a magefile.
+func both(own fs.FS) (map[string]target, error) {
+	known, err := targets(source)
+	if err != nil || own == nil {
+		return known, err
+	}
+	more, err := targets(own)
+	maps.Copy(known, more)
+	return known, err
 }
 
+// lookUp finds a target that the source does not have, and the names of all.
+type lookUp func(word string) (t target, ok bool, names []string)
+
 // refuse looks at a command line; help is what was asked for. Mage's own flags come before
-// the first target, and one of them has a value that may stand by itself.
-func refuse(args []string, targets map[string]target) (help string, err error) {
+// the first target, and one of them has a value that may stand by itself. A word that is not
+// among the targets may be one that others know.
+func refuse(args []string, targets map[string]target, others lookUp) (help string, err error) {
+	if len(args) == 2 && isHelp(args[0]) {
+		if t, ok := find(targets, args[1]); ok {
+			return t.help(), nil
+		}
+	}
+	var names []string
 	var on *target
 	value := "" // the flag before, whose value is not there
 	more := 0   // words that the target before wants
 	for i, word := range args {
-		known, ok := targets[strings.ToLower(word)]
-		switch dash := strings.HasPrefix(word, "-"); {
+		known, ok := find(targets, word)
+		dash := strings.HasPrefix(word, "-")
+		if !ok && !dash && value == "" && more == 0 && !ofMage(args, i, on) {
+			known, ok, names = others(word)
+		}
+		switch {
 		case value != "" && !dash:
 			return "", fmt.Errorf("-%s %s: write -%s=%s, in one word; nothing was done", value, word, value, word)
 		case value != "":
 			return "", noValue(value)
 		case more > 0 && !dash:
 			more--
+		case ok && known.alias != "":
+			return "", nil // of a package that is not read here: Mage knows the rest
 		case ok:
 			on, more = &known, known.words
-		case !dash && on == nil && i > 0 && strings.TrimLeft(args[i-1], "-") == "t":
+		case ofMage(args, i, on):
 		case !dash:
-			return "", noTarget(word, on, targets)
+			return "", noTarget(word, on, targets, names)
 		case on != nil:
 			if help, value, err = on.flag(word); help != "" || err != nil {
 				return help, err
@@ -96,6 +107,33 @@ func refuse(args []string, targets map[string]target) (help string, err error) {
 	return "", nil
 }
 
+// find finds a target, by its name or an alias. One whose alias is still set stands for a
+// target that is not among them.
+func find(targets map[string]target, word string) (target, bool) {
+	t, ok := targets[strings.ToLower(word)]
+	for name := t.alias; ok && t.alias != ""; {
+		if of, is := targets[name]; is && of.alias == "" {
+			of.name = t.name
+			return of, true
+		}
+		_, rest, more := strings.Cut(name, ":") // the package, which is not part of a target's name
+		if !more {
+			return t, true
+		}
+		name = rest
+	}
+	return t, ok
+}
+
+// ofMage reports whether a word is the value of Mage's flag -t.
+func ofMage(args []string, i int, on *target) bool {
+	return on == nil && i > 0 && strings.TrimLeft(args[i-1], "-") == "t" && !strings.HasPrefix(args[i], "-")
+}
+
+func isHelp(word string) bool {
+	return slices.Contains([]string{"-h", "--h", "-help", "--help"}, word)
+}
+
 func noValue(flag string) error {
 	return fmt.Errorf("-%s needs a value: write -%s=…; nothing was done", flag, flag)
 }
@@ -103,18 +141,22 @@ func noValue(flag string) error {
 // flag looks at one of a target's flags, and returns its name where its value is missing.
 func (t target) flag(word string) (help, value string, err error) {
 	name, _, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	wants, ok := t.flags[name]
+	i := slices.IndexFunc(t.flags, func(o option) bool { return o.name == strings.ToLower(name) })
 	switch {
-	case ok && wants && !given:
+	case isHelp(word):
+		return t.help(), "", nil
+	case i >= 0 && t.flags[i].kind != "bool" && !given:
 		return "", name, nil
-	case ok:
+	case i >= 0:
 		return "", "", nil
-	case name == "h" || name == "help":
-		return t.name + ": " + t.doc, "", nil
 	case len(t.flags) == 0:
 		return "", "", fmt.Errorf("%s has no flag -%s, nor any other; nothing was done", t.name, name)
 	}
-	known := slices.Sorted(maps.Keys(t.flags))
+	var known []string
+	for _, o := range t.flags {
+		known = append(known, o.name)
+	}
+	slices.Sort(known)
 	meant := ""
 	if like := suggest.Nearest(name, known); like != "" {
 		meant = " (is -" + like + " meant?)"
@@ -123,14 +165,11 @@ func (t target) flag(word string) (help, value string, err error) {
 }
 
 // noTarget is the error of a word that is not a target.
-func noTarget(word string, on *target, all map[string]target) error {
+func noTarget(word string, on *target, all map[string]target, names []string) error {
 	name, _, _ := strings.Cut(word, "=")
-	if on != nil {
-		if _, ok := on.flags[name]; ok {
-			return fmt.Errorf("%q is not a target: did you mean the flag -%s? Nothing was done", word, word)
-		}
+	if on != nil && slices.ContainsFunc(on.flags, func(o option) bool { return o.name == name }) {
+		return fmt.Errorf("%q is not a target: did you mean the flag -%s? Nothing was done", word, word)
 	}
-	var names []string
 	for _, t := range all {
 		names = append(names, t.name)
 	}
@@ -139,70 +178,4 @@ func noTarget(word string, on *target, all map[string]target) error {
 		return fmt.Errorf("%q is not a target: did you mean %s? go tool mage -l lists them; nothing was done", word, like)
 	}
 	return fmt.Errorf("%q is not a target: go tool mage -l lists them; nothing was done", word)
-}
-
-// targets returns all of them, by their names in lower case.
-func targets(files fs.FS) (map[string]target, error) {
-	names, err := fs.Glob(files, "*.go")
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]target{}
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution|parser.ParseComments)
-		if err != nil {
-			return nil, fmt.Errorf("the targets: %w", err)
-		}
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Name.IsExported() {
-				if t, ok := targetOf(f); ok {
-					out[strings.ToLower(t.name)] = t
-				}
-			}
-		}
-	}
-	return out, nil
-}
-
-// targetOf is a function, or a method of a namespace, whose flags are pointers.
-func targetOf(f *ast.FuncDecl) (t target, ok bool) {
-	t = target{name: lower(f.Name.Name), doc: strings.TrimSpace(strings.Join(strings.Fields(f.Doc.Text()), " ")), flags: map[string]bool{}}
-	t.doc = strings.TrimPrefix(t.doc, f.Name.Name+" ")
-	if f.Recv != nil {
-		space, ok := f.Recv.List[0].Type.(*ast.Ident)
-		if !ok || !space.IsExported() {
-			return t, false
-		}
-		t.name = lower(space.Name) + ":" + t.name
-	}
-	for _, p := range f.Type.Params.List {
-		pointer, ok := p.Type.(*ast.StarExpr)
-		switch kind := types.ExprString(p.Type); {
-		case ok:
-		case kind == "context.Context":
-			continue
-		case slices.Contains([]string{"string", "int", "float64", "bool", "time.Duration"}, kind):
-			t.words += max(1, len(p.Names))
-			continue
-		default:
-			return t, false // Mage takes it for none, too (its parse.argTypes)
-		}
-		kind, _ := pointer.X.(*ast.Ident)
-		for _, n := range p.Names {
-			t.flags[n.Name] = kind == nil || kind.Name != "bool"
-		}
-	}
-	return t, true
-}
-
-// lower is a name as Mage lists it: GPU is gpu, and HubOpen would be hubOpen.
-func lower(name string) string {
-	if name == strings.ToUpper(name) {
-		return strings.ToLower(name)
-	}
-	return strings.ToLower(name[:1]) + name[1:]
 }

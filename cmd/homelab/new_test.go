@@ -34,10 +34,27 @@ func TestANewFolderWorks(t *testing.T) {
 
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	//mage:import infra
+	_ "my-cluster/infra"
+)
 
 // Mine is a target of one's own.
-func Mine() { fmt.Println("mine was here") }
+func Mine(
+	loud *bool, // with a louder voice
+) {
+	fmt.Println("mine was here")
+}
+`), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "infra"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "infra", "infra.go"), []byte(`package infra
+
+import "fmt"
+
+// Deploy deploys.
+func Deploy(where string, dry, slow *bool) { fmt.Println("deployed to", where) }
 `), 0o600))
 	program := filepath.Join(t.TempDir(), "program")
 	compile := exec.CommandContext(t.Context(), "go", "tool", "mage", "-compile", program)
@@ -47,10 +64,15 @@ func Mine() { fmt.Println("mine was here") }
 	for _, x := range []struct{ args, want string }{
 		{"-l", "cluster:up"},
 		{"cluster:validate", "eight-a100 is valid"},
-		{"cluster:vlidate", "is cluster:validate meant?"},
+		{"cluster:vlidate", "did you mean cluster:validate?"},
 		{"mine", "mine was here"},
+		{"mine -laud", "is -loud meant?"},
+		{"mine -h", "-loud  with a louder voice"},
+		{"infra:deploy here -dry mine", "deployed to here\nmine was here"},
+		{"infra:deploy here -dyr", "is -dry meant?"},
+		{"infra:deplyo here", "did you mean infra:deploy?"},
 	} {
-		cmd := exec.CommandContext(t.Context(), program, x.args)
+		cmd := exec.CommandContext(t.Context(), program, strings.Fields(x.args)...)
 		cmd.Dir = dir
 		out, _ := cmd.CombinedOutput()
 		assert.Contains(t, string(out), x.want, x.args)

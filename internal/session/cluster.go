@@ -55,17 +55,17 @@ func (s *Session) Plan(ctx context.Context) error {
 }
 
 // Up brings the world to what the file says, after having asked for what that costs people.
-func (s *Session) Up(ctx context.Context) error {
+func (s *Session) Up(ctx context.Context, f UpFlags) error {
 	start := time.Now()
 	up := s.Cluster.Up()
-	plan, err := s.agree(ctx, up, wish{question: "Go on?", narrow: true})
+	plan, err := s.agree(ctx, up, f, wish{question: "Go on?", narrow: true})
 	if err != nil {
 		return err
 	}
 	looked, report := 0, (*converge.Report)(nil)
 	if plan != nil && plan.Settled() { // which it has just seen
 		looked = len(plan.Items)
-	} else if report, err = s.run(ctx, up, plan != nil && plan.Err() == nil); report != nil && report.Count(converge.Changed) == 0 {
+	} else if report, err = s.run(ctx, up, plan != nil && plan.Err() == nil, f.NoWait); report != nil && report.Count(converge.Changed) == 0 {
 		looked = len(report.Steps)
 	}
 	s.keep()
@@ -122,8 +122,8 @@ func (s *Session) next() {
 // the error names them once more, at the end, where it is read. Where it is known that there
 // is something to do, and nothing that forbids it, the right to do it comes before the looks:
 // what another run removes meanwhile would be waited for in vain.
-func (s *Session) run(ctx context.Context, g *converge.Graph, todo bool) (*converge.Report, error) {
-	held, right := s.hold(ctx)
+func (s *Session) run(ctx context.Context, g *converge.Graph, todo, noWait bool) (*converge.Report, error) {
+	held, right := s.hold(ctx, noWait)
 	defer right.giveBack(held)
 	if todo {
 		if err := right.first(ctx, held); err != nil {
@@ -277,10 +277,10 @@ func (s *Session) parts() []console.Part {
 }
 
 // Down takes the cluster away, after having asked.
-func (s *Session) Down(ctx context.Context) error {
+func (s *Session) Down(ctx context.Context, f DownFlags) error {
 	var also []string
-	if s.opt.Also != "" {
-		also = append(also, s.opt.Also)
+	if f.Also != "" {
+		also = append(also, f.Also)
 	}
 	keeps, err := s.Cluster.Keeps(ctx)
 	if err != nil {
@@ -294,27 +294,27 @@ func (s *Session) Down(ctx context.Context) error {
 		s.Say("warning: %s", stray)
 	}
 	for _, vm := range keeps {
-		if vm.Name != s.opt.Also {
+		if vm.Name != f.Also {
 			s.Say("This keeps the NFS server %s (VM %d on %s) with its data. -also=%s destroys it too.", vm.Name, vm.VMID, vm.Host, vm.Name)
 		}
 	}
 	build := func(ctx context.Context) (*converge.Graph, error) { return s.Cluster.Down(ctx, also...) }
 	return s.confirmed(ctx, build, spoken{
-		wish:    wish{question: "Destroy all this?", name: s.Spec.Name},
+		ChangeFlags: f.ChangeFlags, wish: wish{question: "Destroy all this?", name: s.Spec.Name},
 		nothing: fmt.Sprintf("%s has nothing left to destroy.", s.Spec.Name),
-		done:    "Gone." + s.stays(),
+		done:    "Gone." + s.stays(f.Also),
 	})
 }
 
-// stays says what a cluster has left elsewhere, which is not ours to destroy.
-func (s *Session) stays() string {
+// stays says what a cluster has left elsewhere, which is not ours to destroy; also is a machine with data that was.
+func (s *Session) stays(also string) string {
 	p := s.Spec.Platform
 	key, path := "", filepath.Join(s.dir(), keyFile)
 	if _, err := os.Stat(path); err == nil && s.Spec.Access.PrivateKey == "" && !s.Spec.Access.Agent { // else it is the user's own
 		key = " The login key stays: " + path + "."
 	}
 	var out []string
-	if n := p.Storage.NFS; n != nil && (n.VM == nil || n.VM.Name != s.opt.Also) {
+	if n := p.Storage.NFS; n != nil && (n.VM == nil || n.VM.Name != also) {
 		out = append(out, "volumes in "+n.Export+" on "+n.Server)
 	}
 	if c := p.Storage.CephFS; c != nil {

@@ -16,6 +16,7 @@ import (
 // spoken is what is said around work that was asked for by name.
 type spoken struct {
 	wish
+	ChangeFlags
 	nothing, done string
 }
 
@@ -34,13 +35,13 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 		s.Say("%s", say.nothing)
 		return nil
 	}
-	agreed := &consent.Agreement{Everything: s.opt.Yes}
+	agreed := &consent.Agreement{Everything: say.Yes}
 	asks := len(agreed.Lacking(plan)) > 0
 	say.show = true
 	if err := s.askFor(ctx, plan, agreed, say.wish); err != nil {
 		return err
 	}
-	held, right := s.hold(ctx)
+	held, right := s.hold(ctx, say.NoWait)
 	defer right.giveBack(held)
 	if err := right.first(ctx, held); err != nil {
 		return err

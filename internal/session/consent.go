@@ -36,10 +36,10 @@ func (w wish) flags(costs ...converge.Cost) string {
 // agree looks at what a graph would do. What that costs and no flag has agreed to is shown
 // and asked about, once; from then on the graph does that and no more. The plan is nil
 // where nobody has to be asked, whatever there is to do.
-func (s *Session) agree(ctx context.Context, g *converge.Graph, w wish) (*converge.Plan, error) {
-	agreed := &consent.Agreement{Everything: s.opt.Yes, Restarts: s.opt.Restart, Logins: s.opt.Login, Destroy: splitNames(s.opt.Destroy)}
+func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w wish) (*converge.Plan, error) {
+	agreed := &consent.Agreement{Everything: f.Yes, Restarts: f.Restart, Logins: f.Login, Destroy: splitNames(f.Destroy)}
 	g.May = agreed.May
-	if s.opt.Yes {
+	if f.Yes {
 		return nil, nil
 	}
 	plan, err := s.look(ctx, g)

@@ -64,7 +64,7 @@ func TestUpAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(asking, Options{}, (*Session).Up), "what makes something out of nothing needs no consent")
+		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, (*Session).Up)), "what makes something out of nothing needs no consent")
 		time.Sleep(time.Minute)
 		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(adasNotebook)))
 		time.Sleep(time.Minute)
@@ -79,24 +79,24 @@ func TestUpAsks(t *testing.T) {
 
 		before := len(w.sim.Requests())
 		for name, x := range map[string]struct {
-			o       Options
+			f       UpFlags
 			typed   string
 			says    string
 			lacking []string
 		}{
 			"nobody is here":        {says: "nothing was changed: there is no terminal to ask on: add -restart -destroy=gpu2, or -yes", lacking: []string{stopped, gone}},
-			"nobody, and a restart": {o: Options{Restart: true}, says: "add -destroy=gpu2, or -yes", lacking: []string{gone}},
-			"nobody, and the name":  {o: Options{Destroy: "gpu2,gpu7"}, says: "add -restart, or -yes", lacking: []string{stopped}},
+			"nobody, and a restart": {f: UpFlags{Restart: true}, says: "add -destroy=gpu2, or -yes", lacking: []string{gone}},
+			"nobody, and the name":  {f: UpFlags{Destroy: "gpu2,gpu7"}, says: "add -restart, or -yes", lacking: []string{stopped}},
 			"no":                    {typed: "\n", says: "nothing was changed", lacking: []string{stopped, gone, "Go on? Type gpu2: "}},
 			"yes is not the name":   {typed: "yes\n", says: "nothing was changed", lacking: []string{stopped, gone}},
-			"no to what stops":      {o: Options{Destroy: "gpu2"}, typed: "n\n", says: "nothing was changed", lacking: []string{stopped, "Go on? [y/N] "}},
+			"no to what stops":      {f: UpFlags{Destroy: "gpu2"}, typed: "n\n", says: "nothing was changed", lacking: []string{stopped, "Go on? [y/N] "}},
 			"the terminal is gone":  {typed: "gpu2", says: "nothing was changed", lacking: []string{stopped, gone}},
 		} {
-			command := (*Session).Up
+			command := with(x.f, (*Session).Up)
 			if x.typed != "" {
 				command = typing(x.typed, command)
 			}
-			err := w.do(yaml, x.o, command)
+			err := w.do(yaml, Options{}, command)
 			assert.Equal(t, refused, code(err), name)
 			assert.ErrorContains(t, err, x.says, name)
 			for _, text := range []string{stopped, gone, "Go on? Type gpu2: ", "Go on? [y/N] "} {
@@ -112,12 +112,12 @@ func TestUpAsks(t *testing.T) {
 			assert.Empty(t, w.changed(before), name)
 		}
 
-		require.NoError(t, w.do(yaml, Options{}, typing("gpu2\n", (*Session).Up)))
+		require.NoError(t, w.do(yaml, Options{}, typing("gpu2\n", with(UpFlags{}, (*Session).Up))))
 		assert.NotEmpty(t, w.changed(before))
 		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan))
-		require.NoError(t, w.do(strings.Replace(yaml, "24GiB", "32GiB", 1), Options{}, typing("y\n", (*Session).Up)))
-		require.NoError(t, w.do(yaml, Options{Restart: true}, (*Session).Up))
-		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Up))
+		require.NoError(t, w.do(strings.Replace(yaml, "24GiB", "32GiB", 1), Options{}, typing("y\n", with(UpFlags{}, (*Session).Up))))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{Restart: true}, (*Session).Up)))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Up)))
 	})
 }
 
@@ -126,7 +126,7 @@ func TestUpLooksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(one, Options{}, (*Session).Up))
+		require.NoError(t, w.do(one, Options{}, with(UpFlags{}, (*Session).Up)))
 		time.Sleep(time.Minute)
 		asked := func(command func(*Session, context.Context) error) int {
 			before := len(w.sim.Requests())
@@ -134,13 +134,13 @@ func TestUpLooksOnce(t *testing.T) {
 			return len(w.sim.Requests()) - before
 		}
 		plan := asked((*Session).Plan)
-		assert.Equal(t, plan, asked((*Session).Up))
+		assert.Equal(t, plan, asked(with(UpFlags{}, (*Session).Up)))
 		assert.Regexp(t, `Nothing to change: all \d+ steps are up to date`, w.talk.String())
 
 		kubeconfig := filepath.Join(w.dir, "kubeconfig")
 		require.NoError(t, os.Remove(kubeconfig))
 		require.NoError(t, w.do(one, Options{}, (*Session).Plan), "it is of this machine alone")
-		require.NoError(t, w.do(one, Options{}, (*Session).Up))
+		require.NoError(t, w.do(one, Options{}, with(UpFlags{}, (*Session).Up)))
 		assert.FileExists(t, kubeconfig)
 	})
 }
@@ -151,10 +151,10 @@ func TestACostThatShowsLate(t *testing.T) {
 	const late = "late not done: its costs appeared only now, and nobody has agreed to them"
 	for says, command := range map[string]func(*Session, context.Context, *converge.Graph) error{
 		late + ". Everything else is done; run it again, and it asks (-restart, or -yes, agrees to them)": func(s *Session, ctx context.Context, g *converge.Graph) error {
-			if _, err := s.agree(ctx, g, wish{question: "Go on?", narrow: true}); err != nil {
+			if _, err := s.agree(ctx, g, UpFlags{}, wish{question: "Go on?", narrow: true}); err != nil {
 				return err
 			}
-			_, err := s.run(ctx, g, false)
+			_, err := s.run(ctx, g, false, false)
 			return err
 		},
 		late + "; what is done stays done: run it again, and it asks (-yes agrees to them)": func(s *Session, ctx context.Context, g *converge.Graph) error {
@@ -231,37 +231,36 @@ func TestVerbsAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(asking, Options{}, (*Session).Up))
+		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, (*Session).Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(adasNotebook)))
 		time.Sleep(time.Minute)
 		before := len(w.sim.Requests())
 		for name, x := range map[string]struct {
-			o     Options
 			do    func(*Session, context.Context) error
 			typed string
 			shows string
 		}{
-			"drain, and somebody works there": {Options{Node: "gpu1"}, (*Session).NodeDrain, "n\n", "Drain this node? [y/N] "},
-			"drain, nobody asked":             {Options{Node: "gpu1"}, (*Session).NodeDrain, "", "work on gpu1 is stopped: it is drained, and takes no pods until it is uncordoned\n    ends  the notebook of ada"},
-			"cycle":                           {Options{Node: "gpu1"}, (*Session).NodeCycle, "\n", "switch its machine off and on? [y/N] "},
-			"replace":                         {Options{Node: "gpu1"}, (*Session).NodeReplace, "y\n", "create it again? Type gpu1: "},
-			"replace, with data":              {Options{Node: "gpu2", Force: true}, (*Session).NodeReplace, "y\n", "gpu2 is destroyed: drained, and out of Kubernetes; its machine is made anew\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)"},
-			"down":                            {Options{}, (*Session).Down, "y\n", "Destroy all this? Type one: "},
+			"drain, and somebody works there": {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "n\n", "Drain this node? [y/N] "},
+			"drain, nobody asked":             {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "", "work on gpu1 is stopped: it is drained, and takes no pods until it is uncordoned\n    ends  the notebook of ada"},
+			"cycle":                           {with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeCycle), "\n", "switch its machine off and on? [y/N] "},
+			"replace":                         {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeReplace), "y\n", "create it again? Type gpu1: "},
+			"replace, with data":              {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu2"}, Force: true}, (*Session).NodeReplace), "y\n", "gpu2 is destroyed: drained, and out of Kubernetes; its machine is made anew\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)"},
+			"down":                            {with(DownFlags{}, (*Session).Down), "y\n", "Destroy all this? Type one: "},
 		} {
 			command := x.do
 			if x.typed != "" {
 				command = typing(x.typed, command)
 			}
-			err := w.do(asking, x.o, command)
+			err := w.do(asking, Options{}, command)
 			assert.Equal(t, refused, code(err), name)
 			assert.Contains(t, w.data.String()+w.talk.String(), x.shows, name)
 			assert.Empty(t, w.changed(before), name)
 		}
-		require.NoError(t, w.do(asking, Options{Node: "gpu2"}, (*Session).NodeDrain), "nobody works there")
-		require.NoError(t, w.do(asking, Options{Node: "gpu2"}, (*Session).NodeUncordon))
-		require.NoError(t, w.do(asking, Options{Node: "gpu1"}, typing("y\n", (*Session).NodeCycle)))
-		require.NoError(t, w.do(asking, Options{}, typing("one\n", (*Session).Down)))
+		require.NoError(t, w.do(asking, Options{}, with(NodeFlags{Node: "gpu2"}, (*Session).NodeDrain)), "nobody works there")
+		require.NoError(t, w.do(asking, Options{}, with(NodeFlags{Node: "gpu2"}, (*Session).NodeUncordon)))
+		require.NoError(t, w.do(asking, Options{}, typing("y\n", with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeCycle))))
+		require.NoError(t, w.do(asking, Options{}, typing("one\n", with(DownFlags{}, (*Session).Down))))
 	})
 }
 
@@ -278,7 +277,7 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(asking, Options{}, (*Session).Up))
+		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, (*Session).Up)))
 		time.Sleep(time.Minute)
 		before := len(w.sim.Requests())
 		eve := w.another()
@@ -294,13 +293,13 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 			"status":          {Options{}, (*Session).Status, pending, "server1"},
 			"kubeconfig":      {Options{}, (*Session).Kubeconfig, 1, "go tool mage cluster:up adds a login, and asks before"},
 			"gpu:verify":      {Options{}, (*Session).GPUVerify, 1, "go tool mage cluster:up adds a login, and asks before"},
-			"node:drain":      {Options{Node: "gpu1", Yes: true}, (*Session).NodeDrain, 1, "gpu1"},
-			"node:cycle":      {Options{Node: "gpu1", Yes: true}, (*Session).NodeCycle, 1, "gpu1"},
-			"node:replace":    {Options{Node: "gpu1", Yes: true, Force: true}, (*Session).NodeReplace, 1, "gpu1"},
-			"up, nobody here": {Options{}, (*Session).Up, refused, "nothing was changed: there is no terminal to ask on: add -login, or -yes\n"},
-			"other flags":     {Options{Restart: true, Destroy: "gpu1,gpu2,server1,one"}, (*Session).Up, refused, "add -login, or -yes\n"},
-			"up, and no":      {Options{}, typing("\n", (*Session).Up), refused, "Go on? [y/N] "},
-			"up, the name":    {Options{}, typing("one\n", (*Session).Up), refused, asks},
+			"node:drain":      {Options{}, with(NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, (*Session).NodeDrain), 1, "gpu1"},
+			"node:cycle":      {Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, (*Session).NodeCycle), 1, "gpu1"},
+			"node:replace":    {Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, Force: true}, (*Session).NodeReplace), 1, "gpu1"},
+			"up, nobody here": {Options{}, with(UpFlags{}, (*Session).Up), refused, "nothing was changed: there is no terminal to ask on: add -login, or -yes\n"},
+			"other flags":     {Options{}, with(UpFlags{Restart: true, Destroy: "gpu1,gpu2,server1,one"}, (*Session).Up), refused, "add -login, or -yes\n"},
+			"up, and no":      {Options{}, typing("\n", with(UpFlags{}, (*Session).Up)), refused, "Go on? [y/N] "},
+			"up, the name":    {Options{}, typing("one\n", with(UpFlags{}, (*Session).Up)), refused, asks},
 		} {
 			err := eve.do(asking, x.o, x.do)
 			require.Error(t, err, name)
@@ -308,10 +307,10 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 			assert.Contains(t, eve.data.String()+eve.talk.String()+err.Error()+"\n", x.shows, name)
 			assert.Empty(t, eve.changed(before), name)
 		}
-		require.NoError(t, eve.do(asking, Options{}, typing("y\n", (*Session).Up)))
+		require.NoError(t, eve.do(asking, Options{}, typing("y\n", with(UpFlags{}, (*Session).Up))))
 		require.NoError(t, eve.do(asking, Options{}, (*Session).Plan))
-		for _, o := range []Options{{Login: true}, {Yes: true}} {
-			require.NoError(t, w.another().do(asking, o, (*Session).Up))
+		for _, f := range []UpFlags{{Login: true}, {ChangeFlags: ChangeFlags{Yes: true}}} {
+			require.NoError(t, w.another().do(asking, Options{}, with(f, (*Session).Up)))
 		}
 		require.NoError(t, w.do(asking, Options{}, (*Session).Plan), "the first one's key stays")
 	})

@@ -51,28 +51,28 @@ func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
 
 // FleetRender writes the GitOps folder here. It needs nothing but the file; live, it
 // asks the cluster for what only that knows.
-func FleetRender(ctx context.Context, o Options, live bool) error {
-	if live {
-		return Do(ctx, o, (*Session).FleetRender)
+func FleetRender(ctx context.Context, o Options, f FleetRenderFlags) error {
+	if f.Live {
+		return Do(ctx, o, func(s *Session, ctx context.Context) error { return s.FleetRender(ctx, f) })
 	}
 	s, err := Load(o)
 	if err != nil {
 		return err
 	}
-	return s.FleetRender(ctx)
+	return s.FleetRender(ctx, f)
 }
 
 // FleetRender writes the GitOps folder here.
-func (s *Session) FleetRender(ctx context.Context) error {
+func (s *Session) FleetRender(ctx context.Context, f FleetRenderFlags) error {
 	tree, err := s.fleetTree(ctx)
 	if err != nil {
 		return err
 	}
-	dir := s.opt.Out
+	dir := f.Out
 	if dir == "" {
 		dir = defaultFolder
 	}
-	changes, err := fleet.Write(dir, tree, s.opt.Force)
+	changes, err := fleet.Write(dir, tree, f.Force)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *Session) FleetRender(ctx context.Context) error {
 
 // FleetPush puts the GitOps folder into the repository, after having asked for what Fleet
 // removes then.
-func (s *Session) FleetPush(ctx context.Context) error {
+func (s *Session) FleetPush(ctx context.Context, f FleetPushFlags) error {
 	tree, err := s.fleetTree(ctx)
 	if err != nil {
 		return err
@@ -98,11 +98,11 @@ func (s *Session) FleetPush(ctx context.Context) error {
 	}
 	var done *fleet.Pushed
 	build := func(context.Context) (graph *converge.Graph, err error) {
-		graph, done = s.Cluster.FleetPush(remote, tree, s.opt.Force)
+		graph, done = s.Cluster.FleetPush(remote, tree, f.Force)
 		return graph, nil
 	}
 	if err := s.confirmed(ctx, build, spoken{
-		wish:    wish{question: "Push it?"},
+		ChangeFlags: f.ChangeFlags, wish: wish{question: "Push it?"},
 		nothing: fmt.Sprintf("Nothing to push: the repository matches %s.", filepath.Base(s.Spec.File)),
 	}); err != nil || done.Commit == "" {
 		return err
@@ -128,9 +128,9 @@ const askAgain = 10
 
 // FleetStatus says what Fleet made of the repository's last commit, and what is in
 // the way. With a time limit it waits until nothing is, or the time is over.
-func (s *Session) FleetStatus(ctx context.Context) error {
+func (s *Session) FleetStatus(ctx context.Context, f FleetStatusFlags) error {
 	commit, looks, last := s.commitInGit(ctx), 0, ""
-	state, err := s.fleetState(ctx, func(ctx context.Context) (*fleet.State, error) {
+	state, err := s.fleetState(ctx, f.Timeout > 0, func(ctx context.Context) (*fleet.State, error) {
 		if looks++; looks%askAgain == 0 && last != commit { // others push there too
 			commit = s.commitInGit(ctx)
 		}
@@ -146,11 +146,11 @@ func (s *Session) FleetStatus(ctx context.Context) error {
 	return s.showFleet(state)
 }
 
-// fleetState is what a look finds; with a time limit, what the last one found by which
+// fleetState is what a look finds; where it waits, what the last one found by which
 // nothing was in the way, or the time was over. An API that does not answer for a while is
 // asked again.
-func (s *Session) fleetState(ctx context.Context, look func(context.Context) (*fleet.State, error)) (state *fleet.State, err error) {
-	if s.opt.Timeout <= 0 {
+func (s *Session) fleetState(ctx context.Context, waits bool, look func(context.Context) (*fleet.State, error)) (state *fleet.State, err error) {
+	if !waits {
 		return look(ctx)
 	}
 	rule := wait.Rule{Poll: statusPoll, Strict: true, Say: func(seen string) { s.Say("waiting: %s", seen) }}

@@ -16,19 +16,19 @@ import (
 
 // GPUList prints every card of every host, or of the one of -host, and who has it. With -ssh the hosts are
 // asked, too, for what Proxmox's API does not tell: NUMA node and driver.
-func (s *Session) GPUList(ctx context.Context) error {
-	if _, err := s.hostsOf(); err != nil {
+func (s *Session) GPUList(ctx context.Context, f HostFlags) error {
+	if _, err := s.hostsOf(f); err != nil {
 		return err
 	}
 	gpus, err := s.Cluster.GPUs(ctx)
 	if err != nil {
 		return err
 	}
-	if s.opt.Host != "" {
-		gpus = slices.DeleteFunc(gpus, func(g cluster.GPUInfo) bool { return g.Host != s.opt.Host })
+	if f.Host != "" {
+		gpus = slices.DeleteFunc(gpus, func(g cluster.GPUInfo) bool { return g.Host != f.Host })
 	}
-	if s.opt.SSH != "" {
-		if err := s.lookCloser(ctx, gpus); err != nil {
+	if f.SSH != "" {
+		if err := s.lookCloser(ctx, f, gpus); err != nil {
 			return err
 		}
 	}
@@ -81,15 +81,15 @@ func mark(g cluster.GPUInfo) string {
 }
 
 // lookCloser asks a host over SSH what holds its cards, and where they sit.
-func (s *Session) lookCloser(ctx context.Context, gpus []cluster.GPUInfo) error {
-	hosts, err := s.hostsOf()
+func (s *Session) lookCloser(ctx context.Context, f HostFlags, gpus []cluster.GPUInfo) error {
+	hosts, err := s.hostsOf(f)
 	if err != nil {
 		return err
 	}
 	if len(hosts) > 1 {
 		return failedf(invalid, "-ssh reaches one host only: add -host=%s, or another of them", hosts[0].Name)
 	}
-	runner, done, err := s.HostRunner(ctx, hosts[0].Name)
+	runner, done, err := s.HostRunner(ctx, f, hosts[0].Name)
 	if err != nil {
 		return err
 	}

@@ -41,13 +41,12 @@ func TestGPUListOverSSH(t *testing.T) {
 		defer c.Close()
 		s := &Session{
 			Console: &console.Console{Talk: &w.talk, Data: &w.data, Redact: &secret.Redactor{}},
-			opt:     Options{SSH: "root@pve1"}, Spec: spec, Cluster: c, hostWay: w.way,
+			Spec:    spec, Cluster: c, hostWay: w.way,
 		}
-		require.NoError(t, s.GPUList(t.Context()))
+		require.NoError(t, s.GPUList(t.Context(), HostFlags{SSH: "root@pve1"}))
 		golden(t, "gpu_list.txt", w.data.String())
 
-		s.opt = Options{Host: "pve2"}
-		err = s.GPUList(t.Context())
+		err = s.GPUList(t.Context(), HostFlags{Host: "pve2"})
 		assert.Equal(t, invalid, code(err))
 		assert.ErrorContains(t, err, "-host=pve2: the file has no such host; it has pve1")
 	})

@@ -26,7 +26,7 @@ func (s *Session) guestsOf() labctl.Guests {
 
 // labGuests gets ready what real VMs need of this machine, where the file wants some.
 func (s *Session) labGuests(ctx context.Context) (labctl.Guests, error) {
-	running, err := labctl.Find(ctx, "")
+	running, err := labctl.Find(ctx, labDir())
 	if err == nil && s.Spec == nil {
 		return running.Guests, nil
 	}

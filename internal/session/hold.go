@@ -22,9 +22,10 @@ import (
 // hold lets one run at a time change the cluster, from whatever machine: before its first
 // act the run takes the cluster's lease, waits while another has it, and ends when another
 // has taken over. The context that comes back is the run's.
-func (s *Session) hold(ctx context.Context) (context.Context, *right) {
+// With noWait it ends where it would wait.
+func (s *Session) hold(ctx context.Context, noWait bool) (context.Context, *right) {
 	ctx, end := context.WithCancelCause(ctx)
-	r := &right{s: s, end: end}
+	r := &right{s: s, end: end, noWait: noWait}
 	if s.Cluster != nil {
 		r.of("cluster "+s.Spec.Name, s.Cluster.Lease())
 	}
@@ -33,12 +34,13 @@ func (s *Session) hold(ctx context.Context) (context.Context, *right) {
 
 // right is the right of a run to change the cluster, or hosts, once it has taken it.
 type right struct {
-	s     *Session
-	end   context.CancelCauseFunc
-	on    []turn // taken in this order; none: nobody meets anybody
-	taken bool   // all of them
-	late  bool   // somebody else had one
-	done  func()
+	s      *Session
+	end    context.CancelCauseFunc
+	noWait bool   // end where another has one
+	on     []turn // taken in this order; none: nobody meets anybody
+	taken  bool   // all of them
+	late   bool   // somebody else had one
+	done   func()
 }
 
 // turn is the right to change one thing.
@@ -111,7 +113,7 @@ func (r *right) first(ctx, held context.Context) error {
 func (r *right) takeTurn(ctx context.Context, t *turn) error {
 	claim := lease.Claim{What: t.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
 	held, l, err := lease.Acquire(r.reportReasons(ctx, t.what), t.store, claim, func(h lease.Held) error {
-		if r.s.opt.NoWait {
+		if r.noWait {
 			return &lease.HeldError{What: t.what, Held: h}
 		}
 		r.late = true
@@ -285,8 +287,8 @@ func ended(process string) bool {
 	if len(mine) != 4 || mine[0] != boot || mine[1] != namespace {
 		return false
 	}
-	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-		return true
+	if p, err := os.FindProcess(pid); err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
+		return err == nil
 	}
 	now := began(pid)
 	return now != "" && now != start // its number is another's

@@ -23,7 +23,7 @@ func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
 		defer w.close()
 		other := w.theirs("one")
 		there := false
-		err := w.do(one, Options{NoWait: true}, func(s *Session, ctx context.Context) error {
+		err := w.do(one, Options{}, func(s *Session, ctx context.Context) error {
 			var g converge.Graph
 			g.Add(&converge.Resource[bool]{
 				ID: "away", Observe: func(context.Context) (bool, error) { return false, soon{} }, Diff: func(bool) drift.Diff { return nil },
@@ -33,7 +33,7 @@ func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
 				ID: "before", Observe: func(context.Context) (bool, error) { time.Sleep(10 * time.Second); return true, nil },
 				Diff: func(bool) drift.Diff { return nil }, Apply: func(context.Context, bool) error { return nil },
 			}))
-			_, err := s.run(ctx, &g, false)
+			_, err := s.run(ctx, &g, false, true)
 			return err
 		})
 		assert.Equal(t, refused, code(err))
@@ -125,7 +125,7 @@ func TestAWaitSaysWhy(t *testing.T) {
 		sim := pvesim.New(pvesim.OneGPU(), pvesim.Options{})
 		defer sim.Close()
 		s, talk := atDesk(t, sim)
-		_, right := s.hold(t.Context())
+		_, right := s.hold(t.Context(), false)
 		right.on[0].store = &gone{Store: right.on[0].store}
 		require.NoError(t, right.take(t.Context()))
 		right.giveBack(t.Context())

@@ -119,7 +119,7 @@ func TestOneRunAtATime(t *testing.T) {
 			s, talk := atDesk(t, sim)
 			said[i] = talk
 			both.Go(func() {
-				report, err := s.run(t.Context(), slow(&done, &inside, t), false)
+				report, err := s.run(t.Context(), slow(&done, &inside, t), false, false)
 				assert.NoError(t, err)
 				changed.Add(int32(report.Count(converge.Changed)))
 			})
@@ -131,7 +131,7 @@ func TestOneRunAtATime(t *testing.T) {
 
 		s, talk := atDesk(t, sim)
 		sim.ForgetRequests()
-		_, err := s.run(t.Context(), slow(&done, &inside, t), false)
+		_, err := s.run(t.Context(), slow(&done, &inside, t), false, false)
 		require.NoError(t, err)
 		assert.Empty(t, sim.Requests(), "who has nothing to do needs no lease")
 		assert.NotContains(t, talk.String(), "warning")
@@ -164,7 +164,7 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 			assert.NoError(t, err)
 			assert.NoError(t, found.Remove(t.Context(), seen))
 		})
-		_, err := s.run(t.Context(), slow(&done, &inside, t), false)
+		_, err := s.run(t.Context(), slow(&done, &inside, t), false, false)
 		require.ErrorIs(t, err, lease.ErrLost)
 		require.ErrorContains(t, err, "has been destroyed")
 		assert.False(t, done.Load())
@@ -187,9 +187,11 @@ func TestVerbsDecideWhenTheyMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(threeServers, Options{}, (*Session).Up))
+		require.NoError(t, w.do(threeServers, Options{}, with(UpFlags{}, (*Session).Up)))
 		time.Sleep(time.Minute)
-		cycle := func() error { return w.do(threeServers, Options{Node: "cp1", Yes: true}, (*Session).NodeCycle) }
+		cycle := func() error {
+			return w.do(threeServers, Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "cp1"}}, (*Session).NodeCycle))
+		}
 		vms := len(w.sim.VMs())
 		running := func(name string) bool {
 			return slices.ContainsFunc(w.sim.VMs(), func(vm pvesim.VMState) bool { return vm.Name == name && vm.Running })
@@ -209,7 +211,9 @@ func TestVerbsDecideWhenTheyMay(t *testing.T) {
 
 		// And down takes what another run has made meanwhile.
 		other = w.theirs("three")
-		go func() { done <- w.do(threeServers, Options{Yes: true}, (*Session).Down) }()
+		go func() {
+			done <- w.do(threeServers, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down))
+		}()
 		time.Sleep(20 * time.Second)
 		w.stop("cp3")
 		require.NoError(t, other.Release(t.Context()))
@@ -226,19 +230,22 @@ func TestWhoDoesNotWait(t *testing.T) {
 		defer w.close()
 		other := w.theirs("one")
 		w.sim.ForgetRequests()
-		for name, do := range map[string]func(*Session, context.Context) error{"up": (*Session).Up} {
-			err := w.do(one, Options{NoWait: true, Yes: true}, do)
-			assert.Equal(t, refused, code(err), name)
-			require.ErrorContains(t, err, "nothing was changed: the right to change cluster one: ada@desk since ", name)
-		}
+		now := ChangeFlags{NoWait: true, Yes: true}
+		err := w.do(one, Options{}, with(UpFlags{ChangeFlags: now}, (*Session).Up))
+		assert.Equal(t, refused, code(err))
+		require.ErrorContains(t, err, "nothing was changed: the right to change cluster one: ada@desk since ")
 		require.NoError(t, other.Release(t.Context()))
-		require.NoError(t, w.do(one, Options{NoWait: true}, (*Session).Up))
+		require.NoError(t, w.do(one, Options{}, with(UpFlags{ChangeFlags: ChangeFlags{NoWait: true}}, (*Session).Up)))
 		time.Sleep(time.Minute)
 		other = w.theirs("one")
+		gpu1 := NodeFlags{ChangeFlags: now, Node: "gpu1"}
 		for name, do := range map[string]func(*Session, context.Context) error{
-			"down": (*Session).Down, "drain": (*Session).NodeDrain, "cycle": (*Session).NodeCycle, "replace": (*Session).NodeReplace,
+			"down":    with(DownFlags{ChangeFlags: now}, (*Session).Down),
+			"drain":   with(gpu1, (*Session).NodeDrain),
+			"cycle":   with(NodeCycleFlags{NodeFlags: gpu1}, (*Session).NodeCycle),
+			"replace": with(NodeReplaceFlags{NodeFlags: gpu1}, (*Session).NodeReplace),
 		} {
-			err := w.do(one, Options{NoWait: true, Yes: true, Node: "gpu1"}, do)
+			err := w.do(one, Options{}, do)
 			assert.Equal(t, refused, code(err), name)
 			require.ErrorContains(t, err, "ada@desk since ", name)
 		}
@@ -269,7 +276,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		for i := range 2 {
 			sim.AddVM(pvesim.VM{ID: 300 + i, Node: at, Name: "greedy", Running: true, Config: map[string]string{"memory": "250000"}})
 		}
-		_, err = s.run(t.Context(), slow(&done, &inside, t), false)
+		_, err = s.run(t.Context(), slow(&done, &inside, t), false, false)
 		require.ErrorContains(t, err, "nothing was changed: another run has taken room since this one started: server1 now belongs on ")
 		assert.False(t, done.Load())
 	})

@@ -15,8 +15,8 @@ import (
 // prepare does what there is to do, one command at a time, while no other preparation is at
 // work on any of these hosts. It looks again before it begins: what was not shown, since
 // another run or somebody by hand has changed something, is done by -yes or asked about.
-func (s *Session) prepare(ctx context.Context, prep *cluster.HostPrep, shown *prepPlan) error {
-	held, right := s.hold(ctx)
+func (s *Session) prepare(ctx context.Context, f ChangeFlags, prep *cluster.HostPrep, shown *prepPlan) error {
+	held, right := s.hold(ctx, f.NoWait)
 	defer right.giveBack(held)
 	for _, l := range prep.Leases() {
 		right.of("host "+l.Host, l.Store)
@@ -29,11 +29,11 @@ func (s *Session) prepare(ctx context.Context, prep *cluster.HostPrep, shown *pr
 		return over(ctx, notBegun(err, ""), "")
 	}
 	if more := now.notIn(shown, prep.Reboot); len(more) > 0 {
-		if err := s.more(held, more); err != nil {
+		if err := s.more(held, f, more); err != nil {
 			return err
 		}
 	}
-	agreed := &consent.Agreement{Everything: s.opt.Yes}
+	agreed := &consent.Agreement{Everything: f.Yes}
 	for _, h := range now.hosts {
 		agreed.Agree(h.Costs()...)
 	}
@@ -45,13 +45,13 @@ func (s *Session) prepare(ctx context.Context, prep *cluster.HostPrep, shown *pr
 }
 
 // more asks for what was not shown before.
-func (s *Session) more(ctx context.Context, more []string) error {
+func (s *Session) more(ctx context.Context, f ChangeFlags, more []string) error {
 	list := "the hosts have changed since they were checked, and this would be done too:\n  " + strings.Join(more, "\n  ")
-	if !s.opt.Yes && (s.JSON || !s.person()) {
+	if !f.Yes && (s.JSON || !s.person()) {
 		return failedf(refused, "nothing was changed: %s\nrun it again", list)
 	}
 	s.Say("%s", capital(list))
-	if s.opt.Yes {
+	if f.Yes {
 		return nil
 	}
 	return s.ask(ctx, "Do this too? Type yes: ", "yes")

@@ -93,7 +93,7 @@ func TestPreparationsMeetOnEveryHost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := twoHosts(t)
 			ada := w.ada(host)
-			err := w.prep(Options{Yes: true, NoWait: true})
+			err := w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})
 			assert.Equal(t, refused, code(err))
 			require.ErrorContains(t, err, "nothing was changed: ")
 			require.ErrorContains(t, err, " changes host "+host)
@@ -103,9 +103,9 @@ func TestPreparationsMeetOnEveryHost(t *testing.T) {
 				assert.Equal(t, name == host, strings.Contains(string(text), "lease"), "%s: what was taken is given back", name)
 			}
 			other := map[string]string{"pve1": "pve2", "pve2": "pve1"}[host]
-			assert.Equal(t, pending, code(w.prep(Options{Yes: true, NoWait: true, Host: other})), "she is not at work there")
+			assert.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{HostFlags: HostFlags{Host: other}, ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})), "she is not at work there")
 			require.NoError(t, ada.Release(t.Context()))
-			assert.Equal(t, pending, code(w.prep(Options{Yes: true, NoWait: true})))
+			assert.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})))
 		})
 	}
 }
@@ -125,7 +125,7 @@ func TestAMachineStartedMeanwhile(t *testing.T) {
 	}
 	prepared := func(t *testing.T) *hostSite {
 		w := newHostSite(t, freshHost("grub"), "file:DIR/token")
-		require.Equal(t, pending, code(w.prep(Options{Yes: true})))
+		require.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}})))
 		return w
 	}
 	t.Run("while somebody was asked", func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAMachineStartedMeanwhile(t *testing.T) {
 			root := w.shell("pve1")
 			start := func() { w.start(root, id); id++ }
 			w.keys = &meanwhile{answers: []string{"pve1", "no"}, happens: start}
-			assert.Equal(t, refused, code(w.prep(Options{})))
+			assert.Equal(t, refused, code(w.prep(Options{}, HostPrepFlags{})))
 			assert.Contains(t, w.talk.String(), "\n  VM 100 on pve1 is stopped\nDo this too? Type yes: ")
 			assert.Equal(t, before, booted(w))
 			w.keys = &meanwhile{answers: []string{"pve1", "yes"}, happens: func() {
@@ -144,13 +144,13 @@ func TestAMachineStartedMeanwhile(t *testing.T) {
 					id = 103
 				}
 			}}
-			require.NoError(t, w.prep(Options{}))
+			require.NoError(t, w.prep(Options{}, HostPrepFlags{}))
 			assert.Contains(t, w.talk.String(), "runs there: VM 100, VM 101.", "they were shown, and not again")
 			assert.Contains(t, w.talk.String(), "this would be done too:\n  VM 102 on pve1 is stopped\nDo this")
 			assert.NotEqual(t, before, booted(w))
 		})
 	})
-	waits := func(t *testing.T, o Options) (*hostSite, error, bool) {
+	waits := func(t *testing.T, f HostPrepFlags) (*hostSite, error, bool) {
 		w := prepared(t)
 		before := booted(w)
 		ada, root := w.ada("pve1"), w.shell("pve1")
@@ -158,12 +158,12 @@ func TestAMachineStartedMeanwhile(t *testing.T) {
 			w.start(root, 100)
 			_ = ada.Release(t.Context())
 		})
-		err := w.prep(o)
+		err := w.prep(Options{}, f)
 		return w, err, booted(w) != before
 	}
 	t.Run("while it waited", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			_, err, rebooted := waits(t, Options{Reboot: true})
+			_, err, rebooted := waits(t, HostPrepFlags{Reboot: true})
 			assert.Equal(t, refused, code(err))
 			assert.ErrorContains(t, err, "nothing was changed: ")
 			assert.ErrorContains(t, err, "VM 100 on pve1 is stopped\nrun it again")
@@ -172,7 +172,7 @@ func TestAMachineStartedMeanwhile(t *testing.T) {
 	})
 	t.Run("and all is agreed to", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w, err, rebooted := waits(t, Options{Reboot: true, Yes: true})
+			w, err, rebooted := waits(t, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Reboot: true})
 			require.NoError(t, err)
 			assert.Contains(t, w.talk.String(), "VM 100 on pve1 is stopped", "it is said")
 			assert.True(t, rebooted)
@@ -191,7 +191,7 @@ func TestAFileChangedMeanwhile(t *testing.T) {
 			require.NoError(t, remote.WriteFile(t.Context(), root, grub, bytes.Replace(text, []byte("quiet"), []byte("quiet nosmt"), 1), 0o644))
 		}
 		w.keys = &meanwhile{answers: []string{"yes", "no"}, happens: edit}
-		assert.Equal(t, refused, code(w.prep(Options{})))
+		assert.Equal(t, refused, code(w.prep(Options{}, HostPrepFlags{})))
 		assert.Contains(t, w.talk.String(), `too:`+"\n  "+`pve1: /etc/default/grub: GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt" → GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt iommu=pt"`)
 		assert.NoFileExists(t, filepath.Join(w.dir, "token"), "nothing at all was done")
 	})

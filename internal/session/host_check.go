@@ -20,8 +20,8 @@ const (
 )
 
 // HostCheck opens a session and looks whether the hosts can carry what the file says.
-func HostCheck(ctx context.Context, o Options) error {
-	err := Do(ctx, o, (*Session).HostCheck)
+func HostCheck(ctx context.Context, o Options, f HostFlags) error {
+	err := Do(ctx, o, func(s *Session, ctx context.Context) error { return s.HostCheck(ctx, f) })
 	var known *Error
 	if err != nil && !errors.As(err, &known) {
 		return failed(hopeless, err)
@@ -30,22 +30,22 @@ func HostCheck(ctx context.Context, o Options) error {
 }
 
 // HostCheck looks whether the hosts can carry what the file says, and changes nothing.
-func (s *Session) HostCheck(ctx context.Context) error {
+func (s *Session) HostCheck(ctx context.Context, f HostFlags) error {
 	if !s.Spec.HasProxmox() {
 		return failed(invalid, cluster.ErrNoProxmox)
 	}
-	hosts, err := s.hostsOf()
+	hosts, err := s.hostsOf(f)
 	if err != nil {
 		return err
 	}
-	if s.opt.SSH != "" && len(hosts) > 1 {
-		return failedf(invalid, "-ssh=%s reaches one host, and the file has %d: add -host=NAME, or write ssh: for each in the file", s.opt.SSH, len(hosts))
+	if f.SSH != "" && len(hosts) > 1 {
+		return failedf(invalid, "-ssh=%s reaches one host, and the file has %d: add -host=NAME, or write ssh: for each in the file", f.SSH, len(hosts))
 	}
 	var names []string
-	if s.opt.Host != "" {
+	if f.Host != "" {
 		names = []string{hosts[0].Name}
 	}
-	shells := &shells{s: s}
+	shells := &shells{s: s, by: f}
 	defer shells.close()
 	report, err := s.Cluster.HostCheck(ctx, shells.way(), names...)
 	if err != nil {
@@ -103,6 +103,7 @@ func blindChecks(unseen []console.Finding) int {
 // shells are the logins to hosts that a command has made.
 type shells struct {
 	s    *Session
+	by   HostFlags
 	mu   sync.Mutex // one at a time: each may ask somebody
 	ends []func()
 }
@@ -110,7 +111,7 @@ type shells struct {
 // way is how to log in to hosts, nil where nobody said that one should: a login is
 // asked for with -ssh or in the file; to the lab's hosts there is always one.
 func (sh *shells) way() func(context.Context, string) (remote.Runner, error) {
-	said := sh.s.opt.SSH != "" || sh.s.hostWay != nil
+	said := sh.by.SSH != "" || sh.s.hostWay != nil
 	for _, h := range sh.s.Spec.Proxmox.Hosts {
 		said = said || h.SSH != ""
 	}
@@ -123,7 +124,7 @@ func (sh *shells) way() func(context.Context, string) (remote.Runner, error) {
 func (sh *shells) open(ctx context.Context, host string) (remote.Runner, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	r, end, err := sh.s.HostRunner(ctx, host)
+	r, end, err := sh.s.HostRunner(ctx, sh.by, host)
 	if err != nil {
 		return nil, err
 	}

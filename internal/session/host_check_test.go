@@ -46,14 +46,14 @@ func TestHostCheckExits(t *testing.T) {
 				if c.arrange != nil {
 					c.arrange(w)
 				}
-				yaml, o := roomy(), Options{}
+				yaml, f := roomy(), HostFlags{}
 				if c.yaml != nil {
 					yaml = c.yaml(yaml)
 				}
 				if c.code == invalid {
-					o.Host = "pve9"
+					f.Host = "pve9"
 				}
-				err := w.do(yaml, o, (*Session).HostCheck)
+				err := w.do(yaml, Options{}, with(f, (*Session).HostCheck))
 				assert.Equal(t, c.code, code(err), "%v\n%s", err, w.data.String())
 				for _, want := range c.says {
 					assert.Contains(t, w.data.String(), want)
@@ -75,7 +75,7 @@ func TestHostCheckForPrograms(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
 		w.sim.Revoke("VM.Clone")
-		err := w.do(roomy(), Options{JSON: true}, (*Session).HostCheck)
+		err := w.do(roomy(), Options{JSON: true}, with(HostFlags{}, (*Session).HostCheck))
 		assert.Equal(t, 2, code(err))
 		verdicts := map[string]string{}
 		for _, o := range objects(t, w.data.Bytes()) {
@@ -127,7 +127,7 @@ func TestUpRefusesBeforeAnythingChanges(t *testing.T) {
 		w.sim.Revoke("VM.Clone")
 		w.sim.AddVM(pvesim.VM{ID: 300, Node: "pve1", Name: "cp1", Config: map[string]string{"cores": "1", "memory": "512"}})
 		w.sim.AddVM(pvesim.VM{ID: 301, Node: "pve1", Name: "hoard", Config: map[string]string{"cores": "1", "memory": "512", "hostpci0": "0000:01:00", "onboot": "1"}})
-		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, (*Session).Up)
+		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, with(UpFlags{}, (*Session).Up))
 		require.Equal(t, 1, code(err))
 		for _, want := range []string{"lacks VM.Clone on /vms", "VM 300 on pve1 is called cp1", "VM 301 (hoard)"} {
 			assert.Contains(t, w.talk.String(), want, "all that is wrong is told at once")

@@ -23,49 +23,49 @@ var hostDraft string
 // HostPrepFirst prepares a host before there is a cluster file: for all its NVIDIA
 // cards, the storages that it has, and a token with which cluster:init can look
 // around and write the file.
-func (s *Session) HostPrepFirst(ctx context.Context) error {
-	r, done, err := s.HostRunner(ctx, s.opt.Host)
+func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
+	r, done, err := s.HostRunner(ctx, f.HostFlags, f.Host)
 	if err != nil {
 		return err
 	}
 	defer done()
-	s.Say("No %s here: %s is prepared for all its NVIDIA cards. Run it again with the file, once there is one.", DefaultSpec, s.opt.SSH)
-	if s.Spec, err = s.draftSpec(ctx, r); err != nil {
+	s.Say("No %s here: %s is prepared for all its NVIDIA cards. Run it again with the file, once there is one.", DefaultSpec, f.SSH)
+	if s.Spec, err = s.draftSpec(ctx, f, r); err != nil {
 		return err
 	}
 	name := s.Spec.Proxmox.Host
-	s.opt.Host = ""
+	f.Host = ""
 	s.prepGrants = []proxmox.Grant{
 		{Path: "/nodes/" + name, Privileges: []string{"Sys.Audit"}, Why: "let cluster:init see how many CPUs and how much memory there is"},
 		{Path: "/storage", Privileges: []string{"Datastore.Audit"}, Propagate: true, Why: "let cluster:init see the storages"},
 		{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Audit"}, Propagate: true, Why: "let cluster:init see the bridges"},
 	}
 	ref := s.Spec.Proxmox.TokenSecret.String()
-	if s.opt.Out != "" {
-		ref = "file:" + s.opt.Out
+	if f.Out != "" {
+		ref = "file:" + f.Out
 	}
 	s.prepNext = fmt.Sprintf("go tool mage cluster:init -endpoint=%s -token='%s' -secret=%s", s.Spec.Proxmox.Endpoint, s.Spec.Proxmox.TokenID, ref)
-	return s.HostPrep(ctx)
+	return s.HostPrep(ctx, f)
 }
 
 // draftSpec is a file as cluster:init would begin it, as far as it matters here.
-func (s *Session) draftSpec(ctx context.Context, r remote.Runner) (*spec.Spec, error) {
+func (s *Session) draftSpec(ctx context.Context, f HostPrepFlags, r remote.Runner) (*spec.Spec, error) {
 	state, err := host.Observe(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.opt.SSH, err)
+		return nil, fmt.Errorf("%s: %w", f.SSH, err)
 	}
-	if s.opt.Host != "" && s.opt.Host != state.Host {
-		return nil, failedf(invalid, "-host=%s: the machine at %s calls itself %s", s.opt.Host, s.opt.SSH, state.Host)
+	if f.Host != "" && f.Host != state.Host {
+		return nil, failedf(invalid, "-host=%s: the machine at %s calls itself %s", f.Host, f.SSH, state.Host)
 	}
 	seen, err := host.Access{}.ObserveAccess(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.opt.SSH, err)
+		return nil, fmt.Errorf("%s: %w", f.SSH, err)
 	}
-	address, _, err := net.SplitHostPort(s.hostAddress(state.Host).Addr)
+	address, _, err := net.SplitHostPort(s.hostAddress(f.HostFlags, state.Host).Addr)
 	if err != nil {
 		return nil, err
 	}
-	name, gpus := cmp.Or(s.opt.Name, "homelab"), "0"
+	name, gpus := cmp.Or(f.Name, "homelab"), "0"
 	if slices.ContainsFunc(state.Devices, func(d host.Device) bool { return d.IsGPU() }) {
 		gpus = "1"
 	}

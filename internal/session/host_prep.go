@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,11 +20,11 @@ import (
 
 // HostPrep prepares the hosts of the file, as root on each: it shows what it would do,
 // asks, does it, and says what waits for a reboot.
-func HostPrep(ctx context.Context, o Options) error {
-	if _, missing := os.Stat(DefaultSpec); o.Spec == "" && o.SSH != "" && errors.Is(missing, fs.ErrNotExist) {
+func HostPrep(ctx context.Context, o Options, f HostPrepFlags) error {
+	if _, missing := os.Stat(filepath.Join(home(), DefaultSpec)); o.Spec == "" && f.SSH != "" && errors.Is(missing, fs.ErrNotExist) {
 		s := &Session{Console: o.console(), opt: o}
 		defer s.Close()
-		return s.HostPrepFirst(ctx)
+		return s.HostPrepFirst(ctx, f)
 	}
 	s, err := Load(o)
 	if err != nil {
@@ -36,18 +37,18 @@ func HostPrep(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	return s.HostPrep(ctx)
+	return s.HostPrep(ctx, f)
 }
 
 // HostPrep is the command in a session.
-func (s *Session) HostPrep(ctx context.Context) error {
-	prep, done, err := s.openPrep(ctx)
+func (s *Session) HostPrep(ctx context.Context, f HostPrepFlags) error {
+	prep, done, err := s.openPrep(ctx, f)
 	if err != nil {
 		return err
 	}
 	defer done()
 	prep.Grants = s.prepGrants
-	place, err := s.tokenPlace()
+	place, err := s.tokenPlace(f.Out)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (s *Session) HostPrep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	prep.NewToken = place.wanted && s.opt.Force && !place.known
+	prep.NewToken = place.wanted && f.Force && !place.known
 	if prep.NewToken {
 		if all.access, err = prep.LookAtAccess(ctx); err != nil {
 			return err
@@ -70,19 +71,19 @@ func (s *Session) HostPrep(ctx context.Context) error {
 		return err
 	}
 	if !all.changes() {
-		return s.afterPrep(ctx, prep, all)
+		return s.afterPrep(ctx, f, prep, all)
 	}
 	if len(all.access.Token) > 0 {
 		if err := place.ready(); err != nil {
 			return err
 		}
 	}
-	if !s.opt.Yes {
+	if !f.Yes {
 		if err := s.ask(ctx, "Do all this? Type yes: ", "yes"); err != nil {
 			return err
 		}
 	}
-	err = s.prepare(ctx, prep, all)
+	err = s.prepare(ctx, f.ChangeFlags, prep, all)
 	place.show(s)
 	if err != nil {
 		return err
@@ -91,27 +92,27 @@ func (s *Session) HostPrep(ctx context.Context) error {
 	if all, err = s.lookAtHosts(ctx, prep); err != nil {
 		return err
 	}
-	return s.afterPrep(ctx, prep, all)
+	return s.afterPrep(ctx, f, prep, all)
 }
 
 // openPrep opens a shell on every host that the command is about.
-func (s *Session) openPrep(ctx context.Context) (*cluster.HostPrep, func(), error) {
-	hosts, err := s.hostsOf()
+func (s *Session) openPrep(ctx context.Context, f HostPrepFlags) (*cluster.HostPrep, func(), error) {
+	hosts, err := s.hostsOf(f.HostFlags)
 	if err != nil {
 		return nil, nil, err
 	}
-	prep := &cluster.HostPrep{Spec: s.Spec, Root: map[string]remote.Runner{}, Framebuffer: s.opt.Framebuffer}
+	prep := &cluster.HostPrep{Spec: s.Spec, Root: map[string]remote.Runner{}, Framebuffer: f.Framebuffer}
 	var open []func()
 	done := func() {
 		for _, end := range open {
 			end()
 		}
 	}
-	if s.opt.SSH != "" && len(hosts) > 1 {
+	if f.SSH != "" && len(hosts) > 1 {
 		return nil, nil, failedf(invalid, "-ssh reaches one host only: name it with -host (the file has %s)", hostNames(hosts))
 	}
 	for _, h := range hosts {
-		r, end, err := s.HostRunner(ctx, h.Name)
+		r, end, err := s.HostRunner(ctx, f.HostFlags, h.Name)
 		if err != nil {
 			done()
 			return nil, nil, err
@@ -195,7 +196,7 @@ func (p *prepPlan) unknownToken(prep *cluster.HostPrep, place *tokenPlace) {
 }
 
 // afterPrep is what follows when there is nothing more to change: a reboot, or the end.
-func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *prepPlan) error {
+func (s *Session) afterPrep(ctx context.Context, f HostPrepFlags, prep *cluster.HostPrep, all *prepPlan) error {
 	waiting := all.waiting()
 	if len(waiting) == 0 {
 		if wrong := all.fatal(); len(wrong) > 0 {
@@ -216,9 +217,9 @@ func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *pr
 	for i, h := range waiting {
 		names[i] = h.Name
 	}
-	if !s.opt.Reboot {
+	if !f.Reboot {
 		later := failedf(pending, "reboot %s, then run host:prep again (-reboot lets it do that)", strings.Join(names, ", "))
-		if s.opt.Yes || s.JSON || !s.person() {
+		if f.Yes || s.JSON || !s.person() {
 			return later
 		}
 		if err := s.ask(ctx, fmt.Sprintf("Reboot now and wait? Type %s: ", strings.Join(names, " ")), strings.Join(names, " ")); err != nil {
@@ -226,15 +227,15 @@ func (s *Session) afterPrep(ctx context.Context, prep *cluster.HostPrep, all *pr
 		}
 	}
 	prep.Reboot = true
-	if err := s.prepare(ctx, prep, all); err != nil {
+	if err := s.prepare(ctx, f.ChangeFlags, prep, all); err != nil {
 		return err
 	}
-	s.opt.Reboot = false // once is enough
+	f.Reboot = false // once is enough
 	again, err := s.lookAtHosts(ctx, prep)
 	if err != nil {
 		return err
 	}
-	return s.afterPrep(ctx, prep, again)
+	return s.afterPrep(ctx, f, prep, again)
 }
 
 // showPrep prints the plan.

@@ -93,7 +93,7 @@ func newHostSite(t *testing.T, m pvesim.Model, secretRef string) *hostSite {
 	return w
 }
 
-func (w *hostSite) prep(o Options) error {
+func (w *hostSite) prep(o Options, f HostPrepFlags) error {
 	w.t.Helper()
 	w.talk.Reset()
 	w.data.Reset()
@@ -104,7 +104,7 @@ func (w *hostSite) prep(o Options) error {
 		opt:     o, Spec: spec, hostWay: w.way, keys: w.keys,
 	}
 	defer s.Close()
-	err = s.HostPrep(w.t.Context())
+	err = s.HostPrep(w.t.Context(), f)
 	w.everything.WriteString(w.talk.String() + w.data.String())
 	if err != nil {
 		w.everything.WriteString(err.Error())
@@ -119,10 +119,10 @@ func TestHostPrepPlan(t *testing.T) {
 		t.Run(loader, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newHostSite(t, freshHost(loader), "file:DIR/token")
-				err := w.prep(Options{})
+				err := w.prep(Options{}, HostPrepFlags{})
 				assert.Equal(t, refused, code(err), "nobody was asked")
 				golden(t, "host-prep-"+loader+".txt", w.data.String())
-				require.Error(t, w.prep(Options{}))
+				require.Error(t, w.prep(Options{}, HostPrepFlags{}))
 				golden(t, "host-prep-"+loader+".txt", w.data.String())
 				assert.NoFileExists(t, filepath.Join(w.dir, "token"))
 			})
@@ -135,7 +135,7 @@ func TestHostPrepFromInstallerToToken(t *testing.T) {
 		t.Run(loader, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newHostSite(t, freshHost(loader), "file:DIR/token")
-				err := w.prep(Options{Yes: true})
+				err := w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}})
 				assert.Equal(t, pending, code(err))
 				assert.ErrorContains(t, err, "reboot pve1, then run host:prep again")
 				assert.Contains(t, w.talk.String(), "nothing else runs there")
@@ -146,11 +146,11 @@ func TestHostPrepFromInstallerToToken(t *testing.T) {
 				token, err := secret.FromFile(filepath.Join(w.dir, "token"))
 				require.NoError(t, err)
 
-				assert.Equal(t, pending, code(w.prep(Options{Yes: true})), "it still waits")
+				assert.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}})), "it still waits")
 				assert.Contains(t, w.data.String(), "Nothing to change.")
-				require.NoError(t, w.prep(Options{Yes: true, Reboot: true}))
+				require.NoError(t, w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Reboot: true}))
 				assert.Contains(t, w.talk.String(), "Prepared: pve1. Nothing waits for a reboot.")
-				require.NoError(t, w.prep(Options{}), "nothing is left to ask about")
+				require.NoError(t, w.prep(Options{}, HostPrepFlags{}), "nothing is left to ask about")
 
 				assert.NotContains(t, w.everything.String(), token.Reveal())
 				files, err := os.ReadDir(w.dir)
@@ -164,27 +164,27 @@ func TestHostPrepFromInstallerToToken(t *testing.T) {
 func TestHostPrepToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHostSite(t, freshHost("grub"), "env:HOMELAB_NO_SUCH_SECRET")
-		err := w.prep(Options{Yes: true})
+		err := w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}})
 		assert.Equal(t, invalid, code(err), "there is no terminal here")
 		assert.ErrorContains(t, err, "add -out=FILE")
 
 		out := filepath.Join(w.dir, "out")
-		assert.Equal(t, pending, code(w.prep(Options{Yes: true, Out: out})))
+		assert.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Out: out})))
 		first, err := secret.FromFile(out)
 		require.NoError(t, err)
 
 		// It is there, and not where the file says.
-		require.Equal(t, pending, code(w.prep(Options{Yes: true})))
+		require.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}})))
 		assert.Contains(t, strings.Join(strings.Fields(w.data.String()), " "), "In the way: the token homelab@pve!cluster exists, but its secret, which Proxmox shows only once, is missing: environment variable HOMELAB_NO_SUCH_SECRET is not set")
-		assert.Equal(t, invalid, code(w.prep(Options{Yes: true, Out: out, Force: true})), "no file is overwritten")
+		assert.Equal(t, invalid, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Out: out, Force: true})), "no file is overwritten")
 		require.NoError(t, os.Remove(out))
-		require.Equal(t, pending, code(w.prep(Options{Yes: true, Out: out, Force: true})))
+		require.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Out: out, Force: true})))
 		assert.Regexp(t, `(?s)\$ pveum user token delete .*\$ pveum acl modify /vms --tokens`, w.data.String(), "what was granted to the old one is granted again, and said")
 		second, err := secret.FromFile(out)
 		require.NoError(t, err)
 		assert.NotEqual(t, first.Reveal(), second.Reveal())
 		t.Setenv("HOMELAB_NO_SUCH_SECRET", second.Reveal())
-		require.NoError(t, w.prep(Options{Yes: true, Force: true, Reboot: true}), "-force makes no second one where the secret is known")
+		require.NoError(t, w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Force: true, Reboot: true}), "-force makes no second one where the secret is known")
 		assert.NotContains(t, w.everything.String(), first.Reveal())
 		assert.NotContains(t, w.everything.String(), second.Reveal())
 	})
@@ -221,23 +221,23 @@ func TestFirstContact(t *testing.T) {
 	t.Setenv("HOME", home)
 	t.Setenv("SSH_AUTH_SOCK", "")
 	w.way = nil // as a real site
-	o := Options{Yes: true, SSH: "root@" + l.Addr().String()}
-	err = w.prep(o)
+	f := HostPrepFlags{HostFlags: HostFlags{SSH: "root@" + l.Addr().String()}, ChangeFlags: ChangeFlags{Yes: true}}
+	err = w.prep(Options{}, f)
 	assert.Equal(t, invalid, code(err))
 	assert.ErrorContains(t, err, "no key to log in with")
 	require.NoError(t, os.Mkdir(filepath.Join(home, ".ssh"), 0o700))
 	require.NoError(t, os.Link(filepath.Join(w.dir, "id_ed25519"), filepath.Join(home, ".ssh", "id_ed25519")))
 
-	err = w.prep(o)
+	err = w.prep(Options{}, f)
 	assert.Equal(t, refused, code(err))
 	assert.ErrorContains(t, err, "it shows "+fingerprint+" (ssh-ed25519). Compare that")
-	o.Fingerprint = "SHA256:somebodyElse"
-	assert.Equal(t, refused, code(w.prep(o)))
+	f.Fingerprint = "SHA256:somebodyElse"
+	assert.Equal(t, refused, code(w.prep(Options{}, f)))
 	assert.NoFileExists(t, filepath.Join(home, ".ssh", "known_hosts"))
-	o.Fingerprint = fingerprint
-	require.NoError(t, w.prep(o))
-	o.Fingerprint = ""
-	require.NoError(t, w.prep(o), "known from now on")
+	f.Fingerprint = fingerprint
+	require.NoError(t, w.prep(Options{}, f))
+	f.Fingerprint = ""
+	require.NoError(t, w.prep(Options{}, f), "known from now on")
 
 	other, _, err := ssh.GenerateKey()
 	require.NoError(t, err)
@@ -245,18 +245,18 @@ func TestFirstContact(t *testing.T) {
 	signer, err := ssh.LoadSigner(filepath.Join(home, "other"))
 	require.NoError(t, err)
 	require.NoError(t, ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts")).Store(l.Addr().String(), signer.PublicKey()))
-	err = w.prep(o)
+	err = w.prep(Options{}, f)
 	assert.ErrorContains(t, err, "somebody intercepts")
 }
 
 func TestHostPrepFlags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHostSite(t, freshHost("grub"), "file:DIR/token")
-		err := w.prep(Options{Host: "pve9"})
+		err := w.prep(Options{}, HostPrepFlags{HostFlags: HostFlags{Host: "pve9"}})
 		assert.Equal(t, invalid, code(err))
 		assert.ErrorContains(t, err, "-host=pve9: the file has no such host; it has pve1")
 
-		assert.Equal(t, refused, code(w.prep(Options{JSON: true})))
+		assert.Equal(t, refused, code(w.prep(Options{JSON: true}, HostPrepFlags{})))
 		plans := objects(t, w.data.Bytes())
 		require.Len(t, plans, 2)
 		assert.Equal(t, "pve1", plans[0]["host"])
@@ -265,9 +265,9 @@ func TestHostPrepFlags(t *testing.T) {
 		assert.Len(t, plans[1]["token"], 1)
 
 		w.data.Reset()
-		require.NoError(t, w.prep(Options{JSON: true, Yes: true, Reboot: true}))
+		require.NoError(t, w.prep(Options{JSON: true}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Reboot: true}))
 		w.data.Reset()
-		require.NoError(t, w.prep(Options{JSON: true}))
+		require.NoError(t, w.prep(Options{JSON: true}, HostPrepFlags{}))
 		for _, p := range objects(t, w.data.Bytes()) {
 			assert.Equal(t, []any{}, p["changes"], "nothing to change is a list, too")
 		}
@@ -287,7 +287,7 @@ func TestHostPrepFlags(t *testing.T) {
 		w.way = func(context.Context, string) (ssh.Config, error) {
 			return ssh.Config{Addr: shell.Address.String(), User: "root", Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key), Dial: w.sim.Network().Dial}, nil
 		}
-		assert.ErrorContains(t, w.prep(Options{}), "host pve1: the machine calls itself other")
+		assert.ErrorContains(t, w.prep(Options{}, HostPrepFlags{}), "host pve1: the machine calls itself other")
 	})
 }
 
@@ -297,9 +297,9 @@ func TestHostPrepNamesWhatARebootStops(t *testing.T) {
 		m := freshHost("grub")
 		m.VMs = []pvesim.VM{{ID: 100, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{"onboot": "1", "memory": "2048"}}}
 		w := newHostSite(t, m, "file:DIR/token")
-		require.Equal(t, pending, code(w.prep(Options{Yes: true})))
+		require.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}})))
 		assert.Contains(t, w.talk.String(), "a reboot stops what runs there: VM 100")
-		require.NoError(t, w.prep(Options{Yes: true, Reboot: true}))
+		require.NoError(t, w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Reboot: true}))
 		time.Sleep(time.Minute)
 		assert.True(t, w.sim.VMs()[0].Running, "it starts with the host")
 	})
@@ -310,20 +310,20 @@ func TestHostPrepBeforeThereIsAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHostSite(t, freshHost("systemd-boot"), "file:DIR/token")
 		t.Chdir(w.dir)
-		first := func(o Options) error {
+		first := func(f HostPrepFlags) error {
 			w.talk.Reset()
 			w.data.Reset()
-			o.SSH = "root@192.0.2.1"
-			s := &Session{Console: &console.Console{Talk: &w.talk, Data: &w.data, Redact: &secret.Redactor{}}, opt: o, hostWay: w.way}
+			f.SSH = "root@192.0.2.1"
+			s := &Session{Console: &console.Console{Talk: &w.talk, Data: &w.data, Redact: &secret.Redactor{}}, hostWay: w.way}
 			defer s.Close()
-			return s.HostPrepFirst(t.Context())
+			return s.HostPrepFirst(t.Context(), f)
 		}
-		require.NoError(t, first(Options{Yes: true, Reboot: true}), w.talk.String())
+		require.NoError(t, first(HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Reboot: true}), w.talk.String())
 		assert.Contains(t, w.talk.String(), "\n  go tool mage cluster:init -endpoint=https://192.0.2.1:8006 -token='homelab@pve!cluster' -secret=file:.homelab/homelab/proxmox-token\n")
 		token, err := secret.FromFile(filepath.Join(".homelab", "homelab", "proxmox-token"))
 		require.NoError(t, err)
-		require.NoError(t, first(Options{}), "the second time nothing is left to ask about")
-		err = first(Options{Host: "pve7"})
+		require.NoError(t, first(HostPrepFlags{}), "the second time nothing is left to ask about")
+		err = first(HostPrepFlags{HostFlags: HostFlags{Host: "pve7"}})
 		assert.ErrorContains(t, err, "the machine at root@192.0.2.1 calls itself pve1")
 
 		// What cluster:init looks at.
@@ -349,11 +349,11 @@ func TestOnePreparationAtATime(t *testing.T) {
 		prep := &cluster.HostPrep{Hosts: []string{"pve1"}, Root: map[string]remote.Runner{"pve1": shell}}
 		_, l, err := lease.Acquire(t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host pve1", Holder: "ada@desk", Purpose: "host:prep"}, nil)
 		require.NoError(t, err)
-		err = w.prep(Options{Yes: true, NoWait: true})
+		err = w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})
 		assert.Equal(t, refused, code(err))
 		require.ErrorContains(t, err, "ada@desk since ")
 		require.NoError(t, l.Release(t.Context()))
-		assert.Equal(t, pending, code(w.prep(Options{Yes: true, NoWait: true})), "it is prepared, and waits for a reboot")
+		assert.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})), "it is prepared, and waits for a reboot")
 		text, err := remote.Output(t.Context(), shell, "ls", "/var/lib")
 		require.NoError(t, err)
 		assert.NotContains(t, string(text), "lease")

@@ -25,27 +25,27 @@ var pveVersion = regexp.MustCompile(`^(8|9)(\.\d+){0,2}$`)
 // HostRole prints what the file's cluster has to be allowed on its hosts, and the
 // commands that allow it. It changes nothing, and needs neither the host nor a token:
 // where they are there, it says what the token still lacks.
-func HostRole(ctx context.Context, o Options) error {
-	if o.PVE != "" && !pveVersion.MatchString(o.PVE) {
-		return failedf(invalid, "-pve=%s: write the version of Proxmox VE, 8.4 or 9", o.PVE)
+func HostRole(ctx context.Context, o Options, f HostRoleFlags) error {
+	if f.PVE != "" && !pveVersion.MatchString(f.PVE) {
+		return failedf(invalid, "-pve=%s: write the version of Proxmox VE, 8.4 or 9", f.PVE)
 	}
 	s, err := Load(o)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	return s.HostRole(ctx)
+	return s.HostRole(ctx, f)
 }
 
 // HostRole is the command in a session.
-func (s *Session) HostRole(ctx context.Context) error {
+func (s *Session) HostRole(ctx context.Context, f HostRoleFlags) error {
 	if !s.Spec.HasProxmox() {
 		return failed(invalid, cluster.ErrNoProxmox)
 	}
 	id := cmp.Or(s.Spec.Proxmox.TokenID, "homelab@pve!"+s.Spec.Name)
-	v := proxmox.Version{Version: s.opt.PVE}
+	v := proxmox.Version{Version: f.PVE}
 	var err error
-	if s.opt.PVE == "" {
+	if f.PVE == "" {
 		if v, err = s.askRole(ctx, &id); err != nil {
 			return err
 		}

@@ -27,12 +27,12 @@ type tokenPlace struct {
 
 // tokenPlace finds out where the secret goes: where -out says, where the file looks
 // for it if that is a file, or onto the terminal.
-func (s *Session) tokenPlace() (*tokenPlace, error) {
+func (s *Session) tokenPlace(out string) (*tokenPlace, error) {
 	if s.Spec.IsLab() {
 		return &tokenPlace{}, nil // it brings its own
 	}
 	ref := s.Spec.Proxmox.TokenSecret
-	p := &tokenPlace{wanted: true, ref: ref.String(), file: s.opt.Out}
+	p := &tokenPlace{wanted: true, ref: ref.String(), file: out}
 	value, err := ref.Resolve()
 	p.known = err == nil
 	if err == nil {

@@ -20,12 +20,12 @@ import (
 )
 
 // HostTrial goes the whole way of a cluster on the hosts of its file, and records it.
-func HostTrial(ctx context.Context, o Options) error {
+func HostTrial(ctx context.Context, o Options, f HostTrialFlags) error {
 	s, err := Load(o)
 	if err != nil {
 		return err
 	}
-	return s.hostTrial(ctx, s.reopened)
+	return s.hostTrial(ctx, f, s.reopened)
 }
 
 // wrapper goes around requests.
@@ -45,11 +45,11 @@ func (s *Session) reopened(ctx context.Context, spec *spec.Spec, wrap wrapper) (
 	return fresh.Cluster, fresh.Close, nil
 }
 
-func (s *Session) hostTrial(ctx context.Context, open opener) error {
-	if ext := filepath.Ext(s.opt.Out); s.opt.Out != "" && ext != ".md" && ext != ".json" {
-		return failedf(invalid, "-out=%s: write the name of a file that ends in .md or .json", s.opt.Out)
+func (s *Session) hostTrial(ctx context.Context, f HostTrialFlags, open opener) error {
+	if ext := filepath.Ext(f.Out); f.Out != "" && ext != ".md" && ext != ".json" {
+		return failedf(invalid, "-out=%s: write the name of a file that ends in .md or .json", f.Out)
 	}
-	way, err := trial.New(s.Spec, s.opt.From)
+	way, err := trial.New(s.Spec, f.From)
 	if err != nil {
 		return failed(invalid, err)
 	}
@@ -59,13 +59,13 @@ func (s *Session) hostTrial(ctx context.Context, open opener) error {
 	for _, step := range way.Left() {
 		s.Say("  %-8s %s", step[0], step[1])
 	}
-	if !s.opt.Yes {
+	if !f.Yes {
 		if err := ask(ctx, s.Console, fmt.Sprintf("Do all this? Type the cluster's name (%s): ", s.Spec.Name), s.Spec.Name); err != nil {
 			return err
 		}
 	}
-	record, err := way.Run(ctx, &trialWorld{Session: s, open: open})
-	if told := s.tell(record); told != nil {
+	record, err := way.Run(ctx, &trialWorld{Session: s, open: open, noWait: f.NoWait})
+	if told := s.tell(record, f.Out); told != nil {
 		return told
 	}
 	if err == nil {
@@ -85,8 +85,8 @@ func (s *Session) hostTrial(ctx context.Context, open opener) error {
 		"or to remove it:                          go tool mage cluster:down -spec=%s", err, s.Spec.File, last, s.Spec.File)
 }
 
-// tell shows the record, and writes it where that was asked for.
-func (s *Session) tell(r *trial.Record) error {
+// tell shows the record, and writes it where that was asked for: into the file out.
+func (s *Session) tell(r *trial.Record, out string) error {
 	if s.JSON {
 		if err := console.Objects(s.Console, r.Steps); err != nil {
 			return err
@@ -99,28 +99,29 @@ func (s *Session) tell(r *trial.Record) error {
 		s.Say("")
 		s.Table(table)
 	}
-	if s.opt.Out == "" {
+	if out == "" {
 		return nil
 	}
 	text := r.Markdown()
-	if filepath.Ext(s.opt.Out) == ".json" {
+	if filepath.Ext(out) == ".json" {
 		data, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
 			return err
 		}
 		text = string(data) + "\n"
 	}
-	if err := keep.Whole(s.opt.Out, []byte(s.Redact.Redact(text)), 0o600); err != nil {
+	if err := keep.Whole(out, []byte(s.Redact.Redact(text)), 0o600); err != nil {
 		return fmt.Errorf("the record of the trial: %w", err)
 	}
-	s.Say("The record is in %s.", s.opt.Out)
+	s.Say("The record is in %s.", out)
 	return nil
 }
 
 // trialWorld is the world of a trial: that of the session's commands, counted.
 type trialWorld struct {
 	*Session
-	open opener
+	open   opener
+	noWait bool
 
 	mu    sync.Mutex
 	asked map[string]int
@@ -135,7 +136,7 @@ func (w *trialWorld) Open(ctx context.Context, spec *spec.Spec) (*cluster.Cluste
 // Run shows what happens as cluster:up does; its error is the cause, which the record
 // is to have.
 func (w *trialWorld) Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error) {
-	ctx, right := w.hold(ctx)
+	ctx, right := w.hold(ctx, w.noWait)
 	defer right.giveBack(ctx)
 	right.over(ctx, g)
 	display := w.Display(g.Names())

@@ -35,7 +35,7 @@ pools:
 `
 
 // try gives the command.
-func (w *site) try(yaml string, o Options) error {
+func (w *site) try(yaml string, o Options, f HostTrialFlags) error {
 	w.t.Helper()
 	w.talk, w.data = bytes.Buffer{}, bytes.Buffer{}
 	file, err := clusterfile.Parse("my.yaml", []byte(yaml))
@@ -45,7 +45,7 @@ func (w *site) try(yaml string, o Options) error {
 	s := &Session{Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: redact}, opt: o, Spec: file}
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(w.t, err)
-	return s.hostTrial(w.t.Context(), func(ctx context.Context, want *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
+	return s.hostTrial(w.t.Context(), f, func(ctx context.Context, want *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
 		pve, err := proxmox.Dial(ctx, proxmox.Config{
 			Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: w.sim.Client().Transport}, Wrap: wrap,
 		})
@@ -74,17 +74,17 @@ func TestHostTrial(t *testing.T) {
 		defer func() { _ = os.Stdin.Close() }()
 
 		// Nobody has agreed to anything yet.
-		err = w.try(trialFile, Options{})
+		err = w.try(trialFile, Options{}, HostTrialFlags{})
 		assert.Equal(t, refused, code(err))
 		assert.ErrorContains(t, err, "add -yes")
 		assert.Contains(t, w.talk.String(), "at its end destroys everything of this cluster:\n  check ")
-		assert.Equal(t, invalid, code(w.try(strings.Replace(trialFile, "my-trial", "mine", 1), Options{Yes: true})))
-		assert.Equal(t, invalid, code(w.try(trialFile, Options{Yes: true, From: "nowhere"})))
-		assert.Equal(t, invalid, code(w.try(trialFile, Options{Yes: true, Out: "record.txt"})))
+		assert.Equal(t, invalid, code(w.try(strings.Replace(trialFile, "my-trial", "mine", 1), Options{}, HostTrialFlags{ChangeFlags: ChangeFlags{Yes: true}})))
+		assert.Equal(t, invalid, code(w.try(trialFile, Options{}, HostTrialFlags{ChangeFlags: ChangeFlags{Yes: true}, From: "nowhere"})))
+		assert.Equal(t, invalid, code(w.try(trialFile, Options{}, HostTrialFlags{ChangeFlags: ChangeFlags{Yes: true}, Out: "record.txt"})))
 		assert.Empty(t, w.sim.Requests(), "nobody was asked anything")
 
 		other := w.theirs("my-trial")
-		err = w.try(trialFile, Options{Yes: true, NoWait: true})
+		err = w.try(trialFile, Options{}, HostTrialFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})
 		assert.Equal(t, refused, code(err), "another run is at work")
 		assert.ErrorContains(t, err, "ada@desk since ")
 		require.NoError(t, other.Release(t.Context()))
@@ -92,7 +92,7 @@ func TestHostTrial(t *testing.T) {
 		_, token := w.sim.Token()
 		w.sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/clone", Times: -1, Status: 500, Message: "no more of " + token})
 		out := filepath.Join(t.TempDir(), "record")
-		err = w.try(trialFile, Options{Yes: true, Out: out + ".md"})
+		err = w.try(trialFile, Options{}, HostTrialFlags{ChangeFlags: ChangeFlags{Yes: true}, Out: out + ".md"})
 		assert.Equal(t, 1, code(err))
 		assert.ErrorContains(t, err, "the trial stopped at up: ")
 		assert.ErrorContains(t, err, "go tool mage host:trial -spec=my.yaml -from=up\n")
@@ -107,7 +107,7 @@ func TestHostTrial(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
 		out := filepath.Join(t.TempDir(), "record.json")
-		require.NoError(t, w.try(trialFile, Options{Yes: true, Out: out}))
+		require.NoError(t, w.try(trialFile, Options{}, HostTrialFlags{ChangeFlags: ChangeFlags{Yes: true}, Out: out}))
 		assert.True(t, slices.ContainsFunc(w.sim.Requests(), func(r pvesim.Request) bool { return r.Params.Get("name") == "homelab-my-trial-lease" }),
 			"nobody else changes the cluster meanwhile")
 		assert.Contains(t, w.talk.String(), "The trial is complete, and everything that it created is gone.\n")
@@ -124,7 +124,7 @@ func TestHostTrial(t *testing.T) {
 		for _, s := range record.Steps {
 			assert.Positive(t, s.Requests["GET"])
 		}
-		require.NoError(t, w.try(trialFile, Options{Yes: true, JSON: true}), "and once more")
+		require.NoError(t, w.try(trialFile, Options{JSON: true}, HostTrialFlags{ChangeFlags: ChangeFlags{Yes: true}}), "and once more")
 		told := objects(t, w.data.Bytes())
 		require.Greater(t, len(told), 9, "events, and at the end an object a step")
 		for i, o := range told {

@@ -26,12 +26,14 @@ import (
 //
 // The host's key must be in ~/.ssh/known_hosts. Where it is not, its fingerprint is
 // compared with -fingerprint, or shown, and somebody is asked.
-func (s *Session) HostRunner(ctx context.Context, host string) (remote.Runner, func(), error) {
-	way := s.hostWay
-	if way == nil {
-		way = s.siteHost
+func (s *Session) HostRunner(ctx context.Context, f HostFlags, host string) (remote.Runner, func(), error) {
+	var cfg ssh.Config
+	var err error
+	if s.hostWay != nil {
+		cfg, err = s.hostWay(ctx, host)
+	} else {
+		cfg, err = s.siteHost(ctx, f, host)
 	}
-	cfg, err := way(ctx, host)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,8 +46,8 @@ func (s *Session) HostRunner(ctx context.Context, host string) (remote.Runner, f
 }
 
 // siteHost is the way to a real host.
-func (s *Session) siteHost(ctx context.Context, host string) (ssh.Config, error) {
-	cfg := s.hostAddress(host)
+func (s *Session) siteHost(ctx context.Context, f HostFlags, host string) (ssh.Config, error) {
+	cfg := s.hostAddress(f, host)
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return cfg, err
@@ -61,14 +63,14 @@ func (s *Session) siteHost(ctx context.Context, host string) (ssh.Config, error)
 		return cfg, err
 	}
 	if len(keys) == 0 {
-		return cfg, s.firstContact(ctx, cfg, known)
+		return cfg, s.firstContact(ctx, cfg, known, f.Fingerprint)
 	}
 	return cfg, nil
 }
 
 // hostAddress is where a host's SSH server is, and who logs in.
-func (s *Session) hostAddress(host string) ssh.Config {
-	login := s.opt.SSH
+func (s *Session) hostAddress(f HostFlags, host string) ssh.Config {
+	login := f.SSH
 	if login == "" {
 		for _, h := range s.Spec.Proxmox.Hosts {
 			if h.Name == host {
@@ -114,14 +116,14 @@ func operatorKeys(dir string) (signers []ssh.Signer, agent string, err error) {
 
 // firstContact asks whether the key that a server shows is the right one, as ssh(1)
 // does, and remembers it where ssh(1) would.
-func (s *Session) firstContact(ctx context.Context, cfg ssh.Config, known *ssh.KnownHosts) error {
+func (s *Session) firstContact(ctx context.Context, cfg ssh.Config, known *ssh.KnownHosts, fingerprint string) error {
 	key, err := ssh.HostKey(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	got := ssh.Fingerprint(key)
 	const compare = "on the host: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
-	switch want := strings.TrimSpace(s.opt.Fingerprint); {
+	switch want := strings.TrimSpace(fingerprint); {
 	case want == got, want != "" && "SHA256:"+want == got:
 	case want != "":
 		return failedf(refused, "%s shows the key %s (%s) and -fingerprint says %s: nothing was sent to it", cfg.Addr, got, key.Type(), want)
@@ -156,17 +158,17 @@ func (s *Session) labHost(lab labctl.State, signer ssh.Signer) func(context.Cont
 
 // hostsOf returns the hosts that a command is about: the one that -host names, or
 // all of the file.
-func (s *Session) hostsOf() ([]spec.Host, error) {
+func (s *Session) hostsOf(f HostFlags) ([]spec.Host, error) {
 	all := s.Spec.Proxmox.Hosts
-	if s.opt.Host == "" {
+	if f.Host == "" {
 		return all, nil
 	}
 	var names []string
 	for _, h := range all {
-		if h.Name == s.opt.Host {
+		if h.Name == f.Host {
 			return []spec.Host{h}, nil
 		}
 		names = append(names, h.Name)
 	}
-	return nil, failedf(invalid, "-host=%s: the file has no such host; it has %s", s.opt.Host, strings.Join(names, ", "))
+	return nil, failedf(invalid, "-host=%s: the file has no such host; it has %s", f.Host, strings.Join(names, ", "))
 }

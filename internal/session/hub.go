@@ -18,13 +18,6 @@ import (
 	"github.com/cps-gpu/homelab/jupyterhub"
 )
 
-// HubFlags are those of the hub's verbs.
-type HubFlags struct {
-	Profile string // verify: only this one
-	Browser bool   // open: show it
-	Port    int    // open: lead to it from this port of this machine
-}
-
 // HubProfiles prints where each profile fits, and how many at once. It asks nobody.
 func (s *Session) HubProfiles() error {
 	report := platform.Fit(s.Spec)
@@ -72,7 +65,7 @@ func (s *Session) hub(ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, e
 }
 
 // HubVerify starts a server of each profile, computes in it and removes it.
-func (s *Session) HubVerify(ctx context.Context, f HubFlags) error {
+func (s *Session) HubVerify(ctx context.Context, f HubVerifyFlags) error {
 	h, client, err := s.hub(ctx)
 	if err != nil {
 		return err
@@ -147,7 +140,7 @@ func (s *Session) printHub(results []jupyterhub.Result) error {
 
 // HubOpen prints where the hub is. Where no browser of this machine could follow, it
 // leads there from a port of this machine until it is interrupted.
-func (s *Session) HubOpen(ctx context.Context, f HubFlags) error {
+func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	h, client, err := s.hub(ctx)
 	if err != nil {
 		return err
@@ -184,7 +177,7 @@ func (s *Session) HubOpen(ctx context.Context, f HubFlags) error {
 }
 
 // browse shows an address in the browser of whoever sits here, when that is asked for.
-func (s *Session) browse(ctx context.Context, f HubFlags, address string) error {
+func (s *Session) browse(ctx context.Context, f HubOpenFlags, address string) error {
 	if !f.Browser {
 		return nil
 	}

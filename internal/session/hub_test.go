@@ -29,7 +29,7 @@ func TestHubProfiles(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	s.Cluster = c
-	require.Equal(t, invalid, code(s.HubVerify(t.Context(), HubFlags{})))
-	require.Equal(t, invalid, code(s.HubOpen(t.Context(), HubFlags{})))
+	require.Equal(t, invalid, code(s.HubVerify(t.Context(), HubVerifyFlags{})))
+	require.Equal(t, invalid, code(s.HubOpen(t.Context(), HubOpenFlags{})))
 	require.Equal(t, invalid, code(s.HubProfiles()))
 }

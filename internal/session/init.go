@@ -20,35 +20,14 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// InitOptions are what is known before anybody is asked. What is empty is asked for,
-// or proposed where nobody is there.
-type InitOptions struct {
-	Endpoint    string // lab, or the address of a Proxmox VE host
-	Token       string // user@realm!name
-	Secret      string // env:NAME or file:PATH
-	Fingerprint string // SHA-256 of the certificate
-	Insecure    bool   // do not check the certificate
-
-	Name                   string
-	Servers, GPUs          int // GPUs of each worker
-	Bridge                 string
-	Prefix, Gateway, First string
-
-	Out   string // the file to write; cluster.yaml when empty
-	Yes   bool   // do not ask: take what is proposed
-	Force bool   // replace the file
-
-	Console *console.Console // where it talks to; nil: standard error and output
-}
-
 // Init looks at hosts and writes a first cluster.yaml for them.
-func Init(ctx context.Context, o InitOptions) error {
-	s := &Session{Console: Options{Console: o.Console}.console(), opt: Options{Start: true}}
+func Init(ctx context.Context, c *console.Console, o InitFlags) error {
+	s := &Session{Console: c, opt: Options{Start: true}}
 	defer s.Close()
 	return s.init(ctx, o, newAsker(s.Console, o.Yes))
 }
 
-func (s *Session) init(ctx context.Context, o InitOptions, ask *asker) error {
+func (s *Session) init(ctx context.Context, o InitFlags, ask *asker) error {
 	o.Out = cmp.Or(o.Out, DefaultSpec)
 	if err := o.mayWrite(ctx, ask); err != nil {
 		return err
@@ -88,7 +67,7 @@ func (s *Session) init(ctx context.Context, o InitOptions, ask *asker) error {
 }
 
 // mayWrite refuses to replace a file that nobody wants replaced.
-func (o InitOptions) mayWrite(ctx context.Context, ask *asker) error {
+func (o InitFlags) mayWrite(ctx context.Context, ask *asker) error {
 	_, err := os.Stat(o.Out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -107,7 +86,7 @@ func (o InitOptions) mayWrite(ctx context.Context, ask *asker) error {
 }
 
 // missing says at once which flags are needed where nobody can be asked.
-func (o InitOptions) missing(ask *asker) error {
+func (o InitFlags) missing(ask *asker) error {
 	if ask.person {
 		return nil
 	}
@@ -141,7 +120,7 @@ type login struct {
 }
 
 // introduce finds out where Proxmox is, whether it is the right one, and who we are.
-func (s *Session) introduce(ctx context.Context, o *InitOptions, ask *asker) (*login, error) {
+func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*login, error) {
 	l := &login{token: o.Token, insecure: o.Insecure}
 	var err error
 	endpoint := func(s string) error {
@@ -178,7 +157,7 @@ func (s *Session) introduce(ctx context.Context, o *InitOptions, ask *asker) (*l
 
 // certificate compares the host's certificate, as ssh(1) does with keys, before
 // anything is sent. One that this system trusts needs no fingerprint.
-func (s *Session) certificate(ctx context.Context, endpoint string, o InitOptions, ask *asker) (string, error) {
+func (s *Session) certificate(ctx context.Context, endpoint string, o InitFlags, ask *asker) (string, error) {
 	if o.Fingerprint != "" || o.Insecure {
 		return o.Fingerprint, nil
 	}
@@ -195,7 +174,7 @@ func (s *Session) certificate(ctx context.Context, endpoint string, o InitOption
 
 // secret finds the token's secret: where the flag says, or what somebody types, which
 // may be a reference as well.
-func (l *login) secret(ctx context.Context, o InitOptions, ask *asker) (secret.Value, error) {
+func (l *login) secret(ctx context.Context, o InitFlags, ask *asker) (secret.Value, error) {
 	dir := filepath.Dir(o.Out)
 	if o.Secret != "" {
 		return l.resolve(o.Secret, dir)

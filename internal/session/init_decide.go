@@ -12,7 +12,7 @@ import (
 )
 
 // decide turns what was found, flags and answers into what the file will say.
-func (o InitOptions) decide(ctx context.Context, f draft.Found, l *login, ask *asker) (draft.Answers, error) {
+func (o InitFlags) decide(ctx context.Context, f draft.Found, l *login, ask *asker) (draft.Answers, error) {
 	a := f.Defaults()
 	a.Endpoint, a.TokenID, a.Secret, a.Fingerprint, a.Insecure = l.endpoint, l.token, l.ref, l.fingerprint, l.insecure
 	if !l.typed.IsZero() {
@@ -46,7 +46,7 @@ func (o InitOptions) decide(ctx context.Context, f draft.Found, l *login, ask *a
 }
 
 // network asks for addresses. What is not known has no default.
-func (o InitOptions) network(ctx context.Context, a draft.Answers, f draft.Found, ask *asker) (draft.Answers, error) {
+func (o InitFlags) network(ctx context.Context, a draft.Answers, f draft.Found, ask *asker) (draft.Answers, error) {
 	bridges := map[string]bool{}
 	for _, h := range f.Hosts {
 		for _, b := range h.Bridges {

@@ -39,7 +39,7 @@ func newFront(t *testing.T, model pvesim.Model) front {
 
 // interview gives answers, one a line, to cluster:init in an empty folder. What is
 // typed hidden comes from the same lines.
-func interview(t *testing.T, o InitOptions, answers ...string) (said string, err error) {
+func interview(t *testing.T, o InitFlags, answers ...string) (said string, err error) {
 	t.Helper()
 	var talk bytes.Buffer
 	s := &Session{Console: &console.Console{Talk: &talk, Data: &bytes.Buffer{}, Redact: &secret.Redactor{}}}
@@ -62,7 +62,7 @@ func TestInitFromFlagsAlone(t *testing.T) {
 	f := newFront(t, pvesim.EightA100())
 	t.Chdir(t.TempDir())
 	t.Setenv("TOKEN", f.secret)
-	o := InitOptions{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint, Name: "mine", GPUs: 4, Servers: 3, First: "10.0.0.50"}
+	o := InitFlags{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint, Name: "mine", GPUs: 4, Servers: 3, First: "10.0.0.50"}
 	said, err := interview(t, o)
 	require.NoError(t, err)
 	assert.Contains(t, said, "pve1: 128 CPUs, 1TiB, 8 × A100 PCIe 40GB (8 free)")
@@ -89,7 +89,7 @@ func TestInitFromFlagsAlone(t *testing.T) {
 func TestInitAsksTheCertificateFirst(t *testing.T) {
 	f := newFront(t, pvesim.OneGPU())
 	t.Chdir(t.TempDir())
-	said, err := interview(t, InitOptions{}, f.endpoint, "no")
+	said, err := interview(t, InitFlags{}, f.endpoint, "no")
 	assert.Equal(t, refused, code(err))
 	assert.Contains(t, said, f.fingerprint)
 	assert.NotContains(t, said, "API token")
@@ -97,7 +97,7 @@ func TestInitAsksTheCertificateFirst(t *testing.T) {
 
 	// Nobody to ask: the error has what is to be added.
 	t.Setenv("TOKEN", f.secret)
-	_, err = interview(t, InitOptions{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN"})
+	_, err = interview(t, InitFlags{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN"})
 	assert.Equal(t, refused, code(err))
 	assert.ErrorContains(t, err, "-fingerprint="+f.fingerprint)
 }
@@ -107,7 +107,7 @@ func TestInitInterview(t *testing.T) {
 	f := newFront(t, pvesim.OneGPU())
 	t.Chdir(t.TempDir())
 	t.Setenv("HOME", t.TempDir())
-	said, err := interview(t, InitOptions{}, all(f.endpoint, "yes", f.token, f.secret)...)
+	said, err := interview(t, InitFlags{}, all(f.endpoint, "yes", f.token, f.secret)...)
 	require.NoError(t, err)
 	assert.NotContains(t, said, f.secret)
 	spec, err := clusterfile.Load(DefaultSpec)
@@ -131,9 +131,9 @@ func TestInitInterview(t *testing.T) {
 	}
 
 	// There is a file now: it is asked about, and other answers make another.
-	_, err = interview(t, InitOptions{}, "no")
+	_, err = interview(t, InitFlags{}, "no")
 	assert.Equal(t, refused, code(err))
-	_, err = interview(t, InitOptions{}, all("yes", f.endpoint, "yes", f.token, "file:"+path, "second", "1", "not a network", "192.168.1.0/24", "", "not an address", "192.168.1.40")...)
+	_, err = interview(t, InitFlags{}, all("yes", f.endpoint, "yes", f.token, "file:"+path, "second", "1", "not a network", "192.168.1.0/24", "", "not an address", "192.168.1.40")...)
 	require.NoError(t, err)
 	spec, err = clusterfile.Load(DefaultSpec)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestInitAsksAgain(t *testing.T) {
 	f := newFront(t, pvesim.EightA100())
 	t.Chdir(t.TempDir())
 	t.Setenv("HOME", t.TempDir())
-	said, err := interview(t, InitOptions{}, all(f.endpoint, "yes", f.token, f.secret,
+	said, err := interview(t, InitFlags{}, all(f.endpoint, "yes", f.token, f.secret,
 		"My Cluster", "mine", "two", "2", "3", "many", "17", "4", "10.0.0", "", "1.1.1.1", "", "10.0.1.50", "fifty", "10.0.0.50")...)
 	require.NoError(t, err)
 	for _, want := range []string{
@@ -165,10 +165,10 @@ func TestInitAsksAgain(t *testing.T) {
 func TestInitRefusals(t *testing.T) {
 	f := newFront(t, pvesim.OneGPU())
 	t.Chdir(t.TempDir())
-	for want, o := range map[string]InitOptions{
+	for want, o := range map[string]InitFlags{
 		"-endpoint=ADDRESS (or -endpoint=lab, which needs nothing else)\n  -token=USER@REALM!NAME\n  -secret=env:NAME": {},
 		"-token=USER@REALM!NAME":     {Endpoint: f.endpoint},
-		"every user of this machine":  {Endpoint: f.endpoint, Token: f.token, Secret: f.secret, Fingerprint: f.fingerprint},
+		"every user of this machine": {Endpoint: f.endpoint, Token: f.token, Secret: f.secret, Fingerprint: f.fingerprint},
 		`endpoint "ftp://x"`:         {Endpoint: "ftp://x", Token: f.token, Secret: "env:TOKEN"},
 		"write user@realm!name":      {Endpoint: f.endpoint, Token: "homelab", Secret: "env:TOKEN", Fingerprint: f.fingerprint},
 		"there is no folder":         {Endpoint: "lab", Out: "nowhere/cluster.yaml"},
@@ -202,7 +202,7 @@ func TestInitThenUp(t *testing.T) {
 			f := newFront(t, model())
 			t.Chdir(t.TempDir())
 			t.Setenv("TOKEN", f.secret)
-			_, err := interview(t, InitOptions{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint})
+			_, err := interview(t, InitFlags{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint})
 			require.NoError(t, err)
 			text, err := os.ReadFile(DefaultSpec)
 			require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestInitThenUp(t *testing.T) {
 				w.sim.Close()
 				w.sim = pvesim.New(model(), pvesim.Options{Kubernetes: w.kube})
 				defer w.close()
-				require.NoError(t, w.do(string(text), Options{}, (*Session).Up))
+				require.NoError(t, w.do(string(text), Options{}, with(UpFlags{}, (*Session).Up)))
 				require.NoError(t, w.do(string(text), Options{}, (*Session).Plan))
 				assert.Contains(t, w.data.String(), "Nothing to change")
 			})

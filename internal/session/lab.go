@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -23,8 +22,9 @@ import (
 // the current folder asks for, if there is one that is for the lab.
 func LabStart(ctx context.Context) error {
 	s := &Session{Console: console.New(false)}
-	if _, err := os.Stat(DefaultSpec); err == nil {
-		if s.Spec, err = clusterfile.Load(DefaultSpec); err != nil {
+	if file := filepath.Join(home(), DefaultSpec); isFile(file) {
+		var err error
+		if s.Spec, err = clusterfile.Load(file); err != nil {
 			return failed(invalid, err)
 		}
 	}
@@ -50,7 +50,7 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 		}
 	})
 	defer s.Progress("")
-	model, err := s.labModel(ctx, labctl.DefaultDir)
+	model, err := s.labModel(ctx, labDir())
 	if err != nil {
 		return labctl.State{}, err
 	}
@@ -58,7 +58,7 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	if err != nil {
 		return labctl.State{}, err
 	}
-	return labctl.Start(ctx, labctl.Options{Model: model, Guests: guests})
+	return labctl.Start(ctx, labctl.Options{Dir: labDir(), Model: model, Guests: guests})
 }
 
 // labModel chooses the lab's hardware by what the cluster file asks for. A lab that
@@ -107,16 +107,16 @@ func fits(name string, spec *spec.Spec) error {
 }
 
 // LabStatus says how the lab is; exit code 2 when there is none.
-func LabStatus(ctx context.Context, asJSON bool) error {
-	s := &Session{Console: console.New(asJSON)}
-	status, err := labctl.Stat(ctx, "")
+func LabStatus(ctx context.Context, f LabStatusFlags) error {
+	s := &Session{Console: console.New(f.JSON)}
+	status, err := labctl.Stat(ctx, labDir())
 	if errors.Is(err, labctl.ErrNotRunning) {
 		return failed(pending, err)
 	}
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if f.JSON {
 		return console.Objects(s.Console, []labctl.Status{status})
 	}
 	t := console.Table{Header: []string{"PROGRAM", "PID", "MEMORY"}}
@@ -137,8 +137,8 @@ func LabStatus(ctx context.Context, asJSON bool) error {
 // LabStop ends the lab.
 func LabStop(ctx context.Context) error {
 	s := &Session{Console: console.New(false)}
-	_, running := labctl.Find(ctx, "")
-	if err := labctl.Stop(ctx, ""); err != nil {
+	_, running := labctl.Find(ctx, labDir())
+	if err := labctl.Stop(ctx, labDir()); err != nil {
 		return err
 	}
 	if errors.Is(running, labctl.ErrNotRunning) {

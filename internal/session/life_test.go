@@ -101,7 +101,7 @@ func TestLifeOfACluster(t *testing.T) {
 		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Status)))
 		assert.Contains(t, w.data.String(), "✗  cp1 ")
 
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Up))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, (*Session).Up)))
 		assert.Empty(t, w.data.String())
 		assert.Contains(t, w.talk.String(), "vm/wk-gpu4             done in ")
 		assert.Contains(t, w.talk.String(), "go tool mage gpu:verify")
@@ -112,7 +112,7 @@ func TestLifeOfACluster(t *testing.T) {
 		assert.Regexp(t, `^Nothing to change: all \d+ steps are up to date.\n$`, w.data.String())
 		require.NoError(t, w.do(yaml, Options{}, (*Session).Status))
 		assert.NotContains(t, w.data.String(), "✗")
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Up))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, (*Session).Up)))
 		assert.Contains(t, w.talk.String(), "Nothing to change")
 		require.NoError(t, w.do(yaml, Options{}, (*Session).Kubeconfig))
 		assert.FileExists(t, strings.TrimSpace(w.data.String()))
@@ -128,13 +128,13 @@ func TestLifeOfACluster(t *testing.T) {
 // gpus looks at the cards and computes on them.
 func (w *site) gpus(yaml string) {
 	t := w.t
-	require.NoError(t, w.do(yaml, Options{}, (*Session).GPUList))
+	require.NoError(t, w.do(yaml, Options{}, with(HostFlags{}, (*Session).GPUList)))
 	assert.Equal(t, 9, strings.Count(w.data.String(), "\n"))
 	assert.Regexp(t, `pve1 +0000:41:00 +A100 PCIe 40GB +10de:20f1 +25 +- +vfio-pci +eight-a100_wk-gpu2 +\d+ wk-gpu2\n`, w.data.String())
 	for line := range strings.Lines(w.data.String()) {
 		assert.LessOrEqual(t, len(line), 100)
 	}
-	require.NoError(t, w.do(yaml, Options{JSON: true}, (*Session).GPUList))
+	require.NoError(t, w.do(yaml, Options{JSON: true}, with(HostFlags{}, (*Session).GPUList)))
 	assert.Len(t, objects(t, w.data.Bytes()), 8)
 
 	require.NoError(t, w.do(yaml, Options{}, (*Session).GPUVerify))
@@ -162,7 +162,7 @@ func (w *site) change(yaml string) {
 	assert.Equal(t, pending, code(w.do(fewer, Options{}, (*Session).Plan)))
 	assert.Contains(t, w.data.String(), "- removed")
 	assert.Contains(t, w.data.String(), "no longer in the file")
-	require.NoError(t, w.do(fewer, Options{JSON: true, Destroy: "wk-gpu4"}, (*Session).Up))
+	require.NoError(t, w.do(fewer, Options{JSON: true}, with(UpFlags{Destroy: "wk-gpu4"}, (*Session).Up)))
 	kinds := map[any]int{}
 	for _, e := range objects(t, w.data.Bytes()) {
 		kinds[e["kind"]]++
@@ -180,14 +180,14 @@ func (w *site) down(yaml string) {
 	os.Stdin, err = os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer func() { _ = os.Stdin.Close() }()
-	err = w.do(yaml, Options{}, (*Session).Down)
+	err = w.do(yaml, Options{}, with(DownFlags{}, (*Session).Down))
 	assert.Equal(t, refused, code(err))
 	assert.ErrorContains(t, err, "-yes")
 	assert.Contains(t, w.data.String(), "- cp1      vm  VM ")
 
-	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
+	require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
 	assert.Contains(t, w.talk.String(), "Gone.\n")
-	require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
+	require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
 	assert.Contains(t, w.talk.String(), "eight-a100 has nothing left to destroy.")
 }
 
@@ -198,14 +198,14 @@ func TestTimeIsOver(t *testing.T) {
 		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, func(s *Session, ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			return s.Up(ctx)
+			return s.Up(ctx, UpFlags{})
 		})
 		assert.ErrorContains(t, err, "-timeout")
 		assert.Equal(t, 1, code(err))
 		err = w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, func(s *Session, ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(20*time.Second, cancel)
-			return s.Up(ctx)
+			return s.Up(ctx, UpFlags{})
 		})
 		assert.ErrorContains(t, err, "interrupted")
 		assert.Equal(t, 130, code(err))
@@ -218,13 +218,13 @@ func TestFailureIsToldAndNamed(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
 		w.sim.Fail(pvesim.Rule{Path: `.*/upload`, Times: -1, Status: 500, Message: "no space left on device"})
-		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, (*Session).Up)
+		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, with(UpFlags{}, (*Session).Up))
 		assert.Equal(t, 1, code(err))
 		assert.ErrorContains(t, err, "seed/cp1")
 		assert.ErrorContains(t, err, "could not start")
 		assert.Contains(t, w.talk.String(), "FAILED: ")
 		assert.Contains(t, w.talk.String(), "not started, because a step they need failed: ")
-		err = w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{JSON: true}, (*Session).Up)
+		err = w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{JSON: true}, with(UpFlags{}, (*Session).Up))
 		assert.Equal(t, 1, code(err))
 		assert.Contains(t, w.talk.String(), "✗ seed/cp1\n")
 	})
@@ -254,17 +254,17 @@ network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
 pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}
 storage: {nfs: {vm: {address: 10.0.0.30, size: 100GiB}}}
 charts: {offline: true, folder: ` + folder + "}\n"
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Up))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, (*Session).Up)))
 
-		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
+		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
 		assert.Regexp(t, `This keeps the NFS server files-nfs \(VM \d+ on pve1\) with its data. -also=files-nfs destroys it too.\n`, w.talk.String())
 		assert.Contains(t, w.talk.String(), "What is stored elsewhere stays: volumes in /export on 10.0.0.30.")
 
-		assert.ErrorContains(t, w.do(yaml, Options{Yes: true, Also: "cp1"}, (*Session).Down), "cp1: no machine of files with that name keeps data")
-		require.NoError(t, w.do(yaml, Options{Yes: true, Also: "files-nfs"}, (*Session).Down))
+		assert.ErrorContains(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}, Also: "cp1"}, (*Session).Down)), "cp1: no machine of files with that name keeps data")
+		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}, Also: "files-nfs"}, (*Session).Down)))
 		assert.NotContains(t, w.talk.String(), "keeps")
 		assert.NotContains(t, w.talk.String(), "elsewhere")
-		require.NoError(t, w.do(yaml, Options{Yes: true}, (*Session).Down))
+		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
 		assert.Contains(t, w.talk.String(), "files has nothing left to destroy.")
 	})
 }

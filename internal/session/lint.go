@@ -18,21 +18,6 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// LintFlags are the flags of fleet:lint; lists are separated by commas.
-type LintFlags struct {
-	Dir       string // the repository, or a folder of it; default: the current one
-	Paths     string // as GitRepo.spec.paths
-	Repo      string // name of the GitRepo
-	Clusters  string // file: a list of {name, labels, groups}; or names
-	Elsewhere string // bundles that other repositories bring
-	Releases  string // NAMESPACE/NAME of releases in the clusters
-	Charts    string // folder of charts
-	SARIF     string // file to write
-	Level     string // info, warning or error: what is shown
-	Online    bool   // ask the charts' repositories
-	JSON      bool
-}
-
 // Lint says what is wrong in a Fleet repository: any, ours or not. It needs no
 // cluster file. Exit code 1 says that there are errors in it.
 func Lint(ctx context.Context, f LintFlags) error {

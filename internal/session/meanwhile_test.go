@@ -29,7 +29,7 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 				var machine, guest atomic.Bool
 				machine.Store(true)
 				other, _ := atDesk(t, sim)
-				ctx, theirs := other.hold(t.Context())
+				ctx, theirs := other.hold(t.Context(), false)
 				require.NoError(t, theirs.take(ctx))
 				time.AfterFunc(time.Minute, func() {
 					machine.Store(false)
@@ -37,7 +37,7 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 				})
 				s, talk := atDesk(t, sim)
 				show(s.Console)
-				report, err := s.run(t.Context(), aMachineAndItsGuest(&machine, &guest), false)
+				report, err := s.run(t.Context(), aMachineAndItsGuest(&machine, &guest), false, false)
 				require.NoError(t, err)
 				made, _ := report.Of("machine")
 				assert.Equal(t, converge.Changed, made.Kind)

@@ -10,43 +10,43 @@ import (
 )
 
 // NodeDrain empties a node.
-func (s *Session) NodeDrain(ctx context.Context) error {
-	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeDrain(s.opt.Node) }
-	return s.verb(ctx, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained and takes no pods until go tool mage node:uncordon -node=NODE."})
+func (s *Session) NodeDrain(ctx context.Context, f NodeFlags) error {
+	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeDrain(f.Node) }
+	return s.verb(ctx, f, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained and takes no pods until go tool mage node:uncordon -node=NODE."})
 }
 
 // NodeUncordon lets pods onto a node again.
-func (s *Session) NodeUncordon(ctx context.Context) error {
-	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeUncordon(s.opt.Node) }
-	return s.verb(ctx, build, verbWords{nothing: "NODE takes pods already.", done: "NODE takes pods again."})
+func (s *Session) NodeUncordon(ctx context.Context, f NodeFlags) error {
+	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeUncordon(f.Node) }
+	return s.verb(ctx, f, build, verbWords{nothing: "NODE takes pods already.", done: "NODE takes pods again."})
 }
 
 // NodeCycle switches a node's VM off and on, drained.
-func (s *Session) NodeCycle(ctx context.Context) error {
+func (s *Session) NodeCycle(ctx context.Context, f NodeCycleFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
-		return s.Cluster.NodeCycle(ctx, s.opt.Node, s.opt.Force)
+		return s.Cluster.NodeCycle(ctx, f.Node, f.Force)
 	}
-	return s.verb(ctx, build, verbWords{question: "Drain this node and switch its machine off and on?", done: "NODE was off and is back."})
+	return s.verb(ctx, f.NodeFlags, build, verbWords{question: "Drain this node and switch its machine off and on?", done: "NODE was off and is back."})
 }
 
 // NodeReplace makes a node's machine anew.
-func (s *Session) NodeReplace(ctx context.Context) error {
+func (s *Session) NodeReplace(ctx context.Context, f NodeReplaceFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
-		return s.Cluster.NodeReplace(ctx, s.opt.Node, s.opt.Force)
+		return s.Cluster.NodeReplace(ctx, f.Node, f.Force)
 	}
 	words := verbWords{question: "Destroy this machine with its disks and create it again?", done: "NODE is a new machine."}
-	if n, _ := s.Spec.Node(s.opt.Node); n.External {
+	if n, _ := s.Spec.Node(f.Node); n.External {
 		words = verbWords{question: "Drain this node, remove K3s and its data from its machine, and let it join again?", done: "NODE has joined again."}
 	}
-	return s.verb(ctx, build, words)
+	return s.verb(ctx, f.NodeFlags, build, words)
 }
 
 // NodeRemove takes an external machine out of the cluster.
-func (s *Session) NodeRemove(ctx context.Context) error {
+func (s *Session) NodeRemove(ctx context.Context, f NodeRemoveFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
-		return s.Cluster.NodeRemove(ctx, s.opt.Node, s.opt.Force)
+		return s.Cluster.NodeRemove(ctx, f.Node, f.Force)
 	}
-	return s.verb(ctx, build, verbWords{
+	return s.verb(ctx, f.NodeFlags, build, verbWords{
 		question: "Drain this node and remove K3s and its data from its machine?", nothing: "NODE is not in the cluster.",
 		done: "NODE is out of the cluster. Remove it from the file, or the next cluster:up lets it join again.",
 	})
@@ -59,9 +59,9 @@ const nodeMark = "NODE"
 type verbWords struct{ question, nothing, done string }
 
 // verb shows what a verb would do, asks for what it costs, and does it.
-func (s *Session) verb(ctx context.Context, build builder, words verbWords) error {
-	of := func(words string) string { return strings.ReplaceAll(words, nodeMark, s.opt.Node) }
-	say := spoken{nothing: of(words.nothing), done: of(words.done), wish: wish{question: words.question, name: s.opt.Node}}
+func (s *Session) verb(ctx context.Context, f NodeFlags, build builder, words verbWords) error {
+	of := func(words string) string { return strings.ReplaceAll(words, nodeMark, f.Node) }
+	say := spoken{nothing: of(words.nothing), done: of(words.done), ChangeFlags: f.ChangeFlags, wish: wish{question: words.question, name: f.Node}}
 	defer s.keep()
 	return verbError(s.confirmed(ctx, build, say))
 }

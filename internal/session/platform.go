@@ -12,13 +12,13 @@ import (
 
 // Passwords prints the passwords that were generated for people: on a terminal, or
 // where one says that it may go elsewhere.
-func (s *Session) Passwords(ctx context.Context) error {
+func (s *Session) Passwords(ctx context.Context, f PasswordsFlags) error {
 	all := s.Cluster.Passwords()
 	if len(all) == 0 {
 		s.Say("No part of %s has a password that was generated.", s.Spec.Name)
 		return nil
 	}
-	if !s.opt.Yes && !term.IsTerminal(int(os.Stdout.Fd())) {
+	if !f.Yes && !term.IsTerminal(int(os.Stdout.Fd())) {
 		return failedf(refused, "passwords would go into a file or another program: add -yes to allow that")
 	}
 	type row struct {

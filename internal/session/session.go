@@ -31,37 +31,6 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Options are the flags that commands share.
-type Options struct {
-	Spec    string        // path of the cluster file; empty: cluster.yaml, or the example
-	JSON    bool          // data as JSON lines
-	Yes     bool          // do not ask
-	NoWait  bool          // end, with exit code 4, where another run changes the cluster
-	Restart bool          // what comes back may be stopped
-	Login   bool          // logins may be added to machines that know none of this run's keys
-	Destroy string        // what may be destroyed, by name, with commas
-	Timeout time.Duration // of the whole command; 0: none
-	Start   bool          // start the lab where it is needed and does not run
-
-	Node        string // the node that a verb is about
-	Host        string // one host of the file; empty: all
-	SSH         string // user@address:port of the host, in place of the file's
-	Fingerprint string // SHA256:… of the host's SSH key, for the first contact
-	Out         string // where a secret goes that is made
-	Name        string // of a cluster that has no file yet
-	Also        string // the machine with data that goes too
-	Force       bool   // make anew what is there and cannot be used
-	Reboot      bool   // start hosts again where something waits for that
-	Framebuffer bool   // take the console off the card that a host booted on
-	From        string // the step to begin with
-	PVE         string // version of Proxmox VE, in place of asking
-	Charts      string // folder of charts, asked before any repository; empty: the file's, or the lab's own
-	MakeKey     bool   // a key to log in with may be made where there is none; whoever only looks writes nothing
-	Offline     bool   // charts come from that folder and the cache alone
-
-	Console *console.Console // where it talks to; nil: standard error and output
-}
-
 // console is where a command with these flags talks to.
 func (o Options) console() *console.Console {
 	if o.Console != nil {
@@ -103,7 +72,8 @@ type Session struct {
 func Load(o Options) (*Session, error) {
 	s := &Session{Console: o.console(), opt: o}
 	var err error
-	switch _, missing := os.Stat(DefaultSpec); {
+	file := filepath.Join(home(), DefaultSpec)
+	switch _, missing := os.Stat(file); {
 	case o.Spec != "":
 		s.Spec, err = clusterfile.Load(o.Spec)
 	case errors.Is(missing, fs.ErrNotExist):
@@ -113,7 +83,10 @@ func Load(o Options) (*Session, error) {
 			s.Spec.Dir = "." // it came with the program; its files belong here
 		}
 	default:
-		s.Spec, err = clusterfile.Load(DefaultSpec)
+		if file != DefaultSpec {
+			s.Say("No %s in this folder: using %s.", DefaultSpec, file)
+		}
+		s.Spec, err = clusterfile.Load(file)
 	}
 	if err != nil {
 		return nil, failed(invalid, err)
@@ -234,7 +207,7 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 // through that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	s.Say("%s", s.guestsOf().Banner())
-	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, "") }
+	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, labDir()) }
 	if s.opt.Start {
 		find = s.StartLab
 	}

@@ -35,9 +35,9 @@ func (s *Session) TemplateList(ctx context.Context) error {
 
 // TemplatePrune removes templates, ISOs and images that nothing needs, after having
 // asked.
-func (s *Session) TemplatePrune(ctx context.Context) error {
+func (s *Session) TemplatePrune(ctx context.Context, f ChangeFlags) error {
 	return s.confirmed(ctx, s.Cluster.Prune, spoken{
-		wish:    wish{question: "Remove all this?", name: "yes"},
+		ChangeFlags: f, wish: wish{question: "Remove all this?", name: "yes"},
 		nothing: "Nothing to remove: every template is current, or machines are linked to its disks.",
 	})
 }

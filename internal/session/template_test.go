@@ -30,7 +30,7 @@ func TestTemplateCommands(t *testing.T) {
 		defer w.close()
 		require.NoError(t, w.do(pair, Options{}, (*Session).TemplateList))
 		assert.Contains(t, w.talk.String(), "There is no template yet")
-		require.NoError(t, w.do(pair, Options{}, (*Session).Up))
+		require.NoError(t, w.do(pair, Options{}, with(UpFlags{}, (*Session).Up)))
 		time.Sleep(15 * time.Second)
 
 		require.NoError(t, w.do(pair, Options{}, (*Session).TemplateList))
@@ -41,7 +41,7 @@ func TestTemplateCommands(t *testing.T) {
 		assert.Equal(t, "v1.36.5+k3s1", info.Holds.K3s)
 		assert.Equal(t, []string{"cp1"}, info.Nodes)
 
-		require.NoError(t, w.do(pair, Options{}, (*Session).TemplatePrune))
+		require.NoError(t, w.do(pair, Options{}, with(ChangeFlags{}, (*Session).TemplatePrune)))
 		assert.Contains(t, w.talk.String(), "Nothing to remove")
 
 		// Its node is gone and the file wants another: there is something to remove, and
@@ -53,9 +53,9 @@ func TestTemplateCommands(t *testing.T) {
 		}))
 		time.Sleep(15 * time.Second)
 		newer := strings.ReplaceAll(pair, "v1.36.5+", "v1.36.6+")
-		assert.Equal(t, refused, code(w.do(newer, Options{}, (*Session).TemplatePrune)))
+		assert.Equal(t, refused, code(w.do(newer, Options{}, with(ChangeFlags{}, (*Session).TemplatePrune))))
 		assert.Contains(t, w.data.String()+w.talk.String(), "pair-template-pve1-")
-		require.NoError(t, w.do(newer, Options{Yes: true}, (*Session).TemplatePrune))
+		require.NoError(t, w.do(newer, Options{}, with(ChangeFlags{Yes: true}, (*Session).TemplatePrune)))
 		require.NoError(t, w.do(newer, Options{}, (*Session).TemplateList))
 		assert.Contains(t, w.talk.String(), "There is no template yet")
 	})

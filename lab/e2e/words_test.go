@@ -14,17 +14,17 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"cluster:pln"}, 3, `"cluster:pln" is not a target: did you mean cluster:plan meant?`},
-		{[]string{"gpu:lst"}, 3, "is gpu:list meant?"},
+		{[]string{"cluster:pln"}, 3, `"cluster:pln" is not a target: did you mean cluster:plan?`},
+		{[]string{"gpu:lst"}, 3, "did you mean gpu:list?"},
 		{[]string{"unheard-of"}, 3, "go tool mage -l lists them"},
 		{[]string{"cluster:plan", "-spec", "x.yaml"}, 3, "-spec x.yaml: write -spec=x.yaml, in one word"},
 		{[]string{"cluster:plan", "-spec"}, 3, "-spec needs a value: write -spec=…"},
 		{[]string{"cluster:plan", "-spce=x.yaml"}, 3, "cluster:plan has no flag -spce (is -spec meant?); it has -charts, "},
-		{[]string{"cluster:plan", "spec=x.yaml"}, 3, "is the flag -spec=x.yaml meant?"},
+		{[]string{"cluster:plan", "spec=x.yaml"}, 3, "did you mean the flag -spec=x.yaml?"},
 		{[]string{"sim:guests", "-x"}, 3, "sim:guests has no flag -x, nor any other"},
 		{[]string{"cluster:plan", "-spec=none.yaml", "-json"}, 3, "open none.yaml"},
-		{[]string{"cluster:plan", "--help"}, 0, "cluster:plan: says what cluster:up would do; "},
-		{[]string{"cluster:plan", "-h"}, 0, "-timeout=10m"},
+		{[]string{"cluster:plan", "--help"}, 0, "cluster:plan: shows what cluster:up would do; "},
+		{[]string{"cluster:plan", "-h"}, 0, "\n  -timeout=30m    stop after this time\n"},
 		{[]string{"-t", "5m", "Cluster:Validate"}, 0, "eight-a100 is valid"},
 	} {
 		out, errs, code := u.run(t, x.args...)

@@ -1,0 +1,179 @@
+package session
+
+import (
+	"time"
+
+	"github.com/cps-gpu/homelab/internal/console"
+)
+
+// The flags of every target. The comment of a field is the help of its flag, which
+// `go test ./targets -run Help -update` copies to the parameters of the targets, where Mage
+// reads it: "FILE: what it is" names the value that the flag takes, as in -spec=FILE.
+
+// Options are what every command has that reads the cluster's file.
+type Options struct {
+	Spec    string        // FILE: the cluster's file; default: cluster.yaml
+	JSON    bool          // print data and events as lines of JSON
+	Timeout time.Duration // 30m: stop after this time
+	ChartFlags
+
+	Start   bool             // start the lab if the file needs it and it does not run
+	MakeKey bool             // create a login key if there is none; a command that only looks writes nothing
+	Console *console.Console // where it talks to; nil: standard error and output
+}
+
+// ChartFlags are flags of commands that read charts.
+type ChartFlags struct {
+	Charts  string // FOLDER: take charts from here before any repository
+	Offline bool   // take charts from that folder and the cache only
+}
+
+// ChangeFlags are flags of every command that changes something.
+type ChangeFlags struct {
+	Yes    bool // do not ask: agree to everything that is shown
+	NoWait bool // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+}
+
+// HostFlags choose a Proxmox VE host and the way into it.
+type HostFlags struct {
+	Host        string // NAME: only this host of the file
+	SSH         string // USER@ADDRESS:PORT: log in to the host here, instead of where the file says
+	Fingerprint string // SHA256:…: the host's SSH key, for the first contact
+}
+
+// UpFlags are the flags of cluster:up.
+type UpFlags struct {
+	ChangeFlags
+	Restart bool   // agree to restarts of machines
+	Login   bool   // agree to add your login to machines that know none of your keys
+	Destroy string // A,B: agree to destroy these machines
+}
+
+// DownFlags are the flags of cluster:down.
+type DownFlags struct {
+	ChangeFlags
+	Also string // NAME: destroy this NFS server with its data too
+}
+
+// InitFlags are the flags of cluster:init: what is known before it asks. It asks for what is
+// empty, or proposes it where there is no terminal.
+type InitFlags struct {
+	Endpoint    string // ADDRESS: the Proxmox VE host; lab: the simulated one
+	Token       string // USER@REALM!NAME: the API token
+	Secret      string // env:NAME|file:PATH: where the token's secret is
+	Fingerprint string // AB:CD:…: SHA-256 of the host's certificate
+	Insecure    bool   // do not check the certificate
+
+	Name    string // NAME: the cluster's name
+	Servers int    // 1: how many servers; 3 survive the loss of one
+	GPUs    int    // 2: GPUs of each worker
+	Bridge  string // vmbr0: the bridge of the nodes
+	Prefix  string // 10.0.0.0/24: the network of the nodes
+	Gateway string // 10.0.0.1: its gateway
+	First   string // 10.0.0.11: the first address of the nodes; addresses in use are skipped
+
+	Out   string // FILE: the file to write; default: cluster.yaml
+	Yes   bool   // do not ask: take what it proposes
+	Force bool   // replace the file
+}
+
+// FleetRenderFlags are the flags of fleet:render.
+type FleetRenderFlags struct {
+	Out   string // FOLDER: the folder to write; default: fleet
+	Force bool   // overwrite files that were changed by hand
+	Live  bool   // ask the cluster too, for what only the cluster knows
+}
+
+// FleetPushFlags are the flags of fleet:push.
+type FleetPushFlags struct {
+	ChangeFlags
+	Force bool // overwrite files that were changed by hand
+}
+
+// FleetStatusFlags are the flags of fleet:status.
+type FleetStatusFlags struct {
+	Timeout time.Duration // 15m: wait until everything is deployed, at most this long
+}
+
+// HostPrepFlags are the flags of host:prep.
+type HostPrepFlags struct {
+	HostFlags
+	ChangeFlags
+	Name        string // CLUSTER: the cluster's name, while there is no file
+	Out         string // FILE: the file for the secret of a token that it creates
+	Reboot      bool   // reboot hosts that wait for it
+	Force       bool   // create a new token if the old one's secret is missing
+	Framebuffer bool   // take the console off the card that the host booted on
+}
+
+// HostRoleFlags are the flags of host:role.
+type HostRoleFlags struct {
+	PVE string // 8.4: the version of Proxmox VE, instead of asking the host
+}
+
+// HostTrialFlags are the flags of host:trial.
+type HostTrialFlags struct {
+	ChangeFlags
+	From string // STEP: start with this step
+	Out  string // FILE: write the record here, as FILE.md or FILE.json
+}
+
+// HubOpenFlags are the flags of hub:open.
+type HubOpenFlags struct {
+	Browser bool // open it in the browser
+	Port    int  // 8000: forward this port of this machine
+}
+
+// HubVerifyFlags are the flags of hub:verify.
+type HubVerifyFlags struct {
+	Profile string // NAME: only this profile
+}
+
+// LabStatusFlags are the flags of lab:status.
+type LabStatusFlags struct {
+	JSON bool // print data as lines of JSON
+}
+
+// NodeFlags are the flags of node:drain, node:uncordon and what every other verb of a node has.
+type NodeFlags struct {
+	ChangeFlags
+	Node string // NAME: the node
+}
+
+// NodeCycleFlags are the flags of node:cycle.
+type NodeCycleFlags struct {
+	NodeFlags
+	Force bool // also a server that the others need
+}
+
+// NodeReplaceFlags are the flags of node:replace.
+type NodeReplaceFlags struct {
+	NodeFlags
+	Force bool // destroy data too, and also a server that the others need
+}
+
+// NodeRemoveFlags are the flags of node:remove.
+type NodeRemoveFlags struct {
+	NodeFlags
+	Force bool // also a server that the others need
+}
+
+// PasswordsFlags are the flags of platform:passwords.
+type PasswordsFlags struct {
+	Yes bool // print them into a file or a pipe too
+}
+
+// LintFlags are the flags of fleet:lint; lists are separated by commas.
+type LintFlags struct {
+	Dir       string // FOLDER: the repository, or a part of it; default: the current folder
+	Paths     string // A,B: folders of bundles, as in spec.paths of the GitRepo
+	Repo      string // GITREPO: name of the GitRepo
+	Clusters  string // FILE|NAMES: a file with a list of {name, labels, groups}, or names
+	Elsewhere string // BUNDLES: names of bundles from other repositories
+	Releases  string // NAMESPACE/NAME: Helm releases that the clusters have already
+	Charts    string // FOLDER: take charts from here
+	SARIF     string // FILE: write the findings here, as SARIF
+	Level     string // info|warning|error: the least severe finding to show; default: warning
+	Online    bool   // ask the repositories of charts
+	JSON      bool   // print findings as lines of JSON
+}

@@ -1,0 +1,34 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+)
+
+// home is the folder with the cluster's file, seen from the current one: "" for the current
+// folder itself, and where no folder above it, up to that of go.mod, has the file. A
+// cluster.yaml outside of the module is not ours.
+func home() string {
+	nearest := ""
+	for up := "."; ; up = filepath.Join(up, "..") {
+		if up != "." && nearest == "" && isFile(filepath.Join(up, DefaultSpec)) {
+			nearest = up
+		}
+		switch at, err := filepath.Abs(up); {
+		case up == "." && isFile(DefaultSpec), err != nil, at == filepath.Dir(at):
+			return ""
+		case isFile(filepath.Join(up, "go.mod")):
+			return nearest
+		}
+	}
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// labDir is where the lab keeps its state: beside the cluster's file.
+func labDir() string { return filepath.Join(home(), labctl.DefaultDir) }
