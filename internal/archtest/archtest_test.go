@@ -79,6 +79,7 @@ var allowed = map[string][]string{
 
 	"internal/faults":   {"remote"},
 	"internal/facts":    nil,
+	"internal/share":    nil,
 	"internal/labctl":   {"internal/keep"},
 	"internal/labmodel": {"nvidia", "sim/pvesim", "spec"},
 	"internal/archtest": nil,
