@@ -22,7 +22,7 @@ func checkout(t *testing.T) version {
 func TestANewFolderWorks(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "a folder with blanks")
 	from := checkout(t)
-	// In the same place each time: Go compiles what it finds elsewhere anew.
+	// In the same place each time: Go compiles again what it finds elsewhere.
 	linked := filepath.Join(from.checkout, ".lab", "test", "a checkout with blanks")
 	require.NoError(t, os.MkdirAll(filepath.Dir(linked), 0o700))
 	_ = os.Remove(linked) // of a run that was killed

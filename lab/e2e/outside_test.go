@@ -51,7 +51,7 @@ func newOutsider(t *testing.T) *outsider {
 	_, file, _, ok := runtime.Caller(0)
 	require.True(t, ok)
 	root := filepath.Join(filepath.Dir(file), "..", "..")
-	// One version for each clone: Go compiles what it has under another one anew.
+	// One version for each clone: Go compiles again what has another one.
 	of := sha256.Sum256([]byte(root))
 	o.version = fmt.Sprintf("v0.0.0-20260101000000-%x", of[:6])
 	proxy := filepath.Join(o.dir, "proxy")
