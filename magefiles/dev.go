@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/share"
@@ -69,11 +71,13 @@ const sequential = "clusterfile|cloudinit|spec|unit|examples.*|cmd/homelab|docs/
 	"internal/(archtest|words|share|yamlbound|yamlnode|iso9660|suggest|printable|distro|schedule|names|datadisk)"
 
 // beside runs the real guests, which want a whole processor for the one that is emulated,
-// and on another processor what is sequential. -v tells why guests are left out
+// and on the other processors what is sequential. -v tells why guests are left out
 // where they are.
 func beside(ctx context.Context) error {
-	others := exec.CommandContext(ctx, "sh", "-c", "go test -p 1 $(go list ./... | grep -E '/homelab/("+sequential+")$')")
-	others.Env = append(os.Environ(), "GOMAXPROCS=1")
+	// Both how many programs go runs at once, and how many processors each has.
+	most := strconv.Itoa(max(1, runtime.NumCPU()-1))
+	others := exec.CommandContext(ctx, "sh", "-c", "go test -p "+most+" $(go list ./... | grep -E '/homelab/("+sequential+")$')")
+	others.Env = append(os.Environ(), "GOMAXPROCS="+most)
 	others.Stdout, others.Stderr = os.Stdout, os.Stderr
 	if err := others.Start(); err != nil {
 		return err
