@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -95,7 +96,11 @@ func booting(report *converge.Report) (from, to time.Time) {
 
 // TestBystander: whoever else uses the host notices nothing of our guests' booting.
 func TestBystander(t *testing.T) {
+	mine := share.Of(t, "clusters with a bystander, by size")
 	for _, nodes := range []int{7, 30, 100} {
+		if !mine.Next() {
+			continue
+		}
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				spec, model := sized(t, nodes)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -249,9 +250,11 @@ func chosen(t *testing.T, sites []*site) []attempt {
 		small := slices.DeleteFunc(slices.Clone(all), func(a attempt) bool { return a.site != sites[0] })
 		return append(all, pairs(small, *campaignPairs, *campaignSeed)...)
 	}
-	sample := []attempt{}
+	sample, mine := []attempt{}, share.Of(t, "sampled lives with a fault")
 	for i := int(*campaignSeed) % *campaignEvery; i < len(all); i += *campaignEvery {
-		sample = append(sample, all[i])
+		if mine.Next() {
+			sample = append(sample, all[i])
+		}
 	}
 	return sample
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -222,6 +223,7 @@ func TestNothingIsLostWithoutConsent(t *testing.T) {
 		w, text := peopled(t)
 		defer w.close()
 		require.Empty(t, w.plan(t, parse(t, text)))
+		mine := share.Of(t, "changes that nobody agreed to")
 		rows := []string{"| change | on a terminal | without one |", "|---|---|---|"}
 		for _, k := range kindsOfChange() {
 			plan, err := k.graph(t, w, text).Plan(t.Context())
@@ -230,6 +232,9 @@ func TestNothingIsLostWithoutConsent(t *testing.T) {
 			require.True(t, plan.Changes(), k.what)
 			costs := (&consent.Agreement{}).Lacking(plan)
 			rows = append(rows, k.row(costs))
+			if !mine.Next() {
+				continue
+			}
 			w.losesNothing(t, k, text, costs)
 			if k.stays {
 				text = replace(t, text, k.old, k.new)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -132,11 +133,15 @@ func TestCrashWhileReplacing(t *testing.T) {
 		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "gpu1", true)))
 		want, requests = w.inventory(), w.sim.Requests()[1:]
 	})
+	mine := share.Of(t, "deaths while replacing a worker")
 	for i, r := range requests {
 		if !r.Mutating {
 			continue
 		}
 		for _, early := range []bool{true, false} {
+			if !mine.Next() {
+				continue
+			}
 			t.Run(fmt.Sprintf("%d before=%t %s", i+1, early, r.Method), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {

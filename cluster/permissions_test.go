@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -269,9 +270,12 @@ func TestEveryGrantIsNeeded(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			need := leastGrants(t, version)
 			less := without(need)
-			said := make([]string, len(less))
+			said, mine := make([]string, len(less)), share.Of(t, "privileges that are missing")
 			t.Run("without", func(t *testing.T) {
 				for i, what := range slices.Sorted(maps.Keys(less)) {
+					if !mine.Next() {
+						continue
+					}
 					t.Run(what, func(t *testing.T) {
 						t.Parallel()
 						synctest.Test(t, func(t *testing.T) {
@@ -280,7 +284,16 @@ func TestEveryGrantIsNeeded(t *testing.T) {
 					})
 				}
 			})
-			golden(t, "permissions/"+version[:1]+".txt", strings.Join(said, "\n"))
+			file := "permissions/" + version[:1] + ".txt"
+			if !slices.Contains(said, "") {
+				golden(t, file, strings.Join(said, "\n"))
+				return
+			}
+			kept, err := os.ReadFile("testdata/" + file)
+			require.NoError(t, err)
+			for _, text := range said { // a share of them
+				assert.Contains(t, string(kept), text)
+			}
 		})
 	}
 }

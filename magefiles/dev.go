@@ -8,28 +8,82 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/share"
 )
 
-// Test runs all tests: the library with the race detector, a real guest where QEMU is, then the lab with its real control plane.
+// Test runs all tests, and of the campaigns a tenth: another one for each commit, or the one that HOMELAB_SHARE=K/N names.
 func Test(ctx context.Context) error {
+	const tenth = 10
+	mine := os.Getenv(share.Variable)
+	if mine == "" {
+		var err error
+		if mine, err = share.OfCommit(ctx, ".", tenth); err != nil {
+			mine = fmt.Sprintf("1/%d", tenth)
+			fmt.Fprintf(os.Stderr, "The share of the campaigns does not follow from a commit here: %v\n", err)
+		}
+	}
+	return test(ctx, mine)
+}
+
+// TestAll runs all tests with every case of the campaigns, as is done before a release.
+func TestAll(ctx context.Context) error { return test(ctx, share.All) }
+
+// test runs the library with the race detector, a real guest where QEMU is, then the lab with
+// its real control plane.
+func test(ctx context.Context, mine string) error {
+	if err := os.Setenv(share.Variable, mine); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "Of the campaigns runs %s=%s; go tool mage testAll runs them whole.\n", share.Variable, mine)
 	race := "-race "
 	if out, err := exec.CommandContext(ctx, "go", "env", "CGO_ENABLED").Output(); err == nil && strings.TrimSpace(string(out)) == "0" {
 		fmt.Fprintln(os.Stderr, "No C compiler here, which the race detector needs: testing without it.")
 		race = ""
 	}
-	return each(ctx, [][]string{
+	if err := each(ctx, [][]string{
 		{"go", "vet", "./..."},
-		// The lives of whole clusters take four times as long under the race detector;
-		// internal/session, examples and proxmox run the same code under it.
-		{"sh", "-c", "go test " + race + "$(go list ./... | grep -v '/homelab/cluster$')"},
+		{"sh", "-c", "go test " + race + "$(go list ./... | grep -Ev '" + raceless + "')"},
 		{"go", "test", "-timeout", "20m", "-skip", realGuests, "./cluster"},
-		// By itself, as an emulated machine wants a processor's whole attention. -v tells why
-		// it is left out where it is.
-		append(guestTests(), "-timeout", "20m"),
+	}); err != nil {
+		return err
+	}
+	if err := beside(ctx); err != nil {
+		return err
+	}
+	return each(ctx, [][]string{
 		{"go", "-C", "lab", "vet", "./..."},
-		{"go", "-C", "lab", "test", "-timeout", "20m", "./..."},
+		// Lives in the lab wait more than they work.
+		{"go", "-C", "lab", "test", "-timeout", "20m", "-parallel", "3", "./..."},
 	})
+}
+
+// raceless are the packages that are tested without the race detector. The lives of whole
+// clusters take four times as long under it; internal/session, internal/trial and proxmox
+// run the same code with it. The others read, check and build, in one goroutine, and some take
+// ten times as long.
+const raceless = "/homelab/(cluster|" + sequential + ")$"
+
+const sequential = "clusterfile|cloudinit|spec|unit|examples.*|cmd/homelab|docs/.*|" +
+	"internal/(archtest|words|share|yamlbound|yamlnode|iso9660|suggest|printable|distro|schedule|names|datadisk)"
+
+// beside runs the real guests, which want a whole processor for the one that is emulated,
+// and on the other processors what is sequential. -v tells why guests are left out
+// where they are.
+func beside(ctx context.Context) error {
+	// Both how many programs go runs at once, and how many processors each has.
+	most := strconv.Itoa(max(1, runtime.NumCPU()-1))
+	others := exec.CommandContext(ctx, "sh", "-c", "go test -p "+most+" $(go list ./... | grep -E '/homelab/("+sequential+")$')")
+	others.Env = append(os.Environ(), "GOMAXPROCS="+most)
+	others.Stdout, others.Stderr = os.Stdout, os.Stderr
+	if err := others.Start(); err != nil {
+		return err
+	}
+	err := run(ctx, append(guestTests(), "-timeout", "20m")...)
+	return errors.Join(err, others.Wait())
 }
 
 // realGuests are the tests that boot machines in QEMU.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -75,8 +76,12 @@ func scratchNode(t *testing.T, c *proxmox.Client) proxmox.VMSpec {
 }
 
 func TestCrashAtEveryRequest(t *testing.T) {
+	mine := share.Of(t, "deaths at requests")
 	for n := 1; n <= 4; n++ {
 		for _, before := range []bool{true, false} {
+			if !mine.Next() {
+				continue
+			}
 			t.Run(fmt.Sprintf("%d before=%t", n, before), func(t *testing.T) {
 				bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 					template(t, c)
@@ -91,7 +96,11 @@ func TestCrashAtEveryRequest(t *testing.T) {
 }
 
 func TestCrashAtAnyTime(t *testing.T) {
+	mine := share.Of(t, "deaths at times")
 	for at := 50 * time.Millisecond; at < 6*time.Second; at += 210 * time.Millisecond {
+		if !mine.Next() {
+			continue
+		}
 		t.Run(at.String(), func(t *testing.T) {
 			bubble(t, pvesim.EightA100(), pvesim.Options{CleanupLinger: 3 * time.Second}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 				template(t, c)

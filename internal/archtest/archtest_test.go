@@ -80,8 +80,9 @@ var allowed = map[string][]string{
 	"targets":     {"internal/console", "internal/session", "internal/suggest"},
 	"cmd/homelab": {"internal/keep"},
 
-	"internal/faults":   {"remote"},
+	"internal/faults":   {"internal/share", "remote"},
 	"internal/facts":    nil,
+	"internal/share":    nil,
 	"internal/labctl":   {"internal/keep"},
 	"internal/labmodel": {"nvidia", "sim/pvesim", "spec"},
 	"internal/archtest": nil,

@@ -29,7 +29,7 @@ func rooms() []floor {
 		{"What is wanted", []string{"spec"}},
 		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret", "unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660",
-			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/facts", "internal/archtest", "internal/words"}},
+			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/facts", "internal/share", "internal/archtest", "internal/words"}},
 	}
 }
 

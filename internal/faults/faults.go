@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/cps-gpu/homelab/internal/share"
 )
 
 // ErrInjected is what a request fails with that is lost on its way.
@@ -108,7 +110,11 @@ func Each(t *testing.T, kinds []Kind, world func(t *testing.T, f *Faults, use fu
 		t.Fatal("no request went through the faults")
 	}
 	for _, kind := range kinds {
+		mine := share.Of(t, "fault: "+string(kind))
 		for i := 1; i <= n && !t.Failed(); i++ { // one is enough to read
+			if !mine.Next() {
+				continue
+			}
 			f := &Faults{kind: kind}
 			world(t, f, func(t *testing.T, c Case) {
 				f.begin(t, i)
@@ -116,7 +122,7 @@ func Each(t *testing.T, kinds []Kind, world func(t *testing.T, f *Faults, use fu
 			})
 		}
 	}
-	t.Logf("%d requests, each failed as %v", n, kinds)
+	t.Logf("%d requests, failed as %v", n, kinds)
 }
 
 // judge does the operation with its fault, at request i, and looks at what comes of it.

@@ -16,6 +16,7 @@ import (
 // of its own, and a lab that has seen three takes no more memory than one that has
 // seen one.
 func TestLifeAfterLife(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	u.fastLab(t)
 	kubeconfigs := map[string]bool{}

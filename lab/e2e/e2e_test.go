@@ -16,11 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/share"
 )
 
 // TestFromNothingToGPUs is the README's main job and what follows from it. Its parts
 // are one life: they build on each other.
 func TestFromNothingToGPUs(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	u.must(t, "cluster:init", "-endpoint=lab", "-yes", "-out=proposed.yaml")
 	u.must(t, "cluster:validate", "-spec=proposed.yaml")
@@ -159,23 +161,32 @@ func (u *user) saidNoSecrets(t *testing.T) {
 // TestKillAnywhere kills eight runs from nothing at random moments. Each is followed
 // by a run that must bring about the same as if nothing had happened.
 func TestKillAnywhere(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	u.fastLab(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
+	mine := share.Of(t, "runs killed")
 	for range 8 {
-		cmd, _, _ := u.command(t.Context(), "cluster:up")
-		require.NoError(t, cmd.Start())
-		after := time.Duration(200+random.IntN(6000)) * time.Millisecond
-		time.Sleep(after)
-		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait()
-		t.Logf("killed after %s", after)
-		u.must(t, "cluster:up")
-		u.isWhole(t)
-		u.must(t, "cluster:down", "-yes")
+		if mine.Next() {
+			u.killed(t, time.Duration(200+random.IntN(6000))*time.Millisecond)
+		}
 	}
+}
+
+// killed kills a run from nothing after a while, and ends its cluster's life orderly.
+func (u *user) killed(t *testing.T, after time.Duration) {
+	t.Helper()
+	cmd, _, _ := u.command(t.Context(), "cluster:up")
+	require.NoError(t, cmd.Start())
+	time.Sleep(after)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	t.Logf("killed after %s", after)
+	u.must(t, "cluster:up")
+	u.isWhole(t)
+	u.must(t, "cluster:down", "-yes")
 }
 
 // isWhole checks that everything is there once, and nothing twice.
@@ -199,6 +210,7 @@ func (u *user) isWhole(t *testing.T) {
 }
 
 func TestInterruptReturnsWithinTwoSeconds(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	u.must(t, "lab:start")
 	for _, after := range []time.Duration{time.Second, 4 * time.Second} {

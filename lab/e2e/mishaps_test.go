@@ -25,6 +25,7 @@ import (
 // TestMishaps is what befalls people: a disk that is full, a machine of the cluster that
 // somebody copies, a laptop that is shut in the middle. Its parts are two lives.
 func TestMishaps(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	u.must(t, "lab:start")
 	t.Run("a disk that is full", u.fullDisk)

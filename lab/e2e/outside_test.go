@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"archive/zip"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,7 +11,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +19,7 @@ import (
 // A folder of another owner's own, who has Go and nothing of ours: both modules come from a proxy
 // of modules, and the lab is built from there.
 func TestAFolderOfOnesOwn(t *testing.T) {
+	t.Parallel()
 	o := newOutsider(t)
 	o.in(t, o.dir, "go", "run", "github.com/cps-gpu/homelab/cmd/homelab@"+o.version, "new", "my-cluster")
 	mine := filepath.Join(o.dir, "my-cluster")
@@ -43,15 +44,19 @@ type outsider struct {
 
 func newOutsider(t *testing.T) *outsider {
 	t.Helper()
-	o := &outsider{dir: t.TempDir(), version: fmt.Sprintf("v0.0.0-%s-%012x", time.Now().UTC().Format("20060102150405"), os.Getpid())}
+	o := &outsider{dir: t.TempDir()}
 	cache, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
 	require.NoError(t, err)
 	modules := strings.TrimSpace(string(cache))
 	_, file, _, ok := runtime.Caller(0)
 	require.True(t, ok)
 	root := filepath.Join(filepath.Dir(file), "..", "..")
+	// One version for each clone: Go compiles again what has another one.
+	of := sha256.Sum256([]byte(root))
+	o.version = fmt.Sprintf("v0.0.0-20260101000000-%x", of[:6])
 	proxy := filepath.Join(o.dir, "proxy")
 	for name, dir := range map[string]string{"github.com/cps-gpu/homelab": root, "github.com/cps-gpu/homelab/lab": filepath.Join(root, "lab")} {
+		forget(t, modules, name, o.version) // of a run that was killed
 		publish(t, filepath.Join(proxy, name, "@v"), name, o.version, dir)
 		t.Cleanup(func() { forget(t, modules, name, o.version) })
 	}

@@ -20,7 +20,7 @@ type untypedRow struct {
 // untyped are the commands of the pages that need what no test may have: a host of one's
 // own, the internet, minutes. Where another test stands for them, it is named.
 var untyped = []untypedRow{
-	{regexp.MustCompile(`^go tool mage test$`), "it is what runs this test"},
+	{regexp.MustCompile(`^go tool mage test(All)?$`), "it is what runs this test"},
 	{regexp.MustCompile(`^go tool mage (bench|sim:faults|sim:guests|sim:conform|sim:coverage|sim:peers)`), "minutes; sim/conform has them, and .ci/run"},
 	{regexp.MustCompile(`^go get `), "the internet; examples.TestBuildsOutside"},
 	{regexp.MustCompile(`^go run .*/cmd/homelab@`), "the internet; TestAFolderOfOnesOwn does it without"},

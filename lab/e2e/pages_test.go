@@ -22,12 +22,14 @@ import (
 type reader struct {
 	*user
 	typed []string
+	env   []string // beside that of the test
 }
 
 // TestPages types the commands of README and docs as they stand there. The lines of the
 // README are typed in its order; a command that no life of this test types has a row in
 // untyped, which says why.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	r := &reader{user: newUser(t)}
 	r.programs(t)
 	t.Run("two commands", r.twoCommands)
@@ -63,6 +65,11 @@ func (r *reader) programs(t *testing.T) {
 	}
 }
 
+// environment is that of the user's shell.
+func (r *reader) environment() []string {
+	return slices.Concat(os.Environ(), r.env, []string{"PATH=" + filepath.Join(r.dir, "bin") + ":" + os.Getenv("PATH")})
+}
+
 // says types one line. What is asked for on a terminal is agreed to by flag.
 func (r *reader) says(t *testing.T, line string, agreed ...string) string {
 	t.Helper()
@@ -78,7 +85,7 @@ func (r *reader) ends(t *testing.T, line string, agreed ...string) (said string,
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	sh := exec.CommandContext(ctx, "sh", "-c", strings.Join(append([]string{line}, agreed...), " "))
-	sh.Dir, sh.Env = r.dir, append(os.Environ(), "PATH="+filepath.Join(r.dir, "bin")+":"+os.Getenv("PATH"))
+	sh.Dir, sh.Env = r.dir, r.environment()
 	begun := time.Now()
 	out, err := sh.CombinedOutput()
 	r.said.Write(out)
@@ -94,7 +101,7 @@ func (r *reader) interrupted(t *testing.T, line, want string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	sh := exec.CommandContext(ctx, "sh", "-c", "exec "+line)
-	sh.Dir, sh.Env = r.dir, append(os.Environ(), "PATH="+filepath.Join(r.dir, "bin")+":"+os.Getenv("PATH"))
+	sh.Dir, sh.Env = r.dir, r.environment()
 	said, err := sh.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, sh.Start())
@@ -144,6 +151,7 @@ func (r *reader) twoCommands(t *testing.T) {
 
 // yourOwnHost is README's file, with the lab for a host.
 func (r *reader) yourOwnHost(t *testing.T) {
+	defer func() { r.env = nil }()
 	require.NoError(t, os.Remove(filepath.Join(r.dir, "cluster.yaml")))
 	r.says(t, "go tool mage cluster:init -endpoint=lab -yes")
 	r.says(t, "go tool mage cluster:validate")
@@ -160,14 +168,14 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	r.says(t, "go tool mage hub:verify")
 	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is available here until you press Ctrl-C")
 	r.says(t, "go tool mage hub:profiles")
-	t.Setenv("KUBECONFIG", filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
+	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
 	r.says(t, "kubectl get storageclass")
 	r.says(t, "go tool mage template:list")
 	r.says(t, "go tool mage template:prune", "-yes")
 
 	r.write(t, "cluster.yaml", readmeFile(t)+
 		"fleet: {repo: https://git.example.com/infra.git, username: robot, password: env:GIT_TOKEN, default: fleet}\n")
-	t.Setenv("GIT_TOKEN", "a token")
+	r.env = append(r.env, "GIT_TOKEN=a token")
 	r.says(t, "go tool mage fleet:render -out=DIR")
 	r.says(t, "go tool mage fleet:lint -dir=DIR")
 	r.write(t, "cluster.yaml", readmeFile(t))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -34,11 +35,8 @@ func newUser(t *testing.T) *user {
 	require.NoError(t, os.MkdirAll(base, 0o700))
 	dir, err := os.MkdirTemp(base, "user-")
 	require.NoError(t, err)
-	u := &user{dir: dir, mage: filepath.Join(dir, "homelab")}
-	compile := exec.CommandContext(t.Context(), "go", "tool", "mage", "-compile", u.mage)
-	compile.Dir = root
-	out, err := compile.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	u := &user{dir: dir, mage: labtest.Homelab(t)}
+	labtest.Provide(t, u.lab())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()

@@ -8,6 +8,7 @@ import (
 
 // What is mistyped is told in our words, with what to write, before anything happens.
 func TestWordsOfTheCommandLine(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	for _, x := range []struct {
 		args []string

@@ -1,8 +1,9 @@
-// Package labtest builds the lab's program for tests, once for all of them.
+// Package labtest builds the lab's program, and that of the Mage targets, for tests: once for all of them.
 package labtest
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -26,15 +27,45 @@ func Binary(t *testing.T) string {
 	if exe := os.Getenv(BinaryEnv); exe != "" {
 		return exe
 	}
-	dir := filepath.Join(root(t), ".lab", "test")
-	require.NoError(t, os.MkdirAll(dir, 0o700))
-	lock, err := os.Create(filepath.Join(dir, "build.lock"))
-	require.NoError(t, err)
-	defer lock.Close()
-	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	dir, unlock := locked(t)
+	defer unlock()
 	exe, err := labctl.Build(t.Context(), labctl.Options{Dir: dir, Source: root(t)})
 	require.NoError(t, err)
 	return exe
+}
+
+// Homelab returns the path of the Mage targets as a program, which `go tool mage` runs
+// for a user. Where nothing has changed since the last time it takes a second.
+func Homelab(t *testing.T) string {
+	t.Helper()
+	dir, unlock := locked(t)
+	defer unlock()
+	exe := filepath.Join(dir, "homelab")
+	compile := exec.CommandContext(t.Context(), "go", "tool", "mage", "-compile", exe)
+	compile.Dir = root(t)
+	out, err := compile.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return exe
+}
+
+// Provide puts the lab's program where a command would build it in dir, a lab's folder:
+// there Go finds that it is up to date, which saves the linker's half minute.
+func Provide(t *testing.T, dir string) {
+	t.Helper()
+	exe, bin := Binary(t), filepath.Join(dir, "bin")
+	require.NoError(t, os.MkdirAll(bin, 0o700))
+	_ = os.Link(exe, filepath.Join(bin, filepath.Base(exe))) // elsewhere than on one file system it is built
+}
+
+// locked is the folder in which programs are built, for as long as nobody else builds.
+func locked(t *testing.T) (dir string, unlock func()) {
+	t.Helper()
+	dir = filepath.Join(root(t), ".lab", "test")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	lock, err := os.Create(filepath.Join(dir, "build.lock"))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	return dir, func() { _ = lock.Close() }
 }
 
 // root is the repository.

@@ -1,0 +1,102 @@
+package share
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// taken are the cases of a share of a campaign with so many.
+func taken(t *testing.T, value string, cases int) (numbers []int) {
+	t.Helper()
+	t.Setenv(Variable, value)
+	c := Of(t, "of the test")
+	for number := range cases {
+		if c.Next() {
+			numbers = append(numbers, number+1)
+		}
+	}
+	assert.Equal(t, fmt.Sprintf("campaign: of the test: %d of %d cases run (HOMELAB_SHARE=%s)", len(numbers), cases, c.share), c.String())
+	return numbers
+}
+
+func TestCasesOfAShare(t *testing.T) {
+	assert.Equal(t, []int{1, 2, 3}, taken(t, "", 3), "all is what there is without a word")
+	assert.Equal(t, []int{1, 2, 3}, taken(t, "all", 3))
+	assert.Equal(t, []int{1, 2, 3}, taken(t, "1/1", 3))
+	assert.Equal(t, []int{1, 11, 21}, taken(t, "1/10", 25))
+	assert.Equal(t, []int{1, 4, 14, 24}, taken(t, "4/10", 25))
+	assert.Equal(t, []int{1, 10, 20}, taken(t, "10/10", 25))
+	assert.Equal(t, []int{1}, taken(t, "4/10", 3), "a small campaign is never left out")
+}
+
+// All shares together are the whole campaign, however large it is, and each has the
+// first case.
+func TestSharesMakeTheWhole(t *testing.T) {
+	for n := 1; n <= 12; n++ {
+		for cases := 1; cases <= 30; cases++ {
+			times := make([]int, cases+1)
+			for k := 1; k <= n; k++ {
+				of := taken(t, fmt.Sprintf("%d/%d", k, n), cases)
+				require.True(t, slices.Contains(of, 1), "%d/%d of %d", k, n, cases)
+				for _, number := range of {
+					times[number]++
+				}
+			}
+			assert.Equal(t, n, times[1])
+			for number := 2; number <= cases; number++ {
+				assert.Equal(t, 1, times[number], "case %d of %d, n=%d", number, cases, n)
+			}
+		}
+	}
+}
+
+// fails is a test that notes what ended it.
+type fails struct {
+	testing.TB
+	said string
+}
+
+func (f *fails) Helper()           {}
+func (f *fails) Cleanup(func())    {}
+func (f *fails) Fatal(args ...any) { f.said = fmt.Sprint(args...) }
+
+func TestABadShareFailsTheTest(t *testing.T) {
+	for _, bad := range []string{"0/10", "11/10", "3", "3/", "/10", "3/0", "-1/10", "a/b", "1/10/2", "ALL", " 1/10"} {
+		t.Setenv(Variable, bad)
+		f := &fails{TB: t}
+		Of(f, "of the test")
+		assert.Equal(t, "HOMELAB_SHARE="+bad+": write K/N with 1 ≤ K ≤ N, such as 3/10, or all", f.said)
+	}
+}
+
+func TestShareOfACommit(t *testing.T) {
+	dir, shallow := t.TempDir(), t.TempDir()
+	run := func(args ...string) {
+		_, err := git(t.Context(), dir, append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+		require.NoError(t, err)
+	}
+	of := func(dir string) string {
+		s, err := OfCommit(t.Context(), dir, 4)
+		require.NoError(t, err)
+		again, err := OfCommit(t.Context(), dir, 4)
+		require.NoError(t, err)
+		assert.Equal(t, s, again, "one commit has one share")
+		return s
+	}
+	run("init", "-q", ".")
+	var shares []string
+	for i := range 5 {
+		run("commit", "-q", "--allow-empty", "-m", fmt.Sprint(i))
+		shares = append(shares, of(dir))
+	}
+	assert.Equal(t, []string{"2/4", "3/4", "4/4", "1/4", "2/4"}, shares)
+	run("clone", "-q", "--depth=1", "file://"+dir, shallow)
+	_, err := parse(of(shallow))
+	require.NoError(t, err, "a shallow clone has one, too")
+	_, err = OfCommit(t.Context(), t.TempDir(), 4)
+	require.ErrorContains(t, err, "git rev-parse --is-shallow-repository")
+}
