@@ -88,15 +88,15 @@ func TestCardsThatCannotBeHad(t *testing.T) {
 	taken.strangers[card(1)], taken.promised[card(2)], taken.promised[card(3)] = foreignClaim{who: "VM 104 (win11)"}, "wk2", "wk1"
 	n.GPUs.Model = "A100"
 	_, err := taken.choose(n, nil)
-	assert.EqualError(t, err, `wk1 asks for 2 GPUs with "A100" in its name, and host pve1 can give 1: 0000:01:00.0 is an AD102 [RTX 4090]; 0000:02:00.0 belongs to VM 104 (win11); 0000:03:00.0 belongs to node wk2`)
+	assert.EqualError(t, err, `wk1 requests 2 GPUs with "A100" in its name, and host pve1 has 1 available: 0000:01:00.0 is an AD102 [RTX 4090]; 0000:02:00.0 belongs to VM 104 (win11); 0000:03:00.0 belongs to node wk2`)
 	n.GPUs.Model, n.GPUs.Count = "", 3
 	_, err = b(rowOf(2)).choose(n, nil)
-	assert.EqualError(t, err, "wk1 asks for 3 GPUs, and host pve1 can give 2: it has 2 in all")
+	assert.EqualError(t, err, "wk1 requests 3 GPUs, and host pve1 has 2 available: it has 2 in all")
 	_, err = b(nil).choose(n, nil)
-	assert.EqualError(t, err, "wk1 asks for 3 GPUs, and host pve1 can give 0: it has none, or the token may not see them: grant it Sys.Audit on /")
+	assert.EqualError(t, err, "wk1 requests 3 GPUs, and host pve1 has 0 available: it has none, or the token may not see them: grant it Sys.Audit on /")
 	n.GPUs = spec.GPURequest{Count: 1, PCI: []spec.PCIAddress{{Bus: 9}}}
 	_, err = b(rowOf(1)).choose(n, nil)
-	require.ErrorContains(t, err, "wk1 asks for the GPUs at [")
+	require.ErrorContains(t, err, "wk1 requests the GPUs at [")
 	alone := rowOf(1)
 	alone[0].IOMMUGroup = -1
 	n.GPUs = spec.GPURequest{Count: 1}
@@ -113,8 +113,8 @@ func TestWhyTheseCards(t *testing.T) {
 	for want, cards := range map[string][]int{
 		"0000:01:00: A, the first free one, IOMMU group 0 of its own": {0}, "0000:01:00, 0000:02:00: A, neighbours on the bus, IOMMU groups 0, 1 of their own": {0, 1},
 		"0000:02:00, 0000:03:00: A, B, neighbours on the bus, IOMMU groups 1, 2 of their own":                                                               {1, 2},
-		"0000:01:00, 0000:03:00: A, B, the closest free ones, with with with 1 other between them, IOMMU groups 0, 2 of their own":                          {0, 2},
-		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, with with 2 others between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
+		"0000:01:00, 0000:03:00: A, B, the closest free ones, with 1 other between them, IOMMU groups 0, 2 of their own":                          {0, 2},
+		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, with 2 others between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
 	} {
 		b := &book{spec: &spec.Spec{}, ledger: &proxmox.Ledger{Cards: all}}
 		var its []proxmox.GPU
