@@ -48,7 +48,7 @@ func TestReplaceWaitsForNobodysCards(t *testing.T) {
 		w.up(t, parse(t, gpuNodes("5", "3")))
 		w.sim.ForgetRequests()
 		err := w.verb(t, parse(t, gpuNodes("3", "5")), replaced(t.Context(), "gpu2", false))
-		require.ErrorContains(t, err, "gpu2 needs cards that gpu1 has: run cluster:up first")
+		require.ErrorContains(t, err, "gpu2 needs cards that gpu1 still has: run cluster:up first")
 		for _, r := range w.sim.Requests() {
 			assert.False(t, r.Mutating, r.Method+" "+r.Path)
 		}

@@ -13,7 +13,7 @@ func TestParseDisks(t *testing.T) {
 		"a": {}, "b": {present: true, fs: "ext4", at: "here", kept: true}, "c": {present: true, at: "/dev/sdx", small: true}, "d": {present: true},
 	}, got)
 	_, err = parseDisks("b present ext4\n")
-	assert.EqualError(t, err, `disks of a machine: unexpected line unexpected line "b present ext4" `)
+	assert.EqualError(t, err, `disks of a machine: unexpected line "b present ext4"`)
 }
 
 func FuzzParseDisks(f *testing.F) {

@@ -164,6 +164,6 @@ func TestNodeWithoutItsDataDisk(t *testing.T) {
 		defer c.Close()
 		_, err := c.Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "scratch: not visible in the guest")
-		require.ErrorContains(t, err, "while one is missing, K3s does not start there")
+		require.ErrorContains(t, err, "while a disk is missing, K3s does not start there")
 	})
 }

@@ -170,7 +170,7 @@ func TestNoWayIn(t *testing.T) {
 		file = replace(t, file, "gpus: 1", "memory: 5GiB")
 		before, begun := w.now(), time.Now()
 		_, err := w.cluster(t, parse(t, file)).Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "this run has no key that these machines of the cluster let in")
+		require.ErrorContains(t, err, "these machines of the cluster accept no key of this run")
 		require.ErrorContains(t, err, "cp1: ")
 		require.ErrorContains(t, err, "wk1: ")
 		require.ErrorContains(t, err, "ssh.privateKey")
@@ -195,7 +195,7 @@ func TestOneMachineWithoutAWayIn(t *testing.T) {
 		file := replace(t, base, "count: 1, addresses: [10.0.0.21]", "count: 2, addresses: [10.0.0.21-10.0.0.22]")
 		begun := time.Now()
 		report, err := w.cluster(t, parse(t, file)).Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "guest/wk1: this run has no key that these machines of the cluster let in")
+		require.ErrorContains(t, err, "guest/wk1: these machines of the cluster accept no key of this run")
 		require.ErrorContains(t, err, "wk1: ")
 		require.ErrorContains(t, err, "ssh.privateKey")
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -384,8 +384,8 @@ func TestASlowLoginIsNoneThatWorks(t *testing.T) {
 		}
 		before := w.now()
 		_, err := c.Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "login: this run has no key that these machines of the cluster let in")
-		assert.Contains(t, w.output.String(), "cp1 takes more than 8s to show which keys it has")
+		require.ErrorContains(t, err, "login: these machines of the cluster accept no key of this run")
+		assert.Contains(t, w.output.String(), "cp1 takes more than 8s to list its keys")
 		assert.Equal(t, changes{}, before.changes())
 	})
 }

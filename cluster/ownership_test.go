@@ -40,7 +40,7 @@ func TestMappingOfAnotherIsKept(t *testing.T) {
 		kept := w.sim.Mappings()
 		c := w.cluster(t, parse(t, file))
 		_, err := c.Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "homelab did not create homelab did not create the resource mapping one-gpu_gpu1 is not ours")
+		require.ErrorContains(t, err, "homelab did not create the resource mapping one-gpu_gpu1")
 		assert.Equal(t, kept, w.sim.Mappings())
 	})
 }

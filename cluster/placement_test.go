@@ -185,7 +185,7 @@ func TestNoCardIsPromisedTwice(t *testing.T) {
 			vm.Name = "gpu2"
 			w.sim.AddVM(vm)
 		}},
-		{name: "more than there are", gpus: []string{"4", "4", "1"}, refused: []string{"gpu3 asks for 1 GPU, and host pve1 can give 0", "0000:01:00.0 belongs to node gpu1"}},
+		{name: "more than there are", gpus: []string{"4", "4", "1"}, refused: []string{"gpu3 requests 1 GPU, and host pve1 has 0 available", "0000:01:00.0 belongs to node gpu1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

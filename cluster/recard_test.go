@@ -58,7 +58,7 @@ func TestNoFurtherRestartAfterAFailedStart(t *testing.T) {
 				w.sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/status/start", Times: -1, TaskError: "QEMU exited with code 1"})
 				_, err := w.cluster(t, parse(t, replace(t, text, change[0], change[1]))).Up().Run(t.Context(), w.listen(t))
 				require.ErrorContains(t, err, "QEMU exited with code 1")
-				require.ErrorContains(t, err, "mend that first, then run it again")
+				require.ErrorContains(t, err, "fix that first, then run it again")
 				down := 0
 				for _, n := range w.nodes(t) {
 					if n.Cordoned {

@@ -41,7 +41,7 @@ func TestRenamedBeforeMachinesHaveMarks(t *testing.T) {
 		w.unmark(t)
 
 		why := w.unchanged(t, parse(t, replace(t, text, "size: 100GiB", "name: other, size: 100GiB")))
-		assert.Contains(t, why, "files-nfs) on pve1 keeps data of this cluster and was made by an earlier version")
+		assert.Contains(t, why, "files-nfs) on pve1 keeps data of this cluster, and an earlier version created it")
 		assert.Contains(t, why, "other would start empty instead: write name: files-nfs under storage.nfs.vm")
 		assert.Contains(t, why, "--tags 'keeps-data'")
 
@@ -50,7 +50,7 @@ func TestRenamedBeforeMachinesHaveMarks(t *testing.T) {
 		assert.Contains(t, why, "none of the file's servers exists")
 		assert.Contains(t, why, "(cp1) on pve1")
 		assert.Contains(t, why, "(wk1) on pve1")
-		assert.Contains(t, why, "a second cluster would be made beside them")
+		assert.Contains(t, why, "a second cluster would be created next to them")
 		assert.NotContains(t, why, "files-nfs", "the file names it, so it is known")
 
 		// By neither file anything goes that is not known; nor does what it needs.
@@ -122,7 +122,7 @@ func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
 		w.sim.AddVM(pvesim.VM{ID: 901, Node: "pve1", Name: "old", Config: map[string]string{"memory": "1024", "tags": tags, at: address("else")}})
 		time.Sleep(time.Minute)
 		why := w.unchanged(t, file)
-		assert.Contains(t, why, "VM 901 (old) on pve1 carries the tags of this cluster's NFS server")
+		assert.Contains(t, why, "VM 901 (old) on pve1 has the tags of this cluster's NFS server")
 		assert.Contains(t, why, "files-nfs would start empty next to it")
 		assert.Contains(t, why, "as root on pve1: qm set 901 --tags 'keeps-data'; its data stays on it")
 		assert.NotContains(t, why, "write name:")
@@ -142,7 +142,7 @@ func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
 			assert.Contains(t, warnings, fmt.Sprintf("as root on pve1: qm set %d --tags 'keeps-data'", id))
 			assert.NotContains(t, warnings, fmt.Sprintf("name: b%d under storage.nfs.vm", id))
 		}
-		assert.Equal(t, 2, strings.Count(warnings, "it is a copy of an NFS server and not taken back"))
-		assert.Contains(t, warnings, "name: b904 under storage.nfs.vm, and cluster:up takes it back with its data")
+		assert.Equal(t, 2, strings.Count(warnings, "it is a copy of an NFS server, which homelab does not use"))
+		assert.Contains(t, warnings, "name: b904 under storage.nfs.vm, and cluster:up uses it with its data")
 	})
 }

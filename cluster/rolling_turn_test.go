@@ -23,7 +23,7 @@ func TestWhoMayGoDownAfterOneThatWentBadly(t *testing.T) {
 	require.ErrorContains(t, refuses("gpu1", "gpu3"), "gpu3 stays up")
 
 	c.noteUnhealthy(ctx, nil, "gpu1")
-	require.ErrorContains(t, refuses("gpu1"), "since gpu2 did not come back well")
+	require.ErrorContains(t, refuses("gpu1"), "because gpu2 did not become healthy")
 	c.noteUnhealthy(ctx, nil, "gpu2", "gpu1")
 	require.NoError(t, refuses("gpu3"))
 

@@ -74,7 +74,7 @@ k3s:
 
 		t.Setenv("CONSOLE_HASH", "plain text")
 		_, err := w.cluster(t, spec).Up().Run(t.Context(), nil)
-		require.ErrorContains(t, err, "env:CONSOLE_HASH holds no hash of a password")
+		require.ErrorContains(t, err, "env:CONSOLE_HASH contains no password hash")
 		assert.NotContains(t, err.Error(), "plain text")
 	})
 }

@@ -42,7 +42,7 @@ func TestSeedsOfAnotherProxmoxOnOneStorage(t *testing.T) {
 						return
 					}
 					assert.Contains(t, w.isos(), theirs)
-					assert.Contains(t, w.output.String(), theirs+" on pve1 stays: isos is shared, and another Proxmox may have it")
+					assert.Contains(t, w.output.String(), theirs+" on pve1 stays: isos is shared, and another Proxmox with a cluster called")
 				}
 				w.up(t, spec)
 				check()

@@ -29,7 +29,7 @@ func TestNoSecondClusterWhileServersAreAway(t *testing.T) {
 			w.sim.SetGuestFaults(away.ID, guest.Faults{SSHRefuses: true})
 		}
 		_, err = c.Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, first+" would make the cluster, but another server may have it already")
+		require.ErrorContains(t, err, first+" would create the cluster, but another server may already have it")
 		assert.Len(t, w.kube.Clusters(), 1)
 	})
 }

@@ -59,7 +59,7 @@ func TestOneMachineWithoutAWayInWhileOthersBoot(t *testing.T) {
 		cp1.Kill()
 		require.NoError(t, cp1.Boot(t.Context()))
 		report, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
-		require.ErrorContains(t, err, "guest/wk1: this run has no key that these machines of the cluster let in")
+		require.ErrorContains(t, err, "guest/wk1: these machines of the cluster accept no key of this run")
 		s, _ := report.Of("login")
 		assert.NotEqual(t, converge.FailedStep, s.Kind, "%v", s.Err)
 	})

@@ -63,7 +63,7 @@ func TestAdopt(t *testing.T) {
 
 		var no *cluster.RefusedError
 		require.ErrorAs(t, w.verb(t, spec, replaced(t.Context(), "wk1", true)), &no)
-		assert.Contains(t, no.Error(), "was made by somebody else")
+		assert.Contains(t, no.Error(), "homelab did not create its machine")
 	})
 }
 
@@ -73,11 +73,11 @@ func TestAdoptNoFit(t *testing.T) {
 		reason string
 	}{
 		"another cluster's": {func(t *testing.T, w *world) { w.forget(t, "wk1", "homelab-other") }, "it carries the tag homelab-other: it belongs to another cluster"},
-		"not there":         {func(t *testing.T, w *world) { w.configure(t, "wk1", "name", "renamed") }, "VM wk1 that could be taken over"},
+		"not there":         {func(t *testing.T, w *world) { w.configure(t, "wk1", "name", "renamed") }, "VM wk1 to adopt"},
 		"off": {func(t *testing.T, w *world) {
 			w.byHand(t, parse(t, oneDisk), "wk1", "stop")
 			w.forget(t, "wk1", "theirs")
-		}, "it does not run, so what is on it cannot be seen"},
+		}, "it does not run, so its contents cannot be checked"},
 		"another system": {func(t *testing.T, w *world) {
 			require.NoError(t, w.guests()["wk1"].Disk().WriteFile("/etc/os-release", []byte("NAME=Fedora\nID=fedora\n"), 0o644))
 		}, `its system is "fedora"`},

@@ -1,15 +1,15 @@
-# What cluster least (cluster.yaml) has to be allowed on Proxmox VE 9, and no more.
-# For root on any host of the Proxmox cluster; may be run again, also after the file has changed.
+# The minimal privileges of cluster least (cluster.yaml) on Proxmox VE 9.
+# Run it as root on any host of the Proxmox cluster, and again after a change of the file.
 
-# The user, without a password, and its API token. Where there is none yet, this prints
-# the token's secret, and nobody will see it again. The token is privilege-separated:
-# it may do what both it and its user may, so every role below is given to both.
-# Let both be for this alone: what is granted on a path takes the place of what the user
-# inherits there from above, and a token that had all of its user's rights loses them.
+# The user, without a password, and its API token. If the token is new, this prints
+# the token's secret, and only this once. The token is privilege-separated:
+# it may do only what both it and its user may do, so both get every role below.
+# Use both only for this: a grant on a path replaces what the user
+# inherits there from above, and a token with all of its user's privileges loses them.
 pveum user list --output-format json | grep -qF '"homelab@pve"' || pveum user add homelab@pve --comment homelab
 pveum user token modify homelab@pve least --privsep 1 2>/dev/null || pveum user token add homelab@pve least --privsep 1
 
-# On /vms and what lies below:
+# On /vms and the paths below:
 #   VM.Audit: see the machines and what they are made of; without it Proxmox answers with empty lists
 #   VM.Allocate: make and destroy machines, and turn one into the template
 #   VM.Clone: clone machines from the template
@@ -51,7 +51,7 @@ pveum role add homelab-least-storage-vmdata 2>/dev/null; pveum role modify homel
 pveum acl modify /storage/vmdata --users homelab@pve --roles homelab-least-storage-vmdata --propagate 0
 pveum acl modify /storage/vmdata --tokens 'homelab@pve!least' --roles homelab-least-storage-vmdata --propagate 0
 
-# On /sdn/zones/localnetwork/vmbr0 and what lies below:
+# On /sdn/zones/localnetwork/vmbr0 and the paths below:
 #   SDN.Use: plug machines into it, with or without a VLAN
 pveum role add homelab-least-sdn-zones-localnetwork-vmbr0 2>/dev/null; pveum role modify homelab-least-sdn-zones-localnetwork-vmbr0 --privs SDN.Use
 pveum acl modify /sdn/zones/localnetwork/vmbr0 --users homelab@pve --roles homelab-least-sdn-zones-localnetwork-vmbr0 --propagate 1
@@ -70,7 +70,7 @@ pveum role add homelab-least-root 2>/dev/null; pveum role modify homelab-least-r
 pveum acl modify / --users homelab@pve --roles homelab-least-root --propagate 0
 pveum acl modify / --tokens 'homelab@pve!least' --roles homelab-least-root --propagate 0
 
-# On /mapping/pci and what lies below:
+# On /mapping/pci and the paths below:
 #   Mapping.Modify, Mapping.Use: make a mapping for the cards of each node, and give machines the cards in it
 pveum role add homelab-least-mapping-pci 2>/dev/null; pveum role modify homelab-least-mapping-pci --privs Mapping.Modify,Mapping.Use
 pveum acl modify /mapping/pci --users homelab@pve --roles homelab-least-mapping-pci --propagate 1
@@ -82,4 +82,4 @@ pveum role add homelab-least-mapping-pci-lent 2>/dev/null; pveum role modify hom
 pveum acl modify /mapping/pci/lent --users homelab@pve --roles homelab-least-mapping-pci-lent --propagate 0
 pveum acl modify /mapping/pci/lent --tokens 'homelab@pve!least' --roles homelab-least-mapping-pci-lent --propagate 0
 
-# What the token may do then: pveum user token permissions homelab@pve least
+# To check: pveum user token permissions homelab@pve least
