@@ -253,7 +253,7 @@ func tooFew(host string, vm VM, got int, why []string) Finding {
 		}
 	}
 	return wrong(vm.Name, otherCards,
-		"%s asks for %s, and host %s can give %d: %s", vm.Name, asked, host, got, strings.Join(why, "; "))
+		"%s requests %s, and host %s has %d available: %s", vm.Name, asked, host, got, strings.Join(why, "; "))
 }
 
 // checkMachines looks at machines of ours that are there: with another machine type

@@ -38,5 +38,5 @@ func Example() {
 		fmt.Println(f.ID, f.Evidence)
 	}
 	// Output:
-	// PX4 infer asks for 1 GPU, and host pve1 can give 0: 0000:01:00 goes to train
+	// PX4 infer requests 1 GPU, and host pve1 has 0 available: 0000:01:00 goes to train
 }
