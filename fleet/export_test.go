@@ -1,4 +1,6 @@
 package fleet
 
 // Merge works out how a folder becomes what it should be.
-func Merge(have, want Tree) (changes []Change, foreign []Foreign, err error) { return merge(have, want) }
+func Merge(have, want Tree) (changes []Change, foreign []Foreign, err error) {
+	return merge(have, want)
+}
