@@ -30,7 +30,7 @@ func form(ctx context.Context, server, agent, url string) error {
 		if err != nil {
 			return err
 		}
-		defer machine.Close()
+		defer func() { _ = machine.Close() }()
 		root[i] = remote.Sudo(machine)
 		if _, err := k3s.Install(ctx, root[i], k3s.Release{Version: k3s.DefaultVersion}); err != nil {
 			return err

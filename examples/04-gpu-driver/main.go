@@ -48,7 +48,7 @@ func install(ctx context.Context, on string, recipe nvidia.Recipe) error {
 	if err != nil {
 		return err
 	}
-	defer machine.Close()
+	defer func() { _ = machine.Close() }()
 	if err := nvidia.InstallDriver(ctx, remote.Sudo(machine), recipe); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 // The small values of the file that are text with a syntax of their own.
 
-// A cure is an error that knows what to write instead.
+// A Cure is an error that knows what to write instead.
 type Cure struct{ what, instead string }
 
 func (c Cure) Error() string   { return c.what }

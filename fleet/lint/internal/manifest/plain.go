@@ -78,7 +78,7 @@ func FromData(v any, at yamlnode.Pos, budget *int) *yamlnode.Node {
 	return n
 }
 
-// data turns nodes into what encoding/json would make of them: the form in which
+// Data turns nodes into what encoding/json would make of them: the form in which
 // values go to templates and schemas.
 func Data(n *yamlnode.Node) any {
 	if n == nil {

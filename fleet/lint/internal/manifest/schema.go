@@ -29,7 +29,7 @@ type Schema struct {
 // Schemas remembers schemas of types: they contain themselves and each other.
 type Schemas map[reflect.Type]*Schema
 
-// of makes the schema of a type as encoding/json reads it.
+// Of makes the schema of a type as encoding/json reads it.
 func (m Schemas) Of(t reflect.Type) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -122,7 +122,7 @@ type Walk struct {
 	Out   []Misfit
 }
 
-// walk compares. Where the parser knows that text is wanted, it makes text of numbers
+// Walk compares. Where the parser knows that text is wanted, it makes text of numbers
 // and truth values; sigs.k8s.io/yaml loses sight of that in fields of embedded
 // structs, which most of fleet.yaml is (convertToJSONableObject looks at the first of
 // a field's indexes only).
