@@ -112,8 +112,8 @@ func TestWhyTheseCards(t *testing.T) {
 	n := spec.Node{Name: "wk1"}
 	for want, cards := range map[string][]int{
 		"0000:01:00: A, the first free one, IOMMU group 0 of its own": {0}, "0000:01:00, 0000:02:00: A, neighbours on the bus, IOMMU groups 0, 1 of their own": {0, 1},
-		"0000:02:00, 0000:03:00: A, B, neighbours on the bus, IOMMU groups 1, 2 of their own":                                                               {1, 2},
-		"0000:01:00, 0000:03:00: A, B, the closest free ones, with 1 other between them, IOMMU groups 0, 2 of their own":                          {0, 2},
+		"0000:02:00, 0000:03:00: A, B, neighbours on the bus, IOMMU groups 1, 2 of their own":                                                          {1, 2},
+		"0000:01:00, 0000:03:00: A, B, the closest free ones, with 1 other between them, IOMMU groups 0, 2 of their own":                               {0, 2},
 		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, with 2 others between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
 	} {
 		b := &book{spec: &spec.Spec{}, ledger: &proxmox.Ledger{Cards: all}}
