@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +17,147 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
+
+// rowOf is a row of cards, by their places on the bus.
+func rowOf(n int, models ...string) []proxmox.Card {
+	out := make([]proxmox.Card, n)
+	for i := range out {
+		model := "GA100 [A100]"
+		if i < len(models) {
+			model = models[i]
+		}
+		out[i] = proxmox.Card{GPU: proxmox.GPU{PCIDevice: proxmox.PCIDevice{Address: proxmox.PCIAddress{Bus: uint8(i + 1)}, Name: model, IOMMUGroup: i}, Model: model}, Host: "pve1"}
+	}
+	return out
+}
+
+func seatsOf(free string) []seat { // o: free, m: free and the node's, .: taken
+	var out []seat
+	for i, c := range free {
+		if c != '.' {
+			out = append(out, seat{GPU: rowOf(len(free))[i].GPU, index: i, mine: c == 'm'})
+		}
+	}
+	return out
+}
+
+// Cards that are chosen sit together, on one side of the middle, where the next ones fit.
+func TestCardsThatSitTogether(t *testing.T) {
+	for _, tt := range []struct {
+		free  string
+		count int
+		want  []int
+	}{
+		{"oooooooo", 1, []int{0}}, {"oooooooo", 2, []int{0, 1}}, {".ooooooo", 2, []int{2, 3}}, {".oo.ooo.", 2, []int{4, 5}}, {".oo.....", 2, []int{1, 2}}, {"...oo..o", 2, []int{3, 4}}, {"...ooo.o", 2, []int{4, 5}},
+		{"ooooommo", 2, []int{5, 6}}, {"oooooomo", 2, []int{6, 7}}, {"o.o.o.o.", 2, []int{0, 2}}, {"o..oo...", 2, []int{3, 4}}, {"oooooooo", 4, []int{0, 1, 2, 3}}, {".ooooooo", 4, []int{4, 5, 6, 7}}, {".oooooo.", 4, []int{1, 2, 3, 4}},
+		{"oooooooo", 8, []int{0, 1, 2, 3, 4, 5, 6, 7}}, {".oooooo.", 5, []int{1, 2, 3, 4, 5}}, {".ooo.", 2, []int{2, 3}}, {"..ooo.", 2, []int{3, 4}}, {"mo", 1, []int{0}}, {"om", 1, []int{1}},
+		{"m...oooo", 2, []int{0, 4}}, {".m..oooo", 3, []int{1, 4, 5}}, {"oo.moooo", 2, []int{1, 3}}, {"moooooom", 3, []int{0, 1, 7}}, {"mo.m...m", 2, []int{0, 3}}, {"m.oooomm", 4, []int{0, 5, 6, 7}},
+	} {
+		var got []int
+		for _, g := range pick(seatsOf(tt.free), tt.count, len(tt.free)) {
+			got = append(got, int(g.Address.Bus)-1)
+		}
+		assert.Equal(t, tt.want, got, "%d of %s", tt.count, tt.free)
+	}
+	// Whatever is free, as many as are asked for are chosen, of the free ones, in order.
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		free := strings.Map(func(rune) rune { return rune("o.m"[r.IntN(3)]) }, "xxxxxxxx")
+		seats := seatsOf(free)
+		for count := 1; count <= len(seats); count++ {
+			got := pick(seats, count, len(free))
+			require.Len(t, got, count)
+			kept := slices.DeleteFunc(slices.Clone(got), func(g proxmox.GPU) bool { return free[g.Address.Bus-1] != 'm' })
+			require.Len(t, kept, min(count, strings.Count(free, "m")), "%d of %s: what it has it keeps", count, free)
+			for i, g := range got {
+				assert.NotEqual(t, byte('.'), free[g.Address.Bus-1])
+				assert.True(t, i == 0 || got[i-1].Address.Bus < g.Address.Bus)
+			}
+		}
+	}
+}
+
+// Who asks for cards that cannot be had is told whose they are.
+func TestCardsThatCannotBeHad(t *testing.T) {
+	card := func(i int) proxmox.PCIAddress { return rowOf(8)[i].Address.Whole() }
+	b := func(cards []proxmox.Card) *book {
+		return &book{spec: &spec.Spec{Name: "lab"}, host: "pve1", ledger: &proxmox.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]foreignClaim{}, promised: map[proxmox.PCIAddress]string{}}
+	}
+	n := spec.Node{Name: "wk1", Host: "pve1", GPUs: spec.GPURequest{Count: 2}}
+	taken := b(rowOf(4, "AD102 [RTX 4090]"))
+	taken.strangers[card(1)], taken.promised[card(2)], taken.promised[card(3)] = foreignClaim{who: "VM 104 (win11)"}, "wk2", "wk1"
+	n.GPUs.Model = "A100"
+	_, err := taken.choose(n, nil)
+	assert.EqualError(t, err, `wk1 requests 2 GPUs with "A100" in its name, and host pve1 has 1 available: 0000:01:00.0 is an AD102 [RTX 4090]; 0000:02:00.0 belongs to VM 104 (win11); 0000:03:00.0 belongs to node wk2`)
+	n.GPUs.Model, n.GPUs.Count = "", 3
+	_, err = b(rowOf(2)).choose(n, nil)
+	assert.EqualError(t, err, "wk1 requests 3 GPUs, and host pve1 has 2 available: it has 2 in all")
+	_, err = b(nil).choose(n, nil)
+	assert.EqualError(t, err, "wk1 requests 3 GPUs, and host pve1 has 0 available: it has none, or the token may not see them: grant it Sys.Audit on /")
+	n.GPUs = spec.GPURequest{Count: 1, PCI: []spec.PCIAddress{{Bus: 9}}}
+	_, err = b(rowOf(1)).choose(n, nil)
+	require.ErrorContains(t, err, "wk1 requests the GPUs at [")
+	alone := rowOf(1)
+	alone[0].IOMMUGroup = -1
+	n.GPUs = spec.GPURequest{Count: 1}
+	_, err = b(alone).choose(n, nil)
+	require.ErrorContains(t, err, "0000:01:00.0 no IOMMU group")
+	got, err := b(rowOf(3)).choose(n, []proxmox.GPU{rowOf(3)[2].GPU})
+	require.NoError(t, err)
+	assert.Equal(t, uint8(3), got[0].Address.Bus, "it keeps what it has")
+}
+
+func TestWhyTheseCards(t *testing.T) {
+	all := rowOf(6, "A", "A", "B")
+	n := spec.Node{Name: "wk1"}
+	for want, cards := range map[string][]int{
+		"0000:01:00: A, the first free one, IOMMU group 0 of its own": {0}, "0000:01:00, 0000:02:00: A, neighbours on the bus, IOMMU groups 0, 1 of their own": {0, 1},
+		"0000:02:00, 0000:03:00: A, B, neighbours on the bus, IOMMU groups 1, 2 of their own":                                                               {1, 2},
+		"0000:01:00, 0000:03:00: A, B, the closest free ones, with 1 other between them, IOMMU groups 0, 2 of their own":                          {0, 2},
+		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, with 2 others between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
+	} {
+		b := &book{spec: &spec.Spec{}, ledger: &proxmox.Ledger{Cards: all}}
+		var its []proxmox.GPU
+		for _, i := range cards {
+			its = append(its, all[i].GPU)
+		}
+		assert.Equal(t, want, b.tell(n, its))
+	}
+	b := &book{spec: &spec.Spec{Placed: map[string]string{"wk1": "on pve1, the only host"}}, ledger: &proxmox.Ledger{Cards: all[:1]}}
+	assert.Equal(t, "0000:01:00: A, the only one, IOMMU group 0 of its own, on pve1, the only host", b.tell(n, []proxmox.GPU{all[0].GPU}))
+	n.GPUs.PCI = []spec.PCIAddress{{Bus: 1}}
+	assert.Contains(t, b.tell(n, []proxmox.GPU{all[0].GPU}), "named in the file")
+	for name, want := range map[string]string{"AD102": "an AD102", "GA100": "a GA100", "RTX A4000": "an RTX A4000", "Apple": "an Apple", "Tesla": "a Tesla", "H100": "an H100", "Hopper": "a Hopper", "A": "an A", "B": "a B", "": "a ", "8x": "a 8x", "80": "an 80"} {
+		assert.Equal(t, want, withArticle(name))
+	}
+}
+
+// A host takes what it has room for, to the last core, card and byte.
+func TestRoomOnAHost(t *testing.T) {
+	n := spec.Node{Name: "wk1", Cores: 4, Memory: 8 * spec.GiB, GPUs: spec.GPURequest{Count: 2}, OSDisk: spec.OSDisk{DiskOptions: spec.DiskOptions{Storage: "a"}}, Disks: []spec.Disk{{DiskOptions: spec.DiskOptions{Storage: "b"}}}}
+	roomy := func() *room {
+		return &room{host: "pve1", up: true, cpus: 4, memory: 8 * proxmox.GiB, storages: []string{"a", "b"}}
+	}
+	cards := []proxmox.GPU{rowOf(2)[0].GPU, rowOf(2)[1].GPU}
+	p := &placing{spec: &spec.Spec{}, cards: map[string][]proxmox.GPU{"pve1": cards}}
+	assert.Empty(t, p.lacks(roomy(), n))
+	for want, change := range map[string]func(r *room, n *spec.Node){
+		"is down":                 func(r *room, _ *spec.Node) { r.up = false },
+		"has 2 such GPUs free":    func(_ *room, n *spec.Node) { n.GPUs.Count = 3 },
+		"has 0 such GPUs free":    func(_ *room, n *spec.Node) { n.GPUs.Model = "T4" },
+		"has 7GiB of memory left": func(r *room, _ *spec.Node) { r.memory-- },
+		"has 0B of memory left":   func(r *room, _ *spec.Node) { r.memory = -1 },
+		"has 3 CPUs":              func(r *room, _ *spec.Node) { r.cpus = 3 },
+		"has no storage a":        func(r *room, _ *spec.Node) { r.storages = r.storages[1:] },
+		"has no storage b":        func(r *room, _ *spec.Node) { r.storages = r.storages[:1] },
+	} {
+		r, other := roomy(), n
+		change(r, &other)
+		assert.Equal(t, want, p.lacks(r, other))
+	}
+	n.GPUs.Count = 0
+	assert.Nil(t, p.matching("pve1", n))
+}
 
 // Two machines of one template that was not sealed are told apart, in whatever order.
 func TestTwinsAreMet(t *testing.T) {
