@@ -68,7 +68,7 @@ func TestK3sOfAnotherClusterIsLeftAlone(t *testing.T) {
 			t.Helper()
 			dir := t.TempDir()
 			_, err := w.elsewhere(t, text, keys, dir).Up().Run(t.Context(), nil)
-			require.ErrorContains(t, err, "of another cluster")
+			require.ErrorContains(t, err, "to another cluster")
 			g, err := w.elsewhere(t, text, keys, dir).Down(t.Context())
 			require.NoError(t, err)
 			var said []string

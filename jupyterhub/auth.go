@@ -21,7 +21,7 @@ const (
 // oauthenticator 17 refuses to start with groups that it may not manage.
 type Auth struct {
 	Kind     string
-	AllowAll bool     // whoever can prove who he is
+	AllowAll bool     // everyone who can log in
 	Users    []string // these may log in
 	Admins   []string // these too, and they administer the hub
 

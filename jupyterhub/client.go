@@ -42,8 +42,8 @@ func (e *APIError) Error() string {
 	return text
 }
 
-// Passing is true where what stands before the hub, or before a server of it, finds it away:
-// either may be starting anew.
+// Passing is true if the proxy in front of the hub, or of one of its servers, cannot reach it:
+// either may be restarting.
 func (e *APIError) Passing() bool {
 	return e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "rewrite golden files")
 
 // authority is a certificate for tests that nobody trusts.
 const authority = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"

@@ -103,7 +103,7 @@ type verifier struct {
 
 const userPath = "/hub/api/users/" + verifyUser
 
-// begin makes the user, anew.
+// begin recreates the user.
 func (v *verifier) begin(ctx context.Context) error {
 	var hub struct{ Version string }
 	if _, err := v.call(ctx, http.MethodGet, "/hub/api/", nil, &hub); err != nil {

@@ -131,8 +131,8 @@ func contained(raw *clientcmdapi.Config) error {
 	return nil
 }
 
-// stay follows no redirect: the transport would show our credentials to whoever it
-// leads to, and an API server redirects none of our requests.
+// stay follows no redirect: the transport would send our credentials to the redirect's
+// target, and an API server redirects none of our requests.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close gives the idle connections back.

@@ -1,13 +1,12 @@
-// Package kube sees Kubernetes narrowly: it applies objects, tells when they are
-// ready, and looks after nodes.
+// Package kube is a small Kubernetes client: it applies objects, reports when they are
+// ready, and manages nodes.
 //
 // # Applying
 //
 // [Client.Apply] is server-side apply under one field manager. It first asks the
-// API server what would become of each object and writes only those that would
-// change, so a second run writes nothing at all; [Client.Diff] asks the same and
-// stops there. A field that was asked for once and no longer is goes away; fields
-// that others set stay. Objects are typed (k8s.io/api), or read from YAML by
+// API server for the result of each apply and writes only objects that would
+// change, so a second run writes nothing; [Client.Diff] only asks. Fields that are no
+// longer in an object are removed; fields that others set stay. Objects are typed (k8s.io/api), or read from YAML by
 // [Decode].
 //
 // # Nodes

@@ -175,7 +175,7 @@ func TestApplyTwiceWritesOnce(t *testing.T) {
 		require.NoError(t, err)
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "gpu"}}
 		require.NoError(t, w.Get(t.Context(), cm))
-		assert.Equal(t, map[string]string{"k": "w"}, cm.Data, "a field that is no longer asked for is taken away")
+		assert.Equal(t, map[string]string{"k": "w"}, cm.Data, "a field that is no longer wanted is removed")
 	})
 }
 

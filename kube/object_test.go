@@ -163,7 +163,7 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 	require.ErrorAs(t, err, &none)
 	assert.Equal(t, 5, asked(s))
 	_, err = is("Thing")
-	require.NoError(t, err, "an empty answer does not take away what is known")
+	require.NoError(t, err, "an empty answer does not delete what is known")
 	assert.Equal(t, 5, asked(s))
 	_, err = is("Third")
 	require.ErrorIs(t, err, kube.ErrForbidden)

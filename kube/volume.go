@@ -131,9 +131,9 @@ func (c *Client) Reclaim(ctx context.Context, volume string, policy corev1.Persi
 	return c.patch(ctx, "set the reclaim policy of", u, map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": string(policy)}})
 }
 
-// ApplyAnew applies an object, and makes it anew where it is there and cannot be
-// changed into what was asked. It is for kinds that nothing hangs on by their
-// identity, such as a StorageClass, whose volumes live on without it.
+// ApplyAnew applies an object, and recreates it if it exists and cannot be changed to
+// the wanted state. It is for kinds without dependents, such as a StorageClass: its
+// volumes do not depend on it.
 func (c *Client) ApplyAnew(ctx context.Context, obj runtime.Object) (Change, error) {
 	changes, err := c.Apply(ctx, obj)
 	if !errors.Is(err, ErrInvalid) {

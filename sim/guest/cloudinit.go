@@ -14,7 +14,7 @@ import (
 )
 
 // cloud is one run of cloud-init. It reads the seed by its own rules, written
-// from cloud-init's documentation, and not by those of whoever made the seed.
+// from cloud-init's documentation, not by the rules of the seed's renderer.
 type cloud struct {
 	s    *system
 	v    *view
@@ -202,7 +202,7 @@ func (c *cloud) final() {
 // resultFile is there from the end of a boot to the beginning of the next.
 const resultFile = "/var/lib/cloud/data/result.json"
 
-// finish says how it went, and powers off where that was asked.
+// finish reports the result, and powers off if the seed says so.
 func (c *cloud) finish() {
 	if c.off {
 		return

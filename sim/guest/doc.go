@@ -4,7 +4,7 @@
 // on it, a boot that reads the seed ISO as cloud-init does, programs that can be
 // run over SSH and the QEMU guest agent, units, kernel modules, PCI devices, and
 // K3s. It judges what it is given by the rules of the real programs, which were
-// written down here from their documentation and not from whoever renders the
+// written from their documentation, independent of the program that renders the
 // configuration: a bad seed means that the login fails, a wrong token that K3s
 // logs what K3s logs, and a GPU is usable only when its driver is loaded and
 // NVIDIA's runtime was installed before K3s started.
@@ -36,8 +36,8 @@
 // are of different versions.
 //
 // systemd starts what is enabled, restarts what says so, and keeps journals. K3s
-// reads its configuration files, forms a cluster (a [Plane], made by whoever
-// implements [Kubernetes]) or joins one through the network, by token; servers
+// reads its configuration files, forms a cluster (a [Plane], created by an
+// implementation of [Kubernetes]) or joins one through the network, by token; servers
 // have a quorum, in which a dead one counts until its Node is deleted; kube-vip's
 // address moves to another server 25 s after its holder has died. A control plane
 // ends with the last disk that is a server's ([Network.Forget]). Containers run by Node.Run in a file system of their own, with

@@ -116,7 +116,7 @@ func TestK3sChain(t *testing.T) {
 	})
 }
 
-// Whoever dials an address that nobody has does not outlive the network.
+// A connection to an unused address ends with the network.
 func TestClosedNetworkEndsDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net, begun := &Network{}, time.Now()

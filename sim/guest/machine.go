@@ -38,7 +38,7 @@ type Config struct {
 
 	Faults Faults
 
-	Host *HostConfig // a Proxmox VE host in the place of an Ubuntu guest; nil for a guest
+	Host *HostConfig // a Proxmox VE host instead of an Ubuntu guest; nil for a guest
 
 	// Lean keeps the last of Mutations and Commands only, for a simulator that
 	// runs for days; a test wants all.

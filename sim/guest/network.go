@@ -257,8 +257,8 @@ func (n *Network) lease(client string) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// Close ends every control plane that guests of this network have formed, and whoever
-// dials an address that nobody has.
+// Close ends every control plane that guests of this network have formed, and pending
+// connections to unused addresses.
 func (n *Network) Close() error {
 	gone := n.end()
 	n.mu.Lock()
