@@ -47,7 +47,6 @@ func test(ctx context.Context, mine string) error {
 	if err := each(ctx, [][]string{
 		{"go", "vet", "./..."},
 		{"sh", "-c", "go test " + race + "$(go list ./... | grep -Ev '" + raceless + "')"},
-		{"go", "test", "-timeout", "20m", "-skip", realGuests, "./cluster"},
 	}); err != nil {
 		return err
 	}
@@ -62,21 +61,20 @@ func test(ctx context.Context, mine string) error {
 }
 
 // raceless are the packages that are tested without the race detector. The lives of whole
-// clusters take four times as long under it; internal/session, internal/trial and proxmox
-// run the same code with it. The others read, check and build, in one goroutine, and some take
-// ten times as long.
-const raceless = "/homelab/(cluster|" + sequential + ")$"
-
-const sequential = "clusterfile|cloudinit|spec|unit|examples.*|cmd/homelab|docs/.*|" +
-	"internal/(archtest|words|share|yamlbound|yamlnode|iso9660|suggest|printable|distro|schedule|names|datadisk)"
+// clusters take four times as long under it, the comparisons of sim/conform ten times;
+// internal/session, internal/trial, proxmox and sim/pvesim run the same code with it. The
+// others read, check and build, in one goroutine.
+const raceless = "/homelab/(cluster|clusterfile|cloudinit|spec|unit|examples.*|cmd/homelab|docs/.*|sim/conform|" +
+	"internal/(archtest|words|share|yamlbound|yamlnode|iso9660|suggest|printable|distro|schedule|names|datadisk))$"
 
 // beside runs the real guests, which want a whole processor for the one that is emulated,
-// and on the other processors what is sequential. -v tells why guests are left out
-// where they are.
+// and on the other processors what needs no race detector. -v tells why guests are left
+// out where they are.
 func beside(ctx context.Context) error {
 	// Both how many programs go runs at once, and how many processors each has.
 	most := strconv.Itoa(max(1, runtime.NumCPU()-1))
-	others := exec.CommandContext(ctx, "sh", "-c", "go test -p "+most+" $(go list ./... | grep -E '/homelab/("+sequential+")$')")
+	const packages = " $(go list ./... | grep -E '" + raceless + "')"
+	others := exec.CommandContext(ctx, "sh", "-c", "go test -timeout 20m -skip "+realGuests+" -p "+most+packages)
 	others.Env = append(os.Environ(), "GOMAXPROCS="+most)
 	others.Stdout, others.Stderr = os.Stdout, os.Stderr
 	if err := others.Start(); err != nil {
