@@ -57,7 +57,7 @@ func TestImageOfADistribution(t *testing.T) {
 	for wrong, says := range map[string]string{
 		"image: debian-12": `distribution cannot be "debian-12"`,
 		"image: {distribution: debian-13, url: 'https://x/y.qcow2', sha512: ab}":         "sha512 is not a SHA-512",
-		"image: {url: 'https://cloud.debian.org/images/cloud/trixie/debian-13-x.qcow2'}": "debian-13-x.qcow2 is no image of Ubuntu 24.04",
+		"image: {url: 'https://cloud.debian.org/images/cloud/trixie/debian-13-x.qcow2'}": "debian-13-x.qcow2 is not an image of Ubuntu 24.04",
 	} {
 		require.ErrorContains(t, load(replace(t, debianCluster, "image: debian-13", wrong)), says)
 	}

@@ -20,7 +20,7 @@ func (r *resolver) hubAuth(hub *written.Hub, h *spec.Hub) {
 			r.Wrong(&hub.Auth, "nothing says who may log in to the hub", "write auth: native, or auth: with oidc, ldap or github and their keys")
 			return
 		}
-		r.Warn(hub, "the hub lets in whoever knows its one password, since this is the lab and auth is not said", "write auth: dummy to say that this is meant, or auth: native")
+		r.Warn(hub, "anyone who knows the hub's one password may log in: this is the lab, and the file has no auth", "write auth: dummy to confirm that, or auth: native")
 		h.Auth = spec.HubAuth{Kind: spec.AuthDummy, AllowAll: true}
 		return
 	}
@@ -68,7 +68,7 @@ func (r *resolver) authKind(raw *written.HubAuth) (kind string, ok bool) {
 		case kind == "":
 			kind = b.kind
 		case kind != b.kind:
-			r.Wrong(b.at, fmt.Sprintf("people log in with %s, and here is %s", kind, b.kind), "keep one of them; the hub has one way to log in")
+			r.Wrong(b.at, fmt.Sprintf("the hub's login is %s, and this is for %s", kind, b.kind), "keep one of them; the hub has one way to log in")
 			ok = false
 		}
 	}
@@ -83,7 +83,7 @@ func (r *resolver) authKind(raw *written.HubAuth) (kind string, ok bool) {
 func (r *resolver) userNames(names []string) {
 	for i, n := range names {
 		if n != strings.ToLower(n) && matches(`^[A-Za-z0-9._@+-]+$`, n) {
-			r.Wrong(&names[i], fmt.Sprintf("the hub knows everybody in lower case, so %q is nobody", n), "write "+strings.ToLower(n))
+			r.Wrong(&names[i], fmt.Sprintf("the hub knows users in lower case, so %q matches nobody", n), "write "+strings.ToLower(n))
 		} else if !matches(`^[a-z0-9][a-z0-9._@+-]*$`, n) {
 			r.Wrong(&names[i], fmt.Sprintf("%q cannot be a user", n), "write the login name in lower case")
 		}
@@ -101,15 +101,15 @@ func (r *resolver) somebodyMay(raw *written.HubAuth, a *spec.HubAuth) {
 	case !a.AllowAll && len(slices.Concat(named, a.AdminGroups)) == 0:
 		r.Wrong(raw, "nobody may log in: no users, no groups, and not all", "write users: or groups of "+a.Kind+", or allowAll: true")
 	case a.AllowAll && r.IsSet(&raw.AllowAll) && len(named) > 0:
-		r.Warn(&raw.AllowAll, "everybody who can log in may, so the users and groups that are named allow nothing more", "remove allowAll, or the names")
+		r.Warn(&raw.AllowAll, "allowAll lets everybody in, so the named users and groups add nothing", "remove allowAll, or the names")
 	case a.AllowAll && len(a.Users) > 0:
 		a.AllowAll = false // naming users means these alone
 	}
 	if a.Kind == spec.AuthNative && !a.OpenSignup && len(a.Admins) == 0 {
-		r.Wrong(raw, "nobody can let people in: they sign up, an admin says yes, and there is no admin", "write admins: [your-name], and sign up first")
+		r.Wrong(raw, "nobody can approve people who sign up: there is no admin", "write admins: [your-name], and sign up first")
 	}
 	if a.Kind == spec.AuthGitHub && a.AllowAll {
-		r.Warn(&raw.AllowAll, "everybody with an account at GitHub may run code here", "write organizations: in its place")
+		r.Warn(&raw.AllowAll, "everybody with an account at GitHub may run code here", "write organizations: instead")
 	}
 }
 
@@ -122,7 +122,7 @@ func (r *resolver) authDummy(hub *written.Hub, raw *written.HubAuth, a *spec.Hub
 		if !r.IsSet(at) {
 			at = &hub.Auth
 		}
-		r.Warn(at, "one password lets in whoever knows it, as whoever they say they are", "write auth: native, or oidc, ldap or github, before others than you use it")
+		r.Warn(at, "anyone who knows the one password may log in under any name", "write auth: native, or oidc, ldap or github, before other people use it")
 	}
 }
 
@@ -132,7 +132,7 @@ func (r *resolver) authNative(raw *written.HubAuth, a *spec.HubAuth) {
 	}
 	a.OpenSignup = raw.Native.OpenSignup
 	if a.OpenSignup && !r.spec.IsLab() {
-		r.Warn(&raw.Native.OpenSignup, "whoever reaches the page may run code here", "remove openSignup: admins then let people in")
+		r.Warn(&raw.Native.OpenSignup, "anyone who reaches the page may run code here", "remove openSignup: admins then approve people")
 	}
 }
 
@@ -181,7 +181,7 @@ func (r *resolver) authOIDC(raw *written.HubAuth, a *spec.HubAuth) bool {
 		r.Wrong(o, "some of authorizeURL, tokenURL and userdataURL are there, and some are not", "write all three, or none to have them found below the issuer")
 	}
 	if r.IsSet(&o.Scopes) && !slices.Contains(o.Scopes, "openid") {
-		r.Wrong(&o.Scopes, "without the scope openid it is no OpenID Connect", "write scopes: [openid, profile, email]")
+		r.Wrong(&o.Scopes, "OpenID Connect needs the scope openid", "write scopes: [openid, profile, email]")
 	}
 	return true
 }
@@ -211,18 +211,18 @@ func (r *resolver) authLDAP(raw *written.HubAuth, a *spec.HubAuth) bool {
 	}
 	for i, dn := range l.BindDN {
 		if !strings.Contains(dn, "{username}") || !strings.Contains(dn, "=") {
-			r.Wrong(&l.BindDN[i], fmt.Sprintf("%q is no template of a user's name", dn), "write e.g. uid={username},ou=people,dc=lab,dc=example")
+			r.Wrong(&l.BindDN[i], fmt.Sprintf("%q is not a template of a user's name", dn), "write e.g. uid={username},ou=people,dc=lab,dc=example")
 		}
 	}
 	switch {
 	case !l.LookupDN && len(l.BindDN) == 0:
-		r.Wrong(&l.BindDN, "ldap does not know under which name a user logs in", "write bindDN: [uid={username},ou=people,…], or lookupDN: true with searchBase")
+		r.Wrong(&l.BindDN, "ldap has no template of the name that a user logs in with", "write bindDN: [uid={username},ou=people,…], or lookupDN: true with searchBase")
 	case l.LookupDN && l.SearchBase == "":
-		r.Wrong(&l.SearchBase, "nothing says where a user's name is looked up", "write searchBase: ou=people,dc=lab,dc=example")
+		r.Wrong(&l.SearchBase, "the file does not say where a user's name is looked up", "write searchBase: ou=people,dc=lab,dc=example")
 	case r.IsSet(&l.SearchUser) != r.IsSet(&l.SearchPassword):
-		r.Wrong(&l.SearchPassword, "who looks up names has half a login", "write both searchUser and searchPassword, or neither to look up without one")
+		r.Wrong(&l.SearchPassword, "the login that looks up names is incomplete", "write both searchUser and searchPassword, or neither to look up without one")
 	case !l.LookupDN && l.SearchUser != "":
-		r.Wrong(&l.SearchUser, "searchUser means nothing without lookupDN", "write lookupDN: true, or remove searchUser and searchPassword")
+		r.Wrong(&l.SearchUser, "searchUser has no effect without lookupDN", "write lookupDN: true, or remove searchUser and searchPassword")
 	}
 	return true
 }
@@ -239,7 +239,7 @@ func (r *resolver) authGitHub(raw *written.HubAuth, a *spec.HubAuth) bool {
 		needed{&g.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
 	for i, o := range g.Organizations {
 		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(:[A-Za-z0-9._-]+)?$`, o) {
-			r.Wrong(&g.Organizations[i], fmt.Sprintf("%q is no organization", o), "write its name as in github.com/NAME, or NAME:team")
+			r.Wrong(&g.Organizations[i], fmt.Sprintf("%q is not an organization", o), "write its name as in github.com/NAME, or NAME:team")
 		}
 	}
 	return true

@@ -43,7 +43,7 @@ func (r *resolver) runtimeClass() {
 	if i < 0 || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != spec.StackDevicePlugin {
 		return
 	}
-	r.Wrong(&r.raw.K3s.Disable[i], "runtimes makes the RuntimeClass nvidia, and without it no container of a cluster with GPUs sees one", "remove runtimes from k3s.disable")
+	r.Wrong(&r.raw.K3s.Disable[i], "runtimes creates the RuntimeClass nvidia, without which no container sees a GPU", "remove runtimes from k3s.disable")
 }
 
 func (r *resolver) servers() {
@@ -66,7 +66,7 @@ func (r *resolver) servers() {
 	case servers == 0:
 		r.Wrong(at, "the cluster has no server", "write role: server in one of the pools; 3 servers survive the loss of one")
 	case servers%2 == 0:
-		r.Warn(at, fmt.Sprintf("%d servers are no safer than %d: etcd needs more than half of them, so one more may fail in neither", servers, servers-1), fmt.Sprintf("make it %d or %d", servers-1, servers+1))
+		r.Warn(at, fmt.Sprintf("%d servers are no safer than %d: etcd needs more than half of them, so no more of them may fail", servers, servers-1), fmt.Sprintf("make it %d or %d", servers-1, servers+1))
 	case servers > 7:
 		r.Warn(at, fmt.Sprintf("%d servers are slower than 5: every write waits for more than half of them", servers), "make it 3 or 5")
 	}
@@ -93,7 +93,7 @@ func (r *resolver) uniqueNodes() {
 			r.Wrong(n.raw, fmt.Sprintf("%q cannot be a node's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
 		}
 		if strings.HasPrefix(n.Name, r.spec.Name+names.TemplateInfix) {
-			r.Wrong(n.raw, fmt.Sprintf("%q cannot be a node's name: templates of the cluster %s are called so", n.Name, r.spec.Name), "give it another name")
+			r.Wrong(n.raw, fmt.Sprintf("%q cannot be a node's name: templates of the cluster %s have such names", n.Name, r.spec.Name), "give it another name")
 		}
 		unique(r, called, n.Name, n.raw, fmt.Sprintf("there is another node %s", n.Name), "give one of them another name")
 		if n.VMID != 0 {
@@ -129,9 +129,9 @@ func (r *resolver) nodeHost(n plannedNode) {
 	case n.Unplaced() && len(declared) == 0:
 		r.Wrong(at, "host: auto has nothing to choose from", "write proxmox.hosts with the names of the hosts, e.g. hosts: {pve1: {}, pve2: {}}")
 	case n.Unplaced() && n.Adopt:
-		r.Wrong(at, fmt.Sprintf("node %s is a VM that is there already, so its host is no choice", n.Name), "write host: and the name of the host that has it")
+		r.Wrong(at, fmt.Sprintf("node %s is an existing VM, which has a host already", n.Name), "write host: and the name of the host that has it")
 	case n.Unplaced() && len(n.GPUs.PCI) > 0:
-		r.Wrong(at, fmt.Sprintf("node %s names its cards and not the host that has them", n.Name), "write host: and the name, or gpus: and how many")
+		r.Wrong(at, fmt.Sprintf("node %s names its cards but not their host", n.Name), "write host: and the name, or gpus: and how many")
 	case n.Unplaced() && len(n.GPUs.Mapping) > 0:
 		r.Wrong(at, fmt.Sprintf("node %s names mappings, which host: auto does not follow", n.Name), "write host: and the name of the host that has the cards")
 	case !written.DNSLabel.MatchString(n.Host):

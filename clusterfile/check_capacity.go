@@ -27,7 +27,7 @@ func (r *resolver) cards() {
 				continue
 			}
 			if ok {
-				r.Wrong(at, fmt.Sprintf("GPU %s on %s is promised to %s and to %s, first in %s", key.pci, n.Host, owner[key], n.Name, r.Line(first)), "give each card to one node")
+				r.Wrong(at, fmt.Sprintf("GPU %s on %s is requested by %s and by %s, first in %s", key.pci, n.Host, owner[key], n.Name, r.Line(first)), "give each card to one node")
 				continue
 			}
 			seen[key], owner[key] = at, n.Name

@@ -144,7 +144,7 @@ func (r *resolver) groupsAreKnown() {
 		return
 	}
 	say := func(at any, what string) {
-		r.Warn(at, fmt.Sprintf("%s is for groups, and people who log in with %s bring none: an admin has to put them into groups in the hub", what, h.Auth.Kind), "write auth: oidc with groupsClaim, or remove groups")
+		r.Warn(at, fmt.Sprintf("%s is for groups, and a login with %s brings none: an admin has to add people to groups in the hub", what, h.Auth.Kind), "write auth: oidc with groupsClaim, or remove groups")
 	}
 	all := len(raw.Profiles) > 0
 	for _, e := range raw.Profiles {

@@ -38,7 +38,7 @@ func (r *resolver) nodeNetwork(n plannedNode) {
 	case addr == net.Gateway:
 		r.Wrong(&n.raw.Address, fmt.Sprintf("address %s is the gateway's", addr), "write another")
 	case addr == r.spec.K3s.VIP:
-		r.Wrong(&n.raw.Address, fmt.Sprintf("address %s is the VIP's", addr), "write another: the VIP moves between servers and is none's own")
+		r.Wrong(&n.raw.Address, fmt.Sprintf("address %s is the VIP's", addr), "write another: the VIP moves between servers and belongs to none")
 	}
 }
 
@@ -94,19 +94,19 @@ func (r *resolver) vip() {
 			continue
 		}
 		if r.insidePrefix(at, "vip", vip, net.Prefix) && vip == net.Gateway {
-			r.Wrong(at, fmt.Sprintf("vip %s is the gateway's address", vip), "write one that nobody has")
+			r.Wrong(at, fmt.Sprintf("vip %s is the gateway's address", vip), "write an unused address")
 		}
 	}
 	switch {
 	case !vip.IsValid() && servers == 2:
-		r.Wrong(at, "2 servers have no vip, and are worse than one: etcd stands still as soon as either is away, and whoever joined through it goes down with it",
+		r.Wrong(at, "2 servers without a vip are worse than one: etcd stops as soon as either is down, and nodes that joined through it lose the API",
 			"write 1 server or 3, and with 3 k3s: {vip: ...} with a free address of the nodes' network")
 	case !vip.IsValid() && servers > 1:
-		r.Wrong(at, fmt.Sprintf("%d servers have no vip: whoever joined through one of them would go down with it", servers), "write k3s: {vip: ...} with a free address of the nodes' network")
+		r.Wrong(at, fmt.Sprintf("%d servers have no vip: nodes that joined through a server lose the API when it is down", servers), "write k3s: {vip: ...} with a free address of the nodes' network")
 	case !vip.IsValid() && leased:
-		r.Wrong(at, "the server gets its address from DHCP and there is no vip, so nobody knows where the API will be", "give the server an address, or write k3s: {vip: ...} with a free one of its network")
+		r.Wrong(at, "the server gets its address from DHCP and there is no vip, so the API has no known address", "give the server an address, or write k3s: {vip: ...} with a free one of its network")
 	case r.raw.K3s.VIPInterface != "" && !vip.IsValid():
-		r.Wrong(&r.raw.K3s.VIPInterface, "vipInterface means nothing without vip", "write vip: beside it")
+		r.Wrong(&r.raw.K3s.VIPInterface, "vipInterface has no effect without vip", "write vip: beside it")
 	}
 }
 
@@ -131,10 +131,10 @@ func (r *resolver) clusterNetworks() {
 		if !r.IsSet(at) {
 			at = &raw.PodCIDR
 		}
-		r.Wrong(at, fmt.Sprintf("pods (%s) and services (%s) share addresses", pods, services), "write networks that are apart, e.g. podCIDR: 10.42.0.0/16 and serviceCIDR: 10.43.0.0/16")
+		r.Wrong(at, fmt.Sprintf("pods (%s) and services (%s) share addresses", pods, services), "write separate networks, e.g. podCIDR: 10.42.0.0/16 and serviceCIDR: 10.43.0.0/16")
 	}
 	if services.Addr().Is4() && (services.Bits() < 12 || services.Bits() > 28) {
-		r.Wrong(&raw.ServiceCIDR, fmt.Sprintf("Kubernetes takes no service network of the size of %s", services), "write one from /12 to /28, e.g. 10.43.0.0/16")
+		r.Wrong(&raw.ServiceCIDR, fmt.Sprintf("Kubernetes accepts no service network of the size of %s", services), "write one from /12 to /28, e.g. 10.43.0.0/16")
 	}
 	// Each node takes a /24 of the pods' addresses (--node-cidr-mask-size).
 	if room := 1 << max(24-pods.Bits(), 0); pods.Addr().Is4() && (pods.Bits() > 24 || len(r.nodes) > room) {

@@ -75,24 +75,24 @@ func (r *resolver) pools() {
 		}
 		for j, other := range raw.Addresses[:i] {
 			if p.Contains(other.From) || other.Contains(p.From) {
-				r.Wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p.Text, other.Text, r.Line(&raw.Addresses[j])), "write ranges that are apart")
+				r.Wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p.Text, other.Text, r.Line(&raw.Addresses[j])), "write separate ranges")
 			}
 		}
 		if len(r.spec.Nodes) > 0 && (!r.inNodesNetwork(p.From) || !r.inNodesNetwork(p.To)) && !leased {
-			r.Wrong(at, fmt.Sprintf("%s is outside the nodes' network %s, so nobody would find these addresses", p.Text, r.spec.Network.Prefix), "write a range inside it that nobody uses; nodes answer for it on their own network")
+			r.Wrong(at, fmt.Sprintf("%s is outside the nodes' network %s, so no client would reach these addresses", p.Text, r.spec.Network.Prefix), "write an unused range inside it; nodes answer for it on their own network")
 			continue
 		}
 		for _, a := range owners {
 			if p.Contains(a) {
-				r.Wrong(at, fmt.Sprintf("%s holds %s, which is %s's", p.Text, a, strings.TrimSuffix(taken[a], "'s")), "write a range without it")
+				r.Wrong(at, fmt.Sprintf("%s contains %s, which belongs to %s", p.Text, a, strings.TrimSuffix(taken[a], "'s")), "write a range without it")
 				break
 			}
 		}
 		if a := r.spec.Network.Prefix; a.IsValid() && (p.Contains(a.Masked().Addr()) || p.Contains(written.LastAddr(a))) && a.Addr().Is4() {
-			r.Wrong(at, fmt.Sprintf("%s holds the network's own or its broadcast address", p.Text), "write a range without the first and the last address of "+a.String())
+			r.Wrong(at, fmt.Sprintf("%s contains the network address or the broadcast address", p.Text), "write a range without the first and the last address of "+a.String())
 		}
 		if leased {
-			r.Warn(at, "nodes get their addresses from a DHCP server, which must not give these away", "take the range out of the server's own")
+			r.Warn(at, "nodes get their addresses from a DHCP server, which must not assign these too", "exclude the range from the DHCP server's")
 		}
 	}
 }
@@ -107,10 +107,10 @@ func (r *resolver) reserved() {
 	for _, name := range sortedNames(raw.Reserved) {
 		at, a := r.MemberAt(&raw.Reserved, name), raw.Reserved[name]
 		if namespace, service, ok := strings.Cut(name, "/"); name != "ingress" && (!ok || !written.DNSLabel.MatchString(namespace) || !written.DNSLabel.MatchString(service)) {
-			r.Wrong(at, fmt.Sprintf("%q is no service", name), "write namespace/name, or ingress")
+			r.Wrong(at, fmt.Sprintf("%q is not a service", name), "write namespace/name, or ingress")
 		}
 		if name == "ingress" && r.spec.Platform.Ingress.Kind == spec.IngressNone {
-			r.Wrong(at, "there is no ingress to have an address", "remove it, or write ingress: traefik")
+			r.Wrong(at, "there is no ingress that could have an address", "remove it, or write ingress: traefik")
 		}
 		if !a.IsValid() {
 			continue
@@ -181,7 +181,7 @@ func (r *resolver) fileServerVM(raw *written.NFSVM, vm *spec.NFSVM) {
 		return
 	}
 	if !r.spec.Network.Prefix.IsValid() {
-		r.Wrong(&raw.Address, "the NFS server has an address of its own, and nothing says of which network", "write network: with prefix and gateway")
+		r.Wrong(&raw.Address, "the NFS server has an address of its own, and the file does not say in which network", "write network: with prefix and gateway")
 		return
 	}
 	if p := r.spec.Network.Prefix; !r.insidePrefix(&raw.Address, "the NFS server's address", a, p) {
@@ -239,7 +239,7 @@ func (r *resolver) reached() {
 		// The hub's own proxy can be a Service with an address; the others have none.
 		alone := r.raw.Hub != nil && a == &r.raw.Hub.Hostname && (p.LB != nil || !slices.Contains(r.raw.K3s.Disable, "servicelb"))
 		if p.Ingress.Kind == spec.IngressNone && !alone {
-			r.Wrong(a, fmt.Sprintf("nothing leads to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
+			r.Wrong(a, fmt.Sprintf("nothing routes to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
 		}
 		if p.TLS == nil && !r.spec.IsLab() {
 			r.Warn(a, fmt.Sprintf("people log in to %s without TLS, for the whole network to read", *a), "write tls: self-signed, or a better source")
@@ -248,7 +248,7 @@ func (r *resolver) reached() {
 	if p.TLS != nil && p.TLS.Source == spec.TLSACME {
 		for _, a := range at {
 			if private := []string{".local", ".lan", ".internal", ".home.arpa", ".test", ".example", ".invalid", ".localhost"}; slices.ContainsFunc(private, func(s string) bool { return strings.HasSuffix(*a, s) }) {
-				r.Wrong(a, fmt.Sprintf("no public authority signs certificates for %s, a name that is nobody's", *a), "write a name of a domain of yours, or tls: self-signed")
+				r.Wrong(a, fmt.Sprintf("no public authority signs certificates for %s, which is not in a public domain", *a), "write a name of a domain of yours, or tls: self-signed")
 			}
 		}
 	}
@@ -271,10 +271,10 @@ func (r *resolver) classNames() {
 			return
 		}
 		if name == platform.LocalPath {
-			r.Wrong(at, "K3s' local-path is left out, since "+r.spec.Platform.Storage.Default+" is the default class", "write "+suggest.OneOf(known)+", or storage: {default: local-path}")
+			r.Wrong(at, "K3s' local-path is disabled, because "+r.spec.Platform.Storage.Default+" is the default class", "write "+suggest.OneOf(known)+", or storage: {default: local-path}")
 			return
 		}
-		r.Wrong(at, fmt.Sprintf("nothing makes a storage class %q", name), written.OrSuggest(name, known)+"; classes that somebody else makes belong in storage.existing")
+		r.Wrong(at, fmt.Sprintf("nothing creates a storage class %q", name), written.OrSuggest(name, known)+"; classes from elsewhere belong in storage.existing")
 	}
 	p := r.spec.Platform
 	if m := p.Monitoring; m != nil {
@@ -296,11 +296,11 @@ func (r *resolver) classNames() {
 			what string
 		}{{&r.raw.Hub.Database.Class, h.Database.Class, "the hub's users"}, {&r.raw.Hub.Home.Class, h.Home.Class, "homes"}} {
 			if use.name == s.Class {
-				r.Wrong(use.at, fmt.Sprintf("%s would be on scratch disks, whose contents may be lost", use.what), "write a class whose volumes last")
+				r.Wrong(use.at, fmt.Sprintf("%s would be on scratch disks, whose contents may be lost", use.what), "write a class with permanent volumes")
 			}
 		}
 		if p.Storage.Default == s.Class {
-			r.Warn(&r.raw.Storage.Default, "claims that name no class would be on scratch disks, whose contents may be lost", "write default: local-path, or a class whose volumes last")
+			r.Warn(&r.raw.Storage.Default, "claims that name no class would be on scratch disks, whose contents may be lost", "write default: local-path, or a class with permanent volumes")
 		}
 	}
 }

@@ -141,14 +141,14 @@ func (r *resolver) viaFleet() {
 			continue // said
 		}
 		if !slices.Contains(on, name) {
-			r.Wrong(at, fmt.Sprintf("the part %s is off, so it gets nowhere", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
+			r.Wrong(at, fmt.Sprintf("the part %s is off, so this has no effect", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
 			continue
 		}
 		if raw.Via[name] != spec.ViaFleet {
 			continue
 		}
 		if why := r.neverViaFleet(name); why != "" {
-			r.Wrong(at, fmt.Sprintf("%s cannot get into the cluster through Fleet: %s", name, why), "write "+name+": direct, or remove it here")
+			r.Wrong(at, fmt.Sprintf("Fleet cannot deploy %s: %s", name, why), "write "+name+": direct, or remove it here")
 		} else {
 			r.fleetIsReady(at)
 		}
@@ -191,10 +191,10 @@ func (r *resolver) neverViaFleet(name string) string {
 func (r *resolver) fleetIsReady(at any) {
 	switch f := r.spec.Platform.Fleet; {
 	case f == nil:
-		r.Wrong(at, "parts shall get into the cluster through Fleet, and there is none", "write fleet: {repo: https://…} with the repository that Fleet reads")
+		r.Wrong(at, "parts are to be deployed through Fleet, and there is none", "write fleet: {repo: https://…} with the repository that Fleet reads")
 	case f.Repo == "":
-		r.Wrong(at, "parts shall get into the cluster through Fleet, and it has no repository", "write repo: under fleet, which we write into and Fleet reads")
+		r.Wrong(at, "parts are to be deployed through Fleet, and it has no repository", "write repo: under fleet: homelab writes to it and Fleet reads it")
 	case f.SSHKey.IsZero() && f.Password.IsZero():
-		r.Wrong(at, "nobody may write into the repository: it has no login", "write username and password, or sshKey and knownHosts, under fleet")
+		r.Wrong(at, "homelab cannot write to the repository without a login", "write username and password, or sshKey and knownHosts, under fleet")
 	}
 }

@@ -43,7 +43,7 @@ func (r *resolver) disks(n *spec.Node, raw *written.Node) {
 		})
 	}
 	if len(n.Disks) > 14 {
-		r.Wrong(&raw.Disks, fmt.Sprintf("the node has %d disks beside os", len(n.Disks)), "make do with 14")
+		r.Wrong(&raw.Disks, fmt.Sprintf("the node has %d disks beside os", len(n.Disks)), "write 14 or fewer")
 	}
 	r.mounts(raw)
 }
@@ -54,7 +54,7 @@ func (r *resolver) osDisk(d *written.Disk, o spec.DiskOptions) {
 	}
 	for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
 		if r.IsSet(at) {
-			r.Wrong(at, "the disk os is the one that the node boots from: this cannot be chosen", "remove it")
+			r.Wrong(at, "the node boots from the disk os: this cannot be set", "remove it")
 		}
 	}
 }
@@ -70,9 +70,9 @@ func (r *resolver) disk(name string, d *written.Disk) {
 	}
 	switch {
 	case d.Mount == "" && d.FS != "":
-		r.Wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem and is mounted nowhere", name), "write mount: /data, or remove fs")
+		r.Wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem but no mount", name), "write mount: /data, or remove fs")
 	case d.Mount != "" && !isPlace(d.Mount):
-		r.Wrong(&d.Mount, fmt.Sprintf("%q cannot be mounted on", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
+		r.Wrong(&d.Mount, fmt.Sprintf("%q cannot be a mount point", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 	}
 }
 

@@ -39,12 +39,12 @@ func (r *resolver) hugepages(n *spec.Node, raw *written.Node) string {
 	case size == "":
 		return ""
 	case !slices.Contains([]string{"any", "2MiB", "1GiB", noneWord}, size):
-		r.Wrong(&raw.Hugepages, fmt.Sprintf("hugepages cannot be %q", size), "write any, 2MiB or 1GiB, or none to take them away")
+		r.Wrong(&raw.Hugepages, fmt.Sprintf("hugepages cannot be %q", size), "write any, 2MiB or 1GiB, or none to remove them")
 	case size == noneWord:
 	case !n.NUMA:
 		r.Wrong(&raw.Hugepages, "hugepages need NUMA, and numa is false", "write numa: true")
 	case size == "1GiB" && n.Memory%spec.GiB != 0, size == "2MiB" && n.Memory%(2*spec.MiB) != 0:
-		r.Wrong(&raw.Hugepages, fmt.Sprintf("memory %s is no multiple of pages of %s", n.Memory, size), "write memory in whole GiB")
+		r.Wrong(&raw.Hugepages, fmt.Sprintf("memory %s is not a multiple of pages of %s", n.Memory, size), "write memory in whole GiB")
 	}
 	if mib, ok := map[string]string{"2MiB": "2", "1GiB": "1024"}[size]; ok {
 		return mib // as Proxmox writes them
@@ -70,7 +70,7 @@ func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
 		}
 		for _, cpu := range cpus {
 			if seen[cpu] || cpu >= n.Cores {
-				r.Wrong(&in.CPUs, fmt.Sprintf("CPU %d is in two NUMA nodes, or is none of the node's %d", cpu, n.Cores), "give each CPU from 0 on to one of them")
+				r.Wrong(&in.CPUs, fmt.Sprintf("CPU %d is in two NUMA nodes, or beyond the node's %d", cpu, n.Cores), "give each CPU from 0 on to one of them")
 				break
 			}
 			seen[cpu] = true
@@ -88,7 +88,7 @@ func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
 		})
 	}
 	if memory != n.Memory {
-		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %s together, and the node has %s", memory, n.Memory), "make them the same: Proxmox does not start it otherwise")
+		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %s together, and the node has %s", memory, n.Memory), "make them equal: otherwise Proxmox does not start the VM")
 	}
 	if len(seen) < n.Cores && len(seen) > 0 {
 		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %d CPUs together, and the node has %d", len(seen), n.Cores), "give each CPU to one of them")

@@ -73,16 +73,16 @@ func (r *resolver) hubDatabase(raw *written.Hub, h *spec.Hub) {
 	}
 	switch {
 	case h.Database.Kind == "postgres" && !r.IsSet(&db.URL):
-		r.Wrong(&db.URL, "postgres has no url", "write url: env:NAME with postgresql://user:password@host/name behind it; the database must be there")
+		r.Wrong(&db.URL, "postgres has no url", "write url: env:NAME with postgresql://user:password@host/name behind it; the database must exist")
 	case h.Database.Kind == "postgres":
 		h.Database.Size = 0
 		for _, at := range []any{&db.Class, &db.Size} {
 			if r.IsSet(at) {
-				r.Wrong(at, "the hub keeps nothing in a volume with postgres", "remove it, or write kind: sqlite")
+				r.Wrong(at, "with postgres the hub has no volume", "remove it, or write kind: sqlite")
 			}
 		}
 	case r.IsSet(&db.URL):
-		r.Wrong(&db.URL, "url means nothing with sqlite", "remove it, or write kind: postgres")
+		r.Wrong(&db.URL, "url has no effect with sqlite", "remove it, or write kind: postgres")
 	case h.Database.Size < 100*spec.MiB:
 		r.Wrong(&db.Size, fmt.Sprintf("%s is too little for the hub's database", h.Database.Size), "write 1GiB")
 	}
@@ -123,11 +123,11 @@ func (r *resolver) profileNames(raw *written.HubProfile, p spec.HubProfile) {
 	switch _, tag, _ := written.CutLast(p.Image[strings.LastIndexByte(p.Image, '/')+1:], ":"); {
 	case raw.Image == "":
 	case !matches(imageName, p.Image):
-		r.Wrong(&raw.Image, fmt.Sprintf("%q is no image", p.Image), "write registry/path:tag, e.g. "+plainImage)
+		r.Wrong(&raw.Image, fmt.Sprintf("%q is not an image", p.Image), "write registry/path:tag, e.g. "+plainImage)
 	case tag == "":
-		r.Wrong(&raw.Image, fmt.Sprintf("image %s has no tag, so each node runs what was newest when it asked", p.Image), "write the tag of a release behind it, e.g. "+plainImage)
+		r.Wrong(&raw.Image, fmt.Sprintf("image %s has no tag, so each node runs the newest image of the time it pulled", p.Image), "write the tag of a release behind it, e.g. "+plainImage)
 	case tag == "latest":
-		r.Warn(&raw.Image, fmt.Sprintf("image %s is another one next month, and differs between nodes until then", p.Image), "write the tag of a release")
+		r.Warn(&raw.Image, fmt.Sprintf("image %s changes over time, and may differ between nodes", p.Image), "write the tag of a release")
 	}
 	if raw.RuntimeClass != "" && !written.IsDNSName(raw.RuntimeClass) {
 		r.Wrong(&raw.RuntimeClass, fmt.Sprintf("%q cannot be a runtime class", raw.RuntimeClass), "write e.g. nvidia")
@@ -136,7 +136,7 @@ func (r *resolver) profileNames(raw *written.HubProfile, p spec.HubProfile) {
 		r.Warn(&raw.RuntimeClass, fmt.Sprintf("K3s shows GPUs to containers of the runtime class nvidia, and this is %s", raw.RuntimeClass), "remove runtimeClass")
 	}
 	if raw.DefaultURL != "" && !strings.HasPrefix(raw.DefaultURL, "/") {
-		r.Wrong(&raw.DefaultURL, fmt.Sprintf("%q is no path", raw.DefaultURL), "write e.g. /lab, or /tree for the classic view")
+		r.Wrong(&raw.DefaultURL, fmt.Sprintf("%q is not a path", raw.DefaultURL), "write e.g. /lab, or /tree for the classic view")
 	}
 	for _, name := range sortedNames(p.Env) {
 		at := r.MemberAt(&raw.Env, name)
@@ -216,7 +216,7 @@ func (r *resolver) hubHome(raw *written.Hub, h *spec.Hub) {
 		h.Home.Size = 0
 		for _, at := range []any{&home.Class, &home.Size} {
 			if r.IsSet(at) {
-				r.Wrong(at, "homes are in a claim that is there already", "remove it, or claim")
+				r.Wrong(at, "homes are in an existing claim", "remove it, or claim")
 			}
 		}
 		if !written.IsDNSName(home.Claim) {
@@ -227,13 +227,13 @@ func (r *resolver) hubHome(raw *written.Hub, h *spec.Hub) {
 		r.Wrong(&home.Size, fmt.Sprintf("%s is too little for a home", *home.Size), "write 10GiB or more")
 	}
 	if home.Claim != "" && home.ClaimTemplate != "" {
-		r.Wrong(&home.ClaimTemplate, "homes are in one claim, so there are none to be called otherwise", "remove it, or claim")
+		r.Wrong(&home.ClaimTemplate, "homes are in one claim, so no other claims need names", "remove it, or claim")
 	}
 	if t := home.ClaimTemplate; t != "" && !strings.Contains(t, "{username}") && !strings.Contains(t, "{user_server}") && !strings.Contains(t, "{userid}") {
 		r.Wrong(&home.ClaimTemplate, fmt.Sprintf("with the template %q everybody would have the same home", t), "write e.g. claim-{username}")
 	}
 	if p := home.SubPath; p != "" && (strings.HasPrefix(p, "/") || strings.Contains("/"+p+"/", "/../")) {
-		r.Wrong(&home.SubPath, fmt.Sprintf("%q is no folder of a volume", p), "write it without a slash before it, e.g. home/{username}")
+		r.Wrong(&home.SubPath, fmt.Sprintf("%q is not a folder of a volume", p), "write it without a slash before it, e.g. home/{username}")
 	}
 	r.inNotebook(&home.Path, h.Home.Path)
 }
@@ -288,7 +288,7 @@ func (r *resolver) hubScratch(raw *written.Hub, h *spec.Hub) {
 		h.Scratch.Class = storage.Class
 	}
 	if h.Scratch.Class == "" {
-		r.Wrong(s, "notebooks ask for scratch volumes, and no storage class has them", "write storage: {scratch: true} with a scratch disk in a pool, or class: here")
+		r.Wrong(s, "notebooks request scratch volumes, and no storage class provides them", "write storage: {scratch: true} with a scratch disk in a pool, or class: here")
 	}
 	if s.Size != nil && *s.Size < 100*spec.MiB {
 		r.Wrong(&s.Size, fmt.Sprintf("%s is too little for scratch", *s.Size), "write 10GiB or more")
@@ -305,7 +305,7 @@ func (r *resolver) hubCull(raw *written.Hub, h *spec.Hub) {
 	if !h.Cull.Enabled {
 		for _, at := range []any{&c.Idle, &c.MaxAge, &c.Every, &c.Exempt} {
 			if r.IsSet(at) {
-				r.Wrong(at, "servers are never stopped, so this means nothing", "remove it, or enabled: false")
+				r.Wrong(at, "servers are never stopped, so this has no effect", "remove it, or enabled: false")
 			}
 		}
 		h.Cull = spec.HubCull{}
@@ -317,10 +317,10 @@ func (r *resolver) hubCull(raw *written.Hub, h *spec.Hub) {
 	case h.Cull.Idle < 2*h.Cull.Every && !r.IsSet(&c.Every):
 		h.Cull.Every = h.Cull.Idle / 2
 	case h.Cull.Every > h.Cull.Idle:
-		r.Wrong(&c.Every, fmt.Sprintf("servers would be looked at every %s, and stopped after %s of idleness", written.Period(h.Cull.Every), written.Period(h.Cull.Idle)), "write less than idle")
+		r.Wrong(&c.Every, fmt.Sprintf("servers would be checked every %s, and stopped after %s of idleness", written.Period(h.Cull.Every), written.Period(h.Cull.Idle)), "write less than idle")
 	}
 	if h.Cull.Every < 30*time.Second {
-		r.Wrong(&c.Every, fmt.Sprintf("the hub would be asked every %s", written.Period(h.Cull.Every)), "write 1m or more")
+		r.Wrong(&c.Every, fmt.Sprintf("the hub would be queried every %s", written.Period(h.Cull.Every)), "write 1m or more")
 	}
 	if h.Cull.MaxAge > 0 && h.Cull.MaxAge < h.Cull.Idle {
 		r.Wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", written.Period(h.Cull.MaxAge), written.Period(h.Cull.Idle)), "write more than idle, e.g. 24h")

@@ -77,7 +77,7 @@ func (r *resolver) k3sVersion(at *string) {
 	v := r.spec.K3s.Version
 	if m := k3sSyntax.FindStringSubmatch(v); m != nil {
 		if minor, _ := strconv.Atoi(m[1]); minor < oldestMinor {
-			r.Warn(at, fmt.Sprintf("K3s %s gets no fixes any more", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
+			r.Warn(at, fmt.Sprintf("K3s %s no longer gets fixes", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
 		}
 		return
 	}
@@ -116,7 +116,7 @@ func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
 	for _, key := range sortedNames(*at) {
 		place := r.MemberAt(at, key)
 		if why, ours := managed[strings.TrimSuffix(key, "+")]; ours { // key+ appends
-			r.Wrong(place, fmt.Sprintf("k3s.%s.%s is set by this project", role, key), why)
+			r.Wrong(place, fmt.Sprintf("k3s.%s.%s is set by homelab", role, key), why)
 			continue
 		}
 		node := k3s.Node{Extra: map[string]any{key: (*at)[key]}}
@@ -171,7 +171,7 @@ func (r *resolver) registries() {
 			r.isURL(&raw.Endpoints[i], "https", "http")
 		}
 		if r.IsSet(&raw.Username) != r.IsSet(&raw.Password) {
-			r.Wrong(raw, fmt.Sprintf("registry %s has half a login", e.Name), "write both username and password")
+			r.Wrong(raw, fmt.Sprintf("the login of registry %s is incomplete", e.Name), "write both username and password")
 		}
 		r.spec.K3s.Registries = append(r.spec.K3s.Registries, reg)
 	}

@@ -65,7 +65,7 @@ func (r *resolver) labHasImage(img *spec.Image) {
 	const cure = "remove it; the image is the lab's own Debian 13, or that of lab.image"
 	for _, at := range []any{&raw.URL, &raw.SHA256, &raw.SHA512, &raw.Template} {
 		if r.IsSet(at) {
-			r.Wrong(at, "real VMs of the lab boot no other image than its own", cure)
+			r.Wrong(at, "real VMs of the lab boot only the lab's own image", cure)
 		}
 	}
 	debian, _ := distro.ByID("debian")
@@ -90,7 +90,7 @@ func (r *resolver) realGuests() {
 		}
 		switch {
 		case n.External:
-			r.Wrong(&n.raw.External, n.Name+" is a machine outside, which the lab's network does not reach", "remove it, or make it a VM")
+			r.Wrong(&n.raw.External, n.Name+" is an external machine, which the lab's network does not reach", "remove it, or make it a VM")
 		case n.GPUs.Count > 0:
 			r.Wrong(&n.raw.GPUs, n.Name+" asks for GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
 		case n.DHCP():

@@ -54,7 +54,7 @@ func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]
 		names[p.Name] = slices.DeleteFunc(r.poolNames(p.Name, p.Value), func(n string) bool {
 			other, twice := madeBy[n]
 			if twice && other != p.Name {
-				r.Wrong(p.Value, fmt.Sprintf("pools %s and %s both make a node %s", other, p.Name, n), "write prefix: or first: in one of them")
+				r.Wrong(p.Value, fmt.Sprintf("pools %s and %s both create a node %s", other, p.Name, n), "write prefix: or first: in one of them")
 			}
 			if !twice {
 				madeBy[n] = p.Name
@@ -70,7 +70,7 @@ func (r *resolver) poolNames(pool string, raw *written.Pool) []string {
 	if len(raw.Names) > 0 {
 		for _, at := range []any{&raw.Count, &raw.Prefix, &raw.First} {
 			if r.IsSet(at) {
-				r.Wrong(at, "the pool has names, so this means nothing", "remove it, or names")
+				r.Wrong(at, "the pool has names, so this has no effect", "remove it, or names")
 			}
 		}
 		for i, n := range raw.Names {
@@ -175,7 +175,7 @@ func (r *resolver) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]strin
 		pool, made := madeBy[n.Name]
 		switch {
 		case made && n.Value.Pool != "" && n.Value.Pool != pool:
-			r.Wrong(&n.Value.Pool, fmt.Sprintf("node %s is made by pool %s and says that it belongs to %s", n.Name, pool, n.Value.Pool), "remove pool, or give the node another name")
+			r.Wrong(&n.Value.Pool, fmt.Sprintf("node %s comes from pool %s but names pool %s", n.Name, pool, n.Value.Pool), "remove pool, or give the node another name")
 		case made:
 		case n.Value.Pool != "" && r.raw.Pools.Get(n.Value.Pool) == nil:
 			r.Wrong(&n.Value.Pool, fmt.Sprintf("there is no pool %q", n.Value.Pool), written.OrSuggest(n.Value.Pool, r.raw.Pools.Names()))
@@ -200,7 +200,7 @@ func (r *resolver) node(name, pool string, t *yamlnode.Node, own *written.Node) 
 		r.external(n, raw)
 	}
 	if raw.Adopt && n.External {
-		r.Wrong(&raw.Adopt, "an external machine is no VM that could be taken over", "remove adopt or external")
+		r.Wrong(&raw.Adopt, "an external machine is not a VM that could be adopted", "remove adopt or external")
 	}
 	n.GPUs = r.gpus(&raw.GPUs, n.External)
 	r.shape(n, raw)
@@ -256,7 +256,7 @@ func (r *resolver) external(n *spec.Node, raw *written.Node) {
 		r.Wrong(&raw.Address, "external holds the machine's address", "remove address")
 	}
 	if raw.VMID != nil {
-		r.Wrong(&raw.VMID, "an external machine is no VM of ours", "remove vmid")
+		r.Wrong(&raw.VMID, "an external machine has no VM", "remove vmid")
 	}
 }
 

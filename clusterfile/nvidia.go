@@ -44,7 +44,7 @@ func (r *resolver) driverMode() {
 		if distro.Named(r.spec.Image.Distribution).Prebuilt.There() {
 			do = "write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false"
 		}
-		r.Wrong(&raw.Driver.Mode, "modules that DKMS builds are signed with no key that the firmware has, and secure boot refuses them", do)
+		r.Wrong(&raw.Driver.Mode, "modules that DKMS builds are not signed with a key of the firmware, so secure boot rejects them", do)
 	}
 	if n.Stack == spec.StackNone && n.Sharing.Strategy != spec.SharingNone {
 		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write stack: device-plugin or stack: operator")
@@ -127,7 +127,7 @@ func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
 		r.Wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Why), refused.Do)
 	}
 	if sharing.Strategy == spec.SharingMIG && !mig {
-		r.Wrong(&raw.Model, fmt.Sprintf("the %s cannot be cut into MIG instances", raw.Model), "write sharing: {strategy: time-slicing, replicas: 4}")
+		r.Wrong(&raw.Model, fmt.Sprintf("the %s does not support MIG", raw.Model), "write sharing: {strategy: time-slicing, replicas: 4}")
 	}
 }
 
@@ -147,13 +147,13 @@ func (r *resolver) sharing(raw *written.Sharing) spec.Sharing {
 	case s.Strategy == spec.SharingMPS && s.Replicas > maxMPS:
 		r.Wrong(&raw.Replicas, fmt.Sprintf("MPS serves at most %d clients a GPU and replicas is %d", maxMPS, s.Replicas), fmt.Sprintf("write %d or less", maxMPS))
 	case !slicing && raw.Replicas != nil:
-		r.Wrong(&raw.Replicas, fmt.Sprintf("replicas means nothing with strategy %s", s.Strategy), "remove it, or write strategy: time-slicing or mps")
+		r.Wrong(&raw.Replicas, fmt.Sprintf("replicas has no effect with strategy %s", s.Strategy), "remove it, or write strategy: time-slicing or mps")
 	}
 	switch {
 	case s.Strategy == spec.SharingMIG && len(raw.Layouts) == 0:
 		r.Wrong(&raw.Layouts, "mig has no layouts", "write layouts: [{profiles: {3g.20gb: 2}}]")
 	case s.Strategy != spec.SharingMIG && len(raw.Layouts) > 0:
-		r.Wrong(&raw.Layouts, fmt.Sprintf("layouts mean nothing with strategy %s", s.Strategy), "remove them, or write strategy: mig")
+		r.Wrong(&raw.Layouts, fmt.Sprintf("layouts have no effect with strategy %s", s.Strategy), "remove them, or write strategy: mig")
 	}
 	seen := map[int]bool{}
 	for i := range raw.Layouts {
@@ -164,7 +164,7 @@ func (r *resolver) sharing(raw *written.Sharing) spec.Sharing {
 
 func (r *resolver) layout(raw *written.MIGLayout, seen map[int]bool, layouts int) spec.MIGLayout {
 	if len(raw.GPUs) == 0 && layouts > 1 {
-		r.Wrong(&raw.GPUs, "a layout for all GPUs stands beside another", "write gpus: [0] and so on in each")
+		r.Wrong(&raw.GPUs, "a layout for all GPUs is next to another", "write gpus: [0] and so on in each")
 	}
 	for i, g := range raw.GPUs {
 		switch {
@@ -182,13 +182,13 @@ func (r *resolver) layout(raw *written.MIGLayout, seen map[int]bool, layouts int
 		case !migProfile.MatchString(name):
 			r.Wrong(at, fmt.Sprintf("%q is not a MIG profile", name), "write e.g. 1g.5gb, 3g.20gb or 7g.40gb, as nvidia-smi mig -lgip lists them")
 		case count < 1 || count > 7:
-			r.Wrong(at, fmt.Sprintf("a GPU cannot be cut into %d of %s", count, name), "write a number from 1 to 7")
+			r.Wrong(at, fmt.Sprintf("a GPU cannot be divided into %d of %s", count, name), "write a number from 1 to 7")
 		default:
 			slices += count * int(name[0]-'0')
 		}
 	}
 	if slices > 7 {
-		r.Wrong(&raw.Profiles, fmt.Sprintf("the layout needs %d slices and a GPU has 7", slices), "the first digit of a profile is its slices: take some away")
+		r.Wrong(&raw.Profiles, fmt.Sprintf("the layout needs %d slices and a GPU has 7", slices), "the first digit of a profile is its slices: remove some")
 	}
 	return spec.MIGLayout{GPUs: raw.GPUs, Profiles: raw.Profiles}
 }

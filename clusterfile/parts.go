@@ -33,7 +33,7 @@ func (r *resolver) rancher() {
 func (r *resolver) hostname(at *string, part string) {
 	switch {
 	case *at == "":
-		r.Wrong(at, part+" has no hostname", "write hostname: "+part+".lab.example, a name that your DNS leads to the cluster")
+		r.Wrong(at, part+" has no hostname", "write hostname: "+part+".lab.example, a name that your DNS resolves to the cluster")
 	case isAddress(*at):
 		r.Wrong(at, fmt.Sprintf("%s's hostname is the address %s, and certificates and Ingresses need a name", part, *at), "write a name, e.g. "+part+".lab.example")
 	case !written.IsGoodHostname(*at):
@@ -56,13 +56,13 @@ func (r *resolver) fleet() {
 		Author: cmp.Or(raw.Author, "homelab <homelab@"+r.spec.Name+".invalid>"),
 	}
 	if f.Standalone && r.raw.Rancher != nil {
-		r.Wrong(&raw.Standalone, "Rancher brings its own Fleet, and two of them undo each other's work", "remove standalone: true, or rancher")
+		r.Wrong(&raw.Standalone, "Rancher brings its own Fleet, and two of them revert each other's changes", "remove standalone: true, or rancher")
 	}
 	if !f.Standalone && r.raw.Rancher == nil {
-		r.Wrong(&raw.Standalone, "nobody installs Fleet: it is not standalone, and there is no Rancher that brings it", "remove standalone: false, or write rancher:")
+		r.Wrong(&raw.Standalone, "nothing installs Fleet: it is not standalone, and there is no Rancher to bring it", "remove standalone: false, or write rancher:")
 	}
 	if f.Polling < 5*time.Second {
-		r.Wrong(&raw.Polling, fmt.Sprintf("the repository would be asked every %s", written.Period(f.Polling)), "write 5s or more; 15s is usual")
+		r.Wrong(&raw.Polling, fmt.Sprintf("the repository would be polled every %s", written.Period(f.Polling)), "write 5s or more; 15s is usual")
 	}
 	r.gitRepo(raw)
 	r.gitPaths(raw, f)
@@ -81,7 +81,7 @@ func (r *resolver) gitRepo(raw *written.Fleet) {
 	if !ssh {
 		r.isURL(&raw.Repo, "https", "http")
 	} else if u, err := url.Parse(raw.Repo); !scpLike(raw.Repo) && (err != nil || u.Host == "" || u.Path == "") {
-		r.Wrong(&raw.Repo, "this is no URL of a Git repository", "write ssh://git@host/path.git")
+		r.Wrong(&raw.Repo, "this is not the URL of a Git repository", "write ssh://git@host/path.git")
 	} else if err == nil && u.User != nil {
 		if _, has := u.User.Password(); has {
 			r.Wrong(&raw.Repo, "this URL carries a password", "write sshKey: file:PATH")
@@ -90,21 +90,21 @@ func (r *resolver) gitRepo(raw *written.Fleet) {
 	login, key := r.IsSet(&raw.Username) || r.IsSet(&raw.Password), r.IsSet(&raw.SSHKey) || r.IsSet(&raw.KnownHosts)
 	switch {
 	case ssh && login:
-		r.Wrong(&raw.Password, "an ssh repository has no use for username and password", "write sshKey: and knownHosts:")
+		r.Wrong(&raw.Password, "an ssh repository does not use username and password", "write sshKey: and knownHosts:")
 	case !ssh && key:
-		r.Wrong(&raw.SSHKey, "an https repository has no use for an SSH key", "write username: and password: with a token, or an ssh repository")
+		r.Wrong(&raw.SSHKey, "an https repository does not use an SSH key", "write username: and password: with a token, or an ssh repository")
 	case ssh && !r.IsSet(&raw.SSHKey):
 		r.Wrong(&raw.SSHKey, "the ssh repository has no key", "write sshKey: file:PATH of a private key that may read and write it")
 	case ssh && raw.KnownHosts == "":
-		r.Wrong(&raw.KnownHosts, "nothing says which host key the repository's server has, so anybody could be it", "write knownHosts: and a file with the output of ssh-keyscan, compared with what the server's owner publishes")
+		r.Wrong(&raw.KnownHosts, "the host key of the repository's server is unknown, so any server could pose as it", "write knownHosts: and a file with the output of ssh-keyscan, compared with what the server's owner publishes")
 	case !ssh && r.IsSet(&raw.Username) != r.IsSet(&raw.Password):
-		r.Wrong(&raw.Password, "the repository has half a login", "write both username and password; for a token any username does")
+		r.Wrong(&raw.Password, "the repository's login is incomplete", "write both username and password; for a token any username does")
 	}
 	if ssh && raw.CA != "" {
 		r.Wrong(&raw.CA, "an ssh repository has no certificate", "remove ca")
 	}
 	if strings.HasPrefix(raw.Repo, "http://") {
-		r.Warn(&raw.Repo, "the repository is reached without TLS, and its password with it", "write https://")
+		r.Warn(&raw.Repo, "the repository and its password would travel without TLS", "write https://")
 	}
 }
 
@@ -119,17 +119,17 @@ func (r *resolver) gitPaths(raw *written.Fleet, f *spec.Fleet) {
 	folder := func(at any, p string) bool {
 		good := p != "" && !path.IsAbs(p) && path.Clean(p) == p && p != ".." && !strings.HasPrefix(p, "../") && matches(`^[A-Za-z0-9._/-]+$`, p)
 		if !good {
-			r.Wrong(at, fmt.Sprintf("%q is no folder of the repository", p), "write a path from its root without a slash before it, e.g. fleet/"+r.spec.Name)
+			r.Wrong(at, fmt.Sprintf("%q is not a folder of the repository", p), "write a path from its root without a slash before it, e.g. fleet/"+r.spec.Name)
 		}
 		return good
 	}
 	// Everything below our folder is ours to write and to take away, so it is not the whole repository.
 	if folder(&raw.Path, f.Path) && f.Path == "." {
-		r.Wrong(&raw.Path, "the whole repository would be written by us, and what others have in it taken away", "write a folder, e.g. fleet/"+r.spec.Name)
+		r.Wrong(&raw.Path, "homelab would own the whole repository, and delete everything else in it", "write a folder, e.g. fleet/"+r.spec.Name)
 	}
 	for i, p := range raw.Extra {
 		if folder(&raw.Extra[i], p) && (spec.Within(p, f.Path) || spec.Within(f.Path, p) || p == ".") {
-			r.Wrong(&raw.Extra[i], fmt.Sprintf("%s and %s share folders, so objects would be deployed twice", p, f.Path), "write folders that are apart from path")
+			r.Wrong(&raw.Extra[i], fmt.Sprintf("%s and %s share folders, so objects would be deployed twice", p, f.Path), "write folders outside path")
 		}
 		if j := slices.Index(raw.Extra, p); j < i {
 			r.Wrong(&raw.Extra[i], fmt.Sprintf("folder %s is here twice", p), "keep one of them")
@@ -188,7 +188,7 @@ func (r *resolver) backup() {
 		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", b.Schedule, err), "write five fields as for cron, e.g. 0 3 * * *")
 	}
 	if b.Retention < 24*time.Hour {
-		r.Wrong(&raw.Retention, fmt.Sprintf("a backup would be thrown away after %s", written.Period(b.Retention)), "write 7d or more")
+		r.Wrong(&raw.Retention, fmt.Sprintf("a backup would be deleted after %s", written.Period(b.Retention)), "write 7d or more")
 	}
 	for i, n := range raw.Namespaces {
 		if !written.DNSLabel.MatchString(n) {
@@ -196,9 +196,9 @@ func (r *resolver) backup() {
 		}
 	}
 	if raw.Insecure && raw.CA != "" {
-		r.Wrong(&raw.Insecure, "the certificate is checked against ca and not checked at all", "keep one of ca and insecure")
+		r.Wrong(&raw.Insecure, "ca and insecure contradict each other", "keep one of ca and insecure")
 	} else if raw.Insecure {
-		r.Warn(&raw.Insecure, "nobody checks who the backup's service is", "write ca: and the PEM file of who signed its certificate")
+		r.Warn(&raw.Insecure, "nothing verifies the backup's service", "write ca: and the PEM file of who signed its certificate")
 	}
 	r.spec.Platform.Backup = b
 }

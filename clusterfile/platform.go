@@ -48,7 +48,7 @@ func (r *resolver) charts() {
 		Versions: raw.Versions, Values: raw.Values, Via: raw.Via, Digests: raw.Digests,
 	}
 	if raw.Offline && raw.Folder == "" && !r.spec.IsLab() {
-		r.Wrong(&raw.Offline, "charts are asked of no repository, and there is no folder that has them", "write folder: beside it, with a chart of each part")
+		r.Wrong(&raw.Offline, "no repository may be asked for charts, and no folder has them", "write folder: beside it, with a chart of each part")
 	}
 	for _, name := range sortedNames(raw.Versions) {
 		at := r.MemberAt(&raw.Versions, name)
@@ -59,7 +59,7 @@ func (r *resolver) charts() {
 		at := r.MemberAt(&raw.Digests, name)
 		r.partName(at, name)
 		if !matches(`^sha256:[0-9a-f]{64}$`, raw.Digests[name]) {
-			r.Wrong(at, fmt.Sprintf("%q is no digest of a chart", raw.Digests[name]), "write sha256: and the 64 digits that sha256sum prints of the archive")
+			r.Wrong(at, fmt.Sprintf("%q is not a digest of a chart", raw.Digests[name]), "write sha256: and the 64 digits that sha256sum prints of the archive")
 		}
 	}
 	for _, name := range sortedNames(raw.Values) {
@@ -73,7 +73,7 @@ func (r *resolver) charts() {
 		at := r.MemberAt(&raw.Via, name)
 		r.partName(at, name)
 		if via := raw.Via[name]; via != spec.ViaDirect && via != spec.ViaFleet {
-			r.Wrong(at, fmt.Sprintf("a part cannot get into the cluster via %q", via), written.OrSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
+			r.Wrong(at, fmt.Sprintf("a part cannot be deployed via %q", via), written.OrSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
 		}
 	}
 	r.spec.Platform.Charts = c
@@ -81,7 +81,7 @@ func (r *resolver) charts() {
 
 func (r *resolver) chartVersion(at any, name, version string) {
 	if version != "" && !matches(chartVersion, version) {
-		r.Wrong(at, fmt.Sprintf("%q is no exact version of a chart", version), "write it in full, e.g. "+pinned(name))
+		r.Wrong(at, fmt.Sprintf("%q is not an exact version of a chart", version), "write it in full, e.g. "+pinned(name))
 	}
 }
 
@@ -146,20 +146,20 @@ func (r *resolver) cni() {
 	raw, k := &r.raw.K3s, &r.spec.K3s
 	if r.choice(&raw.CNI, "cni", cniFlannel, cniCilium) == cniFlannel {
 		if raw.CNI == cniFlannel && k.FlannelBackend == "none" {
-			r.Wrong(&raw.FlannelBackend, "the network is flannel's, and flannel is left out", "remove flannelBackend, or write cni: cilium")
+			r.Wrong(&raw.FlannelBackend, "the pod network is flannel, and flannel is disabled", "remove flannelBackend, or write cni: cilium")
 		}
 		return
 	}
 	r.spec.Platform.CNI = &spec.CNI{Kind: cniCilium}
 	if r.IsSet(&raw.FlannelBackend) && k.FlannelBackend != "none" {
-		r.Wrong(&raw.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium leaves flannel out by itself")
+		r.Wrong(&raw.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium disables flannel")
 	}
 	k.FlannelBackend = "none"
 	server := map[string]any{}
 	maps.Copy(server, k.ServerConfig)
 	for _, key := range []string{"disable-network-policy", "disable-kube-proxy"} {
 		if on, said := server[key].(bool); said && !on {
-			r.Wrong(r.MemberAt(&raw.Server, key), "Cilium takes the place of what this keeps", "remove "+key)
+			r.Wrong(r.MemberAt(&raw.Server, key), "Cilium replaces what this keeps", "remove "+key)
 		}
 		server[key] = true
 	}
@@ -188,14 +188,14 @@ func (r *resolver) loadBalancer() {
 	case lb.Kind == spec.LBServiceLB && len(raw.Reserved) > 0:
 		r.Wrong(&raw.Reserved, "servicelb uses the nodes' own addresses and can reserve none", "write kind: metallb with addresses, or remove reserved")
 	case lb.Kind != spec.LBServiceLB && len(raw.Addresses) == 0:
-		r.Wrong(&raw.Addresses, fmt.Sprintf("%s has no addresses to give", lb.Kind), "write addresses: [10.0.0.200-10.0.0.219], a range of the nodes' network that nobody uses")
+		r.Wrong(&raw.Addresses, fmt.Sprintf("%s has no addresses to assign", lb.Kind), "write addresses: [10.0.0.200-10.0.0.219], an unused range of the nodes' network")
 	case lb.Kind == spec.LBCilium && r.spec.Platform.CNI == nil:
 		r.Wrong(&raw.Kind, "Cilium's load balancer is a part of Cilium, which is not the pods' network", "write k3s: {cni: cilium}, or kind: metallb")
 	case lb.Kind == spec.LBMetalLB && r.spec.Platform.CNI != nil:
 		r.Warn(&raw.Kind, "Cilium has a load balancer of its own", "write kind: cilium, which needs no MetalLB")
 	}
 	if lb.Kind == spec.LBServiceLB && slices.Contains(r.raw.K3s.Disable, "servicelb") {
-		r.Wrong(&raw.Kind, "the load balancer is K3s' servicelb, and k3s.disable leaves it out", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
+		r.Wrong(&raw.Kind, "the load balancer is K3s' servicelb, and k3s.disable disables it", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
 	}
 	r.spec.Platform.LB = lb
 }
@@ -222,9 +222,9 @@ func (r *resolver) ingress() {
 		}
 		switch {
 		case in.Kind == spec.IngressNone && raw.Class != "":
-			r.Wrong(&raw.Class, "there is no ingress, so no class of it", "remove class, or write kind: traefik")
+			r.Wrong(&raw.Class, "there is no ingress, so it has no class", "remove class, or write kind: traefik")
 		case in.Kind != spec.IngressNone && disabled:
-			r.Wrong(raw, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable leaves it out", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
+			r.Wrong(raw, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable disables it", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
 		}
 		if in.Kind == spec.IngressNone {
 			in.Class = ""
@@ -304,7 +304,7 @@ func (r *resolver) tlsKeys(raw *written.TLS, source string) {
 	switch source {
 	case spec.TLSACME:
 		if raw.Email == "" {
-			r.Wrong(&raw.Email, "acme has no email", "write email: and an address that is read: it is told of certificates that end")
+			r.Wrong(&raw.Email, "acme has no email", "write email: and an address that you read: it gets warnings about expiring certificates")
 		} else if !matches(`^[^@\s]+@[^@\s]+\.[^@\s]+$`, raw.Email) {
 			r.Wrong(&raw.Email, fmt.Sprintf("%q is not an address", raw.Email), "write name@domain")
 		}
@@ -345,8 +345,8 @@ func (r *resolver) holdsCertificate(at *string) {
 	switch {
 	case !ok:
 	case strings.Contains(text, "PRIVATE KEY"):
-		r.Wrong(at, "this file holds a private key, and all of it is shown to everybody", "keep certificates alone in it; the key belongs in a file of its own")
+		r.Wrong(at, "this file contains a private key, and its content is public", "keep certificates alone in it; the key belongs in a file of its own")
 	case !strings.Contains(text, "BEGIN CERTIFICATE"):
-		r.Wrong(at, "this file holds no certificate in PEM", "name a file that begins with -----BEGIN CERTIFICATE-----")
+		r.Wrong(at, "this file contains no certificate in PEM", "name a file that begins with -----BEGIN CERTIFICATE-----")
 	}
 }

@@ -48,7 +48,7 @@ func (r *resolver) noProxmox() {
 	}
 	const cure = "write proxmox: with endpoint: lab, or the host's address, e.g. endpoint: https://10.0.0.5:8006"
 	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
-		r.Wrong(&nfs.VM, "the NFS server would be made on a Proxmox host, and the file names none", cure+"; or name a server that is there: server: and export:")
+		r.Wrong(&nfs.VM, "the NFS server would be created on a Proxmox host, and the file names none", cure+"; or name an existing server: server: and export:")
 	}
 	var made []string
 	for _, n := range r.nodes {
@@ -59,7 +59,7 @@ func (r *resolver) noProxmox() {
 	if len(made) == 0 {
 		return
 	}
-	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be made on a Proxmox host, and the file names none", strings.Join(made, ", ")),
+	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", strings.Join(made, ", ")),
 		cure+"; or give each of them external: user@address, where the machines are there already")
 }
 
@@ -81,7 +81,7 @@ func (r *resolver) credentials() {
 	case raw.Token == "" && !r.IsSet(&raw.Secret):
 		r.Wrong(&raw.Token, "proxmox has no API token", "write token: user@realm!name and secret: env:NAME; docs/real-host.md says how to make one")
 	case raw.Token == "":
-		r.Wrong(&raw.Token, "proxmox has a token's secret and not its ID", "write token: user@realm!name")
+		r.Wrong(&raw.Token, "proxmox has a token's secret but not its ID", "write token: user@realm!name")
 	case !r.IsSet(&raw.Secret):
 		r.Wrong(&raw.Secret, "the API token has no secret", "write secret: env:NAME or secret: file:PATH")
 	}
@@ -113,7 +113,7 @@ func (r *resolver) endpoint(at *string) string {
 	case strings.EqualFold(text, spec.Lab):
 		return spec.Lab
 	case strings.Contains(text, "@"):
-		r.Wrong(at, "endpoint holds a login", "write the host alone, and token: and secret: beside it")
+		r.Wrong(at, "endpoint contains a login", "write the host alone, and token: and secret: beside it")
 		return ""
 	}
 	if !strings.Contains(text, "://") {
@@ -228,7 +228,7 @@ func (r *resolver) login(at *string, defaultUser string) string {
 	}
 	name = strings.Trim(name, "[]")
 	if strings.Contains(user, ":") {
-		r.Wrong(at, "this holds a password", "write user@host:port; logins use keys")
+		r.Wrong(at, "this contains a password", "write user@host:port; logins use keys")
 		return ""
 	}
 	if !isHost(name) || !isPort(port) || !matches(userName, user) {

@@ -67,7 +67,7 @@ func (r *resolver) imageSums(raw *written.Image) {
 	}
 	for _, d := range distro.All() {
 		if name := path.Base(raw.URL); strings.HasPrefix(name, d.ID+"-") && distro.Named(raw.Distribution).ID != d.ID {
-			r.Wrong(&raw.URL, fmt.Sprintf("%s is no image of %s", name, distro.Named(raw.Distribution).Title), "write distribution: "+d.Name+" beside it")
+			r.Wrong(&raw.URL, fmt.Sprintf("%s is not an image of %s", name, distro.Named(raw.Distribution).Title), "write distribution: "+d.Name+" beside it")
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (r *resolver) isURL(at *string, schemes ...string) {
 	u, err := url.Parse(*at)
 	switch {
 	case err == nil && u.User != nil:
-		r.Wrong(at, "this URL carries a login", "write it without one; passwords belong into files or the environment")
+		r.Wrong(at, "this URL carries a login", "write it without one; passwords belong in files or the environment")
 	case err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme):
 		r.Wrong(at, "this is not a URL that can be used here", "write "+schemes[0]+"://host and the rest")
 	}
@@ -259,7 +259,7 @@ func (r *resolver) file(raw *written.GuestFile) spec.File {
 	}
 	for _, prefix := range ours {
 		if strings.HasPrefix(raw.Path, prefix) {
-			r.Wrong(&raw.Path, raw.Path+" is written by this project", "say it in k3s: (server, agent, registries)")
+			r.Wrong(&raw.Path, raw.Path+"is managed by homelab", "set it in k3s: (server, agent, registries)")
 		}
 	}
 	switch {

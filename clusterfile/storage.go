@@ -78,7 +78,7 @@ func (r *resolver) uniqueClasses() {
 			continue
 		}
 		if slices.Contains(r.raw.Storage.Existing, c.name) {
-			r.Wrong(c.at, fmt.Sprintf("storage class %s is made here, and storage.existing says that somebody else makes it", c.name), "remove it there, or write class: and another name")
+			r.Wrong(c.at, fmt.Sprintf("storage class %s is created here, and storage.existing lists it as made elsewhere", c.name), "remove it there, or write class: and another name")
 		}
 		unique(r, seen, c.name, c.at, fmt.Sprintf("there is another storage class %s", c.name), "write class: and another name")
 	}
@@ -104,9 +104,9 @@ func (r *resolver) defaultClass() {
 	switch {
 	case raw.Default == platform.LocalPath && local:
 	case raw.Default == platform.LocalPath:
-		r.Wrong(&raw.Default, "local-path is the default storage class, and k3s.disable leaves it out", "remove local-storage from k3s.disable, or name another class")
+		r.Wrong(&raw.Default, "local-path is the default storage class, and k3s.disable disables it", "remove local-storage from k3s.disable, or name another class")
 	case raw.Default != "" && !slices.Contains(names, raw.Default):
-		r.Wrong(&raw.Default, fmt.Sprintf("nothing makes a storage class %q", raw.Default), written.OrSuggest(raw.Default, names))
+		r.Wrong(&raw.Default, fmt.Sprintf("nothing creates a storage class %q", raw.Default), written.OrSuggest(raw.Default, names))
 	case raw.Default != "":
 		st.Default = raw.Default
 	case len(shared) > 1:
@@ -114,7 +114,7 @@ func (r *resolver) defaultClass() {
 	case len(shared) == 1:
 		st.Default = shared[0]
 	case !local && r.needsClass():
-		r.Wrong(&r.raw.K3s.Disable, "there is no default storage class: k3s.disable leaves local-path out, and storage makes none", "write storage: {nfs: server:/export}, or remove local-storage from k3s.disable")
+		r.Wrong(&r.raw.K3s.Disable, "there is no default storage class: k3s.disable disables local-path, and storage defines none", "write storage: {nfs: server:/export}, or remove local-storage from k3s.disable")
 	}
 }
 
@@ -139,7 +139,7 @@ func (r *resolver) nfs(raw *written.NFS) *spec.NFS {
 		n.VM = r.nfsVM(raw.VM)
 		n.Server, n.Export = n.VM.Address.Addr().String(), cmp.Or(raw.Export, "/export")
 		if raw.Server != "" {
-			r.Wrong(&raw.Server, "the NFS server is both a VM that is made and one that is there", "keep one of server and vm")
+			r.Wrong(&raw.Server, "the NFS server is both a new VM and an existing server", "keep one of server and vm")
 		}
 	} else {
 		r.nfsServer(raw, n)
@@ -174,12 +174,12 @@ func (r *resolver) nfsServer(raw *written.NFS, n *spec.NFS) {
 	}
 	switch {
 	case n.Server == "":
-		r.Wrong(&raw.Server, "storage.nfs has no server", "write nfs: address:/export, or vm: to have one made")
+		r.Wrong(&raw.Server, "storage.nfs has no server", "write nfs: address:/export, or vm: to have one created")
 		return
 	case !isHost(n.Server):
 		r.Wrong(&raw.Server, fmt.Sprintf("%q is neither a name nor an address of a server", n.Server), "write e.g. 10.0.0.30:/export/k3s")
 	case n.Export == "":
-		r.Wrong(&raw.Export, fmt.Sprintf("nothing says which folder of %s is used", n.Server), "write export: and the path that showmount -e "+n.Server+" lists")
+		r.Wrong(&raw.Export, fmt.Sprintf("the file does not say which folder of %s is used", n.Server), "write export: and the path that showmount -e "+n.Server+" lists")
 	}
 	if raw.Export == "" {
 		r.exportPath(&raw.Server, n.Export)
@@ -188,14 +188,14 @@ func (r *resolver) nfsServer(raw *written.NFS, n *spec.NFS) {
 
 func (r *resolver) exportPath(at *string, path string) {
 	if path != "" && path != "/" && (!isPlace(path) || strings.ContainsAny(path, ",:")) {
-		r.Wrong(at, fmt.Sprintf("%q is no path of an export", path), "write an absolute path of letters, digits and . _ - ~ @ =, e.g. /export/k3s")
+		r.Wrong(at, fmt.Sprintf("%q is not a path of an export", path), "write an absolute path of letters, digits and . _ - ~ @ =, e.g. /export/k3s")
 	}
 }
 
 func (r *resolver) mountOptions(options []string) {
 	for i, o := range options {
 		if !matches(`^[A-Za-z0-9_.=:/+-]+$`, o) {
-			r.Wrong(&options[i], fmt.Sprintf("%q is no mount option", o), "write one an item, e.g. [nfsvers=4.2, noatime]")
+			r.Wrong(&options[i], fmt.Sprintf("%q is not a mount option", o), "write one an item, e.g. [nfsvers=4.2, noatime]")
 		}
 	}
 }
@@ -234,7 +234,7 @@ func (r *resolver) nfsVM(raw *written.NFSVM) *spec.NFSVM {
 func (r *resolver) scratch(raw *written.Scratch) *spec.Scratch {
 	s := &spec.Scratch{Class: cmp.Or(raw.Class, "scratch"), Path: raw.Path}
 	if raw.Path != "" && !isPlace(raw.Path) {
-		r.Wrong(&raw.Path, fmt.Sprintf("%q is no folder for volumes", raw.Path), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
+		r.Wrong(&raw.Path, fmt.Sprintf("%q is not a folder for volumes", raw.Path), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 		return s
 	}
 	mounts := map[string][]string{} // nodes by where their scratch disk is
@@ -270,7 +270,7 @@ func (r *resolver) scratch(raw *written.Scratch) *spec.Scratch {
 		if raw.Path != "" {
 			where = "on " + raw.Path
 		}
-		r.Wrong(at, fmt.Sprintf("no node has a scratch disk that is mounted %s", where), "write disks: {scratch: {size: 500GiB, mount: "+cmp.Or(raw.Path, "/scratch")+"}} in the pool that shall have it")
+		r.Wrong(at, fmt.Sprintf("no node has a scratch disk that is mounted %s", where), "write disks: {scratch: {size: 500GiB, mount: "+cmp.Or(raw.Path, "/scratch")+"}} in the pool that should have it")
 	}
 	return s
 }
@@ -283,7 +283,7 @@ func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {
 	l := &spec.Longhorn{Class: cmp.Or(raw.Class, "longhorn"), DataPath: cmp.Or(raw.Path, "/var/lib/longhorn")}
 	l.DrainPolicy = r.choice(&raw.DrainPolicy, "drainPolicy", drainPolicies...)
 	if !isPlace(l.DataPath) {
-		r.Wrong(&raw.Path, fmt.Sprintf("%q is no folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
+		r.Wrong(&raw.Path, fmt.Sprintf("%q is not a folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
 	}
 	holders := 0
 	for _, n := range r.spec.Nodes {
@@ -297,7 +297,7 @@ func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {
 	l.Replicas = or(raw.Replicas, min(3, max(holders, 1)))
 	r.between(raw.Replicas, &raw.Replicas, "replicas", 1, 20)
 	if len(r.spec.Nodes) > 0 && l.Replicas > len(r.spec.Nodes) {
-		r.Wrong(&raw.Replicas, fmt.Sprintf("%d copies of each volume are asked for, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
+		r.Wrong(&raw.Replicas, fmt.Sprintf("%d copies of each volume are requested, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
 	}
 	for _, n := range r.spec.Nodes {
 		for _, d := range n.Disks {
@@ -326,7 +326,7 @@ func (r *resolver) cephFS(raw *written.CephFS) *spec.CephFS {
 		}
 	}
 	if raw.ClusterID != "" && !matches(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, raw.ClusterID) {
-		r.Wrong(&raw.ClusterID, fmt.Sprintf("%q is no fsid", raw.ClusterID), "write the output of ceph fsid")
+		r.Wrong(&raw.ClusterID, fmt.Sprintf("%q is not an fsid", raw.ClusterID), "write the output of ceph fsid")
 	}
 	if name, ok := strings.CutPrefix(raw.User, "client."); ok {
 		r.Wrong(&raw.User, "ceph-csi puts client. before the user itself", "write user: "+name)
@@ -340,7 +340,7 @@ func (r *resolver) cephFS(raw *written.CephFS) *spec.CephFS {
 	for i, m := range raw.Monitors {
 		host, port, hasPort := written.CutLast(m, ":")
 		if !hasPort || !isHost(strings.Trim(host, "[]")) || !isPort(port) {
-			r.Wrong(&raw.Monitors[i], fmt.Sprintf("%q is no monitor", m), "write address:port, with 6789, or 3300 for the second protocol")
+			r.Wrong(&raw.Monitors[i], fmt.Sprintf("%q is not a monitor", m), "write address:port, with 6789, or 3300 for the second protocol")
 		}
 	}
 	return c

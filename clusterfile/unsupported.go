@@ -45,7 +45,7 @@ func (r *resolver) unused() {
 	px := &r.raw.Proxmox
 	needed := slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
 	if r.IsSet(&px.User) && !needed {
-		r.Warn(&px.User, "no node has hugepages or affinity, for which alone a user with a password is needed", "remove user and password; the token does everything")
+		r.Warn(&px.User, "user and password are needed only for hugepages and affinity, and no node has those", "remove user and password; the token does everything")
 	}
 	guest := &r.raw.Guest
 	for _, n := range r.nodes {
