@@ -44,7 +44,7 @@ func (r *resolver) hubAuth(hub *written.Hub, h *spec.Hub) {
 		ok = r.authGitHub(raw, &h.Auth)
 	}
 	if ok {
-		r.somebodyMay(raw, &h.Auth)
+		r.usersExist(raw, &h.Auth)
 	}
 }
 
@@ -93,9 +93,9 @@ func (r *resolver) userNames(names []string) {
 	}
 }
 
-// somebodyMay refuses a hub that lets nobody in: since JupyterHub 5 a login alone
+// usersExist refuses a hub that lets nobody in: since JupyterHub 5 a login alone
 // allows nothing, and some ways to log in do not let admins in for being that.
-func (r *resolver) somebodyMay(raw *written.HubAuth, a *spec.HubAuth) {
+func (r *resolver) usersExist(raw *written.HubAuth, a *spec.HubAuth) {
 	named := slices.Concat(a.Users, a.AllowedGroups, a.Organizations, a.LDAPGroups)
 	switch {
 	case !a.AllowAll && len(slices.Concat(named, a.AdminGroups)) == 0:

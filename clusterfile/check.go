@@ -37,7 +37,7 @@ func (r *resolver) validate() {
 // runtimeClass refuses to leave out what makes the RuntimeClass nvidia: K3s'
 // component runtimes (manifests/runtimes.yaml). Without it, no pod that asks for
 // the class is admitted, the device plugin's own among them. NVIDIA's operator
-// makes the class itself, and with stack: none the cards are somebody else's.
+// makes the class itself, and with stack: none others manage the cards.
 func (r *resolver) runtimeClass() {
 	i := slices.Index(r.raw.K3s.Disable, "runtimes")
 	if i < 0 || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != spec.StackDevicePlugin {

@@ -164,7 +164,7 @@ func (r *resolver) groupsAreKnown() {
 	}
 }
 
-// chartValues warns of values of the hub's chart that take away what hub: asks for.
+// chartValues warns of values of the hub's chart that remove what hub: asks for.
 func (r *resolver) chartValues() {
 	at := r.MemberAt(&r.raw.Charts.Values, "jupyterhub")
 	for _, what := range platform.Hub(r.spec).Broken() {

@@ -27,7 +27,7 @@ func (r *resolver) validatePlatform() {
 	r.replacedValues()
 }
 
-// taken are addresses of the nodes' network that somebody has, and who.
+// taken are used addresses of the nodes' network, with their owners.
 func (r *resolver) taken() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	for _, n := range r.spec.Nodes {

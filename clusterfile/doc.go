@@ -21,9 +21,9 @@
 //
 // What nodes have in common is said once. Each node is made of four layers, the
 // network section and defaults, then its pool, then its own entry under nodes; mappings are merged
-// key by key, lists are replaced, and null takes away what a lower layer says. The
+// key by key, lists are replaced, and null removes what a lower layer says. The
 // n-th node of a pool has the n-th of its addresses, so that overriding one node
-// moves no other. MAC addresses that nobody chose are made from the names, and stay.
+// moves no other. MAC addresses that the file does not choose follow from the names, and stay.
 //
 // Secrets are never in the file. Where one belongs the file has a reference,
 // env:NAME or file:PATH, which becomes a [spec.SecretRef]: it prints as the reference,

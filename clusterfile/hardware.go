@@ -30,7 +30,7 @@ func (r *resolver) hardware(n *spec.Node, raw *written.Node) {
 	r.numaNodes(n, raw)
 }
 
-// noneWord takes an option away that is otherwise left as it is.
+// noneWord removes an option that is otherwise left unchanged.
 const noneWord = "none"
 
 func (r *resolver) hugepages(n *spec.Node, raw *written.Node) string {

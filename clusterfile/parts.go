@@ -123,7 +123,7 @@ func (r *resolver) gitPaths(raw *written.Fleet, f *spec.Fleet) {
 		}
 		return good
 	}
-	// Everything below our folder is ours to write and to take away, so it is not the whole repository.
+	// Everything below our folder is ours to write and to delete, so it is not the whole repository.
 	if folder(&raw.Path, f.Path) && f.Path == "." {
 		r.Wrong(&raw.Path, "homelab would own the whole repository, and delete everything else in it", "write a folder, e.g. fleet/"+r.spec.Name)
 	}

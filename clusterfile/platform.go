@@ -139,7 +139,7 @@ func literalSecret(v any) string {
 	return ""
 }
 
-// cni resolves the pods' network. Cilium takes the place of flannel, of K3s' network
+// cni resolves the pods' network. Cilium replaces flannel, of K3s' network
 // policies and of kube-proxy; the settings of K3s that follow are set here.
 // Source: docs.cilium.io, "Installation using K3s" (1.20).
 func (r *resolver) cni() {
@@ -233,7 +233,7 @@ func (r *resolver) ingress() {
 	r.spec.Platform.Ingress = in
 }
 
-// withoutBuiltIn leaves out parts of K3s whose place something else takes.
+// withoutBuiltIn leaves out parts of K3s that something else replaces.
 func (r *resolver) withoutBuiltIn() {
 	p, off := r.spec.Platform, slices.Clone(r.spec.K3s.Disable)
 	leaveOut := func(component string) {

@@ -41,7 +41,7 @@ func (r *resolver) proxmox() {
 	r.trust()
 }
 
-// noProxmox checks a file that names no Proxmox VE: there is nobody to make machines.
+// noProxmox checks a file that names no Proxmox VE: there is no host to create machines on.
 func (r *resolver) noProxmox() {
 	if r.IsSet(&r.raw.Proxmox) {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
-// replacedValues warns of values that take the place of ours; the hub's, where ours are
+// replacedValues warns of values that replace ours; the hub's, where ours are
 // more than settings, are looked at by their meaning (chartValues).
 func (r *resolver) replacedValues() {
 	values := r.spec.Platform.Charts.Values

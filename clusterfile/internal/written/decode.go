@@ -106,7 +106,7 @@ func (d *decoder) shows(at yamlnode.Pos, text, name string) bool {
 	case r == '\n':
 		d.undecodable(at, name+" has a line break", "write it in one line, without | or > before it")
 	default:
-		d.undecodable(at, fmt.Sprintf("%s has the character %U, which nobody sees", printable.Text(name), r), "take it away")
+		d.undecodable(at, fmt.Sprintf("%s has the character %U, which is invisible", printable.Text(name), r), "remove it")
 	}
 	return false
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Merge lays upper over lower: mappings are merged key by key, everything else is
-// replaced, and null takes away what lower says. Either may be nil. Every value
+// replaced, and null removes what lower says. Either may be nil. Every value
 // keeps the place where it was written, so a problem is reported there and not
 // where it was inherited.
 func Merge(lower, upper *yamlnode.Node) *yamlnode.Node {

@@ -61,9 +61,9 @@ type Host struct {
 type Image struct {
 	URL             string `yaml:"url" jsonschema_description:"A cloud image in qcow2 format."`
 	SHA256          string `yaml:"sha256" jsonschema_description:"Its SHA-256."`
-	SHA512          string `yaml:"sha512" jsonschema_description:"Its SHA-512, in the place of sha256."`
+	SHA512          string `yaml:"sha512" jsonschema_description:"Its SHA-512, instead of sha256."`
 	Distribution    string `yaml:"distribution" jsonschema:"enum=ubuntu-24.04,enum=debian-13" jsonschema_description:"What the image is of. Default ubuntu-24.04."`
-	Template        string `yaml:"template" jsonschema_description:"An existing template by VMID or name, in the place of url."`
+	Template        string `yaml:"template" jsonschema_description:"An existing template by VMID or name, instead of url."`
 	Storage         string `yaml:"storage" jsonschema_description:"Storage of the image, with content import. Default local."`
 	TemplateStorage string `yaml:"templateStorage" jsonschema_description:"Storage of the template's disk. Default: that of the nodes."`
 	SeedStorage     string `yaml:"seedStorage" jsonschema_description:"Storage of the seed ISOs, with content iso. Default local."`
@@ -108,7 +108,7 @@ type Guest struct {
 }
 
 type APT struct {
-	Mirror     string `yaml:"mirror" jsonschema_description:"URL in the place of the distribution's archive."`
+	Mirror     string `yaml:"mirror" jsonschema_description:"URL instead of the distribution's archive."`
 	Proxy      string `yaml:"proxy" jsonschema_description:"URL of an HTTP proxy or cache for packages from repositories without TLS."`
 	HTTPSProxy string `yaml:"httpsProxy" jsonschema_description:"URL of an HTTP proxy for what nodes fetch by https: NVIDIA's packages and key, K3s. Default: none."`
 }
@@ -116,7 +116,7 @@ type APT struct {
 type GuestFile struct {
 	Path    string   `yaml:"path" jsonschema:"required" jsonschema_description:"Absolute path on the node."`
 	Content *string  `yaml:"content" jsonschema_description:"What it holds. Not for secrets."`
-	Source  string   `yaml:"source" jsonschema_description:"A local file that holds the content, in the place of content."`
+	Source  string   `yaml:"source" jsonschema_description:"A local file that holds the content, instead of content."`
 	Owner   string   `yaml:"owner" jsonschema_description:"user:group. Default root:root."`
 	Mode    FileMode `yaml:"mode" jsonschema_description:"Octal, default 0644."`
 }
@@ -156,7 +156,7 @@ type S3 struct {
 }
 
 type Registry struct {
-	Endpoints []string          `yaml:"endpoints" jsonschema_description:"URLs that are asked in the place of the registry."`
+	Endpoints []string          `yaml:"endpoints" jsonschema_description:"URLs to use instead of the registry."`
 	Rewrite   map[string]string `yaml:"rewrite" jsonschema_description:"Image name patterns and what they become."`
 	Username  string            `yaml:"username" jsonschema_description:"Login."`
 	Password  spec.SecretRef    `yaml:"password" jsonschema_description:"Reference to its password."`

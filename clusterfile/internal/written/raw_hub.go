@@ -36,7 +36,7 @@ type HubDatabase struct {
 // HubAuth may also be written as its kind alone.
 type HubAuth struct {
 	Kind     string      `yaml:"kind" jsonschema:"enum=dummy,enum=native,enum=oidc,enum=ldap,enum=github" jsonschema_description:"How people prove who they are. Default: the one that has a key below."`
-	AllowAll *bool       `yaml:"allowAll" jsonschema_description:"Whoever can log in may. Default: with dummy, and with native, which asks an admin first."`
+	AllowAll *bool       `yaml:"allowAll" jsonschema_description:"Anyone who can log in may use the hub. Default with dummy, and with native, where an admin approves people first."`
 	Users    []string    `yaml:"users" jsonschema_description:"These may."`
 	Admins   []string    `yaml:"admins" jsonschema_description:"These may, and may administer the hub."`
 	Dummy    *AuthDummy  `yaml:"dummy" jsonschema_description:"One password for everybody. For the lab."`
@@ -51,7 +51,7 @@ type AuthDummy struct {
 }
 
 type AuthNative struct {
-	OpenSignup bool `yaml:"openSignup" jsonschema_description:"Whoever signs up may log in at once. Default: an admin says so first."`
+	OpenSignup bool `yaml:"openSignup" jsonschema_description:"Anyone who signs up may log in at once. Default: an admin approves people first."`
 }
 
 type AuthOIDC struct {
@@ -121,7 +121,7 @@ type Memory struct {
 type HubHome struct {
 	Size  *spec.Size `yaml:"size" jsonschema_description:"Of each user's volume. Default 20GiB."`
 	Class string     `yaml:"class" jsonschema_description:"Its storage class. Default: the default one."`
-	Claim string     `yaml:"claim" jsonschema_description:"One claim that is there already, with a folder for each user, in the place of a volume each."`
+	Claim string     `yaml:"claim" jsonschema_description:"One existing claim, with a folder for each user, instead of one volume each."`
 	Path  string     `yaml:"path" jsonschema_description:"In the notebook. Default /home/jovyan."`
 
 	ClaimTemplate string `yaml:"claimTemplate" jsonschema_description:"How users' claims are called, as kubespawner's pvc_name_template, for a hub that somebody else made. Default: the chart's."`

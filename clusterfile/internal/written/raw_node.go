@@ -15,9 +15,9 @@ type Shape struct {
 	CPU         string            `yaml:"cpu" jsonschema_description:"CPU type of the VM. Default host."`
 	NUMA        *bool             `yaml:"numa" jsonschema_description:"Show NUMA to the guest. Default: on GPU nodes."`
 	NUMANodes   []NUMANode        `yaml:"numaNodes" jsonschema_description:"NUMA nodes of the VM, each bound to some of the host's. Default: one for each socket."`
-	Hugepages   string            `yaml:"hugepages" jsonschema:"enum=any,enum=2MiB,enum=1GiB,enum=none" jsonschema_description:"Memory in huge pages: any, 2MiB or 1GiB; none takes them away. Only root@pam with its password may set it."`
-	Affinity    string            `yaml:"affinity" jsonschema_description:"CPUs of the host that the VM runs on, e.g. 0-15,32-47; none takes it away. Only root@pam with its password may set it."`
-	TPM         *bool             `yaml:"tpm" jsonschema_description:"Give the VM a TPM 2.0. Default false, which takes none away."`
+	Hugepages   string            `yaml:"hugepages" jsonschema:"enum=any,enum=2MiB,enum=1GiB,enum=none" jsonschema_description:"Memory in huge pages: any, 2MiB or 1GiB; none removes them. Only root@pam with its password may set it."`
+	Affinity    string            `yaml:"affinity" jsonschema_description:"CPUs of the host that the VM runs on, e.g. 0-15,32-47; none removes it. Only root@pam with its password may set it."`
+	TPM         *bool             `yaml:"tpm" jsonschema_description:"Give the VM a TPM 2.0. Default false, which removes none."`
 	OnBoot      *bool             `yaml:"onboot" jsonschema_description:"Start with the host. Default true."`
 	Startup     BootOrder         `yaml:"startup" jsonschema_description:"Place in the boot order, e.g. order=1,up=30,down=120. Needs the privilege Sys.Modify on /."`
 	Tags        []string          `yaml:"tags" jsonschema_description:"Further tags of the VM."`
@@ -42,7 +42,7 @@ type Pool struct {
 	Count     *int           `yaml:"count" jsonschema_description:"How many nodes: <prefix>1, <prefix>2 and so on."`
 	Prefix    string         `yaml:"prefix" jsonschema_description:"Beginning of the nodes' names. Default: the pool's name."`
 	First     *int           `yaml:"first" jsonschema_description:"The first index. Default 1."`
-	Names     []string       `yaml:"names" jsonschema_description:"The nodes' names, in the place of count."`
+	Names     []string       `yaml:"names" jsonschema_description:"The nodes' names, instead of count."`
 	Addresses []AddressRange `yaml:"addresses" jsonschema_description:"Addresses of the nodes in order: single ones, or ranges as in 10.0.0.11-10.0.0.13."`
 	VMIDs     []VMIDRange    `yaml:"vmids" jsonschema_description:"VMIDs of the nodes in order: single ones, or ranges as in 201-204. Default: the next free ones."`
 	Shape     `yaml:",inline"`

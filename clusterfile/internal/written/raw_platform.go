@@ -11,7 +11,7 @@ import (
 type Charts struct {
 	Folder   string                    `yaml:"folder" jsonschema_description:"Local folder of charts, unpacked or as .tgz, that is asked before any repository."`
 	Offline  bool                      `yaml:"offline" jsonschema_description:"Ask no repository, only the folder."`
-	Versions map[string]string         `yaml:"versions" jsonschema_description:"Versions of charts by part, in the place of the pinned ones."`
+	Versions map[string]string         `yaml:"versions" jsonschema_description:"Versions of charts by part, instead of the pinned ones."`
 	Digests  map[string]string         `yaml:"digests" jsonschema_description:"SHA-256 of charts' archives by part, sha256:…; a download with another one is refused."`
 	Values   map[string]map[string]any `yaml:"values" jsonschema_description:"Further values by part, over those that follow from this file. No secrets."`
 	Via      map[string]string         `yaml:"via" jsonschema_description:"How single parts get into the cluster: direct or fleet."`
@@ -95,7 +95,7 @@ type Ingress struct {
 type TLS struct {
 	Source string         `yaml:"source" jsonschema:"enum=self-signed,enum=acme,enum=ca,enum=secret" jsonschema_description:"Who signs certificates. Default: follows from the other keys, else self-signed."`
 	Issuer string         `yaml:"issuer" jsonschema_description:"Name of the ClusterIssuer. Default homelab."`
-	Email  string         `yaml:"email" jsonschema_description:"For acme: the account's address, which is told of certificates that end."`
+	Email  string         `yaml:"email" jsonschema_description:"For acme: the account's address, which gets warnings about expiring certificates."`
 	Server string         `yaml:"server" jsonschema_description:"For acme: URL of the directory. Default: Let's Encrypt."`
 	CA     string         `yaml:"ca" jsonschema_description:"For ca: PEM file of the authority's certificate. For secret: of who signed it, if nobody knows them."`
 	Key    spec.SecretRef `yaml:"key" jsonschema_description:"For ca: reference to the authority's private key."`
