@@ -105,7 +105,7 @@ func (l *linter) chartPin(b *lintBundle, h lintHelm) {
 		}
 	}
 	if u, err := url.Parse(h.Repo); h.Repo != "" && (err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme) || u.Host == "") {
-		l.in("chart-missing", b, h.node.Get("repo").Place(), "helm.repo %q is no URL of http, https or oci", h.Repo)
+		l.in("chart-missing", b, h.node.Get("repo").Place(), "helm.repo %q is not a URL of http, https or oci", h.Repo)
 	}
 }
 

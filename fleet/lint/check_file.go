@@ -124,7 +124,7 @@ func (l *linter) misfit(file string, m manifest.Misfit, of string) {
 	switch m.What {
 	case manifest.Unknown:
 		if m.Name == "createNamespace" && path.Ext("."+m.Path) == ".helm" {
-			l.cure("unknown-key", file, m.At, "take it away", "%s knows no key %q%s: the namespace is made anyway", of, m.Name, where)
+			l.cure("unknown-key", file, m.At, "remove it", "%s knows no key %q%s: the namespace is made anyway", of, m.Name, where)
 			l.found[len(l.found)-1].Severity = Warning
 			return
 		}
@@ -132,7 +132,7 @@ func (l *linter) misfit(file string, m manifest.Misfit, of string) {
 		if m.Near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", m.Near)
 		}
-		l.add("unknown-key", file, m.At, "%s knows no key %q%s: it is dropped without a word%s", of, m.Name, where, hint)
+		l.add("unknown-key", file, m.At, "%s knows no key %q%s: it is dropped silently%s", of, m.Name, where, hint)
 	case manifest.WrongCase:
 		l.cure("key-case", file, m.At, fmt.Sprintf("write %s", m.Near), "the key %q%s is written %q", m.Name, where, m.Near)
 	case manifest.WrongType:
@@ -202,7 +202,7 @@ func (l *linter) inertKeys(b *lintBundle) {
 		}
 		for _, key := range []string{"defaultNamespace", "namespace", "serviceAccount"} {
 			if n := t.node.Get(key); n.Str() == "-" {
-				l.in("dash-clears-nothing", b, n.At, `%s: "-" does not take the value away: Fleet uses "-" itself`, key)
+				l.in("dash-clears-nothing", b, n.At, `%s: "-" does not clear the value: Fleet uses "-" itself`, key)
 			}
 		}
 	}
@@ -232,7 +232,7 @@ func (l *linter) checkIgnoreFiles() {
 			_, err := path.Match(p.text, "")
 			switch {
 			case err != nil:
-				l.add("ignore-glob", name, at, "%q is no pattern: Fleet stops here", p.text)
+				l.add("ignore-glob", name, at, "%q is not a pattern: Fleet stops here", p.text)
 			case strings.HasPrefix(p.text, "!"):
 				l.add("ignore-pattern", name, at, "%q takes nothing back in: a leading ! has no meaning here", p.text)
 			case strings.Contains(p.text, "/") && !folder:

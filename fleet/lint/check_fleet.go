@@ -77,7 +77,7 @@ func (l *linter) interval(o *lintObject, key string) {
 	}
 	switch d, err := time.ParseDuration(n.Text); {
 	case !goDuration.MatchString(n.Text) || err != nil || n.Kind != yamlnode.Text && n.Text != "0":
-		l.add("interval", o.file.name, n.At, "%s: %s %q is no time: write 15s, 5m, 2h (no days, no bare numbers)", o, key, n.Text)
+		l.add("interval", o.file.name, n.At, "%s: %s %q is not a time: write 15s, 5m, 2h (no days, no bare numbers)", o, key, n.Text)
 	case key == "pollingInterval" && d > 0 && d < 5*time.Second:
 		l.add("interval", o.file.name, n.At, "%s: %s %s asks the Git server all the time", o, key, n.Text)
 	}

@@ -147,7 +147,7 @@ func (l *linter) hook(o *lintObject) {
 	case strings.HasPrefix(n.Str(), "test"):
 		l.add("test-pod", o.file.name, n.At, "%s is a test of Helm's: in a plain manifest it is deployed and runs each time, and the bundle waits for it", o)
 	default:
-		l.add("hook-in-manifest", o.file.name, n.At, "%s is no hook here: Helm does not see annotations of plain manifests, so it is deployed with the rest", o)
+		l.add("hook-in-manifest", o.file.name, n.At, "%s is not a hook here: Helm does not see annotations of plain manifests, so it is deployed with the rest", o)
 	}
 }
 

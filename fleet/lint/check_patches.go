@@ -11,7 +11,7 @@ import (
 )
 
 // checkPatches judges comparePatches: what is wrong in them is found out by a bundle
-// that is Modified for ever (agent/deployer/desiredset/diff.go).
+// that stays Modified (agent/deployer/desiredset/diff.go).
 func (l *linter) checkPatches() {
 	for _, b := range l.bundles {
 		for _, holder := range append([]*yamlnode.Node{b.root}, nodesOf(l.targets(b))...) {
@@ -52,9 +52,9 @@ func (l *linter) patch(b *lintBundle, p *yamlnode.Node) {
 func (l *linter) pointer(b *lintBundle, n *yamlnode.Node) {
 	switch bad := regexp.MustCompile(`~([^01]|$)`); {
 	case !strings.HasPrefix(n.Str(), "/"):
-		l.in("compare-patch", b, n.Place(), "%q is no JSON pointer: it begins with /, and / in a name is written ~1", n.Str())
+		l.in("compare-patch", b, n.Place(), "%q is not a JSON pointer: it begins with /, and / in a name is written ~1", n.Str())
 	case bad.MatchString(n.Str()):
-		l.in("compare-patch", b, n.Place(), "%q is no JSON pointer: ~ is followed by 0 (for ~) or 1 (for /)", n.Str())
+		l.in("compare-patch", b, n.Place(), "%q is not a JSON pointer: ~ is followed by 0 (for ~) or 1 (for /)", n.Str())
 	}
 }
 

@@ -83,7 +83,7 @@ func (p schemaProblem) String() string {
 func schemaProblems(schema []byte, values map[string]any) (out []schemaProblem) {
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
 	if err != nil {
-		return []schemaProblem{{nil, "the schema itself is no JSON"}}
+		return []schemaProblem{{nil, "the schema itself is not JSON"}}
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})

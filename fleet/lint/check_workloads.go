@@ -27,7 +27,7 @@ func (l *linter) checkWorkloads() {
 	}
 }
 
-// barePod: nothing starts a Pod anew, and most of its fields cannot be changed, so the
+// barePod: nothing recreates a Pod, and most of its fields cannot be changed, so the
 // first change of the file is refused.
 func (l *linter) barePod(o *lintObject) {
 	if o.kind == "Pod" && o.apiVersion == "v1" && o.node.Get("metadata", "annotations", "helm.sh/hook") == nil {
@@ -113,7 +113,7 @@ func (l *linter) ranchersNamespace(o *lintObject) {
 	if at == (yamlnode.Pos{}) {
 		at = o.doc
 	}
-	l.add("rancher-namespace", o.file.name, at, "%s is in %s, which is Rancher's: an update of Rancher may take it away, and removing the bundle what Rancher needs", o, ns)
+	l.add("rancher-namespace", o.file.name, at, "%s is in %s, which is Rancher's: an update of Rancher may remove it, and removing the bundle what Rancher needs", o, ns)
 }
 
 // vendoredBesideRepo: the chart's folder is in the bundle and the fetched one too, below

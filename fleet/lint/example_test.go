@@ -22,7 +22,7 @@ func ExampleRun() {
 	}
 	fmt.Println(report.Summary())
 	// Output:
-	// apps/web/fleet.yaml:2:1: error: fleet.yaml knows no key "dependOn": it is dropped without a word; did you mean "dependsOn"? [unknown-key]
+	// apps/web/fleet.yaml:2:1: error: fleet.yaml knows no key "dependOn": it is dropped silently; did you mean "dependsOn"? [unknown-key]
 	// 1 bundle in 2 files: 1 error, 0 warnings
 }
 

@@ -161,7 +161,7 @@ func (l *linter) unbuildable(f *lintFile) string {
 		return fmt.Sprintf("has more than %d MiB", lintMaxBuilt>>20)
 	case bad != nil:
 		what := plainSyntax(bad.What)
-		l.cure("unread", f.name, bad.At, "mend it, or take it out of the bundle", "this document is not judged, nor what is built with it: %s", what)
+		l.cure("unread", f.name, bad.At, "fix it, or remove it from the bundle", "this document is not judged, nor what is built with it: %s", what)
 		return "cannot be read: " + what
 	case len(f.bad) > 0:
 		return "cannot be read: " + f.bad[0].What

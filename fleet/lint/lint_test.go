@@ -59,8 +59,8 @@ func sample(t *testing.T) *Report {
 func TestLintText(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample(t).Text(&b))
-	require.Equal(t, `apps/web/fleet.yaml:4:3: error: fleet.yaml knows no key "patches" in targetCustomizations[0]: it is dropped without a word [unknown-key]
-    correct the key, or take it away
+	require.Equal(t, `apps/web/fleet.yaml:4:3: error: fleet.yaml knows no key "patches" in targetCustomizations[0]: it is dropped silently [unknown-key]
+    correct the key, or remove it
 apps/web/web.yaml:7:24: warning: Job web: image nginx has no tag, which means latest [image-unpinned]
     name a version, better with its digest
 `, b.String())
@@ -74,7 +74,7 @@ func TestLintJSON(t *testing.T) {
 	var f map[string]any
 	require.NoError(t, json.Unmarshal([]byte(lines[0]), &f))
 	require.Equal(t, map[string]any{"rule": "unknown-key", "severity": "error", "file": "apps/web/fleet.yaml", "line": 4.0, "column": 3.0,
-		"message": `fleet.yaml knows no key "patches" in targetCustomizations[0]: it is dropped without a word`, "cure": "correct the key, or take it away"}, f)
+		"message": `fleet.yaml knows no key "patches" in targetCustomizations[0]: it is dropped silently`, "cure": "correct the key, or remove it"}, f)
 }
 
 func TestLintSARIF(t *testing.T) {
@@ -135,9 +135,9 @@ func TestLintTextIsShort(t *testing.T) {
 	require.NoError(t, r.Text(&b))
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	require.Equal(t, []string{
-		`apps/z/fleet.yaml:1:1: error: fleet.yaml knows no key "owner": it is dropped without a word [unknown-key]`,
-		"    correct the key, or take it away",
-		`examples/: error: 20 times; first examples/00/fleet.yaml:1:1: fleet.yaml knows no key "owner": it is dropped without a word [unknown-key]`,
+		`apps/z/fleet.yaml:1:1: error: fleet.yaml knows no key "owner": it is dropped silently [unknown-key]`,
+		"    correct the key, or remove it",
+		`examples/: error: 20 times; first examples/00/fleet.yaml:1:1: fleet.yaml knows no key "owner": it is dropped silently [unknown-key]`,
 		"apps/00/x.yaml:1:1: warning: PersistentVolumeClaim c0 goes with the bundle, and its data with it [claim-deleted]",
 	}, lines[:4])
 	require.Len(t, lines, 3+2*lintShown+1)
@@ -261,7 +261,7 @@ func TestLintDoesNotDrown(t *testing.T) {
 	require.Equal(t, []string{
 		"a/anchors.yaml:1001:4: warning: this document is not judged: more than 1000 anchors, aliases and tags [unread]",
 		"a/deep.yaml:4:206: warning: this document is not judged: nested more than 200 deep [unread]",
-		`a/fleet.yaml:2:1: error: fleet.yaml knows no key "owner": it is dropped without a word [unknown-key]`,
+		`a/fleet.yaml:2:1: error: fleet.yaml knows no key "owner": it is dropped silently [unknown-key]`,
 		"a/long.yaml:1:1: error: ConfigMap settings has no field kinds; did you mean kind? [unknown-field]",
 	}, found)
 }
