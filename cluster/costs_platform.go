@@ -126,7 +126,7 @@ func costsOfPush(_ context.Context, _ *fleet.Repo, d drift.Diff) []converge.Cost
 	for _, f := range d {
 		if f.Effect == drift.Remove && path.Base(f.Path) == "fleet.yaml" {
 			out = append(out, converge.Cost{
-				Machine: path.Dir(f.Path), Kind: converge.Destroys, Why: "Git has it no more, so Fleet takes it away",
+				Machine: path.Dir(f.Path), Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it",
 				Holds: []string{"volumes that its chart does not keep"},
 			})
 		}
@@ -190,7 +190,7 @@ func (c *Cluster) costsOfDrain(n spec.Node) func(context.Context, drained, drift
 			return nil // what is there is made again elsewhere
 		}
 		return []converge.Cost{{
-			Machine: "work on " + n.Name, Kind: converge.Stops, Why: "it is drained, and takes no pods until it is uncordoned", Users: users,
+			Machine: "work on " + n.Name, Kind: converge.Stops, Why: "drained: no pods are scheduled until it is uncordoned", Users: users,
 		}}
 	}
 }
@@ -205,7 +205,7 @@ func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Cont
 		case vm == nil:
 			return nil // nothing runs there
 		}
-		return c.stops(ctx, "drained, and out of Kubernetes", n.Name)
+		return c.stops(ctx, "drained and removed from Kubernetes", n.Name)
 	}
 }
 

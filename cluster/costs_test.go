@@ -17,7 +17,7 @@ func TestWhatAPushTakesAway(t *testing.T) {
 		gone("monitoring/fleet.yaml"), gone("monitoring/values.yaml"), gone("nfs/old.yaml"), {Path: "hub/fleet.yaml", Want: "changed"},
 	})
 	assert.Equal(t, []converge.Cost{{
-		Machine: "monitoring", Kind: converge.Destroys, Why: "Git has it no more, so Fleet takes it away", Holds: []string{"volumes that its chart does not keep"},
+		Machine: "monitoring", Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it", Holds: []string{"volumes that its chart does not keep"},
 	}}, costs)
 }
 

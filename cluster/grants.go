@@ -70,13 +70,13 @@ func machineGrants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 	on := func(why string, privileges ...string) {
 		all = append(all, proxmox.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Why: why})
 	}
-	on("see the machines and what they are made of; without it Proxmox answers with empty lists", "VM.Audit")
-	on("make and destroy machines, and turn one into the template", "VM.Allocate")
+	on("see the machines and their settings; without it Proxmox answers with empty lists", "VM.Audit")
+	on("create and destroy machines, and turn one into the template", "VM.Allocate")
 	on("clone machines from the template", "VM.Clone")
 	on("start and stop machines", "VM.PowerMgmt")
 	on("give machines their cores, memory, disks and network", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Disk", "VM.Config.Network")
-	on("firmware, machine type, console, UUID and the guest agent's channel; tags, which with the UUID say whose a machine is", "VM.Config.HWType", "VM.Config.Options")
-	on("put the first-boot ISO into a machine's drive, and take it out", "VM.Config.CDROM")
+	on("firmware, machine type, console, UUID and the guest agent's channel; tags, which with the UUID identify the owner of a machine", "VM.Config.HWType", "VM.Config.Options")
+	on("insert and eject the first-boot ISO", "VM.Config.CDROM")
 	if v.Major() == 8 {
 		on("read SSH host keys and fill the template through the guest agent", "VM.Monitor")
 	} else {
@@ -106,15 +106,15 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 			all = append(all, proxmox.Grant{Path: "/storage/" + storage, Privileges: privileges, Why: why})
 		}
 		if h["images"] {
-			on("make disks of machines and templates, and grow them", "Datastore.AllocateSpace")
+			on("create disks of machines and templates, and grow them", "Datastore.AllocateSpace")
 		}
 		if h["template"] {
-			on("see which machines' disks hang on a template's; without it Proxmox leaves them out of the list", "Datastore.Audit")
+			on("see which machines' disks are linked clones of a template's; without it Proxmox omits them from the list", "Datastore.Audit")
 		}
 		if files := filesOn(h); files != "" {
-			on("see whether "+files+" are there; without it Proxmox leaves the storage out", "Datastore.Audit")
+			on("see whether "+files+" are there; without it Proxmox omits the storage", "Datastore.Audit")
 			on("put "+files+" there", "Datastore.AllocateTemplate")
-			on("remove "+files+" that nobody uses any more: Proxmox has no smaller privilege for that, and this one reaches everything on the storage", "Datastore.Allocate")
+			on("remove "+files+" that are no longer used: Proxmox has no smaller privilege for that, and this one reaches everything on the storage", "Datastore.Allocate")
 		}
 	}
 	return all
@@ -194,7 +194,7 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 	}
 	if made {
 		all = append(all, proxmox.Grant{Path: "/mapping/pci", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,
-			Why: "make a mapping for the cards of each node, and give machines the cards in it"})
+			Why: "create a mapping for the cards of each node, and give machines the cards in it"})
 	}
 	slices.Sort(named)
 	for _, id := range slices.Compact(named) {

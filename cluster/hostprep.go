@@ -126,7 +126,7 @@ func (p *HostPrep) observe(ctx context.Context, name string) (host.State, error)
 		return s, fmt.Errorf("host %s: %w", name, err)
 	}
 	if s.Host != "" && s.Host != name {
-		return s, converge.Permanent(fmt.Errorf("host %s: the machine calls itself %s: the file must name hosts as the web interface does, and ssh: lead to the right one", name, s.Host))
+		return s, converge.Permanent(fmt.Errorf("host %s: the machine's host name is %s: the file must name hosts as the web interface does, and ssh: must reach the right one", name, s.Host))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

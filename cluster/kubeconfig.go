@@ -58,7 +58,7 @@ func (c *Cluster) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 	}
 	config, err := c.token(ctx, "", read)
 	if errors.As(err, new(*ssh.AuthError)) && c.Proxmox != nil {
-		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: go tool mage cluster:up adds a login, and asks before", err)
+		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: go tool mage cluster:up asks first and adds a login", err)
 	}
 	if err != nil {
 		return secret.Value{}, err

@@ -159,7 +159,7 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 }
 
 // whyAsk is why a login is asked about.
-const whyAsk = "no server of the cluster knows a key of this run's: the cluster was created from another folder, with another token or by another person"
+const whyAsk = "no server of the cluster knows a key of this run: the cluster was created from another folder, with another token or by another person"
 
 // costsOfLogin is our keys in machines that may be somebody else's. Who has a file with the
 // name of their cluster in it, and a token for their hosts, would be let in unasked.

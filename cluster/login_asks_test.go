@@ -62,7 +62,7 @@ func TestNobodyIsLetInUnasked(t *testing.T) {
 		for _, c := range costs {
 			said = append(said, c.String()+": "+c.Why)
 		}
-		const why = ": no server of the cluster knows a key of this run's: the cluster was created from another folder, with another token or by another person"
+		const why = ": no server of the cluster knows a key of this run: the cluster was created from another folder, with another token or by another person"
 		assert.Equal(t, []string{"a login is added to cp1" + why, "a login is added to wk1" + why}, said)
 
 		err := w.agreeing(t, spec, &consent.Agreement{Restarts: true, Destroy: []string{"cp1", "wk1", "duo"}})
@@ -215,7 +215,7 @@ func TestVerbsLetNobodyIn(t *testing.T) {
 				require.NoError(t, err, "it shows the step")
 			} else {
 				require.ErrorContains(t, err, "does not let ubuntu in", what)
-				assert.ErrorContains(t, err, "go tool mage cluster:up adds a login, and asks before", what)
+				assert.ErrorContains(t, err, "go tool mage cluster:up asks first and adds a login", what)
 			}
 			assert.Equal(t, changes{}, before.changes(), what)
 			assert.NoDirExists(t, w.dir, what)

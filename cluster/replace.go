@@ -229,7 +229,7 @@ func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resourc
 			}
 			return drift.Unwanted(fmt.Sprintf("%s, with its disks", have))
 		},
-		Costs: c.costsOfMachine(n.Name, "its machine is made anew"),
+		Costs: c.costsOfMachine(n.Name, "its machine is recreated"),
 		Apply: func(ctx context.Context, have *proxmox.VM) error {
 			if err := c.destroyVM(ctx, have); err != nil {
 				return err

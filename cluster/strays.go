@@ -51,7 +51,7 @@ func (c *Cluster) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
 	if name == "" {
 		name = "without a name"
 	}
-	seen := fmt.Sprintf("VM %d (%s) on %s has the tag %s and is not ours: it %s. Nothing here changes, stops or destroys it",
+	seen := fmt.Sprintf("VM %d (%s) on %s has the tag %s but is not a machine of this cluster: it %s. homelab does not change, stop or destroy it",
 		s.VMID, name, s.Host, names.Tag(c.spec), s.Why)
 	for _, g := range s.GPUs {
 		seen += fmt.Sprintf("; its %s claims a GPU of %s when it starts (qm set %d --delete %s)", g.Slot, g.Mapping, s.VMID, g.Slot)

@@ -259,7 +259,7 @@ func (r *resolver) file(raw *written.GuestFile) spec.File {
 	}
 	for _, prefix := range ours {
 		if strings.HasPrefix(raw.Path, prefix) {
-			r.Wrong(&raw.Path, raw.Path+"is managed by homelab", "set it in k3s: (server, agent, registries)")
+			r.Wrong(&raw.Path, raw.Path+" is managed by homelab", "set it in k3s: (server, agent, registries)")
 		}
 	}
 	switch {

@@ -26,8 +26,8 @@ type VMSpec struct {
 	CPUType     string // default host
 	NUMA        bool
 	NUMANodes   []NUMANode // numa0, numa1, …; NUMA must be on
-	Hugepages   string     // any, 2 or 1024 (MiB); [None] takes it away; empty: no opinion; root@pam alone may set it
-	Affinity    string     // CPUs of the host, 0-7,16; [None] takes it away; empty: no opinion; root@pam alone may set it
+	Hugepages   string     // any, 2 or 1024 (MiB); [None] removes it; empty: no opinion; root@pam alone may set it
+	Affinity    string     // CPUs of the host, 0-7,16; [None] removes it; empty: no opinion; root@pam alone may set it
 	TPM         bool       // has one, version 2.0; false: no opinion
 	SecureBoot  *bool      // keys of Microsoft's in the firmware; nil: no opinion
 	OnBoot      bool       // start with the host

@@ -21,10 +21,10 @@ func lost() []converge.Cost {
 		stop("wk-gpu2"), stop("wk-gpu3"),
 		{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file", Users: []string{"the notebook of eve", "pod train/llm-0 (2 GPU)", "4 other pods"},
 			Holds: []string{"disk data (2TiB)", "volume jupyterhub/claim-eve (10Gi)"}},
-		{Machine: "wk-gpu4", Kind: converge.Stops, Why: "drained, and out of Kubernetes", Away: away},
+		{Machine: "wk-gpu4", Kind: converge.Stops, Why: "drained and removed from Kubernetes", Away: away},
 		{Machine: "monitoring", Kind: converge.Destroys, Why: "no longer in the file"},
-		{Machine: "wk-gpu1", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run's"},
-		{Machine: "wk-gpu4", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run's"},
+		{Machine: "wk-gpu1", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run"},
+		{Machine: "wk-gpu4", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run"},
 		{Machine: "edge", Kind: converge.Enters, Why: "another reason"},
 		{Machine: "disk models of wk-gpu2", Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept", Holds: []string{"500GiB"}},
 	}

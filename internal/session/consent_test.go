@@ -242,10 +242,10 @@ func TestVerbsAsk(t *testing.T) {
 			shows string
 		}{
 			"drain, and somebody works there": {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "n\n", "Drain this node? [y/N] "},
-			"drain, nobody asked":             {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "", "work on gpu1 is stopped: it is drained, and takes no pods until it is uncordoned\n    ends  the notebook of ada"},
+			"drain, nobody asked":             {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "", "work on gpu1 is stopped: drained: no pods are scheduled until it is uncordoned\n    ends  the notebook of ada"},
 			"cycle":                           {with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeCycle), "\n", "switch its machine off and on? [y/N] "},
 			"replace":                         {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeReplace), "y\n", "create it again? Type gpu1: "},
-			"replace, with data":              {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu2"}, Force: true}, (*Session).NodeReplace), "y\n", "gpu2 is destroyed: drained, and out of Kubernetes; its machine is made anew\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)"},
+			"replace, with data":              {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu2"}, Force: true}, (*Session).NodeReplace), "y\n", "gpu2 is destroyed: drained and removed from Kubernetes; its machine is recreated\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)"},
 			"down":                            {with(DownFlags{}, (*Session).Down), "y\n", "Destroy all this? Type one: "},
 		} {
 			command := x.do
@@ -281,7 +281,7 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := len(w.sim.Requests())
 		eve := w.another()
-		const asks = "a login is added to gpu1, gpu2, server1: no server of the cluster knows a key of this run's"
+		const asks = "a login is added to gpu1, gpu2, server1: no server of the cluster knows a key of this run"
 		for name, x := range map[string]struct {
 			o     Options
 			do    func(*Session, context.Context) error
@@ -291,8 +291,8 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 			"plan":            {Options{}, (*Session).Plan, pending, asks},
 			"plan, in JSON":   {Options{JSON: true}, (*Session).Plan, pending, `"costs":[{"machine":"gpu1","kind":"enter","why":"no server`},
 			"status":          {Options{}, (*Session).Status, pending, "server1"},
-			"kubeconfig":      {Options{}, (*Session).Kubeconfig, 1, "go tool mage cluster:up adds a login, and asks before"},
-			"gpu:verify":      {Options{}, (*Session).GPUVerify, 1, "go tool mage cluster:up adds a login, and asks before"},
+			"kubeconfig":      {Options{}, (*Session).Kubeconfig, 1, "go tool mage cluster:up asks first and adds a login"},
+			"gpu:verify":      {Options{}, (*Session).GPUVerify, 1, "go tool mage cluster:up asks first and adds a login"},
 			"node:drain":      {Options{}, with(NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, (*Session).NodeDrain), 1, "gpu1"},
 			"node:cycle":      {Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, (*Session).NodeCycle), 1, "gpu1"},
 			"node:replace":    {Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, Force: true}, (*Session).NodeReplace), 1, "gpu1"},

@@ -91,7 +91,7 @@ func TestFleetPushAsks(t *testing.T) {
 		return string(out)
 	}
 	first := tip()
-	const gone = "is destroyed: Git has it no more, so Fleet takes it away"
+	const gone = "is destroyed: it is no longer in Git, so Fleet deletes it"
 	for typed, says := range map[string]string{"": "there is no terminal to ask on: add -yes", "y\n": "nothing was changed"} {
 		command := with(FleetPushFlags{}, (*Session).FleetPush)
 		if typed != "" {

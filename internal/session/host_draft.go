@@ -55,7 +55,7 @@ func (s *Session) draftSpec(ctx context.Context, f HostPrepFlags, r remote.Runne
 		return nil, fmt.Errorf("%s: %w", f.SSH, err)
 	}
 	if f.Host != "" && f.Host != state.Host {
-		return nil, failedf(invalid, "-host=%s: the machine at %s calls itself %s", f.Host, f.SSH, state.Host)
+		return nil, failedf(invalid, "-host=%s: the machine at %s has the host name %s", f.Host, f.SSH, state.Host)
 	}
 	seen, err := host.Access{}.ObserveAccess(ctx, r)
 	if err != nil {

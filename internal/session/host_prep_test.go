@@ -287,7 +287,7 @@ func TestHostPrepFlags(t *testing.T) {
 		w.way = func(context.Context, string) (ssh.Config, error) {
 			return ssh.Config{Addr: shell.Address.String(), User: "root", Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key), Dial: w.sim.Network().Dial}, nil
 		}
-		assert.ErrorContains(t, w.prep(Options{}, HostPrepFlags{}), "host pve1: the machine calls itself other")
+		assert.ErrorContains(t, w.prep(Options{}, HostPrepFlags{}), "host pve1: the machine's host name is other")
 	})
 }
 
@@ -324,7 +324,7 @@ func TestHostPrepBeforeThereIsAFile(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, first(HostPrepFlags{}), "the second time nothing is left to ask about")
 		err = first(HostPrepFlags{HostFlags: HostFlags{Host: "pve7"}})
-		assert.ErrorContains(t, err, "the machine at root@192.0.2.1 calls itself pve1")
+		assert.ErrorContains(t, err, "the machine at root@192.0.2.1 has the host name pve1")
 
 		// What cluster:init looks at.
 		pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: "homelab@pve!cluster", TokenSecret: token, HTTPClient: w.sim.Client()})

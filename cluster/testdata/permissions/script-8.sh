@@ -10,43 +10,43 @@ pveum user list --output-format json | grep -qF '"homelab@pve"' || pveum user ad
 pveum user token modify homelab@pve least --privsep 1 2>/dev/null || pveum user token add homelab@pve least --privsep 1
 
 # On /vms and the paths below:
-#   VM.Audit: see the machines and what they are made of; without it Proxmox answers with empty lists
-#   VM.Allocate: make and destroy machines, and turn one into the template
+#   VM.Audit: see the machines and their settings; without it Proxmox answers with empty lists
+#   VM.Allocate: create and destroy machines, and turn one into the template
 #   VM.Clone: clone machines from the template
 #   VM.PowerMgmt: start and stop machines
 #   VM.Config.CPU, VM.Config.Memory, VM.Config.Disk, VM.Config.Network: give machines their cores, memory, disks and network
-#   VM.Config.HWType, VM.Config.Options: firmware, machine type, console, UUID and the guest agent's channel; tags, which with the UUID say whose a machine is
-#   VM.Config.CDROM: put the first-boot ISO into a machine's drive, and take it out
+#   VM.Config.HWType, VM.Config.Options: firmware, machine type, console, UUID and the guest agent's channel; tags, which with the UUID identify the owner of a machine
+#   VM.Config.CDROM: insert and eject the first-boot ISO
 #   VM.Monitor: read SSH host keys and fill the template through the guest agent
 pveum role add homelab-least-vms 2>/dev/null; pveum role modify homelab-least-vms --privs VM.Allocate,VM.Audit,VM.Clone,VM.Config.CDROM,VM.Config.CPU,VM.Config.Disk,VM.Config.HWType,VM.Config.Memory,VM.Config.Network,VM.Config.Options,VM.Monitor,VM.PowerMgmt
 pveum acl modify /vms --users homelab@pve --roles homelab-least-vms --propagate 1
 pveum acl modify /vms --tokens 'homelab@pve!least' --roles homelab-least-vms --propagate 1
 
 # On /storage/bulk alone:
-#   Datastore.AllocateSpace: make disks of machines and templates, and grow them
+#   Datastore.AllocateSpace: create disks of machines and templates, and grow them
 pveum role add homelab-least-storage-bulk 2>/dev/null; pveum role modify homelab-least-storage-bulk --privs Datastore.AllocateSpace
 pveum acl modify /storage/bulk --users homelab@pve --roles homelab-least-storage-bulk --propagate 0
 pveum acl modify /storage/bulk --tokens 'homelab@pve!least' --roles homelab-least-storage-bulk --propagate 0
 
 # On /storage/images alone:
-#   Datastore.Audit: see whether cloud images are there; without it Proxmox leaves the storage out
+#   Datastore.Audit: see whether cloud images are there; without it Proxmox omits the storage
 #   Datastore.AllocateTemplate: put cloud images there
-#   Datastore.Allocate: remove cloud images that nobody uses any more: Proxmox has no smaller privilege for that, and this one reaches everything on the storage
+#   Datastore.Allocate: remove cloud images that are no longer used: Proxmox has no smaller privilege for that, and this one reaches everything on the storage
 pveum role add homelab-least-storage-images 2>/dev/null; pveum role modify homelab-least-storage-images --privs Datastore.Allocate,Datastore.AllocateTemplate,Datastore.Audit
 pveum acl modify /storage/images --users homelab@pve --roles homelab-least-storage-images --propagate 0
 pveum acl modify /storage/images --tokens 'homelab@pve!least' --roles homelab-least-storage-images --propagate 0
 
 # On /storage/isos alone:
-#   Datastore.Audit: see whether first-boot ISOs are there; without it Proxmox leaves the storage out
+#   Datastore.Audit: see whether first-boot ISOs are there; without it Proxmox omits the storage
 #   Datastore.AllocateTemplate: put first-boot ISOs there
-#   Datastore.Allocate: remove first-boot ISOs that nobody uses any more: Proxmox has no smaller privilege for that, and this one reaches everything on the storage
+#   Datastore.Allocate: remove first-boot ISOs that are no longer used: Proxmox has no smaller privilege for that, and this one reaches everything on the storage
 pveum role add homelab-least-storage-isos 2>/dev/null; pveum role modify homelab-least-storage-isos --privs Datastore.Allocate,Datastore.AllocateTemplate,Datastore.Audit
 pveum acl modify /storage/isos --users homelab@pve --roles homelab-least-storage-isos --propagate 0
 pveum acl modify /storage/isos --tokens 'homelab@pve!least' --roles homelab-least-storage-isos --propagate 0
 
 # On /storage/vmdata alone:
-#   Datastore.AllocateSpace: make disks of machines and templates, and grow them
-#   Datastore.Audit: see which machines' disks hang on a template's; without it Proxmox leaves them out of the list
+#   Datastore.AllocateSpace: create disks of machines and templates, and grow them
+#   Datastore.Audit: see which machines' disks are linked clones of a template's; without it Proxmox omits them from the list
 pveum role add homelab-least-storage-vmdata 2>/dev/null; pveum role modify homelab-least-storage-vmdata --privs Datastore.AllocateSpace,Datastore.Audit
 pveum acl modify /storage/vmdata --users homelab@pve --roles homelab-least-storage-vmdata --propagate 0
 pveum acl modify /storage/vmdata --tokens 'homelab@pve!least' --roles homelab-least-storage-vmdata --propagate 0
@@ -71,7 +71,7 @@ pveum acl modify / --users homelab@pve --roles homelab-least-root --propagate 0
 pveum acl modify / --tokens 'homelab@pve!least' --roles homelab-least-root --propagate 0
 
 # On /mapping/pci and the paths below:
-#   Mapping.Modify, Mapping.Use: make a mapping for the cards of each node, and give machines the cards in it
+#   Mapping.Modify, Mapping.Use: create a mapping for the cards of each node, and give machines the cards in it
 pveum role add homelab-least-mapping-pci 2>/dev/null; pveum role modify homelab-least-mapping-pci --privs Mapping.Modify,Mapping.Use
 pveum acl modify /mapping/pci --users homelab@pve --roles homelab-least-mapping-pci --propagate 1
 pveum acl modify /mapping/pci --tokens 'homelab@pve!least' --roles homelab-least-mapping-pci --propagate 1
