@@ -95,7 +95,7 @@ func (d *differ) add(ch change) {
 	d.all = append(d.all, ch)
 }
 
-// undoes reports whether a change takes back what somebody has set for the next start:
+// undoes reports whether a change undoes what somebody has set for the next start:
 // what is in effect is as it should be.
 func (d *differ) undoes(ch change) bool {
 	return ch.key != "" && slices.ContainsFunc(d.vm.Pending, func(p PendingKey) bool { return p.Key == ch.key && p.Have == ch.value })

@@ -29,7 +29,7 @@ func (s VMSpec) diffProcessor(d *differ, vm *VM) {
 	d.rootOnly(theAffinity, "affinity", vm.Affinity, s.Affinity)
 }
 
-// None takes an option away that only root@pam may set; such an option that a spec
+// None removes an option that only root@pam may set; such an option that a spec
 // does not speak of stays, since a token could not remove it.
 const None = "none"
 

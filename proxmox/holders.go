@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Holders are the VMs, whoever's, that name files and disks as their drives and mappings as their
+// Holders are the VMs of any owner that name files and disks as their drives and mappings as their
 // devices: Proxmox starts none of which such a thing is gone.
 type Holders struct {
 	// Silent are those whose configuration cannot be read, since their hosts do not

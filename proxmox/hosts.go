@@ -53,7 +53,7 @@ type HostStatus struct {
 	Kernel    string // that it runs: 6.17.4-1-pve
 	CPUs      int    // logical ones
 	Memory    Size
-	Available Size // what can be had without swapping; ZFS's cache counts as taken
+	Available Size // what is available without swapping; ZFS's cache counts as taken
 }
 
 // HostStatus asks a host how it is (Sys.Audit on /nodes/NAME).

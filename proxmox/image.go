@@ -18,7 +18,7 @@ import (
 type Image struct {
 	URL      string
 	SHA256   string
-	SHA512   string // in the place of SHA256, where that is what is published
+	SHA512   string // instead of SHA256, where that is what is published
 	FileName string // what it is called on the storage; ends in .qcow2, .raw, .vmdk or .ova
 }
 

@@ -184,7 +184,7 @@ func (c *Client) Mapping(ctx context.Context, id, host string) (*MappingState, e
 	return nil, nil
 }
 
-// EnsureMapping makes the mapping, or writes it anew when it differs or no longer
+// EnsureMapping creates the mapping, or rewrites it when it differs or no longer
 // fits the hardware, and asks Proxmox whether it fits then.
 func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
 	if err := m.check(); err != nil {

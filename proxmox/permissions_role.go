@@ -89,7 +89,7 @@ func (r Role) grantCommands(user, tokenID string) []string {
 	return out
 }
 
-// rootUser has every privilege without an entry; its tokens have not.
+// rootUser has every privilege without an entry; its tokens do not.
 const rootUser = "root@pam"
 
 // shellQuote quotes a word for the shell where it has to be.

@@ -22,7 +22,7 @@ func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 		delete(config, k)
 	}
 	config["name"], config["description"] = s.Name, marker(s.Owner, vmid)
-	// Proxmox makes up another UUID. It is set anew, so that it need not be asked for.
+	// Proxmox makes up another UUID. It is set again, so that it need not be asked for.
 	if config["smbios1"] = loose(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
 		delete(config, "smbios1")
 	}

@@ -18,7 +18,7 @@ type VMSpec struct {
 	Owner       string // the tag of all that is ours, e.g. homelab-a100; the VM's own mark is set beside it
 	Tags        []string
 	Template    string // name of the template, which carries Owner too
-	TemplateID  int    // its VMID, in place of Template: one that is there, whoever's it is
+	TemplateID  int    // its VMID, instead of Template: an existing one, of any owner
 	Full        bool   // copy the disks; else they are linked to the template's, if those are on Storage
 	Storage     string // where the disks are to be; empty: where the template's are
 	Cores       int

@@ -340,7 +340,7 @@ func (c *Client) lookAtOne(ctx context.Context, w *watch) error {
 // logTail is how many lines of a failed task's log an error shows.
 const logTail = 10
 
-// taskLog returns the end of a task's log; nil when it cannot be had.
+// taskLog returns the end of a task's log; nil when it is not available.
 func (c *Client) taskLog(ctx context.Context, upid UPID) []string {
 	var lines []struct {
 		Text string `json:"t"`

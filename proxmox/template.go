@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
-// ByID returns the VM with that VMID, whoever's it is. One that is not there is
+// ByID returns the VM with that VMID, no matter who owns it. One that is not there is
 // [ErrNotFound].
 func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
 	all, err := c.resources(ctx)

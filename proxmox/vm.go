@@ -38,7 +38,7 @@ type VM struct {
 	// SerialConsole is what Ubuntu's cloud kernel panics without when its disk grows.
 	SerialConsole bool
 	Agent         bool // the guest agent's channel is there
-	Balloon       bool // memory may be taken away; must not be with a passed-through device
+	Balloon       bool // memory may be reclaimed; not with a passed-through device
 	NICs          []NIC
 	Disks         []Disk
 	GPUs          []HostPCI
