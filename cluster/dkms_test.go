@@ -159,7 +159,7 @@ func TestDKMSThatCannotBe(t *testing.T) {
 	for text, want := range map[string]string{
 		replace(t, debian, "{mode: dkms}", "{mode: dkms, branch: '580'}"):                            "NVIDIA's repository for Debian 13 has no series of that branch; supported are 595",
 		replace(t, debian, "gpus: 1", "gpus: {count: 1, model: V100}"):                               "(Volta), and NVIDIA's repository for Debian 13 begins with 590; write image: ubuntu-24.04, which has it",
-		replace(t, debian, "image: debian-13", "image: {distribution: debian-13, secureBoot: true}"): "secure boot refuses them; write secureBoot: false",
+		replace(t, debian, "image: debian-13", "image: {distribution: debian-13, secureBoot: true}"): "secure boot rejects them; write secureBoot: false",
 	} {
 		_, err := clusterfile.Parse("cluster.yaml", []byte(text))
 		require.ErrorContains(t, err, want)

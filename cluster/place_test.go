@@ -120,7 +120,7 @@ pools:
 
 func TestAutoNeedsHosts(t *testing.T) {
 	for want, change := range map[string][2]string{
-		"so its host is no choice":                         {"gpus: {count: 1, model: RTX}", "adopt: true"},
+		"which has a host already":                         {"gpus: {count: 1, model: RTX}", "adopt: true"},
 		"has nothing to choose from":                       {", hosts: {pve1: {}, pve2: {}}", ""},
 		"names its cards but not their host":               {"gpus: {count: 1, model: RTX}", "gpus: {pci: ['01:00']}"},
 		"names mappings, which host: auto does not follow": {"gpus: {count: 1, model: RTX}", "gpus: {mapping: [card]}"},
