@@ -118,9 +118,9 @@ func (c *Client) removeLeft(ctx context.Context, vm *VM, left []string) error {
 		return fmt.Errorf("VM %d is destroyed, but whether its disks %s are another's by now could not be seen: %w", vm.VMID, strings.Join(left, ", "), err)
 	}
 	for _, id := range left {
-		by, held := holders.File(Volume{ID: id}.Name())
+		by, held := holders.fileBut(Volume{ID: id}.Name(), vm.VMID)
 		switch {
-		case held && by.VMID != vm.VMID:
+		case held:
 			progress.Say(ctx, "%s stays: VM %d (%s) on %s has it too", id, by.VMID, by.Name, by.Host)
 			continue
 		case len(holders.Silent) > 0:

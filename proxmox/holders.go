@@ -17,7 +17,7 @@ type Holders struct {
 	// answer or something else fails: they may name anything.
 	Silent []Unread
 
-	files, mappings map[string]Summary // one that names it
+	files, mappings map[string][]Summary // those that name it
 }
 
 // Unread is a VM whose configuration could not be read.
@@ -45,7 +45,7 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 			ours[vm.VMID] = true
 		}
 	}
-	h := &Holders{files: map[string]Summary{}, mappings: map[string]Summary{}}
+	h := &Holders{files: map[string][]Summary{}, mappings: map[string][]Summary{}}
 	var answer []resource
 	for _, r := range all {
 		if r.unseen != nil {
@@ -80,9 +80,11 @@ func (h *Holders) enter(vm *VM) {
 	note := func(key, line string) {
 		switch {
 		case holdsVolume(key):
-			h.files[Volume{ID: loose(line).First("file", "")}.Name()] = vm.summary()
+			name := Volume{ID: loose(line).First("file", "")}.Name()
+			h.files[name] = append(h.files[name], vm.summary())
 		case strings.HasPrefix(key, "hostpci"):
-			h.mappings[loose(line).Get("mapping")] = vm.summary()
+			id := loose(line).Get("mapping")
+			h.mappings[id] = append(h.mappings[id], vm.summary())
 		}
 	}
 	for key, line := range vm.config {
@@ -94,15 +96,23 @@ func (h *Holders) enter(vm *VM) {
 }
 
 // File returns a VM that has a volume of that name in a drive, or unused.
-func (h *Holders) File(name string) (by Summary, held bool) {
-	by, held = h.files[name]
-	return by, held
+func (h *Holders) File(name string) (by Summary, held bool) { return h.fileBut(name, 0) }
+
+// fileBut is File for VMs other than the one with a VMID.
+func (h *Holders) fileBut(name string, vmid int) (by Summary, held bool) {
+	i := slices.IndexFunc(h.files[name], func(s Summary) bool { return s.VMID != vmid })
+	if i < 0 {
+		return Summary{}, false
+	}
+	return h.files[name][i], true
 }
 
 // Mapping returns a VM that has a mapping as a device.
 func (h *Holders) Mapping(id string) (by Summary, held bool) {
-	by, held = h.mappings[id]
-	return by, held
+	if len(h.mappings[id]) == 0 {
+		return Summary{}, false
+	}
+	return h.mappings[id][0], true
 }
 
 // readAll is readEach where every VM has to be read.
