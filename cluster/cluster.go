@@ -73,7 +73,7 @@ type Cluster struct {
 // b.Dir is written by Runs, and by Keep.
 func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	if slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
-		return nil, errors.New("cluster: some nodes have no host yet: call Place first")
+		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")
 	}
 	c := &Cluster{
 		spec: want, Backend: b, guests: map[string]*guest{}, seeds: map[string]func() (seed, error){},

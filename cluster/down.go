@@ -69,9 +69,9 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 
 // destroyStep destroys one machine. If others have the same name, and all of them go, the
 // step's name says which one it is.
-func (c *Cluster) destroyStep(seen proxmox.Summary, checkDuplicates bool) *converge.Resource[*proxmox.VM] {
+func (c *Cluster) destroyStep(seen proxmox.Summary, duplicate bool) *converge.Resource[*proxmox.VM] {
 	id := "vm/" + seen.Name
-	if checkDuplicates || seen.Name == "" {
+	if duplicate || seen.Name == "" {
 		id += "@" + strconv.Itoa(seen.VMID)
 	}
 	return &converge.Resource[*proxmox.VM]{

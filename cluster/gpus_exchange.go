@@ -33,7 +33,7 @@ func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Al
 	}
 	rule := wait.Rule{
 		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (bootTime + readyTime),
-		Late: n.Name + " does not have its cards yet",
+		Late: n.Name + " did not get its cards",
 	}
 	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
 		err := c.visit(ctx).refuses(n.Name)

@@ -185,7 +185,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var errs []error
-	known, foreignClaim := false, false // to a server
+	known, refusing := false, false // to a server
 	for _, n := range c.spec.Machines() {
 		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
 		if n.External || !runs {
@@ -198,7 +198,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 			errs = append(errs, err)
 			knows := is == open || m != nil && (m.open || m.gone > 0)
 			known = known || n.Role == spec.Server && knows
-			foreignClaim = foreignClaim || n.Role == spec.Server && m != nil && !knows // beside one that this run's file added
+			refusing = refusing || n.Role == spec.Server && m != nil && !knows // beside one that this run's file added
 			if m != nil {
 				out = append(out, *m)
 			} else if is != silent {
@@ -208,7 +208,7 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 	}
 	wg.Wait()
 	for i := range out {
-		out[i].asks = (!known || foreignClaim) && !out[i].open && out[i].gone == 0
+		out[i].asks = (!known || refusing) && !out[i].open && out[i].gone == 0
 	}
 	slices.SortFunc(out, func(a, b locked) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	return out, others, errors.Join(errs...)

@@ -96,7 +96,7 @@ func TestPlaceSaysWhyNot(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 		_, err := cluster.New(parse(t, anywhere), cluster.Backend{Dir: t.TempDir()})
-		require.ErrorContains(t, err, "call Place first")
+		require.ErrorContains(t, err, "call placement.Place first")
 	})
 }
 

@@ -207,7 +207,7 @@ func (r *resolver) authLDAP(raw *written.HubAuth, a *spec.HubAuth) bool {
 	r.must("ldap", needed{&l.Server, "server", "write server: ldaps://host"})
 	r.isURL(&l.Server, "ldaps", "ldap")
 	if strings.HasPrefix(l.Server, "ldap://") {
-		r.Warn(&l.Server, "passwords would travel to the directory without TLS, unless it insists on it", "write ldaps://")
+		r.Warn(&l.Server, "logins fail if the directory does not offer StartTLS, without which the hub sends no password", "write ldaps:// if the directory has it")
 	}
 	for i, dn := range l.BindDN {
 		if !strings.Contains(dn, "{username}") || !strings.Contains(dn, "=") {

@@ -66,7 +66,7 @@ func (r *resolver) servers() {
 	case servers == 0:
 		r.Wrong(at, "the cluster has no server", "write role: server in one of the pools; 3 servers survive the loss of one")
 	case servers%2 == 0:
-		r.Warn(at, fmt.Sprintf("%d servers are no safer than %d: etcd needs more than half of them, so no more of them may fail", servers, servers-1), fmt.Sprintf("make it %d or %d", servers-1, servers+1))
+		r.Warn(at, fmt.Sprintf("%d servers are no safer than %d: etcd needs more than half of them, so one more server does not allow one more failure", servers, servers-1), fmt.Sprintf("make it %d or %d", servers-1, servers+1))
 	case servers > 7:
 		r.Warn(at, fmt.Sprintf("%d servers are slower than 5: every write waits for more than half of them", servers), "make it 3 or 5")
 	}

@@ -125,7 +125,7 @@ func (r *resolver) profileNames(raw *written.HubProfile, p spec.HubProfile) {
 	case !matches(imageName, p.Image):
 		r.Wrong(&raw.Image, fmt.Sprintf("%q is not an image", p.Image), "write registry/path:tag, e.g. "+plainImage)
 	case tag == "":
-		r.Wrong(&raw.Image, fmt.Sprintf("image %s has no tag, so each node runs the newest image of the time it pulled", p.Image), "write the tag of a release behind it, e.g. "+plainImage)
+		r.Wrong(&raw.Image, fmt.Sprintf("image %s has no tag, so each node runs the image that was newest when it pulled", p.Image), "write the tag of a release behind it, e.g. "+plainImage)
 	case tag == "latest":
 		r.Warn(&raw.Image, fmt.Sprintf("image %s changes over time, and may differ between nodes", p.Image), "write the tag of a release")
 	}

@@ -331,7 +331,7 @@ func (r *resolver) tlsKeys(raw *written.TLS, source string) {
 		{&raw.Key, "key", []string{spec.TLSCA}}, {&raw.Secret, "secret", []string{spec.TLSSecret}}, {&raw.Issuer, "issuer", []string{spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA}},
 	} {
 		if r.IsSet(k.at) && !slices.Contains(k.means, source) {
-			r.Wrong(k.at, fmt.Sprintf("%s means nothing with source %s", k.name, source), "remove it, or write source: "+suggest.OneOf(k.means))
+			r.Wrong(k.at, fmt.Sprintf("%s has no effect with source %s", k.name, source), "remove it, or write source: "+suggest.OneOf(k.means))
 		}
 	}
 }

@@ -2,7 +2,7 @@ package clusterfile
 
 import _ "embed"
 
-// schema is generated from the raw types: go test ./clusterfile -run TestSchema -update.
+// schema is generated from the sections as they are written: go test ./clusterfile -run TestSchema -update.
 //
 //go:embed schema.json
 var schema []byte

@@ -21,7 +21,7 @@ import (
 
 const schemaID = "https://github.com/cps-gpu/homelab/clusterfile/schema.json"
 
-// TestSchema holds schema.json against the raw types.
+// TestSchema holds schema.json against the sections.
 func TestSchema(t *testing.T) {
 	inner := &jsonschema.Reflector{
 		FieldNameTag: "yaml", Anonymous: true, RequiredFromJSONSchemaTags: true,
@@ -119,7 +119,7 @@ func unsettable(t *testing.T, s *jsonschema.Schema) map[string]any {
 	return tree
 }
 
-// short are the raw types that may also be written as one value.
+// short are the sections that may also be written as one value.
 func short() map[string]written.ShortForm {
 	out := map[string]written.ShortForm{}
 	for _, f := range []written.ShortForm{

@@ -43,7 +43,7 @@ func (s *Spec) fileServer(vm *NFSVM) Node {
 	return n
 }
 
-// AnyHost is a node's host in a file that leaves the choice to us. cluster.Place makes it.
+// AnyHost is a node's host in a file that leaves the choice to us. placement.Place makes it.
 const AnyHost = "auto"
 
 // Unplaced reports whether a node's host is still to be chosen.

@@ -31,7 +31,7 @@ type Spec struct {
 	Warnings []Problem // what is allowed and probably not meant
 
 	TemplateAsked bool              `json:"-"` // the file says image.templateStorage
-	Placed        map[string]string `json:"-"` // why a node is on its host, by name, of those that cluster.Place put there
+	Placed        map[string]string `json:"-"` // why a node is on its host, by name, of those that placement.Place put there
 }
 
 // Proxmox says where the Proxmox VE API is and how to prove who we are.

@@ -34,7 +34,7 @@ func (Cluster) Plan(ctx context.Context,
 	charts *string, // FOLDER: take charts from here before any repository
 	offline *bool, // take charts from that folder and the cache only
 	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	o := options(spec, json, timeout)
 	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}
@@ -53,7 +53,7 @@ func (Cluster) Up(ctx context.Context,
 	restart *bool, // agree to restarts of machines
 	login *bool, // agree to add your login to machines that know none of your keys
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	o := options(spec, json, timeout)
 	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}

@@ -59,7 +59,7 @@ func (Fleet) Push(ctx context.Context,
 	force *bool, // overwrite files that were changed by hand
 	yes *bool, // do not ask: agree to everything that is shown
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	o := options(spec, nil, timeout)
 	o.Charts = value(charts)

@@ -27,7 +27,7 @@ func (GPU) List(ctx context.Context,
 func (GPU) Verify(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
 	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	return with(ctx, options(spec, json, timeout), (*session.Session).GPUVerify)
 }

@@ -71,7 +71,7 @@ func (Host) Trial(ctx context.Context,
 	yes *bool, // do not ask: agree to everything that is shown
 	json *bool, // print data and events as lines of JSON
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	o := options(spec, json, timeout)
 	o.Start, o.MakeKey = true, true

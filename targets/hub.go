@@ -28,7 +28,7 @@ func (Hub) Verify(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
 	profile *string, // NAME: only this profile
 	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	return withFlags(ctx, options(spec, json, timeout), (*session.Session).HubVerify, session.HubVerifyFlags{Profile: value(profile)})
 }

@@ -19,7 +19,7 @@ func (Node) Drain(ctx context.Context,
 	yes *bool, // do not ask: agree to everything that is shown
 	json *bool, // print data and events as lines of JSON
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeDrain, session.NodeFlags{
 		ChangeFlags: changes(yes, nowait), Node: value(node),
@@ -46,7 +46,7 @@ func (Node) Cycle(ctx context.Context,
 	force *bool, // also a server that the others need
 	json *bool, // print data and events as lines of JSON
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeCycle, session.NodeCycleFlags{
 		NodeFlags: session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)}, Force: value(force),
@@ -61,7 +61,7 @@ func (Node) Replace(ctx context.Context,
 	force *bool, // destroy data too, and also a server that the others need
 	json *bool, // print data and events as lines of JSON
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeReplace, session.NodeReplaceFlags{
 		NodeFlags: session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)}, Force: value(force),
@@ -76,7 +76,7 @@ func (Node) Remove(ctx context.Context,
 	force *bool, // also a server that the others need
 	json *bool, // print data and events as lines of JSON
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // 30m: stop after this time
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeRemove, session.NodeRemoveFlags{
 		NodeFlags: session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)}, Force: value(force),

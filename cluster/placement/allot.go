@@ -112,7 +112,7 @@ func (b *book) adopted(cl proxmox.Claim) string {
 }
 
 // enterPromises enters the cards that the file itself names, by address or through
-// Mappings, and those that a machine has already which is taken over: nobody who only
+// mappings, and those that a machine has already which is taken over: nobody who only
 // counts gets one of them.
 func (b *book) enterPromises(nodes []spec.Node) {
 	for _, card := range b.ledger.Cards {

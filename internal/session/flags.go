@@ -14,7 +14,7 @@ import (
 type Options struct {
 	Spec    string        // FILE: the cluster's file; default: cluster.yaml
 	JSON    bool          // print data and events as lines of JSON
-	Timeout time.Duration // 30m: stop after this time
+	Timeout time.Duration // DURATION: stop after this time, e.g. 1h
 	ChartFlags
 
 	Start   bool             // start the lab if the file needs it and it does not run

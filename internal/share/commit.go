@@ -8,27 +8,18 @@ import (
 	"strings"
 )
 
-// OfCommit is the share K/n of the commit that is checked out in dir: the same for one
-// commit, and the next one for the next, so that n commits in a row run all cases. A
-// shallow clone does not know how many commits came before: there K follows from the
-// commit's hash.
+// OfCommit is the share K/n of the commit that is checked out in dir. K follows from the
+// commit's hash: it is the same for one commit, and commits spread evenly over the shares, however
+// many of them one run of CI stands for.
 func OfCommit(ctx context.Context, dir string, n int) (string, error) {
-	shallow, err := git(ctx, dir, "rev-parse", "--is-shallow-repository")
-	if err != nil {
-		return "", err
-	}
-	number, base := []string{"rev-list", "--count", "HEAD"}, 10
-	if shallow != "false" {
-		number, base = []string{"rev-parse", "--short=8", "HEAD"}, 16
-	}
-	text, err := git(ctx, dir, number...)
+	hash, err := git(ctx, dir, "rev-parse", "--short=8", "HEAD")
 	if err != nil {
 		return "", err
 	}
 	const digits = 8
-	of, err := strconv.ParseUint(text[:min(len(text), digits)], base, 64)
+	of, err := strconv.ParseUint(hash[:min(len(hash), digits)], 16, 64)
 	if err != nil {
-		return "", fmt.Errorf("git %s: %w", strings.Join(number, " "), err)
+		return "", fmt.Errorf("git rev-parse: %w", err)
 	}
 	return share{int(of%uint64(n)) + 1, n}.String(), nil //nolint:gosec // n is small
 }

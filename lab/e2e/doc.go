@@ -2,5 +2,5 @@
 // folder, a cluster file. Its tests are about what only that can show: exit codes,
 // signals, kill -9, kubectl from another shell.
 //
-// Each test has a lab of its own, and more waits than works: they run beside each other.
+// Each test has a lab of its own, and waits more than it works: they run beside each other.
 package e2e

@@ -108,7 +108,7 @@ func (u *user) clonedNode(t *testing.T) {
 		return u.asRoot(t, "pvesh", "get", "/nodes/pve1/qemu/"+copied+"/config", "--output-format", "json")
 	}
 	before := config()
-	const says = "VM 900 (wk-gpu1-of-anna) on pve1 has the tag homelab-eight-a100 and is not ours"
+	const says = "VM 900 (wk-gpu1-of-anna) on pve1 has the tag homelab-eight-a100 but is not a machine of this cluster"
 	out, talk := u.must(t, "cluster:plan")
 	assert.Contains(t, out, "Nothing to change")
 	assert.Contains(t, talk, says)

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A folder of another owner's own, who has Go and nothing of ours: both modules come from a proxy
+// The folder of a user who has Go and nothing of ours: both modules come from a proxy
 // of modules, and the lab is built from there.
 func TestAFolderOfOnesOwn(t *testing.T) {
 	t.Parallel()
@@ -30,6 +30,9 @@ func TestAFolderOfOnesOwn(t *testing.T) {
 	assert.Contains(t, said, "Wrote cluster.yaml")
 	assert.Contains(t, o.in(t, mine, program, "cluster:up", "-yes"), "Done in ")
 	assert.Contains(t, o.in(t, mine, program, "cluster:up", "-yes"), "Nothing to change")
+	below := filepath.Join(mine, "notes", "2026")
+	require.NoError(t, os.MkdirAll(below, 0o755))
+	assert.Contains(t, o.in(t, below, "sh", "-c", `go tool mage -d "$(go list -m -f '{{.Dir}}')" cluster:plan`), "Nothing to change")
 	assert.Contains(t, o.in(t, mine, program, "cluster:down", "-yes"), "Gone.")
 	for _, name := range []string{"go.mod", "go.sum", "magefile.go", "cluster.yaml", "README.md"} {
 		assert.FileExists(t, filepath.Join(mine, name))

@@ -24,6 +24,7 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage (bench|sim:faults|sim:guests|sim:conform|sim:coverage|sim:peers)`), "minutes; sim/conform has them, and .ci/run"},
 	{regexp.MustCompile(`^go get `), "the internet; examples.TestBuildsOutside"},
 	{regexp.MustCompile(`^go run .*/cmd/homelab@`), "the internet; TestAFolderOfOnesOwn does it without"},
+	{regexp.MustCompile(`^go tool mage -d `), "a folder of one's own; TestAFolderOfOnesOwn"},
 	{regexp.MustCompile(`^go run .*pvesim|^pvesim |^export PROXMOX_TOKEN_SECRET`), "sim/cmd/pvesim's tests"},
 	{regexp.MustCompile(`^go tool mage host:prep|^go tool mage host:check -ssh=`), "a shell on a host; internal/session.TestHostPrepFromInstallerToToken"},
 	{regexp.MustCompile(`^go tool mage host:role( \| ssh|.*-spec=trial)`), "a shell on a host; internal/session.TestHostRoleAsksTheHost"},

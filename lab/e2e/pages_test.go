@@ -190,6 +190,7 @@ func (r *reader) theLab(t *testing.T) {
 	assert.Equal(t, 2, code, "nothing runs")
 	r.says(t, "go tool mage lab:start")
 	r.says(t, "go tool mage -h cluster:up")
+	r.says(t, "go tool mage cluster:up -h")
 }
 
 // readmeFile is both of README's pieces of a cluster file, with the lab for the host.

@@ -25,7 +25,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		{[]string{"sim:guests", "-x"}, 3, "sim:guests has no flag -x, nor any other"},
 		{[]string{"cluster:plan", "-spec=none.yaml", "-json"}, 3, "open none.yaml"},
 		{[]string{"cluster:plan", "--help"}, 0, "cluster:plan: shows what cluster:up would do; "},
-		{[]string{"cluster:plan", "-h"}, 0, "\n  -timeout=30m    stop after this time\n"},
+		{[]string{"cluster:plan", "-h"}, 0, "\n  -timeout=DURATION  stop after this time, e.g. 1h\n"},
 		{[]string{"-t", "5m", "Cluster:Validate"}, 0, "eight-a100 is valid"},
 	} {
 		out, errs, code := u.run(t, x.args...)

@@ -21,7 +21,7 @@ type Volumes struct {
 // NewVolumes makes an empty store.
 func NewVolumes() *Volumes { return &Volumes{disks: map[string]*guest.Disk{}} }
 
-// Disk returns the contents at a place, see [Place].
+// Disk returns the contents at a place, see [VolumePlace].
 func (v *Volumes) Disk(place string) *guest.Disk {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -20,7 +20,7 @@ type decoder struct {
 	quiet bool // the tree was put together from layers that were decoded before
 }
 
-// DecodeTree fills out, a pointer to a raw type, from t.
+// DecodeTree fills out, a pointer to a section, from t.
 func (c *Checker) DecodeTree(t *yamlnode.Node, out any, name string) {
 	d := decoder{Checker: c}
 	d.value(t, reflect.ValueOf(out).Elem(), name)
@@ -150,7 +150,7 @@ func (d *decoder) scalar(t *yamlnode.Node, v reflect.Value, name string) {
 		}
 		v.SetInt(n)
 	default:
-		panic("cluster: a raw type has a field of kind " + v.Kind().String())
+		panic("written: a section has a field of kind " + v.Kind().String())
 	}
 }
 

@@ -113,14 +113,14 @@ func IsGoodHostname(s string) bool {
 	return err != nil && IsDNSName(s) && strings.Contains(s, ".")
 }
 
-// ShortForm is a raw type that may also be written as one value. keys returns which
+// ShortForm is a section that may also be written as one value. Keys returns which
 // of its keys a value of that kind stands for; none of them: the value is true, and
 // all the defaults hold.
 type ShortForm interface {
-	Keys(yamlnode.Kind) (Keys []string, ok bool)
+	Keys(yamlnode.Kind) (keys []string, ok bool)
 }
 
-// unfold turns the short form of a raw type into its mapping.
+// unfold turns the short form of a section into its mapping.
 func unfold(t *yamlnode.Node, form ShortForm) *yamlnode.Node {
 	if !t.Scalar() || t.Kind == yamlnode.Null {
 		return t

@@ -85,7 +85,7 @@ func Text(obj *unstructured.Unstructured, path ...string) string {
 	return s
 }
 
-// New makes one of a manifest in Go's own words.
+// New makes an object with the fields of rest, and numbers as JSON has them.
 func New(apiVersion, kind, namespace, name string, rest map[string]any) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	maps.Copy(obj.Object, rest)

@@ -9,7 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// Limits of what is read: a repository is not trusted: others may have written it.
+// Limits of what is read. A repository is not trusted: others may have written it.
 const (
 	MaxFile  = 8 << 20   // bytes of one file; longer ones are carried, not read
 	MaxTotal = 256 << 20 // bytes of a repository
