@@ -294,7 +294,7 @@ func TestRestoredMachinesOfAnEarlierVersion(t *testing.T) {
 		time.Sleep(time.Minute)
 		warnings, errs := w.doubts(t, file)
 		assert.Contains(t, errs["vm/gpu1"], "carries the tag homelab-one-gpu without a mark of its own")
-		assert.Contains(t, warnings, "VM 902 (wk9) on pve1 has the tag homelab-one-gpu and is not ours")
+		assert.Contains(t, warnings, "VM 902 (wk9) on pve1 has the tag homelab-one-gpu but is not a machine of this cluster")
 		strangers := w.strangers(900)
 		c := w.cluster(t, file)
 		report, err := c.Up().Run(t.Context(), w.listen(t))
