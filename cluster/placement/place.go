@@ -38,7 +38,8 @@ func Place(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spe
 	return out, err
 }
 
-// Once is [Place] without a second attempt where a host does not answer.
+// Once is [Place] without a second attempt where a host does not answer. It asks the hosts also
+// where no node leaves its host open.
 func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec, error) {
 	out := *want
 	out.Nodes, out.Placed = slices.Clone(want.Nodes), map[string]string{}

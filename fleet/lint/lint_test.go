@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
@@ -230,27 +228,6 @@ func TestLintChartsAtHand(t *testing.T) {
 		`a/fleet.yaml:8:5: warning: the chart web 1.2.0 knows no value replicsa; did you mean "replicas"? [unknown-value]`,
 	}, lintOne(t, Options{Charts: &chart.Source{Folder: dir, Offline: true}}, "a/fleet.yaml",
 		"namespace: web\nhelm:\n  repo: https://charts.example.com\n  chart: web\n  version: 1.2.0\n  values:\n    hidden: 1\n    replicsa: 2\n"))
-}
-
-// No input makes the linter panic or hang, and what Fleet's parser takes is not
-// called wrong.
-func FuzzLintDocs(f *testing.F) {
-	for _, s := range []string{"a: 1\n---\nb: 2\n", "a: &x [*x]\n", "{a: b", "a: !!str 1", "<<: {a: 1}\n", "? a\n: b\n", "a:\n\t- b", "- - - a\n", "\ufeffa: b\r\n", "%YAML 1.1\n---\na: yes\n", "a: |\n  b\n --- \n", "---\n---\n...\n"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		_, bad := manifest.Docs([]byte(text))
-		if len(bad) == 0 || slices.ContainsFunc(bad, func(s manifest.Syntax) bool { return s.Unread }) {
-			return
-		}
-		for _, part := range manifest.Split([]byte(text)) {
-			var v any
-			if yaml.Unmarshal(part.Text, &v) != nil {
-				return // one of them is wrong for Fleet too
-			}
-		}
-		t.Fatalf("Fleet takes it, and we say %v", bad)
-	})
 }
 
 // A small file that unfolds to gigabytes is named, and the rest is judged.

@@ -36,30 +36,30 @@ type Syntax struct {
 func Docs(data []byte) (docs []Doc, bad []Syntax) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	budget := MaxNodes
-	for _, part := range Split(data) {
-		if Blank(part.Text) {
+	for _, part := range split(data) {
+		if blank(part.text) {
 			continue
 		}
-		root, syntax := parse(part.Text, part.Line-1, &budget)
+		root, syntax := parse(part.text, part.line-1, &budget)
 		if syntax != nil {
 			bad = append(bad, *syntax)
 			continue
 		}
 		if root != nil {
-			docs = append(docs, Doc{part.Line, root})
+			docs = append(docs, Doc{part.line, root})
 		}
 	}
 	return docs, bad
 }
 
 type part struct {
-	Line int // of its first line
-	Text []byte
+	line int // of its first line
+	text []byte
 }
 
-// Split cuts at lines that begin with "---", as apimachinery's YAML reader does
+// split cuts at lines that begin with "---", as apimachinery's YAML reader does
 // (util/yaml/decoder.go), by which Fleet reads manifests.
-func Split(data []byte) (parts []part) {
+func split(data []byte) (parts []part) {
 	line, begin, first := 1, 0, 1
 	for at := 0; at < len(data); {
 		end := bytes.IndexByte(data[at:], '\n')
@@ -80,8 +80,8 @@ func Split(data []byte) (parts []part) {
 	return append(parts, part{first, data[begin:]})
 }
 
-// Blank says that a document holds comments and directives only.
-func Blank(text []byte) bool {
+// blank says that a document holds comments and directives only.
+func blank(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
 		if len(line) > 0 && line[0] != '#' && line[0] != '%' && !bytes.Equal(line, []byte("...")) {
@@ -112,7 +112,7 @@ func parse(text []byte, skip int, budget *int) (root *yamlnode.Node, bad *Syntax
 			return docs[0], nil
 		}
 	}
-	root, what := Plain(text, skip, budget)
+	root, what := plain(text, skip, budget)
 	switch {
 	case what == "":
 		return root, nil

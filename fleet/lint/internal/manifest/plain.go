@@ -13,9 +13,9 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// Plain reads a document by the parser that Fleet uses, which knows no places:
+// plain reads a document by the parser that Fleet uses, which knows no places:
 // all of it is at the document's first line. It says what is wrong, or "".
-func Plain(text []byte, skip int, budget *int) (*yamlnode.Node, string) {
+func plain(text []byte, skip int, budget *int) (*yamlnode.Node, string) {
 	data, what := decode(text)
 	if what != "" {
 		return nil, what

@@ -133,7 +133,7 @@ func (w *Walk) Walk(n *yamlnode.Node, s *Schema, path string, coerce bool) {
 	switch kind := realKind(n); {
 	case kind == s.Kind:
 	case coerce && s.Kind == yamlnode.Text && (kind == yamlnode.Number || kind == yamlnode.Bool):
-		if Lossy(n.Text) {
+		if lossy(n.Text) {
 			w.Out = append(w.Out, Misfit{What: LosesText, At: n.At, Path: path, Have: n})
 		}
 	default:
@@ -193,9 +193,9 @@ func realKind(n *yamlnode.Node) yamlnode.Kind {
 	return yamlnode.Text
 }
 
-// Lossy says that a scalar without quotes is another text after Fleet has read it:
+// lossy says that a scalar without quotes is another text after Fleet has read it:
 // 1.10 is 1.1, 010 is 8, yes is true.
-func Lossy(text string) bool {
+func lossy(text string) bool {
 	var v struct{ V string }
 	return yaml.Unmarshal([]byte("v: "+text), &v) == nil && v.V != text
 }
