@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -42,7 +43,7 @@ func (c *Cluster) allocatableStep(n spec.Node) *converge.Resource[int64] {
 			}}
 		},
 		Settle: readyTime,
-		Poll:   lookEvery,
+		Poll:   run.LookEvery,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -31,7 +32,7 @@ func (c *Cluster) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
 		},
 		Diff:   func(d drift.Diff) drift.Diff { return d },
 		Settle: bundleTime,
-		Poll:   lookEvery,
+		Poll:   run.LookEvery,
 		Hint:   "go tool mage fleet:status shows which object blocks it; run it again to continue",
 	}
 }

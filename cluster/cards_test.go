@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/spec"
@@ -38,7 +39,7 @@ func TestCostsOfTaints(t *testing.T) {
 		c, err := New(spec, Backend{Dir: t.TempDir(), Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") }})
 		require.NoError(t, err)
 		defer c.Close()
-		ctx := c.begin(t.Context())
+		ctx := run.Begin(t.Context())
 		hard, soft, other := kube.Taint{Key: "k", Effect: "NoExecute"}, kube.Taint{Key: "k", Effect: "NoSchedule"}, kube.Taint{Key: "other", Effect: "NoExecute"}
 		for _, tt := range []struct {
 			have *kube.Node
@@ -68,7 +69,7 @@ func TestCostsOfTaints(t *testing.T) {
 func TestStorageClassesAreMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, sim, _ := thorny(t, thornsFile)
-		ctx := c.begin(t.Context())
+		ctx := run.Begin(t.Context())
 		client, err := c.kube(ctx)
 		require.NoError(t, err)
 		class := func(of string) *storagev1.StorageClass {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -74,7 +75,7 @@ func (c *Cluster) chartStep(p platform.Piece) *converge.Resource[chartSeen] {
 		Costs:   c.costsOfChart,
 		Apply:   c.bringChart,
 		Settle:  settle,
-		Poll:    lookEvery,
+		Poll:    run.LookEvery,
 		Hint:    "kubectl -n " + p.Release.Namespace + " get pods,events shows more; run it again to continue",
 	}
 }

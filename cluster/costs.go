@@ -13,10 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -47,14 +49,14 @@ type workSeen struct {
 
 // work observes the running work by node; nil if there is no cluster yet.
 func (c *Cluster) work(ctx context.Context) (*consent.Work, error) {
-	seen := &c.visit(ctx).work
+	seen := run.Of[workSeen](ctx)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	if seen.work != nil && time.Since(seen.at) < workTime {
 		return seen.work, nil
 	}
 	seen.work = nil
-	limit := c.patient(costTime)
+	limit := run.Limit(c.spec, costTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
 	client, err := c.kube(ctx)
@@ -76,7 +78,7 @@ func (c *Cluster) users(ctx context.Context, of func(*consent.Work) []string) []
 	w, err := c.work(ctx)
 	switch {
 	case err != nil:
-		return []string{"cannot find out whose work ends: " + firstLine(err.Error())}
+		return []string{"cannot find out whose work ends: " + printable.FirstLine(err.Error())}
 	case w == nil:
 		return nil
 	}
@@ -170,7 +172,7 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 		if !s.mayLoad() {
 			return nil
 		}
-		if c.met(ctx, n.Name).absent.Load() {
+		if seenOf(ctx, n.Name).absent.Load() {
 			return nil
 		}
 		if have, err := k3s.Observe(ctx, c.root(n.Name)); err == nil && have.Role == k3s.RoleNone {
@@ -267,7 +269,7 @@ func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM
 		Holds: c.users(ctx, func(w *consent.Work) []string { return w.Volumes(name) }),
 	}
 	if err != nil {
-		cost.Holds = append(cost.Holds, "its disks are not readable: "+firstLine(err.Error()))
+		cost.Holds = append(cost.Holds, "its disks are not readable: "+printable.FirstLine(err.Error()))
 	}
 	if vm == nil {
 		return cost

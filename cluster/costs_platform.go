@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -35,7 +36,7 @@ func (c *Cluster) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff
 		}
 		switch why := seen.part.Name + " replaces it"; {
 		case err != nil:
-			out = append(out, converge.Cost{Machine: name, Kind: converge.Destroys, Why: why, Holds: []string{notLooked + firstLine(err.Error())}})
+			out = append(out, converge.Cost{Machine: name, Kind: converge.Destroys, Why: why, Holds: []string{notLooked + printable.FirstLine(err.Error())}})
 		case old != nil:
 			out = append(out, c.retires(ctx, client, *old, why)...)
 		}
@@ -81,7 +82,7 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 		}
 		if err != nil {
 			out = append(out, converge.Cost{
-				Machine: r.Part, Kind: converge.Destroys, Why: "no longer in the file", Holds: []string{notLooked + firstLine(err.Error())},
+				Machine: r.Part, Kind: converge.Destroys, Why: "no longer in the file", Holds: []string{notLooked + printable.FirstLine(err.Error())},
 			})
 			continue
 		}
@@ -100,7 +101,7 @@ func (c *Cluster) retires(ctx context.Context, client *kube.Client, r record, wh
 	if err != nil || w == nil {
 		cost.Holds = []string{notLooked + "its API does not answer"}
 		if err != nil {
-			cost.Holds = []string{notLooked + firstLine(err.Error())}
+			cost.Holds = []string{notLooked + printable.FirstLine(err.Error())}
 		}
 		return []converge.Cost{cost}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
@@ -26,7 +27,7 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 		c, err := New(spec, Backend{Dir: t.TempDir(), Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") }})
 		require.NoError(t, err)
 		defer c.Close()
-		out := c.costsOfChart(c.begin(t.Context()), chartSeen{part: platform.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, drift.Diff{
+		out := c.costsOfChart(run.Begin(t.Context()), chartSeen{part: platform.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, drift.Diff{
 			{Path: "service/hub/proxy", Effect: drift.Remove},
 			{Path: "persistentvolumeclaim/hub/kept", Effect: drift.Update},
 			{Path: "persistentvolumeclaim/hub/db", Effect: drift.Remove},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -15,7 +16,7 @@ import (
 // Ready with all its GPUs. A guest that only reboots never resets a passed-through
 // card; one whose VM stops does.
 func (c *Cluster) NodeCycle(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.nodeCycleGraph(ctx, name, force) })
+	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeCycleGraph(ctx, name, force) })
 }
 
 func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
@@ -35,7 +36,7 @@ func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (
 			return nil, err
 		}
 	}
-	g := c.graph()
+	g := run.Graph(c.spec)
 	g.Add(c.cycleStep(n, vm))
 	return g, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -22,11 +23,11 @@ import (
 // of its own that can be shown and asked about. Machines that hold data (see Keeps) stay,
 // with what they need, but for those that also names.
 func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, error) {
-	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.downGraph(ctx, also...) })
+	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.downGraph(ctx, also...) })
 }
 
 func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Graph, error) {
-	down := c.graph()
+	down := run.Graph(c.spec)
 	stay, err := c.kept(ctx, also)
 	if err != nil {
 		return nil, err

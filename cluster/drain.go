@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/kube"
@@ -17,7 +18,7 @@ func (c *Cluster) NodeDrain(name string) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := c.graph()
+	g := run.Graph(c.spec)
 	g.Add(c.drainStep(n))
 	return g, nil
 }
@@ -70,7 +71,7 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := c.graph()
+	g := run.Graph(c.spec)
 	g.Add(&converge.Resource[*kube.Node]{
 		ID: "uncordon/" + n.Name,
 		Observe: func(ctx context.Context) (*kube.Node, error) {

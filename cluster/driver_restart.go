@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
@@ -51,7 +52,7 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 		return nil
 	}
 	progress.Say(ctx, "restarting %s to load the driver", n.Name)
-	if !c.met(ctx, n.Name).absent.Load() { // else it was made just now, and nobody misses it yet
+	if !seenOf(ctx, n.Name).absent.Load() { // else it was made just now, and nobody misses it yet
 		if was, err := c.observeNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, errUnformed) {
 			return c.takeDown(ctx, n, func(ctx context.Context) error {
 				if err := c.restart(ctx, n); err != nil {
@@ -90,7 +91,7 @@ func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia
 		return err
 	}
 	rule := wait.Rule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all ready"}
-	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		s, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
 		if err != nil {
 			return "", err
@@ -116,7 +117,7 @@ func (c *Cluster) moreCards(ctx context.Context, n spec.Node, do func() error) e
 // waitBooted waits until a node can be logged in to again.
 func (c *Cluster) waitBooted(ctx context.Context, n spec.Node) error {
 	rule := wait.Rule{What: "waiting for " + n.Name + " to boot", Limit: bootTime, Late: n.Name + " did not come back", Strict: true}
-	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		seen, err := c.lookInside(ctx, n)
 		if err != nil || seen.problem == "" && seen.status.State == cloudinit.Done {
 			return "", err

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/remote"
@@ -58,7 +60,7 @@ func (c *Cluster) externalStep(n spec.Node) *converge.Resource[string] {
 			return drift.Diff{{Have: problem, Want: "a login over SSH", Effect: drift.Create}}
 		},
 		Settle: externalTime,
-		Poll:   lookEvery,
+		Poll:   run.LookEvery,
 	}
 }
 
@@ -82,8 +84,8 @@ func (c *Cluster) lookAtExternal(ctx context.Context, n spec.Node) (problem stri
 	case errors.As(err, &key), errors.Is(err, errNoHostKey):
 		return "", converge.Permanent(err)
 	}
-	progress.Say(ctx, "%s", firstLine(err.Error()))
-	return firstLine(err.Error()), nil
+	progress.Say(ctx, "%s", printable.FirstLine(err.Error()))
+	return printable.FirstLine(err.Error()), nil
 }
 
 // keyHint says how a key that was made for this cluster gets to a machine that somebody

@@ -86,7 +86,7 @@ func (c *Cluster) authorities(ctx context.Context, but spec.Node) (map[string]bo
 		}
 	}
 	for _, n := range c.spec.Servers() {
-		if n.Name == but.Name || c.met(ctx, n.Name).absent.Load() {
+		if n.Name == but.Name || seenOf(ctx, n.Name).absent.Load() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -103,7 +103,7 @@ func (c *Cluster) authorities(ctx context.Context, but spec.Node) (map[string]bo
 // says of its cluster is not to be acted upon.
 func (c *Cluster) ownServer(ctx context.Context, name string) error {
 	n, _ := c.spec.Node(name)
-	met := c.met(ctx, name)
+	met := seenOf(ctx, name)
 	if !n.External || met.owned.Load() {
 		return nil
 	}

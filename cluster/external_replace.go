@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/spec"
@@ -15,7 +16,7 @@ import (
 //
 // Without force it refuses a server that the others need.
 func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.nodeRemoveGraph(ctx, name, force) })
+	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeRemoveGraph(ctx, name, force) })
 }
 
 func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
@@ -29,7 +30,7 @@ func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) 
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
 	}
-	g := c.graph()
+	g := run.Graph(c.spec)
 	g.Add(c.releaseStep(n), c.leave(g, n)) // K3s without a Node, of a machine that never joined
 	return g, nil
 }
@@ -39,7 +40,7 @@ func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) 
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
 	}
-	g := c.graph()
+	g := run.Graph(c.spec)
 	ready := c.leave(g, n)
 	if c.hasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)

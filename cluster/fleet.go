@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -80,7 +81,7 @@ func (c *Cluster) fleetStep() *converge.Resource[string] {
 			return drift.Diff{{Have: why, Want: "Fleet deploys to this cluster", Effect: drift.Create}}
 		},
 		Settle: fleetTime,
-		Poll:   lookAtGit,
+		Poll:   run.LookAtGit,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/fleet"
@@ -14,7 +15,7 @@ import (
 // Fleet deletes something, as [Cluster.Up] does, and with overwrite also replaces files that
 // others have changed. What was pushed is known when the graph has run: no commit is none.
 func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool) (*converge.Graph, *fleet.Pushed) {
-	g, done := c.graph(), &fleet.Pushed{}
+	g, done := run.Graph(c.spec), &fleet.Pushed{}
 	g.Add(&converge.Resource[*fleet.Repo]{
 		ID: "push/fleet",
 		Observe: func(ctx context.Context) (*fleet.Repo, error) {
@@ -39,7 +40,7 @@ func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool
 			return lasting(err)
 		},
 		Settle: time.Minute,
-		Poll:   lookAtGit,
+		Poll:   run.LookAtGit,
 	})
 	return g, done
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/fleet"
@@ -101,7 +102,7 @@ func TestFleetElsewhere(t *testing.T) {
 		require.NoError(t, sim.Apply(t.Context(), []byte(fleetKinds())))
 		put("aaaa")
 		way.on = true
-		ctx := c.begin(t.Context())
+		ctx := run.Begin(t.Context())
 		looks := func() int { n := len(way.seen); way.seen = nil; return n }
 		c.pushed.commit, c.pushed.asked = "aaaa", time.Now().Add(-time.Hour)
 		_, pending, err := c.fleetState(ctx)
@@ -176,7 +177,7 @@ func TestPartThatIsStillFleets(t *testing.T) {
 func TestPartsThatAreRetired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := thorny(t, thornsFile)
-		ctx := c.begin(t.Context())
+		ctx := run.Begin(t.Context())
 		ref := kube.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "x"}
 		for _, r := range []record{
 			{Part: "a"}, {Part: "b", Needs: []string{"c"}}, {Part: "c", Needs: []string{"d"}}, {Part: "d"}, {Part: "nfs", Release: "nfs"}, {Part: "jupyterhub", Secrets: []kube.Ref{ref}},
@@ -237,19 +238,19 @@ func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, way := thorny(t, thornsFile)
 		gone := unneeded{parts: []record{{Part: "old", Namespace: "old"}}}
-		cost := c.costsOfLeftovers(c.begin(t.Context()), gone, nil)
+		cost := c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
 		require.Len(t, cost, 1)
 		assert.Empty(t, cost[0].Holds, "nothing is in it")
 		assert.Equal(t, "old: no longer in the file", cost[0].Machine+": "+cost[0].Why)
 
 		way.on, way.at = true, 1
-		cost = c.costsOfLeftovers(c.begin(t.Context()), gone, nil)
+		cost = c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)
 		assert.True(t, strings.HasPrefix(cost[0].Holds[0], notLooked) && strings.Contains(cost[0].Holds[0], thorn), cost[0].Holds[0])
 
 		c.api.client = nil
-		cost = c.costsOfLeftovers(c.begin(t.Context()), gone, nil)
+		cost = c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)
 		assert.True(t, strings.HasPrefix(cost[0].Holds[0], notLooked), cost[0].Holds[0])

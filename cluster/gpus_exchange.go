@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -35,8 +36,8 @@ func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Al
 		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (bootTime + readyTime),
 		Late: n.Name + " did not get its cards",
 	}
-	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
-		err := c.visit(ctx).refuses(n.Name)
+	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
+		err := run.Of[unhealthy](ctx).refuses(n.Name)
 		if err != nil {
 			return "", wait.Permanent(err)
 		}
@@ -114,7 +115,7 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 		return converge.Permanent(fmt.Errorf("%s would exchange their GPUs and be down at the same time, which is not allowed for servers\n"+
 			"  remove gpus from %s in the file, run cluster:up, add them again and run it again", strings.Join(servers, " and "), servers[0]))
 	}
-	if err := c.visit(ctx).refuses(names...); err != nil {
+	if err := run.Of[unhealthy](ctx).refuses(names...); err != nil {
 		return err
 	}
 	progress.Say(ctx, "%s exchange GPUs: they go down together", strings.Join(append([]string{n.Name}, others...), ", "))

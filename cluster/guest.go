@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -81,7 +83,7 @@ var errNoAnswer = fmt.Errorf("no answer within %s", knockTime)
 // knock connects to a guest. Whether its SSH server is there is the cheapest sign of
 // life that there is: it costs the Proxmox host nothing.
 func (c *Cluster) knock(ctx context.Context, g *guest, network, addr string) (net.Conn, error) {
-	if c.met(ctx, g.node.Name).answered.Load() || g.node.External || c.Via != "" {
+	if seenOf(ctx, g.node.Name).answered.Load() || g.node.External || c.Via != "" {
 		return c.dial(ctx, network, addr)
 	}
 	limited, cancel := context.WithTimeout(ctx, knockTime)
@@ -89,7 +91,7 @@ func (c *Cluster) knock(ctx context.Context, g *guest, network, addr string) (ne
 	conn, err := c.dial(limited, network, addr)
 	switch {
 	case err == nil:
-		c.met(ctx, g.node.Name).answered.Store(true)
+		seenOf(ctx, g.node.Name).answered.Store(true)
 	case ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)):
 		// No timeout of the caller's. The socket's comes with limited's, or a hair before.
 		err = errNoAnswer
@@ -187,7 +189,7 @@ func (c *Cluster) guestStep(n spec.Node) *converge.Resource[inside] {
 			return nil
 		},
 		Settle: bootTime,
-		Poll:   lookEvery,
+		Poll:   run.LookEvery,
 		Hint: "check on the machine's console (in Proxmox's web interface, or qm terminal on the host) that it boots and has its address, " +
 			"and check the route to it (gateway, VLAN, ssh.jump). A repeated run continues from here",
 	}
@@ -201,7 +203,7 @@ const bootTime = 10 * time.Minute
 // host key, a refused login or a failed first boot are permanent errors.
 func (c *Cluster) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	g := c.guests[n.Name]
-	if !c.met(ctx, n.Name).looked.Swap(true) && c.inFirstBoot(ctx, n) {
+	if !seenOf(ctx, n.Name).looked.Swap(true) && c.inFirstBoot(ctx, n) {
 		return inside{problem: "booting, it has not sent a network packet yet"}, nil
 	}
 	out, err := cloudInitStatus(ctx, g.ssh)
@@ -226,7 +228,7 @@ func (c *Cluster) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 		return inside{}, converge.Permanent(c.noLoginError(locked{node: n, why: c.logins.closed(n.Name)}))
 	case errors.As(err, &auth) && c.logins.awaits(n.Name):
 		return inside{problem: "its SSH server answers, and step login adds the key of this run"}, nil
-	case errors.As(err, &auth) && c.met(ctx, n.Name).refusedFor() < loginGrace:
+	case errors.As(err, &auth) && seenOf(ctx, n.Name).refusedFor() < loginGrace:
 		return inside{problem: "its SSH server answers, the first boot has not created the login yet"}, nil
 	case errors.As(err, &auth):
 		if _, failed := c.withoutLogin(ctx, n, err); failed != nil {
@@ -236,7 +238,7 @@ func (c *Cluster) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	case errors.As(err, &wrong):
 		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, c.agentHint(ctx, n)))
 	default:
-		progress.Say(ctx, "%s", firstLine(err.Error()))
+		progress.Say(ctx, "%s", printable.FirstLine(err.Error()))
 		return c.withoutLogin(ctx, n, err)
 	}
 	status, err := cloudinit.ParseStatus(out)
@@ -343,12 +345,7 @@ func notYet(err error) string {
 		return "booting, the guest agent does not answer yet"
 	}
 	if errors.Is(err, errNoAnswer) {
-		return "booting, its SSH server does not answer yet: " + firstLine(err.Error())
+		return "booting, its SSH server does not answer yet: " + printable.FirstLine(err.Error())
 	}
-	return firstLine(err.Error())
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
+	return printable.FirstLine(err.Error())
 }

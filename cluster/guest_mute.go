@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/spec"
@@ -37,7 +38,7 @@ func (c *Cluster) withoutLogin(ctx context.Context, n spec.Node, why error) (ins
 	case failed != nil:
 		return inside{}, converge.Permanent(fmt.Errorf("%w\n  and a login is not possible: %w", failed, why))
 	case done:
-		return inside{problem: "its guest agent says that the first boot is over, but a login is not possible: " + firstLine(why.Error())}, nil
+		return inside{problem: "its guest agent says that the first boot is over, but a login is not possible: " + printable.FirstLine(why.Error())}, nil
 	}
 	return still, nil
 }

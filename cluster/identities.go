@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -60,7 +61,7 @@ func (t *identities) known(node string) bool {
 
 // checkIdentity returns an error if a booted node has the identity of another.
 func (c *Cluster) checkIdentity(ctx context.Context, n spec.Node) error {
-	if n.External || c.visit(ctx).identities.known(n.Name) {
+	if n.External || run.Of[identities](ctx).known(n.Name) {
 		return nil
 	}
 	g := c.guests[n.Name]
@@ -72,7 +73,7 @@ func (c *Cluster) checkIdentity(ctx context.Context, n spec.Node) error {
 	if err != nil {
 		return err
 	}
-	return converge.Permanent(c.visit(ctx).identities.addNode(n.Name, identity{strings.TrimSpace(string(id)), key}))
+	return converge.Permanent(run.Of[identities](ctx).addNode(n.Name, identity{strings.TrimSpace(string(id)), key}))
 }
 
 // hostKey is the stored host key of the guest, "" for none.

@@ -7,11 +7,13 @@ import (
 	"net"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
@@ -95,7 +97,7 @@ func (c *Cluster) k3sStep(n spec.Node) *converge.Resource[k3s.State] {
 		Observe: func(ctx context.Context) (k3s.State, error) { return c.observeK3s(ctx, n) },
 		Costs:   c.costsOfK3s(n),
 		Settle:  joinTime,
-		Poll:    lookEvery,
+		Poll:    run.LookEvery,
 	}
 	if n.Role == spec.Agent {
 		step.Diff = func(have k3s.State) drift.Diff {
@@ -138,7 +140,7 @@ func (c *Cluster) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error
 	for _, o := range have.Others {
 		progress.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
-	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && c.met(ctx, n.Name).started.Load() {
+	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && seenOf(ctx, n.Name).started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
 	return have, nil
@@ -177,7 +179,7 @@ func (c *Cluster) bringServer(ctx context.Context, n spec.Node, have k3s.State) 
 	if err := c.markK3s(ctx, n, have); err != nil {
 		return err
 	}
-	c.met(ctx, n.Name).started.Store(true)
+	seenOf(ctx, n.Name).started.Store(true)
 	if stale(have, srv.Version) {
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
 			return c.staged(ctx, n, func(ctx context.Context) error {
@@ -188,7 +190,7 @@ func (c *Cluster) bringServer(ctx context.Context, n spec.Node, have k3s.State) 
 	if err := c.ensureK3s(ctx, n, have); err != nil {
 		return err
 	}
-	c.met(ctx, n.Name).absent.Store(false) // from here on others may ask it
+	seenOf(ctx, n.Name).absent.Store(false) // from here on others may ask it
 	if joins {
 		if err := c.forgetOld(ctx, n, have); err != nil {
 			return err
@@ -217,7 +219,7 @@ func (c *Cluster) configured(ctx context.Context, n spec.Node, have k3s.State, d
 func (c *Cluster) clusterOfOthers(ctx context.Context, n spec.Node) (token secret.Value, err error) {
 	var unformed error
 	rule := wait.Rule{What: "asking the other servers whether they have the cluster", Limit: bootTime}
-	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
+	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		if token, unformed = c.token(ctx, n.Name, k3s.Token); errors.Is(unformed, errUnformed) {
 			return "", nil
 		}
@@ -227,7 +229,7 @@ func (c *Cluster) clusterOfOthers(ctx context.Context, n spec.Node) (token secre
 		return token, unformed
 	}
 	return token, converge.Permanent(fmt.Errorf("%s would create the cluster, but another server may already have it and does not answer: "+
-		"bring that server back, or remove it from the file: %s", n.Name, firstLine(unformed.Error())))
+		"bring that server back, or remove it from the file: %s", n.Name, printable.FirstLine(unformed.Error())))
 }
 
 func (c *Cluster) bringAgent(ctx context.Context, n spec.Node, have k3s.State) error {
@@ -243,7 +245,7 @@ func (c *Cluster) bringAgent(ctx context.Context, n spec.Node, have k3s.State) e
 		return err
 	}
 	join := k3s.Join{Token: token, Agent: agent}
-	c.met(ctx, n.Name).started.Store(true)
+	seenOf(ctx, n.Name).started.Store(true)
 	if stale(have, agent.Version) {
 		if err := c.serversFirst(ctx); err != nil {
 			return err

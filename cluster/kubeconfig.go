@@ -86,7 +86,7 @@ var errAbsent = errors.New("its machine was made just now")
 const askTime = 20 * time.Second
 
 func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
-	if c.met(ctx, server).absent.Load() {
+	if seenOf(ctx, server).absent.Load() {
 		return secret.Value{}, errAbsent
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)

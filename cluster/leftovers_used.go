@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -47,7 +48,7 @@ func stays(ctx context.Context, what string, by proxmox.Summary, held bool, sile
 	case held:
 		progress.Say(ctx, "%s stays: %s uses it, and would not start without it", what, words(by))
 	case len(silent) > 0:
-		progress.Say(ctx, "%s stays: cannot find out whether %s uses it: %s", what, words(silent[0].Summary), firstLine(silent[0].Err.Error()))
+		progress.Say(ctx, "%s stays: cannot find out whether %s uses it: %s", what, words(silent[0].Summary), printable.FirstLine(silent[0].Err.Error()))
 	default:
 		return false
 	}

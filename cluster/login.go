@@ -21,6 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -132,7 +133,7 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 				return nil, converge.Permanent(c.noLoginError(shut...))
 			}
 			for _, m := range shut { // which is for its own step to say, and keeps no other from what it needs
-				progress.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, firstLine(m.why.Error()))
+				progress.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, printable.FirstLine(m.why.Error()))
 			}
 			c.logins.set(all, shut)
 			return all, nil
@@ -327,7 +328,7 @@ func (c *Cluster) noLoginError(shut ...locked) error {
 	var text strings.Builder
 	var errs []error
 	for _, m := range shut {
-		fmt.Fprintf(&text, "\n  %s: %s", m.node.Name, firstLine(m.why.Error()))
+		fmt.Fprintf(&text, "\n  %s: %s", m.node.Name, printable.FirstLine(m.why.Error()))
 		errs = append(errs, m.why)
 	}
 	return &lockedOut{text: "these machines of the cluster accept no key of this run, and their guest agents cannot add one:" + text.String() +

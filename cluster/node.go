@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -46,7 +47,7 @@ func (c *Cluster) nodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 			return c.settleNode(ctx, n.Name, marks)
 		},
 		Settle: readyTime,
-		Poll:   lookEvery,
+		Poll:   run.LookEvery,
 	}
 }
 
@@ -140,7 +141,7 @@ const registerTime = time.Minute
 // registered waits until a cluster has a node.
 func (c *Cluster) registered(ctx context.Context, n spec.Node, r wait.Rule) error {
 	r.What = "waiting for " + n.Name + " to register"
-	return c.until(ctx, r, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, c.spec, r, func(ctx context.Context) (string, error) {
 		have, err := c.observeNode(ctx, n.Name)
 		if err != nil || have != nil {
 			return "", err

@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -41,7 +42,7 @@ func (c *Cluster) objectsStep(p platform.Piece) *converge.Resource[objectsSeen] 
 			}
 			return c.closeRecord(ctx, client, seen.part)
 		},
-		Poll: lookEvery,
+		Poll: run.LookEvery,
 	}
 }
 
@@ -84,7 +85,7 @@ const webhookTime = 2 * time.Minute
 // volumes.
 func (c *Cluster) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
 	var refused error
-	err := c.until(ctx, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
+	err := run.Until(ctx, c.spec, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
 		_, err := client.Apply(ctx, objects...)
 		var noKind *kube.NoKindError
 		if errors.As(err, &noKind) || errors.Is(err, kube.ErrWebhook) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -99,13 +100,13 @@ func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, stop := thornyHosts(t, "pve1")
 		defer stop()
-		ctx := c.begin(t.Context())
+		ctx := run.Begin(t.Context())
 		require.NoError(t, c.ownServer(ctx, "nobody"))
 		for _, n := range c.spec.Nodes {
 			require.NoError(t, c.ownServer(ctx, n.Name), "nobody is there to answer")
 		}
 		outside, _, _ := thorny(t, thornsFile)
-		require.Error(t, outside.ownServer(outside.begin(t.Context()), "a"), "nobody is there to answer")
+		require.Error(t, outside.ownServer(run.Begin(t.Context()), "a"), "nobody is there to answer")
 		synctest.Wait()
 	})
 }
@@ -116,7 +117,7 @@ func TestCostsOfMachinesThatGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, stop := thornyHosts(t, "pve1")
 		defer stop()
-		ctx := c.begin(t.Context())
+		ctx := run.Begin(t.Context())
 		for want, vm := range map[string]*proxmox.VM{"vm107": {VMID: 107}, "nameless": nil} {
 			cost := c.destroys(ctx, "", "why", vm, nil)
 			assert.Equal(t, want, cost.Machine)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -15,7 +16,7 @@ import (
 // VM hangs on, and ISOs and images that nothing needs, on every host, also on one that
 // the file no longer names. It looks first, so that each can be shown and asked about.
 func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
-	return asked(ctx, c, c.pruneGraph)
+	return run.Asked(ctx, c.spec, c.pruneGraph)
 }
 
 func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
@@ -27,7 +28,7 @@ func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	graph := c.graph()
+	graph := run.Graph(c.spec)
 	var gone []*converge.Ref
 	for _, t := range templates {
 		if t.State != TemplateTheirs && !wanted.ours[templateKey{t.Host, t.Name}] && len(t.Nodes) == 0 {

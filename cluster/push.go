@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -81,7 +82,7 @@ func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
 			return lasting(err)
 		},
 		Settle: time.Minute,
-		Poll:   lookAtGit,
+		Poll:   run.LookAtGit,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
@@ -36,7 +37,7 @@ func (c *Cluster) forgetOld(ctx context.Context, n spec.Node, have k3s.State) er
 		What: "looking for the Node of an earlier " + n.Name, Limit: forgetTime,
 		Late: "the Node of an earlier " + n.Name + " could not be read",
 	}
-	err = c.until(ctx, rule, func(ctx context.Context) (string, error) {
+	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		old, err := client.Node(ctx, n.Name)
 		switch over = nil; {
 		case errors.Is(err, kube.ErrNotFound):

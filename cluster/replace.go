@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -26,7 +27,7 @@ import (
 //
 // Without force it refuses to destroy data, and a server that the others need.
 func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	return asked(ctx, c, func(ctx context.Context) (*converge.Graph, error) { return c.nodeReplaceGraph(ctx, name, force) })
+	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeReplaceGraph(ctx, name, force) })
 }
 
 func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
@@ -53,7 +54,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	if err := c.cardsFree(ctx, n); err != nil {
 		return nil, err
 	}
-	g := c.graph()
+	g := run.Graph(c.spec)
 	host := g.Add(c.hostStep())
 	template := g.Add(c.templateStep(n.Host), host) // before anything is destroyed
 	gone := g.Add(c.retireStep(n, vm), template)
@@ -234,8 +235,8 @@ func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resourc
 			if err := c.destroyVM(ctx, have); err != nil {
 				return err
 			}
-			c.met(ctx, n.Name).made.Store(true)
-			c.met(ctx, n.Name).absent.Store(true)
+			seenOf(ctx, n.Name).made.Store(true)
+			seenOf(ctx, n.Name).absent.Store(true)
 			if n.Role != spec.Server {
 				return nil
 			}

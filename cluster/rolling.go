@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -22,7 +23,7 @@ func (c *Cluster) serversFirst(ctx context.Context) error {
 		What: "waiting until the servers are upgraded", Limit: time.Duration(len(servers)) * rollTime,
 		Late: "not all servers were upgraded",
 	}
-	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		client, err := c.kube(ctx)
 		if err != nil {
 			return "", err
@@ -46,7 +47,7 @@ func (c *Cluster) serversFirst(ctx context.Context) error {
 // is.
 func (c *Cluster) apiBack(ctx context.Context, limit time.Duration) error {
 	rule := wait.Rule{What: "waiting for the API to answer again", Limit: limit, Late: "the API did not answer"}
-	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		if problem, err := c.dialAPI(ctx); problem != "" || err != nil {
 			return problem, err
 		}

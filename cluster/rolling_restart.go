@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
@@ -72,7 +74,7 @@ func (c *Cluster) restartK3s(ctx context.Context, n spec.Node, do func(context.C
 // after the restart counts.
 func (c *Cluster) waitReported(ctx context.Context, n spec.Node, was *kube.Node) error {
 	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with its new K3s settings"}
-	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		k, err := c.observeK3s(ctx, n)
 		if err != nil {
 			return "", err
@@ -112,7 +114,7 @@ func (c *Cluster) drainNode(ctx context.Context, n spec.Node) (*kube.Node, error
 		progress.Say(ctx, "there is no cluster yet, so %s is not drained", n.Name)
 		return nil, nil
 	case err != nil && c.onlyServer(n) && ctx.Err() == nil:
-		progress.Say(ctx, "%s is the only server and its API does not answer, so it continues without a drain: %s", n.Name, firstLine(err.Error()))
+		progress.Say(ctx, "%s is the only server and its API does not answer, so it continues without a drain: %s", n.Name, printable.FirstLine(err.Error()))
 		return nil, nil
 	case err != nil || was == nil:
 		return nil, err
@@ -131,7 +133,7 @@ func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
 		gpus = min(was.Count(string(nvidia.Resource)), c.allocatable(n))
 	}
 	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: bootTime + readyTime, Late: n.Name + " has not recovered"}
-	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		client, err := c.kube(ctx)
 		if err != nil {
 			return "", err

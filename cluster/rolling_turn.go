@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
@@ -45,7 +47,7 @@ func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error)
 		return nil, ctx.Err()
 	}
 	done = func() { <-c.restarting }
-	if err := c.visit(ctx).refuses(who); err != nil {
+	if err := run.Of[unhealthy](ctx).refuses(who); err != nil {
 		done()
 		return nil, err
 	}
@@ -55,28 +57,37 @@ func (c *Cluster) turn(ctx context.Context, who string) (done func(), err error)
 // noteUnhealthy records nodes that failed while they were taken down or brought back, and
 // forgets a node that is healthy after another try. The caller must have the turn.
 func (c *Cluster) noteUnhealthy(ctx context.Context, err error, nodes ...string) {
-	v := c.visit(ctx)
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	u := run.Of[unhealthy](ctx)
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for _, name := range nodes {
 		switch {
 		case err == nil:
-			delete(v.unhealthy, name)
+			delete(u.nodes, name)
 		case ctx.Err() == nil:
-			v.unhealthy[name] = true
+			if u.nodes == nil {
+				u.nodes = map[string]bool{}
+			}
+			u.nodes[name] = true
 		}
 	}
 }
 
+// unhealthy are nodes that did not come back from being taken down in this run.
+type unhealthy struct {
+	mu    sync.Mutex
+	nodes map[string]bool
+}
+
 // refuses returns an error if another node did not recover. Such a node itself may try
 // again.
-func (v *visit) refuses(nodes ...string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (u *unhealthy) refuses(nodes ...string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for _, who := range nodes {
-		if len(v.unhealthy) > 0 && !v.unhealthy[who] {
+		if len(u.nodes) > 0 && !u.nodes[who] {
 			return fmt.Errorf("%s stays up, because %s did not become healthy: fix that first, then run it again",
-				who, strings.Join(slices.Sorted(maps.Keys(v.unhealthy)), " and "))
+				who, strings.Join(slices.Sorted(maps.Keys(u.nodes)), " and "))
 		}
 	}
 	return nil
@@ -156,8 +167,8 @@ func (c *Cluster) waitAway(ctx context.Context, n spec.Node, away awayCheck) err
 		What: n.Name + " does not go down while another node is down", Limit: bootTime + readyTime,
 		Late: n.Name + " stays up: not every other node was healthy",
 	}
-	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
-		if err := c.visit(ctx).refuses(n.Name); err != nil {
+	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
+		if err := run.Of[unhealthy](ctx).refuses(n.Name); err != nil {
 			return "", wait.Permanent(err)
 		}
 		return away(ctx, n)

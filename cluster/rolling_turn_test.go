@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -13,8 +14,8 @@ import (
 // by one; nobody else goes down, nor does one of them along with another, before all are well.
 func TestWhoMayGoDownAfterOneThatWentBadly(t *testing.T) {
 	c := &Cluster{}
-	ctx := c.begin(t.Context())
-	refuses := func(nodes ...string) error { return c.visit(ctx).refuses(nodes...) }
+	ctx := run.Begin(t.Context())
+	refuses := func(nodes ...string) error { return run.Of[unhealthy](ctx).refuses(nodes...) }
 	require.NoError(t, refuses("gpu1"))
 	c.noteUnhealthy(ctx, errors.New("no driver"), "gpu1", "gpu2")
 	require.NoError(t, refuses("gpu1"))

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -270,11 +271,11 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 
 // waitBakeAgent waits for the agent, which is the first package of all.
 func (c *Cluster) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
-	limited, cancel := wait.Within(ctx, c.patient(bootTime), context.DeadlineExceeded)
+	limited, cancel := wait.Within(ctx, run.Limit(c.spec, bootTime), context.DeadlineExceeded)
 	defer cancel()
 	err := c.Proxmox.WaitAgent(limited, vm)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf("%w%s\n  %s", err, c.bakeHint(vm), c.longer())
+		return fmt.Errorf("%w%s\n  %s", err, c.bakeHint(vm), run.Longer(c.spec))
 	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w%s", err, c.bakeHint(vm))
@@ -323,7 +324,7 @@ func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
 // waitFirstBoot waits until cloud-init is done with a machine.
 func (c *Cluster) waitFirstBoot(ctx context.Context, r remote.Runner) error {
 	rule := wait.Rule{What: "first boot", Limit: bootTime, Late: "its first boot was not over", Strict: true}
-	return c.until(ctx, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		out, err := cloudInitStatus(ctx, r)
 		if err != nil {
 			return "", err

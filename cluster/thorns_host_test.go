@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -71,7 +72,7 @@ func TestProxmoxRefusesALook(t *testing.T) {
 				for at := 0; ; at++ {
 					c, way, closed := thornyHosts(t, tt.host)
 					way.on, way.at = true, at
-					err := tt.look(c.begin(t.Context()), c)
+					err := tt.look(run.Begin(t.Context()), c)
 					closed()
 					if at == 0 {
 						require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -203,7 +204,7 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, _, way := thorny(t, thornsFile)
-				ctx, client := c.begin(t.Context()), c.api.client
+				ctx, client := run.Begin(t.Context()), c.api.client
 				require.NoError(t, second(client.Apply(ctx, thing, old.object())))
 				next, claimed := way.next, tt.claimed
 				way.next = roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -274,7 +275,7 @@ func (tt thornCase) run(t *testing.T) {
 			if tt.there != "" {
 				require.NoError(t, sim.Apply(t.Context(), []byte(tt.there)))
 			}
-			ctx := c.begin(t.Context())
+			ctx := run.Begin(t.Context())
 			if tt.before != nil {
 				require.NoError(t, tt.before(ctx, c))
 			}
@@ -292,7 +293,7 @@ func (tt thornCase) run(t *testing.T) {
 		if !tt.noReach {
 			c, _, _ := thorny(t, thornsFile)
 			c.api.client = nil
-			assert.ErrorIs(t, tt.step(c.begin(t.Context()), c), errNoServer, "nobody leads to the API")
+			assert.ErrorIs(t, tt.step(run.Begin(t.Context()), c), errNoServer, "nobody leads to the API")
 		}
 		synctest.Wait()
 	})

@@ -3,6 +3,7 @@ package cluster
 import (
 	"maps"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -14,7 +15,7 @@ type refs map[string]*converge.Ref
 // read aloud: every node is a chain of its own, and each step begins as soon as
 // what it needs is there.
 func (c *Cluster) Up() *converge.Graph {
-	up := c.graph()
+	up := run.Graph(c.spec)
 	up.Before = c.canKeep
 
 	// The host must be able to carry what is asked, before anything changes.

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/kube"
@@ -40,7 +41,7 @@ type Verification struct {
 // them. Run the graph, then read the Results.
 func (c *Cluster) GPUVerify() (*converge.Graph, *Verification) {
 	v := &Verification{cluster: c, run: runID(), results: map[string][]nvidia.VerifyResult{}}
-	g := c.graph()
+	g := run.Graph(c.spec)
 	for _, n := range c.spec.GPUNodes() {
 		g.Add(v.step(n), g.Add(c.allocatableStep(n)))
 	}
@@ -94,7 +95,7 @@ func (v *Verification) step(n spec.Node) *converge.Resource[verified] {
 			return err
 		},
 		Settle: verifyTime,
-		Poll:   lookEvery,
+		Poll:   run.LookEvery,
 	}
 }
 

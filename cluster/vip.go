@@ -5,8 +5,10 @@ import (
 	"net"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // vipStep waits until the virtual address answers: nobody joins before.
@@ -34,11 +36,11 @@ const apiKnock = 5 * time.Second
 
 // dialAPI says why the API cannot be reached, "" when it can.
 func (c *Cluster) dialAPI(ctx context.Context) (problem string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.patient(apiKnock))
+	ctx, cancel := context.WithTimeout(ctx, run.Limit(c.spec, apiKnock))
 	defer cancel()
 	conn, err := c.dial(ctx, "tcp", net.JoinHostPort(c.spec.APIAddress().String(), apiPort))
 	if err != nil {
-		return firstLine(err.Error()), nil
+		return printable.FirstLine(err.Error()), nil
 	}
 	return "", conn.Close()
 }

@@ -27,7 +27,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return nil, err
 			}
-			if met := c.met(ctx, n.Name); vm != nil && !met.made.Load() {
+			if met := seenOf(ctx, n.Name); vm != nil && !met.made.Load() {
 				met.absent.Store(false)
 			}
 			if vm != nil {
@@ -36,7 +36,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)
 			}
-			c.met(ctx, n.Name).absent.Store(true)
+			seenOf(ctx, n.Name).absent.Store(true)
 			// A copy that has its name is not for us to take, and none is made beside it.
 			return nil, converge.Permanent(c.Proxmox.Conflict(ctx, names.Tag(c.spec), n.Name))
 		},
@@ -49,7 +49,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 		},
 		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
-			c.met(ctx, n.Name).made.CompareAndSwap(false, vm == nil)
+			seenOf(ctx, n.Name).made.CompareAndSwap(false, vm == nil)
 			spec, err := want("")
 			if err != nil {
 				return err

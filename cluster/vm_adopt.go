@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -63,7 +64,7 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) 
 	case errors.Is(err, proxmox.ErrAgentNotRunning), !vm.Agent:
 		return []string{"its guest agent does not answer: install qemu-guest-agent in it, enable the agent in its options, and stop and start it"}
 	case err != nil:
-		return []string{"its system is not readable: " + firstLine(err.Error())}
+		return []string{"its system is not readable: " + printable.FirstLine(err.Error())}
 	}
 	os, known := distro.ByID(osID(string(release)))
 	switch {

@@ -45,3 +45,9 @@ func Hidden(s string) (rune, bool) {
 // hidden are control characters, those that turn the direction of writing and others
 // without a shape, and the separators of lines. Blanks of other widths are seen.
 func hidden(r rune) bool { return !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) }
+
+// FirstLine returns s up to its first line break.
+func FirstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

@@ -1,0 +1,51 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+)
+
+// met is what a run has observed of a machine.
+type met struct {
+	// absent is set once the machine was seen not to be there: what others ask of it
+	// in this run, it cannot know.
+	absent atomic.Bool
+	// made is set once this run has made the machine, or is about to. One that is there and
+	// was made by another run, while this one waited for its turn, can be asked.
+	made atomic.Bool
+	// started is set once this run told K3s there to start: from then on what its
+	// journal says is about that start.
+	started atomic.Bool
+	// answered is set once its SSH server accepted a connection.
+	answered atomic.Bool
+	// owned is set once K3s of an external server was seen to be of this cluster.
+	owned atomic.Bool
+	// looked is set once this run has looked inside.
+	looked atomic.Bool
+	// refused is when the login was first refused, as Unix nanoseconds: cloud-init
+	// makes the login after the SSH server is up.
+	refused atomic.Int64
+}
+
+// seen is what a run has observed of all machines.
+type seen struct {
+	mu       sync.Mutex
+	machines map[string]*met
+}
+
+// seenOf returns what this run has observed of a machine.
+func seenOf(ctx context.Context, machine string) *met {
+	s := run.Of[seen](ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machines == nil {
+		s.machines = map[string]*met{}
+	}
+	if s.machines[machine] == nil {
+		s.machines[machine] = &met{}
+	}
+	return s.machines[machine]
+}
