@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -60,13 +61,11 @@ type Cluster struct {
 	earlierSeeds earlierSeeds
 	logins       logins
 	api          api
-	pushed       pushed
 
 	seedsHad seedsHad
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
-	// platformParts makes the parts of the platform, once.
-	platformParts func() ([]platform.Piece, error)
+	parts      *parts.Steps // of the platform
 }
 
 // New binds spec to b. It touches nothing, and neither does a Plan: what is to be kept in
@@ -80,8 +79,10 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 		restarting: make(chan struct{}, 1),
 	}
-	c.Charts = c.Charts.Remembering()
-	c.platformParts = sync.OnceValues(func() ([]platform.Piece, error) { return platform.Pieces(want, true) })
+	c.parts = parts.New(parts.Config{
+		Spec: want, Make: sync.OnceValues(func() ([]platform.Piece, error) { return platform.Pieces(want, true) }),
+		Charts: b.Charts, Kube: c.kube, Work: c.work, GitDial: b.GitDial,
+	})
 	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {
 		b.Proxmox.Recognise(names.Tag(want), names.MACs(want))

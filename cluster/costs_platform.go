@@ -3,14 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
-	"path"
-	"slices"
-	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
@@ -20,53 +17,6 @@ import (
 
 // What changes of the platform cost, and those that only verbs make. Releases that
 // change are rolled over by Kubernetes, and cost nothing that is not here.
-
-// notLooked replaces the list of lost data for a part that could not be checked.
-const notLooked = "cannot find out which data goes with it: "
-
-// costsOfChart is what a changed release destroys: the parts that it replaces, and claims
-// that it no longer has.
-func (c *Cluster) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff) []converge.Cost {
-	out := c.costsOfClaims(ctx, d)
-	for _, name := range seen.part.Replaces {
-		client, err := c.kube(ctx)
-		var old *record
-		if err == nil {
-			old, err = c.recorded(ctx, client, name)
-		}
-		switch why := seen.part.Name + " replaces it"; {
-		case err != nil:
-			out = append(out, converge.Cost{Machine: name, Kind: converge.Destroys, Why: why, Holds: []string{notLooked + printable.FirstLine(err.Error())}})
-		case old != nil:
-			out = append(out, c.retires(ctx, client, *old, why)...)
-		}
-	}
-	return out
-}
-
-// costsOfClaims are the claims among what a part had from an earlier file. The data of a
-// volume that is kept without its claim is not lost.
-func (c *Cluster) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Cost {
-	var out []converge.Cost
-	for _, f := range d {
-		name, ok := strings.CutPrefix(f.Path, "persistentvolumeclaim/")
-		if !ok || f.Effect != drift.Remove {
-			continue
-		}
-		cost := converge.Cost{Machine: name, Kind: converge.Destroys, Why: "a claim that is no longer in the file"}
-		namespace, claim, _ := strings.Cut(name, "/")
-		w, err := c.work(ctx)
-		if err != nil || w == nil {
-			out = append(out, cost)
-			continue
-		}
-		if what, lost := w.Claim(namespace, claim); lost {
-			cost.Holds = []string{what}
-			out = append(out, cost)
-		}
-	}
-	return out
-}
 
 // costsOfLeftovers are the parts that the file no longer names. ISOs, mappings and
 // templates of earlier files hold no data.
@@ -82,55 +32,11 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 		}
 		if err != nil {
 			out = append(out, converge.Cost{
-				Machine: r.Part, Kind: converge.Destroys, Why: "no longer in the file", Holds: []string{notLooked + printable.FirstLine(err.Error())},
+				Machine: r.Part, Kind: converge.Destroys, Why: "no longer in the file", Holds: []string{parts.NotLooked + printable.FirstLine(err.Error())},
 			})
 			continue
 		}
-		out = append(out, c.retires(ctx, client, r, "no longer in the file")...)
-	}
-	return out
-}
-
-// retires is the cost of removing a part from the cluster; none if it must stay.
-func (c *Cluster) retires(ctx context.Context, client *kube.Client, r record, why string) []converge.Cost {
-	if errors.As(unused(ctx, client, r), new(inUse)) {
-		return nil
-	}
-	cost := converge.Cost{Machine: r.Part, Kind: converge.Destroys, Why: why}
-	w, err := c.work(ctx)
-	if err != nil || w == nil {
-		cost.Holds = []string{notLooked + "its API does not answer"}
-		if err != nil {
-			cost.Holds = []string{notLooked + printable.FirstLine(err.Error())}
-		}
-		return []converge.Cost{cost}
-	}
-	cost.Holds = w.ClaimsOf(r.Namespace, r.Release)
-	for _, ref := range slices.Concat(r.After, r.Before) {
-		if ref.Kind != "PersistentVolumeClaim" || r.Keep {
-			continue
-		}
-		if what, lost := w.Claim(ref.Namespace, ref.Name); lost && !slices.Contains(cost.Holds, what) {
-			cost.Holds = append(cost.Holds, what)
-		}
-	}
-	if r.Namespace != "" {
-		cost.Users = w.Notebooks(r.Namespace)
-	}
-	return []converge.Cost{cost}
-}
-
-// costsOfPush are the bundles that a push removes from Git: Fleet deletes what it has
-// deployed from them.
-func costsOfPush(_ context.Context, _ *fleet.Repo, d drift.Diff) []converge.Cost {
-	var out []converge.Cost
-	for _, f := range d {
-		if f.Effect == drift.Remove && path.Base(f.Path) == "fleet.yaml" {
-			out = append(out, converge.Cost{
-				Machine: path.Dir(f.Path), Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it",
-				Holds: []string{"volumes that its chart does not keep"},
-			})
-		}
+		out = append(out, c.parts.Retires(ctx, client, r, "no longer in the file")...)
 	}
 	return out
 }

@@ -15,7 +15,6 @@ import (
 	whole "github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
@@ -28,9 +27,6 @@ type api struct {
 	mu     sync.Mutex
 	config string // what client was made of
 	client *kube.Client
-
-	charts   *chart.Client // of chartsOf
-	chartsOf *kube.Client
 }
 
 // kube returns the client for the cluster's API.
@@ -143,3 +139,6 @@ func (c *Cluster) kubeconfigStep() *converge.Resource[[]byte] {
 		},
 	}
 }
+
+// Kube returns the way to the cluster's API.
+func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.kube(ctx) }

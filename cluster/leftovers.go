@@ -52,10 +52,10 @@ func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
 			u, err := seen.still(now)
 			errs := []error{err} // one part that must stay does not keep the others
 			for _, p := range u.parts {
-				errs = append(errs, c.retirePart(ctx, p))
+				errs = append(errs, c.parts.RetirePart(ctx, p))
 			}
 			for _, p := range u.given {
-				errs = append(errs, c.handOver(ctx, p))
+				errs = append(errs, c.parts.HandOver(ctx, p))
 			}
 			return errors.Join(append(errs, c.clear(ctx, u.rests))...)
 		},

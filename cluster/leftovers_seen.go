@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -15,10 +16,10 @@ import (
 // unneeded are leftovers of earlier files, on the hosts and in Kubernetes.
 type unneeded struct {
 	rests []rest
-	parts []record
-	given []record // of parts that Fleet deploys now
+	parts []parts.Record
+	given []parts.Record // of parts that Fleet deploys now
 
-	held map[string]inUse // why parts stay, by name
+	held map[string]parts.InUse // why parts stay, by name
 }
 
 // leftOver looks for it.
@@ -26,17 +27,17 @@ func (c *Cluster) leftOver(ctx context.Context) (u unneeded, err error) {
 	if u.rests, err = c.rests(ctx, c.wanted); err != nil {
 		return u, err
 	}
-	if u.parts, u.given, err = c.retired(ctx); err != nil || len(u.parts) == 0 {
+	if u.parts, u.given, err = c.parts.Retired(ctx); err != nil || len(u.parts) == 0 {
 		return u, err
 	}
 	client, err := c.kube(ctx)
 	if err != nil {
 		return u, err
 	}
-	u.held = map[string]inUse{}
+	u.held = map[string]parts.InUse{}
 	for _, p := range u.parts {
-		var why inUse
-		if err := unused(ctx, client, p); errors.As(err, &why) {
+		var why parts.InUse
+		if err := parts.Unused(ctx, client, p); errors.As(err, &why) {
 			u.held[p.Part] = why
 		} else if err != nil {
 			return u, err
@@ -48,7 +49,7 @@ func (c *Cluster) leftOver(ctx context.Context) (u unneeded, err error) {
 func (u unneeded) diff() drift.Diff {
 	var d drift.Diff
 	for _, p := range u.parts {
-		d = append(d, p.diff()...)
+		d = append(d, p.Diff()...)
 	}
 	for _, p := range u.given {
 		d = append(d, drift.Field{Path: p.Part, Have: "applied by us", Want: "Fleet's", Effect: drift.Update, Note: "it is kept"})
@@ -61,9 +62,9 @@ func (u unneeded) diff() drift.Diff {
 // asked about it.
 func (u unneeded) still(now unneeded) (out unneeded, err error) {
 	var errs []error
-	same := func(seen, there []record) (out []record) {
+	same := func(seen, there []parts.Record) (out []parts.Record) {
 		for _, p := range seen {
-			i := slices.IndexFunc(there, func(o record) bool { return o.Part == p.Part })
+			i := slices.IndexFunc(there, func(o parts.Record) bool { return o.Part == p.Part })
 			switch why, held := u.held[p.Part]; {
 			case held:
 				errs = append(errs, converge.Permanent(why))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -131,27 +130,6 @@ func TestPoolsOfTheFile(t *testing.T) {
 		{spec.Node{Role: spec.Agent}, true}, {spec.Node{Role: spec.Server}, false}, {spec.Node{Role: spec.Agent, Taints: taint("NoSchedule")}, false}, {spec.Node{Role: spec.Agent, Taints: taint("NoExecute")}, false}, {spec.Node{Role: spec.Agent, Taints: taint("PreferNoSchedule")}, true},
 	} {
 		assert.Equal(t, tt.want, platform.OpenAgents((&spec.Spec{Nodes: []spec.Node{tt.node}})), "%+v", tt.node)
-	}
-}
-
-// A part whose volumes are in use stays, and whose they are is said.
-func TestVolumesThatHoldAPart(t *testing.T) {
-	volume := func(class, phase, claim string) unstructured.Unstructured {
-		return unstructured.Unstructured{Object: map[string]any{
-			"spec": map[string]any{"storageClassName": class, "claimRef": map[string]any{"namespace": "hub", "name": claim}}, "status": map[string]any{"phase": phase},
-		}}
-	}
-	r := record{Part: "nfs", Classes: []string{"nfs", "fast"}}
-	require.NoError(t, r.heldBy(nil))
-	require.NoError(t, r.heldBy([]unstructured.Unstructured{volume("other", "Bound", "a"), volume("nfs", "Released", "b"), volume("fast", "Available", "c")}))
-	var all []unstructured.Unstructured
-	for i := range 6 {
-		all = append(all, volume("other", "Bound", "x"), volume([]string{"nfs", "fast"}[i%2], "Bound", fmt.Sprint("c", i)))
-	}
-	for n, want := range map[int]string{2: "hub/c0: move", 10: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4: move", 12: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4 and 1 more: move"} {
-		err := r.heldBy(all[:n])
-		require.ErrorAs(t, err, new(inUse))
-		assert.ErrorContains(t, err, "part nfs is no longer in the file but stays: volumes of nfs, fast are in use and could not be mounted without it: "+want)
 	}
 }
 

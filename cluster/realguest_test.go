@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
@@ -133,7 +134,7 @@ func (w *realWorld) cluster(t *testing.T, yaml string) *Cluster {
 
 // machines are the steps of Up that make machines: as far as one gets without K3s.
 func (c *Cluster) machines() *converge.Graph {
-	up, templates := run.Graph(c.spec), refs{}
+	up, templates := run.Graph(c.spec), parts.Refs{}
 	removed := up.Add(c.removedStep())
 	for _, h := range c.templateHosts() {
 		templates[h] = up.Add(c.templateStep(h))

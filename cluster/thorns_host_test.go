@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -24,8 +25,8 @@ import (
 
 // prick refuses a request as Proxmox does.
 func prick(r *http.Request) *http.Response {
-	return &http.Response{StatusCode: http.StatusForbidden, Status: "403 " + thorn, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader(`{"data":null,"message":"` + thorn + `"}`))}
+	return &http.Response{StatusCode: http.StatusForbidden, Status: "403 " + thorns.Refusal, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader(`{"data":null,"message":"` + thorns.Refusal + `"}`))}
 }
 
 // thornsHosts is a file whose nodes are on two hosts, and are not made yet.
@@ -47,8 +48,12 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		look    func(ctx context.Context, c *Cluster) error
 		canLose []string // requests whose refusal does not fail it
 	}{
-		"hosts are chosen":                {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placement.Once(ctx, c.spec, c.Proxmox)) }},
-		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error { return second(placement.Place(ctx, c.spec, c.Proxmox)) }},
+		"hosts are chosen": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error {
+			return thorns.Second(placement.Once(ctx, c.spec, c.Proxmox))
+		}},
+		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error {
+			return thorns.Second(placement.Place(ctx, c.spec, c.Proxmox))
+		}},
 		"templates are listed": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
 			all, err := c.Templates(ctx)
 			if err == nil && (len(all) != 1 || all[0].State != TemplateTheirs || !slices.Equal(all[0].Nodes, []string{"clone"})) {
@@ -58,31 +63,31 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		}},
 		"a template is found":                 {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return c.checkSources(ctx) }},
 		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c *Cluster) error { return c.checkSources(ctx) }},
-		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.GPUs(ctx)) }},
-		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.Strays(ctx)) }},
-		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.removedStep().Observe(ctx)) }},
-		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.rests(ctx, c.wanted)) }},
+		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.GPUs(ctx)) }},
+		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.Strays(ctx)) }},
+		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.removedStep().Observe(ctx)) }},
+		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.rests(ctx, c.wanted)) }},
 		"what lies about at the end": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
-			return second(c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil }))
+			return thorns.Second(c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil }))
 		}},
-		"whether all is settled": {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return second(c.settled(ctx)) }},
+		"whether all is settled": {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.settled(ctx)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for at := 0; ; at++ {
 					c, way, closed := thornyHosts(t, tt.host)
-					way.on, way.at = true, at
+					way.On, way.At = true, at
 					err := tt.look(run.Begin(t.Context()), c)
 					closed()
 					if at == 0 {
 						require.NoError(t, err)
 						continue
 					}
-					if at > len(way.seen) {
+					if at > len(way.Seen) {
 						break
 					}
-					if what := fmt.Sprint(at, " ", way.seen[at-1]); !slices.Contains(tt.canLose, what) {
-						assert.ErrorContains(t, err, thorn, "request %s", what)
+					if what := fmt.Sprint(at, " ", way.Seen[at-1]); !slices.Contains(tt.canLose, what) {
+						assert.ErrorContains(t, err, thorns.Refusal, "request %s", what)
 					}
 				}
 			})
@@ -92,7 +97,7 @@ func TestProxmoxRefusesALook(t *testing.T) {
 
 // thornyHosts is a cluster with two hosts that share a storage, on which there is a template of
 // somebody's with one clone.
-func thornyHosts(t *testing.T, host string) (*Cluster, *thorns, func()) {
+func thornyHosts(t *testing.T, host string) (*Cluster, *thorns.Way, func()) {
 	t.Helper()
 	model := pvesim.TwoHosts()
 	for i := range model.Hosts {
@@ -104,7 +109,7 @@ func thornyHosts(t *testing.T, host string) (*Cluster, *thorns, func()) {
 		{ID: 101, Node: "pve1", Name: "clone", Config: map[string]string{"scsi0": "both:100/base-100-disk-0.raw/101/vm-101-disk-0.qcow2,size=4G"}},
 	}
 	sim := pvesim.New(model, pvesim.Options{})
-	way := &thorns{next: sim.Client().Transport, prick: prick}
+	way := &thorns.Way{Next: sim.Client().Transport, Prick: prick}
 	id, token := sim.Token()
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way}})
 	require.NoError(t, err)

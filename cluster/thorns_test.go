@@ -7,56 +7,22 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
-	pveguest "github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 )
-
-// thorn is what a request is refused with.
-const thorn = "a thorn in its way"
-
-// thorns is a way to Kubernetes on which the request of one number is refused.
-type thorns struct {
-	next http.RoundTripper
-	mu   sync.Mutex
-	on   bool
-	at   int // from 1; 0: none
-	seen []string
-	// prick is the refusal, nil for that of Kubernetes.
-	prick func(*http.Request) *http.Response
-}
-
-func (w *thorns) RoundTrip(r *http.Request) (*http.Response, error) {
-	w.mu.Lock()
-	bad := false
-	if w.on {
-		w.seen = append(w.seen, r.Method+" "+r.URL.Path)
-		bad = len(w.seen) == w.at
-	}
-	w.mu.Unlock()
-	if !bad {
-		return w.next.RoundTrip(r)
-	}
-	if w.prick != nil {
-		return w.prick(r), nil
-	}
-	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"` + thorn + `"}`
-	return &http.Response{StatusCode: http.StatusForbidden, Status: "403 Forbidden", Request: r, Header: http.Header{"Content-Type": {"application/json"}},
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}, nil
-}
 
 // thornsFile has parts of every kind, and one machine that is nobody's VM.
 const thornsFile = `
@@ -69,7 +35,7 @@ fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_T
 `
 
 // thorny is a cluster of that file with an API, without its machines.
-func thorny(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *thorns) {
+func thorny(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *thorns.Way) {
 	t.Helper()
 	t.Setenv("GIT_TOKEN", "correct horse battery")
 	charts, err := filepath.Abs("../lab/charts")
@@ -78,71 +44,25 @@ func thorny(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *thorns) {
 		Dial:    func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") },
 		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") }})
 	require.NoError(t, err)
-	sim, err := kubesim.New(t.Context(), pveguest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"}, 1)
-	require.NoError(t, err)
-	way := &thorns{}
-	client, err := kube.New(kube.Config{Kubeconfig: sim.Kubeconfig("https://10.0.0.10:6443"),
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return sim.Dial(ctx) },
-		Wrap: func(next http.RoundTripper) http.RoundTripper { way.next = next; return way }})
-	require.NoError(t, err)
+	client, sim, way := thorns.Kubernetes(t)
 	c.api.client = client
-	t.Cleanup(func() { c.Close(); _, _ = client.Close(), sim.Close() })
+	t.Cleanup(c.Close)
 	return c, sim, way
-}
-
-func pieceOf(t *testing.T, c *Cluster, name string) platform.Piece {
-	t.Helper()
-	all, err := c.platformParts()
-	require.NoError(t, err)
-	i := slices.IndexFunc(all, func(p platform.Piece) bool { return p.Name == name })
-	require.GreaterOrEqual(t, i, 0, name)
-	return all[i]
-}
-
-// fleetKinds are what Fleet's chart brings.
-func fleetKinds() string {
-	var out strings.Builder
-	for _, kind := range []string{"GitRepo", "Bundle", "BundleDeployment", "Cluster"} {
-		plural := strings.ToLower(kind) + "s"
-		out.WriteString("---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + plural + ".fleet.cattle.io}\n" +
-			"spec:\n  group: fleet.cattle.io\n  scope: Namespaced\n  names: {kind: " + kind + ", plural: " + plural + ", singular: " + strings.ToLower(kind) + "}\n" +
-			"  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]\n")
-	}
-	return out.String()
 }
 
 // Every request of a step that Kubernetes refuses fails the step, and it says with what.
 func TestKubernetesRefusesAStep(t *testing.T) {
 	const node = "{apiVersion: v1, kind: Node, metadata: {name: a}, spec: {unschedulable: true}}"
-	of := func(name string) platform.Piece { return platform.Piece{Part: chart.Part{Name: name}} }
 	for name, tt := range map[string]thornCase{
 		"a password is read": {there: "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=}}", step: func(ctx context.Context, c *Cluster) error {
-			return second(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
+			return thorns.Second(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
 		}},
-		"objects are looked at": {step: func(ctx context.Context, c *Cluster) error {
-			return second(c.objectsStep(pieceOf(t, c, platform.GitOps)).Observe(ctx))
-		}},
-		"a chart is looked at": {step: func(ctx context.Context, c *Cluster) error {
-			return second(c.chartStep(pieceOf(t, c, "nfs")).Observe(ctx))
-		}},
-		"storage is looked at": {step: func(ctx context.Context, c *Cluster) error {
-			return second(c.storageStep(pieceOf(t, c, "nfs"), "nfs").Observe(ctx))
-		}},
-		"Fleet is looked at": {step: func(ctx context.Context, c *Cluster) error { return second(c.fleetStep().Observe(ctx)) }},
-		"a bundle is looked at": {step: func(ctx context.Context, c *Cluster) error {
-			return second(c.bundleStep(of("jupyterhub")).Observe(ctx))
-		}},
-		"Fleet's state":            {step: func(ctx context.Context, c *Cluster) error { return second(c.FleetState(ctx, "")) }},
-		"one Fleet":                {step: func(ctx context.Context, c *Cluster) error { return c.oneFleet(ctx, of("fleet")) }},
-		"whether Fleet has a part": {noReach: true, step: func(ctx context.Context, c *Cluster) error { return c.stillInFleet(ctx, c.api.client, of("hub")) }},
-		"a node is emptied":        {there: node, step: func(ctx context.Context, c *Cluster) error { return second(c.drain(ctx, "a")) }},
-		"a node is deleted":        {there: node, step: func(ctx context.Context, c *Cluster) error { return c.deleteNode(ctx, "a") }},
+		"Fleet's state":     {step: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.FleetState(ctx, "")) }},
+		"a node is emptied": {there: node, step: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.drain(ctx, "a")) }},
+		"a node is deleted": {there: node, step: func(ctx context.Context, c *Cluster) error { return c.deleteNode(ctx, "a") }},
 		"a node is marked": {there: node, step: func(ctx context.Context, c *Cluster) error {
 			n, _ := c.spec.Node("a")
 			return c.settleNode(ctx, "a", c.marks(n))
-		}},
-		"objects are made": {there: "{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}", step: func(ctx context.Context, c *Cluster) error {
-			return c.objectsStep(pieceOf(t, c, platform.GitOps)).Apply(ctx, objectsSeen{part: pieceOf(t, c, platform.GitOps)})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { tt.run(t) })
@@ -154,24 +74,17 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 	at := func(kind, name string) []kube.Ref {
 		return []kube.Ref{{APIVersion: "v1", Kind: kind, Namespace: "kube-system", Name: name}}
 	}
-	old := record{Part: "old", Namespace: "old", Classes: []string{"slow"}, Before: at("ConfigMap", "before"), After: at("ConfigMap", "after"), Secrets: at("Secret", "given")}
-	released := old
-	released.Release = "old"
+	old := parts.Record{Part: "old", Namespace: "old", Classes: []string{"slow"}, Before: at("ConfigMap", "before"), After: at("ConfigMap", "after"), Secrets: at("Secret", "given")}
 	for name, step := range map[string]func(ctx context.Context, c *Cluster) error{
-		"a part is retired":    func(ctx context.Context, c *Cluster) error { return c.retirePart(ctx, old) },
-		"a release is retired": func(ctx context.Context, c *Cluster) error { return c.retirePart(ctx, released) },
-		"a part is superseded": func(ctx context.Context, c *Cluster) error {
-			return c.supersede(ctx, platform.Piece{Replaces: []string{"old"}})
-		},
-		"a part is handed over":                 func(ctx context.Context, c *Cluster) error { return c.handOver(ctx, old) },
-		"a part without Secrets is handed over": func(ctx context.Context, c *Cluster) error { return c.handOver(ctx, record{Part: "old"}) },
-		"leftovers are looked for":              func(ctx context.Context, c *Cluster) error { return second(c.leftoversStep().Observe(ctx)) },
+		"leftovers are looked for": func(ctx context.Context, c *Cluster) error { return thorns.Second(c.leftoversStep().Observe(ctx)) },
 		"leftovers go": func(ctx context.Context, c *Cluster) error {
-			return c.leftoversStep().Apply(ctx, unneeded{parts: []record{old}, given: []record{{Part: "theirs"}}})
+			return c.leftoversStep().Apply(ctx, unneeded{parts: []parts.Record{old}, given: []parts.Record{{Part: "theirs"}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			thornCase{step: step, before: func(ctx context.Context, c *Cluster) error { return second(c.api.client.Apply(ctx, old.object())) }}.run(t)
+			thornCase{step: step, before: func(ctx context.Context, c *Cluster) error {
+				return thorns.Second(c.api.client.Apply(ctx, old.Object()))
+			}}.run(t)
 		})
 	}
 }
@@ -180,8 +93,10 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 // was to stay when it was shown stays.
 func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 	at := []kube.Ref{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "thing"}}
-	old := record{Part: "old", Classes: []string{"slow"}, Before: at}
-	thing := objectOf(at[0])
+	old := parts.Record{Part: "old", Classes: []string{"slow"}, Before: at}
+	thing := func() *corev1.ConfigMap {
+		return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "thing"}}
+	}
 	const volumes = `{"apiVersion":"v1","kind":"PersistentVolumeList","metadata":{},"items":[{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"pv"},` +
 		`"spec":{"storageClassName":"slow","claimRef":{"namespace":"x","name":"y"}},"status":{"phase":"Bound"}}]}`
 	for name, tt := range map[string]struct {
@@ -192,12 +107,12 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 	}{
 		"nothing happens": {gone: true},
 		"somebody has taken it for his own": {meanwhile: func(ctx context.Context, client *kube.Client) error {
-			return client.Delete(ctx, old.object())
+			return client.Delete(ctx, old.Object())
 		}},
 		"it is another": {meanwhile: func(ctx context.Context, client *kube.Client) error {
 			other := old
 			other.Namespace, other.Release = "old", "new"
-			return second(client.Apply(ctx, other.object()))
+			return thorns.Second(client.Apply(ctx, other.Object()))
 		}, err: "part old changed after it was shown: run it again"},
 		"its claims have gone": {claimed: true, err: "volumes of slow are in use"},
 	} {
@@ -205,9 +120,9 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, _, way := thorny(t, thornsFile)
 				ctx, client := run.Begin(t.Context()), c.api.client
-				require.NoError(t, second(client.Apply(ctx, thing, old.object())))
-				next, claimed := way.next, tt.claimed
-				way.next = roundTrip(func(r *http.Request) (*http.Response, error) {
+				require.NoError(t, thorns.Second(client.Apply(ctx, thing(), old.Object())))
+				next, claimed := way.Next, tt.claimed
+				way.Next = roundTrip(func(r *http.Request) (*http.Response, error) {
 					if !claimed || r.URL.Path != "/api/v1/persistentvolumes" {
 						return next.RoundTrip(r)
 					}
@@ -226,7 +141,7 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 				} else {
 					require.ErrorContains(t, err, tt.err)
 				}
-				err = client.Get(ctx, objectOf(at[0]))
+				err = client.Get(ctx, thing())
 				assert.Equal(t, tt.gone, errors.Is(err, kube.ErrNotFound), "%v", err)
 			})
 		})
@@ -255,9 +170,6 @@ func TestWhatLiesAboutNoLonger(t *testing.T) {
 	assert.Equal(t, []rest{{host: "pve1", volumes: volumes("b"), mappings: []string{"m"}, templates: []proxmox.Summary{{VMID: 101, Name: "u"}}}}, out.rests)
 }
 
-// second is the error of a call that returns something else as well.
-func second[T any](_ T, err error) error { return err }
-
 // thornCase is a step, and what is there before.
 type thornCase struct {
 	there   string
@@ -271,7 +183,7 @@ func (tt thornCase) run(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for at := 0; ; at++ {
 			c, sim, way := thorny(t, thornsFile)
-			require.NoError(t, sim.Apply(t.Context(), []byte(fleetKinds())))
+			require.NoError(t, sim.Apply(t.Context(), []byte(thorns.FleetKinds())))
 			if tt.there != "" {
 				require.NoError(t, sim.Apply(t.Context(), []byte(tt.there)))
 			}
@@ -279,14 +191,14 @@ func (tt thornCase) run(t *testing.T) {
 			if tt.before != nil {
 				require.NoError(t, tt.before(ctx, c))
 			}
-			way.on, way.at = true, at
+			way.On, way.At = true, at
 			err := tt.step(ctx, c)
 			if at == 0 {
 				require.NoError(t, err)
-			} else if at > len(way.seen) {
+			} else if at > len(way.Seen) {
 				break
 			} else {
-				assert.ErrorContains(t, err, thorn, "request %d, %s", at, way.seen[at-1])
+				assert.ErrorContains(t, err, thorns.Refusal, "request %d, %s", at, way.Seen[at-1])
 			}
 			_ = sim.Close()
 		}

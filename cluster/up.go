@@ -3,13 +3,11 @@ package cluster
 import (
 	"maps"
 
+	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/spec"
 )
-
-// refs are steps by the name of the node, or host, that they are about.
-type refs map[string]*converge.Ref
 
 // Up is the whole flow, from a bare host to GPUs that can be scheduled. It can be
 // read aloud: every node is a chain of its own, and each step begins as soon as
@@ -20,7 +18,7 @@ func (c *Cluster) Up() *converge.Graph {
 
 	// The host must be able to carry what is asked, before anything changes.
 	// So must the charts be there, and take the values that we have for them.
-	begin := []*converge.Ref{up.Add(c.beginStep()), c.checkCharts(up)}
+	begin := []*converge.Ref{up.Add(c.beginStep()), c.parts.AddCheck(up)}
 	if c.Proxmox != nil { // and we must be let in where machines are there already
 		begin = append(begin, up.Add(c.loginStep(), begin[0]))
 	}
@@ -32,7 +30,7 @@ func (c *Cluster) Up() *converge.Graph {
 	}
 
 	// One template for each host: booted once, filled, sealed. Clones boot ready.
-	templates := refs{}
+	templates := parts.Refs{}
 	for _, h := range c.templateHosts() {
 		templates[h] = up.Add(c.templateStep(h), begin...)
 	}
@@ -43,10 +41,10 @@ func (c *Cluster) Up() *converge.Graph {
 	// From here on we speak to Kubernetes.
 	kubeconfig := up.Add(c.kubeconfigStep(), api)
 	ground := c.schedule(up, joined, c.network(up, kubeconfig))
-	ground.files = c.fileServer(up, booted)
+	ground.Files = c.fileServer(up, booted)
 
 	// The parts that people use: storage, certificates, monitoring, the hub.
-	parts := c.platform(up, ground)
+	parts := c.parts.Add(up, ground)
 
 	// Leftovers of earlier files.
 	rest := append([]*converge.Ref{kubeconfig}, parts...)
@@ -60,8 +58,8 @@ func (c *Cluster) Up() *converge.Graph {
 // boot makes every machine by itself: seed, GPUs, VM, first boot. The servers' machines
 // are made first, since everybody waits for them, and the hosts' storages make one
 // disk at a time.
-func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *converge.Ref, templates refs) refs {
-	booted := refs{}
+func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *converge.Ref, templates parts.Refs) parts.Refs {
+	booted := parts.Refs{}
 	var servers []*converge.Ref
 	for _, n := range c.spec.Machines() {
 		if n.External {
@@ -95,7 +93,7 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 
 // fileServer has the NFS server that we make export its disk. Nobody but what is on NFS
 // waits for it.
-func (c *Cluster) fileServer(up *converge.Graph, booted refs) (exported []*converge.Ref) {
+func (c *Cluster) fileServer(up *converge.Graph, booted parts.Refs) (exported []*converge.Ref) {
 	for _, n := range c.spec.Machines() {
 		if n.Role == spec.FileServer {
 			exported = append(exported, up.Add(c.exportStep(n), booted[n.Name]))
@@ -106,7 +104,7 @@ func (c *Cluster) fileServer(up *converge.Graph, booted refs) (exported []*conve
 
 // drivers sees that those of nodes with GPUs work before K3s starts there: it looks
 // for their runtime only then.
-func (c *Cluster) drivers(up *converge.Graph, booted refs) refs {
+func (c *Cluster) drivers(up *converge.Graph, booted parts.Refs) parts.Refs {
 	ready := maps.Clone(booted)
 	for _, n := range c.spec.Nodes {
 		if c.hasDriver(n) {
@@ -118,11 +116,11 @@ func (c *Cluster) drivers(up *converge.Graph, booted refs) refs {
 
 // join makes the cluster and lets every node into it; api is the address that the
 // cluster will always have.
-func (c *Cluster) join(up *converge.Graph, ready refs) (joined refs, api *converge.Ref) {
+func (c *Cluster) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, api *converge.Ref) {
 	servers := c.spec.Servers()
 	first := up.Add(c.k3sStep(servers[0]), ready[servers[0].Name])
 	api = up.Add(c.vipStep(), first)
-	joined = refs{servers[0].Name: first}
+	joined = parts.Refs{servers[0].Name: first}
 
 	// Further servers join one after the other, as etcd takes members.
 	previous := first
@@ -141,27 +139,27 @@ func (c *Cluster) join(up *converge.Graph, ready refs) (joined refs, api *conver
 // network installs the pods' network where it is not K3s' own: no node is ready
 // before it runs.
 func (c *Cluster) network(up *converge.Graph, kubeconfig *converge.Ref) *converge.Ref {
-	for _, p := range c.pieces() {
+	for _, p := range c.parts.Pieces() {
 		if p.Network {
-			kubeconfig = c.partSteps(up, p, ground{api: kubeconfig}, nil)
+			kubeconfig = c.parts.AddPart(up, p, parts.Ground{API: kubeconfig}, nil)
 		}
 	}
 	return kubeconfig
 }
 
 // schedule gives the nodes their labels and taints, and their GPUs to Kubernetes.
-func (c *Cluster) schedule(up *converge.Graph, joined refs, api *converge.Ref) ground {
-	on, nodes := ground{api: api}, refs{}
+func (c *Cluster) schedule(up *converge.Graph, joined parts.Refs, api *converge.Ref) parts.Ground {
+	on, nodes := parts.Ground{API: api}, parts.Refs{}
 	for _, n := range c.spec.Nodes {
 		nodes[n.Name] = up.Add(c.nodeStep(n), joined[n.Name], api)
-		on.nodes = append(on.nodes, nodes[n.Name])
+		on.Nodes = append(on.Nodes, nodes[n.Name])
 	}
 	if !c.hasPlugin() {
 		return on
 	}
 	plugin := up.Add(c.pluginStep(), api)
 	for _, n := range c.spec.GPUNodes() {
-		on.gpus = append(on.gpus, up.Add(c.allocatableStep(n), nodes[n.Name], plugin))
+		on.Gpus = append(on.Gpus, up.Add(c.allocatableStep(n), nodes[n.Name], plugin))
 	}
 	return on
 }

@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -21,10 +21,10 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// record is what the cluster stores about a part that we installed: enough to
+// Record is what the cluster stores about a part that we installed: enough to
 // remove exactly that part when the file no longer names it. It is a
 // ConfigMap for each part, written before the first of its objects is.
-type record struct {
+type Record struct {
 	Part      string     `json:"part"`
 	Needs     []string   `json:"needs,omitempty"` // to remove parts in the right order
 	Namespace string     `json:"namespace,omitempty"`
@@ -42,9 +42,9 @@ const (
 	recordLabel  = "homelab.cps-gpu.github.com/part"
 )
 
-// record is what is to be remembered of a part.
-func recordOf(p platform.Piece) record {
-	r := record{Part: p.Name, Needs: p.Needs, Keep: p.Keep, Classes: p.Classes, Before: refsOf(p.Before), After: refsOf(p.After)}
+// Record is what is to be remembered of a part.
+func recordOf(p platform.Piece) Record {
+	r := Record{Part: p.Name, Needs: p.Needs, Keep: p.Keep, Classes: p.Classes, Before: refsOf(p.Before), After: refsOf(p.After)}
 	if p.Release != nil {
 		r.Namespace, r.Release = p.Release.Namespace, p.Release.Name
 	}
@@ -69,7 +69,7 @@ func refsOf(objects []runtime.Object) []kube.Ref {
 	return out
 }
 
-func (r record) object() *corev1.ConfigMap {
+func (r Record) Object() *corev1.ConfigMap {
 	text, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // strings and booleans
@@ -83,8 +83,8 @@ func (r record) object() *corev1.ConfigMap {
 }
 
 // recorded reads what the cluster remembers of a part; nil: nothing.
-func (c *Cluster) recorded(ctx context.Context, client *kube.Client, part string) (*record, error) {
-	cm := record{Part: part}.object()
+func (s *Steps) recorded(ctx context.Context, client *kube.Client, part string) (*Record, error) {
+	cm := Record{Part: part}.Object()
 	if err := client.Get(ctx, cm); errors.Is(err, kube.ErrNotFound) {
 		return nil, nil
 	} else if err != nil {
@@ -93,8 +93,8 @@ func (c *Cluster) recorded(ctx context.Context, client *kube.Client, part string
 	return parseRecord(cm.Name, cm.Data[recordKey])
 }
 
-func parseRecord(name, text string) (*record, error) {
-	r := &record{}
+func parseRecord(name, text string) (*Record, error) {
+	r := &Record{}
 	if err := json.Unmarshal([]byte(text), r); err != nil {
 		return nil, fmt.Errorf("configmap %s/%s: %w: it records what belongs to a part; restore it, or delete it, and the next run writes it again",
 			metav1.NamespaceSystem, name, err)
@@ -104,8 +104,8 @@ func parseRecord(name, text string) (*record, error) {
 
 // enter records a part in the cluster, with everything that an earlier file had for it, before
 // it creates anything.
-func (c *Cluster) enter(ctx context.Context, client *kube.Client, p platform.Piece) error {
-	have, err := c.recorded(ctx, client, p.Name)
+func (s *Steps) enter(ctx context.Context, client *kube.Client, p platform.Piece) error {
+	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (c *Cluster) enter(ctx context.Context, client *kube.Client, p platform.Pie
 		want.After = union(want.After, have.After)
 		want.Secrets = union(want.Secrets, have.Secrets)
 	}
-	_, err = client.Apply(ctx, want.object())
+	_, err = client.Apply(ctx, want.Object())
 	return err
 }
 
@@ -131,7 +131,7 @@ func union(a, b []kube.Ref) []kube.Ref {
 
 // outdated are objects of a part that an earlier file had and this one does not have, in
 // the order in which they can be deleted.
-func outdated(have *record, want record) []kube.Ref {
+func outdated(have *Record, want Record) []kube.Ref {
 	if have == nil {
 		return nil
 	}
@@ -150,8 +150,8 @@ func outdated(have *record, want record) []kube.Ref {
 
 // recordDiff says what is left of an earlier file in a part, and whether the cluster
 // remembers the part.
-func (c *Cluster) recordDiff(ctx context.Context, client *kube.Client, p platform.Piece) (drift.Diff, error) {
-	have, err := c.recorded(ctx, client, p.Name)
+func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p platform.Piece) (drift.Diff, error) {
+	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (c *Cluster) recordDiff(ctx context.Context, client *kube.Client, p platfor
 	for _, r := range outdated(have, want) {
 		d = append(d, drift.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: drift.Remove, Note: "no longer in the file"})
 	}
-	if len(d) == 0 && (have == nil || have.object().Data[recordKey] != want.object().Data[recordKey]) {
+	if len(d) == 0 && (have == nil || have.Object().Data[recordKey] != want.Object().Data[recordKey]) {
 		d = append(d, drift.Field{Path: recordPath, Want: "what belongs to " + p.Name, Effect: drift.Update})
 	}
 	return d, nil
@@ -179,8 +179,8 @@ func withoutRecord(d drift.Diff) drift.Diff {
 
 // closeRecord deletes objects that only an earlier file had for a part, and records the
 // part as it is now.
-func (c *Cluster) closeRecord(ctx context.Context, client *kube.Client, p platform.Piece) error {
-	have, err := c.recorded(ctx, client, p.Name)
+func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p platform.Piece) error {
+	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (c *Cluster) closeRecord(ctx context.Context, client *kube.Client, p platfo
 			return err
 		}
 	}
-	_, err = client.Apply(ctx, want.object())
+	_, err = client.Apply(ctx, want.Object())
 	return err
 }
 
@@ -205,18 +205,18 @@ func objectOf(r kube.Ref) *unstructured.Unstructured {
 }
 
 // supersede removes parts that p replaces.
-func (c *Cluster) supersede(ctx context.Context, p platform.Piece) error {
-	client, err := c.kube(ctx)
+func (s *Steps) supersede(ctx context.Context, p platform.Piece) error {
+	client, err := s.Kube(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range p.Replaces {
-		old, err := c.recorded(ctx, client, name)
+		old, err := s.recorded(ctx, client, name)
 		if err != nil {
 			return err
 		}
 		if old != nil {
-			if err := c.retirePart(ctx, *old); err != nil {
+			if err := s.RetirePart(ctx, *old); err != nil {
 				return err
 			}
 		}
@@ -224,14 +224,14 @@ func (c *Cluster) supersede(ctx context.Context, p platform.Piece) error {
 	return nil
 }
 
-// retired are the parts that the cluster has of us and the file no longer names,
+// Retired are the parts that the cluster has of us and the file no longer names,
 // those first that need others; given are those that we applied once and Fleet deploys now.
-func (c *Cluster) retired(ctx context.Context) (gone, given []record, err error) {
-	pieces, err := c.platformParts()
+func (s *Steps) Retired(ctx context.Context) (gone, given []Record, err error) {
+	pieces, err := s.Make()
 	if err != nil {
 		return nil, nil, err // what is asked for is not known
 	}
-	client, err := c.kube(ctx)
+	client, err := s.Kube(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -253,7 +253,7 @@ func (c *Cluster) retired(ctx context.Context) (gone, given []record, err error)
 			given = append(given, *r)
 		}
 	}
-	slices.SortStableFunc(gone, func(a, b record) int {
+	slices.SortStableFunc(gone, func(a, b Record) int {
 		switch {
 		case slices.Contains(a.Needs, b.Part):
 			return -1
@@ -265,21 +265,21 @@ func (c *Cluster) retired(ctx context.Context) (gone, given []record, err error)
 	return gone, given, nil
 }
 
-// handOver forgets what of a part is Fleet's now.
-func (c *Cluster) handOver(ctx context.Context, r record) error {
-	client, err := c.kube(ctx)
+// HandOver forgets what of a part is Fleet's now.
+func (s *Steps) HandOver(ctx context.Context, r Record) error {
+	client, err := s.Kube(ctx)
 	if err != nil {
 		return err
 	}
 	r.Release, r.Before, r.After, r.Classes = "", nil, nil, nil
 	if len(r.Secrets) == 0 {
-		return client.Delete(ctx, r.object())
+		return client.Delete(ctx, r.Object())
 	}
-	_, err = client.Apply(ctx, r.object())
+	_, err = client.Apply(ctx, r.Object())
 	return err
 }
 
-func (r record) diff() drift.Diff {
+func (r Record) Diff() drift.Diff {
 	what := "objects"
 	if r.Release != "" {
 		what = "release " + r.Namespace + "/" + r.Release
@@ -291,15 +291,15 @@ func (r record) diff() drift.Diff {
 	return drift.Diff{{Path: "part/" + r.Part, Have: what, Effect: drift.Remove, Note: note}}
 }
 
-// retirePart takes a part out of the cluster. What holds data stays: volumes that
+// RetirePart takes a part out of the cluster. What holds data stays: volumes that
 // are in use keep their provisioner, and a part that is to outlive its absence keeps
 // its Secrets and definitions.
-func (c *Cluster) retirePart(ctx context.Context, r record) error {
-	client, charts, err := c.charts(ctx)
+func (s *Steps) RetirePart(ctx context.Context, r Record) error {
+	client, charts, err := s.charts(ctx)
 	if err != nil {
 		return err
 	}
-	if err := unused(ctx, client, r); err != nil {
+	if err := Unused(ctx, client, r); err != nil {
 		return converge.Permanent(err)
 	}
 	progress.Say(ctx, "removing %s", r.Part)
@@ -330,12 +330,12 @@ func (c *Cluster) retirePart(ctx context.Context, r record) error {
 			return err
 		}
 	}
-	return client.Delete(ctx, r.object())
+	return client.Delete(ctx, r.Object())
 }
 
-// unused refuses to remove a provisioner while its volumes exist: they could no longer
+// Unused refuses to remove a provisioner while its volumes exist: they could no longer
 // be mounted or deleted.
-func unused(ctx context.Context, client *kube.Client, r record) error {
+func Unused(ctx context.Context, client *kube.Client, r Record) error {
 	if len(r.Classes) == 0 {
 		return nil
 	}
@@ -347,7 +347,7 @@ func unused(ctx context.Context, client *kube.Client, r record) error {
 }
 
 // heldBy is an error where claims are bound to volumes of a part's classes.
-func (r record) heldBy(volumes []unstructured.Unstructured) error {
+func (r Record) heldBy(volumes []unstructured.Unstructured) error {
 	var claims []string
 	for _, v := range volumes {
 		class, _, _ := unstructured.NestedString(v.Object, "spec", "storageClassName")
@@ -367,11 +367,11 @@ func (r record) heldBy(volumes []unstructured.Unstructured) error {
 	if len(claims) > most {
 		claims, more = claims[:most], fmt.Sprintf(" and %d more", len(claims)-most)
 	}
-	return inUse(fmt.Sprintf("part %s is no longer in the file but stays: volumes of %s are in use and could not be mounted without it: %s%s: "+
+	return InUse(fmt.Sprintf("part %s is no longer in the file but stays: volumes of %s are in use and could not be mounted without it: %s%s: "+
 		"move their data and delete these claims, or add the part to the file again", r.Part, strings.Join(r.Classes, ", "), strings.Join(claims, ", "), more))
 }
 
-// inUse is the reason why a part stays.
-type inUse string
+// InUse is the reason why a part stays.
+type InUse string
 
-func (e inUse) Error() string { return string(e) }
+func (e InUse) Error() string { return string(e) }

@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -28,25 +28,25 @@ type pushed struct {
 }
 
 // FleetTree is the folder in Git, as it should be.
-func (c *Cluster) FleetTree(ctx context.Context) (fleet.Tree, error) {
-	parts, err := c.FleetParts(ctx)
+func (s *Steps) FleetTree(ctx context.Context) (fleet.Tree, error) {
+	parts, err := s.FleetParts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tree, err := platform.Tree(c.spec, parts)
+	tree, err := platform.Tree(s.Spec, parts)
 	return tree, converge.Permanent(err)
 }
 
 // pushStep keeps the folder in Git as the file says.
-func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
+func (s *Steps) pushStep() *converge.Resource[*fleet.Repo] {
 	return &converge.Resource[*fleet.Repo]{
 		ID: "push/fleet",
 		Observe: func(ctx context.Context) (*fleet.Repo, error) {
-			tree, err := c.FleetTree(ctx)
+			tree, err := s.FleetTree(ctx)
 			if err != nil {
 				return nil, err
 			}
-			remote, err := c.FleetRemote()
+			remote, err := s.FleetRemote()
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
@@ -54,9 +54,9 @@ func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
 			if err != nil {
 				return nil, lasting(err)
 			}
-			c.pushed.mu.Lock()
-			defer c.pushed.mu.Unlock()
-			c.pushed.commit, c.pushed.pending, c.pushed.asked = repo.Commit, len(repo.Diff()) > 0, time.Now()
+			s.pushed.mu.Lock()
+			defer s.pushed.mu.Unlock()
+			s.pushed.commit, s.pushed.pending, s.pushed.asked = repo.Commit, len(repo.Diff()) > 0, time.Now()
 			return repo, nil
 		},
 		Diff: func(r *fleet.Repo) drift.Diff {
@@ -70,11 +70,11 @@ func (c *Cluster) pushStep() *converge.Resource[*fleet.Repo] {
 		},
 		Costs: costsOfPush,
 		Apply: func(ctx context.Context, seen *fleet.Repo) error {
-			tree, err := c.FleetTree(ctx)
+			tree, err := s.FleetTree(ctx)
 			if err != nil {
 				return err
 			}
-			remote, err := c.FleetRemote()
+			remote, err := s.FleetRemote()
 			if err != nil {
 				return err
 			}
@@ -101,12 +101,12 @@ func lasting(err error) error {
 }
 
 // FleetRemote is the Git repository that the file names, and the way in.
-func (c *Cluster) FleetRemote() (fleet.Remote, error) {
-	f := c.spec.Platform.Fleet
+func (s *Steps) FleetRemote() (fleet.Remote, error) {
+	f := s.Spec.Platform.Fleet
 	if f == nil || f.Repo == "" {
 		return fleet.Remote{}, errors.New("the file names no Git repository: write fleet: {repo: URL}")
 	}
-	r := fleet.Remote{URL: f.Repo, Branch: f.Branch, Path: f.Path, Create: true, Username: f.Username, Author: f.Author, Dial: c.GitDial}
+	r := fleet.Remote{URL: f.Repo, Branch: f.Branch, Path: f.Path, Create: true, Username: f.Username, Author: f.Author, Dial: s.GitDial}
 	login, err := platform.GitLogin(f)
 	if err != nil {
 		return r, err

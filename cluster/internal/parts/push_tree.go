@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -11,12 +11,10 @@ import (
 	"github.com/cps-gpu/homelab/fleet"
 )
 
-// FleetPush puts a tree into the repository of the file, as one commit. It asks before
-// Fleet deletes something, as [Cluster.Up] does, and with overwrite also replaces files that
-// others have changed. What was pushed is known when the graph has run: no commit is none.
-func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool) (*converge.Graph, *fleet.Pushed) {
-	g, done := run.Graph(c.spec), &fleet.Pushed{}
-	g.Add(&converge.Resource[*fleet.Repo]{
+// PushTree is the step that puts a tree into a repository, as one commit; what was pushed
+// goes to done. With overwrite it also replaces files that others have changed.
+func PushTree(remote fleet.Remote, tree fleet.Tree, overwrite bool, done *fleet.Pushed) converge.Step {
+	return &converge.Resource[*fleet.Repo]{
 		ID: "push/fleet",
 		Observe: func(ctx context.Context) (*fleet.Repo, error) {
 			repo, err := remote.Observe(ctx, tree)
@@ -41,6 +39,5 @@ func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool
 		},
 		Settle: time.Minute,
 		Poll:   run.LookAtGit,
-	})
-	return g, done
+	}
 }

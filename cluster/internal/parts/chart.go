@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -22,29 +22,29 @@ import (
 
 // charts returns the client that installs releases: one for each connection, so that
 // what it has read once it reads once for all steps.
-func (c *Cluster) charts(ctx context.Context) (*kube.Client, *chart.Client, error) {
-	client, err := c.kube(ctx)
+func (s *Steps) charts(ctx context.Context) (*kube.Client, *chart.Client, error) {
+	client, err := s.Kube(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	c.api.mu.Lock()
-	defer c.api.mu.Unlock()
-	if c.api.charts == nil || c.api.chartsOf != client {
-		c.api.charts, c.api.chartsOf = chart.NewClient(client, c.chartSource()), client
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil || s.clientOf != client {
+		s.client, s.clientOf = chart.NewClient(client, s.chartSource()), client
 	}
-	return client, c.api.charts, nil
+	return client, s.client, nil
 }
 
 // chartSource is where charts come from: what the session says counts more than what
 // the file says.
-func (c *Cluster) chartSource() chart.Source {
-	s := c.Charts
-	if s.Folder == "" {
-		s.Folder = c.spec.Platform.Charts.Folder
+func (s *Steps) chartSource() chart.Source {
+	src := s.Charts
+	if src.Folder == "" {
+		src.Folder = s.Spec.Platform.Charts.Folder
 	}
-	s.Offline = s.Offline || c.spec.Platform.Charts.Offline
-	s.Digests = chartDigests(c.spec.Platform.Charts)
-	return s
+	src.Offline = src.Offline || s.Spec.Platform.Charts.Offline
+	src.Digests = chartDigests(s.Spec.Platform.Charts)
+	return src
 }
 
 // chartSeen is a release, the objects that go before it, and what was asked of both.
@@ -63,79 +63,79 @@ func (s chartSeen) diff() drift.Diff {
 const releaseTime = 10 * time.Minute
 
 // chartStep keeps a part's release, with the namespace and the objects before it.
-func (c *Cluster) chartStep(p platform.Piece) *converge.Resource[chartSeen] {
+func (s *Steps) chartStep(p platform.Piece) *converge.Resource[chartSeen] {
 	settle := p.Release.Timeout
 	if settle == 0 {
 		settle = releaseTime
 	}
 	return &converge.Resource[chartSeen]{
 		ID:      "chart/" + p.Name,
-		Observe: func(ctx context.Context) (chartSeen, error) { return c.lookAtChart(ctx, p) },
+		Observe: func(ctx context.Context) (chartSeen, error) { return s.lookAtChart(ctx, p) },
 		Diff:    chartSeen.diff,
-		Costs:   c.costsOfChart,
-		Apply:   c.bringChart,
+		Costs:   s.costsOfChart,
+		Apply:   s.bringChart,
 		Settle:  settle,
 		Poll:    run.LookEvery,
 		Hint:    "kubectl -n " + p.Release.Namespace + " get pods,events shows more; run it again to continue",
 	}
 }
 
-func (c *Cluster) lookAtChart(ctx context.Context, p platform.Piece) (seen chartSeen, err error) {
-	client, charts, err := c.charts(ctx)
+func (s *Steps) lookAtChart(ctx context.Context, p platform.Piece) (seen chartSeen, err error) {
+	client, charts, err := s.charts(ctx)
 	if err != nil {
 		return seen, err
 	}
 	if seen.part, err = p.Now(ctx, client); err != nil {
 		return seen, err
 	}
-	if seen.around, err = client.Diff(ctx, c.around(seen.part)...); err != nil {
+	if seen.around, err = client.Diff(ctx, s.around(seen.part)...); err != nil {
 		return seen, err
 	}
 	if !p.ObjectsApart() {
-		left, err := c.recordDiff(ctx, client, seen.part)
+		left, err := s.recordDiff(ctx, client, seen.part)
 		if err != nil {
 			return seen, err
 		}
 		seen.around = append(seen.around, left...)
 	}
 	seen.release, err = charts.Observe(ctx, *seen.part.Release)
-	seen.theirs = c.spec.Platform.Charts.Values[p.Name]
+	seen.theirs = s.Spec.Platform.Charts.Values[p.Name]
 	return seen, err
 }
 
-func (c *Cluster) bringChart(ctx context.Context, seen chartSeen) error {
-	client, charts, err := c.charts(ctx)
+func (s *Steps) bringChart(ctx context.Context, seen chartSeen) error {
+	client, charts, err := s.charts(ctx)
 	if err != nil {
 		return err
 	}
 	p := seen.part
-	if err := c.supersede(ctx, p); err != nil {
+	if err := s.supersede(ctx, p); err != nil {
 		return err
 	}
-	if err := errors.Join(c.oneFleet(ctx, p), c.stillInFleet(ctx, client, p)); err != nil {
+	if err := errors.Join(s.oneFleet(ctx, p), s.stillInFleet(ctx, client, p)); err != nil {
 		return err
 	}
-	if err := c.enter(ctx, client, p); err != nil {
+	if err := s.enter(ctx, client, p); err != nil {
 		return err
 	}
-	if _, err := client.Apply(ctx, c.around(p)...); err != nil {
+	if _, err := client.Apply(ctx, s.around(p)...); err != nil {
 		return err
 	}
 	if err := charts.Apply(ctx, *p.Release, seen.release); err != nil || p.ObjectsApart() {
 		return err
 	}
-	return c.closeRecord(ctx, client, p)
+	return s.closeRecord(ctx, client, p)
 }
 
 // around are the objects of a part that are there before its release: its namespace
 // first.
-func (c *Cluster) around(p platform.Piece) []runtime.Object {
-	return append(c.namespaceOf(p), p.Before...)
+func (s *Steps) around(p platform.Piece) []runtime.Object {
+	return append(s.namespaceOf(p), p.Before...)
 }
 
 // namespaceOf is the namespace of a part's release. It may be that of several parts,
 // of which each has a word in its labels.
-func (c *Cluster) namespaceOf(p platform.Piece) []runtime.Object {
+func (s *Steps) namespaceOf(p platform.Piece) []runtime.Object {
 	if p.Release == nil {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (c *Cluster) namespaceOf(p platform.Piece) []runtime.Object {
 		return nil
 	default:
 		labels := map[string]string{}
-		for _, other := range c.pieces() {
+		for _, other := range s.Pieces() {
 			if other.Release != nil && other.Release.Namespace == name {
 				for k, v := range other.NamespaceLabels {
 					labels[k] = v

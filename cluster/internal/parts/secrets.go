@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -24,11 +24,11 @@ import (
 
 // secretsStep keeps the Secrets of a part, in the cluster and nowhere else. What was
 // generated once stays as it is.
-func (c *Cluster) secretsStep(p platform.Piece) *converge.Resource[drift.Diff] {
+func (s *Steps) secretsStep(p platform.Piece) *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "secrets/" + p.Name,
 		Observe: func(ctx context.Context) (drift.Diff, error) {
-			client, err := c.kube(ctx)
+			client, err := s.Kube(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -40,12 +40,12 @@ func (c *Cluster) secretsStep(p platform.Piece) *converge.Resource[drift.Diff] {
 			if err != nil {
 				return nil, err
 			}
-			d, err := client.Diff(ctx, append(c.namespaceOf(p), objects...)...)
+			d, err := client.Diff(ctx, append(s.namespaceOf(p), objects...)...)
 			return append(rightValues(d), missing...), err
 		},
 		Diff: func(d drift.Diff) drift.Diff { return d },
 		Apply: func(ctx context.Context, _ drift.Diff) error {
-			client, err := c.kube(ctx)
+			client, err := s.Kube(ctx)
 			if err != nil {
 				return err
 			}
@@ -53,14 +53,14 @@ func (c *Cluster) secretsStep(p platform.Piece) *converge.Resource[drift.Diff] {
 			if err != nil {
 				return err
 			}
-			if err := c.enter(ctx, client, p); err != nil {
+			if err := s.enter(ctx, client, p); err != nil {
 				return err
 			}
 			objects, _, err := secretObjects(ctx, client, p.Secrets, true)
 			if err != nil {
 				return err
 			}
-			changes, err := client.Apply(ctx, append(c.namespaceOf(p), objects...)...)
+			changes, err := client.Apply(ctx, append(s.namespaceOf(p), objects...)...)
 			if err != nil {
 				return err
 			}

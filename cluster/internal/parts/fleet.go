@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // fleetSteps brings the parts that Fleet deploys: their Secrets, which never go to
 // Git; one push of all the rest; and then, for each, waiting until Fleet is done.
-func (c *Cluster) fleetSteps(up *converge.Graph, pieces []platform.Piece, on ground, ready refs) {
+func (s *Steps) fleetSteps(up *converge.Graph, pieces []platform.Piece, on Ground, ready Refs) {
 	var through []platform.Piece
 	for _, p := range pieces {
 		if p.Via == spec.ViaFleet {
@@ -30,30 +30,30 @@ func (c *Cluster) fleetSteps(up *converge.Graph, pieces []platform.Piece, on gro
 	if i < 0 {
 		return
 	}
-	running := up.Add(c.fleetStep(), on.under(pieces[i], ready)...)
+	running := up.Add(s.fleetStep(), on.under(pieces[i], ready)...)
 
 	// Fleet begins as soon as it reads the push: what it cannot bring is there by then.
 	before := []*converge.Ref{running}
 	for _, p := range through {
 		needs := on.under(p, ready)
 		if p.Early() {
-			needs = []*converge.Ref{up.Add(c.secretsStep(p), append(needs, running)...)}
+			needs = []*converge.Ref{up.Add(s.secretsStep(p), append(needs, running)...)}
 		}
 		before = append(before, needs...)
 	}
 	push := running // folders that are somebody else's need no push of ours
 	if len(through) > 0 {
-		push = up.Add(c.pushStep(), before...)
+		push = up.Add(s.pushStep(), before...)
 	}
-	source := c.partSteps(up, pieces[i], ground{api: push}, nil)
+	source := s.AddPart(up, pieces[i], Ground{API: push}, nil)
 	for _, p := range through {
 		needs := []*converge.Ref{source}
 		for _, name := range p.Needs {
 			needs = append(needs, ready[name])
 		}
-		ready[p.Name] = up.Add(c.bundleStep(p), needs...)
+		ready[p.Name] = up.Add(s.bundleStep(p), needs...)
 		for _, class := range p.Classes {
-			ready[p.Name] = up.Add(c.storageStep(p, class), append(on.nodes, ready[p.Name])...)
+			ready[p.Name] = up.Add(s.storageStep(p, class), append(on.Nodes, ready[p.Name])...)
 		}
 	}
 	ready[platform.GitOps] = source
@@ -64,11 +64,11 @@ func (c *Cluster) fleetSteps(up *converge.Graph, pieces []platform.Piece, on gro
 const fleetTime = 15 * time.Minute
 
 // fleetStep waits until Fleet can deploy something.
-func (c *Cluster) fleetStep() *converge.Resource[string] {
+func (s *Steps) fleetStep() *converge.Resource[string] {
 	return &converge.Resource[string]{
 		ID: "ready/fleet",
 		Observe: func(ctx context.Context) (string, error) {
-			client, err := c.kube(ctx)
+			client, err := s.Kube(ctx)
 			if err != nil {
 				return "", err
 			}
@@ -85,20 +85,10 @@ func (c *Cluster) fleetStep() *converge.Resource[string] {
 	}
 }
 
-// FleetState looks at what Fleet has made of the repository. With a commit it is not
-// content with an earlier one.
-func (c *Cluster) FleetState(ctx context.Context, commit string) (*fleet.State, error) {
-	client, err := c.kube(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return fleet.Observe(ctx, client, fleet.StatusOptions{Commit: commit})
-}
-
 // FleetParts are the parts that Fleet deploys. Values that only the running cluster knows
 // are read from it, and left out if there is no cluster yet.
-func (c *Cluster) FleetParts(ctx context.Context) ([]chart.Part, error) {
-	pieces, err := c.platformParts()
+func (s *Steps) FleetParts(ctx context.Context) ([]chart.Part, error) {
+	pieces, err := s.Make()
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +98,7 @@ func (c *Cluster) FleetParts(ctx context.Context) ([]chart.Part, error) {
 			continue
 		}
 		if p.Late != nil {
-			client, err := c.kube(ctx)
+			client, err := s.Kube(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -125,15 +115,12 @@ func (c *Cluster) FleetParts(ctx context.Context) ([]chart.Part, error) {
 	return out, nil
 }
 
-// Kube returns the way to the cluster's API.
-func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.kube(ctx) }
-
 // oneFleet refuses to install what would make two Fleets.
-func (c *Cluster) oneFleet(ctx context.Context, p platform.Piece) error {
+func (s *Steps) oneFleet(ctx context.Context, p platform.Piece) error {
 	if p.Name != "fleet" && p.Name != "rancher" {
 		return nil
 	}
-	client, err := c.kube(ctx)
+	client, err := s.Kube(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,33 +1,29 @@
-package cluster
+package parts
 
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A claim that a release no longer has, and a part in whose place it comes, are destroyed,
 // and that is said also where nobody can say what is in them.
 func TestCostsOfClaimsAndReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
-		require.NoError(t, err)
-		c, err := New(spec, Backend{Dir: t.TempDir(), Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") }})
-		require.NoError(t, err)
-		defer c.Close()
-		out := c.costsOfChart(run.Begin(t.Context()), chartSeen{part: platform.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, drift.Diff{
+		away := errors.New("no way there")
+		s := New(Config{Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*consent.Work, error) { return nil, away }})
+		out := s.costsOfChart(run.Begin(t.Context()), chartSeen{part: platform.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, drift.Diff{
 			{Path: "service/hub/proxy", Effect: drift.Remove},
 			{Path: "persistentvolumeclaim/hub/kept", Effect: drift.Update},
 			{Path: "persistentvolumeclaim/hub/db", Effect: drift.Remove},
@@ -42,4 +38,15 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 		assert.Equal(t, "cilium-pool replaces it", out[2].Why)
 		assert.Contains(t, out[2].Holds[0], "cannot find out which data goes with it: ")
 	})
+}
+
+// A bundle goes when its fleet.yaml does; what else changes in Git is rolled over.
+func TestWhatAPushTakesAway(t *testing.T) {
+	gone := func(path string) drift.Field { return drift.Field{Path: path, Have: "there", Effect: drift.Remove} }
+	costs := costsOfPush(t.Context(), nil, drift.Diff{
+		gone("monitoring/fleet.yaml"), gone("monitoring/values.yaml"), gone("nfs/old.yaml"), {Path: "hub/fleet.yaml", Want: "changed"},
+	})
+	assert.Equal(t, []converge.Cost{{
+		Machine: "monitoring", Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it", Holds: []string{"volumes that its chart does not keep"},
+	}}, costs)
 }

@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -17,11 +17,11 @@ import (
 const bundleTime = 15 * time.Minute
 
 // bundleStep waits until Fleet has deployed a part, as the last commit has it.
-func (c *Cluster) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
+func (s *Steps) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "fleet/" + p.Name,
 		Observe: func(ctx context.Context) (drift.Diff, error) {
-			state, pending, err := c.fleetState(ctx)
+			state, pending, err := s.fleetState(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -41,24 +41,24 @@ func (c *Cluster) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
 const stateAge = time.Second
 
 // fleetState looks at all bundles, once for all steps that wait for theirs.
-func (c *Cluster) fleetState(ctx context.Context) (state *fleet.State, pending bool, err error) {
-	client, err := c.kube(ctx)
+func (s *Steps) fleetState(ctx context.Context) (state *fleet.State, pending bool, err error) {
+	client, err := s.Kube(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	c.pushed.mu.Lock()
-	defer c.pushed.mu.Unlock()
-	if c.pushed.pending || c.pushed.state != nil && c.pushed.state.Want == c.pushed.commit && time.Since(c.pushed.at) < stateAge {
-		return c.pushed.state, c.pushed.pending, nil
+	s.pushed.mu.Lock()
+	defer s.pushed.mu.Unlock()
+	if s.pushed.pending || s.pushed.state != nil && s.pushed.state.Want == s.pushed.commit && time.Since(s.pushed.at) < stateAge {
+		return s.pushed.state, s.pushed.pending, nil
 	}
-	state, err = fleet.Observe(ctx, client, fleet.StatusOptions{Commit: c.pushed.commit})
+	state, err = fleet.Observe(ctx, client, fleet.StatusOptions{Commit: s.pushed.commit})
 	if err != nil {
 		return nil, false, err
 	}
-	c.pushed.state, c.pushed.at = state, time.Now()
-	if state.Commit != "" && state.Commit != c.pushed.commit && time.Since(c.pushed.asked) > movedTime {
-		c.pushed.asked = time.Now()
-		return state, false, c.follow(ctx)
+	s.pushed.state, s.pushed.at = state, time.Now()
+	if state.Commit != "" && state.Commit != s.pushed.commit && time.Since(s.pushed.asked) > movedTime {
+		s.pushed.asked = time.Now()
+		return state, false, s.follow(ctx)
 	}
 	return state, false, nil
 }
@@ -68,26 +68,26 @@ const movedTime = 30 * time.Second
 
 // follow waits for the branch as it is now: others push to it too, and Fleet may never
 // be at our commit, but at a later one that has our folder as it should be.
-func (c *Cluster) follow(ctx context.Context) error {
-	tree, err := c.FleetTree(ctx)
+func (s *Steps) follow(ctx context.Context) error {
+	tree, err := s.FleetTree(ctx)
 	if err != nil {
 		return err
 	}
-	remote, err := c.FleetRemote()
+	remote, err := s.FleetRemote()
 	if err != nil {
 		return err
 	}
 	repo, err := remote.Observe(ctx, tree)
 	if err == nil && repo.Diff().Empty() {
-		c.pushed.commit = repo.Commit
+		s.pushed.commit = repo.Commit
 	}
 	return err
 }
 
 // stillInFleet returns an error for a part that Up must apply directly while Fleet still
 // deploys it: Fleet deletes it together with its bundle.
-func (c *Cluster) stillInFleet(ctx context.Context, client *kube.Client, p platform.Piece) error {
-	if f := c.spec.Platform.Fleet; f == nil || f.Repo == "" || p.Base || p.Network {
+func (s *Steps) stillInFleet(ctx context.Context, client *kube.Client, p platform.Piece) error {
+	if f := s.Spec.Platform.Fleet; f == nil || f.Repo == "" || p.Base || p.Network {
 		return nil
 	}
 	state, err := fleet.Observe(ctx, client, fleet.StatusOptions{})

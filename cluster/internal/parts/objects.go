@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -23,31 +23,31 @@ type objectsSeen struct {
 }
 
 // objectsStep keeps the objects beside a release, until they say that they work.
-func (c *Cluster) objectsStep(p platform.Piece) *converge.Resource[objectsSeen] {
+func (s *Steps) objectsStep(p platform.Piece) *converge.Resource[objectsSeen] {
 	return &converge.Resource[objectsSeen]{
 		ID:      "objects/" + p.Name,
-		Observe: func(ctx context.Context) (objectsSeen, error) { return c.lookAtObjects(ctx, p) },
+		Observe: func(ctx context.Context) (objectsSeen, error) { return s.lookAtObjects(ctx, p) },
 		Diff:    func(s objectsSeen) drift.Diff { return s.diff },
-		Costs:   func(ctx context.Context, _ objectsSeen, d drift.Diff) []converge.Cost { return c.costsOfClaims(ctx, d) },
+		Costs:   func(ctx context.Context, _ objectsSeen, d drift.Diff) []converge.Cost { return s.costsOfClaims(ctx, d) },
 		Apply: func(ctx context.Context, seen objectsSeen) error {
-			client, err := c.kube(ctx)
+			client, err := s.Kube(ctx)
 			if err != nil {
 				return err
 			}
-			if err := c.enter(ctx, client, seen.part); err != nil {
+			if err := s.enter(ctx, client, seen.part); err != nil {
 				return err
 			}
-			if err := c.applyPatiently(ctx, client, seen.part.Objects()); err != nil {
+			if err := s.applyPatiently(ctx, client, seen.part.Objects()); err != nil {
 				return err
 			}
-			return c.closeRecord(ctx, client, seen.part)
+			return s.closeRecord(ctx, client, seen.part)
 		},
 		Poll: run.LookEvery,
 	}
 }
 
-func (c *Cluster) lookAtObjects(ctx context.Context, p platform.Piece) (seen objectsSeen, err error) {
-	client, err := c.kube(ctx)
+func (s *Steps) lookAtObjects(ctx context.Context, p platform.Piece) (seen objectsSeen, err error) {
+	client, err := s.Kube(ctx)
 	if err != nil {
 		return seen, err
 	}
@@ -58,7 +58,7 @@ func (c *Cluster) lookAtObjects(ctx context.Context, p platform.Piece) (seen obj
 	if seen.diff, err = client.Diff(ctx, objects...); err != nil {
 		return seen, err
 	}
-	left, err := c.recordDiff(ctx, client, seen.part)
+	left, err := s.recordDiff(ctx, client, seen.part)
 	if err != nil {
 		return seen, err
 	}
@@ -83,9 +83,9 @@ const webhookTime = 2 * time.Minute
 // applyPatiently applies objects, and waits for admission webhooks that are not ready.
 // It recreates storage classes that cannot be changed, which does not affect their
 // volumes.
-func (c *Cluster) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
+func (s *Steps) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
 	var refused error
-	err := run.Until(ctx, c.spec, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
+	err := run.Until(ctx, s.Spec, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
 		_, err := client.Apply(ctx, objects...)
 		var noKind *kube.NoKindError
 		if errors.As(err, &noKind) || errors.Is(err, kube.ErrWebhook) {

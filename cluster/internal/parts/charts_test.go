@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"errors"
@@ -9,12 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // repository is a chart repository that answers as one says.
@@ -44,18 +44,16 @@ func TestAChartRepositoryThatIsAwayForAWhile(t *testing.T) {
 			start := time.Now()
 			spec, err := clusterfile.Parse("cluster.yaml", []byte(external))
 			require.NoError(t, err)
-			c, err := New(spec, Backend{Dir: t.TempDir()})
-			require.NoError(t, err)
-			c.Charts = chart.Source{Cache: t.TempDir(), Wrap: func(http.RoundTripper) http.RoundTripper {
+			s := New(Config{Spec: spec, Make: func() ([]platform.Piece, error) { return platform.Pieces(spec, true) }, Charts: chart.Source{Cache: t.TempDir(), Wrap: func(http.RoundTripper) http.RoundTripper {
 				return repository(func(q *http.Request) (*http.Response, error) {
 					if time.Since(start) < 20*time.Second {
 						return away(q)
 					}
 					return &http.Response{StatusCode: http.StatusNotFound, Status: "404 Not Found", Body: http.NoBody, Request: q}, nil
 				})
-			}}
+			}}})
 			g := &converge.Graph{}
-			g.Add(c.chartsStep())
+			g.Add(s.chartsStep())
 			report, err := g.Run(t.Context(), nil)
 			require.ErrorContains(t, err, "404 Not Found", what)
 			assert.Equal(t, 1, strings.Count(report.Steps[0].Err.Error(), "404"), what)

@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 
 // storageStep proves a storage class, once for as long as it stays what it is: a
 // volume is made, written, read, where it can be on another node, and removed.
-func (c *Cluster) storageStep(p platform.Piece, class string) *converge.Resource[addon.ProbeState] {
+func (s *Steps) storageStep(p platform.Piece, class string) *converge.Resource[addon.ProbeState] {
 	var nodes []string
-	for _, n := range c.spec.Nodes {
+	for _, n := range s.Spec.Nodes {
 		nodes = append(nodes, n.Name)
 	}
-	probe := addon.Probe{Class: class, Nodes: nodes, Tolerations: addon.Tolerations(platform.Taints(c.spec))}
-	for _, own := range addon.Probes(p.Part, nodes, platform.Taints(c.spec)) {
+	probe := addon.Probe{Class: class, Nodes: nodes, Tolerations: addon.Tolerations(platform.Taints(s.Spec))}
+	for _, own := range addon.Probes(p.Part, nodes, platform.Taints(s.Spec)) {
 		if own.Class == class {
 			probe = own
 		}
@@ -26,7 +26,7 @@ func (c *Cluster) storageStep(p platform.Piece, class string) *converge.Resource
 	return &converge.Resource[addon.ProbeState]{
 		ID: "storage/" + class,
 		Observe: func(ctx context.Context) (addon.ProbeState, error) {
-			client, err := c.kube(ctx)
+			client, err := s.Kube(ctx)
 			if err != nil {
 				return addon.ProbeState{}, err
 			}
@@ -34,7 +34,7 @@ func (c *Cluster) storageStep(p platform.Piece, class string) *converge.Resource
 		},
 		Diff: func(have addon.ProbeState) drift.Diff { return probe.Diff(have) },
 		Apply: func(ctx context.Context, _ addon.ProbeState) error {
-			client, err := c.kube(ctx)
+			client, err := s.Kube(ctx)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package cluster
+package parts
 
 import (
 	"context"
@@ -14,59 +14,36 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// pieces are the parts of the platform; none where they could not be made, which
+// Pieces are the parts of the platform; none where they could not be made, which
 // chartsStep says.
-func (c *Cluster) pieces() []platform.Piece {
-	pieces, _ := c.platformParts()
+func (s *Steps) Pieces() []platform.Piece {
+	pieces, _ := s.Make()
 	return pieces
 }
 
-// Part is a part of the platform, for people.
-type Part struct {
-	Name      string `json:"name"`
-	Via       string `json:"via"`
-	Chart     string `json:"chart,omitempty"` // name and version
-	Namespace string `json:"namespace,omitempty"`
-
-	Classes []string `json:"classes,omitempty"` // of storage
-}
-
-// Parts are those that the file asks for, in the order in which they come.
-func (c *Cluster) Parts() []Part {
-	var out []Part
-	for _, p := range c.pieces() {
-		x := Part{Name: p.Name, Via: p.Via, Classes: p.Classes}
-		if p.Release != nil {
-			x.Chart, x.Namespace = p.Release.Chart+" "+p.Release.Version, p.Release.Namespace
-		}
-		out = append(out, x)
-	}
-	return out
-}
-
-// checkCharts adds the step that everything which changes the world waits for, where
+// AddCheck adds the step that everything which changes the world waits for, where
 // there is a platform.
-func (c *Cluster) checkCharts(up *converge.Graph) *converge.Ref {
-	if pieces, err := c.platformParts(); err == nil && len(pieces) == 0 {
+func (s *Steps) AddCheck(up *converge.Graph) *converge.Ref {
+	if pieces, err := s.Make(); err == nil && len(pieces) == 0 {
 		return nil
 	}
-	return up.Add(c.chartsStep())
+	return up.Add(s.chartsStep())
 }
 
 // chartsStep looks whether every chart is there, is for this Kubernetes, and takes
 // the values that we have for it, before anything changes: what is wrong with them
 // is wrong from the beginning.
-func (c *Cluster) chartsStep() *converge.Resource[struct{}] {
+func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 	return &converge.Resource[struct{}]{
 		ID: "charts",
 		Observe: func(ctx context.Context) (struct{}, error) {
-			pieces, err := c.platformParts()
+			pieces, err := s.Make()
 			if err != nil {
 				return struct{}{}, converge.Permanent(err)
 			}
 			g, ctx := errgroup.WithContext(ctx)
 			errs := make([]error, len(pieces))
-			source, can := c.chartSource(), chart.Capabilities{Kubernetes: c.spec.K3s.Version, APIs: apis(pieces)}
+			source, can := s.chartSource(), chart.Capabilities{Kubernetes: s.Spec.K3s.Version, APIs: apis(pieces)}
 			for i, p := range pieces {
 				if p.Release == nil {
 					continue

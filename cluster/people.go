@@ -86,3 +86,26 @@ func (c *Cluster) Hub() (jupyterhub.Hub, bool) {
 	}
 	return platform.Hub(c.spec), true
 }
+
+// Part is a part of the platform, for people.
+type Part struct {
+	Name      string `json:"name"`
+	Via       string `json:"via"`
+	Chart     string `json:"chart,omitempty"` // name and version
+	Namespace string `json:"namespace,omitempty"`
+
+	Classes []string `json:"classes,omitempty"` // of storage
+}
+
+// Parts are those that the file asks for, in the order in which they come.
+func (c *Cluster) Parts() []Part {
+	var out []Part
+	for _, p := range c.parts.Pieces() {
+		x := Part{Name: p.Name, Via: p.Via, Classes: p.Classes}
+		if p.Release != nil {
+			x.Chart, x.Namespace = p.Release.Chart+" "+p.Release.Version, p.Release.Namespace
+		}
+		out = append(out, x)
+	}
+	return out
+}

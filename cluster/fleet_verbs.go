@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/cps-gpu/homelab/cluster/internal/parts"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/fleet"
+)
+
+// FleetPush puts a tree into the repository of the file, as one commit. It asks before
+// Fleet deletes something, as [Cluster.Up] does, and with overwrite also replaces files that
+// others have changed. What was pushed is known when the graph has run: no commit is none.
+func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool) (*converge.Graph, *fleet.Pushed) {
+	g, done := run.Graph(c.spec), &fleet.Pushed{}
+	g.Add(parts.PushTree(remote, tree, overwrite, done))
+	return g, done
+}
+
+// FleetTree is the folder in Git, as it should be.
+func (c *Cluster) FleetTree(ctx context.Context) (fleet.Tree, error) { return c.parts.FleetTree(ctx) }
+
+// FleetRemote is the Git repository that the file names, and the way in.
+func (c *Cluster) FleetRemote() (fleet.Remote, error) { return c.parts.FleetRemote() }
+
+// FleetState looks at what Fleet has made of the repository. With a commit it is not
+// content with an earlier one.
+func (c *Cluster) FleetState(ctx context.Context, commit string) (*fleet.State, error) {
+	client, err := c.kube(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Observe(ctx, client, fleet.StatusOptions{Commit: commit})
+}

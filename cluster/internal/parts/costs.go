@@ -1,0 +1,106 @@
+package parts
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/kube"
+)
+
+// NotLooked replaces the list of lost data for a part that could not be checked.
+const NotLooked = "cannot find out which data goes with it: "
+
+// costsOfChart is what a changed release destroys: the parts that it replaces, and claims
+// that it no longer has.
+func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff) []converge.Cost {
+	out := s.costsOfClaims(ctx, d)
+	for _, name := range seen.part.Replaces {
+		client, err := s.Kube(ctx)
+		var old *Record
+		if err == nil {
+			old, err = s.recorded(ctx, client, name)
+		}
+		switch why := seen.part.Name + " replaces it"; {
+		case err != nil:
+			out = append(out, converge.Cost{Machine: name, Kind: converge.Destroys, Why: why, Holds: []string{NotLooked + printable.FirstLine(err.Error())}})
+		case old != nil:
+			out = append(out, s.Retires(ctx, client, *old, why)...)
+		}
+	}
+	return out
+}
+
+// costsOfClaims are the claims among what a part had from an earlier file. The data of a
+// volume that is kept without its claim is not lost.
+func (s *Steps) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Cost {
+	var out []converge.Cost
+	for _, f := range d {
+		name, ok := strings.CutPrefix(f.Path, "persistentvolumeclaim/")
+		if !ok || f.Effect != drift.Remove {
+			continue
+		}
+		cost := converge.Cost{Machine: name, Kind: converge.Destroys, Why: "a claim that is no longer in the file"}
+		namespace, claim, _ := strings.Cut(name, "/")
+		w, err := s.Work(ctx)
+		if err != nil || w == nil {
+			out = append(out, cost)
+			continue
+		}
+		if what, lost := w.Claim(namespace, claim); lost {
+			cost.Holds = []string{what}
+			out = append(out, cost)
+		}
+	}
+	return out
+}
+
+// Retires is the cost of removing a part from the cluster; none if it must stay.
+func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why string) []converge.Cost {
+	if errors.As(Unused(ctx, client, r), new(InUse)) {
+		return nil
+	}
+	cost := converge.Cost{Machine: r.Part, Kind: converge.Destroys, Why: why}
+	w, err := s.Work(ctx)
+	if err != nil || w == nil {
+		cost.Holds = []string{NotLooked + "its API does not answer"}
+		if err != nil {
+			cost.Holds = []string{NotLooked + printable.FirstLine(err.Error())}
+		}
+		return []converge.Cost{cost}
+	}
+	cost.Holds = w.ClaimsOf(r.Namespace, r.Release)
+	for _, ref := range slices.Concat(r.After, r.Before) {
+		if ref.Kind != "PersistentVolumeClaim" || r.Keep {
+			continue
+		}
+		if what, lost := w.Claim(ref.Namespace, ref.Name); lost && !slices.Contains(cost.Holds, what) {
+			cost.Holds = append(cost.Holds, what)
+		}
+	}
+	if r.Namespace != "" {
+		cost.Users = w.Notebooks(r.Namespace)
+	}
+	return []converge.Cost{cost}
+}
+
+// costsOfPush are the bundles that a push removes from Git: Fleet deletes what it has
+// deployed from them.
+func costsOfPush(_ context.Context, _ *fleet.Repo, d drift.Diff) []converge.Cost {
+	var out []converge.Cost
+	for _, f := range d {
+		if f.Effect == drift.Remove && path.Base(f.Path) == "fleet.yaml" {
+			out = append(out, converge.Cost{
+				Machine: path.Dir(f.Path), Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it",
+				Holds: []string{"volumes that its chart does not keep"},
+			})
+		}
+	}
+	return out
+}

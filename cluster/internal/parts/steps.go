@@ -1,0 +1,40 @@
+package parts
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Config is what the steps of the platform's parts need.
+type Config struct {
+	Spec   *spec.Spec
+	Make   func() ([]platform.Piece, error) // the parts that the file asks for, in order
+	Charts chart.Source                     // the file's own settings are merged into it
+	Kube   func(context.Context) (*kube.Client, error)
+	// Work is the running work, for what a step costs; nil if there is no cluster yet.
+	Work    func(context.Context) (*consent.Work, error)
+	GitDial func(ctx context.Context, network, addr string) (net.Conn, error) // reaches fleet.repo; nil dials directly
+}
+
+// Steps makes the steps. It is safe for concurrent use.
+type Steps struct {
+	Config
+	pushed pushed
+
+	mu       sync.Mutex
+	client   *chart.Client // of clientOf
+	clientOf *kube.Client
+}
+
+// New makes Steps.
+func New(c Config) *Steps {
+	c.Charts = c.Charts.Remembering()
+	return &Steps{Config: c}
+}

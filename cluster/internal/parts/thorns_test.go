@@ -1,0 +1,158 @@
+package parts
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/thorns"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/sim/kubesim"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// thornsFile has parts of every kind, and one machine that is nobody's VM.
+const thornsFile = `
+name: lab
+nodes: {a: {role: server, external: ops@10.0.0.40}}
+storage: {default: nfs, nfs: {server: 192.168.1.5, export: /export/k3s}}
+tls: self-signed
+hub: {hostname: hub.lab.example, auth: dummy, profiles: {small: {cpu: 1, memory: 2GiB}}}
+fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_TOKEN}
+`
+
+// thorny are the steps of that file with an API.
+func thorny(t *testing.T) (*Steps, *kube.Client, *kubesim.Cluster, *thorns.Way) {
+	t.Helper()
+	t.Setenv("GIT_TOKEN", "correct horse battery")
+	charts, err := filepath.Abs("../../../lab/charts")
+	require.NoError(t, err)
+	want, err := clusterfile.Parse("cluster.yaml", []byte(thornsFile+"charts: {folder: "+charts+", offline: true, via: {jupyterhub: fleet}}\n"))
+	require.NoError(t, err)
+	client, sim, way := thorns.Kubernetes(t)
+	return New(Config{
+		Spec: want, Make: func() ([]platform.Piece, error) { return platform.Pieces(want, true) },
+		Kube:    func(context.Context) (*kube.Client, error) { return client, nil },
+		Work:    func(ctx context.Context) (*consent.Work, error) { return consent.Look(ctx, client) },
+		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") },
+	}), client, sim, way
+}
+
+func mustKube(t *testing.T, s *Steps) *kube.Client {
+	t.Helper()
+	client, err := s.Kube(t.Context())
+	require.NoError(t, err)
+	return client
+}
+
+func pieceOf(t *testing.T, s *Steps, name string) platform.Piece {
+	t.Helper()
+	all, err := s.Make()
+	require.NoError(t, err)
+	i := slices.IndexFunc(all, func(p platform.Piece) bool { return p.Name == name })
+	require.GreaterOrEqual(t, i, 0, name)
+	return all[i]
+}
+
+func TestKubernetesRefusesAStep(t *testing.T) {
+	of := func(name string) platform.Piece { return platform.Piece{Part: chart.Part{Name: name}} }
+	for name, tt := range map[string]thornCase{
+		"objects are looked at": {step: func(ctx context.Context, s *Steps) error {
+			return thorns.Second(s.objectsStep(pieceOf(t, s, platform.GitOps)).Observe(ctx))
+		}},
+		"a chart is looked at": {step: func(ctx context.Context, s *Steps) error {
+			return thorns.Second(s.chartStep(pieceOf(t, s, "nfs")).Observe(ctx))
+		}},
+		"storage is looked at": {step: func(ctx context.Context, s *Steps) error {
+			return thorns.Second(s.storageStep(pieceOf(t, s, "nfs"), "nfs").Observe(ctx))
+		}},
+		"Fleet is looked at": {step: func(ctx context.Context, s *Steps) error { return thorns.Second(s.fleetStep().Observe(ctx)) }},
+		"a bundle is looked at": {step: func(ctx context.Context, s *Steps) error {
+			return thorns.Second(s.bundleStep(of("jupyterhub")).Observe(ctx))
+		}},
+		"one Fleet":                {step: func(ctx context.Context, s *Steps) error { return s.oneFleet(ctx, of("fleet")) }},
+		"whether Fleet has a part": {noReach: true, step: func(ctx context.Context, s *Steps) error { return s.stillInFleet(ctx, mustKube(t, s), of("hub")) }},
+		"objects are made": {there: "{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}", step: func(ctx context.Context, s *Steps) error {
+			return s.objectsStep(pieceOf(t, s, platform.GitOps)).Apply(ctx, objectsSeen{part: pieceOf(t, s, platform.GitOps)})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { tt.run(t) })
+	}
+}
+
+// So does every request with which a part goes.
+func TestKubernetesRefusesToLetGo(t *testing.T) {
+	at := func(kind, name string) []kube.Ref {
+		return []kube.Ref{{APIVersion: "v1", Kind: kind, Namespace: "kube-system", Name: name}}
+	}
+	old := Record{Part: "old", Namespace: "old", Classes: []string{"slow"}, Before: at("ConfigMap", "before"), After: at("ConfigMap", "after"), Secrets: at("Secret", "given")}
+	released := old
+	released.Release = "old"
+	for name, step := range map[string]func(ctx context.Context, s *Steps) error{
+		"a part is retired":    func(ctx context.Context, s *Steps) error { return s.RetirePart(ctx, old) },
+		"a release is retired": func(ctx context.Context, s *Steps) error { return s.RetirePart(ctx, released) },
+		"a part is superseded": func(ctx context.Context, s *Steps) error {
+			return s.supersede(ctx, platform.Piece{Replaces: []string{"old"}})
+		},
+		"a part is handed over":                 func(ctx context.Context, s *Steps) error { return s.HandOver(ctx, old) },
+		"a part without Secrets is handed over": func(ctx context.Context, s *Steps) error { return s.HandOver(ctx, Record{Part: "old"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			thornCase{step: step, before: func(ctx context.Context, s *Steps) error {
+				return thorns.Second(mustKube(t, s).Apply(ctx, old.Object()))
+			}}.run(t)
+		})
+	}
+}
+
+// thornCase is a step, and what is there before.
+type thornCase struct {
+	there   string
+	before  func(ctx context.Context, s *Steps) error
+	step    func(ctx context.Context, s *Steps) error
+	noReach bool // it does not fail where the API cannot be had
+}
+
+func (tt thornCase) run(t *testing.T) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		for at := 0; ; at++ {
+			s, _, sim, way := thorny(t)
+			require.NoError(t, sim.Apply(t.Context(), []byte(thorns.FleetKinds())))
+			if tt.there != "" {
+				require.NoError(t, sim.Apply(t.Context(), []byte(tt.there)))
+			}
+			ctx := run.Begin(t.Context())
+			if tt.before != nil {
+				require.NoError(t, tt.before(ctx, s))
+			}
+			way.On, way.At = true, at
+			err := tt.step(ctx, s)
+			if at == 0 {
+				require.NoError(t, err)
+			} else if at > len(way.Seen) {
+				break
+			} else {
+				assert.ErrorContains(t, err, thorns.Refusal, "request %d, %s", at, way.Seen[at-1])
+			}
+			_ = sim.Close()
+		}
+		if !tt.noReach {
+			s, _, _, _ := thorny(t)
+			away := errors.New("nobody answers")
+			s.Kube = func(context.Context) (*kube.Client, error) { return nil, away }
+			assert.ErrorIs(t, tt.step(run.Begin(t.Context()), s), away, "nobody leads to the API")
+		}
+		synctest.Wait()
+	})
+}

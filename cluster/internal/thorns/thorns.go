@@ -1,0 +1,83 @@
+// Package thorns is for tests: a Kubernetes API of the simulator on which one request, the
+// one of a number, is refused.
+package thorns
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim"
+)
+
+// Refusal is what a request is refused with.
+const Refusal = "a thorn in its way"
+
+// Way is a way to Kubernetes on which the request of one number is refused.
+type Way struct {
+	Next http.RoundTripper
+	mu   sync.Mutex
+	On   bool
+	At   int // from 1; 0: none
+	Seen []string
+	// Prick is the refusal, nil for that of Kubernetes.
+	Prick func(*http.Request) *http.Response
+}
+
+// RoundTrip sends a request on, or refuses it.
+func (w *Way) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	bad := false
+	if w.On {
+		w.Seen = append(w.Seen, r.Method+" "+r.URL.Path)
+		bad = len(w.Seen) == w.At
+	}
+	w.mu.Unlock()
+	if !bad {
+		return w.Next.RoundTrip(r)
+	}
+	if w.Prick != nil {
+		return w.Prick(r), nil
+	}
+	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"` + Refusal + `"}`
+	return &http.Response{StatusCode: http.StatusForbidden, Status: "403 Forbidden", Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}, nil
+}
+
+// Kubernetes is an API of the simulator at 10.0.0.10, and a client that goes that way to
+// it. Both end with the test.
+func Kubernetes(t *testing.T) (*kube.Client, *kubesim.Cluster, *Way) {
+	t.Helper()
+	sim, err := kubesim.New(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"}, 1)
+	require.NoError(t, err)
+	way := &Way{}
+	client, err := kube.New(kube.Config{Kubeconfig: sim.Kubeconfig("https://10.0.0.10:6443"),
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return sim.Dial(ctx) },
+		Wrap: func(next http.RoundTripper) http.RoundTripper { way.Next = next; return way }})
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = client.Close(), sim.Close() })
+	return client, sim, way
+}
+
+// FleetKinds are the definitions of the kinds that Fleet's chart brings, as YAML.
+func FleetKinds() string {
+	var out strings.Builder
+	for _, kind := range []string{"GitRepo", "Bundle", "BundleDeployment", "Cluster"} {
+		plural := strings.ToLower(kind) + "s"
+		out.WriteString("---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + plural + ".fleet.cattle.io}\n" +
+			"spec:\n  group: fleet.cattle.io\n  scope: Namespaced\n  names: {kind: " + kind + ", plural: " + plural + ", singular: " + strings.ToLower(kind) + "}\n" +
+			"  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]\n")
+	}
+	return out.String()
+}
+
+// Second is the error of a call that returns something else as well.
+func Second[T any](_ T, err error) error { return err }
