@@ -13,18 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/spec"
 )
-
-// GPUs of external machines are none of Proxmox's.
-func TestWhoWantsGPUs(t *testing.T) {
-	for want, nodes := range map[bool][]spec.Node{
-		true:  {{Name: "cp1"}, {Name: "a", GPUs: spec.GPURequest{Count: 1}}},
-		false: {{Name: "cp1"}, {Name: "x", External: true, GPUs: spec.GPURequest{Count: 1}}},
-	} {
-		assert.Equal(t, want, wantsGPUs((&spec.Spec{Nodes: nodes})))
-	}
-}
 
 // New taints with NoExecute end what runs on a node; others, and those that are there, do
 // not. A node that is not there has nothing to lose.

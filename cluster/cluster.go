@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -86,7 +87,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {
 		b.Proxmox.Recognise(names.Tag(want), names.MACs(want))
-		b.Proxmox.Expect(RolePrefix(want), slices.Concat(Grants(want, b.Proxmox.Version()), LookGrants(want)))
+		b.Proxmox.Expect(prepare.RolePrefix(want), slices.Concat(prepare.Grants(want, b.Proxmox.Version()), prepare.LookGrants(want)))
 	}
 	for _, n := range want.Machines() {
 		c.guests[n.Name] = c.newGuest(n)

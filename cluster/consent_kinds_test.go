@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,8 +32,8 @@ func askedAbout() map[string]string {
 		"costsOfDrain":     "`node:drain`, where somebody works",
 		"costsOfCycle":     "`node:cycle`",
 		"costsOfCards":     "fewer GPUs for a node",
-		"costsOfChart":     ". TestCostsOfClaimsAndReplacements",
-		"costsOfClaims":    ". TestCostsOfClaimsAndReplacements",
+		"costsOfChart":     "internal/parts TestCostsOfClaimsAndReplacements",
+		"costsOfClaims":    "internal/parts TestCostsOfClaimsAndReplacements",
 		"costsOfPlugin":    "GPUs shared in another way, where somebody computes through MPS",
 		"costsOfVM":        "a VM's setting that counts from its next start (memory, cores, …)",
 		"costs":            "a network that may no longer mount the NFS server's folders (`allow`)",
@@ -68,11 +69,16 @@ func TestEveryCostIsAskedAbout(t *testing.T) {
 	}
 }
 
-// costsSaid are the functions behind the Costs of all steps of the package.
+// costsSaid are the functions behind the Costs of all steps of the package and its rooms.
 func costsSaid(t *testing.T) (out []string) {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	var files []string
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".go") {
+			files = append(files, path)
+		}
+		return err
+	}))
 	name := regexp.MustCompile(`^(costs(Of\w+)?|\w+Costs)$`)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {

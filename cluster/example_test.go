@@ -3,7 +3,7 @@ package cluster_test
 import (
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -21,7 +21,7 @@ pools:
 		fmt.Println(err)
 		return
 	}
-	for _, path := range proxmox.Paths(cluster.Grants(want, proxmox.Version{Release: "9.2"})) {
+	for _, path := range proxmox.Paths(prepare.Grants(want, proxmox.Version{Release: "9.2"})) {
 		fmt.Println(path)
 	}
 	// Output:

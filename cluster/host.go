@@ -10,7 +10,6 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // hostStep asks whether the hosts can carry what the file says, before anything
@@ -94,34 +93,4 @@ func (c *Cluster) Doubts() []preflight.Finding {
 	c.warnings.mu.Lock()
 	defer c.warnings.mu.Unlock()
 	return c.warnings.all
-}
-
-// use is what a storage of a host is for.
-type use struct{ storage, content, why string }
-
-// uses lists what the file wants of a host's storages.
-func usesOf(s *spec.Spec, host string) []use {
-	uses := []use{
-		{s.Image.SeedStorage, isoContent, "first-boot ISOs"},
-	}
-	if s.Image.Template == "" {
-		uses = append(uses,
-			use{s.Image.ImageStorage, "import", "the cloud image"},
-			use{s.TemplateStorage(host), "images", "the template's disk"})
-	}
-	for _, n := range s.Machines() {
-		if n.External || n.Host != host && !n.Unplaced() {
-			continue
-		}
-		uses = append(uses, use{n.OSDisk.Storage, "images", "the disk of " + n.Name})
-		for _, d := range n.Disks {
-			uses = append(uses, use{d.Storage, "images", "the disk " + d.Name + " of " + n.Name})
-		}
-	}
-	seen := map[[2]string]bool{}
-	return slices.DeleteFunc(uses, func(u use) bool {
-		key := [2]string{u.storage, u.content}
-		defer func() { seen[key] = true }()
-		return seen[key]
-	})
 }

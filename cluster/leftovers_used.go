@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -31,7 +32,7 @@ func (c *Cluster) keepUsed(ctx context.Context, all []rest, owner string) error 
 		}
 		r.volumes = slices.DeleteFunc(r.volumes, func(v proxmox.Volume) bool {
 			by, held := holders.File(v.Name())
-			return v.Content == isoContent && stays(ctx, v.ID+" on "+r.host, by, held, far(v))
+			return v.Content == prepare.ISOContent && stays(ctx, v.ID+" on "+r.host, by, held, far(v))
 		})
 		r.mappings = slices.DeleteFunc(r.mappings, func(id string) bool {
 			by, held := holders.Mapping(id)

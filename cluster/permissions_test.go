@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
@@ -107,7 +107,7 @@ func leastLife(t testing.TB, version string, need []proxmox.Grant, tap func(http
 var versions = []string{"8.4.14", "9.2.11"}
 
 func leastGrants(t testing.TB, version string) []proxmox.Grant {
-	return cluster.Grants(leastSpecs(t)[0], proxmox.Version{Version: version})
+	return prepare.Grants(leastSpecs(t)[0], proxmox.Version{Version: version})
 }
 
 func TestGrantsAreEnough(t *testing.T) {
@@ -150,7 +150,7 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				defer w.close()
 				shell := w.rootShell(t, "pve1")
 
-				script := cluster.RoleScript(spec, v, "homelab@pve!least")
+				script := prepare.RoleScript(spec, v, "homelab@pve!least")
 				golden(t, "permissions/script-"+version[:1]+".sh", script)
 				first, err := remote.Output(t.Context(), shell, "sh", "-c", script)
 				require.NoError(t, err)
@@ -166,9 +166,9 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				require.NoError(t, err)
 				have, err := pve.Permissions(t.Context())
 				require.NoError(t, err)
-				all := slices.Concat(cluster.Grants(spec, v), cluster.LookGrants(spec))
+				all := slices.Concat(prepare.Grants(spec, v), prepare.LookGrants(spec))
 				assert.Empty(t, have.Missing(all))
-				for _, r := range proxmox.Roles(cluster.RolePrefix(spec), all) {
+				for _, r := range proxmox.Roles(prepare.RolePrefix(spec), all) {
 					assert.Equal(t, r.Privileges, slices.Sorted(maps.Keys(have[r.Path])), "%s: and no more", r.Path)
 				}
 			})
@@ -221,7 +221,7 @@ func (w *world) rootShell(t testing.TB, node string) *ssh.Client {
 // where a file says one.
 func TestStartupWantsMore(t *testing.T) {
 	spec := parse(t, replace(t, lab(example(t, "one-gpu")), "gpus: 1}", "gpus: 1, startup: order=2}"))
-	need := cluster.Grants(spec, proxmox.Version{Version: versions[1]})
+	need := prepare.Grants(spec, proxmox.Version{Version: versions[1]})
 	i := slices.IndexFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Modify") })
 	require.GreaterOrEqual(t, i, 0)
 	assert.False(t, slices.ContainsFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Audit") }), "the greater one includes it")

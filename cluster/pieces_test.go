@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -45,7 +46,7 @@ func TestHalfMadeTemplatesAreTold(t *testing.T) {
 
 // A reboot that waits costs what runs on the host, and nothing where none waits.
 func TestCostsOfAReboot(t *testing.T) {
-	p := &HostPlan{Name: "pve1", State: host.State{Guests: []string{"VM 100 web", "CT 101 dns"}}}
+	p := &prepare.HostPlan{Name: "pve1", State: host.State{Guests: []string{"VM 100 web", "CT 101 dns"}}}
 	assert.Empty(t, p.Costs())
 	p.Reboot = []string{"a new kernel"}
 	costs := p.Costs()

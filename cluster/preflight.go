@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
@@ -25,10 +26,10 @@ func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, h
 func (c *Cluster) want(hosts ...string) preflight.Want {
 	s := c.spec
 	if len(hosts) == 0 {
-		hosts = proxmoxHosts(s)
+		hosts = prepare.Hosts(s)
 	}
 	w := preflight.Want{
-		Owner: names.Tag(s), Grants: Grants(s, c.Proxmox.Version()), Looks: LookGrants(s), Role: RolePrefix(s), Addresses: map[netip.Addr]string{},
+		Owner: names.Tag(s), Grants: prepare.Grants(s, c.Proxmox.Version()), Looks: prepare.LookGrants(s), Role: prepare.RolePrefix(s), Addresses: map[netip.Addr]string{},
 		Place:    c.checkCards,
 		Ticket:   s.Proxmox.User == "root@pam", // its password is asked for where no reference is
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
@@ -42,8 +43,8 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 	}
 	for _, host := range hosts {
 		h := preflight.Host{Name: host}
-		for _, u := range usesOf(s, host) {
-			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.storage, Content: u.content, Why: u.why})
+		for _, u := range prepare.Uses(s, host) {
+			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.Storage, Content: u.Content, Why: u.Why})
 		}
 		w.Hosts = append(w.Hosts, h)
 		for _, n := range s.Machines() {

@@ -15,9 +15,6 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// isoContent is what Proxmox calls a volume that may be put into a CD drive.
-const isoContent = "iso"
-
 // seed is the first-boot configuration of a node, as an image with its name. The image has
 // the authorized keys, but they do not identify the machine: loginStep can change them
 // later, so another key is not a reason to recreate it.

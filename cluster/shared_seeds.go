@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -48,7 +49,7 @@ func (c *Cluster) destroyVM(ctx context.Context, vm *proxmox.VM) error {
 // ours are those that a machine of ours has or had in its drive, and those that the file as
 // it is now makes.
 func (c *Cluster) keepForeignSeeds(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
-	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == isoContent }) {
+	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == prepare.ISOContent }) {
 		return volumes, nil
 	}
 	storages, err := c.Proxmox.Storages(ctx, host)
@@ -62,7 +63,7 @@ func (c *Cluster) keepForeignSeeds(ctx context.Context, host string, volumes []p
 	var made map[string]bool
 	var out []proxmox.Volume
 	for _, v := range volumes {
-		if v.Content == isoContent && shared[v.Storage()] {
+		if v.Content == prepare.ISOContent && shared[v.Storage()] {
 			if made == nil {
 				if made, err = c.provenSeeds(ctx); err != nil {
 					return nil, err

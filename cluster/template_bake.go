@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -61,7 +62,7 @@ func (c *Cluster) bake(ctx context.Context, t template, vm *proxmox.VM) (err err
 // dropSeed deletes the seed of a bake that is over. Another ISO that somebody has put into
 // the drive stays, and so does one that another's VM has in its own.
 func (c *Cluster) dropSeed(ctx context.Context, host, id string) error {
-	seed := proxmox.Volume{ID: id, Content: isoContent}
+	seed := proxmox.Volume{ID: id, Content: prepare.ISOContent}
 	if !names.OwnsBake(c.spec, seed.Name()) {
 		progress.Say(ctx, "%s on %s stays: it is not the seed that the template was baked with", id, host)
 		return nil

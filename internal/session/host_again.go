@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
@@ -15,7 +15,7 @@ import (
 // prepare does what there is to do, one command at a time, while no other preparation is at
 // work on any of these hosts. It looks again before it begins: what was not shown, since
 // another run or somebody by hand has changed something, is done by -yes or asked about.
-func (s *Session) prepare(ctx context.Context, f ChangeFlags, prep *cluster.HostPrep, shown *prepPlan) error {
+func (s *Session) prepare(ctx context.Context, f ChangeFlags, prep *prepare.Prep, shown *prepPlan) error {
 	held, right := s.hold(ctx, f.NoWait)
 	defer right.giveBack(held)
 	for _, l := range prep.Leases() {

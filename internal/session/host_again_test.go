@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -80,7 +80,7 @@ func (w *hostSite) file(host, path string) []byte {
 // ada prepares a host by herself.
 func (w *hostSite) ada(host string) *lease.Lease {
 	w.t.Helper()
-	prep := &cluster.HostPrep{Hosts: []string{host}, Root: map[string]remote.Runner{host: w.shell(host)}}
+	prep := &prepare.Prep{Hosts: []string{host}, Root: map[string]remote.Runner{host: w.shell(host)}}
 	_, l, err := lease.Acquire(w.t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host " + host, Holder: "ada@desk", Purpose: "host:prep"}, nil)
 	require.NoError(w.t, err)
 	return l

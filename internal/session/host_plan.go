@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
@@ -47,7 +47,7 @@ func prepText(all *prepPlan) string {
 }
 
 // hostHead says what host this is, and what cards it has.
-func hostHead(h *cluster.HostPlan) string {
+func hostHead(h *prepare.HostPlan) string {
 	s := h.State
 	cpu, firmware := "AMD", "BIOS"
 	if s.Intel {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/remote"
@@ -96,12 +97,12 @@ func (s *Session) HostPrep(ctx context.Context, f HostPrepFlags) error {
 }
 
 // openPrep opens a shell on every host that the command is about.
-func (s *Session) openPrep(ctx context.Context, f HostPrepFlags) (*cluster.HostPrep, func(), error) {
+func (s *Session) openPrep(ctx context.Context, f HostPrepFlags) (*prepare.Prep, func(), error) {
 	hosts, err := s.hostsOf(f.HostFlags)
 	if err != nil {
 		return nil, nil, err
 	}
-	prep := &cluster.HostPrep{Spec: s.Spec, Root: map[string]remote.Runner{}, Framebuffer: f.Framebuffer}
+	prep := &prepare.Prep{Spec: s.Spec, Root: map[string]remote.Runner{}, Framebuffer: f.Framebuffer}
 	var open []func()
 	done := func() {
 		for _, end := range open {
@@ -136,11 +137,11 @@ func hostNames(hosts []spec.Host) string {
 
 // prepPlan is all that there is to do.
 type prepPlan struct {
-	hosts  []*cluster.HostPlan
-	access *cluster.AccessPlan
+	hosts  []*prepare.HostPlan
+	access *prepare.AccessPlan
 }
 
-func (s *Session) lookAtHosts(ctx context.Context, prep *cluster.HostPrep) (*prepPlan, error) {
+func (s *Session) lookAtHosts(ctx context.Context, prep *prepare.Prep) (*prepPlan, error) {
 	var all prepPlan
 	prep.Forget()
 	for _, name := range prep.Hosts {
@@ -159,12 +160,12 @@ func (s *Session) lookAtHosts(ctx context.Context, prep *cluster.HostPrep) (*pre
 
 func (p *prepPlan) changes() bool {
 	return len(p.access.Changes)+len(p.access.Token) > 0 ||
-		slices.ContainsFunc(p.hosts, func(h *cluster.HostPlan) bool { return len(h.Changes) > 0 })
+		slices.ContainsFunc(p.hosts, func(h *prepare.HostPlan) bool { return len(h.Changes) > 0 })
 }
 
 // waiting returns the hosts on which something waits for a reboot.
-func (p *prepPlan) waiting() []*cluster.HostPlan {
-	return slices.DeleteFunc(slices.Clone(p.hosts), func(h *cluster.HostPlan) bool { return len(h.Reboot) == 0 })
+func (p *prepPlan) waiting() []*prepare.HostPlan {
+	return slices.DeleteFunc(slices.Clone(p.hosts), func(h *prepare.HostPlan) bool { return len(h.Reboot) == 0 })
 }
 
 // fatal says what nobody but a person fixes.
@@ -185,7 +186,7 @@ func (p *prepPlan) fatal() []string {
 }
 
 // unknownToken describes a token whose secret is not where the file says.
-func (p *prepPlan) unknownToken(prep *cluster.HostPrep, place *tokenPlace) {
+func (p *prepPlan) unknownToken(prep *prepare.Prep, place *tokenPlace) {
 	if !place.wanted || place.known || p.access.State.Token == nil || len(p.access.Token) > 0 {
 		return
 	}
@@ -196,7 +197,7 @@ func (p *prepPlan) unknownToken(prep *cluster.HostPrep, place *tokenPlace) {
 }
 
 // afterPrep is what follows when there is nothing more to change: a reboot, or the end.
-func (s *Session) afterPrep(ctx context.Context, f HostPrepFlags, prep *cluster.HostPrep, all *prepPlan) error {
+func (s *Session) afterPrep(ctx context.Context, f HostPrepFlags, prep *prepare.Prep, all *prepPlan) error {
 	waiting := all.waiting()
 	if len(waiting) == 0 {
 		if wrong := all.fatal(); len(wrong) > 0 {
@@ -243,12 +244,12 @@ func (s *Session) showPrep(all *prepPlan) error {
 	if s.JSON {
 		for _, h := range all.hosts {
 			h.Changes = append([]*host.Change{}, h.Changes...) // none is a list, too
-			if err := console.Objects(s.Console, []*cluster.HostPlan{h}); err != nil {
+			if err := console.Objects(s.Console, []*prepare.HostPlan{h}); err != nil {
 				return err
 			}
 		}
 		all.access.Changes = append([]*host.Change{}, all.access.Changes...)
-		return console.Objects(s.Console, []*cluster.AccessPlan{all.access})
+		return console.Objects(s.Console, []*prepare.AccessPlan{all.access})
 	}
 	return s.Text(prepText(all))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -346,7 +346,7 @@ func TestOnePreparationAtATime(t *testing.T) {
 		require.NoError(t, err)
 		shell := ssh.New(cfg)
 		defer func() { _ = shell.Close() }()
-		prep := &cluster.HostPrep{Hosts: []string{"pve1"}, Root: map[string]remote.Runner{"pve1": shell}}
+		prep := &prepare.Prep{Hosts: []string{"pve1"}, Root: map[string]remote.Runner{"pve1": shell}}
 		_, l, err := lease.Acquire(t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host pve1", Holder: "ada@desk", Purpose: "host:prep"}, nil)
 		require.NoError(t, err)
 		err = w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -53,7 +54,7 @@ func (s *Session) HostRole(ctx context.Context, f HostRoleFlags) error {
 	if s.JSON {
 		return console.Objects(s.Console, s.roles(v, id))
 	}
-	_, err = io.WriteString(s.Data, cluster.RoleScript(s.Spec, v, id))
+	_, err = io.WriteString(s.Data, prepare.RoleScript(s.Spec, v, id))
 	return err
 }
 
@@ -70,12 +71,12 @@ func (s *Session) askRole(ctx context.Context, id *string) (proxmox.Version, err
 	}
 	v := client.Version()
 	*id = client.TokenID()
-	need := slices.Concat(cluster.Grants(s.Spec, v), cluster.LookGrants(s.Spec))
+	need := slices.Concat(prepare.Grants(s.Spec, v), prepare.LookGrants(s.Spec))
 	have, err := client.Permissions(ctx, proxmox.Paths(need)...)
 	if err != nil {
 		return v, err
 	}
-	lacking := proxmox.Roles(cluster.RolePrefix(s.Spec), have.Missing(need))
+	lacking := proxmox.Roles(prepare.RolePrefix(s.Spec), have.Missing(need))
 	for _, r := range lacking {
 		s.Say("%s lacks %s", *id, r)
 	}
@@ -108,10 +109,10 @@ type role struct {
 }
 
 func (s *Session) roles(v proxmox.Version, id string) []role {
-	need := slices.Concat(cluster.Grants(s.Spec, v), cluster.LookGrants(s.Spec))
+	need := slices.Concat(prepare.Grants(s.Spec, v), prepare.LookGrants(s.Spec))
 	var out []role
-	for _, r := range proxmox.Roles(cluster.RolePrefix(s.Spec), need) {
-		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(cluster.RolePrefix(s.Spec), id, need, r.Path)})
+	for _, r := range proxmox.Roles(prepare.RolePrefix(s.Spec), need) {
+		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(prepare.RolePrefix(s.Spec), id, need, r.Path)})
 	}
 	return out
 }

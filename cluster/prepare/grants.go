@@ -1,4 +1,4 @@
-package cluster
+package prepare
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 // Sources: the permission checks of qemu-server (PVE/API2/Qemu.pm, Agent.pm),
 // pve-storage (PVE/API2/Storage) and pve-manager (PVE/API2/Cluster/Mapping/PCI.pm).
 func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
-	if len(proxmoxHosts(s)) == 0 {
+	if len(Hosts(s)) == 0 {
 		return nil // every machine is somebody else's
 	}
 	all := machineGrants(s, v)
@@ -34,7 +34,7 @@ func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 // cluster:up does without.
 func LookGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
-	for _, host := range proxmoxHosts(s) {
+	for _, host := range Hosts(s) {
 		all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"},
 			Why: "let cluster:init and host:check see the host's CPUs, memory, clock and kernel; nothing else needs it"})
 	}
@@ -44,8 +44,8 @@ func LookGrants(s *spec.Spec) []proxmox.Grant {
 // RolePrefix is what the names of the roles begin with that grant [Grants].
 func RolePrefix(s *spec.Spec) string { return names.Tag(s) }
 
-// proxmoxHosts are the hosts that carry a machine of ours, sorted.
-func proxmoxHosts(s *spec.Spec) []string {
+// Hosts are the hosts that carry a machine of ours, sorted.
+func Hosts(s *spec.Spec) []string {
 	var hosts []string
 	for _, n := range s.Machines() {
 		switch {
@@ -89,12 +89,12 @@ func machineGrants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 func storageGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	holds := map[string]map[string]bool{} // by storage: content, and whether templates have their disks there
-	for _, host := range proxmoxHosts(s) {
-		for _, u := range usesOf(s, host) {
-			if holds[u.storage] == nil {
-				holds[u.storage] = map[string]bool{}
+	for _, host := range Hosts(s) {
+		for _, u := range Uses(s, host) {
+			if holds[u.Storage] == nil {
+				holds[u.Storage] = map[string]bool{}
 			}
-			holds[u.storage][u.content] = true
+			holds[u.Storage][u.Content] = true
 		}
 		if s.Image.Template == "" {
 			holds[s.TemplateStorage(host)]["template"] = true
@@ -123,7 +123,7 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 // filesOn names what of ours is on a storage beside disks.
 func filesOn(holds map[string]bool) string {
 	var out []string
-	if holds[isoContent] {
+	if holds[ISOContent] {
 		out = append(out, "first-boot ISOs")
 	}
 	if holds["import"] {
@@ -156,7 +156,7 @@ func bridgeGrants(s *spec.Spec) []proxmox.Grant {
 func hostGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	if s.Image.Template == "" {
-		for _, host := range proxmoxHosts(s) {
+		for _, host := range Hosts(s) {
 			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image",
 				Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
 		}

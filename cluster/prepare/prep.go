@@ -1,4 +1,4 @@
-package cluster
+package prepare
 
 import (
 	"cmp"
@@ -21,9 +21,9 @@ import (
 // DefaultToken is the token that host:prep makes where the file names none.
 const DefaultToken = "homelab@pve!cluster"
 
-// HostPrep prepares the hosts of a file for what the file asks of them. It needs no
+// Prep prepares the hosts of a file for what the file asks of them. It needs no
 // API token: it makes the one that everything else needs.
-type HostPrep struct {
+type Prep struct {
 	Spec  *spec.Spec
 	Hosts []string                 // in this order; the first is asked about what is common to all
 	Root  map[string]remote.Runner // a shell of root on each
@@ -64,7 +64,7 @@ type AccessPlan struct {
 }
 
 // LookAt says what there is to do on one host.
-func (p *HostPrep) LookAt(ctx context.Context, name string) (*HostPlan, error) {
+func (p *Prep) LookAt(ctx context.Context, name string) (*HostPlan, error) {
 	s, err := p.observe(ctx, name)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (p *HostPlan) Costs() []converge.Cost {
 }
 
 // LookAtAccess says what there is to do for all hosts together.
-func (p *HostPrep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
+func (p *Prep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
 	a, s, err := p.access(ctx)
 	if err != nil {
 		return nil, err
@@ -107,14 +107,14 @@ func (p *HostPrep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
 }
 
 // Forget discards all observations: another run may have changed the hosts.
-func (p *HostPrep) Forget() {
+func (p *Prep) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen, p.common = nil, nil
 }
 
 // observe looks at a host, or remembers what was seen since anything changed there.
-func (p *HostPrep) observe(ctx context.Context, name string) (host.State, error) {
+func (p *Prep) observe(ctx context.Context, name string) (host.State, error) {
 	p.mu.Lock()
 	s, ok := p.seen[name]
 	p.mu.Unlock()
@@ -137,7 +137,7 @@ func (p *HostPrep) observe(ctx context.Context, name string) (host.State, error)
 	return s, nil
 }
 
-func (p *HostPrep) forget(name string) {
+func (p *Prep) forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.seen, name)
@@ -146,7 +146,7 @@ func (p *HostPrep) forget(name string) {
 
 // hostSpec is what the file asks of a host. Where each of its nodes names its cards,
 // only those are taken from the host; else all that VMs could be given.
-func (p *HostPrep) hostSpec(name string) host.Spec {
+func (p *Prep) hostSpec(name string) host.Spec {
 	spec := host.Spec{Owner: p.owner(), Framebuffer: p.Framebuffer}
 	all := false
 	for _, n := range p.Spec.GPUNodes() {
@@ -165,13 +165,13 @@ func (p *HostPrep) hostSpec(name string) host.Spec {
 	return spec
 }
 
-func (p *HostPrep) owner() string { return "the cluster " + p.Spec.Name }
+func (p *Prep) owner() string { return "the cluster " + p.Spec.Name }
 
 // TokenID is the token of the file, or the one that is made where it names none.
-func (p *HostPrep) TokenID() string { return cmp.Or(p.Spec.Proxmox.TokenID, DefaultToken) }
+func (p *Prep) TokenID() string { return cmp.Or(p.Spec.Proxmox.TokenID, DefaultToken) }
 
 // access looks at what is common to all hosts, and says what should be.
-func (p *HostPrep) access(ctx context.Context) (host.Access, host.AccessState, error) {
+func (p *Prep) access(ctx context.Context) (host.Access, host.AccessState, error) {
 	a := host.Access{Owner: p.owner(), Prefix: RolePrefix(p.Spec), TokenID: p.TokenID(), Storages: p.storages()}
 	if p.Spec.IsLab() && p.KeepToken == nil {
 		a.TokenID = "" // the lab brings its own
@@ -194,12 +194,12 @@ func (p *HostPrep) access(ctx context.Context) (host.Access, host.AccessState, e
 	return p.forVersion(a, s), s, nil
 }
 
-func (p *HostPrep) grants(v proxmox.Version) []proxmox.Grant {
+func (p *Prep) grants(v proxmox.Version) []proxmox.Grant {
 	return append(Grants(p.Spec, v), p.Grants...)
 }
 
 // forVersion asks for the privileges that this Proxmox VE knows.
-func (p *HostPrep) forVersion(a host.Access, s host.AccessState) host.Access {
+func (p *Prep) forVersion(a host.Access, s host.AccessState) host.Access {
 	if len(a.Grants) > 0 {
 		a.Grants = p.grants(s.Version)
 	}
@@ -207,16 +207,16 @@ func (p *HostPrep) forVersion(a host.Access, s host.AccessState) host.Access {
 }
 
 // storages lists what the file wants of the storages of all hosts.
-func (p *HostPrep) storages() []host.Storage {
+func (p *Prep) storages() []host.Storage {
 	var out []host.Storage
 	for _, name := range p.Hosts {
-		for _, u := range usesOf(p.Spec, name) {
-			i := slices.IndexFunc(out, func(s host.Storage) bool { return s.Name == u.storage })
+		for _, u := range Uses(p.Spec, name) {
+			i := slices.IndexFunc(out, func(s host.Storage) bool { return s.Name == u.Storage })
 			if i < 0 {
-				i, out = len(out), append(out, host.Storage{Name: u.storage})
+				i, out = len(out), append(out, host.Storage{Name: u.Storage})
 			}
-			if !slices.Contains(out[i].Content, u.content) {
-				out[i].Content, out[i].Why = append(out[i].Content, u.content), append(out[i].Why, u.why)
+			if !slices.Contains(out[i].Content, u.Content) {
+				out[i].Content, out[i].Why = append(out[i].Content, u.Content), append(out[i].Why, u.Why)
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func (p *HostPrep) storages() []host.Storage {
 }
 
 // makesToken reports whether a token is to be made.
-func (p *HostPrep) makesToken(s host.AccessState) bool {
+func (p *Prep) makesToken(s host.AccessState) bool {
 	return p.KeepToken != nil && (s.Token == nil || p.NewToken && !p.token)
 }
 
@@ -232,7 +232,7 @@ func (p *HostPrep) makesToken(s host.AccessState) bool {
 // file's machines, as far as it goes without a reboot, and behind it if that is
 // allowed. Resource mappings are not made here: they name IOMMU groups, which are
 // there after the reboot only, and cluster:up may make them with the token.
-func (p *HostPrep) Graph() *converge.Graph {
+func (p *Prep) Graph() *converge.Graph {
 	g := &converge.Graph{}
 	var last *converge.Ref
 
@@ -259,7 +259,7 @@ func (p *HostPrep) Graph() *converge.Graph {
 }
 
 // hostStep makes one change of a host.
-func (p *HostPrep) hostStep(name, id string) *converge.Resource[*host.Change] {
+func (p *Prep) hostStep(name, id string) *converge.Resource[*host.Change] {
 	return &converge.Resource[*host.Change]{
 		ID: id + "/" + name,
 		Observe: func(ctx context.Context) (*host.Change, error) {
@@ -283,7 +283,7 @@ func (p *HostPrep) hostStep(name, id string) *converge.Resource[*host.Change] {
 const settleNow = 10 * time.Second
 
 // accessStep makes one change that is common to all hosts.
-func (p *HostPrep) accessStep(id string) *converge.Resource[*host.Change] {
+func (p *Prep) accessStep(id string) *converge.Resource[*host.Change] {
 	return &converge.Resource[*host.Change]{
 		ID: id,
 		Observe: func(ctx context.Context) (*host.Change, error) {
@@ -303,7 +303,7 @@ func (p *HostPrep) accessStep(id string) *converge.Resource[*host.Change] {
 }
 
 // tokenStep makes the token, and hands its secret on at once.
-func (p *HostPrep) tokenStep() *converge.Resource[host.AccessState] {
+func (p *Prep) tokenStep() *converge.Resource[host.AccessState] {
 	return &converge.Resource[host.AccessState]{
 		ID: "token",
 		Observe: func(ctx context.Context) (host.AccessState, error) {
@@ -347,7 +347,7 @@ func rebootCosts(name string, s host.State) []converge.Cost {
 
 // rebootStep reboots a host, waits for it, and checks the result. It observes the host
 // again first: other users may have started machines while the previous host rebooted.
-func (p *HostPrep) rebootStep(name string) *converge.Resource[host.State] {
+func (p *Prep) rebootStep(name string) *converge.Resource[host.State] {
 	return &converge.Resource[host.State]{
 		ID: "reboot/" + name,
 		Observe: func(ctx context.Context) (host.State, error) {

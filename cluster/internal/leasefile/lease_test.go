@@ -1,4 +1,4 @@
-package cluster
+package leasefile
 
 import (
 	"context"
@@ -39,8 +39,8 @@ func here(ctx context.Context, cmd remote.Cmd) error {
 // real system, and nothing is left.
 func TestLeaseFile(t *testing.T) {
 	dir := t.TempDir()
-	store := func() *leaseFile {
-		return &leaseFile{root: remote.RunnerFunc(here), machine: "here", path: filepath.Join(dir, "home.lease")}
+	store := func() *File {
+		return &File{Root: remote.RunnerFunc(here), Machine: "here", Path: filepath.Join(dir, "home.lease")}
 	}
 	_, err := store().Read(t.Context())
 	require.ErrorIs(t, err, lease.ErrNone)
@@ -93,7 +93,7 @@ func TestLeaseFileThatIsBusy(t *testing.T) {
 		cmd.Args[slices.Index(cmd.Args, "-w")+1] = "0.1"
 		return here(ctx, cmd)
 	}
-	store := &leaseFile{root: remote.RunnerFunc(ended), machine: "here", path: filepath.Join(dir, "home.lease")}
+	store := &File{Root: remote.RunnerFunc(ended), Machine: "here", Path: filepath.Join(dir, "home.lease")}
 	folder, err := os.Open(dir) //nolint:gosec // a test's own
 	require.NoError(t, err)
 	require.NoError(t, syscall.Flock(int(folder.Fd()), syscall.LOCK_EX)) //nolint:gosec // small
@@ -103,7 +103,7 @@ func TestLeaseFileThatIsBusy(t *testing.T) {
 	}
 	require.NoError(t, folder.Close())
 	require.NoError(t, store.Create(t.Context(), "x"))
-	store.path = filepath.Join(dir, "nowhere", "home.lease")
+	store.Path = filepath.Join(dir, "nowhere", "home.lease")
 	err = store.Create(t.Context(), "x")
 	require.Error(t, err)
 	assert.False(t, wait.IsPassing(err), "%s", err)
@@ -117,7 +117,7 @@ func TestLeaseFileOutlivesAPowerCut(t *testing.T) {
 	script := fmt.Sprintf("#!/bin/sh\nfor f; do cat -- \"$f\" >>%s; [ ! -e %s/home.lease ] || echo late >>%[1]s; done\n", log, dir)
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "sync"), []byte(script), 0o700)) //nolint:gosec // a program
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	store := &leaseFile{root: remote.RunnerFunc(here), machine: "here", path: filepath.Join(dir, "home.lease")}
+	store := &File{Root: remote.RunnerFunc(here), Machine: "here", Path: filepath.Join(dir, "home.lease")}
 	require.NoError(t, store.Create(t.Context(), "beat: 1"))
 	text, err := os.ReadFile(log) //nolint:gosec // a test's own
 	require.NoError(t, err)

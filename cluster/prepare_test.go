@@ -16,6 +16,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -98,8 +99,8 @@ func prepSiteOf(t *testing.T, sim *pvesim.Sim, m pvesim.Model, yaml string) *pre
 	return w
 }
 
-func (w *prepSite) prep() *cluster.HostPrep {
-	p := &cluster.HostPrep{Spec: w.spec, Root: w.root, KeepToken: func(v secret.Value) error { w.secret = v; return nil }}
+func (w *prepSite) prep() *prepare.Prep {
+	p := &prepare.Prep{Spec: w.spec, Root: w.root, KeepToken: func(v secret.Value) error { w.secret = v; return nil }}
 	for name := range w.root {
 		p.Hosts = append(p.Hosts, name)
 	}
@@ -191,30 +192,6 @@ func TestPrepareAFreshHost(t *testing.T) {
 	}
 }
 
-// TestPreparedHostCarriesTheCluster: with the token that was made, which may do what
-// the file needs and no more, the cluster comes up on the host, GPU and all.
-func TestPreparedHostCarriesTheCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := freshModel(pvesim.OneGPU(), "systemd-boot")
-		world := newWorld(t, m)
-		w := prepSiteOf(t, world.sim, m, oneGPU)
-		w.run(true)
-		require.False(t, w.secret.IsZero())
-		pve, err := proxmox.Dial(t.Context(), proxmox.Config{
-			Endpoint: "pve1", TokenID: "homelab@pve!cluster", TokenSecret: w.secret, HTTPClient: &http.Client{Transport: w.sim.Client().Transport},
-		})
-		require.NoError(t, err)
-		signer, err := ssh.LoadSigner(filepath.Join(world.dir, "id_ed25519"))
-		require.NoError(t, err)
-		c, err := cluster.New(w.spec, cluster.Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: world.dir})
-		require.NoError(t, err)
-		defer c.Close()
-		_, err = c.Up().Run(t.Context(), world.listen(t))
-		require.NoError(t, err)
-		assert.Empty(t, w.todo(), "and the host is as it was prepared")
-	})
-}
-
 // TestHostsRebootOneAfterTheOther: a Proxmox cluster needs most of its hosts.
 func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -253,5 +230,29 @@ func TestARebootStopsWhatWasAgreedTo(t *testing.T) {
 		one, _ := report.Of("reboot/pve1")
 		assert.Equal(t, converge.Changed, one.Kind)
 		assert.Equal(t, []string{"reboot/pve2"}, w.todo())
+	})
+}
+
+// TestPreparedHostCarriesTheCluster: with the token that was made, which may do what
+// the file needs and no more, the cluster comes up on the host, GPU and all.
+func TestPreparedHostCarriesTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := freshModel(pvesim.OneGPU(), "systemd-boot")
+		world := newWorld(t, m)
+		w := prepSiteOf(t, world.sim, m, oneGPU)
+		w.run(true)
+		require.False(t, w.secret.IsZero())
+		pve, err := proxmox.Dial(t.Context(), proxmox.Config{
+			Endpoint: "pve1", TokenID: "homelab@pve!cluster", TokenSecret: w.secret, HTTPClient: &http.Client{Transport: w.sim.Client().Transport},
+		})
+		require.NoError(t, err)
+		signer, err := ssh.LoadSigner(filepath.Join(world.dir, "id_ed25519"))
+		require.NoError(t, err)
+		c, err := cluster.New(w.spec, cluster.Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: world.dir})
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Up().Run(t.Context(), world.listen(t))
+		require.NoError(t, err)
+		assert.Empty(t, w.todo(), "and the host is as it was prepared")
 	})
 }

@@ -1,0 +1,83 @@
+// Package leasefile keeps a lease of converge/lease in a file of another machine.
+package leasefile
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed" // the script below
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+
+	"github.com/cps-gpu/homelab/converge/lease"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// Folder is on every Linux, and outlives a reboot.
+const Folder = "/var/lib"
+
+// File is a lease in a file of another machine. Its writers take turns by flock(1) of
+// the file's folder, which the kernel ends with the process, so nothing is left behind.
+type File struct {
+	Root    remote.Runner
+	Machine string
+	Path    string
+}
+
+//go:embed lease.sh
+var script string
+
+// What a change ends with.
+const (
+	alreadyThere = 17
+	stale        = 18
+	busy         = 19 // flock(1) itself: the lock was not free within 10 s
+)
+
+// String is e.g. /var/lib/homelab-home.lease on server1.
+func (l *File) String() string { return l.Path + " on " + l.Machine }
+
+// Read returns the file.
+func (l *File) Read(ctx context.Context) (lease.Seen, error) {
+	text, err := remote.ReadFile(ctx, l.Root, l.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return lease.Seen{}, lease.ErrNone
+	}
+	sum := sha256.Sum256(text)
+	return lease.Seen{Text: string(text), Version: hex.EncodeToString(sum[:])}, err
+}
+
+// Create makes the file.
+func (l *File) Create(ctx context.Context, text string) error {
+	return l.change(ctx, "create", "", text)
+}
+
+// Replace writes the file.
+func (l *File) Replace(ctx context.Context, over lease.Seen, text string) error {
+	return l.change(ctx, "replace", over.Version, text)
+}
+
+// Remove deletes the file.
+func (l *File) Remove(ctx context.Context, over lease.Seen) error {
+	return l.change(ctx, "remove", over.Version, "")
+}
+
+func (l *File) change(ctx context.Context, verb, version, text string) error {
+	err := remote.Run(ctx, l.Root, "flock", "-w", "10", "-E", strconv.Itoa(busy), path.Dir(l.Path), "sh", "-c", script, "lease.sh", verb, l.Path, version, text)
+	var exit *remote.ExitError
+	if errors.As(err, &exit) {
+		switch exit.Code {
+		case alreadyThere:
+			return lease.ErrThere
+		case stale:
+			return lease.ErrStale
+		case busy:
+			return wait.Passing(fmt.Errorf("%s: another run has been changing it for 10 seconds", l))
+		}
+	}
+	return err
+}
