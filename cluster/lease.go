@@ -1,8 +1,8 @@
 package cluster
 
 import (
-	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/cluster/internal/leasefile"
+	"github.com/cps-gpu/homelab/converge/lease"
 )
 
 // Lease is where runs that change this cluster meet, from whatever machine: a VM without

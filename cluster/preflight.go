@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/netip"
 
-	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/cluster/prepare"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
