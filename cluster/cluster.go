@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -55,15 +56,13 @@ type Cluster struct {
 	spec *spec.Spec
 	Backend
 
-	guests       map[string]*guest               // by machine name
-	seeds        map[string]func() (seed, error) // by machine name
-	hosts        *ssh.KnownHosts
-	warnings     warnings
-	earlierSeeds earlierSeeds
-	logins       logins
-	api          api
+	guests   map[string]*guest // by machine name
+	seeds    *firstboot.Maker
+	hosts    *ssh.KnownHosts
+	warnings warnings
+	logins   logins
+	api      api
 
-	seedsHad seedsHad
 	// restarting is held by the one node that is being taken down and up again.
 	restarting chan struct{}
 	parts      *parts.Steps // of the platform
@@ -76,7 +75,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")
 	}
 	c := &Cluster{
-		spec: want, Backend: b, guests: map[string]*guest{}, seeds: map[string]func() (seed, error){},
+		spec: want, Backend: b, guests: map[string]*guest{},
 		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 		restarting: make(chan struct{}, 1),
 	}
@@ -84,6 +83,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Spec: want, Make: sync.OnceValues(func() ([]platform.Piece, error) { return platform.Pieces(want, true) }),
 		Charts: b.Charts, Kube: c.kube, Work: c.work, GitDial: b.GitDial,
 	})
+	c.seeds = firstboot.New(want, b.Proxmox, b.Signers, b.TokenKey)
 	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {
 		b.Proxmox.Recognise(names.Tag(want), names.MACs(want))
@@ -91,7 +91,6 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	}
 	for _, n := range want.Machines() {
 		c.guests[n.Name] = c.newGuest(n)
-		c.seeds[n.Name] = sync.OnceValues(func() (seed, error) { return c.renderSeed(n) })
 	}
 	return c, nil
 }

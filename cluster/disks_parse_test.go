@@ -30,3 +30,14 @@ func TestOSID(t *testing.T) {
 	assert.Equal(t, "rocky", osID("ID=\"rocky\"\n"))
 	assert.Equal(t, "", osID("NAME=x\n"))
 }
+
+// What the script says of disks is read, and nothing else.
+func TestDisksThatAreSaid(t *testing.T) {
+	for in, want := range map[string]map[string]diskSeen{
+		"a absent": {"a": {}}, "a present ext4 /a kept small\nb present - - no ok": {"a": {present: true, fs: "ext4", at: "/a", kept: true, small: true}, "b": {present: true}}, "a here": nil, "a present ext4": nil, "a b c d e f": nil, "a absent x": nil,
+	} {
+		got, err := parseDisks(in)
+		assert.Equal(t, want != nil, err == nil, in)
+		assert.Equal(t, want, got, in)
+	}
+}

@@ -85,7 +85,7 @@ func (c *Cluster) destroyStep(seen proxmox.Summary, duplicate bool) *converge.Re
 			return drift.Unwanted(fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host))
 		},
 		Costs: c.costsOfMachine(seen.Name, ""),
-		Apply: c.destroyVM,
+		Apply: c.seeds.DestroyVM,
 	}
 }
 

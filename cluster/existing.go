@@ -182,14 +182,3 @@ func listResidents(all []proxmox.Resident) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// ownPackages are installed at a node's first boot if the template is the user's own:
-// the agent, through which its host key is read, and what a baked one has already.
-func ownPackages(s *spec.Spec) []string {
-	if s.Image.Template == "" {
-		return s.Guest.Packages
-	}
-	const agent = "qemu-guest-agent"
-	packages := slices.DeleteFunc(bakedPackages(s), func(p string) bool { return p == agent })
-	return append([]string{agent}, packages...)
-}

@@ -18,9 +18,6 @@ import (
 //go:embed export.sh
 var exportScript string
 
-// nfsPackage is Ubuntu's NFS server. The template does not contain it, because no node needs it.
-const nfsPackage = "nfs-kernel-server"
-
 // exportOptions are those of every export. The driver is root and makes folders for the
 // pods' users, hence no_root_squash. Without its data disk (mp) nothing is exported, so
 // that nobody writes to the system's. Source: exports(5), nfs-utils 2.6.

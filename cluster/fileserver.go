@@ -17,11 +17,6 @@ import (
 // the same template and never hears of K3s. What is on its data disk is the users', and
 // outlives the cluster: nothing but its name, said for that, destroys it.
 
-// names reports whether the file has a machine of that name.
-func hasMachine(s *spec.Spec, machine string) bool {
-	return slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.Name == machine })
-}
-
 // Keeps are the machines with data that Down leaves alone unless it is given their names.
 func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
 	if c.Proxmox == nil {
@@ -73,7 +68,7 @@ func (c *Cluster) orphans(ctx context.Context) (found []preflight.Finding, err e
 	}
 	nfs := c.spec.Platform.Storage.NFS
 	for _, vm := range all {
-		if hasMachine(c.spec, vm.Name) {
+		if c.spec.HasMachine(vm.Name) {
 			continue
 		}
 		seen := fmt.Sprintf("the NFS server %s (VM %d on %s) of this cluster is no longer in the file", vm.Name, vm.VMID, vm.Host)

@@ -109,7 +109,7 @@ func (c *Cluster) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
 	if vm == nil {
 		return netip.Addr{}, fmt.Errorf("there is no VM %s", n.Name)
 	}
-	addrs, err := inAgentTime(ctx, func(ctx context.Context) ([]netip.Addr, error) { return c.Proxmox.AgentAddresses(ctx, vm) })
+	addrs, err := run.InAgentTime(ctx, func(ctx context.Context) ([]netip.Addr, error) { return c.Proxmox.AgentAddresses(ctx, vm) })
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -123,20 +123,6 @@ func (c *Cluster) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
 
 // root returns the runner that is root on a node.
 func (c *Cluster) root(node string) remote.Runner { return c.guests[node].root }
-
-// agentTime bounds how long a look waits for a guest's agent: others of the host may
-// be asked before it.
-const agentTime = 5 * time.Second
-
-func inAgentTime[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
-	limited, cancel := context.WithTimeout(ctx, agentTime)
-	defer cancel()
-	out, err := ask(limited)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return out, fmt.Errorf("%w: no answer within %s", proxmox.ErrAgentNotRunning, agentTime)
-	}
-	return out, err
-}
 
 // hostKeys returns the host keys of a node. They are read through the guest agent,
 // over the authenticated API, and kept in known_hosts, which is a cache and nothing
@@ -156,7 +142,7 @@ func (c *Cluster) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh
 	if vm == nil {
 		return nil, fmt.Errorf("there is no VM %s", n.Name)
 	}
-	b, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, hostKeyFile) })
+	b, err := run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, hostKeyFile) })
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -47,7 +48,7 @@ func (c *Cluster) withoutLogin(ctx context.Context, n spec.Node, why error) (ins
 // Neither is said where that cannot be seen.
 func (c *Cluster) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (failed error, done bool) {
 	read := func(path string) ([]byte, error) {
-		return inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, path) })
+		return run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, path) })
 	}
 	out, err := read(cloudinit.ResultFile)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -100,11 +101,11 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 			continue
 		}
 		k.mappings[names.Mapping(c.spec, n.Name)] = n.GPUs.Count > 0
-		sd, err := c.seed(n) // hosts may share the storage
+		sd, err := c.seeds.Seed(n) // hosts may share the storage
 		if err != nil {
 			return k, err
 		}
-		k.files[sd.file] = true
+		k.files[sd.File] = true
 	}
 	return k, nil
 }
@@ -202,7 +203,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 			}
 		}
 	}
-	return c.keepForeignSeeds(ctx, host, out)
+	return c.seeds.KeepForeign(ctx, host, out)
 }
 
 func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]bool) ([]string, error) {
@@ -241,4 +242,15 @@ func (c *Cluster) clear(ctx context.Context, all []rest) error {
 		}
 	}
 	return nil
+}
+
+// inDrive reports whether an outdated seed is in the drive of a machine of the file, which
+// still needs it: Proxmox does not start a VM with a missing ISO in its drive.
+func (c *Cluster) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool, error) {
+	parts := strings.Split(v.Name(), "_") // as ownsFile has seen
+	if k.nothing || !c.spec.HasMachine(parts[2]) {
+		return false, nil
+	}
+	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), parts[2])
+	return vm != nil && proxmox.Volume{ID: vm.Seed}.Name() == v.Name(), err
 }

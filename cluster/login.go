@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -44,10 +46,6 @@ func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
 	}
 	return ssh.SeedSigner(seed)
 }
-
-// tokenNote stands behind a token's key in authorized_keys. The key of the token's secret
-// before, which has the same, goes when the new one comes.
-func tokenNote(s *spec.Spec) string { return "homelab-token:" + cmp.Or(s.Proxmox.TokenID, s.Name) }
 
 // signers are the keys to log in with, in the order in which they are offered.
 func (b Backend) signers() []ssh.Signer {
@@ -225,7 +223,7 @@ func (c *Cluster) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*lo
 	deadline := time.Now().Add(agentGrace)
 	var have []string
 	for {
-		have, m.why = inAgentTime(ctx, func(ctx context.Context) ([]string, error) { return c.keysInside(ctx, vm, c.guests[n.Name].user) })
+		have, m.why = run.InAgentTime(ctx, func(ctx context.Context) ([]string, error) { return c.keysInside(ctx, vm, c.guests[n.Name].user) })
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -244,7 +242,7 @@ func (c *Cluster) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*lo
 		return m, nil
 	}
 	left := slices.DeleteFunc(slices.Clone(have), c.outdated)
-	m.keys, m.gone = with(left, c.authorizedKeys()), len(have)-len(left)
+	m.keys, m.gone = with(left, c.seeds.AuthorizedKeys()), len(have)-len(left)
 	if slices.Equal(m.keys, have) {
 		m.why = errors.New("its authorized_keys has all keys of this run, but its SSH server accepts none of them: check its log (journalctl -u ssh) and sshd_config")
 	}
@@ -267,7 +265,7 @@ func (c *Cluster) keysInside(ctx context.Context, vm *proxmox.VM, user string) (
 	if _, done, err := read(cloudinit.ResultFile); err != nil {
 		return nil, err
 	} else if !done {
-		if _, started, err := read(userDataFile); started || err != nil {
+		if _, started, err := read(firstboot.UserDataFile); started || err != nil {
 			return nil, cmp.Or(err, errFirstBoot)
 		}
 	}
@@ -297,15 +295,15 @@ func keyLines(text string) (lines []string) {
 // outdated reports whether a line of authorized_keys is the key that the token gave when it
 // had another secret.
 func (c *Cluster) outdated(line string) bool {
-	return c.TokenKey != nil && strings.HasSuffix(line, " "+tokenNote(c.spec)) && keyBlob(line) != keyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey()))
+	return c.TokenKey != nil && strings.HasSuffix(line, " "+firstboot.TokenNote(c.spec)) && firstboot.KeyBlob(line) != firstboot.KeyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey()))
 }
 
 // with is a list of keys and those of more that it lacks.
 func with(have, more []string) []string {
 	out := slices.Clone(have)
-	for _, k := range distinct(more) {
+	for _, k := range firstboot.Distinct(more) {
 		// A line may begin with options, so the key is not always the second word.
-		if !slices.ContainsFunc(have, func(line string) bool { return slices.Contains(strings.Fields(line), keyBlob(k)) }) {
+		if !slices.ContainsFunc(have, func(line string) bool { return slices.Contains(strings.Fields(line), firstboot.KeyBlob(k)) }) {
 			out = append(out, k)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -49,10 +50,10 @@ func TestKeysInsideAMachine(t *testing.T) {
 	}{
 		"booted":                      {filesInside{cloudinit.ResultFile: "{}", "/etc/passwd": passwd, keys: "ssh-ed25519 A a\n\nssh-ed25519 B b\r\n"}, []string{"ssh-ed25519 A a", "ssh-ed25519 B b"}, ""},
 		"no key":                      {filesInside{cloudinit.ResultFile: "{}", "/etc/passwd": passwd}, nil, ""},
-		"boots for the first time":    {filesInside{userDataFile: "#cloud-config", "/etc/passwd": passwd, keys: "a b"}, nil, errFirstBoot.Error()},
+		"boots for the first time":    {filesInside{firstboot.UserDataFile: "#cloud-config", "/etc/passwd": passwd, keys: "a b"}, nil, errFirstBoot.Error()},
 		"never saw cloud-init":        {filesInside{"/etc/passwd": passwd, keys: "a b"}, []string{"a b"}, ""},
 		"whether it booted is hidden": {filesInside{cloudinit.ResultFile: "!", "/etc/passwd": passwd, keys: "a b"}, nil, "hidden " + cloudinit.ResultFile},
-		"what it was told is hidden":  {filesInside{userDataFile: "!", "/etc/passwd": passwd, keys: "a b"}, nil, "hidden " + userDataFile},
+		"what it was told is hidden":  {filesInside{firstboot.UserDataFile: "!", "/etc/passwd": passwd, keys: "a b"}, nil, "hidden " + firstboot.UserDataFile},
 		"passwd is hidden":            {filesInside{cloudinit.ResultFile: "{}", "/etc/passwd": "!"}, nil, "hidden /etc/passwd"},
 		"keys are hidden":             {filesInside{cloudinit.ResultFile: "{}", "/etc/passwd": passwd, keys: "!"}, nil, "hidden " + keys},
 		"no such user":                {filesInside{cloudinit.ResultFile: "{}", "/etc/passwd": "adam:x:1:1::/a:/b\n"}, nil, "there is no user ada"},

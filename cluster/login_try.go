@@ -28,12 +28,12 @@ const showTime = 8 * time.Second
 // tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
 // that passes is for its own step to say.
 func (c *Cluster) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door, err error) {
-	sd, err := c.seed(n)
+	sd, err := c.seeds.Seed(n)
 	if err != nil {
 		return nil, unseen, err
 	}
 	if !n.Adopt {
-		if surely, err := c.seedHasOurKeys(ctx, n, sd.file); err != nil || surely {
+		if surely, err := c.seedHasOurKeys(ctx, n, sd.File); err != nil || surely {
 			return nil, open, err
 		}
 	}

@@ -2,49 +2,12 @@ package cluster
 
 import (
 	"fmt"
-	"io/fs"
-	"net/netip"
-	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
-
-// machine is a node as cloud-init should make it. Nothing secret is in it, and no data
-// disk: those come and go while the machine lives, see disksStep.
-func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
-	m := cloudinit.Machine{
-		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
-		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway,
-		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
-		FreshHostKeys: s.Image.Template != "",
-		Packages:      ownPackages(s), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
-		APTMirror: s.Guest.APTMirror, APTSecurity: aptSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
-	}
-	if n.DHCP() { // which also says the gateway
-		m.Gateway = netip.Addr{}
-	}
-	if n.Role == spec.FileServer {
-		m.Packages = append(slices.Clip(m.Packages), nfsPackage)
-	} else {
-		m.Files = storageFiles(s)
-	}
-	for _, f := range s.Guest.Files {
-		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
-	}
-	return m
-}
-
-// aptSecurity is where security updates come from while a mirror has the archive.
-func aptSecurity(s *spec.Spec) string {
-	if s.Guest.APTMirror == "" {
-		return ""
-	}
-	return distroOf(s).Security
-}
 
 // vm is a node as Proxmox should have it.
 func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {

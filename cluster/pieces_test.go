@@ -82,20 +82,6 @@ func TestHostKeysThatAreKept(t *testing.T) {
 	assert.Equal(t, ssh.AuthorizedKey(signer.PublicKey()), key)
 }
 
-// The seed of a machine of ours is known as ours when the machine is gone.
-func TestSeedsThatMachinesHad(t *testing.T) {
-	var had seedsHad
-	assert.False(t, had.has("x.iso"))
-	had.note(nil)
-	had.note(&proxmox.VM{})
-	assert.False(t, had.has(""), "a machine without a seed has had none")
-	had.note(&proxmox.VM{Seed: "local:iso/x.iso"})
-	had.note(&proxmox.VM{Seed: "isos:iso/y.iso"})
-	assert.True(t, had.has("x.iso"))
-	assert.True(t, had.has("y.iso"))
-	assert.False(t, had.has("z.iso"))
-}
-
 // Whose K3s it is, is asked of external machines alone: a VM of ours has ours.
 func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -64,7 +64,7 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 			return drift.Unwanted(fmt.Sprintf("template %d, %s, no VM uses it", vm.VMID, t.State))
 		},
 		Costs: costsOfTemplate,
-		Apply: c.destroyVM,
+		Apply: c.seeds.DestroyVM,
 	}
 }
 

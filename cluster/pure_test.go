@@ -85,17 +85,6 @@ func TestSmallWords(t *testing.T) {
 	assert.Equal(t, nvidia.MPS, pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Sharing)
 	assert.Equal(t, nvidia.PluginName+"-mps-3", pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Name)
 	assert.Empty(t, pluginOptions(own, spec.Sharing{}, asCluster).Name)
-	for in, want := range map[string]map[string]diskSeen{
-		"a absent": {"a": {}}, "a present ext4 /a kept small\nb present - - no ok": {"a": {present: true, fs: "ext4", at: "/a", kept: true, small: true}, "b": {present: true}}, "a here": nil, "a present ext4": nil, "a b c d e f": nil, "a absent x": nil,
-	} {
-		got, err := parseDisks(in)
-		assert.Equal(t, want != nil, err == nil, in)
-		assert.Equal(t, want, got, in)
-	}
-	for in, want := range map[string][]string{"lab_wk1-0123-4567.iso": {"wk1", "0123-4567"}, "x_0123.iso": {"0123", ""}, "local:iso/a_b_c-d.iso": {"c", "d"}} {
-		content, keys := seedParts(in)
-		assert.Equal(t, want, []string{content, keys}, in)
-	}
 }
 
 // A machine that becomes a template is as large as the host's largest node, and no larger

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
@@ -215,7 +216,7 @@ func TestRealGuest(t *testing.T) {
 	assert.Contains(t, after, "srv-logs.mount")
 
 	// The key is lost, and all that was kept here: the token's comes in through the agent.
-	assert.Contains(t, said(t, c, "cat", userDataFile), keyBlob(ssh.AuthorizedKey(c.Signers[0].PublicKey())))
+	assert.Contains(t, said(t, c, "cat", firstboot.UserDataFile), firstboot.KeyBlob(ssh.AuthorizedKey(c.Signers[0].PublicKey())))
 	w.dir, w.byToken = t.TempDir(), true
 	plan, err := w.cluster(t, larger).machines().Plan(t.Context())
 	require.NoError(t, err)
@@ -229,7 +230,7 @@ func TestRealGuest(t *testing.T) {
 		}
 	}
 	c = w.up(t, larger)
-	assert.Contains(t, said(t, c, "cat", "/home/"+c.spec.Access.User+"/.ssh/authorized_keys"), keyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey())))
+	assert.Contains(t, said(t, c, "cat", "/home/"+c.spec.Access.User+"/.ssh/authorized_keys"), firstboot.KeyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey())))
 }
 
 // standIn is a K3s that only looks whether its disks are there.

@@ -24,7 +24,7 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 			vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 			var gone []proxmox.Summary
 			for _, vm := range vms {
-				if hasMachine(c.spec, vm.Name) || c.isTemplate(vm) || c.keeps(vm) {
+				if c.spec.HasMachine(vm.Name) || c.isTemplate(vm) || c.keeps(vm) {
 					continue
 				}
 				// The list does not show whether its UUID is the marked one.
@@ -114,5 +114,5 @@ func (c *Cluster) remove(ctx context.Context, seen proxmox.Summary) error {
 	if err != nil || vm == nil {
 		return err
 	}
-	return c.destroyVM(ctx, vm)
+	return c.seeds.DestroyVM(ctx, vm)
 }

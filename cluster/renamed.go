@@ -23,7 +23,7 @@ import (
 func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
 	all, err := c.Proxmox.Strays(ctx, names.Tag(c.spec))
 	return slices.DeleteFunc(all, func(s proxmox.Stray) bool {
-		return s.Template || !s.Unmarked(names.Tag(c.spec)) || hasMachine(c.spec, s.Name) || !c.recognises(s) && !slices.Contains(s.Tags, spec.KeepsData)
+		return s.Template || !s.Unmarked(names.Tag(c.spec)) || c.spec.HasMachine(s.Name) || !c.recognises(s) && !slices.Contains(s.Tags, spec.KeepsData)
 	}), err
 }
 

@@ -61,7 +61,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	if vm != nil {
 		gone = g.Add(c.destroyOldStep(n, vm), gone)
 	}
-	needs := []*converge.Ref{gone, template, g.Add(c.seedStep(n, true), host)}
+	needs := []*converge.Ref{gone, template, g.Add(c.seeds.Step(n, true), host)}
 	if n.GPUs.Count > 0 {
 		needs = append(needs, g.Add(c.gpusStep(n), gone))
 	}
@@ -232,7 +232,7 @@ func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resourc
 		},
 		Costs: c.costsOfMachine(n.Name, "its machine is recreated"),
 		Apply: func(ctx context.Context, have *proxmox.VM) error {
-			if err := c.destroyVM(ctx, have); err != nil {
+			if err := c.seeds.DestroyVM(ctx, have); err != nil {
 				return err
 			}
 			seenOf(ctx, n.Name).made.Store(true)

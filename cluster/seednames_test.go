@@ -7,7 +7,11 @@ import "github.com/cps-gpu/homelab/internal/names"
 func (c *Cluster) EarlierSeed(node string) (string, error) {
 	for _, n := range c.spec.Machines() {
 		if n.Name == node {
-			digest, err := seedDigest(c.spec, n, c.authorizedKeys())
+			doc, err := c.seeds.Earlier(n, c.seeds.AuthorizedKeys())
+			if err != nil {
+				return "", err
+			}
+			digest, err := doc.Digest()
 			return names.Seed(c.spec, node, digest), err
 		}
 	}
@@ -18,8 +22,8 @@ func (c *Cluster) EarlierSeed(node string) (string, error) {
 func (c *Cluster) Seed(node string) (string, error) {
 	for _, n := range c.spec.Machines() {
 		if n.Name == node {
-			sd, err := c.seed(n)
-			return sd.file, err
+			sd, err := c.seeds.Seed(n)
+			return sd.File, err
 		}
 	}
 	return "", errNoServer
@@ -29,7 +33,7 @@ func (c *Cluster) Seed(node string) (string, error) {
 func (c *Cluster) EarlierISO(node string) ([]byte, error) {
 	for _, n := range c.spec.Machines() {
 		if n.Name == node {
-			doc, err := renderer(n)(cloudMachine(c.spec, n, c.authorizedKeys()))
+			doc, err := c.seeds.Earlier(n, c.seeds.AuthorizedKeys())
 			if err != nil {
 				return nil, err
 			}

@@ -66,7 +66,7 @@ func (c *Cluster) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
 			"copy what you need. To end this warning, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
 	case slices.Contains(s.Tags, spec.KeepsData):
 		cure = fmt.Sprintf("if it is this cluster's NFS server: name: %s under storage.nfs.vm, and cluster:up uses it with its data; otherwise, %s", s.Name, cure)
-	case hasMachine(c.spec, s.Name):
+	case c.spec.HasMachine(s.Name):
 		cure = fmt.Sprintf("to use it as the node %s: adopt: true there; otherwise rename it, or %s", s.Name, cure)
 	default:
 		cure = fmt.Sprintf("if it belongs to this cluster and is not needed: destroy it in Proxmox; %s", cure)

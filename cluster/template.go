@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/placement"
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/distro"
@@ -44,7 +45,7 @@ func (c *Cluster) templateHosts() []string {
 // template describes a host's template. Its name carries the digest of all that
 // goes into it, so a changed input is another template.
 func (c *Cluster) template(ctx context.Context, host string) (template, error) {
-	driver, err := c.driverFor(ctx, host, nvidia.DriverState{System: distroOf(c.spec).ID})
+	driver, err := c.driverFor(ctx, host, nvidia.DriverState{System: firstboot.Distro(c.spec).ID})
 	if err != nil {
 		return template{}, err
 	}
@@ -56,7 +57,7 @@ func (c *Cluster) template(ctx context.Context, host string) (template, error) {
 // template, and its address.
 func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template, error) {
 	t := template{host: host, driver: driver, holds: contents{
-		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: bakedPackages(s), K3s: bakedK3s(s),
+		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: firstboot.BakedPackages(s), K3s: bakedK3s(s),
 	}}
 	if driver.Branch != 0 {
 		t.holds.Driver, t.holds.Toolkit = driver.String(), nvidia.ToolkitVersion
@@ -81,14 +82,6 @@ func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template
 	inputs := fmt.Sprintln(digest, image, s.Image.SecureBoot, release, t.holds.Driver, t.holds.Toolkit)
 	t.name = names.Template(s, host, cloudinit.Digest([]byte(inputs), []byte(sealScript)))
 	return t, nil
-}
-
-// bakedPackages are what K3s and its storage want of a machine, and what the file
-// names for every node: then no first boot needs a mirror.
-func bakedPackages(s *spec.Spec) []string {
-	packages := slices.Concat(basePackages(), distroOf(s).Packages, hostNeeds(s).Packages, s.Guest.Packages)
-	slices.Sort(packages)
-	return slices.Compact(packages)
 }
 
 // driverFor chooses the driver for the cards that a host's nodes may get, and is
@@ -175,12 +168,6 @@ func driverPolicy(s *spec.Spec, installed string) nvidia.Policy {
 func installsDriver(s *spec.Spec) bool {
 	return s.NVIDIA.DriverMode == spec.DriverPrebuilt || s.NVIDIA.DriverMode == spec.DriverDKMS
 }
-
-// basePackages are what K3s and its storage want of a machine, beside the agent.
-func basePackages() []string { return []string{"nfs-common", "open-iscsi", "curl"} }
-
-// distro is the distribution of the machines that we make.
-func distroOf(s *spec.Spec) distro.Distro { return distro.Named(s.Image.Distribution) }
 
 // templateSeen is a host's template, nil when it is not there, and whether a machine
 // is to be cloned from it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
@@ -89,7 +90,7 @@ func (c *Cluster) bakeSealed(ctx context.Context, t template, found *proxmox.VM)
 		}
 		if cores, memory := bakeShape(c.spec, t.host); !interrupted && (found.Cores != cores || found.Memory != memory) {
 			progress.Say(ctx, "recreating %s: it never ran, and the nodes have another size now", found)
-			if err := c.destroyVM(ctx, found); err != nil {
+			if err := c.seeds.DestroyVM(ctx, found); err != nil {
 				return nil, err
 			}
 			found = nil
@@ -132,7 +133,7 @@ func (c *Cluster) bakeFilled(ctx context.Context, t template, vm *proxmox.VM) (*
 func (c *Cluster) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why error) (*proxmox.VM, error) {
 	reason, _, _ := strings.Cut(why.Error(), "\n")
 	progress.Say(ctx, "recreating %s: it was switched off half-way, and is stuck after a restart: %s", vm, reason)
-	if err := c.destroyVM(ctx, vm); err != nil {
+	if err := c.seeds.DestroyVM(ctx, vm); err != nil {
 		return nil, errors.Join(why, err)
 	}
 	anew, err := c.bakeFilled(ctx, t, nil)
@@ -214,7 +215,7 @@ func (c *Cluster) bakeSeed(t template, n spec.Node) (cloudinit.NoCloud, error) {
 	s := c.spec
 	b := cloudinit.Bake{
 		Hostname: names.Bake, InstanceID: names.Bake, Packages: t.holds.Packages,
-		APTMirror: s.Guest.APTMirror, APTSecurity: aptSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy,
+		APTMirror: s.Guest.APTMirror, APTSecurity: firstboot.APTSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy,
 		MAC: names.BakeMAC(s, t.host).String(), Address: n.Address, DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 	}
 	if !n.DHCP() {
@@ -294,7 +295,7 @@ func (c *Cluster) bakeHint(vm *proxmox.VM) string {
 	if i := slices.IndexFunc(all, func(n spec.Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
 		address = "the address of a node that does not exist yet, such as " + all[i].Address.String()
 	}
-	mirror := cmp.Or(c.spec.Guest.APTMirror, distroOf(c.spec).Mirror)
+	mirror := cmp.Or(c.spec.Guest.APTMirror, firstboot.Distro(c.spec).Mirror)
 	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+
 		"Check its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
 }

@@ -68,7 +68,7 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 		}
 		needs := []*converge.Ref{removed}
 		if !n.Adopt { // it has booted long since
-			needs = append(needs, templates[n.Host], up.Add(c.seedStep(n, false), begin...))
+			needs = append(needs, templates[n.Host], up.Add(c.seeds.Step(n, false), begin...))
 		}
 		if n.GPUs.Count > 0 {
 			needs = append(needs, up.Add(c.gpusStep(n), removed))

@@ -17,8 +17,8 @@ import (
 func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 	// What a VM was cloned from does not show in it, so a look needs no template.
 	want := func(template string) (proxmox.VMSpec, error) {
-		sd, err := c.seed(n)
-		return c.vm(n, template, sd.file), err
+		sd, err := c.seeds.Seed(n)
+		return c.vm(n, template, sd.File), err
 	}
 	return &converge.Resource[*proxmox.VM]{
 		ID: "vm/" + n.Name,
@@ -31,7 +31,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 				met.absent.Store(false)
 			}
 			if vm != nil {
-				return vm, c.recogniseSeed(ctx, n, vm)
+				return vm, c.seeds.Recognise(ctx, n, vm)
 			}
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)
@@ -45,7 +45,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return drift.Missing(err.Error())
 			}
-			return c.keepBootSeed(n, spec, vm).Diff(vm)
+			return c.seeds.KeepBoot(n, spec, vm).Diff(vm)
 		},
 		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
@@ -54,7 +54,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return err
 			}
-			spec = c.keepBootSeed(n, spec, vm)
+			spec = c.seeds.KeepBoot(n, spec, vm)
 			if !n.Adopt {
 				if spec, err = c.cloned(ctx, n, spec, vm); err != nil {
 					return err

@@ -245,6 +245,11 @@ func (s *Spec) Node(name string) (Node, bool) {
 	return s.Nodes[i], true
 }
 
+// HasMachine reports whether a machine of the file has that name: a node, or the NFS server.
+func (s *Spec) HasMachine(name string) bool {
+	return slices.ContainsFunc(s.Machines(), func(n Node) bool { return n.Name == name })
+}
+
 // APIAddress is where the Kubernetes API answers: the VIP, or the only server's
 // own address. It is not valid for a lone server with DHCP and no VIP.
 func (s *Spec) APIAddress() netip.Addr {

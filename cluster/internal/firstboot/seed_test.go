@@ -1,6 +1,7 @@
-package cluster
+package firstboot
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
+var update = flag.Bool("update", false, "rewrite golden files")
+
 // TestSeedsDoNotChangeByThemselves holds the digests of first boots. A VM is what its
 // seed made of it, so another digest for the same file asks every user to replace
 // every VM: change these only together with a way to keep the VMs that are there,
@@ -22,7 +25,7 @@ func TestSeedsDoNotChangeByThemselves(t *testing.T) {
 	keys := []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHVzZWQgaW4gdGVzdHMgYW5kIG5vd2hlcmUgZWxzZSE= test"}
 	var got strings.Builder
 	for _, example := range []string{"eight-a100", "one-gpu", "mixed-hosts"} {
-		file, err := clusterfile.Load("../examples/" + example + "/cluster.yaml")
+		file, err := clusterfile.Load("../../../examples/" + example + "/cluster.yaml")
 		require.NoError(t, err)
 		for _, n := range file.Nodes {
 			if n.External {
@@ -40,7 +43,7 @@ func TestSeedsDoNotChangeByThemselves(t *testing.T) {
 		}
 	}
 	const golden = "testdata/seeds.txt"
-	if *rewrite {
+	if *update {
 		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
 	}
 	want, err := os.ReadFile(golden)

@@ -1,4 +1,4 @@
-package cluster
+package firstboot
 
 import (
 	"context"
@@ -36,23 +36,23 @@ func (h *seedsHad) has(name string) bool {
 	return h.names[name]
 }
 
-// destroyVM destroys a machine or template of the cluster. From then on its seed counts as
+// DestroyVM destroys a machine or template of the cluster. From then on its seed counts as
 // ours.
-func (c *Cluster) destroyVM(ctx context.Context, vm *proxmox.VM) error {
-	c.seedsHad.note(vm)
-	return c.Proxmox.Remove(ctx, vm)
+func (m *Maker) DestroyVM(ctx context.Context, vm *proxmox.VM) error {
+	m.had.note(vm)
+	return m.proxmox.Remove(ctx, vm)
 }
 
-// keepForeignSeeds takes the seeds out of what lies about that may be another Proxmox's. Two that
+// KeepForeign takes the seeds out of what lies about that may be another Proxmox's. Two that
 // share a storage and have a cluster of one name each, as a test and its production made from
 // one file have, call their seeds alike, and neither sees the other's VMs. On such a storage
 // ours are those that a machine of ours has or had in its drive, and those that the file as
 // it is now makes.
-func (c *Cluster) keepForeignSeeds(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
+func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
 	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == prepare.ISOContent }) {
 		return volumes, nil
 	}
-	storages, err := c.Proxmox.Storages(ctx, host)
+	storages, err := m.proxmox.Storages(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +65,13 @@ func (c *Cluster) keepForeignSeeds(ctx context.Context, host string, volumes []p
 	for _, v := range volumes {
 		if v.Content == prepare.ISOContent && shared[v.Storage()] {
 			if made == nil {
-				if made, err = c.provenSeeds(ctx); err != nil {
+				if made, err = m.provenSeeds(ctx); err != nil {
 					return nil, err
 				}
 			}
-			if !made[v.Name()] && !c.seedsHad.has(v.Name()) {
+			if !made[v.Name()] && !m.had.has(v.Name()) {
 				progress.Say(ctx, "%s on %s stays: %s is shared, and another Proxmox with a cluster called %s may use it; "+
-					"if there is none, template:prune deletes it", v.ID, host, v.Storage(), c.spec.Name)
+					"if there is none, template:prune deletes it", v.ID, host, v.Storage(), m.spec.Name)
 				continue
 			}
 		}
@@ -82,28 +82,28 @@ func (c *Cluster) keepForeignSeeds(ctx context.Context, host string, volumes []p
 
 // provenSeeds looks which seeds the machines of ours have in their drives, and returns those
 // that the file makes.
-func (c *Cluster) provenSeeds(ctx context.Context) (map[string]bool, error) {
-	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+func (m *Maker) provenSeeds(ctx context.Context) (map[string]bool, error) {
+	vms, err := m.proxmox.VMs(ctx, names.Tag(m.spec))
 	if err != nil {
 		return nil, err
 	}
 	for _, seen := range vms {
-		vm, err := c.Proxmox.Listed(ctx, names.Tag(c.spec), seen)
+		vm, err := m.proxmox.Listed(ctx, names.Tag(m.spec), seen)
 		if err != nil {
 			return nil, err
 		}
-		c.seedsHad.note(vm)
+		m.had.note(vm)
 	}
 	made := map[string]bool{}
-	for _, n := range c.spec.Machines() {
+	for _, n := range m.spec.Machines() {
 		if n.External {
 			continue
 		}
-		sd, err := c.seed(n)
+		sd, err := m.Seed(n)
 		if err != nil {
 			return nil, err
 		}
-		for _, file := range append([]string{sd.file}, sd.earlier...) {
+		for _, file := range append([]string{sd.File}, sd.earlier...) {
 			made[file] = true
 		}
 	}

@@ -1,4 +1,4 @@
-package cluster
+package firstboot
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/yamlbound"
@@ -47,44 +49,44 @@ func (b *earlierSeeds) learn(file string, other bool) {
 	b.other[file] = other
 }
 
-// userDataFile is where cloud-init keeps the unchanged user-data of the seed of a machine's
+// UserDataFile is where cloud-init keeps the unchanged user-data of the seed of a machine's
 // first boot (cloudinit/helpers.py, userdata_raw).
-const userDataFile = "/var/lib/cloud/instance/user-data.txt"
+const UserDataFile = "/var/lib/cloud/instance/user-data.txt"
 
 // instanceFile is where cloud-init keeps the instance-id of that seed. With another one it
 // runs the first boot again, with new host keys (cloudinit/stages.py).
 const instanceFile = "/var/lib/cloud/data/instance-id"
 
-// recogniseSeed asks a machine of an earlier version for the keys of its seed: with these
+// Recognise asks a machine of an earlier version for the keys of its seed: with these
 // keys, today's seed must have the same name, or the file has changed.
-func (c *Cluster) recogniseSeed(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
-	born := bootSeed(vm)
-	if _, keys := seedParts(born); born == "" || n.Adopt || n.Role == spec.FileServer || keys != "" || c.earlierSeeds.asked(born) {
+func (m *Maker) Recognise(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
+	born := Boot(vm)
+	if _, keys := seedParts(born); born == "" || n.Adopt || n.Role == spec.FileServer || keys != "" || m.earlier.asked(born) {
 		return nil
 	}
-	sd, err := c.seed(n)
+	sd, err := m.Seed(n)
 	if err != nil || slices.Contains(sd.earlier, born) || !vm.Running {
 		return err
 	}
-	keys, known, err := c.told(ctx, vm)
+	keys, known, err := m.told(ctx, vm)
 	if err != nil {
 		return ctx.Err() // it is asked another time
 	}
 	if !known {
-		c.earlierSeeds.learn(born, true)
+		m.earlier.learn(born, true)
 		return nil
 	}
-	digest, err := seedDigest(c.spec, n, keys)
+	digest, err := seedDigest(m.spec, n, keys)
 	if err != nil {
 		return fmt.Errorf("the first boot of %s: %w", n.Name, err)
 	}
-	c.earlierSeeds.learn(born, names.Seed(c.spec, n.Name, digest) != born)
+	m.earlier.learn(born, names.Seed(m.spec, n.Name, digest) != born)
 	return nil
 }
 
 // told asks a machine which keys its seed contained; known is false if the seed is not ours.
-func (c *Cluster) told(ctx context.Context, vm *proxmox.VM) (keys []string, known bool, err error) {
-	text, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, userDataFile) })
+func (m *Maker) told(ctx context.Context, vm *proxmox.VM) (keys []string, known bool, err error) {
+	text, err := run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return m.proxmox.AgentReadFile(ctx, vm, UserDataFile) })
 	if err != nil {
 		return nil, false, err
 	}
@@ -110,53 +112,58 @@ func userDataKeys(text []byte) (keys []string, known bool) {
 	return told.Users[0].Keys, true
 }
 
+// Earlier is what the first versions would have made of a node, which had those keys.
+func (m *Maker) Earlier(n spec.Node, keys []string) (cloudinit.NoCloud, error) {
+	return renderer(n)(cloudMachine(m.spec, n, keys))
+}
+
 // recreateSeed recreates the lost ISO of a machine's first boot, with the same instance-id:
 // with another one cloud-init would run the first boot again at the next start.
-func (c *Cluster) recreateSeed(ctx context.Context, n spec.Node, born string) (func() ([]byte, error), error) {
+func (m *Maker) recreateSeed(ctx context.Context, n spec.Node, born string) (func() ([]byte, error), error) {
 	if content, keys := seedParts(born); keys != "" {
-		return c.seedAs(n, n.Name+"-"+content)
+		return m.seedAs(n, n.Name+"-"+content)
 	}
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	vm, err := m.proxmox.VM(ctx, names.Tag(m.spec), n.Name)
 	if err != nil || vm == nil {
 		return nil, cmp.Or(err, fmt.Errorf("%s is gone", n.Name))
 	}
-	sets := c.earlierKeys()
-	keys, known, why := c.told(ctx, vm)
+	sets := m.earlierKeys()
+	keys, known, why := m.told(ctx, vm)
 	if known {
 		sets = append(sets, keys)
 	}
 	for _, keys := range sets { // the same name is the same content
-		doc, err := renderer(n)(cloudMachine(c.spec, n, keys))
+		doc, err := m.Earlier(n, keys)
 		if err != nil {
 			return nil, err
 		}
-		if digest, err := doc.Digest(); err != nil || names.Seed(c.spec, n.Name, digest) == born {
+		if digest, err := doc.Digest(); err != nil || names.Seed(m.spec, n.Name, digest) == born {
 			return doc.ISO, err
 		}
 	}
 	if n.Role == spec.FileServer && why == nil { // which may have been born as another file had it
-		id, err := inAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, instanceFile) })
+		id, err := run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return m.proxmox.AgentReadFile(ctx, vm, instanceFile) })
 		if id := strings.TrimSpace(string(id)); err == nil && id != "" {
-			return c.seedAs(n, id)
+			return m.seedAs(n, id)
 		}
 		why = err
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, c.lostSeedError(n, vm, born, why)
+	return nil, m.lostSeedError(n, vm, born, why)
 }
 
 // seedAs is today's seed of a machine that has that instance-id.
-func (c *Cluster) seedAs(n spec.Node, id string) (func() ([]byte, error), error) {
-	m := cloudMachine(c.spec, n, c.authorizedKeys())
-	m.InstanceID, m.AgentFirst = id, true // it tells what became of the rest
-	doc, err := renderer(n)(m)
+func (m *Maker) seedAs(n spec.Node, id string) (func() ([]byte, error), error) {
+	machine := cloudMachine(m.spec, n, m.AuthorizedKeys())
+	machine.InstanceID, machine.AgentFirst = id, true // it tells what became of the rest
+	doc, err := renderer(n)(machine)
 	return doc.ISO, err
 }
 
 // lostSeedError is the error for a machine with a lost ISO that cannot be recreated.
-func (c *Cluster) lostSeedError(n spec.Node, vm *proxmox.VM, born string, why error) error {
+func (m *Maker) lostSeedError(n spec.Node, vm *proxmox.VM, born string, why error) error {
 	text := fmt.Sprintf("the first-boot ISO %s of %s, which an earlier version made, is missing, "+
 		"and with another ISO cloud-init would run the first boot again", born, vm)
 	cure := "start its guest agent, which knows what was in it"
@@ -164,7 +171,7 @@ func (c *Cluster) lostSeedError(n spec.Node, vm *proxmox.VM, born string, why er
 		cure = fmt.Sprintf("start it without, as root on %s: qm set %d --delete ide2 && qm start %d", vm.Host, vm.VMID, vm.VMID)
 	}
 	cure = fmt.Sprintf("\n  run this with the key from its creation (ssh.privateKey, or in the folder with .homelab/%s/id_ed25519), or %s",
-		c.spec.Name, cure)
+		m.spec.Name, cure)
 	if why != nil {
 		return converge.Permanent(fmt.Errorf("%s: %w%s", text, why, cure))
 	}
