@@ -117,7 +117,7 @@ func (c *Cluster) outward(r remote.Runner) remote.Runner {
 // install puts K3s on a node, in the version of the file.
 func (c *Cluster) install(ctx context.Context, n spec.Node) error {
 	return c.staged(ctx, n, func(ctx context.Context) error {
-		_, err := k3s.Install(ctx, c.outward(c.root(n.Name)), c.release())
+		_, err := k3s.Install(ctx, c.outward(c.Nodes.Root(n.Name)), c.release())
 		return err
 	})
 }
@@ -125,7 +125,7 @@ func (c *Cluster) install(ctx context.Context, n spec.Node) error {
 // staged copies the files of k3s.airgap to a node, if the file has that key, and
 // deletes them when do has used them.
 func (c *Cluster) staged(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	dir, root := c.spec.K3s.AirgapDir, c.root(n.Name)
+	dir, root := c.spec.K3s.AirgapDir, c.Nodes.Root(n.Name)
 	if dir == "" {
 		return do(ctx)
 	}

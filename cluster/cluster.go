@@ -9,8 +9,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -56,11 +57,10 @@ type Cluster struct {
 	spec *spec.Spec
 	Backend
 
-	guests   map[string]*guest // by machine name
+	Nodes    *nodes.Nodes
 	seeds    *firstboot.Maker
 	hosts    *ssh.KnownHosts
 	warnings warnings
-	logins   logins
 	api      api
 
 	// restarting is held by the one node that is being taken down and up again.
@@ -75,7 +75,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")
 	}
 	c := &Cluster{
-		spec: want, Backend: b, guests: map[string]*guest{},
+		spec: want, Backend: b,
 		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 		restarting: make(chan struct{}, 1),
 	}
@@ -84,13 +84,14 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Charts: b.Charts, Kube: c.kube, Work: c.work, GitDial: b.GitDial,
 	})
 	c.seeds = firstboot.New(want, b.Proxmox, b.Signers, b.TokenKey)
+	c.Nodes = nodes.New(nodes.Config{
+		Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Signers: b.Signers, TokenKey: b.TokenKey, Agent: b.Agent,
+		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts,
+	})
 	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {
 		b.Proxmox.Recognise(names.Tag(want), names.MACs(want))
 		b.Proxmox.Expect(prepare.RolePrefix(want), slices.Concat(prepare.Grants(want, b.Proxmox.Version()), prepare.LookGrants(want)))
-	}
-	for _, n := range want.Machines() {
-		c.guests[n.Name] = c.newGuest(n)
 	}
 	return c, nil
 }
@@ -107,7 +108,5 @@ func (c *Cluster) Keep() error { return c.hosts.Flush() }
 
 // Close ends the connections to the guests.
 func (c *Cluster) Close() {
-	for _, g := range c.guests {
-		g.close()
-	}
+	c.Nodes.Close()
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
@@ -91,7 +92,7 @@ func (c *Cluster) stops(ctx context.Context, why string, names ...string) []conv
 	for _, name := range names {
 		cost := converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Away: away}
 		of := func(w *consent.Work) []string { return w.On(name) }
-		if n := c.guests[name]; n != nil && n.node.Role == spec.FileServer { // it is not drained: mounts are hard
+		if c.Nodes.FileServer(name) { // it is not drained: mounts are hard
 			of = func(w *consent.Work) []string { return w.Notebooks("") }
 			cost.Why += "; clients of its volumes wait until it is back"
 		}
@@ -124,7 +125,7 @@ func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drif
 			out = c.stops(ctx, summary(d), n.Name)
 		}
 		for _, f := range d {
-			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == detached {
+			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == nodes.Detached {
 				disk, _ := vm.Disk(slot)
 				out = append(out, converge.Cost{
 					Machine: "disk " + disk.Serial + " of " + n.Name, Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept",
@@ -172,10 +173,10 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 		if !s.mayLoad() {
 			return nil
 		}
-		if seenOf(ctx, n.Name).absent.Load() {
+		if nodes.SeenOf(ctx, n.Name).Absent.Load() {
 			return nil
 		}
-		if have, err := k3s.Observe(ctx, c.root(n.Name)); err == nil && have.Role == k3s.RoleNone {
+		if have, err := k3s.Observe(ctx, c.Nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
 			return nil // it is still to join, and nobody misses it
 		}
 		return c.stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded by a restart", n.Name)

@@ -32,7 +32,7 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 	return &converge.Resource[driverSeen]{
 		ID: "driver/" + n.Name,
 		Observe: func(ctx context.Context) (driverSeen, error) {
-			seen, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
+			seen, err := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
 			if err != nil {
 				return driverSeen{}, err
 			}
@@ -51,10 +51,10 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 		},
 		Costs: c.costsOfDriver(n),
 		Apply: func(ctx context.Context, s driverSeen) error {
-			if err := nvidia.InstallDriver(ctx, c.root(n.Name), s.want); err != nil {
+			if err := nvidia.InstallDriver(ctx, c.Nodes.Root(n.Name), s.want); err != nil {
 				return err
 			}
-			if err := nvidia.InstallToolkit(ctx, c.outward(c.root(n.Name)), toolkit); err != nil {
+			if err := nvidia.InstallToolkit(ctx, c.outward(c.Nodes.Root(n.Name)), toolkit); err != nil {
 				return err
 			}
 			return c.loadDriver(ctx, n, s)

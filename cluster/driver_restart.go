@@ -1,14 +1,13 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -40,7 +39,7 @@ func (s driverSeen) mayLoad() bool {
 // just now, with its kernel, or before the run that brought it ended. A driver that was
 // tried and has failed, as the kernel's log says, is not helped by that.
 func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen) error {
-	now, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
+	now, err := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
 	if err != nil {
 		return err
 	}
@@ -52,7 +51,7 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 		return nil
 	}
 	progress.Say(ctx, "restarting %s to load the driver", n.Name)
-	if !seenOf(ctx, n.Name).absent.Load() { // else it was made just now, and nobody misses it yet
+	if !nodes.SeenOf(ctx, n.Name).Absent.Load() { // else it was made just now, and nobody misses it yet
 		if was, err := c.observeNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, errUnformed) {
 			return c.takeDown(ctx, n, func(ctx context.Context) error {
 				if err := c.restart(ctx, n); err != nil {
@@ -65,7 +64,7 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 	if err := c.restart(ctx, n); err != nil {
 		return err
 	}
-	return c.waitBooted(ctx, n)
+	return c.Nodes.WaitBooted(ctx, n)
 }
 
 // restart switches a node off and on: a restart from inside would not reset its cards.
@@ -87,12 +86,12 @@ func (c *Cluster) restart(ctx context.Context, n spec.Node) error {
 // wrong with its driver for which it would have to start again. It is for one whose turn it
 // is: of a driver that loads nowhere, or a card that does not come up, one node is to fall ill.
 func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia.DriverState) drift.Diff) error {
-	if err := c.waitBooted(ctx, n); err != nil {
+	if err := c.Nodes.WaitBooted(ctx, n); err != nil {
 		return err
 	}
 	rule := wait.Rule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all ready"}
 	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		s, err := nvidia.ObserveDriver(ctx, c.root(n.Name))
+		s, err := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
 		if err != nil {
 			return "", err
 		}
@@ -107,21 +106,9 @@ func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia
 // where it has one that works. On a machine that nobody can log in to now there is nothing
 // to wait for that could be seen: its own steps say so.
 func (c *Cluster) moreCards(ctx context.Context, n spec.Node, do func() error) error {
-	before, unseen := nvidia.ObserveDriver(ctx, c.root(n.Name))
+	before, unseen := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
 	if err := do(); err != nil || unseen != nil || len(before.GPUs()) == 0 {
 		return err
 	}
 	return c.waitDriver(ctx, n, func(nvidia.DriverState) drift.Diff { return nil })
-}
-
-// waitBooted waits until a node can be logged in to again.
-func (c *Cluster) waitBooted(ctx context.Context, n spec.Node) error {
-	rule := wait.Rule{What: "waiting for " + n.Name + " to boot", Limit: bootTime, Late: n.Name + " did not come back", Strict: true}
-	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		seen, err := c.lookInside(ctx, n)
-		if err != nil || seen.problem == "" && seen.status.State == cloudinit.Done {
-			return "", err
-		}
-		return cmp.Or(seen.problem, "first boot: "+string(seen.status.State)), nil
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/k3s"
@@ -86,11 +87,11 @@ func (c *Cluster) authorities(ctx context.Context, but spec.Node) (map[string]bo
 		}
 	}
 	for _, n := range c.spec.Servers() {
-		if n.Name == but.Name || seenOf(ctx, n.Name).absent.Load() {
+		if n.Name == but.Name || nodes.SeenOf(ctx, n.Name).Absent.Load() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, askTime)
-		have, err := k3s.Observe(ctx, c.root(n.Name))
+		have, err := k3s.Observe(ctx, c.Nodes.Root(n.Name))
 		cancel()
 		if err == nil && have.Authority != "" && (!n.External || have.Cluster == c.spec.Name) {
 			ours[have.Authority] = true
@@ -103,16 +104,16 @@ func (c *Cluster) authorities(ctx context.Context, but spec.Node) (map[string]bo
 // says of its cluster is not to be acted upon.
 func (c *Cluster) ownServer(ctx context.Context, name string) error {
 	n, _ := c.spec.Node(name)
-	met := seenOf(ctx, name)
-	if !n.External || met.owned.Load() {
+	met := nodes.SeenOf(ctx, name)
+	if !n.External || met.Owned.Load() {
 		return nil
 	}
-	have, err := k3s.Observe(ctx, c.root(name))
+	have, err := k3s.Observe(ctx, c.Nodes.Root(name))
 	if err == nil {
 		err = c.owns(ctx, n, have)
 	}
 	if err == nil && have.Cluster != "" {
-		met.owned.Store(true)
+		met.Owned.Store(true)
 	}
 	return err
 }
@@ -122,7 +123,7 @@ func (c *Cluster) markK3s(ctx context.Context, n spec.Node, have k3s.State) erro
 	if !n.External || have.Cluster == c.spec.Name {
 		return nil
 	}
-	if err := remote.WriteFile(ctx, c.root(n.Name), k3s.ClusterFile, []byte(c.spec.Name+"\n"), 0o644); err != nil {
+	if err := remote.WriteFile(ctx, c.Nodes.Root(n.Name), k3s.ClusterFile, []byte(c.spec.Name+"\n"), 0o644); err != nil {
 		return fmt.Errorf("mark K3s on %s as ours: %w", n.Name, err)
 	}
 	return nil

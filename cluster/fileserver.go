@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -50,13 +49,6 @@ func (c *Cluster) kept(ctx context.Context, also []string) (map[string]bool, err
 		delete(stay, name)
 	}
 	return stay, nil
-}
-
-// seedsOf reports whether a file on a storage is a seed of one of these machines. Proxmox
-// starts none whose drive holds an ISO that is gone.
-func (c *Cluster) seedsOf(machines map[string]bool, file string) bool {
-	parts := strings.Split(file, "_")
-	return names.OwnsFile(c.spec, file) && machines[parts[2]]
 }
 
 // orphans looks at machines with data that the file no longer names. They stay; where

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
@@ -33,7 +34,7 @@ func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Al
 		return a, err
 	}
 	rule := wait.Rule{
-		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (bootTime + readyTime),
+		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (nodes.BootTime + readyTime),
 		Late: n.Name + " did not get its cards",
 	}
 	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -130,7 +131,7 @@ func (c *Cluster) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error
 	if _, err := k3sRegistries(c.spec); err != nil {
 		return k3s.State{}, converge.Permanent(err)
 	}
-	have, err := k3s.Observe(ctx, c.root(n.Name))
+	have, err := k3s.Observe(ctx, c.Nodes.Root(n.Name))
 	if err != nil {
 		return have, err
 	}
@@ -140,7 +141,7 @@ func (c *Cluster) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error
 	for _, o := range have.Others {
 		progress.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
-	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && seenOf(ctx, n.Name).started.Load() {
+	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && nodes.SeenOf(ctx, n.Name).Started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
 	return have, nil
@@ -179,18 +180,18 @@ func (c *Cluster) bringServer(ctx context.Context, n spec.Node, have k3s.State) 
 	if err := c.markK3s(ctx, n, have); err != nil {
 		return err
 	}
-	seenOf(ctx, n.Name).started.Store(true)
+	nodes.SeenOf(ctx, n.Name).Started.Store(true)
 	if stale(have, srv.Version) {
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
 			return c.staged(ctx, n, func(ctx context.Context) error {
-				return k3s.UpgradeServer(ctx, c.outward(c.root(n.Name)), c.release(), srv)
+				return k3s.UpgradeServer(ctx, c.outward(c.Nodes.Root(n.Name)), c.release(), srv)
 			})
 		})
 	}
 	if err := c.ensureK3s(ctx, n, have); err != nil {
 		return err
 	}
-	seenOf(ctx, n.Name).absent.Store(false) // from here on others may ask it
+	nodes.SeenOf(ctx, n.Name).Absent.Store(false) // from here on others may ask it
 	if joins {
 		if err := c.forgetOld(ctx, n, have); err != nil {
 			return err
@@ -198,9 +199,9 @@ func (c *Cluster) bringServer(ctx context.Context, n spec.Node, have k3s.State) 
 	}
 	return c.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error {
 		if joins {
-			return k3s.JoinServer(ctx, c.root(n.Name), srv)
+			return k3s.JoinServer(ctx, c.Nodes.Root(n.Name), srv)
 		}
-		return k3s.StartServer(ctx, c.root(n.Name), srv)
+		return k3s.StartServer(ctx, c.Nodes.Root(n.Name), srv)
 	})
 }
 
@@ -218,7 +219,7 @@ func (c *Cluster) configured(ctx context.Context, n spec.Node, have k3s.State, d
 // and a second one with the same address must not come to be.
 func (c *Cluster) clusterOfOthers(ctx context.Context, n spec.Node) (token secret.Value, err error) {
 	var unformed error
-	rule := wait.Rule{What: "asking the other servers whether they have the cluster", Limit: bootTime}
+	rule := wait.Rule{What: "asking the other servers whether they have the cluster", Limit: nodes.BootTime}
 	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		if token, unformed = c.token(ctx, n.Name, k3s.Token); errors.Is(unformed, errUnformed) {
 			return "", nil
@@ -245,14 +246,14 @@ func (c *Cluster) bringAgent(ctx context.Context, n spec.Node, have k3s.State) e
 		return err
 	}
 	join := k3s.Join{Token: token, Agent: agent}
-	seenOf(ctx, n.Name).started.Store(true)
+	nodes.SeenOf(ctx, n.Name).Started.Store(true)
 	if stale(have, agent.Version) {
 		if err := c.serversFirst(ctx); err != nil {
 			return err
 		}
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
 			return c.staged(ctx, n, func(ctx context.Context) error {
-				return k3s.UpgradeAgent(ctx, c.outward(c.root(n.Name)), c.release(), join)
+				return k3s.UpgradeAgent(ctx, c.outward(c.Nodes.Root(n.Name)), c.release(), join)
 			})
 		})
 	}
@@ -263,7 +264,7 @@ func (c *Cluster) bringAgent(ctx context.Context, n spec.Node, have k3s.State) e
 		return err
 	}
 	return c.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error {
-		return k3s.JoinAgent(ctx, c.root(n.Name), join)
+		return k3s.JoinAgent(ctx, c.Nodes.Root(n.Name), join)
 	})
 }
 

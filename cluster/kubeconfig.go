@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	whole "github.com/cps-gpu/homelab/internal/keep"
@@ -64,7 +65,7 @@ func (c *Cluster) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 	if c.api.client != nil && c.api.config == config.Reveal() {
 		return config, nil
 	}
-	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: c.dial, Wrap: c.KubeWrap})
+	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: c.Nodes.DialTo, Wrap: c.KubeWrap})
 	if err != nil {
 		return secret.Value{}, err
 	}
@@ -82,7 +83,7 @@ var errAbsent = errors.New("its machine was made just now")
 const askTime = 20 * time.Second
 
 func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
-	if seenOf(ctx, server).absent.Load() {
+	if nodes.SeenOf(ctx, server).Absent.Load() {
 		return secret.Value{}, errAbsent
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -90,7 +91,7 @@ func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) 
 	if err := c.ownServer(ctx, server); err != nil {
 		return secret.Value{}, err
 	}
-	return read(ctx, c.root(server))
+	return read(ctx, c.Nodes.Root(server))
 }
 
 // canKeep sees, before anything is changed, that the kubeconfig may be put where it will be.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -192,7 +193,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 			return nil, err
 		}
 		for _, v := range volumes {
-			needed := k.files[v.Name()] || c.seedsOf(k.stay, v.Name())
+			needed := k.files[v.Name()] || firstboot.Of(c.spec, k.stay, v.Name())
 			if v.VMID != 0 || !names.OwnsFile(c.spec, v.Name()) || needed {
 				continue
 			}

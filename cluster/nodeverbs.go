@@ -66,7 +66,7 @@ func (c *Cluster) mayStop(ctx context.Context, n spec.Node) error {
 	if n.Role != spec.Server || len(c.spec.Servers()) == 1 {
 		return nil // a lone server's API is away for a while, and comes back with it
 	}
-	nodes, err := c.nodes(ctx)
+	nodes, err := c.kubeNodes(ctx)
 	if errors.Is(err, errNoServer) {
 		return nil // there is nothing to lose
 	}
@@ -80,10 +80,10 @@ func (c *Cluster) mayStop(ctx context.Context, n spec.Node) error {
 // another: kube-vip's lease, and what dialled it meanwhile.
 const moveTime = time.Minute
 
-// nodes returns Kubernetes' nodes. Where the API does not answer, perhaps because an
+// kubeNodes returns Kubernetes' nodes. Where the API does not answer, perhaps because an
 // earlier run was cut off after it had switched off the server that had its address,
 // it waits for another server to take that over.
-func (c *Cluster) nodes(ctx context.Context) (nodes []kube.Node, err error) {
+func (c *Cluster) kubeNodes(ctx context.Context) (nodes []kube.Node, err error) {
 	look := func() error {
 		client, err := c.kube(ctx)
 		if err == nil {

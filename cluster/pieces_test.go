@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"context"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,15 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
-	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
 // A template that is half-made is told, and whether it is merely switched off.
@@ -64,24 +59,6 @@ func TestWhatIsAskedOfTheHosts(t *testing.T) {
 	assert.False(t, w.Mappings(names.Mapping(c.spec, "wk1"), "somebody's"))
 }
 
-// A guest has the host key that was kept, and none, which is no error, where nobody has kept one.
-func TestHostKeysThatAreKept(t *testing.T) {
-	c, _, stop := thornyHosts(t, "pve1")
-	defer stop()
-	key, err := (&guest{addr: "10.0.0.99:22"}).hostKey(c)
-	require.NoError(t, err)
-	assert.Empty(t, key)
-
-	private, _, err := ssh.GenerateKey()
-	require.NoError(t, err)
-	signer, err := ssh.ParseSigner(private)
-	require.NoError(t, err)
-	require.NoError(t, c.hosts.Store("10.0.0.99:22", signer.PublicKey()))
-	key, err = (&guest{addr: "10.0.0.99:22"}).hostKey(c)
-	require.NoError(t, err)
-	assert.Equal(t, ssh.AuthorizedKey(signer.PublicKey()), key)
-}
-
 // Whose K3s it is, is asked of external machines alone: a VM of ours has ours.
 func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -114,24 +91,4 @@ func TestCostsOfMachinesThatGo(t *testing.T) {
 		assert.Contains(t, strings.Join(c.destroys(ctx, "wk1", "why", nil, errors.New("no answer")).Holds, "; "), "its disks are not readable: no answer")
 		synctest.Wait()
 	})
-}
-
-// What a first boot says last is shown, else the stage that it is in.
-func TestWhatAFirstBootDoes(t *testing.T) {
-	for _, tt := range []struct {
-		said   string
-		err    error
-		detail string
-		want   string
-	}{
-		{"Unpacking x\n", nil, "config", "Unpacking x"}, {" \n", nil, "config", "config"}, {"", nil, "config", "config"}, {"half a li", errors.New("no answer"), "config", "config"},
-		{"", nil, "DataSourceNoCloud [seed=/dev/sr0]", ""}, {strings.Repeat("é", 100), nil, "", strings.Repeat("é", maxShown/2)}, {strings.Repeat("x", maxShown+1), nil, "", strings.Repeat("x", maxShown)},
-		{"x" + strings.Repeat("é", 100), nil, "", "x" + strings.Repeat("é", maxShown/2-1)},
-	} {
-		root := remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
-			_, _ = io.WriteString(cmd.Stdout, tt.said)
-			return tt.err
-		})
-		assert.Equal(t, tt.want, bootDoes(t.Context(), root, cloudinit.Status{Detail: tt.detail}), "%+v", tt)
-	}
 }

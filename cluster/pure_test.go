@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -14,29 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
-
-// Two machines of one template that was not sealed are told apart, in whatever order.
-func TestTwinsAreMet(t *testing.T) {
-	for _, tt := range []struct {
-		a, b identity
-		want string
-	}{
-		{identity{"1", "x"}, identity{"2", "y"}, ""}, {identity{"", ""}, identity{"", ""}, ""}, {identity{"1", ""}, identity{"", ""}, ""}, {identity{"", "x"}, identity{"1", ""}, ""},
-		{identity{"1", "x"}, identity{"1", "y"}, "a and b have the same machine-id, 1: "}, {identity{"1", "x"}, identity{"2", "x"}, "a and b have the same SSH host key: "}, {identity{"1", "x"}, identity{"1", "x"}, "machine-id"},
-	} {
-		for _, names := range [][]string{{"a", "b"}, {"b", "a"}} {
-			var all identities
-			require.NoError(t, all.addNode(names[0], tt.a))
-			require.NoError(t, all.addNode(names[0], tt.a), "it is itself")
-			err := all.addNode(names[1], tt.b)
-			assert.Equal(t, tt.want == "", err == nil, "%v", err)
-			if err != nil {
-				assert.Contains(t, err.Error(), tt.want)
-			}
-			assert.Equal(t, err == nil, all.known(names[1]))
-		}
-	}
-}
 
 // People are told where to go, and which passwords were made for them.
 func TestEntrancesAndPasswords(t *testing.T) {
@@ -163,4 +139,10 @@ func TestWhoseACardIs(t *testing.T) {
 		assert.Len(t, info.VMs, len(who), tt.name)
 		assert.Equal(t, tt.want, GPUInfo{State: info.State, Node: info.Node, Driver: info.Driver}, tt.name)
 	}
+}
+
+func TestOSID(t *testing.T) {
+	assert.Equal(t, "ubuntu", osID("NAME=Ubuntu\nID=ubuntu\nID_LIKE=debian\n"))
+	assert.Equal(t, "rocky", osID("ID=\"rocky\"\n"))
+	assert.Equal(t, "", osID("NAME=x\n"))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -66,13 +67,13 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 		needs = append(needs, g.Add(c.gpusStep(n), gone))
 	}
 	made := g.Add(c.vmStep(n), needs...)
-	booted := g.Add(c.guestStep(n), made)
-	if hasPassword(c.spec, n) {
-		g.Add(c.passwordStep(n), booted)
+	booted := g.Add(c.Nodes.Step(n), made)
+	if nodes.HasPassword(c.spec, n) {
+		g.Add(c.Nodes.PasswordStep(n), booted)
 	}
 	ready := booted
-	if len(mountedDisks(n)) > 0 {
-		ready = g.Add(c.disksStep(n), booted)
+	if len(nodes.MountedDisks(n)) > 0 {
+		ready = g.Add(c.Nodes.DisksStep(n), booted)
 	}
 	if c.hasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)
@@ -98,7 +99,7 @@ func (c *Cluster) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, f
 		return &RefusedError{n.Name, "it is the only server, and the cluster with all its data would be lost: " +
 			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; afterwards replace the other nodes"}
 	}
-	nodes, err := c.nodes(ctx)
+	nodes, err := c.kubeNodes(ctx)
 	if errors.Is(err, errUnformed) {
 		return nil
 	}
@@ -193,7 +194,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 // canLose reports whether the other servers have a quorum while one is off and etcd still
 // counts it. If not, etcd must remove the member while it runs.
 func (c *Cluster) canLose(ctx context.Context, n spec.Node) bool {
-	nodes, err := c.nodes(ctx)
+	nodes, err := c.kubeNodes(ctx)
 	return err == nil && quorumWithout(n.Name, nodes, false) == nil
 }
 
@@ -235,8 +236,8 @@ func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resourc
 			if err := c.seeds.DestroyVM(ctx, have); err != nil {
 				return err
 			}
-			seenOf(ctx, n.Name).made.Store(true)
-			seenOf(ctx, n.Name).absent.Store(true)
+			nodes.SeenOf(ctx, n.Name).Made.Store(true)
+			nodes.SeenOf(ctx, n.Name).Absent.Store(true)
 			if n.Role != spec.Server {
 				return nil
 			}

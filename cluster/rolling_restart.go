@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
@@ -132,7 +133,7 @@ func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
 	if c.hasPlugin() { // of what it had, that which the file lets it keep
 		gpus = min(was.Count(string(nvidia.Resource)), c.allocatable(n))
 	}
-	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: bootTime + readyTime, Late: n.Name + " has not recovered"}
+	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + readyTime, Late: n.Name + " has not recovered"}
 	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		client, err := c.kube(ctx)
 		if err != nil {

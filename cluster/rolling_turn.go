@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
@@ -164,7 +165,7 @@ func (c *Cluster) away(ctx context.Context, is func(kube.Node) bool, going ...st
 // waitAway waits until no other node is down.
 func (c *Cluster) waitAway(ctx context.Context, n spec.Node, away awayCheck) error {
 	rule := wait.Rule{
-		What: n.Name + " does not go down while another node is down", Limit: bootTime + readyTime,
+		What: n.Name + " does not go down while another node is down", Limit: nodes.BootTime + readyTime,
 		Late: n.Name + " stays up: not every other node was healthy",
 	}
 	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/distro"

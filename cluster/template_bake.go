@@ -9,8 +9,9 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
@@ -273,7 +274,7 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 
 // waitBakeAgent waits for the agent, which is the first package of all.
 func (c *Cluster) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
-	limited, cancel := wait.Within(ctx, run.Limit(c.spec, bootTime), context.DeadlineExceeded)
+	limited, cancel := wait.Within(ctx, run.Limit(c.spec, nodes.BootTime), context.DeadlineExceeded)
 	defer cancel()
 	err := c.Proxmox.WaitAgent(limited, vm)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
@@ -325,9 +326,9 @@ func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
 
 // waitFirstBoot waits until cloud-init is done with a machine.
 func (c *Cluster) waitFirstBoot(ctx context.Context, r remote.Runner) error {
-	rule := wait.Rule{What: "first boot", Limit: bootTime, Late: "its first boot was not over", Strict: true}
+	rule := wait.Rule{What: "first boot", Limit: nodes.BootTime, Late: "its first boot was not over", Strict: true}
 	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		out, err := cloudInitStatus(ctx, r)
+		out, err := nodes.CloudInitStatus(ctx, r)
 		if err != nil {
 			return "", err
 		}
@@ -338,7 +339,7 @@ func (c *Cluster) waitFirstBoot(ctx context.Context, r remote.Runner) error {
 		if err := status.Err(); err == nil {
 			return "", nil
 		} else if !errors.Is(err, cloudinit.ErrNotDone) {
-			return "", fmt.Errorf("%w%s", err, bootCause(ctx, r))
+			return "", fmt.Errorf("%w%s", err, nodes.BootCause(ctx, r))
 		}
 		return cmp.Or(status.Detail, string(status.State)), nil
 	})

@@ -38,16 +38,9 @@ const apiKnock = 5 * time.Second
 func (c *Cluster) dialAPI(ctx context.Context) (problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, run.Limit(c.spec, apiKnock))
 	defer cancel()
-	conn, err := c.dial(ctx, "tcp", net.JoinHostPort(c.spec.APIAddress().String(), apiPort))
+	conn, err := c.Nodes.DialTo(ctx, "tcp", net.JoinHostPort(c.spec.APIAddress().String(), apiPort))
 	if err != nil {
 		return printable.FirstLine(err.Error()), nil
 	}
 	return "", conn.Close()
-}
-
-func (c *Cluster) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if c.Dial != nil {
-		return c.Dial(ctx, network, addr)
-	}
-	return new(net.Dialer).DialContext(ctx, network, addr)
 }

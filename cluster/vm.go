@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -27,8 +28,8 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return nil, err
 			}
-			if met := seenOf(ctx, n.Name); vm != nil && !met.made.Load() {
-				met.absent.Store(false)
+			if met := nodes.SeenOf(ctx, n.Name); vm != nil && !met.Made.Load() {
+				met.Absent.Store(false)
 			}
 			if vm != nil {
 				return vm, c.seeds.Recognise(ctx, n, vm)
@@ -36,7 +37,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)
 			}
-			seenOf(ctx, n.Name).absent.Store(true)
+			nodes.SeenOf(ctx, n.Name).Absent.Store(true)
 			// A copy that has its name is not for us to take, and none is made beside it.
 			return nil, converge.Permanent(c.Proxmox.Conflict(ctx, names.Tag(c.spec), n.Name))
 		},
@@ -49,7 +50,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 		},
 		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
-			seenOf(ctx, n.Name).made.CompareAndSwap(false, vm == nil)
+			nodes.SeenOf(ctx, n.Name).Made.CompareAndSwap(false, vm == nil)
 			spec, err := want("")
 			if err != nil {
 				return err
@@ -72,7 +73,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 	switch diff := to.Diff(vm); {
 	case vm == nil:
 		// Whatever was known of a machine of this name is of another one.
-		if err := c.hosts.Store(c.guests[n.Name].addr); err != nil {
+		if err := c.Nodes.ForgetKey(n.Name); err != nil {
 			return err
 		}
 		if err := c.hosts.Flush(); err != nil { // not even a run that dies may leave that
@@ -86,7 +87,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			"  go tool mage node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replaced(diff), n.Name))
 	case diff.Effect() == drift.Restart && vm.Running:
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
+			if err := c.Nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
 				return err
 			}
 			shape := func() error { return c.Proxmox.Shape(ctx, to, vm) }
@@ -96,7 +97,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			return shape()
 		})
 	case vm.Running:
-		if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
+		if err := c.Nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
 			return err
 		}
 	}

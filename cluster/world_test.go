@@ -329,7 +329,7 @@ func (w *world) api(t testing.TB) *kube.Client {
 	return client
 }
 
-// nodes are Kubernetes' nodes, by name.
+// kubeNodes are Kubernetes' nodes, by name.
 func (w *world) nodes(t testing.TB) map[string]kube.Node {
 	t.Helper()
 	client := w.api(t)

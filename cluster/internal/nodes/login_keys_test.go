@@ -1,4 +1,4 @@
-package cluster
+package nodes
 
 import (
 	"encoding/json"
@@ -61,9 +61,8 @@ func TestKeysInsideAMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: "a@pve!b", TokenSecret: secret.New("s"), HTTPClient: &http.Client{Transport: tt.files}})
 			require.NoError(t, err)
-			c := &Cluster{}
-			c.Proxmox = client
-			got, err := c.keysInside(t.Context(), &proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}, "ada")
+			ns := &Nodes{Config: Config{Proxmox: client}}
+			got, err := ns.keysInside(t.Context(), &proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}, "ada")
 			if tt.err == "" {
 				require.NoError(t, err)
 			} else {

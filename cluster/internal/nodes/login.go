@@ -1,11 +1,8 @@
-package cluster
+package nodes
 
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
-	"crypto/hkdf"
-	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -16,8 +13,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -27,32 +24,15 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// LoginKey is the key to log in to the machines of a cluster with that the secret of its
-// API token gives: the same on every machine that has the token, and nothing to keep.
-// A token's owner is root in the guests anyway, through their agents. It is
-// HKDF-SHA256 of the secret (RFC 5869), for this purpose and this cluster alone, so it
-// tells nothing about the secret.
-func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
-	if token.IsZero() {
-		return nil, errors.New("login key: the API token has no secret")
-	}
-	seed, err := hkdf.Key(sha256.New, []byte(token.Reveal()), nil, "homelab login key, version 1, cluster "+cluster, ed25519.SeedSize)
-	if err != nil {
-		return nil, fmt.Errorf("login key: %w", err)
-	}
-	return ssh.SeedSigner(seed)
-}
-
 // signers are the keys to log in with, in the order in which they are offered.
-func (b Backend) signers() []ssh.Signer {
-	if b.TokenKey == nil {
-		return b.Signers
+func (ns *Nodes) signers() []ssh.Signer {
+	if ns.TokenKey == nil {
+		return ns.Signers
 	}
-	return append(slices.Clip(b.Signers), b.TokenKey)
+	return append(slices.Clip(ns.Signers), ns.TokenKey)
 }
 
 //go:embed login.sh
@@ -113,27 +93,27 @@ func (l *logins) awaits(node string) bool {
 	return l.planted[node]
 }
 
-// loginStep sees that this run can log in to the machines that are there, before anything
+// LoginStep sees that this run can log in to the machines that are there, before anything
 // changes: one that was made with other keys, by a colleague or before the token had this
 // secret, gets ours through its guest agent, and so does one get keys that the file names
 // since. It looks at no other, so it costs nothing in everyday life.
-func (c *Cluster) loginStep() *converge.Resource[[]locked] {
+func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 	return &converge.Resource[[]locked]{
 		ID: "login",
 		Observe: func(ctx context.Context) ([]locked, error) {
-			all, others, err := c.locked(ctx)
+			all, others, err := ns.locked(ctx)
 			if err != nil {
 				return nil, err
 			}
 			shut := slices.DeleteFunc(slices.Clone(all), func(m locked) bool { return m.why == nil })
 			all = slices.DeleteFunc(all, func(m locked) bool { return m.why != nil })
 			if len(shut) > 0 && len(all) == 0 && !others {
-				return nil, converge.Permanent(c.noLoginError(shut...))
+				return nil, converge.Permanent(ns.noLoginError(shut...))
 			}
 			for _, m := range shut { // which is for its own step to say, and keeps no other from what it needs
 				progress.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, printable.FirstLine(m.why.Error()))
 			}
-			c.logins.set(all, shut)
+			ns.logins.set(all, shut)
 			return all, nil
 		},
 		Diff: func(all []locked) drift.Diff {
@@ -146,7 +126,7 @@ func (c *Cluster) loginStep() *converge.Resource[[]locked] {
 		Apply: func(ctx context.Context, all []locked) error {
 			for _, m := range all {
 				progress.Say(ctx, "adding keys to %s", m.node.Name)
-				if _, err := c.authorized(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
+				if _, err := ns.authorized(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
 					return fmt.Errorf("add keys to %s: %w", m.node.Name, err)
 				}
 			}
@@ -176,8 +156,8 @@ func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge
 // takes a connection and says nothing is none of either. Where all servers that answer let us
 // in, we are root on the cluster's nodes anyway, by way of Kubernetes, and a machine that knows
 // an earlier key of this token's knows us; nobody gets into another before somebody has agreed.
-func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err error) {
-	all, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err error) {
+	all, err := ns.Proxmox.VMs(ctx, names.Tag(ns.Spec))
 	if err != nil {
 		return nil, false, err
 	}
@@ -185,13 +165,13 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 	var wg sync.WaitGroup
 	var errs []error
 	known, refusing := false, false // to a server
-	for _, n := range c.spec.Machines() {
+	for _, n := range ns.Spec.Machines() {
 		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
 		if n.External || !runs {
 			continue
 		}
 		wg.Go(func() {
-			m, is, err := c.tryLogin(ctx, n)
+			m, is, err := ns.tryLogin(ctx, n)
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
@@ -218,12 +198,12 @@ func (c *Cluster) locked(ctx context.Context) (out []locked, others bool, err er
 const agentGrace = 15 * time.Second
 
 // askKeys reads which keys may log in to a machine, and says which should.
-func (c *Cluster) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*locked, error) {
-	m := &locked{node: n, over: c.Proxmox.Guest(vm)}
+func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*locked, error) {
+	m := &locked{node: n, over: ns.Proxmox.Guest(vm)}
 	deadline := time.Now().Add(agentGrace)
 	var have []string
 	for {
-		have, m.why = run.InAgentTime(ctx, func(ctx context.Context) ([]string, error) { return c.keysInside(ctx, vm, c.guests[n.Name].user) })
+		have, m.why = run.InAgentTime(ctx, func(ctx context.Context) ([]string, error) { return ns.keysInside(ctx, vm, ns.guests[n.Name].user) })
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -241,8 +221,8 @@ func (c *Cluster) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*lo
 	if m.why != nil {
 		return m, nil
 	}
-	left := slices.DeleteFunc(slices.Clone(have), c.outdated)
-	m.keys, m.gone = with(left, c.seeds.AuthorizedKeys()), len(have)-len(left)
+	left := slices.DeleteFunc(slices.Clone(have), ns.outdated)
+	m.keys, m.gone = with(left, ns.Seeds.AuthorizedKeys()), len(have)-len(left)
 	if slices.Equal(m.keys, have) {
 		m.why = errors.New("its authorized_keys has all keys of this run, but its SSH server accepts none of them: check its log (journalctl -u ssh) and sshd_config")
 	}
@@ -254,9 +234,9 @@ var errFirstBoot = errors.New("its first boot is not over")
 
 // keysInside reads which keys may log in as user, through the agent and without running
 // anything in the guest.
-func (c *Cluster) keysInside(ctx context.Context, vm *proxmox.VM, user string) ([]string, error) {
+func (ns *Nodes) keysInside(ctx context.Context, vm *proxmox.VM, user string) ([]string, error) {
 	read := func(path string) (string, bool, error) {
-		b, err := c.Proxmox.AgentReadFile(ctx, vm, path)
+		b, err := ns.Proxmox.AgentReadFile(ctx, vm, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", false, nil
 		}
@@ -294,8 +274,8 @@ func keyLines(text string) (lines []string) {
 
 // outdated reports whether a line of authorized_keys is the key that the token gave when it
 // had another secret.
-func (c *Cluster) outdated(line string) bool {
-	return c.TokenKey != nil && strings.HasSuffix(line, " "+firstboot.TokenNote(c.spec)) && firstboot.KeyBlob(line) != firstboot.KeyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey()))
+func (ns *Nodes) outdated(line string) bool {
+	return ns.TokenKey != nil && strings.HasSuffix(line, " "+firstboot.TokenNote(ns.Spec)) && firstboot.KeyBlob(line) != firstboot.KeyBlob(ssh.AuthorizedKey(ns.TokenKey.PublicKey()))
 }
 
 // with is a list of keys and those of more that it lacks.
@@ -311,9 +291,9 @@ func with(have, more []string) []string {
 }
 
 // authorized runs the script about authorized_keys in a machine, and returns its lines.
-func (c *Cluster) authorized(ctx context.Context, m *locked, do, input string) (lines []string, err error) {
+func (ns *Nodes) authorized(ctx context.Context, m *locked, do, input string) (lines []string, err error) {
 	var out strings.Builder
-	cmd := remote.Cmd{Args: []string{"sh", "-c", loginScript, "sh", c.guests[m.node.Name].user, do}, Stdout: &out}
+	cmd := remote.Cmd{Args: []string{"sh", "-c", loginScript, "sh", ns.guests[m.node.Name].user, do}, Stdout: &out}
 	if input != "" {
 		cmd.Stdin = strings.NewReader(input)
 	}
@@ -322,7 +302,7 @@ func (c *Cluster) authorized(ctx context.Context, m *locked, do, input string) (
 }
 
 // noLoginError is the error for machines that this run cannot log in to.
-func (c *Cluster) noLoginError(shut ...locked) error {
+func (ns *Nodes) noLoginError(shut ...locked) error {
 	var text strings.Builder
 	var errs []error
 	for _, m := range shut {
@@ -331,7 +311,7 @@ func (c *Cluster) noLoginError(shut ...locked) error {
 	}
 	return &lockedOut{text: "these machines of the cluster accept no key of this run, and their guest agents cannot add one:" + text.String() +
 		"\nName a key that they accept (ssh.privateKey, with its public half in ssh.publicKeys), " +
-		"run this in the folder with .homelab/" + c.spec.Name + "/id_ed25519, or start qemu-guest-agent on their consoles", errs: errs}
+		"run this in the folder with .homelab/" + ns.Spec.Name + "/id_ed25519, or start qemu-guest-agent on their consoles", errs: errs}
 }
 
 // lockedOut keeps the causes of what it says.

@@ -1,4 +1,4 @@
-package cluster
+package nodes
 
 import (
 	"context"
@@ -25,16 +25,16 @@ const slowBoot = time.Minute
 // withoutLogin is what a machine that nobody can log in to is found to be, where its guest
 // agent answers: its first boot goes on, is over, or has failed, which is the error. why is
 // what kept us out.
-func (c *Cluster) withoutLogin(ctx context.Context, n spec.Node, why error) (inside, error) {
+func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (inside, error) {
 	still := inside{problem: notYet(why)}
-	if n.External || c.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) {
+	if n.External || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) {
 		return still, nil
 	}
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
-	if err != nil || vm == nil || c.Proxmox.Uptime(ctx, vm) < slowBoot {
+	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
+	if err != nil || vm == nil || ns.Proxmox.Uptime(ctx, vm) < slowBoot {
 		return still, nil
 	}
-	failed, done := c.firstBoot(ctx, n, vm)
+	failed, done := ns.firstBoot(ctx, n, vm)
 	switch {
 	case failed != nil:
 		return inside{}, converge.Permanent(fmt.Errorf("%w\n  and a login is not possible: %w", failed, why))
@@ -46,9 +46,9 @@ func (c *Cluster) withoutLogin(ctx context.Context, n spec.Node, why error) (ins
 
 // firstBoot asks a machine's guest agent what came of its first boot, and runs nothing there.
 // Neither is said where that cannot be seen.
-func (c *Cluster) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (failed error, done bool) {
+func (ns *Nodes) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (failed error, done bool) {
 	read := func(path string) ([]byte, error) {
-		return run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return c.Proxmox.AgentReadFile(ctx, vm, path) })
+		return run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.AgentReadFile(ctx, vm, path) })
 	}
 	out, err := read(cloudinit.ResultFile)
 	if err != nil {

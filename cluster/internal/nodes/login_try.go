@@ -1,10 +1,11 @@
-package cluster
+package nodes
 
 import (
 	"context"
 	"errors"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -27,34 +28,34 @@ const showTime = 8 * time.Second
 
 // tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
 // that passes is for its own step to say.
-func (c *Cluster) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door, err error) {
-	sd, err := c.seeds.Seed(n)
+func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door, err error) {
+	sd, err := ns.Seeds.Seed(n)
 	if err != nil {
 		return nil, unseen, err
 	}
 	if !n.Adopt {
-		if surely, err := c.seedHasOurKeys(ctx, n, sd.File); err != nil || surely {
+		if surely, err := ns.seedHasOurKeys(ctx, n, sd.File); err != nil || surely {
 			return nil, open, err
 		}
 	}
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name) // nil unless it is ours
+	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name) // nil unless it is ours
 	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
 		return nil, unseen, err
 	}
-	m = &locked{node: n, over: c.root(n.Name), open: true}
+	m = &locked{node: n, over: ns.Root(n.Name), open: true}
 	var auth *ssh.AuthError
 	limited, cancel := context.WithTimeout(ctx, showTime)
 	defer cancel()
-	switch have, err := c.shown(limited, m); {
+	switch have, err := ns.shown(limited, m); {
 	case ctx.Err() != nil:
 		return nil, unseen, ctx.Err()
 	case err == nil:
-		if m.keys = with(have, c.spec.Access.PublicKeys); len(m.keys) > len(have) {
+		if m.keys = with(have, ns.Spec.Access.PublicKeys); len(m.keys) > len(have) {
 			return m, open, nil
 		}
 		return nil, open, nil
-	case errors.As(err, &auth), errors.Is(err, proxmox.ErrAgentNotRunning) && c.listens(ctx, n):
-		m, err = c.askKeys(ctx, n, vm)
+	case errors.As(err, &auth), errors.Is(err, proxmox.ErrAgentNotRunning) && ns.listens(ctx, n):
+		m, err = ns.askKeys(ctx, n, vm)
 		return m, unseen, err
 	case limited.Err() != nil:
 		progress.Say(ctx, "%s takes more than %s to list its keys: its own step continues", n.Name, showTime)
@@ -65,38 +66,38 @@ func (c *Cluster) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door
 
 // shown returns the keys that a machine lists after a login. Another run may have recreated
 // it since its host key was stored here.
-func (c *Cluster) shown(ctx context.Context, m *locked) ([]string, error) {
-	have, err := c.authorized(ctx, m, "show", "")
+func (ns *Nodes) shown(ctx context.Context, m *locked) ([]string, error) {
+	have, err := ns.authorized(ctx, m, "show", "")
 	var wrong *ssh.HostKeyError
 	if !errors.As(err, &wrong) || wrong.Got == "" {
 		return have, err
 	}
-	if err := c.hosts.Store(c.guests[m.node.Name].addr); err != nil {
+	if err := ns.Hosts.Store(ns.guests[m.node.Name].addr); err != nil {
 		return nil, err
 	}
-	return c.authorized(ctx, m, "show", "")
+	return ns.authorized(ctx, m, "show", "")
 }
 
 // seedHasOurKeys reports whether a machine's only seed is the one with our keys. If there
 // is another, the machine was recreated since, and only the machine knows which it booted with.
-func (c *Cluster) seedHasOurKeys(ctx context.Context, n spec.Node, file string) (bool, error) {
-	volumes, err := c.Proxmox.Volumes(ctx, n.Host, c.spec.Image.SeedStorage, "")
+func (ns *Nodes) seedHasOurKeys(ctx context.Context, n spec.Node, file string) (bool, error) {
+	volumes, err := ns.Proxmox.Volumes(ctx, n.Host, ns.Spec.Image.SeedStorage, "")
 	ours, others := false, false
 	for _, v := range volumes {
 		ours = ours || v.Name() == file
-		others = others || v.Name() != file && c.seedsOf(map[string]bool{n.Name: true}, v.Name())
+		others = others || v.Name() != file && firstboot.Of(ns.Spec, map[string]bool{n.Name: true}, v.Name())
 	}
 	return ours && !others, err
 }
 
 // listens reports whether a machine's SSH server is there: then it is not that it boots.
-func (c *Cluster) listens(ctx context.Context, n spec.Node) bool {
+func (ns *Nodes) listens(ctx context.Context, n spec.Node) bool {
 	if n.DHCP() {
 		return false // its address is the agent's to tell
 	}
 	ctx, cancel := context.WithTimeout(ctx, knockTime)
 	defer cancel()
-	conn, err := c.dial(ctx, "tcp", c.guests[n.Name].addr)
+	conn, err := ns.DialTo(ctx, "tcp", ns.guests[n.Name].addr)
 	if err != nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package cluster
+package nodes
 
 import (
 	"context"
@@ -8,21 +8,21 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 )
 
-// met is what a run has observed of a machine.
-type met struct {
-	// absent is set once the machine was seen not to be there: what others ask of it
+// Seen is what a run has observed of a machine.
+type Seen struct {
+	// Absent is set once the machine was seen not to be there: what others ask of it
 	// in this run, it cannot know.
-	absent atomic.Bool
-	// made is set once this run has made the machine, or is about to. One that is there and
+	Absent atomic.Bool
+	// Made is set once this run has made the machine, or is about to. One that is there and
 	// was made by another run, while this one waited for its turn, can be asked.
-	made atomic.Bool
-	// started is set once this run told K3s there to start: from then on what its
+	Made atomic.Bool
+	// Started is set once this run told K3s there to start: from then on what its
 	// journal says is about that start.
-	started atomic.Bool
+	Started atomic.Bool
 	// answered is set once its SSH server accepted a connection.
 	answered atomic.Bool
-	// owned is set once K3s of an external server was seen to be of this cluster.
-	owned atomic.Bool
+	// Owned is set once K3s of an external server was seen to be of this cluster.
+	Owned atomic.Bool
 	// looked is set once this run has looked inside.
 	looked atomic.Bool
 	// refused is when the login was first refused, as Unix nanoseconds: cloud-init
@@ -33,19 +33,19 @@ type met struct {
 // seen is what a run has observed of all machines.
 type seen struct {
 	mu       sync.Mutex
-	machines map[string]*met
+	machines map[string]*Seen
 }
 
-// seenOf returns what this run has observed of a machine.
-func seenOf(ctx context.Context, machine string) *met {
+// SeenOf returns what this run has observed of a machine.
+func SeenOf(ctx context.Context, machine string) *Seen {
 	s := run.Of[seen](ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.machines == nil {
-		s.machines = map[string]*met{}
+		s.machines = map[string]*Seen{}
 	}
 	if s.machines[machine] == nil {
-		s.machines[machine] = &met{}
+		s.machines[machine] = &Seen{}
 	}
 	return s.machines[machine]
 }

@@ -1,4 +1,4 @@
-package cluster
+package nodes
 
 import (
 	"context"
@@ -16,24 +16,24 @@ import (
 // cryptHash is what crypt(5) makes: $method$parameters$salt$hash.
 var cryptHash = regexp.MustCompile(`^\$[0-9a-z]+\$[A-Za-z0-9./=,$]+$`)
 
-// hasPassword reports whether the admin user of a node has a console password that
+// HasPassword reports whether the admin user of a node has a console password that
 // is ours to keep. Machines that we do not make keep theirs.
-func hasPassword(s *spec.Spec, n spec.Node) bool {
+func HasPassword(s *spec.Spec, n spec.Node) bool {
 	return !s.Access.PasswordHash.IsZero() && !n.External
 }
 
-// passwordStep keeps the console password of the admin user. Its hash is not in
+// PasswordStep keeps the console password of the admin user. Its hash is not in
 // the seed: anybody who may read the storage could try passwords on it.
-func (c *Cluster) passwordStep(n spec.Node) *converge.Resource[bool] {
-	user := c.spec.Access.User
+func (ns *Nodes) PasswordStep(n spec.Node) *converge.Resource[bool] {
+	user := ns.Spec.Access.User
 	return &converge.Resource[bool]{
 		ID: "password/" + n.Name,
 		Observe: func(ctx context.Context) (same bool, err error) {
-			want, err := passwordHash(c.spec)
+			want, err := passwordHash(ns.Spec)
 			if err != nil {
 				return false, converge.Permanent(err)
 			}
-			out, err := remote.Output(ctx, c.root(n.Name), "getent", "shadow", user)
+			out, err := remote.Output(ctx, ns.Root(n.Name), "getent", "shadow", user)
 			if err != nil {
 				return false, fmt.Errorf("the password of %s: %w", user, err)
 			}
@@ -47,11 +47,11 @@ func (c *Cluster) passwordStep(n spec.Node) *converge.Resource[bool] {
 			return drift.Diff{{Path: "password of " + user, Have: "different or not set", Want: "as asked", Effect: drift.Update}}
 		},
 		Apply: func(ctx context.Context, _ bool) error {
-			hash, err := passwordHash(c.spec)
+			hash, err := passwordHash(ns.Spec)
 			if err != nil {
 				return err
 			}
-			return c.root(n.Name).Run(ctx, remote.Cmd{
+			return ns.Root(n.Name).Run(ctx, remote.Cmd{
 				Args:  []string{"chpasswd", "-e"},
 				Stdin: strings.NewReader(user + ":" + hash.Reveal() + "\n"),
 			})

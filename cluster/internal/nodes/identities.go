@@ -1,4 +1,4 @@
-package cluster
+package nodes
 
 import (
 	"context"
@@ -60,25 +60,25 @@ func (t *identities) known(node string) bool {
 }
 
 // checkIdentity returns an error if a booted node has the identity of another.
-func (c *Cluster) checkIdentity(ctx context.Context, n spec.Node) error {
+func (ns *Nodes) checkIdentity(ctx context.Context, n spec.Node) error {
 	if n.External || run.Of[identities](ctx).known(n.Name) {
 		return nil
 	}
-	g := c.guests[n.Name]
+	g := ns.guests[n.Name]
 	id, err := remote.ReadFile(ctx, g.ssh, machineIDFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	key, err := g.hostKey(c)
+	key, err := ns.storedKey(g)
 	if err != nil {
 		return err
 	}
 	return converge.Permanent(run.Of[identities](ctx).addNode(n.Name, identity{strings.TrimSpace(string(id)), key}))
 }
 
-// hostKey is the stored host key of the guest, "" for none.
-func (g *guest) hostKey(c *Cluster) (string, error) {
-	keys, err := c.hosts.Lookup(g.addr)
+// storedKey is the stored host key of a guest, "" for none.
+func (ns *Nodes) storedKey(g *guest) (string, error) {
+	keys, err := ns.Hosts.Lookup(g.addr)
 	if err != nil || len(keys) == 0 {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package cluster
+package nodes
 
 import (
 	"testing"
@@ -23,12 +23,6 @@ func FuzzParseDisks(f *testing.F) {
 			t.Errorf("%q is something", s)
 		}
 	})
-}
-
-func TestOSID(t *testing.T) {
-	assert.Equal(t, "ubuntu", osID("NAME=Ubuntu\nID=ubuntu\nID_LIKE=debian\n"))
-	assert.Equal(t, "rocky", osID("ID=\"rocky\"\n"))
-	assert.Equal(t, "", osID("NAME=x\n"))
 }
 
 // What the script says of disks is read, and nothing else.

@@ -1,4 +1,4 @@
-package cluster
+package nodes
 
 import (
 	"bytes"
@@ -70,14 +70,14 @@ type exportsSeen struct {
 	table   []string
 }
 
-// exportStep keeps what the NFS server exports.
-func (c *Cluster) exportStep(n spec.Node) *converge.Resource[exportsSeen] {
-	want := exportsOf(c.spec.Platform.Storage.NFS)
+// ExportStep keeps what the NFS server exports.
+func (ns *Nodes) ExportStep(n spec.Node) *converge.Resource[exportsSeen] {
+	want := exportsOf(ns.Spec.Platform.Storage.NFS)
 	return &converge.Resource[exportsSeen]{
 		ID: "export/" + n.Name,
 		Observe: func(ctx context.Context) (exportsSeen, error) {
 			var out bytes.Buffer
-			if err := c.root(n.Name).Run(ctx, remote.Cmd{Args: exportArgs("look"), Stdout: &out}); err != nil {
+			if err := ns.Root(n.Name).Run(ctx, remote.Cmd{Args: exportArgs("look"), Stdout: &out}); err != nil {
 				return exportsSeen{}, err
 			}
 			return parseExports(out.String())
@@ -86,7 +86,7 @@ func (c *Cluster) exportStep(n spec.Node) *converge.Resource[exportsSeen] {
 		Costs: want.costs(n.Name),
 		Apply: func(ctx context.Context, _ exportsSeen) error {
 			args := append(exportArgs("make"), want.paths...)
-			return c.root(n.Name).Run(ctx, remote.Cmd{Args: args, Stdin: strings.NewReader(want.file())})
+			return ns.Root(n.Name).Run(ctx, remote.Cmd{Args: args, Stdin: strings.NewReader(want.file())})
 		},
 		Settle: diskTime,
 		Hint:   "sudo exportfs -v and journalctl -u nfs-server on " + n.Name + " show more; homelab does not manage /etc/exports there, and it must not name the same folders",

@@ -1,4 +1,4 @@
-package cluster
+package nodes
 
 import (
 	"bytes"
@@ -25,20 +25,20 @@ type diskSeen struct {
 }
 
 // mounted are the disks that the guest is to mount.
-func mountedDisks(n spec.Node) []spec.Disk {
+func MountedDisks(n spec.Node) []spec.Disk {
 	return slices.DeleteFunc(slices.Clone(n.Disks), func(d spec.Disk) bool { return d.Mount == "" })
 }
 
-// disksStep formats what is blank, mounts it for good, and grows file systems with
+// DisksStep formats what is blank, mounts it for good, and grows file systems with
 // their disks: also of a node that is long since there.
-func (c *Cluster) disksStep(n spec.Node) *converge.Resource[map[string]diskSeen] {
+func (ns *Nodes) DisksStep(n spec.Node) *converge.Resource[map[string]diskSeen] {
 	return &converge.Resource[map[string]diskSeen]{
 		ID:      "disks/" + n.Name,
-		Observe: func(ctx context.Context) (map[string]diskSeen, error) { return c.lookAtDisks(ctx, n) },
+		Observe: func(ctx context.Context) (map[string]diskSeen, error) { return ns.lookAtDisks(ctx, n) },
 		Diff:    func(have map[string]diskSeen) drift.Diff { return diffDisks(n, have) },
 		Apply: func(ctx context.Context, have map[string]diskSeen) error {
 			var args []string
-			for _, d := range mountedDisks(n) {
+			for _, d := range MountedDisks(n) {
 				seen := have[d.Name]
 				if seen.at != "" && seen.at != "here" {
 					return converge.Permanent(fmt.Errorf("%s is mounted on %s of %s, where disk %s should be: unmount it there, or write another mount in the file", seen.at, d.Mount, n.Name, d.Name))
@@ -47,7 +47,7 @@ func (c *Cluster) disksStep(n spec.Node) *converge.Resource[map[string]diskSeen]
 					args = append(args, d.Name, d.FS, d.Mount)
 				}
 			}
-			return c.disksRun(ctx, n, "make", args, nil)
+			return ns.disksRun(ctx, n, "make", args, nil)
 		},
 		Settle: diskTime,
 		Hint: "lsblk -do NAME,SIZE,SERIAL on " + n.Name + " shows its disks, and qm config those that Proxmox attaches; " +
@@ -56,9 +56,9 @@ func (c *Cluster) disksStep(n spec.Node) *converge.Resource[map[string]diskSeen]
 }
 
 // diskTime is how long a disk that was plugged in may take to show itself.
-const diskTime = bootTime / 10
+const diskTime = BootTime / 10
 
-func (c *Cluster) disksRun(ctx context.Context, n spec.Node, verb string, args []string, out *bytes.Buffer) error {
+func (ns *Nodes) disksRun(ctx context.Context, n spec.Node, verb string, args []string, out *bytes.Buffer) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -66,16 +66,16 @@ func (c *Cluster) disksRun(ctx context.Context, n spec.Node, verb string, args [
 	if out != nil {
 		cmd.Stdout = out
 	}
-	return c.root(n.Name).Run(ctx, cmd)
+	return ns.Root(n.Name).Run(ctx, cmd)
 }
 
-func (c *Cluster) lookAtDisks(ctx context.Context, n spec.Node) (map[string]diskSeen, error) {
+func (ns *Nodes) lookAtDisks(ctx context.Context, n spec.Node) (map[string]diskSeen, error) {
 	var args []string
-	for _, d := range mountedDisks(n) {
+	for _, d := range MountedDisks(n) {
 		args = append(args, d.Name, d.FS, d.Mount)
 	}
 	var out bytes.Buffer
-	if err := c.disksRun(ctx, n, "look", args, &out); err != nil {
+	if err := ns.disksRun(ctx, n, "look", args, &out); err != nil {
 		return nil, err
 	}
 	return parseDisks(out.String())
@@ -101,7 +101,7 @@ func parseDisks(text string) (map[string]diskSeen, error) {
 
 func diffDisks(n spec.Node, all map[string]diskSeen) drift.Diff {
 	var out drift.Diff
-	for _, d := range mountedDisks(n) {
+	for _, d := range MountedDisks(n) {
 		have := all[d.Name]
 		add := func(path, have, want string) {
 			out = append(out, drift.Field{Path: d.Name + "/" + path, Have: have, Want: want, Effect: drift.Update})
@@ -126,19 +126,19 @@ func diffDisks(n spec.Node, all map[string]diskSeen) drift.Diff {
 	return out
 }
 
-// detached is the wanted state in a VM's diff for a disk that the file no longer has.
-const detached = "detached"
+// Detached is the wanted state in a VM's diff for a disk that the file no longer has.
+const Detached = "detached"
 
-// unmountRemoved unmounts the disks that a VM is about to lose. A disk in use stays.
-func (c *Cluster) unmountRemoved(ctx context.Context, n spec.Node, diff drift.Diff, vm *proxmox.VM) error {
+// UnmountRemoved unmounts the disks that a VM is about to lose. A disk in use stays.
+func (ns *Nodes) UnmountRemoved(ctx context.Context, n spec.Node, diff drift.Diff, vm *proxmox.VM) error {
 	var serials []string
 	for _, f := range diff {
 		slot, _ := strings.CutPrefix(f.Path, "disk/")
-		if have, found := vm.Disk(slot); found && f.Want == detached {
+		if have, found := vm.Disk(slot); found && f.Want == Detached {
 			serials = append(serials, have.Serial)
 		}
 	}
-	if err := c.disksRun(ctx, n, "free", serials, nil); err != nil {
+	if err := ns.disksRun(ctx, n, "free", serials, nil); err != nil {
 		return converge.Permanent(fmt.Errorf("%s still uses a disk that the file no longer has (%s), so it is not detached: stop what uses it, e.g. with go tool mage node:drain -node=%s, and run it again: %w",
 			n.Name, strings.Join(serials, ", "), n.Name, err))
 	}

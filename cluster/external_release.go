@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// externalDriverStep waits for a driver that is its owner's to install.
+func (c *Cluster) externalDriverStep(n spec.Node) *converge.Resource[driverSeen] {
+	return &converge.Resource[driverSeen]{
+		ID: "driver/" + n.Name,
+		Observe: func(ctx context.Context) (driverSeen, error) {
+			seen, err := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
+			return driverSeen{DriverState: seen}, err
+		},
+		Diff: func(s driverSeen) drift.Diff {
+			const note = "the machine is external: install it there"
+			d := nvidia.DiffGPUs(s.DriverState, n.GPUs.Count)
+			if s.Loaded == "" {
+				d = drift.Diff{{Path: "driver", Have: "not loaded", Want: "a driver of NVIDIA's", Effect: drift.Create, Note: note}}
+			}
+			if s.Runtime == "" {
+				d = append(d, drift.Field{Path: "toolkit", Have: "none", Want: "nvidia-container-runtime", Effect: drift.Create, Note: note})
+			}
+			return d
+		},
+		Settle: 10 * time.Second,
+	}
+}
+
+// releaseStep takes K3s off a machine that is not ours to destroy.
+func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
+	return &converge.Resource[k3s.State]{
+		ID: "k3s/" + n.Name,
+		Observe: func(ctx context.Context) (k3s.State, error) {
+			have, err := k3s.Observe(ctx, c.Nodes.Root(n.Name))
+			if err == nil {
+				err = c.owns(ctx, n, have)
+			}
+			var others *OthersK3sError
+			if errors.As(err, &others) {
+				progress.Say(ctx, "left alone: %s", others)
+				return k3s.State{}, nil
+			}
+			return have, err
+		},
+		Diff: func(have k3s.State) drift.Diff {
+			if have.Cluster == "" && have.Role == k3s.RoleNone { // the binary may belong to another owner
+				return nil
+			}
+			return drift.Unwanted("K3s on the external machine " + n.Name)
+		},
+		Costs:  c.costsOfRelease(n),
+		Apply:  func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.Nodes.Root(n.Name)) },
+		Settle: nodes.ExternalTime,
+	}
+}

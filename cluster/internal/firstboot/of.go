@@ -1,0 +1,15 @@
+package firstboot
+
+import (
+	"strings"
+
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Of reports whether a file on a storage is a seed of one of these machines. Proxmox
+// starts none whose drive holds an ISO that is gone.
+func Of(s *spec.Spec, machines map[string]bool, file string) bool {
+	parts := strings.Split(file, "_")
+	return names.OwnsFile(s, file) && machines[parts[2]]
+}

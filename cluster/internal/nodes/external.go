@@ -1,0 +1,98 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// errNoHostKey is an external machine whose host key nobody has told us.
+var errNoHostKey = errors.New("its host key is not known")
+
+// keysOfOthers returns the host keys of a machine that somebody else made, as far as its
+// user has met it.
+func (ns *Nodes) keysOfOthers(n spec.Node, addr string) ([]ssh.PublicKey, error) {
+	if ns.KnownHosts != nil {
+		if keys, err := ns.KnownHosts.Lookup(addr); err != nil || len(keys) > 0 {
+			return keys, err
+		}
+	}
+	return nil, ns.noHostKey(n, addr)
+}
+
+// noHostKey says how to make an external machine's host key known: it is not ours,
+// so no API can be asked for it, and the first answer is not believed.
+func (ns *Nodes) noHostKey(n spec.Node, addr string) error {
+	name := "[" + strings.Replace(addr, ":", "]:", 1)
+	if host, ok := strings.CutSuffix(addr, ":22"); ok {
+		name = host
+	}
+	known := ns.Hosts.Path()
+	if ns.KnownHosts != nil {
+		known = ns.KnownHosts.Path()
+	}
+	return fmt.Errorf("%s is external, and %w: log in once with ssh, which shows its fingerprint and asks, "+
+		"or put a line with %q and the contents of its %s into %s", n.Name, errNoHostKey, name, hostKeyFile, known)
+}
+
+// ExternalStep sees that a machine that we do not make can be worked on.
+func (ns *Nodes) ExternalStep(n spec.Node) *converge.Resource[string] {
+	return &converge.Resource[string]{
+		ID:      "login/" + n.Name,
+		Observe: func(ctx context.Context) (problem string, err error) { return ns.lookAtExternal(ctx, n) },
+		Diff: func(problem string) drift.Diff {
+			if problem == "" {
+				return nil
+			}
+			return drift.Diff{{Have: problem, Want: "a login over SSH", Effect: drift.Create}}
+		},
+		Settle: ExternalTime,
+		Poll:   run.LookEvery,
+	}
+}
+
+// ExternalTime is how long an external machine may be away: a restart.
+const ExternalTime = 2 * time.Minute
+
+func (ns *Nodes) lookAtExternal(ctx context.Context, n spec.Node) (problem string, err error) {
+	err = remote.Run(ctx, ns.Root(n.Name), "true")
+	var exit *remote.ExitError
+	var key *ssh.HostKeyError
+	var auth *ssh.AuthError
+	switch {
+	case err == nil:
+		return "", nil
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case errors.As(err, &exit):
+		return "", converge.Permanent(fmt.Errorf("on %s the login user may not run sudo without a password: %w", n.Name, err))
+	case errors.As(err, &auth):
+		return "", converge.Permanent(fmt.Errorf("%w%s", err, ns.keyHint(n)))
+	case errors.As(err, &key), errors.Is(err, errNoHostKey):
+		return "", converge.Permanent(err)
+	}
+	progress.Say(ctx, "%s", printable.FirstLine(err.Error()))
+	return printable.FirstLine(err.Error()), nil
+}
+
+// keyHint says how a key that was made for this cluster gets to a machine that somebody
+// else made; nothing where the file names the user's own keys.
+func (ns *Nodes) keyHint(n spec.Node) string {
+	if ns.Spec.Access.PrivateKey != "" || ns.Spec.Access.Agent || len(ns.signers()) == 0 {
+		return ""
+	}
+	keys := ns.signers()
+	return fmt.Sprintf("; the login key of this cluster is not on the machine: ssh -p %d %s@%s 'umask 077; mkdir -p .ssh; echo %s >>.ssh/authorized_keys'",
+		n.SSHPort, ns.guests[n.Name].user, n.Address.Addr(), ssh.AuthorizedKey(keys[len(keys)-1].PublicKey()))
+}

@@ -1,0 +1,60 @@
+package nodes
+
+import (
+	"context"
+	"net"
+
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Config is what the machines are reached with.
+type Config struct {
+	Spec     *spec.Spec
+	Proxmox  *proxmox.Client // nil where every machine is external
+	Seeds    *firstboot.Maker
+	Signers  []ssh.Signer // keys to log in with
+	TokenKey ssh.Signer   // a further one, of the API token; may be nil
+	Agent    string       // socket of an SSH agent with further keys, or empty
+	// Dial reaches the machines; nil dials directly.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	Via  string // what messages call that way
+	// Hosts are the host keys of our machines: a cache.
+	Hosts *ssh.KnownHosts
+	// KnownHosts are those of machines that are not ours; only read, and may be nil.
+	KnownHosts *ssh.KnownHosts
+}
+
+// Nodes are the machines of a cluster, seen from inside. They are safe for concurrent use.
+type Nodes struct {
+	Config
+	guests map[string]*guest // by machine name
+	logins logins
+}
+
+// New makes Nodes. It connects to none of them.
+func New(c Config) *Nodes {
+	ns := &Nodes{Config: c, guests: map[string]*guest{}}
+	for _, n := range c.Spec.Machines() {
+		ns.guests[n.Name] = ns.newGuest(n)
+	}
+	return ns
+}
+
+// Close ends the connections to the machines.
+func (ns *Nodes) Close() {
+	for _, g := range ns.guests {
+		g.close()
+	}
+}
+
+// FileServer reports whether a machine is the NFS server that we make.
+func (ns *Nodes) FileServer(name string) bool {
+	g := ns.guests[name]
+	return g != nil && g.node.Role == spec.FileServer
+}
+
+// ForgetKey forgets the host key of a machine of ours, which is to be made anew.
+func (ns *Nodes) ForgetKey(name string) error { return ns.Hosts.Store(ns.guests[name].addr) }
