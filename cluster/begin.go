@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 )
@@ -16,7 +17,7 @@ func (c *Cluster) beginStep() converge.Step {
 	return &converge.Resource[struct{}]{
 		ID: "artifacts",
 		Observe: func(context.Context) (struct{}, error) {
-			return struct{}{}, converge.Permanent(checkArtifacts(c.spec))
+			return struct{}{}, converge.Permanent(artifacts.Check(c.spec))
 		},
 		Diff: func(struct{}) drift.Diff { return nil },
 	}

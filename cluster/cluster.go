@@ -57,7 +57,7 @@ type Cluster struct {
 	spec *spec.Spec
 	Backend
 
-	Nodes    *nodes.Nodes
+	nodes    *nodes.Nodes
 	seeds    *firstboot.Maker
 	hosts    *ssh.KnownHosts
 	warnings warnings
@@ -84,7 +84,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Charts: b.Charts, Kube: c.kube, Work: c.work, GitDial: b.GitDial,
 	})
 	c.seeds = firstboot.New(want, b.Proxmox, b.Signers, b.TokenKey)
-	c.Nodes = nodes.New(nodes.Config{
+	c.nodes = nodes.New(nodes.Config{
 		Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Signers: b.Signers, TokenKey: b.TokenKey, Agent: b.Agent,
 		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts,
 	})
@@ -108,5 +108,5 @@ func (c *Cluster) Keep() error { return c.hosts.Flush() }
 
 // Close ends the connections to the guests.
 func (c *Cluster) Close() {
-	c.Nodes.Close()
+	c.nodes.Close()
 }

@@ -92,7 +92,7 @@ func (c *Cluster) stops(ctx context.Context, why string, names ...string) []conv
 	for _, name := range names {
 		cost := converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Away: away}
 		of := func(w *consent.Work) []string { return w.On(name) }
-		if c.Nodes.FileServer(name) { // it is not drained: mounts are hard
+		if c.nodes.FileServer(name) { // it is not drained: mounts are hard
 			of = func(w *consent.Work) []string { return w.Notebooks("") }
 			cost.Why += "; clients of its volumes wait until it is back"
 		}
@@ -176,7 +176,7 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 		if nodes.SeenOf(ctx, n.Name).Absent.Load() {
 			return nil
 		}
-		if have, err := k3s.Observe(ctx, c.Nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
+		if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
 			return nil // it is still to join, and nobody misses it
 		}
 		return c.stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded by a restart", n.Name)

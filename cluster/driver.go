@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -32,7 +33,7 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 	return &converge.Resource[driverSeen]{
 		ID: "driver/" + n.Name,
 		Observe: func(ctx context.Context) (driverSeen, error) {
-			seen, err := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
+			seen, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 			if err != nil {
 				return driverSeen{}, err
 			}
@@ -51,10 +52,10 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 		},
 		Costs: c.costsOfDriver(n),
 		Apply: func(ctx context.Context, s driverSeen) error {
-			if err := nvidia.InstallDriver(ctx, c.Nodes.Root(n.Name), s.want); err != nil {
+			if err := nvidia.InstallDriver(ctx, c.nodes.Root(n.Name), s.want); err != nil {
 				return err
 			}
-			if err := nvidia.InstallToolkit(ctx, c.outward(c.Nodes.Root(n.Name)), toolkit); err != nil {
+			if err := nvidia.InstallToolkit(ctx, artifacts.Outward(c.spec, c.nodes.Root(n.Name)), toolkit); err != nil {
 				return err
 			}
 			return c.loadDriver(ctx, n, s)

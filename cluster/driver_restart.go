@@ -39,7 +39,7 @@ func (s driverSeen) mayLoad() bool {
 // just now, with its kernel, or before the run that brought it ended. A driver that was
 // tried and has failed, as the kernel's log says, is not helped by that.
 func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen) error {
-	now, err := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
+	now, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 	if err := c.restart(ctx, n); err != nil {
 		return err
 	}
-	return c.Nodes.WaitBooted(ctx, n)
+	return c.nodes.WaitBooted(ctx, n)
 }
 
 // restart switches a node off and on: a restart from inside would not reset its cards.
@@ -86,12 +86,12 @@ func (c *Cluster) restart(ctx context.Context, n spec.Node) error {
 // wrong with its driver for which it would have to start again. It is for one whose turn it
 // is: of a driver that loads nowhere, or a card that does not come up, one node is to fall ill.
 func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia.DriverState) drift.Diff) error {
-	if err := c.Nodes.WaitBooted(ctx, n); err != nil {
+	if err := c.nodes.WaitBooted(ctx, n); err != nil {
 		return err
 	}
 	rule := wait.Rule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all ready"}
 	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		s, err := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
+		s, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 		if err != nil {
 			return "", err
 		}
@@ -106,7 +106,7 @@ func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia
 // where it has one that works. On a machine that nobody can log in to now there is nothing
 // to wait for that could be seen: its own steps say so.
 func (c *Cluster) moreCards(ctx context.Context, n spec.Node, do func() error) error {
-	before, unseen := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
+	before, unseen := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 	if err := do(); err != nil || unseen != nil || len(before.GPUs()) == 0 {
 		return err
 	}

@@ -91,7 +91,7 @@ func (c *Cluster) authorities(ctx context.Context, but spec.Node) (map[string]bo
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, askTime)
-		have, err := k3s.Observe(ctx, c.Nodes.Root(n.Name))
+		have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 		cancel()
 		if err == nil && have.Authority != "" && (!n.External || have.Cluster == c.spec.Name) {
 			ours[have.Authority] = true
@@ -108,7 +108,7 @@ func (c *Cluster) ownServer(ctx context.Context, name string) error {
 	if !n.External || met.Owned.Load() {
 		return nil
 	}
-	have, err := k3s.Observe(ctx, c.Nodes.Root(name))
+	have, err := k3s.Observe(ctx, c.nodes.Root(name))
 	if err == nil {
 		err = c.owns(ctx, n, have)
 	}
@@ -123,7 +123,7 @@ func (c *Cluster) markK3s(ctx context.Context, n spec.Node, have k3s.State) erro
 	if !n.External || have.Cluster == c.spec.Name {
 		return nil
 	}
-	if err := remote.WriteFile(ctx, c.Nodes.Root(n.Name), k3s.ClusterFile, []byte(c.spec.Name+"\n"), 0o644); err != nil {
+	if err := remote.WriteFile(ctx, c.nodes.Root(n.Name), k3s.ClusterFile, []byte(c.spec.Name+"\n"), 0o644); err != nil {
 		return fmt.Errorf("mark K3s on %s as ours: %w", n.Name, err)
 	}
 	return nil

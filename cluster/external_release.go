@@ -19,7 +19,7 @@ func (c *Cluster) externalDriverStep(n spec.Node) *converge.Resource[driverSeen]
 	return &converge.Resource[driverSeen]{
 		ID: "driver/" + n.Name,
 		Observe: func(ctx context.Context) (driverSeen, error) {
-			seen, err := nvidia.ObserveDriver(ctx, c.Nodes.Root(n.Name))
+			seen, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 			return driverSeen{DriverState: seen}, err
 		},
 		Diff: func(s driverSeen) drift.Diff {
@@ -42,7 +42,7 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 	return &converge.Resource[k3s.State]{
 		ID: "k3s/" + n.Name,
 		Observe: func(ctx context.Context) (k3s.State, error) {
-			have, err := k3s.Observe(ctx, c.Nodes.Root(n.Name))
+			have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 			if err == nil {
 				err = c.owns(ctx, n, have)
 			}
@@ -60,7 +60,7 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 			return drift.Unwanted("K3s on the external machine " + n.Name)
 		},
 		Costs:  c.costsOfRelease(n),
-		Apply:  func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.Nodes.Root(n.Name)) },
+		Apply:  func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.nodes.Root(n.Name)) },
 		Settle: nodes.ExternalTime,
 	}
 }

@@ -52,7 +52,7 @@ func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) 
 // leave adds the step that removes an external machine from the cluster.
 func (c *Cluster) leave(g *converge.Graph, n spec.Node) *converge.Ref {
 	begin := g.Add(c.beginStep())
-	reached := g.Add(c.Nodes.ExternalStep(n), begin)
+	reached := g.Add(c.nodes.ExternalStep(n), begin)
 	return g.Add(c.retireStep(n, nil), reached)
 }
 
@@ -70,7 +70,7 @@ func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref)
 // uninstall drains an external machine, removes K3s and deletes its Node, in this
 // order: a kubelet that still runs would register again.
 func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
-	have, err := k3s.Observe(ctx, c.Nodes.Root(n.Name))
+	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
 			return err
 		}
 	}
-	if err := k3s.Remove(ctx, c.Nodes.Root(n.Name)); err != nil {
+	if err := k3s.Remove(ctx, c.nodes.Root(n.Name)); err != nil {
 		return err
 	}
 	return c.deleteNode(ctx, n.Name)

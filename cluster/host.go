@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -19,7 +20,7 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 	return &converge.Resource[*preflight.Report]{
 		ID: "proxmox",
 		Observe: func(ctx context.Context) (*preflight.Report, error) {
-			if err := checkArtifacts(c.spec); err != nil {
+			if err := artifacts.Check(c.spec); err != nil {
 				return nil, err
 			}
 			if err := c.checkSources(ctx); err != nil {

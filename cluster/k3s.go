@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
@@ -39,7 +40,7 @@ func k3sNode(s *spec.Spec, n spec.Node, extra map[string]any) (k3s.Node, error) 
 		node.Taints = append(node.Taints, t.String())
 	}
 	var err error
-	if node.Registries, err = k3sRegistries(s); err != nil {
+	if node.Registries, err = artifacts.Registries(s); err != nil {
 		return node, err
 	}
 	if !n.DHCP() {
@@ -128,10 +129,10 @@ const joinTime = 10 * time.Minute
 
 // observeK3s looks, and gives up on what waiting does not mend.
 func (c *Cluster) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
-	if _, err := k3sRegistries(c.spec); err != nil {
+	if _, err := artifacts.Registries(c.spec); err != nil {
 		return k3s.State{}, converge.Permanent(err)
 	}
-	have, err := k3s.Observe(ctx, c.Nodes.Root(n.Name))
+	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 	if err != nil {
 		return have, err
 	}
@@ -183,8 +184,8 @@ func (c *Cluster) bringServer(ctx context.Context, n spec.Node, have k3s.State) 
 	nodes.SeenOf(ctx, n.Name).Started.Store(true)
 	if stale(have, srv.Version) {
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			return c.staged(ctx, n, func(ctx context.Context) error {
-				return k3s.UpgradeServer(ctx, c.outward(c.Nodes.Root(n.Name)), c.release(), srv)
+			return artifacts.Staged(ctx, c.spec, c.nodes.Root(n.Name), func(ctx context.Context) error {
+				return k3s.UpgradeServer(ctx, artifacts.Outward(c.spec, c.nodes.Root(n.Name)), artifacts.Release(c.spec), srv)
 			})
 		})
 	}
@@ -199,9 +200,9 @@ func (c *Cluster) bringServer(ctx context.Context, n spec.Node, have k3s.State) 
 	}
 	return c.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error {
 		if joins {
-			return k3s.JoinServer(ctx, c.Nodes.Root(n.Name), srv)
+			return k3s.JoinServer(ctx, c.nodes.Root(n.Name), srv)
 		}
-		return k3s.StartServer(ctx, c.Nodes.Root(n.Name), srv)
+		return k3s.StartServer(ctx, c.nodes.Root(n.Name), srv)
 	})
 }
 
@@ -252,8 +253,8 @@ func (c *Cluster) bringAgent(ctx context.Context, n spec.Node, have k3s.State) e
 			return err
 		}
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			return c.staged(ctx, n, func(ctx context.Context) error {
-				return k3s.UpgradeAgent(ctx, c.outward(c.Nodes.Root(n.Name)), c.release(), join)
+			return artifacts.Staged(ctx, c.spec, c.nodes.Root(n.Name), func(ctx context.Context) error {
+				return k3s.UpgradeAgent(ctx, artifacts.Outward(c.spec, c.nodes.Root(n.Name)), artifacts.Release(c.spec), join)
 			})
 		})
 	}
@@ -264,7 +265,7 @@ func (c *Cluster) bringAgent(ctx context.Context, n spec.Node, have k3s.State) e
 		return err
 	}
 	return c.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error {
-		return k3s.JoinAgent(ctx, c.Nodes.Root(n.Name), join)
+		return k3s.JoinAgent(ctx, c.nodes.Root(n.Name), join)
 	})
 }
 
@@ -278,7 +279,7 @@ func (c *Cluster) ensureK3s(ctx context.Context, n spec.Node, have k3s.State) er
 	if have.Version == c.spec.K3s.Version {
 		return nil
 	}
-	return c.install(ctx, n)
+	return artifacts.Install(ctx, c.spec, c.nodes.Root(n.Name))
 }
 
 // errNoServer says that no server of the cluster is up.
@@ -326,3 +327,7 @@ func nodeLabels(s *spec.Spec, n spec.Node) map[string]string {
 	}
 	return out
 }
+
+// K3sURL is where the checksums of the file's release of K3s are, "" where its files come
+// from a folder.
+func K3sURL(s *spec.Spec) string { return artifacts.SumsURL(s) }

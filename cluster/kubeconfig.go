@@ -65,7 +65,7 @@ func (c *Cluster) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 	if c.api.client != nil && c.api.config == config.Reveal() {
 		return config, nil
 	}
-	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: c.Nodes.DialTo, Wrap: c.KubeWrap})
+	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: c.nodes.DialTo, Wrap: c.KubeWrap})
 	if err != nil {
 		return secret.Value{}, err
 	}
@@ -91,7 +91,7 @@ func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) 
 	if err := c.ownServer(ctx, server); err != nil {
 		return secret.Value{}, err
 	}
-	return read(ctx, c.Nodes.Root(server))
+	return read(ctx, c.nodes.Root(server))
 }
 
 // canKeep sees, before anything is changed, that the kubeconfig may be put where it will be.

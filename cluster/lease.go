@@ -11,7 +11,7 @@ import (
 func (c *Cluster) Lease() lease.Store {
 	if c.Proxmox == nil {
 		first := c.spec.Servers()[0].Name
-		return &leasefile.File{Root: c.Nodes.Root(first), Machine: first, Path: leasefile.Folder + "/homelab-" + c.spec.Name + ".lease"}
+		return &leasefile.File{Root: c.nodes.Root(first), Machine: first, Path: leasefile.Folder + "/homelab-" + c.spec.Name + ".lease"}
 	}
 	hosts := make([]string, len(c.spec.Proxmox.Hosts))
 	for i, h := range c.spec.Proxmox.Hosts {

@@ -126,7 +126,7 @@ func (c *Cluster) waitRegistered(ctx context.Context, n spec.Node) error {
 	}
 	defer done()
 	progress.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
-	if err := remote.Run(ctx, c.Nodes.Root(n.Name), "systemctl", "restart", unit); err != nil {
+	if err := remote.Run(ctx, c.nodes.Root(n.Name), "systemctl", "restart", unit); err != nil {
 		return err
 	}
 	return c.registered(ctx, n, wait.Rule{

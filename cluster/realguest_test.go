@@ -140,7 +140,7 @@ func (c *Cluster) machines() *converge.Graph {
 	for _, h := range c.templateHosts() {
 		templates[h] = up.Add(c.templateStep(h))
 	}
-	c.boot(up, []*converge.Ref{up.Add(c.Nodes.LoginStep())}, removed, templates)
+	c.boot(up, []*converge.Ref{up.Add(c.nodes.LoginStep())}, removed, templates)
 	return up
 }
 
@@ -174,7 +174,7 @@ func (w *realWorld) settled(t *testing.T, c *Cluster) {
 // said is what a command says on the node.
 func said(t *testing.T, c *Cluster, args ...string) string {
 	t.Helper()
-	out, err := remote.Output(t.Context(), c.Nodes.Root("cp1"), args...)
+	out, err := remote.Output(t.Context(), c.nodes.Root("cp1"), args...)
 	require.NoError(t, err)
 	return strings.TrimSpace(string(out))
 }

@@ -67,13 +67,13 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 		needs = append(needs, g.Add(c.gpusStep(n), gone))
 	}
 	made := g.Add(c.vmStep(n), needs...)
-	booted := g.Add(c.Nodes.Step(n), made)
+	booted := g.Add(c.nodes.Step(n), made)
 	if nodes.HasPassword(c.spec, n) {
-		g.Add(c.Nodes.PasswordStep(n), booted)
+		g.Add(c.nodes.PasswordStep(n), booted)
 	}
 	ready := booted
 	if len(nodes.MountedDisks(n)) > 0 {
-		ready = g.Add(c.Nodes.DisksStep(n), booted)
+		ready = g.Add(c.nodes.DisksStep(n), booted)
 	}
 	if c.hasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)

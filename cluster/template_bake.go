@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -250,7 +251,7 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 	if err := c.waitBakeAgent(ctx, vm); err != nil {
 		return err
 	}
-	guest := c.outward(c.Proxmox.Guest(vm))
+	guest := artifacts.Outward(c.spec, c.Proxmox.Guest(vm))
 	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
 		return err
 	}
@@ -268,7 +269,7 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 	if bakedK3s(c.spec) == "" {
 		return nil
 	}
-	_, err := k3s.Install(ctx, guest, c.release())
+	_, err := k3s.Install(ctx, guest, artifacts.Release(c.spec))
 	return err
 }
 

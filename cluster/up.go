@@ -21,7 +21,7 @@ func (c *Cluster) Up() *converge.Graph {
 	// So must the charts be there, and take the values that we have for them.
 	begin := []*converge.Ref{up.Add(c.beginStep()), c.parts.AddCheck(up)}
 	if c.Proxmox != nil { // and we must be let in where machines are there already
-		begin = append(begin, up.Add(c.Nodes.LoginStep(), begin[0]))
+		begin = append(begin, up.Add(c.nodes.LoginStep(), begin[0]))
 	}
 
 	// Machines that the file no longer names give their GPUs back first.
@@ -64,7 +64,7 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 	var servers []*converge.Ref
 	for _, n := range c.spec.Machines() {
 		if n.External {
-			booted[n.Name] = up.Add(c.Nodes.ExternalStep(n), begin...)
+			booted[n.Name] = up.Add(c.nodes.ExternalStep(n), begin...)
 			continue
 		}
 		needs := []*converge.Ref{removed}
@@ -81,12 +81,12 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 		if n.Role == spec.Server {
 			servers = append(servers, vm)
 		}
-		booted[n.Name] = up.Add(c.Nodes.Step(n), vm)
+		booted[n.Name] = up.Add(c.nodes.Step(n), vm)
 		if nodes.HasPassword(c.spec, n) {
-			up.Add(c.Nodes.PasswordStep(n), booted[n.Name])
+			up.Add(c.nodes.PasswordStep(n), booted[n.Name])
 		}
 		if len(nodes.MountedDisks(n)) > 0 { // before pods can ask for what is on them
-			booted[n.Name] = up.Add(c.Nodes.DisksStep(n), booted[n.Name])
+			booted[n.Name] = up.Add(c.nodes.DisksStep(n), booted[n.Name])
 		}
 	}
 	return booted
@@ -97,7 +97,7 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 func (c *Cluster) fileServer(up *converge.Graph, booted parts.Refs) (exported []*converge.Ref) {
 	for _, n := range c.spec.Machines() {
 		if n.Role == spec.FileServer {
-			exported = append(exported, up.Add(c.Nodes.ExportStep(n), booted[n.Name]))
+			exported = append(exported, up.Add(c.nodes.ExportStep(n), booted[n.Name]))
 		}
 	}
 	return exported

@@ -38,7 +38,7 @@ const apiKnock = 5 * time.Second
 func (c *Cluster) dialAPI(ctx context.Context) (problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, run.Limit(c.spec, apiKnock))
 	defer cancel()
-	conn, err := c.Nodes.DialTo(ctx, "tcp", net.JoinHostPort(c.spec.APIAddress().String(), apiPort))
+	conn, err := c.nodes.DialTo(ctx, "tcp", net.JoinHostPort(c.spec.APIAddress().String(), apiPort))
 	if err != nil {
 		return printable.FirstLine(err.Error()), nil
 	}

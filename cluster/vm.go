@@ -73,7 +73,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 	switch diff := to.Diff(vm); {
 	case vm == nil:
 		// Whatever was known of a machine of this name is of another one.
-		if err := c.Nodes.ForgetKey(n.Name); err != nil {
+		if err := c.nodes.ForgetKey(n.Name); err != nil {
 			return err
 		}
 		if err := c.hosts.Flush(); err != nil { // not even a run that dies may leave that
@@ -87,7 +87,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			"  go tool mage node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replaced(diff), n.Name))
 	case diff.Effect() == drift.Restart && vm.Running:
 		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			if err := c.Nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
+			if err := c.nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
 				return err
 			}
 			shape := func() error { return c.Proxmox.Shape(ctx, to, vm) }
@@ -97,7 +97,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			return shape()
 		})
 	case vm.Running:
-		if err := c.Nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
+		if err := c.nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
 			return err
 		}
 	}

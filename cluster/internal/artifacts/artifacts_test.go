@@ -1,4 +1,4 @@
-package cluster
+package artifacts
 
 import (
 	"os"
@@ -23,12 +23,12 @@ func TestAirgapLinksStayInTheFolder(t *testing.T) {
 	for _, to := range []string{filepath.Join(elsewhere, "key"), "../" + filepath.Base(elsewhere) + "/key"} {
 		link := filepath.Join(dir, "sha256sum-amd64.txt")
 		require.NoError(t, os.Symlink(to, link))
-		err := checkArtifacts(s)
+		err := Check(s)
 		require.EqualError(t, err, link+" is a link out of the folder "+dir+" (k3s.airgap): put the file itself there")
 		require.True(t, wait.IsPermanent(err))
 		require.Error(t, copyTo(t.Context(), nil, dir, "sha256sum-amd64.txt", "/x"))
 		require.NoError(t, os.Remove(link))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sha256sum-amd64.txt"), nil, 0o600))
-	require.NoError(t, checkArtifacts(s))
+	require.NoError(t, Check(s))
 }

@@ -1,4 +1,6 @@
-package cluster
+// Package artifacts is K3s as a node gets it: from the internet, or from the files of the
+// folder k3s.airgap, and its image registries.
+package artifacts
 
 import (
 	"context"
@@ -18,7 +20,7 @@ import (
 
 // registries are the image registries of the file with their passwords and
 // certificates, read when they are first needed.
-func k3sRegistries(s *spec.Spec) ([]k3s.Registry, error) {
+func Registries(s *spec.Spec) ([]k3s.Registry, error) {
 	var out []k3s.Registry
 	for _, r := range s.K3s.Registries {
 		reg := k3s.Registry{Name: r.Name, Endpoints: r.Endpoints, Rewrite: r.Rewrite, Username: r.Username, Insecure: r.Insecure}
@@ -38,25 +40,25 @@ func k3sRegistries(s *spec.Spec) ([]k3s.Registry, error) {
 	return out, nil
 }
 
-// stageDir is where a node gets the files of k3s.airgap, until they are installed.
-const stageDir = "/var/lib/rancher/homelab.airgap"
+// folder is where a node gets the files of k3s.airgap, until they are installed.
+const folder = "/var/lib/rancher/homelab.airgap"
 
-// artifacts names the files of the folder k3s.airgap that a release needs.
-func artifacts(r k3s.Release) []string {
+// needed names the files of the folder k3s.airgap that a release needs.
+func needed(r k3s.Release) []string {
 	return []string{"sha256sum-amd64.txt", "k3s", r.Images()}
 }
 
-// K3sURL is where the checksums of the file's release of K3s are, "" where its files come
+// SumsURL is where the checksums of the file's release of K3s are, "" where its files come
 // from a folder.
-func K3sURL(s *spec.Spec) string {
+func SumsURL(s *spec.Spec) string {
 	if s.K3s.AirgapDir != "" {
 		return ""
 	}
-	return k3s.Release{Version: s.K3s.Version}.URL(artifacts(k3s.Release{})[0])
+	return k3s.Release{Version: s.K3s.Version}.URL(needed(k3s.Release{})[0])
 }
 
-// checkArtifacts says which files the folder k3s.airgap lacks.
-func checkArtifacts(s *spec.Spec) error {
+// Check says which files the folder k3s.airgap lacks.
+func Check(s *spec.Spec) error {
 	if s.K3s.AirgapDir == "" {
 		return nil
 	}
@@ -67,7 +69,7 @@ func checkArtifacts(s *spec.Spec) error {
 	}
 	defer func() { _ = root.Close() }()
 	var errs []error
-	for _, name := range artifacts(release) {
+	for _, name := range needed(release) {
 		errs = append(errs, checkArtifact(root, name, release.URL(name)))
 	}
 	return converge.Permanent(errors.Join(errs...))
@@ -92,19 +94,19 @@ func checkArtifact(root *os.Root, name, url string) error {
 	return nil
 }
 
-// release is K3s as a node gets it: from the internet, or from the files that
+// Release is K3s as a node gets it: from the internet, or from the files that
 // stage has put there.
-func (c *Cluster) release() k3s.Release {
-	r := k3s.Release{Version: c.spec.K3s.Version}
-	if c.spec.K3s.AirgapDir != "" {
-		r.Artifacts = stageDir
+func Release(s *spec.Spec) k3s.Release {
+	r := k3s.Release{Version: s.K3s.Version}
+	if s.K3s.AirgapDir != "" {
+		r.Artifacts = folder
 	}
 	return r
 }
 
-// outward is a runner whose commands find the proxy for https, where the file has one.
-func (c *Cluster) outward(r remote.Runner) remote.Runner {
-	proxy := c.spec.Guest.HTTPSProxy
+// Outward is a runner whose commands find the proxy for https, where the file has one.
+func Outward(s *spec.Spec, r remote.Runner) remote.Runner {
+	proxy := s.Guest.HTTPSProxy
 	if proxy == "" {
 		return r
 	}
@@ -114,34 +116,34 @@ func (c *Cluster) outward(r remote.Runner) remote.Runner {
 	})
 }
 
-// install puts K3s on a node, in the version of the file.
-func (c *Cluster) install(ctx context.Context, n spec.Node) error {
-	return c.staged(ctx, n, func(ctx context.Context) error {
-		_, err := k3s.Install(ctx, c.outward(c.Nodes.Root(n.Name)), c.release())
+// Install puts K3s on a node, in the version of the file.
+func Install(ctx context.Context, s *spec.Spec, root remote.Runner) error {
+	return Staged(ctx, s, root, func(ctx context.Context) error {
+		_, err := k3s.Install(ctx, Outward(s, root), Release(s))
 		return err
 	})
 }
 
-// staged copies the files of k3s.airgap to a node, if the file has that key, and
+// Staged copies the files of k3s.airgap to a node, if the file has that key, and
 // deletes them when do has used them.
-func (c *Cluster) staged(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	dir, root := c.spec.K3s.AirgapDir, c.Nodes.Root(n.Name)
+func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, do func(context.Context) error) error {
+	dir := s.K3s.AirgapDir
 	if dir == "" {
 		return do(ctx)
 	}
-	if err := checkArtifacts(c.spec); err != nil {
+	if err := Check(s); err != nil {
 		return err
 	}
-	for _, name := range artifacts(c.release()) {
+	for _, name := range needed(Release(s)) {
 		progress.Say(ctx, "copying %s", name)
-		if err := copyTo(ctx, root, dir, name, stageDir+"/"+name); err != nil {
+		if err := copyTo(ctx, root, dir, name, folder+"/"+name); err != nil {
 			return err
 		}
 	}
 	if err := do(ctx); err != nil {
 		return err
 	}
-	return remote.Run(ctx, root, "rm", "-rf", stageDir)
+	return remote.Run(ctx, root, "rm", "-rf", folder)
 }
 
 func copyTo(ctx context.Context, r remote.Runner, dir, name, path string) error {
