@@ -10,11 +10,14 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -57,15 +60,14 @@ type Cluster struct {
 	spec *spec.Spec
 	Backend
 
-	nodes    *nodes.Nodes
-	seeds    *firstboot.Maker
-	hosts    *ssh.KnownHosts
-	warnings warnings
-	api      api
+	nodes     *nodes.Nodes
+	seeds     *firstboot.Maker
+	templates *templates.Templates
+	hosts     *ssh.KnownHosts
+	warnings  warnings
+	members   *members.Members
 
-	// restarting is held by the one node that is being taken down and up again.
-	restarting chan struct{}
-	parts      *parts.Steps // of the platform
+	parts *parts.Steps // of the platform
 }
 
 // New binds spec to b. It touches nothing, and neither does a Plan: what is to be kept in
@@ -76,18 +78,21 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	}
 	c := &Cluster{
 		spec: want, Backend: b,
-		hosts:      ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
-		restarting: make(chan struct{}, 1),
+		hosts: ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 	}
-	c.parts = parts.New(parts.Config{
-		Spec: want, Make: sync.OnceValues(func() ([]platform.Piece, error) { return platform.Pieces(want, true) }),
-		Charts: b.Charts, Kube: c.kube, Work: c.work, GitDial: b.GitDial,
-	})
 	c.seeds = firstboot.New(want, b.Proxmox, b.Signers, b.TokenKey)
 	c.nodes = nodes.New(nodes.Config{
 		Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Signers: b.Signers, TokenKey: b.TokenKey, Agent: b.Agent,
 		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts,
 	})
+	c.members = members.New(members.Config{
+		Spec: want, Nodes: c.nodes, VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.KubeconfigPath(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
+	})
+	c.parts = parts.New(parts.Config{
+		Spec: want, Make: sync.OnceValues(func() ([]platform.Piece, error) { return platform.Pieces(want, true) }),
+		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial,
+	})
+	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Allot: c.allot}
 	c.hosts.Hold() // a look writes nothing
 	if b.Proxmox != nil {
 		b.Proxmox.Recognise(names.Tag(want), names.MACs(want))
@@ -110,3 +115,6 @@ func (c *Cluster) Keep() error { return c.hosts.Flush() }
 func (c *Cluster) Close() {
 	c.nodes.Close()
 }
+
+// Kube returns the way to the cluster's API.
+func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.members.Kube(ctx) }

@@ -3,104 +3,24 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
 
 // What each step interrupts or destroys; docs/consent.md has the table. A step that drains,
 // stops or deletes something declares it here, and does it only with consent.
-
-// away is how long a planned restart of a node takes: drained, off, on, Ready again with
-// its GPUs. Without work on it two minutes; pods get up to five to end, and a host with
-// much memory pins it for the guest page by page.
-const away = "2 to 10 min"
-
-// costTime limits the wait for the list of running work: a plan can be shown without it.
-const costTime = 10 * time.Second
-
-// workTime is how long an observation of the running work stays valid: the steps of one plan
-// share it, and a step that had to wait observes again.
-const workTime = 15 * time.Second
-
-// workSeen is the running work by node, as one Plan or Run observed it.
-type workSeen struct {
-	mu   sync.Mutex
-	work *consent.Work
-	at   time.Time
-}
-
-// work observes the running work by node; nil if there is no cluster yet.
-func (c *Cluster) work(ctx context.Context) (*consent.Work, error) {
-	seen := run.Of[workSeen](ctx)
-	seen.mu.Lock()
-	defer seen.mu.Unlock()
-	if seen.work != nil && time.Since(seen.at) < workTime {
-		return seen.work, nil
-	}
-	seen.work = nil
-	limit := run.Limit(c.spec, costTime)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
-	defer cancel()
-	client, err := c.kube(ctx)
-	if errors.Is(err, errUnformed) {
-		return nil, nil
-	}
-	if err == nil {
-		seen.work, err = consent.Look(ctx, client)
-		seen.at = time.Now()
-	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return seen.work, err
-}
-
-// users names whose work ends if a node goes down, or says why that is not known.
-func (c *Cluster) users(ctx context.Context, of func(*consent.Work) []string) []string {
-	w, err := c.work(ctx)
-	switch {
-	case err != nil:
-		return []string{"cannot find out whose work ends: " + printable.FirstLine(err.Error())}
-	case w == nil:
-		return nil
-	}
-	return of(w)
-}
-
-// stops is the cost of nodes that are drained, go down and come back.
-func (c *Cluster) stops(ctx context.Context, why string, names ...string) []converge.Cost {
-	var out []converge.Cost
-	for _, name := range names {
-		cost := converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Away: away}
-		of := func(w *consent.Work) []string { return w.On(name) }
-		if c.nodes.FileServer(name) { // it is not drained: mounts are hard
-			of = func(w *consent.Work) []string { return w.Notebooks("") }
-			cost.Why += "; clients of its volumes wait until it is back"
-		}
-		cost.Users = c.users(ctx, of)
-		out = append(out, cost)
-	}
-	return out
-}
 
 // summary names what of a diff calls for a restart.
 func summary(d drift.Diff) string {
@@ -122,7 +42,7 @@ func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drif
 		}
 		var out []converge.Cost
 		if d.Effect() == drift.Restart {
-			out = c.stops(ctx, summary(d), n.Name)
+			out = c.members.Stops(ctx, summary(d), n.Name)
 		}
 		for _, f := range d {
 			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == nodes.Detached {
@@ -145,7 +65,7 @@ func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.All
 			return nil // refused
 		}
 		if together, err := c.exchanges(ctx, n, a); together || err != nil { // or it cannot be told
-			return c.stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, a.Holders(n.Name)...)...)...)
+			return c.members.Stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, a.Holders(n.Name)...)...)...)
 		}
 		var have []string
 		if m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)); m != nil {
@@ -154,7 +74,7 @@ func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.All
 		if grows(c.mapping(n, a), n.Host, have) {
 			return nil // where cards only come, the VM's own step restarts it
 		}
-		return c.stops(ctx, "other cards", c.running(ctx, n.Name)...)
+		return c.members.Stops(ctx, "other cards", c.running(ctx, n.Name)...)
 	}
 }
 
@@ -179,71 +99,8 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 		if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
 			return nil // it is still to join, and nobody misses it
 		}
-		return c.stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded by a restart", n.Name)
+		return c.members.Stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded by a restart", n.Name)
 	}
-}
-
-// costsOfK3s is what another version of K3s costs. Other settings cost nothing: only K3s
-// restarts, one node after the other, and pods keep running.
-func (c *Cluster) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, have k3s.State, _ drift.Diff) []converge.Cost {
-		if !stale(have, c.spec.K3s.Version) {
-			return nil
-		}
-		return c.stops(ctx, fmt.Sprintf("K3s %s → %s", have.Version, c.spec.K3s.Version), n.Name)
-	}
-}
-
-// costsOfMarks is what new taints cost: those with NoExecute end what does not tolerate them.
-func (c *Cluster) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, have *kube.Node, _ drift.Diff) []converge.Cost {
-		var out []converge.Cost
-		for _, t := range marks.Taints {
-			if have == nil || t.Effect != string(corev1.TaintEffectNoExecute) || slices.Contains(have.Taints, t) {
-				continue
-			}
-			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoExecute}
-			if users := c.users(ctx, func(w *consent.Work) []string { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
-				out = append(out, converge.Cost{
-					Machine: "work on " + n.Name, Kind: converge.Stops, Why: "the taint " + t.String() + " ends pods that do not tolerate it", Users: users,
-				})
-			}
-		}
-		if have != nil && strings.HasPrefix(have.Labels[sharingLabel], spec.SharingMPS) && have.Labels[sharingLabel] != marks.Labels[sharingLabel] {
-			out = append(out, c.endsMPS(ctx, n)...)
-		}
-		return out
-	}
-}
-
-// endsMPS is the cost of stopping or restarting the MPS daemon on a node: the jobs that
-// compute through it, if any.
-func (c *Cluster) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
-	users := c.users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
-	if len(users) == 0 {
-		return nil
-	}
-	return []converge.Cost{{
-		Machine: "MPS on " + n.Name, Kind: converge.Stops, Why: "GPU sharing changes, and jobs that use its daemon end", Users: users,
-	}}
-}
-
-// costsOfPlugin is what another device plugin costs: its pods restart, which affects only
-// jobs that compute through the MPS daemon.
-func (c *Cluster) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge.Cost {
-	mps := func(f drift.Field) bool {
-		return f.Have != "" && strings.HasPrefix(f.Path, "daemonset/") && strings.Contains(f.Path, "-mps/")
-	}
-	if !slices.ContainsFunc(d, mps) {
-		return nil
-	}
-	var out []converge.Cost
-	for _, n := range c.spec.GPUNodes() {
-		if n.GPUs.Sharing.Strategy == spec.SharingMPS {
-			out = append(out, c.endsMPS(ctx, n)...)
-		}
-	}
-	return out
 }
 
 // costsOfRemoval is what is lost with machines that are no longer in the file.
@@ -266,8 +123,8 @@ func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM
 	}
 	cost := converge.Cost{
 		Machine: cmp.Or(name, "nameless"), Kind: converge.Destroys, Why: why,
-		Users: c.users(ctx, func(w *consent.Work) []string { return w.On(name) }),
-		Holds: c.users(ctx, func(w *consent.Work) []string { return w.Volumes(name) }),
+		Users: c.members.Users(ctx, func(w *consent.Work) []string { return w.On(name) }),
+		Holds: c.members.Users(ctx, func(w *consent.Work) []string { return w.Volumes(name) }),
 	}
 	if err != nil {
 		cost.Holds = append(cost.Holds, "its disks are not readable: "+printable.FirstLine(err.Error()))

@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -26,8 +28,8 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 		if _, held := u.held[r.Part]; held {
 			continue
 		}
-		client, err := c.kube(ctx)
-		if errors.Is(err, errUnformed) { // nor can it be removed
+		client, err := c.members.Kube(ctx)
+		if errors.Is(err, members.ErrUnformed) { // nor can it be removed
 			continue
 		}
 		if err != nil {
@@ -42,10 +44,10 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 }
 
 // costsOfRests are the templates that go with a cluster: the next one bakes its own.
-func costsOfRests(_ context.Context, all []rest, _ drift.Diff) []converge.Cost {
+func costsOfRests(_ context.Context, all []templates.Rest, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
-		for _, t := range r.templates {
+		for _, t := range r.Templates {
 			out = append(out, converge.Cost{Machine: t.Name, Kind: converge.Destroys, Why: "a template; another one is baked when needed"})
 		}
 	}
@@ -53,10 +55,10 @@ func costsOfRests(_ context.Context, all []rest, _ drift.Diff) []converge.Cost {
 }
 
 // costsOfFiles are files that nobody needs, for who has asked for nothing else.
-func costsOfFiles(_ context.Context, all []rest, _ drift.Diff) []converge.Cost {
+func costsOfFiles(_ context.Context, all []templates.Rest, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
-		for _, v := range r.volumes {
+		for _, v := range r.Volumes {
 			out = append(out, converge.Cost{Machine: v.Name(), Kind: converge.Destroys, Why: "nothing on this Proxmox needs it"})
 		}
 	}
@@ -92,7 +94,7 @@ func (c *Cluster) costsOfDrain(n spec.Node) func(context.Context, drained, drift
 		if have.pods == 0 {
 			return nil
 		}
-		users := c.users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
+		users := c.members.Users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
 		if len(users) == 0 {
 			return nil // what is there is made again elsewhere
 		}
@@ -112,13 +114,13 @@ func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Cont
 		case vm == nil:
 			return nil // nothing runs there
 		}
-		return c.stops(ctx, "drained and removed from Kubernetes", n.Name)
+		return c.members.Stops(ctx, "drained and removed from Kubernetes", n.Name)
 	}
 }
 
 // costsOfCycle is what it costs to switch a node off and on.
 func (c *Cluster) costsOfCycle(n spec.Node) func(context.Context, bool, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ bool, _ drift.Diff) []converge.Cost {
-		return c.stops(ctx, "drained, stopped and started", n.Name)
+		return c.members.Stops(ctx, "drained, stopped and started", n.Name)
 	}
 }

@@ -5,15 +5,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // Of what lies about, templates are named when all goes, and files for whom asked for nothing else.
 func TestWhatLiesAbout(t *testing.T) {
-	all := []rest{{
-		host: "pve1", volumes: []proxmox.Volume{{ID: "local:iso/homelab_a_b_c.iso"}}, mappings: []string{"a_b"},
-		templates: []proxmox.Summary{{Name: "a-template-pve1-x"}},
+	all := []templates.Rest{{
+		Host: "pve1", Volumes: []proxmox.Volume{{ID: "local:iso/homelab_a_b_c.iso"}}, Mappings: []string{"a_b"},
+		Templates: []proxmox.Summary{{Name: "a-template-pve1-x"}},
 	}}
 	names := func(costs []converge.Cost) (out []string) {
 		for _, c := range costs {
@@ -24,5 +25,5 @@ func TestWhatLiesAbout(t *testing.T) {
 	}
 	assert.Equal(t, []string{"a-template-pve1-x"}, names(costsOfRests(t.Context(), all, nil)))
 	assert.Equal(t, []string{"homelab_a_b_c.iso"}, names(costsOfFiles(t.Context(), all, nil)))
-	assert.Empty(t, costsOfRests(t.Context(), []rest{{host: "pve2"}}, nil))
+	assert.Empty(t, costsOfRests(t.Context(), []templates.Rest{{Host: "pve2"}}, nil))
 }

@@ -56,7 +56,7 @@ func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[bool
 		},
 		Costs: c.costsOfCycle(n),
 		Apply: func(ctx context.Context, _ bool) error {
-			err := c.cycle(ctx, n, func(ctx context.Context) error {
+			err := c.members.Cycle(ctx, n, func(ctx context.Context) error {
 				now, err := c.shutDown(ctx, vm)
 				if err != nil {
 					return err

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -35,7 +36,7 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 	var gone []*converge.Ref
 	if c.Proxmox != nil {
 		// Machines that an interrupted run left incomplete belong to the cluster too.
-		for _, host := range c.templateHosts() {
+		for _, host := range c.templates.Hosts() {
 			if _, err := c.Proxmox.AwaitEarlier(ctx, host); err != nil {
 				return nil, err
 			}
@@ -45,18 +46,18 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 			return nil, err
 		}
 		for _, vm := range vms {
-			if !c.isTemplate(vm) && !stay[vm.Name] {
+			if !c.templates.IsTemplate(vm) && !stay[vm.Name] {
 				gone = append(gone, down.Add(c.destroyStep(vm, countNamed(vms, vm) > 1)))
 			}
 		}
-		gone = append(gone, down.Add(&converge.Resource[[]rest]{
+		gone = append(gone, down.Add(&converge.Resource[[]templates.Rest]{
 			ID: "leftovers",
-			Observe: func(ctx context.Context) ([]rest, error) {
+			Observe: func(ctx context.Context) ([]templates.Rest, error) {
 				return c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: len(stay) == 0, stay: stay}, nil })
 			},
 			Diff:  diffRests,
 			Costs: costsOfRests,
-			Apply: c.clear,
+			Apply: c.templates.Clear,
 		}, gone...))
 	}
 	for _, n := range c.spec.Nodes {

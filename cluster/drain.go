@@ -33,14 +33,14 @@ func (c *Cluster) drainStep(n spec.Node) *converge.Resource[drained] {
 	return &converge.Resource[drained]{
 		ID: "drain/" + n.Name,
 		Observe: func(ctx context.Context) (drained, error) {
-			node, err := c.observeNode(ctx, n.Name)
+			node, err := c.members.ObserveNode(ctx, n.Name)
 			if err != nil {
 				return drained{}, err
 			}
 			if node == nil {
 				return drained{}, converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: go tool mage cluster:up lets it join"})
 			}
-			client, err := c.kube(ctx)
+			client, err := c.members.Kube(ctx)
 			if err != nil {
 				return drained{}, err
 			}
@@ -59,7 +59,7 @@ func (c *Cluster) drainStep(n spec.Node) *converge.Resource[drained] {
 		},
 		Costs: c.costsOfDrain(n),
 		Apply: func(ctx context.Context, _ drained) error {
-			_, err := c.drain(ctx, n.Name)
+			_, err := c.members.Drain(ctx, n.Name)
 			return err
 		},
 	}
@@ -75,7 +75,7 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 	g.Add(&converge.Resource[*kube.Node]{
 		ID: "uncordon/" + n.Name,
 		Observe: func(ctx context.Context) (*kube.Node, error) {
-			have, err := c.observeNode(ctx, n.Name)
+			have, err := c.members.ObserveNode(ctx, n.Name)
 			if err == nil && have == nil {
 				err = converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: go tool mage cluster:up lets it join"})
 			}
@@ -88,7 +88,7 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 			return drift.Diff{{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: drift.Update}}
 		},
 		Apply: func(ctx context.Context, _ *kube.Node) error {
-			client, err := c.kube(ctx)
+			client, err := c.members.Kube(ctx)
 			if err != nil {
 				return err
 			}

@@ -3,12 +3,10 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -37,7 +35,7 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 			if err != nil {
 				return driverSeen{}, err
 			}
-			want, err := c.driverFor(ctx, n.Host, seen)
+			want, err := c.templates.Driver(ctx, n.Host, seen)
 			if err == nil {
 				err = c.mayBuild(ctx, n, want)
 			}
@@ -75,12 +73,7 @@ func (c *Cluster) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe)
 	if err != nil || vm == nil || !vm.SecureBoot {
 		return err
 	}
-	return converge.Permanent(errors.New(secureBootOn(vm.String())))
-}
-
-func secureBootOn(machine string) string {
-	return fmt.Sprintf("the firmware of %s has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1), and rejects modules that DKMS builds: "+
-		"write nvidia: {driver: {mode: prebuilt}} if its system is Ubuntu, or disable Secure Boot in its firmware and give it an EFI disk without keys", machine)
+	return converge.Permanent(errors.New(templates.SecureBootOn(vm.String())))
 }
 
 // How long a driver may take to bring up its GPUs after boot, and how often it is looked at.
@@ -88,17 +81,3 @@ const (
 	driverTime = 90 * time.Second
 	driverPoll = 3 * time.Second
 )
-
-// installed names the series that is on a machine, so that it stays.
-func installed(s nvidia.DriverState) string {
-	branch, _, _ := strings.Cut(s.Loaded, ".")
-	n, err := strconv.Atoi(branch)
-	if err != nil {
-		return ""
-	}
-	d := nvidia.Driver{Branch: n, Flavour: nvidia.Proprietary}
-	if s.LoadedOpen {
-		d.Flavour = nvidia.Open
-	}
-	return d.String()
-}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -52,8 +53,8 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 	}
 	progress.Say(ctx, "restarting %s to load the driver", n.Name)
 	if !nodes.SeenOf(ctx, n.Name).Absent.Load() { // else it was made just now, and nobody misses it yet
-		if was, err := c.observeNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, errUnformed) {
-			return c.takeDown(ctx, n, func(ctx context.Context) error {
+		if was, err := c.members.ObserveNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, members.ErrUnformed) {
+			return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
 				if err := c.restart(ctx, n); err != nil {
 					return err
 				}

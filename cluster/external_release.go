@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -44,9 +45,9 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 		Observe: func(ctx context.Context) (k3s.State, error) {
 			have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 			if err == nil {
-				err = c.owns(ctx, n, have)
+				err = c.members.Owns(ctx, n, have)
 			}
-			var others *OthersK3sError
+			var others *members.OthersK3sError
 			if errors.As(err, &others) {
 				progress.Say(ctx, "left alone: %s", others)
 				return k3s.State{}, nil
@@ -64,3 +65,7 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 		Settle: nodes.ExternalTime,
 	}
 }
+
+// OthersK3sError is K3s on an external machine that is of another cluster, as far as can
+// be seen: it is left alone.
+type OthersK3sError = members.OthersK3sError

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
@@ -42,7 +43,7 @@ func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) 
 	}
 	g := run.Graph(c.spec)
 	ready := c.leave(g, n)
-	if c.hasDriver(n) {
+	if c.members.HasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)
 	}
 	c.joinAgain(g, n, ready)
@@ -58,12 +59,12 @@ func (c *Cluster) leave(g *converge.Graph, n spec.Node) *converge.Ref {
 
 // joinAgain adds the steps by which a ready machine joins.
 func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref) {
-	g.Before = c.canKeep
-	joined := g.Add(c.k3sStep(n), ready)
-	node := g.Add(c.nodeStep(n), joined)
-	g.Add(c.kubeconfigStep(), node)
-	if c.hasPlugin() && n.GPUs.Count > 0 {
-		g.Add(c.allocatableStep(n), g.Add(c.pluginStep(), node))
+	g.Before = c.members.CanKeep
+	joined := g.Add(c.members.Step(n), ready)
+	node := g.Add(c.members.NodeStep(n), joined)
+	g.Add(c.members.KubeconfigStep(), node)
+	if c.members.HasPlugin() && n.GPUs.Count > 0 {
+		g.Add(c.members.AllocatableStep(n), g.Add(c.members.PluginStep(), node))
 	}
 }
 
@@ -74,16 +75,16 @@ func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
 	if err != nil {
 		return err
 	}
-	if err := c.owns(ctx, n, have); err != nil {
-		return foreign(err)
+	if err := c.members.Owns(ctx, n, have); err != nil {
+		return members.Foreign(err)
 	}
 	if have.Role != k3s.RoleNone { // else nothing runs there that could be evicted
-		if _, err := c.drain(ctx, n.Name); err != nil {
+		if _, err := c.members.Drain(ctx, n.Name); err != nil {
 			return err
 		}
 	}
 	if err := k3s.Remove(ctx, c.nodes.Root(n.Name)); err != nil {
 		return err
 	}
-	return c.deleteNode(ctx, n.Name)
+	return c.members.DeleteNode(ctx, n.Name)
 }

@@ -27,7 +27,7 @@ func (c *Cluster) FleetRemote() (fleet.Remote, error) { return c.parts.FleetRemo
 // FleetState looks at what Fleet has made of the repository. With a commit it is not
 // content with an earlier one.
 func (c *Cluster) FleetState(ctx context.Context, commit string) (*fleet.State, error) {
-	client, err := c.kube(ctx)
+	client, err := c.members.Kube(ctx)
 	if err != nil {
 		return nil, err
 	}

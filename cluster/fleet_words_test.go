@@ -30,7 +30,7 @@ func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 		require.Len(t, cost[0].Holds, 1)
 		assert.True(t, strings.HasPrefix(cost[0].Holds[0], parts.NotLooked) && strings.Contains(cost[0].Holds[0], thorns.Refusal), cost[0].Holds[0])
 
-		c.api.client = nil
+		c.members.Use(nil, "")
 		cost = c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)

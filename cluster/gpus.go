@@ -98,7 +98,7 @@ func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping proxmox.Mappin
 	case vm == nil || !vm.Running:
 		return c.recard(ctx, vm, mapping)
 	}
-	return c.takeDown(ctx, n, func(ctx context.Context) error {
+	return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
 		vm, err := c.shutDown(ctx, vm)
 		if err != nil {
 			return err

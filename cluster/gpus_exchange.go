@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/placement"
@@ -34,11 +35,11 @@ func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Al
 		return a, err
 	}
 	rule := wait.Rule{
-		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (nodes.BootTime + readyTime),
+		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (nodes.BootTime + members.ReadyTime),
 		Late: n.Name + " did not get its cards",
 	}
 	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		err := run.Of[unhealthy](ctx).refuses(n.Name)
+		err := run.Of[members.Unhealthy](ctx).Refuses(n.Name)
 		if err != nil {
 			return "", wait.Permanent(err)
 		}
@@ -62,7 +63,7 @@ func (c *Cluster) exchanges(ctx context.Context, n spec.Node, a *placement.Allot
 	if len(others) == 0 || slices.ContainsFunc(others, func(other string) bool { return !a.Shrinks(other) }) {
 		return len(others) > 0, nil
 	}
-	ill, err := c.away(ctx, func(k kube.Node) bool { return k.Name == n.Name && c.missing(k) })
+	ill, err := c.members.Away(ctx, func(k kube.Node) bool { return k.Name == n.Name && c.members.Missing(k) })
 	return ill != "", err
 }
 
@@ -88,7 +89,7 @@ func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
 // somebody else still holds. Cut short, it leaves nodes that are off and mappings
 // that do not fit yet, which the next run finds.
 func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) error {
-	done, err := c.turnOf(ctx, n, c.awayFromExchange)
+	done, err := c.members.TurnOf(ctx, n, c.awayFromExchange)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 		return converge.Permanent(fmt.Errorf("%s would exchange their GPUs and be down at the same time, which is not allowed for servers\n"+
 			"  remove gpus from %s in the file, run cluster:up, add them again and run it again", strings.Join(servers, " and "), servers[0]))
 	}
-	if err := run.Of[unhealthy](ctx).refuses(names...); err != nil {
+	if err := run.Of[members.Unhealthy](ctx).Refuses(names...); err != nil {
 		return err
 	}
 	progress.Say(ctx, "%s exchange GPUs: they go down together", strings.Join(append([]string{n.Name}, others...), ", "))
@@ -167,14 +168,14 @@ func (c *Cluster) awayFromExchange(ctx context.Context, n spec.Node) (string, er
 		if vm == nil || !vm.Running { // nothing is interrupted
 			continue
 		}
-		if others, err := c.serversAway(ctx, node); others != "" || err != nil {
+		if others, err := c.members.ServersAway(ctx, node); others != "" || err != nil {
 			return others, err
 		}
 	}
 	if !agents {
 		return "", nil
 	}
-	return c.away(ctx, c.missing, names...)
+	return c.members.Away(ctx, c.members.Missing, names...)
 }
 
 // downTogether drains nodes and takes those down that hold cards, does something, and
@@ -186,7 +187,7 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []spec.Node, do func(c
 	for i, node := range nodes {
 		names[i] = node.Name
 	}
-	defer func() { c.noteUnhealthy(ctx, err, names...) }()
+	defer func() { c.members.NoteUnhealthy(ctx, err, names...) }()
 	for _, node := range nodes {
 		vm, err := c.holding(ctx, node)
 		if err != nil {
@@ -195,13 +196,13 @@ func (c *Cluster) downTogether(ctx context.Context, nodes []spec.Node, do func(c
 		if vm == nil || !vm.Running {
 			continue
 		}
-		was, err := c.drainNode(ctx, node)
+		was, err := c.members.DrainNode(ctx, node)
 		if err != nil {
 			return err
 		}
 		down = append(down, vm)
 		if was != nil {
-			back = append(back, func(ctx context.Context) error { return c.waitRecovered(ctx, node, was) })
+			back = append(back, func(ctx context.Context) error { return c.members.WaitRecovered(ctx, node, was) })
 		}
 	}
 	for i, vm := range down {

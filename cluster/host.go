@@ -23,7 +23,7 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 			if err := artifacts.Check(c.spec); err != nil {
 				return nil, err
 			}
-			if err := c.checkSources(ctx); err != nil {
+			if err := c.templates.CheckSources(ctx); err != nil {
 				return nil, converge.Permanent(err)
 			}
 			settled, err := c.settled(ctx)

@@ -73,7 +73,7 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, err := c.ours(ctx)
+	ours, err := c.templates.Ours(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (o GPUOwner) String() string {
 
 // WriteKubeconfig fetches the kubeconfig and leaves it at KubeconfigPath.
 func (c *Cluster) WriteKubeconfig(ctx context.Context) error {
-	step := c.kubeconfigStep()
+	step := c.members.KubeconfigStep()
 	diff, act, err := step.Check(ctx)
 	if err != nil || diff.Empty() {
 		return err

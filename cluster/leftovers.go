@@ -3,39 +3,17 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
-
-// rest is a leftover on a host.
-type rest struct {
-	host      string
-	volumes   []proxmox.Volume
-	mappings  []string
-	templates []proxmox.Summary
-}
-
-func (r rest) diff() drift.Diff {
-	var d drift.Diff
-	for _, v := range r.volumes {
-		d = append(d, drift.Field{Have: v.ID + " on " + r.host, Effect: drift.Remove})
-	}
-	for _, m := range r.mappings {
-		d = append(d, drift.Field{Path: "mapping/" + m, Have: "unused", Effect: drift.Remove})
-	}
-	for _, vm := range r.templates {
-		d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("template %d on %s", vm.VMID, r.host), Effect: drift.Remove})
-	}
-	return d
-}
 
 // leftoversStep clears what earlier files asked for: parts of the platform, seeds,
 // mappings, templates. It looks once more before it does: between the look that was shown
@@ -59,15 +37,15 @@ func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
 			for _, p := range u.given {
 				errs = append(errs, c.parts.HandOver(ctx, p))
 			}
-			return errors.Join(append(errs, c.clear(ctx, u.rests))...)
+			return errors.Join(append(errs, c.templates.Clear(ctx, u.rests))...)
 		},
 	}
 }
 
-func diffRests(all []rest) drift.Diff {
+func diffRests(all []templates.Rest) drift.Diff {
 	var d drift.Diff
 	for _, r := range all {
-		d = append(d, r.diff()...)
+		d = append(d, r.Diff()...)
 	}
 	return d
 }
@@ -87,11 +65,11 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 		mappings: map[string]bool{}, templates: map[string]bool{},
 	}
 	if c.spec.Image.Template == "" {
-		t, err := c.template(ctx, host)
+		t, err := c.templates.Template(ctx, host)
 		if err != nil {
 			return k, err
 		}
-		k.templates[t.name] = true
+		k.templates[t.Name] = true
 	}
 	var err error
 	if k.stay, err = c.kept(ctx, nil); err != nil {
@@ -113,7 +91,7 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 
 // rests finds what the cluster owns and no longer needs. A template with linked clones stays:
 // Proxmox could not remove it, and it is not in the way.
-func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) (keep, error)) ([]rest, error) {
+func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) (keep, error)) ([]templates.Rest, error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
@@ -121,35 +99,35 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 	if err != nil {
 		return nil, err
 	}
-	var out []rest
-	for i, host := range c.templateHosts() {
+	var out []templates.Rest
+	for i, host := range c.templates.Hosts() {
 		k, err := kept(ctx, host)
 		if err != nil {
 			return nil, err
 		}
-		r := rest{host: host}
-		if r.volumes, err = c.ownVolumes(ctx, host, k); err != nil {
+		r := templates.Rest{Host: host}
+		if r.Volumes, err = c.ownVolumes(ctx, host, k); err != nil {
 			return nil, err
 		}
 		if i == 0 { // mappings belong to all hosts
-			if r.mappings, err = c.ownMappings(ctx, host, k.mappings); err != nil {
+			if r.Mappings, err = c.ownMappings(ctx, host, k.mappings); err != nil {
 				return nil, err
 			}
 		}
 		for _, vm := range vms {
-			if vm.Host == host && c.baked(vm) && !k.templates[vm.Name] {
+			if vm.Host == host && c.templates.Baked(vm) && !k.templates[vm.Name] {
 				used, err := c.hungOn(ctx, vm, k.nothing, vms)
 				if err != nil {
 					return nil, err
 				}
 				if !used {
-					r.templates = append(r.templates, vm)
+					r.Templates = append(r.Templates, vm)
 				}
 			}
 		}
 		out = append(out, r)
 	}
-	return out, c.keepUsed(ctx, out, names.Tag(c.spec))
+	return out, c.templates.KeepUsed(ctx, out, names.Tag(c.spec))
 }
 
 // hungOn reports whether the disks of VMs hang on a template's. Where all is to go, those
@@ -219,30 +197,6 @@ func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]
 		}
 	}
 	return out, nil
-}
-
-func (c *Cluster) clear(ctx context.Context, all []rest) error {
-	for _, r := range all {
-		for i := range r.templates {
-			progress.Say(ctx, "removing template %s", r.templates[i].Name)
-			if err := c.remove(ctx, r.templates[i]); err != nil {
-				return err
-			}
-		}
-		for _, v := range r.volumes {
-			progress.Say(ctx, "removing %s", v.Name())
-			if err := c.Proxmox.DeleteVolume(ctx, r.host, v.ID); err != nil {
-				return err
-			}
-		}
-		for _, m := range r.mappings {
-			progress.Say(ctx, "removing mapping %s", m)
-			if err := c.Proxmox.DeleteMapping(ctx, m); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // inDrive reports whether an outdated seed is in the drive of a machine of the file, which

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -15,7 +16,7 @@ import (
 
 // unneeded are leftovers of earlier files, on the hosts and in Kubernetes.
 type unneeded struct {
-	rests []rest
+	rests []templates.Rest
 	parts []parts.Record
 	given []parts.Record // of parts that Fleet deploys now
 
@@ -30,7 +31,7 @@ func (c *Cluster) leftOver(ctx context.Context) (u unneeded, err error) {
 	if u.parts, u.given, err = c.parts.Retired(ctx); err != nil || len(u.parts) == 0 {
 		return u, err
 	}
-	client, err := c.kube(ctx)
+	client, err := c.members.Kube(ctx)
 	if err != nil {
 		return u, err
 	}
@@ -79,16 +80,16 @@ func (u unneeded) still(now unneeded) (out unneeded, err error) {
 	}
 	out.parts, out.given = same(u.parts, now.parts), same(u.given, now.given)
 	for _, r := range u.rests {
-		i := slices.IndexFunc(now.rests, func(o rest) bool { return o.host == r.host })
+		i := slices.IndexFunc(now.rests, func(o templates.Rest) bool { return o.Host == r.Host })
 		if i < 0 {
 			continue
 		}
 		there := now.rests[i]
-		out.rests = append(out.rests, rest{
-			host:     r.host,
-			volumes:  both(r.volumes, there.volumes, func(v proxmox.Volume) string { return v.ID }),
-			mappings: both(r.mappings, there.mappings, func(id string) string { return id }),
-			templates: both(r.templates, there.templates, func(vm proxmox.Summary) string {
+		out.rests = append(out.rests, templates.Rest{
+			Host:     r.Host,
+			Volumes:  both(r.Volumes, there.Volumes, func(v proxmox.Volume) string { return v.ID }),
+			Mappings: both(r.Mappings, there.Mappings, func(id string) string { return id }),
+			Templates: both(r.Templates, there.Templates, func(vm proxmox.Summary) string {
 				return fmt.Sprint(vm.VMID, " ", vm.Name)
 			}),
 		})

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // LoginKey is the key to log in to the machines of a cluster with that the secret of its
@@ -27,3 +29,7 @@ func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
 	}
 	return ssh.SeedSigner(seed)
 }
+
+// K3sURL is where the checksums of the file's release of K3s are, "" where its files come
+// from a folder.
+func K3sURL(s *spec.Spec) string { return artifacts.SumsURL(s) }

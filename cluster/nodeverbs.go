@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/spec"
@@ -67,7 +68,7 @@ func (c *Cluster) mayStop(ctx context.Context, n spec.Node) error {
 		return nil // a lone server's API is away for a while, and comes back with it
 	}
 	nodes, err := c.kubeNodes(ctx)
-	if errors.Is(err, errNoServer) {
+	if errors.Is(err, members.ErrNoServer) {
 		return nil // there is nothing to lose
 	}
 	if err != nil {
@@ -85,16 +86,16 @@ const moveTime = time.Minute
 // it waits for another server to take that over.
 func (c *Cluster) kubeNodes(ctx context.Context) (nodes []kube.Node, err error) {
 	look := func() error {
-		client, err := c.kube(ctx)
+		client, err := c.members.Kube(ctx)
 		if err == nil {
 			nodes, err = client.Nodes(ctx)
 		}
 		return err
 	}
-	if err = look(); err == nil || errors.Is(err, errNoServer) || ctx.Err() != nil {
+	if err = look(); err == nil || errors.Is(err, members.ErrNoServer) || ctx.Err() != nil {
 		return nodes, err
 	}
-	if c.apiBack(ctx, moveTime) != nil {
+	if c.members.APIBack(ctx, moveTime) != nil {
 		return nil, err
 	}
 	err = look()

@@ -65,7 +65,7 @@ func (c *Cluster) Passwords() []Password {
 
 // ReadPassword reads one from the cluster.
 func (c *Cluster) ReadPassword(ctx context.Context, p Password) (secret.Value, error) {
-	client, err := c.kube(ctx)
+	client, err := c.members.Kube(ctx)
 	if err != nil {
 		return secret.Value{}, err
 	}

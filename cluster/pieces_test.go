@@ -17,28 +17,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
-// A template that is half-made is told, and whether it is merely switched off.
-func TestHalfMadeTemplatesAreTold(t *testing.T) {
-	c, err := New(fileOf(t, smallFile), Backend{Dir: t.TempDir()})
-	require.NoError(t, err)
-	defer c.Close()
-	step, ok := c.templateStep("pve1").(*converge.Resource[templateSeen])
-	require.True(t, ok)
-	const off = "it is off"
-	for _, tt := range []struct {
-		template, running, begun, wanted bool
-		says                             string
-	}{
-		{false, false, true, true, off}, {false, false, false, true, "half-made"}, {false, true, true, true, "half-made"}, {false, true, false, false, "half-made"}, {true, false, true, true, ""}, {true, false, false, false, ""},
-	} {
-		d := step.Diff(templateSeen{vm: &proxmox.Summary{Template: tt.template, Running: tt.running}, hasSeed: tt.begun, wanted: tt.wanted}).String()
-		assert.Equal(t, tt.says == off, strings.Contains(d, off), "%+v: %s", tt, d)
-		assert.Equal(t, tt.says == "", d == "", "%+v: %s", tt, d)
-	}
-	assert.Empty(t, step.Diff(templateSeen{}))
-	assert.NotEmpty(t, step.Diff(templateSeen{wanted: true}))
-}
-
 // A reboot that waits costs what runs on the host, and nothing where none waits.
 func TestCostsOfAReboot(t *testing.T) {
 	p := &prepare.HostPlan{Name: "pve1", State: host.State{Guests: []string{"VM 100 web", "CT 101 dns"}}}
@@ -65,12 +43,12 @@ func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 		c, _, stop := thornyHosts(t, "pve1")
 		defer stop()
 		ctx := run.Begin(t.Context())
-		require.NoError(t, c.ownServer(ctx, "nobody"))
+		require.NoError(t, c.members.OwnServer(ctx, "nobody"))
 		for _, n := range c.spec.Nodes {
-			require.NoError(t, c.ownServer(ctx, n.Name), "nobody is there to answer")
+			require.NoError(t, c.members.OwnServer(ctx, n.Name), "nobody is there to answer")
 		}
 		outside, _, _ := thorny(t, thornsFile)
-		require.Error(t, outside.ownServer(run.Begin(t.Context()), "a"), "nobody is there to answer")
+		require.Error(t, outside.members.OwnServer(run.Begin(t.Context()), "a"), "nobody is there to answer")
 		synctest.Wait()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -34,8 +35,8 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		Ticket:   s.Proxmox.User == "root@pam", // its password is asked for where no reference is
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
 	}
-	if installsDriver(s) {
-		policy := driverPolicy(s, "")
+	if templates.InstallsDriver(s) {
+		policy := templates.DriverPolicy(s, "")
 		w.Driver = &policy
 		if s.Image.Template == "" && s.NVIDIA.DriverMode == spec.DriverPrebuilt {
 			w.Release = s.Image.Release

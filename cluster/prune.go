@@ -6,11 +6,24 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
+
+// TemplateInfo is one template of the cluster.
+type TemplateInfo = templates.Info
+
+// Templates lists the templates that were baked for this cluster, on every host, also
+// one that the file no longer names, and the one that image.template names.
+func (c *Cluster) Templates(ctx context.Context) ([]TemplateInfo, error) {
+	if c.Proxmox == nil {
+		return nil, ErrNoProxmox
+	}
+	return c.templates.List(ctx)
+}
 
 // Prune removes the cluster's templates that the file does not ask for any more and no
 // VM hangs on, and ISOs and images that nothing needs, on every host, also on one that
@@ -20,18 +33,18 @@ func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
 }
 
 func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
-	templates, err := c.Templates(ctx)
+	all, err := c.Templates(ctx)
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := c.wantedTemplates(ctx)
+	wanted, err := c.templates.Wanted(ctx)
 	if err != nil {
 		return nil, err
 	}
 	graph := run.Graph(c.spec)
 	var gone []*converge.Ref
-	for _, t := range templates {
-		if t.State != TemplateTheirs && !wanted.ours[templateKey{t.Host, t.Name}] && len(t.Nodes) == 0 {
+	for _, t := range all {
+		if t.State != templates.Theirs && !wanted.Ours[t.Key()] && len(t.Nodes) == 0 {
 			gone = append(gone, graph.Add(c.unbakeStep(t)))
 		}
 	}
@@ -39,12 +52,12 @@ func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	graph.Add(&converge.Resource[[]rest]{
+	graph.Add(&converge.Resource[[]templates.Rest]{
 		ID:      "files",
-		Observe: func(ctx context.Context) ([]rest, error) { return c.unneeded(ctx, hosts) },
+		Observe: func(ctx context.Context) ([]templates.Rest, error) { return c.unneeded(ctx, hosts) },
 		Diff:    diffRests,
 		Costs:   costsOfFiles,
-		Apply:   c.clear,
+		Apply:   c.templates.Clear,
 	}, gone...)
 	return graph, nil
 }
@@ -70,9 +83,9 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 
 // unneeded finds on every host ISOs and images of the cluster that no node, bake or
 // pending template needs.
-func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, error) {
+func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templates.Rest, error) {
 	kept := map[string]bool{}
-	for _, host := range c.templateHosts() {
+	for _, host := range c.templates.Hosts() {
 		k, err := c.wanted(ctx, host)
 		if err != nil {
 			return nil, err
@@ -81,23 +94,23 @@ func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]rest, e
 			kept[file] = true
 		}
 	}
-	var out []rest
+	var out []templates.Rest
 	seen := map[string]bool{} // of shared storages
 	for _, h := range hosts {
 		if !h.Online {
 			continue
 		}
 		volumes, err := c.unneededOn(ctx, h.Name, seen, func(file string, shared bool) bool {
-			return kept[file] && (shared || slices.Contains(c.templateHosts(), h.Name))
+			return kept[file] && (shared || slices.Contains(c.templates.Hosts(), h.Name))
 		})
 		if err != nil {
 			return nil, err
 		}
 		if len(volumes) > 0 {
-			out = append(out, rest{host: h.Name, volumes: volumes})
+			out = append(out, templates.Rest{Host: h.Name, Volumes: volumes})
 		}
 	}
-	return out, c.keepUsed(ctx, out, "") // what a VM of ours has in its drive it needs
+	return out, c.templates.KeepUsed(ctx, out, "") // what a VM of ours has in its drive it needs
 }
 
 // unneededOn is unneeded for one host; needed says which files of a storage, shared by

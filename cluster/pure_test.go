@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -41,40 +40,9 @@ func TestEntrancesAndPasswords(t *testing.T) {
 
 func TestSmallWords(t *testing.T) {
 	assert.Equal(t, "az09azx", lower("AZ09az-_/x{`@[:"))
-	for want, c := range map[string]contents{
-		"": {}, "x.img": {Image: "x.img"}, "K3s v1": {K3s: "v1"}, "K3s v1, driver 580, toolkit 1, on x.img": {Image: "x.img", K3s: "v1", Driver: "580", Toolkit: "1"},
-	} {
-		assert.Equal(t, want, c.String())
-		if want != "" {
-			said := readContents(fmt.Sprintf("- image: %s\n- K3s: no\nk3s: %s\n - driver: %s\ntoolkit: %s", c.Image, c.K3s, c.Driver, c.Toolkit))
-			c.Packages = []string{}
-			assert.Equal(t, c, said)
-		}
-	}
 	for want, o := range map[string]GPUOwner{"104 win11, stopped": {VMID: 104, Name: "win11"}, "104 win11": {VMID: 104, Name: "win11", Running: true}, "104 win11, perhaps": {VMID: 104, Name: "win11", Running: true, Pooled: true}} {
 		assert.Equal(t, want, o.String())
 	}
-	own := &spec.Spec{NVIDIA: spec.NVIDIA{Sharing: spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 4}}}
-	for want, s := range map[string]spec.Sharing{asCluster: {Strategy: spec.SharingTimeSlicing, Replicas: 4}, "time-slicing-2": {Strategy: spec.SharingTimeSlicing, Replicas: 2}, "mps-4": {Strategy: spec.SharingMPS, Replicas: 4}, "none": {Strategy: spec.SharingNone}, "mps": {Strategy: spec.SharingMPS, Replicas: 1}} {
-		assert.Equal(t, want, sharingName(own, s))
-	}
-	assert.Equal(t, nvidia.MPS, pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Sharing)
-	assert.Equal(t, nvidia.PluginName+"-mps-3", pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Name)
-	assert.Empty(t, pluginOptions(own, spec.Sharing{}, asCluster).Name)
-}
-
-// A machine that becomes a template is as large as the host's largest node, and no larger
-// than that takes.
-func TestHowLargeABakeIs(t *testing.T) {
-	node := func(host string, cores int, memory spec.Size, external bool) spec.Node {
-		return spec.Node{Name: "n", Host: host, Cores: cores, Memory: memory, External: external}
-	}
-	s := &spec.Spec{Nodes: []spec.Node{node("pve1", 2, 2*spec.GiB, false), node("pve1", 1, 3*spec.GiB, false), node("pve2", 64, 64*spec.GiB, false), node("pve1", 64, 64*spec.GiB, true), node("", 64, 64*spec.GiB, true)}}
-	cores, memory := bakeShape(s, "pve1")
-	assert.Equal(t, []any{2, 3 * spec.GiB}, []any{cores, memory})
-	cores, memory = bakeShape(s, "pve2")
-	assert.Equal(t, []any{bakeCores, bakeMemory}, []any{cores, memory})
-	assert.Equal(t, 4*spec.GiB, bakeMemory)
 }
 
 // The one pool with GPUs, and whether an agent takes what bears no taint.

@@ -137,8 +137,8 @@ func (w *realWorld) cluster(t *testing.T, yaml string) *Cluster {
 func (c *Cluster) machines() *converge.Graph {
 	up, templates := run.Graph(c.spec), parts.Refs{}
 	removed := up.Add(c.removedStep())
-	for _, h := range c.templateHosts() {
-		templates[h] = up.Add(c.templateStep(h))
+	for _, h := range c.templates.Hosts() {
+		templates[h] = up.Add(c.templates.Step(h))
 	}
 	c.boot(up, []*converge.Ref{up.Add(c.nodes.LoginStep())}, removed, templates)
 	return up

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -24,7 +25,7 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 			vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 			var gone []proxmox.Summary
 			for _, vm := range vms {
-				if c.spec.HasMachine(vm.Name) || c.isTemplate(vm) || c.keeps(vm) {
+				if c.spec.HasMachine(vm.Name) || c.templates.IsTemplate(vm) || c.keeps(vm) {
 					continue
 				}
 				// The list does not show whether its UUID is the marked one.
@@ -82,37 +83,19 @@ func serverAmong(s *spec.Spec, vms []proxmox.Summary) bool {
 	})
 }
 
-// isTemplate reports whether a VM of ours is, or is becoming, a template.
-func (c *Cluster) isTemplate(vm proxmox.Summary) bool { return vm.Template || c.baked(vm) }
-
-// baked reports whether a template was made by us. One that image.template names
-// carries our tag as well, and is its owner's to remove.
-func (c *Cluster) baked(vm proxmox.Summary) bool {
-	return strings.HasPrefix(vm.Name, c.spec.Name+names.TemplateInfix)
-}
-
 // retire takes one machine out of the cluster and off its host.
 func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
-	switch _, err := c.drain(ctx, vm.Name); {
-	case errors.Is(err, errUnformed): // there is no cluster that knows it
-	case errors.Is(err, errNoServer):
+	switch _, err := c.members.Drain(ctx, vm.Name); {
+	case errors.Is(err, members.ErrUnformed): // there is no cluster that knows it
+	case errors.Is(err, members.ErrNoServer):
 		return fmt.Errorf("%s is no longer in the file, but stays until it can be drained and deleted from Kubernetes: start the servers and run it again: %w", vm.Name, err)
 	case err != nil:
 		return err
 	default:
-		if err := c.deleteNode(ctx, vm.Name); err != nil {
+		if err := c.members.DeleteNode(ctx, vm.Name); err != nil {
 			return err
 		}
 	}
 	progress.Say(ctx, "destroying %s", vm.Name)
-	return c.remove(ctx, vm)
-}
-
-// remove destroys a machine or template of ours.
-func (c *Cluster) remove(ctx context.Context, seen proxmox.Summary) error {
-	vm, err := c.Proxmox.Listed(ctx, names.Tag(c.spec), seen)
-	if err != nil || vm == nil {
-		return err
-	}
-	return c.seeds.DestroyVM(ctx, vm)
+	return c.templates.Remove(ctx, vm)
 }

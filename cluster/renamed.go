@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -54,11 +55,11 @@ func (c *Cluster) checkRenamed(ctx context.Context) error {
 		case !c.recognises(s):
 			return converge.Permanent(fmt.Errorf("%s has the tags of this cluster's NFS server, but neither a mark nor the address that an earlier version "+
 				"gave a server of that name: it is a copy, so homelab does not use it, and %s would start empty next to it\n"+
-				"  if that is right, as root on %s: %s; its data stays on it, so that you can copy it", words(s.Summary), nfs.VM.Name, s.Host, s.Untag(names.Tag(c.spec))))
+				"  if that is right, as root on %s: %s; its data stays on it, so that you can copy it", templates.Words(s.Summary), nfs.VM.Name, s.Host, s.Untag(names.Tag(c.spec))))
 		default:
 			return converge.Permanent(fmt.Errorf("%s keeps data of this cluster, and an earlier version created it without a mark, "+
 				"and %s would start empty instead: write name: %s under storage.nfs.vm for the next cluster:up, which marks it\n"+
-				"  if its data is no longer needed, as root on %s: %s", words(s.Summary), nfs.VM.Name, s.Name, s.Host, s.Untag(names.Tag(c.spec))))
+				"  if its data is no longer needed, as root on %s: %s", templates.Words(s.Summary), nfs.VM.Name, s.Name, s.Host, s.Untag(names.Tag(c.spec))))
 		}
 	}
 	all = slices.DeleteFunc(all, func(s proxmox.Stray) bool { return !c.recognises(s) }) // a copy alone is not a cluster
@@ -67,7 +68,7 @@ func (c *Cluster) checkRenamed(ctx context.Context) error {
 	}
 	var who, commands []string
 	for _, s := range all {
-		who = append(who, words(s.Summary))
+		who = append(who, templates.Words(s.Summary))
 		commands = append(commands, fmt.Sprintf("\n  on %s: %s", s.Host, s.Untag(names.Tag(c.spec))))
 	}
 	return converge.Permanent(fmt.Errorf("none of the file's servers exists, but an earlier version, which gave no marks, "+

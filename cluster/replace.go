@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
@@ -57,7 +58,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	}
 	g := run.Graph(c.spec)
 	host := g.Add(c.hostStep())
-	template := g.Add(c.templateStep(n.Host), host) // before anything is destroyed
+	template := g.Add(c.templates.Step(n.Host), host) // before anything is destroyed
 	gone := g.Add(c.retireStep(n, vm), template)
 	if vm != nil {
 		gone = g.Add(c.destroyOldStep(n, vm), gone)
@@ -75,7 +76,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	if len(nodes.MountedDisks(n)) > 0 {
 		ready = g.Add(c.nodes.DisksStep(n), booted)
 	}
-	if c.hasDriver(n) {
+	if c.members.HasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)
 	}
 	c.joinAgain(g, n, ready)
@@ -100,7 +101,7 @@ func (c *Cluster) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, f
 			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; afterwards replace the other nodes"}
 	}
 	nodes, err := c.kubeNodes(ctx)
-	if errors.Is(err, errUnformed) {
+	if errors.Is(err, members.ErrUnformed) {
 		return nil
 	}
 	if err != nil {
@@ -142,8 +143,8 @@ func dataOf(n spec.Node, vm *proxmox.VM) []string {
 // member out of etcd and forgets the node's password with that.
 func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*kube.Node] {
 	look := func(ctx context.Context) (*kube.Node, error) {
-		have, err := c.observeNode(ctx, n.Name)
-		if errors.Is(err, errUnformed) {
+		have, err := c.members.ObserveNode(ctx, n.Name)
+		if errors.Is(err, members.ErrUnformed) {
 			return nil, nil
 		}
 		return have, err
@@ -173,7 +174,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 				return nil
 			}
 			if vm != nil && vm.Running { // where no machine is nothing ends that is evicted
-				if _, err := c.drain(ctx, n.Name); err != nil {
+				if _, err := c.members.Drain(ctx, n.Name); err != nil {
 					return err
 				}
 			}
@@ -182,7 +183,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 					return err
 				}
 			}
-			if err := c.deleteNode(ctx, n.Name); err != nil {
+			if err := c.members.DeleteNode(ctx, n.Name); err != nil {
 				return err
 			}
 			retired = true
@@ -209,8 +210,8 @@ func (c *Cluster) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) er
 	if err := c.Proxmox.Shutdown(ctx, now); err != nil || n.Role == spec.Agent {
 		return err
 	}
-	c.forgetAPI() // connections may be to this machine
-	return c.apiBack(ctx, apiTime)
+	c.members.Use(nil, "") // connections may be to this machine
+	return c.members.APIBack(ctx, members.APITime)
 }
 
 // destroyOldStep destroys the machine that existed when the command started, not one that
@@ -241,18 +242,11 @@ func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resourc
 			if n.Role != spec.Server {
 				return nil
 			}
-			c.forgetAPI() // connections may be to this machine
+			c.members.Use(nil, "") // connections may be to this machine
 			if len(c.spec.Servers()) == 1 {
 				return nil
 			}
-			return c.apiBack(ctx, apiTime)
+			return c.members.APIBack(ctx, members.APITime)
 		},
 	}
-}
-
-// forgetAPI makes the next one who speaks to Kubernetes ask the servers how.
-func (c *Cluster) forgetAPI() {
-	c.api.mu.Lock()
-	defer c.api.mu.Unlock()
-	c.api.client, c.api.config = nil, ""
 }

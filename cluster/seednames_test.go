@@ -1,6 +1,9 @@
 package cluster
 
-import "github.com/cps-gpu/homelab/internal/names"
+import (
+	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/internal/names"
+)
 
 // EarlierSeed is what the first versions would have called the seed of a node, of which
 // the keys were a part; for tests outside of this package.
@@ -15,7 +18,7 @@ func (c *Cluster) EarlierSeed(node string) (string, error) {
 			return names.Seed(c.spec, node, digest), err
 		}
 	}
-	return "", errNoServer
+	return "", members.ErrNoServer
 }
 
 // Seed is what a node's seed is called now.
@@ -26,7 +29,7 @@ func (c *Cluster) Seed(node string) (string, error) {
 			return sd.File, err
 		}
 	}
-	return "", errNoServer
+	return "", members.ErrNoServer
 }
 
 // EarlierISO is the seed that the first versions would have made of a node.
@@ -40,5 +43,5 @@ func (c *Cluster) EarlierISO(node string) ([]byte, error) {
 			return doc.ISO()
 		}
 	}
-	return nil, errNoServer
+	return nil, members.ErrNoServer
 }

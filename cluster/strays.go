@@ -11,16 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// ours are the VMIDs of the machines and templates of this cluster.
-func (c *Cluster) ours(ctx context.Context) (map[int]bool, error) {
-	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
-	out := make(map[int]bool, len(vms))
-	for _, vm := range vms {
-		out[vm.VMID] = true
-	}
-	return out, err
-}
-
 // Strays lists VMs that have the cluster's tag but do not belong to it: copies of its
 // machines, VMs that were tagged by hand, and machines of an earlier version that are not
 // in the file. No command changes them.

@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -55,14 +57,14 @@ func TestProxmoxRefusesALook(t *testing.T) {
 			return thorns.Second(placement.Place(ctx, c.spec, c.Proxmox))
 		}},
 		"templates are listed": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
-			all, err := c.Templates(ctx)
-			if err == nil && (len(all) != 1 || all[0].State != TemplateTheirs || !slices.Equal(all[0].Nodes, []string{"clone"})) {
-				return errNoServer
+			all, err := c.templates.List(ctx)
+			if err == nil && (len(all) != 1 || all[0].State != templates.Theirs || !slices.Equal(all[0].Nodes, []string{"clone"})) {
+				return members.ErrNoServer
 			}
 			return err
 		}},
-		"a template is found":                 {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return c.checkSources(ctx) }},
-		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c *Cluster) error { return c.checkSources(ctx) }},
+		"a template is found":                 {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return c.templates.CheckSources(ctx) }},
+		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c *Cluster) error { return c.templates.CheckSources(ctx) }},
 		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.GPUs(ctx)) }},
 		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.Strays(ctx)) }},
 		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.removedStep().Observe(ctx)) }},
@@ -114,7 +116,7 @@ func thornyHosts(t *testing.T, host string) (*Cluster, *thorns.Way, func()) {
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way}})
 	require.NoError(t, err)
 	file := fileOf(t, strings.ReplaceAll(thornsHosts, "HOST", host))
-	c := &Cluster{spec: file}
+	c, stop := &Cluster{spec: file}, func() {} // which New refuses while a node may be on any host
 	if host != spec.AnyHost {
 		private, _, err := ssh.GenerateKey()
 		require.NoError(t, err)
@@ -122,7 +124,8 @@ func thornyHosts(t *testing.T, host string) (*Cluster, *thorns.Way, func()) {
 		require.NoError(t, err)
 		c, err = New(file, Backend{Dir: t.TempDir(), Proxmox: pve, Signers: []ssh.Signer{signer}})
 		require.NoError(t, err)
+		stop = c.Close
 	}
 	c.Proxmox = pve
-	return c, way, func() { c.Close(); sim.Close() }
+	return c, way, func() { stop(); sim.Close() }
 }

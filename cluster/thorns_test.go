@@ -16,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -45,9 +47,16 @@ func thorny(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *thorns.Way)
 		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") }})
 	require.NoError(t, err)
 	client, sim, way := thorns.Kubernetes(t)
-	c.api.client = client
+	c.members.Use(client, "")
 	t.Cleanup(c.Close)
 	return c, sim, way
+}
+
+func kubeOf(t *testing.T, c *Cluster) *kube.Client {
+	t.Helper()
+	client, err := c.Kube(t.Context())
+	require.NoError(t, err)
+	return client
 }
 
 // Every request of a step that Kubernetes refuses fails the step, and it says with what.
@@ -58,11 +67,11 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 			return thorns.Second(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
 		}},
 		"Fleet's state":     {step: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.FleetState(ctx, "")) }},
-		"a node is emptied": {there: node, step: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.drain(ctx, "a")) }},
-		"a node is deleted": {there: node, step: func(ctx context.Context, c *Cluster) error { return c.deleteNode(ctx, "a") }},
+		"a node is emptied": {there: node, step: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.members.Drain(ctx, "a")) }},
+		"a node is deleted": {there: node, step: func(ctx context.Context, c *Cluster) error { return c.members.DeleteNode(ctx, "a") }},
 		"a node is marked": {there: node, step: func(ctx context.Context, c *Cluster) error {
 			n, _ := c.spec.Node("a")
-			return c.settleNode(ctx, "a", c.marks(n))
+			return c.members.SettleNode(ctx, "a", c.members.Marks(n))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { tt.run(t) })
@@ -83,7 +92,7 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			thornCase{step: step, before: func(ctx context.Context, c *Cluster) error {
-				return thorns.Second(c.api.client.Apply(ctx, old.Object()))
+				return thorns.Second(kubeOf(t, c).Apply(ctx, old.Object()))
 			}}.run(t)
 		})
 	}
@@ -119,7 +128,7 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, _, way := thorny(t, thornsFile)
-				ctx, client := run.Begin(t.Context()), c.api.client
+				ctx, client := run.Begin(t.Context()), kubeOf(t, c)
 				require.NoError(t, thorns.Second(client.Apply(ctx, thing(), old.Object())))
 				next, claimed := way.Next, tt.claimed
 				way.Next = roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -160,14 +169,14 @@ func TestWhatLiesAboutNoLonger(t *testing.T) {
 		}
 		return out
 	}
-	seen := unneeded{rests: []rest{
-		{host: "pve1", volumes: volumes("a", "b"), mappings: []string{"m", "n"}, templates: []proxmox.Summary{{VMID: 100, Name: "t"}, {VMID: 101, Name: "u"}}},
-		{host: "pve2", volumes: volumes("a")},
+	seen := unneeded{rests: []templates.Rest{
+		{Host: "pve1", Volumes: volumes("a", "b"), Mappings: []string{"m", "n"}, Templates: []proxmox.Summary{{VMID: 100, Name: "t"}, {VMID: 101, Name: "u"}}},
+		{Host: "pve2", Volumes: volumes("a")},
 	}}
-	now := unneeded{rests: []rest{{host: "pve1", volumes: volumes("b", "c"), mappings: []string{"o", "m"}, templates: []proxmox.Summary{{VMID: 100, Name: "theirs"}, {VMID: 101, Name: "u"}}}}}
+	now := unneeded{rests: []templates.Rest{{Host: "pve1", Volumes: volumes("b", "c"), Mappings: []string{"o", "m"}, Templates: []proxmox.Summary{{VMID: 100, Name: "theirs"}, {VMID: 101, Name: "u"}}}}}
 	out, err := seen.still(now)
 	require.NoError(t, err)
-	assert.Equal(t, []rest{{host: "pve1", volumes: volumes("b"), mappings: []string{"m"}, templates: []proxmox.Summary{{VMID: 101, Name: "u"}}}}, out.rests)
+	assert.Equal(t, []templates.Rest{{Host: "pve1", Volumes: volumes("b"), Mappings: []string{"m"}, Templates: []proxmox.Summary{{VMID: 101, Name: "u"}}}}, out.rests)
 }
 
 // thornCase is a step, and what is there before.
@@ -204,8 +213,8 @@ func (tt thornCase) run(t *testing.T) {
 		}
 		if !tt.noReach {
 			c, _, _ := thorny(t, thornsFile)
-			c.api.client = nil
-			assert.ErrorIs(t, tt.step(run.Begin(t.Context()), c), errNoServer, "nobody leads to the API")
+			c.members.Use(nil, "")
+			assert.ErrorIs(t, tt.step(run.Begin(t.Context()), c), members.ErrNoServer, "nobody leads to the API")
 		}
 		synctest.Wait()
 	})

@@ -15,7 +15,7 @@ import (
 // what it needs is there.
 func (c *Cluster) Up() *converge.Graph {
 	up := run.Graph(c.spec)
-	up.Before = c.canKeep
+	up.Before = c.members.CanKeep
 
 	// The host must be able to carry what is asked, before anything changes.
 	// So must the charts be there, and take the values that we have for them.
@@ -32,15 +32,15 @@ func (c *Cluster) Up() *converge.Graph {
 
 	// One template for each host: booted once, filled, sealed. Clones boot ready.
 	templates := parts.Refs{}
-	for _, h := range c.templateHosts() {
-		templates[h] = up.Add(c.templateStep(h), begin...)
+	for _, h := range c.templates.Hosts() {
+		templates[h] = up.Add(c.templates.Step(h), begin...)
 	}
 
 	booted := c.boot(up, begin, removed, templates)
 	joined, api := c.join(up, c.drivers(up, booted))
 
 	// From here on we speak to Kubernetes.
-	kubeconfig := up.Add(c.kubeconfigStep(), api)
+	kubeconfig := up.Add(c.members.KubeconfigStep(), api)
 	ground := c.schedule(up, joined, c.network(up, kubeconfig))
 	ground.Files = c.fileServer(up, booted)
 
@@ -108,7 +108,7 @@ func (c *Cluster) fileServer(up *converge.Graph, booted parts.Refs) (exported []
 func (c *Cluster) drivers(up *converge.Graph, booted parts.Refs) parts.Refs {
 	ready := maps.Clone(booted)
 	for _, n := range c.spec.Nodes {
-		if c.hasDriver(n) {
+		if c.members.HasDriver(n) {
 			ready[n.Name] = up.Add(c.driverStep(n), booted[n.Name])
 		}
 	}
@@ -119,20 +119,20 @@ func (c *Cluster) drivers(up *converge.Graph, booted parts.Refs) parts.Refs {
 // cluster will always have.
 func (c *Cluster) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, api *converge.Ref) {
 	servers := c.spec.Servers()
-	first := up.Add(c.k3sStep(servers[0]), ready[servers[0].Name])
-	api = up.Add(c.vipStep(), first)
+	first := up.Add(c.members.Step(servers[0]), ready[servers[0].Name])
+	api = up.Add(c.members.VIPStep(), first)
 	joined = parts.Refs{servers[0].Name: first}
 
 	// Further servers join one after the other, as etcd takes members.
 	previous := first
 	for _, n := range servers[1:] {
-		previous = up.Add(c.k3sStep(n), ready[n.Name], api, previous)
+		previous = up.Add(c.members.Step(n), ready[n.Name], api, previous)
 		joined[n.Name] = previous
 	}
 
 	// Agents join as soon as they are ready and the API answers.
 	for _, n := range c.spec.Agents() {
-		joined[n.Name] = up.Add(c.k3sStep(n), ready[n.Name], api)
+		joined[n.Name] = up.Add(c.members.Step(n), ready[n.Name], api)
 	}
 	return joined, api
 }
@@ -152,15 +152,15 @@ func (c *Cluster) network(up *converge.Graph, kubeconfig *converge.Ref) *converg
 func (c *Cluster) schedule(up *converge.Graph, joined parts.Refs, api *converge.Ref) parts.Ground {
 	on, nodes := parts.Ground{API: api}, parts.Refs{}
 	for _, n := range c.spec.Nodes {
-		nodes[n.Name] = up.Add(c.nodeStep(n), joined[n.Name], api)
+		nodes[n.Name] = up.Add(c.members.NodeStep(n), joined[n.Name], api)
 		on.Nodes = append(on.Nodes, nodes[n.Name])
 	}
-	if !c.hasPlugin() {
+	if !c.members.HasPlugin() {
 		return on
 	}
-	plugin := up.Add(c.pluginStep(), api)
+	plugin := up.Add(c.members.PluginStep(), api)
 	for _, n := range c.spec.GPUNodes() {
-		on.Gpus = append(on.Gpus, up.Add(c.allocatableStep(n), nodes[n.Name], plugin))
+		on.Gpus = append(on.Gpus, up.Add(c.members.AllocatableStep(n), nodes[n.Name], plugin))
 	}
 	return on
 }

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -43,7 +44,7 @@ func (c *Cluster) GPUVerify() (*converge.Graph, *Verification) {
 	v := &Verification{cluster: c, run: runID(), results: map[string][]nvidia.VerifyResult{}}
 	g := run.Graph(c.spec)
 	for _, n := range c.spec.GPUNodes() {
-		g.Add(v.step(n), g.Add(c.allocatableStep(n)))
+		g.Add(v.step(n), g.Add(c.members.AllocatableStep(n)))
 	}
 	return g, v
 }
@@ -87,7 +88,7 @@ func (v *Verification) step(n spec.Node) *converge.Resource[verified] {
 			return drift.Diff{f}
 		},
 		Apply: func(ctx context.Context, _ verified) error {
-			client, err := v.cluster.kube(ctx)
+			client, err := v.cluster.members.Kube(ctx)
 			if err != nil {
 				return err
 			}
@@ -134,12 +135,12 @@ func note(n spec.Node) string {
 const verifyTime = 12 * time.Minute
 
 func (v *Verification) objects(n spec.Node) []runtime.Object {
-	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: gpuTaints(v.cluster.spec)})
+	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: members.GPUTaints(v.cluster.spec)})
 }
 
 // observe reads a node's Job. A failed job is a permanent error.
 func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, error) {
-	client, err := v.cluster.kube(ctx)
+	client, err := v.cluster.members.Kube(ctx)
 	if err != nil {
 		return verified{}, err
 	}
@@ -240,7 +241,7 @@ func (v *Verification) Results() []GPUResult {
 // Clean removes the Jobs of this run. Those that nobody cleaned go by themselves
 // after an hour.
 func (v *Verification) Clean(ctx context.Context) error {
-	client, err := v.cluster.kube(ctx)
+	client, err := v.cluster.members.Kube(ctx)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			}
 			spec = c.seeds.KeepBoot(n, spec, vm)
 			if !n.Adopt {
-				if spec, err = c.cloned(ctx, n, spec, vm); err != nil {
+				if spec, err = c.templates.Cloned(ctx, n, spec, vm); err != nil {
 					return err
 				}
 			}
@@ -86,7 +86,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
 			"  go tool mage node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replaced(diff), n.Name))
 	case diff.Effect() == drift.Restart && vm.Running:
-		return c.takeDown(ctx, n, func(ctx context.Context) error {
+		return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
 			if err := c.nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
 				return err
 			}

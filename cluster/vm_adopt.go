@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/distro"
@@ -73,7 +74,7 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) 
 	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.There():
 		return []string{fmt.Sprintf("its system is %s, whose archive has no driver that is built for its kernels: write nvidia.driver.mode: dkms", os.Title)}
 	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverDKMS && vm.SecureBoot:
-		return []string{secureBootOn(vm.String())}
+		return []string{templates.SecureBootOn(vm.String())}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"context"
@@ -23,11 +23,11 @@ const forgetTime = 2 * time.Minute
 // cluster, when it was destroyed and nobody told Kubernetes. K3s would refuse the new
 // one, since the name's password and the member of etcd are the old one's; both go
 // with the Node. One that is Ready belongs to somebody, and is kept.
-func (c *Cluster) forgetOld(ctx context.Context, n spec.Node, have k3s.State) error {
+func (ms *Members) forgetOld(ctx context.Context, n spec.Node, have k3s.State) error {
 	if have.Applied != "" || have.Running() {
 		return nil // this machine may be the Node's
 	}
-	client, err := c.kube(ctx)
+	client, err := ms.Kube(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (c *Cluster) forgetOld(ctx context.Context, n spec.Node, have k3s.State) er
 		What: "looking for the Node of an earlier " + n.Name, Limit: forgetTime,
 		Late: "the Node of an earlier " + n.Name + " could not be read",
 	}
-	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
+	err = run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
 		old, err := client.Node(ctx, n.Name)
 		switch over = nil; {
 		case errors.Is(err, kube.ErrNotFound):

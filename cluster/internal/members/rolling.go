@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"context"
@@ -17,14 +17,14 @@ const rollTime = 10 * time.Minute
 // serversFirst waits until every server runs the file's version: a
 // kubelet must not be newer than any API server that it speaks to (Kubernetes'
 // version skew policy).
-func (c *Cluster) serversFirst(ctx context.Context) error {
-	servers := c.spec.Servers()
+func (ms *Members) serversFirst(ctx context.Context) error {
+	servers := ms.Spec.Servers()
 	rule := wait.Rule{
 		What: "waiting until the servers are upgraded", Limit: time.Duration(len(servers)) * rollTime,
 		Late: "not all servers were upgraded",
 	}
-	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		client, err := c.kube(ctx)
+	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
+		client, err := ms.Kube(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -34,7 +34,7 @@ func (c *Cluster) serversFirst(ctx context.Context) error {
 		}
 		var old []string
 		for _, n := range nodes {
-			if wanted, ours := c.spec.Node(n.Name); ours && wanted.Role == spec.Server && n.Version != c.spec.K3s.Version {
+			if wanted, ours := ms.Spec.Node(n.Name); ours && wanted.Role == spec.Server && n.Version != ms.Spec.K3s.Version {
 				old = append(old, fmt.Sprintf("%s runs %s", n.Name, n.Version))
 			}
 		}
@@ -42,16 +42,16 @@ func (c *Cluster) serversFirst(ctx context.Context) error {
 	})
 }
 
-// apiBack waits until the API answers again: if the server with its address was down,
+// APIBack waits until the API answers again: if the server with its address was down,
 // another one takes the address over first. The API reports ready when its etcd member
 // is.
-func (c *Cluster) apiBack(ctx context.Context, limit time.Duration) error {
+func (ms *Members) APIBack(ctx context.Context, limit time.Duration) error {
 	rule := wait.Rule{What: "waiting for the API to answer again", Limit: limit, Late: "the API did not answer"}
-	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		if problem, err := c.dialAPI(ctx); problem != "" || err != nil {
+	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
+		if problem, err := ms.dialAPI(ctx); problem != "" || err != nil {
 			return problem, err
 		}
-		client, err := c.kube(ctx)
+		client, err := ms.Kube(ctx)
 		if err != nil {
 			return "", err
 		}

@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"context"
@@ -16,67 +16,67 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// takeDown drains a node, calls do, and waits until the node is as healthy as before. It waits
+// TakeDown drains a node, calls do, and waits until the node is as healthy as before. It waits
 // while another node is down, and after a failure no other node goes down in this run.
-func (c *Cluster) takeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	return c.inTurn(ctx, n, c.othersAway, do)
+func (ms *Members) TakeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
+	return ms.inTurn(ctx, n, ms.othersAway, do)
 }
 
-// cycle is takeDown for somebody who has named the node: other agents may be away.
-func (c *Cluster) cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	return c.inTurn(ctx, n, c.serversAway, do)
+// Cycle is takeDown for somebody who has named the node: other agents may be away.
+func (ms *Members) Cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
+	return ms.inTurn(ctx, n, ms.ServersAway, do)
 }
 
-func (c *Cluster) inTurn(ctx context.Context, n spec.Node, away awayCheck, do func(context.Context) error) (err error) {
-	done, err := c.turnOf(ctx, n, away)
+func (ms *Members) inTurn(ctx context.Context, n spec.Node, away awayCheck, do func(context.Context) error) (err error) {
+	done, err := ms.TurnOf(ctx, n, away)
 	if err != nil {
 		return err
 	}
 	defer done()
-	defer func() { c.noteUnhealthy(ctx, err, n.Name) }()
+	defer func() { ms.NoteUnhealthy(ctx, err, n.Name) }()
 	if n.Role == spec.FileServer { // mounts are hard: clients wait until it is back
 		return do(ctx)
 	}
-	was, err := c.drainNode(ctx, n)
+	was, err := ms.DrainNode(ctx, n)
 	if err != nil {
 		return err
 	}
 	if err := do(ctx); err != nil || was == nil {
 		return err
 	}
-	return c.waitRecovered(ctx, n, was)
+	return ms.WaitRecovered(ctx, n, was)
 }
 
 // restartK3s restarts K3s with other settings, through do. The node keeps its pods, and they
 // keep running. But only the restart shows settings with which a kubelet does not start,
 // so the nodes take turns here too.
-func (c *Cluster) restartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
-	done, err := c.turnOf(ctx, n, c.othersAway)
+func (ms *Members) restartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
+	done, err := ms.TurnOf(ctx, n, ms.othersAway)
 	if err != nil {
 		return err
 	}
 	defer done()
-	was, err := c.observeNode(ctx, n.Name)
+	was, err := ms.ObserveNode(ctx, n.Name)
 	switch {
-	case err != nil && c.onlyServer(n) && ctx.Err() == nil: // other settings may be what its API needs
+	case err != nil && ms.onlyServer(n) && ctx.Err() == nil: // other settings may be what its API needs
 		was = nil
 	case err != nil:
 		return err
 	}
-	defer func() { c.noteUnhealthy(ctx, err, n.Name) }()
+	defer func() { ms.NoteUnhealthy(ctx, err, n.Name) }()
 	if err := do(ctx); err != nil || was == nil {
 		return err
 	}
-	return c.waitReported(ctx, n, was)
+	return ms.waitReported(ctx, n, was)
 }
 
 // waitReported waits until K3s is up after a restart and its kubelet has reported that the
 // node is Ready. Kubernetes believes the last report for forty seconds, so only a report
 // after the restart counts.
-func (c *Cluster) waitReported(ctx context.Context, n spec.Node, was *kube.Node) error {
+func (ms *Members) waitReported(ctx context.Context, n spec.Node, was *kube.Node) error {
 	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with its new K3s settings"}
-	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		k, err := c.observeK3s(ctx, n)
+	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
+		k, err := ms.observeK3s(ctx, n)
 		if err != nil {
 			return "", err
 		}
@@ -84,7 +84,7 @@ func (c *Cluster) waitReported(ctx context.Context, n spec.Node, was *kube.Node)
 			d, _ := k.Diagnosis()
 			return strings.TrimSuffix("K3s is "+k.Active+": "+d.String(), ": "), nil
 		}
-		have, err := c.observeNode(ctx, n.Name)
+		have, err := ms.ObserveNode(ctx, n.Name)
 		switch {
 		case err != nil:
 			return "", err
@@ -99,43 +99,43 @@ func (c *Cluster) waitReported(ctx context.Context, n spec.Node, was *kube.Node)
 	})
 }
 
-// waitRecovered waits until a node is as healthy as before it was taken down.
-func (c *Cluster) waitRecovered(ctx context.Context, n spec.Node, was *kube.Node) error {
-	if err := c.waitBack(ctx, was); err != nil || n.Role != spec.Server {
+// WaitRecovered waits until a node is as healthy as before it was taken down.
+func (ms *Members) WaitRecovered(ctx context.Context, n spec.Node, was *kube.Node) error {
+	if err := ms.waitBack(ctx, was); err != nil || n.Role != spec.Server {
 		return err
 	}
-	return c.apiBack(ctx, apiTime)
+	return ms.APIBack(ctx, APITime)
 }
 
-// drainNode drains a node, and returns its earlier state: nil if it has not joined.
-func (c *Cluster) drainNode(ctx context.Context, n spec.Node) (*kube.Node, error) {
-	was, err := c.observeNode(ctx, n.Name)
+// DrainNode drains a node, and returns its earlier state: nil if it has not joined.
+func (ms *Members) DrainNode(ctx context.Context, n spec.Node) (*kube.Node, error) {
+	was, err := ms.ObserveNode(ctx, n.Name)
 	switch {
-	case errors.Is(err, errUnformed):
+	case errors.Is(err, ErrUnformed):
 		progress.Say(ctx, "there is no cluster yet, so %s is not drained", n.Name)
 		return nil, nil
-	case err != nil && c.onlyServer(n) && ctx.Err() == nil:
+	case err != nil && ms.onlyServer(n) && ctx.Err() == nil:
 		progress.Say(ctx, "%s is the only server and its API does not answer, so it continues without a drain: %s", n.Name, printable.FirstLine(err.Error()))
 		return nil, nil
 	case err != nil || was == nil:
 		return nil, err
 	}
-	return c.drain(ctx, n.Name)
+	return ms.Drain(ctx, n.Name)
 }
 
 // waitBack waits until a node that was taken down is Ready again with the GPUs that it
 // had, and lets pods back. For forty seconds after the last word of its kubelet
 // Kubernetes calls a node Ready that is not there, so what counts is the word of
 // another boot or version.
-func (c *Cluster) waitBack(ctx context.Context, was *kube.Node) error {
-	n, _ := c.spec.Node(was.Name)
+func (ms *Members) waitBack(ctx context.Context, was *kube.Node) error {
+	n, _ := ms.Spec.Node(was.Name)
 	gpus := int64(0)
-	if c.hasPlugin() { // of what it had, that which the file lets it keep
-		gpus = min(was.Count(string(nvidia.Resource)), c.allocatable(n))
+	if ms.HasPlugin() { // of what it had, that which the file lets it keep
+		gpus = min(was.Count(string(nvidia.Resource)), ms.allocatable(n))
 	}
-	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + readyTime, Late: n.Name + " has not recovered"}
-	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		client, err := c.kube(ctx)
+	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + ReadyTime, Late: n.Name + " has not recovered"}
+	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
+		client, err := ms.Kube(ctx)
 		if err != nil {
 			return "", err
 		}

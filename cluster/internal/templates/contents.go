@@ -1,4 +1,4 @@
-package cluster
+package templates
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// contents is what is in a template, as its description says, for people and for
+// Contents is what is in a template, as its description says, for people and for
 // template:list.
-type contents struct {
+type Contents struct {
 	Image    string   `json:"image,omitempty"` // the file's name
 	SHA256   string   `json:"sha256,omitempty"`
 	SHA512   string   `json:"sha512,omitempty"`
@@ -22,7 +22,7 @@ type contents struct {
 // line is one of the lines of a description.
 type line struct{ key, value string }
 
-func (c contents) lines() []line {
+func (c Contents) lines() []line {
 	return []line{
 		{"image", c.Image}, {"sha256", c.SHA256}, {"sha512", c.SHA512}, {"packages", strings.Join(c.Packages, " ")},
 		{"driver", c.Driver}, {"toolkit", c.Toolkit}, {"k3s", c.K3s}, {"made", c.Made},
@@ -30,7 +30,7 @@ func (c contents) lines() []line {
 }
 
 // describe writes the description of a template; Proxmox shows it as Markdown.
-func (c contents) describe(cluster string) string {
+func (c Contents) describe(cluster string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Nodes of the cluster %s are cloned from this template. homelab made it, and removes it when it is not needed.\n", cluster)
 	for _, l := range c.lines() {
@@ -42,14 +42,14 @@ func (c contents) describe(cluster string) string {
 }
 
 // readContents reads what describe wrote. What is not there stays empty.
-func readContents(description string) contents {
+func readContents(description string) Contents {
 	said := map[string]string{}
 	for text := range strings.Lines(description) {
 		if key, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "- "), ": "); ok {
 			said[key] = strings.TrimSpace(value)
 		}
 	}
-	return contents{
+	return Contents{
 		Image: said["image"], SHA256: said["sha256"], SHA512: said["sha512"], Packages: strings.Fields(said["packages"]),
 		Driver: said["driver"], Toolkit: said["toolkit"], K3s: said["k3s"], Made: said["made"],
 	}
@@ -57,7 +57,7 @@ func readContents(description string) contents {
 
 // String names the parts in a few words: "K3s v1.36.5+k3s1, driver 580-server-open,
 // toolkit 1.20.1-1, on ubuntu-24.04-server-cloudimg-amd64.img".
-func (c contents) String() string {
+func (c Contents) String() string {
 	var parts []string
 	for _, p := range []line{{"K3s", c.K3s}, {"driver", c.Driver}, {"toolkit", c.Toolkit}} {
 		if p.value != "" {

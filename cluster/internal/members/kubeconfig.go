@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"bytes"
@@ -30,47 +30,55 @@ type api struct {
 	client *kube.Client
 }
 
-// kube returns the client for the cluster's API.
-func (c *Cluster) kube(ctx context.Context) (*kube.Client, error) {
-	c.api.mu.Lock()
-	client := c.api.client
-	c.api.mu.Unlock()
+// Kube returns the client for the cluster's API.
+func (ms *Members) Kube(ctx context.Context) (*kube.Client, error) {
+	ms.api.mu.Lock()
+	client := ms.api.client
+	ms.api.mu.Unlock()
 	if client != nil {
 		return client, nil
 	}
-	_, err := c.fetchKubeconfig(ctx)
+	_, err := ms.fetchKubeconfig(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.api.mu.Lock()
-	defer c.api.mu.Unlock()
-	return c.api.client, nil
+	ms.api.mu.Lock()
+	defer ms.api.mu.Unlock()
+	return ms.api.client, nil
 }
 
 // fetchKubeconfig reads the administrator's kubeconfig from the first server that
 // has one.
-func (c *Cluster) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
+func (ms *Members) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 	read := func(ctx context.Context, r remote.Runner) (secret.Value, error) {
-		return k3s.Kubeconfig(ctx, r, apiURL(c.spec), c.spec.Name)
+		return k3s.Kubeconfig(ctx, r, APIURL(ms.Spec), ms.Spec.Name)
 	}
-	config, err := c.token(ctx, "", read)
-	if errors.As(err, new(*ssh.AuthError)) && c.Proxmox != nil {
+	config, err := ms.token(ctx, "", read)
+	if errors.As(err, new(*ssh.AuthError)) && ms.VMs {
 		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: go tool mage cluster:up asks first and adds a login", err)
 	}
 	if err != nil {
 		return secret.Value{}, err
 	}
-	c.api.mu.Lock()
-	defer c.api.mu.Unlock()
-	if c.api.client != nil && c.api.config == config.Reveal() {
+	ms.api.mu.Lock()
+	defer ms.api.mu.Unlock()
+	if ms.api.client != nil && ms.api.config == config.Reveal() {
 		return config, nil
 	}
-	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: c.nodes.DialTo, Wrap: c.KubeWrap})
+	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: ms.Nodes.DialTo, Wrap: ms.KubeWrap})
 	if err != nil {
 		return secret.Value{}, err
 	}
-	c.api.client, c.api.config = client, config.Reveal()
+	ms.api.client, ms.api.config = client, config.Reveal()
 	return config, nil
+}
+
+// Use makes client, which was made of that kubeconfig, the way to the API. Without one the
+// next caller of Kube asks the servers.
+func (ms *Members) Use(client *kube.Client, kubeconfig string) {
+	ms.api.mu.Lock()
+	defer ms.api.mu.Unlock()
+	ms.api.client, ms.api.config = client, kubeconfig
 }
 
 // tokenReader reads a secret from a server.
@@ -82,35 +90,35 @@ var errAbsent = errors.New("its machine was made just now")
 // askTime bounds how long one server is asked for what another may have too.
 const askTime = 20 * time.Second
 
-func (c *Cluster) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
+func (ms *Members) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
 	if nodes.SeenOf(ctx, server).Absent.Load() {
 		return secret.Value{}, errAbsent
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if err := c.ownServer(ctx, server); err != nil {
+	if err := ms.OwnServer(ctx, server); err != nil {
 		return secret.Value{}, err
 	}
-	return read(ctx, c.nodes.Root(server))
+	return read(ctx, ms.Nodes.Root(server))
 }
 
-// canKeep sees, before anything is changed, that the kubeconfig may be put where it will be.
-func (c *Cluster) canKeep(context.Context) error { return whole.Check(c.KubeconfigPath(), 0o600) }
+// CanKeep sees, before anything is changed, that the kubeconfig may be put where it will be.
+func (ms *Members) CanKeep(context.Context) error { return whole.Check(ms.Kubeconfig, 0o600) }
 
-// kubeconfigStep leaves a kubeconfig for kubectl, mode 0600, and sees that the API's
+// KubeconfigStep leaves a kubeconfig for kubectl, mode 0600, and sees that the API's
 // administrator can be asked for one.
-func (c *Cluster) kubeconfigStep() *converge.Resource[[]byte] {
-	path, kept := c.KubeconfigPath(), false
+func (ms *Members) KubeconfigStep() *converge.Resource[[]byte] {
+	path, kept := ms.Kubeconfig, false
 	var want []byte
 	return &converge.Resource[[]byte]{
 		ID:    "kubeconfig",
 		Local: true,
 		Observe: func(ctx context.Context) ([]byte, error) {
-			config, err := c.fetchKubeconfig(ctx)
+			config, err := ms.fetchKubeconfig(ctx)
 			if err != nil {
 				return nil, err
 			}
-			want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()), k3s.Access{Server: apiURL(c.spec), Cluster: c.spec.Name, ProxyURL: c.ProxyURL})
+			want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()), k3s.Access{Server: APIURL(ms.Spec), Cluster: ms.Spec.Name, ProxyURL: ms.ProxyURL})
 			if err != nil {
 				return nil, err
 			}
@@ -129,17 +137,14 @@ func (c *Cluster) kubeconfigStep() *converge.Resource[[]byte] {
 				return drift.Diff{{Want: path, Effect: drift.Update}}
 			case !bytes.Equal(have, want):
 				return drift.Diff{{Have: "of an earlier cluster or address", Want: path, Effect: drift.Update}}
-			case !kept && c.hosts.Unsaved():
-				return drift.Diff{{Want: c.hosts.Path(), Effect: drift.Update}}
+			case !kept && ms.Hosts.Unsaved():
+				return drift.Diff{{Want: ms.Hosts.Path(), Effect: drift.Update}}
 			}
 			return nil
 		},
 		Apply: func(context.Context, []byte) error {
 			kept = true // what is learnt from now on is for the next
-			return errors.Join(whole.Whole(path, want, 0o600), c.Keep())
+			return errors.Join(whole.Whole(path, want, 0o600), ms.Hosts.Flush())
 		},
 	}
 }
-
-// Kube returns the way to the cluster's API.
-func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.kube(ctx) }

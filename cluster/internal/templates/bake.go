@@ -1,4 +1,4 @@
-package cluster
+package templates
 
 import (
 	"cmp"
@@ -44,86 +44,86 @@ func bakeShape(s *spec.Spec, host string) (cores int, memory spec.Size) {
 
 // bake makes a template, or goes on with one that is half-made: each stage looks
 // first. Nothing is a template before it was sealed.
-func (c *Cluster) bake(ctx context.Context, t template, vm *proxmox.VM) (err error) {
+func (ts *Templates) bake(ctx context.Context, t template, vm *proxmox.VM) (err error) {
 	if vm != nil {
-		if vm, err = c.Proxmox.Idle(ctx, vm); err != nil {
+		if vm, err = ts.Proxmox.Idle(ctx, vm); err != nil {
 			return err
 		}
 	}
-	if vm == nil || !c.sealed(vm) {
-		if vm, err = c.bakeSealed(ctx, t, vm); err != nil {
+	if vm == nil || !ts.sealed(vm) {
+		if vm, err = ts.bakeSealed(ctx, t, vm); err != nil {
 			return err
 		}
 	}
 	seed := vm.Seed
-	if err := c.Proxmox.Convert(ctx, vm); err != nil || seed == "" {
+	if err := ts.Proxmox.Convert(ctx, vm); err != nil || seed == "" {
 		return err
 	}
-	return c.dropSeed(ctx, t.host, seed)
+	return ts.dropSeed(ctx, t.host, seed)
 }
 
 // dropSeed deletes the seed of a bake that is over. Another ISO that somebody has put into
 // the drive stays, and so does one that another's VM has in its own.
-func (c *Cluster) dropSeed(ctx context.Context, host, id string) error {
+func (ts *Templates) dropSeed(ctx context.Context, host, id string) error {
 	seed := proxmox.Volume{ID: id, Content: prepare.ISOContent}
-	if !names.OwnsBake(c.spec, seed.Name()) {
+	if !names.OwnsBake(ts.Spec, seed.Name()) {
 		progress.Say(ctx, "%s on %s stays: it is not the seed that the template was baked with", id, host)
 		return nil
 	}
-	all := []rest{{host: host, volumes: []proxmox.Volume{seed}}}
-	if err := c.keepUsed(ctx, all, names.Tag(c.spec)); err != nil {
+	all := []Rest{{Host: host, Volumes: []proxmox.Volume{seed}}}
+	if err := ts.KeepUsed(ctx, all, names.Tag(ts.Spec)); err != nil {
 		return err
 	}
-	return c.clear(ctx, all)
+	return ts.Clear(ctx, all)
 }
 
 // sealed reports whether a VM of which a template is made has only to become one:
 // its seed is taken out when all else is done.
-func (c *Cluster) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
+func (ts *Templates) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
 
 // bakeSealed returns the machine that was filled and sealed, and is off. found is what
 // an earlier run left of it, or nil.
-func (c *Cluster) bakeSealed(ctx context.Context, t template, found *proxmox.VM) (*proxmox.VM, error) {
+func (ts *Templates) bakeSealed(ctx context.Context, t template, found *proxmox.VM) (*proxmox.VM, error) {
 	interrupted := false
 	if found != nil && !found.Running {
 		var err error
-		if interrupted, err = c.Proxmox.Started(ctx, found); err != nil {
+		if interrupted, err = ts.Proxmox.Started(ctx, found); err != nil {
 			return nil, err
 		}
-		if cores, memory := bakeShape(c.spec, t.host); !interrupted && (found.Cores != cores || found.Memory != memory) {
+		if cores, memory := bakeShape(ts.Spec, t.host); !interrupted && (found.Cores != cores || found.Memory != memory) {
 			progress.Say(ctx, "recreating %s: it never ran, and the nodes have another size now", found)
-			if err := c.seeds.DestroyVM(ctx, found); err != nil {
+			if err := ts.Seeds.DestroyVM(ctx, found); err != nil {
 				return nil, err
 			}
 			found = nil
 		}
 	}
-	vm, err := c.bakeFilled(ctx, t, found)
+	vm, err := ts.bakeFilled(ctx, t, found)
 	if err != nil && interrupted && vm != nil && ctx.Err() == nil {
-		vm, err = c.bakeAnew(ctx, t, vm, err)
+		vm, err = ts.bakeAnew(ctx, t, vm, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	progress.Say(ctx, "sealing")
-	if err := remote.Run(ctx, c.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
-		return nil, fmt.Errorf("sealing %s: %w", t.name, err)
+	if err := remote.Run(ctx, ts.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
+		return nil, fmt.Errorf("sealing %s: %w", t.Name, err)
 	}
-	return vm, c.Proxmox.Shutdown(ctx, vm)
+	return vm, ts.Proxmox.Shutdown(ctx, vm)
 }
 
 // bakeFilled returns the machine with all that belongs into it. When it runs and does
 // not come further it is returned with the error.
-func (c *Cluster) bakeFilled(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
-	vm, err := c.bakeVM(ctx, t, vm)
+func (ts *Templates) bakeFilled(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
+	vm, err := ts.bakeVM(ctx, t, vm)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Proxmox.Start(ctx, vm); err != nil {
+	if err := ts.Proxmox.Start(ctx, vm); err != nil {
 		return nil, err
 	}
-	if err := c.fill(ctx, t, vm); err != nil {
-		return vm, fmt.Errorf("baking %s: %w", t.name, err)
+	if err := ts.fill(ctx, t, vm); err != nil {
+		return vm, fmt.Errorf("baking %s: %w", t.Name, err)
 	}
 	return vm, nil
 }
@@ -132,13 +132,13 @@ func (c *Cluster) bakeFilled(ctx context.Context, t template, vm *proxmox.VM) (*
 // first boot, as a power cut leaves it, may never come further: packages are half
 // installed, and cloud-init does nothing twice. Should the new one fail as well, the
 // error says why the first did.
-func (c *Cluster) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why error) (*proxmox.VM, error) {
+func (ts *Templates) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why error) (*proxmox.VM, error) {
 	reason, _, _ := strings.Cut(why.Error(), "\n")
 	progress.Say(ctx, "recreating %s: it was switched off half-way, and is stuck after a restart: %s", vm, reason)
-	if err := c.seeds.DestroyVM(ctx, vm); err != nil {
+	if err := ts.Seeds.DestroyVM(ctx, vm); err != nil {
 		return nil, errors.Join(why, err)
 	}
-	anew, err := c.bakeFilled(ctx, t, nil)
+	anew, err := ts.bakeFilled(ctx, t, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w\n  before that, VM %d, which was switched off half-way through its first boot, was destroyed and recreated, "+
 			"because it was stuck after a restart: %w", err, vm.VMID, why)
@@ -147,12 +147,12 @@ func (c *Cluster) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why 
 }
 
 // bakeVM returns the machine to bake in, which keeps the seed that it has.
-func (c *Cluster) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
-	node, err := c.bakeNode(ctx, t.host)
+func (ts *Templates) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
+	node, err := ts.bakeNode(ctx, t.host)
 	if err != nil {
 		return nil, err
 	}
-	doc, err := c.bakeSeed(t, node)
+	doc, err := ts.bakeSeed(t, node)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (c *Cluster) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*prox
 	if err != nil {
 		return nil, err
 	}
-	s := c.spec
+	s := ts.Spec
 	// Hosts may share the storage, and each deletes its own.
 	file := names.Seed(s, names.Bake, cloudinit.Digest([]byte(t.host), []byte(digest)))
 	if vm != nil && vm.Seed != "" {
@@ -169,28 +169,28 @@ func (c *Cluster) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*prox
 	if !names.OwnsBake(s, file) { // not ours: homelab does not create or delete it
 		return vm, nil
 	}
-	if id, err := c.Proxmox.ISOVolume(ctx, t.host, s.Image.SeedStorage, file); err != nil {
+	if id, err := ts.Proxmox.ISOVolume(ctx, t.host, s.Image.SeedStorage, file); err != nil {
 		return nil, err
 	} else if id == "" {
 		iso, err := doc.ISO()
 		if err != nil {
 			return nil, err
 		}
-		if _, err := c.Proxmox.Upload(ctx, t.host, s.Image.SeedStorage, file, iso); err != nil {
+		if _, err := ts.Proxmox.Upload(ctx, t.host, s.Image.SeedStorage, file, iso); err != nil {
 			return nil, err
 		}
 	}
 	if vm != nil {
 		return vm, nil
 	}
-	return c.createBakeVM(ctx, t, node, s.Image.SeedStorage+":iso/"+file)
+	return ts.createBakeVM(ctx, t, node, s.Image.SeedStorage+":iso/"+file)
 }
 
 // bakeNode is the node in whose place the machine is while a template is baked: the
 // first of the host that is not there yet. Its address cannot be in use, since it is
 // cloned from this very template, and its network is one that reaches what nodes need.
-func (c *Cluster) bakeNode(ctx context.Context, host string) (spec.Node, error) {
-	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+func (ts *Templates) bakeNode(ctx context.Context, host string) (spec.Node, error) {
+	vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
 	if err != nil {
 		return spec.Node{}, err
 	}
@@ -198,12 +198,12 @@ func (c *Cluster) bakeNode(ctx context.Context, host string) (spec.Node, error) 
 	for _, vm := range vms {
 		there[vm.Name] = true
 	}
-	if n, ok := missingNode(c.spec, host, there); ok {
+	if n, ok := missingNode(ts.Spec, host, there); ok {
 		return n, nil
 	}
 	// A half-made template is always finished. It has its seed; only a lost one is
 	// recreated.
-	for _, n := range c.spec.Machines() {
+	for _, n := range ts.Spec.Machines() {
 		if !n.External && n.Host == host {
 			return spec.Node{Name: n.Name, Network: n.Network}, nil
 		}
@@ -213,8 +213,8 @@ func (c *Cluster) bakeNode(ctx context.Context, host string) (spec.Node, error) 
 
 // bakeSeed is what the machine is told: as little as possible, for it is reached
 // through the guest agent.
-func (c *Cluster) bakeSeed(t template, n spec.Node) (cloudinit.NoCloud, error) {
-	s := c.spec
+func (ts *Templates) bakeSeed(t template, n spec.Node) (cloudinit.NoCloud, error) {
+	s := ts.Spec
 	b := cloudinit.Bake{
 		Hostname: names.Bake, InstanceID: names.Bake, Packages: t.holds.Packages,
 		APTMirror: s.Guest.APTMirror, APTSecurity: firstboot.APTSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy,
@@ -226,9 +226,9 @@ func (c *Cluster) bakeSeed(t template, n spec.Node) (cloudinit.NoCloud, error) {
 	return cloudinit.RenderTemplate(b)
 }
 
-func (c *Cluster) createBakeVM(ctx context.Context, t template, n spec.Node, seed string) (*proxmox.VM, error) {
-	s := c.spec
-	image, err := c.Proxmox.FetchImage(ctx, t.host, s.Image.ImageStorage, proxmox.Image{
+func (ts *Templates) createBakeVM(ctx context.Context, t template, n spec.Node, seed string) (*proxmox.VM, error) {
+	s := ts.Spec
+	image, err := ts.Proxmox.FetchImage(ctx, t.host, s.Image.ImageStorage, proxmox.Image{
 		URL: s.Image.URL, SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, FileName: names.Image(s),
 	})
 	if err != nil {
@@ -238,8 +238,8 @@ func (c *Cluster) createBakeVM(ctx context.Context, t template, n spec.Node, see
 	holds := t.holds
 	holds.Made = today()
 	cores, memory := bakeShape(s, t.host)
-	return c.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
-		Name: t.name, Host: t.host, Owner: names.Tag(s), Cores: cores, Memory: memory,
+	return ts.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
+		Name: t.Name, Host: t.host, Owner: names.Tag(s), Cores: cores, Memory: memory,
 		Image: image, Storage: s.TemplateStorage(t.host), SecureBoot: s.Image.SecureBoot, Seed: seed,
 		NICs:        []proxmox.NIC{{Bridge: n.Network.Bridge, MAC: names.BakeMAC(s, t.host).String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU}},
 		Description: holds.describe(s.Name),
@@ -247,15 +247,15 @@ func (c *Cluster) createBakeVM(ctx context.Context, t template, n spec.Node, see
 }
 
 // fill installs what every clone needs, through the guest agent.
-func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
-	if err := c.waitBakeAgent(ctx, vm); err != nil {
+func (ts *Templates) fill(ctx context.Context, t template, vm *proxmox.VM) error {
+	if err := ts.waitBakeAgent(ctx, vm); err != nil {
 		return err
 	}
-	guest := artifacts.Outward(c.spec, c.Proxmox.Guest(vm))
+	guest := artifacts.Outward(ts.Spec, ts.Proxmox.Guest(vm))
 	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
 		return err
 	}
-	if err := c.waitFirstBoot(ctx, guest); err != nil {
+	if err := ts.waitFirstBoot(ctx, guest); err != nil {
 		return err
 	}
 	if t.driver.Branch != 0 {
@@ -266,38 +266,38 @@ func (c *Cluster) fill(ctx context.Context, t template, vm *proxmox.VM) error {
 			return err
 		}
 	}
-	if bakedK3s(c.spec) == "" {
+	if bakedK3s(ts.Spec) == "" {
 		return nil
 	}
-	_, err := k3s.Install(ctx, guest, artifacts.Release(c.spec))
+	_, err := k3s.Install(ctx, guest, artifacts.Release(ts.Spec))
 	return err
 }
 
 // waitBakeAgent waits for the agent, which is the first package of all.
-func (c *Cluster) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
-	limited, cancel := wait.Within(ctx, run.Limit(c.spec, nodes.BootTime), context.DeadlineExceeded)
+func (ts *Templates) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
+	limited, cancel := wait.Within(ctx, run.Limit(ts.Spec, nodes.BootTime), context.DeadlineExceeded)
 	defer cancel()
-	err := c.Proxmox.WaitAgent(limited, vm)
+	err := ts.Proxmox.WaitAgent(limited, vm)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf("%w%s\n  %s", err, c.bakeHint(vm), run.Longer(c.spec))
+		return fmt.Errorf("%w%s\n  %s", err, ts.bakeHint(vm), run.Longer(ts.Spec))
 	}
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w%s", err, c.bakeHint(vm))
+		return fmt.Errorf("%w%s", err, ts.bakeHint(vm))
 	}
 	return err
 }
 
 // bakeHint says what a machine needs before its agent can answer at all.
-func (c *Cluster) bakeHint(vm *proxmox.VM) string {
+func (ts *Templates) bakeHint(vm *proxmox.VM) string {
 	bridge, address := "its bridge", "an address from a DHCP server there"
 	if len(vm.NICs) > 0 {
 		bridge = vm.NICs[0].Bridge
 	}
-	all := c.spec.Machines()
+	all := ts.Spec.Machines()
 	if i := slices.IndexFunc(all, func(n spec.Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
 		address = "the address of a node that does not exist yet, such as " + all[i].Address.String()
 	}
-	mirror := cmp.Or(c.spec.Guest.APTMirror, firstboot.Distro(c.spec).Mirror)
+	mirror := cmp.Or(ts.Spec.Guest.APTMirror, firstboot.Distro(ts.Spec).Mirror)
 	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+
 		"Check its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
 }
@@ -326,9 +326,9 @@ func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
 }
 
 // waitFirstBoot waits until cloud-init is done with a machine.
-func (c *Cluster) waitFirstBoot(ctx context.Context, r remote.Runner) error {
+func (ts *Templates) waitFirstBoot(ctx context.Context, r remote.Runner) error {
 	rule := wait.Rule{What: "first boot", Limit: nodes.BootTime, Late: "its first boot was not over", Strict: true}
-	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
 		out, err := nodes.CloudInitStatus(ctx, r)
 		if err != nil {
 			return "", err

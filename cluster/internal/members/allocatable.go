@@ -1,33 +1,34 @@
-package cluster
+package members
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// hasDriver reports whether a node's driver is ours to look after.
-func (c *Cluster) hasDriver(n spec.Node) bool {
-	return n.GPUs.Count > 0 && installsDriver(c.spec) && c.spec.NVIDIA.Stack != spec.StackNone
+// HasDriver reports whether a node's driver is ours to look after.
+func (ms *Members) HasDriver(n spec.Node) bool {
+	return n.GPUs.Count > 0 && templates.InstallsDriver(ms.Spec) && ms.Spec.NVIDIA.Stack != spec.StackNone
 }
 
-// hasPlugin reports whether GPUs are made allocatable by us.
-func (c *Cluster) hasPlugin() bool {
-	return len(c.spec.GPUNodes()) > 0 && c.spec.NVIDIA.Stack == spec.StackDevicePlugin
+// HasPlugin reports whether GPUs are made allocatable by us.
+func (ms *Members) HasPlugin() bool {
+	return len(ms.Spec.GPUNodes()) > 0 && ms.Spec.NVIDIA.Stack == spec.StackDevicePlugin
 }
 
-// allocatableStep waits until Kubernetes can give away all of a node's GPUs.
-func (c *Cluster) allocatableStep(n spec.Node) *converge.Resource[int64] {
-	want := c.allocatable(n)
+// AllocatableStep waits until Kubernetes can give away all of a node's GPUs.
+func (ms *Members) AllocatableStep(n spec.Node) *converge.Resource[int64] {
+	want := ms.allocatable(n)
 	return &converge.Resource[int64]{
 		ID: "allocatable/" + n.Name,
 		Observe: func(ctx context.Context) (int64, error) {
-			have, err := c.observeNode(ctx, n.Name)
+			have, err := ms.ObserveNode(ctx, n.Name)
 			if err != nil || have == nil {
 				return 0, err
 			}
@@ -42,14 +43,14 @@ func (c *Cluster) allocatableStep(n spec.Node) *converge.Resource[int64] {
 				Note: "driver, container toolkit and device plugin must all be in place",
 			}}
 		},
-		Settle: readyTime,
+		Settle: ReadyTime,
 		Poll:   run.LookEvery,
 	}
 }
 
 // allocatable is how many GPUs a node should offer: its cards, times how many pods
 // share one.
-func (c *Cluster) allocatable(n spec.Node) int64 {
+func (ms *Members) allocatable(n spec.Node) int64 {
 	count := int64(n.GPUs.Count)
 	if n.GPUs.Sharing.Shared() {
 		count *= int64(max(1, n.GPUs.Sharing.Replicas))

@@ -1,4 +1,4 @@
-package cluster
+package templates
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// checkSources says, before anything changes, whether there is something on every host
+// CheckSources says, before anything changes, whether there is something on every host
 // that machines can be cloned from, or be made.
-func (c *Cluster) checkSources(ctx context.Context) error {
-	hosts := c.templateHosts()
-	if c.spec.Image.Template == "" && len(hosts) > 0 {
-		return c.Proxmox.CheckImport()
+func (ts *Templates) CheckSources(ctx context.Context) error {
+	hosts := ts.Hosts()
+	if ts.Spec.Image.Template == "" && len(hosts) > 0 {
+		return ts.Proxmox.CheckImport()
 	}
-	if c.spec.Image.Template == "" {
+	if ts.Spec.Image.Template == "" {
 		return nil
 	}
 	var errs []error
 	for _, host := range hosts {
-		_, err := c.existing(ctx, host)
+		_, err := ts.existing(ctx, host)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -35,11 +35,11 @@ func (c *Cluster) checkSources(ctx context.Context) error {
 
 // existingStep finds the template that image.template names. There is nothing to make:
 // what it lacks is installed in each clone.
-func (c *Cluster) existingStep(host string) *converge.Resource[*proxmox.VM] {
+func (ts *Templates) existingStep(host string) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "template/" + host,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
-			vm, err := c.existing(ctx, host)
+			vm, err := ts.existing(ctx, host)
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
@@ -52,9 +52,9 @@ func (c *Cluster) existingStep(host string) *converge.Resource[*proxmox.VM] {
 
 // existing returns the template of image.template that a host's nodes are cloned from:
 // the host's own, or one of another host whose disks are on storages that both share.
-func (c *Cluster) existing(ctx context.Context, host string) (*proxmox.VM, error) {
-	ref := c.spec.Image.Template
-	all, err := c.Proxmox.Residents(ctx)
+func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, error) {
+	ref := ts.Spec.Image.Template
+	all, err := ts.Proxmox.Residents(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -72,18 +72,18 @@ func (c *Cluster) existing(ctx context.Context, host string) (*proxmox.VM, error
 	case len(here) > 1:
 		return nil, fmt.Errorf("image.template: %s has several VMs called %s: %s; write the VMID of one", host, ref, listResidents(here))
 	case len(here) == 1:
-		return c.usable(ctx, host, here[0].VMID)
+		return ts.usable(ctx, host, here[0].VMID)
 	case len(elsewhere) == 0:
 		return nil, fmt.Errorf("image.template: there is no VM %s, or the token may not see it (VM.Audit); %s", ref, templatesThere(all))
 	}
 	var problem error
 	for _, r := range elsewhere {
-		vm, err := c.usable(ctx, host, r.VMID)
+		vm, err := ts.usable(ctx, host, r.VMID)
 		if err != nil {
 			problem = errors.Join(problem, err)
 			continue
 		}
-		off, err := c.unshared(ctx, host, vm)
+		off, err := ts.unshared(ctx, host, vm)
 		if err != nil {
 			return nil, err
 		}
@@ -97,15 +97,15 @@ func (c *Cluster) existing(ctx context.Context, host string) (*proxmox.VM, error
 }
 
 // usable returns a template if nodes of the host can be made from it.
-func (c *Cluster) usable(ctx context.Context, host string, vmid int) (*proxmox.VM, error) {
-	vm, err := c.Proxmox.ByID(ctx, vmid)
+func (ts *Templates) usable(ctx context.Context, host string, vmid int) (*proxmox.VM, error) {
+	vm, err := ts.Proxmox.ByID(ctx, vmid)
 	if err != nil {
 		return nil, err
 	}
 	if !vm.Template {
 		return nil, fmt.Errorf("image.template: %s is not a template; to make it one, switch it off and run on %s: qm template %d", vm, vm.Host, vm.VMID)
 	}
-	if problems := whyUnfit(c.spec, host, vm); len(problems) > 0 {
+	if problems := whyUnfit(ts.Spec, host, vm); len(problems) > 0 {
 		return nil, fmt.Errorf("image.template: %s is not usable for nodes:\n  %s", vm, strings.Join(problems, "\n  "))
 	}
 	return vm, nil
@@ -137,7 +137,7 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 	}
 	dkms := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 })
 	if dkms && s.NVIDIA.DriverMode == spec.DriverDKMS && vm.SecureBoot {
-		bad("%s", secureBootOn("each clone"))
+		bad("%s", SecureBootOn("each clone"))
 	}
 	gpus := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 && n.GPUs.PCIe })
 	if gpus && vm.BIOS != "ovmf" {
@@ -153,8 +153,8 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 
 // unshared returns the first storage of a template's disks that a host does not share,
 // "" when it shares all.
-func (c *Cluster) unshared(ctx context.Context, host string, vm *proxmox.VM) (string, error) {
-	storages, err := c.Proxmox.Storages(ctx, host)
+func (ts *Templates) unshared(ctx context.Context, host string, vm *proxmox.VM) (string, error) {
+	storages, err := ts.Proxmox.Storages(ctx, host)
 	if err != nil {
 		return "", err
 	}

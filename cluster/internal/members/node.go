@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// nodeStep keeps a node Ready, with the labels and taints of the file, and removes
+// NodeStep keeps a node Ready, with the labels and taints of the file, and removes
 // those that the file no longer has.
-func (c *Cluster) nodeStep(n spec.Node) *converge.Resource[*kube.Node] {
-	marks := c.marks(n)
+func (ms *Members) NodeStep(n spec.Node) *converge.Resource[*kube.Node] {
+	marks := ms.Marks(n)
 	return &converge.Resource[*kube.Node]{
 		ID:      "node/" + n.Name,
-		Observe: func(ctx context.Context) (*kube.Node, error) { return c.observeNode(ctx, n.Name) },
+		Observe: func(ctx context.Context) (*kube.Node, error) { return ms.ObserveNode(ctx, n.Name) },
 		Diff: func(have *kube.Node) drift.Diff {
 			if have == nil {
 				return drift.Diff{{Have: "not registered", Want: "Ready", Effect: drift.Create}}
@@ -35,27 +35,27 @@ func (c *Cluster) nodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 			if have.Cordoned {
 				d = append(d, drift.Field{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: drift.Update})
 			}
-			return append(d, drift.Compare("version", have.Version, c.spec.K3s.Version, drift.Restart)...)
+			return append(d, drift.Compare("version", have.Version, ms.Spec.K3s.Version, drift.Restart)...)
 		},
-		Costs: c.costsOfMarks(n, marks),
+		Costs: ms.costsOfMarks(n, marks),
 		Apply: func(ctx context.Context, have *kube.Node) error {
 			if have == nil {
-				if err := c.waitRegistered(ctx, n); err != nil {
+				if err := ms.waitRegistered(ctx, n); err != nil {
 					return err
 				}
 			}
-			return c.settleNode(ctx, n.Name, marks)
+			return ms.SettleNode(ctx, n.Name, marks)
 		},
-		Settle: readyTime,
+		Settle: ReadyTime,
 		Poll:   run.LookEvery,
 	}
 }
 
-// readyTime is how long a node may take from having joined to being Ready.
-const readyTime = 5 * time.Minute
+// ReadyTime is how long a node may take from having joined to being Ready.
+const ReadyTime = 5 * time.Minute
 
-func (c *Cluster) observeNode(ctx context.Context, name string) (*kube.Node, error) {
-	client, err := c.kube(ctx)
+func (ms *Members) ObserveNode(ctx context.Context, name string) (*kube.Node, error) {
+	client, err := ms.Kube(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,16 +66,16 @@ func (c *Cluster) observeNode(ctx context.Context, name string) (*kube.Node, err
 	return &have, err
 }
 
-func (c *Cluster) marks(n spec.Node) kube.Marks {
-	m := kube.Marks{Labels: nodeLabels(c.spec, n)}
+func (ms *Members) Marks(n spec.Node) kube.Marks {
+	m := kube.Marks{Labels: nodeLabels(ms.Spec, n)}
 	for _, t := range n.Taints {
 		m.Taints = append(m.Taints, kube.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 	}
 	return m
 }
 
-func (c *Cluster) settleNode(ctx context.Context, name string, marks kube.Marks) error {
-	client, err := c.kube(ctx)
+func (ms *Members) SettleNode(ctx context.Context, name string, marks kube.Marks) error {
+	client, err := ms.Kube(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,14 +85,14 @@ func (c *Cluster) settleNode(ctx context.Context, name string, marks kube.Marks)
 	return client.Uncordon(ctx, name)
 }
 
-// drain empties a node and returns what it was before, nil if the cluster does not
+// Drain empties a node and returns what it was before, nil if the cluster does not
 // have it.
-func (c *Cluster) drain(ctx context.Context, node string) (*kube.Node, error) {
-	was, err := c.observeNode(ctx, node)
+func (ms *Members) Drain(ctx context.Context, node string) (*kube.Node, error) {
+	was, err := ms.ObserveNode(ctx, node)
 	if err != nil || was == nil {
 		return nil, err
 	}
-	client, err := c.kube(ctx)
+	client, err := ms.Kube(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +100,8 @@ func (c *Cluster) drain(ctx context.Context, node string) (*kube.Node, error) {
 	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true})
 }
 
-func (c *Cluster) deleteNode(ctx context.Context, node string) error {
-	client, err := c.kube(ctx)
+func (ms *Members) DeleteNode(ctx context.Context, node string) error {
+	client, err := ms.Kube(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,26 +111,26 @@ func (c *Cluster) deleteNode(ctx context.Context, node string) error {
 // waitRegistered waits until a kubelet has introduced itself. It does so when it starts
 // and never again, so K3s is started again where its Node does not come: somebody may
 // have deleted it.
-func (c *Cluster) waitRegistered(ctx context.Context, n spec.Node) error {
+func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	unit := k3s.RoleServer.Unit()
 	if n.Role == spec.Agent {
 		unit = k3s.RoleAgent.Unit()
 	}
-	err := c.registered(ctx, n, wait.Rule{Limit: registerTime})
+	err := ms.registered(ctx, n, wait.Rule{Limit: registerTime})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	done, err := c.turnOf(ctx, n, c.serversAway)
+	done, err := ms.TurnOf(ctx, n, ms.ServersAway)
 	if err != nil {
 		return err
 	}
 	defer done()
 	progress.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
-	if err := remote.Run(ctx, c.nodes.Root(n.Name), "systemctl", "restart", unit); err != nil {
+	if err := remote.Run(ctx, ms.Nodes.Root(n.Name), "systemctl", "restart", unit); err != nil {
 		return err
 	}
-	return c.registered(ctx, n, wait.Rule{
-		Limit: readyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
+	return ms.registered(ctx, n, wait.Rule{
+		Limit: ReadyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
 		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s recreates the machine", unit, n.Name),
 	})
 }
@@ -139,10 +139,10 @@ func (c *Cluster) waitRegistered(ctx context.Context, n spec.Node) error {
 const registerTime = time.Minute
 
 // registered waits until a cluster has a node.
-func (c *Cluster) registered(ctx context.Context, n spec.Node, r wait.Rule) error {
+func (ms *Members) registered(ctx context.Context, n spec.Node, r wait.Rule) error {
 	r.What = "waiting for " + n.Name + " to register"
-	return run.Until(ctx, c.spec, r, func(ctx context.Context) (string, error) {
-		have, err := c.observeNode(ctx, n.Name)
+	return run.Until(ctx, ms.Spec, r, func(ctx context.Context) (string, error) {
+		have, err := ms.ObserveNode(ctx, n.Name)
 		if err != nil || have != nil {
 			return "", err
 		}

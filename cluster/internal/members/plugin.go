@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"context"
@@ -14,30 +14,30 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// pluginStep keeps the device plugin as the file asks. Comparing is the API
+// PluginStep keeps the device plugin as the file asks. Comparing is the API
 // server's business: it is asked what applying would change, and changes nothing.
-func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
+func (ms *Members) PluginStep() *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "device-plugin",
 		Observe: func(ctx context.Context) (drift.Diff, error) {
-			objects, err := pluginObjects(c.spec)
+			objects, err := pluginObjects(ms.Spec)
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			client, err := c.kube(ctx)
+			client, err := ms.Kube(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return client.Diff(ctx, objects...)
 		},
 		Diff:  func(d drift.Diff) drift.Diff { return d },
-		Costs: c.costsOfPlugin,
+		Costs: ms.costsOfPlugin,
 		Apply: func(ctx context.Context, _ drift.Diff) error {
-			objects, err := pluginObjects(c.spec)
+			objects, err := pluginObjects(ms.Spec)
 			if err != nil {
 				return err
 			}
-			client, err := c.kube(ctx)
+			client, err := ms.Kube(ctx)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func sharingName(s *spec.Spec, of spec.Sharing) string {
 
 // pluginOptions is how GPUs are to be offered on some nodes.
 func pluginOptions(s *spec.Spec, sharing spec.Sharing, name string) nvidia.PluginOptions {
-	o := nvidia.PluginOptions{Taints: gpuTaints(s), Nodes: map[string]string{sharingLabel: name}}
+	o := nvidia.PluginOptions{Taints: GPUTaints(s), Nodes: map[string]string{sharingLabel: name}}
 	if name != asCluster {
 		o.Name = nvidia.PluginName + "-" + name
 	}
@@ -105,9 +105,9 @@ func pluginOptions(s *spec.Spec, sharing spec.Sharing, name string) nvidia.Plugi
 	return o
 }
 
-// gpuTaints are those of all nodes with GPUs. They are declared once, in the file;
+// GPUTaints are those of all nodes with GPUs. They are declared once, in the file;
 // whatever is deployed there tolerates them (failure N5).
-func gpuTaints(s *spec.Spec) []corev1.Taint {
+func GPUTaints(s *spec.Spec) []corev1.Taint {
 	seen := map[string]bool{}
 	var out []corev1.Taint
 	for _, n := range s.GPUNodes() {

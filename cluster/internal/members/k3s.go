@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 const apiPort = "6443"
 
 // url is how members and users of the cluster reach its API.
-func apiURL(s *spec.Spec) string {
+func APIURL(s *spec.Spec) string {
 	return "https://" + net.JoinHostPort(s.APIAddress().String(), apiPort)
 }
 
@@ -74,7 +74,7 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 		srv.TLSSANs = append([]string{s.K3s.VIP.String()}, srv.TLSSANs...)
 	}
 	if joins {
-		srv.URL = apiURL(s)
+		srv.URL = APIURL(s)
 		return srv, nil
 	}
 	if s.K3s.VIP.IsValid() {
@@ -89,37 +89,37 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 
 func k3sAgent(s *spec.Spec, n spec.Node) (k3s.Agent, error) {
 	node, err := k3sNode(s, n, s.K3s.AgentConfig)
-	return k3s.Agent{Node: node, Version: s.K3s.Version, URL: apiURL(s)}, err
+	return k3s.Agent{Node: node, Version: s.K3s.Version, URL: APIURL(s)}, err
 }
 
-// k3sStep brings K3s up on a node.
-func (c *Cluster) k3sStep(n spec.Node) *converge.Resource[k3s.State] {
+// Step brings K3s up on a node.
+func (ms *Members) Step(n spec.Node) *converge.Resource[k3s.State] {
 	step := &converge.Resource[k3s.State]{
 		ID:      "k3s/" + n.Name,
-		Observe: func(ctx context.Context) (k3s.State, error) { return c.observeK3s(ctx, n) },
-		Costs:   c.costsOfK3s(n),
+		Observe: func(ctx context.Context) (k3s.State, error) { return ms.observeK3s(ctx, n) },
+		Costs:   ms.costsOfK3s(n),
 		Settle:  joinTime,
 		Poll:    run.LookEvery,
 	}
 	if n.Role == spec.Agent {
 		step.Diff = func(have k3s.State) drift.Diff {
-			agent, err := k3sAgent(c.spec, n)
+			agent, err := k3sAgent(ms.Spec, n)
 			if err != nil {
 				return drift.Missing(err.Error())
 			}
-			return append(agent.Diff(have), c.diffMark(n, have)...)
+			return append(agent.Diff(have), ms.diffMark(n, have)...)
 		}
-		step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringAgent(ctx, n, have) }
+		step.Apply = func(ctx context.Context, have k3s.State) error { return ms.bringAgent(ctx, n, have) }
 		return step
 	}
 	step.Diff = func(have k3s.State) drift.Diff {
-		srv, err := k3sServer(c.spec, n, c.joins(n, have))
+		srv, err := k3sServer(ms.Spec, n, ms.joins(n, have))
 		if err != nil {
 			return drift.Missing(err.Error())
 		}
-		return append(srv.Diff(have), c.diffMark(n, have)...)
+		return append(srv.Diff(have), ms.diffMark(n, have)...)
 	}
-	step.Apply = func(ctx context.Context, have k3s.State) error { return c.bringServer(ctx, n, have) }
+	step.Apply = func(ctx context.Context, have k3s.State) error { return ms.bringServer(ctx, n, have) }
 	return step
 }
 
@@ -128,21 +128,21 @@ func (c *Cluster) k3sStep(n spec.Node) *converge.Resource[k3s.State] {
 const joinTime = 10 * time.Minute
 
 // observeK3s looks, and gives up on what waiting does not mend.
-func (c *Cluster) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
-	if _, err := artifacts.Registries(c.spec); err != nil {
+func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
+	if _, err := artifacts.Registries(ms.Spec); err != nil {
 		return k3s.State{}, converge.Permanent(err)
 	}
-	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
+	have, err := k3s.Observe(ctx, ms.Nodes.Root(n.Name))
 	if err != nil {
 		return have, err
 	}
-	if err := c.owns(ctx, n, have); err != nil {
-		return have, foreign(err)
+	if err := ms.Owns(ctx, n, have); err != nil {
+		return have, Foreign(err)
 	}
 	for _, o := range have.Others {
 		progress.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
-	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == c.spec.K3s.Version && nodes.SeenOf(ctx, n.Name).Started.Load() {
+	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == ms.Spec.K3s.Version && nodes.SeenOf(ctx, n.Name).Started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
 	return have, nil
@@ -150,16 +150,16 @@ func (c *Cluster) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error
 
 // joins reports whether a server belongs to a cluster that another one made. The
 // first one of the file makes it, unless it is seen to have joined.
-func (c *Cluster) joins(n spec.Node, have k3s.State) bool {
+func (ms *Members) joins(n spec.Node, have k3s.State) bool {
 	_, joined := have.Config["server"]
-	return joined || n.Name != c.spec.Servers()[0].Name
+	return joined || n.Name != ms.Spec.Servers()[0].Name
 }
 
-func (c *Cluster) bringServer(ctx context.Context, n spec.Node, have k3s.State) error {
-	joins := c.joins(n, have)
-	ask := func() (secret.Value, error) { return c.token(ctx, n.Name, k3s.Token) }
+func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State) error {
+	joins := ms.joins(n, have)
+	ask := func() (secret.Value, error) { return ms.token(ctx, n.Name, k3s.Token) }
 	if !joins && have.Config == nil {
-		ask = func() (secret.Value, error) { return c.clusterOfOthers(ctx, n) }
+		ask = func() (secret.Value, error) { return ms.clusterOfOthers(ctx, n) }
 	}
 	token, err := ask()
 	switch {
@@ -167,50 +167,50 @@ func (c *Cluster) bringServer(ctx context.Context, n spec.Node, have k3s.State) 
 		joins = true // the cluster is there already, without this machine
 	case joins && err != nil:
 		return err
-	case errors.Is(err, errNoServer): // it makes the cluster, or has it
+	case errors.Is(err, ErrNoServer): // it makes the cluster, or has it
 	case err != nil:
 		return err
 	}
-	srv, err := k3sServer(c.spec, n, joins)
+	srv, err := k3sServer(ms.Spec, n, joins)
 	if err != nil {
 		return err
 	}
 	if joins { // the one that has made the cluster needs no word to come in
 		srv.Token = token
 	}
-	if err := c.markK3s(ctx, n, have); err != nil {
+	if err := ms.markK3s(ctx, n, have); err != nil {
 		return err
 	}
 	nodes.SeenOf(ctx, n.Name).Started.Store(true)
 	if stale(have, srv.Version) {
-		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			return artifacts.Staged(ctx, c.spec, c.nodes.Root(n.Name), func(ctx context.Context) error {
-				return k3s.UpgradeServer(ctx, artifacts.Outward(c.spec, c.nodes.Root(n.Name)), artifacts.Release(c.spec), srv)
+		return ms.TakeDown(ctx, n, func(ctx context.Context) error {
+			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
+				return k3s.UpgradeServer(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), srv)
 			})
 		})
 	}
-	if err := c.ensureK3s(ctx, n, have); err != nil {
+	if err := ms.ensureK3s(ctx, n, have); err != nil {
 		return err
 	}
 	nodes.SeenOf(ctx, n.Name).Absent.Store(false) // from here on others may ask it
 	if joins {
-		if err := c.forgetOld(ctx, n, have); err != nil {
+		if err := ms.forgetOld(ctx, n, have); err != nil {
 			return err
 		}
 	}
-	return c.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error {
+	return ms.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error {
 		if joins {
-			return k3s.JoinServer(ctx, c.nodes.Root(n.Name), srv)
+			return k3s.JoinServer(ctx, ms.Nodes.Root(n.Name), srv)
 		}
-		return k3s.StartServer(ctx, c.nodes.Root(n.Name), srv)
+		return k3s.StartServer(ctx, ms.Nodes.Root(n.Name), srv)
 	})
 }
 
 // configured brings K3s to other settings, by do: in its turn where it runs, and has to
 // start anew for that.
-func (c *Cluster) configured(ctx context.Context, n spec.Node, have k3s.State, d drift.Diff, do func(context.Context) error) error {
+func (ms *Members) configured(ctx context.Context, n spec.Node, have k3s.State, d drift.Diff, do func(context.Context) error) error {
 	if have.Running() && d.Effect() == drift.Restart {
-		return c.restartK3s(ctx, n, do)
+		return ms.restartK3s(ctx, n, do)
 	}
 	return do(ctx)
 }
@@ -218,11 +218,11 @@ func (c *Cluster) configured(ctx context.Context, n spec.Node, have k3s.State, d
 // clusterOfOthers is token for a server that would make the cluster. It waits until
 // every other server was asked: one that is only away for now may have the cluster,
 // and a second one with the same address must not come to be.
-func (c *Cluster) clusterOfOthers(ctx context.Context, n spec.Node) (token secret.Value, err error) {
+func (ms *Members) clusterOfOthers(ctx context.Context, n spec.Node) (token secret.Value, err error) {
 	var unformed error
 	rule := wait.Rule{What: "asking the other servers whether they have the cluster", Limit: nodes.BootTime}
-	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		if token, unformed = c.token(ctx, n.Name, k3s.Token); errors.Is(unformed, errUnformed) {
+	err = run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
+		if token, unformed = ms.token(ctx, n.Name, k3s.Token); errors.Is(unformed, ErrUnformed) {
 			return "", nil
 		}
 		return "", unformed
@@ -234,38 +234,38 @@ func (c *Cluster) clusterOfOthers(ctx context.Context, n spec.Node) (token secre
 		"bring that server back, or remove it from the file: %s", n.Name, printable.FirstLine(unformed.Error())))
 }
 
-func (c *Cluster) bringAgent(ctx context.Context, n spec.Node, have k3s.State) error {
-	agent, err := k3sAgent(c.spec, n)
+func (ms *Members) bringAgent(ctx context.Context, n spec.Node, have k3s.State) error {
+	agent, err := k3sAgent(ms.Spec, n)
 	if err != nil {
 		return err
 	}
-	token, err := c.token(ctx, n.Name, k3s.AgentToken)
+	token, err := ms.token(ctx, n.Name, k3s.AgentToken)
 	if err != nil {
 		return err
 	}
-	if err := c.markK3s(ctx, n, have); err != nil {
+	if err := ms.markK3s(ctx, n, have); err != nil {
 		return err
 	}
 	join := k3s.Join{Token: token, Agent: agent}
 	nodes.SeenOf(ctx, n.Name).Started.Store(true)
 	if stale(have, agent.Version) {
-		if err := c.serversFirst(ctx); err != nil {
+		if err := ms.serversFirst(ctx); err != nil {
 			return err
 		}
-		return c.takeDown(ctx, n, func(ctx context.Context) error {
-			return artifacts.Staged(ctx, c.spec, c.nodes.Root(n.Name), func(ctx context.Context) error {
-				return k3s.UpgradeAgent(ctx, artifacts.Outward(c.spec, c.nodes.Root(n.Name)), artifacts.Release(c.spec), join)
+		return ms.TakeDown(ctx, n, func(ctx context.Context) error {
+			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
+				return k3s.UpgradeAgent(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), join)
 			})
 		})
 	}
-	if err := c.ensureK3s(ctx, n, have); err != nil {
+	if err := ms.ensureK3s(ctx, n, have); err != nil {
 		return err
 	}
-	if err := c.forgetOld(ctx, n, have); err != nil {
+	if err := ms.forgetOld(ctx, n, have); err != nil {
 		return err
 	}
-	return c.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error {
-		return k3s.JoinAgent(ctx, c.nodes.Root(n.Name), join)
+	return ms.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error {
+		return k3s.JoinAgent(ctx, ms.Nodes.Root(n.Name), join)
 	})
 }
 
@@ -275,35 +275,35 @@ func stale(have k3s.State, want string) bool {
 }
 
 // ensureK3s puts the binary in place where the template did not bring it.
-func (c *Cluster) ensureK3s(ctx context.Context, n spec.Node, have k3s.State) error {
-	if have.Version == c.spec.K3s.Version {
+func (ms *Members) ensureK3s(ctx context.Context, n spec.Node, have k3s.State) error {
+	if have.Version == ms.Spec.K3s.Version {
 		return nil
 	}
-	return artifacts.Install(ctx, c.spec, c.nodes.Root(n.Name))
+	return artifacts.Install(ctx, ms.Spec, ms.Nodes.Root(n.Name))
 }
 
-// errNoServer says that no server of the cluster is up.
-var errNoServer = errors.New("no server of the cluster runs K3s")
+// ErrNoServer says that no server of the cluster is up.
+var ErrNoServer = errors.New("no server of the cluster runs K3s")
 
-// errUnformed says that every server was asked, and that none has a cluster. A
+// ErrUnformed says that every server was asked, and that none has a cluster. A
 // server that could not be asked may have one.
-var errUnformed = fmt.Errorf("%w, nor ever did", errNoServer)
+var ErrUnformed = fmt.Errorf("%w, nor ever did", ErrNoServer)
 
 // token reads what nodes join with from the first server that has it. It is never
 // made up: a cluster that is there has one, see failure K5.
-func (c *Cluster) token(ctx context.Context, but string, read tokenReader) (secret.Value, error) {
+func (ms *Members) token(ctx context.Context, but string, read tokenReader) (secret.Value, error) {
 	var errs []error
-	why := errUnformed
-	for _, n := range c.spec.Servers() {
+	why := ErrUnformed
+	for _, n := range ms.Spec.Servers() {
 		if n.Name == but {
 			continue
 		}
-		token, err := c.tokenOf(ctx, n.Name, read)
+		token, err := ms.tokenOf(ctx, n.Name, read)
 		if err == nil {
 			return token, nil
 		}
 		if !errors.Is(err, k3s.ErrNoCluster) && !errors.Is(err, errAbsent) {
-			why = errNoServer
+			why = ErrNoServer
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 	}
@@ -327,7 +327,3 @@ func nodeLabels(s *spec.Spec, n spec.Node) map[string]string {
 	}
 	return out
 }
-
-// K3sURL is where the checksums of the file's release of K3s are, "" where its files come
-// from a folder.
-func K3sURL(s *spec.Spec) string { return artifacts.SumsURL(s) }

@@ -1,4 +1,4 @@
-package cluster
+package templates
 
 import (
 	"context"
@@ -11,30 +11,30 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// keepUsed takes out of what lies about the ISOs that a VM has in its drive and the mappings
+// KeepUsed takes out of what lies about the ISOs that a VM has in its drive and the mappings
 // that one takes its device by, since Proxmox starts no VM whose ISO or mapping is gone.
 // Somebody may have made it of a machine of ours and taken our tag off it since. VMs of
 // owner's do not count: theirs go with them. What a VM has that cannot be read, as on a
 // silent host, nobody knows, so what it may have stays.
-func (c *Cluster) keepUsed(ctx context.Context, all []rest, owner string) error {
-	if !slices.ContainsFunc(all, func(r rest) bool { return len(r.volumes)+len(r.mappings) > 0 }) {
+func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) error {
+	if !slices.ContainsFunc(all, func(r Rest) bool { return len(r.Volumes)+len(r.Mappings) > 0 }) {
 		return nil
 	}
-	holders, err := c.Proxmox.Holders(ctx, owner)
+	holders, err := ts.Proxmox.Holders(ctx, owner)
 	if err != nil {
 		return err
 	}
 	for i := range all {
 		r := &all[i]
-		far, err := c.reach(ctx, *r, holders.Silent)
+		far, err := ts.reach(ctx, *r, holders.Silent)
 		if err != nil {
 			return err
 		}
-		r.volumes = slices.DeleteFunc(r.volumes, func(v proxmox.Volume) bool {
+		r.Volumes = slices.DeleteFunc(r.Volumes, func(v proxmox.Volume) bool {
 			by, held := holders.File(v.Name())
-			return v.Content == prepare.ISOContent && stays(ctx, v.ID+" on "+r.host, by, held, far(v))
+			return v.Content == prepare.ISOContent && stays(ctx, v.ID+" on "+r.Host, by, held, far(v))
 		})
-		r.mappings = slices.DeleteFunc(r.mappings, func(id string) bool {
+		r.Mappings = slices.DeleteFunc(r.Mappings, func(id string) bool {
 			by, held := holders.Mapping(id)
 			return stays(ctx, "mapping "+id, by, held, holders.Silent)
 		})
@@ -47,26 +47,26 @@ func (c *Cluster) keepUsed(ctx context.Context, all []rest, owner string) error 
 func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Unread) bool {
 	switch {
 	case held:
-		progress.Say(ctx, "%s stays: %s uses it, and would not start without it", what, words(by))
+		progress.Say(ctx, "%s stays: %s uses it, and would not start without it", what, Words(by))
 	case len(silent) > 0:
-		progress.Say(ctx, "%s stays: cannot find out whether %s uses it: %s", what, words(silent[0].Summary), printable.FirstLine(silent[0].Err.Error()))
+		progress.Say(ctx, "%s stays: cannot find out whether %s uses it: %s", what, Words(silent[0].Summary), printable.FirstLine(silent[0].Err.Error()))
 	default:
 		return false
 	}
 	return true
 }
 
-// words names a VM of any owner.
-func words(vm proxmox.Summary) string {
+// Words names a VM of any owner.
+func Words(vm proxmox.Summary) string {
 	return fmt.Sprintf("VM %d (%s) on %s", vm.VMID, vm.Name, vm.Host)
 }
 
 // reach tells which of the silent VMs may have a volume of a host in their drives: those
 // of that host, and where the storage is shared, all.
-func (c *Cluster) reach(ctx context.Context, r rest, silent []proxmox.Unread) (func(proxmox.Volume) []proxmox.Unread, error) {
+func (ts *Templates) reach(ctx context.Context, r Rest, silent []proxmox.Unread) (func(proxmox.Volume) []proxmox.Unread, error) {
 	apart := map[string]bool{} // each host has its own of that name
-	if len(r.volumes) > 0 && len(silent) > 0 {
-		storages, err := c.Proxmox.Storages(ctx, r.host)
+	if len(r.Volumes) > 0 && len(silent) > 0 {
+		storages, err := ts.Proxmox.Storages(ctx, r.Host)
 		if err != nil {
 			return nil, err
 		}
@@ -75,6 +75,6 @@ func (c *Cluster) reach(ctx context.Context, r rest, silent []proxmox.Unread) (f
 		}
 	}
 	return func(v proxmox.Volume) []proxmox.Unread {
-		return slices.DeleteFunc(slices.Clone(silent), func(vm proxmox.Unread) bool { return vm.Host != r.host && apart[v.Storage()] })
+		return slices.DeleteFunc(slices.Clone(silent), func(vm proxmox.Unread) bool { return vm.Host != r.Host && apart[v.Storage()] })
 	}, nil
 }

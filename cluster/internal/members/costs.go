@@ -1,0 +1,80 @@
+package members
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// costsOfK3s is what another version of K3s costs. Other settings cost nothing: only K3s
+// restarts, one node after the other, and pods keep running.
+func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, have k3s.State, _ drift.Diff) []converge.Cost {
+		if !stale(have, ms.Spec.K3s.Version) {
+			return nil
+		}
+		return ms.Stops(ctx, fmt.Sprintf("K3s %s → %s", have.Version, ms.Spec.K3s.Version), n.Name)
+	}
+}
+
+// costsOfMarks is what new taints cost: those with NoExecute end what does not tolerate them.
+func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, have *kube.Node, _ drift.Diff) []converge.Cost {
+		var out []converge.Cost
+		for _, t := range marks.Taints {
+			if have == nil || t.Effect != string(corev1.TaintEffectNoExecute) || slices.Contains(have.Taints, t) {
+				continue
+			}
+			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoExecute}
+			if users := ms.Users(ctx, func(w *consent.Work) []string { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
+				out = append(out, converge.Cost{
+					Machine: "work on " + n.Name, Kind: converge.Stops, Why: "the taint " + t.String() + " ends pods that do not tolerate it", Users: users,
+				})
+			}
+		}
+		if have != nil && strings.HasPrefix(have.Labels[sharingLabel], spec.SharingMPS) && have.Labels[sharingLabel] != marks.Labels[sharingLabel] {
+			out = append(out, ms.endsMPS(ctx, n)...)
+		}
+		return out
+	}
+}
+
+// endsMPS is the cost of stopping or restarting the MPS daemon on a node: the jobs that
+// compute through it, if any.
+func (ms *Members) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
+	users := ms.Users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
+	if len(users) == 0 {
+		return nil
+	}
+	return []converge.Cost{{
+		Machine: "MPS on " + n.Name, Kind: converge.Stops, Why: "GPU sharing changes, and jobs that use its daemon end", Users: users,
+	}}
+}
+
+// costsOfPlugin is what another device plugin costs: its pods restart, which affects only
+// jobs that compute through the MPS daemon.
+func (ms *Members) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge.Cost {
+	mps := func(f drift.Field) bool {
+		return f.Have != "" && strings.HasPrefix(f.Path, "daemonset/") && strings.Contains(f.Path, "-mps/")
+	}
+	if !slices.ContainsFunc(d, mps) {
+		return nil
+	}
+	var out []converge.Cost
+	for _, n := range ms.Spec.GPUNodes() {
+		if n.GPUs.Sharing.Strategy == spec.SharingMPS {
+			out = append(out, ms.endsMPS(ctx, n)...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/spec"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Nodes that went down together and did not come back may be tried again, together or one
+// by one; nobody else goes down, nor does one of them along with another, before all are well.
+func TestWhoMayGoDownAfterOneThatWentBadly(t *testing.T) {
+	ms := &Members{}
+	ctx := run.Begin(t.Context())
+	refuses := func(nodes ...string) error { return run.Of[Unhealthy](ctx).Refuses(nodes...) }
+	require.NoError(t, refuses("gpu1"))
+	ms.NoteUnhealthy(ctx, errors.New("no driver"), "gpu1", "gpu2")
+	require.NoError(t, refuses("gpu1"))
+	require.NoError(t, refuses("gpu2", "gpu1"))
+	require.EqualError(t, refuses("gpu3"), "gpu3 stays up, because gpu1 and gpu2 did not become healthy: fix that first, then run it again")
+	require.ErrorContains(t, refuses("gpu1", "gpu3"), "gpu3 stays up")
+
+	ms.NoteUnhealthy(ctx, nil, "gpu1")
+	require.ErrorContains(t, refuses("gpu1"), "because gpu2 did not become healthy")
+	ms.NoteUnhealthy(ctx, nil, "gpu2", "gpu1")
+	require.NoError(t, refuses("gpu3"))
+
+	over, stop := context.WithCancel(ctx)
+	stop() // who ends a run has seen nothing of a node
+	ms.NoteUnhealthy(over, errors.New("cut off"), "gpu1")
+	assert.NoError(t, refuses("gpu3"))
+}
+
+// New taints with NoExecute end what runs on a node; others, and those that are there, do
+// not. A node that is not there has nothing to lose.
+func TestCostsOfTaints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
+		require.NoError(t, err)
+		c := New(Config{Spec: spec, Nodes: nodes.New(nodes.Config{
+			Spec: spec, Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts")),
+			Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") },
+		})})
+		ctx := run.Begin(t.Context())
+		hard, soft, other := kube.Taint{Key: "k", Effect: "NoExecute"}, kube.Taint{Key: "k", Effect: "NoSchedule"}, kube.Taint{Key: "other", Effect: "NoExecute"}
+		for _, tt := range []struct {
+			have *kube.Node
+			want []kube.Taint
+			ends []string
+		}{
+			{nil, []kube.Taint{hard}, nil},
+			{&kube.Node{}, nil, nil},
+			{&kube.Node{}, []kube.Taint{soft}, nil},
+			{&kube.Node{}, []kube.Taint{hard}, []string{hard.String()}},
+			{&kube.Node{Taints: []kube.Taint{hard}}, []kube.Taint{hard}, nil},
+			{&kube.Node{Taints: []kube.Taint{soft}}, []kube.Taint{soft, hard}, []string{hard.String()}},
+			{&kube.Node{Taints: []kube.Taint{hard}}, []kube.Taint{hard, soft, other}, []string{other.String()}},
+		} {
+			out := c.costsOfMarks(spec.Nodes[0], kube.Marks{Taints: tt.want})(ctx, tt.have, nil)
+			require.Len(t, out, len(tt.ends), "%+v", tt)
+			for i, taint := range tt.ends {
+				assert.Contains(t, out[i].Why, taint)
+				assert.Contains(t, out[i].Users[0], "cannot find out whose work ends")
+			}
+		}
+	})
+}
+
+// What a node shares its GPUs as is called so, and has a plugin of its own.
+func TestNamesOfSharing(t *testing.T) {
+	own := &spec.Spec{NVIDIA: spec.NVIDIA{Sharing: spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 4}}}
+	for want, s := range map[string]spec.Sharing{asCluster: {Strategy: spec.SharingTimeSlicing, Replicas: 4}, "time-slicing-2": {Strategy: spec.SharingTimeSlicing, Replicas: 2}, "mps-4": {Strategy: spec.SharingMPS, Replicas: 4}, "none": {Strategy: spec.SharingNone}, "mps": {Strategy: spec.SharingMPS, Replicas: 1}} {
+		assert.Equal(t, want, sharingName(own, s))
+	}
+	assert.Equal(t, nvidia.MPS, pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Sharing)
+	assert.Equal(t, nvidia.PluginName+"-mps-3", pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Name)
+	assert.Empty(t, pluginOptions(own, spec.Sharing{}, asCluster).Name)
+}

@@ -1,0 +1,87 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/printable"
+)
+
+// away is how long a planned restart of a node takes: drained, off, on, Ready again with
+// its GPUs. Without work on it two minutes; pods get up to five to end, and a host with
+// much memory pins it for the guest page by page.
+const away = "2 to 10 min"
+
+// costTime limits the wait for the list of running work: a plan can be shown without it.
+const costTime = 10 * time.Second
+
+// workTime is how long an observation of the running work stays valid: the steps of one plan
+// share it, and a step that had to wait observes again.
+const workTime = 15 * time.Second
+
+// workSeen is the running work by node, as one Plan or Run observed it.
+type workSeen struct {
+	mu   sync.Mutex
+	work *consent.Work
+	at   time.Time
+}
+
+// Work observes the running work by node; nil if there is no cluster yet.
+func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
+	seen := run.Of[workSeen](ctx)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if seen.work != nil && time.Since(seen.at) < workTime {
+		return seen.work, nil
+	}
+	seen.work = nil
+	limit := run.Limit(ms.Spec, costTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+	defer cancel()
+	client, err := ms.Kube(ctx)
+	if errors.Is(err, ErrUnformed) {
+		return nil, nil
+	}
+	if err == nil {
+		seen.work, err = consent.Look(ctx, client)
+		seen.at = time.Now()
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return seen.work, err
+}
+
+// Users names whose work ends if a node goes down, or says why that is not known.
+func (ms *Members) Users(ctx context.Context, of func(*consent.Work) []string) []string {
+	w, err := ms.Work(ctx)
+	switch {
+	case err != nil:
+		return []string{"cannot find out whose work ends: " + printable.FirstLine(err.Error())}
+	case w == nil:
+		return nil
+	}
+	return of(w)
+}
+
+// Stops is the cost of nodes that are drained, go down and come back.
+func (ms *Members) Stops(ctx context.Context, why string, names ...string) []converge.Cost {
+	var out []converge.Cost
+	for _, name := range names {
+		cost := converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Away: away}
+		of := func(w *consent.Work) []string { return w.On(name) }
+		if ms.Nodes.FileServer(name) { // it is not drained: mounts are hard
+			of = func(w *consent.Work) []string { return w.Notebooks("") }
+			cost.Why += "; clients of its volumes wait until it is back"
+		}
+		cost.Users = ms.Users(ctx, of)
+		out = append(out, cost)
+	}
+	return out
+}

@@ -1,0 +1,140 @@
+package templates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// States of a templateInfo.
+const (
+	Current = "current"   // what the file asks for
+	Old     = "old"       // of an earlier file or version
+	Half    = "half-made" // a run that was cut short left it; the next one goes on
+	Theirs  = "theirs"    // image.template names it
+)
+
+// Info is one template of the cluster.
+type Info struct {
+	Host  string       `json:"host"`
+	VMID  int          `json:"vmid"`
+	Name  string       `json:"name"`
+	State string       `json:"state"`
+	Size  proxmox.Size `json:"size"` // of its disks, in bytes
+	Holds Contents     `json:"holds"`
+	Nodes []string     `json:"nodes"` // VMs whose disks hang on it
+}
+
+// Key is what tells this template from others.
+func (t Info) Key() Key { return Key{t.Host, t.Name} }
+
+// What returns what is in the template in a few words.
+func (t Info) What() string { return t.Holds.String() }
+
+// Made returns the day on which baking started, "" if unknown.
+func (t Info) Made() string { return t.Holds.Made }
+
+// List lists the templates that were baked for this cluster, on every host, also
+// one that the file no longer names, and the one that image.template names.
+func (ts *Templates) List(ctx context.Context) ([]Info, error) {
+	all, err := ts.Proxmox.Residents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	marked, err := ts.Ours(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := ts.Wanted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []Info{}
+	for _, r := range all {
+		ours := marked[r.VMID] && ts.Baked(r.Summary)
+		if r.Container || !ours && !wanted.theirs[r.VMID] {
+			continue
+		}
+		vm, err := ts.Proxmox.ByID(ctx, r.VMID)
+		if errors.Is(err, proxmox.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		info := Info{Host: vm.Host, VMID: vm.VMID, Name: vm.Name, State: Old, Holds: readContents(vm.Description), Nodes: []string{}}
+		switch {
+		case !ours:
+			info.State = Theirs
+		case !vm.Template || len(vm.Unbased()) > 0:
+			info.State = Half
+		case wanted.Ours[Key{vm.Host, vm.Name}]:
+			info.State = Current
+		}
+		if info.Nodes, err = ts.clonesOf(ctx, r.Summary, all); err != nil {
+			return nil, err
+		}
+		for _, d := range vm.Disks {
+			info.Size += d.Size
+		}
+		out = append(out, info)
+	}
+	slices.SortFunc(out, func(a, b Info) int {
+		if a.Host != b.Host {
+			return strings.Compare(a.Host, b.Host)
+		}
+		return a.VMID - b.VMID
+	})
+	return out, nil
+}
+
+// Key is what a baked template is known by.
+type Key struct{ host, name string }
+
+// Wanted are those that nodes of the file are, or would be, cloned from.
+type wantedTemplates struct {
+	Ours   map[Key]bool
+	theirs map[int]bool // by VMID
+}
+
+func (ts *Templates) Wanted(ctx context.Context) (wantedTemplates, error) {
+	out := wantedTemplates{Ours: map[Key]bool{}, theirs: map[int]bool{}}
+	for _, host := range ts.Hosts() {
+		if ts.Spec.Image.Template != "" {
+			vm, err := ts.existing(ctx, host)
+			var below *proxmox.Error
+			switch {
+			case err == nil:
+				out.theirs[vm.VMID] = true
+			case errors.As(err, &below) && !errors.Is(err, proxmox.ErrNotFound), ctx.Err() != nil:
+				return out, err
+			} // what is wrong with it is said elsewhere
+			continue
+		}
+		t, err := ts.Template(ctx, host)
+		if err != nil {
+			return out, err
+		}
+		out.Ours[Key{host, t.Name}] = true
+	}
+	return out, nil
+}
+
+// clonesOf names the VMs whose disks hang on a template's.
+func (ts *Templates) clonesOf(ctx context.Context, template proxmox.Summary, all []proxmox.Resident) ([]string, error) {
+	ids, err := ts.Proxmox.LinkedClones(ctx, &template)
+	names := []string{}
+	for _, id := range ids {
+		name := fmt.Sprintf("VM %d", id) // one that the token may not see
+		if i := slices.IndexFunc(all, func(r proxmox.Resident) bool { return r.VMID == id }); i >= 0 {
+			name = all[i].Name
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, err
+}

@@ -1,0 +1,86 @@
+package templates
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Rest is a leftover on a host.
+type Rest struct {
+	Host      string
+	Volumes   []proxmox.Volume
+	Mappings  []string
+	Templates []proxmox.Summary
+}
+
+func (ts *Templates) Clear(ctx context.Context, all []Rest) error {
+	for _, r := range all {
+		for i := range r.Templates {
+			progress.Say(ctx, "removing template %s", r.Templates[i].Name)
+			if err := ts.Remove(ctx, r.Templates[i]); err != nil {
+				return err
+			}
+		}
+		for _, v := range r.Volumes {
+			progress.Say(ctx, "removing %s", v.Name())
+			if err := ts.Proxmox.DeleteVolume(ctx, r.Host, v.ID); err != nil {
+				return err
+			}
+		}
+		for _, m := range r.Mappings {
+			progress.Say(ctx, "removing mapping %s", m)
+			if err := ts.Proxmox.DeleteMapping(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// IsTemplate reports whether a VM of ours is, or is becoming, a template.
+func (ts *Templates) IsTemplate(vm proxmox.Summary) bool { return vm.Template || ts.Baked(vm) }
+
+// Baked reports whether a template was made by us. One that image.template names
+// carries our tag as well, and is its owner's to remove.
+func (ts *Templates) Baked(vm proxmox.Summary) bool {
+	return strings.HasPrefix(vm.Name, ts.Spec.Name+names.TemplateInfix)
+}
+
+// Remove destroys a machine or template of ours.
+func (ts *Templates) Remove(ctx context.Context, seen proxmox.Summary) error {
+	vm, err := ts.Proxmox.Listed(ctx, names.Tag(ts.Spec), seen)
+	if err != nil || vm == nil {
+		return err
+	}
+	return ts.Seeds.DestroyVM(ctx, vm)
+}
+
+// Ours are the VMIDs of the machines and templates of this cluster.
+func (ts *Templates) Ours(ctx context.Context) (map[int]bool, error) {
+	vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
+	out := make(map[int]bool, len(vms))
+	for _, vm := range vms {
+		out[vm.VMID] = true
+	}
+	return out, err
+}
+
+func (r Rest) Diff() drift.Diff {
+	var d drift.Diff
+	for _, v := range r.Volumes {
+		d = append(d, drift.Field{Have: v.ID + " on " + r.Host, Effect: drift.Remove})
+	}
+	for _, m := range r.Mappings {
+		d = append(d, drift.Field{Path: "mapping/" + m, Have: "unused", Effect: drift.Remove})
+	}
+	for _, vm := range r.Templates {
+		d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("template %d on %s", vm.VMID, r.Host), Effect: drift.Remove})
+	}
+	return d
+}

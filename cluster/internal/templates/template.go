@@ -1,0 +1,203 @@
+package templates
+
+import (
+	"context"
+	_ "embed" // seal.sh
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+//go:embed seal.sh
+var sealScript string
+
+// Template is what a host's template should be.
+type template struct {
+	host, Name string
+	holds      Contents
+	driver     nvidia.Recipe // zero: none is baked
+}
+
+// Hosts are the hosts that need a template, sorted.
+func (ts *Templates) Hosts() []string {
+	var hosts []string
+	for _, n := range ts.Spec.Machines() {
+		if !n.External {
+			hosts = append(hosts, n.Host)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// Template describes a host's template. Its name carries the digest of all that
+// goes into it, so a changed input is another template.
+func (ts *Templates) Template(ctx context.Context, host string) (template, error) {
+	driver, err := ts.Driver(ctx, host, nvidia.DriverState{System: firstboot.Distro(ts.Spec).ID})
+	if err != nil {
+		return template{}, err
+	}
+	return describeTemplate(ts.Spec, host, driver)
+}
+
+// describeTemplate is the pure part of template. The name does not cover what
+// the clones do not get: the sources of image and packages, the storage of the
+// Template, and its address.
+func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template, error) {
+	t := template{host: host, driver: driver, holds: Contents{
+		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: firstboot.BakedPackages(s), K3s: bakedK3s(s),
+	}}
+	if driver.Branch != 0 {
+		t.holds.Driver, t.holds.Toolkit = driver.String(), nvidia.ToolkitVersion
+	}
+	doc, err := cloudinit.RenderTemplate(cloudinit.Bake{Hostname: names.Bake, InstanceID: names.Bake, Packages: t.holds.Packages})
+	if err != nil {
+		return t, err
+	}
+	digest, err := doc.Digest()
+	if err != nil {
+		return t, err
+	}
+	image := s.Image.SHA256 + s.Image.SHA512
+	if image == "" { // the lab's, by its address
+		image = s.Image.URL
+	}
+	release := ""
+	if t.holds.K3s != "" { // whose sums come with the release
+		r := k3s.Release{Version: t.holds.K3s}
+		release = r.URL(r.Images())
+	}
+	inputs := fmt.Sprintln(digest, image, s.Image.SecureBoot, release, t.holds.Driver, t.holds.Toolkit)
+	t.Name = names.Template(s, host, cloudinit.Digest([]byte(inputs), []byte(sealScript)))
+	return t, nil
+}
+
+// templateSeen is a host's template, nil when it is not there, and whether a machine
+// is to be cloned from it.
+type templateSeen struct {
+	vm      *proxmox.Summary
+	wanted  bool
+	unbased []string // disks that are not yet what clones hang on
+	hasSeed bool     // it is half-made, and has its seed still
+	// stale are half-made ones of an earlier file, in the way of one to be made: they
+	// run, with the same address.
+	stale []proxmox.Summary
+}
+
+// Step bakes a host's template, or finds it. While every machine of the host
+// is there nobody asks for one: another K3s or driver in the file, or one GPU node
+// less, is no reason to bake.
+func (ts *Templates) Step(host string) converge.Step {
+	if ts.Spec.Image.Template != "" {
+		return ts.existingStep(host)
+	}
+	name := ""
+	return &converge.Resource[templateSeen]{
+		ID: "template/" + host,
+		Observe: func(ctx context.Context) (templateSeen, error) {
+			t, err := ts.Template(ctx, host)
+			if err != nil {
+				return templateSeen{}, err
+			}
+			name = t.Name
+			vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
+			seen, there := templateSeen{}, map[string]bool{}
+			for i, vm := range vms {
+				there[vm.Name] = true
+				if vm.Name == t.Name && vm.Host == host {
+					seen.vm = &vms[i]
+				}
+			}
+			_, seen.wanted = missingNode(ts.Spec, host, there)
+			if err == nil && seen.wanted && seen.vm == nil {
+				seen.stale = ts.staleBakes(host, vms)
+			}
+			if err == nil && seen.wanted && seen.vm != nil {
+				var vm *proxmox.VM
+				if vm, err = ts.Proxmox.ByID(ctx, seen.vm.VMID); err == nil {
+					seen.hasSeed = !vm.Template && vm.Seed != ""
+					if seen.vm.Template {
+						seen.unbased = vm.Unbased()
+					}
+				}
+			}
+			return seen, err
+		},
+		Diff: func(s templateSeen) drift.Diff {
+			switch {
+			case s.vm == nil && s.wanted:
+				d := drift.Missing(name)
+				for _, vm := range s.stale {
+					d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: drift.Remove, Note: "from an earlier file"})
+				}
+				return d
+			case s.vm != nil && !s.vm.Template, len(s.unbased) > 0:
+				f := drift.Field{Have: "half-made", Want: name, Effect: drift.Create}
+				if !s.vm.Template && !s.vm.Running && s.hasSeed {
+					f.Note = "it is off: it is started again, and recreated if it is stuck"
+				}
+				return drift.Diff{f}
+			}
+			return nil
+		},
+		Apply: func(ctx context.Context, seen templateSeen) error {
+			for _, vm := range seen.stale {
+				if err := ts.Remove(ctx, vm); err != nil {
+					return err
+				}
+			}
+			t, err := ts.Template(ctx, host)
+			if err != nil {
+				return err
+			}
+			vm, err := ts.Proxmox.VM(ctx, names.Tag(ts.Spec), t.Name)
+			if err != nil {
+				return err
+			}
+			return ts.bake(ctx, t, vm)
+		},
+	}
+}
+
+// staleBakes are the VMs of a host in which templates of another name are being made.
+func (ts *Templates) staleBakes(host string, vms []proxmox.Summary) []proxmox.Summary {
+	return slices.DeleteFunc(slices.Clone(vms), func(vm proxmox.Summary) bool { return vm.Host != host || vm.Template || !ts.Baked(vm) })
+}
+
+// Cloned adds to a node's spec which template it is cloned from, if it is not there.
+func (ts *Templates) Cloned(ctx context.Context, n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
+	if ts.Spec.Image.Template == "" {
+		t, err := ts.Template(ctx, n.Host)
+		spec.Template = t.Name
+		return spec, err
+	}
+	if vm != nil {
+		return spec, nil
+	}
+	source, err := ts.existing(ctx, n.Host)
+	if err != nil {
+		return spec, converge.Permanent(err)
+	}
+	spec.TemplateID = source.VMID
+	return spec, nil
+}
+
+// missing returns the first node of a host that has no machine yet.
+func missingNode(s *spec.Spec, host string, there map[string]bool) (spec.Node, bool) {
+	all := s.Machines()
+	i := slices.IndexFunc(all, func(n spec.Node) bool { return !n.External && n.Host == host && !there[n.Name] })
+	if i < 0 {
+		return spec.Node{}, false
+	}
+	return all[i], true
+}

@@ -1,0 +1,20 @@
+package templates
+
+import (
+	"context"
+
+	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/placement"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Templates bakes, finds and removes the templates of a cluster. It is safe for concurrent
+// use.
+type Templates struct {
+	Spec    *spec.Spec
+	Proxmox *proxmox.Client // nil where every machine is external
+	Seeds   *firstboot.Maker
+	// Allot says which cards of a host its nodes get.
+	Allot func(ctx context.Context, host string) (*placement.Allotment, error)
+}
