@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // DefaultPoll is the time between two looks of a Rule that has none of its own.
@@ -101,7 +100,7 @@ func Until(ctx context.Context, r Rule, look Look) error {
 				return err
 			case last.Seen != "" && CutShort(ctx, err):
 			case err != nil:
-				last.Seen, last.Err = printable.FirstLine(err.Error()), err
+				last.Seen, last.Err = firstLine(err), err
 			default:
 				last.Seen, last.Err = missing, nil
 			}
@@ -117,6 +116,11 @@ func Until(ctx context.Context, r Rule, look Look) error {
 			return last
 		}
 	}
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }
 
 // Pause waits between two looks. It returns why ctx has ended, if it has.

@@ -73,7 +73,17 @@ var allowed = map[string][]string{
 	"cluster/platform":             {"addon", "fleet", "internal/names", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
 	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec"},
-	"cluster":                      {"addon", "cloudinit", "cluster/consent", "cluster/placement", "cluster/platform", "converge", "fleet", "internal/datadisk", "internal/distro", "internal/keep", "internal/names", "internal/suggest", "internal/yamlbound", "jupyterhub", "k3s", "kube", "kube/chart", "kube/chart/pins", "nvidia", "proxmox", "proxmox/host", "proxmox/preflight", "remote", "remote/ssh", "spec"},
+	"cluster":                      {"cluster/consent", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "proxmox", "proxmox/preflight", "remote", "remote/ssh", "spec"},
+	"cluster/prepare":              {"cluster/internal/leasefile", "converge", "internal/names", "proxmox", "proxmox/host", "remote", "spec"},
+	"cluster/internal/thorns":      {"kube", "sim/guest", "sim/kubesim"},
+	"cluster/internal/templates":   {"cloudinit", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/nodes", "cluster/internal/run", "cluster/placement", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/printable", "k3s", "nvidia", "proxmox", "remote", "spec"},
+	"cluster/internal/run":         {"converge", "proxmox", "spec"},
+	"cluster/internal/parts":       {"addon", "cluster/consent", "cluster/internal/run", "cluster/platform", "converge", "fleet", "internal/printable", "internal/suggest", "kube", "kube/chart", "kube/chart/pins", "remote/ssh", "spec"},
+	"cluster/internal/nodes":       {"cloudinit", "cluster/internal/firstboot", "cluster/internal/run", "converge", "internal/datadisk", "internal/names", "internal/printable", "proxmox", "remote", "remote/ssh", "spec"},
+	"cluster/internal/members":     {"cluster/consent", "cluster/internal/artifacts", "cluster/internal/nodes", "cluster/internal/run", "cluster/internal/templates", "converge", "internal/keep", "internal/names", "internal/printable", "k3s", "kube", "nvidia", "remote", "remote/ssh", "spec"},
+	"cluster/internal/leasefile":   {"remote"},
+	"cluster/internal/firstboot":   {"addon", "cloudinit", "cluster/internal/run", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/yamlbound", "proxmox", "remote/ssh", "spec"},
+	"cluster/internal/artifacts":   {"converge", "k3s", "remote", "spec"},
 	"cluster/consent":              {"converge", "kube"},
 	"cluster/draft":                {"proxmox", "spec"},
 
@@ -89,7 +99,7 @@ var allowed = map[string][]string{
 	"internal/words":    nil,
 	"internal/console":  {"converge", "internal/printable"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight", "spec"},
-	"internal/session":  {"fleet", "fleet/lint", "jupyterhub", "kube/chart", "spec", "clusterfile", "cluster", "cluster/placement", "cluster/platform", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu"},
+	"internal/session":  {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/host", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
 }
 
 // owners says which packages alone may import a heavy dependency.

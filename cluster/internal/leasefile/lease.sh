@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # A lease is a file that one writer at a time changes. Arguments: create, replace or
 # remove; the file; the digest of what was read; the new text. Exit status 17: there is
 # one already; 18: it is not what was read.

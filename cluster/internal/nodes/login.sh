@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # What the guest agent runs as root to let a key in. $1 is the user who logs in, $2 what
 # to do: "show" prints the keys that may, "keep" takes the whole list from its input.
 set -eu
