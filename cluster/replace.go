@@ -68,7 +68,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 		needs = append(needs, g.Add(c.gpusStep(n), gone))
 	}
 	made := g.Add(c.vmStep(n), needs...)
-	booted := g.Add(c.nodes.Step(n), made)
+	booted := g.Add(c.nodes.GuestStep(n), made)
 	if nodes.HasPassword(c.spec, n) {
 		g.Add(c.nodes.PasswordStep(n), booted)
 	}

@@ -81,7 +81,7 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 		if n.Role == spec.Server {
 			servers = append(servers, vm)
 		}
-		booted[n.Name] = up.Add(c.nodes.Step(n), vm)
+		booted[n.Name] = up.Add(c.nodes.GuestStep(n), vm)
 		if nodes.HasPassword(c.spec, n) {
 			up.Add(c.nodes.PasswordStep(n), booted[n.Name])
 		}
@@ -119,20 +119,20 @@ func (c *Cluster) drivers(up *converge.Graph, booted parts.Refs) parts.Refs {
 // cluster will always have.
 func (c *Cluster) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, api *converge.Ref) {
 	servers := c.spec.Servers()
-	first := up.Add(c.members.Step(servers[0]), ready[servers[0].Name])
+	first := up.Add(c.members.K3sStep(servers[0]), ready[servers[0].Name])
 	api = up.Add(c.members.VIPStep(), first)
 	joined = parts.Refs{servers[0].Name: first}
 
 	// Further servers join one after the other, as etcd takes members.
 	previous := first
 	for _, n := range servers[1:] {
-		previous = up.Add(c.members.Step(n), ready[n.Name], api, previous)
+		previous = up.Add(c.members.K3sStep(n), ready[n.Name], api, previous)
 		joined[n.Name] = previous
 	}
 
 	// Agents join as soon as they are ready and the API answers.
 	for _, n := range c.spec.Agents() {
-		joined[n.Name] = up.Add(c.members.Step(n), ready[n.Name], api)
+		joined[n.Name] = up.Add(c.members.K3sStep(n), ready[n.Name], api)
 	}
 	return joined, api
 }

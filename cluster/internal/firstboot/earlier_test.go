@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What a machine says of its first boot is read as a stranger's: it costs no more than its
-// size, and what is no seed of ours is not known.
+// User-data that a machine returns is not trusted: reading it costs no more than its size,
+// and a seed that is not ours is not recognised.
 func TestToldKeys(t *testing.T) {
 	keys, known := userDataKeys([]byte("#cloud-config\nusers: [{name: ops, ssh_authorized_keys: [a, b]}]\n"))
 	assert.True(t, known)

@@ -135,12 +135,12 @@ type seeded struct {
 }
 
 // Step uploads the first-boot configuration of a node. An existing machine keeps its
-// own; with anew the machine is about to be created, whatever exists now.
-func (m *Maker) Step(n spec.Node, anew bool) *converge.Resource[seeded] {
+// own; with fresh the machine is about to be created, whatever exists now.
+func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
 	storage := m.spec.Image.SeedStorage
 	return &converge.Resource[seeded]{
 		ID:      "seed/" + n.Name,
-		Observe: func(ctx context.Context) (seeded, error) { return m.lookForSeed(ctx, n, anew) },
+		Observe: func(ctx context.Context) (seeded, error) { return m.lookForSeed(ctx, n, fresh) },
 		Diff: func(s seeded) drift.Diff {
 			switch {
 			case s.there:
@@ -171,7 +171,7 @@ func (m *Maker) Step(n spec.Node, anew bool) *converge.Resource[seeded] {
 	}
 }
 
-func (m *Maker) lookForSeed(ctx context.Context, n spec.Node, anew bool) (seeded, error) {
+func (m *Maker) lookForSeed(ctx context.Context, n spec.Node, fresh bool) (seeded, error) {
 	sd, err := m.Seed(n)
 	if err != nil {
 		return seeded{}, err
@@ -183,7 +183,7 @@ func (m *Maker) lookForSeed(ctx context.Context, n spec.Node, anew bool) (seeded
 	there := func(file string) bool {
 		return slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == file })
 	}
-	if have := there(sd.File); have || anew {
+	if have := there(sd.File); have || fresh {
 		return seeded{file: sd.File, there: have}, nil
 	}
 	vm, err := m.proxmox.VM(ctx, names.Tag(m.spec), n.Name)

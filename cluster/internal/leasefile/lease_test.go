@@ -85,7 +85,7 @@ func TestLeaseFile(t *testing.T) {
 }
 
 // TestLeaseFileThatIsBusy: somebody else changes a lease for longer than one waits for its
-// turn, as on a server whose disk hangs; that passes, and what it says is no command's end.
+// turn, as on a server whose disk hangs; the error is a passing one, not an exit code.
 func TestLeaseFileThatIsBusy(t *testing.T) {
 	dir := t.TempDir()
 	ended := func(ctx context.Context, cmd remote.Cmd) error {

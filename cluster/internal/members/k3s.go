@@ -92,8 +92,8 @@ func k3sAgent(s *spec.Spec, n spec.Node) (k3s.Agent, error) {
 	return k3s.Agent{Node: node, Version: s.K3s.Version, URL: APIURL(s)}, err
 }
 
-// Step brings K3s up on a node.
-func (ms *Members) Step(n spec.Node) *converge.Resource[k3s.State] {
+// K3sStep brings K3s up on a node.
+func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 	step := &converge.Resource[k3s.State]{
 		ID:      "k3s/" + n.Name,
 		Observe: func(ctx context.Context) (k3s.State, error) { return ms.observeK3s(ctx, n) },
@@ -127,7 +127,7 @@ func (ms *Members) Step(n spec.Node) *converge.Resource[k3s.State] {
 // and images may have to be unpacked.
 const joinTime = 10 * time.Minute
 
-// observeK3s looks, and gives up on what waiting does not mend.
+// observeK3s looks, and gives up on what waiting does not change.
 func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
 	if _, err := artifacts.Registries(ms.Spec); err != nil {
 		return k3s.State{}, converge.Permanent(err)
@@ -206,8 +206,8 @@ func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State)
 	})
 }
 
-// configured brings K3s to other settings, by do: in its turn where it runs, and has to
-// start anew for that.
+// configured brings K3s to other settings, by do: in its turn if it runs and has to restart
+// for them.
 func (ms *Members) configured(ctx context.Context, n spec.Node, have k3s.State, d drift.Diff, do func(context.Context) error) error {
 	if have.Running() && d.Effect() == drift.Restart {
 		return ms.restartK3s(ctx, n, do)

@@ -161,8 +161,8 @@ type inside struct {
 	doing   string // what its first boot does, while that goes on
 }
 
-// Step waits until a node can be logged in to and its first boot is over.
-func (ns *Nodes) Step(n spec.Node) *converge.Resource[inside] {
+// GuestStep waits until a node can be logged in to and its first boot is over.
+func (ns *Nodes) GuestStep(n spec.Node) *converge.Resource[inside] {
 	return &converge.Resource[inside]{
 		ID:      "guest/" + n.Name,
 		Observe: func(ctx context.Context) (inside, error) { return ns.lookInside(ctx, n) },

@@ -38,7 +38,7 @@ func TestTwinsAreMet(t *testing.T) {
 	}
 }
 
-// A guest has the host key that was kept, and none, which is no error, where nobody has kept one.
+// The stored host key of a guest is returned; without one the result is empty, without an error.
 func TestHostKeysThatAreKept(t *testing.T) {
 	ns := &Nodes{Config: Config{Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts"))}}
 	key, err := ns.storedKey(&guest{addr: "10.0.0.99:22"})

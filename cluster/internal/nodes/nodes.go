@@ -56,5 +56,5 @@ func (ns *Nodes) FileServer(name string) bool {
 	return g != nil && g.node.Role == spec.FileServer
 }
 
-// ForgetKey forgets the host key of a machine of ours, which is to be made anew.
+// ForgetKey forgets the host key of a machine of ours, which is to be recreated.
 func (ns *Nodes) ForgetKey(name string) error { return ns.Hosts.Store(ns.guests[name].addr) }

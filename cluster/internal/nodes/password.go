@@ -44,7 +44,7 @@ func (ns *Nodes) PasswordStep(n spec.Node) *converge.Resource[bool] {
 			if same {
 				return nil
 			}
-			return drift.Diff{{Path: "password of " + user, Have: "different or not set", Want: "as asked", Effect: drift.Update}}
+			return drift.Diff{{Path: "password of " + user, Have: "different or not set", Want: "the one of the file", Effect: drift.Update}}
 		},
 		Apply: func(ctx context.Context, _ bool) error {
 			hash, err := passwordHash(ns.Spec)

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What another try does not mend ends the waiting at once; what may be over soon does not.
+// A permanent error of Git ends the wait at once; one that may pass does not.
 func TestGitErrorsThatLast(t *testing.T) {
 	for _, err := range []error{fleet.ErrCredentials, fleet.ErrHostKey, fleet.ErrNoRepository, fleet.ErrNoBranch, fleet.ErrRefused, &fleet.ForeignError{}} {
 		assert.True(t, wait.IsPermanent(lasting(fmt.Errorf("git: %w", err))), "%v", err)

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Storage classes cannot be changed and are made anew; what was not applied for them is
+// Storage classes cannot be changed and are recreated; what was not applied for them is
 // applied then.
-func TestStorageClassesAreMadeAnew(t *testing.T) {
+func TestStorageClassesAreRecreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, sim, _ := thorny(t)
 		ctx := run.Begin(t.Context())

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// thornsFile has parts of every kind, and one machine that is nobody's VM.
+// thornsFile has parts of every kind, and one external machine.
 const thornsFile = `
 name: lab
 nodes: {a: {role: server, external: ops@10.0.0.40}}
@@ -120,7 +120,7 @@ type thornCase struct {
 	there   string
 	before  func(ctx context.Context, s *Steps) error
 	step    func(ctx context.Context, s *Steps) error
-	noReach bool // it does not fail where the API cannot be had
+	noReach bool // it succeeds also without the API
 }
 
 func (tt thornCase) run(t *testing.T) {
