@@ -23,7 +23,7 @@ func rooms() []floor {
 		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/console", "internal/trial"}},
 		{"The whole", []string{"cluster", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labmodel"}},
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/manifest", "fleet/internal/reserved", "jupyterhub"}},
-		{"Played worlds", []string{"sim/pvesim", "sim/guest", "sim/qemu", "sim/kubesim", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
+		{"Played worlds", []string{"sim/pvesim", "sim/guest", "sim/guest/internal/disk", "sim/qemu", "sim/kubesim", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/chart/pins"}},
 		{"Machines", []string{"proxmox", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "remote", "remote/ssh", "remote/remotetest", "internal/faults"}},
 		{"What is wanted", []string{"spec"}},

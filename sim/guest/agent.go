@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // ErrNoAgent is returned while the QEMU guest agent does not answer.
@@ -89,7 +91,7 @@ func (m *Machine) AgentExec(argv []string, input []byte) (int, error) {
 		return 0, errors.New("guest: no command")
 	}
 	job := &agentProc{done: make(chan struct{})}
-	p := s.session(rootUser(), bytes.NewReader(input), &capped{b: &job.out}, &capped{b: &job.err})
+	p := s.session(disk.RootUser(), bytes.NewReader(input), &capped{b: &job.out}, &capped{b: &job.err})
 	p.dir, p.args = "/", argv
 	if _, err := p.find(argv[0]); err != nil {
 		return 0, fmt.Errorf("guest: Failed to execute child process “%s” (%s): %w", argv[0], strerror(notThere(err)), err)
@@ -151,7 +153,7 @@ func (m *Machine) AgentReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.root().readFile(name)
+	return s.root().ReadFile(name)
 }
 
 // AgentWriteFile writes a file as root; its directory must exist.
@@ -160,7 +162,7 @@ func (m *Machine) AgentWriteFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.viewAs(nil, m.mutated).writeFile(name, data, 0o644)
+	return s.viewAs(nil, m.mutated).WriteFile(name, data, 0o644)
 }
 
 // AgentInterfaces lists the network cards with their addresses.

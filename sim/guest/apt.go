@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // aptFailed is apt-get's exit status for everything that goes wrong.
@@ -40,11 +42,11 @@ func runApt(ctx context.Context, p *proc) int {
 	if path.Base(p.args[0]) == "apt" {
 		fmt.Fprint(p.stderr, "\nWARNING: apt does not have a stable CLI interface. Use with caution in scripts.\n\n")
 	}
-	if p.user.uid != 0 {
+	if p.user.UID != 0 {
 		fmt.Fprintln(p.stderr, "E: Could not open lock file /var/lib/dpkg/lock-frontend - open (13: Permission denied)")
 		return aptFailed
 	}
-	apt := &apt{p: p, fs: &view{mounts: p.fs.mounts}, disk: p.sys.m.cfg.Disk}
+	apt := &apt{p: p, fs: p.fs.AsRoot(), disk: p.sys.m.cfg.Disk}
 	switch args[0] {
 	case "update":
 		return apt.update(ctx)
@@ -65,8 +67,8 @@ func runApt(ctx context.Context, p *proc) int {
 // apt works on the guest's own disk.
 type apt struct {
 	p    *proc
-	fs   *view // root's, and not counted as the caller's changes: the package is
-	disk *Disk
+	fs   *disk.View // root's, and not counted as the caller's changes: the package is
+	disk *disk.Disk
 
 	again bool // --reinstall
 }
@@ -90,14 +92,14 @@ func (a *apt) away(ctx context.Context, uri string) string {
 // told of no other (apt-transport-https(1)). The proxies for http here are caches of
 // packages, which refuse CONNECT.
 func (a *apt) cached() bool {
-	conf, _ := a.fs.readFile(aptProxyFile)
+	conf, _ := a.fs.ReadFile(aptProxyFile)
 	return strings.Contains(string(conf), "Acquire::http::Proxy") && !strings.Contains(string(conf), "Acquire::https::Proxy")
 }
 
 func (a *apt) update(ctx context.Context) int {
 	code := 0
 	for i, s := range aptSources(a.fs) {
-		if key, err := a.fs.readFile(s.key); !s.trusted && s.key != "" && (err != nil || len(key) == 0) {
+		if key, err := a.fs.ReadFile(s.key); !s.trusted && s.key != "" && (err != nil || len(key) == 0) {
 			fmt.Fprintf(a.p.stderr, "W: GPG error: %s  InRelease: The following signatures couldn't be verified because the public key is not available: NO_PUBKEY\n", s.uri)
 			fmt.Fprintf(a.p.stderr, "E: The repository '%s  InRelease' is not signed.\n", s.uri)
 			code = aptFailed
@@ -108,7 +110,7 @@ func (a *apt) update(ctx context.Context) int {
 			continue // which is no failure to apt-get
 		}
 		a.p.printf("Get:%d %s InRelease\n", i+1, s.uri)
-		if err := a.fs.writeFile("/var/lib/apt/lists/"+s.listed(), []byte(s.uri+"\n"), 0o644); err != nil {
+		if err := a.fs.WriteFile("/var/lib/apt/lists/"+s.listed(), []byte(s.uri+"\n"), 0o644); err != nil {
 			fmt.Fprintf(a.p.stderr, "E: %s\n", strerror(err))
 			return aptFailed
 		}
@@ -121,7 +123,7 @@ func (a *apt) update(ctx context.Context) int {
 func (a *apt) find(name string) (release, bool) {
 	r, ok := a.release(name)
 	return r, ok && slices.ContainsFunc(aptSources(a.fs), func(s aptSource) bool {
-		_, err := a.fs.stat("/var/lib/apt/lists/" + s.listed())
+		_, err := a.fs.Stat("/var/lib/apt/lists/" + s.listed())
 		return err == nil && s.has(r.origin)
 	})
 }
@@ -157,7 +159,7 @@ func (a *apt) order(name, version string, want map[string]string) string {
 	}
 	want[name] = version
 	for _, n := range r.needs {
-		if _, there := a.disk.packages()[n]; there {
+		if _, there := disk.Database(a.disk)[n]; there {
 			continue
 		}
 		v := ""
@@ -190,11 +192,11 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		}
 	}
 	for name, version := range want {
-		old, there := a.disk.packages()[name]
+		old, there := disk.Database(a.disk)[name]
 		switch {
-		case there && old.version == version && !old.half && !a.again:
+		case there && old.Version == version && !old.Half && !a.again:
 			delete(want, name)
-		case there && old.held && !changeHeld:
+		case there && old.Held && !changeHeld:
 			problems = append(problems, "E: Held packages were changed and -y was used without --allow-change-held-packages.")
 		}
 	}
@@ -222,10 +224,10 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 			return aptFailed
 		}
 		a.unpack(ctx, name, want[name]) // and holds it no more: seen of apt 3.0.3
-		_ = a.disk.editPackages(func(all map[string]pkg) { q := all[name]; q.held = false; all[name] = q })
+		_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { q := all[name]; q.Held = false; all[name] = q })
 		if code := a.configure(ctx, name, want[name]); code != 0 {
 			failed = append(failed, name)
-			_ = a.disk.editPackages(func(all map[string]pkg) { q := all[name]; q.half = true; all[name] = q })
+			_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { q := all[name]; q.Half = true; all[name] = q })
 			fmt.Fprintf(a.p.stderr, "dpkg: error processing package %s (--configure):\n installed %[1]s package post-installation script subprocess returned error exit status %d\n", name, code)
 		}
 	}
@@ -256,19 +258,19 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 	a.p.printf("Setting up %s (%s) ...\n", name, version)
 	r, _ := a.release(name)
 	for _, prog := range r.programs {
-		_ = a.fs.writeFile("/usr/bin/"+prog, program(prog, "package: "+name, "version: "+version), 0o755)
+		_ = a.fs.WriteFile("/usr/bin/"+prog, disk.Program(prog, "package: "+name, "version: "+version), 0o755)
 	}
 	if m := modulePackage.FindStringSubmatch(name); m != nil && strings.HasSuffix(m[3], "-generic") {
-		a.fs.save("/usr/lib/modules/"+m[3]+"/kernel/nvidia-"+m[1]+m[2]+"/nvidia.ko", "nvidia "+driverVersions(m[1])+"\n", 0o644)
+		a.fs.Save("/usr/lib/modules/"+m[3]+"/kernel/nvidia-"+m[1]+m[2]+"/nvidia.ko", "nvidia "+driverVersions(m[1])+"\n", 0o644)
 	}
 	if m := kernelPackage.FindStringSubmatch(name); m != nil && m[1] == "image" {
-		a.fs.save("/boot/vmlinuz-"+m[2], "kernel "+m[2]+"\n", 0o644)
+		a.fs.Save("/boot/vmlinuz-"+m[2], "kernel "+m[2]+"\n", 0o644)
 	}
-	_ = a.disk.install(name, version)
+	_ = disk.Install(a.disk, name, version)
 	a.p.sys.m.mutated("package " + name + " " + version + " installed")
 	if r.service != "" {
 		unit := "/usr/lib/systemd/system/" + r.service + ".service"
-		a.fs.save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
+		a.fs.Save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
 		if a.p.sys.enable(r.service+".service") == nil {
 			_ = a.p.sys.start(ctx, r.service+".service", true)
 		}
@@ -277,7 +279,7 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 
 func (a *apt) remove(names []string) int {
 	for _, name := range names {
-		if _, ok := a.disk.packages()[name]; !ok {
+		if _, ok := disk.Database(a.disk)[name]; !ok {
 			if _, known := a.find(name); !known {
 				fmt.Fprintf(a.p.stderr, "E: Unable to locate package %s\n", name)
 				return aptFailed
@@ -285,20 +287,20 @@ func (a *apt) remove(names []string) int {
 			continue
 		}
 		r, _ := a.release(name)
-		if s, ok := dkmsSourceOf(name, a.disk.packages()[name].version); ok {
+		if s, ok := dkmsSourceOf(name, disk.Database(a.disk)[name].Version); ok {
 			(&dkms{p: a.p, fs: a.fs, disk: a.disk}).remove(s)
 		}
 		if m := modulePackage.FindStringSubmatch(name); m != nil {
-			_ = a.fs.removeAll("/usr/lib/modules/" + m[3] + "/kernel/nvidia-" + m[1] + m[2])
+			_ = a.fs.RemoveAll("/usr/lib/modules/" + m[3] + "/kernel/nvidia-" + m[1] + m[2])
 		}
 		if r.service != "" {
 			_ = a.p.sys.stop(r.service + ".service")
-			_ = a.fs.remove("/usr/lib/systemd/system/" + r.service + ".service")
+			_ = a.fs.Remove("/usr/lib/systemd/system/" + r.service + ".service")
 		}
 		for _, prog := range r.programs {
-			_ = a.fs.remove("/usr/bin/" + prog)
+			_ = a.fs.Remove("/usr/bin/" + prog)
 		}
-		_ = a.disk.editPackages(func(all map[string]pkg) { delete(all, name) })
+		_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { delete(all, name) })
 		a.p.sys.m.mutated("package " + name + " removed")
 		a.p.printf("Removing %s ...\n", name)
 	}
@@ -308,10 +310,10 @@ func (a *apt) remove(names []string) int {
 // upgrade brings everything that is not held to the newest version; with new
 // also packages that this needs, such as a kernel.
 func (a *apt) upgrade(ctx context.Context, new bool) int {
-	for _, name := range slices.Sorted(maps.Keys(a.disk.packages())) {
-		old := a.disk.packages()[name]
+	for _, name := range slices.Sorted(maps.Keys(disk.Database(a.disk))) {
+		old := disk.Database(a.disk)[name]
 		r, ok := a.find(name)
-		if !ok || old.held || r.versions[0] == old.version {
+		if !ok || old.Held || r.versions[0] == old.Version {
 			continue
 		}
 		if strings.HasPrefix(name, "linux-image-") && !new {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // exclusivePackage are packages of NVIDIA's driver of which dpkg has one at a time: each
@@ -28,14 +30,14 @@ func provided(name string) string {
 // giveWay lists what goes for what is wanted: what conflicts with it, and who needs that.
 // apt removes nothing by itself that is held or asked for.
 func (a *apt) giveWay(want map[string]string, asked, gone []string) (given []string, problem string) {
-	all := a.disk.packages()
+	all := disk.Database(a.disk)
 	stays := func(name string) bool {
 		_, there := all[name]
 		_, wanted := want[name]
 		return there && !wanted && !slices.Contains(gone, name) && !slices.Contains(given, name)
 	}
 	goes := func(name, why string) bool {
-		if all[name].held || slices.Contains(asked, name) {
+		if all[name].Held || slices.Contains(asked, name) {
 			problem = fmt.Sprintf(" %s\nE: Unable to correct problems, you have held broken packages.", why)
 			return false
 		}

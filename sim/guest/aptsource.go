@@ -4,6 +4,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // aptSource is one archive of /etc/apt.
@@ -33,21 +35,21 @@ func (s aptSource) has(origin string) bool {
 var oneLine = regexp.MustCompile(`^deb\s+(?:\[([^\]]*)\]\s+)?(\S+)`)
 
 // aptSources reads sources.list, *.list and *.sources (deb822).
-func aptSources(v *view) []aptSource {
+func aptSources(v *disk.View) []aptSource {
 	files := []string{"/etc/apt/sources.list"}
-	entries, _ := v.readDir("/etc/apt/sources.list.d")
+	entries, _ := v.ReadDir("/etc/apt/sources.list.d")
 	for _, e := range entries {
-		files = append(files, "/etc/apt/sources.list.d/"+e.name)
+		files = append(files, "/etc/apt/sources.list.d/"+e.Name())
 	}
 	var out []aptSource
 	for _, file := range files {
-		data, err := v.readFile(file)
+		data, err := v.ReadFile(file)
 		if err != nil {
 			continue
 		}
 		switch path.Ext(file) {
 		case ".list":
-			for _, line := range lines(data) {
+			for _, line := range disk.Lines(data) {
 				m := oneLine.FindStringSubmatch(strings.TrimSpace(line))
 				if m == nil {
 					continue

@@ -6,13 +6,6 @@ import (
 	"strings"
 )
 
-// pkg is what dpkg knows of an installed package.
-type pkg struct {
-	version string
-	held    bool
-	half    bool // unpacked, and not configured: its own script failed
-}
-
 // release is a package that can be installed.
 type release struct {
 	name     string
@@ -196,49 +189,4 @@ func driverRelease(kind, branch, open string) (release, bool) {
 		return release{}, false
 	}
 	return r, true
-}
-
-// install puts one package into the database, without its files.
-func (d *Disk) install(name, version string) error {
-	return d.editPackages(func(all map[string]pkg) { p := all[name]; p.version, p.half = version, false; all[name] = p })
-}
-
-func (d *Disk) editPackages(f func(map[string]pkg)) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := make(map[string]pkg, len(d.pkgs)+1)
-	for k, v := range d.pkgs {
-		all[k] = v
-	}
-	f(all)
-	d.pkgs = all
-	return nil
-}
-
-// packages returns the database; it must not be changed.
-func (d *Disk) packages() map[string]pkg {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.pkgs
-}
-
-// Packages returns what is installed, by name, with its version.
-func (d *Disk) Packages() map[string]string {
-	out := map[string]string{}
-	for name, p := range d.packages() {
-		out[name] = p.version
-	}
-	return out
-}
-
-// Holds returns the names of held packages, sorted.
-func (d *Disk) Holds() []string {
-	var out []string
-	for name, p := range d.packages() {
-		if p.held {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
 }

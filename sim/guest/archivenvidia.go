@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // nvidiaArchive is NVIDIA's repository for Debian 13. Its branches and names were read in
@@ -79,11 +81,11 @@ func nvidiaRelease(name string) (release, bool) {
 }
 
 // pinned puts the versions of the branch first that a pinning package is installed for.
-func (r release) pinned(disk *Disk) release {
+func (r release) pinned(d *disk.Disk) release {
 	if r.origin != nvidiaArchive {
 		return r
 	}
-	for name := range disk.packages() {
+	for name := range disk.Database(d) {
 		if m := pinningPackage.FindStringSubmatch(name); m != nil {
 			slices.SortStableFunc(r.versions, func(a, b string) int {
 				return boolean(strings.HasPrefix(b, m[1]+".")) - boolean(strings.HasPrefix(a, m[1]+"."))

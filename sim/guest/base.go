@@ -3,6 +3,8 @@ package guest
 import (
 	"io/fs"
 	"slices"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // kernels of the simulated archive. The image was made a while ago, as images
@@ -17,13 +19,13 @@ const (
 // cloud-init is there, a guest agent and host keys are not. "noble" (Ubuntu
 // 24.04) and "trixie" (Debian 13) are what there is; other names give an empty disk
 // that does not boot.
-func NewBase(release string) *Disk {
-	d := NewDisk()
+func NewBase(release string) *disk.Disk {
+	d := disk.New()
 	o, ok := distroOf(release)
 	if !ok {
 		return d
 	}
-	v := d.view()
+	v := disk.ViewOf(d)
 	dirs := []string{
 		"/boot", "/dev", "/etc/apt/sources.list.d", "/etc/cloud/cloud.cfg.d", "/etc/netplan", "/etc/ssh/sshd_config.d", "/etc/sudoers.d",
 		"/etc/modprobe.d", "/etc/modules-load.d", "/etc/sysctl.d", "/etc/systemd/system/multi-user.target.wants", "/home", "/mnt", "/opt",
@@ -31,34 +33,34 @@ func NewBase(release string) *Disk {
 		"/usr/local/sbin", "/usr/sbin", "/usr/share/keyrings", "/var/lib/apt/lists", "/var/lib/cloud", "/var/lib/dpkg", "/var/log", "/var/tmp",
 	}
 	for _, dir := range dirs {
-		must(v.mkdirAll(dir, 0o755))
+		must(v.MkdirAll(dir, 0o755))
 	}
 	for dir, mode := range map[string]fs.FileMode{"/root": 0o700, "/tmp": 0o777 | fs.ModeSticky, "/var/tmp": 0o777 | fs.ModeSticky, "/etc/sudoers.d": 0o750} {
-		must(v.chmod(dir, mode))
+		must(v.Chmod(dir, mode))
 	}
 	for link, to := range map[string]string{
 		"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/etc/os-release": "../usr/lib/os-release", "/etc/localtime": "/usr/share/zoneinfo/Etc/UTC",
 	} {
-		must(v.symlink(to, link))
+		must(v.Symlink(to, link))
 	}
 	for name, text := range baseFiles(o) {
-		must(v.writeFile(name, []byte(text), 0o644))
+		must(v.WriteFile(name, []byte(text), 0o644))
 	}
 	for _, name := range []string{"/etc/shadow", "/etc/sudoers"} {
-		must(v.chmod(name, 0o640))
+		must(v.Chmod(name, 0o640))
 	}
 	for _, name := range slices.Concat(coreutils, network, baseSystem, o.programs) {
-		must(v.writeFile("/usr/bin/"+name, program(name), 0o755))
+		must(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
 	}
-	must(v.symlink("../bin/sshd", "/usr/sbin/sshd"))
+	must(v.Symlink("../bin/sshd", "/usr/sbin/sshd"))
 	for _, unit := range o.units {
-		must(v.symlink("/usr/lib/systemd/system/"+unit+".service", "/etc/systemd/system/multi-user.target.wants/"+unit+".service"))
+		must(v.Symlink("/usr/lib/systemd/system/"+unit+".service", "/etc/systemd/system/multi-user.target.wants/"+unit+".service"))
 	}
 	for _, name := range o.packages {
-		must(d.install(name, o.version(name)))
+		must(disk.Install(d, name, o.version(name)))
 	}
 	for _, name := range o.lacks {
-		must(v.remove("/usr/bin/" + name))
+		must(v.Remove("/usr/bin/" + name))
 	}
 	return d
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
@@ -72,7 +74,7 @@ func (s *system) boot() {
 // bootKernel is what GRUB starts: the newest kernel that is installed.
 func (s *system) bootKernel() string {
 	var found []string
-	for name := range s.m.cfg.Disk.packages() {
+	for name := range disk.Database(s.m.cfg.Disk) {
 		if k, ok := strings.CutPrefix(name, "linux-image-"); ok && (strings.HasSuffix(k, "-generic") || strings.HasSuffix(k, "-amd64")) && k[0] >= '0' && k[0] <= '9' {
 			found = append(found, k)
 		}
@@ -118,8 +120,7 @@ func (s *system) kernelFiles() {
 func (s *system) deviceFiles() {
 	v := s.root()
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty", "kmsg"} {
-		disk, in := v.at("/dev/" + name)
-		_ = disk.set(in, &inode{mode: fs.ModeDevice | fs.ModeCharDevice | 0o666})
+		_ = v.Device("/dev/"+name, fs.ModeCharDevice|0o666)
 	}
 	s.diskFiles()
 	for _, p := range s.m.cfg.PCI {
@@ -137,15 +138,15 @@ func diskName(i int) string { return "sd" + string(rune('a'+i)) }
 // startUserspace is what systemd does first.
 func (s *system) startUserspace() {
 	v := s.root()
-	id, _ := v.readFile("/etc/machine-id")
+	id, _ := v.ReadFile("/etc/machine-id")
 	if text := strings.TrimSpace(string(id)); text == "" || text == "uninitialized" {
 		s.put("/etc/machine-id", hexID(16)+"\n", 0o444)
 	}
-	name, _ := v.readFile("/etc/hostname")
+	name, _ := v.ReadFile("/etc/hostname")
 	s.setHostname(strings.TrimSpace(string(name)))
-	entries, _ := v.readDir("/tmp")
+	entries, _ := v.ReadDir("/tmp")
 	for _, e := range entries {
-		_ = v.removeAll("/tmp/" + e.name)
+		_ = v.RemoveAll("/tmp/" + e.Name())
 	}
 	s.mountFstab(false)
 	s.loadModulesFiles()
@@ -155,10 +156,10 @@ func (s *system) startUserspace() {
 // loadModulesFiles is systemd-modules-load.
 func (s *system) loadModulesFiles() {
 	v := s.root()
-	entries, _ := v.readDir("/etc/modules-load.d")
+	entries, _ := v.ReadDir("/etc/modules-load.d")
 	for _, e := range entries {
-		data, _ := v.readFile("/etc/modules-load.d/" + e.name)
-		for _, line := range lines(data) {
+		data, _ := v.ReadFile("/etc/modules-load.d/" + e.Name())
+		for _, line := range disk.Lines(data) {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 				_ = s.modprobe(line)
 			}
@@ -169,19 +170,19 @@ func (s *system) loadModulesFiles() {
 // applySysctl is systemd-sysctl.
 func (s *system) applySysctl() {
 	v := s.root()
-	entries, _ := v.readDir("/etc/sysctl.d")
+	entries, _ := v.ReadDir("/etc/sysctl.d")
 	files := []string{"/etc/sysctl.conf"}
 	for _, e := range entries {
-		files = append(files, "/etc/sysctl.d/"+e.name)
+		files = append(files, "/etc/sysctl.d/"+e.Name())
 	}
 	for _, f := range files {
-		data, _ := v.readFile(f)
+		data, _ := v.ReadFile(f)
 		s.sysctlLines(data)
 	}
 }
 
 func (s *system) sysctlLines(data []byte) {
-	for _, line := range lines(data) {
+	for _, line := range disk.Lines(data) {
 		key, value, ok := strings.Cut(line, "=")
 		if key = strings.TrimSpace(key); ok && !strings.HasPrefix(key, "#") {
 			s.put(sysctlPath(key), strings.TrimSpace(value)+"\n", 0o644)

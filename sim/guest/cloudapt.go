@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // aptProxyFile is where cloud-init puts apt's proxies.
@@ -26,10 +28,10 @@ func (c *cloud) aptSources() {
 		}
 	}
 	if len(proxies) > 0 {
-		c.v.save(aptProxyFile, strings.Join(proxies, ""), 0o644)
+		c.v.Save(aptProxyFile, strings.Join(proxies, ""), 0o644)
 	}
 	if conf := text(apt["conf"]); conf != "" {
-		c.v.save("/etc/apt/apt.conf.d/94cloud-init-config", conf, 0o644)
+		c.v.Save("/etc/apt/apt.conf.d/94cloud-init-config", conf, 0o644)
 	}
 	for _, e := range list(apt["primary"]) {
 		if m, ok := e.(map[string]any); ok && text(m["uri"]) != "" {
@@ -40,7 +42,7 @@ func (c *cloud) aptSources() {
 					security = text(m["uri"])
 				}
 			}
-			c.v.save(o.sourcesFile(), o.sources(text(m["uri"]), security), 0o644)
+			c.v.Save(o.sourcesFile(), o.sources(text(m["uri"]), security), 0o644)
 		}
 	}
 	sources, _ := apt["sources"].(map[string]any)
@@ -56,12 +58,12 @@ func (c *cloud) aptSource(name string, s map[string]any) {
 	keyFile := "/etc/apt/cloud-init.gpg.d/" + base + ".gpg"
 	switch key := text(s["key"]); {
 	case strings.Contains(key, "BEGIN PGP PUBLIC KEY"):
-		c.v.save(keyFile, key, 0o644)
+		c.v.Save(keyFile, key, 0o644)
 	case key != "":
 		c.fail("('apt_configure', ValueError('no valid OpenPGP data found'))")
 		return
 	case text(s["keyid"]) != "" && c.s.m.cfg.Internet != nil:
-		c.v.save(keyFile, "key "+text(s["keyid"])+"\n", 0o644)
+		c.v.Save(keyFile, "key "+text(s["keyid"])+"\n", 0o644)
 	}
 	line := text(s["source"])
 	if line == "" {
@@ -78,7 +80,7 @@ func (c *cloud) aptSource(name string, s map[string]any) {
 	if !strings.HasPrefix(file, "/") {
 		file = "/etc/apt/sources.list.d/" + file
 	}
-	c.v.save(file, line+"\n", 0o644)
+	c.v.Save(file, line+"\n", 0o644)
 }
 
 var errPackages = errors.New("Failed to install packages")
@@ -120,8 +122,8 @@ func (c *cloud) packages() {
 
 // tail is apt's last word, for the error.
 func (c *cloud) tail() string {
-	data, _ := c.v.readFile(cloudOutput)
-	all := lines(data)
+	data, _ := c.v.ReadFile(cloudOutput)
+	all := disk.Lines(data)
 	for _, line := range slices.Backward(all) {
 		if strings.HasPrefix(line, "E:") {
 			return line

@@ -11,13 +11,14 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // cloud is one run of cloud-init. It reads the seed by its own rules, written
 // from cloud-init's documentation, not by the rules of the seed's renderer.
 type cloud struct {
 	s    *system
-	v    *view
+	v    *disk.View
 	seed map[string][]byte // files of the CD; nil when there is none
 	user map[string]any    // user-data
 	meta map[string]any    // meta-data
@@ -45,16 +46,16 @@ func (c *cloud) local() {
 		c.s.mu.Unlock()
 		return
 	}
-	_ = c.v.remove(resultFile)
-	_ = c.v.remove("/run/cloud-init/result.json")
-	previous, _ := c.v.readFile("/var/lib/cloud/data/instance-id")
-	c.v.save("/var/lib/cloud/data/instance-id", c.id+"\n", 0o644)
+	_ = c.v.Remove(resultFile)
+	_ = c.v.Remove("/run/cloud-init/result.json")
+	previous, _ := c.v.ReadFile("/var/lib/cloud/data/instance-id")
+	c.v.Save("/var/lib/cloud/data/instance-id", c.id+"\n", 0o644)
 	dir := "/var/lib/cloud/instances/" + path.Base(c.id)
-	_ = c.v.mkdirAll(dir+"/scripts", 0o755)
-	_ = c.v.remove("/var/lib/cloud/instance")
-	_ = c.v.symlink(dir, "/var/lib/cloud/instance")
-	c.v.save(dir+"/user-data.txt", string(c.seed["user-data"]), 0o600) // at every boot, new or not
-	c.v.save("/var/log/cloud-init.log", "cloud-init 26.1: instance "+c.id+"\n", 0o644)
+	_ = c.v.MkdirAll(dir+"/scripts", 0o755)
+	_ = c.v.Remove("/var/lib/cloud/instance")
+	_ = c.v.Symlink(dir, "/var/lib/cloud/instance")
+	c.v.Save(dir+"/user-data.txt", string(c.seed["user-data"]), 0o600) // at every boot, new or not
+	c.v.Save("/var/log/cloud-init.log", "cloud-init 26.1: instance "+c.id+"\n", 0o644)
 	if strings.TrimSpace(string(previous)) != c.id { // it was not here before
 		c.writeNetwork()
 	}
@@ -145,8 +146,8 @@ func (c *cloud) writeNetwork() {
 	case len(c.s.m.cfg.MACs) > 0:
 		out += "  ethernets:\n    eth0:\n      match: {macaddress: \"" + strings.ToLower(c.s.m.cfg.MACs[0]) + "\"}\n      set-name: eth0\n      dhcp4: true\n"
 	}
-	c.v.save(netplanFile, out, 0o644)
-	_ = c.v.chmod(netplanFile, 0o600)
+	c.v.Save(netplanFile, out, 0o644)
+	_ = c.v.Chmod(netplanFile, 0o600)
 }
 
 // network is the stage when the network is up: disks, users, keys, files.
@@ -170,11 +171,11 @@ func (c *cloud) network() {
 // (cloudinit/helpers.py, Runners.run and FileSemaphores).
 func (c *cloud) once(module string, run func()) {
 	sem := "/var/lib/cloud/instance/sem/config_" + module
-	if _, err := c.v.readFile(sem); err == nil {
+	if _, err := c.v.ReadFile(sem); err == nil {
 		return
 	}
-	_ = c.v.mkdirAll(path.Dir(sem), 0o755)
-	c.v.save(sem, time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
+	_ = c.v.MkdirAll(path.Dir(sem), 0o755)
+	c.v.Save(sem, time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
 	run()
 }
 
@@ -212,9 +213,9 @@ func (c *cloud) finish() {
 	result := c.s.cloud.result()
 	close(c.s.cloud.ended)
 	c.s.mu.Unlock()
-	c.v.save(resultFile, result, 0o644)
-	_ = c.v.symlink(resultFile, "/run/cloud-init/result.json")
-	c.v.save("/var/lib/cloud/instance/boot-finished", time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
+	c.v.Save(resultFile, result, 0o644)
+	_ = c.v.Symlink(resultFile, "/run/cloud-init/result.json")
+	c.v.Save("/var/lib/cloud/instance/boot-finished", time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
 	power, ok := c.user["power_state"].(map[string]any)
 	if !ok || power["condition"] == false {
 		return

@@ -11,12 +11,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/syntax"
 )
 
 // root is a session as which cloud-init runs commands; what they print goes to its log.
 func (c *cloud) session() *proc {
-	p := c.s.session(rootUser(), nil, c.output(), c.output())
+	p := c.s.session(disk.RootUser(), nil, c.output(), c.output())
 	p.dir = "/"
 	return p
 }
@@ -24,11 +25,11 @@ func (c *cloud) session() *proc {
 const cloudOutput = "/var/log/cloud-init-output.log"
 
 func (c *cloud) output() io.Writer {
-	at, err := c.v.open(cloudOutput, 0o640, false)
+	at, err := c.v.Open(cloudOutput, 0o640, false)
 	if err != nil {
 		return io.Discard
 	}
-	return fileWriter{c.v, at}
+	return c.v.Writer(at)
 }
 
 // script runs a list of commands: texts are for the shell, lists are argument
@@ -61,8 +62,8 @@ func (c *cloud) script(key, module string) {
 		b.WriteByte('\n')
 	}
 	name := "/var/lib/cloud/instance/scripts/" + key
-	c.v.save(name, b.String(), 0o644)
-	_ = c.v.chmod(name, 0o700)
+	c.v.Save(name, b.String(), 0o644)
+	_ = c.v.Chmod(name, 0o700)
 	p := c.session()
 	p.args = []string{name}
 	if code := p.exec(c.s.ctx); code != 0 && c.s.ctx.Err() == nil {
@@ -107,28 +108,28 @@ func (c *cloud) writeOne(f map[string]any) error {
 			return fmt.Errorf("%s: permissions %q", name, p)
 		}
 	}
-	if err := c.v.mkdirAll(path.Dir(name), 0o755); err != nil {
+	if err := c.v.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
 	if f["append"] == true {
-		old, _ := c.v.readFile(name)
+		old, _ := c.v.ReadFile(name)
 		data = append(bytes.Clone(old), data...)
 	}
-	if err := c.v.writeFile(name, data, 0o600); err != nil {
+	if err := c.v.WriteFile(name, data, 0o600); err != nil {
 		return err
 	}
-	if err := c.v.chmod(name, unixMode(perm)); err != nil {
+	if err := c.v.Chmod(name, disk.UnixMode(perm)); err != nil {
 		return err
 	}
 	owner := text(f["owner"])
 	if owner == "" {
 		owner = "root:root"
 	}
-	uid, gid, err := (&proc{fs: c.v}).owner(owner)
+	uid, gid, err := disk.OwnerOf(c.v, owner)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err) // the user is made later: defer was needed
 	}
-	return c.v.chown(name, uid, gid)
+	return c.v.Chown(name, uid, gid)
 }
 
 // decode undoes write_files' encodings.
@@ -171,12 +172,12 @@ func (c *cloud) filesystems() {
 		if !ok {
 			continue
 		}
-		i, disk, err := c.s.device(text(f["device"]))
+		i, data, err := c.s.device(text(f["device"]))
 		if err != nil {
 			c.fail("('disk_setup', RuntimeError(%q))", err.Error())
 			continue
 		}
-		if disk.Exists(fsMark) && f["overwrite"] != true || i == 0 {
+		if data.Exists(disk.Mark) && f["overwrite"] != true || i == 0 {
 			continue
 		}
 		if err := c.s.mkfs(text(f["device"]), text(f["filesystem"]), text(f["label"])); err != nil {
@@ -202,8 +203,8 @@ func (c *cloud) mounts() {
 	if len(added) == 0 {
 		return
 	}
-	old, _ := c.v.readFile("/etc/fstab")
-	c.v.save("/etc/fstab", string(old)+strings.Join(added, "\n")+"\n", 0o644)
+	old, _ := c.v.ReadFile("/etc/fstab")
+	c.v.Save("/etc/fstab", string(old)+strings.Join(added, "\n")+"\n", 0o644)
 	for _, line := range added {
 		f := strings.Split(line, "\t")
 		if err := c.s.mount(f[0], f[1]); err != nil {
@@ -229,7 +230,7 @@ func (c *cloud) setHostname() {
 	if name == "" {
 		name = c.s.distro().id
 	}
-	c.v.save("/etc/hostname", name+"\n", 0o644)
+	c.v.Save("/etc/hostname", name+"\n", 0o644)
 	c.s.setHostname(name)
 }
 
@@ -242,7 +243,7 @@ func (c *cloud) etcHosts() {
 	if fqdn := text(c.user["fqdn"]); fqdn != "" {
 		names = fqdn + " " + name
 	}
-	c.v.save("/etc/hosts", "127.0.1.1 "+names+"\n127.0.0.1 localhost\n\n::1 localhost ip6-localhost ip6-loopback\n", 0o644)
+	c.v.Save("/etc/hosts", "127.0.1.1 "+names+"\n127.0.0.1 localhost\n\n::1 localhost ip6-localhost ip6-loopback\n", 0o644)
 }
 
 func (c *cloud) timezone() {
@@ -250,7 +251,7 @@ func (c *cloud) timezone() {
 	if zone == "" {
 		return
 	}
-	c.v.save("/etc/timezone", zone+"\n", 0o644)
-	_ = c.v.remove("/etc/localtime")
-	_ = c.v.symlink("/usr/share/zoneinfo/"+zone, "/etc/localtime")
+	c.v.Save("/etc/timezone", zone+"\n", 0o644)
+	_ = c.v.Remove("/etc/localtime")
+	_ = c.v.Symlink("/usr/share/zoneinfo/"+zone, "/etc/localtime")
 }

@@ -224,14 +224,14 @@ func (p *proc) cloudStatus(ctx context.Context, opts map[string][]string) int {
 
 // cloudClean makes the next boot a first one, as is done before a template.
 func (p *proc) cloudClean(opts map[string][]string, rest []string) int {
-	if p.user.uid != 0 {
+	if p.user.UID != 0 {
 		return p.fail("Error: must be root")
 	}
 	var err error
-	entries, _ := p.fs.readDir("/var/lib/cloud")
+	entries, _ := p.fs.ReadDir("/var/lib/cloud")
 	for _, e := range entries {
-		if e.name != "seed" || has(opts, "seed", "s") {
-			err = errors.Join(err, p.fs.removeAll("/var/lib/cloud/"+e.name))
+		if e.Name() != "seed" || has(opts, "seed", "s") {
+			err = errors.Join(err, p.fs.RemoveAll("/var/lib/cloud/"+e.Name()))
 		}
 	}
 	// The status is kept below /var/lib/cloud, and what is in /run points there.
@@ -240,14 +240,14 @@ func (p *proc) cloudClean(opts map[string][]string, rest []string) int {
 	p.sys.mu.Unlock()
 	if has(opts, "logs", "l") {
 		for _, name := range []string{"/var/log/cloud-init.log", "/var/log/cloud-init-output.log"} {
-			_ = p.fs.remove(name)
+			_ = p.fs.Remove(name)
 		}
 	}
 	if has(opts, "machine-id") {
-		err = errors.Join(err, p.fs.writeFile("/etc/machine-id", []byte("uninitialized\n"), 0o444))
+		err = errors.Join(err, p.fs.WriteFile("/etc/machine-id", []byte("uninitialized\n"), 0o444))
 	}
 	if c := append(opts["configs"], append(opts["c"], rest...)...); slices.Contains(c, "all") || slices.Contains(c, "network") {
-		_ = p.fs.remove(netplanFile)
+		_ = p.fs.Remove(netplanFile)
 	}
 	if err != nil {
 		return p.fail("Error: %s", strerror(err))

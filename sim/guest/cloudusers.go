@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // users is groups and users. Where the list is absent, or names "default", the
@@ -12,7 +14,7 @@ import (
 func (c *cloud) users() {
 	for _, g := range list(c.user["groups"]) {
 		if name := text(g); name != "" {
-			_ = joinGroup(c.v, name, "")
+			_ = disk.JoinGroup(c.v, name, "")
 		}
 	}
 	entries, given := c.user["users"]
@@ -46,8 +48,8 @@ func (c *cloud) users() {
 		}
 	}
 	if len(sudo) > 0 {
-		c.v.save("/etc/sudoers.d/90-cloud-init-users", "# Created by cloud-init\n"+strings.Join(sudo, "\n")+"\n", 0o644)
-		_ = c.v.chmod("/etc/sudoers.d/90-cloud-init-users", 0o440)
+		c.v.Save("/etc/sudoers.d/90-cloud-init-users", "# Created by cloud-init\n"+strings.Join(sudo, "\n")+"\n", 0o644)
+		_ = c.v.Chmod("/etc/sudoers.d/90-cloud-init-users", 0o440)
 	}
 }
 
@@ -60,11 +62,11 @@ func (c *cloud) defaultUser() map[string]any {
 }
 
 func (c *cloud) addUser(name string, spec map[string]any) error {
-	u := findUser(c.v, name)
+	u := disk.FindUser(c.v, name)
 	if u == nil {
 		uid, _ := strconv.Atoi(text(spec["uid"]))
-		u = &user{name: name, uid: uid, home: text(spec["homedir"]), shell: text(spec["shell"])}
-		if err := addUser(c.v, u, text(spec["gecos"])); err != nil {
+		u = &disk.User{Name: name, UID: uid, Home: text(spec["homedir"]), Shell: text(spec["shell"])}
+		if err := disk.AddUser(c.v, u, text(spec["gecos"])); err != nil {
 			return err
 		}
 	}
@@ -75,7 +77,7 @@ func (c *cloud) addUser(name string, spec map[string]any) error {
 		}
 	}
 	for _, g := range groups {
-		if err := joinGroup(c.v, g, name); err != nil {
+		if err := disk.JoinGroup(c.v, g, name); err != nil {
 			return err
 		}
 	}
@@ -86,7 +88,7 @@ func (c *cloud) addUser(name string, spec map[string]any) error {
 	if locked, given := spec["lock_passwd"]; !given || locked == true {
 		hash = "!" + hash // locked is the default
 	}
-	if err := setPassword(c.v, name, hash); err != nil {
+	if err := disk.SetPassword(c.v, name, hash); err != nil {
 		return err
 	}
 	return c.authorizedKeys(u, texts(spec["ssh_authorized_keys"]))
@@ -94,43 +96,43 @@ func (c *cloud) addUser(name string, spec map[string]any) error {
 
 var errKey = errors.New("not a public key")
 
-func (c *cloud) authorizedKeys(u *user, keys []string) error {
+func (c *cloud) authorizedKeys(u *disk.User, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	dir := u.home + "/.ssh"
-	if err := c.v.mkdirAll(dir, 0o700); err != nil {
+	dir := u.Home + "/.ssh"
+	if err := c.v.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	old, _ := c.v.readFile(dir + "/authorized_keys")
-	all := lines(old)
+	old, _ := c.v.ReadFile(dir + "/authorized_keys")
+	all := disk.Lines(old)
 	for _, k := range keys {
 		if k = strings.TrimSpace(k); !slices.Contains(all, k) {
 			all = append(all, k)
 		}
 	}
-	if err := c.v.writeFile(dir+"/authorized_keys", []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
+	if err := c.v.WriteFile(dir+"/authorized_keys", []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
 		return err
 	}
-	return errors.Join(c.v.chmod(dir, 0o700), c.v.chown(dir, u.uid, u.gid), c.v.chown(dir+"/authorized_keys", u.uid, u.gid))
+	return errors.Join(c.v.Chmod(dir, 0o700), c.v.Chown(dir, u.UID, u.GID), c.v.Chown(dir+"/authorized_keys", u.UID, u.GID))
 }
 
 // hostKeys is ssh: the keys of the image, or of whom it was cloned from, go, and
 // the machine gets its own.
 func (c *cloud) hostKeys() {
 	if c.user["ssh_deletekeys"] != false {
-		entries, _ := c.v.readDir("/etc/ssh")
+		entries, _ := c.v.ReadDir("/etc/ssh")
 		for _, e := range entries {
-			if strings.HasPrefix(e.name, "ssh_host_") {
-				_ = c.v.remove("/etc/ssh/" + e.name)
+			if strings.HasPrefix(e.Name(), "ssh_host_") {
+				_ = c.v.Remove("/etc/ssh/" + e.Name())
 			}
 		}
 	}
 	keys, _ := c.user["ssh_keys"].(map[string]any)
 	if private := text(keys["ed25519_private"]); private != "" {
-		c.v.save(hostKeyFile, private, 0o644)
-		_ = c.v.chmod(hostKeyFile, 0o600)
-		c.v.save(hostKeyFile+".pub", text(keys["ed25519_public"]), 0o644)
+		c.v.Save(hostKeyFile, private, 0o644)
+		_ = c.v.Chmod(hostKeyFile, 0o600)
+		c.v.Save(hostKeyFile+".pub", text(keys["ed25519_public"]), 0o644)
 	}
 	if types := texts(c.user["ssh_genkeytypes"]); len(types) > 0 && !slices.Contains(types, "ed25519") {
 		c.warn("only ed25519 host keys are simulated, not %s", strings.Join(types, ", "))
@@ -141,7 +143,7 @@ func (c *cloud) hostKeys() {
 	if c.user["disable_root"] != false {
 		return
 	}
-	if err := c.authorizedKeys(rootUser(), texts(c.user["ssh_authorized_keys"])); err != nil {
+	if err := c.authorizedKeys(disk.RootUser(), texts(c.user["ssh_authorized_keys"])); err != nil {
 		c.fail("('ssh', %q)", errKey.Error())
 	}
 }
@@ -152,7 +154,7 @@ func (c *cloud) passwords() {
 	for _, e := range list(chpasswd["users"]) {
 		u, _ := e.(map[string]any)
 		if name, hash := text(u["name"]), text(u["password"]); name != "" && strings.HasPrefix(hash, "$") {
-			_ = setPassword(c.v, name, hash)
+			_ = disk.SetPassword(c.v, name, hash)
 		}
 	}
 }

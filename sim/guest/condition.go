@@ -114,8 +114,8 @@ func (t *tester) binary(a, op, b string) (ok, known bool) {
 	case ">":
 		return a > b, true
 	case "-nt", "-ot":
-		x, errX := t.p.fs.stat(t.p.abs(a))
-		y, errY := t.p.fs.stat(t.p.abs(b))
+		x, errX := t.p.fs.Stat(t.p.abs(a))
+		y, errY := t.p.fs.Stat(t.p.abs(b))
 		if op == "-ot" {
 			x, y, errX, errY = y, x, errY, errX
 		}
@@ -150,13 +150,13 @@ func (t *tester) unary(op byte, a string) (ok, known bool) {
 	case 't':
 		return false, true
 	case 'L', 'h':
-		e, err := t.p.fs.lstat(t.p.abs(a))
+		e, err := t.p.fs.Lstat(t.p.abs(a))
 		return err == nil && e.Mode()&fs.ModeSymlink != 0, true
 	}
 	if !strings.ContainsRune("edfsrwxbcpS", rune(op)) {
 		return false, false
 	}
-	e, err := t.p.fs.stat(t.p.abs(a))
+	e, err := t.p.fs.Stat(t.p.abs(a))
 	if err != nil {
 		return false, true
 	}
@@ -168,11 +168,11 @@ func (t *tester) unary(op byte, a string) (ok, known bool) {
 	case 's':
 		return e.IsDir() || e.Size() > 0, true
 	case 'r':
-		return t.p.fs.may(e.node, 4), true
+		return t.p.fs.May(e, 4), true
 	case 'w':
-		return t.p.fs.may(e.node, 2), true
+		return t.p.fs.May(e, 2), true
 	case 'x':
-		return t.p.fs.may(e.node, 1) && e.Mode().Perm()&0o111 != 0, true
+		return t.p.fs.May(e, 1) && e.Mode().Perm()&0o111 != 0, true
 	case 'b':
 		return e.Mode()&fs.ModeDevice != 0 && e.Mode()&fs.ModeCharDevice == 0, true
 	case 'c':

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/expand"
 )
 
@@ -41,27 +42,27 @@ func (b *box) cards(all []card) []card {
 
 // containerImage is the file system of every image: there are shells and core
 // utilities in it, and CUDA's sample where GPUs are asked for.
-func containerImage(gpus bool) *Disk {
-	d := NewDisk()
-	v := d.view()
+func containerImage(gpus bool) *disk.Disk {
+	d := disk.New()
+	v := disk.ViewOf(d)
 	for _, dir := range []string{"/usr/bin", "/tmp", "/dev", "/etc", "/root"} {
-		must(v.mkdirAll(dir, 0o755))
+		must(v.MkdirAll(dir, 0o755))
 	}
-	must(v.symlink("usr/bin", "/bin"))
+	must(v.Symlink("usr/bin", "/bin"))
 	for _, name := range slices.Concat(coreutils, network) {
-		must(v.writeFile("/usr/bin/"+name, program(name), 0o755))
+		must(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
 	}
 	if gpus {
-		must(v.writeFile("/usr/bin/nvidia-smi", program("nvidia-smi"), 0o755))
-		must(v.mkdirAll("/cuda-samples", 0o755))
-		must(v.writeFile("/cuda-samples/vectorAdd", program("vectorAdd"), 0o755))
+		must(v.WriteFile("/usr/bin/nvidia-smi", disk.Program("nvidia-smi"), 0o755))
+		must(v.MkdirAll("/cuda-samples", 0o755))
+		must(v.WriteFile("/cuda-samples/vectorAdd", disk.Program("vectorAdd"), 0o755))
 	}
 	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
-		must(d.set("/dev/"+name, &inode{mode: fs.ModeDevice | fs.ModeCharDevice | 0o666}))
+		must(v.Device("/dev/"+name, fs.ModeCharDevice|0o666))
 	}
-	must(v.writeFile("/dev/termination-log", nil, 0o666))
-	must(v.writeFile("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644))
-	must(v.writeFile("/etc/group", []byte("root:x:0:\n"), 0o644))
+	must(v.WriteFile("/dev/termination-log", nil, 0o666))
+	must(v.WriteFile("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644))
+	must(v.WriteFile("/etc/group", []byte("root:x:0:\n"), 0o644))
 	return d
 }
 
@@ -79,18 +80,18 @@ func (s *system) container(ctx context.Context, c Container) (code int, output, 
 	defer context.AfterFunc(s.ctx, cancel)()
 	b := &box{visible: c.Env["NVIDIA_VISIBLE_DEVICES"], count: c.GPUs}
 	cards, failed := s.nvml()
-	disk := containerImage(failed == nil && len(b.cards(cards)) > 0)
-	v := disk.view()
-	v.umask = 0o022
+	image := containerImage(failed == nil && len(b.cards(cards)) > 0)
+	v := disk.ViewOf(image)
+	v.Umask = 0o022
 	for name, data := range c.Files {
-		_ = disk.WriteFile(name, data, 0o755)
+		_ = image.WriteFile(name, data, 0o755)
 	}
-	mounts := []mount{{"/", disk}}
+	mounts := []disk.Mount{{At: "/", Disk: image}}
 	for at, volume := range c.Volumes {
-		_ = v.mkdirAll(at, 0o755)
-		mounts = append(mounts, mount{path.Clean(at), volume})
+		_ = v.MkdirAll(at, 0o755)
+		mounts = append(mounts, disk.Mount{At: path.Clean(at), Disk: volume})
 	}
-	v.mounts = mountedAt(mounts...)
+	v.Mounts = disk.Mounted(mounts...)
 	env := []string{"PATH=" + searchPath, "HOME=/root", "HOSTNAME=container"}
 	for k, val := range c.Env {
 		env = append(env, k+"="+val)
@@ -98,7 +99,7 @@ func (s *system) container(ctx context.Context, c Container) (code int, output, 
 	var mu sync.Mutex
 	var out bytes.Buffer
 	w := &lockedWriter{mu: &mu, w: &out}
-	p := &proc{sys: s, box: b, fs: v, user: rootUser(), env: expand.ListEnviron(env...), dir: "/", args: c.Args,
+	p := &proc{sys: s, box: b, fs: v, user: disk.RootUser(), env: expand.ListEnviron(env...), dir: "/", args: c.Args,
 		stdin: bytes.NewReader(nil), stdout: w, stderr: w, shell: "sh"}
 	if len(c.Args) == 0 {
 		return 0, "", ""
@@ -107,7 +108,7 @@ func (s *system) container(ctx context.Context, c Container) (code int, output, 
 		return 128, "exec: \"" + c.Args[0] + "\": " + strings.ToLower(strerror(notThere(err))), ""
 	}
 	code = p.exec(ctx)
-	log, _ := disk.ReadFile("/dev/termination-log")
+	log, _ := image.ReadFile("/dev/termination-log")
 	mu.Lock()
 	defer mu.Unlock()
 	return code, out.String(), string(log[:min(len(log), maxTermination)])

@@ -110,7 +110,7 @@ func (r release) inDebian() (release, bool) {
 
 // distro is that of a running machine, by its os-release.
 func (s *system) distro() distro {
-	data, _ := s.root().readFile("/etc/os-release")
+	data, _ := s.root().ReadFile("/etc/os-release")
 	for line := range strings.Lines(string(data)) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok {
 			if o, known := distroOf(name); known {

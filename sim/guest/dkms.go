@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // What is said of DKMS was seen on dkms 3.2.2 of Debian 13, run over trees of its own
@@ -49,15 +51,15 @@ func dkmsModule(kernel string) string {
 // dkms builds modules on the guest's own disk.
 type dkms struct {
 	p    *proc
-	fs   *view // root's
-	disk *Disk
+	fs   *disk.View // root's
+	disk *disk.Disk
 }
 
 // source is what is installed to be built; nil: nothing is.
 func (d *dkms) source() *dkmsSource {
-	for _, name := range slices.Sorted(maps.Keys(d.disk.packages())) {
-		s, ok := dkmsSourceOf(name, d.disk.packages()[name].version)
-		if _, err := d.fs.stat(s.dir()); ok && err == nil {
+	for _, name := range slices.Sorted(maps.Keys(disk.Database(d.disk))) {
+		s, ok := dkmsSourceOf(name, disk.Database(d.disk)[name].Version)
+		if _, err := d.fs.Stat(s.dir()); ok && err == nil {
 			return &s
 		}
 	}
@@ -65,12 +67,12 @@ func (d *dkms) source() *dkmsSource {
 }
 
 func (d *dkms) there(name string) bool {
-	_, err := d.fs.stat(name)
+	_, err := d.fs.Stat(name)
 	return err == nil
 }
 
 func (d *dkms) headers(kernel string) bool {
-	return d.disk.packages()["linux-headers-"+kernel].version != ""
+	return disk.Database(d.disk)["linux-headers-"+kernel].Version != ""
 }
 
 // install is "dkms build" and "dkms install" of a kernel's modules.
@@ -84,22 +86,22 @@ func (d *dkms) install(ctx context.Context, s dkmsSource, kernel string) int {
 		return 21
 	}
 	log := s.dir() + "/build/make.log"
-	d.fs.save(log, "", 0o644)
+	d.fs.Save(log, "", 0o644)
 	if d.p.wait(ctx, buildTime) != nil {
 		return 1 // and the half-made build stays, as of one that was killed
 	}
 	text := fmt.Sprintf("DKMS (dkms-3.2.2) make.log for nvidia/%s for kernel %s (x86_64)\n%s\n\nBuilding module(s)\n# command: make -j%d KERNELRELEASE=%[2]s\n",
 		s.version, kernel, time.Now().UTC().Format("Mon Jan _2 15:04:05 UTC 2006"), d.p.sys.m.cfg.CPUs)
 	if bad := d.breaks(s); bad != "" {
-		d.fs.save(log, text+bad+"\n# exit code: 2\n# elapsed time: 00:01:07\n----------------------------------------------------------------\n", 0o644)
+		d.fs.Save(log, text+bad+"\n# exit code: 2\n# elapsed time: 00:01:07\n----------------------------------------------------------------\n", 0o644)
 		d.p.printf("Building module(s)...(bad exit status: 2)\nFailed command:\nmake -j%d KERNELRELEASE=%s\n", d.p.sys.m.cfg.CPUs, kernel)
 		fmt.Fprintf(d.p.stderr, "\nError! Bad return status for module build on kernel: %s (x86_64)\nConsult %s for more information.\n", kernel, log)
 		return 10
 	}
-	_ = d.fs.removeAll(s.dir() + "/build")
-	d.fs.save(s.built(kernel)+"/log/make.log", text+"\n# exit code: 0\n", 0o644)
-	d.fs.save(s.built(kernel)+"/module/nvidia.ko", s.version, 0o644)
-	d.fs.save(dkmsModule(kernel), strings.Join([]string{s.branch, s.version, s.flavour}, " "), 0o644)
+	_ = d.fs.RemoveAll(s.dir() + "/build")
+	d.fs.Save(s.built(kernel)+"/log/make.log", text+"\n# exit code: 0\n", 0o644)
+	d.fs.Save(s.built(kernel)+"/module/nvidia.ko", s.version, 0o644)
+	d.fs.Save(dkmsModule(kernel), strings.Join([]string{s.branch, s.version, s.flavour}, " "), 0o644)
 	d.p.printf("Building module(s)... done.\nInstalling /lib/modules/%s/updates/dkms/nvidia.ko\nRunning depmod... done.\n", kernel)
 	d.p.sys.m.mutated("modules " + s.version + " built for " + kernel)
 	return 0
@@ -127,7 +129,7 @@ func (d *dkms) add(ctx context.Context, s dkmsSource) int {
 		d.p.printf("Removing old nvidia/%s DKMS files...\n", s.version)
 		d.remove(s)
 	}
-	d.fs.save(s.dir()+"/source", "/usr/src/nvidia-"+s.version+"\n", 0o644)
+	d.fs.Save(s.dir()+"/source", "/usr/src/nvidia-"+s.version+"\n", 0o644)
 	d.p.printf("Loading new nvidia/%s DKMS files...\n", s.version)
 	kernels := d.kernels()
 	if len(kernels) == 0 {
@@ -148,7 +150,7 @@ func (d *dkms) add(ctx context.Context, s dkmsSource) int {
 // kernels are those that are installed with their headers, oldest first.
 func (d *dkms) kernels() []string {
 	var out []string
-	for name := range d.disk.packages() {
+	for name := range disk.Database(d.disk) {
 		if k, ok := strings.CutPrefix(name, "linux-image-"); ok && d.headers(k) && k[0] >= '0' && k[0] <= '9' {
 			out = append(out, k)
 		}
@@ -159,11 +161,11 @@ func (d *dkms) kernels() []string {
 
 // remove is "dkms remove --all", with which a package of source goes.
 func (d *dkms) remove(s dkmsSource) {
-	entries, _ := d.fs.readDir(s.dir())
+	entries, _ := d.fs.ReadDir(s.dir())
 	for _, e := range entries {
-		_ = d.fs.remove(dkmsModule(e.name))
+		_ = d.fs.Remove(dkmsModule(e.Name()))
 	}
-	_ = d.fs.removeAll(s.dir())
+	_ = d.fs.RemoveAll(s.dir())
 	d.p.printf("Deleting module nvidia/%s completely from the DKMS tree.\n", s.version)
 }
 
@@ -193,12 +195,12 @@ func (d *dkms) status() int {
 	if s == nil {
 		return 0
 	}
-	entries, _ := d.fs.readDir(s.dir())
+	entries, _ := d.fs.ReadDir(s.dir())
 	none := true
 	for _, e := range entries {
-		if d.there(path.Join(s.dir(), e.name, "x86_64")) {
+		if d.there(path.Join(s.dir(), e.Name(), "x86_64")) {
 			none = false
-			d.p.printf("nvidia/%s, %s, x86_64: %s\n", s.version, e.name, map[bool]string{true: "installed", false: "built"}[d.there(dkmsModule(e.name))])
+			d.p.printf("nvidia/%s, %s, x86_64: %s\n", s.version, e.Name(), map[bool]string{true: "installed", false: "built"}[d.there(dkmsModule(e.Name()))])
 		}
 	}
 	if none {
@@ -210,11 +212,11 @@ func (d *dkms) status() int {
 // runDKMS is dkms status, dkms autoinstall [-k KERNEL] and dkms remove MODULE/VERSION --all.
 func runDKMS(ctx context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "k", "m", "v")
-	d := &dkms{p: p, fs: &view{mounts: p.fs.mounts}, disk: p.sys.m.cfg.Disk}
+	d := &dkms{p: p, fs: p.fs.AsRoot(), disk: p.sys.m.cfg.Disk}
 	switch {
 	case len(args) == 1 && args[0] == "status":
 		return d.status()
-	case p.user.uid != 0:
+	case p.user.UID != 0:
 		fmt.Fprint(p.stderr, "\nError! You must be root to use this command.\n")
 		return 1
 	case len(args) == 2 && args[0] == "remove" && d.source() != nil && args[1] == "nvidia/"+d.source().version && has(opts, "all"):

@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 func runAptMark(_ context.Context, p *proc) int {
@@ -14,10 +16,10 @@ func runAptMark(_ context.Context, p *proc) int {
 	if len(args) == 0 {
 		return p.fail("a command is needed")
 	}
-	disk := p.sys.m.cfg.Disk
+	d := p.sys.m.cfg.Disk
 	switch args[0] {
 	case "showhold":
-		for _, name := range disk.Holds() {
+		for _, name := range d.Holds() {
 			p.printf("%s\n", name)
 		}
 		return 0
@@ -29,21 +31,21 @@ func runAptMark(_ context.Context, p *proc) int {
 		return aptFailed
 	}
 	hold := args[0] == "hold"
-	if p.user.uid != 0 {
+	if p.user.UID != 0 {
 		fmt.Fprintln(p.stderr, "E: Could not create temporary file for /var/lib/apt/extended_states - mkstemp (13: Permission denied)")
 		return aptFailed
 	}
 	for _, name := range args[1:] {
-		old, ok := disk.packages()[name]
+		old, ok := disk.Database(d)[name]
 		if _, known := findRelease(name); !ok && !known {
 			fmt.Fprintf(p.stderr, "E: Unable to locate package %s\nE: No packages found\n", name)
 			return aptFailed
 		}
-		if !ok || old.held == hold {
+		if !ok || old.Held == hold {
 			p.printf("%s was already %s.\n", name, map[bool]string{true: "set on hold", false: "not on hold"}[hold])
 			continue
 		}
-		_ = disk.editPackages(func(all map[string]pkg) { q := all[name]; q.held = hold; all[name] = q })
+		_ = disk.EditPackages(d, func(all map[string]disk.Package) { q := all[name]; q.Held = hold; all[name] = q })
 		p.sys.m.mutated("package " + name + " " + args[0])
 		p.printf("%s %s.\n", name, map[bool]string{true: "set on hold", false: "canceled hold on"}[hold])
 	}
@@ -55,7 +57,7 @@ func runAptCache(_ context.Context, p *proc) int {
 	if len(args) < 2 || args[0] != "policy" && args[0] != "madison" {
 		return p.fail("only policy and madison are simulated")
 	}
-	a := &apt{p: p, fs: &view{mounts: p.fs.mounts}, disk: p.sys.m.cfg.Disk}
+	a := &apt{p: p, fs: p.fs.AsRoot(), disk: p.sys.m.cfg.Disk}
 	for _, name := range args[1:] {
 		r, ok := a.find(name)
 		if !ok {
@@ -67,7 +69,7 @@ func runAptCache(_ context.Context, p *proc) int {
 			}
 			continue
 		}
-		installed := a.disk.packages()[name].version
+		installed := disk.Database(a.disk)[name].Version
 		if installed == "" {
 			installed = "(none)"
 		}
@@ -83,7 +85,7 @@ func runDpkg(_ context.Context, p *proc) int {
 		p.printf("amd64\n")
 		return 0
 	}
-	all := p.sys.m.cfg.Disk.packages()
+	all := disk.Database(p.sys.m.cfg.Disk)
 	format := last(opts, "f", "showformat")
 	if format == "" {
 		format = "${binary:Package}\t${Version}\n"
@@ -105,7 +107,7 @@ func runDpkg(_ context.Context, p *proc) int {
 		found := false
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			ok, err := path.Match(pattern, name)
-			if err != nil || !ok || all[name].version == "" {
+			if err != nil || !ok || all[name].Version == "" {
 				continue
 			}
 			found = true
@@ -119,16 +121,16 @@ func runDpkg(_ context.Context, p *proc) int {
 	return code
 }
 
-func dpkgFormat(format, name string, q pkg) string {
+func dpkgFormat(format, name string, q disk.Package) string {
 	status, abbrev := "install ok installed", "ii "
 	state := "installed"
-	if q.half {
+	if q.Half {
 		status, abbrev, state = "install ok half-configured", "iF ", "half-configured"
 	}
-	if q.held {
+	if q.Held {
 		status, abbrev = "hold ok installed", "hi "
 	}
-	return strings.NewReplacer(`\n`, "\n", `\t`, "\t", "${Package}", name, "${binary:Package}", name, "${Version}", q.version, "${Architecture}", "amd64",
+	return strings.NewReplacer(`\n`, "\n", `\t`, "\t", "${Package}", name, "${binary:Package}", name, "${Version}", q.Version, "${Architecture}", "amd64",
 		"${Status}", status, "${db:Status-Abbrev}", abbrev, "${db:Status-Status}", state, "${db:Status-Want}", strings.Fields(status)[0]).Replace(format)
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // member is one of etcd's.
@@ -91,18 +93,18 @@ func (c *cluster) isMember(name, id string) bool {
 func (n *k3sNode) leaveEtcd() {
 	n.cluster.reap(context.WithoutCancel(n.sys.ctx)) // which is over when the power is cut
 	if !n.cluster.isMember(n.name, n.member) {
-		n.sys.root().save(etcdTombstone, "", 0o600)
+		n.sys.root().Save(etcdTombstone, "", 0o600)
 	}
 }
 
 // buried clears a tombstone and what lies under it.
-func (n *k3sNode) buried(v *view) {
-	if _, err := v.stat(etcdTombstone); err != nil {
+func (n *k3sNode) buried(v *disk.View) {
+	if _, err := v.Stat(etcdTombstone); err != nil {
 		return
 	}
 	n.say("info", "etcd has been removed from this server: it will join again")
-	_ = v.remove(etcdMark)
-	_ = v.remove(etcdTombstone)
+	_ = v.Remove(etcdMark)
+	_ = v.Remove(etcdTombstone)
 }
 
 // adopt makes a cluster known. Clusters that had a server at the same address
@@ -139,19 +141,19 @@ func (n *Network) adopt(c *cluster, address netip.Addr) {
 // Forget is told that an OS disk is no more. The cluster of the server on it counts
 // it as a dead member until its Node is deleted; a control plane of which no disk
 // is left is closed.
-func (n *Network) Forget(d *Disk) {
+func (n *Network) Forget(d *disk.Disk) {
 	mark, err := d.ReadFile(etcdMark)
 	if err != nil {
 		return
 	}
-	c := n.cluster(programLine(mark, "cluster"))
+	c := n.cluster(disk.Value(mark, "cluster"))
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	left := 0
 	for name, m := range c.members {
-		if m.id == programLine(mark, "member") {
+		if m.id == disk.Value(mark, "member") {
 			m.lost = true
 			c.members[name] = m
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // fstabLine is a line of /etc/fstab, of which systemd's generator makes a mount unit.
@@ -16,9 +18,9 @@ type fstabLine struct {
 
 // fstab are the lines that name data disks.
 func (s *system) fstab() []fstabLine {
-	data, _ := s.root().readFile("/etc/fstab")
+	data, _ := s.root().ReadFile("/etc/fstab")
 	var out []fstabLine
-	for _, line := range lines(data) {
+	for _, line := range disk.Lines(data) {
 		f := strings.Fields(line)
 		if len(f) < 3 || strings.HasPrefix(f[0], "#") || !strings.HasPrefix(f[1], "/") || f[1] == "/" {
 			continue

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -66,9 +67,9 @@ func FuzzUnitFile(f *testing.F) {
 func FuzzK3sConfig(f *testing.F) {
 	f.Add("a: b\nc+: [d]\n", "K10a::b:c")
 	f.Fuzz(func(t *testing.T, text, token string) {
-		d := NewDisk()
-		d.view().save(k3sEtc+"/config.yaml", text, 0o600)
-		if c, err := readK3sConfig(d.view(), nil, nil); err == nil {
+		d := disk.New()
+		disk.ViewOf(d).Save(k3sEtc+"/config.yaml", text, 0o600)
+		if c, err := readK3sConfig(disk.ViewOf(d), nil, nil); err == nil {
 			_ = c.check("agent", func(string) {})
 			c.critical()
 		}

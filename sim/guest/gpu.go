@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 const nvidiaVendor = 0x10de
@@ -115,13 +117,13 @@ var moduleForKernel = regexp.MustCompile(`^linux-modules-nvidia-(\d+(?:-server)?
 
 // installedDriver finds the module that is installed for a kernel: prebuilt, or built by
 // DKMS, which depmod looks for first.
-func installedDriver(disk *Disk, kernel string) *driver {
-	if data, err := disk.view().readFile(dkmsModule(kernel)); err == nil {
+func installedDriver(os *disk.Disk, kernel string) *driver {
+	if data, err := disk.ViewOf(os).ReadFile(dkmsModule(kernel)); err == nil {
 		if f := strings.Fields(string(data)); len(f) == 3 {
 			return &driver{branch: f[0], version: f[1], open: f[2] == "open", unsigned: true}
 		}
 	}
-	all := disk.packages()
+	all := disk.Database(os)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(all))) {
 		if m := moduleForKernel.FindStringSubmatch(name); m != nil && m[3] == kernel {
 			return &driver{branch: m[1], open: m[2] != "", version: upstream(driverVersions(m[1]))}
@@ -167,8 +169,8 @@ func (s *system) loadNVIDIA(atBoot bool) error {
 	}
 	broken := s.m.faulty(func(f Faults) bool { return f.DriverFailsToLoad })
 	alone := s.m.faulty(func(f Faults) bool { return f.SecondGPUFails })
-	all := s.m.cfg.Disk.packages()
-	firmware := all["nvidia-firmware-"+d.branch].version+all["firmware-nvidia-gsp"].version != ""
+	all := disk.Database(s.m.cfg.Disk)
+	firmware := all["nvidia-firmware-"+d.branch].Version+all["firmware-nvidia-gsp"].Version != ""
 	for i, c := range cards {
 		why := d.refuses(c)
 		if why == "" && d.open && !firmware {
@@ -216,10 +218,10 @@ func (s *system) nvidiaFiles(d *driver) {
 
 func (s *system) blacklisted(module string) bool {
 	v := s.root()
-	entries, _ := v.readDir("/etc/modprobe.d")
+	entries, _ := v.ReadDir("/etc/modprobe.d")
 	for _, e := range entries {
-		data, _ := v.readFile("/etc/modprobe.d/" + e.name)
-		if slices.Contains(lines(data), "blacklist "+module) {
+		data, _ := v.ReadFile("/etc/modprobe.d/" + e.Name())
+		if slices.Contains(disk.Lines(data), "blacklist "+module) {
 			return true
 		}
 	}
@@ -235,9 +237,9 @@ func (s *system) nvml() ([]card, *nvmlError) {
 		return nil, &nvmlError{9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"}
 	}
 	library := ""
-	for name, p := range s.m.cfg.Disk.packages() {
+	for name, p := range disk.Database(s.m.cfg.Disk) {
 		if strings.HasPrefix(name, "libnvidia-compute-") || name == "libnvidia-ml1" {
-			library = upstream(p.version)
+			library = upstream(p.Version)
 		}
 	}
 	switch {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -60,7 +61,7 @@ func TestDriver(t *testing.T) {
 		assert.Equal(t, "Disabled", log.GPUs[0].Mode)
 
 		// An unattended upgrade of the library alone: N2 of the failures.
-		require.NoError(t, m.cfg.Disk.install("libnvidia-compute-580-server", "580.999.01-0ubuntu1"))
+		require.NoError(t, disk.Install(m.cfg.Disk, "libnvidia-compute-580-server", "580.999.01-0ubuntu1"))
 		code, out := shell(m, "root", "nvidia-smi")
 		assert.Equal(t, 18, code)
 		assert.Equal(t, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.999.01\n", out)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 func hardwareProgram(name string) run {
@@ -139,7 +141,7 @@ func runModprobe(_ context.Context, p *proc) int {
 	if p.name() == "modinfo" {
 		return p.modinfo(args[0], last(opts, "F", "field"))
 	}
-	if p.user.uid != 0 {
+	if p.user.UID != 0 {
 		return p.fail("ERROR: could not insert '%s': Operation not permitted", args[0])
 	}
 	if has(opts, "r") {
@@ -247,18 +249,18 @@ func runToolkit(_ context.Context, p *proc) int {
 	if err != nil {
 		return p.fail("%v", err)
 	}
-	data, _ := p.fs.readFile(file)
-	version := upstream(programLine(data, "version"))
+	data, _ := p.fs.ReadFile(file)
+	version := upstream(disk.Value(data, "version"))
 	opts, args := flags(p.args[1:])
 	switch {
 	case has(opts, "version", "v"):
 		p.printf("%s version %s\n", map[bool]string{true: "NVIDIA Container Toolkit CLI", false: "NVIDIA Container Runtime"}[p.name() == "nvidia-ctk"], version)
 		return 0
 	case len(args) >= 2 && args[0] == "runtime" && args[1] == "configure":
-		if err := p.fs.mkdirAll("/etc/containerd/conf.d", 0o755); err != nil {
+		if err := p.fs.MkdirAll("/etc/containerd/conf.d", 0o755); err != nil {
 			return p.fail("%s", strerror(err))
 		}
-		if err := p.fs.writeFile("/etc/containerd/conf.d/99-nvidia.toml", []byte("# nvidia-ctk; K3s never reads it\n"), 0o644); err != nil {
+		if err := p.fs.WriteFile("/etc/containerd/conf.d/99-nvidia.toml", []byte("# nvidia-ctk; K3s never reads it\n"), 0o644); err != nil {
 			return p.fail("%s", strerror(err))
 		}
 		return 0

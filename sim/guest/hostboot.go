@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // hostFirmwareTime is how long a server takes before its boot loader.
@@ -32,7 +34,7 @@ func (s *system) bootHost() {
 	s.put("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: "+vendor+"\n", 0o444)
 	s.put("/proc/stat", fmt.Sprintf("cpu  0 0 0 0\nbtime %d\n", s.booted.Unix()), 0o444)
 	if h.Loader == LoaderSystemdBoot {
-		_ = v.mkdirAll("/sys/firmware/efi", 0o755)
+		_ = v.MkdirAll("/sys/firmware/efi", 0o755)
 	}
 	result := s.hostDevices(parseOptions(cmdline))
 	if !found && !s.m.pause(s.ctx, kernelTime) {
@@ -91,14 +93,14 @@ func (s *system) hostDevices(options []string) HostBoot {
 		}
 		if driver := config.driver(d); driver != "" {
 			result.Drivers[d.Address] = driver
-			_ = v.mkdirAll("/sys/bus/pci/drivers/"+driver, 0o755)
-			_ = v.symlink("../../../../bus/pci/drivers/"+driver, dir+"/driver")
+			_ = v.MkdirAll("/sys/bus/pci/drivers/"+driver, 0o755)
+			_ = v.Symlink("../../../../bus/pci/drivers/"+driver, dir+"/driver")
 		}
 		if result.IOMMU && d.Group >= 0 {
 			group := fmt.Sprintf("/sys/kernel/iommu_groups/%d", d.Group)
-			_ = v.mkdirAll(group+"/devices", 0o755)
-			_ = v.symlink("../../../.."+dir, group+"/devices/"+d.Address)
-			_ = v.symlink("../../../.."+strings.TrimPrefix(group, "/sys"), dir+"/iommu_group")
+			_ = v.MkdirAll(group+"/devices", 0o755)
+			_ = v.Symlink("../../../.."+dir, group+"/devices/"+d.Address)
+			_ = v.Symlink("../../../.."+strings.TrimPrefix(group, "/sys"), dir+"/iommu_group")
 		}
 	}
 	if h.Guests != nil {
@@ -116,10 +118,10 @@ type modprobeConfig struct {
 	ids       []string // what vfio-pci takes; of several lines the last counts
 }
 
-func readModprobe(v *view, file string) modprobeConfig {
+func readModprobe(v *disk.View, file string) modprobeConfig {
 	var c modprobeConfig
-	data, _ := v.readFile(file)
-	for _, line := range lines(data) {
+	data, _ := v.ReadFile(file)
+	for _, line := range disk.Lines(data) {
 		f := strings.Fields(strings.ReplaceAll(line, "vfio_pci", "vfio-pci"))
 		switch {
 		case len(f) == 2 && f[0] == "blacklist":

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // runUpdateGrub is update-grub. Where proxmox-boot-tool keeps the ESPs it does this
 // for them.
 func runUpdateGrub(_ context.Context, p *proc) int {
-	if p.user.uid != 0 {
+	if p.user.UID != 0 {
 		return p.fail("You must run this as root.")
 	}
 	fmt.Fprintf(p.stderr, "Generating grub configuration file ...\n")
@@ -54,11 +56,11 @@ func runBootTool(_ context.Context, p *proc) int {
 			with, booted = "grub", "legacy bios"
 		}
 		p.printf("Re-executing '/usr/sbin/proxmox-boot-tool' in new private mount namespace..\nSystem currently booted with %s\n", booted)
-		data, err := p.fs.readFile("/etc/kernel/proxmox-boot-uuids")
+		data, err := p.fs.ReadFile("/etc/kernel/proxmox-boot-uuids")
 		if err != nil {
 			return 2
 		}
-		for _, id := range lines(data) {
+		for _, id := range disk.Lines(data) {
 			p.printf("%s is configured with: %s (versions: %s)\n", id, with, p.sys.kernel)
 		}
 		return 0
@@ -105,7 +107,7 @@ func runHostLspci(_ context.Context, p *proc) int {
 		default:
 			p.printf("%s %s: %s (rev a1)\n", at, className(class), d.Name)
 		}
-		if driver, err := p.fs.resolve("/sys/bus/pci/devices/"+d.Address+"/driver", true); err == nil && has(opts, "k") {
+		if driver, err := p.fs.Resolve("/sys/bus/pci/devices/"+d.Address+"/driver", true); err == nil && has(opts, "k") {
 			p.printf("\tKernel driver in use: %s\n", driver[strings.LastIndex(driver, "/")+1:])
 		}
 	}

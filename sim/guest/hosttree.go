@@ -3,31 +3,33 @@ package guest
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // NewHostDisk returns the disk of a Proxmox VE host as its installer leaves it
 // (pve-installer, Proxmox/Install.pm), with what c says beyond that.
-func NewHostDisk(name string, c *HostConfig) *Disk {
+func NewHostDisk(name string, c *HostConfig) *disk.Disk {
 	d := NewBase("noble")
-	v := d.view()
+	v := disk.ViewOf(d)
 	for _, gone := range []string{"/etc/cloud", "/var/lib/cloud", "/etc/netplan", "/usr/bin/cloud-init", "/usr/bin/netplan"} {
-		_ = v.removeAll(gone)
+		_ = v.RemoveAll(gone)
 	}
 	for _, dir := range []string{"/etc/default/grub.d", "/etc/kernel", "/etc/pve/lxc", "/boot/grub"} {
-		must(v.mkdirAll(dir, 0o755))
+		must(v.MkdirAll(dir, 0o755))
 	}
 	for path, text := range hostFiles(name, c) {
-		must(v.writeFile(path, []byte(text), 0o644))
+		must(v.WriteFile(path, []byte(text), 0o644))
 	}
-	must(v.symlink("../modules", "/etc/modules-load.d/modules.conf"))
+	must(v.Symlink("../modules", "/etc/modules-load.d/modules.conf"))
 	for _, name := range hostPrograms() {
-		must(v.writeFile("/usr/bin/"+name, program(name), 0o755))
+		must(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
 	}
-	must(v.mkdirAll("/usr/sbin", 0o755))
+	must(v.MkdirAll("/usr/sbin", 0o755))
 	for _, name := range []string{"pvesm", "pveum", "qm"} { // where Proxmox's packages put them
-		must(v.writeFile("/usr/sbin/"+name, program(name), 0o755))
+		must(v.WriteFile("/usr/sbin/"+name, disk.Program(name), 0o755))
 	}
-	must(v.writeFile("/boot/vmlinuz-"+c.Kernel, []byte("simulated\n"), 0o644))
+	must(v.WriteFile("/boot/vmlinuz-"+c.Kernel, []byte("simulated\n"), 0o644))
 	must(writeInitramfs(v, c.Kernel))
 	if c.Loader == LoaderSystemdBoot {
 		must(writeLoaderEntry(v, c.Kernel))
@@ -72,21 +74,21 @@ const (
 )
 
 // writeGrubConfig is grub-mkconfig, as far as the command line goes.
-func writeGrubConfig(v *view, kernel string) error {
+func writeGrubConfig(v *disk.View, kernel string) error {
 	vars := map[string]string{}
 	paths := []string{"/etc/default/grub"}
-	entries, _ := v.readDir("/etc/default/grub.d")
+	entries, _ := v.ReadDir("/etc/default/grub.d")
 	for _, e := range entries {
-		if strings.HasSuffix(e.name, ".cfg") {
-			paths = append(paths, "/etc/default/grub.d/"+e.name)
+		if strings.HasSuffix(e.Name(), ".cfg") {
+			paths = append(paths, "/etc/default/grub.d/"+e.Name())
 		}
 	}
 	for _, path := range paths {
-		data, err := v.readFile(path)
+		data, err := v.ReadFile(path)
 		if err != nil {
 			continue
 		}
-		for _, line := range lines(data) {
+		for _, line := range disk.Lines(data) {
 			key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 			if !ok || strings.HasPrefix(key, "#") {
 				continue
@@ -101,14 +103,14 @@ func writeGrubConfig(v *view, kernel string) error {
 		root = ""
 	}
 	options := strings.Join(strings.Fields(root+" ro "+vars["GRUB_CMDLINE_LINUX"]+" "+vars["GRUB_CMDLINE_LINUX_DEFAULT"]), " ")
-	return v.writeFile(grubConfigFile, fmt.Appendf(nil, "menuentry 'Proxmox VE GNU/Linux' {\n\tlinux\t/boot/vmlinuz-%s %s\n\tinitrd\t/boot/initrd.img-%s\n}\n", kernel, options, kernel), 0o600)
+	return v.WriteFile(grubConfigFile, fmt.Appendf(nil, "menuentry 'Proxmox VE GNU/Linux' {\n\tlinux\t/boot/vmlinuz-%s %s\n\tinitrd\t/boot/initrd.img-%s\n}\n", kernel, options, kernel), 0o600)
 }
 
 // writeLoaderEntry is what zz-proxmox-boot writes to each ESP.
-func writeLoaderEntry(v *view, kernel string) error {
-	data, err := v.readFile("/etc/kernel/cmdline")
+func writeLoaderEntry(v *disk.View, kernel string) error {
+	data, err := v.ReadFile("/etc/kernel/cmdline")
 	if err != nil {
-		if data, err = v.readFile("/proc/cmdline"); err != nil {
+		if data, err = v.ReadFile("/proc/cmdline"); err != nil {
 			return err
 		}
 	}
@@ -116,23 +118,23 @@ func writeLoaderEntry(v *view, kernel string) error {
 	if !strings.Contains(line, "root=") {
 		return fmt.Errorf("No root= parameter in /etc/kernel/cmdline found!")
 	}
-	if err := v.mkdirAll("/.esp/loader/entries", 0o700); err != nil {
+	if err := v.MkdirAll("/.esp/loader/entries", 0o700); err != nil {
 		return err
 	}
-	return v.writeFile(loaderEntry, fmt.Appendf(nil, "title    Proxmox Virtual Environment\nversion  %s\noptions  %s\nlinux    /EFI/proxmox/%s/vmlinuz-%s\n", kernel, strings.TrimSpace(line), kernel, kernel), 0o644)
+	return v.WriteFile(loaderEntry, fmt.Appendf(nil, "title    Proxmox Virtual Environment\nversion  %s\noptions  %s\nlinux    /EFI/proxmox/%s/vmlinuz-%s\n", kernel, strings.TrimSpace(line), kernel, kernel), 0o644)
 }
 
 // bootLine returns the command line that the loader passes.
-func bootLine(v *view, loader Loader) string {
+func bootLine(v *disk.View, loader Loader) string {
 	file, key := grubConfigFile, "linux"
 	if loader == LoaderSystemdBoot {
 		file, key = loaderEntry, "options"
 	}
-	data, err := v.readFile(file)
+	data, err := v.ReadFile(file)
 	if err != nil {
 		return ""
 	}
-	for _, line := range lines(data) {
+	for _, line := range disk.Lines(data) {
 		f := strings.Fields(line)
 		if len(f) == 0 || f[0] != key {
 			continue
@@ -146,17 +148,17 @@ func bootLine(v *view, loader Loader) string {
 }
 
 // writeInitramfs copies modprobe.d to where the kernel finds it first.
-func writeInitramfs(v *view, kernel string) error {
-	entries, err := v.readDir("/etc/modprobe.d")
+func writeInitramfs(v *disk.View, kernel string) error {
+	entries, err := v.ReadDir("/etc/modprobe.d")
 	if err != nil {
 		return err
 	}
 	var all strings.Builder
 	for _, e := range entries {
-		if strings.HasSuffix(e.name, ".conf") {
-			data, _ := v.readFile("/etc/modprobe.d/" + e.name)
+		if strings.HasSuffix(e.Name(), ".conf") {
+			data, _ := v.ReadFile("/etc/modprobe.d/" + e.Name())
 			all.WriteString(string(data) + "\n")
 		}
 	}
-	return v.writeFile("/boot/initrd.img-"+kernel, []byte(all.String()), 0o644)
+	return v.WriteFile("/boot/initrd.img-"+kernel, []byte(all.String()), 0o644)
 }

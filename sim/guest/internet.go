@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"path"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // Internet answers a download with its content, or an error that wraps
@@ -134,7 +136,7 @@ func ubuntuImage(p string) ([]byte, error) {
 
 // OpenImage returns the disk in a downloaded image file. It knows the images that
 // [DefaultInternet] serves.
-func OpenImage(content []byte) (*Disk, error) {
+func OpenImage(content []byte) (*disk.Disk, error) {
 	switch string(content) {
 	case noble:
 		return NewBase("noble"), nil
@@ -155,7 +157,7 @@ func k3sRelease(rest string) ([]byte, error) {
 		if arch != "amd64" {
 			binary += "-" + arch
 		}
-		files[binary] = program("k3s", "version: "+version, "arch: "+arch)
+		files[binary] = disk.Program("k3s", "version: "+version, "arch: "+arch)
 		for _, ext := range []string{"", ".gz", ".zst"} {
 			name := "k3s-airgap-images-" + arch + ".tar" + ext
 			files[name] = []byte("pvesim air-gap images " + version + " " + arch + ext + "\n")
@@ -180,10 +182,4 @@ func k3sRelease(rest string) ([]byte, error) {
 		return content, nil
 	}
 	return nil, fmt.Errorf("K3s release %s: %w", rest, ErrNotFound)
-}
-
-// program makes an executable file that stands for the Go function of that name.
-// Copied elsewhere, it still is that program; further lines carry its version.
-func program(name string, lines ...string) []byte {
-	return []byte("\x7fELF\x02\x01\x01\nprogram: " + name + "\n" + strings.Join(lines, "\n") + "\n")
 }

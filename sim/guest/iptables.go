@@ -106,7 +106,7 @@ func (f *packetFilter) String() string {
 // runIPTables is iptables-save and iptables-restore --noflush. K3s is IPv4 here, so
 // ip6tables shows nothing.
 func runIPTables(_ context.Context, p *proc) int {
-	if p.user.uid != 0 {
+	if p.user.UID != 0 {
 		return p.fail("Permission denied (you must be root)")
 	}
 	p.sys.mu.Lock()

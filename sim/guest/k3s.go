@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // How long K3s takes, as measured on two cores.
@@ -63,14 +65,14 @@ func (n *k3sNode) die(format string, args ...any) int {
 // runK3s is "k3s server" or "k3s agent" until it is ready.
 func (s *system) runK3s(ctx context.Context, unit, binary, role string, args, env []string) (stop func(), code int) {
 	v := s.root()
-	data, err := v.readFile(binary)
-	e, errStat := v.stat(binary)
-	name, _ := programName(data)
+	data, err := v.ReadFile(binary)
+	e, errStat := v.Stat(binary)
+	name, _ := disk.ProgramOf(data)
 	if err != nil || errStat != nil || name != "k3s" || e.Mode().Perm()&0o111 == 0 {
 		s.log(unit, "%s: Failed to execute %s: %s", unit, binary, map[bool]string{true: "No such file or directory", false: "Exec format error or permission denied"}[err != nil])
 		return nil, exitExec
 	}
-	n := &k3sNode{sys: s, unit: unit, role: role, version: programLine(data, "version")}
+	n := &k3sNode{sys: s, unit: unit, role: role, version: disk.Value(data, "version")}
 	n.say("info", "Starting k3s %s%s (%s)", map[string]string{"agent": "agent "}[role], n.version, caHash(n.version)[:8])
 	if n.cfg, err = readK3sConfig(v, args, env); err == nil {
 		err = n.cfg.check(role, func(key string) { n.say("warning", "Unknown flag --%s found in config.yaml, skipping", key) })
@@ -101,9 +103,9 @@ func (s *system) runK3s(ctx context.Context, unit, binary, role string, args, en
 }
 
 // prepare does what both roles do before they talk to anybody.
-func (n *k3sNode) prepare(v *view) int {
+func (n *k3sNode) prepare(v *disk.View) int {
 	for _, dir := range strings.Split("/usr/local/nvidia/toolkit:/opt/kwasm/bin:"+searchPath, ":") {
-		if _, err := v.stat(dir + "/nvidia-container-runtime"); err == nil {
+		if _, err := v.Stat(dir + "/nvidia-container-runtime"); err == nil {
 			n.nvidia = true
 			n.say("info", "Found nvidia container runtime at %s/nvidia-container-runtime", dir)
 			break
@@ -124,16 +126,16 @@ func (n *k3sNode) prepare(v *view) int {
 	if n.sys.m.cfg.Network == nil || !n.sys.address().IsValid() {
 		return n.die("failed to find interface with default route: no default routes found")
 	}
-	if _, err := v.stat("/etc/rancher/node/password"); err != nil {
+	if _, err := v.Stat("/etc/rancher/node/password"); err != nil {
 		b := make([]byte, 16)
 		_, _ = rand.Read(b)
-		v.save("/etc/rancher/node/password", hex.EncodeToString(b)+"\n", 0o600)
+		v.Save("/etc/rancher/node/password", hex.EncodeToString(b)+"\n", 0o600)
 	}
 	config := "version = 3\n# rewritten at every start\n"
 	if n.nvidia {
 		config += "\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.'nvidia'.options]\n  BinaryName = \"/usr/bin/nvidia-container-runtime\"\n"
 	}
-	v.save(k3sDir+"/agent/etc/containerd/config.toml", config, 0o600)
+	v.Save(k3sDir+"/agent/etc/containerd/config.toml", config, 0o600)
 	return 0
 }
 
@@ -257,7 +259,7 @@ func (n *k3sNode) follow(ctx context.Context) int {
 			n.say("info", "Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt: 503 Service Unavailable")
 		default:
 			n.cluster = server.cluster
-			n.sys.root().save(k3sAgentCA, n.cluster.ca, 0o600)
+			n.sys.root().Save(k3sAgentCA, n.cluster.ca, 0o600)
 			if parseToken(n.token).hash == "" {
 				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the full token from the server's node-token file to enable Cluster CA validation.")
 			}
@@ -278,7 +280,7 @@ func (n *k3sNode) follow(ctx context.Context) int {
 // claimName checks the node's password: a name belongs to whom it was first given
 // to, until its Node is deleted.
 func (n *k3sNode) claimName(ctx context.Context) error {
-	data, _ := n.sys.root().readFile("/etc/rancher/node/password")
+	data, _ := n.sys.root().ReadFile("/etc/rancher/node/password")
 	mine := strings.TrimSpace(string(data))
 	c := n.cluster
 	c.mu.Lock()
@@ -333,7 +335,7 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 }
 
 func (n *k3sNode) describe(ip netip.Addr) Node {
-	boot, _ := n.sys.root().readFile(bootIDFile) // every running guest has it
+	boot, _ := n.sys.root().ReadFile(bootIDFile) // every running guest has it
 	node := Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
 		CPUs: n.sys.m.cfg.CPUs, Memory: n.sys.m.cfg.Memory, GPUs: n.gpus, Run: n.sys.container,
 		BootID: strings.TrimSpace(string(boot))}
@@ -377,17 +379,17 @@ func (n *k3sNode) deployOnce(ctx context.Context) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	v := n.sys.root()
-	entries, _ := v.readDir(manifestsDir)
+	entries, _ := v.ReadDir(manifestsDir)
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
-		names = append(names, e.name)
+		names = append(names, e.Name())
 	}
 	done := true
 	for _, name := range names {
 		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) || slices.Contains(names, name+".skip") {
 			continue
 		}
-		data, err := v.readFile(manifestsDir + "/" + name)
+		data, err := v.ReadFile(manifestsDir + "/" + name)
 		if err != nil {
 			continue
 		}

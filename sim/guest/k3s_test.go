@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -315,16 +316,16 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 }
 
 func TestConfigFilesAreMerged(t *testing.T) {
-	d := NewDisk()
-	v := d.view()
-	v.save(k3sEtc+"/config.yaml", "tls-san: [a]\nnode-label: x=1\nwrite-kubeconfig-mode: \"0600\"\ncluster-init: true\n", 0o600)
-	v.save(k3sEtc+"/config.yaml.d/2.yaml", "tls-san+: b\nnode-label: [y=2]\n", 0o600)
-	v.save(k3sEtc+"/config.yaml.d/ignored.txt", "tls-san: c\n", 0o600)
+	d := disk.New()
+	v := disk.ViewOf(d)
+	v.Save(k3sEtc+"/config.yaml", "tls-san: [a]\nnode-label: x=1\nwrite-kubeconfig-mode: \"0600\"\ncluster-init: true\n", 0o600)
+	v.Save(k3sEtc+"/config.yaml.d/2.yaml", "tls-san+: b\nnode-label: [y=2]\n", 0o600)
+	v.Save(k3sEtc+"/config.yaml.d/ignored.txt", "tls-san: c\n", 0o600)
 	c, err := readK3sConfig(v, []string{"--disable=traefik", "--token", "t", "--debug"}, []string{"K3S_URL=https://x:6443", "K3S_TOKEN=other"})
 	require.NoError(t, err)
 	assert.Equal(t, k3sConfig{"tls-san": {"a", "b"}, "node-label": {"y=2"}, "write-kubeconfig-mode": {"0600"}, "cluster-init": {"true"},
 		"disable": {"traefik"}, "token": {"t"}, "debug": {"true"}, "server": {"https://x:6443"}}, c)
-	v.save(k3sEtc+"/config.yaml", "a: [\n", 0o600)
+	v.Save(k3sEtc+"/config.yaml", "a: [\n", 0o600)
 	_, err = readK3sConfig(v, nil, nil)
 	assert.ErrorContains(t, err, "failed to parse /etc/rancher/k3s/config.yaml")
 }

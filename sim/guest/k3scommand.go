@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // runK3sCommand is the k3s program as one calls it by hand.
@@ -15,8 +17,8 @@ func runK3sCommand(ctx context.Context, p *proc) int {
 	if err != nil {
 		return p.fail("%v", err)
 	}
-	data, _ := p.fs.readFile(file)
-	version := programLine(data, "version")
+	data, _ := p.fs.ReadFile(file)
+	version := disk.Value(data, "version")
 	args := p.args[1:]
 	if len(args) == 0 || slices.Contains([]string{"--version", "-v"}, args[0]) {
 		p.printf("k3s version %s (%s)\ngo version go1.24.11\n", version, caHash(version)[:8])
@@ -25,7 +27,7 @@ func runK3sCommand(ctx context.Context, p *proc) int {
 	p.sys.mu.Lock()
 	n := p.sys.k3s
 	p.sys.mu.Unlock()
-	if n == nil || n.role != "server" || p.user.uid != 0 {
+	if n == nil || n.role != "server" || p.user.UID != 0 {
 		fmt.Fprintf(p.stderr, "time=\"now\" level=fatal msg=\"Error: no running k3s server, or permission denied\"\n")
 		return 1
 	}
@@ -59,18 +61,18 @@ func (p *proc) snapshots(n *k3sNode, verb string, args []string) int {
 			name = "on-demand"
 		}
 		name = fmt.Sprintf("%s-%s-%d", name, n.name, time.Now().Unix())
-		p.fs.save(dir+"/"+name, "snapshot of "+n.cluster.id+"\n", 0o600)
+		p.fs.Save(dir+"/"+name, "snapshot of "+n.cluster.id+"\n", 0o600)
 		// The logger's line is all that K3s says.
 		fmt.Fprintf(p.stderr, "time=%q level=info msg=\"Snapshot %s saved.\"\n", time.Now().UTC().Format(time.RFC3339), name)
 	case "ls", "list":
-		entries, _ := p.fs.readDir(dir)
+		entries, _ := p.fs.ReadDir(dir)
 		p.printf("Name Location Size Created\n")
 		for _, e := range entries {
-			p.printf("%s file://%s/%s %d %s\n", e.name, dir, e.name, e.Size(), e.ModTime().UTC().Format(time.RFC3339))
+			p.printf("%s file://%s/%s %d %s\n", e.Name(), dir, e.Name(), e.Size(), e.ModTime().UTC().Format(time.RFC3339))
 		}
 	case "delete":
 		for _, name := range names {
-			if err := p.fs.remove(dir + "/" + path.Base(name)); err != nil {
+			if err := p.fs.Remove(dir + "/" + path.Base(name)); err != nil {
 				return p.fail("%s: %s", name, strerror(err))
 			}
 			fmt.Fprintf(p.stderr, "time=%q level=info msg=\"Snapshot %s deleted.\"\n", time.Now().UTC().Format(time.RFC3339), path.Base(name))

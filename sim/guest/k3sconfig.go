@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/goccy/go-yaml"
 )
 
@@ -46,17 +47,17 @@ func (c k3sConfig) commas(key string) []string {
 
 // readK3sConfig reads config.yaml and then config.yaml.d by name. A later file's
 // key replaces an earlier one's; "key+" adds to it.
-func readK3sConfig(v *view, args, env []string) (k3sConfig, error) {
+func readK3sConfig(v *disk.View, args, env []string) (k3sConfig, error) {
 	c := k3sConfig{}
 	files := []string{k3sEtc + "/config.yaml"}
-	entries, _ := v.readDir(k3sEtc + "/config.yaml.d")
+	entries, _ := v.ReadDir(k3sEtc + "/config.yaml.d")
 	for _, e := range entries {
-		if ext := path.Ext(e.name); ext == ".yaml" || ext == ".yml" {
-			files = append(files, k3sEtc+"/config.yaml.d/"+e.name)
+		if ext := path.Ext(e.Name()); ext == ".yaml" || ext == ".yml" {
+			files = append(files, k3sEtc+"/config.yaml.d/"+e.Name())
 		}
 	}
 	for _, file := range files {
-		data, err := v.readFile(file)
+		data, err := v.ReadFile(file)
 		if err != nil {
 			continue
 		}
@@ -160,11 +161,11 @@ func (c k3sConfig) critical() map[string]string {
 }
 
 // token is the configured token: the value itself, or a file's content.
-func (c k3sConfig) token(v *view, key string) string {
+func (c k3sConfig) token(v *disk.View, key string) string {
 	if t := c.get(key); t != "" {
 		return strings.TrimSpace(t)
 	}
-	data, err := v.readFile(c.get(key + "-file"))
+	data, err := v.ReadFile(c.get(key + "-file"))
 	if err != nil {
 		return ""
 	}

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"path"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 const errRefused = syscall.ECONNREFUSED
@@ -20,7 +21,7 @@ func (n *k3sNode) serve(ctx context.Context) int {
 	v := n.sys.root()
 	n.buried(v)
 	var code int
-	if mark, err := v.readFile(etcdMark); err == nil {
+	if mark, err := v.ReadFile(etcdMark); err == nil {
 		code = n.resume(ctx, mark)
 	} else if n.cfg.get("server") != "" {
 		code = n.joinServers(ctx)
@@ -46,11 +47,11 @@ func (n *k3sNode) serve(ctx context.Context) int {
 
 // resume starts a server that is a member already.
 func (n *k3sNode) resume(ctx context.Context, mark []byte) int {
-	c := n.sys.m.cfg.Network.cluster(programLine(mark, "cluster"))
+	c := n.sys.m.cfg.Network.cluster(disk.Value(mark, "cluster"))
 	if c == nil {
 		return n.die("failed to start: etcd cluster of this disk is gone")
 	}
-	n.member = programLine(mark, "member")
+	n.member = disk.Value(mark, "member")
 	if n.token != "" && parseToken(n.token).secret != c.secret {
 		return n.die("starting kubernetes: preparing server: bootstrap data already found and encrypted with different token")
 	}
@@ -160,47 +161,36 @@ func (n *k3sNode) addMember() int {
 	c.mu.Lock()
 	c.members[n.name] = member{id: n.member, address: n.sys.address()}
 	c.mu.Unlock()
-	n.sys.root().save(etcdMark, "cluster: "+c.id+"\nmember: "+n.member+"\n", 0o600)
+	n.sys.root().Save(etcdMark, "cluster: "+c.id+"\nmember: "+n.member+"\n", 0o600)
 	return 0
 }
 
-func (n *k3sNode) writeServerFiles(v *view) {
+func (n *k3sNode) writeServerFiles(v *disk.View) {
 	c := n.cluster
-	v.save(k3sServerDir+"/token", c.serverToken()+"\n", 0o600)
+	v.Save(k3sServerDir+"/token", c.serverToken()+"\n", 0o600)
 	link := func(name, to string) {
-		_ = v.remove(k3sServerDir + "/" + name)
-		_ = v.symlink(to, k3sServerDir+"/"+name)
+		_ = v.Remove(k3sServerDir + "/" + name)
+		_ = v.Symlink(to, k3sServerDir+"/"+name)
 	}
 	link("node-token", k3sServerDir+"/token")
 	if c.agentSecret == c.secret {
 		link("agent-token", k3sServerDir+"/token")
 	} else {
-		_ = v.remove(k3sServerDir + "/agent-token")
-		v.save(k3sServerDir+"/agent-token", c.agentToken()+"\n", 0o600)
+		_ = v.Remove(k3sServerDir + "/agent-token")
+		v.Save(k3sServerDir+"/agent-token", c.agentToken()+"\n", 0o600)
 	}
-	v.save(k3sServerDir+"/tls/server-ca.crt", c.ca, 0o644)
-	v.save(k3sAgentCA, c.ca, 0o600)
-	_ = v.mkdirAll(manifestsDir, 0o700)
+	v.Save(k3sServerDir+"/tls/server-ca.crt", c.ca, 0o644)
+	v.Save(k3sAgentCA, c.ca, 0o600)
+	_ = v.MkdirAll(manifestsDir, 0o700)
 	mode := fs.FileMode(0o600)
 	if m, err := strconv.ParseUint(n.cfg.get("write-kubeconfig-mode"), 8, 12); err == nil {
-		mode = unixMode(m)
+		mode = disk.UnixMode(m)
 	}
 	file := n.cfg.get("write-kubeconfig")
 	if file == "" {
 		file = k3sEtc + "/k3s.yaml"
 	}
-	v.save(file, string(c.plane.Kubeconfig("https://127.0.0.1:6443")), mode)
-}
-
-// save writes a file of a service's own, with exactly that mode. It fails only
-// where somebody has put a directory, which the service would trip over later.
-func (v *view) save(name, text string, perm fs.FileMode) {
-	if err := v.mkdirAll(path.Dir(name), 0o755); err != nil {
-		return
-	}
-	if err := v.writeFile(name, []byte(text), perm); err == nil {
-		_ = v.chmod(name, perm)
-	}
+	v.Save(file, string(c.plane.Kubeconfig("https://127.0.0.1:6443")), mode)
 }
 
 // manifestsChanged is what K3s' watch of its manifests folder does.

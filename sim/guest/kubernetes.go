@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/netip"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // Kubernetes makes control planes. It is asked once for each cluster, when the
@@ -77,5 +79,5 @@ type Container struct {
 	GPUs  int               // how many were allotted; used when Env does not say which
 	// Volumes are disks by where they are mounted. They outlive the container, and
 	// containers may share them.
-	Volumes map[string]*Disk
+	Volumes map[string]*disk.Disk
 }

@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // Config describes a machine: what a hypervisor plugs together. It is not
 // changed by the Machine, except for the contents of its disks.
 type Config struct {
-	Name   string   // of the VM, for messages
-	VMID   int      // of the VM; part of what makes a guest's identifiers its own
-	Disk   *Disk    // the OS disk's contents; persists over power cycles
-	MACs   []string // of its network cards, in order; any case
-	CPUs   int      // seen by the guest
-	Memory int64    // bytes
+	Name   string     // of the VM, for messages
+	VMID   int        // of the VM; part of what makes a guest's identifiers its own
+	Disk   *disk.Disk // the OS disk's contents; persists over power cycles
+	MACs   []string   // of its network cards, in order; any case
+	CPUs   int        // seen by the guest
+	Memory int64      // bytes
 	// SecureBoot says that the firmware has the usual keys, and lets modules load that
 	// are signed with one of them: the distribution's own.
 	SecureBoot bool
@@ -65,10 +66,10 @@ type PCI struct {
 
 // BlockDevice is a disk as the guest sees it.
 type BlockDevice struct {
-	Serial string   // as lsblk tells it
-	Links  []string // its names below /dev/disk/by-id; which those are the hypervisor decides, see pvesim's drivenames.go
-	Size   int64    // bytes
-	Data   *Disk    // contents; nil for the OS disk means Config.Disk, for others an empty disk that is kept in the Machine
+	Serial string     // as lsblk tells it
+	Links  []string   // its names below /dev/disk/by-id; which those are the hypervisor decides, see pvesim's drivenames.go
+	Size   int64      // bytes
+	Data   *disk.Disk // contents; nil for the OS disk means Config.Disk, for others an empty disk that is kept in the Machine
 }
 
 // Faults are things that go wrong in a guest.
@@ -95,8 +96,8 @@ type Machine struct {
 	faults Faults
 	sys    *system // the running system, nil when off
 	record record
-	talks  atomic.Bool      // see Talks
-	extra  map[string]*Disk // contents of data disks that came without, by serial
+	talks  atomic.Bool           // see Talks
+	extra  map[string]*disk.Disk // contents of data disks that came without, by serial
 }
 
 // New returns a machine that is off.
@@ -108,9 +109,9 @@ func New(cfg Config) *Machine {
 	cfg.PCI = slices.Clone(cfg.PCI)
 	cfg.Disks = slices.Clone(cfg.Disks)
 	if cfg.Disk == nil {
-		cfg.Disk = NewDisk()
+		cfg.Disk = disk.New()
 	}
-	return &Machine{cfg: cfg, faults: cfg.Faults, extra: map[string]*Disk{}}
+	return &Machine{cfg: cfg, faults: cfg.Faults, extra: map[string]*disk.Disk{}}
 }
 
 // SetFaults changes the faults; those of booting count from the next boot.
@@ -127,7 +128,7 @@ func (m *Machine) faulty(is func(Faults) bool) bool {
 }
 
 // Disk returns the OS disk.
-func (m *Machine) Disk() *Disk { return m.cfg.Disk }
+func (m *Machine) Disk() *disk.Disk { return m.cfg.Disk }
 
 // Running reports whether the machine is on.
 func (m *Machine) Running() bool { return m.system() != nil }

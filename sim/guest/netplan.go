@@ -31,7 +31,7 @@ type ethernet struct {
 
 // networkUp brings up the cards as netplan's file says; without one, none.
 func (s *system) networkUp() {
-	data, err := s.root().readFile(netplanFile)
+	data, err := s.root().ReadFile(netplanFile)
 	if err != nil {
 		return
 	}
@@ -100,7 +100,7 @@ func (s *system) addresses(e ethernet) []netip.Prefix {
 	if e.DHCP4 && s.m.cfg.Network != nil {
 		// systemd-networkd's identifier comes from the machine-id: two clones
 		// with one machine-id share one lease.
-		id, _ := s.root().readFile("/etc/machine-id")
+		id, _ := s.root().ReadFile("/etc/machine-id")
 		if p, ok := s.m.cfg.Network.lease(strings.TrimSpace(string(id))); ok {
 			out = append(out, p)
 		}

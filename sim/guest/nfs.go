@@ -13,11 +13,11 @@ const exportTable = "/var/lib/nfs/etab"
 // table is shown. Nobody mounts anything here.
 func runExportfs(_ context.Context, p *proc) int {
 	opts, _ := flags(p.args[1:])
-	if p.user.uid != 0 {
+	if p.user.UID != 0 {
 		return p.fail("could not open %s for locking: errno 13 (Permission denied)", exportTable)
 	}
 	if !has(opts, "r", "a") {
-		data, err := p.fs.readFile(exportTable)
+		data, err := p.fs.ReadFile(exportTable)
 		if err == nil {
 			p.printf("%s", data)
 		}
@@ -26,7 +26,7 @@ func runExportfs(_ context.Context, p *proc) int {
 	code := 0
 	var out strings.Builder
 	for _, file := range p.exportFiles() {
-		data, err := p.fs.readFile(file)
+		data, err := p.fs.ReadFile(file)
 		if err != nil {
 			continue // there need not be one
 		}
@@ -36,7 +36,7 @@ func runExportfs(_ context.Context, p *proc) int {
 			if len(f) == 0 {
 				continue
 			}
-			if _, err := p.fs.stat(f[0]); err != nil {
+			if _, err := p.fs.Stat(f[0]); err != nil {
 				code = p.fail("Failed to stat %s: No such file or directory", f[0])
 				continue
 			}
@@ -45,10 +45,10 @@ func runExportfs(_ context.Context, p *proc) int {
 			}
 		}
 	}
-	if err := p.fs.mkdirAll("/var/lib/nfs", 0o755); err != nil {
+	if err := p.fs.MkdirAll("/var/lib/nfs", 0o755); err != nil {
 		return p.fail("%s", strerror(err))
 	}
-	if err := p.fs.writeFile(exportTable, []byte(out.String()), 0o644); err != nil {
+	if err := p.fs.WriteFile(exportTable, []byte(out.String()), 0o644); err != nil {
 		return p.fail("%s", strerror(err))
 	}
 	return code
@@ -57,13 +57,13 @@ func runExportfs(_ context.Context, p *proc) int {
 // exportFiles are /etc/exports and those beside it.
 func (p *proc) exportFiles() []string {
 	files := []string{"/etc/exports"}
-	entries, err := p.fs.readDir("/etc/exports.d")
+	entries, err := p.fs.ReadDir("/etc/exports.d")
 	if err != nil {
 		return files
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.name, ".exports") {
-			files = append(files, "/etc/exports.d/"+e.name)
+		if strings.HasSuffix(e.Name(), ".exports") {
+			files = append(files, "/etc/exports.d/"+e.Name())
 		}
 	}
 	return files

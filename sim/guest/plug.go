@@ -3,9 +3,10 @@ package guest
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // SetDisks changes what disks a machine has: one is plugged in or pulled out, or one
@@ -29,18 +30,18 @@ func (m *Machine) SetDisks(disks []BlockDevice) {
 		}
 	}()
 	v := s.root()
-	entries, _ := v.readDir("/dev/disk/by-id")
+	entries, _ := v.ReadDir("/dev/disk/by-id")
 	for _, e := range entries {
-		_ = v.remove("/dev/disk/by-id/" + e.name)
+		_ = v.Remove("/dev/disk/by-id/" + e.Name())
 	}
 	s.diskFiles()
-	var there []*Disk
+	var there []*disk.Disk
 	for i := range disks {
 		there = append(there, m.content(i))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mounts = slices.DeleteFunc(s.mounts, func(mounted mount) bool { return !slices.Contains(there, mounted.disk) })
+	s.mounts = slices.DeleteFunc(s.mounts, func(mounted disk.Mount) bool { return !slices.Contains(there, mounted.Disk) })
 	s.mountsChanged()
 }
 
@@ -54,11 +55,10 @@ func (m *Machine) disks() []BlockDevice {
 func (s *system) diskFiles() {
 	v := s.root()
 	for i, d := range s.m.disks() {
-		disk, in := v.at("/dev/" + diskName(i))
-		_ = disk.set(in, &inode{mode: fs.ModeDevice | 0o660})
+		_ = v.Device("/dev/"+diskName(i), 0o660)
 		for _, name := range d.Links {
-			_ = v.mkdirAll("/dev/disk/by-id", 0o755)
-			_ = v.symlink("../../"+diskName(i), "/dev/disk/by-id/"+name)
+			_ = v.MkdirAll("/dev/disk/by-id", 0o755)
+			_ = v.Symlink("../../"+diskName(i), "/dev/disk/by-id/"+name)
 		}
 	}
 }
@@ -69,8 +69,8 @@ const fsBlock = 4096
 // fsBlocks is how large the file system on a disk is: as large as the disk was when it
 // was made, or grown.
 func (s *system) fsBlocks(i int) int64 {
-	mark, _ := s.m.content(i).ReadFile(fsMark)
-	if n, err := strconv.ParseInt(programLine(mark, "blocks"), 10, 64); err == nil {
+	mark, _ := s.m.content(i).ReadFile(disk.Mark)
+	if n, err := strconv.ParseInt(disk.Value(mark, "blocks"), 10, 64); err == nil {
 		return n
 	}
 	return s.m.disks()[i].Size / fsBlock
@@ -106,7 +106,7 @@ func runXFSInfo(_ context.Context, p *proc) int {
 
 // runGrow is resize2fs, of a device, and xfs_growfs, of where it is mounted.
 func runGrow(_ context.Context, p *proc) int {
-	if len(p.args) < 2 || p.user.uid != 0 {
+	if len(p.args) < 2 || p.user.UID != 0 {
 		return p.fail("Permission denied")
 	}
 	name := p.abs(p.args[1])
@@ -115,22 +115,22 @@ func runGrow(_ context.Context, p *proc) int {
 			name = m[0]
 		}
 	}
-	i, disk, err := p.sys.device(name)
+	i, data, err := p.sys.device(name)
 	if err != nil || i == 0 {
 		return boolCode(err != nil)
 	}
-	mark, err := disk.ReadFile(fsMark)
+	mark, err := data.ReadFile(disk.Mark)
 	if err != nil {
 		return p.fail("Bad magic number in super-block while trying to open %s", name)
 	}
-	if programLine(mark, "type") == "xfs" {
+	if disk.Value(mark, "type") == "xfs" {
 		read := p.sys.readBlocks(i)
 		p.sys.mu.Lock()
-		p.sys.stale[disk] = read
+		p.sys.stale[data] = read
 		p.sys.mu.Unlock()
 	}
-	_ = disk.WriteFile(fsMark, []byte(fmt.Sprintf("type: %s\nlabel: %s\nuuid: %s\nblocks: %d\n",
-		programLine(mark, "type"), programLine(mark, "label"), programLine(mark, "uuid"), p.sys.m.disks()[i].Size/fsBlock)), 0o600)
+	_ = data.WriteFile(disk.Mark, []byte(fmt.Sprintf("type: %s\nlabel: %s\nuuid: %s\nblocks: %d\n",
+		disk.Value(mark, "type"), disk.Value(mark, "label"), disk.Value(mark, "uuid"), p.sys.m.disks()[i].Size/fsBlock)), 0o600)
 	p.sys.m.mutated(p.name() + " " + p.args[1])
 	return 0
 }
@@ -145,7 +145,7 @@ func boolCode(bad bool) int {
 // runBlockdev is blockdev --getsize64 and --flushbufs.
 func runBlockdev(_ context.Context, p *proc) int {
 	for i := range p.sys.m.disks() {
-		if at, err := p.fs.resolve(p.abs(p.args[len(p.args)-1]), true); err == nil && at == "/dev/"+diskName(i) {
+		if at, err := p.fs.Resolve(p.abs(p.args[len(p.args)-1]), true); err == nil && at == "/dev/"+diskName(i) {
 			if slices.Contains(p.args, "--flushbufs") {
 				p.sys.mu.Lock()
 				delete(p.sys.stale, p.sys.m.content(i))

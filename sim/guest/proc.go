@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/expand"
 )
 
@@ -23,8 +24,8 @@ import (
 type proc struct {
 	sys    *system
 	box    *box // the container it runs in; nil on the machine itself
-	fs     *view
-	user   *user
+	fs     *disk.View
+	user   *disk.User
 	env    expand.Environ
 	dir    string
 	args   []string
@@ -46,16 +47,16 @@ const (
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin"
 
 // session begins a program as a user on the machine, with a login's environment.
-func (s *system) session(u *user, stdin io.Reader, stdout, stderr io.Writer) *proc {
+func (s *system) session(u *disk.User, stdin io.Reader, stdout, stderr io.Writer) *proc {
 	if stdin == nil {
 		stdin = bytes.NewReader(nil)
 	}
 	var mu sync.Mutex
 	return &proc{
-		sys: s, fs: s.viewAs(u, s.m.mutated), user: u, dir: u.home, stdin: stdin,
+		sys: s, fs: s.viewAs(u, s.m.mutated), user: u, dir: u.Home, stdin: stdin,
 		stdout: &lockedWriter{mu: &mu, w: stdout}, stderr: &lockedWriter{mu: &mu, w: stderr}, shell: "bash",
-		env: expand.ListEnviron("PATH="+searchPath, "HOME="+u.home, "USER="+u.name, "LOGNAME="+u.name,
-			"SHELL="+u.shell, "LANG=C.UTF-8"),
+		env: expand.ListEnviron("PATH="+searchPath, "HOME="+u.Home, "USER="+u.Name, "LOGNAME="+u.Name,
+			"SHELL="+u.Shell, "LANG=C.UTF-8"),
 	}
 }
 
@@ -126,13 +127,13 @@ func (p *proc) find(name string) (string, error) {
 }
 
 func (p *proc) executable(name string) (string, error) {
-	e, err := p.fs.stat(name)
+	e, err := p.fs.Stat(name)
 	switch {
 	case err != nil:
 		return "", err
 	case e.IsDir():
 		return "", syscall.EACCES
-	case e.node.mode.Perm()&0o111 == 0 || !p.fs.may(e.node, 1):
+	case e.Mode().Perm()&0o111 == 0 || !p.fs.May(e, 1):
 		return "", syscall.EACCES
 	}
 	return name, nil
@@ -152,8 +153,8 @@ func (p *proc) exec(ctx context.Context) int {
 	if err != nil {
 		return p.notFound(err)
 	}
-	_, node, _ := p.fs.find("open", file, true)
-	if name, ok := programName(node.data); ok {
+	data := p.fs.Image(file)
+	if name, ok := disk.ProgramOf(data); ok {
 		run := p.sys.hostProgram(name)
 		if run == nil {
 			run = lookup(name)
@@ -162,11 +163,11 @@ func (p *proc) exec(ctx context.Context) int {
 			return exitCode(ctx, run(ctx, p))
 		}
 	}
-	if rest, ok := bytes.CutPrefix(node.data, []byte("#!")); ok {
+	if rest, ok := bytes.CutPrefix(data, []byte("#!")); ok {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
 		return p.start(ctx, append(append(strings.Fields(string(line)), file), p.args[1:]...)...)
 	}
-	if len(node.data) > 0 && isText(node.data) { // what shells do after ENOEXEC
+	if len(data) > 0 && disk.IsText(data) { // what shells do after ENOEXEC
 		return p.start(ctx, append([]string{"/bin/sh", file}, p.args[1:]...)...)
 	}
 	fmt.Fprintf(p.stderr, "%s: line 1: %s: cannot execute: Exec format error\n", p.shell, p.args[0])
@@ -197,30 +198,6 @@ func (p *proc) notFound(err error) int {
 		fmt.Fprintf(p.stderr, "%s: line 1: %s: %s\n", p.shell, p.args[0], what)
 	}
 	return code
-}
-
-// programName reads what [program] wrote.
-func programName(data []byte) (string, bool) {
-	rest, ok := bytes.CutPrefix(data, []byte("\x7fELF\x02\x01\x01\nprogram: "))
-	if !ok {
-		return "", false
-	}
-	name, _, _ := bytes.Cut(rest, []byte("\n"))
-	return string(name), true
-}
-
-// programLine returns a further line's value.
-func programLine(data []byte, key string) string {
-	for line := range strings.Lines(string(data)) {
-		if v, ok := strings.CutPrefix(line, key+": "); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
-}
-
-func isText(data []byte) bool {
-	return utf8.Valid(data) && !slices.Contains(data, 0)
 }
 
 // flags splits arguments by getopt's rules: short flags may be joined, those in

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
 	"mvdan.cc/sh/v3/syntax"
@@ -60,7 +61,7 @@ func runType(p *proc) int {
 
 func runUmask(shell, p *proc) int {
 	if len(p.args) < 2 {
-		p.printf("%04o\n", uint32(shell.fs.umask))
+		p.printf("%04o\n", uint32(shell.fs.Umask))
 		return 0
 	}
 	n, err := strconv.ParseUint(p.args[1], 8, 12)
@@ -68,7 +69,7 @@ func runUmask(shell, p *proc) int {
 		fmt.Fprintf(p.stderr, "%s: umask: Illegal mode: %s\n", p.shell, p.args[1])
 		return 2
 	}
-	shell.fs.umask = unixMode(n)
+	shell.fs.Umask = disk.UnixMode(n)
 	return 0
 }
 
@@ -152,7 +153,7 @@ loop:
 			break loop
 		}
 	}
-	may, free := maySudo(p.fs, p.user)
+	may, free := disk.MaySudo(p.fs, p.user)
 	switch {
 	case may && free:
 	case !ask:
@@ -160,7 +161,7 @@ loop:
 	default:
 		return p.fail("a terminal is required to read the password; either use the -S option to read from standard input or configure an askpass helper")
 	}
-	u := findUser(p.fs, target)
+	u := disk.FindUser(p.fs, target)
 	if u == nil {
 		return p.fail("unknown user %s", target)
 	}
@@ -169,10 +170,10 @@ loop:
 	}
 	child := *p
 	files := *p.fs
-	files.user, files.umask = u, 0o022
+	files.User, files.Umask = u, 0o022
 	child.fs, child.user = &files, u
-	env := []string{"PATH=" + searchPath, "HOME=" + u.home, "USER=" + u.name, "LOGNAME=" + u.name, "SHELL=" + u.shell,
-		"LANG=" + p.get("LANG"), "SUDO_USER=" + p.user.name, "SUDO_UID=" + strconv.Itoa(p.user.uid)}
+	env := []string{"PATH=" + searchPath, "HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
+		"LANG=" + p.get("LANG"), "SUDO_USER=" + p.user.Name, "SUDO_UID=" + strconv.Itoa(p.user.UID)}
 	if keep {
 		env = append(p.exported(), env...)
 	}
@@ -281,24 +282,24 @@ func runID(_ context.Context, p *proc) int {
 	opts, rest := flags(p.args[1:])
 	u := p.user
 	if len(rest) > 0 {
-		if u = findUser(p.fs, rest[0]); u == nil {
+		if u = disk.FindUser(p.fs, rest[0]); u == nil {
 			return p.fail("'%s': no such user", rest[0])
 		}
 	}
-	group := func(id int) string { return nameOf(p.fs, "/etc/group", id) }
+	group := func(id int) string { return disk.NameOf(p.fs, "/etc/group", id) }
 	switch {
 	case p.name() == "whoami", has(opts, "u") && has(opts, "n"):
-		p.printf("%s\n", u.name)
+		p.printf("%s\n", u.Name)
 	case has(opts, "u"):
-		p.printf("%d\n", u.uid)
+		p.printf("%d\n", u.UID)
 	case has(opts, "g") && has(opts, "n"):
-		p.printf("%s\n", group(u.gid))
+		p.printf("%s\n", group(u.GID))
 	case has(opts, "g"):
-		p.printf("%d\n", u.gid)
+		p.printf("%d\n", u.GID)
 	default:
-		names := []string{group(u.gid)}
-		text := []string{fmt.Sprintf("%d(%s)", u.gid, group(u.gid))}
-		for _, g := range u.gids {
+		names := []string{group(u.GID)}
+		text := []string{fmt.Sprintf("%d(%s)", u.GID, group(u.GID))}
+		for _, g := range u.GIDs {
 			names = append(names, group(g))
 			text = append(text, fmt.Sprintf("%d(%s)", g, group(g)))
 		}
@@ -306,7 +307,7 @@ func runID(_ context.Context, p *proc) int {
 			p.printf("%s\n", strings.Join(names, " "))
 			return 0
 		}
-		p.printf("uid=%d(%s) gid=%s groups=%s\n", u.uid, u.name, text[0], strings.Join(text, ","))
+		p.printf("uid=%d(%s) gid=%s groups=%s\n", u.UID, u.Name, text[0], strings.Join(text, ","))
 	}
 	return 0
 }
@@ -318,8 +319,8 @@ func runGetent(_ context.Context, p *proc) int {
 		return 1
 	}
 	if args[0] == "hosts" {
-		data, _ := p.fs.readFile("/etc/hosts")
-		for _, line := range lines(data) {
+		data, _ := p.fs.ReadFile("/etc/hosts")
+		for _, line := range disk.Lines(data) {
 			if f := strings.Fields(line); len(args) > 1 && len(f) > 1 && slices.Contains(f[1:], args[1]) {
 				p.printf("%-15s %s\n", f[0], strings.Join(f[1:], " "))
 				return 0
@@ -328,7 +329,7 @@ func runGetent(_ context.Context, p *proc) int {
 		return 2
 	}
 	found := 2
-	for _, f := range records(p.fs, "/etc/"+args[0]) {
+	for _, f := range disk.Records(p.fs, "/etc/"+args[0]) {
 		if len(args) == 1 || f[0] == args[1] || len(f) > 2 && f[2] == args[1] {
 			p.printf("%s\n", strings.Join(f, ":"))
 			found = 0
@@ -344,15 +345,15 @@ func runUseradd(_ context.Context, p *proc) int {
 		return 2
 	}
 	name := args[0]
-	old := findUser(p.fs, name)
+	old := disk.FindUser(p.fs, name)
 	if p.name() == "useradd" {
 		if old != nil {
 			_ = p.fail("user '%s' already exists", name)
 			return 9
 		}
 		uid, _ := strconv.Atoi(last(opts, "u", "uid"))
-		u := &user{name: name, uid: uid, home: last(opts, "d", "home-dir"), shell: last(opts, "s", "shell")}
-		if err := addUser(p.fs, u, last(opts, "c")); err != nil {
+		u := &disk.User{Name: name, UID: uid, Home: last(opts, "d", "home-dir"), Shell: last(opts, "s", "shell")}
+		if err := disk.AddUser(p.fs, u, last(opts, "c")); err != nil {
 			return p.fail("%s", strerror(err))
 		}
 	} else if old == nil {
@@ -363,12 +364,12 @@ func runUseradd(_ context.Context, p *proc) int {
 		if group == "" {
 			continue
 		}
-		if err := joinGroup(p.fs, path.Base(group), name); err != nil {
+		if err := disk.JoinGroup(p.fs, path.Base(group), name); err != nil {
 			return p.fail("%s", strerror(err))
 		}
 	}
 	if hash := last(opts, "p", "password"); hash != "" {
-		if err := setPassword(p.fs, name, hash); err != nil {
+		if err := disk.SetPassword(p.fs, name, hash); err != nil {
 			return p.fail("%s", strerror(err))
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // each reads every named file, or standard input for none and for "-".
@@ -31,7 +33,7 @@ func (p *proc) input(name string) ([]byte, error) {
 	if name == "-" || name == "/dev/stdin" {
 		return io.ReadAll(p.stdin)
 	}
-	return p.fs.readFile(p.abs(name))
+	return p.fs.ReadFile(p.abs(name))
 }
 
 func runCat(_ context.Context, p *proc) int {
@@ -47,9 +49,9 @@ func runTee(_ context.Context, p *proc) int {
 	}
 	code := 0
 	for _, name := range names {
-		at, err := p.fs.open(p.abs(name), 0o666, !has(opts, "a", "append"))
+		at, err := p.fs.Open(p.abs(name), 0o666, !has(opts, "a", "append"))
 		if err == nil {
-			err = p.fs.append(at, data)
+			err = p.fs.Append(at, data)
 		}
 		if err != nil {
 			code = p.fail("%s: %s", name, strerror(err))
@@ -77,7 +79,7 @@ func runDD(_ context.Context, p *proc) int {
 		_, _ = p.stdout.Write(data)
 		return 0
 	}
-	if err := p.fs.writeFile(p.abs(to), data, 0o666); err != nil {
+	if err := p.fs.WriteFile(p.abs(to), data, 0o666); err != nil {
 		return p.fail("failed to open '%s': %s", to, strerror(err))
 	}
 	return 0
@@ -85,7 +87,7 @@ func runDD(_ context.Context, p *proc) int {
 
 // into returns where a file goes: to itself, or below it when it is a directory.
 func (p *proc) into(to, from string) string {
-	if e, err := p.fs.stat(p.abs(to)); err == nil && e.IsDir() {
+	if e, err := p.fs.Stat(p.abs(to)); err == nil && e.IsDir() {
 		return path.Join(p.abs(to), path.Base(from))
 	}
 	return p.abs(to)
@@ -108,7 +110,7 @@ func runCp(_ context.Context, p *proc) int {
 		}
 		recursive, keep := has(opts, "r", "R", "a", "recursive", "archive"), has(opts, "p", "a", "archive", "preserve")
 		if has(opts, "n", "no-clobber") {
-			if _, err := p.fs.lstat(dest); err == nil {
+			if _, err := p.fs.Lstat(dest); err == nil {
 				continue
 			}
 		}
@@ -120,9 +122,9 @@ func runCp(_ context.Context, p *proc) int {
 }
 
 func (p *proc) copy(from, to string, recursive, keep bool) error {
-	look := p.fs.stat
+	look := p.fs.Stat
 	if recursive {
-		look = p.fs.lstat
+		look = p.fs.Lstat
 	}
 	e, err := look(from)
 	if err != nil {
@@ -130,31 +132,31 @@ func (p *proc) copy(from, to string, recursive, keep bool) error {
 	}
 	switch {
 	case e.Mode()&fs.ModeSymlink != 0:
-		_ = p.fs.remove(to)
-		return p.fs.symlink(string(e.node.data), to)
+		_ = p.fs.Remove(to)
+		return p.fs.Symlink(e.Target(), to)
 	case e.IsDir() && !recursive:
 		return errors.New("-r not specified; omitting directory")
 	case e.IsDir():
-		if err := p.fs.mkdirAll(to, e.Mode()); err != nil {
+		if err := p.fs.MkdirAll(to, e.Mode()); err != nil {
 			return err
 		}
-		entries, err := p.fs.readDir(from)
+		entries, err := p.fs.ReadDir(from)
 		for _, kid := range entries {
-			err = errors.Join(err, p.copy(path.Join(from, kid.name), path.Join(to, kid.name), true, keep))
+			err = errors.Join(err, p.copy(path.Join(from, kid.Name()), path.Join(to, kid.Name()), true, keep))
 		}
 		return err
 	}
-	data, err := p.fs.readFile(from)
+	data, err := p.fs.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	if err := p.fs.writeFile(to, data, e.Mode()); err != nil {
+	if err := p.fs.WriteFile(to, data, e.Mode()); err != nil {
 		return err
 	}
 	if !keep {
 		return nil
 	}
-	return errors.Join(p.fs.chmod(to, e.Mode().Perm()), p.fs.chown(to, e.node.uid, e.node.gid))
+	return errors.Join(p.fs.Chmod(to, e.Mode().Perm()), p.fs.Chown(to, e.UID(), e.GID()))
 }
 
 func runMv(_ context.Context, p *proc) int {
@@ -171,7 +173,7 @@ func runMv(_ context.Context, p *proc) int {
 		if has(opts, "T") {
 			dest = p.abs(names[len(names)-1])
 		}
-		if err := p.fs.rename(p.abs(from), dest); err != nil {
+		if err := p.fs.Rename(p.abs(from), dest); err != nil {
 			code = p.fail("cannot move '%s' to '%s': %s", from, names[len(names)-1], strerror(err))
 		}
 	}
@@ -183,16 +185,16 @@ func runRm(_ context.Context, p *proc) int {
 	recursive, force := has(opts, "r", "R", "recursive"), has(opts, "f", "force")
 	code := 0
 	for _, name := range names {
-		e, err := p.fs.lstat(p.abs(name))
+		e, err := p.fs.Lstat(p.abs(name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && force:
 			continue
 		case err == nil && e.IsDir() && !recursive && !has(opts, "d"):
 			err = errors.New("Is a directory")
 		case err == nil && recursive:
-			err = p.fs.removeTree(p.abs(name))
+			err = p.fs.RemoveTree(p.abs(name))
 		case err == nil:
-			err = p.fs.remove(p.abs(name))
+			err = p.fs.Remove(p.abs(name))
 		}
 		if err != nil {
 			code = p.fail("cannot remove '%s': %s", name, strerror(err))
@@ -205,11 +207,11 @@ func runMkdir(_ context.Context, p *proc) int {
 	opts, names := flags(p.args[1:], "m", "mode")
 	code := 0
 	for _, name := range names {
-		make := p.fs.mkdir
+		make := p.fs.Mkdir
 		if has(opts, "p", "parents") {
-			make = p.fs.mkdirAll
+			make = p.fs.MkdirAll
 		}
-		_, before := p.fs.stat(p.abs(name))
+		_, before := p.fs.Stat(p.abs(name))
 		err := make(p.abs(name), 0o777)
 		if mode := last(opts, "m", "mode"); mode != "" && err == nil && before != nil {
 			err = p.setMode(mode, p.abs(name))
@@ -225,12 +227,12 @@ func runRmdir(_ context.Context, p *proc) int {
 	_, names := flags(p.args[1:])
 	code := 0
 	for _, name := range names {
-		e, err := p.fs.lstat(p.abs(name))
+		e, err := p.fs.Lstat(p.abs(name))
 		if err == nil && !e.IsDir() {
 			err = errors.New("Not a directory")
 		}
 		if err == nil {
-			err = p.fs.remove(p.abs(name))
+			err = p.fs.Remove(p.abs(name))
 		}
 		if err != nil {
 			code = p.fail("failed to remove '%s': %s", name, strerror(err))
@@ -252,14 +254,14 @@ func runLn(_ context.Context, p *proc) int {
 		}
 	}
 	if has(opts, "f", "force") {
-		if e, err := p.fs.lstat(p.abs(name)); err == nil && e.Mode()&fs.ModeSymlink != 0 && string(e.node.data) == target {
+		if e, err := p.fs.Lstat(p.abs(name)); err == nil && e.Mode()&fs.ModeSymlink != 0 && e.Target() == target {
 			return 0
 		}
-		_ = p.fs.remove(p.abs(name))
+		_ = p.fs.Remove(p.abs(name))
 	}
 	var err error
 	if has(opts, "s", "symbolic") {
-		err = p.fs.symlink(target, p.abs(name))
+		err = p.fs.Symlink(target, p.abs(name))
 	} else {
 		err = p.copy(p.abs(target), p.abs(name), false, true) // hard links are copies here
 	}
@@ -272,9 +274,9 @@ func runLn(_ context.Context, p *proc) int {
 // setMode sets a mode in octal, or as u+x and the like.
 func (p *proc) setMode(mode, name string) error {
 	if n, err := strconv.ParseUint(mode, 8, 12); err == nil {
-		return p.fs.chmod(name, unixMode(n))
+		return p.fs.Chmod(name, disk.UnixMode(n))
 	}
-	e, err := p.fs.stat(name)
+	e, err := p.fs.Stat(name)
 	if err != nil {
 		return err
 	}
@@ -303,18 +305,7 @@ func (p *proc) setMode(mode, name string) error {
 			perm = perm&^mask | bits&mask
 		}
 	}
-	return p.fs.chmod(name, perm)
-}
-
-// unixMode turns chmod's number into Go's mode bits.
-func unixMode(n uint64) fs.FileMode {
-	mode := fs.FileMode(n & 0o777)
-	for bit, flag := range map[uint64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
-		if n&bit != 0 {
-			mode |= flag
-		}
-	}
-	return mode
+	return p.fs.Chmod(name, perm)
 }
 
 // walk calls f for a file and, when recursive, for all below it.
@@ -322,13 +313,13 @@ func (p *proc) walk(name string, recursive bool, f func(name string) error) erro
 	if err := f(name); err != nil {
 		return err
 	}
-	e, err := p.fs.lstat(name)
+	e, err := p.fs.Lstat(name)
 	if err != nil || !recursive || !e.IsDir() {
 		return err
 	}
-	kids, err := p.fs.readDir(name)
+	kids, err := p.fs.ReadDir(name)
 	for _, kid := range kids {
-		err = errors.Join(err, p.walk(path.Join(name, kid.name), true, f))
+		err = errors.Join(err, p.walk(path.Join(name, kid.Name()), true, f))
 	}
 	return err
 }
@@ -348,33 +339,6 @@ func runChmod(_ context.Context, p *proc) int {
 	return code
 }
 
-// owner reads "user", "user:group", ":group" or "user:"; -1 leaves one alone.
-func (p *proc) owner(spec string) (uid, gid int, err error) {
-	name, group, both := strings.Cut(spec, ":")
-	uid, gid = -1, -1
-	if name != "" {
-		u := findUser(p.fs, name)
-		if n, err := strconv.Atoi(name); u == nil && err == nil {
-			u = &user{uid: n, gid: n}
-		}
-		if u == nil {
-			return 0, 0, errors.New("invalid user: '" + spec + "'")
-		}
-		uid = u.uid
-		if both && group == "" {
-			gid = u.gid
-		}
-	}
-	if group != "" {
-		id, ok := findGroup(p.fs, group)
-		if !ok {
-			return 0, 0, errors.New("invalid group: '" + spec + "'")
-		}
-		gid = id
-	}
-	return uid, gid, nil
-}
-
 func runChown(_ context.Context, p *proc) int {
 	opts, names := flags(p.args[1:])
 	if len(names) < 2 {
@@ -384,13 +348,13 @@ func runChown(_ context.Context, p *proc) int {
 	if p.name() == "chgrp" {
 		spec = ":" + spec
 	}
-	uid, gid, err := p.owner(spec)
+	uid, gid, err := disk.OwnerOf(p.fs, spec)
 	if err != nil {
 		return p.fail("%v", err)
 	}
 	code := 0
 	for _, name := range names[1:] {
-		set := func(n string) error { return p.fs.chown(n, uid, gid) }
+		set := func(n string) error { return p.fs.Chown(n, uid, gid) }
 		if err := p.walk(p.abs(name), has(opts, "R"), set); err != nil {
 			code = p.fail("changing ownership of '%s': %s", name, strerror(err))
 		}

@@ -38,7 +38,7 @@ func runFlock(ctx context.Context, p *proc) int {
 	if has(opts, "n") {
 		limit = 0
 	}
-	if _, err := p.fs.stat(path); err != nil {
+	if _, err := p.fs.Stat(path); err != nil {
 		return p.fail("cannot open lock file %s: No such file or directory", p.args[at]) // a missing one is made there; nobody here needs that
 	}
 	until := time.Now().Add(p.sys.m.scale(limit))

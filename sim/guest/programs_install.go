@@ -3,6 +3,8 @@ package guest
 import (
 	"context"
 	"path"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // runInstall is coreutils' install: copies with a mode and owner, or -d.
@@ -20,15 +22,15 @@ func runInstall(_ context.Context, p *proc) int {
 		if err := p.setMode(mode, name); err != nil || spec == "" {
 			return err
 		}
-		uid, gid, err := p.owner(spec)
+		uid, gid, err := disk.OwnerOf(p.fs, spec)
 		if err != nil {
 			return err
 		}
-		return p.fs.chown(name, uid, gid)
+		return p.fs.Chown(name, uid, gid)
 	}
 	if has(opts, "d", "directory") {
 		for _, name := range names {
-			err := p.fs.mkdirAll(p.abs(name), 0o755)
+			err := p.fs.MkdirAll(p.abs(name), 0o755)
 			if err == nil {
 				err = finish(p.abs(name))
 			}
@@ -49,11 +51,11 @@ func runInstall(_ context.Context, p *proc) int {
 		dest := p.into(to, from)
 		data, err := p.input(from)
 		if err == nil && has(opts, "D") {
-			err = p.fs.mkdirAll(path.Dir(dest), 0o755)
+			err = p.fs.MkdirAll(path.Dir(dest), 0o755)
 		}
 		if err == nil {
-			_ = p.fs.remove(dest) // install never writes into a file that is in use
-			err = p.fs.writeFile(dest, data, 0o600)
+			_ = p.fs.Remove(dest) // install never writes into a file that is in use
+			err = p.fs.WriteFile(dest, data, 0o600)
 		}
 		if err == nil {
 			err = finish(dest)

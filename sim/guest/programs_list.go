@@ -6,6 +6,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 func runLs(_ context.Context, p *proc) int {
@@ -15,9 +17,9 @@ func runLs(_ context.Context, p *proc) int {
 	}
 	code := 0
 	for _, name := range names {
-		e, err := p.fs.stat(p.abs(name))
+		e, err := p.fs.Stat(p.abs(name))
 		if err != nil || has(opts, "l") && !has(opts, "L") {
-			if l, errL := p.fs.lstat(p.abs(name)); errL == nil && (err != nil || !e.IsDir()) {
+			if l, errL := p.fs.Lstat(p.abs(name)); errL == nil && (err != nil || !e.IsDir()) {
 				e, err = l, nil
 			}
 		}
@@ -26,9 +28,9 @@ func runLs(_ context.Context, p *proc) int {
 			code = 2
 			continue
 		}
-		entries := []entry{{name, e.node}}
+		entries := []disk.Entry{e.As(name)}
 		if e.IsDir() && !has(opts, "d") {
-			if entries, err = p.fs.readDir(p.abs(name)); err != nil {
+			if entries, err = p.fs.ReadDir(p.abs(name)); err != nil {
 				_ = p.fail("cannot open directory '%s': %s", name, strerror(err))
 				code = 2
 				continue
@@ -38,7 +40,7 @@ func runLs(_ context.Context, p *proc) int {
 			}
 		}
 		for _, e := range entries {
-			if strings.HasPrefix(e.name, ".") && !has(opts, "a", "A") && e.name != name {
+			if strings.HasPrefix(e.Name(), ".") && !has(opts, "a", "A") && e.Name() != name {
 				continue
 			}
 			p.listed(e, has(opts, "l"))
@@ -47,17 +49,17 @@ func runLs(_ context.Context, p *proc) int {
 	return code
 }
 
-func (p *proc) listed(e entry, long bool) {
+func (p *proc) listed(e disk.Entry, long bool) {
 	if !long {
-		p.printf("%s\n", e.name)
+		p.printf("%s\n", e.Name())
 		return
 	}
 	suffix := ""
 	if e.Mode()&fs.ModeSymlink != 0 {
-		suffix = " -> " + string(e.node.data)
+		suffix = " -> " + e.Target()
 	}
-	p.printf("%s 1 %s %s %d %s %s%s\n", modeString(e.Mode()), nameOf(p.fs, "/etc/passwd", e.node.uid),
-		nameOf(p.fs, "/etc/group", e.node.gid), e.Size(), e.ModTime().UTC().Format("Jan _2 15:04"), e.name, suffix)
+	p.printf("%s 1 %s %s %d %s %s%s\n", modeString(e.Mode()), disk.NameOf(p.fs, "/etc/passwd", e.UID()),
+		disk.NameOf(p.fs, "/etc/group", e.GID()), e.Size(), e.ModTime().UTC().Format("Jan _2 15:04"), e.Name(), suffix)
 }
 
 // modeString prints a mode as ls does.
@@ -86,7 +88,7 @@ func octal(m fs.FileMode) string {
 	return strconv.FormatUint(uint64(n), 8)
 }
 
-func kindOf(e entry) string {
+func kindOf(e disk.Entry) string {
 	switch m := e.Mode(); {
 	case m.IsDir():
 		return "directory"
@@ -112,9 +114,9 @@ func runStat(_ context.Context, p *proc) int {
 	}
 	code := 0
 	for _, name := range names {
-		look := p.fs.lstat
+		look := p.fs.Lstat
 		if has(opts, "L", "dereference") {
-			look = p.fs.stat
+			look = p.fs.Stat
 		}
 		e, err := look(p.abs(name))
 		if err != nil {
@@ -123,8 +125,8 @@ func runStat(_ context.Context, p *proc) int {
 		}
 		p.printf("%s", strings.NewReplacer(
 			"%%", "%", "%n", name, "%s", strconv.FormatInt(e.Size(), 10), "%a", octal(e.Mode()), "%A", modeString(e.Mode()),
-			"%u", strconv.Itoa(e.node.uid), "%U", nameOf(p.fs, "/etc/passwd", e.node.uid), "%F", kindOf(e),
-			"%g", strconv.Itoa(e.node.gid), "%G", nameOf(p.fs, "/etc/group", e.node.gid),
+			"%u", strconv.Itoa(e.UID()), "%U", disk.NameOf(p.fs, "/etc/passwd", e.UID()), "%F", kindOf(e),
+			"%g", strconv.Itoa(e.GID()), "%G", disk.NameOf(p.fs, "/etc/group", e.GID()),
 			"%Y", strconv.FormatInt(e.ModTime().Unix(), 10)).Replace(format))
 	}
 	return code
@@ -135,17 +137,17 @@ func runReadlink(_ context.Context, p *proc) int {
 	code := 0
 	for _, name := range names {
 		if p.name() == "readlink" && !has(opts, "f", "e", "m") {
-			e, err := p.fs.lstat(p.abs(name))
+			e, err := p.fs.Lstat(p.abs(name))
 			if err != nil || e.Mode()&fs.ModeSymlink == 0 {
 				code = 1
 				continue
 			}
-			p.printf("%s\n", e.node.data)
+			p.printf("%s\n", e.Target())
 			continue
 		}
-		full, err := p.fs.resolve(p.abs(name), true)
+		full, err := p.fs.Resolve(p.abs(name), true)
 		if err == nil && has(opts, "e") {
-			_, err = p.fs.stat(full)
+			_, err = p.fs.Stat(full)
 		}
 		if err != nil {
 			code = p.fail("%s: %s", name, strerror(err))
@@ -207,7 +209,7 @@ func runFind(_ context.Context, p *proc) int {
 	}
 	code := 0
 	for _, root := range roots {
-		if _, err := p.fs.lstat(p.abs(root)); err != nil {
+		if _, err := p.fs.Lstat(p.abs(root)); err != nil {
 			code = p.fail("'%s': %s", root, strerror(err))
 			continue
 		}
@@ -217,15 +219,15 @@ func runFind(_ context.Context, p *proc) int {
 }
 
 func (p *proc) found(name string, depth int, want map[string]string) {
-	e, err := p.fs.lstat(p.abs(name))
+	e, err := p.fs.Lstat(p.abs(name))
 	if err != nil {
 		return
 	}
 	limit, err := strconv.Atoi(want["-maxdepth"])
 	if e.IsDir() && (err != nil || depth < limit) {
-		kids, _ := p.fs.readDir(p.abs(name))
+		kids, _ := p.fs.ReadDir(p.abs(name))
 		for _, kid := range kids {
-			p.found(strings.TrimSuffix(name, "/")+"/"+kid.name, depth+1, want)
+			p.found(strings.TrimSuffix(name, "/")+"/"+kid.Name(), depth+1, want)
 		}
 	}
 	least, _ := strconv.Atoi(want["-mindepth"])
@@ -240,7 +242,7 @@ func (p *proc) found(name string, depth int, want map[string]string) {
 		return
 	}
 	if want["-delete"] != "" {
-		_ = p.fs.remove(p.abs(name))
+		_ = p.fs.Remove(p.abs(name))
 		return
 	}
 	p.printf("%s\n", name)

@@ -80,11 +80,11 @@ func runCurl(ctx context.Context, p *proc) int {
 			continue
 		}
 		if has(opts, "create-dirs") {
-			if err := p.fs.mkdirAll(path.Dir(p.abs(to)), 0o755); err != nil {
+			if err := p.fs.MkdirAll(path.Dir(p.abs(to)), 0o755); err != nil {
 				return complain(curlWrite, "%s", strerror(err))
 			}
 		}
-		if err := p.fs.writeFile(p.abs(to), data, 0o666); err != nil {
+		if err := p.fs.WriteFile(p.abs(to), data, 0o666); err != nil {
 			return complain(curlWrite, "client returned ERROR on write, 0 bytes written: %s", strerror(err))
 		}
 	}
@@ -106,7 +106,7 @@ func runGpg(_ context.Context, p *proc) int {
 		return 2
 	}
 	if to := last(opts, "o", "output"); to != "" {
-		if err := p.fs.writeFile(p.abs(to), all, 0o644); err != nil {
+		if err := p.fs.WriteFile(p.abs(to), all, 0o644); err != nil {
 			return p.fail("%s", strerror(err))
 		}
 		return 0
@@ -172,7 +172,7 @@ func runHostname(_ context.Context, p *proc) int {
 				p.printf("%s \n", a)
 			}
 		case len(args) > 0:
-			if p.user.uid != 0 {
+			if p.user.UID != 0 {
 				return p.fail("you must be root to change the host name")
 			}
 			p.sys.setHostname(args[0])
@@ -182,10 +182,10 @@ func runHostname(_ context.Context, p *proc) int {
 		return 0
 	}
 	if len(args) > 1 && (args[0] == "set-hostname" || args[0] == "hostname") {
-		if p.user.uid != 0 {
+		if p.user.UID != 0 {
 			return p.fail("Could not set static hostname: Access denied")
 		}
-		if err := p.fs.writeFile("/etc/hostname", []byte(args[1]+"\n"), 0o644); err != nil {
+		if err := p.fs.WriteFile("/etc/hostname", []byte(args[1]+"\n"), 0o644); err != nil {
 			return p.fail("%s", strerror(err))
 		}
 		p.sys.setHostname(args[1])

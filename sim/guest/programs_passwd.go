@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // runChpasswd sets passwords from lines of user:hash. Only hashes are taken, as
@@ -14,17 +16,17 @@ func runChpasswd(_ context.Context, p *proc) int {
 	if err != nil {
 		return p.fail("%s", err)
 	}
-	for _, line := range lines(data) {
+	for _, line := range disk.Lines(data) {
 		name, hash, ok := strings.Cut(line, ":")
 		switch {
 		case !ok:
 			return p.fail("line 1: missing new password")
 		case !has(opts, "e") && !has(opts, "encrypted"):
 			return p.fail("only hashes (-e) are simulated")
-		case findUser(p.fs, name) == nil:
+		case disk.FindUser(p.fs, name) == nil:
 			return p.fail("(user %s) pam_chauthtok() failed, error:\nAuthentication token manipulation error", name)
 		}
-		if err := setPassword(p.fs, name, hash); err != nil {
+		if err := disk.SetPassword(p.fs, name, hash); err != nil {
 			return p.fail("cannot lock /etc/passwd; try again later.")
 		}
 	}

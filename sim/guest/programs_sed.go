@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // sedCommand is one of sed's: p, d, q or s, for the lines that its address names.
@@ -158,7 +160,7 @@ func runSed(_ context.Context, p *proc) int {
 		case !inPlace:
 			_, _ = p.stdout.Write(out.Bytes())
 		case !bytes.Equal(out.Bytes(), data):
-			if err := p.fs.writeFile(p.abs(name), out.Bytes(), 0o644); err != nil {
+			if err := p.fs.WriteFile(p.abs(name), out.Bytes(), 0o644); err != nil {
 				code = p.fail("couldn't open temporary file for %s: %s", name, strerror(err))
 			}
 		}
@@ -167,7 +169,7 @@ func runSed(_ context.Context, p *proc) int {
 }
 
 func sed(commands []sedCommand, data []byte, quiet bool, out io.Writer) {
-	all := lines(data)
+	all := disk.Lines(data)
 	for i, line := range all {
 		show, quit := !quiet, false
 		for _, c := range commands {
@@ -222,7 +224,7 @@ func runAwk(_ context.Context, p *proc) int {
 		return 2
 	}
 	return p.each(rest[1:], func(_ string, data []byte) {
-		for i, line := range lines(data) {
+		for i, line := range disk.Lines(data) {
 			fields := strings.Fields(line)
 			if fs := last(opts, "F"); fs != "" && fs != " " {
 				fields = strings.Split(line, fs)

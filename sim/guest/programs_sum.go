@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 func runBase64(_ context.Context, p *proc) int {
@@ -36,7 +38,7 @@ func runSum(_ context.Context, p *proc) int {
 	}
 	bad, checked := 0, 0
 	code := p.each(names, func(_ string, data []byte) {
-		for _, line := range lines(data) {
+		for _, line := range disk.Lines(data) {
 			want, name, ok := strings.Cut(line, " ")
 			name = strings.TrimLeft(name, " *")
 			if !ok || name == "" {

@@ -9,7 +9,7 @@ import (
 
 func runPoweroff(ctx context.Context, p *proc) int {
 	opts, args := flags(p.args[1:])
-	if p.user.uid != 0 {
+	if p.user.UID != 0 {
 		return p.fail("Access denied")
 	}
 	if has(opts, "c") {
@@ -39,11 +39,11 @@ func runSysctl(_ context.Context, p *proc) int {
 		}
 	}
 	if has(opts, "system") || has(opts, "p", "load") {
-		if p.user.uid != 0 {
+		if p.user.UID != 0 {
 			return p.fail("permission denied")
 		}
 		if file := last(opts, "p", "load"); file != "" {
-			data, err := p.fs.readFile(p.abs(file))
+			data, err := p.fs.ReadFile(p.abs(file))
 			if err != nil {
 				return p.fail("cannot open \"%s\": %s", file, strerror(err))
 			}
@@ -57,7 +57,7 @@ func runSysctl(_ context.Context, p *proc) int {
 	for _, a := range args {
 		key, value, set := strings.Cut(a, "=")
 		if set || has(opts, "w") && set {
-			if p.user.uid != 0 {
+			if p.user.UID != 0 {
 				code = p.fail("permission denied on key \"%s\"", key)
 				continue
 			}
@@ -65,7 +65,7 @@ func runSysctl(_ context.Context, p *proc) int {
 			show(key, value)
 			continue
 		}
-		data, err := p.fs.readFile(sysctlPath(key))
+		data, err := p.fs.ReadFile(sysctlPath(key))
 		if err != nil {
 			code = p.fail("cannot stat %s: No such file or directory", sysctlPath(key))
 			continue
@@ -78,13 +78,13 @@ func runSysctl(_ context.Context, p *proc) int {
 func runTimedatectl(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "p")
 	if len(args) > 1 && args[0] == "set-timezone" {
-		if err := p.fs.writeFile("/etc/timezone", []byte(args[1]+"\n"), 0o644); err != nil {
+		if err := p.fs.WriteFile("/etc/timezone", []byte(args[1]+"\n"), 0o644); err != nil {
 			return p.fail("%s", strerror(err))
 		}
 		return 0
 	}
 	zone := "Etc/UTC"
-	if data, err := p.fs.readFile("/etc/timezone"); err == nil {
+	if data, err := p.fs.ReadFile("/etc/timezone"); err == nil {
 		zone = strings.TrimSpace(string(data))
 	}
 	values := map[string]string{"Timezone": zone, "NTPSynchronized": "yes", "NTP": "yes"}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -132,7 +133,7 @@ func TestPermissionsOfAnOrdinaryUser(t *testing.T) {
 			assert.Equal(t, test.out, out, test.command)
 			assert.Equal(t, test.code, code, test.command)
 		}
-		m.cfg.Disk.view().save("/etc/sudoers.d/90-cloud-init-users", "", 0o440)
+		disk.ViewOf(m.cfg.Disk).Save("/etc/sudoers.d/90-cloud-init-users", "", 0o440)
 		code, out := shell(m, "admin", "sudo -n true")
 		assert.Equal(t, "sudo: a password is required\n", out)
 		assert.Equal(t, 1, code)

@@ -9,16 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// lines splits text into lines without their ends.
-func lines(data []byte) []string {
-	s := strings.TrimSuffix(string(data), "\n")
-	if s == "" && len(data) == 0 {
-		return nil
-	}
-	return strings.Split(s, "\n")
-}
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+)
 
 // posix writes a regular expression of POSIX the way Go's package wants it.
 func posix(pattern string, extended bool) string {
@@ -97,7 +90,7 @@ func (p *proc) grep(opts map[string][]string, tests []*regexp.Regexp, names []st
 	}
 	code := p.each(names, func(name string, data []byte) {
 		count := 0
-		for i, line := range lines(data) {
+		for i, line := range disk.Lines(data) {
 			match := slices.ContainsFunc(tests, func(re *regexp.Regexp) bool { return re.MatchString(line) })
 			if match == has(opts, "v", "invert-match") || limit >= 0 && count >= limit {
 				continue
@@ -194,7 +187,7 @@ func runWc(_ context.Context, p *proc) int {
 func runSort(_ context.Context, p *proc) int {
 	opts, names := flags(p.args[1:], "k", "t", "o")
 	var all []string
-	code := p.each(names, func(_ string, data []byte) { all = append(all, lines(data)...) })
+	code := p.each(names, func(_ string, data []byte) { all = append(all, disk.Lines(data)...) })
 	slices.SortStableFunc(all, func(a, b string) int {
 		if has(opts, "n", "V") {
 			x, _ := strconv.ParseFloat(strings.TrimSpace(a), 64)
@@ -220,7 +213,7 @@ func runSort(_ context.Context, p *proc) int {
 func runUniq(_ context.Context, p *proc) int {
 	opts, names := flags(p.args[1:])
 	return p.each(names, func(_ string, data []byte) {
-		all := lines(data)
+		all := disk.Lines(data)
 		for i := 0; i < len(all); {
 			j := i
 			for j < len(all) && all[j] == all[i] {
@@ -264,7 +257,7 @@ func runCut(_ context.Context, p *proc) int {
 		delim = "\t"
 	}
 	return p.each(names, func(_ string, data []byte) {
-		for _, line := range lines(data) {
+		for _, line := range disk.Lines(data) {
 			fields, sep, want := strings.Split(line, delim), delim, last(opts, "f", "fields")
 			if c := last(opts, "c", "b"); c != "" {
 				fields, sep, want = strings.Split(line, ""), "", c

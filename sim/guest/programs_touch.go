@@ -11,7 +11,7 @@ func runTouch(_ context.Context, p *proc) int {
 	_, names := flags(p.args[1:], "d", "r", "t")
 	code := 0
 	for _, name := range names {
-		if _, err := p.fs.open(p.abs(name), 0o666, false); err != nil {
+		if _, err := p.fs.Open(p.abs(name), 0o666, false); err != nil {
 			code = p.fail("cannot touch '%s': %s", name, strerror(err))
 		}
 	}
@@ -25,7 +25,7 @@ func runTruncate(_ context.Context, p *proc) int {
 	}
 	code := 0
 	for _, name := range names {
-		if _, err := p.fs.open(p.abs(name), 0o666, true); err != nil {
+		if _, err := p.fs.Open(p.abs(name), 0o666, true); err != nil {
 			code = p.fail("cannot open '%s' for writing: %s", name, strerror(err))
 		}
 	}
@@ -53,14 +53,14 @@ func runMktemp(_ context.Context, p *proc) int {
 		for range len(template) - len(stem) {
 			name += string(letters[rand.IntN(len(letters))])
 		}
-		if _, err := p.fs.lstat(p.abs(name)); err == nil {
+		if _, err := p.fs.Lstat(p.abs(name)); err == nil {
 			continue
 		}
 		var err error
 		if has(opts, "d", "directory") {
-			err = p.fs.mkdir(p.abs(name), 0o700)
+			err = p.fs.Mkdir(p.abs(name), 0o700)
 		} else {
-			_, err = p.fs.open(p.abs(name), 0o600, true)
+			_, err = p.fs.Open(p.abs(name), 0o600, true)
 		}
 		if err != nil {
 			return p.fail("failed to create file via template '%s': %s", template, strerror(err))

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -23,7 +24,7 @@ func script(t *testing.T, name string) string {
 func runScript(m *Machine, text string, args ...string) (int, string) {
 	var b strings.Builder
 	s := m.system()
-	p := s.session(rootUser(), nil, &b, &b)
+	p := s.session(disk.RootUser(), nil, &b, &b)
 	p.args = append([]string{"sh", "-c", text, "script"}, args...)
 	return p.exec(s.ctx), b.String()
 }

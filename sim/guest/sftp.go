@@ -8,18 +8,19 @@ import (
 	"path"
 	"syscall"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/pkg/sftp"
 )
 
 // serveSFTP is sshd's sftp-server: the machine's files, as the user may have them.
 func (s *system) serveSFTP(_ context.Context, name string, stream io.ReadWriteCloser) int {
-	u := findUser(s.root(), name)
+	u := disk.FindUser(s.root(), name)
 	if u == nil {
 		return 1
 	}
-	files := sftpFiles{s.viewAs(u, s.m.mutated), u.home}
+	files := sftpFiles{s.viewAs(u, s.m.mutated), u.Home}
 	server := sftp.NewRequestServer(stream, sftp.Handlers{FileGet: files, FilePut: files, FileCmd: files, FileList: files},
-		sftp.WithStartDirectory(u.home))
+		sftp.WithStartDirectory(u.Home))
 	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {
 		return 255
 	}
@@ -29,12 +30,12 @@ func (s *system) serveSFTP(_ context.Context, name string, stream io.ReadWriteCl
 // sftpFiles answer the requests of one session. Paths that do not begin with a slash begin
 // at home.
 type sftpFiles struct {
-	v    *view
+	v    *disk.View
 	home string
 }
 
 func (f sftpFiles) Fileread(r *sftp.Request) (io.ReaderAt, error) {
-	if _, err := f.v.readFile(r.Filepath); err != nil {
+	if _, err := f.v.ReadFile(r.Filepath); err != nil {
 		return nil, err
 	}
 	return sftpFile{f.v, r.Filepath}, nil
@@ -45,14 +46,14 @@ func (f sftpFiles) Filewrite(r *sftp.Request) (io.WriterAt, error) { return f.Op
 // OpenFile implements [sftp.OpenFileWriter].
 func (f sftpFiles) OpenFile(r *sftp.Request) (sftp.WriterAtReaderAt, error) {
 	flags := r.Pflags()
-	_, err := f.v.stat(r.Filepath)
+	_, err := f.v.Stat(r.Filepath)
 	switch {
 	case err == nil && flags.Creat && flags.Excl:
-		return nil, fail("open", r.Filepath, syscall.EEXIST)
+		return nil, disk.PathError("open", r.Filepath, syscall.EEXIST)
 	case err != nil && !flags.Creat:
 		return nil, err
 	}
-	p, err := f.v.open(r.Filepath, 0o644, flags.Trunc)
+	p, err := f.v.Open(r.Filepath, 0o644, flags.Trunc)
 	if err != nil {
 		return nil, err
 	}
@@ -61,12 +62,12 @@ func (f sftpFiles) OpenFile(r *sftp.Request) (sftp.WriterAtReaderAt, error) {
 
 // sftpFile is an open file; what its bytes are is looked up at each request.
 type sftpFile struct {
-	v    *view
+	v    *disk.View
 	path string
 }
 
 func (f sftpFile) ReadAt(p []byte, off int64) (int, error) {
-	data, err := f.v.readFile(f.path)
+	data, err := f.v.ReadFile(f.path)
 	if err != nil {
 		return 0, err
 	}
@@ -85,19 +86,9 @@ const sftpMost = 1 << 30
 
 func (f sftpFile) WriteAt(p []byte, off int64) (int, error) {
 	if off+int64(len(p)) > sftpMost {
-		return 0, fail("write", f.path, syscall.EFBIG)
+		return 0, disk.PathError("write", f.path, syscall.EFBIG)
 	}
-	err := f.v.edit("write", f.path, func(n *inode) {
-		if off == int64(len(n.data)) {
-			n.data = append(n.data, p...)
-			return
-		}
-		data := make([]byte, max(int64(len(n.data)), off+int64(len(p))))
-		copy(data, n.data)
-		copy(data[off:], p)
-		n.data = data
-	})
-	if err != nil {
+	if err := f.v.WriteAt(f.path, p, off); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -108,57 +99,52 @@ func (f sftpFiles) Filecmd(r *sftp.Request) error {
 	case "Setstat":
 		return f.setstat(r)
 	case "Rename":
-		if _, err := f.v.lstat(r.Target); err == nil {
-			return fail("rename", r.Target, syscall.EEXIST) // sftp-server links and unlinks
+		if _, err := f.v.Lstat(r.Target); err == nil {
+			return disk.PathError("rename", r.Target, syscall.EEXIST) // sftp-server links and unlinks
 		}
-		return f.v.rename(r.Filepath, r.Target)
+		return f.v.Rename(r.Filepath, r.Target)
 	case "Rmdir", "Remove":
-		e, err := f.v.lstat(r.Filepath)
+		e, err := f.v.Lstat(r.Filepath)
 		switch {
 		case err != nil:
 			return err
 		case e.IsDir() != (r.Method == "Rmdir"):
-			return fail("remove", r.Filepath, map[bool]error{true: syscall.EISDIR, false: syscall.ENOTDIR}[e.IsDir()])
+			return disk.PathError("remove", r.Filepath, map[bool]error{true: syscall.EISDIR, false: syscall.ENOTDIR}[e.IsDir()])
 		}
-		return f.v.remove(r.Filepath)
+		return f.v.Remove(r.Filepath)
 	case "Mkdir":
-		return f.v.mkdir(r.Filepath, 0o777)
+		return f.v.Mkdir(r.Filepath, 0o777)
 	case "Symlink":
-		return f.v.symlink(r.Filepath, r.Target)
+		return f.v.Symlink(r.Filepath, r.Target)
 	}
 	return sftp.ErrSSHFxOpUnsupported
 }
 
 // PosixRename implements [sftp.PosixRenameFileCmder]: what was there is replaced.
-func (f sftpFiles) PosixRename(r *sftp.Request) error { return f.v.rename(r.Filepath, r.Target) }
+func (f sftpFiles) PosixRename(r *sftp.Request) error { return f.v.Rename(r.Filepath, r.Target) }
 
 // setstat changes size, mode and owner; times are those of the changes.
 func (f sftpFiles) setstat(r *sftp.Request) error {
 	flags, to := r.AttrFlags(), r.Attributes()
 	if flags.Size {
 		if to.Size > sftpMost {
-			return fail("truncate", r.Filepath, syscall.EFBIG)
+			return disk.PathError("truncate", r.Filepath, syscall.EFBIG)
 		}
-		p, err := f.v.open(r.Filepath, 0o644, false)
+		p, err := f.v.Open(r.Filepath, 0o644, false)
 		if err != nil {
 			return err
 		}
-		err = f.v.edit("truncate", p, func(n *inode) {
-			data := make([]byte, to.Size)
-			copy(data, n.data)
-			n.data = data
-		})
-		if err != nil {
+		if err := f.v.Resize(p, int64(to.Size)); err != nil {
 			return err
 		}
 	}
 	if flags.Permissions {
-		if err := f.v.chmod(r.Filepath, to.FileMode().Perm()); err != nil {
+		if err := f.v.Chmod(r.Filepath, to.FileMode().Perm()); err != nil {
 			return err
 		}
 	}
 	if flags.UidGid {
-		return f.v.chown(r.Filepath, int(to.UID), int(to.GID))
+		return f.v.Chown(r.Filepath, int(to.UID), int(to.GID))
 	}
 	return nil
 }
@@ -180,13 +166,13 @@ func (l listed) ListAt(to []fs.FileInfo, off int64) (int, error) {
 
 func (f sftpFiles) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 	if r.Method != "List" {
-		e, err := f.v.stat(r.Filepath)
+		e, err := f.v.Stat(r.Filepath)
 		if err != nil {
 			return nil, err
 		}
 		return listed{e}, nil
 	}
-	entries, err := f.v.readDir(r.Filepath)
+	entries, err := f.v.ReadDir(r.Filepath)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +185,7 @@ func (f sftpFiles) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 
 // Lstat implements [sftp.LstatFileLister].
 func (f sftpFiles) Lstat(r *sftp.Request) (sftp.ListerAt, error) {
-	e, err := f.v.lstat(r.Filepath)
+	e, err := f.v.Lstat(r.Filepath)
 	if err != nil {
 		return nil, err
 	}
@@ -211,17 +197,17 @@ func (f sftpFiles) RealPath(name string) (string, error) {
 	if !path.IsAbs(name) {
 		name = path.Join(f.home, name)
 	}
-	return f.v.resolve(name, true)
+	return f.v.Resolve(name, true)
 }
 
 // Readlink implements [sftp.ReadlinkFileLister].
 func (f sftpFiles) Readlink(name string) (string, error) {
-	e, err := f.v.lstat(name)
+	e, err := f.v.Lstat(name)
 	switch {
 	case err != nil:
 		return "", err
 	case e.Mode()&fs.ModeSymlink == 0:
-		return "", fail("readlink", name, syscall.EINVAL)
+		return "", disk.PathError("readlink", name, syscall.EINVAL)
 	}
-	return string(e.node.data), nil
+	return e.Target(), nil
 }

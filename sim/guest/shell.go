@@ -55,7 +55,7 @@ func runShell(ctx context.Context, p *proc) int {
 			name, args = args[0], args[1:]
 		}
 	case len(args) > 0:
-		data, err := p.fs.readFile(p.abs(args[0]))
+		data, err := p.fs.ReadFile(p.abs(args[0]))
 		if err != nil {
 			fmt.Fprintf(p.stderr, "%s: 0: cannot open %s: %s\n", p.name(), args[0], strerror(err))
 			return 2
@@ -98,8 +98,8 @@ func (p *proc) interpret(ctx context.Context, name, script string, params []stri
 		return p.fail("%v", err)
 	}
 	defer closeStdin()
-	ids := []string{"HOME=" + p.get("HOME"), "UID=" + strconv.Itoa(p.user.uid), "EUID=" + strconv.Itoa(p.user.uid),
-		"GID=" + strconv.Itoa(p.user.gid), "TMPDIR=/nowhere"} // or the interpreter asks the host
+	ids := []string{"HOME=" + p.get("HOME"), "UID=" + strconv.Itoa(p.user.UID), "EUID=" + strconv.Itoa(p.user.UID),
+		"GID=" + strconv.Itoa(p.user.GID), "TMPDIR=/nowhere"} // or the interpreter asks the host
 	sh := &session{p: p, lang: lang}
 	r, err := interp.New(
 		interp.Env(overlay{p.env, expand.ListEnviron(ids...)}),

@@ -38,7 +38,7 @@ func (s *session) call(ctx context.Context, args []string) ([]string, error) {
 		if len(args) < 2 {
 			return []string{hiddenFail, args[0] + ": filename argument required"}, nil
 		}
-		data, err := p.fs.readFile(p.abs(args[1]))
+		data, err := p.fs.ReadFile(p.abs(args[1]))
 		if err != nil {
 			return []string{hiddenFail, args[1] + ": " + strerror(err)}, nil
 		}
@@ -61,10 +61,10 @@ func (s *session) cd(p *proc, args []string) []string {
 		to = p.get("OLDPWD")
 	}
 	dir := path.Clean(p.abs(to))
-	e, err := p.fs.stat(dir)
+	e, err := p.fs.Stat(dir)
 	if err == nil && !e.IsDir() {
 		err = errors.New("Not a directory")
-	} else if err == nil && !p.fs.may(e.node, 1) {
+	} else if err == nil && !p.fs.May(e, 1) {
 		err = fs.ErrPermission
 	}
 	if err != nil {

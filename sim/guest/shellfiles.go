@@ -12,14 +12,14 @@ import (
 func (s *session) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
 	p := s.at(ctx)
 	if follow {
-		return p.fs.stat(p.abs(name))
+		return p.fs.Stat(p.abs(name))
 	}
-	return p.fs.lstat(p.abs(name))
+	return p.fs.Lstat(p.abs(name))
 }
 
 func (s *session) readDir(ctx context.Context, name string) ([]fs.DirEntry, error) {
 	p := s.at(ctx)
-	entries, err := p.fs.readDir(p.abs(name))
+	entries, err := p.fs.ReadDir(p.abs(name))
 	out := make([]fs.DirEntry, len(entries))
 	for i, e := range entries {
 		out[i] = fs.FileInfoToDirEntry(e)
@@ -39,35 +39,22 @@ func (s *session) open(ctx context.Context, name string, flag int, perm fs.FileM
 		return stream1{r: p.stdin}, nil
 	}
 	if flag&(os.O_WRONLY|os.O_RDWR) == 0 {
-		data, err := p.fs.readFile(p.abs(name))
+		data, err := p.fs.ReadFile(p.abs(name))
 		if err != nil {
 			return nil, s.openError(name, err)
 		}
 		return stream1{r: bytes.NewReader(data)}, nil
 	}
-	at, err := p.fs.open(p.abs(name), 0o666, flag&os.O_TRUNC != 0)
+	at, err := p.fs.Open(p.abs(name), 0o666, flag&os.O_TRUNC != 0)
 	if err != nil {
 		return nil, s.openError(name, err)
 	}
-	return stream1{w: fileWriter{p.fs, at}}, nil
+	return stream1{w: p.fs.Writer(at)}, nil
 }
 
 // openError is an error that the interpreter prints as its own shell's.
 func (s *session) openError(name string, err error) error {
 	return &fs.PathError{Op: s.p.shell + ": line 1", Path: name, Err: errors.New(strerror(err))}
-}
-
-// fileWriter appends to an open file.
-type fileWriter struct {
-	fs *view
-	at string
-}
-
-func (f fileWriter) Write(data []byte) (int, error) {
-	if err := f.fs.append(f.at, data); err != nil {
-		return 0, err
-	}
-	return len(data), nil
 }
 
 // stream1 is a file that is open for one thing.

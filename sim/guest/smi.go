@@ -46,7 +46,7 @@ func runSMI(_ context.Context, p *proc) int {
 	case has(opts, "q") && has(opts, "x"):
 		return p.smiXML(cards, numbers, version)
 	case has(opts, "pm"):
-		if p.user.uid != 0 {
+		if p.user.UID != 0 {
 			p.printf("Unable to set persistence mode: Insufficient permissions\n")
 			return 4
 		}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/remote/remotetest"
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 const (
@@ -61,7 +62,7 @@ func (s *system) sshUp() bool {
 
 // serveSSH is sshd on one connection.
 func (s *system) serveSSH(ctx context.Context, conn net.Conn) {
-	data, err := s.root().readFile(hostKeyFile)
+	data, err := s.root().ReadFile(hostKeyFile)
 	if err != nil {
 		_ = conn.Close() // sshd: no hostkeys available -- exiting.
 		return
@@ -91,16 +92,16 @@ var errDenied = errors.New("permission denied")
 // authorize looks a key up in the user's authorized_keys.
 func (s *system) authorize(name string, wire []byte) error {
 	v := s.root()
-	u := findUser(v, name)
-	if u == nil || strings.HasSuffix(u.shell, "nologin") || strings.HasSuffix(u.shell, "false") {
+	u := disk.FindUser(v, name)
+	if u == nil || strings.HasSuffix(u.Shell, "nologin") || strings.HasSuffix(u.Shell, "false") {
 		return errDenied
 	}
-	data, err := v.readFile(u.home + "/.ssh/authorized_keys")
+	data, err := v.ReadFile(u.Home + "/.ssh/authorized_keys")
 	if err != nil {
 		return errDenied
 	}
 	want := base64.StdEncoding.EncodeToString(wire)
-	for _, line := range lines(data) {
+	for _, line := range disk.Lines(data) {
 		before, found := "", false
 		for _, f := range strings.Fields(line) {
 			if f == want {
@@ -157,13 +158,13 @@ func (s *system) login(ctx context.Context, name, command string, stdin io.Reade
 }
 
 func (s *system) loginAs(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer, caught *atomic.Bool) int {
-	u := findUser(s.root(), name)
+	u := disk.FindUser(s.root(), name)
 	if u == nil {
 		return 1
 	}
 	p := s.session(u, stdin, stdout, stderr)
 	p.caught = caught
-	if e, err := p.fs.stat(u.home); err != nil || !e.IsDir() {
+	if e, err := p.fs.Stat(u.Home); err != nil || !e.IsDir() {
 		p.dir = "/"
 	}
 	if strings.TrimSpace(command) == "" {
@@ -171,7 +172,7 @@ func (s *system) loginAs(ctx context.Context, name, command string, stdin io.Rea
 		return 1
 	}
 	shell := "bash"
-	if u.shell == "/bin/sh" {
+	if u.Shell == "/bin/sh" {
 		shell = "sh"
 	}
 	p.args = []string{"/bin/" + shell, "-c", command}
@@ -179,8 +180,8 @@ func (s *system) loginAs(ctx context.Context, name, command string, stdin io.Rea
 }
 
 // makeHostKey writes the host's key pair, as ssh-keygen -A does where none is.
-func makeHostKey(v *view) error {
-	if _, err := v.stat(hostKeyFile); err == nil {
+func makeHostKey(v *disk.View) error {
+	if _, err := v.Stat(hostKeyFile); err == nil {
 		return nil
 	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -191,10 +192,10 @@ func makeHostKey(v *view) error {
 	if err != nil {
 		return err
 	}
-	if err := v.writeFile(hostKeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+	if err := v.WriteFile(hostKeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
 		return err
 	}
-	return v.writeFile(hostKeyFile+".pub", []byte(sshPublic(public)+" root@simulated\n"), 0o644)
+	return v.WriteFile(hostKeyFile+".pub", []byte(sshPublic(public)+" root@simulated\n"), 0o644)
 }
 
 // sshPublic is a public key as authorized_keys and known_hosts hold it (RFC 8709).
@@ -218,7 +219,7 @@ func runSSHKeygen(_ context.Context, p *proc) int {
 		return 0
 	case has(opts, "l"):
 		file := strings.TrimSuffix(last(opts, "f"), ".pub") + ".pub"
-		data, err := p.fs.readFile(p.abs(file))
+		data, err := p.fs.ReadFile(p.abs(file))
 		f := strings.Fields(string(data))
 		if err != nil || len(f) < 2 {
 			fmt.Fprintf(p.stderr, "ssh-keygen: %s: No such file or directory\n", file)

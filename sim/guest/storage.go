@@ -8,30 +8,28 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
-// A data disk is formatted when its file system says so: mkfs leaves a mark that
-// a mount looks for. Partition tables are not simulated.
-const fsMark = "/.pvesim-filesystem"
-
 // device finds a block device by its path, a link to it, LABEL= or UUID=.
-func (s *system) device(name string) (index int, disk *Disk, err error) {
+func (s *system) device(name string) (index int, data *disk.Disk, err error) {
 	v := s.root()
 	for i := range s.m.disks() {
 		data := s.m.content(i)
 		if label, ok := strings.CutPrefix(name, "LABEL="); ok {
-			if mark, err := data.ReadFile(fsMark); err == nil && programLine(mark, "label") == label {
+			if mark, err := data.ReadFile(disk.Mark); err == nil && disk.Value(mark, "label") == label {
 				return i, data, nil
 			}
 			continue
 		}
 		if uuid, ok := strings.CutPrefix(name, "UUID="); ok {
-			if mark, err := data.ReadFile(fsMark); err == nil && programLine(mark, "uuid") == uuid {
+			if mark, err := data.ReadFile(disk.Mark); err == nil && disk.Value(mark, "uuid") == uuid {
 				return i, data, nil
 			}
 			continue
 		}
-		at, err := v.resolve(name, true)
+		at, err := v.Resolve(name, true)
 		if err == nil && at == "/dev/"+diskName(i) {
 			return i, data, nil
 		}
@@ -40,7 +38,7 @@ func (s *system) device(name string) (index int, disk *Disk, err error) {
 }
 
 // content returns a disk's file system, made empty at first use.
-func (m *Machine) content(i int) *Disk {
+func (m *Machine) content(i int) *disk.Disk {
 	d := m.disks()[i]
 	if d.Data != nil {
 		return d.Data
@@ -52,7 +50,7 @@ func (m *Machine) content(i int) *Disk {
 	defer m.mu.Unlock()
 	key := fmt.Sprint(i, d.Serial)
 	if m.extra[key] == nil {
-		m.extra[key] = NewDisk()
+		m.extra[key] = disk.New()
 	}
 	return m.extra[key]
 }
@@ -64,7 +62,7 @@ func newUUID() string {
 
 // mkfs formats a data disk.
 func (s *system) mkfs(device, kind, label string) error {
-	i, disk, err := s.device(device)
+	i, data, err := s.device(device)
 	if err != nil {
 		return err
 	}
@@ -72,35 +70,33 @@ func (s *system) mkfs(device, kind, label string) error {
 		return errors.New(device + " contains the root file system; will not make a filesystem here!")
 	}
 	s.mu.Lock()
-	busy := slices.ContainsFunc(s.mounts, func(m mount) bool { return m.disk == disk })
-	delete(s.stale, disk)
+	busy := slices.ContainsFunc(s.mounts, func(m disk.Mount) bool { return m.Disk == data })
+	delete(s.stale, data)
 	s.mu.Unlock()
 	if busy {
 		return errors.New(device + " is mounted; will not make a filesystem here!")
 	}
-	fresh := NewDisk()
-	_ = fresh.WriteFile(fsMark, []byte("type: "+kind+"\nlabel: "+label+"\nuuid: "+newUUID()+"\nblocks: "+fmt.Sprint(s.m.disks()[i].Size/fsBlock)+"\n"), 0o600)
-	disk.mu.Lock()
-	defer disk.mu.Unlock()
-	disk.root, disk.epoch = fresh.root, fresh.epoch
+	fresh := disk.New()
+	_ = fresh.WriteFile(disk.Mark, []byte("type: "+kind+"\nlabel: "+label+"\nuuid: "+newUUID()+"\nblocks: "+fmt.Sprint(s.m.disks()[i].Size/fsBlock)+"\n"), 0o600)
+	disk.Replace(data, fresh)
 	return nil
 }
 
 func (s *system) mount(device, at string) error {
-	_, disk, err := s.device(device)
+	_, data, err := s.device(device)
 	if err != nil {
 		return fmt.Errorf("special device %s does not exist", device)
 	}
-	if !disk.Exists(fsMark) {
+	if !data.Exists(disk.Mark) {
 		return fmt.Errorf("wrong fs type, bad option, bad superblock on %s", device)
 	}
-	if err := s.root().mkdirAll(at, 0o755); err != nil {
+	if err := s.root().MkdirAll(at, 0o755); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.ContainsFunc(s.mounts, func(m mount) bool { return m.at == at }) {
-		s.mounts = append(s.mounts, mount{path.Clean(at), disk})
+	if !slices.ContainsFunc(s.mounts, func(m disk.Mount) bool { return m.At == at }) {
+		s.mounts = append(s.mounts, disk.Mount{At: path.Clean(at), Disk: data})
 		s.mountsChanged()
 	}
 	return nil
@@ -108,7 +104,7 @@ func (s *system) mount(device, at string) error {
 
 func runMkfs(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "L", "t", "m")
-	if len(args) == 0 || p.user.uid != 0 {
+	if len(args) == 0 || p.user.UID != 0 {
 		return p.fail("Permission denied")
 	}
 	if err := p.sys.mkfs(p.abs(args[0]), strings.TrimPrefix(p.name(), "mkfs."), last(opts, "L")); err != nil {
@@ -120,7 +116,7 @@ func runMkfs(_ context.Context, p *proc) int {
 
 func runMount(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "t", "o")
-	if p.user.uid != 0 && len(args) > 0 {
+	if p.user.UID != 0 && len(args) > 0 {
 		return p.fail("only root can do that")
 	}
 	switch {
@@ -169,8 +165,8 @@ func (s *system) devices() [][2]string {
 	var out [][2]string
 	for _, m := range s.mounts {
 		for i := range s.m.disks() {
-			if s.m.content(i) == m.disk {
-				out = append(out, [2]string{"/dev/" + diskName(i), m.at})
+			if s.m.content(i) == m.Disk {
+				out = append(out, [2]string{"/dev/" + diskName(i), m.At})
 			}
 		}
 	}
@@ -183,7 +179,7 @@ func (p *proc) umount(args []string) int {
 	code := 0
 	for _, at := range args {
 		before := len(p.sys.mounts)
-		p.sys.mounts = slices.DeleteFunc(p.sys.mounts, func(m mount) bool { return m.at == p.abs(at) })
+		p.sys.mounts = slices.DeleteFunc(p.sys.mounts, func(m disk.Mount) bool { return m.At == p.abs(at) })
 		if len(p.sys.mounts) == before {
 			code = 32
 			_ = p.fail("%s: not mounted.", at)
@@ -260,16 +256,16 @@ func (s *system) fsType(i int) string {
 	if i == 0 {
 		return "ext4"
 	}
-	mark, err := s.m.content(i).ReadFile(fsMark)
+	mark, err := s.m.content(i).ReadFile(disk.Mark)
 	if err != nil {
 		return ""
 	}
-	return programLine(mark, "type")
+	return disk.Value(mark, "type")
 }
 
 func (s *system) fsUUID(i int) string {
-	mark, _ := s.m.content(i).ReadFile(fsMark)
-	return programLine(mark, "uuid")
+	mark, _ := s.m.content(i).ReadFile(disk.Mark)
+	return disk.Value(mark, "uuid")
 }
 
 func runBlkid(_ context.Context, p *proc) int {
@@ -278,7 +274,7 @@ func runBlkid(_ context.Context, p *proc) int {
 	for i := range p.sys.m.disks() {
 		dev := "/dev/" + diskName(i)
 		if len(args) > 0 {
-			if at, err := p.fs.resolve(p.abs(args[0]), true); err != nil || at != dev {
+			if at, err := p.fs.Resolve(p.abs(args[0]), true); err != nil || at != dev {
 				continue
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // system is a machine that is switched on: everything that a power cut ends.
@@ -25,13 +27,13 @@ type system struct {
 	kernel string    // uname -r; set before up
 	booted time.Time // when the kernel started
 
-	volatile []mount     // file systems that are not on a disk
-	table    *mountTable // all of them
+	volatile []disk.Mount // file systems that are not on a disk
+	table    *disk.Mounts // all of them
 
 	mu       sync.Mutex
 	stopping bool
-	mounts   []mount         // data disks
-	stale    map[*Disk]int64 // blocks of a grown XFS that are still read from the disk
+	mounts   []disk.Mount         // data disks
+	stale    map[*disk.Disk]int64 // blocks of a grown XFS that are still read from the disk
 	hostname string
 	ifaces   []Interface
 	modules  map[string]string        // loaded kernel modules with their versions
@@ -47,19 +49,19 @@ type system struct {
 }
 
 func newSystem(ctx context.Context, m *Machine) *system {
-	s := &system{m: m, up: make(chan struct{}), modules: map[string]string{}, journal: map[string][]journalLine{}, units: map[string]*unit{}, stale: map[*Disk]int64{}}
+	s := &system{m: m, up: make(chan struct{}), modules: map[string]string{}, journal: map[string][]journalLine{}, units: map[string]*unit{}, stale: map[*disk.Disk]int64{}}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, at := range []string{"/proc", "/sys", "/dev", "/run"} {
-		s.volatile = append(s.volatile, mount{at, NewDisk()})
+		s.volatile = append(s.volatile, disk.Mount{At: at, Disk: disk.New()})
 	}
-	s.table = mountedAt(append([]mount{{"/", m.cfg.Disk}}, s.volatile...)...)
+	s.table = disk.Mounted(append([]disk.Mount{{At: "/", Disk: m.cfg.Disk}}, s.volatile...)...)
 	return s
 }
 
 // mountsChanged renews the table of all file systems. s.mu must be held.
 func (s *system) mountsChanged() {
-	all := slices.Concat([]mount{{"/", s.m.cfg.Disk}}, s.volatile, s.mounts)
-	s.table.p.Store(&all)
+	all := slices.Concat([]disk.Mount{{At: "/", Disk: s.m.cfg.Disk}}, s.volatile, s.mounts)
+	s.table.Set(all)
 	s.putMounts()
 }
 
@@ -73,12 +75,12 @@ func (s *system) putMounts() {
 }
 
 // viewAs is the file system for a user; nil is the system itself.
-func (s *system) viewAs(u *user, changed func(string)) *view {
-	v := &view{mounts: s.table, user: u, umask: 0o022}
+func (s *system) viewAs(u *disk.User, changed func(string)) *disk.View {
+	v := &disk.View{Mounts: s.table, User: u, Umask: 0o022}
 	if changed != nil {
-		v.changed = func(name string) {
+		v.Changed = func(name string) {
 			for _, m := range s.volatile {
-				if strings.HasPrefix(name, m.at+"/") {
+				if strings.HasPrefix(name, m.At+"/") {
 					return
 				}
 			}
@@ -91,15 +93,15 @@ func (s *system) viewAs(u *user, changed func(string)) *view {
 	return v
 }
 
-func (s *system) root() *view { return s.viewAs(nil, nil) }
+func (s *system) root() *disk.View { return s.viewAs(nil, nil) }
 
 // put writes a file of the system's own, such as one in /proc.
 func (s *system) put(name, text string, perm fs.FileMode) {
 	v := s.root()
-	if err := v.mkdirAll(path.Dir(name), 0o755); err != nil {
+	if err := v.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return
 	}
-	_ = v.writeFile(name, []byte(text), perm) // fails only where a script has put a directory
+	_ = v.WriteFile(name, []byte(text), perm) // fails only where a script has put a directory
 }
 
 // Boot switches the machine on and returns; it comes up in the background. The

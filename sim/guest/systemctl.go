@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // Exit statuses of systemctl, from its manual page.
@@ -33,7 +35,7 @@ func runSystemctl(ctx context.Context, p *proc) int {
 	case "is-active", "is-enabled", "is-failed", "status", "show", "list-units", "cat", "is-system-running", "list-unit-files":
 		return p.queryUnits(verb, opts, names)
 	}
-	if p.user.uid != 0 {
+	if p.user.UID != 0 {
 		fmt.Fprintf(p.stderr, "Failed to %s: Access denied\n", verb)
 		return 1
 	}
@@ -132,7 +134,7 @@ func (p *proc) toggle(name string, on bool) error {
 		return fmt.Errorf("Failed to disable unit: Unit file %s does not exist.", name)
 	}
 	for _, link := range before {
-		if err := v.remove(link); err != nil {
+		if err := v.Remove(link); err != nil {
 			return err
 		}
 		p.sys.m.mutated("unit " + name + " disabled")
@@ -150,15 +152,15 @@ func (p *proc) mask(name string, on, now bool) error {
 	}
 	p.sys.m.mutated("unit " + name + " masked or unmasked")
 	if !on {
-		return v.remove(at)
+		return v.Remove(at)
 	}
-	if _, err := v.lstat(at); err == nil {
+	if _, err := v.Lstat(at); err == nil {
 		return fmt.Errorf("Failed to mask unit: File %s already exists.", at)
 	}
 	if now {
 		_ = p.sys.stop(name)
 	}
-	return v.symlink("/dev/null", at)
+	return v.Symlink("/dev/null", at)
 }
 
 func (p *proc) queryUnits(verb string, opts map[string][]string, names []string) int {
@@ -204,7 +206,7 @@ func (p *proc) queryUnits(verb string, opts map[string][]string, names []string)
 				fmt.Fprintf(p.stderr, "No files found for %s.\n", name)
 				return 1
 			}
-			data, _ := v.readFile(f.path)
+			data, _ := v.ReadFile(f.path)
 			p.printf("# %s\n%s", f.path, data)
 		case "show":
 			if i > 0 {
@@ -218,7 +220,7 @@ func (p *proc) queryUnits(verb string, opts map[string][]string, names []string)
 	return code
 }
 
-func enabled(v *view, name string, f *unitFile, err error) string {
+func enabled(v *disk.View, name string, f *unitFile, err error) string {
 	switch {
 	case err != nil:
 		return "not-found"

@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // unitFile is a unit as its files describe it, section by section.
@@ -39,26 +41,26 @@ func unitName(name string) string {
 	return name
 }
 
-func loadUnit(v *view, name string) (*unitFile, error) {
+func loadUnit(v *disk.View, name string) (*unitFile, error) {
 	for _, dir := range unitDirs() {
 		at := dir + "/" + name
-		e, err := v.lstat(at)
+		e, err := v.Lstat(at)
 		if err != nil {
 			continue
 		}
-		if e.Mode()&fs.ModeSymlink != 0 && string(e.node.data) == "/dev/null" {
+		if e.Mode()&fs.ModeSymlink != 0 && e.Target() == "/dev/null" {
 			return &unitFile{path: at, masked: true}, nil
 		}
-		data, err := v.readFile(at)
+		data, err := v.ReadFile(at)
 		if err != nil {
 			continue
 		}
 		f := &unitFile{path: at, values: map[string][]string{}}
 		f.parse(data)
 		for _, dir := range slices.Backward(unitDirs()) {
-			drops, _ := v.readDir(dir + "/" + name + ".d")
+			drops, _ := v.ReadDir(dir + "/" + name + ".d")
 			for _, d := range drops {
-				if data, err := v.readFile(dir + "/" + name + ".d/" + d.name); err == nil && strings.HasSuffix(d.name, ".conf") {
+				if data, err := v.ReadFile(dir + "/" + name + ".d/" + d.Name()); err == nil && strings.HasSuffix(d.Name(), ".conf") {
 					f.parse(data)
 				}
 			}
@@ -70,7 +72,7 @@ func loadUnit(v *view, name string) (*unitFile, error) {
 
 func (f *unitFile) parse(data []byte) {
 	section, pending := "", ""
-	for _, line := range lines(data) {
+	for _, line := range disk.Lines(data) {
 		line = strings.TrimSpace(pending + line)
 		pending = ""
 		if strings.HasSuffix(line, `\`) {
@@ -106,13 +108,13 @@ func (s *system) enable(name string) error {
 	}
 	for _, target := range strings.Fields(f.get("Install.WantedBy")) {
 		link := "/etc/systemd/system/" + target + ".wants/" + name
-		if _, err := v.lstat(link); err == nil {
+		if _, err := v.Lstat(link); err == nil {
 			continue
 		}
-		if err := v.mkdirAll(path.Dir(link), 0o755); err != nil {
+		if err := v.MkdirAll(path.Dir(link), 0o755); err != nil {
 			return err
 		}
-		if err := v.symlink(f.path, link); err != nil {
+		if err := v.Symlink(f.path, link); err != nil {
 			return err
 		}
 	}
@@ -120,17 +122,17 @@ func (s *system) enable(name string) error {
 }
 
 // wants returns the links that enabled units have.
-func wants(v *view, name string) []string {
+func wants(v *disk.View, name string) []string {
 	var out []string
-	dirs, _ := v.readDir("/etc/systemd/system")
+	dirs, _ := v.ReadDir("/etc/systemd/system")
 	for _, d := range dirs {
-		if !strings.HasSuffix(d.name, ".wants") {
+		if !strings.HasSuffix(d.Name(), ".wants") {
 			continue
 		}
-		links, _ := v.readDir("/etc/systemd/system/" + d.name)
+		links, _ := v.ReadDir("/etc/systemd/system/" + d.Name())
 		for _, l := range links {
-			if name == "" || l.name == name {
-				out = append(out, "/etc/systemd/system/"+d.name+"/"+l.name)
+			if name == "" || l.Name() == name {
+				out = append(out, "/etc/systemd/system/"+d.Name()+"/"+l.Name())
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/expand"
 )
 
@@ -196,7 +197,7 @@ const exitExec = 203
 // end; one that stands for a daemon, which has no function, just stays.
 func (s *system) command(ctx context.Context, u *unit, f *unitFile) (stop func(), code int) {
 	for _, line := range append(slices.Clone(f.values["Service.ExecStartPre"]), f.values["Service.ExecStart"]...) {
-		p := s.session(rootUser(), nil, s.journalWriter(u.name), s.journalWriter(u.name))
+		p := s.session(disk.RootUser(), nil, s.journalWriter(u.name), s.journalWriter(u.name))
 		p.dir = "/"
 		p.env = expand.ListEnviron(append(s.environment(f), p.exported()...)...)
 		words := strings.Fields(strings.TrimLeft(line, "-@+!:"))
@@ -205,8 +206,8 @@ func (s *system) command(ctx context.Context, u *unit, f *unitFile) (stop func()
 			s.log(u.name, "%s: Failed to locate executable %s: %s", u.name, words[0], strerror(err))
 			return nil, exitExec
 		}
-		data, _ := p.fs.readFile(file)
-		if name, ok := programName(data); ok && lookup(name) == nil {
+		data, _ := p.fs.ReadFile(file)
+		if name, ok := disk.ProgramOf(data); ok && lookup(name) == nil {
 			return func() {}, 0
 		}
 		quoted, ignore := strings.TrimLeft(line, "-@+!:"), strings.HasPrefix(line, "-")
@@ -224,11 +225,11 @@ func (s *system) environment(f *unitFile) []string {
 		out = append(out, strings.Trim(e, `"'`))
 	}
 	for _, name := range f.values["Service.EnvironmentFile"] {
-		data, err := s.root().readFile(strings.TrimPrefix(name, "-"))
+		data, err := s.root().ReadFile(strings.TrimPrefix(name, "-"))
 		if err != nil {
 			continue
 		}
-		for _, line := range lines(data) {
+		for _, line := range disk.Lines(data) {
 			key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 			if ok && !strings.HasPrefix(key, "#") {
 				out = append(out, key+"="+strings.Trim(value, `"'`))

@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 // is not printed.
 var beneath = []string{
 	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound", "remote",
-	"remote/remotetest", "remote/ssh", "secret", "sim/guest", "sim/pvesim", "sim/qemu",
+	"remote/remotetest", "remote/ssh", "secret", "sim/guest", "sim/guest/internal/disk", "sim/pvesim", "sim/qemu",
 }
 
 // list asks go list about the lab's packages, without their tests.

@@ -1,4 +1,4 @@
-package guest
+package disk
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package guest
+package disk
 
 import (
 	"io/fs"
@@ -17,7 +17,7 @@ type Disk struct {
 	mu    sync.RWMutex
 	root  *inode
 	epoch *epoch
-	pkgs  map[string]pkg // never changed in place: clones share it
+	pkgs  map[string]Package // never changed in place: clones share it
 }
 
 // epoch marks inodes that a disk may change in place. A clone begins a new one
@@ -33,10 +33,10 @@ type inode struct {
 	kids     map[string]*inode
 }
 
-// NewDisk returns a disk with an empty file system.
-func NewDisk() *Disk {
+// New returns a disk with an empty file system.
+func New() *Disk {
 	e := &epoch{}
-	return &Disk{epoch: e, root: &inode{epoch: e, mode: fs.ModeDir | 0o755, kids: map[string]*inode{}}, pkgs: map[string]pkg{}}
+	return &Disk{epoch: e, root: &inode{epoch: e, mode: fs.ModeDir | 0o755, kids: map[string]*inode{}}, pkgs: map[string]Package{}}
 }
 
 // Clone returns a copy. It takes the same time for any size.
@@ -49,50 +49,34 @@ func (d *Disk) Clone() *Disk {
 
 // ReadFile returns a file's content. Symbolic links are followed.
 func (d *Disk) ReadFile(name string) ([]byte, error) {
-	return d.view().readFile(name)
+	return ViewOf(d).ReadFile(name)
 }
 
 // WriteFile writes a file, with its parents.
 func (d *Disk) WriteFile(name string, data []byte, perm fs.FileMode) error {
-	v := d.view()
-	if err := v.mkdirAll(path.Dir(path.Clean("/"+name)), 0o755); err != nil {
+	v := ViewOf(d)
+	if err := v.MkdirAll(path.Dir(path.Clean("/"+name)), 0o755); err != nil {
 		return err
 	}
-	return v.writeFile(name, data, perm)
+	return v.WriteFile(name, data, perm)
 }
 
 // Mkdir makes a directory, with its parents.
 func (d *Disk) Mkdir(name string, perm fs.FileMode) error {
-	return d.view().mkdirAll(path.Clean("/"+name), perm)
+	return ViewOf(d).MkdirAll(path.Clean("/"+name), perm)
 }
 
 // Remove removes a file.
-func (d *Disk) Remove(name string) error { return d.view().remove(path.Clean("/" + name)) }
+func (d *Disk) Remove(name string) error { return ViewOf(d).Remove(path.Clean("/" + name)) }
 
 // Exists reports whether there is a file or directory of that name.
 func (d *Disk) Exists(name string) bool {
-	_, err := d.view().stat(name)
+	_, err := ViewOf(d).Stat(name)
 	return err == nil
 }
 
-// sealed reports whether the disk is fit to be a template: no machine-id, no SSH
-// host keys and no cloud-init instance that its clones would share.
-func (d *Disk) sealed() bool {
-	id, _ := d.ReadFile("/etc/machine-id")
-	if s := strings.TrimSpace(string(id)); s != "" && s != "uninitialized" {
-		return false
-	}
-	entries, _ := d.view().readDir("/etc/ssh")
-	for _, e := range entries {
-		if strings.HasPrefix(e.name, "ssh_host_") {
-			return false
-		}
-	}
-	return !d.Exists("/var/lib/cloud/instance")
-}
-
-// view is the disk alone, as root.
-func (d *Disk) view() *view { return &view{mounts: mountedAt(mount{"/", d})} }
+// ViewOf is the disk alone, as root.
+func ViewOf(d *Disk) *View { return &View{Mounts: Mounted(Mount{"/", d})} }
 
 func split(name string) []string {
 	name = strings.Trim(name, "/")
@@ -100,6 +84,13 @@ func split(name string) []string {
 		return nil
 	}
 	return strings.Split(name, "/")
+}
+
+// Replace gives the disk another's file system.
+func Replace(d *Disk, by *Disk) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.root, d.epoch = by.root, by.epoch
 }
 
 // lookup returns the inode at a clean path in which no link is followed.
@@ -119,16 +110,16 @@ func (d *Disk) lookup(name string) *inode {
 }
 
 // list returns the names in a directory, sorted, with their inodes.
-func (d *Disk) list(name string) []entry {
+func (d *Disk) list(name string) []Entry {
 	n := d.lookup(name)
 	if n == nil {
 		return nil
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	out := make([]entry, 0, len(n.kids))
+	out := make([]Entry, 0, len(n.kids))
 	for _, k := range slices.Sorted(maps.Keys(n.kids)) {
-		out = append(out, entry{k, n.kids[k]})
+		out = append(out, Entry{k, n.kids[k]})
 	}
 	return out
 }
